@@ -1,0 +1,78 @@
+// The hardware, as a user states it: devices in nodes, nodes on a network. `topology.hpp` turns it into links and
+// routes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "core/check.hpp"
+#include "core/ids.hpp"
+#include "core/units.hpp"
+
+namespace pipewright {
+
+enum class Precision { Fp32, Tf32, Fp16, Bf16 };
+
+// One accelerator. Peak rates are dense (no sparsity); each figure has a `source` in its file.
+struct Device {
+  std::string name;
+  Bytes memory;                        // total on the device
+  Bytes reserve;                       // taken by context, libraries and allocator before the model gets any
+  std::map<Precision, FlopRate> peak;  // by precision
+  std::optional<Bandwidth> memory_bandwidth;
+  Time launch_overhead;             // per scheduled op (explicit times) or per layer (roofline)
+  double compute_efficiency = 1.0;  // share of the peak that a layer reaches (roofline source), 0 < e <= 1
+  double memory_efficiency = 1.0;   // share of the memory bandwidth, likewise
+  std::string source;
+  Place place;
+};
+
+enum class LinkKind {
+  Ideal,     // transfers take no time (identities, textbook settings)
+  Mesh,      // a link of its own for every ordered pair of devices
+  Nvswitch,  // a port in and a port out per device, any pair at full rate
+  Pcie,      // a port in and a port out per device, shared with the way to the NIC
+};
+enum class Duplex { Full, Half };     // Half: both directions share one capacity
+enum class Sharing { MaxMin, Fifo };  // how transfers divide a link
+
+// Links inside a node. Bandwidth is per direction.
+struct NodeLinks {
+  LinkKind kind = LinkKind::Ideal;
+  Bandwidth bandwidth{0};
+  Time latency;
+  Duplex duplex = Duplex::Full;
+  bool peer_access = true;  // false: a copy goes device -> host memory -> device, both halves one after the other
+  std::optional<Bandwidth> host_bandwidth;  // host memory, shared by all such copies of a node; absent: no limit
+};
+
+enum class NicPer { Node, Device };
+
+// Links between nodes. Bandwidth is per NIC and direction.
+struct Network {
+  bool ideal = false;
+  Bandwidth bandwidth{0};
+  Time latency;
+  NicPer per = NicPer::Node;
+  Duplex duplex = Duplex::Full;
+  double oversubscription = 1.0;  // bandwidth into a leaf switch / bandwidth out of it, >= 1
+  int nodes_per_switch = 1;       // nodes under one leaf switch
+};
+
+struct Cluster {
+  std::string name;
+  int nodes = 1;
+  int devices_per_node = 1;
+  Device device;
+  NodeLinks links;
+  std::optional<Network> network;  // must be there when nodes > 1
+  Sharing sharing = Sharing::MaxMin;
+  std::string source;
+  Place place;
+
+  int devices() const { return nodes * devices_per_node; }
+};
+
+}  // namespace pipewright

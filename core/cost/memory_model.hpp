@@ -1,0 +1,75 @@
+// Memory of a worker: what it holds all the time, and what comes and goes with the ops.
+//
+//   weights x versions + gradients + optimizer + reserve          all the time
+//   + stash        activations kept for backward: from the start of F to the end of its backward
+//   + recompute    one micro-batch's activations, rebuilt by R: from the start of R to the end of its backward
+//   + buffers      received tensors until their op begins, gradients until they are sent, buckets while they travel
+//
+// Peak without buffers needs no clock: a walk over the op list gives it exactly (`peak`), the simulated time series
+// (`series`) confirms it and adds the buffers.
+#pragma once
+
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "core/cost/cost_model.hpp"
+#include "core/plan/schedule.hpp"
+#include "core/plan/timeline.hpp"
+
+namespace pipewright {
+
+struct MemoryBytes {
+  Bytes weights;  // all versions
+  Bytes gradients;
+  Bytes optimizer;
+  Bytes stash;
+  Bytes recompute;
+  Bytes buffers;
+  Bytes reserve;
+  Bytes total() const { return weights + gradients + optimizer + stash + recompute + buffers + reserve; }
+  bool operator==(const MemoryBytes&) const = default;
+};
+constexpr std::array<std::string_view, 7> kMemoryCategories = {"weights",   "gradients", "optimizer", "stash",
+                                                               "recompute", "buffers",   "reserve"};
+Bytes category(const MemoryBytes& bytes, std::size_t index);  // in the order of kMemoryCategories
+
+// Bytes of one virtual stage. [0]: full micro-batch, [1]: the last one (the same unless ragged).
+struct ChunkMemory {
+  Bytes weights, gradients, optimizer;  // of one version
+  std::array<Bytes, 2> stash;     // kept per micro-batch in flight: input boundary + kept tensors (+ passing skips)
+  std::array<Bytes, 2> boundary;  // kept per micro-batch when recomputing: input boundary (+ passing skips)
+  std::array<Bytes, 2> working;   // rebuilt by R: stash - boundary
+};
+
+struct MemoryModel {
+  std::vector<ChunkMemory> chunks;
+  Bytes reserve;   // of the device
+  Bytes capacity;  // of the device
+};
+
+MemoryModel memory_model(const Plan& plan, const CostModel& cost);
+
+// The moment of the peak. Bytes are those of that moment.
+struct MemoryPeak {
+  MemoryBytes bytes;
+  Op owner;           // the op at whose start the peak is first reached
+  Time at;            // 0 in a walk
+  int in_flight = 0;  // most micro-batches (chunks of them) between F and the end of their backward at once
+  int weight_versions = 1;
+};
+
+// Walk over the op list of one position: exact, without buffers, no clock needed.
+MemoryPeak peak(const MemoryModel& memory, const Schedule& schedule, PositionId position);
+
+struct MemoryPoint {
+  Time at;
+  MemoryBytes bytes;  // from `at` to the next point
+};
+// Memory over time of one worker, buffers included; releases come before allocations of the same instant.
+std::vector<MemoryPoint> series(const MemoryModel& memory, const Schedule& schedule, const StepCosts& costs,
+                                const Timeline& timeline, WorkerId worker);
+MemoryPeak peak(const std::vector<MemoryPoint>& series, const Schedule& schedule, const Timeline& timeline,
+                WorkerId worker);
+
+}  // namespace pipewright

@@ -1,0 +1,94 @@
+// The prices of one step: how long each op, message and all-reduce takes for one plan on one cluster.
+//
+// This is all that the engines know of the world. `step_costs` compiles it from a plan; tests write it by hand.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/cluster/topology.hpp"
+#include "core/plan/schedule.hpp"
+#include "core/units.hpp"
+
+namespace pipewright {
+
+enum class Direction : std::uint8_t { Forward, Backward };
+
+// The way of tensors between two virtual stages: activations from -> to, their gradients to -> from.
+// The edges of the chain come first, edge e joining e and e + 1; edges of `skips: direct` follow.
+struct Edge {
+  std::uint16_t from = 0, to = 0;
+};
+
+// One message of an edge between two workers. Messages of a channel (an ordered pair of workers) follow one another:
+//     sent = max(channel free, end of the producing op) + occupancy;   channel free = sent;   arrived = sent + latency
+// No worker is ever blocked by it. Checked by hand in tests/sim/static_order_test.cpp.
+struct Message {
+  Time occupancy;  // bytes / bandwidth, alone on its route
+  Time latency;
+  Bytes bytes;
+  std::int32_t channel = -1;  // -1: both ends on one worker, arrives at once
+  std::int32_t route = -1;    // index into StepCosts::routes; -1: passes no link
+};
+
+// One phase of a collective: every link in `links` carries weight * rate while the phase runs.
+struct CollectivePhase {
+  double bytes = 0;   // amount moved at `rate`
+  Bandwidth rate{0};  // alone: min over links of bandwidth / weight, and the routes' own limits; 0: takes no time
+  Time latency;
+  Time time;                                           // alone: round(bytes / rate) + latency
+  std::vector<std::pair<std::int32_t, double>> links;  // link, weight
+};
+
+// All-reduce of one bucket over all replicas and copies of one virtual stage: phases one after the other
+// (ring: one; tree: two; hierarchical: inside the nodes, between them, inside again).
+struct Collective {
+  Bytes bytes;  // gradient bytes of the bucket
+  Time time;    // alone: sum of the phases
+  std::vector<CollectivePhase> phases;
+};
+
+struct StepCosts {
+  ScheduleShape shape;
+  // Durations of full micro-batches and of the last one (the same unless ragged): [chunk * kKinds + kind].
+  std::vector<Time> duration, duration_last;
+  std::vector<Edge> edges;
+  // Messages of full and of the last micro-batch: [first_message[2 * edge + direction] + (copy * r_from + replica of
+  // `from`) * r_to + replica of `to`], where r_from and r_to are the replicas of the edge's stages.
+  std::vector<Message> messages, messages_last;
+  std::vector<std::uint32_t> first_message;
+  std::int32_t channels = 0;
+  std::vector<Route> routes;
+  std::vector<Link> links;
+  Sharing sharing = Sharing::MaxMin;
+  // Gradients of bucket j of a chunk are complete this long before the end of the round's last backward op of that
+  // chunk; [chunk][bucket], descending, 0 for the last bucket.
+  std::vector<std::vector<Time>> ready_before_end;
+  std::vector<std::vector<Collective>> collectives;  // [chunk][bucket]; empty: no all-reduce needed (one worker)
+
+  Time time_of(const Op& op) const {
+    const bool last = op.micro_batch + 1 == static_cast<std::uint32_t>(shape.micro_batches);
+    const auto& table = last && op.kind != Kind::Update ? duration_last : duration;
+    return table[static_cast<std::size_t>(op.virtual_stage) * kKinds + static_cast<std::size_t>(op.kind)];
+  }
+  // The message that carries micro-batch m over `edge` in copy d.
+  const Message& message(std::size_t edge, Direction direction, CopyId copy, MicroBatchId m) const {
+    const int from = edges[edge].from % shape.stages, to = edges[edge].to % shape.stages;
+    const int r_from = shape.replicas_of(from), r_to = shape.replicas_of(to);
+    const auto index = first_message[2 * edge + static_cast<std::size_t>(direction)] +
+                       static_cast<std::uint32_t>((copy * r_from + m % r_from) * r_to + m % r_to);
+    return m + 1 == shape.micro_batches ? messages_last[index] : messages[index];
+  }
+};
+
+// Prices for equal or unequal stages without a cluster: forward[v], backward[v] per chunk (R costs as F, B and W half
+// the backward each, Update nothing), the same hop on every edge as pure latency. The textbook setting, and the tests'.
+StepCosts plain_costs(const ScheduleShape& shape, const std::vector<Time>& forward, const std::vector<Time>& backward,
+                      Time hop);
+
+// An independent look at the tables: sizes fit the shape, no negative time, channels and routes exist.
+void validate(const StepCosts& costs);
+
+}  // namespace pipewright

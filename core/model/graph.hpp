@@ -1,0 +1,60 @@
+// A model: layers in execution order, with the tensors that run between them.
+//
+// A layer is the unit of cost. Its figures (times, FLOPs, output and stashed bytes) hold for `Model::batch` samples; a
+// micro-batch of b samples costs b / batch of each, rounded once. Parameters do not scale.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/check.hpp"
+#include "core/ids.hpp"
+#include "core/units.hpp"
+
+namespace pipewright {
+
+struct Layer {
+  std::string name;
+  std::optional<Time> forward;          // measured or stated times; absent: the cost source prices `flops`
+  std::optional<Time> backward;         // whole backward; equals backward_input + backward_weight where those are given
+  std::optional<Time> backward_input;   // gradient of the input, B of zero-bubble schedules
+  std::optional<Time> backward_weight;  // gradient of the weights, W of zero-bubble schedules
+  Bytes activation;                     // output tensor
+  std::optional<Bytes> stash;           // kept from forward to backward; absent: the output
+  std::int64_t parameters = 0;          // count, not bytes
+  std::optional<Flops> flops;           // forward; the backward counts twice that
+  std::vector<LayerId> inputs;          // producers of the input tensors; empty: the model's own input
+  Place place;
+
+  Bytes stashed() const { return stash.value_or(activation); }
+};
+
+struct Model {
+  std::string name;
+  std::int64_t batch = 1;  // samples for which the layers' figures hold
+  bool batch_stated =
+      false;  // given in the file or derived from a profile: the report warns when micro-batches are far from it
+  std::vector<Layer> layers;  // topological order: every input stands before its user
+  Bytes input;                // bytes of the model's own input tensor for `batch` samples; 0 when unknown
+  std::string source;         // where the figures come from, one line per entry, for the report
+  Place place;
+};
+
+// Sum of all parameters (a count).
+std::int64_t parameter_count(const Model& model);
+
+// Sorts layers topologically, always taking the ready layer with the smallest file position, and renumbers `inputs`.
+// A chain keeps its order. Throws InputError naming the layers of a cycle.
+std::vector<Layer> in_topological_order(std::vector<Layer> layers);
+
+// Tensors that cross the cut before layer `cut` (0 < cut < layers): produced before it, used at or after it, each
+// counted once however many users it has. Returns the producers in order.
+std::vector<LayerId> tensors_over_cut(const Model& model, LayerId cut);
+
+// Bytes over every cut 0..L (for `model.batch` samples): entry c is the sum over `tensors_over_cut(c)`; entries 0 and L
+// are 0. One pass over the edges, O(L + E).
+std::vector<Bytes> bytes_over_cuts(const Model& model);
+
+}  // namespace pipewright

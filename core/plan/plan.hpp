@@ -1,0 +1,68 @@
+// The answer to "who computes what": a scenario's plan with every number settled.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/ids.hpp"
+#include "core/plan/scenario.hpp"
+#include "core/units.hpp"
+
+namespace pipewright {
+
+struct LayerRange {
+  LayerId begin = 0, end = 0;  // [begin, end), never empty
+  int size() const { return end - begin; }
+  bool operator==(const LayerRange&) const = default;
+};
+
+struct Plan {
+  std::string schedule;                    // a name from sim/schedules/table
+  int stages = 1;                          // K
+  int virtual_stages = 1;                  // chunks per stage, v
+  int data_parallel = 1;                   // D, copies of the pipeline
+  std::vector<int> replicas;               // r_k, per stage
+  std::int64_t micro_batches = 1;          // M, per copy, counted over all replicas
+  std::int64_t micro_batch_size = 1;       // samples
+  std::int64_t last_micro_batch_size = 1;  // samples of micro-batch M - 1; differs only when ragged
+  std::int64_t global_batch_size = 1;      // samples per optimizer step, over all copies
+  std::vector<LayerRange> layers;          // per virtual stage, 0 .. K*v-1, in order, covering the model
+  std::vector<Recompute> recompute;        // per stage
+  bool recompute_except_last = false;
+  Skips skips = Skips::Hop;
+  GradientSync gradient_sync = GradientSync::Overlapped;
+  Bytes bucket{25'000'000};
+  bool vertical_sync = false;
+  std::vector<DeviceId> device;  // per worker
+
+  int chunks() const { return stages * virtual_stages; }  // number of virtual stages, K*v
+  StageId stage_of(VirtualStageId v) const { return v % stages; }
+  int positions() const;  // workers in one copy, sum of r_k
+  int workers() const { return positions() * data_parallel; }
+  PositionId first_position(StageId stage) const;  // position of its replica 0
+  StageId stage_at(PositionId position) const;
+  std::int64_t samples(MicroBatchId m) const {
+    return m + 1 == micro_batches ? last_micro_batch_size : micro_batch_size;
+  }
+};
+
+// No plan satisfies the request: why, and what would help. Printed as "infeasible: ...", exit status 1.
+struct Infeasible {
+  std::string reason;                 // one line
+  std::vector<std::string> details;   // itemised shortfall, one line per stage
+  std::vector<std::string> remedies;  // "with recompute: full it needs 9.8 GiB"
+};
+
+// M and the micro-batch size from two of (global batch, micro-batch size, micro-batches) and the number of copies.
+// Throws InputError: the valid numbers of micro-batches are listed when the batch does not divide and `ragged` is off.
+struct BatchSplit {
+  std::int64_t global_batch_size, micro_batch_size, micro_batches, last_micro_batch_size;
+};
+BatchSplit batch_split(const Training& training, std::int64_t data_parallel);
+
+// Independent check of a finished plan: layers cover the model in order, no empty stage, devices distinct and existing.
+// Throws InputError naming what is wrong.
+void validate(const Plan& plan, const Model& model, const Cluster& cluster);
+
+}  // namespace pipewright

@@ -1,0 +1,126 @@
+// The answer in figures, computed from a Timeline by `summarize` and by `answer` (planner/), printed by io/writers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/cost/memory_model.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/timeline.hpp"
+
+namespace pipewright {
+
+// Idle time of a worker's compute stream; the parts sum to makespan - busy to the nanosecond.
+//   fill           before its first op                       drain   after its last op
+//   imbalance      the producer of what the next op waits for was still computing (or waiting itself)
+//   communication  it was in transit (a message, an all-reduce)
+//   stall          anything else
+struct IdleSplit {
+  Time fill, imbalance, communication, stall, drain;
+  Time total() const { return fill + imbalance + communication + stall + drain; }
+};
+
+struct WorkerReport {
+  WorkerId id = 0;
+  CopyId copy = 0;
+  StageId stage = 0;
+  int replica = 0;
+  DeviceId device = 0;
+  Time busy;                                  // all compute ops, Update included
+  Time forward, backward, recompute, update;  // parts of busy
+  IdleSplit idle;
+  MemoryPeak memory;
+  bool fits = true;
+};
+
+struct StageReport {
+  StageId stage = 0;
+  std::vector<WorkerId> workers;
+  std::vector<LayerRange> layers;  // one per chunk
+  std::int64_t parameters = 0;
+  Time forward, backward, recompute;  // per full micro-batch, all chunks
+  Time busy;                          // of its busiest worker
+  IdleSplit idle;                     // of that worker
+  MemoryPeak memory;                  // of its fullest worker
+  int in_flight = 0;                  // chunks
+};
+
+struct LinkReport {
+  std::string name;
+  Bytes bytes;  // carried in the whole run
+  Bandwidth bandwidth;
+  double utilization = 0;  // bytes / (bandwidth * makespan)
+};
+
+struct CriticalPart {
+  std::string what;  // "forward of stage 2", "transfer stage 1 -> 2", "all-reduce of stage 0", "waiting"
+  Time time;
+};
+
+// What one change of the world would bring: simulated again, nothing else changed.
+struct Sensitivity {
+  std::string what;  // "2x FLOP rate", "2x network bandwidth", "2x link bandwidth inside the node"
+  Time step_time;
+  double speedup = 1;  // samples/s over today's
+};
+
+// A textbook formula beside the simulated value.
+struct FormulaReport {
+  std::string quantity;  // "bubble", "step time", "peak in flight, stage 0"
+  std::string formula;   // "(K-1)/(M+K-1) = 3/11"
+  double value = 0;      // by the formula
+  double simulated = 0;
+  std::string unit;     // "%", "s", ""
+  std::string source;   // key of docs/references.md
+  std::string applies;  // "" when its assumptions hold, else what differs: "stages are unequal"
+};
+
+struct Reference {
+  std::string what;  // "one device", "data parallelism on 16 workers"
+  std::optional<double> samples_per_s;
+  std::string note;  // why there is no figure, or what it ignores
+};
+
+struct Report {
+  Time step_time;                     // one optimizer step; asynchronous: global batch / samples_per_s
+  std::optional<SteadyState> steady;  // asynchronous schedules only
+  Time makespan;                      // the whole run, with fill and drain
+  double samples_per_s = 0;
+  std::optional<double> tokens_per_s, mfu;
+  double bubble_fraction = 0;       // 1 - busy / (workers * makespan); asynchronous: of one steady period
+  double bubble_fraction_span = 0;  // 1 - work / largest worker span (zero-bubble's); asynchronous: likewise
+  std::vector<WorkerReport> workers;
+  std::vector<StageReport> stages;
+  std::vector<LinkReport> links;            // links that carried something, in topology order
+  std::vector<CriticalPart> critical_path;  // by time, longest first; sums to the makespan
+  StageId limiting_stage = 0;
+  std::string limiting_factor;  // one sentence
+  std::vector<Sensitivity> sensitivity;
+  std::vector<FormulaReport> formulas;
+  std::vector<Reference> references;
+  double speedup_one_device = 0;  // over one device that could hold the model
+  std::optional<double> speedup_data_parallel;
+  double scaling_efficiency = 0;  // speedup_one_device / workers
+  bool fits = true;
+  Infeasible shortfall;  // filled when it does not fit
+  std::vector<std::string> warnings, hints, provenance;
+};
+
+// Everything that follows from the timeline alone (not: formulas, references, sensitivity, hints, provenance).
+Report summarize(const Timeline& timeline, const Schedule& schedule, const Plan& plan, const StepCosts& costs,
+                 const MemoryModel& memory, const Scenario& scenario, const std::optional<SteadyState>& steady);
+
+// The whole answer: what the writers print and draw.
+struct Answer {
+  const Scenario* scenario = nullptr;
+  Plan plan;
+  Schedule schedule;
+  StepCosts costs;
+  MemoryModel memory;
+  Timeline timeline;
+  Report report;
+};
+
+}  // namespace pipewright

@@ -1,0 +1,79 @@
+// The question: a model, a cluster, how it is trained, and the plan to be priced. What io/ reads from a YAML file.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/check.hpp"
+#include "core/cluster/cluster.hpp"
+#include "core/model/graph.hpp"
+
+namespace pipewright {
+
+enum class Optimizer { Sgd, Momentum, RmsProp, Adam };
+enum class Recompute { None, Full };
+enum class Skips { Hop, Direct };  // how a tensor travels that skips stages
+enum class GradientSync { Overlapped, Blocking };
+enum class PlacementOrder {
+  Pipeline,  // each copy of the pipeline takes consecutive devices
+  Data,      // the copies of one stage take consecutive devices (Megatron-LM's order)
+};
+enum class CostSourceKind { Explicit, Roofline, Uniform };
+
+struct Training {
+  // Two of the three must be given (with plan.data_parallel): global = micro_batch_size * micro_batches * copies.
+  std::optional<Placed<std::int64_t>> global_batch_size;  // samples per optimizer step
+  std::optional<Placed<std::int64_t>> micro_batch_size;   // samples
+  std::optional<Placed<std::int64_t>> micro_batches;      // per copy of the pipeline
+  bool ragged = false;                                    // allow a smaller last micro-batch
+  Precision precision = Precision::Fp32;
+  Optimizer optimizer = Optimizer::Sgd;
+  std::optional<std::int64_t> sequence_length;  // tokens per sample; tokens/s needs it
+  Place place;
+};
+
+// Where the cuts lie: `balanced`, the number of layers per stage, or the first layer of every stage but the first.
+struct Balanced {};
+struct LayerCounts {
+  std::vector<std::int64_t> counts;
+};
+struct CutLayers {
+  std::vector<std::int64_t> first;
+};
+using Partition = std::variant<Balanced, LayerCounts, CutLayers>;
+
+struct PlanRequest {
+  Placed<std::int64_t> stages{1, {}};
+  Placed<std::int64_t> virtual_stages{1, {}};
+  Placed<std::int64_t> data_parallel{1, {}};
+  Placed<std::vector<std::int64_t>> replicas;  // per stage; empty: one each
+  Placed<Partition> partition;
+  Placed<std::string> schedule{"1f1b", {}};
+  std::variant<PlacementOrder, std::vector<std::int64_t>> placement = PlacementOrder::Pipeline;  // or device per worker
+  Place placement_place;
+  Placed<std::vector<Recompute>> recompute;  // per stage; one entry: all stages; empty: none
+  bool recompute_except_last = false;        // torchgpipe's `except_last`: the last micro-batch keeps everything
+  Skips skips = Skips::Hop;
+  GradientSync gradient_sync = GradientSync::Overlapped;
+  Bytes bucket{25'000'000};    // all-reduce bucket (gradient bytes)
+  bool vertical_sync = false;  // PipeDream: every stage uses the version that stage 0 used
+  Place place;
+};
+
+struct Scenario {
+  std::string name;
+  std::string file;  // "" when built in code
+  std::string description;
+  Model model;
+  Cluster cluster;
+  Training training;
+  PlanRequest plan;
+  CostSourceKind cost = CostSourceKind::Explicit;
+  Time uniform_forward{0}, uniform_backward{0};  // CostSourceKind::Uniform: per layer and micro-batch
+};
+
+}  // namespace pipewright

@@ -1,0 +1,96 @@
+// A schedule is data: for every worker, the order of its ops. Nothing else.
+//
+// When an op may start is derived by rule from the ops (dependencies are never stored), how long it takes comes from
+// the cost model. The simulator prices this list and the executor runs it.
+//
+//   F(v,m)   forward of micro-batch m through virtual stage v     after F(v-1,m) arrived
+//   R(v,m)   recompute the forward of (v,m) from its boundary     after F(v,m); may run before the gradient arrives
+//   B(v,m)   gradient of the input                                after B(v+1,m) arrived (last stage: after F(v,m)),
+//   after R(v,m) W(v,m)   gradient of the weights                              after B(v,m) BW(v,m)  B and W in one op
+//   as B AllReduce(v,round,bucket)  on the collective stream           when every member's backward has produced the
+//   bucket Update(v,round)            optimizer step                     after all buckets of that round
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/ids.hpp"
+
+namespace pipewright {
+
+enum class Kind : std::uint8_t {
+  F,
+  B,
+  W,
+  BW,
+  R,
+  FB,
+  Send,
+  Recv,
+  AllReduce,
+  ReduceScatter,
+  AllGather,
+  Update,
+  Offload,
+  Reload
+};
+constexpr int kKinds = 14;
+std::string_view name(Kind kind);  // "F", "B", "W", "BW", "R", ...
+
+struct Op {
+  Kind kind{};
+  std::uint16_t virtual_stage = 0;
+  std::uint32_t micro_batch = 0;  // of AllReduce and Update: the round (flush schedules: 0)
+  std::uint32_t bucket = 0;       // of AllReduce: which bucket, 0 = the last layers' (first one ready)
+  bool operator==(const Op&) const = default;
+};
+
+// PyTorch's name of an op: "0F3" is the forward of micro-batch 3 on stage 0; BW is "0B3", B is "0I3", W is "0W3".
+std::string label(const Op& op);
+
+// Ops of one worker. The streams run side by side; within a stream the order is strict.
+struct Lane {
+  std::vector<Op> compute;     // F, R, B, W, BW, Update
+  std::vector<Op> collective;  // AllReduce
+};
+
+// What a generator needs to know. Positions are the workers of one copy: the replicas of stage 0, then of stage 1, ...
+struct ScheduleShape {
+  int stages = 1;                      // K
+  int virtual_stages = 1;              // v per stage
+  int micro_batches = 1;               // M
+  std::vector<int> replicas;           // r_k; empty: one each
+  int data_parallel = 1;               // D: with D > 1 or r_k > 1 gradients are all-reduced
+  std::vector<bool> recompute;         // per stage; empty: none
+  bool recompute_except_last = false;  // micro-batch M - 1 is not recomputed
+  std::vector<int> buckets;            // all-reduce buckets per virtual stage; empty: one each
+  bool blocking_sync = false;          // GradientSync::Blocking
+  bool vertical_sync = false;
+
+  int chunks() const { return stages * virtual_stages; }
+  int replicas_of(int stage) const { return replicas.empty() ? 1 : replicas[static_cast<std::size_t>(stage)]; }
+  bool recomputes(int stage) const { return !recompute.empty() && recompute[static_cast<std::size_t>(stage)]; }
+  int buckets_of(int chunk) const { return buckets.empty() ? 1 : buckets[static_cast<std::size_t>(chunk)]; }
+};
+
+struct Schedule {
+  std::string name;
+  ScheduleShape shape;
+  std::vector<Lane> positions;  // every copy of the pipeline runs the same lists
+  bool flush = true;            // false: asynchronous, an update per micro-batch (round), no flush
+
+  int positions_of(int stage) const { return shape.replicas_of(stage); }
+};
+
+// Position that runs (v, m): first position of stage v mod K, plus m mod r.
+PositionId position_of(const ScheduleShape& shape, VirtualStageId v, MicroBatchId m);
+
+// Independent check, knows no generator: every F and backward of every (v, m) exactly once and on its own worker, R and
+// W where they belong, all-reduce and update rounds complete and in one order on all members, and no deadlock (the ops
+// of all workers can be run in the given order). Returns "" or one sentence that names the offending op.
+std::string validate(const Schedule& schedule);
+
+}  // namespace pipewright

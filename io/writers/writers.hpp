@@ -1,0 +1,42 @@
+// An Answer in the formats people use. Every function is pure: same answer, same bytes.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/plan/report.hpp"
+
+namespace pipewright {
+
+struct TableOptions {
+  int width = 100;  // columns of the terminal
+  bool colour = false;
+};
+
+std::string terminal_report(const Answer& answer, const TableOptions& options);  // table + text timeline
+std::string text_timeline(const Answer& answer, int width);                      // digit: forward, letter: backward
+std::string json_report(const Answer& answer);  // "schema": "pipewright.result/1", SI base units; docs/result-json.md
+std::string csv_report(const Answer& answer);   // one row per worker
+std::string markdown_report(const Answer& answer);
+std::string svg_timeline(const Answer& answer);
+std::string trace_json(const Answer& answer);  // Chrome trace events, for Perfetto
+std::string dot_graph(const Answer& answer);   // layers, coloured by stage
+
+// Output formats by file ending, longest first; one line each in the table.
+struct Writer {
+  std::string_view ending;  // ".trace.json.gz"
+  std::string_view what;    // "trace for Perfetto, compressed"
+  std::string (*write)(const Answer&);
+};
+std::span<const Writer> writers();
+const Writer* writer_for(std::string_view path);  // nullptr: no such ending
+
+std::string gzip(const std::string& text);  // deterministic: no time, no name in the header
+
+// Writes to a temporary name beside `path`, flushes, then renames. Throws InputError; leaves no partial file behind.
+void write_file(const std::string& path, const std::string& bytes);
+
+}  // namespace pipewright

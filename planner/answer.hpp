@@ -1,0 +1,21 @@
+// From question to answer: the walk of the house in one function.
+#pragma once
+
+#include <variant>
+
+#include "core/plan/report.hpp"
+#include "core/plan/scenario.hpp"
+#include "sim/simulate.hpp"
+
+namespace pipewright {
+
+struct AnswerOptions {
+  Engine engine = Engine::Auto;
+  bool ignore_memory = false;  // answer although it does not fit (Report::fits stays false)
+};
+
+// Prices the scenario's plan. Infeasible when it does not fit (unless ignored). Throws InputError on a bad scenario.
+// The scenario must outlive the answer.
+std::variant<Answer, Infeasible> answer(const Scenario& scenario, const AnswerOptions& options = {});
+
+}  // namespace pipewright

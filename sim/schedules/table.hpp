@@ -1,0 +1,44 @@
+// Every schedule that pipewright knows: one generator file each, one line in the table.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/plan/schedule.hpp"
+
+namespace pipewright {
+
+// A textbook value as an exact fraction, with the text that derives it.
+struct Formula {
+  std::string text;  // "(K-1)/(M+K-1)"
+  std::int64_t numerator = 0, denominator = 1;
+};
+
+struct ScheduleRule {
+  std::string_view name;    // as written in YAML
+  std::string_view title;   // "one forward, one backward, with a flush"
+  std::string_view source;  // key of docs/references.md
+  std::string_view memory;  // in words: "min(K-k, M) micro-batches on stage k"
+  bool flush = true;
+  Schedule (*generate)(const ScheduleShape&);
+  // Why this schedule cannot be built for the shape, or "": "M = 10 is not a multiple of K = 4: use 8 or 12".
+  std::string (*refusal)(const ScheduleShape&);
+  // Bubble fraction of makespan for equal stages and free communication; none where no formula is known.
+  std::optional<Formula> (*bubble)(const ScheduleShape&);
+  // Micro-batches (chunks of them) in flight at the peak on one worker of stage k.
+  std::optional<std::int64_t> (*peak_in_flight)(const ScheduleShape&, StageId);
+};
+
+// In the order of the table: naive, gpipe, 1f1b, eager_1f1b, interleaved_1f1b, pipedream, data_parallel.
+std::span<const ScheduleRule> schedules();
+
+// The rule of that name, or nullptr.
+const ScheduleRule* find_schedule(std::string_view name);
+
+std::vector<std::string_view> schedule_names();
+
+}  // namespace pipewright
