@@ -1,0 +1,192 @@
+// The rules of core/plan/schedule.hpp once more, read off a finished timeline: shares no code with the engines.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "sim/simulate.hpp"
+
+namespace pipewright {
+namespace {
+
+class Check {
+ public:
+  Check(const Timeline& timeline, const Schedule& schedule, const StepCosts& costs)
+      : timeline_(timeline),
+        schedule_(schedule),
+        costs_(costs),
+        positions_(static_cast<int>(schedule.positions.size())) {}
+
+  std::string run() {
+    if (const std::string wrong = streams(); !wrong.empty()) return wrong;
+    if (const std::string wrong = messages(); !wrong.empty()) return wrong;
+    for (WorkerId worker = 0; worker < workers(); ++worker) {
+      if (const std::string wrong = collectives(worker); !wrong.empty()) return wrong;
+      if (const std::string wrong = starts(worker); !wrong.empty()) return wrong;
+    }
+    return {};
+  }
+
+ private:
+  using Key = std::tuple<std::uint32_t, Direction, CopyId, MicroBatchId>;
+
+  int workers() const { return positions_ * schedule_.shape.data_parallel; }
+  const Lane& lane(WorkerId worker) const { return schedule_.positions[static_cast<std::size_t>(worker % positions_)]; }
+  const LaneTimes& times(WorkerId worker) const { return timeline_.workers[static_cast<std::size_t>(worker)]; }
+  int replicas(VirtualStageId v) const { return schedule_.shape.replicas_of(v % schedule_.shape.stages); }
+  WorkerId worker_of(VirtualStageId v, CopyId copy, MicroBatchId m) const {
+    return copy * positions_ + position_of(schedule_.shape, v, m);
+  }
+  std::string where(WorkerId worker, const Op& op) const { return fmt::format("worker {}: {}", worker, label(op)); }
+
+  // Strict order, no overlap, durations as priced, makespan the last end.
+  std::string streams() {
+    if (timeline_.workers.size() != static_cast<std::size_t>(workers())) return "wrong number of workers";
+    Time last;
+    for (WorkerId worker = 0; worker < workers(); ++worker) {
+      const Lane& ops = lane(worker);
+      const LaneTimes& spans = times(worker);
+      if (ops.compute.size() != spans.compute.size() || ops.collective.size() != spans.collective.size())
+        return fmt::format("worker {}: {} ops have {} times", worker, ops.compute.size(), spans.compute.size());
+      Time free;
+      for (std::size_t i = 0; i < ops.compute.size(); ++i) {
+        const Span span = spans.compute[i];
+        if (span.start < free) return where(worker, ops.compute[i]) + " starts before the op ahead of it ends";
+        if (span.end - span.start != costs_.time_of(ops.compute[i]))
+          return where(worker, ops.compute[i]) + " does not take the time it is priced at";
+        free = span.end;
+      }
+      last = std::max(last, free);
+      free = {};
+      for (const Span span : spans.collective) {
+        if (span.start < free || span.end < span.start) return fmt::format("worker {}: all-reduces overlap", worker);
+        free = span.end;
+      }
+      last = std::max(last, free);
+    }
+    return last == timeline_.makespan ? "" : "the makespan is not the last end";
+  }
+
+  // Every message once, after its producer, at the priced cost or slower (shared links), one after the other per
+  // channel.
+  std::string messages() {
+    std::map<std::int32_t, std::vector<const Transfer*>> channels;
+    for (const Transfer& transfer : timeline_.transfers) {
+      const CopyId copy = transfer.from / positions_;
+      const Message& message = costs_.message(transfer.edge, transfer.direction, copy, transfer.micro_batch);
+      if (!arrived_.emplace(Key{transfer.edge, transfer.direction, copy, transfer.micro_batch}, &transfer).second)
+        return fmt::format("edge {}: micro-batch {} is sent twice", transfer.edge, transfer.micro_batch);
+      if (transfer.start < transfer.posted || transfer.sent - transfer.start < message.occupancy ||
+          transfer.arrived - transfer.sent != message.latency || transfer.bytes != message.bytes)
+        return fmt::format("edge {}: micro-batch {} does not travel as priced", transfer.edge, transfer.micro_batch);
+      channels[message.channel].push_back(&transfer);
+    }
+    for (auto& [channel, transfers] : channels) {
+      std::stable_sort(transfers.begin(), transfers.end(), [](const Transfer* a, const Transfer* b) {
+        return std::tie(a->start, a->sent) < std::tie(b->start, b->sent);
+      });
+      for (std::size_t i = 1; i < transfers.size(); ++i)
+        if (transfers[i]->start < transfers[i - 1]->sent || transfers[i]->posted < transfers[i - 1]->posted)
+          return fmt::format("channel {}: messages overtake or overlap one another", channel);
+    }
+    return {};
+  }
+
+  std::string collectives(WorkerId worker) {
+    const auto& ops = lane(worker).collective;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const Op& op = ops[i];
+      const Span span = times(worker).collective[i];
+      const auto [entry, first] = meetings_.emplace(std::tuple{op.virtual_stage, op.micro_batch, op.bucket}, span);
+      if (!first && entry->second != span)
+        return fmt::format("worker {}: an all-reduce of stage {} has other times than at another member", worker,
+                           op.virtual_stage);
+      if (span.end - span.start < costs_.collectives[op.virtual_stage][op.bucket].time)
+        return fmt::format("worker {}: an all-reduce of stage {} is faster than priced", worker, op.virtual_stage);
+      if (span.start < gradients_ready(worker, op))
+        return fmt::format("worker {}: an all-reduce of stage {} starts before its gradients are there", worker,
+                           op.virtual_stage);
+    }
+    return {};
+  }
+
+  // When the worker's own part of the bucket is complete; 0 when it has no micro-batch in the round.
+  Time gradients_ready(WorkerId worker, const Op& reduce) const {
+    Time ready;
+    const auto& ops = lane(worker).compute;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      if (ops[i].virtual_stage != reduce.virtual_stage || (ops[i].kind != Kind::BW && ops[i].kind != Kind::W)) continue;
+      const auto round =
+          schedule_.flush ? 0u : ops[i].micro_batch / static_cast<std::uint32_t>(replicas(ops[i].virtual_stage));
+      if (round != reduce.micro_batch) continue;
+      const Span span = times(worker).compute[i];
+      ready = std::max(span.start, span.end - costs_.ready_before_end[reduce.virtual_stage][reduce.bucket]);
+    }
+    return ready;
+  }
+
+  // When the tensor of an edge is usable; nullopt when it never was sent.
+  std::optional<Time> arrival(std::uint32_t edge, Direction direction, CopyId copy, MicroBatchId m) const {
+    const auto found = arrived_.find({edge, direction, copy, m});
+    if (found != arrived_.end()) return found->second->arrived;
+    const int producer = direction == Direction::Forward ? costs_.edges[edge].from : costs_.edges[edge].to;
+    const WorkerId worker = worker_of(producer, copy, m);
+    if (costs_.message(edge, direction, copy, m).channel >= 0) return std::nullopt;
+    const auto& ops = lane(worker).compute;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const bool produces =
+          direction == Direction::Forward ? ops[i].kind == Kind::F : ops[i].kind == Kind::BW || ops[i].kind == Kind::B;
+      if (produces && ops[i].virtual_stage == producer && ops[i].micro_batch == static_cast<std::uint32_t>(m))
+        return times(worker).compute[i].end;
+    }
+    return std::nullopt;
+  }
+
+  // Every compute op starts exactly when its stream is free and what it needs is there: neither earlier nor later.
+  std::string starts(WorkerId worker) {
+    const CopyId copy = worker / positions_;
+    const auto& ops = lane(worker).compute;
+    Time free;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const Op& op = ops[i];
+      Time ready = free;
+      for (std::uint32_t edge = 0; edge < costs_.edges.size(); ++edge) {
+        const bool forward = op.kind == Kind::F && costs_.edges[edge].to == op.virtual_stage;
+        const bool backward =
+            (op.kind == Kind::BW || op.kind == Kind::B) && costs_.edges[edge].from == op.virtual_stage;
+        if (!forward && !backward) continue;
+        const auto arrived =
+            arrival(edge, forward ? Direction::Forward : Direction::Backward, copy, static_cast<int>(op.micro_batch));
+        if (!arrived) return where(worker, op) + " needs a tensor that was never sent";
+        ready = std::max(ready, *arrived);
+      }
+      if (op.kind == Kind::Update)
+        for (std::size_t j = 0; j < lane(worker).collective.size(); ++j)
+          if (const Op& reduce = lane(worker).collective[j];
+              reduce.virtual_stage == op.virtual_stage && reduce.micro_batch == op.micro_batch)
+            ready = std::max(ready, times(worker).collective[j].end);
+      const Time start = times(worker).compute[i].start;
+      if (start < ready) return where(worker, op) + " starts before what it needs has arrived";
+      if (start > ready) return where(worker, op) + " waits for nothing";
+      free = times(worker).compute[i].end;
+    }
+    return {};
+  }
+
+  const Timeline& timeline_;
+  const Schedule& schedule_;
+  const StepCosts& costs_;
+  int positions_;
+  std::map<Key, const Transfer*> arrived_;
+  std::map<std::tuple<std::uint16_t, std::uint32_t, std::uint32_t>, Span> meetings_;
+};
+
+}  // namespace
+
+std::string validate(const Timeline& timeline, const Schedule& schedule, const StepCosts& costs) {
+  return Check(timeline, schedule, costs).run();
+}
+
+}  // namespace pipewright
