@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Who may include whom: checks every #include of the tree against the tables below (docs/house.md explains them).
+
+usage: check_includes.py SOURCE_ROOT
+
+Prints one line per violation, "file:line: rule", and exits 1 when there is any.
+"""
+import pathlib
+import re
+import sys
+
+# Room -> what it may include besides itself. A room is a folder; an entry that ends in .hpp is that one header.
+# The longest matching folder decides, so sim/des has a rule of its own.
+ROOMS = {
+    "core": [],
+    "sim": ["core"],
+    "sim/des": ["core/units.hpp"],  # an event queue that knows no layer, no stage, no device
+    "planner": ["sim", "core"],
+    "kernels": ["core/units.hpp"],
+    "runtime": ["kernels", "core"],
+    "calibrate": ["runtime", "kernels", "core"],
+    "io": ["core"],
+    "cli": ["io", "planner", "sim", "calibrate", "runtime", "kernels", "core"],
+    "tests": ["core", "sim", "planner", "kernels", "runtime", "calibrate", "io", "cli"],
+}
+
+# Third-party headers: name, how an include of it begins, and the files (prefixes of their paths) that may have one.
+# tests/ may include all of them.
+THIRD_PARTY = [
+    ("yaml-cpp", ["yaml-cpp/"], ["io/yaml."]),
+    ("CLI11", ["CLI/"], ["cli/main.cpp"]),
+    ("Boost", ["boost/"], ["planner/", "sim/steady_state."]),
+    ("Eigen", ["Eigen/"], ["calibrate/fit.", "runtime/backends/cpu"]),
+    ("CUDA", ["cuda", "cublas", "cudnn", "nvml.h", "nccl.h", "cub/"], ["kernels/"]),
+    ("MPI", ["mpi.h"], ["runtime/transports/mpi.", "cli/sweep_mpi."]),
+    ("zlib", ["zlib.h"], ["io/"]),
+    ("nlohmann-json", ["nlohmann/"], ["io/"]),
+    ("SQLite", ["sqlite3.h"], ["io/store.", "io/import/nsys."]),
+    ("fmt", ["fmt/"], ["sim/", "planner/", "runtime/", "calibrate/", "io/", "cli/"]),
+    ("doctest", ["doctest/"], []),
+    ("Google Benchmark", ["benchmark/"], []),
+]
+NOT_FMT = ["sim/des/"]  # fmt is for every room except core, kernels and sim/des
+
+# Headers of the operating system: files, terminals, processes. Rooms that only compute have no use for them.
+SYSTEM = re.compile(r"^(sys/.*|unistd|fcntl|signal|dlfcn|poll|errno|stdlib|string|stdio|netinet/.*|arpa/.*)(\.h)?$")
+SYSTEM_ROOMS = ["io/", "cli/", "runtime/", "calibrate/", "kernels/", "tests/"]
+
+STANDARD = set("""
+algorithm any array atomic barrier bit bitset charconv chrono climits cmath codecvt compare complex concepts
+condition_variable coroutine deque exception execution filesystem forward_list fstream functional future
+initializer_list iomanip ios iosfwd iostream istream iterator latch limits list locale map memory memory_resource mutex
+new numbers numeric optional ostream queue random ranges ratio regex scoped_allocator semaphore set shared_mutex
+source_location span sstream stack stdexcept stop_token streambuf string string_view syncstream system_error thread
+tuple type_traits typeindex typeinfo unordered_map unordered_set utility valarray variant vector version
+cassert cctype cerrno cfenv cfloat cinttypes climits clocale csetjmp csignal cstdarg cstddef cstdint cstdio cstdlib
+cstring ctime cuchar cwchar cwctype
+""".split())
+
+SOURCES = {".hpp", ".cpp", ".h", ".inc", ".cu", ".cuh"}
+NO_ROOMS = {"configs", "scenarios", "docs", "subprojects"}  # folders without sources
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]*)[>"]')
+
+
+def room_of(path):
+    """The longest folder of ROOMS that holds the path, or None."""
+    return max((room for room in ROOMS if path.startswith(room + "/")), key=len, default=None)
+
+
+def allowed(room, target):
+    own = room + "/"
+    return target.startswith(own) or any(
+        target == entry if entry.endswith(".hpp") else target.startswith(entry + "/") for entry in ROOMS[room])
+
+
+def begins_with_any(text, prefixes):
+    return any(text.startswith(prefix) for prefix in prefixes)
+
+
+def fault_of_third_party(path, target):
+    """None when `path` may include the header `target` that is none of ours, else the broken rule."""
+    for name, beginnings, files in THIRD_PARTY:
+        if not begins_with_any(target, beginnings):
+            continue
+        if path.startswith("tests/") or path.endswith((".cu", ".cuh")) and name == "CUDA":
+            return None
+        if not begins_with_any(path, files) or (name == "fmt" and begins_with_any(path, NOT_FMT)):
+            where = ", ".join(files) or "tests/"
+            return f"{name} (<{target}>) may be included by {where} only"
+        return None
+    if target in STANDARD:
+        return None
+    if SYSTEM.match(target):
+        if begins_with_any(path, SYSTEM_ROOMS):
+            return None
+        return f"<{target}> is a header of the operating system: only {', '.join(SYSTEM_ROOMS)} may include those"
+    return f"<{target}> is neither the standard library nor a listed dependency (docs/decisions/0005-dependencies.md)"
+
+
+def fault(root, path, bracket, target):
+    """None when the include is in order, else the broken rule."""
+    ours = target.split("/")[0] in {room.split("/")[0] for room in ROOMS} and "/" in target
+    if ".." in target.split("/"):
+        return f'"{target}": includes are written from the root, never with ".."'
+    if bracket == "<":
+        return f'<{target}> is ours: write "{target}"' if ours else fault_of_third_party(path, target)
+    if not ours or not (root / target).is_file():
+        return f'"{target}": no such file; includes in quotes are ours and written from the root'
+    room = room_of(path)
+    if allowed(room, target):
+        return None
+    return f'"{target}": {room} may include {", ".join(ROOMS[room]) or "nothing but itself"}'
+
+
+def violations(root):
+    root = pathlib.Path(root)
+    found = []
+    for file in sorted(root.rglob("*")):
+        path = file.relative_to(root).as_posix()
+        top = path.split("/")[0]
+        if file.suffix not in SOURCES or top.startswith((".", "build")) or top in NO_ROOMS:
+            continue
+        if room_of(path) is None:
+            found.append(f"{path}:1: not in a known room; a new one needs a record in docs/decisions and a line here")
+            continue
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+            if match := INCLUDE.match(line):
+                if rule := fault(root, path, *match.groups()):
+                    found.append(f"{path}:{number}: {rule}")
+    return found
+
+
+def main():
+    if len(sys.argv) != 2:
+        print(__doc__.strip(), file=sys.stderr)
+        return 2
+    found = violations(sys.argv[1])
+    print("\n".join(found) if found else "layering: every include is in order")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
