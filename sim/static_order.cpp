@@ -1,7 +1,9 @@
 #include "sim/static_order.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
+#include <new>
 #include <span>
 #include <utility>
 
@@ -10,17 +12,44 @@
 namespace pipewright {
 namespace {
 
-constexpr std::int64_t kUnset = std::numeric_limits<std::int64_t>::min();  // this has not arrived yet
+// Inside the engine the clock begins at 1, so that the zero pages of a fresh allocation mean "has not arrived yet".
+constexpr std::int64_t kUnset = 0;
+constexpr std::int64_t kBegin = 1;
+constexpr std::int64_t kNotThere = std::numeric_limits<std::int64_t>::min();
+
+Time outside(std::int64_t clock) {
+  return {clock - kBegin};
+}
 
 // One all-reduce of one bucket: it begins when its last member is ready.
 struct Meeting {
-  std::int64_t ready = 0;  // latest of the members so far
+  std::int64_t ready = kBegin;  // latest of the members so far
   std::int32_t missing = 0;
   std::int64_t end = kUnset;
 };
 
+// Zeroed memory from calloc: pages that are never touched are never paid for.
+class Arrivals {
+ public:
+  explicit Arrivals(std::size_t count)
+      : data_(static_cast<std::int64_t*>(std::calloc(count + 1, sizeof(std::int64_t)))) {
+    if (data_ == nullptr) throw std::bad_alloc();
+  }
+  ~Arrivals() { std::free(data_); }
+  Arrivals(const Arrivals&) = delete;
+  Arrivals& operator=(const Arrivals&) = delete;
+  std::int64_t* at(std::size_t index) { return data_ + index; }
+
+ private:
+  std::int64_t* data_;
+};
+
 // Runs every worker as far as it gets, parks it on the arrival that it lacks, and wakes it when that arrival is known.
 // `Record` keeps the times of ops and transfers.
+//
+// The usual virtual stage has one edge in, one edge out and one replica: a `Side` holds all that its
+// forwards or backwards touch, and the ends of the pipeline have sides onto dummies, so that the hot path has no branch
+// for them. Replicas, skips, split backwards and ragged last micro-batches take the general path.
 template <bool Record>
 class Relaxation {
  public:
@@ -28,32 +57,42 @@ class Relaxation {
       : schedule_(schedule),
         costs_(costs),
         wiring_(schedule, costs),
-        workers_(static_cast<std::size_t>(wiring_.workers())) {
-    const auto slots = costs.edges.size() * static_cast<std::size_t>(wiring_.copies) * micro_batches();
-    arrival_[0].assign(slots, kUnset);
-    arrival_[1].assign(slots, kUnset);
-    channel_free_.assign(static_cast<std::size_t>(costs.channels), 0);
-    lanes_.resize(workers_);
-    for (std::size_t w = 0; w < workers_; ++w)
-      lanes_[w].ops = &schedule.positions[w % positions()];
+        workers_(static_cast<std::size_t>(wiring_.workers())),
+        rows_(costs.edges.size() * static_cast<std::size_t>(wiring_.copies)),
+        arrivals_(2 * rows_ * micro_batches()) {
+    channel_free_.assign(static_cast<std::size_t>(costs.channels), kBegin);
+    lanes_.resize(workers_ + 1);  // the last one receives what nobody waits for
+    prepare_sides();
+    for (std::size_t w = 0; w < workers_; ++w) {
+      LaneState& lane = lanes_[w];
+      lane.next = ops_of(w).compute.data();
+      lane.end = lane.next + ops_of(w).compute.size();
+      lane.worker = static_cast<WorkerId>(w);
+      lane.copy = static_cast<CopyId>(w / positions());
+      lane.sides = &sides_[2 * (w / positions()) * wiring_.chunks.size()];
+    }
+    collectives_.resize(workers_);
+    synced_ = !costs.collectives.empty();
+    runnable_.reserve(4 * workers_ + 16);
     if (!costs.collectives.empty()) prepare_meetings();
     if constexpr (Record) prepare_record();
   }
 
   Time run() {
     for (std::size_t w = workers_; w-- > 0;)
-      runnable_.push_back(static_cast<WorkerId>(w));
+      runnable_.push_back(&lanes_[w]);
     while (!runnable_.empty()) {
-      const WorkerId worker = runnable_.back();
+      LaneState& lane = *runnable_.back();
       runnable_.pop_back();
-      advance(worker);
+      advance(lane);
     }
-    std::int64_t makespan = 0;
-    for (const LaneState& lane : lanes_) {
-      PP_CHECK(lane.next == lane.ops->compute.size() && lane.next_collective == lane.ops->collective.size());
-      makespan = std::max({makespan, lane.time, lane.collective_time});
+    std::int64_t makespan = kBegin;
+    for (std::size_t w = 0; w < workers_; ++w) {
+      const LaneState& lane = lanes_[w];
+      PP_CHECK(lane.next == lane.end && collectives_[w].next == ops_of(w).collective.size());
+      makespan = std::max({makespan, lane.time, collectives_[w].time});
     }
-    return {makespan};
+    return outside(makespan);
   }
 
   Timeline timeline(Time makespan) {
@@ -65,73 +104,193 @@ class Relaxation {
   }
 
  private:
-  struct LaneState {
-    const Lane* ops = nullptr;
-    std::size_t next = 0;
-    std::int64_t time = 0;                    // end of the last compute op
+  struct Side;
+  struct alignas(64) LaneState {
+    const Op* next = nullptr;  // next compute op
+    const Op* end = nullptr;
+    std::int64_t time = kBegin;               // end of the last compute op
     const std::int64_t* waits_for = nullptr;  // parked on this arrival
-    std::size_t next_collective = 0;
-    std::int64_t collective_time = 0;
-    bool joined = false;            // the collective at `next_collective` counts this worker as ready
-    bool waits_for_update = false;  // parked on an all-reduce
+    const Side* sides = nullptr;              // of its copy: [2 * virtual stage + direction]
+    WorkerId worker = 0;
+    CopyId copy = 0;
     std::size_t next_transfer = 0;  // where its next transfer is recorded
+    bool waits_for_update = false;  // parked on an all-reduce
+  };
+  struct CollectiveState {
+    std::size_t next = 0;
+    std::int64_t time = kBegin;  // end of the last collective
+    bool joined = false;         // the next collective counts this worker as ready
   };
 
   std::size_t positions() const { return schedule_.positions.size(); }
+  const Lane& ops_of(std::size_t worker) const { return schedule_.positions[worker % positions()]; }
   std::size_t micro_batches() const { return static_cast<std::size_t>(schedule_.shape.micro_batches); }
 
+  // What the forwards (or the fused backwards) of one virtual stage of one copy read and write: one cache line.
+  struct alignas(64) Side {
+    const std::int64_t* needs = nullptr;  // arrivals: [m & needs_mask]; nullptr: take the general path
+    std::int64_t* gives = nullptr;        // where the arrival of the output goes: [m & gives_mask]
+    std::int64_t* channel = nullptr;      // when the channel is free again
+    LaneState* receiver = nullptr;
+    std::int64_t duration = 0, occupancy = 0, latency = 0;
+    std::uint32_t needs_mask = 0, gives_mask = 0;
+  };
+
+  std::int64_t* row(Direction direction, std::size_t edge, CopyId copy) {
+    const auto index = edge * static_cast<std::size_t>(wiring_.copies) + static_cast<std::size_t>(copy);
+    return arrivals_.at((static_cast<std::size_t>(direction) * rows_ + index) * micro_batches());
+  }
   std::int64_t* slot(Direction direction, std::size_t edge, CopyId copy, MicroBatchId m) {
-    const auto row = edge * static_cast<std::size_t>(wiring_.copies) + static_cast<std::size_t>(copy);
-    return &arrival_[static_cast<std::size_t>(direction)][row * micro_batches() + static_cast<std::size_t>(m)];
+    return row(direction, edge, copy) + m;
   }
 
-  void advance(WorkerId worker) {
-    LaneState& lane = lanes_[static_cast<std::size_t>(worker)];
+  void prepare_sides() {
+    const auto chunks = wiring_.chunks.size();
+    sides_.resize(2 * chunks * static_cast<std::size_t>(wiring_.copies));
+    dummy_channels_.assign(sides_.size(), kBegin);
+    if (costs_.duration_last != costs_.duration || wiring_.replicated) return;
+    for (CopyId copy = 0; copy < wiring_.copies; ++copy)
+      for (std::size_t v = 0; v < chunks; ++v) {
+        const Wiring::Chunk& chunk = wiring_.chunks[v];
+        if (chunk.in.size() > 1 || chunk.out.size() > 1) continue;
+        const std::size_t index = 2 * (static_cast<std::size_t>(copy) * chunks + v);
+        prepare_side(index, Direction::Forward, v, copy, chunk.in, chunk.out, Kind::F);
+        prepare_side(index + 1, Direction::Backward, v, copy, chunk.out, chunk.in, Kind::BW);
+      }
+  }
+
+  void prepare_side(std::size_t index, Direction direction, std::size_t v, CopyId copy,
+                    const std::vector<std::uint32_t>& from, const std::vector<std::uint32_t>& to, Kind kind) {
+    Side& side = sides_[index];
+    side.needs = from.empty() ? &kBegin : row(direction, from.front(), copy);
+    side.needs_mask = from.empty() ? 0 : ~0u;
+    side.gives = to.empty() ? arrivals_.at(2 * rows_ * micro_batches()) : row(direction, to.front(), copy);
+    side.gives_mask = to.empty() ? 0 : ~0u;
+    side.channel = &dummy_channels_[index];
+    side.receiver = &lanes_.back();
+    side.duration = costs_.duration[v * kKinds + static_cast<std::size_t>(kind)].value;
+    if (to.empty()) return;
+    const Message& message = costs_.message(to.front(), direction, copy, 0);
+    side.receiver = &lanes_[static_cast<std::size_t>(wiring_.receiver(costs_.edges[to.front()], direction, copy, 0))];
+    if (message.channel < 0) return;
+    side.channel = &channel_free_[static_cast<std::size_t>(message.channel)];
+    side.occupancy = message.occupancy.value;
+    side.latency = message.latency.value;
+  }
+
+  void advance(LaneState& lane) {
     do {
-      run_compute(worker, lane);
-    } while (!meetings_.empty() && run_collectives(worker, lane) && lane.waits_for_update);
+      run_compute(lane);
+    } while (synced_ && run_collectives(lane.worker) && lane.waits_for_update);
   }
 
-  void run_compute(WorkerId worker, LaneState& lane) {
-    const CopyId copy = worker / static_cast<int>(positions());
-    const Op* const ops = lane.ops->compute.data();
-    const std::size_t count = lane.ops->compute.size();
+  void run_compute(LaneState& lane) {
+    const Side* const sides = lane.sides;
+    const Op* const end = lane.end;
+    const Op* next = lane.next;
     std::int64_t time = lane.time;
     lane.waits_for_update = false;
-    std::size_t i = lane.next;
-    for (; i < count; ++i) {
-      const Op op = ops[i];
-      const auto m = static_cast<MicroBatchId>(op.micro_batch);
-      const Wiring::Chunk& chunk = wiring_.chunks[op.virtual_stage];
-      std::int64_t ready = 0;
-      if (op.kind == Kind::F) {
-        if (!arrivals(Direction::Forward, chunk.in, copy, m, lane, ready)) break;
-      } else if (op.kind == Kind::BW || op.kind == Kind::B) {
-        if (!arrivals(Direction::Backward, chunk.out, copy, m, lane, ready)) break;
-      } else if (op.kind == Kind::Update && !meetings_.empty()) {
-        ready = update_ready(op);
-        if (ready == kUnset) {
-          lane.waits_for_update = true;
-          break;
-        }
+    for (; next != end; ++next) {
+      const bool backward = next->kind == Kind::BW;
+      const Side& side = sides[2u * next->virtual_stage + backward];
+      if ((next->kind != Kind::F && !backward) || side.needs == nullptr) {
+        if (!run_general(lane, *next, time)) break;
+        continue;
       }
-      const std::int64_t start = std::max(time, ready);
-      time = start + costs_.time_of(op).value;
-      if constexpr (Record) times_[static_cast<std::size_t>(worker)].compute[i] = {{start}, {time}};
-      if (op.kind == Kind::F) {
-        for (const std::uint32_t edge : chunk.out)
-          post(worker, lane, Direction::Forward, edge, copy, m, time);
-      } else if (op.kind == Kind::BW || op.kind == Kind::B) {
-        for (const std::uint32_t edge : chunk.in)
-          post(worker, lane, Direction::Backward, edge, copy, m, time);
+      const std::int64_t* const needed = &side.needs[next->micro_batch & side.needs_mask];
+      if (*needed == kUnset) {
+        lane.waits_for = needed;
+        break;
       }
-      if (!meetings_.empty() && (op.kind == Kind::BW || op.kind == Kind::W)) {
-        const std::size_t key = gradient_key(worker, op.virtual_stage, wiring_.round_of(op));
-        if (--backwards_left_[key] == 0) gradients_[key] = {{start}, {time}};
+      const std::int64_t start = std::max(time, *needed);
+      time = start + side.duration;
+      const std::int64_t wire = std::max(*side.channel, time);
+      const std::int64_t sent = wire + side.occupancy;
+      *side.channel = sent;
+      std::int64_t* const target = &side.gives[next->micro_batch & side.gives_mask];
+      *target = sent + side.latency;
+      LaneState& receiver = *side.receiver;
+      if (receiver.waits_for == target) {
+        receiver.waits_for = nullptr;
+        if (&receiver != &lane) runnable_.push_back(&receiver);
+      }
+      if constexpr (Record) {
+        record(lane, *next, start, time);
+        record_message(lane, *next, backward, time, wire, sent);
+      }
+      if (synced_) note_gradient(lane.worker, *next, start, time);
+    }
+    lane.next = next;
+    lane.time = time;
+  }
+
+  void record(const LaneState& lane, const Op& op, std::int64_t start, std::int64_t end) {
+    const auto worker = static_cast<std::size_t>(lane.worker);
+    times_[worker].compute[static_cast<std::size_t>(&op - ops_of(worker).compute.data())] = {outside(start),
+                                                                                             outside(end)};
+  }
+
+  void record_message(LaneState& lane, const Op& op, bool backward, std::int64_t posted, std::int64_t wire,
+                      std::int64_t sent) {
+    const CopyId copy = lane.copy;
+    const WorkerId worker = lane.worker;
+    const auto direction = backward ? Direction::Backward : Direction::Forward;
+    const Wiring::Chunk& chunk = wiring_.chunks[op.virtual_stage];
+    const auto& edges = backward ? chunk.in : chunk.out;
+    if (edges.empty()) return;
+    const auto m = static_cast<MicroBatchId>(op.micro_batch);
+    const Message& message = costs_.message(edges.front(), direction, copy, m);
+    if (message.channel < 0) return;
+    const WorkerId to = wiring_.receiver(costs_.edges[edges.front()], direction, copy, m);
+    transfers_[lane.next_transfer++] = {edges.front(),
+                                        direction,
+                                        m,
+                                        worker,
+                                        to,
+                                        message.bytes,
+                                        outside(posted),
+                                        outside(wire),
+                                        outside(sent),
+                                        outside(sent + message.latency.value)};
+  }
+
+  // Any op, any wiring. False, and the lane parked, when something that it needs is missing.
+  bool run_general(LaneState& lane, const Op& op, std::int64_t& time) {
+    const CopyId copy = lane.copy;
+    const WorkerId worker = lane.worker;
+    const auto m = static_cast<MicroBatchId>(op.micro_batch);
+    const Wiring::Chunk& chunk = wiring_.chunks[op.virtual_stage];
+    const bool backward = op.kind == Kind::BW || op.kind == Kind::B;
+    std::int64_t ready = kBegin;
+    if (op.kind == Kind::F) {
+      if (!arrivals(Direction::Forward, chunk.in, copy, m, lane, ready)) return false;
+    } else if (backward) {
+      if (!arrivals(Direction::Backward, chunk.out, copy, m, lane, ready)) return false;
+    } else if (op.kind == Kind::Update && synced_) {
+      ready = update_ready(op);
+      if (ready == kUnset) {
+        lane.waits_for_update = true;
+        return false;
       }
     }
-    lane.next = i;
-    lane.time = time;
+    const std::int64_t start = std::max(time, ready);
+    time = start + costs_.time_of(op).value;
+    if constexpr (Record) record(lane, op, start, time);
+    if (op.kind == Kind::F) {
+      for (const std::uint32_t edge : chunk.out)
+        post(worker, lane, Direction::Forward, edge, copy, m, time);
+    } else if (backward) {
+      for (const std::uint32_t edge : chunk.in)
+        post(worker, lane, Direction::Backward, edge, copy, m, time);
+    }
+    if (synced_) note_gradient(worker, op, start, time);
+    return true;
+  }
+
+  void note_gradient(WorkerId worker, const Op& op, std::int64_t start, std::int64_t end) {
+    if (op.kind != Kind::BW && op.kind != Kind::W) return;
+    const std::size_t key = gradient_key(worker, op.virtual_stage, wiring_.round_of(op));
+    if (--backwards_left_[key] == 0) gradients_[key] = {{start}, {end}};
   }
 
   // Latest arrival over `edges`; false, and the lane parked, when one is still missing.
@@ -159,15 +318,16 @@ class Relaxation {
       free = start + message.occupancy.value;
       arrived = free + message.latency.value;
       if constexpr (Record)
-        transfers_[lane.next_transfer++] = {edge,          direction, m,       worker, to,
-                                            message.bytes, {time},    {start}, {free}, {arrived}};
+        transfers_[lane.next_transfer++] = {
+            edge,          direction,       m, worker, to, message.bytes, outside(time), outside(start),
+            outside(free), outside(arrived)};
     }
     std::int64_t* const target = slot(direction, edge, copy, m);
     *target = arrived;
     LaneState& receiver = lanes_[static_cast<std::size_t>(to)];
     if (receiver.waits_for == target) {
       receiver.waits_for = nullptr;
-      if (to != worker) runnable_.push_back(to);
+      if (to != worker) runnable_.push_back(&receiver);
     }
   }
 
@@ -187,14 +347,15 @@ class Relaxation {
       for (int round = 0; round < wiring_.rounds(v); ++round)
         for (int bucket = 0; bucket < schedule_.shape.buckets_of(v); ++bucket)
           meetings_[wiring_.meeting_key(v, round, bucket)].missing = wiring_.members(v);
-    gradients_.assign(wiring_.gradient_keys(), Span{{kUnset}, {kUnset}});
+    gradients_.assign(wiring_.gradient_keys(), Span{{kNotThere}, {kNotThere}});
     backwards_left_ = wiring_.backwards_per_round(schedule_);
     for (std::size_t key = 0; key < gradients_.size(); ++key)
-      if (backwards_left_[key] == 0) gradients_[key] = {};  // no micro-batch in this round: nothing to wait for
+      if (backwards_left_[key] == 0)
+        gradients_[key] = {{kBegin}, {kBegin}};  // no micro-batch in this round: nothing to wait for
   }
 
   std::int64_t update_ready(const Op& op) {
-    std::int64_t ready = 0;
+    std::int64_t ready = kBegin;
     for (int bucket = 0; bucket < schedule_.shape.buckets_of(op.virtual_stage); ++bucket) {
       const std::int64_t end =
           meetings_[wiring_.meeting_key(op.virtual_stage, static_cast<int>(op.micro_batch), bucket)].end;
@@ -205,18 +366,19 @@ class Relaxation {
   }
 
   // True when at least one collective of this worker came to its end.
-  bool run_collectives(WorkerId worker, LaneState& lane) {
-    const auto& ops = lane.ops->collective;
-    const std::size_t before = lane.next_collective;
-    for (; lane.next_collective < ops.size(); ++lane.next_collective, lane.joined = false) {
-      const Op& op = ops[lane.next_collective];
+  bool run_collectives(WorkerId worker) {
+    const auto& ops = ops_of(static_cast<std::size_t>(worker)).collective;
+    CollectiveState& lane = collectives_[static_cast<std::size_t>(worker)];
+    const std::size_t before = lane.next;
+    for (; lane.next < ops.size(); ++lane.next, lane.joined = false) {
+      const Op& op = ops[lane.next];
       Meeting& met = meeting(op);
       if (!lane.joined) {
         const Span gradient = gradients_[gradient_key(worker, op.virtual_stage, static_cast<int>(op.micro_batch))];
-        if (gradient.end.value == kUnset) break;
+        if (gradient.end.value == kNotThere) break;
         const std::int64_t complete = std::max(
             gradient.start.value, gradient.end.value - costs_.ready_before_end[op.virtual_stage][op.bucket].value);
-        met.ready = std::max({met.ready, complete, lane.collective_time});
+        met.ready = std::max({met.ready, complete, lane.time});
         lane.joined = true;
         if (--met.missing == 0) {
           met.end = met.ready + costs_.collectives[op.virtual_stage][op.bucket].time.value;
@@ -224,11 +386,11 @@ class Relaxation {
         }
       }
       if (met.end == kUnset) break;
-      lane.collective_time = met.end;
+      lane.time = met.end;
       if constexpr (Record)
-        times_[static_cast<std::size_t>(worker)].collective[lane.next_collective] = {{met.ready}, {met.end}};
+        times_[static_cast<std::size_t>(worker)].collective[lane.next] = {outside(met.ready), outside(met.end)};
     }
-    return lane.next_collective != before;
+    return lane.next != before;
   }
 
   void wake_members(WorkerId worker, VirtualStageId v) {
@@ -236,7 +398,7 @@ class Relaxation {
     for (CopyId copy = 0; copy < wiring_.copies; ++copy)
       for (int replica = 0; replica < chunk.replicas; ++replica) {
         const WorkerId member = wiring_.worker_of(v, copy, replica);
-        if (member != worker) runnable_.push_back(member);
+        if (member != worker) runnable_.push_back(&lanes_[static_cast<std::size_t>(member)]);
       }
   }
 
@@ -245,8 +407,8 @@ class Relaxation {
   void prepare_record() {
     times_.resize(workers_);
     for (std::size_t w = 0; w < workers_; ++w) {
-      times_[w].compute.resize(lanes_[w].ops->compute.size());
-      times_[w].collective.resize(lanes_[w].ops->collective.size());
+      times_[w].compute.resize(ops_of(w).compute.size());
+      times_[w].collective.resize(ops_of(w).collective.size());
     }
     std::size_t transfers = 0;
     for (std::size_t w = 0; w < workers_; ++w) {
@@ -263,7 +425,7 @@ class Relaxation {
       for (const std::uint32_t edge : edges)
         count += costs_.message(edge, direction, copy, static_cast<MicroBatchId>(op.micro_batch)).channel >= 0;
     };
-    for (const Op& op : lanes_[static_cast<std::size_t>(worker)].ops->compute) {
+    for (const Op& op : ops_of(static_cast<std::size_t>(worker)).compute) {
       if (op.kind == Kind::F) over(wiring_.chunks[op.virtual_stage].out, Direction::Forward, op);
       if (op.kind == Kind::BW || op.kind == Kind::B) over(wiring_.chunks[op.virtual_stage].in, Direction::Backward, op);
     }
@@ -274,10 +436,15 @@ class Relaxation {
   const StepCosts& costs_;
   const Wiring wiring_;
   std::size_t workers_;
-  std::vector<std::int64_t> arrival_[2];  // by direction: [(edge * copies + copy) * M + m]
+  std::size_t rows_;
+  Arrivals arrivals_;        // [((direction * edges + edge) * copies + copy) * M + m], and one more that nobody reads
+  std::vector<Side> sides_;  // [2 * (copy * chunks + chunk) + direction]
+  std::vector<CollectiveState> collectives_;
+  std::vector<std::int64_t> dummy_channels_;
   std::vector<std::int64_t> channel_free_;
   std::vector<LaneState> lanes_;
-  std::vector<WorkerId> runnable_;
+  std::vector<LaneState*> runnable_;
+  bool synced_ = false;  // there are all-reduces
   std::vector<Meeting> meetings_;
   std::vector<Span> gradients_;  // span of the op that completes a round's gradients
   std::vector<std::int32_t> backwards_left_;
