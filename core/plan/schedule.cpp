@@ -1,0 +1,44 @@
+#include "core/plan/schedule.hpp"
+
+#include <array>
+
+namespace pipewright {
+namespace {
+
+constexpr std::array<std::string_view, kKinds> kNames = {"F",         "B",      "W",       "BW",        "R",
+                                                         "FB",        "Send",   "Recv",    "AllReduce", "ReduceScatter",
+                                                         "AllGather", "Update", "Offload", "Reload"};
+
+// The letters between stage and micro-batch in a label. PyTorch calls the whole backward B and its two halves I (input)
+// and W (weight); kinds that PyTorch has no letter for get a short one of their own.
+constexpr std::array<std::string_view, kKinds> kLetters = {"F",    "I",  "W",  "B",  "R", "FB",  "SEND",
+                                                           "RECV", "AR", "RS", "AG", "U", "OFF", "LOAD"};
+
+}  // namespace
+
+std::string_view name(Kind kind) {
+  const auto index = static_cast<std::size_t>(kind);
+  return index < kNames.size() ? kNames[index] : "?";
+}
+
+std::string label(const Op& op) {
+  const auto index = static_cast<std::size_t>(op.kind);
+  std::string text = std::to_string(op.virtual_stage);
+  text += index < kLetters.size() ? kLetters[index] : "?";
+  text += std::to_string(op.micro_batch);
+  if (op.kind == Kind::AllReduce) text += "." + std::to_string(op.bucket);
+  return text;
+}
+
+PositionId position_of(const ScheduleShape& shape, VirtualStageId v, MicroBatchId m) {
+  const StageId stage = v % shape.stages;
+  PositionId first = stage;
+  if (!shape.replicas.empty()) {
+    first = 0;
+    for (StageId k = 0; k < stage; ++k)
+      first += shape.replicas_of(k);
+  }
+  return first + m % shape.replicas_of(stage);
+}
+
+}  // namespace pipewright

@@ -1,0 +1,381 @@
+// validate(Schedule): an independent check of the lists. Two looks, both linear in the ops and over flat arrays, since
+// a schedule of half a million ops is checked on every run:
+//
+//   1. Lists: every op is known, in range, on its own worker, once, and after the ops of its own lane that it needs.
+//   2. Deadlock: run the lists without a clock. A worker goes on as long as its next op has what it needs; when nobody
+//      can go on and ops are left, the waiting ops form a cycle, and the message walks it.
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/plan/schedule.hpp"
+
+namespace pipewright {
+namespace {
+
+enum Seen : std::uint8_t { kForward = 1, kRecomputed = 2, kInput = 4, kWeight = 8, kBackward = kInput | kWeight };
+
+struct Checker {
+  const Schedule& schedule;
+  const ScheduleShape& shape;
+  std::size_t chunks = 0, micro_batches = 0;
+  std::vector<int> first;             // first position of each stage, and their number at the end
+  std::vector<int> stage;             // per position
+  std::vector<std::uint8_t> seen;     // per (v, m): set of Seen
+  std::vector<std::size_t> base;      // first round of each chunk in the arrays per round, and their number at the end
+  std::vector<std::uint32_t> bucket;  // per (v, round): all-reduces that are still to run
+
+  explicit Checker(const Schedule& s) : schedule(s), shape(s.shape) {}
+
+  std::size_t index(const Op& op) const { return op.virtual_stage * micro_batches + op.micro_batch; }
+  int replicas_of(int v) const { return shape.replicas_of(v % shape.stages); }
+  bool synchronised(int k) const { return shape.data_parallel > 1 || shape.replicas_of(k) > 1; }
+  std::size_t rounds_of(int v) const {
+    const auto r = static_cast<std::size_t>(replicas_of(v));
+    return schedule.flush ? 1 : (micro_batches + r - 1) / r;
+  }
+  std::size_t round_of(int v, std::size_t m) const {
+    return schedule.flush ? 0 : m / static_cast<std::size_t>(replicas_of(v));
+  }
+  bool kept(int v, std::size_t m) const {  // not recomputed
+    return !shape.recomputes(v % shape.stages) || (shape.recompute_except_last && m + 1 == micro_batches);
+  }
+  std::string worker(int position) const {
+    const int k = stage[static_cast<std::size_t>(position)];
+    std::string text = "worker " + std::to_string(position) + " (stage " + std::to_string(k);
+    if (shape.replicas_of(k) > 1) text += ", replica " + std::to_string(position - first[static_cast<std::size_t>(k)]);
+    return text + ")";
+  }
+
+  std::string shape_fault();
+  std::string compute_fault(int position);
+  std::string op_fault(int position, const Op& op, std::vector<std::uint32_t>& next_update);
+  std::string missing_op() const;
+  std::string collective_fault(int k) const;
+  std::string run() const;
+};
+
+std::string Checker::shape_fault() {
+  const auto fits = [](const auto& list, std::int64_t size) { return list.empty() || std::ssize(list) == size; };
+  const auto below_one = [](int count) { return count < 1; };
+  if (shape.stages < 1) return "the schedule has no stage";
+  if (shape.virtual_stages < 1 || shape.data_parallel < 1) return "virtual stages and copies are counted from 1";
+  if (shape.micro_batches < 1) return "M = " + std::to_string(shape.micro_batches) + ": no micro-batch to run";
+  const std::int64_t all = std::int64_t{shape.stages} * shape.virtual_stages;
+  if (all > 65535) return std::to_string(all) + " virtual stages: at most 65535 have a name in an op";
+  if (!fits(shape.replicas, shape.stages) || std::any_of(shape.replicas.begin(), shape.replicas.end(), below_one))
+    return "replicas: one number from 1 is needed for each stage";
+  if (!fits(shape.recompute, shape.stages)) return "recompute: one entry is needed for each stage";
+  if (!fits(shape.buckets, all) || std::any_of(shape.buckets.begin(), shape.buckets.end(), below_one))
+    return "buckets: one number from 1 is needed for each virtual stage";
+
+  chunks = static_cast<std::size_t>(all), micro_batches = static_cast<std::size_t>(shape.micro_batches);
+  std::int64_t positions = 0;
+  for (int k = 0; k < shape.stages; ++k)
+    positions += shape.replicas_of(k);
+  if (std::ssize(schedule.positions) != positions)
+    return "the schedule lists the ops of " + std::to_string(schedule.positions.size()) + " workers, its shape has " +
+           std::to_string(positions);
+  for (int k = 0; k < shape.stages; ++k) {
+    first.push_back(static_cast<int>(stage.size()));
+    stage.insert(stage.end(), static_cast<std::size_t>(shape.replicas_of(k)), k);
+  }
+  first.push_back(static_cast<int>(stage.size()));
+
+  // Before any table is made: its size follows from the lists, not from a number somebody typed.
+  std::size_t ops = 0;
+  for (const Lane& lane : schedule.positions)
+    ops += lane.compute.size();
+  if (ops / 2 < chunks * micro_batches)
+    return "the lists hold " + std::to_string(ops) + " ops, too few for a forward and a backward of " +
+           std::to_string(micro_batches) + " micro-batches on " + std::to_string(chunks) + " virtual stages";
+  base.push_back(0);
+  for (int v = 0; v < static_cast<int>(chunks); ++v)
+    base.push_back(base.back() + rounds_of(v));
+  seen.assign(chunks * micro_batches, 0);
+  return "";
+}
+
+// What is wrong with the next op of this lane, given the ops before it.
+std::string Checker::op_fault(int position, const Op& op, std::vector<std::uint32_t>& next_update) {
+  const int v = op.virtual_stage, k = stage[static_cast<std::size_t>(position)];
+  if (static_cast<std::size_t>(v) >= chunks)
+    return label(op) + " is of a virtual stage that does not exist: there are " + std::to_string(chunks);
+  if (v % shape.stages != k) return label(op) + " belongs to stage " + std::to_string(v % shape.stages);
+
+  if (op.kind == Kind::Update) {
+    std::uint32_t& next = next_update[static_cast<std::size_t>(v / shape.stages)];
+    if (op.micro_batch >= rounds_of(v))
+      return label(op) + " updates after a round that does not exist: there are " + std::to_string(rounds_of(v));
+    if (op.micro_batch < next) return label(op) + " stands in the list twice or after a later update";
+    if (op.micro_batch > next)
+      return label(op) + " comes before the update of round " + std::to_string(next) + " of its stage";
+    ++next;
+    return "";
+  }
+
+  if (op.micro_batch >= micro_batches)
+    return label(op) + " is of a micro-batch that does not exist: there are " + std::to_string(micro_batches);
+  const int r = replicas_of(v);
+  if (r > 1 &&
+      static_cast<int>(op.micro_batch % static_cast<unsigned>(r)) != position - first[static_cast<std::size_t>(k)])
+    return label(op) + " belongs to replica " + std::to_string(op.micro_batch % static_cast<unsigned>(r));
+
+  std::uint8_t& state = seen[index(op)];
+  const auto takes = [&](std::uint8_t what, std::uint8_t needs, const char* why) -> std::string {
+    if (state & what) return label(op) + " stands in the lists twice";
+    if ((state & needs) != needs) return label(op) + why;
+    // An update of this round or a later one has closed the round.
+    if ((what & kWeight) && next_update[static_cast<std::size_t>(v / shape.stages)] > round_of(v, op.micro_batch))
+      return label(op) + " comes after the update that needs it";
+    state |= what;
+    return "";
+  };
+  switch (op.kind) {
+    case Kind::F: return takes(kForward, 0, "");
+    case Kind::R:
+      if (kept(v, op.micro_batch)) return label(op) + " recomputes what its stage keeps";
+      if (state & kInput) return label(op) + " comes after its backward";
+      return takes(kRecomputed, kForward, " recomputes a forward that has not run");
+    case Kind::B:
+    case Kind::BW:
+      if (!kept(v, op.micro_batch) && (state & kForward) && !(state & kRecomputed))
+        return label(op) + " needs the recomputation " + label({Kind::R, op.virtual_stage, op.micro_batch, 0}) +
+               " before it";
+      return takes(op.kind == Kind::BW ? kBackward : kInput, kForward, " comes before its forward");
+    case Kind::W: return takes(kWeight, kForward | kInput, " comes before its input gradient");
+    default: return label(op) + " (" + std::string(name(op.kind)) + ") is no op of a compute stream";
+  }
+}
+
+std::string Checker::compute_fault(int position) {
+  const auto& ops = schedule.positions[static_cast<std::size_t>(position)].compute;
+  std::vector<std::uint32_t> next_update(static_cast<std::size_t>(shape.virtual_stages), 0);
+  for (const Op& op : ops)
+    if (std::string fault = op_fault(position, op, next_update); !fault.empty()) return worker(position) + ": " + fault;
+  for (int chunk = 0; chunk < shape.virtual_stages; ++chunk) {
+    const int v = chunk * shape.stages + stage[static_cast<std::size_t>(position)];
+    if (const std::uint32_t next = next_update[static_cast<std::size_t>(chunk)]; next < rounds_of(v))
+      return worker(position) + ": " + label({Kind::Update, static_cast<std::uint16_t>(v), next, 0}) + " is missing";
+  }
+  return "";
+}
+
+std::string Checker::missing_op() const {
+  for (std::size_t v = 0; v < chunks; ++v)
+    for (std::size_t m = 0; m < micro_batches; ++m) {
+      const std::uint8_t state = seen[v * micro_batches + m];
+      constexpr std::uint8_t kAll = kForward | kBackward;
+      if ((state & kAll) == kAll) continue;
+      const Kind kind = !(state & kForward) ? Kind::F : !(state & kInput) ? Kind::BW : Kind::W;
+      const int position = position_of(shape, static_cast<int>(v), static_cast<int>(m));
+      return worker(position) + ": " + label({kind, static_cast<std::uint16_t>(v), static_cast<std::uint32_t>(m), 0}) +
+             " is missing";
+    }
+  return "";
+}
+
+// All replicas (and copies, which run the same lists) of a stage take part in each of its all-reduces.
+std::string Checker::collective_fault(int k) const {
+  const int leader = first[static_cast<std::size_t>(k)];
+  const auto& ops = schedule.positions[static_cast<std::size_t>(leader)].collective;
+  for (int position = leader + 1; position < first[static_cast<std::size_t>(k) + 1]; ++position) {
+    const auto& others = schedule.positions[static_cast<std::size_t>(position)].collective;
+    const auto [a, b] = std::mismatch(ops.begin(), ops.end(), others.begin(), others.end());
+    if (a == ops.end() && b == others.end()) continue;
+    const auto shown = [](auto at, auto end) { return at == end ? "nothing more" : label(*at); };
+    return worker(position) + ": all-reduce " + std::to_string(a - ops.begin()) + " of its list is " +
+           shown(b, others.end()) + ", but " + worker(leader) + " has " + shown(a, ops.end()) +
+           ": all members of an all-reduce must agree on the order";
+  }
+  if (!synchronised(k))
+    return ops.empty() ? "" : worker(leader) + ": " + label(ops.front()) + " has no other worker to reduce with";
+
+  std::vector<std::size_t> offset;  // of chunk c of this stage: first (round, bucket)
+  std::size_t expected = 0;
+  for (int v = k; v < static_cast<int>(chunks); v += shape.stages) {
+    offset.push_back(expected);
+    expected += rounds_of(v) * static_cast<std::size_t>(shape.buckets_of(v));
+  }
+  std::vector<bool> met(std::min(expected, ops.size()));
+  for (const Op& op : ops) {
+    const int v = op.virtual_stage;
+    if (op.kind != Kind::AllReduce)
+      return worker(leader) + ": " + label(op) + " (" + std::string(name(op.kind)) +
+             ") is no op of a collective stream";
+    if (static_cast<std::size_t>(v) >= chunks || v % shape.stages != k || op.micro_batch >= rounds_of(v) ||
+        op.bucket >= static_cast<std::uint32_t>(shape.buckets_of(v)))
+      return worker(leader) + ": " + label(op) + " reduces a stage, round or bucket that is not its own";
+    const std::size_t at = offset[static_cast<std::size_t>(v / shape.stages)] +
+                           op.micro_batch * static_cast<std::size_t>(shape.buckets_of(v)) + op.bucket;
+    if (at < met.size() && met[at]) return worker(leader) + ": " + label(op) + " stands in the list twice";
+    if (at < met.size()) met[at] = true;
+  }
+  if (ops.size() == expected) return "";
+  return worker(leader) + ": " + std::to_string(ops.size()) + " all-reduces for " + std::to_string(expected) +
+         " buckets of all rounds";
+}
+
+// The run without a clock. A stage's all-reduces stand in one list, since all members have the same.
+struct Run {
+  const Checker& check;
+  std::vector<std::uint8_t> done;              // per (v, m): set of Seen
+  std::vector<std::uint32_t> backwards;        // per (v, round): backwards that have not run
+  std::vector<std::uint32_t> buckets;          // per (v, round): all-reduces that have not run
+  std::vector<std::size_t> next, next_reduce;  // per position; per stage
+  std::vector<int> ready;                      // positions to look at
+  std::vector<std::uint8_t> queued;            // per position
+
+  explicit Run(const Checker& c) : check(c), done(c.seen.size()), backwards(c.base.back()), buckets(c.base.back()) {
+    for (int v = 0; v < static_cast<int>(c.chunks); ++v) {
+      const std::size_t rounds = c.rounds_of(v), r = c.schedule.flush ? c.micro_batches : std::size_t(c.replicas_of(v));
+      for (std::size_t round = 0; round < rounds; ++round) {
+        const std::size_t left = std::min(r, c.micro_batches - round * r);
+        backwards[c.base[std::size_t(v)] + round] = static_cast<std::uint32_t>(left);
+        if (c.synchronised(v % c.shape.stages))
+          buckets[c.base[std::size_t(v)] + round] = static_cast<std::uint32_t>(c.shape.buckets_of(v));
+      }
+    }
+    next.resize(c.stage.size()), next_reduce.resize(std::size_t(c.shape.stages)), queued.resize(c.stage.size());
+    for (int position = static_cast<int>(c.stage.size()); position-- > 0;)
+      wake(position);
+  }
+
+  const std::vector<Op>& list(int position) const { return check.schedule.positions[std::size_t(position)].compute; }
+  std::size_t round(int v, std::size_t number) const { return check.base[std::size_t(v)] + number; }
+  void wake(int position) {
+    if (!queued[std::size_t(position)]) queued[std::size_t(position)] = 1, ready.push_back(position);
+  }
+  void wake_owner(std::size_t v, std::uint32_t m) {
+    const std::size_t k = v % std::size_t(check.shape.stages);
+    const int r = check.shape.replicas_of(int(k));
+    wake(check.first[k] + (r == 1 ? 0 : int(m % unsigned(r))));
+  }
+
+  std::optional<Op> missing(const Op& op) const;
+  void finish(const Op& op);
+  void reduce(int k);
+  void all();
+  std::string deadlock() const;
+};
+
+// The op from another lane that `op` waits for, or none. What it needs from its own lane stands before it.
+std::optional<Op> Run::missing(const Op& op) const {
+  const std::size_t at = check.index(op), M = check.micro_batches;
+  if (op.kind == Kind::F && op.virtual_stage > 0 && !(done[at - M] & kForward))
+    return Op{Kind::F, static_cast<std::uint16_t>(op.virtual_stage - 1), op.micro_batch, 0};
+  if ((op.kind == Kind::B || op.kind == Kind::BW) && std::size_t{op.virtual_stage} + 1 < check.chunks &&
+      !(done[at + M] & kInput))
+    return Op{Kind::BW, static_cast<std::uint16_t>(op.virtual_stage + 1), op.micro_batch, 0};
+  if (op.kind == Kind::Update && buckets[round(op.virtual_stage, op.micro_batch)] > 0)
+    return Op{Kind::AllReduce, op.virtual_stage, op.micro_batch, 0};
+  return std::nullopt;
+}
+
+void Run::finish(const Op& op) {
+  const std::size_t v = op.virtual_stage;
+  if (op.kind == Kind::F) {
+    done[check.index(op)] |= kForward;
+    if (v + 1 < check.chunks) wake_owner(v + 1, op.micro_batch);
+  }
+  if (op.kind == Kind::B || op.kind == Kind::BW) {
+    done[check.index(op)] |= kInput;
+    if (v > 0) wake_owner(v - 1, op.micro_batch);
+  }
+  if (op.kind == Kind::W || op.kind == Kind::BW) {
+    if (--backwards[round(int(v), check.round_of(int(v), op.micro_batch))] == 0) reduce(int(v) % check.shape.stages);
+  }
+}
+
+// Runs the all-reduces of stage k that have all they need.
+void Run::reduce(int k) {
+  if (!check.synchronised(k)) return;
+  const auto& ops = check.schedule.positions[std::size_t(check.first[std::size_t(k)])].collective;
+  for (std::size_t& at = next_reduce[std::size_t(k)]; at < ops.size(); ++at) {
+    const std::size_t which = round(ops[at].virtual_stage, ops[at].micro_batch);
+    if (backwards[which] > 0) return;
+    if (--buckets[which] > 0) continue;
+    for (int position = check.first[std::size_t(k)]; position < check.first[std::size_t(k) + 1]; ++position)
+      wake(position);
+  }
+}
+
+void Run::all() {
+  while (!ready.empty()) {
+    const int position = ready.back();
+    ready.pop_back();
+    const auto& ops = list(position);
+    std::size_t& at = next[std::size_t(position)];
+    while (at < ops.size() && !missing(ops[at]))
+      finish(ops[at++]);
+    // Only now: what this worker's own ops bring it has been seen by the loop above.
+    queued[std::size_t(position)] = 0;
+  }
+}
+
+// Walks from waiting op to what it waits for, to the op that this one's worker is stuck at, until a worker comes again.
+std::string Run::deadlock() const {
+  int position = 0;
+  while (position < static_cast<int>(next.size()) && next[std::size_t(position)] == list(position).size())
+    ++position;
+  if (position == static_cast<int>(next.size())) return "";
+
+  // Owner of the op that a worker waits for; of an all-reduce: the first worker whose backward it lacks.
+  const auto owner = [&](const Op& op) {
+    if (op.kind != Kind::AllReduce) return position_of(check.shape, op.virtual_stage, int(op.micro_batch));
+    const std::size_t k = op.virtual_stage % std::size_t(check.shape.stages);
+    const auto& reduces = check.schedule.positions[std::size_t(check.first[k])].collective;
+    const Op& head = reduces[next_reduce[k]];
+    for (int p = check.first[k]; p < check.first[k + 1]; ++p)
+      for (std::size_t i = next[std::size_t(p)]; i < list(p).size(); ++i) {
+        const Op& later = list(p)[i];
+        if ((later.kind == Kind::W || later.kind == Kind::BW) && later.virtual_stage == head.virtual_stage &&
+            check.round_of(later.virtual_stage, later.micro_batch) == head.micro_batch)
+          return p;
+      }
+    return check.first[k];
+  };
+  std::vector<std::uint8_t> met(next.size());
+  while (!met[std::size_t(position)]) {
+    met[std::size_t(position)] = 1;
+    position = owner(*missing(list(position)[next[std::size_t(position)]]));
+  }
+  const int start = position;  // on the cycle
+  Op stuck = list(position)[next[std::size_t(position)]];
+  std::string text = check.worker(position) + ": " + label(stuck);
+  for (int links = 0;; ++links) {
+    const Op needed = *missing(stuck);
+    position = owner(needed);
+    text += " waits for " + label(needed);
+    if (links == 3) return text + ", and so on back to worker " + std::to_string(start) + ": deadlock";
+    stuck = list(position)[next[std::size_t(position)]];
+    text += needed.kind == Kind::AllReduce ? ", which needs a backward of worker " : ", which worker ";
+    text += std::to_string(position);
+    text += needed.kind == Kind::AllReduce ? " that stands after " : " runs after ";
+    text += label(stuck);
+    if (position == start) return text + ": deadlock";
+    text += ", which";
+  }
+}
+
+std::string Checker::run() const {
+  Run run(*this);
+  run.all();
+  return run.deadlock();
+}
+
+}  // namespace
+
+std::string validate(const Schedule& schedule) {
+  Checker check(schedule);
+  if (std::string fault = check.shape_fault(); !fault.empty()) return fault;
+  for (int position = 0; position < static_cast<int>(check.stage.size()); ++position)
+    if (std::string fault = check.compute_fault(position); !fault.empty()) return fault;
+  if (std::string fault = check.missing_op(); !fault.empty()) return fault;
+  for (int k = 0; k < schedule.shape.stages; ++k)
+    if (std::string fault = check.collective_fault(k); !fault.empty()) return fault;
+  return check.run();
+}
+
+}  // namespace pipewright

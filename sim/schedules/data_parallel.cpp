@@ -1,0 +1,58 @@
+// Data parallelism: every worker holds the whole model and runs its share of the batch; gradients are all-reduced in
+// buckets while the last backward is still running (when a bucket is ready is a price: StepCosts::ready_before_end).
+#include "sim/schedules/lists.hpp"
+#include "sim/schedules/rules.hpp"
+
+namespace pipewright {
+namespace {
+
+std::string refusal(const ScheduleShape& shape) {
+  if (std::string why = shape_refusal(shape); !why.empty()) return why;
+  if (shape.stages != 1)
+    return "data_parallel has one stage, but plan.stages is " + std::to_string(shape.stages) +
+           ": set plan.stages: 1 and plan.data_parallel: N";
+  if (std::string why = chunk_refusal(shape, "data_parallel"); !why.empty()) return why;
+  if (has_replicas(shape))
+    return "data_parallel counts its workers in plan.data_parallel, but plan.replicas is " +
+           std::to_string(shape.replicas_of(0)) + ": leave it out and set plan.data_parallel: " +
+           std::to_string(std::int64_t{shape.replicas_of(0)} * shape.data_parallel);
+  return "";
+}
+
+Schedule generate(const ScheduleShape& shape) {
+  Schedule schedule = empty_schedule("data_parallel", shape, true);
+  Lane& lane = schedule.positions.front();
+  for (MicroBatchId m = 0; m < shape.micro_batches; ++m) {
+    append_forward(lane, 0, m);
+    append_backward(shape, lane, 0, m);
+  }
+  append_flush(shape, lane, 0);
+  return schedule;
+}
+
+// One stage waits for nobody; what is left of the all-reduce is communication, not a bubble of the schedule:
+//     bubble = 0                                                                   [PyTorchDDP20] section 3.2
+//                                          tests/sim/schedule_flush_test.cpp "data parallelism"
+std::optional<Formula> bubble(const ScheduleShape&) {
+  return Formula{"0: one stage", 0, 1};
+}
+
+std::optional<std::int64_t> peak_in_flight(const ScheduleShape&, StageId) {
+  return 1;
+}
+
+}  // namespace
+
+ScheduleRule data_parallel() {
+  return {.name = "data_parallel",
+          .title = "data parallelism: whole model on every worker, bucketed all-reduce",
+          .source = "PyTorchDDP20",
+          .memory = "1 micro-batch",
+          .flush = true,
+          .generate = generate,
+          .refusal = refusal,
+          .bubble = bubble,
+          .peak_in_flight = peak_in_flight};
+}
+
+}  // namespace pipewright

@@ -1,0 +1,137 @@
+#include "sim/schedules/lists.hpp"
+
+#include <cstdint>
+#include <limits>
+
+#include "core/check.hpp"
+
+namespace pipewright {
+namespace {
+
+// 12 bytes each: 1.6 GB of lists. 32 times the largest run that the benchmarks price (K = 64, M = 4096), and the point
+// where a typing error in the number of micro-batches would take the machine's memory instead of a message.
+constexpr double kMostOps = double(1 << 27);
+
+Op op(Kind kind, VirtualStageId v, int micro_batch, int bucket = 0) {
+  return {kind, static_cast<std::uint16_t>(v), static_cast<std::uint32_t>(micro_batch),
+          static_cast<std::uint32_t>(bucket)};
+}
+
+}  // namespace
+
+std::vector<Seat> seats(const ScheduleShape& shape) {
+  std::vector<Seat> all;
+  for (StageId k = 0; k < shape.stages; ++k) {
+    const int r = shape.replicas_of(k);
+    for (int j = 0; j < r; ++j)
+      all.push_back({k, j, r, shape.micro_batches / r + (j < shape.micro_batches % r)});
+  }
+  return all;
+}
+
+Schedule empty_schedule(std::string_view name, const ScheduleShape& shape, bool flush) {
+  PP_CHECK(shape_refusal(shape).empty());
+  Schedule schedule{std::string(name), shape, {}, flush};
+  schedule.positions.resize(seats(shape).size());
+  return schedule;
+}
+
+void append_forward(Lane& lane, VirtualStageId v, MicroBatchId m) {
+  lane.compute.push_back(op(Kind::F, v, m));
+}
+
+void append_backward(const ScheduleShape& shape, Lane& lane, VirtualStageId v, MicroBatchId m) {
+  const bool keeps_all = shape.recompute_except_last && m + 1 == shape.micro_batches;
+  if (shape.recomputes(v % shape.stages) && !keeps_all) lane.compute.push_back(op(Kind::R, v, m));
+  lane.compute.push_back(op(Kind::BW, v, m));
+}
+
+void append_all_reduce(const ScheduleShape& shape, Lane& lane, VirtualStageId v, int round) {
+  for (int bucket = 0; bucket < shape.buckets_of(v); ++bucket)
+    lane.collective.push_back(op(Kind::AllReduce, v, round, bucket));
+}
+
+void append_update(Lane& lane, VirtualStageId v, int round) {
+  lane.compute.push_back(op(Kind::Update, v, round));
+}
+
+bool synchronised(const ScheduleShape& shape, StageId stage) {
+  return shape.data_parallel > 1 || shape.replicas_of(stage) > 1;
+}
+
+void append_flush(const ScheduleShape& shape, Lane& lane, StageId stage) {
+  // Walking back from the end meets each chunk first at its last backward: that is the order of readiness, reversed.
+  std::vector<VirtualStageId> ready;
+  std::vector<bool> met(static_cast<std::size_t>(shape.virtual_stages));
+  for (auto at = lane.compute.rbegin(); at != lane.compute.rend() && std::ssize(ready) < shape.virtual_stages; ++at) {
+    const auto chunk = static_cast<std::size_t>(at->virtual_stage / shape.stages);
+    if (at->kind == Kind::BW && !met[chunk]) met[chunk] = true, ready.push_back(at->virtual_stage);
+  }
+  // A replica without a micro-batch (M < r) takes part in the flush all the same.
+  for (int chunk = 0; chunk < shape.virtual_stages; ++chunk)
+    if (!met[static_cast<std::size_t>(chunk)]) ready.push_back(chunk * shape.stages + stage);
+  std::reverse(ready.begin(), ready.end());
+
+  for (const VirtualStageId v : ready) {
+    if (synchronised(shape, stage)) append_all_reduce(shape, lane, v, 0);
+    append_update(lane, v, 0);
+  }
+}
+
+int in_flight(const ScheduleShape& shape, StageId stage) {
+  int workers = 0;
+  for (StageId j = stage; j < shape.stages; ++j)
+    workers += shape.replicas_of(j);
+  const int r = shape.replicas_of(stage);
+  return (workers + r - 1) / r;
+}
+
+std::string shape_refusal(const ScheduleShape& shape) {
+  if (shape.stages < 1 || shape.virtual_stages < 1 || shape.data_parallel < 1)
+    return "stages, virtual stages and copies are counted from 1";
+  if (shape.micro_batches < 1)
+    return "M = " + std::to_string(shape.micro_batches) + " micro-batches: at least 1 is needed";
+  const std::int64_t chunks = std::int64_t{shape.stages} * shape.virtual_stages;
+  if (chunks > std::numeric_limits<std::uint16_t>::max())
+    return std::to_string(chunks) + " virtual stages: at most 65535 have a name in an op";
+  const auto fits = [](const auto& list, std::int64_t size) { return list.empty() || std::ssize(list) == size; };
+  if (!fits(shape.replicas, shape.stages) || !fits(shape.recompute, shape.stages) || !fits(shape.buckets, chunks))
+    return "replicas and recompute have one entry per stage, buckets one per virtual stage";
+  const auto below_one = [](int count) { return count < 1; };
+  if (std::any_of(shape.replicas.begin(), shape.replicas.end(), below_one) ||
+      std::any_of(shape.buckets.begin(), shape.buckets.end(), below_one))
+    return "replicas and buckets are counted from 1";
+  double ops = 0, workers = 0;  // as doubles: a product of three large numbers of a scenario passes 2^63
+  for (StageId k = 0; k < shape.stages; ++k)
+    workers += shape.replicas_of(k);
+  for (int v = 0; v < static_cast<int>(chunks); ++v)
+    ops += double(shape.micro_batches) * (3 + (shape.recomputes(v % shape.stages) ? 1 : 0) +
+                                          (synchronised(shape, v % shape.stages) ? shape.buckets_of(v) : 0));
+  if (ops + workers > kMostOps)
+    return "M = " + std::to_string(shape.micro_batches) + " micro-batches over " + std::to_string(chunks) +
+           " virtual stages: the lists would hold more than 134 million ops; use fewer micro-batches";
+  return "";
+}
+
+std::string chunk_refusal(const ScheduleShape& shape, std::string_view name) {
+  if (shape.virtual_stages == 1) return "";
+  return std::string(name) + " keeps each stage in one piece, but virtual_stages is " +
+         std::to_string(shape.virtual_stages) + ": set plan.virtual_stages: 1, or use schedule: interleaved_1f1b";
+}
+
+std::string replica_refusal(const ScheduleShape& shape, std::string_view name) {
+  if (!has_replicas(shape)) return "";
+  return std::string(name) +
+         " has one worker per stage, but plan.replicas asks for more: leave it out, use plan.data_parallel for whole "
+         "copies, or use schedule: gpipe, 1f1b or pipedream";
+}
+
+bool has_replicas(const ScheduleShape& shape) {
+  return std::any_of(shape.replicas.begin(), shape.replicas.end(), [](int r) { return r > 1; });
+}
+
+bool has_recompute(const ScheduleShape& shape) {
+  return std::find(shape.recompute.begin(), shape.recompute.end(), true) != shape.recompute.end();
+}
+
+}  // namespace pipewright

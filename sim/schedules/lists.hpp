@@ -1,0 +1,72 @@
+// What the generators share: the order 1F1B as a pure function, a backward with its recomputation, and the flush.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/plan/schedule.hpp"
+
+namespace pipewright {
+
+// A worker inside one copy: replica `replica` of stage `stage` runs micro-batches replica, replica + r, ...
+struct Seat {
+  StageId stage = 0;
+  int replica = 0;
+  int replicas = 1;  // r, of its stage
+  int count = 0;     // micro-batches that it runs, of the M of its copy
+
+  MicroBatchId micro_batch(int i) const { return replica + i * replicas; }
+};
+
+// All seats of one copy, in the order of positions.
+std::vector<Seat> seats(const ScheduleShape& shape);
+
+// A schedule of that name with an empty lane per seat.
+Schedule empty_schedule(std::string_view name, const ScheduleShape& shape, bool flush);
+
+void append_forward(Lane& lane, VirtualStageId v, MicroBatchId m);
+
+// BW(v,m), and directly before it R(v,m) where the stage recomputes. R stands before BW and waits for nothing but
+// F(v,m), so it runs while the gradient is still on its way: GPipe's early recomputation.
+void append_backward(const ScheduleShape& shape, Lane& lane, VirtualStageId v, MicroBatchId m);
+
+void append_all_reduce(const ScheduleShape& shape, Lane& lane, VirtualStageId v, int round);
+void append_update(Lane& lane, VirtualStageId v, int round);
+
+// Whether more than one worker holds the weights of this stage, so that gradients are all-reduced.
+bool synchronised(const ScheduleShape& shape, StageId stage);
+
+// The end of a mini-batch: one all-reduce round per chunk of the stage where its weights are replicated, in the order
+// in which the chunks finish their last backward in this lane, and one update per chunk in the same order.
+void append_flush(const ScheduleShape& shape, Lane& lane, StageId stage);
+
+// Micro-batches in flight on one replica of stage k that keep a pipeline of replicated stages busy: enough for every
+// worker from this stage to the end to have one.
+//     n_k = ceil(sum_{j >= k} r_j / r_k)                                 [PipeDream19] section 3.2 (NOAM at stage 0)
+// replicas 15-1: n_0 = ceil(16/15) = 2, n_1 = 1; no replicas: n_k = K - k.
+//                                                             tests/sim/schedule_pipedream_test.cpp "15-1"
+int in_flight(const ScheduleShape& shape, StageId stage);
+
+// `warm_up` forwards, then one forward and one backward in turns, then the backwards that are left. i counts the
+// micro-batches of one worker: forward(i) and backward(i) are called for 0 .. count-1, each in ascending order.
+template <class Forward, class Backward>
+void one_forward_one_backward(int count, int warm_up, Forward&& forward, Backward&& backward) {
+  const int warm = std::min(warm_up, count);
+  for (int i = 0; i < warm; ++i)
+    forward(i);
+  for (int i = warm; i < count; ++i)
+    forward(i), backward(i - warm);
+  for (int i = count - warm; i < count; ++i)
+    backward(i);
+}
+
+// Refusals that several schedules share; "" where there is nothing to refuse.
+std::string shape_refusal(const ScheduleShape& shape);                           // nonsense, or too many ops for memory
+std::string chunk_refusal(const ScheduleShape& shape, std::string_view name);    // virtual_stages > 1
+std::string replica_refusal(const ScheduleShape& shape, std::string_view name);  // replicas > 1
+bool has_replicas(const ScheduleShape& shape);
+bool has_recompute(const ScheduleShape& shape);
+
+}  // namespace pipewright

@@ -1,0 +1,56 @@
+// Naive model parallelism: one micro-batch in the whole pipeline at a time, all workers but one idle.
+//
+//   0..aa..1..bb..     K = 2, f = 1, b = 2: the picture in tests/sim/schedule_flush_test.cpp
+//   .0aa....1bb....
+#include "sim/schedules/lists.hpp"
+#include "sim/schedules/rules.hpp"
+
+namespace pipewright {
+namespace {
+
+std::string refusal(const ScheduleShape& shape) {
+  if (std::string why = shape_refusal(shape); !why.empty()) return why;
+  if (std::string why = chunk_refusal(shape, "naive"); !why.empty()) return why;
+  return replica_refusal(shape, "naive");
+}
+
+Schedule generate(const ScheduleShape& shape) {
+  Schedule schedule = empty_schedule("naive", shape, true);
+  for (StageId k = 0; k < shape.stages; ++k) {
+    Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
+    for (MicroBatchId m = 0; m < shape.micro_batches; ++m) {
+      append_forward(lane, k, m);
+      append_backward(shape, lane, k, m);
+    }
+    append_flush(shape, lane, k);
+  }
+  return schedule;
+}
+
+// One worker of K computes at any time:
+//     bubble = (K - 1) / K                                    [GPipe19] section 1, "under-utilization" (M = 1 of below)
+// K = 4: 3/4 = 75 %.                       tests/papers/identities_test.cpp "naive model parallelism"
+std::optional<Formula> bubble(const ScheduleShape& shape) {
+  if (has_recompute(shape)) return std::nullopt;
+  return Formula{"(K-1)/K", shape.stages - 1, shape.stages};
+}
+
+std::optional<std::int64_t> peak_in_flight(const ScheduleShape&, StageId) {
+  return 1;
+}
+
+}  // namespace
+
+ScheduleRule naive() {
+  return {.name = "naive",
+          .title = "naive model parallelism: one micro-batch at a time",
+          .source = "GPipe19",
+          .memory = "1 micro-batch on every stage",
+          .flush = true,
+          .generate = generate,
+          .refusal = refusal,
+          .bubble = bubble,
+          .peak_in_flight = peak_in_flight};
+}
+
+}  // namespace pipewright

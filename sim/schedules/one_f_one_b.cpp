@@ -1,0 +1,63 @@
+// 1F1B with a flush (DAPPLE's early backward, PipeDream-Flush, Megatron-LM's default): the time of GPipe, but stage k
+// holds K - k micro-batches instead of M.
+//
+//   0123aa4bb5cc...        stage 0 of K = 4: warm-up K - 1 forwards, then a forward and a backward in turns
+//
+// With replicas the warm-up follows PipeDream's 1F1B-RR: in_flight(stage) - 1 forwards per replica.
+#include "sim/schedules/lists.hpp"
+#include "sim/schedules/rules.hpp"
+
+namespace pipewright {
+namespace {
+
+std::string refusal(const ScheduleShape& shape) {
+  if (std::string why = shape_refusal(shape); !why.empty()) return why;
+  return chunk_refusal(shape, "1f1b");
+}
+
+Schedule generate(const ScheduleShape& shape) {
+  Schedule schedule = empty_schedule("1f1b", shape, true);
+  std::size_t position = 0;
+  for (const Seat& seat : seats(shape)) {
+    Lane& lane = schedule.positions[position++];
+    one_forward_one_backward(
+        seat.count, in_flight(shape, seat.stage) - 1,
+        [&](int i) { append_forward(lane, seat.stage, seat.micro_batch(i)); },
+        [&](int i) { append_backward(shape, lane, seat.stage, seat.micro_batch(i)); });
+    append_flush(shape, lane, seat.stage);
+  }
+  return schedule;
+}
+
+// The same fill and drain as GPipe, so the same share:
+//     bubble = (K - 1) / (M + K - 1)                                                [DAPPLE20] section 2
+// K = 4, M = 8: 3/11 = 27.3 %.             tests/papers/identities_test.cpp "GPipe and 1F1B take (M+K-1)(f+b)"
+// With recomputation a worker's busy time holds R as well and the share depends on R / (F + B): no formula here.
+std::optional<Formula> bubble(const ScheduleShape& shape) {
+  if (has_replicas(shape) || has_recompute(shape)) return std::nullopt;
+  return Formula{"(K-1)/(M+K-1)", shape.stages - 1, std::int64_t{shape.micro_batches} + shape.stages - 1};
+}
+
+// A stage begins its first backward once the micro-batches ahead of it fill the stages behind it:
+//     peak = min(M, K - k), of a replica min(ceil(M / r), ceil(sum_{j >= k} r_j / r_k))   [DAPPLE20] section 2
+// K = 4, M = 8, k = 0: 4; k = 3: 1.        tests/papers/identities_test.cpp "most micro-batches in flight"
+std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId stage) {
+  const std::int64_t r = shape.replicas_of(stage);
+  return std::min<std::int64_t>((shape.micro_batches + r - 1) / r, in_flight(shape, stage));
+}
+
+}  // namespace
+
+ScheduleRule one_f_one_b() {
+  return {.name = "1f1b",
+          .title = "one forward, one backward, with a flush",
+          .source = "DAPPLE20",
+          .memory = "min(M, K-k) micro-batches on stage k",
+          .flush = true,
+          .generate = generate,
+          .refusal = refusal,
+          .bubble = bubble,
+          .peak_in_flight = peak_in_flight};
+}
+
+}  // namespace pipewright

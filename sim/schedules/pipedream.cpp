@@ -1,0 +1,81 @@
+// PipeDream: asynchronous 1F1B with weight stashing. No flush: every micro-batch (the paper's mini-batch of one GPU) is
+// an update, its backward uses the weight version that its forward used, and the pipeline never drains in between.
+//
+// NOAM micro-batches enter at stage 0, ceil(workers / input replicas); from then on every worker alternates. A
+// replicated stage deals its micro-batches out in turn (1F1B-RR) and all-reduces once per round, one micro-batch of
+// every replica. Overlapped, an update is placed one backward later than its round, so that forwards run while the
+// gradients travel; blocking, directly after the backward. Vertical sync changes versions, not the order.
+#include "sim/schedules/lists.hpp"
+#include "sim/schedules/rules.hpp"
+
+namespace pipewright {
+namespace {
+
+std::string refusal(const ScheduleShape& shape) {
+  if (std::string why = shape_refusal(shape); !why.empty()) return why;
+  return chunk_refusal(shape, "pipedream");
+}
+
+// Backwards of this replica between the one of a round and the round's update.
+int update_delay(const ScheduleShape& shape, StageId stage) {
+  return synchronised(shape, stage) && !shape.blocking_sync ? 1 : 0;
+}
+
+Schedule generate(const ScheduleShape& shape) {
+  Schedule schedule = empty_schedule("pipedream", shape, false);
+  std::size_t position = 0;
+  for (const Seat& seat : seats(shape)) {
+    Lane& lane = schedule.positions[position++];
+    const int delay = update_delay(shape, seat.stage);
+    const int rounds = (shape.micro_batches + seat.replicas - 1) / seat.replicas;
+    int updates = 0;
+    one_forward_one_backward(
+        seat.count, in_flight(shape, seat.stage) - 1,
+        [&](int i) { append_forward(lane, seat.stage, seat.micro_batch(i)); },
+        [&](int i) {
+          append_backward(shape, lane, seat.stage, seat.micro_batch(i));
+          if (i >= delay) append_update(lane, seat.stage, updates++);
+        });
+    // Also those of the last, incomplete round, which this replica may have no micro-batch in.
+    while (updates < rounds)
+      append_update(lane, seat.stage, updates++);
+    if (synchronised(shape, seat.stage))
+      for (int round = 0; round < rounds; ++round)
+        append_all_reduce(shape, lane, seat.stage, round);
+  }
+  return schedule;
+}
+
+// No flush, so no worker of equal stages idles once the pipeline is full:
+//     bubble = 0 in the steady state                                                [PipeDream19] section 3.2
+//                                          tests/papers/identities_test.cpp "PipeDream's steady state has no bubble"
+// Unequal numbers of replicas give equal stages unequal load: no formula here.
+std::optional<Formula> bubble(const ScheduleShape& shape) {
+  for (StageId k = 1; k < shape.stages; ++k)
+    if (shape.replicas_of(k) != shape.replicas_of(0)) return std::nullopt;
+  return Formula{"0 in the steady state: no flush", 0, 1};
+}
+
+// Activations and weight versions alike:
+//     peak = min(ceil(M / r), n_k), n_k = ceil(sum_{j >= k} r_j / r_k)              [PipeDream19] sections 3.2, 3.3
+// straight K = 4: 4, 3, 2, 1; 15-1: 2, 1.  tests/sim/schedule_pipedream_test.cpp "15-1"
+std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId stage) {
+  const std::int64_t r = shape.replicas_of(stage);
+  return std::min<std::int64_t>((shape.micro_batches + r - 1) / r, in_flight(shape, stage));
+}
+
+}  // namespace
+
+ScheduleRule pipedream() {
+  return {.name = "pipedream",
+          .title = "PipeDream: asynchronous 1F1B with weight stashing",
+          .source = "PipeDream19",
+          .memory = "K-k micro-batches and weight versions on stage k; replicated: ceil(sum of r_j from k on / r_k)",
+          .flush = false,
+          .generate = generate,
+          .refusal = refusal,
+          .bubble = bubble,
+          .peak_in_flight = peak_in_flight};
+}
+
+}  // namespace pipewright

@@ -1,0 +1,16 @@
+// The rule of each schedule, defined in the file of the same name. table.cpp puts them in order.
+#pragma once
+
+#include "sim/schedules/table.hpp"
+
+namespace pipewright {
+
+ScheduleRule naive();
+ScheduleRule gpipe();
+ScheduleRule one_f_one_b();
+ScheduleRule eager_1f1b();
+ScheduleRule interleaved_1f1b();
+ScheduleRule pipedream();
+ScheduleRule data_parallel();
+
+}  // namespace pipewright

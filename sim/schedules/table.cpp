@@ -1,0 +1,36 @@
+#include "sim/schedules/table.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "sim/schedules/rules.hpp"
+
+namespace pipewright {
+
+std::span<const ScheduleRule> schedules() {
+  static const std::array rules = {
+      naive(),             //
+      gpipe(),             //
+      one_f_one_b(),       //
+      eager_1f1b(),        //
+      interleaved_1f1b(),  //
+      pipedream(),         //
+      data_parallel(),
+  };
+  return rules;
+}
+
+const ScheduleRule* find_schedule(std::string_view name) {
+  const auto all = schedules();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const ScheduleRule& rule) { return rule.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+std::vector<std::string_view> schedule_names() {
+  std::vector<std::string_view> names;
+  for (const ScheduleRule& rule : schedules())
+    names.push_back(rule.name);
+  return names;
+}
+
+}  // namespace pipewright
