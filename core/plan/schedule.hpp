@@ -3,12 +3,14 @@
 // When an op may start is derived by rule from the ops (dependencies are never stored), how long it takes comes from
 // the cost model. The simulator prices this list and the executor runs it.
 //
-//   F(v,m)   forward of micro-batch m through virtual stage v     after F(v-1,m) arrived
-//   R(v,m)   recompute the forward of (v,m) from its boundary     after F(v,m); may run before the gradient arrives
-//   B(v,m)   gradient of the input                                after B(v+1,m) arrived (last stage: after F(v,m)),
-//   after R(v,m) W(v,m)   gradient of the weights                              after B(v,m) BW(v,m)  B and W in one op
-//   as B AllReduce(v,round,bucket)  on the collective stream           when every member's backward has produced the
-//   bucket Update(v,round)            optimizer step                     after all buckets of that round
+//   F(v,m)    forward of micro-batch m, virtual stage v     after F(v-1,m) arrived
+//   R(v,m)    recompute that forward from its boundary      after F(v,m); may run before the gradient arrives
+//   B(v,m)    gradient of the input                         after B(v+1,m) arrived and R(v,m); last stage: F(v,m)
+//   W(v,m)    gradient of the weights                       after B(v,m)
+//   BW(v,m)   B and W in one op                             as B
+//
+//   AllReduce(v,round,bucket)   on the collective stream    after every member's backwards of that round
+//   Update(v,round)             optimizer step              after all buckets of that round
 #pragma once
 
 #include <cstdint>
@@ -62,11 +64,11 @@ struct ScheduleShape {
   int stages = 1;                      // K
   int virtual_stages = 1;              // v per stage
   int micro_batches = 1;               // M
-  std::vector<int> replicas;           // r_k; empty: one each
+  std::vector<int> replicas{};         // r_k; empty: one each
   int data_parallel = 1;               // D: with D > 1 or r_k > 1 gradients are all-reduced
-  std::vector<bool> recompute;         // per stage; empty: none
+  std::vector<bool> recompute{};       // per stage; empty: none
   bool recompute_except_last = false;  // micro-batch M - 1 is not recomputed
-  std::vector<int> buckets;            // all-reduce buckets per virtual stage; empty: one each
+  std::vector<int> buckets{};          // all-reduce buckets per virtual stage; empty: one each
   bool blocking_sync = false;          // GradientSync::Blocking
   bool vertical_sync = false;
 

@@ -1,0 +1,76 @@
+// What the generators write passes the check that knows no generator, over every shape of a grid.
+#include <doctest/doctest.h>
+
+#include "core/plan/schedule.hpp"
+#include "sim/schedules/table.hpp"
+
+namespace pipewright {
+namespace {
+
+// Every schedule that does not refuse the shape; returns how many there were.
+int check_all(const ScheduleShape& shape) {
+  int valid = 0;
+  for (const ScheduleRule& rule : schedules()) {
+    if (!rule.refusal(shape).empty()) continue;
+    const std::string fault = validate(rule.generate(shape));
+    if (!fault.empty()) {
+      CAPTURE(rule.name);
+      CAPTURE(shape.stages);
+      CAPTURE(shape.virtual_stages);
+      CAPTURE(shape.micro_batches);
+      CAPTURE(shape.data_parallel);
+      CAPTURE(shape.blocking_sync);
+      for (int k = 0; k < shape.stages; ++k)
+        INFO("stage " << k << " has replicas " << shape.replicas_of(k));
+      CHECK(fault == "");
+    }
+    ++valid;
+  }
+  return valid;
+}
+
+}  // namespace
+
+TEST_CASE("every schedule is valid for K to 16, M to 64 and one chunk per stage, with and without recomputation") {
+  for (int K = 1; K <= 16; ++K)
+    for (int M = 1; M <= 64; ++M)
+      for (const bool recompute : {false, true}) {
+        ScheduleShape shape{.stages = K, .micro_batches = M};
+        shape.recompute.assign(static_cast<std::size_t>(K), recompute);
+        shape.recompute_except_last = M % 2 == 1;
+        // naive, gpipe, 1f1b, eager_1f1b, pipedream; data_parallel too at K = 1
+        CHECK(check_all(shape) == (K == 1 ? 6 : 5));
+      }
+}
+
+TEST_CASE("interleaved 1F1B is valid for K to 16, M to 64 and v to 4, wherever K divides M") {
+  for (int K = 1; K <= 16; ++K)
+    for (int v = 2; v <= 4; ++v)
+      for (int M = K; M <= 64; M += K)
+        for (const int copies : {1, 2}) {
+          ScheduleShape shape{.stages = K, .virtual_stages = v, .micro_batches = M, .data_parallel = copies};
+          shape.buckets.assign(static_cast<std::size_t>(K * v), 3);
+          CHECK(check_all(shape) == 1);
+        }
+}
+
+TEST_CASE("replicated stages are valid in every combination of up to 5 replicas on up to 4 stages") {
+  for (int K = 1; K <= 4; ++K) {
+    int combinations = 1;
+    for (int k = 0; k < K; ++k)
+      combinations *= 5;
+    for (int code = 0; code < combinations; ++code) {
+      ScheduleShape shape{.stages = K};
+      for (int k = 0, rest = code; k < K; ++k, rest /= 5)
+        shape.replicas.push_back(1 + rest % 5);
+      for (const int M : {1, 2, 3, 5, 8, 16, 17, 60, 61})
+        for (const int copies : {1, 2})
+          for (const bool blocking : {false, true}) {
+            shape.micro_batches = M, shape.data_parallel = copies, shape.blocking_sync = blocking;
+            CHECK(check_all(shape) >= 3);  // gpipe, 1f1b, pipedream
+          }
+    }
+  }
+}
+
+}  // namespace pipewright
