@@ -1,0 +1,60 @@
+// What the command line knows: one entry per command, in the order `help` shows them.
+//
+// A command states its options as data and gets their values by name; it never sees the parser. A new command is one
+// file, one line in the table of commands.cpp and one in meson.build.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pipewright {
+
+// Exit statuses, as of grep and diff.
+constexpr int kDone = 0;      // done, or yes
+constexpr int kNo = 1;        // the answer is no: the plan does not fit
+constexpr int kBadInput = 2;  // bad usage, bad input, or a failure
+
+struct Option {
+  std::string_view name;    // "--set"
+  std::string_view letter;  // "-o", or ""
+  std::string_view value;   // "KEY=VALUE"; "": a switch
+  std::string_view help;
+};
+
+// What was given on the command line. Options by name; a switch has one empty value.
+struct Arguments {
+  std::vector<std::string> positional;
+  std::map<std::string, std::vector<std::string>, std::less<>> options;
+
+  bool has(std::string_view option) const { return options.find(option) != options.end(); }
+  std::vector<std::string> all(std::string_view option) const;
+  std::string last(std::string_view option, std::string_view otherwise) const;  // the last one given wins
+};
+
+struct Command {
+  std::string_view name;
+  std::string_view arguments;  // "SCENARIO"
+  std::string_view summary;    // one line
+  std::string_view details;    // lines of `help COMMAND`: what the arguments mean, an example
+  std::span<const Option> options;
+  std::size_t least = 0, most = 0;  // positional arguments
+  int (*run)(const Arguments&) = nullptr;
+};
+
+std::span<const Command> commands();
+const Command* find_command(std::string_view name);
+
+// Options that every command takes: --color, --help.
+std::span<const Option> common_options();
+
+std::string help_text();                        // all commands
+std::string help_text(const Command& command);  // one command
+std::string version_text();
+
+// One declaration per command file.
+extern const Command kSimulate, kCheck, kShow, kImport, kHelp;
+
+}  // namespace pipewright

@@ -1,0 +1,61 @@
+#include "planner/answer.hpp"
+
+#include "fmt/format.h"
+#include "planner/find_plan.hpp"
+#include "planner/price.hpp"
+#include "planner/what_if/formulas.hpp"
+#include "planner/what_if/references.hpp"
+#include "planner/what_if/sensitivity.hpp"
+#include "planner/what_if/variants.hpp"
+
+namespace pipewright {
+namespace {
+
+// How the answer is known: where costs, model and hardware come from, which engine ran, what is not modelled.
+std::vector<std::string> provenance(const Answer& answer, const CostModel& cost) {
+  const Scenario& scenario = cost.scenario();
+  const auto from = [](const std::string& what, const std::string& name, const std::string& source) {
+    std::string line = what + ": " + (name.empty() ? "unnamed" : name);
+    if (!source.empty()) line += " (" + source + ")";
+    return line;
+  };
+  std::vector<std::string> lines = {"layer times: " + cost.source().provenance(),
+                                    from("model", scenario.model.name, scenario.model.source),
+                                    from("cluster", scenario.cluster.name, scenario.cluster.source),
+                                    from("device", scenario.cluster.device.name, scenario.cluster.device.source)};
+  std::string engine = "engine: " + answer.timeline.engine;
+  if (!answer.timeline.engine_reason.empty()) engine += " (" + answer.timeline.engine_reason + ")";
+  lines.push_back(engine);
+  if (const auto& steady = answer.report.steady)
+    lines.push_back(steady->exact
+                        ? fmt::format("steady state: a period of {} micro-batches, exact, found in a run of {}",
+                                      steady->micro_batches, steady->simulated)
+                        : fmt::format("steady state: no period in a run of {} micro-batches; averaged over "
+                                      "its second half",
+                                      steady->simulated));
+  lines.push_back(
+      "not modelled: data loading, kernels that slow down at small micro-batches, memory fragmentation, stragglers");
+  return lines;
+}
+
+}  // namespace
+
+std::variant<Answer, Infeasible> answer(const Scenario& scenario, const AnswerOptions& options) {
+  const CostModel cost = cost_model(scenario);
+  Answer answer = price(find_plan(scenario, cost), cost, options.engine);
+  Report& report = answer.report;
+  if (!report.fits) {
+    report.shortfall.remedies = remedies(answer);
+    if (!options.ignore_memory) return report.shortfall;
+  }
+  report.formulas = formulas(answer);
+  add_references(answer, cost);
+  SensitivityAnswer changes = sensitivity(answer);
+  report.sensitivity = std::move(changes.rows);
+  if (!changes.skipped.empty()) report.warnings.push_back(changes.skipped);
+  report.hints = hints(answer);
+  report.provenance = provenance(answer, cost);
+  return answer;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,311 @@
+#include "planner/find_plan.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "fmt/format.h"
+#include "planner/partitioners/min_max.hpp"
+#include "sim/schedules/table.hpp"
+
+namespace pipewright {
+namespace {
+
+// Errors of independent parts of the plan, so that one run names them all.
+class Errors {
+ public:
+  void add(const Place& place, const std::string& message) { lines_ += head(place) + message + "\n"; }
+  // What `step` throws is kept; the steps after it still run.
+  void attempt(const auto& step) {
+    try {
+      step();
+    } catch (const InputError& error) {
+      lines_ += std::string(error.what()) + "\n";
+    }
+  }
+  void throw_if_any() const {
+    if (!lines_.empty()) throw InputError(lines_.substr(0, lines_.size() - 1));
+  }
+
+ private:
+  std::string lines_;
+};
+
+// "1 stage", "2 stages"
+std::string counted(std::int64_t n, std::string_view what) {
+  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+}
+
+const Place& or_else(const Place& place, const Place& otherwise) {
+  return place.file.empty() ? otherwise : place;
+}
+
+// "stages" or, where a stage holds several, "chunks": what the layers are divided into.
+std::string parts_in_words(const Scenario& scenario) {
+  const auto stages = scenario.plan.stages.value, per_stage = scenario.plan.virtual_stages.value;
+  if (per_stage == 1) return counted(stages, "stage");
+  return fmt::format("{} stages x {} virtual stages = {} chunks", stages, per_stage, stages * per_stage);
+}
+
+// K, v and D: at least 1, and small enough that their product means something.
+void check_counts(const Scenario& scenario, Errors& errors) {
+  const PlanRequest& plan = scenario.plan;
+  const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
+  const auto at_least_one = [&](const Placed<std::int64_t>& count, const char* key) {
+    if (count.value < 1)
+      errors.add(or_else(count.place, plan.place),
+                 fmt::format("plan.{}: {} is too few; use 1 or more", key, count.value));
+  };
+  at_least_one(plan.stages, "stages");
+  at_least_one(plan.virtual_stages, "virtual_stages");
+  at_least_one(plan.data_parallel, "data_parallel");
+  if (layers == 0) errors.add(scenario.model.place, "model.layers: the model has no layers; give at least one");
+  errors.throw_if_any();
+  const std::int64_t most = std::min(layers, kMostChunks);
+  if (plan.stages.value > most) {
+    errors.add(or_else(plan.stages.place, plan.place),
+               fmt::format("plan.stages: {} for {}; every stage holds at least one: use 1..{}",
+                           counted(plan.stages.value, "stage"), counted(layers, "layer"), most));
+  } else if (plan.virtual_stages.value > most / plan.stages.value) {
+    errors.add(or_else(plan.virtual_stages.place, plan.place),
+               fmt::format("plan.virtual_stages: {} per stage on {} for {}; every chunk holds at least one: use 1..{}",
+                           plan.virtual_stages.value, counted(plan.stages.value, "stage"), counted(layers, "layer"),
+                           most / plan.stages.value));
+  }
+  errors.throw_if_any();
+}
+
+std::vector<int> replicas_of(const Scenario& scenario, Errors& errors) {
+  const auto& request = scenario.plan.replicas;
+  const auto stages = static_cast<std::size_t>(scenario.plan.stages.value);
+  const Place& place = or_else(request.place, scenario.plan.place);
+  if (request.value.empty()) return std::vector<int>(stages, 1);
+  if (request.value.size() != stages) {
+    errors.add(place,
+               fmt::format("plan.replicas: {} for {}; give one number per stage",
+                           request.value.size() == 1 ? "1 entry" : fmt::format("{} entries", request.value.size()),
+                           counted(scenario.plan.stages.value, "stage")));
+    return std::vector<int>(stages, 1);
+  }
+  const std::int64_t devices = scenario.cluster.devices();
+  std::vector<int> replicas;
+  for (std::size_t k = 0; k < stages; ++k) {
+    const std::int64_t r = request.value[k];
+    if (r < 1) errors.add(place, fmt::format("plan.replicas: {} replicas of stage {}; use 1 or more", r, k));
+    if (r > devices)
+      errors.add(place, fmt::format("plan.replicas: stage {} needs {} devices, the cluster has {}", k, r, devices));
+    replicas.push_back(static_cast<int>(std::clamp<std::int64_t>(r, 1, devices)));
+  }
+  return replicas;
+}
+
+void check_devices(const Scenario& scenario, const std::vector<int>& replicas, Errors& errors) {
+  const auto positions = std::accumulate(replicas.begin(), replicas.end(), std::int64_t{0});
+  const std::int64_t devices = scenario.cluster.devices(), copies = scenario.plan.data_parallel.value;
+  if (copies <= devices / positions) return;
+  const Place& place = or_else(copies > 1 ? scenario.plan.data_parallel.place : scenario.plan.stages.place,
+                               or_else(scenario.plan.stages.place, scenario.plan.place));
+  const std::string needs = copies == 1 ? fmt::format("{}", positions)
+                            : copies <= kLargest / positions
+                                ? fmt::format("{} x {} = {}", positions, copies, positions * copies)
+                                : fmt::format("{} x {}", positions, copies);
+  errors.add(place,
+             fmt::format("plan: needs {} devices, the cluster has {}; use fewer stages, replicas or copies, or a "
+                         "larger cluster",
+                         needs, devices));
+}
+
+std::vector<Recompute> recompute_of(const Scenario& scenario, Errors& errors) {
+  const auto& request = scenario.plan.recompute;
+  const auto stages = static_cast<std::size_t>(scenario.plan.stages.value);
+  if (request.value.size() == stages) return request.value;
+  if (request.value.size() > 1)
+    errors.add(or_else(request.place, scenario.plan.place),
+               fmt::format("plan.recompute: {} entries for {}; give one per stage, or one for all",
+                           request.value.size(), counted(scenario.plan.stages.value, "stage")));
+  return std::vector<Recompute>(stages, request.value.empty() ? Recompute::None : request.value.front());
+}
+
+// Layers per chunk -> ranges.
+std::vector<LayerRange> ranges_of(const std::vector<std::int64_t>& counts) {
+  std::vector<LayerRange> ranges;
+  LayerId begin = 0;
+  for (const auto count : counts) {
+    ranges.push_back({begin, begin + static_cast<LayerId>(count)});
+    begin = ranges.back().end;
+  }
+  return ranges;
+}
+
+std::vector<LayerRange> by_counts(const Scenario& scenario, const std::vector<std::int64_t>& counts) {
+  const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
+  const auto parts = static_cast<std::size_t>(scenario.plan.stages.value * scenario.plan.virtual_stages.value);
+  const Place& place = or_else(scenario.plan.partition.place, scenario.plan.place);
+  if (counts.size() != parts)
+    throw InputError(place, fmt::format("plan.partition: {} layer counts for {}; give {}", counts.size(),
+                                        parts_in_words(scenario), parts));
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] < 1)
+      throw InputError(
+          place, fmt::format("plan.partition: {} layers for stage {}; every one holds at least one", counts[i], i));
+    sum = checked_sum(sum, counts[i], "plan.partition: the sum of the layer counts");
+  }
+  if (sum != layers)
+    throw InputError(place,
+                     fmt::format("plan.partition: the counts sum to {}, the model has {}; cover every layer once",
+                                 counted(sum, "layer"), layers));
+  return ranges_of(counts);
+}
+
+std::vector<LayerRange> by_cuts(const Scenario& scenario, const std::vector<std::int64_t>& first) {
+  const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
+  const auto parts = static_cast<std::size_t>(scenario.plan.stages.value * scenario.plan.virtual_stages.value);
+  const Place& place = or_else(scenario.plan.partition.place, scenario.plan.place);
+  if (first.size() + 1 != parts)
+    throw InputError(
+        place,
+        fmt::format("plan.partition: {} for {}; give {}, the first layer of every stage but the first",
+                    counted(static_cast<std::int64_t>(first.size()), "cut"), parts_in_words(scenario), parts - 1));
+  std::int64_t before = 0;
+  std::vector<std::int64_t> counts;
+  for (const auto cut : first) {
+    if (cut < 1 || cut >= layers)
+      throw InputError(place, fmt::format("plan.partition: cut at layer {}, but a cut lies inside the model: use 1..{}",
+                                          cut, layers - 1));
+    if (cut <= before)
+      throw InputError(
+          place, fmt::format("plan.partition: cut at layer {} after a cut at layer {}; cuts must grow", cut, before));
+    counts.push_back(cut - before);
+    before = cut;
+  }
+  counts.push_back(layers - before);
+  return ranges_of(counts);
+}
+
+std::vector<LayerRange> balanced(const CostModel& cost, const Plan& plan) {
+  const LayerCosts layers = cost.layers(plan.micro_batch_size);
+  std::vector<Time> load;
+  for (std::size_t i = 0; i < layers.forward.size(); ++i)
+    load.push_back(checked_sum(layers.forward[i], layers.backward[i]));
+  return min_max(load, plan.chunks());
+}
+
+std::vector<LayerRange> partition(const Scenario& scenario, const CostModel& cost, const Plan& plan) {
+  const Partition& request = scenario.plan.partition.value;
+  if (const auto* counts = std::get_if<LayerCounts>(&request)) return by_counts(scenario, counts->counts);
+  if (const auto* cuts = std::get_if<CutLayers>(&request)) return by_cuts(scenario, cuts->first);
+  return balanced(cost, plan);
+}
+
+std::vector<DeviceId> listed_placement(const Scenario& scenario, const std::vector<std::int64_t>& list, int workers) {
+  const Place& place = or_else(scenario.plan.placement_place, scenario.plan.place);
+  const std::int64_t devices = scenario.cluster.devices();
+  if (list.size() != static_cast<std::size_t>(workers))
+    throw InputError(place, fmt::format("plan.placement: {} devices for {}; give one per worker, copy by copy",
+                                        list.size(), counted(workers, "worker")));
+  std::vector<DeviceId> placement;
+  std::vector<bool> taken(static_cast<std::size_t>(devices));
+  for (const auto device : list) {
+    if (device < 0 || device >= devices)
+      throw InputError(place, fmt::format("plan.placement: no device {}; the cluster has 0..{}", device, devices - 1));
+    if (taken[static_cast<std::size_t>(device)])
+      throw InputError(place, fmt::format("plan.placement: device {} is given twice; one worker per device", device));
+    taken[static_cast<std::size_t>(device)] = true;
+    placement.push_back(static_cast<DeviceId>(device));
+  }
+  return placement;
+}
+
+std::vector<DeviceId> placement(const Scenario& scenario, const Plan& plan) {
+  const int positions = plan.positions(), copies = plan.data_parallel;
+  if (const auto* list = std::get_if<std::vector<std::int64_t>>(&scenario.plan.placement))
+    return listed_placement(scenario, *list, plan.workers());
+  const bool copies_together = std::get<PlacementOrder>(scenario.plan.placement) == PlacementOrder::Data;
+  std::vector<DeviceId> devices;
+  for (CopyId copy = 0; copy < copies; ++copy)
+    for (PositionId position = 0; position < positions; ++position)
+      devices.push_back(copies_together ? position * copies + copy : copy * positions + position);
+  return devices;
+}
+
+void split_batch(const Scenario& scenario, Plan& plan) {
+  const BatchSplit split = batch_split(scenario.training, plan.data_parallel);
+  plan.global_batch_size = split.global_batch_size;
+  plan.micro_batch_size = split.micro_batch_size;
+  plan.micro_batches = split.micro_batches;
+  plan.last_micro_batch_size = split.last_micro_batch_size;
+}
+
+// F, R and a backward of every micro-batch on every chunk, and the all-reduces, over all copies.
+void check_size(const Scenario& scenario, const Plan& plan) {
+  const Training& training = scenario.training;
+  const std::int64_t per_micro_batch = std::int64_t{3} * plan.chunks() * plan.data_parallel;
+  if (plan.micro_batches > kMostOps / per_micro_batch) {
+    const Place& place = training.micro_batches      ? training.micro_batches->place
+                         : training.micro_batch_size ? training.micro_batch_size->place
+                                                     : training.place;
+    throw InputError(place,
+                     fmt::format("training.micro_batches: {} on {} and {} are too many to simulate; at most {}",
+                                 plan.micro_batches, counted(plan.chunks(), "stage"),
+                                 plan.data_parallel == 1 ? "1 copy" : fmt::format("{} copies", plan.data_parallel),
+                                 std::max<std::int64_t>(1, kMostOps / per_micro_batch)));
+  }
+  if (plan.bucket.value < 1)
+    throw InputError(scenario.plan.place, "plan.bucket: 0 B holds no gradient; use e.g. 25 MB");
+  const double gradients = static_cast<double>(parameter_count(scenario.model)) *
+                           static_cast<double>(gradient_bytes(training.precision).value);
+  const double rounds = plan.schedule == "pipedream" ? static_cast<double>(plan.micro_batches) : 1.0;
+  if (gradients / static_cast<double>(plan.bucket.value) * rounds * plan.workers() > static_cast<double>(kMostOps))
+    throw InputError(scenario.plan.place,
+                     fmt::format("plan.bucket: buckets of {} B make too many all-reduces to simulate; use e.g. 25 MB",
+                                 plan.bucket.value));
+}
+
+void check_schedule(const Scenario& scenario, const Plan& plan, Precision precision) {
+  const ScheduleRule* rule = find_schedule(plan.schedule);
+  const std::string refusal = rule->refusal(schedule_shape(plan, scenario.model, precision));
+  if (!refusal.empty())
+    throw InputError(or_else(scenario.plan.schedule.place, scenario.plan.place),
+                     fmt::format("plan.schedule: {}: {}", plan.schedule, refusal));
+}
+
+}  // namespace
+
+Plan find_plan(const Scenario& scenario, const CostModel& cost) {
+  Errors errors;
+  const PlanRequest& request = scenario.plan;
+  if (find_schedule(request.schedule.value) == nullptr)
+    errors.add(or_else(request.schedule.place, request.place),
+               "plan.schedule: " + unknown_name(request.schedule.value, schedule_names()));
+  check_counts(scenario, errors);
+
+  Plan plan;
+  plan.schedule = request.schedule.value;
+  plan.stages = static_cast<int>(request.stages.value);
+  plan.virtual_stages = static_cast<int>(request.virtual_stages.value);
+  plan.replicas = replicas_of(scenario, errors);
+  check_devices(scenario, plan.replicas, errors);
+  plan.recompute = recompute_of(scenario, errors);
+  plan.recompute_except_last = request.recompute_except_last;
+  plan.skips = request.skips;
+  plan.gradient_sync = request.gradient_sync;
+  plan.bucket = request.bucket;
+  plan.vertical_sync = request.vertical_sync;
+  // The batch divides over the copies, so it is split even where the copies have no devices.
+  plan.data_parallel = static_cast<int>(std::min<std::int64_t>(request.data_parallel.value, 1 << 30));
+  errors.attempt([&] { split_batch(scenario, plan); });
+  errors.attempt([&] { plan.layers = partition(scenario, cost, plan); });
+  errors.throw_if_any();
+
+  errors.attempt([&] { plan.device = placement(scenario, plan); });
+  errors.attempt([&] {
+    check_size(scenario, plan);
+    check_schedule(scenario, plan, scenario.training.precision);
+  });
+  errors.throw_if_any();
+  validate(plan, scenario.model, scenario.cluster);
+  return plan;
+}
+
+}  // namespace pipewright

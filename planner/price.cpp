@@ -1,0 +1,74 @@
+#include "planner/price.hpp"
+
+#include "planner/find_plan.hpp"
+#include "sim/schedules/table.hpp"
+#include "sim/steady_state.hpp"
+
+namespace pipewright {
+
+Schedule make_schedule(const Plan& plan, ScheduleShape shape) {
+  const ScheduleRule* rule = find_schedule(plan.schedule);
+  PP_CHECK(rule != nullptr);
+  Schedule schedule = rule->generate(shape);
+  PP_CHECK(validate(schedule).empty());
+  return schedule;
+}
+
+std::optional<SteadyState> steady_state_of(const Schedule& schedule, const StepCosts& costs, const Timeline& timeline,
+                                           Engine engine) {
+  if (schedule.flush) return std::nullopt;
+  const int enough = micro_batches_for_steady_state(schedule.shape);
+  const bool all_full = costs.duration == costs.duration_last;
+  const bool too_many = enough > kMostOps / (3 * schedule.shape.chunks() * schedule.shape.data_parallel);
+  if ((schedule.shape.micro_batches >= enough && all_full) || too_many) return steady_state(schedule, costs, timeline);
+  StepCosts longer = costs;
+  longer.shape.micro_batches = std::max(enough, schedule.shape.micro_batches);
+  longer.duration_last = longer.duration;
+  longer.messages_last = longer.messages;
+  const Schedule repeated = find_schedule(schedule.name)->generate(longer.shape);
+  PP_CHECK(validate(repeated).empty());
+  return steady_state(repeated, longer, simulate(repeated, longer, engine));
+}
+
+Time step_time(const Plan& plan, Time makespan, const std::optional<SteadyState>& steady) {
+  if (!steady) return makespan;
+  const std::int64_t samples = checked_product(steady->micro_batches * plan.data_parallel, plan.micro_batch_size,
+                                               "the samples of a steady period");
+  return scaled(steady->growth, plan.global_batch_size, samples);
+}
+
+double samples_per_second(const Plan& plan, Time makespan, const std::optional<SteadyState>& steady) {
+  const double time = seconds(steady ? steady->growth : makespan);
+  const double samples = steady ? static_cast<double>(steady->micro_batches) * plan.data_parallel *
+                                      static_cast<double>(plan.micro_batch_size)
+                                : static_cast<double>(plan.global_batch_size);
+  return time > 0 ? samples / time : 0;
+}
+
+Engine engine_of(const Timeline& timeline) {
+  return timeline.engine == "event queue" ? Engine::EventQueue : Engine::StaticOrder;
+}
+
+std::int64_t run_size(const Schedule& schedule, const StepCosts& costs) {
+  std::int64_t ops = 0;
+  for (const Lane& lane : schedule.positions)
+    ops += static_cast<std::int64_t>(lane.compute.size() + lane.collective.size());
+  const auto messages = static_cast<std::int64_t>(costs.edges.size()) * 2 * schedule.shape.micro_batches;
+  return (ops + messages) * schedule.shape.data_parallel;
+}
+
+Answer price(const Plan& plan, const CostModel& cost, Engine engine) {
+  const Scenario& scenario = cost.scenario();
+  Answer answer;
+  answer.scenario = &scenario;
+  answer.plan = plan;
+  answer.costs = step_costs(plan, cost);
+  answer.schedule = make_schedule(plan, answer.costs.shape);
+  answer.timeline = simulate(answer.schedule, answer.costs, engine);
+  answer.memory = memory_model(plan, cost);
+  const auto steady = steady_state_of(answer.schedule, answer.costs, answer.timeline, engine_of(answer.timeline));
+  answer.report = summarize(answer.timeline, answer.schedule, plan, answer.costs, answer.memory, scenario, steady);
+  return answer;
+}
+
+}  // namespace pipewright

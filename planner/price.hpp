@@ -1,0 +1,36 @@
+// One plan, priced: schedule, prices, timeline, steady state, memory, figures.
+#pragma once
+
+#include <optional>
+
+#include "core/cost/cost_model.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/report.hpp"
+#include "sim/simulate.hpp"
+
+namespace pipewright {
+
+// The plan's schedule over `micro_batches` micro-batches per copy. Aborts (our bug) when the generator's list does not
+// pass `validate`.
+Schedule make_schedule(const Plan& plan, ScheduleShape shape);
+
+// Steady state of an asynchronous schedule (none for one with a flush): from the plan's own run where that is long
+// enough to show a period, else from a longer one in which every micro-batch is full.
+std::optional<SteadyState> steady_state_of(const Schedule& schedule, const StepCosts& costs, const Timeline& timeline,
+                                           Engine engine);
+
+// One optimizer step: the makespan, or for an asynchronous schedule
+//     global batch / samples per s = growth * global batch / (micro-batches per period * their samples * copies)
+Time step_time(const Plan& plan, Time makespan, const std::optional<SteadyState>& steady);
+double samples_per_second(const Plan& plan, Time makespan, const std::optional<SteadyState>& steady);
+
+// The engine that ran: what a second run "with the same engine" asks for.
+Engine engine_of(const Timeline& timeline);
+
+// Ops and messages of one run over all workers: the measure for what may be run again within a blink.
+std::int64_t run_size(const Schedule& schedule, const StepCosts& costs);
+
+// The priced plan with the figures that follow from its timeline (`summarize`). `answer.scenario` is cost.scenario().
+Answer price(const Plan& plan, const CostModel& cost, Engine engine);
+
+}  // namespace pipewright

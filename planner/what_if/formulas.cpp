@@ -1,0 +1,121 @@
+#include "planner/what_if/formulas.hpp"
+
+#include <algorithm>
+
+#include "fmt/format.h"
+#include "sim/schedules/table.hpp"
+
+namespace pipewright {
+namespace {
+
+Time time_of(const StepCosts& costs, VirtualStageId v, Kind kind) {
+  return costs.duration[static_cast<std::size_t>(v) * kKinds + static_cast<std::size_t>(kind)];
+}
+
+bool equal_stages(const StepCosts& costs) {
+  for (VirtualStageId v = 1; v < costs.shape.chunks(); ++v)
+    if (time_of(costs, v, Kind::F) != time_of(costs, 0, Kind::F) ||
+        time_of(costs, v, Kind::BW) != time_of(costs, 0, Kind::BW))
+      return false;
+  return true;
+}
+
+bool free_messages(const StepCosts& costs) {
+  return std::all_of(costs.messages.begin(), costs.messages.end(), [](const Message& message) {
+    return message.channel == -1 || (message.occupancy.value == 0 && message.latency.value == 0);
+  });
+}
+
+bool free_collectives(const StepCosts& costs) {
+  for (const auto& chunk : costs.collectives)
+    for (const Collective& collective : chunk)
+      if (collective.time.value > 0) return false;
+  return true;
+}
+
+// What keeps a formula for equal full micro-batches and plain ops from holding exactly.
+std::vector<std::string> differences(const Answer& answer) {
+  const StepCosts& costs = answer.costs;
+  std::vector<std::string> list;
+  if (std::any_of(answer.plan.recompute.begin(), answer.plan.recompute.end(),
+                  [](Recompute recompute) { return recompute != Recompute::None; }))
+    list.push_back("activations are recomputed");
+  if (costs.duration != costs.duration_last) list.push_back("the last micro-batch is smaller");
+  if (!free_collectives(costs)) list.push_back("all-reduce takes time");
+  for (VirtualStageId v = 0; v < costs.shape.chunks(); ++v)
+    if (time_of(costs, v, Kind::Update).value > 0) {
+      list.push_back("the optimizer step takes time");
+      break;
+    }
+  if (std::any_of(answer.plan.replicas.begin(), answer.plan.replicas.end(), [](int r) { return r > 1; }))
+    list.push_back("stages are replicated");
+  return list;
+}
+
+std::string joined(const std::vector<std::string>& list) {
+  return fmt::format("{}", fmt::join(list, ", "));
+}
+
+// GPipe with any stages and hops; a hop's tensor must not wait for the one before it:
+//     T = sum_k (f_k + b_k) + 2 sum_k c_k + (M - 1) (max_k f_k + max_k b_k)
+// One pass fills the pipeline, then the slowest stage of each pass sets the pace.
+// K = 3, M = 4, f = 1 2 1, b = 2 4 2, c = 0: 12 + 3 * 6 = 30.     tests/papers, tests/planner/formulas_test.cpp
+FormulaReport gpipe_step(const Answer& answer, std::vector<std::string> missing) {
+  const StepCosts& costs = answer.costs;
+  const int stages = costs.shape.stages;
+  Time once, forward, backward, slowest_hop;
+  for (StageId k = 0; k < stages; ++k) {
+    const Time f = time_of(costs, k, Kind::F), b = time_of(costs, k, Kind::BW);
+    once += f + b;
+    forward = std::max(forward, f);
+    backward = std::max(backward, b);
+  }
+  for (std::size_t edge = 0; edge + 1 < static_cast<std::size_t>(stages); ++edge)
+    for (const Direction direction : {Direction::Forward, Direction::Backward}) {
+      const Message& message = costs.message(edge, direction, 0, 0);
+      if (message.channel == -1) continue;
+      once += message.occupancy + message.latency;
+      slowest_hop = std::max(slowest_hop, message.occupancy);
+    }
+  if (slowest_hop > std::min(forward, backward)) missing.push_back("a transfer takes longer than a pass");
+  const double value = seconds(once) + static_cast<double>(answer.plan.micro_batches - 1) * seconds(forward + backward);
+  return {"step time",
+          "sum(f+b) + 2 sum(c) + (M-1)(max f + max b)",
+          value,
+          seconds(answer.report.makespan),
+          "s",
+          "GPipe19",
+          joined(missing)};
+}
+
+}  // namespace
+
+std::vector<FormulaReport> formulas(const Answer& answer) {
+  const ScheduleRule* rule = find_schedule(answer.schedule.name);
+  PP_CHECK(rule != nullptr);
+  const ScheduleShape& shape = answer.schedule.shape;
+  const std::string source(rule->source);
+  const std::vector<std::string> missing = differences(answer);
+  std::vector<FormulaReport> list;
+  if (const auto bubble = rule->bubble(shape)) {
+    auto misses = missing;
+    if (!equal_stages(answer.costs)) misses.insert(misses.begin(), "stages are unequal");
+    if (!free_messages(answer.costs)) misses.push_back("transfers take time");
+    const double value = static_cast<double>(bubble->numerator) / static_cast<double>(bubble->denominator);
+    list.push_back({"bubble", fmt::format("{} = {}/{}", bubble->text, bubble->numerator, bubble->denominator),
+                    100 * value, 100 * answer.report.bubble_fraction, "%", source, joined(misses)});
+  }
+  const bool one_chain =
+      shape.virtual_stages == 1 && answer.costs.edges.size() + 1 == static_cast<std::size_t>(shape.stages);
+  if (answer.schedule.name == "gpipe" && one_chain) list.push_back(gpipe_step(answer, missing));
+  for (const StageId k : {0, shape.stages - 1}) {
+    if (k == 0 && shape.stages == 1 && !list.empty() && list.back().quantity == "peak in flight, stage 0") break;
+    if (const auto peak = rule->peak_in_flight(shape, k))
+      list.push_back({fmt::format("peak in flight, stage {}", k), std::string(rule->memory), static_cast<double>(*peak),
+                      static_cast<double>(answer.report.stages[static_cast<std::size_t>(k)].in_flight), "", source,
+                      ""});
+  }
+  return list;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,99 @@
+#include "planner/what_if/references.hpp"
+
+#include <algorithm>
+
+#include "fmt/format.h"
+#include "planner/find_plan.hpp"
+#include "planner/price.hpp"
+#include "sim/schedules/table.hpp"
+#include "sim/static_order.hpp"
+
+namespace pipewright {
+namespace {
+
+// The whole model as one stage, on every device of `devices`.
+Plan one_stage(const Plan& plan, const Model& model, const std::vector<DeviceId>& devices, std::int64_t micro_batches) {
+  Plan one;
+  one.schedule = "data_parallel";
+  one.data_parallel = static_cast<int>(devices.size());
+  one.replicas = {1};
+  one.micro_batches = micro_batches;
+  one.micro_batch_size = one.last_micro_batch_size = plan.micro_batch_size;
+  one.global_batch_size = checked_product(checked_product(micro_batches, one.data_parallel, "micro-batches"),
+                                          plan.micro_batch_size, "samples");
+  one.layers = {{0, static_cast<LayerId>(model.layers.size())}};
+  one.recompute = {Recompute::None};
+  one.bucket = plan.bucket;
+  one.gradient_sync = plan.gradient_sync;
+  one.device = devices;
+  return one;
+}
+
+Time pass(const std::vector<Time>& durations) {
+  return checked_sum(durations[static_cast<std::size_t>(Kind::F)], durations[static_cast<std::size_t>(Kind::BW)]);
+}
+
+// D * ((M - 1) full micro-batches + the last one) + one update. An asynchronous schedule updates once per micro-batch.
+Time one_device(const Answer& answer, const CostModel& cost) {
+  const Plan& plan = answer.plan;
+  Plan one =
+      one_stage(plan, cost.scenario().model, {plan.device.front()}, std::max<std::int64_t>(2, plan.micro_batches));
+  one.last_micro_batch_size = plan.last_micro_batch_size;
+  const StepCosts costs = step_costs(one, cost);
+  const auto times = [](Time time, std::int64_t n) { return Time{checked_product(time.value, n, "a time")}; };
+  const Time copy = checked_sum(times(pass(costs.duration), plan.micro_batches - 1), pass(costs.duration_last));
+  const std::int64_t updates = answer.schedule.flush ? 1 : plan.micro_batches * plan.data_parallel;
+  return checked_sum(times(copy, plan.data_parallel),
+                     times(costs.duration[static_cast<std::size_t>(Kind::Update)], updates));
+}
+
+std::string gibibytes(Bytes bytes) {
+  return fmt::format("{:.1f} GiB", static_cast<double>(bytes.value) / (1 << 30));
+}
+
+Reference data_parallelism(const Answer& answer, const CostModel& cost) {
+  const Plan& plan = answer.plan;
+  const int workers = plan.workers();
+  Reference reference{fmt::format("data parallelism on {} workers", workers), std::nullopt, ""};
+  const std::int64_t share = plan.global_batch_size / workers / plan.micro_batch_size;
+  const std::int64_t micro_batches = std::max<std::int64_t>(1, share);
+  const Plan one = one_stage(plan, cost.scenario().model, plan.device, micro_batches);
+  const StepCosts costs = step_costs(one, cost);
+  const Schedule schedule = make_schedule(one, costs.shape);
+  if (run_size(schedule, costs) > 4'000'000) {
+    reference.note = "not simulated: the run is too long to be repeated at once";
+    return reference;
+  }
+  reference.samples_per_s = samples_per_second(one, static_order_makespan(schedule, costs), std::nullopt);
+  if (one.global_batch_size != plan.global_batch_size)
+    reference.note =
+        fmt::format("with a global batch of {} instead of {}", one.global_batch_size, plan.global_batch_size);
+  const MemoryModel memory = memory_model(one, cost);
+  const Bytes need = peak(memory, schedule, 0).bytes.total();
+  if (need > memory.capacity)
+    reference.note += fmt::format("{}does not fit: it needs {} of {}", reference.note.empty() ? "" : "; ",
+                                  gibibytes(need), gibibytes(memory.capacity));
+  return reference;
+}
+
+}  // namespace
+
+void add_references(Answer& answer, const CostModel& cost) {
+  Report& report = answer.report;
+  const int workers = answer.plan.workers();
+  const double alone = seconds(one_device(answer, cost));
+  if (alone > 0) {
+    const double rate = static_cast<double>(answer.plan.global_batch_size) / alone;
+    report.references.push_back({"one device", rate, "whether or not the model fits on it"});
+    report.speedup_one_device = report.samples_per_s / rate;
+    report.scaling_efficiency = report.speedup_one_device / workers;
+  }
+  const bool is_data_parallel = answer.plan.positions() == 1;
+  if (workers == 1 || is_data_parallel) return;
+  Reference reference = data_parallelism(answer, cost);
+  if (reference.samples_per_s && *reference.samples_per_s > 0)
+    report.speedup_data_parallel = report.samples_per_s / *reference.samples_per_s;
+  report.references.push_back(std::move(reference));
+}
+
+}  // namespace pipewright

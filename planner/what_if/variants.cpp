@@ -1,0 +1,246 @@
+#include "planner/what_if/variants.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+
+#include "fmt/format.h"
+#include "planner/find_plan.hpp"
+#include "planner/price.hpp"
+#include "planner/what_if/sensitivity.hpp"
+
+namespace pipewright {
+namespace {
+
+// Ops and messages up to which variants are simulated: a dozen of them stay below a second.
+constexpr std::int64_t kLargestVariant = 1 << 20;
+constexpr double kWorthAHint = 1.05;
+
+using Change = std::function<bool(Scenario&, const Plan&)>;  // false: it does not apply
+
+struct Variant {
+  std::string text;     // "recompute: full"
+  std::string setting;  // "--set plan.recompute=full"
+  Change change;
+};
+
+// Figures of the changed scenario; none where the change does not apply or makes no valid plan.
+std::optional<Report> tried(const Answer& answer, const Change& change) {
+  Scenario changed = *answer.scenario;
+  try {
+    if (!change(changed, answer.plan)) return std::nullopt;
+    const CostModel cost(changed);
+    return price(find_plan(changed, cost), cost, Engine::Auto).report;
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
+Bytes largest_need(const Report& report) {
+  Bytes need;
+  for (const WorkerReport& worker : report.workers)
+    need = std::max(need, worker.memory.bytes.total());
+  return need;
+}
+
+std::string gibibytes(Bytes bytes) {
+  return fmt::format("{:.1f} GiB", static_cast<double>(bytes.value) / (1 << 30));
+}
+
+bool recomputed(Scenario& scenario, const Plan& plan) {
+  const bool all =
+      std::all_of(plan.recompute.begin(), plan.recompute.end(), [](Recompute each) { return each == Recompute::Full; });
+  scenario.plan.recompute.value = {Recompute::Full};
+  return !all || plan.recompute_except_last;
+}
+
+bool one_f_one_b(Scenario& scenario, const Plan& plan) {
+  scenario.plan.schedule.value = "1f1b";
+  return plan.schedule == "gpipe" || plan.schedule == "eager_1f1b";
+}
+
+// The same global batch in micro-batches of `size` samples.
+bool smaller_micro_batches(Scenario& scenario, const Plan& plan, std::int64_t size) {
+  Training& training = scenario.training;
+  if (size < 1 || size >= plan.micro_batch_size || plan.micro_batch_size % size != 0 ||
+      plan.last_micro_batch_size != plan.micro_batch_size)
+    return false;
+  training.global_batch_size = Placed<std::int64_t>{plan.global_batch_size, training.place};
+  training.micro_batch_size = Placed<std::int64_t>{size, training.place};
+  training.micro_batches.reset();
+  return true;
+}
+
+// How the user would write it: the key that the scenario gives beside the global batch.
+std::string smaller_setting(const Scenario& scenario, const Plan& plan, std::int64_t size) {
+  const Training& training = scenario.training;
+  const std::int64_t micro_batches = plan.micro_batches * (plan.micro_batch_size / size);
+  const std::string by_size = fmt::format("--set training.micro_batch_size={}", size);
+  const std::string by_count = fmt::format("--set training.micro_batches={}", micro_batches);
+  if (!training.micro_batches) return by_size;
+  if (!training.micro_batch_size) return by_count;
+  return by_size + " " + by_count;
+}
+
+bool more_stages(Scenario& scenario, const Plan& plan, std::int64_t stages) {
+  const bool replicated = std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; });
+  if (replicated || stages <= plan.stages) return false;
+  scenario.plan.stages.value = stages;
+  scenario.plan.partition.value = Balanced{};
+  if (scenario.plan.recompute.value.size() > 1) scenario.plan.recompute.value.clear();
+  if (std::holds_alternative<std::vector<std::int64_t>>(scenario.plan.placement))
+    scenario.plan.placement = PlacementOrder::Pipeline;
+  return true;
+}
+
+std::string stages_setting(const Scenario& scenario, std::int64_t stages) {
+  std::string setting = fmt::format("--set plan.stages={}", stages);
+  if (!std::holds_alternative<Balanced>(scenario.plan.partition.value)) setting += " --set plan.partition=balanced";
+  if (scenario.plan.recompute.value.size() > 1) setting += " --set plan.recompute=none";
+  if (std::holds_alternative<std::vector<std::int64_t>>(scenario.plan.placement))
+    setting += " --set plan.placement=pipeline";
+  return setting;
+}
+
+// Numbers of stages to try: up to eight between the plan's own and what devices and layers allow.
+std::vector<std::int64_t> larger_stage_counts(const Answer& answer) {
+  const Scenario& scenario = *answer.scenario;
+  const std::int64_t most = std::min<std::int64_t>(scenario.cluster.devices() / answer.plan.data_parallel,
+                                                   static_cast<std::int64_t>(scenario.model.layers.size()));
+  std::vector<std::int64_t> counts;
+  const std::int64_t step = std::max<std::int64_t>(1, (most - answer.plan.stages + 7) / 8);
+  for (std::int64_t stages = answer.plan.stages + step; stages < most; stages += step)
+    counts.push_back(stages);
+  if (most > answer.plan.stages) counts.push_back(most);
+  return counts;
+}
+
+std::vector<Variant> single_changes(const Answer& answer) {
+  const Scenario& scenario = *answer.scenario;
+  std::vector<Variant> list = {
+      {"recompute: full", "--set plan.recompute=full", recomputed},
+      {"schedule: 1f1b", "--set plan.schedule=1f1b", one_f_one_b},
+  };
+  for (std::int64_t size = answer.plan.micro_batch_size / 2; size >= 1; size /= 2)
+    list.push_back(
+        {fmt::format("micro_batch_size: {}", size), smaller_setting(scenario, answer.plan, size),
+         [size](Scenario& changed, const Plan& plan) { return smaller_micro_batches(changed, plan, size); }});
+  for (const std::int64_t stages : larger_stage_counts(answer))
+    list.push_back({fmt::format("stages: {}", stages), stages_setting(scenario, stages),
+                    [stages](Scenario& changed, const Plan& plan) { return more_stages(changed, plan, stages); }});
+  return list;
+}
+
+std::string family(const Variant& variant) {
+  return variant.text.substr(0, variant.text.find(':'));
+}
+
+// The first variant of each family that fits; `fitting` lines.
+std::vector<std::string> fitting(const Answer& answer, const std::vector<Variant>& variants) {
+  std::vector<std::string> lines;
+  std::string done;
+  for (const Variant& variant : variants) {
+    if (family(variant) == done) continue;
+    const auto report = tried(answer, variant.change);
+    if (!report || !report->fits) continue;
+    done = family(variant);
+    lines.push_back(
+        fmt::format("with {} it needs {}: {}", variant.text, gibibytes(largest_need(*report)), variant.setting));
+  }
+  return lines;
+}
+
+std::vector<Variant> with_recompute(const std::vector<Variant>& singles) {
+  std::vector<Variant> pairs;
+  for (std::size_t i = 1; i < singles.size(); ++i)
+    pairs.push_back({singles[i].text + " and recompute: full", singles[i].setting + " --set plan.recompute=full",
+                     [change = singles[i].change](Scenario& scenario, const Plan& plan) {
+                       if (!change(scenario, plan)) return false;
+                       scenario.plan.recompute.value = {Recompute::Full};
+                       return true;
+                     }});
+  return pairs;
+}
+
+bool too_long(const Answer& answer) {
+  return run_size(answer.schedule, answer.costs) > std::min(kLargestVariant, largest_repeated_run(answer.timeline));
+}
+
+struct Hint {
+  double gain;
+  std::string text;
+};
+
+// Four times as many micro-batches, or twice: the bubble shrinks as (K-1)/(M+K-1) does.
+std::optional<Hint> more_micro_batches(const Answer& answer) {
+  const Plan& plan = answer.plan;
+  const Training& training = answer.scenario->training;
+  if (!answer.schedule.flush || plan.stages == 1) return std::nullopt;
+  for (const std::int64_t factor : {4, 2}) {
+    const bool batch_given = training.global_batch_size.has_value();
+    if (batch_given && plan.micro_batch_size % factor != 0) continue;
+    const std::int64_t size = plan.micro_batch_size / factor, count = plan.micro_batches * factor;
+    const auto report = tried(answer, [&](Scenario& changed, const Plan&) {
+      if (batch_given) return smaller_micro_batches(changed, plan, size);
+      changed.training.micro_batches->value = count;
+      return true;
+    });
+    if (!report || !report->fits) continue;
+    const double gain = report->samples_per_s / answer.report.samples_per_s;
+    const std::string setting = batch_given ? smaller_setting(*answer.scenario, plan, size)
+                                            : fmt::format("--set training.micro_batches={}", count);
+    return Hint{gain, fmt::format("{} micro-batches would cut the bubble to {:.1f} %: {}", count,
+                                  100 * report->bubble_fraction, setting)};
+  }
+  return std::nullopt;
+}
+
+std::optional<Hint> one_change(const Answer& answer, const Variant& variant) {
+  const auto report = tried(answer, variant.change);
+  if (!report || !report->fits) return std::nullopt;
+  const double gain = report->samples_per_s / answer.report.samples_per_s;
+  return Hint{gain, fmt::format("{} would bring {:.1f} % more samples/s, with a memory peak of {}: {}", variant.text,
+                                100 * (gain - 1), gibibytes(largest_need(*report)), variant.setting)};
+}
+
+}  // namespace
+
+std::vector<std::string> remedies(const Answer& answer) {
+  if (too_long(answer)) return {"the run is too long to try others at once: try fewer micro-batches"};
+  const std::vector<Variant> singles = single_changes(answer);
+  std::vector<std::string> lines = fitting(answer, singles);
+  if (lines.empty()) lines = fitting(answer, with_recompute(singles));
+  if (lines.empty())
+    lines.push_back(
+        "nothing that was tried fits (recompute: full, 1f1b, smaller micro-batches, more stages): use devices "
+        "with more memory or more of them");
+  return lines;
+}
+
+std::vector<std::string> hints(const Answer& answer) {
+  if (!answer.report.fits || answer.report.samples_per_s <= 0 || too_long(answer)) return {};
+  std::vector<Hint> found;
+  const auto keep = [&](const std::optional<Hint>& hint) {
+    if (hint && hint->gain >= kWorthAHint) found.push_back(*hint);
+  };
+  if (answer.report.bubble_fraction > 0.1) keep(more_micro_batches(answer));
+  if (answer.plan.schedule == "1f1b" && answer.plan.stages > 1)
+    keep(one_change(answer,
+                    {"schedule: eager_1f1b", "--set plan.schedule=eager_1f1b", [](Scenario& scenario, const Plan&) {
+                       scenario.plan.schedule.value = "eager_1f1b";
+                       return true;
+                     }}));
+  if (!std::holds_alternative<Balanced>(answer.scenario->plan.partition.value))
+    keep(one_change(answer,
+                    {"partition: balanced", "--set plan.partition=balanced", [](Scenario& scenario, const Plan&) {
+                       scenario.plan.partition.value = Balanced{};
+                       return true;
+                     }}));
+  std::stable_sort(found.begin(), found.end(), [](const Hint& a, const Hint& b) { return a.gain > b.gain; });
+  std::vector<std::string> lines;
+  for (const Hint& hint : found)
+    lines.push_back(hint.text);
+  return lines;
+}
+
+}  // namespace pipewright
