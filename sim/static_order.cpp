@@ -346,7 +346,11 @@ class Relaxation {
     for (int v = 0; v < schedule_.shape.chunks(); ++v)
       for (int round = 0; round < wiring_.rounds(v); ++round)
         for (int bucket = 0; bucket < schedule_.shape.buckets_of(v); ++bucket)
-          meetings_[wiring_.meeting_key(v, round, bucket)].missing = wiring_.members(v);
+          if (Meeting& met = meetings_[wiring_.meeting_key(v, round, bucket)];
+              costs_.collectives[static_cast<std::size_t>(v)].empty())
+            met.end = kBegin;  // a stage on one worker beside replicated ones: its updates wait for nothing
+          else
+            met.missing = wiring_.members(v);
     gradients_.assign(wiring_.gradient_keys(), Span{{kNotThere}, {kNotThere}});
     backwards_left_ = wiring_.backwards_per_round(schedule_);
     for (std::size_t key = 0; key < gradients_.size(); ++key)

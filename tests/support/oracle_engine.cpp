@@ -1,0 +1,156 @@
+#include "tests/support/oracle_engine.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace pipewright {
+namespace {
+
+using Key = std::tuple<int, int, int, int>;
+
+class Oracle {
+ public:
+  Oracle(const Schedule& schedule, const StepCosts& costs)
+      : schedule_(schedule), shape_(schedule.shape), costs_(costs) {
+    positions_ = static_cast<int>(schedule.positions.size());
+    for (int w = 0; w < positions_ * shape_.data_parallel; ++w)
+      times_.workers.push_back(
+          {std::vector<Span>(lane(w).compute.size()), std::vector<Span>(lane(w).collective.size())});
+  }
+
+  Timeline solve() {
+    bool changed = true;
+    for (std::size_t sweep = 0; changed; ++sweep) {
+      PP_CHECK(sweep < 100'000);  // the longest path has fewer ops than that in any test
+      const Timeline before = times_;
+      post_messages();
+      meet();
+      for (int w = 0; w < workers(); ++w)
+        run(w);
+      changed = before.workers != times_.workers || before.transfers != times_.transfers;
+    }
+    for (const LaneTimes& worker : times_.workers)
+      for (const auto* stream : {&worker.compute, &worker.collective})
+        for (const Span& span : *stream)
+          times_.makespan = std::max(times_.makespan, span.end);
+    return times_;
+  }
+
+ private:
+  int workers() const { return static_cast<int>(times_.workers.size()); }
+  const Lane& lane(int worker) const { return schedule_.positions[static_cast<std::size_t>(worker % positions_)]; }
+  std::vector<Span>& compute(int worker) { return times_.workers[static_cast<std::size_t>(worker)].compute; }
+  std::vector<Span>& collective(int worker) { return times_.workers[static_cast<std::size_t>(worker)].collective; }
+  int round_of(const Op& op) const {
+    return schedule_.flush ? 0
+                           : static_cast<int>(op.micro_batch) / shape_.replicas_of(op.virtual_stage % shape_.stages);
+  }
+  static bool ends_gradient(const Op& op) { return op.kind == Kind::BW || op.kind == Kind::W; }
+  static bool backward(const Op& op) { return op.kind == Kind::BW || op.kind == Kind::B; }
+
+  // All messages of a channel in the order of the ops that send them; an op's own messages in the order of edges.
+  void post_messages() {
+    times_.transfers.clear();
+    arrival_.clear();
+    std::map<int, Time> free;
+    for (int w = 0; w < workers(); ++w)
+      for (std::size_t i = 0; i < lane(w).compute.size(); ++i) {
+        const Op& op = lane(w).compute[i];
+        for (std::size_t e = 0; e < costs_.edges.size(); ++e) {
+          if (op.kind == Kind::F && costs_.edges[e].from == op.virtual_stage)
+            post(w, e, Direction::Forward, costs_.edges[e].to, op, compute(w)[i].end, free);
+          if (backward(op) && costs_.edges[e].to == op.virtual_stage)
+            post(w, e, Direction::Backward, costs_.edges[e].from, op, compute(w)[i].end, free);
+        }
+      }
+  }
+
+  void post(int from, std::size_t edge, Direction direction, int receiver, const Op& op, Time posted,
+            std::map<int, Time>& free) {
+    const int copy = from / positions_, m = static_cast<int>(op.micro_batch);
+    const Message& message = costs_.message(edge, direction, copy, m);
+    Time arrived = posted;
+    if (message.channel >= 0) {
+      const Time start = std::max(posted, free[message.channel]);
+      const Time sent = start + message.occupancy;
+      free[message.channel] = sent, arrived = sent + message.latency;
+      times_.transfers.push_back({static_cast<std::uint32_t>(edge), direction, m, from,
+                                  copy * positions_ + position_of(shape_, receiver, m), message.bytes, posted, start,
+                                  sent, arrived});
+    }
+    arrival_[{static_cast<int>(edge), static_cast<int>(direction), copy, m}] = arrived;
+  }
+
+  // All-reduces: each begins when its last member is there, and ends for all at once.
+  void meet() {
+    std::map<Key, Time> begin;
+    for (int w = 0; w < workers(); ++w)
+      for (std::size_t i = 0; i < lane(w).collective.size(); ++i) {
+        const Op& op = lane(w).collective[i];
+        Time ready = i == 0 ? Time{0} : collective(w)[i - 1].end;
+        for (std::size_t j = lane(w).compute.size(); j-- > 0;) {  // the round's last backward here, if there is one
+          const Op& last = lane(w).compute[j];
+          if (!ends_gradient(last) || last.virtual_stage != op.virtual_stage ||
+              round_of(last) != static_cast<int>(op.micro_batch))
+            continue;
+          const Span span = compute(w)[j];
+          ready = std::max({ready, span.start, span.end - costs_.ready_before_end[op.virtual_stage][op.bucket]});
+          break;
+        }
+        Time& latest = begin[key(op)];
+        latest = std::max(latest, ready);
+      }
+    update_.clear();
+    for (int w = 0; w < workers(); ++w)
+      for (std::size_t i = 0; i < lane(w).collective.size(); ++i) {
+        const Op& op = lane(w).collective[i];
+        const Time start = begin[key(op)], end = start + costs_.collectives[op.virtual_stage][op.bucket].time;
+        collective(w)[i] = {start, end};
+        Time& complete = update_[{op.virtual_stage, static_cast<int>(op.micro_batch), 0, 0}];
+        complete = std::max(complete, end);
+      }
+  }
+
+  static Key key(const Op& op) {
+    return {op.virtual_stage, static_cast<int>(op.micro_batch), static_cast<int>(op.bucket), 0};
+  }
+
+  void run(int worker) {
+    const int copy = worker / positions_;
+    Time free{0};
+    for (std::size_t i = 0; i < lane(worker).compute.size(); ++i) {
+      const Op& op = lane(worker).compute[i];
+      Time start = free;
+      for (std::size_t e = 0; e < costs_.edges.size(); ++e) {
+        if (op.kind == Kind::F && costs_.edges[e].to == op.virtual_stage)
+          start = std::max(start, arrival(e, Direction::Forward, copy, op));
+        if (backward(op) && costs_.edges[e].from == op.virtual_stage)
+          start = std::max(start, arrival(e, Direction::Backward, copy, op));
+      }
+      if (op.kind == Kind::Update) start = std::max(start, update_[{op.virtual_stage, int(op.micro_batch), 0, 0}]);
+      free = start + costs_.time_of(op);
+      compute(worker)[i] = {start, free};
+    }
+  }
+
+  Time arrival(std::size_t edge, Direction direction, int copy, const Op& op) {
+    return arrival_[{static_cast<int>(edge), static_cast<int>(direction), copy, static_cast<int>(op.micro_batch)}];
+  }
+
+  const Schedule& schedule_;
+  const ScheduleShape& shape_;
+  const StepCosts& costs_;
+  int positions_ = 0;
+  Timeline times_;
+  std::map<Key, Time> arrival_;  // by edge, direction, copy, micro-batch
+  std::map<Key, Time> update_;   // end of a round's last all-reduce, by virtual stage and round
+};
+
+}  // namespace
+
+Timeline oracle_timeline(const Schedule& schedule, const StepCosts& costs) {
+  return Oracle(schedule, costs).solve();
+}
+
+}  // namespace pipewright

@@ -1,0 +1,68 @@
+#include "tests/support/random_costs.hpp"
+
+#include <algorithm>
+#include <functional>
+
+namespace pipewright {
+namespace {
+
+// std::uniform_int_distribution differs between libraries; a remainder does not.
+std::int64_t below(std::int64_t limit, std::mt19937& random) {
+  return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(limit));
+}
+
+void add_edge(StepCosts& costs, int from, int to, std::mt19937& random, std::int64_t longest) {
+  const ScheduleShape& shape = costs.shape;
+  int positions = 0;
+  for (int k = 0; k < shape.stages; ++k)
+    positions += shape.replicas_of(k);
+  const int workers = positions * shape.data_parallel;
+  const int r_from = shape.replicas_of(from % shape.stages), r_to = shape.replicas_of(to % shape.stages);
+  costs.channels = workers * workers;
+  costs.edges.push_back({static_cast<std::uint16_t>(from), static_cast<std::uint16_t>(to)});
+  for (const Direction direction : {Direction::Forward, Direction::Backward}) {
+    costs.first_message.push_back(static_cast<std::uint32_t>(costs.messages.size()));
+    for (int copy = 0; copy < shape.data_parallel; ++copy)
+      for (int i = 0; i < r_from; ++i)
+        for (int j = 0; j < r_to; ++j) {
+          const int a = copy * positions + position_of(shape, from, i),
+                    b = copy * positions + position_of(shape, to, j);
+          const int channel = a == b ? -1 : direction == Direction::Forward ? a * workers + b : b * workers + a;
+          for (auto* table : {&costs.messages, &costs.messages_last})
+            table->push_back({{below(longest, random)}, {below(longest, random)}, {1}, channel, -1});
+        }
+  }
+}
+
+}  // namespace
+
+StepCosts random_costs(const ScheduleShape& shape, std::mt19937& random, Wires wires, std::int64_t longest) {
+  StepCosts costs;
+  costs.shape = shape;
+  const int chunks = shape.chunks();
+  for (auto* table : {&costs.duration, &costs.duration_last})
+    for (int i = 0; i < chunks * kKinds; ++i)
+      table->push_back({below(longest, random)});
+  for (int v = 0; v + 1 < chunks; ++v)
+    add_edge(costs, v, v + 1, random, longest);
+  if (wires == Wires::Skips)
+    for (int from = 0; from < chunks; ++from)
+      for (int to = from + 2; to < chunks; ++to)
+        if (below(3, random) == 0) add_edge(costs, from, to, random, longest);
+
+  costs.ready_before_end.resize(static_cast<std::size_t>(chunks));
+  costs.collectives.resize(static_cast<std::size_t>(chunks));
+  for (int v = 0; v < chunks; ++v) {
+    if (shape.data_parallel * shape.replicas_of(v % shape.stages) == 1) continue;
+    auto& ready = costs.ready_before_end[static_cast<std::size_t>(v)];
+    for (int bucket = 0; bucket < shape.buckets_of(v); ++bucket) {
+      ready.push_back({below(longest, random)});
+      costs.collectives[static_cast<std::size_t>(v)].push_back({{1}, {below(2 * longest, random)}, {}});
+    }
+    std::sort(ready.begin(), ready.end(), std::greater<>());
+    ready.back() = Time{0};
+  }
+  return costs;
+}
+
+}  // namespace pipewright
