@@ -105,7 +105,8 @@ SteadyState steady_state(const Schedule& schedule, const StepCosts& /*costs*/, c
   const std::int64_t count = schedule.shape.micro_batches;
   const std::int64_t round = round_of_all(schedule.shape, count);
   const Run run = run_of(schedule, timeline);
-  SteadyState steady{.simulated = count};
+  SteadyState steady;
+  steady.simulated = count;
 
   // The last `deepest` micro-batches see the drain: no forward follows them. Everything before runs as for ever.
   const std::int64_t until = (count - run.deepest) / round * round;

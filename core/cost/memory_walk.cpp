@@ -353,7 +353,7 @@ Op op_at(const Lane& lane, int op) {
 MemoryPeak peak(const MemoryModel& memory, const Schedule& schedule, PositionId position) {
   const Lane& lane = schedule.positions[slot_of(position)];
   Ledger ledger(memory, schedule, position, versions_of_input_stage(schedule));
-  MemoryPeak most{.bytes = ledger.bytes(), .owner = op_at(lane, 0)};
+  MemoryPeak most{.bytes = ledger.bytes(), .owner = op_at(lane, 0), .at = {}};
   for (const Op& op : lane.compute) {
     ledger.begin(op);
     if (ledger.bytes().total() > most.bytes.total()) most.bytes = ledger.bytes(), most.owner = op;
@@ -416,7 +416,7 @@ std::vector<MemoryPeak> peaks(const MemoryModel& memory, const Schedule& schedul
     const Lane& lane = schedule.positions[position];
     finder.find(static_cast<WorkerId>(worker), buffers);
     Ledger ledger(memory, schedule, static_cast<PositionId>(position), versions_of_input);
-    MemoryPeak most{.bytes = ledger.bytes(), .owner = op_at(lane, 0)};
+    MemoryPeak most{.bytes = ledger.bytes(), .owner = op_at(lane, 0), .at = {}};
     Bytes most_total = most.bytes.total();
     replay(ledger, lane, timeline.workers[worker], buffers, [&](Time at, const MemoryBytes& bytes, int op, Step step) {
       if (step == Step::Shrinks || bytes.total() <= most_total) return;
