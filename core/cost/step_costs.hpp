@@ -67,6 +67,9 @@ struct StepCosts {
   // chunk; [chunk][bucket], descending, 0 for the last bucket.
   std::vector<std::vector<Time>> ready_before_end;
   std::vector<std::vector<Collective>> collectives;  // [chunk][bucket]; empty: no all-reduce needed (one worker)
+  // [stage]: routes from each member of the stage's all-reduce to the next one around the ring, for the engine that
+  // plays a ring step by step; empty: not known.
+  std::vector<std::vector<std::int32_t>> ring_hops;
 
   Time time_of(const Op& op) const {
     const bool last = op.micro_batch + 1 == static_cast<std::uint32_t>(shape.micro_batches);

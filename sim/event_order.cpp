@@ -1,0 +1,613 @@
+// One loop over events. Four kinds of thing happen, each in a section of its own below:
+//
+//   compute      an op ends, the next one of the stream starts once what it needs is there
+//   messages     an op that ends posts its messages; each leaves, travels and arrives
+//   links        with shared links, when a message leaves depends on who else is under way (sim/des/shared_link)
+//   collectives  a member joins when its gradients are ready; the last one starts the all-reduce for all
+//
+// Times come out of the same rules as in sim/static_order, which knows no events; tests/sim/engines_agree_test.cpp
+// holds the two against each other.
+#include "sim/event_order.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "sim/dependencies.hpp"
+#include "sim/des/event_queue.hpp"
+#include "sim/des/shared_link.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+
+// What an event says, and about which worker, message or stage.
+enum class What : std::uint32_t {
+  OpEnds,          // Finish, worker
+  StepEnds,        // Finish, stage: one part of its all-reduce is over
+  MessageLeaves,   // Finish, message: its channel is free again
+  FlowsEnd,        // Finish: flows over shared links are over
+  MessageArrives,  // Arrive, message
+  GradientReady,   // Arrive, worker: its next all-reduce may find its gradients complete
+  OpStarts,        // Start, worker
+  MeetingStarts,   // Start, stage: all members of its all-reduce have joined
+};
+constexpr int kSubjectBits = 29;
+constexpr std::uint32_t about(What what, std::size_t subject) {
+  return static_cast<std::uint32_t>(what) << kSubjectBits | static_cast<std::uint32_t>(subject);
+}
+
+// One direction of one edge, as seen from the virtual stage that sends.
+struct Leg {
+  std::uint32_t edge = 0, first_message = 0;
+  int from_replicas = 1, to_replicas = 1;   // of Edge::from and Edge::to, whatever the direction
+  int receiver = 0, receiver_replicas = 1;  // first position that receives
+  std::size_t counter = 0;                  // of the receiving virtual stage, within a copy
+};
+
+struct Worker {
+  const Op* ops = nullptr;
+  std::uint32_t op = 0, ops_end = 0;
+  std::uint32_t needed = 0;             // arrivals that `waits_for` must count
+  std::uint32_t needs_collectives = 0;  // 0, or: idle until so many all-reduces are over
+  std::size_t waits_for = kNowhere;     // counter of arrivals that the next op waits on
+  std::size_t first_counter = 0;
+  std::size_t next_message = 0;
+  CopyId copy = 0;
+  std::uint32_t next_trigger = 0, next_update = 0;
+  std::uint32_t collective = 0;  // next op of the collective stream
+  bool joined = false;           // its next all-reduce counts it as ready
+  static constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
+};
+
+// What an op on the compute stream means for the collective stream; the same in every copy.
+struct Trigger {
+  std::uint32_t op = 0, collective = 0;  // this op produces the last gradients of that all-reduce
+  bool operator<(const Trigger& other) const { return op < other.op; }
+};
+struct PositionPlan {
+  std::vector<Trigger> triggers;            // by op
+  std::vector<std::uint32_t> update_needs;  // per Update: all-reduces that must be over
+  std::vector<Time> gradient_ready;         // per all-reduce, at the beginning: 0 nothing to wait for, else never
+};
+
+// The all-reduce that the members of a stage are in, or gather for.
+struct Meeting {
+  const Collective* what = nullptr;
+  VirtualStageId chunk = 0;
+  int joined = 0;
+  std::size_t step = 0;  // phase, or step of the ring
+  int running = 0;       // parts of the step that are not over
+  Time start;
+};
+
+struct Channel {
+  std::uint32_t first = kNone, last = kNone;  // messages posted and not sent, linked by `next_in_channel_`
+  bool busy = false;
+};
+
+class EventOrder {
+ public:
+  EventOrder(const Schedule& schedule, const StepCosts& costs, LinkUse links, CollectiveSteps steps)
+      : schedule_(schedule), costs_(costs), wiring_(schedule, costs), steps_(steps) {
+    prepare_legs();
+    prepare_workers();
+    if (links == LinkUse::Shared && !costs.links.empty()) prepare_links();
+  }
+
+  Timeline run() {
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      ready_next(w);
+      join(w);
+    }
+    while (true) {
+      if (links_ && links_->unsettled() && queue_.next_time() > queue_.now()) settle();
+      if (queue_.empty()) break;
+      handle(queue_.pop());
+    }
+    Time makespan;
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      PP_CHECK(workers_[w].op == workers_[w].ops_end && workers_[w].collective == lane(w).collective.size());
+      if (!times_[w].compute.empty()) makespan = std::max(makespan, times_[w].compute.back().end);
+      if (!times_[w].collective.empty()) makespan = std::max(makespan, times_[w].collective.back().end);
+    }
+    return {.workers = std::move(times_),
+            .transfers = std::move(transfers_),
+            .makespan = makespan,
+            .engine = "event queue",
+            .engine_reason = links_ ? "transfers share links" : "every transfer has its route alone"};
+  }
+
+ private:
+  const Lane& lane(std::size_t worker) const { return schedule_.positions[worker % schedule_.positions.size()]; }
+  const PositionPlan& plan(std::size_t worker) const { return plans_[worker % plans_.size()]; }
+  Time now() const { return queue_.now(); }
+
+  void handle(const Event& event) {
+    const auto subject = event.what & ((std::uint32_t{1} << kSubjectBits) - 1);
+    switch (static_cast<What>(event.what >> kSubjectBits)) {
+      case What::OpEnds: return op_ends(subject);
+      case What::StepEnds: return step_ends(subject);
+      case What::MessageLeaves: return advance(depart(subject, transfers_[subject].start));
+      case What::FlowsEnd: return flows_end();
+      case What::MessageArrives: return message_arrives(subject);
+      case What::GradientReady: return join(subject);
+      case What::OpStarts: return op_starts(subject);
+      case What::MeetingStarts: return meeting_starts(subject);
+    }
+  }
+
+  // --- compute -----------------------------------------------------------------------------------------------------
+
+  void op_starts(std::uint32_t w) {
+    Worker& worker = workers_[w];
+    const Time end = now() + costs_.time_of(worker.ops[worker.op]);
+    times_[w].compute.push_back({now(), end});
+    queue_.push(end, Rank::Finish, about(What::OpEnds, w));
+    if (worker.next_trigger < plan(w).triggers.size()) announce_gradients(w, {now(), end});
+  }
+
+  void op_ends(std::uint32_t w) {
+    Worker& worker = workers_[w];
+    const Op& op = worker.ops[worker.op++];
+    if (op.kind == Kind::F)
+      post(w, op, Direction::Forward);
+    else if (op.kind == Kind::B || op.kind == Kind::BW)
+      post(w, op, Direction::Backward);
+    ready_next(w);
+  }
+
+  // Starts the next op of an idle worker, or notes what it waits for.
+  void ready_next(std::size_t w) {
+    Worker& worker = workers_[w];
+    if (worker.op == worker.ops_end) return;
+    const Op& op = worker.ops[worker.op];
+    const bool forward = op.kind == Kind::F;
+    if (forward || op.kind == Kind::B || op.kind == Kind::BW) {
+      const Wiring::Chunk& chunk = wiring_.chunks[op.virtual_stage];
+      worker.needed = static_cast<std::uint32_t>(forward ? chunk.in.size() : chunk.out.size());
+      const std::size_t counter = worker.first_counter +
+                                  first_counter(op.virtual_stage, forward ? Direction::Forward : Direction::Backward) +
+                                  op.micro_batch;
+      if (arrived_[counter] < worker.needed) {
+        worker.waits_for = counter;
+        return;
+      }
+    } else if (op.kind == Kind::Update) {
+      worker.needs_collectives = plan(w).update_needs[worker.next_update++];
+      if (worker.collective < worker.needs_collectives) return;
+    }
+    queue_.push(now(), Rank::Start, about(What::OpStarts, w));
+  }
+
+  // Arrivals are counted per (copy, virtual stage, direction, micro-batch).
+  std::size_t first_counter(VirtualStageId v, Direction direction) const {
+    return (static_cast<std::size_t>(v) * 2 + static_cast<std::size_t>(direction)) *
+           static_cast<std::size_t>(wiring_.micro_batches);
+  }
+
+  void deliver(std::size_t w, std::size_t counter) {
+    Worker& worker = workers_[w];
+    const std::uint32_t count = ++arrived_[counter];
+    if (worker.waits_for != counter || count < worker.needed) return;
+    worker.waits_for = Worker::kNowhere;
+    queue_.push(now(), Rank::Start, about(What::OpStarts, w));
+  }
+
+  // --- messages ----------------------------------------------------------------------------------------------------
+
+  std::span<const Leg> legs_of(VirtualStageId v, Direction direction) const {
+    const std::size_t row = static_cast<std::size_t>(v) * 2 + static_cast<std::size_t>(direction);
+    return std::span(legs_).subspan(first_leg_[row], first_leg_[row + 1] - first_leg_[row]);
+  }
+
+  const Message& message(const Leg& leg, CopyId copy, MicroBatchId m) const {
+    std::size_t index = leg.first_message + static_cast<std::size_t>(copy);
+    if (leg.from_replicas * leg.to_replicas != 1)
+      index = leg.first_message +
+              static_cast<std::size_t>((copy * leg.from_replicas + m % leg.from_replicas) * leg.to_replicas +
+                                       m % leg.to_replicas);
+    return m + 1 == wiring_.micro_batches ? costs_.messages_last[index] : costs_.messages[index];
+  }
+  const Message& message(const Transfer& transfer) const {
+    return costs_.message(transfer.edge, transfer.direction, transfer.from / wiring_.positions, transfer.micro_batch);
+  }
+
+  void post(std::uint32_t w, const Op& op, Direction direction) {
+    Worker& worker = workers_[w];
+    const auto m = static_cast<MicroBatchId>(op.micro_batch);
+    for (const Leg& leg : legs_of(op.virtual_stage, direction)) {
+      const Message& sent = message(leg, worker.copy, m);
+      const WorkerId to =
+          worker.copy * wiring_.positions + leg.receiver + (leg.receiver_replicas == 1 ? 0 : m % leg.receiver_replicas);
+      if (sent.channel < 0) {
+        deliver(static_cast<std::size_t>(to), worker.first_counter + leg.counter + op.micro_batch);
+        continue;
+      }
+      const std::size_t index = worker.next_message++;
+      Transfer& transfer = transfers_[index];
+      transfer.edge = leg.edge;
+      transfer.direction = direction;
+      transfer.micro_batch = m;
+      transfer.from = static_cast<WorkerId>(w);
+      transfer.to = to;
+      transfer.bytes = sent.bytes;
+      transfer.posted = now();
+      if (links_)
+        enqueue(static_cast<std::uint32_t>(index), sent);
+      else
+        send_alone(index, sent);
+    }
+  }
+
+  // Every transfer alone on its route: when it leaves and arrives is known as soon as it is posted.
+  void send_alone(std::size_t index, const Message& sent) {
+    Transfer& transfer = transfers_[index];
+    Time& free = channel_free_[static_cast<std::size_t>(sent.channel)];
+    transfer.start = std::max(now(), free);
+    transfer.sent = free = transfer.start + sent.occupancy;
+    transfer.arrived = transfer.sent + sent.latency;
+    queue_.push(transfer.arrived, Rank::Arrive, about(What::MessageArrives, index));
+  }
+
+  void message_arrives(std::uint32_t index) {
+    const Transfer& transfer = transfers_[index];
+    const Edge& edge = costs_.edges[transfer.edge];
+    const auto receiver = static_cast<std::size_t>(transfer.to);
+    deliver(receiver,
+            workers_[receiver].first_counter +
+                first_counter(transfer.direction == Direction::Forward ? edge.to : edge.from, transfer.direction) +
+                static_cast<std::size_t>(transfer.micro_batch));
+  }
+
+  // --- messages over shared links ----------------------------------------------------------------------------------
+
+  void enqueue(std::uint32_t index, const Message& sent) {
+    Channel& channel = channels_[static_cast<std::size_t>(sent.channel)];
+    next_in_channel_[index] = kNone;
+    (channel.first == kNone ? channel.first : next_in_channel_[channel.last]) = index;
+    channel.last = index;
+    if (!channel.busy) advance(channel);
+  }
+
+  // Sends the first message of an idle channel, if there is one.
+  void advance(Channel& channel) {
+    channel.busy = false;
+    while (channel.first != kNone && !channel.busy) {
+      const std::uint32_t index = channel.first;
+      const Message& sent = message(transfers_[index]);
+      if (travels_alone(sent) && sent.occupancy.value == 0) {
+        depart(index, now());
+        continue;
+      }
+      channel.busy = true;
+      transfers_[index].start = now();
+      if (travels_alone(sent)) {
+        queue_.push(now() + sent.occupancy, Rank::Finish, about(What::MessageLeaves, index));
+      } else {
+        const Route& route = costs_.routes[static_cast<std::size_t>(sent.route)];
+        start_flow(route, static_cast<double>(sent.bytes.value), sent.occupancy, about(What::MessageLeaves, index),
+                   sent.latency);
+      }
+    }
+  }
+
+  bool travels_alone(const Message& sent) const {
+    return sent.route < 0 || sent.bytes.value == 0 || !limited(costs_.routes[static_cast<std::size_t>(sent.route)]);
+  }
+  static bool limited(const Route& route) { return !route.links.empty() && route.bandwidth.value > 0; }
+
+  // The message has left: notes when, and takes it off its channel, which is returned.
+  Channel& depart(std::uint32_t index, Time start) {
+    Transfer& transfer = transfers_[index];
+    const Message& sent = message(transfer);
+    transfer.start = start;
+    transfer.sent = now();
+    transfer.arrived = now() + sent.latency;
+    queue_.push(transfer.arrived, Rank::Arrive, about(What::MessageArrives, index));
+    Channel& channel = channels_[static_cast<std::size_t>(sent.channel)];
+    channel.first = next_in_channel_[index];
+    return channel;
+  }
+
+  // --- links -------------------------------------------------------------------------------------------------------
+
+  void start_flow(const Route& route, double bytes, Time alone, std::uint32_t owner, Time latency) {
+    route_weights_.clear();
+    for (const int link : route.links)
+      route_weights_.push_back({static_cast<std::uint32_t>(link), 1});
+    start_flow({bytes, route.bandwidth, alone, owner}, latency);
+  }
+
+  void start_flow(const FlowDemand& demand, Time latency) {  // over route_weights_
+    const FlowId flow = links_->start(now(), demand, route_weights_);
+    if (flow >= flow_latency_.size()) flow_latency_.resize(flow + 1);
+    flow_latency_[flow] = latency;
+  }
+
+  void settle() {
+    const Time next = links_->settle(now());
+    if (next == wake_ || next == kNever) return;
+    wake_ = next;
+    queue_.push(next, Rank::Finish, about(What::FlowsEnd, 0));
+  }
+
+  // Rates may have changed since this event was planned: then nothing ends now.
+  void flows_end() {
+    if (wake_ == now()) wake_ = kNever;
+    for (const SharedLinks::Done& done : links_->take_finished(now())) {
+      const auto subject = done.owner & ((std::uint32_t{1} << kSubjectBits) - 1);
+      if (static_cast<What>(done.owner >> kSubjectBits) == What::MessageLeaves)
+        advance(depart(subject, done.begin));
+      else
+        queue_.push(now() + flow_latency_[done.flow], Rank::Finish, done.owner);
+    }
+  }
+
+  // --- collectives -------------------------------------------------------------------------------------------------
+
+  // An op with the last gradients of a round starts: each bucket is complete some time before the op ends.
+  void announce_gradients(std::uint32_t w, Span op) {
+    Worker& worker = workers_[w];
+    const auto& triggers = plan(w).triggers;
+    for (; worker.next_trigger < triggers.size() && triggers[worker.next_trigger].op == worker.op;
+         ++worker.next_trigger) {
+      const std::uint32_t index = triggers[worker.next_trigger].collective;
+      const Op& reduce = lane(w).collective[index];
+      const Time ready = std::max(op.start, op.end - costs_.ready_before_end[reduce.virtual_stage][reduce.bucket]);
+      gradient_ready_[w][index] = ready;
+      queue_.push(ready, Rank::Arrive, about(What::GradientReady, w));
+    }
+  }
+
+  // Joins the worker's next all-reduce if it is idle and the gradients are there.
+  void join(std::size_t w) {
+    Worker& worker = workers_[w];
+    const auto& ops = lane(w).collective;
+    if (worker.joined || worker.collective == ops.size() || gradient_ready_[w][worker.collective] > now()) return;
+    worker.joined = true;
+    const Op& op = ops[worker.collective];
+    const auto stage = static_cast<std::size_t>(wiring_.chunks[op.virtual_stage].stage);
+    Meeting& meeting = meetings_[stage];
+    const Collective* const what = &costs_.collectives[op.virtual_stage][op.bucket];
+    PP_CHECK(meeting.joined == 0 || meeting.what == what);  // all members run them in one order
+    meeting.what = what;
+    meeting.chunk = op.virtual_stage;
+    if (++meeting.joined == wiring_.members(op.virtual_stage))
+      queue_.push(now(), Rank::Start, about(What::MeetingStarts, stage));
+  }
+
+  void meeting_starts(std::uint32_t stage) {
+    Meeting& meeting = meetings_[stage];
+    meeting.start = now();
+    meeting.step = 0;
+    begin_step(stage);
+  }
+
+  void step_ends(std::uint32_t stage) {
+    Meeting& meeting = meetings_[stage];
+    if (--meeting.running > 0) return;
+    ++meeting.step;
+    begin_step(stage);
+  }
+
+  bool step_by_step(std::uint32_t stage) const {
+    return steps_ == CollectiveSteps::StepByStep && meetings_[stage].what->phases.size() == 1 &&
+           stage < costs_.ring_hops.size() && !costs_.ring_hops[stage].empty();
+  }
+
+  void begin_step(std::uint32_t stage) {
+    Meeting& meeting = meetings_[stage];
+    const Collective& what = *meeting.what;
+    const std::uint32_t owner = about(What::StepEnds, stage);
+    if (step_by_step(stage)) {
+      const auto& hops = costs_.ring_hops[stage];
+      if (meeting.step == 2 * (hops.size() - 1)) return meeting_ends(stage);
+      for (const std::int32_t hop : hops)
+        begin_hop(costs_.routes[static_cast<std::size_t>(hop)],
+                  static_cast<double>(what.bytes.value) / static_cast<double>(hops.size()), owner);
+      meeting.running = static_cast<int>(hops.size());
+    } else if (!links_ || what.phases.empty()) {
+      if (meeting.step == 1) return meeting_ends(stage);
+      queue_.push(now() + what.time, Rank::Finish, owner);
+      meeting.running = 1;
+    } else {
+      if (meeting.step == what.phases.size()) return meeting_ends(stage);
+      begin_phase(what.phases[meeting.step], owner);
+      meeting.running = 1;
+    }
+  }
+
+  void begin_phase(const CollectivePhase& phase, std::uint32_t owner) {
+    if (phase.links.empty() || phase.rate.value == 0 || phase.bytes == 0) {
+      queue_.push(now() + phase.time, Rank::Finish, owner);
+      return;
+    }
+    route_weights_.clear();
+    for (const auto& [link, weight] : phase.links)
+      route_weights_.push_back({static_cast<std::uint32_t>(link), weight});
+    start_flow({phase.bytes, phase.rate, phase.time - phase.latency, owner}, phase.latency);
+  }
+
+  // One member's message of one step of a ring.
+  void begin_hop(const Route& route, double bytes, std::uint32_t owner) {
+    const Time alone = bytes > 0 && limited(route) ? transfer_time(bytes, route.bandwidth) : Time{0};
+    if (links_ && bytes > 0 && limited(route))
+      start_flow(route, bytes, alone, owner, route.latency);
+    else
+      queue_.push(now() + alone + route.latency, Rank::Finish, owner);
+  }
+
+  void meeting_ends(std::uint32_t stage) {
+    Meeting& meeting = meetings_[stage];
+    const Span span{meeting.start, now()};
+    meeting.joined = 0;
+    const Wiring::Chunk& chunk = wiring_.chunks[static_cast<std::size_t>(meeting.chunk)];
+    for (CopyId copy = 0; copy < wiring_.copies; ++copy)
+      for (int replica = 0; replica < chunk.replicas; ++replica) {
+        const auto w = static_cast<std::size_t>(copy * wiring_.positions + chunk.first_position + replica);
+        Worker& worker = workers_[w];
+        times_[w].collective.push_back(span);
+        worker.joined = false;
+        if (++worker.collective == worker.needs_collectives) queue_.push(now(), Rank::Start, about(What::OpStarts, w));
+        join(w);
+      }
+  }
+
+  // --- preparation -------------------------------------------------------------------------------------------------
+
+  void prepare_legs();
+  void prepare_workers();
+  void prepare_links();
+  PositionPlan position_plan(PositionId position) const;
+  std::size_t messages_sent(std::size_t w) const;
+  void check_size(double longest) const;
+
+  const Schedule& schedule_;
+  const StepCosts& costs_;
+  const Wiring wiring_;
+  const CollectiveSteps steps_;
+  EventQueue queue_;
+  std::vector<Worker> workers_;
+  std::vector<LaneTimes> times_;
+  std::vector<PositionPlan> plans_;
+  std::vector<std::uint16_t> arrived_;  // by counter
+  std::vector<Leg> legs_;
+  std::vector<std::size_t> first_leg_;  // [2 * virtual stage + direction]
+  std::vector<Transfer> transfers_;
+  std::vector<Time> channel_free_;                 // links private
+  std::vector<Meeting> meetings_;                  // by stage
+  std::vector<std::vector<Time>> gradient_ready_;  // [worker][all-reduce]
+
+  std::optional<SharedLinks> links_;
+  std::vector<Channel> channels_;
+  std::vector<std::uint32_t> next_in_channel_;  // by message
+  std::vector<Time> flow_latency_;              // by FlowId
+  std::vector<LinkWeight> route_weights_;       // scratch
+  Time wake_ = kNever;                          // of the FlowsEnd event planned last
+};
+
+void EventOrder::prepare_legs() {
+  first_leg_.push_back(0);
+  for (std::size_t v = 0; v < wiring_.chunks.size(); ++v)
+    for (const Direction direction : {Direction::Forward, Direction::Backward}) {
+      const auto& edges = direction == Direction::Forward ? wiring_.chunks[v].out : wiring_.chunks[v].in;
+      for (const std::uint32_t edge : edges) {
+        const auto [from, to] = costs_.edges[edge];
+        const int receiver = direction == Direction::Forward ? to : from;
+        const Wiring::Chunk& chunk = wiring_.chunks[static_cast<std::size_t>(receiver)];
+        legs_.push_back({.edge = edge,
+                         .first_message = costs_.first_message[2 * edge + static_cast<std::size_t>(direction)],
+                         .from_replicas = wiring_.chunks[from].replicas,
+                         .to_replicas = wiring_.chunks[to].replicas,
+                         .receiver = chunk.first_position,
+                         .receiver_replicas = chunk.replicas,
+                         .counter = first_counter(receiver, direction)});
+      }
+      first_leg_.push_back(legs_.size());
+    }
+}
+
+void EventOrder::prepare_workers() {
+  workers_.resize(static_cast<std::size_t>(wiring_.workers()));
+  times_.resize(workers_.size());
+  gradient_ready_.resize(workers_.size());
+  meetings_.resize(static_cast<std::size_t>(schedule_.shape.stages));
+  channel_free_.resize(static_cast<std::size_t>(costs_.channels));
+  for (PositionId position = 0; position < wiring_.positions; ++position)
+    plans_.push_back(position_plan(position));
+  const std::size_t counters = wiring_.chunks.size() * 2 * static_cast<std::size_t>(wiring_.micro_batches);
+  arrived_.resize(counters * static_cast<std::size_t>(wiring_.copies));
+  std::size_t messages = 0;
+  double busy = 0;  // of all workers one after the other: no makespan without shared links is longer
+  for (std::size_t w = 0; w < workers_.size(); ++w) {
+    Worker& worker = workers_[w];
+    worker.ops = lane(w).compute.data();
+    worker.ops_end = static_cast<std::uint32_t>(lane(w).compute.size());
+    worker.copy = static_cast<CopyId>(w) / wiring_.positions;
+    worker.first_counter = static_cast<std::size_t>(worker.copy) * counters;
+    worker.next_message = messages;
+    messages += messages_sent(w);
+    times_[w].compute.reserve(lane(w).compute.size());
+    times_[w].collective.reserve(lane(w).collective.size());
+    gradient_ready_[w] = plan(w).gradient_ready;
+    for (const Op& op : lane(w).compute)
+      busy += static_cast<double>(costs_.time_of(op).value);
+  }
+  transfers_.resize(messages);
+  check_size(busy);
+}
+
+// Counts the messages that a worker sends to others; what stays on the worker is no transfer.
+std::size_t EventOrder::messages_sent(std::size_t w) const {
+  std::size_t count = 0;
+  for (const Op& op : lane(w).compute) {
+    const bool forward = op.kind == Kind::F;
+    if (!forward && op.kind != Kind::B && op.kind != Kind::BW) continue;
+    for (const Leg& leg : legs_of(op.virtual_stage, forward ? Direction::Forward : Direction::Backward))
+      count += message(leg, workers_[w].copy, static_cast<MicroBatchId>(op.micro_batch)).channel >= 0 ? 1 : 0;
+  }
+  return count;
+}
+
+void EventOrder::check_size(double busy) const {
+  double longest = busy;
+  for (const auto* messages : {&costs_.messages, &costs_.messages_last})
+    for (const Message& sent : *messages)
+      longest += static_cast<double>((sent.occupancy + sent.latency).value) * wiring_.micro_batches;
+  for (std::size_t v = 0; v < costs_.collectives.size(); ++v)
+    for (const Collective& what : costs_.collectives[v])
+      longest += static_cast<double>(what.time.value) * wiring_.rounds(static_cast<int>(v));
+  rounded(longest, "the time of a run");
+  if (std::max(transfers_.size(), workers_.size()) >> kSubjectBits != 0)
+    throw InputError("the event queue holds at most 2^29 transfers, this schedule has " +
+                     std::to_string(transfers_.size()) + "; use fewer micro-batches");
+}
+
+PositionPlan EventOrder::position_plan(PositionId position) const {
+  PositionPlan plan;
+  const Lane& ops = schedule_.positions[static_cast<std::size_t>(position)];
+  if (ops.collective.empty()) {
+    plan.update_needs.assign(ops.compute.size(), 0);
+    return plan;
+  }
+  std::vector<std::uint32_t> last_gradient(wiring_.gradient_keys(), kNone), needs(wiring_.meetings(), 0);
+  for (std::uint32_t i = 0; i < ops.collective.size(); ++i)
+    needs[wiring_.meeting_key(ops.collective[i].virtual_stage, static_cast<int>(ops.collective[i].micro_batch), 0)] =
+        i + 1;
+  for (std::uint32_t i = 0; i < ops.compute.size(); ++i) {
+    const Op& op = ops.compute[i];
+    if (op.kind == Kind::BW || op.kind == Kind::W)
+      last_gradient[wiring_.gradient_key(position, op.virtual_stage, wiring_.round_of(op))] = i;
+    if (op.kind == Kind::Update)
+      plan.update_needs.push_back(needs[wiring_.meeting_key(op.virtual_stage, static_cast<int>(op.micro_batch), 0)]);
+  }
+  for (std::uint32_t i = 0; i < ops.collective.size(); ++i) {
+    const Op& reduce = ops.collective[i];
+    const std::uint32_t op =
+        last_gradient[wiring_.gradient_key(position, reduce.virtual_stage, static_cast<int>(reduce.micro_batch))];
+    plan.gradient_ready.push_back(op == kNone ? Time{0} : kNever);
+    if (op != kNone) plan.triggers.push_back({op, i});
+  }
+  std::stable_sort(plan.triggers.begin(), plan.triggers.end());
+  return plan;
+}
+
+void EventOrder::prepare_links() {
+  std::vector<Bandwidth> capacity;
+  for (const Link& link : costs_.links)
+    capacity.push_back(link.bandwidth);
+  links_.emplace(std::move(capacity), costs_.sharing == Sharing::Fifo ? LinkPolicy::Fifo : LinkPolicy::MaxMin);
+  channels_.resize(static_cast<std::size_t>(costs_.channels));
+  next_in_channel_.resize(transfers_.size());
+}
+
+}  // namespace
+
+Timeline event_order(const Schedule& schedule, const StepCosts& costs, LinkUse links, CollectiveSteps steps) {
+  return EventOrder(schedule, costs, links, steps).run();
+}
+
+}  // namespace pipewright

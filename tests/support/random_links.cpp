@@ -1,0 +1,108 @@
+#include "tests/support/random_links.hpp"
+
+#include <string>
+#include <utility>
+
+#include "sim/schedules/table.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr Bandwidth kBytePerNanosecond{1e9};
+
+int roll(int low, int high, std::mt19937& random) {  // both included
+  return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+}
+bool one_in(int n, std::mt19937& random) {
+  return roll(1, n, random) == 1;
+}
+
+ScheduleShape random_shape(std::mt19937& random) {
+  ScheduleShape shape{.stages = roll(1, 5, random), .micro_batches = roll(1, 9, random)};
+  if (one_in(4, random)) {
+    shape.virtual_stages = roll(2, 3, random);
+    shape.micro_batches = shape.stages * roll(1, 3, random);
+  } else if (one_in(2, random)) {
+    for (int stage = 0; stage < shape.stages; ++stage)
+      shape.replicas.push_back(roll(1, 3, random));
+  }
+  if (one_in(2, random)) shape.data_parallel = roll(2, 3, random);
+  if (one_in(3, random)) {
+    for (int stage = 0; stage < shape.stages; ++stage)
+      shape.recompute.push_back(one_in(2, random));
+    shape.recompute_except_last = one_in(2, random);
+  }
+  for (int chunk = 0; chunk < shape.chunks(); ++chunk)
+    shape.buckets.push_back(roll(1, 3, random));
+  shape.blocking_sync = one_in(2, random);
+  return shape;
+}
+
+std::int32_t add_link(StepCosts& costs) {
+  costs.links.push_back({"link " + std::to_string(costs.links.size()), kBytePerNanosecond});
+  return static_cast<std::int32_t>(costs.links.size()) - 1;
+}
+
+void add_routes(StepCosts& costs, std::mt19937& random, LinkLayout layout) {
+  for (std::int32_t channel = 0; channel < costs.channels; ++channel) {
+    Route route{.bandwidth = kBytePerNanosecond};
+    if (layout == LinkLayout::Private) {
+      route.links = {add_link(costs)};
+    } else {
+      route.links = {roll(0, 2, random)};
+      if (one_in(2, random)) route.links.push_back((route.links.front() + 1) % 3);
+    }
+    costs.routes.push_back(route);
+  }
+  for (auto* table : {&costs.messages, &costs.messages_last})
+    for (Message& message : *table) {
+      message.route = message.channel;
+      message.bytes = {message.occupancy.value};
+    }
+}
+
+CollectivePhase random_phase(std::mt19937& random, std::vector<std::pair<std::int32_t, double>> links) {
+  CollectivePhase phase;
+  phase.latency = {roll(0, 5, random)};
+  phase.time = phase.latency;
+  if (one_in(5, random)) return phase;
+  phase.bytes = roll(0, 6, random);
+  phase.rate = kBytePerNanosecond;
+  phase.links = std::move(links);
+  phase.time += Time{static_cast<std::int64_t>(phase.bytes)};
+  return phase;
+}
+
+}  // namespace
+
+Schedule random_schedule(std::mt19937& random) {
+  while (true) {
+    const ScheduleShape shape = random_shape(random);
+    const auto rules = schedules();
+    const ScheduleRule& rule = rules[static_cast<std::size_t>(roll(0, static_cast<int>(rules.size()) - 1, random))];
+    if (rule.refusal(shape).empty()) return rule.generate(shape);
+  }
+}
+
+void add_links(StepCosts& costs, std::mt19937& random, LinkLayout layout) {
+  if (layout == LinkLayout::Shared)
+    for (int link = 0; link < 3; ++link)
+      add_link(costs);
+  add_routes(costs, random, layout);
+  std::vector<std::int32_t> link_of_stage;
+  for (int stage = 0; stage < costs.shape.stages; ++stage)
+    link_of_stage.push_back(layout == LinkLayout::Private ? add_link(costs) : 0);
+  for (std::size_t v = 0; v < costs.collectives.size(); ++v)
+    for (Collective& collective : costs.collectives[v]) {
+      const std::int32_t link = link_of_stage[v % link_of_stage.size()];
+      collective.time = {};
+      for (int phases = roll(1, 3, random); phases > 0; --phases) {
+        std::vector<std::pair<std::int32_t, double>> links = {{link, 1.0}};
+        if (layout == LinkLayout::Shared) links.push_back({roll(1, 2, random), 0.5});
+        collective.phases.push_back(random_phase(random, std::move(links)));
+        collective.time += collective.phases.back().time;
+      }
+    }
+}
+
+}  // namespace pipewright
