@@ -50,7 +50,8 @@ install_missing() { # the packages among $@ that are not installed
   fi
   say "packages: installing ${missing[*]}"
   "${as_root[@]}" apt-get update --quiet
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends "${missing[@]}"
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install --yes --quiet --no-install-recommends "${missing[@]}"
 }
 
 build() {

@@ -1,7 +1,7 @@
 // Cycle time of an asynchronous schedule: how much longer `p` more micro-batches take once the pipeline is full.
 #pragma once
 
-#include <functional>
+#include <optional>
 
 #include "core/cost/step_costs.hpp"
 #include "core/plan/schedule.hpp"

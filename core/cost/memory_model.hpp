@@ -69,7 +69,13 @@ struct MemoryPoint {
 // Memory over time of one worker, buffers included; releases come before allocations of the same instant.
 std::vector<MemoryPoint> series(const MemoryModel& memory, const Schedule& schedule, const StepCosts& costs,
                                 const Timeline& timeline, WorkerId worker);
+// Its first moment of most bytes; owner: the op that begins then, or else runs then.
 MemoryPeak peak(const std::vector<MemoryPoint>& series, const Schedule& schedule, const Timeline& timeline,
                 WorkerId worker);
+
+// The peaks of all workers, buffers included: the same as peak(series(worker)) for each, with one pass over the
+// transfers and no series kept. tests/core/memory_walk_test.cpp
+std::vector<MemoryPeak> peaks(const MemoryModel& memory, const Schedule& schedule, const StepCosts& costs,
+                              const Timeline& timeline);
 
 }  // namespace pipewright

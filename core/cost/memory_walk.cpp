@@ -1,0 +1,433 @@
+// What a worker holds, op by op: the walk (no clock), the same ops on the clock of a timeline with the buffers between
+// them (series), and the peaks of all workers.
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "core/cost/memory_model.hpp"
+#include "core/plan/op_index.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::size_t slot_of(int number) {
+  return static_cast<std::size_t>(number);
+}
+
+// Version that every micro-batch carries under vertical sync: the number of updates that stage 0 had made when its
+// forward began. Empty without vertical sync.     [PipeDream19] section 3.3
+std::vector<int> versions_of_input_stage(const Schedule& schedule) {
+  const ScheduleShape& shape = schedule.shape;
+  if (schedule.flush || !shape.vertical_sync) return {};
+  std::vector<int> version(slot_of(shape.micro_batches));
+  for (PositionId position = 0; position < shape.replicas_of(0); ++position) {
+    int updates = 0;
+    for (const Op& op : schedule.positions[slot_of(position)].compute) {
+      if (op.virtual_stage != 0) continue;
+      if (op.kind == Kind::Update) ++updates;
+      if (op.kind == Kind::F) version[op.micro_batch] = updates;
+    }
+  }
+  return version;
+}
+
+// Versions of one chunk's weights on one worker: the current one, and those that a backward still needs.
+class Versions {
+ public:
+  // `version` is needed until `release`, from the moment it exists.
+  void need(int version) {
+    if (slot_of(version) >= users_.size()) users_.resize(slot_of(version) + 1);
+    if (users_[slot_of(version)]++ == 0 && version <= current_) ++needed_;
+  }
+  void release(int version) {
+    if (--users_[slot_of(version)] == 0) --needed_;
+  }
+  void update() {
+    ++current_;
+    if (slot_of(current_) >= users_.size()) users_.resize(slot_of(current_) + 1);
+    if (users_[slot_of(current_)] > 0) ++needed_;
+  }
+  int current() const { return current_; }
+  // The current version is there even when no micro-batch in flight uses it; one that nobody needs is overwritten.
+  int alive() const { return needed_ + (users_[slot_of(current_)] == 0 ? 1 : 0); }
+
+ private:
+  std::vector<int> users_ = {0};  // by version: micro-batches whose backward is still to come
+  int current_ = 0;
+  int needed_ = 0;  // versions up to the current one with users
+};
+
+// The books of one worker: `begin` allocates what an op needs, `end` releases what it was the last to need.
+class Ledger {
+ public:
+  Ledger(const MemoryModel& memory, const Schedule& schedule, PositionId position,
+         const std::vector<int>& versions_of_input)
+      : memory_(memory),
+        shape_(schedule.shape),
+        asynchronous_(!schedule.flush),
+        replicas_(shape_.replicas_of(stage_at(shape_, position))),
+        rows_((shape_.micro_batches + replicas_ - 1) / replicas_),
+        progress_(slot_of(rows_) * slot_of(shape_.virtual_stages)) {
+    const StageId stage = stage_at(shape_, position);
+    bytes_.reserve = memory.reserve;
+    for (VirtualStageId v = stage; v < shape_.chunks(); v += shape_.stages) {
+      const ChunkMemory& chunk = memory.chunks[slot_of(v)];
+      bytes_.weights += chunk.weights;
+      bytes_.gradients += chunk.gradients;
+      bytes_.optimizer += chunk.optimizer;
+    }
+    if (!asynchronous_) return;
+    versions_.resize(slot_of(shape_.virtual_stages));
+    version_used_.resize(progress_.size());
+    if (!versions_of_input.empty()) promise(schedule.positions[slot_of(position)], versions_of_input);
+  }
+
+  void begin(const Op& op) {
+    const ChunkMemory& chunk = memory_.chunks[op.virtual_stage];
+    const std::size_t size = is_last(op) ? 1 : 0;
+    switch (op.kind) {
+      case Kind::F:
+        bytes_.stash += is_recomputed(op) ? chunk.boundary[size] : chunk.stash[size];
+        most_in_flight_ = std::max(most_in_flight_, ++in_flight_);
+        if (asynchronous_ && !promised_) use_current_version(op);
+        break;
+      case Kind::R:
+        bytes_.recompute += chunk.working[size];
+        progress_[row(op)] |= kRebuilt;
+        break;
+      case Kind::Update:
+        if (asynchronous_) change_versions(op, [](Versions& versions) { versions.update(); });
+        break;
+      default: break;
+    }
+  }
+
+  void end(const Op& op) {
+    if (op.kind == Kind::BW) return finish_backward(op);
+    if (op.kind != Kind::B && op.kind != Kind::W) return;
+    std::uint8_t& progress = progress_[row(op)];
+    progress |= op.kind == Kind::B ? kInputDone : kWeightDone;
+    if ((progress & kInputDone) && (progress & kWeightDone)) finish_backward(op);
+  }
+
+  const MemoryBytes& bytes() const { return bytes_; }
+  int most_in_flight() const { return most_in_flight_; }
+  int most_versions() const { return most_versions_; }
+
+ private:
+  static constexpr std::uint8_t kInputDone = 1, kWeightDone = 2, kRebuilt = 4;
+
+  std::size_t local(const Op& op) const { return op.virtual_stage / slot_of(shape_.stages); }
+  std::size_t row(const Op& op) const {
+    return local(op) * slot_of(rows_) + op.micro_batch / static_cast<std::uint32_t>(replicas_);
+  }
+  bool is_last(const Op& op) const { return op.micro_batch + 1 == static_cast<std::uint32_t>(shape_.micro_batches); }
+  bool is_recomputed(const Op& op) const {
+    return recomputed(shape_, op.virtual_stage, static_cast<MicroBatchId>(op.micro_batch));
+  }
+
+  void finish_backward(const Op& op) {
+    const ChunkMemory& chunk = memory_.chunks[op.virtual_stage];
+    const std::size_t size = is_last(op) ? 1 : 0;
+    bytes_.stash -= is_recomputed(op) ? chunk.boundary[size] : chunk.stash[size];
+    if (progress_[row(op)] & kRebuilt) bytes_.recompute -= chunk.working[size];
+    --in_flight_;
+    if (asynchronous_)
+      change_versions(op, [used = version_used_[row(op)]](Versions& versions) { versions.release(used); });
+  }
+
+  void use_current_version(const Op& op) {
+    change_versions(op, [used = &version_used_[row(op)]](Versions& versions) {
+      *used = versions.current();
+      versions.need(*used);
+    });
+  }
+
+  void change_versions(const Op& op, const auto& change) {
+    Versions& versions = versions_[local(op)];
+    const int before = versions.alive();
+    change(versions);
+    bytes_.weights += memory_.chunks[op.virtual_stage].weights * (versions.alive() - before);
+    most_versions_ = std::max(most_versions_, versions.alive());
+  }
+
+  // Vertical sync: the versions that this worker's micro-batches will ask for are known from the input stage, and each
+  // is kept from its birth to its last user. Update u of stage 0 has seen u * r_0 micro-batches, as update
+  // u * r_0 / r_k of stage k has. A micro-batch never asks for a version that does not exist yet.
+  void promise(const Lane& lane, const std::vector<int>& versions_of_input) {
+    promised_ = true;
+    std::vector<int> updates(versions_.size());
+    for (const Op& op : lane.compute) {
+      if (op.kind == Kind::Update) ++updates[local(op)];
+      if (op.kind != Kind::F) continue;
+      const int asked = versions_of_input[op.micro_batch] * shape_.replicas_of(0) / replicas_;
+      version_used_[row(op)] = std::min(asked, updates[local(op)]);
+      versions_[local(op)].need(version_used_[row(op)]);
+    }
+  }
+
+  const MemoryModel& memory_;
+  const ScheduleShape& shape_;
+  const bool asynchronous_;
+  const int replicas_;
+  const int rows_;                      // micro-batches that come by this worker
+  std::vector<std::uint8_t> progress_;  // [chunk here][micro-batch here]: what of the backward has happened
+  std::vector<int> version_used_;       // likewise; asynchronous schedules only
+  std::vector<Versions> versions_;      // [chunk here]
+  bool promised_ = false;
+  MemoryBytes bytes_;
+  int in_flight_ = 0, most_in_flight_ = 0, most_versions_ = 1;
+};
+
+// --- buffers ---------------------------------------------------------------------------------------------------------
+
+struct Change {
+  Time at;
+  Bytes bytes;
+};
+
+// Sorts by time what consists of a few sorted runs (each neighbour's messages are in order already): merges
+// neighbouring runs, O(n log runs).
+void sort_runs(std::vector<Change>& changes) {
+  const auto earlier = [](const Change& a, const Change& b) { return a.at < b.at; };
+  std::vector<std::size_t> bounds = {0};
+  for (std::size_t i = 1; i < changes.size(); ++i)
+    if (earlier(changes[i], changes[i - 1])) bounds.push_back(i);
+  bounds.push_back(changes.size());
+  const auto at = [&](std::size_t bound) { return changes.begin() + static_cast<std::ptrdiff_t>(bounds[bound]); };
+  while (bounds.size() > 2) {
+    std::vector<std::size_t> merged = {0};
+    for (std::size_t run = 0; run + 1 < bounds.size(); run += 2) {
+      if (run + 2 < bounds.size()) std::inplace_merge(at(run), at(run + 1), at(run + 2), earlier);
+      merged.push_back(bounds[std::min(run + 2, bounds.size() - 1)]);
+    }
+    bounds = std::move(merged);
+  }
+}
+
+struct Buffers {
+  std::vector<Change> allocations, releases;  // both by time
+
+  void hold(Bytes bytes, Time from, Time until) {
+    if (bytes == Bytes{} || until <= from) return;
+    allocations.push_back({from, bytes});
+    releases.push_back({until, bytes});
+  }
+  void clear() {
+    allocations.clear();
+    releases.clear();
+  }
+  void sort() {
+    sort_runs(allocations);
+    sort_runs(releases);
+  }
+};
+
+// Finds the buffers of one worker after another; the transfers are sorted by receiver and sender once.
+class BufferFinder {
+ public:
+  BufferFinder(const Schedule& schedule, const StepCosts& costs, const Timeline& timeline)
+      : schedule_(schedule),
+        costs_(costs),
+        timeline_(timeline),
+        index_(schedule),
+        received_(by_worker([](const Transfer& transfer) { return transfer.to; })),
+        sent_(by_worker([](const Transfer& transfer) { return transfer.from; })) {}
+
+  void find(WorkerId worker, Buffers& buffers) const {
+    buffers.clear();
+    for (const std::uint32_t i : received_.of(worker))
+      hold_at_receiver(timeline_.transfers[i], buffers);
+    for (const std::uint32_t i : sent_.of(worker))
+      hold_at_sender(timeline_.transfers[i], buffers);
+    const LaneTimes& times = timeline_.workers[slot_of(worker)];
+    const auto& collective = schedule_.positions[slot_of(worker) % schedule_.positions.size()].collective;
+    for (std::size_t i = 0; i < collective.size(); ++i) {
+      if (collective[i].virtual_stage >= costs_.collectives.size()) continue;
+      const auto& buckets = costs_.collectives[collective[i].virtual_stage];
+      if (collective[i].bucket < buckets.size())
+        buffers.hold(buckets[collective[i].bucket].bytes, times.collective[i].start, times.collective[i].end);
+    }
+    buffers.sort();
+  }
+
+ private:
+  struct ByWorker {
+    std::vector<std::uint32_t> first, transfers;
+    std::span<const std::uint32_t> of(WorkerId worker) const {
+      return std::span(transfers).subspan(first[slot_of(worker)], first[slot_of(worker) + 1] - first[slot_of(worker)]);
+    }
+  };
+
+  ByWorker by_worker(const auto& worker_of) const {  // counting sort, keeps the order of each worker's transfers
+    ByWorker sorted;
+    sorted.first.resize(timeline_.workers.size() + 1);
+    for (const Transfer& transfer : timeline_.transfers)
+      ++sorted.first[slot_of(worker_of(transfer)) + 1];
+    for (std::size_t w = 1; w < sorted.first.size(); ++w)
+      sorted.first[w] += sorted.first[w - 1];
+    std::vector<std::uint32_t> next = sorted.first;
+    sorted.transfers.resize(timeline_.transfers.size());
+    for (std::uint32_t i = 0; i < timeline_.transfers.size(); ++i)
+      sorted.transfers[next[slot_of(worker_of(timeline_.transfers[i]))]++] = i;
+    return sorted;
+  }
+
+  // A message takes room from the moment it is on the wire; an activation until its forward begins (from then on the
+  // stash holds it), a gradient until the backward that needs it has ended.
+  void hold_at_receiver(const Transfer& transfer, Buffers& buffers) const {
+    const Edge& edge = costs_.edges[transfer.edge];
+    const auto& times = timeline_.workers[slot_of(transfer.to)].compute;
+    if (transfer.direction == Direction::Backward) {
+      const int op = index_.backward(edge.from, transfer.micro_batch);
+      buffers.hold(transfer.bytes, transfer.start, times[slot_of(op)].end);
+    } else if (transfer.from != transfer.to || recomputed(schedule_.shape, edge.from, transfer.micro_batch)) {
+      const int op = index_.forward(edge.to, transfer.micro_batch);
+      buffers.hold(transfer.bytes, transfer.start, times[slot_of(op)].start);
+    }
+  }
+
+  // A gradient is nobody's stash: it waits in a buffer until it has left. An activation is the stashed output, unless
+  // the stage keeps only its boundary.
+  void hold_at_sender(const Transfer& transfer, Buffers& buffers) const {
+    if (transfer.from == transfer.to) return;
+    const Edge& edge = costs_.edges[transfer.edge];
+    if (transfer.direction == Direction::Backward || recomputed(schedule_.shape, edge.from, transfer.micro_batch))
+      buffers.hold(transfer.bytes, transfer.posted, transfer.sent);
+  }
+
+  const Schedule& schedule_;
+  const StepCosts& costs_;
+  const Timeline& timeline_;
+  const OpIndex index_;
+  const ByWorker received_, sent_;
+};
+
+// --- ops and buffers on one clock ------------------------------------------------------------------------------------
+
+enum class Step { Grows, Shrinks };
+
+// Calls `visit(time, bytes, op, step)` after every change, in the order of time; `op` is the last one that has begun
+// (-1: none). At one instant: buffers are released, ops end and begin in the order of the list, buffers are filled.
+void replay(Ledger& ledger, const Lane& lane, const LaneTimes& times, const Buffers& buffers, const auto& visit) {
+  Bytes buffered;
+  int op = -1;
+  std::size_t event = 0, allocation = 0, release = 0;  // event 2i: op i begins, 2i + 1: it ends
+  const std::size_t events = 2 * lane.compute.size();
+  const auto report = [&](Time at, Step step) {
+    MemoryBytes bytes = ledger.bytes();
+    bytes.buffers = buffered;
+    visit(at, bytes, op, step);
+  };
+  for (;;) {
+    const Time releases = release < buffers.releases.size() ? buffers.releases[release].at : kNever;
+    const Time allocates = allocation < buffers.allocations.size() ? buffers.allocations[allocation].at : kNever;
+    const Span span = event < events ? times.compute[event / 2] : Span{kNever, kNever};
+    const Time acts = event % 2 == 0 ? span.start : span.end;
+    const Time now = std::min({releases, allocates, acts});
+    if (now == kNever) return;
+    if (releases == now) {
+      buffered -= buffers.releases[release++].bytes;
+      report(now, Step::Shrinks);
+    } else if (acts == now && event % 2 == 0) {
+      op = static_cast<int>(event++ / 2);
+      ledger.begin(lane.compute[slot_of(op)]);
+      report(now, Step::Grows);
+    } else if (acts == now) {
+      ledger.end(lane.compute[event++ / 2]);
+      report(now, Step::Shrinks);
+    } else {
+      buffered += buffers.allocations[allocation++].bytes;
+      report(now, Step::Grows);
+    }
+  }
+}
+
+Op op_at(const Lane& lane, int op) {
+  return lane.compute.empty() ? Op{} : lane.compute[slot_of(std::max(op, 0))];
+}
+
+}  // namespace
+
+MemoryPeak peak(const MemoryModel& memory, const Schedule& schedule, PositionId position) {
+  const Lane& lane = schedule.positions[slot_of(position)];
+  Ledger ledger(memory, schedule, position, versions_of_input_stage(schedule));
+  MemoryPeak most{.bytes = ledger.bytes(), .owner = op_at(lane, 0), .at = {}};
+  for (const Op& op : lane.compute) {
+    ledger.begin(op);
+    if (ledger.bytes().total() > most.bytes.total()) most.bytes = ledger.bytes(), most.owner = op;
+    ledger.end(op);
+  }
+  most.in_flight = ledger.most_in_flight();
+  most.weight_versions = ledger.most_versions();
+  return most;
+}
+
+std::vector<MemoryPoint> series(const MemoryModel& memory, const Schedule& schedule, const StepCosts& costs,
+                                const Timeline& timeline, WorkerId worker) {
+  const auto position = static_cast<PositionId>(slot_of(worker) % schedule.positions.size());
+  Buffers buffers;
+  BufferFinder(schedule, costs, timeline).find(worker, buffers);
+  Ledger ledger(memory, schedule, position, versions_of_input_stage(schedule));
+  std::vector<MemoryPoint> points = {{Time{0}, ledger.bytes()}};
+  Step last = Step::Shrinks;
+  replay(ledger, schedule.positions[slot_of(position)], timeline.workers[slot_of(worker)], buffers,
+         [&](Time at, const MemoryBytes& bytes, int, Step step) {
+           // One point per instant; a second one only where something of no duration came and went.
+           const bool hides_nothing = last == Step::Shrinks || step == Step::Grows;
+           if (points.back().at == at && hides_nothing) {
+             points.back().bytes = bytes;
+           } else if (points.back().bytes != bytes) {
+             points.push_back({at, bytes});
+           }
+           last = step;
+         });
+  return points;
+}
+
+MemoryPeak peak(const std::vector<MemoryPoint>& series, const Schedule& schedule, const Timeline& timeline,
+                WorkerId worker) {
+  const auto fuller = [](const MemoryPoint& a, const MemoryPoint& b) { return a.bytes.total() < b.bytes.total(); };
+  const MemoryPoint& most = *std::max_element(series.begin(), series.end(), fuller);  // the first of equals
+  const Lane& lane = schedule.positions[slot_of(worker) % schedule.positions.size()];
+  const auto& times = timeline.workers[slot_of(worker)].compute;
+  const auto begun =
+      std::upper_bound(times.begin(), times.end(), most.at, [](Time at, const Span& span) { return at < span.start; });
+  MemoryPeak peak{
+      .bytes = most.bytes, .owner = op_at(lane, static_cast<int>(begun - times.begin()) - 1), .at = most.at};
+  const MemoryPeak walk = pipewright::peak(
+      MemoryModel{.chunks = std::vector<ChunkMemory>(slot_of(schedule.shape.chunks())), .reserve = {}, .capacity = {}},
+      schedule, static_cast<PositionId>(slot_of(worker) % schedule.positions.size()));
+  peak.in_flight = walk.in_flight;
+  peak.weight_versions = walk.weight_versions;
+  return peak;
+}
+
+std::vector<MemoryPeak> peaks(const MemoryModel& memory, const Schedule& schedule, const StepCosts& costs,
+                              const Timeline& timeline) {
+  const BufferFinder finder(schedule, costs, timeline);
+  const std::vector<int> versions_of_input = versions_of_input_stage(schedule);
+  std::vector<MemoryPeak> peaks;
+  peaks.reserve(timeline.workers.size());
+  Buffers buffers;
+  for (std::size_t worker = 0; worker < timeline.workers.size(); ++worker) {
+    const std::size_t position = worker % schedule.positions.size();
+    const Lane& lane = schedule.positions[position];
+    finder.find(static_cast<WorkerId>(worker), buffers);
+    Ledger ledger(memory, schedule, static_cast<PositionId>(position), versions_of_input);
+    MemoryPeak most{.bytes = ledger.bytes(), .owner = op_at(lane, 0), .at = {}};
+    Bytes most_total = most.bytes.total();
+    replay(ledger, lane, timeline.workers[worker], buffers, [&](Time at, const MemoryBytes& bytes, int op, Step step) {
+      if (step == Step::Shrinks || bytes.total() <= most_total) return;
+      most_total = bytes.total();
+      most.bytes = bytes, most.owner = op_at(lane, op), most.at = at;
+    });
+    most.in_flight = ledger.most_in_flight();
+    most.weight_versions = ledger.most_versions();
+    peaks.push_back(most);
+  }
+  return peaks;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,38 @@
+#include "core/plan/op_index.hpp"
+
+#include "core/check.hpp"
+
+namespace pipewright {
+
+OpIndex::OpIndex(const Schedule& schedule)
+    : micro_batches_(static_cast<std::size_t>(schedule.shape.micro_batches)),
+      forward_(static_cast<std::size_t>(schedule.shape.chunks()) * micro_batches_, -1),
+      backward_(forward_.size(), -1) {
+  for (const Lane& lane : schedule.positions) {
+    for (std::size_t i = 0; i < lane.compute.size(); ++i) {
+      const Op& op = lane.compute[i];
+      if (op.kind == Kind::Update) continue;
+      const std::size_t slot = at(op.virtual_stage, static_cast<MicroBatchId>(op.micro_batch));
+      if (op.kind == Kind::F) forward_[slot] = static_cast<std::int32_t>(i);
+      if (op.kind == Kind::B || op.kind == Kind::BW) backward_[slot] = static_cast<std::int32_t>(i);
+    }
+  }
+}
+
+StageId stage_at(const ScheduleShape& shape, PositionId position) {
+  for (StageId stage = 0; stage < shape.stages; ++stage) {
+    position -= shape.replicas_of(stage);
+    if (position < 0) return stage;
+  }
+  PP_CHECK(position < 0);
+  return shape.stages;
+}
+
+PositionId first_position(const ScheduleShape& shape, StageId stage) {
+  PositionId position = 0;
+  for (StageId before = 0; before < stage; ++before)
+    position += shape.replicas_of(before);
+  return position;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,350 @@
+#include "core/plan/report.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "core/plan/waiting.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::size_t at(int number) {
+  return static_cast<std::size_t>(number);
+}
+
+std::string percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %%", 100.0 * share);
+  return text;
+}
+
+// --- workers ---------------------------------------------------------------------------------------------------------
+
+struct WorkerTimes {
+  Time busy, forward, backward, recompute, update;
+};
+
+WorkerTimes times_of(const Lane& lane, const LaneTimes& times) {
+  WorkerTimes sum;
+  for (std::size_t i = 0; i < lane.compute.size(); ++i) {
+    const Time duration = times.compute[i].end - times.compute[i].start;
+    switch (lane.compute[i].kind) {
+      case Kind::F: sum.forward += duration; break;
+      case Kind::R: sum.recompute += duration; break;
+      case Kind::Update: sum.update += duration; break;
+      default: sum.backward += duration; break;
+    }
+  }
+  sum.busy = sum.forward + sum.backward + sum.recompute + sum.update;
+  return sum;
+}
+
+// From the start of the first op to the end of the last one, updates left out: [ZB24] section 4 measures so.
+Time work_span(const Lane& lane, const LaneTimes& times) {
+  Time first = kNever, last{0};
+  for (std::size_t i = 0; i < lane.compute.size(); ++i) {
+    if (lane.compute[i].kind == Kind::Update) continue;
+    first = std::min(first, times.compute[i].start);
+    last = std::max(last, times.compute[i].end);
+  }
+  return first == kNever ? Time{0} : last - first;
+}
+
+std::vector<WorkerReport> worker_reports(const Timeline& timeline, const Schedule& schedule, const Plan& plan,
+                                         const StepCosts& costs, const MemoryModel& memory, const Causes& causes,
+                                         std::vector<Time>& waited_for_all_reduce) {
+  const std::vector<MemoryPeak> memory_peaks = peaks(memory, schedule, costs, timeline);
+  std::vector<WorkerReport> workers(timeline.workers.size());
+  for (std::size_t w = 0; w < workers.size(); ++w) {
+    WorkerReport& worker = workers[w];
+    const auto position = static_cast<PositionId>(w % schedule.positions.size());
+    worker.id = static_cast<WorkerId>(w);
+    worker.copy = static_cast<CopyId>(w / schedule.positions.size());
+    worker.stage = stage_at(schedule.shape, position);
+    worker.replica = position - first_position(schedule.shape, worker.stage);
+    if (w < plan.device.size()) worker.device = plan.device[w];
+    const WorkerTimes times = times_of(schedule.positions[at(position)], timeline.workers[w]);
+    worker.busy = times.busy;
+    worker.forward = times.forward;
+    worker.backward = times.backward;
+    worker.recompute = times.recompute;
+    worker.update = times.update;
+    const Idle idle = idle_split(causes, timeline, worker.id);
+    worker.idle = idle.split;
+    waited_for_all_reduce.push_back(idle.all_reduce);
+    worker.memory = memory_peaks[w];
+    worker.fits = worker.memory.bytes.total() <= memory.capacity;
+  }
+  return workers;
+}
+
+// --- stages ----------------------------------------------------------------------------------------------------------
+
+bool splits_backward(const Lane& lane) {
+  return std::any_of(lane.compute.begin(), lane.compute.end(), [](const Op& op) { return op.kind == Kind::W; });
+}
+
+// Times of one full micro-batch through all chunks of a stage.
+void add_times(StageReport& stage, const Schedule& schedule, const StepCosts& costs) {
+  const ScheduleShape& shape = schedule.shape;
+  const bool split = splits_backward(schedule.positions[at(first_position(shape, stage.stage))]);
+  const auto price = [&](VirtualStageId v, Kind kind) { return costs.duration[at(v) * kKinds + at(int(kind))]; };
+  for (VirtualStageId v = stage.stage; v < shape.chunks(); v += shape.stages) {
+    stage.forward += price(v, Kind::F);
+    stage.backward += split ? price(v, Kind::B) + price(v, Kind::W) : price(v, Kind::BW);
+    if (shape.recomputes(stage.stage)) stage.recompute += price(v, Kind::R);
+  }
+}
+
+std::vector<StageReport> stage_reports(const std::vector<WorkerReport>& workers, const Schedule& schedule,
+                                       const Plan& plan, const StepCosts& costs, const Model& model) {
+  std::vector<StageReport> stages(at(schedule.shape.stages));
+  for (std::size_t k = 0; k < stages.size(); ++k) {
+    StageReport& stage = stages[k];
+    stage.stage = static_cast<StageId>(k);
+    for (std::size_t v = k; v < plan.layers.size(); v += stages.size()) {
+      stage.layers.push_back(plan.layers[v]);
+      for (LayerId layer = plan.layers[v].begin; layer < plan.layers[v].end; ++layer)
+        stage.parameters += model.layers[at(layer)].parameters;
+    }
+    add_times(stage, schedule, costs);
+  }
+  for (const WorkerReport& worker : workers) {
+    StageReport& stage = stages[at(worker.stage)];
+    const bool first = stage.workers.empty();
+    stage.workers.push_back(worker.id);
+    if (first || worker.busy > stage.busy) stage.busy = worker.busy, stage.idle = worker.idle;
+    if (first || worker.memory.bytes.total() > stage.memory.bytes.total()) stage.memory = worker.memory;
+    stage.in_flight = std::max(stage.in_flight, worker.memory.in_flight);
+  }
+  return stages;
+}
+
+// --- speed -----------------------------------------------------------------------------------------------------------
+
+// Samples per second and the time of one optimizer step.
+//     flush          step = makespan,                                      samples/s = global batch / step
+//     asynchronous   samples/s = micro-batch * micro-batches per period * copies / period,   step = batch / (samples/s)
+void add_speed(Report& report, const Plan& plan, const Schedule& schedule) {
+  const auto batch = static_cast<double>(plan.global_batch_size);
+  if (report.steady) {
+    const double samples = static_cast<double>(plan.micro_batch_size) *
+                           static_cast<double>(report.steady->micro_batches) *
+                           static_cast<double>(schedule.shape.data_parallel);
+    const double growth = static_cast<double>(report.steady->growth.value);
+    report.step_time = {rounded(growth * batch / samples, "the step time")};
+    report.samples_per_s = growth > 0 ? samples / (growth * 1e-9) : 0;
+    return;
+  }
+  report.step_time = report.makespan;
+  report.samples_per_s = report.makespan > Time{} ? batch / seconds(report.makespan) : 0;
+}
+
+// Model FLOP utilization: three times the forward's FLOPs per sample (the backward counts twice), recomputation not
+// counted, over what all devices could do.     [PaLM22] appendix B
+std::optional<double> model_flop_utilization(const Scenario& scenario, double samples_per_s, std::size_t workers) {
+  const auto& peaks = scenario.cluster.device.peak;
+  const auto peak = peaks.find(scenario.training.precision);
+  if (peak == peaks.end() || !(peak->second.value > 0)) return std::nullopt;
+  Flops forward;
+  for (const Layer& layer : scenario.model.layers) {
+    if (!layer.flops) return std::nullopt;
+    forward += *layer.flops;
+  }
+  const double per_sample = 3.0 * forward.value / static_cast<double>(scenario.model.batch);
+  return per_sample * samples_per_s / (static_cast<double>(workers) * peak->second.value);
+}
+
+// Both definitions of the bubble, see report.hpp. In a steady period they are the same: no span begins or ends in it.
+void add_bubbles(Report& report, const Timeline& timeline, const Schedule& schedule) {
+  const auto workers = static_cast<double>(report.workers.size());
+  if (report.steady) {
+    const double whole = workers * static_cast<double>(report.steady->growth.value);
+    if (whole > 0) report.bubble_fraction = 1.0 - static_cast<double>(report.steady->busy.value) / whole;
+    report.bubble_fraction_span = report.bubble_fraction;
+    return;
+  }
+  double busy = 0, work = 0;
+  Time span;
+  for (std::size_t w = 0; w < report.workers.size(); ++w) {
+    busy += static_cast<double>(report.workers[w].busy.value);
+    work += static_cast<double>((report.workers[w].busy - report.workers[w].update).value);
+    span = std::max(span, work_span(schedule.positions[w % schedule.positions.size()], timeline.workers[w]));
+  }
+  const double makespan = static_cast<double>(report.makespan.value), longest = static_cast<double>(span.value);
+  if (makespan > 0) report.bubble_fraction = 1.0 - busy / (workers * makespan);
+  if (longest > 0) report.bubble_fraction_span = 1.0 - work / (workers * longest);
+}
+
+// --- links -----------------------------------------------------------------------------------------------------------
+
+std::vector<double> bytes_over_links(const Timeline& timeline, const Schedule& schedule, const StepCosts& costs) {
+  std::vector<double> bytes(costs.links.size());
+  const auto positions = static_cast<int>(schedule.positions.size());
+  for (const Transfer& transfer : timeline.transfers) {
+    const Message& message =
+        costs.message(transfer.edge, transfer.direction, transfer.from / positions, transfer.micro_batch);
+    if (message.route < 0) continue;
+    for (const int link : costs.routes[at(message.route)].links)
+      bytes[at(link)] += static_cast<double>(transfer.bytes.value);
+  }
+  // The members of an all-reduce run it together: it is counted on the first replica of its stage.
+  for (StageId stage = 0; stage < schedule.shape.stages; ++stage) {
+    for (const Op& op : schedule.positions[at(first_position(schedule.shape, stage))].collective) {
+      if (op.virtual_stage >= costs.collectives.size()) continue;
+      const auto& buckets = costs.collectives[op.virtual_stage];
+      if (op.bucket >= buckets.size()) continue;
+      for (const CollectivePhase& phase : buckets[op.bucket].phases)
+        for (const auto& [link, weight] : phase.links)
+          bytes[at(link)] += phase.bytes * weight;
+    }
+  }
+  return bytes;
+}
+
+std::vector<LinkReport> link_reports(const Timeline& timeline, const Schedule& schedule, const StepCosts& costs) {
+  const std::vector<double> bytes = bytes_over_links(timeline, schedule, costs);
+  std::vector<LinkReport> links;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] <= 0) continue;
+    const Link& link = costs.links[i];
+    const double could = link.bandwidth.value * seconds(timeline.makespan);
+    links.push_back({.name = link.name,
+                     .bytes = {rounded(bytes[i], "the bytes over a link")},
+                     .bandwidth = link.bandwidth,
+                     .utilization = could > 0 ? bytes[i] / could : 0});
+  }
+  return links;
+}
+
+// --- what limits -----------------------------------------------------------------------------------------------------
+
+// The stage whose busiest worker computes most in the run: all stages pass the same micro-batches, so this is most per
+// micro-batch. The sentence names what that worker spends most of its time on, and its second-largest share.
+void add_limit(Report& report, const std::vector<Time>& waited_for_all_reduce) {
+  const auto less_busy = [](const StageReport& a, const StageReport& b) { return a.busy < b.busy; };
+  const auto limiting = std::max_element(report.stages.begin(), report.stages.end(), less_busy);
+  report.limiting_stage = limiting->stage;
+  const std::string stage = "stage " + std::to_string(limiting->stage);
+  if (report.makespan == Time{}) {
+    report.limiting_factor = "nothing: the step takes no time";
+    return;
+  }
+  Time all_reduce;
+  for (const WorkerId worker : limiting->workers)
+    if (report.workers[at(worker)].busy == limiting->busy) {
+      all_reduce = waited_for_all_reduce[at(worker)];
+      break;
+    }
+  struct Share {
+    Time time;
+    std::string what, also;  // as the main reason; as the second one
+  };
+  const IdleSplit& idle = limiting->idle;
+  std::vector<Share> shares = {
+      {limiting->busy, "compute of " + stage, "it computes"},
+      {idle.fill + idle.drain, "the bubble: " + stage + " waits while the pipeline fills and drains",
+       "the pipeline fills and drains"},
+      {idle.communication - all_reduce, "communication: " + stage + " waits for tensors in transit",
+       "it waits for tensors in transit"},
+      {all_reduce, "all-reduce: " + stage + " waits for the sum of the gradients", "it waits for all-reduces"},
+      {idle.imbalance, "imbalance: " + stage + " waits for other stages to compute", "it waits for other stages"},
+      {idle.stall, "stalls of " + stage, "it stalls"},
+  };
+  std::stable_sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.time > b.time; });
+  report.limiting_factor = shares[0].what + " (" + percent(ratio(shares[0].time, report.makespan)) + " of the run";
+  if (shares[1].time > Time{})
+    report.limiting_factor += "; for " + percent(ratio(shares[1].time, report.makespan)) + " " + shares[1].also;
+  report.limiting_factor += ")";
+}
+
+// --- does it fit -----------------------------------------------------------------------------------------------------
+
+struct Unit {
+  double bytes;
+  const char* name;
+};
+
+Unit unit_for(Bytes bytes) {
+  for (const Unit unit : {Unit{1024.0 * 1024 * 1024, "GiB"}, Unit{1024.0 * 1024, "MiB"}, Unit{1024.0, "KiB"}})
+    if (static_cast<double>(bytes.value) >= unit.bytes) return unit;
+  return {1.0, "B"};
+}
+
+std::string in_unit(Bytes bytes, const Unit& unit, int decimals) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", unit.bytes > 1 ? decimals : 0,
+                static_cast<double>(bytes.value) / unit.bytes);
+  return text;
+}
+
+// "stage 3 needs 17.2 GiB (weights 6.1, stash 10.4, buffers 0.7) of 16.0 GiB": with as many decimals as it takes to
+// show that the need is larger.
+std::string shortfall_line(const StageReport& stage, Bytes capacity) {
+  const MemoryBytes& bytes = stage.memory.bytes;
+  const Unit unit = unit_for(bytes.total());
+  int decimals = 1;
+  while (decimals < 9 && in_unit(bytes.total(), unit, decimals) == in_unit(capacity, unit, decimals))
+    ++decimals;
+  std::string line = "stage " + std::to_string(stage.stage) + " needs " + in_unit(bytes.total(), unit, decimals) + " " +
+                     unit.name + " (";
+  const char* separator = "";
+  for (std::size_t i = 0; i < kMemoryCategories.size(); ++i) {
+    if (category(bytes, i) == Bytes{}) continue;
+    line += separator + std::string(kMemoryCategories[i]) + " " + in_unit(category(bytes, i), unit, decimals);
+    separator = ", ";
+  }
+  return line + ") of " + in_unit(capacity, unit, decimals) + " " + unit.name;
+}
+
+void add_fit(Report& report, Bytes capacity) {
+  for (const StageReport& stage : report.stages)
+    if (stage.memory.bytes.total() > capacity) report.shortfall.details.push_back(shortfall_line(stage, capacity));
+  const std::size_t missing = report.shortfall.details.size();
+  report.fits = missing == 0;
+  if (missing == 1) {
+    report.shortfall.reason = report.shortfall.details.front();
+    report.shortfall.details.clear();
+  } else if (missing > 1) {
+    report.shortfall.reason = std::to_string(missing) + " of " + std::to_string(report.stages.size()) +
+                              " stages do not fit into their devices";
+  }
+}
+
+// Times of a layer are stated for `model.batch` samples and scaled in proportion; far from there that is a guess.
+void add_warnings(Report& report, const Plan& plan, const Model& model) {
+  if (!model.batch_stated) return;
+  const std::int64_t size = plan.micro_batch_size, stated = model.batch;
+  if (size >= (stated + 3) / 4 && size / 4 <= stated - (size % 4 != 0 ? 1 : 0)) return;
+  report.warnings.push_back("micro-batches of " + std::to_string(size) + " samples are far from the " +
+                            std::to_string(stated) +
+                            " samples that the layers' figures hold for (model.batch): costs are scaled in proportion, "
+                            "which is a guess below a quarter and above four times of it");
+}
+
+}  // namespace
+
+Report summarize(const Timeline& timeline, const Schedule& schedule, const Plan& plan, const StepCosts& costs,
+                 const MemoryModel& memory, const Scenario& scenario, const std::optional<SteadyState>& steady) {
+  const Causes causes(timeline, schedule, costs);
+  Report report;
+  report.makespan = timeline.makespan;
+  report.steady = steady;
+  std::vector<Time> waited_for_all_reduce;
+  report.workers = worker_reports(timeline, schedule, plan, costs, memory, causes, waited_for_all_reduce);
+  report.stages = stage_reports(report.workers, schedule, plan, costs, scenario.model);
+  add_speed(report, plan, schedule);
+  if (scenario.training.sequence_length)
+    report.tokens_per_s = report.samples_per_s * static_cast<double>(*scenario.training.sequence_length);
+  report.mfu = model_flop_utilization(scenario, report.samples_per_s, report.workers.size());
+  add_bubbles(report, timeline, schedule);
+  report.links = link_reports(timeline, schedule, costs);
+  report.critical_path = critical_path(causes, timeline, schedule, costs);
+  add_limit(report, waited_for_all_reduce);
+  add_fit(report, memory.capacity);
+  add_warnings(report, plan, scenario.model);
+  return report;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,156 @@
+#include "sim/steady_state.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/plan/op_index.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::size_t at(int number) {
+  return static_cast<std::size_t>(number);
+}
+
+// Micro-batches after which every stage is back at its first replica: lcm of the replica counts, `limit` if larger.
+std::int64_t round_of_all(const ScheduleShape& shape, std::int64_t limit) {
+  std::int64_t common = 1;
+  for (StageId stage = 0; stage < shape.stages; ++stage) {
+    common = std::lcm(common, static_cast<std::int64_t>(shape.replicas_of(stage)));
+    if (common >= limit) return limit;
+  }
+  return common;
+}
+
+std::int64_t rounded_up(std::int64_t value, std::int64_t step) {
+  return (value + step - 1) / step * step;
+}
+
+// Ends of the ops of one kind of one worker, in the order of the micro-batches that come by it.
+struct Ends {
+  std::int64_t replicas = 1;
+  std::int64_t replica = 0;
+  std::vector<Time> end;  // [j]: of micro-batch j * replicas + replica
+};
+
+struct Run {
+  std::vector<Ends> ends;    // forward and backward ops of every worker
+  std::int64_t deepest = 1;  // most micro-batches between F and backward at once, counted over all replicas
+};
+
+Run run_of(const Schedule& schedule, const Timeline& timeline) {
+  const ScheduleShape& shape = schedule.shape;
+  Run run;
+  for (std::size_t worker = 0; worker < timeline.workers.size(); ++worker) {
+    const auto position = static_cast<PositionId>(worker % schedule.positions.size());
+    const StageId stage = stage_at(shape, position);
+    const int replicas = shape.replicas_of(stage);
+    std::vector<Ends> of_chunk(2 * at(shape.virtual_stages));
+    for (Ends& ends : of_chunk)
+      ends.replicas = replicas, ends.replica = position - first_position(shape, stage);
+    std::int64_t in_flight = 0;
+    const auto& ops = schedule.positions[at(position)].compute;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const bool forward = ops[i].kind == Kind::F;
+      if (!forward && ops[i].kind != Kind::BW && ops[i].kind != Kind::W) continue;
+      in_flight += forward ? 1 : -1;
+      run.deepest = std::max(run.deepest, in_flight * replicas);
+      auto& ends = of_chunk[2 * at(ops[i].virtual_stage / shape.stages) + (forward ? 0 : 1)].end;
+      const std::size_t j = ops[i].micro_batch / static_cast<std::uint32_t>(replicas);
+      if (ends.size() <= j) ends.resize(j + 1);
+      ends[j] = timeline.workers[worker].compute[i].end;
+    }
+    for (Ends& ends : of_chunk)
+      run.ends.push_back(std::move(ends));
+  }
+  return run;
+}
+
+// Growth over `period` micro-batches when it is the same for every op of the micro-batches [from, until); else none.
+std::optional<Time> common_growth(const Run& run, std::int64_t from, std::int64_t until, std::int64_t period) {
+  std::optional<Time> growth;
+  for (const Ends& ends : run.ends) {
+    const std::int64_t shift = period / ends.replicas;
+    const auto first = (from - ends.replica + ends.replicas - 1) / ends.replicas;
+    for (std::int64_t j = first; j * ends.replicas + ends.replica < until; ++j) {
+      const Time step = ends.end[static_cast<std::size_t>(j)] - ends.end[static_cast<std::size_t>(j - shift)];
+      if (growth && *growth != step) return std::nullopt;
+      growth = step;
+    }
+  }
+  return growth;
+}
+
+// Compute time of all workers for the micro-batches [from, until) and the updates of their rounds.
+Time busy_time(const Schedule& schedule, const Timeline& timeline, std::int64_t from, std::int64_t until) {
+  Time busy;
+  for (std::size_t worker = 0; worker < timeline.workers.size(); ++worker) {
+    const std::size_t position = worker % schedule.positions.size();
+    const int replicas = schedule.shape.replicas_of(stage_at(schedule.shape, static_cast<PositionId>(position)));
+    const auto& ops = schedule.positions[position].compute;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const std::int64_t m =
+          static_cast<std::int64_t>(ops[i].micro_batch) * (ops[i].kind == Kind::Update ? replicas : 1);
+      const Span& span = timeline.workers[worker].compute[i];
+      if (m >= from && m < until) busy += span.end - span.start;
+    }
+  }
+  return busy;
+}
+
+}  // namespace
+
+SteadyState steady_state(const Schedule& schedule, const StepCosts& /*costs*/, const Timeline& timeline) {
+  const std::int64_t count = schedule.shape.micro_batches;
+  const std::int64_t round = round_of_all(schedule.shape, count);
+  const Run run = run_of(schedule, timeline);
+  SteadyState steady;
+  steady.simulated = count;
+
+  // The last `deepest` micro-batches see the drain: no forward follows them. Everything before runs as for ever.
+  const std::int64_t until = (count - run.deepest) / round * round;
+  for (std::int64_t period = round; until - 2 * period >= run.deepest; period += round) {
+    const std::int64_t window = rounded_up(std::max(period, run.deepest), round);
+    if (until - window - period < 0) break;
+    if (const auto growth = common_growth(run, until - window, until, period)) {
+      steady.micro_batches = period;
+      steady.growth = *growth;
+      steady.busy = busy_time(schedule, timeline, until - period, until);
+      return steady;
+    }
+  }
+
+  // No period: the mean over the second half, or over the whole of a run that is too short to have a steady part.
+  steady.exact = false;
+  const std::int64_t from = until / 2 / round * round;
+  if (from < round || until - from < round) {
+    steady.micro_batches = count;
+    steady.growth = timeline.makespan;
+    steady.busy = busy_time(schedule, timeline, 0, count);
+    return steady;
+  }
+  steady.micro_batches = until - from;
+  for (const Ends& ends : run.ends) {
+    const auto last = static_cast<std::size_t>(until / ends.replicas - 1),
+               first = static_cast<std::size_t>(from / ends.replicas - 1);
+    steady.growth = std::max(steady.growth, ends.end[last] - ends.end[first]);
+  }
+  steady.busy = busy_time(schedule, timeline, from, until);
+  return steady;
+}
+
+int micro_batches_for_steady_state(const ScheduleShape& shape) {
+  // Fill, a transient that grows with the depth, window and period of a few rounds, drain. Measured in
+  // tests/sim/steady_state_test.cpp "random pipelines": most settle within the transient allowed here.
+  constexpr std::int64_t kMost = 4096, kTransient = 256;
+  std::int64_t workers = 0;
+  for (StageId stage = 0; stage < shape.stages; ++stage)
+    workers += shape.replicas_of(stage);
+  const std::int64_t depth = rounded_up(workers, shape.replicas_of(0));
+  const std::int64_t round = round_of_all(shape, kMost);
+  const std::int64_t wanted = rounded_up(kTransient + 8 * depth + 4 * std::max(depth, round), round);
+  return static_cast<int>(std::min(wanted, std::max(kMost / round, std::int64_t{1}) * round));
+}
+
+}  // namespace pipewright

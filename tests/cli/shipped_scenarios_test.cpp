@@ -1,0 +1,114 @@
+// Every file that ships in scenarios/ is a promise: it reads without a complaint, and where it stands for a published
+// number it gives that number, through the binary, as a user would ask for it.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+#include <sys/wait.h>
+
+namespace {
+
+struct Run {
+  int status = -1;
+  std::string out;  // stdout and stderr
+};
+
+Run pipewright(const std::string& arguments, bool with_errors) {
+  const std::string command =
+      "'" + std::string(std::getenv("PIPEWRIGHT_BINARY")) + "' " + arguments + (with_errors ? " 2>&1" : " 2>/dev/null");
+  Run run;
+  std::FILE* pipe = popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  std::array<char, 4096> buffer{};
+  while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe))
+    run.out.append(buffer.data(), n);
+  const int ended = pclose(pipe);
+  run.status = WIFEXITED(ended) ? WEXITSTATUS(ended) : -1;
+  return run;
+}
+
+std::filesystem::path source_root() {
+  return std::getenv("PIPEWRIGHT_SOURCE");
+}
+
+std::string quoted(const std::filesystem::path& path) {
+  return "'" + path.string() + "'";
+}
+
+std::vector<std::filesystem::path> scenarios() {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(source_root() / "scenarios"))
+    if (entry.path().extension() == ".yaml") files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace
+
+TEST_CASE("every shipped scenario passes check") {
+  REQUIRE(scenarios().size() >= 15);
+  for (const auto& file : scenarios()) {
+    const Run run = pipewright("check " + quoted(file), true);
+    CHECK_MESSAGE(run.status == 0, file.string(), ":\n", run.out);
+  }
+}
+
+TEST_CASE("every shipped scenario fits its cluster and gives an answer") {
+  for (const auto& file : scenarios()) {
+    const Run run = pipewright("simulate --json " + quoted(file), false);
+    REQUIRE_MESSAGE(run.status == 0, file.string());
+    const auto answer = nlohmann::json::parse(run.out);
+    CHECK_MESSAGE(answer.at("schema") == "pipewright.result/1", file.string());
+    CHECK_MESSAGE(answer.at("step_time_s").get<double>() > 0, file.string());
+    const double bubble = answer.at("bubble_fraction").get<double>();
+    CHECK_MESSAGE((bubble >= 0 && bubble < 1), file.string(), ": bubble ", bubble);
+  }
+}
+
+// [ZeroBubble23] table 5, column 1F1B: rates that the authors computed from the stage times of their table 9, printed
+// to four decimals, hence half a unit of the last one.
+TEST_CASE("1F1B gives the zero-bubble paper's bubble rates at its four settings") {
+  struct Row {
+    const char* file;
+    double published;
+  };
+  for (const auto& [file, published] : {Row{"1.5b-p8.yaml", 0.2431}, Row{"6.2b-p8.yaml", 0.2347},
+                                        Row{"14.6b-p16.yaml", 0.2552}, Row{"28.3b-p32.yaml", 0.2646}}) {
+    const Run run = pipewright("simulate --json " + quoted(source_root() / "scenarios/zero_bubble" / file), false);
+    REQUIRE_MESSAGE(run.status == 0, file);
+    const double rate = nlohmann::json::parse(run.out).at("bubble_fraction_span").get<double>();
+    CHECK_MESSAGE(std::abs(rate - published) < 5e-5, file, ": ", rate, " for the published ", published);
+  }
+}
+
+// Warm-up K - 1 exposes every hop; docs/model.md derives the cycle f + b + 2 (K-1) c / K. f = 1 ms, b = 2 ms, c = 0.3
+// ms, K = 8, M = 64: 1F1B's growth from one group of K to the next is 8 * 3 ms + 14 * 0.3 ms = 28.2 ms. Its last hops
+// are part of fill and drain: 250.2 ms in all. GPipe and eager 1F1B pay 2 (K-1) c once: 71 * 3 ms + 4.2 ms.
+TEST_CASE("1F1B pays for every hop, eager 1F1B and GPipe only at fill and drain") {
+  struct Row {
+    const char* file;
+    double seconds;
+  };
+  for (const auto& [file, seconds] :
+       {Row{"hops-1f1b.yaml", 0.2502}, Row{"hops-eager.yaml", 0.2172}, Row{"hops-gpipe.yaml", 0.2172}}) {
+    const Run run = pipewright("simulate --json " + quoted(source_root() / "scenarios/what_if" / file), false);
+    REQUIRE_MESSAGE(run.status == 0, file);
+    CHECK_MESSAGE(nlohmann::json::parse(run.out).at("step_time_s").get<double>() == seconds, file);
+  }
+}
+
+// docs/model.md, "The quickstart by hand": 11 (f + b) + 16 c.
+TEST_CASE("the quickstart takes the 34.6 ms that the documentation derives") {
+  const Run run = pipewright("simulate --json " + quoted(source_root() / "scenarios/quickstart.yaml"), false);
+  REQUIRE(run.status == 0);
+  const auto answer = nlohmann::json::parse(run.out);
+  CHECK(answer.at("step_time_s").get<double>() == 0.0346);
+  CHECK(answer.at("bubble_fraction").get<double>() == doctest::Approx(1 - 24.0 / 34.6));
+}
