@@ -10,7 +10,7 @@ usage: ./setup.sh [--test | --packages] [--help]
 
   (nothing)    install missing packages, configure, build: build/pipewright
   --test       the same, then run all tests
-  --packages   only install missing packages (those of the tests, too)
+  --packages   only install missing packages, those of the tests and of .ci/run too
 
 Needs root, or a user with sudo, only when a package is missing.
 TEXT
@@ -19,8 +19,9 @@ TEXT
 # What building needs. Debian's names; one reason each is in docs/decisions/0005-dependencies.md.
 build_packages=(meson ninja-build pkg-config g++ libboost-graph-dev libeigen3-dev libcli11-dev libyaml-cpp-dev
   libfmt-dev nlohmann-json3-dev zlib1g-dev doctest-dev libbenchmark-dev)
-# What the tests and .ci/run need on top.
-test_packages=(python3 clang-format)
+# What the tests need on top, and what .ci/run needs on top of that.
+test_packages=(python3)
+gate_packages=(clang-format)
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: error: %s\n' "$*" >&2; exit 2; }
@@ -74,7 +75,7 @@ esac
 [ $# -le 1 ] || { usage >&2; fail "one argument at most, got $#"; }
 
 case $mode in
-  packages) install_missing "${build_packages[@]}" "${test_packages[@]}" ;;
+  packages) install_missing "${build_packages[@]}" "${test_packages[@]}" "${gate_packages[@]}" ;;
   build)
     install_missing "${build_packages[@]}"
     build

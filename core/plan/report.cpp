@@ -40,7 +40,7 @@ WorkerTimes times_of(const Lane& lane, const LaneTimes& times) {
   return sum;
 }
 
-// From the start of the first op to the end of the last one, updates left out: [ZB24] section 4 measures so.
+// From the start of the first op to the end of the last one, updates left out: [ZeroBubble23] section 4 measures so.
 Time work_span(const Lane& lane, const LaneTimes& times) {
   Time first = kNever, last{0};
   for (std::size_t i = 0; i < lane.compute.size(); ++i) {
