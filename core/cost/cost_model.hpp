@@ -2,7 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/cluster/topology.hpp"
@@ -19,6 +22,7 @@ struct LayerCosts {
 };
 
 // The seam: where layer times come from. One file per source in cost/sources/, one line in `cost_sources()`.
+// A source keeps a reference to its scenario, which must outlive it.
 class CostSource {
  public:
   virtual ~CostSource() = default;
@@ -35,9 +39,34 @@ class CostSource {
   virtual std::string provenance() const = 0;
 };
 
+// Times as the layers state them, scaled to the micro-batch. The launches inside a layer are part of its measured time;
+// each scheduled op adds the device's launch overhead once. The optimizer step is not priced (its time is not stated).
 std::unique_ptr<CostSource> explicit_times(const Scenario& scenario);  // sources/explicit_times.cpp
-std::unique_ptr<CostSource> roofline(const Scenario& scenario);        // sources/roofline.cpp
-std::unique_ptr<CostSource> uniform(const Scenario& scenario);         // sources/uniform.cpp
+
+// Times from FLOPs and bytes; see sources/roofline.cpp for the formula. A layer's stated times win over it.
+std::unique_ptr<CostSource> roofline(const Scenario& scenario);  // sources/roofline.cpp
+
+// Every layer takes the scenario's uniform_forward and uniform_backward per micro-batch, whatever its size.
+std::unique_ptr<CostSource> uniform(const Scenario& scenario);  // sources/uniform.cpp
+
+struct CostSourceRule {
+  std::string_view name;  // as written in YAML
+  CostSourceKind kind;
+  std::unique_ptr<CostSource> (*make)(const Scenario&);
+};
+std::span<const CostSourceRule> cost_sources();
+
+// Backward time of a layer as it states it, at `samples`, split into its two gradients; nothing when it states none.
+//     both halves stated       each is scaled and rounded once, the backward is their sum
+//     backward and one half    the other half is the rest
+//     only the backward        the weight gradient takes half of it (rounded down) when the layer has parameters, else
+//                              all of it is the input gradient: with equal matrix products both gradients cost the same
+// Throws InputError (at the layer) for one half without the backward, and for halves that contradict it.
+struct BackwardTimes {
+  Time input, weight;
+};
+std::optional<BackwardTimes> stated_backward(const Layer& layer, std::int64_t samples, std::int64_t batch);
+BackwardTimes split_backward(Time backward, std::int64_t parameters);
 
 class CostModel {
  public:
@@ -55,11 +84,31 @@ class CostModel {
 
 CostModel cost_model(const Scenario& scenario);
 
-// The layers' figures compiled into the prices of one step of `plan`.
+// The layers' figures compiled into the prices of one step of `plan`. The plan must be valid (`validate`).
+//
+// Per virtual stage: F, BW, B, W sum their layers' passes, R repeats F, each plus the source's overhead per op; Update
+// is the optimizer step over its parameters. A worker id is copy * positions + position.
+//
+// Messages. `skips: hop`: edge e carries every tensor produced up to chunk e and used after it. `skips: direct`: edge e
+// carries what chunk e produces and chunk e + 1 uses, and each pair of chunks further apart that share a tensor gets an
+// edge of its own; a tensor counts once per edge. An edge of the chain exists even when it carries nothing (it keeps
+// the order of the micro-batches and still takes its latency). Gradients have the size of the tensors.
+// Only pairs of replicas that some micro-batch joins (equal modulo the common divisor) have a channel.
 StepCosts step_costs(const Plan& plan, const CostModel& cost);
 
-// Shape of the schedule that the plan asks for (buckets counted from its gradient bytes).
+// Shape of the schedule that the plan asks for, with the number of all-reduce buckets of every chunk (`buckets`).
 ScheduleShape schedule_shape(const Plan& plan, const Model& model, Precision precision);
+
+// One all-reduce bucket: gradients of consecutive layers, complete when backward has passed `first_layer`.
+struct Bucket {
+  Bytes bytes;
+  LayerId first_layer = 0;
+};
+
+// Buckets of a range of layers in the order in which backward completes them: filled from the last layer backwards, a
+// bucket is closed once it holds `limit` bytes or more. A layer is never split; a range without parameters has one
+// empty bucket. As PyTorch's DistributedDataParallel, without its smaller first bucket.           [Li20] section 3.2.3
+std::vector<Bucket> buckets(const Model& model, LayerRange layers, Precision precision, Bytes limit);
 
 // Bytes per parameter, by precision and optimizer.   [GPipe19] Table 1: 12 B = fp32 weight + gradient + RMSProp state.
 Bytes weight_bytes(Precision precision);    // fp32, tf32: 4; fp16, bf16: 2

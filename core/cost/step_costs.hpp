@@ -56,7 +56,8 @@ struct StepCosts {
   std::vector<Time> duration, duration_last;
   std::vector<Edge> edges;
   // Messages of full and of the last micro-batch: [first_message[2 * edge + direction] + (copy * r_from + replica of
-  // `from`) * r_to + replica of `to`], where r_from and r_to are the replicas of the edge's stages.
+  // `from`) * r_to + replica of `to`], where r_from and r_to are the replicas of the edge's stages. Pairs of replicas
+  // that no micro-batch joins hold an empty message.
   std::vector<Message> messages, messages_last;
   std::vector<std::uint32_t> first_message;
   std::int32_t channels = 0;
@@ -64,7 +65,7 @@ struct StepCosts {
   std::vector<Link> links;
   Sharing sharing = Sharing::MaxMin;
   // Gradients of bucket j of a chunk are complete this long before the end of the round's last backward op of that
-  // chunk; [chunk][bucket], descending, 0 for the last bucket.
+  // chunk; [chunk][bucket], descending; 0 for the last bucket when the chunk's first layer has parameters.
   std::vector<std::vector<Time>> ready_before_end;
   std::vector<std::vector<Collective>> collectives;  // [chunk][bucket]; empty: no all-reduce needed (one worker)
   // [stage]: routes from each member of the stage's all-reduce to the next one around the ring, for the engine that
@@ -91,7 +92,8 @@ struct StepCosts {
 StepCosts plain_costs(const ScheduleShape& shape, const std::vector<Time>& forward, const std::vector<Time>& backward,
                       Time hop);
 
-// An independent look at the tables: sizes fit the shape, no negative time, channels and routes exist.
-void validate(const StepCosts& costs);
+// An independent look at the tables: sizes fit the shape, no negative time, channels, routes and links exist, no phase
+// carries more than its links do. Returns "" or one sentence that names what is wrong.
+std::string validate(const StepCosts& costs);
 
 }  // namespace pipewright

@@ -57,4 +57,7 @@ std::vector<LayerId> tensors_over_cut(const Model& model, LayerId cut);
 // are 0. One pass over the edges, O(L + E).
 std::vector<Bytes> bytes_over_cuts(const Model& model);
 
+// The same with other sizes for the tensors (output of layer i: tensor[i]), e.g. those of one micro-batch.
+std::vector<Bytes> bytes_over_cuts(const Model& model, const std::vector<Bytes>& tensor);
+
 }  // namespace pipewright

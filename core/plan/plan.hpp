@@ -56,9 +56,12 @@ struct Infeasible {
 
 // M and the micro-batch size from two of (global batch, micro-batch size, micro-batches) and the number of copies.
 // Throws InputError: the valid numbers of micro-batches are listed when the batch does not divide and `ragged` is off.
+// Ragged: all micro-batches but the last have ceil(samples of one copy / M) samples, the last has the rest.
 struct BatchSplit {
   std::int64_t global_batch_size, micro_batch_size, micro_batches, last_micro_batch_size;
 };
+// More micro-batches than any run has; keeps a slip of the keyboard from filling the memory.
+constexpr std::int64_t kMostMicroBatches = std::int64_t{1} << 24;
 BatchSplit batch_split(const Training& training, std::int64_t data_parallel);
 
 // Independent check of a finished plan: layers cover the model in order, no empty stage, devices distinct and existing.

@@ -1,0 +1,43 @@
+#include <algorithm>
+
+#include "core/cost/cost_model.hpp"
+
+namespace pipewright {
+
+std::vector<Bucket> buckets(const Model& model, LayerRange layers, Precision precision, Bytes limit) {
+  std::vector<Bucket> result;
+  bool open = false;
+  for (LayerId i = layers.end; i-- > layers.begin;) {
+    const std::int64_t parameters = model.layers[static_cast<std::size_t>(i)].parameters;
+    if (parameters == 0) continue;
+    if (!open) result.push_back({});
+    Bucket& bucket = result.back();
+    bucket.first_layer = i;
+    bucket.bytes = checked_sum(
+        bucket.bytes, Bytes{checked_product(parameters, gradient_bytes(precision).value, "the size of a gradient")});
+    open = bucket.bytes < limit;
+  }
+  if (result.empty()) result.push_back({Bytes{}, layers.begin});
+  return result;
+}
+
+ScheduleShape schedule_shape(const Plan& plan, const Model& model, Precision precision) {
+  ScheduleShape shape;
+  shape.stages = plan.stages;
+  shape.virtual_stages = plan.virtual_stages;
+  PP_CHECK(plan.micro_batches >= 1 && plan.micro_batches <= std::numeric_limits<MicroBatchId>::max());
+  shape.micro_batches = static_cast<int>(plan.micro_batches);
+  shape.replicas = plan.replicas;
+  shape.data_parallel = plan.data_parallel;
+  if (std::find(plan.recompute.begin(), plan.recompute.end(), Recompute::Full) != plan.recompute.end())
+    for (const Recompute recompute : plan.recompute)
+      shape.recompute.push_back(recompute == Recompute::Full);
+  shape.recompute_except_last = plan.recompute_except_last;
+  for (const LayerRange& layers : plan.layers)
+    shape.buckets.push_back(static_cast<int>(buckets(model, layers, precision, plan.bucket).size()));
+  shape.blocking_sync = plan.gradient_sync == GradientSync::Blocking;
+  shape.vertical_sync = plan.vertical_sync;
+  return shape;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,117 @@
+// Producer and checker are apart: nothing here is shared with step_costs.cpp.
+#include <string>
+
+#include "core/cost/step_costs.hpp"
+
+namespace pipewright {
+namespace {
+
+std::string check_durations(const StepCosts& costs) {
+  const auto expected = static_cast<std::size_t>(costs.shape.chunks()) * kKinds;
+  for (const auto* table : {&costs.duration, &costs.duration_last}) {
+    if (table->size() != expected)
+      return "durations: " + std::to_string(table->size()) + " entries for " + std::to_string(expected);
+    for (std::size_t i = 0; i < expected; ++i)
+      if ((*table)[i] < Time{})
+        return "negative duration of virtual stage " + std::to_string(i / kKinds) + ", kind " +
+               std::to_string(i % kKinds);
+  }
+  return {};
+}
+
+std::string check_message(const StepCosts& costs, const Message& message, const std::string& where) {
+  if (message.occupancy < Time{} || message.latency < Time{} || message.bytes < Bytes{})
+    return where + ": negative time or size";
+  if (message.channel < -1 || message.channel >= costs.channels) return where + ": no such channel";
+  if (message.route < -1 || message.route >= static_cast<std::int64_t>(costs.routes.size()))
+    return where + ": no such route";
+  if (message.channel < 0 && (message.occupancy > Time{} || message.latency > Time{} || message.route >= 0))
+    return where + ": a message inside one worker takes time";
+  return {};
+}
+
+std::string check_messages(const StepCosts& costs) {
+  const ScheduleShape& shape = costs.shape;
+  const int chunks = shape.chunks();
+  if (static_cast<int>(costs.edges.size()) < chunks - 1) return "edges: the chain is not complete";
+  if (costs.first_message.size() != 2 * costs.edges.size()) return "first_message: two entries per edge are needed";
+  std::size_t next = 0;
+  for (std::size_t e = 0; e < costs.edges.size(); ++e) {
+    const Edge edge = costs.edges[e];
+    const std::string where = "edge " + std::to_string(e);
+    if (edge.to >= chunks || edge.from >= edge.to) return where + ": no such pair of virtual stages";
+    if (static_cast<int>(e) < chunks - 1 && (edge.from != e || edge.to != e + 1)) return where + ": not the chain's";
+    for (const std::size_t direction : {0, 1}) {
+      if (costs.first_message[2 * e + direction] != next) return where + ": messages overlap or leave a gap";
+      next += static_cast<std::size_t>(shape.data_parallel) *
+              static_cast<std::size_t>(shape.replicas_of(edge.from % shape.stages)) *
+              static_cast<std::size_t>(shape.replicas_of(edge.to % shape.stages));
+      if (next > costs.messages.size() || next > costs.messages_last.size()) return where + ": messages are missing";
+      for (std::size_t i = costs.first_message[2 * e + direction]; i < next; ++i)
+        for (const auto* table : {&costs.messages, &costs.messages_last})
+          if (std::string wrong = check_message(costs, (*table)[i], where); !wrong.empty()) return wrong;
+    }
+  }
+  if (next != costs.messages.size() || next != costs.messages_last.size()) return "messages: more than the edges have";
+  return {};
+}
+
+std::string check_routes(const StepCosts& costs) {
+  for (const Link& link : costs.links)
+    if (!(link.bandwidth.value > 0)) return "link " + link.name + ": bandwidth must be larger than 0";
+  for (std::size_t i = 0; i < costs.routes.size(); ++i) {
+    const std::string where = "route " + std::to_string(i);
+    if (costs.routes[i].links.empty() || !(costs.routes[i].bandwidth.value > 0)) return where + ": no links or no rate";
+    for (const int link : costs.routes[i].links)
+      if (link < 0 || link >= static_cast<int>(costs.links.size())) return where + ": no such link";
+  }
+  return {};
+}
+
+std::string check_collective(const StepCosts& costs, const Collective& collective, const std::string& where) {
+  Time sum;
+  for (const CollectivePhase& phase : collective.phases) {
+    if (phase.time < phase.latency || phase.latency < Time{} || !(phase.bytes >= 0)) return where + ": negative time";
+    for (const auto& [link, weight] : phase.links) {
+      if (link < 0 || link >= static_cast<int>(costs.links.size())) return where + ": no such link";
+      const double room = costs.links[static_cast<std::size_t>(link)].bandwidth.value * (1 + 1e-9);
+      if (!(weight > 0) || weight * phase.rate.value > room) return where + ": carries more than its links do";
+    }
+    sum += phase.time;
+  }
+  return sum == collective.time ? "" : where + ": time is not the sum of its phases";
+}
+
+std::string check_collectives(const StepCosts& costs) {
+  const auto chunks = static_cast<std::size_t>(costs.shape.chunks());
+  if (costs.ready_before_end.size() != chunks) return "ready_before_end: one list per virtual stage is needed";
+  bool any = false;
+  for (int k = 0; k < costs.shape.stages; ++k)
+    any = any || costs.shape.data_parallel > 1 || costs.shape.replicas_of(k) > 1;
+  if (costs.collectives.size() != (any ? chunks : 0)) return "collectives: one list per virtual stage is needed";
+  for (std::size_t v = 0; v < chunks; ++v) {
+    const std::string where = "all-reduce of virtual stage " + std::to_string(v);
+    const int stage = static_cast<int>(v) % costs.shape.stages;
+    const auto count = static_cast<std::size_t>(costs.shape.buckets_of(static_cast<int>(v)));
+    const auto& ready = costs.ready_before_end[v];
+    if (ready.size() != count) return where + ": one ready time per bucket is needed";
+    for (std::size_t j = 0; j < count; ++j)
+      if (ready[j] < Time{} || (j > 0 && ready[j] > ready[j - 1])) return where + ": buckets are not in order";
+    if (!any) continue;
+    const bool group = costs.shape.data_parallel > 1 || costs.shape.replicas_of(stage) > 1;
+    if (costs.collectives[v].size() != (group ? count : 0)) return where + ": one collective per bucket is needed";
+    for (const Collective& collective : costs.collectives[v])
+      if (std::string wrong = check_collective(costs, collective, where); !wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string validate(const StepCosts& costs) {
+  for (const auto& check : {check_durations, check_messages, check_routes, check_collectives})
+    if (std::string wrong = check(costs); !wrong.empty()) return wrong;
+  return {};
+}
+
+}  // namespace pipewright

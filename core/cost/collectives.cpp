@@ -1,0 +1,178 @@
+#include "core/cost/collectives.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace pipewright {
+namespace {
+
+// Adds up what the hops of one phase load, then turns it into the phase.
+class Load {
+ public:
+  explicit Load(const Topology& topology) : topology_(topology) {}
+
+  // A hop that carries `weight` for each unit of the phase.
+  void add(DeviceId from, DeviceId to, double weight) {
+    const Route route = topology_.route(from, to);
+    latency_ = std::max(latency_, route.latency);
+    for (const int link : route.links)
+      links_.emplace_back(link, weight);
+    if (route.bandwidth.value > 0) limit(route.bandwidth.value / weight);
+  }
+
+  // share: bytes moved per byte of the all-reduce; steps: hops that follow one another.
+  CollectivePhase phase(double share, int steps) {
+    CollectivePhase phase;
+    phase.bytes = share;
+    phase.latency = Time{checked_product(latency_.value, steps, "the latency of an all-reduce")};
+    // Stable, so that the sums below are formed in the order of the hops whatever the sort does.
+    std::stable_sort(links_.begin(), links_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (const auto& [link, weight] : links_)
+      if (!phase.links.empty() && phase.links.back().first == link)
+        phase.links.back().second += weight;
+      else
+        phase.links.emplace_back(link, weight);
+    for (const auto& [link, weight] : phase.links)
+      limit(topology_.links()[static_cast<std::size_t>(link)].bandwidth.value / weight);
+    phase.rate = Bandwidth{rate_};
+    return phase;
+  }
+
+ private:
+  void limit(double rate) { rate_ = rate_ == 0 ? rate : std::min(rate_, rate); }
+
+  const Topology& topology_;
+  std::vector<std::pair<std::int32_t, double>> links_;
+  double rate_ = 0;
+  Time latency_;
+};
+
+void add_ring(Load& load, const std::vector<DeviceId>& members) {
+  for (std::size_t i = 0; i < members.size(); ++i)
+    load.add(members[i], members[(i + 1) % members.size()], 1.0);
+}
+
+// Parent of `rank` in the in-order binary tree over 0..n-1 with root 0: the lowest set bit moves up one place.
+// n = 8: 0 <- 4 <- {2, 6} <- {1, 3}, {5, 7}. Odd ranks are the leaves.
+unsigned parent_in_tree(unsigned rank, unsigned n) {
+  const unsigned bit = rank & (~rank + 1);
+  const unsigned up = (rank ^ bit) | (bit << 1);
+  return up < n ? up : rank ^ bit;
+}
+
+// The second tree is the first one mirrored (n even) or moved on by one (n odd), which swaps leaves and inner ranks.
+void add_trees(Load& to_roots, Load& from_roots, const std::vector<DeviceId>& members) {
+  const auto n = static_cast<unsigned>(members.size());
+  for (unsigned rank = 1; rank < n; ++rank) {
+    const unsigned up = parent_in_tree(rank, n);
+    const auto second = [&](unsigned r) { return n % 2 == 0 ? n - 1 - r : (r + 1) % n; };
+    for (const auto& [child, parent] : {std::pair{rank, up}, std::pair{second(rank), second(up)}}) {
+      to_roots.add(members[child], members[parent], 0.5);
+      from_roots.add(members[parent], members[child], 0.5);
+    }
+  }
+}
+
+// Members by node, or nothing when they do not form equal groups of more than one in several nodes.
+std::vector<std::vector<DeviceId>> equal_groups(const std::vector<DeviceId>& members, int devices_per_node) {
+  std::vector<std::vector<DeviceId>> groups;
+  for (const DeviceId device : members) {
+    if (groups.empty() || groups.back().front() / devices_per_node != device / devices_per_node) groups.emplace_back();
+    groups.back().push_back(device);
+  }
+  if (groups.size() < 2 || groups.front().size() < 2) return {};
+  for (const auto& group : groups)
+    if (group.size() != groups.front().size()) return {};
+  return groups;
+}
+
+Collective priced(const std::vector<CollectivePhase>& phases, Bytes bytes) {
+  Collective collective;
+  collective.bytes = bytes;
+  if (bytes.value == 0) return collective;
+  collective.phases = phases;
+  for (CollectivePhase& phase : collective.phases) {
+    phase.bytes *= static_cast<double>(bytes.value);
+    phase.time = phase.latency;
+    if (phase.rate.value > 0) phase.time = checked_sum(phase.time, transfer_time(phase.bytes, phase.rate));
+    collective.time = checked_sum(collective.time, phase.time);
+  }
+  return collective;
+}
+
+// The same sum without the copy of the links.
+Time time_alone(const std::vector<CollectivePhase>& phases, Bytes bytes) {
+  Time sum;
+  for (const CollectivePhase& phase : phases) {
+    sum = checked_sum(sum, phase.latency);
+    if (phase.rate.value > 0)
+      sum = checked_sum(sum, transfer_time(phase.bytes * static_cast<double>(bytes.value), phase.rate));
+  }
+  return sum;
+}
+
+}  // namespace
+
+AllReduceGroup::AllReduceGroup(std::vector<DeviceId> members, const Topology& topology, int devices_per_node)
+    : count_(members.size()) {
+  if (count_ < 2) return;
+  std::sort(members.begin(), members.end());
+  PP_CHECK(std::adjacent_find(members.begin(), members.end()) == members.end());
+  const int n = static_cast<int>(count_);
+  Load ring(topology), to_roots(topology), from_roots(topology);
+  add_ring(ring, members);
+  ring_ = {ring.phase(2.0 * (n - 1) / n, 2 * (n - 1))};
+  add_trees(to_roots, from_roots, members);
+  const int depth = std::bit_width(static_cast<unsigned>(n - 1));  // ceil(log2 n)
+  tree_ = {to_roots.phase(1.0, depth), from_roots.phase(1.0, depth)};
+  const auto groups = equal_groups(members, devices_per_node);
+  if (groups.empty()) return;
+  hierarchical_ = true;
+  const int p = static_cast<int>(groups.size()), g = static_cast<int>(groups.front().size());
+  Load inside(topology), between(topology);
+  for (const auto& group : groups)
+    add_ring(inside, group);
+  for (int j = 0; j < g; ++j) {
+    std::vector<DeviceId> ring_between;
+    for (const auto& group : groups)
+      ring_between.push_back(group[static_cast<std::size_t>(j)]);
+    add_ring(between, ring_between);
+  }
+  const CollectivePhase half = inside.phase(static_cast<double>(g - 1) / g, g - 1);
+  hierarchy_ = {half, between.phase(2.0 * (p - 1) / p / g, 2 * (p - 1)), half};
+}
+
+Collective AllReduceGroup::price(AllReduce algorithm, Bytes bytes) const {
+  PP_CHECK(algorithm != AllReduce::Hierarchical || hierarchical_ || count_ < 2);
+  switch (algorithm) {
+    case AllReduce::Ring: return priced(ring_, bytes);
+    case AllReduce::Tree: return priced(tree_, bytes);
+    case AllReduce::Hierarchical: return priced(hierarchy_, bytes);
+  }
+  return {};
+}
+
+Collective AllReduceGroup::best(Bytes bytes) const {
+  AllReduce best = AllReduce::Ring;
+  Time shortest = time_alone(ring_, bytes);
+  const auto consider = [&](AllReduce algorithm, const std::vector<CollectivePhase>& phases) {
+    const Time time = time_alone(phases, bytes);
+    if (time < shortest) shortest = time, best = algorithm;
+  };
+  consider(AllReduce::Tree, tree_);
+  if (hierarchical_) consider(AllReduce::Hierarchical, hierarchy_);
+  return price(best, bytes);
+}
+
+Collective all_reduce(AllReduce algorithm, const std::vector<DeviceId>& members, Bytes bytes, const Topology& topology,
+                      int devices_per_node) {
+  return AllReduceGroup(members, topology, devices_per_node).price(algorithm, bytes);
+}
+
+Collective best_all_reduce(const std::vector<DeviceId>& members, Bytes bytes, const Topology& topology,
+                           int devices_per_node) {
+  return AllReduceGroup(members, topology, devices_per_node).best(bytes);
+}
+
+}  // namespace pipewright

@@ -1,0 +1,285 @@
+#include "core/cost/step_costs.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <unordered_map>
+
+#include "core/cost/collectives.hpp"
+#include "core/cost/cost_model.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::size_t of(Kind kind) {
+  return static_cast<std::size_t>(kind);
+}
+
+// Worker ids of a shape: copy * positions + position.
+struct Workers {
+  explicit Workers(const ScheduleShape& shape) : first(static_cast<std::size_t>(shape.stages)) {
+    for (int k = 0; k < shape.stages; ++k) {
+      first[static_cast<std::size_t>(k)] = positions;
+      positions += shape.replicas_of(k);
+    }
+  }
+  WorkerId id(CopyId copy, StageId stage, int replica) const {
+    return copy * positions + first[static_cast<std::size_t>(stage)] + replica;
+  }
+  std::vector<PositionId> first;
+  int positions = 0;
+};
+
+// Numbers channels (ordered pairs of workers) and their routes in the order of first use.
+class Channels {
+ public:
+  explicit Channels(StepCosts& costs) : costs_(costs) {}
+
+  // Message without bytes from one worker to another; its route comes from `route(from, to)`.
+  template <class RouteOf>
+  Message connect(WorkerId from, WorkerId to, const RouteOf& route) {
+    Message message;
+    if (from == to) return message;
+    const auto key = static_cast<std::uint64_t>(from) << 32 | static_cast<std::uint32_t>(to);
+    const auto [entry, is_new] = known_.try_emplace(key);
+    if (is_new) {
+      entry->second.message.channel = costs_.channels++;
+      Route way = route(from, to);
+      entry->second.rate = way.bandwidth;
+      entry->second.message.latency = way.latency;
+      if (!way.links.empty()) {
+        entry->second.message.route = static_cast<std::int32_t>(costs_.routes.size());
+        costs_.routes.push_back(std::move(way));
+      }
+    }
+    rate_ = entry->second.rate;
+    return entry->second.message;
+  }
+
+  // The last connected message with its bytes.
+  Message loaded(Message message, Bytes bytes) const {
+    message.bytes = bytes;
+    if (message.channel >= 0 && rate_.value > 0) message.occupancy = transfer_time(bytes, rate_);
+    return message;
+  }
+
+ private:
+  struct Known {
+    Message message;
+    Bandwidth rate;
+  };
+  StepCosts& costs_;
+  std::unordered_map<std::uint64_t, Known> known_;  // looked up only, never walked: its order is nowhere visible
+  Bandwidth rate_;
+};
+
+// Lays out the messages of all edges; `full` and `last` are the bytes of each edge in the two micro-batch sizes.
+template <class RouteOf>
+void add_messages(StepCosts& costs, const std::vector<Bytes>& full, const std::vector<Bytes>& last,
+                  const RouteOf& route) {
+  const ScheduleShape& shape = costs.shape;
+  const Workers workers(shape);
+  Channels channels(costs);
+  for (std::size_t e = 0; e < costs.edges.size(); ++e) {
+    const int from = costs.edges[e].from % shape.stages, to = costs.edges[e].to % shape.stages;
+    const int r_from = shape.replicas_of(from), r_to = shape.replicas_of(to), common = std::gcd(r_from, r_to);
+    for (const Direction direction : {Direction::Forward, Direction::Backward}) {
+      costs.first_message.push_back(static_cast<std::uint32_t>(costs.messages.size()));
+      for (CopyId copy = 0; copy < shape.data_parallel; ++copy)
+        for (int a = 0; a < r_from; ++a)
+          for (int b = 0; b < r_to; ++b) {
+            Message message, message_last;
+            if (a % common == b % common) {  // else no micro-batch has m mod r_from = a and m mod r_to = b
+              WorkerId sender = workers.id(copy, from, a), receiver = workers.id(copy, to, b);
+              if (direction == Direction::Backward) std::swap(sender, receiver);
+              message = channels.connect(sender, receiver, route);
+              message_last = channels.loaded(message, last[e]);
+              message = channels.loaded(message, full[e]);
+            }
+            costs.messages.push_back(message);
+            costs.messages_last.push_back(message_last);
+          }
+    }
+  }
+}
+
+void add_chain(StepCosts& costs) {
+  for (int e = 0; e + 1 < costs.shape.chunks(); ++e)
+    costs.edges.push_back({static_cast<std::uint16_t>(e), static_cast<std::uint16_t>(e + 1)});
+}
+
+bool reduces(const ScheduleShape& shape, StageId stage) {
+  return shape.data_parallel > 1 || shape.replicas_of(stage) > 1;
+}
+
+std::vector<Time> durations(const Plan& plan, const LayerCosts& layers, const CostModel& cost) {
+  std::vector<Time> duration(static_cast<std::size_t>(plan.chunks()) * kKinds);
+  const auto& model_layers = cost.scenario().model.layers;
+  const Time overhead = cost.source().op_overhead();
+  for (std::size_t v = 0; v < plan.layers.size(); ++v) {
+    const auto sum = [&](const std::vector<Time>& times) {
+      Time total;
+      for (LayerId i = plan.layers[v].begin; i < plan.layers[v].end; ++i)
+        total = checked_sum(total, times[static_cast<std::size_t>(i)]);
+      return checked_sum(total, overhead);
+    };
+    std::int64_t parameters = 0;
+    for (LayerId i = plan.layers[v].begin; i < plan.layers[v].end; ++i)
+      parameters = checked_sum(parameters, model_layers[static_cast<std::size_t>(i)].parameters, "parameters");
+    Time* const row = &duration[v * kKinds];
+    row[of(Kind::F)] = row[of(Kind::R)] = sum(layers.forward);
+    row[of(Kind::BW)] = sum(layers.backward);
+    row[of(Kind::B)] = sum(layers.backward_input);
+    row[of(Kind::W)] = sum(layers.backward_weight);
+    row[of(Kind::Update)] = cost.source().update(parameters);
+  }
+  return duration;
+}
+
+// Edges of `skips: direct`, the chain first, with the bytes of each: pairs of chunks that share a tensor. The distinct
+// users' chunks of each tensor give one entry each, so that a tensor counts once per edge.
+struct Traffic {
+  std::vector<Edge> edges;
+  std::vector<Bytes> bytes;
+};
+Traffic direct_traffic(const Plan& plan, const Model& model, const std::vector<Bytes>& tensor) {
+  std::vector<int> chunk_of(model.layers.size());
+  for (std::size_t v = 0; v < plan.layers.size(); ++v)
+    for (LayerId i = plan.layers[v].begin; i < plan.layers[v].end; ++i)
+      chunk_of[static_cast<std::size_t>(i)] = static_cast<int>(v);
+  struct Use {
+    int from, to;
+    LayerId tensor;
+    auto operator<=>(const Use&) const = default;
+  };
+  std::vector<Use> uses;
+  for (std::size_t user = 0; user < model.layers.size(); ++user)
+    for (const LayerId producer : model.layers[user].inputs)
+      if (const int from = chunk_of[static_cast<std::size_t>(producer)]; from != chunk_of[user])
+        uses.push_back({from, chunk_of[user], producer});
+  std::sort(uses.begin(), uses.end());
+  uses.erase(std::unique(uses.begin(), uses.end()), uses.end());
+  Traffic traffic;
+  for (int e = 0; e + 1 < plan.chunks(); ++e)
+    traffic.edges.push_back({static_cast<std::uint16_t>(e), static_cast<std::uint16_t>(e + 1)});
+  traffic.bytes.resize(traffic.edges.size());
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    const Use& use = uses[i];
+    const Bytes bytes = tensor[static_cast<std::size_t>(use.tensor)];
+    if (use.to == use.from + 1) {
+      Bytes& sum = traffic.bytes[static_cast<std::size_t>(use.from)];
+      sum = checked_sum(sum, bytes);
+      continue;
+    }
+    if (i == 0 || uses[i - 1].from != use.from || uses[i - 1].to != use.to) {
+      traffic.edges.push_back({static_cast<std::uint16_t>(use.from), static_cast<std::uint16_t>(use.to)});
+      traffic.bytes.push_back({});
+    }
+    traffic.bytes.back() = checked_sum(traffic.bytes.back(), bytes);
+  }
+  return traffic;
+}
+
+Traffic hop_traffic(const Plan& plan, const Model& model, const std::vector<Bytes>& tensor) {
+  const std::vector<Bytes> over = bytes_over_cuts(model, tensor);
+  Traffic traffic;
+  for (int e = 0; e + 1 < plan.chunks(); ++e) {
+    traffic.edges.push_back({static_cast<std::uint16_t>(e), static_cast<std::uint16_t>(e + 1)});
+    traffic.bytes.push_back(over[static_cast<std::size_t>(plan.layers[static_cast<std::size_t>(e)].end)]);
+  }
+  return traffic;
+}
+
+Traffic traffic(const Plan& plan, const Model& model, const std::vector<Bytes>& tensor) {
+  return plan.skips == Skips::Direct ? direct_traffic(plan, model, tensor) : hop_traffic(plan, model, tensor);
+}
+
+// Backward runs from the last layer to the first: a bucket is complete when only the layers before its first one are
+// left. With a smaller last micro-batch its times count, as the round may end with it: never too early.
+void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost, const LayerCosts& last) {
+  const Scenario& scenario = cost.scenario();
+  const Workers workers(costs.shape);
+  bool any = false;
+  for (int k = 0; k < plan.stages; ++k)
+    any = any || reduces(costs.shape, k);
+  if (any) costs.collectives.resize(plan.layers.size());
+  costs.ready_before_end.resize(plan.layers.size());
+  for (int k = 0; k < plan.stages; ++k) {
+    std::vector<DeviceId> members;
+    for (CopyId copy = 0; copy < plan.data_parallel; ++copy)
+      for (int replica = 0; replica < costs.shape.replicas_of(k); ++replica)
+        members.push_back(plan.device[static_cast<std::size_t>(workers.id(copy, k, replica))]);
+    const AllReduceGroup group(std::move(members), cost.topology(), scenario.cluster.devices_per_node);
+    for (int v = k; v < plan.chunks(); v += plan.stages) {
+      const LayerRange& layers = plan.layers[static_cast<std::size_t>(v)];
+      for (const Bucket& bucket : buckets(scenario.model, layers, scenario.training.precision, plan.bucket)) {
+        Time left;
+        for (LayerId i = layers.begin; i < bucket.first_layer; ++i)
+          left = checked_sum(left, last.backward[static_cast<std::size_t>(i)]);
+        costs.ready_before_end[static_cast<std::size_t>(v)].push_back(left);
+        if (reduces(costs.shape, k)) costs.collectives[static_cast<std::size_t>(v)].push_back(group.best(bucket.bytes));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+StepCosts step_costs(const Plan& plan, const CostModel& cost) {
+  const Scenario& scenario = cost.scenario();
+  StepCosts costs;
+  costs.shape = schedule_shape(plan, scenario.model, scenario.training.precision);
+  costs.links = cost.topology().links();
+  costs.sharing = scenario.cluster.sharing;
+  const LayerCosts full = cost.layers(plan.micro_batch_size);
+  const bool ragged = plan.last_micro_batch_size != plan.micro_batch_size;
+  const LayerCosts last = ragged ? cost.layers(plan.last_micro_batch_size) : full;
+  costs.duration = durations(plan, full, cost);
+  costs.duration_last = ragged ? durations(plan, last, cost) : costs.duration;
+  Traffic tensors = traffic(plan, scenario.model, full.activation);
+  const Traffic tensors_last = ragged ? traffic(plan, scenario.model, last.activation) : tensors;
+  costs.edges = std::move(tensors.edges);
+  add_messages(costs, tensors.bytes, tensors_last.bytes, [&](WorkerId from, WorkerId to) {
+    return cost.topology().route(plan.device[static_cast<std::size_t>(from)],
+                                 plan.device[static_cast<std::size_t>(to)]);
+  });
+  add_all_reduces(costs, plan, cost, last);
+  return costs;
+}
+
+StepCosts plain_costs(const ScheduleShape& shape, const std::vector<Time>& forward, const std::vector<Time>& backward,
+                      Time hop) {
+  const auto chunks = static_cast<std::size_t>(shape.chunks());
+  PP_CHECK(forward.size() == chunks && backward.size() == chunks);
+  StepCosts costs;
+  costs.shape = shape;
+  costs.duration.resize(chunks * kKinds);
+  for (std::size_t v = 0; v < chunks; ++v) {
+    Time* const row = &costs.duration[v * kKinds];
+    const Time half{backward[v].value / 2};
+    row[of(Kind::F)] = row[of(Kind::R)] = forward[v];
+    row[of(Kind::BW)] = backward[v];
+    row[of(Kind::B)] = half;
+    row[of(Kind::W)] = backward[v] - half;
+  }
+  costs.duration_last = costs.duration;
+  add_chain(costs);
+  const std::vector<Bytes> nothing(costs.edges.size());
+  add_messages(costs, nothing, nothing, [&](WorkerId, WorkerId) {
+    Route route;
+    route.latency = hop;
+    return route;
+  });
+  bool any = false;
+  for (int k = 0; k < shape.stages; ++k)
+    any = any || reduces(shape, k);
+  if (any) costs.collectives.resize(chunks);
+  costs.ready_before_end.resize(chunks);
+  for (std::size_t v = 0; v < chunks; ++v) {
+    const auto count = static_cast<std::size_t>(shape.buckets_of(static_cast<int>(v)));
+    costs.ready_before_end[v].resize(count);
+    if (reduces(shape, static_cast<int>(v) % shape.stages)) costs.collectives[v].resize(count);
+  }
+  return costs;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,96 @@
+#include "core/plan/plan.hpp"
+
+#include <algorithm>
+
+namespace pipewright {
+
+int Plan::positions() const {
+  int sum = 0;
+  for (const int r : replicas)
+    sum += r;
+  return sum;
+}
+
+PositionId Plan::first_position(StageId stage) const {
+  int sum = 0;
+  for (StageId k = 0; k < stage; ++k)
+    sum += replicas[static_cast<std::size_t>(k)];
+  return sum;
+}
+
+StageId Plan::stage_at(PositionId position) const {
+  StageId stage = 0;
+  for (; position >= replicas[static_cast<std::size_t>(stage)]; ++stage)
+    position -= replicas[static_cast<std::size_t>(stage)];
+  return stage;
+}
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw InputError("plan: " + message);
+}
+
+std::string text(std::int64_t value) {
+  return std::to_string(value);
+}
+
+void check_layers(const Plan& plan, const Model& model) {
+  if (static_cast<int>(plan.layers.size()) != plan.chunks())
+    refuse(text(static_cast<std::int64_t>(plan.layers.size())) + " layer ranges for " + text(plan.chunks()) +
+           " virtual stages");
+  LayerId next = 0;
+  for (std::size_t v = 0; v < plan.layers.size(); ++v) {
+    const std::string stage = "virtual stage " + text(static_cast<std::int64_t>(v));
+    if (plan.layers[v].begin != next)
+      refuse(stage + " begins at layer " + text(plan.layers[v].begin) + ", but layer " + text(next) + " is next");
+    if (plan.layers[v].size() < 1) refuse(stage + " has no layers; use fewer stages or other cuts");
+    next = plan.layers[v].end;
+  }
+  if (next != static_cast<LayerId>(model.layers.size()))
+    refuse("the stages hold " + text(next) + " of " + text(static_cast<std::int64_t>(model.layers.size())) + " layers");
+}
+
+void check_devices(const Plan& plan, const Cluster& cluster) {
+  if (static_cast<int>(plan.device.size()) != plan.workers())
+    refuse(text(static_cast<std::int64_t>(plan.device.size())) + " devices for " + text(plan.workers()) + " workers");
+  std::vector<WorkerId> owner(static_cast<std::size_t>(cluster.devices()), -1);
+  for (WorkerId worker = 0; worker < plan.workers(); ++worker) {
+    const DeviceId device = plan.device[static_cast<std::size_t>(worker)];
+    if (device < 0 || device >= cluster.devices())
+      refuse("worker " + text(worker) + " is placed on device " + text(device) + ", but the cluster has devices 0 to " +
+             text(cluster.devices() - 1));
+    WorkerId& taken = owner[static_cast<std::size_t>(device)];
+    if (taken >= 0)
+      refuse("workers " + text(taken) + " and " + text(worker) + " are both placed on device " + text(device));
+    taken = worker;
+  }
+}
+
+}  // namespace
+
+void validate(const Plan& plan, const Model& model, const Cluster& cluster) {
+  for (const auto& [value, name] : {std::pair{plan.stages, "stages"}, std::pair{plan.virtual_stages, "virtual_stages"},
+                                    std::pair{plan.data_parallel, "data_parallel"}})
+    if (value < 1) refuse(std::string(name) + " is " + text(value) + "; must be at least 1");
+  if (static_cast<int>(plan.replicas.size()) != plan.stages)
+    refuse("replicas for " + text(static_cast<std::int64_t>(plan.replicas.size())) + " of " + text(plan.stages) +
+           " stages");
+  for (const int r : plan.replicas)
+    if (r < 1) refuse("a stage has " + text(r) + " replicas; must be at least 1");
+  if (static_cast<int>(plan.recompute.size()) != plan.stages)
+    refuse("recompute is given for " + text(static_cast<std::int64_t>(plan.recompute.size())) + " of " +
+           text(plan.stages) + " stages");
+  if (plan.micro_batches < 1 || plan.micro_batch_size < 1 || plan.last_micro_batch_size < 1 ||
+      plan.last_micro_batch_size > plan.micro_batch_size)
+    refuse("micro-batches must hold at least one sample, and the last one no more than the others");
+  const std::int64_t samples = checked_sum(checked_product(plan.micro_batches - 1, plan.micro_batch_size, "a batch"),
+                                           plan.last_micro_batch_size, "a batch");
+  if (checked_product(samples, plan.data_parallel, "the global batch") != plan.global_batch_size)
+    refuse("the micro-batches of all copies hold " + text(samples * plan.data_parallel) +
+           " samples, but the global batch has " + text(plan.global_batch_size));
+  check_layers(plan, model);
+  check_devices(plan, cluster);
+}
+
+}  // namespace pipewright
