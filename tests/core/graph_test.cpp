@@ -68,8 +68,7 @@ TEST_CASE("A tensor crosses every cut between its producer and its last user, on
   CHECK(tensors_over_cut(model, 2) == std::vector<LayerId>{0, 1});
   CHECK(tensors_over_cut(model, 3) == std::vector<LayerId>{0, 2});
   CHECK(tensors_over_cut(model, 4) == std::vector<LayerId>{0, 3});
-  CHECK(bytes_over_cuts(model) ==
-        std::vector<Bytes>{Bytes{0}, Bytes{1}, Bytes{11}, Bytes{101}, Bytes{1001}, Bytes{0}});
+  CHECK(bytes_over_cuts(model) == std::vector<Bytes>{Bytes{0}, Bytes{1}, Bytes{11}, Bytes{101}, Bytes{1001}, Bytes{0}});
 }
 
 TEST_CASE("An output that nobody uses crosses no cut") {

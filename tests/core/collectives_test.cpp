@@ -1,0 +1,200 @@
+#include "core/cost/collectives.hpp"
+
+#include <numeric>
+
+#include <doctest/doctest.h>
+
+using namespace pipewright;
+
+namespace {
+
+constexpr Bytes kMB{1'000'000};
+
+// Nodes of `per_node` devices behind a switch of 100 GB/s ports and 1 us; a NIC of 10 GB/s and 5 us per node.
+Cluster cluster(int nodes, int per_node) {
+  Cluster result;
+  result.nodes = nodes;
+  result.devices_per_node = per_node;
+  result.links.kind = LinkKind::Nvswitch;
+  result.links.bandwidth = Bandwidth{100e9};
+  result.links.latency = Time{1'000};
+  if (nodes > 1) {
+    result.network.emplace();
+    result.network->bandwidth = Bandwidth{10e9};
+    result.network->latency = Time{5'000};
+  }
+  return result;
+}
+
+std::vector<DeviceId> first(int n) {
+  std::vector<DeviceId> members(static_cast<std::size_t>(n));
+  std::iota(members.begin(), members.end(), 0);
+  return members;
+}
+
+Collective run(AllReduce algorithm, const Cluster& c, const std::vector<DeviceId>& members, Bytes bytes) {
+  return all_reduce(algorithm, members, bytes, Topology(c), c.devices_per_node);
+}
+
+Time sum_of_phases(const Collective& collective) {
+  Time sum;
+  for (const CollectivePhase& phase : collective.phases)
+    sum += phase.time;
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("One member needs no all-reduce") {
+  for (const AllReduce algorithm : {AllReduce::Ring, AllReduce::Tree, AllReduce::Hierarchical}) {
+    const Collective none = run(algorithm, cluster(1, 8), {3}, 100 * kMB);
+    CHECK(none.time == Time{0});
+    CHECK(none.phases.empty());
+  }
+}
+
+TEST_CASE("Nothing to reduce takes no time") {
+  CHECK(run(AllReduce::Ring, cluster(1, 8), first(8), Bytes{0}).time == Time{0});
+}
+
+TEST_CASE("A ring moves 2(n-1)/n of the bytes through every port") {
+  for (int n = 2; n <= 16; ++n) {
+    const Collective ring = run(AllReduce::Ring, cluster(1, 16), first(n), Bytes{1'000'000} * n);
+    REQUIRE(ring.phases.size() == 1);
+    CHECK(ring.phases[0].bytes == doctest::Approx(2.0 * (n - 1) * 1e6));
+    CHECK(ring.phases[0].latency == Time{2 * (n - 1) * 1'000});
+    CHECK(ring.phases[0].links.size() == 2 * static_cast<std::size_t>(n));
+    for (const auto& [link, weight] : ring.phases[0].links)
+      CHECK(weight == 1.0);
+    // 2(n-1) MB at 100 GB/s are 20 us (n-1), and each of the 2(n-1) steps costs 1 us.
+    CHECK(ring.time == Time{(n - 1) * 22'000});
+  }
+}
+
+TEST_CASE("Eight devices on one switch: 14 us + 14 ms for 800 MB") {
+  CHECK(run(AllReduce::Ring, cluster(1, 8), first(8), 800 * kMB).time == Time{14'014'000});
+}
+
+TEST_CASE("The order of the members does not matter") {
+  const Collective sorted = run(AllReduce::Ring, cluster(2, 4), first(8), 80 * kMB);
+  const Collective shuffled = run(AllReduce::Ring, cluster(2, 4), {5, 2, 7, 0, 3, 6, 1, 4}, 80 * kMB);
+  CHECK(sorted.time == shuffled.time);
+  CHECK(sorted.phases[0].links == shuffled.phases[0].links);
+}
+
+TEST_CASE("A ring over two nodes crosses each NIC once") {
+  const Collective ring = run(AllReduce::Ring, cluster(2, 4), first(8), 80 * kMB);
+  CHECK(ring.phases[0].rate.value == doctest::Approx(10e9));
+  // 14 steps of the slowest hop's 5 us, and 140 MB at 10 GB/s.
+  CHECK(ring.time == Time{70'000 + 14'000'000});
+  const Topology topology(cluster(2, 4));
+  double on_nics = 0;
+  for (const auto& [link, weight] : ring.phases[0].links)
+    if (topology.links()[static_cast<std::size_t>(link)].name.find("NIC") != std::string::npos) on_nics += weight;
+  CHECK(on_nics == 4.0);  // two NICs, out and in
+}
+
+TEST_CASE("Half-duplex ports carry both neighbours of the ring") {
+  Cluster half = cluster(1, 4);
+  half.links.duplex = Duplex::Half;
+  const Collective ring = run(AllReduce::Ring, half, first(4), 100 * kMB);
+  CHECK(ring.phases[0].rate.value == doctest::Approx(50e9));
+  CHECK(ring.time == Time{6'000 + 3'000'000});  // 150 MB at 50 GB/s
+}
+
+TEST_CASE("No hop of a ring is faster than its copy through host memory") {
+  Cluster staged = cluster(1, 4);
+  staged.links.kind = LinkKind::Pcie;
+  staged.links.peer_access = false;
+  CHECK(run(AllReduce::Ring, staged, first(4), 100 * kMB).phases[0].rate.value == doctest::Approx(50e9));
+  // All four hops share host memory of 120 GB/s, and each byte passes it twice: 15 GB/s each.
+  staged.links.host_bandwidth = Bandwidth{120e9};
+  CHECK(run(AllReduce::Ring, staged, first(4), 100 * kMB).phases[0].rate.value == doctest::Approx(15e9));
+}
+
+TEST_CASE("Ideal links reduce in no time") {
+  Cluster ideal = cluster(1, 8);
+  ideal.links = {};
+  for (const AllReduce algorithm : {AllReduce::Ring, AllReduce::Tree})
+    CHECK(run(algorithm, ideal, first(8), 800 * kMB).time == Time{0});
+}
+
+TEST_CASE("A tree takes 2 ceil(log2 n) alpha + 2 S / beta") {
+  const int depth[] = {0, 0, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4};
+  for (int n = 3; n <= 16; ++n) {
+    const Collective tree = run(AllReduce::Tree, cluster(1, 16), first(n), 100 * kMB);
+    REQUIRE(tree.phases.size() == 2);
+    CHECK(tree.time == Time{2 * depth[n] * 1'000 + 2 * 1'000'000});
+  }
+  // Two members are root in one tree each: both directions at once.
+  CHECK(run(AllReduce::Tree, cluster(1, 16), first(2), 100 * kMB).time == Time{2 * 1'000 + 1'000'000});
+}
+
+TEST_CASE("Every member but the two roots sends all bytes up and receives all bytes back") {
+  for (int n = 2; n <= 33; ++n) {
+    const Cluster c = cluster(1, 33);
+    const Topology topology(c);
+    const Collective tree = run(AllReduce::Tree, c, first(n), kMB);
+    double sent = 0, received = 0;
+    for (const auto& [link, weight] : tree.phases[0].links) {
+      CHECK(weight <= 1.0);
+      const std::string& name = topology.links()[static_cast<std::size_t>(link)].name;
+      (name.ends_with("out") ? sent : received) += weight;
+    }
+    CHECK(sent == doctest::Approx(n - 1));  // two trees of n - 1 edges with half the bytes each
+    CHECK(received == doctest::Approx(n - 1));
+  }
+}
+
+TEST_CASE("Hierarchical: reduce inside the nodes, a ring for each place between them, gather inside") {
+  const Collective steps = run(AllReduce::Hierarchical, cluster(2, 4), first(8), 800 * kMB);
+  REQUIRE(steps.phases.size() == 3);
+  CHECK(steps.phases[0].time == Time{3 * 1'000 + 6'000'000});   // 3/4 of 800 MB at 100 GB/s
+  CHECK(steps.phases[1].rate.value == doctest::Approx(2.5e9));  // four rings share each NIC
+  CHECK(steps.phases[1].time == Time{2 * 5'000 + 80'000'000});  // 200 MB
+  CHECK(steps.phases[2].time == steps.phases[0].time);
+  CHECK(steps.time == Time{92'016'000});
+}
+
+TEST_CASE("With a NIC per device the rings between the nodes do not share") {
+  Cluster c = cluster(2, 4);
+  c.network->per = NicPer::Device;
+  const Collective steps = run(AllReduce::Hierarchical, c, first(8), 800 * kMB);
+  CHECK(steps.phases[1].rate.value == doctest::Approx(10e9));
+  CHECK(steps.phases[1].time == Time{2 * 5'000 + 20'000'000});
+}
+
+TEST_CASE("Groups are hierarchical when every node holds the same number of members, at least two") {
+  const Topology topology(cluster(3, 4));
+  CHECK(AllReduceGroup({0, 1, 4, 5}, topology, 4).hierarchical());
+  CHECK_FALSE(AllReduceGroup({0, 1, 4}, topology, 4).hierarchical());
+  CHECK_FALSE(AllReduceGroup({0, 4, 8}, topology, 4).hierarchical());
+  CHECK_FALSE(AllReduceGroup({0, 1, 2}, topology, 4).hierarchical());
+}
+
+TEST_CASE("The best algorithm is never slower than any other") {
+  for (const int nodes : {1, 2, 4})
+    for (const std::int64_t bytes : {1, 1'000, 1'000'000, 1'000'000'000}) {
+      const Cluster c = cluster(nodes, 4);
+      const AllReduceGroup group(first(c.devices()), Topology(c), 4);
+      Time shortest =
+          std::min(group.price(AllReduce::Ring, Bytes{bytes}).time, group.price(AllReduce::Tree, Bytes{bytes}).time);
+      if (group.hierarchical()) shortest = std::min(shortest, group.price(AllReduce::Hierarchical, Bytes{bytes}).time);
+      CHECK(group.best(Bytes{bytes}).time == shortest);
+    }
+}
+
+TEST_CASE("Small messages go by tree, large ones by ring") {
+  const Topology topology(cluster(1, 16));
+  CHECK(best_all_reduce(first(16), Bytes{1'000}, topology, 16).phases.size() == 2);
+  CHECK(best_all_reduce(first(16), 800 * kMB, topology, 16).phases.size() == 1);
+}
+
+TEST_CASE("The time of an all-reduce is the sum of its phases") {
+  const AllReduceGroup group(first(8), Topology(cluster(2, 4)), 4);
+  for (const AllReduce algorithm : {AllReduce::Ring, AllReduce::Tree, AllReduce::Hierarchical}) {
+    const Collective collective = group.price(algorithm, Bytes{123'456'789});
+    CHECK(collective.bytes == Bytes{123'456'789});
+    CHECK(collective.time == sum_of_phases(collective));
+  }
+}

@@ -1,0 +1,361 @@
+#include "core/cost/step_costs.hpp"
+
+#include <doctest/doctest.h>
+
+#include "core/cost/cost_model.hpp"
+
+using namespace pipewright;
+
+namespace {
+
+constexpr Time us(std::int64_t n) {
+  return {n * 1'000};
+}
+
+Layer layer(const std::string& name, std::vector<LayerId> inputs, std::int64_t bytes, std::int64_t forward_us,
+            std::int64_t parameters = 0) {
+  Layer result;
+  result.name = name;
+  result.inputs = std::move(inputs);
+  result.activation = Bytes{bytes};
+  result.forward = us(forward_us);
+  result.backward = us(2 * forward_us);
+  result.parameters = parameters;
+  return result;
+}
+
+// Four layers a -> b -> c -> d with figures for four samples; a's output is used by c and d, too.
+Scenario with_skips() {
+  Scenario scenario;
+  scenario.model.batch = 4;
+  scenario.model.layers = {layer("a", {}, 1'000, 10, 100), layer("b", {0}, 20'000, 20, 200),
+                           layer("c", {0, 1}, 300'000, 30, 300), layer("d", {0, 2}, 0, 40)};
+  scenario.cluster.devices_per_node = 8;
+  scenario.cluster.links.kind = LinkKind::Nvswitch;
+  scenario.cluster.links.bandwidth = Bandwidth{1e9};
+  scenario.cluster.links.latency = us(7);
+  scenario.cluster.device.launch_overhead = us(1);
+  return scenario;
+}
+
+// One layer per stage, one worker each.
+Plan four_stages() {
+  Plan plan;
+  plan.schedule = "gpipe";
+  plan.stages = 4;
+  plan.replicas = {1, 1, 1, 1};
+  plan.recompute.assign(4, Recompute::None);
+  plan.layers = {{0, 1}, {1, 2}, {2, 3}, {3, 4}};
+  plan.micro_batches = 8;
+  plan.micro_batch_size = 4;
+  plan.last_micro_batch_size = 4;
+  plan.global_batch_size = 32;
+  plan.device = {0, 1, 2, 3};
+  return plan;
+}
+
+Bytes carried(const StepCosts& costs, std::size_t edge) {
+  return costs.message(edge, Direction::Forward, 0, 0).bytes;
+}
+
+}  // namespace
+
+TEST_CASE("A stage costs the sum of its layers, and a launch per op") {
+  const Scenario scenario = with_skips();
+  Plan plan = four_stages();
+  plan.stages = 2;
+  plan.replicas = {1, 1};
+  plan.recompute.assign(2, Recompute::Full);
+  plan.layers = {{0, 3}, {3, 4}};
+  plan.device = {0, 1};
+  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  REQUIRE(validate(costs) == "");
+  CHECK(costs.time_of({Kind::F, 0, 0, 0}) == us(60 + 1));
+  CHECK(costs.time_of({Kind::R, 0, 0, 0}) == us(60 + 1));
+  CHECK(costs.time_of({Kind::BW, 0, 0, 0}) == us(120 + 1));
+  CHECK(costs.time_of({Kind::B, 0, 0, 0}) == us(60 + 1));
+  CHECK(costs.time_of({Kind::W, 0, 0, 0}) == us(60 + 1));
+  CHECK(costs.time_of({Kind::B, 1, 0, 0}) == us(80 + 1));  // no parameters: all of it is the input gradient
+  CHECK(costs.time_of({Kind::W, 1, 0, 0}) == us(0 + 1));
+  CHECK(costs.time_of({Kind::Update, 0, 0, 0}) == Time{0});
+}
+
+TEST_CASE("Hop by hop every edge carries all tensors that cross its cut") {
+  const Scenario scenario = with_skips();
+  const StepCosts costs = step_costs(four_stages(), cost_model(scenario));
+  REQUIRE(validate(costs) == "");
+  REQUIRE(costs.edges.size() == 3);
+  CHECK(carried(costs, 0) == Bytes{1'000});
+  CHECK(carried(costs, 1) == Bytes{21'000});
+  CHECK(carried(costs, 2) == Bytes{301'000});
+}
+
+TEST_CASE("Sent direct, a skipping tensor gets an edge of its own") {
+  const Scenario scenario = with_skips();
+  Plan plan = four_stages();
+  plan.skips = Skips::Direct;
+  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  REQUIRE(validate(costs) == "");
+  REQUIRE(costs.edges.size() == 5);
+  CHECK(carried(costs, 0) == Bytes{1'000});
+  CHECK(carried(costs, 1) == Bytes{20'000});
+  CHECK(carried(costs, 2) == Bytes{300'000});
+  CHECK((costs.edges[3].from == 0 && costs.edges[3].to == 2));
+  CHECK((costs.edges[4].from == 0 && costs.edges[4].to == 3));
+  CHECK(carried(costs, 3) == Bytes{1'000});
+  CHECK(carried(costs, 4) == Bytes{1'000});
+}
+
+TEST_CASE(
+    "Sent direct, a tensor with two users in one stage counts once, and an unused neighbour gets an empty message") {
+  Scenario scenario = with_skips();
+  scenario.model.layers[1].inputs = {};  // b starts a branch of its own
+  Plan plan = four_stages();
+  plan.skips = Skips::Direct;
+  plan.stages = 3;
+  plan.replicas = {1, 1, 1};
+  plan.recompute.assign(3, Recompute::None);
+  plan.layers = {{0, 1}, {1, 2}, {2, 4}};
+  plan.device = {0, 1, 2};
+  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  REQUIRE(costs.edges.size() == 3);
+  CHECK(carried(costs, 0) == Bytes{0});
+  CHECK(carried(costs, 1) == Bytes{20'000});
+  CHECK(carried(costs, 2) == Bytes{1'000});  // a -> c and d
+  CHECK(costs.message(0, Direction::Forward, 0, 0).latency == us(7));
+  CHECK(costs.message(0, Direction::Forward, 0, 0).occupancy == Time{0});
+}
+
+TEST_CASE(
+    "A message occupies its channel for bytes / bandwidth, then travels for the latency, alike in both directions") {
+  const Scenario scenario = with_skips();
+  const StepCosts costs = step_costs(four_stages(), cost_model(scenario));
+  for (const Direction direction : {Direction::Forward, Direction::Backward}) {
+    const Message& message = costs.message(1, direction, 0, 3);
+    CHECK(message.bytes == Bytes{21'000});
+    CHECK(message.occupancy == us(21));  // at 1 GB/s
+    CHECK(message.latency == us(7));
+  }
+  CHECK(costs.channels == 6);  // three neighbours, both ways
+  CHECK(costs.message(1, Direction::Forward, 0, 0).channel != costs.message(1, Direction::Backward, 0, 0).channel);
+  const auto& route = costs.routes[static_cast<std::size_t>(costs.message(1, Direction::Backward, 0, 0).route)];
+  CHECK(costs.links[static_cast<std::size_t>(route.links[0])].name == "node 0 device 2 out");
+  CHECK(costs.links[static_cast<std::size_t>(route.links[1])].name == "node 0 device 1 in");
+}
+
+TEST_CASE("A smaller last micro-batch has smaller messages and times, each rounded once") {
+  const Scenario scenario = with_skips();
+  Plan plan = four_stages();
+  plan.last_micro_batch_size = 1;
+  plan.global_batch_size = 29;
+  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  REQUIRE(validate(costs) == "");
+  CHECK(costs.message(0, Direction::Forward, 0, 6).bytes == Bytes{1'000});
+  CHECK(costs.message(0, Direction::Forward, 0, 7).bytes == Bytes{250});
+  CHECK(costs.message(0, Direction::Forward, 0, 7).occupancy == Time{250});
+  CHECK(costs.time_of({Kind::F, 0, 6, 0}) == us(11));
+  CHECK(costs.time_of({Kind::F, 0, 7, 0}) == Time{2'500 + 1'000});
+  CHECK(costs.time_of({Kind::BW, 3, 7, 0}) == us(20 + 1));
+}
+
+TEST_CASE("Copies and replicas are wired by micro-batch, and nothing else has a channel") {
+  const Scenario scenario = with_skips();
+  Plan plan = four_stages();
+  plan.stages = 2;
+  plan.data_parallel = 2;
+  plan.replicas = {2, 1};
+  plan.recompute.assign(2, Recompute::None);
+  plan.layers = {{0, 2}, {2, 4}};
+  plan.global_batch_size = 64;
+  plan.device = {0, 1, 2, 3, 4, 5};  // copy 0: 0 1 | 2, copy 1: 3 4 | 5
+  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  REQUIRE(validate(costs) == "");
+  CHECK(costs.channels == 8);
+  const auto ends = [&](CopyId copy, MicroBatchId m) {
+    const Message& message = costs.message(0, Direction::Forward, copy, m);
+    const auto& links = costs.routes[static_cast<std::size_t>(message.route)].links;
+    return costs.links[static_cast<std::size_t>(links[0])].name + ", " +
+           costs.links[static_cast<std::size_t>(links[1])].name;
+  };
+  CHECK(ends(0, 0) == "node 0 device 0 out, node 0 device 2 in");
+  CHECK(ends(0, 3) == "node 0 device 1 out, node 0 device 2 in");
+  CHECK(ends(1, 4) == "node 0 device 3 out, node 0 device 5 in");
+  CHECK(ends(1, 5) == "node 0 device 4 out, node 0 device 5 in");
+}
+
+TEST_CASE("Between replica groups only pairs that share a micro-batch are wired") {
+  // Replicas 4 and 6: micro-batch m joins m mod 4 and m mod 6, twelve of the twenty-four pairs.
+  Scenario scenario = with_skips();
+  scenario.cluster.devices_per_node = 10;
+  Plan plan = four_stages();
+  plan.stages = 2;
+  plan.replicas = {4, 6};
+  plan.recompute.assign(2, Recompute::None);
+  plan.layers = {{0, 2}, {2, 4}};
+  plan.micro_batches = 24;
+  plan.global_batch_size = 96;
+  plan.device = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  CHECK(costs.channels == 2 * 12);
+  for (MicroBatchId m = 0; m < 24; ++m)
+    CHECK(costs.message(0, Direction::Forward, 0, m).channel >= 0);
+}
+
+TEST_CASE("Chunks on one worker hand over at once; the wrap from the last stage to the first is a message") {
+  const Scenario scenario = with_skips();
+  Plan plan = four_stages();
+  plan.stages = 2;
+  plan.virtual_stages = 2;
+  plan.replicas = {1, 1};
+  plan.recompute.assign(2, Recompute::None);
+  plan.device = {0, 1};
+  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  REQUIRE(validate(costs) == "");
+  CHECK(costs.channels == 2);  // chunks 0 1 2 3 on workers 0 1 0 1: edges 0 and 2 share their channels with edge 1
+  CHECK(costs.message(0, Direction::Forward, 0, 0).channel == costs.message(2, Direction::Forward, 0, 0).channel);
+  CHECK(costs.message(0, Direction::Forward, 0, 0).channel == costs.message(1, Direction::Backward, 0, 0).channel);
+
+  plan.stages = 1;
+  plan.virtual_stages = 4;
+  plan.replicas = {1};
+  plan.recompute.assign(1, Recompute::None);
+  plan.device = {0};
+  const StepCosts alone = step_costs(plan, cost_model(scenario));
+  REQUIRE(validate(alone) == "");
+  CHECK(alone.channels == 0);
+  CHECK(alone.message(1, Direction::Forward, 0, 0).channel == -1);
+  CHECK(alone.message(1, Direction::Forward, 0, 0).occupancy == Time{0});
+}
+
+TEST_CASE("Buckets fill from the last layer backwards and close once they are full") {
+  const Model model = with_skips().model;  // gradients of 400, 800 and 1200 bytes, d has none
+  const auto all = buckets(model, {0, 4}, Precision::Fp32, Bytes{2'000});
+  REQUIRE(all.size() == 2);
+  CHECK(all[0].bytes == Bytes{2'000});  // c and b
+  CHECK(all[0].first_layer == 1);
+  CHECK(all[1].bytes == Bytes{400});
+  CHECK(all[1].first_layer == 0);
+  CHECK(buckets(model, {0, 4}, Precision::Fp32, Bytes{2'001}).size() == 1);
+  CHECK(buckets(model, {0, 4}, Precision::Fp32, Bytes{1}).size() == 3);  // a layer is never split
+  CHECK(buckets(model, {0, 4}, Precision::Bf16, Bytes{2'000}).size() == 1);
+  const auto none = buckets(model, {3, 4}, Precision::Fp32, Bytes{1});
+  REQUIRE(none.size() == 1);
+  CHECK(none[0].bytes == Bytes{0});
+}
+
+TEST_CASE("A bucket is ready when only the layers before it are left of the backward") {
+  const Scenario scenario = with_skips();
+  Plan plan = four_stages();
+  plan.stages = 1;
+  plan.data_parallel = 4;
+  plan.replicas = {1};
+  plan.recompute.assign(1, Recompute::None);
+  plan.layers = {{0, 4}};
+  plan.global_batch_size = 128;
+  plan.bucket = Bytes{1'000};
+  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  REQUIRE(validate(costs) == "");
+  CHECK(costs.shape.buckets == std::vector<int>{2});
+  CHECK(costs.ready_before_end[0] == std::vector<Time>{us(20 + 40), us(0)});  // backward of a and b; nothing
+  REQUIRE(costs.collectives.size() == 1);
+  REQUIRE(costs.collectives[0].size() == 2);
+  CHECK(costs.collectives[0][0].bytes == Bytes{1'200});
+  CHECK(costs.collectives[0][1].bytes == Bytes{1'200});
+}
+
+TEST_CASE("Layers without parameters at the front end the last bucket early") {
+  Scenario scenario = with_skips();
+  scenario.model.layers[0].parameters = 0;
+  Plan plan = four_stages();
+  plan.stages = 1;
+  plan.data_parallel = 4;
+  plan.replicas = {1};
+  plan.recompute.assign(1, Recompute::None);
+  plan.layers = {{0, 4}};
+  plan.global_batch_size = 128;
+  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  CHECK(costs.ready_before_end[0] == std::vector<Time>{us(20)});
+}
+
+TEST_CASE("Every gradient byte is reduced exactly once") {
+  const Scenario scenario = with_skips();
+  Plan plan = four_stages();
+  plan.data_parallel = 2;
+  plan.global_batch_size = 64;
+  plan.device = {0, 1, 2, 3, 4, 5, 6, 7};
+  for (const std::int64_t limit : {1, 500, 1'000, 1'000'000}) {
+    plan.bucket = Bytes{limit};
+    const StepCosts costs = step_costs(plan, cost_model(scenario));
+    REQUIRE(validate(costs) == "");
+    Bytes sum;
+    for (const auto& chunk : costs.collectives)
+      for (const Collective& collective : chunk)
+        sum += collective.bytes;
+    CHECK(sum == Bytes{4 * parameter_count(scenario.model)});
+  }
+}
+
+TEST_CASE("Only replicated stages reduce") {
+  const Scenario scenario = with_skips();
+  Plan plan = four_stages();
+  plan.stages = 2;
+  plan.replicas = {3, 1};
+  plan.recompute.assign(2, Recompute::None);
+  plan.layers = {{0, 2}, {2, 4}};
+  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  REQUIRE(validate(costs) == "");
+  CHECK(costs.collectives[0].size() == 1);
+  CHECK(costs.collectives[1].empty());
+  CHECK(step_costs(four_stages(), cost_model(scenario)).collectives.empty());
+}
+
+TEST_CASE("Plain costs are the textbook's: given times, half a backward each, a hop of pure latency") {
+  ScheduleShape shape;
+  shape.stages = 3;
+  shape.micro_batches = 4;
+  shape.data_parallel = 2;
+  const StepCosts costs = plain_costs(shape, {us(1), us(2), us(3)}, {us(2), us(4), Time{7}}, Time{50});
+  REQUIRE(validate(costs) == "");
+  CHECK(costs.time_of({Kind::F, 1, 0, 0}) == us(2));
+  CHECK(costs.time_of({Kind::R, 1, 0, 0}) == us(2));
+  CHECK(costs.time_of({Kind::BW, 2, 3, 0}) == Time{7});
+  CHECK(costs.time_of({Kind::B, 2, 3, 0}) == Time{3});
+  CHECK(costs.time_of({Kind::W, 2, 3, 0}) == Time{4});
+  CHECK(costs.time_of({Kind::Update, 2, 0, 0}) == Time{0});
+  CHECK(costs.channels == 8);
+  CHECK(costs.message(1, Direction::Backward, 1, 2).latency == Time{50});
+  CHECK(costs.message(1, Direction::Backward, 1, 2).occupancy == Time{0});
+  CHECK(costs.message(1, Direction::Backward, 1, 2).route == -1);
+  REQUIRE(costs.collectives.size() == 3);
+  CHECK(costs.collectives[0].size() == 1);
+  CHECK(costs.collectives[0][0].time == Time{0});
+}
+
+TEST_CASE("The check of the tables names what was planted") {
+  ScheduleShape shape;
+  shape.stages = 2;
+  shape.data_parallel = 2;
+  const StepCosts sound = plain_costs(shape, {us(1), us(1)}, {us(2), us(2)}, Time{50});
+  REQUIRE(validate(sound) == "");
+  StepCosts costs = sound;
+  costs.duration[kKinds] = Time{-1};
+  CHECK(validate(costs) == "negative duration of virtual stage 1, kind 0");
+  costs = sound;
+  costs.messages[0].channel = costs.channels;
+  CHECK(validate(costs) == "edge 0: no such channel");
+  costs = sound;
+  costs.messages_last[2].route = 0;
+  CHECK(validate(costs) == "edge 0: no such route");
+  costs = sound;
+  costs.messages.pop_back();
+  CHECK(validate(costs) == "edge 0: messages are missing");
+  costs = sound;
+  costs.edges[0].to = 2;
+  CHECK(validate(costs) == "edge 0: no such pair of virtual stages");
+  costs = sound;
+  costs.collectives[1].clear();
+  CHECK(validate(costs) == "all-reduce of virtual stage 1: one collective per bucket is needed");
+  costs = sound;
+  costs.collectives[1][0].time = Time{1};
+  CHECK(validate(costs) == "all-reduce of virtual stage 1: time is not the sum of its phases");
+}

@@ -1,0 +1,208 @@
+#include "core/cluster/topology.hpp"
+
+#include <set>
+
+#include <doctest/doctest.h>
+
+using namespace pipewright;
+
+namespace {
+
+constexpr Bandwidth GB(double n) {
+  return {n * 1e9};
+}
+
+// `nodes` of four devices; links of 100 GB/s and 3 us, NICs of 10 GB/s and 20 us.
+Cluster cluster(LinkKind kind, int nodes = 1) {
+  Cluster result;
+  result.nodes = nodes;
+  result.devices_per_node = 4;
+  result.links.kind = kind;
+  result.links.bandwidth = GB(100);
+  result.links.latency = Time{3'000};
+  if (nodes > 1) {
+    result.network.emplace();
+    result.network->bandwidth = GB(10);
+    result.network->latency = Time{20'000};
+  }
+  return result;
+}
+
+// Names of the links of a route, joined by " | ".
+std::string way(const Topology& topology, DeviceId from, DeviceId to) {
+  std::string text;
+  for (const int link : topology.route(from, to).links)
+    text += (text.empty() ? "" : " | ") + topology.links()[static_cast<std::size_t>(link)].name;
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("A transfer from a device to itself passes no link and takes no time") {
+  const Route route = Topology(cluster(LinkKind::Nvswitch)).route(2, 2);
+  CHECK(route.links.empty());
+  CHECK(route.bandwidth.value == 0);
+  CHECK(route.latency == Time{0});
+}
+
+TEST_CASE("Ideal links have no capacity and take no time") {
+  const Topology topology(cluster(LinkKind::Ideal));
+  CHECK(topology.links().empty());
+  CHECK(topology.route(0, 3).bandwidth.value == 0);
+  CHECK(topology.route(0, 3).latency == Time{0});
+}
+
+TEST_CASE("Through a switch a transfer takes one port out and one port in") {
+  const Topology topology(cluster(LinkKind::Nvswitch));
+  CHECK(topology.links().size() == 8);
+  CHECK(way(topology, 1, 3) == "node 0 device 1 out | node 0 device 3 in");
+  CHECK(topology.route(1, 3).bandwidth == GB(100));
+  CHECK(topology.route(1, 3).latency == Time{3'000});
+}
+
+TEST_CASE("In a mesh every ordered pair has a link of its own") {
+  const Topology topology(cluster(LinkKind::Mesh, 2));
+  std::set<int> links;
+  for (DeviceId from = 0; from < 4; ++from)
+    for (DeviceId to = 0; to < 4; ++to)
+      if (from != to) {
+        const Route route = topology.route(4 + from, 4 + to);
+        REQUIRE(route.links.size() == 1);
+        links.insert(route.links[0]);
+        CHECK(way(topology, 4 + from, 4 + to) == "node 1 device " + std::to_string(from) + " to " + std::to_string(to));
+      }
+  CHECK(links.size() == 12);
+}
+
+TEST_CASE("In a half-duplex mesh both directions of a pair are one link") {
+  Cluster half = cluster(LinkKind::Mesh);
+  half.links.duplex = Duplex::Half;
+  const Topology topology(half);
+  CHECK(topology.links().size() == 6);
+  for (DeviceId a = 0; a < 4; ++a)
+    for (DeviceId b = a + 1; b < 4; ++b) {
+      CHECK(way(topology, a, b) == "node 0 device " + std::to_string(a) + " - " + std::to_string(b));
+      CHECK(way(topology, b, a) == way(topology, a, b));
+    }
+}
+
+TEST_CASE("A half-duplex port carries both directions") {
+  Cluster half = cluster(LinkKind::Pcie);
+  half.links.duplex = Duplex::Half;
+  const Topology topology(half);
+  CHECK(topology.links().size() == 4);
+  CHECK(way(topology, 0, 1) == "node 0 device 0 port | node 0 device 1 port");
+  CHECK(way(topology, 1, 0) == "node 0 device 1 port | node 0 device 0 port");
+}
+
+TEST_CASE("Without peer access a copy is stored in host memory and forwarded") {
+  Cluster staged = cluster(LinkKind::Pcie);
+  staged.links.bandwidth = GB(12);
+  staged.links.peer_access = false;
+  CHECK(way(Topology(staged), 0, 1) == "node 0 device 0 out | node 0 device 1 in");
+  CHECK(Topology(staged).route(0, 1).bandwidth.value == doctest::Approx(6e9));  // 1 / (1/12 + 1/12)
+
+  staged.links.host_bandwidth = GB(24);
+  const Topology topology(staged);
+  CHECK(way(topology, 0, 1) == "node 0 device 0 out | node 0 host memory | node 0 device 1 in");
+  CHECK(topology.route(0, 1).bandwidth.value == doctest::Approx(4e9));  // 1 / (1/12 + 1/12 + 2/24)
+  CHECK(topology.links().back().bandwidth == GB(12));                   // written and read: half of 24
+}
+
+TEST_CASE("Between nodes a switch fabric leaves through the node's NIC") {
+  const Topology topology(cluster(LinkKind::Nvswitch, 2));
+  CHECK(way(topology, 1, 6) == "node 0 NIC out | node 1 NIC in");
+  CHECK(topology.route(1, 6).bandwidth == GB(10));
+  CHECK(topology.route(1, 6).latency == Time{20'000});
+}
+
+TEST_CASE("On PCIe the device's port is also its way to the NIC") {
+  Cluster slow_port = cluster(LinkKind::Pcie, 2);
+  slow_port.links.bandwidth = GB(8);
+  const Topology topology(slow_port);
+  CHECK(way(topology, 1, 6) == "node 0 device 1 out | node 0 NIC out | node 1 NIC in | node 1 device 2 in");
+  CHECK(topology.route(1, 6).bandwidth == GB(8));
+  CHECK(topology.route(1, 6).latency == Time{20'000});
+}
+
+TEST_CASE("A single device per node still passes its PCIe port") {
+  Cluster one_each = cluster(LinkKind::Pcie, 2);
+  one_each.devices_per_node = 1;
+  CHECK(way(Topology(one_each), 0, 1) == "node 0 device 0 out | node 0 NIC out | node 1 NIC in | node 1 device 0 in");
+}
+
+TEST_CASE("A NIC per device belongs to its device alone") {
+  Cluster many = cluster(LinkKind::Nvswitch, 2);
+  many.network->per = NicPer::Device;
+  CHECK(way(Topology(many), 1, 6) == "node 0 device 1 NIC out | node 1 device 2 NIC in");
+}
+
+TEST_CASE("Oversubscribed leaves share an uplink, and only between leaves") {
+  Cluster tree = cluster(LinkKind::Nvswitch, 4);
+  tree.network->per = NicPer::Device;
+  tree.network->nodes_per_switch = 2;
+  tree.network->oversubscription = 16;
+  const Topology topology(tree);
+  CHECK(way(topology, 0, 4) == "node 0 device 0 NIC out | node 1 device 0 NIC in");
+  CHECK(way(topology, 0, 8) == "node 0 device 0 NIC out | leaf 0 up | leaf 1 down | node 2 device 0 NIC in");
+  CHECK(way(topology, 12, 1) == "node 3 device 0 NIC out | leaf 1 up | leaf 0 down | node 0 device 1 NIC in");
+  CHECK(topology.route(0, 8).bandwidth == GB(5));  // 2 nodes x 4 NICs x 10 GB/s / 16
+}
+
+TEST_CASE("An uplink that cannot bind is left out") {
+  Cluster tree = cluster(LinkKind::Nvswitch, 4);
+  tree.network->nodes_per_switch = 2;
+  CHECK(way(Topology(tree), 0, 8) == "node 0 NIC out | node 2 NIC in");
+}
+
+TEST_CASE("An ideal network takes no time even from PCIe") {
+  Cluster ideal = cluster(LinkKind::Pcie, 2);
+  ideal.network->ideal = true;
+  const Topology topology(ideal);
+  CHECK(topology.route(0, 4).links.empty());
+  CHECK(topology.route(0, 4).bandwidth.value == 0);
+  CHECK(topology.route(0, 1).bandwidth == GB(100));
+}
+
+TEST_CASE("Links on a route are distinct and no slower than the route") {
+  for (const LinkKind kind : {LinkKind::Ideal, LinkKind::Mesh, LinkKind::Nvswitch, LinkKind::Pcie})
+    for (const Duplex duplex : {Duplex::Full, Duplex::Half}) {
+      Cluster c = cluster(kind, 4);
+      c.links.duplex = c.network->duplex = duplex;
+      c.network->oversubscription = 3;
+      const Topology topology(c);
+      for (DeviceId from = 0; from < c.devices(); ++from)
+        for (DeviceId to = 0; to < c.devices(); ++to) {
+          const Route route = topology.route(from, to);
+          CHECK(std::set<int>(route.links.begin(), route.links.end()).size() == route.links.size());
+          for (const int link : route.links)
+            CHECK(route.bandwidth <= topology.links()[static_cast<std::size_t>(link)].bandwidth);
+        }
+    }
+}
+
+TEST_CASE("What no cluster can be is refused with a way out") {
+  Cluster c = cluster(LinkKind::Nvswitch, 2);
+  c.place = {"c.yaml", 3, 1};
+  c.network.reset();
+  CHECK_THROWS_WITH_AS(Topology{c}, "c.yaml:3:1: cluster: 2 nodes but no network; add `network:`, or use one node",
+                       InputError);
+  c = cluster(LinkKind::Nvswitch);
+  c.links.bandwidth = GB(0);
+  CHECK_THROWS_WITH_AS(Topology{c},
+                       "cluster.links.bandwidth: must be larger than 0; write e.g. \"25 GB/s\", or `ideal` where "
+                       "transfers shall take no time",
+                       InputError);
+  c = cluster(LinkKind::Mesh);
+  c.links.peer_access = false;
+  CHECK_THROWS_AS(Topology{c}, InputError);
+  c = cluster(LinkKind::Mesh);
+  c.devices_per_node = 2000;
+  CHECK_THROWS_AS(Topology{c}, InputError);
+  c = cluster(LinkKind::Nvswitch);
+  c.devices_per_node = 2'000'000'000;
+  CHECK_THROWS_WITH_AS(Topology{c}, "cluster: 2000000000 devices; at most 262144 are supported", InputError);
+  c = cluster(LinkKind::Nvswitch, 2);
+  c.network->oversubscription = 0.5;
+  CHECK_THROWS_AS(Topology{c}, InputError);
+}
