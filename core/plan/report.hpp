@@ -70,7 +70,7 @@ struct Sensitivity {
 struct FormulaReport {
   std::string quantity;  // "bubble", "step time", "peak in flight, stage 0"
   std::string formula;   // "(K-1)/(M+K-1) = 3/11"
-  double value = 0;      // by the formula
+  double value = 0;      // by the formula, in `unit`: 27.3 for "%"
   double simulated = 0;
   std::string unit;     // "%", "s", ""
   std::string source;   // key of docs/references.md

@@ -17,9 +17,12 @@ struct TableOptions {
 };
 
 std::string terminal_report(const Answer& answer, const TableOptions& options);  // table + text timeline
-std::string text_timeline(const Answer& answer, int width);                      // digit: forward, letter: backward
+// Rows of at most `width` columns with their labels, and a legend; exact where the run fits at one character per unit.
+std::string text_timeline(const Answer& answer, int width);
 std::string json_report(const Answer& answer);  // "schema": "pipewright.result/1", SI base units; docs/result-json.md
-std::string csv_report(const Answer& answer);   // one row per worker
+std::string json_infeasible(
+    const Infeasible& why);                    // the same schema where no answer exists: "fits": false, "shortfall"
+std::string csv_report(const Answer& answer);  // one row per worker
 std::string markdown_report(const Answer& answer);
 std::string svg_timeline(const Answer& answer);
 std::string trace_json(const Answer& answer);  // Chrome trace events, for Perfetto

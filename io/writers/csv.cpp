@@ -1,0 +1,44 @@
+// One row per worker, comma separated, quoted as in RFC 4180. Units stand in the names.
+#include <fmt/format.h>
+
+#include "io/format_quantity.hpp"
+#include "io/writers/drawing.hpp"
+#include "io/writers/writers.hpp"
+
+namespace pipewright {
+namespace {
+
+std::string quoted(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string result = "\"";
+  for (const char c : text)
+    result += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return result + "\"";
+}
+
+}  // namespace
+
+std::string csv_report(const Answer& answer) {
+  std::string text =
+      "worker,copy,stage,replica,device,layers,busy_s,forward_s,backward_s,recompute_s,update_s,idle_s,fill_s,"
+      "imbalance_s,communication_s,stall_s,drain_s,busy_fraction";
+  for (const auto name : kMemoryCategories)
+    text += fmt::format(",{}_bytes", name);
+  text += ",peak_memory_bytes,capacity_bytes,peak_at_s,peak_owner,weight_versions,in_flight,fits\n";
+  for (const WorkerReport& w : answer.report.workers) {
+    const auto& layers = answer.report.stages[static_cast<std::size_t>(w.stage)].layers;
+    text += fmt::format("{},{},{},{},{},{}", w.id, w.copy, w.stage, w.replica, w.device, quoted(layer_ranges(layers)));
+    for (const Time time : {w.busy, w.forward, w.backward, w.recompute, w.update, w.idle.total(), w.idle.fill,
+                            w.idle.imbalance, w.idle.communication, w.idle.stall, w.idle.drain})
+      text += "," + exact_seconds(time);
+    text += fmt::format(",{:.6f}", ratio(w.busy, answer.timeline.makespan));
+    for (std::size_t i = 0; i < kMemoryCategories.size(); ++i)
+      text += fmt::format(",{}", category(w.memory.bytes, i).value);
+    text += fmt::format(",{},{},{},{},{},{},{}\n", w.memory.bytes.total().value, answer.memory.capacity.value,
+                        exact_seconds(w.memory.at), label(w.memory.owner), w.memory.weight_versions, w.memory.in_flight,
+                        w.fits ? 1 : 0);
+  }
+  return text;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,72 @@
+// The layer graph for Graphviz: a box per layer, filled by stage, an edge per tensor with its bytes per micro-batch.
+#include <fmt/format.h>
+
+#include "io/format_quantity.hpp"
+#include "io/writers/drawing.hpp"
+#include "io/writers/writers.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr int kColours = 8;  // of ColorBrewer's set2, known to Graphviz as set28
+
+std::string quoted(std::string_view text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    if (c == '\n')
+      result += "\\n";
+    else if (c != '\r')
+      result += c;
+  }
+  return result + "\"";
+}
+
+std::string node(const Model& model, LayerId id, VirtualStageId chunk) {
+  const Layer& layer = model.layers[static_cast<std::size_t>(id)];
+  std::string label = layer.name;
+  if (layer.forward)
+    label += fmt::format("\n{} + {}", short_time(*layer.forward), short_time(layer.backward.value_or(Time{})));
+  else if (layer.flops)
+    label += fmt::format("\n{}FLOP", short_count(layer.flops->value));
+  if (layer.parameters > 0) label += fmt::format("\n{} parameters", short_count(static_cast<double>(layer.parameters)));
+  return fmt::format("    layer{} [label={}, fillcolor={}];\n", id, quoted(label), chunk % kColours + 1);
+}
+
+}  // namespace
+
+std::string dot_graph(const Answer& answer) {
+  const Model& model = answer.scenario->model;
+  const Plan& plan = answer.plan;
+  const auto per_micro_batch = [&](Bytes bytes) {
+    return bytes.value == 0 ? std::string() : short_bytes(scaled(bytes, plan.micro_batch_size, model.batch));
+  };
+  std::string text = "digraph model {\n";
+  text += fmt::format("  label={};\n",
+                      quoted(question(answer) + fmt::format("\nbytes per micro-batch of {}; layer figures for {}",
+                                                            plan.micro_batch_size, model.batch)));
+  text += "  labelloc=t;\n  rankdir=TB;\n";
+  text += "  node [shape=box, style=\"filled,rounded\", colorscheme=set28, fontname=\"sans-serif\", fontsize=10];\n";
+  text += "  edge [fontname=\"sans-serif\", fontsize=9];\n";
+  text += "  input [label=\"input\", shape=plaintext, style=\"\"];\n";
+  for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
+    const LayerRange range = plan.layers[static_cast<std::size_t>(v)];
+    const std::string chunk = plan.virtual_stages > 1 ? fmt::format(" (chunk {})", v) : "";
+    text += fmt::format("  subgraph cluster_{} {{\n    label={};\n    color=gray;\n", v,
+                        quoted(fmt::format("stage {}{}", plan.stage_of(v), chunk)));
+    for (LayerId id = range.begin; id < range.end; ++id)
+      text += node(model, id, plan.stage_of(v));
+    text += "  }\n";
+  }
+  for (std::size_t id = 0; id < model.layers.size(); ++id) {
+    const Layer& layer = model.layers[id];
+    if (layer.inputs.empty())
+      text += fmt::format("  input -> layer{} [label={}];\n", id, quoted(per_micro_batch(model.input)));
+    for (const LayerId from : layer.inputs)
+      text += fmt::format("  layer{} -> layer{} [label={}];\n", from, id,
+                          quoted(per_micro_batch(model.layers[static_cast<std::size_t>(from)].activation)));
+  }
+  return text + "}\n";
+}
+
+}  // namespace pipewright

@@ -1,0 +1,105 @@
+#include "io/writers/drawing.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace pipewright {
+
+Look look(Kind kind) {
+  switch (kind) {
+    case Kind::F: return Look::Forward;
+    case Kind::W: return Look::WeightGradient;
+    case Kind::R: return Look::Recompute;
+    case Kind::Update: return Look::Update;
+    case Kind::AllReduce:
+    case Kind::ReduceScatter:
+    case Kind::AllGather: return Look::AllReduce;
+    default: return Look::Backward;  // B, BW, and FB, whose longer half is a backward
+  }
+}
+
+std::string_view words(Look look) {
+  switch (look) {
+    case Look::Forward: return "forward";
+    case Look::Backward: return "backward";
+    case Look::WeightGradient: return "weight gradient";
+    case Look::Recompute: return "recompute";
+    case Look::Update: return "update";
+    case Look::AllReduce: return "all-reduce";
+    case Look::Idle: break;
+  }
+  return "idle";
+}
+
+std::string worker_name(const Answer& answer, WorkerId worker) {
+  const WorkerReport& w = answer.report.workers[static_cast<std::size_t>(worker)];
+  std::string text = answer.plan.data_parallel > 1 ? fmt::format("copy {} ", w.copy) : "";
+  text += fmt::format("stage {}", w.stage);
+  if (answer.plan.replicas[static_cast<std::size_t>(w.stage)] > 1) text += fmt::format(" r{}", w.replica);
+  return text;
+}
+
+const Lane& lane(const Answer& answer, WorkerId worker) {
+  return answer.schedule.positions[static_cast<std::size_t>(worker) % answer.schedule.positions.size()];
+}
+
+std::vector<int> spread(int count, int cap) {
+  std::vector<int> rows;
+  const int shown = std::min(count, cap);
+  for (int i = 0; i < shown; ++i)
+    rows.push_back(shown == 1 ? 0
+                              : static_cast<int>((static_cast<long>(i) * (count - 1) + (shown - 1) / 2) / (shown - 1)));
+  return rows;
+}
+
+std::vector<int> spread(int count, int cap, const std::vector<int>& wanted) {
+  std::vector<int> rows = spread(count, cap);
+  rows.insert(rows.end(), wanted.begin(), wanted.end());
+  std::sort(rows.begin(), rows.end());
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  return rows;
+}
+
+std::string layer_ranges(const std::vector<LayerRange>& ranges) {
+  std::string text;
+  for (const auto& range : ranges) {
+    if (!text.empty()) text += ", ";
+    text += range.size() == 1 ? fmt::format("{}", range.begin) : fmt::format("{}-{}", range.begin, range.end - 1);
+  }
+  return text;
+}
+
+std::string question(const Answer& answer) {
+  const Plan& plan = answer.plan;
+  const auto plural = [](std::int64_t n, std::string_view word) {
+    return fmt::format("{} {}{}", n, word, n == 1 ? "" : (word.ends_with('h') ? "es" : "s"));
+  };
+  std::string text = plural(plan.stages, "stage");
+  if (plan.virtual_stages > 1) text += fmt::format(" x {} chunks", plan.virtual_stages);
+  if (std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; }))
+    text += fmt::format(" (replicas {})", fmt::join(plan.replicas, "-"));
+  if (plan.data_parallel > 1) text += fmt::format(" · {} copies", plan.data_parallel);
+  text +=
+      fmt::format(" · {} of {} · {}", plural(plan.micro_batches, "micro-batch"), plan.micro_batch_size, plan.schedule);
+  const Scenario& scenario = *answer.scenario;
+  text += fmt::format(" · {} ({}) on {} x {}", scenario.model.name,
+                      plural(static_cast<std::int64_t>(scenario.model.layers.size()), "layer"),
+                      answer.report.workers.size(), scenario.cluster.device.name);
+  if (!scenario.cluster.name.empty() && scenario.cluster.name != scenario.cluster.device.name)
+    text += fmt::format(" ({})", scenario.cluster.name);
+  return text;
+}
+
+std::size_t op_count(const Answer& answer) {
+  std::size_t count = 0;
+  for (const auto& worker : answer.timeline.workers)
+    count += worker.compute.size() + worker.collective.size();
+  return count;
+}
+
+bool has_collectives(const Answer& answer, WorkerId worker) {
+  return !answer.timeline.workers[static_cast<std::size_t>(worker)].collective.empty();
+}
+
+}  // namespace pipewright

@@ -1,0 +1,39 @@
+// What all drawings of a timeline share: how an op looks, what a worker is called, which rows are shown of many.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/plan/report.hpp"
+
+namespace pipewright {
+
+// How ops are told apart in pictures, in the order of the legend.
+enum class Look { Forward, Backward, WeightGradient, Recompute, Update, AllReduce, Idle };
+constexpr int kLooks = 7;
+Look look(Kind kind);
+std::string_view words(Look look);  // "forward", "backward", "weight gradient", ...
+
+// "stage 0", "stage 0 r3" (replica 3), "copy 1 stage 0 r3" (second copy of the pipeline).
+std::string worker_name(const Answer& answer, WorkerId worker);
+
+const Lane& lane(const Answer& answer, WorkerId worker);
+
+// At most `cap` of 0 .. count-1: all, or evenly spread with both ends.
+std::vector<int> spread(int count, int cap);
+
+// The same, with `wanted` among them (in place of none: the list may grow by their number).
+std::vector<int> spread(int count, int cap, const std::vector<int>& wanted);
+
+// "0-5", "0-2, 12-14": layers of a stage, chunk by chunk.
+std::string layer_ranges(const std::vector<LayerRange>& ranges);
+
+// "4 stages · 8 micro-batches of 32 · 1f1b · NAME (24 layers) on 4 × DEVICE": the question in one line.
+std::string question(const Answer& answer);
+
+// Number of compute and collective ops of all workers.
+std::size_t op_count(const Answer& answer);
+
+bool has_collectives(const Answer& answer, WorkerId worker);
+
+}  // namespace pipewright

@@ -1,0 +1,202 @@
+// "pipewright.result/1": every key is described in docs/result-json.md (a test compares the two).
+#include <algorithm>
+#include <string>
+
+#include "io/names.hpp"
+#include "io/writers/json_text.hpp"
+#include "io/writers/writers.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::string_view kSchema = "pipewright.result/1";
+
+void tool(JsonText& json) {
+  json.field("schema", kSchema);
+  json.key("tool").open('{').field("name", "pipewright").field("version", PIPEWRIGHT_VERSION).close();
+}
+
+void scenario(JsonText& json, const Scenario& s) {
+  json.key("scenario").open('{');
+  json.field("name", s.name).field("file", s.file).field("description", s.description);
+  json.key("model").open('{');
+  json.field("name", s.model.name).field("layers", static_cast<std::int64_t>(s.model.layers.size()));
+  json.field("parameters", parameter_count(s.model)).field("batch", s.model.batch).field("source", s.model.source);
+  json.close();
+  json.key("cluster").open('{');
+  json.field("name", s.cluster.name).field("nodes", s.cluster.nodes);
+  json.field("devices_per_node", s.cluster.devices_per_node).field("device", s.cluster.device.name);
+  json.field("device_memory_bytes", s.cluster.device.memory).field("source", s.cluster.source);
+  json.close();
+  json.field("precision", name(s.training.precision)).field("optimizer", name(s.training.optimizer));
+  json.field("sequence_length", s.training.sequence_length).field("cost_source", name(s.cost));
+  json.close();
+}
+
+void plan(JsonText& json, const Plan& p) {
+  json.key("plan").open('{');
+  json.field("schedule", p.schedule).field("stages", p.stages).field("virtual_stages", p.virtual_stages);
+  json.field("data_parallel", p.data_parallel).field("replicas", p.replicas);
+  json.field("micro_batches", p.micro_batches).field("micro_batch_size", p.micro_batch_size);
+  json.field("last_micro_batch_size", p.last_micro_batch_size).field("global_batch_size", p.global_batch_size);
+  json.key("layers").open('[');  // per virtual stage: first and last
+  for (const LayerRange& range : p.layers)
+    json.open('{').field("first", range.begin).field("last", range.end - 1).close();
+  json.close();
+  json.key("recompute").open('[');
+  for (const Recompute mode : p.recompute)
+    json.value(name(mode));
+  json.close();
+  json.field("recompute_except_last", p.recompute_except_last).field("skips", name(p.skips));
+  json.field("gradient_sync", name(p.gradient_sync)).field("bucket_bytes", p.bucket);
+  json.field("vertical_sync", p.vertical_sync).field("devices", p.device);
+  json.close();
+}
+
+void idle(JsonText& json, const IdleSplit& split) {
+  json.key("idle").open('{');
+  json.field("total_s", split.total()).field("fill_s", split.fill).field("imbalance_s", split.imbalance);
+  json.field("communication_s", split.communication).field("stall_s", split.stall).field("drain_s", split.drain);
+  json.close();
+}
+
+void memory(JsonText& json, const MemoryPeak& peak) {
+  json.key("memory_bytes").open('{');
+  for (std::size_t i = 0; i < kMemoryCategories.size(); ++i)
+    json.field(kMemoryCategories[i], category(peak.bytes, i));
+  json.field("peak", peak.bytes.total()).close();
+  json.field("weight_versions", peak.weight_versions).field("in_flight", peak.in_flight);
+  json.field("peak_at_s", peak.at).field("peak_owner", label(peak.owner));
+}
+
+void workers(JsonText& json, const Answer& answer) {
+  json.key("workers").open('[');
+  for (const WorkerReport& w : answer.report.workers) {
+    json.open('{');
+    json.field("worker", w.id).field("copy", w.copy).field("stage", w.stage).field("replica", w.replica);
+    json.field("device", w.device);
+    json.field("busy_s", w.busy).field("forward_s", w.forward).field("backward_s", w.backward);
+    json.field("recompute_s", w.recompute).field("update_s", w.update);
+    idle(json, w.idle);
+    memory(json, w.memory);
+    json.field("fits", w.fits).close();
+  }
+  json.close();
+}
+
+void stages(JsonText& json, const Answer& answer) {
+  json.key("stages").open('[');
+  for (const StageReport& s : answer.report.stages) {
+    json.open('{');
+    json.field("stage", s.stage).field("workers", s.workers);
+    json.key("layers").open('[');
+    for (const LayerRange& range : s.layers)
+      json.open('{').field("first", range.begin).field("last", range.end - 1).close();
+    json.close();
+    json.field("parameters", s.parameters);
+    json.field("forward_s", s.forward).field("backward_s", s.backward).field("recompute_s", s.recompute);
+    json.field("busy_s", s.busy);
+    idle(json, s.idle);
+    memory(json, s.memory);
+    json.field("capacity_bytes", answer.memory.capacity);
+    json.field("fits", s.memory.bytes.total() <= answer.memory.capacity).close();
+  }
+  json.close();
+}
+
+void shortfall(JsonText& json, const Infeasible& why) {
+  json.key("shortfall").open('{').field("reason", why.reason);
+  json.field("details", why.details).field("remedies", why.remedies).close();
+}
+
+void times(JsonText& json, const Report& r) {
+  json.field("step_time_s", r.step_time);
+  json.key("cycle_time_s");
+  // One division at the end: a cycle need not be a whole number of nanoseconds.
+  r.steady ? json.value(seconds(r.steady->growth) / static_cast<double>(r.steady->micro_batches)) : json.null();
+  json.field("makespan_s", r.makespan).field("samples_per_s", r.samples_per_s);
+  json.field("tokens_per_s", r.tokens_per_s).field("mfu", r.mfu);
+  json.field("bubble_fraction", r.bubble_fraction).field("bubble_fraction_span", r.bubble_fraction_span);
+  json.key("steady_state");
+  if (r.steady) {
+    json.open('{').field("micro_batches", r.steady->micro_batches).field("duration_s", r.steady->growth);
+    json.field("busy_s", r.steady->busy).field("exact", r.steady->exact);
+    json.field("simulated_micro_batches", r.steady->simulated).close();
+  } else {
+    json.null();
+  }
+  json.field("speedup_over_one_device", r.speedup_one_device);
+  json.field("speedup_over_data_parallel", r.speedup_data_parallel);
+  json.field("scaling_efficiency", r.scaling_efficiency);
+}
+
+void explanations(JsonText& json, const Report& r) {
+  json.key("critical_path").open('[');
+  for (const CriticalPart& part : r.critical_path)
+    json.open('{').field("what", part.what).field("time_s", part.time).close();
+  json.close();
+  json.key("sensitivity").open('[');
+  for (const Sensitivity& s : r.sensitivity)
+    json.open('{').field("what", s.what).field("step_time_s", s.step_time).field("speedup", s.speedup).close();
+  json.close();
+  json.key("formulas").open('[');
+  for (const FormulaReport& f : r.formulas) {
+    json.open('{').field("quantity", f.quantity).field("formula", f.formula).field("value", f.value);
+    json.field("simulated", f.simulated).field("unit", f.unit).field("source", f.source).field("applies", f.applies);
+    json.close();
+  }
+  json.close();
+  json.key("references").open('[');
+  for (const Reference& reference : r.references) {
+    json.open('{').field("what", reference.what).field("samples_per_s", reference.samples_per_s);
+    json.field("note", reference.note).close();
+  }
+  json.close();
+}
+
+void links(JsonText& json, const Report& r) {
+  json.key("links").open('[');
+  for (const LinkReport& link : r.links) {
+    json.open('{').field("name", link.name).field("bytes", link.bytes);
+    json.field("bandwidth_bytes_per_s", link.bandwidth).field("utilization", link.utilization).close();
+  }
+  json.close();
+}
+
+}  // namespace
+
+std::string json_report(const Answer& answer) {
+  const Report& r = answer.report;
+  JsonText json;
+  json.open('{');
+  tool(json);
+  scenario(json, *answer.scenario);
+  plan(json, answer.plan);
+  json.field("engine", answer.timeline.engine).field("engine_reason", answer.timeline.engine_reason);
+  times(json, r);
+  json.field("limiting_stage", r.limiting_stage).field("limiting_factor", r.limiting_factor);
+  json.field("fits", r.fits);
+  if (r.fits)
+    json.key("shortfall").null();
+  else
+    shortfall(json, r.shortfall);
+  stages(json, answer);
+  workers(json, answer);
+  links(json, r);
+  explanations(json, r);
+  json.field("warnings", r.warnings).field("hints", r.hints).field("provenance", r.provenance);
+  json.close();
+  return std::move(json).text();
+}
+
+std::string json_infeasible(const Infeasible& why) {
+  JsonText json;
+  json.open('{');
+  tool(json);
+  json.field("fits", false);
+  shortfall(json, why);
+  json.close();
+  return std::move(json).text();
+}
+
+}  // namespace pipewright

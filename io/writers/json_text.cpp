@@ -1,0 +1,130 @@
+#include "io/writers/json_text.hpp"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "io/format_quantity.hpp"
+
+namespace pipewright {
+namespace {
+
+// Length of the well-formed UTF-8 sequence at the start of `text`, or 0.   RFC 3629 section 4
+std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const auto follows = [&](std::size_t i, unsigned low = 0x80, unsigned high = 0xBF) {
+    return byte(i) >= low && byte(i) <= high;
+  };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead <= 0xDF) return follows(1) ? 2 : 0;
+  if (lead >= 0xE0 && lead <= 0xEF) {
+    const unsigned low = lead == 0xE0 ? 0xA0 : 0x80, high = lead == 0xED ? 0x9F : 0xBF;
+    return follows(1, low, high) && follows(2) ? 3 : 0;
+  }
+  if (lead >= 0xF0 && lead <= 0xF4) {
+    const unsigned low = lead == 0xF0 ? 0x90 : 0x80, high = lead == 0xF4 ? 0x8F : 0xBF;
+    return follows(1, low, high) && follows(2) && follows(3) ? 4 : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string utf8(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    if (length == 0)
+      result += "\uFFFD";
+    else
+      result += text.substr(0, length);
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  return result;
+}
+
+std::string json_string(std::string_view text) {
+  std::string result = "\"";
+  for (const char c : utf8(text)) {
+    if (c == '"' || c == '\\')
+      result += {'\\', c};
+    else if (c == '\n')
+      result += "\\n";
+    else if (c == '\t')
+      result += "\\t";
+    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F)
+      result += fmt::format("\\u{:04x}", static_cast<int>(c));
+    else
+      result += c;
+  }
+  return result + "\"";
+}
+
+void JsonText::before_value() {
+  if (after_key_) {
+    after_key_ = false;
+    return;
+  }
+  if (open_.empty()) return;
+  if (!first_) text_ += ',';
+  text_ += '\n';
+  text_.append(2 * open_.size(), ' ');
+  first_ = false;
+}
+
+JsonText& JsonText::raw(std::string_view token) {
+  before_value();
+  text_ += token;
+  return *this;
+}
+
+JsonText& JsonText::open(char bracket) {
+  before_value();
+  text_ += bracket;
+  open_.push_back(bracket == '{' ? '}' : ']');
+  first_ = true;
+  return *this;
+}
+
+JsonText& JsonText::close() {
+  const char bracket = open_.back();
+  open_.pop_back();
+  if (!first_) text_ += '\n', text_.append(2 * open_.size(), ' ');
+  text_ += bracket;
+  first_ = false;
+  return *this;
+}
+
+JsonText& JsonText::key(std::string_view name) {
+  before_value();
+  text_ += json_string(name) + ": ";
+  after_key_ = true;
+  return *this;
+}
+
+JsonText& JsonText::value(std::string_view text) {
+  return raw(json_string(text));
+}
+
+JsonText& JsonText::value(std::int64_t number) {
+  return raw(fmt::format("{}", number));
+}
+
+JsonText& JsonText::value(bool flag) {
+  return raw(flag ? "true" : "false");
+}
+
+JsonText& JsonText::value(double number) {
+  return std::isfinite(number) ? raw(fmt::format("{}", number)) : null();
+}
+
+JsonText& JsonText::value(Time time) {
+  return raw(exact_seconds(time));
+}
+
+JsonText& JsonText::null() {
+  return raw("null");
+}
+
+}  // namespace pipewright

@@ -1,0 +1,289 @@
+// The schedule as the papers draw it: a row per worker, a box per op with its micro-batch, idle time grey, all-reduces
+// hatched below the worker they belong to. Runs with too many ops for boxes are drawn as shares of time per column.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "io/format_quantity.hpp"
+#include "io/writers/svg_canvas.hpp"
+#include "io/writers/writers.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr double kPlotWidth = 1000;
+constexpr double kRightMargin = 76;       // "busy 100 %"
+constexpr std::size_t kMostBoxes = 5000;  // beyond it files grow and viewers slow down: 65 536 boxes are 7 MB
+constexpr int kMostRows = 64;
+constexpr std::size_t kMostMessages = 600;
+constexpr double kCollectiveHeight = 7;
+
+struct RowSize {
+  double height, gap, font;
+};
+RowSize row_size(int rows) {
+  if (rows <= 8) return {26, 4, 12};
+  if (rows <= 16) return {21, 3, 11};
+  if (rows <= 32) return {15, 2, 10};
+  return {11, 1, 9};
+}
+
+class Gantt {
+ public:
+  explicit Gantt(const Answer& answer)
+      : answer_(answer),
+        rows_(spread(static_cast<int>(answer.timeline.workers.size()), kMostRows)),
+        size_(row_size(static_cast<int>(rows_.size()))),
+        boxes_(op_count(answer) * rows_.size() / answer.timeline.workers.size() <= kMostBoxes) {
+    double label = 0;
+    for (const int w : rows_) {
+      label = std::max(label, text_width(worker_name(answer_, w), size_.font));
+      collectives_ = collectives_ || has_collectives(answer_, w);
+    }
+    axis_ = {std::ceil(label) + 26, kPlotWidth, answer.timeline.makespan};
+    messages_ = boxes_ && size_.height >= 15 && shows_messages();
+    if (messages_) size_.gap = std::max(size_.gap, 9.0);
+  }
+
+  std::string draw() {
+    double y = title();
+    y = legend(y);
+    top_ = y;
+    const double bottom = top_ + static_cast<double>(rows_.size()) * pitch() - size_.gap;
+    grid(top_, bottom);
+    for (std::size_t row = 0; row < rows_.size(); ++row)
+      worker(row);
+    if (messages_) draw_messages();
+    y = axis(bottom);
+    y += draw_memory(canvas_, answer_, axis_, y);
+    return canvas_.document(axis_.left + kPlotWidth + kRightMargin, y + 12, question(answer_));
+  }
+
+ private:
+  double pitch() const { return size_.height + size_.gap + (collectives_ ? kCollectiveHeight + 1 : 0); }
+  double row_top(std::size_t row) const { return top_ + static_cast<double>(row) * pitch(); }
+
+  double title() {
+    double y = 24;
+    // Broken before a separator where it is wider than the drawing.
+    std::string line, rest = question(answer_);
+    const std::string separator = " · ";
+    const double width = axis_.left + kPlotWidth + kRightMargin - 24;
+    while (!rest.empty()) {
+      const std::size_t end = std::min(rest.find(separator, 1), rest.size());
+      if (!line.empty() && text_width(line + rest.substr(0, end), 15) > width) {
+        canvas_.text(12, y, line, "title", 15);
+        line.clear();
+        rest.erase(0, separator.size());
+        y += 20;
+        continue;
+      }
+      line += rest.substr(0, end);
+      rest.erase(0, end);
+    }
+    canvas_.text(12, y, line, "title", 15);
+    canvas_.text(12, y + 20, answer_line(), "quiet", 13);
+    return y + 32;
+  }
+
+  std::string answer_line() const {
+    const Report& r = answer_.report;
+    std::string text = "step " + short_time(r.step_time, 4);
+    if (r.steady)
+      text +=
+          fmt::format(" · cycle {} per micro-batch · whole run {}",
+                      short_time(Time{r.steady->growth.value / r.steady->micro_batches}, 4), short_time(r.makespan, 4));
+    text += fmt::format(" · {} samples/s · bubble {}", significant(r.samples_per_s, 4), percent(r.bubble_fraction));
+    const auto fullest = std::max_element(r.stages.begin(), r.stages.end(), [](const auto& a, const auto& b) {
+      return a.memory.bytes.total() < b.memory.bytes.total();
+    });
+    if (fullest != r.stages.end())
+      text += fmt::format(" · peak {} of {} on stage {}", short_bytes(fullest->memory.bytes.total()),
+                          short_bytes(answer_.memory.capacity), fullest->stage);
+    return text;
+  }
+
+  // Only what occurs in the drawing.
+  double legend(double y) {
+    std::array<bool, kLooks> used{};
+    bool chunks = false;
+    for (const Lane& lane : answer_.schedule.positions) {
+      for (const Op& op : lane.compute) {
+        used[static_cast<std::size_t>(look(op.kind))] |= answer_.costs.time_of(op).value > 0;
+        chunks = chunks || light(op);
+      }
+      used[static_cast<std::size_t>(Look::AllReduce)] |= !lane.collective.empty();
+    }
+    used[static_cast<std::size_t>(Look::Idle)] = true;
+    double x = 12;
+    const auto entry = [&](std::string_view css, std::string_view name) {
+      canvas_.rect(x, y, 16, 11, css);
+      canvas_.text(x + 21, y + 10, name, "", 12);
+      x += 21 + text_width(name, 12) + 16;
+    };
+    for (int i = 0; i < kLooks; ++i)
+      if (used[static_cast<std::size_t>(i)]) entry(css_class(static_cast<Look>(i)), words(static_cast<Look>(i)));
+    if (chunks && boxes_) {
+      entry("f2", "forward,");
+      entry("b2", "backward of odd chunks");
+    }
+    if (messages_) {
+      canvas_.line(x, y + 2, x + 16, y + 9, "msg");
+      canvas_.text(x + 21, y + 10, "message", "", 12);
+    }
+    return y + 24;
+  }
+
+  bool light(const Op& op) const { return op.virtual_stage / answer_.plan.stages % 2 == 1; }
+
+  void grid(double top, double bottom) {
+    for (const auto& mark : axis_.marks())
+      canvas_.line(mark.x, top, mark.x, bottom, "grid");
+  }
+
+  double axis(double bottom) {
+    canvas_.line(axis_.left, bottom + 4, axis_.left + axis_.width, bottom + 4, "tick");
+    for (const auto& mark : axis_.marks()) {
+      canvas_.line(mark.x, bottom + 4, mark.x, bottom + 8, "tick");
+      canvas_.text(mark.x, bottom + 20, mark.label, "mid quiet", 11);
+    }
+    canvas_.text(axis_.left - 10, bottom + 20, "time in " + axis_.unit(), "end quiet", 11);
+    double y = bottom + 28;
+    std::string note;
+    if (rows_.size() < answer_.timeline.workers.size())
+      note = fmt::format("{} of {} workers are drawn, evenly spread. ", rows_.size(), answer_.timeline.workers.size());
+    if (!boxes_)
+      note +=
+          fmt::format("{} ops are too many for boxes: each column shows how its {} divide into {}.", op_count(answer_),
+                      short_time(Time{answer_.timeline.makespan.value / columns()}), "the kinds of work");
+    if (note.empty()) return y;
+    canvas_.text(axis_.left, y + 11, note, "quiet", 11);
+    return y + 18;
+  }
+
+  void worker(std::size_t row) {
+    const WorkerId w = rows_[row];
+    const double y = row_top(row);
+    const auto& times = answer_.timeline.workers[static_cast<std::size_t>(w)];
+    canvas_.text(axis_.left - 10, y + size_.height / 2 + size_.font * 0.36, worker_name(answer_, w), "end", size_.font);
+    canvas_.rect(axis_.left, y, axis_.width, size_.height, "i");
+    if (boxes_) {
+      boxes(lane(answer_, w).compute, times.compute, y);
+    } else {
+      shares(lane(answer_, w).compute, times.compute, y, size_.height);
+    }
+    const double below = y + size_.height + 1;
+    if (!times.collective.empty()) collectives(lane(answer_, w).collective, times.collective, below);
+    canvas_.text(axis_.left + axis_.width + 8, y + size_.height / 2 + size_.font * 0.36,
+                 fmt::format("busy {:.0f} %", 100 * ratio(answer_.report.workers[static_cast<std::size_t>(w)].busy,
+                                                          answer_.timeline.makespan)),
+                 "quiet", size_.font);
+  }
+
+  std::string tooltip(const Op& op, const Span& span) const {
+    const Look kind = look(op.kind);
+    const bool round = kind == Look::Update || kind == Look::AllReduce;
+    return fmt::format("{} · {} of {} {} on stage {} · {} to {}", label(op), words(kind),
+                       round ? "round" : "micro-batch", op.micro_batch, answer_.plan.stage_of(op.virtual_stage),
+                       short_time(span.start, 4), short_time(span.end, 4));
+  }
+
+  void boxes(const std::vector<Op>& ops, const std::vector<Span>& spans, double y) {
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      if (spans[i].end == spans[i].start) continue;
+      const double x = axis_.x(spans[i].start), width = axis_.x(spans[i].end) - x;
+      const Look kind = look(ops[i].kind);
+      const bool pale = light(ops[i]);
+      canvas_.rect(x, y, width, size_.height, fmt::format("{}{}", css_class(kind, pale), width > 3 ? " box" : ""),
+                   tooltip(ops[i], spans[i]));
+      const std::string number = kind == Look::Update ? "" : std::to_string(ops[i].micro_batch);
+      const double font = std::min(size_.font, size_.height - 3);
+      if (number.empty() || text_width(number, font) + 2 > width) continue;
+      const bool dark = pale || kind == Look::Recompute || kind == Look::WeightGradient;
+      canvas_.text(x + width / 2, y + size_.height / 2 + font * 0.36, number, dark ? "mid num2" : "mid num", font);
+    }
+  }
+
+  void collectives(const std::vector<Op>& ops, const std::vector<Span>& spans, double y) {
+    if (!boxes_) return shares(ops, spans, y, kCollectiveHeight);
+    for (std::size_t i = 0; i < ops.size(); ++i)
+      if (spans[i].end > spans[i].start)
+        canvas_.rect(axis_.x(spans[i].start), y, axis_.x(spans[i].end) - axis_.x(spans[i].start), kCollectiveHeight,
+                     "a", tooltip(ops[i], spans[i]));
+  }
+
+  int columns() const { return rows_.size() > 16 ? 250 : 500; }
+
+  // Each column: how its stretch of time divides into the kinds of work, stacked from the bottom; the rest is idle.
+  void shares(const std::vector<Op>& ops, const std::vector<Span>& spans, double y, double height) {
+    const auto n = static_cast<std::size_t>(columns());
+    const double cell = static_cast<double>(answer_.timeline.makespan.value) / static_cast<double>(n);
+    std::vector<std::array<double, kLooks>> share(n);
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const double start = static_cast<double>(spans[i].start.value) / cell,
+                   end = static_cast<double>(spans[i].end.value) / cell;
+      for (auto c = static_cast<std::size_t>(start); c < n && static_cast<double>(c) < end; ++c)
+        share[c][static_cast<std::size_t>(look(ops[i].kind))] +=
+            std::min(end, static_cast<double>(c + 1)) - std::max(start, static_cast<double>(c));
+    }
+    std::vector<double> base(n, y + height);
+    for (int kind = 0; kind < kLooks; ++kind) {
+      std::string d;
+      for (std::size_t c = 0; c < n;) {
+        const auto quantized = [&](std::size_t i) {  // half pixels, so that equal columns join
+          return std::round(2 * height * share[i][static_cast<std::size_t>(kind)]) / 2;
+        };
+        const double h = quantized(c), bottom = base[c];
+        std::size_t end = c;
+        while (end < n && quantized(end) == h && base[end] == bottom)
+          base[end++] -= h;
+        const double scale = axis_.width / static_cast<double>(n);
+        if (h > 0)
+          d += fmt::format("M{} {}h{}v-{}h-{}z", coordinate(axis_.left + static_cast<double>(c) * scale),
+                           coordinate(bottom), coordinate(static_cast<double>(end - c) * scale), coordinate(h),
+                           coordinate(static_cast<double>(end - c) * scale));
+        c = end;
+      }
+      if (!d.empty()) canvas_.path(d, css_class(static_cast<Look>(kind)), words(static_cast<Look>(kind)));
+    }
+  }
+
+  // Messages are drawn where they are few, take visible time and join neighbouring rows.
+  bool shows_messages() const {
+    if (answer_.timeline.transfers.size() > kMostMessages) return false;
+    return std::any_of(answer_.timeline.transfers.begin(), answer_.timeline.transfers.end(),
+                       [&](const Transfer& t) { return visible(t); });
+  }
+  bool visible(const Transfer& t) const {
+    return std::abs(t.from - t.to) == 1 && axis_.width * ratio(t.arrived - t.start, axis_.end) >= 1;
+  }
+  void draw_messages() {
+    for (const Transfer& t : answer_.timeline.transfers) {
+      if (!visible(t)) continue;
+      const auto from = static_cast<std::size_t>(t.from), to = static_cast<std::size_t>(t.to);
+      const bool down = to > from;
+      const double y1 = row_top(from) + (down ? pitch() - size_.gap : 0);
+      const double y2 = row_top(to) + (down ? 0 : pitch() - size_.gap);
+      canvas_.line(axis_.x(t.start), y1, axis_.x(t.arrived), y2, "msg");
+    }
+  }
+
+  const Answer& answer_;
+  std::vector<int> rows_;
+  RowSize size_;
+  bool boxes_;
+  bool collectives_ = false, messages_ = false;
+  Axis axis_;
+  Canvas canvas_;
+  double top_ = 0;
+};
+
+}  // namespace
+
+std::string svg_timeline(const Answer& answer) {
+  return Gantt(answer).draw();
+}
+
+}  // namespace pipewright

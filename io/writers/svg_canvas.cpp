@@ -1,0 +1,129 @@
+#include "io/writers/svg_canvas.hpp"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "io/format_quantity.hpp"
+#include "io/writers/json_text.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::string_view kStyle = R"svg(<style>
+svg{color-scheme:light dark;color:#1f2328;font-family:system-ui,-apple-system,"Segoe UI","Liberation Sans",Arial,sans-serif}
+text{fill:currentColor}
+.bg{fill:#fff}.i{fill:#e8eaed}.tick{stroke:#59636e;stroke-width:1}.grid{stroke:#d1d9e0;stroke-width:.6}
+.quiet{fill:#59636e}.title{font-weight:600}.end{text-anchor:end}.mid{text-anchor:middle}
+.box{stroke:#fff;stroke-width:.6}
+.f{fill:#3b78c9}.f2{fill:#8db6e8}.b{fill:#2e8b57}.b2{fill:#86cba0}.w{fill:#a3c94f}.r{fill:#f0b849}.u{fill:#7d5ba6}
+.a{fill:url(#pipewright-hatch)}.abg{fill:#fbe3e1}.hatch{stroke:#c0392b;stroke-width:1.3}
+.num{fill:#fff}.num2{fill:#1f2328}.msg{stroke:#59636e;stroke-width:.9;fill:none}.msghead{fill:#59636e}
+.m0{fill:#8c96a3}.m1{fill:#3b78c9}.m2{fill:#f0b849}.m3{fill:#c0392b}.cap{stroke:#c0392b;stroke-width:1.2;stroke-dasharray:5 3}
+@media(prefers-color-scheme:dark){
+svg{color:#e6edf3}
+.bg{fill:#0d1117}.i{fill:#272d36}.tick{stroke:#8b949e}.grid{stroke:#30363d}.quiet{fill:#9ca6b1}
+.box{stroke:#0d1117}.abg{fill:#3b1d1b}.hatch{stroke:#f0776b}
+.f{fill:#3f7fd0}.f2{fill:#86b3ea}.b{fill:#2f935d}.b2{fill:#7cc79a}.u{fill:#9775c4}.msg{stroke:#9ca6b1}.msghead{fill:#9ca6b1}
+.num2{fill:#0d1117}.m0{fill:#6e7885}.m1{fill:#3f7fd0}.m3{fill:#f0776b}.cap{stroke:#f0776b}
+}
+</style>
+<defs><pattern id="pipewright-hatch" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="4" height="4" class="abg"/><line x1="1" y1="0" x2="1" y2="4" class="hatch"/></pattern></defs>
+)svg";
+
+}  // namespace
+
+std::string xml(std::string_view text) {
+  std::string result;
+  for (const char c : utf8(text)) {
+    if (c == '&')
+      result += "&amp;";
+    else if (c == '<')
+      result += "&lt;";
+    else if (c == '>')
+      result += "&gt;";
+    else if (c == '"')
+      result += "&quot;";
+    else
+      result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;  // XML 1.0 has no control characters
+  }
+  return result;
+}
+
+std::string coordinate(double value) {
+  const auto hundredths = static_cast<std::int64_t>(std::llround(value * 100));
+  if (hundredths % 100 == 0) return fmt::format("{}", hundredths / 100);
+  std::string text =
+      fmt::format("{}{}.{:02d}", hundredths < 0 ? "-" : "", std::abs(hundredths) / 100, std::abs(hundredths) % 100);
+  if (text.back() == '0') text.pop_back();
+  return text;
+}
+
+std::string_view css_class(Look look, bool light) {
+  switch (look) {
+    case Look::Forward: return light ? "f2" : "f";
+    case Look::Backward: return light ? "b2" : "b";
+    case Look::WeightGradient: return "w";
+    case Look::Recompute: return "r";
+    case Look::Update: return "u";
+    case Look::AllReduce: return "a";
+    case Look::Idle: break;
+  }
+  return "i";
+}
+
+std::string Axis::unit() const {
+  return time_scale(end).name;
+}
+
+std::vector<Axis::Mark> Axis::marks() const {
+  if (end.value <= 0) return {};
+  // Smallest of 1, 2, 5 * 10^n ns that gives at most ten steps.
+  std::int64_t power = 1, step = 1;
+  for (int i = 0; end.value / step > 10; ++i) {
+    constexpr int kSteps[] = {1, 2, 5};
+    if (i > 0 && i % 3 == 0) power *= 10;
+    step = power * kSteps[i % 3];
+  }
+  const Scale scale = time_scale(end);
+  std::vector<Mark> marks;
+  for (std::int64_t t = 0; t <= end.value; t += step)
+    marks.push_back({x(Time{t}), fmt::format("{:g}", static_cast<double>(t) / scale.unit)});
+  return marks;
+}
+
+double text_width(std::string_view text, double size) {
+  return 0.56 * size * display_width(text);
+}
+
+void Canvas::rect(double x, double y, double width, double height, std::string_view css, std::string_view tooltip) {
+  body_ += fmt::format(R"(<rect x="{}" y="{}" width="{}" height="{}" class="{}")", coordinate(x), coordinate(y),
+                       coordinate(width), coordinate(height), css);
+  body_ += tooltip.empty() ? "/>\n" : fmt::format("><title>{}</title></rect>\n", xml(tooltip));
+}
+
+void Canvas::line(double x1, double y1, double x2, double y2, std::string_view css) {
+  body_ += fmt::format("<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" class=\"{}\"/>\n", coordinate(x1), coordinate(y1),
+                       coordinate(x2), coordinate(y2), css);
+}
+
+void Canvas::path(std::string_view d, std::string_view css, std::string_view tooltip) {
+  body_ += fmt::format(R"(<path d="{}" class="{}")", d, css);
+  body_ += tooltip.empty() ? "/>\n" : fmt::format("><title>{}</title></path>\n", xml(tooltip));
+}
+
+void Canvas::text(double x, double y, std::string_view content, std::string_view css, double size) {
+  body_ += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"{}\"{}>{}</text>\n", coordinate(x), coordinate(y),
+                       coordinate(size), css.empty() ? "" : fmt::format(" class=\"{}\"", css), xml(content));
+}
+
+std::string Canvas::document(double width, double height, std::string_view name) const {
+  return fmt::format(
+             "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} "
+             "{1}\">\n"
+             "<title>{2}</title>\n",
+             coordinate(width), coordinate(height), xml(name)) +
+         std::string(kStyle) + "<rect width=\"100%\" height=\"100%\" class=\"bg\"/>\n" + body_ + "</svg>\n";
+}
+
+}  // namespace pipewright

@@ -1,0 +1,322 @@
+// The report on a terminal: the question, the answer, the drawing, then what it is made of and how it is known.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "io/format_quantity.hpp"
+#include "io/writers/drawing.hpp"
+#include "io/writers/text_table.hpp"
+#include "io/writers/writers.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr int kStageRows = 16;  // more stages than that: evenly spread ones, the limiting and the fullest
+constexpr int kLinkRows = 4;
+constexpr int kPathParts = 6;
+constexpr int kLabel = 13;  // columns of the labels "throughput   ", ...
+constexpr int kNarrowest = 40;
+
+class Page {
+ public:
+  Page(const Answer& answer, const TableOptions& options)
+      : answer_(answer), report_(answer.report), width_(std::max(kNarrowest, options.width)), colour_(options.colour) {}
+
+  std::string print() {
+    text_ += paint(wrapped("", question(answer_), width_), "1");
+    summary();
+    heading("timeline");
+    text_ += text_timeline(answer_, width_);
+    stages();
+    idle();
+    memory();
+    links();
+    critical_path();
+    sensitivity();
+    formulas();
+    references();
+    remarks();
+    return std::move(text_);
+  }
+
+ private:
+  // Escapes stand around whole lines only, so that widths never count them.
+  std::string paint(std::string line, std::string_view code) const {
+    if (!colour_) return line;
+    const auto end = line.find_last_not_of('\n') + 1;
+    return fmt::format("\x1b[{}m{}\x1b[0m{}", code, line.substr(0, end), line.substr(end));
+  }
+  void heading(std::string_view name) { text_ += "\n" + paint(std::string(name) + "\n", "1"); }
+  void line(std::string_view label, std::string_view value) {
+    text_ += wrapped(padded(label, kLabel) + " ", value, width_);
+  }
+
+  void summary() {
+    std::string step = short_time(report_.step_time, 4);
+    if (report_.steady) {
+      const auto& steady = *report_.steady;
+      const double cycle = seconds(steady.growth) / static_cast<double>(steady.micro_batches);
+      step += fmt::format(" ({} samples at the steady rate) · {} per micro-batch in the steady state{} · whole run {}",
+                          answer_.plan.global_batch_size,
+                          short_time(Time{static_cast<std::int64_t>(std::llround(cycle * 1e9))}, 4),
+                          steady.exact ? "" : " (averaged: no exact period found)", short_time(report_.makespan, 4));
+    }
+    line("step time", step);
+    std::string rate = significant(report_.samples_per_s, 4) + " samples/s";
+    if (report_.tokens_per_s) rate += " · " + significant(*report_.tokens_per_s, 4) + " tokens/s";
+    if (report_.mfu) rate += " · MFU " + percent(*report_.mfu);
+    line("throughput", rate);
+    line("bubble", bubble());
+    if (const StageReport* full = fullest())
+      line("memory peak",
+           fmt::format("{} of {} on stage {}{}", short_bytes(full->memory.bytes.total()),
+                       short_bytes(answer_.memory.capacity), full->stage, report_.fits ? "" : ": DOES NOT FIT"));
+    line("speed-up", speed_up());
+    line("limited by", report_.limiting_factor);
+    if (!report_.fits) {
+      line("infeasible", report_.shortfall.reason);
+      for (const auto& detail : report_.shortfall.details)
+        line("", detail);
+      for (const auto& remedy : report_.shortfall.remedies)
+        line("", remedy);
+    }
+  }
+
+  std::string bubble() const {
+    std::string text = percent(report_.bubble_fraction);
+    text += report_.steady ? " of a steady period" : " of the makespan";
+    text += fmt::format(" · {} of the longest worker's span", percent(report_.bubble_fraction_span));
+    for (const auto& formula : report_.formulas)
+      if (formula.quantity == "bubble")
+        text += fmt::format(" · by formula {}{}", formula.formula,
+                            formula.applies.empty() ? "" : " (" + formula.applies + ")");
+    return text;
+  }
+
+  std::string speed_up() const {
+    const std::size_t workers = report_.workers.size();
+    std::string text =
+        fmt::format("{}x over one device that could hold the model, {} of {} workers' worth",
+                    significant(report_.speedup_one_device), percent(report_.scaling_efficiency), workers);
+    if (report_.speedup_data_parallel)
+      text += fmt::format(" · {}x over data parallelism on as many", significant(*report_.speedup_data_parallel));
+    return text;
+  }
+
+  const StageReport* fullest() const {
+    const auto at = std::max_element(report_.stages.begin(), report_.stages.end(), [](const auto& a, const auto& b) {
+      return a.memory.bytes.total() < b.memory.bytes.total();
+    });
+    return at == report_.stages.end() ? nullptr : &*at;
+  }
+
+  // Stages that get a row.
+  std::vector<int> shown() const {
+    std::vector<int> wanted{report_.limiting_stage};
+    if (const StageReport* full = fullest()) wanted.push_back(full->stage);
+    return spread(static_cast<int>(report_.stages.size()), kStageRows, wanted);
+  }
+
+  TextColumn column(std::string head, bool drop_zero, auto cell) const {
+    TextColumn result{std::move(head), false, drop_zero, {}};
+    for (const int k : shown())
+      result.cells.push_back(cell(report_.stages[static_cast<std::size_t>(k)]));
+    return result;
+  }
+  TextColumn time_column(std::string_view head, bool drop_zero, Time StageReport::*member) const {
+    Time largest;
+    for (const auto& stage : report_.stages)
+      largest = std::max(largest, stage.*member);
+    const Scale scale = time_scale(largest);
+    return column(fmt::format("{} {}", head, scale.name), drop_zero,
+                  [&](const StageReport& s) { return in_scale((s.*member).value, scale); });
+  }
+  TextColumn stage_column() const {
+    return column("stage", false, [](const StageReport& s) { return std::to_string(s.stage); });
+  }
+  void not_shown() {
+    const std::size_t rows = shown().size(), all = report_.stages.size();
+    if (rows < all) text_ += fmt::format("  {} of {} stages are listed; -o FILE.csv has every worker\n", rows, all);
+  }
+
+  void stages() {
+    heading("stages (times per micro-batch; busy: of the makespan, busiest worker)");
+    const Time makespan = report_.makespan;
+    text_ += text_table(
+        {stage_column(),
+         column("workers", false, [](const StageReport& s) { return std::to_string(s.workers.size()); }),
+         column("layers", false, [](const StageReport& s) { return layer_ranges(s.layers); }),
+         column("parameters", false,
+                [](const StageReport& s) { return short_count(static_cast<double>(s.parameters)); }),
+         time_column("forward", false, &StageReport::forward), time_column("backward", false, &StageReport::backward),
+         time_column("recompute", true, &StageReport::recompute), time_column("busy", false, &StageReport::busy),
+         column("busy %", false, [&](const StageReport& s) { return figure(ratio(s.busy, makespan)); })},
+        width_);
+    not_shown();
+  }
+
+  static std::string figure(double share) { return share == 0 ? "0" : fmt::format("{:.1f}", 100 * share); }
+
+  void idle() {
+    heading("idle time in % of the makespan (busiest worker of each stage)");
+    const auto part = [&](std::string head, bool drop, Time IdleSplit::*member) {
+      return column(std::move(head), drop,
+                    [&](const StageReport& s) { return figure(ratio(s.idle.*member, report_.makespan)); });
+    };
+    text_ += text_table(
+        {stage_column(),
+         column("idle %", false, [&](const StageReport& s) { return figure(ratio(s.idle.total(), report_.makespan)); }),
+         part("= fill", false, &IdleSplit::fill), part("+ imbalance", false, &IdleSplit::imbalance),
+         part("+ communication", false, &IdleSplit::communication), part("+ stall", false, &IdleSplit::stall),
+         part("+ drain", false, &IdleSplit::drain)},
+        width_);
+  }
+
+  void memory() {
+    Bytes largest;
+    for (const auto& stage : report_.stages)
+      largest = std::max(largest, stage.memory.bytes.total());
+    const Scale scale = bytes_scale(largest);
+    heading(fmt::format("memory in {} at the moment of the peak (fullest worker of each stage, of {})", scale.name,
+                        short_bytes(answer_.memory.capacity)));
+    const auto part = [&](std::string head, bool drop, Bytes MemoryBytes::*member) {
+      return column(std::move(head), drop,
+                    [&](const StageReport& s) { return in_scale((s.memory.bytes.*member).value, scale); });
+    };
+    const bool versions = std::any_of(report_.stages.begin(), report_.stages.end(),
+                                      [](const StageReport& s) { return s.memory.weight_versions > 1; });
+    std::vector<TextColumn> columns{
+        stage_column(),
+        column("peak", false, [&](const StageReport& s) { return in_scale(s.memory.bytes.total().value, scale); }),
+        column("full", false, [&](const StageReport& s) {
+          return fmt::format("{:.0f} %", 100 * ratio(s.memory.bytes.total(), answer_.memory.capacity));
+        })};
+    columns.push_back(part("weights", false, &MemoryBytes::weights));
+    if (versions)
+      columns.push_back(
+          column("versions", false, [](const StageReport& s) { return fmt::format("x{}", s.memory.weight_versions); }));
+    columns.push_back(part("grads", true, &MemoryBytes::gradients));
+    columns.push_back(part("optimizer", true, &MemoryBytes::optimizer));
+    columns.push_back(part("stash", false, &MemoryBytes::stash));
+    columns.push_back(part("recompute", true, &MemoryBytes::recompute));
+    columns.push_back(part("buffers", true, &MemoryBytes::buffers));
+    columns.push_back(part("reserve", true, &MemoryBytes::reserve));
+    columns.push_back(
+        column("in flight", false, [](const StageReport& s) { return std::to_string(s.memory.in_flight); }));
+    columns.push_back(column("peak at", false, [](const StageReport& s) {
+      return fmt::format("{} {}", label(s.memory.owner), short_time(s.memory.at));
+    }));
+    text_ += text_table(columns, width_);
+    not_shown();
+  }
+
+  void links() {
+    if (report_.links.empty()) return;
+    heading("links (busiest first)");
+    std::vector<const LinkReport*> busiest;
+    for (const auto& link : report_.links)
+      busiest.push_back(&link);
+    std::stable_sort(busiest.begin(), busiest.end(),
+                     [](const auto* a, const auto* b) { return a->utilization > b->utilization; });
+    if (busiest.size() > kLinkRows) busiest.resize(kLinkRows);
+    TextColumn name{"link", true, false, {}}, bytes{"carried"}, rate{"bandwidth"}, use{"in use"};
+    for (const LinkReport* link : busiest) {
+      name.cells.push_back(link->name);
+      bytes.cells.push_back(short_bytes(link->bytes));
+      rate.cells.push_back(short_bandwidth(link->bandwidth));
+      use.cells.push_back(percent(link->utilization));
+    }
+    text_ += text_table({name, bytes, rate, use}, width_);
+    if (report_.links.size() > busiest.size())
+      text_ += fmt::format("  {} more links carried something\n", report_.links.size() - busiest.size());
+  }
+
+  void critical_path() {
+    if (report_.critical_path.empty()) return;
+    std::string parts;
+    Time rest;
+    for (std::size_t i = 0; i < report_.critical_path.size(); ++i) {
+      const CriticalPart& part = report_.critical_path[i];
+      if (i >= kPathParts) {
+        rest += part.time;
+        continue;
+      }
+      parts += fmt::format("{}{} {}", i == 0 ? "" : " · ", percent(ratio(part.time, report_.makespan)), part.what);
+    }
+    if (rest.value > 0) parts += fmt::format(" · {} the rest", percent(ratio(rest, report_.makespan)));
+    heading("critical path");
+    text_ += wrapped("  ", parts, width_);
+  }
+
+  void sensitivity() {
+    if (report_.sensitivity.empty()) return;
+    heading("what would help (simulated again with one change)");
+    TextColumn what{"change", true, false, {}}, step{"step time"}, gain{"faster"};
+    for (const auto& entry : report_.sensitivity) {
+      what.cells.push_back(entry.what);
+      step.cells.push_back(short_time(entry.step_time, 4));
+      gain.cells.push_back(fmt::format("{:.3f}x", entry.speedup));
+    }
+    text_ += text_table({what, step, gain}, width_);
+  }
+
+  static std::string with_unit(double value, const std::string& unit) {
+    if (unit == "%") return percent(value / 100);
+    if (unit == "s") return short_time(Time{static_cast<std::int64_t>(std::llround(value * 1e9))}, 4);
+    return significant(value, 4).substr(0, significant(value, 4).find(".0")) + (unit.empty() ? "" : " " + unit);
+  }
+
+  void formulas() {
+    if (report_.formulas.empty()) return;
+    heading("textbook formulas beside the simulation");
+    TextColumn quantity{"quantity", true, false, {}}, formula{"formula", true, false, {}}, value{"by formula"},
+        simulated{"simulated"}, source{"source", true, false, {}}, applies{"but", true, true, {}};
+    for (const auto& f : report_.formulas) {
+      quantity.cells.push_back(f.quantity);
+      formula.cells.push_back(f.formula);
+      value.cells.push_back(with_unit(f.value, f.unit));
+      simulated.cells.push_back(with_unit(f.simulated, f.unit));
+      source.cells.push_back(f.source.empty() ? "" : "[" + f.source + "]");
+      applies.cells.push_back(f.applies);
+    }
+    text_ += text_table({quantity, formula, value, simulated, source, applies}, width_);
+  }
+
+  void references() {
+    if (report_.references.empty()) return;
+    heading("for comparison");
+    for (const auto& reference : report_.references) {
+      std::string text = reference.what + ": ";
+      if (reference.samples_per_s)
+        text += fmt::format("{} samples/s, this plan is {}x as fast", significant(*reference.samples_per_s, 4),
+                            significant(report_.samples_per_s / *reference.samples_per_s));
+      if (!reference.note.empty()) text += (reference.samples_per_s ? " (" + reference.note + ")" : reference.note);
+      text_ += wrapped("  ", text, width_);
+    }
+  }
+
+  void remarks() {
+    text_ += "\n";
+    for (const auto& warning : report_.warnings)
+      text_ += paint(wrapped("warning: ", warning, width_), "33");
+    for (const auto& hint : report_.hints)
+      text_ += wrapped("hint: ", hint, width_);
+    heading("how it is known");
+    for (const auto& entry : report_.provenance)
+      text_ += wrapped("  ", entry, width_);
+  }
+
+  const Answer& answer_;
+  const Report& report_;
+  int width_;
+  bool colour_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string terminal_report(const Answer& answer, const TableOptions& options) {
+  return Page(answer, options).print();
+}
+
+}  // namespace pipewright

@@ -1,0 +1,92 @@
+#include "io/writers/text_table.hpp"
+
+#include <algorithm>
+
+#include "io/format_quantity.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr int kGap = 2;
+
+bool is_empty(const TextColumn& column) {
+  return std::all_of(column.cells.begin(), column.cells.end(),
+                     [](const std::string& cell) { return cell.empty() || cell == "0" || cell == "-"; });
+}
+
+int width_of(const TextColumn& column) {
+  int width = display_width(column.head);
+  for (const auto& cell : column.cells)
+    width = std::max(width, display_width(cell));
+  return width;
+}
+
+std::string aligned(const std::string& cell, int width, bool left) {
+  const std::string spaces(static_cast<std::size_t>(std::max(0, width - display_width(cell))), ' ');
+  return left ? cell + spaces : spaces + cell;
+}
+
+std::string trimmed(std::string line) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + "\n";
+}
+
+std::string block(const std::vector<const TextColumn*>& columns, int indent) {
+  const std::size_t rows = columns.front()->cells.size();
+  std::string text;
+  for (std::size_t row = 0; row <= rows; ++row) {
+    std::string line(static_cast<std::size_t>(indent), ' ');
+    for (const TextColumn* column : columns) {
+      if (column != columns.front()) line.append(kGap, ' ');
+      line += aligned(row == 0 ? column->head : column->cells[row - 1], width_of(*column), column->left);
+    }
+    text += trimmed(line);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string text_table(const std::vector<TextColumn>& columns, int width, int indent) {
+  std::string text;
+  std::vector<const TextColumn*> fitting;
+  int used = 0;
+  for (const auto& column : columns) {
+    if (column.drop_zero && is_empty(column)) continue;
+    if (!fitting.empty() && fitting.size() > 1 && used + kGap + width_of(column) > width) {
+      text += block(fitting, indent);
+      fitting.resize(1);
+      used = indent + width_of(*fitting.front());
+    }
+    used += (fitting.empty() ? indent : kGap) + width_of(column);
+    fitting.push_back(&column);
+  }
+  return fitting.empty() ? text : text + block(fitting, indent);
+}
+
+std::string wrapped(std::string_view head, std::string_view text, int width) {
+  const int indent = display_width(head);
+  std::string result(head), line;
+  const auto flush = [&] {
+    result += line + "\n";
+    line.clear();
+  };
+  for (std::size_t begin = 0; begin < text.size();) {
+    std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string_view word = text.substr(begin, end - begin);
+    if (!line.empty() && indent + display_width(line) + 1 + display_width(word) > width) {
+      flush();
+      result.append(static_cast<std::size_t>(indent), ' ');
+    }
+    line += (line.empty() ? "" : " ") + std::string(word);
+    begin = end + 1;
+  }
+  flush();
+  return result;
+}
+
+std::string padded(std::string_view text, int width) {
+  return std::string(text) + std::string(static_cast<std::size_t>(std::max(0, width - display_width(text))), ' ');
+}
+
+}  // namespace pipewright

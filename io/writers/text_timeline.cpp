@@ -1,0 +1,163 @@
+// The schedule as text:   stage 0 ▕0123......aa4bb5cc6dd7ee.ff.gg.hh▏ busy 73 %
+//
+// One character is a fixed piece of time. When all ops begin and end on multiples of one unit and the run fits, the
+// unit is that piece and the drawing is exact. Otherwise a character shows what ran at the middle of its piece; when
+// ops would be shorter than a piece, two windows of the run are drawn instead of the whole.
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "io/format_quantity.hpp"
+#include "io/writers/drawing.hpp"
+#include "io/writers/text_table.hpp"
+#include "io/writers/writers.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr int kRows = 16;  // more workers than that: evenly spread ones are drawn
+constexpr int kFewestColumns = 10;
+
+struct Window {
+  Time begin;
+  int columns = 0;
+};
+
+// Pieces of the run that are drawn, side by side. Character i of a window shows the moment begin + (i + 1/2) * cell.
+struct Frame {
+  double cell = 1;  // ns
+  bool exact = false;
+  std::vector<Window> windows;
+};
+
+char symbol(const Op& op) {
+  switch (op.kind) {
+    case Kind::F: return static_cast<char>('0' + op.micro_batch % 10);
+    case Kind::R: return static_cast<char>('A' + op.micro_batch % 26);
+    case Kind::W: return 'w';
+    case Kind::Update: return 'u';
+    case Kind::AllReduce:
+    case Kind::ReduceScatter:
+    case Kind::AllGather: return '=';
+    default: return static_cast<char>('a' + op.micro_batch % 26);
+  }
+}
+
+// Largest unit of which every start and end is a multiple; gives up (0) once more than `columns` units fill the run.
+std::int64_t common_unit(const Answer& answer, int columns) {
+  std::int64_t unit = answer.timeline.makespan.value;
+  for (const auto& worker : answer.timeline.workers)
+    for (const auto* stream : {&worker.compute, &worker.collective})
+      for (const Span& span : *stream) {
+        unit = std::gcd(std::gcd(unit, span.start.value), span.end.value);
+        if (unit == 0 || answer.timeline.makespan.value / unit > columns) return 0;
+      }
+  return unit;
+}
+
+// Shortest forward or backward that takes time at all.
+Time shortest_pass(const Answer& answer) {
+  Time shortest = kNever;
+  for (std::size_t w = 0; w < answer.timeline.workers.size(); ++w) {
+    const auto& ops = lane(answer, static_cast<WorkerId>(w)).compute;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const Span& span = answer.timeline.workers[w].compute[i];
+      if (ops[i].kind != Kind::Update && span.end > span.start) shortest = std::min(shortest, span.end - span.start);
+    }
+  }
+  return shortest == kNever ? Time{1} : shortest;
+}
+
+Frame frame(const Answer& answer, int columns) {
+  const Time makespan = answer.timeline.makespan;
+  if (const std::int64_t unit = common_unit(answer, columns); unit > 0)
+    return {static_cast<double>(unit), true, {{Time{0}, static_cast<int>(makespan.value / unit)}}};
+  const double whole = static_cast<double>(makespan.value) / columns;
+  const double shortest = static_cast<double>(shortest_pass(answer).value);
+  if (whole <= shortest || columns < 2 * kFewestColumns) return {whole, false, {{Time{0}, columns}}};
+  // Each op gets a character: the beginning, then the end (flush) or the middle (asynchronous: the steady state).
+  const int left = (columns - 3) / 2, right = columns - 3 - left;
+  const double shown = shortest * right;
+  const double from = static_cast<double>(makespan.value) - shown;
+  const double right_begin = answer.schedule.flush ? from : from / 2;
+  return {shortest, false, {{Time{0}, left}, {Time{static_cast<std::int64_t>(std::max(0.0, right_begin))}, right}}};
+}
+
+std::string row(const std::vector<Op>& ops, const std::vector<Span>& spans, const Frame& frame) {
+  std::string text;
+  for (const Window& window : frame.windows) {
+    if (&window != &frame.windows.front()) text += " ⋯ ";
+    auto span = spans.begin();
+    for (int i = 0; i < window.columns; ++i) {
+      const double moment = static_cast<double>(window.begin.value) + (i + 0.5) * frame.cell;
+      span = std::partition_point(span, spans.end(),
+                                  [&](const Span& s) { return static_cast<double>(s.end.value) <= moment; });
+      const bool runs = span != spans.end() && static_cast<double>(span->start.value) <= moment;
+      text += runs ? symbol(ops[static_cast<std::size_t>(span - spans.begin())]) : '.';
+    }
+  }
+  return text;
+}
+
+std::string legend(const Answer& answer, const Frame& frame, int width) {
+  const Time cell{static_cast<std::int64_t>(std::llround(frame.cell))};
+  std::string text =
+      fmt::format("1 character = {}{}; digit: forward of that micro-batch (last digit), letter: backward",
+                  short_time(cell, 4), frame.exact ? "" : ", shown as at its middle");
+  bool recompute = false, update = false, weights = false, all_reduce = false;
+  for (const Lane& lane : answer.schedule.positions) {
+    all_reduce = all_reduce || !lane.collective.empty();
+    for (const Op& op : lane.compute) {
+      recompute = recompute || op.kind == Kind::R;
+      update = update || op.kind == Kind::Update;
+      weights = weights || op.kind == Kind::W;
+    }
+  }
+  if (recompute) text += ", capital: recompute";
+  if (weights) text += ", w weight gradient";
+  if (update) text += ", u update";
+  if (all_reduce) text += ", = all-reduce";
+  text += ", . idle";
+  if (frame.windows.size() > 1) {
+    const Window& right = frame.windows.back();
+    const auto length = [&](const Window& w) {
+      return short_time(Time{static_cast<std::int64_t>(std::llround(frame.cell * w.columns))});
+    };
+    text += fmt::format(". Of {} only two windows are drawn: the first {}, and {} from {} on{}",
+                        short_time(answer.timeline.makespan), length(frame.windows.front()), length(right),
+                        short_time(right.begin), answer.schedule.flush ? " (the end)" : " (the middle of the run)");
+  }
+  return wrapped("  ", text, width);
+}
+
+}  // namespace
+
+std::string text_timeline(const Answer& answer, int width) {
+  const int workers = static_cast<int>(answer.timeline.workers.size());
+  const std::vector<int> shown = spread(workers, kRows);
+  int label = 0;
+  for (const int w : shown)
+    label = std::max(label, display_width(worker_name(answer, w)));
+  const bool collectives = std::any_of(shown.begin(), shown.end(), [&](int w) { return has_collectives(answer, w); });
+  if (collectives) label = std::max(label, 10);
+  const int around = 2 + label + 1 + 2 + 11;  // indent, label, frame, " busy 100 %"
+  const Frame frame = pipewright::frame(answer, std::max(kFewestColumns, width - around));
+
+  std::string text;
+  const auto add = [&](std::string_view name, const std::string& drawing, const std::string& after) {
+    text += "  " + padded(name, label) + " ▕" + drawing + "▏" + after + "\n";
+  };
+  for (const int w : shown) {
+    const auto& times = answer.timeline.workers[static_cast<std::size_t>(w)];
+    const double busy = ratio(answer.report.workers[static_cast<std::size_t>(w)].busy, answer.timeline.makespan);
+    add(worker_name(answer, w), row(lane(answer, w).compute, times.compute, frame),
+        fmt::format(" busy {:.0f} %", 100 * busy));
+    if (!times.collective.empty()) add("all-reduce", row(lane(answer, w).collective, times.collective, frame), "");
+  }
+  if (static_cast<int>(shown.size()) < workers)
+    text += fmt::format("  {} of {} workers are drawn, evenly spread\n", shown.size(), workers);
+  return text + legend(answer, frame, width);
+}
+
+}  // namespace pipewright

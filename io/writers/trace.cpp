@@ -1,0 +1,276 @@
+// Chrome trace events, for https://ui.perfetto.dev.
+//
+// One process per worker, one thread per stream: compute, all-reduce, send, recv. Slices of one thread never overlap
+// (a viewer would move or drop them), so messages that do overlap get a thread per peer. Arrows join the two ends of a
+// message. ts and dur are microseconds with three decimals, cut out of whole nanoseconds.
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "io/format_quantity.hpp"
+#include "io/writers/drawing.hpp"
+#include "io/writers/json_text.hpp"
+#include "io/writers/writers.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr int kCompute = 0, kAllReduce = 1, kFirstMessage = 2;  // thread ids
+
+enum class End { Send, Recv };
+
+// One end of a message as a slice on its worker's timeline.
+struct Slice {
+  std::size_t transfer = 0;
+  WorkerId peer = 0;
+  Time start, end;
+  int thread = 0;
+};
+
+// When a message occupies its sender: on the wire. Its receiver sees the same stretch later by the latency, so that
+// messages that follow one another on a channel do so at both ends. A message of pure latency is seen on its way.
+Slice slice(const Transfer& t, std::size_t index, End end) {
+  const Time wire = t.sent - t.start;
+  if (wire.value == 0) return {index, end == End::Send ? t.to : t.from, t.start, t.arrived};
+  return end == End::Send ? Slice{index, t.to, t.start, t.sent} : Slice{index, t.from, t.arrived - wire, t.arrived};
+}
+
+class Trace {
+ public:
+  explicit Trace(const Answer& answer)
+      : answer_(answer), messages_(answer.timeline.workers.size()), instant_(messages_.size()) {}
+
+  std::string print() {
+    const Scenario& scenario = *answer_.scenario;
+    text_ = fmt::format(
+        "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"tool\":\"pipewright\",\"version\":\"{}\",\"scenario\":{},"
+        "\"question\":{},\"engine\":{}}},\"traceEvents\":[",
+        PIPEWRIGHT_VERSION, json_string(scenario.file.empty() ? scenario.name : scenario.file),
+        json_string(question(answer_)), json_string(answer_.timeline.engine));
+    index_passes();
+    sort_messages();
+    for (std::size_t w = 0; w < answer_.timeline.workers.size(); ++w) {
+      const auto worker = static_cast<WorkerId>(w);
+      processes(worker);
+      ops(worker);
+      messages(worker);
+      arrows_from(worker);
+      memory(worker);
+    }
+    return std::move(text_) + "\n]}\n";
+  }
+
+ private:
+  using Slices = std::array<std::vector<Slice>, 2>;                // by End
+  using PassKey = std::tuple<bool, VirtualStageId, MicroBatchId>;  // forward?, chunk, micro-batch
+
+  void event(const std::string& line) {
+    text_ += text_.back() == '[' ? "\n" : ",\n";
+    text_ += line;
+  }
+
+  // A message that takes time is a slice at both ends; one that takes none is an arrow from op to op.
+  static bool takes_time(const Transfer& t) { return t.arrived > t.posted; }
+
+  void sort_messages() {
+    const auto& transfers = answer_.timeline.transfers;
+    for (std::size_t i = 0; i < transfers.size(); ++i) {
+      if (transfers[i].from == transfers[i].to) continue;
+      if (!takes_time(transfers[i])) {
+        instant_[static_cast<std::size_t>(transfers[i].from)].push_back(i);
+        continue;
+      }
+      messages_[static_cast<std::size_t>(transfers[i].from)][0].push_back(slice(transfers[i], i, End::Send));
+      messages_[static_cast<std::size_t>(transfers[i].to)][1].push_back(slice(transfers[i], i, End::Recv));
+    }
+    for (auto& ends : messages_)
+      for (auto& slices : ends)
+        std::stable_sort(slices.begin(), slices.end(), [](const Slice& a, const Slice& b) {
+          return std::pair(a.start, a.end) < std::pair(b.start, b.end);
+        });
+  }
+
+  static bool overlap(const std::vector<Slice>& slices) {
+    for (std::size_t i = 1; i < slices.size(); ++i)
+      if (slices[i].start < slices[i - 1].end) return true;
+    return false;
+  }
+
+  // Threads for one direction: one; one per peer where messages overlap; more where those of one peer do.
+  std::vector<std::string> assign_threads(std::vector<Slice>& slices, std::string_view verb, int first) {
+    if (!overlap(slices)) {
+      for (Slice& s : slices)
+        s.thread = first;
+      return slices.empty() ? std::vector<std::string>{} : std::vector<std::string>{std::string(verb)};
+    }
+    struct Track {
+      int thread;
+      Time free;
+    };
+    std::map<WorkerId, std::vector<Track>> tracks;
+    std::vector<std::string> names;
+    for (Slice& s : slices) {
+      auto& mine = tracks[s.peer];
+      auto free = std::find_if(mine.begin(), mine.end(), [&](const Track& t) { return t.free <= s.start; });
+      if (free == mine.end()) {
+        names.push_back(fmt::format("{} {}{}", verb, worker_name(answer_, s.peer),
+                                    mine.empty() ? "" : fmt::format(" ({})", mine.size() + 1)));
+        free = mine.insert(mine.end(), {first + static_cast<int>(names.size()) - 1, s.start});
+      }
+      s.thread = free->thread;
+      free->free = s.end;
+    }
+    return names;
+  }
+
+  void processes(WorkerId w) {
+    const WorkerReport& worker = answer_.report.workers[static_cast<std::size_t>(w)];
+    event(fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})", w,
+                      json_string(fmt::format("GPU {} · {}", worker.device, worker_name(answer_, w)))));
+    event(fmt::format(R"({{"ph":"M","name":"process_sort_index","pid":{},"args":{{"sort_index":{}}}}})", w, w));
+    thread(w, kCompute, "compute");
+    if (has_collectives(answer_, w)) thread(w, kAllReduce, "all-reduce");
+    auto& [sends, recvs] = messages_[static_cast<std::size_t>(w)];
+    int next = kFirstMessage;
+    for (const auto& name : assign_threads(sends, "send", next))
+      thread(w, next++, name);
+    for (const auto& name : assign_threads(recvs, "recv", next))
+      thread(w, next++, name);
+  }
+
+  void thread(WorkerId w, int tid, const std::string& name) {
+    event(fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})", w, tid,
+                      json_string(name)));
+    event(fmt::format(R"({{"ph":"M","name":"thread_sort_index","pid":{},"tid":{},"args":{{"sort_index":{}}}}})", w, tid,
+                      tid));
+  }
+
+  void complete(std::string_view category, std::string_view name, WorkerId pid, int tid, Time start, Time end,
+                const std::string& args) {
+    event(fmt::format(R"({{"ph":"X","cat":"{}","name":"{}","pid":{},"tid":{},"ts":{},"dur":{},"args":{{{}}}}})",
+                      category, name, pid, tid, exact_microseconds(start), exact_microseconds(end - start), args));
+  }
+
+  void ops(WorkerId w) {
+    const auto& times = answer_.timeline.workers[static_cast<std::size_t>(w)];
+    const Lane& mine = lane(answer_, w);
+    for (std::size_t i = 0; i < mine.compute.size(); ++i)
+      op(mine.compute[i], times.compute[i], w, kCompute);
+    for (std::size_t i = 0; i < mine.collective.size(); ++i)
+      op(mine.collective[i], times.collective[i], w, kAllReduce);
+  }
+
+  void op(const Op& op, const Span& span, WorkerId w, int tid) {
+    const Look kind = look(op.kind);
+    const LayerRange layers = answer_.plan.layers[op.virtual_stage];
+    std::string args = fmt::format("\"stage\":{},", answer_.plan.stage_of(op.virtual_stage));
+    if (answer_.plan.virtual_stages > 1) args += fmt::format("\"virtual_stage\":{},", op.virtual_stage);
+    args += fmt::format("\"{}\":{},", kind == Look::Update || kind == Look::AllReduce ? "round" : "microbatch",
+                        op.micro_batch);
+    if (kind == Look::AllReduce) args += fmt::format("\"bucket\":{},", op.bucket);
+    args += fmt::format("\"layers\":\"{}-{}\"", layers.begin, layers.end - 1);
+    complete(words(kind), label(op), w, tid, span.start, span.end, args);
+  }
+
+  // Name of a message: what it carries and for which micro-batch, from chunk to chunk.
+  std::string message_name(const Transfer& t) const {
+    const Edge edge = answer_.costs.edges[t.edge];
+    return t.direction == Direction::Forward ? fmt::format("activation {}>{} m{}", edge.from, edge.to, t.micro_batch)
+                                             : fmt::format("gradient {}>{} m{}", edge.to, edge.from, t.micro_batch);
+  }
+
+  void messages(WorkerId w) {
+    const auto& ends = messages_[static_cast<std::size_t>(w)];
+    for (const End end : {End::Send, End::Recv})
+      for (const Slice& s : ends[static_cast<std::size_t>(end)]) {
+        const Transfer& t = answer_.timeline.transfers[s.transfer];
+        const std::string name = message_name(t);
+        const bool sends = end == End::Send;
+        complete(sends ? "send" : "recv", name, w, s.thread, s.start, s.end,
+                 fmt::format(R"("bytes":{},"microbatch":{},"waited_us":{})", t.bytes.value, t.micro_batch,
+                             exact_microseconds(t.start - t.posted)));
+        arrow(sends ? 's' : 'f', s.transfer, w, s.thread, s.start);
+      }
+  }
+
+  // Messages that take no time: arrows from the op that produced the tensor to the op that uses it.
+  void arrows_from(WorkerId w) {
+    for (const std::size_t index : instant_[static_cast<std::size_t>(w)]) {
+      const Transfer& t = answer_.timeline.transfers[index];
+      const auto [producer, consumer] = ends_of(t);
+      if (producer == nullptr || consumer == nullptr) continue;
+      arrow('s', index, w, kCompute, producer->end > producer->start ? producer->end - Time{1} : producer->end);
+      arrow('f', index, t.to, kCompute, consumer->start);
+    }
+  }
+
+  void arrow(char phase, std::size_t index, WorkerId pid, int tid, Time at) {
+    event(fmt::format(R"({{"ph":"{}",{}"cat":"message","name":"{}","id":{},"pid":{},"tid":{},"ts":{}}})", phase,
+                      phase == 'f' ? R"("bp":"e",)" : "", message_name(answer_.timeline.transfers[index]), index, pid,
+                      tid, exact_microseconds(at)));
+  }
+
+  std::pair<const Span*, const Span*> ends_of(const Transfer& t) const {
+    const Edge edge = answer_.costs.edges[t.edge];
+    const bool forward = t.direction == Direction::Forward;
+    return {find(t.from, forward ? edge.from : edge.to, t.micro_batch, forward),
+            find(t.to, forward ? edge.to : edge.from, t.micro_batch, forward)};
+  }
+
+  // The pass of micro-batch m through chunk v on a worker, or nullptr.
+  const Span* find(WorkerId w, VirtualStageId v, MicroBatchId m, bool forward) const {
+    const auto& ops = passes_[static_cast<std::size_t>(w) % passes_.size()];
+    const PassKey key{forward, v, m};
+    const auto at = std::lower_bound(ops.begin(), ops.end(), std::pair(key, std::size_t{0}));
+    if (at == ops.end() || at->first != key) return nullptr;
+    return &answer_.timeline.workers[static_cast<std::size_t>(w)].compute[at->second];
+  }
+
+  // Forward passes and backward passes (B or BW) of every position, sorted.
+  void index_passes() {
+    for (const Lane& lane : answer_.schedule.positions) {
+      auto& ops = passes_.emplace_back();
+      for (std::size_t i = 0; i < lane.compute.size(); ++i) {
+        const Op& op = lane.compute[i];
+        const bool forward = op.kind == Kind::F;
+        if (forward || op.kind == Kind::B || op.kind == Kind::BW)
+          ops.push_back({{forward, op.virtual_stage, static_cast<MicroBatchId>(op.micro_batch)}, i});
+      }
+      std::sort(ops.begin(), ops.end());
+    }
+  }
+
+  void memory(WorkerId w) {
+    const auto points = series(answer_.memory, answer_.schedule, answer_.costs, answer_.timeline, w);
+    std::array<bool, kMemoryCategories.size()> used{};
+    for (const MemoryPoint& point : points)
+      for (std::size_t i = 0; i < used.size(); ++i)
+        used[i] = used[i] || category(point.bytes, i).value != 0;
+    for (const MemoryPoint& point : points) {
+      std::string args;
+      for (std::size_t i = 0; i < used.size(); ++i)
+        if (used[i])
+          args += fmt::format("{}\"{}\":{:.6f}", args.empty() ? "" : ",", kMemoryCategories[i],
+                              static_cast<double>(category(point.bytes, i).value) / 1073741824.0);
+      event(fmt::format(R"_({{"ph":"C","name":"memory (GiB)","pid":{},"ts":{},"args":{{{}}}}})_", w,
+                        exact_microseconds(point.at), args));
+    }
+  }
+
+  const Answer& answer_;
+  std::string text_;
+  std::vector<Slices> messages_;                                      // by worker
+  std::vector<std::vector<std::size_t>> instant_;                     // by sending worker
+  std::vector<std::vector<std::pair<PassKey, std::size_t>>> passes_;  // by position
+};
+
+}  // namespace
+
+std::string trace_json(const Answer& answer) {
+  return Trace(answer).print();
+}
+
+}  // namespace pipewright

@@ -1,0 +1,33 @@
+#include "io/writers/writers.hpp"
+
+namespace pipewright {
+namespace {
+
+std::string packed_trace(const Answer& answer) {
+  return gzip(trace_json(answer));
+}
+
+// Longest ending first, so that "x.trace.json" is not taken for ".json".
+constexpr Writer kWriters[] = {
+    {".trace.json.gz", "trace for Perfetto (https://ui.perfetto.dev), compressed", packed_trace},
+    {".trace.json", "trace for Perfetto or chrome://tracing", trace_json},
+    {".json", "every figure of the report, schema pipewright.result/1", json_report},
+    {".csv", "one row per worker", csv_report},
+    {".dot", "layer graph for Graphviz, coloured by stage", dot_graph},
+    {".svg", "drawing of the schedule", svg_timeline},
+    {".md", "Markdown tables", markdown_report},
+};
+
+}  // namespace
+
+std::span<const Writer> writers() {
+  return kWriters;
+}
+
+const Writer* writer_for(std::string_view path) {
+  for (const Writer& writer : kWriters)
+    if (path.size() > writer.ending.size() && path.ends_with(writer.ending)) return &writer;
+  return nullptr;
+}
+
+}  // namespace pipewright
