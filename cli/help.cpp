@@ -73,7 +73,7 @@ std::string version_text() {
          "\nMPI: " PIPEWRIGHT_MPI "\n";
 }
 
-const Command kHelp{
+constinit const Command kHelp{
     .name = "help",
     .arguments = "[COMMAND]",
     .summary = "all commands, or one of them in detail",

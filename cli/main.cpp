@@ -1,5 +1,156 @@
+// Parses the command line and turns every failure into one message and exit status 2. The only includer of CLI11, whose
+// own exit codes (105 ...), missing suggestions and long messages stop here.
+#include <array>
+#include <csignal>
 #include <cstdio>
+#include <new>
 
-int main() {
-  std::puts("pipewright " PIPEWRIGHT_VERSION);
+#include <CLI/CLI.hpp>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "cli/commands.hpp"
+#include "cli/terminal.hpp"
+#include "core/check.hpp"
+
+namespace pipewright {
+namespace {
+
+// What CLI11 fills in for one command. Each command is a parser of its own: CLI11's subcommands would take a file named
+// like a command for that command.
+struct Parsed {
+  CLI::App app;
+  std::vector<std::string> positional;
+  std::map<std::string, std::vector<std::string>> values;
+  std::map<std::string, bool> switches;
+};
+
+void declare(const Option& option, Parsed& parsed) {
+  const std::string name(option.name);
+  const std::string names = option.letter.empty() ? name : std::string(option.letter) + "," + name;
+  if (option.value.empty())
+    parsed.app.add_flag(names, parsed.switches[name]);
+  else
+    parsed.app.add_option(names, parsed.values[name])->allow_extra_args(false);
+}
+
+std::vector<const Option*> options_of(const Command& command) {
+  std::vector<const Option*> list;
+  for (const Option& option : command.options)
+    list.push_back(&option);
+  for (const Option& option : common_options())
+    list.push_back(&option);
+  return list;
+}
+
+std::string usage(const Command& command) {
+  return "; usage: pipewright " + std::string(command.name) + " " + std::string(command.arguments);
+}
+
+[[noreturn]] void unknown_option(const std::string& given, const Command& command) {
+  std::vector<std::string_view> known;
+  for (const Option* option : options_of(command))
+    known.push_back(option->name);
+  throw InputError(std::string(command.name) + ": option: " + unknown_name(given.substr(0, given.find('=')), known));
+}
+
+// CLI11 names the option first: "--width: 1 required TEXT missing".
+[[noreturn]] void malformed(const CLI::ParseError& error, const Command& command) {
+  const std::string message = error.what();
+  for (const Option* option : options_of(command))
+    if (message.starts_with(std::string(option->name) + ":") && !option->value.empty())
+      throw InputError(std::string(option->name) + " lacks its value: " + std::string(option->name) + " " +
+                       std::string(option->value));
+  throw InputError(std::string(command.name) + ": " + message + usage(command));
+}
+
+Arguments parsed_arguments(const Command& command, int argc, char** argv) {
+  Parsed parsed;
+  parsed.app.set_help_flag();
+  parsed.app.allow_extras();  // told apart below, with a suggestion
+  for (const Option* option : options_of(command))
+    declare(*option, parsed);
+  parsed.app.add_option("arguments", parsed.positional);
+  try {
+    parsed.app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    malformed(error, command);
+  }
+  for (const std::string& rest : parsed.app.remaining())
+    if (rest != "--") unknown_option(rest, command);
+  Arguments arguments;
+  arguments.positional = parsed.positional;
+  for (const auto& [name, values] : parsed.values)
+    if (!values.empty()) arguments.options[name] = values;
+  for (const auto& [name, given] : parsed.switches)
+    if (given) arguments.options[name] = {""};
+  return arguments;
+}
+
+int run(const Command& command, int argc, char** argv) {
+  const Arguments arguments = parsed_arguments(command, argc, argv);
+  static_cast<void>(use_colour(arguments));  // a wrong --color is named by every command
+  if (arguments.has("--help")) return print(help_text(command)), kDone;
+  const std::size_t count = arguments.positional.size();
+  const std::string name(command.name);
+  if (count < command.least) throw InputError(name + ": an argument is missing" + usage(command));
+  if (count > command.most)
+    throw InputError(name + ": \"" + arguments.positional[command.most] + "\" is one too many" + usage(command));
+  return command.run(arguments);
+}
+
+int run(int argc, char** argv) {
+  if (argc < 2) {
+    std::fputs(help_text().c_str(), stderr);
+    return kBadInput;
+  }
+  const std::string first = argv[1];
+  if (const Command* command = find_command(first)) return run(*command, argc - 1, argv + 1);
+  if (first == "--help" || first == "-h") return print(help_text()), kDone;
+  if (first == "--version") return print(version_text()), kDone;
+  std::vector<std::string_view> known;
+  for (const Command& command : commands())
+    known.push_back(command.name);
+  if (!first.starts_with("-")) throw InputError("command: " + unknown_name(first, known));
+  constexpr std::array<std::string_view, 2> options = {"--help", "--version"};
+  throw InputError("option before a command: " + unknown_name(first, options) + "; options of a command follow it");
+}
+
+// "error: " before every line of a message: one line per error.
+void report(const char* message) {
+  std::string text = "error: ";
+  for (const char* c = message; *c != '\0'; ++c) {
+    text += *c;
+    if (*c == '\n' && c[1] != '\0') text += "error: ";
+  }
+  while (text.ends_with('\n'))
+    text.pop_back();
+  note(text);
+}
+
+// A stream closed by the caller (`>&-`) would hand its number to the next file that we open, and that file would then
+// receive our output. /dev/null, open for reading only, takes its place: writing to it fails and is noticed.
+void occupy_closed_streams() {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream)
+    if (fcntl(stream, F_GETFD) == -1) static_cast<void>(open("/dev/null", O_RDONLY));
+}
+
+}  // namespace
+}  // namespace pipewright
+
+int main(int argc, char** argv) {
+  using namespace pipewright;
+  std::signal(SIGPIPE, SIG_IGN);
+  occupy_closed_streams();
+  int status = kBadInput;
+  try {
+    status = run(argc, argv);
+  } catch (const InputError& error) {
+    report(error.what());
+  } catch (const std::bad_alloc&) {
+    report("out of memory; ask for fewer micro-batches or stages");
+  } catch (const std::exception& error) {
+    report(error.what());
+  }
+  return flush_output(status);
 }

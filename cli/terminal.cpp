@@ -1,8 +1,5 @@
 #include "cli/terminal.hpp"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -10,6 +7,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "core/check.hpp"
 
@@ -56,7 +56,8 @@ bool use_colour(const Arguments& arguments) {
   if (set_and_true("CLICOLOR_FORCE") || set_and_true("FORCE_COLOR")) return true;
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
-  const bool refused = (no_color != nullptr && *no_color != '\0') || (term != nullptr && std::strcmp(term, "dumb") == 0);
+  const bool refused =
+      (no_color != nullptr && *no_color != '\0') || (term != nullptr && std::strcmp(term, "dumb") == 0);
   return !refused && isatty(STDOUT_FILENO) == 1;
 }
 

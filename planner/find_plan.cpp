@@ -266,8 +266,7 @@ void check_schedule(const Scenario& scenario, const Plan& plan, Precision precis
   const ScheduleRule* rule = find_schedule(plan.schedule);
   const std::string refusal = rule->refusal(schedule_shape(plan, scenario.model, precision));
   if (!refusal.empty())
-    throw InputError(or_else(scenario.plan.schedule.place, scenario.plan.place),
-                     fmt::format("plan.schedule: {}: {}", plan.schedule, refusal));
+    throw InputError(or_else(scenario.plan.schedule.place, scenario.plan.place), "plan.schedule: " + refusal);
 }
 
 }  // namespace
