@@ -82,6 +82,15 @@ std::optional<Time> common_growth(const Run& run, std::int64_t from, std::int64_
   return growth;
 }
 
+// Last end of all ops of the micro-batches before `until`.
+Time last_end(const Run& run, std::int64_t until) {
+  Time last;
+  for (const Ends& ends : run.ends)
+    for (std::int64_t j = 0; j * ends.replicas + ends.replica < until; ++j)
+      last = std::max(last, ends.end[static_cast<std::size_t>(j)]);
+  return last;
+}
+
 // Compute time of all workers for the micro-batches [from, until) and the updates of their rounds.
 Time busy_time(const Schedule& schedule, const Timeline& timeline, std::int64_t from, std::int64_t until) {
   Time busy;
@@ -123,20 +132,11 @@ SteadyState steady_state(const Schedule& schedule, const StepCosts& /*costs*/, c
 
   // No period: the mean over the second half, or over the whole of a run that is too short to have a steady part.
   steady.exact = false;
-  const std::int64_t from = until / 2 / round * round;
-  if (from < round || until - from < round) {
-    steady.micro_batches = count;
-    steady.growth = timeline.makespan;
-    steady.busy = busy_time(schedule, timeline, 0, count);
-    return steady;
-  }
-  steady.micro_batches = until - from;
-  for (const Ends& ends : run.ends) {
-    const auto last = static_cast<std::size_t>(until / ends.replicas - 1),
-               first = static_cast<std::size_t>(from / ends.replicas - 1);
-    steady.growth = std::max(steady.growth, ends.end[last] - ends.end[first]);
-  }
-  steady.busy = busy_time(schedule, timeline, from, until);
+  const std::int64_t end = count - run.deepest, half = end / 2;
+  const bool too_short = half < 1;
+  steady.micro_batches = too_short ? count : end - half;
+  steady.growth = too_short ? timeline.makespan : last_end(run, end) - last_end(run, half);
+  steady.busy = too_short ? busy_time(schedule, timeline, 0, count) : busy_time(schedule, timeline, half, end);
   return steady;
 }
 

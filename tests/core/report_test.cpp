@@ -1,0 +1,336 @@
+// The summary of a timeline: idle time and its causes, the critical path, bubbles, links, speed, and whether it fits.
+// Timelines are small enough to be drawn by hand above each test.
+#include "core/plan/report.hpp"
+
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "core/plan/waiting.hpp"
+#include "sim/schedules/table.hpp"
+#include "sim/static_order.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr Time ns(std::int64_t value) {
+  return {value};
+}
+
+// One layer per stage; the memory of every chunk is 100 B of weights and 10 B per micro-batch in flight.
+struct World {
+  Scenario scenario;
+  Plan plan;
+  Schedule schedule;
+  StepCosts costs;
+  MemoryModel memory;
+  Timeline timeline;
+
+  World(std::string_view name, const ScheduleShape& shape, std::int64_t forward, std::int64_t backward,
+        std::int64_t hop)
+      : schedule(find_schedule(name)->generate(shape)) {
+    const auto chunks = static_cast<std::size_t>(shape.chunks());
+    costs =
+        plain_costs(shape, std::vector<Time>(chunks, ns(forward)), std::vector<Time>(chunks, ns(backward)), ns(hop));
+    scenario.model.layers.resize(chunks);
+    for (Layer& layer : scenario.model.layers)
+      layer.parameters = 7;
+    plan.schedule = std::string(name);
+    plan.stages = shape.stages;
+    plan.virtual_stages = shape.virtual_stages;
+    plan.data_parallel = shape.data_parallel;
+    plan.micro_batches = shape.micro_batches;
+    plan.micro_batch_size = plan.last_micro_batch_size = 4;
+    plan.global_batch_size = 4 * shape.micro_batches * shape.data_parallel;
+    for (int k = 0; k < shape.stages; ++k)
+      plan.replicas.push_back(shape.replicas_of(k));
+    for (int v = 0; v < shape.chunks(); ++v)
+      plan.layers.push_back({v, v + 1});
+    for (int worker = 0; worker < plan.data_parallel * static_cast<int>(schedule.positions.size()); ++worker)
+      plan.device.push_back(worker);
+    const ChunkMemory chunk{.weights = {100},
+                            .gradients = {},
+                            .optimizer = {},
+                            .stash = {Bytes{10}, Bytes{10}},
+                            .boundary = {Bytes{3}, Bytes{3}},
+                            .working = {Bytes{7}, Bytes{7}}};
+    memory = {.chunks = std::vector<ChunkMemory>(chunks, chunk), .reserve = {}, .capacity = {1000}};
+  }
+
+  Report report(const std::optional<SteadyState>& steady = {}) {
+    timeline = static_order(schedule, costs);
+    return summarize(timeline, schedule, plan, costs, memory, scenario, steady);
+  }
+};
+
+std::string text(const IdleSplit& idle) {
+  return "fill " + std::to_string(idle.fill.value) + ", imbalance " + std::to_string(idle.imbalance.value) +
+         ", communication " + std::to_string(idle.communication.value) + ", stall " + std::to_string(idle.stall.value) +
+         ", drain " + std::to_string(idle.drain.value);
+}
+
+std::string text(const std::vector<CriticalPart>& path) {
+  std::string all;
+  for (const CriticalPart& part : path)
+    all += part.what + " " + std::to_string(part.time.value) + "\n";
+  return all;
+}
+
+Time total(const std::vector<CriticalPart>& path) {
+  Time sum;
+  for (const CriticalPart& part : path)
+    sum += part.time;
+  return sum;
+}
+
+}  // namespace
+
+// 1F1B, K = 2, M = 2, f = 10, b = 20, free messages:
+//     worker 0   F0 0-10, F1 10-20, BW0 40-60, BW1 70-90       waits for BW0 (until 40) and BW1 (until 70) of worker 1
+//     worker 1   F0 10-20, BW0 20-40, F1 40-50, BW1 50-70
+TEST_CASE("idle time is imbalance while the producer still computes") {
+  World world("1f1b", {.stages = 2, .micro_batches = 2}, 10, 20, 0);
+  const Report report = world.report();
+  CHECK(report.makespan == ns(90));
+  CHECK(text(report.workers[0].idle) == "fill 0, imbalance 30, communication 0, stall 0, drain 0");
+  CHECK(text(report.workers[1].idle) == "fill 10, imbalance 0, communication 0, stall 0, drain 20");
+  CHECK(report.bubble_fraction == doctest::Approx(1.0 / 3));  // (K-1)/(M+K-1)
+}
+
+// The same with hops of 4:
+//     worker 0   F0 0-10, F1 10-20, BW0 48-68, BW1 78-98
+//     worker 1   F0 14-24, BW0 24-44, F1 44-54, BW1 54-74
+TEST_CASE("idle time is communication while the tensor is in transit") {
+  World world("1f1b", {.stages = 2, .micro_batches = 2}, 10, 20, 4);
+  const Report report = world.report();
+  CHECK(report.makespan == ns(98));
+  CHECK(text(report.workers[0].idle) == "fill 0, imbalance 30, communication 8, stall 0, drain 0");
+  CHECK(text(report.workers[1].idle) == "fill 14, imbalance 0, communication 0, stall 0, drain 24");
+}
+
+TEST_CASE("the critical path goes back from the last op through what came last, and sums to the makespan") {
+  World world("1f1b", {.stages = 2, .micro_batches = 2}, 10, 20, 4);
+  const Report report = world.report();
+  // BW1 of worker 0 <- message <- BW1, F1, BW0, F0 of worker 1 <- message <- F0 of worker 0
+  CHECK(text(report.critical_path) ==
+        "backward of stage 1 40\nforward of stage 1 20\nbackward of stage 0 20\nforward of stage 0 10\n"
+        "transfer stage 0 -> 1 4\ntransfer stage 1 -> 0 4\n");
+  CHECK(total(report.critical_path) == report.makespan);
+}
+
+// Data parallelism, two workers, f = 10, b = 20, one bucket of 15, update 1:
+//     F 0-10, BW 10-30, all-reduce 30-45, Update 45-46
+TEST_CASE("a worker that waits for its all-reduce is communicating") {
+  World world("data_parallel", {.stages = 1, .micro_batches = 1, .data_parallel = 2}, 10, 20, 0);
+  world.costs.collectives = {{Collective{.bytes = {}, .time = ns(15), .phases = {}}}};
+  world.costs.duration[static_cast<std::size_t>(Kind::Update)] = ns(1);
+  const Report report = world.report();
+  CHECK(report.makespan == ns(46));
+  CHECK(text(report.workers[1].idle) == "fill 0, imbalance 0, communication 15, stall 0, drain 0");
+  CHECK(text(report.critical_path) ==
+        "backward of stage 0 20\nall-reduce of stage 0 15\nforward of stage 0 10\nupdate of stage 0 1\n");
+  CHECK(report.workers[0].update == ns(1));
+  CHECK(report.workers[0].busy == ns(31));
+  CHECK(report.bubble_fraction == doctest::Approx(15.0 / 46));
+  CHECK(report.bubble_fraction_span == 0);  // no update in it: F and BW follow each other
+  CHECK(report.limiting_factor.find("compute of stage 0 (67.4 % of the run; for 32.6 % it waits for all-reduces)") ==
+        0);
+}
+
+// Two buckets of 15; the gradients of the first are there 8 before the end of BW:
+//     F 0-10, BW 10-30, all-reduces 22-37 and 37-52, Update 52-53
+TEST_CASE("the critical path leaves a backward where its first bucket is ready") {
+  ScheduleShape shape{.stages = 1, .micro_batches = 1, .data_parallel = 2};
+  shape.buckets = {2};
+  World world("data_parallel", shape, 10, 20, 0);
+  const Collective bucket{.bytes = {}, .time = ns(15), .phases = {}};
+  world.costs.collectives = {{bucket, bucket}};
+  world.costs.ready_before_end = {{ns(8), ns(0)}};
+  world.costs.duration[static_cast<std::size_t>(Kind::Update)] = ns(1);
+  const Report report = world.report();
+  CHECK(report.makespan == ns(53));
+  CHECK(text(report.workers[0].idle) == "fill 0, imbalance 0, communication 22, stall 0, drain 0");
+  CHECK(text(report.critical_path) ==
+        "all-reduce of stage 0 30\nbackward of stage 0 12\nforward of stage 0 10\nupdate of stage 0 1\n");
+}
+
+TEST_CASE("a start that nothing explains is a stall of the worker and waiting on the critical path") {
+  World world("1f1b", {.stages = 1, .micro_batches = 1}, 10, 20, 0);
+  world.report();
+  world.timeline.workers[0].compute[1] = {ns(15), ns(35)};  // as a real run might have it
+  world.timeline.workers[0].compute[2] = {ns(35), ns(35)};
+  world.timeline.makespan = ns(35);
+  const Report report =
+      summarize(world.timeline, world.schedule, world.plan, world.costs, world.memory, world.scenario, std::nullopt);
+  CHECK(text(report.workers[0].idle) == "fill 0, imbalance 0, communication 0, stall 5, drain 0");
+  CHECK(text(report.critical_path) == "backward of stage 0 20\nforward of stage 0 10\nwaiting 5\n");
+}
+
+TEST_CASE("idle parts and busy time sum to the makespan, the critical path too, for every schedule") {
+  for (const ScheduleRule& rule : schedules())
+    for (const int K : {1, 2, 3, 5})
+      for (const int M : {1, 4, 15})
+        for (const int copies : {1, 2})
+          for (const int r : {1, 2}) {
+            ScheduleShape shape{.stages = K, .micro_batches = M, .data_parallel = copies};
+            if (r > 1) shape.replicas.assign(static_cast<std::size_t>(K), 1), shape.replicas[0] = r;
+            if (!rule.refusal(shape).empty()) continue;
+            World world(rule.name, shape, 11, 23, 5);
+            for (auto& buckets : world.costs.collectives)
+              for (Collective& bucket : buckets)
+                bucket.time = ns(17);
+            const Report report = world.report();
+            CAPTURE(rule.name);
+            for (const WorkerReport& worker : report.workers) {
+              CHECK(worker.busy + worker.idle.total() == report.makespan);
+              CHECK(worker.forward + worker.backward + worker.recompute + worker.update == worker.busy);
+            }
+            CHECK(total(report.critical_path) == report.makespan);
+            for (const CriticalPart& part : report.critical_path)
+              CHECK(part.what != "waiting");  // an engine starts every op as soon as it can
+          }
+}
+
+// K = 2, M = 1, no updates: worker 0 spans 0-60, worker 1 10-40: work 30 each.
+//     makespan: 1 - 60/120      span: 1 - 30/60, the same, because worker 0 spans the makespan
+// With updates of 5, worker 0 ends at 65 and worker 1 at 45: makespan 1 - 70/130, span unchanged.
+TEST_CASE("the span bubble leaves updates out, the makespan bubble counts them as work") {
+  World world("gpipe", {.stages = 2, .micro_batches = 1}, 10, 20, 0);
+  CHECK(world.report().bubble_fraction == doctest::Approx(0.5));
+  CHECK(world.report().bubble_fraction_span == doctest::Approx(0.5));
+  for (const std::size_t chunk : {0u, 1u})
+    world.costs.duration[chunk * kKinds + static_cast<std::size_t>(Kind::Update)] = ns(5);
+  const Report report = world.report();
+  CHECK(report.makespan == ns(65));
+  CHECK(report.bubble_fraction == doctest::Approx(1.0 - 70.0 / 130));
+  CHECK(report.bubble_fraction_span == doctest::Approx(0.5));
+}
+
+TEST_CASE("a link carries the bytes of every message and all-reduce that passes it, and is left out when idle") {
+  World world("1f1b", {.stages = 2, .micro_batches = 3, .data_parallel = 2}, 10, 20, 0);
+  world.costs.links = {{"cable", Bandwidth{1e9}}, {"unused", Bandwidth{1e9}}, {"ring", Bandwidth{2e9}}};
+  world.costs.routes = {{.links = {0}, .bandwidth = Bandwidth{1e9}, .latency = {}}};
+  for (auto* messages : {&world.costs.messages, &world.costs.messages_last})
+    for (Message& message : *messages)
+      message.route = 0, message.bytes = {100};
+  CollectivePhase phase;
+  phase.bytes = 40;
+  phase.links = {{2, 1.5}};
+  world.costs.collectives = {{Collective{.bytes = {40}, .time = ns(7), .phases = {phase, phase}}}, {Collective{}}};
+  const Report report = world.report();
+  REQUIRE(report.links.size() == 2);
+  CHECK(report.links[0].name == "cable");
+  CHECK(report.links[0].bytes == Bytes{100 * 3 * 2 * 2});  // 3 micro-batches, there and back, 2 copies
+  CHECK(report.links[0].utilization == doctest::Approx(1200 / (1e9 * seconds(report.makespan))));
+  CHECK(report.links[1].name == "ring");
+  CHECK(report.links[1].bytes == Bytes{120});  // 2 phases of 40 B, 1.5 times each; once for all members
+}
+
+// [GPipe19] section 2.3's bubble leaves the speed: 12 samples in 4 steps of (f + b).
+TEST_CASE("a flush schedule makes one step per makespan") {
+  World world("gpipe", {.stages = 2, .micro_batches = 3}, 1'000'000, 2'000'000, 0);
+  world.scenario.training.sequence_length = 10;
+  const Report report = world.report();
+  CHECK(report.step_time == ns(12'000'000));  // (M + K - 1)(f + b)
+  CHECK(report.samples_per_s == doctest::Approx(12 / 12e-3));
+  CHECK(*report.tokens_per_s == doctest::Approx(10 * 12 / 12e-3));
+  CHECK(!report.mfu.has_value());
+  CHECK(!report.steady.has_value());
+}
+
+// 2 layers of 5 MFLOP per sample: 30 MFLOP of model work per sample and step. 1000 samples/s on 2 workers of 100
+// GFLOP/s.
+TEST_CASE("MFU is three forwards per sample over the peak of all workers") {
+  World world("gpipe", {.stages = 2, .micro_batches = 3}, 1'000'000, 2'000'000, 0);
+  world.scenario.model.batch = 2;
+  for (Layer& layer : world.scenario.model.layers)
+    layer.flops = Flops{10e6};
+  world.scenario.cluster.device.peak[Precision::Fp32] = FlopRate{100e9};
+  CHECK(*world.report().mfu == doctest::Approx(30e6 * 1000 / 200e9));
+  world.scenario.training.precision = Precision::Fp16;  // the device states no such peak
+  CHECK(!world.report().mfu.has_value());
+}
+
+TEST_CASE("an asynchronous schedule's speed and bubble are those of one steady period") {
+  World world("pipedream", {.stages = 2, .micro_batches = 20}, 10, 20, 0);
+  // two micro-batches in 80 ns, 4 samples each; both workers together compute for 120 of 160
+  const Report report = world.report(SteadyState{.micro_batches = 2, .growth = ns(80), .busy = ns(120)});
+  CHECK(report.samples_per_s == doctest::Approx(8 / 80e-9));
+  CHECK(report.step_time == ns(800));  // 80 samples
+  CHECK(report.bubble_fraction == doctest::Approx(0.25));
+  CHECK(report.bubble_fraction_span == doctest::Approx(0.25));
+  CHECK(report.makespan == world.timeline.makespan);
+}
+
+TEST_CASE("the limiting stage is the busiest, the earliest of equals") {
+  World world("1f1b", {.stages = 3, .micro_batches = 4}, 10, 20, 0);
+  CHECK(world.report().limiting_stage == 0);
+  world.costs.duration[1 * kKinds + static_cast<std::size_t>(Kind::BW)] = ns(21);
+  world.costs.duration_last = world.costs.duration;
+  const Report report = world.report();
+  CHECK(report.limiting_stage == 1);
+  CHECK(report.stages[1].busy == ns(4 * 31));
+  CHECK(report.stages[1].forward == ns(10));
+  CHECK(report.stages[1].backward == ns(21));
+  CHECK(report.stages[1].parameters == 7);
+  CHECK(report.stages[1].in_flight == 2);
+  CHECK(report.limiting_factor.find("compute of stage 1 (") == 0);
+}
+
+TEST_CASE("a pipeline that mostly fills and drains is limited by its bubble") {
+  World world("1f1b", {.stages = 4, .micro_batches = 1}, 10, 20, 0);
+  const Report report = world.report();
+  // stage 0 is the earliest of equals: it waits for stages 1 to 3, 90 of 120
+  CHECK(report.limiting_factor ==
+        "imbalance: stage 0 waits for other stages to compute (75.0 % of the run; for 25.0 % it computes)");
+}
+
+TEST_CASE("a plan fits when every worker's peak is within its device") {
+  World world("1f1b", {.stages = 2, .micro_batches = 4}, 10, 20, 0);
+  world.memory.capacity = {120};  // stage 0: 100 + 2 stashes of 10
+  CHECK(world.report().fits);
+  CHECK(world.report().shortfall.reason == "");
+  world.memory.capacity = {119};
+  const Report report = world.report();
+  CHECK(!report.fits);
+  CHECK(!report.workers[0].fits);
+  CHECK(report.workers[1].fits);
+  CHECK(report.shortfall.reason == "stage 0 needs 120 B (weights 100, stash 20) of 119 B");
+  CHECK(report.shortfall.details.empty());
+  world.memory.capacity = {50};
+  CHECK(world.report().shortfall.reason == "2 of 2 stages do not fit into their devices");
+  CHECK(world.report().shortfall.details ==
+        std::vector<std::string>{"stage 0 needs 120 B (weights 100, stash 20) of 50 B",
+                                 "stage 1 needs 110 B (weights 100, stash 10) of 50 B"});
+}
+
+TEST_CASE("a shortfall is told in GiB with as many decimals as it takes to see it") {
+  World world("1f1b", {.stages = 1, .micro_batches = 1}, 10, 20, 0);
+  const std::int64_t gib = std::int64_t{1} << 30;
+  world.memory.chunks[0].weights = {16 * gib};
+  world.memory.chunks[0].stash = {Bytes{gib / 128}, Bytes{gib / 128}};
+  world.memory.capacity = {16 * gib};
+  CHECK(world.report().shortfall.reason == "stage 0 needs 16.01 GiB (weights 16.00, stash 0.01) of 16.00 GiB");
+  world.memory.capacity = {10 * gib};
+  CHECK(world.report().shortfall.reason == "stage 0 needs 16.0 GiB (weights 16.0, stash 0.0) of 10.0 GiB");
+}
+
+TEST_CASE("micro-batches far from the model's batch are warned about: below a quarter, above four times") {
+  World world("1f1b", {.stages = 1, .micro_batches = 1}, 10, 20, 0);
+  world.scenario.model.batch = 16;
+  const auto warned = [&](std::int64_t size) {
+    world.plan.micro_batch_size = size;
+    return !world.report().warnings.empty();
+  };
+  CHECK(!warned(1));  // the model states no batch
+  world.scenario.model.batch_stated = true;
+  CHECK(warned(3));
+  CHECK(!warned(4));
+  CHECK(!warned(64));
+  CHECK(warned(65));
+  world.scenario.model.batch = 5;
+  CHECK(warned(1));  // below 1.25
+  CHECK(!warned(2));
+}
+
+}  // namespace pipewright
