@@ -1,5 +1,5 @@
 // All-reduce in closed form, as phases that load links.  n members, S bytes, alpha latency per hop, beta bandwidth:
-//     ring          2(n-1) alpha + 2(n-1)/n * S / beta                                        [Thakur05] section 4.5
+//     ring          2(n-1) alpha + 2(n-1)/n * S / beta                                        [Thakur05]
 //     tree          2 ceil(log2 n) alpha + 2 S / beta     (n = 2: S / beta)                   [Sanders09]
 //     hierarchical  reduce-scatter inside the nodes, ring of S/g between them, all-gather inside (g members per node)
 //

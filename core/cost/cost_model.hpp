@@ -107,7 +107,7 @@ struct Bucket {
 
 // Buckets of a range of layers in the order in which backward completes them: filled from the last layer backwards, a
 // bucket is closed once it holds `limit` bytes or more. A layer is never split; a range without parameters has one
-// empty bucket. As PyTorch's DistributedDataParallel, without its smaller first bucket.           [Li20] section 3.2.3
+// empty bucket. As PyTorch's DistributedDataParallel, without its smaller first bucket.  [PyTorchDDP20] section 3.2.2
 std::vector<Bucket> buckets(const Model& model, LayerRange layers, Precision precision, Bytes limit);
 
 // Bytes per parameter, by precision and optimizer.   [GPipe19] Table 1: 12 B = fp32 weight + gradient + RMSProp state.

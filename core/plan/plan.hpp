@@ -56,7 +56,8 @@ struct Infeasible {
 
 // M and the micro-batch size from two of (global batch, micro-batch size, micro-batches) and the number of copies.
 // Throws InputError: the valid numbers of micro-batches are listed when the batch does not divide and `ragged` is off.
-// Ragged: all micro-batches but the last have ceil(samples of one copy / M) samples, the last has the rest.
+// Ragged: the last micro-batch holds what is left. Given the size b, M = ceil(samples of a copy / b); given M,
+// b = ceil(samples of a copy / M), and an M that would leave micro-batches empty is refused.
 struct BatchSplit {
   std::int64_t global_batch_size, micro_batch_size, micro_batches, last_micro_batch_size;
 };
