@@ -19,7 +19,7 @@ std::vector<std::string> provenance(const Answer& answer, const CostModel& cost)
     if (!source.empty()) line += " (" + source + ")";
     return line;
   };
-  std::vector<std::string> lines = {"layer times: " + cost.source().provenance(),
+  std::vector<std::string> lines = {cost.source().provenance(),
                                     from("model", scenario.model.name, scenario.model.source),
                                     from("cluster", scenario.cluster.name, scenario.cluster.source),
                                     from("device", scenario.cluster.device.name, scenario.cluster.device.source)};

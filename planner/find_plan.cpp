@@ -14,21 +14,22 @@ namespace {
 // Errors of independent parts of the plan, so that one run names them all.
 class Errors {
  public:
-  void add(const Place& place, const std::string& message) { lines_ += head(place) + message + "\n"; }
+  void add(const Place& place, const std::string& message) { lines_.push_back(head(place) + message); }
+  std::size_t count() const { return lines_.size(); }
   // What `step` throws is kept; the steps after it still run.
   void attempt(const auto& step) {
     try {
       step();
     } catch (const InputError& error) {
-      lines_ += std::string(error.what()) + "\n";
+      lines_.push_back(error.what());
     }
   }
   void throw_if_any() const {
-    if (!lines_.empty()) throw InputError(lines_.substr(0, lines_.size() - 1));
+    if (!lines_.empty()) throw InputError(fmt::format("{}", fmt::join(lines_, "\n")));
   }
 
  private:
-  std::string lines_;
+  std::vector<std::string> lines_;
 };
 
 // "1 stage", "2 stages"
@@ -48,7 +49,9 @@ std::string parts_in_words(const Scenario& scenario) {
 }
 
 // K, v and D: at least 1, and small enough that their product means something.
-void check_counts(const Scenario& scenario, Errors& errors) {
+// False: nothing that follows can be checked.
+bool check_counts(const Scenario& scenario, Errors& errors) {
+  const std::size_t before = errors.count();
   const PlanRequest& plan = scenario.plan;
   const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
   const auto at_least_one = [&](const Placed<std::int64_t>& count, const char* key) {
@@ -60,7 +63,7 @@ void check_counts(const Scenario& scenario, Errors& errors) {
   at_least_one(plan.virtual_stages, "virtual_stages");
   at_least_one(plan.data_parallel, "data_parallel");
   if (layers == 0) errors.add(scenario.model.place, "model.layers: the model has no layers; give at least one");
-  errors.throw_if_any();
+  if (errors.count() > before) return false;
   const std::int64_t most = std::min(layers, kMostChunks);
   if (plan.stages.value > most) {
     errors.add(or_else(plan.stages.place, plan.place),
@@ -72,7 +75,7 @@ void check_counts(const Scenario& scenario, Errors& errors) {
                            plan.virtual_stages.value, counted(plan.stages.value, "stage"), counted(layers, "layer"),
                            most / plan.stages.value));
   }
-  errors.throw_if_any();
+  return errors.count() == before;
 }
 
 std::vector<int> replicas_of(const Scenario& scenario, Errors& errors) {
@@ -277,7 +280,7 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   if (find_schedule(request.schedule.value) == nullptr)
     errors.add(or_else(request.schedule.place, request.place),
                "plan.schedule: " + unknown_name(request.schedule.value, schedule_names()));
-  check_counts(scenario, errors);
+  if (!check_counts(scenario, errors)) errors.throw_if_any();
 
   Plan plan;
   plan.schedule = request.schedule.value;
