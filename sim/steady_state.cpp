@@ -141,8 +141,9 @@ SteadyState steady_state(const Schedule& schedule, const StepCosts& /*costs*/, c
 }
 
 int micro_batches_for_steady_state(const ScheduleShape& shape) {
-  // Fill, a transient that grows with the depth, window and period of a few rounds, drain. Measured in
-  // tests/sim/steady_state_test.cpp "random pipelines": most settle within the transient allowed here.
+  // Fill, a transient that grows with the depth, window and period of a few rounds, drain. Of random straight pipelines
+  // with hops, 20 per setting, all of up to 16 stages had settled by then; of 32 and 64 nearly equal stages (within
+  // 0.1 %) a half, and the average over the second half was within 3e-4 of the period that a longer run found.
   constexpr std::int64_t kMost = 4096, kTransient = 256;
   std::int64_t workers = 0;
   for (StageId stage = 0; stage < shape.stages; ++stage)

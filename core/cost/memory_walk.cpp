@@ -2,7 +2,6 @@
 // them (series), and the peaks of all workers.
 #include <algorithm>
 #include <cstdint>
-#include <span>
 #include <utility>
 
 #include "core/cost/memory_model.hpp"
@@ -227,20 +226,22 @@ struct Buffers {
 // Finds the buffers of one worker after another; the transfers are sorted by receiver and sender once.
 class BufferFinder {
  public:
-  BufferFinder(const Schedule& schedule, const StepCosts& costs, const Timeline& timeline)
+  // `only`: the one worker that will be asked for; -1: all.
+  BufferFinder(const Schedule& schedule, const StepCosts& costs, const Timeline& timeline, WorkerId only = -1)
       : schedule_(schedule),
         costs_(costs),
         timeline_(timeline),
-        index_(schedule),
-        received_(by_worker([](const Transfer& transfer) { return transfer.to; })),
-        sent_(by_worker([](const Transfer& transfer) { return transfer.from; })) {}
+        index_(only < 0 ? OpIndex(schedule)
+                        : OpIndex(schedule, static_cast<PositionId>(slot_of(only) % schedule.positions.size()))) {
+    sort_by_receiver(only);
+  }
 
   void find(WorkerId worker, Buffers& buffers) const {
     buffers.clear();
-    for (const std::uint32_t i : received_.of(worker))
-      hold_at_receiver(timeline_.transfers[i], buffers);
-    for (const std::uint32_t i : sent_.of(worker))
-      hold_at_sender(timeline_.transfers[i], buffers);
+    for (std::uint32_t i = first_received_[slot_of(worker)]; i < first_received_[slot_of(worker) + 1]; ++i)
+      hold_at_receiver(timeline_.transfers[received_[i]], buffers);
+    for (auto sent = first_sent(worker); sent != timeline_.transfers.end() && sent->from == worker; ++sent)
+      hold_at_sender(*sent, buffers);
     const LaneTimes& times = timeline_.workers[slot_of(worker)];
     const auto& collective = schedule_.positions[slot_of(worker) % schedule_.positions.size()].collective;
     for (std::size_t i = 0; i < collective.size(); ++i) {
@@ -253,25 +254,28 @@ class BufferFinder {
   }
 
  private:
-  struct ByWorker {
-    std::vector<std::uint32_t> first, transfers;
-    std::span<const std::uint32_t> of(WorkerId worker) const {
-      return std::span(transfers).subspan(first[slot_of(worker)], first[slot_of(worker) + 1] - first[slot_of(worker)]);
+  // Counting sort that keeps the order of each worker's transfers.
+  void sort_by_receiver(WorkerId only) {
+    const auto wanted = [only](const Transfer& transfer) { return only < 0 || transfer.to == only; };
+    first_received_.resize(timeline_.workers.size() + 1);
+    WorkerId sender = 0;
+    for (const Transfer& transfer : timeline_.transfers) {
+      PP_CHECK(sender <= transfer.from);  // a timeline's transfers stand by sender
+      sender = transfer.from;
+      if (wanted(transfer)) ++first_received_[slot_of(transfer.to) + 1];
     }
-  };
-
-  ByWorker by_worker(const auto& worker_of) const {  // counting sort, keeps the order of each worker's transfers
-    ByWorker sorted;
-    sorted.first.resize(timeline_.workers.size() + 1);
-    for (const Transfer& transfer : timeline_.transfers)
-      ++sorted.first[slot_of(worker_of(transfer)) + 1];
-    for (std::size_t w = 1; w < sorted.first.size(); ++w)
-      sorted.first[w] += sorted.first[w - 1];
-    std::vector<std::uint32_t> next = sorted.first;
-    sorted.transfers.resize(timeline_.transfers.size());
+    for (std::size_t w = 1; w < first_received_.size(); ++w)
+      first_received_[w] += first_received_[w - 1];
+    std::vector<std::uint32_t> next = first_received_;
+    received_.resize(first_received_.back());
     for (std::uint32_t i = 0; i < timeline_.transfers.size(); ++i)
-      sorted.transfers[next[slot_of(worker_of(timeline_.transfers[i]))]++] = i;
-    return sorted;
+      if (const Transfer& transfer = timeline_.transfers[i]; wanted(transfer))
+        received_[next[slot_of(transfer.to)]++] = i;
+  }
+
+  std::vector<Transfer>::const_iterator first_sent(WorkerId worker) const {
+    return std::lower_bound(timeline_.transfers.begin(), timeline_.transfers.end(), worker,
+                            [](const Transfer& transfer, WorkerId sender) { return transfer.from < sender; });
   }
 
   // A message takes room from the moment it is on the wire; an activation until its forward begins (from then on the
@@ -301,7 +305,7 @@ class BufferFinder {
   const StepCosts& costs_;
   const Timeline& timeline_;
   const OpIndex index_;
-  const ByWorker received_, sent_;
+  std::vector<std::uint32_t> first_received_, received_;  // transfers to worker w: received_[first[w] .. first[w + 1])
 };
 
 // --- ops and buffers on one clock ------------------------------------------------------------------------------------
@@ -368,7 +372,7 @@ std::vector<MemoryPoint> series(const MemoryModel& memory, const Schedule& sched
                                 const Timeline& timeline, WorkerId worker) {
   const auto position = static_cast<PositionId>(slot_of(worker) % schedule.positions.size());
   Buffers buffers;
-  BufferFinder(schedule, costs, timeline).find(worker, buffers);
+  BufferFinder(schedule, costs, timeline, worker).find(worker, buffers);
   Ledger ledger(memory, schedule, position, versions_of_input_stage(schedule));
   std::vector<MemoryPoint> points = {{Time{0}, ledger.bytes()}};
   Step last = Step::Shrinks;

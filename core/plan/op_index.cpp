@@ -4,18 +4,24 @@
 
 namespace pipewright {
 
-OpIndex::OpIndex(const Schedule& schedule)
+OpIndex::OpIndex(const Schedule& schedule, PositionId only)
     : micro_batches_(static_cast<std::size_t>(schedule.shape.micro_batches)),
       forward_(static_cast<std::size_t>(schedule.shape.chunks()) * micro_batches_, -1),
       backward_(forward_.size(), -1) {
-  for (const Lane& lane : schedule.positions) {
-    for (std::size_t i = 0; i < lane.compute.size(); ++i) {
-      const Op& op = lane.compute[i];
-      if (op.kind == Kind::Update) continue;
-      const std::size_t slot = at(op.virtual_stage, static_cast<MicroBatchId>(op.micro_batch));
-      if (op.kind == Kind::F) forward_[slot] = static_cast<std::int32_t>(i);
-      if (op.kind == Kind::B || op.kind == Kind::BW) backward_[slot] = static_cast<std::int32_t>(i);
-    }
+  if (only >= 0) add(schedule.positions[static_cast<std::size_t>(only)]);
+}
+
+OpIndex::OpIndex(const Schedule& schedule) : OpIndex(schedule, -1) {
+  for (const Lane& lane : schedule.positions)
+    add(lane);
+}
+
+void OpIndex::add(const Lane& lane) {
+  for (std::size_t i = 0; i < lane.compute.size(); ++i) {
+    const Op& op = lane.compute[i];
+    if (op.kind != Kind::F && op.kind != Kind::B && op.kind != Kind::BW) continue;
+    auto& places = op.kind == Kind::F ? forward_ : backward_;
+    places[at(op.virtual_stage, static_cast<MicroBatchId>(op.micro_batch))] = static_cast<std::int32_t>(i);
   }
 }
 

@@ -14,6 +14,7 @@ namespace pipewright {
 class OpIndex {
  public:
   explicit OpIndex(const Schedule& schedule);
+  OpIndex(const Schedule& schedule, PositionId only);  // knows the ops of one position
 
   // Place in Lane::compute of F(v,m), or -1.
   int forward(VirtualStageId v, MicroBatchId m) const { return forward_[at(v, m)]; }
@@ -24,6 +25,8 @@ class OpIndex {
   std::size_t at(VirtualStageId v, MicroBatchId m) const {
     return static_cast<std::size_t>(v) * micro_batches_ + static_cast<std::size_t>(m);
   }
+  void add(const Lane& lane);
+
   std::size_t micro_batches_;
   std::vector<std::int32_t> forward_, backward_;
 };
