@@ -47,7 +47,7 @@ class Causes {
 };
 
 // Where the idle time of a worker went; sums to makespan - busy. `all_reduce`: the part of `communication` that waited
-// for all-reduces.     tests/core/report_test.cpp "idle"
+// for all-reduces.     tests/core/summarize_test.cpp "idle"
 struct Idle {
   IdleSplit split;
   Time all_reduce;

@@ -1,11 +1,11 @@
 // The summary of a timeline: idle time and its causes, the critical path, bubbles, links, speed, and whether it fits.
 // Timelines are small enough to be drawn by hand above each test.
-#include "core/plan/report.hpp"
-
+#include <cmath>
 #include <string>
 
 #include <doctest/doctest.h>
 
+#include "core/plan/report.hpp"
 #include "core/plan/waiting.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
@@ -116,6 +116,24 @@ TEST_CASE("the critical path goes back from the last op through what came last, 
         "backward of stage 1 40\nforward of stage 1 20\nbackward of stage 0 20\nforward of stage 0 10\n"
         "transfer stage 0 -> 1 4\ntransfer stage 1 -> 0 4\n");
   CHECK(total(report.critical_path) == report.makespan);
+}
+
+// The setting of docs/model.md section 13: f = 1 ms, b = 2 ms, hops of 96 + 4 us.
+TEST_CASE("the quickstart by hand: 34.6 ms, stage 0 waits 9.9 ms for others and 0.7 ms for gradients in transit") {
+  World world("1f1b", {.stages = 4, .micro_batches = 8}, 1'000'000, 2'000'000, 0);
+  for (auto* messages : {&world.costs.messages, &world.costs.messages_last})
+    for (Message& message : *messages)
+      message.occupancy = ns(96'000), message.latency = ns(4'000);
+  const Report report = world.report();
+  CHECK(report.makespan == ns(34'600'000));
+  CHECK(text(report.workers[0].idle) == "fill 0, imbalance 9900000, communication 700000, stall 0, drain 0");
+  CHECK(report.bubble_fraction == doctest::Approx(1 - 24 / 34.6));
+}
+
+// [ZeroBubble23] tables 5 and 9, 1.5B on 8 workers: T_F = 18.522, T_B + T_W = 18.086 + 9.337, T_comm = 0.601 ms.
+TEST_CASE("the span bubble is zero-bubble's: .2431 for 1F1B in its first setting") {
+  World world("1f1b", {.stages = 8, .micro_batches = 24}, 18'522'000, 27'423'000, 601'000);
+  CHECK(std::abs(world.report().bubble_fraction_span - 0.2431) < 5e-5);
 }
 
 // Data parallelism, two workers, f = 10, b = 20, one bucket of 15, update 1:
@@ -277,7 +295,7 @@ TEST_CASE("the limiting stage is the busiest, the earliest of equals") {
   CHECK(report.limiting_factor.find("compute of stage 1 (") == 0);
 }
 
-TEST_CASE("a pipeline that mostly fills and drains is limited by its bubble") {
+TEST_CASE("with a single micro-batch, waiting for the other stages dominates") {
   World world("1f1b", {.stages = 4, .micro_batches = 1}, 10, 20, 0);
   const Report report = world.report();
   // stage 0 is the earliest of equals: it waits for stages 1 to 3, 90 of 120
