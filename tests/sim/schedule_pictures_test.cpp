@@ -1,0 +1,219 @@
+// Every schedule drawn. The pictures were made by hand from the definition of the schedule: a forward takes 1, a
+// backward 2, a recomputation 1, messages are free, unless a test says otherwise.
+#include <doctest/doctest.h>
+
+#include "sim/schedules/table.hpp"
+#include "sim/simulate.hpp"
+#include "sim/static_order.hpp"
+#include "tests/support/pictures.hpp"
+
+namespace pipewright {
+namespace {
+
+StepCosts unit_costs(const ScheduleShape& shape) {
+  const auto chunks = static_cast<std::size_t>(shape.chunks());
+  return plain_costs(shape, std::vector<Time>(chunks, Time{1}), std::vector<Time>(chunks, Time{2}), Time{0});
+}
+
+void set_update_time(StepCosts& costs, int v, Time time) {
+  for (auto* table : {&costs.duration, &costs.duration_last})
+    (*table)[static_cast<std::size_t>(v) * kKinds + static_cast<std::size_t>(Kind::Update)] = time;
+}
+
+// One all-reduce bucket per entry of `times`; each is ready `ready_before_end` before the last backward ends.
+void set_all_reduce(StepCosts& costs, int v, const std::vector<Time>& times,
+                    const std::vector<Time>& ready_before_end) {
+  const auto chunks = static_cast<std::size_t>(costs.shape.chunks());
+  costs.collectives.resize(chunks), costs.ready_before_end.resize(chunks);
+  auto& collectives = costs.collectives[static_cast<std::size_t>(v)];
+  collectives.assign(times.size(), {});
+  for (std::size_t bucket = 0; bucket < times.size(); ++bucket)
+    collectives[bucket].time = times[bucket];
+  costs.ready_before_end[static_cast<std::size_t>(v)] = ready_before_end;
+}
+
+std::string drawn(const char* name, const ScheduleShape& shape, const StepCosts& costs) {
+  const Schedule schedule = find_schedule(name)->generate(shape);
+  REQUIRE(validate(schedule) == "");
+  const Timeline timeline = static_order(schedule, costs);
+  CHECK(validate(timeline, schedule, costs) == "");
+  return picture(schedule, timeline, Time{1});
+}
+
+std::string drawn(const char* name, const ScheduleShape& shape) {
+  return drawn(name, shape, unit_costs(shape));
+}
+
+}  // namespace
+
+TEST_CASE("naive model parallelism has one micro-batch in the pipeline at a time") {
+  CHECK(drawn("naive", {.stages = 3, .micro_batches = 2}) == R"(
+0......aa1......bb
+.0...aa...1...bb..
+..0aa......1bb....
+)");
+}
+
+TEST_CASE("GPipe runs all forwards, then all backwards in reverse") {
+  CHECK(drawn("gpipe", {.stages = 3, .micro_batches = 4}) == R"(
+0123......ddccbbaa
+.0123...ddccbbaa..
+..0123ddccbbaa....
+)");
+}
+
+TEST_CASE("GPipe recomputes early: the first recomputation of a stage runs while the gradient is on its way") {
+  CHECK(drawn("gpipe", {.stages = 2, .micro_batches = 3, .recompute = {true, true}}) == R"(
+012C...ccBbbAaa
+.012CccBbbAaa..
+)");
+}
+
+TEST_CASE("except the last micro-batch, whose activations are still there: one recomputation less") {
+  CHECK(drawn("gpipe", {.stages = 2, .micro_batches = 3, .recompute = {true, true}, .recompute_except_last = true}) ==
+        R"(
+012...ccBbbAaa
+.012ccBbbAaa..
+)");
+}
+
+TEST_CASE("only the stages that ask for it recompute") {
+  // Stage 1 keeps its activations: its backwards follow one another, stage 0 fits its recomputations before them.
+  //   stage 1: F 1-4, BW2 4-6, BW1 6-8, BW0 8-10;  stage 0: R2 3-4, BW2 6-8, R1 8-9, BW1 9-11, R0 11-12, BW0 12-14
+  CHECK(drawn("gpipe", {.stages = 2, .micro_batches = 3, .recompute = {true, false}}) == R"(
+012C..ccBbbAaa
+.012ccbbaa....
+)");
+}
+
+TEST_CASE("GPipe over replicas deals the micro-batches out in turn") {
+  // Stage 0 has two replicas, each half as fast: forward 2, backward 4.
+  const ScheduleShape shape{.stages = 2, .micro_batches = 4, .replicas = {2, 1}};
+  StepCosts costs = plain_costs(shape, {{2}, {1}}, {{4}, {2}}, Time{0});
+  set_all_reduce(costs, 0, {{0}}, {{0}});
+  CHECK(drawn("gpipe", shape, costs) == R"(
+0022......ccccaaaa
+1133....ddddbbbb..
+..0123ddccbbaa....
+)");
+}
+
+TEST_CASE("1F1B takes a backward as soon as there is one") {
+  CHECK(drawn("1f1b", {.stages = 3, .micro_batches = 4}) == R"(
+012....aa3bb.cc.dd
+.01..aa2bb3cc.dd..
+..0aa1bb2cc3dd....
+)");
+}
+
+TEST_CASE("1F1B with recomputation: the last stage pays for all of it, stage 0 hides it in its gaps") {
+  CHECK(drawn("1f1b", {.stages = 2, .micro_batches = 3, .recompute = {true, true}}) == R"(
+01A..aa2BbbC.cc
+.0Aaa1Bbb2Ccc..
+)");
+}
+
+TEST_CASE("1F1B with fewer micro-batches than stages ends its warm-up early") {
+  // M = 2 under K = 4: no worker has a steady state.
+  CHECK(drawn("1f1b", {.stages = 4, .micro_batches = 2}) == R"(
+01........aa.bb
+.01.....aa.bb..
+..01..aa.bb....
+...0aa1bb......
+)");
+}
+
+TEST_CASE("eager 1F1B warms up with 2(K-1-k) forwards: 4, 2 and none for three stages") {
+  CHECK(drawn("eager_1f1b", {.stages = 3, .micro_batches = 5}) == R"(
+01234..aa.bb.cc.dd.ee
+.012.aa3bb4cc.dd.ee..
+..0aa1bb2cc3dd4ee....
+)");
+}
+
+TEST_CASE("interleaved 1F1B takes two micro-batches through each of the two chunks of two stages") {
+  CHECK(drawn("interleaved_1f1b", {.stages = 2, .virtual_stages = 2, .micro_batches = 4}) == R"(
+01012.aa3bb2aa3bb.cc.ddccdd
+.010aa1bb2aa3bb2cc3ddccdd..
+)");
+}
+
+TEST_CASE("PipeDream updates after each backward and never flushes") {
+  const ScheduleShape shape{.stages = 2, .micro_batches = 3};
+  StepCosts costs = unit_costs(shape);
+  set_update_time(costs, 0, Time{1}), set_update_time(costs, 1, Time{1});
+  CHECK(drawn("pipedream", shape, costs) == R"(
+01..aau2bbu.ccu
+.0aau1bbu2ccu..
+)");
+}
+
+TEST_CASE("PipeDream 2-1, overlapped: forwards and the next backward run while the gradients of a round travel") {
+  // Two replicas of stage 0: forward 2, backward 4, update 1, all-reduce 5. Rounds are complete at 12, 18 and 24, so
+  // they travel 12-17, 18-23, 24-29; the updates follow the next backward and these.
+  const ScheduleShape shape{.stages = 2, .micro_batches = 6, .replicas = {2, 1}};
+  StepCosts costs = plain_costs(shape, {{2}, {1}}, {{4}, {2}}, Time{0});
+  set_update_time(costs, 0, Time{1});
+  set_all_reduce(costs, 0, {{5}}, {{0}});
+  CHECK(drawn("pipedream", shape, costs) == R"(
+0022.aaaa44cccc..ueeee.u.....u
+1133....bbbb55ddddu.ffffu....u
+..0aa1bb2cc3dd4ee5ff..........
+)");
+}
+
+TEST_CASE("PipeDream 2-1, blocking: each update waits for its round before the next op") {
+  const ScheduleShape shape{.stages = 2, .micro_batches = 6, .replicas = {2, 1}, .blocking_sync = true};
+  StepCosts costs = plain_costs(shape, {{2}, {1}}, {{4}, {2}}, Time{0});
+  set_update_time(costs, 0, Time{1});
+  set_all_reduce(costs, 0, {{5}}, {{0}});
+  CHECK(drawn("pipedream", shape, costs) == R"(
+0022.aaaa........u44cccc.....ueeee.....u
+1133....bbbb.....u55dddd.....uffff.....u
+..0aa1bb2cc3dd......4ee5ff..............
+)");
+}
+
+TEST_CASE("data parallelism sends its first bucket while the last backward still runs") {
+  // The last backward ends at 6. Bucket 0 is complete 1 before that and travels 5-7, bucket 1 follows 7-9.
+  const ScheduleShape shape{.stages = 1, .micro_batches = 2, .data_parallel = 2, .buckets = {2}};
+  StepCosts costs = unit_costs(shape);
+  set_update_time(costs, 0, Time{1});
+  set_all_reduce(costs, 0, {{2}, {2}}, {{1}, {0}});
+  CHECK(drawn("data_parallel", shape, costs) == R"(
+0aa1bb...u
+0aa1bb...u
+)");
+  const Timeline timeline = static_order(find_schedule("data_parallel")->generate(shape), costs);
+  CHECK(timeline.workers[1].collective == std::vector<Span>{{{5}, {7}}, {{7}, {9}}});
+}
+
+TEST_CASE("1F1B in two copies reduces the gradients of each stage after its last backward") {
+  const ScheduleShape shape{.stages = 2, .micro_batches = 2, .data_parallel = 2};
+  StepCosts costs = unit_costs(shape);
+  for (const int v : {0, 1})
+    set_update_time(costs, v, Time{1}), set_all_reduce(costs, v, {{1}}, {{0}});
+  CHECK(drawn("1f1b", shape, costs) == R"(
+01..aa.bb.u
+.0aa1bb.u..
+01..aa.bb.u
+.0aa1bb.u..
+)");
+}
+
+TEST_CASE("a backward may be split into the gradients of the input and of the weights") {
+  // Stage 0 waits for the input gradient alone (1 of the 2); both weight gradients of stage 1 run behind it.
+  Schedule schedule;
+  schedule.shape = {.stages = 2, .micro_batches = 1};
+  const auto op = [](Kind kind, int v) { return Op{kind, static_cast<std::uint16_t>(v), 0, 0}; };
+  for (const int v : {0, 1})
+    schedule.positions.push_back(
+        {.compute = {op(Kind::F, v), op(Kind::B, v), op(Kind::W, v), op(Kind::Update, v)}, .collective = {}});
+  REQUIRE(validate(schedule) == "");
+  CHECK(picture(schedule, static_order(schedule, unit_costs(schedule.shape)), Time{1}) == R"(
+0..aw
+.0aw.
+)");
+}
+
+}  // namespace pipewright
