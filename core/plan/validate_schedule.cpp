@@ -260,6 +260,11 @@ struct Run {
   std::string deadlock() const;
 };
 
+Op with(Op op, Kind kind) {
+  op.kind = kind;
+  return op;
+}
+
 // The op from another lane that `op` waits for, or none. What it needs from its own lane stands before it.
 std::optional<Op> Run::missing(const Op& op) const {
   const std::size_t at = check.index(op), M = check.micro_batches;
@@ -345,16 +350,21 @@ std::string Run::deadlock() const {
   Op stuck = list(position)[next[std::size_t(position)]];
   std::string text = check.worker(position) + ": " + label(stuck);
   for (int links = 0;; ++links) {
-    const Op needed = *missing(stuck);
+    Op needed = *missing(stuck);
     position = owner(needed);
+    const auto rest = list(position).begin() + static_cast<std::ptrdiff_t>(next[std::size_t(position)]);
+    if (needed.kind == Kind::BW) {  // or B, where the worker splits its backwards
+      const auto split = std::find(rest, list(position).end(), with(needed, Kind::B));
+      if (split != list(position).end()) needed = *split;
+    }
+    stuck = *rest;
     text += " waits for " + label(needed);
-    if (links == 3) return text + ", and so on back to worker " + std::to_string(start) + ": deadlock";
-    stuck = list(position)[next[std::size_t(position)]];
-    text += needed.kind == Kind::AllReduce ? ", which needs a backward of worker " : ", which worker ";
-    text += std::to_string(position);
-    text += needed.kind == Kind::AllReduce ? " that stands after " : " runs after ";
-    text += label(stuck);
+    if (needed.kind == Kind::AllReduce)
+      text += ", which needs a backward of worker " + std::to_string(position) + " that stands after " + label(stuck);
+    else if (stuck != needed)
+      text += ", which worker " + std::to_string(position) + " runs after " + label(stuck);
     if (position == start) return text + ": deadlock";
+    if (links == 4) return text + ", and so on back to worker " + std::to_string(start) + ": deadlock";
     text += ", which";
   }
 }

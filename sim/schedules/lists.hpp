@@ -46,7 +46,7 @@ void append_flush(const ScheduleShape& shape, Lane& lane, StageId stage);
 // worker from this stage to the end to have one.
 //     n_k = ceil(sum_{j >= k} r_j / r_k)                                 [PipeDream19] section 3.2 (NOAM at stage 0)
 // replicas 15-1: n_0 = ceil(16/15) = 2, n_1 = 1; no replicas: n_k = K - k.
-//                                                             tests/sim/schedule_pipedream_test.cpp "15-1"
+//                                                             tests/sim/schedule_orders_test.cpp "15-1"
 int in_flight(const ScheduleShape& shape, StageId stage);
 
 // `warm_up` forwards, then one forward and one backward in turns, then the backwards that are left. i counts the

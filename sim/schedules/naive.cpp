@@ -1,6 +1,6 @@
 // Naive model parallelism: one micro-batch in the whole pipeline at a time, all workers but one idle.
 //
-//   0..aa..1..bb..     K = 2, f = 1, b = 2: the picture in tests/sim/schedule_flush_test.cpp
+//   0..aa..1..bb..     K = 2, f = 1, b = 2: the picture in tests/sim/schedule_pictures_test.cpp
 //   .0aa....1bb....
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"

@@ -58,7 +58,7 @@ std::optional<Formula> bubble(const ScheduleShape& shape) {
 
 // Activations and weight versions alike:
 //     peak = min(ceil(M / r), n_k), n_k = ceil(sum_{j >= k} r_j / r_k)              [PipeDream19] sections 3.2, 3.3
-// straight K = 4: 4, 3, 2, 1; 15-1: 2, 1.  tests/sim/schedule_pipedream_test.cpp "15-1"
+// straight K = 4: 4, 3, 2, 1; 15-1: 2, 1.  tests/sim/schedule_orders_test.cpp "15-1"
 std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId stage) {
   const std::int64_t r = shape.replicas_of(stage);
   return std::min<std::int64_t>((shape.micro_batches + r - 1) / r, in_flight(shape, stage));

@@ -1,6 +1,8 @@
 // Closed forms of the papers against the static engine, with == in whole nanoseconds, over K <= 16 stages and M <= 64
 // micro-batches. Forward f and backward b per micro-batch and stage, equal stages and free messages unless said
 // otherwise. What divides is multiplied out first: chunk times are the inputs, fractions are compared crosswise.
+#include <algorithm>
+#include <array>
 #include <numeric>
 #include <random>
 
@@ -85,11 +87,11 @@ TEST_CASE("GPipe and 1F1B take (M+K-1)(f+b), a share of (K-1)/(M+K-1) of it idle
 }
 
 TEST_CASE("bubble shrinks with M: 3/4, 3/7, 3/11 and 3/35 for four stages and 1, 4, 8 and 32 micro-batches") {
-  const auto bubble = [](int M) { return *find_schedule("gpipe")->bubble({.stages = 4, .micro_batches = M}); };
-  CHECK(bubble(1).numerator == 3), CHECK(bubble(1).denominator == 4);
-  CHECK(bubble(4).numerator == 3), CHECK(bubble(4).denominator == 7);
-  CHECK(bubble(8).numerator == 3), CHECK(bubble(8).denominator == 11);
-  CHECK(bubble(32).numerator == 3), CHECK(bubble(32).denominator == 35);
+  for (const auto& [M, denominator] : {std::pair{1, 4}, {4, 7}, {8, 11}, {32, 35}}) {
+    const auto bubble = find_schedule("gpipe")->bubble({.stages = 4, .micro_batches = M});
+    CHECK(bubble->numerator == 3);
+    CHECK(bubble->denominator == denominator);
+  }
 }
 
 TEST_CASE("naive model parallelism takes MK(f+b): one worker of K computes at a time") {

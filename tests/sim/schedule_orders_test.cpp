@@ -1,0 +1,176 @@
+// Orders written out op by op where a picture would not show them: PipeDream's replicas, rounds and versions, the order
+// of all-reduces, what a schedule refuses.
+#include <doctest/doctest.h>
+
+#include "sim/schedules/table.hpp"
+
+namespace pipewright {
+namespace {
+
+std::string labels(const std::vector<Op>& ops) {
+  std::string text;
+  for (const Op& op : ops)
+    text += (text.empty() ? "" : " ") + label(op);
+  return text;
+}
+
+std::string compute(const Schedule& schedule, std::size_t position) {
+  return labels(schedule.positions[position].compute);
+}
+
+std::string collective(const Schedule& schedule, std::size_t position) {
+  return labels(schedule.positions[position].collective);
+}
+
+Schedule generated(const char* name, const ScheduleShape& shape) {
+  return find_schedule(name)->generate(shape);
+}
+
+}  // namespace
+
+TEST_CASE("the table holds the seven schedules by the names of the YAML file, in its order") {
+  CHECK(schedule_names() == std::vector<std::string_view>{"naive", "gpipe", "1f1b", "eager_1f1b", "interleaved_1f1b",
+                                                          "pipedream", "data_parallel"});
+  CHECK(find_schedule("1f1b")->name == "1f1b");
+  CHECK(find_schedule("1fb1") == nullptr);
+  for (const ScheduleRule& rule : schedules())
+    CHECK(rule.flush == (rule.name != "pipedream"));
+}
+
+TEST_CASE("PipeDream 15-1: 2 micro-batches enter each input replica, ceil(16/15), and stage 1 holds one") {
+  const Schedule schedule = generated("pipedream", {.stages = 2, .micro_batches = 45, .replicas = {15, 1}});
+  // Replica j runs j, j + 15, j + 30. A round is complete in all replicas before its update, one backward later.
+  CHECK(compute(schedule, 0) == "0F0 0F15 0B0 0F30 0B15 0U0 0B30 0U1 0U2");
+  CHECK(compute(schedule, 14) == "0F14 0F29 0B14 0F44 0B29 0U0 0B44 0U1 0U2");
+  CHECK(collective(schedule, 14) == "0AR0.0 0AR1.0 0AR2.0");
+  CHECK(compute(schedule, 15).substr(0, 31) == "1F0 1B0 1U0 1F1 1B1 1U1 1F2 1B2");
+  CHECK(collective(schedule, 15) == "");
+  const auto peak = find_schedule("pipedream")->peak_in_flight;
+  CHECK(peak(schedule.shape, 0) == 2);
+  CHECK(peak(schedule.shape, 1) == 1);
+}
+
+TEST_CASE("PipeDream 2-1-1: ceil(4/2) = 2, then 2, then 1 in flight") {
+  const ScheduleShape shape{.stages = 3, .micro_batches = 8, .replicas = {2, 1, 1}};
+  const auto peak = find_schedule("pipedream")->peak_in_flight;
+  CHECK(peak(shape, 0) == 2);
+  CHECK(peak(shape, 1) == 2);
+  CHECK(peak(shape, 2) == 1);
+  const Schedule schedule = generated("pipedream", shape);
+  CHECK(compute(schedule, 1) == "0F1 0F3 0B1 0F5 0B3 0U0 0F7 0B5 0U1 0B7 0U2 0U3");
+  CHECK(compute(schedule, 2).substr(0, 27) == "1F0 1F1 1B0 1U0 1F2 1B1 1U1");
+}
+
+TEST_CASE("a replica without a micro-batch in the last round takes part in its all-reduce and update") {
+  const Schedule schedule = generated("pipedream", {.stages = 1, .micro_batches = 3, .replicas = {2}});
+  CHECK(compute(schedule, 0) == "0F0 0B0 0F2 0B2 0U0 0U1");
+  CHECK(compute(schedule, 1) == "0F1 0B1 0U0 0U1");
+  CHECK(collective(schedule, 1) == "0AR0.0 0AR1.0");
+}
+
+TEST_CASE("a straight PipeDream stage is K-k-1 updates late: that many lie between a forward and its backward") {
+  // Weight versions in use at once: those, and the newest: K - k.
+  for (int K = 1; K <= 16; ++K) {
+    const int M = 3 * K;
+    const Schedule schedule = generated("pipedream", {.stages = K, .micro_batches = M});
+    for (int k = 0; k < K; ++k) {
+      std::vector<int> version(static_cast<std::size_t>(M));  // that the forward of each micro-batch used
+      int updates = 0;
+      for (const Op& op : schedule.positions[static_cast<std::size_t>(k)].compute) {
+        if (op.kind == Kind::F) version[op.micro_batch] = updates;
+        if (op.kind == Kind::BW) {
+          CHECK(updates == static_cast<int>(op.micro_batch));
+          CHECK(updates - version[op.micro_batch] == std::min(static_cast<int>(op.micro_batch), K - k - 1));
+        }
+        if (op.kind == Kind::Update) ++updates;
+      }
+    }
+  }
+}
+
+TEST_CASE("vertical sync changes versions, not the order") {
+  ScheduleShape shape{.stages = 3, .micro_batches = 6};
+  const Schedule without = generated("pipedream", shape);
+  shape.vertical_sync = true;
+  const Schedule with = generated("pipedream", shape);
+  for (std::size_t position = 0; position < 3; ++position)
+    CHECK(with.positions[position].compute == without.positions[position].compute);
+}
+
+TEST_CASE("blocking, an update stands directly behind the backward of its round") {
+  const Schedule schedule =
+      generated("pipedream", {.stages = 1, .micro_batches = 3, .data_parallel = 2, .blocking_sync = true});
+  CHECK(compute(schedule, 0) == "0F0 0B0 0U0 0F1 0B1 0U1 0F2 0B2 0U2");
+}
+
+TEST_CASE("1F1B over replicas warms up as 1F1B-RR: 15-1 holds two per input replica") {
+  const Schedule schedule = generated("1f1b", {.stages = 2, .micro_batches = 45, .replicas = {15, 1}});
+  CHECK(compute(schedule, 3) == "0F3 0F18 0B3 0F33 0B18 0B33 0U0");
+  CHECK(collective(schedule, 3) == "0AR0.0");
+}
+
+TEST_CASE("interleaved 1F1B reduces the chunk first whose last backward comes first: the last one") {
+  const Schedule schedule =
+      generated("interleaved_1f1b",
+                {.stages = 2, .virtual_stages = 2, .micro_batches = 2, .data_parallel = 2, .buckets = {1, 1, 2, 1}});
+  CHECK(compute(schedule, 0) == "0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1 2U0 0U0");
+  CHECK(collective(schedule, 0) == "2AR0.0 2AR0.1 0AR0.0");
+  CHECK(compute(schedule, 1) == "1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1 3U0 1U0");
+}
+
+TEST_CASE("one worker per stage in one copy reduces nothing, and updates all the same") {
+  for (const ScheduleRule& rule : schedules()) {
+    ScheduleShape shape{.stages = rule.name == "data_parallel" ? 1 : 2, .micro_batches = 2};
+    if (rule.name == "interleaved_1f1b") shape.virtual_stages = 2;
+    for (const Lane& lane : rule.generate(shape).positions) {
+      CHECK(lane.collective.empty());
+      CHECK(lane.compute.back().kind == Kind::Update);
+    }
+  }
+}
+
+TEST_CASE("refusals name the value, the law and the way out") {
+  const auto refusal = [](const char* name, const ScheduleShape& shape) { return find_schedule(name)->refusal(shape); };
+  CHECK(
+      refusal("interleaved_1f1b", {.stages = 4, .virtual_stages = 2, .micro_batches = 10}) ==
+      "interleaved_1f1b takes micro-batches through the chunks in groups of K, but M = 10 is not a multiple of K = 4: "
+      "use 8 or 12");
+  CHECK(refusal("interleaved_1f1b", {.stages = 4, .virtual_stages = 2, .micro_batches = 3}) ==
+        "interleaved_1f1b takes micro-batches through the chunks in groups of K, but M = 3 is not a multiple of K = 4: "
+        "use 4");
+  CHECK(refusal("interleaved_1f1b", {.stages = 4, .micro_batches = 8}) ==
+        "interleaved_1f1b with one chunk per stage has nothing to interleave: set plan.virtual_stages: 2 or more, or "
+        "use schedule: 1f1b");
+  CHECK(refusal("gpipe", {.stages = 4, .virtual_stages = 2, .micro_batches = 8}) ==
+        "gpipe keeps each stage in one piece, but virtual_stages is 2: set plan.virtual_stages: 1, or use schedule: "
+        "interleaved_1f1b");
+  CHECK(
+      refusal("eager_1f1b", {.stages = 2, .micro_batches = 8, .replicas = {2, 1}}) ==
+      "eager_1f1b has one worker per stage, but plan.replicas asks for more: leave it out, use plan.data_parallel for "
+      "whole copies, or use schedule: gpipe, 1f1b or pipedream");
+  CHECK(refusal("data_parallel", {.stages = 4, .micro_batches = 8}) ==
+        "data_parallel has one stage, but plan.stages is 4: set plan.stages: 1 and plan.data_parallel: N");
+  CHECK(refusal("data_parallel", {.stages = 1, .micro_batches = 8, .replicas = {3}, .data_parallel = 2}) ==
+        "data_parallel counts its workers in plan.data_parallel, but plan.replicas is 3: leave it out and set "
+        "plan.data_parallel: 6");
+  CHECK(refusal("1f1b", {.stages = 4, .micro_batches = 0}) == "M = 0 micro-batches: at least 1 is needed");
+  CHECK(
+      refusal("1f1b", {.stages = 64, .micro_batches = 2'000'000'000}) ==
+      "M = 2000000000 micro-batches over 64 virtual stages: the lists would hold more than 134 million ops; use fewer "
+      "micro-batches");
+  CHECK(refusal("1f1b", {.stages = 70'000, .micro_batches = 1}) ==
+        "70000 virtual stages: at most 65535 have a name in an op");
+}
+
+TEST_CASE("a formula stands only where its assumptions hold") {
+  const auto bubble = [](const char* name, const ScheduleShape& shape) {
+    return find_schedule(name)->bubble(shape).has_value();
+  };
+  CHECK(bubble("1f1b", {.stages = 2, .micro_batches = 4}));
+  CHECK_FALSE(bubble("1f1b", {.stages = 2, .micro_batches = 4, .replicas = {2, 1}}));
+  CHECK_FALSE(bubble("gpipe", {.stages = 2, .micro_batches = 4, .recompute = {true, true}}));
+  CHECK(bubble("pipedream", {.stages = 2, .micro_batches = 4, .replicas = {2, 2}}));
+  CHECK_FALSE(bubble("pipedream", {.stages = 2, .micro_batches = 4, .replicas = {2, 1}}));
+}
+
+}  // namespace pipewright
