@@ -61,10 +61,15 @@ std::string check_routes(const StepCosts& costs) {
     if (!(link.bandwidth.value > 0)) return "link " + link.name + ": bandwidth must be larger than 0";
   for (std::size_t i = 0; i < costs.routes.size(); ++i) {
     const std::string where = "route " + std::to_string(i);
-    if (costs.routes[i].links.empty() || !(costs.routes[i].bandwidth.value > 0)) return where + ": no links or no rate";
+    const Route& route = costs.routes[i];
+    if (!(route.bandwidth.value >= 0) || route.latency < Time{} || (route.bandwidth.value == 0) != route.links.empty())
+      return where + ": a rate without links, links without a rate, or a negative one";
     for (const int link : costs.routes[i].links)
       if (link < 0 || link >= static_cast<int>(costs.links.size())) return where + ": no such link";
   }
+  for (const auto& hops : costs.ring_hops)
+    for (const std::int32_t hop : hops)
+      if (hop < 0 || hop >= static_cast<std::int64_t>(costs.routes.size())) return "ring hops: no such route";
   return {};
 }
 

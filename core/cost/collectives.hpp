@@ -52,6 +52,9 @@ class AllReduceGroup {
   bool hierarchical_ = false;
 };
 
+// Routes around the ring: from each member, in the order of their devices, to the next one. Empty for n <= 1.
+std::vector<Route> ring_routes(std::vector<DeviceId> members, const Topology& topology);
+
 // One all-reduce of `bytes` over `members` (distinct devices). n <= 1: no phases, no time.
 // Hierarchical needs a group that is `AllReduceGroup::hierarchical`.
 Collective all_reduce(AllReduce algorithm, const std::vector<DeviceId>& members, Bytes bytes, const Topology& topology,

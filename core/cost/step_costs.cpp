@@ -202,12 +202,17 @@ void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost, 
   for (int k = 0; k < plan.stages; ++k)
     any = any || reduces(costs.shape, k);
   if (any) costs.collectives.resize(plan.layers.size());
+  if (any) costs.ring_hops.resize(static_cast<std::size_t>(plan.stages));
   costs.ready_before_end.resize(plan.layers.size());
   for (int k = 0; k < plan.stages; ++k) {
     std::vector<DeviceId> members;
     for (CopyId copy = 0; copy < plan.data_parallel; ++copy)
       for (int replica = 0; replica < costs.shape.replicas_of(k); ++replica)
         members.push_back(plan.device[static_cast<std::size_t>(workers.id(copy, k, replica))]);
+    for (Route& route : ring_routes(members, cost.topology())) {
+      costs.ring_hops[static_cast<std::size_t>(k)].push_back(static_cast<std::int32_t>(costs.routes.size()));
+      costs.routes.push_back(std::move(route));
+    }
     const AllReduceGroup group(std::move(members), cost.topology(), scenario.cluster.devices_per_node);
     for (int v = k; v < plan.chunks(); v += plan.stages) {
       const LayerRange& layers = plan.layers[static_cast<std::size_t>(v)];
