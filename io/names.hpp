@@ -1,37 +1,84 @@
-// The words of YAML and of reports for the enumerations of core, each list in the order of its enum.
+// The words of YAML and of reports for the enumerations of core, both ways. One visible table per enumeration.
 #pragma once
 
-#include <array>
+#include <concepts>
+#include <span>
 #include <string_view>
+#include <utility>
 
+#include "core/cluster/cluster.hpp"
 #include "core/plan/scenario.hpp"
 
 namespace pipewright {
 
-constexpr std::array<std::string_view, 4> kPrecisionNames = {"fp32", "tf32", "fp16", "bf16"};
-constexpr std::array<std::string_view, 4> kOptimizerNames = {"sgd", "momentum", "rmsprop", "adam"};
-constexpr std::array<std::string_view, 2> kRecomputeNames = {"none", "full"};
-constexpr std::array<std::string_view, 2> kSkipsNames = {"hop", "direct"};
-constexpr std::array<std::string_view, 2> kGradientSyncNames = {"overlapped", "blocking"};
-constexpr std::array<std::string_view, 3> kCostSourceNames = {"explicit", "roofline", "uniform"};
+template <class E>
+using Name = std::pair<std::string_view, E>;
 
-constexpr std::string_view name(Precision value) {
-  return kPrecisionNames[static_cast<std::size_t>(value)];
+inline constexpr Name<Precision> kPrecisions[] = {
+    {"fp32", Precision::Fp32}, {"tf32", Precision::Tf32}, {"fp16", Precision::Fp16}, {"bf16", Precision::Bf16}};
+inline constexpr Name<LinkKind> kLinkKinds[] = {
+    {"ideal", LinkKind::Ideal}, {"mesh", LinkKind::Mesh}, {"nvswitch", LinkKind::Nvswitch}, {"pcie", LinkKind::Pcie}};
+inline constexpr Name<Duplex> kDuplexes[] = {{"full", Duplex::Full}, {"half", Duplex::Half}};
+inline constexpr Name<Sharing> kSharings[] = {{"max_min", Sharing::MaxMin}, {"fifo", Sharing::Fifo}};
+inline constexpr Name<NicPer> kNicPers[] = {{"node", NicPer::Node}, {"device", NicPer::Device}};
+inline constexpr Name<Optimizer> kOptimizers[] = {{"sgd", Optimizer::Sgd},
+                                                  {"momentum", Optimizer::Momentum},
+                                                  {"rmsprop", Optimizer::RmsProp},
+                                                  {"adam", Optimizer::Adam}};
+inline constexpr Name<Recompute> kRecomputes[] = {{"none", Recompute::None}, {"full", Recompute::Full}};
+inline constexpr Name<Skips> kSkips[] = {{"hop", Skips::Hop}, {"direct", Skips::Direct}};
+inline constexpr Name<GradientSync> kGradientSyncs[] = {{"overlapped", GradientSync::Overlapped},
+                                                        {"blocking", GradientSync::Blocking}};
+inline constexpr Name<CostSourceKind> kCostSources[] = {{"explicit", CostSourceKind::Explicit},
+                                                        {"roofline", CostSourceKind::Roofline},
+                                                        {"uniform", CostSourceKind::Uniform}};
+inline constexpr Name<PlacementOrder> kPlacementOrders[] = {{"pipeline", PlacementOrder::Pipeline},
+                                                            {"data", PlacementOrder::Data}};
+
+constexpr std::span<const Name<Precision>> names_of(Precision) {
+  return kPrecisions;
 }
-constexpr std::string_view name(Optimizer value) {
-  return kOptimizerNames[static_cast<std::size_t>(value)];
+constexpr std::span<const Name<LinkKind>> names_of(LinkKind) {
+  return kLinkKinds;
 }
-constexpr std::string_view name(Recompute value) {
-  return kRecomputeNames[static_cast<std::size_t>(value)];
+constexpr std::span<const Name<Duplex>> names_of(Duplex) {
+  return kDuplexes;
 }
-constexpr std::string_view name(Skips value) {
-  return kSkipsNames[static_cast<std::size_t>(value)];
+constexpr std::span<const Name<Sharing>> names_of(Sharing) {
+  return kSharings;
 }
-constexpr std::string_view name(GradientSync value) {
-  return kGradientSyncNames[static_cast<std::size_t>(value)];
+constexpr std::span<const Name<NicPer>> names_of(NicPer) {
+  return kNicPers;
 }
-constexpr std::string_view name(CostSourceKind value) {
-  return kCostSourceNames[static_cast<std::size_t>(value)];
+constexpr std::span<const Name<Optimizer>> names_of(Optimizer) {
+  return kOptimizers;
+}
+constexpr std::span<const Name<Recompute>> names_of(Recompute) {
+  return kRecomputes;
+}
+constexpr std::span<const Name<Skips>> names_of(Skips) {
+  return kSkips;
+}
+constexpr std::span<const Name<GradientSync>> names_of(GradientSync) {
+  return kGradientSyncs;
+}
+constexpr std::span<const Name<CostSourceKind>> names_of(CostSourceKind) {
+  return kCostSources;
+}
+constexpr std::span<const Name<PlacementOrder>> names_of(PlacementOrder) {
+  return kPlacementOrders;
+}
+
+template <class E>
+concept Enumeration = requires(E e) {
+  names_of(e);
+};
+
+template <Enumeration E>
+constexpr std::string_view name(E value) {
+  for (const auto& [text, enumerator] : names_of(value))
+    if (enumerator == value) return text;
+  return "?";
 }
 
 }  // namespace pipewright

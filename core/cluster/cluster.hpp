@@ -26,6 +26,7 @@ struct Device {
   double compute_efficiency = 1.0;  // share of the peak that a layer reaches (roofline source), 0 < e <= 1
   double memory_efficiency = 1.0;   // share of the memory bandwidth, likewise
   std::string source;
+  std::map<std::string, std::string> sources;  // of single figures, by key: "peak.fp16"
   Place place;
 };
 
@@ -70,6 +71,7 @@ struct Cluster {
   std::optional<Network> network;  // must be there when nodes > 1
   Sharing sharing = Sharing::MaxMin;
   std::string source;
+  std::map<std::string, std::string> sources;  // of single figures, by key: "node.links.bandwidth"
   Place place;
 
   int devices() const { return nodes * devices_per_node; }

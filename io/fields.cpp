@@ -1,0 +1,258 @@
+#include "io/fields.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "io/quantity.hpp"
+
+namespace pipewright {
+
+std::string path(const At& at) {
+  if (!at.parent) return std::string(at.key);
+  const std::string before = path(*at.parent);
+  const std::string name = at.item < 0 ? std::string(at.key) : std::to_string(at.item);
+  return before.empty() ? name : before + "." + name;
+}
+
+namespace {
+
+std::string shown(const Yaml& yaml) {
+  switch (yaml.type) {
+    case Yaml::Type::Null: return "nothing";
+    case Yaml::Type::Scalar: return in_quotes(yaml.scalar);
+    case Yaml::Type::List: return "a list";
+    case Yaml::Type::Map: return "a map";
+  }
+  return "?";
+}
+
+std::string with_path(const At& at, const std::string& text) {
+  const std::string where = path(at);
+  return where.empty() ? text : where + ": " + text;
+}
+
+bool wrong_type(Reader& reader, const At& at, std::string_view needed) {
+  if (at.yaml.is(Yaml::Type::Null))
+    reader.errors.add(at.yaml.place, with_path(at, fmt::format("has no value; write {}, or remove the key", needed)));
+  else
+    reader.errors.add(at.yaml.place, with_path(at, fmt::format("{} where {} is needed", shown(at.yaml), needed)));
+  return false;
+}
+
+// {value: 15.7 TFLOP/s, source: "datasheet, page 4"}: notes the source and gives the value.
+const Yaml* sourced_value(Reader& reader, const At& at) {
+  const Yaml* value = at.yaml.find("value");
+  const Yaml* source = at.yaml.find("source");
+  for (const auto& [key, item] : at.yaml.map)
+    if (key.text != "value" && key.text != "source") unknown_key(reader, at, key, {"value", "source"});
+  if (!value) return missing_key(reader, at, "value", "the figure"), nullptr;
+  if (source) {
+    std::string text;
+    if (read_value(reader, at.child("source", *source), text)) reader.sources[path(at)] = text;
+  }
+  return value;
+}
+
+template <class T>
+bool read_quantity(Reader& reader, const At& at, T& value, Parsed<T> (*parse)(std::string_view),
+                   std::string_view needed) {
+  if (reader.sourced && at.yaml.is(Yaml::Type::Map)) {
+    const Yaml* inner = sourced_value(reader, at);
+    if (!inner) return false;
+    const At here = at.child("value", *inner);
+    return inner->is(Yaml::Type::Map) ? wrong_type(reader, here, needed)
+                                      : read_quantity(reader, here, value, parse, needed);
+  }
+  const std::string* text = scalar(reader, at, needed);
+  if (!text) return false;
+  const Parsed<T> parsed = parse(*text);
+  if (!parsed.value) return reader.error(at, parsed.why), false;
+  return value = *parsed.value, true;
+}
+
+// Numbers and booleans in quotes are text: YAML says so, and other readers would take them for text, too.
+bool refuse_quotes(Reader& reader, const At& at, std::string_view needed) {
+  if (!at.yaml.quoted) return false;
+  reader.error(at, fmt::format("is text (in quotes) where {} is needed; remove the quotes", needed));
+  return true;
+}
+
+}  // namespace
+
+void Reader::error(const At& at, const std::string& clause) {
+  errors.add(at.yaml.place, with_path(at, shown(at.yaml) + " " + clause));
+}
+
+const std::string* scalar(Reader& reader, const At& at, std::string_view needed) {
+  if (at.yaml.is(Yaml::Type::Scalar)) return &at.yaml.scalar;
+  return wrong_type(reader, at, needed), nullptr;
+}
+
+bool is_map(Reader& reader, const At& at, std::string_view needed) {
+  return at.yaml.is(Yaml::Type::Map) || wrong_type(reader, at, needed);
+}
+
+bool is_list(Reader& reader, const At& at, std::string_view needed) {
+  return at.yaml.is(Yaml::Type::List) || wrong_type(reader, at, needed);
+}
+
+bool read_value(Reader& reader, const At& at, Time& value) {
+  return read_quantity(reader, at, value, parse_time, "a time, e.g. 2.5 ms");
+}
+bool read_value(Reader& reader, const At& at, Bytes& value) {
+  return read_quantity(reader, at, value, parse_bytes, "a size, e.g. 25 MB");
+}
+bool read_value(Reader& reader, const At& at, Flops& value) {
+  return read_quantity(reader, at, value, parse_flops, "an amount of work, e.g. 40 GFLOP");
+}
+bool read_value(Reader& reader, const At& at, Bandwidth& value) {
+  return read_quantity(reader, at, value, parse_bandwidth, "a bandwidth, e.g. 10 GB/s");
+}
+bool read_value(Reader& reader, const At& at, FlopRate& value) {
+  return read_quantity(reader, at, value, parse_flop_rate, "a FLOP rate, e.g. 15.7 TFLOP/s");
+}
+bool read_value(Reader& reader, const At& at, double& value) {
+  if (refuse_quotes(reader, at, "a number")) return false;
+  return read_quantity(reader, at, value, parse_number, "a number, e.g. 0.5");
+}
+bool read_value(Reader& reader, const At& at, std::int64_t& value) {
+  if (refuse_quotes(reader, at, "a whole number")) return false;
+  return read_quantity(reader, at, value, parse_count, "a whole number, e.g. 8");
+}
+
+bool read_value(Reader& reader, const At& at, int& value) {
+  std::int64_t wide = 0;
+  if (!read_value(reader, at, wide)) return false;
+  if (wide > kLargestCount) return reader.error(at, "is more than 1000000000; write a smaller number"), false;
+  return value = static_cast<int>(wide), true;
+}
+
+bool read_value(Reader& reader, const At& at, bool& value) {
+  if (refuse_quotes(reader, at, "true or false")) return false;
+  const std::string* text = scalar(reader, at, "true or false");
+  if (!text) return false;
+  if (*text == "true" || *text == "false") return value = *text == "true", true;
+  constexpr std::string_view yes[] = {"yes", "on", "y", "True", "TRUE", "Yes", "On", "1"};
+  constexpr std::string_view no[] = {"no", "off", "n", "False", "FALSE", "No", "Off", "0"};
+  const auto among = [&](const auto& words) {
+    return std::find(std::begin(words), std::end(words), *text) != std::end(words);
+  };
+  reader.error(at, among(yes)  ? "is no boolean; write true"
+                   : among(no) ? "is no boolean; write false"
+                               : "is no boolean; write true or false");
+  return false;
+}
+
+bool read_value(Reader& reader, const At& at, std::string& value) {
+  const std::string* text = scalar(reader, at, "text");
+  if (!text) return false;
+  return value = *text, true;
+}
+
+void unknown_key(Reader& reader, const At& at, const YamlKey& key, std::vector<std::string_view> known) {
+  const std::string where = path(at);
+  const std::string_view name = std::string_view(key.text).substr(0, 64);
+  const std::string hints = unknown_name(name, known).substr(sizeof("unknown \"\"") - 1 + name.size());
+  reader.errors.add(
+      key.place, fmt::format("unknown key {}{}", in_quotes(where.empty() ? key.text : where + "." + key.text), hints));
+}
+
+void missing_key(Reader& reader, const At& at, std::string_view key, std::string_view takes) {
+  const std::string where = path(at);
+  reader.errors.add(at.yaml.place,
+                    fmt::format("{}{}{} is missing; write {}: {}", where, where.empty() ? "" : ".", key, key, takes));
+}
+
+// ---- the way back ---------------------------------------------------------------------------------------------------
+
+std::string yaml_string(std::string_view text) {
+  constexpr std::string_view words[] = {"null", "Null", "NULL", "~", "true", "false", "yes", "no", "on", "off"};
+  const bool safe = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+           c == '.' || c == '/' || c == ' ' || c == '+';
+  });
+  const bool word = std::find(std::begin(words), std::end(words), text) != std::end(words);
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  if (safe && !word && letter(text.front()) && text.back() != ' ') return std::string(text);
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\')
+      result += '\\', result += c;
+    else if (c == '\n')
+      result += "\\n";
+    else if (c == '\t')
+      result += "\\t";
+    else
+      result += c;
+  }
+  return result + "\"";
+}
+
+std::string value_text(Time value) {
+  return to_text(value);
+}
+std::string value_text(Bytes value) {
+  return to_text(value);
+}
+std::string value_text(Flops value) {
+  return to_text(value);
+}
+std::string value_text(Bandwidth value) {
+  return to_text(value);
+}
+std::string value_text(FlopRate value) {
+  return to_text(value);
+}
+std::string value_text(double value) {
+  return fmt::format("{}", value);
+}
+std::string value_text(std::int64_t value) {
+  return std::to_string(value);
+}
+std::string value_text(int value) {
+  return std::to_string(value);
+}
+std::string value_text(bool value) {
+  return value ? "true" : "false";
+}
+std::string value_text(const std::string& value) {
+  return yaml_string(value);
+}
+
+std::string YamlText::full_path(std::string_view key) const {
+  std::string full;
+  for (const std::string& part : path_)
+    full += part + ".";
+  return full + std::string(key);
+}
+
+void YamlText::line(std::string_view key, const std::string& value) {
+  const std::string full = full_path(key);
+  const auto source = sources_.find(full);
+  const std::string shown_value =
+      source == sources_.end() ? value : fmt::format("{{value: {}, source: {}}}", value, yaml_string(source->second));
+  const std::string entry = fmt::format("{:{}}{}: {}", "", 2 * path_.size(), key, shown_value);
+  std::string origin;
+  if (origins_) {
+    const auto place = origins_->find(full);
+    origin = place == origins_->end() ? "default" : head(place->second);
+    if (origin.ends_with(": ")) origin.resize(origin.size() - 2);
+  }
+  text_ += origin.empty() ? entry + "\n" : fmt::format("{:<56}  # {}\n", entry, origin);
+}
+
+void YamlText::item(const std::string& value) {
+  text_ += fmt::format("{:{}}- {}\n", "", 2 * path_.size(), value);
+}
+
+void YamlText::open(std::string_view key) {
+  text_ += fmt::format("{:{}}{}:\n", "", 2 * path_.size(), key);
+  path_.emplace_back(key);
+}
+
+void YamlText::close() {
+  path_.pop_back();
+}
+
+}  // namespace pipewright

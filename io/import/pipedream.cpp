@@ -1,0 +1,244 @@
+#include "io/import/pipedream.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "io/errors.hpp"
+#include "io/quantity.hpp"
+#include "io/read_file.hpp"
+#include "io/sections.hpp"
+#include "io/sha256.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::string_view kSeparator = " -- ";
+constexpr std::string_view kFigures = " -- forward_compute_time=";
+constexpr int kMillisecond = 6;        // powers of ten to nanoseconds
+constexpr int kBytesPerParameter = 4;  // the profiles are fp32
+// Image sizes of the profiled models: 3 channels, fp32.  [PipeDream19] ImageNet at 224 x 224, Inception-v3 at 299 x
+// 299.
+constexpr std::int64_t kImages[] = {3 * 224 * 224 * 4, 3 * 299 * 299 * 4};
+
+struct Node {
+  std::string id, description;
+  Layer layer;
+  bool input = false;  // an Input node: its time is data loading, its output the model's input
+  int users = 0;
+};
+
+struct Edge {
+  std::string from, to;
+  Place place;
+};
+
+struct Profile {
+  std::vector<Node> nodes;
+  std::vector<Edge> edges;
+  std::unordered_map<std::string, std::size_t> by_id;  // looked up only
+};
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t'))
+    text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\r'))
+    text.remove_suffix(1);
+  return text;
+}
+
+std::int64_t figure(const Place& place, std::string_view key, std::string_view text, int power_of_ten) {
+  const Parsed<std::int64_t> number = parse_scaled(trimmed(text), power_of_ten);
+  if (!number.value) throw InputError(place, fmt::format("{}: {} {}", key, in_quotes(trimmed(text)), number.why));
+  return *number.value;
+}
+
+// "6291456.0", or the sizes of several tensors, "[6291456.0; 131072.0; 131072.0]": their sum.
+Bytes activation(const Place& place, std::string_view text) {
+  constexpr std::string_view key = "activation_size";
+  text = trimmed(text);
+  if (!text.starts_with('[')) return {figure(place, key, text, 0)};
+  if (!text.ends_with(']'))
+    throw InputError(place, fmt::format("{}: {} lacks its \"]\"; is the file truncated?", key, in_quotes(text)));
+  text = text.substr(1, text.size() - 2);
+  Bytes sum{0};
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(';', begin), text.size());
+    const Bytes size{figure(place, key, text.substr(begin, end - begin), 0)};
+    if (size.value > kLargest - sum.value) throw InputError(place, fmt::format("{}: the sum overflows", key));
+    sum += size;
+    begin = end + 1;
+  }
+  return sum;
+}
+
+// Value of `key` in "forward_compute_time=2.2, backward_compute_time=2.7, ...".
+std::string_view value_of(const Place& place, std::string_view figures, std::string_view key) {
+  for (std::size_t begin = 0; begin <= figures.size();) {
+    const std::size_t end = std::min(figures.find(',', begin), figures.size());
+    const std::string_view entry = trimmed(figures.substr(begin, end - begin));
+    if (entry.starts_with(key) && entry.substr(key.size()).starts_with('=')) return entry.substr(key.size() + 1);
+    begin = end + 1;
+  }
+  throw InputError(place, fmt::format("{} is missing; is the file truncated?", key));
+}
+
+// "MaxPool2d" of "MaxPool2d(kernel_size=2, stride=2)".
+std::string head_of(std::string_view description) {
+  return std::string(trimmed(description.substr(0, description.find('('))));
+}
+
+Node parse_node(const Place& place, std::string_view line) {
+  const std::size_t id_end = line.find(kSeparator), figures_begin = line.rfind(kFigures);
+  if (id_end == std::string_view::npos || figures_begin == std::string_view::npos)
+    throw InputError(place, fmt::format("{} is no line of a PipeDream profile; a node reads \"id -- description -- "
+                                        "forward_compute_time=...\"; is the file truncated?",
+                                        in_quotes(line)));
+  Node node;
+  node.id = trimmed(line.substr(0, id_end));
+  if (figures_begin > id_end)
+    node.description = trimmed(line.substr(id_end + kSeparator.size(), figures_begin - id_end - kSeparator.size()));
+  std::string_view figures = line.substr(figures_begin + kSeparator.size());
+  figures = figures.substr(0, figures.find(kSeparator));  // " -- stage_id=3" of a partitioned profile
+  node.layer.name = node.id + " " + head_of(node.description);
+  node.layer.forward =
+      Time{figure(place, "forward_compute_time", value_of(place, figures, "forward_compute_time"), kMillisecond)};
+  node.layer.backward =
+      Time{figure(place, "backward_compute_time", value_of(place, figures, "backward_compute_time"), kMillisecond)};
+  node.layer.activation = activation(place, value_of(place, figures, "activation_size"));
+  const std::int64_t bytes = figure(place, "parameter_size", value_of(place, figures, "parameter_size"), 0);
+  if (bytes % kBytesPerParameter != 0)
+    throw InputError(place, fmt::format("parameter_size: \"{}\" is no whole number of fp32 weights (4 B each)", bytes));
+  node.layer.parameters = bytes / kBytesPerParameter;
+  node.layer.place = place;
+  node.input = node.description.starts_with("Input");
+  return node;
+}
+
+Edge parse_edge(const Place& place, std::string_view line) {
+  const std::size_t separator = line.find(kSeparator);
+  if (separator == std::string_view::npos)
+    throw InputError(place, fmt::format("{} is no edge; an edge reads \"node1 -- node2\"; is the file truncated?",
+                                        in_quotes(trimmed(line))));
+  return {std::string(trimmed(line.substr(0, separator))),
+          std::string(trimmed(line.substr(separator + kSeparator.size()))), place};
+}
+
+Profile parse_lines(const std::string& text, const std::string& file) {
+  Profile profile;
+  Place place{file, 0, 1};
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = std::string_view(text).substr(begin, end - begin);
+    begin = end + 1;
+    ++place.line;
+    if (trimmed(line).empty()) continue;
+    if (line.front() == '\t' || line.front() == ' ') {
+      profile.edges.push_back(parse_edge(place, line));
+      continue;
+    }
+    Node node = parse_node(place, line);
+    if (!profile.by_id.emplace(node.id, profile.nodes.size()).second)
+      throw InputError(place,
+                       fmt::format("a node {} stands above already; each node has one line", in_quotes(node.id)));
+    profile.nodes.push_back(std::move(node));
+  }
+  return profile;
+}
+
+std::size_t node_of(const Profile& profile, const Place& place, const std::string& id) {
+  const auto found = profile.by_id.find(id);
+  if (found == profile.by_id.end())
+    throw InputError(place, fmt::format("no node is called {}; is the file truncated?", in_quotes(id)));
+  return found->second;
+}
+
+// The layers that remain when Input nodes and what nobody uses of a tuple (`__getitem__`) are gone, as in the released
+// optimizer: inputs first, then every childless `__getitem__`, once.
+std::vector<Layer> layers_of(Profile& profile) {
+  std::vector<std::vector<LayerId>> inputs(profile.nodes.size());
+  for (const Edge& edge : profile.edges) {
+    const std::size_t from = node_of(profile, edge.place, edge.from), to = node_of(profile, edge.place, edge.to);
+    ++profile.nodes[from].users;
+    inputs[to].push_back(static_cast<LayerId>(from));
+  }
+  std::vector<LayerId> number(profile.nodes.size(), -1);
+  LayerId count = 0;
+  for (std::size_t i = 0; i < profile.nodes.size(); ++i) {
+    const Node& node = profile.nodes[i];
+    const bool unused = node.users == 0 && node.description.starts_with("__getitem__");
+    if (!node.input && !unused) number[i] = count++;
+  }
+  std::vector<Layer> layers;
+  for (std::size_t i = 0; i < profile.nodes.size(); ++i) {
+    if (number[i] < 0) continue;
+    Layer& layer = layers.emplace_back(std::move(profile.nodes[i].layer));
+    for (const LayerId input : inputs[i])
+      if (const LayerId kept = number[static_cast<std::size_t>(input)]; kept >= 0) layer.inputs.push_back(kept);
+    std::sort(layer.inputs.begin(), layer.inputs.end());
+    layer.inputs.erase(std::unique(layer.inputs.begin(), layer.inputs.end()), layer.inputs.end());
+  }
+  return layers;
+}
+
+std::int64_t derived_batch(const std::string& file, Bytes input) {
+  for (const std::int64_t image : kImages)
+    if (input.value > 0 && input.value % image == 0) return input.value / image;
+  throw InputError(Place{file, 0, 0}, fmt::format("batch: cannot be derived from an input of {} (no whole number of "
+                                                  "3x224x224 or 3x299x299 fp32 images); write batch: N, the samples "
+                                                  "that the profile was taken with",
+                                                  to_text(input)));
+}
+
+}  // namespace
+
+Model parse_pipedream_profile(const std::string& text, const std::string& file, std::optional<std::int64_t> batch) {
+  Profile profile = parse_lines(text, file);
+  const Place whole{file, 0, 0};
+  if (profile.nodes.empty()) throw InputError(whole, "holds no node; a PipeDream profile is a graph.txt");
+  Model model;
+  model.name = std::filesystem::path(file).stem().string();
+  model.place = whole;
+  for (const Node& node : profile.nodes) {
+    if (!node.input) continue;
+    if (node.layer.activation.value > kLargest - model.input.value) throw InputError(whole, "the input overflows");
+    model.input += node.layer.activation;
+  }
+  std::vector<Layer> layers = layers_of(profile);
+  if (layers.empty()) throw InputError(whole, "holds no layer besides its input; a PipeDream profile is a graph.txt");
+  if (layers.size() > 1 && profile.edges.empty()) throw InputError(whole, "holds no edge; is the file truncated?");
+  try {
+    model.layers = in_topological_order(std::move(layers));
+  } catch (const InputError& error) {
+    throw InputError(whole, error.what());
+  }
+  model.batch = batch ? *batch : derived_batch(file, model.input);
+  model.batch_stated = true;
+  model.source =
+      fmt::format("PipeDream profile {}, sha256 {}", std::filesystem::path(file).filename().string(), sha256(text));
+  return model;
+}
+
+Model read_pipedream_profile(const std::string& path, std::optional<std::int64_t> batch) {
+  return parse_pipedream_profile(read_file(path), path == "-" ? "standard input" : path, batch);
+}
+
+std::string model_yaml(const Model& model, const std::string& provenance) {
+  std::string header;
+  for (std::size_t begin = 0; begin < provenance.size();) {
+    const std::size_t end = std::min(provenance.find('\n', begin), provenance.size());
+    header += "# " + provenance.substr(begin, end - begin) + "\n";
+    begin = end + 1;
+  }
+  YamlText text(nullptr, {});
+  text.open("model");
+  write_model_section(text, model);
+  text.close();
+  return header + text.text();
+}
+
+}  // namespace pipewright

@@ -1,0 +1,263 @@
+// cluster: device -> node -> network. A device or a whole cluster may stand in a file of its own.
+#include <fmt/format.h>
+
+#include "io/read_scenario.hpp"
+#include "io/sections.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr int kMostFilesDeep = 8;
+
+// Sources of single figures are kept by the section that owns them, without the path that leads to it.
+std::map<std::string, std::string> sources_below(const Reader& reader, const std::string& prefix) {
+  std::map<std::string, std::string> found;
+  for (auto entry = reader.sources.lower_bound(prefix + "."); entry != reader.sources.end(); ++entry) {
+    if (!entry->first.starts_with(prefix + ".")) break;
+    found.emplace(entry->first.substr(prefix.size() + 1), entry->second);
+  }
+  return found;
+}
+
+// Runs `read` on the value itself or, where it is a name or a path, on what the file it names holds.
+template <class Read>
+void follow(Reader& reader, const At& at, std::string_view kind, const Read& read) {
+  if (!at.yaml.is(Yaml::Type::Scalar)) return read(at);
+  if (reader.files_deep >= kMostFilesDeep)
+    return reader.error(at, "is named by files that name each other in a circle; write it out in one of them");
+  const std::string file = referenced_file(reader, at, kind);
+  if (file.empty()) return;
+  const Yaml value = read_reference(reader, file, kind);
+  if (value.is(Yaml::Type::Null)) return;
+  ++reader.files_deep;
+  read(At{value, at.parent, at.key, at.item});
+  --reader.files_deep;
+}
+
+// ---- device ---------------------------------------------------------------------------------------------------------
+
+void read_peak(Reader& reader, const At& at, Device& device) {
+  if (!is_map(reader, at, "a map of precisions, e.g. {fp32: 15.7 TFLOP/s},")) return;
+  for (const auto& [key, value] : at.yaml.map) {
+    const At here = at.child(key.text, value);
+    Yaml name;
+    name.type = Yaml::Type::Scalar, name.place = key.place, name.scalar = key.text;
+    Precision precision{};
+    FlopRate rate{};
+    if (!read_value(reader, At{name, at.parent, at.key, at.item}, precision)) continue;
+    if (reader.keep_origins) reader.origins[path(here)] = value.place;
+    if (!read_value(reader, here, rate)) continue;
+    if (const char* broken = DeviceRate{}(rate); *broken) reader.error(here, broken);
+    device.peak[precision] = rate;
+  }
+}
+
+void write_peak(YamlText& out, std::string_view key, const Device& device) {
+  if (device.peak.empty()) return;
+  out.open(key);
+  for (const auto& [precision, rate] : device.peak)
+    out.line(name(precision), value_text(rate));
+  out.close();
+}
+
+constexpr Field<Device> kDevice[] = {
+    {"name", "text", "for reports; default: the name of its file", Need::Optional, read_as<&Device::name>,
+     write_as<&Device::name>},
+    {"memory", "size", "on the device", Need::Required, read_as<&Device::memory>, write_as<&Device::memory>},
+    {"reserve", "size", "taken by context, libraries and allocator before the model gets any; default: 0 B",
+     Need::Optional, read_as<&Device::reserve>, write_as<&Device::reserve>},
+    {"peak", "map of fp32 | tf32 | fp16 | bf16 to FLOP rate", "dense peak rates; needed by cost: roofline",
+     Need::Optional, read_peak, write_peak},
+    {"memory_bandwidth", "bandwidth", "of the device's own memory", Need::Optional,
+     read_as<&Device::memory_bandwidth, DeviceRate>, write_as<&Device::memory_bandwidth>},
+    {"launch_overhead", "time", "per scheduled op (explicit times) or per layer (roofline); default: 0 ns",
+     Need::Optional, read_as<&Device::launch_overhead>, write_as<&Device::launch_overhead>},
+    {"compute_efficiency", "number in (0, 1]", "share of the peak rate that a layer reaches (roofline); default: 1",
+     Need::Optional, read_as<&Device::compute_efficiency, Share>, write_as<&Device::compute_efficiency>},
+    {"memory_efficiency", "number in (0, 1]", "share of the memory bandwidth, likewise; default: 1", Need::Optional,
+     read_as<&Device::memory_efficiency, Share>, write_as<&Device::memory_efficiency>},
+    {"source", "text", "where the figures come from", Need::Optional, read_as<&Device::source>,
+     write_text<&Device::source>},
+};
+
+// ---- links, network -------------------------------------------------------------------------------------------------
+
+constexpr Field<NodeLinks> kLinks[] = {
+    {"kind", "ideal | mesh | nvswitch | pcie", "how devices of a node are wired; ideal: transfers take no time",
+     Need::Required, read_as<&NodeLinks::kind>, write_as<&NodeLinks::kind>},
+    {"bandwidth", "bandwidth", "per direction; needed unless kind: ideal", Need::Optional,
+     read_as<&NodeLinks::bandwidth, LinkRate>,
+     [](YamlText& out, std::string_view key, const NodeLinks& links) {
+       if (links.bandwidth.value > 0) out.line(key, value_text(links.bandwidth));
+     }},
+    {"latency", "time", "per transfer; default: 0 ns", Need::Optional, read_as<&NodeLinks::latency>,
+     write_as<&NodeLinks::latency>},
+    {"duplex", "full | half", "half: both directions share the bandwidth; default: full", Need::Optional,
+     read_as<&NodeLinks::duplex>, write_as<&NodeLinks::duplex>},
+    {"peer_access", "true | false", "false: copies go through host memory; default: true", Need::Optional,
+     read_as<&NodeLinks::peer_access>, write_as<&NodeLinks::peer_access>},
+    {"host_bandwidth", "bandwidth", "of host memory, shared by the copies of a node; default: no limit", Need::Optional,
+     read_as<&NodeLinks::host_bandwidth, LinkRate>, write_as<&NodeLinks::host_bandwidth>},
+};
+
+void read_links(Reader& reader, const At& at, Cluster& cluster) {
+  read_fields<NodeLinks>(reader, at, kLinks, cluster.links);
+  if (at.yaml.is(Yaml::Type::Map) && cluster.links.kind != LinkKind::Ideal && !at.yaml.find("bandwidth"))
+    missing_key(reader, at, "bandwidth", "e.g. 10 GB/s (per direction)");
+}
+
+void read_network_kind(Reader& reader, const At& at, Network& network) {
+  const std::string* text = scalar(reader, at, "ideal or tree");
+  if (!text) return;
+  constexpr std::string_view known[] = {"ideal", "tree"};
+  if (*text == "ideal" || *text == "tree")
+    network.ideal = *text == "ideal";
+  else
+    reader.errors.add(at.yaml.place, path(at) + ": " + unknown_name(std::string_view(*text).substr(0, 64), known));
+}
+
+constexpr Field<Network> kNetwork[] = {
+    {"kind", "ideal | tree", "tree: leaf switches under one spine; default: tree", Need::Optional, read_network_kind,
+     [](YamlText& out, std::string_view key, const Network& network) {
+       out.line(key, network.ideal ? "ideal" : "tree");
+     }},
+    {"bandwidth", "bandwidth", "per NIC and direction; needed unless kind: ideal", Need::Optional,
+     read_as<&Network::bandwidth, LinkRate>,
+     [](YamlText& out, std::string_view key, const Network& network) {
+       if (network.bandwidth.value > 0) out.line(key, value_text(network.bandwidth));
+     }},
+    {"latency", "time", "per transfer; default: 0 ns", Need::Optional, read_as<&Network::latency>,
+     write_as<&Network::latency>},
+    {"per", "node | device", "who has a NIC of its own; default: node", Need::Optional, read_as<&Network::per>,
+     write_as<&Network::per>},
+    {"duplex", "full | half", "half: both directions share the bandwidth; default: full", Need::Optional,
+     read_as<&Network::duplex>, write_as<&Network::duplex>},
+    {"oversubscription", "number >= 1", "bandwidth into a leaf switch / bandwidth out of it; default: 1",
+     Need::Optional, read_as<&Network::oversubscription, Factor>, write_as<&Network::oversubscription>},
+    {"nodes_per_switch", "whole number >= 1", "nodes under one leaf switch; default: 1", Need::Optional,
+     read_as<&Network::nodes_per_switch, AtLeast1>, write_as<&Network::nodes_per_switch>},
+};
+
+void read_network(Reader& reader, const At& at, Cluster& cluster) {
+  Network network;
+  read_fields<Network>(reader, at, kNetwork, network);
+  if (at.yaml.is(Yaml::Type::Map) && !network.ideal && !at.yaml.find("bandwidth"))
+    missing_key(reader, at, "bandwidth", "e.g. 100 Gb/s (per NIC and direction)");
+  cluster.network = network;
+}
+
+// ---- cluster --------------------------------------------------------------------------------------------------------
+
+constexpr Field<Cluster> kNode[] = {
+    {"devices", "whole number >= 1", "in each node", Need::Required, read_as<&Cluster::devices_per_node, AtLeast1>,
+     write_as<&Cluster::devices_per_node>},
+    {"device", "name, path or map", "what stands in every node: configs/devices/<name>.yaml, or its keys here",
+     Need::Required, [](Reader& reader, const At& at, Cluster& c) { read_device_section(reader, at, c.device); },
+     [](YamlText& out, std::string_view key, const Cluster& cluster) {
+       out.open(key);
+       write_device_section(out, cluster.device);
+       out.close();
+     }},
+    {"links", "map", "between the devices of a node; default: {kind: ideal}", Need::Optional, read_links,
+     [](YamlText& out, std::string_view key, const Cluster& cluster) {
+       out.open(key);
+       write_fields<NodeLinks>(out, kLinks, cluster.links);
+       out.close();
+     }},
+};
+
+constexpr Field<Cluster> kCluster[] = {
+    {"name", "text", "for reports; default: the name of its file", Need::Optional, read_as<&Cluster::name>,
+     write_as<&Cluster::name>},
+    {"nodes", "whole number >= 1", "default: 1", Need::Optional, read_as<&Cluster::nodes, AtLeast1>,
+     write_as<&Cluster::nodes>},
+    {"node", "map", "what every node holds", Need::Required,
+     [](Reader& reader, const At& at, Cluster& cluster) { read_fields<Cluster>(reader, at, kNode, cluster); },
+     [](YamlText& out, std::string_view key, const Cluster& cluster) {
+       out.open(key);
+       write_fields<Cluster>(out, kNode, cluster);
+       out.close();
+     }},
+    {"network", "map", "between nodes; needed when nodes > 1", Need::Optional, read_network,
+     [](YamlText& out, std::string_view key, const Cluster& cluster) {
+       if (!cluster.network) return;
+       out.open(key);
+       write_fields<Network>(out, kNetwork, *cluster.network);
+       out.close();
+     }},
+    {"sharing", "max_min | fifo", "how transfers divide a link; default: max_min", Need::Optional,
+     read_as<&Cluster::sharing>, write_as<&Cluster::sharing>},
+    {"source", "text", "where the figures come from", Need::Optional, read_as<&Cluster::source>,
+     write_text<&Cluster::source>},
+};
+
+// Links are kept one by one: this bounds what a typing error can ask for.
+constexpr std::int64_t kMostDevices = 1'000'000, kMostMeshLinks = 10'000'000;
+
+void check_size(Reader& reader, const At& at, const Cluster& cluster) {
+  const std::int64_t nodes = cluster.nodes, devices = cluster.devices_per_node;
+  if (nodes < 1 || devices < 1) return;
+  const Place place = at.yaml.place;
+  if (nodes * devices > kMostDevices)
+    return reader.errors.add(place, fmt::format("{}: {} nodes of {} devices are more than {} devices; use fewer",
+                                                path(at), nodes, devices, kMostDevices));
+  if (cluster.links.kind == LinkKind::Mesh && nodes * devices * (devices - 1) > kMostMeshLinks)
+    reader.errors.add(place, fmt::format("{}: a mesh of {} devices in each of {} nodes has {} links, more than {}; use "
+                                         "links: {{kind: nvswitch, ...}}",
+                                         path(at), devices, nodes, nodes * devices * (devices - 1), kMostMeshLinks));
+  if (nodes > 1 && !cluster.network)
+    reader.errors.add(place, fmt::format("{}.network is missing: {} nodes need one; write network: {{bandwidth: 100 "
+                                         "Gb/s, latency: 5 us}}, or {{kind: ideal}}",
+                                         path(at), nodes));
+}
+
+std::string file_stem(const Yaml& yaml, const char* otherwise) {
+  if (!yaml.place.source || !yaml.place.source->is_file) return otherwise;
+  const std::string& file = yaml.place.source->name;
+  const std::size_t begin = file.rfind('/') + 1, end = file.rfind('.');
+  return file.substr(begin, end == std::string::npos || end < begin ? end : end - begin);
+}
+
+}  // namespace
+
+void read_device_section(Reader& reader, const At& at, Device& device) {
+  follow(reader, at, "device", [&](const At& here) {
+    const bool sourced = std::exchange(reader.sourced, true);
+    device.place = here.yaml.place;
+    read_fields<Device>(reader, here, kDevice, device);
+    if (device.name.empty()) device.name = at.yaml.is(Yaml::Type::Scalar) ? file_stem(here.yaml, "device") : "device";
+    device.sources = sources_below(reader, path(at));
+    if (device.reserve > device.memory && here.yaml.find("memory"))
+      reader.errors.add(here.yaml.place, path(at) + ".reserve: is more than memory; lower it");
+    reader.sourced = sourced;
+  });
+}
+
+void read_cluster_section(Reader& reader, const At& at, Cluster& cluster) {
+  follow(reader, at, "cluster", [&](const At& here) {
+    const bool sourced = std::exchange(reader.sourced, true);
+    cluster.place = here.yaml.place;
+    read_fields<Cluster>(reader, here, kCluster, cluster);
+    if (cluster.name.empty())
+      cluster.name = at.yaml.is(Yaml::Type::Scalar) || !at.parent ? file_stem(here.yaml, "cluster") : "cluster";
+    cluster.sources = sources_below(reader, path(at));
+    std::erase_if(cluster.sources, [](const auto& entry) { return entry.first.starts_with("node.device."); });
+    if (here.yaml.is(Yaml::Type::Map)) check_size(reader, here, cluster);
+    reader.sourced = sourced;
+  });
+}
+
+void write_device_section(YamlText& out, const Device& device) {
+  write_fields<Device>(out, kDevice, device);
+}
+void write_cluster_section(YamlText& out, const Cluster& cluster) {
+  write_fields<Cluster>(out, kCluster, cluster);
+}
+
+std::vector<SectionDoc> cluster_docs() {
+  return {document<Cluster>("cluster", kCluster), document<Cluster>("cluster.node", kNode),
+          document<NodeLinks>("cluster.node.links", kLinks), document<Network>("cluster.network", kNetwork),
+          document<Device>("device", kDevice)};
+}
+
+}  // namespace pipewright

@@ -1,0 +1,329 @@
+// model: explicit layers, a file of its own, or a PipeDream profile.
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <tuple>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "io/import/pipedream.hpp"
+#include "io/quantity.hpp"
+#include "io/read_scenario.hpp"
+#include "io/sections.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr int kMostFilesDeep = 8;
+constexpr std::int64_t kMostLayers = 1'000'000;  // what `repeat` may ask for in all; beyond any network in use
+constexpr int kBytesPerParameter = 4;            // sizes of parameters are those of fp32 weights
+
+constexpr std::array<std::string_view, 3> kForms = {"layers", "file", "pipedream_profile"};
+
+// ---- one layer ------------------------------------------------------------------------------------------------------
+
+// A layer as written: `repeat` stands for a chain of layers, `inputs` are names.
+struct LayerText {
+  Layer layer;
+  std::int64_t repeat = 1;
+  std::optional<std::vector<std::string>> inputs;
+  std::vector<YamlPlace> input_places;
+};
+
+template <auto Member, class Law = Any>
+void read_figure(Reader& reader, const At& at, LayerText& text) {
+  read_as<Member, Law>(reader, at, text.layer);
+}
+
+void read_parameters(Reader& reader, const At& at, LayerText& text) {
+  const std::string* figure = scalar(reader, at, "a count or a size");
+  if (!figure) return;
+  const Parsed<std::int64_t> count = at.yaml.quoted ? Parsed<std::int64_t>{} : parse_count(*figure);
+  if (count.value) {
+    text.layer.parameters = *count.value;
+    return;
+  }
+  const Parsed<Bytes> bytes = parse_bytes(*figure);
+  if (!bytes.value) {
+    const bool plain = bytes.why.starts_with("has no unit");
+    return reader.error(at, plain ? count.why.empty() ? bytes.why : count.why : bytes.why);
+  }
+  if (bytes.value->value % kBytesPerParameter != 0)
+    return reader.error(at, "is no whole number of fp32 weights (4 B each); write their count");
+  text.layer.parameters = bytes.value->value / kBytesPerParameter;
+}
+
+void read_inputs(Reader& reader, const At& at, LayerText& text) {
+  if (!is_list(reader, at, "a list of layer names")) return;
+  text.inputs.emplace();
+  for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
+    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    std::string name;
+    if (!read_value(reader, here, name)) continue;
+    text.inputs->push_back(name);
+    text.input_places.push_back(here.yaml.place);
+  }
+}
+
+template <auto Member>
+void write_figure(YamlText& out, std::string_view key, const LayerText& text) {
+  write_as<Member>(out, key, text.layer);
+}
+void write_inputs(YamlText& out, std::string_view key, const LayerText& text) {
+  if (text.inputs) out.line(key, value_text(*text.inputs));
+}
+
+constexpr Field<LayerText> kLayer[] = {
+    {"name", "text", "unique; default: layer<number>", Need::Optional, read_figure<&Layer::name>,
+     write_figure<&Layer::name>},
+    {"inputs", "list of layer names",
+     "where its inputs come from; [] is the model's own input; default: the layer before", Need::Optional, read_inputs,
+     write_inputs},
+    {"forward", "time", "for model.batch samples", Need::Optional, read_figure<&Layer::forward>,
+     write_figure<&Layer::forward>},
+    {"backward", "time", "whole backward = backward_input + backward_weight", Need::Optional,
+     read_figure<&Layer::backward>, write_figure<&Layer::backward>},
+    {"backward_input", "time", "gradient of the input", Need::Optional, read_figure<&Layer::backward_input>,
+     write_figure<&Layer::backward_input>},
+    {"backward_weight", "time", "gradient of the weights", Need::Optional, read_figure<&Layer::backward_weight>,
+     write_figure<&Layer::backward_weight>},
+    {"activation", "size", "output tensor for model.batch samples; default: 0 B", Need::Optional,
+     read_figure<&Layer::activation>, write_figure<&Layer::activation>},
+    {"stash", "size", "kept from forward to backward; default: the activation", Need::Optional,
+     read_figure<&Layer::stash>, write_figure<&Layer::stash>},
+    {"parameters", "count, or size of the fp32 weights", "does not scale with the batch; default: 0", Need::Optional,
+     read_parameters, write_figure<&Layer::parameters>},
+    {"flops", "work", "of the forward for model.batch samples; the backward counts twice that", Need::Optional,
+     read_figure<&Layer::flops>, write_figure<&Layer::flops>},
+    {"repeat", "whole number >= 1", "that many such layers in a chain: name.0, name.1, ...; default: 1", Need::Optional,
+     read_as<&LayerText::repeat, AtLeast1>, [](YamlText&, std::string_view, const LayerText&) {}},
+};
+
+// The whole backward and its two parts: what is not given follows from the others.
+void complete_backward(Reader& reader, const At& at, Layer& layer) {
+  const auto refuse = [&](const char* law) { reader.errors.add(at.yaml.place, path(at) + law); };
+  auto [input, weight, whole] = std::tie(layer.backward_input, layer.backward_weight, layer.backward);
+  if (!input && !weight) return;
+  if (input && weight) {
+    const Time sum = *input + *weight;  // each at most 2^62 ns: no overflow
+    if (sum.value > kLargest) return refuse(".backward: overflows: the longest time is 2^62 ns; write smaller parts");
+    if (whole && *whole != sum)
+      return refuse(".backward: is not backward_input + backward_weight; leave one of the three out");
+    whole = sum;
+    return;
+  }
+  const Time part = input ? *input : *weight;
+  if (!whole) return refuse(".backward: is missing beside a part of it; write backward, or both parts");
+  if (part > *whole) return refuse(".backward: is less than a part of it");
+  (input ? weight : input) = *whole - part;
+}
+
+// ---- all layers -----------------------------------------------------------------------------------------------------
+
+struct Graph {
+  std::vector<Layer> layers;
+  std::unordered_map<std::string, LayerId> by_name;  // looked up only; of a repeated layer: its last instance
+};
+
+// Adds the layers that one entry of the list stands for.
+void add_layers(Reader& reader, const At& at, const LayerText& text, Graph& graph) {
+  const auto total = static_cast<std::int64_t>(graph.layers.size()) + text.repeat;
+  if (total > kMostLayers)
+    return reader.errors.add(at.yaml.place, fmt::format("{}.repeat: {} makes more than {} layers in all; use fewer",
+                                                        path(at), text.repeat, kMostLayers));
+  for (std::int64_t i = 0; i < text.repeat; ++i) {
+    Layer layer = text.layer;
+    if (text.repeat > 1) layer.name += fmt::format(".{}", i);
+    if (const auto before = static_cast<LayerId>(graph.layers.size()); before > 0 && (i > 0 || !text.inputs))
+      layer.inputs = {before - 1};
+    const auto id = static_cast<LayerId>(graph.layers.size());
+    if (!graph.by_name.emplace(layer.name, id).second)
+      reader.errors.add(at.yaml.place, fmt::format("{}: a layer {} stands above already; give each its own name",
+                                                   path(at), in_quotes(layer.name)));
+    graph.layers.push_back(std::move(layer));
+  }
+  if (text.repeat == 1) return;
+  if (!graph.by_name.emplace(text.layer.name, static_cast<LayerId>(graph.layers.size()) - 1).second)
+    reader.errors.add(at.yaml.place, fmt::format("{}: a layer {} stands above already; give each its own name",
+                                                 path(at), in_quotes(text.layer.name)));
+}
+
+void resolve_inputs(Reader& reader, const At& at, const LayerText& text, LayerId first, Graph& graph) {
+  if (!text.inputs) return;
+  std::vector<LayerId>& inputs = graph.layers[static_cast<std::size_t>(first)].inputs;
+  inputs.clear();
+  for (std::size_t i = 0; i < text.inputs->size(); ++i) {
+    const std::string& name = (*text.inputs)[i];
+    const auto producer = graph.by_name.find(name);
+    if (producer == graph.by_name.end())
+      reader.errors.add(text.input_places[i], fmt::format("{}.inputs: no layer is called {}; write the name of one, or "
+                                                          "[] for the model's own input",
+                                                          path(at), in_quotes(name)));
+    else if (std::find(inputs.begin(), inputs.end(), producer->second) == inputs.end())
+      inputs.push_back(producer->second);
+    else
+      reader.errors.add(text.input_places[i],
+                        fmt::format("{}.inputs: {} stands there twice; once is enough", path(at), in_quotes(name)));
+  }
+}
+
+void read_layers(Reader& reader, const At& at, Model& model) {
+  if (!is_list(reader, at, "a list of layers")) return;
+  if (at.yaml.list.empty())
+    return reader.errors.add(at.yaml.place, path(at) + ": no layers; a model needs at least one");
+  const std::size_t errors_before = reader.errors.count();
+  const bool keep_origins = std::exchange(reader.keep_origins, false);
+  Graph graph;
+  std::vector<LayerText> texts(at.yaml.list.size());
+  std::vector<LayerId> first(texts.size());
+  for (std::size_t i = 0; i < texts.size() && !reader.errors.full(); ++i) {
+    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    texts[i].layer.place = here.yaml.place;
+    read_fields<LayerText>(reader, here, kLayer, texts[i]);
+    if (texts[i].layer.name.empty()) texts[i].layer.name = fmt::format("layer{}", i);
+    complete_backward(reader, here, texts[i].layer);
+    first[i] = static_cast<LayerId>(graph.layers.size());
+    if (texts[i].repeat >= 1) add_layers(reader, here, texts[i], graph);
+  }
+  reader.keep_origins = keep_origins;
+  if (reader.errors.count() > errors_before) return;
+  for (std::size_t i = 0; i < texts.size() && !reader.errors.full(); ++i)
+    resolve_inputs(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), texts[i], first[i], graph);
+  if (reader.errors.count() > errors_before) return;
+  try {
+    model.layers = in_topological_order(std::move(graph.layers));
+  } catch (const InputError& error) {
+    reader.errors.add(at.yaml.place, path(at) + ": " + error.what());
+  }
+}
+
+// ---- the forms ------------------------------------------------------------------------------------------------------
+
+constexpr Field<Model> kExplicit[] = {
+    {"name", "text", "for reports; default: the name of its file", Need::Optional, read_as<&Model::name>,
+     write_as<&Model::name>},
+    {"batch", "whole number >= 1", "samples for which the figures of every layer hold; default: 1", Need::Optional,
+     [](Reader& reader, const At& at, Model& model) {
+       read_as<&Model::batch, AtLeast1>(reader, at, model);
+       model.batch_stated = true;
+     },
+     [](YamlText& out, std::string_view key, const Model& model) {
+       if (model.batch_stated) out.line(key, value_text(model.batch));
+     }},
+    {"input", "size", "the model's own input tensor for model.batch samples; default: 0 B (unknown)", Need::Optional,
+     read_as<&Model::input>, write_as<&Model::input>},
+    {"source", "text", "where the figures come from", Need::Optional, read_as<&Model::source>,
+     write_text<&Model::source>},
+    {"layers", "list of layers", "in any order that names allow; see model.layers", Need::Required, read_layers,
+     [](YamlText&, std::string_view, const Model&) {}},
+};
+
+struct ProfileText {
+  std::string file;
+  std::optional<std::int64_t> batch;
+  std::string name;
+};
+
+constexpr Field<ProfileText> kProfile[] = {
+    {"pipedream_profile", "path of a graph.txt", "layers, times and sizes as profiled", Need::Required,
+     read_as<&ProfileText::file>, write_as<&ProfileText::file>},
+    {"batch", "whole number >= 1", "samples it was profiled with; default: derived from the input tensor",
+     Need::Optional, read_as<&ProfileText::batch, AtLeast1>, write_as<&ProfileText::batch>},
+    {"name", "text", "for reports; default: the name of the profile", Need::Optional, read_as<&ProfileText::name>,
+     write_as<&ProfileText::name>},
+};
+
+constexpr Field<std::string> kFile[] = {
+    {"file", "path", "of a model file, whose one key is model:", Need::Required,
+     [](Reader& reader, const At& at, std::string& file) { read_value(reader, at, file); },
+     [](YamlText&, std::string_view, const std::string&) {}},
+};
+
+void read_file_form(Reader& reader, const At& at, const std::string& file, Model& model) {
+  if (file.empty()) return;
+  if (reader.files_deep >= kMostFilesDeep)
+    return reader.error(at, "is named by files that name each other in a circle; write the layers in one of them");
+  const Yaml value = read_reference(reader, file, "model");
+  if (value.is(Yaml::Type::Null)) return;
+  ++reader.files_deep;
+  read_model_section(reader, At{value, at.parent, at.key, at.item}, model);
+  --reader.files_deep;
+  if (model.name.empty()) model.name = std::filesystem::path(file).stem().string();
+}
+
+void read_profile_form(Reader& reader, const At& at, Model& model) {
+  const std::size_t errors_before = reader.errors.count();
+  ProfileText text;
+  read_fields<ProfileText>(reader, at, kProfile, text);
+  const Yaml* file = at.yaml.find("pipedream_profile");
+  if (reader.errors.count() > errors_before || !file) return;
+  try {
+    model = read_pipedream_profile(relative_to(file->place, text.file), text.batch);
+    if (!text.name.empty()) model.name = text.name;
+  } catch (const InputError& error) {
+    reader.errors.add(file->place, path(at) + ".pipedream_profile: " + error.what());
+  }
+}
+
+void read_map(Reader& reader, const At& at, Model& model) {
+  std::vector<const YamlKey*> forms;
+  for (const auto& [key, value] : at.yaml.map)
+    if (is_model_form(key.text)) forms.push_back(&key);
+  if (forms.size() > 1)
+    return reader.errors.add(forms[1]->place, fmt::format("{}: {} and {} exclude each other; keep one of them",
+                                                          path(at), forms[0]->text, forms[1]->text));
+  if (forms.empty())
+    return reader.errors.add(at.yaml.place,
+                             fmt::format("{}: says nothing of its layers; write a name of configs/models, "
+                                         "layers: [...], file: <path> or pipedream_profile: <path>",
+                                         path(at)));
+  if (forms[0]->text == "layers") return read_fields<Model>(reader, at, kExplicit, model);
+  if (forms[0]->text == "pipedream_profile") return read_profile_form(reader, at, model);
+  std::string file;
+  read_fields<std::string>(reader, at, kFile, file);
+  if (!file.empty()) read_file_form(reader, at, relative_to(at.yaml.find("file")->place, file), model);
+}
+
+}  // namespace
+
+bool is_model_form(std::string_view key) {
+  return std::find(kForms.begin(), kForms.end(), key) != kForms.end();
+}
+
+void read_model_section(Reader& reader, const At& at, Model& model) {
+  model.place = at.yaml.place;
+  if (at.yaml.is(Yaml::Type::Scalar)) return read_file_form(reader, at, referenced_file(reader, at, "model"), model);
+  if (is_map(reader, at, "a name or a map")) read_map(reader, at, model);
+}
+
+// Layers in flow style, one per line, so that a large model stays readable.
+void write_model_section(YamlText& out, const Model& model) {
+  write_fields<Model>(out, kExplicit, model);
+  out.open("layers");
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    LayerText text{model.layers[i], 1, {}, {}};
+    const bool chain =
+        i == 0 ? text.layer.inputs.empty() : text.layer.inputs == std::vector<LayerId>{static_cast<LayerId>(i) - 1};
+    if (!chain) {
+      text.inputs.emplace();
+      for (const LayerId input : text.layer.inputs)
+        text.inputs->push_back(model.layers[static_cast<std::size_t>(input)].name);
+    }
+    YamlText fields(nullptr, {});
+    write_fields<LayerText>(fields, kLayer, text);
+    std::string line = fields.text();
+    line.pop_back();
+    for (std::size_t end = line.find('\n'); end != std::string::npos; end = line.find('\n', end))
+      line.replace(end, 1, ", ");
+    out.item("{" + line + "}");
+  }
+  out.close();
+}
+
+std::vector<SectionDoc> model_docs() {
+  return {document<Model>("model (layers)", kExplicit), document<LayerText>("model.layers", kLayer),
+          document<std::string>("model (file)", kFile), document<ProfileText>("model (profile)", kProfile)};
+}
+
+}  // namespace pipewright

@@ -1,0 +1,227 @@
+// training:, plan: and cost: of a scenario.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "io/read_scenario.hpp"
+#include "io/sections.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr Field<Training> kTraining[] = {
+    {"global_batch_size", "whole number >= 1",
+     "samples per optimizer step = micro_batch_size * micro_batches * plan.data_parallel; two of the three are given",
+     Need::Optional, read_as<&Training::global_batch_size, AtLeast1>, write_as<&Training::global_batch_size>},
+    {"micro_batch_size", "whole number >= 1", "samples of one micro-batch", Need::Optional,
+     read_as<&Training::micro_batch_size, AtLeast1>, write_as<&Training::micro_batch_size>},
+    {"micro_batches", "whole number >= 1", "M, per copy of the pipeline, over all replicas", Need::Optional,
+     read_as<&Training::micro_batches, AtLeast1>, write_as<&Training::micro_batches>},
+    {"ragged", "true | false", "allow a smaller last micro-batch; default: false", Need::Optional,
+     read_as<&Training::ragged>, write_as<&Training::ragged>},
+    {"precision", "fp32 | tf32 | fp16 | bf16", "of weights and activations; default: fp32", Need::Optional,
+     read_as<&Training::precision>, write_as<&Training::precision>},
+    {"optimizer", "sgd | momentum | rmsprop | adam", "its state takes memory; default: sgd", Need::Optional,
+     read_as<&Training::optimizer>, write_as<&Training::optimizer>},
+    {"sequence_length", "whole number >= 1", "tokens per sample, for tokens/s", Need::Optional,
+     read_as<&Training::sequence_length, AtLeast1>, write_as<&Training::sequence_length>},
+};
+
+// ---- partition ------------------------------------------------------------------------------------------------------
+
+// A cut is the first layer of a stage: its number in execution order, or its name.
+std::int64_t cut_layer(Reader& reader, const At& at) {
+  if (at.yaml.is(Yaml::Type::Scalar) && reader.model) {
+    const auto& layers = reader.model->layers;
+    if (layers.empty()) return 0;  // the model has errors of its own
+    const auto named =
+        std::find_if(layers.begin(), layers.end(), [&](const Layer& layer) { return layer.name == at.yaml.scalar; });
+    if (named != layers.end()) return named - layers.begin();
+    const std::string& text = at.yaml.scalar;
+    const bool number =
+        !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+    if (!number || at.yaml.quoted) {
+      reader.error(at, "is no layer of the model; write a layer's name, or its number counted from 0");
+      return 0;
+    }
+  }
+  std::int64_t layer = 0;
+  read_value(reader, at, layer);
+  return layer;
+}
+
+void read_partition(Reader& reader, const At& at, PlanRequest& plan) {
+  plan.partition.place = at.yaml.place;
+  constexpr const char* forms = "write balanced, {layers: [3, 3]} (per stage) or {cuts: [3]} (first layers)";
+  if (at.yaml.is(Yaml::Type::Scalar) && at.yaml.scalar == "balanced") {
+    plan.partition.value = Balanced{};
+    return;
+  }
+  if (!at.yaml.is(Yaml::Type::Map) || at.yaml.map.size() != 1)
+    return reader.error(at, fmt::format("is no partition; {}", forms));
+  const auto& [key, value] = at.yaml.map.front();
+  const At here = at.child(key.text, value);
+  if (key.text == "layers") {
+    LayerCounts counts;
+    if (!read_value(reader, here, counts.counts)) return;
+    if (const char* broken = EachAtLeast1{}(counts.counts); *broken)
+      return reader.error(here, fmt::format("has an entry that {}; every stage needs a layer", broken));
+    plan.partition.value = counts;
+  } else if (key.text == "cuts") {
+    CutLayers cuts;
+    if (!is_list(reader, here, "a list of layers")) return;
+    for (std::size_t i = 0; i < value.list.size(); ++i)
+      cuts.first.push_back(cut_layer(reader, here.child(static_cast<std::ptrdiff_t>(i), value.list[i])));
+    plan.partition.value = cuts;
+  } else {
+    unknown_key(reader, at, key, {"layers", "cuts"});
+  }
+}
+
+void write_partition(YamlText& out, std::string_view key, const PlanRequest& plan) {
+  const Partition& partition = plan.partition.value;
+  if (const auto* counts = std::get_if<LayerCounts>(&partition))
+    out.line(key, fmt::format("{{layers: {}}}", value_text(counts->counts)));
+  else if (const auto* cuts = std::get_if<CutLayers>(&partition))
+    out.line(key, fmt::format("{{cuts: {}}}", value_text(cuts->first)));
+  else
+    out.line(key, "balanced");
+}
+
+// ---- placement, recompute -------------------------------------------------------------------------------------------
+
+void read_placement(Reader& reader, const At& at, PlanRequest& plan) {
+  plan.placement_place = at.yaml.place;
+  if (at.yaml.is(Yaml::Type::List)) {
+    std::vector<std::int64_t> devices;
+    read_value(reader, at, devices);
+    plan.placement = devices;
+  } else {
+    PlacementOrder order{};
+    if (read_value(reader, at, order)) plan.placement = order;
+  }
+}
+
+void read_recompute(Reader& reader, const At& at, PlanRequest& plan) {
+  plan.recompute.place = at.yaml.place;
+  if (at.yaml.is(Yaml::Type::List)) {
+    read_value(reader, at, plan.recompute.value);
+  } else {
+    Recompute everywhere{};
+    if (read_value(reader, at, everywhere)) plan.recompute.value = {everywhere};
+  }
+}
+
+constexpr Field<PlanRequest> kPlan[] = {
+    {"schedule", "name", "see `pipewright show schedules`; default: 1f1b", Need::Optional,
+     read_as<&PlanRequest::schedule>, write_as<&PlanRequest::schedule>},
+    {"stages", "whole number >= 1", "K; default: as many as plan.replicas has entries, else 1", Need::Optional,
+     read_as<&PlanRequest::stages, AtLeast1>, write_as<&PlanRequest::stages>},
+    {"virtual_stages", "whole number >= 1", "chunks of layers per stage (interleaved_1f1b); default: 1", Need::Optional,
+     read_as<&PlanRequest::virtual_stages, AtLeast1>, write_as<&PlanRequest::virtual_stages>},
+    {"data_parallel", "whole number >= 1", "D, copies of the whole pipeline; default: 1", Need::Optional,
+     read_as<&PlanRequest::data_parallel, AtLeast1>, write_as<&PlanRequest::data_parallel>},
+    {"replicas", "list of whole numbers >= 1, e.g. [15, 1]",
+     "workers that share a stage round-robin inside one copy; default: 1 each", Need::Optional,
+     read_as<&PlanRequest::replicas, EachAtLeast1>,
+     [](YamlText& out, std::string_view key, const PlanRequest& plan) {
+       if (!plan.replicas.value.empty()) out.line(key, value_text(plan.replicas));
+     }},
+    {"partition", "balanced | {layers: [3, 3]} | {cuts: [3]}",
+     "layers per (virtual) stage, or the first layer of every stage but the first by number or name; default: balanced",
+     Need::Optional, read_partition, write_partition},
+    {"placement", "pipeline | data | list of device numbers",
+     "pipeline: each copy on consecutive devices; data: the copies of a stage; default: pipeline", Need::Optional,
+     read_placement,
+     [](YamlText& out, std::string_view key, const PlanRequest& plan) {
+       std::visit([&](const auto& placement) { out.line(key, value_text(placement)); }, plan.placement);
+     }},
+    {"recompute", "none | full | list per stage", "recompute activations before the backward; default: none",
+     Need::Optional, read_recompute,
+     [](YamlText& out, std::string_view key, const PlanRequest& plan) {
+       if (plan.recompute.value.size() == 1) return out.line(key, value_text(plan.recompute.value.front()));
+       out.line(key, plan.recompute.value.empty() ? "none" : value_text(plan.recompute.value));
+     }},
+    {"recompute_except_last", "true | false", "the last micro-batch keeps everything (torchgpipe); default: false",
+     Need::Optional, read_as<&PlanRequest::recompute_except_last>, write_as<&PlanRequest::recompute_except_last>},
+    {"skips", "hop | direct", "how a tensor travels that skips stages; default: hop", Need::Optional,
+     read_as<&PlanRequest::skips>, write_as<&PlanRequest::skips>},
+    {"gradient_sync", "overlapped | blocking", "whether all-reduces run beside later ops; default: overlapped",
+     Need::Optional, read_as<&PlanRequest::gradient_sync>, write_as<&PlanRequest::gradient_sync>},
+    {"bucket", "size", "gradient bytes of one all-reduce; default: 25 MB", Need::Optional,
+     read_as<&PlanRequest::bucket, DeviceRate>, write_as<&PlanRequest::bucket>},
+    {"vertical_sync", "true | false", "PipeDream: all stages use the weight version of stage 0; default: false",
+     Need::Optional, read_as<&PlanRequest::vertical_sync>, write_as<&PlanRequest::vertical_sync>},
+};
+
+// ---- cost -----------------------------------------------------------------------------------------------------------
+
+struct UniformTimes {
+  Time forward, backward;
+};
+
+constexpr Field<UniformTimes> kUniform[] = {
+    {"forward", "time", "of every layer and micro-batch", Need::Required, read_as<&UniformTimes::forward>,
+     write_as<&UniformTimes::forward>},
+    {"backward", "time", "of every layer and micro-batch", Need::Required, read_as<&UniformTimes::backward>,
+     write_as<&UniformTimes::backward>},
+};
+
+}  // namespace
+
+void read_training_section(Reader& reader, const At& at, Training& training) {
+  training.place = at.yaml.place;
+  read_fields<Training>(reader, at, kTraining, training);
+}
+
+void read_plan_section(Reader& reader, const At& at, PlanRequest& plan) {
+  plan.place = at.yaml.place;
+  plan.stages.place = plan.partition.place = plan.schedule.place = plan.replicas.place = at.yaml.place;
+  read_fields<PlanRequest>(reader, at, kPlan, plan);
+  const auto replicas = static_cast<std::int64_t>(plan.replicas.value.size());
+  if (replicas > 0 && !at.yaml.find("stages")) plan.stages = {replicas, plan.replicas.place};
+  if (replicas > 0 && replicas != plan.stages.value)
+    reader.errors.add(
+        plan.replicas.place,
+        fmt::format("{}.replicas: {} entries for {} stages; write one per stage, or leave plan.stages out", path(at),
+                    replicas, plan.stages.value));
+}
+
+void read_cost_section(Reader& reader, const At& at, Scenario& scenario) {
+  constexpr std::string_view known[] = {"explicit", "roofline", "{uniform: {forward: 1 ms, backward: 2 ms}}"};
+  if (at.yaml.is(Yaml::Type::Map)) {
+    UniformTimes times{};
+    for (const auto& [key, value] : at.yaml.map)
+      if (key.text == "uniform")
+        read_fields<UniformTimes>(reader, at.child(key.text, value), kUniform, times);
+      else
+        unknown_key(reader, at, key, {"uniform"});
+    scenario.cost = CostSourceKind::Uniform;
+    scenario.uniform_forward = times.forward, scenario.uniform_backward = times.backward;
+    return;
+  }
+  const std::string* text = scalar(reader, at, "explicit, roofline or {uniform: {forward: 1 ms, backward: 2 ms}}");
+  if (!text) return;
+  if (*text == "explicit")
+    scenario.cost = CostSourceKind::Explicit;
+  else if (*text == "roofline")
+    scenario.cost = CostSourceKind::Roofline;
+  else
+    reader.errors.add(at.yaml.place, path(at) + ": " + unknown_name(std::string_view(*text).substr(0, 64), known));
+}
+
+void write_training_section(YamlText& out, const Training& training) {
+  write_fields<Training>(out, kTraining, training);
+}
+void write_plan_section(YamlText& out, const PlanRequest& plan) {
+  write_fields<PlanRequest>(out, kPlan, plan);
+}
+
+std::vector<SectionDoc> training_docs() {
+  return {document<Training>("training", kTraining)};
+}
+std::vector<SectionDoc> plan_docs() {
+  return {document<PlanRequest>("plan", kPlan), document<UniformTimes>("cost.uniform", kUniform)};
+}
+
+}  // namespace pipewright

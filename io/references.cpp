@@ -1,0 +1,78 @@
+// Models, devices and clusters that a file names: found in the config folders, or by path.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "io/read_scenario.hpp"
+#include "io/sections.hpp"
+
+namespace pipewright {
+namespace {
+
+std::string stem(const std::string& path) {
+  return std::filesystem::path(path).stem().string();
+}
+
+bool is_path(std::string_view text) {
+  return text.find('/') != std::string_view::npos || text.ends_with(".yaml") || text.ends_with(".yml");
+}
+
+}  // namespace
+
+std::vector<std::string> config_files(const std::string& kind, const ReadOptions& options) {
+  std::map<std::string, std::string> by_name;
+  for (const std::string& folder : options.config_path) {
+    std::error_code absent;  // a folder of the search path may have no such kind
+    for (const auto& entry : std::filesystem::directory_iterator(folder + "/" + kind, absent))
+      if (entry.path().extension() == ".yaml") by_name.emplace(entry.path().stem().string(), entry.path().string());
+  }
+  std::vector<std::string> files;
+  for (const auto& [name, file] : by_name)
+    files.push_back(file);
+  return files;
+}
+
+std::string relative_to(const YamlPlace& place, const std::string& path) {
+  return path.starts_with('/') || !place.source ? path : place.source->folder + path;
+}
+
+std::string referenced_file(Reader& reader, const At& at, std::string_view kind) {
+  const std::string& name = at.yaml.scalar;
+  if (is_path(name)) return relative_to(at.yaml.place, name);
+  std::vector<std::string> known;
+  for (const std::string& file : config_files(std::string(kind) + "s", reader.options)) {
+    known.push_back(stem(file));
+    if (known.back() == name) return file;
+  }
+  const std::string hint =
+      known.empty() ? fmt::format("unknown {} {}; no config folder holds any {}", kind, in_quotes(name), kind)
+                    : unknown_name(std::string_view(name).substr(0, 64), known);
+  reader.errors.add(at.yaml.place, fmt::format("{}: {}; a path needs a \"/\" or must end in .yaml", path(at), hint));
+  return {};
+}
+
+Yaml read_reference(Reader& reader, const std::string& file, std::string_view kind) {
+  Yaml none;
+  try {
+    Yaml root = read_yaml(file);
+    const Place place = root.place;
+    if (!root.is(Yaml::Type::Map)) {
+      reader.errors.add(place, fmt::format("this is no {} file: its top key must be {}:", kind, kind));
+      return none;
+    }
+    for (const auto& [key, value] : root.map)
+      if (key.text != kind && key.text != "version")
+        reader.errors.add(key.place,
+                          fmt::format("unknown key {}; a {} file holds one map, {}:", in_quotes(key.text), kind, kind));
+    Yaml* value = root.find(kind);
+    if (value) return std::move(*value);
+    reader.errors.add(place, fmt::format("this is no {} file: its top key must be {}:", kind, kind));
+  } catch (const InputError& error) {
+    reader.errors.add(error);
+  }
+  return none;
+}
+
+}  // namespace pipewright

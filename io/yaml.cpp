@@ -1,0 +1,293 @@
+#include "io/yaml.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/mark.h>
+#include <yaml-cpp/parser.h>
+
+#include "io/errors.hpp"
+
+namespace pipewright {
+
+YamlPlace::operator Place() const {
+  if (!source) return {};
+  return source->is_file ? Place{source->name, line, column} : Place{source->name, 0, 0};
+}
+
+const Yaml* Yaml::find(std::string_view key) const {
+  const auto entry = std::find_if(map.begin(), map.end(), [&](const auto& item) { return item.first.text == key; });
+  return entry == map.end() ? nullptr : &entry->second;
+}
+
+Yaml* Yaml::find(std::string_view key) {
+  return const_cast<Yaml*>(std::as_const(*this).find(key));
+}
+
+namespace {
+
+using SourcePointer = std::shared_ptr<const YamlSource>;
+
+YamlPlace at(const SourcePointer& source, const YAML::Mark& mark) {
+  if (mark.is_null()) return {source, 1, 1};
+  return {source, mark.line + 1, mark.column + 1};  // yaml-cpp counts from 0
+}
+
+// Builds the tree from yaml-cpp's events, where anchors, tags and duplicates are still to be seen and nothing has been
+// expanded yet.
+class Builder : public YAML::EventHandler {
+ public:
+  Builder(SourcePointer source, Errors& errors) : source_(std::move(source)), errors_(errors) {}
+
+  Yaml root() { return std::move(root_); }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++documents_ > 1)
+      throw InputError(at(source_, mark), "a second YAML document starts here; one document per file");
+  }
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    add(node(Yaml::Type::Null, mark, "?", anchor));
+  }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
+    errors_.add(at(source_, mark), "an alias (*name) is not allowed here; write the value out");
+    Yaml empty;
+    empty.place = at(source_, mark);
+    add(std::move(empty));
+  }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    Yaml scalar = node(Yaml::Type::Scalar, mark, tag, anchor);
+    scalar.scalar = value;
+    scalar.quoted = tag == "!";  // yaml-cpp's tag of quoted and block scalars
+    add(std::move(scalar));
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    open(node(Yaml::Type::List, mark, tag, anchor));
+  }
+  void OnSequenceEnd() override { close(); }
+
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    open(node(Yaml::Type::Map, mark, tag, anchor));
+  }
+  void OnMapEnd() override {
+    refuse_duplicates(open_.back().node);
+    close();
+  }
+
+ private:
+  struct Level {
+    Yaml node;
+    std::optional<YamlKey> key;  // of a map: the key whose value comes next
+  };
+
+  Yaml node(Yaml::Type type, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
+    if (++values_ > kMostValues)
+      throw InputError(
+          at(source_, mark),
+          fmt::format("more than {} values in one file; write repeated layers once with repeat: N", kMostValues));
+    if (anchor != 0) errors_.add(at(source_, mark), "an anchor (&name) is not allowed here; write the value out");
+    if (tag != "?" && tag != "!" && !tag.empty())
+      errors_.add(at(source_, mark),
+                  fmt::format("the tag {} is not allowed here; write the plain value", in_quotes(tag)));
+    Yaml made;
+    made.type = type;
+    made.place = at(source_, mark);
+    return made;
+  }
+
+  bool key_expected() const { return !open_.empty() && open_.back().node.is(Yaml::Type::Map) && !open_.back().key; }
+
+  void add(Yaml value) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+    } else if (key_expected()) {
+      take_key(std::move(value));
+    } else if (Level& level = open_.back(); level.key) {
+      level.node.map.emplace_back(std::move(*level.key), std::move(value));
+      level.key.reset();
+    } else {
+      level.node.list.push_back(std::move(value));
+    }
+  }
+
+  void take_key(Yaml key) {
+    if (!key.is(Yaml::Type::Scalar)) throw InputError(key.place, "a key must be plain text; quote it");
+    if (key.scalar == "<<" && !key.quoted)
+      errors_.add(key.place, "a merge key (<<) is not allowed here; write the values out");
+    open_.back().key = YamlKey{std::move(key.scalar), key.place};
+  }
+
+  void open(Yaml made) {
+    if (key_expected()) throw InputError(made.place, "a key must be plain text; quote it");
+    if (open_.size() >= kDeepestInput)
+      throw InputError(made.place, fmt::format("nested deeper than {} levels; flatten it", kDeepestInput));
+    open_.push_back({std::move(made), std::nullopt});
+  }
+
+  void close() {
+    Yaml done = std::move(open_.back().node);
+    open_.pop_back();
+    add(std::move(done));
+  }
+
+  void refuse_duplicates(const Yaml& map) {
+    std::vector<const YamlKey*> keys;
+    for (const auto& [key, value] : map.map)
+      keys.push_back(&key);
+    std::stable_sort(keys.begin(), keys.end(), [](const auto* a, const auto* b) { return a->text < b->text; });
+    for (std::size_t i = 1; i < keys.size(); ++i)
+      if (keys[i]->text == keys[i - 1]->text)
+        errors_.add(keys[i]->place, fmt::format("duplicate key {}; it stands already in line {}, keep one of them",
+                                                in_quotes(keys[i]->text), keys[i - 1]->place.line));
+  }
+
+  SourcePointer source_;
+  Errors& errors_;
+  std::vector<Level> open_;
+  Yaml root_;
+  std::size_t values_ = 0;
+  int documents_ = 0;
+};
+
+// Length of the UTF-8 character at the head of `text`, 0 if it is none (overlong forms and surrogates included).
+std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
+  const std::uint8_t first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
+  for (std::size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  if (first == 0xe0 && byte(1) < 0xa0) return 0;
+  if (first == 0xed && byte(1) > 0x9f) return 0;
+  if (first == 0xf0 && byte(1) < 0x90) return 0;
+  if (first == 0xf4 && byte(1) > 0x8f) return 0;
+  return length;
+}
+
+// Only text reaches the parser: it takes byte 0x04 for the end of the file and a zero for UTF-16.
+void refuse_binary(std::string_view text, const SourcePointer& source) {
+  YamlPlace place{source, 1, 1};
+  for (std::size_t i = 0; i < text.size();) {
+    const auto byte = static_cast<std::uint8_t>(text[i]);
+    const std::size_t length = utf8_length(text.substr(i));
+    const bool control = (byte < 0x20 && byte != '\n' && byte != '\t' && byte != '\r') || byte == 0x7f;
+    const bool lone_return = byte == '\r' && (i + 1 == text.size() || text[i + 1] != '\n');
+    if (length == 0 || control || lone_return)
+      throw InputError(place, fmt::format("byte 0x{:02x} is no text; the file must be UTF-8 text", byte));
+    i += length;
+    if (byte == '\n')
+      ++place.line, place.column = 1;
+    else
+      place.column += static_cast<int>(length);
+  }
+}
+
+std::string_view without_byte_order_mark(std::string_view text) {
+  return text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text;
+}
+
+Yaml parse(std::string_view text, const SourcePointer& source) {
+  const std::string_view plain = without_byte_order_mark(text);
+  refuse_binary(plain, source);
+  Errors errors;
+  Builder builder(source, errors);
+  try {
+    std::istringstream stream{std::string(plain)};
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(builder)) {
+    }
+  } catch (const YAML::Exception& error) {
+    errors.add(at(source, error.mark), fmt::format("this is not valid YAML: {}; look at the indentation, quotes, "
+                                                   "brackets and colons just before",
+                                                   error.msg));
+  } catch (const InputError& error) {
+    errors.add(error);
+  }
+  errors.throw_if_any();
+  return builder.root();
+}
+
+std::string folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash + 1);
+}
+
+// Item `key` of a list, by number.
+Yaml& item(Yaml& list, const std::string& key, const Place& place) {
+  std::size_t index = 0;
+  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), index);
+  if (error != std::errc() || end != key.data() + key.size() || index >= list.list.size())
+    throw InputError(place, fmt::format("{} is no item of a list of {}; write a number from 0 to {}", in_quotes(key),
+                                        list.list.size(), static_cast<long>(list.list.size()) - 1));
+  return list.list[index];
+}
+
+}  // namespace
+
+Yaml parse_yaml(const std::string& text, const std::string& file) {
+  const auto source =
+      std::make_shared<const YamlSource>(YamlSource{file == "-" ? "standard input" : file, folder_of(file), true});
+  Yaml root = parse(text, source);
+  if (root.is(Yaml::Type::Null)) throw InputError(Place{source->name, 0, 0}, "is empty; see scenarios/quickstart.yaml");
+  return root;
+}
+
+Assignment parse_assignment(const std::string& text) {
+  const std::string shown = in_quotes(text);
+  const auto source =
+      std::make_shared<const YamlSource>(YamlSource{"--set " + shown.substr(1, shown.size() - 2), "", false});
+  const Place place{source->name, 0, 0};
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0)
+    throw InputError(place, "has no value; write e.g. --set training.micro_batches=8");
+  Assignment assignment;
+  std::size_t begin = 0;
+  while (begin <= equals) {
+    const std::size_t end = std::min(text.find('.', begin), equals);
+    if (end == begin) throw InputError(place, "has an empty key; write e.g. --set training.micro_batches=8");
+    assignment.keys.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  if (assignment.keys.size() > kDeepestInput)
+    throw InputError(place, fmt::format("nested deeper than {} levels; flatten it", kDeepestInput));
+  assignment.value = parse(std::string_view(text).substr(equals + 1), source);
+  if (assignment.value.is(Yaml::Type::Null)) assignment.value.place = {source, 0, 0};
+  return assignment;
+}
+
+void set(Yaml& root, const Assignment& assignment) {
+  const Place place = assignment.value.place;
+  Yaml* node = &root;
+  std::string path;
+  for (const std::string& key : assignment.keys) {
+    if (node->is(Yaml::Type::List)) {
+      node = &item(*node, key, place);
+    } else {
+      if (node->is(Yaml::Type::Scalar))
+        throw InputError(place, fmt::format("{} is {}, not a map that could hold {}", path.empty() ? "the file" : path,
+                                            in_quotes(node->scalar), in_quotes(key)));
+      if (node->is(Yaml::Type::Null)) node->type = Yaml::Type::Map, node->place = assignment.value.place;
+      Yaml* next = node->find(key);
+      if (!next) next = &node->map.emplace_back(YamlKey{key, assignment.value.place}, Yaml{}).second;
+      node = next;
+    }
+    path += (path.empty() ? "" : ".") + key;
+  }
+  *node = assignment.value;
+}
+
+}  // namespace pipewright
