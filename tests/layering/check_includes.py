@@ -104,6 +104,8 @@ def fault(root, path, bracket, target):
         return f'"{target}": includes are written from the root, never with ".."'
     if bracket == "<":
         return f'<{target}> is ours: write "{target}"' if ours else fault_of_third_party(path, target)
+    if not ours and any(begins_with_any(target, beginnings) for _, beginnings, _ in THIRD_PARTY):
+        return f'"{target}" is not ours: write <{target}>'
     if not ours or not (root / target).is_file():
         return f'"{target}": no such file; includes in quotes are ours and written from the root'
     room = room_of(path)

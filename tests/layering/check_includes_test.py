@@ -35,6 +35,7 @@ PLANTS = [
     ("cli/main.cpp", "#include <cuda_runtime.h>", "CUDA"),
     ("cli/main.cpp", '#include "../io/yaml.hpp"', 'never with ".."'),
     ("cli/main.cpp", '#include "yaml.hpp"', "written from the root"),
+    ("cli/main.cpp", '#include "fmt/format.h"', "write <fmt/format.h>"),
     ("cli/main.cpp", "#include <io/yaml.hpp>", 'write "io/yaml.hpp"'),
     ("cli/main.cpp", '  #  include "io/no_such_file.hpp"', "no such file"),
     ("widgets/planted.hpp", "#pragma once", "not in a known room"),
