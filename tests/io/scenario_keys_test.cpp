@@ -13,12 +13,12 @@ using namespace pipewright;
 
 namespace {
 
-// `|` ends a cell of a Markdown table.
+// `|` ends a cell of a Markdown table, `<` begins HTML.
 std::string cell(std::string_view text) {
   std::string escaped;
   for (const char c : text) {
     if (c == '|') escaped += '\\';
-    escaped += c;
+    c == '<' ? escaped += "&lt;" : escaped += c;
   }
   return escaped;
 }
