@@ -1,6 +1,7 @@
 #include "planner/answer.hpp"
 
-#include "fmt/format.h"
+#include <fmt/format.h>
+
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 #include "planner/what_if/formulas.hpp"

@@ -4,7 +4,8 @@
 #include <numeric>
 #include <string>
 
-#include "fmt/format.h"
+#include <fmt/format.h>
+
 #include "planner/partitioners/min_max.hpp"
 #include "sim/schedules/table.hpp"
 

@@ -74,7 +74,7 @@ struct Scenario {
   PlanRequest plan;
   CostSourceKind cost = CostSourceKind::Explicit;
   Time uniform_forward{0}, uniform_backward{0};  // CostSourceKind::Uniform: per layer and micro-batch
-  std::map<std::string, Place> origins;           // where each value was read, by key ("plan.stages"); absent: default
+  std::map<std::string, Place> origins;          // where each value was read, by key ("plan.stages"); absent: default
 };
 
 }  // namespace pipewright

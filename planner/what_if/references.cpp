@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "fmt/format.h"
+#include <fmt/format.h>
+
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 #include "sim/schedules/table.hpp"

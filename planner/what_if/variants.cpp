@@ -4,7 +4,8 @@
 #include <functional>
 #include <optional>
 
-#include "fmt/format.h"
+#include <fmt/format.h>
+
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 #include "planner/what_if/sensitivity.hpp"

@@ -137,8 +137,10 @@ Timeline timeline(const SmallShape& shape, const Schedule& schedule) {
         Time& slot = (ahead ? forward : backward)[k * M + m];
         Time arrival = Time{-1} * 1 - slot - Time{1};
         if (ahead && k == 0) arrival = Time{0};
-        if (!ahead && k + 1 == K) arrival = forward[k * M + m];
-        else if (slot == kUnknown && !(ahead && k == 0)) break;
+        if (!ahead && k + 1 == K)
+          arrival = forward[k * M + m];
+        else if (slot == kUnknown && !(ahead && k == 0))
+          break;
         const Time before = t.workers[k].compute.empty() ? Time{0} : t.workers[k].compute.back().end;
         const Time start = std::max(before, arrival);
         slot = start + (ahead ? shape.forward : shape.backward);
@@ -149,7 +151,8 @@ Timeline timeline(const SmallShape& shape, const Schedule& schedule) {
         moved = true;
       }
   }
-  std::stable_sort(t.transfers.begin(), t.transfers.end(), [](const auto& a, const auto& b) { return a.from < b.from; });
+  std::stable_sort(t.transfers.begin(), t.transfers.end(),
+                   [](const auto& a, const auto& b) { return a.from < b.from; });
   return t;
 }
 
