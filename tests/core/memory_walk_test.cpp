@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "core/cost/memory_model.hpp"
+#include "sim/event_order.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
 
@@ -108,6 +109,24 @@ TEST_CASE("the peaks of all workers at once are those of each worker's series, b
         CHECK(all[worker].at == one.at);
       }
     }
+}
+
+TEST_CASE("the event queue's timelines have the same peaks as the static engine's") {
+  for (const char* name : {"gpipe", "1f1b", "pipedream"}) {
+    const ScheduleShape shape{.stages = 4, .micro_batches = 9, .data_parallel = 2};
+    const Schedule schedule = schedule_of(name, shape);
+    StepCosts costs = equal_stages(shape, ns(0));
+    load_messages(costs, 6_B, ns(4), ns(1));
+    const MemoryModel memory = plain_memory(shape);
+    const std::vector<MemoryPeak> here = peaks(memory, schedule, costs, static_order(schedule, costs));
+    const std::vector<MemoryPeak> there =
+        peaks(memory, schedule, costs, event_order(schedule, costs, LinkUse::Private));
+    REQUIRE(here.size() == there.size());
+    for (std::size_t worker = 0; worker < here.size(); ++worker) {
+      CHECK(same(here[worker], there[worker]));
+      CHECK(here[worker].at == there[worker].at);
+    }
+  }
 }
 
 // K = 2, M = 1, f = 10, b = 20, messages of 7 B that occupy the channel for 4 and arrive 1 later:
