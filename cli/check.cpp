@@ -1,0 +1,84 @@
+#include "core/check.hpp"
+
+#include <array>
+
+#include "cli/commands.hpp"
+#include "cli/config_path.hpp"
+#include "cli/terminal.hpp"
+#include "io/read_scenario.hpp"
+#include "io/yaml.hpp"
+#include "planner/find_plan.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::array<Option, 2> kOptions = {{
+    {"--resolved", "", "", "print scenarios with every default filled in, and where each value comes from"},
+    {"--set", "", "KEY=VALUE", "change one value of the scenarios first (repeatable)"},
+}};
+
+std::string counted(std::int64_t n, const std::string& what) {
+  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+}
+
+// A scenario has a plan or a training part; a file of configs/ has one key that says what it holds.
+std::string kind(const std::string& path) {
+  if (path == "-") return "scenario";  // standard input can be read only once
+  const Yaml root = parse_yaml(read_file(path), path);
+  for (const char* key : {"plan", "training"})
+    if (root.find(key) != nullptr) return "scenario";
+  if (root.find("model") != nullptr && root.find("cluster") != nullptr) return "scenario";
+  for (const char* key : {"model", "device", "cluster"})
+    if (root.find(key) != nullptr) return key;
+  return "scenario";
+}
+
+// Reads the file as what it is and makes its plan, so that late errors show, too. Returns what it holds.
+std::string checked(const std::string& path, const ReadOptions& options, bool resolved) {
+  const std::string what = kind(path);
+  if (what == "model") {
+    const Model model = read_model(path, options);
+    return "model, " + counted(static_cast<std::int64_t>(model.layers.size()), "layer");
+  }
+  if (what == "device") return "device " + read_device(path, options).name;
+  if (what == "cluster") return "cluster, " + counted(read_cluster(path, options).devices(), "device");
+  const Scenario scenario = read_scenario(path, options);
+  const Plan plan = find_plan(scenario, cost_model(scenario));
+  if (resolved) print(resolved_yaml(scenario));
+  return "scenario, " + counted(static_cast<std::int64_t>(scenario.model.layers.size()), "layer") + " on " +
+         counted(plan.stages, "stage") + ", " + plan.schedule;
+}
+
+int run(const Arguments& arguments) {
+  const ReadOptions options{.set = arguments.all("--set"), .config_path = config_path()};
+  const bool resolved = arguments.has("--resolved");
+  std::string errors;
+  for (const std::string& path : arguments.positional) {
+    try {
+      const std::string what = checked(path, options, resolved);
+      if (resolved)
+        note(path + ": ok (" + what + ")");  // standard output holds the YAML alone
+      else
+        print(path + ": ok (" + what + ")\n");
+    } catch (const InputError& error) {
+      errors += (errors.empty() ? "" : "\n") + std::string(error.what());
+    }
+  }
+  if (!errors.empty()) throw InputError(errors);
+  return kDone;
+}
+
+}  // namespace
+
+constinit const Command kCheck{
+    .name = "check",
+    .arguments = "FILE...",
+    .summary = "read scenarios, models, devices or clusters and name every error",
+    .details = "  pipewright check scenarios/*.yaml configs/devices/*.yaml\n",
+    .options = kOptions,
+    .least = 1,
+    .most = static_cast<std::size_t>(-1),
+    .run = run,
+};
+
+}  // namespace pipewright

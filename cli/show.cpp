@@ -1,0 +1,141 @@
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <functional>
+
+#include "cli/commands.hpp"
+#include "cli/config_path.hpp"
+#include "cli/show_schedules.hpp"
+#include "cli/terminal.hpp"
+#include "core/check.hpp"
+#include "fmt/format.h"
+#include "io/format_quantity.hpp"
+#include "io/read_scenario.hpp"
+#include "io/yaml.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::array<Option, 1> kOptions = {{
+    {"--width", "", "N", "columns of the drawing (default: the terminal's, else 100)"},
+}};
+constexpr std::array<std::string_view, 4> kShelves = {"schedules", "models", "devices", "clusters"};
+
+std::string stem(const std::string& path) {
+  return std::filesystem::path(path).stem().string();
+}
+
+// 312e12 -> "312 T"; three significant digits.
+std::string scaled_figure(double value, const char* unit) {
+  constexpr std::array<const char*, 6> prefix = {"", "k", "M", "G", "T", "P"};
+  std::size_t i = 0;
+  for (; value >= 1000 && i + 1 < prefix.size(); ++i)
+    value /= 1000;
+  return fmt::format("{:.4g} {}{}", value, prefix[i], unit);
+}
+
+std::string of_memory(Bytes bytes) {
+  return short_bytes(bytes);
+}
+
+std::string model_line(const std::string& path, const ReadOptions& options) {
+  const Model model = read_model(path, options);
+  return fmt::format("{} layers, {} parameters, figures for {} sample{}", model.layers.size(),
+                     scaled_figure(static_cast<double>(parameter_count(model)), ""), model.batch,
+                     model.batch == 1 ? "" : "s");
+}
+
+std::string_view precision_name(Precision precision) {
+  switch (precision) {
+    case Precision::Fp32: return "fp32";
+    case Precision::Tf32: return "tf32";
+    case Precision::Fp16: return "fp16";
+    case Precision::Bf16: return "bf16";
+  }
+  return "";
+}
+
+std::string device_line(const std::string& path, const ReadOptions& options) {
+  const Device device = read_device(path, options);
+  std::string line = of_memory(device.memory);
+  for (const auto& [precision, rate] : device.peak)
+    line += fmt::format(", {} {}", precision_name(precision), scaled_figure(rate.value, "FLOP/s"));
+  if (device.memory_bandwidth) line += ", memory " + scaled_figure(device.memory_bandwidth->value, "B/s");
+  return line;
+}
+
+std::string cluster_line(const std::string& path, const ReadOptions& options) {
+  const Cluster cluster = read_cluster(path, options);
+  std::string line = fmt::format("{} x {} {}", cluster.nodes, cluster.devices_per_node, cluster.device.name);
+  line += cluster.links.kind == LinkKind::Ideal
+              ? ", ideal links"
+              : ", links " + scaled_figure(cluster.links.bandwidth.value, "B/s") + " per direction";
+  if (cluster.network)
+    line += cluster.network->ideal ? ", ideal network"
+                                   : ", network " + scaled_figure(cluster.network->bandwidth.value, "B/s") + " per NIC";
+  return line;
+}
+
+int list(const std::vector<std::string>& files, const std::function<std::string(const std::string&)>& line) {
+  std::size_t width = 0;
+  for (const std::string& path : files)
+    width = std::max(width, stem(path).size());
+  std::string errors;
+  for (const std::string& path : files) {
+    try {
+      print(fmt::format("{:<{}}  {}\n", stem(path), width, line(path)));
+    } catch (const InputError& error) {
+      errors += (errors.empty() ? "" : "\n") + std::string(error.what());
+    }
+  }
+  if (!errors.empty()) throw InputError(errors);
+  return kDone;
+}
+
+int one(const std::string& kind, const std::vector<std::string>& files, const std::string& name) {
+  std::vector<std::string> known;
+  for (const std::string& path : files) {
+    known.push_back(stem(path));
+    if (known.back() != name) continue;
+    print("# " + path + "\n" + read_file(path));
+    return kDone;
+  }
+  throw InputError("show " + kind + ": " + unknown_name(name, known));
+}
+
+int run(const Arguments& arguments) {
+  const std::string& kind = arguments.positional.front();
+  const std::string name = arguments.positional.size() > 1 ? arguments.positional[1] : "";
+  if (std::find(kShelves.begin(), kShelves.end(), kind) == kShelves.end())
+    throw InputError("show: " + unknown_name(kind, kShelves));
+  if (kind == "schedules") {
+    print(name.empty() ? schedule_list() : schedule_in_detail(name, output_width(arguments)));
+    return kDone;
+  }
+  const ReadOptions options{.set = {}, .config_path = config_path()};
+  const std::vector<std::string> files = config_files(kind, options);
+  if (files.empty())
+    throw InputError("show " + kind + ": no file in the folder " + kind +
+                     "/ of any config folder; set PIPEWRIGHT_PATH to a folder that holds models/ devices/ clusters/");
+  if (!name.empty()) return one(kind, files, name);
+  const auto line = kind == "models" ? model_line : kind == "devices" ? device_line : cluster_line;
+  return list(files, [&](const std::string& path) { return line(path, options); });
+}
+
+}  // namespace
+
+constinit const Command kShow{
+    .name = "show",
+    .arguments = "schedules|models|devices|clusters [NAME]",
+    .summary = "what there is to choose from, or one of it",
+    .details =
+        "  pipewright show schedules         all schedules with their formulas\n"
+        "  pipewright show schedules 1f1b    one of them, drawn\n"
+        "  pipewright show devices           the devices that a cluster can name\n",
+    .options = kOptions,
+    .least = 1,
+    .most = 2,
+    .run = run,
+};
+
+}  // namespace pipewright
