@@ -3,12 +3,13 @@
 #include <filesystem>
 #include <functional>
 
+#include <fmt/format.h>
+
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
 #include "cli/show_schedules.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
-#include "fmt/format.h"
 #include "io/format_quantity.hpp"
 #include "io/read_scenario.hpp"
 #include "io/yaml.hpp"

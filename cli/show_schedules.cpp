@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include <fmt/format.h>
+
 #include "core/check.hpp"
 #include "core/plan/report.hpp"
-#include "fmt/format.h"
 #include "io/writers/writers.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
