@@ -32,7 +32,8 @@ Schedule generate(const ScheduleShape& shape) {
 
 // One stage waits for nobody; what is left of the all-reduce is communication, not a bubble of the schedule:
 //     bubble = 0                                                                   [PyTorchDDP20] section 3.2
-//                                          tests/sim/schedule_pictures_test.cpp "data parallelism"
+//                                          tests/sim/schedule_pictures_test.cpp "data parallelism sends its first
+//                                          bucket"
 std::optional<Formula> bubble(const ScheduleShape&) {
   return Formula{"0: one stage", 0, 1};
 }

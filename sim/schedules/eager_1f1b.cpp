@@ -26,7 +26,7 @@ Schedule generate(const ScheduleShape& shape) {
 
 // With free communication the deeper warm-up gains nothing and costs nothing:
 //     bubble = (K - 1) / (M + K - 1)                                                [DAPPLE20] section 2, as for 1F1B
-// K = 4, M = 8: 3/11 = 27.3 %.             tests/papers/identities_test.cpp "eager 1F1B"
+// K = 4, M = 8: 3/11 = 27.3 %.             tests/papers/identities_test.cpp "GPipe and 1F1B take (M+K-1)(f+b)"
 std::optional<Formula> bubble(const ScheduleShape& shape) {
   if (has_recompute(shape)) return std::nullopt;
   return Formula{"(K-1)/(M+K-1)", shape.stages - 1, std::int64_t{shape.micro_batches} + shape.stages - 1};

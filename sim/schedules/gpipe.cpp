@@ -1,6 +1,8 @@
 // GPipe: all forwards of a mini-batch, then all backwards in reverse order, then one update.
 //
-//   0123......ddccbbaa     K = 2, M = 4, f = 1, b = 2 (the picture is in tests/sim/schedule_pictures_test.cpp)
+//   0123......ddccbbaa     K = 3, M = 4, f = 1, b = 2; letters are backwards. More in
+//   .0123...ddccbbaa..     tests/sim/schedule_pictures_test.cpp
+//   ..0123ddccbbaa....
 //
 // A replicated stage deals its micro-batches out in turn: replica j runs j, j + r, ...
 #include "sim/schedules/lists.hpp"

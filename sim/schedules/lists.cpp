@@ -32,7 +32,13 @@ std::vector<Seat> seats(const ScheduleShape& shape) {
 Schedule empty_schedule(std::string_view name, const ScheduleShape& shape, bool flush) {
   PP_CHECK(shape_refusal(shape).empty());
   Schedule schedule{std::string(name), shape, {}, flush};
-  schedule.positions.resize(seats(shape).size());
+  for (const Seat& seat : seats(shape)) {
+    // F and BW of every micro-batch, R where the stage recomputes, an update behind each where there is no flush.
+    const int ops = 2 + (shape.recomputes(seat.stage) ? 1 : 0) + (flush ? 0 : 1);
+    Lane& lane = schedule.positions.emplace_back();
+    lane.compute.reserve((static_cast<std::size_t>(seat.count) * static_cast<std::size_t>(ops) + 2) *
+                         static_cast<std::size_t>(shape.virtual_stages));
+  }
   return schedule;
 }
 

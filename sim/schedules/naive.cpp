@@ -1,7 +1,8 @@
 // Naive model parallelism: one micro-batch in the whole pipeline at a time, all workers but one idle.
 //
-//   0..aa..1..bb..     K = 2, f = 1, b = 2: the picture in tests/sim/schedule_pictures_test.cpp
-//   .0aa....1bb....
+//   0......aa1......bb     K = 3, M = 2, f = 1, b = 2; letters are backwards. More in
+//   .0...aa...1...bb..     tests/sim/schedule_pictures_test.cpp
+//   ..0aa......1bb....
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 

@@ -1,7 +1,9 @@
 // 1F1B with a flush (DAPPLE's early backward, PipeDream-Flush, Megatron-LM's default): the time of GPipe, but stage k
 // holds K - k micro-batches instead of M.
 //
-//   0123aa4bb5cc...        stage 0 of K = 4: warm-up K - 1 forwards, then a forward and a backward in turns
+//   012....aa3bb.cc.dd     K = 3, M = 4, f = 1, b = 2: K - 1 - k forwards of warm-up, then a forward and a backward
+//   .01..aa2bb3cc.dd..     in turns. More in tests/sim/schedule_pictures_test.cpp
+//   ..0aa1bb2cc3dd....
 //
 // With replicas the warm-up follows PipeDream's 1F1B-RR: in_flight(stage) - 1 forwards per replica.
 #include "sim/schedules/lists.hpp"

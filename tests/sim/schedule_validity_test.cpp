@@ -14,14 +14,11 @@ int check_all(const ScheduleShape& shape) {
     if (!rule.refusal(shape).empty()) continue;
     const std::string fault = validate(rule.generate(shape));
     if (!fault.empty()) {
-      CAPTURE(rule.name);
-      CAPTURE(shape.stages);
-      CAPTURE(shape.virtual_stages);
-      CAPTURE(shape.micro_batches);
-      CAPTURE(shape.data_parallel);
-      CAPTURE(shape.blocking_sync);
+      std::string replicas;
       for (int k = 0; k < shape.stages; ++k)
-        INFO("stage " << k << " has replicas " << shape.replicas_of(k));
+        replicas += " " + std::to_string(shape.replicas_of(k));
+      INFO(rule.name << ", K = " << shape.stages << ", v = " << shape.virtual_stages << ", M = " << shape.micro_batches
+                     << ", D = " << shape.data_parallel << ", replicas" << replicas);
       CHECK(fault == "");
     }
     ++valid;
