@@ -63,6 +63,7 @@ Answer price(const Plan& plan, const CostModel& cost, Engine engine) {
   answer.scenario = &scenario;
   answer.plan = plan;
   answer.costs = step_costs(plan, cost);
+  PP_CHECK(validate(answer.costs).empty());
   answer.schedule = make_schedule(plan, answer.costs.shape);
   answer.timeline = simulate(answer.schedule, answer.costs, engine);
   answer.memory = memory_model(plan, cost);

@@ -22,6 +22,7 @@
 // ports on the way add nothing). Tests: tests/core/topology_test.cpp.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "core/cost/cost_model.hpp"
 

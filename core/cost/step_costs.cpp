@@ -72,6 +72,21 @@ class Channels {
   Bandwidth rate_;
 };
 
+// The table of messages has an entry for every pair of replicas of neighbouring stages.
+constexpr std::int64_t kMostMessages = std::int64_t{1} << 23;  // 320 MB each for full and last micro-batches
+void check_pairs(const StepCosts& costs, const Place& replicas) {
+  std::int64_t messages = 0;
+  for (const Edge& edge : costs.edges) {
+    const std::int64_t from = costs.shape.replicas_of(edge.from % costs.shape.stages),
+                       to = costs.shape.replicas_of(edge.to % costs.shape.stages);
+    messages += 2 * from * to * costs.shape.data_parallel;
+    if (messages > kMostMessages)
+      throw InputError(replicas, "plan.replicas: neighbouring stages have more than " + std::to_string(kMostMessages) +
+                                     " pairs of replicas over all copies; use fewer replicas, e.g. whole copies with "
+                                     "plan.data_parallel");
+  }
+}
+
 // Lays out the messages of all edges; `full` and `last` are the bytes of each edge in the two micro-batch sizes.
 template <class RouteOf>
 void add_messages(StepCosts& costs, const std::vector<Bytes>& full, const std::vector<Bytes>& last,
@@ -243,6 +258,7 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost) {
   Traffic tensors = traffic(plan, scenario.model, full.activation);
   const Traffic tensors_last = ragged ? traffic(plan, scenario.model, last.activation) : tensors;
   costs.edges = std::move(tensors.edges);
+  check_pairs(costs, scenario.plan.replicas.place);
   add_messages(costs, tensors.bytes, tensors_last.bytes, [&](WorkerId from, WorkerId to) {
     return cost.topology().route(plan.device[static_cast<std::size_t>(from)],
                                  plan.device[static_cast<std::size_t>(to)]);

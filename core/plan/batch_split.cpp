@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <tuple>
 
 #include "core/plan/plan.hpp"
 

@@ -1,6 +1,7 @@
 #include "core/plan/plan.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace pipewright {
 

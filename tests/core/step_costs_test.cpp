@@ -1,5 +1,7 @@
 #include "core/cost/step_costs.hpp"
 
+#include <numeric>
+
 #include <doctest/doctest.h>
 
 #include "core/cost/collectives.hpp"
@@ -202,6 +204,24 @@ TEST_CASE("Between replica groups only pairs that share a micro-batch are wired"
   CHECK(costs.channels == 2 * 12);
   for (MicroBatchId m = 0; m < 24; ++m)
     CHECK(costs.message(0, Direction::Forward, 0, m).channel >= 0);
+}
+
+TEST_CASE("Stages with so many replicas that their pairs fill the memory are refused") {
+  Scenario scenario = with_skips();
+  scenario.plan.replicas.place = {"s.yaml", 7, 3};
+  scenario.cluster.devices_per_node = 8'000;
+  Plan plan = four_stages();
+  plan.stages = 2;
+  plan.replicas = {4'000, 4'000};  // 2 x 16 million
+  plan.recompute.assign(2, Recompute::None);
+  plan.layers = {{0, 2}, {2, 4}};
+  plan.device.resize(8'000);
+  std::iota(plan.device.begin(), plan.device.end(), 0);
+  CHECK_THROWS_WITH_AS(
+      step_costs(plan, cost_model(scenario)),
+      "s.yaml:7:3: plan.replicas: neighbouring stages have more than 8388608 pairs of replicas over all "
+      "copies; use fewer replicas, e.g. whole copies with plan.data_parallel",
+      InputError);
 }
 
 TEST_CASE("Chunks on one worker hand over at once; the wrap from the last stage to the first is a message") {
