@@ -1,15 +1,16 @@
 #include "cli/show_schedules.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include <fmt/format.h>
 
 #include "core/check.hpp"
 #include "core/plan/report.hpp"
+#include "core/plan/scenario.hpp"
 #include "io/writers/writers.hpp"
+#include "planner/find_plan.hpp"
+#include "planner/price.hpp"
 #include "sim/schedules/table.hpp"
-#include "sim/static_order.hpp"
 
 namespace pipewright {
 namespace {
@@ -32,28 +33,33 @@ std::string in_words(const ScheduleShape& shape) {
   return text;
 }
 
-// Forward 1 ms and backward 2 ms per stage, free communication.
+// A scenario of that shape: forward 1 ms and backward 2 ms per stage, free communication, room for everything.
+Scenario scenario_of(const ScheduleRule& rule, const ScheduleShape& shape) {
+  Scenario scenario;
+  scenario.name = rule.name;
+  for (LayerId i = 0; i < shape.chunks(); ++i) {
+    Layer layer;
+    layer.name = std::to_string(i);
+    layer.forward = Time{1'000'000 / shape.virtual_stages};
+    layer.backward = Time{2'000'000 / shape.virtual_stages};
+    if (i > 0) layer.inputs = {i - 1};
+    scenario.model.layers.push_back(layer);
+  }
+  scenario.cluster.devices_per_node = shape.stages * shape.data_parallel;
+  scenario.cluster.device.memory = Bytes{kLargest};
+  scenario.training.micro_batch_size = Placed<std::int64_t>{1, {}};
+  scenario.training.micro_batches = Placed<std::int64_t>{shape.micro_batches, {}};
+  scenario.plan.stages.value = shape.stages;
+  scenario.plan.virtual_stages.value = shape.virtual_stages;
+  scenario.plan.data_parallel.value = shape.data_parallel;
+  scenario.plan.schedule.value = rule.name;
+  return scenario;
+}
+
 std::string drawing(const ScheduleRule& rule, const ScheduleShape& shape, int width) {
-  const auto chunks = static_cast<std::size_t>(shape.chunks());
-  const Time forward{1'000'000 / shape.virtual_stages};
-  Answer answer;
-  answer.schedule = rule.generate(shape);
-  answer.costs = plain_costs(shape, std::vector<Time>(chunks, forward), std::vector<Time>(chunks, 2 * forward), {});
-  answer.timeline = static_order(answer.schedule, answer.costs);
-  Plan& plan = answer.plan;
-  plan.schedule = rule.name;
-  plan.stages = shape.stages;
-  plan.virtual_stages = shape.virtual_stages;
-  plan.data_parallel = shape.data_parallel;
-  plan.replicas.assign(static_cast<std::size_t>(shape.stages), 1);
-  plan.recompute.assign(static_cast<std::size_t>(shape.stages), Recompute::None);
-  plan.micro_batches = shape.micro_batches;
-  plan.global_batch_size = std::int64_t{shape.micro_batches} * shape.data_parallel;
-  for (LayerId i = 0; i < shape.chunks(); ++i)
-    plan.layers.push_back({i, i + 1});
-  plan.device.resize(static_cast<std::size_t>(plan.workers()));
-  std::iota(plan.device.begin(), plan.device.end(), 0);
-  return text_timeline(answer, width);
+  const Scenario scenario = scenario_of(rule, shape);
+  const CostModel cost = cost_model(scenario);
+  return text_timeline(price(find_plan(scenario, cost), cost, Engine::StaticOrder), width);
 }
 
 std::string bubble_text(const ScheduleRule& rule, const ScheduleShape& shape) {
@@ -82,10 +88,11 @@ std::string schedule_in_detail(const std::string& name, int width) {
   if (rule == nullptr) throw InputError("show schedules: " + unknown_name(name, schedule_names()));
   const ScheduleShape shape = example(*rule);
   std::string text = fmt::format("{}: {}\n\n", rule->name, rule->title);
-  if (const auto bubble = rule->bubble(shape))
-    text += fmt::format("bubble  {}; here {}/{} = {:.1f} %\n", bubble->text, bubble->numerator, bubble->denominator,
+  text += "bubble  " + bubble_text(*rule, shape);
+  if (const auto bubble = rule->bubble(shape); bubble && bubble->numerator > 0)
+    text += fmt::format("; here {}/{} = {:.1f} %", bubble->numerator, bubble->denominator,
                         100.0 * static_cast<double>(bubble->numerator) / static_cast<double>(bubble->denominator));
-  text += fmt::format("memory  {}\nupdate  {}\nsource  {}, see docs/references.md\n", rule->memory,
+  text += fmt::format("\nmemory  {}\nupdate  {}\nsource  {}, see docs/references.md\n", rule->memory,
                       rule->flush ? "once, after a flush" : "after every micro-batch, no flush", rule->source);
   return text + fmt::format("\n{}, backward twice the forward, free communication:\n", in_words(shape)) +
          drawing(*rule, shape, width);

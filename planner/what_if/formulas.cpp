@@ -53,6 +53,12 @@ std::vector<std::string> differences(const Answer& answer) {
   return list;
 }
 
+// "(K-1)/(M+K-1) = 3/11"; a zero is its own text.
+std::string in_words(const Formula& formula) {
+  if (formula.numerator == 0) return formula.text;
+  return fmt::format("{} = {}/{}", formula.text, formula.numerator, formula.denominator);
+}
+
 std::string joined(const std::vector<std::string>& list) {
   return fmt::format("{}", fmt::join(list, ", "));
 }
@@ -103,8 +109,8 @@ std::vector<FormulaReport> formulas(const Answer& answer) {
     if (!equal_stages(answer.costs)) misses.insert(misses.begin(), "stages are unequal");
     if (!free_messages(answer.costs)) misses.push_back("transfers take time");
     const double value = static_cast<double>(bubble->numerator) / static_cast<double>(bubble->denominator);
-    list.push_back({"bubble", fmt::format("{} = {}/{}", bubble->text, bubble->numerator, bubble->denominator),
-                    100 * value, 100 * answer.report.bubble_fraction, "%", source, joined(misses)});
+    list.push_back(
+        {"bubble", in_words(*bubble), 100 * value, 100 * answer.report.bubble_fraction, "%", source, joined(misses)});
   }
   const bool one_chain =
       shape.virtual_stages == 1 && answer.costs.edges.size() + 1 == static_cast<std::size_t>(shape.stages);

@@ -6,6 +6,7 @@
 
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
+#include "planner/what_if/bytes_text.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
 
@@ -48,10 +49,6 @@ Time one_device(const Answer& answer, const CostModel& cost) {
                      times(costs.duration[static_cast<std::size_t>(Kind::Update)], updates));
 }
 
-std::string gibibytes(Bytes bytes) {
-  return fmt::format("{:.1f} GiB", static_cast<double>(bytes.value) / (1 << 30));
-}
-
 Reference data_parallelism(const Answer& answer, const CostModel& cost) {
   const Plan& plan = answer.plan;
   const int workers = plan.workers();
@@ -73,7 +70,7 @@ Reference data_parallelism(const Answer& answer, const CostModel& cost) {
   const Bytes need = peak(memory, schedule, 0).bytes.total();
   if (need > memory.capacity)
     reference.note += fmt::format("{}does not fit: it needs {} of {}", reference.note.empty() ? "" : "; ",
-                                  gibibytes(need), gibibytes(memory.capacity));
+                                  bytes_text(need), bytes_text(memory.capacity));
   return reference;
 }
 

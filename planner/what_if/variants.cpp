@@ -8,6 +8,7 @@
 
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
+#include "planner/what_if/bytes_text.hpp"
 #include "planner/what_if/sensitivity.hpp"
 
 namespace pipewright {
@@ -42,10 +43,6 @@ Bytes largest_need(const Report& report) {
   for (const WorkerReport& worker : report.workers)
     need = std::max(need, worker.memory.bytes.total());
   return need;
-}
-
-std::string gibibytes(Bytes bytes) {
-  return fmt::format("{:.1f} GiB", static_cast<double>(bytes.value) / (1 << 30));
 }
 
 bool recomputed(Scenario& scenario, const Plan& plan) {
@@ -146,7 +143,7 @@ std::vector<std::string> fitting(const Answer& answer, const std::vector<Variant
     if (!report || !report->fits) continue;
     done = family(variant);
     lines.push_back(
-        fmt::format("with {} it needs {}: {}", variant.text, gibibytes(largest_need(*report)), variant.setting));
+        fmt::format("with {} it needs {}: {}", variant.text, bytes_text(largest_need(*report)), variant.setting));
   }
   return lines;
 }
@@ -201,7 +198,7 @@ std::optional<Hint> one_change(const Answer& answer, const Variant& variant) {
   if (!report || !report->fits) return std::nullopt;
   const double gain = report->samples_per_s / answer.report.samples_per_s;
   return Hint{gain, fmt::format("{} would bring {:.1f} % more samples/s, with a memory peak of {}: {}", variant.text,
-                                100 * (gain - 1), gibibytes(largest_need(*report)), variant.setting)};
+                                100 * (gain - 1), bytes_text(largest_need(*report)), variant.setting)};
 }
 
 }  // namespace

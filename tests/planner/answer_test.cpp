@@ -139,15 +139,17 @@ TEST_CASE("A long balanced run gets no hint") {
   CHECK(found(uniform_scenario({.micro_batches = 256})).report.hints.empty());
 }
 
-// GPipe keeps all 64 micro-batches: 64 x 2 layers x 1 MiB = 128 MiB on every stage; 1F1B keeps 4.
+// A micro-batch leaves 3 MiB on stages 1 to 3: the tensor that came in and the outputs of two layers. GPipe keeps all
+// 64 of them, 192 MiB. 1F1B keeps 3 on stage 1, and two tensors wait there (one each way): 9 + 2 MiB. With
+// recomputation GPipe keeps 64 incoming tensors, rebuilds 2 MiB, and a gradient waits: 67 MiB.
 TEST_CASE("A plan that does not fit says what does, each remedy with its need and its setting") {
   Scenario scenario = uniform_scenario({.micro_batches = 64});
   scenario.plan.schedule.value = "gpipe";
   scenario.cluster.device.memory = Bytes{100 << 20};
   const Infeasible why = refused(scenario);
   CHECK(why.reason.find("stage") != std::string::npos);
-  CHECK(mentions(why.remedies, "with schedule: 1f1b it needs 0.0 GiB: --set plan.schedule=1f1b"));
-  CHECK(mentions(why.remedies, "with recompute: full it needs 0.1 GiB: --set plan.recompute=full"));
+  CHECK(mentions(why.remedies, "with schedule: 1f1b it needs 11.0 MiB: --set plan.schedule=1f1b"));
+  CHECK(mentions(why.remedies, "with recompute: full it needs 67.0 MiB: --set plan.recompute=full"));
   CHECK_FALSE(mentions(why.remedies, "nothing"));
 }
 

@@ -1,0 +1,99 @@
+#include "tests/support/run_program.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace pipewright {
+namespace {
+
+std::string from_environment(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr) throw std::runtime_error(std::string(name) + " is not set: run this through `meson test`");
+  return value;
+}
+
+std::string rest_of(std::FILE* file) {
+  std::string text;
+  std::rewind(file);
+  char buffer[4096];
+  while (const std::size_t n = std::fread(buffer, 1, sizeof buffer, file))
+    text.append(buffer, n);
+  std::fclose(file);
+  return text;
+}
+
+[[noreturn]] void become(const std::string& binary, const std::vector<std::string>& arguments,
+                         const ProgramInput& input) {
+  std::vector<char*> argv = {const_cast<char*>(binary.c_str())};
+  for (const std::string& argument : arguments)
+    argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  for (const char* variable : {"PIPEWRIGHT_PATH", "NO_COLOR", "CLICOLOR_FORCE", "FORCE_COLOR"})
+    unsetenv(variable);
+  for (const std::string& setting : input.settings)
+    putenv(const_cast<char*>(setting.c_str()));
+  const std::string folder = input.folder.empty() ? source_folder() : input.folder;
+  if (chdir(folder.c_str()) == 0) execv(binary.c_str(), argv.data());
+  _exit(127);
+}
+
+}  // namespace
+
+std::string source_folder() {
+  return from_environment("PIPEWRIGHT_SOURCE");
+}
+
+std::string file_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+ProgramRun run_program(const std::vector<std::string>& arguments, const ProgramInput& input) {
+  const std::string binary = from_environment("PIPEWRIGHT_BINARY");
+  std::FILE *in = std::tmpfile(), *out = std::tmpfile(), *err = std::tmpfile();
+  if (in == nullptr || out == nullptr || err == nullptr) throw std::runtime_error("no temporary files");
+  std::fwrite(input.input.data(), 1, input.input.size(), in);
+  std::fflush(in);
+  std::rewind(in);
+  const pid_t child = fork();
+  if (child == 0) {
+    const int target = input.output_to.empty() ? fileno(out) : open(input.output_to.c_str(), O_WRONLY);
+    if (dup2(fileno(in), STDIN_FILENO) < 0 || dup2(target, STDOUT_FILENO) < 0 || dup2(fileno(err), STDERR_FILENO) < 0)
+      _exit(126);
+    become(binary, arguments, input);
+  }
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child) throw std::runtime_error("cannot run " + binary);
+  std::fclose(in);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), rest_of(out), rest_of(err)};
+}
+
+ScratchFolder::ScratchFolder() {
+  std::string name = (std::filesystem::temp_directory_path() / "pipewright-test-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
+  folder_ = name;
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+std::vector<std::string> ScratchFolder::files() const {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,40 @@
+// Runs the pipewright binary (PIPEWRIGHT_BINARY) as a user does, in the source tree (PIPEWRIGHT_SOURCE).
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace pipewright {
+
+struct ProgramRun {
+  int status = -1;  // exit status; 128 + signal when it was killed
+  std::string out, err;
+};
+
+struct ProgramInput {
+  std::string folder;                 // working directory; "": the source tree
+  std::string input;                  // standard input
+  std::string output_to;              // standard output goes to this path instead of ProgramRun::out
+  std::vector<std::string> settings;  // "NO_COLOR=1", added to the environment
+};
+
+ProgramRun run_program(const std::vector<std::string>& arguments, const ProgramInput& input = {});
+
+std::string source_folder();
+std::string file_text(const std::string& path);
+
+// A folder of its own for a test, removed with what is in it.
+class ScratchFolder {
+ public:
+  ScratchFolder();
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  std::vector<std::string> files() const;  // names, sorted
+
+ private:
+  std::string folder_;
+};
+
+}  // namespace pipewright
