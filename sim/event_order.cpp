@@ -139,13 +139,22 @@ class EventOrder {
     }
   }
 
+  // Hundreds of lists grow side by side here, more than the processor's own prefetching follows: without this hint a
+  // third of the run is spent waiting for memory (bench_engines, private_links).
+  static void fetch(const void* next) { __builtin_prefetch(next, 1); }
+  static constexpr std::ptrdiff_t kAhead = 4;  // ops, about one cache line
+
   // --- compute -----------------------------------------------------------------------------------------------------
 
   void op_starts(std::uint32_t w) {
     Worker& worker = workers_[w];
     const Time end = now() + costs_.time_of(worker.ops[worker.op]);
-    times_[w].compute.push_back({now(), end});
+    auto& spans = times_[w].compute;
+    spans.push_back({now(), end});
     queue_.push(end, Rank::Finish, about(What::OpEnds, w));
+    fetch(&worker.ops[worker.op] + kAhead);
+    fetch(spans.data() + spans.size() + kAhead);
+    fetch(transfers_.data() + worker.next_message);
     if (worker.next_trigger < plan(w).triggers.size()) announce_gradients(w, {now(), end});
   }
 

@@ -33,7 +33,7 @@ class EventQueue {
   void push(Time time, Rank rank, std::uint32_t what);
   Event pop();  // not empty
 
-  bool empty() const { return heap_.empty() && waiting_ == 0; }
+  bool empty() const { return waiting_ == 0 && heap_.size() == (hollow_ ? 1 : 0); }
   Time now() const { return {static_cast<std::int64_t>(now_)}; }  // of the last event popped
   Time next_time() const;                                         // kNever when empty
 
@@ -41,6 +41,7 @@ class EventQueue {
   // time, rank | sequence, what: two words, so that one 128-bit comparison orders two events.
   __extension__ typedef unsigned __int128 Key;
   static constexpr int kRankBits = 2, kWhatBits = 32;
+  static constexpr Key kLast = ~Key{0};
   static Key key(std::uint64_t when, std::uint64_t rank, std::uint64_t low) {
     return static_cast<Key>(when << kRankBits | rank) << 64 | low;
   }
@@ -53,10 +54,15 @@ class EventQueue {
     bool empty() const { return head == what.size(); }
   };
 
-  void sift_in(Key entry);
-  Key take_first();
+  Key first() const;
+  void sink(Key entry);
+  void rise(std::size_t hole, Key entry);
+  void close();
 
-  std::vector<Key> heap_;  // implicit binary heap, smallest first
+  // Implicit binary heap, smallest first. A popped event leaves a hole at the top (`hollow_`) until the next push or
+  // pop: most events cause another one soon after them, which belongs near the top and costs little there.
+  std::vector<Key> heap_;
+  bool hollow_ = false;
   std::array<Line, 3> lines_;
   std::size_t waiting_ = 0;  // events in lines_
   std::uint64_t now_ = 0;
@@ -72,12 +78,19 @@ inline void EventQueue::push(Time time, Rank rank, std::uint32_t what) {
     return;
   }
   PP_CHECK(pushed_ < std::uint64_t{1} << (64 - kWhatBits));
-  sift_in(key(at, static_cast<std::uint64_t>(rank), pushed_++ << kWhatBits | what));
+  const Key entry = key(at, static_cast<std::uint64_t>(rank), pushed_++ << kWhatBits | what);
+  if (hollow_) {
+    hollow_ = false;
+    sink(entry);
+  } else {
+    heap_.push_back(entry);
+    rise(heap_.size() - 1, entry);
+  }
 }
 
 inline Time EventQueue::next_time() const {
   if (waiting_ > 0) return now();
-  return heap_.empty() ? kNever : Time{static_cast<std::int64_t>(when(heap_.front()))};
+  return empty() ? kNever : Time{static_cast<std::int64_t>(when(first()))};
 }
 
 inline Event EventQueue::pop() {
@@ -86,7 +99,7 @@ inline Event EventQueue::pop() {
     while (lines_[rank].empty())
       ++rank;
     // In the heap, too, there may be events of this instant, older than those in line.
-    if (heap_.empty() || heap_.front() >= key(now_, rank + 1, 0)) {
+    if (first() >= key(now_, rank + 1, 0)) {
       Line& line = lines_[rank];
       const std::uint32_t what = line.what[line.head++];
       if (line.empty()) line.what.clear(), line.head = 0;
@@ -94,33 +107,58 @@ inline Event EventQueue::pop() {
       return {now(), static_cast<Rank>(rank), what};
     }
   }
-  const Key first = take_first();
-  now_ = when(first);
+  if (hollow_) close();
+  const Key next = heap_.front();
+  hollow_ = true;
+  now_ = when(next);
   constexpr std::uint64_t rank_mask = (std::uint64_t{1} << kRankBits) - 1;
-  return {now(), static_cast<Rank>(static_cast<std::uint64_t>(first >> 64) & rank_mask),
-          static_cast<std::uint32_t>(first)};
+  return {now(), static_cast<Rank>(static_cast<std::uint64_t>(next >> 64) & rank_mask),
+          static_cast<std::uint32_t>(next)};
 }
 
-inline void EventQueue::sift_in(Key entry) {
-  std::size_t hole = heap_.size();
-  heap_.push_back(entry);
-  while (hole > 0) {
-    const std::size_t parent = (hole - 1) / 2;
-    if (heap_[parent] < entry) break;
-    heap_[hole] = heap_[parent];
-    hole = parent;
+inline EventQueue::Key EventQueue::first() const {
+  const std::size_t size = heap_.size();
+  if (!hollow_) return size == 0 ? kLast : heap_[0];
+  if (size == 1) return kLast;
+  return size == 2 || heap_[1] < heap_[2] ? heap_[1] : heap_[2];
+}
+
+// Puts `entry` into the hole at the top and lets it sink to its place.
+inline void EventQueue::sink(Key entry) {
+  const std::size_t size = heap_.size();
+  Key* const heap = heap_.data();
+  std::size_t hole = 0, child = 1;
+  while (child + 1 < size) {
+    child += heap[child + 1] < heap[child] ? 1 : 0;
+    if (entry < heap[child]) {
+      heap[hole] = entry;
+      return;
+    }
+    heap[hole] = heap[child];
+    hole = child;
+    child = 2 * hole + 1;
   }
-  heap_[hole] = entry;
+  if (child < size && heap[child] < entry) heap[hole] = heap[child], hole = child;
+  heap[hole] = entry;
 }
 
-// The hole left by the first event sinks to a leaf along the smaller children, then the last entry rises from there:
-// it belongs near the leaves nearly always, and the way down needs one comparison per level and no branch.
-inline EventQueue::Key EventQueue::take_first() {
-  const Key first = heap_.front();
+inline void EventQueue::rise(std::size_t hole, Key entry) {
+  Key* const heap = heap_.data();
+  while (hole > 0 && entry < heap[(hole - 1) / 2]) {
+    heap[hole] = heap[(hole - 1) / 2];
+    hole = (hole - 1) / 2;
+  }
+  heap[hole] = entry;
+}
+
+// The hole at the top sinks to a leaf along the smaller children, then the last entry rises from there: it belongs
+// near the leaves nearly always, and the way down needs one comparison per level and no branch.
+inline void EventQueue::close() {
+  hollow_ = false;
   const Key last = heap_.back();
   heap_.pop_back();
   const std::size_t size = heap_.size();
-  if (size == 0) return first;
+  if (size == 0) return;
   Key* const heap = heap_.data();
   std::size_t hole = 0, child = 1;
   while (child + 1 < size) {
@@ -130,12 +168,7 @@ inline EventQueue::Key EventQueue::take_first() {
     child = 2 * hole + 1;
   }
   if (child < size) heap[hole] = heap[child], hole = child;
-  while (hole > 0 && last < heap[(hole - 1) / 2]) {
-    heap[hole] = heap[(hole - 1) / 2];
-    hole = (hole - 1) / 2;
-  }
-  heap[hole] = last;
-  return first;
+  rise(hole, last);
 }
 
 }  // namespace pipewright

@@ -58,7 +58,7 @@ FlowId SharedLinks::start(Time now, const FlowDemand& demand, std::span<const Li
     touch(use.link);
     if (policy_ == LinkPolicy::Fifo) continue;
     use.place = static_cast<std::uint32_t>(link.flows.size());
-    link.flows.push_back({id, i});
+    link.flows.push_back({id, i, use.weight});
   }
   if (policy_ == LinkPolicy::Fifo) queue_.push_back(id);
   ++live_;
@@ -128,74 +128,66 @@ void SharedLinks::settle_fair(Time now) {
 void SharedLinks::gather(std::uint32_t link) {
   part_flows_.clear();
   part_links_.clear();
+  part_share_.clear();
   const auto add = [this](std::uint32_t index) {
     if (links_[index].seen == stamp_) return;
     links_[index].seen = stamp_;
     part_links_.push_back(index);
   };
   add(link);
-  for (std::size_t i = 0; i < part_links_.size(); ++i) {
+  for (std::uint32_t i = 0; i < part_links_.size(); ++i) {
     Link& here = links_[part_links_[i]];
+    here.part = i;
     here.left = here.capacity;
     here.weight = 0;
     here.open = static_cast<std::uint32_t>(here.flows.size());
-    for (const auto& [id, use] : here.flows) {
-      Flow& flow = flows_[id];
-      here.weight += flow.uses[use].weight;
+    for (const FlowOnLink& on : here.flows) {
+      here.weight += on.weight;
+      Flow& flow = flows_[on.flow];
       if (flow.seen == stamp_) continue;
       flow.seen = stamp_;
       flow.fixed = false;
-      part_flows_.push_back(id);
+      part_flows_.push_back(on.flow);
       for (const Use& other : flow.uses)
         add(other.link);
     }
+    part_share_.push_back(here.open == 0 ? HUGE_VAL : here.left / here.weight);
   }
 }
 
-// Progressive filling: `level` is the rate that every flow without a rate of its own has reached so far.
+// Progressive filling: all rates grow alike until the next link is full, or the next flow at its limit.
 void SharedLinks::fill() {
-  std::size_t open = part_flows_.size();
-  double level = 0;
+  open_ = part_flows_.size();
   double lowest_limit = 0;  // at most the smallest full rate among open flows
-  while (open > 0) {
-    double share = HUGE_VAL;
-    std::uint32_t fullest = 0;
-    std::size_t kept = 0;
-    for (const std::uint32_t index : part_links_) {
-      const Link& link = links_[index];
-      if (link.open == 0) continue;
-      part_links_[kept++] = index;
-      const double here = std::max(level, link.left / link.weight);
-      if (here < share || (here == share && index < fullest)) share = here, fullest = index;
-    }
-    part_links_.resize(kept);
-    if (share >= lowest_limit) {
+  while (open_ > 0) {
+    const auto fullest = std::min_element(part_share_.begin(), part_share_.end());
+    if (*fullest >= lowest_limit) {
       // Some flow may reach its own limit before any link is full.
-      double limit = HUGE_VAL;
+      lowest_limit = HUGE_VAL;
       for (const FlowId id : part_flows_)
-        if (!flows_[id].fixed) limit = std::min(limit, flows_[id].full_rate);
-      lowest_limit = limit;
-      if (limit <= share) {
-        level = limit;
+        if (!flows_[id].fixed) lowest_limit = std::min(lowest_limit, flows_[id].full_rate);
+      if (lowest_limit <= *fullest) {
         for (const FlowId id : part_flows_)
-          if (!flows_[id].fixed && flows_[id].full_rate == limit) fix(flows_[id], limit), --open;
+          if (!flows_[id].fixed && flows_[id].full_rate == lowest_limit) fix(flows_[id], lowest_limit);
         continue;
       }
     }
-    level = share;
-    for (const auto& [id, use] : links_[fullest].flows)
-      if (!flows_[id].fixed) fix(flows_[id], share), --open;
+    const double rate = *fullest;
+    for (const FlowOnLink& on : links_[part_links_[static_cast<std::size_t>(fullest - part_share_.begin())]].flows)
+      if (!flows_[on.flow].fixed) fix(flows_[on.flow], rate);
   }
 }
 
+// The flow keeps `rate`; its links divide what is left among the others, never less than `rate` (rounding apart).
 void SharedLinks::fix(Flow& flow, double rate) {
+  --open_;
   flow.fixed = true;
   flow.fair_rate = rate;
   for (const Use& use : flow.uses) {
     Link& link = links_[use.link];
     link.left -= use.weight * rate;
     link.weight -= use.weight;
-    --link.open;
+    part_share_[link.part] = --link.open == 0 ? HUGE_VAL : std::max(rate, link.left / link.weight);
   }
 }
 

@@ -84,12 +84,14 @@ class SharedLinks {
   struct FlowOnLink {
     FlowId flow = 0;
     std::uint32_t use = 0;  // index into Flow::uses
+    double weight = 1;
   };
   struct Link {
     std::vector<FlowOnLink> flows;  // MaxMin: flows that run
     double capacity = 0;            // bytes per nanosecond
     double left = 0, weight = 0;    // while filling: capacity and weight not yet given away
     std::uint32_t open = 0;         // while filling: flows without a rate yet
+    std::uint32_t part = 0;         // while filling: index into part_links_ and part_share_
     std::uint64_t seen = 0;
     bool touched = false;
     bool busy = false;        // Fifo: held by a flow
@@ -114,6 +116,8 @@ class SharedLinks {
   std::vector<std::uint32_t> touched_;
   std::vector<FlowId> part_flows_;  // the part of the network that is being settled
   std::vector<std::uint32_t> part_links_;
+  std::size_t open_ = 0;            // flows of the part without a rate yet
+  std::vector<double> part_share_;  // rate at which the link will be full, as things stand
   std::vector<Done> done_;
   Time next_end_ = kNever;
   std::size_t live_ = 0;

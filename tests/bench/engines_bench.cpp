@@ -1,0 +1,226 @@
+// How fast the engines are, on one core. Not part of `meson test`: run build/tests/bench/bench_engines.
+//
+// Every rate stands beside a limit measured in the same run, because machines differ and are busy: `of_chain` is the
+// share of the rate of a dependent max + add (nothing that follows one worker's clock can be faster), `of_triad` the
+// share of the memory bandwidth of one core. Rates count CPU time. `peak_rss_MB` is that of the whole process: filter
+// to one benchmark (--benchmark_filter) to read it.
+#include <algorithm>
+#include <ctime>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+#include <sys/resource.h>
+
+#include "core/check.hpp"
+#include "sim/des/event_queue.hpp"
+#include "sim/des/shared_link.hpp"
+#include "sim/event_order.hpp"
+#include "sim/schedules/table.hpp"
+
+namespace pipewright {
+namespace {
+
+// ------------------------------------------------------------------------------------------------------------ limits
+
+double cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+// Best of five: the machine's rate of `work`, in units per second.
+template <class Work>
+double best_rate(double units, const Work& work) {
+  double best = 0;
+  for (int i = 0; i < 5; ++i) {
+    const double start = cpu_seconds();
+    work();
+    best = std::max(best, units / (cpu_seconds() - start));
+  }
+  return best;
+}
+
+// Dependent max + add, as along one worker's clock.
+double chain_rate() {
+  static const double rate = best_rate(1 << 24, [] {
+    std::vector<std::int64_t> arrival(1024, 1);
+    benchmark::DoNotOptimize(arrival.data());
+    std::int64_t time = 0;
+    for (int round = 0; round < (1 << 14); ++round) {
+      for (const std::int64_t at : arrival)
+        time = std::max(time, at) + 3;
+      benchmark::DoNotOptimize(time);
+    }
+  });
+  return rate;
+}
+
+// a = b + s * c over 48 MB: bytes per second of one core to memory.
+double triad_rate() {
+  static const double rate = best_rate(3.0 * 8 * (1 << 21), [] {
+    static std::vector<double> a(1 << 21), b(1 << 21, 1.0), c(1 << 21, 2.0);
+    for (std::size_t i = 0; i < a.size(); ++i)
+      a[i] = b[i] + 3.0 * c[i];
+    benchmark::DoNotOptimize(a.data());
+    benchmark::ClobberMemory();
+  });
+  return rate;
+}
+
+void report_rate(benchmark::State& state, const char* name, double events, double bytes_touched) {
+  using benchmark::Counter;
+  const double total = events * static_cast<double>(state.iterations());
+  state.counters[name] = Counter(total, Counter::kIsRate);
+  state.counters["of_chain"] = Counter(total / chain_rate(), Counter::kIsRate);
+  if (bytes_touched > 0) {
+    const double bytes = bytes_touched * static_cast<double>(state.iterations());
+    state.counters["of_triad"] = Counter(bytes / triad_rate(), Counter::kIsRate);
+  }
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  state.counters["peak_rss_MB"] = static_cast<double>(usage.ru_maxrss) * 1024 / 1e6;
+}
+
+// ------------------------------------------------------------------------------------------------------------- cases
+
+Schedule one_f_one_b(int stages, int micro_batches) {
+  const ScheduleRule* rule = find_schedule("1f1b");
+  PP_CHECK(rule != nullptr);
+  return rule->generate({.stages = stages, .micro_batches = micro_batches});
+}
+
+enum class Stages { Equal, Unequal };
+
+// Forward about 1 ms, backward twice that, hops of 50 us on the wire and 5 us on the way, a channel per direction and
+// neighbour. Unequal stages differ by up to 20 %, so that hardly two events fall on one instant.
+StepCosts pipeline_costs(const ScheduleShape& shape, Stages stages) {
+  StepCosts costs;
+  costs.shape = shape;
+  costs.duration.resize(static_cast<std::size_t>(shape.chunks()) * kKinds);
+  for (int v = 0; v < shape.chunks(); ++v) {
+    const std::int64_t forward = 1'000'000 + (stages == Stages::Equal ? 0 : v * 7919 % 200 * 1009);
+    Time* const row = &costs.duration[static_cast<std::size_t>(v) * kKinds];
+    row[static_cast<std::size_t>(Kind::F)] = {forward};
+    row[static_cast<std::size_t>(Kind::BW)] = {2 * forward};
+  }
+  costs.duration_last = costs.duration;
+  for (int v = 0; v + 1 < shape.chunks(); ++v) {
+    costs.edges.push_back({static_cast<std::uint16_t>(v), static_cast<std::uint16_t>(v + 1)});
+    for (int direction = 0; direction < 2; ++direction) {
+      costs.first_message.push_back(static_cast<std::uint32_t>(costs.messages.size()));
+      costs.messages.push_back(
+          {.occupancy = {50'000}, .latency = {5'000}, .bytes = {500'000}, .channel = costs.channels++});
+    }
+  }
+  costs.messages_last = costs.messages;
+  return costs;
+}
+
+// Nodes of four devices: the hops inside a node divide its one fabric, those between nodes the half-duplex NICs at
+// both ends. 500 kB at 10 GB/s take 50 us alone, as above; hops are `slower` times as long.
+void add_shared_links(StepCosts& costs, int slower) {
+  constexpr int kPerNode = 4;
+  const int nodes = (costs.shape.stages + kPerNode - 1) / kPerNode;
+  const Bandwidth bandwidth{10e9 / slower};
+  for (int i = 0; i < 2 * nodes; ++i)
+    costs.links.push_back({"", bandwidth});  // fabric of node i, then NIC of node i
+  for (std::size_t e = 0; e < costs.edges.size(); ++e) {
+    const int a = costs.edges[e].from / kPerNode, b = costs.edges[e].to / kPerNode;
+    Route route{.links = {a}, .bandwidth = bandwidth};
+    if (a != b) route.links = {nodes + a, nodes + b};
+    for (std::size_t direction = 0; direction < 2; ++direction) {
+      Message& message = costs.messages[2 * e + direction];
+      message.route = static_cast<std::int32_t>(costs.routes.size());
+      message.occupancy = {50'000 * slower};
+    }
+    costs.routes.push_back(route);
+  }
+  costs.messages_last = costs.messages;
+}
+
+// -------------------------------------------------------------------------------------------------------- benchmarks
+
+void private_links(benchmark::State& state, Stages stages) {
+  const Schedule schedule = one_f_one_b(64, 4096);
+  const StepCosts costs = pipeline_costs(schedule.shape, stages);
+  std::size_t events = 0;  // completions and arrivals
+  std::size_t bytes = 0;   // of the timeline
+  for (auto _ : state) {
+    const Timeline timeline = event_order(schedule, costs, LinkUse::Private);
+    benchmark::DoNotOptimize(timeline.makespan);
+    events = timeline.transfers.size();
+    bytes = timeline.transfers.size() * sizeof(Transfer);
+    for (const LaneTimes& worker : timeline.workers)
+      events += worker.compute.size(), bytes += worker.compute.size() * sizeof(Span);
+  }
+  report_rate(state, "events", static_cast<double>(events), static_cast<double>(bytes));
+}
+BENCHMARK_CAPTURE(private_links, equal_stages_K64_M4096, Stages::Equal)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(private_links, unequal_stages_K64_M4096, Stages::Unequal)->Unit(benchmark::kMillisecond);
+
+// 62 channels, so at most 62 live flows; parts of up to 6 flows divide a link. An event is the begin or the end of a
+// flow, the compute ops around them are simulated, too, and not counted.
+void shared_links(benchmark::State& state) {
+  const Schedule schedule = one_f_one_b(32, 2048);
+  StepCosts costs = pipeline_costs(schedule.shape, Stages::Unequal);
+  add_shared_links(costs, static_cast<int>(state.range(0)));
+  std::size_t flows = 0;
+  for (auto _ : state) {
+    const Timeline timeline = event_order(schedule, costs, LinkUse::Shared);
+    benchmark::DoNotOptimize(timeline.makespan);
+    flows = timeline.transfers.size();
+  }
+  report_rate(state, "flow_events", 2 * static_cast<double>(flows), 0);
+}
+BENCHMARK(shared_links)->ArgName("slower")->Arg(1)->Arg(8)->Unit(benchmark::kMillisecond);
+
+// Links alone: `live` flows over two of `links` links each; one ends, another begins. With few links all flows hang
+// together, so every event settles all of them.
+void flows(benchmark::State& state) {
+  const auto live = static_cast<std::uint32_t>(state.range(0)), links = static_cast<std::uint32_t>(state.range(1));
+  SharedLinks network(std::vector<Bandwidth>(links, Bandwidth{1e9}), LinkPolicy::MaxMin);
+  std::uint32_t next = 1;
+  Time now;
+  const auto start = [&] {
+    next = next * 1664525u + 1013904223u;
+    const std::uint32_t first = (next >> 8) % links, hop = 1 + (next >> 20) % (links - 1);
+    const LinkWeight route[] = {{first, 1}, {(first + hop) % links, 1}};
+    const double bytes = 10'000 + (next >> 16);
+    network.start(now, {bytes, Bandwidth{1e9}, {static_cast<std::int64_t>(bytes)}, 0}, route);
+  };
+  for (std::uint32_t i = 0; i < live; ++i)
+    start();
+  std::size_t events = 0;
+  for (auto _ : state) {
+    now = network.settle(now);
+    const std::size_t ended = network.take_finished(now).size();
+    for (std::size_t i = 0; i < ended; ++i)
+      start();
+    events += 2 * ended;
+  }
+  report_rate(state, "flow_events", static_cast<double>(events) / static_cast<double>(state.iterations()), 0);
+}
+BENCHMARK(flows)->ArgNames({"live", "links"})->Args({8, 32})->Args({64, 32})->Args({64, 256})->Args({512, 256});
+
+// The queue alone: `pending` events, each popped one is pushed again some time later.
+void queue(benchmark::State& state) {
+  EventQueue queue;
+  std::uint32_t next = 1;
+  const auto delay = [&] {
+    next = next * 1664525u + 1013904223u;
+    return Time{1 + (next >> 12)};
+  };
+  for (std::uint32_t i = 0; i < state.range(0); ++i)
+    queue.push(delay(), Rank::Finish, i);
+  for (auto _ : state) {
+    const Event event = queue.pop();
+    queue.push(event.time + delay(), event.rank, event.what);
+  }
+  report_rate(state, "events", 1, 0);
+}
+BENCHMARK(queue)->ArgName("pending")->Arg(64)->Arg(192)->Arg(4096);
+
+}  // namespace
+}  // namespace pipewright
+
+BENCHMARK_MAIN();
