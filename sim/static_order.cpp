@@ -148,7 +148,7 @@ class Relaxation {
     const auto chunks = wiring_.chunks.size();
     sides_.resize(2 * chunks * static_cast<std::size_t>(wiring_.copies));
     dummy_channels_.assign(sides_.size(), kBegin);
-    if (costs_.duration_last != costs_.duration || wiring_.replicated) return;
+    if (costs_.duration_last != costs_.duration || wiring_.replicated || last_messages_differ()) return;
     for (CopyId copy = 0; copy < wiring_.copies; ++copy)
       for (std::size_t v = 0; v < chunks; ++v) {
         const Wiring::Chunk& chunk = wiring_.chunks[v];
@@ -157,6 +157,13 @@ class Relaxation {
         prepare_side(index, Direction::Forward, v, copy, chunk.in, chunk.out, Kind::F);
         prepare_side(index + 1, Direction::Backward, v, copy, chunk.out, chunk.in, Kind::BW);
       }
+  }
+
+  bool last_messages_differ() const {
+    return !std::equal(costs_.messages.begin(), costs_.messages.end(), costs_.messages_last.begin(),
+                       costs_.messages_last.end(), [](const Message& a, const Message& b) {
+                         return a.occupancy == b.occupancy && a.latency == b.latency && a.channel == b.channel;
+                       });
   }
 
   void prepare_side(std::size_t index, Direction direction, std::size_t v, CopyId copy,

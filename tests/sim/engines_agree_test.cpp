@@ -22,6 +22,9 @@ struct Steps {
     // Short times make ties, a longest of 1 makes every time zero.
     const int longest = seed % 10 == 0 ? 1 : seed % 2 == 0 ? 4 : 30;
     costs = random_costs(schedule.shape, random, seed % 3 == 0 ? Wires::Skips : Wires::Chain, longest);
+    // A ragged last micro-batch may show in its durations, its messages, both or neither.
+    if (seed % 4 < 2) costs.duration_last = costs.duration;
+    if (seed % 8 < 4) costs.messages_last = costs.messages;
   }
 };
 
