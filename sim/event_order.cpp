@@ -17,6 +17,7 @@
 #include "sim/dependencies.hpp"
 #include "sim/des/event_queue.hpp"
 #include "sim/des/shared_link.hpp"
+#include "sim/stream_links.hpp"
 
 namespace pipewright {
 namespace {
@@ -49,6 +50,7 @@ struct Leg {
 
 struct Worker {
   const Op* ops = nullptr;
+  const StreamLinks* streams = nullptr;
   std::uint32_t op = 0, ops_end = 0;
   std::uint32_t needed = 0;             // arrivals that `waits_for` must count
   std::uint32_t needs_collectives = 0;  // 0, or: idle until so many all-reduces are over
@@ -60,17 +62,6 @@ struct Worker {
   std::uint32_t collective = 0;  // next op of the collective stream
   bool joined = false;           // its next all-reduce counts it as ready
   static constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
-};
-
-// What an op on the compute stream means for the collective stream; the same in every copy.
-struct Trigger {
-  std::uint32_t op = 0, collective = 0;  // this op produces the last gradients of that all-reduce
-  bool operator<(const Trigger& other) const { return op < other.op; }
-};
-struct PositionPlan {
-  std::vector<Trigger> triggers;            // by op
-  std::vector<std::uint32_t> update_needs;  // per Update: all-reduces that must be over
-  std::vector<Time> gradient_ready;         // per all-reduce, at the beginning: 0 nothing to wait for, else never
 };
 
 // The all-reduce that the members of a stage are in, or gather for.
@@ -122,7 +113,6 @@ class EventOrder {
 
  private:
   const Lane& lane(std::size_t worker) const { return schedule_.positions[worker % schedule_.positions.size()]; }
-  const PositionPlan& plan(std::size_t worker) const { return plans_[worker % plans_.size()]; }
   Time now() const { return queue_.now(); }
 
   void handle(const Event& event) {
@@ -139,8 +129,8 @@ class EventOrder {
     }
   }
 
-  // Hundreds of lists grow side by side here, more than the processor's own prefetching follows: without this hint a
-  // third of the run is spent waiting for memory (bench_engines, private_links).
+  // Hundreds of lists grow side by side here, more than the processor's own prefetching follows: this hint saves about
+  // a tenth of the run (bench_engines, private_links).
   static void fetch(const void* next) { __builtin_prefetch(next, 1); }
   static constexpr std::ptrdiff_t kAhead = 4;  // ops, about one cache line
 
@@ -155,7 +145,7 @@ class EventOrder {
     fetch(&worker.ops[worker.op] + kAhead);
     fetch(spans.data() + spans.size() + kAhead);
     fetch(transfers_.data() + worker.next_message);
-    if (worker.next_trigger < plan(w).triggers.size()) announce_gradients(w, {now(), end});
+    if (worker.next_trigger < worker.streams->triggers.size()) announce_gradients(w, {now(), end});
   }
 
   void op_ends(std::uint32_t w) {
@@ -185,7 +175,7 @@ class EventOrder {
         return;
       }
     } else if (op.kind == Kind::Update) {
-      worker.needs_collectives = plan(w).update_needs[worker.next_update++];
+      worker.needs_collectives = worker.streams->update_needs[worker.next_update++];
       if (worker.collective < worker.needs_collectives) return;
     }
     queue_.push(now(), Rank::Start, about(What::OpStarts, w));
@@ -360,7 +350,7 @@ class EventOrder {
   // An op with the last gradients of a round starts: each bucket is complete some time before the op ends.
   void announce_gradients(std::uint32_t w, Span op) {
     Worker& worker = workers_[w];
-    const auto& triggers = plan(w).triggers;
+    const auto& triggers = worker.streams->triggers;
     for (; worker.next_trigger < triggers.size() && triggers[worker.next_trigger].op == worker.op;
          ++worker.next_trigger) {
       const std::uint32_t index = triggers[worker.next_trigger].collective;
@@ -470,7 +460,6 @@ class EventOrder {
   void prepare_legs();
   void prepare_workers();
   void prepare_links();
-  PositionPlan position_plan(PositionId position) const;
   std::size_t messages_sent(std::size_t w) const;
   void check_size(double longest) const;
 
@@ -481,7 +470,7 @@ class EventOrder {
   EventQueue queue_;
   std::vector<Worker> workers_;
   std::vector<LaneTimes> times_;
-  std::vector<PositionPlan> plans_;
+  std::vector<StreamLinks> streams_;    // by position
   std::vector<std::uint16_t> arrived_;  // by counter
   std::vector<Leg> legs_;
   std::vector<std::size_t> first_leg_;  // [2 * virtual stage + direction]
@@ -526,7 +515,7 @@ void EventOrder::prepare_workers() {
   meetings_.resize(static_cast<std::size_t>(schedule_.shape.stages));
   channel_free_.resize(static_cast<std::size_t>(costs_.channels));
   for (PositionId position = 0; position < wiring_.positions; ++position)
-    plans_.push_back(position_plan(position));
+    streams_.push_back(stream_links(schedule_, wiring_, position));
   const std::size_t counters = wiring_.chunks.size() * 2 * static_cast<std::size_t>(wiring_.micro_batches);
   arrived_.resize(counters * static_cast<std::size_t>(wiring_.copies));
   std::size_t messages = 0;
@@ -541,7 +530,8 @@ void EventOrder::prepare_workers() {
     messages += messages_sent(w);
     times_[w].compute.reserve(lane(w).compute.size());
     times_[w].collective.reserve(lane(w).collective.size());
-    gradient_ready_[w] = plan(w).gradient_ready;
+    worker.streams = &streams_[w % streams_.size()];
+    gradient_ready_[w] = worker.streams->gradient_ready;
     for (const Op& op : lane(w).compute)
       busy += static_cast<double>(costs_.time_of(op).value);
   }
@@ -573,35 +563,6 @@ void EventOrder::check_size(double busy) const {
   if (std::max(transfers_.size(), workers_.size()) >> kSubjectBits != 0)
     throw InputError("the event queue holds at most 2^29 transfers, this schedule has " +
                      std::to_string(transfers_.size()) + "; use fewer micro-batches");
-}
-
-PositionPlan EventOrder::position_plan(PositionId position) const {
-  PositionPlan plan;
-  const Lane& ops = schedule_.positions[static_cast<std::size_t>(position)];
-  if (ops.collective.empty()) {
-    plan.update_needs.assign(ops.compute.size(), 0);
-    return plan;
-  }
-  std::vector<std::uint32_t> last_gradient(wiring_.gradient_keys(), kNone), needs(wiring_.meetings(), 0);
-  for (std::uint32_t i = 0; i < ops.collective.size(); ++i)
-    needs[wiring_.meeting_key(ops.collective[i].virtual_stage, static_cast<int>(ops.collective[i].micro_batch), 0)] =
-        i + 1;
-  for (std::uint32_t i = 0; i < ops.compute.size(); ++i) {
-    const Op& op = ops.compute[i];
-    if (op.kind == Kind::BW || op.kind == Kind::W)
-      last_gradient[wiring_.gradient_key(position, op.virtual_stage, wiring_.round_of(op))] = i;
-    if (op.kind == Kind::Update)
-      plan.update_needs.push_back(needs[wiring_.meeting_key(op.virtual_stage, static_cast<int>(op.micro_batch), 0)]);
-  }
-  for (std::uint32_t i = 0; i < ops.collective.size(); ++i) {
-    const Op& reduce = ops.collective[i];
-    const std::uint32_t op =
-        last_gradient[wiring_.gradient_key(position, reduce.virtual_stage, static_cast<int>(reduce.micro_batch))];
-    plan.gradient_ready.push_back(op == kNone ? Time{0} : kNever);
-    if (op != kNone) plan.triggers.push_back({op, i});
-  }
-  std::stable_sort(plan.triggers.begin(), plan.triggers.end());
-  return plan;
 }
 
 void EventOrder::prepare_links() {
