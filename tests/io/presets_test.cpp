@@ -1,0 +1,74 @@
+// Presets are read by everybody and checked by nobody: each figure must say where it comes from.
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "io/names.hpp"
+#include "io/read_scenario.hpp"
+
+using namespace pipewright;
+
+namespace {
+
+ReadOptions shipped() {
+  return {{}, {std::string(std::getenv("PIPEWRIGHT_SOURCE")) + "/configs"}};
+}
+
+std::string stem(const std::string& file) {
+  return std::filesystem::path(file).stem().string();
+}
+
+}  // namespace
+
+TEST_CASE("every shipped device names the source of each of its figures") {
+  const auto files = config_files("devices", shipped());
+  REQUIRE(files.size() >= 5);
+  for (const std::string& file : files) {
+    const Device device = read_device(file, shipped());
+    CHECK_MESSAGE(device.name == stem(file), file);
+    CHECK_MESSAGE(device.sources.contains("memory"), file);
+    CHECK_MESSAGE(device.memory_bandwidth.has_value(), file);
+    CHECK_MESSAGE(device.sources.contains("memory_bandwidth"), file);
+    CHECK_MESSAGE(!device.peak.empty(), file);
+    for (const auto& [precision, rate] : device.peak)
+      CHECK_MESSAGE(device.sources.contains("peak." + std::string(name(precision))), file);
+  }
+}
+
+TEST_CASE("every shipped cluster names the source of its bandwidths and of the latencies it states") {
+  const auto files = config_files("clusters", shipped());
+  REQUIRE(files.size() >= 5);
+  for (const std::string& file : files) {
+    const Cluster cluster = read_cluster(file, shipped());
+    const auto sourced = [&](const std::string& key) { return cluster.sources.contains(key); };
+    CHECK_MESSAGE(cluster.name == stem(file), file);
+    if (cluster.links.kind != LinkKind::Ideal) CHECK_MESSAGE(sourced("node.links.bandwidth"), file);
+    if (cluster.links.latency > Time{}) CHECK_MESSAGE(sourced("node.links.latency"), file);
+    if (!cluster.network) continue;
+    CHECK_MESSAGE(sourced("network.bandwidth"), file);
+    if (cluster.network->latency > Time{}) CHECK_MESSAGE(sourced("network.latency"), file);
+  }
+}
+
+// [VGG15] table 2 prints 138 million for column D; the exact sum over its shapes is 138 357 544.
+// [GPipe19] table 1: N(L) = 50 358 272 L + 131 108 096, which gives its five printed counts; here L = 48.
+TEST_CASE("shipped models have the parameters that their papers' shapes give") {
+  const auto count = [](const char* name) {
+    for (const std::string& file : config_files("models", shipped()))
+      if (stem(file) == name) return parameter_count(read_model(file, shipped()));
+    return std::int64_t{0};
+  };
+  CHECK(count("vgg16") == 138'357'544);
+  CHECK(count("transformer-48") == std::int64_t{50'358'272} * 48 + 131'108'096);
+}
+
+TEST_CASE("every shipped model states where its figures come from") {
+  const auto files = config_files("models", shipped());
+  REQUIRE(files.size() >= 2);
+  for (const std::string& file : files)
+    CHECK_MESSAGE(!read_model(file, shipped()).source.empty(), file);
+}
