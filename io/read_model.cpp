@@ -194,7 +194,7 @@ void read_layers(Reader& reader, const At& at, Model& model) {
   try {
     model.layers = in_topological_order(std::move(graph.layers));
   } catch (const InputError& error) {
-    reader.errors.add(at.yaml.place, path(at) + ": " + error.what());
+    reader.errors.add(error);  // names a layer on the cycle by its place
   }
 }
 

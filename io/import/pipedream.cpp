@@ -211,11 +211,7 @@ Model parse_pipedream_profile(const std::string& text, const std::string& file, 
   std::vector<Layer> layers = layers_of(profile);
   if (layers.empty()) throw InputError(whole, "holds no layer besides its input; a PipeDream profile is a graph.txt");
   if (layers.size() > 1 && profile.edges.empty()) throw InputError(whole, "holds no edge; is the file truncated?");
-  try {
-    model.layers = in_topological_order(std::move(layers));
-  } catch (const InputError& error) {
-    throw InputError(whole, error.what());
-  }
+  model.layers = in_topological_order(std::move(layers));
   model.batch = batch ? *batch : derived_batch(file, model.input);
   model.batch_stated = true;
   model.source =

@@ -1,0 +1,164 @@
+// Every bad scenario gives one clear message: place, key, value, law, way out.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "tests/io/scratch.hpp"
+
+using namespace pipewright;
+
+namespace {
+
+std::string with_layers(const std::string& layers) {
+  return error_in(ScenarioText{.model = "{layers: [" + layers + "]}"});
+}
+std::string with_links(const std::string& links) {
+  return error_in(ScenarioText{.cluster = "{node: {devices: 2, device: {memory: 16 GiB}, links: {" + links + "}}}"});
+}
+bool holds(const std::string& message, const std::string& part) {
+  INFO(message);
+  CHECK(message.find(part) != std::string::npos);
+  return message.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("The scenario that the bad ones are made from is good") {
+  CHECK(error_in(ScenarioText{}) == "");
+}
+
+TEST_CASE("An unknown key names the nearest known one") {
+  CHECK(error_in(ScenarioText{.training = "{micro_batch_size: 1, micro_batchs: 4}"}) ==
+        "x.yaml:3:34: unknown key \"training.micro_batchs\"; did you mean \"micro_batches\"? known: global_batch_size, "
+        "micro_batch_size, micro_batches, ragged, precision, optimizer, sequence_length");
+  holds(error_in(ScenarioText{.more = "extra: 1\n"}), "x.yaml:5:1: unknown key \"extra\";");
+  holds(error_in(ScenarioText{}, {.set = {"plan.stagez=4"}, .config_path = {}}),
+        "--set plan.stagez=4: unknown key \"plan.stagez\"; did you mean \"stages\"?");
+}
+
+TEST_CASE("A missing key says where and what to write") {
+  CHECK(error_in("model: {layers: [{forward: 1 ms}]}\ncluster: {node: {devices: 1, device: {}}}\ntraining: {}\n") ==
+        "x.yaml:1:1: plan is missing; write plan: map\n"
+        "x.yaml:2:38: cluster.node.device.memory is missing; write memory: size");
+}
+
+TEST_CASE("Quantities without or with the wrong unit are refused") {
+  CHECK(with_links("kind: mesh, bandwidth: 900") ==
+        "x.yaml:2:83: cluster.node.links.bandwidth: \"900\" has no unit; write e.g. \"900 GB/s\"");
+  holds(with_links("kind: mesh, bandwidth: 900 GB"), "\"900 GB\" is a size, but a bandwidth is needed");
+  holds(with_links("kind: mesh, bandwidth: 0 GB/s"),
+        "\"0 GB/s\" must be more than 0; for links that take no time write kind: ideal");
+  holds(with_links("kind: mesh"), "cluster.node.links.bandwidth is missing");
+  holds(with_links("kind: mash"), "cluster.node.links.kind: unknown \"mash\"; did you mean \"mesh\"?");
+  holds(with_layers("{forward: -1 ms}"), "model.layers.0.forward: \"-1 ms\" is negative; write 0 or more");
+  holds(with_layers("{forward: .nan}"), "\".nan\" is not a number (NaN)");
+  holds(with_layers("{forward: 1e30 s}"), "overflows: the longest time is 2^62 ns");
+  holds(with_layers("{forward: 010 ms}"), "starts with a zero");
+  holds(with_layers("{forward: }"),
+        "model.layers.0.forward: has no value; write a time, e.g. 2.5 ms, or remove the key");
+  holds(with_layers("{forward: [1 ms]}"), "model.layers.0.forward: a list where a time, e.g. 2.5 ms is needed");
+}
+
+TEST_CASE("Numbers and booleans are what YAML 1.2 says, nothing looser") {
+  const auto training = [](const std::string& text) { return error_in(ScenarioText{.training = "{" + text + "}"}); };
+  holds(training("micro_batches: 0"), "training.micro_batches: \"0\" must be at least 1");
+  holds(training("micro_batches: 010"), "training.micro_batches: \"010\" starts with a zero");
+  holds(training("micro_batches: 4.5"), "\"4.5\" is no whole number");
+  holds(training("micro_batches: \"4\""),
+        "\"4\" is text (in quotes) where a whole number is needed; remove the quotes");
+  holds(training("micro_batches: 99999999999999999999"), "overflows");
+  holds(training("ragged: yes"), "training.ragged: \"yes\" is no boolean; write true");
+  holds(training("ragged: no"), "\"no\" is no boolean; write false");
+  holds(training("ragged: maybe"), "\"maybe\" is no boolean; write true or false");
+  holds(training("precision: fp8"), "training.precision: unknown \"fp8\"");
+}
+
+TEST_CASE("All errors of a file are told at once, in the order of its lines") {
+  const std::string message = error_in(
+      "plan: {stages: 0}\nmodel: {layers: [{forward: 1}]}\ncluster: {node: {devices: 1, device: {memory: 1 GiB}}}\n"
+      "training: {ragged: yes}\n");
+  CHECK(message ==
+        "x.yaml:1:16: plan.stages: \"0\" must be at least 1\n"
+        "x.yaml:2:28: model.layers.0.forward: \"1\" has no unit; write e.g. \"1 ms\"\n"
+        "x.yaml:4:20: training.ragged: \"yes\" is no boolean; write true");
+}
+
+TEST_CASE("A layer graph with a cycle names its layers") {
+  const std::string message = with_layers("{name: a, inputs: [b]}, {name: b, inputs: [a]}");
+  holds(message, "cycle");
+  holds(message, "a");
+  holds(message, "b");
+  CHECK(message.starts_with("x.yaml:1:"));
+}
+
+TEST_CASE("Layers that are no graph are refused") {
+  holds(with_layers(""), "model.layers: no layers; a model needs at least one");
+  holds(with_layers("{name: a}, {name: a}"), "model.layers.1: a layer \"a\" stands above already");
+  holds(with_layers("{name: a}, {name: b, inputs: [c]}"), "model.layers.1.inputs: no layer is called \"c\"");
+  holds(with_layers("{name: a}, {name: b, inputs: [a, a]}"), "\"a\" stands there twice");
+  holds(with_layers("{name: a, repeat: 1000000000}"),
+        "model.layers.0.repeat: 1000000000 makes more than 1000000 layers in all; use fewer");
+  holds(with_layers("{name: a, repeat: 0}"), "model.layers.0.repeat: \"0\" must be at least 1");
+  holds(with_layers("{name: a, parameters: 7 B}"), "is no whole number of fp32 weights");
+  holds(with_layers("{name: a, backward: 3 ms, backward_input: 1 ms, backward_weight: 1 ms}"),
+        "is not backward_input + backward_weight");
+  holds(with_layers("{name: a, backward: 3 ms, backward_input: 4 ms}"), "is less than a part of it");
+  holds(with_layers("{name: a, backward_input: 4 ms}"), "model.layers.0.backward: is missing beside a part of it");
+}
+
+TEST_CASE("The forms of model exclude each other") {
+  holds(error_in(ScenarioText{.model = "{layers: [{name: a}], pipedream_profile: x.txt}"}),
+        "model: layers and pipedream_profile exclude each other; keep one of them");
+  holds(error_in(ScenarioText{.model = "{batch: 4}"}), "model: says nothing of its layers");
+  holds(error_in(ScenarioText{.model = "{file: other.yaml, batch: 4}"}), "unknown key \"model.batch\"");
+}
+
+TEST_CASE("Unknown names list the known ones, and files that name each other are no endless loop") {
+  const Scratch scratch;
+  scratch.write("configs/models/vgg16.yaml", "model: {layers: [{name: a}]}\n");
+  const ReadOptions options{.set = {}, .config_path = {scratch.path("configs")}};
+  holds(error_in(ScenarioText{.model = "vgg61"}, options),
+        "model: unknown \"vgg61\"; did you mean \"vgg16\"? known: vgg16");
+  holds(error_in(ScenarioText{.model = "vgg16"}), "unknown model \"vgg16\"; no config folder holds any model");
+  const std::string self = scratch.write("self.yaml", "model: {file: self.yaml}\n");
+  holds(message_of([&] { read_model(self); }), "name each other in a circle");
+  const std::string none = scratch.write("none.yaml", "layers: []\n");
+  holds(message_of([&] { read_model(none); }), "this is no model file: its top key must be model:");
+}
+
+TEST_CASE("Clusters that cannot be are refused") {
+  const auto cluster = [](const std::string& text) { return error_in(ScenarioText{.cluster = "{" + text + "}"}); };
+  const std::string node = ", node: {devices: 2, device: {memory: 1 GiB}}";
+  holds(cluster("nodes: 2" + node), "cluster.network is missing: 2 nodes need one");
+  holds(cluster("nodes: 1000000" + node), "are more than 1000000 devices");
+  holds(cluster("nodes: 2, network: {bandwidth: 0 Gb/s}" + node), "\"0 Gb/s\" must be more than 0");
+  holds(cluster("nodes: 2, network: {bandwidth: 1 Gb/s, oversubscription: 0.5}" + node), "must be at least 1");
+  holds(cluster("node: {devices: 5000, device: {memory: 1 GiB}, links: {kind: mesh, bandwidth: 1 GB/s}}"),
+        "a mesh of 5000 devices in each of 1 nodes has 24995000 links");
+  holds(cluster("node: {devices: 1, device: {memory: 1 GiB, compute_efficiency: 1.5}}"),
+        "must be more than 0, at most 1");
+  holds(cluster("node: {devices: 1, device: {memory: 1 GiB, reserve: 2 GiB}}"), "is more than memory");
+  holds(cluster("node: {devices: 1, device: {memory: 1 GiB, peak: {fp8: 1 TFLOP/s}}}"), "unknown \"fp8\"");
+}
+
+TEST_CASE("Plans that cannot be read are refused") {
+  const auto plan = [](const std::string& text) { return error_in(ScenarioText{.plan = "{" + text + "}"}); };
+  holds(plan("stages: 3, replicas: [15, 1]"), "plan.replicas: 2 entries for 3 stages");
+  holds(plan("stages: 2, partition: even"), "plan.partition: \"even\" is no partition; write balanced,");
+  holds(plan("stages: 2, partition: {layers: [2, 0]}"), "every stage needs a layer");
+  holds(plan("stages: 2, partition: {cuts: [c]}"), "plan.partition.cuts.0: \"c\" is no layer of the model");
+  holds(plan("stages: 2, recompute: selective"), "plan.recompute: unknown \"selective\"; known: none, full");
+  holds(plan("stages: 2, bucket: 0 MB"), "plan.bucket: \"0 MB\" must be more than 0");
+  holds(plan("stages: 2, placement: spread"), "plan.placement: unknown \"spread\"");
+  holds(error_in(ScenarioText{.more = "cost: measured\n"}), "cost: unknown \"measured\"");
+  holds(error_in(ScenarioText{.more = "cost: {uniform: {forward: 1 ms}}\n"}), "cost.uniform.backward is missing");
+  holds(error_in(ScenarioText{.more = "version: 2\n"}), "version: \"2\" is no known version; write version: 1");
+}
+
+TEST_CASE("Thousands of errors are counted, not printed, and long values are cut") {
+  std::string layers;
+  for (int i = 0; i < 5000; ++i)
+    layers += "{forwrd: 1}, ";
+  const std::string message = error_in("{a: 1, " + std::string(5'000'000, 'k') + ": 1, layers: [" + layers + "]}");
+  CHECK(message.size() < 10'000);
+  holds(error_in("[1, 2]"), "x.yaml:1:1: a list where a map is needed");
+}
