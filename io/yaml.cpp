@@ -34,6 +34,13 @@ namespace {
 
 using SourcePointer = std::shared_ptr<const YamlSource>;
 
+std::string deep_message() {
+  return fmt::format("nested deeper than {} levels; flatten it", kDeepestInput);
+}
+std::string many_message() {
+  return fmt::format("more than {} values in one file; write repeated layers once with repeat: N", kMostValues);
+}
+
 YamlPlace at(const SourcePointer& source, const YAML::Mark& mark) {
   if (mark.is_null()) return {source, 1, 1};
   return {source, mark.line + 1, mark.column + 1};  // yaml-cpp counts from 0
@@ -94,10 +101,7 @@ class Builder : public YAML::EventHandler {
   };
 
   Yaml node(Yaml::Type type, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
-    if (++values_ > kMostValues)
-      throw InputError(
-          at(source_, mark),
-          fmt::format("more than {} values in one file; write repeated layers once with repeat: N", kMostValues));
+    if (++values_ > kMostValues) throw InputError(at(source_, mark), many_message());
     if (anchor != 0) errors_.add(at(source_, mark), "an anchor (&name) is not allowed here; write the value out");
     if (tag != "?" && tag != "!" && !tag.empty())
       errors_.add(at(source_, mark),
@@ -124,16 +128,16 @@ class Builder : public YAML::EventHandler {
   }
 
   void take_key(Yaml key) {
-    if (!key.is(Yaml::Type::Scalar)) throw InputError(key.place, "a key must be plain text; quote it");
+    if (!key.is(Yaml::Type::Scalar))
+      throw InputError(key.place, "a key must be plain text; quote it, or close the bracket before");
     if (key.scalar == "<<" && !key.quoted)
       errors_.add(key.place, "a merge key (<<) is not allowed here; write the values out");
     open_.back().key = YamlKey{std::move(key.scalar), key.place};
   }
 
   void open(Yaml made) {
-    if (key_expected()) throw InputError(made.place, "a key must be plain text; quote it");
-    if (open_.size() >= kDeepestInput)
-      throw InputError(made.place, fmt::format("nested deeper than {} levels; flatten it", kDeepestInput));
+    if (key_expected()) throw InputError(made.place, "a key must be plain text; quote it, or close the bracket before");
+    if (open_.size() >= kDeepestInput) throw InputError(made.place, deep_message());
     open_.push_back({std::move(made), std::nullopt});
   }
 
@@ -196,6 +200,34 @@ void refuse_binary(std::string_view text, const SourcePointer& source) {
   }
 }
 
+// yaml-cpp keeps the tokens of a whole [flow] collection before it tells anything of it. Nesting and number of values
+// are bounded here first: 8 MiB of brackets would otherwise take gigabytes. Quotes that open a value and comments are
+// skipped.
+void refuse_bombs(std::string_view text, const SourcePointer& source) {
+  YamlPlace place{source, 1, 0};
+  int depth = 0;
+  std::size_t commas = 0;
+  char quote = 0, before = ' ';
+  bool comment = false;
+  for (const char c : text) {
+    ++place.column;
+    const bool opens = before == ' ' || before == '\n' || before == '[' || before == '{' || before == ',';
+    if (c == '\n') ++place.line, place.column = 0, comment = false;
+    if (quote != 0) {
+      if (c == quote && (quote == '\'' || before != '\\')) quote = 0;
+    } else if (!comment) {
+      if ((c == '"' || c == '\'') && opens) quote = c;
+      if (c == '#' && (before == ' ' || before == '\n')) comment = true;
+      if (c == '[' || c == '{') ++depth;
+      if ((c == ']' || c == '}') && depth > 0) --depth;
+      if (c == ',' && depth > 0) ++commas;
+    }
+    before = before == '\\' && c == '\\' ? ' ' : c;
+    if (depth > kDeepestInput) throw InputError(place, deep_message());
+    if (commas > kMostValues) throw InputError(place, many_message());
+  }
+}
+
 std::string_view without_byte_order_mark(std::string_view text) {
   return text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text;
 }
@@ -203,10 +235,12 @@ std::string_view without_byte_order_mark(std::string_view text) {
 Yaml parse(std::string_view text, const SourcePointer& source) {
   const std::string_view plain = without_byte_order_mark(text);
   refuse_binary(plain, source);
+  refuse_bombs(plain, source);
   Errors errors;
   Builder builder(source, errors);
   try {
-    std::istringstream stream{std::string(plain)};
+    // Without a line end yaml-cpp takes an unclosed bracket at the end of the text for a key.
+    std::istringstream stream{std::string(plain) + "\n"};
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(builder)) {
     }
@@ -262,8 +296,7 @@ Assignment parse_assignment(const std::string& text) {
     assignment.keys.push_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
-  if (assignment.keys.size() > kDeepestInput)
-    throw InputError(place, fmt::format("nested deeper than {} levels; flatten it", kDeepestInput));
+  if (assignment.keys.size() > kDeepestInput) throw InputError(place, deep_message());
   assignment.value = parse(std::string_view(text).substr(equals + 1), source);
   if (assignment.value.is(Yaml::Type::Null)) assignment.value.place = {source, 0, 0};
   return assignment;

@@ -28,7 +28,7 @@ TEST_CASE("The scenario that the bad ones are made from is good") {
 
 TEST_CASE("An unknown key names the nearest known one") {
   CHECK(error_in(ScenarioText{.training = "{micro_batch_size: 1, micro_batchs: 4}"}) ==
-        "x.yaml:3:34: unknown key \"training.micro_batchs\"; did you mean \"micro_batches\"? known: global_batch_size, "
+        "x.yaml:3:33: unknown key \"training.micro_batchs\"; did you mean \"micro_batches\"? known: global_batch_size, "
         "micro_batch_size, micro_batches, ragged, precision, optimizer, sequence_length");
   holds(error_in(ScenarioText{.more = "extra: 1\n"}), "x.yaml:5:1: unknown key \"extra\";");
   holds(error_in(ScenarioText{}, {.set = {"plan.stagez=4"}, .config_path = {}}),
@@ -43,7 +43,7 @@ TEST_CASE("A missing key says where and what to write") {
 
 TEST_CASE("Quantities without or with the wrong unit are refused") {
   CHECK(with_links("kind: mesh, bandwidth: 900") ==
-        "x.yaml:2:83: cluster.node.links.bandwidth: \"900\" has no unit; write e.g. \"900 GB/s\"");
+        "x.yaml:2:87: cluster.node.links.bandwidth: \"900\" has no unit; write e.g. \"900 GB/s\"");
   holds(with_links("kind: mesh, bandwidth: 900 GB"), "\"900 GB\" is a size, but a bandwidth is needed");
   holds(with_links("kind: mesh, bandwidth: 0 GB/s"),
         "\"0 GB/s\" must be more than 0; for links that take no time write kind: ideal");

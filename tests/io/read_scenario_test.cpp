@@ -153,7 +153,7 @@ TEST_CASE("A resolved scenario reads back to the same scenario, and names the or
   CHECK(without_comments(once) == without_comments(twice));
   CHECK(once.find("micro_batches: 8 ") != std::string::npos);
   CHECK(once.find("# --set training.micro_batches=8\n") != std::string::npos);
-  CHECK(once.find("x.yaml:3:32\n") != std::string::npos);  // optimizer
+  CHECK(once.find("x.yaml:3:64\n") != std::string::npos);  // optimizer
   CHECK(once.find("# default\n") != std::string::npos);
 }
 

@@ -57,7 +57,8 @@ TEST_CASE("Anchors, aliases, merge keys, tags and several documents are refused"
         "x.yaml:1:4: the tag \"tag:yaml.org,2002:int\" is not allowed here; write the plain value");
   CHECK(refusal("a: 1\n---\nb: 1\n").find("a second YAML document starts here; one document per file") !=
         std::string::npos);
-  CHECK(refusal("? [a, b]\n: 1\n").find("a key must be plain text; quote it") != std::string::npos);
+  CHECK(refusal("? [a, b]\n: 1\n").find("a key must be plain text; quote it, or close the bracket before") !=
+        std::string::npos);
 }
 
 TEST_CASE("An alias bomb is refused where it is written, before anything is expanded") {
@@ -73,7 +74,7 @@ TEST_CASE("64 levels of nesting are read, 65 are refused") {
   CHECK(refusal(repeated("[", 65) + repeated("]", 65)) == "x.yaml:1:65: nested deeper than 64 levels; flatten it");
   CHECK(refusal(repeated("{a: ", 65) + "1" + repeated("}", 65)) ==
         "x.yaml:1:257: nested deeper than 64 levels; flatten it");
-  CHECK(refusal(repeated("[", 1'000'000)) == "x.yaml:1:65: nested deeper than 64 levels; flatten it");
+  CHECK(refusal(repeated("[\n", 1'000'000)) == "x.yaml:65:1: nested deeper than 64 levels; flatten it");
   CHECK(refusal(repeated("- ", 1'000'000)).find("nested deeper than 64 levels; flatten it") != std::string::npos);
 }
 
@@ -120,5 +121,6 @@ TEST_CASE("A --set that cannot be understood says so with its own text") {
   CHECK(refused("plan..x=4") == "--set plan..x=4: has an empty key; write e.g. --set training.micro_batches=8");
   CHECK(refused("plan.stages.x=4") == "--set plan.stages.x=4: plan.stages is \"2\", not a map that could hold \"x\"");
   CHECK(refused("layers.2=4") == "--set layers.2=4: \"2\" is no item of a list of 2; write a number from 0 to 1");
-  CHECK(refused("plan.stages=[1").starts_with("--set plan.stages=[1: this is not valid YAML:"));
+  CHECK(
+      refused("plan.stages=[1").starts_with("--set plan.stages=[1: a key must be plain text; quote it, or close the"));
 }
