@@ -10,6 +10,7 @@
 #include "planner/price.hpp"
 #include "planner/what_if/bytes_text.hpp"
 #include "planner/what_if/sensitivity.hpp"
+#include "sim/static_order.hpp"
 
 namespace pipewright {
 namespace {
@@ -26,13 +27,24 @@ struct Variant {
   Change change;
 };
 
-// Figures of the changed scenario; none where the change does not apply or makes no valid plan.
-std::optional<Report> tried(const Answer& answer, const Change& change) {
+// Whether a run without shared links, which is never slower than the real one, would be `least_gain` times as fast.
+// Costs a fraction of the figures. Asynchronous schedules are not judged this way.
+bool promising(const Answer& answer, const Plan& plan, const CostModel& cost, double least_gain) {
+  if (!answer.schedule.flush || least_gain <= 0) return true;
+  const StepCosts costs = step_costs(plan, cost);
+  const Time makespan = static_order_makespan(make_schedule(plan, costs.shape), costs);
+  return samples_per_second(plan, makespan, std::nullopt) >= least_gain * answer.report.samples_per_s;
+}
+
+// Figures of the changed scenario; none where the change does not apply, makes no valid plan or gains too little.
+std::optional<Report> tried(const Answer& answer, const Change& change, double least_gain = 0) {
   Scenario changed = *answer.scenario;
   try {
     if (!change(changed, answer.plan)) return std::nullopt;
     const CostModel cost(changed);
-    return price(find_plan(changed, cost), cost, Engine::Auto).report;
+    const Plan plan = find_plan(changed, cost);
+    if (!promising(answer, plan, cost, least_gain)) return std::nullopt;
+    return price(plan, cost, Engine::Auto).report;
   } catch (const InputError&) {
     return std::nullopt;
   }
@@ -194,7 +206,7 @@ std::optional<Hint> more_micro_batches(const Answer& answer) {
 }
 
 std::optional<Hint> one_change(const Answer& answer, const Variant& variant) {
-  const auto report = tried(answer, variant.change);
+  const auto report = tried(answer, variant.change, kWorthAHint);
   if (!report || !report->fits) return std::nullopt;
   const double gain = report->samples_per_s / answer.report.samples_per_s;
   return Hint{gain, fmt::format("{} would bring {:.1f} % more samples/s, with a memory peak of {}: {}", variant.text,
