@@ -68,6 +68,18 @@ std::string short_time(Time time, int digits) {
   return time.value == 0 ? "0 s" : in_unit(static_cast<double>(time.value), kTimes, digits);
 }
 
+std::string brief_time(Time time) {
+  std::string text = short_time(time, 4);
+  const auto space = text.find(' ');
+  auto end = space;
+  if (text.find('.') < space) {
+    while (text[end - 1] == '0')
+      --end;
+    if (text[end - 1] == '.') --end;
+  }
+  return text.erase(end, space - end);
+}
+
 std::string short_bytes(Bytes bytes) {
   return in_unit(static_cast<double>(bytes.value), kSizes, 3);
 }
@@ -99,7 +111,11 @@ Scale bytes_scale(Bytes largest) {
 }
 
 std::string in_scale(std::int64_t value, const Scale& scale) {
-  return value == 0 ? "0" : fmt::format("{:.{}f}", static_cast<double>(value) / scale.unit, scale.decimals);
+  if (value == 0) return "0";
+  const double figure = static_cast<double>(value) / scale.unit;
+  const double smallest = std::pow(10.0, -scale.decimals);  // that is not shown as zero
+  return figure > 0 && figure < smallest / 2 ? fmt::format("<{:.{}f}", smallest, scale.decimals)
+                                             : fmt::format("{:.{}f}", figure, scale.decimals);
 }
 
 int display_width(std::string_view text) {

@@ -18,6 +18,7 @@ std::string exact_microseconds(Time time);  // 33 ms: "33000.000"
 std::string significant(double value, int digits = 3);  // 0.2727 -> "0.273", 33 -> "33.0", 7757.6 -> "7758"
 
 std::string short_time(Time time, int digits = 3);  // "33.0 ms"; units ns, us, ms, s
+std::string brief_time(Time time);                  // without trailing zeros, four digits: "1 ms", "521.4 us"
 std::string short_bytes(Bytes bytes);               // "6.10 GiB"; units B, KiB, MiB, GiB, TiB
 std::string short_count(double count);              // "138 M"; suffixes k, M, B (1e9), T
 std::string short_bandwidth(Bandwidth bandwidth);   // "450 GB/s"; powers of ten, as vendors state it

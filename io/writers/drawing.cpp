@@ -1,6 +1,7 @@
 #include "io/writers/drawing.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -51,6 +52,42 @@ std::vector<int> spread(int count, int cap) {
     rows.push_back(shown == 1 ? 0
                               : static_cast<int>((static_cast<long>(i) * (count - 1) + (shown - 1) / 2) / (shown - 1)));
   return rows;
+}
+
+std::vector<WorkerId> distinct_workers(const Answer& answer) {
+  const auto& workers = answer.timeline.workers;
+  const std::size_t positions = answer.schedule.positions.size();
+  bool same = true;
+  for (std::size_t w = positions; w < workers.size() && same; ++w)
+    same = workers[w] == workers[w % positions];
+  std::vector<WorkerId> result(same ? positions : workers.size());
+  std::iota(result.begin(), result.end(), 0);
+  return result;
+}
+
+std::string not_drawn(const Answer& answer, std::size_t drawn) {
+  const std::size_t all = answer.timeline.workers.size(), distinct = distinct_workers(answer).size();
+  if (drawn == all) return {};
+  std::string text = fmt::format("{} of {} workers are drawn", drawn, all);
+  if (drawn < distinct) text += ", evenly spread";
+  if (distinct < all)
+    text += fmt::format("; {} copies of the pipeline run the same", answer.plan.data_parallel == 2 ? "both" : "all");
+  return text;
+}
+
+bool occurs(const Answer& answer, Look wanted) {
+  if (wanted == Look::Idle) return true;
+  for (std::size_t p = 0; p < answer.schedule.positions.size(); ++p) {
+    const Lane& lane = answer.schedule.positions[p];
+    const LaneTimes& times = answer.timeline.workers[p];
+    const auto takes_time = [&](const std::vector<Op>& ops, const std::vector<Span>& spans) {
+      for (std::size_t i = 0; i < ops.size(); ++i)
+        if (look(ops[i].kind) == wanted && spans[i].end > spans[i].start) return true;
+      return false;
+    };
+    if (takes_time(lane.compute, times.compute) || takes_time(lane.collective, times.collective)) return true;
+  }
+  return false;
 }
 
 std::vector<int> spread(int count, int cap, const std::vector<int>& wanted) {

@@ -22,6 +22,16 @@ const Lane& lane(const Answer& answer, WorkerId worker);
 // At most `cap` of 0 .. count-1: all, or evenly spread with both ends.
 std::vector<int> spread(int count, int cap);
 
+// Workers worth a row of a drawing: those of every copy of the pipeline, or of copy 0 alone when all copies have the
+// same times.
+std::vector<WorkerId> distinct_workers(const Answer& answer);
+
+// "16 of 64 workers are drawn, evenly spread; both copies run the same"; "" when every worker is drawn.
+std::string not_drawn(const Answer& answer, std::size_t drawn);
+
+// Whether a kind of work takes time anywhere.
+bool occurs(const Answer& answer, Look look);
+
 // The same, with `wanted` among them (in place of none: the list may grow by their number).
 std::vector<int> spread(int count, int cap, const std::vector<int>& wanted);
 

@@ -19,6 +19,7 @@ constexpr std::size_t kMostBoxes = 5000;  // beyond it files grow and viewers sl
 constexpr int kMostRows = 64;
 constexpr std::size_t kMostMessages = 600;
 constexpr double kCollectiveHeight = 7;
+constexpr double kSmallestNumber = 7.5;  // smaller digits cannot be read
 
 struct RowSize {
   double height, gap, font;
@@ -34,13 +35,13 @@ class Gantt {
  public:
   explicit Gantt(const Answer& answer)
       : answer_(answer),
-        rows_(spread(static_cast<int>(answer.timeline.workers.size()), kMostRows)),
+        rows_(spread(static_cast<int>(distinct_workers(answer).size()), kMostRows)),  // copy 0 comes first
         size_(row_size(static_cast<int>(rows_.size()))),
         boxes_(op_count(answer) * rows_.size() / answer.timeline.workers.size() <= kMostBoxes) {
-    double label = 0;
+    double label = text_width(fmt::format("stage {}", answer.plan.stages - 1), 12);  // of the memory strips
     for (const int w : rows_) {
       label = std::max(label, text_width(worker_name(answer_, w), size_.font));
-      collectives_ = collectives_ || has_collectives(answer_, w);
+      collectives_ = occurs(answer_, Look::AllReduce);
     }
     axis_ = {std::ceil(label) + 26, kPlotWidth, answer.timeline.makespan};
     messages_ = boxes_ && size_.height >= 15 && shows_messages();
@@ -107,16 +108,6 @@ class Gantt {
 
   // Only what occurs in the drawing.
   double legend(double y) {
-    std::array<bool, kLooks> used{};
-    bool chunks = false;
-    for (const Lane& lane : answer_.schedule.positions) {
-      for (const Op& op : lane.compute) {
-        used[static_cast<std::size_t>(look(op.kind))] |= answer_.costs.time_of(op).value > 0;
-        chunks = chunks || light(op);
-      }
-      used[static_cast<std::size_t>(Look::AllReduce)] |= !lane.collective.empty();
-    }
-    used[static_cast<std::size_t>(Look::Idle)] = true;
     double x = 12;
     const auto entry = [&](std::string_view css, std::string_view name) {
       canvas_.rect(x, y, 16, 11, css);
@@ -124,10 +115,12 @@ class Gantt {
       x += 21 + text_width(name, 12) + 16;
     };
     for (int i = 0; i < kLooks; ++i)
-      if (used[static_cast<std::size_t>(i)]) entry(css_class(static_cast<Look>(i)), words(static_cast<Look>(i)));
-    if (chunks && boxes_) {
-      entry("f2", "forward,");
-      entry("b2", "backward of odd chunks");
+      if (occurs(answer_, static_cast<Look>(i))) entry(css_class(static_cast<Look>(i)), words(static_cast<Look>(i)));
+    if (answer_.plan.virtual_stages > 1 && boxes_) {
+      canvas_.rect(x, y, 12, 11, css_class(Look::Forward, true));
+      canvas_.rect(x + 12, y, 12, 11, css_class(Look::Backward, true));
+      canvas_.text(x + 29, y + 10, "of odd chunks", "", 12);
+      x += 29 + text_width("of odd chunks", 12) + 16;
     }
     if (messages_) {
       canvas_.line(x, y + 2, x + 16, y + 9, "msg");
@@ -151,13 +144,12 @@ class Gantt {
     }
     canvas_.text(axis_.left - 10, bottom + 20, "time in " + axis_.unit(), "end quiet", 11);
     double y = bottom + 28;
-    std::string note;
-    if (rows_.size() < answer_.timeline.workers.size())
-      note = fmt::format("{} of {} workers are drawn, evenly spread. ", rows_.size(), answer_.timeline.workers.size());
+    std::string note = not_drawn(answer_, rows_.size());
+    if (!note.empty()) note += ". ";
     if (!boxes_)
       note +=
-          fmt::format("{} ops are too many for boxes: each column shows how its {} divide into {}.", op_count(answer_),
-                      short_time(Time{answer_.timeline.makespan.value / columns()}), "the kinds of work");
+          fmt::format("{} ops are too many for boxes: each column shows how its {} divide between the kinds of work.",
+                      op_count(answer_), short_time(Time{answer_.timeline.makespan.value / columns()}));
     if (note.empty()) return y;
     canvas_.text(axis_.left, y + 11, note, "quiet", 11);
     return y + 18;
@@ -175,7 +167,7 @@ class Gantt {
       shares(lane(answer_, w).compute, times.compute, y, size_.height);
     }
     const double below = y + size_.height + 1;
-    if (!times.collective.empty()) collectives(lane(answer_, w).collective, times.collective, below);
+    if (collectives_) collectives(lane(answer_, w).collective, times.collective, below);
     canvas_.text(axis_.left + axis_.width + 8, y + size_.height / 2 + size_.font * 0.36,
                  fmt::format("busy {:.0f} %", 100 * ratio(answer_.report.workers[static_cast<std::size_t>(w)].busy,
                                                           answer_.timeline.makespan)),
@@ -191,6 +183,7 @@ class Gantt {
   }
 
   void boxes(const std::vector<Op>& ops, const std::vector<Span>& spans, double y) {
+    const std::string largest = std::to_string(answer_.plan.micro_batches - 1);
     for (std::size_t i = 0; i < ops.size(); ++i) {
       if (spans[i].end == spans[i].start) continue;
       const double x = axis_.x(spans[i].start), width = axis_.x(spans[i].end) - x;
@@ -199,8 +192,9 @@ class Gantt {
       canvas_.rect(x, y, width, size_.height, fmt::format("{}{}", css_class(kind, pale), width > 3 ? " box" : ""),
                    tooltip(ops[i], spans[i]));
       const std::string number = kind == Look::Update ? "" : std::to_string(ops[i].micro_batch);
-      const double font = std::min(size_.font, size_.height - 3);
-      if (number.empty() || text_width(number, font) + 2 > width) continue;
+      // One size for all numbers of a kind: the one that the largest micro-batch number allows.
+      const double font = std::min({size_.font, size_.height - 3, (width - 2) / text_width(largest, 1)});
+      if (number.empty() || font < kSmallestNumber) continue;
       const bool dark = pale || kind == Look::Recompute || kind == Look::WeightGradient;
       canvas_.text(x + width / 2, y + size_.height / 2 + font * 0.36, number, dark ? "mid num2" : "mid num", font);
     }

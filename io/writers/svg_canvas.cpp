@@ -93,7 +93,7 @@ std::vector<Axis::Mark> Axis::marks() const {
 }
 
 double text_width(std::string_view text, double size) {
-  return 0.56 * size * display_width(text);
+  return 0.57 * size * display_width(text);
 }
 
 void Canvas::rect(double x, double y, double width, double height, std::string_view css, std::string_view tooltip) {

@@ -89,13 +89,11 @@ double draw_memory(Canvas& canvas, const Answer& answer, const Axis& axis, doubl
   }
   // The capacity sets the scale unless that would flatten everything.
   const double capacity = static_cast<double>(answer.memory.capacity.value);
-  const bool capacity_shown = capacity > 0 && capacity <= 4 * largest;
+  const bool capacity_shown = capacity > 0 && capacity <= 2.5 * largest;
   const double full_scale = 1.04 * (capacity_shown ? std::max(capacity, largest) : largest);
 
   double y = top + 20;
-  std::string heading = "memory";
-  if (shown.size() < stages.size()) heading += fmt::format(" of {} of {} stages", shown.size(), stages.size());
-  canvas.text(12, y, heading, "title", 12);
+  canvas.text(12, y, "memory", "title", 12);
   double x = axis.left;
   for (std::size_t i = 0; i < kLayers; ++i) {
     if (!used[i]) continue;
@@ -105,9 +103,10 @@ double draw_memory(Canvas& canvas, const Answer& answer, const Axis& axis, doubl
   }
   if (capacity > 0) {
     if (capacity_shown) canvas.line(x, y - 4, x + 16, y - 4, "cap");
-    canvas.text(x + (capacity_shown ? 21 : 0), y,
-                fmt::format("capacity {}{}", short_bytes(answer.memory.capacity), capacity_shown ? "" : ", far above"),
-                "", 12);
+    canvas.text(
+        x + (capacity_shown ? 21 : 0), y,
+        fmt::format("capacity {}{}", short_bytes(answer.memory.capacity), capacity_shown ? "" : " (above the strips)"),
+        "", 12);
   }
   y += 10;
   for (const int k : shown) {
@@ -121,9 +120,14 @@ double draw_memory(Canvas& canvas, const Answer& answer, const Axis& axis, doubl
     canvas.text(axis.left - 10, y + kStrip / 2 + 4, fmt::format("stage {}", k), "end", 12);
     canvas.text(axis.left + axis.width + 8, y + kStrip / 2 - 3, short_bytes(stage.memory.bytes.total()), "quiet", 11);
     canvas.text(axis.left + axis.width + 8, y + kStrip / 2 + 11,
-                fmt::format("= {:.0f} %", 100 * ratio(stage.memory.bytes.total(), answer.memory.capacity)), "quiet",
+                fmt::format("{:.0f} % full", 100 * ratio(stage.memory.bytes.total(), answer.memory.capacity)), "quiet",
                 11);
     y += kStrip + kGap;
+  }
+  if (shown.size() < stages.size()) {
+    canvas.text(axis.left, y + 9, fmt::format("{} of {} stages are drawn, evenly spread.", shown.size(), stages.size()),
+                "quiet", 11);
+    y += 16;
   }
   return y - top;
 }

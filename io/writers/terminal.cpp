@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kStageRows = 16;  // more stages than that: evenly spread ones, the limiting and the fullest
 constexpr int kLinkRows = 4;
+constexpr std::size_t kShortfallLines = 4;
 constexpr int kPathParts = 6;
 constexpr int kLabel = 13;  // columns of the labels "throughput   ", ...
 constexpr int kNarrowest = 40;
@@ -46,7 +47,7 @@ class Page {
     const auto end = line.find_last_not_of('\n') + 1;
     return fmt::format("\x1b[{}m{}\x1b[0m{}", code, line.substr(0, end), line.substr(end));
   }
-  void heading(std::string_view name) { text_ += "\n" + paint(std::string(name) + "\n", "1"); }
+  void heading(std::string_view name) { text_ += "\n" + paint(wrapped("", name, width_), "1"); }
   void line(std::string_view label, std::string_view value) {
     text_ += wrapped(padded(label, kLabel) + " ", value, width_);
   }
@@ -75,8 +76,10 @@ class Page {
     line("limited by", report_.limiting_factor);
     if (!report_.fits) {
       line("infeasible", report_.shortfall.reason);
-      for (const auto& detail : report_.shortfall.details)
-        line("", detail);
+      const auto& details = report_.shortfall.details;
+      for (std::size_t i = 0; i < std::min<std::size_t>(details.size(), kShortfallLines); ++i)
+        line("", details[i]);
+      if (details.size() > kShortfallLines) line("", fmt::format("{} more stages", details.size() - kShortfallLines));
       for (const auto& remedy : report_.shortfall.remedies)
         line("", remedy);
     }
@@ -88,7 +91,7 @@ class Page {
     text += fmt::format(" · {} of the longest worker's span", percent(report_.bubble_fraction_span));
     for (const auto& formula : report_.formulas)
       if (formula.quantity == "bubble")
-        text += fmt::format(" · by formula {}{}", formula.formula,
+        text += fmt::format(" · by formula {} = {}{}", formula.formula, with_unit(formula.value, formula.unit),
                             formula.applies.empty() ? "" : " (" + formula.applies + ")");
     return text;
   }
@@ -96,10 +99,11 @@ class Page {
   std::string speed_up() const {
     const std::size_t workers = report_.workers.size();
     std::string text =
-        fmt::format("{}x over one device that could hold the model, {} of {} workers' worth",
+        fmt::format("{}x over one device that could hold the model ({} of {} workers)",
                     significant(report_.speedup_one_device), percent(report_.scaling_efficiency), workers);
     if (report_.speedup_data_parallel)
-      text += fmt::format(" · {}x over data parallelism on as many", significant(*report_.speedup_data_parallel));
+      text +=
+          fmt::format(" · {}x over data parallelism on as many workers", significant(*report_.speedup_data_parallel));
     return text;
   }
 

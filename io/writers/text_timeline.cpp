@@ -16,7 +16,8 @@
 namespace pipewright {
 namespace {
 
-constexpr int kRows = 16;  // more workers than that: evenly spread ones are drawn
+constexpr double kFillShare = 1.5;  // a window is at least that many times as long as the pipeline takes to fill
+constexpr int kRows = 16;           // more workers than that: evenly spread ones are drawn
 constexpr int kFewestColumns = 10;
 
 struct Window {
@@ -69,6 +70,17 @@ Time shortest_pass(const Answer& answer) {
   return shortest == kNever ? Time{1} : shortest;
 }
 
+// Latest first start and earliest last end of any worker, the latter counted from the end of the run.
+std::pair<Time, Time> fill_and_drain(const Answer& answer) {
+  Time fill, drain;
+  for (const auto& worker : answer.timeline.workers) {
+    if (worker.compute.empty()) continue;
+    fill = std::max(fill, worker.compute.front().start);
+    drain = std::max(drain, answer.timeline.makespan - worker.compute.back().end);
+  }
+  return {fill, drain};
+}
+
 Frame frame(const Answer& answer, int columns) {
   const Time makespan = answer.timeline.makespan;
   if (const std::int64_t unit = common_unit(answer, columns); unit > 0)
@@ -76,12 +88,16 @@ Frame frame(const Answer& answer, int columns) {
   const double whole = static_cast<double>(makespan.value) / columns;
   const double shortest = static_cast<double>(shortest_pass(answer).value);
   if (whole <= shortest || columns < 2 * kFewestColumns) return {whole, false, {{Time{0}, columns}}};
-  // Each op gets a character: the beginning, then the end (flush) or the middle (asynchronous: the steady state).
+  // A piece is as long as the shortest op, or longer where the pipeline would not fill (drain) within the window.
   const int left = (columns - 3) / 2, right = columns - 3 - left;
-  const double shown = shortest * right;
-  const double from = static_cast<double>(makespan.value) - shown;
+  const auto [fill, drain] = fill_and_drain(answer);
+  double cell = std::max(shortest, kFillShare * static_cast<double>(fill.value) / left);
+  if (answer.schedule.flush) cell = std::max(cell, kFillShare * static_cast<double>(drain.value) / right);
+  if (whole <= cell) return {whole, false, {{Time{0}, columns}}};
+  // The beginning, then the end (flush) or the middle (asynchronous: the steady state).
+  const double from = static_cast<double>(makespan.value) - cell * right;
   const double right_begin = answer.schedule.flush ? from : from / 2;
-  return {shortest, false, {{Time{0}, left}, {Time{static_cast<std::int64_t>(std::max(0.0, right_begin))}, right}}};
+  return {cell, false, {{Time{0}, left}, {Time{static_cast<std::int64_t>(std::max(0.0, right_begin))}, right}}};
 }
 
 std::string row(const std::vector<Op>& ops, const std::vector<Span>& spans, const Frame& frame) {
@@ -104,20 +120,11 @@ std::string legend(const Answer& answer, const Frame& frame, int width) {
   const Time cell{static_cast<std::int64_t>(std::llround(frame.cell))};
   std::string text =
       fmt::format("1 character = {}{}; digit: forward of that micro-batch (last digit), letter: backward",
-                  short_time(cell, 4), frame.exact ? "" : ", shown as at its middle");
-  bool recompute = false, update = false, weights = false, all_reduce = false;
-  for (const Lane& lane : answer.schedule.positions) {
-    all_reduce = all_reduce || !lane.collective.empty();
-    for (const Op& op : lane.compute) {
-      recompute = recompute || op.kind == Kind::R;
-      update = update || op.kind == Kind::Update;
-      weights = weights || op.kind == Kind::W;
-    }
-  }
-  if (recompute) text += ", capital: recompute";
-  if (weights) text += ", w weight gradient";
-  if (update) text += ", u update";
-  if (all_reduce) text += ", = all-reduce";
+                  brief_time(cell), frame.exact ? "" : ", shown as at its middle");
+  if (occurs(answer, Look::Recompute)) text += ", capital: recompute";
+  if (occurs(answer, Look::WeightGradient)) text += ", w weight gradient";
+  if (occurs(answer, Look::Update)) text += ", u update";
+  if (occurs(answer, Look::AllReduce)) text += ", = all-reduce";
   text += ", . idle";
   if (frame.windows.size() > 1) {
     const Window& right = frame.windows.back();
@@ -134,12 +141,12 @@ std::string legend(const Answer& answer, const Frame& frame, int width) {
 }  // namespace
 
 std::string text_timeline(const Answer& answer, int width) {
-  const int workers = static_cast<int>(answer.timeline.workers.size());
-  const std::vector<int> shown = spread(workers, kRows);
+  std::vector<WorkerId> shown = distinct_workers(answer);
+  const bool collectives = occurs(answer, Look::AllReduce);
+  shown = spread(static_cast<int>(shown.size()), collectives ? kRows / 2 : kRows);  // copy 0 comes first
   int label = 0;
   for (const int w : shown)
     label = std::max(label, display_width(worker_name(answer, w)));
-  const bool collectives = std::any_of(shown.begin(), shown.end(), [&](int w) { return has_collectives(answer, w); });
   if (collectives) label = std::max(label, 10);
   const int around = 2 + label + 1 + 2 + 11;  // indent, label, frame, " busy 100 %"
   const Frame frame = pipewright::frame(answer, std::max(kFewestColumns, width - around));
@@ -153,10 +160,10 @@ std::string text_timeline(const Answer& answer, int width) {
     const double busy = ratio(answer.report.workers[static_cast<std::size_t>(w)].busy, answer.timeline.makespan);
     add(worker_name(answer, w), row(lane(answer, w).compute, times.compute, frame),
         fmt::format(" busy {:.0f} %", 100 * busy));
-    if (!times.collective.empty()) add("all-reduce", row(lane(answer, w).collective, times.collective, frame), "");
+    if (collectives && !times.collective.empty())
+      add("all-reduce", row(lane(answer, w).collective, times.collective, frame), "");
   }
-  if (static_cast<int>(shown.size()) < workers)
-    text += fmt::format("  {} of {} workers are drawn, evenly spread\n", shown.size(), workers);
+  if (const std::string note = not_drawn(answer, shown.size()); !note.empty()) text += wrapped("  ", note, width);
   return text + legend(answer, frame, width);
 }
 

@@ -1,161 +1,159 @@
 #include "tests/support/small_answer.hpp"
 
-#include <algorithm>
+#include "sim/schedules/table.hpp"
+#include "sim/simulate.hpp"
 
 namespace pipewright {
 namespace {
 
 constexpr Bytes kGiB{std::int64_t{1} << 30};
 
-Scenario scenario(const SmallShape& shape) {
+Scenario scenario(const SmallShape& small) {
+  const int layers = small.stages * small.virtual_stages;
   Scenario s;
   s.name = "small";
   s.file = "small.yaml";
   s.description = "one layer per stage";
-  s.model.name = "four-layers";
+  s.model.name = "one-layer-each";
   s.model.source = "made up";
   s.model.input = Bytes{1 << 20};
-  for (int k = 0; k < shape.stages; ++k) {
+  for (int k = 0; k < layers; ++k) {
     Layer layer;
     layer.name = "layer" + std::to_string(k);
-    layer.forward = shape.forward;
-    layer.backward = shape.backward;
+    layer.forward = small.forward;
+    layer.backward = small.backward;
     layer.activation = Bytes{1 << 20};
     layer.parameters = 1'000'000;
     if (k > 0) layer.inputs = {k - 1};
     s.model.layers.push_back(layer);
   }
-  s.cluster.name = "four-gpus";
-  s.cluster.devices_per_node = shape.stages;
+  s.cluster.name = "some-gpus";
+  s.cluster.devices_per_node = 1024;
   s.cluster.device.name = "gpu-16g";
-  s.cluster.device.memory = 16 * kGiB.value == 0 ? Bytes{} : Bytes{16 * kGiB.value};
+  s.cluster.device.memory = 16 * kGiB;
   return s;
 }
 
-Plan plan(const SmallShape& shape) {
+Plan plan(const SmallShape& small, const ScheduleShape& shape) {
   Plan p;
-  p.schedule = "1f1b";
+  p.schedule = small.schedule;
   p.stages = shape.stages;
-  p.micro_batches = p.global_batch_size = shape.micro_batches;
-  p.replicas.assign(static_cast<std::size_t>(shape.stages), 1);
-  p.recompute.assign(static_cast<std::size_t>(shape.stages), Recompute::None);
+  p.virtual_stages = shape.virtual_stages;
+  p.data_parallel = shape.data_parallel;
+  p.micro_batches = shape.micro_batches;
+  p.global_batch_size = p.micro_batches * p.data_parallel;
   for (int k = 0; k < shape.stages; ++k) {
-    p.layers.push_back({k, k + 1});
-    p.device.push_back(k);
+    p.replicas.push_back(shape.replicas_of(k));
+    p.recompute.push_back(shape.recomputes(k) ? Recompute::Full : Recompute::None);
   }
+  for (int v = 0; v < shape.chunks(); ++v)
+    p.layers.push_back({v, v + 1});
+  int positions = 0;
+  for (const int r : p.replicas)
+    positions += r;
+  for (int w = 0; w < positions * shape.data_parallel; ++w)
+    p.device.push_back(w);
   return p;
 }
 
-Schedule schedule(const SmallShape& shape) {
-  Schedule s;
-  s.name = "1f1b";
-  s.shape.stages = shape.stages;
-  s.shape.micro_batches = shape.micro_batches;
-  for (int k = 0; k < shape.stages; ++k) {
-    Lane lane;
-    const int warm_up = std::min(shape.stages - k, shape.micro_batches);
-    int forward = 0, backward = 0;
-    const auto add = [&](Kind kind, int& m) {
-      lane.compute.push_back({kind, static_cast<std::uint16_t>(k), static_cast<std::uint32_t>(m++), 0});
-    };
-    while (forward < warm_up)
-      add(Kind::F, forward);
-    while (backward < shape.micro_batches) {
-      add(Kind::BW, backward);
-      if (forward < shape.micro_batches) add(Kind::F, forward);
-    }
-    s.positions.push_back(lane);
-  }
-  return s;
-}
-
-StepCosts costs(const SmallShape& shape) {
+StepCosts costs(const SmallShape& small, const ScheduleShape& shape) {
   StepCosts c;
-  c.shape.stages = shape.stages;
-  c.shape.micro_batches = shape.micro_batches;
-  c.duration.assign(static_cast<std::size_t>(shape.stages) * kKinds, Time{});
-  for (int k = 0; k < shape.stages; ++k) {
-    c.duration[static_cast<std::size_t>(k * kKinds + static_cast<int>(Kind::F))] = shape.forward;
-    c.duration[static_cast<std::size_t>(k * kKinds + static_cast<int>(Kind::BW))] = shape.backward;
+  c.shape = shape;
+  const int chunks = shape.chunks();
+  c.duration.assign(static_cast<std::size_t>(chunks) * kKinds, Time{});
+  const auto price = [&](int chunk, Kind kind, Time time) {
+    c.duration[static_cast<std::size_t>(chunk * kKinds + static_cast<int>(kind))] = time;
+  };
+  for (int v = 0; v < chunks; ++v) {
+    const int replicas = shape.replicas_of(v % shape.stages);
+    price(v, Kind::F, replicas * small.forward);
+    price(v, Kind::R, replicas * small.forward);
+    price(v, Kind::BW, replicas * small.backward);
+    price(v, Kind::Update, small.update);
   }
   c.duration_last = c.duration;
-  for (int k = 0; k + 1 < shape.stages; ++k) {
-    c.edges.push_back({static_cast<std::uint16_t>(k), static_cast<std::uint16_t>(k + 1)});
-    for (const int direction : {0, 1}) {
+  for (int v = 0; v + 1 < chunks; ++v) {
+    c.edges.push_back({static_cast<std::uint16_t>(v), static_cast<std::uint16_t>(v + 1)});
+    const int pairs = shape.replicas_of(v % shape.stages) * shape.replicas_of((v + 1) % shape.stages);
+    for (int direction = 0; direction < 2; ++direction) {
       c.first_message.push_back(static_cast<std::uint32_t>(c.messages.size()));
-      c.messages.push_back({shape.wire, shape.hop, Bytes{1 << 20}, c.channels + direction, -1});
+      for (int pair = 0; pair < pairs * shape.data_parallel; ++pair)
+        c.messages.push_back({small.wire, small.hop, Bytes{1 << 20}, c.channels++, -1});
     }
-    c.channels += 2;
   }
   c.messages_last = c.messages;
-  c.ready_before_end.assign(static_cast<std::size_t>(shape.stages), {Time{0}});
+  for (int v = 0; v < chunks; ++v) {
+    const auto buckets = static_cast<std::size_t>(shape.buckets_of(v));
+    c.ready_before_end.emplace_back();
+    c.collectives.emplace_back();
+    for (std::size_t j = 0; j < buckets; ++j) {
+      c.ready_before_end.back().push_back(Time{static_cast<std::int64_t>((buckets - 1 - j)) * small.backward.value /
+                                               static_cast<std::int64_t>(buckets)});
+      if (shape.data_parallel * shape.replicas_of(v % shape.stages) > 1)
+        c.collectives.back().push_back(
+            {Bytes{4'000'000}, small.all_reduce, {{0, Bandwidth{0}, small.all_reduce, small.all_reduce, {}}}});
+    }
+  }
   return c;
 }
 
-MemoryModel memory(const SmallShape& shape) {
+MemoryModel memory(const ScheduleShape& shape) {
   MemoryModel m;
   ChunkMemory chunk;
   chunk.weights = chunk.gradients = Bytes{4'000'000};
   chunk.stash = {kGiB, kGiB};
   chunk.boundary = {Bytes{1 << 20}, Bytes{1 << 20}};
   chunk.working = {kGiB - Bytes{1 << 20}, kGiB - Bytes{1 << 20}};
-  m.chunks.assign(static_cast<std::size_t>(shape.stages), chunk);
+  m.chunks.assign(static_cast<std::size_t>(shape.chunks()), chunk);
   m.reserve = Bytes{kGiB.value / 2};
   m.capacity = Bytes{16 * kGiB.value};
   return m;
 }
 
-// Ends of all passes; an op runs when the op before it and its input are done.
-Timeline timeline(const SmallShape& shape, const Schedule& schedule) {
-  Timeline t;
-  t.engine = "static order";
-  t.engine_reason = "no two transfers met on a link";
-  const auto K = static_cast<std::size_t>(shape.stages), M = static_cast<std::size_t>(shape.micro_batches);
-  constexpr Time kUnknown{-1};
-  std::vector<Time> forward(K * M, kUnknown), backward(K * M, kUnknown), channel_forward(K), channel_backward(K);
-  t.workers.resize(K);
-  const auto send = [&](std::size_t k, std::size_t m, Direction direction, Time end) {
-    const bool ahead = direction == Direction::Forward;
-    if (ahead ? k + 1 == K : k == 0) return;
-    Time& free = ahead ? channel_forward[k] : channel_backward[k];
-    const Time start = std::max(free, end);
-    free = start + shape.wire;
-    const auto from = static_cast<WorkerId>(k), to = ahead ? from + 1 : from - 1;
-    t.transfers.push_back({static_cast<std::uint32_t>(ahead ? k : k - 1), direction, static_cast<MicroBatchId>(m), from,
-                           to, Bytes{1 << 20}, end, start, free, free + shape.hop});
-    (ahead ? forward : backward)[static_cast<std::size_t>(to) * M + m] = -1 * (free + shape.hop + Time{2});
-  };
-  // A negative entry below -1 holds the arrival of the input: -(arrival + 2).
-  std::vector<std::size_t> next(K);
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (std::size_t k = 0; k < K; ++k)
-      while (next[k] < schedule.positions[k].compute.size()) {
-        const Op& op = schedule.positions[k].compute[next[k]];
-        const std::size_t m = op.micro_batch;
-        const bool ahead = op.kind == Kind::F;
-        Time& slot = (ahead ? forward : backward)[k * M + m];
-        Time arrival = Time{-1} * 1 - slot - Time{1};
-        if (ahead && k == 0) arrival = Time{0};
-        if (!ahead && k + 1 == K)
-          arrival = forward[k * M + m];
-        else if (slot == kUnknown && !(ahead && k == 0))
-          break;
-        const Time before = t.workers[k].compute.empty() ? Time{0} : t.workers[k].compute.back().end;
-        const Time start = std::max(before, arrival);
-        slot = start + (ahead ? shape.forward : shape.backward);
-        t.workers[k].compute.push_back({start, slot});
-        t.makespan = std::max(t.makespan, slot);
-        send(k, m, ahead ? Direction::Forward : Direction::Backward, slot);
-        ++next[k];
-        moved = true;
-      }
-  }
-  std::stable_sort(t.transfers.begin(), t.transfers.end(),
-                   [](const auto& a, const auto& b) { return a.from < b.from; });
-  return t;
+// What `answer` adds from outside the timeline; made up.
+void explain(Report& r) {
+  r.sensitivity = {{"2x FLOP rate", Time{16'500'000}, 2.0}};
+  r.formulas = {{"bubble", "(K-1)/(M+K-1) = 3/11", 300.0 / 11, 300.0 / 11, "%", "GPipe19", ""},
+                {"step time", "(M+K-1)(f+b)", 0.033, 0.033, "s", "GPipe19", "stages are unequal"}};
+  r.references = {{"one device", 333.25, ""}, {"data parallelism on 4 workers", std::nullopt, "does not fit"}};
+  r.speedup_one_device = 2.75;
+  r.speedup_data_parallel = 1.25;
+  r.scaling_efficiency = 0.6875;
+  r.warnings = {"a warning"};
+  r.hints = {"32 micro-batches would cut the bubble to 8.6 %: --set training.micro_batches=32"};
+  r.provenance = {"layer times: stated in the file", "model: one-layer-each (made up)"};
 }
 
 }  // namespace
+
+std::unique_ptr<SmallAnswer> small_answer(const SmallShape& small) {
+  ScheduleShape shape;
+  shape.stages = small.stages;
+  shape.virtual_stages = small.virtual_stages;
+  shape.micro_batches = small.micro_batches;
+  shape.data_parallel = small.data_parallel;
+  shape.replicas = small.replicas;
+  if (small.recompute) shape.recompute.assign(static_cast<std::size_t>(small.stages), true);
+  if (small.buckets > 1) shape.buckets.assign(static_cast<std::size_t>(shape.chunks()), small.buckets);
+
+  auto result = std::make_unique<SmallAnswer>();
+  result->scenario = scenario(small);
+  Answer& a = result->answer;
+  a.scenario = &result->scenario;
+  a.plan = plan(small, shape);
+  const ScheduleRule* rule = find_schedule(small.schedule);
+  PP_CHECK(rule != nullptr);
+  a.schedule = rule->generate(shape);
+  a.costs = costs(small, a.schedule.shape);
+  a.memory = memory(shape);
+  a.timeline = simulate(a.schedule, a.costs, Engine::StaticOrder);
+  std::optional<SteadyState> steady;
+  if (!a.schedule.flush)
+    steady = SteadyState{1, small.forward + small.backward, small.stages * (small.forward + small.backward), true,
+                         small.micro_batches};
+  a.report = summarize(a.timeline, a.schedule, a.plan, a.costs, a.memory, *a.scenario, steady);
+  explain(a.report);
+  return result;
+}
 
 }  // namespace pipewright

@@ -1,4 +1,4 @@
-// An Answer made by hand, for tests of the writers: every figure is stated here or follows from the timeline.
+// Answers for tests of the writers: prices stated by hand, no scenario file needed.
 #pragma once
 
 #include <memory>
@@ -8,11 +8,19 @@
 namespace pipewright {
 
 struct SmallShape {
+  std::string schedule = "1f1b";
   int stages = 4;
   int micro_batches = 8;
-  Time forward{1'000'000}, backward{2'000'000};  // per stage and micro-batch
+  Time forward{1'000'000}, backward{2'000'000};  // per virtual stage and micro-batch; times the replicas of the stage
   Time hop{0};                                   // latency of a message
   Time wire{0};                                  // time a message occupies its channel
+  Time update{0};
+  Time all_reduce{0};  // per bucket
+  int virtual_stages = 1;
+  int data_parallel = 1;
+  std::vector<int> replicas = {};
+  bool recompute = false;
+  int buckets = 1;
 };
 
 // The scenario lives beside the answer that points to it.
@@ -21,7 +29,7 @@ struct SmallAnswer {
   Answer answer;
 };
 
-// 1F1B with a flush: one layer per stage, timed by walking the ops until none is left.
+// One layer per virtual stage, one sample per micro-batch, timed by the static engine.
 std::unique_ptr<SmallAnswer> small_answer(const SmallShape& shape = {});
 
 }  // namespace pipewright
