@@ -1,17 +1,151 @@
+#include <algorithm>
+#include <sstream>
+
 #include <doctest/doctest.h>
 
+#include "io/format_quantity.hpp"
 #include "io/writers/writers.hpp"
 #include "tests/support/small_answer.hpp"
 
 namespace pipewright {
+namespace {
+
+std::vector<std::string> lines(const std::string& text) {
+  std::vector<std::string> result;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);)
+    result.push_back(line);
+  return result;
+}
+
+// What stands between ▕ and ▏ in the row of that name.
+std::string drawing(const std::string& text, const std::string& name) {
+  for (const auto& line : lines(text))
+    if (line.starts_with("  " + name + " ")) {
+      const auto begin = line.find("▕") + 3;
+      return line.substr(begin, line.find("▏") - begin);
+    }
+  return "no row " + name;
+}
+
+int rows(const std::string& text) {
+  const auto all = lines(text);
+  return static_cast<int>(
+      std::count_if(all.begin(), all.end(), [](const auto& line) { return line.find("▕") != std::string::npos; }));
+}
+
+}  // namespace
 
 TEST_CASE("1F1B of four stages and eight micro-batches is drawn exactly, one character per millisecond") {
   const auto small = small_answer();
   const std::string text = text_timeline(small->answer, 100);
-  CHECK(text.starts_with("  stage 0 ▕0123......aa4bb5cc6dd7ee.ff.gg.hh▏ busy 73 %\n"
-                         "  stage 1 ▕.012....aa3bb4cc5dd6ee7ff.gg.hh..▏ busy 73 %\n"
-                         "  stage 2 ▕..01..aa2bb3cc4dd5ee6ff7gg.hh....▏ busy 73 %\n"
-                         "  stage 3 ▕...0aa1bb2cc3dd4ee5ff6gg7hh......▏ busy 73 %\n"));
+  CHECK(
+      text.starts_with("  stage 0 ▕0123......aa4bb5cc6dd7ee.ff.gg.hh▏ busy 73 %\n"
+                       "  stage 1 ▕.012....aa3bb4cc5dd6ee7ff.gg.hh..▏ busy 73 %\n"
+                       "  stage 2 ▕..01..aa2bb3cc4dd5ee6ff7gg.hh....▏ busy 73 %\n"
+                       "  stage 3 ▕...0aa1bb2cc3dd4ee5ff6gg7hh......▏ busy 73 %\n"));
+  CHECK(text.find("1 character = 1 ms;") != std::string::npos);
+  CHECK(text.find("update") == std::string::npos);  // takes no time here
+}
+
+TEST_CASE("where the exact drawing is wider than the terminal, a character shows the middle of its piece") {
+  // 33 ms on 10 columns of 3.3 ms: middles at 1.65, 4.95, 8.25, ... ms. Ops of 1 ms would be lost in windows of ten
+  // columns, too few for two windows. Stage 0 runs 1 at 1.65 ms, nothing at 4.95 and 8.25, a at 11.55 ms, ...
+  const auto small = small_answer();
+  const std::string text = text_timeline(small->answer, 10 + 23);
+  CHECK(drawing(text, "stage 0") == "1..a5cde.h");
+  CHECK(text.find("shown as at its middle") != std::string::npos);
+}
+
+TEST_CASE("recomputation is drawn in capitals") {
+  // GPipe, K = 2, M = 2, f = 1 ms, b = 2 ms: the last stage recomputes nothing early, all recompute before backward.
+  const auto small = small_answer({.schedule = "gpipe", .stages = 2, .micro_batches = 2, .recompute = true});
+  const std::string text = text_timeline(small->answer, 80);
+  CHECK(drawing(text, "stage 0").find("BB") == std::string::npos);
+  CHECK(drawing(text, "stage 0").find("Aaa") != std::string::npos);
+  CHECK(text.find("capital: recompute") != std::string::npos);
+}
+
+TEST_CASE("replicas have rows of their own, and all-reduces one below their worker") {
+  const auto small = small_answer(
+      {.schedule = "pipedream", .stages = 2, .micro_batches = 8, .all_reduce = Time{2'000'000}, .replicas = {2, 1}});
+  const std::string text = text_timeline(small->answer, 120);
+  CHECK(drawing(text, "stage 0 r1") != "no row stage 0 r1");
+  CHECK(drawing(text, "all-reduce").find("==") != std::string::npos);
+  CHECK(rows(text) == 5);  // two replicas with all-reduces, the last stage without
+}
+
+TEST_CASE("copies of the pipeline that run the same are drawn once, and the text says so") {
+  const auto small = small_answer({.data_parallel = 3});
+  const std::string text = text_timeline(small->answer, 100);
+  CHECK(drawing(text, "copy 0 stage 0") == "0123......aa4bb5cc6dd7ee.ff.gg.hh");
+  CHECK(text.find("4 of 12 workers are drawn; all copies of the pipeline run the same") != std::string::npos);
+}
+
+TEST_CASE("of many workers sixteen are drawn, first and last among them") {
+  const auto small = small_answer({.stages = 40, .micro_batches = 4});
+  const std::string text = text_timeline(small->answer, 200);
+  CHECK(rows(text) == 16);
+  CHECK(drawing(text, "stage 0 ") != "no row stage 0 ");
+  CHECK(drawing(text, "stage 39") != "no row stage 39");
+  CHECK(text.find("16 of 40 workers are drawn, evenly spread") != std::string::npos);
+}
+
+TEST_CASE("a long run is drawn in two windows: its beginning and its end, or the steady state") {
+  const auto flush = small_answer({.micro_batches = 1000});
+  CHECK(drawing(text_timeline(flush->answer, 100), "stage 0").starts_with("0123......aa4bb5cc6dd7ee8ff9gg0hh"));
+  CHECK(drawing(text_timeline(flush->answer, 100), "stage 3").ends_with("......"));
+  CHECK(text_timeline(flush->answer, 100).find("(the end)") != std::string::npos);
+  const auto steady = small_answer({.schedule = "pipedream", .micro_batches = 1000});
+  const std::string text = text_timeline(steady->answer, 100);
+  CHECK(text.find("(the middle of the run)") != std::string::npos);
+  const std::string row = drawing(text, "stage 0");
+  CHECK(row.substr(row.find("⋯") + 4).find('.') == std::string::npos);  // no idle time in the steady state
+}
+
+TEST_CASE("no line of a report is wider than the terminal, but for single words and figures") {
+  for (const int width : {60, 80, 100, 200})
+    for (const SmallShape& shape : {SmallShape{},
+                                    SmallShape{.schedule = "pipedream",
+                                    .stages = 2,
+                                    .micro_batches = 60,
+                                    .all_reduce = Time{1'000'000},
+                                    .replicas = {15, 1}},
+                                    SmallShape{.stages = 64, .micro_batches = 256}}) {
+      const auto small = small_answer(shape);
+      for (const auto& line : lines(terminal_report(small->answer, {width, false})))
+        CHECK_MESSAGE(display_width(line) <= width, line);
+    }
+}
+
+TEST_CASE("colour adds escapes and nothing else") {
+  const auto small = small_answer();
+  std::string coloured = terminal_report(small->answer, {100, true});
+  CHECK(coloured.find("\x1b[1m") != std::string::npos);
+  for (std::size_t at; (at = coloured.find('\x1b')) != std::string::npos;)
+    coloured.erase(at, coloured.find('m', at) - at + 1);
+  CHECK(coloured == terminal_report(small->answer, {100, false}));
+}
+
+TEST_CASE("a report states question, answer and origin, in that order") {
+  const auto small = small_answer();
+  const std::string text = terminal_report(small->answer, {});
+  CHECK(
+      text.starts_with("4 stages · 8 micro-batches of 1 · 1f1b · one-layer-each (4 layers) on 4 x gpu-16g (some-gpus)\n"
+                       "step time     33.00 ms\n"
+                       "throughput    242.4 samples/s\n"
+                       "bubble        27.3 % of the makespan · 27.3 % of the longest worker's span · by formula\n"));
+  CHECK(text.find("memory peak   4.51 GiB of 16.0 GiB on stage 0\n") != std::string::npos);
+  CHECK(text.find("how it is known\n  layer times: stated in the file\n") > text.find("what would help"));
+}
+
+TEST_CASE("a plan that does not fit says so at the top, stage by stage") {
+  // 64 micro-batches of 1 GiB in flight on stage 0 of 64 and devices of 16 GiB: 49 stages hold 16 or more.
+  const auto small = small_answer({.stages = 64, .micro_batches = 64});
+  const std::string text = terminal_report(small->answer, {});
+  CHECK(text.find("on stage 0: DOES NOT FIT\n") != std::string::npos);
+  CHECK(text.find("infeasible    49 of 64 stages do not fit into their devices\n") != std::string::npos);
+  CHECK(text.find("45 more stages\n") != std::string::npos);
 }
 
 }  // namespace pipewright

@@ -1,0 +1,133 @@
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "io/writers/writers.hpp"
+#include "tests/support/small_answer.hpp"
+
+namespace pipewright {
+namespace {
+
+using nlohmann::json;
+
+// Paths of all values: "stages[].busy_s". Lists and objects count by what is in them; null stands for itself.
+void collect(const json& value, const std::string& path, std::set<std::string>& paths) {
+  if (value.is_object())
+    for (const auto& [key, child] : value.items())
+      collect(child, path.empty() ? key : path + "." + key, paths);
+  else if (value.is_array())
+    for (const auto& child : value)
+      collect(child, path + "[]", paths);
+  else
+    paths.insert(path);
+}
+
+std::set<std::string> paths_of(const std::string& document) {
+  std::set<std::string> paths;
+  collect(json::parse(document), "", paths);
+  return paths;
+}
+
+std::set<std::string> documented_paths() {
+  const char* source = std::getenv("PIPEWRIGHT_SOURCE");
+  std::ifstream file(std::string(source ? source : ".") + "/docs/result-json.md");
+  std::set<std::string> paths;
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("| `")) paths.insert(line.substr(3, line.find('`', 3) - 3));
+  return paths;
+}
+
+// Between them the three have every key: links and what is missing, nothing missing, a steady state.
+std::set<std::string> written_paths() {
+  auto full = small_answer();
+  Report& report = full->answer.report;
+  report.links = {{"node 0 device 0 out", Bytes{800}, Bandwidth{1e9}, 0.5}};
+  report.fits = false;
+  report.shortfall = {"too large", {"stage 0 needs more"}, {"recompute: full"}};
+  std::set<std::string> paths = paths_of(json_report(full->answer));
+  paths.merge(paths_of(json_report(small_answer()->answer)));
+  paths.merge(paths_of(json_report(small_answer({.schedule = "pipedream"})->answer)));
+  return paths;
+}
+
+}  // namespace
+
+TEST_CASE("every key of the result document is described in docs/result-json.md, and every described key is written") {
+  const std::set<std::string> written = written_paths(), documented = documented_paths();
+  REQUIRE(documented.size() > 100);
+  for (const auto& path : written)
+    CHECK_MESSAGE(documented.contains(path), path, " is written and not documented");
+  for (const auto& path : documented)
+    CHECK_MESSAGE(written.contains(path), path, " is documented and not written");
+}
+
+TEST_CASE("seconds in the result document are whole nanoseconds with nine decimals") {
+  // 1F1B, K = 4, M = 8, f = 1 ms, b = 2 ms: (8 + 4 - 1) * 3 ms = 33 ms, of which 24 ms are busy.
+  const std::string document = json_report(small_answer()->answer);
+  CHECK(document.find("\"step_time_s\": 0.033000000,") != std::string::npos);
+  CHECK(document.find("\"makespan_s\": 0.033000000,") != std::string::npos);
+  CHECK(document.find("\"busy_s\": 0.024000000,") != std::string::npos);
+  CHECK(document.find("\"cycle_time_s\": null,") != std::string::npos);
+}
+
+TEST_CASE("the result document states the answer under the agreed keys") {
+  const json document = json::parse(json_report(small_answer()->answer));
+  CHECK(document["schema"] == "pipewright.result/1");
+  CHECK(document["bubble_fraction"].get<double>() == doctest::Approx(3.0 / 11));
+  CHECK(document["samples_per_s"].get<double>() == doctest::Approx(8 / 0.033));
+  CHECK(document["workers"].size() == 4);
+  CHECK(document["stages"].size() == 4);
+  CHECK(document["engine"] == "static order");
+  const auto& memory = document["stages"][0]["memory_bytes"];
+  std::int64_t sum = 0;
+  for (const auto& [key, value] : memory.items())
+    if (key != "peak") sum += value.get<std::int64_t>();
+  CHECK(sum == memory["peak"].get<std::int64_t>());
+  CHECK(document["stages"][0]["in_flight"] == 4);
+}
+
+TEST_CASE("an asynchronous schedule has a cycle time") {
+  // One more micro-batch every f + b = 3 ms.
+  const json document = json::parse(json_report(small_answer({.schedule = "pipedream"})->answer));
+  CHECK(document["cycle_time_s"].get<double>() == doctest::Approx(0.003));
+  CHECK(document["steady_state"]["duration_s"].get<double>() == doctest::Approx(0.003));
+}
+
+TEST_CASE("the document for a plan that does not fit says so under the same schema") {
+  const json document = json::parse(json_infeasible({"stage 0 needs 17.2 GiB of 16 GiB", {"a"}, {"b", "c"}}));
+  CHECK(document["schema"] == "pipewright.result/1");
+  CHECK(document["fits"] == false);
+  CHECK(document["shortfall"]["remedies"].size() == 2);
+  for (const auto& path : paths_of(document.dump()))
+    CHECK_MESSAGE(documented_paths().contains(path), path);
+}
+
+TEST_CASE("names with quotes, control characters and broken UTF-8 leave the result document valid") {
+  auto small = small_answer();
+  small->scenario.name = "a \"quoted\" \\ name\n\x01 \xff \xe2\x82 \xe2\x82\xac";
+  const json document = json::parse(json_report(small->answer));
+  CHECK(document["scenario"]["name"] ==
+        "a \"quoted\" \\ name\n\x01 \xef\xbf\xbd \xef\xbf\xbd\xef\xbf\xbd \xe2\x82\xac");
+}
+
+TEST_CASE("the same answer gives the same bytes in every format") {
+  const auto first = small_answer({.wire = Time{100'000}, .recompute = true});
+  const auto second = small_answer({.wire = Time{100'000}, .recompute = true});
+  for (const Writer& writer : writers())
+    CHECK_MESSAGE(writer.write(first->answer) == writer.write(second->answer), writer.ending);
+}
+
+TEST_CASE("the longest matching ending chooses the format") {
+  CHECK(writer_for("out/x.trace.json.gz")->ending == ".trace.json.gz");
+  CHECK(writer_for("x.trace.json")->ending == ".trace.json");
+  CHECK(writer_for("x.json")->ending == ".json");
+  CHECK(writer_for("x.svg")->ending == ".svg");
+  CHECK(writer_for("x.txt") == nullptr);
+  CHECK(writer_for("json") == nullptr);
+}
+
+}  // namespace pipewright
