@@ -49,12 +49,12 @@ TEST_CASE("1F1B of four stages and eight micro-batches is drawn exactly, one cha
 }
 
 TEST_CASE("where the exact drawing is wider than the terminal, a character shows the middle of its piece") {
-  // 33 ms on 10 columns of 3.3 ms: middles at 1.65, 4.95, 8.25, ... ms. Ops of 1 ms would be lost in windows of ten
-  // columns, too few for two windows. Stage 0 runs 1 at 1.65 ms, nothing at 4.95 and 8.25, a at 11.55 ms, ...
+  // 33 ms on 10 columns, too few for two windows: pieces of 3.3 ms with middles at 1.65, 4.95, 8.25, 11.55, 14.85, ...
+  // ms. In the exact drawing above these fall on characters 1, 4, 8, 11, 14, 18, 21, 24, 28 and 31.
   const auto small = small_answer();
   const std::string text = text_timeline(small->answer, 10 + 23);
-  CHECK(drawing(text, "stage 0") == "1..a5cde.h");
-  CHECK(text.find("shown as at its middle") != std::string::npos);
+  CHECK(drawing(text, "stage 0") == "1..ab67.gh");
+  CHECK(text.find("1 character = 3.3 ms, shown as") != std::string::npos);
 }
 
 TEST_CASE("recomputation is drawn in capitals") {
