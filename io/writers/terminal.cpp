@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kStageRows = 16;  // more stages than that: evenly spread ones, the limiting and the fullest
 constexpr int kLinkRows = 4;
+constexpr std::size_t kFormulaRows = 8;
 constexpr std::size_t kShortfallLines = 4;
 constexpr int kPathParts = 6;
 constexpr int kLabel = 13;  // columns of the labels "throughput   ", ...
@@ -270,20 +271,37 @@ class Page {
     return significant(value, 4).substr(0, significant(value, 4).find(".0")) + (unit.empty() ? "" : " " + unit);
   }
 
+  // Figures in columns, then the formula and what differs from its assumptions, in words.
   void formulas() {
     if (report_.formulas.empty()) return;
     heading("textbook formulas beside the simulation");
-    TextColumn quantity{"quantity", true, false, {}}, formula{"formula", true, false, {}}, value{"by formula"},
-        simulated{"simulated"}, source{"source", true, false, {}}, applies{"but", true, true, {}};
-    for (const auto& f : report_.formulas) {
+    TextColumn quantity{"quantity", true, false, {}}, value{"by formula"}, simulated{"simulated"};
+    const std::size_t shown = std::min<std::size_t>(report_.formulas.size(), kFormulaRows);
+    for (std::size_t i = 0; i < shown; ++i) {
+      const FormulaReport& f = report_.formulas[i];
       quantity.cells.push_back(f.quantity);
-      formula.cells.push_back(f.formula);
       value.cells.push_back(with_unit(f.value, f.unit));
       simulated.cells.push_back(with_unit(f.simulated, f.unit));
-      source.cells.push_back(f.source.empty() ? "" : "[" + f.source + "]");
-      applies.cells.push_back(f.applies);
     }
-    text_ += text_table({quantity, formula, value, simulated, source, applies}, width_);
+    constexpr int kUnlimited = 1000;
+    std::string rows = text_table({quantity, value, simulated}, kUnlimited);
+    const auto next_row = [&] {
+      const auto end = rows.find('\n');
+      const std::string row = rows.substr(0, end);
+      rows.erase(0, end + 1);
+      return row;
+    };
+    text_ += next_row() + "  formula\n";
+    for (std::size_t i = 0; i < shown; ++i) {
+      const FormulaReport& f = report_.formulas[i];
+      const bool again = i > 0 && f.formula == report_.formulas[i - 1].formula;
+      std::string words = again ? "likewise" : f.formula;
+      if (!again && !f.source.empty()) words += " [" + f.source + "]";
+      if (!f.applies.empty()) words += "; but " + f.applies;
+      text_ += wrapped(next_row() + "  ", words, width_);
+    }
+    if (shown < report_.formulas.size())
+      text_ += fmt::format("  {} more formulas; -o FILE.json has them\n", report_.formulas.size() - shown);
   }
 
   void references() {
@@ -300,7 +318,7 @@ class Page {
   }
 
   void remarks() {
-    text_ += "\n";
+    if (!report_.warnings.empty() || !report_.hints.empty()) text_ += "\n";
     for (const auto& warning : report_.warnings)
       text_ += paint(wrapped("warning: ", warning, width_), "33");
     for (const auto& hint : report_.hints)

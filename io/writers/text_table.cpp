@@ -73,6 +73,8 @@ std::string wrapped(std::string_view head, std::string_view text, int width) {
   };
   for (std::size_t begin = 0; begin < text.size();) {
     std::size_t end = std::min(text.find(' ', begin), text.size());
+    if (text.substr(end).starts_with(" %"))
+      end = std::min(text.find(' ', end + 1), text.size());  // "100 %" is one word
     const std::string_view word = text.substr(begin, end - begin);
     if (!line.empty() && indent + display_width(line) + 1 + display_width(word) > width) {
       flush();

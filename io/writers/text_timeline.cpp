@@ -57,17 +57,20 @@ std::int64_t common_unit(const Answer& answer, int columns) {
   return unit;
 }
 
-// Shortest forward or backward that takes time at all.
-Time shortest_pass(const Answer& answer) {
-  Time shortest = kNever;
+// Shortest pass of the worker whose passes are longest: at that size its ops are told apart. Workers with shorter ones
+// (a replicated stage runs r times as long for each micro-batch) are drawn coarser.
+Time longest_shortest_pass(const Answer& answer) {
+  Time longest{1};
   for (std::size_t w = 0; w < answer.timeline.workers.size(); ++w) {
     const auto& ops = lane(answer, static_cast<WorkerId>(w)).compute;
+    Time shortest = kNever;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const Span& span = answer.timeline.workers[w].compute[i];
       if (ops[i].kind != Kind::Update && span.end > span.start) shortest = std::min(shortest, span.end - span.start);
     }
+    if (shortest != kNever) longest = std::max(longest, shortest);
   }
-  return shortest == kNever ? Time{1} : shortest;
+  return longest;
 }
 
 // Latest first start and earliest last end of any worker, the latter counted from the end of the run.
@@ -86,12 +89,12 @@ Frame frame(const Answer& answer, int columns) {
   if (const std::int64_t unit = common_unit(answer, columns); unit > 0)
     return {static_cast<double>(unit), true, {{Time{0}, static_cast<int>(makespan.value / unit)}}};
   const double whole = static_cast<double>(makespan.value) / columns;
-  const double shortest = static_cast<double>(shortest_pass(answer).value);
-  if (whole <= shortest || columns < 2 * kFewestColumns) return {whole, false, {{Time{0}, columns}}};
-  // A piece is as long as the shortest op, or longer where the pipeline would not fill (drain) within the window.
+  const double pass = static_cast<double>(longest_shortest_pass(answer).value);
+  if (whole <= pass || columns < 2 * kFewestColumns) return {whole, false, {{Time{0}, columns}}};
+  // A piece is as long as a pass, or longer where the pipeline would not fill (drain) within the window.
   const int left = (columns - 3) / 2, right = columns - 3 - left;
   const auto [fill, drain] = fill_and_drain(answer);
-  double cell = std::max(shortest, kFillShare * static_cast<double>(fill.value) / left);
+  double cell = std::max(pass, kFillShare * static_cast<double>(fill.value) / left);
   if (answer.schedule.flush) cell = std::max(cell, kFillShare * static_cast<double>(drain.value) / right);
   if (whole <= cell) return {whole, false, {{Time{0}, columns}}};
   // The beginning, then the end (flush) or the middle (asynchronous: the steady state).
