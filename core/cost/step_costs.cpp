@@ -209,10 +209,12 @@ Traffic traffic(const Plan& plan, const Model& model, const std::vector<Bytes>& 
 }
 
 // Backward runs from the last layer to the first: a bucket is complete when only the layers before its first one are
-// left. With a smaller last micro-batch its times count, as the round may end with it: never too early.
+// left. With a smaller last micro-batch its times count, as the round may end with it: never too early. Blocking: all
+// buckets wait for the end of the backward.
 void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost, const LayerCosts& last) {
   const Scenario& scenario = cost.scenario();
   const Workers workers(costs.shape);
+  const bool blocking = plan.gradient_sync == GradientSync::Blocking;
   bool any = false;
   for (int k = 0; k < plan.stages; ++k)
     any = any || reduces(costs.shape, k);
@@ -231,10 +233,12 @@ void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost, 
     const AllReduceGroup group(std::move(members), cost.topology(), scenario.cluster.devices_per_node);
     for (int v = k; v < plan.chunks(); v += plan.stages) {
       const LayerRange& layers = plan.layers[static_cast<std::size_t>(v)];
+      std::vector<Time> before(static_cast<std::size_t>(layers.size()) + 1);  // backward times of the layers ahead
+      for (int i = 0; i < layers.size(); ++i)
+        before[static_cast<std::size_t>(i) + 1] =
+            checked_sum(before[static_cast<std::size_t>(i)], last.backward[static_cast<std::size_t>(layers.begin + i)]);
       for (const Bucket& bucket : buckets(scenario.model, layers, scenario.training.precision, plan.bucket)) {
-        Time left;
-        for (LayerId i = layers.begin; i < bucket.first_layer; ++i)
-          left = checked_sum(left, last.backward[static_cast<std::size_t>(i)]);
+        const Time left = blocking ? Time{} : before[static_cast<std::size_t>(bucket.first_layer - layers.begin)];
         costs.ready_before_end[static_cast<std::size_t>(v)].push_back(left);
         if (reduces(costs.shape, k)) costs.collectives[static_cast<std::size_t>(v)].push_back(group.best(bucket.bytes));
       }

@@ -284,6 +284,9 @@ TEST_CASE("A bucket is ready when only the layers before it are left of the back
   REQUIRE(costs.collectives[0].size() == 2);
   CHECK(costs.collectives[0][0].bytes == Bytes{1'200});
   CHECK(costs.collectives[0][1].bytes == Bytes{1'200});
+
+  plan.gradient_sync = GradientSync::Blocking;  // nothing travels before the backward has ended
+  CHECK(step_costs(plan, cost_model(scenario)).ready_before_end[0] == std::vector<Time>{us(0), us(0)});
 }
 
 TEST_CASE("Layers without parameters at the front end the last bucket early") {
