@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""The README shows what the tool prints and draws today: its transcript and docs/quickstart.svg.
+
+usage: transcript_test.py SOURCE_ROOT BINARY
+
+PIPEWRIGHT_ACCEPT=1 writes both anew and reports "skipped" (77) instead of comparing.
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+BEGIN = "```console\n$ build/pipewright simulate scenarios/quickstart.yaml\n"
+END = "\n\n[then: "
+
+
+def main():
+    root, binary = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
+    readme, picture = root / "README.md", root / "docs/quickstart.svg"
+    with tempfile.TemporaryDirectory() as folder:
+        drawn = pathlib.Path(folder) / "quickstart.svg"
+        run = subprocess.run([binary, "simulate", "scenarios/quickstart.yaml", "-o", drawn], cwd=root, check=True,
+                             capture_output=True, text=True)
+        svg = drawn.read_text(encoding="utf-8")
+    printed = run.stdout.split("\n\nstages (times")[0].rstrip()  # the first screen: answer and timeline
+    text = readme.read_text(encoding="utf-8")
+    begin = text.index(BEGIN) + len(BEGIN)
+    end = text.index(END, begin)
+    if os.environ.get("PIPEWRIGHT_ACCEPT"):
+        readme.write_text(text[:begin] + printed + text[end:], encoding="utf-8")
+        picture.write_text(svg, encoding="utf-8")
+        print("wrote the transcript of README.md and docs/quickstart.svg")
+        return 77
+    faults = []
+    if text[begin:end] != printed:
+        faults.append("README.md: the transcript is not what the tool prints")
+    if picture.read_text(encoding="utf-8") != svg:
+        faults.append("docs/quickstart.svg is not what the tool draws")
+    for fault in faults:
+        print(fault + "; PIPEWRIGHT_ACCEPT=1 meson test --suite docs writes it anew")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
