@@ -51,7 +51,7 @@ std::variant<Answer, Infeasible> answer(const Scenario& scenario, const AnswerOp
   }
   report.formulas = formulas(answer);
   add_references(answer, cost);
-  SensitivityAnswer changes = sensitivity(answer);
+  SensitivityAnswer changes = sensitivity(answer, options.engine);
   report.sensitivity = std::move(changes.rows);
   if (!changes.skipped.empty()) report.warnings.push_back(changes.skipped);
   report.hints = hints(answer);

@@ -67,7 +67,7 @@ Answer price(const Plan& plan, const CostModel& cost, Engine engine) {
   answer.schedule = make_schedule(plan, answer.costs.shape);
   answer.timeline = simulate(answer.schedule, answer.costs, engine);
   answer.memory = memory_model(plan, cost);
-  const auto steady = steady_state_of(answer.schedule, answer.costs, answer.timeline, engine_of(answer.timeline));
+  const auto steady = steady_state_of(answer.schedule, answer.costs, answer.timeline, engine);
   answer.report = summarize(answer.timeline, answer.schedule, plan, answer.costs, answer.memory, scenario, steady);
   return answer;
 }

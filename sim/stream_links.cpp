@@ -14,19 +14,28 @@ StreamLinks stream_links(const Schedule& schedule, const Wiring& wiring, Positio
     return links;
   }
   const auto round = [](const Op& op) { return static_cast<int>(op.micro_batch); };  // of AllReduce and Update
-  std::vector<std::uint32_t> last_gradient(wiring.gradient_keys(), kNone), needs(wiring.meetings(), 0);
+  // Keys of this worker's (virtual stage, round) pairs, dense.
+  std::vector<std::size_t> first(wiring.chunks.size());
+  std::size_t keys = 0;
+  const int stages = schedule.shape.stages, chunks = schedule.shape.chunks();
+  for (int v = ops.collective.front().virtual_stage % stages; v < chunks; v += stages) {
+    first[static_cast<std::size_t>(v)] = keys;
+    keys += static_cast<std::size_t>(wiring.rounds(v));
+  }
+  const auto key = [&first](const Op& op, int round_of_op) {
+    return first[op.virtual_stage] + static_cast<std::size_t>(round_of_op);
+  };
+  std::vector<std::uint32_t> last_gradient(keys, kNone), needs(keys, 0);
   for (std::uint32_t i = 0; i < ops.collective.size(); ++i)
-    needs[wiring.meeting_key(ops.collective[i].virtual_stage, round(ops.collective[i]), 0)] = i + 1;
+    needs[key(ops.collective[i], round(ops.collective[i]))] = i + 1;
   for (std::uint32_t i = 0; i < ops.compute.size(); ++i) {
     const Op& op = ops.compute[i];
-    if (op.kind == Kind::BW || op.kind == Kind::W)
-      last_gradient[wiring.gradient_key(position, op.virtual_stage, wiring.round_of(op))] = i;
-    if (op.kind == Kind::Update)
-      links.update_needs.push_back(needs[wiring.meeting_key(op.virtual_stage, round(op), 0)]);
+    if (op.kind == Kind::BW || op.kind == Kind::W) last_gradient[key(op, wiring.round_of(op))] = i;
+    if (op.kind == Kind::Update) links.update_needs.push_back(needs[key(op, round(op))]);
   }
   for (std::uint32_t i = 0; i < ops.collective.size(); ++i) {
     const Op& reduce = ops.collective[i];
-    const std::uint32_t op = last_gradient[wiring.gradient_key(position, reduce.virtual_stage, round(reduce))];
+    const std::uint32_t op = last_gradient[key(reduce, round(reduce))];
     links.gradient_ready.push_back(op == kNone ? Time{0} : kNever);
     if (op != kNone) links.triggers.push_back({op, i});
   }

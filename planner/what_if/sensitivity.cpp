@@ -1,19 +1,23 @@
 #include "planner/what_if/sensitivity.hpp"
 
+#include <algorithm>
+
 #include "core/cost/cost_model.hpp"
 #include "planner/price.hpp"
-#include "sim/event_order.hpp"
 #include "sim/static_order.hpp"
 
 namespace pipewright {
 namespace {
 
-// Step time under other prices, by the engine that gave the answer.
-Time repeated(const Answer& answer, const StepCosts& costs) {
-  const Engine engine = engine_of(answer.timeline);
-  if (answer.schedule.flush)
-    return engine == Engine::StaticOrder ? static_order_makespan(answer.schedule, costs)
-                                         : event_order(answer.schedule, costs).makespan;
+// Runs up to this size choose their engine anew: a change can make transfers meet that did not, or the reverse.
+constexpr std::int64_t kLargestChecked = 200'000;
+
+// Step time under other prices. Long runs without shared links are repeated by the static order unchecked.
+Time repeated(const Answer& answer, const StepCosts& costs, Engine engine) {
+  const bool stays = engine == Engine::Auto && engine_of(answer.timeline) == Engine::StaticOrder &&
+                     run_size(answer.schedule, answer.costs) > kLargestChecked;
+  if (stays) engine = Engine::StaticOrder;
+  if (answer.schedule.flush && engine == Engine::StaticOrder) return static_order_makespan(answer.schedule, costs);
   const Timeline timeline = simulate(answer.schedule, costs, engine);
   return step_time(answer.plan, timeline.makespan, steady_state_of(answer.schedule, costs, timeline, engine));
 }
@@ -33,12 +37,24 @@ StepCosts halved_compute(const Answer& answer, Time overhead) {
   return costs;
 }
 
+// Twice the peak rates; layers with stated times, which no rate prices, take half of them.
+void double_flop_rate(Scenario& scenario) {
+  for (auto& [precision, rate] : scenario.cluster.device.peak)
+    rate.value *= 2;
+  for (Layer& layer : scenario.model.layers)
+    for (auto* time : {&layer.forward, &layer.backward, &layer.backward_input, &layer.backward_weight})
+      if (*time) (*time)->value = (*time)->value / 2;
+  for (Layer& layer : scenario.model.layers)
+    if (layer.backward && layer.backward_input && layer.backward_weight)
+      layer.backward = *layer.backward_input + *layer.backward_weight;
+}
+
 class Runs {
  public:
-  explicit Runs(const Answer& answer) : answer_(answer), changed_(*answer.scenario) {}
+  Runs(const Answer& answer, Engine engine) : answer_(answer), engine_(engine), changed_(*answer.scenario) {}
 
   void add(const char* what, const StepCosts& costs) {
-    const Time time = repeated(answer_, costs);
+    const Time time = repeated(answer_, costs, engine_);
     const double speedup = time.value > 0 ? ratio(answer_.report.step_time, time) : 1.0;
     rows_.push_back({what, time, speedup});
   }
@@ -50,10 +66,18 @@ class Runs {
     add(what, step_costs(answer_.plan, cost));
     changed_.cluster = before;
   }
+  // The same for a change of more than the cluster: on a copy.
+  void add_scenario(const char* what, const auto& change) {
+    Scenario scenario = changed_;
+    change(scenario);
+    const CostModel cost(scenario);
+    add(what, step_costs(answer_.plan, cost));
+  }
   std::vector<Sensitivity> rows() const { return rows_; }
 
  private:
   const Answer& answer_;
+  Engine engine_;
   Scenario changed_;
   std::vector<Sensitivity> rows_;
 };
@@ -71,17 +95,16 @@ std::int64_t largest_repeated_run(const Timeline& timeline) {
   return engine_of(timeline) == Engine::EventQueue ? 200'000 : 4'000'000;
 }
 
-SensitivityAnswer sensitivity(const Answer& answer) {
+SensitivityAnswer sensitivity(const Answer& answer, Engine engine) {
   if (run_size(answer.schedule, answer.costs) > largest_repeated_run(answer.timeline))
     return {{}, "what doubling a rate would bring is left out: the run is too long to be repeated at once"};
   const Scenario& scenario = *answer.scenario;
   const Cluster& cluster = scenario.cluster;
-  Runs runs(answer);
+  Runs runs(answer, engine);
   if (scenario.cost == CostSourceKind::Roofline) {
-    runs.add("2x FLOP rate", [](Cluster& changed) {
-      for (auto& [precision, rate] : changed.device.peak)
-        rate.value *= 2;
-    });
+    const bool stated = std::any_of(scenario.model.layers.begin(), scenario.model.layers.end(),
+                                    [](const Layer& layer) { return layer.forward || layer.backward; });
+    runs.add_scenario(stated ? "2x FLOP rate (stated times halved)" : "2x FLOP rate", double_flop_rate);
     if (cluster.device.memory_bandwidth)
       runs.add("2x memory bandwidth", [](Cluster& changed) { changed.device.memory_bandwidth->value *= 2; });
   } else {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/plan/report.hpp"
+#include "sim/simulate.hpp"
 
 namespace pipewright {
 
@@ -18,6 +19,7 @@ struct SensitivityAnswer {
 
 // Twice the FLOP rate, the memory bandwidth (roofline), the bandwidths in the node and between nodes; half the
 // latencies. Changes of things that the cluster does not have are left out.
-SensitivityAnswer sensitivity(const Answer& answer);
+// `engine` is the one that was asked for.
+SensitivityAnswer sensitivity(const Answer& answer, Engine engine);
 
 }  // namespace pipewright
