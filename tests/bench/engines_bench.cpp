@@ -1,85 +1,19 @@
 // How fast the engines are, on one core. Not part of `meson test`: run build/tests/bench/bench_engines.
-//
-// Every rate stands beside a limit measured in the same run, because machines differ and are busy: `of_chain` is the
-// share of the rate of a dependent max + add (nothing that follows one worker's clock can be faster), `of_triad` the
-// share of the memory bandwidth of one core. Rates count CPU time. `peak_rss_MB` is that of the whole process: filter
-// to one benchmark (--benchmark_filter) to read it.
 #include <algorithm>
-#include <ctime>
 #include <vector>
 
 #include <benchmark/benchmark.h>
-#include <sys/resource.h>
 
 #include "core/check.hpp"
 #include "sim/des/event_queue.hpp"
 #include "sim/des/shared_link.hpp"
 #include "sim/event_order.hpp"
 #include "sim/schedules/table.hpp"
+#include "sim/static_order.hpp"
+#include "tests/bench/limits.hpp"
 
 namespace pipewright {
 namespace {
-
-// ------------------------------------------------------------------------------------------------------------ limits
-
-double cpu_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
-// Best of five: the machine's rate of `work`, in units per second.
-template <class Work>
-double best_rate(double units, const Work& work) {
-  double best = 0;
-  for (int i = 0; i < 5; ++i) {
-    const double start = cpu_seconds();
-    work();
-    best = std::max(best, units / (cpu_seconds() - start));
-  }
-  return best;
-}
-
-// Dependent max + add, as along one worker's clock.
-double chain_rate() {
-  static const double rate = best_rate(1 << 24, [] {
-    std::vector<std::int64_t> arrival(1024, 1);
-    benchmark::DoNotOptimize(arrival.data());
-    std::int64_t time = 0;
-    for (int round = 0; round < (1 << 14); ++round) {
-      for (const std::int64_t at : arrival)
-        time = std::max(time, at) + 3;
-      benchmark::DoNotOptimize(time);
-    }
-  });
-  return rate;
-}
-
-// a = b + s * c over 48 MB: bytes per second of one core to memory.
-double triad_rate() {
-  static const double rate = best_rate(3.0 * 8 * (1 << 21), [] {
-    static std::vector<double> a(1 << 21), b(1 << 21, 1.0), c(1 << 21, 2.0);
-    for (std::size_t i = 0; i < a.size(); ++i)
-      a[i] = b[i] + 3.0 * c[i];
-    benchmark::DoNotOptimize(a.data());
-    benchmark::ClobberMemory();
-  });
-  return rate;
-}
-
-void report_rate(benchmark::State& state, const char* name, double events, double bytes_touched) {
-  using benchmark::Counter;
-  const double total = events * static_cast<double>(state.iterations());
-  state.counters[name] = Counter(total, Counter::kIsRate);
-  state.counters["of_chain"] = Counter(total / chain_rate(), Counter::kIsRate);
-  if (bytes_touched > 0) {
-    const double bytes = bytes_touched * static_cast<double>(state.iterations());
-    state.counters["of_triad"] = Counter(bytes / triad_rate(), Counter::kIsRate);
-  }
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  state.counters["peak_rss_MB"] = static_cast<double>(usage.ru_maxrss) * 1024 / 1e6;
-}
 
 // ------------------------------------------------------------------------------------------------------------- cases
 
@@ -138,9 +72,38 @@ void add_shared_links(StepCosts& costs, int slower) {
   costs.messages_last = costs.messages;
 }
 
-// -------------------------------------------------------------------------------------------------------- benchmarks
+// ------------------------------------------------------------------------------------------------------ static order
+
+// One makespan: compute ops per second, no timeline. Schedule and prices are made before; transfers are derived inside.
+void static_makespan(benchmark::State& state, const char* name, Stages stages) {
+  forget_peak();
+  const Schedule schedule = find_schedule(name)->generate({.stages = 64, .micro_batches = 4096});
+  const StepCosts costs = pipeline_costs(schedule.shape, stages);
+  for (auto _ : state)
+    benchmark::DoNotOptimize(static_order_makespan(schedule, costs));
+  constexpr double ops = 2.0 * 64 * 4096;
+  report_rate(state, "ops", ops, ops * (sizeof(Op) + sizeof(std::int64_t)));
+}
+BENCHMARK_CAPTURE(static_makespan, f1b1_equal_K64_M4096, "1f1b", Stages::Equal)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(static_makespan, f1b1_unequal_K64_M4096, "1f1b", Stages::Unequal)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(static_makespan, gpipe_unequal_K64_M4096, "gpipe", Stages::Unequal)->Unit(benchmark::kMillisecond);
+
+// The same with the times of every op and transfer kept.
+void static_timeline(benchmark::State& state) {
+  forget_peak();
+  const Schedule schedule = one_f_one_b(64, 4096);
+  const StepCosts costs = pipeline_costs(schedule.shape, Stages::Unequal);
+  for (auto _ : state)
+    benchmark::DoNotOptimize(static_order(schedule, costs).makespan);
+  constexpr double ops = 2.0 * 64 * 4096;
+  report_rate(state, "ops", ops, ops * (sizeof(Op) + sizeof(std::int64_t) + sizeof(Span) + sizeof(Transfer)));
+}
+BENCHMARK(static_timeline)->Name("static_timeline/f1b1_unequal_K64_M4096")->Unit(benchmark::kMillisecond);
+
+// ------------------------------------------------------------------------------------------------------- event queue
 
 void private_links(benchmark::State& state, Stages stages) {
+  forget_peak();
   const Schedule schedule = one_f_one_b(64, 4096);
   const StepCosts costs = pipeline_costs(schedule.shape, stages);
   std::size_t events = 0;  // completions and arrivals
@@ -161,6 +124,7 @@ BENCHMARK_CAPTURE(private_links, unequal_stages_K64_M4096, Stages::Unequal)->Uni
 // 62 channels, so at most 62 live flows; parts of up to 6 flows divide a link. An event is the begin or the end of a
 // flow, the compute ops around them are simulated, too, and not counted.
 void shared_links(benchmark::State& state) {
+  forget_peak();
   const Schedule schedule = one_f_one_b(32, 2048);
   StepCosts costs = pipeline_costs(schedule.shape, Stages::Unequal);
   add_shared_links(costs, static_cast<int>(state.range(0)));
