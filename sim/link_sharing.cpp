@@ -22,43 +22,52 @@ std::vector<std::int32_t> links_of(const Collective& collective) {
   return links;
 }
 
-// Every interval in which something occupies a link, by link. A collective occupies its links from its start to its
-// end.
-std::vector<std::vector<Use>> link_uses(const Timeline& timeline, const Schedule& schedule, const StepCosts& costs) {
-  std::vector<std::vector<Use>> uses(costs.links.size());
+// Calls `use(link, start, end)` for every interval in which something occupies a link. A collective occupies its links
+// from its start to its end.
+template <class Use>
+void for_each_use(const Timeline& timeline, const Schedule& schedule, const StepCosts& costs, const Use& use) {
   for (const Transfer& transfer : timeline.transfers) {
     if (transfer.start == transfer.sent) continue;
     const CopyId copy = transfer.from / static_cast<int>(schedule.positions.size());
     const Message& message = costs.message(transfer.edge, transfer.direction, copy, transfer.micro_batch);
     if (message.route < 0) continue;
     for (const int link : costs.routes[static_cast<std::size_t>(message.route)].links)
-      uses[static_cast<std::size_t>(link)].push_back({transfer.start, transfer.sent});
+      use(static_cast<std::size_t>(link), transfer.start, transfer.sent);
   }
   const ScheduleShape& shape = schedule.shape;
-  for (std::size_t worker = 0; worker < timeline.workers.size(); ++worker) {
-    const auto& ops = schedule.positions[worker % schedule.positions.size()].collective;
+  for (std::size_t position = 0; position < schedule.positions.size(); ++position) {
+    const auto& ops = schedule.positions[position].collective;
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      // All members have the same span: count the collective once, at the first member.
+      // All members have the same span: count the collective once, at the first replica of the first copy.
       const int v = ops[i].virtual_stage;
-      if (worker != static_cast<std::size_t>(position_of(shape, v, 0))) continue;
-      const Span span = timeline.workers[worker].collective[i];
+      if (position != static_cast<std::size_t>(position_of(shape, v, 0))) break;
+      const Span span = timeline.workers[position].collective[i];
       if (span.start == span.end) continue;
       for (const int link : links_of(costs.collectives[static_cast<std::size_t>(v)][ops[i].bucket]))
-        uses[static_cast<std::size_t>(link)].push_back({span.start, span.end});
+        use(static_cast<std::size_t>(link), span.start, span.end);
     }
   }
-  return uses;
 }
 
 }  // namespace
 
 int first_shared_link(const Timeline& timeline, const Schedule& schedule, const StepCosts& costs) {
-  auto uses = link_uses(timeline, schedule, costs);
-  for (std::size_t link = 0; link < uses.size(); ++link) {
-    auto& of_link = uses[link];
-    if (!std::is_sorted(of_link.begin(), of_link.end())) std::stable_sort(of_link.begin(), of_link.end());
-    for (std::size_t i = 1; i < of_link.size(); ++i)
-      if (of_link[i].start < of_link[i - 1].end) return static_cast<int>(link);
+  // Counted first, so that the intervals of all links lie in one array.
+  std::vector<std::size_t> first(costs.links.size() + 1, 0);
+  for_each_use(timeline, schedule, costs, [&](std::size_t link, Time, Time) { ++first[link + 1]; });
+  for (std::size_t link = 0; link < costs.links.size(); ++link)
+    first[link + 1] += first[link];
+  std::vector<Use> uses(first.back());
+  std::vector<std::size_t> next(first.begin(), first.end() - 1);
+  for_each_use(timeline, schedule, costs, [&](std::size_t link, Time start, Time end) {
+    uses[next[link]++] = {start, end};
+  });
+  for (std::size_t link = 0; link < costs.links.size(); ++link) {
+    const auto begin = uses.begin() + static_cast<std::ptrdiff_t>(first[link]);
+    const auto end = uses.begin() + static_cast<std::ptrdiff_t>(first[link + 1]);
+    if (!std::is_sorted(begin, end)) std::stable_sort(begin, end);
+    for (auto use = begin; use != end && use + 1 != end; ++use)
+      if ((use + 1)->start < use->end) return static_cast<int>(link);
   }
   return -1;
 }

@@ -181,6 +181,14 @@ struct Hint {
   std::string text;
 };
 
+// No order of the same work is faster than its busiest worker.
+double most_gain(const Answer& answer) {
+  Time busiest;
+  for (const WorkerReport& worker : answer.report.workers)
+    busiest = std::max(busiest, worker.busy);
+  return answer.schedule.flush && busiest > Time{} ? ratio(answer.report.makespan, busiest) : kWorthAHint;
+}
+
 // Four times as many micro-batches, or twice: the bubble shrinks as (K-1)/(M+K-1) does.
 std::optional<Hint> more_micro_batches(const Answer& answer) {
   const Plan& plan = answer.plan;
@@ -233,8 +241,9 @@ std::vector<std::string> hints(const Answer& answer) {
   const auto keep = [&](const std::optional<Hint>& hint) {
     if (hint && hint->gain >= kWorthAHint) found.push_back(*hint);
   };
-  if (answer.report.bubble_fraction > 0.1) keep(more_micro_batches(answer));
-  if (answer.plan.schedule == "1f1b" && answer.plan.stages > 1)
+  const bool room = most_gain(answer) >= kWorthAHint;
+  if (room && answer.report.bubble_fraction > 0.1) keep(more_micro_batches(answer));
+  if (room && answer.plan.schedule == "1f1b" && answer.plan.stages > 1)
     keep(one_change(answer,
                     {"schedule: eager_1f1b", "--set plan.schedule=eager_1f1b", [](Scenario& scenario, const Plan&) {
                        scenario.plan.schedule.value = "eager_1f1b";
