@@ -68,16 +68,19 @@ std::string short_time(Time time, int digits) {
   return time.value == 0 ? "0 s" : in_unit(static_cast<double>(time.value), kTimes, digits);
 }
 
+std::string brief(double value) {
+  std::string text = significant(value, 4);
+  if (text.find('.') == std::string::npos) return text;
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text;
+}
+
 std::string brief_time(Time time) {
-  std::string text = short_time(time, 4);
-  const auto space = text.find(' ');
-  auto end = space;
-  if (text.find('.') < space) {
-    while (text[end - 1] == '0')
-      --end;
-    if (text[end - 1] == '.') --end;
-  }
-  return text.erase(end, space - end);
+  if (time.value == 0) return "0 s";
+  const auto value = static_cast<double>(time.value);
+  const Unit& unit = unit_of(value, kTimes, 4);
+  return brief(value / unit.size) + " " + std::string(unit.name);
 }
 
 std::string short_bytes(Bytes bytes) {
@@ -93,8 +96,9 @@ std::string short_bandwidth(Bandwidth bandwidth) {
 }
 
 std::string percent(double share) {
-  const double value = 100 * share;
-  const int decimals = std::fabs(value) >= 99.95 || value == 0 ? 0 : std::fabs(value) < 1 ? 2 : 1;
+  const double value = 100 * share, size = std::fabs(value);
+  if (value > 0 && value < 0.005) return "<0.01 %";
+  const int decimals = size >= 99.95 || size < 0.005 ? 0 : size < 0.995 ? 2 : 1;
   return fmt::format("{:.{}f} %", value, decimals);
 }
 

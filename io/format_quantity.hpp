@@ -17,12 +17,14 @@ std::string exact_microseconds(Time time);  // 33 ms: "33000.000"
 
 std::string significant(double value, int digits = 3);  // 0.2727 -> "0.273", 33 -> "33.0", 7757.6 -> "7758"
 
+std::string brief(double value);  // four digits without trailing zeros: 4 -> "4", 1.05 -> "1.05", 10.0 -> "10"
+
 std::string short_time(Time time, int digits = 3);  // "33.0 ms"; units ns, us, ms, s
 std::string brief_time(Time time);                  // without trailing zeros, four digits: "1 ms", "521.4 us"
 std::string short_bytes(Bytes bytes);               // "6.10 GiB"; units B, KiB, MiB, GiB, TiB
 std::string short_count(double count);              // "138 M"; suffixes k, M, B (1e9), T
 std::string short_bandwidth(Bandwidth bandwidth);   // "450 GB/s"; powers of ten, as vendors state it
-std::string percent(double share);                  // 0.2727 -> "27.3 %"
+std::string percent(double share);                  // 0.2727 -> "27.3 %", 1e-6 -> "<0.01 %"
 
 // One unit for a whole column, so that its figures can be compared at a glance.
 struct Scale {

@@ -139,4 +139,18 @@ bool has_collectives(const Answer& answer, WorkerId worker) {
   return !answer.timeline.workers[static_cast<std::size_t>(worker)].collective.empty();
 }
 
+std::vector<bool> all_reduce_rows(const Answer& answer, const std::vector<WorkerId>& shown) {
+  const auto stage = [&](WorkerId w) { return answer.report.workers[static_cast<std::size_t>(w)].stage; };
+  const auto& times = answer.timeline.workers;
+  std::vector<bool> rows;
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    const auto& mine = times[static_cast<std::size_t>(shown[i])].collective;
+    const bool again = std::any_of(shown.begin() + static_cast<std::ptrdiff_t>(i) + 1, shown.end(), [&](WorkerId w) {
+      return stage(w) == stage(shown[i]) && times[static_cast<std::size_t>(w)].collective == mine;
+    });
+    rows.push_back(!mine.empty() && !again);
+  }
+  return rows;
+}
+
 }  // namespace pipewright

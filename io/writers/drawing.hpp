@@ -46,4 +46,8 @@ std::size_t op_count(const Answer& answer);
 
 bool has_collectives(const Answer& answer, WorkerId worker);
 
+// Which of these workers' rows are followed by one for the all-reduces: the members of an all-reduce run it at the same
+// time, so it is drawn once, below the last of them.
+std::vector<bool> all_reduce_rows(const Answer& answer, const std::vector<WorkerId>& shown);
+
 }  // namespace pipewright

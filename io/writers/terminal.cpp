@@ -160,7 +160,11 @@ class Page {
     not_shown();
   }
 
-  static std::string figure(double share) { return share == 0 ? "0" : fmt::format("{:.1f}", 100 * share); }
+  // In percent, one decimal.
+  static std::string figure(double share) {
+    if (share > 0 && share < 0.0005) return "<0.1";
+    return share == 0 ? "0" : fmt::format("{:.1f}", 100 * share);
+  }
 
   void idle() {
     heading("idle time in % of the makespan (busiest worker of each stage)");
@@ -194,7 +198,8 @@ class Page {
         stage_column(),
         column("peak", false, [&](const StageReport& s) { return in_scale(s.memory.bytes.total().value, scale); }),
         column("full", false, [&](const StageReport& s) {
-          return fmt::format("{:.0f} %", 100 * ratio(s.memory.bytes.total(), answer_.memory.capacity));
+          const double full = ratio(s.memory.bytes.total(), answer_.memory.capacity);
+          return full > 0 && full < 0.005 ? "<1 %" : fmt::format("{:.0f} %", 100 * full);
         })};
     columns.push_back(part("weights", false, &MemoryBytes::weights));
     if (versions)
@@ -268,7 +273,7 @@ class Page {
   static std::string with_unit(double value, const std::string& unit) {
     if (unit == "%") return percent(value / 100);
     if (unit == "s") return short_time(Time{static_cast<std::int64_t>(std::llround(value * 1e9))}, 4);
-    return significant(value, 4).substr(0, significant(value, 4).find(".0")) + (unit.empty() ? "" : " " + unit);
+    return brief(value) + (unit.empty() ? "" : " " + unit);
   }
 
   // Figures in columns, then the formula and what differs from its assumptions, in words.

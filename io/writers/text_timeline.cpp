@@ -1,9 +1,11 @@
 // The schedule as text:   stage 0 ▕0123......aa4bb5cc6dd7ee.ff.gg.hh▏ busy 73 %
 //
 // One character is a fixed piece of time. When all ops begin and end on multiples of one unit and the run fits, the
-// unit is that piece and the drawing is exact. Otherwise a character shows what ran at the middle of its piece; when
-// ops would be shorter than a piece, two windows of the run are drawn instead of the whole.
+// unit is that piece and the drawing is exact. Otherwise the piece is a round time, so that ops of round lengths look
+// alike wherever they begin, and a character shows what ran at its middle; when ops would be shorter than a piece, two
+// windows of the run are drawn instead of the whole.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -17,7 +19,8 @@ namespace pipewright {
 namespace {
 
 constexpr double kFillShare = 1.5;  // a window is at least that many times as long as the pipeline takes to fill
-constexpr int kRows = 16;           // more workers than that: evenly spread ones are drawn
+constexpr int kWorkers = 16;        // more workers than that: evenly spread ones are drawn
+constexpr int kRows = 20;           // of workers and all-reduces, so that a screen shows them
 constexpr int kFewestColumns = 10;
 
 struct Window {
@@ -57,20 +60,27 @@ std::int64_t common_unit(const Answer& answer, int columns) {
   return unit;
 }
 
-// Shortest pass of the worker whose passes are longest: at that size its ops are told apart. Workers with shorter ones
-// (a replicated stage runs r times as long for each micro-batch) are drawn coarser.
-Time longest_shortest_pass(const Answer& answer) {
+// At that size the ops of most workers are told apart: the shortest pass of any worker, but for those with passes less
+// than half as long as the others' (beside a replicated stage, which runs r times as long for each micro-batch), which
+// are drawn coarser.
+Time telling_size(const Answer& answer) {
+  std::vector<Time> shortest;  // by worker
   Time longest{1};
   for (std::size_t w = 0; w < answer.timeline.workers.size(); ++w) {
     const auto& ops = lane(answer, static_cast<WorkerId>(w)).compute;
-    Time shortest = kNever;
+    Time mine = kNever;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const Span& span = answer.timeline.workers[w].compute[i];
-      if (ops[i].kind != Kind::Update && span.end > span.start) shortest = std::min(shortest, span.end - span.start);
+      if (ops[i].kind != Kind::Update && span.end > span.start) mine = std::min(mine, span.end - span.start);
     }
-    if (shortest != kNever) longest = std::max(longest, shortest);
+    if (mine == kNever) continue;
+    longest = std::max(longest, mine);
+    shortest.push_back(mine);
   }
-  return longest;
+  Time size = longest;
+  for (const Time pass : shortest)
+    if (2 * pass.value >= longest.value) size = std::min(size, pass);
+  return size;
 }
 
 // Latest first start and earliest last end of any worker, the latter counted from the end of the run.
@@ -84,19 +94,37 @@ std::pair<Time, Time> fill_and_drain(const Answer& answer) {
   return {fill, drain};
 }
 
+// Smallest of 1, 2, 2.5, 5 * 10^n ns (whole ones) that is at least `least`.
+Time round_time(double least) {
+  for (std::int64_t power = 1;; power *= 10)
+    for (const std::int64_t tenths : {10, 20, 25, 50})
+      if (power * tenths % 10 == 0 && static_cast<double>(power * tenths / 10) >= least)
+        return Time{power * tenths / 10};
+}
+
+// The whole run in pieces of `cell`, as far as their middles lie in it.
+Frame whole_run(Time makespan, double cell) {
+  const double pieces = static_cast<double>(makespan.value) / cell;
+  return {cell, false, {{Time{0}, static_cast<int>(std::ceil(pieces - 0.5))}}};
+}
+
 Frame frame(const Answer& answer, int columns) {
   const Time makespan = answer.timeline.makespan;
   if (const std::int64_t unit = common_unit(answer, columns); unit > 0)
     return {static_cast<double>(unit), true, {{Time{0}, static_cast<int>(makespan.value / unit)}}};
   const double whole = static_cast<double>(makespan.value) / columns;
-  const double pass = static_cast<double>(longest_shortest_pass(answer).value);
-  if (whole <= pass || columns < 2 * kFewestColumns) return {whole, false, {{Time{0}, columns}}};
-  // A piece is as long as a pass, or longer where the pipeline would not fill (drain) within the window.
+  const double pass = static_cast<double>(telling_size(answer).value);
+  const auto round = static_cast<double>(round_time(whole).value);
+  if (round <= pass || columns < 2 * kFewestColumns) return whole_run(makespan, round);
+  if (whole <= pass) return whole_run(makespan, whole);  // a round piece would hide ops
+  // A piece is as long as a pass, or longer (then round) where the pipeline would not fill (drain) within the window.
   const int left = (columns - 3) / 2, right = columns - 3 - left;
   const auto [fill, drain] = fill_and_drain(answer);
   double cell = std::max(pass, kFillShare * static_cast<double>(fill.value) / left);
   if (answer.schedule.flush) cell = std::max(cell, kFillShare * static_cast<double>(drain.value) / right);
-  if (whole <= cell) return {whole, false, {{Time{0}, columns}}};
+  if (whole <= cell) return whole_run(makespan, round);
+  if (cell > pass) cell = static_cast<double>(round_time(cell).value);
+  if (round <= cell) return whole_run(makespan, round);
   // The beginning, then the end (flush) or the middle (asynchronous: the steady state).
   const double from = static_cast<double>(makespan.value) - cell * right;
   const double right_begin = answer.schedule.flush ? from : from / 2;
@@ -141,12 +169,26 @@ std::string legend(const Answer& answer, const Frame& frame, int width) {
   return wrapped("  ", text, width);
 }
 
+// Workers that get a row, so many that their all-reduces have one too.
+std::vector<WorkerId> drawn_workers(const Answer& answer, bool collectives) {
+  const int distinct = static_cast<int>(distinct_workers(answer).size());  // copy 0 comes first
+  std::vector<WorkerId> shown = spread(distinct, kWorkers);
+  if (!collectives) return shown;
+  const auto rows = [&] {
+    const std::vector<bool> bars = all_reduce_rows(answer, shown);
+    return static_cast<int>(shown.size()) + static_cast<int>(std::count(bars.begin(), bars.end(), true));
+  };
+  for (int most = kWorkers - 1; rows() > kRows; --most)  // ends: no worker has more than one of its own
+    shown = spread(distinct, most);
+  return shown;
+}
+
 }  // namespace
 
 std::string text_timeline(const Answer& answer, int width) {
-  std::vector<WorkerId> shown = distinct_workers(answer);
   const bool collectives = occurs(answer, Look::AllReduce);
-  shown = spread(static_cast<int>(shown.size()), collectives ? kRows / 2 : kRows);  // copy 0 comes first
+  const std::vector<WorkerId> shown = drawn_workers(answer, collectives);
+  const std::vector<bool> bars = all_reduce_rows(answer, shown);
   int label = 0;
   for (const int w : shown)
     label = std::max(label, display_width(worker_name(answer, w)));
@@ -158,13 +200,13 @@ std::string text_timeline(const Answer& answer, int width) {
   const auto add = [&](std::string_view name, const std::string& drawing, const std::string& after) {
     text += "  " + padded(name, label) + " ▕" + drawing + "▏" + after + "\n";
   };
-  for (const int w : shown) {
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    const WorkerId w = shown[i];
     const auto& times = answer.timeline.workers[static_cast<std::size_t>(w)];
     const double busy = ratio(answer.report.workers[static_cast<std::size_t>(w)].busy, answer.timeline.makespan);
     add(worker_name(answer, w), row(lane(answer, w).compute, times.compute, frame),
         fmt::format(" busy {:.0f} %", 100 * busy));
-    if (collectives && !times.collective.empty())
-      add("all-reduce", row(lane(answer, w).collective, times.collective, frame), "");
+    if (collectives && bars[i]) add("all-reduce", row(lane(answer, w).collective, times.collective, frame), "");
   }
   if (const std::string note = not_drawn(answer, shown.size()); !note.empty()) text += wrapped("  ", note, width);
   return text + legend(answer, frame, width);

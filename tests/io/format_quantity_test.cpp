@@ -21,6 +21,23 @@ TEST_CASE("figures for people have a few significant digits, whole numbers all o
   CHECK(significant(0) == "0");
 }
 
+TEST_CASE("brief figures lose their trailing zeros and nothing else") {
+  CHECK(brief(4) == "4");
+  CHECK(brief(1.05) == "1.05");
+  CHECK(brief(0.05) == "0.05");
+  CHECK(brief(10) == "10");
+  CHECK(brief(100) == "100");
+  CHECK(brief(99.95) == "99.95");
+  CHECK(brief(2.01) == "2.01");
+  CHECK(brief(1000) == "1000");
+  CHECK(brief(99.996) == "100");
+  CHECK(brief(0) == "0");
+  CHECK(brief(-1.5) == "-1.5");
+  CHECK(brief_time(Time{0}) == "0 s");
+  CHECK(brief_time(Time{250}) == "250 ns");
+  CHECK(brief_time(Time{10'050'000}) == "10.05 ms");
+}
+
 TEST_CASE("units change where rounding reaches the next one") {
   CHECK(short_time(Time{999}) == "999 ns");
   CHECK(short_time(Time{999'400}) == "999 us");
@@ -40,6 +57,11 @@ TEST_CASE("a share is printed as a percentage; a small one keeps its digits") {
   CHECK(percent(1) == "100 %");
   CHECK(percent(0) == "0 %");
   CHECK(percent(0.0006) == "0.06 %");
+  CHECK(percent(0.00996) == "1.0 %");
+  CHECK(percent(0.9994) == "99.9 %");
+  CHECK(percent(0.9996) == "100 %");
+  CHECK(percent(0.00001) == "<0.01 %");
+  CHECK(percent(-0.05) == "-5.0 %");
 }
 
 TEST_CASE("the figures of a column share a unit, and what is small is not shown as zero") {

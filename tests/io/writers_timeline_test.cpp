@@ -48,13 +48,28 @@ TEST_CASE("1F1B of four stages and eight micro-batches is drawn exactly, one cha
   CHECK(text.find("update") == std::string::npos);  // takes no time here
 }
 
-TEST_CASE("where the exact drawing is wider than the terminal, a character shows the middle of its piece") {
-  // 33 ms on 10 columns, too few for two windows: pieces of 3.3 ms with middles at 1.65, 4.95, 8.25, 11.55, 14.85, ...
-  // ms. In the exact drawing above these fall on characters 1, 4, 8, 11, 14, 18, 21, 24, 28 and 31.
+TEST_CASE("where the exact drawing is wider than the terminal, a character shows the middle of a round piece") {
+  // 33 ms on 10 columns, too few for two windows: 3.3 ms each at least, so 5 ms, with middles at 2.5, 7.5, ... 32.5 ms.
+  // In the exact drawing above these fall on characters 2, 7, 12, 17, 22, 27 and 32.
   const auto small = small_answer();
   const std::string text = text_timeline(small->answer, 10 + 23);
-  CHECK(drawing(text, "stage 0") == "1..ab67.gh");
-  CHECK(text.find("1 character = 3.3 ms, shown as") != std::string::npos);
+  CHECK(drawing(text, "stage 0") == "2.4ce.h");
+  CHECK(text.find("1 character = 5 ms, shown as") != std::string::npos);
+}
+
+TEST_CASE("ops of round lengths are boxes of one size, wherever odd transfer times put them") {
+  // Hops of 123 us: 33 ms + 6 * 123 us of them on the critical path = 33.738 ms and more on 77 columns, 0.44 ms each at
+  // least, so 0.5 ms: forwards of 1 ms are two characters, backwards of 2 ms four.
+  const auto small = small_answer({.hop = Time{123'000}});
+  const std::string text = text_timeline(small->answer, 100);
+  CHECK(text.find("1 character = 500 us, shown as") != std::string::npos);
+  for (int stage = 0; stage < 4; ++stage) {
+    const std::string row = drawing(text, "stage " + std::to_string(stage));
+    for (int m = 0; m < 8; ++m) {
+      CHECK(std::count(row.begin(), row.end(), '0' + m) == 2);
+      CHECK(std::count(row.begin(), row.end(), 'a' + m) == 4);
+    }
+  }
 }
 
 TEST_CASE("recomputation is drawn in capitals") {
@@ -66,13 +81,31 @@ TEST_CASE("recomputation is drawn in capitals") {
   CHECK(text.find("capital: recompute") != std::string::npos);
 }
 
-TEST_CASE("replicas have rows of their own, and all-reduces one below their worker") {
+TEST_CASE("replicas have rows of their own, and their all-reduces one below the last of them") {
   const auto small = small_answer(
       {.schedule = "pipedream", .stages = 2, .micro_batches = 8, .all_reduce = Time{2'000'000}, .replicas = {2, 1}});
   const std::string text = text_timeline(small->answer, 120);
   CHECK(drawing(text, "stage 0 r1") != "no row stage 0 r1");
   CHECK(drawing(text, "all-reduce").find("==") != std::string::npos);
-  CHECK(rows(text) == 5);  // two replicas with all-reduces, the last stage without
+  CHECK(rows(text) == 4);  // two replicas and what both take part in, the last stage without
+  CHECK(text.find("stage 0 r1") < text.find("all-reduce "));
+  CHECK(text.find("all-reduce ") < text.find("stage 1 "));
+}
+
+TEST_CASE("fifteen replicas and one more stage are all drawn, with one row for their all-reduces") {
+  const auto small = small_answer(
+      {.schedule = "pipedream", .stages = 2, .micro_batches = 30, .all_reduce = Time{2'000'000}, .replicas = {15, 1}});
+  const std::string text = text_timeline(small->answer, 120);
+  CHECK(rows(text) == 17);
+  CHECK(text.find("workers are drawn") == std::string::npos);
+}
+
+TEST_CASE("of sixteen stages with all-reduces of their own ten are drawn, so that the drawing stays within a screen") {
+  const auto small =
+      small_answer({.stages = 16, .micro_batches = 16, .all_reduce = Time{2'000'000}, .data_parallel = 2});
+  const std::string text = text_timeline(small->answer, 120);
+  CHECK(rows(text) == 20);
+  CHECK(text.find("10 of 32 workers are drawn, evenly spread; both copies") != std::string::npos);
 }
 
 TEST_CASE("copies of the pipeline that run the same are drawn once, and the text says so") {
