@@ -43,6 +43,25 @@ TEST_CASE("1F1B on equal stages takes M + K - 1 turns") {
   CHECK(report.samples_per_s == doctest::Approx(8 / 0.066));
 }
 
+// A port in and one out per device: every permutation of the devices sees the same links.
+TEST_CASE("Shuffled devices of a symmetric node give the same times, in both engines") {
+  Scenario scenario = uniform_scenario();
+  scenario.cluster.links = {.kind = LinkKind::Nvswitch, .bandwidth = {1e9}, .latency = {1000}};
+  for (Layer& layer : scenario.model.layers)
+    layer.activation = {700'000};  // 0.7 ms on the wire
+  scenario.plan.data_parallel.value = 2;
+  for (const Engine engine : {Engine::Auto, Engine::StaticOrder, Engine::EventQueue}) {
+    scenario.plan.placement = std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7};
+    const Answer straight = found(scenario, {.engine = engine});
+    scenario.plan.placement = std::vector<std::int64_t>{6, 1, 4, 3, 0, 7, 5, 2};
+    const Answer shuffled = found(scenario, {.engine = engine});
+    CHECK(shuffled.timeline.workers == straight.timeline.workers);
+    CHECK(shuffled.timeline.transfers == straight.timeline.transfers);
+    for (std::size_t w = 0; w < straight.report.workers.size(); ++w)
+      CHECK(shuffled.report.workers[w].memory.bytes == straight.report.workers[w].memory.bytes);
+  }
+}
+
 TEST_CASE("The bubble formula stands beside the simulated bubble and misses nothing on equal stages") {
   const Report report = found(uniform_scenario()).report;
   REQUIRE(report.formulas.size() == 3);
