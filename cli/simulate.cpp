@@ -81,8 +81,11 @@ int run(const Arguments& arguments) {
   const Answer& found = std::get<Answer>(result);
   print(json ? json_report(found) : terminal_report(found, table));
   for (const Output& file : files) {
-    write_file(file.path, file.writer->write(found));
+    const std::string bytes = file.writer->write(found);
+    write_file(file.path, bytes);
     note("wrote " + file.path + " (" + std::string(file.writer->what) + ")");
+    if (const std::string warning = size_warning(file.path, bytes.size()); !warning.empty())
+      note("warning: " + warning);
   }
   return found.report.fits ? kDone : kNo;
 }

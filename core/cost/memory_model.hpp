@@ -69,7 +69,10 @@ struct MemoryPoint {
 // Memory over time of one worker, buffers included; releases come before allocations of the same instant.
 std::vector<MemoryPoint> series(const MemoryModel& memory, const Schedule& schedule, const StepCosts& costs,
                                 const Timeline& timeline, WorkerId worker);
-// Its first moment of most bytes; owner: the op that begins then, or else runs then.
+// The same of all workers, by WorkerId, with one pass over the transfers.
+std::vector<std::vector<MemoryPoint>> series(const MemoryModel& memory, const Schedule& schedule,
+                                             const StepCosts& costs, const Timeline& timeline);
+// The first moment of most bytes of a worker's series; owner: the op that begins then, or else runs then.
 MemoryPeak peak(const std::vector<MemoryPoint>& series, const Schedule& schedule, const Timeline& timeline,
                 WorkerId worker);
 

@@ -368,26 +368,49 @@ MemoryPeak peak(const MemoryModel& memory, const Schedule& schedule, PositionId 
   return most;
 }
 
+namespace {
+
+std::vector<MemoryPoint> points_of(Ledger& ledger, const Lane& lane, const LaneTimes& times, const Buffers& buffers) {
+  std::vector<MemoryPoint> points = {{Time{0}, ledger.bytes()}};
+  Step last = Step::Shrinks;
+  replay(ledger, lane, times, buffers, [&](Time at, const MemoryBytes& bytes, int, Step step) {
+    // One point per instant; a second one only where something of no duration came and went.
+    const bool hides_nothing = last == Step::Shrinks || step == Step::Grows;
+    if (points.back().at == at && hides_nothing) {
+      points.back().bytes = bytes;
+    } else if (points.back().bytes != bytes) {
+      points.push_back({at, bytes});
+    }
+    last = step;
+  });
+  return points;
+}
+
+}  // namespace
+
 std::vector<MemoryPoint> series(const MemoryModel& memory, const Schedule& schedule, const StepCosts& costs,
                                 const Timeline& timeline, WorkerId worker) {
   const auto position = static_cast<PositionId>(slot_of(worker) % schedule.positions.size());
   Buffers buffers;
   BufferFinder(schedule, costs, timeline, worker).find(worker, buffers);
-  Ledger ledger(memory, schedule, position, versions_of_input_stage(schedule));
-  std::vector<MemoryPoint> points = {{Time{0}, ledger.bytes()}};
-  Step last = Step::Shrinks;
-  replay(ledger, schedule.positions[slot_of(position)], timeline.workers[slot_of(worker)], buffers,
-         [&](Time at, const MemoryBytes& bytes, int, Step step) {
-           // One point per instant; a second one only where something of no duration came and went.
-           const bool hides_nothing = last == Step::Shrinks || step == Step::Grows;
-           if (points.back().at == at && hides_nothing) {
-             points.back().bytes = bytes;
-           } else if (points.back().bytes != bytes) {
-             points.push_back({at, bytes});
-           }
-           last = step;
-         });
-  return points;
+  const std::vector<int> versions_of_input = versions_of_input_stage(schedule);
+  Ledger ledger(memory, schedule, position, versions_of_input);
+  return points_of(ledger, schedule.positions[slot_of(position)], timeline.workers[slot_of(worker)], buffers);
+}
+
+std::vector<std::vector<MemoryPoint>> series(const MemoryModel& memory, const Schedule& schedule,
+                                             const StepCosts& costs, const Timeline& timeline) {
+  const BufferFinder finder(schedule, costs, timeline);
+  const std::vector<int> versions_of_input = versions_of_input_stage(schedule);
+  std::vector<std::vector<MemoryPoint>> all;
+  Buffers buffers;
+  for (std::size_t worker = 0; worker < timeline.workers.size(); ++worker) {
+    const std::size_t position = worker % schedule.positions.size();
+    finder.find(static_cast<WorkerId>(worker), buffers);
+    Ledger ledger(memory, schedule, static_cast<PositionId>(position), versions_of_input);
+    all.push_back(points_of(ledger, schedule.positions[position], timeline.workers[worker], buffers));
+  }
+  return all;
 }
 
 MemoryPeak peak(const std::vector<MemoryPoint>& series, const Schedule& schedule, const Timeline& timeline,

@@ -13,6 +13,7 @@
 #include "io/format_quantity.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/json_text.hpp"
+#include "io/writers/trace_text.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {
@@ -45,31 +46,43 @@ class Trace {
 
   std::string print() {
     const Scenario& scenario = *answer_.scenario;
-    text_ = fmt::format(
+    text_.reserve(estimated_size());
+    text_ << fmt::format(
         "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"tool\":\"pipewright\",\"version\":\"{}\",\"scenario\":{},"
         "\"question\":{},\"engine\":{}}},\"traceEvents\":[",
         PIPEWRIGHT_VERSION, json_string(scenario.file.empty() ? scenario.name : scenario.file),
         json_string(question(answer_)), json_string(answer_.timeline.engine));
     index_passes();
+    name_messages();
+    describe_chunks();
     sort_messages();
+    const auto memory_series = series(answer_.memory, answer_.schedule, answer_.costs, answer_.timeline);
     for (std::size_t w = 0; w < answer_.timeline.workers.size(); ++w) {
       const auto worker = static_cast<WorkerId>(w);
       processes(worker);
       ops(worker);
       messages(worker);
       arrows_from(worker);
-      memory(worker);
+      memory(worker, memory_series[w]);
     }
-    return std::move(text_) + "\n]}\n";
+    text_ << "\n]}\n";
+    return std::move(text_).take();
   }
 
  private:
   using Slices = std::array<std::vector<Slice>, 2>;                // by End
   using PassKey = std::tuple<bool, VirtualStageId, MicroBatchId>;  // forward?, chunk, micro-batch
 
-  void event(const std::string& line) {
-    text_ += text_.back() == '[' ? "\n" : ",\n";
-    text_ += line;
+  // Room for the text; too little costs time only. Events take 90 to 220 bytes each.
+  std::size_t estimated_size() const {
+    constexpr std::size_t kOp = 170, kMessage = 600, kPoint = 160;
+    return 4096 + op_count(answer_) * (kOp + kPoint) + answer_.timeline.transfers.size() * (kMessage + kPoint);
+  }
+
+  TraceText& event() {
+    text_ << (first_ ? "\n" : ",\n");
+    first_ = false;
+    return text_;
   }
 
   // A message that takes time is a slice at both ends; one that takes none is an arrow from op to op.
@@ -128,30 +141,30 @@ class Trace {
 
   void processes(WorkerId w) {
     const WorkerReport& worker = answer_.report.workers[static_cast<std::size_t>(w)];
-    event(fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})", w,
-                      json_string(fmt::format("GPU {} · {}", worker.device, worker_name(answer_, w)))));
-    event(fmt::format(R"({{"ph":"M","name":"process_sort_index","pid":{},"args":{{"sort_index":{}}}}})", w, w));
+    const std::string name = fmt::format("GPU {} · {}", worker.device, worker_name(answer_, w));
+    event() << R"({"ph":"M","name":"process_name","pid":)" << w << R"(,"args":{"name":)" << json_string(name) << "}}";
+    event() << R"({"ph":"M","name":"process_sort_index","pid":)" << w << R"(,"args":{"sort_index":)" << w << "}}";
     thread(w, kCompute, "compute");
     if (has_collectives(answer_, w)) thread(w, kAllReduce, "all-reduce");
     auto& [sends, recvs] = messages_[static_cast<std::size_t>(w)];
     int next = kFirstMessage;
-    for (const auto& name : assign_threads(sends, "send", next))
-      thread(w, next++, name);
-    for (const auto& name : assign_threads(recvs, "recv", next))
-      thread(w, next++, name);
+    for (const auto& verb : assign_threads(sends, "send", next))
+      thread(w, next++, verb);
+    for (const auto& verb : assign_threads(recvs, "recv", next))
+      thread(w, next++, verb);
   }
 
   void thread(WorkerId w, int tid, const std::string& name) {
-    event(fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})", w, tid,
-                      json_string(name)));
-    event(fmt::format(R"({{"ph":"M","name":"thread_sort_index","pid":{},"tid":{},"args":{{"sort_index":{}}}}})", w, tid,
-                      tid));
+    event() << R"({"ph":"M","name":"thread_name","pid":)" << w << R"(,"tid":)" << tid << R"(,"args":{"name":)"
+            << json_string(name) << "}}";
+    event() << R"({"ph":"M","name":"thread_sort_index","pid":)" << w << R"(,"tid":)" << tid
+            << R"(,"args":{"sort_index":)" << tid << "}}";
   }
 
-  void complete(std::string_view category, std::string_view name, WorkerId pid, int tid, Time start, Time end,
-                const std::string& args) {
-    event(fmt::format(R"({{"ph":"X","cat":"{}","name":"{}","pid":{},"tid":{},"ts":{},"dur":{},"args":{{{}}}}})",
-                      category, name, pid, tid, exact_microseconds(start), exact_microseconds(end - start), args));
+  // The part of a slice that all kinds share; its arguments and two brackets follow.
+  void place(WorkerId pid, int tid, Time start, Time end) {
+    text_ << R"(","pid":)" << pid << R"(,"tid":)" << tid << R"(,"ts":)" << start << R"(,"dur":)" << end - start
+          << R"(,"args":{)";
   }
 
   void ops(WorkerId w) {
@@ -165,21 +178,33 @@ class Trace {
 
   void op(const Op& op, const Span& span, WorkerId w, int tid) {
     const Look kind = look(op.kind);
-    const LayerRange layers = answer_.plan.layers[op.virtual_stage];
-    std::string args = fmt::format("\"stage\":{},", answer_.plan.stage_of(op.virtual_stage));
-    if (answer_.plan.virtual_stages > 1) args += fmt::format("\"virtual_stage\":{},", op.virtual_stage);
-    args += fmt::format("\"{}\":{},", kind == Look::Update || kind == Look::AllReduce ? "round" : "microbatch",
-                        op.micro_batch);
-    if (kind == Look::AllReduce) args += fmt::format("\"bucket\":{},", op.bucket);
-    args += fmt::format("\"layers\":\"{}-{}\"", layers.begin, layers.end - 1);
-    complete(words(kind), label(op), w, tid, span.start, span.end, args);
+    const auto& [stage, layers] = chunks_[op.virtual_stage];
+    event() << R"({"ph":"X","cat":")" << words(kind) << R"(","name":")" << label(op);
+    place(w, tid, span.start, span.end);
+    text_ << stage << (kind == Look::Update || kind == Look::AllReduce ? R"("round":)" : R"("microbatch":)")
+          << op.micro_batch;
+    if (kind == Look::AllReduce) text_ << R"(,"bucket":)" << op.bucket;
+    text_ << layers;
   }
 
-  // Name of a message: what it carries and for which micro-batch, from chunk to chunk.
-  std::string message_name(const Transfer& t) const {
-    const Edge edge = answer_.costs.edges[t.edge];
-    return t.direction == Direction::Forward ? fmt::format("activation {}>{} m{}", edge.from, edge.to, t.micro_batch)
-                                             : fmt::format("gradient {}>{} m{}", edge.to, edge.from, t.micro_batch);
+  // What the ops of a chunk have in common: the arguments before and after those of the op.
+  void describe_chunks() {
+    for (std::size_t v = 0; v < answer_.plan.layers.size(); ++v) {
+      std::string stage = fmt::format("\"stage\":{},", answer_.plan.stage_of(static_cast<VirtualStageId>(v)));
+      if (answer_.plan.virtual_stages > 1) stage += fmt::format("\"virtual_stage\":{},", v);
+      const LayerRange layers = answer_.plan.layers[v];
+      chunks_.emplace_back(std::move(stage), fmt::format(",\"layers\":\"{}-{}\"}}}}", layers.begin, layers.end - 1));
+    }
+  }
+
+  // Name of a message: what it carries, from chunk to chunk; the micro-batch follows.
+  void name_messages() {
+    for (const Edge edge : answer_.costs.edges)
+      names_.push_back(
+          {fmt::format("activation {}>{} m", edge.from, edge.to), fmt::format("gradient {}>{} m", edge.to, edge.from)});
+  }
+  std::string_view message_name(const Transfer& t) const {
+    return names_[t.edge][t.direction == Direction::Forward ? 0 : 1];
   }
 
   void messages(WorkerId w) {
@@ -187,11 +212,12 @@ class Trace {
     for (const End end : {End::Send, End::Recv})
       for (const Slice& s : ends[static_cast<std::size_t>(end)]) {
         const Transfer& t = answer_.timeline.transfers[s.transfer];
-        const std::string name = message_name(t);
         const bool sends = end == End::Send;
-        complete(sends ? "send" : "recv", name, w, s.thread, s.start, s.end,
-                 fmt::format(R"("bytes":{},"microbatch":{},"waited_us":{})", t.bytes.value, t.micro_batch,
-                             exact_microseconds(t.start - t.posted)));
+        event() << (sends ? R"({"ph":"X","cat":"send","name":")" : R"({"ph":"X","cat":"recv","name":")")
+                << message_name(t) << t.micro_batch;
+        place(w, s.thread, s.start, s.end);
+        text_ << R"("bytes":)" << t.bytes.value << R"(,"microbatch":)" << t.micro_batch << R"(,"waited_us":)"
+              << t.start - t.posted << "}}";
         arrow(sends ? 's' : 'f', s.transfer, w, s.thread, s.start);
       }
   }
@@ -208,9 +234,11 @@ class Trace {
   }
 
   void arrow(char phase, std::size_t index, WorkerId pid, int tid, Time at) {
-    event(fmt::format(R"({{"ph":"{}",{}"cat":"message","name":"{}","id":{},"pid":{},"tid":{},"ts":{}}})", phase,
-                      phase == 'f' ? R"("bp":"e",)" : "", message_name(answer_.timeline.transfers[index]), index, pid,
-                      tid, exact_microseconds(at)));
+    const Transfer& t = answer_.timeline.transfers[index];
+    event() << (phase == 's' ? R"({"ph":"s","cat":"message","name":")"
+                             : R"({"ph":"f","bp":"e","cat":"message","name":")")
+            << message_name(t) << t.micro_batch << R"(","id":)" << index << R"(,"pid":)" << pid << R"(,"tid":)" << tid
+            << R"(,"ts":)" << at << '}';
   }
 
   std::pair<const Span*, const Span*> ends_of(const Transfer& t) const {
@@ -243,28 +271,31 @@ class Trace {
     }
   }
 
-  void memory(WorkerId w) {
-    const auto points = series(answer_.memory, answer_.schedule, answer_.costs, answer_.timeline, w);
+  void memory(WorkerId w, const std::vector<MemoryPoint>& points) {
     std::array<bool, kMemoryCategories.size()> used{};
     for (const MemoryPoint& point : points)
       for (std::size_t i = 0; i < used.size(); ++i)
         used[i] = used[i] || category(point.bytes, i).value != 0;
     for (const MemoryPoint& point : points) {
-      std::string args;
+      event() << R"_({"ph":"C","name":"memory (GiB)","pid":)_" << w << R"(,"ts":)" << point.at << R"(,"args":{)";
+      bool first = true;
       for (std::size_t i = 0; i < used.size(); ++i)
-        if (used[i])
-          args += fmt::format("{}\"{}\":{:.6f}", args.empty() ? "" : ",", kMemoryCategories[i],
-                              static_cast<double>(category(point.bytes, i).value) / 1073741824.0);
-      event(fmt::format(R"_({{"ph":"C","name":"memory (GiB)","pid":{},"ts":{},"args":{{{}}}}})_", w,
-                        exact_microseconds(point.at), args));
+        if (used[i]) {
+          text_ << (first ? "\"" : ",\"") << kMemoryCategories[i] << "\":" << category(point.bytes, i);
+          first = false;
+        }
+      text_ << "}}";
     }
   }
 
   const Answer& answer_;
-  std::string text_;
+  TraceText text_;
+  bool first_ = true;                                                 // no event yet
   std::vector<Slices> messages_;                                      // by worker
   std::vector<std::vector<std::size_t>> instant_;                     // by sending worker
   std::vector<std::vector<std::pair<PassKey, std::size_t>>> passes_;  // by position
+  std::vector<std::array<std::string, 2>> names_;                     // of messages, by edge and direction
+  std::vector<std::pair<std::string, std::string>> chunks_;           // arguments that ops of a chunk share
 };
 
 }  // namespace

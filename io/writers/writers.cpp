@@ -1,5 +1,7 @@
 #include "io/writers/writers.hpp"
 
+#include <fmt/format.h>
+
 namespace pipewright {
 namespace {
 
@@ -28,6 +30,15 @@ const Writer* writer_for(std::string_view path) {
   for (const Writer& writer : kWriters)
     if (path.size() > writer.ending.size() && path.ends_with(writer.ending)) return &writer;
   return nullptr;
+}
+
+std::string size_warning(std::string_view path, std::size_t bytes) {
+  // The viewer is a 32-bit WebAssembly program: it addresses 4 GiB at most, and unpacked events take more room than
+  // text.
+  constexpr std::size_t kLarge = 200'000'000;
+  if (bytes < kLarge || !path.ends_with(".trace.json")) return {};
+  return fmt::format("{} is {} MB: a viewer may refuse it; write .trace.json.gz, or simulate fewer micro-batches", path,
+                     bytes / 1'000'000);
 }
 
 }  // namespace pipewright

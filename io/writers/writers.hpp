@@ -37,6 +37,9 @@ struct Writer {
 std::span<const Writer> writers();
 const Writer* writer_for(std::string_view path);  // nullptr: no such ending
 
+// What to say after writing so many bytes to `path`: "" unless it is a trace that viewers may refuse.
+std::string size_warning(std::string_view path, std::size_t bytes);
+
 std::string gzip(const std::string& text);  // deterministic: no time, no name in the header
 
 // Writes to a temporary name beside `path`, flushes, then renames. Throws InputError; leaves no partial file behind.

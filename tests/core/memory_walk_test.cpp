@@ -111,6 +111,25 @@ TEST_CASE("the peaks of all workers at once are those of each worker's series, b
     }
 }
 
+TEST_CASE("the series of all workers at once are each worker's own") {
+  for (const char* name : {"gpipe", "1f1b", "pipedream"}) {
+    const ScheduleShape shape{.stages = 4, .micro_batches = 9, .data_parallel = 2};
+    const Schedule schedule = schedule_of(name, shape);
+    StepCosts costs = equal_stages(shape, ns(0));
+    load_messages(costs, 6_B, ns(4), ns(1));
+    const Timeline timeline = static_order(schedule, costs);
+    const MemoryModel memory = plain_memory(shape);
+    const auto all = series(memory, schedule, costs, timeline);
+    REQUIRE(all.size() == 8);
+    for (std::size_t worker = 0; worker < all.size(); ++worker) {
+      const auto own = series(memory, schedule, costs, timeline, static_cast<WorkerId>(worker));
+      CHECK(own.size() > 2);
+      CHECK(std::equal(own.begin(), own.end(), all[worker].begin(), all[worker].end(),
+                       [](const auto& a, const auto& b) { return a.at == b.at && a.bytes == b.bytes; }));
+    }
+  }
+}
+
 TEST_CASE("the event queue's timelines have the same peaks as the static engine's") {
   for (const char* name : {"gpipe", "1f1b", "pipedream"}) {
     const ScheduleShape shape{.stages = 4, .micro_batches = 9, .data_parallel = 2};

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <zlib.h>
 
+#include "io/writers/trace_text.hpp"
 #include "io/writers/writers.hpp"
 #include "tests/support/small_answer.hpp"
 
@@ -135,6 +136,28 @@ TEST_CASE("a trace counts memory by category and writes one event per line") {
   CHECK(most == 4.0);  // four micro-batches in flight on stage 0, 1 GiB each
   const auto lines = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
   CHECK(lines == trace["traceEvents"].size() + 2);
+}
+
+TEST_CASE("figures of a trace are cut out of whole nanoseconds and bytes") {
+  const auto text = [](auto quantity) { return std::move(TraceText() << quantity).take(); };
+  CHECK(text(Time{33'000'000}) == "33000.000");
+  CHECK(text(Time{7}) == "0.007");
+  CHECK(text(Time{-1'234'567}) == "-1234.567");
+  CHECK(text(Time{kLargest}) == "4611686018427387.904");  // 2^62 ns; a double holds 16 digits of it
+  CHECK(text(Bytes{0}) == "0.000000");
+  CHECK(text(Bytes{(std::int64_t{1} << 30) + (std::int64_t{1} << 29)}) == "1.500000");
+  CHECK(text(Bytes{(std::int64_t{1} << 30) - 1}) == "1.000000");  // 0.9999999990...
+  CHECK(text(Bytes{std::int64_t{8} << 20}) == "0.007812");        // 0.0078125: half, to the even digit
+  CHECK(text(Bytes{std::int64_t{24} << 20}) == "0.023438");       // 0.0234375: half, to the even digit
+  CHECK(text(Bytes{kLargest}) == "4294967296.000000");            // 2^62 B = 2^32 GiB
+  CHECK(text(-42) == "-42");
+}
+
+TEST_CASE("a large trace comes with a warning and two ways out, a small one or another format without") {
+  CHECK(size_warning("a.trace.json", 199'999'999).empty());
+  CHECK(size_warning("a.svg", 300'000'000).empty());
+  CHECK(size_warning("a.trace.json", 240'000'000) ==
+        "a.trace.json is 240 MB: a viewer may refuse it; write .trace.json.gz, or simulate fewer micro-batches");
 }
 
 TEST_CASE("a compressed trace unpacks to the trace") {
