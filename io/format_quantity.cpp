@@ -102,6 +102,10 @@ std::string percent(double share) {
   return fmt::format("{:.{}f} %", value, decimals);
 }
 
+std::string whole_percent(double share) {
+  return share > 0 && share < 0.005 ? "<1 %" : fmt::format("{:.0f} %", 100 * share);
+}
+
 Scale time_scale(Time largest) {
   const double value = static_cast<double>(largest.value);
   const Unit& unit = unit_of(value, kTimes, 4);

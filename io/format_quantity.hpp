@@ -25,6 +25,7 @@ std::string short_bytes(Bytes bytes);               // "6.10 GiB"; units B, KiB,
 std::string short_count(double count);              // "138 M"; suffixes k, M, B (1e9), T
 std::string short_bandwidth(Bandwidth bandwidth);   // "450 GB/s"; powers of ten, as vendors state it
 std::string percent(double share);                  // 0.2727 -> "27.3 %", 1e-6 -> "<0.01 %"
+std::string whole_percent(double share);            // 0.2727 -> "27 %", 0.004 -> "<1 %"
 
 // One unit for a whole column, so that its figures can be compared at a glance.
 struct Scale {

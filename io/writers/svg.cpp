@@ -1,5 +1,6 @@
 // The schedule as the papers draw it: a row per worker, a box per op with its micro-batch, idle time grey, all-reduces
-// hatched below the worker they belong to. Runs with too many ops for boxes are drawn as shares of time per column.
+// hatched below the last of the workers that take part. Runs with too many ops for boxes are drawn as shares of time
+// per column.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -36,14 +37,14 @@ class Gantt {
   explicit Gantt(const Answer& answer)
       : answer_(answer),
         rows_(spread(static_cast<int>(distinct_workers(answer).size()), kMostRows)),  // copy 0 comes first
+        bars_(all_reduce_rows(answer, rows_)),
         size_(row_size(static_cast<int>(rows_.size()))),
         boxes_(op_count(answer) * rows_.size() / answer.timeline.workers.size() <= kMostBoxes) {
     double label = text_width(fmt::format("stage {}", answer.plan.stages - 1), 12);  // of the memory strips
-    for (const int w : rows_) {
+    for (const int w : rows_)
       label = std::max(label, text_width(worker_name(answer_, w), size_.font));
-      collectives_ = occurs(answer_, Look::AllReduce);
-    }
-    axis_ = {std::ceil(label) + 26, kPlotWidth, answer.timeline.makespan};
+    if (!occurs(answer_, Look::AllReduce)) bars_.assign(rows_.size(), false);
+    axis_ = {std::ceil(label) + 36, kPlotWidth, answer.timeline.makespan};
     messages_ = boxes_ && size_.height >= 15 && shows_messages();
     if (messages_) size_.gap = std::max(size_.gap, 9.0);
   }
@@ -51,9 +52,13 @@ class Gantt {
   std::string draw() {
     double y = title();
     y = legend(y);
-    top_ = y;
-    const double bottom = top_ + static_cast<double>(rows_.size()) * pitch() - size_.gap;
-    grid(top_, bottom);
+    const double top = y;
+    for (std::size_t row = 0; row < rows_.size(); ++row) {
+      tops_.push_back(y);
+      y = row_bottom(row) + size_.gap;
+    }
+    const double bottom = y - size_.gap;
+    grid(top, bottom);
     for (std::size_t row = 0; row < rows_.size(); ++row)
       worker(row);
     if (messages_) draw_messages();
@@ -63,8 +68,9 @@ class Gantt {
   }
 
  private:
-  double pitch() const { return size_.height + size_.gap + (collectives_ ? kCollectiveHeight + 1 : 0); }
-  double row_top(std::size_t row) const { return top_ + static_cast<double>(row) * pitch(); }
+  double row_bottom(std::size_t row) const {
+    return tops_[row] + size_.height + (bars_[row] ? kCollectiveHeight + 1 : 0);
+  }
 
   double title() {
     double y = 24;
@@ -157,7 +163,7 @@ class Gantt {
 
   void worker(std::size_t row) {
     const WorkerId w = rows_[row];
-    const double y = row_top(row);
+    const double y = tops_[row];
     const auto& times = answer_.timeline.workers[static_cast<std::size_t>(w)];
     canvas_.text(axis_.left - 10, y + size_.height / 2 + size_.font * 0.36, worker_name(answer_, w), "end", size_.font);
     canvas_.rect(axis_.left, y, axis_.width, size_.height, "i");
@@ -167,7 +173,7 @@ class Gantt {
       shares(lane(answer_, w).compute, times.compute, y, size_.height);
     }
     const double below = y + size_.height + 1;
-    if (collectives_) collectives(lane(answer_, w).collective, times.collective, below);
+    if (bars_[row]) collectives(lane(answer_, w).collective, times.collective, below);
     canvas_.text(axis_.left + axis_.width + 8, y + size_.height / 2 + size_.font * 0.36,
                  fmt::format("busy {:.0f} %", 100 * ratio(answer_.report.workers[static_cast<std::size_t>(w)].busy,
                                                           answer_.timeline.makespan)),
@@ -244,34 +250,38 @@ class Gantt {
     }
   }
 
-  // Messages are drawn where they are few, take visible time and join neighbouring rows.
+  // Messages are drawn where they are few, take visible time and join neighbouring rows; beside replicas few would.
   bool shows_messages() const {
+    const auto& replicas = answer_.plan.replicas;
+    if (std::any_of(replicas.begin(), replicas.end(), [](int r) { return r > 1; })) return false;
     if (answer_.timeline.transfers.size() > kMostMessages) return false;
     return std::any_of(answer_.timeline.transfers.begin(), answer_.timeline.transfers.end(),
                        [&](const Transfer& t) { return visible(t); });
   }
   bool visible(const Transfer& t) const {
-    return std::abs(t.from - t.to) == 1 && axis_.width * ratio(t.arrived - t.start, axis_.end) >= 1;
+    const bool drawn = std::max(t.from, t.to) < static_cast<WorkerId>(rows_.size());  // few rows: row w is worker w
+    return drawn && std::abs(t.from - t.to) == 1 && axis_.width * ratio(t.arrived - t.start, axis_.end) >= 1;
   }
   void draw_messages() {
     for (const Transfer& t : answer_.timeline.transfers) {
       if (!visible(t)) continue;
       const auto from = static_cast<std::size_t>(t.from), to = static_cast<std::size_t>(t.to);
       const bool down = to > from;
-      const double y1 = row_top(from) + (down ? pitch() - size_.gap : 0);
-      const double y2 = row_top(to) + (down ? 0 : pitch() - size_.gap);
+      const double y1 = down ? row_bottom(from) : tops_[from];
+      const double y2 = down ? tops_[to] : row_bottom(to);
       canvas_.line(axis_.x(t.start), y1, axis_.x(t.arrived), y2, "msg");
     }
   }
 
   const Answer& answer_;
   std::vector<int> rows_;
+  std::vector<bool> bars_;  // by row: all-reduces are drawn below it
   RowSize size_;
   bool boxes_;
-  bool collectives_ = false, messages_ = false;
+  bool messages_ = false;
   Axis axis_;
   Canvas canvas_;
-  double top_ = 0;
+  std::vector<double> tops_;  // by row
 };
 
 }  // namespace

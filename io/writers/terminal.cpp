@@ -198,8 +198,7 @@ class Page {
         stage_column(),
         column("peak", false, [&](const StageReport& s) { return in_scale(s.memory.bytes.total().value, scale); }),
         column("full", false, [&](const StageReport& s) {
-          const double full = ratio(s.memory.bytes.total(), answer_.memory.capacity);
-          return full > 0 && full < 0.005 ? "<1 %" : fmt::format("{:.0f} %", 100 * full);
+          return whole_percent(ratio(s.memory.bytes.total(), answer_.memory.capacity));
         })};
     columns.push_back(part("weights", false, &MemoryBytes::weights));
     if (versions)

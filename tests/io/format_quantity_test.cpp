@@ -62,6 +62,9 @@ TEST_CASE("a share is printed as a percentage; a small one keeps its digits") {
   CHECK(percent(0.9996) == "100 %");
   CHECK(percent(0.00001) == "<0.01 %");
   CHECK(percent(-0.05) == "-5.0 %");
+  CHECK(whole_percent(3.0 / 11) == "27 %");
+  CHECK(whole_percent(0.004) == "<1 %");
+  CHECK(whole_percent(0) == "0 %");
 }
 
 TEST_CASE("the figures of a column share a unit, and what is small is not shown as zero") {

@@ -52,6 +52,22 @@ TEST_CASE("all-reduces are hatched in a row of their own, updates and recomputat
   CHECK(svg.find("4 of 8 workers are drawn; both copies of the pipeline run the same.") != std::string::npos);
 }
 
+TEST_CASE("messages are drawn between the rows that are there, those of a copy that is not drawn nowhere") {
+  // 4 stages, 8 micro-batches: 3 * 8 messages in each direction of the one copy with rows; one more line is the
+  // legend's.
+  const SmallShape one{.wire = Time{1'000'000}}, two{.wire = Time{1'000'000}, .data_parallel = 2};
+  CHECK(count(svg_timeline(small_answer(one)->answer), "class=\"msg\"") == 49);
+  CHECK(count(svg_timeline(small_answer(two)->answer), "class=\"msg\"") == 49);
+}
+
+TEST_CASE("replicas share one row of all-reduces, below the last of them") {
+  const SmallShape shape{
+      .schedule = "pipedream", .stages = 2, .micro_batches = 6, .all_reduce = Time{2'000'000}, .replicas = {3, 1}};
+  const std::string svg = svg_timeline(small_answer(shape)->answer);
+  CHECK(count(svg, "height=\"7\" class=\"a\"") == 2);  // two rounds of three micro-batches
+  CHECK(svg.find(">stage 0 r2<") < svg.find("height=\"7\" class=\"a\""));
+}
+
 TEST_CASE("the drawing has colours for dark surroundings") {
   const std::string svg = svg_timeline(small_answer()->answer);
   CHECK(svg.find("@media(prefers-color-scheme:dark)") != std::string::npos);
