@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "io/errors.hpp"
+#include "io/similar_units.hpp"
 
 namespace pipewright {
 namespace {
@@ -57,14 +58,14 @@ constexpr Unit kFlopRates[] = {{"FLOP/s", 1},      {"kFLOP/s", 1, 3},  {"MFLOP/s
 
 struct DimensionInfo {
   std::string_view name;     // with its article
-  std::string_view example;  // a unit that is common for it
+  std::string_view example;  // with a number of its own: the user's digits behind a guessed unit could be far off
   std::span<const Unit> units;
 };
-constexpr DimensionInfo kDimensions[] = {{"a time", "ms", kTimes},
-                                         {"a size", "MB", kSizes},
-                                         {"a bandwidth", "GB/s", kBandwidths},
-                                         {"an amount of work", "GFLOP", kFlops},
-                                         {"a FLOP rate", "TFLOP/s", kFlopRates}};
+constexpr DimensionInfo kDimensions[] = {{"a time", "2.5 ms", kTimes},
+                                         {"a size", "25 MB", kSizes},
+                                         {"a bandwidth", "450 GB/s", kBandwidths},
+                                         {"an amount of work", "40 GFLOP", kFlops},
+                                         {"a FLOP rate", "312 TFLOP/s", kFlopRates}};
 
 const DimensionInfo& info(Dimension dimension) {
   return kDimensions[static_cast<std::size_t>(dimension)];
@@ -204,19 +205,31 @@ std::string unit_names(const DimensionInfo& wanted) {
   return fmt::format("{}", fmt::join(names, " "));
 }
 
+// "900 GB" where a bandwidth is needed is "900 GB/s", "25 MB/s" as a size is "25 MB"; for other kinds there is no such
+// neighbour of the same magnitude.
+std::string_view neighbour(std::string_view unit, const DimensionInfo& wanted) {
+  const auto found = std::find_if(wanted.units.begin(), wanted.units.end(), [&](const Unit& each) {
+    const std::string_view name = each.name;
+    return (name.ends_with("/s") && name.substr(0, name.size() - 2) == unit) ||
+           (unit.ends_with("/s") && unit.substr(0, unit.size() - 2) == name);
+  });
+  return found == wanted.units.end() ? std::string_view() : found->name;
+}
+
 std::string wrong_unit(const Split& split, Dimension dimension) {
   const DimensionInfo& wanted = info(dimension);
-  const std::string example = fmt::format("\"{} {}\"", split.number.text, wanted.example);
-  if (split.unit.empty()) return fmt::format("has no unit; write e.g. {}", example);
-  for (const DimensionInfo& other : kDimensions)
-    if (find_unit(other.units, split.unit))
-      return fmt::format("is {}, but {} is needed; write e.g. {}", other.name, wanted.name, example);
+  if (split.unit.empty()) return fmt::format("has no unit; write e.g. \"{}\"", wanted.example);
+  for (const DimensionInfo& other : kDimensions) {
+    if (!find_unit(other.units, split.unit)) continue;
+    const std::string_view near = neighbour(split.unit, wanted);
+    return fmt::format("is {}, but {} is needed; write e.g. \"{}\"", other.name, wanted.name,
+                       near.empty() ? std::string(wanted.example) : fmt::format("{} {}", split.number.text, near));
+  }
   std::vector<std::string_view> names;
   for (const Unit& unit : wanted.units)
     names.push_back(unit.name);
-  const std::string near = split.unit.size() > 16 ? "" : nearest(split.unit, names);
   return fmt::format("has the unknown unit {};{} units of {}: {}", in_quotes(split.unit),
-                     near.empty() ? "" : fmt::format(" did you mean \"{}\"?", near), wanted.name, unit_names(wanted));
+                     unit_suggestion(split.unit, names), wanted.name, unit_names(wanted));
 }
 
 // number * factor * 10^power / divisor, rounded once, halves up; nothing when it is larger than kLargest.
@@ -264,9 +277,7 @@ Parsed<T> parse(std::string_view text, Dimension dimension) {
   const Split parts = split(text);
   if (!parts.why.empty()) {
     if (parts.why == "is empty" || parts.why == "is no number")
-      return {
-          {},
-          fmt::format("{}; write {}, e.g. \"{} {}\"", parts.why, info(dimension).name, 2.5, info(dimension).example)};
+      return {{}, fmt::format("{}; write {}, e.g. \"{}\"", parts.why, info(dimension).name, info(dimension).example)};
     return {{}, parts.why};
   }
   std::string_view name = parts.unit;
@@ -312,6 +323,43 @@ Parsed<std::int64_t> parse_count(std::string_view text) {
     return {{}, "is no whole number; write digits only, e.g. 8"};
   if (const auto value = exact(parts.number, {"", 1})) return {*value, {}};
   return {{}, "overflows: the largest number is 2^62; write a smaller one"};
+}
+
+namespace {
+
+constexpr Unit kCounts[] = {{"", 1}, {"k", 1, 3}, {"M", 1, 6}, {"G", 1, 9}};
+constexpr std::int64_t kBytesPerParameter = 4;  // fp32
+
+std::string billions_or_bytes(std::string_view number) {
+  const bool exponent = number.find_first_of("eE") != std::string_view::npos;
+  const std::string_view shown = exponent ? "8" : number;
+  return fmt::format("may be billions or bytes; write e.g. {0}e9, \"{0} GB\" or \"{0} bytes\"", shown);
+}
+
+}  // namespace
+
+Parsed<std::int64_t> parse_parameters(std::string_view text) {
+  const Split parts = split(text);
+  if (parts.why == "is empty" || parts.why == "is no number")
+    return {{}, parts.why + "; write a count or the size of the fp32 weights, e.g. 1.5M or \"6 MB\""};
+  if (!parts.why.empty()) return {{}, parts.why};
+  if (const Unit* unit = find_unit(kCounts, parts.unit)) {
+    const bool whole = parts.number.mantissa == 0 || parts.number.power + unit->power >= 0;
+    if (!whole) return {{}, "is no whole number of parameters; write the count, e.g. 1.5M or 1500000"};
+    if (const auto value = exact(parts.number, *unit)) return {*value, {}};
+    return {{}, "overflows: the largest number is 2^62; write a smaller one"};
+  }
+  if (parts.unit == "B") return {{}, billions_or_bytes(parts.number.text)};
+  const Unit* unit = find_unit(kSizes, parts.unit == "bytes" ? "B" : parts.unit);
+  if (!unit)
+    return {{},
+            fmt::format("has the unknown unit {}; a count takes k M G (1.5M), a size of the fp32 weights bytes kB MB "
+                        "GB TB KiB MiB GiB TiB",
+                        in_quotes(parts.unit))};
+  const auto bytes = exact(parts.number, *unit);
+  if (!bytes) return {{}, "overflows: the largest size is 2^62 B (4 EiB); write a smaller one"};
+  if (*bytes % kBytesPerParameter != 0) return {{}, "is no whole number of fp32 weights (4 B each); write their count"};
+  return {*bytes / kBytesPerParameter, {}};
 }
 
 Parsed<double> parse_number(std::string_view text) {

@@ -34,6 +34,12 @@ Parsed<FlopRate> parse_flop_rate(std::string_view text);
 
 // Plain numbers. Integers are decimal digits only: no sign, no leading zero, no exponent, no separators.
 Parsed<std::int64_t> parse_count(std::string_view text);
+// Parameters of a layer, as a count or as the size of their fp32 weights (4 B each):
+//     7e9, 1.5M (k, M, G)            a count, which must come out whole
+//     28 GB, 600 MiB, 2048 bytes     a size
+// "8B" is refused: in this field B is read as billions by some and as bytes by others.
+Parsed<std::int64_t> parse_parameters(std::string_view text);
+
 Parsed<double> parse_number(std::string_view text);
 
 // A decimal number (as profiles hold them) times a power of ten, rounded once: parse_scaled("2.211", 6) = 2211000.

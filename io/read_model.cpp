@@ -17,7 +17,6 @@ namespace {
 
 constexpr int kMostFilesDeep = 8;
 constexpr std::int64_t kMostLayers = 1'000'000;  // what `repeat` may ask for in all; beyond any network in use
-constexpr int kBytesPerParameter = 4;            // sizes of parameters are those of fp32 weights
 
 constexpr std::array<std::string_view, 3> kForms = {"layers", "file", "pipedream_profile"};
 
@@ -39,19 +38,12 @@ void read_figure(Reader& reader, const At& at, LayerText& text) {
 void read_parameters(Reader& reader, const At& at, LayerText& text) {
   const std::string* figure = scalar(reader, at, "a count or a size");
   if (!figure) return;
-  const Parsed<std::int64_t> count = at.yaml.quoted ? Parsed<std::int64_t>{} : parse_count(*figure);
-  if (count.value) {
-    text.layer.parameters = *count.value;
-    return;
-  }
-  const Parsed<Bytes> bytes = parse_bytes(*figure);
-  if (!bytes.value) {
-    const bool plain = bytes.why.starts_with("has no unit");
-    return reader.error(at, plain ? count.why.empty() ? bytes.why : count.why : bytes.why);
-  }
-  if (bytes.value->value % kBytesPerParameter != 0)
-    return reader.error(at, "is no whole number of fp32 weights (4 B each); write their count");
-  text.layer.parameters = bytes.value->value / kBytesPerParameter;
+  const Parsed<std::int64_t> count = parse_parameters(*figure);
+  if (!count.value) return reader.error(at, count.why);
+  const bool number = parse_number(*figure).value.has_value();
+  if (at.yaml.quoted && number)
+    return reader.error(at, "is text (in quotes) where a count is needed; remove the quotes");
+  text.layer.parameters = *count.value;
 }
 
 void read_inputs(Reader& reader, const At& at, LayerText& text) {
@@ -92,8 +84,8 @@ constexpr Field<LayerText> kLayer[] = {
      read_figure<&Layer::activation>, write_figure<&Layer::activation>},
     {"stash", "size", "kept from forward to backward; default: the activation", Need::Optional,
      read_figure<&Layer::stash>, write_figure<&Layer::stash>},
-    {"parameters", "count, or size of the fp32 weights", "does not scale with the batch; default: 0", Need::Optional,
-     read_parameters, write_figure<&Layer::parameters>},
+    {"parameters", "count (7e9, 1.5M), or size of the fp32 weights (6 MB, 2048 bytes)",
+     "does not scale with the batch; default: 0", Need::Optional, read_parameters, write_figure<&Layer::parameters>},
     {"flops", "work", "of the forward for model.batch samples; the backward counts twice that", Need::Optional,
      read_figure<&Layer::flops>, write_figure<&Layer::flops>},
     {"repeat", "whole number >= 1", "that many such layers in a chain: name.0, name.1, ...; default: 1", Need::Optional,

@@ -43,7 +43,7 @@ TEST_CASE("A missing key says where and what to write") {
 
 TEST_CASE("Quantities without or with the wrong unit are refused") {
   CHECK(with_links("kind: mesh, bandwidth: 900") ==
-        "x.yaml:2:87: cluster.node.links.bandwidth: \"900\" has no unit; write e.g. \"900 GB/s\"");
+        "x.yaml:2:87: cluster.node.links.bandwidth: \"900\" has no unit; write e.g. \"450 GB/s\"");
   holds(with_links("kind: mesh, bandwidth: 900 GB"), "\"900 GB\" is a size, but a bandwidth is needed");
   holds(with_links("kind: mesh, bandwidth: 0 GB/s"),
         "\"0 GB/s\" must be more than 0; for links that take no time write kind: ideal");
@@ -78,7 +78,7 @@ TEST_CASE("All errors of a file are told at once, in the order of its lines") {
       "training: {ragged: yes}\n");
   CHECK(message ==
         "x.yaml:1:16: plan.stages: \"0\" must be at least 1\n"
-        "x.yaml:2:28: model.layers.0.forward: \"1\" has no unit; write e.g. \"1 ms\"\n"
+        "x.yaml:2:28: model.layers.0.forward: \"1\" has no unit; write e.g. \"2.5 ms\"\n"
         "x.yaml:4:20: training.ragged: \"yes\" is no boolean; write true");
 }
 
@@ -98,7 +98,10 @@ TEST_CASE("Layers that are no graph are refused") {
   holds(with_layers("{name: a, repeat: 1000000000}"),
         "model.layers.0.repeat: 1000000000 makes more than 1000000 layers in all; use fewer");
   holds(with_layers("{name: a, repeat: 0}"), "model.layers.0.repeat: \"0\" must be at least 1");
-  holds(with_layers("{name: a, parameters: 7 B}"), "is no whole number of fp32 weights");
+  holds(with_layers("{name: a, parameters: 7 bytes}"), "is no whole number of fp32 weights");
+  holds(with_layers("{name: a, parameters: 8B}"),
+        "model.layers.0.parameters: \"8B\" may be billions or bytes; write e.g. 8e9");
+  holds(with_layers("{name: a, parameters: \"8\"}"), "\"8\" is text (in quotes) where a count is needed");
   holds(with_layers("{name: a, backward: 3 ms, backward_input: 1 ms, backward_weight: 1 ms}"),
         "is not backward_input + backward_weight");
   holds(with_layers("{name: a, backward: 3 ms, backward_input: 4 ms}"), "is less than a part of it");

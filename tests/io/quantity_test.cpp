@@ -35,11 +35,12 @@ TEST_CASE("GB is a power of 1000, GiB a power of 1024, b a bit and B a byte") {
 }
 
 TEST_CASE("A number that is none says why and what to write") {
-  CHECK(parse_bandwidth("900").why == "has no unit; write e.g. \"900 GB/s\"");
-  CHECK(parse_time("900").why == "has no unit; write e.g. \"900 ms\"");
+  CHECK(parse_bandwidth("900").why == "has no unit; write e.g. \"450 GB/s\"");
+  CHECK(parse_time("900").why == "has no unit; write e.g. \"2.5 ms\"");
   CHECK(parse_bandwidth("900 GB").why == "is a size, but a bandwidth is needed; write e.g. \"900 GB/s\"");
   CHECK(parse_bytes("25 MB/s").why == "is a bandwidth, but a size is needed; write e.g. \"25 MB\"");
-  CHECK(parse_time("3 GFLOP").why == "is an amount of work, but a time is needed; write e.g. \"3 ms\"");
+  CHECK(parse_time("3 GFLOP").why == "is an amount of work, but a time is needed; write e.g. \"2.5 ms\"");
+  CHECK(parse_bandwidth("900 MB").why == "is a size, but a bandwidth is needed; write e.g. \"900 MB/s\"");
   CHECK(parse_time("3 msec").why.starts_with("has the unknown unit \"msec\"; did you mean \"ms\"?"));
   CHECK(parse_bytes("3 KB").why.starts_with("has the unknown unit \"KB\";"));
   CHECK(parse_time("-1 ms").why == "is negative; write 0 or more");
@@ -62,6 +63,44 @@ TEST_CASE("A number that is none says why and what to write") {
   CHECK(parse_time("1.2345678901234567890123456 s").why == "has more than 24 digits; round it");
 }
 
+TEST_CASE("A suggested unit keeps the power of ten that was typed") {
+  const auto meant = [](const std::string& why) {  // what stands between "did you mean " and "?"
+    const std::size_t begin = why.find("did you mean "), end = why.find('?', begin);
+    return begin == std::string::npos ? std::string() : why.substr(begin + 13, end - begin - 13);
+  };
+  CHECK(meant(parse_bandwidth("25 Gbit/s").why) == "\"Gb/s\"");
+  CHECK(meant(parse_bandwidth("100 GBit/s").why) == "\"Gb/s\"");
+  CHECK(meant(parse_bandwidth("100 gbits/s").why) == "\"Gb/s\"");
+  CHECK(meant(parse_bandwidth("100 Gbps").why) == "\"Gb/s\"");
+  CHECK(meant(parse_bandwidth("100 GBps").why) == "\"GB/s\"");
+  CHECK(meant(parse_bandwidth("100 gb/s").why) == "\"GB/s\" or \"Gb/s\"");  // bits or bytes: only the user knows
+  CHECK(meant(parse_bandwidth("100 gB/s").why) == "\"GB/s\"");
+  CHECK(meant(parse_bandwidth("100 Gb").why) == "\"Gb/s\"");
+  CHECK(meant(parse_bandwidth("100 MBytes/sec").why) == "\"MB/s\"");
+  CHECK(meant(parse_bytes("80 gib").why) == "\"GiB\"");
+  CHECK(meant(parse_bytes("16 G").why) == "\"GB\" or \"GiB\"");
+  CHECK(meant(parse_bytes("1M").why) == "\"MB\" or \"MiB\"");
+  CHECK(meant(parse_bytes("3 KB").why) == "\"kB\"");
+  CHECK(meant(parse_bytes("512 bytes").why) == "\"B\"");
+  CHECK(meant(parse_bytes("16 Gb").why) == "");  // gigabits are no size here, and GB would be eight times as much
+  CHECK(meant(parse_bytes("16 Gbit").why) == "");
+  CHECK(meant(parse_bytes("3 ZB").why) == "");
+  CHECK(meant(parse_flop_rate("312 TFLOPS").why) == "\"TFLOP/s\"");
+  CHECK(meant(parse_flop_rate("312 tflop/s").why) == "\"TFLOP/s\"");
+  CHECK(meant(parse_flop_rate("312 T").why) == "\"TFLOP/s\"");
+  CHECK(meant(parse_flops("5 gflops").why) == "\"GFLOP\"");
+  CHECK(meant(parse_flops("5 F").why) == "\"FLOP\"");
+  CHECK(meant(parse_time("3 seconds").why) == "\"s\"");
+  CHECK(meant(parse_time("3 mins").why) == "\"min\"");
+  CHECK(parse_bytes("3 ZB").why == "has the unknown unit \"ZB\"; units of a size: B kB MB GB TB KiB MiB GiB TiB");
+}
+
+TEST_CASE("A bare number is answered with an example of its own, not with its digits behind a guessed unit") {
+  CHECK(parse_flop_rate("312e12").why == "has no unit; write e.g. \"312 TFLOP/s\"");
+  CHECK(parse_flops("10e9").why == "has no unit; write e.g. \"40 GFLOP\"");
+  CHECK(parse_bytes("80e9").why == "has no unit; write e.g. \"25 MB\"");
+}
+
 TEST_CASE("A count is decimal digits and nothing else") {
   CHECK(parse_count("8").value == 8);
   CHECK(parse_count("0").value == 0);
@@ -72,6 +111,28 @@ TEST_CASE("A count is decimal digits and nothing else") {
   CHECK(parse_count("-4").why == "is negative; write 0 or more");
   CHECK(parse_count("99999999999999999999").why == "overflows: the largest number is 2^62; write a smaller one");
   CHECK(parse_count("8 GB").why == "is no whole number; write it without \"GB\", e.g. 8");
+}
+
+TEST_CASE("Parameters are a count with k, M, G or an exponent, or a size of fp32 weights, and never a bare B") {
+  CHECK(parse_parameters("0").value == 0);
+  CHECK(parse_parameters("1200").value == 1200);
+  CHECK(parse_parameters("7e9").value == 7'000'000'000);
+  CHECK(parse_parameters("1.5e6").value == 1'500'000);
+  CHECK(parse_parameters("1.5M").value == 1'500'000);
+  CHECK(parse_parameters("1.50 M").value == 1'500'000);
+  CHECK(parse_parameters("2k").value == 2000);
+  CHECK(parse_parameters("8G").value == 8'000'000'000);
+  CHECK(parse_parameters("4 MiB").value == 1'048'576);  // 2^22 B / 4 B
+  CHECK(parse_parameters("32 GB").value == 8'000'000'000);
+  CHECK(parse_parameters("2048 bytes").value == 512);
+  CHECK(parse_parameters("8B").why == "may be billions or bytes; write e.g. 8e9, \"8 GB\" or \"8 bytes\"");
+  CHECK(parse_parameters("4096 B").why == "may be billions or bytes; write e.g. 4096e9, \"4096 GB\" or \"4096 bytes\"");
+  CHECK(parse_parameters("8b").why.starts_with("has the unknown unit \"b\"; a count takes k M G (1.5M)"));
+  CHECK(parse_parameters("0.5").why.starts_with("is no whole number of parameters"));
+  CHECK(parse_parameters("1.23456k").why.starts_with("is no whole number of parameters"));
+  CHECK(parse_parameters("7 bytes").why == "is no whole number of fp32 weights (4 B each); write their count");
+  CHECK(parse_parameters("9e18").why.starts_with("overflows"));
+  CHECK(parse_parameters("-1").why == "is negative; write 0 or more");
 }
 
 TEST_CASE("What is written reads back to the same value") {
