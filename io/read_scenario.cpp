@@ -123,7 +123,8 @@ void apply_sets(Reader& reader, Yaml& root) {
   std::stable_partition(assignments.begin(), assignments.end(), chooses_model);
   for (const Assignment& assignment : assignments) {
     try {
-      if (chooses_model(assignment) && assignment.keys.size() == 2)
+      const bool removes = assignment.value.is(Yaml::Type::Null);
+      if (chooses_model(assignment) && assignment.keys.size() == 2 && !removes)
         drop_other_form(root, assignment.keys[1]);
       else if (!chooses_model(assignment))
         expand_references(reader, root, assignment);

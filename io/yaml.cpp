@@ -270,6 +270,20 @@ Yaml& item(Yaml& list, const std::string& key, const Place& place) {
   return list.list[index];
 }
 
+// `key=null`: the key goes, as if the file did not have it.
+void remove(Yaml& root, const Assignment& assignment) {
+  const Place place = assignment.value.place;
+  Yaml* node = &root;
+  for (std::size_t i = 0; i + 1 < assignment.keys.size() && node; ++i)
+    node = node->is(Yaml::Type::List) ? &item(*node, assignment.keys[i], place) : node->find(assignment.keys[i]);
+  if (node && node->is(Yaml::Type::List))
+    throw InputError(place, "an item of a list cannot be removed; give the whole list anew");
+  const auto removed =
+      node ? std::erase_if(node->map, [&](const auto& entry) { return entry.first.text == assignment.keys.back(); })
+           : 0;
+  if (removed == 0) throw InputError(place, "there is no such key to remove; leave this --set out");
+}
+
 }  // namespace
 
 Yaml parse_yaml(const std::string& text, const std::string& file) {
@@ -297,12 +311,15 @@ Assignment parse_assignment(const std::string& text) {
     begin = end + 1;
   }
   if (assignment.keys.size() > kDeepestInput) throw InputError(place, deep_message());
+  if (text.find_first_not_of(" \t", equals + 1) == std::string::npos)
+    throw InputError(place, "has no value; write e.g. --set training.micro_batches=8, or =null to remove the key");
   assignment.value = parse(std::string_view(text).substr(equals + 1), source);
   if (assignment.value.is(Yaml::Type::Null)) assignment.value.place = {source, 0, 0};
   return assignment;
 }
 
 void set(Yaml& root, const Assignment& assignment) {
+  if (assignment.value.is(Yaml::Type::Null)) return remove(root, assignment);
   const Place place = assignment.value.place;
   Yaml* node = &root;
   std::string path;

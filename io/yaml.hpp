@@ -68,7 +68,8 @@ struct Assignment {
 };
 Assignment parse_assignment(const std::string& text);
 
-// Replaces or adds. List items by number: model.layers.3.forward. Maps on the way are made when absent.
+// Replaces or adds; the value null removes the key. List items by number: model.layers.3.forward. Maps on the way are
+// made when absent.
 void set(Yaml& root, const Assignment& assignment);
 inline void set(Yaml& root, const std::string& assignment) {
   set(root, parse_assignment(assignment));

@@ -94,6 +94,13 @@ BatchSplit by_size(const Placed<std::int64_t>& global, const Placed<std::int64_t
   return {global.value, full, count, samples - (count - 1) * full};
 }
 
+// Of three figures too many, the one to leave out: what was set on the command line is what the user asks for.
+std::string superfluous(const Training& training) {
+  const auto asked_for = [](const auto& figure) { return figure->place.file.starts_with("--set "); };
+  if (!asked_for(training.micro_batches)) return "micro_batches";
+  return asked_for(training.global_batch_size) ? "micro_batch_size" : "global_batch_size";
+}
+
 // All three are given: they must agree.
 void require_agreement(const BatchSplit& split, const Training& training, std::int64_t copies) {
   const auto& size = *training.micro_batch_size;
@@ -104,7 +111,8 @@ void require_agreement(const BatchSplit& split, const Training& training, std::i
   throw InputError(count.place, "training: global_batch_size " + text(split.global_batch_size) +
                                     " is not micro_batch_size " + text(size.value) + " x micro_batches " +
                                     text(count.value) + (copies > 1 ? " x data_parallel " + text(copies) : "") +
-                                    "; leave out one of the three");
+                                    "; leave out one of the three, on the command line with --set training." +
+                                    superfluous(training) + "=null");
 }
 
 }  // namespace

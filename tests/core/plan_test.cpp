@@ -140,11 +140,19 @@ TEST_CASE("Batch figures that contradict one another are refused") {
   CHECK_THROWS_WITH_AS(
       batch_split(training(32, 4, 4), 1),
       "s.yaml:3:3: training: global_batch_size 32 is not micro_batch_size 4 x micro_batches 4; leave out "
-      "one of the three",
+      "one of the three, on the command line with --set training.micro_batches=null",
       InputError);
   CHECK_THROWS_WITH_AS(batch_split(training(32, 4, 8), 2),
                        "s.yaml:3:3: training: global_batch_size 32 is not micro_batch_size 4 x micro_batches 8 x "
-                       "data_parallel 2; leave out one of the three",
+                       "data_parallel 2; leave out one of the three, on the command line with --set "
+                       "training.micro_batches=null",
+                       InputError);
+  Training asked = training(32, 4, 4);
+  asked.micro_batches->place = {"--set training.micro_batches=4", 0, 0};  // what was asked for is not what has to go
+  CHECK_THROWS_WITH_AS(batch_split(asked, 1),
+                       "--set training.micro_batches=4: training: global_batch_size 32 is not micro_batch_size 4 x "
+                       "micro_batches 4; leave out one of the three, on the command line with --set "
+                       "training.global_batch_size=null",
                        InputError);
 }
 

@@ -113,6 +113,23 @@ TEST_CASE("--set replaces, adds and reaches into lists") {
   CHECK(Place(root.find("plan")->find("stages")->place) == Place{"--set plan.stages=4", 0, 0});
 }
 
+TEST_CASE("--set key=null removes a key that is there, and nothing else") {
+  Yaml root = parse_yaml("plan: {stages: 2, schedule: gpipe}\nlayers: [{a: 1, b: 2}, 2]\n", "x.yaml");
+  set(root, "plan.stages=null");
+  CHECK(root.find("plan")->find("stages") == nullptr);
+  CHECK(root.find("plan")->find("schedule")->scalar == "gpipe");
+  set(root, "layers.0.a=~");  // YAML's other word for it
+  CHECK(root.find("layers")->list[0].map.size() == 1);
+  const auto refused = [&](const std::string& text) { return message_of([&] { set(root, text); }); };
+  CHECK(refused("plan.stages=null") == "--set plan.stages=null: there is no such key to remove; leave this --set out");
+  CHECK(refused("none.stages=null") == "--set none.stages=null: there is no such key to remove; leave this --set out");
+  CHECK(root.find("none") == nullptr);
+  CHECK(refused("layers.1=null") ==
+        "--set layers.1=null: an item of a list cannot be removed; give the whole list anew");
+  CHECK(refused("plan.schedule=") ==
+        "--set plan.schedule=: has no value; write e.g. --set training.micro_batches=8, or =null to remove the key");
+}
+
 TEST_CASE("A --set that cannot be understood says so with its own text") {
   Yaml root = parse_yaml("plan: {stages: 2}\nlayers: [1, 2]\n", "x.yaml");
   const auto refused = [&](const std::string& text) { return message_of([&] { set(root, text); }); };
