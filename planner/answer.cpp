@@ -5,6 +5,7 @@
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 #include "planner/what_if/formulas.hpp"
+#include "planner/what_if/no_effect.hpp"
 #include "planner/what_if/references.hpp"
 #include "planner/what_if/sensitivity.hpp"
 #include "planner/what_if/variants.hpp"
@@ -54,6 +55,8 @@ std::variant<Answer, Infeasible> answer(const Scenario& scenario, const AnswerOp
   SensitivityAnswer changes = sensitivity(answer, options.engine);
   report.sensitivity = std::move(changes.rows);
   if (!changes.skipped.empty()) report.warnings.push_back(changes.skipped);
+  for (std::string& line : options_without_effect(scenario, answer.plan))
+    report.warnings.push_back(std::move(line));
   report.hints = hints(answer);
   report.provenance = provenance(answer, cost);
   return answer;

@@ -1,0 +1,59 @@
+#include "planner/what_if/no_effect.hpp"
+
+#include <doctest/doctest.h>
+
+#include "planner/find_plan.hpp"
+#include "planner/price.hpp"
+#include "tests/support/uniform_scenario.hpp"
+
+namespace pipewright {
+namespace {
+
+std::vector<std::string> warnings(const Scenario& scenario) {
+  return options_without_effect(scenario, find_plan(scenario, cost_model(scenario)));
+}
+
+TEST_CASE("A plan whose options all do something gets no warning") {
+  CHECK(warnings(uniform_scenario()).empty());
+  Scenario scenario = uniform_scenario();
+  scenario.plan.schedule.value = "pipedream";
+  scenario.plan.vertical_sync = true;
+  CHECK(warnings(scenario).empty());
+  scenario = uniform_scenario();
+  scenario.plan.recompute.value = {Recompute::Full};
+  scenario.plan.recompute_except_last = true;
+  CHECK(warnings(scenario).empty());
+}
+
+TEST_CASE("Vertical sync with a flush has no effect") {
+  Scenario scenario = uniform_scenario();
+  scenario.plan.vertical_sync = true;
+  const auto lines = warnings(scenario);
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0] ==
+        "plan.vertical_sync has no effect: 1f1b flushes, so every stage has one version of its weights; it belongs to "
+        "schedule: pipedream");
+}
+
+TEST_CASE("An exception from recomputation has no effect where nothing recomputes") {
+  Scenario scenario = uniform_scenario();
+  scenario.plan.recompute_except_last = true;
+  const auto lines = warnings(scenario);
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0] == "plan.recompute_except_last has no effect: no stage recomputes; it needs recompute: full");
+}
+
+// 8 layers on 4 stages, 2 each. Layer 3 (stage 1) -> layer 4 (stage 2) skips nothing, layer 1 (stage 0) -> layer 4
+// does.
+TEST_CASE("Direct skips have no effect on a chain; a tensor that jumps over a stage gives them one") {
+  Scenario scenario = uniform_scenario();
+  scenario.plan.skips = Skips::Direct;
+  const auto lines = warnings(scenario);
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0] == "plan.skips: direct has no effect: no tensor of this partition skips a stage");
+  scenario.model.layers[4].inputs = {1, 3};
+  CHECK(warnings(scenario).empty());
+}
+
+}  // namespace
+}  // namespace pipewright
