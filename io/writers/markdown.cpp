@@ -48,9 +48,20 @@ std::string summary(const Answer& answer) {
   const Report& r = answer.report;
   const Plan& p = answer.plan;
   const double workers = static_cast<double>(r.workers.size());
-  const std::vector<std::string> head{
-      "GPUs", "GBS",    "MBS",     "Seq", "TP", "PP", "VP", "DP", "step s", "tokens/s/GPU", "model TFLOP/s/GPU",
-      "MFU",  "bubble", "peak GiB"};
+  const std::vector<std::string> head{"devices",
+                                      "GBS",
+                                      "MBS",
+                                      "Seq",
+                                      "TP",
+                                      "PP",
+                                      "VP",
+                                      "DP",
+                                      "step s",
+                                      "tokens/s/device",
+                                      "model TFLOP/s/device",
+                                      "MFU",
+                                      "bubble",
+                                      "peak GiB"};
   Bytes peak;
   for (const auto& stage : r.stages)
     peak = std::max(peak, stage.memory.bytes.total());

@@ -141,7 +141,7 @@ class Trace {
 
   void processes(WorkerId w) {
     const WorkerReport& worker = answer_.report.workers[static_cast<std::size_t>(w)];
-    const std::string name = fmt::format("GPU {} · {}", worker.device, worker_name(answer_, w));
+    const std::string name = fmt::format("device {} · {}", worker.device, worker_name(answer_, w));
     event() << R"({"ph":"M","name":"process_name","pid":)" << w << R"(,"args":{"name":)" << json_string(name) << "}}";
     event() << R"({"ph":"M","name":"process_sort_index","pid":)" << w << R"(,"args":{"sort_index":)" << w << "}}";
     thread(w, kCompute, "compute");

@@ -127,7 +127,8 @@ TEST_CASE("the Markdown table has the usual columns in the usual order") {
   small->scenario.model.name = "a|b";
   const auto rows = lines(markdown_report(small->answer));
   const std::string head =
-      "| GPUs | GBS | MBS | Seq | TP | PP | VP | DP | step s | tokens/s/GPU | model TFLOP/s/GPU | MFU | bubble | peak "
+      "| devices | GBS | MBS | Seq | TP | PP | VP | DP | step s | tokens/s/device | model TFLOP/s/device | MFU | "
+      "bubble | peak "
       "GiB |";
   const auto at = std::find(rows.begin(), rows.end(), head);
   REQUIRE(at != rows.end());

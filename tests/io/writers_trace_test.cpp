@@ -107,9 +107,10 @@ TEST_CASE("a trace names one process per worker with its streams") {
       processes[event["pid"]] = event["args"]["name"];
     else if (event["ph"] == "M" && event["name"] == "thread_name")
       threads[{event["pid"], event["tid"]}] = event["args"]["name"];
-  CHECK(processes ==
-        std::map<int, std::string>{
-            {0, "GPU 0 · stage 0"}, {1, "GPU 1 · stage 1"}, {2, "GPU 2 · stage 2"}, {3, "GPU 3 · stage 3"}});
+  CHECK(processes == std::map<int, std::string>{{0, "device 0 · stage 0"},
+                                                {1, "device 1 · stage 1"},
+                                                {2, "device 2 · stage 2"},
+                                                {3, "device 3 · stage 3"}});
   CHECK(threads.at({0, 0}) == "compute");
   CHECK(threads.at({0, 2}) == "send");
   CHECK(threads.at({0, 3}) == "recv");
