@@ -237,13 +237,17 @@ void YamlText::line(std::string_view key, const std::string& value) {
   if (origins_) {
     const auto place = origins_->find(full);
     origin = place == origins_->end() ? "default" : head(place->second);
-    if (origin.ends_with(": ")) origin.resize(origin.size() - 2);
   }
-  text_ += origin.empty() ? entry + "\n" : fmt::format("{:<56}  # {}\n", entry, origin);
+  add(entry, origin);
 }
 
-void YamlText::item(const std::string& value) {
-  text_ += fmt::format("{:{}}- {}\n", "", 2 * path_.size(), value);
+void YamlText::item(const std::string& value, const Place& place) {
+  add(fmt::format("{:{}}- {}", "", 2 * path_.size(), value), origins_ ? head(place) : "");
+}
+
+void YamlText::add(const std::string& entry, std::string origin) {
+  if (origin.ends_with(": ")) origin.resize(origin.size() - 2);
+  text_ += origin.empty() ? entry + "\n" : fmt::format("{:<56}  # {}\n", entry, origin);
 }
 
 void YamlText::open(std::string_view key) {

@@ -65,13 +65,14 @@ class YamlText {
       : origins_(origins), sources_(std::move(sources)) {}
 
   void line(std::string_view key, const std::string& value);
-  void item(const std::string& value);  // of a list; no comment: the list's key has it
-  void open(std::string_view key);      // a nested map or list
+  void item(const std::string& value, const Place& place);  // of a list
+  void open(std::string_view key);                          // a nested map or list
   void close();
   std::string text() const { return text_; }
 
  private:
   std::string full_path(std::string_view key) const;
+  void add(const std::string& entry, std::string origin);
 
   std::string text_;
   std::vector<std::string> path_;

@@ -308,7 +308,7 @@ void write_model_section(YamlText& out, const Model& model) {
     line.pop_back();
     for (std::size_t end = line.find('\n'); end != std::string::npos; end = line.find('\n', end))
       line.replace(end, 1, ", ");
-    out.item("{" + line + "}");
+    out.item("{" + line + "}", text.layer.place);
   }
   out.close();
 }

@@ -155,6 +155,10 @@ TEST_CASE("A resolved scenario reads back to the same scenario, and names the or
   CHECK(once.find("# --set training.micro_batches=8\n") != std::string::npos);
   CHECK(once.find("x.yaml:3:64\n") != std::string::npos);  // optimizer
   CHECK(once.find("# default\n") != std::string::npos);
+  const std::size_t layer = once.find("name: b.2");  // the third of `repeat: 3`, which stands in line 1
+  REQUIRE(layer != std::string::npos);
+  const std::string line = once.substr(layer, once.find('\n', layer) - layer);
+  CHECK(line.find("x.yaml:1:") != std::string::npos);
 }
 
 TEST_CASE("A model of a million repeated layers is read") {
