@@ -35,7 +35,9 @@ void print(std::string_view text) {
     output_error() = errno != 0 ? errno : EIO;
 }
 
+// What was printed before comes first, also where both streams end in one pipe (`2>&1 |`).
 void note(std::string_view line) {
+  if (std::fflush(stdout) != 0 && output_error() == 0) output_error() = errno != 0 ? errno : EIO;
   std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
 }
 

@@ -189,8 +189,9 @@ std::int64_t derived_batch(const std::string& file, Bytes input) {
   for (const std::int64_t image : kImages)
     if (input.value > 0 && input.value % image == 0) return input.value / image;
   throw InputError(Place{file, 0, 0}, fmt::format("batch: cannot be derived from an input of {} (no whole number of "
-                                                  "3x224x224 or 3x299x299 fp32 images); write batch: N, the samples "
-                                                  "that the profile was taken with",
+                                                  "3x224x224 or 3x299x299 fp32 images); state N, the samples that "
+                                                  "the profile was taken with: --batch N on the command line of "
+                                                  "import, batch: N beside pipedream_profile in a scenario",
                                                   to_text(input)));
 }
 

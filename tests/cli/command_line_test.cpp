@@ -1,4 +1,5 @@
 // The command line as a user meets it: exit statuses, messages, files, broken outputs.
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -108,6 +109,37 @@ TEST_CASE("Two runs write the same bytes in every format") {
     CHECK(file_text(first.path(name)).size() > 100);
     CHECK(file_text(first.path(name)) == file_text(second.path(name)));
   }
+}
+
+TEST_CASE("On one stream, what was written is named after the report") {
+  ScratchFolder scratch;
+  const std::string program = std::getenv("PIPEWRIGHT_BINARY");
+  const std::string command = program + " simulate " + source_folder() + "/" + kQuickstart + " -o " +
+                              scratch.path("t.svg") + " > " + scratch.path("both") + " 2>&1";
+  REQUIRE(std::system(command.c_str()) == 0);
+  const std::string both = file_text(scratch.path("both"));
+  CHECK(both.starts_with("4 stages"));
+  CHECK(both.find("\nwrote ") == both.rfind('\n', both.size() - 2));  // the last line
+}
+
+TEST_CASE("The message about one batch figure too many prints a --set that works") {
+  const std::vector<std::string> changed = {"simulate", kQuickstart, "--set", "training.global_batch_size=128"};
+  CHECK(contains(error_of(changed), "on the command line with --set training.micro_batches=null"));
+  auto repaired = changed;
+  repaired.insert(repaired.end(), {"--set", "training.micro_batches=null", "--json"});
+  const ProgramRun run = run_program(repaired);
+  REQUIRE(run.status == 0);
+  CHECK(nlohmann::json::parse(run.out).at("plan").at("micro_batches") == 16);  // 128 / 8
+}
+
+TEST_CASE("A profile that does not tell its batch says how import and a scenario are told") {
+  ScratchFolder scratch;
+  std::ofstream(scratch.path("graph.txt"))
+      << "node1 -- LSTM -- forward_compute_time=1.000, backward_compute_time=2.000, activation_size=512.000, "
+         "parameter_size=0.000\n";
+  const std::string message = error_of({"import", "pipedream", scratch.path("graph.txt")});
+  CHECK(contains(message, "--batch N on the command line of import"));
+  CHECK(contains(message, "batch: N beside pipedream_profile in a scenario"));
 }
 
 TEST_CASE("--json is one document on standard output and nothing else") {
@@ -237,6 +269,12 @@ TEST_CASE("Every schedule is drawn by show") {
     CHECK(contains(run.out, "docs/references.md"));
     CHECK(contains(run.out, "stage 0 ▕0"));
   }
+}
+
+TEST_CASE("An asynchronous schedule's drawing says why it idles at a bubble of 0") {
+  const std::string fills = "the run drawn below also fills and drains, which the steady state leaves out";
+  CHECK(contains(run_program({"show", "schedules", "pipedream"}).out, "0 in the steady state: no flush; " + fills));
+  CHECK(!contains(run_program({"show", "schedules", "1f1b"}).out, fills));
 }
 
 TEST_CASE("PIPEWRIGHT_PATH adds folders to look names up in") {

@@ -73,7 +73,8 @@ TEST_CASE("Input nodes go, with their data-loading time; their tensor gives the 
   CHECK(parsed(node("node1", "Input", figures("0", "0", "2145624.0", "0")) + kConv + "\tnode1 -- node2\n").batch == 2);
   CHECK(refusal(node("node1", "Input", figures("0", "0", "0.0", "0")) + kConv + "\tnode1 -- node2\n") ==
         "graph.txt: batch: cannot be derived from an input of 0 B (no whole number of 3x224x224 or 3x299x299 fp32 "
-        "images); write batch: N, the samples that the profile was taken with");
+        "images); state N, the samples that the profile was taken with: --batch N on the command line of import, "
+        "batch: N beside pipedream_profile in a scenario");
 }
 
 TEST_CASE("Sizes in a list are summed, and unused parts of a tuple go") {
