@@ -1,6 +1,7 @@
 #include "core/cost/memory_model.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace pipewright {
 namespace {
@@ -18,13 +19,16 @@ std::vector<VirtualStageId> chunk_of_layers(const Plan& plan, std::size_t layers
 // Bytes that enter every chunk and that it keeps for its backward: each tensor produced before it is counted once,
 //     hop      when it is used in the chunk or behind it (the chunk forwards what passes through)
 //     direct   when it is used in the chunk
-// and the model's own input enters chunk 0.   tests/core/memory_model_test.cpp "skip"
+// and the model's own input enters every chunk with a layer that reads it: each worker loads it for itself.
+// tests/core/memory_model_test.cpp "skip", "model's own input"
 std::vector<Bytes> boundaries(const Plan& plan, const Model& model, const std::vector<Bytes>& activation,
                               std::int64_t samples) {
   const std::vector<VirtualStageId> chunk = chunk_of_layers(plan, model.layers.size());
   std::vector<VirtualStageId> counted = chunk;  // up to which chunk a layer's output is counted already
   std::vector<Bytes> boundary(static_cast<std::size_t>(plan.chunks()));
-  boundary[0] = scaled(model.input, samples, model.batch);
+  for (std::size_t user = 0; user < model.layers.size(); ++user)
+    if (model.layers[user].inputs.empty())
+      boundary[static_cast<std::size_t>(chunk[user])] = scaled(model.input, samples, model.batch);
   for (std::size_t user = 0; user < model.layers.size(); ++user) {
     for (const LayerId input : model.layers[user].inputs) {
       const auto producer = static_cast<std::size_t>(input);
@@ -39,6 +43,24 @@ std::vector<Bytes> boundaries(const Plan& plan, const Model& model, const std::v
     }
   }
   return boundary;
+}
+
+// Adds what every chunk produces for others: to the next one (hop) or to each that uses it (direct).
+void add_outputs(MemoryModel& memory, const Plan& plan, const Model& model, const LayerCosts& layers,
+                 std::size_t size) {
+  const std::vector<VirtualStageId> chunk = chunk_of_layers(plan, model.layers.size());
+  std::vector<std::set<VirtualStageId>> receivers(model.layers.size());
+  for (std::size_t user = 0; user < model.layers.size(); ++user)
+    for (const LayerId input : model.layers[user].inputs)
+      if (const VirtualStageId from = chunk[static_cast<std::size_t>(input)]; from != chunk[user])
+        receivers[static_cast<std::size_t>(input)].insert(plan.skips == Skips::Hop ? from + 1 : chunk[user]);
+  for (std::size_t layer = 0; layer < receivers.size(); ++layer)
+    for (const VirtualStageId to : receivers[layer]) {
+      ChunkOutput& output = memory.outputs[{chunk[layer], to}];
+      const Bytes made = layers.activation[layer];
+      output.produced[size] = checked_sum(output.produced[size], made);
+      output.unstashed[size] = checked_sum(output.unstashed[size], made - std::min(made, layers.stash[layer]));
+    }
 }
 
 Bytes sum_over(const LayerRange& range, const std::vector<Bytes>& bytes) {
@@ -100,6 +122,7 @@ MemoryModel memory_model(const Plan& plan, const CostModel& cost) {
       chunk.working[size] = sum_over(plan.layers[v], layers.stash);
       chunk.stash[size] = checked_sum(boundary[v], chunk.working[size]);
     }
+    add_outputs(memory, plan, model, layers, size);
   }
   refuse_overflow(memory.chunks, memory.reserve, plan.micro_batches);
   return memory;

@@ -3,14 +3,17 @@
 //   weights x versions + gradients + optimizer + reserve          all the time
 //   + stash        activations kept for backward: from the start of F to the end of its backward
 //   + recompute    one micro-batch's activations, rebuilt by R: from the start of R to the end of its backward
-//   + buffers      received tensors until their op begins, gradients until they are sent, buckets while they travel
+//   + buffers      received tensors until their op begins, buckets while they travel; until they are sent: gradients,
+//                  and of a virtual stage's own outputs what its stash does not hold
 //
 // Peak without buffers needs no clock: a walk over the op list gives it exactly (`peak`), the simulated time series
 // (`series`) confirms it and adds the buffers.
 #pragma once
 
 #include <array>
+#include <map>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/cost/cost_model.hpp"
@@ -42,10 +45,19 @@ struct ChunkMemory {
   std::array<Bytes, 2> working;   // rebuilt by R: stash - boundary
 };
 
+// Of one virtual stage's messages to another, what it produced itself: tensors that only pass through are in its
+// boundary. [0]: full micro-batch, [1]: the last one.
+struct ChunkOutput {
+  std::array<Bytes, 2> produced;   // all of it: waits in a buffer when the stage keeps its boundary only
+  std::array<Bytes, 2> unstashed;  // activation - stash, where a layer keeps less than its output
+};
+
 struct MemoryModel {
   std::vector<ChunkMemory> chunks;
   Bytes reserve;   // of the device
   Bytes capacity;  // of the device
+  // By sending and receiving virtual stage. Not listed: the sender produced the whole message, and stashes it.
+  std::map<std::pair<VirtualStageId, VirtualStageId>, ChunkOutput> outputs = {};
 };
 
 MemoryModel memory_model(const Plan& plan, const CostModel& cost);

@@ -227,13 +227,18 @@ struct Buffers {
 class BufferFinder {
  public:
   // `only`: the one worker that will be asked for; -1: all.
-  BufferFinder(const Schedule& schedule, const StepCosts& costs, const Timeline& timeline, WorkerId only = -1)
+  BufferFinder(const MemoryModel& memory, const Schedule& schedule, const StepCosts& costs, const Timeline& timeline,
+               WorkerId only = -1)
       : schedule_(schedule),
         costs_(costs),
         timeline_(timeline),
         index_(only < 0 ? OpIndex(schedule)
                         : OpIndex(schedule, static_cast<PositionId>(slot_of(only) % schedule.positions.size()))) {
     sort_by_receiver(only);
+    for (const Edge& edge : costs.edges) {
+      const auto found = memory.outputs.find({edge.from, edge.to});
+      outputs_.push_back(found == memory.outputs.end() ? nullptr : &found->second);
+    }
   }
 
   void find(WorkerId worker, Buffers& buffers) const {
@@ -292,19 +297,27 @@ class BufferFinder {
     }
   }
 
-  // A gradient is nobody's stash: it waits in a buffer until it has left. An activation is the stashed output, unless
-  // the stage keeps only its boundary.
+  // A gradient is nobody's stash: it waits in a buffer until it has left. So does, of the stage's own outputs, what it
+  // does not stash: all of them when it keeps only its boundary, else what its layers' stash lacks of their outputs.
   void hold_at_sender(const Transfer& transfer, Buffers& buffers) const {
     if (transfer.from == transfer.to) return;
-    const Edge& edge = costs_.edges[transfer.edge];
-    if (transfer.direction == Direction::Backward || recomputed(schedule_.shape, edge.from, transfer.micro_batch))
-      buffers.hold(transfer.bytes, transfer.posted, transfer.sent);
+    buffers.hold(unkept(transfer), transfer.posted, transfer.sent);
+  }
+
+  Bytes unkept(const Transfer& transfer) const {
+    if (transfer.direction == Direction::Backward) return transfer.bytes;
+    const ChunkOutput* const output = outputs_[transfer.edge];
+    const std::size_t size = transfer.micro_batch + 1 == schedule_.shape.micro_batches ? 1 : 0;
+    if (recomputed(schedule_.shape, costs_.edges[transfer.edge].from, transfer.micro_batch))
+      return output == nullptr ? transfer.bytes : output->produced[size];
+    return output == nullptr ? Bytes{} : output->unstashed[size];
   }
 
   const Schedule& schedule_;
   const StepCosts& costs_;
   const Timeline& timeline_;
   const OpIndex index_;
+  std::vector<const ChunkOutput*> outputs_;               // [edge]; nullptr: not listed
   std::vector<std::uint32_t> first_received_, received_;  // transfers to worker w: received_[first[w] .. first[w + 1])
 };
 
@@ -392,7 +405,7 @@ std::vector<MemoryPoint> series(const MemoryModel& memory, const Schedule& sched
                                 const Timeline& timeline, WorkerId worker) {
   const auto position = static_cast<PositionId>(slot_of(worker) % schedule.positions.size());
   Buffers buffers;
-  BufferFinder(schedule, costs, timeline, worker).find(worker, buffers);
+  BufferFinder(memory, schedule, costs, timeline, worker).find(worker, buffers);
   const std::vector<int> versions_of_input = versions_of_input_stage(schedule);
   Ledger ledger(memory, schedule, position, versions_of_input);
   return points_of(ledger, schedule.positions[slot_of(position)], timeline.workers[slot_of(worker)], buffers);
@@ -400,7 +413,7 @@ std::vector<MemoryPoint> series(const MemoryModel& memory, const Schedule& sched
 
 std::vector<std::vector<MemoryPoint>> series(const MemoryModel& memory, const Schedule& schedule,
                                              const StepCosts& costs, const Timeline& timeline) {
-  const BufferFinder finder(schedule, costs, timeline);
+  const BufferFinder finder(memory, schedule, costs, timeline);
   const std::vector<int> versions_of_input = versions_of_input_stage(schedule);
   std::vector<std::vector<MemoryPoint>> all;
   Buffers buffers;
@@ -433,7 +446,7 @@ MemoryPeak peak(const std::vector<MemoryPoint>& series, const Schedule& schedule
 
 std::vector<MemoryPeak> peaks(const MemoryModel& memory, const Schedule& schedule, const StepCosts& costs,
                               const Timeline& timeline) {
-  const BufferFinder finder(schedule, costs, timeline);
+  const BufferFinder finder(memory, schedule, costs, timeline);
   const std::vector<int> versions_of_input = versions_of_input_stage(schedule);
   std::vector<MemoryPeak> peaks;
   peaks.reserve(timeline.workers.size());

@@ -79,6 +79,36 @@ TEST_CASE("sent direct, a skip tensor takes room only where it is used") {
   CHECK(boundaries_of(memory) == std::vector<std::int64_t>{50000, 1000, 200, 1030});
 }
 
+TEST_CASE("the model's own input enters every stage with a layer that reads it") {
+  const Scenario scenario =
+      scenario_of({layer("a", 1000, {}), layer("b", 200, {0}), layer("c", 30, {}), layer("d", 4, {1, 2})}, 50000);
+  const CostModel cost(scenario);
+  CHECK(boundaries_of(memory_model(one_layer_per_stage(scenario, Skips::Hop), cost)) ==
+        std::vector<std::int64_t>{50000, 1000, 50200, 230});
+  CHECK(boundaries_of(memory_model(one_layer_per_stage(scenario, Skips::Direct), cost)) ==
+        std::vector<std::int64_t>{50000, 1000, 50000, 230});
+}
+
+// a makes 1000 B and keeps 300: 700 are missing when it is sent; b keeps more than its output, c nothing.
+TEST_CASE(
+    "of its own outputs a stage lacks what its layers do not stash; a tensor that passes through is not its own") {
+  Scenario scenario = skip_scenario();
+  scenario.model.layers[0].stash = bytes(300);
+  scenario.model.layers[1].stash = bytes(5000);
+  scenario.model.layers[2].stash = bytes(0);
+  const CostModel cost(scenario);
+  const auto output = [&](Skips skips, int from, int to) {
+    const ChunkOutput& found = memory_model(one_layer_per_stage(scenario, skips), cost).outputs.at({from, to});
+    return std::pair(found.produced[0].value, found.unstashed[0].value);
+  };
+  CHECK(output(Skips::Hop, 0, 1) == std::pair<std::int64_t, std::int64_t>{1000, 700});
+  CHECK(output(Skips::Hop, 1, 2) == std::pair<std::int64_t, std::int64_t>{200, 0});
+  CHECK(output(Skips::Hop, 2, 3) == std::pair<std::int64_t, std::int64_t>{30, 30});
+  CHECK(output(Skips::Direct, 0, 1) == std::pair<std::int64_t, std::int64_t>{1000, 700});
+  CHECK(output(Skips::Direct, 0, 3) == std::pair<std::int64_t, std::int64_t>{1000, 700});
+  CHECK(output(Skips::Direct, 2, 3) == std::pair<std::int64_t, std::int64_t>{30, 30});
+}
+
 TEST_CASE("a tensor with several users in a chunk counts once") {
   Scenario scenario =
       scenario_of({layer("a", 1000, {}), layer("b", 200, {0}), layer("c", 30, {0, 1}), layer("d", 4, {0, 2})}, 0);

@@ -176,6 +176,34 @@ TEST_CASE("a message takes room at the receiver from the wire to its op, a gradi
   CHECK(label(all[1].owner) == "1F0");
 }
 
+// K = 2, GPipe with M = 4, f = 10, b = 20, messages of 8 B that occupy the channel for 80: forwards 0-40 post at 10,
+// 20, 30, 40, the channel sends 10-90-170-250-330. Stage 1: F 90-100, 170-180, 250-260, 330-340, then B
+// 340-360-380-400-420; its gradients leave 360-440-520-600-680.
+TEST_CASE("outputs that are not stashed wait in buffers until they are sent, whatever part of them the stash lacks") {
+  const ScheduleShape shape{.stages = 2, .micro_batches = 4};
+  const Schedule schedule = schedule_of("gpipe", shape);
+  StepCosts costs = equal_stages(shape, ns(0));
+  load_messages(costs, 8_B, ns(80), ns(0));
+  const Timeline timeline = static_order(schedule, costs);
+  MemoryModel memory = plain_memory(shape);
+  const auto buffers_at = [&](WorkerId worker, Time at) {
+    Bytes buffers;
+    for (const MemoryPoint& point : series(memory, schedule, costs, timeline, worker))
+      if (point.at <= at) buffers = point.bytes.buffers;
+    return buffers;
+  };
+  CHECK(buffers_at(0, ns(40)) == 0_B);  // all of it is stashed
+  memory.outputs[{0, 1}] = {.produced = {8_B, 8_B}, .unstashed = {8_B, 8_B}};
+  CHECK(buffers_at(0, ns(40)) == 32_B);  // four are posted, none has left
+  CHECK(buffers_at(0, ns(89)) == 32_B);
+  CHECK(buffers_at(0, ns(90)) == 24_B);
+  CHECK(buffers_at(0, ns(250)) == 8_B);
+  CHECK(peaks(memory, schedule, costs, timeline)[0].bytes.buffers == 32_B);
+  memory.outputs[{0, 1}].unstashed = {5_B, 1_B};  // the last micro-batch's has its own size
+  CHECK(buffers_at(0, ns(40)) == 16_B);
+  CHECK(buffers_at(0, ns(250)) == 1_B);
+}
+
 // The same with recomputation on stage 0: R 10-20 beside the message that has to wait in a buffer of its own.
 TEST_CASE("a stage that recomputes keeps its boundary, its output until it is sent, and one working set from R on") {
   ScheduleShape shape{.stages = 2, .micro_batches = 1};
