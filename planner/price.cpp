@@ -25,6 +25,7 @@ std::optional<SteadyState> steady_state_of(const Schedule& schedule, const StepC
   longer.shape.micro_batches = std::max(enough, schedule.shape.micro_batches);
   longer.duration_last = longer.duration;
   longer.messages_last = longer.messages;
+  longer.ready_before_end_last.clear();
   const Schedule repeated = find_schedule(schedule.name)->generate(longer.shape);
   PP_CHECK(validate(repeated).empty());
   return steady_state(repeated, longer, simulate(repeated, longer, engine));

@@ -355,7 +355,7 @@ class EventOrder {
          ++worker.next_trigger) {
       const std::uint32_t index = triggers[worker.next_trigger].collective;
       const Op& reduce = lane(w).collective[index];
-      const Time ready = std::max(op.start, op.end - costs_.ready_before_end[reduce.virtual_stage][reduce.bucket]);
+      const Time ready = std::max(op.start, op.end - costs_.ready_before_end_of(worker.ops[worker.op], reduce.bucket));
       gradient_ready_[w][index] = ready;
       queue_.push(ready, Rank::Arrive, about(What::GradientReady, w));
     }

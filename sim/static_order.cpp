@@ -21,6 +21,12 @@ Time outside(std::int64_t clock) {
   return {clock - kBegin};
 }
 
+// The op that completes a round's gradients on one worker, once it has run.
+struct Gradient {
+  const Op* op = nullptr;  // nullptr: no micro-batch in this round
+  std::int64_t start = kNotThere, end = kNotThere;
+};
+
 // One all-reduce of one bucket: it begins when its last member is ready.
 struct Meeting {
   std::int64_t ready = kBegin;  // latest of the members so far
@@ -297,7 +303,7 @@ class Relaxation {
   void note_gradient(WorkerId worker, const Op& op, std::int64_t start, std::int64_t end) {
     if (op.kind != Kind::BW && op.kind != Kind::W) return;
     const std::size_t key = gradient_key(worker, op.virtual_stage, wiring_.round_of(op));
-    if (--backwards_left_[key] == 0) gradients_[key] = {{start}, {end}};
+    if (--backwards_left_[key] == 0) gradients_[key] = {&op, start, end};
   }
 
   // Latest arrival over `edges`; false, and the lane parked, when one is still missing.
@@ -358,11 +364,11 @@ class Relaxation {
             met.end = kBegin;  // a stage on one worker beside replicated ones: its updates wait for nothing
           else
             met.missing = wiring_.members(v);
-    gradients_.assign(wiring_.gradient_keys(), Span{{kNotThere}, {kNotThere}});
+    gradients_.assign(wiring_.gradient_keys(), Gradient{});
     backwards_left_ = wiring_.backwards_per_round(schedule_);
     for (std::size_t key = 0; key < gradients_.size(); ++key)
       if (backwards_left_[key] == 0)
-        gradients_[key] = {{kBegin}, {kBegin}};  // no micro-batch in this round: nothing to wait for
+        gradients_[key] = {nullptr, kBegin, kBegin};  // no micro-batch in this round: nothing to wait for
   }
 
   std::int64_t update_ready(const Op& op) {
@@ -385,10 +391,12 @@ class Relaxation {
       const Op& op = ops[lane.next];
       Meeting& met = meeting(op);
       if (!lane.joined) {
-        const Span gradient = gradients_[gradient_key(worker, op.virtual_stage, static_cast<int>(op.micro_batch))];
-        if (gradient.end.value == kNotThere) break;
-        const std::int64_t complete = std::max(
-            gradient.start.value, gradient.end.value - costs_.ready_before_end[op.virtual_stage][op.bucket].value);
+        const Gradient& gradient = gradients_[gradient_key(worker, op.virtual_stage, static_cast<int>(op.micro_batch))];
+        if (gradient.end == kNotThere) break;
+        const std::int64_t complete =
+            gradient.op == nullptr
+                ? kBegin
+                : std::max(gradient.start, gradient.end - costs_.ready_before_end_of(*gradient.op, op.bucket).value);
         met.ready = std::max({met.ready, complete, lane.time});
         lane.joined = true;
         if (--met.missing == 0) {
@@ -457,7 +465,7 @@ class Relaxation {
   std::vector<LaneState*> runnable_;
   bool synced_ = false;  // there are all-reduces
   std::vector<Meeting> meetings_;
-  std::vector<Span> gradients_;  // span of the op that completes a round's gradients
+  std::vector<Gradient> gradients_;  // by Wiring::gradient_key
   std::vector<std::int32_t> backwards_left_;
   std::vector<LaneTimes> times_;
   std::vector<Transfer> transfers_;

@@ -122,7 +122,7 @@ class Check {
           schedule_.flush ? 0u : ops[i].micro_batch / static_cast<std::uint32_t>(replicas(ops[i].virtual_stage));
       if (round != reduce.micro_batch) continue;
       const Span span = times(worker).compute[i];
-      ready = std::max(span.start, span.end - costs_.ready_before_end[reduce.virtual_stage][reduce.bucket]);
+      ready = std::max(span.start, span.end - costs_.ready_before_end_of(ops[i], reduce.bucket));
     }
     return ready;
   }

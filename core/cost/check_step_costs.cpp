@@ -1,5 +1,7 @@
 // Producer and checker are apart: nothing here is shared with step_costs.cpp.
+#include <set>
 #include <string>
+#include <utility>
 
 #include "core/cost/step_costs.hpp"
 
@@ -33,14 +35,14 @@ std::string check_message(const StepCosts& costs, const Message& message, const 
 std::string check_messages(const StepCosts& costs) {
   const ScheduleShape& shape = costs.shape;
   const int chunks = shape.chunks();
-  if (static_cast<int>(costs.edges.size()) < chunks - 1) return "edges: the chain is not complete";
+  std::set<std::pair<int, int>> joined;
   if (costs.first_message.size() != 2 * costs.edges.size()) return "first_message: two entries per edge are needed";
   std::size_t next = 0;
   for (std::size_t e = 0; e < costs.edges.size(); ++e) {
     const Edge edge = costs.edges[e];
     const std::string where = "edge " + std::to_string(e);
     if (edge.to >= chunks || edge.from >= edge.to) return where + ": no such pair of virtual stages";
-    if (static_cast<int>(e) < chunks - 1 && (edge.from != e || edge.to != e + 1)) return where + ": not the chain's";
+    if (!joined.emplace(edge.from, edge.to).second) return where + ": joins two virtual stages once more";
     for (const std::size_t direction : {0, 1}) {
       if (costs.first_message[2 * e + direction] != next) return where + ": messages overlap or leave a gap";
       next += static_cast<std::size_t>(shape.data_parallel) *
@@ -89,7 +91,9 @@ std::string check_collective(const StepCosts& costs, const Collective& collectiv
 
 std::string check_collectives(const StepCosts& costs) {
   const auto chunks = static_cast<std::size_t>(costs.shape.chunks());
-  if (costs.ready_before_end.size() != chunks) return "ready_before_end: one list per virtual stage is needed";
+  for (const auto* table : {&costs.ready_before_end, &costs.ready_before_end_last})
+    if (table->size() != chunks && (table == &costs.ready_before_end || !table->empty()))
+      return "ready_before_end: one list per virtual stage is needed";
   bool any = false;
   for (int k = 0; k < costs.shape.stages; ++k)
     any = any || costs.shape.data_parallel > 1 || costs.shape.replicas_of(k) > 1;
@@ -98,10 +102,13 @@ std::string check_collectives(const StepCosts& costs) {
     const std::string where = "all-reduce of virtual stage " + std::to_string(v);
     const int stage = static_cast<int>(v) % costs.shape.stages;
     const auto count = static_cast<std::size_t>(costs.shape.buckets_of(static_cast<int>(v)));
-    const auto& ready = costs.ready_before_end[v];
-    if (ready.size() != count) return where + ": one ready time per bucket is needed";
-    for (std::size_t j = 0; j < count; ++j)
-      if (ready[j] < Time{} || (j > 0 && ready[j] > ready[j - 1])) return where + ": buckets are not in order";
+    for (const auto* table : {&costs.ready_before_end, &costs.ready_before_end_last}) {
+      if (table->empty()) continue;
+      const auto& ready = (*table)[v];
+      if (ready.size() != count) return where + ": one ready time per bucket is needed";
+      for (std::size_t j = 0; j < count; ++j)
+        if (ready[j] < Time{} || (j > 0 && ready[j] > ready[j - 1])) return where + ": buckets are not in order";
+    }
     if (!any) continue;
     const bool group = costs.shape.data_parallel > 1 || costs.shape.replicas_of(stage) > 1;
     if (costs.collectives[v].size() != (group ? count : 0)) return where + ": one collective per bucket is needed";

@@ -150,18 +150,21 @@ std::vector<Time> durations(const Plan& plan, const LayerCosts& layers, const Co
   return duration;
 }
 
-// Edges of `skips: direct`, the chain first, with the bytes of each: pairs of chunks that share a tensor. The distinct
-// users' chunks of each tensor give one entry each, so that a tensor counts once per edge.
+// The edges with the bytes of each.
 struct Traffic {
   std::vector<Edge> edges;
   std::vector<Bytes> bytes;
 };
+
+// `skips: direct`: pairs of chunks that share a tensor, neighbours first. The distinct users' chunks of each tensor
+// give one entry each, so that a tensor counts once per edge.
 Traffic direct_traffic(const Plan& plan, const Model& model, const std::vector<Bytes>& tensor) {
   std::vector<int> chunk_of(model.layers.size());
   for (std::size_t v = 0; v < plan.layers.size(); ++v)
     for (LayerId i = plan.layers[v].begin; i < plan.layers[v].end; ++i)
       chunk_of[static_cast<std::size_t>(i)] = static_cast<int>(v);
   struct Use {
+    bool skips;
     int from, to;
     LayerId tensor;
     auto operator<=>(const Use&) const = default;
@@ -169,37 +172,32 @@ Traffic direct_traffic(const Plan& plan, const Model& model, const std::vector<B
   std::vector<Use> uses;
   for (std::size_t user = 0; user < model.layers.size(); ++user)
     for (const LayerId producer : model.layers[user].inputs)
-      if (const int from = chunk_of[static_cast<std::size_t>(producer)]; from != chunk_of[user])
-        uses.push_back({from, chunk_of[user], producer});
+      if (const int from = chunk_of[static_cast<std::size_t>(producer)], to = chunk_of[user]; from != to)
+        uses.push_back({to > from + 1, from, to, producer});
   std::sort(uses.begin(), uses.end());
   uses.erase(std::unique(uses.begin(), uses.end()), uses.end());
   Traffic traffic;
-  for (int e = 0; e + 1 < plan.chunks(); ++e)
-    traffic.edges.push_back({static_cast<std::uint16_t>(e), static_cast<std::uint16_t>(e + 1)});
-  traffic.bytes.resize(traffic.edges.size());
   for (std::size_t i = 0; i < uses.size(); ++i) {
     const Use& use = uses[i];
-    const Bytes bytes = tensor[static_cast<std::size_t>(use.tensor)];
-    if (use.to == use.from + 1) {
-      Bytes& sum = traffic.bytes[static_cast<std::size_t>(use.from)];
-      sum = checked_sum(sum, bytes);
-      continue;
-    }
     if (i == 0 || uses[i - 1].from != use.from || uses[i - 1].to != use.to) {
       traffic.edges.push_back({static_cast<std::uint16_t>(use.from), static_cast<std::uint16_t>(use.to)});
       traffic.bytes.push_back({});
     }
-    traffic.bytes.back() = checked_sum(traffic.bytes.back(), bytes);
+    traffic.bytes.back() = checked_sum(traffic.bytes.back(), tensor[static_cast<std::size_t>(use.tensor)]);
   }
   return traffic;
 }
 
+// `skips: hop`: neighbours, unless no tensor crosses the cut between them.
 Traffic hop_traffic(const Plan& plan, const Model& model, const std::vector<Bytes>& tensor) {
   const std::vector<Bytes> over = bytes_over_cuts(model, tensor);
+  const std::vector<Bytes> count = bytes_over_cuts(model, std::vector<Bytes>(tensor.size(), Bytes{1}));
   Traffic traffic;
   for (int e = 0; e + 1 < plan.chunks(); ++e) {
+    const auto cut = static_cast<std::size_t>(plan.layers[static_cast<std::size_t>(e)].end);
+    if (count[cut] == Bytes{}) continue;
     traffic.edges.push_back({static_cast<std::uint16_t>(e), static_cast<std::uint16_t>(e + 1)});
-    traffic.bytes.push_back(over[static_cast<std::size_t>(plan.layers[static_cast<std::size_t>(e)].end)]);
+    traffic.bytes.push_back(over[cut]);
   }
   return traffic;
 }
@@ -209,18 +207,30 @@ Traffic traffic(const Plan& plan, const Model& model, const std::vector<Bytes>& 
 }
 
 // Backward runs from the last layer to the first: a bucket is complete when only the layers before its first one are
-// left. With a smaller last micro-batch its times count, as the round may end with it: never too early. Blocking: all
-// buckets wait for the end of the backward.
-void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost, const LayerCosts& last) {
+// left. Blocking: all buckets wait for the end of the backward.
+std::vector<std::vector<Time>> ready_before_end(const Plan& plan, const Scenario& scenario, const LayerCosts& costs) {
+  const bool blocking = plan.gradient_sync == GradientSync::Blocking;
+  std::vector<std::vector<Time>> ready;
+  for (const LayerRange& layers : plan.layers) {
+    std::vector<Time> before(static_cast<std::size_t>(layers.size()) + 1);  // backward times of the layers ahead
+    for (int i = 0; i < layers.size(); ++i)
+      before[static_cast<std::size_t>(i) + 1] =
+          checked_sum(before[static_cast<std::size_t>(i)], costs.backward[static_cast<std::size_t>(layers.begin + i)]);
+    ready.emplace_back();
+    for (const Bucket& bucket : buckets(scenario.model, layers, scenario.training.precision, plan.bucket))
+      ready.back().push_back(blocking ? Time{} : before[static_cast<std::size_t>(bucket.first_layer - layers.begin)]);
+  }
+  return ready;
+}
+
+void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost) {
   const Scenario& scenario = cost.scenario();
   const Workers workers(costs.shape);
-  const bool blocking = plan.gradient_sync == GradientSync::Blocking;
   bool any = false;
   for (int k = 0; k < plan.stages; ++k)
     any = any || reduces(costs.shape, k);
   if (any) costs.collectives.resize(plan.layers.size());
   if (any) costs.ring_hops.resize(static_cast<std::size_t>(plan.stages));
-  costs.ready_before_end.resize(plan.layers.size());
   for (int k = 0; k < plan.stages; ++k) {
     std::vector<DeviceId> members;
     for (CopyId copy = 0; copy < plan.data_parallel; ++copy)
@@ -231,18 +241,11 @@ void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost, 
       costs.routes.push_back(std::move(route));
     }
     const AllReduceGroup group(std::move(members), cost.topology(), scenario.cluster.devices_per_node);
-    for (int v = k; v < plan.chunks(); v += plan.stages) {
-      const LayerRange& layers = plan.layers[static_cast<std::size_t>(v)];
-      std::vector<Time> before(static_cast<std::size_t>(layers.size()) + 1);  // backward times of the layers ahead
-      for (int i = 0; i < layers.size(); ++i)
-        before[static_cast<std::size_t>(i) + 1] =
-            checked_sum(before[static_cast<std::size_t>(i)], last.backward[static_cast<std::size_t>(layers.begin + i)]);
-      for (const Bucket& bucket : buckets(scenario.model, layers, scenario.training.precision, plan.bucket)) {
-        const Time left = blocking ? Time{} : before[static_cast<std::size_t>(bucket.first_layer - layers.begin)];
-        costs.ready_before_end[static_cast<std::size_t>(v)].push_back(left);
-        if (reduces(costs.shape, k)) costs.collectives[static_cast<std::size_t>(v)].push_back(group.best(bucket.bytes));
-      }
-    }
+    if (!reduces(costs.shape, k)) continue;
+    for (int v = k; v < plan.chunks(); v += plan.stages)
+      for (const Bucket& bucket :
+           buckets(scenario.model, plan.layers[static_cast<std::size_t>(v)], scenario.training.precision, plan.bucket))
+        costs.collectives[static_cast<std::size_t>(v)].push_back(group.best(bucket.bytes));
   }
 }
 
@@ -267,7 +270,9 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost) {
     return cost.topology().route(plan.device[static_cast<std::size_t>(from)],
                                  plan.device[static_cast<std::size_t>(to)]);
   });
-  add_all_reduces(costs, plan, cost, last);
+  add_all_reduces(costs, plan, cost);
+  costs.ready_before_end = ready_before_end(plan, scenario, full);
+  if (ragged) costs.ready_before_end_last = ready_before_end(plan, scenario, last);
   return costs;
 }
 

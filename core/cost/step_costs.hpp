@@ -17,7 +17,8 @@ namespace pipewright {
 enum class Direction : std::uint8_t { Forward, Backward };
 
 // The way of tensors between two virtual stages: activations from -> to, their gradients to -> from.
-// The edges of the chain come first, edge e joining e and e + 1; edges of `skips: direct` follow.
+// An edge stands for tensors: two virtual stages that share none have no edge, neighbours included. Edges between
+// neighbours come first, in their order; those of `skips: direct` that skip a stage follow.
 struct Edge {
   std::uint16_t from = 0, to = 0;
 };
@@ -66,16 +67,23 @@ struct StepCosts {
   Sharing sharing = Sharing::MaxMin;
   // Gradients of bucket j of a chunk are complete this long before the end of the round's last backward op of that
   // chunk; [chunk][bucket], descending; 0 for the last bucket when the chunk's first layer has parameters.
-  std::vector<std::vector<Time>> ready_before_end;
+  // Empty `_last`: the same with the round's last backward being the (smaller) last micro-batch's.
+  std::vector<std::vector<Time>> ready_before_end, ready_before_end_last;
   std::vector<std::vector<Collective>> collectives;  // [chunk][bucket]; empty: no all-reduce needed (one worker)
   // [stage]: routes from each member of the stage's all-reduce to the next one around the ring, for the engine that
   // plays a ring step by step; empty: not known.
   std::vector<std::vector<std::int32_t>> ring_hops;
 
+  bool is_last(const Op& op) const { return op.micro_batch + 1 == static_cast<std::uint32_t>(shape.micro_batches); }
   Time time_of(const Op& op) const {
-    const bool last = op.micro_batch + 1 == static_cast<std::uint32_t>(shape.micro_batches);
-    const auto& table = last && op.kind != Kind::Update ? duration_last : duration;
+    const auto& table = is_last(op) && op.kind != Kind::Update ? duration_last : duration;
     return table[static_cast<std::size_t>(op.virtual_stage) * kKinds + static_cast<std::size_t>(op.kind)];
+  }
+  // How long before the end of `gradient`, the op that completes a round's gradients, those of `bucket` are complete.
+  // Which micro-batch comes last is the schedule's choice: GPipe's last backward is that of micro-batch 0.
+  Time ready_before_end_of(const Op& gradient, std::size_t bucket) const {
+    const auto& table = is_last(gradient) && !ready_before_end_last.empty() ? ready_before_end_last : ready_before_end;
+    return table[gradient.virtual_stage][bucket];
   }
   // The message that carries micro-batch m over `edge` in copy d.
   const Message& message(std::size_t edge, Direction direction, CopyId copy, MicroBatchId m) const {

@@ -252,7 +252,6 @@ class WalkBack {
     const Op& op = list(here)[at(here.op)];
     const ScheduleShape& shape = schedule_.shape;
     const StageId stage = op.virtual_stage % shape.stages;
-    const Time early = costs_.ready_before_end[op.virtual_stage][op.bucket];
     Here best{.worker = here.worker, .until = Time{-1}};
     for (CopyId copy = 0; copy < shape.data_parallel; ++copy) {
       for (int replica = 0; replica < shape.replicas_of(stage); ++replica) {
@@ -260,7 +259,11 @@ class WalkBack {
         const WorkerId worker = copy * static_cast<int>(schedule_.positions.size()) + member;
         const LaneTimes& times = timeline_.workers[at(worker)];
         const int gradient = causes_.last_backward(member, op.virtual_stage, op.micro_batch);
-        if (gradient >= 0) keep_later(best, {worker, false, gradient, times.compute[at(gradient)].end - early}, start);
+        if (gradient >= 0) {
+          const Op& last = schedule_.positions[at(member)].compute[at(gradient)];
+          const Time ready = times.compute[at(gradient)].end - costs_.ready_before_end_of(last, op.bucket);
+          keep_later(best, {worker, false, gradient, ready}, start);
+        }
         if (here.op > 0) keep_later(best, {worker, true, here.op - 1, times.collective[at(here.op - 1)].end}, start);
       }
     }

@@ -34,6 +34,12 @@ bool free_collectives(const StepCosts& costs) {
   return true;
 }
 
+// Every stage but the first uses something of the one before it: the stages run one after the other.
+bool has_chain(const StepCosts& costs) {
+  const auto joins = [](const Edge& edge) { return edge.to == edge.from + 1; };
+  return std::count_if(costs.edges.begin(), costs.edges.end(), joins) == costs.shape.chunks() - 1;
+}
+
 // What keeps a formula for equal full micro-batches and plain ops from holding exactly.
 std::vector<std::string> differences(const Answer& answer) {
   const StepCosts& costs = answer.costs;
@@ -109,12 +115,13 @@ std::vector<FormulaReport> formulas(const Answer& answer) {
     auto misses = missing;
     if (!equal_stages(answer.costs)) misses.insert(misses.begin(), "stages are unequal");
     if (!free_messages(answer.costs)) misses.push_back("transfers take time");
+    if (!has_chain(answer.costs)) misses.push_back("stages work side by side");
     const double value = static_cast<double>(bubble->numerator) / static_cast<double>(bubble->denominator);
     list.push_back(
         {"bubble", in_words(*bubble), 100 * value, 100 * answer.report.bubble_fraction, "%", source, joined(misses)});
   }
-  const bool one_chain =
-      shape.virtual_stages == 1 && answer.costs.edges.size() + 1 == static_cast<std::size_t>(shape.stages);
+  const bool one_chain = shape.virtual_stages == 1 && has_chain(answer.costs) &&
+                         answer.costs.edges.size() + 1 == static_cast<std::size_t>(shape.stages);
   if (answer.schedule.name == "gpipe" && one_chain) list.push_back(gpipe_step(answer, missing));
   for (const StageId k : {0, shape.stages - 1}) {
     if (k == 0 && shape.stages == 1 && !list.empty() && list.back().quantity == "peak in flight, stage 0") break;

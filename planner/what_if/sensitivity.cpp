@@ -31,9 +31,10 @@ StepCosts halved_compute(const Answer& answer, Time overhead) {
       if (i % kKinds == static_cast<std::size_t>(Kind::Update) || time <= overhead) continue;
       time = overhead + Time{(time.value - overhead.value + 1) / 2};
     }
-  for (auto& chunk : costs.ready_before_end)
-    for (Time& time : chunk)
-      time.value /= 2;
+  for (auto* table : {&costs.ready_before_end, &costs.ready_before_end_last})
+    for (auto& chunk : *table)
+      for (Time& time : chunk)
+        time.value /= 2;
   return costs;
 }
 

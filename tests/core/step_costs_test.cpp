@@ -1,6 +1,7 @@
 #include "core/cost/step_costs.hpp"
 
 #include <numeric>
+#include <tuple>
 
 #include <doctest/doctest.h>
 
@@ -8,6 +9,9 @@
 #include "core/cost/cost_model.hpp"
 #include "sim/event_order.hpp"
 #include "sim/schedules/table.hpp"
+#include "sim/simulate.hpp"
+#include "sim/static_order.hpp"
+#include "tests/support/oracle_engine.hpp"
 
 using namespace pipewright;
 
@@ -111,8 +115,7 @@ TEST_CASE("Sent direct, a skipping tensor gets an edge of its own") {
   CHECK(carried(costs, 4) == Bytes{1'000});
 }
 
-TEST_CASE(
-    "Sent direct, a tensor with two users in one stage counts once, and an unused neighbour gets an empty message") {
+TEST_CASE("Sent direct, a tensor with two users in one stage counts once, and an unused neighbour gets no edge") {
   Scenario scenario = with_skips();
   scenario.model.layers[1].inputs = {};  // b starts a branch of its own
   Plan plan = four_stages();
@@ -123,12 +126,96 @@ TEST_CASE(
   plan.layers = {{0, 1}, {1, 2}, {2, 4}};
   plan.device = {0, 1, 2};
   const StepCosts costs = step_costs(plan, cost_model(scenario));
-  REQUIRE(costs.edges.size() == 3);
+  REQUIRE(validate(costs) == "");
+  REQUIRE(costs.edges.size() == 2);  // a and b share nothing
+  CHECK((costs.edges[0].from == 1 && costs.edges[0].to == 2));
+  CHECK((costs.edges[1].from == 0 && costs.edges[1].to == 2));
+  CHECK(carried(costs, 0) == Bytes{20'000});
+  CHECK(carried(costs, 1) == Bytes{1'000});  // a -> c and d
+}
+
+TEST_CASE("Hop by hop, stages that no tensor joins have no edge; a tensor of no bytes is one and takes its latency") {
+  Scenario scenario = with_skips();
+  scenario.model.layers = {layer("a", {}, 0, 10), layer("b", {0}, 20'000, 20), layer("c", {}, 300'000, 30),
+                           layer("d", {2}, 0, 40)};
+  const StepCosts costs = step_costs(four_stages(), cost_model(scenario));
+  REQUIRE(validate(costs) == "");
+  REQUIRE(costs.edges.size() == 2);
+  CHECK((costs.edges[0].from == 0 && costs.edges[0].to == 1));
+  CHECK((costs.edges[1].from == 2 && costs.edges[1].to == 3));
   CHECK(carried(costs, 0) == Bytes{0});
-  CHECK(carried(costs, 1) == Bytes{20'000});
-  CHECK(carried(costs, 2) == Bytes{1'000});  // a -> c and d
-  CHECK(costs.message(0, Direction::Forward, 0, 0).latency == us(7));
   CHECK(costs.message(0, Direction::Forward, 0, 0).occupancy == Time{0});
+  CHECK(costs.message(0, Direction::Forward, 0, 0).latency == us(7));
+}
+
+// Sources a and b, c <- a, b; 1 + 1 ms each, 1 MB at 1000 GB/s = 1 us a message, 1 ms latency. Forwards of a and b 0-1,
+// b's tensor arrives at 2.001: c F 2.001-3.001, B 3.001-4.001, its gradients arrive at 5.002, last backwards end 6.002.
+TEST_CASE("Sent direct, two sources run side by side: neither waits for a neighbour that it uses nothing of") {
+  Scenario scenario;
+  scenario.model.layers = {layer("a", {}, 1'000'000, 1'000), layer("b", {}, 1'000'000, 1'000),
+                           layer("c", {0, 1}, 1'000'000, 1'000)};
+  for (Layer& each : scenario.model.layers)
+    each.backward = each.forward;
+  scenario.cluster.devices_per_node = 3;
+  scenario.cluster.links.kind = LinkKind::Mesh;
+  scenario.cluster.links.bandwidth = Bandwidth{1e12};
+  scenario.cluster.links.latency = us(1'000);
+  Plan plan = four_stages();
+  plan.skips = Skips::Direct;
+  plan.stages = 3;
+  plan.replicas = {1, 1, 1};
+  plan.recompute.assign(3, Recompute::None);
+  plan.layers = {{0, 1}, {1, 2}, {2, 3}};
+  plan.micro_batches = 1;
+  plan.micro_batch_size = plan.last_micro_batch_size = plan.global_batch_size = 1;
+  plan.device = {0, 1, 2};
+  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  REQUIRE(validate(costs) == "");
+  const Schedule schedule = find_schedule("gpipe")->generate(costs.shape);
+  for (const Timeline& timeline : {static_order(schedule, costs), event_order(schedule, costs)}) {
+    CHECK(timeline.workers[1].compute[0] == Span{us(0), us(1'000)});
+    CHECK(timeline.workers[2].compute[0] == Span{us(2'001), us(3'001)});
+    CHECK(timeline.workers[0].compute[1] == Span{us(5'002), us(6'002)});
+    CHECK(timeline.workers[1].compute[1] == Span{us(5'002), us(6'002)});
+    CHECK(timeline.makespan == us(6'002));
+    CHECK(validate(timeline, schedule, costs) == "");
+  }
+}
+
+// Two layers of 1 + 2 ms for two samples, 40 MB gradients each, two copies with micro-batches of 2 and 1 samples, a
+// bucket per layer: 4 ms each at 10 GB/s.
+//     gpipe   F 0-3, B1 3-5, B0 5-9: the upper layer's gradients are complete at 7, all-reduces 7-11-15
+//     1f1b    F0 0-2, B0 2-6, F1 6-7, B1 7-9: the lower layer's half backward takes 1 ms, all-reduces 8-12-16
+TEST_CASE("Buckets are complete by the times of the micro-batch whose backward is the round's last, smaller or not") {
+  Scenario scenario;
+  scenario.model.batch = 2;
+  scenario.model.layers = {layer("a", {}, 0, 1'000, 10'000'000), layer("b", {0}, 0, 1'000, 10'000'000)};
+  scenario.cluster.devices_per_node = 2;
+  scenario.cluster.links.kind = LinkKind::Nvswitch;
+  scenario.cluster.links.bandwidth = Bandwidth{1e10};
+  Plan plan = four_stages();
+  plan.stages = 1;
+  plan.data_parallel = 2;
+  plan.replicas = {1};
+  plan.recompute.assign(1, Recompute::None);
+  plan.layers = {{0, 2}};
+  plan.micro_batches = 2;
+  plan.micro_batch_size = 2;
+  plan.last_micro_batch_size = 1;
+  plan.global_batch_size = 6;
+  plan.device = {0, 1};
+  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  REQUIRE(validate(costs) == "");
+  for (const auto& [name, first, end] : {std::tuple{"gpipe", 7'000, 15'000}, std::tuple{"1f1b", 8'000, 16'000}}) {
+    const Schedule schedule = find_schedule(name)->generate(costs.shape);
+    for (const Timeline& timeline :
+         {static_order(schedule, costs), event_order(schedule, costs), oracle_timeline(schedule, costs)}) {
+      CHECK(timeline.workers[1].collective[0].start == us(first));
+      CHECK(timeline.workers[1].collective[1].end == us(end));
+      CHECK(timeline.makespan == us(end));
+      CHECK(validate(timeline, schedule, costs) == "");
+    }
+  }
 }
 
 TEST_CASE(
@@ -427,6 +514,12 @@ TEST_CASE("The check of the tables names what was planted") {
   costs = sound;
   costs.edges[0].to = 2;
   CHECK(validate(costs) == "edge 0: no such pair of virtual stages");
+  costs = sound;
+  costs.edges.push_back({0, 1});
+  costs.first_message.insert(costs.first_message.end(), {4, 6});
+  for (auto* table : {&costs.messages, &costs.messages_last})
+    table->insert(table->end(), 4, Message{});
+  CHECK(validate(costs) == "edge 1: joins two virtual stages once more");
   costs = sound;
   costs.collectives[1].clear();
   CHECK(validate(costs) == "all-reduce of virtual stage 1: one collective per bucket is needed");

@@ -95,7 +95,7 @@ class Oracle {
               round_of(last) != static_cast<int>(op.micro_batch))
             continue;
           const Span span = compute(w)[j];
-          ready = std::max({ready, span.start, span.end - costs_.ready_before_end[op.virtual_stage][op.bucket]});
+          ready = std::max({ready, span.start, span.end - costs_.ready_before_end_of(last, op.bucket)});
           break;
         }
         Time& latest = begin[key(op)];

@@ -34,6 +34,17 @@ void add_edge(StepCosts& costs, int from, int to, std::mt19937& random, std::int
   }
 }
 
+// Descending to 0; none where nothing is reduced.
+std::vector<Time> random_ready(const ScheduleShape& shape, int v, std::mt19937& random, std::int64_t longest) {
+  std::vector<Time> ready;
+  if (shape.data_parallel * shape.replicas_of(v % shape.stages) == 1) return ready;
+  for (int bucket = 0; bucket < shape.buckets_of(v); ++bucket)
+    ready.push_back({below(longest, random)});
+  std::sort(ready.begin(), ready.end(), std::greater<>());
+  ready.back() = Time{0};
+  return ready;
+}
+
 }  // namespace
 
 StepCosts random_costs(const ScheduleShape& shape, std::mt19937& random, Wires wires, std::int64_t longest) {
@@ -44,24 +55,19 @@ StepCosts random_costs(const ScheduleShape& shape, std::mt19937& random, Wires w
     for (int i = 0; i < chunks * kKinds; ++i)
       table->push_back({below(longest, random)});
   for (int v = 0; v + 1 < chunks; ++v)
-    add_edge(costs, v, v + 1, random, longest);
+    if (wires == Wires::Chain || below(4, random) > 0) add_edge(costs, v, v + 1, random, longest);
   if (wires == Wires::Skips)
     for (int from = 0; from < chunks; ++from)
       for (int to = from + 2; to < chunks; ++to)
         if (below(3, random) == 0) add_edge(costs, from, to, random, longest);
 
-  costs.ready_before_end.resize(static_cast<std::size_t>(chunks));
+  for (auto* table : {&costs.ready_before_end, &costs.ready_before_end_last})
+    for (int v = 0; v < chunks; ++v)
+      table->push_back(random_ready(shape, v, random, longest));
   costs.collectives.resize(static_cast<std::size_t>(chunks));
-  for (int v = 0; v < chunks; ++v) {
-    if (shape.data_parallel * shape.replicas_of(v % shape.stages) == 1) continue;
-    auto& ready = costs.ready_before_end[static_cast<std::size_t>(v)];
-    for (int bucket = 0; bucket < shape.buckets_of(v); ++bucket) {
-      ready.push_back({below(longest, random)});
+  for (int v = 0; v < chunks; ++v)
+    for (std::size_t bucket = costs.ready_before_end[static_cast<std::size_t>(v)].size(); bucket > 0; --bucket)
       costs.collectives[static_cast<std::size_t>(v)].push_back({{1}, {below(2 * longest, random)}, {}});
-    }
-    std::sort(ready.begin(), ready.end(), std::greater<>());
-    ready.back() = Time{0};
-  }
   return costs;
 }
 

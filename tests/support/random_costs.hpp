@@ -10,7 +10,7 @@ namespace pipewright {
 
 enum class Wires {
   Chain,  // one edge between neighbours
-  Skips,  // and some that skip stages
+  Skips,  // some neighbours have none, and some skip stages
 };
 
 // Durations up to `longest`. Every ordered pair of workers is one channel; routes and links are left empty.
