@@ -70,7 +70,7 @@ constexpr Field<Device> kDevice[] = {
      Need::Optional, read_peak, write_peak},
     {"memory_bandwidth", "bandwidth", "of the device's own memory", Need::Optional,
      read_as<&Device::memory_bandwidth, DeviceRate>, write_as<&Device::memory_bandwidth>},
-    {"launch_overhead", "time", "per scheduled op (explicit times) or per layer (roofline); default: 0 ns",
+    {"launch_overhead", "time", "per scheduled op (explicit and uniform times) or per layer (roofline); default: 0 ns",
      Need::Optional, read_as<&Device::launch_overhead>, write_as<&Device::launch_overhead>},
     {"compute_efficiency", "number in (0, 1]", "share of the peak rate that a layer reaches (roofline); default: 1",
      Need::Optional, read_as<&Device::compute_efficiency, Share>, write_as<&Device::compute_efficiency>},

@@ -22,7 +22,7 @@ struct Device {
   Bytes reserve;                       // taken by context, libraries and allocator before the model gets any
   std::map<Precision, FlopRate> peak;  // by precision
   std::optional<Bandwidth> memory_bandwidth;
-  Time launch_overhead;             // per scheduled op (explicit times) or per layer (roofline)
+  Time launch_overhead;             // per scheduled op (explicit and uniform times) or per layer (roofline)
   double compute_efficiency = 1.0;  // share of the peak that a layer reaches (roofline source), 0 < e <= 1
   double memory_efficiency = 1.0;   // share of the memory bandwidth, likewise
   std::string source;

@@ -141,13 +141,12 @@ void Topology::inside_node(DeviceId from, DeviceId to, Route& route) const {
   }
   route.links.push_back(out_[static_cast<std::size_t>(from)]);
   if (!links.peer_access) {
-    double time_per_byte = 2 / links.bandwidth.value;
+    double half = links.bandwidth.value;  // rate of each of the two halves: both ports have the same bandwidth
     if (!host_.empty()) {
-      const int host = host_[static_cast<std::size_t>(from / cluster_.devices_per_node)];
-      route.links.push_back(host);
-      time_per_byte += 1 / links_[static_cast<std::size_t>(host)].bandwidth.value;
+      route.links.push_back(host_[static_cast<std::size_t>(from / cluster_.devices_per_node)]);
+      half = std::min(half, links.host_bandwidth->value);
     }
-    route.bandwidth = Bandwidth{1 / time_per_byte};
+    route.bandwidth = Bandwidth{half / 2};
   }
   route.links.push_back(in_[static_cast<std::size_t>(to)]);
 }

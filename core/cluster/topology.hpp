@@ -10,9 +10,12 @@
 //     nvswitch   port out of one device, port in of the other
 //     pcie       the same ports, and they are also the device's way to the NIC
 //     mesh       the pair's own link
-//     no peer access   port out, host memory, port in, one half after the other (store and forward), so that
-//                      1/rate = 1/out + 1/in + 2/host       (host memory is written and read: 2/host)
-//                      out = in = 12 GB/s, host = 24 GB/s: 1/12 + 1/12 + 2/24 = 1/4, 4 GB/s
+//     no peer access   port out, host memory, port in, one half after the other (store and forward). The DMA of a half
+//                      goes at the pace of the slower of its two ends, so that
+//                      1/rate = 1/min(out, host) + 1/min(in, host)
+//                      out = in = 12 GB/s, host = 24 GB/s: 1/12 + 1/12 = 1/6, 6 GB/s
+//                      Each byte crosses host memory twice, written and read: as a link that the copies of a node share
+//                      it has host/2, 12 GB/s, two such copies at once.
 // and between nodes:
 //     NIC out, NIC in; when the nodes hang on different leaf switches and the leaves are oversubscribed, also
 //     the uplink and the downlink, each of    nodes_per_switch * NICs per node * bandwidth / oversubscription

@@ -46,7 +46,8 @@ std::unique_ptr<CostSource> explicit_times(const Scenario& scenario);  // source
 // Times from FLOPs and bytes; see sources/roofline.cpp for the formula. A layer's stated times win over it.
 std::unique_ptr<CostSource> roofline(const Scenario& scenario);  // sources/roofline.cpp
 
-// Every layer takes the scenario's uniform_forward and uniform_backward per micro-batch, whatever its size.
+// Every layer takes the scenario's uniform_forward and uniform_backward per micro-batch, whatever its size; ops add the
+// launch overhead as above.
 std::unique_ptr<CostSource> uniform(const Scenario& scenario);  // sources/uniform.cpp
 
 struct CostSourceRule {

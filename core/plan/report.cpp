@@ -312,15 +312,27 @@ void add_fit(Report& report, Bytes capacity) {
   }
 }
 
+// Whether a stated time of a layer is part of the prices.
+bool stated_times_used(const Scenario& scenario) {
+  const auto& layers = scenario.model.layers;
+  return scenario.cost != CostSourceKind::Uniform && std::any_of(layers.begin(), layers.end(), [](const Layer& layer) {
+           return layer.forward || layer.backward || layer.backward_input;
+         });
+}
+
 // Times of a layer are stated for `model.batch` samples and scaled in proportion; far from there that is a guess.
-void add_warnings(Report& report, const Plan& plan, const Model& model) {
-  if (!model.batch_stated) return;
+// FLOPs and bytes do scale in proportion: a model that states nothing else and names no batch needs no warning.
+void add_warnings(Report& report, const Plan& plan, const Scenario& scenario) {
+  const Model& model = scenario.model;
+  if (!model.batch_stated && !stated_times_used(scenario)) return;
   const std::int64_t size = plan.micro_batch_size, stated = model.batch;
   if (size >= (stated + 3) / 4 && size / 4 <= stated - (size % 4 != 0 ? 1 : 0)) return;
-  report.warnings.push_back("micro-batches of " + std::to_string(size) + " samples are far from the " +
-                            std::to_string(stated) +
-                            " samples that the layers' figures hold for (model.batch): costs are scaled in proportion, "
-                            "which is a guess below a quarter and above four times of it");
+  report.warnings.push_back("micro-batches of " + std::to_string(size) + (size == 1 ? " sample" : " samples") +
+                            " are far from the " + std::to_string(stated) + (stated == 1 ? " sample" : " samples") +
+                            " that the layers' figures hold for (model.batch" +
+                            (model.batch_stated ? "" : ", 1 where it is not given") +
+                            "): costs are scaled in proportion, which is a guess below a quarter and above four times "
+                            "of it");
 }
 
 }  // namespace
@@ -343,7 +355,7 @@ Report summarize(const Timeline& timeline, const Schedule& schedule, const Plan&
   report.critical_path = critical_path(causes, timeline, schedule, costs);
   add_limit(report, waited_for_all_reduce);
   add_fit(report, memory.capacity);
-  add_warnings(report, plan, scenario.model);
+  add_warnings(report, plan, scenario);
   return report;
 }
 

@@ -185,14 +185,14 @@ std::vector<Layer> layers_of(Profile& profile) {
   return layers;
 }
 
-std::int64_t derived_batch(const std::string& file, Bytes input) {
+std::int64_t derived_batch(const Place& place, Bytes input) {
   for (const std::int64_t image : kImages)
     if (input.value > 0 && input.value % image == 0) return input.value / image;
-  throw InputError(Place{file, 0, 0}, fmt::format("batch: cannot be derived from an input of {} (no whole number of "
-                                                  "3x224x224 or 3x299x299 fp32 images); state N, the samples that "
-                                                  "the profile was taken with: --batch N on the command line of "
-                                                  "import, batch: N beside pipedream_profile in a scenario",
-                                                  to_text(input)));
+  throw InputError(
+      place, fmt::format("batch: cannot be derived from an input of {} (no whole number of 3x224x224 or 3x299x299 fp32 "
+                         "images); state N, the samples that the profile was taken with: --batch N on the command line "
+                         "of import, batch: N beside pipedream_profile in a scenario",
+                         to_text(input)));
 }
 
 }  // namespace
@@ -204,8 +204,10 @@ Model parse_pipedream_profile(const std::string& text, const std::string& file, 
   Model model;
   model.name = std::filesystem::path(file).stem().string();
   model.place = whole;
+  Place input_place = whole;  // of the first Input node
   for (const Node& node : profile.nodes) {
     if (!node.input) continue;
+    if (input_place.line == 0) input_place = node.layer.place;
     if (node.layer.activation.value > kLargest - model.input.value) throw InputError(whole, "the input overflows");
     model.input += node.layer.activation;
   }
@@ -213,7 +215,7 @@ Model parse_pipedream_profile(const std::string& text, const std::string& file, 
   if (layers.empty()) throw InputError(whole, "holds no layer besides its input; a PipeDream profile is a graph.txt");
   if (layers.size() > 1 && profile.edges.empty()) throw InputError(whole, "holds no edge; is the file truncated?");
   model.layers = in_topological_order(std::move(layers));
-  model.batch = batch ? *batch : derived_batch(file, model.input);
+  model.batch = batch ? *batch : derived_batch(input_place, model.input);
   model.batch_stated = true;
   model.source =
       fmt::format("PipeDream profile {}, sha256 {}", std::filesystem::path(file).filename().string(), sha256(text));

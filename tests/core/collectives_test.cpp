@@ -110,6 +110,9 @@ TEST_CASE("No hop of a ring is faster than its copy through host memory") {
   // All four hops share host memory of 120 GB/s, and each byte passes it twice: 15 GB/s each.
   staged.links.host_bandwidth = Bandwidth{120e9};
   CHECK(run(AllReduce::Ring, staged, first(4), 100 * kMB).phases[0].rate.value == doctest::Approx(15e9));
+  // Ports of 20 GB/s: a hop takes its two halves one after the other, 10 GB/s, before host memory binds at 15 GB/s.
+  staged.links.bandwidth = Bandwidth{20e9};
+  CHECK(run(AllReduce::Ring, staged, first(4), 100 * kMB).phases[0].rate.value == doctest::Approx(10e9));
 }
 
 TEST_CASE("Ideal links reduce in no time") {

@@ -87,13 +87,32 @@ TEST_CASE("Roofline: one Transformer-48 layer on a TPU v3 core takes 1.815759 ms
   CHECK(price(scenario, 1).forward == Time{1'815'759});
 }
 
-TEST_CASE("Roofline: a layer without parameters has no weight gradient, so its backward costs one forward") {
+TEST_CASE("Roofline: without parameters all of the backward is input gradient, twice the FLOPs and the bytes once") {
   Scenario scenario = one_layer();
   scenario.model.layers[0].parameters = 0;
-  const auto passes = price(scenario, 8);
-  CHECK(passes.forward == us(400 + 5));  // 22 MB take 367 us, now the arithmetic decides
-  CHECK(passes.backward_input == us(400 + 5));
+  auto passes = price(scenario, 8);
+  CHECK(passes.forward == us(400 + 5));  // 22 MB take 367 us, now the arithmetic decides: 2 GFLOP at 5 TFLOP/s
+  CHECK(passes.backward_input == us(800 + 5));
   CHECK(passes.backward_weight == us(0));
+  scenario.model.layers[0].flops = Flops{0.5e9};  // a pooling layer: 100 us of arithmetic forward, 200 us backward
+  scenario.model.layers[0].activation = Bytes{14'000'000};
+  passes = price(scenario, 8);
+  CHECK(passes.forward == us(400 + 5));  // 24 MB at 60 GB/s
+  CHECK(passes.backward_input == us(400 + 5));
+}
+
+TEST_CASE("Roofline: at full efficiency arithmetic fills the device, whether a layer has parameters or not") {
+  // 3 x the forward's FLOPs, which MFU counts as useful, at the peak rate: MFU is 1, not more.
+  Scenario scenario = one_layer();
+  Device& device = scenario.cluster.device;
+  device.compute_efficiency = 1;
+  device.launch_overhead = Time{0};
+  device.memory_bandwidth = Bandwidth{1e15};
+  for (const std::int64_t parameters : {0, 1'000}) {
+    scenario.model.layers[0].parameters = parameters;
+    const auto passes = price(scenario, 8);
+    CHECK(passes.forward + passes.backward_input + passes.backward_weight == us(600));  // 6 GFLOP at 10 TFLOP/s
+  }
 }
 
 TEST_CASE("Roofline: the inputs of a layer are the outputs of its producers") {
@@ -252,6 +271,20 @@ TEST_CASE("Uniform: every layer costs the same, whatever its size") {
     CHECK(costs.backward[0] == us(2));
     CHECK(costs.backward_weight[0] == us(1));
   }
+}
+
+TEST_CASE("Uniform: every op pays the device's launch, and the report says so") {
+  Scenario scenario = explicit_with(stated());
+  scenario.cost = CostSourceKind::Uniform;
+  scenario.uniform_forward = us(1);
+  scenario.uniform_backward = us(2);
+  CHECK(cost_model(scenario).source().op_overhead() == Time{0});
+  scenario.cluster.device.launch_overhead = us(4);
+  const CostModel cost = cost_model(scenario);
+  CHECK(cost.source().op_overhead() == us(4));
+  CHECK(cost.source().provenance() ==
+        "layer times: uniform, forward 1000 ns and backward 2000 ns per layer and micro-batch; each op adds 4000 ns of "
+        "launch overhead; optimizer time is not included");
 }
 
 TEST_CASE(

@@ -336,12 +336,11 @@ TEST_CASE("a shortfall is told in GiB with as many decimals as it takes to see i
 TEST_CASE("micro-batches far from the model's batch are warned about: below a quarter, above four times") {
   World world("1f1b", {.stages = 1, .micro_batches = 1}, 10, 20, 0);
   world.scenario.model.batch = 16;
+  world.scenario.model.batch_stated = true;
   const auto warned = [&](std::int64_t size) {
     world.plan.micro_batch_size = size;
     return !world.report().warnings.empty();
   };
-  CHECK(!warned(1));  // the model states no batch
-  world.scenario.model.batch_stated = true;
   CHECK(warned(3));
   CHECK(!warned(4));
   CHECK(!warned(64));
@@ -349,6 +348,27 @@ TEST_CASE("micro-batches far from the model's batch are warned about: below a qu
   world.scenario.model.batch = 5;
   CHECK(warned(1));  // below 1.25
   CHECK(!warned(2));
+}
+
+TEST_CASE("times that name no batch hold for one sample, and the warning says so; FLOPs alone scale exactly") {
+  World world("1f1b", {.stages = 1, .micro_batches = 1}, 10, 20, 0);
+  Scenario& scenario = world.scenario;
+  const auto warnings = [&](std::int64_t size) {
+    world.plan.micro_batch_size = size;
+    return world.report().warnings;
+  };
+  for (Layer& layer : scenario.model.layers)
+    layer.flops = Flops{1e9};
+  CHECK(warnings(64).empty());  // priced from FLOPs: nothing is stated for any batch
+  scenario.model.layers.back().forward = Time{10};
+  CHECK(warnings(4).empty());
+  CHECK(warnings(5) ==
+        std::vector<std::string>{
+            "micro-batches of 5 samples are far from the 1 sample that the layers' figures hold for (model.batch, 1 "
+            "where it is not given): costs are scaled in proportion, which is a guess below a quarter and above four "
+            "times of it"});
+  scenario.cost = CostSourceKind::Uniform;  // the stated time is not used
+  CHECK(warnings(5).empty());
 }
 
 }  // namespace pipewright

@@ -105,8 +105,12 @@ TEST_CASE("Without peer access a copy is stored in host memory and forwarded") {
   staged.links.host_bandwidth = GB(24);
   const Topology topology(staged);
   CHECK(way(topology, 0, 1) == "node 0 device 0 out | node 0 host memory | node 0 device 1 in");
-  CHECK(topology.route(0, 1).bandwidth.value == doctest::Approx(4e9));  // 1 / (1/12 + 1/12 + 2/24)
-  CHECK(topology.links().back().bandwidth == GB(12));                   // written and read: half of 24
+  CHECK(topology.route(0, 1).bandwidth == GB(6));      // neither half notices host memory: 1 / (1/12 + 1/12)
+  CHECK(topology.links().back().bandwidth == GB(12));  // but each byte is written and read: half of 24 for all copies
+
+  staged.links.host_bandwidth = GB(8);  // slower than the ports: both halves go at 8 GB/s, all of host memory's rate
+  CHECK(Topology(staged).route(0, 1).bandwidth == GB(4));
+  CHECK(Topology(staged).links().back().bandwidth == GB(4));
 }
 
 TEST_CASE("Between nodes a switch fabric leaves through the node's NIC") {

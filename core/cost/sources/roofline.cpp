@@ -4,7 +4,11 @@
 //
 //     forward           FLOPs of the layer;   bytes: its inputs, its output, its parameters
 //     input gradient    as many FLOPs and bytes as the forward
-//     weight gradient   likewise, only for a layer with parameters; so backward = 2 x forward, else 1 x
+//     weight gradient   likewise
+//     no parameters     the input gradient is all of the backward: twice the FLOPs, the bytes once. An attention
+//                       product, the layer of this sort whose arithmetic counts, has two inputs and so two gradients
+//
+// So the backward has twice the forward's FLOPs for every layer, as MFU and `flops:` count it.
 //     optimizer step    per parameter: read weight, gradient and states, write weight and states
 //
 // 2 GFLOP, 30 MB, 10 TFLOP/s at 50 %, 100 GB/s at 60 %, 5 us: max(400 us, 500 us) + 5 us = 505 us.
@@ -54,10 +58,12 @@ class Roofline final : public CostSource {
     const auto backward = stated_backward(layer, samples, model.batch);
     if (layer.forward && backward)
       return {scaled(*layer.forward, samples, model.batch), backward->input, backward->weight};
-    const Time pass = estimate(model, layer, samples);
-    return {layer.forward ? scaled(*layer.forward, samples, model.batch) : pass,  //
-            backward ? backward->input : pass,                                    //
-            backward ? backward->weight : (layer.parameters > 0 ? pass : Time{})};
+    const Time pass = estimate(model, layer, samples, 1);
+    Passes passes{pass, pass, pass};
+    if (layer.parameters == 0) passes.backward_input = estimate(model, layer, samples, 2), passes.backward_weight = {};
+    if (layer.forward) passes.forward = scaled(*layer.forward, samples, model.batch);
+    if (backward) passes.backward_input = backward->input, passes.backward_weight = backward->weight;
+    return passes;
   }
 
   Time op_overhead() const override { return {}; }  // each layer's time has its launch
@@ -87,8 +93,8 @@ class Roofline final : public CostSource {
  private:
   static std::string percent(double share) { return std::to_string(std::lround(share * 100)) + " %"; }
 
-  // One pass over the layer: forward, or one of the two gradients.
-  Time estimate(const Model& model, const Layer& layer, std::int64_t samples) const {
+  // One pass over the layer: forward, one of the two gradients, or both at once with `work` = 2 times the FLOPs.
+  Time estimate(const Model& model, const Layer& layer, std::int64_t samples, int work) const {
     if (!layer.flops)
       throw InputError(layer.place,
                        "layer \"" + layer.name + "\" has no flops; give `flops:`, or `forward:` and `backward:` times");
@@ -99,7 +105,7 @@ class Roofline final : public CostSource {
     const double share = static_cast<double>(samples) / static_cast<double>(model.batch);
     const double parameters =
         static_cast<double>(layer.parameters) * static_cast<double>(weight_bytes(scenario_.training.precision).value);
-    const double arithmetic = layer.flops->value * share / flop_rate_.value;
+    const double arithmetic = work * layer.flops->value * share / flop_rate_.value;
     const double memory = (moved * share + parameters) / byte_rate_.value;
     const Time time{rounded(std::max(arithmetic, memory) * 1e9, "a layer's time")};
     return checked_sum(time, scenario_.cluster.device.launch_overhead);

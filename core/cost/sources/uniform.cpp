@@ -14,14 +14,17 @@ class Uniform final : public CostSource {
     return {scenario_.uniform_forward, input, weight};
   }
 
-  Time op_overhead() const override { return {}; }
+  Time op_overhead() const override { return scenario_.cluster.device.launch_overhead; }
 
   Time update(std::int64_t) const override { return {}; }
 
   std::string provenance() const override {
-    return "layer times: uniform, forward " + std::to_string(scenario_.uniform_forward.value) + " ns and backward " +
-           std::to_string(scenario_.uniform_backward.value) +
-           " ns per layer and micro-batch; optimizer time is not included";
+    std::string text = "layer times: uniform, forward " + std::to_string(scenario_.uniform_forward.value) +
+                       " ns and backward " + std::to_string(scenario_.uniform_backward.value) +
+                       " ns per layer and micro-batch";
+    if (op_overhead() > Time{})
+      text += "; each op adds " + std::to_string(op_overhead().value) + " ns of launch overhead";
+    return text + "; optimizer time is not included";
   }
 
  private:

@@ -1,0 +1,98 @@
+// What the published PipeDream profiles are promised to give. A program of its own, so that without the data (env
+// PIPEWRIGHT_TEST_DATA, default ../shared/data beside the source tree) the test runner shows it as skipped, with the
+// reason, and not as passed.
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "io/import/pipedream.hpp"
+#include "tests/io/scratch.hpp"
+#include "tests/support/run_program.hpp"
+
+using namespace pipewright;
+
+namespace {
+
+// Every test here needs the folder: without it the whole program ends as "skipped" (77, Automake's and Meson's code).
+std::string profiles() {
+  const char* data = std::getenv("PIPEWRIGHT_TEST_DATA");
+  const std::string folder = (data ? data : source_folder() + "/../shared/data") + "/pipedream-profiles/";
+  if (!std::filesystem::exists(folder)) {
+    std::printf("skipped: no PipeDream profiles in %s (PIPEWRIGHT_TEST_DATA names the folder above)\n", folder.c_str());
+    std::exit(77);
+  }
+  return folder;
+}
+
+struct Totals {
+  std::int64_t forward = 0, backward = 0, parameters = 0;
+};
+Totals totals(const Model& model) {
+  Totals sum;
+  for (const Layer& layer : model.layers) {
+    sum.forward += layer.forward->value;
+    sum.backward += layer.backward->value;
+    sum.parameters += layer.parameters;
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("All seven published profiles load with their published totals") {
+  struct Row {
+    const char* name;
+    std::int64_t batch;              // 0: derived from the input
+    std::int64_t derived;            // what then comes out, and the stated one otherwise
+    double forward_ms, backward_ms;  // without Input, one decimal, as published beside the profiles
+    double parameters_mb;
+  };
+  const Row rows[] = {{"alexnet", 0, 256, 44.8, 40.5, 244.4},        {"vgg16", 0, 128, 233.9, 438.6, 553.4},
+                      {"resnet50", 0, 128, 182.5, 260.9, 102.2},     {"densenet121", 0, 64, 177.4, 148.8, 31.9},
+                      {"inception_v3", 0, 128, 289.3, 399.8, 108.6}, {"gnmt", 32, 32, 33.5, 55.9, 775.1},
+                      {"gnmt_large", 128, 128, 182.6, 337.9, 1110.9}};
+  const std::string folder = profiles();
+  for (const Row& row : rows) {
+    CAPTURE(row.name);
+    const auto batch = row.batch == 0 ? std::nullopt : std::optional(row.batch);
+    const Model model = read_pipedream_profile(folder + row.name + ".txt", batch);
+    const Totals sum = totals(model);
+    CHECK(model.batch == row.derived);
+    CHECK(static_cast<double>(sum.forward) * 1e-6 == doctest::Approx(row.forward_ms).epsilon(0.05 / row.forward_ms));
+    CHECK(static_cast<double>(sum.backward) * 1e-6 == doctest::Approx(row.backward_ms).epsilon(0.05 / row.backward_ms));
+    CHECK(static_cast<double>(sum.parameters) * 4e-6 ==
+          doctest::Approx(row.parameters_mb).epsilon(0.05 / row.parameters_mb));
+    const Scratch scratch;
+    const Model back = read_model(scratch.write("m.yaml", model_yaml(model, row.name)));
+    CHECK(totals(back).forward == sum.forward);
+    CHECK(totals(back).parameters == sum.parameters);
+    CHECK(back.layers.size() == model.layers.size());
+  }
+}
+
+// docs/model.md, "VGG-16, 15-1, by hand": stage 0 takes 331.192 ms of f + b and 0.327 ms of optimizer step per
+// micro-batch, on 15 replicas: a cycle of 22.101 ms. Stage 1 takes 5.075 + 2.748 = 7.823 ms of it.
+TEST_CASE("VGG-16 15-1 on PipeDream's own profile gives the figures that the documentation derives") {
+  const ProgramRun run = run_program({"simulate", "scenarios/pipedream/vgg16-15-1.yaml", "--set",
+                                      "model.pipedream_profile=" + profiles() + "vgg16.txt", "--json"});
+  REQUIRE_MESSAGE(run.status == 0, run.err);
+  const auto answer = nlohmann::json::parse(run.out);
+  const double cycle = answer.at("cycle_time_s").get<double>();
+  CHECK(cycle == doctest::Approx((0.331192 + 0.000327) / 15).epsilon(1e-4));
+  CHECK(answer.at("samples_per_s").get<double>() == doctest::Approx(64 / cycle).epsilon(1e-9));
+  CHECK(answer.at("step_time_s").get<double>() == doctest::Approx(60 * cycle).epsilon(1e-9));
+  // 15 workers always busy, the 16th for 7.823 of 22.101 ms.
+  CHECK(answer.at("bubble_fraction").get<double>() == doctest::Approx(1 - (15 + 7.823 / 22.101) / 16).epsilon(0.01));
+  const auto& stages = answer.at("stages");
+  REQUIRE(stages.size() == 2);
+  CHECK(stages[0].at("forward_s").get<double>() == doctest::Approx(0.229671 / 2).epsilon(1e-5));
+  CHECK(stages[0].at("backward_s").get<double>() == doctest::Approx(0.432714 / 2).epsilon(1e-5));
+  CHECK(stages[1].at("forward_s").get<double>() == doctest::Approx(0.004231 / 2).epsilon(2e-4));
+  CHECK(stages[0].at("weight_versions") == 2);  // ceil(16 / 15)
+  CHECK(stages[1].at("weight_versions") == 1);
+  CHECK(stages[0].at("memory_bytes").at("weights").get<std::int64_t>() == 2 * 14'714'688 * std::int64_t{4});
+}
