@@ -30,11 +30,11 @@ std::vector<std::string> provenance(const Answer& answer, const CostModel& cost)
   lines.push_back(engine);
   if (const auto& steady = answer.report.steady)
     lines.push_back(steady->exact
-                        ? fmt::format("steady state: a period of {} micro-batches, exact, found in a run of {}",
-                                      steady->micro_batches, steady->simulated)
-                        : fmt::format("steady state: no period in a run of {} micro-batches; averaged over "
+                        ? fmt::format("steady state: a period of {} micro-batches, exact, found in a run of {} ({})",
+                                      steady->micro_batches, steady->simulated, steady->engine)
+                        : fmt::format("steady state: no period in a run of {} micro-batches ({}); averaged over "
                                       "its second half",
-                                      steady->simulated));
+                                      steady->simulated, steady->engine));
   lines.push_back(
       "not modelled: data loading, kernels that slow down at small micro-batches, memory fragmentation, stragglers");
   return lines;

@@ -192,7 +192,8 @@ std::vector<LayerRange> balanced(const CostModel& cost, const Plan& plan) {
   std::vector<Time> load;
   for (std::size_t i = 0; i < layers.forward.size(); ++i)
     load.push_back(checked_sum(layers.forward[i], layers.backward[i]));
-  return min_max(load, plan.chunks());
+  const bool replicated = std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; });
+  return replicated ? min_max(load, plan.replicas) : min_max(load, plan.chunks());
 }
 
 std::vector<LayerRange> partition(const Scenario& scenario, const CostModel& cost, const Plan& plan) {

@@ -92,20 +92,21 @@ Time last_end(const Run& run, std::int64_t until) {
 }
 
 // Compute time of all workers for the micro-batches [from, until) and the updates of their rounds.
-Time busy_time(const Schedule& schedule, const Timeline& timeline, std::int64_t from, std::int64_t until) {
-  Time busy;
+void add_busy(SteadyState& steady, const Schedule& schedule, const Timeline& timeline, std::int64_t from,
+              std::int64_t until) {
   for (std::size_t worker = 0; worker < timeline.workers.size(); ++worker) {
     const std::size_t position = worker % schedule.positions.size();
     const int replicas = schedule.shape.replicas_of(stage_at(schedule.shape, static_cast<PositionId>(position)));
     const auto& ops = schedule.positions[position].compute;
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      const std::int64_t m =
-          static_cast<std::int64_t>(ops[i].micro_batch) * (ops[i].kind == Kind::Update ? replicas : 1);
+      const bool update = ops[i].kind == Kind::Update;
+      const std::int64_t m = static_cast<std::int64_t>(ops[i].micro_batch) * (update ? replicas : 1);
+      if (m < from || m >= until) continue;
       const Span& span = timeline.workers[worker].compute[i];
-      if (m >= from && m < until) busy += span.end - span.start;
+      steady.busy += span.end - span.start;
+      if (update) steady.update += span.end - span.start;
     }
   }
-  return busy;
 }
 
 }  // namespace
@@ -116,6 +117,7 @@ SteadyState steady_state(const Schedule& schedule, const StepCosts& /*costs*/, c
   const Run run = run_of(schedule, timeline);
   SteadyState steady;
   steady.simulated = count;
+  steady.engine = timeline.engine;
 
   // The last `deepest` micro-batches see the drain: no forward follows them. Everything before runs as for ever.
   const std::int64_t until = (count - run.deepest) / round * round;
@@ -125,7 +127,7 @@ SteadyState steady_state(const Schedule& schedule, const StepCosts& /*costs*/, c
     if (const auto growth = common_growth(run, until - window, until, period)) {
       steady.micro_batches = period;
       steady.growth = *growth;
-      steady.busy = busy_time(schedule, timeline, until - period, until);
+      add_busy(steady, schedule, timeline, until - period, until);
       return steady;
     }
   }
@@ -136,7 +138,7 @@ SteadyState steady_state(const Schedule& schedule, const StepCosts& /*costs*/, c
   const bool too_short = half < 1;
   steady.micro_batches = too_short ? count : end - half;
   steady.growth = too_short ? timeline.makespan : last_end(run, end) - last_end(run, half);
-  steady.busy = too_short ? busy_time(schedule, timeline, 0, count) : busy_time(schedule, timeline, half, end);
+  add_busy(steady, schedule, timeline, too_short ? 0 : half, too_short ? count : end);
   return steady;
 }
 

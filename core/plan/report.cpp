@@ -1,6 +1,7 @@
 #include "core/plan/report.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 
@@ -52,8 +53,7 @@ Time work_span(const Lane& lane, const LaneTimes& times) {
 }
 
 std::vector<WorkerReport> worker_reports(const Timeline& timeline, const Schedule& schedule, const Plan& plan,
-                                         const StepCosts& costs, const MemoryModel& memory, const Causes& causes,
-                                         std::vector<Time>& waited_for_all_reduce) {
+                                         const StepCosts& costs, const MemoryModel& memory, const Causes& causes) {
   const std::vector<MemoryPeak> memory_peaks = peaks(memory, schedule, costs, timeline);
   std::vector<WorkerReport> workers(timeline.workers.size());
   for (std::size_t w = 0; w < workers.size(); ++w) {
@@ -70,9 +70,7 @@ std::vector<WorkerReport> worker_reports(const Timeline& timeline, const Schedul
     worker.backward = times.backward;
     worker.recompute = times.recompute;
     worker.update = times.update;
-    const Idle idle = idle_split(causes, timeline, worker.id);
-    worker.idle = idle.split;
-    waited_for_all_reduce.push_back(idle.all_reduce);
+    worker.idle = idle_split(causes, timeline, worker.id);
     worker.memory = memory_peaks[w];
     worker.fits = worker.memory.bytes.total() <= memory.capacity;
   }
@@ -94,6 +92,7 @@ void add_times(StageReport& stage, const Schedule& schedule, const StepCosts& co
     stage.forward += price(v, Kind::F);
     stage.backward += split ? price(v, Kind::B) + price(v, Kind::W) : price(v, Kind::BW);
     if (shape.recomputes(stage.stage)) stage.recompute += price(v, Kind::R);
+    stage.update += price(v, Kind::Update);
   }
 }
 
@@ -156,13 +155,15 @@ std::optional<double> model_flop_utilization(const Scenario& scenario, double sa
   return per_sample * samples_per_s / (static_cast<double>(workers) * peak->second.value);
 }
 
-// Both definitions of the bubble, see report.hpp. In a steady period they are the same: no span begins or ends in it.
+// Both definitions of the bubble, see report.hpp. In a steady period no span begins or ends: they differ by the
+// updates, which [ZeroBubble23] does not count as work.
 void add_bubbles(Report& report, const Timeline& timeline, const Schedule& schedule) {
   const auto workers = static_cast<double>(report.workers.size());
   if (report.steady) {
     const double whole = workers * static_cast<double>(report.steady->growth.value);
+    const Time work = report.steady->busy - report.steady->update;
     if (whole > 0) report.bubble_fraction = 1.0 - static_cast<double>(report.steady->busy.value) / whole;
-    report.bubble_fraction_span = report.bubble_fraction;
+    if (whole > 0) report.bubble_fraction_span = 1.0 - static_cast<double>(work.value) / whole;
     return;
   }
   double busy = 0, work = 0;
@@ -220,43 +221,49 @@ std::vector<LinkReport> link_reports(const Timeline& timeline, const Schedule& s
 
 // --- what limits -----------------------------------------------------------------------------------------------------
 
-// The stage whose busiest worker computes most in the run: all stages pass the same micro-batches, so this is most per
-// micro-batch. The sentence names what that worker spends most of its time on, and its second-largest share.
-void add_limit(Report& report, const std::vector<Time>& waited_for_all_reduce) {
-  const auto less_busy = [](const StageReport& a, const StageReport& b) { return a.busy < b.busy; };
-  const auto limiting = std::max_element(report.stages.begin(), report.stages.end(), less_busy);
-  report.limiting_stage = limiting->stage;
-  const std::string stage = "stage " + std::to_string(limiting->stage);
+// Compute per micro-batch that a replica of the stage must do in the long run. A flush schedule ends: there the busiest
+// worker counts, which may run one micro-batch more than the others.
+double load_of(const StageReport& stage, const Schedule& schedule, bool steady) {
+  if (!steady) return static_cast<double>(stage.busy.value);
+  const Time per_micro_batch = stage.forward + stage.backward + stage.recompute + stage.update;
+  return static_cast<double>(per_micro_batch.value) / schedule.shape.replicas_of(stage.stage);
+}
+
+// What the critical path is made of, and which stage has most to compute: "transfers (77.0 % of the critical path;
+// compute 23.0 %); busiest is stage 1, 21.0 % of the run".
+void add_limit(Report& report, const Schedule& schedule) {
+  const bool steady = report.steady.has_value();
+  bool alike = true;
+  for (const StageReport& stage : report.stages) {
+    const double load = load_of(stage, schedule, steady),
+                 most = load_of(report.stages[at(report.limiting_stage)], schedule, steady);
+    alike = alike && load == most;
+    if (load > most) report.limiting_stage = stage.stage;
+  }
   if (report.makespan == Time{}) {
     report.limiting_factor = "nothing: the step takes no time";
     return;
   }
-  Time all_reduce;
-  for (const WorkerId worker : limiting->workers)
-    if (report.workers[at(worker)].busy == limiting->busy) {
-      all_reduce = waited_for_all_reduce[at(worker)];
-      break;
-    }
-  struct Share {
-    Time time;
-    std::string what, also;  // as the main reason; as the second one
-  };
-  const IdleSplit& idle = limiting->idle;
-  std::vector<Share> shares = {
-      {limiting->busy, "compute of " + stage, "it computes"},
-      {idle.fill + idle.drain, "the bubble: " + stage + " waits while the pipeline fills and drains",
-       "the pipeline fills and drains"},
-      {idle.communication - all_reduce, "communication: " + stage + " waits for tensors in transit",
-       "it waits for tensors in transit"},
-      {all_reduce, "all-reduce: " + stage + " waits for the sum of the gradients", "it waits for all-reduces"},
-      {idle.imbalance, "imbalance: " + stage + " waits for other stages to compute", "it waits for other stages"},
-      {idle.stall, "stalls of " + stage, "it stalls"},
-  };
-  std::stable_sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.time > b.time; });
-  report.limiting_factor = shares[0].what + " (" + percent(ratio(shares[0].time, report.makespan)) + " of the run";
-  if (shares[1].time > Time{})
-    report.limiting_factor += "; for " + percent(ratio(shares[1].time, report.makespan)) + " " + shares[1].also;
-  report.limiting_factor += ")";
+  static constexpr std::array<const char*, 5> kNames = {"compute", "optimizer updates", "transfers", "all-reduces",
+                                                        "waiting"};
+  std::array<Time, kNames.size()> sums{};
+  for (const CriticalPart& part : report.critical_path)
+    sums[static_cast<std::size_t>(part.kind)] += part.time;
+  std::array<std::size_t, kNames.size()> order{0, 1, 2, 3, 4};
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return sums[a] > sums[b]; });
+  const auto share = [&](std::size_t i) { return percent(ratio(sums[order[i]], report.makespan)); };
+  std::string& text = report.limiting_factor;
+  text = std::string(kNames[order[0]]) + " (" + share(0) + " of the critical path";
+  for (std::size_t i = 1; i < order.size() && sums[order[i]] > Time{}; ++i)
+    text += (i == 1 ? "; " : ", ") + std::string(kNames[order[i]]) + " " + share(i);
+  const std::string stage = std::to_string(report.limiting_stage);
+  const StageReport& busiest = report.stages[at(report.limiting_stage)];
+  text += ")";
+  if (report.stages.size() > 1)
+    text += alike ? "; all stages compute alike" : "; busiest is stage " + stage;
+  else
+    text += "; it computes";
+  text += ", " + percent(ratio(busiest.busy, report.makespan)) + " of the run";
 }
 
 // --- does it fit -----------------------------------------------------------------------------------------------------
@@ -343,8 +350,7 @@ Report summarize(const Timeline& timeline, const Schedule& schedule, const Plan&
   Report report;
   report.makespan = timeline.makespan;
   report.steady = steady;
-  std::vector<Time> waited_for_all_reduce;
-  report.workers = worker_reports(timeline, schedule, plan, costs, memory, causes, waited_for_all_reduce);
+  report.workers = worker_reports(timeline, schedule, plan, costs, memory, causes);
   report.stages = stage_reports(report.workers, schedule, plan, costs, scenario.model);
   add_speed(report, plan, schedule);
   if (scenario.training.sequence_length)
@@ -353,7 +359,7 @@ Report summarize(const Timeline& timeline, const Schedule& schedule, const Plan&
   add_bubbles(report, timeline, schedule);
   report.links = link_reports(timeline, schedule, costs);
   report.critical_path = critical_path(causes, timeline, schedule, costs);
-  add_limit(report, waited_for_all_reduce);
+  add_limit(report, schedule);
   add_fit(report, memory.capacity);
   add_warnings(report, plan, scenario);
   return report;

@@ -41,6 +41,7 @@ struct StageReport {
   std::vector<LayerRange> layers;  // one per chunk
   std::int64_t parameters = 0;
   Time forward, backward, recompute;  // per full micro-batch, all chunks
+  Time update;                        // of all chunks
   Time busy;                          // of its busiest worker
   IdleSplit idle;                     // of that worker
   MemoryPeak memory;                  // of its fullest worker
@@ -55,8 +56,10 @@ struct LinkReport {
 };
 
 struct CriticalPart {
+  enum class Class { Compute, Update, Transfer, AllReduce, Waiting };
   std::string what;  // "forward of stage 2", "transfer stage 1 -> 2", "all-reduce of stage 0", "waiting"
   Time time;
+  Class kind = Class::Waiting;
 };
 
 // What one change of the world would bring: simulated again, nothing else changed.

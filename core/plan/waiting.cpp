@@ -82,28 +82,27 @@ Cause Causes::of(WorkerId worker, std::size_t op) const {
   return {Cause::Kind::AllReduce, at(last), collective[first].start, collective[at(last)].end};
 }
 
-Idle idle_split(const Causes& causes, const Timeline& timeline, WorkerId worker) {
+IdleSplit idle_split(const Causes& causes, const Timeline& timeline, WorkerId worker) {
   const auto& spans = timeline.workers[at(worker)].compute;
-  Idle idle;
+  IdleSplit idle;
   if (spans.empty()) {
-    idle.split.fill = timeline.makespan;
+    idle.fill = timeline.makespan;
     return idle;
   }
-  idle.split.fill = spans.front().start;
-  idle.split.drain = timeline.makespan - spans.back().end;
+  idle.fill = spans.front().start;
+  idle.drain = timeline.makespan - spans.back().end;
   for (std::size_t op = 1; op < spans.size(); ++op) {
     const Time from = spans[op - 1].end, until = spans[op].start;
     if (from == until) continue;
     const Cause cause = causes.of(worker, op);
     if (cause.kind == Cause::Kind::None) {
-      idle.split.stall += until - from;
+      idle.stall += until - from;
       continue;
     }
     const Time posted = std::clamp(cause.posted, from, until), arrived = std::clamp(cause.arrived, from, until);
-    idle.split.imbalance += posted - from;
-    idle.split.communication += arrived - posted;
-    idle.split.stall += until - arrived;
-    if (cause.kind == Cause::Kind::AllReduce) idle.all_reduce += arrived - posted;
+    idle.imbalance += posted - from;
+    idle.communication += arrived - posted;
+    idle.stall += until - arrived;
   }
   return idle;
 }
@@ -130,13 +129,22 @@ class Parts {
   std::vector<CriticalPart> longest_first() const {
     std::vector<CriticalPart> parts;
     for (const auto& [key, time] : sums_)
-      parts.push_back({text(key), time});
+      parts.push_back({text(key), time, kind(std::get<0>(key))});
     std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.time > b.time; });
     return parts;
   }
 
  private:
   using Key = std::tuple<Type, int, int>;
+  static CriticalPart::Class kind(Type type) {
+    switch (type) {
+      case Update: return CriticalPart::Class::Update;
+      case Transfer: return CriticalPart::Class::Transfer;
+      case AllReduce: return CriticalPart::Class::AllReduce;
+      case Waiting: return CriticalPart::Class::Waiting;
+      default: return CriticalPart::Class::Compute;
+    }
+  }
   static std::string text(const Key& key) {
     const auto [type, a, b] = key;
     const std::string stage = "stage " + std::to_string(a);

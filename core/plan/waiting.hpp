@@ -46,13 +46,8 @@ class Causes {
   std::vector<Rounds> rounds_;          // by position
 };
 
-// Where the idle time of a worker went; sums to makespan - busy. `all_reduce`: the part of `communication` that waited
-// for all-reduces.     tests/core/summarize_test.cpp "idle"
-struct Idle {
-  IdleSplit split;
-  Time all_reduce;
-};
-Idle idle_split(const Causes& causes, const Timeline& timeline, WorkerId worker);
+// Where the idle time of a worker went; sums to makespan - busy.     tests/core/summarize_test.cpp "idle"
+IdleSplit idle_split(const Causes& causes, const Timeline& timeline, WorkerId worker);
 
 // From the op that ends last back to the start: at every op, what came last among the op before it on its stream, its
 // message and its all-reduce. Parts of one kind are summed; they sum to the makespan, longest first.

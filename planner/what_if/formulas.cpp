@@ -102,6 +102,14 @@ FormulaReport gpipe_step(const Answer& answer, std::vector<std::string> missing)
           joined(missing)};
 }
 
+// The rule's words; with replicas 1F1B's count is PipeDream's, of one replica, as in `peak_in_flight`.
+std::string in_flight_words(const ScheduleRule& rule, const ScheduleShape& shape) {
+  const bool replicated = std::any_of(shape.replicas.begin(), shape.replicas.end(), [](int r) { return r > 1; });
+  if (!replicated || !rule.flush) return std::string(rule.memory);
+  if (rule.name == "gpipe") return "ceil(M/r_k) micro-batches on a replica of stage k";
+  return "min(ceil(M/r_k), ceil(sum of r_j from k on / r_k)) on a replica of stage k";
+}
+
 }  // namespace
 
 std::vector<FormulaReport> formulas(const Answer& answer) {
@@ -126,9 +134,9 @@ std::vector<FormulaReport> formulas(const Answer& answer) {
   for (const StageId k : {0, shape.stages - 1}) {
     if (k == 0 && shape.stages == 1 && !list.empty() && list.back().quantity == "peak in flight, stage 0") break;
     if (const auto peak = rule->peak_in_flight(shape, k))
-      list.push_back({fmt::format("peak in flight, stage {}", k), std::string(rule->memory), static_cast<double>(*peak),
-                      static_cast<double>(answer.report.stages[static_cast<std::size_t>(k)].in_flight), "", source,
-                      ""});
+      list.push_back(
+          {fmt::format("peak in flight, stage {}", k), in_flight_words(*rule, shape), static_cast<double>(*peak),
+           static_cast<double>(answer.report.stages[static_cast<std::size_t>(k)].in_flight), "", source, ""});
   }
   return list;
 }

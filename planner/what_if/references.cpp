@@ -53,7 +53,9 @@ Reference data_parallelism(const Answer& answer, const CostModel& cost) {
   const Plan& plan = answer.plan;
   const int workers = plan.workers();
   Reference reference{fmt::format("data parallelism on {} workers", workers), std::nullopt, ""};
-  const std::int64_t share = plan.global_batch_size / workers / plan.micro_batch_size;
+  // The asynchronous schedule updates with every micro-batch, so its counterpart does not accumulate gradients:
+  // one micro-batch per worker and update.
+  const std::int64_t share = answer.schedule.flush ? plan.global_batch_size / workers / plan.micro_batch_size : 1;
   const std::int64_t micro_batches = std::max<std::int64_t>(1, share);
   const Plan one = one_stage(plan, cost.scenario().model, plan.device, micro_batches);
   const StepCosts costs = step_costs(one, cost);
@@ -63,7 +65,9 @@ Reference data_parallelism(const Answer& answer, const CostModel& cost) {
     return reference;
   }
   reference.samples_per_s = samples_per_second(one, static_order_makespan(schedule, costs), std::nullopt);
-  if (one.global_batch_size != plan.global_batch_size)
+  if (!answer.schedule.flush)
+    reference.note = fmt::format("with an update per {} samples", one.global_batch_size);
+  else if (one.global_batch_size != plan.global_batch_size)
     reference.note =
         fmt::format("with a global batch of {} instead of {}", one.global_batch_size, plan.global_batch_size);
   const MemoryModel memory = memory_model(one, cost);

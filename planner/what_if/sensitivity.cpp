@@ -112,10 +112,12 @@ SensitivityAnswer sensitivity(const Answer& answer, Engine engine) {
     runs.add("2x FLOP rate (compute times halved)", halved_compute(answer, CostModel(scenario).source().op_overhead()));
   }
   if (cluster.links.kind != LinkKind::Ideal)
-    runs.add("2x link bandwidth inside the node", [](Cluster& changed) {
-      changed.links.bandwidth.value *= 2;
-      if (changed.links.host_bandwidth) changed.links.host_bandwidth->value *= 2;
-    });
+    runs.add(cluster.links.host_bandwidth ? "2x link and host bandwidth inside the node"
+                                          : "2x link bandwidth inside the node",
+             [](Cluster& changed) {
+               changed.links.bandwidth.value *= 2;
+               if (changed.links.host_bandwidth) changed.links.host_bandwidth->value *= 2;
+             });
   if (cluster.nodes > 1 && cluster.network && !cluster.network->ideal)
     runs.add("2x network bandwidth", [](Cluster& changed) { changed.network->bandwidth.value *= 2; });
   if (has_latency(cluster))
