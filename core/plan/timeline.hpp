@@ -50,9 +50,11 @@ struct Timeline {
 struct SteadyState {
   std::int64_t micro_batches = 1;  // per period (and copy)
   Time growth;                     // duration of a period
-  Time busy;                       // compute time of all workers in one period
+  Time busy;                       // compute time of all workers in one period, updates included
+  Time update;                     // of it, updates
   bool exact = true;               // false: no period found, averaged over the second half of a long run
   std::int64_t simulated = 0;      // micro-batches of the run that it was found in
+  std::string engine;              // that simulated it
 };
 
 }  // namespace pipewright
