@@ -1,6 +1,5 @@
 #include <array>
 #include <charconv>
-#include <filesystem>
 #include <optional>
 
 #include "cli/commands.hpp"
@@ -27,11 +26,6 @@ std::optional<std::int64_t> batch(const Arguments& arguments) {
   if (error != std::errc{} || end != text.data() + text.size() || value < 1)
     throw InputError("--batch: \"" + text + "\" is not a whole number of samples; write e.g. --batch 128");
   return value;
-}
-
-bool same_file(const std::string& a, const std::string& b) {
-  std::error_code missing;
-  return std::filesystem::equivalent(a, b, missing) && !missing;
 }
 
 int run(const Arguments& arguments) {

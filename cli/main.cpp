@@ -12,6 +12,7 @@
 #include "cli/commands.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "io/utf8.hpp"
 
 namespace pipewright {
 namespace {
@@ -119,9 +120,10 @@ int run(int argc, char** argv) {
 // "error: " before every line of a message: one line per error.
 void report(const char* message) {
   std::string text = "error: ";
-  for (const char* c = message; *c != '\0'; ++c) {
-    text += *c;
-    if (*c == '\n' && c[1] != '\0') text += "error: ";
+  const std::string shown = printable(message);  // names of files may hold anything
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    text += shown[i];
+    if (shown[i] == '\n' && i + 1 < shown.size()) text += "error: ";
   }
   while (text.ends_with('\n'))
     text.pop_back();

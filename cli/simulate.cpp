@@ -28,7 +28,7 @@ struct Output {
 };
 
 // Endings are checked before anything is simulated.
-std::vector<Output> outputs(const std::vector<std::string>& paths) {
+std::vector<Output> outputs(const std::vector<std::string>& paths, const std::string& scenario) {
   std::vector<Output> list;
   for (const std::string& path : paths) {
     const Writer* writer = writer_for(path);
@@ -40,6 +40,8 @@ std::vector<Output> outputs(const std::vector<std::string>& paths) {
     }
     for (const Output& other : list)
       if (other.path == path) throw InputError("--output: \"" + path + "\" is given twice; name each file once");
+    if (same_file(scenario, path))
+      throw InputError("--output: \"" + path + "\" is the scenario itself; name another file");
     list.push_back({path, writer});
   }
   return list;
@@ -69,14 +71,23 @@ int no_answer(const Infeasible& why, bool json, bool outputs_wanted) {
   return kNo;
 }
 
+// A sum that grew too large belongs to no single line; the file is named at least.
+std::variant<Answer, Infeasible> answered(const Scenario& scenario, const AnswerOptions& options) {
+  try {
+    return answer(scenario, options);
+  } catch (const OverflowError& error) {
+    throw InputError(Place{scenario.file == "-" ? "standard input" : scenario.file, 0, 0}, error.what());
+  }
+}
+
 int run(const Arguments& arguments) {
   const bool json = arguments.has("--json");
   const TableOptions table{output_width(arguments), use_colour(arguments)};
   const Engine engine = engine_named(arguments.last("--engine", "auto"));
-  const std::vector<Output> files = outputs(arguments.all("--output"));
+  const std::vector<Output> files = outputs(arguments.all("--output"), arguments.positional.front());
   const Scenario scenario =
       read_scenario(arguments.positional.front(), {.set = arguments.all("--set"), .config_path = config_path()});
-  const auto result = answer(scenario, {.engine = engine, .ignore_memory = arguments.has("--ignore-memory")});
+  const auto result = answered(scenario, {.engine = engine, .ignore_memory = arguments.has("--ignore-memory")});
   if (const auto* none = std::get_if<Infeasible>(&result)) return no_answer(*none, json, !files.empty());
   const Answer& found = std::get<Answer>(result);
   print(json ? json_report(found) : terminal_report(found, table));

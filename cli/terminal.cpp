@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -39,6 +40,11 @@ void print(std::string_view text) {
 void note(std::string_view line) {
   if (std::fflush(stdout) != 0 && output_error() == 0) output_error() = errno != 0 ? errno : EIO;
   std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+}
+
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code missing;
+  return std::filesystem::equivalent(a, b, missing) && !missing;
 }
 
 int flush_output(int status) {

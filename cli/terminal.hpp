@@ -13,6 +13,9 @@ void print(std::string_view text);
 // One line on standard error.
 void note(std::string_view line);
 
+// Whether two paths lead to one file that exists: an output must not replace the input it is made from.
+bool same_file(const std::string& a, const std::string& b);
+
 // Ends the output of a run that would exit with `status`. A reader that went away (`| head`) is no error; anything else
 // (a full disk) prints one message and makes the status 2.
 int flush_output(int status);

@@ -43,6 +43,12 @@ constexpr Time kNever{std::numeric_limits<std::int64_t>::max()};
 // addition cannot overflow. A result beyond it is an InputError ("overflows"), never a wrapped number.
 constexpr std::int64_t kLargest = std::int64_t{1} << 62;
 
+// What a caller may catch to say which layer or file the figure belongs to.
+class OverflowError : public InputError {
+ public:
+  using InputError::InputError;
+};
+
 // Seconds as a double: for ratios and for printing, never for further time arithmetic.
 constexpr double seconds(Time time) {
   return static_cast<double>(time.value) * 1e-9;

@@ -6,27 +6,20 @@
 
 #include <fmt/format.h>
 
+#include "io/utf8.hpp"
+
 namespace pipewright {
 
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t longest = 72;
-  std::string shown = "\"";
-  for (const char c : text.substr(0, longest)) {
-    const auto byte = static_cast<std::uint8_t>(c);
-    if (c == '\n')
-      shown += "\\n";
-    else if (byte < 0x20 || byte == 0x7f)
-      shown += fmt::format("\\x{:02x}", byte);
-    else
-      shown += c;
-  }
+  std::size_t end = std::min(text.size(), longest);
   // A cut inside a UTF-8 character would print a broken one.
-  if (text.size() > longest) {
-    while (!shown.empty() && (static_cast<std::uint8_t>(shown.back()) & 0xc0) == 0x80)
-      shown.pop_back();
-    if (static_cast<std::uint8_t>(shown.back()) >= 0xc0) shown.pop_back();
-    return shown + fmt::format("...\" ({} characters)", text.size());
-  }
+  while (end < text.size() && end > 0 && (static_cast<std::uint8_t>(text[end]) & 0xc0) == 0x80)
+    --end;
+  std::string shown = "\"";
+  for (const char c : printable(text.substr(0, end)))
+    shown += c == '\n' ? std::string("\\n") : std::string(1, c);
+  if (end < text.size()) return shown + fmt::format("...\" ({} characters)", text.size());
   return shown + "\"";
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "io/quantity.hpp"
+#include "io/utf8.hpp"
 
 namespace pipewright {
 
@@ -147,6 +148,10 @@ bool read_value(Reader& reader, const At& at, bool& value) {
 bool read_value(Reader& reader, const At& at, std::string& value) {
   const std::string* text = scalar(reader, at, "text");
   if (!text) return false;
+  // "\e[2J" in double quotes would reach the terminal of whoever reads the report.
+  for (std::size_t i = 0; i < text->size(); ++i)
+    if (begins_with_control(std::string_view(*text).substr(i)) && (*text)[i] != '\n' && (*text)[i] != '\t')
+      return reader.error(at, "holds a control character; write plain text"), false;
   return value = *text, true;
 }
 

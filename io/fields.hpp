@@ -190,13 +190,6 @@ struct AtLeast1 {
     return value > kLargestCount ? "is more than 1000000000; write a smaller number" : "";
   }
 };
-struct EachAtLeast1 {
-  const char* operator()(const std::vector<std::int64_t>& values) const {
-    for (const std::int64_t value : values)
-      if (const char* broken = AtLeast1{}(value); *broken) return broken;
-    return "";
-  }
-};
 struct LinkRate {
   const char* operator()(Bandwidth rate) const {
     return rate.value > 0 ? "" : "must be more than 0; for links that take no time write kind: ideal";

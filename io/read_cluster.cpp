@@ -27,7 +27,7 @@ void follow(Reader& reader, const At& at, std::string_view kind, const Read& rea
     return reader.error(at, "is named by files that name each other in a circle; write it out in one of them");
   const std::string file = referenced_file(reader, at, kind);
   if (file.empty()) return;
-  const Yaml value = read_reference(reader, file, kind);
+  const Yaml value = read_reference(reader, file, kind, at.yaml.place);
   if (value.is(Yaml::Type::Null)) return;
   ++reader.files_deep;
   read(At{value, at.parent, at.key, at.item});

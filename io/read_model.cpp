@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 
 #include <fmt/format.h>
 
@@ -11,6 +12,7 @@
 #include "io/quantity.hpp"
 #include "io/read_scenario.hpp"
 #include "io/sections.hpp"
+#include "io/utf8.hpp"
 
 namespace pipewright {
 namespace {
@@ -145,6 +147,7 @@ void resolve_inputs(Reader& reader, const At& at, const LayerText& text, LayerId
   if (!text.inputs) return;
   std::vector<LayerId>& inputs = graph.layers[static_cast<std::size_t>(first)].inputs;
   inputs.clear();
+  std::unordered_set<LayerId> seen;  // looked up only
   for (std::size_t i = 0; i < text.inputs->size(); ++i) {
     const std::string& name = (*text.inputs)[i];
     const auto producer = graph.by_name.find(name);
@@ -152,7 +155,7 @@ void resolve_inputs(Reader& reader, const At& at, const LayerText& text, LayerId
       reader.errors.add(text.input_places[i], fmt::format("{}.inputs: no layer is called {}; write the name of one, or "
                                                           "[] for the model's own input",
                                                           path(at), in_quotes(name)));
-    else if (std::find(inputs.begin(), inputs.end(), producer->second) == inputs.end())
+    else if (seen.insert(producer->second).second)
       inputs.push_back(producer->second);
     else
       reader.errors.add(text.input_places[i],
@@ -236,12 +239,12 @@ void read_file_form(Reader& reader, const At& at, const std::string& file, Model
   if (file.empty()) return;
   if (reader.files_deep >= kMostFilesDeep)
     return reader.error(at, "is named by files that name each other in a circle; write the layers in one of them");
-  const Yaml value = read_reference(reader, file, "model");
+  const Yaml value = read_reference(reader, file, "model", at.yaml.place);
   if (value.is(Yaml::Type::Null)) return;
   ++reader.files_deep;
   read_model_section(reader, At{value, at.parent, at.key, at.item}, model);
   --reader.files_deep;
-  if (model.name.empty()) model.name = std::filesystem::path(file).stem().string();
+  if (model.name.empty()) model.name = printable(std::filesystem::path(file).stem().string());
 }
 
 void read_profile_form(Reader& reader, const At& at, Model& model) {

@@ -1,5 +1,6 @@
 // training:, plan: and cost: of a scenario.
 #include <algorithm>
+#include <unordered_map>
 
 #include <fmt/format.h>
 
@@ -28,27 +29,55 @@ constexpr Field<Training> kTraining[] = {
      read_as<&Training::sequence_length, AtLeast1>, write_as<&Training::sequence_length>},
 };
 
+// Whole numbers, each at least 1; an error names the entry.
+bool read_counts(Reader& reader, const At& at, std::vector<std::int64_t>& counts) {
+  if (!is_list(reader, at, "a list of whole numbers")) return false;
+  const std::size_t errors_before = reader.errors.count();
+  counts.clear();
+  for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
+    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    std::int64_t& count = counts.emplace_back(1);
+    if (!read_value(reader, here, count)) continue;
+    if (const char* broken = AtLeast1{}(count); *broken) reader.error(here, broken);
+  }
+  return reader.errors.count() == errors_before;
+}
+
+void read_replicas(Reader& reader, const At& at, PlanRequest& plan) {
+  plan.replicas.place = at.yaml.place;
+  read_counts(reader, at, plan.replicas.value);
+}
+
 // ---- partition ------------------------------------------------------------------------------------------------------
 
-// A cut is the first layer of a stage: its number in execution order, or its name.
-std::int64_t cut_layer(Reader& reader, const At& at) {
-  if (at.yaml.is(Yaml::Type::Scalar) && reader.model) {
-    const auto& layers = reader.model->layers;
-    if (layers.empty()) return 0;  // the model has errors of its own
-    const auto named =
-        std::find_if(layers.begin(), layers.end(), [&](const Layer& layer) { return layer.name == at.yaml.scalar; });
-    if (named != layers.end()) return named - layers.begin();
-    const std::string& text = at.yaml.scalar;
+// Layers by name; of equal names the first in execution order.
+std::unordered_map<std::string_view, std::int64_t> layers_by_name(const Model& model) {
+  std::unordered_map<std::string_view, std::int64_t> by_name;  // looked up only
+  for (std::size_t i = 0; i < model.layers.size(); ++i)
+    by_name.emplace(model.layers[i].name, static_cast<std::int64_t>(i));
+  return by_name;
+}
+
+// Cuts: each the first layer of a stage, by its number in execution order or its name.
+void read_cuts(Reader& reader, const At& at, std::vector<std::int64_t>& first) {
+  if (!is_list(reader, at, "a list of layers")) return;
+  if (!reader.model || reader.model->layers.empty()) return;  // the model has errors of its own
+  const auto by_name = layers_by_name(*reader.model);
+  for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i) {
+    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    const std::string& text = here.yaml.scalar;
+    std::int64_t& cut = first.emplace_back();
+    if (const auto named = by_name.find(text); here.yaml.is(Yaml::Type::Scalar) && named != by_name.end()) {
+      cut = named->second;
+      continue;
+    }
     const bool number =
         !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-    if (!number || at.yaml.quoted) {
-      reader.error(at, "is no layer of the model; write a layer's name, or its number counted from 0");
-      return 0;
-    }
+    if (here.yaml.is(Yaml::Type::Scalar) && (!number || here.yaml.quoted))
+      reader.error(here, "is no layer of the model; write a layer's name, or its number counted from 0");
+    else
+      read_value(reader, here, cut);
   }
-  std::int64_t layer = 0;
-  read_value(reader, at, layer);
-  return layer;
 }
 
 void read_partition(Reader& reader, const At& at, PlanRequest& plan) {
@@ -64,15 +93,11 @@ void read_partition(Reader& reader, const At& at, PlanRequest& plan) {
   const At here = at.child(key.text, value);
   if (key.text == "layers") {
     LayerCounts counts;
-    if (!read_value(reader, here, counts.counts)) return;
-    if (const char* broken = EachAtLeast1{}(counts.counts); *broken)
-      return reader.error(here, fmt::format("has an entry that {}; every stage needs a layer", broken));
+    if (!read_counts(reader, here, counts.counts)) return;
     plan.partition.value = counts;
   } else if (key.text == "cuts") {
     CutLayers cuts;
-    if (!is_list(reader, here, "a list of layers")) return;
-    for (std::size_t i = 0; i < value.list.size(); ++i)
-      cuts.first.push_back(cut_layer(reader, here.child(static_cast<std::ptrdiff_t>(i), value.list[i])));
+    read_cuts(reader, here, cuts.first);
     plan.partition.value = cuts;
   } else {
     unknown_key(reader, at, key, {"layers", "cuts"});
@@ -123,8 +148,7 @@ constexpr Field<PlanRequest> kPlan[] = {
     {"data_parallel", "whole number >= 1", "D, copies of the whole pipeline; default: 1", Need::Optional,
      read_as<&PlanRequest::data_parallel, AtLeast1>, write_as<&PlanRequest::data_parallel>},
     {"replicas", "list of whole numbers >= 1, e.g. [15, 1]",
-     "workers that share a stage round-robin inside one copy; default: 1 each", Need::Optional,
-     read_as<&PlanRequest::replicas, EachAtLeast1>,
+     "workers that share a stage round-robin inside one copy; default: 1 each", Need::Optional, read_replicas,
      [](YamlText& out, std::string_view key, const PlanRequest& plan) {
        if (!plan.replicas.value.empty()) out.line(key, value_text(plan.replicas));
      }},

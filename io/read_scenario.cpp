@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "io/sections.hpp"
+#include "io/utf8.hpp"
 
 namespace pipewright {
 namespace {
@@ -98,7 +99,7 @@ void expand(Reader& reader, Yaml* node, const char* kind, const Assignment& assi
     if (std::string_view(kind) == "model" && assignment.keys[1] != "file")
       file = relative_to(path->place, path->scalar);
   }
-  if (!file.empty()) *node = read_reference(reader, file, kind);
+  if (!file.empty()) *node = read_reference(reader, file, kind, node->place);
 }
 
 void expand_references(Reader& reader, Yaml& root, const Assignment& assignment) {
@@ -136,7 +137,7 @@ void apply_sets(Reader& reader, Yaml& root) {
 }
 
 std::string stem(const std::string& path) {
-  return path == "-" ? "scenario" : std::filesystem::path(path).stem();
+  return path == "-" ? "scenario" : printable(std::filesystem::path(path).stem().string());
 }
 
 // Reads one file of its own (`model:`, `device:`, `cluster:`).
@@ -145,7 +146,7 @@ T read_single(const std::string& path, const ReadOptions& options, const char* k
   Errors errors;
   Reader reader{options, errors};
   T value;
-  const Yaml yaml = read_reference(reader, path, kind);
+  const Yaml yaml = read_reference(reader, path, kind, {});
   errors.throw_if_any();
   section(reader, At{yaml, nullptr, kind, -1}, value);
   errors.throw_if_any();

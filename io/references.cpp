@@ -5,14 +5,16 @@
 
 #include <fmt/format.h>
 
+#include "io/read_file.hpp"
 #include "io/read_scenario.hpp"
 #include "io/sections.hpp"
+#include "io/utf8.hpp"
 
 namespace pipewright {
 namespace {
 
 std::string stem(const std::string& path) {
-  return std::filesystem::path(path).stem().string();
+  return printable(std::filesystem::path(path).stem().string());
 }
 
 bool is_path(std::string_view text) {
@@ -53,10 +55,17 @@ std::string referenced_file(Reader& reader, const At& at, std::string_view kind)
   return {};
 }
 
-Yaml read_reference(Reader& reader, const std::string& file, std::string_view kind) {
+Yaml read_reference(Reader& reader, const std::string& file, std::string_view kind, const YamlPlace& named_at) {
   Yaml none;
+  std::string text;
   try {
-    Yaml root = read_yaml(file);
+    text = read_file(file);
+  } catch (const InputError& error) {
+    reader.errors.add(named_at, error.what());
+    return none;
+  }
+  try {
+    Yaml root = parse_yaml(text, file);
     const Place place = root.place;
     if (!root.is(Yaml::Type::Map)) {
       reader.errors.add(place, fmt::format("this is no {} file: its top key must be {}:", kind, kind));

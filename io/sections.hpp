@@ -40,6 +40,7 @@ std::string referenced_file(Reader& reader, const At& at, std::string_view kind)
 std::string relative_to(const YamlPlace& place, const std::string& path);
 
 // The value of the only key `kind` ("model", "device", "cluster") of a file. Errors are added; then the result is Null.
-Yaml read_reference(Reader& reader, const std::string& file, std::string_view kind);
+// A file that cannot be read at all is an error of the place that names it.
+Yaml read_reference(Reader& reader, const std::string& file, std::string_view kind, const YamlPlace& named_at);
 
 }  // namespace pipewright

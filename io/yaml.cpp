@@ -13,6 +13,7 @@
 #include <yaml-cpp/parser.h>
 
 #include "io/errors.hpp"
+#include "io/utf8.hpp"
 
 namespace pipewright {
 
@@ -166,22 +167,6 @@ class Builder : public YAML::EventHandler {
   int documents_ = 0;
 };
 
-// Length of the UTF-8 character at the head of `text`, 0 if it is none (overlong forms and surrogates included).
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
-  const std::uint8_t first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  if (first == 0xe0 && byte(1) < 0xa0) return 0;
-  if (first == 0xed && byte(1) > 0x9f) return 0;
-  if (first == 0xf0 && byte(1) < 0x90) return 0;
-  if (first == 0xf4 && byte(1) > 0x8f) return 0;
-  return length;
-}
-
 // Only text reaches the parser: it takes byte 0x04 for the end of the file and a zero for UTF-16.
 void refuse_binary(std::string_view text, const SourcePointer& source) {
   YamlPlace place{source, 1, 1};
@@ -295,9 +280,8 @@ Yaml parse_yaml(const std::string& text, const std::string& file) {
 }
 
 Assignment parse_assignment(const std::string& text) {
-  const std::string shown = in_quotes(text);
-  const auto source =
-      std::make_shared<const YamlSource>(YamlSource{"--set " + shown.substr(1, shown.size() - 2), "", false});
+  const std::string quoted = in_quotes(text), shown = quoted.substr(1, quoted.rfind('"') - 1);
+  const auto source = std::make_shared<const YamlSource>(YamlSource{"--set " + shown, "", false});
   const Place place{source->name, 0, 0};
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0)

@@ -57,6 +57,10 @@ std::variant<Answer, Infeasible> answer(const Scenario& scenario, const AnswerOp
   if (!changes.skipped.empty()) report.warnings.push_back(changes.skipped);
   for (std::string& line : options_without_effect(scenario, answer.plan))
     report.warnings.push_back(std::move(line));
+  if (report.makespan == Time{})
+    report.warnings.push_back(
+        "no layer and no transfer takes any time, so throughput, bubble and speed-up say nothing; give the layers "
+        "times, or FLOPs and cost: roofline");
   report.hints = hints(answer);
   report.provenance = provenance(answer, cost);
   return answer;

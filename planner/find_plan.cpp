@@ -21,6 +21,8 @@ class Errors {
   void attempt(const auto& step) {
     try {
       step();
+    } catch (const OverflowError&) {
+      throw;  // whoever knows the file adds it
     } catch (const InputError& error) {
       lines_.push_back(error.what());
     }
@@ -262,9 +264,11 @@ void check_size(const Scenario& scenario, const Plan& plan) {
                            static_cast<double>(gradient_bytes(training.precision).value);
   const double rounds = plan.schedule == "pipedream" ? static_cast<double>(plan.micro_batches) : 1.0;
   if (gradients / static_cast<double>(plan.bucket.value) * rounds * plan.workers() > static_cast<double>(kMostOps))
-    throw InputError(scenario.plan.place,
-                     fmt::format("plan.bucket: buckets of {} B make too many all-reduces to simulate; use e.g. 25 MB",
-                                 plan.bucket.value));
+    throw InputError(
+        scenario.plan.place,
+        fmt::format("plan.bucket: buckets of {} B make too many all-reduces to simulate; use larger buckets, or "
+                    "fewer micro-batches, parameters or workers",
+                    plan.bucket.value));
 }
 
 void check_schedule(const Scenario& scenario, const Plan& plan, Precision precision) {

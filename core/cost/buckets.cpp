@@ -28,7 +28,8 @@ ScheduleShape schedule_shape(const Plan& plan, const Model& model, Precision pre
   shape.virtual_stages = plan.virtual_stages;
   PP_CHECK(plan.micro_batches >= 1 && plan.micro_batches <= std::numeric_limits<MicroBatchId>::max());
   shape.micro_batches = static_cast<int>(plan.micro_batches);
-  shape.replicas = plan.replicas;
+  if (std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; }))
+    shape.replicas = plan.replicas;
   shape.data_parallel = plan.data_parallel;
   if (std::find(plan.recompute.begin(), plan.recompute.end(), Recompute::Full) != plan.recompute.end())
     for (const Recompute recompute : plan.recompute)

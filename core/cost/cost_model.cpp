@@ -59,7 +59,7 @@ LayerCosts CostModel::layers(std::int64_t samples) const {
   LayerCosts costs;
   const auto reserve = [&](auto&... lists) { (lists.reserve(model.layers.size()), ...); };
   reserve(costs.forward, costs.backward, costs.backward_input, costs.backward_weight, costs.activation, costs.stash);
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+  const auto add = [&](std::size_t i) {
     const Layer& layer = model.layers[i];
     const CostSource::Passes passes = source_->price(model, static_cast<LayerId>(i), samples);
     costs.forward.push_back(passes.forward);
@@ -68,6 +68,14 @@ LayerCosts CostModel::layers(std::int64_t samples) const {
     costs.backward.push_back(checked_sum(passes.backward_input, passes.backward_weight));
     costs.activation.push_back(scaled(layer.activation, samples, model.batch));
     costs.stash.push_back(scaled(layer.stashed(), samples, model.batch));
+  };
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    try {
+      add(i);
+    } catch (const OverflowError& error) {
+      throw InputError(model.layers[i].place, "layer \"" + model.layers[i].name + "\", for " + std::to_string(samples) +
+                                                  " samples: " + error.what());
+    }
   }
   return costs;
 }

@@ -26,6 +26,10 @@ void OpIndex::add(const Lane& lane) {
 }
 
 StageId stage_at(const ScheduleShape& shape, PositionId position) {
+  if (shape.replicas.empty()) {
+    PP_CHECK(position < shape.stages);
+    return position;
+  }
   for (StageId stage = 0; stage < shape.stages; ++stage) {
     position -= shape.replicas_of(stage);
     if (position < 0) return stage;
@@ -35,6 +39,7 @@ StageId stage_at(const ScheduleShape& shape, PositionId position) {
 }
 
 PositionId first_position(const ScheduleShape& shape, StageId stage) {
+  if (shape.replicas.empty()) return stage;
   PositionId position = 0;
   for (StageId before = 0; before < stage; ++before)
     position += shape.replicas_of(before);

@@ -53,10 +53,11 @@ void check_layers(const Plan& plan, const Model& model) {
 }
 
 void check_devices(const Plan& plan, const Cluster& cluster) {
-  if (static_cast<int>(plan.device.size()) != plan.workers())
-    refuse(text(static_cast<std::int64_t>(plan.device.size())) + " devices for " + text(plan.workers()) + " workers");
+  const WorkerId workers = plan.workers();
+  if (static_cast<int>(plan.device.size()) != workers)
+    refuse(text(static_cast<std::int64_t>(plan.device.size())) + " devices for " + text(workers) + " workers");
   std::vector<WorkerId> owner(static_cast<std::size_t>(cluster.devices()), -1);
-  for (WorkerId worker = 0; worker < plan.workers(); ++worker) {
+  for (WorkerId worker = 0; worker < workers; ++worker) {
     const DeviceId device = plan.device[static_cast<std::size_t>(worker)];
     if (device < 0 || device >= cluster.devices())
       refuse("worker " + text(worker) + " is placed on device " + text(device) + ", but the cluster has devices 0 to " +

@@ -13,6 +13,7 @@
 #include "io/read_file.hpp"
 #include "io/sections.hpp"
 #include "io/sha256.hpp"
+#include "io/utf8.hpp"
 
 namespace pipewright {
 namespace {
@@ -202,7 +203,7 @@ Model parse_pipedream_profile(const std::string& text, const std::string& file, 
   const Place whole{file, 0, 0};
   if (profile.nodes.empty()) throw InputError(whole, "holds no node; a PipeDream profile is a graph.txt");
   Model model;
-  model.name = std::filesystem::path(file).stem().string();
+  model.name = printable(std::filesystem::path(file).stem().string());
   model.place = whole;
   Place input_place = whole;  // of the first Input node
   for (const Node& node : profile.nodes) {
@@ -217,8 +218,8 @@ Model parse_pipedream_profile(const std::string& text, const std::string& file, 
   model.layers = in_topological_order(std::move(layers));
   model.batch = batch ? *batch : derived_batch(input_place, model.input);
   model.batch_stated = true;
-  model.source =
-      fmt::format("PipeDream profile {}, sha256 {}", std::filesystem::path(file).filename().string(), sha256(text));
+  model.source = fmt::format("PipeDream profile {}, sha256 {}",
+                             printable(std::filesystem::path(file).filename().string()), sha256(text));
   return model;
 }
 

@@ -64,7 +64,8 @@ class Page {
                           steady.exact ? "" : " (averaged: no exact period found)", short_time(report_.makespan, 4));
     }
     line("step time", step);
-    std::string rate = significant(report_.samples_per_s, 4) + " samples/s";
+    const bool timed = report_.samples_per_s > 0;
+    std::string rate = timed ? significant(report_.samples_per_s, 4) + " samples/s" : "none: the step takes no time";
     if (report_.tokens_per_s) rate += " · " + significant(*report_.tokens_per_s, 4) + " tokens/s";
     if (report_.mfu) rate += " · MFU " + percent(*report_.mfu);
     line("throughput", rate);
@@ -73,7 +74,7 @@ class Page {
       line("memory peak",
            fmt::format("{} of {} on stage {}{}", short_bytes(full->memory.bytes.total()),
                        short_bytes(answer_.memory.capacity), full->stage, report_.fits ? "" : ": DOES NOT FIT"));
-    line("speed-up", speed_up());
+    if (timed) line("speed-up", speed_up());
     line("limited by", report_.limiting_factor);
     if (!report_.fits) {
       line("infeasible", report_.shortfall.reason);

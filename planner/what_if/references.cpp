@@ -82,6 +82,7 @@ Reference data_parallelism(const Answer& answer, const CostModel& cost) {
 
 void add_references(Answer& answer, const CostModel& cost) {
   Report& report = answer.report;
+  if (report.samples_per_s <= 0) return;  // a step that takes no time compares with nothing
   const int workers = answer.plan.workers();
   const double alone = seconds(one_device(answer, cost));
   if (alone > 0) {

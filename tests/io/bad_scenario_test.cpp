@@ -147,7 +147,7 @@ TEST_CASE("Plans that cannot be read are refused") {
   const auto plan = [](const std::string& text) { return error_in(ScenarioText{.plan = "{" + text + "}"}); };
   holds(plan("stages: 3, replicas: [15, 1]"), "plan.replicas: 2 entries for 3 stages");
   holds(plan("stages: 2, partition: even"), "plan.partition: \"even\" is no partition; write balanced,");
-  holds(plan("stages: 2, partition: {layers: [2, 0]}"), "every stage needs a layer");
+  holds(plan("stages: 2, partition: {layers: [2, 0]}"), "plan.partition.layers.1: \"0\" must be at least 1");
   holds(plan("stages: 2, partition: {cuts: [c]}"), "plan.partition.cuts.0: \"c\" is no layer of the model");
   holds(plan("stages: 2, recompute: selective"), "plan.recompute: unknown \"selective\"; known: none, full");
   holds(plan("stages: 2, bucket: 0 MB"), "plan.bucket: \"0 MB\" must be more than 0");
