@@ -149,8 +149,11 @@ std::unique_ptr<SmallAnswer> small_answer(const SmallShape& small) {
   a.timeline = simulate(a.schedule, a.costs, Engine::StaticOrder);
   std::optional<SteadyState> steady;
   if (!a.schedule.flush)
-    steady = SteadyState{1, small.forward + small.backward, small.stages * (small.forward + small.backward), true,
-                         small.micro_batches};
+    steady = SteadyState{.micro_batches = 1,
+                         .growth = small.forward + small.backward,
+                         .busy = small.stages * (small.forward + small.backward),
+                         .simulated = small.micro_batches,
+                         .engine = a.timeline.engine};
   a.report = summarize(a.timeline, a.schedule, a.plan, a.costs, a.memory, *a.scenario, steady);
   explain(a.report);
   return result;
