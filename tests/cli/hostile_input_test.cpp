@@ -86,7 +86,7 @@ TEST_CASE("K times v beyond 16 bits is refused, whatever the number of layers") 
 
 TEST_CASE("A time that overflows names its layer, a sum of times the file") {
   CHECK(complaint(quickstart_with({"model.layers.1.forward=4e18 ns", "training.micro_batch_size=16"})) ==
-        "error: scenarios/quickstart.yaml:16:7: layer \"deep.0\", for 16 samples: a time overflows: it is larger than "
+        "error: scenarios/quickstart.yaml:15:7: layer \"deep.0\", for 16 samples: a time overflows: it is larger than "
         "2^62 ns or bytes; use smaller figures\n");
   CHECK(complaint(quickstart_with({"model.layers.1.forward=2e18 ns"})) ==
         "error: scenarios/quickstart.yaml: the sum of the layer times overflows: it is larger than 2^62 ns or bytes; "
@@ -95,6 +95,7 @@ TEST_CASE("A time that overflows names its layer, a sum of times the file") {
 
 TEST_CASE("A step that takes no time is reported as such, and compared with nothing") {
   const Words nothing = quickstart_with({"cost={uniform: {forward: 0 ms, backward: 0 ms}}",
+                                         "cluster.node.device.launch_overhead=0 us",
                                          "model.layers.0.activation=0 B", "model.layers.1.activation=0 B"});
   const ProgramRun run = run_program(nothing);
   CHECK(run.status == 0);
