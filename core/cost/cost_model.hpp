@@ -90,11 +90,11 @@ CostModel cost_model(const Scenario& scenario);
 // Per virtual stage: F, BW, B, W sum their layers' passes, R repeats F, each plus the source's overhead per op; Update
 // is the optimizer step over its parameters. A worker id is copy * positions + position.
 //
-// Messages. `skips: hop`: the edge between chunks v and v + 1 carries every tensor produced up to chunk v and used after
-// it. `skips: direct`: each pair of chunks of which one uses a tensor that the other produces has an edge with these
-// tensors; a tensor counts once per edge. Chunks that no tensor joins wait for nothing of one another and have no edge;
-// a tensor of 0 bytes is one, and still takes its latency. Gradients have the size of the tensors.
-// Only pairs of replicas that some micro-batch joins (equal modulo the common divisor) have a channel.
+// Messages. `skips: hop`: the edge between chunks v and v + 1 carries every tensor produced up to chunk v and used
+// after it. `skips: direct`: each pair of chunks of which one uses a tensor that the other produces has an edge with
+// these tensors; a tensor counts once per edge. Chunks that no tensor joins wait for nothing of one another and have no
+// edge; a tensor of 0 bytes is one, and still takes its latency. Gradients have the size of the tensors. Only pairs of
+// replicas that some micro-batch joins (equal modulo the common divisor) have a channel.
 StepCosts step_costs(const Plan& plan, const CostModel& cost);
 
 // Shape of the schedule that the plan asks for, with the number of all-reduce buckets of every chunk (`buckets`).

@@ -15,8 +15,8 @@ namespace pipewright {
 std::vector<LayerRange> min_max(const std::vector<Time>& load, int parts);
 
 // The same where part k is shared by replicas[k] workers: minimises the largest ceil(sum_k / replicas[k]), the time per
-// micro-batch of a replicated stage. Every feasible cut is kept per bound (taking the most that fits is not exact once a
-// part can be forced to hold a layer that only a wider one bears): O(parts * layers * log sum).
+// micro-batch of a replicated stage. Every feasible cut is kept per bound (taking the most that fits is not exact once
+// a part can be forced to hold a layer that only a wider one bears): O(parts * layers * log sum).
 //     loads 1 1 1 1, replicas 2 1 1: 2 1 1, largest 1;  unweighted: 1 1 2 with largest 2.
 std::vector<LayerRange> min_max(const std::vector<Time>& load, const std::vector<int>& replicas);
 

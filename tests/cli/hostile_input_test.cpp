@@ -94,9 +94,9 @@ TEST_CASE("A time that overflows names its layer, a sum of times the file") {
 }
 
 TEST_CASE("A step that takes no time is reported as such, and compared with nothing") {
-  const Words nothing = quickstart_with({"cost={uniform: {forward: 0 ms, backward: 0 ms}}",
-                                         "cluster.node.device.launch_overhead=0 us",
-                                         "model.layers.0.activation=0 B", "model.layers.1.activation=0 B"});
+  const Words nothing =
+      quickstart_with({"cost={uniform: {forward: 0 ms, backward: 0 ms}}", "cluster.node.links={kind: ideal}",
+                       "model.layers.0.activation=0 B", "model.layers.1.activation=0 B"});
   const ProgramRun run = run_program(nothing);
   CHECK(run.status == 0);
   CHECK(run.out.find("none: the step takes no time") != std::string::npos);
