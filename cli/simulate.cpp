@@ -18,7 +18,8 @@ constexpr std::array<Option, 6> kOptions = {{
     {"--output", "-o", "FILE", "also write FILE, by its ending (repeatable)"},
     {"--json", "", "", "one JSON document on standard output instead of the report"},
     {"--ignore-memory", "", "", "show the timeline of a plan that does not fit (the exit status stays 1)"},
-    {"--engine", "", "NAME", "auto (default), static: fixed orders, event: queue with shared links"},
+    {"--engine", "", "NAME",
+     "auto (default), static: fixed orders, event: queue with shared links, event-steps: rings step by step"},
     {"--width", "", "N", "columns of the report (default: the terminal's, else 100)"},
 }};
 
@@ -48,10 +49,11 @@ std::vector<Output> outputs(const std::vector<std::string>& paths, const std::st
 }
 
 Engine engine_named(const std::string& name) {
-  constexpr std::array<std::string_view, 3> known = {"auto", "static", "event"};
+  constexpr std::array<std::string_view, 4> known = {"auto", "static", "event", "event-steps"};
   if (name == "auto") return Engine::Auto;
   if (name == "static") return Engine::StaticOrder;
   if (name == "event") return Engine::EventQueue;
+  if (name == "event-steps") return Engine::EventQueueSteps;
   throw InputError("--engine: " + unknown_name(name, known));
 }
 
