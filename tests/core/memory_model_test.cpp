@@ -98,7 +98,7 @@ TEST_CASE(
   scenario.model.layers[2].stash = bytes(0);
   const CostModel cost(scenario);
   const auto output = [&](Skips skips, int from, int to) {
-    const ChunkOutput& found = memory_model(one_layer_per_stage(scenario, skips), cost).outputs.at({from, to});
+    const ChunkOutput found = memory_model(one_layer_per_stage(scenario, skips), cost).outputs.at({from, to});
     return std::pair(found.produced[0].value, found.unstashed[0].value);
   };
   CHECK(output(Skips::Hop, 0, 1) == std::pair<std::int64_t, std::int64_t>{1000, 700});
