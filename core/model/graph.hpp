@@ -2,6 +2,10 @@
 //
 // A layer is the unit of cost. Its figures (times, FLOPs, output and stashed bytes) hold for `Model::batch` samples; a
 // micro-batch of b samples costs b / batch of each, rounded once. Parameters do not scale.
+//
+// A layer's figures are either stated (explicit layers, profiles) or follow from its `Work`, operator by operator
+// (families, configurations, explicit `op:`). The latter depend on the precision and on how many devices share the
+// layer: `settle` fills them in, once both are known.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +15,7 @@
 
 #include "core/check.hpp"
 #include "core/ids.hpp"
+#include "core/model/work.hpp"
 #include "core/units.hpp"
 
 namespace pipewright {
@@ -23,9 +28,16 @@ struct Layer {
   std::optional<Time> backward_weight;  // gradient of the weights, W of zero-bubble schedules
   Bytes activation;                     // output tensor
   std::optional<Bytes> stash;           // kept from forward to backward; absent: the output
-  std::int64_t parameters = 0;          // count, not bytes
-  std::optional<Flops> flops;           // forward; the backward counts twice that
-  std::vector<LayerId> inputs;          // producers of the input tensors; empty: the model's own input
+  std::optional<Bytes> stash_selective;              // the same under selective recomputation; absent: as without
+  std::int64_t parameters = 0;                       // count, not bytes; of all devices that share the layer
+  std::optional<std::int64_t> parameters_on_device;  // absent: all of them
+  std::optional<Flops> flops;   // forward, of all devices that share it; the backward counts twice that
+  std::vector<LayerId> inputs;  // producers of the input tensors; empty: the model's own input
+  std::int32_t work = -1;       // index into Model::works; -1: the figures are stated
+  // The output is kept for the layer's own backward. If not, only its users keep it: a stage whose last layer it is
+  // sends it on and keeps nothing of it.
+  bool keeps_output = true;
+  LayerId tied_to = -1;  // shares a table with that layer (`Work::tied_parameters`); on another stage it holds a copy
   Place place;
 
   Bytes stashed() const { return stash.value_or(activation); }
@@ -36,11 +48,21 @@ struct Model {
   std::int64_t batch = 1;  // samples for which the layers' figures hold
   bool batch_stated =
       false;  // given in the file or derived from a profile: the report warns when micro-batches are far from it
-  std::vector<Layer> layers;  // topological order: every input stands before its user
-  Bytes input;                // bytes of the model's own input tensor for `batch` samples; 0 when unknown
-  std::string source;         // where the figures come from, one line per entry, for the report
+  std::vector<Layer> layers;           // topological order: every input stands before its user
+  std::vector<Work> works;             // distinct works; layers that compute the same share one
+  Amount input_amount;                 // of `input`, where the model is built from operators
+  std::optional<std::int64_t> tokens;  // per sample, where the model says so (sequence length)
+  Bytes input;                         // bytes of the model's own input tensor for `batch` samples; 0 when unknown
+  std::string source;                  // where the figures come from, one line per entry, for the report
   Place place;
 };
+
+// Fills in the figures of every layer that has a work, for `per_value` bytes per activation and the split:
+//     activation       outputs on one device          stash     kept tensors (and kept_selective)
+//     flops            product_flops, whole           parameters, parameters_on_device, keeps_output
+// and Model::input. Sizes are rounded up to whole bytes. Layers without a work stay as they are.
+// Throws InputError when `split.degree` > 1 and a layer with parameters cannot be split.
+void settle(Model& model, Bytes per_value, TensorParallel split);
 
 // Sum of all parameters (a count).
 std::int64_t parameter_count(const Model& model);

@@ -1,0 +1,165 @@
+// Builds the `Work` of one layer from shapes: each call adds an operator and returns the tensor it makes.
+//
+//     LayerBuilder block;
+//     const auto x = block.input({s, h});
+//     const auto y = block.linear(block.norm(x, {Norm::Layer}), {.features = 4 * h, .split = Split::Columns});
+//     const Work work = block.finish({block.add(x, y)});
+//
+// Shapes are of one sample: {channels, height, width} of an image, {tokens, features} of a sequence, {features}.
+// Bad shapes throw InputError without a place ("kernel 3 x 3 is larger than its 2 x 2 input"); the caller adds one.
+//
+// Kept tensors. An operator keeps what its derivative needs; a tensor that several need is kept once:
+//     conv2d, linear, experts   their input                     relu                  its output
+//     norm                      its input (statistics, 8 B per token or channel, are left out as in [Korthikanti22])
+//     gelu, silu                their input                     tanh, sigmoid         their output
+//     max pool                  its input, and an 8 B index per output                average pool, add, concat nothing
+//     dropout                   a mask of 1 B per value         softmax               its output
+//     attention                 queries, keys, values, and of its core: materialised the products after softmax, the
+//                               mask and the dropped products (5 a s^2 B in fp16); flash the output and 4 B per row
+//     gated activation          both halves of its input        cross-entropy         fp32 probabilities
+//     embedding                 token numbers (8 B each)        LSTM                  gates, cells, inputs, outputs
+//
+// A tensor that needs no gradient (the model's own input) has no input gradient: the first convolution has none.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/model/work.hpp"
+
+namespace pipewright {
+
+struct Shape {
+  std::array<std::int64_t, 4> dim{};
+  int rank = 0;
+
+  Shape() = default;
+  Shape(std::initializer_list<std::int64_t> dims);
+  double elements() const;
+  std::int64_t operator[](int axis) const { return dim[static_cast<std::size_t>(axis)]; }
+  bool operator==(const Shape&) const = default;
+};
+std::string text(const Shape& shape);  // "64 x 112 x 112"
+
+enum class Split : std::uint8_t { None, Columns, Rows };  // how tensor parallelism divides a product's weight
+enum class Norm : std::uint8_t { Layer, Rms, Batch, Instance };
+enum class Activation : std::uint8_t { Relu, Gelu, Silu, Tanh, Sigmoid };
+enum class Pool : std::uint8_t { Max, Average };
+
+struct Conv2d {
+  std::int64_t channels = 1;  // of the output
+  std::int64_t kernel_height = 1, kernel_width = 1;
+  std::int64_t stride = 1;
+  std::int64_t padding_height = 0, padding_width = 0;
+  std::int64_t groups = 1;
+  bool bias = false;
+};
+struct Linear {
+  std::int64_t features = 1;  // of the output
+  bool bias = true;
+  Split split = Split::None;
+  bool tied = false;    // its weight is a table of another layer: no parameters of its own
+  bool routed = false;  // a router
+};
+struct AttentionCore {
+  std::int64_t heads = 1, key_heads = 1;      // grouped-query attention: key_heads < heads
+  std::int64_t key_size = 1, value_size = 1;  // per head
+  std::int64_t queries = 1, keys = 1;         // tokens
+  bool causal = false;
+  std::int64_t window = 0;  // sliding window: a query sees this many keys, itself included; 0: all
+  bool flash = false;       // fused kernel: no materialised scores, masked pairs are not computed
+  bool dropout = false;
+};
+struct NormSpec {
+  Norm kind = Norm::Layer;
+  bool affine = true;  // scale and shift (rms: scale only)
+  bool bias = true;    // layer norm without a shift: false
+};
+struct PoolSpec {
+  Pool kind = Pool::Max;
+  std::int64_t kernel = 2, stride = 2, padding = 0;
+  bool ceil = false;  // the output size is rounded up
+};
+struct Lstm {
+  std::int64_t hidden = 1;
+  bool bidirectional = false;
+  int biases = 2;  // per gate and direction (cuDNN has two)
+};
+struct Experts {
+  std::int64_t experts = 1, active = 1;  // active: per token
+  std::int64_t hidden = 1;               // of one expert
+  Activation activation = Activation::Silu;
+  bool gated = true;
+  bool bias = false;
+};
+
+class LayerBuilder {
+ public:
+  struct Value {
+    int tensor = -1;
+  };
+
+  // Inputs of the layer, in the order of Layer::inputs. The model's own input needs no gradient.
+  Value input(Shape shape, bool needs_gradient = true);
+
+  Value conv2d(Value x, const Conv2d& conv);
+  Value linear(Value x, const Linear& linear);  // over the last dimension
+  Value attention(std::initializer_list<Value> queries_keys_values, const AttentionCore& core);
+  Value norm(Value x, const NormSpec& norm);
+  Value activation(Value x, Activation kind);
+  Value gated(Value x, Activation kind);  // act(first half of the features) * second half
+  Value pool(Value x, const PoolSpec& pool);
+  Value global_average_pool(Value x);  // {c, h, w} -> {c}
+  Value embedding(Value tokens, std::int64_t vocabulary, std::int64_t features, Split split = Split::None);
+  Value learned(Value x, std::int64_t rows);  // adds a learned table of `rows` x last dimension
+  Value lstm(Value x, const Lstm& lstm);      // {tokens, features} -> {tokens, hidden * directions}
+  Value softmax(Value x);
+  Value cross_entropy(Value logits);  // -> {1}: softmax and loss, in fp32
+  Value add(Value a, Value b);
+  Value multiply(Value a, Value b);
+  Value concat(std::initializer_list<Value> parts);  // along channels, or the last dimension
+  Value concat(std::span<const Value> parts);
+  Value upsample(Value x, std::int64_t factor);
+  Value dropout(Value x, bool per_channel = false);  // per_channel: dropout2d, a mask per channel
+  Value router(Value x, std::int64_t experts);       // {tokens, h} -> {tokens, experts}
+  Value experts(Value x, const Experts& experts);    // as many as each token is sent to, summed
+  Value reshape(Value x, Shape shape);               // the same values: no operator, no bytes
+  Value parameters(Value x, std::int64_t count);     // further trained values that cost no arithmetic
+  Value slice(Value x, Shape shape);                 // a part of x: no operator, no bytes
+
+  const Shape& shape(Value x) const;
+
+  // The layer, with these tensors handed on. The builder is used up.
+  Work finish(std::span<const Value> outputs);
+  Work finish(std::initializer_list<Value> outputs) { return finish(std::span(outputs.begin(), outputs.size())); }
+
+ private:
+  struct Tensor {
+    Shape shape;
+    bool sharded = false;
+    bool needs_gradient = true;
+    int input = -1;    // number of the layer's input, or -1
+    int same_as = -1;  // a view of that tensor
+    bool kept = false, kept_by_core_only = false;
+    double kept_values = 0;
+  };
+  Value make(Shape shape, bool sharded, bool needs_gradient);
+  Tensor& root(Value x);
+  const Tensor& at(Value x) const;
+  void keep(Value x, bool core = false);
+  void keep_own(const Amount& amount, bool core = false);  // a mask, an index: a tensor that no other operator sees
+  Amount values(Value x) const;
+  Operator& add_operator(std::string_view name, OperatorKind kind);
+  Value elementwise(std::string_view name, std::initializer_list<Value> inputs, double flops, double backward_flops);
+
+  std::vector<Tensor> tensors_;
+  Work work_;
+  Amount kept_own_, kept_own_core_;
+};
+
+}  // namespace pipewright

@@ -1,0 +1,95 @@
+// What a layer computes, operator by operator, and the figures that follow: FLOPs, bytes, parameters, kept tensors.
+//
+// All figures are for one sample; a micro-batch of b samples has b times as many (parameters and the bytes of weights
+// do not scale). They do not depend on the precision or on how many devices share the layer: `Amount` tells the bytes
+// once both are known. `layer_builder.hpp` derives the figures from shapes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/units.hpp"
+
+namespace pipewright {
+
+// Devices that compute one layer together.                                                            [Shoeybi19]
+struct TensorParallel {
+  int degree = 1;                  // t
+  bool sequence_parallel = false;  // what lies outside the split products is divided along the sequence [Korthikanti22]
+  bool operator==(const TensorParallel&) const = default;
+};
+
+// Bytes of tensors, as far as they are known without precision and split:
+//     bytes = (values * bytes per value + bytes_fixed) / (1, or t with sequence parallelism)
+//           + (sharded values * bytes per value + sharded bytes_fixed) / t
+// 1 B dropout masks, 8 B indices and fp32 logits are `fixed`.
+// t = 2: {whole 100 values, sharded 40 values} of 2 B: 200 + 40 = 240 B; with sequence parallelism 100 + 40 = 140 B.
+struct Amount {
+  double values = 0, fixed = 0;                  // on every device of the group
+  double sharded_values = 0, sharded_fixed = 0;  // divided among the devices
+
+  Amount& operator+=(const Amount& other);
+  Amount& operator-=(const Amount& other);
+  friend Amount operator+(Amount a, const Amount& b) { return a += b; }
+  friend Amount operator-(Amount a, const Amount& b) { return a -= b; }
+  friend Amount operator*(double factor, Amount a);
+  double on_device(Bytes per_value, TensorParallel split) const;  // bytes, not rounded
+};
+
+// Kinds that run at different shares of a device's peak: the keys of a device's `efficiency`.
+enum class OperatorKind : std::uint8_t {
+  MatrixProduct,       // linear layers, expert layers
+  Convolution,         // also factorised (1x7); groups > 1 is GroupedConvolution
+  GroupedConvolution,  // depthwise, too
+  Attention,           // the products of queries, keys and values
+  Recurrent,           // LSTM: products that wait for the step before
+  Memory,              // everything whose time is the bytes it moves: norms, activations, pooling, gathers, additions
+};
+constexpr int kOperatorKinds = 6;
+
+// One operator of a layer, for one sample.
+struct Operator {
+  std::string name;  // "conv2d", "layer_norm": as the YAML key `op` names it
+  OperatorKind kind = OperatorKind::Memory;
+  // Products count two FLOPs per multiply-add; other arithmetic as its own operations (see layer_builder.cpp).
+  double forward_flops = 0, input_flops = 0, weight_flops = 0;  // forward, input gradient, weight gradient
+  bool product = false;  // FLOPs of matrix products and convolutions: what MFU counts
+  bool divided = false;  // its FLOPs divide among the devices of a tensor-parallel group; else by sequence parallelism
+  bool attention_core = false;                      // rebuilt by selective recomputation
+  bool routed = false;                              // belongs to a router: left out by some publishers' FLOP counts
+  std::int64_t parameters = 0;                      // whole count
+  std::int64_t sharded_parameters = 0;              // of them: divided among the devices
+  std::int64_t gathered_parameters = 0;             // of them: a table of which only few rows are read (embedding)
+  Amount forward_bytes, input_bytes, weight_bytes;  // activations read and written by each pass, without parameters
+  Amount workspace;                                 // scratch memory while it runs
+};
+
+// A layer: its operators in execution order and what follows from them together.
+struct Work {
+  std::vector<Operator> operators;
+  std::vector<Amount> inputs, outputs;  // tensors from other layers, tensors handed on
+  // Kept from forward to backward, without the layer's inputs: those count where they were produced, or at the boundary
+  // of the stage. `keeps_input[i]`: the backward of this layer reads input i.
+  Amount kept, kept_selective;    // selective: what the attention cores would keep is rebuilt instead
+  std::vector<char> keeps_input;  // by input
+  bool keeps_output = false;      // `kept` holds the outputs: this layer's own backward reads them
+  std::int64_t parameters = 0, sharded_parameters = 0;
+  std::int64_t tied_parameters = 0;  // a table of another layer that this one uses, too (tied embedding and head)
+  // Bytes all-reduced by a tensor-parallel group per sample, and how many all-reduces. Sequence parallelism turns each
+  // into a reduce-scatter and an all-gather of together the same volume.
+  Amount reduced_forward, reduced_backward;
+  int reductions_forward = 0, reductions_backward = 0;
+  bool splits = false;  // it has operators that tensor parallelism divides; a layer without parameters may follow suit
+
+  double forward_flops() const;   // all operators
+  double backward_flops() const;  // input and weight gradients of all operators
+  double product_flops() const;   // forward, matrix products and convolutions only
+  Amount output() const;          // sum of `outputs`
+};
+
+// Parameters that one device of the group holds: whole ones, and ceil(sharded / t).
+std::int64_t parameters_on_device(const Work& work, int tensor_parallel);
+
+}  // namespace pipewright
