@@ -1,6 +1,7 @@
 #include "core/model/graph.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <queue>
 
@@ -118,6 +119,81 @@ std::vector<Bytes> bytes_over_cuts(const Model& model, const std::vector<Bytes>&
     over[cut] = crossing;
   }
   return over;
+}
+
+namespace {
+
+Bytes whole_bytes(double bytes) {
+  return {rounded(std::ceil(bytes - 1e-6), "a tensor's size")};  // sums of thirds may be a hair too large
+}
+
+// Which layers' outputs are kept for the backward of one of their users.
+std::vector<char> kept_by_users(const Model& model) {
+  std::vector<char> kept(model.layers.size(), 0);
+  for (const Layer& layer : model.layers) {
+    const Work* work = layer.work < 0 ? nullptr : &model.works[static_cast<std::size_t>(layer.work)];
+    for (std::size_t i = 0; i < layer.inputs.size(); ++i)
+      if (!work || i >= work->keeps_input.size() || work->keeps_input[i])
+        kept[static_cast<std::size_t>(layer.inputs[i])] = 1;
+  }
+  return kept;
+}
+
+void check_split(const Model& model, int degree) {
+  bool any = false;
+  for (const Layer& layer : model.layers) {
+    if (layer.work < 0)
+      throw InputError(layer.place,
+                       "layer \"" + layer.name +
+                           "\" has stated figures, which tensor_parallel cannot divide; use a model family "
+                           "or tensor_parallel: 1");
+    const Work& work = model.works[static_cast<std::size_t>(layer.work)];
+    const std::int64_t shards = work.shards;
+    any = any || shards > 0 || work.split_vocabulary;
+    if (shards > 0 && shards % degree != 0)
+      throw InputError(layer.place, "tensor_parallel " + std::to_string(degree) + " does not divide layer \"" +
+                                        layer.name + "\", which is split " + std::to_string(shards) +
+                                        " ways at most; use a divisor of " + std::to_string(shards));
+  }
+  if (!any)
+    throw InputError(model.place, "model \"" + model.name +
+                                      "\" has no layer that tensor_parallel can divide (attention, feed-forward); use "
+                                      "tensor_parallel: 1");
+}
+
+}  // namespace
+
+void settle(Model& model, Bytes per_value, TensorParallel split) {
+  if (split.degree > 1) check_split(model, split.degree);
+  struct Figures {
+    Bytes output, kept, kept_selective;
+    double flops = 0;
+    std::int64_t parameters = 0;
+  };
+  std::vector<Figures> figures(model.works.size());
+  for (std::size_t w = 0; w < figures.size(); ++w) {
+    const Work& work = model.works[w];
+    figures[w] = {whole_bytes(work.output().on_device(per_value, split)),
+                  whole_bytes(work.kept.on_device(per_value, split)),
+                  whole_bytes(work.kept_selective.on_device(per_value, split)), work.product_flops(),
+                  parameters_on_device(work, split.degree)};
+  }
+  const std::vector<char> used = model.works.empty() ? std::vector<char>{} : kept_by_users(model);
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    Layer& layer = model.layers[i];
+    if (layer.work < 0) continue;
+    const auto w = static_cast<std::size_t>(layer.work);
+    const Figures& of = figures[w];
+    layer.keeps_output = model.works[w].keeps_output || !used[i];
+    const Bytes output = model.works[w].keeps_output || !used[i] ? Bytes{} : of.output;
+    layer.activation = of.output;
+    layer.stash = checked_sum(of.kept, output);
+    layer.stash_selective = checked_sum(of.kept_selective, output);
+    layer.flops = Flops{of.flops};
+    layer.parameters = model.works[w].parameters;
+    layer.parameters_on_device = of.parameters;
+  }
+  if (!model.works.empty()) model.input = whole_bytes(model.input_amount.on_device(per_value, split));
 }
 
 }  // namespace pipewright

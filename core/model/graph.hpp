@@ -34,8 +34,8 @@ struct Layer {
   std::optional<Flops> flops;   // forward, of all devices that share it; the backward counts twice that
   std::vector<LayerId> inputs;  // producers of the input tensors; empty: the model's own input
   std::int32_t work = -1;       // index into Model::works; -1: the figures are stated
-  // The output is kept for the layer's own backward. If not, only its users keep it: a stage whose last layer it is
-  // sends it on and keeps nothing of it.
+  // False: the stash holds the output for its users' sake only; a stage without such a user sends it on and keeps
+  // nothing of it.
   bool keeps_output = true;
   LayerId tied_to = -1;  // shares a table with that layer (`Work::tied_parameters`); on another stage it holds a copy
   Place place;

@@ -106,6 +106,7 @@ class LayerBuilder {
 
   // Inputs of the layer, in the order of Layer::inputs. The model's own input needs no gradient.
   Value input(Shape shape, bool needs_gradient = true);
+  Value tokens(std::int64_t count);  // an input of token numbers, 8 B each: {count}
 
   Value conv2d(Value x, const Conv2d& conv);
   Value linear(Value x, const Linear& linear);  // over the last dimension
@@ -130,7 +131,7 @@ class LayerBuilder {
   Value experts(Value x, const Experts& experts);    // as many as each token is sent to, summed
   Value reshape(Value x, Shape shape);               // the same values: no operator, no bytes
   Value parameters(Value x, std::int64_t count);     // further trained values that cost no arithmetic
-  Value slice(Value x, Shape shape);                 // a part of x: no operator, no bytes
+  Value slice(Value x, Shape shape);                 // a part of x, copied
 
   const Shape& shape(Value x) const;
 
@@ -141,21 +142,29 @@ class LayerBuilder {
  private:
   struct Tensor {
     Shape shape;
-    bool sharded = false;
+    bool sharded = false;  // divided among the devices of a tensor-parallel group
     bool needs_gradient = true;
-    int input = -1;    // number of the layer's input, or -1
-    int same_as = -1;  // a view of that tensor
-    bool kept = false, kept_by_core_only = false;
-    double kept_values = 0;
+    double bytes_each = 0;  // of tensors that are no values (token numbers); 0: values of the training precision
+    int input = -1;         // number of the layer's input, or -1
+    int same_as = -1;       // a view of that tensor
+    bool kept = false;      // for backward; by_core: only by an attention core
+    bool kept_by_core = false;
   };
-  Value make(Shape shape, bool sharded, bool needs_gradient);
-  Tensor& root(Value x);
+  Value make(const Shape& shape, bool sharded, bool needs_gradient);
+  int root(Value x) const;
   const Tensor& at(Value x) const;
+  Tensor& at(Value x);
   void keep(Value x, bool core = false);
   void keep_own(const Amount& amount, bool core = false);  // a mask, an index: a tensor that no other operator sees
   Amount values(Value x) const;
   Operator& add_operator(std::string_view name, OperatorKind kind);
-  Value elementwise(std::string_view name, std::initializer_list<Value> inputs, double flops, double backward_flops);
+  // An operator whose time is the bytes it moves: reads its inputs, writes `out`; backward reads the gradient and what
+  // was kept, writes the inputs' gradients. FLOPs per value of the output.
+  struct PerValue {
+    double forward = 0, backward = 0;
+    bool backward_reads = true;  // a kept tensor
+  };
+  Value memory_operator(std::string_view name, std::initializer_list<Value> inputs, const Shape& shape, PerValue flops);
 
   std::vector<Tensor> tensors_;
   Work work_;

@@ -7,7 +7,7 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/units.hpp"
@@ -51,7 +51,7 @@ constexpr int kOperatorKinds = 6;
 
 // One operator of a layer, for one sample.
 struct Operator {
-  std::string name;  // "conv2d", "layer_norm": as the YAML key `op` names it
+  std::string_view name;  // a literal: "conv2d", "layer_norm"
   OperatorKind kind = OperatorKind::Memory;
   // Products count two FLOPs per multiply-add; other arithmetic as its own operations (see layer_builder.cpp).
   double forward_flops = 0, input_flops = 0, weight_flops = 0;  // forward, input gradient, weight gradient
@@ -81,7 +81,10 @@ struct Work {
   // into a reduce-scatter and an all-gather of together the same volume.
   Amount reduced_forward, reduced_backward;
   int reductions_forward = 0, reductions_backward = 0;
-  bool splits = false;  // it has operators that tensor parallelism divides; a layer without parameters may follow suit
+  // Common divisor of what is split (heads, inner features), which a tensor-parallel degree must divide; 0: nothing is.
+  // A vocabulary is padded instead.
+  std::int64_t shards = 0;
+  bool split_vocabulary = false;
 
   double forward_flops() const;   // all operators
   double backward_flops() const;  // input and weight gradients of all operators

@@ -1,0 +1,133 @@
+#include "core/model/families/table.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <vector>
+
+namespace pipewright {
+namespace {
+
+std::vector<std::string_view> words(std::string_view choices) {
+  std::vector<std::string_view> found;
+  while (!choices.empty()) {
+    const std::size_t bar = choices.find(" | ");
+    found.push_back(choices.substr(0, bar));
+    choices = bar == std::string_view::npos ? std::string_view{} : choices.substr(bar + 3);
+  }
+  return found;
+}
+
+// The errors of one model, a line each.
+struct Lines {
+  std::string text;
+  void add(const Place& place, const std::string& message) {
+    text += (text.empty() ? "" : "\n") + head(place) + "model." + message;
+  }
+};
+
+void read_number(const FamilyParameter& parameter, const Placed<std::string>& given, FamilyValues& values,
+                 Lines& errors) {
+  const std::string& text = given.value;
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string range =
+      "use a whole number from " + std::to_string(parameter.least) + " to " + std::to_string(parameter.most);
+  const std::string name(parameter.name);
+  const bool octal = text.size() > 1 && text[0] == '0';
+  if (error != std::errc{} || end != text.data() + text.size() || octal)
+    return errors.add(given.place, name + ": \"" + text.substr(0, 64) + "\" is not a whole number; " + range);
+  if (number < parameter.least || number > parameter.most)
+    return errors.add(given.place, name + ": " + text + " is out of range; " + range);
+  values.numbers.emplace(name, number);
+}
+
+void read_word(const FamilyParameter& parameter, const Placed<std::string>& given, FamilyValues& values,
+               Lines& errors) {
+  const auto known = words(parameter.choices);
+  std::string word = given.value;
+  if (parameter.choices == "no | yes") {  // as YAML writes switches elsewhere
+    if (word == "true") word = "yes";
+    if (word == "false") word = "no";
+  }
+  if (std::find(known.begin(), known.end(), word) == known.end())
+    return errors.add(given.place, std::string(parameter.name) + ": " + unknown_name(word.substr(0, 64), known));
+  values.words.emplace(std::string(parameter.name), word);
+}
+
+}  // namespace
+
+std::int64_t FamilyValues::operator[](std::string_view name) const {
+  const auto found = numbers.find(name);
+  PP_CHECK(found != numbers.end());
+  return found->second;
+}
+
+std::string_view FamilyValues::choice(std::string_view name) const {
+  const auto found = words.find(name);
+  PP_CHECK(found != words.end());
+  return found->second;
+}
+
+void FamilyValues::refuse(std::string_view name, const std::string& message) const {
+  const auto given = places.find(name);
+  const auto number = numbers.find(name);
+  const std::string value = number != numbers.end() ? std::to_string(number->second) : std::string(choice(name));
+  throw InputError(given != places.end() ? given->second : place,
+                   "model." + std::string(name) + ": " + value + " " + message);
+}
+
+std::span<const Family> families() {
+  static const std::vector<Family> table = {};
+  return table;
+}
+
+const Family* find_family(std::string_view name) {
+  const auto all = families();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Family& family) { return family.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+Model build_family(const Family& family, const FamilyArguments& arguments, const Place& place) {
+  FamilyValues values;
+  values.place = place;
+  Lines errors;
+  std::vector<std::string_view> names;
+  for (const FamilyParameter& parameter : family.parameters)
+    names.push_back(parameter.name);
+  for (const auto& [name, given] : arguments) {
+    values.places.emplace(name, given.place);
+    const auto parameter = std::find_if(family.parameters.begin(), family.parameters.end(),
+                                        [&](const FamilyParameter& p) { return p.name == name; });
+    if (parameter == family.parameters.end())
+      errors.add(given.place, unknown_name(name, names));
+    else if (parameter->choices.empty())
+      read_number(*parameter, given, values, errors);
+    else
+      read_word(*parameter, given, values, errors);
+  }
+  for (const FamilyParameter& parameter : family.parameters) {
+    if (arguments.find(parameter.name) != arguments.end()) continue;
+    if (!parameter.choices.empty())
+      values.words.emplace(std::string(parameter.name), std::string(words(parameter.choices).front()));
+    else if (parameter.otherwise)
+      values.numbers.emplace(std::string(parameter.name), *parameter.otherwise);
+    else
+      errors.add(place, std::string(parameter.name) + ": is missing; family " + std::string(family.name) +
+                            " needs it: " + std::string(parameter.meaning));
+  }
+  if (!errors.text.empty()) throw InputError(errors.text);
+  try {
+    Model model = family.build(values);
+    model.place = place;
+    for (Layer& layer : model.layers)
+      layer.place = place;
+    return model;
+  } catch (const InputError& error) {
+    const std::string message = error.what();
+    if (message.find("model.") != std::string::npos) throw;
+    throw InputError(place, "model: family " + std::string(family.name) + ": " + message);
+  }
+}
+
+}  // namespace pipewright
