@@ -12,8 +12,10 @@
 
 #include <array>
 #include <map>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/cost/cost_model.hpp"
@@ -62,10 +64,26 @@ struct MemoryModel {
 
 MemoryModel memory_model(const Plan& plan, const CostModel& cost);
 
+// A message that takes room in a buffer of its sender or of its receiver.
+struct BufferedMessage {
+  Kind end = Kind::Recv;            // Recv: arrives, or has arrived and waits for its op; Send: waits to leave
+  VirtualStageId from = 0, to = 0;  // the message's way: of a gradient, against that of the activations
+  Direction direction{};
+  MicroBatchId micro_batch = 0;
+  bool operator==(const BufferedMessage&) const = default;
+};
+
+// What took the room: an op that began (compute, or an all-reduce with its bucket and round), or a message.
+using MemoryOwner = std::variant<Op, BufferedMessage>;
+
+// An op's label, or PyTorch's name of the message's end: "1RECV_F3" is the input of micro-batch 3 coming in at virtual
+// stage 1, "1SEND_B3" its gradient going out. The other end is told where it is no neighbour: "3RECV_F0 from 0".
+std::string label(const MemoryOwner& owner);
+
 // The moment of the peak. Bytes are those of that moment.
 struct MemoryPeak {
   MemoryBytes bytes;
-  Op owner;           // the op at whose start the peak is first reached
+  MemoryOwner owner;  // what took room when the peak was first reached, of several the largest; none: the first op
   Time at;            // 0 in a walk
   int in_flight = 0;  // most micro-batches (chunks of them) between F and the end of their backward at once
   int weight_versions = 1;
@@ -76,7 +94,8 @@ MemoryPeak peak(const MemoryModel& memory, const Schedule& schedule, PositionId 
 
 struct MemoryPoint {
   Time at;
-  MemoryBytes bytes;  // from `at` to the next point
+  MemoryBytes bytes;    // from `at` to the next point
+  MemoryOwner owner{};  // what took room last, of several at one instant the largest
 };
 // Memory over time of one worker, buffers included; releases come before allocations of the same instant.
 std::vector<MemoryPoint> series(const MemoryModel& memory, const Schedule& schedule, const StepCosts& costs,
@@ -84,9 +103,8 @@ std::vector<MemoryPoint> series(const MemoryModel& memory, const Schedule& sched
 // The same of all workers, by WorkerId, with one pass over the transfers.
 std::vector<std::vector<MemoryPoint>> series(const MemoryModel& memory, const Schedule& schedule,
                                              const StepCosts& costs, const Timeline& timeline);
-// The first moment of most bytes of a worker's series; owner: the op that begins then, or else runs then.
-MemoryPeak peak(const std::vector<MemoryPoint>& series, const Schedule& schedule, const Timeline& timeline,
-                WorkerId worker);
+// The first moment of most bytes of a worker's series.
+MemoryPeak peak(const std::vector<MemoryPoint>& series, const Schedule& schedule, WorkerId worker);
 
 // The peaks of all workers, buffers included: the same as peak(series(worker)) for each, with one pass over the
 // transfers and no series kept. tests/core/memory_walk_test.cpp

@@ -2,6 +2,8 @@
 // them (series), and the peaks of all workers.
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
+#include <string>
 #include <utility>
 
 #include "core/cost/memory_model.hpp"
@@ -181,9 +183,17 @@ class Ledger {
 
 // --- buffers ---------------------------------------------------------------------------------------------------------
 
+// What takes room, by its place in a list.
+struct Source {
+  enum class List : std::uint8_t { Compute, Collective, Transfers };
+  List list = List::Compute;  // ops of the worker's lane, or the timeline's transfers
+  std::uint32_t index = 0;
+};
+
 struct Change {
   Time at;
   Bytes bytes;
+  Source source = {};  // of an allocation
 };
 
 // Sorts by time what consists of a few sorted runs (each neighbour's messages are in order already): merges
@@ -208,9 +218,9 @@ void sort_runs(std::vector<Change>& changes) {
 struct Buffers {
   std::vector<Change> allocations, releases;  // both by time
 
-  void hold(Bytes bytes, Time from, Time until) {
+  void hold(Bytes bytes, Time from, Time until, Source source) {
     if (bytes == Bytes{} || until <= from) return;
-    allocations.push_back({from, bytes});
+    allocations.push_back({from, bytes, source});
     releases.push_back({until, bytes});
   }
   void clear() {
@@ -244,18 +254,37 @@ class BufferFinder {
   void find(WorkerId worker, Buffers& buffers) const {
     buffers.clear();
     for (std::uint32_t i = first_received_[slot_of(worker)]; i < first_received_[slot_of(worker) + 1]; ++i)
-      hold_at_receiver(timeline_.transfers[received_[i]], buffers);
-    for (auto sent = first_sent(worker); sent != timeline_.transfers.end() && sent->from == worker; ++sent)
-      hold_at_sender(*sent, buffers);
+      hold_at_receiver(received_[i], buffers);
+    for (std::uint32_t i = first_sent(worker); i < timeline_.transfers.size() && timeline_.transfers[i].from == worker;
+         ++i)
+      hold_at_sender(i, buffers);
     const LaneTimes& times = timeline_.workers[slot_of(worker)];
     const auto& collective = schedule_.positions[slot_of(worker) % schedule_.positions.size()].collective;
     for (std::size_t i = 0; i < collective.size(); ++i) {
       if (collective[i].virtual_stage >= costs_.collectives.size()) continue;
       const auto& buckets = costs_.collectives[collective[i].virtual_stage];
       if (collective[i].bucket < buckets.size())
-        buffers.hold(buckets[collective[i].bucket].bytes, times.collective[i].start, times.collective[i].end);
+        buffers.hold(buckets[collective[i].bucket].bytes, times.collective[i].start, times.collective[i].end,
+                     {Source::List::Collective, static_cast<std::uint32_t>(i)});
     }
     buffers.sort();
+  }
+
+  MemoryOwner owner(Source source, WorkerId worker) const {
+    const Lane& lane = schedule_.positions[slot_of(worker) % schedule_.positions.size()];
+    switch (source.list) {
+      case Source::List::Compute: return lane.compute.empty() ? Op{} : lane.compute[source.index];
+      case Source::List::Collective: return lane.collective[source.index];
+      case Source::List::Transfers: break;
+    }
+    const Transfer& transfer = timeline_.transfers[source.index];
+    const Edge& edge = costs_.edges[transfer.edge];
+    const bool forward = transfer.direction == Direction::Forward;
+    return BufferedMessage{.end = transfer.to == worker ? Kind::Recv : Kind::Send,
+                           .from = forward ? edge.from : edge.to,
+                           .to = forward ? edge.to : edge.from,
+                           .direction = transfer.direction,
+                           .micro_batch = transfer.micro_batch};
   }
 
  private:
@@ -278,30 +307,35 @@ class BufferFinder {
         received_[next[slot_of(transfer.to)]++] = i;
   }
 
-  std::vector<Transfer>::const_iterator first_sent(WorkerId worker) const {
-    return std::lower_bound(timeline_.transfers.begin(), timeline_.transfers.end(), worker,
-                            [](const Transfer& transfer, WorkerId sender) { return transfer.from < sender; });
+  std::uint32_t first_sent(WorkerId worker) const {
+    const auto first =
+        std::lower_bound(timeline_.transfers.begin(), timeline_.transfers.end(), worker,
+                         [](const Transfer& transfer, WorkerId sender) { return transfer.from < sender; });
+    return static_cast<std::uint32_t>(first - timeline_.transfers.begin());
   }
 
   // A message takes room from the moment it is on the wire; an activation until its forward begins (from then on the
   // stash holds it), a gradient until the backward that needs it has ended.
-  void hold_at_receiver(const Transfer& transfer, Buffers& buffers) const {
+  void hold_at_receiver(std::uint32_t index, Buffers& buffers) const {
+    const Transfer& transfer = timeline_.transfers[index];
+    const Source source{Source::List::Transfers, index};
     const Edge& edge = costs_.edges[transfer.edge];
     const auto& times = timeline_.workers[slot_of(transfer.to)].compute;
     if (transfer.direction == Direction::Backward) {
       const int op = index_.backward(edge.from, transfer.micro_batch);
-      buffers.hold(transfer.bytes, transfer.start, times[slot_of(op)].end);
+      buffers.hold(transfer.bytes, transfer.start, times[slot_of(op)].end, source);
     } else if (transfer.from != transfer.to || recomputed(schedule_.shape, edge.from, transfer.micro_batch)) {
       const int op = index_.forward(edge.to, transfer.micro_batch);
-      buffers.hold(transfer.bytes, transfer.start, times[slot_of(op)].start);
+      buffers.hold(transfer.bytes, transfer.start, times[slot_of(op)].start, source);
     }
   }
 
   // A gradient is nobody's stash: it waits in a buffer until it has left. So does, of the stage's own outputs, what it
   // does not stash: all of them when it keeps only its boundary, else what its layers' stash lacks of their outputs.
-  void hold_at_sender(const Transfer& transfer, Buffers& buffers) const {
+  void hold_at_sender(std::uint32_t index, Buffers& buffers) const {
+    const Transfer& transfer = timeline_.transfers[index];
     if (transfer.from == transfer.to) return;
-    buffers.hold(unkept(transfer), transfer.posted, transfer.sent);
+    buffers.hold(unkept(transfer), transfer.posted, transfer.sent, {Source::List::Transfers, index});
   }
 
   Bytes unkept(const Transfer& transfer) const {
@@ -325,17 +359,24 @@ class BufferFinder {
 
 enum class Step { Grows, Shrinks };
 
-// Calls `visit(time, bytes, op, step)` after every change, in the order of time; `op` is the last one that has begun
-// (-1: none). At one instant: buffers are released, ops end and begin in the order of the list, buffers are filled.
+// Calls `visit(time, bytes, owner, step)` after every change, in the order of time; `owner` is what grew last, of
+// several at one instant the largest. At one instant: buffers are released, ops end and begin in the order of the list,
+// buffers are filled.
 void replay(Ledger& ledger, const Lane& lane, const LaneTimes& times, const Buffers& buffers, const auto& visit) {
-  Bytes buffered;
-  int op = -1;
+  Bytes buffered, largest, before = ledger.bytes().total();
+  Time rising{-1};  // the instant that `largest` is of
+  Source owner;
   std::size_t event = 0, allocation = 0, release = 0;  // event 2i: op i begins, 2i + 1: it ends
   const std::size_t events = 2 * lane.compute.size();
-  const auto report = [&](Time at, Step step) {
+  const auto report = [&](Time at, Source source, Step step) {
     MemoryBytes bytes = ledger.bytes();
     bytes.buffers = buffered;
-    visit(at, bytes, op, step);
+    const Bytes total = bytes.total(), growth = total - before;
+    before = total;
+    if (step == Step::Shrinks || rising != at) largest = {};
+    rising = at;
+    if (growth > largest) largest = growth, owner = source;
+    visit(at, bytes, owner, step);
   };
   for (;;) {
     const Time releases = release < buffers.releases.size() ? buffers.releases[release].at : kNever;
@@ -346,31 +387,38 @@ void replay(Ledger& ledger, const Lane& lane, const LaneTimes& times, const Buff
     if (now == kNever) return;
     if (releases == now) {
       buffered -= buffers.releases[release++].bytes;
-      report(now, Step::Shrinks);
+      report(now, {}, Step::Shrinks);
     } else if (acts == now && event % 2 == 0) {
-      op = static_cast<int>(event++ / 2);
-      ledger.begin(lane.compute[slot_of(op)]);
-      report(now, Step::Grows);
+      const std::size_t op = event++ / 2;
+      ledger.begin(lane.compute[op]);
+      report(now, {Source::List::Compute, static_cast<std::uint32_t>(op)}, Step::Grows);
     } else if (acts == now) {
       ledger.end(lane.compute[event++ / 2]);
-      report(now, Step::Shrinks);
+      report(now, {}, Step::Shrinks);
     } else {
-      buffered += buffers.allocations[allocation++].bytes;
-      report(now, Step::Grows);
+      buffered += buffers.allocations[allocation].bytes;
+      report(now, buffers.allocations[allocation++].source, Step::Grows);
     }
   }
 }
 
-Op op_at(const Lane& lane, int op) {
-  return lane.compute.empty() ? Op{} : lane.compute[slot_of(std::max(op, 0))];
-}
-
 }  // namespace
+
+std::string label(const MemoryOwner& owner) {
+  if (const auto* op = std::get_if<Op>(&owner)) return label(*op);
+  const auto& message = std::get<BufferedMessage>(owner);
+  const bool sends = message.end == Kind::Send;
+  std::string text = std::to_string(sends ? message.from : message.to) + (sends ? "SEND_" : "RECV_") +
+                     (message.direction == Direction::Forward ? "F" : "B") + std::to_string(message.micro_batch);
+  if (std::abs(message.from - message.to) != 1)
+    text += sends ? " to " + std::to_string(message.to) : " from " + std::to_string(message.from);
+  return text;
+}
 
 MemoryPeak peak(const MemoryModel& memory, const Schedule& schedule, PositionId position) {
   const Lane& lane = schedule.positions[slot_of(position)];
   Ledger ledger(memory, schedule, position, versions_of_input_stage(schedule));
-  MemoryPeak most{.bytes = ledger.bytes(), .owner = op_at(lane, 0), .at = {}};
+  MemoryPeak most{.bytes = ledger.bytes(), .owner = lane.compute.empty() ? Op{} : lane.compute.front(), .at = {}};
   for (const Op& op : lane.compute) {
     ledger.begin(op);
     if (ledger.bytes().total() > most.bytes.total()) most.bytes = ledger.bytes(), most.owner = op;
@@ -383,16 +431,17 @@ MemoryPeak peak(const MemoryModel& memory, const Schedule& schedule, PositionId 
 
 namespace {
 
-std::vector<MemoryPoint> points_of(Ledger& ledger, const Lane& lane, const LaneTimes& times, const Buffers& buffers) {
-  std::vector<MemoryPoint> points = {{Time{0}, ledger.bytes()}};
+std::vector<MemoryPoint> points_of(Ledger& ledger, const Lane& lane, const LaneTimes& times, const Buffers& buffers,
+                                   const BufferFinder& finder, WorkerId worker) {
+  std::vector<MemoryPoint> points = {{Time{0}, ledger.bytes(), finder.owner({}, worker)}};
   Step last = Step::Shrinks;
-  replay(ledger, lane, times, buffers, [&](Time at, const MemoryBytes& bytes, int, Step step) {
+  replay(ledger, lane, times, buffers, [&](Time at, const MemoryBytes& bytes, Source owner, Step step) {
     // One point per instant; a second one only where something of no duration came and went.
     const bool hides_nothing = last == Step::Shrinks || step == Step::Grows;
     if (points.back().at == at && hides_nothing) {
-      points.back().bytes = bytes;
+      points.back() = {at, bytes, finder.owner(owner, worker)};
     } else if (points.back().bytes != bytes) {
-      points.push_back({at, bytes});
+      points.push_back({at, bytes, finder.owner(owner, worker)});
     }
     last = step;
   });
@@ -405,10 +454,12 @@ std::vector<MemoryPoint> series(const MemoryModel& memory, const Schedule& sched
                                 const Timeline& timeline, WorkerId worker) {
   const auto position = static_cast<PositionId>(slot_of(worker) % schedule.positions.size());
   Buffers buffers;
-  BufferFinder(memory, schedule, costs, timeline, worker).find(worker, buffers);
+  const BufferFinder finder(memory, schedule, costs, timeline, worker);
+  finder.find(worker, buffers);
   const std::vector<int> versions_of_input = versions_of_input_stage(schedule);
   Ledger ledger(memory, schedule, position, versions_of_input);
-  return points_of(ledger, schedule.positions[slot_of(position)], timeline.workers[slot_of(worker)], buffers);
+  return points_of(ledger, schedule.positions[slot_of(position)], timeline.workers[slot_of(worker)], buffers, finder,
+                   worker);
 }
 
 std::vector<std::vector<MemoryPoint>> series(const MemoryModel& memory, const Schedule& schedule,
@@ -417,25 +468,20 @@ std::vector<std::vector<MemoryPoint>> series(const MemoryModel& memory, const Sc
   const std::vector<int> versions_of_input = versions_of_input_stage(schedule);
   std::vector<std::vector<MemoryPoint>> all;
   Buffers buffers;
-  for (std::size_t worker = 0; worker < timeline.workers.size(); ++worker) {
-    const std::size_t position = worker % schedule.positions.size();
-    finder.find(static_cast<WorkerId>(worker), buffers);
+  for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
+    const std::size_t position = w % schedule.positions.size();
+    const auto worker = static_cast<WorkerId>(w);
+    finder.find(worker, buffers);
     Ledger ledger(memory, schedule, static_cast<PositionId>(position), versions_of_input);
-    all.push_back(points_of(ledger, schedule.positions[position], timeline.workers[worker], buffers));
+    all.push_back(points_of(ledger, schedule.positions[position], timeline.workers[w], buffers, finder, worker));
   }
   return all;
 }
 
-MemoryPeak peak(const std::vector<MemoryPoint>& series, const Schedule& schedule, const Timeline& timeline,
-                WorkerId worker) {
+MemoryPeak peak(const std::vector<MemoryPoint>& series, const Schedule& schedule, WorkerId worker) {
   const auto fuller = [](const MemoryPoint& a, const MemoryPoint& b) { return a.bytes.total() < b.bytes.total(); };
   const MemoryPoint& most = *std::max_element(series.begin(), series.end(), fuller);  // the first of equals
-  const Lane& lane = schedule.positions[slot_of(worker) % schedule.positions.size()];
-  const auto& times = timeline.workers[slot_of(worker)].compute;
-  const auto begun =
-      std::upper_bound(times.begin(), times.end(), most.at, [](Time at, const Span& span) { return at < span.start; });
-  MemoryPeak peak{
-      .bytes = most.bytes, .owner = op_at(lane, static_cast<int>(begun - times.begin()) - 1), .at = most.at};
+  MemoryPeak peak{.bytes = most.bytes, .owner = most.owner, .at = most.at};
   const MemoryPeak walk = pipewright::peak(
       MemoryModel{.chunks = std::vector<ChunkMemory>(slot_of(schedule.shape.chunks())), .reserve = {}, .capacity = {}},
       schedule, static_cast<PositionId>(slot_of(worker) % schedule.positions.size()));
@@ -451,18 +497,21 @@ std::vector<MemoryPeak> peaks(const MemoryModel& memory, const Schedule& schedul
   std::vector<MemoryPeak> peaks;
   peaks.reserve(timeline.workers.size());
   Buffers buffers;
-  for (std::size_t worker = 0; worker < timeline.workers.size(); ++worker) {
-    const std::size_t position = worker % schedule.positions.size();
-    const Lane& lane = schedule.positions[position];
-    finder.find(static_cast<WorkerId>(worker), buffers);
+  for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
+    const std::size_t position = w % schedule.positions.size();
+    const auto worker = static_cast<WorkerId>(w);
+    finder.find(worker, buffers);
     Ledger ledger(memory, schedule, static_cast<PositionId>(position), versions_of_input);
-    MemoryPeak most{.bytes = ledger.bytes(), .owner = op_at(lane, 0), .at = {}};
+    MemoryPeak most{.bytes = ledger.bytes(), .owner = {}, .at = {}};
     Bytes most_total = most.bytes.total();
-    replay(ledger, lane, timeline.workers[worker], buffers, [&](Time at, const MemoryBytes& bytes, int op, Step step) {
-      if (step == Step::Shrinks || bytes.total() <= most_total) return;
-      most_total = bytes.total();
-      most.bytes = bytes, most.owner = op_at(lane, op), most.at = at;
-    });
+    Source made;
+    replay(ledger, schedule.positions[position], timeline.workers[w], buffers,
+           [&](Time at, const MemoryBytes& bytes, Source owner, Step step) {
+             if (step == Step::Shrinks || bytes.total() <= most_total) return;
+             most_total = bytes.total();
+             most.bytes = bytes, made = owner, most.at = at;
+           });
+    most.owner = finder.owner(made, worker);
     most.in_flight = ledger.most_in_flight();
     most.weight_versions = ledger.most_versions();
     peaks.push_back(most);

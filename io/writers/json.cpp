@@ -60,13 +60,40 @@ void idle(JsonText& json, const IdleSplit& split) {
   json.close();
 }
 
+// What made the peak: message and all-reduce are null where it was something else.
+void peak_owner(JsonText& json, const MemoryOwner& owner) {
+  json.field("peak_owner", label(owner));
+  const auto* const message = std::get_if<BufferedMessage>(&owner);
+  const auto* const op = std::get_if<Op>(&owner);
+  const bool all_reduce = op != nullptr && op->kind == Kind::AllReduce;
+  json.field("peak_owner_kind", message != nullptr ? "message" : all_reduce ? "all-reduce" : "op");
+  json.key("peak_message");
+  if (message != nullptr) {
+    json.open('{').field("end", message->end == Kind::Send ? "sender" : "receiver");
+    json.field("direction", message->direction == Direction::Forward ? "forward" : "backward");
+    json.field("from", message->from).field("to", message->to).field("micro_batch", message->micro_batch).close();
+  } else {
+    json.null();
+  }
+  json.key("peak_all_reduce");
+  if (all_reduce)
+    json.open('{')
+        .field("virtual_stage", static_cast<int>(op->virtual_stage))
+        .field("bucket", static_cast<std::int64_t>(op->bucket))
+        .field("round", static_cast<std::int64_t>(op->micro_batch))
+        .close();
+  else
+    json.null();
+}
+
 void memory(JsonText& json, const MemoryPeak& peak) {
   json.key("memory_bytes").open('{');
   for (std::size_t i = 0; i < kMemoryCategories.size(); ++i)
     json.field(kMemoryCategories[i], category(peak.bytes, i));
   json.field("peak", peak.bytes.total()).close();
   json.field("weight_versions", peak.weight_versions).field("in_flight", peak.in_flight);
-  json.field("peak_at_s", peak.at).field("peak_owner", label(peak.owner));
+  json.field("peak_at_s", peak.at);
+  peak_owner(json, peak.owner);
 }
 
 void workers(JsonText& json, const Answer& answer) {

@@ -217,7 +217,26 @@ class Page {
       return fmt::format("{} {}", label(s.memory.owner), short_time(s.memory.at));
     }));
     text_ += text_table(columns, width_);
+    peak_owners();
     not_shown();
+  }
+
+  // The words for peaks that no op made, of those that occur in the table.
+  void peak_owners() {
+    bool send = false, receive = false, reduce = false;
+    for (const int k : shown()) {
+      const MemoryOwner& owner = report_.stages[static_cast<std::size_t>(k)].memory.owner;
+      if (const auto* message = std::get_if<BufferedMessage>(&owner))
+        (message->end == Kind::Send ? send : receive) = true;
+      else
+        reduce = reduce || std::get<Op>(owner).kind == Kind::AllReduce;
+    }
+    std::vector<std::string> words;
+    if (receive) words.push_back("RECV: a message that comes in or waits for its op");
+    if (send) words.push_back("SEND: a message that waits to leave");
+    if (send || receive) words.push_back("_F: activation, _B: gradient");
+    if (reduce) words.push_back("AR: all-reduce of round.bucket");
+    if (!words.empty()) text_ += wrapped("  ", fmt::format("{}", fmt::join(words, "; ")), width_);
   }
 
   void links() {

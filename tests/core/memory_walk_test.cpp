@@ -75,7 +75,7 @@ TEST_CASE("without buffers the walk, the series and the formula give one peak, f
           const MemoryModel memory = plain_memory(shape);
           for (int worker = 0; worker < K; ++worker) {
             const MemoryPeak walk = peak(memory, schedule, worker);
-            CHECK(same(walk, peak(series(memory, schedule, costs, timeline, worker), schedule, timeline, worker)));
+            CHECK(same(walk, peak(series(memory, schedule, costs, timeline, worker), schedule, worker)));
             if (const auto formula = rule.peak_in_flight(shape, worker)) {
               CHECK(walk.in_flight == *formula);
               // Asynchronous: the most bytes may come together with more weight versions and fewer stashes.
@@ -104,7 +104,7 @@ TEST_CASE("the peaks of all workers at once are those of each worker's series, b
       REQUIRE(all.size() == timeline.workers.size());
       for (std::size_t worker = 0; worker < all.size(); ++worker) {
         const auto w = static_cast<WorkerId>(worker);
-        const MemoryPeak one = peak(series(memory, schedule, costs, timeline, w), schedule, timeline, w);
+        const MemoryPeak one = peak(series(memory, schedule, costs, timeline, w), schedule, w);
         CHECK(same(all[worker], one));
         CHECK(all[worker].at == one.at);
       }
@@ -171,6 +171,10 @@ TEST_CASE("a message takes room at the receiver from the wire to its op, a gradi
   const std::vector<MemoryPeak> all = peaks(memory, schedule, costs, timeline);
   CHECK(all[0].bytes.total() == 1000_B + 300_B + 50_B + 5_B + 20_B + 7_B);
   CHECK(all[0].at == ns(45));
+  CHECK(label(all[0].owner) == "0RECV_B0");  // not the forward, which began at 0 and was the last op to begin
+  CHECK(all[0].owner ==
+        MemoryOwner(BufferedMessage{
+            .end = Kind::Recv, .from = 1, .to = 0, .direction = Direction::Backward, .micro_batch = 0}));
   CHECK(all[1].bytes.buffers == 0_B);
   CHECK(all[1].at == ns(15));
   CHECK(label(all[1].owner) == "1F0");
@@ -198,7 +202,10 @@ TEST_CASE("outputs that are not stashed wait in buffers until they are sent, wha
   CHECK(buffers_at(0, ns(89)) == 32_B);
   CHECK(buffers_at(0, ns(90)) == 24_B);
   CHECK(buffers_at(0, ns(250)) == 8_B);
-  CHECK(peaks(memory, schedule, costs, timeline)[0].bytes.buffers == 32_B);
+  const MemoryPeak most = peaks(memory, schedule, costs, timeline)[0];
+  CHECK(most.bytes.buffers == 32_B);
+  CHECK(most.at == ns(40));  // the last of them is posted: no op begins then
+  CHECK(label(most.owner) == "0SEND_F3");
   memory.outputs[{0, 1}].unstashed = {5_B, 1_B};  // the last micro-batch's has its own size
   CHECK(buffers_at(0, ns(40)) == 16_B);
   CHECK(buffers_at(0, ns(250)) == 1_B);
@@ -221,7 +228,7 @@ TEST_CASE("a stage that recomputes keeps its boundary, its output until it is se
                       {0, 7, 0, 0}, {10, 7, 13, 7}, {14, 7, 13, 0}, {45, 7, 13, 7}, {70, 0, 0, 0}});
   const MemoryPeak most = peaks(plain_memory(shape), schedule, costs, timeline)[0];
   CHECK(most.at == ns(10));
-  CHECK(most.owner.kind == Kind::R);
+  CHECK(label(most.owner) == "0R0");  // 13 B, beside the 7 B of the message that begins to wait then
 }
 
 TEST_CASE("a bucket takes room while its all-reduce runs") {
@@ -238,6 +245,36 @@ TEST_CASE("a bucket takes room while its all-reduce runs") {
   CHECK(points[1].bytes.stash == 0_B);
   CHECK(points[2].at == ns(45));
   CHECK(points[2].bytes.buffers == 0_B);
+}
+
+// F 0-10 stashes 20 B until BW ends at 30; the buckets travel 30-45 and 45-60.
+TEST_CASE("an all-reduce that makes the peak is named with its round and bucket") {
+  const ScheduleShape shape{.stages = 1, .micro_batches = 1, .data_parallel = 2, .buckets = {2}};
+  const Schedule schedule = schedule_of("data_parallel", shape);
+  StepCosts costs = equal_stages(shape, ns(0));
+  const auto peak_with = [&](Bytes first, Bytes second) {
+    costs.collectives = {{Collective{.bytes = first, .time = ns(15), .phases = {}},
+                          Collective{.bytes = second, .time = ns(15), .phases = {}}}};
+    costs.ready_before_end = {{ns(0), ns(0)}};
+    return peaks(plain_memory(shape), schedule, costs, static_order(schedule, costs))[1];
+  };
+  CHECK(peak_with(100_B, 500_B).at == ns(45));
+  CHECK(label(peak_with(100_B, 500_B).owner) == "0AR0.1");
+  CHECK(peak_with(500_B, 100_B).at == ns(30));
+  CHECK(label(peak_with(500_B, 100_B).owner) == "0AR0.0");
+  CHECK(label(peak_with(19_B, 19_B).owner) == "0F0");
+}
+
+TEST_CASE("a buffered message has PyTorch's name of its end, and tells the other end where that is no neighbour") {
+  const auto named = [](Kind end, VirtualStageId from, VirtualStageId to, Direction direction) {
+    return label(BufferedMessage{.end = end, .from = from, .to = to, .direction = direction, .micro_batch = 7});
+  };
+  CHECK(named(Kind::Recv, 1, 2, Direction::Forward) == "2RECV_F7");
+  CHECK(named(Kind::Send, 1, 2, Direction::Forward) == "1SEND_F7");
+  CHECK(named(Kind::Recv, 2, 1, Direction::Backward) == "1RECV_B7");
+  CHECK(named(Kind::Send, 2, 1, Direction::Backward) == "2SEND_B7");
+  CHECK(named(Kind::Recv, 0, 3, Direction::Forward) == "3RECV_F7 from 0");
+  CHECK(named(Kind::Send, 3, 0, Direction::Backward) == "3SEND_B7 to 0");
 }
 
 TEST_CASE("a split backward releases the stash when the later of B and W has ended") {

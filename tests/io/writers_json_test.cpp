@@ -41,11 +41,18 @@ std::set<std::string> documented_paths() {
   return paths;
 }
 
-// Between them the three have every key: links and what is missing, nothing missing, a steady state.
+constexpr BufferedMessage kMessage{
+    .end = Kind::Send, .from = 2, .to = 0, .direction = Direction::Backward, .micro_batch = 5};
+constexpr Op kAllReduce{.kind = Kind::AllReduce, .virtual_stage = 1, .micro_batch = 4, .bucket = 3};
+
+// Between them the three have every key: links and what is missing, nothing missing, a steady state; peaks of all
+// kinds.
 std::set<std::string> written_paths() {
   auto full = small_answer();
   Report& report = full->answer.report;
   report.links = {{"node 0 device 0 out", Bytes{800}, Bandwidth{1e9}, 0.5}};
+  report.stages[0].memory.owner = report.workers[0].memory.owner = kMessage;
+  report.stages[1].memory.owner = report.workers[1].memory.owner = kAllReduce;
   report.fits = false;
   report.shortfall = {"too large", {"stage 0 needs more"}, {"recompute: full"}};
   std::set<std::string> paths = paths_of(json_report(full->answer));
@@ -88,6 +95,30 @@ TEST_CASE("the result document states the answer under the agreed keys") {
     if (key != "peak") sum += value.get<std::int64_t>();
   CHECK(sum == memory["peak"].get<std::int64_t>());
   CHECK(document["stages"][0]["in_flight"] == 4);
+}
+
+TEST_CASE("the result document says whether an op, a message or an all-reduce made the peak, and which") {
+  auto small = small_answer();
+  small->answer.report.stages[0].memory.owner = kMessage;
+  small->answer.report.stages[1].memory.owner = kAllReduce;
+  const json stages = json::parse(json_report(small->answer))["stages"];
+  CHECK(stages[0]["peak_owner"] == "2SEND_B5 to 0");
+  CHECK(stages[0]["peak_owner_kind"] == "message");
+  CHECK(stages[0]["peak_message"] ==
+        json{{"end", "sender"}, {"direction", "backward"}, {"from", 2}, {"to", 0}, {"micro_batch", 5}});
+  CHECK(stages[0]["peak_all_reduce"].is_null());
+  CHECK(stages[1]["peak_owner"] == "1AR4.3");
+  CHECK(stages[1]["peak_owner_kind"] == "all-reduce");
+  CHECK(stages[1]["peak_all_reduce"] == json{{"virtual_stage", 1}, {"bucket", 3}, {"round", 4}});
+  CHECK(stages[1]["peak_message"].is_null());
+  // B of stage 3 ends at 6 ms with two forwards stashed on stage 2; the gradient stays until 2B0 has ended.
+  CHECK(stages[2]["peak_owner"] == "2RECV_B0");
+  CHECK(stages[2]["peak_at_s"] == 0.006);
+  const json alone = json::parse(json_report(small_answer({.stages = 1})->answer))["stages"][0];
+  CHECK(alone["peak_owner"] == "0F0");  // nothing comes in or goes out
+  CHECK(alone["peak_owner_kind"] == "op");
+  CHECK(alone["peak_message"].is_null());
+  CHECK(alone["peak_all_reduce"].is_null());
 }
 
 TEST_CASE("an asynchronous schedule has a cycle time") {
