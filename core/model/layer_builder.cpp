@@ -29,6 +29,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "core/check.hpp"
 
@@ -136,7 +137,7 @@ std::string text(const Shape& shape) {
 
 // ---- tensors --------------------------------------------------------------------------------------------------------
 
-LayerBuilder::Value LayerBuilder::make(const Shape& shape, bool sharded, bool needs_gradient) {
+LayerBuilder::Value LayerBuilder::make(Shape shape, bool sharded, bool needs_gradient) {
   for (int i = 0; i < shape.rank; ++i)
     if (shape[i] < 1) throw InputError("a tensor of shape " + text(shape) + " is empty; use a larger input");
   if (shape.elements() > 1e15) throw InputError("a tensor of shape " + text(shape) + " is larger than 1e15 values");
@@ -183,7 +184,7 @@ Amount LayerBuilder::values(Value x) const {
   return amount;
 }
 
-const Shape& LayerBuilder::shape(Value x) const {
+Shape LayerBuilder::shape(Value x) const {
   return at(x).shape;
 }
 
@@ -211,7 +212,7 @@ Operator& LayerBuilder::add_operator(std::string_view name, OperatorKind kind) {
 }
 
 LayerBuilder::Value LayerBuilder::memory_operator(std::string_view name, std::initializer_list<Value> inputs,
-                                                  const Shape& shape, PerValue flops) {
+                                                  Shape shape, PerValue flops) {
   bool sharded = false, gradient = false;
   Amount read, written;
   for (const Value x : inputs) {

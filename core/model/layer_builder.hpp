@@ -133,7 +133,7 @@ class LayerBuilder {
   Value parameters(Value x, std::int64_t count);     // further trained values that cost no arithmetic
   Value slice(Value x, Shape shape);                 // a part of x, copied
 
-  const Shape& shape(Value x) const;
+  Shape shape(Value x) const;
 
   // The layer, with these tensors handed on. The builder is used up.
   Work finish(std::span<const Value> outputs);
@@ -150,7 +150,7 @@ class LayerBuilder {
     bool kept = false;      // for backward; by_core: only by an attention core
     bool kept_by_core = false;
   };
-  Value make(const Shape& shape, bool sharded, bool needs_gradient);
+  Value make(Shape shape, bool sharded, bool needs_gradient);
   int root(Value x) const;
   const Tensor& at(Value x) const;
   Tensor& at(Value x);
@@ -164,7 +164,7 @@ class LayerBuilder {
     double forward = 0, backward = 0;
     bool backward_reads = true;  // a kept tensor
   };
-  Value memory_operator(std::string_view name, std::initializer_list<Value> inputs, const Shape& shape, PerValue flops);
+  Value memory_operator(std::string_view name, std::initializer_list<Value> inputs, Shape shape, PerValue flops);
 
   std::vector<Tensor> tensors_;
   Work work_;
