@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/check.hpp"
@@ -33,6 +34,7 @@ struct Layer {
   std::optional<std::int64_t> parameters_on_device;  // absent: all of them
   std::optional<Flops> flops;   // forward, of all devices that share it; the backward counts twice that
   std::vector<LayerId> inputs;  // producers of the input tensors; empty: the model's own input
+  std::string op;               // the `op:` or `ops:` of its YAML, as written back; "" for stated figures
   std::int32_t work = -1;       // index into Model::works; -1: the figures are stated
   // False: the stash holds the output for its users' sake only; a stage without such a user sends it on and keeps
   // nothing of it.
@@ -48,8 +50,11 @@ struct Model {
   std::int64_t batch = 1;  // samples for which the layers' figures hold
   bool batch_stated =
       false;  // given in the file or derived from a profile: the report warns when micro-batches are far from it
-  std::vector<Layer> layers;           // topological order: every input stands before its user
-  std::vector<Work> works;             // distinct works; layers that compute the same share one
+  std::vector<Layer> layers;  // topological order: every input stands before its user
+  std::vector<Work> works;    // distinct works; layers that compute the same share one
+  // What the model was built from, as YAML keys and values to be written back: {"family", "vgg16"}, ...; for explicit
+  // `op:` layers the shape of the input.
+  std::vector<std::pair<std::string, std::string>> form;
   Amount input_amount;                 // of `input`, where the model is built from operators
   std::optional<std::int64_t> tokens;  // per sample, where the model says so (sequence length)
   Bytes input;                         // bytes of the model's own input tensor for `batch` samples; 0 when unknown

@@ -6,9 +6,8 @@
 #include <vector>
 
 namespace pipewright {
-namespace {
 
-std::vector<std::string_view> words(std::string_view choices) {
+std::vector<std::string_view> words_of(std::string_view choices) {
   std::vector<std::string_view> found;
   while (!choices.empty()) {
     const std::size_t bar = choices.find(" | ");
@@ -18,11 +17,18 @@ std::vector<std::string_view> words(std::string_view choices) {
   return found;
 }
 
+std::string takes(const FamilyParameter& parameter) {
+  if (!parameter.choices.empty()) return std::string(parameter.choices);
+  return "whole number " + std::to_string(parameter.least) + ".." + std::to_string(parameter.most);
+}
+
+namespace {
+
 // The errors of one model, a line each.
 struct Lines {
-  std::string text;
+  std::string path, text;
   void add(const Place& place, const std::string& message) {
-    text += (text.empty() ? "" : "\n") + head(place) + "model." + message;
+    text += (text.empty() ? "" : "\n") + head(place) + path + "." + message;
   }
 };
 
@@ -44,7 +50,7 @@ void read_number(const FamilyParameter& parameter, const Placed<std::string>& gi
 
 void read_word(const FamilyParameter& parameter, const Placed<std::string>& given, FamilyValues& values,
                Lines& errors) {
-  const auto known = words(parameter.choices);
+  const auto known = words_of(parameter.choices);
   std::string word = given.value;
   if (parameter.choices == "no | yes") {  // as YAML writes switches elsewhere
     if (word == "true") word = "yes";
@@ -74,7 +80,7 @@ void FamilyValues::refuse(std::string_view name, const std::string& message) con
   const auto number = numbers.find(name);
   const std::string value = number != numbers.end() ? std::to_string(number->second) : std::string(choice(name));
   throw InputError(given != places.end() ? given->second : place,
-                   "model." + std::string(name) + ": " + value + " " + message);
+                   path + "." + std::string(name) + ": " + value + " " + message);
 }
 
 std::span<const Family> families() {
@@ -88,38 +94,48 @@ const Family* find_family(std::string_view name) {
   return found == all.end() ? nullptr : &*found;
 }
 
-Model build_family(const Family& family, const FamilyArguments& arguments, const Place& place) {
+FamilyValues check_arguments(std::span<const FamilyParameter> parameters, const FamilyArguments& arguments,
+                             const std::string& path, const Place& place) {
   FamilyValues values;
-  values.place = place;
-  Lines errors;
+  values.place = place, values.path = path;
+  Lines errors{path, ""};
   std::vector<std::string_view> names;
-  for (const FamilyParameter& parameter : family.parameters)
+  for (const FamilyParameter& parameter : parameters)
     names.push_back(parameter.name);
   for (const auto& [name, given] : arguments) {
     values.places.emplace(name, given.place);
-    const auto parameter = std::find_if(family.parameters.begin(), family.parameters.end(),
-                                        [&](const FamilyParameter& p) { return p.name == name; });
-    if (parameter == family.parameters.end())
-      errors.add(given.place, unknown_name(name, names));
+    const auto parameter =
+        std::find_if(parameters.begin(), parameters.end(), [&](const FamilyParameter& p) { return p.name == name; });
+    if (parameter == parameters.end())
+      errors.add(given.place, unknown_name(name.substr(0, 64), names));
     else if (parameter->choices.empty())
       read_number(*parameter, given, values, errors);
     else
       read_word(*parameter, given, values, errors);
   }
-  for (const FamilyParameter& parameter : family.parameters) {
+  for (const FamilyParameter& parameter : parameters) {
     if (arguments.find(parameter.name) != arguments.end()) continue;
     if (!parameter.choices.empty())
-      values.words.emplace(std::string(parameter.name), std::string(words(parameter.choices).front()));
+      values.words.emplace(std::string(parameter.name), std::string(words_of(parameter.choices).front()));
     else if (parameter.otherwise)
       values.numbers.emplace(std::string(parameter.name), *parameter.otherwise);
     else
-      errors.add(place, std::string(parameter.name) + ": is missing; family " + std::string(family.name) +
-                            " needs it: " + std::string(parameter.meaning));
+      errors.add(place, std::string(parameter.name) + ": is missing; give a " + takes(parameter) + ", " +
+                            std::string(parameter.meaning));
   }
   if (!errors.text.empty()) throw InputError(errors.text);
+  return values;
+}
+
+Model build_family(const Family& family, const FamilyArguments& arguments, const Place& place) {
+  const FamilyValues values = check_arguments(family.parameters, arguments, "model", place);
   try {
     Model model = family.build(values);
     model.place = place;
+    model.form.emplace_back("family", family.name);
+    for (const FamilyParameter& parameter : family.parameters)
+      model.form.emplace_back(parameter.name, parameter.choices.empty() ? std::to_string(values[parameter.name])
+                                                                        : std::string(values.choice(parameter.name)));
     for (Layer& layer : model.layers)
       layer.place = place;
     return model;

@@ -11,12 +11,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/check.hpp"
 #include "core/model/graph.hpp"
 
 namespace pipewright {
 
+// A parameter of a family, or of an operator (`operator_table.hpp`).
 struct FamilyParameter {
   std::string_view name;     // "layers"
   std::string_view meaning;  // one line
@@ -41,8 +43,17 @@ class FamilyValues {
   std::map<std::string, std::int64_t, std::less<>> numbers;
   std::map<std::string, std::string, std::less<>> words;
   std::map<std::string, Place, std::less<>> places;
-  Place place;  // of the model
+  Place place;       // of the model
+  std::string path;  // "model"
 };
+
+std::vector<std::string_view> words_of(std::string_view choices);  // "a | b" -> {"a", "b"}
+std::string takes(const FamilyParameter& parameter);               // "whole number 1..512", "no | yes"
+
+// Checks names, ranges and words, fills in the defaults. Throws one InputError that holds a line for every wrong
+// argument, each with its place, the legal values and the nearest known name. `path`: "model", "model.layers.3".
+FamilyValues check_arguments(std::span<const FamilyParameter> parameters, const FamilyArguments& arguments,
+                             const std::string& path, const Place& place);
 
 struct Family {
   std::string_view name;
@@ -54,8 +65,7 @@ struct Family {
 std::span<const Family> families();
 const Family* find_family(std::string_view name);
 
-// Checks names, ranges and words against the family's parameters and builds the model. Throws one InputError that holds
-// a line for every wrong argument, each with its place, the legal values and the nearest known name.
+// The model with its arguments checked, and `Model::form` to write it back. Throws InputError as above.
 Model build_family(const Family& family, const FamilyArguments& arguments, const Place& place);
 
 }  // namespace pipewright
