@@ -1,6 +1,6 @@
 // The schedule as the papers draw it: a row per worker, a box per op with its micro-batch, idle time grey, all-reduces
-// hatched below the last of the workers that take part. Runs with too many ops for boxes are drawn as shares of time
-// per column.
+// hatched below the last of the workers that take part; messages are lines from row to row. Runs with too many ops for
+// boxes are drawn as shares of time per column. What is not drawn is said below the axis.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -18,7 +18,9 @@ constexpr double kPlotWidth = 1000;
 constexpr double kRightMargin = 76;       // "busy 100 %"
 constexpr std::size_t kMostBoxes = 5000;  // beyond it files grow and viewers slow down: 65 536 boxes are 7 MB
 constexpr int kMostRows = 64;
-constexpr std::size_t kMostMessages = 600;
+constexpr std::size_t kMostMessages = 600;     // between neighbouring rows: lines in the gap between them
+constexpr std::size_t kMostRowsCrossed = 150;  // by messages that pass over rows: more would hide the boxes there
+constexpr double kLeastMessageRow = 15;        // height; lower rows have no room for lines between them
 constexpr double kCollectiveHeight = 7;
 constexpr double kSmallestNumber = 7.5;  // smaller digits cannot be read
 
@@ -45,8 +47,8 @@ class Gantt {
       label = std::max(label, text_width(worker_name(answer_, w), size_.font));
     if (!occurs(answer_, Look::AllReduce)) bars_.assign(rows_.size(), false);
     axis_ = {std::ceil(label) + 36, kPlotWidth, answer.timeline.makespan};
-    messages_ = boxes_ && size_.height >= 15 && shows_messages();
-    if (messages_) size_.gap = std::max(size_.gap, 9.0);
+    choose_messages();
+    if (!messages_.empty()) size_.gap = std::max(size_.gap, 9.0);
   }
 
   std::string draw() {
@@ -61,7 +63,10 @@ class Gantt {
     grid(top, bottom);
     for (std::size_t row = 0; row < rows_.size(); ++row)
       worker(row);
-    if (messages_) draw_messages();
+    for (const Transfer* message : messages_)
+      draw(*message);
+    for (const Number& n : numbers_)
+      canvas_.text(n.x, n.y, n.text, n.css, n.font);
     y = axis(bottom);
     y += draw_memory(canvas_, answer_, axis_, y);
     return canvas_.document(axis_.left + kPlotWidth + kRightMargin, y + 12, question(answer_));
@@ -128,7 +133,7 @@ class Gantt {
       canvas_.text(x + 29, y + 10, "of odd chunks", "", 12);
       x += 29 + text_width("of odd chunks", 12) + 16;
     }
-    if (messages_) {
+    if (!messages_.empty()) {
       canvas_.line(x, y + 2, x + 16, y + 9, "msg");
       canvas_.text(x + 21, y + 10, "message", "", 12);
     }
@@ -156,9 +161,12 @@ class Gantt {
       note +=
           fmt::format("{} ops are too many for boxes: each column shows how its {} divide between the kinds of work.",
                       op_count(answer_), short_time(Time{answer_.timeline.makespan.value / columns()}));
-    if (note.empty()) return y;
-    canvas_.text(axis_.left, y + 11, note, "quiet", 11);
-    return y + 18;
+    for (const std::string& line : {note, messages_note_}) {
+      if (line.empty()) continue;
+      canvas_.text(axis_.left, y + 11, line, "quiet", 11);
+      y += 18;
+    }
+    return y;
   }
 
   void worker(std::size_t row) {
@@ -202,7 +210,8 @@ class Gantt {
       const double font = std::min({size_.font, size_.height - 3, (width - 2) / text_width(largest, 1)});
       if (number.empty() || font < kSmallestNumber) continue;
       const bool dark = pale || kind == Look::Recompute || kind == Look::WeightGradient;
-      canvas_.text(x + width / 2, y + size_.height / 2 + font * 0.36, number, dark ? "mid num2" : "mid num", font);
+      numbers_.push_back(
+          {x + width / 2, y + size_.height / 2 + font * 0.36, number, dark ? "mid num2" : "mid num", font});
     }
   }
 
@@ -250,27 +259,64 @@ class Gantt {
     }
   }
 
-  // Messages are drawn where they are few, take visible time and join neighbouring rows; beside replicas few would.
-  bool shows_messages() const {
-    const auto& replicas = answer_.plan.replicas;
-    if (std::any_of(replicas.begin(), replicas.end(), [](int r) { return r > 1; })) return false;
-    if (answer_.timeline.transfers.size() > kMostMessages) return false;
-    return std::any_of(answer_.timeline.transfers.begin(), answer_.timeline.transfers.end(),
-                       [&](const Transfer& t) { return visible(t); });
-  }
-  bool visible(const Transfer& t) const {
-    const bool drawn = std::max(t.from, t.to) < static_cast<WorkerId>(rows_.size());  // few rows: row w is worker w
-    return drawn && std::abs(t.from - t.to) == 1 && axis_.width * ratio(t.arrived - t.start, axis_.end) >= 1;
-  }
-  void draw_messages() {
+  // Messages as lines from row to row, wherever they stay readable; what is left out is said below the axis.
+  void choose_messages() {
+    std::vector<const Transfer*> beside, over;
+    std::size_t all = 0, hidden = 0, brief = 0, crossed = 0;
+    // Copies that run as copy 0 does have no rows, and no messages of their own to tell of.
+    const auto workers = static_cast<WorkerId>(distinct_workers(answer_).size());
     for (const Transfer& t : answer_.timeline.transfers) {
-      if (!visible(t)) continue;
-      const auto from = static_cast<std::size_t>(t.from), to = static_cast<std::size_t>(t.to);
-      const bool down = to > from;
-      const double y1 = down ? row_bottom(from) : tops_[from];
-      const double y2 = down ? tops_[to] : row_bottom(to);
-      canvas_.line(axis_.x(t.start), y1, axis_.x(t.arrived), y2, "msg");
+      if (t.from == t.to || t.arrived == t.start || t.from >= workers) continue;
+      ++all;
+      if (!has_row(t.from) || !has_row(t.to)) {
+        ++hidden;
+      } else if (axis_.width * ratio(t.arrived - t.start, axis_.end) < 1) {
+        ++brief;
+      } else {
+        const std::size_t passed = rows_passed(t);
+        crossed += passed;
+        (passed == 0 ? beside : over).push_back(&t);
+      }
     }
+    if (all == 0) return;
+    if (!boxes_ || size_.height < kLeastMessageRow) {
+      messages_note_ =
+          fmt::format("{} messages between workers are not drawn: there are too many {} for lines between them.", all,
+                      boxes_ ? "rows" : "ops");
+      return;
+    }
+    std::vector<std::string> left_out;
+    const auto leave_out = [&](std::size_t count, std::string_view why) {
+      if (count > 0) left_out.push_back(fmt::format("{} {}", count, why));
+    };
+    leave_out(hidden, "to or from workers without a row");
+    leave_out(brief, "shorter than a pixel");
+    if (beside.size() > kMostMessages) leave_out(beside.size(), "between neighbouring rows, too many to tell apart");
+    if (crossed > kMostRowsCrossed) leave_out(over.size(), "that would pass over other rows, too many to tell apart");
+    if (beside.size() <= kMostMessages) messages_ = beside;
+    if (crossed <= kMostRowsCrossed) messages_.insert(messages_.end(), over.begin(), over.end());
+    if (!left_out.empty())
+      messages_note_ =
+          fmt::format("{} of {} messages are drawn; not drawn: {}.", messages_.size(), all, fmt::join(left_out, ", "));
+  }
+
+  bool has_row(WorkerId w) const { return std::binary_search(rows_.begin(), rows_.end(), w); }
+  std::size_t row_of(WorkerId w) const {
+    return static_cast<std::size_t>(std::lower_bound(rows_.begin(), rows_.end(), w) - rows_.begin());
+  }
+
+  std::size_t rows_passed(const Transfer& t) const {
+    const std::size_t from = row_of(t.from), to = row_of(t.to);
+    return std::max(from, to) - std::min(from, to) - 1;
+  }
+
+  void draw(const Transfer& t) {
+    const std::size_t from = row_of(t.from), to = row_of(t.to);
+    const bool down = to > from;
+    const double x1 = axis_.x(t.start), y1 = down ? row_bottom(from) : tops_[from];
+    const double x2 = axis_.x(t.arrived), y2 = down ? tops_[to] : row_bottom(to);
+    if (rows_passed(t) > 0) canvas_.line(x1, y1, x2, y2, "halo");
+    canvas_.line(x1, y1, x2, y2, "msg");
   }
 
   const Answer& answer_;
@@ -278,10 +324,18 @@ class Gantt {
   std::vector<bool> bars_;  // by row: all-reduces are drawn below it
   RowSize size_;
   bool boxes_;
-  bool messages_ = false;
+  std::vector<const Transfer*> messages_;  // that are drawn
+  std::string messages_note_;              // those that are not, and why
   Axis axis_;
   Canvas canvas_;
   std::vector<double> tops_;  // by row
+  struct Number {
+    double x, y;
+    std::string text;
+    std::string_view css;
+    double font;
+  };
+  std::vector<Number> numbers_;  // of the boxes; drawn after the messages, which may pass over boxes
 };
 
 }  // namespace

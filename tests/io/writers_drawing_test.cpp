@@ -60,6 +60,45 @@ TEST_CASE("messages are drawn between the rows that are there, those of a copy t
   CHECK(count(svg_timeline(small_answer(two)->answer), "class=\"msg\"") == 49);
 }
 
+// 4 workers with 2 chunks each: of 7 messages per micro-batch and direction one goes from the last worker to the first,
+// over two rows.
+TEST_CASE("messages pass over rows while that hides little, and the drawing says what it leaves out") {
+  SmallShape shape{.schedule = "interleaved_1f1b", .micro_batches = 4, .wire = Time{1'000'000}, .virtual_stages = 2};
+  const std::string few = svg_timeline(small_answer(shape)->answer);
+  CHECK(count(few, "class=\"msg\"") == 2 * 7 * 4 + 1);
+  CHECK(count(few, "class=\"halo\"") == 2 * 4);
+  CHECK(few.find("not drawn") == std::string::npos);
+  shape.micro_batches = 40;  // 80 of them would cross 160 rows
+  const std::string many = svg_timeline(small_answer(shape)->answer);
+  CHECK(count(many, "class=\"msg\"") == 2 * 6 * 40 + 1);
+  CHECK(count(many, "class=\"halo\"") == 0);
+  CHECK(many.find(">480 of 560 messages are drawn; not drawn: 80 that would pass over other rows, too many to tell "
+                  "apart.<") != std::string::npos);
+}
+
+TEST_CASE("messages between replicated stages are drawn, each from its own replica") {
+  // Micro-batches 0, 2, 4 of replica 0 pass over replica 1: in both directions.
+  const std::string svg = svg_timeline(
+      small_answer(
+          {.schedule = "pipedream", .stages = 2, .micro_batches = 6, .wire = Time{1'000'000}, .replicas = {2, 1}})
+          ->answer);
+  CHECK(count(svg, "class=\"msg\"") == 2 * 6 + 1);
+  CHECK(count(svg, "class=\"halo\"") == 2 * 3);
+}
+
+TEST_CASE("messages that cannot be seen or have no room are counted below the drawing") {
+  // 1 us of 33 ms is 0.03 of 1000 units.
+  CHECK(svg_timeline(small_answer({.wire = Time{1000}})->answer)
+            .find(">0 of 48 messages are drawn; not drawn: 48 shorter than a pixel.<") != std::string::npos);
+  CHECK(svg_timeline(small_answer({.stages = 16, .micro_batches = 1024, .wire = Time{1'000'000}})->answer)
+            .find(">30720 messages between workers are not drawn: there are too many ops for lines between them.<") !=
+        std::string::npos);
+  CHECK(svg_timeline(small_answer({.stages = 40, .micro_batches = 2, .wire = Time{1'000'000}})->answer)
+            .find(">156 messages between workers are not drawn: there are too many rows for lines between them.<") !=
+        std::string::npos);
+  CHECK(svg_timeline(small_answer()->answer).find("messages") == std::string::npos);  // none takes any time
+}
+
 TEST_CASE("replicas share one row of all-reduces, below the last of them") {
   const SmallShape shape{
       .schedule = "pipedream", .stages = 2, .micro_batches = 6, .all_reduce = Time{2'000'000}, .replicas = {3, 1}};
