@@ -16,6 +16,7 @@
 //   gelu (erf)  5        11             rms norm                      4        8       scale, affine 2)
 //   silu        5        9              softmax                       5        4
 //   tanh        1        3              cross-entropy, per class      6        1
+//   rotary      3        3
 //   sigmoid     4        3              dropout, multiply             1        1, 2
 //   pooling     k^2 - 1 per output value (max), k^2 (average)         add      1        0
 // The adding of biases happens within the products and is not counted; where a tensor has several users, adding up
@@ -274,6 +275,7 @@ LayerBuilder::Value LayerBuilder::linear(Value x, const Linear& linear) {
   op.product = true, op.routed = linear.routed;
   op.divided = linear.split != Split::None;
   op.forward_flops = op.weight_flops = 2 * in.elements() * static_cast<double>(linear.features);
+  if (linear.gate && *linear.gate != Activation::Silu) op.other_gate_flops = op.forward_flops / 2;
   op.forward_bytes = op.weight_bytes = values(x) + values(y);
   if (gradient) op.input_flops = op.forward_flops, op.input_bytes = op.forward_bytes;
   const std::int64_t weight = checked_product(features, linear.features, "the parameters");
@@ -321,6 +323,7 @@ LayerBuilder::Value LayerBuilder::attention(std::initializer_list<Value> inputs,
     Operator& op = add_operator(name, OperatorKind::Attention);
     op.product = true, op.divided = sharded;
     op.forward_flops = 2 * pairs * size, op.input_flops = 2 * op.forward_flops;
+    op.all_pairs_flops = 2 * scores * size, op.causal = core.causal;
     op.forward_bytes = bytes, op.input_bytes = 2.0 * bytes;
     return op;
   };
@@ -407,15 +410,18 @@ LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
   Operator& dispatch = add_operator("dispatch", OperatorKind::Memory);
   dispatch.forward_bytes = dispatch.input_bytes = values(x) + sent;
   dispatch.input_flops = sent.values;
-  const auto product = [&](std::int64_t weight, std::int64_t bias, const Amount& from, const Amount& to) {
+  const auto product = [&](std::int64_t weight, std::int64_t bias, const Amount& from, const Amount& to) -> Operator& {
     Operator& op = add_operator("experts", OperatorKind::MatrixProduct);
     op.product = true, op.divided = true;
     op.forward_flops = op.input_flops = op.weight_flops = 2 * rows * static_cast<double>(weight);
     op.forward_bytes = op.input_bytes = op.weight_bytes = from + to;
     op.parameters = checked_product(spec.experts, weight + bias, "the parameters");
     op.sharded_parameters = op.parameters;
+    op.idle_parameters = (spec.experts - spec.active) * (weight + bias);
+    return op;
   };
-  product(up, b_up, sent, opened);
+  Operator& opening = product(up, b_up, sent, opened);
+  if (spec.gated && spec.activation != Activation::Silu) opening.other_gate_flops = opening.forward_flops / 2;
   const PointwiseFlops flops = pointwise(spec.activation);
   Operator& act = add_operator(name_of(spec.activation), OperatorKind::Memory);
   act.divided = true;
@@ -505,13 +511,18 @@ LayerBuilder::Value LayerBuilder::global_average_pool(Value x) {
   return memory_operator("average_pool", {x}, {in[0]}, {window, window, false});
 }
 
-LayerBuilder::Value LayerBuilder::embedding(Value tokens, std::int64_t vocabulary, std::int64_t features, Split split) {
+LayerBuilder::Value LayerBuilder::embedding(Value tokens, std::int64_t vocabulary, std::int64_t features, Split split,
+                                            Table table) {
   const Shape in = shape(tokens);
   need_rank(in, 1, "embedding", "tokens");
   need_at_least_1(vocabulary, "vocabulary"), need_at_least_1(features, "features");
   const Value y = make({in[0], features}, false, true);
   Operator& op = add_operator("embedding", OperatorKind::Memory);
-  op.parameters = op.gathered_parameters = checked_product(vocabulary, features, "the parameters");
+  const std::int64_t size = checked_product(vocabulary, features, "the parameters");
+  if (table == Table::Own)
+    op.parameters = op.gathered_parameters = size;
+  else
+    work_.tied_parameters += size;
   op.forward_bytes = values(tokens) + 2.0 * values(y);  // rows of the table, and the output
   op.weight_flops = shape(y).elements();
   op.weight_bytes = values(tokens) + 2.0 * values(y);
@@ -627,6 +638,29 @@ LayerBuilder::Value LayerBuilder::slice(Value x, Shape shape) {
   const Value y = memory_operator("slice", {x}, shape, {0, 0, false});
   work_.operators.back().forward_bytes = 2.0 * values(y);
   if (at(x).needs_gradient) work_.operators.back().input_bytes = values(x) + values(y);
+  return y;
+}
+
+LayerBuilder::Value LayerBuilder::rotary(Value x, double share) {
+  const Value y = memory_operator("rotary", {x}, shape(x), {3 * share, 3 * share, false});
+  Operator& op = work_.operators.back();
+  op.forward_bytes = share * op.forward_bytes, op.input_bytes = share * op.input_bytes;
+  return y;
+}
+
+LayerBuilder::Value LayerBuilder::for_heads(Value x, std::int64_t heads) {
+  const Shape in = shape(x);
+  need_at_least_1(heads, "heads");
+  const Value y = memory_operator(
+      "for_heads", {x}, with_features(in, checked_product(in[in.rank - 1], heads, "the features")), {0, 1, false});
+  if (at(x).sharded) return y;
+  at(y).sharded = true;
+  Operator& op = work_.operators.back();
+  op.divided = true;
+  op.forward_bytes = values(x) + values(y);
+  if (!at(x).needs_gradient) return y;
+  op.input_bytes = op.forward_bytes;
+  work_.reduced_backward += values(x), ++work_.reductions_backward;
   return y;
 }
 

@@ -25,6 +25,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,6 +48,7 @@ struct Shape {
 std::string text(const Shape& shape);  // "64 x 112 x 112"
 
 enum class Split : std::uint8_t { None, Columns, Rows };  // how tensor parallelism divides a product's weight
+enum class Table : std::uint8_t { Own, Tied };            // Tied: of another layer, no parameters of its own
 enum class Norm : std::uint8_t { Layer, Rms, Batch, Instance };
 enum class Activation : std::uint8_t { Relu, Gelu, Silu, Tanh, Sigmoid };
 enum class Pool : std::uint8_t { Max, Average };
@@ -63,8 +65,9 @@ struct Linear {
   std::int64_t features = 1;  // of the output
   bool bias = true;
   Split split = Split::None;
-  bool tied = false;    // its weight is a table of another layer: no parameters of its own
-  bool routed = false;  // a router
+  bool tied = false;                    // its weight is a table of another layer: no parameters of its own
+  bool routed = false;                  // a router
+  std::optional<Activation> gate = {};  // LayerBuilder::gated follows: half of the features are gates
 };
 struct AttentionCore {
   std::int64_t heads = 1, key_heads = 1;      // grouped-query attention: key_heads < heads
@@ -116,7 +119,8 @@ class LayerBuilder {
   Value gated(Value x, Activation kind);  // act(first half of the features) * second half
   Value pool(Value x, const PoolSpec& pool);
   Value global_average_pool(Value x);  // {c, h, w} -> {c}
-  Value embedding(Value tokens, std::int64_t vocabulary, std::int64_t features, Split split = Split::None);
+  Value embedding(Value tokens, std::int64_t vocabulary, std::int64_t features, Split split = Split::None,
+                  Table table = Table::Own);
   Value learned(Value x, std::int64_t rows);  // adds a learned table of `rows` x last dimension
   Value lstm(Value x, const Lstm& lstm);      // {tokens, features} -> {tokens, hidden * directions}
   Value softmax(Value x);
@@ -132,6 +136,9 @@ class LayerBuilder {
   Value reshape(Value x, Shape shape);               // the same values: no operator, no bytes
   Value parameters(Value x, std::int64_t count);     // further trained values that cost no arithmetic
   Value slice(Value x, Shape shape);                 // a part of x, copied
+  Value rotary(Value x, double share);               // rotary positions on that share of the features [Su21]
+  // A copy of x for each of `heads`, which tensor parallelism divides: {tokens, f} -> {tokens, heads * f}.
+  Value for_heads(Value x, std::int64_t heads);
 
   Shape shape(Value x) const;
 

@@ -62,8 +62,13 @@ struct Operator {
   std::int64_t parameters = 0;                      // whole count
   std::int64_t sharded_parameters = 0;              // of them: divided among the devices
   std::int64_t gathered_parameters = 0;             // of them: a table of which only few rows are read (embedding)
+  std::int64_t idle_parameters = 0;                 // of them: of experts that a token is not sent to
   Amount forward_bytes, input_bytes, weight_bytes;  // activations read and written by each pass, without parameters
   Amount workspace;                                 // scratch memory while it runs
+  // What publishers' ways to count FLOPs differ in (core/model/flops.hpp); all of one forward pass.
+  double all_pairs_flops = 0;   // attention: with every pair of query and key, masked or not
+  double other_gate_flops = 0;  // part of forward_flops that computes a gate other than SwiGLU's
+  bool causal = false;          // attention: of all pairs, each query sees the keys before it
 };
 
 // A layer: its operators in execution order and what follows from them together.

@@ -294,3 +294,47 @@ TEST_CASE("settled layers: bytes by precision, outputs kept for users, shares of
   CHECK(model.layers[0].parameters == 72);
   CHECK(model.layers[0].parameters_on_device == 36);
 }
+
+TEST_CASE("Rotary positions cost three FLOPs per rotated feature, move only those, and keep nothing") {
+  LayerBuilder b;
+  const auto x = b.input({8, 64});
+  const Work work = b.finish({b.rotary(x, 0.25)});
+  const Operator& op = work.operators.at(0);
+  CHECK(op.forward_flops == 3 * 8 * 64 / 4);
+  CHECK(op.forward_bytes.values == 2 * 8 * 64 / 4);
+  CHECK(work.kept.values == 0);
+  CHECK(work.keeps_input == std::vector<char>{0});
+}
+
+TEST_CASE("A tensor copied for every head is divided among devices, and its gradients are summed over them") {
+  LayerBuilder b;
+  const auto x = b.input({8, 16});
+  const Work work = b.finish({b.for_heads(x, 4)});
+  CHECK(work.output().sharded_values == 8 * 64);
+  CHECK(work.operators.at(0).forward_bytes.values == 8 * 16);
+  CHECK(work.operators.at(0).forward_bytes.sharded_values == 8 * 64);
+  CHECK(work.reduced_backward.values == 8 * 16);
+}
+
+TEST_CASE("A tied embedding has no parameters of its own") {
+  LayerBuilder b;
+  const Work work = b.finish({b.embedding(b.tokens(8), 100, 16, Split::Rows, Table::Tied)});
+  CHECK(work.parameters == 0);
+  CHECK(work.sharded_parameters == 0);
+  CHECK(work.tied_parameters == 1600);
+}
+
+TEST_CASE("A gate other than SwiGLU's is half of its product; idle are the experts that a token is not sent to") {
+  LayerBuilder b;
+  const auto x = b.input({8, 16});
+  const auto y = b.gated(b.linear(x, {.features = 64, .gate = Activation::Gelu}), Activation::Gelu);
+  b.gated(b.linear(x, {.features = 64, .gate = Activation::Silu}), Activation::Silu);
+  b.experts(x, {.experts = 4, .active = 1, .hidden = 8});
+  const Work work = b.finish({y});
+  CHECK(work.operators.at(0).other_gate_flops == 8 * 16 * 64);
+  CHECK(work.operators.at(2).other_gate_flops == 0);
+  std::int64_t idle = 0;
+  for (const Operator& op : work.operators)
+    idle += op.idle_parameters;
+  CHECK(idle == 3 * 3 * 16 * 8);
+}

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <vector>
 
+#include "core/model/families/transformer_families.hpp"
+
 namespace pipewright {
 
 std::vector<std::string_view> words_of(std::string_view choices) {
@@ -52,7 +54,7 @@ void read_word(const FamilyParameter& parameter, const Placed<std::string>& give
                Lines& errors) {
   const auto known = words_of(parameter.choices);
   std::string word = given.value;
-  if (parameter.choices == "no | yes") {  // as YAML writes switches elsewhere
+  if (parameter.choices == "no | yes" || parameter.choices == "yes | no") {  // as YAML writes switches elsewhere
     if (word == "true") word = "yes";
     if (word == "false") word = "no";
   }
@@ -84,7 +86,9 @@ void FamilyValues::refuse(std::string_view name, const std::string& message) con
 }
 
 std::span<const Family> families() {
-  static const std::vector<Family> table = {};
+  static const std::vector<Family> table = {
+      kTransformerFamily, kTransformerMtFamily, kGptFamily, kDecoderFamily, kBertFamily, kT5Family, kVitFamily,
+  };
   return table;
 }
 

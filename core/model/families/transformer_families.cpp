@@ -1,0 +1,391 @@
+#include "core/model/families/transformer_families.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace pipewright {
+namespace {
+
+constexpr std::int64_t kLongest = 100'000'000;  // tokens, words: beyond any in use
+
+// ---- parameters that several families share -------------------------------------------------------------------------
+
+constexpr FamilyParameter kLayers{"layers", "blocks", 1, 100'000};
+constexpr FamilyParameter kSequence(std::int64_t otherwise) {
+  return {"sequence_length", "tokens per sample", 1, kLongest, otherwise};
+}
+constexpr FamilyParameter kVocabulary(std::int64_t otherwise) {
+  return {"vocabulary", "words (or word pieces) of the embedding's table", 2, kLongest, otherwise};
+}
+constexpr FamilyParameter kHidden(std::optional<std::int64_t> otherwise = {}) {
+  return {"hidden", "features of a token", 1, 1'000'000, otherwise};
+}
+constexpr FamilyParameter kHeads(std::optional<std::int64_t> otherwise = {}) {
+  return {"heads", "attention heads", 1, 100'000, otherwise};
+}
+constexpr FamilyParameter kHeadSize{"head_size", "features of a head; default: hidden / heads", 1, 1'000'000, 0};
+constexpr FamilyParameter kFeedForward{"feed_forward", "features between the two products; default: 4 hidden", 1,
+                                       100'000'000, 0};
+constexpr FamilyParameter kMaterialised{
+    .name = "attention",
+    .meaning = "materialised: scores are stored; flash: a fused kernel, masked pairs are not computed",
+    .choices = "materialised | flash"};
+constexpr FamilyParameter kFlash{
+    .name = "attention",
+    .meaning = "flash: a fused kernel, masked pairs are not computed; materialised: scores are stored",
+    .choices = "flash | materialised"};
+constexpr FamilyParameter kDropout{.name = "dropout",
+                                   .meaning = "of embeddings, attention probabilities and both parts of a block",
+                                   .choices = "yes | no"};
+constexpr FamilyParameter kNoDropout{.name = "dropout",
+                                     .meaning = "of embeddings, attention probabilities and both parts of a block",
+                                     .choices = "no | yes"};
+constexpr FamilyParameter kTied{
+    .name = "tied", .meaning = "the head uses the embedding's table", .choices = "yes | no"};
+constexpr FamilyParameter kUntied{
+    .name = "tied", .meaning = "the head uses the embedding's table", .choices = "no | yes"};
+
+// ---- reading them ---------------------------------------------------------------------------------------------------
+
+std::int64_t or_else(std::int64_t value, std::int64_t otherwise) {
+  return value > 0 ? value : otherwise;
+}
+
+std::int64_t head_size(const FamilyValues& values, std::int64_t given) {
+  if (given > 0) return given;
+  const std::int64_t hidden = values["hidden"], heads = values["heads"];
+  if (hidden % heads != 0)
+    values.refuse("heads", "does not divide hidden " + std::to_string(hidden) + "; use a divisor, or give head_size");
+  return hidden / heads;
+}
+
+Transformer common(const FamilyValues& values, std::string name) {
+  Transformer t;
+  t.name = std::move(name);
+  t.layers = values["layers"];
+  t.hidden = values["hidden"];
+  t.heads = t.key_heads = values["heads"];
+  t.flash = values.is("attention", "flash");
+  t.dropout = values.is("dropout", "yes");
+  return t;
+}
+
+// ---- transformer: Transformer-L of GPipe
+// -----------------------------------------------------------------------------
+
+constexpr std::array kTransformerParameters = {
+    kLayers,
+    kHidden(2048),
+    kHeads(32),
+    FamilyParameter{"feed_forward", "features between the two products", 1, 100'000'000, 8192},
+    kVocabulary(32000),
+    kSequence(1024),
+    FamilyParameter{.name = "norms", .meaning = "before or after each part of a block", .choices = "pre | post"},
+    kMaterialised,
+    kDropout};
+
+// ---- transformer_mt: T(L, H, A) of GPipe
+// -----------------------------------------------------------------------------
+
+constexpr std::array kTransformerMtParameters = {
+    FamilyParameter{"layers", "L: blocks of the encoder, and as many of the decoder", 1, 100'000},
+    FamilyParameter{"feed_forward", "H: features between the two products", 1, 100'000'000},
+    FamilyParameter{"heads", "A: attention heads", 1, 100'000},
+    kHidden(1024),
+    FamilyParameter{"head_size", "features of a head", 1, 1'000'000, 64},
+    kVocabulary(64000),
+    kSequence(1024),
+    FamilyParameter{"target_length", "tokens of the decoder; default: sequence_length", 1, kLongest, 0},
+    kMaterialised,
+    kDropout};
+
+// ---- gpt
+// --------------------------------------------------------------------------------------------------------------
+
+constexpr std::array kGptParameters = {
+    kLayers,
+    kHidden(),
+    kHeads(),
+    kHeadSize,
+    kFeedForward,
+    kVocabulary(51200),
+    kSequence(2048),
+    FamilyParameter{"positions", "rows of the learned table of positions; default: sequence_length", 1, kLongest, 0},
+    kTied,
+    kMaterialised,
+    kDropout};
+
+// ---- bert
+// -------------------------------------------------------------------------------------------------------------
+
+constexpr std::array kBertParameters = {
+    FamilyParameter{"layers", "blocks", 1, 100'000, 12},
+    kHidden(768),
+    kHeads(12),
+    kFeedForward,
+    kVocabulary(30522),
+    kSequence(512),
+    FamilyParameter{"positions", "rows of the learned table of positions; default: sequence_length", 1, kLongest, 0},
+    FamilyParameter{"token_types", "rows of the table of segments", 1, 1000, 2},
+    FamilyParameter{.name = "head",
+                    .meaning = "pretraining: masked words of every token and next sentence; masked_lm: masked words; "
+                               "pooler: product and tanh of the first token",
+                    .choices = "pretraining | masked_lm | pooler"},
+    kMaterialised,
+    kDropout};
+
+// ---- t5
+// ---------------------------------------------------------------------------------------------------------------
+
+constexpr std::array kT5Parameters = {
+    FamilyParameter{"layers", "blocks of the decoder", 1, 100'000, 12},
+    FamilyParameter{"encoder_layers", "blocks of the encoder; default: layers", 1, 100'000, 0},
+    kHidden(768),
+    kHeads(12),
+    FamilyParameter{"head_size", "features of a head", 1, 1'000'000, 64},
+    FamilyParameter{"feed_forward", "features between the two products", 1, 100'000'000, 3072},
+    FamilyParameter{.name = "gated", .meaning = "yes: GELU gates the feed-forward (T5 1.1)", .choices = "no | yes"},
+    kVocabulary(32128),
+    FamilyParameter{"buckets", "of the relative position bias", 1, 100'000, 32},
+    kSequence(512),
+    FamilyParameter{"target_length", "tokens of the decoder; default: sequence_length", 1, kLongest, 0},
+    kTied,
+    kMaterialised,
+    kDropout};
+
+// ---- vit
+// --------------------------------------------------------------------------------------------------------------
+
+constexpr std::array kVitParameters = {FamilyParameter{"layers", "blocks", 1, 100'000, 12},
+                                       kHidden(768),
+                                       kHeads(12),
+                                       kFeedForward,
+                                       FamilyParameter{"image", "height and width of an image", 1, 100'000, 224},
+                                       FamilyParameter{"patch", "height and width of a patch", 1, 100'000, 16},
+                                       FamilyParameter{"channels", "of an image", 1, 10'000, 3},
+                                       FamilyParameter{"classes", "of the classifier", 2, 10'000'000, 1000},
+                                       kMaterialised,
+                                       kNoDropout};
+
+// ---- decoder
+// ----------------------------------------------------------------------------------------------------------
+
+constexpr std::array kDecoderParameters = {
+    kLayers,
+    kHidden(),
+    kHeads(),
+    FamilyParameter{"key_heads", "heads of keys and values; default: heads", 1, 100'000, 0},
+    kHeadSize,
+    FamilyParameter{"feed_forward", "features between the two products of a dense block", 1, 100'000'000},
+    kVocabulary(32000),
+    kSequence(4096),
+    kUntied,
+    FamilyParameter{.name = "activation", .meaning = "of the feed-forward", .choices = "silu | gelu | relu"},
+    FamilyParameter{.name = "gated", .meaning = "the activation gates a second half (SwiGLU)", .choices = "yes | no"},
+    FamilyParameter{.name = "norm", .meaning = "kind of norm", .choices = "rms | layer"},
+    FamilyParameter{.name = "norms",
+                    .meaning = "before each part of a block, after, or both (sandwich)",
+                    .choices = "pre | post | sandwich"},
+    FamilyParameter{.name = "attention_bias",
+                    .meaning = "of queries, keys and values (qkv), also of the projection (all)",
+                    .choices = "none | qkv | all"},
+    FamilyParameter{.name = "feed_forward_bias", .meaning = "of both products", .choices = "no | yes"},
+    FamilyParameter{.name = "qk_norm", .meaning = "norms of queries and keys", .choices = "none | head | all"},
+    FamilyParameter{"window", "sliding window in tokens; default: none", 1, kLongest, 0},
+    FamilyParameter{"full_every", "with a window: every so many blocks one attends to all; default: none does", 1,
+                    100'000, 0},
+    FamilyParameter{"experts", "of a sparse block's feed-forward; default: dense", 1, 1'000'000, 0},
+    FamilyParameter{"active_experts", "experts that a token is sent to", 1, 1'000'000, 0},
+    FamilyParameter{"expert_feed_forward", "features between the products of one expert", 1, 100'000'000, 0},
+    FamilyParameter{"shared_feed_forward", "of the experts that every token uses; default: none", 1, 100'000'000, 0},
+    FamilyParameter{"dense_layers", "blocks at the front without experts; default: none", 1, 100'000, 0},
+    FamilyParameter{"sparse_step", "every so many blocks one has experts", 1, 100'000, 1},
+    FamilyParameter{"query_rank", "latent attention: compressed queries; default: not compressed", 1, 1'000'000, 0},
+    FamilyParameter{"key_value_rank", "latent attention: compressed keys and values; default: ordinary attention", 1,
+                    1'000'000, 0},
+    FamilyParameter{"nope_size", "latent attention: features of a head without rotation", 1, 1'000'000, 0},
+    FamilyParameter{"rope_size", "latent attention: rotated features of a head", 1, 1'000'000, 0},
+    FamilyParameter{"value_size", "latent attention: features of a head's values", 1, 1'000'000, 0},
+    FamilyParameter{"next_token_modules", "blocks that predict further tokens (DeepSeek-V3); default: none", 1, 100, 0},
+    kFlash,
+    kNoDropout};
+
+template <Transformer (*of)(const FamilyValues&)>
+Model built(const FamilyValues& values) {
+  return build(of(values));
+}
+
+}  // namespace
+
+// One self-attention per block; the table counts its parameters with biases everywhere, an untied softmax with bias
+// and a final norm, and no table of positions.                                                      [GPipe19] table 1
+Transformer transformer_of(const FamilyValues& values) {
+  Transformer t = common(values, "transformer-" + std::to_string(values["layers"]));
+  t.head_size = head_size(values, 0);
+  t.feed_forward = values["feed_forward"];
+  t.activation = Activation::Relu;
+  t.sequence_length = values["sequence_length"];
+  t.vocabulary = values["vocabulary"];
+  t.head_bias = true;
+  t.norms = values.is("norms", "pre") ? Transformer::Norms::Pre : Transformer::Norms::Post;
+  t.attention_bias = Transformer::Bias::All;
+  t.feed_forward_bias = true;
+  t.causal = true;
+  return t;
+}
+
+Transformer transformer_mt_of(const FamilyValues& values) {
+  Transformer t = common(values, "transformer-mt-" + std::to_string(values["layers"]));
+  t.encoder_layers = t.layers;
+  t.head_size = values["head_size"];
+  t.feed_forward = values["feed_forward"];
+  t.activation = Activation::Relu;
+  t.sequence_length = values["sequence_length"];
+  t.target_length = values["target_length"];
+  t.vocabulary = values["vocabulary"];
+  t.head_bias = true;
+  t.attention_bias = Transformer::Bias::All;
+  t.feed_forward_bias = true;
+  return t;
+}
+
+Transformer gpt_of(const FamilyValues& values) {
+  Transformer t = common(values, "gpt");
+  t.head_size = head_size(values, values["head_size"]);
+  t.feed_forward = or_else(values["feed_forward"], 4 * t.hidden);
+  t.sequence_length = values["sequence_length"];
+  t.vocabulary = values["vocabulary"];
+  t.tied = values.is("tied", "yes");
+  t.positions = Transformer::Positions::Learned;
+  t.position_rows = or_else(values["positions"], t.sequence_length);
+  t.attention_bias = Transformer::Bias::All;
+  t.feed_forward_bias = true;
+  return t;
+}
+
+Transformer bert_of(const FamilyValues& values) {
+  Transformer t = common(values, "bert");
+  t.head_size = head_size(values, 0);
+  t.feed_forward = or_else(values["feed_forward"], 4 * t.hidden);
+  t.sequence_length = values["sequence_length"];
+  t.vocabulary = values["vocabulary"];
+  t.tied = t.head_bias = true;
+  t.token_types = values["token_types"];
+  t.embedding_norm = true;
+  t.head = values.is("head", "pretraining") ? Transformer::Head::Pretraining
+           : values.is("head", "masked_lm") ? Transformer::Head::MaskedToken
+                                            : Transformer::Head::Pooler;
+  t.norms = Transformer::Norms::Post;
+  t.positions = Transformer::Positions::Learned;
+  t.position_rows = or_else(values["positions"], t.sequence_length);
+  t.attention_bias = Transformer::Bias::All;
+  t.feed_forward_bias = true;
+  t.causal = false;
+  return t;
+}
+
+Transformer t5_of(const FamilyValues& values) {
+  Transformer t = common(values, "t5");
+  t.encoder_layers = or_else(values["encoder_layers"], t.layers);
+  t.head_size = values["head_size"];
+  t.feed_forward = values["feed_forward"];
+  t.gated = values.is("gated", "yes");
+  t.activation = t.gated ? Activation::Gelu : Activation::Relu;
+  t.sequence_length = values["sequence_length"];
+  t.target_length = values["target_length"];
+  t.vocabulary = values["vocabulary"];
+  t.tied = values.is("tied", "yes");
+  t.tied_target = true;
+  t.norm = Norm::Rms;
+  t.positions = Transformer::Positions::RelativeBias;
+  t.position_rows = values["buckets"];
+  t.inner_dropout = t.dropout;
+  return t;
+}
+
+Transformer vit_of(const FamilyValues& values) {
+  Transformer t = common(values, "vit");
+  t.head_size = head_size(values, 0);
+  t.feed_forward = or_else(values["feed_forward"], 4 * t.hidden);
+  t.image = values["image"];
+  t.patch = values["patch"];
+  t.channels = values["channels"];
+  t.classes = values["classes"];
+  if (t.image % t.patch != 0)
+    values.refuse("patch", "does not divide image " + std::to_string(t.image) + "; use a divisor");
+  t.sequence_length = (t.image / t.patch) * (t.image / t.patch) + 1;
+  t.head = Transformer::Head::Classes;
+  t.head_bias = true;
+  t.attention_bias = Transformer::Bias::All;
+  t.feed_forward_bias = true;
+  t.causal = false;
+  return t;
+}
+
+Transformer decoder_of(const FamilyValues& values) {
+  Transformer t = common(values, "decoder");
+  t.key_heads = or_else(values["key_heads"], t.heads);
+  if (t.heads % t.key_heads != 0)
+    values.refuse("key_heads", "does not divide heads " + std::to_string(t.heads) + "; use a divisor");
+  t.latent = {values["query_rank"], values["key_value_rank"], values["nope_size"], values["rope_size"],
+              values["value_size"]};
+  t.head_size = t.latent.rank > 0 ? or_else(values["head_size"], t.latent.nope_size + t.latent.rope_size)
+                                  : head_size(values, values["head_size"]);
+  t.feed_forward = values["feed_forward"];
+  t.gated = values.is("gated", "yes");
+  t.activation = values.is("activation", "silu")   ? Activation::Silu
+                 : values.is("activation", "gelu") ? Activation::Gelu
+                                                   : Activation::Relu;
+  t.sequence_length = values["sequence_length"];
+  t.vocabulary = values["vocabulary"];
+  t.tied = values.is("tied", "yes");
+  t.norm = values.is("norm", "rms") ? Norm::Rms : Norm::Layer;
+  t.norms = values.is("norms", "pre")    ? Transformer::Norms::Pre
+            : values.is("norms", "post") ? Transformer::Norms::Post
+                                         : Transformer::Norms::Sandwich;
+  t.positions = Transformer::Positions::Rotary;
+  t.attention_bias = values.is("attention_bias", "none")  ? Transformer::Bias::None
+                     : values.is("attention_bias", "qkv") ? Transformer::Bias::Queries
+                                                          : Transformer::Bias::All;
+  t.feed_forward_bias = values.is("feed_forward_bias", "yes");
+  t.qk_norm = values.is("qk_norm", "none")   ? Transformer::QkNorm::None
+              : values.is("qk_norm", "head") ? Transformer::QkNorm::Head
+                                             : Transformer::QkNorm::All;
+  t.modules = t.stated_modules = values["next_token_modules"];
+  if (const std::int64_t window = values["window"], every = values["full_every"]; window > 0)
+    for (std::int64_t i = 0; i < t.layers; ++i)
+      t.windows.push_back(every > 0 && (i + 1) % every == 0 ? 0 : window);
+  t.moe.experts = values["experts"];
+  t.moe.active = values["active_experts"];
+  t.moe.feed_forward = values["expert_feed_forward"];
+  t.moe.shared_feed_forward = values["shared_feed_forward"];
+  for (const std::string_view needs_experts : {"active_experts", "expert_feed_forward", "shared_feed_forward"})
+    if (t.moe.experts == 0 && values[needs_experts] > 0)
+      values.refuse(needs_experts, "is given without experts; add experts");
+  for (const std::string_view needs_rank : {"query_rank", "nope_size", "rope_size", "value_size"})
+    if (t.latent.rank == 0 && values[needs_rank] > 0)
+      values.refuse(needs_rank, "is given without key_value_rank; add key_value_rank");
+  if (const std::int64_t step = values["sparse_step"], front = values["dense_layers"]; step > 1 || front > 0)
+    for (std::int64_t i = 0; i < t.layers; ++i)
+      t.sparse.push_back(i >= front && (i + 1) % step == 0 ? 1 : 0);
+  return t;
+}
+
+const Family kTransformerFamily{"transformer", "GPipe's Transformer-L: one self-attention per layer [GPipe19]",
+                                kTransformerParameters, built<transformer_of>};
+const Family kTransformerMtFamily{"transformer_mt",
+                                  "GPipe's T(L, H, A) for translation: encoder and decoder, untied tables [GPipe19]",
+                                  kTransformerMtParameters, built<transformer_mt_of>};
+const Family kGptFamily{"gpt", "GPT-2 and GPT-3 as Megatron-LM trains them [Radford19] [Megatron21]", kGptParameters,
+                        built<gpt_of>};
+const Family kBertFamily{"bert", "BERT: post-norm encoder with segments [Devlin18]", kBertParameters, built<bert_of>};
+const Family kT5Family{"t5", "T5: encoder and decoder with a relative position bias [Raffel19]", kT5Parameters,
+                       built<t5_of>};
+const Family kVitFamily{"vit", "Vision Transformer: patches, a class token, a classifier [Dosovitskiy20]",
+                        kVitParameters, built<vit_of>};
+const Family kDecoderFamily{"decoder",
+                            "Llama-like decoder: rotary positions, grouped queries, experts, latent attention "
+                            "[Touvron23] [DeepSeekII24]",
+                            kDecoderParameters, built<decoder_of>};
+
+}  // namespace pipewright

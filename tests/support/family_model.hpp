@@ -1,0 +1,36 @@
+// A model of a family from "name: value" pairs, as a scenario would build it.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include "core/check.hpp"
+#include "core/model/families/table.hpp"
+
+namespace pipewright {
+
+inline Model family_model(std::string_view family, std::initializer_list<std::pair<const char*, std::string>> given) {
+  FamilyArguments arguments;
+  for (const auto& [name, value] : given)
+    arguments[name] = {value, {}};
+  const Family* const found = find_family(family);
+  PP_CHECK(found != nullptr);
+  return build_family(*found, arguments, {});
+}
+
+inline std::int64_t parameters_of(const Model& model) {
+  std::int64_t sum = 0;
+  for (const Layer& layer : model.layers)
+    sum += model.works[static_cast<std::size_t>(layer.work)].parameters;
+  return sum;
+}
+
+inline const Work& work_of(const Model& model, std::string_view layer_name) {
+  for (const Layer& layer : model.layers)
+    if (layer.name == layer_name) return model.works[static_cast<std::size_t>(layer.work)];
+  PP_CHECK(false);
+  return model.works.front();
+}
+
+}  // namespace pipewright
