@@ -36,6 +36,7 @@ struct Amount {
   friend Amount operator-(Amount a, const Amount& b) { return a -= b; }
   friend Amount operator*(double factor, Amount a);
   double on_device(Bytes per_value, TensorParallel split) const;  // bytes, not rounded
+  bool operator==(const Amount&) const = default;
 };
 
 // Kinds that run at different shares of a device's peak: the keys of a device's `efficiency`.
@@ -69,6 +70,7 @@ struct Operator {
   double all_pairs_flops = 0;   // attention: with every pair of query and key, masked or not
   double other_gate_flops = 0;  // part of forward_flops that computes a gate other than SwiGLU's
   bool causal = false;          // attention: of all pairs, each query sees the keys before it
+  bool operator==(const Operator&) const = default;
 };
 
 // A layer: its operators in execution order and what follows from them together.
@@ -95,6 +97,7 @@ struct Work {
   double backward_flops() const;  // input and weight gradients of all operators
   double product_flops() const;   // forward, matrix products and convolutions only
   Amount output() const;          // sum of `outputs`
+  bool operator==(const Work&) const = default;
 };
 
 // Parameters that one device of the group holds: whole ones, and ceil(sharded / t).

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <vector>
 
+#include "core/model/families/network_families.hpp"
 #include "core/model/families/transformer_families.hpp"
 
 namespace pipewright {
@@ -87,7 +88,8 @@ void FamilyValues::refuse(std::string_view name, const std::string& message) con
 
 std::span<const Family> families() {
   static const std::vector<Family> table = {
-      kTransformerFamily, kTransformerMtFamily, kGptFamily, kDecoderFamily, kBertFamily, kT5Family, kVitFamily,
+      kTransformerFamily, kTransformerMtFamily, kGptFamily,   kDecoderFamily, kBertFamily,
+      kT5Family,          kVitFamily,           kVgg16Family, kVgg19Family,
   };
   return table;
 }
