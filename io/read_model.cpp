@@ -1,7 +1,9 @@
-// model: explicit layers, a file of its own, or a PipeDream profile.
+// model: explicit layers, a family, a file of its own, or a PipeDream profile.
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <filesystem>
+#include <map>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
@@ -10,6 +12,7 @@
 
 #include "io/import/pipedream.hpp"
 #include "io/quantity.hpp"
+#include "io/read_ops.hpp"
 #include "io/read_scenario.hpp"
 #include "io/sections.hpp"
 #include "io/utf8.hpp"
@@ -20,7 +23,7 @@ namespace {
 constexpr int kMostFilesDeep = 8;
 constexpr std::int64_t kMostLayers = 1'000'000;  // what `repeat` may ask for in all; beyond any network in use
 
-constexpr std::array<std::string_view, 3> kForms = {"layers", "file", "pipedream_profile"};
+constexpr std::array<std::string_view, 4> kForms = {"layers", "file", "pipedream_profile", "family"};
 
 // ---- one layer ------------------------------------------------------------------------------------------------------
 
@@ -30,6 +33,7 @@ struct LayerText {
   std::int64_t repeat = 1;
   std::optional<std::vector<std::string>> inputs;
   std::vector<YamlPlace> input_places;
+  LayerOps ops;  // instead of figures
 };
 
 template <auto Member, class Law = Any>
@@ -113,6 +117,28 @@ void complete_backward(Reader& reader, const At& at, Layer& layer) {
   (input ? weight : input) = *whole - part;
 }
 
+bool follows_from_operators(std::string_view key) {
+  return key == "activation" || key == "stash" || key == "parameters" || key == "flops";
+}
+
+// A layer of operators: its own keys, then the operators with all other keys. Figures follow from the operators.
+void read_op_layer(Reader& reader, const At& at, LayerText& text) {
+  std::vector<std::string_view> own;
+  for (const Field<LayerText>& field : kLayer)
+    own.push_back(field.key);
+  Yaml plain;
+  plain.type = Yaml::Type::Map, plain.place = at.yaml.place;
+  for (const auto& [key, value] : at.yaml.map) {
+    if (follows_from_operators(key.text))
+      reader.errors.add(key.place, path(at) + "." + key.text + ": follows from the operators; leave it out");
+    else if (std::find(own.begin(), own.end(), key.text) != own.end())
+      plain.map.emplace_back(key, value);
+  }
+  read_fields<LayerText>(reader, At{plain, at.parent, at.key, at.item}, kLayer, text);
+  text.ops = read_ops(reader, at, own);
+  text.layer.op = text.ops.text;
+}
+
 // ---- all layers -----------------------------------------------------------------------------------------------------
 
 struct Graph {
@@ -163,6 +189,56 @@ void resolve_inputs(Reader& reader, const At& at, const LayerText& text, LayerId
   }
 }
 
+// Builds the works of layers that state operators, in order, each from the shapes before it. Equal ones are shared.
+void add_works(Model& model, const std::vector<LayerText>& texts) {
+  std::vector<InputShape> outputs(model.layers.size());
+  std::map<std::pair<std::string, std::string>, std::pair<std::int32_t, Shape>> known;  // by text and inputs
+  InputShape input;
+  input.model_input = true;
+  input.tokens = model.tokens.has_value();
+  input.shape.rank = static_cast<int>(model.input_shape.size());
+  std::copy(model.input_shape.begin(), model.input_shape.end(), input.shape.dim.begin());
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    Layer& layer = model.layers[i];
+    if (layer.work == -1) continue;
+    const auto text = static_cast<std::size_t>(-2 - layer.work);
+    const std::string path = fmt::format("model.layers.{}", text);
+    std::vector<InputShape> inputs;
+    if (layer.inputs.empty()) inputs.push_back(input);
+    for (const LayerId producer : layer.inputs)
+      inputs.push_back(outputs[static_cast<std::size_t>(producer)]);
+    std::string shapes;
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      if (inputs[k].shape.rank == 0)
+        throw InputError(
+            layer.place,
+            inputs[k].model_input
+                ? path +
+                      ": the shape of the model's input is not known; give model.input_shape, e.g. "
+                      "[3, 224, 224], or model.input_tokens"
+                : fmt::format("{}: the output of layer {} has no known shape; describe that layer by "
+                              "operators, too",
+                              path, in_quotes(model.layers[static_cast<std::size_t>(layer.inputs[k])].name)));
+      shapes += (inputs[k].tokens ? "tokens " : "") + pipewright::text(inputs[k].shape) +
+                (inputs[k].model_input ? " input, " : ", ");
+    }
+    const auto key = std::pair(texts[text].ops.text, shapes);
+    auto found = known.find(key);
+    if (found == known.end()) {
+      BuiltLayer built = build_layer(texts[text].ops, inputs, path);
+      found = known.emplace(key, std::pair(static_cast<std::int32_t>(model.works.size()), built.output)).first;
+      model.works.push_back(std::move(built.work));
+    }
+    layer.work = found->second.first;
+    outputs[i].shape = found->second.second;
+    outputs[i].model_input = false;
+  }
+  if (input.shape.rank > 0) {
+    (input.tokens ? model.input_amount.fixed : model.input_amount.values) =
+        input.shape.elements() * (input.tokens ? 8 : 1);
+  }
+}
+
 void read_layers(Reader& reader, const At& at, Model& model) {
   if (!is_list(reader, at, "a list of layers")) return;
   if (at.yaml.list.empty())
@@ -175,7 +251,12 @@ void read_layers(Reader& reader, const At& at, Model& model) {
   for (std::size_t i = 0; i < texts.size() && !reader.errors.full(); ++i) {
     const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
     texts[i].layer.place = here.yaml.place;
-    read_fields<LayerText>(reader, here, kLayer, texts[i]);
+    const bool operators = here.yaml.is(Yaml::Type::Map) && (here.yaml.find("op") || here.yaml.find("ops"));
+    if (operators)
+      read_op_layer(reader, here, texts[i]);
+    else
+      read_fields<LayerText>(reader, here, kLayer, texts[i]);
+    texts[i].layer.work = operators ? -2 - static_cast<std::int32_t>(i) : -1;  // its text, until `add_works`
     if (texts[i].layer.name.empty()) texts[i].layer.name = fmt::format("layer{}", i);
     complete_backward(reader, here, texts[i].layer);
     first[i] = static_cast<LayerId>(graph.layers.size());
@@ -188,12 +269,26 @@ void read_layers(Reader& reader, const At& at, Model& model) {
   if (reader.errors.count() > errors_before) return;
   try {
     model.layers = in_topological_order(std::move(graph.layers));
+    add_works(model, texts);
   } catch (const InputError& error) {
     reader.errors.add(error);  // names a layer on the cycle by its place
   }
 }
 
 // ---- the forms ------------------------------------------------------------------------------------------------------
+
+void read_input_shape(Reader& reader, const At& at, Model& model) {
+  std::vector<std::int64_t> shape;
+  if (!read_value(reader, at, shape)) return;
+  const bool good = !shape.empty() && shape.size() <= 3 &&
+                    std::all_of(shape.begin(), shape.end(), [](std::int64_t n) { return n >= 1 && n <= 1'000'000; });
+  if (!good)
+    return reader.errors.add(at.yaml.place, path(at) +
+                                                ": needs one to three whole numbers from 1 to 1000000, e.g. "
+                                                "[3, 224, 224] (channels, height, width)");
+  if (!model.input_shape.empty()) return reader.error(at, "and input_tokens exclude each other; keep one of them");
+  model.input_shape = shape;
+}
 
 constexpr Field<Model> kExplicit[] = {
     {"name", "text", "for reports; default: the name of its file", Need::Optional, read_as<&Model::name>,
@@ -207,7 +302,26 @@ constexpr Field<Model> kExplicit[] = {
        if (model.batch_stated) out.line(key, value_text(model.batch));
      }},
     {"input", "size", "the model's own input tensor for model.batch samples; default: 0 B (unknown)", Need::Optional,
-     read_as<&Model::input>, write_as<&Model::input>},
+     read_as<&Model::input>,
+     [](YamlText& out, std::string_view key, const Model& model) {
+       if (model.input_shape.empty()) out.line(key, value_text(model.input));
+     }},
+    {"input_shape", "list of whole numbers", "of one sample, for layers that state operators: [3, 224, 224]",
+     Need::Optional, read_input_shape,
+     [](YamlText& out, std::string_view key, const Model& model) {
+       if (!model.input_shape.empty() && !model.tokens) out.line(key, value_text(model.input_shape));
+     }},
+    {"input_tokens", "whole number >= 1", "tokens of one sample, for layers that state operators", Need::Optional,
+     [](Reader& reader, const At& at, Model& model) {
+       std::int64_t tokens = 0;
+       if (!read_value(reader, at, tokens)) return;
+       if (tokens < 1 || tokens > kLargestCount) return reader.error(at, "must be from 1 to 1000000000");
+       if (!model.input_shape.empty()) return reader.error(at, "and input_shape exclude each other; keep one of them");
+       model.input_shape = {tokens}, model.tokens = tokens;
+     },
+     [](YamlText& out, std::string_view key, const Model& model) {
+       if (!model.input_shape.empty() && model.tokens) out.line(key, value_text(*model.tokens));
+     }},
     {"source", "text", "where the figures come from", Need::Optional, read_as<&Model::source>,
      write_text<&Model::source>},
     {"layers", "list of layers", "in any order that names allow; see model.layers", Need::Required, read_layers,
@@ -261,19 +375,59 @@ void read_profile_form(Reader& reader, const At& at, Model& model) {
   }
 }
 
+// A family: every other key is one of its parameters.
+void read_family_form(Reader& reader, const At& at, Model& model) {
+  const Yaml& chosen = *at.yaml.find("family");
+  std::string name;
+  if (!read_value(reader, at.child("family", chosen), name)) return;
+  const Family* family = find_family(name);
+  if (!family) {
+    std::vector<std::string_view> known;
+    for (const Family& each : families())
+      known.push_back(each.name);
+    return reader.errors.add(chosen.place, path(at) + ".family: " + unknown_name(name.substr(0, 64), known));
+  }
+  FamilyArguments arguments;
+  std::string title;
+  const std::size_t errors_before = reader.errors.count();
+  for (const auto& [key, value] : at.yaml.map) {
+    const At here = at.child(key.text, value);
+    if (key.text == "family") continue;
+    if (reader.keep_origins) reader.origins[path(here)] = value.place;
+    std::string text;
+    if (!read_value(reader, here, text)) continue;
+    if (key.text == "name")
+      title = text;
+    else
+      arguments.emplace(key.text, Placed<std::string>{text, value.place});
+  }
+  if (reader.errors.count() > errors_before) return;
+  try {
+    model = build_family(*family, arguments, at.yaml.place);
+    if (!title.empty()) model.name = title;
+  } catch (const InputError& error) {
+    reader.errors.add(error);
+  }
+}
+
 void read_map(Reader& reader, const At& at, Model& model) {
+  if (const Yaml* family = at.yaml.find("family");
+      family && at.yaml.find("layers") && at.yaml.find("layers")->is(Yaml::Type::List))
+    return reader.errors.add(family->place, path(at) + ": family and a list of layers exclude each other; keep one");
   std::vector<const YamlKey*> forms;
+  const bool family = at.yaml.find("family") != nullptr;
   for (const auto& [key, value] : at.yaml.map)
-    if (is_model_form(key.text)) forms.push_back(&key);
+    if (is_model_form(key.text) && !(family && key.text == "layers")) forms.push_back(&key);
   if (forms.size() > 1)
     return reader.errors.add(forms[1]->place, fmt::format("{}: {} and {} exclude each other; keep one of them",
                                                           path(at), forms[0]->text, forms[1]->text));
   if (forms.empty())
     return reader.errors.add(at.yaml.place,
                              fmt::format("{}: says nothing of its layers; write a name of configs/models, "
-                                         "layers: [...], file: <path> or pipedream_profile: <path>",
+                                         "layers: [...], family: <name>, file: <path> or pipedream_profile: <path>",
                                          path(at)));
   if (forms[0]->text == "layers") return read_fields<Model>(reader, at, kExplicit, model);
+  if (forms[0]->text == "family") return read_family_form(reader, at, model);
   if (forms[0]->text == "pipedream_profile") return read_profile_form(reader, at, model);
   std::string file;
   read_fields<std::string>(reader, at, kFile, file);
@@ -294,10 +448,16 @@ void read_model_section(Reader& reader, const At& at, Model& model) {
 
 // Layers in flow style, one per line, so that a large model stays readable.
 void write_model_section(YamlText& out, const Model& model) {
-  write_fields<Model>(out, kExplicit, model);
+  const bool built = !model.form.empty() && model.form.front().first == "family";
+  if (built) out.line("name", value_text(model.name));
+  if (!built) write_fields<Model>(out, kExplicit, model);
+  for (const auto& [key, value] : model.form)
+    out.line(key, value);
+  if (built) return;
   out.open("layers");
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    LayerText text{model.layers[i], 1, {}, {}};
+    LayerText text;
+    text.layer = model.layers[i];
     const bool chain =
         i == 0 ? text.layer.inputs.empty() : text.layer.inputs == std::vector<LayerId>{static_cast<LayerId>(i) - 1};
     if (!chain) {
@@ -306,9 +466,11 @@ void write_model_section(YamlText& out, const Model& model) {
         text.inputs->push_back(model.layers[static_cast<std::size_t>(input)].name);
     }
     YamlText fields(nullptr, {});
-    write_fields<LayerText>(fields, kLayer, text);
+    for (const Field<LayerText>& field : kLayer)
+      if (text.layer.op.empty() || !follows_from_operators(field.key)) field.write(fields, field.key, text);
     std::string line = fields.text();
     line.pop_back();
+    if (!text.layer.op.empty()) line += "\n" + text.layer.op;
     for (std::size_t end = line.find('\n'); end != std::string::npos; end = line.find('\n', end))
       line.replace(end, 1, ", ");
     out.item("{" + line + "}", text.layer.place);
@@ -317,8 +479,12 @@ void write_model_section(YamlText& out, const Model& model) {
 }
 
 std::vector<SectionDoc> model_docs() {
-  return {document<Model>("model (layers)", kExplicit), document<LayerText>("model.layers", kLayer),
-          document<std::string>("model (file)", kFile), document<ProfileText>("model (profile)", kProfile)};
+  std::vector<SectionDoc> docs = {
+      document<Model>("model (layers)", kExplicit), document<LayerText>("model.layers", kLayer),
+      document<std::string>("model (file)", kFile), document<ProfileText>("model (profile)", kProfile)};
+  for (const auto& more : {family_docs(), operator_docs()})
+    docs.insert(docs.end(), more.begin(), more.end());
+  return docs;
 }
 
 }  // namespace pipewright

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/cost/cost_model.hpp"
 #include "io/sections.hpp"
 #include "io/utf8.hpp"
 
@@ -75,7 +76,9 @@ CostSourceKind default_cost(const Model& model) {
 // ---- --set ----------------------------------------------------------------------------------------------------------
 
 bool chooses_model(const Assignment& assignment) {
-  return assignment.keys[0] == "model" &&
+  // `layers` is a list where it is a form; a number is a parameter of a family.
+  const bool number = assignment.keys.back() == "layers" && assignment.value.is(Yaml::Type::Scalar);
+  return assignment.keys[0] == "model" && !number &&
          (assignment.keys.size() == 1 || (assignment.keys.size() == 2 && is_model_form(assignment.keys[1])));
 }
 
@@ -168,6 +171,7 @@ Scenario read_scenario(const std::string& path, const ReadOptions& options) {
   if (!root.find("cost")) scenario.cost = default_cost(scenario.model);
   if (scenario.name.empty()) scenario.name = stem(path);
   if (scenario.model.name.empty()) scenario.model.name = scenario.name;
+  settle(scenario.model, weight_bytes(scenario.training.precision), {});
   scenario.origins = std::move(reader.origins);
   return scenario;
 }
@@ -175,6 +179,7 @@ Scenario read_scenario(const std::string& path, const ReadOptions& options) {
 Model read_model(const std::string& path, const ReadOptions& options) {
   Model model = read_single<Model>(path, options, "model", read_model_section);
   if (model.name.empty()) model.name = stem(path);
+  settle(model, Bytes{4}, {});  // as in fp32
   return model;
 }
 

@@ -52,9 +52,9 @@ struct Model {
       false;  // given in the file or derived from a profile: the report warns when micro-batches are far from it
   std::vector<Layer> layers;  // topological order: every input stands before its user
   std::vector<Work> works;    // distinct works; layers that compute the same share one
-  // What the model was built from, as YAML keys and values to be written back: {"family", "vgg16"}, ...; for explicit
-  // `op:` layers the shape of the input.
+  // What the model was built from, as YAML keys and values to be written back: {"family", "vgg16"}, ...
   std::vector<std::pair<std::string, std::string>> form;
+  std::vector<std::int64_t> input_shape;  // of one sample, for explicit `op:` layers
   Amount input_amount;                 // of `input`, where the model is built from operators
   std::optional<std::int64_t> tokens;  // per sample, where the model says so (sequence length)
   Bytes input;                         // bytes of the model's own input tensor for `batch` samples; 0 when unknown

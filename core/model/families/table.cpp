@@ -113,7 +113,7 @@ FamilyValues check_arguments(std::span<const FamilyParameter> parameters, const 
     const auto parameter =
         std::find_if(parameters.begin(), parameters.end(), [&](const FamilyParameter& p) { return p.name == name; });
     if (parameter == parameters.end())
-      errors.add(given.place, unknown_name(name.substr(0, 64), names));
+      errors.add(given.place, name.substr(0, 64) + ": " + unknown_name(name.substr(0, 64), names));
     else if (parameter->choices.empty())
       read_number(*parameter, given, values, errors);
     else
