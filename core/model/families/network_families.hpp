@@ -5,6 +5,7 @@
 
 namespace pipewright {
 
+extern const Family kAmoebanetBFamily, kAmoebanetDFamily;
 extern const Family kVgg16Family, kVgg19Family;
 
 }  // namespace pipewright

@@ -87,10 +87,21 @@ void FamilyValues::refuse(std::string_view name, const std::string& message) con
 }
 
 std::span<const Family> families() {
+  // clang-format off
   static const std::vector<Family> table = {
-      kTransformerFamily, kTransformerMtFamily, kGptFamily,   kDecoderFamily, kBertFamily,
-      kT5Family,          kVitFamily,           kVgg16Family, kVgg19Family,
+      kTransformerFamily,
+      kTransformerMtFamily,
+      kGptFamily,
+      kDecoderFamily,
+      kBertFamily,
+      kT5Family,
+      kVitFamily,
+      kVgg16Family,
+      kVgg19Family,
+      kAmoebanetDFamily,
+      kAmoebanetBFamily,
   };
+  // clang-format on
   return table;
 }
 
