@@ -31,21 +31,6 @@ std::optional<SteadyState> steady_state_of(const Schedule& schedule, const StepC
   return steady_state(repeated, longer, simulate(repeated, longer, engine));
 }
 
-Time step_time(const Plan& plan, Time makespan, const std::optional<SteadyState>& steady) {
-  if (!steady) return makespan;
-  const std::int64_t samples = checked_product(steady->micro_batches * plan.data_parallel, plan.micro_batch_size,
-                                               "the samples of a steady period");
-  return scaled(steady->growth, plan.global_batch_size, samples);
-}
-
-double samples_per_second(const Plan& plan, Time makespan, const std::optional<SteadyState>& steady) {
-  const double time = seconds(steady ? steady->growth : makespan);
-  const double samples = steady ? static_cast<double>(steady->micro_batches) * plan.data_parallel *
-                                      static_cast<double>(plan.micro_batch_size)
-                                : static_cast<double>(plan.global_batch_size);
-  return time > 0 ? samples / time : 0;
-}
-
 Engine engine_of(const Timeline& timeline) {
   return timeline.engine == "event queue" ? Engine::EventQueue : Engine::StaticOrder;
 }

@@ -19,11 +19,6 @@ Schedule make_schedule(const Plan& plan, ScheduleShape shape);
 std::optional<SteadyState> steady_state_of(const Schedule& schedule, const StepCosts& costs, const Timeline& timeline,
                                            Engine engine);
 
-// One optimizer step: the makespan, or for an asynchronous schedule
-//     global batch / samples per s = growth * global batch / (micro-batches per period * their samples * copies)
-Time step_time(const Plan& plan, Time makespan, const std::optional<SteadyState>& steady);
-double samples_per_second(const Plan& plan, Time makespan, const std::optional<SteadyState>& steady);
-
 // The engine that ran: what a second run "with the same engine" asks for.
 Engine engine_of(const Timeline& timeline);
 

@@ -122,24 +122,6 @@ std::vector<StageReport> stage_reports(const std::vector<WorkerReport>& workers,
 
 // --- speed -----------------------------------------------------------------------------------------------------------
 
-// Samples per second and the time of one optimizer step.
-//     flush          step = makespan,                                      samples/s = global batch / step
-//     asynchronous   samples/s = micro-batch * micro-batches per period * copies / period,   step = batch / (samples/s)
-void add_speed(Report& report, const Plan& plan, const Schedule& schedule) {
-  const auto batch = static_cast<double>(plan.global_batch_size);
-  if (report.steady) {
-    const double samples = static_cast<double>(plan.micro_batch_size) *
-                           static_cast<double>(report.steady->micro_batches) *
-                           static_cast<double>(schedule.shape.data_parallel);
-    const double growth = static_cast<double>(report.steady->growth.value);
-    report.step_time = {rounded(growth * batch / samples, "the step time")};
-    report.samples_per_s = growth > 0 ? samples / (growth * 1e-9) : 0;
-    return;
-  }
-  report.step_time = report.makespan;
-  report.samples_per_s = report.makespan > Time{} ? batch / seconds(report.makespan) : 0;
-}
-
 // Model FLOP utilization: three times the forward's FLOPs per sample (the backward counts twice), recomputation not
 // counted, over what all devices could do.     [PaLM22] appendix B
 std::optional<double> model_flop_utilization(const Scenario& scenario, double samples_per_s, std::size_t workers) {
@@ -344,6 +326,21 @@ void add_warnings(Report& report, const Plan& plan, const Scenario& scenario) {
 
 }  // namespace
 
+Time step_time(const Plan& plan, Time makespan, const std::optional<SteadyState>& steady) {
+  if (!steady) return makespan;
+  const std::int64_t samples = checked_product(steady->micro_batches * plan.data_parallel, plan.micro_batch_size,
+                                               "the samples of a steady period");
+  return scaled(steady->growth, plan.global_batch_size, samples);
+}
+
+double samples_per_second(const Plan& plan, Time makespan, const std::optional<SteadyState>& steady) {
+  const double time = seconds(steady ? steady->growth : makespan);
+  const double samples = steady ? static_cast<double>(steady->micro_batches) * plan.data_parallel *
+                                      static_cast<double>(plan.micro_batch_size)
+                                : static_cast<double>(plan.global_batch_size);
+  return time > 0 ? samples / time : 0;
+}
+
 Report summarize(const Timeline& timeline, const Schedule& schedule, const Plan& plan, const StepCosts& costs,
                  const MemoryModel& memory, const Scenario& scenario, const std::optional<SteadyState>& steady) {
   const Causes causes(timeline, schedule, costs);
@@ -352,7 +349,8 @@ Report summarize(const Timeline& timeline, const Schedule& schedule, const Plan&
   report.steady = steady;
   report.workers = worker_reports(timeline, schedule, plan, costs, memory, causes);
   report.stages = stage_reports(report.workers, schedule, plan, costs, scenario.model);
-  add_speed(report, plan, schedule);
+  report.step_time = step_time(plan, timeline.makespan, steady);
+  report.samples_per_s = samples_per_second(plan, timeline.makespan, steady);
   if (scenario.training.sequence_length)
     report.tokens_per_s = report.samples_per_s * static_cast<double>(*scenario.training.sequence_length);
   report.mfu = model_flop_utilization(scenario, report.samples_per_s, report.workers.size());

@@ -388,4 +388,17 @@ TEST_CASE("times that name no batch hold for one sample, and the warning says so
   CHECK(warnings(5).empty());
 }
 
+TEST_CASE("the step of an asynchronous schedule is its batch over the steady rate") {
+  Plan plan;
+  plan.micro_batch_size = 3;
+  plan.data_parallel = 2;
+  plan.global_batch_size = 5;
+  const SteadyState steady{.micro_batches = 2, .growth = Time{7}};
+  CHECK(step_time(plan, Time{1000}, steady) == Time{3});  // 35/12 ns
+  CHECK(samples_per_second(plan, Time{1000}, steady) == doctest::Approx(12 / 7e-9));
+  CHECK(step_time(plan, Time{1000}, std::nullopt) == Time{1000});
+  CHECK(samples_per_second(plan, Time{1000}, std::nullopt) == doctest::Approx(5 / 1e-6));
+  CHECK(samples_per_second(plan, Time{}, std::nullopt) == 0);
+}
+
 }  // namespace pipewright
