@@ -1,6 +1,7 @@
 #include "planner/what_if/variants.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <optional>
 
@@ -145,6 +146,13 @@ std::string family(const Variant& variant) {
   return variant.text.substr(0, variant.text.find(':'));
 }
 
+// " and makes 159.2 samples/s": four digits, all of those before the point. Nothing when the step takes no time.
+std::string rate_text(double samples_per_s) {
+  if (samples_per_s <= 0) return {};
+  const int before_point = static_cast<int>(std::floor(std::log10(samples_per_s))) + 1;
+  return fmt::format(" and makes {:.{}f} samples/s", samples_per_s, std::clamp(4 - before_point, 0, 12));
+}
+
 // The first variant of each family that fits; `fitting` lines.
 std::vector<std::string> fitting(const Answer& answer, const std::vector<Variant>& variants) {
   std::vector<std::string> lines;
@@ -154,8 +162,8 @@ std::vector<std::string> fitting(const Answer& answer, const std::vector<Variant
     const auto report = tried(answer, variant.change);
     if (!report || !report->fits) continue;
     done = family(variant);
-    lines.push_back(
-        fmt::format("with {} it needs {}: {}", variant.text, bytes_text(largest_need(*report)), variant.setting));
+    lines.push_back(fmt::format("with {} it needs {}{}: {}", variant.text, bytes_text(largest_need(*report)),
+                                rate_text(report->samples_per_s), variant.setting));
   }
   return lines;
 }
