@@ -150,7 +150,8 @@ TEST_CASE("Flash attention keeps what selective recomputation keeps, and one fp3
 }
 
 TEST_CASE("A GPT block all-reduces twice each way, s h values at a time") {
-  const Work& block = work_of(gpt_22b(), "block.0");
+  const Model model = gpt_22b();
+  const Work& block = work_of(model, "block.0");
   CHECK(block.reductions_forward == 2);
   CHECK(block.reductions_backward == 2);
   CHECK(block.reduced_forward.on_device(kHalf, {}) == 2 * 2 * s * h);
@@ -160,7 +161,8 @@ TEST_CASE("A GPT block all-reduces twice each way, s h values at a time") {
 
 TEST_CASE("Of a GPT block the products divide by columns and rows, norms and the biases of the rows stay whole") {
   // Whole: two norms 4h, and the biases of projection and second product, 2h.
-  const Work& block = work_of(gpt_22b(), "block.0");
+  const Model model = gpt_22b();
+  const Work& block = work_of(model, "block.0");
   const auto hidden = static_cast<std::int64_t>(h);
   CHECK(block.parameters == 12 * hidden * hidden + 13 * hidden);
   CHECK(block.parameters - block.sharded_parameters == 6 * hidden);
