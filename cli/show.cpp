@@ -7,6 +7,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
+#include "cli/show_model.hpp"
 #include "cli/show_schedules.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
@@ -17,10 +18,13 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 1> kOptions = {{
+constexpr std::array<Option, 4> kOptions = {{
+    {"--set", "", "KEY=VALUE", "of a model: change a parameter, --set model.layers=24 (repeatable)"},
+    {"--operators", "", "", "of a model: the operators of every distinct layer, too"},
+    {"--output", "-o", "FILE", "of a model: the layer graph as .dot, coloured by stage where FILE is a scenario"},
     {"--width", "", "N", "columns of the drawing (default: the terminal's, else 100)"},
 }};
-constexpr std::array<std::string_view, 4> kShelves = {"schedules", "models", "devices", "clusters"};
+constexpr std::array<std::string_view, 5> kShelves = {"schedules", "models", "devices", "clusters", "model"};
 
 std::string stem(const std::string& path) {
   return std::filesystem::path(path).stem().string();
@@ -106,6 +110,10 @@ int one(const std::string& kind, const std::vector<std::string>& files, const st
 
 int run(const Arguments& arguments) {
   const std::string& kind = arguments.positional.front();
+  if (kind == "model") return show_model(arguments);
+  for (const Option& option : kOptions)
+    if (option.name != "--width" && arguments.has(option.name))
+      throw InputError(std::string(option.name) + ": is for `show model NAME`, not for show " + kind);
   const std::string name = arguments.positional.size() > 1 ? arguments.positional[1] : "";
   if (std::find(kShelves.begin(), kShelves.end(), kind) == kShelves.end())
     throw InputError("show: " + unknown_name(kind, kShelves));
@@ -127,12 +135,15 @@ int run(const Arguments& arguments) {
 
 constinit const Command kShow{
     .name = "show",
-    .arguments = "schedules|models|devices|clusters [NAME]",
-    .summary = "what there is to choose from, or one of it",
+    .arguments = "WHAT [NAME|FILE]",
+    .summary = "schedules, models, devices, clusters: what there is, or one of it",
     .details =
+        "WHAT is schedules, models, devices, clusters, or model with its NAME or FILE.\n"
         "  pipewright show schedules         all schedules with their formulas\n"
         "  pipewright show schedules 1f1b    one of them, drawn\n"
-        "  pipewright show devices           the devices that a cluster can name\n",
+        "  pipewright show devices           the devices that a cluster can name\n"
+        "  pipewright show model resnet50    its layers: parameters, FLOPs, bytes, with totals\n"
+        "  pipewright show model amoebanet_d --set model.layers=18 --set model.filters=256\n",
     .options = kOptions,
     .least = 1,
     .most = 2,

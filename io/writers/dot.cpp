@@ -33,22 +33,35 @@ std::string node(const Model& model, LayerId id, VirtualStageId chunk) {
   return fmt::format("    layer{} [label={}, fillcolor={}];\n", id, quoted(label), chunk % kColours + 1);
 }
 
+std::string edges(const Model& model, std::int64_t samples) {
+  const auto size = [&](Bytes bytes) {
+    return bytes.value == 0 ? std::string() : short_bytes(scaled(bytes, samples, model.batch));
+  };
+  std::string text;
+  for (std::size_t id = 0; id < model.layers.size(); ++id) {
+    const Layer& layer = model.layers[id];
+    if (layer.inputs.empty()) text += fmt::format("  input -> layer{} [label={}];\n", id, quoted(size(model.input)));
+    for (const LayerId from : layer.inputs)
+      text += fmt::format("  layer{} -> layer{} [label={}];\n", from, id,
+                          quoted(size(model.layers[static_cast<std::size_t>(from)].activation)));
+  }
+  return text;
+}
+
+std::string head(const std::string& title) {
+  std::string text = fmt::format("digraph model {{\n  label={};\n  labelloc=t;\n  rankdir=TB;\n", quoted(title));
+  text += "  node [shape=box, style=\"filled,rounded\", colorscheme=set28, fontname=\"sans-serif\", fontsize=10];\n";
+  text += "  edge [fontname=\"sans-serif\", fontsize=9];\n";
+  return text + "  input [label=\"input\", shape=plaintext, style=\"\"];\n";
+}
+
 }  // namespace
 
 std::string dot_graph(const Answer& answer) {
   const Model& model = answer.scenario->model;
   const Plan& plan = answer.plan;
-  const auto per_micro_batch = [&](Bytes bytes) {
-    return bytes.value == 0 ? std::string() : short_bytes(scaled(bytes, plan.micro_batch_size, model.batch));
-  };
-  std::string text = "digraph model {\n";
-  text += fmt::format("  label={};\n",
-                      quoted(question(answer) + fmt::format("\nbytes per micro-batch of {}; layer figures for {}",
-                                                            plan.micro_batch_size, model.batch)));
-  text += "  labelloc=t;\n  rankdir=TB;\n";
-  text += "  node [shape=box, style=\"filled,rounded\", colorscheme=set28, fontname=\"sans-serif\", fontsize=10];\n";
-  text += "  edge [fontname=\"sans-serif\", fontsize=9];\n";
-  text += "  input [label=\"input\", shape=plaintext, style=\"\"];\n";
+  std::string text = head(question(answer) + fmt::format("\nbytes per micro-batch of {}; layer figures for {}",
+                                                         plan.micro_batch_size, model.batch));
   for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
     const LayerRange range = plan.layers[static_cast<std::size_t>(v)];
     const std::string chunk = plan.virtual_stages > 1 ? fmt::format(" (chunk {})", v) : "";
@@ -58,15 +71,15 @@ std::string dot_graph(const Answer& answer) {
       text += node(model, id, plan.stage_of(v));
     text += "  }\n";
   }
-  for (std::size_t id = 0; id < model.layers.size(); ++id) {
-    const Layer& layer = model.layers[id];
-    if (layer.inputs.empty())
-      text += fmt::format("  input -> layer{} [label={}];\n", id, quoted(per_micro_batch(model.input)));
-    for (const LayerId from : layer.inputs)
-      text += fmt::format("  layer{} -> layer{} [label={}];\n", from, id,
-                          quoted(per_micro_batch(model.layers[static_cast<std::size_t>(from)].activation)));
-  }
-  return text + "}\n";
+  return text + edges(model, plan.micro_batch_size) + "}\n";
+}
+
+std::string dot_graph(const Model& model) {
+  std::string text =
+      head(fmt::format("{}\nfigures for {} sample{}", model.name, model.batch, model.batch == 1 ? "" : "s"));
+  for (std::size_t id = 0; id < model.layers.size(); ++id)
+    text += node(model, static_cast<LayerId>(id), 0);
+  return text + edges(model, model.batch) + "}\n";
 }
 
 }  // namespace pipewright

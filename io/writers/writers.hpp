@@ -11,6 +11,8 @@
 
 namespace pipewright {
 
+struct Model;
+
 struct TableOptions {
   int width = 100;  // columns of the terminal
   bool colour = false;
@@ -27,6 +29,11 @@ std::string markdown_report(const Answer& answer);
 std::string svg_timeline(const Answer& answer);
 std::string trace_json(const Answer& answer);  // Chrome trace events, for Perfetto
 std::string dot_graph(const Answer& answer);   // layers, coloured by stage
+std::string dot_graph(const Model& model);     // layers alone
+
+// A table of layers with totals: equal neighbours share a row ("block.0 .. block.47"). With `operators`, those of every
+// distinct layer follow.
+std::string model_table(const Model& model, const TableOptions& options, bool operators);
 
 // Output formats by file ending, longest first; one line each in the table.
 struct Writer {

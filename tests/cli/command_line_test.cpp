@@ -48,6 +48,25 @@ TEST_CASE("All-reduces step by step take the time of their closed form") {
   CHECK(steps.at("step_time_s") == closed.at("step_time_s"));
 }
 
+// 24 blocks of 12 h^2 + 13 h for h = 2304, the table of 51200 tokens, 2048 positions and the final norm.
+TEST_CASE("show model prints a family's layers, equal ones in one row, with totals") {
+  const ProgramRun run = run_program(
+      {"show", "model", "gpt", "--set", "model.layers=24", "--set", "model.hidden=2304", "--set", "model.heads=24"});
+  CHECK(run.status == 0);
+  CHECK(run.err == "");
+  CHECK(run.out.starts_with("gpt: 26 layers, 1.65 B parameters (1652230656)\n"));
+  CHECK(contains(run.out, "block.0 .. block.23  24 "));
+  CHECK(contains(run.out, "total  26 layers"));
+}
+
+TEST_CASE("show model says which parameters a family lacks, and how to give them") {
+  const std::string error = error_of({"show", "model", "gpt"});
+  CHECK(contains(error, "model.layers: is missing"));
+  CHECK(contains(error, "--set model.<name>=<value>"));
+  CHECK(contains(error_of({"show", "model", "gtp"}), "did you mean \"gpt\"?"));
+  CHECK(contains(error_of({"show", "devices", "--operators"}), "is for `show model NAME`"));
+}
+
 TEST_CASE("An unknown command, option or name is met with the nearest one and the known ones") {
   CHECK(error_of({"simulat"}) ==
         "error: command: unknown \"simulat\"; did you mean \"simulate\"? known: simulate, check, show, import, help\n");
