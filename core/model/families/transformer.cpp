@@ -47,7 +47,7 @@ AttentionCore core_of(const Transformer& t, std::int64_t queries, std::int64_t k
           .causal = causal,
           .window = window,
           .flash = t.flash,
-          .dropout = t.dropout};
+          .dropout = t.attention_dropout};
 }
 
 // Queries, keys and values from one product, as [Shoeybi19] fuses them.

@@ -86,7 +86,8 @@ struct Transformer {
   bool causal = true;
   std::vector<std::int64_t> windows;  // by block: sliding window in tokens, 0: none; empty: none anywhere
   bool flash = true;                  // fused attention; else materialised scores
-  bool dropout = false;               // after the embedding, of attention probabilities, after both parts of a block
+  bool dropout = false;               // after the embedding and after both parts of a block
+  bool attention_dropout = false;     // of attention probabilities
   bool inner_dropout = false;         // also between the products of the feed-forward network (T5)
 
   Moe moe;
@@ -99,6 +100,8 @@ struct Transformer {
   // Images instead of tokens (ViT): {channels, image, image} cut into patches, a class token in front.
   std::int64_t image = 0, patch = 0, channels = 3;
   std::int64_t classes = 0;
+
+  bool operator==(const Transformer&) const = default;
 
   std::int64_t window(std::int64_t block) const {
     return windows.empty() ? 0 : windows[static_cast<std::size_t>(block)];

@@ -66,7 +66,7 @@ Transformer common(const FamilyValues& values, std::string name) {
   t.hidden = values["hidden"];
   t.heads = t.key_heads = values["heads"];
   t.flash = values.is("attention", "flash");
-  t.dropout = values.is("dropout", "yes");
+  t.dropout = t.attention_dropout = values.is("dropout", "yes");
   return t;
 }
 
@@ -191,6 +191,11 @@ constexpr std::array kDecoderParameters = {
                     .choices = "none | qkv | all"},
     FamilyParameter{.name = "feed_forward_bias", .meaning = "of both products", .choices = "no | yes"},
     FamilyParameter{.name = "qk_norm", .meaning = "norms of queries and keys", .choices = "none | head | all"},
+    FamilyParameter{.name = "parts",
+                    .meaning = "sequential: the feed-forward reads the attention's sum; parallel: both read the input",
+                    .choices = "sequential | parallel"},
+    FamilyParameter{"rotary_size", "rotated features of a head; default: all", 1, 1'000'000, 0},
+    FamilyParameter{.name = "sinks", .meaning = "one trained logit per head (gpt-oss)", .choices = "no | yes"},
     FamilyParameter{"window", "sliding window in tokens; default: none", 1, kLongest, 0},
     FamilyParameter{"full_every", "with a window: every so many blocks one attends to all; default: none does", 1,
                     100'000, 0},
@@ -198,6 +203,11 @@ constexpr std::array kDecoderParameters = {
     FamilyParameter{"active_experts", "experts that a token is sent to", 1, 1'000'000, 0},
     FamilyParameter{"expert_feed_forward", "features between the products of one expert", 1, 100'000'000, 0},
     FamilyParameter{"shared_feed_forward", "of the experts that every token uses; default: none", 1, 100'000'000, 0},
+    FamilyParameter{.name = "shared_gate",
+                    .meaning = "the shared expert is scaled by a sigmoid of one product (Qwen 2)",
+                    .choices = "no | yes"},
+    FamilyParameter{.name = "router_bias", .meaning = "one value per expert", .choices = "no | yes"},
+    FamilyParameter{.name = "expert_bias", .meaning = "biases of the experts' products", .choices = "no | yes"},
     FamilyParameter{"dense_layers", "blocks at the front without experts; default: none", 1, 100'000, 0},
     FamilyParameter{"sparse_step", "every so many blocks one has experts", 1, 100'000, 1},
     FamilyParameter{"query_rank", "latent attention: compressed queries; default: not compressed", 1, 1'000'000, 0},
@@ -351,6 +361,9 @@ Transformer decoder_of(const FamilyValues& values) {
   t.qk_norm = values.is("qk_norm", "none")   ? Transformer::QkNorm::None
               : values.is("qk_norm", "head") ? Transformer::QkNorm::Head
                                              : Transformer::QkNorm::All;
+  t.parallel_parts = values.is("parts", "parallel");
+  t.rotary_size = values["rotary_size"];
+  t.sinks = values.is("sinks", "yes");
   t.modules = t.stated_modules = values["next_token_modules"];
   if (const std::int64_t window = values["window"], every = values["full_every"]; window > 0)
     for (std::int64_t i = 0; i < t.layers; ++i)
@@ -359,6 +372,9 @@ Transformer decoder_of(const FamilyValues& values) {
   t.moe.active = values["active_experts"];
   t.moe.feed_forward = values["expert_feed_forward"];
   t.moe.shared_feed_forward = values["shared_feed_forward"];
+  t.moe.shared_gate = values.is("shared_gate", "yes");
+  t.moe.router_bias = values.is("router_bias", "yes");
+  t.moe.expert_bias = values.is("expert_bias", "yes");
   for (const std::string_view needs_experts : {"active_experts", "expert_feed_forward", "shared_feed_forward"})
     if (t.moe.experts == 0 && values[needs_experts] > 0)
       values.refuse(needs_experts, "is given without experts; add experts");
@@ -369,6 +385,182 @@ Transformer decoder_of(const FamilyValues& values) {
     for (std::int64_t i = 0; i < t.layers; ++i)
       t.sparse.push_back(i >= front && (i + 1) % step == 0 ? 1 : 0);
   return t;
+}
+
+// ---- and back -------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Collects arguments that differ from a family's defaults.
+class Form {
+ public:
+  explicit Form(const Family& family) { form_.family = family.name; }
+  void number(const char* name, std::int64_t value, std::int64_t otherwise = 0) {
+    if (value != otherwise) form_.arguments.emplace_back(name, std::to_string(value));
+  }
+  void word(const char* name, const char* value, const char* otherwise) {
+    if (std::string_view(value) != otherwise) form_.arguments.emplace_back(name, value);
+  }
+  void yes(const char* name, bool value, bool otherwise = false) {
+    word(name, value ? "yes" : "no", otherwise ? "yes" : "no");
+  }
+  FamilyForm done() { return std::move(form_); }
+
+ private:
+  FamilyForm form_;
+};
+
+void common_form(Form& form, const Transformer& t, bool flash, bool dropout) {
+  form.number("layers", t.layers);
+  form.number("hidden", t.hidden);
+  form.number("heads", t.heads);
+  form.word("attention", t.flash ? "flash" : "materialised", flash ? "flash" : "materialised");
+  form.yes("dropout", t.dropout, dropout);
+}
+
+FamilyForm gpt_form(const Transformer& t) {
+  Form form(kGptFamily);
+  common_form(form, t, false, true);
+  form.number("head_size", t.head_size, t.hidden / t.heads);
+  form.number("feed_forward", t.feed_forward, 4 * t.hidden);
+  form.number("vocabulary", t.vocabulary);
+  form.number("sequence_length", t.sequence_length);
+  form.number("positions", t.position_rows, t.sequence_length);
+  form.yes("tied", t.tied, true);
+  return form.done();
+}
+
+FamilyForm bert_form(const Transformer& t) {
+  Form form(kBertFamily);
+  common_form(form, t, false, true);
+  form.number("feed_forward", t.feed_forward, 4 * t.hidden);
+  form.number("vocabulary", t.vocabulary);
+  form.number("sequence_length", t.sequence_length);
+  form.number("positions", t.position_rows, t.sequence_length);
+  form.number("token_types", t.token_types);
+  form.word("head",
+            t.head == Transformer::Head::Pooler        ? "pooler"
+            : t.head == Transformer::Head::MaskedToken ? "masked_lm"
+                                                       : "pretraining",
+            "pretraining");
+  return form.done();
+}
+
+FamilyForm t5_form(const Transformer& t) {
+  Form form(kT5Family);
+  common_form(form, t, false, true);
+  form.number("encoder_layers", t.encoder_layers, t.layers);
+  form.number("head_size", t.head_size);
+  form.number("feed_forward", t.feed_forward);
+  form.yes("gated", t.gated);
+  form.number("vocabulary", t.vocabulary);
+  form.number("buckets", t.position_rows);
+  form.number("sequence_length", t.sequence_length);
+  form.number("target_length", t.target_length);
+  form.yes("tied", t.tied, true);
+  return form.done();
+}
+
+FamilyForm vit_form(const Transformer& t) {
+  Form form(kVitFamily);
+  common_form(form, t, false, false);
+  form.number("feed_forward", t.feed_forward, 4 * t.hidden);
+  form.number("image", t.image);
+  form.number("patch", t.patch);
+  form.number("channels", t.channels);
+  form.number("classes", t.classes);
+  return form.done();
+}
+
+// The window of the blocks that have one, and every how many blocks one has none; {0, 0} where there is no such rule.
+std::pair<std::int64_t, std::int64_t> window_rule(const std::vector<std::int64_t>& windows) {
+  if (windows.empty()) return {0, 0};
+  const std::int64_t window = *std::max_element(windows.begin(), windows.end());
+  const auto full = std::find(windows.begin(), windows.end(), 0);
+  return {window, full == windows.end() ? 0 : full - windows.begin() + 1};
+}
+
+FamilyForm decoder_form(const Transformer& t) {
+  using Bias = Transformer::Bias;
+  using Norms = Transformer::Norms;
+  using QkNorm = Transformer::QkNorm;
+  Form form(kDecoderFamily);
+  common_form(form, t, true, false);
+  form.number("key_heads", t.key_heads, t.heads);
+  const std::int64_t latent_size = t.latent.nope_size + t.latent.rope_size;
+  form.number("head_size", t.head_size,
+              t.latent.rank > 0         ? latent_size
+              : t.hidden % t.heads == 0 ? t.hidden / t.heads
+                                        : 0);
+  form.number("feed_forward", t.feed_forward);
+  form.number("vocabulary", t.vocabulary);
+  form.number("sequence_length", t.sequence_length);
+  form.yes("tied", t.tied);
+  form.word("activation",
+            t.activation == Activation::Silu   ? "silu"
+            : t.activation == Activation::Gelu ? "gelu"
+                                               : "relu",
+            "silu");
+  form.yes("gated", t.gated, true);
+  form.word("norm", t.norm == Norm::Rms ? "rms" : "layer", "rms");
+  form.word("norms", t.norms == Norms::Pre ? "pre" : t.norms == Norms::Post ? "post" : "sandwich", "pre");
+  form.word("attention_bias",
+            t.attention_bias == Bias::None      ? "none"
+            : t.attention_bias == Bias::Queries ? "qkv"
+                                                : "all",
+            "none");
+  form.yes("feed_forward_bias", t.feed_forward_bias);
+  form.word("qk_norm", t.qk_norm == QkNorm::None ? "none" : t.qk_norm == QkNorm::Head ? "head" : "all", "none");
+  form.word("parts", t.parallel_parts ? "parallel" : "sequential", "sequential");
+  form.number("rotary_size", t.rotary_size);
+  form.yes("sinks", t.sinks);
+  const auto [window, full_every] = window_rule(t.windows);
+  form.number("window", window);
+  form.number("full_every", full_every);
+  form.number("experts", t.moe.experts);
+  form.number("active_experts", t.moe.active);
+  form.number("expert_feed_forward", t.moe.feed_forward);
+  form.number("shared_feed_forward", t.moe.shared_feed_forward);
+  form.yes("shared_gate", t.moe.shared_gate);
+  form.yes("router_bias", t.moe.router_bias);
+  form.yes("expert_bias", t.moe.expert_bias);
+  if (const auto first = std::find(t.sparse.begin(), t.sparse.end(), 1); first != t.sparse.end()) {
+    const auto next = std::find(first + 1, t.sparse.end(), 1);
+    const std::int64_t step = next == t.sparse.end() ? 1 : next - first;
+    form.number("dense_layers", step == 1 ? first - t.sparse.begin() : 0);
+    form.number("sparse_step", step, 1);
+  }
+  form.number("query_rank", t.latent.query_rank);
+  form.number("key_value_rank", t.latent.rank);
+  form.number("nope_size", t.latent.nope_size);
+  form.number("rope_size", t.latent.rope_size);
+  form.number("value_size", t.latent.value_size);
+  form.number("next_token_modules", t.modules);
+  return form.done();
+}
+
+}  // namespace
+
+std::optional<FamilyForm> family_form(const Transformer& t) {
+  FamilyForm form;
+  Transformer (*of)(const FamilyValues&) = nullptr;
+  if (t.image > 0)
+    form = vit_form(t), of = vit_of;
+  else if (t.encoder_layers > 0)
+    form = t5_form(t), of = t5_of;
+  else if (!t.causal)
+    form = bert_form(t), of = bert_of;
+  else if (t.positions == Transformer::Positions::Learned)
+    form = gpt_form(t), of = gpt_of;
+  else
+    form = decoder_form(t), of = decoder_of;
+  FamilyArguments arguments;
+  for (const auto& [name, value] : form.arguments)
+    arguments[name] = {value, {}};
+  Transformer back = of(check_arguments(find_family(form.family)->parameters, arguments, "model", {}));
+  back.name = t.name, back.stated_modules = t.stated_modules;
+  if (back != t) return std::nullopt;
+  return form;
 }
 
 const Family kTransformerFamily{"transformer", "GPipe's Transformer-L: one self-attention per layer [GPipe19]",

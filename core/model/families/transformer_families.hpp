@@ -1,6 +1,11 @@
 // The transformer families that scenarios name, each a short list of parameters for `Transformer`.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "core/model/families/table.hpp"
 #include "core/model/families/transformer.hpp"
 
@@ -22,5 +27,13 @@ Transformer bert_of(const FamilyValues& values);
 Transformer t5_of(const FamilyValues& values);
 Transformer vit_of(const FamilyValues& values);
 Transformer decoder_of(const FamilyValues& values);
+
+// The family, and the arguments other than its defaults, that describe this very transformer; nothing where no family
+// does (a list of blocks without a rule).
+struct FamilyForm {
+  std::string family;
+  std::vector<std::pair<std::string, std::string>> arguments;
+};
+std::optional<FamilyForm> family_form(const Transformer& transformer);
 
 }  // namespace pipewright

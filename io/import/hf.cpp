@@ -1,0 +1,677 @@
+#include "io/import/hf.hpp"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <functional>
+#include <set>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/model/families/transformer_families.hpp"
+#include "io/errors.hpp"
+#include "io/import/json_places.hpp"
+#include "io/read_file.hpp"
+#include "io/sha256.hpp"
+#include "io/utf8.hpp"
+
+namespace pipewright {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kDeepest = 32;  // levels of nesting; configurations have three
+constexpr std::int64_t kLargestCount = 1'000'000'000;
+constexpr std::int64_t kMostBlocks = 100'000;
+
+// ---- JSON -----------------------------------------------------------------------------------------------------------
+
+// The message of nlohmann-json without its head and place.
+std::string reason(const std::string& what) {
+  const std::size_t column = what.find("column ");
+  const std::size_t colon = what.find(": ", column == std::string::npos ? 0 : column);
+  const std::string rest = colon == std::string::npos ? what : what.substr(colon + 2);
+  return printable(rest.size() > 160 ? rest.substr(0, 160) + "..." : rest);
+}
+
+Json parsed(const std::string& text, const std::string& file) {
+  const Place whole{file, 0, 0};
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos)
+    throw InputError(whole, "is empty; a config.json is needed");
+  const auto watch = [&](int depth, Json::parse_event_t, Json&) {
+    if (depth > kDeepest)
+      throw InputError(whole,
+                       fmt::format("nests deeper than {} levels; a config.json is a nearly flat object", kDeepest));
+    return true;
+  };
+  try {
+    Json json = Json::parse(text, watch);
+    if (!json.is_object())
+      throw InputError(json_place(text, 0, file),
+                       fmt::format("holds {} where a config.json holds an object, {{...}}", json.type_name()));
+    return json;
+  } catch (const Json::parse_error& error) {
+    const std::size_t offset = error.byte > 0 ? error.byte - 1 : 0;
+    const bool truncated = offset >= text.size();
+    throw InputError(
+        json_place(text, std::min(offset, text.size()), file),
+        fmt::format("is no JSON: {}{}", reason(error.what()), truncated ? "; is the file truncated?" : ""));
+  } catch (const Json::exception& error) {  // a number that no double holds
+    throw InputError(whole, "is no JSON that can be read: " + reason(error.what()));
+  }
+}
+
+// ---- fields ---------------------------------------------------------------------------------------------------------
+
+// The fields of one configuration, each read by name; remembers which were.
+class Config {
+ public:
+  Config(const Json& object, std::string prefix, const std::map<std::string, Place, std::less<>>& places,
+         std::string file)
+      : object_(object), prefix_(std::move(prefix)), places_(places), file_(std::move(file)) {}
+
+  // A whole number >= 1. Without a default it must be there; null counts as absent.
+  std::int64_t count(std::string_view key, std::optional<std::int64_t> otherwise = {},
+                     std::int64_t most = kLargestCount) {
+    const Json* value = find(key);
+    if (!value) return otherwise ? *otherwise : missing(key, fmt::format("a whole number from 1 to {}", most));
+    const bool whole = value->is_number_integer() &&
+                       (!value->is_number_unsigned() || value->get<std::uint64_t>() <= std::uint64_t{1} << 62);
+    if (!whole || value->get<std::int64_t>() < 1 || value->get<std::int64_t>() > most)
+      refuse(key, fmt::format("is no whole number from 1 to {}; correct it", most));
+    return value->get<std::int64_t>();
+  }
+  // As above, and 0 is allowed.
+  std::int64_t count_or_0(std::string_view key) {
+    const Json* value = find(key);
+    if (value && value->is_number_unsigned() && value->get<std::uint64_t>() == 0) return 0;
+    return count(key, 0);
+  }
+  bool flag(std::string_view key, bool otherwise) {
+    const Json* value = find(key);
+    if (!value) return otherwise;
+    if (!value->is_boolean()) refuse(key, "is neither true nor false; correct it");
+    return value->get<bool>();
+  }
+  // A share of values that are dropped: whether it is above 0.
+  bool drops(std::string_view key, double otherwise) {
+    const Json* value = find(key);
+    if (!value) return otherwise > 0;
+    if (!value->is_number() || value->get<double>() < 0 || value->get<double>() >= 1)
+      refuse(key, "is no probability below 1; correct it");
+    return value->get<double>() > 0;
+  }
+  double share(std::string_view key, double otherwise) {
+    const Json* value = find(key);
+    if (!value) return otherwise;
+    if (!value->is_number() || value->get<double>() < 0 || value->get<double>() > 1)
+      refuse(key, "is no share from 0 to 1; correct it");
+    return value->get<double>();
+  }
+  std::string word(std::string_view key, std::optional<std::string> otherwise = {}) {
+    const Json* value = find(key);
+    if (!value) {
+      if (otherwise) return *otherwise;
+      missing(key, "a text");
+    }
+    if (!value->is_string()) refuse(key, "is no text; correct it");
+    return value->get<std::string>();
+  }
+  const Json* find(std::string_view key) {
+    read_.insert(std::string(key));
+    const auto found = object_.find(std::string(key));
+    return found == object_.end() || found->is_null() ? nullptr : &*found;
+  }
+  bool has(std::string_view key) const {
+    const auto found = object_.find(std::string(key));
+    return found != object_.end() && !found->is_null();
+  }
+  void ignore(std::initializer_list<std::string_view> keys) {
+    for (const std::string_view key : keys)
+      read_.insert(std::string(key));
+  }
+
+  Place place(std::string_view key) const {
+    const auto found = places_.find(prefix_ + std::string(key));
+    return found == places_.end() ? Place{file_, 0, 0} : found->second;
+  }
+  [[noreturn]] void refuse(std::string_view key, const std::string& message) const {
+    const auto found = object_.find(std::string(key));
+    const std::string value =
+        found == object_.end() ? "" : found->dump(-1, ' ', false, Json::error_handler_t::replace) + " ";
+    const std::string shown = value.size() > 80 ? printable(value.substr(0, 76)) + "... " : printable(value);
+    throw InputError(place(key), fmt::format("{}{}: {}{}", prefix_, key, shown, message));
+  }
+  // A field that only makes sense with one value.
+  void need_off(std::string_view key, const char* why) {
+    if (flag(key, false)) refuse(key, why);
+  }
+
+  // Refuses fields that tell of experts, compressed attention or recurrences and that nobody read.
+  void check_all_read(const std::string& type) const {
+    constexpr std::array<std::string_view, 9> telling = {"expert", "moe",  "lora_rank", "nextn", "mtp",
+                                                         "mamba",  "ssm_", "linear_",   "sparse"};
+    for (const auto& [key, value] : object_.items()) {
+      if (read_.contains(key) || value.is_null() || value == Json(false) || value == Json(0)) continue;
+      for (const std::string_view part : telling)
+        if (key.find(part) != std::string::npos)
+          refuse(printable(key),
+                 fmt::format("is not known for model_type {}; without it the model would be another: remove "
+                             "it, or correct model_type",
+                             in_quotes(type)));
+    }
+  }
+
+ private:
+  [[noreturn]] std::int64_t missing(std::string_view key, const std::string& what) const {
+    throw InputError(Place{file_, 0, 0}, fmt::format("{}{}: is missing; write {}", prefix_, key, what));
+  }
+
+  const Json& object_;
+  std::string prefix_;
+  const std::map<std::string, Place, std::less<>>& places_;
+  std::string file_;
+  std::set<std::string> read_;
+};
+
+struct Reading {
+  Config& config;
+  const HfOptions& options;
+  HfConfig& out;
+  std::string type;
+};
+
+// ---- parts that several types share ---------------------------------------------------------------------------------
+
+Activation activation(Config& config, std::string_view key, const char* otherwise) {
+  const std::string name = config.word(key, otherwise);
+  if (name == "silu" || name == "swish") return Activation::Silu;
+  for (const std::string_view gelu :
+       {"gelu", "gelu_new", "gelu_fast", "gelu_python", "gelu_pytorch_tanh", "quick_gelu"})
+    if (name == gelu) return Activation::Gelu;
+  if (name == "relu") return Activation::Relu;
+  config.refuse(key,
+                "is not known; write one of silu, swish, gelu, gelu_new, gelu_fast, gelu_python, "
+                "gelu_pytorch_tanh, quick_gelu, relu");
+}
+
+void read_length(const Reading& r, std::string_view key) {
+  Transformer& t = r.out.transformer;
+  if (r.options.sequence_length) {
+    t.sequence_length = *r.options.sequence_length;
+    static_cast<void>(r.config.find(key));
+    return;
+  }
+  if (!r.config.has(key))
+    throw InputError(r.config.place(key),
+                     fmt::format("{} is missing, so the length of a sample is unknown; state sequence_length", key));
+  t.sequence_length = r.config.count(key);
+  r.out.notes.push_back(fmt::format("sequence_length {} is {} of the configuration", t.sequence_length, key));
+}
+
+void read_heads(const Reading& r) {
+  Transformer& t = r.out.transformer;
+  Config& c = r.config;
+  t.heads = c.count("num_attention_heads");
+  t.key_heads = c.count("num_key_value_heads", t.heads);
+  if (t.heads % t.key_heads != 0)
+    c.refuse("num_key_value_heads", fmt::format("does not divide num_attention_heads {}; use a divisor", t.heads));
+  if (!c.has("head_dim") && t.hidden % t.heads != 0)
+    c.refuse("num_attention_heads", fmt::format("does not divide hidden_size {}; add head_dim", t.hidden));
+  t.head_size = c.count("head_dim", t.hidden / std::max<std::int64_t>(t.heads, 1));
+}
+
+// What Llama and its descendants have in common.
+void read_decoder(const Reading& r) {
+  Transformer& t = r.out.transformer;
+  Config& c = r.config;
+  t.layers = c.count("num_hidden_layers", {}, kMostBlocks);
+  t.hidden = c.count("hidden_size");
+  t.vocabulary = c.count("vocab_size");
+  t.gated = true;
+  t.norm = Norm::Rms;
+  t.positions = Transformer::Positions::Rotary;
+  t.tied = c.flag("tie_word_embeddings", false);
+  t.attention_dropout = c.drops("attention_dropout", 0);
+  read_length(r, "max_position_embeddings");
+}
+
+// Blocks that see a window: by `layer_types`, where stated, else by the rule of the model type.
+void read_windows(const Reading& r, const std::function<bool(std::int64_t)>& windowed) {
+  Transformer& t = r.out.transformer;
+  Config& c = r.config;
+  const std::int64_t window = c.count("sliding_window", 0);
+  const Json* types = c.find("layer_types");
+  if (types && (!types->is_array() || types->size() != static_cast<std::size_t>(t.layers)))
+    c.refuse("layer_types", fmt::format("is no list of {} entries, one a layer; correct it", t.layers));
+  t.windows.assign(static_cast<std::size_t>(t.layers), 0);
+  for (std::int64_t i = 0; i < t.layers; ++i) {
+    bool has_window = windowed(i);
+    if (types) {
+      const Json& type = (*types)[static_cast<std::size_t>(i)];
+      if (type != "full_attention" && type != "sliding_attention")
+        c.refuse("layer_types", fmt::format("has an entry that is neither full_attention nor sliding_attention; other "
+                                            "kinds of blocks are not read"));
+      has_window = type == "sliding_attention";
+    }
+    if (has_window && window == 0)
+      c.refuse("sliding_window", "is missing, though blocks have a window; write its tokens");
+    if (has_window) t.windows[static_cast<std::size_t>(i)] = window;
+  }
+  if (std::all_of(t.windows.begin(), t.windows.end(), [](std::int64_t w) { return w == 0; })) t.windows.clear();
+}
+
+void ignore_router_details(Config& c) {
+  c.ignore({"router_aux_loss_coef", "output_router_logits", "norm_topk_prob", "router_jitter_noise", "ep_size",
+            "moe_router_dtype"});
+}
+
+// ---- one function per model type ------------------------------------------------------------------------------------
+
+void llama(const Reading& r) {
+  Transformer& t = r.out.transformer;
+  Config& c = r.config;
+  read_decoder(r), read_heads(r);
+  t.feed_forward = c.count("intermediate_size");
+  t.activation = activation(c, "hidden_act", "silu");
+  t.attention_bias = c.flag("attention_bias", false) ? Transformer::Bias::All : Transformer::Bias::None;
+  t.feed_forward_bias = c.flag("mlp_bias", false);
+}
+
+void mistral(const Reading& r) {
+  llama(r);
+  read_windows(r, [&](std::int64_t) { return r.config.has("sliding_window"); });
+}
+
+void mixtral(const Reading& r) {
+  Transformer& t = r.out.transformer;
+  mistral(r);
+  t.moe = {.experts = r.config.count("num_local_experts"),
+           .active = r.config.count("num_experts_per_tok"),
+           .feed_forward = t.feed_forward};
+  ignore_router_details(r.config);
+}
+
+void qwen2(const Reading& r) {
+  Config& c = r.config;
+  llama(r);
+  r.out.transformer.attention_bias = Transformer::Bias::Queries;
+  const bool windows = c.flag("use_sliding_window", false);
+  const std::int64_t first = c.count_or_0("max_window_layers");
+  read_windows(r, [&](std::int64_t i) { return windows && i >= first; });
+}
+
+void qwen3(const Reading& r) {
+  Config& c = r.config;
+  if (!c.has("head_dim")) static_cast<void>(c.count("head_dim"));  // not hidden / heads by default
+  qwen2(r);
+  r.out.transformer.qk_norm = Transformer::QkNorm::Head;
+  r.out.transformer.attention_bias = c.flag("attention_bias", false) ? Transformer::Bias::All : Transformer::Bias::None;
+}
+
+// Qwen's rule for the blocks with experts.
+void read_sparse_blocks(const Reading& r) {
+  Transformer& t = r.out.transformer;
+  Config& c = r.config;
+  const std::int64_t step = c.count("decoder_sparse_step", 1);
+  const Json* dense = c.find("mlp_only_layers");
+  if (dense && !dense->is_array()) c.refuse("mlp_only_layers", "is no list of layers; correct it");
+  t.sparse.assign(static_cast<std::size_t>(t.layers), 0);
+  for (std::int64_t i = 0; i < t.layers; ++i)
+    t.sparse[static_cast<std::size_t>(i)] =
+        (i + 1) % step == 0 && !(dense && std::find(dense->begin(), dense->end(), Json(i)) != dense->end());
+  if (std::all_of(t.sparse.begin(), t.sparse.end(), [](char s) { return s != 0; })) t.sparse.clear();
+}
+
+void read_qwen_experts(const Reading& r) {
+  Transformer& t = r.out.transformer;
+  t.moe.experts = r.config.count("num_experts");
+  t.moe.active = r.config.count("num_experts_per_tok");
+  t.moe.feed_forward = r.config.count("moe_intermediate_size");
+  read_sparse_blocks(r);
+  ignore_router_details(r.config);
+}
+
+void qwen2_moe(const Reading& r) {
+  qwen2(r), read_qwen_experts(r);
+  r.out.transformer.moe.shared_feed_forward = r.config.count("shared_expert_intermediate_size");
+  r.out.transformer.moe.shared_gate = true;
+}
+
+void qwen3_moe(const Reading& r) {
+  qwen3(r), read_qwen_experts(r);
+}
+
+// Gemma: GELU as gate, tied tables, heads whose size is stated.
+void gemma(const Reading& r) {
+  Transformer& t = r.out.transformer;
+  Config& c = r.config;
+  if (!c.has("head_dim")) static_cast<void>(c.count("head_dim"));
+  read_decoder(r), read_heads(r);
+  t.feed_forward = c.count("intermediate_size");
+  t.activation = c.has("hidden_activation") ? activation(c, "hidden_activation", "gelu_pytorch_tanh")
+                                            : activation(c, "hidden_act", "gelu_pytorch_tanh");
+  t.tied = c.flag("tie_word_embeddings", true);
+  t.attention_bias = c.flag("attention_bias", false) ? Transformer::Bias::All : Transformer::Bias::None;
+}
+
+void gemma2(const Reading& r) {
+  gemma(r);
+  r.out.transformer.norms = Transformer::Norms::Sandwich;
+  read_windows(r, [](std::int64_t i) { return i % 2 == 0; });
+}
+
+void gemma3(const Reading& r) {
+  gemma(r);
+  r.out.transformer.norms = Transformer::Norms::Sandwich;
+  r.out.transformer.qk_norm = Transformer::QkNorm::Head;
+  const std::int64_t every = r.config.count("sliding_window_pattern", r.config.count("_sliding_window_pattern", 6));
+  read_windows(r, [&](std::int64_t i) { return (i + 1) % every != 0; });
+}
+
+void gpt2(const Reading& r) {
+  Transformer& t = r.out.transformer;
+  Config& c = r.config;
+  t.layers = c.count("n_layer", {}, kMostBlocks);
+  t.hidden = c.count("n_embd");
+  t.heads = t.key_heads = c.count("n_head");
+  if (t.hidden % t.heads != 0) c.refuse("n_head", fmt::format("does not divide n_embd {}; use a divisor", t.hidden));
+  t.head_size = t.hidden / t.heads;
+  t.feed_forward = c.count("n_inner", 4 * t.hidden);
+  t.vocabulary = c.count("vocab_size");
+  t.activation = activation(c, "activation_function", "gelu_new");
+  t.tied = c.flag("tie_word_embeddings", true);
+  t.positions = Transformer::Positions::Learned;
+  t.position_rows = c.count("n_positions");
+  t.attention_bias = Transformer::Bias::All;
+  t.feed_forward_bias = true;
+  t.dropout = c.drops("resid_pdrop", 0.1) || c.drops("embd_pdrop", 0.1);
+  t.attention_dropout = c.drops("attn_pdrop", 0.1);
+  c.need_off("add_cross_attention", "is not built for gpt2; set it to false");
+  read_length(r, "n_positions");
+}
+
+void gpt_neox(const Reading& r) {
+  Transformer& t = r.out.transformer;
+  Config& c = r.config;
+  t.layers = c.count("num_hidden_layers", {}, kMostBlocks);
+  t.hidden = c.count("hidden_size");
+  read_heads(r);
+  t.feed_forward = c.count("intermediate_size");
+  t.vocabulary = c.count("vocab_size");
+  t.activation = activation(c, "hidden_act", "gelu");
+  t.tied = c.flag("tie_word_embeddings", false);
+  t.positions = Transformer::Positions::Rotary;
+  const double rotated = c.share("rotary_pct", 0.25) * static_cast<double>(t.head_size);
+  t.rotary_size = std::max<std::int64_t>(1, static_cast<std::int64_t>(rotated));
+  t.parallel_parts = c.flag("use_parallel_residual", true);
+  t.attention_bias = c.flag("attention_bias", true) ? Transformer::Bias::All : Transformer::Bias::None;
+  t.feed_forward_bias = true;
+  t.dropout = c.drops("hidden_dropout", 0);
+  t.attention_dropout = c.drops("attention_dropout", 0);
+  read_length(r, "max_position_embeddings");
+}
+
+// Its activation is x sigmoid(1.702 x) as a gate, the sigmoid form of GELU, whatever `hidden_act` says.
+void gpt_oss(const Reading& r) {
+  Transformer& t = r.out.transformer;
+  Config& c = r.config;
+  if (!c.has("head_dim")) static_cast<void>(c.count("head_dim"));
+  read_decoder(r), read_heads(r);
+  t.feed_forward = c.count("intermediate_size");
+  static_cast<void>(c.find("hidden_act"));
+  t.activation = Activation::Gelu;
+  t.attention_bias = c.flag("attention_bias", true) ? Transformer::Bias::All : Transformer::Bias::None;
+  t.sinks = true;
+  const std::int64_t active =
+      c.has("num_experts_per_tok") ? c.count("num_experts_per_tok") : c.count("experts_per_token");
+  c.ignore({"experts_per_token", "num_experts_per_tok"});
+  t.moe = {.experts = c.count("num_local_experts"),
+           .active = active,
+           .feed_forward = t.feed_forward,
+           .router_bias = true,
+           .expert_bias = true};
+  ignore_router_details(c);
+  read_windows(r, [](std::int64_t i) { return i % 2 == 0; });
+}
+
+void deepseek(const Reading& r) {
+  Transformer& t = r.out.transformer;
+  Config& c = r.config;
+  read_decoder(r);
+  t.heads = t.key_heads = c.count("num_attention_heads");
+  c.ignore({"num_key_value_heads", "qk_head_dim", "head_dim"});
+  t.latent = {.query_rank = c.count("q_lora_rank", 0),
+              .rank = c.count("kv_lora_rank"),
+              .nope_size = c.count("qk_nope_head_dim"),
+              .rope_size = c.count("qk_rope_head_dim"),
+              .value_size = c.count("v_head_dim")};
+  t.head_size = t.latent.nope_size + t.latent.rope_size;
+  t.feed_forward = c.count("intermediate_size");
+  t.activation = activation(c, "hidden_act", "silu");
+  c.need_off("attention_bias", "is not built with compressed keys and values; set it to false");
+  t.moe.experts = c.count("n_routed_experts");
+  t.moe.active = c.count("num_experts_per_tok");
+  t.moe.feed_forward = c.count("moe_intermediate_size");
+  t.moe.shared_feed_forward = c.count("n_shared_experts", 0) * t.moe.feed_forward;
+  const std::int64_t front = c.count_or_0("first_k_dense_replace"), step = c.count("moe_layer_freq", 1);
+  for (std::int64_t i = 0; i < t.layers; ++i)
+    t.sparse.push_back(i >= front && i % step == 0 ? 1 : 0);
+  if (front == 0 && step == 1) t.sparse.clear();
+  ignore_router_details(c);
+}
+
+void deepseek_v3(const Reading& r) {
+  Transformer& t = r.out.transformer;
+  deepseek(r);
+  t.moe.router_bias = true;  // e_score_correction_bias
+  t.stated_modules = r.config.count_or_0("num_nextn_predict_layers");
+  t.modules = r.options.next_token_modules;
+  if (t.modules > t.stated_modules)
+    r.config.refuse("num_nextn_predict_layers",
+                    fmt::format("is less than the {} next_token_modules that were asked for", t.modules));
+}
+
+// The heads of BERT's classes that are built, by the name of the class.
+void read_bert_head(const Reading& r) {
+  Transformer& t = r.out.transformer;
+  t.head = Transformer::Head::Pooler;
+  t.tied = t.head_bias = true;
+  const Json* classes = r.config.find("architectures");
+  const std::string name = !classes ? "BertModel"
+                           : classes->is_array() && classes->size() == 1 && (*classes)[0].is_string()
+                               ? (*classes)[0].get<std::string>()
+                               : "";
+  if (name == "BertForMaskedLM")
+    t.head = Transformer::Head::MaskedToken;
+  else if (name == "BertForPreTraining")
+    t.head = Transformer::Head::Pretraining;
+  else if (name != "BertModel")
+    r.config.refuse("architectures", "is not known; write one of BertModel, BertForMaskedLM, BertForPreTraining");
+  if (t.head == Transformer::Head::Pooler) r.out.notes.emplace_back("no loss: BertModel ends with its pooler");
+}
+
+void bert(const Reading& r) {
+  Transformer& t = r.out.transformer;
+  Config& c = r.config;
+  t.layers = c.count("num_hidden_layers", {}, kMostBlocks);
+  t.hidden = c.count("hidden_size");
+  read_heads(r);
+  t.feed_forward = c.count("intermediate_size");
+  t.vocabulary = c.count("vocab_size");
+  t.activation = activation(c, "hidden_act", "gelu");
+  t.token_types = c.count("type_vocab_size", 2);
+  t.positions = Transformer::Positions::Learned;
+  t.position_rows = c.count("max_position_embeddings");
+  t.embedding_norm = true;
+  t.norms = Transformer::Norms::Post;
+  t.attention_bias = Transformer::Bias::All;
+  t.feed_forward_bias = true;
+  t.causal = false;
+  t.dropout = c.drops("hidden_dropout_prob", 0.1);
+  t.attention_dropout = c.drops("attention_probs_dropout_prob", 0.1);
+  c.need_off("is_decoder", "is not built for bert; set it to false");
+  c.need_off("add_cross_attention", "is not built for bert; set it to false");
+  read_bert_head(r);
+  read_length(r, "max_position_embeddings");
+}
+
+void t5(const Reading& r) {
+  Transformer& t = r.out.transformer;
+  Config& c = r.config;
+  t.encoder_layers = c.count("num_layers", {}, kMostBlocks);
+  t.layers = c.count("num_decoder_layers", t.encoder_layers, kMostBlocks);
+  t.hidden = c.count("d_model");
+  t.heads = t.key_heads = c.count("num_heads");
+  t.head_size = c.count("d_kv");
+  t.feed_forward = c.count("d_ff");
+  t.vocabulary = c.count("vocab_size");
+  const std::string projection = c.word("feed_forward_proj", "relu");
+  t.gated = projection == "gated-gelu";
+  t.activation = t.gated ? Activation::Gelu : Activation::Relu;
+  if (!t.gated && projection != "relu") c.refuse("feed_forward_proj", "is not known; write one of relu, gated-gelu");
+  t.tied = c.flag("tie_word_embeddings", true);
+  t.tied_target = true;
+  t.norm = Norm::Rms;
+  t.positions = Transformer::Positions::RelativeBias;
+  t.position_rows = c.count("relative_attention_num_buckets", 32);
+  t.dropout = t.attention_dropout = t.inner_dropout = c.drops("dropout_rate", 0.1);
+  t.target_length = r.options.target_length.value_or(0);
+  read_length(r, "n_positions");
+}
+
+void vit(const Reading& r) {
+  Transformer& t = r.out.transformer;
+  Config& c = r.config;
+  t.layers = c.count("num_hidden_layers", {}, kMostBlocks);
+  t.hidden = c.count("hidden_size");
+  read_heads(r);
+  t.feed_forward = c.count("intermediate_size");
+  t.activation = activation(c, "hidden_act", "gelu");
+  t.image = c.count("image_size", {}, 100'000);
+  t.patch = c.count("patch_size", {}, 100'000);
+  t.channels = c.count("num_channels", 3, 10'000);
+  if (t.image % t.patch != 0)
+    c.refuse("patch_size", fmt::format("does not divide image_size {}; use a divisor", t.image));
+  const Json* labels = c.find("id2label");
+  if (!labels || c.has("num_labels"))
+    t.classes = c.count("num_labels");
+  else if (labels->is_object() && !labels->empty())
+    t.classes = static_cast<std::int64_t>(labels->size());
+  else
+    c.refuse("id2label", "names no classes; write num_labels");
+  t.sequence_length = (t.image / t.patch) * (t.image / t.patch) + 1;
+  if (r.options.sequence_length && *r.options.sequence_length != t.sequence_length)
+    c.refuse("patch_size",
+             fmt::format("gives {} tokens, not the sequence_length of {} that was asked for; leave it out",
+                         t.sequence_length, *r.options.sequence_length));
+  t.head = Transformer::Head::Classes;
+  t.head_bias = true;
+  t.attention_bias = Transformer::Bias::All;
+  t.feed_forward_bias = true;
+  if (!c.flag("qkv_bias", true)) c.refuse("qkv_bias", "is not built; only true is");
+  t.causal = false;
+  t.dropout = c.drops("hidden_dropout_prob", 0);
+  t.attention_dropout = c.drops("attention_probs_dropout_prob", 0);
+}
+
+struct Type {
+  std::string_view name;
+  void (*read)(const Reading&);
+};
+constexpr Type kTypes[] = {
+    {"bert", bert},
+    {"deepseek_v2", deepseek},
+    {"deepseek_v3", deepseek_v3},
+    {"gemma", gemma},
+    {"gemma2", gemma2},
+    {"gemma3_text", gemma3},
+    {"gpt2", gpt2},
+    {"gpt_neox", gpt_neox},
+    {"gpt_oss", gpt_oss},
+    {"llama", llama},
+    {"mistral", mistral},
+    {"mixtral", mixtral},
+    {"qwen2", qwen2},
+    {"qwen2_moe", qwen2_moe},
+    {"qwen3", qwen3},
+    {"qwen3_moe", qwen3_moe},
+    {"t5", t5},
+    {"vit", vit},
+};
+
+// "llama3-8b" of configs/llama3-8b.json, "Qwen3-8B" of Qwen3-8B/config.json.
+std::string model_name(const std::string& file, const std::string& type) {
+  const std::filesystem::path path(file);
+  if (path.stem() != "config" && !path.stem().empty()) return printable(path.stem().string());
+  const std::string folder = path.parent_path().filename().string();
+  return folder.empty() || folder == "." || folder == ".." ? type : printable(folder);
+}
+
+}  // namespace
+
+std::vector<std::string_view> hf_model_types() {
+  std::vector<std::string_view> names;
+  for (const Type& type : kTypes)
+    names.push_back(type.name);
+  return names;
+}
+
+HfConfig parse_hf_config(const std::string& text, const std::string& file, const HfOptions& options) {
+  const Json whole = parsed(text, file);
+  const auto places = json_places(text, file);
+  const auto inner = whole.find("text_config");
+  const bool wraps = inner != whole.end() && inner->is_object();
+  Config outer(whole, "", places, file);
+  Config config(wraps ? *inner : whole, wraps ? "text_config." : "", places, file);
+  HfConfig out;
+  const std::string type = config.word("model_type");
+  const auto found = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const Type& t) { return t.name == type; });
+  if (found == std::end(kTypes))
+    throw InputError(config.place("model_type"),
+                     fmt::format("{}model_type: {}", wraps ? "text_config." : "",
+                                 unknown_name(printable(type.substr(0, 64)), hf_model_types())));
+  if (wraps)
+    out.notes.push_back(fmt::format("only the text model of a wrapping configuration ({}) is built",
+                                    printable(outer.word("model_type", "no model_type").substr(0, 64))));
+  out.transformer.name = model_name(file, type);
+  out.transformer.flash = options.flash;
+  found->read({config, options, out, type});
+  config.check_all_read(type);
+  const Transformer& t = out.transformer;
+  if (options.next_token_modules > 0 && t.stated_modules == 0)
+    throw InputError(config.place("model_type"),
+                     fmt::format("next_token_modules: {} where model_type {} has none; leave it out",
+                                 options.next_token_modules, type));
+  if (options.target_length && t.encoder_layers == 0)
+    throw InputError(config.place("model_type"),
+                     fmt::format("target_length: model_type {} has no encoder in front; leave it out", type));
+  return out;
+}
+
+Model read_hf_config(const std::string& path, const HfOptions& options) {
+  const std::string text = read_file(path), file = path == "-" ? "standard input" : path;
+  const HfConfig config = parse_hf_config(text, file, options);
+  try {
+    Model model = build(config.transformer);
+    std::string source = fmt::format("Hugging Face configuration {}, sha256 {}",
+                                     printable(std::filesystem::path(file).filename().string()), sha256(text));
+    for (const std::string& note : config.notes)
+      source += "\n" + note;
+    if (!model.source.empty()) source += "\n" + model.source.substr(0, model.source.find_last_not_of('\n') + 1);
+    model.source = source;
+    model.place = Place{file, 0, 0};
+    if (const auto form = family_form(config.transformer)) {
+      model.form.emplace_back("family", form->family);
+      model.form.insert(model.form.end(), form->arguments.begin(), form->arguments.end());
+    }
+    for (Layer& layer : model.layers)
+      layer.place = model.place;
+    return model;
+  } catch (const InputError& error) {
+    throw InputError(Place{file, 0, 0}, error.what());
+  }
+}
+
+}  // namespace pipewright

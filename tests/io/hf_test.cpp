@@ -1,0 +1,245 @@
+// Hugging Face configurations: published parameter counts from shapes, and what is refused.
+#include "io/import/hf.hpp"
+
+#include <cstdlib>
+
+#include <doctest/doctest.h>
+
+#include "core/model/families/transformer_families.hpp"
+#include "core/model/flops.hpp"
+#include "io/read_file.hpp"
+#include "tests/io/scratch.hpp"
+#include "tests/support/family_model.hpp"
+
+using namespace pipewright;
+
+namespace {
+
+std::string shipped(const std::string& name) {
+  return std::string(std::getenv("PIPEWRIGHT_SOURCE")) + "/configs/models/hf/" + name + ".json";
+}
+
+std::string refusal(const std::string& text, const HfOptions& options = {}) {
+  return message_of([&] { parse_hf_config(text, "config.json", options); });
+}
+
+// A small Llama with one line replaced or added.
+std::string llama(const std::string& more = "", const std::string& type = "llama") {
+  return "{\n \"model_type\": \"" + type +
+         "\", \"hidden_size\": 64, \"intermediate_size\": 128,\n \"num_hidden_layers\": 4, \"num_attention_heads\": "
+         "8,\n "
+         "\"vocab_size\": 1000, \"max_position_embeddings\": 512" +
+         (more.empty() ? "" : ",\n " + more) + "\n}";
+}
+Transformer parsed(const std::string& text, const HfOptions& options = {}) {
+  return parse_hf_config(text, "config.json", options).transformer;
+}
+
+}  // namespace
+
+TEST_CASE("Published configurations have their published numbers of parameters") {
+  // The counts of the checkpoints; each is also the sum of the architecture's parts, e.g. Llama 3 8B:
+  //   32 (2 h^2 + 2 h 1024 + 3 h f + 2 h) + 2 V h + h, h = 4096, f = 14336, V = 128256.
+  // BERT with its pooler and no further head; T5 with its tied table; ViT with 1000 classes; DeepSeek-V3 without its
+  // next-token module, with 256 balancing biases in each of 58 blocks.
+  struct Row {
+    const char* name;
+    std::int64_t parameters;
+  };
+  for (const auto& [name, parameters] : {Row{"llama3-8b", 8'030'261'248},      Row{"llama3-70b", 70'553'706'496},
+                                         Row{"mistral-7b", 7'241'732'096},     Row{"mixtral-8x7b", 46'702'792'704},
+                                         Row{"qwen2-7b", 7'615'616'512},       Row{"qwen2-moe-a2.7b", 14'315'784'192},
+                                         Row{"qwen3-8b", 8'190'735'360},       Row{"qwen3-30b-a3b", 30'532'122'624},
+                                         Row{"gemma-7b", 8'537'680'896},       Row{"gemma2-2b", 2'614'341'888},
+                                         Row{"gemma3-1b", 999'885'952},        Row{"gpt2", 124'439'808},
+                                         Row{"gpt-neox-20b", 20'554'567'680},  Row{"gpt-oss-20b", 20'914'757'184},
+                                         Row{"gpt-oss-120b", 116'829'156'672}, Row{"deepseek-v2-lite", 15'706'484'224},
+                                         Row{"deepseek-v3", 671'026'419'200},  Row{"bert-base", 109'482'240},
+                                         Row{"t5-base", 222'903'552},          Row{"vit-base-16", 86'567'656}}) {
+    CAPTURE(name);
+    const Model model = read_hf_config(shipped(name), {});
+    CHECK(model.name == name);
+    CHECK(parameters_of(model) == parameters);
+  }
+}
+
+TEST_CASE("Every model type has a shipped configuration, and each is described by a family, parameter by parameter") {
+  std::size_t types = 0;
+  std::string seen;
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(shipped("x")).parent_path())) {
+    const std::string path = entry.path().string();
+    const Transformer t = parse_hf_config(read_file(path), path, {}).transformer;
+    const auto form = family_form(t);
+    CAPTURE(path);
+    REQUIRE(form.has_value());
+    FamilyArguments arguments;
+    for (const auto& [name, value] : form->arguments)
+      arguments[name] = {value, {}};
+    const Model family = build_family(*find_family(form->family), arguments, {}), model = read_hf_config(path, {});
+    CHECK(parameters_of(family) == parameters_of(model));
+    CHECK(flop_count(family).training() == flop_count(model).training());
+    seen += read_file(path);
+  }
+  for (const std::string_view type : hf_model_types()) {
+    CAPTURE(type);
+    CHECK(seen.find("\"model_type\": \"" + std::string(type) + "\"") != std::string::npos);
+    ++types;
+  }
+  CHECK(types == 18);
+}
+
+TEST_CASE("Of experts, those that a token is sent to are active") {
+  // 12,879,925,248 = 46,702,792,704 less 6 of 8 experts in 32 blocks, 3 * 4096 * 14336 each.
+  CHECK(active_parameters(read_hf_config(shipped("mixtral-8x7b"), {})) == 12'879'925'248);
+  CHECK(active_parameters(read_hf_config(shipped("qwen3-30b-a3b"), {})) ==
+        30'532'122'624 - std::int64_t{48} * 120 * 3 * 2048 * 768);
+  // gpt-oss 120b: 5.13 billion by its publisher, who leaves the embedding out (201088 * 2880).
+  CHECK(active_parameters(read_hf_config(shipped("gpt-oss-120b"), {})) - std::int64_t{201088} * 2880 ==
+        doctest::Approx(5.13e9).epsilon(1e-3));
+}
+
+TEST_CASE("The next-token module of DeepSeek-V3 is built when asked for, and the report says which") {
+  const Model without = read_hf_config(shipped("deepseek-v3"), {});
+  CHECK(without.source.find("1 next-token module(s) (multi-token prediction) of the architecture are not built") !=
+        std::string::npos);
+  const Model with = read_hf_config(shipped("deepseek-v3"), {.next_token_modules = 1});
+  CHECK(with.source.find("1 next-token module(s) (multi-token prediction) built") != std::string::npos);
+  // a sparse block, two norms, the joining product 2h h, a final norm
+  const std::int64_t h = 7168;
+  CHECK(parameters_of(with) - parameters_of(without) ==
+        work_of(without, "block.60").parameters + 2 * h + 2 * h * h + h);
+  CHECK(message_of([] {
+          read_hf_config(shipped("llama3-8b"), {.next_token_modules = 1});
+        }).find("next_token_modules: 1 where model_type llama has none; leave it out") != std::string::npos);
+}
+
+TEST_CASE("The length of a sample is what was asked for, else the longest that the configuration states") {
+  CHECK(parsed(llama()).sequence_length == 512);
+  CHECK(parsed(llama(), {.sequence_length = 2048}).sequence_length == 2048);  // rotary positions have no table
+  CHECK(read_hf_config(shipped("llama3-8b"), {}).tokens == 8192);
+  CHECK(read_hf_config(shipped("llama3-8b"), {}).source.find("sequence_length 8192 is max_position_embeddings") !=
+        std::string::npos);
+  CHECK(message_of([] {
+          read_hf_config(shipped("gpt2"), {.sequence_length = 2048});
+        }).find("sequence_length 2048 is longer than the table of 1024 positions") != std::string::npos);
+  CHECK(
+      refusal("{\"model_type\": \"t5\", \"d_model\": 8, \"d_ff\": 8, \"d_kv\": 8, \"num_layers\": 1, \"num_heads\": 1, "
+              "\"vocab_size\": 8}") ==
+      "config.json: n_positions is missing, so the length of a sample is unknown; state sequence_length");
+}
+
+TEST_CASE("Windows follow the rule of each model type, or layer_types") {
+  using Windows = std::vector<std::int64_t>;
+  CHECK(parsed(llama("\"sliding_window\": 64", "mistral")).windows == Windows{64, 64, 64, 64});
+  CHECK(parsed(llama("\"sliding_window\": null", "mistral")).windows.empty());
+  CHECK(parsed(llama("\"sliding_window\": 64, \"max_window_layers\": 3, \"use_sliding_window\": true", "qwen2"))
+            .windows == Windows{0, 0, 0, 64});
+  CHECK(parsed(llama("\"sliding_window\": 64, \"use_sliding_window\": false", "qwen2")).windows.empty());
+  CHECK(parsed(llama("\"sliding_window\": 64, \"head_dim\": 8", "gemma2")).windows == Windows{64, 0, 64, 0});
+  CHECK(
+      parsed(llama("\"sliding_window\": 64, \"head_dim\": 8, \"sliding_window_pattern\": 3", "gemma3_text")).windows ==
+      Windows{64, 64, 0, 64});
+  const std::string types =
+      R"("layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"])";
+  CHECK(parsed(llama("\"sliding_window\": 64, " + types, "mistral")).windows == Windows{0, 64, 64, 0});
+  CHECK(refusal(llama("\"sliding_window\": 64, \"layer_types\": [\"full_attention\"]", "mistral")) ==
+        "config.json:5:39: layer_types: [\"full_attention\"] is no list of 4 entries, one a layer; correct it");
+  CHECK(refusal(llama("\"sliding_window\": 64, \"layer_types\": [\"a\", \"b\", \"c\", \"d\"]", "mistral"))
+            .find("neither full_attention nor sliding_attention") != std::string::npos);
+}
+
+TEST_CASE("Blocks with experts follow decoder_sparse_step, mlp_only_layers and first_k_dense_replace") {
+  using Sparse = std::vector<char>;
+  const std::string experts =
+      "\"head_dim\": 8, \"num_experts\": 8, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32, ";
+  CHECK(parsed(llama(experts + "\"decoder_sparse_step\": 2", "qwen3_moe")).sparse == Sparse{0, 1, 0, 1});
+  CHECK(parsed(llama(experts + "\"mlp_only_layers\": [1]", "qwen3_moe")).sparse == Sparse{1, 0, 1, 1});
+  CHECK(parsed(llama(experts + "\"mlp_only_layers\": []", "qwen3_moe")).sparse.empty());
+}
+
+TEST_CASE("A sparse model never becomes a dense one silently") {
+  CHECK(refusal(llama("\"num_local_experts\": 8")) ==
+        "config.json:5:23: num_local_experts: 8 is not known for model_type \"llama\"; without it the model would be "
+        "another: remove it, or correct model_type");
+  CHECK(refusal(llama("\"kv_lora_rank\": 512", "mistral")).find("kv_lora_rank: 512 is not known") != std::string::npos);
+  CHECK(refusal(llama("\"head_dim\": 8, \"moe_intermediate_size\": 32", "qwen3")).find("moe_intermediate_size: 32") !=
+        std::string::npos);
+  CHECK(refusal(llama("\"head_dim\": 8, \"num_experts_per_tok\": 2", "qwen3_moe")) ==
+        "config.json: num_experts: is missing; write a whole number from 1 to 1000000000");
+  CHECK(refusal(llama("\"num_local_experts\": 0")).empty());  // what some tools write into dense configurations
+  CHECK(refusal(llama("\"num_local_experts\": null")).empty());
+}
+
+TEST_CASE("An unknown model_type is refused with the known ones") {
+  CHECK(
+      refusal("{\"model_type\": \"lama\"}") ==
+      "config.json:1:16: model_type: unknown \"lama\"; did you mean \"llama\"? known: bert, deepseek_v2, deepseek_v3, "
+      "gemma, gemma2, gemma3_text, gpt2, gpt_neox, gpt_oss, llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, "
+      "qwen3_moe, t5, vit");
+  CHECK(refusal("{}") == "config.json: model_type: is missing; write a text");
+  CHECK(refusal("{\"model_type\": 3}") == "config.json:1:16: model_type: 3 is no text; correct it");
+}
+
+TEST_CASE("Missing and wrong fields are named with their place, value and law") {
+  CHECK(refusal("{\"model_type\": \"llama\"}") ==
+        "config.json: num_hidden_layers: is missing; write a whole number from 1 to 100000");
+  CHECK(refusal(llama("\"num_key_value_heads\": 3")) ==
+        "config.json:5:25: num_key_value_heads: 3 does not divide num_attention_heads 8; use a divisor");
+  CHECK(refusal(llama("\"num_key_value_heads\": 0")) ==
+        "config.json:5:25: num_key_value_heads: 0 is no whole number from 1 to 1000000000; correct it");
+  CHECK(refusal(llama("\"head_dim\": -8")) ==
+        "config.json:5:14: head_dim: -8 is no whole number from 1 to 1000000000; correct it");
+  CHECK(refusal(llama("\"head_dim\": 8.5")).find("head_dim: 8.5 is no whole number") != std::string::npos);
+  CHECK(refusal(llama("\"head_dim\": \"8\"")).find("head_dim: \"8\" is no whole number") != std::string::npos);
+  CHECK(refusal(llama("\"head_dim\": 18446744073709551615")).find("is no whole number") != std::string::npos);
+  CHECK(refusal(llama("\"mlp_bias\": 1")) == "config.json:5:14: mlp_bias: 1 is neither true nor false; correct it");
+  CHECK(refusal(llama("\"attention_dropout\": 2")) ==
+        "config.json:5:23: attention_dropout: 2 is no probability below 1; correct it");
+  CHECK(refusal(llama("\"hidden_act\": \"selu\""))
+            .find("config.json:5:16: hidden_act: \"selu\" is not known; write one of silu") == 0);
+  CHECK(refusal("{\"model_type\": \"bert\", \"architectures\": [\"BertForTokenClassification\"], \"hidden_size\": 8, "
+                "\"num_hidden_layers\": 1, \"num_attention_heads\": 1, \"intermediate_size\": 8, \"vocab_size\": 8, "
+                "\"max_position_embeddings\": 8}") ==
+        "config.json:1:41: architectures: [\"BertForTokenClassification\"] is not known; write one of BertModel, "
+        "BertForMaskedLM, BertForPreTraining");
+}
+
+TEST_CASE("A text model inside a wrapping configuration is read, and its places are those of the inner field") {
+  const std::string inner = llama("\"num_key_value_heads\": 2");
+  const HfConfig config = parse_hf_config(
+      "{\"model_type\": \"llava\", \"vision_config\": {\"hidden_size\": 7},\n\"text_config\": " + inner + "}",
+      "x/LLaVA/config.json", {});
+  CHECK(config.transformer.hidden == 64);
+  CHECK(config.transformer.key_heads == 2);
+  CHECK(config.transformer.name == "LLaVA");
+  CHECK(config.notes.front() == "only the text model of a wrapping configuration (llava) is built");
+  CHECK(refusal("{\"model_type\": \"llava\",\n\"text_config\": " + llama("\"head_dim\": 0") + "}") ==
+        "config.json:6:14: text_config.head_dim: 0 is no whole number from 1 to 1000000000; correct it");
+}
+
+TEST_CASE("What is no JSON, cut off, nested without end, or too large is refused") {
+  CHECK(refusal("") == "config.json: is empty; a config.json is needed");
+  CHECK(refusal("[1]") == "config.json:1:1: holds array where a config.json holds an object, {...}");
+  const std::string whole = llama();
+  CHECK(refusal(whole.substr(0, 40)).find("config.json:2:") == 0);
+  CHECK(refusal(whole.substr(0, 40)).find("is the file truncated?") != std::string::npos);
+  CHECK(refusal("model:\n  layers: 3").find("config.json:1:1: is no JSON: ") == 0);
+  CHECK(refusal("{\"a\": \"\xff\"}").find("is no JSON") != std::string::npos);
+  CHECK(refusal(std::string(100'000, '[')) ==
+        "config.json: nests deeper than 32 levels; a config.json is a nearly flat object");
+  std::string objects;
+  for (int i = 0; i < 50'000; ++i)
+    objects += "{\"a\":";
+  CHECK(refusal(objects) == "config.json: nests deeper than 32 levels; a config.json is a nearly flat object");
+  CHECK(refusal("{\"model_type\": 1e999}").find("config.json") == 0);
+  const Scratch scratch;
+  const std::string path = scratch.write("config.json", "{}");
+  std::filesystem::resize_file(path, std::size_t{1} << 30);  // sparse: takes no disk
+  CHECK(message_of([&] { read_hf_config(path, {}); }, scratch.path("")).find("config.json: is larger than 8 MiB") == 0);
+}
+
+TEST_CASE("Every cut of a configuration is read or refused, never a crash") {
+  const std::string text = read_file(shipped("deepseek-v3"));
+  for (std::size_t size = 0; size < text.size() - 2; ++size)
+    CHECK_FALSE(refusal(text.substr(0, size)).empty());
+}
