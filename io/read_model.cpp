@@ -1,4 +1,4 @@
-// model: explicit layers, a family, a file of its own, or a PipeDream profile.
+// model: explicit layers, a family, a Hugging Face configuration, a file of its own, or a PipeDream profile.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "io/import/hf.hpp"
 #include "io/import/pipedream.hpp"
 #include "io/quantity.hpp"
 #include "io/read_ops.hpp"
@@ -23,7 +24,7 @@ namespace {
 constexpr int kMostFilesDeep = 8;
 constexpr std::int64_t kMostLayers = 1'000'000;  // what `repeat` may ask for in all; beyond any network in use
 
-constexpr std::array<std::string_view, 4> kForms = {"layers", "file", "pipedream_profile", "family"};
+constexpr std::array<std::string_view, 5> kForms = {"layers", "file", "pipedream_profile", "family", "hf"};
 
 // ---- one layer ------------------------------------------------------------------------------------------------------
 
@@ -375,6 +376,65 @@ void read_profile_form(Reader& reader, const At& at, Model& model) {
   }
 }
 
+struct HfText {
+  std::string file;
+  HfOptions options;
+  std::string name;
+};
+
+constexpr Field<HfText> kHf[] = {
+    {"hf", "path of a config.json", "a transformer as Hugging Face configures it", Need::Required,
+     read_as<&HfText::file>, write_as<&HfText::file>},
+    {"sequence_length", "whole number >= 1", "tokens of a sample; default: the longest that the file states",
+     Need::Optional,
+     [](Reader& reader, const At& at, HfText& text) {
+       read_as<&HfOptions::sequence_length, AtLeast1>(reader, at, text.options);
+     },
+     [](YamlText&, std::string_view, const HfText&) {}},
+    {"target_length", "whole number >= 1", "tokens of a decoder behind an encoder; default: sequence_length",
+     Need::Optional,
+     [](Reader& reader, const At& at, HfText& text) {
+       read_as<&HfOptions::target_length, AtLeast1>(reader, at, text.options);
+     },
+     [](YamlText&, std::string_view, const HfText&) {}},
+    {"attention", "flash | materialised", "one kernel that keeps no scores, or separate products; default: flash",
+     Need::Optional,
+     [](Reader& reader, const At& at, HfText& text) {
+       std::string word;
+       if (!read_value(reader, at, word)) return;
+       constexpr std::array<std::string_view, 2> known = {"flash", "materialised"};
+       if (std::find(known.begin(), known.end(), word) == known.end())
+         return reader.error(at, unknown_name(word.substr(0, 64), known));
+       text.options.flash = word == "flash";
+     },
+     [](YamlText&, std::string_view, const HfText&) {}},
+    {"next_token_modules", "whole number >= 1",
+     "how many of the configuration's are built (DeepSeek-V3); default: none", Need::Optional,
+     [](Reader& reader, const At& at, HfText& text) {
+       read_as<&HfOptions::next_token_modules, AtLeast1>(reader, at, text.options);
+     },
+     [](YamlText&, std::string_view, const HfText&) {}},
+    {"name", "text", "for reports; default: the name of the file, or of its folder", Need::Optional,
+     read_as<&HfText::name>, write_as<&HfText::name>},
+};
+
+void read_hf_form(Reader& reader, const At& at, Model& model) {
+  const std::size_t errors_before = reader.errors.count();
+  HfText text;
+  read_fields<HfText>(reader, at, kHf, text);
+  const Yaml* file = at.yaml.find("hf");
+  if (reader.errors.count() > errors_before || !file) return;
+  try {
+    model = read_hf_config(relative_to(file->place, text.file), text.options);
+    model.place = at.yaml.place;
+    for (Layer& layer : model.layers)
+      layer.place = model.place;
+    if (!text.name.empty()) model.name = text.name;
+  } catch (const InputError& error) {
+    reader.errors.add(file->place, path(at) + ".hf: " + error.what());
+  }
+}
+
 // A family: every other key is one of its parameters.
 void read_family_form(Reader& reader, const At& at, Model& model) {
   const Yaml& chosen = *at.yaml.find("family");
@@ -424,10 +484,12 @@ void read_map(Reader& reader, const At& at, Model& model) {
   if (forms.empty())
     return reader.errors.add(at.yaml.place,
                              fmt::format("{}: says nothing of its layers; write a name of configs/models, "
-                                         "layers: [...], family: <name>, file: <path> or pipedream_profile: <path>",
+                                         "layers: [...], family: <name>, hf: <path>, file: <path> or "
+                                         "pipedream_profile: <path>",
                                          path(at)));
   if (forms[0]->text == "layers") return read_fields<Model>(reader, at, kExplicit, model);
   if (forms[0]->text == "family") return read_family_form(reader, at, model);
+  if (forms[0]->text == "hf") return read_hf_form(reader, at, model);
   if (forms[0]->text == "pipedream_profile") return read_profile_form(reader, at, model);
   std::string file;
   read_fields<std::string>(reader, at, kFile, file);
@@ -448,7 +510,7 @@ void read_model_section(Reader& reader, const At& at, Model& model) {
 
 // Layers in flow style, one per line, so that a large model stays readable.
 void write_model_section(YamlText& out, const Model& model) {
-  const bool built = !model.form.empty() && model.form.front().first == "family";
+  const bool built = !model.form.empty() && (model.form.front().first == "family" || model.form.front().first == "hf");
   if (built) out.line("name", value_text(model.name));
   if (!built) write_fields<Model>(out, kExplicit, model);
   for (const auto& [key, value] : model.form)
@@ -479,9 +541,10 @@ void write_model_section(YamlText& out, const Model& model) {
 }
 
 std::vector<SectionDoc> model_docs() {
-  std::vector<SectionDoc> docs = {
-      document<Model>("model (layers)", kExplicit), document<LayerText>("model.layers", kLayer),
-      document<std::string>("model (file)", kFile), document<ProfileText>("model (profile)", kProfile)};
+  std::vector<SectionDoc> docs = {document<Model>("model (layers)", kExplicit),
+                                  document<LayerText>("model.layers", kLayer),
+                                  document<std::string>("model (file)", kFile), document<HfText>("model (hf)", kHf),
+                                  document<ProfileText>("model (profile)", kProfile)};
   for (const auto& more : {family_docs(), operator_docs()})
     docs.insert(docs.end(), more.begin(), more.end());
   return docs;

@@ -11,6 +11,7 @@
 
 #include "core/model/families/transformer_families.hpp"
 #include "io/errors.hpp"
+#include "io/fields.hpp"
 #include "io/import/json_places.hpp"
 #include "io/read_file.hpp"
 #include "io/sha256.hpp"
@@ -665,6 +666,13 @@ Model read_hf_config(const std::string& path, const HfOptions& options) {
     if (const auto form = family_form(config.transformer)) {
       model.form.emplace_back("family", form->family);
       model.form.insert(model.form.end(), form->arguments.begin(), form->arguments.end());
+    } else {  // blocks that follow no rule: the configuration itself stays the description
+      model.form.emplace_back("hf", yaml_string(std::filesystem::absolute(path).string()));
+      model.form.emplace_back("sequence_length", std::to_string(config.transformer.sequence_length));
+      if (options.target_length) model.form.emplace_back("target_length", std::to_string(*options.target_length));
+      if (options.next_token_modules > 0)
+        model.form.emplace_back("next_token_modules", std::to_string(options.next_token_modules));
+      if (!options.flash) model.form.emplace_back("attention", "materialised");
     }
     for (Layer& layer : model.layers)
       layer.place = model.place;
