@@ -37,6 +37,13 @@ std::string count(double value) {
   return value == 0 ? "0" : short_count(value);
 }
 
+// FLOPs in powers of ten: 1.59 T, 30.3 G.
+std::string flop(double value) {
+  std::string text = count(value);
+  if (!text.empty() && text.back() == 'B') text.back() = 'G';
+  return text;
+}
+
 TextColumn figures(std::string head) {
   return {std::move(head), false, true, {}};
 }
@@ -57,7 +64,7 @@ std::string layer_table(const Model& model, int width) {
     name.cells.push_back(n == 1 ? layer.name : layer.name + " .. " + model.layers[run.last].name);
     times.cells.push_back(n == 1 ? "" : std::to_string(n));
     parameters.cells.push_back(count(static_cast<double>(layer.parameters)));
-    flops.cells.push_back(layer.flops ? count(layer.flops->value) : "-");
+    flops.cells.push_back(layer.flops ? flop(layer.flops->value) : "-");
     forward.cells.push_back(layer.forward ? short_time(*layer.forward) : "-");
     backward.cells.push_back(layer.backward ? short_time(*layer.backward) : "-");
     output.cells.push_back(short_bytes(layer.activation));
@@ -72,7 +79,7 @@ std::string layer_table(const Model& model, int width) {
   number.cells.push_back("total"), name.cells.push_back(fmt::format("{} layers", model.layers.size()));
   times.cells.push_back("");
   parameters.cells.push_back(count(static_cast<double>(parameter_count(model))));
-  flops.cells.push_back(all_flops > 0 ? count(total_flops) : "-");
+  flops.cells.push_back(all_flops > 0 ? flop(total_flops) : "-");
   forward.cells.push_back(total_forward > Time{} ? short_time(total_forward) : "-");
   backward.cells.push_back(total_backward > Time{} ? short_time(total_backward) : "-");
   output.cells.push_back("");
@@ -106,9 +113,9 @@ std::string operator_tables(const Model& model, int width) {
       name.cells.emplace_back(op.name);
       kind.cells.emplace_back(kind_name(op.kind));
       parameters.cells.push_back(count(static_cast<double>(op.parameters)));
-      forward.cells.push_back(count(op.forward_flops));
-      input.cells.push_back(count(op.input_flops));
-      weight.cells.push_back(count(op.weight_flops));
+      forward.cells.push_back(flop(op.forward_flops));
+      input.cells.push_back(flop(op.input_flops));
+      weight.cells.push_back(flop(op.weight_flops));
       bytes.cells.push_back(short_bytes(Bytes{rounded(op.forward_bytes.on_device(Bytes{4}, {}), "bytes")}));
     }
     text +=
@@ -130,7 +137,7 @@ std::string model_table(const Model& model, const TableOptions& options, bool op
   text += fmt::format("\nfigures for {} sample{}", model.batch, model.batch == 1 ? "" : "s");
   if (model.tokens) text += fmt::format(" of {} tokens", *model.tokens);
   if (const FlopCount flops = flop_count(model); flops.forward > 0)
-    text += fmt::format("; {}FLOP forward, {}FLOP forward and backward", count(flops.forward), count(flops.training()));
+    text += fmt::format("; {}FLOP forward, {}FLOP forward and backward", flop(flops.forward), flop(flops.training()));
   text += "\n\n" + layer_table(model, options.width);
   text += "  kept: from forward to backward, the layer's own output included where a layer reads it";
   text += "\n";
