@@ -7,6 +7,7 @@
 //   attention   2 pairs heads (key size + value size), and twice that for the gradients; pairs = queries * keys, or
 //               what a fused kernel leaves of them: causal s (s + 1) / 2, with a window w of s: w (w + 1) / 2 + (s - w)
 //               w s = 4, 1 head of 2 + 2: 128; fused causal: 80                 [Vaswani17] section 3.2.1, [Dao22]
+//   additive    linear layers, 2 pairs units, 2 pairs features; outside: 2 per pair and unit, backward 5   [Bahdanau15]
 //   lstm        8 hidden (in + hidden) per token and direction; each gradient the same; 18 n outside the products
 //   experts     as the linear layers of the experts that a token is sent to
 //
@@ -355,6 +356,46 @@ LayerBuilder::Value LayerBuilder::attention(std::initializer_list<Value> inputs,
   return y;
 }
 
+LayerBuilder::Value LayerBuilder::additive_attention(Value queries, Value keys, std::int64_t units) {
+  const Shape of_queries = shape(queries), of_keys = shape(keys);
+  need_rank(of_queries, 2, "additive attention", "tokens x features");
+  need_rank(of_keys, 2, "additive attention", "tokens x features");
+  const Linear projection = {.features = units, .bias = false};
+  const Value from_queries = linear(queries, projection), from_keys = linear(keys, projection);
+  Amount pairs, sums;
+  pairs.values = static_cast<double>(of_queries[0]) * static_cast<double>(of_keys[0]);
+  sums.values = pairs.values * static_cast<double>(units);
+  {
+    Operator& op = add_operator("tanh_of_sums", OperatorKind::Memory);  // the sums are written, then their tanh
+    op.forward_flops = 2 * sums.values, op.input_flops = 5 * sums.values;
+    op.forward_bytes = values(from_queries) + values(from_keys) + 3.0 * sums;
+    op.input_bytes = 5.0 * sums + values(from_queries) + values(from_keys);
+  }
+  const auto product = [&](std::string_view name, double flops, const Amount& bytes) -> Operator& {
+    Operator& op = add_operator(name, OperatorKind::Attention);
+    op.product = true;
+    op.forward_flops = op.all_pairs_flops = flops;
+    op.forward_bytes = bytes;
+    return op;
+  };
+  {
+    Operator& op = product("scores", 2 * sums.values, sums + pairs);
+    op.parameters = units;
+    op.input_flops = op.weight_flops = op.forward_flops, op.input_bytes = op.weight_bytes = op.forward_bytes;
+  }
+  {
+    Operator& op = add_operator("softmax", OperatorKind::Memory);
+    op.forward_flops = 5 * pairs.values, op.input_flops = 4 * pairs.values;
+    op.forward_bytes = 2.0 * pairs, op.input_bytes = 3.0 * pairs;
+  }
+  const Value y = make({of_queries[0], of_keys[1]}, false, true);
+  Operator& op =
+      product("weighted_values", 2 * pairs.values * static_cast<double>(of_keys[1]), pairs + values(keys) + values(y));
+  op.input_flops = 2 * op.forward_flops, op.input_bytes = 2.0 * op.forward_bytes;
+  keep(keys), keep_own(sums + pairs);
+  return y;
+}
+
 LayerBuilder::Value LayerBuilder::lstm(Value x, const Lstm& lstm) {
   const Shape in = shape(x);
   need_rank(in, 2, "lstm", "tokens x features");
@@ -687,6 +728,9 @@ Work LayerBuilder::finish(std::span<const Value> outputs) {
     if (at(Value{root(output)}).kept) work_.keeps_output = true;
   }
   work_.keeps_input.assign(work_.inputs.size(), 0);
+  // A view of an input is no tensor of its own: what users keep of it is kept where the input was made.
+  const int seen = outputs.size() == 1 ? at(Value{root(outputs[0])}).input : -1;
+  if (seen >= 0) work_.keeps_output = true, work_.keeps_input[static_cast<std::size_t>(seen)] = 1;
   Amount by_core = kept_own_core_;
   work_.kept = kept_own_;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {

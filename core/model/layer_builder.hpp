@@ -18,6 +18,7 @@
 //                               mask and the dropped products (5 a s^2 B in fp16); flash the output and 4 B per row
 //     gated activation          both halves of its input        cross-entropy         fp32 probabilities
 //     embedding                 token numbers (8 B each)        LSTM                  gates, cells, inputs, outputs
+//     additive attention        the tanh of every pair, its weights, and the keys
 //
 // A tensor that needs no gradient (the model's own input) has no input gradient: the first convolution has none.
 #pragma once
@@ -114,6 +115,9 @@ class LayerBuilder {
   Value conv2d(Value x, const Conv2d& conv);
   Value linear(Value x, const Linear& linear);  // over the last dimension
   Value attention(std::initializer_list<Value> queries_keys_values, const AttentionCore& core);
+  // Additive attention: each query weighs the keys with softmax(v . tanh(W query + U key)), v of `units` values.
+  // {queries, features}, {keys, features} -> {queries, features of the keys}                             [Bahdanau15]
+  Value additive_attention(Value queries, Value keys, std::int64_t units);
   Value norm(Value x, const NormSpec& norm);
   Value activation(Value x, Activation kind);
   Value gated(Value x, Activation kind);  // act(first half of the features) * second half
@@ -133,10 +137,12 @@ class LayerBuilder {
   Value dropout(Value x, bool per_channel = false);  // per_channel: dropout2d, a mask per channel
   Value router(Value x, std::int64_t experts);       // {tokens, h} -> {tokens, experts}
   Value experts(Value x, const Experts& experts);    // as many as each token is sent to, summed
-  Value reshape(Value x, Shape shape);               // the same values: no operator, no bytes
-  Value parameters(Value x, std::int64_t count);     // further trained values that cost no arithmetic
-  Value slice(Value x, Shape shape);                 // a part of x, copied
-  Value rotary(Value x, double share);               // rotary positions on that share of the features [Su21]
+  // The same values: no operator, no bytes. A layer that does nothing else hands on its input, which then counts where
+  // it was produced.
+  Value reshape(Value x, Shape shape);
+  Value parameters(Value x, std::int64_t count);  // further trained values that cost no arithmetic
+  Value slice(Value x, Shape shape);              // a part of x, copied
+  Value rotary(Value x, double share);            // rotary positions on that share of the features [Su21]
   // A copy of x for each of `heads`, which tensor parallelism divides: {tokens, f} -> {tokens, heads * f}.
   Value for_heads(Value x, std::int64_t heads);
 

@@ -31,6 +31,11 @@ void build(benchmark::State& state, const char* name, const std::vector<std::pai
 BENCHMARK_CAPTURE(build, amoebanet_d_72_512, "amoebanet_d", {{"layers", "72"}, {"filters", "512"}})
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(build, vgg16, "vgg16", {})->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(build, resnet152, "resnet152", {})->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(build, unet_11_128, "unet", {{"convolutions", "11"}, {"channels", "128"}})
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(build, gnmt_16, "gnmt", {{"layers", "16"}})->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(build, transformer_1663, "transformer", {{"layers", "1663"}})->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace pipewright

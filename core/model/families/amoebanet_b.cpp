@@ -8,7 +8,8 @@
 //     inputs 8 c^2 + 4 c, four 1 x 1 4 c^2 + 8 c, two separable 3 x 3 2 * 2 (9 c + c^2 + 2 c) = 4 c^2 + 44 c
 // together 16 c^2 + 56 c. (18, 512): 560 053 608. GPipe gives 557 million, 0.5 % less; its counts of AmoebaNet-D are up
 // to 0.6 % below the exact ones, too (table 1), so the cell stays as published.
-//                                                                        tests/core/families/amoebanet_test.cpp
+//
+// Tests: tests/core/families/amoebanet_test.cpp
 #include <array>
 
 #include "core/model/families/amoebanet.hpp"

@@ -9,7 +9,8 @@
 //     1 x 1        3 (c * c + 2 c)                                      3 c^2    +  6 c
 //     1 x 7, 7 x 1 2 (2 (c * c/4) + 2 * 7 (c/4)^2 + 3 * 2 c/4 + 2 c)    2.75 c^2 +  7 c
 // together 13.75 c^2 + 17 c: c = 1024 (third group of (18, 256)) 14 435 328. AmoebaNet-D(18, 256): 122 470 120.
-//                                                                        tests/core/families/amoebanet_test.cpp
+//
+// Tests: tests/core/families/amoebanet_test.cpp
 #include <array>
 
 #include "core/model/families/amoebanet.hpp"

@@ -100,6 +100,15 @@ std::span<const Family> families() {
       kVgg19Family,
       kAmoebanetDFamily,
       kAmoebanetBFamily,
+      kResnet50Family,
+      kResnet101Family,
+      kResnet152Family,
+      kAlexnetFamily,
+      kUnetFamily,
+      kGnmtFamily,
+      kAwdLmFamily,
+      kS2vtFamily,
+      kMlpFamily,
   };
   // clang-format on
   return table;

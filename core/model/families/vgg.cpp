@@ -10,7 +10,8 @@
 //
 // Parameters of VGG-16, classes 1000: convolutions 14 714 688 (of them conv5_3: 512 * 512 * 9 + 512 = 2 359 808),
 // linear layers 25 088 * 4096 + 4096 = 102 764 544, 16 781 312 and 4 097 000: 138 357 544.
-//                                                                              tests/core/families/vgg_test.cpp
+//
+// Tests: tests/core/families/vgg_test.cpp
 #include <array>
 
 #include "core/model/families/network.hpp"
