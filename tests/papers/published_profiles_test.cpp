@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/import/pipedream.hpp"
+#include "planner/cells.hpp"
 #include "tests/io/scratch.hpp"
 #include "tests/support/run_program.hpp"
 
@@ -71,6 +72,21 @@ TEST_CASE("All seven published profiles load with their published totals") {
     CHECK(totals(back).forward == sum.forward);
     CHECK(totals(back).parameters == sum.parameters);
     CHECK(back.layers.size() == model.layers.size());
+  }
+}
+
+// Down-sets of the profiles' graphs after layers without cost have joined their only input.
+TEST_CASE("The published profiles have as many down-sets as were counted for them") {
+  const std::pair<const char*, std::int64_t> rows[] = {
+      {"resnet50", 239}, {"densenet121", 428}, {"gnmt", 57}, {"gnmt_large", 121}, {"inception_v3", 184'362}};
+  const std::string folder = profiles();
+  for (const auto& [name, count] : rows) {
+    CAPTURE(name);
+    const Model model = read_pipedream_profile(folder + name + ".txt", 128);
+    std::vector<bool> free;
+    for (const Layer& layer : model.layers)
+      free.push_back(*layer.forward + *layer.backward == Time{});
+    CHECK(count_down_sets(merged(model, free)) == count);
   }
 }
 

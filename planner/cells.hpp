@@ -1,0 +1,42 @@
+// From a graph of layers to the chain of cells that partitioners cut.
+//
+// A stage is a consecutive part of the model: what runs up to and with stage k is closed under "is needed by", a
+// down-set of the graph. On a chain of L layers there are L + 1 down-sets, one per cut; branches multiply them. A layer
+// that is comparable with all others (on every path from the input to the output) separates the graph: down-sets before
+// it and behind it do not mix. What lies between two such layers, with the later one, is a *cell*.
+//
+// Boost.Graph finds the dominators [LengauerTarjan79] and removes edges that follow from others; enumerating down-sets
+// is ours.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/model/graph.hpp"
+
+namespace pipewright {
+
+// Nodes 0..n-1 in topological order, each standing for one or more layers of a model.
+struct CellGraph {
+  std::vector<std::vector<int>> inputs;       // ascending, without those that follow from others
+  std::vector<std::vector<LayerId>> members;  // layers of a node, ascending
+  int size() const { return static_cast<int>(inputs.size()); }
+};
+
+// One node per layer, transitively reduced.
+CellGraph cell_graph(const Model& model);
+
+// Every layer without cost (forward + backward = 0) and with exactly one input joins that input's node, repeatedly.
+// Lossless for stage times: a cut between the two would move no work. `free[i]`: layer i has no cost.
+CellGraph merged(const Model& model, const std::vector<bool>& free);
+
+// The last node of every cell, ascending: nodes on every path from an input to an output; the last cell ends with the
+// last node of the graph, whether it is on every path or not.
+std::vector<int> cell_ends(const CellGraph& graph);
+
+// Number of down-sets, the empty and the whole one included; nothing when a cell has more than `most`.
+//     chain of 40: 41.   two branches of a and b nodes between a fork and a join: (a + 1)(b + 1) + 2, and the empty one
+std::optional<std::int64_t> count_down_sets(const CellGraph& graph, std::int64_t most = 1'000'000);
+
+}  // namespace pipewright
