@@ -10,6 +10,7 @@
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "core/model/families/table.hpp"
+#include "io/import/hf.hpp"
 #include "io/read_scenario.hpp"
 #include "io/writers/writers.hpp"
 #include "io/yaml.hpp"
@@ -84,6 +85,10 @@ int show_model(const Arguments& arguments) {
   if (file.empty() && !family) throw InputError("show model: " + unknown_name(name, known_models(options)));
   if (file.empty()) {
     model = family_model(*family, sets);
+  } else if (is_file && std::filesystem::path(file).extension() == ".json") {  // a configuration of Hugging Face
+    if (!sets.empty()) throw InputError("--set: changes a scenario or a family, not a configuration; edit " + file);
+    model = read_hf_config(file, {});
+    settle(model, Bytes{4}, {});
   } else if (is_file && read_yaml(file).find("cluster")) {
     scenario = read_scenario(file, options);
     model = scenario->model;

@@ -320,6 +320,22 @@ TEST_CASE("PIPEWRIGHT_PATH adds folders to look names up in") {
   CHECK(contains(run.out, "v100-sxm2-16g"));
 }
 
+TEST_CASE("A Hugging Face configuration is imported to a model file, and shown") {
+  ScratchFolder scratch;
+  const std::string config = std::string(std::getenv("PIPEWRIGHT_SOURCE")) + "/configs/models/hf/llama3-8b.json";
+  const ProgramRun run =
+      run_program({"import", "hf", config, "--sequence-length", "4096", "-o", scratch.path("m.yaml")});
+  CHECK(run.status == 0);
+  const ProgramRun shown = run_program({"show", "model", scratch.path("m.yaml")});
+  CHECK(shown.status == 0);
+  CHECK(contains(shown.out, "block."));
+  CHECK(run_program({"show", "model", config}).status == 0);
+  CHECK(contains(error_of({"import", "hf", config, "--batch", "4"}), "--batch: is not for hf; leave it out"));
+  CHECK(contains(error_of({"import", "hf", config, "--attention", "flush"}), "did you mean \"flash\"?"));
+  CHECK(contains(error_of({"import", "pipedream", config, "--sequence-length", "4"}), "is not for pipedream"));
+  CHECK(contains(error_of({"import", "hf", config, "-o", config}), "is the configuration itself"));
+}
+
 TEST_CASE("A profile is imported to a model that checks") {
   ScratchFolder scratch;
   std::ofstream(scratch.path("graph.txt"))

@@ -82,7 +82,7 @@ Model gpt_oss(const char* sequence) {
 struct Row {
   const char* name;
   Model model;
-  double flops;               // GFLOP per token by hand, as printed in docs/models.md
+  double flops;               // GFLOP per token, as printed in docs/models.md
   double rate, tokens;        // published TFLOP/s and tokens/s, per GPU
   double parameters, active;  // billions, as shown there
   double unit, active_unit;   // of their last digits
@@ -131,6 +131,7 @@ TEST_CASE("The complete count has what the convention leaves out: gates, routers
   const double pair = 2.0 * 64 * (64 + 64);
   const double half = 36 * pair * s / 2, seen = 18 * pair * (s + 1) / 2 + 18 * pair * (128 - 127.0 * 128 / 2 / s);
   const double megatron = per_token(model, "megatron") * 1e9, complete = per_token(model, "complete") * 1e9;
+  CHECK(std::abs(complete / 1e9 - 32.71) < 0.005);
   CHECK(complete == doctest::Approx(megatron + 3 * (gates + routers + seen - half)).epsilon(1e-12));
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/model/families/transformer_families.hpp"
 #include "core/model/flops.hpp"
+#include "io/import/pipedream.hpp"
 #include "io/read_file.hpp"
 #include "tests/io/scratch.hpp"
 #include "tests/support/family_model.hpp"
@@ -242,4 +243,49 @@ TEST_CASE("Every cut of a configuration is read or refused, never a crash") {
   const std::string text = read_file(shipped("deepseek-v3"));
   for (std::size_t size = 0; size < text.size() - 2; ++size)
     CHECK_FALSE(refusal(text.substr(0, size)).empty());
+}
+
+TEST_CASE("A scenario names a configuration, and what import writes of it reads back to the same model") {
+  const Scratch scratch;
+  scratch.write("config.json", llama("\"num_key_value_heads\": 2"));
+  const std::string yaml = scratch.write("m.yaml", "model: {hf: config.json, sequence_length: 128, name: mine}\n");
+  const Model model = read_model(yaml);
+  CHECK(model.name == "mine");
+  CHECK(model.tokens == 128);
+  CHECK(model.layers.size() == 6);
+  CHECK(model.form.front() == std::pair<std::string, std::string>{"family", "decoder"});
+  const std::string written = model_yaml(model, "from here");
+  CHECK(written.find("  name: mine\n  family: decoder\n  layers: 4\n") != std::string::npos);
+  const Model back = read_model(scratch.write("back.yaml", written));
+  CHECK(parameters_of(back) == parameters_of(model));
+  CHECK(flop_count(back).training() == flop_count(model).training());
+  CHECK(back.tokens == 128);
+  // The third of four blocks alone is dense: no family has such a rule, so the configuration stays the description.
+  scratch.write("odd.json", llama("\"head_dim\": 8, \"num_experts\": 8, \"num_experts_per_tok\": 2, "
+                                  "\"moe_intermediate_size\": 32, \"mlp_only_layers\": [2]",
+                                  "qwen3_moe"));
+  const Model odd = read_model(scratch.write("odd.yaml", "model: {hf: odd.json, attention: materialised}\n"));
+  CHECK(odd.form.front().first == "hf");
+  CHECK(odd.form.front().second.find(scratch.path("odd.json")) != std::string::npos);
+  const Model odd_back = read_model(scratch.write("odd_back.yaml", model_yaml(odd, "from here")));
+  CHECK(parameters_of(odd_back) == parameters_of(odd));
+  CHECK(odd_back.works.size() == 4);  // embedding, sparse, dense, head
+}
+
+TEST_CASE("Wrong keys beside hf are named with their place") {
+  const auto with = [](const std::string& keys) {
+    const Scratch scratch;
+    scratch.write("config.json", llama());
+    const std::string path = scratch.write("m.yaml", "model: {hf: config.json" + keys + "}\n");
+    return message_of([&] { read_model(path); }, scratch.path(""));
+  };
+  CHECK(with("") == "");
+  CHECK(with(", sequence_length: 0").find("m.yaml:1:43: model.sequence_length") == 0);
+  CHECK(with(", attention: flush").find("m.yaml:1:37: model.attention: ") == 0);
+  CHECK(with(", attention: flush").find("unknown \"flush\"; did you mean \"flash\"? known: flash, materialised") !=
+        std::string::npos);
+  CHECK(with(", family: gpt") == "m.yaml:1:26: model: hf and family exclude each other; keep one of them");
+  CHECK(with(", next_token_modules: 1").find("m.yaml:1:13: model.hf: config.json:2:16: next_token_modules: 1 where") ==
+        0);
+  CHECK(with(", sequence_lenght: 1").find("sequence_length") != std::string::npos);
 }
