@@ -11,6 +11,7 @@
 
 #include "io/import/pipedream.hpp"
 #include "planner/cells.hpp"
+#include "planner/partitioners/pipedream.hpp"
 #include "tests/io/scratch.hpp"
 #include "tests/support/run_program.hpp"
 
@@ -88,6 +89,43 @@ TEST_CASE("The published profiles have as many down-sets as were counted for the
       free.push_back(*layer.forward + *layer.backward == Time{});
     CHECK(count_down_sets(merged(model, free)) == count);
   }
+}
+
+namespace {
+
+// Replicas per stage that PipeDream's optimizer chooses on `machines` workers of one level.
+std::vector<int> replicas_chosen(const std::string& profile, std::int64_t batch, MachineLevel level, PipeDreamRule rule,
+                                 PipeDreamTransfer transfer) {
+  const Model model = read_pipedream_profile(profiles() + profile + ".txt", batch);
+  ChainCosts chain;
+  const std::vector<Bytes> over = bytes_over_cuts(model);
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    chain.compute.push_back(*model.layers[i].forward + *model.layers[i].backward);
+    chain.parameters.push_back(Bytes{4 * model.layers[i].parameters});
+    chain.boundary.push_back(over[i + 1]);
+  }
+  std::vector<int> replicas;
+  for (const PipeDreamStage& stage : pipedream(chain, std::span(&level, 1), rule, transfer).stages)
+    replicas.push_back(stage.replicas);
+  return replicas;
+}
+
+}  // namespace
+
+// The released program's answers, and those of the printed rule with transfers, which the paper publishes: 15-1.
+TEST_CASE("PipeDream's rules choose the configurations that were published for them") {
+  using enum PipeDreamRule;
+  using enum PipeDreamTransfer;
+  const auto at = [](int machines, double gigabytes) { return MachineLevel{machines, Bandwidth{gigabytes * 1e9}}; };
+  CHECK(replicas_chosen("vgg16", 128, at(4, 1), Released, OverReceivers) == std::vector<int>{3, 1});
+  CHECK(replicas_chosen("vgg16", 128, at(16, 1.25), Released, OverReceivers) == std::vector<int>{13, 2, 1});
+  CHECK(replicas_chosen("vgg16", 128, at(16, 3), Released, OverReceivers) == std::vector<int>{15, 1});
+  CHECK(replicas_chosen("alexnet", 256, at(16, 0.5), Released, OverReceivers) == std::vector<int>{15, 1});
+  CHECK(replicas_chosen("vgg16", 128, at(16, 1.25), Released, None) == std::vector<int>{9, 1, 2, 1, 2, 1});
+  for (const char* profile : {"vgg16", "alexnet"})
+    for (const PipeDreamRule rule : {Sosp, Released, Ring})
+      CHECK(replicas_chosen(profile, profile[0] == 'v' ? 128 : 256, at(16, 1.25), rule, Whole) ==
+            std::vector<int>{15, 1});
 }
 
 // docs/model.md, "VGG-16, 15-1, by hand": stage 0 takes 331.192 ms of f + b and 0.327 ms of optimizer step per
