@@ -26,6 +26,7 @@
 
 namespace pipewright {
 
+struct ExpectAndVary;
 struct ReadOptions;
 struct Model;
 
@@ -51,6 +52,7 @@ struct Reader {
   bool keep_origins = true;                      // not for the layers of a model: there may be a million
   bool sourced = false;                          // figures of this section may be {value: ..., source: ...}
   int files_deep = 0;                            // references followed to get here
+  ExpectAndVary* more = nullptr;                 // where `expect:` and `vary:` go; absent: checked and dropped
 
   // `path: "value" clause`, at the place of the value.
   void error(const At& at, const std::string& clause);

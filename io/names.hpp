@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/cluster/cluster.hpp"
+#include "core/plan/expectation.hpp"
 #include "core/plan/scenario.hpp"
 
 namespace pipewright {
@@ -34,6 +35,12 @@ inline constexpr Name<CostSourceKind> kCostSources[] = {{"explicit", CostSourceK
                                                         {"uniform", CostSourceKind::Uniform}};
 inline constexpr Name<PlacementOrder> kPlacementOrders[] = {{"pipeline", PlacementOrder::Pipeline},
                                                             {"data", PlacementOrder::Data}};
+// Statuses that a cell can be given. `compared` is what a cell without one is.
+inline constexpr Name<CellStatus> kCellStatuses[] = {
+    {"compared", CellStatus::Compared},         {"fitted", CellStatus::Fitted},
+    {"known_miss", CellStatus::KnownMiss},      {"above_bound", CellStatus::AboveBound},
+    {"analytic", CellStatus::Analytic},         {"inputs_assumed", CellStatus::InputsAssumed},
+    {"not_simulated", CellStatus::NotSimulated}};
 
 constexpr std::span<const Name<Precision>> names_of(Precision) {
   return kPrecisions;
@@ -67,6 +74,9 @@ constexpr std::span<const Name<CostSourceKind>> names_of(CostSourceKind) {
 }
 constexpr std::span<const Name<PlacementOrder>> names_of(PlacementOrder) {
   return kPlacementOrders;
+}
+constexpr std::span<const Name<CellStatus>> names_of(CellStatus) {
+  return kCellStatuses;
 }
 
 template <class E>

@@ -65,6 +65,18 @@ constexpr Field<Scenario> kScenario[] = {
        else
          out.line(key, scenario.cost == CostSourceKind::Explicit ? "explicit" : "roofline");
      }},
+    {"vary", "map of lists, or list of maps", "variants for `capacity`, a row each; see vary", Need::Optional,
+     [](Reader& reader, const At& at, Scenario&) {
+       ExpectAndVary dropped;
+       read_vary_section(reader, at, reader.more ? *reader.more : dropped);
+     },
+     [](YamlText&, std::string_view, const Scenario&) {}},
+    {"expect", "map or list of maps", "published tables, for `reproduce`; see expect", Need::Optional,
+     [](Reader& reader, const At& at, Scenario&) {
+       ExpectAndVary dropped;
+       read_expect_section(reader, at, reader.more ? *reader.more : dropped);
+     },
+     [](YamlText&, std::string_view, const Scenario&) {}},
 };
 
 CostSourceKind default_cost(const Model& model) {
@@ -115,9 +127,9 @@ void expand_references(Reader& reader, Yaml& root, const Assignment& assignment)
   if (Yaml* node = cluster->find("node")) expand(reader, node->find("device"), "device", assignment, 3);
 }
 
-void apply_sets(Reader& reader, Yaml& root) {
-  std::vector<Assignment> assignments;
-  for (const std::string& text : reader.options.set) {
+void apply_sets(Reader& reader, Yaml& root, std::vector<Assignment> assignments,
+                const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) {
     try {
       assignments.push_back(parse_assignment(text));
     } catch (const InputError& error) {
@@ -156,13 +168,13 @@ T read_single(const std::string& path, const ReadOptions& options, const char* k
   return value;
 }
 
-}  // namespace
-
-Scenario read_scenario(const std::string& path, const ReadOptions& options) {
+// The scenario of a parsed file, with values changed: first `changes`, then `texts`.
+Scenario scenario_of(const std::string& path, Yaml root, const ReadOptions& options, std::vector<Assignment> changes,
+                     const std::vector<std::string>& texts, ExpectAndVary* more) {
   Errors errors;
   Reader reader{options, errors};
-  Yaml root = read_yaml(path);
-  if (root.is(Yaml::Type::Map)) apply_sets(reader, root);
+  reader.more = more;
+  if (root.is(Yaml::Type::Map)) apply_sets(reader, root, std::move(changes), texts);
   Scenario scenario;
   scenario.file = path;
   scenario.cost = CostSourceKind::Explicit;
@@ -174,6 +186,33 @@ Scenario read_scenario(const std::string& path, const ReadOptions& options) {
   settle(scenario.model, weight_bytes(scenario.training.precision), {});
   scenario.origins = std::move(reader.origins);
   return scenario;
+}
+
+}  // namespace
+
+Scenario read_scenario(const std::string& path, const ReadOptions& options) {
+  return scenario_of(path, read_yaml(path), options, {}, options.set, nullptr);
+}
+
+ScenarioFile::ScenarioFile(const std::string& path, const ReadOptions& options)
+    : path_(path), options_(options), root_(read_yaml(path)) {
+  ExpectAndVary more;
+  scenario_of(path_, root_, options_, {}, options_.set, &more);
+  changes_ = std::move(more.changes);
+  expectations_ = std::move(more.expectations);
+  varied_ = std::move(more.varied);
+  // Read once, for all: the scenarios made from here have no use for them.
+  if (root_.is(Yaml::Type::Map))
+    std::erase_if(root_.map,
+                  [](const auto& entry) { return entry.first.text == "expect" || entry.first.text == "vary"; });
+}
+
+Scenario ScenarioFile::scenario(int changes, const std::vector<std::string>& set) const {
+  std::vector<std::string> texts = options_.set;
+  texts.insert(texts.end(), set.begin(), set.end());
+  return scenario_of(path_, root_, options_,
+                     changes < 0 ? std::vector<Assignment>{} : changes_[static_cast<std::size_t>(changes)], texts,
+                     nullptr);
 }
 
 Model read_model(const std::string& path, const ReadOptions& options) {
@@ -204,7 +243,7 @@ std::string resolved_yaml(const Scenario& scenario) {
 
 std::vector<SectionDoc> scenario_docs() {
   std::vector<SectionDoc> docs = {document<Scenario>("scenario", kScenario)};
-  for (const auto& more : {model_docs(), cluster_docs(), training_docs(), plan_docs()})
+  for (const auto& more : {model_docs(), cluster_docs(), training_docs(), plan_docs(), expect_docs()})
     docs.insert(docs.end(), more.begin(), more.end());
   return docs;
 }

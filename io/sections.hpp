@@ -5,6 +5,7 @@
 
 #include "core/plan/scenario.hpp"
 #include "io/fields.hpp"
+#include "io/scenario_file.hpp"
 
 namespace pipewright {
 
@@ -16,6 +17,15 @@ void read_training_section(Reader& reader, const At& at, Training& training);
 void read_plan_section(Reader& reader, const At& at, PlanRequest& plan);
 void read_cost_section(Reader& reader, const At& at, Scenario& scenario);
 
+// What the blocks `expect:` and `vary:` hold. `changes` are the distinct sets of values that their rows ask for.
+struct ExpectAndVary {
+  std::vector<std::vector<Assignment>> changes;
+  std::vector<ExpectationTable> expectations;
+  std::vector<VariedPoint> varied;
+};
+void read_expect_section(Reader& reader, const At& at, ExpectAndVary& more);
+void read_vary_section(Reader& reader, const At& at, ExpectAndVary& more);
+
 void write_model_section(YamlText& out, const Model& model);
 void write_device_section(YamlText& out, const Device& device);
 void write_cluster_section(YamlText& out, const Cluster& cluster);
@@ -26,6 +36,7 @@ std::vector<SectionDoc> model_docs();
 std::vector<SectionDoc> cluster_docs();  // devices, too
 std::vector<SectionDoc> training_docs();
 std::vector<SectionDoc> plan_docs();
+std::vector<SectionDoc> expect_docs();
 std::vector<SectionDoc> scenario_docs();  // all of the above
 
 // The keys that say which form a model has; they exclude each other.

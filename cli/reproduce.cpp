@@ -1,0 +1,172 @@
+// `reproduce`: published tables beside predictions.
+#include "planner/reproduce.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/commands.hpp"
+#include "cli/config_path.hpp"
+#include "cli/scenario_path.hpp"
+#include "cli/terminal.hpp"
+#include "core/check.hpp"
+#include "io/scenario_file.hpp"
+#include "io/writers/accuracy.hpp"
+
+namespace pipewright {
+namespace {
+
+// A new table: its file in scenarios/ and a line here.
+struct Published {
+  std::string_view name;
+  std::string_view what;
+  std::vector<std::string> files;
+};
+
+const std::vector<Published>& published() {
+  static const std::vector<Published> table = {
+      {"zero-bubble",
+       "Zero Bubble Pipeline Parallelism, tables 4 and 5",
+       {"zero_bubble/1.5b-p8.yaml", "zero_bubble/6.2b-p8.yaml", "zero_bubble/14.6b-p16.yaml",
+        "zero_bubble/28.3b-p32.yaml"}},
+  };
+  return table;
+}
+
+constexpr std::array<Option, 4> kOptions = {{
+    {"--all", "", "", "every table that ships with pipewright"},
+    {"--md", "", "", "Markdown instead of the terminal's tables"},
+    {"--set", "", "KEY=VALUE", "change one value of the scenarios first (repeatable)"},
+    {"--width", "", "N", "columns of the tables (default: the terminal's, else 100)"},
+}};
+
+bool is_path(const std::string& text) {
+  return text.find('/') != std::string::npos || text.ends_with(".yaml") || text.ends_with(".yml") || text == "-";
+}
+
+std::vector<std::string> files_of(const Arguments& arguments) {
+  std::vector<std::string> files;
+  const auto add = [&](const std::string& file) {
+    if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);
+  };
+  const bool all = arguments.has("--all");
+  if (all && !arguments.positional.empty())
+    throw InputError("reproduce: --all and \"" + arguments.positional.front() +
+                     "\" exclude each other; keep one of them");
+  std::vector<std::string_view> names;
+  for (const Published& each : published()) {
+    names.push_back(each.name);
+    if (!all) continue;
+    for (const std::string& file : each.files)
+      add(shipped_scenario(file));
+  }
+  for (const std::string& text : arguments.positional) {
+    const auto found =
+        std::find_if(published().begin(), published().end(), [&](const Published& each) { return each.name == text; });
+    if (found != published().end())
+      for (const std::string& file : found->files)
+        add(shipped_scenario(file));
+    else if (is_path(text))
+      add(text);
+    else
+      throw InputError("reproduce: " + unknown_name(text, names) +
+                       "; a file of your own needs a \"/\" or must end in .yaml");
+  }
+  return files;
+}
+
+// Tables of one title are one, whatever file their rows stand in.
+void add(std::vector<TableResult>& tables, const ExpectationTable& table, std::vector<Cell> cells) {
+  auto found = std::find_if(tables.begin(), tables.end(), [&](const TableResult& t) { return t.title == table.title; });
+  if (found == tables.end()) {
+    tables.push_back({table.title, table.source, table.note, {}});
+    found = tables.end() - 1;
+  }
+  if (found->note.empty()) found->note = table.note;
+  for (Cell& cell : cells)
+    found->cells.push_back(std::move(cell));
+}
+
+std::vector<TableResult> evaluated(const std::vector<std::string>& files, const ReadOptions& options) {
+  std::vector<TableResult> tables;
+  for (const std::string& path : files) {
+    const ScenarioFile file(path, options);
+    if (file.expectations().empty())
+      throw InputError(Place{path, 0, 0}, "has no expect: block, so there is nothing to compare; see docs/scenario.md");
+    const ScenarioAt at = [&](int changes, const std::vector<std::string>& set) { return file.scenario(changes, set); };
+    for (const ExpectationTable& table : file.expectations())
+      add(tables, table, reproduce(table, path, at));
+  }
+  return tables;
+}
+
+std::string list_of_names() {
+  std::string text = "tables that ship with pipewright:\n";
+  for (const Published& each : published())
+    text += fmt::format("  {:<16}  {}\n", each.name, each.what);
+  return text + "\nOne of them: pipewright reproduce NAME; all: pipewright reproduce --all\n";
+}
+
+std::string markdown(const std::vector<TableResult>& tables) {
+  std::string text =
+      "# How near the predictions come\n\n"
+      "Written by `pipewright reproduce --all --md`; a test keeps it equal to what the tool computes today. A "
+      "published "
+      "figure is compared, never read by the model. A tolerance is the target that a cell has to meet, set beforehand. "
+      "Cells with a status (fitted, known miss, above bound, analytic, inputs assumed, not simulated) are printed, "
+      "stay "
+      "out of the averages and do not decide the exit status. The baseline is the trivial prediction that "
+      "ours has to beat.\n\n";
+  text += accuracy_summary_markdown(tables);
+  for (const TableResult& table : tables)
+    text += "\n" + accuracy_markdown(table);
+  return text;
+}
+
+int run(const Arguments& arguments) {
+  const bool all = arguments.has("--all");
+  if (arguments.positional.empty() && !all) {
+    print(list_of_names());
+    return kDone;
+  }
+  const TableOptions options{output_width(arguments), use_colour(arguments)};
+  const std::vector<TableResult> tables =
+      evaluated(files_of(arguments), {.set = arguments.all("--set"), .config_path = config_path()});
+  if (arguments.has("--md")) {
+    std::string text;
+    for (const TableResult& table : tables)
+      text += (text.empty() ? "" : "\n") + accuracy_markdown(table);
+    print(all ? markdown(tables) : text);
+  } else {
+    for (const TableResult& table : tables)
+      print(accuracy_text(table, options) + "\n");
+    print(accuracy_summary_text(tables, options));
+  }
+  for (const std::string& line : misses_that_hit(tables))
+    note(line);
+  const bool missed =
+      std::any_of(tables.begin(), tables.end(), [](const TableResult& t) { return t.accuracy().missed > 0; });
+  return missed ? kNo : kDone;
+}
+
+}  // namespace
+
+constinit const Command kReproduce{
+    .name = "reproduce",
+    .arguments = "[NAME|FILE...]",
+    .summary = "published tables beside predictions, with the error of each cell",
+    .details =
+        "NAME is a table that ships with pipewright (without an argument: their list), FILE a scenario with an\n"
+        "expect: block. Exit status 1: a cell without a status misses its tolerance.\n"
+        "  pipewright reproduce zero-bubble\n"
+        "  pipewright reproduce --all --md > accuracy.md\n",
+    .options = kOptions,
+    .least = 0,
+    .most = static_cast<std::size_t>(-1),
+    .run = run,
+};
+
+}  // namespace pipewright

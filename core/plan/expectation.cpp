@@ -1,0 +1,81 @@
+#include "core/plan/expectation.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pipewright {
+
+Dimension dimension(Figure figure) {
+  switch (figure) {
+    case Figure::StepTime:
+    case Figure::ForwardTime:
+    case Figure::BackwardTime: return Dimension::Duration;
+    case Figure::SamplesPerS:
+    case Figure::SamplesPerSDevice:
+    case Figure::TokensPerS: return Dimension::Rate;
+    case Figure::Mfu:
+    case Figure::BubbleFraction:
+    case Figure::BubbleFractionSpan: return Dimension::Share;
+    case Figure::Parameters:
+    case Figure::Layers: return Dimension::Count;
+    case Figure::Memory: return Dimension::Size;
+    case Figure::Fits: return Dimension::Truth;
+  }
+  return Dimension::Count;
+}
+
+Bytes memory_part(const MemoryBytes& bytes, std::string_view part) {
+  const Bytes state = bytes.weights + bytes.gradients + bytes.optimizer;
+  if (part == "total") return bytes.total();
+  if (part == "training_state") return state;
+  if (part == "activations") return bytes.total() - state - bytes.reserve;
+  const auto found = std::find(kMemoryCategories.begin(), kMemoryCategories.end(), part);
+  PP_CHECK(found != kMemoryCategories.end());
+  return category(bytes, static_cast<std::size_t>(found - kMemoryCategories.begin()));
+}
+
+// tau-b = (concordant - discordant) / sqrt((pairs - ties in a) (pairs - ties in b))
+std::optional<double> kendall_tau(const std::vector<double>& a, const std::vector<double>& b) {
+  double balance = 0, untied_a = 0, untied_b = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j) {
+      const int x = (a[i] > a[j]) - (a[i] < a[j]), y = (b[i] > b[j]) - (b[i] < b[j]);
+      balance += x * y;
+      untied_a += x != 0;
+      untied_b += y != 0;
+    }
+  if (untied_a < 2 || untied_b < 2) return std::nullopt;
+  return balance / std::sqrt(untied_a * untied_b);
+}
+
+Accuracy TableResult::accuracy() const {
+  Accuracy result;
+  double sum = 0, baseline_sum = 0, beside = 0;
+  int errors = 0, baselines = 0;
+  std::vector<double> published, predicted;
+  const auto raise = [](std::optional<double>& most, double value) { most = std::max(most.value_or(0), value); };
+  for (const Cell& cell : cells) {
+    if (!cell.counts()) continue;
+    ++result.cells;
+    result.missed += cell.missed();
+    if (!cell.row.ratio_to.empty() && cell.predicted) {
+      published.push_back(*cell.row.published);
+      predicted.push_back(*cell.predicted);
+    }
+    if (!cell.error) continue;
+    ++errors;
+    sum += std::abs(*cell.error);
+    raise(result.largest, std::abs(*cell.error));
+    if (!cell.baseline_error) continue;
+    ++baselines;
+    beside += std::abs(*cell.error);
+    baseline_sum += std::abs(*cell.baseline_error);
+    raise(result.baseline_largest, std::abs(*cell.baseline_error));
+  }
+  if (errors > 0) result.mean = sum / errors;
+  if (baselines > 0) result.baseline_mean = baseline_sum / baselines, result.mean_beside_baseline = beside / baselines;
+  result.tau = kendall_tau(published, predicted);
+  return result;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,572 @@
+// expect: and vary: of a scenario: published tables, and variants for `capacity`.
+#include <algorithm>
+#include <tuple>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "io/quantity.hpp"
+#include "io/sections.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::size_t kMostPoints = 10'000;
+
+// ---- changes --------------------------------------------------------------------------------------------------------
+
+// A value on one line, as YAML reads it back.
+std::string flow_text(const Yaml& yaml) {
+  std::string text;
+  switch (yaml.type) {
+    case Yaml::Type::Null: return "null";
+    case Yaml::Type::Scalar: return yaml.quoted ? yaml_string(yaml.scalar) : yaml.scalar;
+    case Yaml::Type::List:
+      for (const Yaml& item : yaml.list)
+        text += (text.empty() ? "" : ", ") + flow_text(item);
+      return "[" + text + "]";
+    case Yaml::Type::Map:
+      for (const auto& [key, value] : yaml.map)
+        text += (text.empty() ? "" : ", ") + key.text + ": " + flow_text(value);
+      return "{" + text + "}";
+  }
+  return text;
+}
+
+// "plan.stages": the keys that lead to a value.
+bool read_keys(Reader& reader, const Place& place, const std::string& where, const std::string& dotted,
+               std::vector<std::string>& keys) {
+  for (std::size_t begin = 0; begin <= dotted.size();) {
+    const std::size_t end = std::min(dotted.find('.', begin), dotted.size());
+    if (end == begin || keys.size() >= kDeepestInput) {
+      reader.errors.add(place, fmt::format("{}: {} is no key; write e.g. plan.stages", where, in_quotes(dotted)));
+      return false;
+    }
+    keys.push_back(dotted.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  if (keys.front() != "expect" && keys.front() != "vary") return true;
+  reader.errors.add(place, fmt::format("{}: {} cannot be changed by the block that asks for it; change model, "
+                                       "cluster, training, plan or cost",
+                                       where, in_quotes(dotted)));
+  return false;
+}
+
+// {plan.stages: 8, training.micro_batches: 32}
+void read_changes(Reader& reader, const At& at, std::vector<Assignment>& changes) {
+  if (!is_map(reader, at, "a map of keys and values, e.g. {plan.stages: 8}")) return;
+  for (const auto& [key, value] : at.yaml.map) {
+    Assignment assignment;
+    if (!read_keys(reader, key.place, path(at), key.text, assignment.keys)) continue;
+    assignment.value = value;
+    const auto same = [&](const Assignment& other) { return other.keys == assignment.keys; };
+    std::erase_if(changes, same);  // a row wins over its table
+    changes.push_back(std::move(assignment));
+  }
+}
+
+std::string text_of(const std::vector<Assignment>& changes) {
+  std::string text;
+  for (const Assignment& change : changes)
+    text += fmt::format("{}={}\n", fmt::join(change.keys, "."), flow_text(change.value));
+  return text;
+}
+
+// The number of these changes; equal ones share it, so that their scenario is priced once.
+int number_of(ExpectAndVary& more, const std::vector<Assignment>& changes) {
+  if (changes.empty()) return -1;
+  const std::string text = text_of(changes);
+  for (std::size_t i = 0; i < more.changes.size(); ++i)
+    if (text_of(more.changes[i]) == text) return static_cast<int>(i);
+  more.changes.push_back(changes);
+  return static_cast<int>(more.changes.size()) - 1;
+}
+
+// ---- quantities -----------------------------------------------------------------------------------------------------
+
+constexpr Name<Figure> kFigures[] = {{"step_time_s", Figure::StepTime},
+                                     {"samples_per_s", Figure::SamplesPerS},
+                                     {"samples_per_s_per_device", Figure::SamplesPerSDevice},
+                                     {"tokens_per_s", Figure::TokensPerS},
+                                     {"mfu", Figure::Mfu},
+                                     {"bubble_fraction", Figure::BubbleFraction},
+                                     {"bubble_fraction_span", Figure::BubbleFractionSpan},
+                                     {"forward_s", Figure::ForwardTime},
+                                     {"backward_s", Figure::BackwardTime},
+                                     {"parameters", Figure::Parameters},
+                                     {"layers", Figure::Layers},
+                                     {"fits", Figure::Fits}};
+
+std::vector<std::string> memory_parts() {
+  std::vector<std::string> parts(kMemoryCategories.begin(), kMemoryCategories.end());
+  for (const auto& sum : kMemorySums)
+    parts.emplace_back(sum);
+  return parts;
+}
+
+bool of_a_stage(Figure figure) {
+  return figure == Figure::Memory || figure == Figure::Parameters || figure == Figure::ForwardTime ||
+         figure == Figure::BackwardTime;
+}
+
+bool read_quantity(Reader& reader, const At& at, FigureSought& quantity) {
+  const std::string* text = scalar(reader, at, "a quantity, e.g. step_time_s");
+  if (!text) return false;
+  quantity.text = *text;
+  if (text->starts_with("memory.")) {
+    quantity.figure = Figure::Memory;
+    quantity.of = text->substr(std::string_view("memory.").size());
+    const auto known = memory_parts();
+    if (std::find(known.begin(), known.end(), quantity.of) != known.end()) return true;
+    reader.errors.add(at.yaml.place, fmt::format("{}: {}", path(at), unknown_name(quantity.of, known)));
+    return false;
+  }
+  std::vector<std::string_view> known;
+  for (const auto& [name, figure] : kFigures) {
+    if (name == *text) return quantity.figure = figure, true;
+    known.push_back(name);
+  }
+  known.push_back("memory.<part>");
+  reader.errors.add(at.yaml.place, path(at) + ": " + unknown_name(std::string_view(*text).substr(0, 64), known));
+  return false;
+}
+
+// Size of a unit in SI base units, or nothing: not a unit of this dimension.
+std::optional<double> unit_size(Dimension dimension, const std::string& unit) {
+  switch (dimension) {
+    case Dimension::Count:
+      if (unit == "k") return 1e3;
+      if (unit == "M") return 1e6;
+      if (unit == "G") return 1e9;
+      return std::nullopt;
+    case Dimension::Share: return unit == "%" ? std::optional(0.01) : std::nullopt;
+    case Dimension::Duration:
+      if (const auto size = parse_time("1 " + unit).value) return seconds(*size);
+      return std::nullopt;
+    case Dimension::Size:
+      if (const auto size = parse_bytes("1 " + unit).value) return static_cast<double>(size->value);
+      return std::nullopt;
+    case Dimension::Rate:
+    case Dimension::Truth: return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+const char* units_of(Dimension dimension) {
+  switch (dimension) {
+    case Dimension::Count: return "k, M, G, or leave it out";
+    case Dimension::Share: return "%, or leave it out";
+    case Dimension::Duration: return "ns, us, ms, s, min, h";
+    case Dimension::Size: return "B, kB, MB, GB, TB, KiB, MiB, GiB, TiB";
+    case Dimension::Rate:
+    case Dimension::Truth: return "none: leave it out";
+  }
+  return "";
+}
+
+// ---- one row --------------------------------------------------------------------------------------------------------
+
+// A row as written, and the table's defaults before it is read.
+struct RowText {
+  Expectation row;
+  std::vector<Assignment> changes;
+  std::optional<std::pair<Where, std::int64_t>> where;
+  YamlPlace unit_at, ratio_at, published_at;
+};
+
+void read_tolerance(Reader& reader, const At& at, RowText& text) {
+  const std::string* written = scalar(reader, at, "a tolerance, e.g. 3 % or 0.05");
+  if (!written) return;
+  Tolerance tolerance;
+  std::string_view figure = *written;
+  if (figure.ends_with('%')) {
+    tolerance.relative = true;
+    figure.remove_suffix(1);
+    while (figure.ends_with(' '))
+      figure.remove_suffix(1);
+  }
+  const Parsed<double> number = parse_number(figure);
+  if (!number.value)
+    return reader.error(at, "is no tolerance; write a share (3 %) or an amount in the cell's unit (0.05)");
+  tolerance.value = tolerance.relative ? *number.value / 100 : *number.value;
+  text.row.tolerance = tolerance;
+}
+
+void read_published(Reader& reader, const At& at, RowText& text) {
+  const std::string* written = scalar(reader, at, "a figure, e.g. 3.48");
+  if (!written) return;
+  text.published_at = at.yaml.place;
+  text.row.published_text = *written;
+  if (*written == "true" || *written == "false") {
+    text.row.published = *written == "true" ? 1 : 0;
+    return;
+  }
+  const Parsed<double> number = parse_number(*written);
+  if (!number.value) return reader.error(at, number.why.empty() ? "is no number" : number.why);
+  text.row.published = *number.value;
+}
+
+void read_where(Reader& reader, const At& at, RowText& text) {
+  const std::string* written = scalar(reader, at, "fullest, all or the number of a stage");
+  if (!written) return;
+  const Parsed<std::int64_t> stage = parse_count(*written);
+  if (*written == "fullest")
+    text.where = {Where::Fullest, 0};
+  else if (*written == "all")
+    text.where = {Where::All, 0};
+  else if (stage.value)
+    text.where = {Where::Stage, *stage.value};
+  else
+    reader.error(at, "is no place; write fullest, all or the number of a stage");
+}
+
+constexpr std::string_view kBaselines =
+    "none | bubble_bound | bubble_formula | {bubble_rate: 0.24} | {value: 2, source: text}";
+
+void read_baseline(Reader& reader, const At& at, RowText& text) {
+  Baseline& baseline = text.row.baseline;
+  baseline = {};
+  if (at.yaml.is(Yaml::Type::Scalar)) {
+    const std::string& name = at.yaml.scalar;
+    if (name == "none") return;
+    if (name == "bubble_bound") return void(baseline.kind = Baseline::Kind::BubbleBound);
+    if (name == "bubble_formula") return void(baseline.kind = Baseline::Kind::BubbleFormula);
+  }
+  if (!at.yaml.is(Yaml::Type::Map)) return reader.error(at, fmt::format("is no baseline; write {}", kBaselines));
+  for (const auto& [key, value] : at.yaml.map) {
+    const At here = at.child(key.text, value);
+    if (key.text == "bubble_rate") {
+      baseline.kind = Baseline::Kind::BubbleRate;
+      if (read_value(reader, here, baseline.value) && !(baseline.value >= 0 && baseline.value < 1))
+        reader.error(here, "is no share of idle time; write 0 or more, less than 1");
+    } else if (key.text == "value") {
+      baseline.kind = Baseline::Kind::Stated;
+      read_value(reader, here, baseline.value);
+    } else if (key.text == "source") {
+      read_value(reader, here, baseline.source);
+    } else {
+      unknown_key(reader, at, key, {"bubble_rate", "value", "source"});
+    }
+  }
+  if (at.yaml.map.empty()) return reader.error(at, fmt::format("is empty; write {}", kBaselines));
+  if (at.yaml.find("value") && at.yaml.find("bubble_rate"))
+    reader.errors.add(at.yaml.place, path(at) + ": value and bubble_rate exclude each other; keep one of them");
+  if (at.yaml.find("value") && !at.yaml.find("source")) missing_key(reader, at, "source", "whose figure it is");
+}
+
+template <auto Member>
+void read_row_text(Reader& reader, const At& at, RowText& text) {
+  read_value(reader, at, text.row.*Member);
+}
+
+void not_written(YamlText&, std::string_view, const RowText&) {}
+
+void read_row_quantity(Reader& reader, const At& at, RowText& text) {
+  FigureSought quantity;
+  if (read_quantity(reader, at, quantity)) text.row.quantity = quantity;
+}
+
+void read_row_unit(Reader& reader, const At& at, RowText& text) {
+  text.unit_at = at.yaml.place;
+  read_value(reader, at, text.row.unit);
+}
+
+void read_row_set(Reader& reader, const At& at, RowText& text) {
+  read_changes(reader, at, text.changes);
+}
+
+constexpr Field<RowText> kRow[] = {
+    {"name", "text", "of the cell, unique in its table", Need::Required, read_row_text<&Expectation::name>,
+     not_written},
+    {"set", "map of keys and values, e.g. {plan.stages: 8}",
+     "what makes its variant of the scenario, after the table's `set`", Need::Optional, read_row_set, not_written},
+    {"quantity",
+     "step_time_s | samples_per_s | samples_per_s_per_device | tokens_per_s | mfu | bubble_fraction | "
+     "bubble_fraction_span | forward_s | backward_s | parameters | layers | fits | memory.<part>",
+     "the figure; parts of memory: the categories of the report, or total, activations, training_state (weights, "
+     "gradients and optimizer)",
+     Need::Optional, read_row_quantity, not_written},
+    {"where", "fullest | all | number of a stage",
+     "of which stage a figure of stages is; memory all: the sum over all devices; default: fullest (parameters: all)",
+     Need::Optional, read_where, not_written},
+    {"ratio_to", "name of a row", "the figure is divided by that row's", Need::Optional,
+     [](Reader& reader, const At& at, RowText& text) {
+       text.ratio_at = at.yaml.place;
+       read_value(reader, at, text.row.ratio_to);
+     },
+     not_written},
+    {"published", "number, or true | false", "in `unit`; a row without it only serves the ratios of others",
+     Need::Optional, read_published, not_written},
+    {"unit", "of the figure: GiB, ms, M, %, ...", "default: s, B, or none", Need::Optional, read_row_unit, not_written},
+    {"tolerance", "share (3 %) or amount in the unit (0.05)", "how near the prediction must come", Need::Optional,
+     read_tolerance, not_written},
+    {"reason", "text", "why this tolerance, or this status; needed unless tolerance: 0", Need::Optional,
+     read_row_text<&Expectation::reason>, not_written},
+    {"source", "text", "where the figure stands, when not where the table's does", Need::Optional,
+     read_row_text<&Expectation::source>, not_written},
+    {"status", "compared | fitted | known_miss | above_bound | analytic | inputs_assumed | not_simulated",
+     "all but compared leave the averages and do not decide the exit status; default: compared", Need::Optional,
+     read_row_text<&Expectation::status>, not_written},
+    {"baseline", kBaselines, "the trivial prediction to beat; default: none", Need::Optional, read_baseline,
+     not_written},
+};
+
+// What a cell must have, told once it is read.
+void check_row(Reader& reader, const At& at, RowText& text) {
+  Expectation& row = text.row;
+  const auto refuse = [&](const Place& place, const std::string& message) {
+    reader.errors.add(place, path(at) + message);
+  };
+  const bool predicted = row.status != CellStatus::NotSimulated;
+  if (!row.quantity) {
+    if (predicted) missing_key(reader, at, "quantity", "e.g. step_time_s, here or for the whole table");
+    return;
+  }
+  const Dimension dimension = pipewright::dimension(row.quantity->figure);
+  FigureSought& quantity = *row.quantity;
+  if (quantity.figure == Figure::Parameters) quantity.where = Where::All;
+  if (text.where && of_a_stage(quantity.figure))
+    std::tie(quantity.where, quantity.stage) = *text.where;
+  else if (const Yaml* where = at.yaml.find("where"))
+    refuse(where->place,
+           fmt::format(".where: {} is of the whole run, not of a stage; leave `where` out", quantity.text));
+  if (!row.ratio_to.empty() && !at.yaml.find("unit")) row.unit.clear();
+  if (!row.unit.empty()) {
+    const auto size = row.ratio_to.empty() ? unit_size(dimension, row.unit) : std::nullopt;
+    if (size)
+      row.unit_size = *size;
+    else
+      refuse(text.unit_at, row.ratio_to.empty()
+                               ? fmt::format(".unit: {} is no unit of {}; write {}", in_quotes(row.unit), quantity.text,
+                                             units_of(dimension))
+                               : fmt::format(".unit: {} beside ratio_to; a ratio has no unit", in_quotes(row.unit)));
+  }
+  if (!row.published) return;
+  const bool truth = row.published_text == "true" || row.published_text == "false";
+  if (truth != (dimension == Dimension::Truth))
+    refuse(text.published_at, truth ? fmt::format(".published: {} where a number is needed", row.published_text)
+                                    : fmt::format(".published: {} where true or false is needed", row.published_text));
+  if (dimension == Dimension::Truth) row.tolerance = Tolerance{};
+  if (!row.tolerance && predicted)
+    refuse(row.place,
+           ".tolerance is missing; write a share (3 %) or an amount in the cell's unit (0.05), here or for the "
+           "whole table");
+  const bool exact = row.tolerance && row.tolerance->value == 0;
+  if (row.reason.empty() && (!exact || row.status != CellStatus::Compared))
+    refuse(row.place, ".reason is missing; say why this tolerance, or this status");
+  if (row.tolerance && row.tolerance->relative && *row.published == 0)
+    refuse(row.place, ".tolerance: a share of the published 0 is always 0; write an amount in the cell's unit");
+  const bool bubble =
+      row.quantity->figure == Figure::BubbleFraction || row.quantity->figure == Figure::BubbleFractionSpan;
+  const bool pace = row.quantity->figure == Figure::StepTime || row.quantity->figure == Figure::SamplesPerS ||
+                    row.quantity->figure == Figure::SamplesPerSDevice;
+  if (row.baseline.kind == Baseline::Kind::BubbleBound && (row.ratio_to.empty() || !pace))
+    refuse(row.place, ".baseline: bubble_bound is a ratio of throughputs; it needs ratio_to, and samples_per_s");
+  if (row.baseline.kind == Baseline::Kind::BubbleFormula && !bubble)
+    refuse(row.place,
+           ".baseline: bubble_formula gives a bubble; the quantity must be bubble_fraction or "
+           "bubble_fraction_span");
+  if (row.baseline.kind == Baseline::Kind::BubbleRate && (!pace || !row.ratio_to.empty()))
+    refuse(row.place,
+           ".baseline: bubble_rate gives a time or a throughput; the quantity must be step_time_s, "
+           "samples_per_s or samples_per_s_per_device");
+}
+
+// ---- a table --------------------------------------------------------------------------------------------------------
+
+struct TableText {
+  ExpectationTable table;
+  RowText defaults;
+  std::vector<RowText> rows;
+};
+
+template <void (*Read)(Reader&, const At&, RowText&)>
+void read_default(Reader& reader, const At& at, TableText& text) {
+  Read(reader, at, text.defaults);
+}
+
+void read_rows(Reader& reader, const At& at, TableText& text) {
+  if (!is_list(reader, at, "a list of rows")) return;
+  if (at.yaml.list.empty()) return reader.errors.add(at.yaml.place, path(at) + ": no rows; a table needs at least one");
+  for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i) {
+    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    RowText row = text.defaults;
+    row.row.place = here.yaml.place;
+    const std::size_t errors_before = reader.errors.count();
+    read_fields<RowText>(reader, here, kRow, row);
+    if (reader.errors.count() == errors_before) check_row(reader, here, row);
+    text.rows.push_back(std::move(row));
+  }
+}
+
+void table_not_written(YamlText&, std::string_view, const TableText&) {}
+
+constexpr Field<TableText> kTable[] = {
+    {"table", "text", "its title; tables of one title in several files are one", Need::Required,
+     [](Reader& reader, const At& at, TableText& text) { read_value(reader, at, text.table.title); },
+     table_not_written},
+    {"source", "text", "where it is published", Need::Required,
+     [](Reader& reader, const At& at, TableText& text) { read_value(reader, at, text.table.source); },
+     table_not_written},
+    {"note", "text", "what a reader must know: normalisation, assumptions, fitted constants", Need::Optional,
+     [](Reader& reader, const At& at, TableText& text) { read_value(reader, at, text.table.note); }, table_not_written},
+    {"set", "map of keys and values", "of all its rows", Need::Optional, read_default<read_row_set>, table_not_written},
+    {"quantity", "as in a row", "of rows that give none", Need::Optional, read_default<read_row_quantity>,
+     table_not_written},
+    {"where", "as in a row", "likewise", Need::Optional, read_default<read_where>, table_not_written},
+    {"unit", "as in a row", "likewise", Need::Optional, read_default<read_row_unit>, table_not_written},
+    {"tolerance", "as in a row", "likewise", Need::Optional, read_default<read_tolerance>, table_not_written},
+    {"reason", "text", "likewise", Need::Optional, read_default<read_row_text<&Expectation::reason>>,
+     table_not_written},
+    {"status", "as in a row", "likewise", Need::Optional, read_default<read_row_text<&Expectation::status>>,
+     table_not_written},
+    {"baseline", "as in a row", "likewise", Need::Optional, read_default<read_baseline>, table_not_written},
+    {"rows", "list of rows", "see expect.rows", Need::Required, read_rows, table_not_written},
+};
+
+// Names and ratios: every ratio_to is a row, and no row is neither published nor needed.
+void check_names(Reader& reader, const At& at, const TableText& text) {
+  std::unordered_map<std::string_view, const RowText*> by_name;  // looked up only
+  for (const RowText& row : text.rows)
+    if (!by_name.emplace(row.row.name, &row).second)
+      reader.errors.add(row.row.place, fmt::format("{}.rows: a row {} stands above already; give each its own name",
+                                                   path(at), in_quotes(row.row.name)));
+  std::vector<std::string> names;
+  for (const RowText& row : text.rows)
+    names.push_back(row.row.name);
+  for (const RowText& row : text.rows) {
+    const std::string& base = row.row.ratio_to;
+    if (base.empty()) {
+      const bool used = std::any_of(text.rows.begin(), text.rows.end(),
+                                    [&](const RowText& other) { return other.row.ratio_to == row.row.name; });
+      if (!row.row.published && !used)
+        reader.errors.add(row.row.place, fmt::format("{}.rows: {} has no published figure and no row is a ratio to it; "
+                                                     "write published, or remove the row",
+                                                     path(at), in_quotes(row.row.name)));
+      continue;
+    }
+    const auto found = by_name.find(base);
+    if (found == by_name.end())
+      reader.errors.add(row.ratio_at, fmt::format("{}.rows: ratio_to: {}", path(at), unknown_name(base, names)));
+    else if (const Expectation& other = found->second->row; !other.ratio_to.empty() && other.ratio_to != other.name)
+      reader.errors.add(row.ratio_at, fmt::format("{}.rows: ratio_to: {} is a ratio itself; name a row that is none, "
+                                                  "or one that is a ratio to itself",
+                                                  path(at), in_quotes(base)));
+    else if (!other.quantity || !row.row.quantity || other.quantity->text != row.row.quantity->text)
+      reader.errors.add(row.ratio_at, fmt::format("{}.rows: ratio_to: {} is another quantity; divide equals by equals",
+                                                  path(at), in_quotes(base)));
+    if (!row.row.published)
+      reader.errors.add(row.row.place, fmt::format("{}.rows: {} is a ratio without a published figure; write published",
+                                                   path(at), in_quotes(row.row.name)));
+  }
+}
+
+void read_table(Reader& reader, const At& at, ExpectAndVary& more) {
+  TableText text;
+  text.table.place = at.yaml.place;
+  const std::size_t errors_before = reader.errors.count();
+  read_fields<TableText>(reader, at, kTable, text);
+  if (reader.errors.count() > errors_before) return;
+  check_names(reader, at, text);
+  for (RowText& row : text.rows) {
+    row.row.changes = number_of(more, row.changes);
+    text.table.rows.push_back(std::move(row.row));
+  }
+  more.expectations.push_back(std::move(text.table));
+}
+
+// ---- vary -----------------------------------------------------------------------------------------------------------
+
+void add_point(ExpectAndVary& more, const std::vector<Assignment>& changes) {
+  VariedPoint point;
+  for (const Assignment& change : changes)
+    point.values.emplace_back(fmt::format("{}", fmt::join(change.keys, ".")), flow_text(change.value));
+  point.changes = number_of(more, changes);
+  more.varied.push_back(std::move(point));
+}
+
+// {plan.stages: [1, 8], training.micro_batches: [4, 32]}: every combination, the last key fastest.
+void read_product(Reader& reader, const At& at, ExpectAndVary& more) {
+  struct Axis {
+    std::vector<std::string> keys;
+    const Yaml* values;
+  };
+  std::vector<Axis> axes;
+  std::size_t points = 1;
+  const std::size_t errors_before = reader.errors.count();
+  for (const auto& [key, value] : at.yaml.map) {
+    Axis axis{{}, &value};
+    if (!read_keys(reader, key.place, path(at), key.text, axis.keys)) continue;
+    const At here = at.child(key.text, value);
+    if (!is_list(reader, here, "a list of values, e.g. [1, 8, 32]")) continue;
+    if (value.list.empty()) {
+      reader.error(here, "is empty; write at least one value");
+      continue;
+    }
+    points = points > kMostPoints ? points : points * value.list.size();
+    axes.push_back(axis);
+  }
+  if (points > kMostPoints)
+    reader.errors.add(at.yaml.place,
+                      fmt::format("{}: more than {} combinations; vary fewer values", path(at), kMostPoints));
+  if (reader.errors.count() > errors_before) return;
+  for (std::size_t number = 0; number < points; ++number) {
+    std::vector<Assignment> changes;
+    std::size_t rest = number;
+    for (std::size_t i = axes.size(); i-- > 0;) {
+      const std::size_t count = axes[i].values->list.size();
+      changes.push_back({axes[i].keys, axes[i].values->list[rest % count]});
+      rest /= count;
+    }
+    std::reverse(changes.begin(), changes.end());
+    add_point(more, changes);
+  }
+}
+
+struct VaryDoc {};
+constexpr Field<VaryDoc> kVary[] = {
+    {"<key>", "list of values, e.g. plan.stages: [1, 8, 32]",
+     "a row of `capacity` for each; several keys: every combination. Or a list of maps, a row each: "
+     "[{plan.stages: 8, model.filters: 512}, ...]",
+     Need::Optional, [](Reader&, const At&, VaryDoc&) {}, [](YamlText&, std::string_view, const VaryDoc&) {}},
+};
+
+}  // namespace
+
+void read_expect_section(Reader& reader, const At& at, ExpectAndVary& more) {
+  const bool keep_origins = std::exchange(reader.keep_origins, false);
+  if (at.yaml.is(Yaml::Type::List)) {
+    if (at.yaml.list.empty()) reader.error(at, "is empty; write a table, or remove the key");
+    for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i)
+      read_table(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), more);
+  } else {
+    read_table(reader, at, more);
+  }
+  reader.keep_origins = keep_origins;
+}
+
+void read_vary_section(Reader& reader, const At& at, ExpectAndVary& more) {
+  const bool none = at.yaml.is(Yaml::Type::List) ? at.yaml.list.empty() : at.yaml.map.empty();
+  if (at.yaml.is(Yaml::Type::Scalar) || at.yaml.is(Yaml::Type::Null) || none)
+    return reader.error(at, "says nothing to vary; write e.g. {plan.stages: [1, 8, 32]}");
+  if (at.yaml.is(Yaml::Type::Map)) return read_product(reader, at, more);
+  if (at.yaml.list.size() > kMostPoints)
+    return reader.errors.add(at.yaml.place,
+                             fmt::format("{}: more than {} rows; vary fewer values", path(at), kMostPoints));
+  for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i) {
+    std::vector<Assignment> changes;
+    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    read_changes(reader, here, changes);
+    if (here.yaml.is(Yaml::Type::Map) && changes.empty())
+      reader.error(here, "sets nothing; write e.g. {plan.stages: 8}");
+    else
+      add_point(more, changes);
+  }
+}
+
+std::vector<SectionDoc> expect_docs() {
+  return {document<VaryDoc>("vary", kVary), document<TableText>("expect", kTable),
+          document<RowText>("expect.rows", kRow)};
+}
+
+}  // namespace pipewright

@@ -1,0 +1,45 @@
+// A scenario file from which many scenarios are made: the variants of its `expect:` and `vary:` blocks, and values
+// changed from outside. The file is read and parsed once.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/plan/expectation.hpp"
+#include "core/plan/scenario.hpp"
+#include "io/read_scenario.hpp"
+#include "io/yaml.hpp"
+
+namespace pipewright {
+
+// One point of `vary:`: the keys that it sets, with their values as text, and which changes of the file make it.
+struct VariedPoint {
+  std::vector<std::pair<std::string, std::string>> values;
+  int changes = -1;
+};
+
+class ScenarioFile {
+ public:
+  // Throws InputError with one line per error, those of `expect:` and `vary:` included.
+  ScenarioFile(const std::string& path, const ReadOptions& options);
+
+  const std::string& path() const { return path_; }
+  const std::vector<ExpectationTable>& expectations() const { return expectations_; }
+  const std::vector<VariedPoint>& varied() const { return varied_; }
+
+  // The scenario with changes number `changes` of the file (-1: none), then those of the command line, then `set`
+  // ("key=value"). Throws InputError.
+  Scenario scenario(int changes = -1, const std::vector<std::string>& set = {}) const;
+
+ private:
+  std::string path_;
+  ReadOptions options_;
+  Yaml root_;
+  std::vector<std::vector<Assignment>> changes_;
+  std::vector<ExpectationTable> expectations_;
+  std::vector<VariedPoint> varied_;
+};
+
+}  // namespace pipewright

@@ -1,0 +1,256 @@
+#include "io/writers/accuracy.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "io/format_quantity.hpp"
+#include "io/names.hpp"
+#include "io/writers/text_table.hpp"
+
+namespace pipewright {
+namespace {
+
+// Decimals of the published figure, or none: it is written with an exponent.
+std::optional<int> decimals(const std::string& published) {
+  if (published.find_first_of("eE") != std::string::npos) return std::nullopt;
+  const std::size_t point = published.find('.');
+  return point == std::string::npos ? 0 : static_cast<int>(published.size() - point - 1);
+}
+
+// One decimal more than was published, so that a difference below its last digit shows; whole counts stay whole.
+std::string figure(double value, const Expectation& row) {
+  if (!row.quantity) return "";
+  if (dimension(row.quantity->figure) == Dimension::Truth) return value != 0 ? "yes" : "no";
+  const bool whole = dimension(row.quantity->figure) == Dimension::Count && row.ratio_to.empty() && row.unit_size == 1;
+  if (whole) return fmt::format("{:.0f}", value);
+  const auto places = decimals(row.published_text);
+  return places ? fmt::format("{:.{}f}", value, *places + 1) : significant(value, 4);
+}
+
+std::string published(const Expectation& row) {
+  if (row.published_text == "true") return "yes";
+  if (row.published_text == "false") return "no";
+  return row.published_text;
+}
+
+std::string error(const std::optional<double>& value) {
+  if (!value) return "";
+  const double share = 100 * *value;
+  if (std::abs(share) < 0.005) return "0.00 %";
+  return std::abs(share) < 1 ? fmt::format("{:+.2f} %", share) : fmt::format("{:+.1f} %", share);
+}
+
+std::string mean_error(const std::optional<double>& value) {
+  return value ? fmt::format("{:.2f} %", 100 * *value) : "-";
+}
+
+std::string tolerance(const Expectation& row) {
+  if (!row.tolerance) return "";
+  if (row.tolerance->value == 0) return "exact";
+  if (row.tolerance->relative) return fmt::format("{} %", brief(100 * row.tolerance->value));
+  return fmt::format("{}", row.tolerance->value);
+}
+
+std::string words(CellStatus status) {
+  std::string text(name(status));
+  std::replace(text.begin(), text.end(), '_', ' ');
+  return text;
+}
+
+std::string verdict(const Cell& cell) {
+  if (cell.reference) return "1 by definition";
+  if (cell.row.status == CellStatus::NotSimulated) return "not simulated";
+  std::string text;
+  if (cell.row.status == CellStatus::Compared)
+    text = cell.within ? "ok" : "MISSED";
+  else
+    text = words(cell.row.status) + (cell.row.status == CellStatus::Fitted ? ""
+                                     : cell.within                         ? ", within"
+                                                                           : ", outside");
+  const bool beaten =
+      cell.counts() && cell.error && cell.baseline_error && std::abs(*cell.baseline_error) < std::abs(*cell.error);
+  return text + (beaten ? "; baseline nearer" : "");
+}
+
+std::string unit(const Expectation& row) {
+  if (!row.unit.empty() || !row.quantity || !row.ratio_to.empty()) return row.unit;
+  switch (dimension(row.quantity->figure)) {
+    case Dimension::Duration: return "s";
+    case Dimension::Size: return "B";
+    case Dimension::Rate: return "1/s";
+    default: return "";
+  }
+}
+
+// What a cell compares, in a few words.
+std::string what(const Expectation& row) {
+  std::string text = row.quantity ? row.quantity->text : "";
+  if (row.quantity && row.quantity->figure == Figure::Memory && row.quantity->where == Where::All)
+    text += ", all devices";
+  if (row.quantity && row.quantity->where == Where::Stage) text += fmt::format(", stage {}", row.quantity->stage);
+  if (!row.ratio_to.empty()) text += " / that of " + row.ratio_to;
+  return text;
+}
+
+std::vector<TextColumn> columns(const TableResult& table) {
+  std::vector<TextColumn> all = {{"cell", true},   {"quantity", true},        {"published"},
+                                 {"predicted"},    {"unit", true, true},      {"error"},
+                                 {"tolerance"},    {"baseline", false, true}, {"its error", false, true},
+                                 {"verdict", true}};
+  for (const Cell& cell : table.cells) {
+    const std::string row[] = {cell.row.name,
+                               what(cell.row),
+                               published(cell.row),
+                               cell.predicted ? figure(*cell.predicted, cell.row) : "-",
+                               unit(cell.row),
+                               error(cell.error),
+                               tolerance(cell.row),
+                               cell.baseline ? figure(*cell.baseline, cell.row) : "",
+                               error(cell.baseline_error),
+                               verdict(cell)};
+    for (std::size_t i = 0; i < all.size(); ++i)
+      all[i].cells.push_back(row[i]);
+  }
+  return all;
+}
+
+// "5 cells count: mean |error| 0.1 %, largest 0.3 %; ..."
+std::string in_short(const TableResult& table) {
+  const Accuracy accuracy = table.accuracy();
+  std::string text =
+      fmt::format("{} cell{} count{}", accuracy.cells, accuracy.cells == 1 ? "" : "s", accuracy.cells == 1 ? "s" : "");
+  if (accuracy.cells > 0) text += fmt::format(", {} missed", accuracy.missed);
+  if (accuracy.mean)
+    text += fmt::format("; mean |error| {}, largest {}", mean_error(accuracy.mean), mean_error(accuracy.largest));
+  if (accuracy.baseline_mean)
+    text += fmt::format("; baseline: mean {} (ours beside it {}), largest {}", mean_error(accuracy.baseline_mean),
+                        mean_error(accuracy.mean_beside_baseline), mean_error(accuracy.baseline_largest));
+  if (accuracy.tau) text += fmt::format("; Kendall's tau {:.2f}", *accuracy.tau);
+  std::string left_out;
+  for (const auto& [status_name, status] : kCellStatuses) {
+    if (status == CellStatus::Compared) continue;
+    const auto count = std::count_if(table.cells.begin(), table.cells.end(), [&, status = status](const Cell& cell) {
+      return cell.row.status == status && !cell.reference;
+    });
+    if (count > 0) left_out += fmt::format("{}{} {}", left_out.empty() ? "" : ", ", count, words(status));
+  }
+  if (const auto references =
+          std::count_if(table.cells.begin(), table.cells.end(), [](const Cell& c) { return c.reference; });
+      references > 0)
+    left_out += fmt::format("{}{} by definition", left_out.empty() ? "" : ", ", references);
+  return text + (left_out.empty() ? "" : "; left out: " + left_out);
+}
+
+// Reasons, each once, with the cells that it is for.
+std::vector<std::pair<std::string, std::string>> reasons(const TableResult& table) {
+  std::vector<std::pair<std::string, std::string>> list;  // cells, reason
+  const auto add = [&](const std::string& cell, const std::string& reason) {
+    if (reason.empty()) return;
+    for (auto& [cells, text] : list)
+      if (text == reason) return void(cells += ", " + cell);
+    list.emplace_back(cell, reason);
+  };
+  for (const Cell& cell : table.cells) {
+    add(cell.row.name, cell.row.reason);
+    add(cell.row.name, cell.note);
+    if (!cell.row.source.empty()) add(cell.row.name, "published in " + cell.row.source);
+    if (!cell.row.baseline.source.empty()) add(cell.row.name, "baseline: " + cell.row.baseline.source);
+  }
+  for (auto& [cells, text] : list)
+    if (std::count(cells.begin(), cells.end(), ',') + 1 == static_cast<std::ptrdiff_t>(table.cells.size()))
+      cells = "all cells";
+  return list;
+}
+
+std::string markdown_cell(std::string text) {
+  for (std::size_t at = 0; (at = text.find_first_of("|\n", at)) != std::string::npos; at += 2)
+    text.replace(at, 1, text[at] == '|' ? "\\|" : "  ");
+  return text;
+}
+
+std::string markdown_table(const std::vector<TextColumn>& all) {
+  std::vector<const TextColumn*> shown;
+  for (const TextColumn& column : all)
+    if (!column.drop_zero ||
+        std::any_of(column.cells.begin(), column.cells.end(), [](const std::string& c) { return !c.empty(); }))
+      shown.push_back(&column);
+  std::string head = "|", rule = "|", text;
+  for (const TextColumn* column : shown) {
+    head += " " + column->head + " |";
+    rule += column->left ? "---|" : "--:|";
+  }
+  text = head + "\n" + rule + "\n";
+  for (std::size_t row = 0; row < shown.front()->cells.size(); ++row) {
+    text += "|";
+    for (const TextColumn* column : shown)
+      text += " " + markdown_cell(column->cells[row]) + " |";
+    text += "\n";
+  }
+  return text;
+}
+
+std::vector<TextColumn> summary(const std::vector<TableResult>& tables) {
+  std::vector<TextColumn> all = {{"table", true}, {"cells"},          {"missed"},         {"mean |error|"},
+                                 {"largest"},     {"baseline, mean"}, {"ours beside it"}, {"left out"}};
+  for (const TableResult& table : tables) {
+    const Accuracy accuracy = table.accuracy();
+    const std::string row[] = {table.title,
+                               std::to_string(accuracy.cells),
+                               std::to_string(accuracy.missed),
+                               mean_error(accuracy.mean),
+                               mean_error(accuracy.largest),
+                               mean_error(accuracy.baseline_mean),
+                               mean_error(accuracy.mean_beside_baseline),
+                               std::to_string(static_cast<int>(table.cells.size()) - accuracy.cells)};
+    for (std::size_t i = 0; i < all.size(); ++i)
+      all[i].cells.push_back(row[i]);
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string accuracy_text(const TableResult& table, const TableOptions& options) {
+  std::string text = wrapped("", table.title, options.width) + wrapped("  ", table.source, options.width) + "\n";
+  text += text_table(columns(table), options.width) + "\n";
+  text += wrapped("  ", in_short(table), options.width);
+  if (!table.note.empty()) text += wrapped("  note: ", table.note, options.width);
+  for (const auto& [cells, reason] : reasons(table))
+    text += wrapped("  ", cells + ": " + reason, options.width);
+  return text;
+}
+
+std::string accuracy_markdown(const TableResult& table) {
+  std::string text = "## " + table.title + "\n\n" + table.source + "\n\n" + markdown_table(columns(table)) + "\n" +
+                     in_short(table) + ".\n";
+  if (!table.note.empty()) text += "\n" + table.note + "\n";
+  const auto why = reasons(table);
+  if (!why.empty()) text += "\n";
+  for (const auto& [cells, reason] : why)
+    text += "- " + cells + ": " + reason + "\n";
+  return text;
+}
+
+std::string accuracy_summary_text(const std::vector<TableResult>& tables, const TableOptions& options) {
+  return text_table(summary(tables), options.width);
+}
+
+std::string accuracy_summary_markdown(const std::vector<TableResult>& tables) {
+  return markdown_table(summary(tables));
+}
+
+std::vector<std::string> misses_that_hit(const std::vector<TableResult>& tables) {
+  std::vector<std::string> list;
+  for (const TableResult& table : tables)
+    for (const Cell& cell : table.cells)
+      if (cell.row.status == CellStatus::KnownMiss && cell.predicted && cell.within)
+        list.push_back(fmt::format("{}: \"{}\" is a known miss, and within its tolerance: remove the status",
+                                   cell.row.place.file.empty() ? table.title : head(cell.row.place) + table.title,
+                                   cell.row.name));
+  return list;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,235 @@
+#include "planner/reproduce.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "planner/find_plan.hpp"
+#include "planner/price.hpp"
+#include "sim/schedules/table.hpp"
+
+namespace pipewright {
+namespace {
+
+// A variant of the scenario, and its priced plan once somebody asks: parameters need none.
+class Variant {
+ public:
+  explicit Variant(Scenario scenario) : scenario_(std::move(scenario)) {}
+
+  const Scenario& scenario() const { return scenario_; }
+  const Answer& answer() {
+    if (!answer_) {
+      cost_ = std::make_unique<CostModel>(scenario_);
+      answer_ = std::make_unique<Answer>(price(find_plan(scenario_, *cost_), *cost_, Engine::Auto));
+    }
+    return *answer_;
+  }
+  Time op_overhead() {
+    answer();
+    return cost_->source().op_overhead();
+  }
+  const Answer* priced() const { return answer_.get(); }
+
+ private:
+  Scenario scenario_;
+  std::unique_ptr<CostModel> cost_;
+  std::unique_ptr<Answer> answer_;
+};
+
+const StageReport& stage_of(const Answer& answer, const FigureSought& quantity) {
+  const auto stages = static_cast<std::int64_t>(answer.report.stages.size());
+  if (quantity.stage >= stages)
+    throw InputError(fmt::format("where: there is no stage {}; the plan has 0..{}", quantity.stage, stages - 1));
+  return answer.report.stages[static_cast<std::size_t>(quantity.stage)];
+}
+
+// A figure that every stage has: the largest, the sum, or one stage's.
+double over_stages(const Answer& answer, const FigureSought& quantity, double (*figure)(const StageReport&)) {
+  if (quantity.where == Where::Stage) return figure(stage_of(answer, quantity));
+  double sum = 0, largest = 0;
+  for (const StageReport& stage : answer.report.stages) {
+    sum += figure(stage);
+    largest = std::max(largest, figure(stage));
+  }
+  return quantity.where == Where::All ? sum : largest;
+}
+
+// `fullest`: the device with the largest peak decides, also for a part of it; `all`: each device at its own peak.
+double memory(const Answer& answer, const FigureSought& quantity) {
+  const auto part = [&](const MemoryPeak& peak) {
+    return static_cast<double>(memory_part(peak.bytes, quantity.of).value);
+  };
+  if (quantity.where == Where::Stage) return part(stage_of(answer, quantity).memory);
+  double sum = 0;
+  const MemoryPeak* fullest = nullptr;
+  for (const WorkerReport& worker : answer.report.workers) {
+    sum += part(worker.memory);
+    if (!fullest || worker.memory.bytes.total() > fullest->bytes.total()) fullest = &worker.memory;
+  }
+  return quantity.where == Where::All ? sum : fullest ? part(*fullest) : 0;
+}
+
+double or_refuse(const std::optional<double>& figure, const char* needs) {
+  if (!figure) throw InputError(std::string("the scenario says too little for it: ") + needs);
+  return *figure;
+}
+
+double figure_of(Variant& variant, const FigureSought& quantity) {
+  const auto figure = quantity.figure;
+  const Scenario& scenario = variant.scenario();
+  if (figure == Figure::Parameters && quantity.where == Where::All)
+    return static_cast<double>(parameter_count(scenario.model));
+  if (figure == Figure::Layers) return static_cast<double>(scenario.model.layers.size());
+  const Answer& answer = variant.answer();
+  const Report& report = answer.report;
+  switch (figure) {
+    case Figure::StepTime: return seconds(report.step_time);
+    case Figure::SamplesPerS: return report.samples_per_s;
+    case Figure::SamplesPerSDevice: return report.samples_per_s / static_cast<double>(report.workers.size());
+    case Figure::TokensPerS: return or_refuse(report.tokens_per_s, "give training.sequence_length");
+    case Figure::Mfu: return or_refuse(report.mfu, "give the FLOPs of the layers and the peak of the device");
+    case Figure::BubbleFraction: return report.bubble_fraction;
+    case Figure::BubbleFractionSpan: return report.bubble_fraction_span;
+    case Figure::ForwardTime:
+      return over_stages(answer, quantity, [](const StageReport& s) { return seconds(s.forward); });
+    case Figure::BackwardTime:
+      return over_stages(answer, quantity, [](const StageReport& s) { return seconds(s.backward + s.recompute); });
+    case Figure::Parameters:
+      return over_stages(answer, quantity, [](const StageReport& s) { return static_cast<double>(s.parameters); });
+    case Figure::Memory: return memory(answer, quantity);
+    case Figure::Fits: return report.fits ? 1 : 0;
+    case Figure::Layers: break;
+  }
+  check_failed("a figure has its value", __FILE__, __LINE__);
+}
+
+// K M / (M + K - 1): throughput over one stage with one micro-batch in flight, equal stages, free communication.
+double bubble_bound(const Plan& plan) {
+  const double k = plan.stages, m = static_cast<double>(plan.micro_batches);
+  return k * m / (m + k - 1) * plan.data_parallel;
+}
+
+// Step time if idle time were the published share of the busiest worker's span, passes had no overhead and the update
+// took no time:     work / (1 - rate)
+double step_time_at(Variant& variant, double rate) {
+  const Answer& answer = variant.answer();
+  const Time overhead = variant.op_overhead();
+  Time most;
+  for (const WorkerReport& worker : answer.report.workers) {
+    const auto position = static_cast<std::size_t>(worker.id % answer.plan.positions());
+    const auto& ops = answer.schedule.positions[position].compute;
+    const auto passes = std::count_if(ops.begin(), ops.end(), [](const Op& op) { return op.kind != Kind::Update; });
+    most = std::max(most, worker.busy - worker.update - passes * overhead);
+  }
+  return seconds(most) / (1 - rate);
+}
+
+// In SI base units, before ratio_to.
+std::optional<double> baseline_of(Variant& variant, const Expectation& row) {
+  switch (row.baseline.kind) {
+    case Baseline::Kind::None: return std::nullopt;
+    case Baseline::Kind::BubbleBound: return bubble_bound(variant.answer().plan);
+    case Baseline::Kind::BubbleFormula: {
+      const Answer& answer = variant.answer();
+      const auto formula = find_schedule(answer.plan.schedule)->bubble(answer.schedule.shape);
+      if (!formula) throw InputError("baseline: " + answer.plan.schedule + " has no textbook bubble; write none");
+      return static_cast<double>(formula->numerator) / static_cast<double>(formula->denominator);
+    }
+    case Baseline::Kind::BubbleRate: {
+      const Answer& answer = variant.answer();
+      const double time = step_time_at(variant, row.baseline.value);
+      if (row.quantity->figure == Figure::StepTime) return time;
+      const double devices =
+          row.quantity->figure == Figure::SamplesPerSDevice ? static_cast<double>(answer.report.workers.size()) : 1;
+      return static_cast<double>(answer.plan.global_batch_size) / time / devices;
+    }
+    case Baseline::Kind::Stated: return row.baseline.value * row.unit_size;
+  }
+  return std::nullopt;
+}
+
+// Where the tolerance ends; a hair more, for the rounding of the last digit of a double.
+bool within(double predicted, double published, const Tolerance& tolerance) {
+  const double room = tolerance.relative ? tolerance.value * std::abs(published) : tolerance.value;
+  return std::abs(predicted - published) <= room + 1e-12 * std::max(std::abs(published), std::abs(predicted));
+}
+
+class Evaluation {
+ public:
+  Evaluation(const ExpectationTable& table, const ScenarioAt& scenario_at) : table_(table), scenario_at_(scenario_at) {}
+
+  Cell cell(const Expectation& row, const std::string& file) {
+    Cell cell{.row = row, .file = file, .reference = !row.ratio_to.empty() && row.ratio_to == row.name};
+    if (row.status == CellStatus::NotSimulated) return cell;
+    try {
+      evaluate(row, cell);
+    } catch (const OverflowError& error) {
+      throw InputError(row.place, fmt::format("\"{}\": {}", row.name, error.what()));
+    } catch (const InputError& error) {
+      const std::string what = error.what();  // has a place of its own, as a rule
+      throw InputError(what + fmt::format("\n{}\"{}\" asks for that", head(row.place), row.name));
+    }
+    return cell;
+  }
+
+ private:
+  Variant& variant(const Expectation& row) {
+    auto& found = variants_[row.changes];
+    if (!found) found = std::make_unique<Variant>(scenario_at_(row.changes, {}));
+    return *found;
+  }
+
+  const Expectation& base_of(const Expectation& row) const {
+    return *std::find_if(table_.rows.begin(), table_.rows.end(),
+                         [&](const Expectation& other) { return other.name == row.ratio_to; });
+  }
+
+  void evaluate(const Expectation& row, Cell& cell) {
+    Variant& own = variant(row);
+    double predicted = figure_of(own, *row.quantity);
+    std::optional<double> baseline = baseline_of(own, row);
+    if (!row.ratio_to.empty()) {
+      const Expectation& base = base_of(row);
+      Variant& other = variant(base);
+      const double divisor = figure_of(other, *base.quantity);
+      predicted = divisor == 0 ? 0 : predicted / divisor;
+      if (baseline && row.baseline.kind == Baseline::Kind::BubbleBound)
+        baseline = *baseline / bubble_bound(other.answer().plan);
+    }
+    cell.predicted = predicted / row.unit_size;
+    if (baseline) cell.baseline = *baseline / row.unit_size;
+    if (!row.published) return;
+    const double published = *row.published;
+    if (row.tolerance) cell.within = within(*cell.predicted, published, *row.tolerance);
+    if (published != 0 && row.quantity->figure != Figure::Fits) {
+      cell.error = *cell.predicted / published - 1;
+      if (cell.baseline) cell.baseline_error = *cell.baseline / published - 1;
+    }
+    // Whether it fits is asked for by some cells, and of no importance to others that ask for sizes.
+    const bool timed = dimension(row.quantity->figure) == Dimension::Duration ||
+                       dimension(row.quantity->figure) == Dimension::Rate ||
+                       dimension(row.quantity->figure) == Dimension::Share;
+    if (timed && own.priced() && !own.priced()->report.fits)
+      cell.note = "does not fit its devices: " + own.priced()->report.shortfall.reason;
+  }
+
+  const ExpectationTable& table_;
+  const ScenarioAt& scenario_at_;
+  std::map<int, std::unique_ptr<Variant>> variants_;
+};
+
+}  // namespace
+
+std::vector<Cell> reproduce(const ExpectationTable& table, const std::string& file, const ScenarioAt& scenario_at) {
+  Evaluation evaluation(table, scenario_at);
+  std::vector<Cell> cells;
+  for (const Expectation& row : table.rows)
+    if (row.published || row.status == CellStatus::NotSimulated) cells.push_back(evaluation.cell(row, file));
+  return cells;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,68 @@
+// `reproduce` as a user meets it: names, files, exit statuses.
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/run_program.hpp"
+
+namespace pipewright {
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// The quickstart with an expect: block; its step takes 34.6 ms (docs/model.md).
+ProgramRun with_expectation(const std::string& row) {
+  std::string text = file_text(source_folder() + "/scenarios/quickstart.yaml");
+  text += "\nexpect: {table: mine, source: me, rows: [" + row + "]}\n";
+  return run_program({"reproduce", "-"}, {.folder = {}, .input = text, .output_to = {}, .settings = {}});
+}
+
+TEST_CASE("reproduce lists its tables, and answers one by name") {
+  CHECK(contains(run_program({"reproduce"}).out, "zero-bubble"));
+  const ProgramRun run = run_program({"reproduce", "zero-bubble"});
+  CHECK(run.status == 0);
+  CHECK(run.err == "");
+  CHECK(contains(run.out, "zero-bubble, table 5: bubble rates"));
+  CHECK(contains(run.out, "4 cells count, 0 missed"));
+}
+
+TEST_CASE("A cell out of its tolerance makes status 1, one with a status does not") {
+  CHECK(with_expectation("{name: a, quantity: step_time_s, unit: ms, published: 34.6, tolerance: 0}").status == 0);
+  const std::string miss = "{name: a, quantity: step_time_s, unit: ms, published: 30, tolerance: 5 %, reason: r";
+  const ProgramRun missed = with_expectation(miss + "}");
+  CHECK(missed.status == 1);
+  CHECK(contains(missed.out, "MISSED"));
+  CHECK(with_expectation(miss + ", status: known_miss}").status == 0);
+}
+
+TEST_CASE("A known miss that hits is reported on standard error") {
+  const ProgramRun run = with_expectation(
+      "{name: a, quantity: step_time_s, unit: ms, published: 34, tolerance: 5 %, reason: r, status: known_miss}");
+  CHECK(run.status == 0);
+  CHECK(contains(run.err, "\"a\" is a known miss, and within its tolerance: remove the status"));
+}
+
+TEST_CASE("What cannot be reproduced is refused with a way out") {
+  const auto error = [](const std::vector<std::string>& arguments) {
+    const ProgramRun run = run_program(arguments);
+    CHECK(run.status == 2);
+    CHECK(run.out == "");
+    return run.err;
+  };
+  CHECK(contains(error({"reproduce", "zero-buble"}), "did you mean \"zero-bubble\"?"));
+  CHECK(contains(error({"reproduce", "scenarios/quickstart.yaml"}), "has no expect: block"));
+  CHECK(contains(error({"reproduce", "--all", "zero-bubble"}), "exclude each other"));
+  CHECK(contains(error({"reproduce", "none.yaml"}), "none.yaml"));
+}
+
+TEST_CASE("--set changes every variant: a faster link shrinks the bubble") {
+  const ProgramRun run =
+      run_program({"reproduce", "zero-bubble", "--set", "cluster.node.links.latency=0 us", "--width", "200"});
+  CHECK(run.status == 1);
+  CHECK(contains(run.out, "0.22581  -7.1 %"));  // 7/31, the textbook bubble of K = 8, M = 24
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -1,0 +1,127 @@
+// Cells of an expect: table against values worked out by hand.
+#include "planner/reproduce.hpp"
+
+#include <doctest/doctest.h>
+
+#include "io/scenario_file.hpp"
+#include "tests/io/scratch.hpp"
+
+using namespace pipewright;
+
+namespace {
+
+// Two equal stages, 1 ms forward and 2 ms backward, free communication: a step takes (M + K - 1) 3 ms = 15 ms for
+// M = 4, K = 2; throughput 4 samples / 15 ms; bubble 1/5. 1000 parameters a layer: 4 B weight + 4 B gradient each.
+TableResult table_of(const std::string& rows) {
+  const Scratch scratch;
+  const ScenarioText text{
+      .model = "{layers: [{name: a, repeat: 2, forward: 1 ms, backward: 2 ms, activation: 1000 B, parameters: 1000}]}",
+      .more = "expect: {table: t, source: s, tolerance: 1 %, reason: r, rows: [" + rows + "]}\n"};
+  const ScenarioFile file(scratch.write("x.yaml", text.text()), {});
+  const ExpectationTable& table = file.expectations().front();
+  const ScenarioAt at = [&](int changes, const std::vector<std::string>& set) { return file.scenario(changes, set); };
+  return {table.title, table.source, table.note, reproduce(table, "x.yaml", at)};
+}
+Cell cell_of(const std::string& row) {
+  return table_of(row).cells.at(0);
+}
+
+}  // namespace
+
+TEST_CASE("A cell has its figure in its unit, its error, and whether that is near enough") {
+  const Cell cell = cell_of("{name: a, quantity: step_time_s, unit: ms, published: 14.9}");
+  CHECK(*cell.predicted == doctest::Approx(15));
+  CHECK(*cell.error == doctest::Approx(15 / 14.9 - 1));  // 0.67 %
+  CHECK(cell.within);
+  CHECK_FALSE(cell_of("{name: a, quantity: step_time_s, unit: ms, published: 14.8}").within);  // 1.35 %
+  CHECK(cell_of("{name: a, quantity: step_time_s, unit: ms, published: 14.8, tolerance: 0.2}").within);
+  CHECK_FALSE(cell_of("{name: a, quantity: step_time_s, unit: ms, published: 14.8, tolerance: 0.19}").within);
+}
+
+TEST_CASE("Every quantity is the report's figure") {
+  const auto predicted = [](const std::string& quantity) {
+    return *cell_of("{name: a, published: 1, quantity: " + quantity + "}").predicted;
+  };
+  CHECK(predicted("samples_per_s") == doctest::Approx(4 / 0.015));
+  CHECK(predicted("samples_per_s_per_device") == doctest::Approx(2 / 0.015));
+  CHECK(predicted("bubble_fraction") == doctest::Approx(0.2));
+  CHECK(predicted("parameters") == 2000);
+  CHECK(predicted("parameters, where: 1") == 1000);
+  CHECK(predicted("layers") == 2);
+  CHECK(predicted("forward_s, where: 0") == doctest::Approx(0.001));
+  CHECK(predicted("backward_s, where: all") == doctest::Approx(0.004));
+  CHECK(predicted("memory.weights, where: 0") == 4000);
+  CHECK(predicted("memory.training_state, where: all") == 16000);
+  // Stage 0 has two micro-batches in flight, stage 1 one with its input boundary: 2 * 1000 B, 1000 + 1000 B.
+  CHECK(predicted("memory.stash, where: all") == 4000);
+  CHECK(*cell_of("{name: a, published: true, quantity: fits}").predicted == 1);
+  CHECK(cell_of("{name: a, published: false, quantity: fits, set: {cluster.node.device.memory: 8000 B}}").within);
+}
+
+TEST_CASE("What the scenario says too little for is an error with the row's place") {
+  const std::string message = message_of([] { cell_of("{name: a, quantity: tokens_per_s, published: 1}"); });
+  CHECK(message.find("give training.sequence_length") != std::string::npos);
+  CHECK(message.find("x.yaml:5:") != std::string::npos);
+  CHECK(message.find("\"a\" asks for that") != std::string::npos);
+  CHECK(message_of([] {
+          cell_of("{name: a, quantity: memory.stash, where: 2, published: 1}");
+        }).find("there is no stage 2; the plan has 0..1") != std::string::npos);
+}
+
+// One stage, M = 4: 4 samples in 4 * 6 ms. Two stages: 24 / 15 = 1.6, which is K M / (M + K - 1) = 8/5 as well.
+TEST_CASE("A ratio divides by its row, and the bubble bound likewise") {
+  const TableResult table = table_of(
+      "{name: one, quantity: samples_per_s, ratio_to: one, published: 1, set: {plan.stages: 1}}, "
+      "{name: two, quantity: samples_per_s, ratio_to: one, published: 1.5, tolerance: 10 %, baseline: bubble_bound}");
+  REQUIRE(table.cells.size() == 2);
+  CHECK(table.cells[0].reference);
+  CHECK_FALSE(table.cells[0].counts());
+  CHECK(*table.cells[1].predicted == doctest::Approx(1.6));
+  CHECK(*table.cells[1].baseline == doctest::Approx(1.6));
+  CHECK(*table.cells[1].error == doctest::Approx(1.6 / 1.5 - 1));
+  CHECK(table.cells[1].within);
+}
+
+TEST_CASE("Baselines: the textbook bubble, the time that follows from a bubble rate, someone's figure") {
+  CHECK(*cell_of("{name: a, quantity: bubble_fraction, published: 0.25, baseline: bubble_formula}").baseline ==
+        doctest::Approx(0.2));
+  // Work of a stage 4 * 3 ms; at half idle 24 ms. Overheads of passes are no work.
+  CHECK(*cell_of("{name: a, quantity: step_time_s, unit: ms, published: 1, baseline: {bubble_rate: 0.5}, set: "
+                 "{cluster.node.device.launch_overhead: 1 ms}}")
+             .baseline == doctest::Approx(24));
+  CHECK(*cell_of("{name: a, quantity: samples_per_s, published: 1, baseline: {bubble_rate: 0.5}}").baseline ==
+        doctest::Approx(4 / 0.024));
+  const Cell stated = cell_of("{name: a, quantity: layers, published: 4, baseline: {value: 3, source: someone}}");
+  CHECK(*stated.baseline_error == doctest::Approx(-0.25));
+}
+
+TEST_CASE("Only cells without a status count, and a status never makes a miss") {
+  const TableResult table = table_of(
+      "{name: a, quantity: layers, published: 2}, {name: b, quantity: layers, published: 4}, "
+      "{name: c, quantity: layers, published: 8, status: known_miss}, "
+      "{name: d, published: 9, status: not_simulated}");
+  const Accuracy accuracy = table.accuracy();
+  CHECK(accuracy.cells == 2);
+  CHECK(accuracy.missed == 1);
+  CHECK(*accuracy.mean == doctest::Approx(0.25));  // 0 and -50 %
+  CHECK(*accuracy.largest == doctest::Approx(0.5));
+  CHECK_FALSE(accuracy.baseline_mean);
+  CHECK_FALSE(table.cells[3].predicted);
+}
+
+TEST_CASE("A plan that does not fit is timed all the same, and its cell says so") {
+  const Cell cell =
+      cell_of("{name: a, quantity: step_time_s, unit: ms, published: 15, set: {cluster.node.device.memory: 8000 B}}");
+  CHECK(*cell.predicted == doctest::Approx(15));
+  CHECK(cell.note.starts_with("does not fit its devices: "));
+}
+
+// tau-b: (1, 2, 3) with (1, 3, 2): pairs 12 and 13 in order, 23 reversed: (2 - 1) / 3. Ties in one list leave pairs out
+// of its side: (1, 1, 2) with (1, 2, 3): 2 / sqrt(2 * 3).
+TEST_CASE("Kendall's tau counts pairs in order against pairs reversed") {
+  CHECK(*kendall_tau({1, 2, 3}, {1, 3, 2}) == doctest::Approx(1.0 / 3));
+  CHECK(*kendall_tau({1, 2, 3}, {3, 2, 1}) == doctest::Approx(-1));
+  CHECK(*kendall_tau({1, 1, 2}, {1, 2, 3}) == doctest::Approx(2 / std::sqrt(6.0)));
+  CHECK_FALSE(kendall_tau({1, 2}, {1, 2}));
+  CHECK_FALSE(kendall_tau({1, 1, 1}, {1, 2, 3}));
+}
