@@ -5,7 +5,7 @@
 namespace pipewright {
 
 std::span<const Command> commands() {
-  static const std::array table = {kSimulate, kReproduce, kCheck, kShow, kImport, kHelp};
+  static const std::array table = {kSimulate, kCapacity, kReproduce, kCheck, kShow, kImport, kHelp};
   return table;
 }
 

@@ -55,6 +55,6 @@ std::string help_text(const Command& command);  // one command
 std::string version_text();
 
 // One declaration per command file.
-extern const Command kSimulate, kReproduce, kCheck, kShow, kImport, kHelp;
+extern const Command kSimulate, kCapacity, kReproduce, kCheck, kShow, kImport, kHelp;
 
 }  // namespace pipewright

@@ -96,9 +96,11 @@ std::vector<TableResult> evaluated(const std::vector<std::string>& files, const 
     const ScenarioFile file(path, options);
     if (file.expectations().empty())
       throw InputError(Place{path, 0, 0}, "has no expect: block, so there is nothing to compare; see docs/scenario.md");
-    const ScenarioAt at = [&](int changes, const std::vector<std::string>& set) { return file.scenario(changes, set); };
+    const VariantSource variants{
+        .scenario = [&](int changes, const std::vector<std::string>& set) { return file.scenario(changes, set); },
+        .whole_number = [&](const std::string& key, int changes) { return file.whole_number(key, changes); }};
     for (const ExpectationTable& table : file.expectations())
-      add(tables, table, reproduce(table, path, at));
+      add(tables, table, reproduce(table, path, variants));
   }
   return tables;
 }

@@ -121,12 +121,18 @@ bool read_quantity(Reader& reader, const At& at, FigureSought& quantity) {
     reader.errors.add(at.yaml.place, fmt::format("{}: {}", path(at), unknown_name(quantity.of, known)));
     return false;
   }
+  if (text->starts_with("capacity(") && text->ends_with(")")) {
+    quantity.figure = Figure::Capacity;
+    quantity.of = text->substr(9, text->size() - 10);
+    std::vector<std::string> keys;
+    return read_keys(reader, at.yaml.place, path(at), quantity.of, keys);
+  }
   std::vector<std::string_view> known;
   for (const auto& [name, figure] : kFigures) {
     if (name == *text) return quantity.figure = figure, true;
     known.push_back(name);
   }
-  known.push_back("memory.<part>");
+  known.insert(known.end(), {"memory.<part>", "capacity(<key>)"});
   reader.errors.add(at.yaml.place, path(at) + ": " + unknown_name(std::string_view(*text).substr(0, 64), known));
   return false;
 }
@@ -280,9 +286,16 @@ constexpr Field<RowText> kRow[] = {
      not_written},
     {"set", "map of keys and values, e.g. {plan.stages: 8}",
      "what makes its variant of the scenario, after the table's `set`", Need::Optional, read_row_set, not_written},
+    {"largest", "key of a whole number, e.g. training.micro_batch_size",
+     "the variant takes the largest value of it that fits, as `capacity` finds it", Need::Optional,
+     [](Reader& reader, const At& at, RowText& text) {
+       std::vector<std::string> keys;
+       if (read_value(reader, at, text.row.largest)) read_keys(reader, at.yaml.place, path(at), text.row.largest, keys);
+     },
+     not_written},
     {"quantity",
      "step_time_s | samples_per_s | samples_per_s_per_device | tokens_per_s | mfu | bubble_fraction | "
-     "bubble_fraction_span | forward_s | backward_s | parameters | layers | fits | memory.<part>",
+     "bubble_fraction_span | forward_s | backward_s | parameters | layers | fits | memory.<part> | capacity(<key>)",
      "the figure; parts of memory: the categories of the report, or total, activations, training_state (weights, "
      "gradients and optimizer)",
      Need::Optional, read_row_quantity, not_written},

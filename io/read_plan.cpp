@@ -82,9 +82,13 @@ void read_cuts(Reader& reader, const At& at, std::vector<std::int64_t>& first) {
 
 void read_partition(Reader& reader, const At& at, PlanRequest& plan) {
   plan.partition.place = at.yaml.place;
-  constexpr const char* forms = "write balanced, {layers: [3, 3]} (per stage) or {cuts: [3]} (first layers)";
+  constexpr const char* forms = "write balanced, fitting, {layers: [3, 3]} (per stage) or {cuts: [3]} (first layers)";
   if (at.yaml.is(Yaml::Type::Scalar) && at.yaml.scalar == "balanced") {
     plan.partition.value = Balanced{};
+    return;
+  }
+  if (at.yaml.is(Yaml::Type::Scalar) && at.yaml.scalar == "fitting") {
+    plan.partition.value = Fitting{};
     return;
   }
   if (!at.yaml.is(Yaml::Type::Map) || at.yaml.map.size() != 1)
@@ -111,7 +115,7 @@ void write_partition(YamlText& out, std::string_view key, const PlanRequest& pla
   else if (const auto* cuts = std::get_if<CutLayers>(&partition))
     out.line(key, fmt::format("{{cuts: {}}}", value_text(cuts->first)));
   else
-    out.line(key, "balanced");
+    out.line(key, std::holds_alternative<Fitting>(partition) ? "fitting" : "balanced");
 }
 
 // ---- placement, recompute -------------------------------------------------------------------------------------------
@@ -152,8 +156,9 @@ constexpr Field<PlanRequest> kPlan[] = {
      [](YamlText& out, std::string_view key, const PlanRequest& plan) {
        if (!plan.replicas.value.empty()) out.line(key, value_text(plan.replicas));
      }},
-    {"partition", "balanced | {layers: [3, 3]} | {cuts: [3]}",
-     "layers per (virtual) stage, or the first layer of every stage but the first by number or name; default: balanced",
+    {"partition", "balanced | fitting | {layers: [3, 3]} | {cuts: [3]}",
+     "balanced: the least bottleneck; fitting: the least among the cuts whose stages all fit their devices; layers per "
+     "(virtual) stage; first layer of every stage but the first, by number or name; default: balanced",
      Need::Optional, read_partition, write_partition},
     {"placement", "pipeline | data | list of device numbers",
      "pipeline: each copy on consecutive devices; data: the copies of a stage; default: pipeline", Need::Optional,

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/cost/cost_model.hpp"
+#include "io/quantity.hpp"
 #include "io/sections.hpp"
 #include "io/utf8.hpp"
 
@@ -213,6 +214,32 @@ Scenario ScenarioFile::scenario(int changes, const std::vector<std::string>& set
   return scenario_of(path_, root_, options_,
                      changes < 0 ? std::vector<Assignment>{} : changes_[static_cast<std::size_t>(changes)], texts,
                      nullptr);
+}
+
+std::optional<std::int64_t> ScenarioFile::whole_number(const std::string& key, int changes) const {
+  Errors errors;
+  Reader reader{options_, errors};
+  Yaml root = root_;
+  if (root.is(Yaml::Type::Map))
+    apply_sets(reader, root, changes < 0 ? std::vector<Assignment>{} : changes_[static_cast<std::size_t>(changes)],
+               options_.set);
+  const Assignment wanted = parse_assignment(key + "=1");
+  expand_references(reader, root, wanted);
+  errors.throw_if_any();
+  const Yaml* node = &root;
+  for (const std::string& part : wanted.keys) {
+    if (node->is(Yaml::Type::List)) {
+      const Parsed<std::int64_t> index = parse_count(part);
+      if (!index.value || *index.value >= static_cast<std::int64_t>(node->list.size())) return std::nullopt;
+      node = &node->list[static_cast<std::size_t>(*index.value)];
+    } else if (node = node->find(part); node == nullptr) {
+      return std::nullopt;
+    }
+  }
+  std::int64_t value = 0;
+  if (!read_value(reader, At{*node, nullptr, key, -1}, value)) errors.throw_if_any();
+  if (value < 1) throw InputError(node->place, key + ": " + std::to_string(value) + " must be at least 1");
+  return value;
 }
 
 Model read_model(const std::string& path, const ReadOptions& options) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +33,10 @@ class ScenarioFile {
   // The scenario with changes number `changes` of the file (-1: none), then those of the command line, then `set`
   // ("key=value"). Throws InputError.
   Scenario scenario(int changes = -1, const std::vector<std::string>& set = {}) const;
+
+  // The whole number that stands under `key` ("model.layers") with these changes; nothing where the file does not say
+  // it (a default, or a figure of a file that it names). Throws InputError when something else stands there.
+  std::optional<std::int64_t> whole_number(const std::string& key, int changes) const;
 
  private:
   std::string path_;

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/partitioners/fitting.hpp"
 #include "planner/partitioners/min_max.hpp"
 #include "sim/schedules/table.hpp"
 
@@ -205,6 +206,19 @@ std::vector<LayerRange> partition(const Scenario& scenario, const CostModel& cos
   return balanced(cost, plan);
 }
 
+// Of the cuts whose stages all fit, simulated on the plan's devices. Chunks of one stage share its device, so with
+// several the balanced cut is taken as it is.
+std::vector<LayerRange> fitting(const Scenario& scenario, const CostModel& cost, const Plan& plan) {
+  const ScheduleRule* rule = find_schedule(plan.schedule);
+  if (plan.virtual_stages > 1)
+    throw InputError(or_else(scenario.plan.partition.place, scenario.plan.place),
+                     "plan.partition: fitting is for one chunk per stage; with plan.virtual_stages write balanced");
+  Plan whole = plan;
+  whole.layers = balanced(cost, plan);
+  if (!rule->refusal(schedule_shape(whole, scenario.model, scenario.training.precision)).empty()) return whole.layers;
+  return fitting_layers(whole, cost).layers;
+}
+
 std::vector<DeviceId> listed_placement(const Scenario& scenario, const std::vector<std::int64_t>& list, int workers) {
   const Place& place = or_else(scenario.plan.placement_place, scenario.plan.place);
   const std::int64_t devices = scenario.cluster.devices();
@@ -307,6 +321,11 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   errors.throw_if_any();
 
   errors.attempt([&] { plan.device = placement(scenario, plan); });
+  if (std::holds_alternative<Fitting>(request.partition.value) && find_schedule(plan.schedule) != nullptr) {
+    errors.throw_if_any();
+    check_size(scenario, plan);
+    plan.layers = fitting(scenario, cost, plan);
+  }
   errors.attempt([&] {
     check_size(scenario, plan);
     check_schedule(scenario, plan, scenario.training.precision);

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/capacity.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 #include "sim/schedules/table.hpp"
@@ -33,6 +34,7 @@ class Variant {
     return cost_->source().op_overhead();
   }
   const Answer* priced() const { return answer_.get(); }
+  std::string note;  // how it was made, when not by the file alone
 
  private:
   Scenario scenario_;
@@ -102,7 +104,8 @@ double figure_of(Variant& variant, const FigureSought& quantity) {
       return over_stages(answer, quantity, [](const StageReport& s) { return static_cast<double>(s.parameters); });
     case Figure::Memory: return memory(answer, quantity);
     case Figure::Fits: return report.fits ? 1 : 0;
-    case Figure::Layers: break;
+    case Figure::Layers:
+    case Figure::Capacity: break;
   }
   check_failed("a figure has its value", __FILE__, __LINE__);
 }
@@ -160,7 +163,7 @@ bool within(double predicted, double published, const Tolerance& tolerance) {
 
 class Evaluation {
  public:
-  Evaluation(const ExpectationTable& table, const ScenarioAt& scenario_at) : table_(table), scenario_at_(scenario_at) {}
+  Evaluation(const ExpectationTable& table, const VariantSource& source) : table_(table), source_(source) {}
 
   Cell cell(const Expectation& row, const std::string& file) {
     Cell cell{.row = row, .file = file, .reference = !row.ratio_to.empty() && row.ratio_to == row.name};
@@ -178,9 +181,31 @@ class Evaluation {
 
  private:
   Variant& variant(const Expectation& row) {
-    auto& found = variants_[row.changes];
-    if (!found) found = std::make_unique<Variant>(scenario_at_(row.changes, {}));
+    auto& found = variants_[{row.changes, row.largest}];
+    if (found) return *found;
+    std::vector<std::string> set;
+    if (!row.largest.empty()) {
+      const std::int64_t value = largest(row.largest, row);
+      set.push_back(fmt::format("{}={}", row.largest, value));
+    }
+    found = std::make_unique<Variant>(source_.scenario(row.changes, set));
+    if (!set.empty()) found->note = "the largest that fits: " + set.front();
     return *found;
+  }
+
+  std::int64_t largest(const std::string& key, const Expectation& row) {
+    const ScenarioWith with = [&](std::int64_t value) {
+      return source_.scenario(row.changes, {key + "=" + std::to_string(value)});
+    };
+    const std::int64_t first = source_.whole_number(key, row.changes).value_or(1);
+    const Capacity found = capacity(key, with, {.first = first, .most = std::nullopt});
+    if (!found.largest) throw InputError(fmt::format("no value of {} fits", key));
+    return *found.largest;
+  }
+
+  double figure(const Expectation& row) {
+    if (row.quantity->figure == Figure::Capacity) return static_cast<double>(largest(row.quantity->of, row));
+    return figure_of(variant(row), *row.quantity);
   }
 
   const Expectation& base_of(const Expectation& row) const {
@@ -189,26 +214,20 @@ class Evaluation {
   }
 
   void evaluate(const Expectation& row, Cell& cell) {
+    double predicted = figure(row);
+    if (row.quantity->figure == Figure::Capacity) return compare(row, predicted, std::nullopt, cell);
     Variant& own = variant(row);
-    double predicted = figure_of(own, *row.quantity);
+    cell.note = own.note;
     std::optional<double> baseline = baseline_of(own, row);
     if (!row.ratio_to.empty()) {
       const Expectation& base = base_of(row);
       Variant& other = variant(base);
-      const double divisor = figure_of(other, *base.quantity);
+      const double divisor = figure(base);
       predicted = divisor == 0 ? 0 : predicted / divisor;
       if (baseline && row.baseline.kind == Baseline::Kind::BubbleBound)
         baseline = *baseline / bubble_bound(other.answer().plan);
     }
-    cell.predicted = predicted / row.unit_size;
-    if (baseline) cell.baseline = *baseline / row.unit_size;
-    if (!row.published) return;
-    const double published = *row.published;
-    if (row.tolerance) cell.within = within(*cell.predicted, published, *row.tolerance);
-    if (published != 0 && row.quantity->figure != Figure::Fits) {
-      cell.error = *cell.predicted / published - 1;
-      if (cell.baseline) cell.baseline_error = *cell.baseline / published - 1;
-    }
+    compare(row, predicted, baseline, cell);
     // Whether it fits is asked for by some cells, and of no importance to others that ask for sizes.
     const bool timed = dimension(row.quantity->figure) == Dimension::Duration ||
                        dimension(row.quantity->figure) == Dimension::Rate ||
@@ -217,15 +236,25 @@ class Evaluation {
       cell.note = "does not fit its devices: " + own.priced()->report.shortfall.reason;
   }
 
+  static void compare(const Expectation& row, double predicted, std::optional<double> baseline, Cell& cell) {
+    cell.predicted = predicted / row.unit_size;
+    if (baseline) cell.baseline = *baseline / row.unit_size;
+    const double published = *row.published;
+    if (row.tolerance) cell.within = within(*cell.predicted, published, *row.tolerance);
+    if (published == 0 || row.quantity->figure == Figure::Fits) return;
+    cell.error = *cell.predicted / published - 1;
+    if (cell.baseline) cell.baseline_error = *cell.baseline / published - 1;
+  }
+
   const ExpectationTable& table_;
-  const ScenarioAt& scenario_at_;
-  std::map<int, std::unique_ptr<Variant>> variants_;
+  const VariantSource& source_;
+  std::map<std::pair<int, std::string>, std::unique_ptr<Variant>> variants_;
 };
 
 }  // namespace
 
-std::vector<Cell> reproduce(const ExpectationTable& table, const std::string& file, const ScenarioAt& scenario_at) {
-  Evaluation evaluation(table, scenario_at);
+std::vector<Cell> reproduce(const ExpectationTable& table, const std::string& file, const VariantSource& variants) {
+  Evaluation evaluation(table, variants);
   std::vector<Cell> cells;
   for (const Expectation& row : table.rows)
     if (row.published || row.status == CellStatus::NotSimulated) cells.push_back(evaluation.cell(row, file));

@@ -17,7 +17,8 @@ Dimension dimension(Figure figure) {
     case Figure::BubbleFraction:
     case Figure::BubbleFractionSpan: return Dimension::Share;
     case Figure::Parameters:
-    case Figure::Layers: return Dimension::Count;
+    case Figure::Layers:
+    case Figure::Capacity: return Dimension::Count;
     case Figure::Memory: return Dimension::Size;
     case Figure::Fits: return Dimension::Truth;
   }

@@ -42,6 +42,7 @@ enum class Figure {
   Layers,        // of the model
   Memory,        // FigureSought::of names what
   Fits,          // 1: every stage fits its device
+  Capacity,      // the largest value of the key FigureSought::of with which it fits
 };
 
 enum class Dimension { Count, Duration, Size, Share, Rate, Truth };
@@ -58,9 +59,9 @@ Bytes memory_part(const MemoryBytes& bytes, std::string_view part);
 enum class Where { Fullest, All, Stage };
 
 struct FigureSought {
-  std::string text;  // as written: "memory.weights"
+  std::string text;  // as written: "memory.weights", "capacity(model.layers)"
   Figure figure = Figure::StepTime;
-  std::string of;  // "weights"
+  std::string of;  // "weights", "model.layers"
   Where where = Where::Fullest;
   std::int64_t stage = 0;  // Where::Stage
 };
@@ -88,7 +89,8 @@ struct Baseline {
 // One cell.
 struct Expectation {
   std::string name;
-  int changes = -1;  // which changes of the file make its variant; -1: none
+  std::string largest;  // "training.micro_batch_size": the variant takes the largest value that fits
+  int changes = -1;     // which changes of the file make its variant; -1: none
   std::optional<FigureSought> quantity;
   std::string ratio_to;             // the figure is divided by that of the row of this name
   std::optional<double> published;  // in `unit`; absent: the row only serves ratios of others

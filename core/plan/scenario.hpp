@@ -36,15 +36,17 @@ struct Training {
   Place place;
 };
 
-// Where the cuts lie: `balanced`, the number of layers per stage, or the first layer of every stage but the first.
+// Where the cuts lie: `balanced` (least bottleneck), `fitting` (least bottleneck of those that fit the devices), the
+// number of layers per stage, or the first layer of every stage but the first.
 struct Balanced {};
+struct Fitting {};
 struct LayerCounts {
   std::vector<std::int64_t> counts;
 };
 struct CutLayers {
   std::vector<std::int64_t> first;
 };
-using Partition = std::variant<Balanced, LayerCounts, CutLayers>;
+using Partition = std::variant<Balanced, Fitting, LayerCounts, CutLayers>;
 
 struct PlanRequest {
   Placed<std::int64_t> stages{1, {}};

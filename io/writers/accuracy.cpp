@@ -51,7 +51,9 @@ std::string tolerance(const Expectation& row) {
   if (!row.tolerance) return "";
   if (row.tolerance->value == 0) return "exact";
   if (row.tolerance->relative) return fmt::format("{} %", brief(100 * row.tolerance->value));
-  return fmt::format("{}", row.tolerance->value);
+  std::string text = fmt::format("{:.9f}", row.tolerance->value);
+  text.erase(text.find_last_not_of('0') + 1);
+  return text.ends_with('.') ? text.substr(0, text.size() - 1) : text;
 }
 
 std::string words(CellStatus status) {
@@ -193,7 +195,7 @@ std::string markdown_table(const std::vector<TextColumn>& all) {
 }
 
 std::vector<TextColumn> summary(const std::vector<TableResult>& tables) {
-  std::vector<TextColumn> all = {{"table", true}, {"cells"},          {"missed"},         {"mean |error|"},
+  std::vector<TextColumn> all = {{"table", true}, {"cells"},          {"missed"},         {"mean error"},
                                  {"largest"},     {"baseline, mean"}, {"ours beside it"}, {"left out"}};
   for (const TableResult& table : tables) {
     const Accuracy accuracy = table.accuracy();

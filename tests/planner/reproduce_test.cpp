@@ -19,8 +19,10 @@ TableResult table_of(const std::string& rows) {
       .more = "expect: {table: t, source: s, tolerance: 1 %, reason: r, rows: [" + rows + "]}\n"};
   const ScenarioFile file(scratch.write("x.yaml", text.text()), {});
   const ExpectationTable& table = file.expectations().front();
-  const ScenarioAt at = [&](int changes, const std::vector<std::string>& set) { return file.scenario(changes, set); };
-  return {table.title, table.source, table.note, reproduce(table, "x.yaml", at)};
+  const VariantSource variants{
+      .scenario = [&](int changes, const std::vector<std::string>& set) { return file.scenario(changes, set); },
+      .whole_number = [&](const std::string& key, int changes) { return file.whole_number(key, changes); }};
+  return {table.title, table.source, table.note, reproduce(table, "x.yaml", variants)};
 }
 Cell cell_of(const std::string& row) {
   return table_of(row).cells.at(0);
@@ -69,6 +71,19 @@ TEST_CASE("What the scenario says too little for is an error with the row's plac
 }
 
 // One stage, M = 4: 4 samples in 4 * 6 ms. Two stages: 24 / 15 = 1.6, which is K M / (M + K - 1) = 8/5 as well.
+// 4 B weight + 4 B gradient of 1000 parameters a layer, 1000 B kept per layer and micro-batch: one stage of 1F1B holds
+// one micro-batch, n layers need 9000 n B (a stage alone has no input to keep).
+TEST_CASE("A capacity is the largest value that fits, and a variant may take it") {
+  const std::string one = "set: {plan.stages: 1, cluster.node.device.memory: 50 kB}";
+  const Cell cell =
+      cell_of("{name: a, quantity: capacity(model.layers.0.repeat), published: 5, tolerance: 0, " + one + "}");
+  CHECK(*cell.predicted == 5);
+  CHECK(cell.within);
+  const Cell batch = cell_of("{name: a, quantity: layers, largest: model.layers.0.repeat, published: 5, " + one + "}");
+  CHECK(*batch.predicted == 5);
+  CHECK(batch.note == "the largest that fits: model.layers.0.repeat=5");
+}
+
 TEST_CASE("A ratio divides by its row, and the bubble bound likewise") {
   const TableResult table = table_of(
       "{name: one, quantity: samples_per_s, ratio_to: one, published: 1, set: {plan.stages: 1}}, "

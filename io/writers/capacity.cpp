@@ -1,0 +1,208 @@
+#include "io/writers/capacity.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "io/format_quantity.hpp"
+#include "io/writers/json_text.hpp"
+#include "io/writers/text_table.hpp"
+
+namespace pipewright {
+namespace {
+
+std::string gib(Bytes bytes) {
+  return fmt::format("{:.2f}", static_cast<double>(bytes.value) / 1073741824.0);
+}
+
+// The last part of a key is enough for a column.
+std::string short_key(const std::string& key) {
+  return key.substr(key.rfind('.') + 1);
+}
+
+std::vector<TextColumn> columns(const std::vector<Capacity>& rows) {
+  std::vector<TextColumn> all;
+  if (!rows.empty())
+    for (const auto& [key, value] : rows.front().varied)
+      all.push_back({short_key(key)});
+  const std::size_t varied = all.size();
+  for (const char* head : {"largest", "devices", "parameters", "state GiB", "activations GiB", "per device", "peak GiB",
+                           "left GiB", "next", "needs GiB"})
+    all.push_back({head});
+  if (!rows.empty()) all[varied].head = short_key(rows.front().over);
+  for (const Capacity& row : rows) {
+    std::vector<std::string> cells;
+    for (std::size_t i = 0; i < varied; ++i)
+      cells.push_back(i < row.varied.size() ? row.varied[i].second : "");
+    const bool some = row.largest.has_value();
+    const auto shown = [&](const std::string& text) { cells.push_back(some ? text : "-"); };
+    cells.push_back(some ? std::to_string(*row.largest) : "none");
+    shown(std::to_string(row.devices));
+    shown(short_count(static_cast<double>(row.parameters)));
+    shown(gib(row.training_state));
+    shown(gib(row.activations));
+    shown(gib(row.largest_activations));
+    shown(gib(row.peak));
+    shown(gib(row.headroom));
+    cells.push_back(row.next ? std::to_string(*row.next) : "-");
+    cells.push_back(row.next ? gib(row.next_bytes.total()) : "-");
+    for (std::size_t i = 0; i < all.size(); ++i)
+      all[i].cells.push_back(cells[i]);
+  }
+  return all;
+}
+
+// "weights 3.1, stash 10.2, reserve 1.5"
+std::string parts(const MemoryBytes& bytes) {
+  std::string text;
+  for (std::size_t i = 0; i < kMemoryCategories.size(); ++i)
+    if (category(bytes, i).value > 0)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", kMemoryCategories[i], gib(category(bytes, i)));
+  return text;
+}
+
+std::string name_of(const Capacity& row) {
+  std::string text;
+  for (const auto& [key, value] : row.varied)
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, value);
+  return text;
+}
+
+// What stops the next one, and between which amounts of memory the answer stays what it is.
+std::vector<std::string> explanation(const Capacity& row) {
+  std::vector<std::string> lines;
+  if (!row.largest) {
+    lines.push_back(fmt::format("no value of {} fits", row.over));
+  } else {
+    lines.push_back(fmt::format("{} = {}: stage {} is the fullest, {} GiB of {}", row.over, *row.largest, row.fullest,
+                                gib(row.peak), gib(row.device_memory)));
+  }
+  if (row.next)
+    lines.push_back(fmt::format("{} does not fit: stage {} needs {} GiB ({})", *row.next, row.next_stage,
+                                gib(row.next_bytes.total()), parts(row.next_bytes)));
+  else
+    lines.push_back("no larger value makes a scenario: " + row.next_refused);
+  if (row.largest && row.next && row.next_least_memory > row.least_memory)
+    lines.push_back(fmt::format("the answer is the same for {} to {} GiB per device", gib(row.least_memory),
+                                gib(row.next_least_memory)));
+  lines.push_back(fmt::format("method: {}; {} values tried, {}", row.method, row.tried, row.upper_end));
+  return lines;
+}
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string result = "\"";
+  for (const char c : text)
+    result += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return result + "\"";
+}
+
+}  // namespace
+
+std::string capacity_text(const std::vector<Capacity>& rows, const TableOptions& options) {
+  std::string text = text_table(columns(rows), options.width, 0) + "\n";
+  for (const Capacity& row : rows) {
+    const std::string name = name_of(row);
+    if (!name.empty()) text += name + "\n";
+    for (const std::string& line : explanation(row))
+      text += wrapped(name.empty() ? "" : "  ", line, options.width);
+  }
+  return text;
+}
+
+std::string capacity_json(const std::vector<Capacity>& rows, const std::string& scenario) {
+  JsonText json;
+  json.open('{').field("schema", "pipewright.capacity/1");
+  json.key("tool").open('{').field("name", "pipewright").field("version", PIPEWRIGHT_VERSION).close();
+  json.field("scenario", scenario).key("rows").open('[');
+  for (const Capacity& row : rows) {
+    json.open('{').field("over", row.over).key("varied").open('{');
+    for (const auto& [key, value] : row.varied)
+      json.field(key, value);
+    json.close().field("largest", row.largest);
+    json.field("method", row.method).field("upper_end", row.upper_end).field("tried", row.tried);
+    if (row.largest) {
+      json.field("stages", row.stages).field("devices", row.devices).field("layers", row.layers);
+      json.field("parameters", row.parameters).field("device_memory_bytes", row.device_memory);
+      json.field("reserve_bytes", row.reserve).field("training_state_bytes", row.training_state);
+      json.field("activations_bytes", row.activations).field("largest_activations_bytes", row.largest_activations);
+      json.field("fullest_stage", row.fullest).field("peak_bytes", row.peak).field("headroom_bytes", row.headroom);
+      json.field("least_memory_bytes", row.least_memory);
+    }
+    json.key("next");
+    if (row.next) {
+      json.open('{').field("value", *row.next).field("stage", row.next_stage).key("memory_bytes").open('{');
+      for (std::size_t i = 0; i < kMemoryCategories.size(); ++i)
+        json.field(kMemoryCategories[i], category(row.next_bytes, i));
+      json.field("peak", row.next_bytes.total()).close().field("least_memory_bytes", row.next_least_memory).close();
+    } else {
+      json.null();
+    }
+    json.close();
+  }
+  json.close().close();
+  return std::move(json).text();
+}
+
+std::string capacity_csv(const std::vector<Capacity>& rows) {
+  std::string text;
+  if (!rows.empty())
+    for (const auto& [key, value] : rows.front().varied)
+      text += csv_field(key) + ",";
+  text +=
+      "over,largest,stages,devices,layers,parameters,device_memory_bytes,reserve_bytes,training_state_bytes,"
+      "activations_bytes,largest_activations_bytes,fullest_stage,peak_bytes,headroom_bytes,least_memory_bytes,next,"
+      "next_stage,next_peak_bytes,next_least_memory_bytes,tried,method\n";
+  for (const Capacity& row : rows) {
+    for (const auto& [key, value] : row.varied)
+      text += csv_field(value) + ",";
+    text += csv_field(row.over) + "," + (row.largest ? std::to_string(*row.largest) : "");
+    const std::int64_t figures[] = {row.stages,
+                                    row.devices,
+                                    row.layers,
+                                    row.parameters,
+                                    row.device_memory.value,
+                                    row.reserve.value,
+                                    row.training_state.value,
+                                    row.activations.value,
+                                    row.largest_activations.value,
+                                    row.fullest,
+                                    row.peak.value,
+                                    row.headroom.value,
+                                    row.least_memory.value};
+    for (const std::int64_t figure : figures)
+      text += "," + (row.largest ? std::to_string(figure) : "");
+    if (row.next)
+      text += fmt::format(",{},{},{},{}", *row.next, row.next_stage, row.next_bytes.total().value,
+                          row.next_least_memory.value);
+    else
+      text += ",,,,";
+    text += fmt::format(",{},{}\n", row.tried, csv_field(row.method));
+  }
+  return text;
+}
+
+std::string capacity_markdown(const std::vector<Capacity>& rows) {
+  std::string head = "|", rule = "|", text;
+  const std::vector<TextColumn> all = columns(rows);
+  for (const TextColumn& column : all)
+    head += " " + column.head + " |", rule += "--:|";
+  text = head + "\n" + rule + "\n";
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    text += "|";
+    for (const TextColumn& column : all)
+      text += " " + column.cells[i] + " |";
+    text += "\n";
+  }
+  text += "\n";
+  for (const Capacity& row : rows) {
+    const std::string name = name_of(row);
+    std::string line;
+    for (const std::string& part : explanation(row))
+      line += (line.empty() ? "" : "; ") + part;
+    text += "- " + (name.empty() ? "" : "`" + name + "`: ") + line + "\n";
+  }
+  return text;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,341 @@
+#include "planner/partitioners/fitting.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "core/plan/op_index.hpp"
+#include "planner/partitioners/min_max.hpp"
+#include "planner/price.hpp"
+#include "sim/simulate.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr int kMostTries = 8;  // cuts that are simulated for their buffers
+
+std::size_t at(int number) {
+  return static_cast<std::size_t>(number);
+}
+
+// Longest ranges from every start, by memory and by a bound on the time; those by memory are asked for once.
+class Ranges {
+ public:
+  explicit Ranges(const CutProblem& problem)
+      : problem_(problem),
+        layers_(static_cast<LayerId>(problem.load.size())),
+        longest_(problem.replicas.size(), std::vector<LayerId>(problem.load.size() + 1, -1)) {
+    for (const Time time : problem.load)
+      sums_.push_back(checked_sum(sums_.back(), time.value, "the sum of the layer times"));
+  }
+
+  LayerId layers() const { return layers_; }
+  StageId stages() const { return static_cast<StageId>(problem_.replicas.size()); }
+  std::int64_t most_time() const { return sums_.back(); }
+
+  // Largest end of a range [begin, end) that stage k can hold within `bound` per replica; `begin`: not even one layer.
+  LayerId end(StageId k, LayerId begin, std::int64_t bound) {
+    const std::int64_t r = problem_.replicas[at(k)];
+    const std::int64_t room = bound > kLargest / r ? kLargest : bound * r;
+    const auto over = std::upper_bound(sums_.begin() + begin, sums_.end(), sums_[at(begin)] + room);
+    const auto timely = static_cast<LayerId>(over - sums_.begin()) - 1;
+    const LayerId known = longest_[at(k)][at(begin)];
+    const LayerId end = known >= 0 ? std::min(known, timely) : by_memory(k, begin, timely);
+    if (end == timely && end < layers_) next_bound_ = std::min(next_bound_, time(k, {begin, end + 1}));
+    return end;
+  }
+
+  // The smallest bound with which one of the ranges asked for since `forget_bounds` would be longer.
+  std::int64_t next_bound() const { return next_bound_; }
+  void forget_bounds() { next_bound_ = kLargest; }
+
+  // ceil(time / replicas)
+  std::int64_t time(StageId k, LayerRange range) const {
+    const std::int64_t r = problem_.replicas[at(k)];
+    return (sums_[at(range.end)] - sums_[at(range.begin)] + r - 1) / r;
+  }
+
+ private:
+  // By memory alone, as far as `most`. Ranges of neighbouring stages are of like length, so the last one is tried
+  // first; from there doubling, then bisection: as many questions as the logarithm of the difference.
+  LayerId by_memory(StageId k, LayerId begin, LayerId most) {
+    const auto fits = [&](LayerId end) { return problem_.fits(k, {begin, end}); };
+    LayerId good = begin, bad = most + 1;
+    const LayerId guess = std::min(most, begin + guess_);
+    if (guess > begin) (fits(guess) ? good : bad) = guess;
+    for (LayerId step = 1; bad - good > 1; step *= 2) {
+      const bool up = bad > most;
+      const LayerId next = up ? std::min(most, good + step) : std::max(good + 1, bad - step);
+      const bool fitting = fits(next);
+      (fitting ? good : bad) = next;
+      if (up != fitting) break;
+    }
+    while (bad - good > 1) {
+      const LayerId middle = good + (bad - good) / 2;
+      (fits(middle) ? good : bad) = middle;
+    }
+    if (good < most || most == layers_) longest_[at(k)][at(begin)] = good;
+    if (good > begin) guess_ = good - begin;
+    return good;
+  }
+
+  const CutProblem& problem_;
+  LayerId layers_;
+  std::vector<std::int64_t> sums_{0};
+  std::vector<std::vector<LayerId>> longest_;  // by memory, [stage][begin]; -1: not known
+  LayerId guess_ = 1;
+  std::int64_t next_bound_ = kLargest;
+};
+
+using Cut = std::optional<std::vector<LayerRange>>;
+
+// As much as fits on every stage, but a layer for each stage behind. What it finds is a cut; that it finds none is
+// proof only where no stage went empty and no layer had to be left for the stages behind (`proven`).
+Cut greedy(Ranges& ranges, std::int64_t bound, bool& proven) {
+  std::vector<LayerRange> cut;
+  LayerId begin = 0;
+  proven = true;
+  for (StageId k = 0; k < ranges.stages(); ++k) {
+    const LayerId most = ranges.layers() - (ranges.stages() - 1 - k);
+    const LayerId end = ranges.end(k, begin, bound);
+    proven &= end > begin && end <= most;
+    if (end <= begin) return std::nullopt;
+    cut.push_back({begin, std::min(end, most)});
+    begin = cut.back().end;
+  }
+  if (begin < ranges.layers()) return std::nullopt;
+  return cut;
+}
+
+// Every cut is kept: reach[k] holds the starts of stage k that some cut before it leads to. Of the ways back, the
+// earliest start is taken, so that the answer does not depend on anything but the problem.
+Cut exhaustive(Ranges& ranges, std::int64_t bound) {
+  const StageId stages = ranges.stages();
+  const LayerId layers = ranges.layers();
+  std::vector<std::vector<char>> reach(at(stages) + 1, std::vector<char>(at(layers) + 1, 0));
+  reach[0][0] = 1;
+  std::vector<int> change(at(layers) + 2);
+  for (StageId k = 0; k < stages; ++k) {
+    std::fill(change.begin(), change.end(), 0);
+    for (LayerId begin = 0; begin < layers; ++begin) {
+      if (reach[at(k)][at(begin)] == 0) continue;
+      ++change[at(begin + 1)];
+      --change[at(std::max(begin, ranges.end(k, begin, bound)) + 1)];
+    }
+    int open = 0;
+    for (LayerId i = 0; i <= layers; ++i) {
+      open += change[at(i)];
+      reach[at(k) + 1][at(i)] = open > 0 ? 1 : 0;
+    }
+  }
+  if (reach[at(stages)][at(layers)] == 0) return std::nullopt;
+  std::vector<LayerRange> cut(at(stages));
+  LayerId end = layers;
+  for (StageId k = stages; k-- > 0;) {
+    LayerId begin = 0;
+    while (begin >= end || reach[at(k)][at(begin)] == 0 || ranges.end(k, begin, bound) < end)
+      ++begin;
+    cut[at(k)] = {begin, end};
+    end = begin;
+  }
+  return cut;
+}
+
+Cut cut_within(const CutProblem& problem, Ranges& ranges, std::int64_t bound) {
+  bool proven = false;
+  if (Cut found = greedy(ranges, bound, proven)) return found;
+  if (problem.later_needs_less && proven) return std::nullopt;
+  return exhaustive(ranges, bound);
+}
+
+std::int64_t bottleneck(const Ranges& ranges, const std::vector<LayerRange>& cut) {
+  std::int64_t most = 0;
+  for (std::size_t k = 0; k < cut.size(); ++k)
+    most = std::max(most, ranges.time(static_cast<StageId>(k), cut[k]));
+  return most;
+}
+
+}  // namespace
+
+std::optional<std::vector<LayerRange>> fitting_cut(const CutProblem& problem) {
+  PP_CHECK(!problem.replicas.empty() && problem.replicas.size() <= problem.load.size());
+  Ranges ranges(problem);
+  Cut best = cut_within(problem, ranges, ranges.most_time());
+  if (!best) return best;
+  std::int64_t low = 0, high = bottleneck(ranges, *best);
+  while (low < high) {
+    const std::int64_t middle = low + (high - low) / 2;
+    ranges.forget_bounds();
+    if (Cut found = cut_within(problem, ranges, middle)) {
+      high = bottleneck(ranges, *found);
+      best = std::move(found);
+    } else {
+      low = std::max(middle + 1, std::min(high, ranges.next_bound()));  // below it nothing changes
+    }
+  }
+  return best;
+}
+
+// ---- on a plan ------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// What a stage needs for a range of layers, without buffers.
+class StageNeeds {
+ public:
+  StageNeeds(const Plan& plan, const CostModel& cost) : plan_(plan), cost_(cost) {
+    const Scenario& scenario = cost.scenario();
+    layers_ = static_cast<LayerId>(scenario.model.layers.size());
+    plan_.layers.assign(at(plan.stages), {0, layers_});
+    ScheduleShape shape = schedule_shape(plan_, scenario.model, scenario.training.precision);
+    shape.buckets.clear();  // they have no part in a walk
+    schedule_ = make_schedule(plan_, shape);
+  }
+
+  Bytes need(StageId k, LayerRange range) {
+    const auto [entry, absent] = known_.try_emplace({k, range.begin, range.end});
+    if (absent) {
+      const MemoryModel memory = around(k, range);
+      entry->second = peak(memory, schedule_, first_position(schedule_.shape, k)).bytes.total();
+    }
+    return entry->second;
+  }
+
+  Bytes capacity() const { return cost_.scenario().cluster.device.memory; }
+  const Schedule& schedule() const { return schedule_; }
+
+  // Whether a later begin never needs more: no cut inside the model carries more bytes than the cut before it.
+  bool tensors_do_not_grow() const {
+    const LayerCosts layers = cost_.layers(plan_.micro_batch_size);
+    if (plan_.skips == Skips::Direct) return false;
+    const std::vector<Bytes> over = bytes_over_cuts(cost_.scenario().model, layers.activation);
+    for (std::size_t cut = 2; cut + 1 < over.size(); ++cut)
+      if (over[cut] > over[cut - 1]) return false;
+    const auto& all = cost_.scenario().model.layers;  // inner layers that read the model's own input: a boundary, too
+    return std::none_of(all.begin() + 1, all.end(), [](const Layer& layer) { return layer.inputs.empty(); });
+  }
+
+ private:
+  // Memory of a plan in which stage k holds the range, and its neighbours everything else.
+  MemoryModel around(StageId k, LayerRange range) {
+    for (StageId stage = 0; stage < plan_.stages; ++stage)
+      plan_.layers[at(stage)] = stage < k    ? LayerRange{stage == 0 ? 0 : range.begin, range.begin}
+                                : stage == k ? range
+                                             : LayerRange{stage == k + 1 ? range.end : layers_, layers_};
+    return memory_model(plan_, cost_);
+  }
+
+  Plan plan_;
+  const CostModel& cost_;
+  LayerId layers_ = 0;
+  Schedule schedule_;
+  std::map<std::tuple<StageId, LayerId, LayerId>, Bytes> known_;
+};
+
+// Bytes by which every stage passes its device, or less than 0: what is left. Simulated, buffers included.
+std::vector<Bytes> simulated_needs(const Plan& plan, const CostModel& cost) {
+  const StepCosts costs = step_costs(plan, cost);
+  const Schedule schedule = make_schedule(plan, costs.shape);
+  const Timeline timeline = simulate(schedule, costs);
+  const MemoryModel memory = memory_model(plan, cost);
+  std::vector<Bytes> needs(at(plan.stages));
+  const std::vector<MemoryPeak> all = peaks(memory, schedule, costs, timeline);
+  for (std::size_t w = 0; w < all.size(); ++w) {
+    Bytes& most = needs[at(stage_at(schedule.shape, static_cast<PositionId>(w % schedule.positions.size())))];
+    most = std::max(most, all[w].bytes.total());
+  }
+  return needs;
+}
+
+CutProblem problem_of(const Plan& plan, const CostModel& cost, const StageNeeds& needs) {
+  const LayerCosts layers = cost.layers(plan.micro_batch_size);
+  CutProblem problem{
+      .load = {}, .replicas = plan.replicas, .fits = {}, .later_needs_less = needs.tensors_do_not_grow()};
+  for (std::size_t i = 0; i < layers.forward.size(); ++i)
+    problem.load.push_back(checked_sum(layers.forward[i], layers.backward[i]));
+  return problem;
+}
+
+// The cut that needs the least memory per device, and that memory; found to a 2^14th of a device.
+struct LeastCut {
+  std::vector<LayerRange> layers;
+  Bytes memory;
+};
+LeastCut least_cut(CutProblem problem, StageNeeds& needs, const std::vector<Bytes>& buffers) {
+  LeastCut result;
+  const auto need = [&](StageId k, LayerRange range) { return needs.need(k, range) + buffers[at(k)]; };
+  const auto stages = static_cast<StageId>(buffers.size());
+  const auto layers = static_cast<LayerId>(problem.load.size());
+  std::int64_t low = 0, high = 0;
+  for (StageId k = 0; k < stages; ++k)
+    high = std::max(high, need(k, {0, layers}).value);
+  const std::int64_t fine = std::max<std::int64_t>(1, needs.capacity().value >> 14);
+  while (result.layers.empty() || high - low >= fine) {
+    const std::int64_t middle = result.layers.empty() ? high : low + (high - low) / 2;
+    std::int64_t next = kLargest;  // the smallest amount with which one of the questions had another answer
+    problem.fits = [&, middle](StageId k, LayerRange range) {
+      const std::int64_t needed = need(k, range).value;
+      if (needed > middle) next = std::min(next, needed);
+      return needed <= middle;
+    };
+    Ranges ranges(problem);
+    if (Cut found = cut_within(problem, ranges, ranges.most_time())) {
+      high = 0;
+      for (StageId k = 0; k < stages; ++k)
+        high = std::max(high, need(k, (*found)[at(k)]).value);
+      result = {std::move(*found), Bytes{high}};
+    } else {
+      low = std::max(middle + 1, std::min(next, high));
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+bool some_cut_fits(const Plan& plan, const CostModel& cost) {
+  StageNeeds needs(plan, cost);
+  CutProblem problem = problem_of(plan, cost, needs);
+  problem.fits = [&](StageId k, LayerRange range) { return needs.need(k, range) <= needs.capacity(); };
+  Ranges ranges(problem);
+  return cut_within(problem, ranges, ranges.most_time()).has_value();
+}
+
+Bytes least_memory(const Plan& plan, const CostModel& cost) {
+  StageNeeds needs(plan, cost);
+  std::vector<Bytes> buffers = simulated_needs(plan, cost);
+  for (StageId k = 0; k < plan.stages; ++k)
+    buffers[at(k)] -= needs.need(k, plan.layers[at(k)]);
+  return least_cut(problem_of(plan, cost, needs), needs, buffers).memory;
+}
+
+FittingPlan fitting_layers(const Plan& plan, const CostModel& cost) {
+  StageNeeds needs(plan, cost);
+  const LayerCosts layers = cost.layers(plan.micro_batch_size);
+  CutProblem problem{
+      .load = {}, .replicas = plan.replicas, .fits = {}, .later_needs_less = needs.tensors_do_not_grow()};
+  for (std::size_t i = 0; i < layers.forward.size(); ++i)
+    problem.load.push_back(checked_sum(layers.forward[i], layers.backward[i]));
+  std::vector<Bytes> buffers(at(plan.stages));
+  problem.fits = [&](StageId k, LayerRange range) { return needs.need(k, range) + buffers[at(k)] <= needs.capacity(); };
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    Cut cut = fitting_cut(problem);
+    if (!cut) break;
+    Plan whole = plan;
+    whole.layers = *cut;
+    const std::vector<Bytes> simulated = simulated_needs(whole, cost);
+    bool all = true;
+    for (StageId k = 0; k < plan.stages; ++k) {
+      if (simulated[at(k)] <= needs.capacity()) continue;
+      all = false;
+      buffers[at(k)] = std::max(buffers[at(k)], simulated[at(k)] - needs.need(k, whole.layers[at(k)]));
+    }
+    if (all) return {std::move(*cut), true, {}};
+  }
+  LeastCut nearest = least_cut(problem, needs, buffers);
+  return {std::move(nearest.layers), false, nearest.memory};
+}
+
+}  // namespace pipewright

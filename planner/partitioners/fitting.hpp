@@ -1,0 +1,47 @@
+// Contiguous partition whose stages all fit their devices, and among those the one with the least bottleneck.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "core/cost/cost_model.hpp"
+#include "core/plan/plan.hpp"
+#include "core/units.hpp"
+
+namespace pipewright {
+
+// Whether layers [begin, end) fit as stage k. Must be monotone in `end`: what a range needs, a longer one needs, too.
+using Fits = std::function<bool(StageId, LayerRange)>;
+
+struct CutProblem {
+  std::vector<Time> load;     // per layer
+  std::vector<int> replicas;  // per stage: its time per micro-batch is ceil(load / replicas)
+  Fits fits;
+  // A range that begins later and ends alike never needs more. True for chains whose tensors do not grow: then stages
+  // that take as much as fits and leave layers over are proof that no cut fits. Else every reachable cut is looked at.
+  bool later_needs_less = false;
+};
+
+// The cut into replicas.size() non-empty ranges that all fit, with the least largest time; nothing when no cut fits.
+// Equal to brute force: tests/planner/fitting_test.cpp
+std::optional<std::vector<LayerRange>> fitting_cut(const CutProblem& problem);
+
+// The cut for a plan that has everything but its layers: bytes of a stage as the memory model counts them over the
+// stage's own list of ops (`peak`). Buffers need a clock: the cut is simulated, and what they take at the peak of a
+// stage that then does not fit is set aside before the next try.
+struct FittingPlan {
+  std::vector<LayerRange> layers;
+  bool fits = false;
+  Bytes least_memory;  // where it does not fit: what every device would have to have; `layers` is the cut for that
+};
+FittingPlan fitting_layers(const Plan& plan, const CostModel& cost);
+
+// Whether some cut fits, buffers left out: never wrong about what does not fit.
+bool some_cut_fits(const Plan& plan, const CostModel& cost);
+
+// The memory that every device must have so that some cut fits (found to a 2^14th of a device), where buffers take as
+// much on every stage as they do in the plan as it stands.
+Bytes least_memory(const Plan& plan, const CostModel& cost);
+
+}  // namespace pipewright
