@@ -18,9 +18,10 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 4> kOptions = {{
+constexpr std::array<Option, 5> kOptions = {{
     {"--set", "", "KEY=VALUE", "of a model: change a parameter, --set model.layers=24 (repeatable)"},
     {"--operators", "", "", "of a model: the operators of every distinct layer, too"},
+    {"--flops", "", "", "of a model: its FLOPs as publishers count them, and by kind of operator"},
     {"--output", "-o", "FILE", "of a model: the layer graph as .dot, coloured by stage where FILE is a scenario"},
     {"--width", "", "N", "columns of the drawing (default: the terminal's, else 100)"},
 }};

@@ -97,6 +97,7 @@ int show_model(const Arguments& arguments) {
     model = read_model(file, options);
   }
   print(model_table(model, table, arguments.has("--operators")));
+  if (arguments.has("--flops")) print(flop_tables(model, table));
   if (!output.empty()) write_dot(output, scenario ? scenario_graph(*scenario) : dot_graph(model));
   return kDone;
 }

@@ -22,8 +22,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kDeepest = 32;  // levels of nesting; configurations have three
-constexpr std::int64_t kLargestCount = 1'000'000'000;
+constexpr int kDeepest = 32;                         // levels of nesting; configurations have three
+constexpr std::int64_t kLargestCount = 100'000'000;  // products of two fit in 64 bits
 constexpr std::int64_t kMostBlocks = 100'000;
 
 // ---- JSON -----------------------------------------------------------------------------------------------------------

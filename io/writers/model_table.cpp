@@ -146,4 +146,33 @@ std::string model_table(const Model& model, const TableOptions& options, bool op
   return text;
 }
 
+std::string flop_tables(const Model& model, const TableOptions& options) {
+  TextColumn convention{"counted as", true, false, {}},
+      forward = figures("forward FLOP"), training = figures("forward and backward"), token = figures("per token"),
+      what{"what counts", true, false, {}};
+  for (const FlopConvention& each : flop_conventions()) {
+    const FlopCount counted = flop_count(model, each);
+    convention.cells.emplace_back(each.name);
+    forward.cells.push_back(flop(counted.forward));
+    training.cells.push_back(flop(counted.training()));
+    token.cells.push_back(model.tokens ? flop(counted.training() / static_cast<double>(*model.tokens)) : "");
+    what.cells.emplace_back(each.summary);
+  }
+  TextColumn kind{"kind", true, false, {}}, of_kind = figures("forward FLOP"), share = figures("of the products");
+  const FlopCount complete = flop_count(model);
+  for (int k = 0; k < kOperatorKinds; ++k) {
+    const double flops = complete.by_kind[static_cast<std::size_t>(k)];
+    if (flops <= 0) continue;
+    const bool product = static_cast<OperatorKind>(k) != OperatorKind::Memory;
+    kind.cells.emplace_back(kind_name(static_cast<OperatorKind>(k)));
+    of_kind.cells.push_back(flop(flops));
+    share.cells.push_back(product ? fmt::format("{:.1f} %", 100 * flops / complete.forward) : "beside them");
+  }
+  std::vector<TextColumn> columns = {convention, forward, training};
+  if (model.tokens) columns.push_back(token);
+  columns.push_back(what);
+  return "\nFLOPs of one sample\n" + text_table(columns, options.width) + "\n" +
+         text_table({kind, of_kind, share}, options.width);
+}
+
 }  // namespace pipewright

@@ -34,6 +34,8 @@ std::string dot_graph(const Model& model);     // layers alone
 // A table of layers with totals: equal neighbours share a row ("block.0 .. block.47"). With `operators`, those of every
 // distinct layer follow.
 std::string model_table(const Model& model, const TableOptions& options, bool operators);
+// FLOPs of one sample by every counting convention, and of the complete count by kind of operator.
+std::string flop_tables(const Model& model, const TableOptions& options);
 
 // Output formats by file ending, longest first; one line each in the table.
 struct Writer {

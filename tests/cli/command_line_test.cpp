@@ -329,7 +329,9 @@ TEST_CASE("A Hugging Face configuration is imported to a model file, and shown")
   const ProgramRun shown = run_program({"show", "model", scratch.path("m.yaml")});
   CHECK(shown.status == 0);
   CHECK(contains(shown.out, "block."));
-  CHECK(run_program({"show", "model", config}).status == 0);
+  const ProgramRun flops = run_program({"show", "model", config, "--flops"});
+  CHECK(flops.status == 0);
+  CHECK(contains(flops.out, "51.5 G"));  // per token at 8192 tokens, as Megatron counts
   CHECK(contains(error_of({"import", "hf", config, "--batch", "4"}), "--batch: is not for hf; leave it out"));
   CHECK(contains(error_of({"import", "hf", config, "--attention", "flush"}), "did you mean \"flash\"?"));
   CHECK(contains(error_of({"import", "pipedream", config, "--sequence-length", "4"}), "is not for pipedream"));

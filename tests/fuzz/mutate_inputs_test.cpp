@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "io/import/hf.hpp"
 #include "io/import/pipedream.hpp"
 #include "tests/io/scratch.hpp"
 
@@ -98,6 +99,46 @@ TEST_CASE("A damaged profile is read or refused, never anything else") {
     try {
       const Model model = parse_pipedream_profile(mutator.mutated(kGraph, words), "graph.txt", {});
       CHECK(!model.layers.empty());
+      ++good;
+    } catch (const InputError&) {
+      ++refused;
+    }
+  }
+  CHECK(good > 100);
+  CHECK(refused > 500);
+}
+
+TEST_CASE("A damaged configuration is read or refused, and what is read is built or refused") {
+  const std::vector<std::string_view> words = {"{",
+                                               "}",
+                                               "[",
+                                               "]",
+                                               ",",
+                                               ":",
+                                               "\"",
+                                               "null",
+                                               "true",
+                                               "1e999",
+                                               "0",
+                                               "-1",
+                                               "99999999",
+                                               "99999999999999999999",
+                                               "\"head_dim\": 3,",
+                                               "\"num_local_experts\": 8,",
+                                               "\"text_config\": {",
+                                               "\\u0000"};
+  const std::string text =
+      "{\"model_type\": \"qwen3_moe\", \"hidden_size\": 64, \"intermediate_size\": 128, \"num_hidden_layers\": 4, "
+      "\"num_attention_heads\": 8, \"num_key_value_heads\": 4, \"head_dim\": 8, \"vocab_size\": 1000, \"num_experts\": "
+      "8, "
+      "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32, \"max_position_embeddings\": 512, "
+      "\"mlp_only_layers\": [1], \"sliding_window\": 64, \"use_sliding_window\": true, \"max_window_layers\": 1}";
+  Mutator mutator(20260103);
+  int good = 0, refused = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    try {
+      const HfConfig config = parse_hf_config(mutator.mutated(text, words), "config.json", {});
+      CHECK(build(config.transformer).layers.size() >= 3);
       ++good;
     } catch (const InputError&) {
       ++refused;

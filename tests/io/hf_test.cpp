@@ -166,7 +166,7 @@ TEST_CASE("A sparse model never becomes a dense one silently") {
   CHECK(refusal(llama("\"head_dim\": 8, \"moe_intermediate_size\": 32", "qwen3")).find("moe_intermediate_size: 32") !=
         std::string::npos);
   CHECK(refusal(llama("\"head_dim\": 8, \"num_experts_per_tok\": 2", "qwen3_moe")) ==
-        "config.json: num_experts: is missing; write a whole number from 1 to 1000000000");
+        "config.json: num_experts: is missing; write a whole number from 1 to 100000000");
   CHECK(refusal(llama("\"num_local_experts\": 0")).empty());  // what some tools write into dense configurations
   CHECK(refusal(llama("\"num_local_experts\": null")).empty());
 }
@@ -187,9 +187,9 @@ TEST_CASE("Missing and wrong fields are named with their place, value and law") 
   CHECK(refusal(llama("\"num_key_value_heads\": 3")) ==
         "config.json:5:25: num_key_value_heads: 3 does not divide num_attention_heads 8; use a divisor");
   CHECK(refusal(llama("\"num_key_value_heads\": 0")) ==
-        "config.json:5:25: num_key_value_heads: 0 is no whole number from 1 to 1000000000; correct it");
+        "config.json:5:25: num_key_value_heads: 0 is no whole number from 1 to 100000000; correct it");
   CHECK(refusal(llama("\"head_dim\": -8")) ==
-        "config.json:5:14: head_dim: -8 is no whole number from 1 to 1000000000; correct it");
+        "config.json:5:14: head_dim: -8 is no whole number from 1 to 100000000; correct it");
   CHECK(refusal(llama("\"head_dim\": 8.5")).find("head_dim: 8.5 is no whole number") != std::string::npos);
   CHECK(refusal(llama("\"head_dim\": \"8\"")).find("head_dim: \"8\" is no whole number") != std::string::npos);
   CHECK(refusal(llama("\"head_dim\": 18446744073709551615")).find("is no whole number") != std::string::npos);
@@ -215,7 +215,7 @@ TEST_CASE("A text model inside a wrapping configuration is read, and its places 
   CHECK(config.transformer.name == "LLaVA");
   CHECK(config.notes.front() == "only the text model of a wrapping configuration (llava) is built");
   CHECK(refusal("{\"model_type\": \"llava\",\n\"text_config\": " + llama("\"head_dim\": 0") + "}") ==
-        "config.json:6:14: text_config.head_dim: 0 is no whole number from 1 to 1000000000; correct it");
+        "config.json:6:14: text_config.head_dim: 0 is no whole number from 1 to 100000000; correct it");
 }
 
 TEST_CASE("What is no JSON, cut off, nested without end, or too large is refused") {
