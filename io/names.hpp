@@ -26,7 +26,17 @@ inline constexpr Name<Optimizer> kOptimizers[] = {{"sgd", Optimizer::Sgd},
                                                   {"momentum", Optimizer::Momentum},
                                                   {"rmsprop", Optimizer::RmsProp},
                                                   {"adam", Optimizer::Adam}};
-inline constexpr Name<Recompute> kRecomputes[] = {{"none", Recompute::None}, {"full", Recompute::Full}};
+inline constexpr Name<Recompute> kRecomputes[] = {
+    {"none", Recompute::None}, {"selective", Recompute::Selective}, {"full", Recompute::Full}};
+inline constexpr Name<Allocator> kAllocators[] = {{"exact", Allocator::Exact}, {"caching", Allocator::Caching}};
+inline constexpr Name<Provenance> kProvenances[] = {
+    {"assumed", Provenance::Assumed}, {"published", Provenance::Published}, {"measured", Provenance::Measured}};
+inline constexpr Name<OperatorKind> kOperatorKindNames[] = {{"matrix_product", OperatorKind::MatrixProduct},
+                                                            {"convolution", OperatorKind::Convolution},
+                                                            {"grouped_convolution", OperatorKind::GroupedConvolution},
+                                                            {"attention", OperatorKind::Attention},
+                                                            {"recurrent", OperatorKind::Recurrent},
+                                                            {"memory", OperatorKind::Memory}};
 inline constexpr Name<Skips> kSkips[] = {{"hop", Skips::Hop}, {"direct", Skips::Direct}};
 inline constexpr Name<GradientSync> kGradientSyncs[] = {{"overlapped", GradientSync::Overlapped},
                                                         {"blocking", GradientSync::Blocking}};
@@ -62,6 +72,15 @@ constexpr std::span<const Name<Optimizer>> names_of(Optimizer) {
 }
 constexpr std::span<const Name<Recompute>> names_of(Recompute) {
   return kRecomputes;
+}
+constexpr std::span<const Name<Allocator>> names_of(Allocator) {
+  return kAllocators;
+}
+constexpr std::span<const Name<Provenance>> names_of(Provenance) {
+  return kProvenances;
+}
+constexpr std::span<const Name<OperatorKind>> names_of(OperatorKind) {
+  return kOperatorKindNames;
 }
 constexpr std::span<const Name<Skips>> names_of(Skips) {
   return kSkips;

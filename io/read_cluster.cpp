@@ -1,4 +1,7 @@
 // cluster: device -> node -> network. A device or a whole cluster may stand in a file of its own.
+#include <algorithm>
+#include <optional>
+
 #include <fmt/format.h>
 
 #include "io/read_scenario.hpp"
@@ -60,12 +63,127 @@ void write_peak(YamlText& out, std::string_view key, const Device& device) {
   out.close();
 }
 
+// ---- efficiency -----------------------------------------------------------------------------------------------------
+
+struct EfficiencyKeys {
+  Efficiency value;
+  std::optional<double> share;
+  bool curve_given = false;
+};
+
+// [[work per call, share], ...]: work in FLOPs, of memory in bytes.
+void read_curve(Reader& reader, const At& at, EfficiencyKeys& efficiency) {
+  efficiency.curve_given = true;
+  if (!is_list(reader, at, "a list of [work, share] pairs")) return;
+  auto& curve = efficiency.value.curve;
+  for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
+    const At point = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    std::vector<double> pair;
+    if (!read_value(reader, point, pair)) continue;
+    if (pair.size() != 2 || !(pair[0] > 0) || *Share{}(pair[1]))
+      reader.error(point, "is no [work per call, share]; write e.g. [1e9, 0.4]: work more than 0, share in (0, 1]");
+    else if (!curve.empty() && pair[0] <= curve.back().first)
+      reader.error(point, "does not grow: every point needs more work than the one before it");
+    else
+      curve.emplace_back(pair[0], pair[1]);
+  }
+}
+
+struct Band {
+  const char* operator()(double value) const {
+    return value >= 0 && value < 1 ? "" : "must be at least 0, less than 1";
+  }
+};
+
+constexpr Field<EfficiencyKeys> kEfficiency[] = {
+    {"share", "number in (0, 1]", "of the peak rate that every operator of this kind reaches; this or curve",
+     Need::Optional, read_as<&EfficiencyKeys::share, Share>, write_as<&EfficiencyKeys::share>},
+    {"curve", "list of [work, share]",
+     "by FLOPs per operator and pass on one device (memory: bytes), growing; between two points over the logarithm of "
+     "the work, outside as the nearest",
+     Need::Optional, read_curve,
+     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
+       std::string text;
+       for (const auto& [work, share] : efficiency.value.curve)
+         text += fmt::format("{}[{}, {}]", text.empty() ? "" : ", ", value_text(work), value_text(share));
+       if (efficiency.value.curve.size() > 1) out.line(key, "[" + text + "]");
+     }},
+    {"band", "number in [0, 1)", "the true share lies within share * (1 - band) and share * (1 + band); default: 0",
+     Need::Optional,
+     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
+       if (!read_value(reader, at, efficiency.value.band)) return;
+       if (const char* broken = Band{}(efficiency.value.band); *broken) reader.error(at, broken);
+     },
+     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
+       out.line(key, value_text(efficiency.value.band));
+     }},
+    {"provenance", "assumed | published | measured", "how the share is known", Need::Required,
+     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
+       read_value(reader, at, efficiency.value.provenance);
+     },
+     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
+       out.line(key, value_text(efficiency.value.provenance));
+     }},
+    {"source", "text", "where the share comes from", Need::Required,
+     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) { read_value(reader, at, efficiency.value.source); },
+     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
+       out.line(key, value_text(efficiency.value.source));
+     }},
+};
+
+void read_efficiency(Reader& reader, const At& at, Device& device) {
+  if (!is_map(reader, at, "a map of operator kinds, e.g. {matrix_product: {share: 0.5, ...}},")) return;
+  for (const auto& [key, value] : at.yaml.map) {
+    const At here = at.child(key.text, value);
+    Yaml name;
+    name.type = Yaml::Type::Scalar, name.place = key.place, name.scalar = key.text;
+    OperatorKind kind{};
+    if (!read_value(reader, At{name, at.parent, at.key, at.item}, kind)) continue;
+    const std::size_t before = reader.errors.count();
+    EfficiencyKeys read;
+    read.value.place = value.place;
+    read_fields<EfficiencyKeys>(reader, here, kEfficiency, read);
+    if (reader.errors.count() > before) continue;
+    if (read.share.has_value() == read.curve_given)
+      reader.errors.add(value.place, path(here) + ": give one of share and curve");
+    if (read.share) read.value.curve = {{1.0, *read.share}};
+    if (!read.value.curve.empty()) device.efficiency[static_cast<std::size_t>(kind)] = read.value;
+  }
+}
+
+void write_efficiency(YamlText& out, std::string_view key, const Device& device) {
+  const auto& all = device.efficiency;
+  if (std::none_of(all.begin(), all.end(), [](const auto& each) { return each.has_value(); })) return;
+  out.open(key);
+  for (const auto& [text, kind] : kOperatorKindNames) {
+    const auto& stated = all[static_cast<std::size_t>(kind)];
+    if (!stated) continue;
+    EfficiencyKeys keys{.value = *stated};
+    if (stated->curve.size() == 1) keys.share = stated->curve.front().second;
+    out.open(text);
+    write_fields<EfficiencyKeys>(out, kEfficiency, keys);
+    out.close();
+  }
+  out.close();
+}
+
+struct LostShare {
+  const char* operator()(double value) const {
+    return value >= 0 && value < 1 ? "" : "must be at least 0, less than 1";
+  }
+};
+
 constexpr Field<Device> kDevice[] = {
     {"name", "text", "for reports; default: the name of its file", Need::Optional, read_as<&Device::name>,
      write_as<&Device::name>},
     {"memory", "size", "on the device", Need::Required, read_as<&Device::memory>, write_as<&Device::memory>},
     {"reserve", "size", "taken by context, libraries and allocator before the model gets any; default: 0 B",
      Need::Optional, read_as<&Device::reserve>, write_as<&Device::reserve>},
+    {"allocator", "exact | caching",
+     "caching: PyTorch's, in blocks of 512 B and from 1 MiB on in segments of 2 MiB; default: exact", Need::Optional,
+     read_as<&Device::allocator>, write_as<&Device::allocator>},
+    {"fragmentation", "number in [0, 1)", "share of what the model holds that is lost between blocks; default: 0",
+     Need::Optional, read_as<&Device::fragmentation, LostShare>, write_as<&Device::fragmentation>},
     {"peak", "map of fp32 | tf32 | fp16 | bf16 to FLOP rate", "dense peak rates; needed by cost: roofline",
      Need::Optional, read_peak, write_peak},
     {"memory_bandwidth", "bandwidth", "of the device's own memory", Need::Optional,
@@ -76,6 +194,10 @@ constexpr Field<Device> kDevice[] = {
      Need::Optional, read_as<&Device::compute_efficiency, Share>, write_as<&Device::compute_efficiency>},
     {"memory_efficiency", "number in (0, 1]", "share of the memory bandwidth, likewise; default: 1", Need::Optional,
      read_as<&Device::memory_efficiency, Share>, write_as<&Device::memory_efficiency>},
+    {"efficiency", "map of operator kind to map",
+     "by kind (matrix_product, convolution, grouped_convolution, attention, recurrent, memory), for layers built from "
+     "operators; default: compute_efficiency, of memory memory_efficiency",
+     Need::Optional, read_efficiency, write_efficiency},
     {"source", "text", "where the figures come from", Need::Optional, read_as<&Device::source>,
      write_text<&Device::source>},
 };
@@ -255,9 +377,12 @@ void write_cluster_section(YamlText& out, const Cluster& cluster) {
 }
 
 std::vector<SectionDoc> cluster_docs() {
-  return {document<Cluster>("cluster", kCluster), document<Cluster>("cluster.node", kNode),
-          document<NodeLinks>("cluster.node.links", kLinks), document<Network>("cluster.network", kNetwork),
-          document<Device>("device", kDevice)};
+  return {document<Cluster>("cluster", kCluster),
+          document<Cluster>("cluster.node", kNode),
+          document<NodeLinks>("cluster.node.links", kLinks),
+          document<Network>("cluster.network", kNetwork),
+          document<Device>("device", kDevice),
+          document<EfficiencyKeys>("device.efficiency.<kind>", kEfficiency)};
 }
 
 }  // namespace pipewright

@@ -1,6 +1,7 @@
 // training:, plan: and cost: of a scenario.
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -9,6 +10,13 @@
 
 namespace pipewright {
 namespace {
+
+void read_zero(Reader& reader, const At& at, Training& training) {
+  training.zero_place = at.yaml.place;
+  if (!read_value(reader, at, training.zero)) return;
+  if (training.zero < 0 || training.zero > 1)
+    reader.error(at, "is not modelled; write 0, or 1 (optimizer states divided)");
+}
 
 constexpr Field<Training> kTraining[] = {
     {"global_batch_size", "whole number >= 1",
@@ -25,6 +33,13 @@ constexpr Field<Training> kTraining[] = {
      Need::Optional, read_as<&Training::precision>, write_as<&Training::precision>},
     {"optimizer", "sgd | momentum | rmsprop | adam", "its state takes memory; default: sgd", Need::Optional,
      read_as<&Training::optimizer>, write_as<&Training::optimizer>},
+    {"gradient_precision", "fp32 | tf32 | fp16 | bf16",
+     "of the accumulated gradients; fp32 with precision bf16 and adam: 18 B per parameter; default: as precision",
+     Need::Optional, read_as<&Training::gradient_precision>, write_as<&Training::gradient_precision>},
+    {"zero", "0 | 1",
+     "1: optimizer states and their update are divided among the copies and replicas of a stage; "
+     "default: 0",
+     Need::Optional, read_zero, write_as<&Training::zero>},
     {"sequence_length", "whole number >= 1", "tokens per sample, for tokens/s", Need::Optional,
      read_as<&Training::sequence_length, AtLeast1>, write_as<&Training::sequence_length>},
 };
@@ -151,6 +166,13 @@ constexpr Field<PlanRequest> kPlan[] = {
      read_as<&PlanRequest::virtual_stages, AtLeast1>, write_as<&PlanRequest::virtual_stages>},
     {"data_parallel", "whole number >= 1", "D, copies of the whole pipeline; default: 1", Need::Optional,
      read_as<&PlanRequest::data_parallel, AtLeast1>, write_as<&PlanRequest::data_parallel>},
+    {"tensor_parallel", "whole number >= 1",
+     "t, devices that compute every layer of a worker together, on consecutive devices; needs a model built from "
+     "operators; default: 1",
+     Need::Optional, read_as<&PlanRequest::tensor_parallel, AtLeast1>, write_as<&PlanRequest::tensor_parallel>},
+    {"sequence_parallel", "true | false",
+     "what lies outside the divided products is divided along the sequence; needs tensor_parallel > 1; default: false",
+     Need::Optional, read_as<&PlanRequest::sequence_parallel>, write_as<&PlanRequest::sequence_parallel>},
     {"replicas", "list of whole numbers >= 1, e.g. [15, 1]",
      "workers that share a stage round-robin inside one copy; default: 1 each", Need::Optional, read_replicas,
      [](YamlText& out, std::string_view key, const PlanRequest& plan) {
@@ -161,12 +183,14 @@ constexpr Field<PlanRequest> kPlan[] = {
      "(virtual) stage; first layer of every stage but the first, by number or name; default: balanced",
      Need::Optional, read_partition, write_partition},
     {"placement", "pipeline | data | list of device numbers",
-     "pipeline: each copy on consecutive devices; data: the copies of a stage; default: pipeline", Need::Optional,
-     read_placement,
+     "pipeline: each copy on consecutive devices; data: the copies of a stage; list: a device per worker, with "
+     "tensor_parallel the first of its t; default: pipeline",
+     Need::Optional, read_placement,
      [](YamlText& out, std::string_view key, const PlanRequest& plan) {
        std::visit([&](const auto& placement) { out.line(key, value_text(placement)); }, plan.placement);
      }},
-    {"recompute", "none | full | list per stage", "recompute activations before the backward; default: none",
+    {"recompute", "none | selective | full | list per stage",
+     "full: a stage keeps its input and repeats its forward; selective: attention cores are rebuilt; default: none",
      Need::Optional, read_recompute,
      [](YamlText& out, std::string_view key, const PlanRequest& plan) {
        if (plan.recompute.value.size() == 1) return out.line(key, value_text(plan.recompute.value.front()));
@@ -182,6 +206,17 @@ constexpr Field<PlanRequest> kPlan[] = {
      read_as<&PlanRequest::bucket, DeviceRate>, write_as<&PlanRequest::bucket>},
     {"vertical_sync", "true | false", "PipeDream: all stages use the weight version of stage 0; default: false",
      Need::Optional, read_as<&PlanRequest::vertical_sync>, write_as<&PlanRequest::vertical_sync>},
+    {"reserve_pipeline", "size",
+     "memory of every device that the pipeline takes beside the device's reserve when stages > 1; default: 0 B",
+     Need::Optional,
+     [](Reader& reader, const At& at, PlanRequest& plan) {
+       const bool sourced = std::exchange(reader.sourced, true);
+       read_value(reader, at, plan.reserve_pipeline);
+       reader.sourced = sourced;
+       if (const auto source = reader.sources.find(path(at)); source != reader.sources.end())
+         plan.reserve_pipeline_source = source->second;
+     },
+     write_as<&PlanRequest::reserve_pipeline>},
 };
 
 // ---- cost -----------------------------------------------------------------------------------------------------------

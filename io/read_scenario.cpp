@@ -184,7 +184,13 @@ Scenario scenario_of(const std::string& path, Yaml root, const ReadOptions& opti
   if (!root.find("cost")) scenario.cost = default_cost(scenario.model);
   if (scenario.name.empty()) scenario.name = stem(path);
   if (scenario.model.name.empty()) scenario.model.name = scenario.name;
-  settle(scenario.model, weight_bytes(scenario.training.precision), {});
+  try {
+    settle(scenario.model, weight_bytes(scenario.training.precision),
+           {static_cast<int>(scenario.plan.tensor_parallel.value), scenario.plan.sequence_parallel.value});
+  } catch (const InputError& error) {
+    errors.add(error);
+    errors.throw_if_any();
+  }
   scenario.origins = std::move(reader.origins);
   return scenario;
 }
@@ -261,6 +267,8 @@ std::string resolved_yaml(const Scenario& scenario) {
   std::map<std::string, std::string> sources;
   for (const auto& [key, text] : scenario.cluster.sources)
     sources.emplace("cluster." + key, text);
+  if (!scenario.plan.reserve_pipeline_source.empty())
+    sources.emplace("plan.reserve_pipeline", scenario.plan.reserve_pipeline_source);
   for (const auto& [key, text] : scenario.cluster.device.sources)
     sources.emplace("cluster.node.device." + key, text);
   YamlText text(&scenario.origins, std::move(sources));

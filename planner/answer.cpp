@@ -4,10 +4,12 @@
 
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
+#include "planner/what_if/bytes_text.hpp"
 #include "planner/what_if/formulas.hpp"
 #include "planner/what_if/no_effect.hpp"
 #include "planner/what_if/references.hpp"
 #include "planner/what_if/sensitivity.hpp"
+#include "planner/what_if/speed_range.hpp"
 #include "planner/what_if/variants.hpp"
 
 namespace pipewright {
@@ -25,6 +27,9 @@ std::vector<std::string> provenance(const Answer& answer, const CostModel& cost)
                                     from("model", scenario.model.name, scenario.model.source),
                                     from("cluster", scenario.cluster.name, scenario.cluster.source),
                                     from("device", scenario.cluster.device.name, scenario.cluster.device.source)};
+  if (scenario.plan.reserve_pipeline > Bytes{} && answer.plan.stages > 1)
+    lines.push_back(from("reserve of the pipeline on every device", bytes_text(scenario.plan.reserve_pipeline),
+                         scenario.plan.reserve_pipeline_source));
   std::string engine = "engine: " + answer.timeline.engine;
   if (!answer.timeline.engine_reason.empty()) engine += " (" + answer.timeline.engine_reason + ")";
   lines.push_back(engine);
@@ -55,6 +60,7 @@ std::variant<Answer, Infeasible> answer(const Scenario& scenario, const AnswerOp
   SensitivityAnswer changes = sensitivity(answer, options.engine);
   report.sensitivity = std::move(changes.rows);
   if (!changes.skipped.empty()) report.warnings.push_back(changes.skipped);
+  report.range = speed_range(answer, options.engine);
   for (std::string& line : options_without_effect(scenario, answer.plan))
     report.warnings.push_back(std::move(line));
   if (report.makespan == Time{})

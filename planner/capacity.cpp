@@ -116,7 +116,7 @@ class Trial {
     if (searched_) return pipewright::least_memory(answer().plan, *cost_);
     Bytes most;
     for (const WorkerReport& worker : answer().report.workers)
-      most = std::max(most, worker.memory.bytes.total());
+      most = std::max(most, worker.need.with_reserve);
     return most;
   }
 
@@ -320,14 +320,16 @@ class Search {
     const Answer& answer = next->answer();
     result_.next_least_memory = next->least_memory();
     for (const StageReport& stage : answer.report.stages)
-      if (stage.memory.bytes.total() > result_.next_bytes.total())
+      if (stage.need.with_reserve > result_.next_need) {
+        result_.next_need = stage.need.with_reserve;
         result_.next_bytes = stage.memory.bytes, result_.next_stage = stage.stage;
+      }
   }
 
   void describe_largest(const Trial& best) {
     const Answer& answer = best.answer();
     result_.stages = answer.plan.stages;
-    result_.devices = answer.plan.workers();
+    result_.devices = answer.plan.devices();
     result_.layers = static_cast<std::int64_t>(best.scenario().model.layers.size());
     result_.parameters = parameter_count(best.scenario().model);
     result_.device_memory = best.scenario().cluster.device.memory;
@@ -339,7 +341,8 @@ class Search {
       result_.training_state += state;
       result_.activations += activations;
       result_.largest_activations = std::max(result_.largest_activations, activations);
-      if (bytes.total() > result_.peak) result_.peak = bytes.total(), result_.fullest = worker.stage;
+      if (worker.need.with_reserve > result_.peak)
+        result_.peak = worker.need.with_reserve, result_.fullest = worker.stage;
     }
     result_.headroom = result_.device_memory - result_.peak;
     result_.least_memory = best.least_memory();

@@ -66,6 +66,7 @@ bool check_counts(const Scenario& scenario, Errors& errors) {
   at_least_one(plan.stages, "stages");
   at_least_one(plan.virtual_stages, "virtual_stages");
   at_least_one(plan.data_parallel, "data_parallel");
+  at_least_one(plan.tensor_parallel, "tensor_parallel");
   if (layers == 0) errors.add(scenario.model.place, "model.layers: the model has no layers; give at least one");
   if (errors.count() > before) return false;
   const std::int64_t most = std::min(layers, kMostChunks);
@@ -108,18 +109,41 @@ std::vector<int> replicas_of(const Scenario& scenario, Errors& errors) {
 
 void check_devices(const Scenario& scenario, const std::vector<int>& replicas, Errors& errors) {
   const auto positions = std::accumulate(replicas.begin(), replicas.end(), std::int64_t{0});
-  const std::int64_t devices = scenario.cluster.devices(), copies = scenario.plan.data_parallel.value;
-  if (copies <= devices / positions) return;
-  const Place& place = or_else(copies > 1 ? scenario.plan.data_parallel.place : scenario.plan.stages.place,
+  const std::int64_t devices = scenario.cluster.devices(), copies = scenario.plan.data_parallel.value,
+                     group = scenario.plan.tensor_parallel.value;
+  if (copies <= devices / positions && group <= devices / positions / copies) return;
+  const Place& place = or_else(group > 1    ? scenario.plan.tensor_parallel.place
+                               : copies > 1 ? scenario.plan.data_parallel.place
+                                            : scenario.plan.stages.place,
                                or_else(scenario.plan.stages.place, scenario.plan.place));
-  const std::string needs = copies == 1 ? fmt::format("{}", positions)
-                            : copies <= kLargest / positions
-                                ? fmt::format("{} x {} = {}", positions, copies, positions * copies)
-                                : fmt::format("{} x {}", positions, copies);
+  std::string needs = fmt::format("{}", positions);
+  if (copies > 1) needs += fmt::format(" x {}", copies);
+  if (group > 1) needs += fmt::format(" x {} (tensor_parallel)", group);
+  const bool product = copies > 1 || group > 1;
+  if (product && copies <= kLargest / positions && group <= kLargest / positions / copies)
+    needs += fmt::format(" = {}", positions * copies * group);
   errors.add(place,
-             fmt::format("plan: needs {} devices, the cluster has {}; use fewer stages, replicas or copies, or a "
+             fmt::format("plan: needs {} devices, the cluster has {}; use fewer stages, replicas or copies{}, or a "
                          "larger cluster",
-                         needs, devices));
+                         needs, devices, group > 1 ? ", a smaller tensor_parallel" : ""));
+}
+
+// Only a layer built from operators tells what tensor parallelism divides and what its group exchanges.
+void check_tensor_parallel(const Scenario& scenario, Errors& errors) {
+  const PlanRequest& plan = scenario.plan;
+  if (plan.sequence_parallel.value && plan.tensor_parallel.value < 2)
+    errors.add(or_else(plan.sequence_parallel.place, plan.place),
+               "plan.sequence_parallel: true divides the sequence among the devices of a tensor-parallel group; give "
+               "plan.tensor_parallel: 2 or more, or leave it out");
+  if (plan.tensor_parallel.value < 2) return;
+  const auto stated = std::find_if(scenario.model.layers.begin(), scenario.model.layers.end(),
+                                   [](const Layer& layer) { return layer.work < 0; });
+  if (stated != scenario.model.layers.end())
+    errors.add(or_else(plan.tensor_parallel.place, plan.place),
+               fmt::format("plan.tensor_parallel: {}, but the figures of layer \"{}\" are stated, and nothing tells "
+                           "what of them {} devices would share; use 1, or a model built from operators (a family, a "
+                           "configuration, layers with `op:`)",
+                           plan.tensor_parallel.value, stated->name, plan.tensor_parallel.value));
 }
 
 std::vector<Recompute> recompute_of(const Scenario& scenario, Errors& errors) {
@@ -215,11 +239,12 @@ std::vector<LayerRange> fitting(const Scenario& scenario, const CostModel& cost,
                      "plan.partition: fitting is for one chunk per stage; with plan.virtual_stages write balanced");
   Plan whole = plan;
   whole.layers = balanced(cost, plan);
-  if (!rule->refusal(schedule_shape(whole, scenario.model, scenario.training.precision)).empty()) return whole.layers;
+  if (!rule->refusal(schedule_shape(whole, scenario.model, scenario.training)).empty()) return whole.layers;
   return fitting_layers(whole, cost).layers;
 }
 
 std::vector<DeviceId> listed_placement(const Scenario& scenario, const std::vector<std::int64_t>& list, int workers) {
+  const std::int64_t group = scenario.plan.tensor_parallel.value;
   const Place& place = or_else(scenario.plan.placement_place, scenario.plan.place);
   const std::int64_t devices = scenario.cluster.devices();
   if (list.size() != static_cast<std::size_t>(workers))
@@ -230,9 +255,20 @@ std::vector<DeviceId> listed_placement(const Scenario& scenario, const std::vect
   for (const auto device : list) {
     if (device < 0 || device >= devices)
       throw InputError(place, fmt::format("plan.placement: no device {}; the cluster has 0..{}", device, devices - 1));
-    if (taken[static_cast<std::size_t>(device)])
-      throw InputError(place, fmt::format("plan.placement: device {} is given twice; one worker per device", device));
-    taken[static_cast<std::size_t>(device)] = true;
+    if (group > 1 && device > devices - group)
+      throw InputError(place, fmt::format("plan.placement: a worker of {} devices cannot begin at device {}; the "
+                                          "last one of the cluster is {}",
+                                          group, device, devices - 1));
+    for (std::int64_t member = device; member < device + group; ++member) {
+      if (taken[static_cast<std::size_t>(member)])
+        throw InputError(
+            place, group == 1
+                       ? fmt::format("plan.placement: device {} is given twice; one worker per device", device)
+                       : fmt::format("plan.placement: device {} belongs to two workers; a worker takes {} consecutive "
+                                     "devices (plan.tensor_parallel) from the one given for it",
+                                     member, group));
+      taken[static_cast<std::size_t>(member)] = true;
+    }
     placement.push_back(static_cast<DeviceId>(device));
   }
   return placement;
@@ -246,7 +282,8 @@ std::vector<DeviceId> placement(const Scenario& scenario, const Plan& plan) {
   std::vector<DeviceId> devices;
   for (CopyId copy = 0; copy < copies; ++copy)
     for (PositionId position = 0; position < positions; ++position)
-      devices.push_back(copies_together ? position * copies + copy : copy * positions + position);
+      devices.push_back((copies_together ? position * copies + copy : copy * positions + position) *
+                        plan.tensor_parallel);
   return devices;
 }
 
@@ -274,8 +311,8 @@ void check_size(const Scenario& scenario, const Plan& plan) {
   }
   if (plan.bucket.value < 1)
     throw InputError(scenario.plan.place, "plan.bucket: 0 B holds no gradient; use e.g. 25 MB");
-  const double gradients = static_cast<double>(parameter_count(scenario.model)) *
-                           static_cast<double>(gradient_bytes(training.precision).value);
+  const double gradients =
+      static_cast<double>(parameter_count(scenario.model)) * static_cast<double>(gradient_bytes(training).value);
   const double rounds = plan.schedule == "pipedream" ? static_cast<double>(plan.micro_batches) : 1.0;
   if (gradients / static_cast<double>(plan.bucket.value) * rounds * plan.workers() > static_cast<double>(kMostOps))
     throw InputError(
@@ -285,9 +322,9 @@ void check_size(const Scenario& scenario, const Plan& plan) {
                     plan.bucket.value));
 }
 
-void check_schedule(const Scenario& scenario, const Plan& plan, Precision precision) {
+void check_schedule(const Scenario& scenario, const Plan& plan) {
   const ScheduleRule* rule = find_schedule(plan.schedule);
-  const std::string refusal = rule->refusal(schedule_shape(plan, scenario.model, precision));
+  const std::string refusal = rule->refusal(schedule_shape(plan, scenario.model, scenario.training));
   if (!refusal.empty())
     throw InputError(or_else(scenario.plan.schedule.place, scenario.plan.place), "plan.schedule: " + refusal);
 }
@@ -308,6 +345,10 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   plan.virtual_stages = static_cast<int>(request.virtual_stages.value);
   plan.replicas = replicas_of(scenario, errors);
   check_devices(scenario, plan.replicas, errors);
+  check_tensor_parallel(scenario, errors);
+  plan.tensor_parallel = static_cast<int>(std::min<std::int64_t>(request.tensor_parallel.value, 1 << 30));
+  plan.sequence_parallel = request.sequence_parallel.value;
+  plan.reserve_pipeline = request.reserve_pipeline;
   plan.recompute = recompute_of(scenario, errors);
   plan.recompute_except_last = request.recompute_except_last;
   plan.skips = request.skips;
@@ -328,7 +369,7 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   }
   errors.attempt([&] {
     check_size(scenario, plan);
-    check_schedule(scenario, plan, scenario.training.precision);
+    check_schedule(scenario, plan);
   });
   errors.throw_if_any();
   validate(plan, scenario.model, scenario.cluster);

@@ -2,29 +2,57 @@
 // routes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/check.hpp"
 #include "core/ids.hpp"
+#include "core/model/work.hpp"
 #include "core/units.hpp"
 
 namespace pipewright {
 
 enum class Precision { Fp32, Tf32, Fp16, Bf16 };
 
+enum class Provenance { Assumed, Published, Measured };
+
+// The share of a peak rate that operators of one kind reach: of the FLOP rate, or for OperatorKind::Memory of the
+// memory bandwidth, which all kinds share.
+struct Efficiency {
+  // Work per call on one device (FLOPs; Memory: bytes) and share, by growing work. Between two points the share is
+  // interpolated over the logarithm of the work; outside it stays at the nearest point. One point: a constant.
+  std::vector<std::pair<double, double>> curve;
+  double band = 0;  // the true share lies within share * (1 - band) and share * (1 + band), at most 1
+  Provenance provenance = Provenance::Assumed;
+  std::string source;
+  Place place;
+
+  // {[1e9, 0.2], [1e11, 0.6]} at 1e10: 0.4.     tests/core/operator_costs_test.cpp "an efficiency curve"
+  double at(double work) const;
+};
+
+// How memory is handed out. Caching: as PyTorch's allocator, in blocks of 512 B, from 1 MiB on in segments of 2 MiB.
+enum class Allocator { Exact, Caching };
+
 // One accelerator. Peak rates are dense (no sparsity); each figure has a `source` in its file.
 struct Device {
   std::string name;
-  Bytes memory;                        // total on the device
-  Bytes reserve;                       // taken by context, libraries and allocator before the model gets any
+  Bytes memory;   // total on the device
+  Bytes reserve;  // taken by context, libraries and allocator before the model gets any
+  Allocator allocator = Allocator::Exact;
+  double fragmentation = 0;            // share of what the model holds that is lost between blocks
   std::map<Precision, FlopRate> peak;  // by precision
   std::optional<Bandwidth> memory_bandwidth;
   Time launch_overhead;             // per scheduled op (explicit and uniform times) or per layer (roofline)
   double compute_efficiency = 1.0;  // share of the peak that a layer reaches (roofline source), 0 < e <= 1
   double memory_efficiency = 1.0;   // share of the memory bandwidth, likewise
+  // By OperatorKind; absent: compute_efficiency, or for Memory memory_efficiency.
+  std::array<std::optional<Efficiency>, kOperatorKinds> efficiency;
   std::string source;
   std::map<std::string, std::string> sources;  // of single figures, by key: "peak.fp16"
   Place place;

@@ -5,24 +5,24 @@
 
 namespace pipewright {
 
-std::vector<Bucket> buckets(const Model& model, LayerRange layers, Precision precision, Bytes limit) {
+std::vector<Bucket> buckets(const Model& model, LayerRange layers, Bytes per_parameter, Bytes limit) {
   std::vector<Bucket> result;
   bool open = false;
   for (LayerId i = layers.end; i-- > layers.begin;) {
-    const std::int64_t parameters = model.layers[static_cast<std::size_t>(i)].parameters;
+    const std::int64_t parameters = model.layers[static_cast<std::size_t>(i)].held();
     if (parameters == 0) continue;
     if (!open) result.push_back({});
     Bucket& bucket = result.back();
     bucket.first_layer = i;
-    bucket.bytes = checked_sum(
-        bucket.bytes, Bytes{checked_product(parameters, gradient_bytes(precision).value, "the size of a gradient")});
+    bucket.bytes =
+        checked_sum(bucket.bytes, Bytes{checked_product(parameters, per_parameter.value, "the size of a gradient")});
     open = bucket.bytes < limit;
   }
   if (result.empty()) result.push_back({Bytes{}, layers.begin});
   return result;
 }
 
-ScheduleShape schedule_shape(const Plan& plan, const Model& model, Precision precision) {
+ScheduleShape schedule_shape(const Plan& plan, const Model& model, const Training& training) {
   ScheduleShape shape;
   shape.stages = plan.stages;
   shape.virtual_stages = plan.virtual_stages;
@@ -36,7 +36,7 @@ ScheduleShape schedule_shape(const Plan& plan, const Model& model, Precision pre
       shape.recompute.push_back(recompute == Recompute::Full);
   shape.recompute_except_last = plan.recompute_except_last;
   for (const LayerRange& layers : plan.layers)
-    shape.buckets.push_back(static_cast<int>(buckets(model, layers, precision, plan.bucket).size()));
+    shape.buckets.push_back(static_cast<int>(buckets(model, layers, gradient_bytes(training), plan.bucket).size()));
   shape.blocking_sync = plan.gradient_sync == GradientSync::Blocking;
   shape.vertical_sync = plan.vertical_sync;
   return shape;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <tuple>
+#include <utility>
 
 namespace pipewright {
 
@@ -46,28 +48,95 @@ std::span<const CostSourceRule> cost_sources() {
   return table;
 }
 
-CostModel::CostModel(const Scenario& scenario) : scenario_(scenario), topology_(scenario.cluster) {
+namespace {
+
+// Links that the members of a tensor-parallel group share, divided among them. t = 4 on nodes of 8 devices with one NIC
+// of 10 GB/s: 2.5 GB/s each; with a NIC per device only the uplinks of a leaf divide.
+Cluster seen_by_leads(Cluster cluster, std::int64_t tensor_parallel) {
+  const auto together = static_cast<double>(std::min<std::int64_t>(tensor_parallel, cluster.devices_per_node));
+  if (together <= 1) return cluster;
+  if (cluster.links.host_bandwidth) cluster.links.host_bandwidth->value /= together;
+  if (cluster.network && cluster.network->per == NicPer::Node) cluster.network->bandwidth.value /= together;
+  if (cluster.network && cluster.network->per == NicPer::Device && cluster.network->oversubscription > 1)
+    cluster.network->oversubscription *= together;
+  return cluster;
+}
+
+}  // namespace
+
+CostModel::CostModel(const Scenario& scenario)
+    : scenario_(scenario), topology_(seen_by_leads(scenario.cluster, scenario.plan.tensor_parallel.value)) {
   const auto rules = cost_sources();
   const auto rule =
       std::find_if(rules.begin(), rules.end(), [&](const CostSourceRule& r) { return r.kind == scenario.cost; });
   PP_CHECK(rule != rules.end());
-  source_ = rule->make(scenario);
+  if (scenario.plan.tensor_parallel.value > 1)
+    source_ = rule->make(scenario, Topology(scenario.cluster));
+  else
+    source_ = rule->make(scenario, topology_);
 }
+
+namespace {
+
+// Whole bytes for `samples`; a part of a byte takes a byte.
+Bytes bytes_of(double per_sample, std::int64_t samples) {
+  return {rounded(std::ceil(per_sample * static_cast<double>(samples)), "a size")};
+}
+
+// What a layer's work costs, found once for all layers that share it.
+struct WorkCosts {
+  std::optional<CostSource::Passes> passes;
+  Bytes logits, workspace;
+  bool known = false;
+};
+
+bool states_times(const Layer& layer) {
+  return layer.forward || layer.backward || layer.backward_input || layer.backward_weight;
+}
+
+}  // namespace
 
 LayerCosts CostModel::layers(std::int64_t samples) const {
   const Model& model = scenario_.model;
   LayerCosts costs;
   const auto reserve = [&](auto&... lists) { (lists.reserve(model.layers.size()), ...); };
-  reserve(costs.forward, costs.backward, costs.backward_input, costs.backward_weight, costs.activation, costs.stash);
+  reserve(costs.forward, costs.backward, costs.backward_input, costs.backward_weight, costs.rebuild, costs.activation,
+          costs.stash, costs.core, costs.logits, costs.workspace);
+  std::vector<WorkCosts> by_work(model.works.size());
+  const TensorParallel split{static_cast<int>(scenario_.plan.tensor_parallel.value),
+                             scenario_.plan.sequence_parallel.value};
+  const Bytes per_value = weight_bytes(scenario_.training.precision);
+  const auto costs_of_work = [&](const Layer& layer) -> WorkCosts& {
+    WorkCosts& known = by_work[static_cast<std::size_t>(layer.work)];
+    if (std::exchange(known.known, true)) return known;
+    const Work& work = model.works[static_cast<std::size_t>(layer.work)];
+    known.logits = bytes_of(work.logits.on_device(per_value, split), samples);
+    for (const Operator& op : work.operators)
+      known.workspace = std::max(known.workspace, bytes_of(op.workspace.on_device(per_value, split), samples));
+    return known;
+  };
+  const auto passes_of = [&](std::size_t i) {
+    const Layer& layer = model.layers[i];
+    const auto priced = [&] { return source_->price(model, static_cast<LayerId>(i), samples); };
+    if (layer.work < 0 || states_times(layer)) return priced();
+    WorkCosts& known = costs_of_work(layer);
+    if (!known.passes) known.passes = priced();
+    return *known.passes;
+  };
   const auto add = [&](std::size_t i) {
     const Layer& layer = model.layers[i];
-    const CostSource::Passes passes = source_->price(model, static_cast<LayerId>(i), samples);
+    const CostSource::Passes passes = passes_of(i);
     costs.forward.push_back(passes.forward);
     costs.backward_input.push_back(passes.backward_input);
     costs.backward_weight.push_back(passes.backward_weight);
     costs.backward.push_back(checked_sum(passes.backward_input, passes.backward_weight));
     costs.activation.push_back(scaled(layer.activation, samples, model.batch));
     costs.stash.push_back(scaled(layer.stashed(), samples, model.batch));
+    costs.rebuild.push_back(passes.rebuild);
+    costs.core.push_back(
+        layer.stash_selective ? costs.stash.back() - scaled(*layer.stash_selective, samples, model.batch) : Bytes{});
+    costs.logits.push_back(layer.work < 0 ? Bytes{} : std::min(costs_of_work(layer).logits, costs.stash.back()));
+    costs.workspace.push_back(layer.work < 0 ? Bytes{} : costs_of_work(layer).workspace);
   };
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     try {
@@ -88,8 +157,14 @@ Bytes weight_bytes(Precision precision) {
   return {precision == Precision::Fp16 || precision == Precision::Bf16 ? 2 : 4};
 }
 
-Bytes gradient_bytes(Precision precision) {
-  return weight_bytes(precision);
+Bytes gradient_bytes(const Training& training) {
+  return weight_bytes(training.gradient_precision.value_or(training.precision));
+}
+
+std::int64_t updated_parameters(std::int64_t parameters, const Plan& plan, StageId stage, const Training& training) {
+  if (training.zero == 0) return parameters;
+  const std::int64_t members = std::int64_t{plan.data_parallel} * plan.replicas[static_cast<std::size_t>(stage)];
+  return parameters / members + (parameters % members != 0 ? 1 : 0);
 }
 
 Bytes optimizer_bytes(Precision precision, Optimizer optimizer) {

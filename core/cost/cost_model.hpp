@@ -18,7 +18,11 @@ namespace pipewright {
 // Figures of every layer for one micro-batch of a given size, each rounded once.
 struct LayerCosts {
   std::vector<Time> forward, backward, backward_input, backward_weight;  // backward = input + weight, to the nanosecond
+  std::vector<Time> rebuild;  // selective recomputation: forward of the attention cores once more, before the backward
   std::vector<Bytes> activation, stash;
+  std::vector<Bytes> core;       // of the stash: what selective recomputation rebuilds instead of keeping it
+  std::vector<Bytes> logits;     // of the stash: what the loss keeps of the logits
+  std::vector<Bytes> workspace;  // scratch memory of the layer's hungriest operator, while it runs
 };
 
 // The seam: where layer times come from. One file per source in cost/sources/, one line in `cost_sources()`.
@@ -28,8 +32,10 @@ class CostSource {
   virtual ~CostSource() = default;
   struct Passes {
     Time forward, backward_input, backward_weight;
+    Time rebuild{};  // of the attention cores, under selective recomputation
   };
   // Times of one layer for a micro-batch of `samples`. Throws InputError when the layer lacks what the source needs.
+  // Layers that share a work and state no times of their own cost the same: the caller asks once.
   virtual Passes price(const Model& model, LayerId layer, std::int64_t samples) const = 0;
   // Added once to every scheduled compute op.
   virtual Time op_overhead() const = 0;
@@ -41,19 +47,21 @@ class CostSource {
 
 // Times as the layers state them, scaled to the micro-batch. The launches inside a layer are part of its measured time;
 // each scheduled op adds the device's launch overhead once. The optimizer step is not priced (its time is not stated).
-std::unique_ptr<CostSource> explicit_times(const Scenario& scenario);  // sources/explicit_times.cpp
+std::unique_ptr<CostSource> explicit_times(const Scenario& scenario, const Topology&);  // sources/explicit_times.cpp
 
-// Times from FLOPs and bytes; see sources/roofline.cpp for the formula. A layer's stated times win over it.
-std::unique_ptr<CostSource> roofline(const Scenario& scenario);  // sources/roofline.cpp
+// Times from FLOPs and bytes, operator by operator where the layer has a work; see sources/roofline.cpp for the
+// formula. A layer's stated times win over it. `topology`: of all devices, for the collectives of tensor-parallel
+// groups.
+std::unique_ptr<CostSource> roofline(const Scenario& scenario, const Topology& topology);  // sources/roofline.cpp
 
 // Every layer takes the scenario's uniform_forward and uniform_backward per micro-batch, whatever its size; ops add the
 // launch overhead as above.
-std::unique_ptr<CostSource> uniform(const Scenario& scenario);  // sources/uniform.cpp
+std::unique_ptr<CostSource> uniform(const Scenario& scenario, const Topology&);  // sources/uniform.cpp
 
 struct CostSourceRule {
   std::string_view name;  // as written in YAML
   CostSourceKind kind;
-  std::unique_ptr<CostSource> (*make)(const Scenario&);
+  std::unique_ptr<CostSource> (*make)(const Scenario&, const Topology&);
 };
 std::span<const CostSourceRule> cost_sources();
 
@@ -73,6 +81,9 @@ class CostModel {
  public:
   explicit CostModel(const Scenario& scenario);  // keeps a reference: the scenario must outlive it
   LayerCosts layers(std::int64_t samples) const;
+  // As the lead devices of the workers see it. The t members of each group send and reduce alike at the same time, so
+  // where they share a link (a NIC per node, uplinks, host memory) the lead has 1/t of it, t at most the devices of a
+  // node. t = 1: the cluster as it is.
   const Topology& topology() const { return topology_; }
   const CostSource& source() const { return *source_; }
   const Scenario& scenario() const { return scenario_; }
@@ -98,7 +109,7 @@ CostModel cost_model(const Scenario& scenario);
 StepCosts step_costs(const Plan& plan, const CostModel& cost);
 
 // Shape of the schedule that the plan asks for, with the number of all-reduce buckets of every chunk (`buckets`).
-ScheduleShape schedule_shape(const Plan& plan, const Model& model, Precision precision);
+ScheduleShape schedule_shape(const Plan& plan, const Model& model, const Training& training);
 
 // One all-reduce bucket: gradients of consecutive layers, complete when backward has passed `first_layer`.
 struct Bucket {
@@ -109,12 +120,18 @@ struct Bucket {
 // Buckets of a range of layers in the order in which backward completes them: filled from the last layer backwards, a
 // bucket is closed once it holds `limit` bytes or more. A layer is never split; a range without parameters has one
 // empty bucket. As PyTorch's DistributedDataParallel, without its smaller first bucket.  [PyTorchDDP20] section 3.2.2
-std::vector<Bucket> buckets(const Model& model, LayerRange layers, Precision precision, Bytes limit);
+// `per_parameter`: bytes of a gradient. Of layers shared by a tensor-parallel group those of one device count.
+std::vector<Bucket> buckets(const Model& model, LayerRange layers, Bytes per_parameter, Bytes limit);
 
 // Bytes per parameter, by precision and optimizer.   [GPipe19] Table 1: 12 B = fp32 weight + gradient + RMSProp state.
-Bytes weight_bytes(Precision precision);    // fp32, tf32: 4; fp16, bf16: 2
-Bytes gradient_bytes(Precision precision);  // as the weight
+// bf16 with Adam and gradients accumulated in fp32: 2 + 4 + 12 = 18 B, as Megatron-LM.
+Bytes weight_bytes(Precision precision);         // fp32, tf32: 4; fp16, bf16: 2
+Bytes gradient_bytes(const Training& training);  // as the weight, unless training.gradient_precision says otherwise
 Bytes optimizer_bytes(Precision precision,
                       Optimizer optimizer);  // states in fp32 (+ 4 for the fp32 master of fp16/bf16)
+
+// Optimizer states of `parameters` (those on one device) that a worker of the stage holds and updates: all of them, or
+// with training.zero = 1 ceil(parameters / members), members = copies x replicas of the stage.              [ZeRO20]
+std::int64_t updated_parameters(std::int64_t parameters, const Plan& plan, StageId stage, const Training& training);
 
 }  // namespace pipewright

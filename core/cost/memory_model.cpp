@@ -47,7 +47,7 @@ std::vector<Bytes> boundaries(const Plan& plan, const Model& model, const std::v
 
 // Adds what every chunk produces for others: to the next one (hop) or to each that uses it (direct).
 void add_outputs(MemoryModel& memory, const Plan& plan, const Model& model, const LayerCosts& layers,
-                 std::size_t size) {
+                 const std::vector<char>& leaves, std::size_t size) {
   const std::vector<VirtualStageId> chunk = chunk_of_layers(plan, model.layers.size());
   std::vector<std::set<VirtualStageId>> receivers(model.layers.size());
   for (std::size_t user = 0; user < model.layers.size(); ++user)
@@ -58,16 +58,104 @@ void add_outputs(MemoryModel& memory, const Plan& plan, const Model& model, cons
     for (const VirtualStageId to : receivers[layer]) {
       ChunkOutput& output = memory.outputs[{chunk[layer], to}];
       const Bytes made = layers.activation[layer];
+      const Bytes kept = leaves[layer] ? Bytes{} : std::min(made, layers.stash[layer]);
       output.produced[size] = checked_sum(output.produced[size], made);
-      output.unstashed[size] = checked_sum(output.unstashed[size], made - std::min(made, layers.stash[layer]));
+      output.unstashed[size] = checked_sum(output.unstashed[size], made - kept);
     }
 }
 
-Bytes sum_over(const LayerRange& range, const std::vector<Bytes>& bytes) {
-  Bytes sum;
-  for (LayerId layer = range.begin; layer < range.end; ++layer)
-    sum = checked_sum(sum, bytes[static_cast<std::size_t>(layer)]);
-  return sum;
+// Layers whose stash holds the output for its users' sake, but no user in their own chunk keeps it: it is sent on, and
+// nothing of it stays.
+std::vector<char> leaving_outputs(const Plan& plan, const Model& model) {
+  const std::vector<VirtualStageId> chunk = chunk_of_layers(plan, model.layers.size());
+  std::vector<char> leaves(model.layers.size());
+  for (std::size_t i = 0; i < leaves.size(); ++i)
+    leaves[i] = model.layers[i].work >= 0 && !model.layers[i].keeps_output;
+  for (std::size_t user = 0; user < model.layers.size(); ++user) {
+    const Layer& layer = model.layers[user];
+    for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
+      const auto producer = static_cast<std::size_t>(layer.inputs[i]);
+      const bool keeps = layer.work < 0 || model.works[static_cast<std::size_t>(layer.work)].keeps_input[i] != 0;
+      if (keeps && chunk[producer] == chunk[user]) leaves[producer] = 0;
+    }
+  }
+  return leaves;
+}
+
+// What PyTorch's caching allocator adds to one block.
+Bytes rounding(Bytes block, Allocator allocator) {
+  if (allocator == Allocator::Exact || block == Bytes{}) return {};
+  const std::int64_t unit = block.value < (std::int64_t{1} << 20) ? 512 : std::int64_t{2} << 20;
+  return {(unit - block.value % unit) % unit};
+}
+
+// Parameters of a chunk on one device: those of its layers, and its own copy of a table that is tied to a layer of
+// another stage (Megatron-LM keeps the embedding on the first and on the last stage).
+std::vector<std::int64_t> parameters_by_layer(const Plan& plan, const Model& model, VirtualStageId chunk) {
+  const LayerRange range = plan.layers[static_cast<std::size_t>(chunk)];
+  const auto stage_of_layer = [&](LayerId layer) {
+    const auto holds = [layer](const LayerRange& r) { return layer < r.end; };
+    const auto found = std::find_if(plan.layers.begin(), plan.layers.end(), holds);
+    return plan.stage_of(static_cast<VirtualStageId>(found - plan.layers.begin()));
+  };
+  std::vector<std::int64_t> held;
+  for (LayerId i = range.begin; i < range.end; ++i) {
+    const Layer& layer = model.layers[static_cast<std::size_t>(i)];
+    held.push_back(layer.held());
+    if (layer.tied_to < 0 || layer.work < 0 || stage_of_layer(layer.tied_to) == plan.stage_of(chunk)) continue;
+    const std::int64_t table = model.works[static_cast<std::size_t>(layer.work)].tied_parameters;
+    held.back() = checked_sum(held.back(), (table + plan.tensor_parallel - 1) / plan.tensor_parallel, "the parameters");
+  }
+  return held;
+}
+
+// Stash, working set and what belongs to them, of one chunk and one size of micro-batch.
+void add_activations(ChunkMemory& chunk, const LayerRange& range, Recompute recompute, const LayerCosts& layers,
+                     const std::vector<char>& leaves, Allocator allocator, std::size_t size) {
+  Bytes kept;
+  for (LayerId i = range.begin; i < range.end; ++i) {
+    const auto layer = static_cast<std::size_t>(i);
+    Bytes stash = layers.stash[layer];
+    if (recompute == Recompute::Selective) {
+      stash -= layers.core[layer];
+      chunk.core[size] = std::max(chunk.core[size], layers.core[layer]);
+    }
+    if (leaves[layer]) stash -= layers.activation[layer];
+    kept = checked_sum(kept, stash);
+    chunk.logits[size] = checked_sum(chunk.logits[size], layers.logits[layer]);
+    chunk.workspace[size] = std::max(chunk.workspace[size], layers.workspace[layer]);
+    chunk.rounding_working[size] += rounding(stash, allocator);
+  }
+  chunk.working[size] = kept;
+  chunk.stash[size] = checked_sum(chunk.boundary[size], kept);
+  chunk.rounding_boundary[size] = rounding(chunk.boundary[size], allocator);
+  chunk.rounding_stash[size] = chunk.rounding_boundary[size] + chunk.rounding_working[size];
+}
+
+void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, VirtualStageId v) {
+  const Training& training = scenario.training;
+  const Allocator allocator = scenario.cluster.device.allocator;
+  const StageId stage = plan.stage_of(v);
+  const auto bytes = [](std::int64_t parameters, Bytes each) {
+    return Bytes{checked_product(parameters, each.value, "the bytes of the parameters")};
+  };
+  std::int64_t parameters = 0;
+  for (const std::int64_t of_layer : parameters_by_layer(plan, scenario.model, v)) {
+    parameters = checked_sum(parameters, of_layer, "the parameters");
+    chunk.rounding += rounding(bytes(of_layer, weight_bytes(training.precision)), allocator) +
+                      rounding(bytes(of_layer, gradient_bytes(training)), allocator) +
+                      rounding(bytes(updated_parameters(of_layer, plan, stage, training),
+                                     optimizer_bytes(training.precision, training.optimizer)),
+                               allocator);
+  }
+  chunk.weights = bytes(parameters, weight_bytes(training.precision));
+  chunk.gradients = bytes(parameters, gradient_bytes(training));
+  chunk.optimizer = bytes(updated_parameters(parameters, plan, stage, training),
+                          optimizer_bytes(training.precision, training.optimizer));
+}
+
+Bytes share_of(Bytes bytes, double share) {
+  return {rounded(static_cast<double>(bytes.value) * share, "a share of the memory")};
 }
 
 // Refuses plans whose memory could pass what 64 bits hold, so that the walks need no checks: every chunk of the plan on
@@ -76,6 +164,9 @@ void refuse_overflow(const std::vector<ChunkMemory>& chunks, Bytes reserve, std:
   Bytes bound = reserve;
   for (const ChunkMemory& chunk : chunks) {
     Bytes each = checked_sum(chunk.weights, std::max(chunk.stash[0], chunk.stash[1]));
+    each = checked_sum(each, std::max(chunk.core[0], chunk.core[1]));
+    each = checked_sum(each, std::max(chunk.workspace[0], chunk.workspace[1]));
+    each = checked_sum(each, checked_sum(chunk.rounding, std::max(chunk.rounding_stash[0], chunk.rounding_stash[1])));
     for (int message = 0; message < 4; ++message)  // a chunk sends and receives an activation and a gradient
       each = checked_sum(each, std::max(chunk.boundary[0], chunk.boundary[1]));
     bound = checked_sum(bound, Bytes{checked_product(each.value, micro_batches + 1, "the memory of the plan")});
@@ -86,8 +177,9 @@ void refuse_overflow(const std::vector<ChunkMemory>& chunks, Bytes reserve, std:
 }  // namespace
 
 Bytes category(const MemoryBytes& bytes, std::size_t index) {
-  const std::array<Bytes, kMemoryCategories.size()> in_order = {
-      bytes.weights, bytes.gradients, bytes.optimizer, bytes.stash, bytes.recompute, bytes.buffers, bytes.reserve};
+  const std::array<Bytes, kMemoryCategories.size()> in_order = {bytes.weights, bytes.gradients, bytes.optimizer,
+                                                                bytes.stash,   bytes.logits,    bytes.recompute,
+                                                                bytes.buffers, bytes.workspace, bytes.reserve};
   return in_order.at(index);
 }
 
@@ -96,36 +188,42 @@ MemoryModel memory_model(const Plan& plan, const CostModel& cost) {
   const Model& model = scenario.model;
   MemoryModel memory;
   memory.reserve = scenario.cluster.device.reserve;
+  if (plan.stages > 1) memory.reserve = checked_sum(memory.reserve, plan.reserve_pipeline);
   memory.capacity = scenario.cluster.device.memory;
+  memory.fragmentation = scenario.cluster.device.fragmentation;
+  if (!model.works.empty()) memory.activation_band = kActivationBand;
   memory.chunks.resize(static_cast<std::size_t>(plan.chunks()));
 
-  const Training& training = scenario.training;
-  for (std::size_t v = 0; v < memory.chunks.size(); ++v) {
-    std::int64_t parameters = 0;
-    for (LayerId layer = plan.layers[v].begin; layer < plan.layers[v].end; ++layer)
-      parameters = checked_sum(parameters, model.layers[static_cast<std::size_t>(layer)].parameters, "the parameters");
-    const auto bytes = [parameters](Bytes per_parameter) {
-      return Bytes{checked_product(parameters, per_parameter.value, "the bytes of the parameters")};
-    };
-    memory.chunks[v].weights = bytes(weight_bytes(training.precision));
-    memory.chunks[v].gradients = bytes(gradient_bytes(training.precision));
-    memory.chunks[v].optimizer = bytes(optimizer_bytes(training.precision, training.optimizer));
-  }
+  for (std::size_t v = 0; v < memory.chunks.size(); ++v)
+    add_states(memory.chunks[v], plan, scenario, static_cast<VirtualStageId>(v));
 
+  const std::vector<char> leaves = leaving_outputs(plan, model);
+  const Allocator allocator = scenario.cluster.device.allocator;
   const std::array<std::int64_t, 2> samples = {plan.micro_batch_size, plan.last_micro_batch_size};
   for (std::size_t size = 0; size < samples.size(); ++size) {
     const LayerCosts layers = cost.layers(samples[size]);
     const std::vector<Bytes> boundary = boundaries(plan, model, layers.activation, samples[size]);
     for (std::size_t v = 0; v < memory.chunks.size(); ++v) {
-      ChunkMemory& chunk = memory.chunks[v];
-      chunk.boundary[size] = boundary[v];
-      chunk.working[size] = sum_over(plan.layers[v], layers.stash);
-      chunk.stash[size] = checked_sum(boundary[v], chunk.working[size]);
+      const Recompute recompute = plan.recompute[static_cast<std::size_t>(plan.stage_of(static_cast<int>(v)))];
+      memory.chunks[v].boundary[size] = boundary[v];
+      add_activations(memory.chunks[v], plan.layers[v], recompute, layers, leaves, allocator, size);
     }
-    add_outputs(memory, plan, model, layers, size);
+    add_outputs(memory, plan, model, layers, leaves, size);
   }
   refuse_overflow(memory.chunks, memory.reserve, plan.micro_batches);
   return memory;
+}
+
+MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes) {
+  MemoryNeed need;
+  need.model = bytes.model();
+  need.rounding = bytes.rounding;
+  need.fragmentation = share_of(need.model, memory.fragmentation);
+  need.with_reserve = checked_sum(checked_sum(bytes.total(), need.rounding), need.fragmentation);
+  const Bytes open = share_of(bytes.activations(), memory.activation_band);
+  need.low = need.model - open;
+  need.high = checked_sum(need.with_reserve, open);
+  return need;
 }
 
 }  // namespace pipewright

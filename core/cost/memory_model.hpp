@@ -2,9 +2,22 @@
 //
 //   weights x versions + gradients + optimizer + reserve          all the time
 //   + stash        activations kept for backward: from the start of F to the end of its backward
-//   + recompute    one micro-batch's activations, rebuilt by R: from the start of R to the end of its backward
+//   + logits       what the loss keeps of the logits, likewise
+//   + recompute    one micro-batch's activations, rebuilt by R: from the start of R to the end of its backward;
+//                  selective: the largest attention core, while a backward runs
+//   + workspace    scratch memory of operators, while an op runs
 //   + buffers      received tensors until their op begins, buckets while they travel; until they are sent: gradients,
 //                  and of a virtual stage's own outputs what its stash does not hold
+//
+// The sum without the reserve is the model's peak. What the device must have is more:
+//
+//     need = peak + reserve + rounding + fragmentation * peak
+//
+// rounding: by the device's allocator, a block per layer each for its weights, gradients, optimizer states and stash,
+// and one for the boundary. Which tensors a framework keeps is not the same everywhere: where the activations follow
+// from operators, the true need is expected between peak - a and need + a, a = kActivationBand of stash, logits,
+// recompute and workspace. Published activations of a Transformer lie 11 to 18 % above a count from first principles
+// ([GPipe19] table 1); tests/core/memory_operators_test.cpp "need"
 //
 // Peak without buffers needs no clock: a walk over the op list gives it exactly (`peak`), the simulated time series
 // (`series`) confirms it and adds the buffers.
@@ -29,22 +42,35 @@ struct MemoryBytes {
   Bytes gradients;
   Bytes optimizer;
   Bytes stash;
+  Bytes logits;
   Bytes recompute;
   Bytes buffers;
+  Bytes workspace;
   Bytes reserve;
-  Bytes total() const { return weights + gradients + optimizer + stash + recompute + buffers + reserve; }
+  Bytes rounding;  // by the allocator; not in the total
+  Bytes total() const { return model() + reserve; }
+  Bytes model() const { return weights + gradients + optimizer + activations() + buffers; }
+  Bytes activations() const { return stash + logits + recompute + workspace; }
   bool operator==(const MemoryBytes&) const = default;
 };
-constexpr std::array<std::string_view, 7> kMemoryCategories = {"weights",   "gradients", "optimizer", "stash",
-                                                               "recompute", "buffers",   "reserve"};
+constexpr std::array<std::string_view, 9> kMemoryCategories = {
+    "weights", "gradients", "optimizer", "stash", "logits", "recompute", "buffers", "workspace", "reserve"};
 Bytes category(const MemoryBytes& bytes, std::size_t index);  // in the order of kMemoryCategories
 
 // Bytes of one virtual stage. [0]: full micro-batch, [1]: the last one (the same unless ragged).
 struct ChunkMemory {
   Bytes weights, gradients, optimizer;  // of one version
-  std::array<Bytes, 2> stash;     // kept per micro-batch in flight: input boundary + kept tensors (+ passing skips)
+  // Kept per micro-batch in flight: input boundary + kept tensors (+ passing skips), logits included. Selective
+  // recomputation: without the attention cores. Of an output that only other stages keep nothing is kept.
+  std::array<Bytes, 2> stash;
   std::array<Bytes, 2> boundary;  // kept per micro-batch when recomputing: input boundary (+ passing skips)
   std::array<Bytes, 2> working;   // rebuilt by R: stash - boundary
+  std::array<Bytes, 2> logits;    // of stash and working: what the loss keeps
+  std::array<Bytes, 2> core;      // selective recomputation: the largest attention core, there while a backward runs
+  std::array<Bytes, 2> workspace;
+  // What the allocator adds to weights, gradients and optimizer; to a stash, a boundary and a working set.
+  Bytes rounding;
+  std::array<Bytes, 2> rounding_stash, rounding_boundary, rounding_working;
 };
 
 // Of one virtual stage's messages to another, what it produced itself: tensors that only pass through are in its
@@ -54,15 +80,28 @@ struct ChunkOutput {
   std::array<Bytes, 2> unstashed;  // activation - stash, where a layer keeps less than its output
 };
 
+// What the device must have, and the range in which that is expected.
+struct MemoryNeed {
+  Bytes model;          // exact sum of what the model holds
+  Bytes rounding;       // by the allocator
+  Bytes fragmentation;  // share of `model`
+  Bytes with_reserve;   // model + reserve + rounding + fragmentation: what is compared with the capacity
+  Bytes low, high;
+};
+constexpr double kActivationBand = 0.15;
+
 struct MemoryModel {
   std::vector<ChunkMemory> chunks;
-  Bytes reserve;   // of the device
-  Bytes capacity;  // of the device
+  Bytes reserve;               // of the device, and of the pipeline runtime when K > 1
+  Bytes capacity;              // of the device
+  double fragmentation = 0;    // of the device
+  double activation_band = 0;  // kActivationBand where activations follow from operators, else 0: they are stated
   // By sending and receiving virtual stage. Not listed: the sender produced the whole message, and stashes it.
   std::map<std::pair<VirtualStageId, VirtualStageId>, ChunkOutput> outputs = {};
 };
 
 MemoryModel memory_model(const Plan& plan, const CostModel& cost);
+MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes);
 
 // A message that takes room in a buffer of its sender or of its receiver.
 struct BufferedMessage {

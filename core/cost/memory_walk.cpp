@@ -77,6 +77,7 @@ class Ledger {
       bytes_.weights += chunk.weights;
       bytes_.gradients += chunk.gradients;
       bytes_.optimizer += chunk.optimizer;
+      bytes_.rounding += chunk.rounding;
     }
     if (!asynchronous_) return;
     versions_.resize(slot_of(shape_.virtual_stages));
@@ -87,16 +88,19 @@ class Ledger {
   void begin(const Op& op) {
     const ChunkMemory& chunk = memory_.chunks[op.virtual_stage];
     const std::size_t size = is_last(op) ? 1 : 0;
+    if (op.kind != Kind::Update) bytes_.workspace = chunk.workspace[size];
     switch (op.kind) {
       case Kind::F:
-        bytes_.stash += is_recomputed(op) ? chunk.boundary[size] : chunk.stash[size];
+        hold(chunk, size, is_recomputed(op), 1);
         most_in_flight_ = std::max(most_in_flight_, ++in_flight_);
         if (asynchronous_ && !promised_) use_current_version(op);
         break;
       case Kind::R:
-        bytes_.recompute += chunk.working[size];
+        rebuild(chunk, size, 1);
         progress_[row(op)] |= kRebuilt;
         break;
+      case Kind::B:
+      case Kind::BW: bytes_.recompute += chunk.core[size]; break;
       case Kind::Update:
         if (asynchronous_) change_versions(op, [](Versions& versions) { versions.update(); });
         break;
@@ -105,6 +109,9 @@ class Ledger {
   }
 
   void end(const Op& op) {
+    bytes_.workspace = {};
+    if (op.kind == Kind::B || op.kind == Kind::BW)
+      bytes_.recompute -= memory_.chunks[op.virtual_stage].core[is_last(op) ? 1 : 0];
     if (op.kind == Kind::BW) return finish_backward(op);
     if (op.kind != Kind::B && op.kind != Kind::W) return;
     std::uint8_t& progress = progress_[row(op)];
@@ -128,11 +135,23 @@ class Ledger {
     return recomputed(shape_, op.virtual_stage, static_cast<MicroBatchId>(op.micro_batch));
   }
 
+  // A micro-batch's stash comes (1) or goes (-1); so does what R rebuilds.
+  void hold(const ChunkMemory& chunk, std::size_t size, bool boundary_only, std::int64_t sign) {
+    bytes_.stash += sign * (boundary_only ? chunk.boundary[size] : chunk.stash[size] - chunk.logits[size]);
+    bytes_.rounding += sign * (boundary_only ? chunk.rounding_boundary[size] : chunk.rounding_stash[size]);
+    if (!boundary_only) bytes_.logits += sign * chunk.logits[size];
+  }
+  void rebuild(const ChunkMemory& chunk, std::size_t size, std::int64_t sign) {
+    bytes_.recompute += sign * (chunk.working[size] - chunk.logits[size]);
+    bytes_.rounding += sign * chunk.rounding_working[size];
+    bytes_.logits += sign * chunk.logits[size];
+  }
+
   void finish_backward(const Op& op) {
     const ChunkMemory& chunk = memory_.chunks[op.virtual_stage];
     const std::size_t size = is_last(op) ? 1 : 0;
-    bytes_.stash -= is_recomputed(op) ? chunk.boundary[size] : chunk.stash[size];
-    if (progress_[row(op)] & kRebuilt) bytes_.recompute -= chunk.working[size];
+    hold(chunk, size, is_recomputed(op), -1);
+    if (progress_[row(op)] & kRebuilt) rebuild(chunk, size, -1);
     --in_flight_;
     if (asynchronous_)
       change_versions(op, [used = version_used_[row(op)]](Versions& versions) { versions.release(used); });

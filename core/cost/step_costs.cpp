@@ -126,6 +126,10 @@ bool reduces(const ScheduleShape& shape, StageId stage) {
   return shape.data_parallel > 1 || shape.replicas_of(stage) > 1;
 }
 
+bool selective(const Plan& plan, StageId stage) {
+  return plan.recompute[static_cast<std::size_t>(stage)] == Recompute::Selective;
+}
+
 std::vector<Time> durations(const Plan& plan, const LayerCosts& layers, const CostModel& cost) {
   std::vector<Time> duration(static_cast<std::size_t>(plan.chunks()) * kKinds);
   const auto& model_layers = cost.scenario().model.layers;
@@ -139,13 +143,17 @@ std::vector<Time> durations(const Plan& plan, const LayerCosts& layers, const Co
     };
     std::int64_t parameters = 0;
     for (LayerId i = plan.layers[v].begin; i < plan.layers[v].end; ++i)
-      parameters = checked_sum(parameters, model_layers[static_cast<std::size_t>(i)].parameters, "parameters");
+      parameters = checked_sum(parameters, model_layers[static_cast<std::size_t>(i)].held(), "parameters");
+    const StageId stage = plan.stage_of(static_cast<VirtualStageId>(v));
+    Time rebuild;  // selective recomputation: right before the gradient of the input needs it
+    for (LayerId i = plan.layers[v].begin; selective(plan, stage) && i < plan.layers[v].end; ++i)
+      rebuild = checked_sum(rebuild, layers.rebuild[static_cast<std::size_t>(i)]);
     Time* const row = &duration[v * kKinds];
     row[of(Kind::F)] = row[of(Kind::R)] = sum(layers.forward);
-    row[of(Kind::BW)] = sum(layers.backward);
-    row[of(Kind::B)] = sum(layers.backward_input);
+    row[of(Kind::BW)] = checked_sum(sum(layers.backward), rebuild);
+    row[of(Kind::B)] = checked_sum(sum(layers.backward_input), rebuild);
     row[of(Kind::W)] = sum(layers.backward_weight);
-    row[of(Kind::Update)] = cost.source().update(parameters);
+    row[of(Kind::Update)] = cost.source().update(updated_parameters(parameters, plan, stage, cost.scenario().training));
   }
   return duration;
 }
@@ -211,13 +219,17 @@ Traffic traffic(const Plan& plan, const Model& model, const std::vector<Bytes>& 
 std::vector<std::vector<Time>> ready_before_end(const Plan& plan, const Scenario& scenario, const LayerCosts& costs) {
   const bool blocking = plan.gradient_sync == GradientSync::Blocking;
   std::vector<std::vector<Time>> ready;
-  for (const LayerRange& layers : plan.layers) {
+  for (std::size_t v = 0; v < plan.layers.size(); ++v) {
+    const LayerRange& layers = plan.layers[v];
+    const bool rebuilds = selective(plan, plan.stage_of(static_cast<VirtualStageId>(v)));
     std::vector<Time> before(static_cast<std::size_t>(layers.size()) + 1);  // backward times of the layers ahead
-    for (int i = 0; i < layers.size(); ++i)
-      before[static_cast<std::size_t>(i) + 1] =
-          checked_sum(before[static_cast<std::size_t>(i)], costs.backward[static_cast<std::size_t>(layers.begin + i)]);
+    for (int i = 0; i < layers.size(); ++i) {
+      const auto layer = static_cast<std::size_t>(layers.begin + i);
+      const Time backward = rebuilds ? checked_sum(costs.backward[layer], costs.rebuild[layer]) : costs.backward[layer];
+      before[static_cast<std::size_t>(i) + 1] = checked_sum(before[static_cast<std::size_t>(i)], backward);
+    }
     ready.emplace_back();
-    for (const Bucket& bucket : buckets(scenario.model, layers, scenario.training.precision, plan.bucket))
+    for (const Bucket& bucket : buckets(scenario.model, layers, gradient_bytes(scenario.training), plan.bucket))
       ready.back().push_back(blocking ? Time{} : before[static_cast<std::size_t>(bucket.first_layer - layers.begin)]);
   }
   return ready;
@@ -243,8 +255,8 @@ void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost) 
     const AllReduceGroup group(std::move(members), cost.topology(), scenario.cluster.devices_per_node);
     if (!reduces(costs.shape, k)) continue;
     for (int v = k; v < plan.chunks(); v += plan.stages)
-      for (const Bucket& bucket :
-           buckets(scenario.model, plan.layers[static_cast<std::size_t>(v)], scenario.training.precision, plan.bucket))
+      for (const Bucket& bucket : buckets(scenario.model, plan.layers[static_cast<std::size_t>(v)],
+                                          gradient_bytes(scenario.training), plan.bucket))
         costs.collectives[static_cast<std::size_t>(v)].push_back(group.best(bucket.bytes));
   }
 }
@@ -254,7 +266,7 @@ void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost) 
 StepCosts step_costs(const Plan& plan, const CostModel& cost) {
   const Scenario& scenario = cost.scenario();
   StepCosts costs;
-  costs.shape = schedule_shape(plan, scenario.model, scenario.training.precision);
+  costs.shape = schedule_shape(plan, scenario.model, scenario.training);
   costs.links = cost.topology().links();
   costs.sharing = scenario.cluster.sharing;
   const LayerCosts full = cost.layers(plan.micro_batch_size);

@@ -43,6 +43,7 @@ struct Layer {
   Place place;
 
   Bytes stashed() const { return stash.value_or(activation); }
+  std::int64_t held() const { return parameters_on_device.value_or(parameters); }  // by one device
 };
 
 struct Model {
@@ -55,10 +56,10 @@ struct Model {
   // What the model was built from, as YAML keys and values to be written back: {"family", "vgg16"}, ...
   std::vector<std::pair<std::string, std::string>> form;
   std::vector<std::int64_t> input_shape;  // of one sample, for explicit `op:` layers
-  Amount input_amount;                 // of `input`, where the model is built from operators
-  std::optional<std::int64_t> tokens;  // per sample, where the model says so (sequence length)
-  Bytes input;                         // bytes of the model's own input tensor for `batch` samples; 0 when unknown
-  std::string source;                  // where the figures come from, one line per entry, for the report
+  Amount input_amount;                    // of `input`, where the model is built from operators
+  std::optional<std::int64_t> tokens;     // per sample, where the model says so (sequence length)
+  Bytes input;                            // bytes of the model's own input tensor for `batch` samples; 0 when unknown
+  std::string source;                     // where the figures come from, one line per entry, for the report
   Place place;
 };
 

@@ -603,6 +603,7 @@ LayerBuilder::Value LayerBuilder::cross_entropy(Value logits) {
   (sharded ? probabilities.sharded_fixed : probabilities.fixed) = 4 * n;
   op.forward_bytes = op.input_bytes = values(logits) + probabilities;
   keep_own(probabilities);
+  work_.logits += probabilities;
   return make({1}, false, true);
 }
 

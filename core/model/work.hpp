@@ -80,6 +80,7 @@ struct Work {
   // Kept from forward to backward, without the layer's inputs: those count where they were produced, or at the boundary
   // of the stage. `keeps_input[i]`: the backward of this layer reads input i.
   Amount kept, kept_selective;    // selective: what the attention cores would keep is rebuilt instead
+  Amount logits;                  // of `kept`: what the loss keeps of the logits
   std::vector<char> keeps_input;  // by input
   bool keeps_output = false;      // `kept` holds the outputs: this layer's own backward reads them
   std::int64_t parameters = 0, sharded_parameters = 0;

@@ -24,11 +24,11 @@ struct Capacity {
   // With the largest value; absent largest: zero.
   int stages = 0, devices = 0;
   std::int64_t layers = 0, parameters = 0;
-  Bytes device_memory, reserve;     // of one device; the reserve is part of the memory
-  Bytes training_state;             // weights, gradients, optimizer: of all devices
-  Bytes activations;                // of all devices, each at its own peak
-  Bytes largest_activations;        // of the device that has the most
-  Bytes peak, headroom;             // of the fullest device: everything, and what is left of its memory
+  Bytes device_memory, reserve;  // of one device; the reserve is part of the memory
+  Bytes training_state;          // weights, gradients, optimizer: of all devices
+  Bytes activations;             // of all devices, each at its own peak
+  Bytes largest_activations;     // of the device that has the most
+  Bytes peak, headroom;          // of the fullest device: everything, and what is left of its memory
   StageId fullest = 0;
   Bytes least_memory;  // with this much per device some cut of the same model fits (up to 1 MiB less may do)
 
@@ -37,6 +37,7 @@ struct Capacity {
   std::string next_refused;  // why there is none
   StageId next_stage = 0;    // that does not fit, in the cut that comes nearest
   MemoryBytes next_bytes;    // what it holds at its peak
+  Bytes next_need;           // what its device must have for that: rounding and fragmentation come on top
   Bytes next_least_memory;   // as above
 };
 

@@ -59,21 +59,25 @@ void check_devices(const Plan& plan, const Cluster& cluster) {
   std::vector<WorkerId> owner(static_cast<std::size_t>(cluster.devices()), -1);
   for (WorkerId worker = 0; worker < workers; ++worker) {
     const DeviceId device = plan.device[static_cast<std::size_t>(worker)];
-    if (device < 0 || device >= cluster.devices())
-      refuse("worker " + text(worker) + " is placed on device " + text(device) + ", but the cluster has devices 0 to " +
-             text(cluster.devices() - 1));
-    WorkerId& taken = owner[static_cast<std::size_t>(device)];
-    if (taken >= 0)
-      refuse("workers " + text(taken) + " and " + text(worker) + " are both placed on device " + text(device));
-    taken = worker;
+    for (int member = 0; member < plan.tensor_parallel; ++member) {
+      const std::int64_t on = std::int64_t{device} + member;
+      if (on < 0 || on >= cluster.devices())
+        refuse("worker " + text(worker) + " is placed on device " + text(on) + ", but the cluster has devices 0 to " +
+               text(cluster.devices() - 1));
+      WorkerId& taken = owner[static_cast<std::size_t>(on)];
+      if (taken >= 0)
+        refuse("workers " + text(taken) + " and " + text(worker) + " are both placed on device " + text(on));
+      taken = worker;
+    }
   }
 }
 
 }  // namespace
 
 void validate(const Plan& plan, const Model& model, const Cluster& cluster) {
-  for (const auto& [value, name] : {std::pair{plan.stages, "stages"}, std::pair{plan.virtual_stages, "virtual_stages"},
-                                    std::pair{plan.data_parallel, "data_parallel"}})
+  for (const auto& [value, name] :
+       {std::pair{plan.stages, "stages"}, std::pair{plan.virtual_stages, "virtual_stages"},
+        std::pair{plan.data_parallel, "data_parallel"}, std::pair{plan.tensor_parallel, "tensor_parallel"}})
     if (value < 1) refuse(std::string(name) + " is " + text(value) + "; must be at least 1");
   if (static_cast<int>(plan.replicas.size()) != plan.stages)
     refuse("replicas for " + text(static_cast<std::int64_t>(plan.replicas.size())) + " of " + text(plan.stages) +

@@ -18,10 +18,12 @@ struct LayerRange {
 };
 
 struct Plan {
-  std::string schedule;                    // a name from sim/schedules/table
-  int stages = 1;                          // K
-  int virtual_stages = 1;                  // chunks per stage, v
-  int data_parallel = 1;                   // D, copies of the pipeline
+  std::string schedule;     // a name from sim/schedules/table
+  int stages = 1;           // K
+  int virtual_stages = 1;   // chunks per stage, v
+  int data_parallel = 1;    // D, copies of the pipeline
+  int tensor_parallel = 1;  // t, devices of a worker
+  bool sequence_parallel = false;
   std::vector<int> replicas;               // r_k, per stage
   std::int64_t micro_batches = 1;          // M, per copy, counted over all replicas
   std::int64_t micro_batch_size = 1;       // samples
@@ -34,12 +36,17 @@ struct Plan {
   GradientSync gradient_sync = GradientSync::Overlapped;
   Bytes bucket{25'000'000};
   bool vertical_sync = false;
-  std::vector<DeviceId> device;  // per worker
+  Bytes reserve_pipeline;  // beside the device's reserve, when K > 1
+  // Per worker: its lead device. A worker has the t consecutive devices that begin there; they compute alike, so the
+  // lead stands for all of them in routes, all-reduces and memory.
+  std::vector<DeviceId> device;
 
   int chunks() const { return stages * virtual_stages; }  // number of virtual stages, K*v
   StageId stage_of(VirtualStageId v) const { return v % stages; }
   int positions() const;  // workers in one copy, sum of r_k
   int workers() const { return positions() * data_parallel; }
+  int devices() const { return workers() * tensor_parallel; }
+  TensorParallel split() const { return {tensor_parallel, sequence_parallel}; }
   PositionId first_position(StageId stage) const;  // position of its replica 0
   StageId stage_at(PositionId position) const;
   std::int64_t samples(MicroBatchId m) const {
@@ -65,7 +72,8 @@ struct BatchSplit {
 constexpr std::int64_t kMostMicroBatches = std::int64_t{1} << 24;
 BatchSplit batch_split(const Training& training, std::int64_t data_parallel);
 
-// Independent check of a finished plan: layers cover the model in order, no empty stage, devices distinct and existing.
+// Independent check of a finished plan: layers cover the model in order, no empty stage, the devices
+// of the workers distinct and existing.
 // Throws InputError naming what is wrong.
 void validate(const Plan& plan, const Model& model, const Cluster& cluster);
 

@@ -72,7 +72,8 @@ std::vector<WorkerReport> worker_reports(const Timeline& timeline, const Schedul
     worker.update = times.update;
     worker.idle = idle_split(causes, timeline, worker.id);
     worker.memory = memory_peaks[w];
-    worker.fits = worker.memory.bytes.total() <= memory.capacity;
+    worker.need = need(memory, worker.memory.bytes);
+    worker.fits = worker.need.with_reserve <= memory.capacity;
   }
   return workers;
 }
@@ -114,7 +115,8 @@ std::vector<StageReport> stage_reports(const std::vector<WorkerReport>& workers,
     const bool first = stage.workers.empty();
     stage.workers.push_back(worker.id);
     if (first || worker.busy > stage.busy) stage.busy = worker.busy, stage.idle = worker.idle;
-    if (first || worker.memory.bytes.total() > stage.memory.bytes.total()) stage.memory = worker.memory;
+    if (first || worker.need.with_reserve > stage.need.with_reserve)
+      stage.memory = worker.memory, stage.need = worker.need;
     stage.in_flight = std::max(stage.in_flight, worker.memory.in_flight);
   }
   return stages;
@@ -124,7 +126,7 @@ std::vector<StageReport> stage_reports(const std::vector<WorkerReport>& workers,
 
 // Model FLOP utilization: three times the forward's FLOPs per sample (the backward counts twice), recomputation not
 // counted, over what all devices could do.     [PaLM22] appendix B
-std::optional<double> model_flop_utilization(const Scenario& scenario, double samples_per_s, std::size_t workers) {
+std::optional<double> model_flop_utilization(const Scenario& scenario, double samples_per_s, std::size_t devices) {
   const auto& peaks = scenario.cluster.device.peak;
   const auto peak = peaks.find(scenario.training.precision);
   if (peak == peaks.end() || !(peak->second.value > 0)) return std::nullopt;
@@ -134,7 +136,7 @@ std::optional<double> model_flop_utilization(const Scenario& scenario, double sa
     forward += *layer.flops;
   }
   const double per_sample = 3.0 * forward.value / static_cast<double>(scenario.model.batch);
-  return per_sample * samples_per_s / (static_cast<double>(workers) * peak->second.value);
+  return per_sample * samples_per_s / (static_cast<double>(devices) * peak->second.value);
 }
 
 // Both definitions of the bubble, see report.hpp. In a steady period no span begins or ends: they differ by the
@@ -272,24 +274,28 @@ std::string in_unit(Bytes bytes, const Unit& unit, int decimals) {
 // show that the need is larger.
 std::string shortfall_line(const StageReport& stage, Bytes capacity) {
   const MemoryBytes& bytes = stage.memory.bytes;
-  const Unit unit = unit_for(bytes.total());
+  const Bytes needed = stage.need.with_reserve;
+  const Unit unit = unit_for(needed);
   int decimals = 1;
-  while (decimals < 9 && in_unit(bytes.total(), unit, decimals) == in_unit(capacity, unit, decimals))
+  while (decimals < 9 && in_unit(needed, unit, decimals) == in_unit(capacity, unit, decimals))
     ++decimals;
-  std::string line = "stage " + std::to_string(stage.stage) + " needs " + in_unit(bytes.total(), unit, decimals) + " " +
-                     unit.name + " (";
+  std::string line =
+      "stage " + std::to_string(stage.stage) + " needs " + in_unit(needed, unit, decimals) + " " + unit.name + " (";
   const char* separator = "";
   for (std::size_t i = 0; i < kMemoryCategories.size(); ++i) {
     if (category(bytes, i) == Bytes{}) continue;
     line += separator + std::string(kMemoryCategories[i]) + " " + in_unit(category(bytes, i), unit, decimals);
     separator = ", ";
   }
+  for (const auto& [extra, name] :
+       {std::pair{stage.need.rounding, "rounding"}, {stage.need.fragmentation, "fragmentation"}})
+    if (extra > Bytes{}) line += separator + std::string(name) + " " + in_unit(extra, unit, decimals);
   return line + ") of " + in_unit(capacity, unit, decimals) + " " + unit.name;
 }
 
 void add_fit(Report& report, Bytes capacity) {
   for (const StageReport& stage : report.stages)
-    if (stage.memory.bytes.total() > capacity) report.shortfall.details.push_back(shortfall_line(stage, capacity));
+    if (stage.need.with_reserve > capacity) report.shortfall.details.push_back(shortfall_line(stage, capacity));
   const std::size_t missing = report.shortfall.details.size();
   report.fits = missing == 0;
   if (missing == 1) {
@@ -353,7 +359,7 @@ Report summarize(const Timeline& timeline, const Schedule& schedule, const Plan&
   report.samples_per_s = samples_per_second(plan, timeline.makespan, steady);
   if (scenario.training.sequence_length)
     report.tokens_per_s = report.samples_per_s * static_cast<double>(*scenario.training.sequence_length);
-  report.mfu = model_flop_utilization(scenario, report.samples_per_s, report.workers.size());
+  report.mfu = model_flop_utilization(scenario, report.samples_per_s, static_cast<std::size_t>(plan.devices()));
   add_bubbles(report, timeline, schedule);
   report.links = link_reports(timeline, schedule, costs);
   report.critical_path = critical_path(causes, timeline, schedule, costs);

@@ -32,7 +32,8 @@ struct WorkerReport {
   Time forward, backward, recompute, update;  // parts of busy
   IdleSplit idle;
   MemoryPeak memory;
-  bool fits = true;
+  MemoryNeed need;   // at that moment
+  bool fits = true;  // need.with_reserve <= capacity
 };
 
 struct StageReport {
@@ -45,6 +46,7 @@ struct StageReport {
   Time busy;                          // of its busiest worker
   IdleSplit idle;                     // of that worker
   MemoryPeak memory;                  // of its fullest worker
+  MemoryNeed need;                    // of it
   int in_flight = 0;                  // chunks
 };
 
@@ -69,6 +71,12 @@ struct Sensitivity {
   double speedup = 1;  // samples/s over today's
 };
 
+// The same plan with all efficiencies of the device at the upper and at the lower ends of their bands.
+struct SpeedRange {
+  Time fastest, slowest;  // one optimizer step
+  double samples_per_s_low = 0, samples_per_s_high = 0;
+};
+
 // A textbook formula beside the simulated value.
 struct FormulaReport {
   std::string quantity;  // "bubble", "step time", "peak in flight, stage 0"
@@ -91,6 +99,7 @@ struct Report {
   std::optional<SteadyState> steady;  // asynchronous schedules only
   Time makespan;                      // the whole run, with fill and drain
   double samples_per_s = 0;
+  std::optional<SpeedRange> range;  // where efficiencies with a band price the layers
   std::optional<double> tokens_per_s, mfu;
   double bubble_fraction = 0;       // 1 - busy / (workers * makespan); asynchronous: of one steady period
   double bubble_fraction_span = 0;  // 1 - work / largest worker span (zero-bubble's); asynchronous: likewise
@@ -105,7 +114,7 @@ struct Report {
   std::vector<Reference> references;
   double speedup_one_device = 0;  // over one device that could hold the model
   std::optional<double> speedup_data_parallel;
-  double scaling_efficiency = 0;  // speedup_one_device / workers
+  double scaling_efficiency = 0;  // speedup_one_device / devices
   bool fits = true;
   Infeasible shortfall;  // filled when it does not fit
   std::vector<std::string> warnings, hints, provenance;

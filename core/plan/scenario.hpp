@@ -15,7 +15,11 @@
 namespace pipewright {
 
 enum class Optimizer { Sgd, Momentum, RmsProp, Adam };
-enum class Recompute { None, Full };
+enum class Recompute {
+  None,
+  Selective,  // the attention cores are rebuilt during the backward                       [Korthikanti22] section 5
+  Full,       // a stage keeps its input only and repeats its forward                      [GPipe19] section 2.3
+};
 enum class Skips { Hop, Direct };  // how a tensor travels that skips stages
 enum class GradientSync { Overlapped, Blocking };
 enum class PlacementOrder {
@@ -32,6 +36,12 @@ struct Training {
   bool ragged = false;                                    // allow a smaller last micro-batch
   Precision precision = Precision::Fp32;
   Optimizer optimizer = Optimizer::Sgd;
+  // Of the gradients that are accumulated; absent: as the weights. Megatron-LM accumulates bf16 training in fp32.
+  std::optional<Precision> gradient_precision;
+  // 1: the optimizer's states, and its work, are divided among the data-parallel workers of a stage (ZeRO-1). The
+  // all-reduce becomes a reduce-scatter of the gradients and an all-gather of the weights.            [ZeRO20]
+  std::int64_t zero = 0;
+  Place zero_place;
   std::optional<std::int64_t> sequence_length;  // tokens per sample; tokens/s needs it
   Place place;
 };
@@ -52,10 +62,14 @@ struct PlanRequest {
   Placed<std::int64_t> stages{1, {}};
   Placed<std::int64_t> virtual_stages{1, {}};
   Placed<std::int64_t> data_parallel{1, {}};
+  // t: a worker is a group of t consecutive devices that compute every layer together.                  [Shoeybi19]
+  Placed<std::int64_t> tensor_parallel{1, {}};
+  Placed<bool> sequence_parallel{false, {}};  // needs t > 1                                             [Korthikanti22]
   Placed<std::vector<std::int64_t>> replicas;  // per stage; empty: one each
   Placed<Partition> partition;
   Placed<std::string> schedule{"1f1b", {}};
-  std::variant<PlacementOrder, std::vector<std::int64_t>> placement = PlacementOrder::Pipeline;  // or device per worker
+  std::variant<PlacementOrder, std::vector<std::int64_t>> placement =
+      PlacementOrder::Pipeline;  // or lead device per worker
   Place placement_place;
   Placed<std::vector<Recompute>> recompute;  // per stage; one entry: all stages; empty: none
   bool recompute_except_last = false;        // torchgpipe's `except_last`: the last micro-batch keeps everything
@@ -63,6 +77,8 @@ struct PlanRequest {
   GradientSync gradient_sync = GradientSync::Overlapped;
   Bytes bucket{25'000'000};    // all-reduce bucket (gradient bytes)
   bool vertical_sync = false;  // PipeDream: every stage uses the version that stage 0 used
+  Bytes reserve_pipeline;      // taken by the pipeline runtime on every device when K > 1, beside the device's reserve
+  std::string reserve_pipeline_source;  // where that figure comes from: "fitted on ..."
   Place place;
 };
 

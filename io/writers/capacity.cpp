@@ -45,7 +45,7 @@ std::vector<TextColumn> columns(const std::vector<Capacity>& rows) {
     shown(gib(row.peak));
     shown(gib(row.headroom));
     cells.push_back(row.next ? std::to_string(*row.next) : "-");
-    cells.push_back(row.next ? gib(row.next_bytes.total()) : "-");
+    cells.push_back(row.next ? gib(row.next_need) : "-");
     for (std::size_t i = 0; i < all.size(); ++i)
       all[i].cells.push_back(cells[i]);
   }
@@ -79,7 +79,7 @@ std::vector<std::string> explanation(const Capacity& row) {
   }
   if (row.next)
     lines.push_back(fmt::format("{} does not fit: stage {} needs {} GiB ({})", *row.next, row.next_stage,
-                                gib(row.next_bytes.total()), parts(row.next_bytes)));
+                                gib(row.next_need), parts(row.next_bytes)));
   else
     lines.push_back("no larger value makes a scenario: " + row.next_refused);
   if (row.largest && row.next && row.next_least_memory > row.least_memory)
@@ -134,7 +134,8 @@ std::string capacity_json(const std::vector<Capacity>& rows, const std::string& 
       json.open('{').field("value", *row.next).field("stage", row.next_stage).key("memory_bytes").open('{');
       for (std::size_t i = 0; i < kMemoryCategories.size(); ++i)
         json.field(kMemoryCategories[i], category(row.next_bytes, i));
-      json.field("peak", row.next_bytes.total()).close().field("least_memory_bytes", row.next_least_memory).close();
+      json.field("peak", row.next_bytes.total()).close().field("need_bytes", row.next_need);
+      json.field("least_memory_bytes", row.next_least_memory).close();
     } else {
       json.null();
     }
@@ -173,8 +174,7 @@ std::string capacity_csv(const std::vector<Capacity>& rows) {
     for (const std::int64_t figure : figures)
       text += "," + (row.largest ? std::to_string(figure) : "");
     if (row.next)
-      text += fmt::format(",{},{},{},{}", *row.next, row.next_stage, row.next_bytes.total().value,
-                          row.next_least_memory.value);
+      text += fmt::format(",{},{},{},{}", *row.next, row.next_stage, row.next_need.value, row.next_least_memory.value);
     else
       text += ",,,,";
     text += fmt::format(",{},{}\n", row.tried, csv_field(row.method));

@@ -24,7 +24,9 @@ std::string csv_report(const Answer& answer) {
       "imbalance_s,communication_s,stall_s,drain_s,busy_fraction";
   for (const auto name : kMemoryCategories)
     text += fmt::format(",{}_bytes", name);
-  text += ",peak_memory_bytes,capacity_bytes,peak_at_s,peak_owner,weight_versions,in_flight,fits\n";
+  text +=
+      ",peak_memory_bytes,rounding_bytes,with_reserve_bytes,capacity_bytes,peak_at_s,peak_owner,weight_versions,in_"
+      "flight,fits\n";
   for (const WorkerReport& w : answer.report.workers) {
     const auto& layers = answer.report.stages[static_cast<std::size_t>(w.stage)].layers;
     text += fmt::format("{},{},{},{},{},{}", w.id, w.copy, w.stage, w.replica, w.device, quoted(layer_ranges(layers)));
@@ -34,9 +36,9 @@ std::string csv_report(const Answer& answer) {
     text += fmt::format(",{:.6f}", ratio(w.busy, answer.timeline.makespan));
     for (std::size_t i = 0; i < kMemoryCategories.size(); ++i)
       text += fmt::format(",{}", category(w.memory.bytes, i).value);
-    text += fmt::format(",{},{},{},{},{},{},{}\n", w.memory.bytes.total().value, answer.memory.capacity.value,
-                        exact_seconds(w.memory.at), label(w.memory.owner), w.memory.weight_versions, w.memory.in_flight,
-                        w.fits ? 1 : 0);
+    text += fmt::format(",{},{},{},{},{},{},{},{},{}\n", w.memory.bytes.total().value, w.need.rounding.value,
+                        w.need.with_reserve.value, answer.memory.capacity.value, exact_seconds(w.memory.at),
+                        label(w.memory.owner), w.memory.weight_versions, w.memory.in_flight, w.fits ? 1 : 0);
   }
   return text;
 }

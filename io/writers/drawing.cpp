@@ -116,13 +116,17 @@ std::string question(const Answer& answer) {
   if (plan.virtual_stages > 1) text += fmt::format(" x {} chunks", plan.virtual_stages);
   if (std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; }))
     text += fmt::format(" (replicas {})", fmt::join(plan.replicas, "-"));
+  if (plan.tensor_parallel > 1)
+    text += fmt::format(" · {} devices per worker{}", plan.tensor_parallel,
+                        plan.sequence_parallel ? " (tensor and sequence parallel)" : " (tensor parallel)");
   if (plan.data_parallel > 1) text += fmt::format(" · {} copies", plan.data_parallel);
   text +=
       fmt::format(" · {} of {} · {}", plural(plan.micro_batches, "micro-batch"), plan.micro_batch_size, plan.schedule);
   const Scenario& scenario = *answer.scenario;
   text += fmt::format(" · {} ({}) on {} x {}", scenario.model.name,
                       plural(static_cast<std::int64_t>(scenario.model.layers.size()), "layer"),
-                      answer.report.workers.size(), scenario.cluster.device.name);
+                      answer.report.workers.size() * static_cast<std::size_t>(plan.tensor_parallel),
+                      scenario.cluster.device.name);
   if (!scenario.cluster.name.empty() && scenario.cluster.name != scenario.cluster.device.name)
     text += fmt::format(" ({})", scenario.cluster.name);
   return text;

@@ -29,6 +29,8 @@ void scenario(JsonText& json, const Scenario& s) {
   json.field("device_memory_bytes", s.cluster.device.memory).field("source", s.cluster.source);
   json.close();
   json.field("precision", name(s.training.precision)).field("optimizer", name(s.training.optimizer));
+  json.field("gradient_precision", name(s.training.gradient_precision.value_or(s.training.precision)));
+  json.field("zero", s.training.zero);
   json.field("sequence_length", s.training.sequence_length).field("cost_source", name(s.cost));
   json.close();
 }
@@ -36,7 +38,8 @@ void scenario(JsonText& json, const Scenario& s) {
 void plan(JsonText& json, const Plan& p) {
   json.key("plan").open('{');
   json.field("schedule", p.schedule).field("stages", p.stages).field("virtual_stages", p.virtual_stages);
-  json.field("data_parallel", p.data_parallel).field("replicas", p.replicas);
+  json.field("data_parallel", p.data_parallel).field("tensor_parallel", p.tensor_parallel);
+  json.field("sequence_parallel", p.sequence_parallel).field("replicas", p.replicas);
   json.field("micro_batches", p.micro_batches).field("micro_batch_size", p.micro_batch_size);
   json.field("last_micro_batch_size", p.last_micro_batch_size).field("global_batch_size", p.global_batch_size);
   json.key("layers").open('[');  // per virtual stage: first and last
@@ -86,11 +89,14 @@ void peak_owner(JsonText& json, const MemoryOwner& owner) {
     json.null();
 }
 
-void memory(JsonText& json, const MemoryPeak& peak) {
+void memory(JsonText& json, const MemoryPeak& peak, const MemoryNeed& need) {
   json.key("memory_bytes").open('{');
   for (std::size_t i = 0; i < kMemoryCategories.size(); ++i)
     json.field(kMemoryCategories[i], category(peak.bytes, i));
   json.field("peak", peak.bytes.total()).close();
+  json.key("memory_need_bytes").open('{').field("model", need.model).field("rounding", need.rounding);
+  json.field("fragmentation", need.fragmentation).field("with_reserve", need.with_reserve);
+  json.field("low", need.low).field("high", need.high).close();
   json.field("weight_versions", peak.weight_versions).field("in_flight", peak.in_flight);
   json.field("peak_at_s", peak.at);
   peak_owner(json, peak.owner);
@@ -105,7 +111,7 @@ void workers(JsonText& json, const Answer& answer) {
     json.field("busy_s", w.busy).field("forward_s", w.forward).field("backward_s", w.backward);
     json.field("recompute_s", w.recompute).field("update_s", w.update);
     idle(json, w.idle);
-    memory(json, w.memory);
+    memory(json, w.memory, w.need);
     json.field("fits", w.fits).close();
   }
   json.close();
@@ -124,9 +130,9 @@ void stages(JsonText& json, const Answer& answer) {
     json.field("forward_s", s.forward).field("backward_s", s.backward).field("recompute_s", s.recompute);
     json.field("busy_s", s.busy);
     idle(json, s.idle);
-    memory(json, s.memory);
+    memory(json, s.memory, s.need);
     json.field("capacity_bytes", answer.memory.capacity);
-    json.field("fits", s.memory.bytes.total() <= answer.memory.capacity).close();
+    json.field("fits", s.need.with_reserve <= answer.memory.capacity).close();
   }
   json.close();
 }
@@ -142,6 +148,14 @@ void times(JsonText& json, const Report& r) {
   // One division at the end: a cycle need not be a whole number of nanoseconds.
   r.steady ? json.value(seconds(r.steady->growth) / static_cast<double>(r.steady->micro_batches)) : json.null();
   json.field("makespan_s", r.makespan).field("samples_per_s", r.samples_per_s);
+  json.key("efficiency_band");
+  if (r.range) {
+    json.open('{').field("step_time_low_s", r.range->fastest).field("step_time_high_s", r.range->slowest);
+    json.field("samples_per_s_low", r.range->samples_per_s_low);
+    json.field("samples_per_s_high", r.range->samples_per_s_high).close();
+  } else {
+    json.null();
+  }
   json.field("tokens_per_s", r.tokens_per_s).field("mfu", r.mfu);
   json.field("bubble_fraction", r.bubble_fraction).field("bubble_fraction_span", r.bubble_fraction_span);
   json.key("steady_state");

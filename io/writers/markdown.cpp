@@ -47,7 +47,7 @@ std::string teraflops(const Answer& answer) {
 std::string summary(const Answer& answer) {
   const Report& r = answer.report;
   const Plan& p = answer.plan;
-  const double workers = static_cast<double>(r.workers.size());
+  const double workers = static_cast<double>(p.devices());
   const std::vector<std::string> head{"devices",
                                       "GBS",
                                       "MBS",
@@ -64,14 +64,14 @@ std::string summary(const Answer& answer) {
                                       "peak GiB"};
   Bytes peak;
   for (const auto& stage : r.stages)
-    peak = std::max(peak, stage.memory.bytes.total());
+    peak = std::max(peak, stage.need.with_reserve);
   const auto& sequence = answer.scenario->training.sequence_length;
   std::string copies = std::to_string(p.data_parallel);
   if (std::any_of(p.replicas.begin(), p.replicas.end(), [](int n) { return n > 1; }))
     copies = fmt::format("{} ({})", copies, fmt::join(p.replicas, "-"));
   return row(head) + rule(head.size(), 0) +
-         row({std::to_string(r.workers.size()), std::to_string(p.global_batch_size), std::to_string(p.micro_batch_size),
-              sequence ? std::to_string(*sequence) : "-", "1", std::to_string(p.stages),
+         row({std::to_string(p.devices()), std::to_string(p.global_batch_size), std::to_string(p.micro_batch_size),
+              sequence ? std::to_string(*sequence) : "-", std::to_string(p.tensor_parallel), std::to_string(p.stages),
               std::to_string(p.virtual_stages), copies, significant(seconds(r.step_time), 4),
               r.tokens_per_s ? significant(*r.tokens_per_s / workers, 4) : "-", teraflops(answer),
               r.mfu ? percent(*r.mfu) : "-", percent(r.bubble_fraction), gib(peak)});
@@ -113,6 +113,11 @@ std::string markdown_report(const Answer& answer) {
     text += fmt::format("Asynchronous: one cycle of {} per micro-batch in the steady state.\n",
                         short_time(Time{r.steady->growth.value / r.steady->micro_batches}, 4));
   text += "\n" + stages(answer);
+  if (r.range)
+    text += fmt::format(
+        "\nStep {} to {} s, {} to {} samples/s with the device's efficiencies at the ends of their bands.\n",
+        significant(seconds(r.range->fastest), 4), significant(seconds(r.range->slowest), 4),
+        significant(r.range->samples_per_s_low, 4), significant(r.range->samples_per_s_high, 4));
   text += fmt::format("\nLimited by: {}\n", r.limiting_factor);
   for (const auto& warning : r.warnings)
     text += "\n> warning: " + cell(warning) + "\n";

@@ -16,11 +16,11 @@ namespace {
 constexpr int kMostStrips = 8;
 constexpr double kStrip = 40, kGap = 7;
 constexpr int kLayers = 4;
-constexpr std::array<std::string_view, kLayers> kNames = {"weights, gradients, optimizer, reserve", "stash",
-                                                          "recomputed", "buffers"};
+constexpr std::array<std::string_view, kLayers> kNames = {"weights, gradients, optimizer, reserve", "stash and logits",
+                                                          "recomputed, workspace", "buffers"};
 
 std::array<Bytes, kLayers> layers(const MemoryBytes& m) {
-  return {m.weights + m.gradients + m.optimizer + m.reserve, m.stash, m.recompute, m.buffers};
+  return {m.weights + m.gradients + m.optimizer + m.reserve, m.stash + m.logits, m.recompute + m.workspace, m.buffers};
 }
 
 // What a pixel shows: the largest total within it.

@@ -63,17 +63,20 @@ class Page {
                           short_time(Time{static_cast<std::int64_t>(std::llround(cycle * 1e9))}, 4),
                           steady.exact ? "" : " (averaged: no exact period found)", short_time(report_.makespan, 4));
     }
+    if (report_.range)
+      step += fmt::format(" ({} to {} over the bands of the efficiencies)", short_time(report_.range->fastest, 3),
+                          short_time(report_.range->slowest, 3));
     line("step time", step);
     const bool timed = report_.samples_per_s > 0;
     std::string rate = timed ? significant(report_.samples_per_s, 4) + " samples/s" : "none: the step takes no time";
+    if (report_.range)
+      rate += fmt::format(" ({} to {})", significant(report_.range->samples_per_s_low),
+                          significant(report_.range->samples_per_s_high));
     if (report_.tokens_per_s) rate += " · " + significant(*report_.tokens_per_s, 4) + " tokens/s";
     if (report_.mfu) rate += " · MFU " + percent(*report_.mfu);
     line("throughput", rate);
     line("bubble", bubble());
-    if (const StageReport* full = fullest())
-      line("memory peak",
-           fmt::format("{} of {} on stage {}{}", short_bytes(full->memory.bytes.total()),
-                       short_bytes(answer_.memory.capacity), full->stage, report_.fits ? "" : ": DOES NOT FIT"));
+    if (const StageReport* full = fullest()) line("memory peak", memory_peak(*full));
     if (timed) line("speed-up", speed_up());
     line("limited by", report_.limiting_factor);
     if (!report_.fits) {
@@ -85,6 +88,19 @@ class Page {
       for (const auto& remedy : report_.shortfall.remedies)
         line("", remedy);
     }
+  }
+
+  // The sum of what the model holds, what the device must have for it, and the range in which that is expected.
+  std::string memory_peak(const StageReport& full) const {
+    const MemoryNeed& need = full.need;
+    std::string text =
+        fmt::format("{} of {} on stage {}{}", short_bytes(need.with_reserve), short_bytes(answer_.memory.capacity),
+                    full.stage, report_.fits ? "" : ": DOES NOT FIT");
+    if (short_bytes(need.with_reserve) != short_bytes(need.model))
+      text += fmt::format(" · {} of it held by the model", short_bytes(need.model));
+    if (answer_.memory.activation_band > 0)
+      text += fmt::format(" · expected within {} to {}", short_bytes(need.low), short_bytes(need.high));
+    return text;
   }
 
   std::string bubble() const {
@@ -99,19 +115,19 @@ class Page {
   }
 
   std::string speed_up() const {
-    const std::size_t workers = report_.workers.size();
-    std::string text =
-        fmt::format("{}x over one device that could hold the model ({} of {} workers)",
-                    significant(report_.speedup_one_device), percent(report_.scaling_efficiency), workers);
+    const int workers = answer_.plan.devices();
+    std::string text = fmt::format("{}x over one device that could hold the model ({} of {} {})",
+                                   significant(report_.speedup_one_device), percent(report_.scaling_efficiency),
+                                   workers, answer_.plan.tensor_parallel > 1 ? "devices" : "workers");
     if (report_.speedup_data_parallel)
-      text +=
-          fmt::format(" · {}x over data parallelism on as many workers", significant(*report_.speedup_data_parallel));
+      text += fmt::format(" · {}x over data parallelism on as many {}", significant(*report_.speedup_data_parallel),
+                          answer_.plan.tensor_parallel > 1 ? "devices" : "workers");
     return text;
   }
 
   const StageReport* fullest() const {
     const auto at = std::max_element(report_.stages.begin(), report_.stages.end(), [](const auto& a, const auto& b) {
-      return a.memory.bytes.total() < b.memory.bytes.total();
+      return a.need.with_reserve < b.need.with_reserve;
     });
     return at == report_.stages.end() ? nullptr : &*at;
   }
@@ -208,8 +224,10 @@ class Page {
     columns.push_back(part("grads", true, &MemoryBytes::gradients));
     columns.push_back(part("optimizer", true, &MemoryBytes::optimizer));
     columns.push_back(part("stash", false, &MemoryBytes::stash));
+    columns.push_back(part("logits", true, &MemoryBytes::logits));
     columns.push_back(part("recompute", true, &MemoryBytes::recompute));
     columns.push_back(part("buffers", true, &MemoryBytes::buffers));
+    columns.push_back(part("workspace", true, &MemoryBytes::workspace));
     columns.push_back(part("reserve", true, &MemoryBytes::reserve));
     columns.push_back(
         column("in flight", false, [](const StageReport& s) { return std::to_string(s.memory.in_flight); }));

@@ -189,7 +189,7 @@ class StageNeeds {
     const Scenario& scenario = cost.scenario();
     layers_ = static_cast<LayerId>(scenario.model.layers.size());
     plan_.layers.assign(at(plan.stages), {0, layers_});
-    ScheduleShape shape = schedule_shape(plan_, scenario.model, scenario.training.precision);
+    ScheduleShape shape = schedule_shape(plan_, scenario.model, scenario.training);
     shape.buckets.clear();  // they have no part in a walk
     schedule_ = make_schedule(plan_, shape);
   }
@@ -198,7 +198,8 @@ class StageNeeds {
     const auto [entry, absent] = known_.try_emplace({k, range.begin, range.end});
     if (absent) {
       const MemoryModel memory = around(k, range);
-      entry->second = peak(memory, schedule_, first_position(schedule_.shape, k)).bytes.total();
+      entry->second =
+          pipewright::need(memory, peak(memory, schedule_, first_position(schedule_.shape, k)).bytes).with_reserve;
     }
     return entry->second;
   }
@@ -244,7 +245,7 @@ std::vector<Bytes> simulated_needs(const Plan& plan, const CostModel& cost) {
   const std::vector<MemoryPeak> all = peaks(memory, schedule, costs, timeline);
   for (std::size_t w = 0; w < all.size(); ++w) {
     Bytes& most = needs[at(stage_at(schedule.shape, static_cast<PositionId>(w % schedule.positions.size())))];
-    most = std::max(most, all[w].bytes.total());
+    most = std::max(most, need(memory, all[w].bytes).with_reserve);
   }
   return needs;
 }

@@ -45,7 +45,7 @@ std::vector<std::string> differences(const Answer& answer) {
   const StepCosts& costs = answer.costs;
   std::vector<std::string> list;
   if (std::any_of(answer.plan.recompute.begin(), answer.plan.recompute.end(),
-                  [](Recompute recompute) { return recompute != Recompute::None; }))
+                  [](Recompute recompute) { return recompute == Recompute::Full; }))
     list.push_back("activations are recomputed");
   if (costs.duration != costs.duration_last) list.push_back("the last micro-batch is smaller");
   if (!free_collectives(costs)) list.push_back("all-reduce takes time");

@@ -19,6 +19,13 @@ bool skips_a_stage(const Model& model, const Plan& plan) {
   return false;
 }
 
+bool has_attention_core(const Model& model) {
+  return std::any_of(model.works.begin(), model.works.end(), [](const Work& work) {
+    return std::any_of(work.operators.begin(), work.operators.end(),
+                       [](const Operator& op) { return op.attention_core; });
+  });
+}
+
 }  // namespace
 
 std::vector<std::string> options_without_effect(const Scenario& scenario, const Plan& plan) {
@@ -27,9 +34,17 @@ std::vector<std::string> options_without_effect(const Scenario& scenario, const 
   if (plan.vertical_sync && rule != nullptr && rule->flush)
     lines.push_back("plan.vertical_sync has no effect: " + plan.schedule +
                     " flushes, so every stage has one version of its weights; it belongs to schedule: pipedream");
-  const auto none = [](Recompute recompute) { return recompute == Recompute::None; };
-  if (plan.recompute_except_last && std::all_of(plan.recompute.begin(), plan.recompute.end(), none))
+  const auto whole = [](Recompute recompute) { return recompute == Recompute::Full; };
+  if (plan.recompute_except_last && std::none_of(plan.recompute.begin(), plan.recompute.end(), whole))
     lines.push_back("plan.recompute_except_last has no effect: no stage recomputes; it needs recompute: full");
+  const auto in_part = [](Recompute recompute) { return recompute == Recompute::Selective; };
+  if (std::any_of(plan.recompute.begin(), plan.recompute.end(), in_part) && !has_attention_core(scenario.model))
+    lines.push_back(
+        "plan.recompute: selective has no effect: the model has no attention core that keeps its scores (layers with "
+        "stated figures, flash attention, or no attention at all); it is the same as none");
+  if (scenario.training.zero > 0 && plan.data_parallel == 1 &&
+      std::all_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r == 1; }))
+    lines.push_back("training.zero: 1 has no effect: every stage has one worker, with whom it shares nothing");
   if (plan.skips == Skips::Direct && !skips_a_stage(scenario.model, plan))
     lines.push_back("plan.skips: direct has no effect: no tensor of this partition skips a stage");
   return lines;

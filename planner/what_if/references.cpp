@@ -49,15 +49,35 @@ Time one_device(const Answer& answer, const CostModel& cost) {
                      times(costs.duration[static_cast<std::size_t>(Kind::Update)], updates));
 }
 
+std::vector<DeviceId> all_devices(const Plan& plan) {
+  std::vector<DeviceId> devices;
+  for (const DeviceId lead : plan.device)
+    for (int member = 0; member < plan.tensor_parallel; ++member)
+      devices.push_back(lead + member);
+  return devices;
+}
+
+// The references share no layer among devices: the scenario without tensor parallelism.
+std::optional<Scenario> undivided(const Scenario& scenario) {
+  if (scenario.plan.tensor_parallel.value < 2) return std::nullopt;
+  Scenario copy = scenario;
+  copy.plan.tensor_parallel.value = 1;
+  copy.plan.sequence_parallel.value = false;
+  settle(copy.model, weight_bytes(copy.training.precision), TensorParallel{});
+  return copy;
+}
+
 Reference data_parallelism(const Answer& answer, const CostModel& cost) {
   const Plan& plan = answer.plan;
-  const int workers = plan.workers();
-  Reference reference{fmt::format("data parallelism on {} workers", workers), std::nullopt, ""};
+  const int workers = plan.devices();
+  Reference reference{
+      fmt::format("data parallelism on {} {}", workers, plan.tensor_parallel > 1 ? "devices" : "workers"), std::nullopt,
+      ""};
   // The asynchronous schedule updates with every micro-batch, so its counterpart does not accumulate gradients:
   // one micro-batch per worker and update.
   const std::int64_t share = answer.schedule.flush ? plan.global_batch_size / workers / plan.micro_batch_size : 1;
   const std::int64_t micro_batches = std::max<std::int64_t>(1, share);
-  const Plan one = one_stage(plan, cost.scenario().model, plan.device, micro_batches);
+  const Plan one = one_stage(plan, cost.scenario().model, all_devices(plan), micro_batches);
   const StepCosts costs = step_costs(one, cost);
   const Schedule schedule = make_schedule(one, costs.shape);
   if (run_size(schedule, costs) > 4'000'000) {
@@ -71,19 +91,23 @@ Reference data_parallelism(const Answer& answer, const CostModel& cost) {
     reference.note =
         fmt::format("with a global batch of {} instead of {}", one.global_batch_size, plan.global_batch_size);
   const MemoryModel memory = memory_model(one, cost);
-  const Bytes need = peak(memory, schedule, 0).bytes.total();
-  if (need > memory.capacity)
+  const Bytes needed = need(memory, peak(memory, schedule, 0).bytes).with_reserve;
+  if (needed > memory.capacity)
     reference.note += fmt::format("{}does not fit: it needs {} of {}", reference.note.empty() ? "" : "; ",
-                                  bytes_text(need), bytes_text(memory.capacity));
+                                  bytes_text(needed), bytes_text(memory.capacity));
   return reference;
 }
 
 }  // namespace
 
-void add_references(Answer& answer, const CostModel& cost) {
+void add_references(Answer& answer, const CostModel& planned) {
   Report& report = answer.report;
   if (report.samples_per_s <= 0) return;  // a step that takes no time compares with nothing
-  const int workers = answer.plan.workers();
+  const int workers = answer.plan.devices();
+  const std::optional<Scenario> alone_scenario = undivided(planned.scenario());
+  std::optional<CostModel> alone_cost;
+  if (alone_scenario) alone_cost.emplace(*alone_scenario);
+  const CostModel& cost = alone_cost ? *alone_cost : planned;
   const double alone = seconds(one_device(answer, cost));
   if (alone > 0) {
     const double rate = static_cast<double>(answer.plan.global_batch_size) / alone;
@@ -91,7 +115,7 @@ void add_references(Answer& answer, const CostModel& cost) {
     report.speedup_one_device = report.samples_per_s / rate;
     report.scaling_efficiency = report.speedup_one_device / workers;
   }
-  const bool is_data_parallel = answer.plan.positions() == 1;
+  const bool is_data_parallel = answer.plan.positions() == 1 && answer.plan.tensor_parallel == 1;
   if (workers == 1 || is_data_parallel) return;
   Reference reference = data_parallelism(answer, cost);
   if (reference.samples_per_s && *reference.samples_per_s > 0)

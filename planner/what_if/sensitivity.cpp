@@ -12,16 +12,6 @@ namespace {
 // Runs up to this size choose their engine anew: a change can make transfers meet that did not, or the reverse.
 constexpr std::int64_t kLargestChecked = 200'000;
 
-// Step time under other prices. Long runs without shared links are repeated by the static order unchecked.
-Time repeated(const Answer& answer, const StepCosts& costs, Engine engine) {
-  const bool stays = engine == Engine::Auto && engine_of(answer.timeline) == Engine::StaticOrder &&
-                     run_size(answer.schedule, answer.costs) > kLargestChecked;
-  if (stays) engine = Engine::StaticOrder;
-  if (answer.schedule.flush && engine == Engine::StaticOrder) return static_order_makespan(answer.schedule, costs);
-  const Timeline timeline = simulate(answer.schedule, costs, engine);
-  return step_time(answer.plan, timeline.makespan, steady_state_of(answer.schedule, costs, timeline, engine));
-}
-
 // Explicit and uniform times know no FLOP rate: their compute ops take half the time, apart from the launch overhead.
 StepCosts halved_compute(const Answer& answer, Time overhead) {
   StepCosts costs = answer.costs;
@@ -55,7 +45,7 @@ class Runs {
   Runs(const Answer& answer, Engine engine) : answer_(answer), engine_(engine), changed_(*answer.scenario) {}
 
   void add(const char* what, const StepCosts& costs) {
-    const Time time = repeated(answer_, costs, engine_);
+    const Time time = repeated_step_time(answer_, costs, engine_);
     const double speedup = time.value > 0 ? ratio(answer_.report.step_time, time) : 1.0;
     rows_.push_back({what, time, speedup});
   }
@@ -89,6 +79,16 @@ bool has_latency(const Cluster& cluster) {
 }
 
 }  // namespace
+
+// Long runs without shared links are repeated by the static order unchecked.
+Time repeated_step_time(const Answer& answer, const StepCosts& costs, Engine engine) {
+  const bool stays = engine == Engine::Auto && engine_of(answer.timeline) == Engine::StaticOrder &&
+                     run_size(answer.schedule, answer.costs) > kLargestChecked;
+  if (stays) engine = Engine::StaticOrder;
+  if (answer.schedule.flush && engine == Engine::StaticOrder) return static_order_makespan(answer.schedule, costs);
+  const Timeline timeline = simulate(answer.schedule, costs, engine);
+  return step_time(answer.plan, timeline.makespan, steady_state_of(answer.schedule, costs, timeline, engine));
+}
 
 std::int64_t largest_repeated_run(const Timeline& timeline) {
   // Ops and messages in about 0.2 s: the static order runs some 100 million a second, the event queue with shared links

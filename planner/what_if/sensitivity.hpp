@@ -22,4 +22,7 @@ struct SensitivityAnswer {
 // `engine` is the one that was asked for.
 SensitivityAnswer sensitivity(const Answer& answer, Engine engine);
 
+// Step time of the answer's schedule under other prices.
+Time repeated_step_time(const Answer& answer, const StepCosts& costs, Engine engine);
+
 }  // namespace pipewright

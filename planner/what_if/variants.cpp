@@ -54,7 +54,7 @@ std::optional<Report> tried(const Answer& answer, const Change& change, double l
 Bytes largest_need(const Report& report) {
   Bytes need;
   for (const WorkerReport& worker : report.workers)
-    need = std::max(need, worker.memory.bytes.total());
+    need = std::max(need, worker.need.with_reserve);
   return need;
 }
 

@@ -339,16 +339,16 @@ TEST_CASE("Chunks on one worker hand over at once; the wrap from the last stage 
 
 TEST_CASE("Buckets fill from the last layer backwards and close once they are full") {
   const Model model = with_skips().model;  // gradients of 400, 800 and 1200 bytes, d has none
-  const auto all = buckets(model, {0, 4}, Precision::Fp32, Bytes{2'000});
+  const auto all = buckets(model, {0, 4}, Bytes{4}, Bytes{2'000});
   REQUIRE(all.size() == 2);
   CHECK(all[0].bytes == Bytes{2'000});  // c and b
   CHECK(all[0].first_layer == 1);
   CHECK(all[1].bytes == Bytes{400});
   CHECK(all[1].first_layer == 0);
-  CHECK(buckets(model, {0, 4}, Precision::Fp32, Bytes{2'001}).size() == 1);
-  CHECK(buckets(model, {0, 4}, Precision::Fp32, Bytes{1}).size() == 3);  // a layer is never split
-  CHECK(buckets(model, {0, 4}, Precision::Bf16, Bytes{2'000}).size() == 1);
-  const auto none = buckets(model, {3, 4}, Precision::Fp32, Bytes{1});
+  CHECK(buckets(model, {0, 4}, Bytes{4}, Bytes{2'001}).size() == 1);
+  CHECK(buckets(model, {0, 4}, Bytes{4}, Bytes{1}).size() == 3);  // a layer is never split
+  CHECK(buckets(model, {0, 4}, Bytes{2}, Bytes{2'000}).size() == 1);
+  const auto none = buckets(model, {3, 4}, Bytes{4}, Bytes{1});
   REQUIRE(none.size() == 1);
   CHECK(none[0].bytes == Bytes{0});
 }

@@ -36,6 +36,12 @@ TEST_CASE("every shipped device names the source of each of its figures") {
     CHECK_MESSAGE(!device.peak.empty(), file);
     for (const auto& [precision, rate] : device.peak)
       CHECK_MESSAGE(device.sources.contains("peak." + std::string(name(precision))), file);
+    for (const auto& [kind, which] : kOperatorKindNames) {
+      const auto& efficiency = device.efficiency[static_cast<std::size_t>(which)];
+      REQUIRE_MESSAGE(efficiency.has_value(), file << " " << kind);
+      CHECK_MESSAGE(!efficiency->source.empty(), file);
+      if (efficiency->provenance == Provenance::Assumed) CHECK_MESSAGE(efficiency->band > 0, file << " " << kind);
+    }
   }
 }
 

@@ -53,6 +53,7 @@ std::set<std::string> written_paths() {
   report.links = {{"node 0 device 0 out", Bytes{800}, Bandwidth{1e9}, 0.5}};
   report.stages[0].memory.owner = report.workers[0].memory.owner = kMessage;
   report.stages[1].memory.owner = report.workers[1].memory.owner = kAllReduce;
+  report.range = SpeedRange{};
   report.fits = false;
   report.shortfall = {"too large", {"stage 0 needs more"}, {"recompute: full"}};
   std::set<std::string> paths = paths_of(json_report(full->answer));

@@ -168,7 +168,8 @@ TEST_CASE("a report states question, answer and origin, in that order") {
                        "step time     33.00 ms\n"
                        "throughput    242.4 samples/s\n"
                        "bubble        27.3 % of the makespan · 27.3 % of the longest worker's span · by formula\n"));
-  CHECK(text.find("memory peak   4.51 GiB of 16.0 GiB on stage 0\n") != std::string::npos);
+  CHECK(text.find("memory peak   4.51 GiB of 16.0 GiB on stage 0 · 4.01 GiB of it held by the model\n") !=
+        std::string::npos);
   CHECK(text.find("how it is known\n  layer times: stated in the file\n") > text.find("what would help"));
 }
 
@@ -176,7 +177,7 @@ TEST_CASE("a plan that does not fit says so at the top, stage by stage") {
   // 64 micro-batches of 1 GiB in flight on stage 0 of 64 and devices of 16 GiB: 49 stages hold 16 or more.
   const auto small = small_answer({.stages = 64, .micro_batches = 64});
   const std::string text = terminal_report(small->answer, {});
-  CHECK(text.find("on stage 0: DOES NOT FIT\n") != std::string::npos);
+  CHECK(text.find("on stage 0: DOES NOT FIT · ") != std::string::npos);
   CHECK(text.find("infeasible    49 of 64 stages do not fit into their devices\n") != std::string::npos);
   CHECK(text.find("45 more stages\n") != std::string::npos);
 }

@@ -40,7 +40,7 @@ class ExplicitTimes final : public CostSource {
 
 }  // namespace
 
-std::unique_ptr<CostSource> explicit_times(const Scenario& scenario) {
+std::unique_ptr<CostSource> explicit_times(const Scenario& scenario, const Topology&) {
   return std::make_unique<ExplicitTimes>(scenario);
 }
 

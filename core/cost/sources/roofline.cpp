@@ -12,14 +12,49 @@
 //     optimizer step    per parameter: read weight, gradient and states, write weight and states
 //
 // 2 GFLOP, 30 MB, 10 TFLOP/s at 50 %, 100 GB/s at 60 %, 5 us: max(400 us, 500 us) + 5 us = 505 us.
-// Test: tests/core/cost_sources_test.cpp.
+//
+// A layer built from operators takes the sum of the same formula over its operators, each with the efficiency of its
+// kind and a launch of its own; per pass the sum is rounded once:
+//
+//     t = sum over operators of max(FLOPs / (peak * e(kind, FLOPs)), (bytes * samples + weights) / (bandwidth *
+//     e(memory)))
+//                               + launch overhead                        + the collectives of the pass
+//
+//     forward           forward_flops, forward_bytes; weights: the operator's parameters are read
+//     input gradient    input_flops, input_bytes; likewise
+//     weight gradient   weight_flops, weight_bytes; the gradient of the parameters is written
+//
+// Of a table that is only looked up (gathered parameters) just the rows count, which are part of the bytes. A pass in
+// which an operator does nothing has no launch.
+//
+// Tensor parallelism of degree t: FLOPs of divided operators / t, of the others / t with sequence parallelism; bytes
+// and parameters as `Amount` and `parameters_on_device` divide them. What the group all-reduces is exposed, as a ring
+// over its own links:                                                                            [Shoeybi19] [Thakur05]
+//
+//     collectives = reductions * 2(t-1) * latency + 2(t-1)/t * reduced bytes * samples / ring bandwidth
+//
+// in the forward, and in the gradient of the input. With sequence parallelism a reduction is a reduce-scatter and an
+// all-gather: the same bytes and steps [Korthikanti22]. Of all groups of the plan the slowest counts. Every group is
+// priced as if alone on its links.
+//
+// One device: 1 GFLOP forward at 10 TFLOP/s * 0.5 = 200 us; 4 MB at 100 GB/s * 0.6 = 66.7 us: 200 us + 5 us.
+// Test: tests/core/cost_sources_test.cpp, tests/core/operator_costs_test.cpp.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
+#include <variant>
+#include <vector>
 
+#include "core/cost/collectives.hpp"
 #include "core/cost/cost_model.hpp"
 
 namespace pipewright {
 namespace {
+
+constexpr std::size_t of(OperatorKind kind) {
+  return static_cast<std::size_t>(kind);
+}
 
 const char* key(Precision precision) {
   switch (precision) {
@@ -33,7 +68,11 @@ const char* key(Precision precision) {
 
 class Roofline final : public CostSource {
  public:
-  explicit Roofline(const Scenario& scenario) : scenario_(scenario) {
+  Roofline(const Scenario& scenario, const Topology& topology)
+      : scenario_(scenario),
+        split_{static_cast<int>(scenario.plan.tensor_parallel.value), scenario.plan.sequence_parallel.value},
+        weight_(static_cast<double>(weight_bytes(scenario.training.precision).value)),
+        gradient_(static_cast<double>(gradient_bytes(scenario.training).value)) {
     const Device& device = scenario.cluster.device;
     const auto refuse = [&](const std::string& message) {
       throw InputError(device.place, "device \"" + device.name + "\" " + message);
@@ -51,6 +90,9 @@ class Roofline final : public CostSource {
       refuse("memory_efficiency: must be larger than 0 and at most 1");
     flop_rate_ = peak->second * device.compute_efficiency;
     byte_rate_ = *device.memory_bandwidth * device.memory_efficiency;
+    peak_ = peak->second.value;
+    bandwidth_ = device.memory_bandwidth->value;
+    rings_ = slowest_rings(scenario, topology);
   }
 
   Passes price(const Model& model, LayerId id, std::int64_t samples) const override {
@@ -58,9 +100,15 @@ class Roofline final : public CostSource {
     const auto backward = stated_backward(layer, samples, model.batch);
     if (layer.forward && backward)
       return {scaled(*layer.forward, samples, model.batch), backward->input, backward->weight};
-    const Time pass = estimate(model, layer, samples, 1);
-    Passes passes{pass, pass, pass};
-    if (layer.parameters == 0) passes.backward_input = estimate(model, layer, samples, 2), passes.backward_weight = {};
+    Passes passes;
+    if (layer.work >= 0) {
+      passes = by_operators(model.works[static_cast<std::size_t>(layer.work)], static_cast<double>(samples));
+    } else {
+      const Time pass = estimate(model, layer, samples, 1);
+      passes.forward = passes.backward_input = passes.backward_weight = pass;
+      if (layer.parameters == 0)
+        passes.backward_input = estimate(model, layer, samples, 2), passes.backward_weight = {};
+    }
     if (layer.forward) passes.forward = scaled(*layer.forward, samples, model.batch);
     if (backward) passes.backward_input = backward->input, passes.backward_weight = backward->weight;
     return passes;
@@ -72,9 +120,11 @@ class Roofline final : public CostSource {
     if (parameters == 0) return {};
     const Precision precision = scenario_.training.precision;
     const Bytes states = optimizer_bytes(precision, scenario_.training.optimizer);
-    const Bytes moved = 2 * weight_bytes(precision) + gradient_bytes(precision) + 2 * states;
+    const Bytes moved = 2 * weight_bytes(precision) + gradient_bytes(scenario_.training) + 2 * states;
     const double bytes = static_cast<double>(parameters) * static_cast<double>(moved.value);
-    return checked_sum(transfer_time(bytes, byte_rate_), scenario_.cluster.device.launch_overhead);
+    const Bandwidth rate =
+        scenario_.model.works.empty() ? byte_rate_ : Bandwidth{bandwidth_ * share(OperatorKind::Memory, bytes)};
+    return checked_sum(transfer_time(bytes, rate), scenario_.cluster.device.launch_overhead);
   }
 
   std::string provenance() const override {
@@ -85,12 +135,118 @@ class Roofline final : public CostSource {
     std::string text = "layer times: roofline from FLOPs and bytes on " + device.name + " (" +
                        key(scenario_.training.precision) + ", " + percent(device.compute_efficiency) +
                        " of the peak FLOP rate, " + percent(device.memory_efficiency) + " of the memory bandwidth)";
+    if (!scenario_.model.works.empty()) text += "; " + efficiencies();
     if (stated > 0)
       text += "; " + std::to_string(stated) + " of " + std::to_string(layers.size()) + " layers use their stated times";
     return text;
   }
 
  private:
+  // "by kind: matrix_product 55 % (assumed, +- 30 %), memory 80 % (published)"
+  std::string efficiencies() const {
+    static constexpr std::array<const char*, kOperatorKinds> kNames = {
+        "matrix_product", "convolution", "grouped_convolution", "attention", "recurrent", "memory"};
+    static constexpr std::array<const char*, 3> kHow = {"assumed", "published", "measured"};
+    std::string text;
+    for (std::size_t kind = 0; kind < kNames.size(); ++kind) {
+      const auto& stated = scenario_.cluster.device.efficiency[kind];
+      if (!stated) continue;
+      const auto [least, most] = std::minmax_element(stated->curve.begin(), stated->curve.end(),
+                                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+      text += (text.empty() ? "by kind: " : ", ") + std::string(kNames[kind]) + " " + percent(least->second);
+      if (most->second > least->second) text += " to " + percent(most->second);
+      text += std::string(" (") + kHow[static_cast<std::size_t>(stated->provenance)];
+      text += (stated->band > 0 ? ", +- " + percent(stated->band) : "") + ")";
+    }
+    return text.empty() ? "the same for operators of every kind" : text;
+  }
+
+  // Rings of the plan's tensor-parallel groups, alike ones once.
+  struct Ring {
+    double latency = 0, share = 0, rate = 0;  // ns of all steps; bytes per byte; bytes per second, 0: no time
+    bool operator==(const Ring&) const = default;
+  };
+  static std::vector<Ring> slowest_rings(const Scenario& scenario, const Topology& topology) {
+    const std::int64_t t = scenario.plan.tensor_parallel.value, devices = scenario.cluster.devices();
+    std::vector<Ring> rings;
+    if (t < 2 || t > devices) return rings;
+    const auto add = [&](std::int64_t lead) {
+      if (lead < 0 || lead + t > devices) return;  // the plan is refused elsewhere
+      std::vector<DeviceId> members;
+      for (std::int64_t member = 0; member < t; ++member)
+        members.push_back(static_cast<DeviceId>(lead + member));
+      const AllReduceGroup group(std::move(members), topology, scenario.cluster.devices_per_node);
+      for (const CollectivePhase& phase : group.price(AllReduce::Ring, Bytes{1}).phases) {
+        const Ring ring{static_cast<double>(phase.latency.value), phase.bytes, phase.rate.value};
+        if (std::find(rings.begin(), rings.end(), ring) == rings.end()) rings.push_back(ring);
+      }
+    };
+    if (const auto* leads = std::get_if<std::vector<std::int64_t>>(&scenario.plan.placement)) {
+      for (const std::int64_t lead : *leads)
+        add(lead);
+      return rings;
+    }
+    // Groups that begin at the same place of a leaf switch are alike.
+    const std::int64_t leaf = std::int64_t{scenario.cluster.devices_per_node} *
+                              (scenario.cluster.network ? scenario.cluster.network->nodes_per_switch : 1);
+    const std::int64_t different = std::min(devices / t, leaf / std::gcd(leaf, t));
+    for (std::int64_t group = 0; group < different; ++group)
+      add(group * t);
+    return rings;
+  }
+
+  // Nanoseconds that the group of a worker spends on its all-reduces of one pass.
+  double collectives(const Amount& reduced, int reductions, double samples) const {
+    const double bytes = reduced.on_device(Bytes{static_cast<std::int64_t>(weight_)}, TensorParallel{}) * samples;
+    double longest = 0;
+    for (const Ring& ring : rings_)
+      longest =
+          std::max(longest, reductions * ring.latency + (ring.rate > 0 ? ring.share * bytes / ring.rate * 1e9 : 0));
+    return longest;
+  }
+
+  double share(OperatorKind kind, double work) const {
+    const Device& device = scenario_.cluster.device;
+    if (const auto& stated = device.efficiency[of(kind)]) return stated->at(work);
+    return kind == OperatorKind::Memory ? device.memory_efficiency : device.compute_efficiency;
+  }
+
+  // Nanoseconds of one operator in one pass, its launch included.
+  double operator_time(const Operator& op, double flops, double bytes) const {
+    if (flops <= 0 && bytes <= 0) return 0;
+    // What only moves bytes computes on the side: at the share that products reach without one of their own.
+    const double compute =
+        op.kind == OperatorKind::Memory ? scenario_.cluster.device.compute_efficiency : share(op.kind, flops);
+    const double arithmetic = flops > 0 ? flops / (peak_ * compute) : 0;
+    const double memory = bytes > 0 ? bytes / (bandwidth_ * share(OperatorKind::Memory, bytes)) : 0;
+    return std::max(arithmetic, memory) * 1e9 + static_cast<double>(scenario_.cluster.device.launch_overhead.value);
+  }
+
+  Passes by_operators(const Work& work, double samples) const {
+    const Bytes per_value{static_cast<std::int64_t>(weight_)};
+    const double t = split_.degree;
+    double forward = 0, input = 0, weight = 0, core = 0;  // ns
+    for (const Operator& op : work.operators) {
+      const double flops = samples / (op.divided || split_.sequence_parallel ? t : 1.0);
+      const std::int64_t dense = op.parameters - op.gathered_parameters;
+      const std::int64_t sharded = std::min(dense, op.sharded_parameters);
+      const double parameters = static_cast<double>(dense - sharded) + std::ceil(static_cast<double>(sharded) / t);
+      const auto bytes = [&](const Amount& amount, double of_weights) {
+        const double tensors = amount.on_device(per_value, split_) * samples;
+        return tensors > 0 ? tensors + parameters * of_weights : 0;
+      };
+      const double once = operator_time(op, op.forward_flops * flops, bytes(op.forward_bytes, weight_));
+      forward += once;
+      if (op.attention_core) core += once;
+      input += operator_time(op, op.input_flops * flops, bytes(op.input_bytes, weight_));
+      weight += operator_time(op, op.weight_flops * flops, bytes(op.weight_bytes, gradient_));
+    }
+    forward += collectives(work.reduced_forward, work.reductions_forward, samples);
+    input += collectives(work.reduced_backward, work.reductions_backward, samples);
+    const auto time = [](double nanoseconds) { return Time{rounded(nanoseconds, "a layer's time")}; };
+    return {time(forward), time(input), time(weight), time(core)};
+  }
+
   static std::string percent(double share) { return std::to_string(std::lround(share * 100)) + " %"; }
 
   // One pass over the layer: forward, one of the two gradients, or both at once with `work` = 2 times the FLOPs.
@@ -112,14 +268,18 @@ class Roofline final : public CostSource {
   }
 
   const Scenario& scenario_;
+  TensorParallel split_;
+  double weight_, gradient_;  // bytes
+  double peak_ = 0, bandwidth_ = 0;
   FlopRate flop_rate_;
   Bandwidth byte_rate_;
+  std::vector<Ring> rings_;
 };
 
 }  // namespace
 
-std::unique_ptr<CostSource> roofline(const Scenario& scenario) {
-  return std::make_unique<Roofline>(scenario);
+std::unique_ptr<CostSource> roofline(const Scenario& scenario, const Topology& topology) {
+  return std::make_unique<Roofline>(scenario, topology);
 }
 
 }  // namespace pipewright

@@ -33,7 +33,7 @@ class Uniform final : public CostSource {
 
 }  // namespace
 
-std::unique_ptr<CostSource> uniform(const Scenario& scenario) {
+std::unique_ptr<CostSource> uniform(const Scenario& scenario, const Topology&) {
   return std::make_unique<Uniform>(scenario);
 }
 

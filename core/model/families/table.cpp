@@ -46,7 +46,8 @@ void read_number(const FamilyParameter& parameter, const Placed<std::string>& gi
   const bool octal = text.size() > 1 && text[0] == '0';
   if (error != std::errc{} || end != text.data() + text.size() || octal)
     return errors.add(given.place, name + ": \"" + text.substr(0, 64) + "\" is not a whole number; " + range);
-  if (number < parameter.least || number > parameter.most)
+  const bool written_default = parameter.otherwise == number;  // 0 of "default: hidden / heads"
+  if ((number < parameter.least || number > parameter.most) && !written_default)
     return errors.add(given.place, name + ": " + text + " is out of range; " + range);
   values.numbers.emplace(name, number);
 }

@@ -1,0 +1,19 @@
+#include <algorithm>
+#include <cmath>
+
+#include "core/cluster/cluster.hpp"
+
+namespace pipewright {
+
+double Efficiency::at(double work) const {
+  PP_CHECK(!curve.empty());
+  const auto above = std::upper_bound(curve.begin(), curve.end(), work,
+                                      [](double value, const auto& point) { return value < point.first; });
+  if (above == curve.begin()) return curve.front().second;
+  if (above == curve.end()) return curve.back().second;
+  const auto& [low, low_share] = *(above - 1);
+  const auto& [high, high_share] = *above;
+  return low_share + (high_share - low_share) * std::log(work / low) / std::log(high / low);
+}
+
+}  // namespace pipewright

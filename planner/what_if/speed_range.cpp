@@ -1,0 +1,44 @@
+#include "planner/what_if/speed_range.hpp"
+
+#include <algorithm>
+
+#include "core/cost/cost_model.hpp"
+#include "planner/price.hpp"
+#include "planner/what_if/sensitivity.hpp"
+
+namespace pipewright {
+namespace {
+
+bool has_band(const Scenario& scenario) {
+  const auto& all = scenario.cluster.device.efficiency;
+  return scenario.cost == CostSourceKind::Roofline && !scenario.model.works.empty() &&
+         std::any_of(all.begin(), all.end(), [](const auto& each) { return each && each->band > 0; });
+}
+
+// sign: +1 the upper ends, -1 the lower ones.
+Time at_the_ends(const Answer& answer, double sign, Engine engine) {
+  Scenario changed = *answer.scenario;
+  for (auto& each : changed.cluster.device.efficiency)
+    if (each)
+      for (auto& [work, share] : each->curve)
+        share = std::min(1.0, share * (1 + sign * each->band));
+  const CostModel cost(changed);
+  return repeated_step_time(answer, step_costs(answer.plan, cost), engine);
+}
+
+}  // namespace
+
+std::optional<SpeedRange> speed_range(const Answer& answer, Engine engine) {
+  if (!has_band(*answer.scenario) || answer.report.step_time == Time{} ||
+      run_size(answer.schedule, answer.costs) > largest_repeated_run(answer.timeline))
+    return std::nullopt;
+  SpeedRange range{.fastest = at_the_ends(answer, 1, engine), .slowest = at_the_ends(answer, -1, engine)};
+  const auto rate = [&](Time time) {
+    return time > Time{} ? answer.report.samples_per_s * ratio(answer.report.step_time, time) : 0;
+  };
+  range.samples_per_s_low = rate(range.slowest);
+  range.samples_per_s_high = rate(range.fastest);
+  return range;
+}
+
+}  // namespace pipewright

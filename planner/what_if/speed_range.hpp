@@ -1,0 +1,17 @@
+// How much of the answer hangs on efficiencies that are stated with a band.
+#pragma once
+
+#include <optional>
+
+#include "core/plan/report.hpp"
+#include "sim/simulate.hpp"
+
+namespace pipewright {
+
+// The same plan and schedule, priced twice more: with every efficiency of the device at the upper end of its band,
+// min(1, share * (1 + band)), and at the lower one, share * (1 - band). All move together: the range is that of devices
+// that are better or worse in everything, wider than what independent errors would give. Nothing where no stated
+// efficiency with a band prices a layer, and for runs too long to be repeated at once (`largest_repeated_run`).
+std::optional<SpeedRange> speed_range(const Answer& answer, Engine engine);
+
+}  // namespace pipewright

@@ -1,0 +1,281 @@
+// Layers built from operators, priced one operator at a time; tensor parallelism, selective recomputation, ZeRO-1.
+#include <doctest/doctest.h>
+
+#include "core/cost/cost_model.hpp"
+#include "tests/support/transformer_block.hpp"
+
+using namespace pipewright;
+
+namespace {
+
+constexpr Time us(std::int64_t n) {
+  return {n * 1'000};
+}
+
+constexpr Amount values(double count) {
+  Amount amount;
+  amount.values = count;
+  return amount;
+}
+
+// 1 GFLOP per pass and sample on 1 M values and 1 M parameters; then 3 M values moved forward and in the gradient.
+Work dense_and_norm() {
+  Operator dense;
+  dense.kind = OperatorKind::MatrixProduct;
+  dense.forward_flops = dense.input_flops = dense.weight_flops = 1e9;
+  dense.forward_bytes = dense.input_bytes = dense.weight_bytes = values(1e6);
+  dense.parameters = dense.sharded_parameters = 1'000'000;
+  dense.divided = true;
+  Operator norm;
+  norm.forward_bytes = norm.input_bytes = values(3e6);
+  Work work;
+  work.operators = {dense, norm};
+  work.parameters = work.sharded_parameters = 1'000'000;
+  work.outputs = {values(1e6)};
+  return work;
+}
+
+// fp32: 10 TFLOP/s at 50 %, 100 GB/s at 60 %, 5 us per launch. Eight devices behind a switch of 25 GB/s and 1 us.
+Scenario of_work(const Work& work, int layers = 1) {
+  Scenario scenario;
+  scenario.cost = CostSourceKind::Roofline;
+  scenario.model.works = {work};
+  for (LayerId i = 0; i < layers; ++i) {
+    Layer layer;
+    layer.name = "layer" + std::to_string(i);
+    layer.work = 0;
+    layer.parameters = work.parameters;
+    if (i > 0) layer.inputs = {i - 1};
+    scenario.model.layers.push_back(layer);
+  }
+  scenario.cluster.devices_per_node = 8;
+  scenario.cluster.links.kind = LinkKind::Nvswitch;
+  scenario.cluster.links.bandwidth = Bandwidth{25e9};
+  scenario.cluster.links.latency = us(1);
+  Device& device = scenario.cluster.device;
+  device.name = "X100";
+  device.peak[Precision::Fp32] = FlopRate{10e12};
+  device.memory_bandwidth = Bandwidth{100e9};
+  device.compute_efficiency = 0.5;
+  device.memory_efficiency = 0.6;
+  device.launch_overhead = us(5);
+  return scenario;
+}
+
+Efficiency share(double value) {
+  Efficiency efficiency;
+  efficiency.curve = {{1.0, value}};
+  return efficiency;
+}
+
+CostSource::Passes price(const Scenario& scenario, std::int64_t samples = 1) {
+  return cost_model(scenario).source().price(scenario.model, 0, samples);
+}
+
+Plan plan_of(const Scenario& scenario, std::vector<LayerRange> layers, std::vector<Recompute> recompute) {
+  Plan plan;
+  plan.schedule = "1f1b";
+  plan.stages = static_cast<int>(layers.size());
+  plan.layers = std::move(layers);
+  plan.recompute = std::move(recompute);
+  plan.replicas.assign(plan.layers.size(), 1);
+  plan.tensor_parallel = static_cast<int>(scenario.plan.tensor_parallel.value);
+  for (int k = 0; k < plan.stages; ++k)
+    plan.device.push_back(k * plan.tensor_parallel);
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("a layer takes the sum of its operators, each the longer of arithmetic and bytes, with a launch of its own") {
+  const auto passes = price(of_work(dense_and_norm()));
+  // dense: 1 GFLOP at 5 TFLOP/s 200 us, 4 + 4 MB at 60 GB/s 133 us; norm: 12 MB at 60 GB/s 200 us.
+  CHECK(passes.forward == us(205 + 205));
+  CHECK(passes.backward_input == us(205 + 205));
+  CHECK(passes.backward_weight == us(205));  // the norm has no parameters: no launch
+  CHECK(passes.rebuild == us(0));
+  // 8 samples: 1600 us and 96 MB.
+  CHECK(price(of_work(dense_and_norm()), 8).forward == us(1605 + 1605));
+}
+
+TEST_CASE("the times of a layer's operators are summed before they are rounded") {
+  Work work = dense_and_norm();
+  work.operators[0].forward_flops = 2'000;  // 0.4 ns
+  work.operators[0].forward_bytes = values(1);
+  work.operators[0].parameters = 0;
+  work.operators[1] = work.operators[0];
+  Scenario scenario = of_work(work);
+  scenario.cluster.device.launch_overhead = Time{0};
+  CHECK(price(scenario).forward == Time{1});  // 0.8 ns
+}
+
+TEST_CASE(
+    "weights are read by both passes of the input, their gradient is written; of a looked up table only rows count") {
+  Work work = dense_and_norm();
+  work.operators.pop_back();
+  work.operators[0].parameters = 5'000'000;  // 20 MB + 4 MB take 400 us
+  Scenario scenario = of_work(work);
+  CHECK(price(scenario).forward == us(405));
+  CHECK(price(scenario).backward_weight == us(405));
+  work.operators[0].gathered_parameters = 5'000'000;
+  CHECK(price(of_work(work)).forward == us(205));
+  scenario = of_work(dense_and_norm());
+  scenario.cluster.device.peak[Precision::Bf16] = FlopRate{1e15};
+  scenario.training.precision = Precision::Bf16;
+  scenario.training.gradient_precision = Precision::Fp32;
+  CHECK(price(scenario).backward_weight == us(100 + 5));  // 2 MB of tensors, 4 MB of fp32 gradients
+}
+
+TEST_CASE("each kind of operator has its own efficiency") {
+  Scenario scenario = of_work(dense_and_norm());
+  scenario.cluster.device.efficiency[static_cast<std::size_t>(OperatorKind::MatrixProduct)] = share(0.25);
+  CHECK(price(scenario).forward == us(405 + 205));
+  scenario.cluster.device.efficiency[static_cast<std::size_t>(OperatorKind::Convolution)] = share(0.1);
+  CHECK(price(scenario).forward == us(405 + 205));
+  scenario.cluster.device.efficiency[static_cast<std::size_t>(OperatorKind::Memory)] = share(0.3);
+  CHECK(price(scenario).forward == us(405 + 405));
+}
+
+TEST_CASE("an efficiency curve is interpolated over the logarithm of the work, and flat outside") {
+  Efficiency curve;
+  curve.curve = {{1e9, 0.2}, {1e11, 0.6}};
+  CHECK(curve.at(1e10) == doctest::Approx(0.4));
+  CHECK(curve.at(1e9) == 0.2);
+  CHECK(curve.at(1) == 0.2);
+  CHECK(curve.at(1e11) == 0.6);
+  CHECK(curve.at(1e15) == 0.6);
+  Scenario scenario = of_work(dense_and_norm());
+  scenario.cluster.device.efficiency[static_cast<std::size_t>(OperatorKind::MatrixProduct)] = curve;
+  CHECK(price(scenario).forward == us(505 + 205));        // 1 GFLOP at 20 %
+  CHECK(price(scenario, 10).forward == us(2505 + 2005));  // 10 GFLOP at 40 %; 120 MB
+}
+
+TEST_CASE("tensor parallelism divides the divided operators, sequence parallelism the rest") {
+  Scenario scenario = of_work(dense_and_norm());
+  scenario.plan.tensor_parallel.value = 4;
+  // dense: 0.25 GFLOP 50 us, 4 MB of tensors held whole and 1 MB of weights 83.333 us; norm as before.
+  CHECK(price(scenario).forward == Time{83'333 + 5'000 + 205'000});
+  scenario.plan.sequence_parallel.value = true;  // 1 + 1 MB take 33.3 us, so the arithmetic decides; norm 3 MB
+  CHECK(price(scenario).forward == us(55 + 55));
+}
+
+TEST_CASE("a tensor-parallel group's all-reduces are exposed: 2(t-1) steps each, 2(t-1)/t of the bytes") {
+  Work work = dense_and_norm();
+  work.reduced_forward = values(1e6), work.reductions_forward = 2;
+  work.reduced_backward = values(2e6), work.reductions_backward = 1;
+  Scenario scenario = of_work(work);
+  const auto alone = price(scenario);
+  scenario.plan.tensor_parallel.value = 4;
+  Scenario silent = scenario;
+  silent.model.works[0].reduced_forward = silent.model.works[0].reduced_backward = {};
+  silent.model.works[0].reductions_forward = silent.model.works[0].reductions_backward = 0;
+  const auto with = price(scenario), without = price(silent);
+  CHECK(with.forward - without.forward == us(12 + 240));  // 2 x 6 us; 1.5 x 4 MB at 25 GB/s
+  CHECK(with.backward_input - without.backward_input == us(6 + 480));
+  CHECK(with.backward_weight == without.backward_weight);
+  CHECK(alone.forward == us(410));  // one device reduces nothing
+  // Sequence parallelism: reduce-scatter and all-gather move the same bytes.
+  scenario.plan.sequence_parallel.value = silent.plan.sequence_parallel.value = true;
+  CHECK(price(scenario).forward - price(silent).forward == us(252));
+}
+
+TEST_CASE("a group that spans two nodes reduces at the pace of the network") {
+  Work work = dense_and_norm();
+  work.reduced_forward = values(1e6), work.reductions_forward = 1;
+  Scenario scenario = of_work(work);
+  scenario.cluster.nodes = 2;
+  scenario.cluster.devices_per_node = 2;
+  scenario.cluster.network = Network{.bandwidth = Bandwidth{5e9}, .latency = us(3)};
+  const auto communication = [&](int t) {
+    scenario.plan.tensor_parallel.value = t;
+    Scenario silent = scenario;
+    silent.model.works[0].reduced_forward = {}, silent.model.works[0].reductions_forward = 0;
+    return price(scenario).forward - price(silent).forward;
+  };
+  CHECK(communication(2) == us(2 + 160));    // 2 steps of 1 us; 4 MB at 25 GB/s
+  CHECK(communication(4) == us(18 + 1200));  // 6 steps of 3 us; 6 MB at 5 GB/s
+}
+
+TEST_CASE("members of a group share a node's NIC: each has its part of it") {
+  Scenario scenario = of_work(dense_and_norm());
+  scenario.cluster.nodes = 2;
+  scenario.cluster.network = Network{.bandwidth = Bandwidth{8e9}, .latency = us(3)};
+  CHECK(cost_model(scenario).topology().route(0, 8).bandwidth == Bandwidth{8e9});
+  scenario.plan.tensor_parallel.value = 4;
+  CHECK(cost_model(scenario).topology().route(0, 8).bandwidth == Bandwidth{2e9});
+  CHECK(cost_model(scenario).topology().route(0, 4).bandwidth == Bandwidth{25e9});  // ports are their own
+  scenario.cluster.network->per = NicPer::Device;
+  CHECK(cost_model(scenario).topology().route(0, 8).bandwidth == Bandwidth{8e9});
+}
+
+TEST_CASE("selective recomputation adds the forward of the attention cores to the backward") {
+  Scenario scenario = block_scenario({.sequence = 1024, .hidden = 1024, .heads = 16, .inner = 4096}, 2, 1, {});
+  const CostModel cost(scenario);
+  const LayerCosts layers = cost.layers(1);
+  CHECK(layers.rebuild[0] > us(0));
+  CHECK(layers.rebuild[0] < layers.forward[0]);
+  // Scores, softmax, dropout and weighted values: (2 s^2 h + 2 s^2 h) FLOPs at 312 TFLOP/s are less than the bytes take
+  // at 2039 GB/s: 32 MiB of scores written, read and written by the softmax, by the dropout with its 16 MiB mask, read
+  // again, and 2 MiB each of queries, keys, values and output: (1 + 2 + 2 + 1) 32 + 16 + 8 MiB = 216 MiB.
+  CHECK(layers.rebuild[0] == Time{111'080});
+  const StepCosts none = step_costs(plan_of(scenario, {{0, 2}}, {Recompute::None}), cost);
+  const StepCosts selective = step_costs(plan_of(scenario, {{0, 2}}, {Recompute::Selective}), cost);
+  const auto time = [](const StepCosts& costs, Kind kind) { return costs.duration[static_cast<std::size_t>(kind)]; };
+  CHECK(time(selective, Kind::BW) == time(none, Kind::BW) + layers.rebuild[0] + layers.rebuild[1]);
+  CHECK(time(selective, Kind::B) == time(none, Kind::B) + layers.rebuild[0] + layers.rebuild[1]);
+  CHECK(time(selective, Kind::W) == time(none, Kind::W));
+  CHECK(time(selective, Kind::F) == time(none, Kind::F));
+  CHECK(selective.shape.recompute.empty());  // no R in the schedule
+}
+
+TEST_CASE("stages may keep, rebuild in part, or repeat their forward, each on its own") {
+  const Scenario scenario = block_scenario({.sequence = 64, .hidden = 64, .heads = 4, .inner = 256}, 3, 3, {});
+  const CostModel cost(scenario);
+  const Plan plan =
+      plan_of(scenario, {{0, 1}, {1, 2}, {2, 3}}, {Recompute::None, Recompute::Selective, Recompute::Full});
+  const StepCosts costs = step_costs(plan, cost);
+  CHECK(costs.shape.recompute == std::vector<bool>{false, false, true});
+  const LayerCosts layers = cost.layers(1);
+  const auto backward = [&](int stage) {
+    return costs.duration[static_cast<std::size_t>(stage) * kKinds + static_cast<std::size_t>(Kind::BW)];
+  };
+  CHECK(backward(0) == layers.backward[0]);
+  CHECK(backward(1) == layers.backward[1] + layers.rebuild[1]);
+  CHECK(backward(2) == layers.backward[2]);
+}
+
+TEST_CASE("ZeRO-1 divides the optimizer's states and work among the workers of a stage") {
+  Scenario scenario = of_work(dense_and_norm());
+  scenario.training.optimizer = Optimizer::Adam;
+  Plan plan = plan_of(scenario, {{0, 1}}, {Recompute::None});
+  plan.data_parallel = 3;
+  plan.device = {0, 1, 2};
+  const auto update = [&] {
+    const CostModel cost(scenario);
+    return step_costs(plan, cost).duration[static_cast<std::size_t>(Kind::Update)];
+  };
+  CHECK(updated_parameters(1'000'000, plan, 0, scenario.training) == 1'000'000);
+  CHECK(update() == Time{466'667 + 5'000});  // 28 B per parameter at 60 GB/s
+  scenario.training.zero = 1;
+  CHECK(updated_parameters(1'000'000, plan, 0, scenario.training) == 333'334);
+  CHECK(update() == Time{155'556 + 5'000});
+  plan.replicas = {2};
+  CHECK(updated_parameters(1'000'000, plan, 0, scenario.training) == 166'667);
+}
+
+TEST_CASE("gradients of a group's device are reduced, in the precision they are accumulated in") {
+  Scenario scenario = of_work(dense_and_norm());
+  scenario.model.layers[0].parameters_on_device = 250'000;
+  CHECK(buckets(scenario.model, {0, 1}, gradient_bytes(scenario.training), Bytes{1})[0].bytes == Bytes{1'000'000});
+  scenario.training.precision = Precision::Bf16;
+  CHECK(buckets(scenario.model, {0, 1}, gradient_bytes(scenario.training), Bytes{1})[0].bytes == Bytes{500'000});
+  scenario.training.gradient_precision = Precision::Fp32;
+  CHECK(buckets(scenario.model, {0, 1}, gradient_bytes(scenario.training), Bytes{1})[0].bytes == Bytes{1'000'000});
+}
+
+TEST_CASE("layers that share a work cost the same, and stated times of one of them win") {
+  Scenario scenario = of_work(dense_and_norm(), 3);
+  scenario.model.layers[1].forward = us(7);
+  const LayerCosts costs = cost_model(scenario).layers(1);
+  CHECK(costs.forward == std::vector<Time>{us(410), us(7), us(410)});
+}

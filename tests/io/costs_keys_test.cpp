@@ -1,0 +1,119 @@
+// Keys of devices, training and plans that price models built from operators.
+#include <doctest/doctest.h>
+
+#include "tests/io/scratch.hpp"
+
+using namespace pipewright;
+
+namespace {
+
+const char* const kGpt = "{family: gpt, layers: 4, hidden: 64, heads: 4, vocabulary: 128, sequence_length: 16}";
+
+std::string device_with(const std::string& efficiency) {
+  return "{node: {devices: 8, device: {memory: 16 GiB, reserve: 1 GiB, allocator: caching, fragmentation: 0.05, "
+         "memory_bandwidth: 100 GB/s, peak: {bf16: 10 TFLOP/s}, efficiency: " +
+         efficiency + "}}}";
+}
+
+ScenarioText tensor_parallel(const std::string& plan =
+                                 "{stages: 2, tensor_parallel: 2, sequence_parallel: true, "
+                                 "recompute: [selective, full], reserve_pipeline: "
+                                 "{value: 740 MiB, source: \"fitted on Pipeline-1\"}}") {
+  return {.model = kGpt,
+          .cluster = device_with("{matrix_product: {share: 0.5, band: 0.3, provenance: assumed, source: a guess}, "
+                                 "memory: {curve: [[1e6, 0.2], [1e9, 0.8]], provenance: measured, source: a run}}"),
+          .training =
+              "{micro_batch_size: 1, micro_batches: 4, precision: bf16, optimizer: adam, zero: 1, "
+              "gradient_precision: fp32}",
+          .plan = plan};
+}
+
+}  // namespace
+
+TEST_CASE("Plan, training and device say how operators are shared and priced") {
+  const Scenario scenario = read_text(tensor_parallel());
+  CHECK(scenario.plan.tensor_parallel.value == 2);
+  CHECK(scenario.plan.sequence_parallel.value);
+  CHECK(scenario.plan.recompute.value == std::vector<Recompute>{Recompute::Selective, Recompute::Full});
+  CHECK(scenario.plan.reserve_pipeline == Bytes{std::int64_t{740} << 20});
+  CHECK(scenario.plan.reserve_pipeline_source == "fitted on Pipeline-1");
+  CHECK(scenario.training.zero == 1);
+  CHECK(scenario.training.gradient_precision == Precision::Fp32);
+  const Device& device = scenario.cluster.device;
+  CHECK(device.allocator == Allocator::Caching);
+  CHECK(device.fragmentation == 0.05);
+  const auto& products = device.efficiency[static_cast<std::size_t>(OperatorKind::MatrixProduct)];
+  REQUIRE(products.has_value());
+  CHECK(products->at(1e12) == 0.5);
+  CHECK(products->band == 0.3);
+  CHECK(products->provenance == Provenance::Assumed);
+  CHECK(products->source == "a guess");
+  const auto& memory = device.efficiency[static_cast<std::size_t>(OperatorKind::Memory)];
+  REQUIRE(memory.has_value());
+  CHECK(memory->at(1e6) == 0.2);
+  CHECK(memory->at(1e9) == 0.8);
+  CHECK_FALSE(device.efficiency[static_cast<std::size_t>(OperatorKind::Attention)].has_value());
+}
+
+TEST_CASE("The layers of a family are settled for the precision and the split of the plan") {
+  const Scenario alone = read_text(tensor_parallel("{stages: 2}")), shared = read_text(tensor_parallel());
+  const auto block = [](const Scenario& scenario) { return scenario.model.layers[2]; };
+  CHECK(block(alone).parameters == block(shared).parameters);
+  CHECK(block(alone).held() == block(alone).parameters);
+  CHECK(block(shared).held() < block(alone).held());
+  CHECK(block(alone).activation == Bytes{16 * 64 * 2});
+  CHECK(block(shared).activation == Bytes{16 * 64 * 2 / 2});  // divided along the sequence
+}
+
+TEST_CASE("A resolved scenario with these keys reads back to the same") {
+  const Scratch scratch;
+  const Scenario scenario = read_scenario(scratch.write("x.yaml", tensor_parallel().text()));
+  const std::string once = resolved_yaml(scenario);
+  for (const char* key : {"tensor_parallel: 2", "sequence_parallel: true", "recompute: [selective, full]", "zero: 1",
+                          "gradient_precision: fp32", "allocator: caching", "fitted on Pipeline-1"})
+    CHECK_MESSAGE(once.find(key) != std::string::npos, key);
+  const Scenario again = read_scenario(scratch.write("y.yaml", once));
+  CHECK(again.plan.reserve_pipeline == scenario.plan.reserve_pipeline);
+  for (std::size_t kind = 0; kind < kOperatorKinds; ++kind) {
+    const auto& before = scenario.cluster.device.efficiency[kind];
+    const auto& after = again.cluster.device.efficiency[kind];
+    REQUIRE(before.has_value() == after.has_value());
+    if (!before) continue;
+    CHECK(before->curve == after->curve);
+    CHECK(before->band == after->band);
+    CHECK(before->provenance == after->provenance);
+    CHECK(before->source == after->source);
+  }
+}
+
+TEST_CASE("An efficiency is one share or one growing curve, and says how it is known") {
+  const auto refusal = [](const std::string& efficiency) {
+    ScenarioText text = tensor_parallel();
+    text.cluster = device_with(efficiency);
+    return error_in(text);
+  };
+  const auto names = [&](const std::string& efficiency, const std::string& part) {
+    const std::string message = refusal(efficiency);
+    CHECK_MESSAGE(message.find(part) != std::string::npos, message);
+  };
+  const std::string known = "provenance: assumed, source: x";
+  names("{matrix_product: {share: 0.5, source: x}}", "provenance is missing");
+  names("{matrix_product: {share: 0.5, provenance: guessed, source: x}}", "assumed, published, measured");
+  names("{matrix_product: {" + known + "}}", "give one of share and curve");
+  names("{matrix_product: {share: 0.5, curve: [[1e9, 0.5]], " + known + "}}", "give one of share and curve");
+  names("{matrix_product: {share: 1.5, " + known + "}}", "at most 1");
+  names("{matrix_product: {share: 0.5, band: 1, " + known + "}}", "less than 1");
+  names("{matrix_product: {curve: [[1e9, 0.5], [1e8, 0.6]], " + known + "}}", "does not grow");
+  names("{matrix_product: {curve: [[1e9]], " + known + "}}", "write e.g. [1e9, 0.4]");
+  names("{matmul: {share: 0.5, " + known + "}}", "matrix_product");
+}
+
+TEST_CASE("What is not modelled, or cannot be divided, is refused with a way out") {
+  ScenarioText text = tensor_parallel();
+  text.training = "{micro_batch_size: 1, micro_batches: 4, precision: bf16, zero: 2}";
+  CHECK(error_in(text).find("training.zero: \"2\" is not modelled; write 0, or 1") != std::string::npos);
+  text = ScenarioText{.plan = "{stages: 1, tensor_parallel: 2}"};
+  CHECK(error_in(text).find("or tensor_parallel: 1") != std::string::npos);
+  text = ScenarioText{.plan = "{stages: 2, recompute: partly}"};
+  CHECK(error_in(text).find("none, selective, full") != std::string::npos);
+}

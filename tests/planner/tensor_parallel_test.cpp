@@ -1,0 +1,172 @@
+// Workers that are groups of devices: where they stand, what is refused, what the report counts.
+#include <algorithm>
+#include <variant>
+
+#include <doctest/doctest.h>
+
+#include "planner/answer.hpp"
+#include "planner/find_plan.hpp"
+#include "tests/support/transformer_block.hpp"
+#include "tests/support/uniform_scenario.hpp"
+
+namespace pipewright {
+namespace {
+
+// Four blocks in bf16 on 8 devices behind a switch.
+Scenario blocks(std::int64_t stages, TensorParallel split) {
+  Scenario scenario = block_scenario({.sequence = 256, .hidden = 512, .heads = 8, .inner = 2048}, 4, 8, split);
+  scenario.cluster.links = {.kind = LinkKind::Nvswitch, .bandwidth = Bandwidth{100e9}, .latency = Time{1000}};
+  scenario.training.micro_batch_size = Placed<std::int64_t>{2, {}};
+  scenario.training.micro_batches = Placed<std::int64_t>{4, {}};
+  scenario.plan.stages.value = stages;
+  scenario.plan.tensor_parallel.place = {"s.yaml", 5, 3};
+  scenario.plan.sequence_parallel.place = {"s.yaml", 6, 3};
+  return scenario;
+}
+
+Plan plan_of(const Scenario& scenario) {
+  return find_plan(scenario, cost_model(scenario));
+}
+
+std::string error_of(const Scenario& scenario) {
+  try {
+    plan_of(scenario);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+Answer answered(const Scenario& scenario) {
+  auto found = answer(scenario);
+  REQUIRE(std::holds_alternative<Answer>(found));
+  return std::get<Answer>(std::move(found));
+}
+
+TEST_CASE("a worker takes t consecutive devices, named by the first") {
+  Scenario scenario = blocks(2, {2, false});
+  scenario.plan.data_parallel.value = 2;
+  Plan plan = plan_of(scenario);
+  CHECK(plan.device == std::vector<DeviceId>{0, 2, 4, 6});
+  CHECK(plan.workers() == 4);
+  CHECK(plan.devices() == 8);
+  scenario.plan.placement = PlacementOrder::Data;
+  CHECK(plan_of(scenario).device == std::vector<DeviceId>{0, 4, 2, 6});
+  scenario.plan.placement = std::vector<std::int64_t>{6, 0, 2, 4};
+  CHECK(plan_of(scenario).device == std::vector<DeviceId>{6, 0, 2, 4});
+}
+
+TEST_CASE("groups that overlap or pass the last device are refused") {
+  Scenario scenario = blocks(2, {2, false});
+  scenario.plan.placement = std::vector<std::int64_t>{0, 1};
+  CHECK(error_of(scenario).find("device 1 belongs to two workers") != std::string::npos);
+  scenario.plan.placement = std::vector<std::int64_t>{0, 7};
+  CHECK(error_of(scenario).find("cannot begin at device 7") != std::string::npos);
+  Plan plan = plan_of(blocks(2, {2, false}));
+  plan.device = {0, 1};
+  CHECK_THROWS_WITH_AS(validate(plan, scenario.model, scenario.cluster),
+                       "plan: workers 0 and 1 are both placed on device 1", InputError);
+  plan.device = {0, 7};
+  CHECK_THROWS_AS(validate(plan, scenario.model, scenario.cluster), InputError);
+}
+
+TEST_CASE("all devices of all groups must be there") {
+  CHECK(error_of(blocks(2, {8, false})) ==
+        "s.yaml:5:3: plan: needs 2 x 8 (tensor_parallel) = 16 devices, the cluster has 8; use fewer stages, replicas "
+        "or copies, a smaller tensor_parallel, or a larger cluster");
+}
+
+TEST_CASE("stated layers cannot be shared, and sequence parallelism needs a group") {
+  Scenario stated = uniform_scenario();
+  stated.plan.tensor_parallel = {2, {"s.yaml", 5, 3}};
+  CHECK(error_of(stated).find("s.yaml:5:3: plan.tensor_parallel: 2, but the figures of layer \"layer0\" are stated") !=
+        std::string::npos);
+  CHECK(error_of(blocks(2, {1, true})).find("s.yaml:6:3: plan.sequence_parallel: true divides the sequence") !=
+        std::string::npos);
+}
+
+TEST_CASE("devices count for MFU and efficiency, and the references divide no layer") {
+  const Answer answer = answered(blocks(2, {2, false}));
+  const Report& report = answer.report;
+  CHECK(report.workers.size() == 2);
+  CHECK(report.scaling_efficiency == doctest::Approx(report.speedup_one_device / 4));
+  // One device takes M (F + B) of all four blocks, undivided.
+  const Scenario alone = blocks(1, {});
+  const LayerCosts layers = cost_model(alone).layers(2);
+  Time sum;
+  for (std::size_t i = 0; i < 4; ++i)
+    sum += layers.forward[i] + layers.backward[i];
+  const Time update = cost_model(alone).source().update(parameter_count(alone.model));
+  CHECK(*report.references[0].samples_per_s == doctest::Approx(8 / seconds(4 * sum + update)));
+  double flops = 0;
+  for (const Layer& layer : alone.model.layers)
+    flops += 3 * layer.flops->value;
+  CHECK(*report.mfu == doctest::Approx(flops * report.samples_per_s / (4 * 312e12)));
+}
+
+TEST_CASE("bands of the efficiencies give a range, whose ends are the plan with all of them at their ends") {
+  Scenario scenario = blocks(2, {});
+  CHECK_FALSE(answered(scenario).report.range.has_value());
+  const auto efficiency = [](double share, double band) {
+    Efficiency each;
+    each.curve = {{1.0, share}};
+    each.band = band;
+    return each;
+  };
+  auto& all = scenario.cluster.device.efficiency;
+  for (auto& each : all)
+    each = efficiency(0.5, 0.2);
+  const Report report = answered(scenario).report;
+  REQUIRE(report.range.has_value());
+  for (auto& each : all)
+    each = efficiency(0.6, 0);
+  CHECK(answered(scenario).report.step_time == report.range->fastest);
+  for (auto& each : all)
+    each = efficiency(0.4, 0);
+  CHECK(answered(scenario).report.step_time == report.range->slowest);
+  CHECK(report.range->fastest < report.step_time);
+  CHECK(report.step_time < report.range->slowest);
+  CHECK(report.range->samples_per_s_low == doctest::Approx(8 / seconds(report.range->slowest)));
+  for (auto& each : all)
+    each = efficiency(0.9, 0.3);
+  const Report capped = answered(scenario).report;
+  for (auto& each : all)
+    each = efficiency(1, 0);
+  CHECK(answered(scenario).report.step_time == capped.range->fastest);  // no share passes 1
+}
+
+TEST_CASE("selective recomputation without attention cores, and ZeRO-1 without partners, are said to have no effect") {
+  Scenario scenario = uniform_scenario();
+  scenario.plan.recompute.value = {Recompute::Selective};
+  scenario.training.zero = 1;
+  const auto warned = [](const Scenario& asked, const char* what) {
+    const Report report = answered(asked).report;
+    return std::any_of(report.warnings.begin(), report.warnings.end(),
+                       [&](const std::string& line) { return line.starts_with(what); });
+  };
+  CHECK(warned(scenario, "plan.recompute: selective has no effect"));
+  CHECK(warned(scenario, "training.zero: 1 has no effect"));
+  CHECK(answered(scenario).report.step_time == answered(uniform_scenario()).report.step_time);
+  Scenario attention = blocks(2, {});
+  attention.plan.recompute.value = {Recompute::Selective};
+  CHECK_FALSE(warned(attention, "plan.recompute"));
+}
+
+TEST_CASE("rounding and fragmentation decide whether a stage fits, as they are part of what it needs") {
+  Scenario scenario = blocks(2, {});
+  Answer roomy = answered(scenario);
+  CHECK(roomy.report.stages[0].need.with_reserve == roomy.report.stages[0].memory.bytes.total());
+  Bytes most;
+  for (const StageReport& stage : roomy.report.stages)
+    most = std::max(most, stage.need.with_reserve);
+  scenario.cluster.device.memory = most;
+  CHECK(answered(scenario).report.fits);
+  scenario.cluster.device.fragmentation = 0.01;
+  const auto tight = answer(scenario, {.ignore_memory = true});
+  REQUIRE(std::holds_alternative<Answer>(tight));
+  CHECK_FALSE(std::get<Answer>(tight).report.fits);
+  CHECK(std::get<Answer>(tight).report.shortfall.reason.find("fragmentation") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace pipewright
