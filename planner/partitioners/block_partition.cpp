@@ -1,0 +1,89 @@
+#include "planner/partitioners/block_partition.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+
+#include "core/check.hpp"
+
+namespace pipewright {
+namespace {
+
+// Blocks as cut positions: block k is [cuts[k], cuts[k + 1]).
+class Blocks {
+ public:
+  Blocks(std::vector<std::int64_t> costs, int parts) : sums_{0} {
+    for (const std::int64_t cost : costs)
+      sums_.push_back(checked_sum(sums_.back(), cost, "the sum of the layer times"));
+    const int each = static_cast<int>(costs.size()) / parts;
+    for (int k = 0; k < parts; ++k)
+      cuts_.push_back(k * each);
+    cuts_.push_back(static_cast<int>(costs.size()));
+  }
+
+  int count() const { return static_cast<int>(cuts_.size()) - 1; }
+  int size(int k) const { return cut(k + 1) - cut(k); }
+  std::int64_t sum(int k) const {
+    return sums_[static_cast<std::size_t>(cut(k + 1))] - sums_[static_cast<std::size_t>(cut(k))];
+  }
+  LayerRange range(int k) const { return {cut(k), cut(k + 1)}; }
+
+  int largest() const {
+    int p = 0;
+    for (int k = 1; k < count(); ++k)
+      if (sum(k) >= sum(p)) p = k;
+    return p;
+  }
+  // The nearest to p of the blocks with the least sum.
+  int least(int p) const {
+    int q = p;
+    for (int k = 0; k < count(); ++k)
+      if (sum(k) < sum(q) || (sum(k) == sum(q) && (q == p || std::abs(k - p) < std::abs(q - p)) && k != p)) q = k;
+    return q;
+  }
+  // q takes a layer from its neighbour on p's side, which takes one in turn if it was its only one. True when p lost.
+  bool pull(int q, int p) {
+    const int step = p > q ? 1 : -1;
+    int giver = q;
+    do {
+      cuts_[static_cast<std::size_t>(p > q ? giver + 1 : giver)] += step;
+      giver += step;
+    } while (giver != p && size(giver) == 0);
+    return giver == p;
+  }
+
+ private:
+  int cut(int k) const { return cuts_[static_cast<std::size_t>(k)]; }
+
+  std::vector<std::int64_t> sums_;
+  std::vector<int> cuts_;
+};
+
+}  // namespace
+
+std::vector<LayerRange> block_partition(const std::vector<Time>& load, int parts, BlockCosts costs) {
+  PP_CHECK(parts >= 1 && static_cast<std::size_t>(parts) <= load.size());
+  const auto [least, largest] = std::minmax_element(load.begin(), load.end());
+  PP_CHECK(least->value >= 0);
+  const std::int64_t less = costs == BlockCosts::LessTheMin ? least->value : 0;
+  const std::int64_t apart = largest->value - less;  // what blocks may differ by
+  std::vector<std::int64_t> counted;
+  for (const Time time : load)
+    counted.push_back(time.value - less);
+  Blocks blocks(std::move(counted), parts);
+  while (true) {
+    const int p = blocks.largest();
+    while (true) {
+      const int q = blocks.least(p);
+      if (blocks.sum(p) - blocks.sum(q) <= apart) {
+        std::vector<LayerRange> ranges;
+        for (int k = 0; k < parts; ++k)
+          ranges.push_back(blocks.range(k));
+        return ranges;
+      }
+      if (blocks.pull(q, p)) break;
+    }
+  }
+}
+
+}  // namespace pipewright
