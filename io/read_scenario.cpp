@@ -208,7 +208,9 @@ ScenarioFile::ScenarioFile(const std::string& path, const ReadOptions& options)
   changes_ = std::move(more.changes);
   expectations_ = std::move(more.expectations);
   varied_ = std::move(more.varied);
-  // Read once, for all: the scenarios made from here have no use for them.
+  // Read once, for all: the scenarios made from here have no use for them, nor for what was changed in them.
+  std::erase_if(options_.set,
+                [](const std::string& set) { return set.starts_with("expect") || set.starts_with("vary"); });
   if (root_.is(Yaml::Type::Map))
     std::erase_if(root_.map,
                   [](const auto& entry) { return entry.first.text == "expect" || entry.first.text == "vary"; });

@@ -183,33 +183,60 @@ Bytes category(const MemoryBytes& bytes, std::size_t index) {
   return in_order.at(index);
 }
 
-MemoryModel memory_model(const Plan& plan, const CostModel& cost) {
-  const Scenario& scenario = cost.scenario();
-  const Model& model = scenario.model;
+namespace {
+
+// What does not depend on the cut.
+MemoryModel empty_model(const Plan& plan, const Scenario& scenario) {
   MemoryModel memory;
   memory.reserve = scenario.cluster.device.reserve;
   if (plan.stages > 1) memory.reserve = checked_sum(memory.reserve, plan.reserve_pipeline);
   memory.capacity = scenario.cluster.device.memory;
   memory.fragmentation = scenario.cluster.device.fragmentation;
-  if (!model.works.empty()) memory.activation_band = kActivationBand;
+  if (!scenario.model.works.empty()) memory.activation_band = kActivationBand;
   memory.chunks.resize(static_cast<std::size_t>(plan.chunks()));
+  return memory;
+}
 
+// One size of micro-batch of the virtual stages first ... last - 1.
+void fill(MemoryModel& memory, const Plan& plan, const Scenario& scenario, const LayerCosts& layers,
+          const std::vector<char>& leaves, std::size_t size, std::size_t first, std::size_t last) {
+  const std::int64_t samples = size == 0 ? plan.micro_batch_size : plan.last_micro_batch_size;
+  const std::vector<Bytes> boundary = boundaries(plan, scenario.model, layers.activation, samples);
+  for (std::size_t v = first; v < last; ++v) {
+    const Recompute recompute = plan.recompute[static_cast<std::size_t>(plan.stage_of(static_cast<int>(v)))];
+    memory.chunks[v].boundary[size] = boundary[v];
+    add_activations(memory.chunks[v], plan.layers[v], recompute, layers, leaves, scenario.cluster.device.allocator,
+                    size);
+  }
+}
+
+}  // namespace
+
+MemoryModel memory_model(const Plan& plan, const CostModel& cost) {
+  const Scenario& scenario = cost.scenario();
+  MemoryModel memory = empty_model(plan, scenario);
   for (std::size_t v = 0; v < memory.chunks.size(); ++v)
     add_states(memory.chunks[v], plan, scenario, static_cast<VirtualStageId>(v));
-
-  const std::vector<char> leaves = leaving_outputs(plan, model);
-  const Allocator allocator = scenario.cluster.device.allocator;
+  const std::vector<char> leaves = leaving_outputs(plan, scenario.model);
   const std::array<std::int64_t, 2> samples = {plan.micro_batch_size, plan.last_micro_batch_size};
   for (std::size_t size = 0; size < samples.size(); ++size) {
     const LayerCosts layers = cost.layers(samples[size]);
-    const std::vector<Bytes> boundary = boundaries(plan, model, layers.activation, samples[size]);
-    for (std::size_t v = 0; v < memory.chunks.size(); ++v) {
-      const Recompute recompute = plan.recompute[static_cast<std::size_t>(plan.stage_of(static_cast<int>(v)))];
-      memory.chunks[v].boundary[size] = boundary[v];
-      add_activations(memory.chunks[v], plan.layers[v], recompute, layers, leaves, allocator, size);
-    }
-    add_outputs(memory, plan, model, layers, leaves, size);
+    fill(memory, plan, scenario, layers, leaves, size, 0, memory.chunks.size());
+    add_outputs(memory, plan, scenario.model, layers, leaves, size);
   }
+  refuse_overflow(memory.chunks, memory.reserve, plan.micro_batches);
+  return memory;
+}
+
+MemoryModel memory_of_stage(const Plan& plan, const CostModel& cost, const std::array<LayerCosts, 2>& layers,
+                            VirtualStageId v) {
+  const Scenario& scenario = cost.scenario();
+  MemoryModel memory = empty_model(plan, scenario);
+  const auto only = static_cast<std::size_t>(v);
+  add_states(memory.chunks[only], plan, scenario, v);
+  const std::vector<char> leaves = leaving_outputs(plan, scenario.model);
+  for (std::size_t size = 0; size < layers.size(); ++size)
+    fill(memory, plan, scenario, layers[size], leaves, size, only, only + 1);
   refuse_overflow(memory.chunks, memory.reserve, plan.micro_batches);
   return memory;
 }

@@ -101,6 +101,10 @@ struct MemoryModel {
 };
 
 MemoryModel memory_model(const Plan& plan, const CostModel& cost);
+// The same with virtual stage v alone filled in, and without outputs: what `peak` of its worker needs where a stage has
+// one chunk. `layers`: CostModel::layers of a full and of the last micro-batch. For searches that ask for many cuts.
+MemoryModel memory_of_stage(const Plan& plan, const CostModel& cost, const std::array<LayerCosts, 2>& layers,
+                            VirtualStageId v);
 MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes);
 
 // A message that takes room in a buffer of its sender or of its receiver.

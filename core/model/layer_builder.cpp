@@ -171,6 +171,10 @@ void LayerBuilder::keep(Value x, bool core) {
   tensor.kept = true;
 }
 
+void LayerBuilder::keeps(double values) {
+  keep_own({.values = values});
+}
+
 void LayerBuilder::keep_own(const Amount& amount, bool core) {
   (core ? kept_own_core_ : kept_own_) += amount;
 }

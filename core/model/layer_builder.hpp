@@ -146,6 +146,7 @@ class LayerBuilder {
   // A copy of x for each of `heads`, which tensor parallelism divides: {tokens, f} -> {tokens, heads * f}.
   Value for_heads(Value x, std::int64_t heads);
 
+  void keeps(double values);  // kept for the backward beyond what the operators keep
   Shape shape(Value x) const;
 
   // The layer, with these tensors handed on. The builder is used up.

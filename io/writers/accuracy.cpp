@@ -148,12 +148,16 @@ std::string in_short(const TableResult& table) {
 
 // Reasons, each once, with the cells that it is for.
 std::vector<std::pair<std::string, std::string>> reasons(const TableResult& table) {
-  std::vector<std::pair<std::string, std::string>> list;  // cells, reason
-  const auto add = [&](const std::string& cell, const std::string& reason) {
-    if (reason.empty()) return;
-    for (auto& [cells, text] : list)
-      if (text == reason) return void(cells += ", " + cell);
-    list.emplace_back(cell, reason);
+  struct Reason {
+    std::vector<std::string> cells;
+    std::string text;
+  };
+  std::vector<Reason> list;
+  const auto add = [&](const std::string& cell, const std::string& text) {
+    if (text.empty()) return;
+    for (Reason& known : list)
+      if (known.text == text) return known.cells.push_back(cell);
+    list.push_back({{cell}, text});
   };
   for (const Cell& cell : table.cells) {
     add(cell.row.name, cell.row.reason);
@@ -161,10 +165,12 @@ std::vector<std::pair<std::string, std::string>> reasons(const TableResult& tabl
     if (!cell.row.source.empty()) add(cell.row.name, "published in " + cell.row.source);
     if (!cell.row.baseline.source.empty()) add(cell.row.name, "baseline: " + cell.row.baseline.source);
   }
-  for (auto& [cells, text] : list)
-    if (std::count(cells.begin(), cells.end(), ',') + 1 == static_cast<std::ptrdiff_t>(table.cells.size()))
-      cells = "all cells";
-  return list;
+  std::vector<std::pair<std::string, std::string>> lines;
+  for (const Reason& reason : list)
+    lines.emplace_back(
+        reason.cells.size() == table.cells.size() ? "all cells" : fmt::format("{}", fmt::join(reason.cells, "; ")),
+        reason.text);
+  return lines;
 }
 
 std::string markdown_cell(std::string text) {

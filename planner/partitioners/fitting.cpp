@@ -1,6 +1,7 @@
 #include "planner/partitioners/fitting.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <tuple>
@@ -185,7 +186,8 @@ namespace {
 // What a stage needs for a range of layers, without buffers.
 class StageNeeds {
  public:
-  StageNeeds(const Plan& plan, const CostModel& cost) : plan_(plan), cost_(cost) {
+  StageNeeds(const Plan& plan, const CostModel& cost)
+      : plan_(plan), cost_(cost), costs_{cost.layers(plan.micro_batch_size), cost.layers(plan.last_micro_batch_size)} {
     const Scenario& scenario = cost.scenario();
     layers_ = static_cast<LayerId>(scenario.model.layers.size());
     plan_.layers.assign(at(plan.stages), {0, layers_});
@@ -209,9 +211,8 @@ class StageNeeds {
 
   // Whether a later begin never needs more: no cut inside the model carries more bytes than the cut before it.
   bool tensors_do_not_grow() const {
-    const LayerCosts layers = cost_.layers(plan_.micro_batch_size);
     if (plan_.skips == Skips::Direct) return false;
-    const std::vector<Bytes> over = bytes_over_cuts(cost_.scenario().model, layers.activation);
+    const std::vector<Bytes> over = bytes_over_cuts(cost_.scenario().model, costs_[0].activation);
     for (std::size_t cut = 2; cut + 1 < over.size(); ++cut)
       if (over[cut] > over[cut - 1]) return false;
     const auto& all = cost_.scenario().model.layers;  // inner layers that read the model's own input: a boundary, too
@@ -225,11 +226,12 @@ class StageNeeds {
       plan_.layers[at(stage)] = stage < k    ? LayerRange{stage == 0 ? 0 : range.begin, range.begin}
                                 : stage == k ? range
                                              : LayerRange{stage == k + 1 ? range.end : layers_, layers_};
-    return memory_model(plan_, cost_);
+    return memory_of_stage(plan_, cost_, costs_, k);
   }
 
   Plan plan_;
   const CostModel& cost_;
+  std::array<LayerCosts, 2> costs_;
   LayerId layers_ = 0;
   Schedule schedule_;
   std::map<std::tuple<StageId, LayerId, LayerId>, Bytes> known_;

@@ -2,6 +2,7 @@
 #include "planner/partitioners/fitting.hpp"
 
 #include <algorithm>
+#include <array>
 #include <random>
 
 #include <doctest/doctest.h>
@@ -141,4 +142,28 @@ TEST_CASE("fitting is refused where chunks share a device") {
       scenario_of("{stages: 2, virtual_stages: 2, schedule: interleaved_1f1b, partition: fitting}", "1 GiB");
   CHECK(message_of([&] { find_plan(scenario, cost_model(scenario)); }).find("fitting is for one chunk per stage") !=
         std::string::npos);
+}
+
+// What the search asks for one stage is what the memory model says of it in the whole plan: long skips, every stage.
+TEST_CASE("The memory of one stage is that of the stage in its plan") {
+  for (const char* skips : {"hop", "direct"}) {
+    const Scenario scenario = read_text(
+        ScenarioText{.model = "{family: unet, convolutions: 1, channels: 8, image: 64}",
+                     .cluster = "{node: {devices: 4, device: {memory: 16 GiB, peak: {fp32: 1 TFLOP/s}, "
+                                "memory_bandwidth: 1 TB/s}}}",
+                     .training = "{global_batch_size: 10, micro_batch_size: 4, ragged: true}",
+                     .plan = std::string("{stages: 4, recompute: [full, none, full, none], skips: ") + skips + "}"});
+    const CostModel cost = cost_model(scenario);
+    const Plan plan = find_plan(scenario, cost);
+    const Schedule schedule = make_schedule(plan, schedule_shape(plan, scenario.model, scenario.training));
+    const MemoryModel whole = memory_model(plan, cost);
+    const std::array<LayerCosts, 2> layers = {cost.layers(plan.micro_batch_size),
+                                              cost.layers(plan.last_micro_batch_size)};
+    for (StageId k = 0; k < 4; ++k) {
+      CAPTURE(k);
+      const MemoryModel alone = memory_of_stage(plan, cost, layers, k);
+      CHECK(peak(alone, schedule, k).bytes == peak(whole, schedule, k).bytes);
+      CHECK(peak(alone, schedule, k).bytes.stash > Bytes{});
+    }
+  }
 }

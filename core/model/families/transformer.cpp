@@ -188,6 +188,7 @@ Work block_work(const Transformer& t, const BlockKind& kind) {
   LayerBuilder b;
   const Value x = b.input({kind.encoder ? t.sequence_length : decoder_length(t), t.hidden});
   Value y = block(b, t, x, kind);
+  b.keeps(b.shape(x).elements() / static_cast<double>(t.hidden) * static_cast<double>(t.extra_kept));
   if (kind.last && t.norms != Transformer::Norms::Post) y = dropped(b, t, b.norm(y, norm_of(t)));
   return b.finish({y});
 }

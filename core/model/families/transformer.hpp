@@ -90,6 +90,10 @@ struct Transformer {
   bool attention_dropout = false;     // of attention probabilities
   bool inner_dropout = false;         // also between the products of the feed-forward network (T5)
 
+  // Values per token that a block keeps for its backward beyond what its operators need: what a framework holds on to
+  // and no publication lists. A figure set here is a fitted one.
+  std::int64_t extra_kept = 0;
+
   Moe moe;
   std::vector<char> sparse;  // by block: uses `moe`; empty: all, if there are experts
   Latent latent;

@@ -82,7 +82,9 @@ constexpr std::array kTransformerParameters = {
     kSequence(1024),
     FamilyParameter{.name = "norms", .meaning = "before or after each part of a block", .choices = "pre | post"},
     kMaterialised,
-    kDropout};
+    kDropout,
+    FamilyParameter{"extra_kept", "values per token that a block keeps beyond what its operators need; default: none",
+                    0, kLongest, 0}};
 
 // ---- transformer_mt: T(L, H, A) of GPipe
 // -----------------------------------------------------------------------------
@@ -241,6 +243,7 @@ Transformer transformer_of(const FamilyValues& values) {
   t.attention_bias = Transformer::Bias::All;
   t.feed_forward_bias = true;
   t.causal = true;
+  t.extra_kept = values["extra_kept"];
   return t;
 }
 

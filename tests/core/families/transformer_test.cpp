@@ -360,3 +360,16 @@ TEST_CASE("Shapes that contradict each other are refused with a way out") {
                 {{"layers", "1"}, {"hidden", "64"}, {"heads", "4"}, {"feed_forward", "8"}, {"nope_size", "4"}}) ==
         "model.nope_size: 4 is given without key_value_rank; add key_value_rank");
 }
+
+// 100 values per token on 1024 tokens; nothing else of the block changes.
+TEST_CASE("extra_kept adds so many values per token to what a block keeps, and nothing to its cost") {
+  const Model plain = family_model("transformer", {{"layers", "2"}});
+  const Model more = family_model("transformer", {{"layers", "2"}, {"extra_kept", "100"}});
+  const auto block = [](const Model& model) -> const Work& {
+    return model.works[static_cast<std::size_t>(model.layers[1].work)];
+  };
+  CHECK((block(more).kept - block(plain).kept).values == 102'400);
+  CHECK(block(more).forward_flops() == block(plain).forward_flops());
+  CHECK(block(more).backward_flops() == block(plain).backward_flops());
+  CHECK(parameter_count(more) == parameter_count(plain));
+}
