@@ -80,9 +80,12 @@ SectionDoc parameters_doc(std::string name, std::span<const FamilyParameter> par
     const std::string otherwise = !parameter.choices.empty() ? std::string(words_of(parameter.choices).front())
                                   : parameter.otherwise      ? std::to_string(*parameter.otherwise)
                                                              : std::string();
-    doc.fields.push_back({parameter.name, keep(takes(parameter)),
-                          keep(std::string(parameter.meaning) + (otherwise.empty() ? "" : "; default: " + otherwise)),
-                          otherwise.empty()});
+    const bool stated =
+        parameter.meaning.find("default:") != std::string_view::npos;  // in words, where 0 stands for it
+    doc.fields.push_back(
+        {parameter.name, keep(takes(parameter)),
+         keep(std::string(parameter.meaning) + (otherwise.empty() || stated ? "" : "; default: " + otherwise)),
+         otherwise.empty()});
   }
   return doc;
 }
