@@ -21,7 +21,7 @@ struct Transcript {
   const char* arguments;  // separated by spaces
 };
 
-constexpr std::array<Transcript, 13> kTranscripts = {{
+constexpr std::array<Transcript, 17> kTranscripts = {{
     {"quickstart.txt", "simulate scenarios/quickstart.yaml"},
     {"quickstart-json.txt", "simulate scenarios/quickstart.yaml --json"},
     {"transformer-48.txt", "simulate scenarios/gpipe/transformer-48-k8-m32.yaml"},
@@ -30,6 +30,10 @@ constexpr std::array<Transcript, 13> kTranscripts = {{
     {"infeasible-json.txt", "simulate scenarios/quickstart.yaml --set cluster.node.device.memory=1000MiB --json"},
     {"unknown-schedule.txt", "simulate scenarios/quickstart.yaml --set plan.schedule=1fb1"},
     {"too-many-stages.txt", "check scenarios/quickstart.yaml --set plan.stages=25"},
+    {"capacity-table1.txt", "capacity scenarios/gpipe/table1-transformer.yaml --over model.layers --width 140"},
+    {"capacity-json.txt", "capacity scenarios/quickstart.yaml --over training.micro_batch_size --json"},
+    {"reproduce.txt", "reproduce"},
+    {"reproduce-torchgpipe.txt", "reproduce torchgpipe --width 140"},
     {"help.txt", "help"},
     {"help-simulate.txt", "help simulate"},
     {"show-schedules.txt", "show schedules"},
