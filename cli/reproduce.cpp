@@ -37,6 +37,9 @@ const std::vector<Published>& published() {
       {"gpipe-table3",
        "GPipe, table 3: speed-up on GPUs without fast links",
        {"gpipe/table3-transformer.yaml", "gpipe/table3-amoebanet.yaml"}},
+      {"gpipe-memory",
+       "GPipe: activations over the number of micro-batches, N + L/K N/M, beside the simulated peak",
+       {"gpipe/memory-formula.yaml"}},
       {"gpipe-claims",
        "GPipe: 25x and 298x the parameters, 3.5x the speed, a negligible bubble",
        {"gpipe/claims-transformer.yaml", "gpipe/claims-amoebanet.yaml"}},
@@ -56,9 +59,10 @@ const std::vector<Published>& published() {
   return table;
 }
 
-constexpr std::array<Option, 4> kOptions = {{
+constexpr std::array<Option, 5> kOptions = {{
     {"--all", "", "", "every table that ships with pipewright"},
     {"--md", "", "", "Markdown instead of the terminal's tables"},
+    {"--csv", "", "", "one row per cell, for plots"},
     {"--set", "", "KEY=VALUE", "change one value of the scenarios first (repeatable)"},
     {"--width", "", "N", "columns of the tables (default: the terminal's, else 100)"},
 }};
@@ -157,7 +161,11 @@ int run(const Arguments& arguments) {
   const TableOptions options{output_width(arguments), use_colour(arguments)};
   const std::vector<TableResult> tables =
       evaluated(files_of(arguments), {.set = arguments.all("--set"), .config_path = config_path()});
-  if (arguments.has("--md")) {
+  if (arguments.has("--md") && arguments.has("--csv"))
+    throw InputError("reproduce: --md and --csv exclude each other; keep one of them");
+  if (arguments.has("--csv")) {
+    print(accuracy_csv(tables));
+  } else if (arguments.has("--md")) {
     std::string text;
     for (const TableResult& table : tables)
       text += (text.empty() ? "" : "\n") + accuracy_markdown(table);
@@ -184,7 +192,8 @@ constinit const Command kReproduce{
         "NAME is a table that ships with pipewright (without an argument: their list), FILE a scenario with an\n"
         "expect: block. Exit status 1: a cell without a status misses its tolerance.\n"
         "  pipewright reproduce zero-bubble\n"
-        "  pipewright reproduce --all --md > accuracy.md\n",
+        "  pipewright reproduce --all --md > accuracy.md\n"
+        "  pipewright reproduce gpipe-memory --csv > curve.csv\n",
     .options = kOptions,
     .least = 0,
     .most = static_cast<std::size_t>(-1),

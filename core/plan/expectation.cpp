@@ -55,7 +55,10 @@ Accuracy TableResult::accuracy() const {
   int errors = 0, baselines = 0;
   std::vector<double> published, predicted;
   const auto raise = [](std::optional<double>& most, double value) { most = std::max(most.value_or(0), value); };
+  double misses = 0;
+  int known_misses = 0;
   for (const Cell& cell : cells) {
+    if (cell.row.status == CellStatus::KnownMiss && cell.error) ++known_misses, misses += std::abs(*cell.error);
     if (!cell.counts()) continue;
     ++result.cells;
     result.missed += cell.missed();
@@ -74,6 +77,7 @@ Accuracy TableResult::accuracy() const {
     raise(result.baseline_largest, std::abs(*cell.baseline_error));
   }
   if (errors > 0) result.mean = sum / errors;
+  if (known_misses > 0) result.mean_with_misses = (sum + misses) / (errors + known_misses);
   if (baselines > 0) result.baseline_mean = baseline_sum / baselines, result.mean_beside_baseline = beside / baselines;
   result.tau = kendall_tau(published, predicted);
   return result;

@@ -132,6 +132,7 @@ struct Accuracy {
   int cells = 0;  // that count
   int missed = 0;
   std::optional<double> mean, largest;                    // |error|
+  std::optional<double> mean_with_misses;                 // the same with the known misses, where there are any
   std::optional<double> baseline_mean, baseline_largest;  // over the counting cells that have a baseline
   std::optional<double> mean_beside_baseline;             // |error| of ours over these
   std::optional<double> tau;  // Kendall's tau-b of published and predicted, where the counting cells are ratios

@@ -127,6 +127,8 @@ std::string in_short(const TableResult& table) {
   if (accuracy.cells > 0) text += fmt::format(", {} missed", accuracy.missed);
   if (accuracy.mean)
     text += fmt::format("; mean |error| {}, largest {}", mean_error(accuracy.mean), mean_error(accuracy.largest));
+  if (accuracy.mean_with_misses)
+    text += fmt::format("; with the known misses mean {}", mean_error(accuracy.mean_with_misses));
   if (accuracy.baseline_mean)
     text += fmt::format("; baseline: mean {} (ours beside it {}), largest {}", mean_error(accuracy.baseline_mean),
                         mean_error(accuracy.mean_beside_baseline), mean_error(accuracy.baseline_largest));
@@ -201,8 +203,8 @@ std::string markdown_table(const std::vector<TextColumn>& all) {
 }
 
 std::vector<TextColumn> summary(const std::vector<TableResult>& tables) {
-  std::vector<TextColumn> all = {{"table", true}, {"cells"},          {"missed"},         {"mean error"},
-                                 {"largest"},     {"baseline, mean"}, {"ours beside it"}, {"left out"}};
+  std::vector<TextColumn> all = {{"table", true}, {"cells"},          {"missed"},         {"mean error"}, {"largest"},
+                                 {"with misses"}, {"baseline, mean"}, {"ours beside it"}, {"left out"}};
   for (const TableResult& table : tables) {
     const Accuracy accuracy = table.accuracy();
     const std::string row[] = {table.title,
@@ -210,6 +212,7 @@ std::vector<TextColumn> summary(const std::vector<TableResult>& tables) {
                                std::to_string(accuracy.missed),
                                mean_error(accuracy.mean),
                                mean_error(accuracy.largest),
+                               mean_error(accuracy.mean_with_misses),
                                mean_error(accuracy.baseline_mean),
                                mean_error(accuracy.mean_beside_baseline),
                                std::to_string(static_cast<int>(table.cells.size()) - accuracy.cells)};
@@ -242,8 +245,41 @@ std::string accuracy_markdown(const TableResult& table) {
   return text;
 }
 
+std::string accuracy_csv(const std::vector<TableResult>& tables) {
+  const auto quoted = [](std::string text) {
+    if (text.find_first_of(",\"\n") == std::string::npos) return text;
+    for (std::size_t at = 0; (at = text.find('"', at)) != std::string::npos; at += 2)
+      text.insert(at, 1, '"');
+    return "\"" + text + "\"";
+  };
+  const auto number = [](const std::optional<double>& value) { return value ? fmt::format("{:.9g}", *value) : ""; };
+  std::string text = "table,cell,quantity,published,predicted,unit,error,tolerance,baseline,baseline_error,verdict\n";
+  for (const TableResult& table : tables)
+    for (const Cell& cell : table.cells)
+      text += fmt::format("{},{},{},{},{},{},{},{},{},{},{}\n", quoted(table.title), quoted(cell.row.name),
+                          quoted(what(cell.row)), cell.row.published_text, number(cell.predicted), unit(cell.row),
+                          number(cell.error), quoted(tolerance(cell.row)), number(cell.baseline),
+                          number(cell.baseline_error), quoted(verdict(cell)));
+  return text;
+}
+
 std::string accuracy_summary_text(const std::vector<TableResult>& tables, const TableOptions& options) {
-  return text_table(summary(tables), options.width);
+  const std::vector<TextColumn> all = summary(tables);
+  // Name, cells, missed (where any did), left out, mean, largest, with misses, baseline; the Markdown table has the
+  // rest.
+  std::vector<TextColumn> columns = {all[0], all[1], all[2], all[8], all[3], all[4], all[5], all[6]};
+  columns[2].drop_zero = true;
+  columns[3].head = "out", columns[4].head = "mean", columns[7].head = "baseline";
+  // The figures stay beside the names: these are cut where they would push them into a second block.
+  constexpr int kFigures = 56;
+  const auto room = static_cast<std::size_t>(std::max(24, options.width - kFigures));
+  for (std::string& title : columns.front().cells)
+    if (title.size() > room) title = title.substr(0, room - 3) + "...";
+  return text_table(columns, options.width) +
+         wrapped("  ",
+                 "mean, largest: |error| of the cells that count; out: cells with a status, which do not; with "
+                 "misses: mean with the known misses; baseline: mean of the trivial prediction",
+                 options.width);
 }
 
 std::string accuracy_summary_markdown(const std::vector<TableResult>& tables) {

@@ -12,6 +12,9 @@ namespace pipewright {
 std::string accuracy_text(const TableResult& table, const TableOptions& options);
 std::string accuracy_markdown(const TableResult& table);
 
+// One row per cell: table, cell, quantity, published, predicted, unit, error, tolerance, baseline, its error, verdict.
+std::string accuracy_csv(const std::vector<TableResult>& tables);
+
 // One line per table: cells, misses, errors, the baseline's.
 std::string accuracy_summary_text(const std::vector<TableResult>& tables, const TableOptions& options);
 std::string accuracy_summary_markdown(const std::vector<TableResult>& tables);

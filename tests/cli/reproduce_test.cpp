@@ -19,13 +19,23 @@ ProgramRun with_expectation(const std::string& row) {
   return run_program({"reproduce", "-"}, {.folder = {}, .input = text, .output_to = {}, .settings = {}});
 }
 
+// (64 + 4096 / M) MiB: the boundary tensors of 64 samples, and a micro-batch of four layers.
+TEST_CASE("reproduce --csv writes a row per cell; GPipe's activations are its formula for every M") {
+  const ProgramRun run = run_program({"reproduce", "gpipe-memory", "--csv"});
+  CHECK(run.status == 0);
+  CHECK(run.out.starts_with("table,cell,quantity,published,predicted,unit,error,"));
+  CHECK(run.out.find(",M = 4,\"memory.activations, stage 7\",1088,1088,MiB,0,exact") != std::string::npos);
+  CHECK(run.out.find(",M = 64,\"memory.activations, stage 7\",128,128,MiB,0,exact") != std::string::npos);
+  CHECK(run_program({"reproduce", "gpipe-memory", "--csv", "--md"}).status == 2);
+}
+
 TEST_CASE("reproduce lists its tables, and answers one by name") {
   CHECK(contains(run_program({"reproduce"}).out, "zero-bubble"));
   const ProgramRun run = run_program({"reproduce", "zero-bubble"});
   CHECK(run.status == 0);
   CHECK(run.err == "");
   CHECK(contains(run.out, "zero-bubble, table 5: bubble rates"));
-  CHECK(contains(run.out, "4 cells count, 0 missed"));
+  CHECK(contains(run.out, "8 cells count, 0 missed"));
 }
 
 TEST_CASE("A cell out of its tolerance makes status 1, one with a status does not") {
