@@ -14,7 +14,7 @@
 //     T(i..j, r) = max( ceil(sum compute / r),                    each replica takes every r-th micro-batch
 //                       ceil(ring(r, sum gradients) / r),         one all-reduce per round of r micro-batches
 //                       ceil(a_in / B / r), ceil(a_out / B / r) ) the messages over its two cuts
-//     ring(r, S) = 2 (r - 1) / r S / B                            [Thakur05] section 4, without latency
+//     ring(r, S) = 2 (r - 1) / r S / B                            [Thakur05], without latency
 // A cut between r and s replicas thus takes a / (B min(r, s)). [PipeDream19] section 3.1 prints m times that ring, and
 // 2 a / B for both directions of a cut whatever the replicas (partitioners/pipedream.hpp keeps its rules as they are).
 //     compute 60 ns, r = 2, gradients 100 B, a_in = 40 B, a_out = 0, B = 1 GB/s: max(30, 100/2, 40/2) = 50 ns

@@ -1,11 +1,13 @@
 // How long the searches over partitions of a chain take. Not part of `meson test`: run
 // build/tests/bench/bench_partitioners.
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <vector>
 
 #include <benchmark/benchmark.h>
 
+#include "planner/partitioners/exact.hpp"
 #include "planner/partitioners/suffix_dp.hpp"
 
 namespace pipewright {
@@ -67,6 +69,50 @@ void nothing_fits(benchmark::State& state) {
   suffix(state, problem);
 }
 BENCHMARK(nothing_fits)->Unit(benchmark::kMillisecond);
+
+// Chains with lognormal forward times of 1 ms (sigma 0.7), backwards 1.5 to 2.5 times those, hops a share of a stage's
+// load; the search over all partitions for the least simulated step, ten chains. `gap`: the largest that is left.
+void exact_step(benchmark::State& state) {
+  const auto layers = static_cast<int>(state.range(0)), hop_percent = static_cast<int>(state.range(3));
+  std::vector<ExactProblem> problems;
+  std::mt19937 random(2);
+  std::lognormal_distribution<double> forward(0, 0.7);
+  std::uniform_real_distribution<double> ratio(1.5, 2.5);
+  for (int chain = 0; chain < 10; ++chain) {
+    ExactProblem problem{.stages = static_cast<int>(state.range(1)), .micro_batches = static_cast<int>(state.range(2))};
+    double load = 0;
+    for (int i = 0; i < layers; ++i) {
+      const double f = 1e6 * forward(random), b = ratio(random) * f;
+      problem.forward.push_back({static_cast<std::int64_t>(f)});
+      problem.backward.push_back({static_cast<std::int64_t>(b)});
+      load += f + b;
+    }
+    problem.hop.assign(static_cast<std::size_t>(layers),
+                       Time{static_cast<std::int64_t>(load / problem.stages * hop_percent / 100)});
+    problems.push_back(problem);
+  }
+  double simulations = 0, prefixes = 0, gap = 0, proven = 0;
+  for (auto _ : state) {
+    simulations = prefixes = gap = proven = 0;
+    for (const ExactProblem& problem : problems) {
+      const ExactAnswer answer = exact(problem);
+      simulations += static_cast<double>(answer.simulations), prefixes += static_cast<double>(answer.prefixes);
+      gap = std::max(gap, answer.gap()), proven += answer.proven() ? 1 : 0;
+    }
+  }
+  state.counters["simulations"] = simulations / 10;  // of one chain
+  state.counters["prefixes"] = prefixes / 10;
+  state.counters["proven"] = proven;
+  state.counters["gap"] = gap;
+}
+BENCHMARK(exact_step)
+    ->ArgNames({"layers", "stages", "micro_batches", "hop_percent"})
+    ->Args({24, 4, 32, 5})
+    ->Args({24, 8, 16, 0})
+    ->Args({24, 8, 16, 5})
+    ->Args({24, 8, 16, 15})
+    ->Args({96, 8, 64, 5})
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace pipewright
