@@ -8,6 +8,7 @@
 
 #include "io/format_quantity.hpp"
 #include "io/names.hpp"
+#include "io/writers/csv_text.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {
@@ -246,20 +247,14 @@ std::string accuracy_markdown(const TableResult& table) {
 }
 
 std::string accuracy_csv(const std::vector<TableResult>& tables) {
-  const auto quoted = [](std::string text) {
-    if (text.find_first_of(",\"\n") == std::string::npos) return text;
-    for (std::size_t at = 0; (at = text.find('"', at)) != std::string::npos; at += 2)
-      text.insert(at, 1, '"');
-    return "\"" + text + "\"";
-  };
   const auto number = [](const std::optional<double>& value) { return value ? fmt::format("{:.9g}", *value) : ""; };
   std::string text = "table,cell,quantity,published,predicted,unit,error,tolerance,baseline,baseline_error,verdict\n";
   for (const TableResult& table : tables)
     for (const Cell& cell : table.cells)
-      text += fmt::format("{},{},{},{},{},{},{},{},{},{},{}\n", quoted(table.title), quoted(cell.row.name),
-                          quoted(what(cell.row)), cell.row.published_text, number(cell.predicted), unit(cell.row),
-                          number(cell.error), quoted(tolerance(cell.row)), number(cell.baseline),
-                          number(cell.baseline_error), quoted(verdict(cell)));
+      text += fmt::format("{},{},{},{},{},{},{},{},{},{},{}\n", csv_field(table.title), csv_field(cell.row.name),
+                          csv_field(what(cell.row)), cell.row.published_text, number(cell.predicted), unit(cell.row),
+                          number(cell.error), csv_field(tolerance(cell.row)), number(cell.baseline),
+                          number(cell.baseline_error), csv_field(verdict(cell)));
   return text;
 }
 

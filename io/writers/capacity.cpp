@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include "io/format_quantity.hpp"
+#include "io/writers/csv_text.hpp"
+#include "io/writers/csv_text.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/text_table.hpp"
 
@@ -87,14 +89,6 @@ std::vector<std::string> explanation(const Capacity& row) {
                                 gib(row.next_least_memory)));
   lines.push_back(fmt::format("method: {}; {} values tried, {}", row.method, row.tried, row.upper_end));
   return lines;
-}
-
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string result = "\"";
-  for (const char c : text)
-    result += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return result + "\"";
 }
 
 }  // namespace

@@ -2,22 +2,11 @@
 #include <fmt/format.h>
 
 #include "io/format_quantity.hpp"
+#include "io/writers/csv_text.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {
-namespace {
-
-std::string quoted(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string result = "\"";
-  for (const char c : text)
-    result += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return result + "\"";
-}
-
-}  // namespace
-
 std::string csv_report(const Answer& answer) {
   std::string text =
       "worker,copy,stage,replica,device,layers,busy_s,forward_s,backward_s,recompute_s,update_s,idle_s,fill_s,"
@@ -29,7 +18,8 @@ std::string csv_report(const Answer& answer) {
       "flight,fits\n";
   for (const WorkerReport& w : answer.report.workers) {
     const auto& layers = answer.report.stages[static_cast<std::size_t>(w.stage)].layers;
-    text += fmt::format("{},{},{},{},{},{}", w.id, w.copy, w.stage, w.replica, w.device, quoted(layer_ranges(layers)));
+    text +=
+        fmt::format("{},{},{},{},{},{}", w.id, w.copy, w.stage, w.replica, w.device, csv_field(layer_ranges(layers)));
     for (const Time time : {w.busy, w.forward, w.backward, w.recompute, w.update, w.idle.total(), w.idle.fill,
                             w.idle.imbalance, w.idle.communication, w.idle.stall, w.idle.drain})
       text += "," + exact_seconds(time);
