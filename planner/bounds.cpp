@@ -57,8 +57,10 @@ Time window_bound(const PipelineTimes& times, std::int64_t micro_batches) {
   std::vector<Time> behind(stages + 1);  // round trips of stage k and those behind it
   for (std::size_t k = stages; k-- > 0;)
     behind[k] = checked_sum(behind[k + 1], round_trip(times, k));
-  return largest(
-      times, [&](std::size_t k) { return product(micro_batches / static_cast<std::int64_t>(stages - k), behind[k]); });
+  return largest(times, [&](std::size_t k) {
+    const auto window = static_cast<std::int64_t>(stages - k);
+    return product((micro_batches + window - 1) / window, behind[k]);
+  });
 }
 
 }  // namespace pipewright

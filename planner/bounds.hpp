@@ -28,8 +28,9 @@ Time gpipe_step(const PipelineTimes& times, std::int64_t micro_batches);
 Time work_bound(const PipelineTimes& times, std::int64_t micro_batches);
 
 // The same for 1F1B with K - k micro-batches in flight on stage k: a micro-batch returns to stage k before the one
-// K - k behind it may go, so K - k of them take at least one round trip over the stages k..K-1.
-//     LB2 = max_k [ sum_{j<k} (f_j + b_j + 2 c_j) + floor(M / (K - k)) sum_{j>=k} (f_j + b_j + 2 c_j) ],   c_{K-1} = 0
+// K - k behind it may go, so micro-batches 0, K - k, 2 (K - k), ... make their round trips over the stages k..K-1 one
+// after the other.
+//     LB2 = max_k [ sum_{j<k} (f_j + b_j + 2 c_j) + ceil(M / (K - k)) sum_{j>=k} (f_j + b_j + 2 c_j) ],   c_{K-1} = 0
 // f = b = 1 1, c = 3, M = 4: k = 0: 2 * (2 + 6 + 2) = 20; k = 1: 8 + 4 * 2 = 16.
 Time window_bound(const PipelineTimes& times, std::int64_t micro_batches);
 

@@ -41,15 +41,10 @@ class Blocks {
       if (sum(k) < sum(q) || (sum(k) == sum(q) && (q == p || std::abs(k - p) < std::abs(q - p)) && k != p)) q = k;
     return q;
   }
-  // q takes a layer from its neighbour on p's side, which takes one in turn if it was its only one. True when p lost.
+  // q takes a layer from its neighbour on p's side. True when that is p.
   bool pull(int q, int p) {
-    const int step = p > q ? 1 : -1;
-    int giver = q;
-    do {
-      cuts_[static_cast<std::size_t>(p > q ? giver + 1 : giver)] += step;
-      giver += step;
-    } while (giver != p && size(giver) == 0);
-    return giver == p;
+    if (p > q) return ++cuts_[static_cast<std::size_t>(q + 1)], q + 1 == p;
+    return --cuts_[static_cast<std::size_t>(q)], q - 1 == p;
   }
 
  private:

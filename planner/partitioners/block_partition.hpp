@@ -1,9 +1,10 @@
 // Block partition of a chain, as a baseline: what torchgpipe's `balance` uses.
 //
 // Of numbers between 0 and 1 any sequence can be cut into blocks whose sums differ by 1 at most. [BaranyGrinberg15]
-// The rule that finds such a cut moves one element at a time: p is a block of the largest sum M, q one of the least
-// sum m; while M > m + 1, q takes the element next to it from its neighbour on p's side. What q takes never makes it a
-// new largest block, and once the taking has reached p itself, p has lost an element: so it ends.
+// The rule that finds such a cut moves one element at a time: p is a block of the largest sum M, q the nearest to it of
+// those of the least sum m; while M > m + 1, q takes the element next to it from its neighbour on p's side. What q
+// takes never makes it a new largest block, and once the taking has reached p itself, p has lost an element: so it
+// ends.
 //
 // Differences of 1 (the largest element) are all that is promised: the largest sum can be far above the least possible
 // one, which `min_max` finds. And torchgpipe first maps every cost x to (x - min) / (max - min), which is harmless
@@ -28,9 +29,10 @@ enum class BlockCosts : std::uint8_t {
 };
 
 // 1 <= parts <= load.size(). Starts, as torchgpipe does, with load.size() / parts layers each and the rest in the last
-// block. Ties: the last of the largest blocks; of the least ones the one next to it, the earlier one of two. No block
-// is ever emptied, as torchgpipe's can be: a neighbour of one layer gives it away and takes one from its own neighbour
-// on p's side.                                     tests/planner/block_partition_test.cpp
+// block. Ties: the last of the largest blocks; of two blocks equally near the earlier one. torchgpipe takes the first
+// of the least blocks, not the nearest: it cuts 0 0 5 10 into blocks of 3, 0 and 1 layers; here a block never ends
+// empty, as one that gave its only layer is the nearest of the least and the next to take.
+//                                                  tests/planner/block_partition_test.cpp
 std::vector<LayerRange> block_partition(const std::vector<Time>& load, int parts,
                                         BlockCosts costs = BlockCosts::LessTheMin);
 

@@ -90,6 +90,9 @@ class Bounds {
   std::int64_t hops(int cut) const { return hops_[at(cut)]; }  // there and back
   std::int64_t micro_batches() const { return problem_.micro_batches; }
 
+  // Round trips one after the other with `window` micro-batches in flight.
+  std::int64_t trips(int window) const { return (micro_batches() + window - 1) / window; }
+
   const Rest& bound() const { return bound_; }
   const Rest& cuts() const { return cuts_; }
   const Rest& slowest_forward() const { return slowest_forward_; }
@@ -109,7 +112,7 @@ class Bounds {
     std::int64_t bound = M * both(i, end);
     if (left == 0) return bound;
     if (kind_ == Bounding::Window)
-      bound = std::max(bound, M / (left + 1) * (both(i, layers_) + hops(end) + cuts_[at(left)][at(end)]));
+      bound = std::max(bound, trips(left + 1) * (both(i, layers_) + hops(end) + cuts_[at(left)][at(end)]));
     return std::max(bound, both(i, end) + hops(end) + bound_[at(left)][at(end)]);
   }
 
@@ -274,8 +277,8 @@ class Search {
       for (std::int32_t k = before; k >= 0; k = prefixes_[at(k)].before) {
         const Prefix& start = prefixes_[at(k)];  // what stands before that stage
         const std::int64_t behind = bounds_.both(start.end, bounds_.layers()) + hops - start.hops;
-        prefix.bound = std::max(
-            prefix.bound, bounds_.both(0, start.end) + start.hops + M / (problem_.stages - start.stages) * behind);
+        prefix.bound = std::max(prefix.bound, bounds_.both(0, start.end) + start.hops +
+                                                  bounds_.trips(problem_.stages - start.stages) * behind);
       }
     prefix.bound = std::max(prefix.bound, shorter.bound);
     return prefix;

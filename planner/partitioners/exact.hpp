@@ -12,7 +12,7 @@
 // from the back, of the least that any rest can give. With t(i..j) = sum (f + b), c2_j = 2 c_j for the cut behind layer
 // j, and C_q the least sum of c2 over the cuts of q stages,
 //     R_q(i) = min over j of max( M t(i..j),                                            work of the stage
-//                                 floor(M / q) (t(i..L-1) + c2_j + C_{q-1}(j + 1)),     1f1b: its window
+//                                 ceil(M / q) (t(i..L-1) + c2_j + C_{q-1}(j + 1)),     1f1b: its window
 //                                 t(i..j) + c2_j + R_{q-1}(j + 1) )                     the stages behind it
 // which is the least work_bound over all partitions, and under 1f1b a lower bound of the least larger one of the two.
 // The first partition to be simulated is the one that attains R_K(0).

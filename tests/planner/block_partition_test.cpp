@@ -62,6 +62,8 @@ TEST_CASE("Taking the least cost away from every layer unbalances blocks of diff
 TEST_CASE("A block of one layer passes layers on and is never emptied") {
   // 0 | 1 | 5 10: the first block takes the 1 of the middle one, which takes the 5 of the last.
   CHECK(block_partition(times({0, 1, 5, 10}), 3) == std::vector<LayerRange>{{0, 2}, {2, 3}, {3, 4}});
+  // 0 | 0 | 5 10: the middle block is the nearer of the two with nothing.
+  CHECK(block_partition(times({0, 0, 5, 10}), 3) == std::vector<LayerRange>{{0, 1}, {1, 3}, {3, 4}});
   std::mt19937 random(3);
   for (int round = 0; round < 2000; ++round) {
     const int layers = 1 + static_cast<int>(random() % 12);

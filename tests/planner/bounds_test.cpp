@@ -34,6 +34,7 @@ TEST_CASE("the worked numbers of the formulas") {
   CHECK(gpipe_step({{Time{2}, Time{1}}, {Time{2}, Time{5}}, {Time{1}}}, 3) == Time{26});
   CHECK(work_bound({{Time{1}, Time{1}}, {Time{1}, Time{1}}, {Time{0}}}, 4) == Time{10});
   CHECK(window_bound({{Time{1}, Time{1}}, {Time{1}, Time{1}}, {Time{3}}}, 4) == Time{20});
+  CHECK(window_bound({{Time{1}, Time{1}}, {Time{1}, Time{1}}, {Time{3}}}, 3) == Time{20});  // two trips of 10 as well
 }
 
 TEST_CASE("GPipe's step is its formula on random stages, to the nanosecond") {
