@@ -1,5 +1,7 @@
 // training:, plan: and cost: of a scenario.
 #include <algorithm>
+#include <array>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -95,17 +97,28 @@ void read_cuts(Reader& reader, const At& at, std::vector<std::int64_t>& first) {
   }
 }
 
+// Partitions that a name chooses.
+std::span<const std::pair<std::string_view, Partition>> named_partitions() {
+  static const std::array<std::pair<std::string_view, Partition>, 5> table = {{{"balanced", Balanced{}},
+                                                                               {"fitting", Fitting{}},
+                                                                               {"exact", LeastStep{}},
+                                                                               {"equal_layers", EqualLayers{}},
+                                                                               {"block_partition", BlockPartition{}}}};
+  return table;
+}
+
 void read_partition(Reader& reader, const At& at, PlanRequest& plan) {
   plan.partition.place = at.yaml.place;
-  constexpr const char* forms = "write balanced, fitting, {layers: [3, 3]} (per stage) or {cuts: [3]} (first layers)";
-  if (at.yaml.is(Yaml::Type::Scalar) && at.yaml.scalar == "balanced") {
-    plan.partition.value = Balanced{};
-    return;
-  }
-  if (at.yaml.is(Yaml::Type::Scalar) && at.yaml.scalar == "fitting") {
-    plan.partition.value = Fitting{};
-    return;
-  }
+  constexpr const char* forms =
+      "write balanced, fitting, exact, equal_layers, block_partition, {layers: [3, 3]} (per stage) or {cuts: [3]} "
+      "(first "
+      "layers)";
+  if (at.yaml.is(Yaml::Type::Scalar))
+    for (const auto& [name, partition] : named_partitions())
+      if (at.yaml.scalar == name) {
+        plan.partition.value = partition;
+        return;
+      }
   if (!at.yaml.is(Yaml::Type::Map) || at.yaml.map.size() != 1)
     return reader.error(at, fmt::format("is no partition; {}", forms));
   const auto& [key, value] = at.yaml.map.front();
@@ -130,7 +143,8 @@ void write_partition(YamlText& out, std::string_view key, const PlanRequest& pla
   else if (const auto* cuts = std::get_if<CutLayers>(&partition))
     out.line(key, fmt::format("{{cuts: {}}}", value_text(cuts->first)));
   else
-    out.line(key, std::holds_alternative<Fitting>(partition) ? "fitting" : "balanced");
+    for (const auto& [name, named] : named_partitions())
+      if (named.index() == partition.index()) out.line(key, std::string(name));
 }
 
 // ---- placement, recompute -------------------------------------------------------------------------------------------
@@ -178,9 +192,11 @@ constexpr Field<PlanRequest> kPlan[] = {
      [](YamlText& out, std::string_view key, const PlanRequest& plan) {
        if (!plan.replicas.value.empty()) out.line(key, value_text(plan.replicas));
      }},
-    {"partition", "balanced | fitting | {layers: [3, 3]} | {cuts: [3]}",
-     "balanced: the least bottleneck; fitting: the least among the cuts whose stages all fit their devices; layers per "
-     "(virtual) stage; first layer of every stage but the first, by number or name; default: balanced",
+    {"partition", "balanced | fitting | exact | equal_layers | block_partition | {layers: [3, 3]} | {cuts: [3]}",
+     "balanced: the least bottleneck; fitting: the least among the cuts whose stages all fit their devices; exact: the "
+     "least simulated step of all cuts (gpipe, 1f1b, eager_1f1b); equal_layers, block_partition (torchgpipe's): "
+     "baselines; layers per (virtual) stage; first layer of every stage but the first, by number or name; default: "
+     "balanced",
      Need::Optional, read_partition, write_partition},
     {"placement", "pipeline | data | list of device numbers",
      "pipeline: each copy on consecutive devices; data: the copies of a stage; list: a device per worker, with "

@@ -30,6 +30,7 @@ std::vector<std::string> provenance(const Answer& answer, const CostModel& cost)
   if (scenario.plan.reserve_pipeline > Bytes{} && answer.plan.stages > 1)
     lines.push_back(from("reserve of the pipeline on every device", bytes_text(scenario.plan.reserve_pipeline),
                          scenario.plan.reserve_pipeline_source));
+  if (!answer.plan.cut.empty()) lines.push_back(answer.plan.cut);
   std::string engine = "engine: " + answer.timeline.engine;
   if (!answer.timeline.engine_reason.empty()) engine += " (" + answer.timeline.engine_reason + ")";
   lines.push_back(engine);

@@ -6,7 +6,10 @@
 
 #include <fmt/format.h>
 
+#include "planner/partitioners/block_partition.hpp"
+#include "planner/partitioners/equal_layers.hpp"
 #include "planner/partitioners/fitting.hpp"
+#include "planner/partitioners/least_step.hpp"
 #include "planner/partitioners/min_max.hpp"
 #include "sim/schedules/table.hpp"
 
@@ -214,11 +217,17 @@ std::vector<LayerRange> by_cuts(const Scenario& scenario, const std::vector<std:
   return ranges_of(counts);
 }
 
-std::vector<LayerRange> balanced(const CostModel& cost, const Plan& plan) {
+// Forward + backward of every layer.
+std::vector<Time> loads(const CostModel& cost, const Plan& plan) {
   const LayerCosts layers = cost.layers(plan.micro_batch_size);
   std::vector<Time> load;
   for (std::size_t i = 0; i < layers.forward.size(); ++i)
     load.push_back(checked_sum(layers.forward[i], layers.backward[i]));
+  return load;
+}
+
+std::vector<LayerRange> balanced(const CostModel& cost, const Plan& plan) {
+  const std::vector<Time> load = loads(cost, plan);
   const bool replicated = std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; });
   return replicated ? min_max(load, plan.replicas) : min_max(load, plan.chunks());
 }
@@ -227,7 +236,20 @@ std::vector<LayerRange> partition(const Scenario& scenario, const CostModel& cos
   const Partition& request = scenario.plan.partition.value;
   if (const auto* counts = std::get_if<LayerCounts>(&request)) return by_counts(scenario, counts->counts);
   if (const auto* cuts = std::get_if<CutLayers>(&request)) return by_cuts(scenario, cuts->first);
+  if (std::holds_alternative<EqualLayers>(request))
+    return equal_layers(static_cast<int>(scenario.model.layers.size()), plan.chunks());
+  if (std::holds_alternative<BlockPartition>(request)) return block_partition(loads(cost, plan), plan.chunks());
   return balanced(cost, plan);
+}
+
+// The cut with the least simulated step, on the plan's devices.
+void cut_for_least_step(const Scenario& scenario, const CostModel& cost, Plan& plan) {
+  if (const std::string refusal = least_step_refusal(plan); !refusal.empty())
+    throw InputError(or_else(scenario.plan.partition.place, scenario.plan.place), "plan.partition: " + refusal);
+  const ScheduleRule* rule = find_schedule(plan.schedule);
+  if (!rule->refusal(schedule_shape(plan, scenario.model, scenario.training)).empty()) return;  // said elsewhere
+  LeastStepPlan found = least_step(plan, cost);
+  plan.layers = std::move(found.layers), plan.cut = std::move(found.how);
 }
 
 // Of the cuts whose stages all fit, simulated on the plan's devices. Chunks of one stage share its device, so with
@@ -366,6 +388,11 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
     errors.throw_if_any();
     check_size(scenario, plan);
     plan.layers = fitting(scenario, cost, plan);
+  }
+  if (std::holds_alternative<LeastStep>(request.partition.value) && find_schedule(plan.schedule) != nullptr) {
+    errors.throw_if_any();
+    check_size(scenario, plan);
+    cut_for_least_step(scenario, cost, plan);
   }
   errors.attempt([&] {
     check_size(scenario, plan);

@@ -40,6 +40,7 @@ struct Plan {
   // Per worker: its lead device. A worker has the t consecutive devices that begin there; they compute alike, so the
   // lead stands for all of them in routes, all-reduces and memory.
   std::vector<DeviceId> device;
+  std::string cut;  // how the layers were cut, for the report; "": as asked for, or balanced
 
   int chunks() const { return stages * virtual_stages; }  // number of virtual stages, K*v
   StageId stage_of(VirtualStageId v) const { return v % stages; }

@@ -50,13 +50,16 @@ struct Training {
 // number of layers per stage, or the first layer of every stage but the first.
 struct Balanced {};
 struct Fitting {};
+struct LeastStep {};       // exact: the least simulated step of all cuts
+struct EqualLayers {};     // baseline: as many layers each
+struct BlockPartition {};  // baseline: torchgpipe's
 struct LayerCounts {
   std::vector<std::int64_t> counts;
 };
 struct CutLayers {
   std::vector<std::int64_t> first;
 };
-using Partition = std::variant<Balanced, Fitting, LayerCounts, CutLayers>;
+using Partition = std::variant<Balanced, Fitting, LeastStep, EqualLayers, BlockPartition, LayerCounts, CutLayers>;
 
 struct PlanRequest {
   Placed<std::int64_t> stages{1, {}};
