@@ -15,9 +15,11 @@ constexpr FlopConvention kConventions[] = {
      .other_gates = false,
      .passes = 3},
     {.name = "megatron21",
-     .summary = "all pairs of attention, four forward passes: the forward is computed twice [Megatron21] equation 3",
+     .summary = "all pairs of attention, four forward passes (three of the logits): the forward is computed twice "
+                "[Megatron21] equation 3",
      .pairs = FlopConvention::Pairs::All,
-     .passes = 4},
+     .passes = 4,
+     .logit_passes = 3},
 };
 
 double counted(const Operator& op, const FlopConvention& convention) {
@@ -39,9 +41,9 @@ FlopCount count_of(const Work& work, const FlopConvention& convention) {
     }
     const double forward = counted(op, convention);
     kind += forward, count.forward += forward;
-    count.backward += op.input_flops + op.weight_flops;
+    const int passes = op.logits && convention.logit_passes > 0 ? convention.logit_passes : convention.passes;
+    count.backward += passes > 0 ? (passes - 1) * forward : op.input_flops + op.weight_flops;
   }
-  if (convention.passes > 0) count.backward = (convention.passes - 1) * count.forward;
   return count;
 }
 

@@ -7,6 +7,9 @@
 //   attention   2 pairs heads (key size + value size), and twice that for the gradients; pairs = queries * keys, or
 //               what a fused kernel leaves of them: causal s (s + 1) / 2, with a window w of s: w (w + 1) / 2 + (s - w)
 //               w s = 4, 1 head of 2 + 2: 128; fused causal: 80                 [Vaswani17] section 3.2.1, [Dao22]
+//               A fused kernel keeps no scores and its backward computes them again: five products instead of four,
+//               2 pairs heads (3 key size + 2 value size); 2 pairs heads key size of them are `rebuilt_flops`, which no
+//               count of the model's FLOPs has. s = 4, 1 head of 2 + 2, fused causal: 160 + 40              [Dao22]
 //   additive    linear layers, 2 pairs units, 2 pairs features; outside: 2 per pair and unit, backward 5   [Bahdanau15]
 //   lstm        8 hidden (in + hidden) per token and direction; each gradient the same; 18 n outside the products
 //   experts     as the linear layers of the experts that a token is sent to
@@ -19,6 +22,8 @@
 //   tanh        1        3              cross-entropy, per class      6        1
 //   rotary      3        3
 //   sigmoid     4        3              dropout, multiply             1        1, 2
+//   scale       1        1              soft cap                      3        5
+//   scale rows  1        3
 //   pooling     k^2 - 1 per output value (max), k^2 (average)         add      1        0
 // The adding of biases happens within the products and is not counted; where a tensor has several users, adding up
 // its gradients is not counted either.
@@ -254,7 +259,9 @@ LayerBuilder::Value LayerBuilder::conv2d(Value x, const Conv2d& conv) {
   const Shape out = {conv.channels,
                      slid(in[1], conv.kernel_height, conv.stride, conv.padding_height, false, "conv2d height"),
                      slid(in[2], conv.kernel_width, conv.stride, conv.padding_width, false, "conv2d width")};
-  const std::int64_t per_channel = in[0] / conv.groups * conv.kernel_height * conv.kernel_width;
+  const std::int64_t per_channel =
+      checked_product(checked_product(in[0] / conv.groups, conv.kernel_height, "the parameters of a channel"),
+                      conv.kernel_width, "the parameters of a channel");
   const bool gradient = at(x).needs_gradient;
   const Value y = make(out, at(x).sharded, true);
   Operator& op = add_operator("conv2d", conv.groups > 1 ? OperatorKind::GroupedConvolution : OperatorKind::Convolution);
@@ -277,7 +284,7 @@ LayerBuilder::Value LayerBuilder::linear(Value x, const Linear& linear) {
   const bool gradient = at(x).needs_gradient;
   const Value y = make(with_features(in, linear.features), columns || (at(x).sharded && !rows), true);
   Operator& op = add_operator(linear.routed ? "router" : "linear", OperatorKind::MatrixProduct);
-  op.product = true, op.routed = linear.routed;
+  op.product = true, op.routed = linear.routed, op.logits = linear.logits;
   op.divided = linear.split != Split::None;
   op.forward_flops = op.weight_flops = 2 * in.elements() * static_cast<double>(linear.features);
   if (linear.gate && *linear.gate != Activation::Silu) op.other_gate_flops = op.forward_flops / 2;
@@ -286,7 +293,7 @@ LayerBuilder::Value LayerBuilder::linear(Value x, const Linear& linear) {
   const std::int64_t weight = checked_product(features, linear.features, "the parameters");
   const std::int64_t bias = linear.bias ? linear.features : 0;
   op.parameters = checked_sum(linear.tied ? 0 : weight, bias, "the parameters");
-  if (linear.tied) work_.tied_parameters += weight;
+  if (linear.tied) work_.tied_parameters = checked_sum(work_.tied_parameters, weight, "the parameters");
   if (columns) op.sharded_parameters = op.parameters;
   if (rows) op.sharded_parameters = linear.tied ? 0 : weight;  // every device holds the bias
   if (rows) {
@@ -316,8 +323,9 @@ LayerBuilder::Value LayerBuilder::attention(std::initializer_list<Value> inputs,
   const auto heads = static_cast<double>(core.heads);
   const double pairs = attended_pairs(core) * heads;
   const auto scores = static_cast<double>(core.queries) * static_cast<double>(core.keys) * heads;
-  const Value y = make({core.queries, core.heads * core.value_size}, sharded, true);
-  if (sharded) work_.shards = std::gcd(work_.shards, core.heads);
+  const Value y = make({core.queries, checked_product(core.heads, core.value_size, "the features")}, sharded, true);
+  // Key heads divide, too: Megatron-LM wants num_query_groups to be a multiple of the degree.
+  if (sharded) work_.shards = std::gcd(work_.shards, std::gcd(core.heads, core.key_heads));
   const auto sized = [&](double values_count, double fixed) {
     Amount amount;
     (sharded ? amount.sharded_values : amount.values) = values_count;
@@ -335,20 +343,29 @@ LayerBuilder::Value LayerBuilder::attention(std::initializer_list<Value> inputs,
   const auto key_size = static_cast<double>(core.key_size), value_size = static_cast<double>(core.value_size);
   if (core.flash) {
     const Amount rows = sized(0, 4 * heads * static_cast<double>(core.queries));  // log of each row's sum, fp32
-    product("attention", key_size + value_size, read + values(y) + rows);
+    product("attention", key_size + value_size, read + values(y) + rows).rebuilt_flops = 2 * pairs * key_size;
     keep(y), keep_own(rows);
     return y;
   }
   const Amount matrix = sized(scores, 0);
-  const Amount query_key = read - sized(static_cast<double>(core.keys * core.key_heads) * value_size, 0);
+  const Amount query_key =
+      read - sized(static_cast<double>(core.keys) * static_cast<double>(core.key_heads) * value_size, 0);
   product("scores", key_size, query_key + matrix).attention_core = true;
-  const auto over_scores = [&](std::string_view name, double forward, double backward, const Amount& extra) {
+  const auto over_scores = [&](std::string_view name, double forward, double backward,
+                               const Amount& extra) -> Operator& {
     Operator& op = add_operator(name, OperatorKind::Memory);
     op.attention_core = true, op.divided = sharded;
     op.forward_flops = forward * scores, op.input_flops = backward * scores;
     op.forward_bytes = 2.0 * matrix + extra, op.input_bytes = 2.0 * matrix + (name == "softmax" ? matrix : extra);
+    return op;
   };
-  over_scores("softmax", 6, 5, {});  // with the scaling by 1 / sqrt(key size)
+  if (core.soft_cap) {  // scale, tanh, scale: each reads and writes; the backward also reads the tanh
+    Operator& op = over_scores("soft_cap", 3, 5, {});
+    op.forward_bytes = 6.0 * matrix, op.input_bytes = 7.0 * matrix;
+    keep_own(matrix, true);
+  }
+  if (core.bias) over_scores("add", 1, 1, matrix);  // the bias is read; its gradient is summed up over samples
+  over_scores("softmax", 6, 5, {});                 // with the scaling by 1 / sqrt(key size)
   keep_own(matrix, true);
   if (core.dropout) {
     const Amount mask = sized(0, scores);
@@ -411,8 +428,11 @@ LayerBuilder::Value LayerBuilder::lstm(Value x, const Lstm& lstm) {
   const auto cells = static_cast<double>(tokens) * static_cast<double>(hidden * directions);
   Operator& op = add_operator("lstm", OperatorKind::Recurrent);
   op.product = true;
-  op.parameters = checked_product(checked_product(4 * hidden, features + hidden + lstm.biases, "the parameters"),
-                                  directions, "the parameters");
+  const std::int64_t columns =
+      checked_sum(checked_sum(features, hidden, "the parameters"), lstm.biases, "the parameters");
+  op.parameters =
+      checked_product(checked_product(checked_product(4, hidden, "the parameters"), columns, "the parameters"),
+                      directions, "the parameters");
   const double input = 8 * cells * static_cast<double>(features), state = 8 * cells * static_cast<double>(hidden);
   op.forward_flops = op.weight_flops = input + state;
   op.input_flops = (gradient ? input : 0) + state;  // the state's gradient runs back through the steps in any case
@@ -442,27 +462,29 @@ LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
   if (spec.active > spec.experts)
     throw InputError(number(spec.active) + " experts per token of only " + number(spec.experts) + "; use at most " +
                      number(spec.experts));
-  const std::int64_t features = in[1], inner = (spec.gated ? 2 : 1) * spec.hidden;
+  const std::int64_t features = in[1], inner = checked_product(spec.gated ? 2 : 1, spec.hidden, "the features");
   const auto active = static_cast<double>(spec.active);
   const double rows = static_cast<double>(in[0]) * active;
   const std::int64_t up = checked_product(features, inner, "the parameters"),
                      down = checked_product(features, spec.hidden, "the parameters"), b_up = spec.bias ? inner : 0,
                      b_down = spec.bias ? features : 0;
   Amount sent, opened, inner_values;  // what the chosen experts read; their first product; what enters the second
-  sent.values = rows * static_cast<double>(features);
+  // Tokens are gathered before they are sent: whole on every device that holds a part of each expert.
+  sent.gathered_values = rows * static_cast<double>(features);
   opened.sharded_values = rows * static_cast<double>(inner);
   inner_values.sharded_values = rows * static_cast<double>(spec.hidden);
   Operator& dispatch = add_operator("dispatch", OperatorKind::Memory);
   dispatch.forward_bytes = dispatch.input_bytes = values(x) + sent;
-  dispatch.input_flops = sent.values;
+  dispatch.input_flops = sent.gathered_values, dispatch.gathered = true;
   const auto product = [&](std::int64_t weight, std::int64_t bias, const Amount& from, const Amount& to) -> Operator& {
     Operator& op = add_operator("experts", OperatorKind::MatrixProduct);
     op.product = true, op.divided = true;
     op.forward_flops = op.input_flops = op.weight_flops = 2 * rows * static_cast<double>(weight);
     op.forward_bytes = op.input_bytes = op.weight_bytes = from + to;
-    op.parameters = checked_product(spec.experts, weight + bias, "the parameters");
+    const std::int64_t each = checked_sum(weight, bias, "the parameters");
+    op.parameters = checked_product(spec.experts, each, "the parameters");
     op.sharded_parameters = op.parameters;
-    op.idle_parameters = (spec.experts - spec.active) * (weight + bias);
+    op.idle_parameters = (spec.experts - spec.active) * each;
     return op;
   };
   Operator& opening = product(up, b_up, sent, opened);
@@ -476,7 +498,7 @@ LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
   product(down, b_down, inner_values, sent);
   const Value y = make(in, false, true);
   Operator& combine = add_operator("combine", OperatorKind::Memory);
-  combine.forward_flops = 2 * sent.values, combine.input_flops = 2 * sent.values;
+  combine.forward_flops = combine.input_flops = 2 * sent.gathered_values, combine.gathered = true;
   combine.forward_bytes = combine.input_bytes = sent + values(y);
   keep_own(sent + opened + inner_values);
   keep_own(sent);  // the experts' outputs: the gradient of the router's weights reads them
@@ -535,7 +557,7 @@ LayerBuilder::Value LayerBuilder::pool(Value x, const PoolSpec& pool) {
     throw InputError("padding " + number(pool.padding) + " of a pooling window; use 0 to half the kernel");
   const Shape out = {in[0], slid(in[1], pool.kernel, pool.stride, pool.padding, pool.ceil, "pooling height"),
                      slid(in[2], pool.kernel, pool.stride, pool.padding, pool.ceil, "pooling width")};
-  const auto window = static_cast<double>(pool.kernel * pool.kernel);
+  const auto window = static_cast<double>(checked_product(pool.kernel, pool.kernel, "a pooling window"));
   const bool maximum = pool.kind == Pool::Max;
   const Value y = memory_operator(maximum ? "max_pool" : "average_pool", {x}, out,
                                   {maximum ? window - 1 : window, maximum ? 1 : window, false});
@@ -560,6 +582,10 @@ LayerBuilder::Value LayerBuilder::embedding(Value tokens, std::int64_t vocabular
                                             Table table) {
   const Shape in = shape(tokens);
   need_rank(in, 1, "embedding", "tokens");
+  if (at(tokens).bytes_each == 0)
+    throw InputError(
+        "embedding looks up token numbers, but its input holds values; give model.input_tokens and let it "
+        "be the first operator");
   need_at_least_1(vocabulary, "vocabulary"), need_at_least_1(features, "features");
   const Value y = make({in[0], features}, false, true);
   Operator& op = add_operator("embedding", OperatorKind::Memory);
@@ -626,6 +652,22 @@ LayerBuilder::Value LayerBuilder::multiply(Value a, Value b) {
   const Value y = memory_operator("multiply", {a, b}, shape(a), {1, 2, true});
   keep(a), keep(b);
   return y;
+}
+
+LayerBuilder::Value LayerBuilder::scale_rows(Value x, Value factors) {
+  if (shape(factors) != with_features(shape(x), 1))
+    throw InputError("rows of " + text(shape(x)) + " need one factor each, not " + text(shape(factors)));
+  const Value y = memory_operator("multiply", {x, factors}, shape(x), {1, 3, true});  // gradient of a factor: a sum
+  keep(x), keep(factors);
+  return y;
+}
+
+LayerBuilder::Value LayerBuilder::scale(Value x) {
+  return memory_operator("scale", {x}, shape(x), {1, 1, false});
+}
+
+LayerBuilder::Value LayerBuilder::soft_cap(Value x) {
+  return scale(activation(scale(x), Activation::Tanh));
 }
 
 LayerBuilder::Value LayerBuilder::concat(std::initializer_list<Value> parts) {

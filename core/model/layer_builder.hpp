@@ -12,6 +12,7 @@
 //     conv2d, linear, experts   their input                     relu                  its output
 //     norm                      its input (statistics, 8 B per token or channel, are left out as in [Korthikanti22])
 //     gelu, silu                their input                     tanh, sigmoid         their output
+//     soft cap                  its tanh                        multiply              both inputs
 //     max pool                  its input, and an 8 B index per output                average pool, add, concat nothing
 //     dropout                   a mask of 1 B per value         softmax               its output
 //     attention                 queries, keys, values, and of its core: materialised the products after softmax, the
@@ -68,6 +69,7 @@ struct Linear {
   Split split = Split::None;
   bool tied = false;                    // its weight is a table of another layer: no parameters of its own
   bool routed = false;                  // a router
+  bool logits = false;                  // the product with the vocabulary
   std::optional<Activation> gate = {};  // LayerBuilder::gated follows: half of the features are gates
 };
 struct AttentionCore {
@@ -78,6 +80,8 @@ struct AttentionCore {
   std::int64_t window = 0;  // sliding window: a query sees this many keys, itself included; 0: all
   bool flash = false;       // fused kernel: no materialised scores, masked pairs are not computed
   bool dropout = false;
+  bool bias = false;      // a value per pair is added to the scores (T5); a fused kernel adds it on the side
+  bool soft_cap = false;  // scores pass cap * tanh(score / cap) (Gemma 2); likewise
 };
 struct NormSpec {
   Norm kind = Norm::Layer;
@@ -131,6 +135,9 @@ class LayerBuilder {
   Value cross_entropy(Value logits);  // -> {1}: softmax and loss, in fp32
   Value add(Value a, Value b);
   Value multiply(Value a, Value b);
+  Value scale_rows(Value x, Value factors);          // {rows, features} times {rows, 1}
+  Value scale(Value x);                              // times a constant
+  Value soft_cap(Value x);                           // cap * tanh(x / cap), as three operators
   Value concat(std::initializer_list<Value> parts);  // along channels, or the last dimension
   Value concat(std::span<const Value> parts);
   Value upsample(Value x, std::int64_t factor);

@@ -87,6 +87,9 @@ Value attention(LayerBuilder& layer, Inputs x, const FamilyValues& v) {
     if (const Shape shape = layer.shape(x[i]); shape.rank != 2 || shape[1] != keys * size)
       throw InputError("attention of " + std::to_string(keys) + " key heads of " + std::to_string(size) +
                        " needs keys and values of " + std::to_string(keys * size) + " features, not " + text(shape));
+  if (layer.shape(x[1])[0] != layer.shape(x[2])[0])
+    throw InputError("attention needs a value for every key, not " + text(layer.shape(x[1])) + " keys and " +
+                     text(layer.shape(x[2])) + " values; give both the same length");
   return layer.attention({x[0], x[1], x[2]}, core);
 }
 

@@ -5,6 +5,7 @@ namespace pipewright {
 Amount& Amount::operator+=(const Amount& other) {
   values += other.values, fixed += other.fixed;
   sharded_values += other.sharded_values, sharded_fixed += other.sharded_fixed;
+  gathered_values += other.gathered_values;
   return *this;
 }
 
@@ -15,13 +16,14 @@ Amount& Amount::operator-=(const Amount& other) {
 Amount operator*(double factor, Amount a) {
   a.values *= factor, a.fixed *= factor;
   a.sharded_values *= factor, a.sharded_fixed *= factor;
+  a.gathered_values *= factor;
   return a;
 }
 
 double Amount::on_device(Bytes per_value, TensorParallel split) const {
   const auto each = static_cast<double>(per_value.value);
   const double whole = values * each + fixed, sharded = sharded_values * each + sharded_fixed;
-  return (split.sequence_parallel ? whole / split.degree : whole) + sharded / split.degree;
+  return (split.sequence_parallel ? whole / split.degree : whole) + sharded / split.degree + gathered_values * each;
 }
 
 double Work::forward_flops() const {

@@ -24,11 +24,14 @@ struct TensorParallel {
 // Bytes of tensors, as far as they are known without precision and split:
 //     bytes = (values * bytes per value + bytes_fixed) / (1, or t with sequence parallelism)
 //           + (sharded values * bytes per value + sharded bytes_fixed) / t
+//           + gathered values * bytes per value
 // 1 B dropout masks, 8 B indices and fp32 logits are `fixed`.
 // t = 2: {whole 100 values, sharded 40 values} of 2 B: 200 + 40 = 240 B; with sequence parallelism 100 + 40 = 140 B.
+// Gathered values stand whole on every device even with sequence parallelism: tokens that experts read.
 struct Amount {
   double values = 0, fixed = 0;                  // on every device of the group
   double sharded_values = 0, sharded_fixed = 0;  // divided among the devices
+  double gathered_values = 0;                    // on every device, with sequence parallelism, too
 
   Amount& operator+=(const Amount& other);
   Amount& operator-=(const Amount& other);
@@ -56,8 +59,13 @@ struct Operator {
   OperatorKind kind = OperatorKind::Memory;
   // Products count two FLOPs per multiply-add; other arithmetic as its own operations (see layer_builder.cpp).
   double forward_flops = 0, input_flops = 0, weight_flops = 0;  // forward, input gradient, weight gradient
-  bool product = false;  // FLOPs of matrix products and convolutions: what MFU counts
-  bool divided = false;  // its FLOPs divide among the devices of a tensor-parallel group; else by sequence parallelism
+  // What a fused attention kernel computes again in its backward: hardware FLOPs, which take time with the input
+  // gradient's but are none of the model's.
+  double rebuilt_flops = 0;
+  bool product = false;   // FLOPs of matrix products and convolutions: what MFU counts
+  bool divided = false;   // its FLOPs divide among the devices of a tensor-parallel group; else by sequence parallelism
+  bool gathered = false;  // its FLOPs are done on every device of the group, with sequence parallelism, too
+  bool logits = false;    // the product with the vocabulary
   bool attention_core = false;                      // rebuilt by selective recomputation
   bool routed = false;                              // belongs to a router: left out by some publishers' FLOP counts
   std::int64_t parameters = 0;                      // whole count
@@ -89,8 +97,8 @@ struct Work {
   // into a reduce-scatter and an all-gather of together the same volume.
   Amount reduced_forward, reduced_backward;
   int reductions_forward = 0, reductions_backward = 0;
-  // Common divisor of what is split (heads, inner features), which a tensor-parallel degree must divide; 0: nothing is.
-  // A vocabulary is padded instead.
+  // Common divisor of what is split (heads, key heads, inner features), which a tensor-parallel degree must divide; 0:
+  // nothing is. A vocabulary is padded instead.
   std::int64_t shards = 0;
   bool split_vocabulary = false;
 

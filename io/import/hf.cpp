@@ -25,6 +25,7 @@ using Json = nlohmann::json;
 constexpr int kDeepest = 32;                         // levels of nesting; configurations have three
 constexpr std::int64_t kLargestCount = 100'000'000;  // products of two fit in 64 bits
 constexpr std::int64_t kMostBlocks = 100'000;
+constexpr std::int64_t kMostModules = 100;  // as the decoder family allows
 
 // ---- JSON -----------------------------------------------------------------------------------------------------------
 
@@ -84,10 +85,10 @@ class Config {
     return value->get<std::int64_t>();
   }
   // As above, and 0 is allowed.
-  std::int64_t count_or_0(std::string_view key) {
+  std::int64_t count_or_0(std::string_view key, std::int64_t otherwise = 0, std::int64_t most = kLargestCount) {
     const Json* value = find(key);
     if (value && value->is_number_unsigned() && value->get<std::uint64_t>() == 0) return 0;
-    return count(key, 0);
+    return count(key, otherwise, most);
   }
   bool flag(std::string_view key, bool otherwise) {
     const Json* value = find(key);
@@ -110,6 +111,23 @@ class Config {
       refuse(key, "is no share from 0 to 1; correct it");
     return value->get<double>();
   }
+  // The same of a field inside an object.
+  double share_within(std::string_view key, const char* inner, double otherwise) {
+    const Json* value = find(key);
+    if (!value || !value->is_object() || !value->contains(inner) || (*value)[inner].is_null()) return otherwise;
+    const Json& share = (*value)[inner];
+    if (!share.is_number() || share.get<double>() < 0 || share.get<double>() > 1)
+      refuse(key, std::string("has a ") + inner + " that is no share from 0 to 1; correct it");
+    return share.get<double>();
+  }
+  // A cap on logits: whether there is one. null and 0 mean none.
+  bool caps(std::string_view key, bool otherwise) {
+    if (!stated(key)) return otherwise;
+    const Json* value = find(key);
+    if (!value) return false;
+    if (!value->is_number() || value->get<double>() < 0) refuse(key, "is no number above 0; correct it, or write null");
+    return value->get<double>() > 0;
+  }
   std::string word(std::string_view key, std::optional<std::string> otherwise = {}) {
     const Json* value = find(key);
     if (!value) {
@@ -127,6 +145,12 @@ class Config {
   bool has(std::string_view key) const {
     const auto found = object_.find(std::string(key));
     return found != object_.end() && !found->is_null();
+  }
+  // Whether the key is there, null or not: some defaults hold for absent keys only.
+  bool stated(std::string_view key) const { return object_.contains(std::string(key)); }
+  // A key without which the default of its publisher would hold, which is rarely the model at hand.
+  void need_stated(std::string_view key, const std::string& what) const {
+    if (!stated(key)) missing(key, what);
   }
   void ignore(std::initializer_list<std::string_view> keys) {
     for (const std::string_view key : keys)
@@ -211,16 +235,28 @@ void read_length(const Reading& r, std::string_view key) {
   r.out.notes.push_back(fmt::format("sequence_length {} is {} of the configuration", t.sequence_length, key));
 }
 
+// As many key heads as heads.
+void read_equal_heads(const Reading& r) {
+  Transformer& t = r.out.transformer;
+  Config& c = r.config;
+  t.heads = t.key_heads = c.count("num_attention_heads");
+  if (!c.has("head_dim") && t.hidden % t.heads != 0)
+    c.refuse("num_attention_heads", fmt::format("does not divide hidden_size {}; add head_dim", t.hidden));
+  t.head_size = c.count("head_dim", t.hidden / t.heads);
+}
+
+// Without num_key_value_heads Llama has as many as heads, the other types a number of their own (8, 16, 32, ...) that
+// rarely is the model's. null means as many as heads for all.
 void read_heads(const Reading& r) {
   Transformer& t = r.out.transformer;
   Config& c = r.config;
-  t.heads = c.count("num_attention_heads");
+  read_equal_heads(r);
+  if (r.type != "llama")
+    c.need_stated("num_key_value_heads",
+                  fmt::format("a divisor of num_attention_heads {}, or null for as many", t.heads));
   t.key_heads = c.count("num_key_value_heads", t.heads);
   if (t.heads % t.key_heads != 0)
     c.refuse("num_key_value_heads", fmt::format("does not divide num_attention_heads {}; use a divisor", t.heads));
-  if (!c.has("head_dim") && t.hidden % t.heads != 0)
-    c.refuse("num_attention_heads", fmt::format("does not divide hidden_size {}; add head_dim", t.hidden));
-  t.head_size = c.count("head_dim", t.hidden / std::max<std::int64_t>(t.heads, 1));
 }
 
 // What Llama and its descendants have in common.
@@ -282,6 +318,8 @@ void llama(const Reading& r) {
 
 void mistral(const Reading& r) {
   llama(r);
+  // Mistral's default is 4096 tokens, Mixtral's none.
+  if (r.type == "mistral") r.config.need_stated("sliding_window", "its tokens, or null for none");
   read_windows(r, [&](std::int64_t) { return r.config.has("sliding_window"); });
 }
 
@@ -294,19 +332,27 @@ void mixtral(const Reading& r) {
   ignore_router_details(r.config);
 }
 
+// Of Qwen 2 and 3 the layers from max_window_layers on; of Qwen2-MoE every second one before it, beginning with the
+// first; of Qwen3-MoE all. Only with use_sliding_window; max_window_layers is 28 where it is absent.
+void read_qwen_windows(const Reading& r) {
+  const bool windows = r.config.flag("use_sliding_window", false);
+  const std::int64_t limit = r.config.count_or_0("max_window_layers", 28);
+  const bool alternate = r.type == "qwen2_moe", all = r.type == "qwen3_moe";
+  read_windows(
+      r, [&](std::int64_t i) { return windows && (all || (alternate ? (i + 1) % 2 != 0 && i < limit : i >= limit)); });
+}
+
 void qwen2(const Reading& r) {
-  Config& c = r.config;
   llama(r);
   r.out.transformer.attention_bias = Transformer::Bias::Queries;
-  const bool windows = c.flag("use_sliding_window", false);
-  const std::int64_t first = c.count_or_0("max_window_layers");
-  read_windows(r, [&](std::int64_t i) { return windows && i >= first; });
+  read_qwen_windows(r);
 }
 
 void qwen3(const Reading& r) {
   Config& c = r.config;
   if (!c.has("head_dim")) static_cast<void>(c.count("head_dim"));  // not hidden / heads by default
-  qwen2(r);
+  llama(r);
+  read_qwen_windows(r);
   r.out.transformer.qk_norm = Transformer::QkNorm::Head;
   r.out.transformer.attention_bias = c.flag("attention_bias", false) ? Transformer::Bias::All : Transformer::Bias::None;
 }
@@ -317,11 +363,18 @@ void read_sparse_blocks(const Reading& r) {
   Config& c = r.config;
   const std::int64_t step = c.count("decoder_sparse_step", 1);
   const Json* dense = c.find("mlp_only_layers");
-  if (dense && !dense->is_array()) c.refuse("mlp_only_layers", "is no list of layers; correct it");
+  if (dense && (!dense->is_array() || dense->size() > static_cast<std::size_t>(t.layers)))
+    c.refuse("mlp_only_layers", fmt::format("is no list of at most {} layers; correct it", t.layers));
   t.sparse.assign(static_cast<std::size_t>(t.layers), 0);
-  for (std::int64_t i = 0; i < t.layers; ++i)
-    t.sparse[static_cast<std::size_t>(i)] =
-        (i + 1) % step == 0 && !(dense && std::find(dense->begin(), dense->end(), Json(i)) != dense->end());
+  for (std::int64_t i = step - 1; i < t.layers; i += step)
+    t.sparse[static_cast<std::size_t>(i)] = 1;
+  if (dense)
+    for (const Json& layer : *dense) {
+      if (!layer.is_number_unsigned() || layer.get<std::uint64_t>() >= static_cast<std::uint64_t>(t.layers))
+        c.refuse("mlp_only_layers",
+                 fmt::format("has an entry that is no layer from 0 to {}; correct it", t.layers - 1));
+      t.sparse[layer.get<std::size_t>()] = 0;
+    }
   if (std::all_of(t.sparse.begin(), t.sparse.end(), [](char s) { return s != 0; })) t.sparse.clear();
 }
 
@@ -336,6 +389,7 @@ void read_qwen_experts(const Reading& r) {
 
 void qwen2_moe(const Reading& r) {
   qwen2(r), read_qwen_experts(r);
+  if (!r.config.flag("qkv_bias", true)) r.out.transformer.attention_bias = Transformer::Bias::None;
   r.out.transformer.moe.shared_feed_forward = r.config.count("shared_expert_intermediate_size");
   r.out.transformer.moe.shared_gate = true;
 }
@@ -354,17 +408,24 @@ void gemma(const Reading& r) {
   t.activation = c.has("hidden_activation") ? activation(c, "hidden_activation", "gelu_pytorch_tanh")
                                             : activation(c, "hidden_act", "gelu_pytorch_tanh");
   t.tied = c.flag("tie_word_embeddings", true);
+  c.need_off("use_bidirectional_attention", "is not built: tokens see those before them only; set it to false");
   t.attention_bias = c.flag("attention_bias", false) ? Transformer::Bias::All : Transformer::Bias::None;
 }
 
+// Soft caps by the configuration; absent ones are Gemma 2's 30 on the logits and 50 on the scores, and none of Gemma 3.
+void read_soft_caps(const Reading& r) {
+  r.out.transformer.final_soft_cap = r.config.caps("final_logit_softcapping", r.type == "gemma2");
+  r.out.transformer.attention_soft_cap = r.config.caps("attn_logit_softcapping", r.type == "gemma2");
+}
+
 void gemma2(const Reading& r) {
-  gemma(r);
+  gemma(r), read_soft_caps(r);
   r.out.transformer.norms = Transformer::Norms::Sandwich;
   read_windows(r, [](std::int64_t i) { return i % 2 == 0; });
 }
 
 void gemma3(const Reading& r) {
-  gemma(r);
+  gemma(r), read_soft_caps(r);
   r.out.transformer.norms = Transformer::Norms::Sandwich;
   r.out.transformer.qk_norm = Transformer::QkNorm::Head;
   const std::int64_t every = r.config.count("sliding_window_pattern", r.config.count("_sliding_window_pattern", 6));
@@ -387,7 +448,8 @@ void gpt2(const Reading& r) {
   t.position_rows = c.count("n_positions");
   t.attention_bias = Transformer::Bias::All;
   t.feed_forward_bias = true;
-  t.dropout = c.drops("resid_pdrop", 0.1) || c.drops("embd_pdrop", 0.1);
+  t.dropout = c.drops("resid_pdrop", 0.1);
+  t.embedding_dropout = c.drops("embd_pdrop", 0.1);
   t.attention_dropout = c.drops("attn_pdrop", 0.1);
   c.need_off("add_cross_attention", "is not built for gpt2; set it to false");
   read_length(r, "n_positions");
@@ -398,18 +460,19 @@ void gpt_neox(const Reading& r) {
   Config& c = r.config;
   t.layers = c.count("num_hidden_layers", {}, kMostBlocks);
   t.hidden = c.count("hidden_size");
-  read_heads(r);
+  read_equal_heads(r);
   t.feed_forward = c.count("intermediate_size");
   t.vocabulary = c.count("vocab_size");
   t.activation = activation(c, "hidden_act", "gelu");
   t.tied = c.flag("tie_word_embeddings", false);
   t.positions = Transformer::Positions::Rotary;
-  const double rotated = c.share("rotary_pct", 0.25) * static_cast<double>(t.head_size);
+  const double share = c.share_within("rope_parameters", "partial_rotary_factor", c.share("rotary_pct", 0.25));
+  const double rotated = share * static_cast<double>(t.head_size);
   t.rotary_size = std::max<std::int64_t>(1, static_cast<std::int64_t>(rotated));
   t.parallel_parts = c.flag("use_parallel_residual", true);
   t.attention_bias = c.flag("attention_bias", true) ? Transformer::Bias::All : Transformer::Bias::None;
   t.feed_forward_bias = true;
-  t.dropout = c.drops("hidden_dropout", 0);
+  t.dropout = t.embedding_dropout = c.drops("hidden_dropout", 0);
   t.attention_dropout = c.drops("attention_dropout", 0);
   read_length(r, "max_position_embeddings");
 }
@@ -467,7 +530,7 @@ void deepseek_v3(const Reading& r) {
   Transformer& t = r.out.transformer;
   deepseek(r);
   t.moe.router_bias = true;  // e_score_correction_bias
-  t.stated_modules = r.config.count_or_0("num_nextn_predict_layers");
+  t.stated_modules = r.config.count_or_0("num_nextn_predict_layers", 0, kMostModules);
   t.modules = r.options.next_token_modules;
   if (t.modules > t.stated_modules)
     r.config.refuse("num_nextn_predict_layers",
@@ -478,7 +541,8 @@ void deepseek_v3(const Reading& r) {
 void read_bert_head(const Reading& r) {
   Transformer& t = r.out.transformer;
   t.head = Transformer::Head::Pooler;
-  t.tied = t.head_bias = true;
+  t.tied = r.config.flag("tie_word_embeddings", true);
+  t.head_bias = true;
   const Json* classes = r.config.find("architectures");
   const std::string name = !classes ? "BertModel"
                            : classes->is_array() && classes->size() == 1 && (*classes)[0].is_string()
@@ -498,7 +562,7 @@ void bert(const Reading& r) {
   Config& c = r.config;
   t.layers = c.count("num_hidden_layers", {}, kMostBlocks);
   t.hidden = c.count("hidden_size");
-  read_heads(r);
+  read_equal_heads(r);
   t.feed_forward = c.count("intermediate_size");
   t.vocabulary = c.count("vocab_size");
   t.activation = activation(c, "hidden_act", "gelu");
@@ -510,8 +574,10 @@ void bert(const Reading& r) {
   t.attention_bias = Transformer::Bias::All;
   t.feed_forward_bias = true;
   t.causal = false;
-  t.dropout = c.drops("hidden_dropout_prob", 0.1);
+  t.dropout = t.embedding_dropout = c.drops("hidden_dropout_prob", 0.1);
   t.attention_dropout = c.drops("attention_probs_dropout_prob", 0.1);
+  if (c.word("position_embedding_type", "absolute") != "absolute")
+    c.refuse("position_embedding_type", "is not built; only absolute is");
   c.need_off("is_decoder", "is not built for bert; set it to false");
   c.need_off("add_cross_attention", "is not built for bert; set it to false");
   read_bert_head(r);
@@ -537,7 +603,7 @@ void t5(const Reading& r) {
   t.norm = Norm::Rms;
   t.positions = Transformer::Positions::RelativeBias;
   t.position_rows = c.count("relative_attention_num_buckets", 32);
-  t.dropout = t.attention_dropout = t.inner_dropout = c.drops("dropout_rate", 0.1);
+  t.dropout = t.embedding_dropout = t.attention_dropout = t.inner_dropout = c.drops("dropout_rate", 0.1);
   t.target_length = r.options.target_length.value_or(0);
   read_length(r, "n_positions");
 }
@@ -547,7 +613,7 @@ void vit(const Reading& r) {
   Config& c = r.config;
   t.layers = c.count("num_hidden_layers", {}, kMostBlocks);
   t.hidden = c.count("hidden_size");
-  read_heads(r);
+  read_equal_heads(r);
   t.feed_forward = c.count("intermediate_size");
   t.activation = activation(c, "hidden_act", "gelu");
   t.image = c.count("image_size", {}, 100'000);
@@ -573,7 +639,7 @@ void vit(const Reading& r) {
   t.feed_forward_bias = true;
   if (!c.flag("qkv_bias", true)) c.refuse("qkv_bias", "is not built; only true is");
   t.causal = false;
-  t.dropout = c.drops("hidden_dropout_prob", 0);
+  t.dropout = t.embedding_dropout = c.drops("hidden_dropout_prob", 0);
   t.attention_dropout = c.drops("attention_probs_dropout_prob", 0);
 }
 

@@ -338,3 +338,138 @@ TEST_CASE("A gate other than SwiGLU's is half of its product; idle are the exper
     idle += op.idle_parameters;
   CHECK(idle == 3 * 3 * 16 * 8);
 }
+
+TEST_CASE("The backward of a fused kernel takes five products, the model's count has four") {
+  // 4 queries and keys, causal: 10 pairs, 1 head of 2 + 2: forward 2 * 10 * 4 = 80, gradients 160, and 40 for the
+  // scores again: 2 * 10 * (3 * 2 + 2 * 2) = 200.                                                      [Dao22]
+  const auto core = [](bool flash) {
+    LayerBuilder b;
+    const auto y = b.attention({b.input({4, 6})}, {.heads = 1,
+                                                   .key_heads = 1,
+                                                   .key_size = 2,
+                                                   .value_size = 2,
+                                                   .queries = 4,
+                                                   .keys = 4,
+                                                   .causal = true,
+                                                   .flash = flash});
+    return b.finish({y});
+  };
+  const Operator attention = only(core(true));
+  CHECK(attention.input_flops == 160);
+  CHECK(attention.rebuilt_flops == 40);
+  CHECK(core(true).backward_flops() == 160);
+  for (const Operator& op : core(false).operators)
+    CHECK(op.rebuilt_flops == 0);
+}
+
+TEST_CASE("A tensor-parallel degree must divide the key heads") {
+  LayerBuilder b;
+  const auto qkv = b.linear(b.input({4, 32}), {.features = (8 + 2 * 2) * 4, .split = Split::Columns});
+  const auto y =
+      b.attention({qkv}, {.heads = 8, .key_heads = 2, .key_size = 4, .value_size = 4, .queries = 4, .keys = 4});
+  Model model;
+  model.works.push_back(b.finish({y}));
+  CHECK(model.works[0].shards == 2);
+  model.layers.resize(1);
+  model.layers[0].name = "block", model.layers[0].work = 0;
+  settle(model, kFp16, {.degree = 2});
+  CHECK(refusal([&] { settle(model, kFp16, {.degree = 4}); }) ==
+        "tensor_parallel 4 does not divide layer \"block\", which is split 2 ways at most (the common divisor of its "
+        "heads, key heads and inner features); use a divisor of 2");
+}
+
+TEST_CASE("What experts read stands whole on every device of a group, with sequence parallelism, too") {
+  // 10 tokens of 8 features to 2 experts each: 160 values in and 160 out of the experts, whole; 10 * 2 * (12 + 6)
+  // inside them, divided.
+  LayerBuilder b;
+  const Work work = b.finish({b.experts(b.input({10, 8}), {.experts = 4, .active = 2, .hidden = 6, .gated = true})});
+  CHECK(work.kept.on_device(kFp16, {.degree = 1}) == 2.0 * (320 + 360));
+  CHECK(work.kept.on_device(kFp16, {.degree = 2}) == 2.0 * (320 + 180));
+  CHECK(work.kept.on_device(kFp16, {.degree = 2, .sequence_parallel = true}) == 2.0 * (320 + 180));
+  const Operator& dispatch = work.operators.front();
+  CHECK(dispatch.name == "dispatch");
+  CHECK(dispatch.gathered);
+  // It reads a token once and writes it twice: 80 of the sequence, 160 gathered.
+  CHECK(dispatch.forward_bytes.on_device(kFp16, {.degree = 2, .sequence_parallel = true}) == 2.0 * (80 / 2 + 160));
+  CHECK(work.operators.back().gathered);
+}
+
+TEST_CASE("A soft cap is a scale, a tanh that is kept, and a scale; over stored scores likewise, fused none") {
+  LayerBuilder b;
+  const Work work = b.finish({b.soft_cap(b.linear(b.input({3, 5}), {.features = 7}))});
+  REQUIRE(work.operators.size() == 4);
+  CHECK(work.forward_flops() - work.product_flops() == 3.0 * 21);
+  CHECK(work.backward_flops() - 2 * work.product_flops() == 5.0 * 21);
+  CHECK(kept(work) == 4.0 * 21);
+  const auto core = [](bool flash, bool soft_cap) {
+    LayerBuilder a;
+    const auto y = a.attention({a.input({8, 18})}, {.heads = 2,
+                                                    .key_heads = 2,
+                                                    .key_size = 3,
+                                                    .value_size = 3,
+                                                    .queries = 8,
+                                                    .keys = 8,
+                                                    .flash = flash,
+                                                    .soft_cap = soft_cap});
+    return a.finish({y});
+  };
+  CHECK(core(false, true).forward_flops() - core(false, false).forward_flops() == 3.0 * 2 * 64);
+  CHECK(core(false, true).backward_flops() - core(false, false).backward_flops() == 5.0 * 2 * 64);
+  CHECK(kept(core(false, true)) - kept(core(false, false)) == 4.0 * 2 * 64);
+  CHECK(core(false, true).kept_selective == core(false, false).kept_selective);
+  CHECK(core(true, true) == core(true, false));
+}
+
+TEST_CASE("Rows scaled by one factor each keep both, and the factor's gradient is a sum over its row") {
+  LayerBuilder b;
+  const auto x = b.linear(b.input({3, 5}), {.features = 4});
+  const auto gate = b.linear(b.input({3, 5}), {.features = 1});
+  const Work work = b.finish({b.scale_rows(x, gate)});
+  CHECK(work.operators.back().forward_flops == 12);
+  CHECK(work.operators.back().input_flops == 36);
+  CHECK(kept(work) == 4.0 * (12 + 3));
+  CHECK(refusal([] {
+          LayerBuilder bad;
+          bad.scale_rows(bad.input({3, 4}), bad.input({3, 4}));
+        }) == "rows of 3 x 4 need one factor each, not 3 x 4");
+}
+
+TEST_CASE("A bias of the scores is read beside them and keeps nothing") {
+  const auto core = [](bool bias) {
+    LayerBuilder b;
+    const auto y = b.attention(
+        {b.input({8, 18})},
+        {.heads = 2, .key_heads = 2, .key_size = 3, .value_size = 3, .queries = 8, .keys = 8, .bias = bias});
+    return b.finish({y});
+  };
+  const Work with = core(true), without = core(false);
+  REQUIRE(with.operators.size() == without.operators.size() + 1);
+  const Operator& add = with.operators.at(1);
+  CHECK(add.forward_flops == 2.0 * 64);
+  CHECK(add.forward_bytes.values == 3.0 * 2 * 64);
+  CHECK(with.kept == without.kept);
+}
+
+TEST_CASE("Products of figures that overflow are refused, not wrapped") {
+  const std::int64_t large = 4'000'000'000;
+  CHECK(refusal([&] {
+          LayerBuilder b;
+          b.conv2d(b.input({1, 1, 1}),
+                   {.kernel_height = large, .kernel_width = large, .padding_height = large, .padding_width = large});
+        }).find("the parameters of a channel") != std::string::npos);
+  CHECK(refusal([&] {
+          LayerBuilder b;
+          b.attention({b.input({1, 1})}, {.heads = large, .key_heads = 1, .value_size = large});
+        }).find("the features") != std::string::npos);
+  CHECK(refusal([&] {
+          LayerBuilder b;
+          b.experts(b.input({1, 1}), {.experts = large, .hidden = large, .bias = true});
+        }).find("the parameters") != std::string::npos);
+}
+
+TEST_CASE("An embedding looks up token numbers only") {
+  CHECK(refusal([] {
+          LayerBuilder b;
+          b.embedding(b.input({8}), 100, 16);
+        }).find("embedding looks up token numbers, but its input holds values; give model.input_tokens") == 0);
+}

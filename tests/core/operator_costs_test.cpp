@@ -159,6 +159,28 @@ TEST_CASE("tensor parallelism divides the divided operators, sequence parallelis
   CHECK(price(scenario).forward == us(55 + 55));
 }
 
+TEST_CASE("what is gathered is neither divided by tensor nor by sequence parallelism") {
+  Work work = dense_and_norm();
+  work.operators.erase(work.operators.begin());
+  work.operators[0].forward_bytes = {.gathered_values = 3e6};
+  work.operators[0].forward_flops = 2e9;  // 400 us
+  Scenario scenario = of_work(work);
+  scenario.plan.tensor_parallel.value = 4;
+  scenario.plan.sequence_parallel.value = true;
+  CHECK(price(scenario).forward == us(205));  // 0.5 GFLOP take 100 us, 12 MB still 200 us
+  scenario.model.works[0].operators[0].gathered = true;
+  CHECK(price(scenario).forward == us(405));
+}
+
+TEST_CASE("what a fused kernel computes again takes time with the gradient of its input") {
+  Work work = dense_and_norm();
+  work.operators[0].rebuilt_flops = 0.5e9;
+  const auto passes = price(of_work(work));
+  CHECK(passes.forward == us(205 + 205));
+  CHECK(passes.backward_input == us(305 + 205));  // 1.5 GFLOP at 5 TFLOP/s
+  CHECK(passes.backward_weight == us(205));
+}
+
 TEST_CASE("a tensor-parallel group's all-reduces are exposed: 2(t-1) steps each, 2(t-1)/t of the bytes") {
   Work work = dense_and_norm();
   work.reduced_forward = values(1e6), work.reductions_forward = 2;

@@ -24,13 +24,13 @@ std::string refusal(const std::string& text, const HfOptions& options = {}) {
   return message_of([&] { parse_hf_config(text, "config.json", options); });
 }
 
-// A small Llama with one line replaced or added.
+// A small Llama, or another type with as many key heads as heads, with one line replaced or added.
 std::string llama(const std::string& more = "", const std::string& type = "llama") {
   return "{\n \"model_type\": \"" + type +
          "\", \"hidden_size\": 64, \"intermediate_size\": 128,\n \"num_hidden_layers\": 4, \"num_attention_heads\": "
          "8,\n "
          "\"vocab_size\": 1000, \"max_position_embeddings\": 512" +
-         (more.empty() ? "" : ",\n " + more) + "\n}";
+         (type == "llama" ? "" : ", \"num_key_value_heads\": null") + (more.empty() ? "" : ",\n " + more) + "\n}";
 }
 Transformer parsed(const std::string& text, const HfOptions& options = {}) {
   return parse_hf_config(text, "config.json", options).transformer;
@@ -136,6 +136,20 @@ TEST_CASE("Windows follow the rule of each model type, or layer_types") {
   CHECK(parsed(llama("\"sliding_window\": 64, \"max_window_layers\": 3, \"use_sliding_window\": true", "qwen2"))
             .windows == Windows{0, 0, 0, 64});
   CHECK(parsed(llama("\"sliding_window\": 64, \"use_sliding_window\": false", "qwen2")).windows.empty());
+  // max_window_layers is 28 where it is absent: none of 4 layers has a window.
+  CHECK(parsed(llama("\"sliding_window\": 64, \"use_sliding_window\": true", "qwen2")).windows.empty());
+  const std::string use =
+      "\"sliding_window\": 64, \"use_sliding_window\": true, \"head_dim\": 8, \"num_experts\": 8, "
+      "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32, "
+      "\"shared_expert_intermediate_size\": 32, \"max_window_layers\": ";
+  CHECK(parsed(llama(use + "3", "qwen2_moe")).windows == Windows{64, 0, 64, 0});
+  CHECK(parsed(llama(use + "2", "qwen2_moe")).windows == Windows{64, 0, 0, 0});
+  CHECK(parsed(llama(use + "null", "qwen2_moe")).windows == Windows{64, 0, 64, 0});
+  CHECK(parsed(llama("\"sliding_window\": 64, \"use_sliding_window\": true, \"head_dim\": 8, \"num_experts\": 8, "
+                     "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32, \"max_window_layers\": 3",
+                     "qwen3_moe"))
+            .windows == Windows{64, 64, 64, 64});
+  CHECK(refusal(llama("", "mistral")) == "config.json: sliding_window: is missing; write its tokens, or null for none");
   CHECK(parsed(llama("\"sliding_window\": 64, \"head_dim\": 8", "gemma2")).windows == Windows{64, 0, 64, 0});
   CHECK(
       parsed(llama("\"sliding_window\": 64, \"head_dim\": 8, \"sliding_window_pattern\": 3", "gemma3_text")).windows ==
@@ -156,13 +170,18 @@ TEST_CASE("Blocks with experts follow decoder_sparse_step, mlp_only_layers and f
   CHECK(parsed(llama(experts + "\"decoder_sparse_step\": 2", "qwen3_moe")).sparse == Sparse{0, 1, 0, 1});
   CHECK(parsed(llama(experts + "\"mlp_only_layers\": [1]", "qwen3_moe")).sparse == Sparse{1, 0, 1, 1});
   CHECK(parsed(llama(experts + "\"mlp_only_layers\": []", "qwen3_moe")).sparse.empty());
+  CHECK(refusal(llama(experts + "\"mlp_only_layers\": [0, 1, 2, 3, 3]", "qwen3_moe"))
+            .find("mlp_only_layers: [0,1,2,3,3] is no list of at most 4 layers; correct it") != std::string::npos);
+  CHECK(refusal(llama(experts + "\"mlp_only_layers\": [4]", "qwen3_moe"))
+            .find("has an entry that is no layer from 0 to 3") != std::string::npos);
 }
 
 TEST_CASE("A sparse model never becomes a dense one silently") {
   CHECK(refusal(llama("\"num_local_experts\": 8")) ==
         "config.json:5:23: num_local_experts: 8 is not known for model_type \"llama\"; without it the model would be "
         "another: remove it, or correct model_type");
-  CHECK(refusal(llama("\"kv_lora_rank\": 512", "mistral")).find("kv_lora_rank: 512 is not known") != std::string::npos);
+  CHECK(refusal(llama("\"sliding_window\": null, \"kv_lora_rank\": 512", "mistral"))
+            .find("kv_lora_rank: 512 is not known") != std::string::npos);
   CHECK(refusal(llama("\"head_dim\": 8, \"moe_intermediate_size\": 32", "qwen3")).find("moe_intermediate_size: 32") !=
         std::string::npos);
   CHECK(refusal(llama("\"head_dim\": 8, \"num_experts_per_tok\": 2", "qwen3_moe")) ==
@@ -288,4 +307,92 @@ TEST_CASE("Wrong keys beside hf are named with their place") {
   CHECK(with(", next_token_modules: 1").find("m.yaml:1:13: model.hf: config.json:2:16: next_token_modules: 1 where") ==
         0);
   CHECK(with(", sequence_lenght: 1").find("sequence_length") != std::string::npos);
+}
+
+TEST_CASE("Key heads: absent is refused where the publisher's default is a number, null is as many as heads") {
+  for (const char* type : {"gemma", "gemma2", "gemma3_text", "gpt_oss", "mistral", "mixtral", "qwen2", "qwen2_moe",
+                           "qwen3", "qwen3_moe"}) {
+    CAPTURE(type);
+    std::string text = llama("\"head_dim\": 8", type);
+    const std::string key = ", \"num_key_value_heads\": null";
+    text.erase(text.find(key), key.size());
+    CHECK(
+        refusal(text) ==
+        "config.json: num_key_value_heads: is missing; write a divisor of num_attention_heads 8, or null for as many");
+  }
+  CHECK(parsed(llama()).key_heads == 8);
+  CHECK(parsed(llama("\"use_sliding_window\": false", "qwen2")).key_heads == 8);
+}
+
+TEST_CASE("Types without grouped queries ignore num_key_value_heads") {
+  for (const char* type : {"bert", "gpt_neox"}) {
+    CAPTURE(type);
+    CHECK(parsed(llama("\"num_key_value_heads\": 2", type)).key_heads == 8);
+  }
+}
+
+TEST_CASE("BERT with an untied head has a second table, 132,955,194 parameters of base; only absolute positions") {
+  const std::string base =
+      "{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], \"hidden_size\": 768, "
+      "\"num_hidden_layers\": "
+      "12, \"num_attention_heads\": 12, \"intermediate_size\": 3072, \"vocab_size\": 30522, "
+      "\"max_position_embeddings\": 512, ";
+  // 109,514,298 and 30522 * 768 more.
+  const Transformer untied = parsed(base + "\"tie_word_embeddings\": false}");
+  CHECK(parameters_of(build(untied)) == 132'955'194);
+  CHECK(parameters_of(build(parsed(base + "\"tie_word_embeddings\": true}"))) == 109'514'298);
+  CHECK(family_form(untied).has_value());
+  CHECK(refusal(base + "\"position_embedding_type\": \"relative_key\"}")
+            .find("position_embedding_type: \"relative_key\" is not built; only absolute is") != std::string::npos);
+}
+
+TEST_CASE("Soft caps are Gemma 2's unless null, and Gemma 3's where set; attention to both sides is refused") {
+  const std::string window = "\"head_dim\": 8, \"sliding_window\": 64";
+  CHECK(parsed(llama(window, "gemma2")).final_soft_cap);
+  CHECK(parsed(llama(window, "gemma2")).attention_soft_cap);
+  const std::string null = ", \"final_logit_softcapping\": null, \"attn_logit_softcapping\": 20.0";
+  CHECK_FALSE(parsed(llama(window + null, "gemma2")).final_soft_cap);
+  CHECK(parsed(llama(window + null, "gemma2")).attention_soft_cap);
+  CHECK_FALSE(parsed(llama(window, "gemma3_text")).final_soft_cap);
+  CHECK(parsed(llama(window + ", \"final_logit_softcapping\": 30.0", "gemma3_text")).final_soft_cap);
+  CHECK(refusal(llama(window + ", \"final_logit_softcapping\": -1", "gemma2")).find("is no number above 0") !=
+        std::string::npos);
+  CHECK(refusal(llama(window + ", \"use_bidirectional_attention\": true", "gemma3_text"))
+            .find("use_bidirectional_attention: true is not built") != std::string::npos);
+}
+
+TEST_CASE("Qwen2-MoE without biases of queries, keys and values has none") {
+  const std::string experts =
+      "\"num_experts\": 8, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32, "
+      "\"shared_expert_intermediate_size\": 32";
+  CHECK(parsed(llama(experts, "qwen2_moe")).attention_bias == Transformer::Bias::Queries);
+  CHECK(parsed(llama(experts + ", \"qkv_bias\": false", "qwen2_moe")).attention_bias == Transformer::Bias::None);
+}
+
+TEST_CASE("GPT-NeoX takes its rotated share from rope_parameters, else from rotary_pct") {
+  CHECK(parsed(llama("\"rotary_pct\": 0.5", "gpt_neox")).rotary_size == 4);
+  CHECK(parsed(llama("\"rope_parameters\": {\"partial_rotary_factor\": 1.0}", "gpt_neox")).rotary_size == 8);
+  CHECK(parsed(llama("\"rope_parameters\": {\"rope_theta\": 10000}", "gpt_neox")).rotary_size == 2);
+  CHECK(refusal(llama("\"rope_parameters\": {\"partial_rotary_factor\": 2}", "gpt_neox"))
+            .find("has a partial_rotary_factor that is no share from 0 to 1") != std::string::npos);
+}
+
+TEST_CASE("GPT-2 drops values after the embedding and inside blocks by two shares") {
+  const auto of = [](const char* residual, const char* embedding) {
+    const Transformer t = parsed(std::string("{\"model_type\": \"gpt2\", \"n_layer\": 1, \"n_embd\": 8, \"n_head\": 1, "
+                                             "\"vocab_size\": 8, \"n_positions\": 8, \"resid_pdrop\": ") +
+                                 residual + ", \"embd_pdrop\": " + embedding + "}");
+    return std::pair(t.dropout, t.embedding_dropout);
+  };
+  CHECK(of("0.1", "0") == std::pair(true, false));
+  CHECK(of("0", "0.1") == std::pair(false, true));
+}
+
+TEST_CASE("More than 100 next-token modules are refused") {
+  std::string text = read_file(shipped("deepseek-v3"));
+  const std::string key = "\"num_nextn_predict_layers\": 1";
+  REQUIRE(text.find(key) != std::string::npos);
+  text.insert(text.find(key) + key.size(), "01");
+  CHECK(refusal(text).find("num_nextn_predict_layers: 101 is no whole number from 1 to 100; correct it") !=
+        std::string::npos);
 }

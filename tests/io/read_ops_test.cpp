@@ -87,9 +87,20 @@ TEST_CASE("A wrong operator, name, argument or shape is named with its place and
   CHECK(contains(refusal(net("{name: a, op: relu}, {name: b, op: conv2d, channels: 2}, {op: add, inputs: [a, b]}")),
                  "add needs two tensors of one shape, not 3 x 8 x 8 and 2 x 8 x 8"));
   CHECK(contains(refusal("{layers: [{op: relu}]}"), "give model.input_shape"));
+  CHECK(contains(
+      refusal("{input_shape: [8], layers: [{op: embedding, vocabulary: 10, features: 4}]}"),
+      "model.layers.0: embedding looks up token numbers, but its input holds values; give model.input_tokens"));
   CHECK(contains(refusal("{input_shape: [0], layers: [{op: relu}]}"), "needs one to three whole numbers"));
   CHECK(contains(refusal("{input_shape: [3], input_tokens: 3, layers: [{op: relu}]}"), "exclude each other"));
   CHECK(contains(refusal(net("{name: a, forward: 1 ms, backward: 1 ms}, {op: relu}")),
                  "the output of layer \"a\" has no known shape"));
   CHECK(contains(refusal("{family: nosuch}"), "model.family: unknown \"nosuch\""));
+}
+
+TEST_CASE("Attention of three inputs needs a value for every key") {
+  // 16 keys from the image's 4 x 4 pixels, 4 values from its 2 x 2 windows.
+  const std::string model =
+      "{input_shape: [4, 4, 4], layers: [{ops: [{op: image_to_tokens, as: k}, {op: average_pool, from: [input]},"
+      " {op: image_to_tokens, as: v}, {op: attention, heads: 1, from: [k, k, v]}]}]}";
+  CHECK(contains(refusal(model), "attention needs a value for every key, not 16 x 4 keys and 4 x 4 values"));
 }

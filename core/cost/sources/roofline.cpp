@@ -21,15 +21,16 @@
 //                               + launch overhead                        + the collectives of the pass
 //
 //     forward           forward_flops, forward_bytes; weights: the operator's parameters are read
-//     input gradient    input_flops, input_bytes; likewise
+//     input gradient    input_flops and rebuilt_flops (what a fused attention kernel computes again), input_bytes;
+//                       likewise
 //     weight gradient   weight_flops, weight_bytes; the gradient of the parameters is written
 //
 // Of a table that is only looked up (gathered parameters) just the rows count, which are part of the bytes. A pass in
 // which an operator does nothing has no launch.
 //
-// Tensor parallelism of degree t: FLOPs of divided operators / t, of the others / t with sequence parallelism; bytes
-// and parameters as `Amount` and `parameters_on_device` divide them. What the group all-reduces is exposed, as a ring
-// over its own links:                                                                            [Shoeybi19] [Thakur05]
+// Tensor parallelism of degree t: FLOPs of divided operators / t, of the others / t with sequence parallelism (but for
+// gathered ones); bytes and parameters as `Amount` and `parameters_on_device` divide them. What the group all-reduces
+// is exposed, as a ring over its own links: [Shoeybi19] [Thakur05]
 //
 //     collectives = reductions * 2(t-1) * latency + 2(t-1)/t * reduced bytes * samples / ring bandwidth
 //
@@ -227,7 +228,8 @@ class Roofline final : public CostSource {
     const double t = split_.degree;
     double forward = 0, input = 0, weight = 0, core = 0;  // ns
     for (const Operator& op : work.operators) {
-      const double flops = samples / (op.divided || split_.sequence_parallel ? t : 1.0);
+      const bool shared = op.divided || (split_.sequence_parallel && !op.gathered);
+      const double flops = samples / (shared ? t : 1.0);
       const std::int64_t dense = op.parameters - op.gathered_parameters;
       const std::int64_t sharded = std::min(dense, op.sharded_parameters);
       const double parameters = static_cast<double>(dense - sharded) + std::ceil(static_cast<double>(sharded) / t);
@@ -238,7 +240,7 @@ class Roofline final : public CostSource {
       const double once = operator_time(op, op.forward_flops * flops, bytes(op.forward_bytes, weight_));
       forward += once;
       if (op.attention_core) core += once;
-      input += operator_time(op, op.input_flops * flops, bytes(op.input_bytes, weight_));
+      input += operator_time(op, (op.input_flops + op.rebuilt_flops) * flops, bytes(op.input_bytes, weight_));
       weight += operator_time(op, op.weight_flops * flops, bytes(op.weight_bytes, gradient_));
     }
     forward += collectives(work.reduced_forward, work.reductions_forward, samples);

@@ -47,7 +47,8 @@ AttentionCore core_of(const Transformer& t, std::int64_t queries, std::int64_t k
           .causal = causal,
           .window = window,
           .flash = t.flash,
-          .dropout = t.attention_dropout};
+          .dropout = t.attention_dropout,
+          .soft_cap = t.attention_soft_cap};
 }
 
 // Queries, keys and values from one product, as [Shoeybi19] fuses them.
@@ -58,7 +59,8 @@ Value ordinary_attention(LayerBuilder& b, const Transformer& t, Value x, std::in
       x,
       {.features = query_key + values, .bias = t.attention_bias != Transformer::Bias::None, .split = Split::Columns});
   if (t.sinks) qkv = b.parameters(qkv, t.heads);
-  const AttentionCore core = core_of(t, s, s, window, causal);
+  AttentionCore core = core_of(t, s, s, window, causal);
+  core.bias = t.positions == Transformer::Positions::RelativeBias;
   const double rotated = t.rotary_size > 0 ? static_cast<double>(t.rotary_size) / static_cast<double>(d) : 1;
   const bool rotary = t.positions == Transformer::Positions::Rotary;
   if (t.qk_norm == Transformer::QkNorm::None) {
@@ -147,8 +149,9 @@ Value sparse(LayerBuilder& b, const Transformer& t, Value x) {
                           .bias = moe.expert_bias});
   if (moe.shared_feed_forward == 0) return y;
   const Value shared = dense(b, t, x, moe.shared_feed_forward);
-  if (moe.shared_gate) b.activation(b.linear(x, {.features = 1, .bias = false, .routed = true}), Activation::Sigmoid);
-  return b.add(y, shared);
+  if (!moe.shared_gate) return b.add(y, shared);
+  const Value gate = b.activation(b.linear(x, {.features = 1, .bias = false, .routed = true}), Activation::Sigmoid);
+  return b.add(y, b.scale_rows(shared, gate));
 }
 
 Value feed_forward(LayerBuilder& b, const Transformer& t, Value x, bool is_sparse) {
@@ -189,7 +192,10 @@ Work block_work(const Transformer& t, const BlockKind& kind) {
   const Value x = b.input({kind.encoder ? t.sequence_length : decoder_length(t), t.hidden});
   Value y = block(b, t, x, kind);
   b.keeps(b.shape(x).elements() / static_cast<double>(t.hidden) * static_cast<double>(t.extra_kept));
-  if (kind.last && t.norms != Transformer::Norms::Post) y = dropped(b, t, b.norm(y, norm_of(t)));
+  if (kind.last && t.norms != Transformer::Norms::Post) {
+    y = b.norm(y, norm_of(t));
+    if (t.inner_dropout) y = dropped(b, t, y);
+  }
   return b.finish({y});
 }
 
@@ -201,7 +207,7 @@ Work token_embedding(const Transformer& t, std::int64_t tokens, Table table) {
   if (t.token_types > 0) x = b.learned(x, t.token_types);
   if (t.positions == Transformer::Positions::Learned) x = b.learned(x, t.position_rows);
   if (t.embedding_norm) x = b.norm(x, norm_of(t));
-  return b.finish({dropped(b, t, x)});
+  return b.finish({t.embedding_dropout ? b.dropout(x) : x});
 }
 
 // Patches as a strided convolution, the class token in front, learned positions.             [Dosovitskiy20]
@@ -214,11 +220,14 @@ Work patch_embedding(const Transformer& t) {
       image, {.channels = h, .kernel_height = t.patch, .kernel_width = t.patch, .stride = t.patch, .bias = true});
   const Value first = b.parameters(b.slice(grid, {h}), h);  // stands for the class token: as many values
   const Value x = b.reshape(b.concat({b.reshape(grid, {patches * h}), first}), {patches + 1, h});
-  return b.finish({dropped(b, t, b.learned(x, patches + 1))});
+  const Value placed = b.learned(x, patches + 1);
+  return b.finish({t.embedding_dropout ? b.dropout(placed) : placed});
 }
 
 Value logits(LayerBuilder& b, const Transformer& t, Value x) {
-  return b.linear(x, {.features = t.vocabulary, .bias = t.head_bias, .split = Split::Columns, .tied = t.tied});
+  const Value y = b.linear(
+      x, {.features = t.vocabulary, .bias = t.head_bias, .split = Split::Columns, .tied = t.tied, .logits = true});
+  return t.final_soft_cap ? b.soft_cap(y) : y;
 }
 
 Value masked_token_loss(LayerBuilder& b, const Transformer& t, Value x) {

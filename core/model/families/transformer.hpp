@@ -10,7 +10,9 @@
 // and the down-projections of latent attention stand whole on every device.
 //
 // Left out: rotary tables, the scaling of embeddings by a constant, auxiliary losses of routers (no parameters, and no
-// FLOPs worth a line), and attention sinks cost no time. The head computes the logits of every token.
+// FLOPs worth a line), and attention sinks cost no time. Of fused attention neither softmax nor dropout, soft caps or
+// relative position biases count: arithmetic on the side of its products, and no bytes. The head computes the logits of
+// every token.
 #pragma once
 
 #include <cstdint>
@@ -82,13 +84,16 @@ struct Transformer {
   Bias attention_bias = Bias::None;
   bool feed_forward_bias = false;
   QkNorm qk_norm = QkNorm::None;
-  bool sinks = false;  // one trained logit per head (gpt-oss)
+  bool attention_soft_cap = false;  // scores pass cap * tanh(score / cap) (Gemma 2)
+  bool final_soft_cap = false;      // and so do the logits
+  bool sinks = false;               // one trained logit per head (gpt-oss)
   bool causal = true;
   std::vector<std::int64_t> windows;  // by block: sliding window in tokens, 0: none; empty: none anywhere
   bool flash = true;                  // fused attention; else materialised scores
-  bool dropout = false;               // after the embedding and after both parts of a block
+  bool dropout = false;               // after both parts of a block
+  bool embedding_dropout = false;     // after the embedding
   bool attention_dropout = false;     // of attention probabilities
-  bool inner_dropout = false;         // also between the products of the feed-forward network (T5)
+  bool inner_dropout = false;  // also between the products of the feed-forward network and after final norms (T5)
 
   // Values per token that a block keeps for its backward beyond what its operators need: what a framework holds on to
   // and no publication lists. A figure set here is a fitted one.

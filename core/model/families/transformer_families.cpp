@@ -66,7 +66,7 @@ Transformer common(const FamilyValues& values, std::string name) {
   t.hidden = values["hidden"];
   t.heads = t.key_heads = values["heads"];
   t.flash = values.is("attention", "flash");
-  t.dropout = t.attention_dropout = values.is("dropout", "yes");
+  t.dropout = t.embedding_dropout = t.attention_dropout = values.is("dropout", "yes");
   return t;
 }
 
@@ -133,6 +133,7 @@ constexpr std::array kBertParameters = {
                     .meaning = "pretraining: masked words of every token and next sentence; masked_lm: masked words; "
                                "pooler: product and tanh of the first token",
                     .choices = "pretraining | masked_lm | pooler"},
+    kTied,
     kMaterialised,
     kDropout};
 
@@ -197,6 +198,10 @@ constexpr std::array kDecoderParameters = {
                     .meaning = "sequential: the feed-forward reads the attention's sum; parallel: both read the input",
                     .choices = "sequential | parallel"},
     FamilyParameter{"rotary_size", "rotated features of a head; default: all", 1, 1'000'000, 0},
+    FamilyParameter{.name = "attention_soft_cap",
+                    .meaning = "scores pass cap * tanh(score / cap) (Gemma 2); costs time where they are stored",
+                    .choices = "no | yes"},
+    FamilyParameter{.name = "final_soft_cap", .meaning = "so do the logits", .choices = "no | yes"},
     FamilyParameter{.name = "sinks", .meaning = "one trained logit per head (gpt-oss)", .choices = "no | yes"},
     FamilyParameter{"window", "sliding window in tokens; default: none", 1, kLongest, 0},
     FamilyParameter{"full_every", "with a window: every so many blocks one attends to all; default: none does", 1,
@@ -282,7 +287,8 @@ Transformer bert_of(const FamilyValues& values) {
   t.feed_forward = or_else(values["feed_forward"], 4 * t.hidden);
   t.sequence_length = values["sequence_length"];
   t.vocabulary = values["vocabulary"];
-  t.tied = t.head_bias = true;
+  t.tied = values.is("tied", "yes");
+  t.head_bias = true;
   t.token_types = values["token_types"];
   t.embedding_norm = true;
   t.head = values.is("head", "pretraining") ? Transformer::Head::Pretraining
@@ -366,6 +372,8 @@ Transformer decoder_of(const FamilyValues& values) {
                                              : Transformer::QkNorm::All;
   t.parallel_parts = values.is("parts", "parallel");
   t.rotary_size = values["rotary_size"];
+  t.attention_soft_cap = values.is("attention_soft_cap", "yes");
+  t.final_soft_cap = values.is("final_soft_cap", "yes");
   t.sinks = values.is("sinks", "yes");
   t.modules = t.stated_modules = values["next_token_modules"];
   if (const std::int64_t window = values["window"], every = values["full_every"]; window > 0)
@@ -446,6 +454,7 @@ FamilyForm bert_form(const Transformer& t) {
             : t.head == Transformer::Head::MaskedToken ? "masked_lm"
                                                        : "pretraining",
             "pretraining");
+  form.yes("tied", t.tied, true);
   return form.done();
 }
 
@@ -516,6 +525,8 @@ FamilyForm decoder_form(const Transformer& t) {
   form.word("qk_norm", t.qk_norm == QkNorm::None ? "none" : t.qk_norm == QkNorm::Head ? "head" : "all", "none");
   form.word("parts", t.parallel_parts ? "parallel" : "sequential", "sequential");
   form.number("rotary_size", t.rotary_size);
+  form.yes("attention_soft_cap", t.attention_soft_cap);
+  form.yes("final_soft_cap", t.final_soft_cap);
   form.yes("sinks", t.sinks);
   const auto [window, full_every] = window_rule(t.windows);
   form.number("window", window);

@@ -373,3 +373,63 @@ TEST_CASE("extra_kept adds so many values per token to what a block keeps, and n
   CHECK(block(more).backward_flops() == block(plain).backward_flops());
   CHECK(parameter_count(more) == parameter_count(plain));
 }
+
+TEST_CASE("The shared expert is scaled, row by row, by the sigmoid of its gate") {
+  const auto of = [](const char* gate) {
+    return family_model("decoder", {{"layers", "1"},
+                                    {"hidden", "64"},
+                                    {"heads", "4"},
+                                    {"feed_forward", "128"},
+                                    {"sequence_length", "32"},
+                                    {"experts", "8"},
+                                    {"active_experts", "2"},
+                                    {"expert_feed_forward", "32"},
+                                    {"shared_feed_forward", "48"},
+                                    {"shared_gate", gate}});
+  };
+  // 32 tokens: the sigmoid's output, and of the product the shared expert's 64 features (the gate's output is kept
+  // once).
+  const Work gated = work_of(of("yes"), "block.0"), plain = work_of(of("no"), "block.0");
+  CHECK(gated.parameters - plain.parameters == 64);
+  CHECK(gated.kept.on_device(kHalf, {}) - plain.kept.on_device(kHalf, {}) == 2 * 32 * (1 + 64));
+  CHECK(gated.forward_flops() - plain.forward_flops() == 2 * 32 * 64 + 4 * 32 + 32 * 64);
+}
+
+TEST_CASE("Only T5 drops values after the encoder's final norm") {
+  const auto dropouts = [](const Model& model, const char* layer) {
+    int count = 0;
+    for (const Operator& op : work_of(model, layer).operators)
+      count += op.name == "dropout";
+    return count;
+  };
+  const Model mt = family_model("transformer_mt", {{"layers", "3"}, {"feed_forward", "64"}, {"heads", "2"}});
+  CHECK(dropouts(mt, "encoder.2") == dropouts(mt, "encoder.1"));
+  const Model t5 = family_model("t5", {});
+  CHECK(dropouts(t5, "encoder.11") == dropouts(t5, "encoder.10") + 1);
+}
+
+TEST_CASE("T5 adds its relative bias to the stored scores of self-attention, not to those of cross-attention") {
+  int adds = 0, scores = 0;
+  for (const Operator& op : work_of(family_model("t5", {}), "decoder.3").operators) {
+    adds += op.name == "add" && op.attention_core;
+    scores += op.name == "scores";
+  }
+  CHECK(scores == 2);
+  CHECK(adds == 1);
+}
+
+TEST_CASE("Capped logits keep their tanh beside the loss's probabilities") {
+  const auto of = [](const char* capped) {
+    return family_model("decoder", {{"layers", "1"},
+                                    {"hidden", "64"},
+                                    {"heads", "4"},
+                                    {"feed_forward", "128"},
+                                    {"vocabulary", "1000"},
+                                    {"sequence_length", "32"},
+                                    {"final_soft_cap", capped}});
+  };
+  const Work with = work_of(of("yes"), "head"), without = work_of(of("no"), "head");
+  CHECK((with.kept - without.kept).on_device(kHalf, {}) == 2 * 32 * 1000);
+  CHECK((with.kept - without.kept).on_device(kHalf, {.degree = 4}) == 2 * 32 * 1000 / 4);
+  CHECK(with.product_flops() == without.product_flops());
+}
