@@ -95,6 +95,14 @@ constexpr Field<LayerText> kLayer[] = {
      "does not scale with the batch; default: 0", Need::Optional, read_parameters, write_figure<&Layer::parameters>},
     {"flops", "work", "of the forward for model.batch samples; the backward counts twice that", Need::Optional,
      read_figure<&Layer::flops>, write_figure<&Layer::flops>},
+    {"op", "name of an operator",
+     "what the layer computes, instead of figures: its parameters stand beside it, see below", Need::Optional,
+     [](Reader&, const At&, LayerText&) {}, [](YamlText&, std::string_view, const LayerText&) {}},
+    {"ops", "list of {op: ..., as: name, from: [names]}",
+     "several operators: each takes the result of the one before, or what `from` names: `input`, `input.1` (the "
+     "layer's "
+     "inputs), or an `as` above",
+     Need::Optional, [](Reader&, const At&, LayerText&) {}, [](YamlText&, std::string_view, const LayerText&) {}},
     {"repeat", "whole number >= 1", "that many such layers in a chain: name.0, name.1, ...; default: 1", Need::Optional,
      read_as<&LayerText::repeat, AtLeast1>, [](YamlText&, std::string_view, const LayerText&) {}},
 };
@@ -352,6 +360,10 @@ constexpr Field<std::string> kFile[] = {
 
 void read_file_form(Reader& reader, const At& at, const std::string& file, Model& model) {
   if (file.empty()) return;
+  if (file.ends_with(".json"))
+    return reader.errors.add(at.yaml.place, fmt::format("{}: {} looks like a Hugging Face configuration; write "
+                                                        "model: {{hf: {}}}",
+                                                        path(at), in_quotes(at.yaml.scalar), at.yaml.scalar));
   if (reader.files_deep >= kMostFilesDeep)
     return reader.error(at, "is named by files that name each other in a circle; write the layers in one of them");
   const Yaml value = read_reference(reader, file, "model", at.yaml.place);

@@ -191,6 +191,16 @@ Scenario scenario_of(const std::string& path, Yaml root, const ReadOptions& opti
     errors.add(error);
     errors.throw_if_any();
   }
+  if (const auto& tokens = scenario.model.tokens) {
+    auto& stated = scenario.training.sequence_length;
+    if (stated && *stated != *tokens)
+      throw InputError(
+          scenario.training.place,
+          fmt::format("training.sequence_length: {} differs from the {} tokens per sample of the model; leave "
+                      "it out, or change the model's",
+                      *stated, *tokens));
+    stated = tokens;
+  }
   scenario.origins = std::move(reader.origins);
   return scenario;
 }

@@ -14,7 +14,8 @@ namespace pipewright {
 namespace {
 
 constexpr std::int64_t kLargestValue = 1'000'000'000;
-constexpr std::int64_t kWidestGap = 4096;  // values in a row that make no scenario
+constexpr std::int64_t kWidestGap = 4096;           // values in a row that make no scenario
+constexpr std::int64_t kMostLayersTried = 200'000;  // of all models that a scan builds: within a few seconds
 
 // ---- proofs ---------------------------------------------------------------------------------------------------------
 
@@ -287,21 +288,48 @@ class Search {
   }
 
   void scan(std::int64_t below) {
-    std::int64_t looked = 0;
+    std::int64_t looked = 0, layers = 0;
     for (std::int64_t value = below - 1; value >= 1; --value) {
-      if (++looked > kMostTried)
-        throw InputError(
-            fmt::format("capacity: no value of {} from {} down to {} fits; a scan of more takes long: give "
-                        "--at-most",
-                        result_.over, below - 1, value));
+      if (++looked > kMostTried || layers > kMostLayersTried) return gallop(below);
       const auto tried = trial(value);
       if (!tried) continue;
+      layers += static_cast<std::int64_t>(tried->scenario().model.layers.size());
       if (!may_fit(*tried) || !tried->fits()) continue;
       settle(value);
       break;
     }
     result_.method =
         fmt::format("scan downwards from {}, value by value: nothing is assumed about values in between", below - 1);
+  }
+
+  // Too many values to look at one by one: upwards by doubling while they fit, then bisection. No proof.
+  void gallop(std::int64_t below) {
+    const auto fits = [&](std::int64_t from, std::int64_t to) -> std::optional<std::int64_t> {
+      auto [value, tried] = next_valid(from, std::min(to, from + kWidestGap));
+      return tried && may_fit(*tried) && tried->fits() ? std::optional(value) : std::nullopt;
+    };
+    std::int64_t low = 0, high = below;
+    for (std::int64_t value = 1; value < below; value *= 2) {
+      const auto found = fits(value, below);
+      if (found)
+        low = std::max(low, *found);
+      else if (low > 0) {
+        high = value;
+        break;
+      }
+    }
+    while (low > 0 && high - low > 1) {
+      const std::int64_t middle = low + (high - low) / 2;
+      if (const auto found = fits(middle, high))
+        low = *found;
+      else
+        high = middle;
+    }
+    if (low > 0) settle(low);
+    result_.method = fmt::format(
+        "doubling, then bisection, since below {} there are too many values to look at one by one: that nothing larger "
+        "fits is not proven",
+        below);
   }
 
   void settle(std::int64_t value) { result_.largest = value; }
@@ -311,6 +339,10 @@ class Search {
     result_.method += "; " + partition_;
     if (result_.largest) describe_largest(*trial(*result_.largest));
     const std::int64_t after = result_.largest.value_or(0) + 1;
+    if (options_.most && after > *options_.most) {
+      result_.stopped = *options_.most;
+      return;
+    }
     auto [value, next] = next_valid(after, after + kWidestGap);
     if (next == nullptr) {
       result_.next_refused = refused_;

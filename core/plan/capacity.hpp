@@ -34,11 +34,12 @@ struct Capacity {
 
   // The next value that makes a scenario.
   std::optional<std::int64_t> next;
-  std::string next_refused;  // why there is none
-  StageId next_stage = 0;    // that does not fit, in the cut that comes nearest
-  MemoryBytes next_bytes;    // what it holds at its peak
-  Bytes next_need;           // what its device must have for that: rounding and fragmentation come on top
-  Bytes next_least_memory;   // as above
+  std::string next_refused;             // why there is none
+  std::optional<std::int64_t> stopped;  // the largest value that was allowed fits: larger ones were not tried
+  StageId next_stage = 0;               // that does not fit, in the cut that comes nearest
+  MemoryBytes next_bytes;               // what it holds at its peak
+  Bytes next_need;                      // what its device must have for that: rounding and fragmentation come on top
+  Bytes next_least_memory;              // as above
 };
 
 }  // namespace pipewright

@@ -319,6 +319,10 @@ bool stated_times_used(const Scenario& scenario) {
 // FLOPs and bytes do scale in proportion: a model that states nothing else and names no batch needs no warning.
 void add_warnings(Report& report, const Plan& plan, const Scenario& scenario) {
   const Model& model = scenario.model;
+  if (const int t = plan.tensor_parallel, node = scenario.cluster.devices_per_node; t > 1 && node % t != 0)
+    report.warnings.push_back("tensor-parallel groups of " + std::to_string(t) + " devices do not fit into nodes of " +
+                              std::to_string(node) +
+                              ": their all-reduces pass the network, and count as part of the layers' compute time");
   if (!model.batch_stated && !stated_times_used(scenario)) return;
   const std::int64_t size = plan.micro_batch_size, stated = model.batch;
   if (size >= (stated + 3) / 4 && size / 4 <= stated - (size % 4 != 0 ? 1 : 0)) return;

@@ -6,7 +6,6 @@
 
 #include "io/format_quantity.hpp"
 #include "io/writers/csv_text.hpp"
-#include "io/writers/csv_text.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/text_table.hpp"
 
@@ -79,7 +78,9 @@ std::vector<std::string> explanation(const Capacity& row) {
     lines.push_back(fmt::format("{} = {}: stage {} is the fullest, {} GiB of {}", row.over, *row.largest, row.fullest,
                                 gib(row.peak), gib(row.device_memory)));
   }
-  if (row.next)
+  if (row.stopped)
+    lines.push_back(fmt::format("stopped at {}, the largest value allowed; larger ones were not tried", *row.stopped));
+  else if (row.next)
     lines.push_back(fmt::format("{} does not fit: stage {} needs {} GiB ({})", *row.next, row.next_stage,
                                 gib(row.next_need), parts(row.next_bytes)));
   else

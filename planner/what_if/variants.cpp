@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -65,6 +66,34 @@ bool recomputed(Scenario& scenario, const Plan& plan) {
   return !all || plan.recompute_except_last;
 }
 
+bool selective(Scenario& scenario, const Plan& plan) {
+  const bool none =
+      std::all_of(plan.recompute.begin(), plan.recompute.end(), [](Recompute each) { return each == Recompute::None; });
+  const bool cores = std::any_of(scenario.model.works.begin(), scenario.model.works.end(),
+                                 [](const Work& work) { return !(work.kept == work.kept_selective); });
+  scenario.plan.recompute.value = {Recompute::Selective};
+  return none && cores;
+}
+
+bool sharded_states(Scenario& scenario, const Plan& plan) {
+  const bool members =
+      plan.data_parallel > 1 || std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; });
+  return members && std::exchange(scenario.training.zero, 1) == 0;
+}
+
+bool sequence_parallel(Scenario& scenario, const Plan& plan) {
+  if (plan.tensor_parallel < 2 || plan.sequence_parallel) return false;
+  scenario.plan.sequence_parallel.value = true;
+  settle(scenario.model, weight_bytes(scenario.training.precision), {plan.tensor_parallel, true});
+  return true;
+}
+
+bool fitting(Scenario& scenario, const Plan& plan) {
+  if (plan.virtual_stages > 1 || !std::holds_alternative<Balanced>(scenario.plan.partition.value)) return false;
+  scenario.plan.partition.value = Fitting{};
+  return true;
+}
+
 bool one_f_one_b(Scenario& scenario, const Plan& plan) {
   scenario.plan.schedule.value = "1f1b";
   return plan.schedule == "gpipe" || plan.schedule == "eager_1f1b";
@@ -116,7 +145,8 @@ std::string stages_setting(const Scenario& scenario, std::int64_t stages) {
 // Numbers of stages to try: up to eight between the plan's own and what devices and layers allow.
 std::vector<std::int64_t> larger_stage_counts(const Answer& answer) {
   const Scenario& scenario = *answer.scenario;
-  const std::int64_t most = std::min<std::int64_t>(scenario.cluster.devices() / answer.plan.data_parallel,
+  const std::int64_t group = std::int64_t{answer.plan.data_parallel} * answer.plan.tensor_parallel;
+  const std::int64_t most = std::min<std::int64_t>(scenario.cluster.devices() / group,
                                                    static_cast<std::int64_t>(scenario.model.layers.size()));
   std::vector<std::int64_t> counts;
   const std::int64_t step = std::max<std::int64_t>(1, (most - answer.plan.stages + 7) / 8);
@@ -130,7 +160,11 @@ std::vector<Variant> single_changes(const Answer& answer) {
   const Scenario& scenario = *answer.scenario;
   std::vector<Variant> list = {
       {"recompute: full", "--set plan.recompute=full", recomputed},
+      {"recompute: selective", "--set plan.recompute=selective", selective},
       {"schedule: 1f1b", "--set plan.schedule=1f1b", one_f_one_b},
+      {"zero: 1", "--set training.zero=1", sharded_states},
+      {"sequence_parallel: true", "--set plan.sequence_parallel=true", sequence_parallel},
+      {"partition: fitting", "--set plan.partition=fitting", fitting},
   };
   for (std::int64_t size = answer.plan.micro_batch_size / 2; size >= 1; size /= 2)
     list.push_back(
