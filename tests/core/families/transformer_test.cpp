@@ -410,7 +410,8 @@ TEST_CASE("Only T5 drops values after the encoder's final norm") {
 
 TEST_CASE("T5 adds its relative bias to the stored scores of self-attention, not to those of cross-attention") {
   int adds = 0, scores = 0;
-  for (const Operator& op : work_of(family_model("t5", {}), "decoder.3").operators) {
+  const Model t5 = family_model("t5", {});
+  for (const Operator& op : work_of(t5, "decoder.3").operators) {
     adds += op.name == "add" && op.attention_core;
     scores += op.name == "scores";
   }
