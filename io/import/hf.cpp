@@ -245,6 +245,16 @@ void read_equal_heads(const Reading& r) {
   t.head_size = c.count("head_dim", t.hidden / t.heads);
 }
 
+// Blocks of the types whose heads all have keys of their own.
+void read_blocks(const Reading& r) {
+  Transformer& t = r.out.transformer;
+  Config& c = r.config;
+  t.layers = c.count("num_hidden_layers", {}, kMostBlocks);
+  t.hidden = c.count("hidden_size");
+  read_equal_heads(r);
+  t.feed_forward = c.count("intermediate_size");
+}
+
 // Without num_key_value_heads Llama has as many as heads, the other types a number of their own (8, 16, 32, ...) that
 // rarely is the model's. null means as many as heads for all.
 void read_heads(const Reading& r) {
@@ -458,10 +468,7 @@ void gpt2(const Reading& r) {
 void gpt_neox(const Reading& r) {
   Transformer& t = r.out.transformer;
   Config& c = r.config;
-  t.layers = c.count("num_hidden_layers", {}, kMostBlocks);
-  t.hidden = c.count("hidden_size");
-  read_equal_heads(r);
-  t.feed_forward = c.count("intermediate_size");
+  read_blocks(r);
   t.vocabulary = c.count("vocab_size");
   t.activation = activation(c, "hidden_act", "gelu");
   t.tied = c.flag("tie_word_embeddings", false);
@@ -560,10 +567,7 @@ void read_bert_head(const Reading& r) {
 void bert(const Reading& r) {
   Transformer& t = r.out.transformer;
   Config& c = r.config;
-  t.layers = c.count("num_hidden_layers", {}, kMostBlocks);
-  t.hidden = c.count("hidden_size");
-  read_equal_heads(r);
-  t.feed_forward = c.count("intermediate_size");
+  read_blocks(r);
   t.vocabulary = c.count("vocab_size");
   t.activation = activation(c, "hidden_act", "gelu");
   t.token_types = c.count("type_vocab_size", 2);
@@ -611,10 +615,7 @@ void t5(const Reading& r) {
 void vit(const Reading& r) {
   Transformer& t = r.out.transformer;
   Config& c = r.config;
-  t.layers = c.count("num_hidden_layers", {}, kMostBlocks);
-  t.hidden = c.count("hidden_size");
-  read_equal_heads(r);
-  t.feed_forward = c.count("intermediate_size");
+  read_blocks(r);
   t.activation = activation(c, "hidden_act", "gelu");
   t.image = c.count("image_size", {}, 100'000);
   t.patch = c.count("patch_size", {}, 100'000);

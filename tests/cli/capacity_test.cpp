@@ -5,23 +5,12 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "tests/support/run_program.hpp"
+#include "tests/cli/refusals.hpp"
 
 namespace pipewright {
 namespace {
 
 const std::string kQuickstart = "scenarios/quickstart.yaml";
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-std::string error_of(const std::vector<std::string>& arguments) {
-  const ProgramRun run = run_program(arguments);
-  CHECK(run.status == 2);
-  CHECK(run.out == "");
-  return run.err;
-}
 
 TEST_CASE("What capacity answers, simulate confirms: the largest fits, the next one does not") {
   const ProgramRun run = run_program({"capacity", kQuickstart, "--over", "training.micro_batch_size", "--json"});

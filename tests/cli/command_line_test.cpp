@@ -7,25 +7,12 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "tests/support/run_program.hpp"
+#include "tests/cli/refusals.hpp"
 
 namespace pipewright {
 namespace {
 
 const std::string kQuickstart = "scenarios/quickstart.yaml";
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-// A run that must fail: status 2, nothing on standard output, one "error: " line or more.
-std::string error_of(const std::vector<std::string>& arguments) {
-  const ProgramRun run = run_program(arguments);
-  CHECK(run.status == 2);
-  CHECK(run.out == "");
-  CHECK(run.err.starts_with("error: "));
-  return run.err;
-}
 
 TEST_CASE("simulate answers with status 0 and says nothing on standard error") {
   const ProgramRun run = run_program({"simulate", kQuickstart});

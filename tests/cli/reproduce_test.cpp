@@ -3,14 +3,10 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/support/run_program.hpp"
+#include "tests/cli/refusals.hpp"
 
 namespace pipewright {
 namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // The quickstart with an expect: block; its step takes 34.6 ms (docs/model.md).
 ProgramRun with_expectation(const std::string& row) {
