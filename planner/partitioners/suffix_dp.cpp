@@ -1,6 +1,7 @@
 #include "planner/partitioners/suffix_dp.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 
 #include "core/check.hpp"
@@ -30,60 +31,146 @@ std::vector<std::int64_t> prefix_sums(const std::vector<Unit>& values, std::size
   return sums;
 }
 
-// The figures of stages, each in O(1).
-class Stages {
- public:
-  explicit Stages(const SuffixProblem& problem)
-      : layers_(static_cast<int>(problem.compute.size())),
-        capacity_(problem.capacity.value),
-        bandwidth_(problem.bandwidth),
-        compute_(prefix_sums(problem.compute, problem.compute.size())),
-        resident_(prefix_sums(problem.resident, problem.compute.size())),
-        stash_(prefix_sums(problem.stash, problem.compute.size())),
-        gradients_(prefix_sums(problem.gradients, problem.compute.size())),
-        entry_(problem.compute.size()),
-        hop_(problem.compute.size() + 1) {
-    PP_CHECK(layers_ >= 1 && problem.bandwidth.value > 0);
-    PP_CHECK(problem.boundary.empty() || problem.boundary.size() == at(layers_));
-    PP_CHECK(problem.entry.empty() || problem.entry.size() == at(layers_));
-    for (std::size_t i = 0; i < problem.entry.size(); ++i)
-      entry_[i] = problem.entry[i].value;
-    for (std::size_t i = 0; i + 1 < problem.boundary.size(); ++i)
-      hop_[i + 1] = transfer_time(problem.boundary[i], bandwidth_).value;
-  }
+std::int64_t rounded_up(double time) {
+  if (time >= 9e18) throw OverflowError("the time of a stage's transfers is larger than this tool can hold");
+  return static_cast<std::int64_t>(std::ceil(time - 1e-6));  // 1e-6: what sums of doubles add
+}
 
-  int layers() const { return layers_; }
-  std::int64_t capacity() const { return capacity_; }
+double per_ns(Bandwidth bandwidth) {
+  return bandwidth.value * 1e-9;
+}
 
-  std::int64_t time(int begin, int end, int replicas) const {
-    const std::int64_t busy = std::max({compute_[at(end)] - compute_[at(begin)], hop_[at(begin)], hop_[at(end)]});
-    if (replicas == 1) return busy;
-    const auto r = static_cast<double>(replicas);
-    const auto bytes = static_cast<double>(gradients_[at(end)] - gradients_[at(begin)]);
-    return ceil_div(std::max(busy, transfer_time(2 * (r - 1) / r * bytes, bandwidth_).value), replicas);
-  }
-  std::int64_t memory(int begin, int end, std::int64_t in_flight) const {
-    return checked_sum(resident(begin, end), checked_product(in_flight, held(begin, end), "a stash"),
-                       "a stage's memory");
-  }
-  // Most micro-batches in flight with which the range fits; 0: not even one.
-  std::int64_t most_in_flight(int begin, int end) const {
-    const std::int64_t room = capacity_ - resident(begin, end), each = held(begin, end);
-    if (room < 0) return 0;
-    return each == 0 ? kLargest : room / each;
-  }
+}  // namespace
 
- private:
-  std::int64_t resident(int begin, int end) const { return resident_[at(end)] - resident_[at(begin)]; }
-  std::int64_t held(int begin, int end) const {
-    return checked_sum(stash_[at(end)] - stash_[at(begin)], entry_[at(begin)], "a stash");
-  }
+SuffixStages::SuffixStages(const SuffixProblem& problem)
+    : layers_(static_cast<int>(problem.compute.size())),
+      problem_(problem),
+      compute_(prefix_sums(problem.compute, problem.compute.size())),
+      resident_(prefix_sums(problem.resident, problem.compute.size())),
+      stash_(prefix_sums(problem.stash, problem.compute.size())),
+      gradients_(prefix_sums(problem.gradients, problem.compute.size())),
+      entry_(problem.compute.size()),
+      cut_(problem.compute.size() + 1) {
+  PP_CHECK(layers_ >= 1 && problem.bandwidth.value > 0 && problem.inside.value > 0);
+  PP_CHECK(problem.boundary.empty() || problem.boundary.size() == at(layers_));
+  PP_CHECK(problem.entry.empty() || problem.entry.size() == at(layers_));
+  PP_CHECK(problem.devices_per_node >= 0 && problem.micro_batches >= 0);
+  PP_CHECK(!problem.flush || problem.micro_batches > 0);
+  for (std::size_t i = 0; i < problem.entry.size(); ++i)
+    entry_[i] = problem.entry[i].value;
+  for (std::size_t i = 0; i + 1 < problem.boundary.size(); ++i)
+    cut_[i + 1] = problem.boundary[i].value;
+  if (problem.devices_per_node > 0) add_seats();
+}
 
-  int layers_;
-  std::int64_t capacity_;
-  Bandwidth bandwidth_;
-  std::vector<std::int64_t> compute_, resident_, stash_, gradients_, entry_, hop_;
-};
+int SuffixStages::residues() const {
+  return problem_.devices_per_node > 0 && problem_.places == StagePlaces::Backwards ? problem_.devices_per_node : 1;
+}
+
+std::int64_t SuffixStages::compute_of(int begin, int end) const {
+  return compute_[at(end)] - compute_[at(begin)];
+}
+
+std::int64_t SuffixStages::compute(int begin, int end) const {
+  return checked_sum(compute_[at(end)] - compute_[at(begin)], problem_.per_stage.value, "the time of a stage");
+}
+
+std::int64_t SuffixStages::time(int begin, int end, int replicas, int behind) const {
+  const double link = link_time(begin, end, replicas, behind);
+  return std::max(ceil_div(compute(begin, end), replicas), rounded_up(link));
+}
+
+std::int64_t SuffixStages::memory(int begin, int end, std::int64_t in_flight) const {
+  return checked_sum(resident(begin, end), checked_product(in_flight, held(begin, end), "a stash"), "a stage's memory");
+}
+
+std::int64_t SuffixStages::most_in_flight(int begin, int end) const {
+  const std::int64_t room = capacity() - resident(begin, end), each = held(begin, end);
+  if (room < 0) return 0;
+  return each == 0 ? kLargest : room / each;
+}
+
+std::int64_t SuffixStages::in_flight(int replicas, int behind) const {
+  return std::min(replica_in_flight(replicas, behind), of_a_run(replicas));
+}
+
+std::int64_t SuffixStages::of_a_run(int replicas) const {
+  return problem_.micro_batches == 0 ? kLargest : ceil_div(problem_.micro_batches, replicas);
+}
+
+std::int64_t SuffixStages::resident(int begin, int end) const {
+  const std::int64_t buffers = checked_product(problem_.buffered, cut_[at(begin)] + cut_[at(end)], "a stage's buffers");
+  return checked_sum(resident_[at(end)] - resident_[at(begin)], buffers, "a stage's memory");
+}
+
+std::int64_t SuffixStages::held(int begin, int end) const {
+  return checked_sum(stash_[at(end)] - stash_[at(begin)], entry_[at(begin)], "a stash");
+}
+
+double SuffixStages::link_time(int begin, int end, int replicas, int behind) const {
+  const double r = replicas, bytes = static_cast<double>(gradients_[at(end)] - gradients_[at(begin)]);
+  const double moved = 2 * (r - 1) / r * bytes;
+  const double in = static_cast<double>(cut_[at(begin)]), out = static_cast<double>(cut_[at(end)]);
+  const double every = problem_.flush ? static_cast<double>(problem_.micro_batches) : r;
+  if (problem_.devices_per_node == 0) {
+    const double rate = per_ns(problem_.bandwidth);
+    if (problem_.one_link) return ((in + out) / r + moved / every) / rate;
+    return std::max(std::max(in, out) / r, moved / every) / rate;
+  }
+  if (problem_.places == StagePlaces::Anywhere) return anywhere((in + out) / r, moved / every, bytes / every, replicas);
+  return on_nodes(in / r, out / r, bytes / every, moved / every, replicas, behind);
+}
+
+double SuffixStages::anywhere(double messages, double moved, double bytes, int replicas) const {
+  const double inside = per_ns(problem_.inside), between = per_ns(problem_.bandwidth);
+  const double p = static_cast<double>(ceil_div(replicas, problem_.devices_per_node));
+  const double device = problem_.one_link ? std::max(inside, between) : inside + between;
+  return std::max((messages + moved) / device, 2 * (p - 1) / p * bytes / between);
+}
+
+// Where the replicas of a stage lie, for every number of replicas and of devices behind it.
+void SuffixStages::add_seats() {
+  const int g = problem_.devices_per_node, nodes = (problem_.devices + g - 1) / g;
+  for (int r = 1; r <= problem_.devices; ++r)
+    for (int behind = 0; behind < residues(); ++behind) {
+      if (problem_.places == StagePlaces::Spread) {
+        const int here = (r + nodes - 1) / nodes;
+        const bool even = r % nodes == 0;  // then a micro-batch stays in its node, if it does so on the stages around
+        seats_.push_back({std::min(r, nodes), even && here > 1, {Seats::Row{here, !even, !even}}});
+        continue;
+      }
+      const int end = behind + r, last = (end - 1) / g;
+      const int of_first = std::min(g, end) - behind, of_last = end - last * g;
+      Seats seats;
+      seats.nodes = last + 1;
+      seats.equal = last > 0 && of_first == of_last && of_first > 1 && (last == 1 || of_first == g);
+      seats.rows = {Seats::Row{of_first, last > 0 || end == g, behind == 0},
+                    Seats::Row{last > 0 ? of_last : 0, end == (last + 1) * g, true},
+                    Seats::Row{last > 1 ? g : 0, true, true}};
+      seats_.push_back(seats);
+    }
+}
+
+// `in`, `out`: bytes that one replica gets and sends per micro-batch of the stage; `bytes`, `moved`: of its
+// all-reduce.
+double SuffixStages::on_nodes(double in, double out, double bytes, double moved, int replicas, int behind) const {
+  const double inside = per_ns(problem_.inside), between = per_ns(problem_.bandwidth);
+  const Seats& seats = seats_[at((replicas - 1) * residues() + behind % residues())];
+  double time = (in + out + moved) / inside;
+  double shared = 0;  // by the all-reduce, on the link of each of its nodes
+  if (seats.nodes > 1) {
+    const double p = seats.nodes, c = replicas / p;
+    const double ring = moved / std::min(inside, between);
+    const double rings = 2 * (c - 1) / c * bytes / inside + 2 * (p - 1) / p * bytes / between;
+    shared = seats.equal && rings < ring ? 2 * (p - 1) / p * bytes : moved;
+    time = std::max(time, seats.equal ? std::min(ring, rings) : ring);
+  }
+  for (const Seats::Row& row : seats.rows)
+    if (row.here > 0) time = std::max(time, (row.here * ((row.in ? in : 0) + (row.out ? out : 0)) + shared) / between);
+  return time;
+}
+
+namespace {
 
 // One label per first layer (0..L) and number of devices (0..N).
 class Table {
@@ -104,7 +191,12 @@ class Table {
 class Search {
  public:
   explicit Search(const SuffixProblem& problem)
-      : stages_(problem), devices_(problem.devices), exactly_(problem.stages), sizes_(problem.replicas) {
+      : stages_(problem),
+        devices_(problem.devices),
+        exactly_(problem.stages),
+        limit_(problem.limit.value),
+        buffered_(problem.buffered > 0),
+        sizes_(problem.replicas) {
     PP_CHECK(devices_ >= 1 && exactly_ >= 0);
     PP_CHECK(std::is_sorted(sizes_.begin(), sizes_.end()) && (sizes_.empty() || sizes_.front() >= 1));
     if (sizes_.empty())
@@ -116,13 +208,8 @@ class Search {
 
   SuffixAnswer answer() {
     SuffixAnswer answer;
-    const std::vector<Table> times = tables([this](int i, int j, const std::int64_t* from, std::int64_t* to) {
-      return each_that_fits(i, j, [&](int r, int last) {
-        const std::int64_t time = stages_.time(i, j, r);
-        for (int n = 0; n <= last; ++n)
-          if (from[n] != kNone) to[n + r] = std::min(to[n + r], std::max(time, from[n]));
-      });
-    });
+    const std::vector<Table> times =
+        tables(exactly_, [](std::int64_t label, const Choice& choice) { return std::max(choice.time, label); });
     answer.states = -1;  // the empty plan behind the last layer
     for (const Table& table : times)
       answer.states += table.reached();
@@ -134,45 +221,84 @@ class Search {
     }
     answer.bottleneck = {best};
     // Fewest stages within the bottleneck. A label of another table is a number of stages.
-    const std::vector<Table> counts = tables([&](int i, int j, const std::int64_t* from, std::int64_t* to) {
-      return each_that_fits(i, j, [&](int r, int last) {
-        if (stages_.time(i, j, r) > best) return;
-        for (int n = 0; n <= last; ++n)
-          if (from[n] != kNone) to[n + r] = std::min(to[n + r], from[n] + 1);
-      });
-    });
-    const std::vector<int> cuts = earliest_cuts(counts, best);
-    fill(answer, cuts, best);
+    limit_ = best;
+    const std::vector<Table> counts =
+        tables(exactly_, [](std::int64_t label, const Choice&) { return label == kNone ? kNone : label + 1; });
+    fill(answer, earliest_cuts(counts));
     return answer;
   }
 
- private:
-  // Table q: of exactly q stages, 0 .. `exactly_`; one table for any number when that is not given.
-  // relax(i, j, from, to): enters what a stage of layers [i, j) before the row `from` of j gives into the row `to` of
-  // i; false when no longer range can give anything.
-  template <class Relax>
-  std::vector<Table> tables(const Relax& relax) const {
-    std::vector<Table> list(exactly_ == 0 ? 1 : at(exactly_) + 1, Table(stages_.layers(), devices_));
-    list.front().row(stages_.layers())[0] = 0;
-    for (std::size_t q = exactly_ == 0 ? 0 : 1; q < list.size(); ++q) {
-      const Table& from = list[q == 0 ? 0 : q - 1];
-      for (int i = stages_.layers(); i-- > 0;)
-        for (int j = i + 1; j <= stages_.layers(); ++j)
-          if (!relax(i, j, from.row(j), list[q].row(i))) break;
+  std::vector<SuffixAnswer> by_stages(int most, const std::vector<int>& devices) {
+    most = std::min({most, stages_.layers(), devices_});
+    const std::vector<Table> times =
+        tables(most, [](std::int64_t label, const Choice& choice) { return std::max(choice.time, label); });
+    std::vector<SuffixAnswer> answers;
+    for (int q = 1; q <= most; ++q) {
+      const std::int64_t* const whole = times[at(q)].row(0);
+      const auto least = static_cast<int>(std::min_element(whole + 1, whole + devices_ + 1) - whole);
+      if (whole[least] != kNone) answers.push_back(way_back(times, q, least));
+      for (const int n : devices)
+        if (n != least && n >= 1 && n <= devices_ && whole[n] != kNone) answers.push_back(way_back(times, q, n));
     }
+    return answers;
+  }
+
+ private:
+  // A stage on r devices, with n = first, first + step, .. last devices behind it: it fits, and takes this time.
+  struct Choice {
+    int r, first, step, last;
+    std::int64_t time;
+  };
+
+  // Table q: of exactly q stages, 0 .. `exactly`; one table for any number when that is 0. `label(from, choice)` is
+  // what a stage in front of a plan with that label gives; kNone stays.
+  template <class Label>
+  std::vector<Table> tables(int exactly, const Label& label) const {
+    std::vector<Table> list(exactly == 0 ? 1 : at(exactly) + 1, Table(stages_.layers(), devices_));
+    list.front().row(stages_.layers())[0] = 0;
+    for (int i = stages_.layers(); i-- > 0;)
+      for (int j = i + 1; j <= stages_.layers(); ++j) {
+        const bool longer_may_fit = each_that_fits(i, j, [&](const Choice& choice) {
+          for (std::size_t q = exactly == 0 ? 0 : 1; q < list.size(); ++q) {
+            const std::int64_t* const from = list[q == 0 ? 0 : q - 1].row(j);
+            std::int64_t* const to = list[q].row(i) + choice.r;
+            for (int n = choice.first; n <= choice.last; n += choice.step)
+              to[n] = std::min(to[n], label(from[n], choice));
+          }
+        });
+        if (!longer_may_fit) break;
+      }
     return list;
   }
 
-  // use(r, last): layers [i, j) on r replicas fit with 0 .. last devices behind them.
+  // use(choice) for every way to put layers [i, j) on devices within the limit. False: no longer range fits, either.
+  // Before and behind the stage enough devices are left for the work there within the limit.
   template <class Use>
   bool each_that_fits(int i, int j, const Use& use) const {
-    const std::int64_t most = stages_.most_in_flight(i, j);
-    if (most == 0) return false;
+    const std::int64_t most = stages_.most_in_flight(i, j), compute = stages_.compute(i, j);
+    if (!sizes_.empty() && ceil_div(compute, sizes_.back()) > limit_) return false;
+    if (most == 0) return buffered_;
     for (const int r : sizes_) {
       const std::int64_t left = devices_ - r;
-      use(r, static_cast<int>(j == stages_.layers() ? 0 : most - 1 >= left ? left : std::min(left, (most - 1) * r)));
+      if (ceil_div(compute, r) > limit_) continue;
+      const bool any = j < stages_.layers() && (most - 1 >= left || most >= stages_.of_a_run(r));
+      const std::int64_t by_memory = j == stages_.layers() ? 0 : any ? left : std::min(left, (most - 1) * r);
+      const auto last = static_cast<int>(std::min(by_memory, left - fewest(0, i)));
+      const int first = fewest(j, stages_.layers());
+      for (int n = first; n < first + stages_.residues() && n <= last; ++n) {
+        const std::int64_t time = stages_.time(i, j, r, n);
+        if (time <= limit_) use(Choice{r, n, stages_.residues(), last, time});
+      }
     }
     return true;
+  }
+
+  // Devices without which layers [i, j) do not pass within the limit.
+  int fewest(int i, int j) const {
+    if (i == j || limit_ == kNone) return 0;
+    const std::int64_t compute = stages_.compute_of(i, j);
+    if (limit_ == 0) return compute == 0 ? 1 : devices_ + 1;
+    return static_cast<int>(std::clamp<std::int64_t>(ceil_div(compute, limit_), 1, devices_ + 1));
   }
 
   // Table of what is behind a stage, when `left` stages of a plan (that one included) are to come.
@@ -181,7 +307,7 @@ class Search {
   }
 
   // The cuts of the plan with the fewest stages: first layers of all stages, and the end.
-  std::vector<int> earliest_cuts(const std::vector<Table>& counts, std::int64_t best) const {
+  std::vector<int> earliest_cuts(const std::vector<Table>& counts) const {
     const std::int64_t* const whole = counts.back().row(0);
     const std::int64_t fewest = *std::min_element(whole + 1, whole + devices_ + 1);
     std::vector<char> open(at(devices_) + 1);  // devices for what begins at the last cut
@@ -195,10 +321,9 @@ class Search {
         ++end;
         next.assign(at(devices_) + 1, 0);
         const std::int64_t* const row = behind(counts, at(left)).row(end);
-        each_that_fits(cuts.back(), end, [&](int r, int last) {
-          if (stages_.time(cuts.back(), end, r) > best) return;
-          for (int n = 0; n <= last; ++n)
-            if (open[at(n + r)] != 0 && row[n] == left - 1) next[at(n)] = 1;
+        each_that_fits(cuts.back(), end, [&](const Choice& choice) {
+          for (int n = choice.first; n <= choice.last; n += choice.step)
+            if (open[at(n + choice.r)] != 0 && row[n] == left - 1) next[at(n)] = 1;
         });
       } while (std::find(next.begin(), next.end(), 1) == next.end());
       cuts.push_back(end);
@@ -207,59 +332,77 @@ class Search {
     return cuts;
   }
 
-  // Replicas for given cuts, the fewest devices first.
-  void fill(SuffixAnswer& answer, const std::vector<int>& cuts, std::int64_t best) const {
+  // Replicas for given cuts within the limit, the fewest devices first.
+  void fill(SuffixAnswer& answer, const std::vector<int>& cuts) const {
     const std::size_t count = cuts.size() - 1;
     std::vector<std::vector<char>> works(count + 1, std::vector<char>(at(devices_) + 1));
     works[count][0] = 1;
-    const auto each = [&](std::size_t k, const auto& use) {
-      each_that_fits(cuts[k], cuts[k + 1], [&](int r, int last) {
-        if (stages_.time(cuts[k], cuts[k + 1], r) <= best) use(r, last);
-      });
-    };
     for (std::size_t k = count; k-- > 0;)
-      each(k, [&](int r, int last) {
-        for (int n = 0; n <= last; ++n)
-          if (works[k + 1][at(n)] != 0) works[k][at(n + r)] = 1;
+      each_that_fits(cuts[k], cuts[k + 1], [&](const Choice& choice) {
+        for (int n = choice.first; n <= choice.last; n += choice.step)
+          if (works[k + 1][at(n)] != 0) works[k][at(n + choice.r)] = 1;
       });
     int left = static_cast<int>(std::find(works[0].begin(), works[0].end(), 1) - works[0].begin());
     answer.devices = left;
     for (std::size_t k = 0; k < count; ++k) {
       int replicas = 0;
-      each(k, [&](int r, int last) {
-        if (replicas == 0 && r <= left && left - r <= last && works[k + 1][at(left - r)] != 0) replicas = r;
+      each_that_fits(cuts[k], cuts[k + 1], [&](const Choice& choice) {
+        const int n = left - choice.r;
+        const bool here = n >= choice.first && n <= choice.last && (n - choice.first) % choice.step == 0;
+        if (replicas == 0 && here && works[k + 1][at(n)] != 0) replicas = choice.r;
       });
       left -= replicas;
       answer.stages.push_back(stage(cuts[k], cuts[k + 1], replicas, left));
     }
   }
 
+  // One plan of exactly q stages on n devices with the least bottleneck, read off the tables from the first stage on.
+  SuffixAnswer way_back(const std::vector<Table>& times, int q, int devices) const {
+    SuffixAnswer answer;
+    const std::int64_t least = times[at(q)].row(0)[devices];
+    answer.bottleneck = {least};
+    answer.devices = devices;
+    int begin = 0, left = answer.devices;
+    for (int k = q; k > 0; --k) {
+      const Table& rest = times[at(k) - 1];
+      for (int end = begin + 1, found = 0; found == 0; ++end) {
+        PP_CHECK(end <= stages_.layers());
+        each_that_fits(begin, end, [&](const Choice& choice) {
+          const int n = left - choice.r;
+          const bool here = n >= choice.first && n <= choice.last && (n - choice.first) % choice.step == 0;
+          if (found != 0 || !here || choice.time > least || rest.row(end)[n] > least) return;
+          found = choice.r;
+        });
+        if (found == 0) continue;
+        left -= found;
+        answer.stages.push_back(stage(begin, end, found, left));
+        begin = end;
+      }
+    }
+    return answer;
+  }
+
   SuffixStage stage(int begin, int end, int replicas, int devices_behind) const {
-    const std::int64_t in_flight = replica_in_flight(replicas, devices_behind);
+    const std::int64_t in_flight = stages_.in_flight(replicas, devices_behind);
     return {{begin, end},
             replicas,
             in_flight,
-            {stages_.time(begin, end, replicas)},
+            {stages_.time(begin, end, replicas, devices_behind)},
             {stages_.memory(begin, end, in_flight)}};
   }
 
   // The same recursion with memory in the place of time, and no limit.
   void find_hungriest(SuffixAnswer& answer) const {
-    const std::vector<Table> needs = tables([this](int i, int j, const std::int64_t* from, std::int64_t* to) {
-      for (const int r : sizes_) {
-        int n = 0;  // devices behind; up to r more of them put one more micro-batch in flight
-        for (std::int64_t in_flight = 1; n + r <= devices_; ++in_flight) {
-          const std::int64_t memory = stages_.memory(i, j, in_flight);
-          for (; n <= (in_flight - 1) * r && n + r <= devices_; ++n)
-            if (from[n] != kNone) to[n + r] = std::min(to[n + r], std::max(from[n], memory));
-        }
-      }
-      return true;
-    });
+    std::vector<Table> needs(exactly_ == 0 ? 1 : at(exactly_) + 1, Table(stages_.layers(), devices_));
+    needs.front().row(stages_.layers())[0] = 0;
+    for (int i = stages_.layers(); i-- > 0;)
+      for (int j = i + 1; j <= stages_.layers(); ++j)
+        for (std::size_t q = exactly_ == 0 ? 0 : 1; q < needs.size(); ++q)
+          relax_memory(i, j, needs[q == 0 ? 0 : q - 1].row(j), needs[q].row(i));
     const std::int64_t* const whole = needs.back().row(0);
     const std::int64_t* const least = std::min_element(whole + 1, whole + devices_ + 1);
     if (*least == kNone) return;
-    answer.missing = {*least - stages_.capacity()};
+    answer.missing = {std::max(*least - stages_.capacity(), std::int64_t{0})};
     int begin = 0, left = static_cast<int>(least - whole);
     for (std::size_t q = needs.size() - 1; !answer.hungriest; q -= exactly_ == 0 ? 0 : 1) {
       const Table& rest = exactly_ == 0 ? needs.front() : needs[q - 1];
@@ -277,8 +420,21 @@ class Search {
     }
   }
 
-  Stages stages_;
+  void relax_memory(int i, int j, const std::int64_t* from, std::int64_t* to) const {
+    for (const int r : sizes_) {
+      int n = 0;  // devices behind; up to r more of them put one more micro-batch in flight
+      for (std::int64_t in_flight = 1; n + r <= devices_; ++in_flight) {
+        const std::int64_t memory = stages_.memory(i, j, std::min(in_flight, stages_.of_a_run(r)));
+        for (; n <= (in_flight - 1) * r && n + r <= devices_; ++n)
+          if (from[n] != kNone) to[n + r] = std::min(to[n + r], std::max(from[n], memory));
+      }
+    }
+  }
+
+  SuffixStages stages_;
   int devices_, exactly_;
+  std::int64_t limit_;
+  bool buffered_;  // then a longer range may need less
   std::vector<int> sizes_;
 };
 
@@ -288,12 +444,18 @@ SuffixAnswer suffix_dp(const SuffixProblem& problem) {
   return Search(problem).answer();
 }
 
-Time stage_time(const SuffixProblem& problem, LayerRange layers, int replicas) {
-  return {Stages(problem).time(layers.begin, layers.end, replicas)};
+std::vector<SuffixAnswer> suffix_dp_by_stages(const SuffixProblem& problem, int most_stages,
+                                              const std::vector<int>& devices) {
+  PP_CHECK(most_stages >= 1);
+  return Search(problem).by_stages(most_stages, devices);
+}
+
+Time stage_time(const SuffixProblem& problem, LayerRange layers, int replicas, int behind) {
+  return {SuffixStages(problem).time(layers.begin, layers.end, replicas, behind)};
 }
 
 Bytes stage_memory(const SuffixProblem& problem, LayerRange layers, std::int64_t in_flight) {
-  return {Stages(problem).memory(layers.begin, layers.end, in_flight)};
+  return {SuffixStages(problem).memory(layers.begin, layers.end, in_flight)};
 }
 
 std::int64_t replica_in_flight(int replicas, int behind) {

@@ -7,7 +7,7 @@
 //     in flight = ceil((r + n') / r)                              [PipeDream19] section 3.2: NOAM at the input stage
 // r = 2 with 3 devices behind: ceil(5 / 2) = 3.                    tests/planner/suffix_dp_test.cpp "in flight"
 // So whether layers i..j fit is known when the stage is placed, and memory is a hard constraint:
-//     memory = sum resident + in flight (sum stash + entry_i)  <=  capacity
+//     memory = sum resident + buffered (a_in + a_out) + in flight (sum stash + entry_i)  <=  capacity
 //
 // Time per micro-batch of layers i..j on r replicas: work, all-reduce and messages side by side, each replica with a
 // link of its own in either direction,
@@ -19,12 +19,37 @@
 // 2 a / B for both directions of a cut whatever the replicas (partitioners/pipedream.hpp keeps its rules as they are).
 //     compute 60 ns, r = 2, gradients 100 B, a_in = 40 B, a_out = 0, B = 1 GB/s: max(30, 100/2, 40/2) = 50 ns
 //
+// Where a device has one link for everything it sends (`one_link`), full duplex, its traffic adds up: of both cuts the
+// activations one way and the gradients the other way, and the all-reduce:
+//     link = (a_in + a_out + 2 (r - 1) / r S) / B / r             instead of the last three terms
+//     the same example: (40 + 0 + 100) / 2 = 70 ns
+//
+// Nodes of g devices (`devices_per_node`): b is the bandwidth of a device's link inside its node, B that of the node's
+// link to the others, which its devices share. Stages are placed from the last device of the last node backwards, so n
+// devices behind a stage of r say where it lies: on devices n .. n + r - 1 from the end, c_q of them in node q of p
+// nodes. Messages and all-reduces load
+//     a device   (a_in + a_out + 2 (r - 1) / r S) / b / r
+//     node q     (c_q / r (a_in + a_out) + moved / r) / B
+// where a message to or from a stage that has devices in the same node is taken to stay inside, and moved is
+// 2 (r - 1) / r S by one ring, 2 (p - 1) / p S by rings inside and between,
+// and an all-reduce alone takes ring(r, S, b) for p = 1, else the less of ring(r, S, min(b, B)) and, where every
+// c_q = c > 1, 2 (c - 1) / c S / b + 2 (p - 1) / p S / B  (core/cost/collectives.hpp), once per round of r
+// micro-batches. For a lower bound over every placement (`StagePlaces::Anywhere`) only what no placement avoids counts:
+//     a device   (a_in + a_out + 2 (r - 1) / r S) / R / r, R = max(b, B) with one link, b + B else
+//     a node     2 (p - 1) / p S / B / r, p = ceil(r / g)         no all-reduce over p groups sends less from each
+//     g = 2, b = 4, B = 1 B/ns, r = 2, S = 100, no messages: with 0 devices behind one node, 100 / 4 / 2 = 13 ns;
+//     with 1 two nodes, 100 / 1 / 2 = 50 ns.                       tests/planner/suffix_dp_test.cpp "two levels"
+// `StagePlaces::Spread`: p = min(r, nodes) and c_q = ceil(r / nodes), wherever the stage begins. Micro-batch m runs on
+// replica m mod r, so where r is a multiple of the nodes it stays in one node (taken so whatever the stages around it
+// are); else all its messages leave the node.
+//
 // D(i, n), the least bottleneck of layers i..L-1 on n devices:
 //     D(L, 0) = 0,   D(i, n) = min over j, r of max( T(i..j, r), D(j + 1, n - r) ),   if i..j fits with n - r behind it
 // and D_q(i, n) with exactly q stages where the number of stages is given. It is the steady state that is minimised:
 // fill and drain, and hops that 1F1B leaves exposed, are the simulator's business (planner/partitioners/exact.hpp).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -35,19 +60,78 @@
 
 namespace pipewright {
 
+enum class StagePlaces {
+  Backwards,  // as above
+  Spread,     // worker w of the pipeline in node w mod nodes
+  Anywhere,   // what no placement avoids
+};
+
 // A chain of layers (or cells), figures of one micro-batch. Lists have one entry per layer, or none: all zero.
 struct SuffixProblem {
   std::vector<Time> compute;     // forward + backward, and the recomputation if any; never empty
+  Time per_stage{};              // added to the compute of every stage: overhead of its ops
   std::vector<Bytes> resident;   // held once per replica: weights, gradients, optimizer state, working set
   std::vector<Bytes> stash;      // held per micro-batch in flight; a stashed version of the weights belongs here, too
   std::vector<Bytes> entry;      // held per micro-batch in flight by a stage that begins with this layer: its input
   std::vector<Bytes> gradients;  // all-reduced between the replicas
   std::vector<Bytes> boundary;   // over the cut behind this layer, in either direction; the last is not used
+  std::int64_t buffered = 0;     // messages of each of its cuts that a stage holds in buffers, whatever is in flight
   Bytes capacity{kLargest};      // of every device
   Bandwidth bandwidth{std::numeric_limits<double>::infinity()};  // of a device's link, per direction
-  int devices = 1;                                               // at most so many are used
-  std::vector<int> replicas;                                     // that a stage may have, ascending; none: any number
-  int stages = 0;                                                // exactly; 0: any number
+  bool one_link = false;                                         // all traffic of a device passes that link
+  int devices_per_node = 0;                                      // g; 0: flat
+  Bandwidth inside{std::numeric_limits<double>::infinity()};     // b, with nodes only
+  StagePlaces places = StagePlaces::Backwards;                   // with nodes only
+  std::int64_t micro_batches = 0;  // of a run: a replica has at most ceil(M / r) in flight; 0: endless
+  bool flush = false;              // gradients are all-reduced once per `micro_batches`, not once per round
+  Time limit = kNever;             // stages that take longer are left out
+  int devices = 1;                 // at most so many are used
+  std::vector<int> replicas;       // that a stage may have, ascending; none: any number
+  int stages = 0;                  // exactly; 0: any number
+};
+
+// The figures of stages, each in O(1). Keeps a reference to the problem, whose capacity alone may
+// change meanwhile.
+class SuffixStages {
+ public:
+  explicit SuffixStages(const SuffixProblem& problem);
+
+  int layers() const { return layers_; }
+  std::int64_t capacity() const { return problem_.capacity.value; }
+  // Numbers of devices behind a stage that differ by a multiple of it give the same time.
+  int residues() const;
+  std::int64_t compute_of(int begin, int end) const;  // of the layers alone
+  std::int64_t compute(int begin, int end) const;     // with what every stage adds
+  std::int64_t time(int begin, int end, int replicas, int behind) const;
+  std::int64_t memory(int begin, int end, std::int64_t in_flight) const;
+  // Most micro-batches in flight with which the range fits; 0: not even one.
+  std::int64_t most_in_flight(int begin, int end) const;
+  std::int64_t in_flight(int replicas, int behind) const;
+  // Most micro-batches that one of the replicas ever gets.
+  std::int64_t of_a_run(int replicas) const;
+
+ private:
+  std::int64_t resident(int begin, int end) const;
+  std::int64_t held(int begin, int end) const;
+  double link_time(int begin, int end, int replicas, int behind) const;
+  double anywhere(double messages, double moved, double bytes, int replicas) const;
+  double on_nodes(double in, double out, double bytes, double moved, int replicas, int behind) const;
+  void add_seats();
+
+  struct Seats {
+    struct Row {
+      int here = 0;                  // replicas in the node
+      bool in = false, out = false;  // messages to that side leave the node
+    };
+    int nodes = 1;
+    bool equal = false;       // all nodes hold the same number, more than one
+    std::array<Row, 3> rows;  // the node of the last replica, that of the first, those between
+  };
+
+  int layers_;
+  const SuffixProblem& problem_;
+  std::vector<std::int64_t> compute_, resident_, stash_, gradients_, entry_, cut_;
+  std::vector<Seats> seats_;  // [replicas - 1][devices behind, of one node]
 };
 
 struct SuffixStage {
@@ -75,8 +159,16 @@ struct SuffixAnswer {
 // same. Equal to brute force, and to min_max without replicas: tests/planner/suffix_dp_test.cpp
 SuffixAnswer suffix_dp(const SuffixProblem& problem);
 
-// T(layers, replicas) and the memory of one replica, as above.
-Time stage_time(const SuffixProblem& problem, LayerRange layers, int replicas);
+// The same for every number of stages q <= `most_stages` at once (problem.stages is not looked at): for each q,
+// ascending, the plan with the least bottleneck, then for every entry of `devices` the one on exactly so many, where
+// there is one within problem.limit. Ties: the fewest devices, the earliest cuts by the way back from the first stage,
+// of those the fewest replicas; `hungriest`, `missing` and `states` are left empty. O(L^2 N R most_stages) time, O(L N
+// most_stages) memory.
+std::vector<SuffixAnswer> suffix_dp_by_stages(const SuffixProblem& problem, int most_stages,
+                                              const std::vector<int>& devices = {});
+
+// T(layers, replicas) with `behind` devices behind the stage, and the memory of one replica, as above.
+Time stage_time(const SuffixProblem& problem, LayerRange layers, int replicas, int behind = 0);
 Bytes stage_memory(const SuffixProblem& problem, LayerRange layers, std::int64_t in_flight);
 
 // ceil((replicas + behind) / replicas)

@@ -44,7 +44,7 @@ std::int64_t time_of(const SuffixProblem& problem, LayerRange layers, std::int64
   if (layers.end < static_cast<int>(problem.compute.size()))
     time = std::max(time, share(at_or_zero(problem.boundary, layers.end - 1)));
   const std::int64_t moved = 2 * (r - 1) * sum(problem.gradients, layers);
-  return std::max(time, share((2 * moved + r) / (2 * r)));  // moved / r, halves up
+  return std::max(time, (moved + r * r - 1) / (r * r));
 }
 
 std::int64_t memory_of(const SuffixProblem& problem, LayerRange layers, int r, int behind) {
@@ -240,6 +240,163 @@ TEST_CASE("A further device or more memory never worsens the bottleneck") {
       CHECK(better.bottleneck <= answer.bottleneck);
     }
   }
+}
+
+// The formulas of the header for two levels, node by node, for stages placed from the last device backwards.
+double link_time_on_nodes(const SuffixProblem& problem, LayerRange layers, int r, int behind) {
+  const int g = problem.devices_per_node, first = behind / g, last = (behind + r - 1) / g, p = last - first + 1;
+  const double b = problem.inside.value * 1e-9, B = problem.bandwidth.value * 1e-9;
+  const double in = layers.begin > 0 ? static_cast<double>(at_or_zero(problem.boundary, layers.begin - 1)) : 0;
+  const double out = layers.end < static_cast<int>(problem.compute.size())
+                         ? static_cast<double>(at_or_zero(problem.boundary, layers.end - 1))
+                         : 0;
+  const auto bytes = static_cast<double>(sum(problem.gradients, layers));
+  std::vector<int> in_node(static_cast<std::size_t>(last) + 1);
+  for (int device = behind; device < behind + r; ++device)
+    ++in_node[static_cast<std::size_t>(device / g)];
+  const int c = in_node[static_cast<std::size_t>(last)];
+  bool equal = p > 1 && c > 1;
+  for (int node = first; node <= last; ++node)
+    equal = equal && in_node[static_cast<std::size_t>(node)] == c;
+  double moved = 2.0 * (r - 1) / r * bytes, alone = moved / (p == 1 ? b : std::min(b, B));
+  double time = (in + out + moved) / b / r;
+  if (const double rings = 2.0 * (c - 1) / c * bytes / b + 2.0 * (p - 1) / p * bytes / B; equal && rings < alone)
+    alone = rings, moved = 2.0 * (p - 1) / p * bytes;
+  time = std::max(time, alone / r);
+  for (int node = first; node <= last; ++node) {
+    const bool others_before = behind + r<(node + 1) * g, others_behind = behind> node * g;
+    const double sent = (others_before ? 0 : in) + (others_behind ? 0 : out);
+    const double share = static_cast<double>(in_node[static_cast<std::size_t>(node)]) / r;
+    time = std::max(time, (share * sent + (p > 1 ? moved / r : 0)) / B);
+  }
+  return time;
+}
+
+SuffixProblem random_on_nodes(std::mt19937& random, int most_layers, int most_devices) {
+  SuffixProblem problem = random_problem(random, most_layers, most_devices);
+  const auto layers = problem.compute.size();
+  for (auto* list : {&problem.gradients, &problem.boundary}) {
+    list->clear();
+    for (std::size_t i = 0; i < layers; ++i)
+      list->push_back({static_cast<std::int64_t>(random() % 2000)});
+  }
+  problem.devices_per_node = 2 + static_cast<int>(random() % 3);
+  problem.bandwidth = Bandwidth{static_cast<double>(1 + random() % 4) * 1e9};
+  problem.inside = Bandwidth{static_cast<double>(1 + random() % 16) * 1e9};
+  problem.one_link = true;
+  return problem;
+}
+
+TEST_CASE("On two levels the places of a stage's replicas decide which links it loads") {
+  SuffixProblem problem{.compute = list<Time>({1, 1, 1}), .gradients = list<Bytes>({0, 100, 0})};
+  problem.devices = 6, problem.devices_per_node = 2;
+  problem.bandwidth = kByteANanosecond, problem.inside = Bandwidth{4e9};
+  CHECK(stage_time(problem, {1, 2}, 2, 0) == Time{13});  // in one node: 2 * 1/2 * 100 / 4 = 25, / 2
+  CHECK(stage_time(problem, {1, 2}, 2, 1) == Time{50});  // in two: 100 / 1, / 2
+  CHECK(stage_time(problem, {1, 2}, 4, 0) == Time{32});  // rings inside, 100 / 4, and between, 100: less than 150; / 4
+  problem.gradients = {}, problem.boundary = list<Bytes>({40, 8, 0});
+  CHECK(stage_time(problem, {1, 2}, 2, 0) == Time{48});  // (40 + 8) of both replicas over the node's link
+  CHECK(stage_time(problem, {1, 2}, 1, 0) ==
+        Time{12});  // the stage before it is in the node: 48 / 4 inside; 8 leave it
+  CHECK(stage_time(problem, {1, 2}, 1, 1) == Time{40});  // the stage behind it is in the node
+}
+
+TEST_CASE("suffix_dp on two levels equals brute force, and no placement is faster than `Anywhere` says") {
+  std::mt19937 random(24);
+  int fit = 0;
+  for (int round = 0; round < 600; ++round) {
+    const SuffixProblem problem = random_on_nodes(random, 6, 6);
+    CAPTURE(round);
+    SuffixProblem bound = problem;
+    bound.places = StagePlaces::Anywhere;
+    std::optional<std::int64_t> least;
+    std::vector<std::pair<LayerRange, int>> stages;
+    const auto plans = [&](auto& self, int begin, int devices) -> void {
+      if (begin == static_cast<int>(problem.compute.size())) {
+        if (problem.stages != 0 && static_cast<int>(stages.size()) != problem.stages) return;
+        std::int64_t time = 0;
+        int behind = 0;
+        for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage) {
+          const auto [layers, r] = *stage;
+          if (memory_of(problem, layers, r, behind) > problem.capacity.value) return;
+          const std::int64_t compute = (sum(problem.compute, layers) + r - 1) / r;
+          const double link = link_time_on_nodes(problem, layers, r, behind);
+          const std::int64_t mine = std::max(compute, static_cast<std::int64_t>(std::ceil(link - 1e-6)));
+          CHECK(stage_time(problem, layers, r, behind).value == mine);
+          CHECK(stage_time(bound, layers, r) <= Time{mine});
+          time = std::max(time, mine);
+          behind += r;
+        }
+        if (!least || time < *least) least = time;
+        return;
+      }
+      for (int next = begin + 1; next <= static_cast<int>(problem.compute.size()); ++next)
+        for (int r = 1; r <= devices; ++r) {
+          if (!problem.replicas.empty() && std::count(problem.replicas.begin(), problem.replicas.end(), r) == 0)
+            continue;
+          stages.emplace_back(LayerRange{begin, next}, r);
+          self(self, next, devices - r);
+          stages.pop_back();
+        }
+    };
+    plans(plans, 0, problem.devices);
+    const SuffixAnswer answer = suffix_dp(problem);
+    REQUIRE(!answer.stages.empty() == least.has_value());
+    if (!least) continue;
+    ++fit;
+    CHECK(answer.bottleneck.value == *least);
+    CHECK(suffix_dp(bound).bottleneck <= answer.bottleneck);
+  }
+  CHECK(fit > 300);
+}
+
+TEST_CASE("Every number of stages at once gives the bottlenecks of one at a time, also within a limit") {
+  std::mt19937 random(25);
+  int found = 0;
+  for (int round = 0; round < 300; ++round) {
+    CAPTURE(round);
+    SuffixProblem problem = round % 2 == 0 ? random_problem(random, 10, 8) : random_on_nodes(random, 10, 8);
+    problem.stages = 0;
+    const Time unlimited = suffix_dp(problem).bottleneck;
+    if (random() % 2 == 0 && unlimited > Time{}) problem.limit = Time{unlimited.value + unlimited.value / 4};
+    const int whole = std::max(1, problem.devices / 2);
+    std::vector<SuffixAnswer> answers = suffix_dp_by_stages(problem, 4, {whole});
+    for (int q = 1; q <= 4; ++q) {
+      problem.stages = q;
+      const SuffixAnswer one = suffix_dp(problem);
+      const auto with_q = [&](const SuffixAnswer& answer) { return static_cast<int>(answer.stages.size()) == q; };
+      const auto first = std::find_if(answers.begin(), answers.end(), with_q);
+      REQUIRE((first != answers.end()) == !one.stages.empty());
+      if (first == answers.end()) continue;
+      ++found;
+      CHECK(first->bottleneck == one.bottleneck);
+      for (auto each = first; each != answers.end() && with_q(*each); ++each) {
+        CHECK((each == first || each->devices == whole));
+        Time slowest;
+        int behind = 0;
+        for (auto stage = each->stages.rbegin(); stage != each->stages.rend(); ++stage) {
+          CHECK(stage->memory <= problem.capacity);
+          slowest = std::max(slowest, stage_time(problem, stage->layers, stage->replicas, behind));
+          behind += stage->replicas;
+        }
+        CHECK(slowest == each->bottleneck);
+        CHECK(behind == each->devices);
+      }
+    }
+  }
+  CHECK(found > 200);
+}
+
+TEST_CASE("A run of few micro-batches has few in flight, and buffers count for memory") {
+  SuffixProblem problem{.compute = list<Time>({9, 9}), .stash = list<Bytes>({2, 2}), .boundary = list<Bytes>({3, 0})};
+  problem.devices = 4, problem.capacity = {6}, problem.replicas = {1};
+  CHECK(SuffixStages(problem).in_flight(1, 3) == 4);
+  problem.micro_batches = 2;
+  CHECK(SuffixStages(problem).in_flight(1, 3) == 2);
+  CHECK(stage_memory(problem, {0, 1}, 2) == Bytes{4});
+  problem.buffered = 1;
+  CHECK(stage_memory(problem, {0, 1}, 2) == Bytes{7});  // with the message that waits to leave
+  CHECK(suffix_dp(problem).stages.size() == 1);         // both in one stage: 4 bytes
 }
 
 }  // namespace
