@@ -50,6 +50,9 @@ const std::vector<Published>& published() {
       {"korthikanti",
        "Korthikanti et al.: activations by formula, one layer's times, iteration times of 22B and 175B",
        {"korthikanti/layer.yaml", "korthikanti/22b.yaml", "korthikanti/175b.yaml"}},
+      {"pipedream-table1",
+       "PipeDream, table 1: asynchronous pipelines with replicated stages against data parallelism",
+       {"pipedream/table1-a.yaml", "pipedream/table1-b.yaml", "pipedream/table1-c.yaml"}},
       {"megatron", "Megatron-LM, table 1: parameters and iteration times on 32 to 1024 GPUs", {"megatron/table1.yaml"}},
       {"zero-bubble",
        "Zero Bubble Pipeline Parallelism, tables 4 and 5",
@@ -106,9 +109,11 @@ std::vector<std::string> files_of(const Arguments& arguments) {
 void add(std::vector<TableResult>& tables, const ExpectationTable& table, std::vector<Cell> cells) {
   auto found = std::find_if(tables.begin(), tables.end(), [&](const TableResult& t) { return t.title == table.title; });
   if (found == tables.end()) {
-    tables.push_back({table.title, table.source, table.note, {}});
+    tables.push_back({table.title, table.source, table.note, {}, {}});
     found = tables.end() - 1;
   }
+  for (const std::string& axis : table.box)
+    if (std::find(found->box.begin(), found->box.end(), axis) == found->box.end()) found->box.push_back(axis);
   if (found->note.empty()) found->note = table.note;
   for (Cell& cell : cells)
     found->cells.push_back(std::move(cell));

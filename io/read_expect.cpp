@@ -322,6 +322,11 @@ constexpr Field<RowText> kRow[] = {
      read_row_text<&Expectation::status>, not_written},
     {"baseline", kBaselines, "the trivial prediction to beat; default: none", Need::Optional, read_baseline,
      not_written},
+    {"time_to_accuracy", "number",
+     "published beside a speed-up: the ratio of the times to an accuracy; its quotient by `published`, the epochs, is "
+     "an "
+     "input",
+     Need::Optional, read_row_text<&Expectation::time_to_accuracy>, not_written},
 };
 
 // What a cell must have, told once it is read.
@@ -354,6 +359,8 @@ void check_row(Reader& reader, const At& at, RowText& text) {
                                              units_of(dimension))
                                : fmt::format(".unit: {} beside ratio_to; a ratio has no unit", in_quotes(row.unit)));
   }
+  if (row.time_to_accuracy && (row.ratio_to.empty() || !row.published || !(*row.published > 0)))
+    refuse(row.place, ".time_to_accuracy stands beside a speed-up; it needs ratio_to and published");
   if (!row.published) return;
   const bool truth = row.published_text == "true" || row.published_text == "false";
   if (truth != (dimension == Dimension::Truth))
@@ -387,11 +394,70 @@ void check_row(Reader& reader, const At& at, RowText& text) {
 
 // ---- a table --------------------------------------------------------------------------------------------------------
 
+// An axis of a table's box: a name, and the changes that stand for its other values than the nominal one.
+struct AxisText {
+  std::string name;
+  std::vector<std::vector<Assignment>> values;
+};
+
 struct TableText {
   ExpectationTable table;
   RowText defaults;
   std::vector<RowText> rows;
+  std::vector<AxisText> box;
 };
+
+void axis_not_written(YamlText&, std::string_view, const AxisText&) {}
+
+constexpr Field<AxisText> kAxis[] = {
+    {"name", "text", "what varies, and from where to where", Need::Required,
+     [](Reader& reader, const At& at, AxisText& axis) { read_value(reader, at, axis.name); }, axis_not_written},
+    {"values", "list of maps of keys and values", "a value each, beside the nominal one: what a row sets in addition",
+     Need::Required,
+     [](Reader& reader, const At& at, AxisText& axis) {
+       if (!is_list(reader, at, "a list of maps, e.g. [{cluster.network.bandwidth: 5 Gb/s}]")) return;
+       for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
+         read_changes(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), axis.values.emplace_back());
+     },
+     axis_not_written},
+};
+
+void read_box(Reader& reader, const At& at, TableText& text) {
+  if (!is_list(reader, at, "a list of axes")) return;
+  std::size_t points = 1;
+  for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i) {
+    AxisText& axis = text.box.emplace_back();
+    read_fields<AxisText>(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), kAxis, axis);
+    text.table.box.push_back(axis.name);
+    points = points > kMostPoints ? points : points * (axis.values.size() + 1);
+  }
+  if (points > kMostPoints)
+    reader.errors.add(at.yaml.place, fmt::format("{}: more than {} points; give fewer values", path(at), kMostPoints));
+}
+
+// The corners of the box, the last axis fastest: the row's changes, then those of the corner. An axis of one value lies
+// between the nominal and it, one of more between these.
+std::vector<int> box_of(ExpectAndVary& more, const std::vector<AxisText>& box, const std::vector<Assignment>& row) {
+  std::vector<std::vector<Assignment>> points = {row};
+  for (const AxisText& axis : box) {
+    std::vector<std::vector<Assignment>> next;
+    for (const std::vector<Assignment>& point : points) {
+      if (axis.values.size() == 1) next.push_back(point);
+      for (const std::vector<Assignment>& value : axis.values) {
+        next.push_back(point);
+        next.back().insert(next.back().end(), value.begin(), value.end());
+      }
+    }
+    points = std::move(next);
+  }
+  std::vector<int> numbers;
+  for (std::vector<Assignment>& point : points) {
+    if (point.size() == row.size()) continue;  // the nominal one
+    more.changes.push_back(std::move(point));
+    numbers.push_back(static_cast<int>(more.changes.size()) - 1);
+  }
+  return numbers;
+}
 
 template <void (*Read)(Reader&, const At&, RowText&)>
 void read_default(Reader& reader, const At& at, TableText& text) {
@@ -434,6 +500,10 @@ constexpr Field<TableText> kTable[] = {
     {"status", "as in a row", "likewise", Need::Optional, read_default<read_row_text<&Expectation::status>>,
      table_not_written},
     {"baseline", "as in a row", "likewise", Need::Optional, read_default<read_baseline>, table_not_written},
+    {"box", "list of axes",
+     "over which every prediction gets an interval: its corners, an axis of one value being between the nominal and "
+     "it; see expect.box",
+     Need::Optional, read_box, table_not_written},
     {"rows", "list of rows", "see expect.rows", Need::Required, read_rows, table_not_written},
 };
 
@@ -483,6 +553,7 @@ void read_table(Reader& reader, const At& at, ExpectAndVary& more) {
   check_names(reader, at, text);
   for (RowText& row : text.rows) {
     row.row.changes = number_of(more, row.changes);
+    if (!text.box.empty()) row.row.box = box_of(more, text.box, row.changes);
     text.table.rows.push_back(std::move(row.row));
   }
   more.expectations.push_back(std::move(text.table));
@@ -579,7 +650,7 @@ void read_vary_section(Reader& reader, const At& at, ExpectAndVary& more) {
 
 std::vector<SectionDoc> expect_docs() {
   return {document<VaryDoc>("vary", kVary), document<TableText>("expect", kTable),
-          document<RowText>("expect.rows", kRow)};
+          document<AxisText>("expect.box", kAxis), document<RowText>("expect.rows", kRow)};
 }
 
 }  // namespace pipewright

@@ -166,7 +166,7 @@ class Evaluation {
   Evaluation(const ExpectationTable& table, const VariantSource& source) : table_(table), source_(source) {}
 
   Cell cell(const Expectation& row, const std::string& file) {
-    Cell cell{.row = row, .file = file, .reference = !row.ratio_to.empty() && row.ratio_to == row.name};
+    Cell cell{.row = row, .file = file, .reference = is_reference(row)};
     if (row.status == CellStatus::NotSimulated) return cell;
     try {
       evaluate(row, cell);
@@ -180,6 +180,12 @@ class Evaluation {
   }
 
  private:
+  bool is_reference(const Expectation& row) const {
+    if (row.ratio_to.empty()) return false;
+    const Expectation& base = base_of(row);
+    return row.changes == base.changes && row.largest == base.largest;
+  }
+
   Variant& variant(const Expectation& row) {
     auto& found = variants_[{row.changes, row.largest}];
     if (found) return *found;
@@ -228,12 +234,39 @@ class Evaluation {
         baseline = *baseline / bubble_bound(other.answer().plan);
     }
     compare(row, predicted, baseline, cell);
+    if (!cell.reference) bound(row, predicted, cell);
+    if (row.time_to_accuracy) cell.time_to_accuracy = predicted * *row.time_to_accuracy / *row.published;
     // Whether it fits is asked for by some cells, and of no importance to others that ask for sizes.
     const bool timed = dimension(row.quantity->figure) == Dimension::Duration ||
                        dimension(row.quantity->figure) == Dimension::Rate ||
                        dimension(row.quantity->figure) == Dimension::Share;
     if (timed && own.priced() && !own.priced()->report.fits)
       cell.note = "does not fit its devices: " + own.priced()->report.shortfall.reason;
+  }
+
+  // A row's figure at one point of the box. Kept as a number: the priced plans of a whole box would not be small.
+  double figure_at(const Expectation& row, std::size_t point) {
+    const auto [found, is_new] = box_.try_emplace({row.box[point], row.quantity->text}, 0.0);
+    if (is_new) {
+      Variant variant(source_.scenario(row.box[point], {}));
+      found->second = figure_of(variant, *row.quantity);
+    }
+    return found->second;
+  }
+
+  // The least and the largest prediction over the box.
+  void bound(const Expectation& row, double nominal, Cell& cell) {
+    if (row.box.empty()) return;
+    double lowest = nominal, highest = nominal;
+    for (std::size_t point = 0; point < row.box.size(); ++point) {
+      double value = figure_at(row, point);
+      if (!row.ratio_to.empty()) {
+        const double divisor = figure_at(base_of(row), point);
+        value = divisor == 0 ? 0 : value / divisor;
+      }
+      lowest = std::min(lowest, value), highest = std::max(highest, value);
+    }
+    cell.lowest = lowest / row.unit_size, cell.highest = highest / row.unit_size;
   }
 
   static void compare(const Expectation& row, double predicted, std::optional<double> baseline, Cell& cell) {
@@ -249,6 +282,7 @@ class Evaluation {
   const ExpectationTable& table_;
   const VariantSource& source_;
   std::map<std::pair<int, std::string>, std::unique_ptr<Variant>> variants_;
+  std::map<std::pair<int, std::string>, double> box_;  // by changes and quantity
 };
 
 }  // namespace

@@ -45,6 +45,7 @@ LayerBuilder::Value LayerBuilder::conv2d(Value x, const Conv2d& conv) {
   const Value y = make(out, at(x).sharded, true);
   Operator& op = add_operator("conv2d", conv.groups > 1 ? OperatorKind::GroupedConvolution : OperatorKind::Convolution);
   op.product = true;
+  op.winograd = conv.kernel_height == 3 && conv.kernel_width == 3 && conv.stride == 1 && conv.groups == 1;
   op.forward_flops = op.weight_flops = 2 * out.elements() * static_cast<double>(per_channel);
   op.parameters = checked_sum(checked_product(conv.channels, per_channel, "the parameters"),
                               conv.bias ? conv.channels : 0, "the parameters");

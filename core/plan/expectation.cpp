@@ -49,6 +49,34 @@ std::optional<double> kendall_tau(const std::vector<double>& a, const std::vecto
   return balance / std::sqrt(untied_a * untied_b);
 }
 
+namespace {
+
+struct Mean {
+  double sum = 0;
+  int count = 0;
+  void add(double error) { sum += std::abs(error), ++count; }
+  std::optional<double> value() const { return count > 0 ? std::optional(sum / count) : std::nullopt; }
+};
+
+void add_means_of_all(const std::vector<Cell>& cells, Accuracy& result) {
+  Mean all, with_references, predicted, beside_predicted, stated, beside_stated;
+  for (const Cell& cell : cells) {
+    if (!cell.error) continue;
+    if (cell.predicts()) with_references.add(*cell.error);
+    if (cell.predicts() && !cell.reference) all.add(*cell.error);
+    if (!cell.baseline_error) continue;
+    stated.add(*cell.baseline_error), beside_stated.add(*cell.error);
+    if (cell.predicts()) predicted.add(*cell.baseline_error), beside_predicted.add(*cell.error);
+  }
+  result.all = all.count, result.with_references = with_references.count;
+  result.predicted_baselines = predicted.count, result.all_baselines = stated.count;
+  result.mean_of_all = all.value(), result.mean_with_references = with_references.value();
+  result.baseline_of_predicted = predicted.value(), result.beside_predicted = beside_predicted.value();
+  result.baseline_of_all = stated.value(), result.beside_all = beside_stated.value();
+}
+
+}  // namespace
+
 Accuracy TableResult::accuracy() const {
   Accuracy result;
   double sum = 0, baseline_sum = 0, beside = 0;
@@ -80,6 +108,7 @@ Accuracy TableResult::accuracy() const {
   if (known_misses > 0) result.mean_with_misses = (sum + misses) / (errors + known_misses);
   if (baselines > 0) result.baseline_mean = baseline_sum / baselines, result.mean_beside_baseline = beside / baselines;
   result.tau = kendall_tau(published, predicted);
+  add_means_of_all(cells, result);
   return result;
 }
 

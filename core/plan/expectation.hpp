@@ -102,13 +102,18 @@ struct Expectation {
   std::string source;
   CellStatus status = CellStatus::Compared;
   Baseline baseline;
+  // Published beside a speed-up: the ratio of the times to a given accuracy. Epochs are an input, the published
+  // quotient of the two: time to accuracy = speed-up * (published time to accuracy / published speed-up).
+  std::optional<double> time_to_accuracy;
+  std::vector<int> box;  // the changes of its variant at the corners of the table's box
   Place place;
 };
 
 struct ExpectationTable {
   std::string title;
   std::string source;
-  std::string note;  // what a reader must know: normalisation, assumptions, fitted constants
+  std::string note;              // what a reader must know: normalisation, assumptions, fitted constants
+  std::vector<std::string> box;  // the axes of the parameter box over which predictions have an interval
   std::vector<Expectation> rows;
   Place place;
 };
@@ -120,12 +125,18 @@ struct Cell {
   std::string file;
   std::optional<double> predicted, baseline;    // in the row's unit
   std::optional<double> error, baseline_error;  // predicted / published - 1; none where 0 was published
+  std::optional<double> lowest, highest;        // prediction over the box, the nominal one included
+  std::optional<double> time_to_accuracy;       // predicted, with the published epochs
   bool within = false;                          // the tolerance
-  bool reference = false;                       // the row that the ratios of a table are ratios to: 1 by definition
-  std::string note;                             // "with training.micro_batch_size = 17", "does not fit: ..."
+  // Divided by itself, or by a row of the same changes (a plan published as the one it is compared with): 1 by
+  // definition.
+  bool reference = false;
+  std::string note;  // "with training.micro_batch_size = 17", "does not fit: ..."
 
   bool counts() const { return row.status == CellStatus::Compared && !reference; }
   bool missed() const { return counts() && !within; }
+  // Unfitted, its inputs known: what a mean over a whole table is about, misses included.
+  bool predicts() const { return row.status == CellStatus::Compared || row.status == CellStatus::KnownMiss; }
 };
 
 struct Accuracy {
@@ -135,12 +146,18 @@ struct Accuracy {
   std::optional<double> mean_with_misses;                 // the same with the known misses, where there are any
   std::optional<double> baseline_mean, baseline_largest;  // over the counting cells that have a baseline
   std::optional<double> mean_beside_baseline;             // |error| of ours over these
+  // |error| of whole tables of ratios: every cell that predicts, known misses included, and with those that are 1 by
+  // definition as well. Beside the baselines: cells that predict, and all of any status.
+  std::optional<double> mean_of_all, mean_with_references;
+  int all = 0, with_references = 0, predicted_baselines = 0, all_baselines = 0;
+  std::optional<double> baseline_of_predicted, beside_predicted, baseline_of_all, beside_all;
   std::optional<double> tau;  // Kendall's tau-b of published and predicted, where the counting cells are ratios
 };
 
 struct TableResult {
   std::string title, source, note;
   std::vector<Cell> cells;
+  std::vector<std::string> box;  // axes
   Accuracy accuracy() const;
 };
 

@@ -98,10 +98,29 @@ std::string what(const Expectation& row) {
   return text;
 }
 
+std::string interval(const Cell& cell) {
+  return cell.lowest && cell.highest ? figure(*cell.lowest, cell.row) + " to " + figure(*cell.highest, cell.row) : "";
+}
+
+std::string published_inside(const Cell& cell) {
+  if (!cell.lowest || !cell.row.published) return "";
+  return *cell.lowest <= *cell.row.published && *cell.row.published <= *cell.highest ? "yes" : "no";
+}
+
 std::vector<TextColumn> columns(const TableResult& table) {
-  std::vector<TextColumn> all = {{"cell", true},   {"quantity", true},        {"published"},
-                                 {"predicted"},    {"unit", true, true},      {"error"},
-                                 {"tolerance"},    {"baseline", false, true}, {"its error", false, true},
+  std::vector<TextColumn> all = {{"cell", true},
+                                 {"quantity", true},
+                                 {"published"},
+                                 {"predicted"},
+                                 {"unit", true, true},
+                                 {"error"},
+                                 {"tolerance"},
+                                 {"interval", false, true},
+                                 {"published in it", true, true},
+                                 {"baseline", false, true},
+                                 {"its error", false, true},
+                                 {"time to accuracy", false, true},
+                                 {"its prediction", false, true},
                                  {"verdict", true}};
   for (const Cell& cell : table.cells) {
     const std::string row[] = {cell.row.name,
@@ -111,8 +130,12 @@ std::vector<TextColumn> columns(const TableResult& table) {
                                unit(cell.row),
                                error(cell.error),
                                tolerance(cell.row),
+                               interval(cell),
+                               published_inside(cell),
                                cell.baseline ? figure(*cell.baseline, cell.row) : "",
                                error(cell.baseline_error),
+                               cell.row.time_to_accuracy ? brief(*cell.row.time_to_accuracy) : "",
+                               cell.time_to_accuracy ? significant(*cell.time_to_accuracy, 3) : "",
                                verdict(cell)};
     for (std::size_t i = 0; i < all.size(); ++i)
       all[i].cells.push_back(row[i]);
@@ -147,6 +170,29 @@ std::string in_short(const TableResult& table) {
       references > 0)
     left_out += fmt::format("{}{} by definition", left_out.empty() ? "" : ", ", references);
   return text + (left_out.empty() ? "" : "; left out: " + left_out);
+}
+
+// What a table with a box says beyond that: whole means, intervals that hold what was published.
+std::vector<std::string> over_the_box(const TableResult& table) {
+  if (table.box.empty()) return {};
+  const Accuracy accuracy = table.accuracy();
+  int intervals = 0, inside = 0;
+  for (const Cell& cell : table.cells)
+    if (cell.lowest && !cell.reference) ++intervals, inside += published_inside(cell) == "yes";
+  std::vector<std::string> lines;
+  lines.push_back(
+      fmt::format("unfitted rows with known inputs, misses included: mean |error| {} over {}; with those that are 1 by "
+                  "definition {} over {}",
+                  mean_error(accuracy.mean_of_all), accuracy.all, mean_error(accuracy.mean_with_references),
+                  accuracy.with_references));
+  if (accuracy.all_baselines > 0)
+    lines.push_back(fmt::format(
+        "beside the baseline: unfitted rows {}, baseline {}, over {}; fitted rows too {}, baseline {}, over {}",
+        mean_error(accuracy.beside_predicted), mean_error(accuracy.baseline_of_predicted), accuracy.predicted_baselines,
+        mean_error(accuracy.beside_all), mean_error(accuracy.baseline_of_all), accuracy.all_baselines));
+  lines.push_back(fmt::format("interval: over the corners of the box {}; {} of {} intervals hold the published figure",
+                              fmt::join(table.box, " x "), inside, intervals));
+  return lines;
 }
 
 // Reasons, each once, with the cells that it is for.
@@ -229,6 +275,8 @@ std::string accuracy_text(const TableResult& table, const TableOptions& options)
   std::string text = wrapped("", table.title, options.width) + wrapped("  ", table.source, options.width) + "\n";
   text += text_table(columns(table), options.width) + "\n";
   text += wrapped("  ", in_short(table), options.width);
+  for (const std::string& line : over_the_box(table))
+    text += wrapped("  ", line, options.width);
   if (!table.note.empty()) text += wrapped("  note: ", table.note, options.width);
   for (const auto& [cells, reason] : reasons(table))
     text += wrapped("  ", cells + ": " + reason, options.width);
@@ -238,6 +286,8 @@ std::string accuracy_text(const TableResult& table, const TableOptions& options)
 std::string accuracy_markdown(const TableResult& table) {
   std::string text = "## " + table.title + "\n\n" + table.source + "\n\n" + markdown_table(columns(table)) + "\n" +
                      in_short(table) + ".\n";
+  for (const std::string& line : over_the_box(table))
+    text += "\n" + line + ".\n";
   if (!table.note.empty()) text += "\n" + table.note + "\n";
   const auto why = reasons(table);
   if (!why.empty()) text += "\n";

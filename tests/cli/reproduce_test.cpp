@@ -34,6 +34,23 @@ TEST_CASE("reproduce lists its tables, and answers one by name") {
   CHECK(contains(run.out, "8 cells count, 0 missed"));
 }
 
+// [PipeDream19] table 1: model, servers, cluster.
+TEST_CASE("PipeDream's table 1 has all fourteen rows, its fitted ones outside the averages") {
+  const ProgramRun run = run_program({"reproduce", "pipedream-table1", "--csv"});
+  CHECK(run.status == 0);
+  for (const char* row :
+       {"VGG-16, 4x4 A: 15-1", "VGG-16, 2x8 B: 15-1", "ResNet-50, 4x4 A: 16", "ResNet-50, 2x8 B: 16",
+        "AlexNet, 4x4 A: 15-1", "AlexNet, 2x8 B: 15-1", "GNMT-16, 1x4 A: straight", "GNMT-16, 4x4 A: straight",
+        "GNMT-16, 2x8 B: straight", "GNMT-8, 1x4 A: straight", "GNMT-8, 3x4 A: straight", "GNMT-8, 2x8 B: 16",
+        "AWD LM, 1x4 A: straight", "S2VT, 4x1 C: 2-1-1", "GNMT-16, 4x4 A: straight, 14 ranks"})
+    CHECK_MESSAGE(contains(run.out, std::string("\"") + row + "\""), row);
+  const ProgramRun table = run_program({"reproduce", "pipedream-table1", "--width", "300"});
+  CHECK(contains(table.out, "2 fitted"));
+  CHECK(contains(table.out, "3 by definition"));
+  CHECK(contains(table.out, "mean |error| "));
+  CHECK(contains(table.out, "intervals hold the published figure"));
+}
+
 TEST_CASE("A cell out of its tolerance makes status 1, one with a status does not") {
   CHECK(with_expectation("{name: a, quantity: step_time_s, unit: ms, published: 34.6, tolerance: 0}").status == 0);
   const std::string miss = "{name: a, quantity: step_time_s, unit: ms, published: 30, tolerance: 5 %, reason: r";

@@ -170,6 +170,36 @@ TEST_CASE("A baseline must be one of the quantity's") {
   CHECK(with("step_time_s", "{value: 1, source: someone}") == "");
 }
 
+TEST_CASE("A box has axes with names and values, and every row its points") {
+  const ScenarioFile file = file_with(R"(expect:
+  table: t
+  source: s
+  quantity: step_time_s
+  tolerance: 3 %
+  reason: because
+  box:
+    - {name: schedule, values: [{plan.schedule: gpipe}]}
+    - {name: batches, values: [{training.micro_batches: 8}, {training.micro_batches: 16}]}
+  rows:
+    - {name: a, published: 1, set: {training.micro_batches: 2}}
+)");
+  const ExpectationTable& table = file.expectations()[0];
+  CHECK(table.box == std::vector<std::string>{"schedule", "batches"});
+  REQUIRE(table.rows[0].box.size() == 4);  // nominal and gpipe, each with 8 and 16
+  CHECK(file.scenario(table.rows[0].box[0]).training.micro_batches->value == 8);
+  CHECK(file.scenario(table.rows[0].box[2]).plan.schedule.value == "gpipe");
+  CHECK(file.scenario(table.rows[0].box[3]).training.micro_batches->value == 16);
+  const auto boxed = [](const std::string& box) {
+    return error_of("expect: {table: t, source: s, quantity: step_time_s, tolerance: 1 %, reason: r, box: " + box +
+                    ", rows: [{name: a, published: 1}]}\n");
+  };
+  holds(boxed("[{name: x}]"), "values is missing");
+  holds(boxed("[{values: [{plan.stages: 2}]}]"), "name is missing");
+  holds(boxed("[{name: x, values: {plan.stages: 2}}]"), "a list of maps");
+  holds(boxed("[{name: x, values: [{expect.table: 2}]}]"), "cannot be changed");
+  holds(row_error("{name: a, quantity: step_time_s, published: 1, time_to_accuracy: 2}"), "needs ratio_to");
+}
+
 TEST_CASE("Changes are keys of the scenario") {
   holds(row_error("{name: a, quantity: layers, published: 1, set: 4}"), "a map of keys and values");
   holds(row_error("{name: a, quantity: layers, published: 1, set: {plan..stages: 4}}"),

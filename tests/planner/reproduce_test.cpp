@@ -97,6 +97,65 @@ TEST_CASE("A ratio divides by its row, and the bubble bound likewise") {
   CHECK(table.cells[1].within);
 }
 
+// 1F1B of two equal stages takes (M + 1) (f + b). Axes: layers 2 and 4 times as long; M = 4 and 8.
+TEST_CASE("A box gives every prediction an interval, over its corners and with the nominal one in it") {
+  const Scratch scratch;
+  const auto cells = [&](const std::string& more) {
+    const ScenarioText text{
+        .model = "{layers: [{name: a, repeat: 2, forward: 1 ms, backward: 2 ms, activation: 1000 B}]}",
+        .more = "expect: {table: t, source: s, tolerance: 50 %, reason: r, quantity: step_time_s, unit: ms, " + more +
+                "}\n"};
+    const ScenarioFile file(scratch.write("x.yaml", text.text()), {});
+    const VariantSource variants{
+        .scenario = [&](int changes, const std::vector<std::string>& set) { return file.scenario(changes, set); },
+        .whole_number = [&](const std::string& key, int changes) { return file.whole_number(key, changes); }};
+    return reproduce(file.expectations().front(), "x.yaml", variants);
+  };
+  const std::string box =
+      "box: [{name: pace, values: [{cost: {uniform: {forward: 2 ms, backward: 4 ms}}}, {cost: {uniform: {forward: 4 "
+      "ms, "
+      "backward: 8 ms}}}]}, {name: batches, values: [{training.micro_batches: 8}]}], ";
+  const std::vector<Cell> all = cells(box + "rows: [{name: a, published: 15}]");
+  CHECK(*all.at(0).predicted == doctest::Approx(15));
+  CHECK(*all.at(0).lowest == doctest::Approx(15));       // 5 * 3 ms
+  CHECK(*all.at(0).highest == doctest::Approx(9 * 12));  // M = 8, four times as long
+  // Ratios divide at the same corner: on one stage 6 M ms, so M = 4 gives 15/24 and M = 8 27/48, whatever the pace.
+  const std::vector<Cell> ratios =
+      cells(box + "rows: [{name: one, set: {plan.stages: 1}}, {name: two, ratio_to: one, published: 0.6}]");
+  CHECK(*ratios.at(0).lowest == doctest::Approx(27.0 / 48));
+  CHECK(*ratios.at(0).highest == doctest::Approx(15.0 / 24));
+  CHECK_FALSE(cells("rows: [{name: a, published: 15}]").at(0).lowest);
+}
+
+// Published: 1.5 times as fast per epoch, 3 times to the accuracy: half the epochs.
+TEST_CASE("Time to accuracy is the predicted speed-up times the published quotient of epochs") {
+  const TableResult table = table_of(
+      "{name: one, quantity: samples_per_s, set: {plan.stages: 1}}, "
+      "{name: two, quantity: samples_per_s, ratio_to: one, published: 1.5, tolerance: 10 %, time_to_accuracy: 3}");
+  CHECK(*table.cells.at(0).time_to_accuracy == doctest::Approx(1.6 * 2));
+}
+
+// 1.6 predicted: +60 % of 1 (fitted), 0 of 1.6 (counts), -20 % of 2 (known miss); the plan compared with itself is 1.
+TEST_CASE("Means over all unfitted rows hold known misses, and those that are 1 by definition where asked for") {
+  const std::string two = "quantity: samples_per_s, ratio_to: one, baseline: {value: 3.2, source: s}, published: ";
+  const TableResult table = table_of(
+      "{name: one, quantity: samples_per_s, set: {plan.stages: 1}}, {name: same, set: {plan.stages: 1}, " + two +
+      "1}, {name: a, status: fitted, " + two + "1}, {name: b, " + two + "1.6}, {name: c, status: known_miss, " + two +
+      "2}, {name: d, status: inputs_assumed, quantity: samples_per_s, ratio_to: one, published: 5}");
+  CHECK(table.cells.at(0).reference);
+  const Accuracy accuracy = table.accuracy();
+  CHECK(accuracy.cells == 1);
+  CHECK(accuracy.all == 2);
+  CHECK(*accuracy.mean_of_all == doctest::Approx(0.1));
+  CHECK(accuracy.with_references == 3);
+  CHECK(*accuracy.mean_with_references == doctest::Approx(0.2 / 3));
+  CHECK(accuracy.predicted_baselines == 3);
+  CHECK(*accuracy.baseline_of_predicted == doctest::Approx((2.2 + 1 + 0.6) / 3));
+  CHECK(*accuracy.beside_predicted == doctest::Approx(0.2 / 3));
+  CHECK(accuracy.all_baselines == 4);
+  CHECK(*accuracy.beside_all == doctest::Approx(0.8 / 4));
+}
+
 TEST_CASE("Baselines: the textbook bubble, the time that follows from a bubble rate, someone's figure") {
   CHECK(*cell_of("{name: a, quantity: bubble_fraction, published: 0.25, baseline: bubble_formula}").baseline ==
         doctest::Approx(0.2));

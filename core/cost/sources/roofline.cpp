@@ -93,6 +93,7 @@ class Roofline final : public CostSource {
     byte_rate_ = *device.memory_bandwidth * device.memory_efficiency;
     peak_ = peak->second.value;
     bandwidth_ = device.memory_bandwidth->value;
+    if (const auto& convolution = device.efficiency[of(OperatorKind::Convolution)]) winograd_ = convolution->winograd;
     rings_ = slowest_rings(scenario, topology);
   }
 
@@ -157,7 +158,8 @@ class Roofline final : public CostSource {
       text += (text.empty() ? "by kind: " : ", ") + std::string(kNames[kind]) + " " + percent(least->second);
       if (most->second > least->second) text += " to " + percent(most->second);
       text += std::string(" (") + kHow[static_cast<std::size_t>(stated->provenance)];
-      text += (stated->band > 0 ? ", +- " + percent(stated->band) : "") + ")";
+      text += (stated->band > 0 ? ", +- " + percent(stated->band) : "");
+      text += (stated->winograd > 1 ? ", 3 x 3 by Winograd" : "") + std::string(")");
     }
     return text.empty() ? "the same for operators of every kind" : text;
   }
@@ -216,8 +218,8 @@ class Roofline final : public CostSource {
   double operator_time(const Operator& op, double flops, double bytes) const {
     if (flops <= 0 && bytes <= 0) return 0;
     // What only moves bytes computes on the side: at the share that products reach without one of their own.
-    const double compute =
-        op.kind == OperatorKind::Memory ? scenario_.cluster.device.compute_efficiency : share(op.kind, flops);
+    const double compute = op.kind == OperatorKind::Memory ? scenario_.cluster.device.compute_efficiency
+                                                           : share(op.kind, flops) * (op.winograd ? winograd_ : 1.0);
     const double arithmetic = flops > 0 ? flops / (peak_ * compute) : 0;
     const double memory = bytes > 0 ? bytes / (bandwidth_ * share(OperatorKind::Memory, bytes)) : 0;
     return std::max(arithmetic, memory) * 1e9 + static_cast<double>(scenario_.cluster.device.launch_overhead.value);
@@ -272,7 +274,7 @@ class Roofline final : public CostSource {
   const Scenario& scenario_;
   TensorParallel split_;
   double weight_, gradient_;  // bytes
-  double peak_ = 0, bandwidth_ = 0;
+  double peak_ = 0, bandwidth_ = 0, winograd_ = 1;
   FlopRate flop_rate_;
   Bandwidth byte_rate_;
   std::vector<Ring> rings_;
