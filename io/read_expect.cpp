@@ -177,6 +177,7 @@ struct RowText {
   Expectation row;
   std::vector<Assignment> changes;
   std::optional<std::pair<Where, std::int64_t>> where;
+  std::optional<std::vector<Assignment>> search;
   YamlPlace unit_at, ratio_at, published_at;
 };
 
@@ -322,6 +323,11 @@ constexpr Field<RowText> kRow[] = {
      read_row_text<&Expectation::status>, not_written},
     {"baseline", kBaselines, "the trivial prediction to beat; default: none", Need::Optional, read_baseline,
      not_written},
+    {"search", "map of keys and values",
+     "what makes, after `set`, the scenario in which the planner looks for stages and replicas of its own, beside the "
+     "published plan of a ratio of samples_per_s; ratio_to must be data parallelism",
+     Need::Optional,
+     [](Reader& reader, const At& at, RowText& text) { read_changes(reader, at, text.search.emplace()); }, not_written},
     {"time_to_accuracy", "number",
      "published beside a speed-up: the ratio of the times to an accuracy; its quotient by `published`, the epochs, is "
      "an "
@@ -359,6 +365,8 @@ void check_row(Reader& reader, const At& at, RowText& text) {
                                              units_of(dimension))
                                : fmt::format(".unit: {} beside ratio_to; a ratio has no unit", in_quotes(row.unit)));
   }
+  if (text.search && (row.ratio_to.empty() || row.quantity->figure != Figure::SamplesPerS))
+    refuse(row.place, ".search compares speeds; it needs samples_per_s and ratio_to");
   if (row.time_to_accuracy && (row.ratio_to.empty() || !row.published || !(*row.published > 0)))
     refuse(row.place, ".time_to_accuracy stands beside a speed-up; it needs ratio_to and published");
   if (!row.published) return;
@@ -553,6 +561,11 @@ void read_table(Reader& reader, const At& at, ExpectAndVary& more) {
   check_names(reader, at, text);
   for (RowText& row : text.rows) {
     row.row.changes = number_of(more, row.changes);
+    if (row.search) {
+      std::vector<Assignment> changes = row.changes;
+      changes.insert(changes.end(), row.search->begin(), row.search->end());
+      row.row.search = number_of(more, changes);
+    }
     if (!text.box.empty()) row.row.box = box_of(more, text.box, row.changes);
     text.table.rows.push_back(std::move(row.row));
   }

@@ -469,6 +469,7 @@ class Search {
 
   // What was simulated; nothing where it is known already, or no plan that could run.
   std::optional<Simulated> consider(const Candidate& candidate) {
+    if (static_cast<int>(candidate.shape.ends.size()) < options_.least_stages) return std::nullopt;
     if (!seen_.insert(candidate.shape).second) return std::nullopt;
     ++answer_.candidates;
     const Plan plan = plan_of(candidate.shape);

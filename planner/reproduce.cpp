@@ -11,6 +11,7 @@
 #include "planner/capacity.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
+#include "planner/replicated.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {
@@ -155,6 +156,25 @@ std::optional<double> baseline_of(Variant& variant, const Expectation& row) {
   return std::nullopt;
 }
 
+// Workers per stage, all copies together.
+std::vector<int> workers_per_stage(const Plan& plan) {
+  std::vector<int> workers = plan.replicas;
+  for (int& each : workers)
+    each *= plan.data_parallel;
+  return workers;
+}
+
+// The best pipeline for this scenario: its plan leaves stages, replicas and places to be found. None of one stage: in
+// an asynchronous schedule data parallelism would update one round late, and the row that ratios are to does not.
+std::optional<ReplicatedPlan> best_pipeline(const Scenario& scenario) {
+  const CostModel cost(scenario);
+  Plan shell = find_plan(scenario, cost);
+  shell.stages = 1;
+  shell.layers.clear(), shell.replicas.clear(), shell.device.clear();
+  const ReplicatedAnswer found = replicated_plans(shell, cost, {.least_stages = 2, .top = 1});
+  return found.ranking.empty() ? std::nullopt : std::optional(found.ranking.front());
+}
+
 // Where the tolerance ends; a hair more, for the rounding of the last digit of a double.
 bool within(double predicted, double published, const Tolerance& tolerance) {
   const double room = tolerance.relative ? tolerance.value * std::abs(published) : tolerance.value;
@@ -235,6 +255,7 @@ class Evaluation {
     }
     compare(row, predicted, baseline, cell);
     if (!cell.reference) bound(row, predicted, cell);
+    if (row.search) cell.choice = choice(row, predicted);
     if (row.time_to_accuracy) cell.time_to_accuracy = predicted * *row.time_to_accuracy / *row.published;
     // Whether it fits is asked for by some cells, and of no importance to others that ask for sizes.
     const bool timed = dimension(row.quantity->figure) == Dimension::Duration ||
@@ -242,6 +263,20 @@ class Evaluation {
                        dimension(row.quantity->figure) == Dimension::Share;
     if (timed && own.priced() && !own.priced()->report.fits)
       cell.note = "does not fit its devices: " + own.priced()->report.shortfall.reason;
+  }
+
+  // Of the planner's pipeline and data parallelism (the row that the ratio is to) the faster.
+  PlanChoice choice(const Expectation& row, double speed) {
+    const Expectation& base = base_of(row);
+    PlanChoice result{.published = workers_per_stage(variant(row).answer().plan),
+                      .own = workers_per_stage(variant(base).answer().plan),
+                      .published_speed = speed,
+                      .own_speed = 1};
+    const double divisor = figure(base);
+    if (const auto found = best_pipeline(source_.scenario(*row.search, {}));
+        found && found->samples_per_s > divisor * result.own_speed)
+      result.own = found->plan.replicas, result.own_speed = found->samples_per_s / divisor, result.idle = found->idle;
+    return result;
   }
 
   // A row's figure at one point of the box. Kept as a number: the priced plans of a whole box would not be small.

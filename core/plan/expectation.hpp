@@ -105,6 +105,8 @@ struct Expectation {
   // Published beside a speed-up: the ratio of the times to a given accuracy. Epochs are an input, the published
   // quotient of the two: time to accuracy = speed-up * (published time to accuracy / published speed-up).
   std::optional<double> time_to_accuracy;
+  // Published plans: the changes that make the scenario in which the planner looks for its own stages and replicas.
+  std::optional<int> search;
   std::vector<int> box;  // the changes of its variant at the corners of the table's box
   Place place;
 };
@@ -120,12 +122,28 @@ struct ExpectationTable {
 
 // ---- what comes of it -----------------------------------------------------------------------------------------------
 
+// The published plan beside the planner's own, by workers per stage: {15, 1}; {16} is data parallelism. Speeds are
+// divided by that of the row that the ratio is to, data parallelism; both as simulated.
+struct PlanChoice {
+  std::vector<int> published, own;
+  double published_speed = 0, own_speed = 0;
+  int idle = 0;  // workers that the planner's own leaves without work
+
+  bool same() const { return published == own; }
+  // Published is within 5 % of the planner's best.
+  bool near() const { return published_speed >= own_speed / 1.05; }
+  bool right() const { return same() || near(); }
+  bool same_kind() const { return (published.size() == 1) == (own.size() == 1); }
+  bool right_kind() const { return same_kind() || near(); }
+};
+
 struct Cell {
   Expectation row;
   std::string file;
   std::optional<double> predicted, baseline;    // in the row's unit
   std::optional<double> error, baseline_error;  // predicted / published - 1; none where 0 was published
   std::optional<double> lowest, highest;        // prediction over the box, the nominal one included
+  std::optional<PlanChoice> choice;             // where the row has a search
   std::optional<double> time_to_accuracy;       // predicted, with the published epochs
   bool within = false;                          // the tolerance
   // Divided by itself, or by a row of the same changes (a plan published as the one it is compared with): 1 by

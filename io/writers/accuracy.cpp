@@ -172,6 +172,62 @@ std::string in_short(const TableResult& table) {
   return text + (left_out.empty() ? "" : "; left out: " + left_out);
 }
 
+// "15-1", "straight 4", "data parallel 16"
+std::string in_stages(const std::vector<int>& workers) {
+  if (workers.size() == 1) return fmt::format("data parallel {}", workers.front());
+  if (std::all_of(workers.begin(), workers.end(), [](int each) { return each == 1; }))
+    return fmt::format("straight {}", workers.size());
+  return fmt::format("{}", fmt::join(workers, "-"));
+}
+
+std::vector<const Cell*> with_choice(const TableResult& table) {
+  std::vector<const Cell*> cells;
+  for (const Cell& cell : table.cells)
+    if (cell.choice) cells.push_back(&cell);
+  return cells;
+}
+
+std::vector<TextColumn> choices(const std::vector<const Cell*>& cells) {
+  std::vector<TextColumn> all = {
+      {"cell", true},     {"published plan", true}, {"own plan", true}, {"published, simulated"},
+      {"own, simulated"}, {"own / published"},      {"plan", true},     {"kind", true}};
+  for (const Cell* cell : cells) {
+    const PlanChoice& choice = *cell->choice;
+    const std::string row[] = {cell->row.name,
+                               in_stages(choice.published),
+                               in_stages(choice.own) + (choice.idle > 0 ? fmt::format(", {} idle", choice.idle) : ""),
+                               fmt::format("{:.2f}", choice.published_speed),
+                               fmt::format("{:.2f}", choice.own_speed),
+                               fmt::format("{:.2f}", choice.own_speed / choice.published_speed),
+                               choice.same()   ? "the same"
+                               : choice.near() ? "within 5 %"
+                                               : "other",
+                               choice.same_kind()    ? "the same"
+                               : choice.right_kind() ? "within 5 %"
+                                                     : "other"};
+    for (std::size_t i = 0; i < all.size(); ++i)
+      all[i].cells.push_back(row[i]);
+  }
+  return all;
+}
+
+std::string choices_in_short(const std::vector<const Cell*>& cells) {
+  // Of all, and of those whose inputs are known.
+  const auto count = [&](bool (PlanChoice::*what)() const) {
+    int all = 0, known = 0;
+    for (const Cell* cell : cells)
+      if ((*cell->choice.*what)()) ++all, known += cell->row.status != CellStatus::InputsAssumed;
+    return fmt::format("{} ({})", all, known);
+  };
+  const auto known = std::count_if(cells.begin(), cells.end(),
+                                   [](const Cell* cell) { return cell->row.status != CellStatus::InputsAssumed; });
+  return fmt::format(
+      "plans, of {} published ({} with known inputs): the planner's own is the same in {}; right, the same or the "
+      "published one within 5 % of it, in {}; data parallelism or a pipeline: the same in {}, right in {}",
+      cells.size(), known, count(&PlanChoice::same), count(&PlanChoice::right), count(&PlanChoice::same_kind),
+      count(&PlanChoice::right_kind));
+}
+
 // What a table with a box says beyond that: whole means, intervals that hold what was published.
 std::vector<std::string> over_the_box(const TableResult& table) {
   if (table.box.empty()) return {};
@@ -277,6 +333,9 @@ std::string accuracy_text(const TableResult& table, const TableOptions& options)
   text += wrapped("  ", in_short(table), options.width);
   for (const std::string& line : over_the_box(table))
     text += wrapped("  ", line, options.width);
+  if (const auto cells = with_choice(table); !cells.empty())
+    text +=
+        "\n" + text_table(choices(cells), options.width) + "\n" + wrapped("  ", choices_in_short(cells), options.width);
   if (!table.note.empty()) text += wrapped("  note: ", table.note, options.width);
   for (const auto& [cells, reason] : reasons(table))
     text += wrapped("  ", cells + ": " + reason, options.width);
@@ -288,6 +347,8 @@ std::string accuracy_markdown(const TableResult& table) {
                      in_short(table) + ".\n";
   for (const std::string& line : over_the_box(table))
     text += "\n" + line + ".\n";
+  if (const auto cells = with_choice(table); !cells.empty())
+    text += "\n" + markdown_table(choices(cells)) + "\n" + choices_in_short(cells) + ".\n";
   if (!table.note.empty()) text += "\n" + table.note + "\n";
   const auto why = reasons(table);
   if (!why.empty()) text += "\n";

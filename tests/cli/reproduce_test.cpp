@@ -49,6 +49,7 @@ TEST_CASE("PipeDream's table 1 has all fourteen rows, its fitted ones outside th
   CHECK(contains(table.out, "3 by definition"));
   CHECK(contains(table.out, "mean |error| "));
   CHECK(contains(table.out, "intervals hold the published figure"));
+  CHECK(contains(table.out, "plans, of 14 published (12 with known inputs): "));
 }
 
 TEST_CASE("A cell out of its tolerance makes status 1, one with a status does not") {

@@ -198,6 +198,7 @@ TEST_CASE("A box has axes with names and values, and every row its points") {
   holds(boxed("[{name: x, values: {plan.stages: 2}}]"), "a list of maps");
   holds(boxed("[{name: x, values: [{expect.table: 2}]}]"), "cannot be changed");
   holds(row_error("{name: a, quantity: step_time_s, published: 1, time_to_accuracy: 2}"), "needs ratio_to");
+  holds(row_error("{name: a, quantity: step_time_s, published: 1, search: {plan.stages: 1}}"), "needs samples_per_s");
 }
 
 TEST_CASE("Changes are keys of the scenario") {

@@ -142,6 +142,20 @@ TEST_CASE("Plans validate, fit as `price` counts it, come best first, and are th
   }
 }
 
+TEST_CASE("Pipelines alone may be asked for, where data parallelism is faster") {
+  std::mt19937 random(5);
+  Scenario scenario = random_scenario(random, {});
+  for (Layer& layer : scenario.model.layers)
+    layer.parameters = 0;
+  const CostModel cost(scenario);
+  const Plan shell = shell_of("pipedream", 40);
+  CHECK(replicated_plans(shell, cost).ranking.front().plan.stages == 1);
+  const ReplicatedAnswer pipelines = replicated_plans(shell, cost, {.least_stages = 2});
+  REQUIRE(!pipelines.ranking.empty());
+  for (const ReplicatedPlan& each : pipelines.ranking)
+    CHECK(each.plan.stages > 1);
+}
+
 TEST_CASE("Where nothing fits, the ranking is empty and says what was missed by least") {
   std::mt19937 random(33);
   const Scenario scenario = random_scenario(random, {.memory = 1000});

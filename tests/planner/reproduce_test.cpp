@@ -127,6 +127,57 @@ TEST_CASE("A box gives every prediction an interval, over its corners and with t
   CHECK_FALSE(cells("rows: [{name: a, published: 15}]").at(0).lowest);
 }
 
+// Two layers of 1 + 2 ms with 250 MB of weights each, two workers, 1 GB/s. Data parallelism: the first bucket is whole
+// after 4 ms, 500 MB times 2 (n-1)/n take 0.5 s: 252 ms a sample. Straight: 3 ms a sample, 84 times as fast.
+TEST_CASE("The planner's own plan stands beside the published one: a pipeline where gradients are large") {
+  const auto choice_of = [](const std::string& parameters, const std::string& published) {
+    const Scratch scratch;
+    const ScenarioText text{
+        .model = "{layers: [{name: a, repeat: 2, forward: 1 ms, backward: 2 ms, activation: 1000 B, parameters: " +
+                 parameters + "}]}",
+        .cluster = "{nodes: 1, node: {devices: 2, device: {memory: 64 GiB}, links: {kind: pcie, bandwidth: 1 GB/s}}}",
+        .more =
+            "expect: {table: t, source: s, tolerance: 50 %, reason: r, quantity: samples_per_s, rows: ["
+            "{name: dp, set: {plan: {stages: 1, data_parallel: 2}, training.micro_batches: 1}}, "
+            "{name: a, ratio_to: dp, published: 1, search: {plan: {schedule: pipedream}, training.micro_batches: 40}, "
+            "set: {" +
+            published + "}}]}\n"};
+    const ScenarioFile file(scratch.write("x.yaml", text.text()), {});
+    const VariantSource variants{
+        .scenario = [&](int changes, const std::vector<std::string>& set) { return file.scenario(changes, set); },
+        .whole_number = [&](const std::string& key, int changes) { return file.whole_number(key, changes); }};
+    return *reproduce(file.expectations().front(), "x.yaml", variants).at(0).choice;
+  };
+  const std::string straight = "plan: {stages: 2, schedule: pipedream}, training.micro_batches: 40";
+  const std::string parallel = "plan: {stages: 1, data_parallel: 2}, training.micro_batches: 1";
+  const PlanChoice large = choice_of("62500000", parallel);
+  CHECK(large.published == std::vector{2});
+  CHECK(large.own == std::vector{1, 1});
+  CHECK(large.published_speed == doctest::Approx(1));
+  CHECK(large.own_speed == doctest::Approx(84).epsilon(0.01));
+  CHECK_FALSE(large.right());
+  CHECK_FALSE(large.right_kind());
+  CHECK(choice_of("62500000", straight).same());
+  // No gradients: both plans compute all the time, data parallelism without a hop.
+  const PlanChoice none = choice_of("0", parallel);
+  CHECK(none.own == std::vector{2});
+  CHECK(none.right());
+  const PlanChoice near = choice_of("0", straight);
+  CHECK(near.right());
+}
+
+// 1.04 * 1.05 = 1.092.
+TEST_CASE("A published plan is right where it is the planner's own or within 5 % of it") {
+  const PlanChoice near{.published = {15, 1}, .own = {16}, .published_speed = 1.04, .own_speed = 1.09};
+  CHECK_FALSE(near.same());
+  CHECK(near.right());
+  CHECK_FALSE(near.same_kind());
+  CHECK(near.right_kind());
+  const PlanChoice far{.published = {15, 1}, .own = {9, 1}, .published_speed = 1.04, .own_speed = 1.093};
+  CHECK_FALSE(far.right());
+  CHECK(far.same_kind());
+}
+
 // Published: 1.5 times as fast per epoch, 3 times to the accuracy: half the epochs.
 TEST_CASE("Time to accuracy is the predicted speed-up times the published quotient of epochs") {
   const TableResult table = table_of(
