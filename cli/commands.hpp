@@ -13,9 +13,10 @@
 namespace pipewright {
 
 // Exit statuses, as of grep and diff.
-constexpr int kDone = 0;      // done, or yes
-constexpr int kNo = 1;        // the answer is no: the plan does not fit
-constexpr int kBadInput = 2;  // bad usage, bad input, or a failure
+constexpr int kDone = 0;           // done, or yes
+constexpr int kNo = 1;             // the answer is no: the plan does not fit
+constexpr int kBadInput = 2;       // bad usage, bad input, or a failure
+constexpr int kInterrupted = 130;  // by Ctrl-C; what is printed is not all
 
 struct Option {
   std::string_view name;    // "--set"
@@ -55,6 +56,6 @@ std::string help_text(const Command& command);  // one command
 std::string version_text();
 
 // One declaration per command file.
-extern const Command kSimulate, kCapacity, kReproduce, kCheck, kShow, kImport, kHelp;
+extern const Command kSimulate, kSweep, kCapacity, kReproduce, kCheck, kShow, kImport, kHelp;
 
 }  // namespace pipewright

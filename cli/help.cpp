@@ -51,7 +51,8 @@ std::string help_text() {
       "\n  --version                       version, compiler and optional parts\n"
       "\nStart here:  pipewright simulate scenarios/quickstart.yaml\n"
       "More on one: pipewright help COMMAND\n"
-      "Exit status: 0 done, 1 the answer is no (the plan does not fit), 2 bad input or a failure\n";
+      "Exit status: 0 done, 1 the answer is no (the plan does not fit), 2 bad input or a failure,\n"
+      "             130 interrupted\n";
   return text;
 }
 

@@ -27,6 +27,7 @@
 namespace pipewright {
 
 struct ExpectAndVary;
+struct KnownFiles;
 struct ReadOptions;
 struct Model;
 
@@ -52,6 +53,7 @@ struct Reader {
   bool keep_origins = true;                      // not for the layers of a model: there may be a million
   bool sourced = false;                          // figures of this section may be {value: ..., source: ...}
   int files_deep = 0;                            // references followed to get here
+  KnownFiles* known_files = nullptr;             // what was read of them already, where scenarios are read in series
   ExpectAndVary* more = nullptr;                 // where `expect:` and `vary:` go; absent: checked and dropped
 
   // `path: "value" clause`, at the place of the value.

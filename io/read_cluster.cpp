@@ -43,8 +43,7 @@ void read_peak(Reader& reader, const At& at, Device& device) {
   if (!is_map(reader, at, "a map of precisions, e.g. {fp32: 15.7 TFLOP/s},")) return;
   for (const auto& [key, value] : at.yaml.map) {
     const At here = at.child(key.text, value);
-    Yaml name;
-    name.type = Yaml::Type::Scalar, name.place = key.place, name.scalar = key.text;
+    const Yaml name = as_value(key);
     Precision precision{};
     FlopRate rate{};
     if (!read_value(reader, At{name, at.parent, at.key, at.item}, precision)) continue;
@@ -151,8 +150,7 @@ void read_efficiency(Reader& reader, const At& at, Device& device) {
   if (!is_map(reader, at, "a map of operator kinds, e.g. {matrix_product: {share: 0.5, ...}},")) return;
   for (const auto& [key, value] : at.yaml.map) {
     const At here = at.child(key.text, value);
-    Yaml name;
-    name.type = Yaml::Type::Scalar, name.place = key.place, name.scalar = key.text;
+    const Yaml name = as_value(key);
     OperatorKind kind{};
     if (!read_value(reader, At{name, at.parent, at.key, at.item}, kind)) continue;
     const std::size_t before = reader.errors.count();

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "io/changes.hpp"
 #include "io/quantity.hpp"
 #include "io/sections.hpp"
 
@@ -14,43 +15,6 @@ namespace {
 constexpr std::size_t kMostPoints = 10'000;
 
 // ---- changes --------------------------------------------------------------------------------------------------------
-
-// A value on one line, as YAML reads it back.
-std::string flow_text(const Yaml& yaml) {
-  std::string text;
-  switch (yaml.type) {
-    case Yaml::Type::Null: return "null";
-    case Yaml::Type::Scalar: return yaml.quoted ? yaml_string(yaml.scalar) : yaml.scalar;
-    case Yaml::Type::List:
-      for (const Yaml& item : yaml.list)
-        text += (text.empty() ? "" : ", ") + flow_text(item);
-      return "[" + text + "]";
-    case Yaml::Type::Map:
-      for (const auto& [key, value] : yaml.map)
-        text += (text.empty() ? "" : ", ") + key.text + ": " + flow_text(value);
-      return "{" + text + "}";
-  }
-  return text;
-}
-
-// "plan.stages": the keys that lead to a value.
-bool read_keys(Reader& reader, const Place& place, const std::string& where, const std::string& dotted,
-               std::vector<std::string>& keys) {
-  for (std::size_t begin = 0; begin <= dotted.size();) {
-    const std::size_t end = std::min(dotted.find('.', begin), dotted.size());
-    if (end == begin || keys.size() >= kDeepestInput) {
-      reader.errors.add(place, fmt::format("{}: {} is no key; write e.g. plan.stages", where, in_quotes(dotted)));
-      return false;
-    }
-    keys.push_back(dotted.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  if (keys.front() != "expect" && keys.front() != "vary") return true;
-  reader.errors.add(place, fmt::format("{}: {} cannot be changed by the block that asks for it; change model, "
-                                       "cluster, training, plan or cost",
-                                       where, in_quotes(dotted)));
-  return false;
-}
 
 // {plan.stages: 8, training.micro_batches: 32}
 void read_changes(Reader& reader, const At& at, std::vector<Assignment>& changes) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/cost/cost_model.hpp"
+#include "io/changes.hpp"
 #include "io/quantity.hpp"
 #include "io/sections.hpp"
 #include "io/utf8.hpp"
@@ -86,72 +87,6 @@ CostSourceKind default_cost(const Model& model) {
   return times ? CostSourceKind::Explicit : CostSourceKind::Roofline;
 }
 
-// ---- --set ----------------------------------------------------------------------------------------------------------
-
-bool chooses_model(const Assignment& assignment) {
-  // `layers` is a list where it is a form; a number is a parameter of a family.
-  const bool number = assignment.keys.back() == "layers" && assignment.value.is(Yaml::Type::Scalar);
-  return assignment.keys[0] == "model" && !number &&
-         (assignment.keys.size() == 1 || (assignment.keys.size() == 2 && is_model_form(assignment.keys[1])));
-}
-
-// A form of `model` excludes the others: choosing one leaves nothing of another.
-void drop_other_form(Yaml& root, const std::string& form) {
-  Yaml* model = root.find("model");
-  if (!model || (model->is(Yaml::Type::Map) && model->find(form))) return;
-  const YamlPlace place = model->place;
-  *model = Yaml{};
-  model->type = Yaml::Type::Map, model->place = place;
-}
-
-// `--set cluster.nodes=4` where the file says `cluster: dgx`: the named file takes the place of the name.
-void expand(Reader& reader, Yaml* node, const char* kind, const Assignment& assignment, std::size_t depth) {
-  if (!node || assignment.keys.size() <= depth) return;
-  std::string file;
-  if (node->is(Yaml::Type::Scalar)) {
-    const Yaml name = *node;
-    file = referenced_file(reader, At{name, nullptr, kind, -1}, kind);
-  } else if (const Yaml* path = node->find("file"); path && path->is(Yaml::Type::Scalar)) {
-    if (std::string_view(kind) == "model" && assignment.keys[1] != "file")
-      file = relative_to(path->place, path->scalar);
-  }
-  if (!file.empty()) *node = read_reference(reader, file, kind, node->place);
-}
-
-void expand_references(Reader& reader, Yaml& root, const Assignment& assignment) {
-  const auto& keys = assignment.keys;
-  if (keys[0] == "model") expand(reader, root.find("model"), "model", assignment, 1);
-  if (keys[0] != "cluster") return;
-  Yaml* cluster = root.find("cluster");
-  expand(reader, cluster, "cluster", assignment, 1);
-  if (!cluster || keys.size() < 4 || keys[1] != "node" || keys[2] != "device") return;
-  if (Yaml* node = cluster->find("node")) expand(reader, node->find("device"), "device", assignment, 3);
-}
-
-void apply_sets(Reader& reader, Yaml& root, std::vector<Assignment> assignments,
-                const std::vector<std::string>& texts) {
-  for (const std::string& text : texts) {
-    try {
-      assignments.push_back(parse_assignment(text));
-    } catch (const InputError& error) {
-      reader.errors.add(error);
-    }
-  }
-  std::stable_partition(assignments.begin(), assignments.end(), chooses_model);
-  for (const Assignment& assignment : assignments) {
-    try {
-      const bool removes = assignment.value.is(Yaml::Type::Null);
-      if (chooses_model(assignment) && assignment.keys.size() == 2 && !removes)
-        drop_other_form(root, assignment.keys[1]);
-      else if (!chooses_model(assignment))
-        expand_references(reader, root, assignment);
-      set(root, assignment);
-    } catch (const InputError& error) {
-      reader.errors.add(error);
-    }
-  }
-}
-
 std::string stem(const std::string& path) {
   return path == "-" ? "scenario" : printable(std::filesystem::path(path).stem().string());
 }
@@ -169,43 +104,70 @@ T read_single(const std::string& path, const ReadOptions& options, const char* k
   return value;
 }
 
+// `--set` texts behind the changes that a file asks for.
+std::vector<Assignment> with_texts(Reader& reader, std::vector<Assignment> changes,
+                                   const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) {
+    try {
+      changes.push_back(parse_assignment(text));
+    } catch (const InputError& error) {
+      reader.errors.add(error);
+    }
+  }
+  return changes;
+}
+
 // The scenario of a parsed file, with values changed: first `changes`, then `texts`.
 Scenario scenario_of(const std::string& path, Yaml root, const ReadOptions& options, std::vector<Assignment> changes,
                      const std::vector<std::string>& texts, ExpectAndVary* more) {
+  if (root.find("sweep") && !root.find("model"))
+    throw InputError(root.place, "this is a sweep, not a scenario; ask it with pipewright sweep FILE");
   Errors errors;
   Reader reader{options, errors};
   reader.more = more;
-  if (root.is(Yaml::Type::Map)) apply_sets(reader, root, std::move(changes), texts);
+  if (root.is(Yaml::Type::Map)) apply_changes(reader, root, with_texts(reader, std::move(changes), texts));
   Scenario scenario;
   scenario.file = path;
   scenario.cost = CostSourceKind::Explicit;
   read_fields<Scenario>(reader, At{root}, kScenario, scenario);
   errors.throw_if_any();
-  if (!root.find("cost")) scenario.cost = default_cost(scenario.model);
-  if (scenario.name.empty()) scenario.name = stem(path);
-  if (scenario.model.name.empty()) scenario.model.name = scenario.name;
-  try {
-    settle(scenario.model, weight_bytes(scenario.training.precision),
-           {static_cast<int>(scenario.plan.tensor_parallel.value), scenario.plan.sequence_parallel.value});
-  } catch (const InputError& error) {
-    errors.add(error);
-    errors.throw_if_any();
-  }
-  if (const auto& tokens = scenario.model.tokens) {
-    auto& stated = scenario.training.sequence_length;
-    if (stated && *stated != *tokens)
-      throw InputError(
-          scenario.training.place,
-          fmt::format("training.sequence_length: {} differs from the {} tokens per sample of the model; leave "
-                      "it out, or change the model's",
-                      *stated, *tokens));
-    stated = tokens;
-  }
+  complete(scenario, root);
   scenario.origins = std::move(reader.origins);
   return scenario;
 }
 
 }  // namespace
+
+std::span<const Field<Scenario>> scenario_fields() {
+  return kScenario;
+}
+
+void complete(Scenario& scenario, const Yaml& root) {
+  if (!root.find("cost")) scenario.cost = default_cost(scenario.model);
+  if (scenario.name.empty()) scenario.name = stem(scenario.file);
+  if (scenario.model.name.empty()) scenario.model.name = scenario.name;
+  settle(scenario.model, weight_bytes(scenario.training.precision),
+         {static_cast<int>(scenario.plan.tensor_parallel.value), scenario.plan.sequence_parallel.value});
+  const auto& tokens = scenario.model.tokens;
+  if (!tokens) return;
+  auto& stated = scenario.training.sequence_length;
+  if (stated && *stated != *tokens)
+    throw InputError(
+        scenario.training.place,
+        fmt::format("training.sequence_length: {} differs from the {} tokens per sample of the model; leave "
+                    "it out, or change the model's",
+                    *stated, *tokens));
+  stated = tokens;
+}
+
+Scenario base_scenario(const std::string& path, Yaml& root, const ReadOptions& options) {
+  Scenario scenario = scenario_of(path, root, options, {}, options.set, nullptr);
+  Errors errors;
+  Reader reader{options, errors};
+  apply_changes(reader, root, with_texts(reader, {}, options.set));
+  std::erase_if(root.map, [](const auto& entry) { return entry.first.text == "expect" || entry.first.text == "vary"; });
+  return scenario;
+}
 
 Scenario read_scenario(const std::string& path, const ReadOptions& options) {
   return scenario_of(path, read_yaml(path), options, {}, options.set, nullptr);
@@ -239,8 +201,10 @@ std::optional<std::int64_t> ScenarioFile::whole_number(const std::string& key, i
   Reader reader{options_, errors};
   Yaml root = root_;
   if (root.is(Yaml::Type::Map))
-    apply_sets(reader, root, changes < 0 ? std::vector<Assignment>{} : changes_[static_cast<std::size_t>(changes)],
-               options_.set);
+    apply_changes(
+        reader, root,
+        with_texts(reader, changes < 0 ? std::vector<Assignment>{} : changes_[static_cast<std::size_t>(changes)],
+                   options_.set));
   const Assignment wanted = parse_assignment(key + "=1");
   expand_references(reader, root, wanted);
   errors.throw_if_any();

@@ -43,10 +43,16 @@ std::string relative_to(const YamlPlace& place, const std::string& path) {
 std::string referenced_file(Reader& reader, const At& at, std::string_view kind) {
   const std::string& name = at.yaml.scalar;
   if (is_path(name)) return relative_to(at.yaml.place, name);
+  if (reader.known_files) {
+    const auto found = reader.known_files->by_name.find({std::string(kind), name});
+    if (found != reader.known_files->by_name.end()) return found->second;
+  }
   std::vector<std::string> known;
   for (const std::string& file : config_files(std::string(kind) + "s", reader.options)) {
     known.push_back(stem(file));
-    if (known.back() == name) return file;
+    if (known.back() != name) continue;
+    if (reader.known_files) reader.known_files->by_name[{std::string(kind), name}] = file;
+    return file;
   }
   const std::string hint =
       known.empty() ? fmt::format("unknown {} {}; no config folder holds any {}", kind, in_quotes(name), kind)
@@ -55,7 +61,9 @@ std::string referenced_file(Reader& reader, const At& at, std::string_view kind)
   return {};
 }
 
-Yaml read_reference(Reader& reader, const std::string& file, std::string_view kind, const YamlPlace& named_at) {
+namespace {
+
+Yaml read_anew(Reader& reader, const std::string& file, std::string_view kind, const YamlPlace& named_at) {
   Yaml none;
   std::string text;
   try {
@@ -82,6 +90,19 @@ Yaml read_reference(Reader& reader, const std::string& file, std::string_view ki
     reader.errors.add(error);
   }
   return none;
+}
+
+}  // namespace
+
+Yaml read_reference(Reader& reader, const std::string& file, std::string_view kind, const YamlPlace& named_at) {
+  if (!reader.known_files) return read_anew(reader, file, kind, named_at);
+  const std::pair key(std::string(kind), file);
+  if (const auto found = reader.known_files->by_path.find(key); found != reader.known_files->by_path.end())
+    return found->second;
+  const std::size_t errors_before = reader.errors.count();
+  Yaml value = read_anew(reader, file, kind, named_at);
+  if (reader.errors.count() == errors_before) reader.known_files->by_path[key] = value;
+  return value;
 }
 
 }  // namespace pipewright

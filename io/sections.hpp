@@ -1,7 +1,11 @@
 // The sections of a scenario: how each is read, written back and documented. Inside io only.
 #pragma once
 
+#include <map>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "core/plan/scenario.hpp"
 #include "io/fields.hpp"
@@ -42,7 +46,25 @@ std::vector<SectionDoc> scenario_docs();  // all of the above
 // The keys that say which form a model has; they exclude each other.
 bool is_model_form(std::string_view key);
 
+// The keys of a scenario, sections included, in the order in which they are read: the model before the plan.
+std::span<const Field<Scenario>> scenario_fields();
+
+// What follows from several sections, once all are read: source of costs, names, the sizes of the model's tensors under
+// the plan's tensor parallelism, tokens per sample. `root`: the tree that the scenario was read from. May be called
+// again when a section was read anew. Throws InputError.
+void complete(Scenario& scenario, const Yaml& root);
+
+// The scenario of a parsed file with the changes of `options.set`, which are applied to `root`, too; `expect:` and
+// `vary:` are checked, then removed from it.
+Scenario base_scenario(const std::string& path, Yaml& root, const ReadOptions& options);
+
 // ---- references -----------------------------------------------------------------------------------------------------
+// Files that were read, parsed and found to be good, for readers of many scenarios that name the same ones.
+struct KnownFiles {
+  std::map<std::pair<std::string, std::string>, std::string> by_name;  // {"cluster", "dgx"} -> path
+  std::map<std::pair<std::string, std::string>, Yaml> by_path;         // {"cluster", path} -> the value of `cluster:`
+};
+
 // A file named by a scalar: "v100" is configs/<kind>s/v100.yaml, "./v100.yaml" a path relative to the file that says
 // so. Returns its path, or "" and an error that lists the known names.
 std::string referenced_file(Reader& reader, const At& at, std::string_view kind);

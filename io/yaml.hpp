@@ -52,6 +52,13 @@ struct Yaml {
   Yaml* find(std::string_view key);
 };
 
+// A key as a value, for readers of maps whose keys are data.
+inline Yaml as_value(const YamlKey& key) {
+  Yaml value;
+  value.type = Yaml::Type::Scalar, value.place = key.place, value.scalar = key.text;
+  return value;
+}
+
 constexpr int kDeepestInput = 64;
 constexpr std::size_t kMostValues = 2'000'000;
 

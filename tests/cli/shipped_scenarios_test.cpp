@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -42,12 +43,23 @@ std::string quoted(const std::filesystem::path& path) {
   return "'" + path.string() + "'";
 }
 
-std::vector<std::filesystem::path> scenarios() {
+bool is_sweep(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  for (std::string line; std::getline(stream, line);)
+    if (line == "sweep:") return true;
+  return false;
+}
+
+std::vector<std::filesystem::path> shipped(bool sweeps) {
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(source_root() / "scenarios"))
-    if (entry.path().extension() == ".yaml") files.push_back(entry.path());
+    if (entry.path().extension() == ".yaml" && is_sweep(entry.path()) == sweeps) files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   return files;
+}
+
+std::vector<std::filesystem::path> scenarios() {
+  return shipped(false);
 }
 
 }  // namespace
@@ -69,6 +81,17 @@ TEST_CASE("every shipped scenario fits its cluster and gives an answer") {
     CHECK_MESSAGE(answer.at("step_time_s").get<double>() > 0, file.string());
     const double bubble = answer.at("bubble_fraction").get<double>();
     CHECK_MESSAGE((bubble >= 0 && bubble < 1), file.string(), ": bubble ", bubble);
+  }
+}
+
+TEST_CASE("every shipped sweep has figures in all its rows") {
+  REQUIRE(shipped(true).size() >= 2);
+  for (const auto& file : shipped(true)) {
+    const Run run = pipewright("sweep --json " + quoted(file), false);
+    REQUIRE_MESSAGE(run.status == 0, file.string());
+    const auto document = nlohmann::json::parse(run.out);
+    for (const auto& row : document.at("rows"))
+      CHECK_MESSAGE(row.at("step_time_s").get<double>() > 0, file.string());
   }
 }
 

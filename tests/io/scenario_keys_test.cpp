@@ -1,4 +1,4 @@
-// docs/scenario.md lists the keys of a scenario; the reader's own tables say which there are.
+// docs/scenario.md and docs/sweep.md list the keys of their files; the reader's own tables say which there are.
 // PIPEWRIGHT_ACCEPT=1 writes the tables into the document instead of comparing.
 #include <cstdlib>
 #include <fstream>
@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include "io/read_sweep.hpp"
 #include "io/sections.hpp"
 
 using namespace pipewright;
@@ -23,9 +24,9 @@ std::string cell(std::string_view text) {
   return escaped;
 }
 
-std::string tables() {
+std::string tables(const std::vector<SectionDoc>& sections) {
   std::string text;
-  for (const SectionDoc& section : scenario_docs()) {
+  for (const SectionDoc& section : sections) {
     text += "\n### `" + section.name + "`\n\n| key | takes | meaning |\n|---|---|---|\n";
     for (const FieldDoc& field : section.fields)
       text += "| `" + std::string(field.key) + "`" + (field.required ? " (required)" : "") + " | " + cell(field.takes) +
@@ -42,19 +43,27 @@ std::string contents(const std::string& path) {
   return text.str();
 }
 
-}  // namespace
-
-TEST_CASE("docs/scenario.md lists exactly the keys that the reader knows") {
-  const std::string path = std::string(std::getenv("PIPEWRIGHT_SOURCE")) + "/docs/scenario.md";
+void lists_exactly(const char* file, const std::vector<SectionDoc>& sections) {
+  const std::string path = std::string(std::getenv("PIPEWRIGHT_SOURCE")) + file;
   std::string text = contents(path);
   const std::size_t mark = text.find("<!-- keys:"), begin = text.find('\n', mark) + 1;
   const std::size_t end = text.find("<!-- /keys -->");
   REQUIRE(mark != std::string::npos);
   REQUIRE(end != std::string::npos);
   if (std::getenv("PIPEWRIGHT_ACCEPT") != nullptr) {
-    std::ofstream(path, std::ios::binary) << text.replace(begin, end - begin, tables());
+    std::ofstream(path, std::ios::binary) << text.replace(begin, end - begin, tables(sections));
     MESSAGE("wrote the tables into ", path);
     return;
   }
-  CHECK(text.substr(begin, end - begin) == tables());
+  CHECK(text.substr(begin, end - begin) == tables(sections));
+}
+
+}  // namespace
+
+TEST_CASE("docs/scenario.md lists exactly the keys that the reader knows") {
+  lists_exactly("/docs/scenario.md", scenario_docs());
+}
+
+TEST_CASE("docs/sweep.md lists exactly the keys that the reader knows") {
+  lists_exactly("/docs/sweep.md", sweep_docs());
 }

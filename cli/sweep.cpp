@@ -1,0 +1,161 @@
+// `sweep`: what-if questions, a row of figures per point of a grid.
+#include "planner/what_if/sweep.hpp"
+
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <thread>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "cli/commands.hpp"
+#include "cli/config_path.hpp"
+#include "cli/terminal.hpp"
+#include "core/check.hpp"
+#include "io/read_sweep.hpp"
+#include "io/writers/sweep.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr int kMostJobs = 1024;
+
+constexpr std::array<Option, 8> kOptions = {{
+    {"--set", "", "KEY=VALUE", "change one value of the base first (repeatable)"},
+    {"--jobs", "-j", "N", "threads (default: as many as the machine has cores); the rows are the same"},
+    {"--output", "-o", "FILE", "also write FILE: .json .csv .svg (repeatable)"},
+    {"--json", "", "", "one JSON document on standard output instead of the table"},
+    {"--csv", "", "", "comma-separated values on standard output instead of the table"},
+    {"--x", "", "KEY", "key of the grid that the plot has to the right (default: the first with several numbers)"},
+    {"--y", "", "FIGURE", "figure that it has upwards (default: samples_per_s)"},
+    {"--width", "", "N", "columns of the table (default: the terminal's, else 100)"},
+}};
+
+volatile std::sig_atomic_t interrupted = 0;
+
+// Ctrl-C ends the sweep after the points that are being priced; a second one ends the program as usual.
+void begin_to_listen() {
+  std::signal(SIGINT, [](int) {
+    interrupted = 1;
+    std::signal(SIGINT, SIG_DFL);
+  });
+}
+
+int jobs(const Arguments& arguments) {
+  if (!arguments.has("--jobs")) return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const std::string text = arguments.last("--jobs", "");
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < 1 || value > kMostJobs)
+    throw InputError(
+        fmt::format("--jobs: \"{}\" is no whole number from 1 to {}; write e.g. --jobs 4", text, kMostJobs));
+  return value;
+}
+
+struct Ending {
+  std::string_view ending;
+  std::string (*write)(const Sweep&, const SweepAxes&);
+};
+constexpr std::array<Ending, 3> kEndings = {{
+    {".json", [](const Sweep& sweep, const SweepAxes&) { return sweep_json(sweep); }},
+    {".csv", [](const Sweep& sweep, const SweepAxes&) { return sweep_csv(sweep); }},
+    {".svg", sweep_svg},
+}};
+
+const Ending& ending_of(const std::string& path, const std::string& file, const std::string& base) {
+  if (same_file(file, path) || same_file(base, path))
+    throw InputError("--output: \"" + path + "\" is what the sweep reads; name another file");
+  for (const Ending& each : kEndings)
+    if (path.ends_with(each.ending)) return each;
+  throw InputError("--output: \"" + path + "\" has no known ending; known: .json, .csv, .svg");
+}
+
+SweepPoints points_of(const SweepFile& file) {
+  const auto reader = std::make_shared<PointReader>(file.base());
+  return {
+      .scenario = [&file, reader](std::int64_t point) -> const Scenario& { return reader->read(file.changes(point)); },
+      .magnitude = magnitude_under};
+}
+
+// A line on a terminal, once the sweep has taken half a second.
+class Progress {
+ public:
+  void show(std::int64_t done, std::int64_t all) {
+    if (isatty(STDERR_FILENO) != 1) return;
+    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - begin_;
+    if (since.count() < 0.5) return;
+    const double left = done == 0 ? 0 : since.count() * static_cast<double>(all - done) / static_cast<double>(done);
+    const std::string rest = done == 0 ? "" : fmt::format(", {:.0f} s left", left);
+    std::fprintf(stderr, "\r\x1b[K%lld of %lld points%s", static_cast<long long>(done), static_cast<long long>(all),
+                 rest.c_str());
+    shown_ = true;
+  }
+  ~Progress() {
+    if (shown_) std::fputs("\r\x1b[K", stderr);
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  bool shown_ = false;
+};
+
+Sweep swept(const SweepFile& file, int threads) {
+  Progress progress;
+  begin_to_listen();
+  return sweep(file.question(), {.jobs = threads,
+                                 .points = [&] { return points_of(file); },
+                                 .stopped = [] { return interrupted != 0; },
+                                 .progress = [&](std::int64_t done, std::int64_t all) { progress.show(done, all); }});
+}
+
+int run(const Arguments& arguments) {
+  const std::string& path = arguments.positional.front();
+  const TableOptions table{output_width(arguments), use_colour(arguments)};
+  const int threads = jobs(arguments);
+  const SweepAxes axes{arguments.last("--x", ""), arguments.last("--y", "")};
+  if (arguments.has("--json") && arguments.has("--csv"))
+    throw InputError("sweep: --json and --csv exclude each other; keep one of them");
+  const SweepFile file(path, {.set = arguments.all("--set"), .config_path = config_path()});
+  if (file.question().replan)
+    throw InputError(path + ": sweep.replan: true is not built in yet; write false, and name the plans as variants");
+  std::vector<const Ending*> writers;
+  for (const std::string& output : arguments.all("--output"))
+    writers.push_back(&ending_of(output, path, file.question().base));
+  const bool plot =
+      std::any_of(writers.begin(), writers.end(), [](const Ending* each) { return each->ending == ".svg"; });
+  if (plot) check_axes(file.question(), axes);
+  const Sweep result = swept(file, threads);
+  print(arguments.has("--json")  ? sweep_json(result)
+        : arguments.has("--csv") ? sweep_csv(result)
+                                 : sweep_text(result, table));
+  const std::vector<std::string> outputs = arguments.all("--output");
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    write_file(outputs[i], writers[i]->write(result, axes));
+    note("wrote " + outputs[i] + " (sweep)");
+  }
+  if (result.not_run > 0) note(fmt::format("interrupted: {} points were not run", result.not_run));
+  return result.not_run > 0 ? kInterrupted : kDone;
+}
+
+}  // namespace
+
+constinit const Command kSweep{
+    .name = "sweep",
+    .arguments = "FILE",
+    .summary = "what-if questions: variants of a scenario x a grid of values, a row each",
+    .details =
+        "FILE names a base scenario, variants of it and a grid (docs/sweep.md), or - for standard input.\n"
+        "  pipewright sweep scenarios/what_if/bandwidth.yaml -o bandwidth.svg\n"
+        "A point that does not fit or is no scenario is a row with the reason; the exit status stays 0. Ctrl-C prints\n"
+        "the rows that are there; the exit status is then 130.\n",
+    .options = kOptions,
+    .least = 1,
+    .most = 1,
+    .run = run,
+};
+
+}  // namespace pipewright

@@ -1,0 +1,296 @@
+#include "io/writers/sweep.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "io/format_quantity.hpp"
+#include "io/writers/csv_text.hpp"
+#include "io/writers/json_text.hpp"
+#include "io/writers/text_table.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::size_t kReasonLines = 12;  // of the table; CSV and JSON have the reason of every row
+
+constexpr std::array<SweepFigure, 7> kUsual = {SweepFigure::StepTime, SweepFigure::SamplesPerS, SweepFigure::TokensPerS,
+                                               SweepFigure::Mfu,      SweepFigure::Bubble,      SweepFigure::PeakMemory,
+                                               SweepFigure::SpeedUp};
+
+std::vector<SweepFigure> shown(const SweepQuestion& question) {
+  if (!question.metrics.empty()) return question.metrics;
+  return {kUsual.begin(), kUsual.end()};
+}
+
+// The last part of a key is enough for a column, unless another key ends alike.
+std::string head_of(const SweepQuestion& question, std::size_t axis) {
+  const auto last = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
+  const std::string head = last(question.axes[axis].key);
+  const auto alike = std::count_if(question.axes.begin(), question.axes.end(),
+                                   [&](const SweepAxis& other) { return last(other.key) == head; });
+  return alike > 1 ? question.axes[axis].key : head;
+}
+
+// Variant and values of the grid, a column each.
+std::vector<TextColumn> key_columns(const Sweep& sweep) {
+  const SweepQuestion& question = sweep.question;
+  std::vector<TextColumn> columns;
+  if (question.variants.size() > 1) {
+    columns.push_back({"variant", true});
+    for (const SweepRow& row : sweep.rows)
+      columns.back().cells.push_back(question.variants[question.variant(row.point)]);
+  }
+  for (std::size_t i = 0; i < question.axes.size(); ++i) {
+    columns.push_back({head_of(question, i)});
+    for (const SweepRow& row : sweep.rows)
+      columns.back().cells.push_back(question.axes[i].texts[question.values(row.point)[i]]);
+  }
+  return columns;
+}
+
+std::string head_of(SweepFigure figure, const Scale& scale) {
+  switch (figure) {
+    case SweepFigure::StepTime: return "step " + scale.name;
+    case SweepFigure::SamplesPerS: return "samples/s";
+    case SweepFigure::SamplesPerSDevice: return "samples/s/dev";
+    case SweepFigure::TokensPerS: return "tokens/s";
+    case SweepFigure::TokensPerSDevice: return "tokens/s/dev";
+    case SweepFigure::Mfu: return "MFU";
+    case SweepFigure::Bubble: return "bubble";
+    case SweepFigure::PeakMemory: return "peak " + scale.name;
+    case SweepFigure::Headroom: return "left " + scale.name;
+    case SweepFigure::Devices: return "devices";
+    case SweepFigure::SpeedUp: return "speed-up";
+  }
+  return "";
+}
+
+std::string cell_of(SweepFigure figure, double value, const Scale& scale) {
+  switch (figure) {
+    case SweepFigure::StepTime: return in_scale(std::llround(value * 1e9), scale);
+    case SweepFigure::PeakMemory:
+    case SweepFigure::Headroom: return in_scale(static_cast<std::int64_t>(value), scale);
+    case SweepFigure::Mfu:
+    case SweepFigure::Bubble: return percent(value);
+    case SweepFigure::Devices: return fmt::format("{:.0f}", value);
+    case SweepFigure::SpeedUp: return significant(value) + "x";
+    case SweepFigure::TokensPerS:
+    case SweepFigure::TokensPerSDevice:
+    case SweepFigure::SamplesPerS:
+    case SweepFigure::SamplesPerSDevice: return significant(value, 4);
+  }
+  return "";
+}
+
+// One unit for the column.
+Scale scale_of(const Sweep& sweep, SweepFigure figure) {
+  double largest = 0;
+  for (const SweepRow& row : sweep.rows)
+    largest = std::max(largest, std::abs(pipewright::figure(row, figure).value_or(0)));
+  if (figure == SweepFigure::StepTime) return time_scale(Time{std::llround(largest * 1e9)});
+  // One point that is far too large must not blur the others.
+  constexpr double kGiB = 1073741824, kTiB = 1024 * kGiB;
+  if (largest >= kTiB) return {kGiB, "GiB", 1};
+  return bytes_scale(Bytes{static_cast<std::int64_t>(largest)});
+}
+
+bool all_fit(const Sweep& sweep) {
+  return std::all_of(sweep.rows.begin(), sweep.rows.end(),
+                     [](const SweepRow& row) { return row.outcome == SweepRow::Outcome::Fits; });
+}
+
+std::vector<TextColumn> columns(const Sweep& sweep) {
+  std::vector<TextColumn> all = key_columns(sweep);
+  for (const SweepFigure figure : shown(sweep.question)) {
+    const Scale scale = scale_of(sweep, figure);
+    TextColumn column{head_of(figure, scale)};
+    column.drop_zero = sweep.question.metrics.empty() && figure != SweepFigure::StepTime;
+    for (const SweepRow& row : sweep.rows) {
+      const std::optional<double> value = pipewright::figure(row, figure);
+      column.cells.push_back(value ? cell_of(figure, *value, scale) : "-");
+    }
+    all.push_back(std::move(column));
+  }
+  if (!all_fit(sweep)) {
+    TextColumn fits{"fits"};
+    for (const SweepRow& row : sweep.rows)
+      fits.cells.emplace_back(row.outcome == SweepRow::Outcome::Fits ? "yes" : row.has_figures() ? "no" : "-");
+    all.push_back(std::move(fits));
+  }
+  if (sweep.question.replan) {
+    TextColumn plan{"plan", true};
+    for (const SweepRow& row : sweep.rows)
+      plan.cells.push_back(row.plan.empty() ? "-" : row.plan + (row.plan_changes ? "  ← plan changes" : ""));
+    all.push_back(std::move(plan));
+  }
+  return all;
+}
+
+int width_of(const std::vector<TextColumn>& columns) {
+  int width = 0;
+  for (const TextColumn& column : columns) {
+    int widest = display_width(column.head);
+    for (const std::string& cell : column.cells)
+      widest = std::max(widest, display_width(cell));
+    width += widest + 2;
+  }
+  return width;
+}
+
+// A table that must be broken repeats its first column, which then has to name the point.
+std::string table(const Sweep& sweep, int width) {
+  std::vector<TextColumn> all = columns(sweep);
+  if (width_of(all) <= width + 2) return text_table(all, width, 0);
+  const std::size_t keys = key_columns(sweep).size();
+  TextColumn point{"point", true};
+  for (const SweepRow& row : sweep.rows)
+    point.cells.push_back(point_name(sweep.question, row.point));
+  all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(keys));
+  all.insert(all.begin(), std::move(point));
+  return text_table(all, width, 0);
+}
+
+std::string_view words(SweepRow::Outcome outcome) {
+  switch (outcome) {
+    case SweepRow::Outcome::Fits: return "fits";
+    case SweepRow::Outcome::DoesNotFit: return "does_not_fit";
+    case SweepRow::Outcome::NoPlan: return "no_plan";
+    case SweepRow::Outcome::Invalid: return "invalid";
+  }
+  return "";
+}
+
+// "does not divide: a, b, c and 12 more": the same reason is said once.
+std::string reasons(const Sweep& sweep, int width) {
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> by_reason;
+  std::map<std::string, std::size_t> known;
+  for (const SweepRow& row : sweep.rows) {
+    if (row.reason.empty()) continue;
+    const auto [at, is_new] = known.emplace(row.reason, by_reason.size());
+    if (is_new) by_reason.emplace_back(row.reason, std::vector<std::int64_t>{});
+    by_reason[at->second].second.push_back(row.point);
+  }
+  std::string text;
+  for (std::size_t i = 0; i < std::min(by_reason.size(), kReasonLines); ++i) {
+    constexpr std::size_t kNamed = 4;
+    const auto& [reason, points] = by_reason[i];
+    std::string names;
+    for (std::size_t p = 0; p < std::min(points.size(), kNamed); ++p)
+      names += (names.empty() ? "" : "; ") + point_name(sweep.question, points[p]);
+    if (points.size() > kNamed) names += fmt::format(" and {} more", points.size() - kNamed);
+    text += wrapped("  ", names + ": " + reason, width);
+  }
+  if (by_reason.size() > kReasonLines)
+    text += fmt::format("  and {} other reasons; -o FILE.csv has that of every row\n", by_reason.size() - kReasonLines);
+  return text;
+}
+
+std::string remarks(const Sweep& sweep) {
+  const SweepQuestion& question = sweep.question;
+  const bool ratios = std::any_of(sweep.rows.begin(), sweep.rows.end(), [](const auto& row) { return row.speed_up; });
+  std::string text;
+  if (!sweep.rows.empty() && all_fit(sweep)) text += "every plan fits its devices\n";
+  if (ratios)
+    text += question.variants.size() > 1
+                ? fmt::format("speed-up: samples/s over those of variant {} at the same place of the grid\n",
+                              question.variants[question.baseline])
+                : "speed-up: samples/s over those of the first row that has figures\n";
+  if (sweep.left_out > 0)
+    text += fmt::format("{} of {} points are left out by where\n", sweep.left_out, question.points());
+  if (sweep.not_run > 0)
+    text += fmt::format("interrupted: {} of {} points were not run\n", sweep.not_run, question.points());
+  return text;
+}
+
+}  // namespace
+
+std::string point_name(const SweepQuestion& question, std::int64_t point) {
+  std::string text = question.variants.size() > 1 ? question.variants[question.variant(point)] : "";
+  const std::vector<std::size_t> values = question.values(point);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    text += (text.empty() ? "" : ", ") + question.axes[i].texts[values[i]];
+  return text;
+}
+
+std::string sweep_text(const Sweep& sweep, const TableOptions& options) {
+  std::string text;
+  if (!sweep.question.description.empty()) text += wrapped("", sweep.question.description, options.width) + "\n";
+  text += sweep.rows.empty() ? "no rows\n" : table(sweep, options.width);
+  const std::string more = remarks(sweep) + reasons(sweep, options.width);
+  return more.empty() ? text : text + "\n" + more;
+}
+
+std::string sweep_csv(const Sweep& sweep) {
+  const SweepQuestion& question = sweep.question;
+  std::string text = "variant";
+  for (const SweepAxis& axis : question.axes)
+    text += "," + csv_field(axis.key);
+  for (const SweepFigureName& each : kSweepFigures)
+    text += fmt::format(",{}{}", each.name, each.unit == Unit::Second ? "_s" : each.unit == Unit::Byte ? "_bytes" : "");
+  text += ",outcome,plan,layers,plan_changes,reason\n";
+  for (const SweepRow& row : sweep.rows) {
+    text += csv_field(question.variants[question.variant(row.point)]);
+    const std::vector<std::size_t> values = question.values(row.point);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      text += "," + csv_field(question.axes[i].texts[values[i]]);
+    for (const SweepFigureName& each : kSweepFigures) {
+      const std::optional<double> value = figure(row, each.figure);
+      text += ",";
+      if (!value) continue;
+      if (each.figure == SweepFigure::StepTime)
+        text += exact_seconds(row.step_time);
+      else if (each.unit == Unit::Byte)
+        text += fmt::format("{:.0f}", *value);
+      else
+        text += fmt::format("{}", *value);
+    }
+    text += fmt::format(",{},{},{},{},{}\n", words(row.outcome), csv_field(row.plan), csv_field(row.layers),
+                        row.has_figures() ? (row.plan_changes ? "true" : "false") : "", csv_field(row.reason));
+  }
+  return text;
+}
+
+std::string sweep_json(const Sweep& sweep) {
+  const SweepQuestion& question = sweep.question;
+  JsonText json;
+  json.open('{').field("schema", "pipewright.sweep/1");
+  json.key("tool").open('{').field("name", "pipewright").field("version", PIPEWRIGHT_VERSION).close();
+  json.field("sweep", question.file).field("base", question.base).field("description", question.description);
+  json.field("variants", question.variants);
+  json.field("baseline", question.variants[question.baseline]).field("replan", question.replan);
+  json.key("grid").open('{');
+  for (const SweepAxis& axis : question.axes)
+    json.field(axis.key, axis.texts);
+  json.close().key("where").open('[');
+  for (const Comparison& comparison : question.where)
+    json.value(comparison.text);
+  json.close().field("points", question.points()).field("left_out", sweep.left_out).field("not_run", sweep.not_run);
+  json.key("rows").open('[');
+  for (const SweepRow& row : sweep.rows) {
+    json.open('{').field("variant", question.variants[question.variant(row.point)]).key("values").open('{');
+    const std::vector<std::size_t> values = question.values(row.point);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      json.field(question.axes[i].key, question.axes[i].texts[values[i]]);
+    json.close().field("outcome", words(row.outcome));
+    if (row.has_figures()) {
+      json.field("step_time_s", row.step_time);
+      for (const SweepFigureName& each : kSweepFigures) {
+        if (each.figure == SweepFigure::StepTime) continue;
+        const std::optional<double> value = figure(row, each.figure);
+        json.key(std::string(each.name) + (each.unit == Unit::Byte ? "_bytes" : ""));
+        if (value && (each.unit == Unit::Byte || each.figure == SweepFigure::Devices))
+          json.value(static_cast<std::int64_t>(*value));
+        else
+          json.value(value);
+      }
+      json.field("plan", row.plan).field("layers", row.layers).field("plan_changes", row.plan_changes);
+    }
+    json.field("reason", row.reason).close();
+  }
+  json.close().close();
+  return std::move(json).text();
+}
+
+}  // namespace pipewright

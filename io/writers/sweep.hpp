@@ -1,0 +1,29 @@
+// A sweep's rows: as a table, CSV, JSON (docs/sweep.md) and a line plot.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/plan/sweep.hpp"
+#include "io/writers/writers.hpp"
+
+namespace pipewright {
+
+std::string sweep_text(const Sweep& sweep, const TableOptions& options);
+std::string sweep_csv(const Sweep& sweep);
+std::string sweep_json(const Sweep& sweep);  // "schema": "pipewright.sweep/1"
+
+// What the plot shows: a key of the grid to the right, a figure upwards. Empty texts: the first key with two numbers or
+// more, and samples_per_s.
+struct SweepAxes {
+  std::string x, y;
+};
+// Throws InputError for axes that there are not.
+void check_axes(const SweepQuestion& question, const SweepAxes& axes);
+// A line per variant and combination of the other keys.
+std::string sweep_svg(const Sweep& sweep, const SweepAxes& axes);
+
+// "no_nvlink, 64": a row's variant (where there are several) and values of the grid.
+std::string point_name(const SweepQuestion& question, std::int64_t point);
+
+}  // namespace pipewright

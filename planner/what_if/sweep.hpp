@@ -1,0 +1,40 @@
+// Every point of a sweep priced, by several threads; the same rows whatever their number.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "core/cost/cost_model.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/scenario.hpp"
+#include "core/plan/sweep.hpp"
+
+namespace pipewright {
+
+// What one thread reads points with. `scenario` throws InputError; what it returns holds until its next call.
+struct SweepPoints {
+  std::function<const Scenario&(std::int64_t point)> scenario;
+  std::function<std::optional<Magnitude>(const Scenario&, const std::string& key)> magnitude;
+};
+
+struct SweepOptions {
+  int jobs = 1;
+  std::function<SweepPoints()> points;  // called once by each thread, in it
+  // Looked at between two points; true: no further one is begun, and the rows that are there are the answer.
+  std::function<bool()> stopped = [] { return false; };
+  // Called now and then, by the calling thread.
+  std::function<void(std::int64_t done, std::int64_t all)> progress = [](std::int64_t, std::int64_t) {};
+};
+
+// Rows in the order of their points. A point whose scenario is refused, or which no plan fits, is a row with the
+// reason. Throws InputError for a condition that cannot be judged.
+Sweep sweep(const SweepQuestion& question, const SweepOptions& options);
+
+// A plan in the words of its table: "PP4 VP2 DP2 TP8 MBS1 x 16 1f1b".
+std::string plan_in_words(const Plan& plan);
+
+}  // namespace pipewright

@@ -1,0 +1,99 @@
+// `sweep` as a user meets it: table, files, threads, refusals.
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/refusals.hpp"
+
+namespace pipewright {
+namespace {
+
+const std::string kHardware = "scenarios/what_if/hardware.yaml";
+const std::string kBandwidth = "scenarios/what_if/bandwidth.yaml";
+
+std::string sweep_of(const std::string& more) {
+  return "sweep: {base: scenarios/quickstart.yaml, " + more + "}\n";
+}
+ProgramRun asked(const std::string& more, std::vector<std::string> options = {}) {
+  std::vector<std::string> arguments = {"sweep", "-"};
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  return run_program(arguments, {.folder = {}, .input = sweep_of(more), .output_to = {}, .settings = {}});
+}
+
+TEST_CASE("A row of a sweep is what simulate says of the same point") {
+  const ProgramRun run = asked("grid: {plan.schedule: [gpipe, 1f1b], training.micro_batches: [8, 32]}", {"--json"});
+  REQUIRE(run.status == 0);
+  CHECK(run.err == "");
+  const auto document = nlohmann::json::parse(run.out);
+  CHECK(document.at("schema") == "pipewright.sweep/1");
+  REQUIRE(document.at("rows").size() == 4);
+  for (const auto& row : document.at("rows")) {
+    std::vector<std::string> arguments = {"simulate", "scenarios/quickstart.yaml", "--json"};
+    for (const auto& [key, value] : row.at("values").items()) {
+      arguments.emplace_back("--set");
+      arguments.push_back(key + "=" + value.get<std::string>());
+    }
+    const auto alone = nlohmann::json::parse(run_program(arguments).out);
+    for (const char* key : {"step_time_s", "samples_per_s"})
+      CHECK(row.at(key) == alone.at(key));
+    CHECK(row.at("bubble") == alone.at("bubble_fraction"));
+  }
+}
+
+TEST_CASE("The rows are the same whatever the number of threads, in every format") {
+  for (const std::string& file : {kHardware, kBandwidth})
+    for (const char* format : {"--json", "--csv", "--width=120"}) {
+      const ProgramRun one = run_program({"sweep", file, "--jobs", "1", format});
+      const ProgramRun four = run_program({"sweep", file, "--jobs", "4", format});
+      CHECK(one.status == 0);
+      CHECK(one.out == four.out);
+    }
+}
+
+TEST_CASE("Files go by their ending; the plot is a drawing for light and dark that names its lines") {
+  const ScratchFolder folder;
+  const ProgramRun run = run_program({"sweep", kBandwidth, "-o", folder.path("a.csv"), "-o", folder.path("a.json"),
+                                      "-o", folder.path("a.svg"), "-o", folder.path("b.svg"), "--y", "step_time"});
+  CHECK(run.status == 0);
+  CHECK(file_text(folder.path("a.csv")).starts_with("variant,cluster.network.bandwidth,step_time_s,"));
+  CHECK(nlohmann::json::parse(file_text(folder.path("a.json"))).at("rows").size() == 21);
+  const std::string svg = file_text(folder.path("a.svg"));
+  CHECK(svg.starts_with("<svg"));
+  CHECK(contains(svg, "prefers-color-scheme:dark"));
+  CHECK(contains(svg, ">4 copies of 4 stages</text>"));
+  CHECK(contains(svg, ">step time in s</text>"));
+}
+
+TEST_CASE("--set changes the base before every variant") {
+  const ProgramRun run = asked("grid: {training.micro_batches: [8]}, variants: {a: {plan.stages: 2}}",
+                               {"--csv", "--set", "plan.schedule=gpipe"});
+  CHECK(run.status == 0);
+  CHECK(contains(run.out, "gpipe"));
+  CHECK_FALSE(contains(run.out, "1f1b"));
+}
+
+TEST_CASE("Points without an answer are rows, and the exit status stays 0") {
+  const ProgramRun run = asked("grid: {plan.stages: [4, 25], training.micro_batches: [8]}");
+  CHECK(run.status == 0);
+  CHECK(contains(run.out, "25, 8: "));
+  CHECK(contains(run.out, "25 stages for 24 layers"));
+}
+
+TEST_CASE("sweep refuses what it cannot do, with a way out") {
+  CHECK(contains(error_of({"sweep", "scenarios/quickstart.yaml"}), "this is a scenario; a sweep file has the one key"));
+  CHECK(contains(error_of({"simulate", kHardware}), "this is a sweep, not a scenario; ask it with pipewright sweep"));
+  CHECK(contains(error_of({"sweep", kHardware, "--jobs", "0"}), "is no whole number from 1 to 1024"));
+  CHECK(contains(error_of({"sweep", kHardware, "--jobs", "many"}), "write e.g. --jobs 4"));
+  CHECK(contains(error_of({"sweep", kHardware, "-o", "x.png"}), "known: .json, .csv, .svg"));
+  CHECK(contains(error_of({"sweep", kHardware, "-o", kHardware}), "is what the sweep reads"));
+  CHECK(contains(error_of({"sweep", kHardware, "-o", "scenarios/what_if/llama3-70b.yaml"}), "is what the sweep reads"));
+  CHECK(contains(error_of({"sweep", kHardware, "--json", "--csv"}), "exclude each other"));
+  CHECK(contains(error_of({"sweep", kHardware, "-o", "x.svg", "--x", "plan.stages"}), "--x: unknown \"plan.stages\""));
+  CHECK(contains(error_of({"sweep", kHardware, "-o", "x.svg", "--y", "step"}), "--y: unknown \"step\""));
+  CHECK(contains(error_of({"sweep", kHardware, "--set", "plan.stagse=3"}), "did you mean \"stages\"?"));
+}
+
+}  // namespace
+}  // namespace pipewright
