@@ -6,6 +6,7 @@
 
 #include "core/plan/plan.hpp"
 #include "io/changes.hpp"
+#include "io/flat_values.hpp"
 #include "io/read_condition.hpp"
 #include "io/sections.hpp"
 
@@ -114,25 +115,6 @@ const Scenario& PointReader::read(std::span<const Assignment* const> changes) {
 
 namespace {
 
-// The text under `key` where the fields of a section are written one a line, two spaces deeper per level.
-std::string text_under(const std::string& yaml, const std::string& key) {
-  std::vector<std::string> path;
-  for (std::size_t begin = 0; begin < yaml.size();) {
-    const std::size_t end = std::min(yaml.find('\n', begin), yaml.size());
-    const std::string line = yaml.substr(begin, end - begin);
-    begin = end + 1;
-    const std::size_t depth = line.find_first_not_of(' ') / 2, colon = line.find(':');
-    if (colon == std::string::npos || depth > path.size()) continue;
-    path.resize(depth);
-    path.push_back(line.substr(2 * depth, colon - 2 * depth));
-    std::string full;
-    for (const std::string& part : path)
-      full += (full.empty() ? "" : ".") + part;
-    if (full == key && colon + 2 < line.size()) return line.substr(colon + 2);
-  }
-  return {};
-}
-
 // What `training` leaves to be worked out.
 std::optional<Magnitude> of_batch(const Scenario& scenario, const std::string& key) {
   const BatchSplit split = batch_split(scenario.training, scenario.plan.data_parallel.value);
@@ -156,7 +138,8 @@ std::optional<Magnitude> magnitude_under(const Scenario& scenario, const std::st
   YamlText text(nullptr, {});
   const Field<Scenario>& rule = field(section);
   rule.write(text, rule.key, scenario);
-  if (const std::string found = text_under(text.text(), key); !found.empty()) return parse_magnitude(found);
+  for (const auto& [name, value] : flat_lines(text.text()))
+    if (name == key) return parse_magnitude(value);
   return of_batch(scenario, key);
 }
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "io/format_quantity.hpp"
+#include "io/writers/compare.hpp"
 #include "io/writers/svg_canvas.hpp"
 #include "io/writers/writers.hpp"
 
@@ -36,23 +37,29 @@ RowSize row_size(int rows) {
 
 class Gantt {
  public:
-  explicit Gantt(const Answer& answer)
+  Gantt(const Answer& answer, Canvas& canvas)
       : answer_(answer),
         rows_(spread(static_cast<int>(distinct_workers(answer).size()), kMostRows)),  // copy 0 comes first
         bars_(all_reduce_rows(answer, rows_)),
         size_(row_size(static_cast<int>(rows_.size()))),
-        boxes_(op_count(answer) * rows_.size() / answer.timeline.workers.size() <= kMostBoxes) {
+        boxes_(op_count(answer) * rows_.size() / answer.timeline.workers.size() <= kMostBoxes),
+        canvas_(canvas) {
     double label = text_width(fmt::format("stage {}", answer.plan.stages - 1), 12);  // of the memory strips
     for (const int w : rows_)
       label = std::max(label, text_width(worker_name(answer_, w), size_.font));
     if (!occurs(answer_, Look::AllReduce)) bars_.assign(rows_.size(), false);
     axis_ = {std::ceil(label) + 36, kPlotWidth, answer.timeline.makespan};
-    choose_messages();
-    if (!messages_.empty()) size_.gap = std::max(size_.gap, 9.0);
   }
 
-  std::string draw() {
-    double y = title();
+  const Axis& axis() const { return axis_; }
+  void share(const Axis& axis) { axis_ = axis; }
+  double width() const { return axis_.left + kPlotWidth + kRightMargin; }
+
+  // Title, legend, rows and axis from `top` on; returns the height that they end at. `name` precedes the question.
+  double draw(double from, std::string_view name) {
+    choose_messages();
+    if (!messages_.empty()) size_.gap = std::max(size_.gap, 9.0);
+    double y = title(from, name);
     y = legend(y);
     const double top = y;
     for (std::size_t row = 0; row < rows_.size(); ++row) {
@@ -67,9 +74,7 @@ class Gantt {
       draw(*message);
     for (const Number& n : numbers_)
       canvas_.text(n.x, n.y, n.text, n.css, n.font);
-    y = axis(bottom);
-    y += draw_memory(canvas_, answer_, axis_, y);
-    return canvas_.document(axis_.left + kPlotWidth + kRightMargin, y + 12, question(answer_));
+    return time_axis(bottom);
   }
 
  private:
@@ -77,15 +82,15 @@ class Gantt {
     return tops_[row] + size_.height + (bars_[row] ? kCollectiveHeight + 1 : 0);
   }
 
-  double title() {
-    double y = 24;
+  double title(double from, std::string_view name) {
+    double y = from + 24;
     // Broken before a separator where it is wider than the drawing.
-    std::string line, rest = question(answer_);
+    std::string line, rest = std::string(name) + question(answer_);
     const std::string separator = " · ";
-    const double width = axis_.left + kPlotWidth + kRightMargin - 24;
+    const double widest = width() - 24;
     while (!rest.empty()) {
       const std::size_t end = std::min(rest.find(separator, 1), rest.size());
-      if (!line.empty() && text_width(line + rest.substr(0, end), 15) > width) {
+      if (!line.empty() && text_width(line + rest.substr(0, end), 15) > widest) {
         canvas_.text(12, y, line, "title", 15);
         line.clear();
         rest.erase(0, separator.size());
@@ -147,7 +152,7 @@ class Gantt {
       canvas_.line(mark.x, top, mark.x, bottom, "grid");
   }
 
-  double axis(double bottom) {
+  double time_axis(double bottom) {
     canvas_.line(axis_.left, bottom + 4, axis_.left + axis_.width, bottom + 4, "tick");
     for (const auto& mark : axis_.marks()) {
       canvas_.line(mark.x, bottom + 4, mark.x, bottom + 8, "tick");
@@ -174,7 +179,7 @@ class Gantt {
     const double y = tops_[row];
     const auto& times = answer_.timeline.workers[static_cast<std::size_t>(w)];
     canvas_.text(axis_.left - 10, y + size_.height / 2 + size_.font * 0.36, worker_name(answer_, w), "end", size_.font);
-    canvas_.rect(axis_.left, y, axis_.width, size_.height, "i");
+    canvas_.rect(axis_.left, y, axis_.x(answer_.timeline.makespan) - axis_.left, size_.height, "i");
     if (boxes_) {
       boxes(lane(answer_, w).compute, times.compute, y);
     } else {
@@ -182,7 +187,7 @@ class Gantt {
     }
     const double below = y + size_.height + 1;
     if (bars_[row]) collectives(lane(answer_, w).collective, times.collective, below);
-    canvas_.text(axis_.left + axis_.width + 8, y + size_.height / 2 + size_.font * 0.36,
+    canvas_.text(axis_.x(answer_.timeline.makespan) + 8, y + size_.height / 2 + size_.font * 0.36,
                  fmt::format("busy {:.0f} %", 100 * ratio(answer_.report.workers[static_cast<std::size_t>(w)].busy,
                                                           answer_.timeline.makespan)),
                  "quiet", size_.font);
@@ -248,7 +253,7 @@ class Gantt {
         std::size_t end = c;
         while (end < n && quantized(end) == h && base[end] == bottom)
           base[end++] -= h;
-        const double scale = axis_.width / static_cast<double>(n);
+        const double scale = (axis_.x(answer_.timeline.makespan) - axis_.left) / static_cast<double>(n);
         if (h > 0)
           d += fmt::format("M{} {}h{}v-{}h-{}z", coordinate(axis_.left + static_cast<double>(c) * scale),
                            coordinate(bottom), coordinate(static_cast<double>(end - c) * scale), coordinate(h),
@@ -327,7 +332,7 @@ class Gantt {
   std::vector<const Transfer*> messages_;  // that are drawn
   std::string messages_note_;              // those that are not, and why
   Axis axis_;
-  Canvas canvas_;
+  Canvas& canvas_;
   std::vector<double> tops_;  // by row
   struct Number {
     double x, y;
@@ -341,7 +346,22 @@ class Gantt {
 }  // namespace
 
 std::string svg_timeline(const Answer& answer) {
-  return Gantt(answer).draw();
+  Canvas canvas;
+  Gantt gantt(answer, canvas);
+  double y = gantt.draw(0, "");
+  y += draw_memory(canvas, answer, gantt.axis(), y);
+  return canvas.document(gantt.width(), y + 12, question(answer));
+}
+
+std::string svg_timelines(const Answer& a, const Answer& b) {
+  Canvas canvas;
+  Gantt first(a, canvas), second(b, canvas);
+  const Axis axis{std::max(first.axis().left, second.axis().left), kPlotWidth,
+                  std::max(a.timeline.makespan, b.timeline.makespan)};
+  first.share(axis);
+  second.share(axis);
+  const double y = second.draw(first.draw(0, "A: ") + 12, "B: ");
+  return canvas.document(first.width(), y + 12, "A: " + question(a) + " · B: " + question(b));
 }
 
 }  // namespace pipewright

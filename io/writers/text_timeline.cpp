@@ -6,11 +6,14 @@
 // windows of the run are drawn instead of the whole.
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "io/format_quantity.hpp"
+#include "io/writers/compare.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/text_table.hpp"
 #include "io/writers/writers.hpp"
@@ -147,17 +150,24 @@ std::string row(const std::vector<Op>& ops, const std::vector<Span>& spans, cons
   return text;
 }
 
-std::string legend(const Answer& answer, const Frame& frame, int width) {
+using Answers = std::initializer_list<const Answer*>;
+
+// Of the schedules drawn in it; of several the frame is one window.
+std::string legend(Answers answers, const Frame& frame, int width) {
+  const auto occur = [&](Look kind) {
+    return std::any_of(answers.begin(), answers.end(), [&](const Answer* answer) { return occurs(*answer, kind); });
+  };
   const Time cell{static_cast<std::int64_t>(std::llround(frame.cell))};
   std::string text =
       fmt::format("1 character = {}{}; digit: forward of that micro-batch (last digit), letter: backward",
                   brief_time(cell), frame.exact ? "" : ", shown as at its middle");
-  if (occurs(answer, Look::Recompute)) text += ", capital: recompute";
-  if (occurs(answer, Look::WeightGradient)) text += ", w weight gradient";
-  if (occurs(answer, Look::Update)) text += ", u update";
-  if (occurs(answer, Look::AllReduce)) text += ", = all-reduce";
+  if (occur(Look::Recompute)) text += ", capital: recompute";
+  if (occur(Look::WeightGradient)) text += ", w weight gradient";
+  if (occur(Look::Update)) text += ", u update";
+  if (occur(Look::AllReduce)) text += ", = all-reduce";
   text += ", . idle";
   if (frame.windows.size() > 1) {
+    const Answer& answer = **answers.begin();
     const Window& right = frame.windows.back();
     const auto length = [&](const Window& w) {
       return short_time(Time{static_cast<std::int64_t>(std::llround(frame.cell * w.columns))});
@@ -183,33 +193,74 @@ std::vector<WorkerId> drawn_workers(const Answer& answer, bool collectives) {
   return shown;
 }
 
-}  // namespace
+// The workers of one schedule that are drawn.
+struct Drawn {
+  std::vector<WorkerId> shown;
+  bool collectives = false;
+  int label = 0;  // columns of the longest name
+};
 
-std::string text_timeline(const Answer& answer, int width) {
-  const bool collectives = occurs(answer, Look::AllReduce);
-  const std::vector<WorkerId> shown = drawn_workers(answer, collectives);
-  const std::vector<bool> bars = all_reduce_rows(answer, shown);
-  int label = 0;
-  for (const int w : shown)
-    label = std::max(label, display_width(worker_name(answer, w)));
-  if (collectives) label = std::max(label, 10);
+Drawn drawn(const Answer& answer) {
+  Drawn result;
+  result.collectives = occurs(answer, Look::AllReduce);
+  result.shown = drawn_workers(answer, result.collectives);
+  for (const int w : result.shown)
+    result.label = std::max(result.label, display_width(worker_name(answer, w)));
+  if (result.collectives) result.label = std::max(result.label, 10);
+  return result;
+}
+
+int columns_beside(int label, int width) {
   const int around = 2 + label + 1 + 2 + 11;  // indent, label, frame, " busy 100 %"
-  const Frame frame = pipewright::frame(answer, std::max(kFewestColumns, width - around));
+  return std::max(kFewestColumns, width - around);
+}
 
+std::string rows(const Answer& answer, const Drawn& drawn, int label, const Frame& frame, int width) {
   std::string text;
   const auto add = [&](std::string_view name, const std::string& drawing, const std::string& after) {
     text += "  " + padded(name, label) + " ▕" + drawing + "▏" + after + "\n";
   };
-  for (std::size_t i = 0; i < shown.size(); ++i) {
-    const WorkerId w = shown[i];
+  const std::vector<bool> bars = all_reduce_rows(answer, drawn.shown);
+  for (std::size_t i = 0; i < drawn.shown.size(); ++i) {
+    const WorkerId w = drawn.shown[i];
     const auto& times = answer.timeline.workers[static_cast<std::size_t>(w)];
     const double busy = ratio(answer.report.workers[static_cast<std::size_t>(w)].busy, answer.timeline.makespan);
     add(worker_name(answer, w), row(lane(answer, w).compute, times.compute, frame),
         fmt::format(" busy {:.0f} %", 100 * busy));
-    if (collectives && bars[i]) add("all-reduce", row(lane(answer, w).collective, times.collective, frame), "");
+    if (drawn.collectives && bars[i]) add("all-reduce", row(lane(answer, w).collective, times.collective, frame), "");
   }
-  if (const std::string note = not_drawn(answer, shown.size()); !note.empty()) text += wrapped("  ", note, width);
-  return text + legend(answer, frame, width);
+  if (const std::string note = not_drawn(answer, drawn.shown.size()); !note.empty()) text += wrapped("  ", note, width);
+  return text;
+}
+
+// One piece of time for both, exact where a unit divides all ops of both; each as long as its own run.
+std::pair<Frame, Frame> common_frames(const Answer& a, const Answer& b, int columns) {
+  const Time first = a.timeline.makespan, second = b.timeline.makespan, longest = std::max(first, second);
+  const std::int64_t unit = std::gcd(common_unit(a, columns), common_unit(b, columns));
+  if (unit > 0 && longest.value / unit <= columns && common_unit(a, columns) > 0 && common_unit(b, columns) > 0) {
+    const auto exactly = [&](Time makespan) {
+      return Frame{static_cast<double>(unit), true, {{Time{0}, static_cast<int>(makespan.value / unit)}}};
+    };
+    return {exactly(first), exactly(second)};
+  }
+  const auto cell = static_cast<double>(round_time(static_cast<double>(longest.value) / columns).value);
+  return {whole_run(first, cell), whole_run(second, cell)};
+}
+
+}  // namespace
+
+std::string text_timeline(const Answer& answer, int width) {
+  const Drawn drawn = pipewright::drawn(answer);
+  const Frame frame = pipewright::frame(answer, columns_beside(drawn.label, width));
+  return rows(answer, drawn, drawn.label, frame, width) + legend({&answer}, frame, width);
+}
+
+std::string text_timelines(const Answer& a, const Answer& b, int width) {
+  const Drawn drawn_a = drawn(a), drawn_b = drawn(b);
+  const int label = std::max(drawn_a.label, drawn_b.label);
+  const auto [frame_a, frame_b] = common_frames(a, b, columns_beside(label, width));
+  return "  A\n" + rows(a, drawn_a, label, frame_a, width) + "  B\n" + rows(b, drawn_b, label, frame_b, width) +
+         legend({&a, &b}, frame_a, width);
 }
 
 }  // namespace pipewright

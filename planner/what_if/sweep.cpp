@@ -1,6 +1,7 @@
 #include "planner/what_if/sweep.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -48,7 +49,8 @@ void fill(SweepRow& row, const Answer& answer) {
 // The rows of one thread. `nullopt`: left out by `where`.
 class Worker {
  public:
-  Worker(const SweepQuestion& question, SweepPoints points) : question_(question), points_(std::move(points)) {}
+  Worker(const SweepQuestion& question, const SweepOptions& options)
+      : question_(question), points_(options.points()), priced_(options.priced) {}
 
   std::optional<SweepRow> row(std::int64_t point) {
     SweepRow row;
@@ -62,8 +64,13 @@ class Worker {
     }
     try {
       if (!wanted(*scenario, nullptr)) return std::nullopt;
-      const CostModel cost = cost_model(*scenario);
-      fill(row, price(find_plan(*scenario, cost), cost, Engine::Auto));
+      const auto result = priced_(*scenario);
+      if (const auto* none = std::get_if<Infeasible>(&result)) {
+        row.outcome = SweepRow::Outcome::NoPlan;
+        row.reason = one_line(none->reason);
+        return row;
+      }
+      fill(row, std::get<Answer>(result));
     } catch (const InputError& error) {
       row.reason = one_line(error.what());
       return row;
@@ -93,6 +100,7 @@ class Worker {
 
   const SweepQuestion& question_;
   SweepPoints points_;
+  std::function<std::variant<Answer, Infeasible>(const Scenario&)> priced_;
 };
 
 // The work that the threads share.
@@ -117,7 +125,7 @@ struct Shared {
         finished(static_cast<std::size_t>(all)) {}
 
   void work() {
-    Worker worker(question, options.points());
+    Worker worker(question, options);
     while (true) {
       const std::int64_t begin = next.fetch_add(kTakenAtOnce), end = std::min(all, begin + kTakenAtOnce);
       for (std::int64_t point = begin; point < end; ++point) {
@@ -146,6 +154,11 @@ struct Shared {
 };
 
 }  // namespace
+
+std::variant<Answer, Infeasible> priced_as_stated(const Scenario& scenario) {
+  const CostModel cost = cost_model(scenario);
+  return price(find_plan(scenario, cost), cost, Engine::Auto);
+}
 
 std::string plan_in_words(const Plan& plan) {
   std::string text = fmt::format("PP{}", plan.stages);

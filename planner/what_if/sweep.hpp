@@ -1,15 +1,14 @@
 // Every point of a sweep priced, by several threads; the same rows whatever their number.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <variant>
 
-#include "core/cost/cost_model.hpp"
 #include "core/plan/plan.hpp"
+#include "core/plan/report.hpp"
 #include "core/plan/scenario.hpp"
 #include "core/plan/sweep.hpp"
 
@@ -21,9 +20,15 @@ struct SweepPoints {
   std::function<std::optional<Magnitude>(const Scenario&, const std::string& key)> magnitude;
 };
 
+// The plan that the scenario states, priced; fits or not. Throws InputError.
+std::variant<Answer, Infeasible> priced_as_stated(const Scenario& scenario);
+
 struct SweepOptions {
   int jobs = 1;
   std::function<SweepPoints()> points;  // called once by each thread, in it
+  // The answer to one point, of which plan, memory and report are read; called by several threads at once. Where the
+  // planner is to choose the plan anew (`replan`), its search stands here.
+  std::function<std::variant<Answer, Infeasible>(const Scenario&)> priced = priced_as_stated;
   // Looked at between two points; true: no further one is begun, and the rows that are there are the answer.
   std::function<bool()> stopped = [] { return false; };
   // Called now and then, by the calling thread.

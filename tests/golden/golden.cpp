@@ -21,7 +21,7 @@ struct Transcript {
   const char* arguments;  // separated by spaces
 };
 
-constexpr std::array<Transcript, 20> kTranscripts = {{
+constexpr std::array<Transcript, 22> kTranscripts = {{
     {"quickstart.txt", "simulate scenarios/quickstart.yaml"},
     {"quickstart-json.txt", "simulate scenarios/quickstart.yaml --json"},
     {"transformer-48.txt", "simulate scenarios/gpipe/transformer-48-k8-m32.yaml"},
@@ -32,6 +32,10 @@ constexpr std::array<Transcript, 20> kTranscripts = {{
     {"too-many-stages.txt", "check scenarios/quickstart.yaml --set plan.stages=25"},
     {"capacity-table1.txt", "capacity scenarios/gpipe/table1-transformer.yaml --over model.layers --width 140"},
     {"capacity-json.txt", "capacity scenarios/quickstart.yaml --over training.micro_batch_size --json"},
+    {"compare.txt", "compare scenarios/what_if/hops-1f1b.yaml scenarios/what_if/hops-gpipe.yaml"},
+    {"compare-llama.txt",
+     "compare scenarios/what_if/llama3-70b.yaml scenarios/what_if/llama3-70b.yaml --set-b "
+     "cluster.network.bandwidth=25Gb/s"},
     {"sweep-bandwidth.txt", "sweep scenarios/what_if/bandwidth.yaml --jobs 2"},
     {"sweep-hardware.txt", "sweep scenarios/what_if/hardware.yaml --jobs 2"},
     {"sweep-hardware-csv.txt", "sweep scenarios/what_if/hardware.yaml --csv --jobs 2"},

@@ -118,6 +118,30 @@ TEST_CASE("where keeps points by their keys and by their figures") {
   CHECK(kept("plan.stages > 9") == Points{});
 }
 
+TEST_CASE("Whoever answers the points may choose other plans, or find none") {
+  const Asked asked("grid: {plan.stages: [1, 2, 4]}");
+  const SweepPoints one = [&]() -> SweepPoints {
+    const auto reader = std::make_shared<PointReader>(asked.file.base());
+    return {.scenario = [&asked, reader](std::int64_t point) -> const Scenario& {
+              return reader->read(asked.file.changes(point));
+            },
+            .magnitude = magnitude_under};
+  }();
+  const Sweep result =
+      sweep(asked.file.question(), {.points = [&] { return one; },
+                                    .priced = [](const Scenario& scenario) -> std::variant<Answer, Infeasible> {
+                                      if (scenario.plan.stages.value == 1) return Infeasible{"nothing fits", {}, {}};
+                                      Scenario other = scenario;
+                                      other.plan.stages.value = 4;
+                                      return priced_as_stated(other);
+                                    }});
+  REQUIRE(result.rows.size() == 3);
+  CHECK(result.rows[0].outcome == SweepRow::Outcome::NoPlan);
+  CHECK(result.rows[0].reason == "nothing fits");
+  CHECK(result.rows[1].step_time == Time{21'000'000});  // of four stages
+  CHECK(result.rows[1].plan == result.rows[2].plan);
+}
+
 TEST_CASE("Any number of threads gives the same rows") {
   const Asked asked(
       "variants: {a: {plan.schedule: gpipe}, b: {plan.schedule: eager_1f1b}}, "

@@ -1,0 +1,131 @@
+// `compare`: two scenarios or results, what differs, timelines on one scale.
+#include "io/writers/compare.hpp"
+
+#include <array>
+#include <memory>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "cli/commands.hpp"
+#include "cli/config_path.hpp"
+#include "cli/terminal.hpp"
+#include "core/check.hpp"
+#include "io/read_file.hpp"
+#include "io/read_result.hpp"
+#include "io/read_scenario.hpp"
+#include "planner/answer.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::size_t kLargestResult = std::size_t{256} << 20;  // 4096 workers are 6 MB
+
+constexpr std::array<Option, 6> kOptions = {{
+    {"--set", "", "KEY=VALUE", "change one value of both scenarios (repeatable)"},
+    {"--set-a", "", "KEY=VALUE", "change one value of A, after --set (repeatable)"},
+    {"--set-b", "", "KEY=VALUE", "change one value of B, after --set (repeatable)"},
+    {"--output", "-o", "FILE", "also write FILE: .svg .md .json (repeatable)"},
+    {"--json", "", "", "one JSON document on standard output instead of the report"},
+    {"--width", "", "N", "columns of the report (default: the terminal's, else 100)"},
+}};
+
+// What a side is made from; the answer refers to the scenario.
+struct Loaded {
+  std::unique_ptr<Scenario> scenario;
+  std::unique_ptr<Answer> answer;
+  ComparedSide side;
+};
+
+std::string with_changes(const std::string& path, const std::vector<std::string>& set) {
+  return set.empty() ? path : fmt::format("{} with {}", path, fmt::join(set, ", "));
+}
+
+Loaded from_document(const std::string& path, const std::vector<std::string>& set) {
+  if (!set.empty())
+    throw InputError("compare: " + path + " is a result, in which nothing can be changed; name its scenario instead");
+  return {nullptr, nullptr, {path, parse_result(read_file(path, kLargestResult), path), {}, nullptr}};
+}
+
+Loaded simulated(const std::string& path, const std::vector<std::string>& common, const std::vector<std::string>& own) {
+  std::vector<std::string> set = common;
+  set.insert(set.end(), own.begin(), own.end());
+  Loaded loaded;
+  loaded.scenario = std::make_unique<Scenario>(read_scenario(path, {.set = set, .config_path = config_path()}));
+  auto result = answer(*loaded.scenario, {.engine = Engine::Auto, .ignore_memory = true});
+  loaded.answer = std::make_unique<Answer>(std::get<Answer>(std::move(result)));
+  loaded.side = {with_changes(path, own), parse_result(json_report(*loaded.answer), path),
+                 flat_values(*loaded.scenario), loaded.answer.get()};
+  return loaded;
+}
+
+Loaded load(const std::string& path, const std::vector<std::string>& common, const std::vector<std::string>& own) {
+  return path.ends_with(".json") ? from_document(path, own) : simulated(path, common, own);
+}
+
+using Write = std::string (*)(const ComparedSide&, const ComparedSide&);
+struct Ending {
+  std::string_view ending;
+  Write write;
+};
+constexpr std::array<Ending, 3> kEndings = {{
+    {".json", compare_json},
+    {".md", compare_markdown},
+    {".svg",
+     [](const ComparedSide& a, const ComparedSide& b) {
+       for (const ComparedSide* side : {&a, &b})
+         if (!side->answer)
+           throw InputError("--output: " + side->name +
+                            " is a result document, which has no timeline to draw; name its scenario instead");
+       return svg_timelines(*a.answer, *b.answer);
+     }},
+}};
+
+Write writer_of(const std::string& output, const std::vector<std::string>& inputs) {
+  for (const std::string& input : inputs)
+    if (same_file(input, output))
+      throw InputError("--output: \"" + output + "\" is compared itself; name another file");
+  for (const Ending& each : kEndings)
+    if (output.ends_with(each.ending)) return each.write;
+  throw InputError("--output: \"" + output + "\" has no known ending; known: .json, .md, .svg");
+}
+
+int run(const Arguments& arguments) {
+  const std::vector<std::string>& paths = arguments.positional;
+  if (paths[0] == "-" && paths[1] == "-")
+    throw InputError("compare: standard input can be one side only; name a file for the other");
+  const TableOptions table{output_width(arguments), use_colour(arguments)};
+  const std::vector<std::string> outputs = arguments.all("--output"), common = arguments.all("--set");
+  std::vector<Write> writers;
+  for (const std::string& output : outputs)
+    writers.push_back(writer_of(output, paths));
+  const Loaded a = load(paths[0], common, arguments.all("--set-a")),
+               b = load(paths[1], common, arguments.all("--set-b"));
+  std::vector<std::string> files;
+  for (const Write write : writers)
+    files.push_back(write(a.side, b.side));
+  print(arguments.has("--json") ? compare_json(a.side, b.side) : compare_text(a.side, b.side, table));
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    write_file(outputs[i], files[i]);
+    note("wrote " + outputs[i] + " (comparison)");
+  }
+  return kDone;
+}
+
+}  // namespace
+
+constinit const Command kCompare{
+    .name = "compare",
+    .arguments = "A B",
+    .summary = "two scenarios or results: what differs, timelines on one scale",
+    .details =
+        "A and B are scenarios, which are simulated whether they fit or not, or results of simulate -o FILE.json.\n"
+        "  pipewright compare scenarios/what_if/hops-1f1b.yaml scenarios/what_if/hops-gpipe.yaml -o both.svg\n"
+        "  pipewright compare scenarios/quickstart.yaml scenarios/quickstart.yaml --set-b plan.schedule=gpipe\n",
+    .options = kOptions,
+    .least = 2,
+    .most = 2,
+    .run = run,
+};
+
+}  // namespace pipewright
