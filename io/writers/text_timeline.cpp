@@ -243,7 +243,11 @@ std::pair<Frame, Frame> common_frames(const Answer& a, const Answer& b, int colu
     };
     return {exactly(first), exactly(second)};
   }
-  const auto cell = static_cast<double>(round_time(static_cast<double>(longest.value) / columns).value);
+  // A round piece unless it would hide ops.
+  const double whole = static_cast<double>(longest.value) / columns;
+  const auto round = static_cast<double>(round_time(whole).value);
+  const auto pass = static_cast<double>(std::min(telling_size(a), telling_size(b)).value);
+  const double cell = round <= pass ? round : whole;
   return {whole_run(first, cell), whole_run(second, cell)};
 }
 
