@@ -160,20 +160,21 @@ constexpr Field<SweepText> kSweep[] = {
 
 // The one map of the file.
 const Yaml* sweep_map(Reader& reader, const Yaml& root) {
-  if (!is_map(reader, At{root}, "a map with the one key sweep:")) return nullptr;
+  const At top{root};
+  if (!is_map(reader, top, "a map with the one key sweep:")) return nullptr;
   const Yaml* sweep = root.find("sweep");
   if (!sweep && root.find("model")) {
     reader.errors.add(root.place, "this is a scenario; a sweep file has the one key sweep: with base: and grid:");
     return nullptr;
   }
   for (const auto& [key, value] : root.map)
-    if (key.text != "sweep" && key.text != "version") unknown_key(reader, At{root}, key, {"sweep", "version"});
+    if (key.text != "sweep" && key.text != "version") unknown_key(reader, top, key, {"sweep", "version"});
   if (const Yaml* version = root.find("version")) {
-    const At here = At{root}.child("version", *version);
+    const At here = top.child("version", *version);
     std::int64_t number = 0;
     if (read_value(reader, here, number) && number != 1) reader.error(here, "is no known version; write version: 1");
   }
-  if (!sweep) missing_key(reader, At{root}, "sweep", "a map with base: and grid:");
+  if (!sweep) missing_key(reader, top, "sweep", "a map with base: and grid:");
   return sweep;
 }
 
@@ -327,14 +328,16 @@ void SweepFile::check_readable() {
       return false;
     }
   };
-  const auto check = [&](const std::vector<const Assignment*>& alone, const auto& has_it) {
+  const auto check = [&](const std::string& name, const std::vector<const Assignment*>& alone, const auto& has_it) {
     try {
       base_->read(alone);
     } catch (const InputError& error) {
       std::int64_t tried = 0;
       for (std::int64_t point = 0; point < question_.points() && tried < kMostTried; ++point)
         if (has_it(point) && (++tried, readable(point))) return true;
-      errors.add(error);
+      const std::string message = error.what();  // may be of a place in the base, which does not tell who asked
+      const bool here = message.starts_with(question_.file + ":");
+      errors.add(here ? error : InputError(question_.file + ": sweep." + name + ": " + message));
       return false;
     }
     return true;
@@ -343,12 +346,13 @@ void SweepFile::check_readable() {
     std::vector<const Assignment*> alone;
     for (const Assignment& change : variants_[v])
       alone.push_back(&change);
-    check(alone, [&](std::int64_t point) { return question_.variant(point) == v; });
+    check("variants." + question_.variants[v], alone,
+          [&](std::int64_t point) { return question_.variant(point) == v; });
   }
   for (std::size_t i = 0; i < axes_.size(); ++i)
     for (std::size_t value = 0; value < axes_[i].size(); ++value) {
-      const bool good =
-          check({&axes_[i][value]}, [&](std::int64_t point) { return question_.values(point)[i] == value; });
+      const bool good = check("grid." + question_.axes[i].key, {&axes_[i][value]},
+                              [&](std::int64_t point) { return question_.values(point)[i] == value; });
       if (!good && value == 0) break;  // most likely the key: no need to say it of every value
     }
   errors.throw_if_any();

@@ -99,6 +99,10 @@ TEST_CASE("Every bad sweep has one message with its place and a way out") {
   holds(error_of("sweep: {base: base.yaml, metrics: [], grid: {plan.stages: [1, 2]}}\n"),
         "is empty; write at least one");
   holds(error_of("sweep: {base: base.yaml, replan: maybe, grid: {plan.stages: [1, 2]}}\n"), "is no boolean");
+  holds(error_of("version: 2\nsweep: {base: base.yaml, grid: {plan.stages: [1]}}\n"),
+        "s.yaml:1:10: version: \"2\" is no known version");
+  holds(error_of("sweep: {base: base.yaml, variants: {a: {cluster.nodes: 2}}}\n"),
+        "s.yaml: sweep.variants.a: ");  // the missing network is an error of the base's cluster
   holds(error_of("model: x\n"), "this is a scenario; a sweep file has the one key sweep:");
   holds(error_of("sweep: 4\n"), "where a map is needed");
   holds(error_of("other: 4\n"), "sweep is missing");
