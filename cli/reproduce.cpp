@@ -10,6 +10,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
+#include "cli/reproduce_profiles.hpp"
 #include "cli/scenario_path.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
@@ -24,7 +25,10 @@ struct Published {
   std::string_view name;
   std::string_view what;
   std::vector<std::string> files;
+  bool needs_data = false;  // that does not ship: not part of --all
 };
+
+constexpr std::string_view kProfiles = "pipedream-profiles";
 
 const std::vector<Published>& published() {
   static const std::vector<Published> table = {
@@ -58,11 +62,13 @@ const std::vector<Published>& published() {
        "Zero Bubble Pipeline Parallelism, tables 4 and 5",
        {"zero_bubble/1.5b-p8.yaml", "zero_bubble/6.2b-p8.yaml", "zero_bubble/14.6b-p16.yaml",
         "zero_bubble/28.3b-p32.yaml"}},
+      {kProfiles, "PipeDream's seven profiles: this planner beside PipeDream's (needs --data DIR)", {}, true},
   };
   return table;
 }
 
-constexpr std::array<Option, 5> kOptions = {{
+constexpr std::array<Option, 6> kOptions = {{
+    {"--data", "", "DIR", "folder of the published data that a table needs"},
     {"--all", "", "", "every table that ships with pipewright"},
     {"--md", "", "", "Markdown instead of the terminal's tables"},
     {"--csv", "", "", "one row per cell, for plots"},
@@ -86,7 +92,7 @@ std::vector<std::string> files_of(const Arguments& arguments) {
   std::vector<std::string_view> names;
   for (const Published& each : published()) {
     names.push_back(each.name);
-    if (!all) continue;
+    if (!all || each.needs_data) continue;
     for (const std::string& file : each.files)
       add(shipped_scenario(file));
   }
@@ -137,7 +143,7 @@ std::vector<TableResult> evaluated(const std::vector<std::string>& files, const 
 std::string list_of_names() {
   std::string text = "tables that ship with pipewright:\n";
   for (const Published& each : published())
-    text += fmt::format("  {:<16}  {}\n", each.name, each.what);
+    text += fmt::format("  {:<18}  {}\n", each.name, each.what);
   return text + "\nOne of them: pipewright reproduce NAME; all: pipewright reproduce --all\n";
 }
 
@@ -163,11 +169,12 @@ int run(const Arguments& arguments) {
     print(list_of_names());
     return kDone;
   }
+  if (arguments.has("--md") && arguments.has("--csv"))
+    throw InputError("reproduce: --md and --csv exclude each other; keep one of them");
+  if (arguments.positional == std::vector<std::string>{std::string(kProfiles)}) return reproduce_profiles(arguments);
   const TableOptions options{output_width(arguments), use_colour(arguments)};
   const std::vector<TableResult> tables =
       evaluated(files_of(arguments), {.set = arguments.all("--set"), .config_path = config_path()});
-  if (arguments.has("--md") && arguments.has("--csv"))
-    throw InputError("reproduce: --md and --csv exclude each other; keep one of them");
   if (arguments.has("--csv")) {
     print(accuracy_csv(tables));
   } else if (arguments.has("--md")) {

@@ -552,7 +552,7 @@ class Search {
       }
     }
   }
-  static constexpr std::size_t kStarts = 4;
+  static constexpr std::size_t kStarts = 6;
 
   double rate_of(const Shape& shape) const {
     for (const Simulated& each : found_)
@@ -573,7 +573,7 @@ class Search {
     }
     return std::nullopt;
   }
-  static constexpr int kMovesTried = 8;
+  static constexpr int kMovesTried = 24;
 
   std::vector<Candidate> changes(const Shape& shape) const {
     std::vector<Candidate> list;

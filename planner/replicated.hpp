@@ -31,7 +31,7 @@ struct ReplicatedOptions {
   int most_stages = 0;            // 0: 32
   int least_stages = 1;           // 2: pipelines only, no data parallelism
   std::size_t top = 5;            // plans to be returned
-  int most_simulations = 100;     // candidates simulated, those returned once more
+  int most_simulations = 250;     // candidates simulated, those returned once more
   std::function<bool()> stopped;  // true: what is known so far is returned; none: never
 };
 

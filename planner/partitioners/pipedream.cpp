@@ -106,7 +106,7 @@ void collect(const std::vector<Level>& levels, std::size_t k, std::size_t i, std
   if (k > 0)
     collect(levels, k - 1, i, j, levels[k - 1].machines(), copies * m, stages);
   else
-    stages.push_back({{static_cast<LayerId>(i), static_cast<LayerId>(j + 1)}, copies * m});
+    stages.push_back({{static_cast<LayerId>(i), static_cast<LayerId>(j + 1)}, copies * m, copies});
 }
 
 }  // namespace

@@ -44,6 +44,7 @@ enum class PipeDreamTransfer : std::uint8_t { None, Whole, OverReceivers };
 struct PipeDreamStage {
   LayerRange layers;
   int replicas = 1;
+  int servers = 1;  // machines of the levels above the innermost that it is on; on one level alone 1
   bool operator==(const PipeDreamStage&) const = default;
 };
 struct PipeDreamPlan {
