@@ -14,6 +14,7 @@
 #include "io/format_quantity.hpp"
 #include "io/read_scenario.hpp"
 #include "io/yaml.hpp"
+#include "planner/partitioners/table.hpp"
 
 namespace pipewright {
 namespace {
@@ -25,7 +26,8 @@ constexpr std::array<Option, 5> kOptions = {{
     {"--output", "-o", "FILE", "of a model: the layer graph as .dot, coloured by stage where FILE is a scenario"},
     {"--width", "", "N", "columns of the drawing (default: the terminal's, else 100)"},
 }};
-constexpr std::array<std::string_view, 5> kShelves = {"schedules", "models", "devices", "clusters", "model"};
+constexpr std::array<std::string_view, 6> kShelves = {"schedules", "partitioners", "models",
+                                                      "devices",   "clusters",     "model"};
 
 std::string stem(const std::string& path) {
   return std::filesystem::path(path).stem().string();
@@ -109,6 +111,24 @@ int one(const std::string& kind, const std::vector<std::string>& files, const st
   throw InputError("show " + kind + ": " + unknown_name(name, known));
 }
 
+// All, or the one of that name.
+std::string partitioner_list(const std::string& name) {
+  std::size_t width = 0;
+  std::vector<std::string_view> known;
+  for (const Partitioner& each : partitioners())
+    known.push_back(each.name), width = std::max(width, each.name.size());
+  if (!name.empty() && find_partitioner(name) == nullptr)
+    throw InputError("show partitioners: " + unknown_name(name, known));
+  std::string text;
+  for (const Partitioner& each : partitioners()) {
+    if (!name.empty() && each.name != name) continue;
+    text += fmt::format("{:<{}}  {}", each.name, width, each.what);
+    if (!each.source.empty()) text += fmt::format(" [{}]", each.source);
+    text += each.kind == Partitioner::Kind::StagesAndCuts ? "; sets stages and replicas, too\n" : "\n";
+  }
+  return text;
+}
+
 int run(const Arguments& arguments) {
   const std::string& kind = arguments.positional.front();
   if (kind == "model") return show_model(arguments);
@@ -120,6 +140,10 @@ int run(const Arguments& arguments) {
     throw InputError("show: " + unknown_name(kind, kShelves));
   if (kind == "schedules") {
     print(name.empty() ? schedule_list() : schedule_in_detail(name, output_width(arguments)));
+    return kDone;
+  }
+  if (kind == "partitioners") {
+    print(partitioner_list(name));
     return kDone;
   }
   const ReadOptions options{.set = {}, .config_path = config_path()};
@@ -137,11 +161,12 @@ int run(const Arguments& arguments) {
 constinit const Command kShow{
     .name = "show",
     .arguments = "WHAT [NAME|FILE]",
-    .summary = "schedules, models, devices, clusters: what there is, or one of it",
+    .summary = "schedules, partitioners, models, devices, clusters: what there is, or one of it",
     .details =
-        "WHAT is schedules, models, devices, clusters, or model with its NAME or FILE.\n"
+        "WHAT is schedules, partitioners, models, devices, clusters, or model with its NAME or FILE.\n"
         "  pipewright show schedules         all schedules with their formulas\n"
         "  pipewright show schedules 1f1b    one of them, drawn\n"
+        "  pipewright show partitioners      all ways to cut a model into stages\n"
         "  pipewright show devices           the devices that a cluster can name\n"
         "  pipewright show model resnet50    its layers: parameters, FLOPs, bytes, with totals\n"
         "  pipewright show model amoebanet_d --set model.layers=18 --set model.filters=256\n",

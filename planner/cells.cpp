@@ -9,6 +9,7 @@
 #include <boost/graph/transitive_reduction.hpp>
 
 #include "core/check.hpp"
+#include "planner/node_set.hpp"
 
 namespace pipewright {
 namespace {
@@ -38,32 +39,15 @@ void reduce(CellGraph& graph) {
   }
 }
 
-// A set of nodes of one cell.
-using NodeSet = std::vector<std::uint64_t>;
-struct NodeSetHash {
-  std::size_t operator()(const NodeSet& set) const {
-    std::uint64_t hash = 0x9e3779b97f4a7c15;
-    for (const std::uint64_t word : set)
-      hash = (hash ^ word) * 0xff51afd7ed558ccd, hash ^= hash >> 32;
-    return hash;
-  }
-};
-bool has(const NodeSet& set, int node) {
-  return (set[static_cast<std::size_t>(node) / 64] >> (node % 64) & 1) != 0;
-}
-void insert(NodeSet& set, int node) {
-  set[static_cast<std::size_t>(node) / 64] |= std::uint64_t{1} << (node % 64);
-}
-
 // Down-sets of nodes first..last, the empty one left out; all nodes before `first` are below them.
 std::optional<std::int64_t> down_sets_of_cell(const CellGraph& graph, int first, int last, std::int64_t most) {
   const int n = last - first + 1;
-  std::vector<NodeSet> below(static_cast<std::size_t>(n), NodeSet(static_cast<std::size_t>(n) / 64 + 1));
+  std::vector<NodeSet> below(static_cast<std::size_t>(n), no_nodes(n));
   for (int node = 0; node < n; ++node)
     for (const int input : graph.inputs[static_cast<std::size_t>(first + node)])
       if (input >= first) insert(below[static_cast<std::size_t>(node)], input - first);
   std::unordered_set<NodeSet, NodeSetHash> found;  // only counted and looked up: its order is nowhere visible
-  std::vector<NodeSet> open = {NodeSet(static_cast<std::size_t>(n) / 64 + 1)};
+  std::vector<NodeSet> open = {no_nodes(n)};
   while (!open.empty()) {
     const NodeSet set = std::move(open.back());
     open.pop_back();

@@ -6,11 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "planner/partitioners/block_partition.hpp"
-#include "planner/partitioners/equal_layers.hpp"
-#include "planner/partitioners/fitting.hpp"
-#include "planner/partitioners/least_step.hpp"
-#include "planner/partitioners/min_max.hpp"
+#include "planner/partitioners/table.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {
@@ -217,52 +213,17 @@ std::vector<LayerRange> by_cuts(const Scenario& scenario, const std::vector<std:
   return ranges_of(counts);
 }
 
-// Forward + backward of every layer.
-std::vector<Time> loads(const CostModel& cost, const Plan& plan) {
-  const LayerCosts layers = cost.layers(plan.micro_batch_size);
-  std::vector<Time> load;
-  for (std::size_t i = 0; i < layers.forward.size(); ++i)
-    load.push_back(checked_sum(layers.forward[i], layers.backward[i]));
-  return load;
-}
-
-std::vector<LayerRange> balanced(const CostModel& cost, const Plan& plan) {
-  const std::vector<Time> load = loads(cost, plan);
-  const bool replicated = std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; });
-  return replicated ? min_max(load, plan.replicas) : min_max(load, plan.chunks());
-}
-
-std::vector<LayerRange> partition(const Scenario& scenario, const CostModel& cost, const Plan& plan) {
+// The layers as given, or by a partitioner that needs no devices; the others begin with the balanced cut.
+void partition(const Scenario& scenario, const CostModel& cost, Plan& plan) {
   const Partition& request = scenario.plan.partition.value;
-  if (const auto* counts = std::get_if<LayerCounts>(&request)) return by_counts(scenario, counts->counts);
-  if (const auto* cuts = std::get_if<CutLayers>(&request)) return by_cuts(scenario, cuts->first);
-  if (std::holds_alternative<EqualLayers>(request))
-    return equal_layers(static_cast<int>(scenario.model.layers.size()), plan.chunks());
-  if (std::holds_alternative<BlockPartition>(request)) return block_partition(loads(cost, plan), plan.chunks());
-  return balanced(cost, plan);
-}
-
-// The cut with the least simulated step, on the plan's devices.
-void cut_for_least_step(const Scenario& scenario, const CostModel& cost, Plan& plan) {
-  if (const std::string refusal = least_step_refusal(plan); !refusal.empty())
-    throw InputError(or_else(scenario.plan.partition.place, scenario.plan.place), "plan.partition: " + refusal);
-  const ScheduleRule* rule = find_schedule(plan.schedule);
-  if (!rule->refusal(schedule_shape(plan, scenario.model, scenario.training)).empty()) return;  // said elsewhere
-  LeastStepPlan found = least_step(plan, cost);
-  plan.layers = std::move(found.layers), plan.cut = std::move(found.how);
-}
-
-// Of the cuts whose stages all fit, simulated on the plan's devices. Chunks of one stage share its device, so with
-// several the balanced cut is taken as it is.
-std::vector<LayerRange> fitting(const Scenario& scenario, const CostModel& cost, const Plan& plan) {
-  const ScheduleRule* rule = find_schedule(plan.schedule);
-  if (plan.virtual_stages > 1)
-    throw InputError(or_else(scenario.plan.partition.place, scenario.plan.place),
-                     "plan.partition: fitting is for one chunk per stage; with plan.virtual_stages write balanced");
-  Plan whole = plan;
-  whole.layers = balanced(cost, plan);
-  if (!rule->refusal(schedule_shape(whole, scenario.model, scenario.training)).empty()) return whole.layers;
-  return fitting_layers(whole, cost).layers;
+  if (const auto* counts = std::get_if<LayerCounts>(&request)) {
+    plan.layers = by_counts(scenario, counts->counts);
+  } else if (const auto* cuts = std::get_if<CutLayers>(&request)) {
+    plan.layers = by_cuts(scenario, cuts->first);
+  } else {
+    const Partitioner* asked = partitioner_of(request);
+    (asked->kind == Partitioner::Kind::Cut ? asked : find_partitioner("balanced"))->cut(scenario, cost, plan);
+  }
 }
 
 std::vector<DeviceId> listed_placement(const Scenario& scenario, const std::vector<std::int64_t>& list, int workers) {
@@ -380,19 +341,15 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   // The batch divides over the copies, so it is split even where the copies have no devices.
   plan.data_parallel = static_cast<int>(std::min<std::int64_t>(request.data_parallel.value, 1 << 30));
   errors.attempt([&] { split_batch(scenario, plan); });
-  errors.attempt([&] { plan.layers = partition(scenario, cost, plan); });
+  errors.attempt([&] { partition(scenario, cost, plan); });
   errors.throw_if_any();
 
   errors.attempt([&] { plan.device = placement(scenario, plan); });
-  if (std::holds_alternative<Fitting>(request.partition.value) && find_schedule(plan.schedule) != nullptr) {
+  const Partitioner* asked = partitioner_of(request.partition.value);
+  if (asked && asked->kind == Partitioner::Kind::CutOnDevices && find_schedule(plan.schedule) != nullptr) {
     errors.throw_if_any();
     check_size(scenario, plan);
-    plan.layers = fitting(scenario, cost, plan);
-  }
-  if (std::holds_alternative<LeastStep>(request.partition.value) && find_schedule(plan.schedule) != nullptr) {
-    errors.throw_if_any();
-    check_size(scenario, plan);
-    cut_for_least_step(scenario, cost, plan);
+    asked->cut(scenario, cost, plan);
   }
   errors.attempt([&] {
     check_size(scenario, plan);

@@ -21,7 +21,7 @@ struct Transcript {
   const char* arguments;  // separated by spaces
 };
 
-constexpr std::array<Transcript, 22> kTranscripts = {{
+constexpr std::array<Transcript, 23> kTranscripts = {{
     {"quickstart.txt", "simulate scenarios/quickstart.yaml"},
     {"quickstart-json.txt", "simulate scenarios/quickstart.yaml --json"},
     {"transformer-48.txt", "simulate scenarios/gpipe/transformer-48-k8-m32.yaml"},
@@ -46,6 +46,7 @@ constexpr std::array<Transcript, 22> kTranscripts = {{
     {"show-schedules.txt", "show schedules"},
     {"show-interleaved.txt", "show schedules interleaved_1f1b"},
     {"show-devices.txt", "show devices"},
+    {"show-partitioners.txt", "show partitioners"},
 }};
 
 std::vector<std::string> words(const std::string& text) {

@@ -1,0 +1,126 @@
+#include "planner/partitioners/table.hpp"
+
+#include <algorithm>
+#include <array>
+#include <variant>
+
+#include "planner/partitioners/block_partition.hpp"
+#include "planner/partitioners/equal_layers.hpp"
+#include "planner/partitioners/fitting.hpp"
+#include "planner/partitioners/least_step.hpp"
+#include "planner/partitioners/min_max.hpp"
+#include "planner/pipedream_plans.hpp"
+#include "planner/replicated.hpp"
+#include "sim/schedules/table.hpp"
+
+namespace pipewright {
+namespace {
+
+const Place& place_of(const Scenario& scenario) {
+  const Place& own = scenario.plan.partition.place;
+  return own.file.empty() ? scenario.plan.place : own;
+}
+
+// Forward + backward of every layer.
+std::vector<Time> loads(const CostModel& cost, const Plan& plan) {
+  const LayerCosts layers = cost.layers(plan.micro_batch_size);
+  std::vector<Time> load;
+  for (std::size_t i = 0; i < layers.forward.size(); ++i)
+    load.push_back(checked_sum(layers.forward[i], layers.backward[i]));
+  return load;
+}
+
+void cut_balanced(const Scenario&, const CostModel& cost, Plan& plan) {
+  const std::vector<Time> load = loads(cost, plan);
+  const bool replicated = std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; });
+  plan.layers = replicated ? min_max(load, plan.replicas) : min_max(load, plan.chunks());
+}
+
+void cut_equally(const Scenario& scenario, const CostModel&, Plan& plan) {
+  plan.layers = equal_layers(static_cast<int>(scenario.model.layers.size()), plan.chunks());
+}
+
+void cut_by_blocks(const Scenario&, const CostModel& cost, Plan& plan) {
+  plan.layers = block_partition(loads(cost, plan), plan.chunks());
+}
+
+// Of the cuts whose stages all fit, simulated on the plan's devices. Chunks of one stage share its device, so with
+// several the balanced cut is taken as it is.
+void cut_fitting(const Scenario& scenario, const CostModel& cost, Plan& plan) {
+  const ScheduleRule* rule = find_schedule(plan.schedule);
+  if (plan.virtual_stages > 1)
+    throw InputError(place_of(scenario),
+                     "plan.partition: fitting is for one chunk per stage; with plan.virtual_stages write balanced");
+  cut_balanced(scenario, cost, plan);
+  if (rule->refusal(schedule_shape(plan, scenario.model, scenario.training)).empty())
+    plan.layers = fitting_layers(plan, cost).layers;
+}
+
+// The cut with the least simulated step, on the plan's devices.
+void cut_for_least_step(const Scenario& scenario, const CostModel& cost, Plan& plan) {
+  if (const std::string refusal = least_step_refusal(plan); !refusal.empty())
+    throw InputError(place_of(scenario), "plan.partition: " + refusal);
+  const ScheduleRule* rule = find_schedule(plan.schedule);
+  if (!rule->refusal(schedule_shape(plan, scenario.model, scenario.training)).empty()) return;  // said elsewhere
+  LeastStepPlan found = least_step(plan, cost);
+  plan.layers = std::move(found.layers), plan.cut = std::move(found.how);
+}
+
+std::vector<Plan> by_suffix_dp(const Plan& shell, const CostModel& cost) {
+  std::vector<Plan> plans;
+  for (ReplicatedPlan& each : replicated_plans(shell, cost).ranking)
+    plans.push_back(std::move(each.plan));
+  return plans;
+}
+
+template <PipeDreamRule rule, PipeDreamTransfer transfer>
+std::vector<Plan> by_pipedream(const Plan& shell, const CostModel& cost) {
+  return pipedream_plans(shell, cost, rule, transfer);
+}
+
+}  // namespace
+
+std::span<const Partitioner> partitioners() {
+  using enum Partitioner::Kind;
+  using enum PipeDreamRule;
+  using enum PipeDreamTransfer;
+  static constexpr std::array<Partitioner, 9> table = {{
+      {"balanced", "the least largest stage, replicas counted (min_max, exact)", "", Cut, cut_balanced},
+      {"fitting", "the least largest stage of the cuts whose stages all fit their devices", "", CutOnDevices,
+       cut_fitting},
+      {"exact", "the least simulated step of all cuts, proven or with the gap that is left", "LandDoig60", CutOnDevices,
+       cut_for_least_step},
+      {"equal_layers", "baseline: as many layers each", "", Cut, cut_equally},
+      {"block_partition", "baseline: torchgpipe's balance of blocks", "torchgpipe20", Cut, cut_by_blocks},
+      {"suffix_dp", "stages, replicas and places on two levels of links, memory as a limit, ranked by simulation", "",
+       StagesAndCuts, nullptr, by_suffix_dp},
+      {"pipedream_sosp", "baseline: PipeDream's optimizer as printed, transfers 2 a / B", "PipeDream19", StagesAndCuts,
+       nullptr, by_pipedream<Sosp, Whole>},
+      {"pipedream_released", "baseline: the released program's rule, transfers over the receiving replicas",
+       "PipeDream19", StagesAndCuts, nullptr, by_pipedream<Released, OverReceivers>},
+      {"pipedream_ring", "baseline: the printed rule with a ring's volume", "PipeDream19", StagesAndCuts, nullptr,
+       by_pipedream<Ring, Whole>},
+  }};
+  return table;
+}
+
+const Partitioner* find_partitioner(std::string_view name) {
+  const auto all = partitioners();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Partitioner& each) { return each.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+const Partitioner* partitioner_of(const Partition& request) {
+  struct Name {
+    std::string_view operator()(const Balanced&) const { return "balanced"; }
+    std::string_view operator()(const Fitting&) const { return "fitting"; }
+    std::string_view operator()(const LeastStep&) const { return "exact"; }
+    std::string_view operator()(const EqualLayers&) const { return "equal_layers"; }
+    std::string_view operator()(const BlockPartition&) const { return "block_partition"; }
+    std::string_view operator()(const LayerCounts&) const { return ""; }
+    std::string_view operator()(const CutLayers&) const { return ""; }
+  };
+  return find_partitioner(std::visit(Name{}, request));
+}
+
+}  // namespace pipewright
