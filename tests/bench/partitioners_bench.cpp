@@ -8,6 +8,7 @@
 #include <benchmark/benchmark.h>
 
 #include "planner/partitioners/exact.hpp"
+#include "planner/partitioners/min_max.hpp"
 #include "planner/partitioners/suffix_dp.hpp"
 
 namespace pipewright {
@@ -69,6 +70,17 @@ void nothing_fits(benchmark::State& state) {
   suffix(state, problem);
 }
 BENCHMARK(nothing_fits)->Unit(benchmark::kMillisecond);
+
+// The probe on 1000 layers of 1 to 1000 us in 64 parts.
+void probe(benchmark::State& state) {
+  std::mt19937 random(3);
+  std::vector<Time> load;
+  for (int i = 0; i < 1000; ++i)
+    load.push_back({draw(random, 1000, 1'000'000)});
+  for (auto _ : state)
+    benchmark::DoNotOptimize(min_max(load, 64));
+}
+BENCHMARK(probe)->Unit(benchmark::kMicrosecond);
 
 // Chains with lognormal forward times of 1 ms (sigma 0.7), backwards 1.5 to 2.5 times those, hops a share of a stage's
 // load; the search over all partitions for the least simulated step, ten chains. `gap`: the largest that is left.
