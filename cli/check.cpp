@@ -8,6 +8,7 @@
 #include "io/read_scenario.hpp"
 #include "io/yaml.hpp"
 #include "planner/find_plan.hpp"
+#include "planner/search/space.hpp"
 
 namespace pipewright {
 namespace {
@@ -43,6 +44,12 @@ std::string checked(const std::string& path, const ReadOptions& options, bool re
   if (what == "device") return "device " + read_device(path, options).name;
   if (what == "cluster") return "cluster, " + counted(read_cluster(path, options).devices(), "device");
   const Scenario scenario = read_scenario(path, options);
+  if (anything_open(scenario)) {
+    const Space space = layouts_of(scenario);
+    if (resolved) print(resolved_yaml(scenario));
+    return "scenario, " + counted(static_cast<std::int64_t>(scenario.model.layers.size()), "layer") + ", " +
+           counted(space.layouts, "layout") + " to choose from: pipewright plan";
+  }
   const Plan plan = find_plan(scenario, cost_model(scenario));
   if (resolved) print(resolved_yaml(scenario));
   return "scenario, " + counted(static_cast<std::int64_t>(scenario.model.layers.size()), "layer") + " on " +

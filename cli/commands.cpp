@@ -5,7 +5,8 @@
 namespace pipewright {
 
 std::span<const Command> commands() {
-  static const std::array table = {kSimulate, kCompare, kSweep, kCapacity, kReproduce, kCheck, kShow, kImport, kHelp};
+  static const std::array table = {kSimulate,  kPlan,  kCompare, kSweep,  kCapacity,
+                                   kReproduce, kCheck, kShow,    kImport, kHelp};
   return table;
 }
 

@@ -183,6 +183,9 @@ void write_efficiency(YamlText& out, std::string_view key, const Device& device)
   out.close();
 }
 
+struct Price {
+  const char* operator()(double value) const { return value > 0 && value < 1e9 ? "" : "must be more than 0"; }
+};
 struct LostShare {
   const char* operator()(double value) const {
     return value >= 0 && value < 1 ? "" : "must be at least 0, less than 1";
@@ -200,6 +203,8 @@ constexpr Field<Device> kDevice[] = {
      read_as<&Device::allocator>, write_as<&Device::allocator>},
     {"fragmentation", "number in [0, 1)", "share of what the model holds that is lost between blocks; default: 0",
      Need::Optional, read_as<&Device::fragmentation, LostShare>, write_as<&Device::fragmentation>},
+    {"price_per_hour", "number", "of one device, in one currency throughout; for `plan --objective cost`",
+     Need::Optional, read_as<&Device::price_per_hour, Price>, write_as<&Device::price_per_hour>},
     {"peak", "map of fp32 | tf32 | fp16 | bf16 to FLOP rate", "dense peak rates; needed by cost: roofline",
      Need::Optional, read_peak, write_peak},
     {"memory_bandwidth", "bandwidth", "of the device's own memory", Need::Optional,

@@ -235,6 +235,17 @@ constexpr Field<PlanRequest> kPlan[] = {
      write_as<&PlanRequest::reserve_pipeline>},
 };
 
+// ---- fields left to the planner -------------------------------------------------------------------------------------
+
+constexpr std::string_view kMayBeOpenInTraining[] = {"micro_batch_size", "micro_batches", "zero"};
+constexpr std::string_view kMayBeOpen[] = {
+    "stages",   "virtual_stages", "data_parallel", "tensor_parallel", "sequence_parallel",
+    "schedule", "partition",      "placement",     "recompute",       "replicas"};
+// `plan: auto`. Replicas belong to asynchronous pipelines, whose training is another one: they are opened by name.
+constexpr std::string_view kOpenByPlanAuto[] = {"stages",          "virtual_stages",    "data_parallel",
+                                                "tensor_parallel", "sequence_parallel", "schedule",
+                                                "partition",       "placement",         "recompute"};
+
 // ---- cost -----------------------------------------------------------------------------------------------------------
 
 struct UniformTimes {
@@ -252,15 +263,24 @@ constexpr Field<UniformTimes> kUniform[] = {
 
 void read_training_section(Reader& reader, const At& at, Training& training) {
   training.place = at.yaml.place;
-  read_fields<Training>(reader, at, kTraining, training);
+  const Yaml closed = take_open_fields(reader, at, kMayBeOpenInTraining, training.open);
+  read_fields<Training>(reader, At{closed, at.parent, at.key, at.item}, kTraining, training);
+  check_open_fields<Training>(reader, at, kTraining, training.open);
 }
 
 void read_plan_section(Reader& reader, const At& at, PlanRequest& plan) {
   plan.place = at.yaml.place;
   plan.stages.place = plan.partition.place = plan.schedule.place = plan.replicas.place = at.yaml.place;
-  read_fields<PlanRequest>(reader, at, kPlan, plan);
+  if (at.yaml.is(Yaml::Type::Scalar) && at.yaml.scalar == "auto" && !at.yaml.quoted) {
+    for (const std::string_view key : kOpenByPlanAuto)
+      plan.open[std::string(key)] = {at.yaml.place, {}};
+    return;
+  }
+  const Yaml closed = take_open_fields(reader, at, kMayBeOpen, plan.open);
+  read_fields<PlanRequest>(reader, At{closed, at.parent, at.key, at.item}, kPlan, plan);
+  check_open_fields<PlanRequest>(reader, at, kPlan, plan.open);
   const auto replicas = static_cast<std::int64_t>(plan.replicas.value.size());
-  if (replicas > 0 && !at.yaml.find("stages")) plan.stages = {replicas, plan.replicas.place};
+  if (replicas > 0 && !closed.find("stages")) plan.stages = {replicas, plan.replicas.place};
   if (replicas > 0 && replicas != plan.stages.value)
     reader.errors.add(
         plan.replicas.place,
@@ -292,10 +312,10 @@ void read_cost_section(Reader& reader, const At& at, Scenario& scenario) {
 }
 
 void write_training_section(YamlText& out, const Training& training) {
-  write_fields<Training>(out, kTraining, training);
+  write_fields<Training>(out, kTraining, training, training.open);
 }
 void write_plan_section(YamlText& out, const PlanRequest& plan) {
-  write_fields<PlanRequest>(out, kPlan, plan);
+  write_fields<PlanRequest>(out, kPlan, plan, plan.open);
 }
 
 std::vector<SectionDoc> training_docs() {

@@ -47,7 +47,7 @@ constexpr Field<Scenario> kScenario[] = {
        write_training_section(out, scenario.training);
        out.close();
      }},
-    {"plan", "map", "how it is cut and scheduled", Need::Required,
+    {"plan", "map, or auto", "how it is cut and scheduled; auto: whatever `pipewright plan` finds best", Need::Required,
      [](Reader& reader, const At& at, Scenario& scenario) {
        reader.model = &scenario.model;
        read_plan_section(reader, at, scenario.plan);

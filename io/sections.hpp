@@ -58,6 +58,36 @@ void complete(Scenario& scenario, const Yaml& root);
 // `vary:` are checked, then removed from it.
 Scenario base_scenario(const std::string& path, Yaml& root, const ReadOptions& options);
 
+// ---- fields left open -----------------------------------------------------------------------------------------------
+// Takes the fields that say `auto` or {auto: [2, 4]} out of a section: those named in `may_be_open`. What is left is
+// read as ever. `auto` for any other field is an error of that field's own.
+Yaml take_open_fields(Reader& reader, const At& at, std::span<const std::string_view> may_be_open, OpenFields& open);
+std::string open_text(const OpenField& field);  // "auto", "{auto: [2, 4]}"
+
+// The values that an open field may take must be good ones: each is read as if it stood there alone.
+template <class T>
+void check_open_fields(Reader& reader, const At& at, std::span<const Field<T>> fields, const OpenFields& open) {
+  for (const auto& [key, field] : open) {
+    if (field.among.empty()) continue;
+    const At list = at.child(key, *at.yaml.find(key));
+    const At among = list.child("auto", list.yaml.map.front().second);
+    for (std::size_t i = 0; i < among.yaml.list.size(); ++i)
+      for (const Field<T>& each : fields)
+        if (T scratch; each.key == key)
+          each.read(reader, among.child(static_cast<std::ptrdiff_t>(i), among.yaml.list[i]), scratch);
+  }
+}
+
+// A section as it was read: open fields as `auto`, the others with their values.
+template <class T>
+void write_fields(YamlText& out, std::span<const Field<T>> fields, const T& target, const OpenFields& open) {
+  for (const Field<T>& field : fields)
+    if (const auto found = open.find(std::string(field.key)); found != open.end())
+      out.line(field.key, open_text(found->second));
+    else
+      field.write(out, field.key, target);
+}
+
 // ---- references -----------------------------------------------------------------------------------------------------
 // Files that were read, parsed and found to be good, for readers of many scenarios that name the same ones.
 struct KnownFiles {

@@ -314,8 +314,24 @@ void check_schedule(const Scenario& scenario, const Plan& plan) {
 
 }  // namespace
 
+namespace {
+
+// Fields that say `auto` are for the search (planner/search/).
+void refuse_open(const Scenario& scenario, Errors& errors) {
+  for (const auto& [section, fields] :
+       {std::pair{"training", &scenario.training.open}, std::pair{"plan", &scenario.plan.open}})
+    for (const auto& [key, field] : *fields)
+      errors.add(field.place, fmt::format("{}.{}: auto leaves it to `pipewright plan`, which writes the scenario of "
+                                          "what it finds with -o plan.yaml; give a value here",
+                                          section, key));
+  errors.throw_if_any();
+}
+
+}  // namespace
+
 Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   Errors errors;
+  refuse_open(scenario, errors);
   const PlanRequest& request = scenario.plan;
   if (find_schedule(request.schedule.value) == nullptr)
     errors.add(or_else(request.schedule.place, request.place),

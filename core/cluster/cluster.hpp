@@ -56,6 +56,7 @@ struct Device {
   double memory_efficiency = 1.0;   // share of the memory bandwidth, likewise
   // By OperatorKind; absent: compute_efficiency, or for Memory memory_efficiency.
   std::array<std::optional<Efficiency>, kOperatorKinds> efficiency;
+  std::optional<double> price_per_hour;  // of one device, in any currency: the same for all that is compared
   std::string source;
   std::map<std::string, std::string> sources;  // of single figures, by key: "peak.fp16"
   Place place;

@@ -4,11 +4,12 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "core/cost/collectives.hpp"
-#include "core/cost/cost_model.hpp"
+#include "core/cost/step_pricer.hpp"
 
 namespace pipewright {
 namespace {
+
+using TensorsOverCuts = StepPricer::TensorsOverCuts;
 
 constexpr std::size_t of(Kind kind) {
   return static_cast<std::size_t>(kind);
@@ -158,6 +159,10 @@ std::vector<Time> durations(const Plan& plan, const LayerCosts& layers, const Co
   return duration;
 }
 
+TensorsOverCuts tensors_over_cuts(const Model& model, const std::vector<Bytes>& tensor) {
+  return {bytes_over_cuts(model, tensor), bytes_over_cuts(model, std::vector<Bytes>(tensor.size(), Bytes{1}))};
+}
+
 // The edges with the bytes of each.
 struct Traffic {
   std::vector<Edge> edges;
@@ -197,21 +202,19 @@ Traffic direct_traffic(const Plan& plan, const Model& model, const std::vector<B
 }
 
 // `skips: hop`: neighbours, unless no tensor crosses the cut between them.
-Traffic hop_traffic(const Plan& plan, const Model& model, const std::vector<Bytes>& tensor) {
-  const std::vector<Bytes> over = bytes_over_cuts(model, tensor);
-  const std::vector<Bytes> count = bytes_over_cuts(model, std::vector<Bytes>(tensor.size(), Bytes{1}));
+Traffic hop_traffic(const Plan& plan, const TensorsOverCuts& over) {
   Traffic traffic;
   for (int e = 0; e + 1 < plan.chunks(); ++e) {
     const auto cut = static_cast<std::size_t>(plan.layers[static_cast<std::size_t>(e)].end);
-    if (count[cut] == Bytes{}) continue;
+    if (over.count[cut] == Bytes{}) continue;
     traffic.edges.push_back({static_cast<std::uint16_t>(e), static_cast<std::uint16_t>(e + 1)});
-    traffic.bytes.push_back(over[cut]);
+    traffic.bytes.push_back(over.bytes[cut]);
   }
   return traffic;
 }
 
-Traffic traffic(const Plan& plan, const Model& model, const std::vector<Bytes>& tensor) {
-  return plan.skips == Skips::Direct ? direct_traffic(plan, model, tensor) : hop_traffic(plan, model, tensor);
+Traffic traffic(const Plan& plan, const Model& model, const std::vector<Bytes>& tensor, const TensorsOverCuts& over) {
+  return plan.skips == Skips::Direct ? direct_traffic(plan, model, tensor) : hop_traffic(plan, over);
 }
 
 // Backward runs from the last layer to the first: a bucket is complete when only the layers before its first one are
@@ -274,8 +277,11 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost) {
   const LayerCosts last = ragged ? cost.layers(plan.last_micro_batch_size) : full;
   costs.duration = durations(plan, full, cost);
   costs.duration_last = ragged ? durations(plan, last, cost) : costs.duration;
-  Traffic tensors = traffic(plan, scenario.model, full.activation);
-  const Traffic tensors_last = ragged ? traffic(plan, scenario.model, last.activation) : tensors;
+  const auto tensors_of = [&](const LayerCosts& layers) {
+    return traffic(plan, scenario.model, layers.activation, tensors_over_cuts(scenario.model, layers.activation));
+  };
+  Traffic tensors = tensors_of(full);
+  const Traffic tensors_last = ragged ? tensors_of(last) : tensors;
   costs.edges = std::move(tensors.edges);
   check_pairs(costs, scenario.plan.replicas.place);
   add_messages(costs, tensors.bytes, tensors_last.bytes, [&](WorkerId from, WorkerId to) {
@@ -286,6 +292,151 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost) {
   costs.ready_before_end = ready_before_end(plan, scenario, full);
   if (ragged) costs.ready_before_end_last = ready_before_end(plan, scenario, last);
   return costs;
+}
+
+// ---- many cuts of one plan ------------------------------------------------------------------------------------------
+
+namespace {
+
+// Where the positions of a copy lie, seen from inside: nodes and leaf switches numbered by first appearance. Copies
+// that agree have routes of equal rates and latencies, since all nodes are alike.
+std::vector<int> situation(const Plan& plan, const Cluster& cluster, CopyId copy) {
+  const auto numbered = [](std::vector<int>& seen, int id) {
+    const auto found = std::find(seen.begin(), seen.end(), id);
+    if (found == seen.end()) seen.push_back(id);
+    return static_cast<int>(std::find(seen.begin(), seen.end(), id) - seen.begin());
+  };
+  std::vector<int> nodes, leaves, result;
+  const int per_leaf = cluster.network ? std::max(1, cluster.network->nodes_per_switch) : 1;
+  for (PositionId position = 0; position < plan.positions(); ++position) {
+    const int node = plan.device[static_cast<std::size_t>(copy * plan.positions() + position)] /
+                     std::max(1, cluster.devices_per_node);
+    result.push_back(numbered(nodes, node));
+    result.push_back(numbered(leaves, node / per_leaf));
+  }
+  return result;
+}
+
+// Copies that stand for all: one of each situation, and at least two where there are two, so that gradients are still
+// exchanged.
+std::vector<CopyId> distinct_copies(const Plan& plan, const Cluster& cluster) {
+  std::vector<CopyId> kept;
+  std::vector<std::vector<int>> seen;
+  for (CopyId copy = 0; copy < plan.data_parallel; ++copy) {
+    std::vector<int> here = situation(plan, cluster, copy);
+    if (std::find(seen.begin(), seen.end(), here) != seen.end()) continue;
+    seen.push_back(std::move(here));
+    kept.push_back(copy);
+  }
+  if (kept.size() == 1 && plan.data_parallel > 1) kept.push_back(1);
+  return kept;
+}
+
+}  // namespace
+
+StepPricer::StepPricer(Plan shell, const CostModel& cost)
+    : plan_(std::move(shell)), cost_(cost), full_(cost.layers(plan_.micro_batch_size)) {
+  PP_CHECK(plan_.last_micro_batch_size == plan_.micro_batch_size);
+  over_ = tensors_over_cuts(cost.scenario().model, full_.activation);
+  copies_ = distinct_copies(plan_, cost.scenario().cluster);
+  ScheduleShape shape;
+  shape.stages = plan_.stages;
+  shape.replicas = plan_.replicas;
+  const Workers workers(shape);
+  for (int k = 0; k < plan_.stages; ++k) {
+    std::vector<DeviceId> members;
+    for (CopyId copy = 0; copy < plan_.data_parallel; ++copy)
+      for (int replica = 0; replica < shape.replicas_of(k); ++replica)
+        members.push_back(plan_.device[static_cast<std::size_t>(workers.id(copy, k, replica))]);
+    groups_.emplace_back(std::move(members), cost.topology(), cost.scenario().cluster.devices_per_node);
+  }
+  prices_.resize(groups_.size());
+}
+
+StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::vector<Recompute>& recompute) {
+  const Scenario& scenario = cost_.scenario();
+  plan_.layers = layers, plan_.recompute = recompute;
+  StepCosts costs;
+  costs.shape = schedule_shape(plan_, scenario.model, scenario.training);
+  costs.shape.data_parallel = static_cast<int>(copies_.size());
+  costs.duration = durations(plan_, full_, cost_);
+  costs.duration_last = costs.duration;
+  Traffic tensors = traffic(plan_, scenario.model, full_.activation, over_);
+  costs.edges = std::move(tensors.edges);
+  check_pairs(costs, scenario.plan.replicas.place);
+  add_messages(costs, tensors.bytes, tensors.bytes,
+               [&](WorkerId from, WorkerId to) { return cost_.topology().route(device(from), device(to)); });
+  add_all_reduces(costs);
+  costs.ready_before_end = ready_before_end(plan_, scenario, full_);
+  return costs;
+}
+
+DeviceId StepPricer::device(WorkerId kept) const {
+  const int positions = plan_.positions();
+  const CopyId copy = copies_[static_cast<std::size_t>(kept / positions)];
+  return plan_.device[static_cast<std::size_t>(copy * positions + kept % positions)];
+}
+
+std::vector<Time> StepPricer::fastest_hops() const {
+  std::vector<Time> hops(full_.forward.size());
+  if (plan_.skips == Skips::Direct || plan_.stages < 2) return hops;
+  std::vector<Route> routes;
+  const int positions = plan_.positions();
+  for (int copy = 0; copy < static_cast<int>(copies_.size()); ++copy)
+    for (int k = 0; k + 1 < positions; ++k) {
+      const DeviceId here = device(copy * positions + k), next = device(copy * positions + k + 1);
+      routes.push_back(cost_.topology().route(here, next));
+      routes.push_back(cost_.topology().route(next, here));
+    }
+  for (std::size_t i = 0; i + 1 < hops.size(); ++i) {
+    if (over_.count[i + 1] == Bytes{}) continue;
+    Time fastest = kNever;
+    for (const Route& route : routes) {
+      const Time transfer = route.bandwidth.value > 0 ? transfer_time(over_.bytes[i + 1], route.bandwidth) : Time{};
+      fastest = std::min(fastest, checked_sum(transfer, route.latency));
+    }
+    hops[i] = fastest;
+  }
+  return hops;
+}
+
+void StepPricer::add_all_reduces(StepCosts& costs) {
+  const Scenario& scenario = cost_.scenario();
+  bool any = false;
+  for (int k = 0; k < plan_.stages; ++k)
+    any = any || reduces(costs.shape, k);
+  if (!any) return;
+  costs.collectives.resize(plan_.layers.size());
+  for (int v = 0; v < plan_.chunks(); ++v) {
+    const auto stage = static_cast<std::size_t>(plan_.stage_of(v));
+    if (!reduces(costs.shape, static_cast<StageId>(stage))) continue;
+    for (const Bucket& bucket : buckets(scenario.model, plan_.layers[static_cast<std::size_t>(v)],
+                                        gradient_bytes(scenario.training), plan_.bucket))
+      costs.collectives[static_cast<std::size_t>(v)].push_back(
+          {bucket.bytes, all_reduce(static_cast<StageId>(stage), bucket.bytes), {}});
+  }
+}
+
+Time StepPricer::all_reduce(StageId k, Bytes bucket) {
+  const auto stage = static_cast<std::size_t>(k);
+  const auto [known, absent] = prices_[stage].try_emplace(bucket.value);
+  if (absent) known->second = groups_[stage].best(bucket).time;
+  return known->second;
+}
+
+Time StepPricer::tail(StageId k, LayerRange layers) {
+  const Scenario& scenario = cost_.scenario();
+  std::int64_t parameters = 0;
+  for (LayerId i = layers.begin; i < layers.end; ++i)
+    parameters = checked_sum(parameters, scenario.model.layers[static_cast<std::size_t>(i)].held(), "parameters");
+  Time tail = cost_.source().update(updated_parameters(parameters, plan_, k, scenario.training));
+  if (plan_.data_parallel == 1 && plan_.replicas[static_cast<std::size_t>(k)] == 1) return tail;
+  const std::vector<Bucket> all =
+      buckets(scenario.model, layers, gradient_bytes(scenario.training), plan_.bucket);  // in order of completion
+  const bool blocking = plan_.gradient_sync == GradientSync::Blocking;
+  for (std::size_t i = blocking ? 0 : all.size() - 1; i < all.size(); ++i)
+    tail = checked_sum(tail, all_reduce(k, all[i].bytes));
+  return tail;
 }
 
 StepCosts plain_costs(const ScheduleShape& shape, const std::vector<Time>& forward, const std::vector<Time>& backward,

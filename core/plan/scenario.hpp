@@ -28,6 +28,13 @@ enum class PlacementOrder {
 };
 enum class CostSourceKind { Explicit, Roofline, Uniform };
 
+// Fields that a scenario leaves to the planner, by key ("stages"): `auto`, or {auto: [2, 4]}.
+struct OpenField {
+  Place place;
+  std::vector<std::string> among;  // the values it may take, as written; empty: all that make sense
+};
+using OpenFields = std::map<std::string, OpenField>;
+
 struct Training {
   // Two of the three must be given (with plan.data_parallel): global = micro_batch_size * micro_batches * copies.
   std::optional<Placed<std::int64_t>> global_batch_size;  // samples per optimizer step
@@ -43,6 +50,7 @@ struct Training {
   std::int64_t zero = 0;
   Place zero_place;
   std::optional<std::int64_t> sequence_length;  // tokens per sample; tokens/s needs it
+  OpenFields open;                              // micro_batch_size, micro_batches, zero
   Place place;
 };
 
@@ -82,6 +90,7 @@ struct PlanRequest {
   bool vertical_sync = false;  // PipeDream: every stage uses the version that stage 0 used
   Bytes reserve_pipeline;      // taken by the pipeline runtime on every device when K > 1, beside the device's reserve
   std::string reserve_pipeline_source;  // where that figure comes from: "fitted on ..."
+  OpenFields open;                      // stages, data_parallel, schedule, ...: see io/read_open.cpp
   Place place;
 };
 

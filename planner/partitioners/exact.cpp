@@ -79,6 +79,7 @@ class Bounds {
     for (int k = 0; k < problem.stages; ++k)
       for (int i = k; i < layers_; ++i)
         last_end_[at(k)][at(i)] = last_end(k, i);
+    if (problem.extra) longest_extra();
     fill();
   }
 
@@ -87,6 +88,10 @@ class Bounds {
   std::int64_t forward(int begin, int end) const { return f_[at(end)] - f_[at(begin)]; }
   std::int64_t backward(int begin, int end) const { return b_[at(end)] - b_[at(begin)]; }
   std::int64_t both(int begin, int end) const { return forward(begin, end) + backward(begin, end); }
+  // Forward, backward and what else stage k does with layers [begin, end) for each micro-batch.
+  std::int64_t all(int k, int begin, int end) const {
+    return both(begin, end) + (problem_.extra ? problem_.extra(k, {begin, end}).value : 0);
+  }
   std::int64_t hops(int cut) const { return hops_[at(cut)]; }  // there and back
   std::int64_t micro_batches() const { return problem_.micro_batches; }
 
@@ -109,7 +114,7 @@ class Bounds {
   // The term of R for a stage of layers [i, end) before `left` others.
   std::int64_t through(int i, int end, int left) const {
     const std::int64_t M = micro_batches();
-    std::int64_t bound = M * both(i, end);
+    std::int64_t bound = M * all(problem_.stages - 1 - left, i, end);
     if (left == 0) return bound;
     if (kind_ == Bounding::Window)
       bound = std::max(bound, trips(left + 1) * (both(i, layers_) + hops(end) + cuts_[at(left)][at(end)]));
@@ -127,6 +132,15 @@ class Bounds {
       (problem_.fits(k, {i, end}) ? fits : fails) = end;
     }
     return fits;
+  }
+
+  // The sums with what stages do besides must not pass what 64 bits hold, either.
+  void longest_extra() const {
+    for (int k = 0; k < problem_.stages; ++k)
+      for (int i = k; i < layers_; ++i)
+        if (const int end = last_end_[at(k)][at(i)]; end > i)
+          checked_product(checked_sum(both(i, end), problem_.extra(k, {i, end}).value, "a stage's work"),
+                          problem_.micro_batches, "a bound");
   }
 
   void fill() {
@@ -165,6 +179,7 @@ struct Prefix {
   std::int64_t hops = 0;                                   // sum over the cuts so far, there and back
   std::int64_t work = 0;                                   // terms of work_bound
   std::int64_t slowest_forward = 0, slowest_backward = 0;  // of the stages so far
+  std::int64_t tail = 0;                                   // of the first stage; part of `bound`
 };
 
 class Search {
@@ -260,15 +275,19 @@ class Search {
     const std::int64_t M = bounds_.micro_batches();
     Prefix prefix{.before = before, .end = end, .stages = shorter.stages + 1};
     prefix.hops = shorter.hops + bounds_.hops(end);
-    prefix.work = std::max(shorter.work, bounds_.both(0, begin) + shorter.hops + M * bounds_.both(begin, end));
+    prefix.work =
+        std::max(shorter.work, bounds_.both(0, begin) + shorter.hops + M * bounds_.all(shorter.stages, begin, end));
     prefix.slowest_forward = std::max(shorter.slowest_forward, bounds_.forward(begin, end));
     prefix.slowest_backward = std::max(shorter.slowest_backward, bounds_.backward(begin, end));
+    prefix.tail = shorter.tail;
+    if (shorter.stages == 0 && problem_.tail) prefix.tail = problem_.tail({begin, end}).value;
     const auto rest = [&](const Rest& table) { return table[at(left)][at(end)]; };
     const std::int64_t hops = prefix.hops + rest(bounds_.cuts());
     if (bounds_.kind() == Bounding::Gpipe) {
       prefix.bound = bounds_.both(0, bounds_.layers()) + hops +
                      (M - 1) * (std::max(prefix.slowest_forward, rest(bounds_.slowest_forward())) +
                                 std::max(prefix.slowest_backward, rest(bounds_.slowest_backward())));
+      prefix.bound = std::max(prefix.bound, prefix.work);
     } else {
       const std::int64_t head = bounds_.both(0, end) + prefix.hops;
       prefix.bound = std::max(prefix.work, left == 0 ? 0 : head + rest(bounds_.bound()));
@@ -280,7 +299,7 @@ class Search {
         prefix.bound = std::max(prefix.bound, bounds_.both(0, start.end) + start.hops +
                                                   bounds_.trips(problem_.stages - start.stages) * behind);
       }
-    prefix.bound = std::max(prefix.bound, shorter.bound);
+    prefix.bound = std::max(checked_sum(prefix.bound, prefix.tail, "a bound"), shorter.bound);
     return prefix;
   }
 
@@ -306,6 +325,8 @@ PipelineTimes stage_times(const ExactProblem& problem, const std::vector<LayerRa
       forward = checked_sum(forward, problem.forward[at(i)]);
       backward = checked_sum(backward, problem.backward[at(i)]);
     }
+    if (problem.extra)
+      backward = checked_sum(backward, problem.extra(static_cast<StageId>(times.forward.size()), range));
     times.forward.push_back(forward);
     times.backward.push_back(backward);
     if (range.end < static_cast<LayerId>(problem.forward.size()))

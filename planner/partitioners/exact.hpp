@@ -39,6 +39,12 @@ struct ExactProblem {
   std::vector<Time> backward;
   std::vector<Time> hop;  // [i]: one message over the cut behind layer i, as latency; the last is not used; none: 0
   Fits fits = {};         // which stages fit, as in fitting.hpp; none: all
+  // What else a stage of these layers does for each micro-batch, such as recomputing them where they do not fit
+  // otherwise; none: nothing. Without `step` it is part of the backward.
+  std::function<Time(StageId, LayerRange)> extra = {};
+  // What the first stage still has to do when the last gradient has come back to it, such as its all-reduce and its
+  // update; none: nothing. Added to every bound; without `step` it is left out.
+  std::function<Time(LayerRange)> tail = {};
   // The step of a partition, where it is not that of the times above in a straight pipeline (overheads, shared links,
   // all-reduces). Must not be below it, or the bounds would be none.
   std::function<Time(const std::vector<LayerRange>&)> step = {};

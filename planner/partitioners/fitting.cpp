@@ -9,6 +9,7 @@
 
 #include "core/plan/op_index.hpp"
 #include "planner/partitioners/min_max.hpp"
+#include "planner/partitioners/stage_needs.hpp"
 #include "planner/price.hpp"
 #include "sim/simulate.hpp"
 
@@ -182,60 +183,6 @@ std::optional<std::vector<LayerRange>> fitting_cut(const CutProblem& problem) {
 // ---- on a plan ------------------------------------------------------------------------------------------------------
 
 namespace {
-
-// What a stage needs for a range of layers, without buffers.
-class StageNeeds {
- public:
-  StageNeeds(const Plan& plan, const CostModel& cost)
-      : plan_(plan), cost_(cost), costs_{cost.layers(plan.micro_batch_size), cost.layers(plan.last_micro_batch_size)} {
-    const Scenario& scenario = cost.scenario();
-    layers_ = static_cast<LayerId>(scenario.model.layers.size());
-    plan_.layers.assign(at(plan.stages), {0, layers_});
-    ScheduleShape shape = schedule_shape(plan_, scenario.model, scenario.training);
-    shape.buckets.clear();  // they have no part in a walk
-    schedule_ = make_schedule(plan_, shape);
-  }
-
-  Bytes need(StageId k, LayerRange range) {
-    const auto [entry, absent] = known_.try_emplace({k, range.begin, range.end});
-    if (absent) {
-      const MemoryModel memory = around(k, range);
-      entry->second =
-          pipewright::need(memory, peak(memory, schedule_, first_position(schedule_.shape, k)).bytes).with_reserve;
-    }
-    return entry->second;
-  }
-
-  Bytes capacity() const { return cost_.scenario().cluster.device.memory; }
-  const Schedule& schedule() const { return schedule_; }
-
-  // Whether a later begin never needs more: no cut inside the model carries more bytes than the cut before it.
-  bool tensors_do_not_grow() const {
-    if (plan_.skips == Skips::Direct) return false;
-    const std::vector<Bytes> over = bytes_over_cuts(cost_.scenario().model, costs_[0].activation);
-    for (std::size_t cut = 2; cut + 1 < over.size(); ++cut)
-      if (over[cut] > over[cut - 1]) return false;
-    const auto& all = cost_.scenario().model.layers;  // inner layers that read the model's own input: a boundary, too
-    return std::none_of(all.begin() + 1, all.end(), [](const Layer& layer) { return layer.inputs.empty(); });
-  }
-
- private:
-  // Memory of a plan in which stage k holds the range, and its neighbours everything else.
-  MemoryModel around(StageId k, LayerRange range) {
-    for (StageId stage = 0; stage < plan_.stages; ++stage)
-      plan_.layers[at(stage)] = stage < k    ? LayerRange{stage == 0 ? 0 : range.begin, range.begin}
-                                : stage == k ? range
-                                             : LayerRange{stage == k + 1 ? range.end : layers_, layers_};
-    return memory_of_stage(plan_, cost_, costs_, k);
-  }
-
-  Plan plan_;
-  const CostModel& cost_;
-  std::array<LayerCosts, 2> costs_;
-  LayerId layers_ = 0;
-  Schedule schedule_;
-  std::map<std::tuple<StageId, LayerId, LayerId>, Bytes> known_;
-};
 
 // Bytes by which every stage passes its device, or less than 0: what is left. Simulated, buffers included.
 std::vector<Bytes> simulated_needs(const Plan& plan, const CostModel& cost) {

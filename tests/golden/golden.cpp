@@ -21,7 +21,7 @@ struct Transcript {
   const char* arguments;  // separated by spaces
 };
 
-constexpr std::array<Transcript, 23> kTranscripts = {{
+constexpr std::array<Transcript, 26> kTranscripts = {{
     {"quickstart.txt", "simulate scenarios/quickstart.yaml"},
     {"quickstart-json.txt", "simulate scenarios/quickstart.yaml --json"},
     {"transformer-48.txt", "simulate scenarios/gpipe/transformer-48-k8-m32.yaml"},
@@ -41,7 +41,10 @@ constexpr std::array<Transcript, 23> kTranscripts = {{
     {"sweep-hardware-csv.txt", "sweep scenarios/what_if/hardware.yaml --csv --jobs 2"},
     {"reproduce.txt", "reproduce"},
     {"reproduce-torchgpipe.txt", "reproduce torchgpipe --width 140"},
+    {"plan.txt", "plan scenarios/quickstart.yaml --set plan=auto --explain --pareto memory"},
+    {"plan-json.txt", "plan scenarios/quickstart.yaml --set plan=auto --json --top 2"},
     {"help.txt", "help"},
+    {"help-plan.txt", "help plan"},
     {"help-simulate.txt", "help simulate"},
     {"show-schedules.txt", "show schedules"},
     {"show-interleaved.txt", "show schedules interleaved_1f1b"},

@@ -1,0 +1,194 @@
+// `plan`: the best plan for what a scenario leaves open.
+#include <array>
+#include <charconv>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/commands.hpp"
+#include "cli/config_path.hpp"
+#include "cli/progress.hpp"
+#include "cli/terminal.hpp"
+#include "core/check.hpp"
+#include "io/quantity.hpp"
+#include "io/read_scenario.hpp"
+#include "io/writers/ranking.hpp"
+#include "planner/search/explain.hpp"
+#include "planner/search/search.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::array<Option, 10> kOptions = {{
+    {"--set", "", "KEY=VALUE", "change one value of the scenario first: --set plan.stages=auto (repeatable)"},
+    {"--top", "", "N", "plans in the ranking (default: 5)"},
+    {"--objective", "", "NAME", "throughput (default), step_time, cost (device time, or money), memory"},
+    {"--time-limit", "", "TIME", "end the search after this long, and say the gap that is left (default: 10s)"},
+    {"--gap", "", "PERCENT", "good enough: at most so far from the bound (default: 1%; 0: go on until proven)"},
+    {"--explain", "", "", "what limits each plan, what was rejected, and bandwidths at which the choice flips"},
+    {"--pareto", "", "AXES", "memory, cost or memory,cost: plans that no other beats in time and all of these"},
+    {"--output", "-o", "FILE", "also write FILE: .yaml (the best plan as a scenario) .json .csv .md (repeatable)"},
+    {"--json", "", "", "one JSON document on standard output instead of the table"},
+    {"--width", "", "N", "columns of the table (default: the terminal's, else 100)"},
+}};
+
+int whole(const Arguments& arguments, const char* option, int otherwise) {
+  if (!arguments.has(option)) return otherwise;
+  const std::string text = arguments.last(option, "");
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < 1 || value > 1000)
+    throw InputError(fmt::format("{}: \"{}\" is no whole number from 1 to 1000", option, text));
+  return value;
+}
+
+double time_limit(const Arguments& arguments) {
+  std::string text = arguments.last("--time-limit", "10s");
+  // "10s" as on a command line, "10 s" as in a scenario.
+  const auto unit = text.find_first_not_of("0123456789.");
+  if (unit != std::string::npos && unit > 0 && text[unit] != ' ') text.insert(unit, " ");
+  const Parsed<Time> time = parse_time(text);
+  if (!time.value || *time.value <= Time{})
+    throw InputError(fmt::format("--time-limit: \"{}\" is no time above 0; write e.g. --time-limit 30s",
+                                 arguments.last("--time-limit", "")));
+  return seconds(*time.value);
+}
+
+double gap(const Arguments& arguments) {
+  std::string text = arguments.last("--gap", "1%");
+  const std::string given = text;
+  const bool percent = text.ends_with('%');
+  if (percent) text.pop_back();
+  while (text.ends_with(' '))
+    text.pop_back();
+  const Parsed<double> value = parse_number(text);
+  if (!value.value || *value.value < 0 || *value.value > 1000 || (!percent && *value.value != 0))
+    throw InputError(fmt::format("--gap: \"{}\" is no share in percent; write e.g. --gap 1%, or --gap 0", given));
+  return *value.value / 100;
+}
+
+Objective objective(const Arguments& arguments) {
+  constexpr std::array<std::string_view, 4> known = {"throughput", "step_time", "cost", "memory"};
+  const std::string name = arguments.last("--objective", "throughput");
+  for (std::size_t i = 0; i < known.size(); ++i)
+    if (name == known[i]) return static_cast<Objective>(i);
+  throw InputError("--objective: " + unknown_name(name, known));
+}
+
+std::vector<std::string> axes(const Arguments& arguments) {
+  std::vector<std::string> names;
+  std::string text = arguments.last("--pareto", "");
+  while (!text.empty()) {
+    const auto comma = text.find(',');
+    names.push_back(text.substr(0, comma));
+    text = comma == std::string::npos ? "" : text.substr(comma + 1);
+  }
+  return names;
+}
+
+constexpr std::array<std::string_view, 4> kEndings = {".yaml", ".json", ".csv", ".md"};
+
+void check_outputs(const std::vector<std::string>& outputs, const std::string& scenario) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (same_file(scenario, outputs[i]))
+      throw InputError("--output: \"" + outputs[i] + "\" is the scenario itself; name another file");
+    for (std::size_t j = 0; j < i; ++j)
+      if (outputs[i] == outputs[j])
+        throw InputError("--output: \"" + outputs[i] + "\" is given twice; name each file once");
+    bool known = false;
+    for (const std::string_view ending : kEndings)
+      known |= outputs[i].ends_with(ending);
+    if (!known)
+      throw InputError("--output: \"" + outputs[i] + "\" has no known ending; known: .yaml, .json, .csv, .md");
+  }
+}
+
+std::string command_line(const Arguments& arguments) {
+  std::string text = "pipewright plan " + arguments.positional.front();
+  for (const auto& [name, values] : arguments.options)
+    for (const std::string& value : values)
+      if (name != "--output" && name != "--width" && name != "--color")
+        text += " " + name + (value.empty() ? "" : " " + value);
+  return text;
+}
+
+void write(const std::string& path, const SearchAnswer& answer, const Scenario& scenario, const std::string& command) {
+  if (path.ends_with(".yaml"))
+    write_file(path, plan_yaml(answer, answer.plans.front(), scenario, command));
+  else if (path.ends_with(".json"))
+    write_file(path, ranking_json(answer, scenario));
+  else
+    write_file(path, path.ends_with(".csv") ? ranking_csv(answer) : ranking_markdown(answer));
+  note("wrote " + path +
+       (path.ends_with(".yaml") ? " (the best plan: pipewright simulate " + path + ")" : " (ranking)"));
+}
+
+int infeasible(const Infeasible& why, bool json) {
+  if (json) {
+    print(json_infeasible(why));
+    return kNo;
+  }
+  std::string text = "infeasible: " + why.reason + "\n";
+  for (const std::string& line : why.details)
+    text += "  " + line + "\n";
+  if (!why.remedies.empty()) text += "what would make it fit:\n";
+  for (const std::string& line : why.remedies)
+    text += "  " + line + "\n";
+  print(text);
+  return kNo;
+}
+
+int run(const Arguments& arguments) {
+  const std::string& path = arguments.positional.front();
+  const bool json = arguments.has("--json");
+  const TableOptions table{output_width(arguments), use_colour(arguments)};
+  const std::vector<std::string> outputs = arguments.all("--output");
+  check_outputs(outputs, path);
+  SearchOptions options{.objective = objective(arguments),
+                        .top = whole(arguments, "--top", 5),
+                        .gap = gap(arguments),
+                        .time_limit = time_limit(arguments)};
+  const std::vector<std::string> pareto_axes = axes(arguments);
+  const Scenario scenario = read_scenario(path, {.set = arguments.all("--set"), .config_path = config_path()});
+  ProgressLine progress("layouts");
+  const Interruption interruption;
+  options.progress = [&](const Progress& now) {
+    progress.show(now.done, now.all, now.best > 0 ? fmt::format("best {:.4g} samples/s", now.best) : "");
+  };
+  options.stop = [&] { return interruption.requested(); };
+  auto result = search(scenario, options);
+  if (auto* found = std::get_if<SearchAnswer>(&result); found != nullptr && found->ended.empty()) {
+    if (arguments.has("--explain")) explain_bandwidth(scenario, options, *found);
+    if (!pareto_axes.empty()) add_pareto(scenario, pareto_axes, options, *found);
+  }
+  progress.clear();
+  if (const auto* none = std::get_if<Infeasible>(&result)) return infeasible(*none, json);
+  const SearchAnswer& answer = std::get<SearchAnswer>(result);
+  print(json ? ranking_json(answer, scenario)
+             : ranking_text(answer, scenario, {.table = table, .explain = arguments.has("--explain")}));
+  for (const std::string& output : outputs)
+    write(output, answer, scenario, command_line(arguments));
+  return answer.ended == "interrupted" ? kInterrupted : kDone;
+}
+
+}  // namespace
+
+constinit const Command kPlan{
+    .name = "plan",
+    .arguments = "SCENARIO",
+    .summary = "find the best plan for the fields of a scenario that say auto",
+    .details =
+        "Fields that may be auto, or {auto: [values]}: stages, virtual_stages, data_parallel, tensor_parallel,\n"
+        "sequence_parallel, schedule, partition, placement, recompute of plan (plan: auto opens all of these), and\n"
+        "micro_batch_size, micro_batches, zero of training. The best plan is a scenario: simulate takes it.\n"
+        "  pipewright plan scenarios/quickstart.yaml --set plan=auto -o plan.yaml\n"
+        "Ctrl-C ends the search and prints the best plan so far (exit status 130).\n",
+    .options = kOptions,
+    .least = 1,
+    .most = 1,
+    .run = run,
+};
+
+}  // namespace pipewright

@@ -1,0 +1,63 @@
+#include "cli/progress.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace pipewright {
+namespace {
+
+constexpr std::chrono::milliseconds kQuietTime{500}, kBetween{100};
+
+volatile std::sig_atomic_t interrupted = 0;
+
+extern "C" void remember_interrupt(int) {
+  interrupted = 1;
+  std::signal(SIGINT, SIG_DFL);
+}
+
+}  // namespace
+
+ProgressLine::ProgressLine(std::string what)
+    : what_(std::move(what)),
+      terminal_(isatty(STDERR_FILENO) == 1),
+      begin_(std::chrono::steady_clock::now()),
+      last_(begin_) {}
+
+void ProgressLine::show(std::int64_t done, std::int64_t all, const std::string& more) {
+  if (!terminal_) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - begin_ < kQuietTime || (shown_ && now - last_ < kBetween)) return;
+  last_ = now, shown_ = true;
+  constexpr int kCells = 24;
+  const double share = all > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(all)) : 0;
+  const int full = static_cast<int>(share * kCells);
+  const std::string line =
+      fmt::format("\r\033[K{} [{}{}] {}/{}  {}", what_, std::string(static_cast<std::size_t>(full), '#'),
+                  std::string(static_cast<std::size_t>(kCells - full), '.'), done, all, more);
+  static_cast<void>(!write(STDERR_FILENO, line.data(), line.size()));
+}
+
+void ProgressLine::clear() {
+  if (!std::exchange(shown_, false)) return;
+  constexpr std::string_view kErase = "\r\033[K";
+  static_cast<void>(!write(STDERR_FILENO, kErase.data(), kErase.size()));
+}
+
+Interruption::Interruption() {
+  interrupted = 0;
+  std::signal(SIGINT, remember_interrupt);
+}
+
+Interruption::~Interruption() {
+  std::signal(SIGINT, SIG_DFL);
+}
+
+bool Interruption::requested() const {
+  return interrupted != 0;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,57 @@
+// The prices of many cuts of one plan, for searches: what does not depend on the cut is worked out once.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "core/cost/collectives.hpp"
+#include "core/cost/cost_model.hpp"
+
+namespace pipewright {
+
+class StepPricer {
+ public:
+  // `shell`: a plan with everything but its layers and recomputation, its micro-batches of one size. `cost` must
+  // outlive the pricer.
+  StepPricer(Plan shell, const CostModel& cost);
+
+  // step_costs of the shell with these layers and recomputation, for the engine of fixed orders alone:
+  //   - no links, so that nobody can ask who shares them;
+  //   - of copies whose workers lie alike on the cluster one is kept (and a second one to exchange gradients with):
+  //   they
+  //     run alike, and an all-reduce takes what it takes for all of them.
+  // The makespan is that of step_costs.                      tests/core/step_pricer_test.cpp
+  StepCosts costs(const std::vector<LayerRange>& layers, const std::vector<Recompute>& recompute);
+
+  // [i]: the least time that a message over the cut behind layer i can take between any two neighbouring workers of a
+  // copy, in either direction; the last is 0. All 0 where tensors do not hop from stage to stage (`skips: direct`):
+  // what passes between neighbours then depends on the cuts.
+  std::vector<Time> fastest_hops() const;
+
+  // What a worker of stage k with these layers still has to do after its last backward: the all-reduce of its last
+  // bucket (of all, where gradient_sync is blocking), if any, and the update.
+  Time tail(StageId k, LayerRange layers);
+
+  const LayerCosts& layers() const { return full_; }
+  const Plan& shell() const { return plan_; }
+
+  struct TensorsOverCuts {
+    std::vector<Bytes> bytes, count;  // by cut: sum, and how many
+  };
+
+ private:
+  void add_all_reduces(StepCosts& costs);
+  Time all_reduce(StageId k, Bytes bucket);
+  DeviceId device(WorkerId kept) const;  // workers of the kept copies, numbered as ever
+
+  Plan plan_;
+  const CostModel& cost_;
+  LayerCosts full_;
+  TensorsOverCuts over_;
+  std::vector<CopyId> copies_;
+  std::vector<AllReduceGroup> groups_;                // by stage
+  std::vector<std::map<std::int64_t, Time>> prices_;  // by stage and bytes of a bucket
+};
+
+}  // namespace pipewright

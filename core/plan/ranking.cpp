@@ -1,0 +1,39 @@
+#include "core/plan/ranking.hpp"
+
+#include <algorithm>
+#include <functional>
+
+namespace pipewright {
+
+std::string in_words(const Layout& layout) {
+  std::string text;
+  if (layout.tensor_parallel > 1) text += "TP" + std::to_string(layout.tensor_parallel) + " ";
+  text += "PP" + std::to_string(layout.stages) + " ";
+  if (layout.virtual_stages > 1) text += "VP" + std::to_string(layout.virtual_stages) + " ";
+  text += "DP" + std::to_string(layout.data_parallel) + ", " + std::to_string(layout.micro_batches) +
+          (layout.micro_batches == 1 ? " micro-batch of " : " micro-batches of ") +
+          std::to_string(layout.micro_batch_size) + ", " + layout.schedule;
+  if (layout.zero == 1) text += ", ZeRO-1";
+  return text;
+}
+
+std::string in_words(const std::vector<Recompute>& recompute) {
+  const auto word = [](Recompute mode) {
+    return mode == Recompute::None ? "none" : mode == Recompute::Full ? "full" : "selective";
+  };
+  if (std::adjacent_find(recompute.begin(), recompute.end(), std::not_equal_to<>()) == recompute.end())
+    return std::string("recompute ") + (recompute.empty() ? "none" : word(recompute.front()));
+  std::string text = "recompute";
+  for (std::size_t begin = 0; begin < recompute.size();) {
+    std::size_t end = begin;
+    while (end < recompute.size() && recompute[end] == recompute[begin])
+      ++end;
+    text += std::string(begin == 0 ? " " : ", ") + word(recompute[begin]) +
+            (end - begin == 1 ? " on stage " : " on stages ") + std::to_string(begin);
+    if (end - begin > 1) text += "-" + std::to_string(end - 1);
+    begin = end;
+  }
+  return text;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,100 @@
+// The best plans for what a scenario leaves open: what a search found, and how it is known.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/plan/plan.hpp"
+#include "core/plan/report.hpp"
+#include "core/plan/scenario.hpp"
+
+namespace pipewright {
+
+// Everything about a plan but its cuts and its recomputation.
+struct Layout {
+  int tensor_parallel = 1;
+  bool sequence_parallel = false;
+  int stages = 1, virtual_stages = 1, data_parallel = 1;
+  std::string schedule;
+  std::int64_t micro_batch_size = 1, micro_batches = 1;  // M per copy
+  std::int64_t zero = 0;
+  PlacementOrder placement = PlacementOrder::Pipeline;  // where the scenario gives no list of devices
+
+  int devices() const { return tensor_parallel * stages * data_parallel; }
+  std::int64_t global_batch() const { return micro_batch_size * micro_batches * data_parallel; }
+  auto operator<=>(const Layout&) const = default;
+};
+
+enum class Objective {
+  Throughput,  // samples per second
+  StepTime,    // of one optimizer step
+  Cost,        // device seconds per sample, or money where devices have a price
+  Memory,      // of the fullest device
+};
+
+// One plan, priced as `simulate` prices it.
+struct Found {
+  Layout layout;
+  std::shared_ptr<const Scenario> scenario;  // with this plan, nothing open
+  Plan plan;
+  Report report;
+  Bytes peak;        // of the fullest device: what it must have
+  Bytes peak_high;   // up to which that is expected (MemoryNeed::high)
+  double value = 0;  // of the objective, less is better: seconds per sample, seconds, device seconds (or money) per
+                     // sample, bytes
+};
+
+struct NearestMiss {
+  Layout layout;
+  Bytes need, capacity;  // of the fullest device
+  StageId stage = 0;
+};
+
+// Where another of the plans becomes the best one, everything else unchanged.
+struct Flip {
+  std::string what;  // "network bandwidth"
+  Bandwidth at;      // per direction: below it `plan` is better (or above it)
+  bool below = true;
+  Layout plan;
+  double gain = 1;  // of its throughput over today's best plan at a half, or at the double of `at`
+};
+
+// A bandwidth that may change so far without another plan becoming the best one.
+struct Unmoved {
+  std::string what;
+  Bandwidth from, to;
+};
+
+struct Ranking {
+  Objective objective = Objective::Throughput;
+  std::vector<Found> plans;   // best first, never empty
+  std::vector<Found> pareto;  // where asked for: no other plan found is better in all of time, memory and cost
+  std::vector<std::string> pareto_axes;
+  double bound = 0;   // of the objective: no plan of the space is better
+  std::string ended;  // "", "the time limit", "interrupted": why the search ended before the gap asked for was reached
+  std::vector<Flip> flips;
+  std::vector<Unmoved> unmoved;
+
+  std::int64_t layouts = 0, evaluated = 0, bounded = 0, refined = 0, simulations = 0;
+  std::int64_t not_reached = 0;                  // layouts that nobody looked at before the end
+  std::int64_t too_large = 0;                    // do not fit their devices
+  std::map<std::string, std::int64_t> left_out;  // combinations that make no layout, by reason
+  std::map<std::string, std::int64_t> refused;   // by the schedule, by reason
+  std::optional<NearestMiss> nearest_miss;
+  int idle_devices = 0;  // of the first plan
+
+  double gap() const { return bound > 0 ? plans.front().value / bound - 1 : 0; }
+  bool proven() const { return bound >= plans.front().value; }
+};
+
+// "TP4 PP8 VP5 DP2, 64 micro-batches of 1, interleaved_1f1b, ZeRO-1"
+std::string in_words(const Layout& layout);
+
+// "recompute full on stages 0-1, none on stages 2-7"
+std::string in_words(const std::vector<Recompute>& recompute);
+
+}  // namespace pipewright

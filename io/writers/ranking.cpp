@@ -1,0 +1,395 @@
+#include "io/writers/ranking.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "io/format_quantity.hpp"
+#include "io/read_scenario.hpp"
+#include "io/writers/csv_text.hpp"
+#include "io/writers/json_text.hpp"
+#include "io/writers/text_table.hpp"
+
+namespace pipewright {
+namespace {
+
+// One unit for all sizes of a ranking: that of a device's memory.
+class Sizes {
+ public:
+  explicit Sizes(const Scenario& scenario) : scale_(bytes_scale(scenario.cluster.device.memory)) {}
+  std::string operator()(Bytes bytes) const { return in_scale(bytes.value, scale_); }
+  std::string with_unit(Bytes bytes) const { return (*this)(bytes) + " " + scale_.name; }
+  const std::string& unit() const { return scale_.name; }
+
+ private:
+  Scale scale_;
+};
+
+// Of all stages in one word, where they agree.
+std::string short_recompute(const Plan& plan) {
+  const auto& all = plan.recompute;
+  if (std::adjacent_find(all.begin(), all.end(), std::not_equal_to<>()) != all.end()) return "mixed";
+  return all.front() == Recompute::None ? "none" : all.front() == Recompute::Full ? "full" : "selective";
+}
+
+// "15-1", or "-" where no stage has a replica.
+std::string replicas_text(const Plan& plan) {
+  if (std::all_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r == 1; })) return "-";
+  return fmt::format("{}", fmt::join(plan.replicas, "-"));
+}
+
+Bytes capacity(const Found& found) {
+  return found.scenario->cluster.device.memory;
+}
+
+std::optional<double> flop_rate(const Found& found) {
+  const Scenario& scenario = *found.scenario;
+  const auto peak = scenario.cluster.device.peak.find(scenario.training.precision);
+  if (!found.report.mfu || peak == scenario.cluster.device.peak.end()) return std::nullopt;
+  return *found.report.mfu * peak->second.value * 1e-12;
+}
+
+std::string figure(const std::optional<double>& value, const char* form) {
+  return value ? fmt::format(fmt::runtime(form), *value) : "-";
+}
+
+std::optional<double> tokens_per_device(const Found& found) {
+  if (!found.report.tokens_per_s) return std::nullopt;
+  return *found.report.tokens_per_s / found.plan.devices();
+}
+
+std::string seconds_text(Time time) {
+  const double s = seconds(time);
+  return s >= 100 ? fmt::format("{:.1f}", s) : fmt::format("{:.4g}", s);
+}
+
+// Columns in the order of Megatron-Bridge's performance tables.
+std::vector<TextColumn> columns(const std::vector<Found>& plans) {
+  const Sizes sizes(*plans.front().scenario);
+  std::vector<TextColumn> all = {{"#"},
+                                 {"GPUs"},
+                                 {"GBS"},
+                                 {"MBS"},
+                                 {"Seq"},
+                                 {"TP"},
+                                 {"PP"},
+                                 {"VP"},
+                                 {"DP"},
+                                 {"replicas", true},
+                                 {"schedule", true},
+                                 {"recompute", true},
+                                 {"ZeRO"},
+                                 {"step s"},
+                                 {"samples/s"},
+                                 {"tok/s/GPU"},
+                                 {"TFLOP/s/GPU"},
+                                 {"MFU %"},
+                                 {"bubble %"},
+                                 {"peak " + sizes.unit()},
+                                 {"left " + sizes.unit()}};
+  for (const char* head : {"replicas", "Seq", "VP", "ZeRO", "tok/s/GPU", "TFLOP/s/GPU", "MFU %"})
+    for (TextColumn& column : all)
+      column.drop_zero |= column.head == head;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const Found& found = plans[i];
+    const Layout& layout = found.layout;
+    const auto sequence = found.scenario->training.sequence_length;
+    std::vector<std::string> cells = {std::to_string(i + 1),
+                                      std::to_string(found.plan.devices()),
+                                      std::to_string(found.plan.global_batch_size),
+                                      std::to_string(layout.micro_batch_size),
+                                      sequence ? std::to_string(*sequence) : "-",
+                                      std::to_string(layout.tensor_parallel),
+                                      std::to_string(layout.stages),
+                                      layout.virtual_stages > 1 ? std::to_string(layout.virtual_stages) : "-",
+                                      std::to_string(layout.data_parallel),
+                                      replicas_text(found.plan),
+                                      layout.schedule,
+                                      short_recompute(found.plan),
+                                      std::to_string(layout.zero),
+                                      seconds_text(found.report.step_time),
+                                      fmt::format("{:.4g}", found.report.samples_per_s),
+                                      figure(tokens_per_device(found), "{:.0f}"),
+                                      figure(flop_rate(found), "{:.0f}"),
+                                      found.report.mfu ? fmt::format("{:.1f}", 100 * *found.report.mfu) : "-",
+                                      fmt::format("{:.1f}", 100 * found.report.bubble_fraction),
+                                      sizes(found.peak),
+                                      sizes(capacity(found) - found.peak)};
+    for (std::size_t c = 0; c < all.size(); ++c)
+      all[c].cells.push_back(cells[c]);
+  }
+  return all;
+}
+
+std::string unit_of(const Ranking& ranking, double value) {
+  switch (ranking.objective) {
+    case Objective::Throughput: return fmt::format("{:.4g} samples/s", value > 0 ? 1 / value : 0);
+    case Objective::StepTime: return fmt::format("{:.4g} s per step", value);
+    case Objective::Cost: return fmt::format("{:.4g} per sample", value);
+    case Objective::Memory:
+      return Sizes(*ranking.plans.front().scenario).with_unit(Bytes{static_cast<std::int64_t>(value)});
+  }
+  return "";
+}
+
+// "optimal within the model" or how far from it the plan may be.
+std::string quality(const Ranking& ranking) {
+  const double best = ranking.plans.front().value;
+  const char* better = ranking.objective == Objective::Throughput ? "faster" : "better";
+  if (ranking.bound <= 0)
+    return fmt::format("{}; how much better another plan could be is not known", unit_of(ranking, best));
+  if (ranking.proven())
+    return fmt::format("optimal within the model: {}, and no plan of the space is {}", unit_of(ranking, best), better);
+  std::string text = fmt::format("gap {:.2f} %: {}, and no plan of the space can be {} than {}", 100 * ranking.gap(),
+                                 unit_of(ranking, best), better, unit_of(ranking, ranking.bound));
+  if (!ranking.ended.empty()) text += "; " + ranking.ended + " ended the search";
+  return text;
+}
+
+// "layers 11 10 10 10": per stage, or chunk by chunk.
+std::string layers_text(const Plan& plan) {
+  std::string text = plan.virtual_stages > 1 ? "layers per chunk" : "layers per stage";
+  for (std::size_t i = 0; i < plan.layers.size();) {
+    std::size_t end = i;
+    while (end < plan.layers.size() && plan.layers[end].size() == plan.layers[i].size())
+      ++end;
+    text += end - i > 2 ? fmt::format(" {}*{}", plan.layers[i].size(), end - i) : "";
+    for (std::size_t j = i; end - i <= 2 && j < end; ++j)
+      text += fmt::format(" {}", plan.layers[j].size());
+    i = end;
+  }
+  return text;
+}
+
+std::vector<std::string> tried(const Ranking& ranking) {
+  std::vector<std::string> lines;
+  std::string text = fmt::format(
+      "{} layouts: {} simulated ({} simulations, cuts of {} searched), {} cannot be better by "
+      "their bound, {} do not fit",
+      ranking.layouts, ranking.evaluated, ranking.simulations, ranking.refined, ranking.bounded, ranking.too_large);
+  std::int64_t refused = 0;
+  for (const auto& [reason, count] : ranking.refused)
+    refused += count;
+  if (refused > 0) text += fmt::format(", {} refused by their schedule", refused);
+  if (ranking.not_reached > 0) text += fmt::format(", {} not looked at", ranking.not_reached);
+  lines.push_back(text);
+  if (ranking.nearest_miss) {
+    const NearestMiss& miss = *ranking.nearest_miss;
+    const Sizes sizes(*ranking.plans.front().scenario);
+    lines.push_back(fmt::format("nearest miss: {} needs {} on stage {}, {} too much", in_words(miss.layout),
+                                sizes.with_unit(miss.need), miss.stage, sizes.with_unit(miss.need - miss.capacity)));
+  }
+  return lines;
+}
+
+std::string flip_text(const Flip& flip) {
+  return fmt::format("{} {} {}: {} is better ({:.2f}x at {})", flip.what, flip.below ? "below" : "above",
+                     short_bandwidth(flip.at), in_words(flip.plan), flip.gain,
+                     short_bandwidth(Bandwidth{flip.at.value * (flip.below ? 0.5 : 2)}));
+}
+
+}  // namespace
+
+std::string ranking_text(const Ranking& ranking, const Scenario& asked, const RankingText& options) {
+  const int width = options.table.width;
+  const Found& best = ranking.plans.front();
+  std::string text = wrapped("",
+                             fmt::format("{} · {} ({} layers) on {} x {}{}", asked.name, asked.model.name,
+                                         asked.model.layers.size(), asked.cluster.devices(), asked.cluster.device.name,
+                                         asked.cluster.name.empty() ? "" : " (" + asked.cluster.name + ")"),
+                             width);
+  text += text_table(columns(ranking.plans), width) + "\n";
+  std::string chosen = in_words(best.layout) + ", " + in_words(best.plan.recompute);
+  if (replicas_text(best.plan) != "-") chosen += ", replicas " + replicas_text(best.plan);
+  text += wrapped("best plan     ", chosen, width);
+  text += wrapped("              ", layers_text(best.plan), width);
+  text += wrapped("optimality    ", quality(ranking), width);
+  if (const auto& range = best.report.range)
+    text +=
+        wrapped("step time     ",
+                fmt::format("{} s ({} to {} over the bands of the efficiencies)", seconds_text(best.report.step_time),
+                            seconds_text(range->fastest), seconds_text(range->slowest)),
+                width);
+  const Sizes sizes(asked);
+  std::string memory = fmt::format("{} of {} on the fullest device, {} left", sizes(best.peak),
+                                   sizes.with_unit(capacity(best)), sizes.with_unit(capacity(best) - best.peak));
+  if (best.peak_high > capacity(best))
+    memory += fmt::format("; tight: up to {} is expected, as not every framework keeps the same tensors",
+                          sizes.with_unit(best.peak_high));
+  text += wrapped("memory        ", memory, width);
+  text += wrapped("limited by    ", best.report.limiting_factor, width);
+  if (ranking.idle_devices > 0)
+    text += wrapped("idle          ",
+                    fmt::format("{} of {} devices have nothing to do in the best plan", ranking.idle_devices,
+                                asked.cluster.devices()),
+                    width);
+  const char* head = "searched      ";
+  for (const std::string& line : tried(ranking)) {
+    text += wrapped(head, line, width);
+    head = "              ";
+  }
+  head = "flips         ";
+  for (const Flip& flip : ranking.flips) {
+    text += wrapped(head, flip_text(flip), width);
+    head = "              ";
+  }
+  for (const Unmoved& range : ranking.unmoved) {
+    text += wrapped(
+        head,
+        fmt::format("none for a {} from {} to {}", range.what, short_bandwidth(range.from), short_bandwidth(range.to)),
+        width);
+    head = "              ";
+  }
+  if (options.explain) {
+    text += "\nwhy not another\n";
+    for (std::size_t i = 0; i < ranking.plans.size(); ++i)
+      text += wrapped(fmt::format("  {:<3} ", i + 1),
+                      fmt::format("{}, {}: {}", in_words(ranking.plans[i].layout),
+                                  in_words(ranking.plans[i].plan.recompute), ranking.plans[i].report.limiting_factor),
+                      width);
+    for (const auto& [reason, count] : ranking.left_out)
+      text += wrapped("  -   ", fmt::format("{} combinations: {}", count, reason), width);
+    for (const auto& [reason, count] : ranking.refused)
+      text += wrapped("  -   ", fmt::format("{} layouts: {}", count, reason), width);
+    text += wrapped("  ",
+                    "Optimal means: over contiguous cuts of the model's layers in their order, for the values that "
+                    "the open fields may take, under the simulator's cost model",
+                    width);
+  }
+  if (!ranking.pareto.empty()) {
+    text += fmt::format("\nnot beaten in all of {}\n", fmt::join(ranking.pareto_axes, ", "));
+    text += text_table(columns(ranking.pareto), width);
+  }
+  return text;
+}
+
+namespace {
+
+void write_layout(JsonText& json, const Layout& layout) {
+  json.field("tensor_parallel", layout.tensor_parallel).field("sequence_parallel", layout.sequence_parallel);
+  json.field("stages", layout.stages).field("virtual_stages", layout.virtual_stages);
+  json.field("data_parallel", layout.data_parallel).field("schedule", layout.schedule);
+  json.field("micro_batch_size", layout.micro_batch_size).field("micro_batches", layout.micro_batches);
+  json.field("zero", layout.zero);
+  json.field("placement", layout.placement == PlacementOrder::Data ? "data" : "pipeline");
+}
+
+void write_plan(JsonText& json, const Found& found) {
+  json.open('{');
+  write_layout(json, found.layout);
+  json.field("devices", found.plan.devices()).field("global_batch_size", found.plan.global_batch_size);
+  json.key("layers").open('[');
+  for (const LayerRange& range : found.plan.layers)
+    json.value(range.size());
+  json.close().key("replicas").value(found.plan.replicas).key("recompute").open('[');
+  for (const Recompute mode : found.plan.recompute)
+    json.value(mode == Recompute::None ? "none" : mode == Recompute::Full ? "full" : "selective");
+  json.close().field("step_time_s", found.report.step_time).field("samples_per_s", found.report.samples_per_s);
+  json.field("tokens_per_s", found.report.tokens_per_s).field("mfu", found.report.mfu);
+  json.field("bubble_fraction", found.report.bubble_fraction).field("peak_bytes", found.peak);
+  json.field("capacity_bytes", capacity(found)).field("value", found.value);
+  json.field("limiting_factor", found.report.limiting_factor).close();
+}
+
+const char* name_of(Objective objective) {
+  switch (objective) {
+    case Objective::Throughput: return "throughput";
+    case Objective::StepTime: return "step_time";
+    case Objective::Cost: return "cost";
+    case Objective::Memory: return "memory";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string ranking_json(const Ranking& ranking, const Scenario& asked) {
+  JsonText json;
+  json.open('{').field("schema", "pipewright.ranking/1");
+  json.key("tool").open('{').field("name", "pipewright").field("version", PIPEWRIGHT_VERSION).close();
+  json.field("scenario", asked.name).field("objective", name_of(ranking.objective));
+  json.field("bound", ranking.bound).field("gap", ranking.gap()).field("proven", ranking.proven());
+  json.field("ended", ranking.ended).field("idle_devices", ranking.idle_devices);
+  json.key("plans").open('[');
+  for (const Found& found : ranking.plans)
+    write_plan(json, found);
+  json.close().key("pareto").open('[');
+  for (const Found& found : ranking.pareto)
+    write_plan(json, found);
+  json.close().key("searched").open('{').field("layouts", ranking.layouts).field("simulated", ranking.evaluated);
+  json.field("simulations", ranking.simulations).field("cuts_searched", ranking.refined);
+  json.field("bounded", ranking.bounded).field("too_large", ranking.too_large);
+  json.field("not_reached", ranking.not_reached).key("left_out").open('{');
+  for (const auto& [reason, count] : ranking.left_out)
+    json.field(reason, count);
+  json.close().key("refused").open('{');
+  for (const auto& [reason, count] : ranking.refused)
+    json.field(reason, count);
+  json.close().close().key("nearest_miss");
+  if (const auto& miss = ranking.nearest_miss) {
+    json.open('{');
+    write_layout(json, miss->layout);
+    json.field("need_bytes", miss->need).field("capacity_bytes", miss->capacity).field("stage", miss->stage).close();
+  } else {
+    json.null();
+  }
+  json.key("flips").open('[');
+  for (const Flip& flip : ranking.flips) {
+    json.open('{').field("what", flip.what).field("bytes_per_s", flip.at).field("below", flip.below);
+    json.field("gain", flip.gain).key("plan").open('{');
+    write_layout(json, flip.plan);
+    json.close().close();
+  }
+  json.close().close();
+  return std::move(json).text();
+}
+
+std::string ranking_csv(const Ranking& ranking) {
+  std::string text =
+      "rank,devices,global_batch_size,micro_batch_size,micro_batches,tensor_parallel,stages,virtual_stages,"
+      "data_parallel,schedule,recompute,zero,placement,step_time_s,samples_per_s,tokens_per_s,mfu,bubble_fraction,"
+      "peak_bytes,capacity_bytes,layers\n";
+  for (std::size_t i = 0; i < ranking.plans.size(); ++i) {
+    const Found& found = ranking.plans[i];
+    const Layout& layout = found.layout;
+    std::string layers;
+    for (const LayerRange& range : found.plan.layers)
+      layers += (layers.empty() ? "" : " ") + std::to_string(range.size());
+    text += fmt::format(
+        "{},{},{},{},{},{},{},{},{},{},{},{},{},{:.9f},{},{},{},{},{},{},{}\n", i + 1, found.plan.devices(),
+        found.plan.global_batch_size, layout.micro_batch_size, layout.micro_batches, layout.tensor_parallel,
+        layout.stages, layout.virtual_stages, layout.data_parallel, layout.schedule, short_recompute(found.plan),
+        layout.zero, layout.placement == PlacementOrder::Data ? "data" : "pipeline", seconds(found.report.step_time),
+        found.report.samples_per_s, figure(found.report.tokens_per_s, "{}"), figure(found.report.mfu, "{}"),
+        found.report.bubble_fraction, found.peak.value, capacity(found).value, csv_field(layers));
+  }
+  return text;
+}
+
+std::string ranking_markdown(const Ranking& ranking) {
+  std::string head = "|", rule = "|", text;
+  const std::vector<TextColumn> all = columns(ranking.plans);
+  for (const TextColumn& column : all)
+    head += " " + column.head + " |", rule += column.left ? "---|" : "--:|";
+  text = head + "\n" + rule + "\n";
+  for (std::size_t i = 0; i < ranking.plans.size(); ++i) {
+    text += "|";
+    for (const TextColumn& column : all)
+      text += " " + column.cells[i] + " |";
+    text += "\n";
+  }
+  return text + "\n" + quality(ranking) + "\n";
+}
+
+std::string plan_yaml(const Ranking& ranking, const Found& found, const Scenario& asked, const std::string& command) {
+  std::string text = fmt::format("# Found by: {}\n# From: {}\n# {}\n", command,
+                                 asked.file == "-" ? "standard input" : asked.file, quality(ranking));
+  const Sizes sizes(*found.scenario);
+  text += fmt::format("# Predicted: step {} s, {:.4g} samples/s, bubble {:.1f} %, peak {} of {}\n",
+                      seconds_text(found.report.step_time), found.report.samples_per_s,
+                      100 * found.report.bubble_fraction, sizes(found.peak), sizes.with_unit(capacity(found)));
+  return text + resolved_yaml(*found.scenario);
+}
+
+}  // namespace pipewright

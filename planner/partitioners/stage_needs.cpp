@@ -1,0 +1,66 @@
+#include "planner/partitioners/stage_needs.hpp"
+
+#include <algorithm>
+
+#include "core/plan/op_index.hpp"
+#include "sim/schedules/table.hpp"
+
+namespace pipewright {
+namespace {
+
+std::size_t at(int number) {
+  return static_cast<std::size_t>(number);
+}
+
+int micro_batches_walked(const Plan& plan, int all) {
+  const bool repeats = plan.schedule == "1f1b" || plan.schedule == "eager_1f1b";
+  const bool alike = plan.last_micro_batch_size == plan.micro_batch_size && !plan.recompute_except_last;
+  return repeats && alike ? std::min(all, 2 * plan.positions() + 1) : all;
+}
+
+}  // namespace
+
+StageNeeds::StageNeeds(const Plan& plan, const CostModel& cost, const LayerCosts& layers)
+    : plan_(plan), cost_(cost), costs_{layers, layers} {
+  if (plan.last_micro_batch_size != plan.micro_batch_size) costs_[1] = cost.layers(plan.last_micro_batch_size);
+  const Scenario& scenario = cost.scenario();
+  layers_ = static_cast<LayerId>(scenario.model.layers.size());
+  plan_.layers.assign(at(plan.stages), {0, layers_});
+  ScheduleShape shape = schedule_shape(plan_, scenario.model, scenario.training);
+  shape.buckets.clear();  // they have no part in a walk
+  shape.micro_batches = micro_batches_walked(plan, shape.micro_batches);
+  schedule_ = find_schedule(plan_.schedule)->generate(shape);
+}
+
+StageNeeds::StageNeeds(const Plan& plan, const CostModel& cost)
+    : StageNeeds(plan, cost, cost.layers(plan.micro_batch_size)) {}
+
+Bytes StageNeeds::need(StageId k, LayerRange range) {
+  const auto [entry, absent] = known_.try_emplace({k, range.begin, range.end});
+  if (absent) {
+    const MemoryModel memory = around(k, range);
+    entry->second =
+        pipewright::need(memory, peak(memory, schedule_, first_position(schedule_.shape, k)).bytes).with_reserve;
+  }
+  return entry->second;
+}
+
+bool StageNeeds::tensors_do_not_grow() const {
+  if (plan_.skips == Skips::Direct) return false;
+  const std::vector<Bytes> over = bytes_over_cuts(cost_.scenario().model, costs_[0].activation);
+  for (std::size_t cut = 2; cut + 1 < over.size(); ++cut)
+    if (over[cut] > over[cut - 1]) return false;
+  const auto& all = cost_.scenario().model.layers;  // inner layers that read the model's own input: a boundary, too
+  return std::none_of(all.begin() + 1, all.end(), [](const Layer& layer) { return layer.inputs.empty(); });
+}
+
+// Memory of a plan in which stage k holds the range, and its neighbours everything else.
+MemoryModel StageNeeds::around(StageId k, LayerRange range) {
+  for (StageId stage = 0; stage < plan_.stages; ++stage)
+    plan_.layers[at(stage)] = stage < k    ? LayerRange{stage == 0 ? 0 : range.begin, range.begin}
+                              : stage == k ? range
+                                           : LayerRange{stage == k + 1 ? range.end : layers_, layers_};
+  return memory_of_stage(plan_, cost_, costs_, k);
+}
+
+}  // namespace pipewright

@@ -1,0 +1,458 @@
+#include "planner/search/candidate.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "core/cost/memory_model.hpp"
+#include "core/cost/step_pricer.hpp"
+#include "planner/find_plan.hpp"
+#include "planner/partitioners/exact.hpp"
+#include "planner/partitioners/fitting.hpp"
+#include "planner/partitioners/min_max.hpp"
+#include "planner/partitioners/rank_balance.hpp"
+#include "planner/partitioners/stage_needs.hpp"
+#include "planner/search/run_bound.hpp"
+#include "sim/schedules/table.hpp"
+#include "sim/static_order.hpp"
+
+namespace pipewright {
+namespace {
+
+std::size_t at(std::int64_t number) {
+  return static_cast<std::size_t>(number);
+}
+
+bool searches_cuts(const Layout& layout) {
+  return layout.virtual_stages == 1 &&
+         (layout.schedule == "1f1b" || layout.schedule == "gpipe" || layout.schedule == "eager_1f1b");
+}
+
+// What recomputation adds to a layer's backward.
+Time added(const LayerCosts& layers, std::size_t layer, Recompute mode) {
+  if (mode == Recompute::None) return {};
+  return mode == Recompute::Full ? layers.forward[layer] : layers.rebuild[layer];
+}
+
+std::vector<Time> loads(const LayerCosts& layers, Recompute mode) {
+  std::vector<Time> load;
+  for (std::size_t i = 0; i < layers.forward.size(); ++i)
+    load.push_back(checked_sum(checked_sum(layers.forward[i], layers.backward[i]), added(layers, i, mode)));
+  return load;
+}
+
+Time below(double nanoseconds) {
+  return {static_cast<std::int64_t>(std::max(0.0, std::floor(nanoseconds * (1 - 1e-12)) - 1))};
+}
+
+}  // namespace
+
+struct Evaluator::World {
+  explicit World(Scenario of) : scenario(std::move(of)), cost(scenario) {
+    for (const Layer& layer : scenario.model.layers)
+      parameters += layer.held();
+    run = equal_run(scenario.model);
+  }
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  const LayerCosts& layers(std::int64_t samples) {
+    const auto found = by_samples.find(samples);
+    return found != by_samples.end() ? found->second : by_samples.emplace(samples, cost.layers(samples)).first->second;
+  }
+
+  Scenario scenario;  // its plan request changes from layout to layout
+  CostModel cost;
+  std::map<std::int64_t, LayerCosts> by_samples;
+  std::int64_t parameters = 0;
+  std::optional<EqualRun> run;
+};
+
+// What evaluating one layout needs.
+class Evaluator::Workbench {
+ public:
+  Workbench(World& world, Plan shell, std::vector<Recompute> modes, const std::vector<Bytes>& set_aside)
+      : world_(world),
+        shell_(std::move(shell)),
+        modes_(std::move(modes)),
+        set_aside_(set_aside),
+        rule_(find_schedule(shell_.schedule)),
+        pricer_(shell_, world.cost) {
+    if (modes_.empty()) modes_.push_back(shell_.recompute.front()), fixed_ = true;
+    needs_.resize(modes_.size());
+    longest_.resize(modes_.size());
+  }
+
+  const Plan& shell() const { return shell_; }
+  StepPricer& pricer() { return pricer_; }
+  Recompute lightest() const { return modes_.front(); }
+  Bytes capacity() const { return world_.scenario.cluster.device.memory; }
+  std::int64_t simulations() const { return simulations_; }
+
+  Time step(const std::vector<LayerRange>& cut, const std::vector<Recompute>& recompute) {
+    ++simulations_;
+    const StepCosts costs = pricer_.costs(cut, recompute);
+    return static_order_makespan(rule_->generate(costs.shape), costs);
+  }
+
+  struct Fit {
+    std::vector<Recompute> recompute;  // empty: does not fit
+    Bytes need;                        // of the fullest stage; where it does not fit, with the heaviest recomputation
+    StageId stage = 0;
+  };
+  Fit lightest_fit(const std::vector<LayerRange>& cut) {
+    return shell_.virtual_stages == 1 ? fit_of_stages(cut) : fit_of_chunks(cut);
+  }
+
+  // Last end of the ranges of stage k that begin so and fit with recomputation number `mode`; `begin`: none.
+  LayerId longest(std::size_t mode, StageId k, LayerId begin) {
+    const auto layers = static_cast<LayerId>(world_.scenario.model.layers.size());
+    auto& known = longest_[mode];
+    if (known.empty()) known.assign(at(shell_.stages), std::vector<LayerId>(at(layers), -1));
+    LayerId& end = known[at(k)][at(begin)];
+    if (end >= 0) return end;
+    const auto fits = [&](LayerId to) { return need(mode, k, {begin, to}) <= room(k); };
+    // From the neighbour's answer, up or down in doubling steps, then by halves.
+    const LayerId guess = begin > 0 && known[at(k)][at(begin) - 1] > begin ? known[at(k)][at(begin) - 1] : begin;
+    LayerId good = begin, bad = layers + 1;
+    if (guess > begin) (fits(guess) ? good : bad) = guess;
+    for (LayerId step = 1; bad - good > 1; step *= 2) {
+      const bool up = bad > layers;
+      const LayerId next = up ? std::min(layers, good + step) : std::max(good + 1, bad - step);
+      const bool fitting = fits(next);
+      (fitting ? good : bad) = next;
+      if (up != fitting) break;
+    }
+    while (bad - good > 1) {
+      const LayerId middle = good + (bad - good) / 2;
+      (fits(middle) ? good : bad) = middle;
+    }
+    return end = good;
+  }
+
+  Recompute mode(std::size_t number) const { return modes_[number]; }
+  std::size_t modes() const { return modes_.size(); }
+
+  // The least bottleneck among the cuts whose stages fit with the heaviest recomputation, counted with it.
+  std::optional<std::vector<LayerRange>> fitting() {
+    const std::size_t heaviest = modes_.size() - 1;
+    CutProblem problem{.load = loads(pricer_.layers(), modes_[heaviest]),
+                       .replicas = shell_.replicas,
+                       .fits = [&](StageId k, LayerRange range) { return need(heaviest, k, range) <= room(k); },
+                       .later_needs_less = needs(heaviest).tensors_do_not_grow()};
+    return fitting_cut(problem);
+  }
+
+ private:
+  StageNeeds& needs(std::size_t mode) {
+    if (!needs_[mode]) {
+      Plan plan = shell_;
+      if (!fixed_) plan.recompute.assign(at(shell_.stages), modes_[mode]);
+      needs_[mode] = std::make_unique<StageNeeds>(plan, world_.cost, pricer_.layers());
+    }
+    return *needs_[mode];
+  }
+  Bytes need(std::size_t mode, StageId k, LayerRange range) { return needs(mode).need(k, range); }
+  Bytes room(StageId k) const { return set_aside_.empty() ? capacity() : capacity() - set_aside_[at(k)]; }
+
+  void count(Fit& fit, StageId k, Bytes need) const {
+    if (need > fit.need) fit.need = need, fit.stage = k;
+  }
+
+  Fit fit_of_stages(const std::vector<LayerRange>& cut) {
+    Fit fit;
+    bool all = true;
+    for (StageId k = 0; k < shell_.stages; ++k) {
+      std::size_t mode = 0;
+      Bytes needed = need(mode, k, cut[at(k)]);
+      while (needed > room(k) && mode + 1 < modes_.size())
+        needed = need(++mode, k, cut[at(k)]);
+      all &= needed <= room(k);
+      count(fit, k, needed);
+      fit.recompute.push_back(modes_[mode]);
+    }
+    if (fixed_) fit.recompute = shell_.recompute;
+    if (!all) fit.recompute.clear();
+    return fit;
+  }
+
+  Fit fit_of_chunks(const std::vector<LayerRange>& cut) {
+    Plan plan = shell_;
+    plan.layers = cut;
+    Fit fit;
+    fit.recompute.assign(at(shell_.stages), modes_.back());
+    std::vector<char> settled(at(shell_.stages));
+    for (std::size_t mode = 0; mode < modes_.size(); ++mode) {
+      if (std::find(settled.begin(), settled.end(), 0) == settled.end()) break;
+      if (!fixed_) plan.recompute.assign(at(shell_.stages), modes_[mode]);
+      const Schedule& schedule = walked(plan);
+      const MemoryModel memory = memory_model(plan, world_.cost);
+      for (StageId k = 0; k < shell_.stages; ++k) {
+        if (settled[at(k)] != 0) continue;
+        const Bytes needed = pipewright::need(memory, peak(memory, schedule, k).bytes).with_reserve;
+        const bool last = mode + 1 == modes_.size();
+        if (needed > room(k) && !last) continue;
+        settled[at(k)] = needed <= room(k) ? 1 : 0;
+        fit.recompute[at(k)] = modes_[mode];
+        count(fit, k, needed);
+      }
+    }
+    if (fixed_) fit.recompute = shell_.recompute;
+    if (std::find(settled.begin(), settled.end(), 0) != settled.end()) fit.recompute.clear();
+    return fit;
+  }
+
+  // The schedule for a walk over the memory; an interleaved one repeats itself once the pipeline is full.
+  const Schedule& walked(const Plan& plan) {
+    const bool full = std::find(plan.recompute.begin(), plan.recompute.end(), Recompute::Full) != plan.recompute.end();
+    Schedule& known = walked_[full ? 1 : 0];
+    if (known.positions.empty()) {
+      ScheduleShape shape = schedule_shape(plan, world_.scenario.model, world_.scenario.training);
+      shape.buckets.clear();
+      if (shell_.schedule == "interleaved_1f1b" && !plan.recompute_except_last)
+        shape.micro_batches = std::min(shape.micro_batches, 4 * shape.stages);
+      known = rule_->generate(shape);
+    }
+    return known;
+  }
+
+  World& world_;
+  Plan shell_;
+  std::array<Schedule, 2> walked_;  // without and with full recomputation
+  std::vector<Recompute> modes_;
+  bool fixed_ = false;
+  const std::vector<Bytes>& set_aside_;
+  const ScheduleRule* rule_;
+  StepPricer pricer_;
+  std::vector<std::unique_ptr<StageNeeds>> needs_;          // by mode
+  std::vector<std::vector<std::vector<LayerId>>> longest_;  // by mode, stage, first layer; -1: not known
+  std::int64_t simulations_ = 0;
+};
+
+Evaluator::Evaluator(const Scenario& scenario)
+    : scenario_(scenario),
+      modes_(recomputations(scenario)),
+      cuts_open_(is_open(scenario, "partition") || scenario.origins.find("plan.partition") == scenario.origins.end()) {}
+
+Evaluator::World& Evaluator::world(const Layout& layout) {
+  std::shared_ptr<World>& known = worlds_[{layout.tensor_parallel, layout.sequence_parallel, layout.zero}];
+  if (!known) known = std::make_shared<World>(settled(scenario_, layout, nullptr));
+  return *known;
+}
+
+const CostModel& Evaluator::cost(const Layout& layout) {
+  return world(layout).cost;
+}
+
+Time Evaluator::bound(const LayoutGroup& group) {
+  Layout layout = group.first;
+  layout.zero = group.zeros.front();
+  Time least = kNever;
+  for (const std::string& schedule : group.schedules) {
+    layout.schedule = schedule;
+    layout.virtual_stages = schedule == "interleaved_1f1b" ? 2 : 1;
+    least = std::min(least, bound(layout));
+  }
+  return least;
+}
+
+Time Evaluator::bound(const Layout& layout) {
+  const LayerCosts& layers = world(layout).layers(layout.micro_batch_size);
+  const std::vector<Recompute>& asked = scenario_.plan.recompute.value;
+  const Recompute mode = !modes_.empty()                                              ? modes_.front()
+                         : asked.size() == 1 && !scenario_.plan.recompute_except_last ? asked.front()
+                                                                                      : Recompute::None;
+  double work = 0, largest = 0;
+  for (std::size_t i = 0; i < layers.forward.size(); ++i) {
+    const auto load =
+        static_cast<double>(layers.forward[i].value + layers.backward[i].value + added(layers, i, mode).value);
+    work += load, largest = std::max(largest, load);
+  }
+  const auto micro_batches = static_cast<double>(layout.micro_batches);
+  const double filling =
+      layout.virtual_stages > 1 || find_schedule(layout.schedule) == nullptr || !find_schedule(layout.schedule)->flush
+          ? std::max(work, micro_batches * work / layout.stages)
+          : work / -std::expm1(layout.stages * std::log1p(-1 / micro_batches));
+  if (find_schedule(layout.schedule) != nullptr && !find_schedule(layout.schedule)->flush)
+    return below(micro_batches * std::max(work / layout.stages, largest));
+  return below(std::max(filling, micro_batches * largest));
+}
+
+namespace {
+
+// The layout's plan with everything but layers and recomputation, or why the schedule refuses it.
+std::variant<Plan, std::string> shell_of(Scenario& scenario, const CostModel& cost, const Layout& layout,
+                                         bool cuts_open) {
+  PlanRequest& request = scenario.plan;
+  request.stages.value = layout.stages, request.virtual_stages.value = layout.virtual_stages;
+  request.data_parallel.value = layout.data_parallel;
+  request.schedule.value = layout.schedule;
+  if (std::holds_alternative<PlacementOrder>(request.placement)) request.placement = layout.placement;
+  const auto number = [](std::int64_t value) { return Placed<std::int64_t>{value, {}}; };
+  scenario.training.global_batch_size = number(layout.global_batch());
+  scenario.training.micro_batch_size = number(layout.micro_batch_size);
+  scenario.training.micro_batches.reset();
+  if (cuts_open) request.partition.value = EqualLayers{};
+  try {
+    return find_plan(scenario, cost);
+  } catch (const OverflowError&) {
+    throw;
+  } catch (const InputError& error) {
+    return std::string(error.what());
+  }
+}
+
+}  // namespace
+
+Time Evaluator::tight_bound(const Layout& layout) {
+  const Time simple = bound(layout);
+  const ScheduleRule* rule = find_schedule(layout.schedule);
+  if (!cuts_open_ || rule == nullptr || !rule->flush || layout.schedule == "naive") return simple;
+  World& here = world(layout);
+  auto shell = shell_of(here.scenario, here.cost, layout, true);
+  const Plan* plan = std::get_if<Plan>(&shell);
+  if (plan == nullptr) return simple;  // `evaluate` says why
+  const LayerCosts& layers = here.layers(layout.micro_batch_size);
+  if (here.run && !plan->recompute_except_last) {
+    const bool alike = std::adjacent_find(plan->recompute.begin(), plan->recompute.end(), std::not_equal_to<>()) ==
+                       plan->recompute.end();
+    if (!modes_.empty() || alike)
+      return std::max(simple, run_bound(*here.run, *plan, here.cost, layers,
+                                        modes_.empty() ? std::vector<Recompute>{plan->recompute.front()} : modes_));
+  }
+  if (layout.virtual_stages > 1) return simple;
+  const std::vector<Time> load = loads(layers, modes_.empty() ? Recompute::None : modes_.front());
+  const Time bottleneck = rank_load(load, min_max(load, layout.stages), layout.stages);
+  return std::max(simple, Time{checked_product(bottleneck.value, layout.micro_batches, "a bound")});
+}
+
+Bytes Evaluator::least_states(const Layout& layout) {
+  World& here = world(layout);
+  const Training& training = here.scenario.training;
+  const double owners = layout.zero == 1 ? layout.data_parallel : 1;
+  const double each = static_cast<double>(weight_bytes(training.precision).value + gradient_bytes(training).value) +
+                      static_cast<double>(optimizer_bytes(training.precision, training.optimizer).value) / owners;
+  const double per_device = static_cast<double>(here.parameters) * each / layout.stages;
+  return {static_cast<std::int64_t>(per_device * (1 - 1e-9))};
+}
+
+Evaluation Evaluator::evaluate(const Layout& layout, const std::vector<Bytes>& set_aside) {
+  Evaluation result;
+  World& here = world(layout);
+  auto shell = shell_of(here.scenario, here.cost, layout, cuts_open_);
+  if (const auto* refused = std::get_if<std::string>(&shell)) {
+    result.miss.reason = *refused;
+    return result;
+  }
+  Workbench bench(here, std::move(std::get<Plan>(shell)), modes_, set_aside);
+  const std::vector<Time> load = loads(bench.pricer().layers(), bench.lightest());
+  const Time bound = tight_bound(layout);
+  std::vector<std::vector<LayerRange>> cuts;
+  if (!cuts_open_) {
+    cuts.push_back(bench.shell().layers);
+  } else {
+    cuts.push_back(min_max(load, bench.shell().chunks()));
+    if (layout.virtual_stages > 1)
+      for (const double first_round : {1.0, 0.75, 0.5, 0.25})
+        cuts.push_back(rank_balanced(load, layout.stages, layout.virtual_stages, first_round));
+  }
+  const auto consider = [&](const std::vector<LayerRange>& cut) {
+    const Workbench::Fit fit = bench.lightest_fit(cut);
+    if (fit.recompute.empty()) {
+      if (result.miss.reason.empty() || fit.need < result.miss.need) result.miss = {"memory", fit.need, fit.stage};
+      return;
+    }
+    const Time step = bench.step(cut, fit.recompute);
+    if (result.candidate && result.candidate->step <= step) return;
+    Plan plan = bench.shell();
+    plan.layers = cut, plan.recompute = fit.recompute;
+    result.candidate = Candidate{layout, std::move(plan), step, std::min(bound, step), fit.need, !cuts_open_};
+  };
+  for (const std::vector<LayerRange>& cut : cuts)
+    consider(cut);
+  if (!result.candidate && cuts_open_ && layout.virtual_stages == 1)
+    if (const auto cut = bench.fitting()) consider(*cut);
+  if (result.candidate && !cuts_open_) result.candidate->bound = result.candidate->step;
+  result.simulations = bench.simulations();
+  return result;
+}
+
+std::int64_t Evaluator::refine(Candidate& candidate, std::int64_t simulations, const std::vector<Bytes>& set_aside) {
+  if (candidate.refined) return 0;
+  candidate.refined = true;
+  const Layout& layout = candidate.layout;
+  World& here = world(layout);
+  auto shell = shell_of(here.scenario, here.cost, layout, cuts_open_);
+  PP_CHECK(std::holds_alternative<Plan>(shell));
+  Workbench bench(here, std::move(std::get<Plan>(shell)), modes_, set_aside);
+  const auto take = [&](const std::vector<LayerRange>& cut, const Workbench::Fit& fit, Time step) {
+    if (step >= candidate.step) return false;
+    candidate.plan.layers = cut, candidate.plan.recompute = fit.recompute;
+    candidate.step = step, candidate.need = fit.need;
+    return true;
+  };
+  if (!searches_cuts(layout)) {
+    if (layout.virtual_stages == 1) return 0;
+    // Single layers from one chunk to the chunks up to a round of stages away.
+    bool better = true;
+    while (better && bench.simulations() < simulations) {
+      better = false;
+      const std::vector<LayerRange> from = candidate.plan.layers;
+      const int chunks = static_cast<int>(from.size());
+      for (int i = 0; i < chunks && bench.simulations() < simulations; ++i)
+        for (int j = std::max(0, i - layout.stages); j < std::min(chunks, i + layout.stages + 1); ++j) {
+          if (j == i || candidate.plan.layers != from || from[at(i)].size() < 2) continue;
+          std::vector<LayerRange> cut = from;
+          for (int c = std::min(i, j); c < std::max(i, j); ++c) {
+            cut[at(c)].end += i < j ? -1 : 1;
+            cut[at(c) + 1].begin += i < j ? -1 : 1;
+          }
+          const Workbench::Fit fit = bench.lightest_fit(cut);
+          if (fit.recompute.empty() || bench.simulations() >= simulations) continue;
+          better |= take(cut, fit, bench.step(cut, fit.recompute));
+        }
+    }
+    return bench.simulations();
+  }
+  const std::size_t heaviest = bench.modes() - 1;
+  const LayerCosts& layers = bench.pricer().layers();
+  std::vector<std::vector<std::int64_t>> sums(bench.modes(), {0});  // of what each recomputation adds, before a layer
+  for (std::size_t mode = 0; mode < bench.modes(); ++mode)
+    for (std::size_t i = 0; i < layers.forward.size(); ++i)
+      sums[mode].push_back(checked_sum(sums[mode].back(), added(layers, i, bench.mode(mode)).value, "a recomputation"));
+  const auto extra = [&](StageId k, LayerRange range) {
+    std::size_t mode = 0;
+    while (mode < heaviest && bench.longest(mode, k, range.begin) < range.end)
+      ++mode;
+    return Time{sums[mode][at(range.end)] - sums[mode][at(range.begin)]};
+  };
+  const auto step = [&](const std::vector<LayerRange>& cut) {
+    const Workbench::Fit fit = bench.lightest_fit(cut);
+    PP_CHECK(!fit.recompute.empty());
+    const Time time = bench.step(cut, fit.recompute);
+    take(cut, fit, time);
+    return time;
+  };
+  const bool per_micro_batch = !candidate.plan.recompute_except_last;
+  const ExactAnswer answer =
+      exact({.schedule = layout.schedule,
+             .stages = layout.stages,
+             .micro_batches = static_cast<int>(layout.micro_batches),
+             .forward = layers.forward,
+             .backward = layers.backward,
+             .hop = bench.pricer().fastest_hops(),
+             .fits = [&](StageId k, LayerRange range) { return bench.longest(heaviest, k, range.begin) >= range.end; },
+             .extra = per_micro_batch ? std::function<Time(StageId, LayerRange)>(extra) : nullptr,
+             .tail = [&](LayerRange range) { return bench.pricer().tail(0, range); },
+             .step = step,
+             .most_simulations = simulations,
+             .most_prefixes = std::int64_t{1} << 17});
+  if (!answer.layers.empty()) candidate.bound = std::max(candidate.bound, std::min(answer.lower_bound, candidate.step));
+  return bench.simulations();
+}
+
+}  // namespace pipewright

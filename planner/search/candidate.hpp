@@ -1,0 +1,91 @@
+// One layout, evaluated: its best cut and recomputation, its step by fixed orders, and a bound that no cut can beat.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "core/cost/cost_model.hpp"
+#include "core/plan/plan.hpp"
+#include "core/units.hpp"
+#include "planner/search/space.hpp"
+
+namespace pipewright {
+
+struct Candidate {
+  Layout layout;
+  Plan plan;             // with layers and recomputation
+  Time step;             // by fixed orders, links not shared: never more than what the report says
+  Time bound;            // of every cut and recomputation of this layout
+  Bytes need;            // of the fullest device, buffers left out
+  bool refined = false;  // the search for cuts was given all its simulations
+};
+
+// Why a layout has no candidate.
+struct Miss {
+  std::string reason;  // "memory", or what the schedule refuses
+  Bytes need;          // memory: of the fullest device, in the cut and with the recomputation that come nearest
+  StageId stage = 0;
+};
+
+struct Evaluation {
+  std::optional<Candidate> candidate;
+  Miss miss;  // without candidate
+  std::int64_t simulations = 0;
+};
+
+// Costs are worked out once per tensor-parallel degree, ZeRO stage and micro-batch size. The scenario must outlive it.
+class Evaluator {
+ public:
+  explicit Evaluator(const Scenario& scenario);
+
+  // Less than the step of every layout of the group, whatever the cut: with W the work of a micro-batch, all layers
+  // together, and w its largest layer,
+  //     T >= W / (1 - (1 - 1/M)^K)     one chunk per stage: stage k begins after those before it, so T >= S_k + M t_k,
+  //                                    S_k = t_0 + .. + t_{k-1}; equal for all k where t_k = T/M (1 - 1/M)^k
+  //     T >= M W / K, W                several chunks per stage
+  //     T >= M w
+  //     K = 2, M = 4, W = 7: 7 / (1 - (3/4)^2) = 16;  K = 1: M W.      tests/planner/search_test.cpp "bounds"
+  // The layers' times are those without recomputation, or with the one that the scenario asks for.
+  Time bound(const LayoutGroup& group);
+  Time bound(const Layout& layout);
+
+  // The same with whole layers and memory counted, where the model is a run of equal layers (run_bound), else with the
+  // least bottleneck of all cuts. kNever: nothing of the layout fits.
+  Time tight_bound(const Layout& layout);
+
+  // The least memory per device that the states of all parameters need, however they are cut.
+  Bytes least_states(const Layout& layout);
+
+  // A first cut: the one with the least bottleneck (several chunks per stage: the better of two), or where its stages
+  // do not all fit, the least bottleneck among those that do. Each stage has the lightest recomputation that fits: less
+  // work on a stage never makes a step of fixed orders longer. `set_aside`: memory that is not for the stage's layers
+  // (buffers), by stage; empty: none. The candidate's bound is tight_bound.
+  Evaluation evaluate(const Layout& layout, const std::vector<Bytes>& set_aside = {});
+
+  // The best cut that the exact search (planner/partitioners/exact.hpp), or with several chunks per stage a search from
+  // neighbour to neighbour, finds with so many simulations; never worse than the candidate's own. Returns how many it
+  // used.
+  std::int64_t refine(Candidate& candidate, std::int64_t simulations, const std::vector<Bytes>& set_aside = {});
+
+  // The scenario that the candidate answers, for `price`; and its costs.
+  const CostModel& cost(const Layout& layout);
+
+  const Scenario& scenario() const { return scenario_; }
+
+ private:
+  struct World;
+  class Workbench;
+  World& world(const Layout& layout);
+
+  const Scenario& scenario_;
+  std::vector<Recompute> modes_;  // lightest first; empty: as the scenario says
+  bool cuts_open_;
+  std::map<std::tuple<int, bool, std::int64_t>, std::shared_ptr<World>> worlds_;
+};
+
+}  // namespace pipewright

@@ -1,0 +1,148 @@
+#include "planner/search/replicas.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "planner/find_plan.hpp"
+#include "planner/price.hpp"
+#include "planner/replicated.hpp"
+#include "planner/search/space.hpp"
+#include "planner/what_if/bytes_text.hpp"
+
+namespace pipewright {
+namespace {
+
+// With the schedules that replicas are for, and one copy of one chunk per stage.
+Scenario narrowed(const Scenario& scenario) {
+  Scenario result = scenario;
+  OpenFields& open = result.plan.open;
+  const auto close = [&](const char* key, auto& field) {
+    if (open.erase(key) > 0) field.value = 1;
+  };
+  close("stages", result.plan.stages);
+  close("virtual_stages", result.plan.virtual_stages);
+  close("data_parallel", result.plan.data_parallel);
+  result.plan.stages.value = 1;
+  open.erase("replicas"), open.erase("partition"), open.erase("placement");
+  if (const auto schedule = open.find("schedule"); schedule != open.end() && schedule->second.among.empty())
+    schedule->second.among = {"pipedream", "1f1b"};
+  for (const std::string& schedule : open.find("schedule") != open.end()
+                                         ? open.at("schedule").among
+                                         : std::vector<std::string>{result.plan.schedule.value})
+    if (schedule != "pipedream" && schedule != "1f1b")
+      throw InputError(result.plan.schedule.place.file.empty() ? result.plan.place : result.plan.schedule.place,
+                       "plan.replicas: auto is for schedule pipedream or 1f1b, not for " + schedule +
+                           "; write replicas as a list, or another schedule");
+  return result;
+}
+
+Plan shell_of(const Scenario& whole, const CostModel& cost, Recompute mode) {
+  Plan shell = find_plan(whole, cost);
+  shell.layers.clear(), shell.replicas.clear(), shell.device.clear();
+  shell.stages = 0;
+  shell.recompute = {mode};
+  return shell;
+}
+
+}  // namespace
+
+bool asks_for_replicas(const Scenario& scenario) {
+  return is_open(scenario, "replicas");
+}
+
+std::variant<SearchAnswer, Infeasible> search_replicas(const Scenario& scenario, const SearchOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Scenario narrow = narrowed(scenario);
+  const Space space = layouts_of(narrow);
+  SearchAnswer answer;
+  answer.objective = options.objective;
+  answer.left_out = space.left_out;
+  Bytes missing;
+  std::string nearest;
+  double bound = std::numeric_limits<double>::infinity();
+  const auto over = [&] {
+    if (options.stop && options.stop()) answer.ended = "interrupted";
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+    if (passed.count() > options.time_limit) answer.ended = "the time limit";
+    return !answer.ended.empty();
+  };
+  std::vector<Recompute> modes = recomputations(scenario);
+  if (modes.empty())
+    modes.push_back(scenario.plan.recompute.value.empty() ? Recompute::None : scenario.plan.recompute.value.front());
+  std::int64_t done = 0;
+  for (const LayoutGroup& group : space.groups)
+    for (const Layout& layout : members(group))
+      for (const Recompute mode : modes) {
+        ++answer.layouts;
+        if (over()) {
+          ++answer.not_reached;
+          continue;
+        }
+        const Scenario whole = settled(narrow, layout, nullptr);
+        const CostModel cost(whole);
+        const ReplicatedAnswer found = replicated_plans(
+            shell_of(whole, cost, mode), cost, {.top = static_cast<std::size_t>(options.top), .stopped = over});
+        ++answer.evaluated;
+        answer.simulations += found.simulated;
+        for (const auto& [reason, count] : found.rejected)
+          answer.refused[reason] += count;
+        if (!found.nearest_miss.empty() && (nearest.empty() || found.missing < missing))
+          nearest = found.nearest_miss, missing = found.missing;
+        if (!found.ranking.empty())
+          bound = std::min(bound, objective_value(options.objective, layout, scenario, found.lower_bound, Bytes{}));
+        for (const ReplicatedPlan& each : found.ranking) {
+          Found entry;
+          entry.layout = layout;
+          entry.layout.stages = each.plan.stages;
+          entry.plan = each.plan;
+          auto settled_scenario = std::make_shared<Scenario>(settled(narrow, entry.layout, &each.plan));
+          settled_scenario->plan.placement =
+              std::vector<std::int64_t>(each.plan.device.begin(), each.plan.device.end());
+          const CostModel own(*settled_scenario);
+          entry.plan = find_plan(*settled_scenario, own);
+          PP_CHECK(entry.plan.layers == each.plan.layers && entry.plan.replicas == each.plan.replicas);
+          Answer priced = price(entry.plan, own, Engine::Auto);
+          if (!priced.report.fits) continue;
+          entry.report = std::move(priced.report);
+          for (const WorkerReport& worker : entry.report.workers) {
+            entry.peak = std::max(entry.peak, worker.need.with_reserve);
+            entry.peak_high = std::max(entry.peak_high, worker.need.high);
+          }
+          entry.value = objective_value(options.objective, entry.layout, scenario, entry.report.step_time, entry.peak);
+          if (options.objective == Objective::Cost)
+            entry.value *= static_cast<double>(entry.plan.devices()) / entry.layout.devices();
+          entry.scenario = std::move(settled_scenario);
+          answer.plans.push_back(std::move(entry));
+        }
+        if (options.progress) {
+          double best = 0;
+          for (const Found& each : answer.plans)
+            best = std::max(best, each.report.samples_per_s);
+          options.progress({++done, space.layouts * std::ssize(modes), best});
+        }
+      }
+  if (answer.plans.empty()) {
+    Infeasible none;
+    none.reason =
+        answer.ended.empty() ? "no plan with replicas fits" : answer.ended + " came before any plan was found";
+    if (!nearest.empty())
+      none.details.push_back(fmt::format("nearest miss: {}, {} too much", nearest, bytes_text(missing)));
+    for (const auto& [reason, count] : answer.refused)
+      none.details.push_back(fmt::format("{} x {}", count, reason));
+    return none;
+  }
+  std::stable_sort(answer.plans.begin(), answer.plans.end(),
+                   [](const Found& a, const Found& b) { return a.value < b.value; });
+  if (std::ssize(answer.plans) > options.top) answer.plans.resize(static_cast<std::size_t>(options.top));
+  // Of memory, cost and unreached layouts there is no bound.
+  const bool bounded = answer.not_reached == 0 &&
+                       (options.objective == Objective::Throughput || options.objective == Objective::StepTime);
+  answer.bound = bounded ? std::min(bound, answer.plans.front().value) : 0;
+  answer.idle_devices = scenario.cluster.devices() - answer.plans.front().plan.devices();
+  return answer;
+}
+
+}  // namespace pipewright

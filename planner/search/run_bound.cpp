@@ -1,0 +1,167 @@
+#include "planner/search/run_bound.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "core/cost/memory_model.hpp"
+#include "sim/schedules/table.hpp"
+
+namespace pipewright {
+namespace {
+
+std::size_t at(std::int64_t number) {
+  return static_cast<std::size_t>(number);
+}
+
+// Micro-batches in flight at one moment on a stage: of all its chunks that hold layers of the run for certain, and of
+// the chunk that has fewest. n layers in v such chunks then have at least `all` + (n - v) `fewest` layers' worth in
+// flight.
+struct InFlight {
+  std::int64_t chunks = 0, all = 0, fewest = 0;
+  bool operator==(const InFlight&) const = default;
+};
+
+// What a stage must have for n layers of the run, at least: never more than any cut needs.
+class RunMemory {
+ public:
+  RunMemory(const EqualRun& run, const Plan& shell, const CostModel& cost, const LayerCosts& layers)
+      : cost_(cost), plan_(shell) {
+    plan_.layers.assign(at(plan_.chunks()), {run.begin, run.begin + 1});
+    for (const Recompute mode : {Recompute::None, Recompute::Selective, Recompute::Full}) {
+      plan_.recompute.assign(at(plan_.stages), mode);
+      memory_[at(static_cast<int>(mode))] = memory_of_stage(plan_, cost, {layers, layers}, 0);
+    }
+    const bool last_is_other = run.end < static_cast<LayerId>(layers.forward.size());
+    for (const Recompute mode : {Recompute::None, Recompute::Full}) {
+      plan_.recompute.assign(at(plan_.stages), mode);
+      ScheduleShape shape = schedule_shape(plan_, cost.scenario().model, cost.scenario().training);
+      shape.buckets.clear();
+      // Once the pipeline is full its memory repeats itself: a longer run has no higher peak.
+      if (plan_.schedule != "gpipe") shape.micro_batches = std::min(shape.micro_batches, 4 * plan_.stages);
+      const Schedule schedule = find_schedule(plan_.schedule)->generate(shape);
+      for (StageId k = 0; k < plan_.stages; ++k) {
+        // The chunk with the model's first layer, and the one with its last, may hold nothing else.
+        const int other = k == 0 ? 0 : k + 1 == plan_.stages && last_is_other ? plan_.virtual_stages - 1 : -1;
+        moments_[mode == Recompute::Full ? 1 : 0].push_back(moments(schedule.positions[at(k)], other));
+      }
+    }
+  }
+
+  bool fits(StageId k, int layers, Recompute mode) const {
+    const MemoryModel& memory = memory_[at(static_cast<int>(mode))];
+    const ChunkMemory& one = memory.chunks.front();
+    const int v = plan_.virtual_stages;
+    const std::int64_t held_anyway = mode == Recompute::Full ? 0 : one.working[0].value;  // per layer in flight
+    std::int64_t most = 0;
+    for (const InFlight& now : moments_[mode == Recompute::Full ? 1 : 0][at(k)]) {
+      const std::int64_t surely =
+          v == 1 ? layers * now.fewest : now.all + std::max<std::int64_t>(0, layers - now.chunks) * now.fewest;
+      most = std::max(most, surely * held_anyway);
+    }
+    const std::int64_t states =
+        one.weights.value + one.gradients.value + one.optimizer.value - kRoundedUp;  // of one layer
+    const double model = static_cast<double>(layers) * static_cast<double>(states) + static_cast<double>(most);
+    return model * (1 + memory.fragmentation) + static_cast<double>(memory.reserve.value) <=
+           static_cast<double>(memory.capacity.value) * (1 + 1e-12);
+  }
+
+ private:
+  static constexpr std::int64_t kRoundedUp = 64;  // bytes by which a layer's share of divided states is rounded up
+
+  std::vector<InFlight> moments(const Lane& lane, int other) const {
+    const int v = plan_.virtual_stages;
+    std::vector<std::int64_t> count(at(v));
+    std::vector<InFlight> result;
+    for (const Op& op : lane.compute) {
+      const std::size_t chunk = op.virtual_stage / at(plan_.stages);
+      if (op.kind == Kind::BW || op.kind == Kind::W) --count[chunk];
+      if (op.kind != Kind::F) continue;
+      ++count[chunk];
+      InFlight now{0, 0, count[0]};
+      for (int j = 0; j < v; ++j) {
+        now.fewest = std::min(now.fewest, count[at(j)]);
+        if (j != other || v == 1) now.all += count[at(j)], ++now.chunks;
+      }
+      const auto beats = [](const InFlight& a, const InFlight& b) { return a.all >= b.all && a.fewest >= b.fewest; };
+      if (std::any_of(result.begin(), result.end(), [&](const InFlight& known) { return beats(known, now); })) continue;
+      std::erase_if(result, [&](const InFlight& known) { return beats(now, known); });
+      result.push_back(now);
+    }
+    return result;
+  }
+
+  const CostModel& cost_;
+  Plan plan_;
+  std::array<MemoryModel, 3> memory_;                          // by Recompute, of one layer
+  std::array<std::vector<std::vector<InFlight>>, 2> moments_;  // without and with full recomputation, by stage
+};
+
+}  // namespace
+
+std::optional<EqualRun> equal_run(const Model& model) {
+  const auto layers = static_cast<LayerId>(model.layers.size());
+  if (layers < 3) return std::nullopt;
+  const int work = model.layers[1].work;
+  const auto alike = [&](LayerId i) {
+    const Layer& layer = model.layers[at(i)];
+    return layer.work == work && work >= 0 && !layer.forward && !layer.backward && layer.tied_to < 0 &&
+           layer.inputs == std::vector<LayerId>{i - 1};
+  };
+  EqualRun run{1, 1};
+  while (run.end < layers && alike(run.end))
+    ++run.end;
+  if (run.end + 1 < layers || run.size() < 2) return std::nullopt;
+  return run;
+}
+
+Time run_bound(const EqualRun& run, const Plan& shell, const CostModel& cost, const LayerCosts& layers,
+               const std::vector<Recompute>& modes) {
+  const int stages = shell.stages, most = run.size();
+  const std::int64_t micro_batches = shell.micro_batches;
+  const auto each = [&](LayerId layer) { return layers.forward[at(layer)].value + layers.backward[at(layer)].value; };
+  const std::int64_t unit = each(run.begin);
+  const auto added = [&](Recompute mode) {
+    return mode == Recompute::None   ? 0
+           : mode == Recompute::Full ? layers.forward[at(run.begin)].value
+                                     : layers.rebuild[at(run.begin)].value;
+  };
+  RunMemory memory(run, shell, cost, layers);
+  // What stage k takes for n layers; kNever: so many do not fit. Grows with n.
+  std::vector<std::vector<std::int64_t>> times(at(stages));
+  std::int64_t high = 0;
+  for (StageId k = 0; k < stages; ++k) {
+    std::int64_t besides = 0;
+    if (k == 0) besides = each(0);
+    if (k + 1 == stages && run.end < static_cast<LayerId>(layers.forward.size())) besides += each(run.end);
+    std::size_t mode = 0;
+    bool fits = true;
+    for (int n = 0; n <= most && fits; ++n) {
+      while (mode < modes.size() && !memory.fits(k, n, modes[mode]))
+        ++mode;
+      fits = mode < modes.size();
+      if (!fits) break;
+      const std::int64_t load = checked_sum(n * (unit + added(modes[mode])), besides, "a stage's work");
+      times[at(k)].push_back(checked_sum(k * unit, checked_product(load, micro_batches, "a bound"), "a bound"));
+      high = std::max(high, times[at(k)].back());
+    }
+  }
+  const auto holds = [&](std::int64_t bound) {
+    std::int64_t sum = 0;
+    for (const auto& of_stage : times)
+      sum +=
+          std::max<std::int64_t>(0, std::upper_bound(of_stage.begin(), of_stage.end(), bound) - of_stage.begin() - 1);
+    return sum >= most;
+  };
+  if (!holds(high)) return kNever;
+  std::int64_t low = 0;
+  while (low < high) {
+    const std::int64_t middle = low + (high - low) / 2;
+    if (holds(middle))
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return {low};
+}
+
+}  // namespace pipewright

@@ -1,0 +1,34 @@
+// How fast a layout can possibly be when the model is a run of equal layers, as Transformers are: whole layers and the
+// memory of the devices counted.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/cost/cost_model.hpp"
+#include "core/plan/plan.hpp"
+#include "core/units.hpp"
+
+namespace pipewright {
+
+// Layers [begin, end) cost and hold the same; what is before and behind is at most one layer each.
+struct EqualRun {
+  LayerId begin = 0, end = 0;
+  int size() const { return end - begin; }
+};
+std::optional<EqualRun> equal_run(const Model& model);
+
+// A stage with n layers of the run in v chunks, one at least in each, has at any moment at least
+//     sum_j c_j + (n - v) min_j c_j          layers' worth in flight,   c_j: micro-batches in flight of its chunk j
+// so that its recomputation is no lighter than the lightest under which that fits. With u the forward and backward of
+// one layer, x_k(n) what the recomputation adds, and h_k what stage k must hold besides (the first layer on stage 0,
+// the last one on stage K-1),
+//     T >= min over n_0 + .. + n_{K-1} = N   max_k [ k u + M (n_k u + x_k(n_k) + h_k) ]
+// as stage k begins, and ends, with at least one layer of each stage before it in between.
+//     N = 80, K = 8, M = 64, u = 1, h_7 = 1.139: stage 0 has 11, the others 10 or less: 704 = 11 M
+//                                                               tests/planner/search_test.cpp "a run of equal layers"
+// `shell`: the layout's plan; `modes`: the recomputations allowed, lightest first. kNever where no n fits at all.
+Time run_bound(const EqualRun& run, const Plan& shell, const CostModel& cost, const LayerCosts& layers,
+               const std::vector<Recompute>& modes);
+
+}  // namespace pipewright

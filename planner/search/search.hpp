@@ -1,0 +1,54 @@
+// The best plan for what a scenario leaves open, with a bound on what any other could reach.
+//
+//   for every group of layouts, least bound first:            planner/search/space, Evaluator::bound
+//       bound no better than what is wanted already: done with all groups
+//       every layout: first cut, lightest recomputation that fits, simulated           Evaluator::evaluate
+//   the best, and whatever may still beat them: exact search for cuts                  Evaluator::refine
+//   the best are priced as `simulate` would (shared links, buffers), in order, until none left can be better
+//
+// Optimal over contiguous cuts of the model's layers in their order, for the values that the open fields may take,
+// under the simulator's cost model: nothing more.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/plan/plan.hpp"
+#include "core/plan/ranking.hpp"
+#include "planner/search/candidate.hpp"
+
+namespace pipewright {
+
+struct Progress {
+  std::int64_t done = 0, all = 0;  // layouts
+  double best = 0;                 // samples per second; 0: none yet
+};
+
+struct SearchOptions {
+  Objective objective = Objective::Throughput;
+  int top = 5;                          // plans wanted, at least 1
+  double gap = 0.01;                    // good enough: the best plan is at most so far from the bound
+  double time_limit = 10;               // seconds; what is found then is the answer, with the gap that is left
+  std::int64_t most_simulations = 400;  // per layout, for its cuts
+  std::function<void(const Progress&)> progress = {};
+  std::function<bool()> stop = {};  // asked between two layouts; true ends the search as the time limit does
+};
+
+struct SearchAnswer : Ranking {
+  std::vector<Candidate> candidates;  // all that were evaluated, best first: by fixed orders
+};
+
+// Throws InputError on a scenario that has nothing open, or whose fields contradict one another. Infeasible when
+// nothing fits: the nearest miss, and the cheapest change that would fit. The scenario must outlive the call only.
+std::variant<SearchAnswer, Infeasible> search(const Scenario& scenario, const SearchOptions& options = {});
+
+// What a plan is worth by the objective, from its step time and its memory.
+double objective_value(Objective objective, const Layout& layout, const Scenario& scenario, Time step, Bytes need);
+
+}  // namespace pipewright

@@ -1,0 +1,301 @@
+#include "planner/search/space.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "core/check.hpp"
+#include "core/cost/cost_model.hpp"
+#include "sim/schedules/table.hpp"
+
+namespace pipewright {
+namespace {
+
+const OpenField* open_field(const Scenario& scenario, const std::string& key) {
+  for (const OpenFields* fields : {&scenario.plan.open, &scenario.training.open})
+    if (const auto found = fields->find(key); found != fields->end()) return &found->second;
+  return nullptr;
+}
+
+// The values of a field: its own, those it is restricted to, or `all`.
+std::vector<std::int64_t> numbers(const Scenario& scenario, const std::string& key, std::int64_t own,
+                                  const std::vector<std::int64_t>& all) {
+  const OpenField* open = open_field(scenario, key);
+  if (open == nullptr) return {own};
+  if (open->among.empty()) return all;
+  std::vector<std::int64_t> values;
+  for (const std::string& text : open->among)
+    values.push_back(std::stoll(text));
+  std::sort(values.begin(), values.end());
+  return values;
+}
+
+std::vector<std::int64_t> up_to(std::int64_t most) {
+  std::vector<std::int64_t> values(static_cast<std::size_t>(std::max<std::int64_t>(most, 0)));
+  std::iota(values.begin(), values.end(), 1);
+  return values;
+}
+
+std::vector<std::int64_t> divisors(std::int64_t number) {
+  std::vector<std::int64_t> small, large;
+  for (std::int64_t d = 1; d * d <= number; ++d) {
+    if (number % d != 0) continue;
+    small.push_back(d);
+    if (d * d != number) large.push_back(number / d);
+  }
+  small.insert(small.end(), large.rbegin(), large.rend());
+  return small;
+}
+
+std::vector<std::string> schedules_for(const Scenario& scenario) {
+  const OpenField* open = open_field(scenario, "schedule");
+  if (open == nullptr) return {scenario.plan.schedule.value};
+  if (open->among.empty()) return {"1f1b", "gpipe", "eager_1f1b", "interleaved_1f1b"};
+  return open->among;
+}
+
+bool takes_chunks(const std::string& schedule) {
+  return schedule == "interleaved_1f1b";
+}
+
+std::vector<int> chunks_for(const Scenario& scenario, std::int64_t stages) {
+  const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
+  std::vector<std::int64_t> all;
+  for (std::int64_t v = 2; v <= std::min<std::int64_t>(kMostChunksPerStage, layers / stages); ++v)
+    all.push_back(v);
+  std::vector<int> chunks;
+  for (const std::int64_t v : numbers(scenario, "virtual_stages", scenario.plan.virtual_stages.value, all))
+    if (v * stages <= layers) chunks.push_back(static_cast<int>(v));
+  return chunks;
+}
+
+std::vector<PlacementOrder> placements_for(const Scenario& scenario) {
+  const OpenField* open = open_field(scenario, "placement");
+  if (open == nullptr) {
+    const auto* order = std::get_if<PlacementOrder>(&scenario.plan.placement);
+    return {order != nullptr ? *order : PlacementOrder::Pipeline};
+  }
+  if (open->among.empty()) return {PlacementOrder::Pipeline, PlacementOrder::Data};
+  std::vector<PlacementOrder> orders;
+  for (const std::string& text : open->among)
+    orders.push_back(text == "data" ? PlacementOrder::Data : PlacementOrder::Pipeline);
+  return orders;
+}
+
+struct Batch {
+  std::int64_t size, count;  // of a micro-batch, and how many per copy
+};
+
+// The micro-batches of a copy; empty: none divides its share of the batch.
+std::vector<Batch> batches(const Scenario& scenario, std::int64_t copies) {
+  const Training& training = scenario.training;
+  const bool size_open = is_open(scenario, "micro_batch_size"), count_open = is_open(scenario, "micro_batches");
+  if (!size_open && !count_open) {
+    if (training.global_batch_size && training.global_batch_size->value % copies != 0) return {};
+    if (is_open(scenario, "data_parallel") && training.global_batch_size) {
+      const std::int64_t share = training.global_batch_size->value / copies;
+      if (training.micro_batch_size) {
+        if (share % training.micro_batch_size->value != 0) return {};
+        return {{training.micro_batch_size->value, share / training.micro_batch_size->value}};
+      }
+      if (training.micro_batches) {
+        if (share % training.micro_batches->value != 0) return {};
+        return {{share / training.micro_batches->value, training.micro_batches->value}};
+      }
+    }
+    const BatchSplit split = batch_split(training, copies);
+    if (split.last_micro_batch_size != split.micro_batch_size) return {};
+    return {{split.micro_batch_size, split.micro_batches}};
+  }
+  if (!training.global_batch_size)
+    throw InputError(training.place,
+                     "training: micro-batches are left open, but nothing says how many samples a step has; give "
+                     "global_batch_size");
+  const std::int64_t batch = training.global_batch_size->value;
+  if (batch % copies != 0) return {};
+  const std::int64_t share = batch / copies;
+  std::vector<Batch> result;
+  if (!size_open && training.micro_batch_size) {
+    const std::int64_t size = training.micro_batch_size->value;
+    if (share % size == 0) result.push_back({size, share / size});
+    return result;
+  }
+  if (!count_open && training.micro_batches) {
+    const std::int64_t count = training.micro_batches->value;
+    if (share % count == 0) result.push_back({share / count, count});
+    return result;
+  }
+  for (const std::int64_t size : numbers(scenario, "micro_batch_size", 0, divisors(share)))
+    if (share % size == 0) {
+      const std::vector<std::int64_t> counts = numbers(scenario, "micro_batches", share / size, {share / size});
+      if (std::find(counts.begin(), counts.end(), share / size) != counts.end()) result.push_back({size, share / size});
+    }
+  return result;
+}
+
+const Place& place_of(const Scenario& scenario, const Place& own) {
+  return own.file.empty() ? scenario.plan.place : own;
+}
+
+// Values that no other field can mend.
+void check_fixed(const Scenario& scenario) {
+  const PlanRequest& plan = scenario.plan;
+  const std::int64_t devices = scenario.cluster.devices();
+  const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
+  if (layers == 0) throw InputError(scenario.model.place, "model.layers: the model has no layers; give at least one");
+  const auto given = [&](const char* key, std::int64_t value) { return is_open(scenario, key) ? 1 : value; };
+  if (!is_open(scenario, "stages") && plan.stages.value > layers)
+    throw InputError(place_of(scenario, plan.stages.place),
+                     fmt::format("plan.stages: {} stages for {} layers; every stage holds at least one: use 1..{}, or "
+                                 "auto",
+                                 plan.stages.value, layers, layers));
+  const std::int64_t stages = given("stages", plan.stages.value),
+                     copies = given("data_parallel", plan.data_parallel.value),
+                     group = given("tensor_parallel", plan.tensor_parallel.value);
+  if (stages > devices || copies > devices / stages || group > devices / stages / copies)
+    throw InputError(
+        place_of(scenario, plan.stages.place),
+        fmt::format(
+            "plan: {} stages x {} copies x {} (tensor_parallel) need {} devices, the cluster has "
+            "{}; make one of them smaller, or auto",
+            stages, copies, group,
+            std::max({stages, copies, group}) <= (1 << 20) ? fmt::format("{}", stages * copies * group) : "too many",
+            devices));
+  for (const std::string& schedule : schedules_for(scenario))
+    if (find_schedule(schedule) == nullptr)
+      throw InputError(place_of(scenario, plan.schedule.place),
+                       "plan.schedule: " + unknown_name(schedule, schedule_names()));
+}
+
+}  // namespace
+
+bool is_open(const Scenario& scenario, const std::string& key) {
+  return open_field(scenario, key) != nullptr;
+}
+
+bool anything_open(const Scenario& scenario) {
+  return !scenario.plan.open.empty() || !scenario.training.open.empty();
+}
+
+std::vector<Recompute> recomputations(const Scenario& scenario) {
+  const OpenField* open = open_field(scenario, "recompute");
+  if (open == nullptr) return {};
+  const bool cores = std::any_of(scenario.model.works.begin(), scenario.model.works.end(),
+                                 [](const Work& work) { return !(work.kept == work.kept_selective); });
+  std::vector<Recompute> modes;
+  const auto allowed = [&](std::string_view name) {
+    return open->among.empty() || std::find(open->among.begin(), open->among.end(), name) != open->among.end();
+  };
+  if (allowed("none")) modes.push_back(Recompute::None);
+  if (allowed("selective") && (cores || !open->among.empty())) modes.push_back(Recompute::Selective);
+  if (allowed("full")) modes.push_back(Recompute::Full);
+  return modes;
+}
+
+Space layouts_of(const Scenario& scenario) {
+  check_fixed(scenario);
+  const PlanRequest& plan = scenario.plan;
+  const std::int64_t devices = scenario.cluster.devices();
+  const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
+  const bool splits = std::all_of(scenario.model.layers.begin(), scenario.model.layers.end(),
+                                  [](const Layer& layer) { return layer.work >= 0 || layer.parameters == 0; }) &&
+                      !scenario.model.works.empty();
+  const std::vector<std::int64_t> degrees =
+      splits ? divisors(scenario.cluster.devices_per_node) : std::vector<std::int64_t>{1};
+  const std::vector<std::string> schedules = schedules_for(scenario);
+  const std::vector<PlacementOrder> placements = placements_for(scenario);
+  Space space;
+  const auto left_out = [&](const std::string& reason) { ++space.left_out[reason]; };
+  for (const std::int64_t t : numbers(scenario, "tensor_parallel", plan.tensor_parallel.value, degrees))
+    for (const std::int64_t stages : numbers(scenario, "stages", plan.stages.value,
+                                             up_to(std::min(layers, devices / std::max<std::int64_t>(t, 1)))))
+      for (const std::int64_t copies : numbers(scenario, "data_parallel", plan.data_parallel.value,
+                                               up_to(devices / std::max<std::int64_t>(t * stages, 1)))) {
+        if (t * stages * copies > devices) {
+          left_out("more devices than the cluster has");
+          continue;
+        }
+        if (stages > layers) {
+          left_out("more stages than layers");
+          continue;
+        }
+        const std::vector<Batch> split = batches(scenario, copies);
+        if (split.empty()) left_out("the batch does not divide among copies and micro-batches");
+        for (const Batch& batch : split) {
+          LayoutGroup group;
+          Layout& first = group.first;
+          first.tensor_parallel = static_cast<int>(t);
+          first.sequence_parallel =
+              is_open(scenario, "sequence_parallel") ? t > 1 : plan.sequence_parallel.value && t > 1;
+          first.stages = static_cast<int>(stages), first.data_parallel = static_cast<int>(copies);
+          first.micro_batch_size = batch.size, first.micro_batches = batch.count;
+          group.chunks = chunks_for(scenario, stages);
+          for (const std::string& schedule : schedules) {
+            // With one stage all schedules run the same list of ops.
+            const bool same = is_open(scenario, "schedule") && stages == 1 && schedule != schedules.front();
+            if (same || (takes_chunks(schedule) && (stages == 1 || group.chunks.empty()))) continue;
+            if (takes_chunks(schedule) && batch.count % stages != 0)
+              left_out("interleaved_1f1b takes micro-batches in groups of as many as there are stages");
+            else
+              group.schedules.push_back(schedule);
+          }
+          group.zeros = copies > 1 ? numbers(scenario, "zero", scenario.training.zero, {1, 0})
+                                   : std::vector<std::int64_t>{is_open(scenario, "zero") ? 0 : scenario.training.zero};
+          group.placements = copies > 1 && stages > 1 ? placements : std::vector<PlacementOrder>{placements.front()};
+          space.layouts += static_cast<std::int64_t>(members(group).size());
+          if (!group.schedules.empty()) space.groups.push_back(std::move(group));
+        }
+      }
+  return space;
+}
+
+std::vector<Layout> members(const LayoutGroup& group) {
+  std::vector<Layout> layouts;
+  for (const std::string& schedule : group.schedules)
+    for (const int chunks : takes_chunks(schedule) ? group.chunks : std::vector<int>{1})
+      for (const std::int64_t zero : group.zeros)
+        for (const PlacementOrder placement : group.placements) {
+          Layout layout = group.first;
+          layout.schedule = schedule, layout.virtual_stages = chunks;
+          layout.zero = zero, layout.placement = placement;
+          layouts.push_back(std::move(layout));
+        }
+  return layouts;
+}
+
+Scenario settled(const Scenario& scenario, const Layout& layout, const Plan* plan) {
+  Scenario result = scenario;
+  result.plan.open.clear(), result.training.open.clear();
+  PlanRequest& request = result.plan;
+  request.stages.value = layout.stages, request.virtual_stages.value = layout.virtual_stages;
+  request.data_parallel.value = layout.data_parallel, request.tensor_parallel.value = layout.tensor_parallel;
+  request.sequence_parallel.value = layout.sequence_parallel;
+  request.schedule.value = layout.schedule;
+  if (is_open(scenario, "placement")) request.placement = layout.placement;
+  Training& training = result.training;
+  const auto number = [](std::optional<Placed<std::int64_t>>& field, std::int64_t value) {
+    field = Placed<std::int64_t>{value, field ? field->place : Place{}};
+  };
+  number(training.global_batch_size, layout.global_batch());
+  number(training.micro_batch_size, layout.micro_batch_size);
+  training.micro_batches.reset();
+  training.zero = layout.zero;
+  if (plan != nullptr) {
+    LayerCounts counts;
+    for (const LayerRange& range : plan->layers)
+      counts.counts.push_back(range.size());
+    request.partition.value = counts;
+    request.recompute.value = plan->recompute;
+    const bool alike = std::adjacent_find(plan->recompute.begin(), plan->recompute.end(), std::not_equal_to<>()) ==
+                       plan->recompute.end();
+    if (alike) request.recompute.value = {plan->recompute.front()};
+    if (std::any_of(plan->replicas.begin(), plan->replicas.end(), [](int r) { return r > 1; }))
+      request.replicas.value.assign(plan->replicas.begin(), plan->replicas.end());
+  }
+  settle(result.model, weight_bytes(training.precision), {layout.tensor_parallel, layout.sequence_parallel});
+  return result;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,57 @@
+// What a scenario leaves open, as a list of layouts.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/plan/plan.hpp"
+#include "core/plan/ranking.hpp"
+#include "core/plan/scenario.hpp"
+
+namespace pipewright {
+
+// Layouts that share all but schedule, chunks, ZeRO and placement: they have one bound in common.
+struct LayoutGroup {
+  Layout first;  // schedule "", virtual_stages 1, zero 0
+  std::vector<std::string> schedules;
+  std::vector<std::int64_t> zeros;
+  std::vector<PlacementOrder> placements;
+  std::vector<int> chunks;  // per stage, for schedules that take several; ascending
+};
+
+struct Space {
+  std::vector<LayoutGroup> groups;
+  std::int64_t layouts = 0;  // of all groups
+  // Combinations that make no layout, by reason: "the batch does not divide", "more devices than the cluster has".
+  std::map<std::string, std::int64_t> left_out;
+};
+
+// Every combination of the values that open fields may take, in a fixed order. A field that is not open keeps its
+// value.
+//   stages            1 .. layers                    tensor_parallel   divisors of the devices of a node
+//   data_parallel     every number                   sequence_parallel with tensor_parallel > 1
+//   micro_batch_size  every divisor of a copy's share of the batch (needs training.global_batch_size)
+//   schedule          gpipe, 1f1b, eager_1f1b, interleaved_1f1b; with one stage 1f1b alone
+//   virtual_stages    2 .. layers / stages for interleaved_1f1b, at most kMostChunksPerStage
+//   zero 0 | 1, placement pipeline | data            where there are several copies
+// Throws InputError for fields that contradict one another, naming them.
+Space layouts_of(const Scenario& scenario);
+constexpr int kMostChunksPerStage = 16;
+
+// The members of a group, in order.
+std::vector<Layout> members(const LayoutGroup& group);
+
+// Whether the scenario leaves a field of the plan ("stages") or of the training ("zero") open.
+bool is_open(const Scenario& scenario, const std::string& key);
+bool anything_open(const Scenario& scenario);
+
+// The recomputations that a stage may have, lightest first: none, selective (where the model has attention cores),
+// full.
+std::vector<Recompute> recomputations(const Scenario& scenario);
+
+// The scenario with the layout, cuts and recomputation of a plan, nothing left open. The model is settled for it.
+Scenario settled(const Scenario& scenario, const Layout& layout, const Plan* plan);
+
+}  // namespace pipewright

@@ -1,0 +1,295 @@
+#include "planner/search/search.hpp"
+
+#include <random>
+
+#include <doctest/doctest.h>
+
+#include "planner/find_plan.hpp"
+#include "planner/price.hpp"
+#include "planner/search/run_bound.hpp"
+#include "planner/search/space.hpp"
+#include "tests/support/family_model.hpp"
+#include "tests/support/uniform_scenario.hpp"
+
+using namespace pipewright;
+
+namespace {
+
+void open(Scenario& scenario, std::initializer_list<const char*> plan,
+          std::initializer_list<const char*> training = {}) {
+  for (const char* key : plan)
+    scenario.plan.open[key] = {};
+  for (const char* key : training)
+    scenario.training.open[key] = {};
+}
+
+// Links of their own between all devices, so that fixed orders are exact; memory is short.
+Scenario random_scenario(std::mt19937& random, int layers, int devices) {
+  Scenario scenario = uniform_scenario({.layers = layers, .devices = devices, .stages = 1, .micro_batches = 4});
+  std::int64_t parameters = 0, stash = 0;
+  for (Layer& layer : scenario.model.layers) {
+    layer.forward = Time{1000 + static_cast<std::int64_t>(random() % 9000)};
+    layer.backward = Time{1000 + static_cast<std::int64_t>(random() % 15000)};
+    layer.activation = Bytes{static_cast<std::int64_t>(random() % 400'000)};
+    layer.stash = Bytes{layer.activation.value + static_cast<std::int64_t>(random() % 4'000'000)};
+    layer.parameters = static_cast<std::int64_t>(random() % 300'000);
+    parameters += layer.parameters, stash += layer.stash->value;
+  }
+  scenario.cluster.links.kind = LinkKind::Mesh;
+  scenario.cluster.links.bandwidth = Bandwidth{1e12};
+  scenario.cluster.links.latency = Time{300};
+  scenario.cluster.device.memory = Bytes{parameters * 8 + stash * static_cast<std::int64_t>(1 + random() % 4)};
+  scenario.training.global_batch_size = Placed<std::int64_t>{8, {}};
+  scenario.training.micro_batch_size = Placed<std::int64_t>{1, {}};
+  scenario.training.micro_batches.reset();
+  scenario.origins.clear();
+  return scenario;
+}
+
+// Every cut and every recomputation per stage of a layout, as `simulate` prices it; +infinity where none fits.
+double brute_force(const Scenario& scenario, const Layout& layout, const std::vector<Recompute>& modes) {
+  const auto layers = static_cast<LayerId>(scenario.model.layers.size());
+  const int chunks = layout.stages * layout.virtual_stages;
+  double best = std::numeric_limits<double>::infinity();
+  Plan plan;
+  plan.replicas.assign(static_cast<std::size_t>(layout.stages), 1);
+  const auto price_all = [&] {
+    std::size_t combinations = 1;
+    for (int k = 0; k < layout.stages; ++k)
+      combinations *= modes.size();
+    for (std::size_t number = 0; number < combinations; ++number) {
+      plan.recompute.clear();
+      for (std::size_t rest = number, k = 0; k < static_cast<std::size_t>(layout.stages); ++k, rest /= modes.size())
+        plan.recompute.push_back(modes[rest % modes.size()]);
+      const Scenario whole = settled(scenario, layout, &plan);
+      const CostModel cost(whole);
+      const Answer answer = price(find_plan(whole, cost), cost, Engine::Auto);
+      if (answer.report.fits)
+        best = std::min(best, objective_value(Objective::Throughput, layout, scenario, answer.report.step_time, {}));
+    }
+  };
+  const auto cut = [&](auto&& self, LayerId begin, int left) -> void {
+    if (left == 1) {
+      plan.layers.push_back({begin, layers});
+      price_all();
+      plan.layers.pop_back();
+      return;
+    }
+    for (LayerId end = begin + 1; end <= layers - left + 1; ++end) {
+      plan.layers.push_back({begin, end});
+      self(self, end, left - 1);
+      plan.layers.pop_back();
+    }
+  };
+  cut(cut, 0, chunks);
+  return best;
+}
+
+std::vector<Layout> all_layouts(const Scenario& scenario) {
+  std::vector<Layout> all;
+  const Space space = layouts_of(scenario);
+  for (const LayoutGroup& group : space.groups)
+    for (Layout& layout : members(group))
+      all.push_back(std::move(layout));
+  return all;
+}
+
+std::string error_of(const Scenario& scenario) {
+  try {
+    search(scenario);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("the search finds the best of all plans, and proves it") {
+  std::mt19937 random(2);
+  int fitting = 0;
+  for (int i = 0; i < 8; ++i) {
+    Scenario scenario = random_scenario(random, 5, 4);
+    open(scenario, {"stages", "data_parallel", "recompute", "partition"}, {"micro_batch_size"});
+    scenario.plan.open["schedule"].among = {"1f1b", "gpipe", "eager_1f1b"};
+    double best = std::numeric_limits<double>::infinity();
+    for (const Layout& layout : all_layouts(scenario))
+      best = std::min(best, brute_force(scenario, layout, recomputations(scenario)));
+    const auto result = search(scenario, {.top = 1, .gap = 0, .most_simulations = 100'000});
+    if (std::holds_alternative<Infeasible>(result)) {
+      CHECK(best == std::numeric_limits<double>::infinity());
+      continue;
+    }
+    ++fitting;
+    const SearchAnswer& answer = std::get<SearchAnswer>(result);
+    CHECK(answer.plans.front().value == doctest::Approx(best).epsilon(1e-12));
+    CHECK(answer.bound <= best * (1 + 1e-12));
+    CHECK(answer.gap() < 0.02);
+    CHECK(answer.ended.empty());
+  }
+  CHECK(fitting >= 5);
+}
+
+TEST_CASE("no plan beats the bounds of its layout") {
+  std::mt19937 random(4);
+  for (int i = 0; i < 4; ++i) {
+    Scenario scenario = random_scenario(random, 5, 4);
+    open(scenario, {"stages", "virtual_stages", "data_parallel", "schedule", "recompute"}, {"micro_batch_size"});
+    scenario.plan.open["stages"].among = {"1", "2"};
+    Evaluator evaluator(scenario);
+    for (const Layout& layout : all_layouts(scenario)) {
+      const double best = brute_force(scenario, layout, recomputations(scenario));
+      const auto value = [&](Time time) { return objective_value(Objective::Throughput, layout, scenario, time, {}); };
+      CHECK(value(evaluator.bound(layout)) <= best);
+      const Time tight = evaluator.tight_bound(layout);
+      CHECK((tight == kNever ? best == std::numeric_limits<double>::infinity() : value(tight) <= best));
+    }
+  }
+}
+
+TEST_CASE("bounds: the work of a micro-batch spread over the stages, and the pipeline filled") {
+  Scenario scenario = uniform_scenario({.layers = 7, .devices = 2, .stages = 2, .micro_batches = 4});
+  for (Layer& layer : scenario.model.layers)
+    layer.forward = Time{400}, layer.backward = Time{600};
+  open(scenario, {"partition"});
+  Evaluator evaluator(scenario);
+  Layout layout = all_layouts(scenario).front();
+  // W = 7000, K = 2, M = 4: 7000 / (1 - (3/4)^2) = 16000
+  CHECK(evaluator.bound(layout) <= Time{16'000});
+  CHECK(evaluator.bound(layout) >= Time{15'998});
+  layout.schedule = "interleaved_1f1b", layout.virtual_stages = 2;  // M W / K
+  CHECK(evaluator.bound(layout) >= Time{13'998});
+  CHECK(evaluator.bound(layout) <= Time{14'000});
+}
+
+TEST_CASE("a run of equal layers: whole layers and memory are counted, and no plan is better") {
+  Scenario scenario = uniform_scenario({.layers = 3, .devices = 4, .stages = 2, .micro_batches = 4});
+  scenario.model = family_model(
+      "gpt", {{"layers", "6"}, {"hidden", "64"}, {"heads", "4"}, {"sequence_length", "32"}, {"vocabulary", "512"}});
+  settle(scenario.model, Bytes{4}, {});
+  scenario.cost = CostSourceKind::Roofline;
+  scenario.cluster.device.peak[Precision::Fp32] = FlopRate{1e9};
+  scenario.cluster.device.memory_bandwidth = Bandwidth{1e9};
+  const auto run = equal_run(scenario.model);
+  REQUIRE(run.has_value());
+  CHECK(run->size() == 6);
+  open(scenario, {"partition", "recompute", "virtual_stages", "schedule"});
+  scenario.plan.open["schedule"].among = {"1f1b", "interleaved_1f1b", "gpipe"};
+  scenario.plan.open["virtual_stages"].among = {"2"};
+  std::int64_t at_least = 0;
+  for (const std::int64_t memory : {900'000, 1'500'000, 2'500'000, 100'000'000}) {
+    scenario.cluster.device.memory = Bytes{memory};
+    Evaluator evaluator(scenario);
+    for (const Layout& layout : all_layouts(scenario)) {
+      const double best = brute_force(scenario, layout, recomputations(scenario));
+      const Time tight = evaluator.tight_bound(layout);
+      if (tight == kNever) {
+        CHECK(best == std::numeric_limits<double>::infinity());
+        continue;
+      }
+      CHECK(objective_value(Objective::Throughput, layout, scenario, tight, {}) <= best);
+      if (tight > evaluator.bound(layout)) ++at_least;
+    }
+  }
+  CHECK(at_least >= 6);
+}
+
+TEST_CASE("more devices or more memory never make the best plan worse") {
+  std::mt19937 random(9);
+  for (int i = 0; i < 6; ++i) {
+    Scenario scenario = random_scenario(random, 6, 2);
+    scenario.plan.open["schedule"].among = {"1f1b"};
+    open(scenario, {"stages", "data_parallel", "recompute"});
+    const auto best = [&](const Scenario& changed) {
+      const auto result = search(changed, {.top = 1, .gap = 0, .most_simulations = 100'000});
+      const auto* answer = std::get_if<SearchAnswer>(&result);
+      return answer == nullptr ? std::numeric_limits<double>::infinity() : answer->plans.front().value;
+    };
+    const double today = best(scenario);
+    Scenario devices = scenario, memory = scenario;
+    devices.cluster.devices_per_node = 4;
+    memory.cluster.device.memory.value *= 2;
+    CHECK(best(devices) <= today);
+    CHECK(best(memory) <= today);
+  }
+}
+
+TEST_CASE("the ranking has no plan twice, none with an empty stage, and is the same every time") {
+  std::mt19937 random(12);
+  Scenario scenario = random_scenario(random, 8, 4);
+  scenario.cluster.device.memory.value *= 4;
+  open(scenario, {"stages", "data_parallel", "recompute", "schedule", "virtual_stages", "placement"},
+       {"micro_batch_size", "zero"});
+  const auto once = std::get<SearchAnswer>(search(scenario, {.top = 6}));
+  const auto twice = std::get<SearchAnswer>(search(scenario, {.top = 6}));
+  REQUIRE(once.plans.size() == 6);
+  REQUIRE(twice.plans.size() == 6);
+  for (std::size_t i = 0; i < 6; ++i) {
+    CHECK(once.plans[i].layout == twice.plans[i].layout);
+    CHECK(once.plans[i].plan.layers == twice.plans[i].plan.layers);
+    if (i > 0) CHECK(once.plans[i - 1].value <= once.plans[i].value);
+    for (const LayerRange& range : once.plans[i].plan.layers)
+      CHECK(range.size() >= 1);
+    validate(once.plans[i].plan, once.plans[i].scenario->model, scenario.cluster);
+    CHECK(find_plan(*once.plans[i].scenario, CostModel(*once.plans[i].scenario)).layers == once.plans[i].plan.layers);
+  }
+  CHECK(once.evaluated + once.bounded + once.too_large >= once.layouts);
+}
+
+TEST_CASE("the objective decides: memory and cost ask for other plans than throughput") {
+  std::mt19937 random(6);
+  Scenario scenario = random_scenario(random, 8, 4);
+  scenario.cluster.device.memory.value *= 16;
+  open(scenario, {"stages", "data_parallel", "recompute"});
+  const auto best = [&](Objective objective) {
+    return std::get<SearchAnswer>(search(scenario, {.objective = objective, .top = 1, .gap = 0})).plans.front();
+  };
+  const Found fast = best(Objective::Throughput), cheap = best(Objective::Cost), small = best(Objective::Memory);
+  CHECK(small.peak < fast.peak);
+  CHECK(cheap.plan.devices() == 1);  // nothing is lost on one device
+  CHECK(fast.report.samples_per_s > cheap.report.samples_per_s);
+}
+
+TEST_CASE("what does not fit says what is missing and the cheapest change that fits") {
+  Scenario scenario = uniform_scenario({.layers = 4, .devices = 4, .stages = 4, .micro_batches = 4});
+  for (Layer& layer : scenario.model.layers)
+    layer.stash = Bytes{1000}, layer.activation = Bytes{10}, layer.parameters = 0;
+  scenario.cluster.device.memory = Bytes{2500};
+  open(scenario, {"partition"});
+  const auto result = search(scenario);
+  REQUIRE(std::holds_alternative<Infeasible>(result));
+  const auto& none = std::get<Infeasible>(result);
+  CHECK(none.reason.find("no plan fits: 1 layout") != std::string::npos);
+  REQUIRE(none.details.size() == 1);
+  CHECK(none.details[0].find("nearest miss: PP4 DP1, 4 micro-batches of 1, 1f1b needs") != std::string::npos);
+  REQUIRE_FALSE(none.remedies.empty());
+  CHECK(none.remedies[0].find("--set plan.recompute=auto") != std::string::npos);
+}
+
+TEST_CASE("fields that contradict one another, and nothing left open, are named") {
+  Scenario scenario = uniform_scenario({.layers = 4, .devices = 4, .stages = 4});
+  CHECK(error_of(scenario).find("nothing is left open") != std::string::npos);
+  open(scenario, {"schedule"});
+  scenario.plan.data_parallel.value = 3;
+  CHECK(error_of(scenario).find("plan: 4 stages x 3 copies x 1 (tensor_parallel) need 12 devices, the cluster has 4") !=
+        std::string::npos);
+  scenario.plan.data_parallel.value = 1;
+  scenario.plan.stages.value = 5;
+  CHECK(error_of(scenario).find("5 stages for 4 layers") != std::string::npos);
+}
+
+TEST_CASE("an interrupted search answers with what it has, and says so") {
+  std::mt19937 random(12);
+  Scenario scenario = random_scenario(random, 8, 4);
+  scenario.cluster.device.memory.value *= 4;
+  open(scenario, {"stages", "data_parallel", "recompute", "schedule"}, {"micro_batch_size"});
+  int asked = 0;
+  const auto result = search(scenario, {.top = 1, .stop = [&] { return ++asked > 12; }});
+  REQUIRE(std::holds_alternative<SearchAnswer>(result));
+  const auto& answer = std::get<SearchAnswer>(result);
+  CHECK(answer.ended == "interrupted");
+  CHECK(answer.bound <= answer.plans.front().value);
+  const auto nothing = search(scenario, {.stop = [] { return true; }});
+  REQUIRE(std::holds_alternative<Infeasible>(nothing));
+  CHECK(std::get<Infeasible>(nothing).reason.find("interrupted") != std::string::npos);
+}
