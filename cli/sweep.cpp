@@ -3,21 +3,19 @@
 
 #include <array>
 #include <charconv>
-#include <chrono>
-#include <csignal>
-#include <cstdio>
 #include <memory>
 #include <thread>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
+#include "cli/progress.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/read_sweep.hpp"
 #include "io/writers/sweep.hpp"
+#include "planner/search/replan.hpp"
 
 namespace pipewright {
 namespace {
@@ -34,16 +32,6 @@ constexpr std::array<Option, 8> kOptions = {{
     {"--y", "", "FIGURE", "figure that it has upwards (default: samples_per_s)"},
     {"--width", "", "N", "columns of the table (default: the terminal's, else 100)"},
 }};
-
-volatile std::sig_atomic_t interrupted = 0;
-
-// Ctrl-C ends the sweep after the points that are being priced; a second one ends the program as usual.
-void begin_to_listen() {
-  std::signal(SIGINT, [](int) {
-    interrupted = 1;
-    std::signal(SIGINT, SIG_DFL);
-  });
-}
 
 int jobs(const Arguments& arguments) {
   if (!arguments.has("--jobs")) return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -81,35 +69,15 @@ SweepPoints points_of(const SweepFile& file) {
       .magnitude = magnitude_under};
 }
 
-// A line on a terminal, once the sweep has taken half a second.
-class Progress {
- public:
-  void show(std::int64_t done, std::int64_t all) {
-    if (isatty(STDERR_FILENO) != 1) return;
-    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - begin_;
-    if (since.count() < 0.5) return;
-    const double left = done == 0 ? 0 : since.count() * static_cast<double>(all - done) / static_cast<double>(done);
-    const std::string rest = done == 0 ? "" : fmt::format(", {:.0f} s left", left);
-    std::fprintf(stderr, "\r\x1b[K%lld of %lld points%s", static_cast<long long>(done), static_cast<long long>(all),
-                 rest.c_str());
-    shown_ = true;
-  }
-  ~Progress() {
-    if (shown_) std::fputs("\r\x1b[K", stderr);
-  }
-
- private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-  bool shown_ = false;
-};
-
 Sweep swept(const SweepFile& file, int threads) {
-  Progress progress;
-  begin_to_listen();
-  return sweep(file.question(), {.jobs = threads,
-                                 .points = [&] { return points_of(file); },
-                                 .stopped = [] { return interrupted != 0; },
-                                 .progress = [&](std::int64_t done, std::int64_t all) { progress.show(done, all); }});
+  ProgressLine progress("points");
+  const Interruption interruption;
+  SweepOptions options{.jobs = threads,
+                       .points = [&] { return points_of(file); },
+                       .stopped = [&] { return interruption.requested(); },
+                       .progress = [&](std::int64_t done, std::int64_t all) { progress.show(done, all, ""); }};
+  if (file.question().replan) options.priced = [](const Scenario& scenario) { return replanned(scenario); };
+  return sweep(file.question(), options);
 }
 
 int run(const Arguments& arguments) {
@@ -120,8 +88,6 @@ int run(const Arguments& arguments) {
   if (arguments.has("--json") && arguments.has("--csv"))
     throw InputError("sweep: --json and --csv exclude each other; keep one of them");
   const SweepFile file(path, {.set = arguments.all("--set"), .config_path = config_path()});
-  if (file.question().replan)
-    throw InputError(path + ": sweep.replan: true is not built in yet; write false, and name the plans as variants");
   std::vector<const Ending*> writers;
   for (const std::string& output : arguments.all("--output"))
     writers.push_back(&ending_of(output, path, file.question().base));

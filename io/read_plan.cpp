@@ -241,10 +241,6 @@ constexpr std::string_view kMayBeOpenInTraining[] = {"micro_batch_size", "micro_
 constexpr std::string_view kMayBeOpen[] = {
     "stages",   "virtual_stages", "data_parallel", "tensor_parallel", "sequence_parallel",
     "schedule", "partition",      "placement",     "recompute",       "replicas"};
-// `plan: auto`. Replicas belong to asynchronous pipelines, whose training is another one: they are opened by name.
-constexpr std::string_view kOpenByPlanAuto[] = {"stages",          "virtual_stages",    "data_parallel",
-                                                "tensor_parallel", "sequence_parallel", "schedule",
-                                                "partition",       "placement",         "recompute"};
 
 // ---- cost -----------------------------------------------------------------------------------------------------------
 
@@ -272,7 +268,7 @@ void read_plan_section(Reader& reader, const At& at, PlanRequest& plan) {
   plan.place = at.yaml.place;
   plan.stages.place = plan.partition.place = plan.schedule.place = plan.replicas.place = at.yaml.place;
   if (at.yaml.is(Yaml::Type::Scalar) && at.yaml.scalar == "auto" && !at.yaml.quoted) {
-    for (const std::string_view key : kOpenByPlanAuto)
+    for (const std::string_view key : kOpenedByPlanAuto)
       plan.open[std::string(key)] = {at.yaml.place, {}};
     return;
   }

@@ -1,10 +1,12 @@
 // The question: a model, a cluster, how it is trained, and the plan to be priced. What io/ reads from a YAML file.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -34,6 +36,12 @@ struct OpenField {
   std::vector<std::string> among;  // the values it may take, as written; empty: all that make sense
 };
 using OpenFields = std::map<std::string, OpenField>;
+
+// What `plan: auto` opens. Replicas belong to asynchronous pipelines, whose training is another one: they are opened by
+// name.
+constexpr std::array<std::string_view, 9> kOpenedByPlanAuto = {"stages",          "virtual_stages",    "data_parallel",
+                                                               "tensor_parallel", "sequence_parallel", "schedule",
+                                                               "partition",       "placement",         "recompute"};
 
 struct Training {
   // Two of the three must be given (with plan.data_parallel): global = micro_batch_size * micro_batches * copies.

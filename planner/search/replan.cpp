@@ -1,0 +1,27 @@
+#include "planner/search/replan.hpp"
+
+#include <utility>
+
+#include "planner/find_plan.hpp"
+#include "planner/price.hpp"
+
+namespace pipewright {
+
+Scenario with_open_plan(const Scenario& scenario) {
+  Scenario result = scenario;
+  for (const std::string_view key : kOpenedByPlanAuto)
+    result.plan.open[std::string(key)] = {};
+  return result;
+}
+
+std::variant<Answer, Infeasible> replanned(const Scenario& scenario, const SearchOptions& options) {
+  auto found = search(anything_open(scenario) ? scenario : with_open_plan(scenario), options);
+  if (auto* none = std::get_if<Infeasible>(&found)) return std::move(*none);
+  const Found& best = std::get<SearchAnswer>(found).plans.front();
+  const CostModel cost(*best.scenario);
+  Answer answer = price(find_plan(*best.scenario, cost), cost, Engine::Auto);
+  answer.scenario = nullptr;
+  return answer;
+}
+
+}  // namespace pipewright
