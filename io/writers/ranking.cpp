@@ -167,7 +167,8 @@ std::vector<std::string> tried(const Ranking& ranking) {
   std::string text = fmt::format(
       "{} layouts: {} simulated ({} simulations, cuts of {} searched), {} cannot be better by "
       "their bound, {} do not fit",
-      ranking.layouts, ranking.evaluated, ranking.simulations, ranking.refined, ranking.bounded, ranking.too_large);
+      ranking.layouts, ranking.layouts == 1 ? "" : "s", ranking.evaluated, ranking.simulations, ranking.refined,
+      ranking.bounded, ranking.too_large);
   std::int64_t refused = 0;
   for (const auto& [reason, count] : ranking.refused)
     refused += count;
@@ -219,6 +220,14 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
                           sizes.with_unit(best.peak_high));
   text += wrapped("memory        ", memory, width);
   text += wrapped("limited by    ", best.report.limiting_factor, width);
+  const bool one_batch = std::all_of(ranking.plans.begin(), ranking.plans.end(), [&](const Found& found) {
+    return found.plan.global_batch_size == best.plan.global_batch_size;
+  });
+  if (!one_batch)
+    text += wrapped("batch         ",
+                    "the plans have different global batches (GBS); training.global_batch_size would "
+                    "hold it",
+                    width);
   if (ranking.idle_devices > 0)
     text += wrapped("idle          ",
                     fmt::format("{} of {} devices have nothing to do in the best plan", ranking.idle_devices,
@@ -248,10 +257,13 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
                       fmt::format("{}, {}: {}", in_words(ranking.plans[i].layout),
                                   in_words(ranking.plans[i].plan.recompute), ranking.plans[i].report.limiting_factor),
                       width);
+    const auto counted = [](std::int64_t n, const char* what) {
+      return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+    };
     for (const auto& [reason, count] : ranking.left_out)
-      text += wrapped("  -   ", fmt::format("{} combinations: {}", count, reason), width);
+      text += wrapped("  -   ", counted(count, "combination") + ": " + reason, width);
     for (const auto& [reason, count] : ranking.refused)
-      text += wrapped("  -   ", fmt::format("{} layouts: {}", count, reason), width);
+      text += wrapped("  -   ", counted(count, "layout") + ": " + reason, width);
     text += wrapped("  ",
                     "Optimal means: over contiguous cuts of the model's layers in their order, for the values that "
                     "the open fields may take, under the simulator's cost model",

@@ -196,7 +196,7 @@ void add_pareto(const Scenario& scenario, const std::vector<std::string>& axes, 
   if (std::find(axes.begin(), axes.end(), "memory") != axes.end())
     for (const int eighths : {6, 4, 3, 2}) {
       Scenario changed = scenario;
-      changed.cluster.device.memory.value = changed.cluster.device.memory.value / 8 * eighths;
+      changed.cluster.device.memory = {answer.plans.front().peak.value / 8 * eighths};
       if (!look(changed)) break;
     }
   if (std::find(axes.begin(), axes.end(), "cost") != axes.end())

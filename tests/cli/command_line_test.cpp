@@ -56,7 +56,8 @@ TEST_CASE("show model says which parameters a family lacks, and how to give them
 
 TEST_CASE("An unknown command, option or name is met with the nearest one and the known ones") {
   CHECK(error_of({"simulat"}) ==
-        "error: command: unknown \"simulat\"; did you mean \"simulate\"? known: simulate, compare, sweep, capacity, "
+        "error: command: unknown \"simulat\"; did you mean \"simulate\"? known: simulate, plan, compare, sweep, "
+        "capacity, "
         "reproduce, "
         "check, "
         "show, import, help\n");

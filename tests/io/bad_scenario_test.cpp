@@ -37,7 +37,7 @@ TEST_CASE("An unknown key names the nearest known one") {
 
 TEST_CASE("A missing key says where and what to write") {
   CHECK(error_in("model: {layers: [{forward: 1 ms}]}\ncluster: {node: {devices: 1, device: {}}}\ntraining: {}\n") ==
-        "x.yaml:1:1: plan is missing; write plan: map\n"
+        "x.yaml:1:1: plan is missing; write plan: map, or auto\n"
         "x.yaml:2:38: cluster.node.device.memory is missing; write memory: size");
 }
 
