@@ -11,6 +11,7 @@
 #include "cli/config_path.hpp"
 #include "cli/progress.hpp"
 #include "cli/terminal.hpp"
+#include "cli/time_limit.hpp"
 #include "core/check.hpp"
 #include "io/quantity.hpp"
 #include "io/read_scenario.hpp"
@@ -42,18 +43,6 @@ int whole(const Arguments& arguments, const char* option, int otherwise) {
   if (error != std::errc{} || end != text.data() + text.size() || value < 1 || value > 1000)
     throw InputError(fmt::format("{}: \"{}\" is no whole number from 1 to 1000", option, text));
   return value;
-}
-
-double time_limit(const Arguments& arguments) {
-  std::string text = arguments.last("--time-limit", "10s");
-  // "10s" as on a command line, "10 s" as in a scenario.
-  const auto unit = text.find_first_not_of("0123456789.");
-  if (unit != std::string::npos && unit > 0 && text[unit] != ' ') text.insert(unit, " ");
-  const Parsed<Time> time = parse_time(text);
-  if (!time.value || *time.value <= Time{})
-    throw InputError(fmt::format("--time-limit: \"{}\" is no time above 0; write e.g. --time-limit 30s",
-                                 arguments.last("--time-limit", "")));
-  return seconds(*time.value);
 }
 
 double gap(const Arguments& arguments) {

@@ -12,6 +12,7 @@
 #include "cli/config_path.hpp"
 #include "cli/progress.hpp"
 #include "cli/terminal.hpp"
+#include "cli/time_limit.hpp"
 #include "core/check.hpp"
 #include "io/read_sweep.hpp"
 #include "io/writers/sweep.hpp"
@@ -22,7 +23,7 @@ namespace {
 
 constexpr int kMostJobs = 1024;
 
-constexpr std::array<Option, 8> kOptions = {{
+constexpr std::array<Option, 9> kOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the base first (repeatable)"},
     {"--jobs", "-j", "N", "threads (default: as many as the machine has cores); the rows are the same"},
     {"--output", "-o", "FILE", "also write FILE: .json .csv .svg (repeatable)"},
@@ -30,6 +31,7 @@ constexpr std::array<Option, 8> kOptions = {{
     {"--csv", "", "", "comma-separated values on standard output instead of the table"},
     {"--x", "", "KEY", "key of the grid that the plot has to the right (default: the first with several numbers)"},
     {"--y", "", "FIGURE", "figure that it has upwards (default: samples_per_s)"},
+    {"--time-limit", "", "TIME", "with replan: true, of the search at each point (default: 10s)"},
     {"--width", "", "N", "columns of the table (default: the terminal's, else 100)"},
 }};
 
@@ -69,14 +71,17 @@ SweepPoints points_of(const SweepFile& file) {
       .magnitude = magnitude_under};
 }
 
-Sweep swept(const SweepFile& file, int threads) {
+Sweep swept(const SweepFile& file, int threads, double seconds) {
   ProgressLine progress("points");
   const Interruption interruption;
   SweepOptions options{.jobs = threads,
                        .points = [&] { return points_of(file); },
                        .stopped = [&] { return interruption.requested(); },
                        .progress = [&](std::int64_t done, std::int64_t all) { progress.show(done, all, ""); }};
-  if (file.question().replan) options.priced = [](const Scenario& scenario) { return replanned(scenario); };
+  if (file.question().replan)
+    options.priced = [seconds](const Scenario& scenario) {
+      return replanned(scenario, {.top = 1, .time_limit = seconds});
+    };
   return sweep(file.question(), options);
 }
 
@@ -84,6 +89,7 @@ int run(const Arguments& arguments) {
   const std::string& path = arguments.positional.front();
   const TableOptions table{output_width(arguments), use_colour(arguments)};
   const int threads = jobs(arguments);
+  const double seconds = time_limit(arguments);
   const SweepAxes axes{arguments.last("--x", ""), arguments.last("--y", "")};
   if (arguments.has("--json") && arguments.has("--csv"))
     throw InputError("sweep: --json and --csv exclude each other; keep one of them");
@@ -94,7 +100,7 @@ int run(const Arguments& arguments) {
   const bool plot =
       std::any_of(writers.begin(), writers.end(), [](const Ending* each) { return each->ending == ".svg"; });
   if (plot) check_axes(file.question(), axes);
-  const Sweep result = swept(file, threads);
+  const Sweep result = swept(file, threads, seconds);
   print(arguments.has("--json")  ? sweep_json(result)
         : arguments.has("--csv") ? sweep_csv(result)
                                  : sweep_text(result, table));

@@ -165,7 +165,7 @@ std::string layers_text(const Plan& plan) {
 std::vector<std::string> tried(const Ranking& ranking) {
   std::vector<std::string> lines;
   std::string text = fmt::format(
-      "{} layouts: {} simulated ({} simulations, cuts of {} searched), {} cannot be better by "
+      "{} layout{}: {} simulated ({} simulations, cuts of {} searched), {} cannot be better by "
       "their bound, {} do not fit",
       ranking.layouts, ranking.layouts == 1 ? "" : "s", ranking.evaluated, ranking.simulations, ranking.refined,
       ranking.bounded, ranking.too_large);

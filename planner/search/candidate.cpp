@@ -134,6 +134,33 @@ class Evaluator::Workbench {
     return end = good;
   }
 
+  // A cut into chunks in which every stage fits with the lightest recomputation, from one in which some do not by a
+  // little: the first chunks of a stage have the most micro-batches in flight, so single layers go from an early chunk
+  // of the fullest stage to a later chunk, of this stage or another, as long as that takes something off the fullest
+  // stage. Nothing: not found.
+  std::optional<std::vector<LayerRange>> fitting_chunks(std::vector<LayerRange> cut) {
+    constexpr int kMostMoves = 32;
+    constexpr double kByALittle = 1.15;
+    for (int moves = 0; moves < kMostMoves; ++moves) {
+      const auto [most, stage] = fullest_of_chunks(cut);
+      if (most <= room(stage)) return cut;
+      if (static_cast<double>(most.value) > kByALittle * static_cast<double>(room(stage).value)) return std::nullopt;
+      Bytes best = most;
+      std::vector<LayerRange> next;
+      const int chunks = static_cast<int>(cut.size());
+      for (int from = stage; from < chunks && next.empty(); from += shell_.stages)
+        for (int to = from + 1; to < chunks && cut[at(from)].size() > 1; ++to) {
+          std::vector<LayerRange> moved = cut;
+          for (int c = from; c < to; ++c)
+            --moved[at(c)].end, --moved[at(c) + 1].begin;
+          if (const Bytes need = fullest_of_chunks(moved).first; need < best) best = need, next = std::move(moved);
+        }
+      if (next.empty()) return std::nullopt;
+      cut = std::move(next);
+    }
+    return std::nullopt;
+  }
+
   Recompute mode(std::size_t number) const { return modes_[number]; }
   std::size_t modes() const { return modes_.size(); }
 
@@ -178,6 +205,21 @@ class Evaluator::Workbench {
     if (fixed_) fit.recompute = shell_.recompute;
     if (!all) fit.recompute.clear();
     return fit;
+  }
+
+  // With the lightest recomputation.
+  std::pair<Bytes, StageId> fullest_of_chunks(const std::vector<LayerRange>& cut) {
+    Plan plan = shell_;
+    plan.layers = cut;
+    if (!fixed_) plan.recompute.assign(at(shell_.stages), modes_.front());
+    const Schedule& schedule = walked(plan);
+    const MemoryModel memory = memory_model(plan, world_.cost);
+    std::pair<Bytes, StageId> most{Bytes{-1}, 0};
+    for (StageId k = 0; k < shell_.stages; ++k)
+      if (const Bytes needed = pipewright::need(memory, peak(memory, schedule, k).bytes).with_reserve;
+          needed > most.first)
+        most = {needed, k};
+    return most;
   }
 
   Fit fit_of_chunks(const std::vector<LayerRange>& cut) {
@@ -374,6 +416,9 @@ Evaluation Evaluator::evaluate(const Layout& layout, const std::vector<Bytes>& s
   };
   for (const std::vector<LayerRange>& cut : cuts)
     consider(cut);
+  if (cuts_open_ && layout.virtual_stages > 1 && modes_.size() > 1)
+    for (std::size_t i = 1; i < cuts.size(); ++i)
+      if (const auto repaired = bench.fitting_chunks(cuts[i])) consider(*repaired);
   if (!result.candidate && cuts_open_ && layout.virtual_stages == 1)
     if (const auto cut = bench.fitting()) consider(*cut);
   if (result.candidate && !cuts_open_) result.candidate->bound = result.candidate->step;

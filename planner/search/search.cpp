@@ -218,6 +218,13 @@ class Search {
     insert(std::move(candidate));
   }
 
+  // The exact search raises the bound of a layout. Where several chunks per stage leave its bound as it is, only a plan
+  // that is nearly the best may become the best.
+  bool worth_refining(const Candidate& candidate, double best) const {
+    constexpr double kNearly = 1.05;
+    return candidate.layout.virtual_stages == 1 || value(candidate) <= best * kNearly;
+  }
+
   // First the plans of the ranking, then whatever keeps the bound low.
   void refine_best() {
     while (!over()) {
@@ -232,7 +239,8 @@ class Search {
         const double best = value(candidates_.front());
         double least = best / (1 + options_.gap);
         for (std::size_t i = 0; i < candidates_.size(); ++i)
-          if (!candidates_[i].refined && bound(candidates_[i]) < least) least = bound(candidates_[i]), next = i;
+          if (!candidates_[i].refined && worth_refining(candidates_[i], best) && bound(candidates_[i]) < least)
+            least = bound(candidates_[i]), next = i;
       }
       if (next == candidates_.size()) return;
       refine(next);

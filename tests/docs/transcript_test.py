@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""The README shows what the tool prints and draws today: its transcript and docs/quickstart.svg.
+"""The README shows what the tool prints and draws today: its transcripts and docs/quickstart.svg.
+
+Of `plan` and `sweep` the whole output stands there. They are run with a longer time limit than a reader needs, so that a
+slow machine gets the same answer.
 
 usage: transcript_test.py SOURCE_ROOT BINARY
 
@@ -7,12 +10,28 @@ PIPEWRIGHT_ACCEPT=1 writes both anew and reports "skipped" (77) instead of compa
 """
 import os
 import pathlib
+import re
+import shlex
 import subprocess
 import sys
 import tempfile
 
 BEGIN = "```console\n$ build/pipewright simulate scenarios/quickstart.yaml\n"
 END = "\n\n[then: "
+
+
+SEARCH = re.compile(r"```console\n\$ build/pipewright ((?:plan|sweep) [^\n]*)\n(.*?)```", re.S)
+
+
+def searched(text, root, binary):
+    """The text with the output of every `plan` and `sweep` block as it is now."""
+
+    def block(found):
+        run = subprocess.run([binary, *shlex.split(found[1]), "--time-limit", "600s"], cwd=root, check=True,
+                             capture_output=True, text=True)
+        return f"```console\n$ build/pipewright {found[1]}\n{run.stdout}```"
+
+    return SEARCH.sub(block, text)
 
 
 def main():
@@ -28,13 +47,13 @@ def main():
     begin = text.index(BEGIN) + len(BEGIN)
     end = text.index(END, begin)
     if os.environ.get("PIPEWRIGHT_ACCEPT"):
-        readme.write_text(text[:begin] + printed + text[end:], encoding="utf-8")
+        readme.write_text(searched(text[:begin] + printed + text[end:], root, binary), encoding="utf-8")
         picture.write_text(svg, encoding="utf-8")
         print("wrote the transcript of README.md and docs/quickstart.svg")
         return 77
     faults = []
-    if text[begin:end] != printed:
-        faults.append("README.md: the transcript is not what the tool prints")
+    if text[begin:end] != printed or searched(text, root, binary) != text:
+        faults.append("README.md: a transcript is not what the tool prints")
     if picture.read_text(encoding="utf-8") != svg:
         faults.append("docs/quickstart.svg is not what the tool draws")
     for fault in faults:
