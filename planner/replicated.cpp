@@ -296,6 +296,7 @@ class Search {
       improve();
       if (promising_rejected_ == 0) break;
     }
+    also_elsewhere();
     finish();
     return std::move(answer_);
   }
@@ -635,6 +636,17 @@ class Search {
     Shape other = shape;
     other.order = shape.order == Order::Spread ? Order::Backwards : Order::Spread;
     return {other, estimate(other), "on other devices"};
+  }
+
+  // Transfers that meet may show in a long run only: the best shapes are priced in their other places, too, even where a
+  // short run was as fast as the bound.
+  void also_elsewhere() {
+    if (folded_.problem.devices_per_node == 0) return;
+    std::vector<Shape> best;
+    for (const Simulated& each : found_)
+      if (best.size() < options_.top) best.push_back(each.candidate.shape);
+    for (const Shape& shape : best)
+      if (!stopped()) consider(elsewhere(shape));
   }
 
   // The best ones as `price` has them: the whole run, buffers in memory, the full steady state.

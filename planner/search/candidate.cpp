@@ -55,7 +55,7 @@ struct Evaluator::World {
   explicit World(Scenario of) : scenario(std::move(of)), cost(scenario) {
     for (const Layer& layer : scenario.model.layers)
       parameters += layer.held();
-    run = equal_run(scenario.model);
+    run = equal_run(scenario.model, cost.layers(1));
   }
   World(const World&) = delete;
   World& operator=(const World&) = delete;

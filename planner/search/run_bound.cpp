@@ -98,14 +98,16 @@ class RunMemory {
 
 }  // namespace
 
-std::optional<EqualRun> equal_run(const Model& model) {
+std::optional<EqualRun> equal_run(const Model& model, const LayerCosts& costs) {
   const auto layers = static_cast<LayerId>(model.layers.size());
   if (layers < 3) return std::nullopt;
-  const int work = model.layers[1].work;
+  const auto same = [](const auto& figures, LayerId i) { return figures[at(i)] == figures[1]; };
   const auto alike = [&](LayerId i) {
-    const Layer& layer = model.layers[at(i)];
-    return layer.work == work && work >= 0 && !layer.forward && !layer.backward && layer.tied_to < 0 &&
-           layer.inputs == std::vector<LayerId>{i - 1};
+    const Layer &layer = model.layers[at(i)], &first = model.layers[1];
+    return layer.work == first.work && layer.held() == first.held() && layer.tied_to < 0 &&
+           layer.inputs == std::vector<LayerId>{i - 1} && same(costs.forward, i) && same(costs.backward, i) &&
+           same(costs.rebuild, i) && same(costs.activation, i) && same(costs.stash, i) && same(costs.core, i) &&
+           same(costs.logits, i) && same(costs.workspace, i);
   };
   EqualRun run{1, 1};
   while (run.end < layers && alike(run.end))

@@ -11,12 +11,12 @@
 
 namespace pipewright {
 
-// Layers [begin, end) cost and hold the same; what is before and behind is at most one layer each.
+// Layers [begin, end) form a chain, cost and hold the same; what is before and behind is at most one layer each.
 struct EqualRun {
   LayerId begin = 0, end = 0;
   int size() const { return end - begin; }
 };
-std::optional<EqualRun> equal_run(const Model& model);
+std::optional<EqualRun> equal_run(const Model& model, const LayerCosts& costs);
 
 // A stage with n layers of the run in v chunks, one at least in each, has at any moment at least
 //     sum_j c_j + (n - v) min_j c_j          layers' worth in flight,   c_j: micro-batches in flight of its chunk j

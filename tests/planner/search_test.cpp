@@ -170,7 +170,7 @@ TEST_CASE("a run of equal layers: whole layers and memory are counted, and no pl
   scenario.cost = CostSourceKind::Roofline;
   scenario.cluster.device.peak[Precision::Fp32] = FlopRate{1e9};
   scenario.cluster.device.memory_bandwidth = Bandwidth{1e9};
-  const auto run = equal_run(scenario.model);
+  const auto run = equal_run(scenario.model, CostModel(scenario).layers(1));
   REQUIRE(run.has_value());
   CHECK(run->size() == 6);
   open(scenario, {"partition", "recompute", "virtual_stages", "schedule"});
