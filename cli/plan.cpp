@@ -159,7 +159,7 @@ int run(const Arguments& arguments) {
              : ranking_text(answer, scenario, {.table = table, .explain = arguments.has("--explain")}));
   for (const std::string& output : outputs)
     write(output, answer, scenario, command_line(arguments));
-  return answer.ended == "interrupted" ? kInterrupted : kDone;
+  return answer.ended == "interrupted" || interruption.requested() ? kInterrupted : kDone;
 }
 
 }  // namespace

@@ -77,12 +77,16 @@ class Bounds {
     checked_product(sum, problem.micro_batches, "a bound");
     last_end_.assign(at(problem.stages), std::vector<int>(at(layers_)));
     for (int k = 0; k < problem.stages; ++k)
-      for (int i = k; i < layers_; ++i)
+      for (int i = k; i < layers_; ++i) {
+        if (i % 64 == 0 && problem.stop && problem.stop()) stopped_ = true;
+        if (stopped_) return;
         last_end_[at(k)][at(i)] = last_end(k, i);
+      }
     if (problem.extra) longest_extra();
     fill();
   }
 
+  bool stopped() const { return stopped_; }
   Bounding kind() const { return kind_; }
   int layers() const { return layers_; }
   std::int64_t forward(int begin, int end) const { return f_[at(end)] - f_[at(begin)]; }
@@ -149,7 +153,9 @@ class Bounds {
     for (Rest* rest : {&bound_, &cuts_, &slowest_forward_, &slowest_backward_})
       (*rest)[0][at(layers_)] = 0;
     for (int q = 1; q <= problem_.stages; ++q)
-      for (int i = 0; i < layers_; ++i)
+      for (int i = 0; i < layers_; ++i) {
+        if (i % 64 == 0 && problem_.stop && problem_.stop()) stopped_ = true;
+        if (stopped_) return;
         each_end(problem_.stages - q, i, [&](int end) {
           const auto lower = [&](Rest& rest, std::int64_t value) {
             rest[at(q)][at(i)] = std::min(rest[at(q)][at(i)], value);
@@ -160,11 +166,13 @@ class Bounds {
           lower(slowest_backward_, std::max(backward(i, end), behind(slowest_backward_)));
           lower(bound_, through(i, end, q - 1));
         });
+      }
   }
 
   const ExactProblem& problem_;
   Bounding kind_;
   int layers_;
+  bool stopped_ = false;
   std::vector<std::int64_t> f_, b_, hops_;  // f_, b_: sums before a layer; hops_: of a cut, 0 at both ends
   std::vector<std::vector<int>> last_end_;  // [k][i]
   Rest bound_, cuts_, slowest_forward_, slowest_backward_;
@@ -190,7 +198,7 @@ class Search {
   }
 
   ExactAnswer answer() {
-    if (bounds_.cuts()[at(problem_.stages)][0] == kNone) return answer_;
+    if (bounds_.stopped() || bounds_.cuts()[at(problem_.stages)][0] == kNone) return answer_;
     const std::vector<LayerRange> first = first_partition();
     consider(first);
     open({});
@@ -198,6 +206,7 @@ class Search {
       const std::int32_t next = queue_.top();
       const Prefix prefix = prefixes_[at(next)];
       if (prefix.bound >= answer_.step.value) break;
+      if (problem_.stop && problem_.stop()) return finished();
       answer_.lower_bound = {prefix.bound};
       if (prefix.stages < problem_.stages) {
         if (std::ssize(prefixes_) >= problem_.most_prefixes) return finished();

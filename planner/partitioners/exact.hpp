@@ -48,12 +48,13 @@ struct ExactProblem {
   // The step of a partition, where it is not that of the times above in a straight pipeline (overheads, shared links,
   // all-reduces). Must not be below it, or the bounds would be none.
   std::function<Time(const std::vector<LayerRange>&)> step = {};
-  std::int64_t most_simulations = 100'000;             // at least 1
+  std::function<bool()> stop = {};          // asked now and then; true ends the search as a limit does; none: never
+  std::int64_t most_simulations = 100'000;  // at least 1
   std::int64_t most_prefixes = std::int64_t{1} << 20;  // about 100 bytes each
 };
 
 struct ExactAnswer {
-  std::vector<LayerRange> layers;  // none: no partition fits
+  std::vector<LayerRange> layers;  // none: no partition fits, or stopped before the first was looked at
   Time step;
   Time lower_bound;  // of all partitions' steps
   std::int64_t simulations = 0, prefixes = 0;

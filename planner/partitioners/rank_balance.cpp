@@ -77,7 +77,8 @@ class Cuts {
   std::vector<LayerId> cuts_;
 };
 
-constexpr int kMostMoves = 256;
+constexpr std::int64_t kMostMoves = 256;
+constexpr std::int64_t kMostLooks = std::int64_t{1} << 29;  // at chunks, in all: fewer moves where there are thousands
 
 // Cuts where the sums come nearest to the shares, at least a layer in every chunk.
 std::vector<LayerRange> by_shares(const std::vector<Time>& load, const std::vector<double>& shares) {
@@ -116,7 +117,9 @@ std::vector<LayerRange> rank_balanced(const std::vector<Time>& load, int stages,
     start = min_max(load, stages * virtual_stages);
   }
   Cuts cuts(load, start, stages);
-  for (int moves = 0; moves < kMostMoves; ++moves) {
+  const std::int64_t chunks = cuts.count(), looks_per_move = virtual_stages * chunks * (2 * chunks + 1);
+  const std::int64_t most = std::min(kMostMoves, kMostLooks / looks_per_move);
+  for (std::int64_t moves = 0; moves < most; ++moves) {
     const Cuts::Score before = cuts.score();
     Cuts::Score best = before;
     int best_from = -1, best_to = -1;

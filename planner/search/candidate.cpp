@@ -10,6 +10,7 @@
 
 #include "core/cost/memory_model.hpp"
 #include "core/cost/step_pricer.hpp"
+#include "core/model/graph.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/partitioners/exact.hpp"
 #include "planner/partitioners/fitting.hpp"
@@ -27,7 +28,7 @@ std::size_t at(std::int64_t number) {
   return static_cast<std::size_t>(number);
 }
 
-bool searches_cuts(const Layout& layout) {
+bool cuts_can_be_bounded(const Layout& layout) {
   return layout.virtual_stages == 1 &&
          (layout.schedule == "1f1b" || layout.schedule == "gpipe" || layout.schedule == "eager_1f1b");
 }
@@ -45,6 +46,19 @@ std::vector<Time> loads(const LayerCosts& layers, Recompute mode) {
   return load;
 }
 
+// Whether something passes from each stage to the next one under any cut: else stages may run side by side, as branches
+// do whose tensors go to their users directly.
+bool every_cut_is_crossed(const Scenario& scenario) {
+  const std::vector<Layer>& layers = scenario.model.layers;
+  bool each_reads_the_last = true;
+  for (std::size_t i = 1; i < layers.size(); ++i)
+    each_reads_the_last &= std::find(layers[i].inputs.begin(), layers[i].inputs.end(), static_cast<LayerId>(i) - 1) !=
+                           layers[i].inputs.end();
+  if (each_reads_the_last || scenario.plan.skips == Skips::Direct) return each_reads_the_last;
+  const std::vector<Bytes> crossing = bytes_over_cuts(scenario.model, std::vector<Bytes>(layers.size(), Bytes{1}));
+  return std::all_of(crossing.begin() + 1, crossing.end() - 1, [](Bytes count) { return count > Bytes{}; });
+}
+
 Time below(double nanoseconds) {
   return {static_cast<std::int64_t>(std::max(0.0, std::floor(nanoseconds * (1 - 1e-12)) - 1))};
 }
@@ -55,7 +69,9 @@ struct Evaluator::World {
   explicit World(Scenario of) : scenario(std::move(of)), cost(scenario) {
     for (const Layer& layer : scenario.model.layers)
       parameters += layer.held();
-    run = equal_run(scenario.model, cost.layers(1));
+    // At the batch that the figures of layers are stated for, where nothing is rounded.
+    run = equal_run(scenario.model, cost.layers(scenario.model.batch));
+    straight = every_cut_is_crossed(scenario);
   }
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -65,11 +81,29 @@ struct Evaluator::World {
     return found != by_samples.end() ? found->second : by_samples.emplace(samples, cost.layers(samples)).first->second;
   }
 
+  // W and w of Evaluator::bound, nanoseconds.
+  struct Work {
+    double all = 0, largest = 0;
+  };
+  const Work& work(std::int64_t samples, Recompute mode) {
+    const auto [known, absent] = work_by_samples.try_emplace({samples, mode});
+    if (!absent) return known->second;
+    const LayerCosts& of = layers(samples);
+    for (std::size_t i = 0; i < of.forward.size(); ++i) {
+      const double load = static_cast<double>(of.forward[i].value) + static_cast<double>(of.backward[i].value) +
+                          static_cast<double>(added(of, i, mode).value);
+      known->second.all += load, known->second.largest = std::max(known->second.largest, load);
+    }
+    return known->second;
+  }
+
   Scenario scenario;  // its plan request changes from layout to layout
   CostModel cost;
   std::map<std::int64_t, LayerCosts> by_samples;
+  std::map<std::pair<std::int64_t, Recompute>, Work> work_by_samples;
   std::int64_t parameters = 0;
   std::optional<EqualRun> run;
+  bool straight = true;  // every stage waits for the one before it, however the layers are cut
 };
 
 // What evaluating one layout needs.
@@ -161,6 +195,18 @@ class Evaluator::Workbench {
     return std::nullopt;
   }
 
+  // With any recomputation: where a layer keeps less than what enters it, full recomputation needs the most.
+  bool fits_somehow(StageId k, LayerRange range) {
+    for (std::size_t mode = modes_.size(); mode-- > 0;)
+      if (need(mode, k, range) <= room(k)) return true;
+    return false;
+  }
+  bool reaches_somehow(StageId k, LayerRange range) {
+    for (std::size_t mode = modes_.size(); mode-- > 0;)
+      if (longest(mode, k, range.begin) >= range.end) return true;
+    return false;
+  }
+
   Recompute mode(std::size_t number) const { return modes_[number]; }
   std::size_t modes() const { return modes_.size(); }
 
@@ -169,7 +215,7 @@ class Evaluator::Workbench {
     const std::size_t heaviest = modes_.size() - 1;
     CutProblem problem{.load = loads(pricer_.layers(), modes_[heaviest]),
                        .replicas = shell_.replicas,
-                       .fits = [&](StageId k, LayerRange range) { return need(heaviest, k, range) <= room(k); },
+                       .fits = [&](StageId k, LayerRange range) { return fits_somehow(k, range); },
                        .later_needs_less = needs(heaviest).tensors_do_not_grow()};
     return fitting_cut(problem);
   }
@@ -275,10 +321,11 @@ class Evaluator::Workbench {
   std::int64_t simulations_ = 0;
 };
 
-Evaluator::Evaluator(const Scenario& scenario)
+Evaluator::Evaluator(const Scenario& scenario, std::function<bool()> stop)
     : scenario_(scenario),
       modes_(recomputations(scenario)),
-      cuts_open_(is_open(scenario, "partition") || scenario.origins.find("plan.partition") == scenario.origins.end()) {}
+      cuts_open_(is_open(scenario, "partition") || scenario.origins.find("plan.partition") == scenario.origins.end()),
+      stop_(std::move(stop)) {}
 
 Evaluator::World& Evaluator::world(const Layout& layout) {
   std::shared_ptr<World>& known = worlds_[{layout.tensor_parallel, layout.sequence_parallel, layout.zero}];
@@ -303,25 +350,23 @@ Time Evaluator::bound(const LayoutGroup& group) {
 }
 
 Time Evaluator::bound(const Layout& layout) {
-  const LayerCosts& layers = world(layout).layers(layout.micro_batch_size);
-  const std::vector<Recompute>& asked = scenario_.plan.recompute.value;
-  const Recompute mode = !modes_.empty()                                              ? modes_.front()
-                         : asked.size() == 1 && !scenario_.plan.recompute_except_last ? asked.front()
-                                                                                      : Recompute::None;
-  double work = 0, largest = 0;
-  for (std::size_t i = 0; i < layers.forward.size(); ++i) {
-    const auto load =
-        static_cast<double>(layers.forward[i].value + layers.backward[i].value + added(layers, i, mode).value);
-    work += load, largest = std::max(largest, load);
-  }
+  World& here = world(layout);
+  const auto [work, largest] = here.work(layout.micro_batch_size, surely());
+  const ScheduleRule* rule = find_schedule(layout.schedule);
   const auto micro_batches = static_cast<double>(layout.micro_batches);
-  const double filling =
-      layout.virtual_stages > 1 || find_schedule(layout.schedule) == nullptr || !find_schedule(layout.schedule)->flush
-          ? std::max(work, micro_batches * work / layout.stages)
-          : work / -std::expm1(layout.stages * std::log1p(-1 / micro_batches));
-  if (find_schedule(layout.schedule) != nullptr && !find_schedule(layout.schedule)->flush)
-    return below(micro_batches * std::max(work / layout.stages, largest));
-  return below(std::max(filling, micro_batches * largest));
+  const double busy = micro_batches * std::max(work / layout.stages, largest);
+  if (!here.straight || (rule != nullptr && !rule->flush)) return below(busy);
+  const double filling = layout.virtual_stages > 1 || rule == nullptr
+                             ? work
+                             : work / -std::expm1(layout.stages * std::log1p(-1 / micro_batches));
+  return below(std::max(filling, busy));
+}
+
+Recompute Evaluator::surely() const {
+  if (scenario_.plan.recompute_except_last) return Recompute::None;
+  if (!modes_.empty()) return modes_.front();
+  const std::vector<Recompute>& asked = scenario_.plan.recompute.value;
+  return asked.size() == 1 ? asked.front() : Recompute::None;
 }
 
 namespace {
@@ -359,7 +404,7 @@ Time Evaluator::tight_bound(const Layout& layout) {
   const Plan* plan = std::get_if<Plan>(&shell);
   if (plan == nullptr) return simple;  // `evaluate` says why
   const LayerCosts& layers = here.layers(layout.micro_batch_size);
-  if (here.run && !plan->recompute_except_last) {
+  if (here.run && here.straight && !plan->recompute_except_last) {
     const bool alike = std::adjacent_find(plan->recompute.begin(), plan->recompute.end(), std::not_equal_to<>()) ==
                        plan->recompute.end();
     if (!modes_.empty() || alike)
@@ -367,7 +412,7 @@ Time Evaluator::tight_bound(const Layout& layout) {
                                         modes_.empty() ? std::vector<Recompute>{plan->recompute.front()} : modes_));
   }
   if (layout.virtual_stages > 1) return simple;
-  const std::vector<Time> load = loads(layers, modes_.empty() ? Recompute::None : modes_.front());
+  const std::vector<Time> load = loads(layers, surely());
   const Time bottleneck = rank_load(load, min_max(load, layout.stages), layout.stages);
   return std::max(simple, Time{checked_product(bottleneck.value, layout.micro_batches, "a bound")});
 }
@@ -422,6 +467,7 @@ Evaluation Evaluator::evaluate(const Layout& layout, const std::vector<Bytes>& s
   if (!result.candidate && cuts_open_ && layout.virtual_stages == 1)
     if (const auto cut = bench.fitting()) consider(*cut);
   if (result.candidate && !cuts_open_) result.candidate->bound = result.candidate->step;
+  result.miss.proven = !cuts_open_ || layout.virtual_stages == 1;
   result.simulations = bench.simulations();
   return result;
 }
@@ -440,15 +486,15 @@ std::int64_t Evaluator::refine(Candidate& candidate, std::int64_t simulations, c
     candidate.step = step, candidate.need = fit.need;
     return true;
   };
-  if (!searches_cuts(layout)) {
-    if (layout.virtual_stages == 1) return 0;
+  if (!here.straight || !cuts_can_be_bounded(layout)) {
+    if (here.straight && layout.virtual_stages == 1) return 0;
     // Single layers from one chunk to the chunks up to a round of stages away.
     bool better = true;
-    while (better && bench.simulations() < simulations) {
+    while (better && bench.simulations() < simulations && !stopped()) {
       better = false;
       const std::vector<LayerRange> from = candidate.plan.layers;
       const int chunks = static_cast<int>(from.size());
-      for (int i = 0; i < chunks && bench.simulations() < simulations; ++i)
+      for (int i = 0; i < chunks && bench.simulations() < simulations && !stopped(); ++i)
         for (int j = std::max(0, i - layout.stages); j < std::min(chunks, i + layout.stages + 1); ++j) {
           if (j == i || candidate.plan.layers != from || from[at(i)].size() < 2) continue;
           std::vector<LayerRange> cut = from;
@@ -490,10 +536,11 @@ std::int64_t Evaluator::refine(Candidate& candidate, std::int64_t simulations, c
              .forward = layers.forward,
              .backward = layers.backward,
              .hop = bench.pricer().fastest_hops(),
-             .fits = [&](StageId k, LayerRange range) { return bench.longest(heaviest, k, range.begin) >= range.end; },
+             .fits = [&](StageId k, LayerRange range) { return bench.reaches_somehow(k, range); },
              .extra = per_micro_batch ? std::function<Time(StageId, LayerRange)>(extra) : nullptr,
              .tail = [&](LayerRange range) { return bench.pricer().tail(0, range); },
              .step = step,
+             .stop = stop_,
              .most_simulations = simulations,
              .most_prefixes = std::int64_t{1} << 17});
   if (!answer.layers.empty()) candidate.bound = std::max(candidate.bound, std::min(answer.lower_bound, candidate.step));

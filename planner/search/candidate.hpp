@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,6 +31,7 @@ struct Miss {
   std::string reason;  // "memory", or what the schedule refuses
   Bytes need;          // memory: of the fullest device, in the cut and with the recomputation that come nearest
   StageId stage = 0;
+  bool proven = true;  // no cut and no recomputation fits; else none of the cuts tried
 };
 
 struct Evaluation {
@@ -41,7 +43,8 @@ struct Evaluation {
 // Costs are worked out once per tensor-parallel degree, ZeRO stage and micro-batch size. The scenario must outlive it.
 class Evaluator {
  public:
-  explicit Evaluator(const Scenario& scenario);
+  // `stop`: asked now and then while cuts are searched; true ends that with what is found.
+  explicit Evaluator(const Scenario& scenario, std::function<bool()> stop = {});
 
   // Less than the step of every layout of the group, whatever the cut: with W the work of a micro-batch, all layers
   // together, and w its largest layer,
@@ -49,6 +52,8 @@ class Evaluator {
   //                                    S_k = t_0 + .. + t_{k-1}; equal for all k where t_k = T/M (1 - 1/M)^k
   //     T >= M W / K, W                several chunks per stage
   //     T >= M w
+  // Where a stage need not wait for the one before it, as with branches and `skips: direct`, W alone is no bound:
+  //     T >= M W / K, M w              likewise without a flush
   //     K = 2, M = 4, W = 7: 7 / (1 - (3/4)^2) = 16;  K = 1: M W.      tests/planner/search_test.cpp "bounds"
   // The layers' times are those without recomputation, or with the one that the scenario asks for.
   Time bound(const LayoutGroup& group);
@@ -76,15 +81,19 @@ class Evaluator {
   const CostModel& cost(const Layout& layout);
 
   const Scenario& scenario() const { return scenario_; }
+  bool cuts_open() const { return cuts_open_; }
 
  private:
   struct World;
   class Workbench;
   World& world(const Layout& layout);
+  Recompute surely() const;  // the lightest that every micro-batch has on every stage
+  bool stopped() const { return stop_ && stop_(); }
 
   const Scenario& scenario_;
   std::vector<Recompute> modes_;  // lightest first; empty: as the scenario says
   bool cuts_open_;
+  std::function<bool()> stop_;
   std::map<std::tuple<int, bool, std::int64_t>, std::shared_ptr<World>> worlds_;
 };
 

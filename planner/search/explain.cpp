@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -80,10 +81,24 @@ struct Rival {
   double gain;  // over the first of the pool
 };
 
-std::optional<Rival> better_one(const Scenario& changed, const std::vector<Choice>& pool) {
+// Time and patience for one of the questions below.
+class Patience {
+ public:
+  explicit Patience(const SearchOptions& options) : options_(options), begin_(std::chrono::steady_clock::now()) {}
+  bool over() const {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
+    return passed.count() > options_.time_limit || (options_.stop && options_.stop());
+  }
+
+ private:
+  const SearchOptions& options_;
+  std::chrono::steady_clock::time_point begin_;
+};
+
+std::optional<Rival> better_one(const Scenario& changed, const std::vector<Choice>& pool, const Patience& patience) {
   const double today = per_sample(changed, pool.front());
   Rival best{0, kWorthASwitch};
-  for (std::size_t i = 1; i < pool.size(); ++i)
+  for (std::size_t i = 1; i < pool.size() && !patience.over(); ++i)
     if (const double there = per_sample(changed, pool[i]); there > 0 && today / there > best.gain)
       best = {i, today / there};
   if (best.number == 0) return std::nullopt;
@@ -92,21 +107,22 @@ std::optional<Rival> better_one(const Scenario& changed, const std::vector<Choic
 
 // From today's bandwidth to one end, in steps of the square root of two; then by halves.
 std::optional<Flip> flip_towards(const Scenario& scenario, const std::vector<Choice>& pool, const Widen& widen,
-                                 bool below) {
+                                 bool below, const Patience& patience) {
   const double step = below ? 1 / std::sqrt(2.0) : std::sqrt(2.0);
   double before = 1;
   for (int i = 1; i <= 8; ++i) {
     const double factor = std::pow(step, i);
-    if (!better_one(at_factor(scenario, widen, factor), pool)) {
+    if (!better_one(at_factor(scenario, widen, factor), pool, patience)) {
       before = factor;
       continue;
     }
     double stays = before, flips = factor;
     while (std::max(stays / flips, flips / stays) > 1.01) {
       const double middle = std::sqrt(stays * flips);
-      (better_one(at_factor(scenario, widen, middle), pool) ? flips : stays) = middle;
+      (better_one(at_factor(scenario, widen, middle), pool, patience) ? flips : stays) = middle;
     }
-    const auto rival = better_one(at_factor(scenario, widen, flips), pool);
+    const auto rival = better_one(at_factor(scenario, widen, flips), pool, patience);
+    if (!rival || patience.over()) return std::nullopt;
     const auto further = flips * (below ? 0.5 : 2);
     const Scenario there = at_factor(scenario, widen, further);
     Flip flip;
@@ -120,17 +136,18 @@ std::optional<Flip> flip_towards(const Scenario& scenario, const std::vector<Cho
 
 void explain_one(const Scenario& scenario, const SearchOptions& options, SearchAnswer& answer, const std::string& what,
                  Bandwidth today, const Widen& widen) {
+  const Patience patience(options);
   const std::vector<Choice> pool = pool_of(scenario, options, answer, widen);
   if (pool.empty()) return;
   bool any = false;
   for (const bool below : {true, false})
-    if (auto flip = flip_towards(scenario, pool, widen, below)) {
+    if (auto flip = flip_towards(scenario, pool, widen, below, patience)) {
       any = true;
       flip->what = what;
       flip->at = {flip->at.value * today.value};
       answer.flips.push_back(*flip);
     }
-  if (!any) answer.unmoved.push_back({what, {today.value / kWidest}, {today.value * kWidest}});
+  if (!any && !patience.over()) answer.unmoved.push_back({what, {today.value / kWidest}, {today.value * kWidest}});
 }
 
 double value_on(const std::string& axis, const Found& found) {
@@ -183,6 +200,7 @@ void add_pareto(const Scenario& scenario, const std::vector<std::string>& axes, 
   SearchOptions each = options;
   each.top = 3, each.objective = Objective::Throughput;
   const auto look = [&](const Scenario& changed) {
+    if (options.stop && options.stop()) return false;
     const auto found = search(changed, each);
     if (const auto* there = std::get_if<SearchAnswer>(&found))
       for (Found plan : there->plans) {

@@ -11,7 +11,8 @@ namespace pipewright {
 
 // For the network and for the links inside a node, at 1/16 to 16 times today's bandwidth: where another of the plans
 // found, or of those that a short search finds at either end, overtakes the best one. By fixed orders (shared links
-// left out), each plan with its cuts unchanged; `at` is exact to 1 %. Adds to `flips` and `unmoved`.
+// left out), each plan with its cuts unchanged; `at` is exact to 1 %. Adds to `flips` and `unmoved`, and to neither
+// where options.time_limit (for each of the two) or options.stop ends it.
 void explain_bandwidth(const Scenario& scenario, const SearchOptions& options, SearchAnswer& answer);
 
 // Plans that no other plan found beats in all of time per sample and the axes: "memory" (of the fullest device),

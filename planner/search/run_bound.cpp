@@ -98,6 +98,38 @@ class RunMemory {
 
 }  // namespace
 
+namespace {
+
+// The least T such that stages 0 .. K-1 can take `layers` layers in all, stage k no more than before(k) + times[k][n]
+// <= T allows, stage 0 from `least` to `most` of them; more than `high`: none up to there.
+template <class Before>
+std::int64_t least_bound(const std::vector<std::vector<std::int64_t>>& times, int layers, int least, int most,
+                         std::int64_t high, const Before& before) {
+  const auto holds = [&](std::int64_t bound) {
+    std::int64_t sum = 0;
+    for (std::size_t k = 0; k < times.size(); ++k) {
+      std::int64_t can = std::upper_bound(times[k].begin(), times[k].end(), bound - before(static_cast<int>(k))) -
+                         times[k].begin() - 1;
+      if (k == 0 && can < least) return false;
+      if (k == 0) can = std::min<std::int64_t>(can, most);
+      sum += std::max<std::int64_t>(0, can);
+    }
+    return sum >= layers;
+  };
+  if (!holds(high)) return high + 1;
+  std::int64_t low = 0;
+  while (low < high) {
+    const std::int64_t middle = low + (high - low) / 2;
+    if (holds(middle))
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+}  // namespace
+
 std::optional<EqualRun> equal_run(const Model& model, const LayerCosts& costs) {
   const auto layers = static_cast<LayerId>(model.layers.size());
   if (layers < 3) return std::nullopt;
@@ -128,7 +160,7 @@ Time run_bound(const EqualRun& run, const Plan& shell, const CostModel& cost, co
                                      : layers.rebuild[at(run.begin)].value;
   };
   RunMemory memory(run, shell, cost, layers);
-  // What stage k takes for n layers; kNever: so many do not fit. Grows with n.
+  // What stage k takes for n layers; where the list ends, so many do not fit. Grows with n.
   std::vector<std::vector<std::int64_t>> times(at(stages));
   std::int64_t high = 0;
   for (StageId k = 0; k < stages; ++k) {
@@ -143,27 +175,18 @@ Time run_bound(const EqualRun& run, const Plan& shell, const CostModel& cost, co
       fits = mode < modes.size();
       if (!fits) break;
       const std::int64_t load = checked_sum(n * (unit + added(modes[mode])), besides, "a stage's work");
-      times[at(k)].push_back(checked_sum(k * unit, checked_product(load, micro_batches, "a bound"), "a bound"));
+      times[at(k)].push_back(checked_product(load, micro_batches, "a bound"));
       high = std::max(high, times[at(k)].back());
     }
   }
-  const auto holds = [&](std::int64_t bound) {
-    std::int64_t sum = 0;
-    for (const auto& of_stage : times)
-      sum +=
-          std::max<std::int64_t>(0, std::upper_bound(of_stage.begin(), of_stage.end(), bound) - of_stage.begin() - 1);
-    return sum >= most;
-  };
-  if (!holds(high)) return kNever;
-  std::int64_t low = 0;
-  while (low < high) {
-    const std::int64_t middle = low + (high - low) / 2;
-    if (holds(middle))
-      high = middle;
-    else
-      low = middle + 1;
-  }
-  return {low};
+  high = checked_sum(high, checked_product(stages, unit + each(0), "a bound"), "a bound");
+  // The first layer may have stage 0, or its first chunk, to itself: then it alone is before the stages behind.
+  const bool chunks = shell.virtual_stages > 1;
+  const std::int64_t alone = least_bound(times, most, 0, chunks ? most : 0, high,
+                                         [&](int k) { return k == 0 ? 0 : each(0) + (k - 1) * unit; });
+  const std::int64_t shared = chunks ? alone : least_bound(times, most, 1, most, high, [&](int k) { return k * unit; });
+  const std::int64_t least = std::min(alone, shared);
+  return least > high ? kNever : Time{least};
 }
 
 }  // namespace pipewright

@@ -20,6 +20,7 @@ namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr int kMostTriesForBuffers = 3;
 constexpr int kMostPriced = 16;  // beside those of the ranking
+constexpr const char* kTooLong = "longer than the simulator can count: 2^62 ns";
 
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
@@ -36,7 +37,7 @@ class Search {
   Search(const Scenario& scenario, const SearchOptions& options)
       : scenario_(scenario),
         options_(options),
-        evaluator_(scenario),
+        evaluator_(scenario, [this] { return over(); }),
         space_(layouts_of(scenario)),
         begin_(std::chrono::steady_clock::now()) {
     answer_.objective = options.objective;
@@ -47,6 +48,7 @@ class Search {
   std::variant<SearchAnswer, Infeasible> answer() {
     if (space_.groups.empty()) throw InputError(scenario_.plan.place, nothing_to_search());
     evaluate_groups();
+    if (candidates_.empty() && overflow_ && !answer_.nearest_miss) throw OverflowError(*overflow_);
     if (candidates_.empty()) return infeasible();
     refine_best();
     confirm();
@@ -131,6 +133,10 @@ class Search {
     candidates_.insert(behind, std::move(candidate));
   }
 
+  void give_up(const Layout& layout, Time bound) {
+    given_up_ = std::min(given_up_, value(layout, bound, least(layout)));
+  }
+
   void miss(const Layout& layout, Bytes need, StageId stage) {
     ++answer_.too_large;
     if (!answer_.nearest_miss || need < answer_.nearest_miss->need)
@@ -142,7 +148,10 @@ class Search {
     Evaluation found = evaluator_.evaluate(layout);
     answer_.simulations += found.simulations;
     if (found.candidate) return insert(std::move(*found.candidate));
-    if (found.miss.reason == "memory") return miss(layout, found.miss.need, found.miss.stage);
+    if (found.miss.reason == "memory") {
+      if (!found.miss.proven) give_up(layout, evaluator_.tight_bound(layout));
+      return miss(layout, found.miss.need, found.miss.stage);
+    }
     ++answer_.refused[without_place(found.miss.reason)];
   }
 
@@ -150,21 +159,34 @@ class Search {
     queue_.push({bound, stage, opened_++, group, std::move(layout)});
   }
 
-  void open_groups() {
+  // Returns of how many layouts the bound is more than the simulator can count.
+  std::int64_t open_groups() {
+    std::int64_t lost = 0, opened = 0;
     for (const LayoutGroup& group : space_.groups) {
+      if (++opened % 1024 == 0 && over()) {
+        unreached_ = 0;  // of the groups behind nothing is known
+        return lost;
+      }
       Layout layout = group.first;
       layout.zero = *std::max_element(group.zeros.begin(), group.zeros.end());
-      push(value(layout, evaluator_.bound(group), least(layout)), Stage::Group, &group, {});
+      try {
+        push(value(layout, evaluator_.bound(group), least(layout)), Stage::Group, &group, {});
+      } catch (const OverflowError& error) {
+        lost += too_long(error, std::ssize(members(group)));
+      }
     }
+    return lost;
   }
 
   // One step of the search; returns how many layouts are done with.
   std::int64_t look_at(const Open& next) {
     if (next.stage == Stage::Group) {
-      for (Layout& layout : members(*next.group)) {
-        const double bound = value(layout, evaluator_.bound(layout), least(layout));
-        push(bound, Stage::Layout, nullptr, std::move(layout));
-      }
+      std::vector<Layout> layouts = members(*next.group);
+      std::vector<double> bounds;
+      for (const Layout& layout : layouts)
+        bounds.push_back(value(layout, evaluator_.bound(layout), least(layout)));
+      for (std::size_t i = 0; i < layouts.size(); ++i)
+        push(bounds[i], Stage::Layout, nullptr, std::move(layouts[i]));
       return 0;
     }
     const Bytes capacity = scenario_.cluster.device.memory;
@@ -183,18 +205,32 @@ class Search {
     return 1;
   }
 
+  // What takes longer than the simulator can count is none of the best.
+  std::int64_t too_long(const OverflowError& error, std::int64_t layouts) {
+    if (!overflow_) overflow_ = error.what();
+    answer_.refused[kTooLong] += layouts;
+    return layouts;
+  }
+
+  std::int64_t looked_at(const Open& next) {
+    try {
+      return look_at(next);
+    } catch (const OverflowError& error) {
+      return too_long(error, next.stage == Stage::Group ? std::ssize(members(*next.group)) : 1);
+    }
+  }
+
   void evaluate_groups() {
-    open_groups();
-    std::int64_t done = 0;
+    std::int64_t done = open_groups();
     while (!queue_.empty()) {
       const Open next = queue_.top();
       if (next.bound >= threshold()) break;
       if (over()) {
-        unreached_ = next.bound;
+        unreached_ = std::min(unreached_, next.bound);
         break;
       }
       queue_.pop();
-      done += look_at(next);
+      done += looked_at(next);
       told(done);
     }
     if (!queue_.empty() && unreached_ == kInfinite) pruned_ = queue_.top().bound;
@@ -204,17 +240,24 @@ class Search {
 
   // No plan of the space is better, by fixed orders.
   double lower_bound() {
-    double least = std::min(pruned_, unreached_);
+    double least = std::min({pruned_, unreached_, given_up_});
     for (const Candidate& candidate : candidates_)
       least = std::min(least, bound(candidate));
     return least;
+  }
+
+  void refine(Candidate& candidate, const std::vector<Bytes>& set_aside = {}) {
+    try {
+      answer_.simulations += evaluator_.refine(candidate, options_.most_simulations, set_aside);
+    } catch (const OverflowError&) {  // of a bound: the cut stays as it is
+    }
   }
 
   void refine(std::size_t number) {
     Candidate candidate = std::move(candidates_[number]);
     candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(number));
     ++answer_.refined;
-    answer_.simulations += evaluator_.refine(candidate, options_.most_simulations);
+    refine(candidate);
     insert(std::move(candidate));
   }
 
@@ -334,12 +377,14 @@ class Search {
       Evaluation again;
       if (++tries[candidate.layout] <= kMostTriesForBuffers) again = evaluator_.evaluate(candidate.layout, aside);
       if (!again.candidate) {
+        if (evaluator_.cuts_open()) give_up(candidate.layout, candidate.bound);
         miss(candidate.layout, found->peak, found->report.limiting_stage);
         continue;
       }
       again.candidate->bound = std::max(again.candidate->bound, candidate.bound);
       answer_.simulations += again.simulations;
-      answer_.simulations += evaluator_.refine(*again.candidate, options_.most_simulations, aside);
+      refine(*again.candidate, aside);
+      again.candidate->bound = std::min(candidate.bound, again.candidate->step);  // other cuts have other buffers
       insert(std::move(*again.candidate));
       if (value(candidates_[std::min(i, candidates_.size() - 1)]) < value(candidate)) continue;
     }
@@ -428,6 +473,8 @@ class Search {
   std::map<Layout, double> lines_;  // best value by line of the ranking
   double worst_wanted_ = kInfinite;
   double pruned_ = kInfinite, unreached_ = kInfinite;
+  double given_up_ = kInfinite;  // layouts of which no cut was found that fits, without proof that there is none
+  std::optional<std::string> overflow_;
 };
 
 }  // namespace

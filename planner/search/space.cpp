@@ -13,6 +13,8 @@
 namespace pipewright {
 namespace {
 
+constexpr std::size_t kMostGroups = std::size_t{1} << 18;  // of layouts, about 400 bytes each
+
 const OpenField* open_field(const Scenario& scenario, const std::string& key) {
   for (const OpenFields* fields : {&scenario.plan.open, &scenario.training.open})
     if (const auto found = fields->find(key); found != fields->end()) return &found->second;
@@ -135,6 +137,23 @@ std::vector<Batch> batches(const Scenario& scenario, std::int64_t copies) {
   return result;
 }
 
+// With one stage these run the same list of ops as 1f1b, or hold more micro-batches than it does.
+bool is_1f1b_on_one_stage(const std::string& schedule) {
+  return schedule == "gpipe" || schedule == "eager_1f1b" || schedule == "naive";
+}
+
+std::vector<bool> sequence_parallel_for(const Scenario& scenario, std::int64_t group) {
+  if (group == 1) return {false};
+  const OpenField* open = open_field(scenario, "sequence_parallel");
+  if (open == nullptr) return {scenario.plan.sequence_parallel.value};
+  if (open->among.empty()) return {true};
+  std::vector<bool> values;
+  for (const bool value : {true, false})
+    if (std::find(open->among.begin(), open->among.end(), value ? "true" : "false") != open->among.end())
+      values.push_back(value);
+  return values;
+}
+
 const Place& place_of(const Scenario& scenario, const Place& own) {
   return own.file.empty() ? scenario.plan.place : own;
 }
@@ -163,6 +182,9 @@ void check_fixed(const Scenario& scenario) {
             stages, copies, group,
             std::max({stages, copies, group}) <= (1 << 20) ? fmt::format("{}", stages * copies * group) : "too many",
             devices));
+  if (const OpenField* cuts = open_field(scenario, "partition"); cuts != nullptr && !cuts->among.empty())
+    throw InputError(cuts->place,
+                     "plan.partition: auto is every cut and takes no list; write partition: auto, or one partitioner");
   for (const std::string& schedule : schedules_for(scenario))
     if (find_schedule(schedule) == nullptr)
       throw InputError(place_of(scenario, plan.schedule.place),
@@ -223,30 +245,38 @@ Space layouts_of(const Scenario& scenario) {
         }
         const std::vector<Batch> split = batches(scenario, copies);
         if (split.empty()) left_out("the batch does not divide among copies and micro-batches");
-        for (const Batch& batch : split) {
-          LayoutGroup group;
-          Layout& first = group.first;
-          first.tensor_parallel = static_cast<int>(t);
-          first.sequence_parallel =
-              is_open(scenario, "sequence_parallel") ? t > 1 : plan.sequence_parallel.value && t > 1;
-          first.stages = static_cast<int>(stages), first.data_parallel = static_cast<int>(copies);
-          first.micro_batch_size = batch.size, first.micro_batches = batch.count;
-          group.chunks = chunks_for(scenario, stages);
-          for (const std::string& schedule : schedules) {
-            // With one stage all schedules run the same list of ops.
-            const bool same = is_open(scenario, "schedule") && stages == 1 && schedule != schedules.front();
-            if (same || (takes_chunks(schedule) && (stages == 1 || group.chunks.empty()))) continue;
-            if (takes_chunks(schedule) && batch.count % stages != 0)
-              left_out("interleaved_1f1b takes micro-batches in groups of as many as there are stages");
-            else
-              group.schedules.push_back(schedule);
+        for (const Batch& batch : split)
+          for (const bool sequence_parallel : sequence_parallel_for(scenario, t)) {
+            LayoutGroup group;
+            Layout& first = group.first;
+            first.tensor_parallel = static_cast<int>(t);
+            first.sequence_parallel = sequence_parallel;
+            first.stages = static_cast<int>(stages), first.data_parallel = static_cast<int>(copies);
+            first.micro_batch_size = batch.size, first.micro_batches = batch.count;
+            group.chunks = chunks_for(scenario, stages);
+            const bool one = stages == 1 && std::find(schedules.begin(), schedules.end(), "1f1b") != schedules.end();
+            for (const std::string& schedule : schedules) {
+              const bool same = one && is_1f1b_on_one_stage(schedule);
+              if (same || (takes_chunks(schedule) && (stages == 1 || group.chunks.empty()))) continue;
+              if (takes_chunks(schedule) && batch.count % stages != 0)
+                left_out("interleaved_1f1b takes micro-batches in groups of as many as there are stages");
+              else
+                group.schedules.push_back(schedule);
+            }
+            group.zeros = copies > 1
+                              ? numbers(scenario, "zero", scenario.training.zero, {1, 0})
+                              : std::vector<std::int64_t>{is_open(scenario, "zero") ? 0 : scenario.training.zero};
+            group.placements = copies > 1 && stages > 1 ? placements : std::vector<PlacementOrder>{placements.front()};
+            space.layouts += static_cast<std::int64_t>(members(group).size());
+            if (group.schedules.empty()) continue;
+            if (space.groups.size() == kMostGroups)
+              throw InputError(plan.place,
+                               fmt::format("plan: more than {} combinations of stages, copies, tensor_parallel and "
+                                           "micro-batches are left open; restrict them, e.g. stages: {{auto: [4, 8]}}, "
+                                           "or micro_batch_size: {{auto: [1, 2, 4]}}",
+                                           kMostGroups));
+            space.groups.push_back(std::move(group));
           }
-          group.zeros = copies > 1 ? numbers(scenario, "zero", scenario.training.zero, {1, 0})
-                                   : std::vector<std::int64_t>{is_open(scenario, "zero") ? 0 : scenario.training.zero};
-          group.placements = copies > 1 && stages > 1 ? placements : std::vector<PlacementOrder>{placements.front()};
-          space.layouts += static_cast<std::int64_t>(members(group).size());
-          if (!group.schedules.empty()) space.groups.push_back(std::move(group));
-        }
       }
   return space;
 }

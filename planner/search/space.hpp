@@ -33,10 +33,10 @@ struct Space {
 //   stages            1 .. layers                    tensor_parallel   divisors of the devices of a node
 //   data_parallel     every number                   sequence_parallel with tensor_parallel > 1
 //   micro_batch_size  every divisor of a copy's share of the batch (needs training.global_batch_size)
-//   schedule          gpipe, 1f1b, eager_1f1b, interleaved_1f1b; with one stage 1f1b alone
+//   schedule          gpipe, 1f1b, eager_1f1b, interleaved_1f1b; with one stage 1f1b stands for gpipe and eager_1f1b
 //   virtual_stages    2 .. layers / stages for interleaved_1f1b, at most kMostChunksPerStage
 //   zero 0 | 1, placement pipeline | data            where there are several copies
-// Throws InputError for fields that contradict one another, naming them.
+// Throws InputError for fields that contradict one another, naming them, and for more than 2^18 groups.
 Space layouts_of(const Scenario& scenario);
 constexpr int kMostChunksPerStage = 16;
 

@@ -278,6 +278,192 @@ TEST_CASE("fields that contradict one another, and nothing left open, are named"
   CHECK(error_of(scenario).find("5 stages for 4 layers") != std::string::npos);
 }
 
+namespace {
+
+// The best of all plans is what the search finds, or no better than its bound says, layout by layout.
+void check_against_all_plans(const Scenario& scenario, int& fitting) {
+  Evaluator evaluator(scenario);
+  std::vector<Recompute> modes = recomputations(scenario);
+  if (modes.empty()) modes = {Recompute::None};
+  double best = std::numeric_limits<double>::infinity();
+  for (const Layout& layout : all_layouts(scenario)) {
+    const double here = brute_force(scenario, layout, modes);
+    const Time tight = evaluator.tight_bound(layout);
+    CHECK((tight == kNever || objective_value(Objective::Throughput, layout, scenario, tight, {}) <= here));
+    best = std::min(best, here);
+  }
+  const auto result = search(scenario, {.top = 1, .gap = 0, .time_limit = 1e6, .most_simulations = 100'000});
+  const auto* answer = std::get_if<SearchAnswer>(&result);
+  if (answer == nullptr) {
+    CHECK(best == std::numeric_limits<double>::infinity());
+    return;
+  }
+  ++fitting;
+  CHECK(answer->bound <= best * (1 + 1e-12));
+  CHECK(answer->plans.front().value >= best * (1 - 1e-12));
+}
+
+}  // namespace
+
+TEST_CASE("branches whose stages need not wait for one another have bounds that hold, too") {
+  std::mt19937 random(6);
+  int fitting = 0, side_by_side = 0;
+  for (int i = 0; i < 12; ++i) {
+    Scenario scenario = random_scenario(random, 5, 3);
+    scenario.training.global_batch_size->value = 1 + i % 3;
+    scenario.model.layers[2].inputs = i % 2 == 0 ? std::vector<LayerId>{} : std::vector<LayerId>{0};
+    if (i % 4 != 3) scenario.model.layers[4].inputs = {1, 3};  // else the one branch ends, and is never read
+    scenario.plan.skips = i % 4 == 2 ? Skips::Hop : Skips::Direct;
+    open(scenario, {"stages", "partition"});
+    scenario.plan.open["schedule"].among = {"1f1b", "gpipe", "eager_1f1b"};
+    check_against_all_plans(scenario, fitting);
+    const auto result = search(scenario, {.top = 1});
+    if (const auto* answer = std::get_if<SearchAnswer>(&result))
+      side_by_side += answer->plans.front().layout.stages > 1;
+  }
+  CHECK(fitting >= 8);
+  CHECK(side_by_side >= 4);
+}
+
+TEST_CASE("no plan beats the search: full recomputation that needs more than none, all but the last micro-batch") {
+  std::mt19937 random(8);
+  int fitting = 0;
+  for (int i = 0; i < 8; ++i) {
+    Scenario scenario = random_scenario(random, 5, 3);
+    open(scenario, {"stages", "partition", "recompute"});
+    scenario.training.global_batch_size->value = 4;
+    if (i % 2 == 0) {
+      scenario.plan.recompute_except_last = true;
+      scenario.plan.open["recompute"].among = {"full"};
+    } else {
+      for (Layer& layer : scenario.model.layers)
+        layer.activation = Bytes{400'000}, layer.stash = Bytes{static_cast<std::int64_t>(random() % 30'000)};
+      scenario.cluster.device.memory = Bytes{400'000 * static_cast<std::int64_t>(4 + random() % 4)};
+    }
+    check_against_all_plans(scenario, fitting);
+  }
+  CHECK(fitting >= 4);
+}
+
+TEST_CASE("no plan beats the search: copies with buckets of gradients, blocking or not, ZeRO, and a shared network") {
+  std::mt19937 random(10);
+  int fitting = 0;
+  for (int i = 0; i < 6; ++i) {
+    Scenario scenario = random_scenario(random, 4, 4);
+    scenario.cluster.nodes = 2, scenario.cluster.devices_per_node = 2;
+    scenario.cluster.network = Network{};
+    scenario.cluster.network->bandwidth = Bandwidth{1e10 * static_cast<double>(1 + random() % 9)};
+    scenario.cluster.network->latency = Time{2000};
+    scenario.training.global_batch_size->value = 4;
+    scenario.plan.bucket = Bytes{200'000};
+    if (i % 2 == 0) scenario.plan.gradient_sync = GradientSync::Blocking;
+    open(scenario, {"stages", "partition", "data_parallel", "placement"}, {"zero"});
+    check_against_all_plans(scenario, fitting);
+  }
+  CHECK(fitting >= 4);
+}
+
+TEST_CASE("no plan beats the search: families with tensor parallelism, selective recomputation and tied embeddings") {
+  int fitting = 0;
+  for (const std::int64_t memory : {300'000, 450'000, 700'000, 100'000'000}) {
+    Scenario scenario = uniform_scenario({.layers = 3, .devices = 4, .stages = 1, .micro_batches = 4});
+    scenario.model = family_model(
+        "gpt", {{"layers", "4"}, {"hidden", "32"}, {"heads", "4"}, {"sequence_length", "32"}, {"vocabulary", "64"}});
+    settle(scenario.model, Bytes{4}, {});
+    scenario.cost = CostSourceKind::Roofline;
+    scenario.cluster.device.peak[Precision::Fp32] = FlopRate{1e9};
+    scenario.cluster.device.memory_bandwidth = Bandwidth{1e9};
+    scenario.cluster.device.memory = Bytes{memory};
+    scenario.training.global_batch_size = Placed<std::int64_t>{4, {}};
+    scenario.training.micro_batch_size = Placed<std::int64_t>{1, {}};
+    scenario.training.micro_batches.reset();
+    scenario.origins.clear();
+    open(scenario, {"stages", "partition", "recompute", "tensor_parallel", "sequence_parallel"});
+    scenario.plan.open["stages"].among = {"1", "2", "4"};
+    scenario.plan.open["sequence_parallel"].among = {"false", "true"};
+    check_against_all_plans(scenario, fitting);
+  }
+  CHECK(fitting >= 2);
+}
+
+TEST_CASE("a run of equal layers: the first layer may have stage 0 to itself, and the bound holds") {
+  Scenario scenario = uniform_scenario({.layers = 3, .devices = 4, .stages = 4, .micro_batches = 4});
+  scenario.model = family_model(
+      "gpt", {{"layers", "3"}, {"hidden", "64"}, {"heads", "4"}, {"sequence_length", "32"}, {"vocabulary", "8"}});
+  settle(scenario.model, Bytes{4}, {});
+  scenario.cost = CostSourceKind::Roofline;
+  scenario.cluster.device.peak[Precision::Fp32] = FlopRate{1e9};
+  scenario.cluster.device.memory_bandwidth = Bandwidth{1e12};
+  scenario.plan.recompute.value = {Recompute::None};
+  scenario.plan.recompute.place = {};
+  open(scenario, {"partition"});
+  int tight_enough = 0;
+  for (std::int64_t memory = 1'000'000; memory < 4'000'000; memory += 50'000) {
+    scenario.cluster.device.memory = Bytes{memory};
+    Evaluator evaluator(scenario);
+    for (const Layout& layout : all_layouts(scenario)) {
+      const double best = brute_force(scenario, layout, {Recompute::None});
+      const Time tight = evaluator.tight_bound(layout);
+      if (best == std::numeric_limits<double>::infinity()) continue;
+      CHECK(objective_value(Objective::Throughput, layout, scenario, tight, {}) <= best);
+      ++tight_enough;
+    }
+  }
+  CHECK(tight_enough >= 5);
+}
+
+TEST_CASE("fields that are restricted take the values listed and no others") {
+  Scenario scenario = uniform_scenario({.layers = 4, .devices = 1, .stages = 1, .micro_batches = 64});
+  open(scenario, {"stages"});
+  const auto schedules = [&](std::vector<std::string> among) {
+    scenario.plan.open["schedule"].among = std::move(among);
+    std::vector<std::string> found;
+    for (const Layout& layout : all_layouts(scenario))
+      found.push_back(layout.schedule);
+    return found;
+  };
+  // With one stage gpipe holds all micro-batches, and interleaved_1f1b is none.
+  CHECK(schedules({"gpipe", "1f1b"}) == std::vector<std::string>{"1f1b"});
+  CHECK(schedules({"interleaved_1f1b", "1f1b"}) == std::vector<std::string>{"1f1b"});
+  CHECK(schedules({"gpipe"}) == std::vector<std::string>{"gpipe"});
+  CHECK(schedules({"pipedream", "1f1b"}) == std::vector<std::string>{"pipedream", "1f1b"});
+  open(scenario, {"partition"});
+  scenario.plan.open["partition"].among = {"balanced"};
+  CHECK(error_of(scenario).find("plan.partition: auto is every cut and takes no list") != std::string::npos);
+
+  Scenario family = uniform_scenario({.layers = 3, .devices = 2, .stages = 1, .micro_batches = 4});
+  family.model = family_model(
+      "gpt", {{"layers", "2"}, {"hidden", "32"}, {"heads", "4"}, {"sequence_length", "32"}, {"vocabulary", "64"}});
+  open(family, {"tensor_parallel", "sequence_parallel"});
+  family.plan.open["sequence_parallel"].among = {"false"};
+  for (const Layout& layout : all_layouts(family))
+    CHECK(!layout.sequence_parallel);
+}
+
+TEST_CASE("a space too large to list says so, and a layout longer than time can count is left out") {
+  Scenario scenario = uniform_scenario({.layers = 1000, .devices = 1 << 18, .stages = 1, .micro_batches = 4});
+  scenario.training.global_batch_size = Placed<std::int64_t>{1'000'000'000, {}};
+  scenario.training.micro_batch_size.reset(), scenario.training.micro_batches.reset();
+  open(scenario, {"stages", "data_parallel"}, {"micro_batch_size"});
+  CHECK(error_of(scenario).find("combinations of stages, copies") != std::string::npos);
+
+  Scenario slow = uniform_scenario({.layers = 4, .devices = 4, .stages = 1, .micro_batches = 4});
+  for (Layer& layer : slow.model.layers)
+    layer.forward = Time{std::int64_t{1} << 58}, layer.backward = Time{std::int64_t{1} << 58};
+  slow.training.global_batch_size = Placed<std::int64_t>{4, {}};
+  slow.training.micro_batches.reset();
+  slow.training.micro_batch_size = Placed<std::int64_t>{1, {}};
+  open(slow, {"stages", "data_parallel", "schedule"});
+  const auto result = search(slow);
+  const auto* answer = std::get_if<SearchAnswer>(&result);
+  REQUIRE(answer != nullptr);
+  std::int64_t refused = 0;
+  for (const auto& [reason, count] : answer->refused)
+    refused += count;
+  CHECK(refused >= 1);
+  CHECK(answer->evaluated + answer->bounded + answer->too_large + answer->not_reached + refused >= answer->layouts);
+}
+
 TEST_CASE("an interrupted search answers with what it has, and says so") {
   std::mt19937 random(12);
   Scenario scenario = random_scenario(random, 8, 4);
