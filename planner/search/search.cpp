@@ -144,10 +144,12 @@ class Search {
   }
 
   void evaluate(const Layout& layout) {
-    ++answer_.evaluated;
     Evaluation found = evaluator_.evaluate(layout);
     answer_.simulations += found.simulations;
-    if (found.candidate) return insert(std::move(*found.candidate));
+    if (found.candidate) {
+      ++answer_.evaluated;
+      return insert(std::move(*found.candidate));
+    }
     if (found.miss.reason == "memory") {
       if (!found.miss.proven) give_up(layout, evaluator_.tight_bound(layout));
       return miss(layout, found.miss.need, found.miss.stage);
@@ -378,6 +380,7 @@ class Search {
       if (++tries[candidate.layout] <= kMostTriesForBuffers) again = evaluator_.evaluate(candidate.layout, aside);
       if (!again.candidate) {
         if (evaluator_.cuts_open()) give_up(candidate.layout, candidate.bound);
+        --answer_.evaluated;
         miss(candidate.layout, found->peak, found->report.limiting_stage);
         continue;
       }

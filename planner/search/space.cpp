@@ -268,6 +268,8 @@ Space layouts_of(const Scenario& scenario) {
                               : std::vector<std::int64_t>{is_open(scenario, "zero") ? 0 : scenario.training.zero};
             group.placements = copies > 1 && stages > 1 ? placements : std::vector<PlacementOrder>{placements.front()};
             space.layouts += static_cast<std::int64_t>(members(group).size());
+            if (group.schedules.empty() && (stages == 1 || group.chunks.empty()))
+              left_out("interleaved_1f1b takes two stages or more, and two chunks or more on each");
             if (group.schedules.empty()) continue;
             if (space.groups.size() == kMostGroups)
               throw InputError(plan.place,
