@@ -10,6 +10,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
+#include "cli/reproduce_measured.hpp"
 #include "cli/reproduce_profiles.hpp"
 #include "cli/scenario_path.hpp"
 #include "cli/terminal.hpp"
@@ -63,13 +64,18 @@ const std::vector<Published>& published() {
        {"zero_bubble/1.5b-p8.yaml", "zero_bubble/6.2b-p8.yaml", "zero_bubble/14.6b-p16.yaml",
         "zero_bubble/28.3b-p32.yaml"}},
       {kProfiles, "PipeDream's seven profiles: this planner beside PipeDream's (needs --data DIR)", {}, true},
+      {"megatron-a100",
+       "GPT on 2 to 512 A100: 138 measured iteration times (needs --data DIR)",
+       {"megatron/a100-runs.yaml"},
+       true},
   };
   return table;
 }
 
-constexpr std::array<Option, 6> kOptions = {{
-    {"--data", "", "DIR", "folder of the published data that a table needs"},
+constexpr std::array<Option, 7> kOptions = {{
     {"--all", "", "", "every table that ships with pipewright"},
+    {"--data", "", "DIR", "folder of the published data that a table needs"},
+    {"--fit", "", "", "search the constants that were fitted on some of these runs anew, and print them"},
     {"--md", "", "", "Markdown instead of the terminal's tables"},
     {"--csv", "", "", "one row per cell, for plots"},
     {"--set", "", "KEY=VALUE", "change one value of the scenarios first (repeatable)"},
@@ -125,10 +131,19 @@ void add(std::vector<TableResult>& tables, const ExpectationTable& table, std::v
     found->cells.push_back(std::move(cell));
 }
 
-std::vector<TableResult> evaluated(const std::vector<std::string>& files, const ReadOptions& options) {
+std::vector<ScenarioFile> opened(const std::vector<std::string>& files, const ReadOptions& options) {
+  std::vector<ScenarioFile> result;
+  for (const std::string& path : files)
+    result.emplace_back(path, options);
+  return result;
+}
+
+std::vector<TableResult> evaluated(const std::vector<ScenarioFile>& files) {
   std::vector<TableResult> tables;
-  for (const std::string& path : files) {
-    const ScenarioFile file(path, options);
+  for (const ScenarioFile& file : files) {
+    const std::string& path = file.path();
+    if (file.measured())
+      throw InputError(Place{path, 0, 0}, "has a measured: block; compare it alone, with --data DIR");
     if (file.expectations().empty())
       throw InputError(Place{path, 0, 0}, "has no expect: block, so there is nothing to compare; see docs/scenario.md");
     const VariantSource variants{
@@ -173,8 +188,16 @@ int run(const Arguments& arguments) {
     throw InputError("reproduce: --md and --csv exclude each other; keep one of them");
   if (arguments.positional == std::vector<std::string>{std::string(kProfiles)}) return reproduce_profiles(arguments);
   const TableOptions options{output_width(arguments), use_colour(arguments)};
-  const std::vector<TableResult> tables =
-      evaluated(files_of(arguments), {.set = arguments.all("--set"), .config_path = config_path()});
+  const std::vector<ScenarioFile> files =
+      opened(files_of(arguments), {.set = arguments.all("--set"), .config_path = config_path()});
+  if (files.size() == 1 && files.front().measured()) return reproduce_measured(files.front(), arguments);
+  for (const std::string_view option : {"--data", "--fit"})
+    if (arguments.has(option))
+      throw InputError(
+          fmt::format("reproduce: {} is for one scenario with a measured: block; try pipewright reproduce "
+                      "megatron-a100 --data DIR",
+                      option));
+  const std::vector<TableResult> tables = evaluated(files);
   if (arguments.has("--csv")) {
     print(accuracy_csv(tables));
   } else if (arguments.has("--md")) {

@@ -111,6 +111,18 @@ constexpr Field<EfficiencyKeys> kEfficiency[] = {
          text += fmt::format("{}[{}, {}]", text.empty() ? "" : ", ", value_text(work), value_text(share));
        if (efficiency.value.curve.size() > 1) out.line(key, "[" + text + "]");
      }},
+    {"half_work", "number >= 0",
+     "work per call at which half of share or curve is reached, share * w / (w + half_work): what a call loses while "
+     "it "
+     "fills and drains the device; default: 0",
+     Need::Optional,
+     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
+       if (!read_value(reader, at, efficiency.value.half_work)) return;
+       if (!(efficiency.value.half_work >= 0)) reader.error(at, "must be at least 0");
+     },
+     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
+       if (efficiency.value.half_work > 0) out.line(key, value_text(efficiency.value.half_work));
+     }},
     {"band", "number in [0, 1)", "the true share lies within share * (1 - band) and share * (1 + band); default: 0",
      Need::Optional,
      [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
@@ -186,6 +198,29 @@ void write_efficiency(YamlText& out, std::string_view key, const Device& device)
 struct Price {
   const char* operator()(double value) const { return value > 0 && value < 1e9 ? "" : "must be more than 0"; }
 };
+
+constexpr Field<HostTimes> kHost[] = {
+    {"operator", "time", "to issue one operator of one pass; default: 0 ns", Need::Optional,
+     read_as<&HostTimes::operation>, write_as<&HostTimes::operation>},
+    {"collective", "time", "to issue one all-reduce of a tensor-parallel group; default: 0 ns", Need::Optional,
+     read_as<&HostTimes::collective>, write_as<&HostTimes::collective>},
+    {"pass", "time", "around each forward and each backward of a stage; default: 0 ns", Need::Optional,
+     read_as<&HostTimes::pass>, write_as<&HostTimes::pass>},
+    {"message", "time",
+     "likewise, where plan.stages > 1: to exchange tensors with the neighbouring stages; default: 0 ns", Need::Optional,
+     read_as<&HostTimes::message>, write_as<&HostTimes::message>},
+    {"step", "time", "around each optimizer step; default: 0 ns", Need::Optional, read_as<&HostTimes::step>,
+     write_as<&HostTimes::step>},
+};
+
+void write_host(YamlText& out, std::string_view key, const Device& device) {
+  const HostTimes& host = device.host;
+  if ((host.operation + host.collective + host.pass + host.message + host.step).value == 0) return;
+  out.open(key);
+  write_fields<HostTimes>(out, kHost, host);
+  out.close();
+}
+
 struct LostShare {
   const char* operator()(double value) const {
     return value >= 0 && value < 1 ? "" : "must be at least 0, less than 1";
@@ -211,6 +246,13 @@ constexpr Field<Device> kDevice[] = {
      read_as<&Device::memory_bandwidth, DeviceRate>, write_as<&Device::memory_bandwidth>},
     {"launch_overhead", "time", "per scheduled op (explicit and uniform times) or per layer (roofline); default: 0 ns",
      Need::Optional, read_as<&Device::launch_overhead>, write_as<&Device::launch_overhead>},
+    {"host", "map",
+     "what the host spends on issuing work, for layers built from operators (roofline): a layer takes no less time "
+     "than "
+     "its issuing; default: nothing",
+     Need::Optional,
+     [](Reader& reader, const At& at, Device& device) { read_fields<HostTimes>(reader, at, kHost, device.host); },
+     write_host},
     {"compute_efficiency", "number in (0, 1]", "share of the peak rate that a layer reaches (roofline); default: 1",
      Need::Optional, read_as<&Device::compute_efficiency, Share>, write_as<&Device::compute_efficiency>},
     {"memory_efficiency", "number in (0, 1]", "share of the memory bandwidth, likewise; default: 1", Need::Optional,
@@ -403,6 +445,7 @@ std::vector<SectionDoc> cluster_docs() {
           document<NodeLinks>("cluster.node.links", kLinks),
           document<Network>("cluster.network", kNetwork),
           document<Device>("device", kDevice),
+          document<HostTimes>("device.host", kHost),
           document<EfficiencyKeys>("device.efficiency.<kind>", kEfficiency)};
 }
 

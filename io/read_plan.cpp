@@ -42,6 +42,10 @@ constexpr Field<Training> kTraining[] = {
      "1: optimizer states and their update are divided among the copies and replicas of a stage; "
      "default: 0",
      Need::Optional, read_zero, write_as<&Training::zero>},
+    {"update_bytes", "size",
+     "that the optimizer step moves per parameter (roofline); default: weight, gradient and states read once, weight "
+     "and states written once",
+     Need::Optional, read_as<&Training::update_bytes, DeviceRate>, write_as<&Training::update_bytes>},
     {"sequence_length", "whole number >= 1", "tokens per sample, for tokens/s", Need::Optional,
      read_as<&Training::sequence_length, AtLeast1>, write_as<&Training::sequence_length>},
 };
@@ -99,11 +103,12 @@ void read_cuts(Reader& reader, const At& at, std::vector<std::int64_t>& first) {
 
 // Partitions that a name chooses.
 std::span<const std::pair<std::string_view, Partition>> named_partitions() {
-  static const std::array<std::pair<std::string_view, Partition>, 9> table = {
+  static const std::array<std::pair<std::string_view, Partition>, 10> table = {
       {{"balanced", Balanced{}},
        {"fitting", Fitting{}},
        {"exact", LeastStep{}},
        {"equal_layers", EqualLayers{}},
+       {"equal_blocks", EqualBlocks{}},
        {"block_partition", BlockPartition{}},
        {"suffix_dp", WholePlan::SuffixDp},
        {"pipedream_sosp", WholePlan::PipeDreamSosp},
@@ -115,7 +120,7 @@ std::span<const std::pair<std::string_view, Partition>> named_partitions() {
 void read_partition(Reader& reader, const At& at, PlanRequest& plan) {
   plan.partition.place = at.yaml.place;
   constexpr const char* forms =
-      "write balanced, fitting, exact, equal_layers, block_partition, suffix_dp, pipedream_sosp, pipedream_released, "
+      "write balanced, fitting, exact, equal_layers, equal_blocks, block_partition, suffix_dp, pipedream_sosp, pipedream_released, "
       "pipedream_ring, {layers: [3, 3]} (per stage) or {cuts: [3]} (first layers)";
   if (at.yaml.is(Yaml::Type::Scalar))
     for (const auto& [name, partition] : named_partitions())
@@ -202,10 +207,11 @@ constexpr Field<PlanRequest> kPlan[] = {
        if (!plan.replicas.value.empty()) out.line(key, value_text(plan.replicas));
      }},
     {"partition",
-     "balanced | fitting | exact | equal_layers | block_partition | suffix_dp | pipedream_sosp | pipedream_released | "
+     "balanced | fitting | exact | equal_layers | equal_blocks | block_partition | suffix_dp | pipedream_sosp | pipedream_released | "
      "pipedream_ring | {layers: [3, 3]} | {cuts: [3]}",
      "balanced: the least bottleneck; fitting: the least among the cuts whose stages all fit their devices; exact: the "
-     "least simulated step of all cuts (gpipe, 1f1b, eager_1f1b); equal_layers, block_partition (torchgpipe's): "
+     "least simulated step of all cuts (gpipe, 1f1b, eager_1f1b); equal_blocks: as many blocks of a Transformer each, "
+     "embedding and head beside the first and the last (Megatron-LM's); equal_layers, block_partition (torchgpipe's): "
      "baselines; suffix_dp, and as baselines PipeDream's optimizer as printed (pipedream_sosp), as released, or with a "
      "ring's volume: stages, replicas and placement, too, which are left out (pipedream, 1f1b); layers per (virtual) "
      "stage; first layer of every stage but the first, by number or name; default: balanced",
@@ -217,8 +223,9 @@ constexpr Field<PlanRequest> kPlan[] = {
      [](YamlText& out, std::string_view key, const PlanRequest& plan) {
        std::visit([&](const auto& placement) { out.line(key, value_text(placement)); }, plan.placement);
      }},
-    {"recompute", "none | selective | full | list per stage",
-     "full: a stage keeps its input and repeats its forward; selective: attention cores are rebuilt; default: none",
+    {"recompute", "none | selective | blocks | full | list per stage",
+     "full: a stage keeps its input and repeats its forward; blocks: each block of a Transformer does so, right before "
+     "its backward, embedding and head keep all (Megatron-LM's); selective: attention cores are rebuilt; default: none",
      Need::Optional, read_recompute,
      [](YamlText& out, std::string_view key, const PlanRequest& plan) {
        if (plan.recompute.value.size() == 1) return out.line(key, value_text(plan.recompute.value.front()));
@@ -232,6 +239,11 @@ constexpr Field<PlanRequest> kPlan[] = {
      "all-reduces run beside the backward and what follows, beside the backward alone, or behind it; default: "
      "overlapped",
      Need::Optional, read_as<&PlanRequest::gradient_sync>, write_as<&PlanRequest::gradient_sync>},
+    {"scatter_gather", "true | false",
+     "with tensor_parallel, between stages: each device of a group sends its share of a tensor, and the receivers "
+     "gather "
+     "it over their own links (Megatron-LM); false: each sends a whole copy; default: false",
+     Need::Optional, read_as<&PlanRequest::scatter_gather>, write_as<&PlanRequest::scatter_gather>},
     {"bucket", "size", "gradient bytes of one all-reduce; default: 25 MB", Need::Optional,
      read_as<&PlanRequest::bucket, DeviceRate>, write_as<&PlanRequest::bucket>},
     {"vertical_sync", "true | false", "PipeDream: all stages use the weight version of stage 0; default: false",

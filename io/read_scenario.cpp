@@ -79,6 +79,12 @@ constexpr Field<Scenario> kScenario[] = {
        read_expect_section(reader, at, reader.more ? *reader.more : dropped);
      },
      [](YamlText&, std::string_view, const Scenario&) {}},
+    {"measured", "map", "files of measured runs, for `reproduce`; see measured", Need::Optional,
+     [](Reader& reader, const At& at, Scenario&) {
+       ExpectAndVary dropped;
+       read_measured_section(reader, at, reader.more ? *reader.more : dropped);
+     },
+     [](YamlText&, std::string_view, const Scenario&) {}},
 };
 
 CostSourceKind default_cost(const Model& model) {
@@ -165,7 +171,8 @@ Scenario base_scenario(const std::string& path, Yaml& root, const ReadOptions& o
   Errors errors;
   Reader reader{options, errors};
   apply_changes(reader, root, with_texts(reader, {}, options.set));
-  std::erase_if(root.map, [](const auto& entry) { return entry.first.text == "expect" || entry.first.text == "vary"; });
+  for (const std::string_view block : {"expect", "vary", "measured"})
+    std::erase_if(root.map, [&](const auto& entry) { return entry.first.text == block; });
   return scenario;
 }
 
@@ -180,12 +187,13 @@ ScenarioFile::ScenarioFile(const std::string& path, const ReadOptions& options)
   changes_ = std::move(more.changes);
   expectations_ = std::move(more.expectations);
   varied_ = std::move(more.varied);
+  measured_ = std::move(more.measured);
   // Read once, for all: the scenarios made from here have no use for them, nor for what was changed in them.
-  std::erase_if(options_.set,
-                [](const std::string& set) { return set.starts_with("expect") || set.starts_with("vary"); });
-  if (root_.is(Yaml::Type::Map))
-    std::erase_if(root_.map,
-                  [](const auto& entry) { return entry.first.text == "expect" || entry.first.text == "vary"; });
+  for (const std::string_view block : {"expect", "vary", "measured"}) {
+    std::erase_if(options_.set, [&](const std::string& set) { return set.starts_with(block); });
+    if (root_.is(Yaml::Type::Map))
+      std::erase_if(root_.map, [&](const auto& entry) { return entry.first.text == block; });
+  }
 }
 
 Scenario ScenarioFile::scenario(int changes, const std::vector<std::string>& set) const {
@@ -194,6 +202,21 @@ Scenario ScenarioFile::scenario(int changes, const std::vector<std::string>& set
   return scenario_of(path_, root_, options_,
                      changes < 0 ? std::vector<Assignment>{} : changes_[static_cast<std::size_t>(changes)], texts,
                      nullptr);
+}
+
+std::optional<std::string> ScenarioFile::written(const std::string& key) const {
+  Errors errors;
+  Reader reader{options_, errors};
+  Yaml root = root_;
+  if (root.is(Yaml::Type::Map)) apply_changes(reader, root, with_texts(reader, {}, options_.set));
+  const Assignment wanted = parse_assignment(key + "=1");
+  expand_references(reader, root, wanted);
+  errors.throw_if_any();
+  const Yaml* node = &root;
+  for (const std::string& part : wanted.keys)
+    if (node = node->find(part); node == nullptr) return std::nullopt;
+  if (const Yaml* value = node->find("value")) node = value;
+  return node->is(Yaml::Type::Scalar) ? std::optional(node->scalar) : std::nullopt;
 }
 
 std::optional<std::int64_t> ScenarioFile::whole_number(const std::string& key, int changes) const {
@@ -254,7 +277,7 @@ std::string resolved_yaml(const Scenario& scenario) {
 
 std::vector<SectionDoc> scenario_docs() {
   std::vector<SectionDoc> docs = {document<Scenario>("scenario", kScenario)};
-  for (const auto& more : {model_docs(), cluster_docs(), training_docs(), plan_docs(), expect_docs()})
+  for (const auto& more : {model_docs(), cluster_docs(), training_docs(), plan_docs(), expect_docs(), measured_docs()})
     docs.insert(docs.end(), more.begin(), more.end());
   return docs;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/plan/expectation.hpp"
+#include "core/plan/measured.hpp"
 #include "core/plan/scenario.hpp"
 #include "io/read_scenario.hpp"
 #include "io/yaml.hpp"
@@ -29,10 +30,14 @@ class ScenarioFile {
   const std::string& path() const { return path_; }
   const std::vector<ExpectationTable>& expectations() const { return expectations_; }
   const std::vector<VariedPoint>& varied() const { return varied_; }
+  const std::optional<MeasuredTable>& measured() const { return measured_; }
 
   // The scenario with changes number `changes` of the file (-1: none), then those of the command line, then `set`
   // ("key=value"). Throws InputError.
   Scenario scenario(int changes = -1, const std::vector<std::string>& set = {}) const;
+
+  // What is written under `key`, without its source; nothing where no single value stands there. Throws InputError.
+  std::optional<std::string> written(const std::string& key) const;
 
   // The whole number that stands under `key` ("model.layers") with these changes; nothing where the file does not say
   // it (a default, or a figure of a file that it names). Throws InputError when something else stands there.
@@ -45,6 +50,7 @@ class ScenarioFile {
   std::vector<std::vector<Assignment>> changes_;
   std::vector<ExpectationTable> expectations_;
   std::vector<VariedPoint> varied_;
+  std::optional<MeasuredTable> measured_;
 };
 
 }  // namespace pipewright

@@ -21,13 +21,16 @@ void read_training_section(Reader& reader, const At& at, Training& training);
 void read_plan_section(Reader& reader, const At& at, PlanRequest& plan);
 void read_cost_section(Reader& reader, const At& at, Scenario& scenario);
 
-// What the blocks `expect:` and `vary:` hold. `changes` are the distinct sets of values that their rows ask for.
+// What the blocks `expect:`, `vary:` and `measured:` hold. `changes` are the distinct sets of values that their rows
+// ask for.
 struct ExpectAndVary {
   std::vector<std::vector<Assignment>> changes;
   std::vector<ExpectationTable> expectations;
   std::vector<VariedPoint> varied;
+  std::optional<MeasuredTable> measured;
 };
 void read_expect_section(Reader& reader, const At& at, ExpectAndVary& more);
+void read_measured_section(Reader& reader, const At& at, ExpectAndVary& more);
 void read_vary_section(Reader& reader, const At& at, ExpectAndVary& more);
 
 void write_model_section(YamlText& out, const Model& model);
@@ -41,6 +44,7 @@ std::vector<SectionDoc> cluster_docs();  // devices, too
 std::vector<SectionDoc> training_docs();
 std::vector<SectionDoc> plan_docs();
 std::vector<SectionDoc> expect_docs();
+std::vector<SectionDoc> measured_docs();
 std::vector<SectionDoc> scenario_docs();  // all of the above
 
 // The keys that say which form a model has; they exclude each other.

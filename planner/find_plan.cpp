@@ -461,6 +461,7 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   plan.recompute_except_last = request.recompute_except_last;
   plan.skips = request.skips;
   plan.gradient_sync = request.gradient_sync;
+  plan.scatter_gather = request.scatter_gather.value && plan.tensor_parallel > 1;
   plan.bucket = request.bucket;
   plan.vertical_sync = request.vertical_sync;
   // The batch divides over the copies, so it is split even where the copies have no devices.

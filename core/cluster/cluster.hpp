@@ -30,6 +30,10 @@ struct Efficiency {
   // Convolutions of 3 x 3 with stride 1 run this many times faster than their FLOPs say: a library that uses Winograd's
   // minimal filtering multiplies 2.25 times less with tiles of 2 x 2, 4 times less with 4 x 4 [Lavin16]. 1: none does.
   double winograd = 1;
+  // Work per call at which half of that share is reached: a call of w takes as long as w + half_work at the full share,
+  // what is lost while it fills and drains the device.                    share * w / (w + half_work)   [Hockney94]
+  // Share 0.6, half_work 2e9, 1e10 FLOPs: 0.5.
+  double half_work = 0;
   double band = 0;  // the true share lies within share * (1 - band) and share * (1 + band), at most 1
   Provenance provenance = Provenance::Assumed;
   std::string source;
@@ -42,6 +46,16 @@ struct Efficiency {
 // How memory is handed out. Caching: as PyTorch's allocator, in blocks of 512 B, from 1 MiB on in segments of 2 MiB.
 enum class Allocator { Exact, Caching };
 
+// What the host spends on issuing work to a device. It runs ahead: a pass of a layer takes as long as the slower of the
+// two, the device working or the host issuing. All 0: the host never limits.
+struct HostTimes {
+  Time operation;   // to issue one operator of one pass
+  Time collective;  // to issue one all-reduce of a tensor-parallel group
+  Time pass;        // around each forward and each backward of a stage: reading the batch, starting and ending the pass
+  Time message;     // likewise, in a pipeline of several stages: to exchange tensors with the neighbours
+  Time step;        // around each optimizer step
+};
+
 // One accelerator. Peak rates are dense (no sparsity); each figure has a `source` in its file.
 struct Device {
   std::string name;
@@ -52,6 +66,7 @@ struct Device {
   std::map<Precision, FlopRate> peak;  // by precision
   std::optional<Bandwidth> memory_bandwidth;
   Time launch_overhead;             // per scheduled op (explicit and uniform times) or per layer (roofline)
+  HostTimes host;                   // roofline, layers built from operators
   double compute_efficiency = 1.0;  // share of the peak that a layer reaches (roofline source), 0 < e <= 1
   double memory_efficiency = 1.0;   // share of the memory bandwidth, likewise
   // By OperatorKind; absent: compute_efficiency, or for Memory memory_efficiency.

@@ -133,6 +133,7 @@ LayerCosts CostModel::layers(std::int64_t samples) const {
     costs.activation.push_back(scaled(layer.activation, samples, model.batch));
     costs.stash.push_back(scaled(layer.stashed(), samples, model.batch));
     costs.rebuild.push_back(passes.rebuild);
+    if (passes.issued) costs.issued.push_back(*passes.issued);
     costs.core.push_back(
         layer.stash_selective ? costs.stash.back() - scaled(*layer.stash_selective, samples, model.batch) : Bytes{});
     costs.logits.push_back(layer.work < 0 ? Bytes{} : std::min(costs_of_work(layer).logits, costs.stash.back()));

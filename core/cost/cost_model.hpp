@@ -15,10 +15,19 @@
 
 namespace pipewright {
 
+// One pass over a layer as the device and its host share it: the host issues the work, the device does it later.
+struct Issued {
+  Time device, host;
+};
+struct IssuedPasses {
+  Issued forward, input, weight;
+};
+
 // Figures of every layer for one micro-batch of a given size, each rounded once.
 struct LayerCosts {
   std::vector<Time> forward, backward, backward_input, backward_weight;  // backward = input + weight, to the nanosecond
   std::vector<Time> rebuild;  // selective recomputation: forward of the attention cores once more, before the backward
+  std::vector<IssuedPasses> issued;  // behind the times above, which are the longer of the two; empty: no host limits
   std::vector<Bytes> activation, stash;
   std::vector<Bytes> core;       // of the stash: what selective recomputation rebuilds instead of keeping it
   std::vector<Bytes> logits;     // of the stash: what the loss keeps of the logits
@@ -32,7 +41,8 @@ class CostSource {
   virtual ~CostSource() = default;
   struct Passes {
     Time forward, backward_input, backward_weight;
-    Time rebuild{};  // of the attention cores, under selective recomputation
+    Time rebuild{};                        // of the attention cores, under selective recomputation
+    std::optional<IssuedPasses> issued{};  // where a host limits
   };
   // Times of one layer for a micro-batch of `samples`. Throws InputError when the layer lacks what the source needs.
   // Layers that share a work and state no times of their own cost the same: the caller asks once.
@@ -99,7 +109,13 @@ CostModel cost_model(const Scenario& scenario);
 // The layers' figures compiled into the prices of one step of `plan`. The plan must be valid (`validate`).
 //
 // Per virtual stage: F, BW, B, W sum their layers' passes, R repeats F, each plus the source's overhead per op; Update
-// is the optimizer step over its parameters. A worker id is copy * positions + position.
+// is the optimizer step over its parameters. Where a host limits (`LayerCosts::issued`) an op is a flow line of two
+// machines, host and device, whose layers follow one another on each:
+//     done = max(max(done, issued) + device, issued + host);   issued = issued + host
+// Layers of 1 and 4 ms on the device, 3 and 1 ms on the host: done after 3, then 7 ms. In the other order 4, then 5 ms.
+// On the last stage the host issues the backward of a micro-batch while the device still works on its forward.
+// tests/core/operator_costs_test.cpp "a flow line"
+// A worker id is copy * positions + position.
 //
 // Messages. `skips: hop`: the edge between chunks v and v + 1 carries every tensor produced up to chunk v and used
 // after it. `skips: direct`: each pair of chunks of which one uses a tensor that the other produces has an edge with

@@ -110,16 +110,19 @@ std::vector<std::int64_t> parameters_by_layer(const Plan& plan, const Model& mod
 }
 
 // Stash, working set and what belongs to them, of one chunk and one size of micro-batch.
-void add_activations(ChunkMemory& chunk, const LayerRange& range, Recompute recompute, const LayerCosts& layers,
-                     const std::vector<char>& leaves, Allocator allocator, std::size_t size) {
+void add_activations(ChunkMemory& chunk, const Model& model, const LayerRange& range, Recompute recompute,
+                     const LayerCosts& layers, const std::vector<char>& leaves, Allocator allocator, std::size_t size) {
   Bytes kept;
   for (LayerId i = range.begin; i < range.end; ++i) {
     const auto layer = static_cast<std::size_t>(i);
     Bytes stash = layers.stash[layer];
-    if (recompute == Recompute::Selective) {
-      stash -= layers.core[layer];
-      chunk.core[size] = std::max(chunk.core[size], layers.core[layer]);
-    }
+    Bytes again;  // rebuilt during the backward, one layer at a time
+    if (recompute == Recompute::Selective) again = layers.core[layer];
+    // Of a block only its output stays, the input of the next one.
+    if (recompute == Recompute::Blocks && model.layers[layer].block)
+      again = stash - std::min(stash, layers.activation[layer]);
+    stash -= again;
+    chunk.core[size] = std::max(chunk.core[size], again);
     if (leaves[layer]) stash -= layers.activation[layer];
     kept = checked_sum(kept, stash);
     chunk.logits[size] = checked_sum(chunk.logits[size], layers.logits[layer]);
@@ -205,8 +208,8 @@ void fill(MemoryModel& memory, const Plan& plan, const Scenario& scenario, const
   for (std::size_t v = first; v < last; ++v) {
     const Recompute recompute = plan.recompute[static_cast<std::size_t>(plan.stage_of(static_cast<int>(v)))];
     memory.chunks[v].boundary[size] = boundary[v];
-    add_activations(memory.chunks[v], plan.layers[v], recompute, layers, leaves, scenario.cluster.device.allocator,
-                    size);
+    add_activations(memory.chunks[v], scenario.model, plan.layers[v], recompute, layers, leaves,
+                    scenario.cluster.device.allocator, size);
   }
 }
 

@@ -1,7 +1,9 @@
 #include "core/cost/step_costs.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <optional>
 #include <unordered_map>
 
 #include "core/cost/step_pricer.hpp"
@@ -56,10 +58,12 @@ class Channels {
     return entry->second.message;
   }
 
-  // The last connected message with its bytes.
-  Message loaded(Message message, Bytes bytes) const {
+  // The last connected message with its bytes, and what its receivers do with it before it has arrived.
+  Message loaded(Message message, Bytes bytes, Time afterwards) const {
     message.bytes = bytes;
-    if (message.channel >= 0 && rate_.value > 0) message.occupancy = transfer_time(bytes, rate_);
+    if (message.channel < 0) return message;
+    if (rate_.value > 0) message.occupancy = transfer_time(bytes, rate_);
+    message.latency = checked_sum(message.latency, afterwards);
     return message;
   }
 
@@ -88,10 +92,46 @@ void check_pairs(const StepCosts& costs, const Place& replicas) {
   }
 }
 
+// One tensor from worker to worker as the lead device sends it: its share of the bytes, and the time until the
+// receiving group has all of it.
+struct Sent {
+  Bytes bytes;
+  Time gather;
+};
+
+// `scatter_gather`: each of t devices sends S / t; the receivers' all-gather is half an all-reduce around their ring,
+//     (t - 1) alpha + (t - 1) / t * S / B                                          [Megatron21] section 4.1, [Thakur05]
+// 8 MB, t = 4, 1 us, 100 GB/s: 2 MB each, then 3 + 60 us.      tests/core/step_costs_test.cpp "scatter and gather"
+class Scatter {
+ public:
+  Scatter(const Plan& plan, const Cluster& cluster)
+      : degree_(plan.scatter_gather ? plan.tensor_parallel : 1), per_node_(cluster.devices_per_node) {
+    if (degree_ > 1) whole_.emplace(cluster);
+  }
+  Sent operator()(Bytes bytes, DeviceId to) {
+    if (degree_ < 2 || bytes == Bytes{}) return {bytes, {}};
+    const Time both = ring_of(to).price(AllReduce::Ring, bytes).time;
+    return {{(bytes.value + degree_ - 1) / degree_}, {(both.value + 1) / 2}};
+  }
+
+ private:
+  const AllReduceGroup& ring_of(DeviceId lead) {
+    const auto found = rings_.find(lead);
+    if (found != rings_.end()) return found->second;
+    std::vector<DeviceId> members;
+    for (int member = 0; member < degree_; ++member)
+      members.push_back(lead + member);
+    return rings_.emplace(lead, AllReduceGroup(std::move(members), *whole_, per_node_)).first->second;
+  }
+  int degree_, per_node_;
+  std::optional<Topology> whole_;  // as each device sees it
+  std::map<DeviceId, AllReduceGroup> rings_;
+};
+
 // Lays out the messages of all edges; `full` and `last` are the bytes of each edge in the two micro-batch sizes.
-template <class RouteOf>
+template <class RouteOf, class SentAs>
 void add_messages(StepCosts& costs, const std::vector<Bytes>& full, const std::vector<Bytes>& last,
-                  const RouteOf& route) {
+                  const RouteOf& route, const SentAs& sent) {
   const ScheduleShape& shape = costs.shape;
   const Workers workers(shape);
   Channels channels(costs);
@@ -108,8 +148,9 @@ void add_messages(StepCosts& costs, const std::vector<Bytes>& full, const std::v
               WorkerId sender = workers.id(copy, from, a), receiver = workers.id(copy, to, b);
               if (direction == Direction::Backward) std::swap(sender, receiver);
               message = channels.connect(sender, receiver, route);
-              message_last = channels.loaded(message, last[e]);
-              message = channels.loaded(message, full[e]);
+              const Sent whole = sent(full[e], receiver), rest = sent(last[e], receiver);
+              message_last = channels.loaded(message, rest.bytes, rest.gather);
+              message = channels.loaded(message, whole.bytes, whole.gather);
             }
             costs.messages.push_back(message);
             costs.messages_last.push_back(message_last);
@@ -127,34 +168,105 @@ bool reduces(const ScheduleShape& shape, StageId stage) {
   return shape.data_parallel > 1 || shape.replicas_of(stage) > 1;
 }
 
-bool selective(const Plan& plan, StageId stage) {
-  return plan.recompute[static_cast<std::size_t>(stage)] == Recompute::Selective;
+// One op of a stage as its layers follow one another: a sum where no host limits, else the flow line of cost_model.hpp.
+class Line {
+ public:
+  void run(const Issued& pass) {
+    const Time begin = std::max(done_, host_);
+    host_ = checked_sum(host_, pass.host);
+    done_ = std::max(checked_sum(begin, pass.device), host_);
+  }
+  Time done() const { return done_; }
+  // The op after this one begins when this one is done; its host has been at work since it was free.
+  Line next() const {
+    Line line;
+    line.host_ = host_ - done_;
+    return line;
+  }
+
+ private:
+  Time host_, done_;
+};
+
+enum class Pass { Forward, Input, Weight };
+Issued issued(const LayerCosts& costs, Pass pass, LayerId layer) {
+  const auto i = static_cast<std::size_t>(layer);
+  const bool host = !costs.issued.empty();
+  switch (pass) {
+    case Pass::Forward: return host ? costs.issued[i].forward : Issued{costs.forward[i], {}};
+    case Pass::Input: return host ? costs.issued[i].input : Issued{costs.backward_input[i], {}};
+    case Pass::Weight: return host ? costs.issued[i].weight : Issued{costs.backward_weight[i], {}};
+  }
+  return {};
+}
+
+// What the backward of a layer does again first: under `selective` the attention cores, under `blocks` a block.
+Issued rebuilt(const Plan& plan, StageId stage, const Model& model, const LayerCosts& costs, LayerId layer) {
+  const auto i = static_cast<std::size_t>(layer);
+  switch (plan.recompute[static_cast<std::size_t>(stage)]) {
+    case Recompute::Selective: return {costs.rebuild[i], {}};
+    case Recompute::Blocks: return model.layers[i].block ? issued(costs, Pass::Forward, layer) : Issued{};
+    case Recompute::None:
+    case Recompute::Full: break;
+  }
+  return {};
+}
+
+Line forward_of(const LayerRange& range, const LayerCosts& costs) {
+  Line line;
+  for (LayerId i = range.begin; i < range.end; ++i)
+    line.run(issued(costs, Pass::Forward, i));
+  return line;
+}
+
+// The last stage goes from the forward of a micro-batch to its backward without waiting for anybody, in every schedule
+// that does not hold backwards back until all forwards are done.
+bool turns_at_once(const Plan& plan, VirtualStageId v) {
+  return v + 1 == plan.chunks() && plan.schedule != "gpipe" &&
+         plan.recompute[static_cast<std::size_t>(plan.stage_of(v))] != Recompute::Full;
+}
+
+// From the last layer to the first, each rebuilt right before the gradient of its input needs it. When each layer is
+// done, in the order of the layers: the first entry is the end.
+enum class Gradients { Both, Input };
+std::vector<Time> backward_of(const Plan& plan, VirtualStageId v, const Model& model, const LayerCosts& costs,
+                              Gradients gradients) {
+  const LayerRange& range = plan.layers[static_cast<std::size_t>(v)];
+  std::vector<Time> done(static_cast<std::size_t>(range.size()));
+  Line line = turns_at_once(plan, v) ? forward_of(range, costs).next() : Line{};
+  for (LayerId i = range.end; i-- > range.begin;) {
+    line.run(rebuilt(plan, plan.stage_of(v), model, costs, i));
+    line.run(issued(costs, Pass::Input, i));
+    if (gradients == Gradients::Both) line.run(issued(costs, Pass::Weight, i));
+    done[static_cast<std::size_t>(i - range.begin)] = line.done();
+  }
+  return done;
+}
+
+Time weights_of(const LayerRange& range, const LayerCosts& costs) {
+  Line line;
+  for (LayerId i = range.end; i-- > range.begin;)
+    line.run(issued(costs, Pass::Weight, i));
+  return line.done();
 }
 
 std::vector<Time> durations(const Plan& plan, const LayerCosts& layers, const CostModel& cost) {
   std::vector<Time> duration(static_cast<std::size_t>(plan.chunks()) * kKinds);
-  const auto& model_layers = cost.scenario().model.layers;
+  const Model& model = cost.scenario().model;
   const Time overhead = cost.source().op_overhead();
-  for (std::size_t v = 0; v < plan.layers.size(); ++v) {
-    const auto sum = [&](const std::vector<Time>& times) {
-      Time total;
-      for (LayerId i = plan.layers[v].begin; i < plan.layers[v].end; ++i)
-        total = checked_sum(total, times[static_cast<std::size_t>(i)]);
-      return checked_sum(total, overhead);
-    };
+  for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
+    const LayerRange& range = plan.layers[static_cast<std::size_t>(v)];
     std::int64_t parameters = 0;
-    for (LayerId i = plan.layers[v].begin; i < plan.layers[v].end; ++i)
-      parameters = checked_sum(parameters, model_layers[static_cast<std::size_t>(i)].held(), "parameters");
-    const StageId stage = plan.stage_of(static_cast<VirtualStageId>(v));
-    Time rebuild;  // selective recomputation: right before the gradient of the input needs it
-    for (LayerId i = plan.layers[v].begin; selective(plan, stage) && i < plan.layers[v].end; ++i)
-      rebuild = checked_sum(rebuild, layers.rebuild[static_cast<std::size_t>(i)]);
-    Time* const row = &duration[v * kKinds];
-    row[of(Kind::F)] = row[of(Kind::R)] = sum(layers.forward);
-    row[of(Kind::BW)] = checked_sum(sum(layers.backward), rebuild);
-    row[of(Kind::B)] = checked_sum(sum(layers.backward_input), rebuild);
-    row[of(Kind::W)] = sum(layers.backward_weight);
-    row[of(Kind::Update)] = cost.source().update(updated_parameters(parameters, plan, stage, cost.scenario().training));
+    for (LayerId i = range.begin; i < range.end; ++i)
+      parameters = checked_sum(parameters, model.layers[static_cast<std::size_t>(i)].held(), "parameters");
+    const auto op = [&](Time time) { return checked_sum(time, overhead); };
+    Time* const row = &duration[static_cast<std::size_t>(v) * kKinds];
+    row[of(Kind::F)] = row[of(Kind::R)] = op(forward_of(range, layers).done());
+    row[of(Kind::BW)] = op(backward_of(plan, v, model, layers, Gradients::Both).front());
+    row[of(Kind::B)] = op(backward_of(plan, v, model, layers, Gradients::Input).front());
+    row[of(Kind::W)] = op(weights_of(range, layers));
+    row[of(Kind::Update)] =
+        cost.source().update(updated_parameters(parameters, plan, plan.stage_of(v), cost.scenario().training));
   }
   return duration;
 }
@@ -222,18 +334,14 @@ Traffic traffic(const Plan& plan, const Model& model, const std::vector<Bytes>& 
 std::vector<std::vector<Time>> ready_before_end(const Plan& plan, const Scenario& scenario, const LayerCosts& costs) {
   const bool blocking = plan.gradient_sync == GradientSync::Blocking;
   std::vector<std::vector<Time>> ready;
-  for (std::size_t v = 0; v < plan.layers.size(); ++v) {
-    const LayerRange& layers = plan.layers[v];
-    const bool rebuilds = selective(plan, plan.stage_of(static_cast<VirtualStageId>(v)));
-    std::vector<Time> before(static_cast<std::size_t>(layers.size()) + 1);  // backward times of the layers ahead
-    for (int i = 0; i < layers.size(); ++i) {
-      const auto layer = static_cast<std::size_t>(layers.begin + i);
-      const Time backward = rebuilds ? checked_sum(costs.backward[layer], costs.rebuild[layer]) : costs.backward[layer];
-      before[static_cast<std::size_t>(i) + 1] = checked_sum(before[static_cast<std::size_t>(i)], backward);
-    }
+  for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
+    const LayerRange& layers = plan.layers[static_cast<std::size_t>(v)];
+    const std::vector<Time> done = backward_of(plan, v, scenario.model, costs, Gradients::Both);
     ready.emplace_back();
-    for (const Bucket& bucket : buckets(scenario.model, layers, gradient_bytes(scenario.training), plan.bucket))
-      ready.back().push_back(blocking ? Time{} : before[static_cast<std::size_t>(bucket.first_layer - layers.begin)]);
+    for (const Bucket& bucket : buckets(scenario.model, layers, gradient_bytes(scenario.training), plan.bucket)) {
+      const Time left = done.front() - done[static_cast<std::size_t>(bucket.first_layer - layers.begin)];
+      ready.back().push_back(blocking ? Time{} : left);
+    }
   }
   return ready;
 }
@@ -284,10 +392,12 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost) {
   const Traffic tensors_last = ragged ? tensors_of(last) : tensors;
   costs.edges = std::move(tensors.edges);
   check_pairs(costs, scenario.plan.replicas.place);
-  add_messages(costs, tensors.bytes, tensors_last.bytes, [&](WorkerId from, WorkerId to) {
-    return cost.topology().route(plan.device[static_cast<std::size_t>(from)],
-                                 plan.device[static_cast<std::size_t>(to)]);
-  });
+  const auto device = [&](WorkerId worker) { return plan.device[static_cast<std::size_t>(worker)]; };
+  Scatter scatter(plan, scenario.cluster);
+  add_messages(
+      costs, tensors.bytes, tensors_last.bytes,
+      [&](WorkerId from, WorkerId to) { return cost.topology().route(device(from), device(to)); },
+      [&](Bytes bytes, WorkerId to) { return scatter(bytes, device(to)); });
   add_all_reduces(costs, plan, cost);
   costs.ready_before_end = ready_before_end(plan, scenario, full);
   if (ragged) costs.ready_before_end_last = ready_before_end(plan, scenario, last);
@@ -457,11 +567,16 @@ StepCosts plain_costs(const ScheduleShape& shape, const std::vector<Time>& forwa
   costs.duration_last = costs.duration;
   add_chain(costs);
   const std::vector<Bytes> nothing(costs.edges.size());
-  add_messages(costs, nothing, nothing, [&](WorkerId, WorkerId) {
-    Route route;
-    route.latency = hop;
-    return route;
-  });
+  add_messages(
+      costs, nothing, nothing,
+      [&](WorkerId, WorkerId) {
+        Route route;
+        route.latency = hop;
+        return route;
+      },
+      [](Bytes bytes, WorkerId) {
+        return Sent{bytes, {}};
+      });
   bool any = false;
   for (int k = 0; k < shape.stages; ++k)
     any = any || reduces(shape, k);

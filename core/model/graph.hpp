@@ -36,6 +36,7 @@ struct Layer {
   std::vector<LayerId> inputs;  // producers of the input tensors; empty: the model's own input
   std::string op;               // the `op:` or `ops:` of its YAML, as written back; "" for stated figures
   std::int32_t work = -1;       // index into Model::works; -1: the figures are stated
+  bool block = false;           // a block of a Transformer: what `recompute: blocks` rebuilds and `equal_blocks` counts
   // False: the stash holds the output for its users' sake only; a stage without such a user sends it on and keeps
   // nothing of it.
   bool keeps_output = true;

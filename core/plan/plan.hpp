@@ -34,6 +34,7 @@ struct Plan {
   bool recompute_except_last = false;
   Skips skips = Skips::Hop;
   GradientSync gradient_sync = GradientSync::Overlapped;
+  bool scatter_gather = false;
   Bytes bucket{25'000'000};
   bool vertical_sync = false;
   Bytes reserve_pipeline;  // beside the device's reserve, when K > 1

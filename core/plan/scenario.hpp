@@ -20,6 +20,8 @@ enum class Optimizer { Sgd, Momentum, RmsProp, Adam };
 enum class Recompute {
   None,
   Selective,  // the attention cores are rebuilt during the backward                       [Korthikanti22] section 5
+  Blocks,     // a Transformer's block keeps its input and repeats its forward right before its backward; what is no
+              // block keeps everything: Megatron-LM's --checkpoint-activations              [Megatron21] section 3.5
   Full,       // a stage keeps its input only and repeats its forward                      [GPipe19] section 2.3
 };
 enum class Skips { Hop, Direct };  // how a tensor travels that skips stages
@@ -61,6 +63,9 @@ struct Training {
   // all-reduce becomes a reduce-scatter of the gradients and an all-gather of the weights.            [ZeRO20]
   std::int64_t zero = 0;
   Place zero_place;
+  // Bytes of device memory that the optimizer step moves per parameter; absent: weight, gradient and states read once,
+  // weight and states written once.
+  std::optional<Bytes> update_bytes;
   std::optional<std::int64_t> sequence_length;  // tokens per sample; tokens/s needs it
   OpenFields open;                              // micro_batch_size, micro_batches, zero
   Place place;
@@ -72,6 +77,7 @@ struct Balanced {};
 struct Fitting {};
 struct LeastStep {};       // exact: the least simulated step of all cuts
 struct EqualLayers {};     // baseline: as many layers each
+struct EqualBlocks {};     // Megatron-LM: as many blocks each
 struct BlockPartition {};  // baseline: torchgpipe's
 struct LayerCounts {
   std::vector<std::int64_t> counts;
@@ -82,7 +88,7 @@ struct CutLayers {
 // Whole plans: these choose stages, replicas and devices, too, which the scenario leaves open.
 enum class WholePlan { SuffixDp, PipeDreamSosp, PipeDreamReleased, PipeDreamRing };
 using Partition =
-    std::variant<Balanced, Fitting, LeastStep, EqualLayers, BlockPartition, LayerCounts, CutLayers, WholePlan>;
+    std::variant<Balanced, Fitting, LeastStep, EqualLayers, EqualBlocks, BlockPartition, LayerCounts, CutLayers, WholePlan>;
 
 // What a whole plan settles besides the layers, by key.
 constexpr std::array<std::string_view, 3> kSetByWholePlan = {"stages", "replicas", "placement"};
@@ -104,6 +110,9 @@ struct PlanRequest {
   bool recompute_except_last = false;        // torchgpipe's `except_last`: the last micro-batch keeps everything
   Skips skips = Skips::Hop;
   GradientSync gradient_sync = GradientSync::Overlapped;
+  // With t > 1, between stages: every member of a group sends 1/t of the tensor, which the receiving group gathers over
+  // its own links.                                                                        [Megatron21] section 4.1
+  Placed<bool> scatter_gather{false, {}};
   Bytes bucket{25'000'000};    // all-reduce bucket (gradient bytes)
   bool vertical_sync = false;  // PipeDream: every stage uses the version that stage 0 used
   Bytes reserve_pipeline;      // taken by the pipeline runtime on every device when K > 1, beside the device's reserve

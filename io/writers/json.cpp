@@ -51,7 +51,9 @@ void plan(JsonText& json, const Plan& p) {
     json.value(name(mode));
   json.close();
   json.field("recompute_except_last", p.recompute_except_last).field("skips", name(p.skips));
-  json.field("gradient_sync", name(p.gradient_sync)).field("bucket_bytes", p.bucket);
+  json.field("gradient_sync", name(p.gradient_sync))
+      .field("scatter_gather", p.scatter_gather)
+      .field("bucket_bytes", p.bucket);
   json.field("vertical_sync", p.vertical_sync).field("devices", p.device);
   json.close();
 }

@@ -16,4 +16,13 @@ std::vector<LayerRange> equal_layers(int layers, int parts) {
   return ranges;
 }
 
+std::vector<LayerRange> equal_blocks(const std::vector<LayerId>& blocks, int layers, int parts) {
+  std::vector<LayerRange> ranges;
+  for (const LayerRange& share : equal_layers(static_cast<int>(blocks.size()), parts)) {
+    if (!ranges.empty()) ranges.back().end = blocks[static_cast<std::size_t>(share.begin)];
+    ranges.push_back({ranges.empty() ? 0 : ranges.back().end, layers});
+  }
+  return ranges;
+}
+
 }  // namespace pipewright

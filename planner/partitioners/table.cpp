@@ -40,6 +40,18 @@ void cut_equally(const Scenario& scenario, const CostModel&, Plan& plan) {
   plan.layers = equal_layers(static_cast<int>(scenario.model.layers.size()), plan.chunks());
 }
 
+void cut_at_blocks(const Scenario& scenario, const CostModel&, Plan& plan) {
+  std::vector<LayerId> blocks;
+  for (std::size_t i = 0; i < scenario.model.layers.size(); ++i)
+    if (scenario.model.layers[i].block) blocks.push_back(static_cast<LayerId>(i));
+  if (static_cast<int>(blocks.size()) < plan.chunks())
+    throw InputError(place_of(scenario),
+                     "plan.partition: equal_blocks deals out the blocks of a Transformer, and the " +
+                         std::to_string(plan.chunks()) + " (virtual) stages are more than the " +
+                         std::to_string(blocks.size()) + " of this model; use fewer stages, or balanced");
+  plan.layers = equal_blocks(blocks, static_cast<int>(scenario.model.layers.size()), plan.chunks());
+}
+
 void cut_by_blocks(const Scenario&, const CostModel& cost, Plan& plan) {
   plan.layers = block_partition(loads(cost, plan), plan.chunks());
 }
@@ -84,13 +96,15 @@ std::span<const Partitioner> partitioners() {
   using enum Partitioner::Kind;
   using enum PipeDreamRule;
   using enum PipeDreamTransfer;
-  static constexpr std::array<Partitioner, 9> table = {{
+  static constexpr std::array<Partitioner, 10> table = {{
       {"balanced", "the least largest stage, replicas counted (min_max, exact)", "", Cut, cut_balanced},
       {"fitting", "the least largest stage of the cuts whose stages all fit their devices", "", CutOnDevices,
        cut_fitting},
       {"exact", "the least simulated step of all cuts, proven or with the gap that is left", "LandDoig60", CutOnDevices,
        cut_for_least_step},
       {"equal_layers", "baseline: as many layers each", "", Cut, cut_equally},
+      {"equal_blocks", "as many blocks of a Transformer each, embedding and head beside the first and the last",
+       "Megatron21", Cut, cut_at_blocks},
       {"block_partition", "baseline: torchgpipe's balance of blocks", "torchgpipe20", Cut, cut_by_blocks},
       {"suffix_dp", "stages, replicas and places on two levels of links, memory as a limit, ranked by simulation", "",
        StagesAndCuts, nullptr, by_suffix_dp},
@@ -116,6 +130,7 @@ const Partitioner* partitioner_of(const Partition& request) {
     std::string_view operator()(const Fitting&) const { return "fitting"; }
     std::string_view operator()(const LeastStep&) const { return "exact"; }
     std::string_view operator()(const EqualLayers&) const { return "equal_layers"; }
+    std::string_view operator()(const EqualBlocks&) const { return "equal_blocks"; }
     std::string_view operator()(const BlockPartition&) const { return "block_partition"; }
     std::string_view operator()(const LayerCounts&) const { return ""; }
     std::string_view operator()(const CutLayers&) const { return ""; }

@@ -42,6 +42,15 @@ std::vector<std::string> options_without_effect(const Scenario& scenario, const 
     lines.push_back(
         "plan.recompute: selective has no effect: the model has no attention core that keeps its scores (layers with "
         "stated figures, flash attention, or no attention at all); it is the same as none");
+  const auto by_blocks = [](Recompute recompute) { return recompute == Recompute::Blocks; };
+  if (std::any_of(plan.recompute.begin(), plan.recompute.end(), by_blocks) &&
+      std::none_of(scenario.model.layers.begin(), scenario.model.layers.end(),
+                   [](const Layer& layer) { return layer.block; }))
+    lines.push_back(
+        "plan.recompute: blocks has no effect: the model has no blocks of a Transformer; it is the same as none");
+  if (scenario.plan.scatter_gather.value && plan.tensor_parallel == 1)
+    lines.push_back(
+        "plan.scatter_gather has no effect: it divides tensors among the devices of a tensor-parallel group");
   if (scenario.training.zero > 0 && plan.data_parallel == 1 &&
       std::all_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r == 1; }))
     lines.push_back("training.zero: 1 has no effect: every stage has one worker, with whom it shares nothing");

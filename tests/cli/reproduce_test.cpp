@@ -68,6 +68,14 @@ TEST_CASE("A known miss that hits is reported on standard error") {
   CHECK(contains(run.err, "\"a\" is a known miss, and within its tolerance: remove the status"));
 }
 
+TEST_CASE("Measured runs need their folder, and are compared alone") {
+  CHECK(contains(error_of({"reproduce", "megatron-a100"}), "name their folder with --data DIR"));
+  CHECK(contains(error_of({"reproduce", "megatron-a100", "--data", "no/such/folder"}), "single_node.csv"));
+  CHECK(contains(error_of({"reproduce", "zero-bubble", "--data", "."}), "--data is for one scenario with a measured:"));
+  CHECK(contains(error_of({"reproduce", "zero-bubble", "--fit"}), "--fit is for one scenario with a measured:"));
+  CHECK(contains(error_of({"reproduce", "megatron-a100", "zero-bubble"}), "compare it alone, with --data DIR"));
+}
+
 TEST_CASE("What cannot be reproduced is refused with a way out") {
   const auto error = [](const std::vector<std::string>& arguments) {
     const ProgramRun run = run_program(arguments);

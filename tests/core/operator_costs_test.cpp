@@ -331,3 +331,95 @@ TEST_CASE("layers that share a work cost the same, and stated times of one of th
   const LayerCosts costs = cost_model(scenario).layers(1);
   CHECK(costs.forward == std::vector<Time>{us(410), us(7), us(410)});
 }
+
+// Two operators forward (205 and 205 us, 410 us); the host needs 300 us for each: 600 us. Backward of the inputs
+// likewise, of the weights one operator of 205 us and 300 us of issuing.
+TEST_CASE("a layer takes no less time than its host needs to issue it") {
+  Scenario scenario = of_work(dense_and_norm());
+  CHECK(price(scenario).forward == us(410));
+  CHECK_FALSE(price(scenario).issued);
+  scenario.cluster.device.host.operation = us(300);
+  const CostSource::Passes passes = price(scenario);
+  CHECK(passes.forward == us(600));
+  CHECK(passes.backward_input == us(600));
+  CHECK(passes.backward_weight == us(300));
+  CHECK(passes.issued->forward.device == us(410));
+  CHECK(passes.issued->forward.host == us(600));
+  scenario.cluster.device.host.operation = us(10);
+  CHECK(price(scenario).forward == us(410));
+}
+
+TEST_CASE("all-reduces of a tensor-parallel group are issued, too") {
+  Work work = dense_and_norm();
+  work.reduced_forward = values(1e6), work.reductions_forward = 2;
+  Scenario scenario = of_work(work);
+  scenario.plan.tensor_parallel.value = 4;
+  scenario.cluster.device.host = {.operation = us(100), .collective = us(1000)};
+  CHECK(price(scenario).issued->forward.host == us(2200));
+  CHECK(price(scenario).issued->weight.host == us(100));
+}
+
+TEST_CASE("around each pass and step the host takes its time; messages count in a pipeline only") {
+  Scenario scenario = of_work(dense_and_norm());
+  scenario.cluster.device.host = {.pass = us(7), .message = us(3), .step = us(50)};
+  CHECK(cost_model(scenario).source().op_overhead() == us(7));
+  scenario.plan.stages.value = 2;
+  CHECK(cost_model(scenario).source().op_overhead() == us(10));
+  const Time with = cost_model(scenario).source().update(1'000'000);
+  scenario.cluster.device.host.step = {};
+  CHECK(with - cost_model(scenario).source().update(1'000'000) == us(50));
+}
+
+// 1 M parameters at 60 B, 100 GB/s x 0.6: 1 ms, and a launch of 5 us.
+TEST_CASE("training.update_bytes is what a step moves per parameter") {
+  Scenario scenario = of_work(dense_and_norm());
+  scenario.training.update_bytes = Bytes{60};
+  CHECK(cost_model(scenario).source().update(1'000'000) == us(1005));
+}
+
+TEST_CASE("half_work: a call of w takes as long as w + half_work at the full share") {
+  Efficiency efficiency = share(0.6);
+  efficiency.half_work = 2e9;
+  CHECK(efficiency.at(1e10) == doctest::Approx(0.5));
+  CHECK(efficiency.at(2e9) == doctest::Approx(0.3));
+  efficiency.half_work = 0;
+  CHECK(efficiency.at(1) == doctest::Approx(0.6));
+}
+
+// Two blocks of 205 + 205 us forward, 410 + 205 us backward; full recomputation of a block adds its forward: 1025 us
+// each.
+TEST_CASE("recompute: blocks repeats the forward of what is a block right before its backward, of nothing else") {
+  Scenario scenario = of_work(dense_and_norm(), 2);
+  const auto backward = [&] {
+    const Plan plan = plan_of(scenario, {{0, 2}}, {Recompute::Blocks});
+    return step_costs(plan, cost_model(scenario)).duration[static_cast<std::size_t>(Kind::BW)];
+  };
+  CHECK(backward() == us(2 * 615));
+  scenario.model.layers[1].block = true;
+  CHECK(backward() == us(615 + 1025));
+  scenario.model.layers[0].block = true;
+  CHECK(backward() == us(2 * 1025));
+}
+
+// One stage of 410 us on the device and 600 us of issuing, then the other way round in its backward by the flow line:
+//     forward 600 us; its backward: inputs 410 / 600 us and weights 205 / 300 us: 900 us.
+TEST_CASE("a flow line: the host issues the next layer while the device works") {
+  Scenario scenario = of_work(dense_and_norm(), 2);
+  Work small = dense_and_norm();  // 10 us on the device
+  for (Operator& op : small.operators) {
+    op.forward_flops = op.input_flops = op.weight_flops = 0;
+    op.forward_bytes = op.input_bytes = values(1.0), op.weight_bytes = {}, op.parameters = op.sharded_parameters = 0;
+  }
+  scenario.model.works.push_back(small);
+  scenario.model.layers[1].work = 1;
+  scenario.cluster.device.host.operation = us(100);
+  const auto forward = [&] {
+    const Plan plan = plan_of(scenario, {{0, 2}}, {Recompute::None});
+    return step_costs(plan, cost_model(scenario)).duration[static_cast<std::size_t>(Kind::F)];
+  };
+  // Large, then small: the device ends the large one after 410 us; the small one was issued by then (400 us): 420 us.
+  CHECK(forward() == us(420));
+  // Small, then large: 200 us to issue the small one, then 410 us: 610 us.
+  std::swap(scenario.model.layers[0].work, scenario.model.layers[1].work);
+  CHECK(forward() == us(610));
+}

@@ -69,6 +69,31 @@ Bytes carried(const StepCosts& costs, std::size_t edge) {
 
 }  // namespace
 
+// 8 MB over 1 us and 100 GB/s, groups of four: 2 MB per device, then an all-gather of 3 hops and 3/4 of 8 MB: 63 us.
+TEST_CASE("scatter and gather: each device of a group sends its share, the receivers gather it") {
+  Scenario scenario;
+  scenario.model.layers = {layer("a", {}, 8'000'000, 10), layer("b", {0}, 0, 10)};
+  scenario.cluster.devices_per_node = 8;
+  scenario.cluster.links.kind = LinkKind::Nvswitch;
+  scenario.cluster.links.bandwidth = Bandwidth{100e9};
+  scenario.cluster.links.latency = us(1);
+  scenario.plan.tensor_parallel.value = 4;
+  Plan plan;
+  plan.schedule = "1f1b", plan.stages = 2, plan.tensor_parallel = 4;
+  plan.replicas = {1, 1}, plan.recompute.assign(2, Recompute::None);
+  plan.layers = {{0, 1}, {1, 2}}, plan.device = {0, 4};
+  const CostModel cost(scenario);
+  const Message whole = step_costs(plan, cost).message(0, Direction::Forward, 0, 0);
+  CHECK(whole.bytes == Bytes{8'000'000});
+  CHECK(whole.occupancy == us(80));
+  CHECK(whole.latency == us(1));
+  plan.scatter_gather = true;
+  const Message share = step_costs(plan, cost).message(0, Direction::Forward, 0, 0);
+  CHECK(share.bytes == Bytes{2'000'000});
+  CHECK(share.occupancy == us(20));
+  CHECK(share.latency == us(1 + 63));
+}
+
 TEST_CASE("A stage costs the sum of its layers, and a launch per op") {
   const Scenario scenario = with_skips();
   Plan plan = four_stages();

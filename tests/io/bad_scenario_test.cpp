@@ -29,7 +29,8 @@ TEST_CASE("The scenario that the bad ones are made from is good") {
 TEST_CASE("An unknown key names the nearest known one") {
   CHECK(error_in(ScenarioText{.training = "{micro_batch_size: 1, micro_batchs: 4}"}) ==
         "x.yaml:3:33: unknown key \"training.micro_batchs\"; did you mean \"micro_batches\"? known: global_batch_size, "
-        "micro_batch_size, micro_batches, ragged, precision, optimizer, gradient_precision, zero, sequence_length");
+        "micro_batch_size, micro_batches, ragged, precision, optimizer, gradient_precision, zero, update_bytes, "
+        "sequence_length");
   holds(error_in(ScenarioText{.more = "extra: 1\n"}), "x.yaml:5:1: unknown key \"extra\";");
   holds(error_in(ScenarioText{}, {.set = {"plan.stagez=4"}, .config_path = {}}),
         "--set plan.stagez=4: unknown key \"plan.stagez\"; did you mean \"stages\"?");
@@ -151,7 +152,8 @@ TEST_CASE("Plans that cannot be read are refused") {
         "plan.partition: suffix_dp chooses stages and replicas, too, and stands alone; write partition: suffix_dp");
   holds(plan("stages: 2, partition: {layers: [2, 0]}"), "plan.partition.layers.1: \"0\" must be at least 1");
   holds(plan("stages: 2, partition: {cuts: [c]}"), "plan.partition.cuts.0: \"c\" is no layer of the model");
-  holds(plan("stages: 2, recompute: partial"), "plan.recompute: unknown \"partial\"; known: none, selective, full");
+  holds(plan("stages: 2, recompute: partial"),
+        "plan.recompute: unknown \"partial\"; known: none, selective, blocks, full");
   holds(plan("stages: 2, bucket: 0 MB"), "plan.bucket: \"0 MB\" must be more than 0");
   holds(plan("stages: 2, placement: spread"), "plan.placement: unknown \"spread\"");
   holds(error_in(ScenarioText{.more = "cost: measured\n"}), "cost: unknown \"measured\"");

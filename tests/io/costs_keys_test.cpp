@@ -117,5 +117,5 @@ TEST_CASE("What is not modelled, or cannot be divided, is refused with a way out
   text = ScenarioText{.plan = "{stages: 1, tensor_parallel: 2}"};
   CHECK(error_in(text).find("or tensor_parallel: 1") != std::string::npos);
   text = ScenarioText{.plan = "{stages: 2, recompute: partly}"};
-  CHECK(error_in(text).find("none, selective, full") != std::string::npos);
+  CHECK(error_in(text).find("none, selective, blocks, full") != std::string::npos);
 }

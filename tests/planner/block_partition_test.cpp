@@ -106,4 +106,12 @@ TEST_CASE("Blocks differ by the largest cost at most, as the theorem says, in th
 }
 
 }  // namespace
+
+TEST_CASE("equal_blocks deals out blocks; embedding and head go with the first and the last") {
+  CHECK(equal_blocks({1, 2, 3, 4}, 6, 2) == std::vector<LayerRange>{{0, 3}, {3, 6}});
+  CHECK(equal_blocks({1, 2, 3, 4, 5}, 7, 3) == std::vector<LayerRange>{{0, 3}, {3, 5}, {5, 7}});
+  CHECK(equal_blocks({1, 2}, 4, 1) == std::vector<LayerRange>{{0, 4}});
+  CHECK(equal_blocks({0, 3}, 5, 2) == std::vector<LayerRange>{{0, 3}, {3, 5}});  // what follows a block goes with it
+}
+
 }  // namespace pipewright

@@ -43,6 +43,24 @@ TEST_CASE("An exception from recomputation has no effect where nothing recompute
   CHECK(lines[0] == "plan.recompute_except_last has no effect: no stage recomputes; it needs recompute: full");
 }
 
+TEST_CASE("Recomputation of blocks has no effect on a model without blocks") {
+  Scenario scenario = uniform_scenario();
+  scenario.plan.recompute.value = {Recompute::Blocks};
+  const auto lines = warnings(scenario);
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].starts_with("plan.recompute: blocks has no effect"));
+  scenario.model.layers[4].block = true;
+  CHECK(warnings(scenario).empty());
+}
+
+TEST_CASE("Scatter and gather has no effect without tensor parallelism") {
+  Scenario scenario = uniform_scenario();
+  scenario.plan.scatter_gather.value = true;
+  const auto lines = warnings(scenario);
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].starts_with("plan.scatter_gather has no effect"));
+}
+
 // 8 layers on 4 stages, 2 each. Layer 3 (stage 1) -> layer 4 (stage 2) skips nothing, layer 1 (stage 0) -> layer 4
 // does.
 TEST_CASE("Direct skips have no effect on a chain; a tensor that jumps over a stage gives them one") {

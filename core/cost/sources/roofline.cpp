@@ -100,10 +100,10 @@ class Roofline final : public CostSource {
   Passes price(const Model& model, LayerId id, std::int64_t samples) const override {
     const Layer& layer = model.layers[static_cast<std::size_t>(id)];
     const auto backward = stated_backward(layer, samples, model.batch);
-    if (layer.forward && backward)
-      return {scaled(*layer.forward, samples, model.batch), backward->input, backward->weight};
     Passes passes;
-    if (layer.work >= 0) {
+    if (layer.forward && backward) {
+      // Both are stated: nothing to estimate.
+    } else if (layer.work >= 0) {
       passes = by_operators(model.works[static_cast<std::size_t>(layer.work)], static_cast<double>(samples));
     } else {
       const Time pass = estimate(model, layer, samples, 1);
@@ -113,20 +113,29 @@ class Roofline final : public CostSource {
     }
     if (layer.forward) passes.forward = scaled(*layer.forward, samples, model.batch);
     if (backward) passes.backward_input = backward->input, passes.backward_weight = backward->weight;
+    if (layer.forward || backward) passes.issued.reset();
+    if (!passes.issued && host_limits())
+      passes.issued = {{passes.forward, {}}, {passes.backward_input, {}}, {passes.backward_weight, {}}};
     return passes;
   }
 
-  Time op_overhead() const override { return {}; }  // each layer's time has its launch
+  // Each layer's time has its launch; the host's part of a pass remains.
+  Time op_overhead() const override {
+    const HostTimes& host = scenario_.cluster.device.host;
+    return scenario_.plan.stages.value > 1 ? checked_sum(host.pass, host.message) : host.pass;
+  }
 
   Time update(std::int64_t parameters) const override {
     if (parameters == 0) return {};
     const Precision precision = scenario_.training.precision;
     const Bytes states = optimizer_bytes(precision, scenario_.training.optimizer);
-    const Bytes moved = 2 * weight_bytes(precision) + gradient_bytes(scenario_.training) + 2 * states;
+    const Bytes once = 2 * weight_bytes(precision) + gradient_bytes(scenario_.training) + 2 * states;
+    const Bytes moved = scenario_.training.update_bytes.value_or(once);
     const double bytes = static_cast<double>(parameters) * static_cast<double>(moved.value);
     const Bandwidth rate =
         scenario_.model.works.empty() ? byte_rate_ : Bandwidth{bandwidth_ * share(OperatorKind::Memory, bytes)};
-    return checked_sum(transfer_time(bytes, rate), scenario_.cluster.device.launch_overhead);
+    const Device& device = scenario_.cluster.device;
+    return checked_sum(transfer_time(bytes, rate), checked_sum(device.launch_overhead, device.host.step));
   }
 
   std::string provenance() const override {
@@ -228,7 +237,7 @@ class Roofline final : public CostSource {
   Passes by_operators(const Work& work, double samples) const {
     const Bytes per_value{static_cast<std::int64_t>(weight_)};
     const double t = split_.degree;
-    double forward = 0, input = 0, weight = 0, core = 0;  // ns
+    Pass forward, input, weight, core;
     for (const Operator& op : work.operators) {
       const bool shared = op.divided || (split_.sequence_parallel && !op.gathered);
       const double flops = samples / (shared ? t : 1.0);
@@ -240,15 +249,46 @@ class Roofline final : public CostSource {
         return tensors > 0 ? tensors + parameters * of_weights : 0;
       };
       const double once = operator_time(op, op.forward_flops * flops, bytes(op.forward_bytes, weight_));
-      forward += once;
-      if (op.attention_core) core += once;
-      input += operator_time(op, (op.input_flops + op.rebuilt_flops) * flops, bytes(op.input_bytes, weight_));
-      weight += operator_time(op, op.weight_flops * flops, bytes(op.weight_bytes, gradient_));
+      forward.add(once);
+      if (op.attention_core) core.add(once);
+      input.add(operator_time(op, (op.input_flops + op.rebuilt_flops) * flops, bytes(op.input_bytes, weight_)));
+      weight.add(operator_time(op, op.weight_flops * flops, bytes(op.weight_bytes, gradient_)));
     }
-    forward += collectives(work.reduced_forward, work.reductions_forward, samples);
-    input += collectives(work.reduced_backward, work.reductions_backward, samples);
-    const auto time = [](double nanoseconds) { return Time{rounded(nanoseconds, "a layer's time")}; };
-    return {time(forward), time(input), time(weight), time(core)};
+    forward.reduce(collectives(work.reduced_forward, work.reductions_forward, samples), work.reductions_forward);
+    input.reduce(collectives(work.reduced_backward, work.reductions_backward, samples), work.reductions_backward);
+    Passes passes;
+    const IssuedPasses issued{of_pass(forward), of_pass(input), of_pass(weight)};
+    passes.forward = longer(issued.forward);
+    passes.backward_input = longer(issued.input);
+    passes.backward_weight = longer(issued.weight);
+    passes.rebuild = of_pass(core).device;
+    if (host_limits()) passes.issued = issued;
+    return passes;
+  }
+
+  // One pass over a layer: what the device does, and how much the host has to issue for it.
+  struct Pass {
+    double device = 0;  // ns
+    int operators = 0, collectives = 0;
+    void add(double time) { device += time, operators += time > 0; }
+    void reduce(double time, int count) { device += time, collectives += time > 0 ? count : 0; }
+  };
+
+  // The host runs ahead of the device, so that the slower of the two sets the pace:
+  //     t = max(time on the device, operators x host.operator + all-reduces x host.collective)
+  // 15 operators of 4 us on the device, 20 us each to issue: 300 us, not 60.     tests/core/operator_costs_test.cpp
+  Issued of_pass(const Pass& pass) const {
+    const HostTimes& host = scenario_.cluster.device.host;
+    const auto times = [](Time each, int count) {
+      return Time{checked_product(each.value, count, "the host's time for a layer")};
+    };
+    return {{rounded(pass.device, "a layer's time")},
+            checked_sum(times(host.operation, pass.operators), times(host.collective, pass.collectives))};
+  }
+  static Time longer(const Issued& pass) { return std::max(pass.device, pass.host); }
+  bool host_limits() const {
+    const HostTimes& host = scenario_.cluster.device.host;
+    return host.operation.value > 0 || host.collective.value > 0;
   }
 
   static std::string percent(double share) { return std::to_string(std::lround(share * 100)) + " %"; }

@@ -308,6 +308,11 @@ class Assembly {
  public:
   Assembly(Model& model, const Transformer& transformer) : model_(model), t_(transformer) {}
 
+  LayerId add_block(std::string name, std::int32_t work, std::vector<LayerId> inputs) {
+    const LayerId id = add(std::move(name), work, std::move(inputs));
+    model_.layers.back().block = true;
+    return id;
+  }
   LayerId add(std::string name, std::int32_t work, std::vector<LayerId> inputs, LayerId tied_to = -1) {
     Layer& layer = model_.layers.emplace_back();
     layer.name = std::move(name);
@@ -363,7 +368,7 @@ Model build(const Transformer& t) {
   const bool first_differs = t.positions == Transformer::Positions::RelativeBias;
   for (std::int64_t i = 0; i < t.encoder_layers; ++i) {
     const BlockKind kind{.encoder = true, .first = first_differs && i == 0, .last = i + 1 == t.encoder_layers};
-    before = all.add("encoder." + number(i), all.block(kind), {before});
+    before = all.add_block("encoder." + number(i), all.block(kind), {before});
   }
   if (pair) {
     memory = before;
@@ -376,7 +381,7 @@ Model build(const Transformer& t) {
   for (std::int64_t i = 0; i < t.layers; ++i) {
     const BlockKind kind{.window = t.window(i), .sparse = t.is_sparse(i), .first = first_differs && i == 0};
     const std::int32_t work = all.block(kind);
-    before = all.add(prefix + number(i), work, pair ? std::vector<LayerId>{before, memory} : std::vector{before});
+    before = all.add_block(prefix + number(i), work, pair ? std::vector<LayerId>{before, memory} : std::vector{before});
   }
   const LayerId head = all.add("head", all.share(head_work(t)), {before}, t.tied ? embedding : -1);
   add_modules(all, t, embedding, before, head);

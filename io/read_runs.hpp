@@ -1,0 +1,19 @@
+// Measured runs from comma-separated files: a header, then a line per run.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/plan/measured.hpp"
+
+namespace pipewright {
+
+// The runs of all files of the table, in the order of their lines. Columns that the table does not name are skipped.
+// Throws InputError with one line per error, "file:line: column: ...": a folder or file that is not there, a column
+// that the header lacks or has twice, a line with more or fewer fields, a number that is none, is not whole, or not
+// more than 0.
+std::vector<MeasuredRun> read_runs(const MeasuredTable& table, const std::string& folder);
+std::vector<MeasuredRun> parse_runs(const MeasuredTable& table, const RunFile& group, const std::string& text,
+                                    const std::string& file);
+
+}  // namespace pipewright

@@ -1,0 +1,129 @@
+// Measured runs beside predictions: averages and ranking worked out by hand, and a fit that must find a known constant.
+#include "planner/measured.hpp"
+
+#include <cstdlib>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/uniform_scenario.hpp"
+
+using namespace pipewright;
+
+namespace {
+
+MeasuredTable table() {
+  MeasuredTable table;
+  table.files = {{"one", "a.csv"}, {"more", "b.csv"}};
+  table.columns = {{"model.layers", "layers"}, {"plan.stages", "K"}};
+  table.devices = "n", table.time = "t";
+  return table;
+}
+
+// Measured 1 s, predicted with this error.
+PredictedRun run(int line, std::int64_t layers, std::int64_t stages, double error, const std::string& group = "one") {
+  PredictedRun result;
+  result.run.group = group, result.run.place = {"a.csv", line, 1};
+  result.run.values = {layers, stages};
+  result.run.devices = 4, result.run.seconds = 1;
+  result.seconds = 1 + error;
+  return result;
+}
+
+// K stages of one layer each, forward f and backward 2 f, M = 2: (K + 1) 3 f. "t=..." sets f in microseconds.
+ScenarioOf uniform() {
+  return [](const std::vector<std::string>& set) {
+    UniformScenario shape{.layers = 1, .devices = 8, .stages = 1, .micro_batches = 2};
+    for (const std::string& each : set) {
+      const double value = std::atof(each.substr(each.find('=') + 1).c_str());
+      if (each.starts_with("plan.stages")) shape.stages = shape.layers = static_cast<int>(value);
+      if (each.starts_with("t=")) shape.forward = Time{static_cast<std::int64_t>(value * 1e3)};
+    }
+    shape.backward = Time{2 * shape.forward.value};
+    return uniform_scenario(shape);
+  };
+}
+MeasuredRun measured(std::int64_t stages, double seconds, bool fitted = false) {
+  MeasuredRun run;
+  run.group = "one", run.place = {"a.csv", 2, 1};
+  run.values = {stages, stages}, run.devices = stages, run.seconds = seconds, run.fitted = fitted;
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("Averages of magnitudes, the bias with signs, without the runs that were fitted on") {
+  std::vector<PredictedRun> runs = {run(2, 8, 1, -0.02), run(3, 8, 2, 0.01), run(4, 8, 2, 0.06, "more"),
+                                    run(5, 8, 2, 9)};
+  runs.back().run.fitted = true;
+  const auto summaries = error_summaries(table(), runs);
+  REQUIRE(summaries.size() == 5);  // all, two groups, K = 1, K = 2; layers are no layout
+  CHECK(summaries[0].runs == 3);
+  CHECK(summaries[0].mean == doctest::Approx(0.03));
+  CHECK(summaries[0].median == doctest::Approx(0.02));
+  CHECK(summaries[0].largest == doctest::Approx(0.06));
+  CHECK(summaries[0].bias == doctest::Approx(0.05 / 3));
+  CHECK(summaries[1].median == doctest::Approx(0.015));  // of an even number: the middle of two
+  CHECK(summaries[1].runs + summaries[2].runs == 3);
+  CHECK(summaries[3].runs + summaries[4].runs == 3);
+  CHECK(summaries[4].of == "2");
+}
+
+TEST_CASE("Of each model the layout predicted fastest, beside the one measured fastest") {
+  // Measured 1, 1.02 and 1.5 s; predicted 2, 1 and 3 s: the second is ranked first, 2 % slower than the first.
+  std::vector<PredictedRun> runs = {run(2, 8, 1, 1), run(3, 8, 2, 0), run(4, 8, 4, 2), run(5, 9, 1, 0)};
+  runs[1].run.seconds = 1.02, runs[2].run.seconds = 1.5;
+  auto groups = ranking(table(), runs);
+  REQUIRE(groups.size() == 1);  // nine layers: one run only
+  CHECK(groups[0].runs == 3);
+  CHECK(groups[0].place.line == 3);
+  CHECK(groups[0].fastest.line == 2);
+  CHECK(groups[0].excess == doctest::Approx(0.02));
+  runs[0].run.fitted = true;
+  groups = ranking(table(), runs);
+  CHECK(groups[0].runs == 2);
+  CHECK(groups[0].excess == doctest::Approx(0));
+}
+
+TEST_CASE("A run is priced as a scenario of its own: (M + K - 1) 3 ms") {
+  const auto runs = predict(table(), {measured(1, 0.006), measured(3, 0.01)}, uniform());
+  CHECK(runs[0].seconds == doctest::Approx(0.006));
+  CHECK(runs[0].error() == doctest::Approx(0));
+  CHECK(runs[1].error() == doctest::Approx(0.2));
+}
+
+TEST_CASE("A line whose layout takes other devices than it says is refused") {
+  MeasuredRun wrong = measured(2, 1);
+  wrong.devices = 4;
+  try {
+    predict(table(), {wrong}, uniform());
+    FAIL("accepted");
+  } catch (const InputError& error) {
+    CHECK(std::string(error.what()).find("a.csv:2:1: makes no scenario: n: 4, but the layout takes 2") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("A fit finds the constant that the runs were made with, and keeps what they do not tell") {
+  MeasuredTable fitted = table();
+  fitted.fit_every = 2;
+  fitted.constants = {{.key = "t", .unit = "us", .expected = 1000, .factor = 4},
+                      {.key = "nobody", .expected = 7, .factor = 2}};
+  fitted.noise = 0.01;
+  // Made with f = 1500 us: 9 ms for K = 1, 18 ms for K = 3. The run that is not fitted on says something else.
+  const std::vector<MeasuredRun> runs = {measured(1, 0.009, true), measured(3, 0.018, true), measured(2, 99)};
+  const Fit found = fit(fitted, runs, uniform());
+  CHECK(std::atof(found.values[0].c_str()) == doctest::Approx(1500).epsilon(0.003));
+  CHECK(found.values[1] == "7");
+  CHECK(fit(fitted, runs, uniform()).values == found.values);
+}
+
+TEST_CASE("Between a run and what is expected the fit takes the middle that their spreads give") {
+  // One run says f = 1100, the expectation 1000, equally sure (noise = ln factor): the geometric mean, 1048.8.
+  MeasuredTable fitted = table();
+  fitted.constants = {{.key = "t", .unit = "us", .expected = 1000, .factor = 1.0512710963760240}};
+  fitted.noise = 0.05;
+  const Fit found = fit(fitted, {measured(1, 0.0066, true)}, uniform());
+  CHECK(std::atof(found.values[0].c_str()) == doctest::Approx(1048.8).epsilon(0.003));
+  fitted.constants[0].most = 1020;
+  CHECK(std::atof(fit(fitted, {measured(1, 0.0066, true)}, uniform()).values[0].c_str()) <= 1020);
+}
