@@ -120,7 +120,8 @@ std::span<const std::pair<std::string_view, Partition>> named_partitions() {
 void read_partition(Reader& reader, const At& at, PlanRequest& plan) {
   plan.partition.place = at.yaml.place;
   constexpr const char* forms =
-      "write balanced, fitting, exact, equal_layers, equal_blocks, block_partition, suffix_dp, pipedream_sosp, pipedream_released, "
+      "write balanced, fitting, exact, equal_layers, equal_blocks, block_partition, suffix_dp, pipedream_sosp, "
+      "pipedream_released, "
       "pipedream_ring, {layers: [3, 3]} (per stage) or {cuts: [3]} (first layers)";
   if (at.yaml.is(Yaml::Type::Scalar))
     for (const auto& [name, partition] : named_partitions())
@@ -207,7 +208,8 @@ constexpr Field<PlanRequest> kPlan[] = {
        if (!plan.replicas.value.empty()) out.line(key, value_text(plan.replicas));
      }},
     {"partition",
-     "balanced | fitting | exact | equal_layers | equal_blocks | block_partition | suffix_dp | pipedream_sosp | pipedream_released | "
+     "balanced | fitting | exact | equal_layers | equal_blocks | block_partition | suffix_dp | pipedream_sosp | "
+     "pipedream_released | "
      "pipedream_ring | {layers: [3, 3]} | {cuts: [3]}",
      "balanced: the least bottleneck; fitting: the least among the cuts whose stages all fit their devices; exact: the "
      "least simulated step of all cuts (gpipe, 1f1b, eager_1f1b); equal_blocks: as many blocks of a Transformer each, "

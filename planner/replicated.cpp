@@ -107,6 +107,7 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
     };
     Bytes kept = layers.stash[i];
     if (mode == Recompute::Selective) kept -= layers.core[i];
+    if (mode == Recompute::Blocks && layer.block) kept = std::min(kept, layers.activation[i]);
     if (layer.work >= 0 && !layer.keeps_output) kept -= std::min(kept, layers.activation[i]);
     Bytes states = of_parameters(optimizer);
     if (training.zero == 1) states = Bytes{states.value / problem.devices};
@@ -146,6 +147,7 @@ void add_times(SuffixProblem& problem, const Plan& shell, const CostModel& cost,
     Time time = checked_sum(layers.forward[i], layers.backward[i]);
     if (mode == Recompute::Full && !shell.recompute_except_last) time = checked_sum(time, layers.forward[i]);
     if (mode == Recompute::Selective) time = checked_sum(time, layers.rebuild[i]);
+    if (mode == Recompute::Blocks && model.layers[i].block) time = checked_sum(time, layers.forward[i]);
     if (parameters > 0)
       time += Time{static_cast<std::int64_t>(update * static_cast<double>(model.layers[i].held()) /
                                              static_cast<double>(parameters))};

@@ -27,7 +27,9 @@ struct IssuedPasses {
 struct LayerCosts {
   std::vector<Time> forward, backward, backward_input, backward_weight;  // backward = input + weight, to the nanosecond
   std::vector<Time> rebuild;  // selective recomputation: forward of the attention cores once more, before the backward
-  std::vector<IssuedPasses> issued;  // behind the times above, which are the longer of the two; empty: no host limits
+  // The times above with those of the host; empty: no host limits. Else an op of a stage takes at least the sum of the
+  // times above (`step_costs`), so that bounds that are made of them hold.
+  std::vector<IssuedPasses> issued;
   std::vector<Bytes> activation, stash;
   std::vector<Bytes> core;       // of the stash: what selective recomputation rebuilds instead of keeping it
   std::vector<Bytes> logits;     // of the stash: what the loss keeps of the logits

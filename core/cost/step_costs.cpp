@@ -474,8 +474,11 @@ StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::ve
   Traffic tensors = traffic(plan_, scenario.model, full_.activation, over_);
   costs.edges = std::move(tensors.edges);
   check_pairs(costs, scenario.plan.replicas.place);
-  add_messages(costs, tensors.bytes, tensors.bytes,
-               [&](WorkerId from, WorkerId to) { return cost_.topology().route(device(from), device(to)); });
+  Scatter scatter(plan_, scenario.cluster);
+  add_messages(
+      costs, tensors.bytes, tensors.bytes,
+      [&](WorkerId from, WorkerId to) { return cost_.topology().route(device(from), device(to)); },
+      [&](Bytes bytes, WorkerId to) { return scatter(bytes, device(to)); });
   add_all_reduces(costs);
   costs.ready_before_end = ready_before_end(plan_, scenario, full_);
   return costs;
@@ -498,11 +501,13 @@ std::vector<Time> StepPricer::fastest_hops() const {
       routes.push_back(cost_.topology().route(here, next));
       routes.push_back(cost_.topology().route(next, here));
     }
+  const int shares = plan_.scatter_gather ? plan_.tensor_parallel : 1;
   for (std::size_t i = 0; i + 1 < hops.size(); ++i) {
     if (over_.count[i + 1] == Bytes{}) continue;
     Time fastest = kNever;
+    const Bytes sent{over_.bytes[i + 1].value / shares};  // at least; what the receivers gather comes on top
     for (const Route& route : routes) {
-      const Time transfer = route.bandwidth.value > 0 ? transfer_time(over_.bytes[i + 1], route.bandwidth) : Time{};
+      const Time transfer = route.bandwidth.value > 0 ? transfer_time(sent, route.bandwidth) : Time{};
       fastest = std::min(fastest, checked_sum(transfer, route.latency));
     }
     hops[i] = fastest;

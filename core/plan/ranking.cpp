@@ -19,7 +19,13 @@ std::string in_words(const Layout& layout) {
 
 std::string in_words(const std::vector<Recompute>& recompute) {
   const auto word = [](Recompute mode) {
-    return mode == Recompute::None ? "none" : mode == Recompute::Full ? "full" : "selective";
+    switch (mode) {
+      case Recompute::None: return "none";
+      case Recompute::Selective: return "selective";
+      case Recompute::Full: return "full";
+      case Recompute::Blocks: return "blocks";
+    }
+    return "";
   };
   if (std::adjacent_find(recompute.begin(), recompute.end(), std::not_equal_to<>()) == recompute.end())
     return std::string("recompute ") + (recompute.empty() ? "none" : word(recompute.front()));

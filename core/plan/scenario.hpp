@@ -20,9 +20,9 @@ enum class Optimizer { Sgd, Momentum, RmsProp, Adam };
 enum class Recompute {
   None,
   Selective,  // the attention cores are rebuilt during the backward                       [Korthikanti22] section 5
+  Full,       // a stage keeps its input only and repeats its forward                      [GPipe19] section 2.3
   Blocks,     // a Transformer's block keeps its input and repeats its forward right before its backward; what is no
               // block keeps everything: Megatron-LM's --checkpoint-activations              [Megatron21] section 3.5
-  Full,       // a stage keeps its input only and repeats its forward                      [GPipe19] section 2.3
 };
 enum class Skips { Hop, Direct };  // how a tensor travels that skips stages
 enum class GradientSync {  // docs/decisions/0006-gradient-sync-of-replicas.md; with a flush AtOnce is Overlapped
@@ -87,8 +87,8 @@ struct CutLayers {
 };
 // Whole plans: these choose stages, replicas and devices, too, which the scenario leaves open.
 enum class WholePlan { SuffixDp, PipeDreamSosp, PipeDreamReleased, PipeDreamRing };
-using Partition =
-    std::variant<Balanced, Fitting, LeastStep, EqualLayers, EqualBlocks, BlockPartition, LayerCounts, CutLayers, WholePlan>;
+using Partition = std::variant<Balanced, Fitting, LeastStep, EqualLayers, EqualBlocks, BlockPartition, LayerCounts,
+                               CutLayers, WholePlan>;
 
 // What a whole plan settles besides the layers, by key.
 constexpr std::array<std::string_view, 3> kSetByWholePlan = {"stages", "replicas", "placement"};

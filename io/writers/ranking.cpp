@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "io/format_quantity.hpp"
+#include "io/names.hpp"
 #include "io/read_scenario.hpp"
 #include "io/writers/csv_text.hpp"
 #include "io/writers/json_text.hpp"
@@ -31,7 +32,7 @@ class Sizes {
 std::string short_recompute(const Plan& plan) {
   const auto& all = plan.recompute;
   if (std::adjacent_find(all.begin(), all.end(), std::not_equal_to<>()) != all.end()) return "mixed";
-  return all.front() == Recompute::None ? "none" : all.front() == Recompute::Full ? "full" : "selective";
+  return std::string(name(all.front()));
 }
 
 // "15-1", or "-" where no stage has a replica.
@@ -308,7 +309,7 @@ void write_plan(JsonText& json, const Found& found) {
     json.value(range.size());
   json.close().key("replicas").value(found.plan.replicas).key("recompute").open('[');
   for (const Recompute mode : found.plan.recompute)
-    json.value(mode == Recompute::None ? "none" : mode == Recompute::Full ? "full" : "selective");
+    json.value(std::string(name(mode)));
   json.close().field("step_time_s", found.report.step_time).field("samples_per_s", found.report.samples_per_s);
   json.field("tokens_per_s", found.report.tokens_per_s).field("mfu", found.report.mfu);
   json.field("bubble_fraction", found.report.bubble_fraction).field("peak_bytes", found.peak);

@@ -35,7 +35,7 @@ bool cuts_can_be_bounded(const Layout& layout) {
 
 // What recomputation adds to a layer's backward.
 Time added(const LayerCosts& layers, std::size_t layer, Recompute mode) {
-  if (mode == Recompute::None) return {};
+  if (mode == Recompute::None || mode == Recompute::Blocks) return {};  // of blocks: not known here, at least nothing
   return mode == Recompute::Full ? layers.forward[layer] : layers.rebuild[layer];
 }
 

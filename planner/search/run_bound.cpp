@@ -27,7 +27,7 @@ class RunMemory {
   RunMemory(const EqualRun& run, const Plan& shell, const CostModel& cost, const LayerCosts& layers)
       : cost_(cost), plan_(shell) {
     plan_.layers.assign(at(plan_.chunks()), {run.begin, run.begin + 1});
-    for (const Recompute mode : {Recompute::None, Recompute::Selective, Recompute::Full}) {
+    for (const Recompute mode : {Recompute::None, Recompute::Selective, Recompute::Full, Recompute::Blocks}) {
       plan_.recompute.assign(at(plan_.stages), mode);
       memory_[at(static_cast<int>(mode))] = memory_of_stage(plan_, cost, {layers, layers}, 0);
     }
@@ -92,7 +92,7 @@ class RunMemory {
 
   const CostModel& cost_;
   Plan plan_;
-  std::array<MemoryModel, 3> memory_;                          // by Recompute, of one layer
+  std::array<MemoryModel, 4> memory_;                          // by Recompute, of one layer
   std::array<std::vector<std::vector<InFlight>>, 2> moments_;  // without and with full recomputation, by stage
 };
 
@@ -155,9 +155,9 @@ Time run_bound(const EqualRun& run, const Plan& shell, const CostModel& cost, co
   const auto each = [&](LayerId layer) { return layers.forward[at(layer)].value + layers.backward[at(layer)].value; };
   const std::int64_t unit = each(run.begin);
   const auto added = [&](Recompute mode) {
-    return mode == Recompute::None   ? 0
-           : mode == Recompute::Full ? layers.forward[at(run.begin)].value
-                                     : layers.rebuild[at(run.begin)].value;
+    return mode == Recompute::None || mode == Recompute::Blocks ? 0
+           : mode == Recompute::Full                            ? layers.forward[at(run.begin)].value
+                                                                : layers.rebuild[at(run.begin)].value;
   };
   RunMemory memory(run, shell, cost, layers);
   // What stage k takes for n layers; where the list ends, so many do not fit. Grows with n.
