@@ -5,6 +5,7 @@
 #include <limits>
 #include <queue>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -52,6 +53,7 @@ class Search {
     if (candidates_.empty()) return infeasible();
     refine_best();
     confirm();
+    look_further();
     if (answer_.plans.empty()) return infeasible();
     answer_.bound = std::min(lower_bound(), answer_.plans.front().value);
     answer_.idle_devices = scenario_.cluster.devices() - answer_.plans.front().plan.devices();
@@ -89,7 +91,7 @@ class Search {
   // Better than this is worth looking at: the worst of the plans wanted, less the gap.
   double threshold() const {
     if (std::ssize(lines_) < options_.top) return kInfinite;
-    return worst_wanted_ / (1 + options_.gap);
+    return std::max(worst_wanted_, worst_priced_) / (1 + options_.gap);
   }
 
   // The worst of the lines wanted, among the candidates so far.
@@ -223,7 +225,7 @@ class Search {
   }
 
   void evaluate_groups() {
-    std::int64_t done = open_groups();
+    if (!std::exchange(groups_opened_, true)) done_ = open_groups();
     while (!queue_.empty()) {
       const Open next = queue_.top();
       if (next.bound >= threshold()) break;
@@ -232,12 +234,26 @@ class Search {
         break;
       }
       queue_.pop();
-      done += looked_at(next);
-      told(done);
+      done_ += looked_at(next);
+      told(done_);
     }
-    if (!queue_.empty() && unreached_ == kInfinite) pruned_ = queue_.top().bound;
-    (unreached_ < kInfinite ? answer_.not_reached : answer_.bounded) += space_.layouts - done;
+    pruned_ = !queue_.empty() && unreached_ == kInfinite ? queue_.top().bound : kInfinite;
+    answer_.bounded = answer_.not_reached = 0;
+    (unreached_ < kInfinite ? answer_.not_reached : answer_.bounded) = space_.layouts - done_;
     told(space_.layouts);
+  }
+
+  // Where links are shared, plans are slower than fixed orders say, and what was ruled out against those orders may be
+  // better than what is left of them: it is looked at, too.
+  void look_further() {
+    constexpr int kMostRounds = 8;
+    for (int round = 0; round < kMostRounds && !answer_.plans.empty() && !over(); ++round) {
+      worst_priced_ = answer_.plans.back().value;
+      if (queue_.empty() || queue_.top().bound >= threshold()) return;
+      evaluate_groups();
+      refine_best();
+      confirm();
+    }
   }
 
   // No plan of the space is better, by fixed orders.
@@ -363,6 +379,10 @@ class Search {
         continue;
       }
       if (!answer_.plans.empty() && over()) break;
+      if (!priced_.insert({candidate.layout, candidate.step.value}).second) {
+        ++i;
+        continue;
+      }
       ++count;
       std::vector<Bytes> buffers;
       std::optional<Found> found = priced(candidate, buffers);
@@ -476,6 +496,10 @@ class Search {
   std::map<Layout, double> lines_;  // best value by line of the ranking
   double worst_wanted_ = kInfinite;
   double pruned_ = kInfinite, unreached_ = kInfinite;
+  double worst_priced_ = 0;                           // value of the last plan of the ranking, as `simulate` has it
+  std::set<std::pair<Layout, std::int64_t>> priced_;  // layout and step by fixed orders
+  bool groups_opened_ = false;
+  std::int64_t done_ = 0;
   double given_up_ = kInfinite;  // layouts of which no cut was found that fits, without proof that there is none
   std::optional<std::string> overflow_;
 };
