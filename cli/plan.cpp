@@ -157,6 +157,12 @@ int run(const Arguments& arguments) {
   const SearchAnswer& answer = std::get<SearchAnswer>(result);
   print(json ? ranking_json(answer, scenario)
              : ranking_text(answer, scenario, {.table = table, .explain = arguments.has("--explain")}));
+  if (!pareto_axes.empty() && answer.pareto_axes.empty())
+    note("--pareto is not answered, since the search ended early (" + answer.ended +
+         "); it needs a longer --time-limit, or a larger --gap");
+  if (std::ssize(answer.plans) < options.top && !answer.ended.empty())
+    note(fmt::format("{} of the {} plans asked for were found before the search ended; --time-limit gives it longer",
+                     answer.plans.size(), options.top));
   for (const std::string& output : outputs)
     write(output, answer, scenario, command_line(arguments));
   return answer.ended == "interrupted" || interruption.requested() ? kInterrupted : kDone;
@@ -173,7 +179,9 @@ constinit const Command kPlan{
         "sequence_parallel, schedule, partition, placement, recompute of plan (plan: auto opens all of these), and\n"
         "micro_batch_size, micro_batches, zero of training. The best plan is a scenario: simulate takes it.\n"
         "  pipewright plan scenarios/quickstart.yaml --set plan=auto -o plan.yaml\n"
-        "Ctrl-C ends the search and prints the best plan so far (exit status 130).\n",
+        "Ctrl-C ends the search and prints the best plan so far (exit status 130). A plan may fill a device to the\n"
+        "last byte; --set cluster.node.device.reserve=4GiB keeps some of every device free. --pareto asks several\n"
+        "times, each within the time limit.\n",
     .options = kOptions,
     .least = 1,
     .most = 1,

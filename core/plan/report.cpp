@@ -246,8 +246,8 @@ void add_limit(Report& report, const Schedule& schedule) {
   if (report.stages.size() > 1)
     text += alike ? "; all stages compute alike" : "; busiest is stage " + stage;
   else
-    text += "; it computes";
-  text += ", " + percent(ratio(busiest.busy, report.makespan)) + " of the run";
+    text += "; its one stage is busy";
+  text += (report.stages.size() > 1 ? ", " : " ") + percent(ratio(busiest.busy, report.makespan)) + " of the run";
 }
 
 // --- does it fit -----------------------------------------------------------------------------------------------------

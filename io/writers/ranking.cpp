@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -126,11 +127,21 @@ std::string unit_of(const Ranking& ranking, double value) {
   switch (ranking.objective) {
     case Objective::Throughput: return fmt::format("{:.4g} samples/s", value > 0 ? 1 / value : 0);
     case Objective::StepTime: return fmt::format("{:.4g} s per step", value);
-    case Objective::Cost: return fmt::format("{:.4g} per sample", value);
+    case Objective::Cost: {
+      const bool money = ranking.plans.front().scenario->cluster.device.price_per_hour.has_value();
+      return fmt::format("{:.4g} {}per sample", value, money ? "" : "device seconds ");
+    }
     case Objective::Memory:
       return Sizes(*ranking.plans.front().scenario).with_unit(Bytes{static_cast<std::int64_t>(value)});
   }
   return "";
+}
+
+// Why the search ended before it was through, and what the reader can do about it.
+std::string ended_text(const Ranking& ranking) {
+  if (ranking.ended == "interrupted") return "Ctrl-C ended the search";
+  if (ranking.ended == "the time limit") return "the time limit ended the search; a longer --time-limit looks further";
+  return ranking.ended + " ended the search";
 }
 
 // "optimal within the model" or how far from it the plan may be.
@@ -143,7 +154,7 @@ std::string quality(const Ranking& ranking) {
     return fmt::format("optimal within the model: {}, and no plan of the space is {}", unit_of(ranking, best), better);
   std::string text = fmt::format("gap {:.2f} %: {}, and no plan of the space can be {} than {}", 100 * ranking.gap(),
                                  unit_of(ranking, best), better, unit_of(ranking, ranking.bound));
-  if (!ranking.ended.empty()) text += "; " + ranking.ended + " ended the search";
+  if (!ranking.ended.empty()) text += "; " + ended_text(ranking);
   return text;
 }
 
@@ -164,11 +175,11 @@ std::string layers_text(const Plan& plan) {
 
 std::vector<std::string> tried(const Ranking& ranking) {
   std::vector<std::string> lines;
-  std::string text = fmt::format(
-      "{} layout{}: {} simulated ({} simulations, cuts of {} searched), {} cannot be better by "
-      "their bound, {} do not fit",
-      ranking.layouts, ranking.layouts == 1 ? "" : "s", ranking.evaluated, ranking.simulations, ranking.refined,
-      ranking.bounded, ranking.too_large);
+  std::string text =
+      fmt::format("{} layout{}: {} simulated ({} simulation{}", ranking.layouts, ranking.layouts == 1 ? "" : "s",
+                  ranking.evaluated, ranking.simulations, ranking.simulations == 1 ? "" : "s");
+  if (ranking.refined > 0) text += fmt::format(", cuts of {} searched", ranking.refined);
+  text += fmt::format("), {} cannot be better by their bound, {} do not fit", ranking.bounded, ranking.too_large);
   std::int64_t refused = 0;
   for (const auto& [reason, count] : ranking.refused)
     refused += count;
@@ -250,8 +261,9 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
         width);
     head = "              ";
   }
+  if (options.explain && !ranking.ended.empty()) text += wrapped(head, "not looked for: " + ended_text(ranking), width);
   if (options.explain) {
-    text += "\nwhy not another\n";
+    text += "\nwhat limits each plan, and what makes none (-)\n";
     for (std::size_t i = 0; i < ranking.plans.size(); ++i)
       text += wrapped(fmt::format("  {:<3} ", i + 1),
                       fmt::format("{}, {}: {}", in_words(ranking.plans[i].layout),
@@ -401,7 +413,14 @@ std::string plan_yaml(const Ranking& ranking, const Found& found, const Scenario
   text += fmt::format("# Predicted: step {} s, {:.4g} samples/s, bubble {:.1f} %, peak {} of {}\n",
                       seconds_text(found.report.step_time), found.report.samples_per_s,
                       100 * found.report.bubble_fraction, sizes(found.peak), sizes.with_unit(capacity(found)));
-  return text + resolved_yaml(*found.scenario);
+  // Not "default": where `plan` put a value, the comment beside it says so.
+  Scenario scenario = *found.scenario;
+  const Place chosen = {"chosen by plan", 0, 0};
+  for (const auto& [section, open] : {std::pair{"plan.", &asked.plan.open}, {"training.", &asked.training.open}})
+    for (const auto& [key, field] : *open)
+      scenario.origins[section + key] = chosen;
+  scenario.origins.try_emplace("training.global_batch_size", chosen);
+  return text + resolved_yaml(scenario);
 }
 
 }  // namespace pipewright

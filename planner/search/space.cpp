@@ -216,16 +216,28 @@ std::vector<Recompute> recomputations(const Scenario& scenario) {
   return modes;
 }
 
+// Whether t devices can compute every layer together; what settle() in core/model/graph.hpp refuses is left out.
+bool divides(const Model& model, std::int64_t t) {
+  bool any = t == 1;
+  for (const Layer& layer : model.layers) {
+    if (t == 1) break;
+    if (layer.work < 0) return false;
+    const Work& work = model.works[static_cast<std::size_t>(layer.work)];
+    if (work.shards > 0 && work.shards % t != 0) return false;
+    any |= work.shards > 0 || work.split_vocabulary;
+  }
+  return any;
+}
+
 Space layouts_of(const Scenario& scenario) {
   check_fixed(scenario);
   const PlanRequest& plan = scenario.plan;
   const std::int64_t devices = scenario.cluster.devices();
   const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
-  const bool splits = std::all_of(scenario.model.layers.begin(), scenario.model.layers.end(),
-                                  [](const Layer& layer) { return layer.work >= 0 || layer.parameters == 0; }) &&
-                      !scenario.model.works.empty();
-  const std::vector<std::int64_t> degrees =
-      splits ? divisors(scenario.cluster.devices_per_node) : std::vector<std::int64_t>{1};
+  std::vector<std::int64_t> degrees = divisors(scenario.cluster.devices_per_node);
+  degrees.erase(
+      std::remove_if(degrees.begin(), degrees.end(), [&](std::int64_t t) { return !divides(scenario.model, t); }),
+      degrees.end());
   const std::vector<std::string> schedules = schedules_for(scenario);
   const std::vector<PlacementOrder> placements = placements_for(scenario);
   Space space;

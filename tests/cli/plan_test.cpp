@@ -44,6 +44,43 @@ TEST_CASE("plan: the best plan is a scenario that simulate prices alike") {
   CHECK(run_program({"check", path}).status == 0);
 }
 
+TEST_CASE("plan: the scenario written tells what was chosen from what is a default") {
+  ScratchFolder folder;
+  const std::string path = folder.path("plan.yaml");
+  CHECK(plan(kSmall, {"-o", path}).status == 0);
+  const std::string yaml = file_text(path);
+  const auto comment = [&](const std::string& key) {
+    const auto begin = yaml.find("\n  " + key + ":");
+    REQUIRE(begin != std::string::npos);
+    const std::string line = yaml.substr(begin + 1, yaml.find('\n', begin + 1) - begin - 1);
+    return line.substr(line.find("# ") + 2);
+  };
+  CHECK(comment("stages") == "chosen by plan");
+  CHECK(comment("micro_batch_size") == "chosen by plan");
+  CHECK(comment("bucket") == "default");
+}
+
+TEST_CASE("plan: only what can be divided is divided") {
+  // own-net has attention inside `ops`, which no group of devices shares; five heads divide by five only.
+  CHECK(run_program({"plan", "scenarios/what_if/own-net.yaml", "--set", "plan=auto", "--top", "1"}).status == 0);
+  const ProgramRun odd = plan(R"(version: 1
+model: {family: gpt, layers: 4, hidden: 320, heads: 5, sequence_length: 128}
+cluster: dgx-a100x8
+training: {global_batch_size: 64, micro_batch_size: 1, precision: bf16}
+plan: {tensor_parallel: auto}
+)",
+                              {"--set", "cluster.node.devices=10", "--set", "cluster.nodes=1", "--json"});
+  CHECK(odd.status == 0);
+  CHECK(nlohmann::json::parse(odd.out)["searched"]["layouts"] == 2);  // of 1, 2, 5 and 10 devices: 1 and 5
+}
+
+TEST_CASE("plan: costs without a price are device seconds") {
+  CHECK(plan(kSmall, {"--objective", "cost"}).out.find(" device seconds per sample") != std::string::npos);
+  const ProgramRun priced = plan(kSmall, {"--objective", "cost", "--set", "cluster.node.device.price_per_hour=2"});
+  CHECK(priced.status == 0);
+  CHECK(priced.out.find("device seconds") == std::string::npos);
+}
+
 TEST_CASE("plan: the same bytes every time") {
   for (const char* form : {"--json", "--explain"})
     CHECK(plan(kSmall, {form}).out == plan(kSmall, {form}).out);

@@ -151,10 +151,10 @@ TEST_CASE("a worker that waits for its all-reduce is communicating") {
   CHECK(report.workers[0].busy == ns(31));
   CHECK(report.bubble_fraction == doctest::Approx(15.0 / 46));
   CHECK(report.bubble_fraction_span == 0);  // no update in it: F and BW follow each other
-  CHECK(
-      report.limiting_factor ==
-      "compute (65.2 % of the critical path; all-reduces 32.6 %, optimizer updates 2.2 %); it computes, 67.4 % of the "
-      "run");
+  CHECK(report.limiting_factor ==
+        "compute (65.2 % of the critical path; all-reduces 32.6 %, optimizer updates 2.2 %); its one stage is busy "
+        "67.4 % of the "
+        "run");
 }
 
 // Two buckets of 15; the gradients of the first are there 8 before the end of BW:
