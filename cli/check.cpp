@@ -44,7 +44,8 @@ std::string checked(const std::string& path, const ReadOptions& options, bool re
   if (what == "device") return "device " + read_device(path, options).name;
   if (what == "cluster") return "cluster, " + counted(read_cluster(path, options).devices(), "device");
   const Scenario scenario = read_scenario(path, options);
-  if (anything_open(scenario)) {
+  if (needs_search(scenario)) {
+    check_whole_plan(scenario);
     const Space space = layouts_of(scenario);
     if (resolved) print(resolved_yaml(scenario));
     return "scenario, " + counted(static_cast<std::int64_t>(scenario.model.layers.size()), "layer") + ", " +

@@ -99,20 +99,24 @@ void read_cuts(Reader& reader, const At& at, std::vector<std::int64_t>& first) {
 
 // Partitions that a name chooses.
 std::span<const std::pair<std::string_view, Partition>> named_partitions() {
-  static const std::array<std::pair<std::string_view, Partition>, 5> table = {{{"balanced", Balanced{}},
-                                                                               {"fitting", Fitting{}},
-                                                                               {"exact", LeastStep{}},
-                                                                               {"equal_layers", EqualLayers{}},
-                                                                               {"block_partition", BlockPartition{}}}};
+  static const std::array<std::pair<std::string_view, Partition>, 9> table = {
+      {{"balanced", Balanced{}},
+       {"fitting", Fitting{}},
+       {"exact", LeastStep{}},
+       {"equal_layers", EqualLayers{}},
+       {"block_partition", BlockPartition{}},
+       {"suffix_dp", WholePlan::SuffixDp},
+       {"pipedream_sosp", WholePlan::PipeDreamSosp},
+       {"pipedream_released", WholePlan::PipeDreamReleased},
+       {"pipedream_ring", WholePlan::PipeDreamRing}}};
   return table;
 }
 
 void read_partition(Reader& reader, const At& at, PlanRequest& plan) {
   plan.partition.place = at.yaml.place;
   constexpr const char* forms =
-      "write balanced, fitting, exact, equal_layers, block_partition, {layers: [3, 3]} (per stage) or {cuts: [3]} "
-      "(first "
-      "layers)";
+      "write balanced, fitting, exact, equal_layers, block_partition, suffix_dp, pipedream_sosp, pipedream_released, "
+      "pipedream_ring, {layers: [3, 3]} (per stage) or {cuts: [3]} (first layers)";
   if (at.yaml.is(Yaml::Type::Scalar))
     for (const auto& [name, partition] : named_partitions())
       if (at.yaml.scalar == name) {
@@ -136,6 +140,11 @@ void read_partition(Reader& reader, const At& at, PlanRequest& plan) {
   }
 }
 
+bool same_name(const Partition& a, const Partition& b) {
+  const auto *whole = std::get_if<WholePlan>(&a), *other = std::get_if<WholePlan>(&b);
+  return a.index() == b.index() && (whole == nullptr || *whole == *other);
+}
+
 void write_partition(YamlText& out, std::string_view key, const PlanRequest& plan) {
   const Partition& partition = plan.partition.value;
   if (const auto* counts = std::get_if<LayerCounts>(&partition))
@@ -144,7 +153,7 @@ void write_partition(YamlText& out, std::string_view key, const PlanRequest& pla
     out.line(key, fmt::format("{{cuts: {}}}", value_text(cuts->first)));
   else
     for (const auto& [name, named] : named_partitions())
-      if (named.index() == partition.index()) out.line(key, std::string(name));
+      if (same_name(named, partition)) out.line(key, std::string(name));
 }
 
 // ---- placement, recompute -------------------------------------------------------------------------------------------
@@ -192,11 +201,14 @@ constexpr Field<PlanRequest> kPlan[] = {
      [](YamlText& out, std::string_view key, const PlanRequest& plan) {
        if (!plan.replicas.value.empty()) out.line(key, value_text(plan.replicas));
      }},
-    {"partition", "balanced | fitting | exact | equal_layers | block_partition | {layers: [3, 3]} | {cuts: [3]}",
+    {"partition",
+     "balanced | fitting | exact | equal_layers | block_partition | suffix_dp | pipedream_sosp | pipedream_released | "
+     "pipedream_ring | {layers: [3, 3]} | {cuts: [3]}",
      "balanced: the least bottleneck; fitting: the least among the cuts whose stages all fit their devices; exact: the "
      "least simulated step of all cuts (gpipe, 1f1b, eager_1f1b); equal_layers, block_partition (torchgpipe's): "
-     "baselines; layers per (virtual) stage; first layer of every stage but the first, by number or name; default: "
-     "balanced",
+     "baselines; suffix_dp, and as baselines PipeDream's optimizer as printed (pipedream_sosp), as released, or with a "
+     "ring's volume: stages, replicas and placement, too, which are left out (pipedream, 1f1b); layers per (virtual) "
+     "stage; first layer of every stage but the first, by number or name; default: balanced",
      Need::Optional, read_partition, write_partition},
     {"placement", "pipeline | data | list of device numbers",
      "pipeline: each copy on consecutive devices; data: the copies of a stage; list: a device per worker, with "
@@ -264,6 +276,21 @@ void read_training_section(Reader& reader, const At& at, Training& training) {
   check_open_fields<Training>(reader, at, kTraining, training.open);
 }
 
+// A partition that chooses these fields, too, leaves those open that the scenario does not give.
+void open_for_whole_plan(Reader& reader, const At& at, const Yaml& closed, PlanRequest& plan) {
+  if (const auto open = plan.open.find("partition"); open != plan.open.end())
+    for (const std::string& name : open->second.among)
+      for (const auto& [known, partition] : named_partitions())
+        if (name == known && std::holds_alternative<WholePlan>(partition))
+          reader.errors.add(open->second.place,
+                            fmt::format("{}.partition: {} chooses stages and replicas, too, and stands alone; write "
+                                        "partition: {}",
+                                        path(at), name, name));
+  if (!std::holds_alternative<WholePlan>(plan.partition.value)) return;
+  for (const std::string_view key : kSetByWholePlan)
+    if (!closed.find(key)) plan.open.try_emplace(std::string(key), OpenField{plan.partition.place, {}});
+}
+
 void read_plan_section(Reader& reader, const At& at, PlanRequest& plan) {
   plan.place = at.yaml.place;
   plan.stages.place = plan.partition.place = plan.schedule.place = plan.replicas.place = at.yaml.place;
@@ -275,6 +302,7 @@ void read_plan_section(Reader& reader, const At& at, PlanRequest& plan) {
   const Yaml closed = take_open_fields(reader, at, kMayBeOpen, plan.open);
   read_fields<PlanRequest>(reader, At{closed, at.parent, at.key, at.item}, kPlan, plan);
   check_open_fields<PlanRequest>(reader, at, kPlan, plan.open);
+  open_for_whole_plan(reader, at, closed, plan);
   const auto replicas = static_cast<std::int64_t>(plan.replicas.value.size());
   if (replicas > 0 && !closed.find("stages")) plan.stages = {replicas, plan.replicas.place};
   if (replicas > 0 && replicas != plan.stages.value)

@@ -54,6 +54,7 @@ std::variant<Answer, Infeasible> answer(const Scenario& scenario, const AnswerOp
   Report& report = answer.report;
   if (!report.fits) {
     report.shortfall.remedies = remedies(answer);
+    if (!answer.plan.cut.empty()) report.shortfall.details.push_back(answer.plan.cut);
     if (!options.ignore_memory) return report.shortfall;
   }
   report.formulas = formulas(answer);

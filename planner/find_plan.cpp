@@ -1,12 +1,16 @@
 #include "planner/find_plan.hpp"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "planner/partitioners/table.hpp"
+#include "planner/price.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {
@@ -316,23 +320,128 @@ void check_schedule(const Scenario& scenario, const Plan& plan) {
 
 namespace {
 
+bool makes_whole_plan(const PlanRequest& plan) {
+  return std::holds_alternative<WholePlan>(plan.partition.value);
+}
+
+bool left_to_search(const PlanRequest& plan, std::string_view key) {
+  return !makes_whole_plan(plan) ||
+         std::find(kSetByWholePlan.begin(), kSetByWholePlan.end(), key) == kSetByWholePlan.end();
+}
+
 // Fields that say `auto` are for the search (planner/search/).
 void refuse_open(const Scenario& scenario, Errors& errors) {
   for (const auto& [section, fields] :
        {std::pair{"training", &scenario.training.open}, std::pair{"plan", &scenario.plan.open}})
     for (const auto& [key, field] : *fields)
-      errors.add(field.place, fmt::format("{}.{}: auto leaves it to `pipewright plan`, which writes the scenario of "
-                                          "what it finds with -o plan.yaml; give a value here",
-                                          section, key));
+      if (left_to_search(scenario.plan, key))
+        errors.add(field.place, fmt::format("{}.{}: auto leaves it to `pipewright plan`, which writes the scenario of "
+                                            "what it finds with -o plan.yaml; give a value here",
+                                            section, key));
   errors.throw_if_any();
 }
 
 }  // namespace
 
+bool needs_search(const Scenario& scenario) {
+  const OpenFields& open = scenario.plan.open;
+  return !scenario.training.open.empty() || std::any_of(open.begin(), open.end(), [&](const auto& field) {
+    return left_to_search(scenario.plan, field.first);
+  });
+}
+
+void check_whole_plan(const Scenario& scenario) {
+  const PlanRequest& plan = scenario.plan;
+  if (!makes_whole_plan(plan)) return;
+  const std::string partition = fmt::format("plan.partition: {}", partitioner_of(plan.partition.value)->name);
+  Errors errors;
+  const auto contradiction = [&](const Place& place, std::string_view key, const std::string& what) {
+    errors.add(or_else(place, plan.place), fmt::format("plan.{}: {}", key, what));
+  };
+  const std::array<const Place*, 3> places = {&plan.stages.place, &plan.replicas.place, &plan.placement_place};
+  for (std::size_t i = 0; i < kSetByWholePlan.size(); ++i) {
+    const std::string_view key = kSetByWholePlan[i];
+    const auto open = plan.open.find(std::string(key));
+    if (open == plan.open.end())
+      contradiction(*places[i], key,
+                    fmt::format("given, but {0} chooses it; leave plan.{1} out or auto, or write another partition",
+                                partition, key));
+    else if (!open->second.among.empty())
+      contradiction(open->second.place, key,
+                    fmt::format("restricted, but {0} chooses among all; write plan.{1}: auto", partition, key));
+  }
+  for (const auto& [key, count] :
+       {std::pair{"virtual_stages", &plan.virtual_stages}, std::pair{"data_parallel", &plan.data_parallel}})
+    if (plan.open.find(key) == plan.open.end() && count->value != 1)
+      contradiction(count->place, key,
+                    fmt::format("{}, but {} makes one pipeline with one chunk per stage and replicas of its own; "
+                                "leave plan.{} out",
+                                count->value, partition, key));
+  if (plan.open.find("recompute") == plan.open.end() && plan.recompute.value.size() > 1)
+    contradiction(plan.recompute.place, "recompute",
+                  fmt::format("{} entries, but {} chooses the number of stages; give one for all",
+                              plan.recompute.value.size(), partition));
+  if (plan.open.find("schedule") == plan.open.end() && plan.schedule.value != "pipedream" &&
+      plan.schedule.value != "1f1b" && find_schedule(plan.schedule.value) != nullptr)
+    contradiction(plan.schedule.place, "schedule",
+                  fmt::format("{}, but {} is for pipedream or 1f1b; write one of them, or another partition",
+                              plan.schedule.value, partition));
+  errors.throw_if_any();
+}
+
+namespace {
+
+Scenario with_stages(const Scenario& scenario, std::int64_t stages) {
+  Scenario result = scenario;
+  PlanRequest& plan = result.plan;
+  for (const std::string_view key : kSetByWholePlan)
+    plan.open.erase(std::string(key));
+  plan.stages.value = stages;
+  if (makes_whole_plan(plan)) plan.partition.value = Balanced{}, plan.placement = PlacementOrder::Pipeline;
+  return result;
+}
+
+Plan whole_plan(const Scenario& scenario, const CostModel& cost) {
+  check_whole_plan(scenario);
+  const Partitioner& asked = *partitioner_of(scenario.plan.partition.value);
+  const Plan shell = shell_of_whole_plans(scenario, cost);
+  std::optional<Plan> best;
+  Time least{};
+  for (Plan& plan : asked.plans(shell, cost)) {
+    check_size(scenario, plan);
+    check_schedule(scenario, plan);
+    const Time step = price(plan, cost, Engine::Auto).report.step_time;
+    if (best && step >= least) continue;
+    best = std::move(plan), least = step;
+  }
+  if (!best) {
+    const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
+    const std::int64_t workers = scenario.cluster.devices() / shell.tensor_parallel;
+    best = find_plan(with_stages(scenario, std::min({layers, workers, kMostChunks})), cost);
+    best->cut = fmt::format("partition: {} found no plan that fits; this is the balanced cut into {}", asked.name,
+                            counted(best->stages, "stage"));
+    return *best;
+  }
+  best->cut = fmt::format("partition: {} chose {} with {} {} ({})", asked.name, counted(best->stages, "stage"),
+                          fmt::join(best->replicas, "-"), best->workers() == 1 ? "replica" : "replicas", asked.what);
+  validate(*best, scenario.model, scenario.cluster);
+  return *best;
+}
+
+}  // namespace
+
+Plan shell_of_whole_plans(const Scenario& scenario, const CostModel& cost) {
+  Plan shell = find_plan(with_stages(scenario, 1), cost);
+  shell.layers.clear(), shell.replicas.clear(), shell.device.clear();
+  shell.stages = 0;
+  return shell;
+}
+
 Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   Errors errors;
   refuse_open(scenario, errors);
   const PlanRequest& request = scenario.plan;
+  if (makes_whole_plan(request)) return whole_plan(scenario, cost);
   if (find_schedule(request.schedule.value) == nullptr)
     errors.add(or_else(request.schedule.place, request.place),
                "plan.schedule: " + unknown_name(request.schedule.value, schedule_names()));

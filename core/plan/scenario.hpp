@@ -75,7 +75,13 @@ struct LayerCounts {
 struct CutLayers {
   std::vector<std::int64_t> first;
 };
-using Partition = std::variant<Balanced, Fitting, LeastStep, EqualLayers, BlockPartition, LayerCounts, CutLayers>;
+// Whole plans: these choose stages, replicas and devices, too, which the scenario leaves open.
+enum class WholePlan { SuffixDp, PipeDreamSosp, PipeDreamReleased, PipeDreamRing };
+using Partition =
+    std::variant<Balanced, Fitting, LeastStep, EqualLayers, BlockPartition, LayerCounts, CutLayers, WholePlan>;
+
+// What a whole plan settles besides the layers, by key.
+constexpr std::array<std::string_view, 3> kSetByWholePlan = {"stages", "replicas", "placement"};
 
 struct PlanRequest {
   Placed<std::int64_t> stages{1, {}};

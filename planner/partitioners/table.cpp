@@ -119,6 +119,15 @@ const Partitioner* partitioner_of(const Partition& request) {
     std::string_view operator()(const BlockPartition&) const { return "block_partition"; }
     std::string_view operator()(const LayerCounts&) const { return ""; }
     std::string_view operator()(const CutLayers&) const { return ""; }
+    std::string_view operator()(const WholePlan& whole) const {
+      switch (whole) {
+        case WholePlan::SuffixDp: return "suffix_dp";
+        case WholePlan::PipeDreamSosp: return "pipedream_sosp";
+        case WholePlan::PipeDreamReleased: return "pipedream_released";
+        case WholePlan::PipeDreamRing: return "pipedream_ring";
+      }
+      return "";
+    }
   };
   return find_partitioner(std::visit(Name{}, request));
 }

@@ -18,18 +18,17 @@ struct Partitioner {
   enum class Kind : std::uint8_t {
     Cut,            // number of stages and replicas -> layers, by layer times alone
     CutOnDevices,   // the same, for a plan that has its devices: it simulates, or counts memory
-    StagesAndCuts,  // workers -> stages, replicas, layers and devices; not for `plan.partition` but for `plan` and
-                    // tables
+    StagesAndCuts,  // workers -> stages, replicas, layers and devices
   };
-  std::string_view name;    // as written in YAML, plan.partition, for the first two kinds
+  std::string_view name;    // as written in YAML, plan.partition
   std::string_view what;    // one line
   std::string_view source;  // key of docs/references.md, or ""
   Kind kind = Kind::Cut;
   // Cut, CutOnDevices: fills in plan.layers (and plan.cut). Throws InputError at plan.partition where it is not for the
   // plan. The others: null.
   void (*cut)(const Scenario& scenario, const CostModel& cost, Plan& plan) = nullptr;
-  // StagesAndCuts: whole plans for a shell (planner/replicated.hpp), the best first; none: nothing fits. The others:
-  // null.
+  // StagesAndCuts: whole plans for a shell (planner/replicated.hpp); none: nothing fits. suffix_dp: the best first;
+  // PipeDream's: one cut with its devices in one or two orders. The others: null.
   std::vector<Plan> (*plans)(const Plan& shell, const CostModel& cost) = nullptr;
 };
 

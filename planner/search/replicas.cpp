@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "planner/find_plan.hpp"
+#include "planner/partitioners/table.hpp"
 #include "planner/price.hpp"
 #include "planner/replicated.hpp"
 #include "planner/search/space.hpp"
@@ -14,6 +15,23 @@
 
 namespace pipewright {
 namespace {
+
+// Whole plans of the partitioner asked for. PipeDream's bring no bound.
+ReplicatedAnswer plans_of(const Partitioner* asked, const Plan& shell, const CostModel& cost,
+                          const ReplicatedOptions& options) {
+  if (asked == nullptr || asked->name == "suffix_dp") return replicated_plans(shell, cost, options);
+  ReplicatedAnswer answer;
+  for (Plan& plan : asked->plans(shell, cost)) {
+    ++answer.candidates, ++answer.simulated;
+    answer.ranking.push_back({.plan = std::move(plan)});
+  }
+  return answer;
+}
+
+const Partitioner* whole_partitioner(const Scenario& scenario) {
+  const Partitioner* asked = partitioner_of(scenario.plan.partition.value);
+  return asked != nullptr && asked->kind == Partitioner::Kind::StagesAndCuts ? asked : nullptr;
+}
 
 // With the schedules that replicas are for, and one copy of one chunk per stage.
 Scenario narrowed(const Scenario& scenario) {
@@ -26,6 +44,7 @@ Scenario narrowed(const Scenario& scenario) {
   close("virtual_stages", result.plan.virtual_stages);
   close("data_parallel", result.plan.data_parallel);
   result.plan.stages.value = 1;
+  if (whole_partitioner(scenario) != nullptr) result.plan.partition.value = Balanced{};
   open.erase("replicas"), open.erase("partition"), open.erase("placement");
   if (const auto schedule = open.find("schedule"); schedule != open.end() && schedule->second.among.empty())
     schedule->second.among = {"pipedream", "1f1b"};
@@ -35,26 +54,33 @@ Scenario narrowed(const Scenario& scenario) {
     if (schedule != "pipedream" && schedule != "1f1b")
       throw InputError(result.plan.schedule.place.file.empty() ? result.plan.place : result.plan.schedule.place,
                        "plan.replicas: auto is for schedule pipedream or 1f1b, not for " + schedule +
-                           "; write replicas as a list, or another schedule");
+                           "; write replicas as a list (and another partition), or another schedule");
   return result;
 }
 
 Plan shell_of(const Scenario& whole, const CostModel& cost, Recompute mode) {
-  Plan shell = find_plan(whole, cost);
-  shell.layers.clear(), shell.replicas.clear(), shell.device.clear();
-  shell.stages = 0;
+  Plan shell = shell_of_whole_plans(whole, cost);
   shell.recompute = {mode};
   return shell;
+}
+
+Bytes largest_need(const Report& report) {
+  Bytes most;
+  for (const WorkerReport& worker : report.workers)
+    most = std::max(most, worker.need.with_reserve);
+  return most;
 }
 
 }  // namespace
 
 bool asks_for_replicas(const Scenario& scenario) {
-  return is_open(scenario, "replicas");
+  return is_open(scenario, "replicas") || whole_partitioner(scenario) != nullptr;
 }
 
 std::variant<SearchAnswer, Infeasible> search_replicas(const Scenario& scenario, const SearchOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
+  check_whole_plan(scenario);
+  const Partitioner* asked = whole_partitioner(scenario);
   const Scenario narrow = narrowed(scenario);
   const Space space = layouts_of(narrow);
   SearchAnswer answer;
@@ -83,8 +109,8 @@ std::variant<SearchAnswer, Infeasible> search_replicas(const Scenario& scenario,
         }
         const Scenario whole = settled(narrow, layout, nullptr);
         const CostModel cost(whole);
-        const ReplicatedAnswer found = replicated_plans(
-            shell_of(whole, cost, mode), cost, {.top = static_cast<std::size_t>(options.top), .stopped = over});
+        const ReplicatedAnswer found = plans_of(asked, shell_of(whole, cost, mode), cost,
+                                                {.top = static_cast<std::size_t>(options.top), .stopped = over});
         ++answer.evaluated;
         answer.simulations += found.simulated;
         for (const auto& [reason, count] : found.rejected)
@@ -105,12 +131,15 @@ std::variant<SearchAnswer, Infeasible> search_replicas(const Scenario& scenario,
           entry.plan = find_plan(*settled_scenario, own);
           PP_CHECK(entry.plan.layers == each.plan.layers && entry.plan.replicas == each.plan.replicas);
           Answer priced = price(entry.plan, own, Engine::Auto);
-          if (!priced.report.fits) continue;
-          entry.report = std::move(priced.report);
-          for (const WorkerReport& worker : entry.report.workers) {
-            entry.peak = std::max(entry.peak, worker.need.with_reserve);
-            entry.peak_high = std::max(entry.peak_high, worker.need.high);
+          if (!priced.report.fits) {
+            const Bytes excess = largest_need(priced.report) - scenario.cluster.device.memory;
+            if (nearest.empty() || excess < missing) nearest = in_words(entry.layout), missing = excess;
+            continue;
           }
+          entry.report = std::move(priced.report);
+          entry.peak = largest_need(entry.report);
+          for (const WorkerReport& worker : entry.report.workers)
+            entry.peak_high = std::max(entry.peak_high, worker.need.high);
           entry.value = objective_value(options.objective, entry.layout, scenario, entry.report.step_time, entry.peak);
           if (options.objective == Objective::Cost)
             entry.value *= static_cast<double>(entry.plan.devices()) / entry.layout.devices();

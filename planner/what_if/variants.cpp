@@ -127,6 +127,8 @@ bool more_stages(Scenario& scenario, const Plan& plan, std::int64_t stages) {
   if (replicated || stages <= plan.stages) return false;
   scenario.plan.stages.value = stages;
   scenario.plan.partition.value = Balanced{};
+  for (const std::string_view key : kSetByWholePlan)
+    scenario.plan.open.erase(std::string(key));
   if (scenario.plan.recompute.value.size() > 1) scenario.plan.recompute.value.clear();
   if (std::holds_alternative<std::vector<std::int64_t>>(scenario.plan.placement))
     scenario.plan.placement = PlacementOrder::Pipeline;

@@ -182,6 +182,75 @@ TEST_CASE("Buckets so small that the all-reduces cannot be counted are refused")
   CHECK(error_of(scenario).find("plan.bucket: buckets of 1 B make too many all-reduces") != std::string::npos);
 }
 
+// Work 9 and 3, all parameters in the second layer: three workers share the first, and 9/3 = 3/1. Every other plan has
+// a stage of 4.5 or more, or sends the 4 GB of gradients of the second layer.
+Scenario three_to_one() {
+  Scenario scenario = uniform_scenario({.layers = 2, .devices = 4, .stages = 1, .micro_batches = 24});
+  scenario.model.layers[0].forward = Time{3'000'000}, scenario.model.layers[0].backward = Time{6'000'000};
+  scenario.model.layers[0].parameters = 0, scenario.model.layers[1].parameters = 1'000'000'000;
+  scenario.cluster.links = {.kind = LinkKind::Nvswitch, .bandwidth = Bandwidth{100e9}};
+  scenario.plan.schedule.value = "pipedream";
+  for (const std::string_view key : kSetByWholePlan)
+    scenario.plan.open[std::string(key)] = {};
+  return scenario;
+}
+
+TEST_CASE("A partition of whole plans chooses stages, replicas and devices, and says so") {
+  for (const WholePlan whole :
+       {WholePlan::SuffixDp, WholePlan::PipeDreamSosp, WholePlan::PipeDreamReleased, WholePlan::PipeDreamRing}) {
+    Scenario scenario = three_to_one();
+    scenario.plan.partition.value = whole;
+    const Plan plan = plan_of(scenario);
+    CHECK(plan.stages == 2);
+    CHECK(plan.replicas == std::vector<int>{3, 1});
+    CHECK(plan.layers == std::vector<LayerRange>{{0, 1}, {1, 2}});
+    CHECK(plan.device.size() == 4);
+    CHECK(plan.micro_batches == 24);
+    CHECK(plan.cut.find(" chose 2 stages with 3-1 replicas") != std::string::npos);
+    CHECK_FALSE(needs_search(scenario));
+  }
+}
+
+TEST_CASE("A partition of whole plans that finds none that fits leaves a cut that tells what is short") {
+  Scenario scenario = three_to_one();
+  scenario.plan.partition.value = WholePlan::SuffixDp;
+  scenario.cluster.device.memory = Bytes{1'000'000'000};  // the weights of the second layer alone are 4 GB
+  const Plan plan = plan_of(scenario);
+  CHECK(plan.layers == std::vector<LayerRange>{{0, 1}, {1, 2}});
+  CHECK(plan.replicas == std::vector<int>{1, 1});
+  CHECK(plan.cut == "partition: suffix_dp found no plan that fits; this is the balanced cut into 2 stages");
+}
+
+TEST_CASE("Fields that contradict a partition of whole plans are named with it") {
+  Scenario scenario = three_to_one();
+  scenario.plan.partition.value = WholePlan::PipeDreamSosp;
+  scenario.plan.open.erase("stages");
+  CHECK(error_of(scenario) ==
+        "s.yaml:1:3: plan.stages: given, but plan.partition: pipedream_sosp chooses it; leave plan.stages out or auto, "
+        "or write another partition");
+  scenario.plan.open.erase("replicas"), scenario.plan.open.erase("placement");
+  scenario.plan.data_parallel.value = 2, scenario.plan.virtual_stages.value = 2;
+  scenario.plan.schedule.value = "gpipe";
+  scenario.plan.recompute.value = {Recompute::Full, Recompute::None};
+  const std::string error = error_of(scenario);
+  for (const char* line :
+       {"s.yaml:1:3: plan.stages: given", "s.yaml:4:3: plan.replicas: given", "s.yaml:6:3: plan.placement: given",
+        "plan.virtual_stages: 2, but plan.partition: pipedream_sosp", "s.yaml:8:3: plan.data_parallel: 2, but",
+        "s.yaml:7:3: plan.recompute: 2 entries, but plan.partition: pipedream_sosp",
+        "s.yaml:2:3: plan.schedule: gpipe, but plan.partition: pipedream_sosp is for pipedream or 1f1b"})
+    CHECK(error.find(line) != std::string::npos);
+  scenario = three_to_one();
+  scenario.plan.partition.value = WholePlan::SuffixDp;
+  scenario.plan.open["stages"].among = {"2"};
+  CHECK(error_of(scenario).find("plan.stages: restricted, but plan.partition: suffix_dp chooses among all") !=
+        std::string::npos);
+  scenario = three_to_one();
+  scenario.plan.partition.value = WholePlan::SuffixDp;
+  scenario.training.open["micro_batch_size"] = {};
+  CHECK(needs_search(scenario));
+  CHECK(error_of(scenario).find("training.micro_batch_size: auto leaves it to `pipewright plan`") != std::string::npos);
+}
+
 TEST_CASE("Independent errors are named together, one line each") {
   Scenario scenario = uniform_scenario();
   scenario.plan.schedule.value = "nothing";

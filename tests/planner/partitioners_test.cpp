@@ -10,9 +10,16 @@
 using namespace pipewright;
 
 TEST_CASE("Every named partition of a scenario is in the table, and every entry can be asked") {
-  for (const Partition& request : {Partition{Balanced{}}, Partition{Fitting{}}, Partition{LeastStep{}},
-                                   Partition{EqualLayers{}}, Partition{BlockPartition{}}})
-    REQUIRE(partitioner_of(request) != nullptr);
+  std::set<std::string_view> asked;
+  for (const Partition& request :
+       {Partition{Balanced{}}, Partition{Fitting{}}, Partition{LeastStep{}}, Partition{EqualLayers{}},
+        Partition{BlockPartition{}}, Partition{WholePlan::SuffixDp}, Partition{WholePlan::PipeDreamSosp},
+        Partition{WholePlan::PipeDreamReleased}, Partition{WholePlan::PipeDreamRing}}) {
+    const Partitioner* partitioner = partitioner_of(request);
+    REQUIRE(partitioner != nullptr);
+    asked.insert(partitioner->name);
+    CHECK(std::holds_alternative<WholePlan>(request) == (partitioner->kind == Partitioner::Kind::StagesAndCuts));
+  }
   CHECK(partitioner_of(LayerCounts{{1}}) == nullptr);
   CHECK(partitioner_of(CutLayers{{1}}) == nullptr);
   std::set<std::string_view> names;
@@ -23,6 +30,7 @@ TEST_CASE("Every named partition of a scenario is in the table, and every entry 
     CHECK((each.plans != nullptr) == whole);
     CHECK((each.cut != nullptr) != whole);
   }
+  CHECK(names == asked);
   CHECK(find_partitioner("no such thing") == nullptr);
 }
 
