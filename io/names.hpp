@@ -38,8 +38,8 @@ inline constexpr Name<OperatorKind> kOperatorKindNames[] = {{"matrix_product", O
                                                             {"recurrent", OperatorKind::Recurrent},
                                                             {"memory", OperatorKind::Memory}};
 inline constexpr Name<Skips> kSkips[] = {{"hop", Skips::Hop}, {"direct", Skips::Direct}};
-inline constexpr Name<GradientSync> kGradientSyncs[] = {{"overlapped", GradientSync::Overlapped},
-                                                        {"blocking", GradientSync::Blocking}};
+inline constexpr Name<GradientSync> kGradientSyncs[] = {
+    {"overlapped", GradientSync::Overlapped}, {"at_once", GradientSync::AtOnce}, {"blocking", GradientSync::Blocking}};
 inline constexpr Name<CostSourceKind> kCostSources[] = {{"explicit", CostSourceKind::Explicit},
                                                         {"roofline", CostSourceKind::Roofline},
                                                         {"uniform", CostSourceKind::Uniform}};

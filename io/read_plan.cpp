@@ -216,7 +216,9 @@ constexpr Field<PlanRequest> kPlan[] = {
      Need::Optional, read_as<&PlanRequest::recompute_except_last>, write_as<&PlanRequest::recompute_except_last>},
     {"skips", "hop | direct", "how a tensor travels that skips stages; default: hop", Need::Optional,
      read_as<&PlanRequest::skips>, write_as<&PlanRequest::skips>},
-    {"gradient_sync", "overlapped | blocking", "whether all-reduces run beside later ops; default: overlapped",
+    {"gradient_sync", "overlapped | at_once | blocking",
+     "all-reduces run beside the backward and what follows, beside the backward alone, or behind it; default: "
+     "overlapped",
      Need::Optional, read_as<&PlanRequest::gradient_sync>, write_as<&PlanRequest::gradient_sync>},
     {"bucket", "size", "gradient bytes of one all-reduce; default: 25 MB", Need::Optional,
      read_as<&PlanRequest::bucket, DeviceRate>, write_as<&PlanRequest::bucket>},

@@ -127,6 +127,11 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
   problem.capacity = {static_cast<std::int64_t>(room / (1 + device.fragmentation))};
 }
 
+// Whether a worker waits for the all-reduce of a round behind its backward.
+bool waits(const SuffixProblem& problem, const Plan& shell) {
+  return !problem.flush && shell.gradient_sync != GradientSync::Overlapped;
+}
+
 // Times of a micro-batch that each replica spends on it, its share of the optimizer step included where every round has
 // one.
 void add_times(SuffixProblem& problem, const Plan& shell, const CostModel& cost, const LayerCosts& layers) {
@@ -145,6 +150,11 @@ void add_times(SuffixProblem& problem, const Plan& shell, const CostModel& cost,
       time += Time{static_cast<std::int64_t>(update * static_cast<double>(model.layers[i].held()) /
                                              static_cast<double>(parameters))};
     problem.compute.push_back(time);
+    if (!waits(problem, shell)) continue;
+    Time beside;  // the backward op of this layer
+    if (shell.gradient_sync == GradientSync::AtOnce)
+      beside = mode == Recompute::Selective ? layers.backward[i] + layers.rebuild[i] : layers.backward[i];
+    problem.apart.push_back(time - beside);
   }
   const int ops = mode == Recompute::Full && !shell.recompute_except_last ? 3 : 2;
   problem.per_stage = Time{checked_product(ops, cost.source().op_overhead().value, "the overhead of a stage")};
@@ -201,6 +211,7 @@ Folded folded(const SuffixProblem& whole) {
     }
   };
   SuffixProblem& problem = result.problem;
+  if (!problem.apart.empty()) sums(problem.apart);
   sums(problem.compute), sums(problem.resident), sums(problem.stash), sums(problem.gradients);
   problem.entry.clear(), problem.boundary.clear();
   for (const LayerRange& range : result.layers) {
@@ -257,6 +268,11 @@ bool better(const Simulated& a, const Simulated& b) {
     return std::tuple(s.candidate.shape.workers(), s.candidate.shape.ends.size(), s.candidate.shape);
   };
   return key(a) < key(b);
+}
+
+SuffixProblem at_places(SuffixProblem problem, StagePlaces places) {
+  problem.places = places;
+  return problem;
 }
 
 class Search {
@@ -370,6 +386,7 @@ class Search {
       const auto compute = static_cast<double>(stages_.compute(begin, end));
       const bool by_formula = shape.order == Order::Backwards;  // of other places the traffic says it
       slowest = std::max(slowest, by_formula ? static_cast<double>(stages_.time(begin, end, r, behind)) : compute / r);
+      if (!by_formula) slowest = std::max(slowest, static_cast<double>(elsewhere_.waiting(begin, end, r, behind)));
       round_trip += compute;
       slowest = std::max(slowest, round_trip / static_cast<double>(replica_in_flight(r, behind)) / r);
       if (k > 0) round_trip += 2 * traffic.hop[k - 1];
@@ -638,8 +655,8 @@ class Search {
     return {other, estimate(other), "on other devices"};
   }
 
-  // Transfers that meet may show in a long run only: the best shapes are priced in their other places, too, even where a
-  // short run was as fast as the bound.
+  // Transfers that meet may show in a long run only: the best shapes are priced in their other places, too, even where
+  // a short run was as fast as the bound.
   void also_elsewhere() {
     if (folded_.problem.devices_per_node == 0) return;
     std::vector<Shape> best;
@@ -685,6 +702,8 @@ class Search {
   SuffixProblem whole_;
   Folded folded_;
   SuffixStages stages_{folded_.problem};
+  SuffixProblem spread_out_{at_places(folded_.problem, StagePlaces::Spread)};
+  SuffixStages elsewhere_{spread_out_};  // for Order::Spread
   int workers_ = 1;
   std::vector<double> gradients_{0};    // sums over the folded layers before
   std::vector<int> in_order_, spread_;  // seats in the cluster, by the place in the pipeline

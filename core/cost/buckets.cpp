@@ -37,7 +37,7 @@ ScheduleShape schedule_shape(const Plan& plan, const Model& model, const Trainin
   shape.recompute_except_last = plan.recompute_except_last;
   for (const LayerRange& layers : plan.layers)
     shape.buckets.push_back(static_cast<int>(buckets(model, layers, gradient_bytes(training), plan.bucket).size()));
-  shape.blocking_sync = plan.gradient_sync == GradientSync::Blocking;
+  shape.blocking_sync = plan.gradient_sync != GradientSync::Overlapped;
   shape.vertical_sync = plan.vertical_sync;
   return shape;
 }

@@ -218,7 +218,7 @@ Traffic traffic(const Plan& plan, const Model& model, const std::vector<Bytes>& 
 }
 
 // Backward runs from the last layer to the first: a bucket is complete when only the layers before its first one are
-// left. Blocking: all buckets wait for the end of the backward.
+// left, whether the worker then waits (at once) or goes on. Blocking: all buckets wait for the end of the backward.
 std::vector<std::vector<Time>> ready_before_end(const Plan& plan, const Scenario& scenario, const LayerCosts& costs) {
   const bool blocking = plan.gradient_sync == GradientSync::Blocking;
   std::vector<std::vector<Time>> ready;

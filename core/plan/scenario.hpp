@@ -23,7 +23,11 @@ enum class Recompute {
   Full,       // a stage keeps its input only and repeats its forward                      [GPipe19] section 2.3
 };
 enum class Skips { Hop, Direct };  // how a tensor travels that skips stages
-enum class GradientSync { Overlapped, Blocking };
+enum class GradientSync {  // docs/decisions/0006-gradient-sync-of-replicas.md; with a flush AtOnce is Overlapped
+  Overlapped,              // beside the backward and whatever follows it; asynchronous: the update is a backward late
+  AtOnce,                  // beside the backward of its round; the update follows that backward, and waits
+  Blocking                 // behind the backward; the update as at once
+};
 enum class PlacementOrder {
   Pipeline,  // each copy of the pipeline takes consecutive devices
   Data,      // the copies of one stage take consecutive devices (Megatron-LM's order)

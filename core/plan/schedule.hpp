@@ -69,7 +69,7 @@ struct ScheduleShape {
   std::vector<bool> recompute{};       // per stage; empty: none
   bool recompute_except_last = false;  // micro-batch M - 1 is not recomputed
   std::vector<int> buckets{};          // all-reduce buckets per virtual stage; empty: one each
-  bool blocking_sync = false;          // GradientSync::Blocking
+  bool blocking_sync = false;          // an update waits directly behind its backward: GradientSync::AtOnce, Blocking
   bool vertical_sync = false;
 
   int chunks() const { return stages * virtual_stages; }

@@ -46,6 +46,7 @@ SuffixStages::SuffixStages(const SuffixProblem& problem)
     : layers_(static_cast<int>(problem.compute.size())),
       problem_(problem),
       compute_(prefix_sums(problem.compute, problem.compute.size())),
+      apart_(prefix_sums(problem.apart, problem.compute.size())),
       resident_(prefix_sums(problem.resident, problem.compute.size())),
       stash_(prefix_sums(problem.stash, problem.compute.size())),
       gradients_(prefix_sums(problem.gradients, problem.compute.size())),
@@ -56,6 +57,7 @@ SuffixStages::SuffixStages(const SuffixProblem& problem)
   PP_CHECK(problem.entry.empty() || problem.entry.size() == at(layers_));
   PP_CHECK(problem.devices_per_node >= 0 && problem.micro_batches >= 0);
   PP_CHECK(!problem.flush || problem.micro_batches > 0);
+  PP_CHECK(!problem.flush || problem.apart.empty());
   for (std::size_t i = 0; i < problem.entry.size(); ++i)
     entry_[i] = problem.entry[i].value;
   for (std::size_t i = 0; i + 1 < problem.boundary.size(); ++i)
@@ -76,8 +78,16 @@ std::int64_t SuffixStages::compute(int begin, int end) const {
 }
 
 std::int64_t SuffixStages::time(int begin, int end, int replicas, int behind) const {
-  const double link = link_time(begin, end, replicas, behind);
-  return std::max(ceil_div(compute(begin, end), replicas), rounded_up(link));
+  const double link = link_time(static_cast<double>(cut_[at(begin)]), static_cast<double>(cut_[at(end)]),
+                                static_cast<double>(gradients_[at(end)] - gradients_[at(begin)]), replicas, behind);
+  return std::max({ceil_div(compute(begin, end), replicas), rounded_up(link), waiting(begin, end, replicas, behind)});
+}
+
+std::int64_t SuffixStages::waiting(int begin, int end, int replicas, int behind) const {
+  if (problem_.apart.empty() || replicas == 1) return 0;
+  const double reduce =
+      link_time(0, 0, static_cast<double>(gradients_[at(end)] - gradients_[at(begin)]), replicas, behind);
+  return rounded_up(static_cast<double>(apart_[at(end)] - apart_[at(begin)]) / replicas + reduce);
 }
 
 std::int64_t SuffixStages::memory(int begin, int end, std::int64_t in_flight) const {
@@ -107,10 +117,9 @@ std::int64_t SuffixStages::held(int begin, int end) const {
   return checked_sum(stash_[at(end)] - stash_[at(begin)], entry_[at(begin)], "a stash");
 }
 
-double SuffixStages::link_time(int begin, int end, int replicas, int behind) const {
-  const double r = replicas, bytes = static_cast<double>(gradients_[at(end)] - gradients_[at(begin)]);
-  const double moved = 2 * (r - 1) / r * bytes;
-  const double in = static_cast<double>(cut_[at(begin)]), out = static_cast<double>(cut_[at(end)]);
+// Per micro-batch, of a stage with these messages over its cuts and these gradients; without messages its all-reduce.
+double SuffixStages::link_time(double in, double out, double bytes, int replicas, int behind) const {
+  const double r = replicas, moved = 2 * (r - 1) / r * bytes;
   const double every = problem_.flush ? static_cast<double>(problem_.micro_batches) : r;
   if (problem_.devices_per_node == 0) {
     const double rate = per_ns(problem_.bandwidth);

@@ -18,6 +18,12 @@
 // A cut between r and s replicas thus takes a / (B min(r, s)). [PipeDream19] section 3.1 prints m times that ring, and
 // 2 a / B for both directions of a cut whatever the replicas (partitioners/pipedream.hpp keeps its rules as they are).
 //     compute 60 ns, r = 2, gradients 100 B, a_in = 40 B, a_out = 0, B = 1 GB/s: max(30, 100/2, 40/2) = 50 ns
+// Where a round's update waits for its all-reduce (gradient_sync: at_once or blocking), what a replica computes outside
+// the backward (`apart`: forward, a recomputation, the update; blocking: all) cannot run beside that all-reduce, since
+// no gradient is there before the backward begins and nothing is computed between its end and the update:
+//     T(i..j, r) >= ceil((sum apart + ring(r, sum gradients)) / r)
+//     the same with 20 ns apart: (20 + 100) / 2 = 60 ns             tests/planner/suffix_dp_test.cpp "waits"
+// With the work that is a round of apart + max(backward, all-reduce); nothing is added for gradients that come late.
 //
 // Where a device has one link for everything it sends (`one_link`), full duplex, its traffic adds up: of both cuts the
 // activations one way and the gradients the other way, and the all-reduce:
@@ -69,6 +75,7 @@ enum class StagePlaces {
 // A chain of layers (or cells), figures of one micro-batch. Lists have one entry per layer, or none: all zero.
 struct SuffixProblem {
   std::vector<Time> compute;     // forward + backward, and the recomputation if any; never empty
+  std::vector<Time> apart;       // of it, what cannot run beside an all-reduce; none: no worker waits for its gradients
   Time per_stage{};              // added to the compute of every stage: overhead of its ops
   std::vector<Bytes> resident;   // held once per replica: weights, gradients, optimizer state, working set
   std::vector<Bytes> stash;      // held per micro-batch in flight; a stashed version of the weights belongs here, too
@@ -103,6 +110,8 @@ class SuffixStages {
   std::int64_t compute_of(int begin, int end) const;  // of the layers alone
   std::int64_t compute(int begin, int end) const;     // with what every stage adds
   std::int64_t time(int begin, int end, int replicas, int behind) const;
+  // Of it, what a replica spends that waits for its all-reduces (`apart`); 0 where none waits.
+  std::int64_t waiting(int begin, int end, int replicas, int behind) const;
   std::int64_t memory(int begin, int end, std::int64_t in_flight) const;
   // Most micro-batches in flight with which the range fits; 0: not even one.
   std::int64_t most_in_flight(int begin, int end) const;
@@ -113,7 +122,7 @@ class SuffixStages {
  private:
   std::int64_t resident(int begin, int end) const;
   std::int64_t held(int begin, int end) const;
-  double link_time(int begin, int end, int replicas, int behind) const;
+  double link_time(double in, double out, double gradients, int replicas, int behind) const;
   double anywhere(double messages, double moved, double bytes, int replicas) const;
   double on_nodes(double in, double out, double bytes, double moved, int replicas, int behind) const;
   void add_seats();
@@ -130,7 +139,7 @@ class SuffixStages {
 
   int layers_;
   const SuffixProblem& problem_;
-  std::vector<std::int64_t> compute_, resident_, stash_, gradients_, entry_, cut_;
+  std::vector<std::int64_t> compute_, apart_, resident_, stash_, gradients_, entry_, cut_;
   std::vector<Seats> seats_;  // [replicas - 1][devices behind, of one node]
 };
 

@@ -4,7 +4,8 @@
 // NOAM micro-batches enter at stage 0, ceil(workers / input replicas); from then on every worker alternates. A
 // replicated stage deals its micro-batches out in turn (1F1B-RR) and all-reduces once per round, one micro-batch of
 // every replica. Overlapped, an update is placed one backward later than its round, so that forwards run while the
-// gradients travel; blocking, directly after the backward. Vertical sync changes versions, not the order.
+// gradients travel; at once and blocking, directly after the backward, where the worker waits for the round. When in
+// the backward the gradients set out is a matter of prices. Vertical sync changes versions, not the order.
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 

@@ -372,6 +372,11 @@ TEST_CASE("A bucket is ready when only the layers before it are left of the back
   CHECK(costs.collectives[0][0].bytes == Bytes{1'200});
   CHECK(costs.collectives[0][1].bytes == Bytes{1'200});
 
+  plan.gradient_sync = GradientSync::AtOnce;  // gradients travel as early, and the worker waits for them
+  CHECK(step_costs(plan, cost_model(scenario)).ready_before_end == costs.ready_before_end);
+  CHECK(step_costs(plan, cost_model(scenario)).shape.blocking_sync);
+  CHECK(!costs.shape.blocking_sync);
+
   plan.gradient_sync = GradientSync::Blocking;  // nothing travels before the backward has ended
   CHECK(step_costs(plan, cost_model(scenario)).ready_before_end[0] == std::vector<Time>{us(0), us(0)});
 }

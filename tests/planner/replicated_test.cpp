@@ -119,6 +119,56 @@ TEST_CASE("The first plan is near the best of all by simulation, and no plan is 
   CHECK(worst < 1.2);
 }
 
+// At once: a round is at least forward + update + all-reduce, whichever part of the latter the backward hides.
+TEST_CASE("Where updates wait for their round no plan is below the lower bound, which says more than without waiting") {
+  std::mt19937 random(37);
+  int sharper = 0, near = 0, rounds = 0;
+  for (const GradientSync sync : {GradientSync::AtOnce, GradientSync::Blocking})
+    for (const double network : {0.1e9, 0.5e9, 5e9})
+      for (int round = 0; round < 4; ++round, ++rounds) {
+        CAPTURE(network);
+        CAPTURE(round);
+        const Scenario scenario = random_scenario(random, {.layers = 4, .network = network});
+        const CostModel cost(scenario);
+        Plan shell = shell_of("pipedream", 12);
+        const Time without = replicated_plans(shell, cost).lower_bound;
+        shell.gradient_sync = sync;
+        Every every{shell, cost};
+        every.plans(0, 4);
+        const ReplicatedAnswer answer = replicated_plans(shell, cost);
+        REQUIRE(!answer.ranking.empty());
+        CHECK(answer.lower_bound <= every.least);
+        CHECK(without <= answer.lower_bound);
+        sharper += without < answer.lower_bound ? 1 : 0;
+        near += ratio(answer.ranking.front().step, every.least) < 1.05 ? 1 : 0;
+      }
+  CHECK(rounds == 24);
+  CHECK(sharper >= 6);
+  CHECK(near >= 20);
+}
+
+TEST_CASE("One stage on all workers, at once, is data parallelism; one round late it is faster for updating late") {
+  std::mt19937 random(38);
+  for (const double network : {0.1e9, 0.5e9}) {
+    const Scenario scenario = random_scenario(random, {.layers = 6, .network = network});
+    const CostModel cost(scenario);
+    Plan plan = shell_of("pipedream", 40);
+    plan.replicas = {4}, plan.recompute = {Recompute::None}, plan.layers = {{0, 6}}, plan.device = {0, 1, 2, 3};
+    plan.bucket = Bytes{4'000'000};
+    Plan parallel = plan;
+    parallel.schedule = "data_parallel", parallel.data_parallel = 4, parallel.replicas = {1};
+    parallel.micro_batches = 1, parallel.global_batch_size = 4;
+    const double target = price(parallel, cost, Engine::Auto).report.samples_per_s;
+    const auto speed = [&](GradientSync sync) {
+      plan.gradient_sync = sync;
+      return price(plan, cost, Engine::Auto).report.samples_per_s;
+    };
+    CHECK(speed(GradientSync::AtOnce) == doctest::Approx(target).epsilon(1e-9));
+    CHECK(speed(GradientSync::Overlapped) > 1.02 * target);
+    CHECK(speed(GradientSync::Blocking) < 0.98 * target);
+  }
+}
+
 TEST_CASE("Plans validate, fit as `price` counts it, come best first, and are the same on every run") {
   std::mt19937 random(32);
   for (int round = 0; round < 6; ++round) {

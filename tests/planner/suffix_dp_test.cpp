@@ -44,7 +44,8 @@ std::int64_t time_of(const SuffixProblem& problem, LayerRange layers, std::int64
   if (layers.end < static_cast<int>(problem.compute.size()))
     time = std::max(time, share(at_or_zero(problem.boundary, layers.end - 1)));
   const std::int64_t moved = 2 * (r - 1) * sum(problem.gradients, layers);
-  return std::max(time, (moved + r * r - 1) / (r * r));
+  const std::int64_t apart = r == 1 ? 0 : r * sum(problem.apart, layers);
+  return std::max(time, (apart + moved + r * r - 1) / (r * r));
 }
 
 std::int64_t memory_of(const SuffixProblem& problem, LayerRange layers, int r, int behind) {
@@ -121,6 +122,9 @@ SuffixProblem random_problem(std::mt19937& random, int most_layers, int most_dev
     problem.bandwidth = kByteANanosecond;
     problem.gradients = list<Bytes>(draw(span / 2));
     problem.boundary = list<Bytes>(draw(2 * span));
+    if (random() % 2 == 0)
+      for (const Time compute : problem.compute)
+        problem.apart.push_back({compute.value / 3});
   }
   if (random() % 4 != 0) {
     problem.resident = list<Bytes>(draw(20));
@@ -150,6 +154,18 @@ TEST_CASE("A stage's time is the largest of work, all-reduce and messages") {
   CHECK(stage_time(problem, {1, 2}, 4) == Time{38});  // 2 * 3/4 * 100 = 150, / 4 = 37.5
   CHECK(stage_time(problem, {0, 1}, 1) == Time{40});  // its message takes longer than its work
   CHECK(stage_time(problem, {2, 3}, 1) == Time{5});   // behind the last layer there is no message
+}
+
+TEST_CASE("Where an update waits for its round, what stands apart from the backward adds to the all-reduce") {
+  SuffixProblem problem{.compute = list<Time>({60}),
+                        .apart = list<Time>({20}),
+                        .gradients = list<Bytes>({100}),
+                        .bandwidth = kByteANanosecond};
+  CHECK(stage_time(problem, {0, 1}, 1) == Time{60});  // nothing to reduce, nobody waits
+  CHECK(stage_time(problem, {0, 1}, 2) == Time{60});  // max(60, 20 + 100) / 2
+  CHECK(stage_time(problem, {0, 1}, 4) == Time{43});  // (20 + 150) / 4 = 42.5
+  problem.compute[0] = Time{140};
+  CHECK(stage_time(problem, {0, 1}, 2) == Time{70});  // the backward of 120 hides the all-reduce of 100
 }
 
 TEST_CASE("Memory decides by how many devices are behind") {
@@ -259,10 +275,13 @@ double link_time_on_nodes(const SuffixProblem& problem, LayerRange layers, int r
   for (int node = first; node <= last; ++node)
     equal = equal && in_node[static_cast<std::size_t>(node)] == c;
   double moved = 2.0 * (r - 1) / r * bytes, alone = moved / (p == 1 ? b : std::min(b, B));
+  const double through_device = moved / b;
   double time = (in + out + moved) / b / r;
   if (const double rings = 2.0 * (c - 1) / c * bytes / b + 2.0 * (p - 1) / p * bytes / B; equal && rings < alone)
     alone = rings, moved = 2.0 * (p - 1) / p * bytes;
   time = std::max(time, alone / r);
+  if (r > 1 && !problem.apart.empty())
+    time = std::max(time, (static_cast<double>(sum(problem.apart, layers)) + std::max(alone, through_device)) / r);
   for (int node = first; node <= last; ++node) {
     const bool others_before = behind + r<(node + 1) * g, others_behind = behind> node * g;
     const double sent = (others_before ? 0 : in) + (others_behind ? 0 : out);

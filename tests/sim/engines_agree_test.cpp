@@ -1,8 +1,11 @@
 // The two engines know nothing of one another: one relaxes a longest path, the other pops events. Where no transfers
 // meet they must give every op and every transfer the same times.
+#include <algorithm>
+
 #include <doctest/doctest.h>
 
 #include "sim/event_order.hpp"
+#include "sim/schedules/table.hpp"
 #include "sim/simulate.hpp"
 #include "sim/static_order.hpp"
 #include "tests/support/oracle_engine.hpp"
@@ -50,6 +53,34 @@ TEST_CASE("both engines and the oracle agree op by op when every transfer has it
     check_same(timeline, static_order(steps.schedule, steps.costs));
     if (seed % 3 == 0) check_same(timeline, oracle_timeline(steps.schedule, steps.costs));
   }
+}
+
+// Gradients that travel beside the backward of their own round, and an update that waits for them behind it.
+TEST_CASE("both engines and the oracle agree where replicas synchronise at once") {
+  int early = 0;
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    const auto below = [&](unsigned limit) { return static_cast<int>(random() % limit); };
+    const ScheduleShape shape{.stages = 2,
+                              .micro_batches = 4 + below(9),
+                              .replicas = {2 + below(3), 1 + below(3)},
+                              .buckets = {1 + below(3), 1 + below(3)},
+                              .blocking_sync = true};
+    const Schedule schedule = find_schedule("pipedream")->generate(shape);
+    REQUIRE(validate(schedule) == "");
+    const StepCosts costs = random_costs(shape, random, Wires::Chain, 30);
+    const Timeline timeline = event_order(schedule, costs, LinkUse::Private);
+    check_same(timeline, static_order(schedule, costs));
+    check_same(timeline, oracle_timeline(schedule, costs));
+    CHECK(validate(timeline, schedule, costs) == "");
+    // The first all-reduce of worker 0 against its first backward.
+    const auto& ops = schedule.positions[0].compute;
+    const auto backward = std::find_if(ops.begin(), ops.end(), [](const Op& op) { return op.kind == Kind::BW; });
+    const Span span = timeline.workers[0].compute[static_cast<std::size_t>(backward - ops.begin())];
+    early += timeline.workers[0].collective.front().start < span.end ? 1 : 0;
+  }
+  CHECK(early > 20);
 }
 
 TEST_CASE("both engines agree op by op over links on which nothing meets") {

@@ -97,7 +97,7 @@ TEST_CASE("vertical sync changes versions, not the order") {
     CHECK(with.positions[position].compute == without.positions[position].compute);
 }
 
-TEST_CASE("blocking, an update stands directly behind the backward of its round") {
+TEST_CASE("at once and blocking, an update stands directly behind the backward of its round") {
   const Schedule schedule =
       generated("pipedream", {.stages = 1, .micro_batches = 3, .data_parallel = 2, .blocking_sync = true});
   CHECK(compute(schedule, 0) == "0F0 0B0 0U0 0F1 0B1 0U1 0F2 0B2 0U2");

@@ -174,6 +174,22 @@ TEST_CASE("PipeDream 2-1, blocking: each update waits for its round before the n
 )");
 }
 
+TEST_CASE("PipeDream 2-1, at once: a round's gradients travel beside its own backward, the update waits for the rest") {
+  // Two replicas of stage 0: forward 2, backward 4, update 1; two buckets of 2, the first complete 3 before the
+  // backward ends. Backwards a and b end at 9 and 12, so the buckets are complete at 9 and 12 and travel 9-11 and
+  // 12-14; then the update, 14-15. Rounds 1 and 2: backwards end at 21 and 28, buckets 18-20, 21-23 and 25-27, 28-30.
+  const ScheduleShape shape{
+      .stages = 2, .micro_batches = 6, .replicas = {2, 1}, .buckets = {2, 1}, .blocking_sync = true};
+  StepCosts costs = plain_costs(shape, {{2}, {1}}, {{4}, {2}}, Time{0});
+  set_update_time(costs, 0, Time{1});
+  set_all_reduce(costs, 0, {{2}, {2}}, {{3}, {0}});
+  CHECK(drawn("pipedream", shape, costs) == R"(
+0022.aaaa.....u44cccc..ueeee..u
+1133....bbbb..u55dddd..uffff..u
+..0aa1bb2cc3dd...4ee5ff........
+)");
+}
+
 TEST_CASE("data parallelism sends its first bucket while the last backward still runs") {
   // The last backward ends at 6. Bucket 0 is complete 1 before that and travels 5-7, bucket 1 follows 7-9.
   const ScheduleShape shape{.stages = 1, .micro_batches = 2, .data_parallel = 2, .buckets = {2}};
