@@ -11,10 +11,10 @@ using namespace pipewright;
 
 TEST_CASE("Every named partition of a scenario is in the table, and every entry can be asked") {
   std::set<std::string_view> asked;
-  for (const Partition& request :
-       {Partition{Balanced{}}, Partition{Fitting{}}, Partition{LeastStep{}}, Partition{EqualLayers{}},
-        Partition{BlockPartition{}}, Partition{WholePlan::SuffixDp}, Partition{WholePlan::PipeDreamSosp},
-        Partition{WholePlan::PipeDreamReleased}, Partition{WholePlan::PipeDreamRing}}) {
+  for (const Partition& request : {Partition{Balanced{}}, Partition{Fitting{}}, Partition{LeastStep{}},
+                                   Partition{EqualLayers{}}, Partition{EqualBlocks{}}, Partition{BlockPartition{}},
+                                   Partition{WholePlan::SuffixDp}, Partition{WholePlan::PipeDreamSosp},
+                                   Partition{WholePlan::PipeDreamReleased}, Partition{WholePlan::PipeDreamRing}}) {
     const Partitioner* partitioner = partitioner_of(request);
     REQUIRE(partitioner != nullptr);
     asked.insert(partitioner->name);
