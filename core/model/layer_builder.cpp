@@ -142,6 +142,13 @@ Operator& LayerBuilder::add_operator(std::string_view name, OperatorKind kind) {
   return work_.operators.back();
 }
 
+void LayerBuilder::record(std::string_view operation, std::span<const Value> inputs, Value out, StepSpec spec) {
+  ProgramStep step{operation, {}, out.tensor, std::move(spec)};
+  for (const Value x : inputs)
+    step.inputs.push_back(x.tensor);
+  steps_.push_back(std::move(step));
+}
+
 LayerBuilder::Value LayerBuilder::memory_operator(std::string_view name, std::initializer_list<Value> inputs,
                                                   Shape shape, PerValue flops) {
   bool sharded = false, gradient = false;
@@ -153,6 +160,7 @@ LayerBuilder::Value LayerBuilder::memory_operator(std::string_view name, std::in
     if (at(x).needs_gradient) written += values(x);
   }
   const Value out = make(shape, sharded, gradient);
+  record(name, inputs, out);
   Operator& op = add_operator(name, OperatorKind::Memory);
   const double n = shape.elements();
   op.forward_flops = flops.forward * n;
@@ -192,6 +200,17 @@ Work LayerBuilder::finish(std::span<const Value> outputs) {
     work_.parameters = checked_sum(work_.parameters, op.parameters, "the parameters");
     work_.sharded_parameters = checked_sum(work_.sharded_parameters, op.sharded_parameters, "the parameters");
   }
+  Program program;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const Tensor& tensor = tensors_[i];
+    program.tensors.push_back({tensor.shape, tensor.same_as, tensor.bytes_each > 0, tensor.needs_gradient});
+    if (tensor.input >= 0) program.inputs.push_back(static_cast<std::int32_t>(i));
+  }
+  for (const Value output : outputs)
+    program.outputs.push_back(output.tensor);
+  program.steps = std::move(steps_);
+  program.extra_parameters = extra_parameters_;
+  work_.program = SharedProgram(std::move(program));
   return std::move(work_);
 }
 

@@ -31,80 +31,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "core/model/program.hpp"
 #include "core/model/work.hpp"
 
 namespace pipewright {
-
-struct Shape {
-  std::array<std::int64_t, 4> dim{};
-  int rank = 0;
-
-  Shape() = default;
-  Shape(std::initializer_list<std::int64_t> dims);
-  double elements() const;
-  std::int64_t operator[](int axis) const { return dim[static_cast<std::size_t>(axis)]; }
-  bool operator==(const Shape&) const = default;
-};
-std::string text(const Shape& shape);  // "64 x 112 x 112"
-
-enum class Split : std::uint8_t { None, Columns, Rows };  // how tensor parallelism divides a product's weight
-enum class Table : std::uint8_t { Own, Tied };            // Tied: of another layer, no parameters of its own
-enum class Norm : std::uint8_t { Layer, Rms, Batch, Instance };
-enum class Activation : std::uint8_t { Relu, Gelu, Silu, Tanh, Sigmoid };
-enum class Pool : std::uint8_t { Max, Average };
-
-struct Conv2d {
-  std::int64_t channels = 1;  // of the output
-  std::int64_t kernel_height = 1, kernel_width = 1;
-  std::int64_t stride = 1;
-  std::int64_t padding_height = 0, padding_width = 0;
-  std::int64_t groups = 1;
-  bool bias = false;
-};
-struct Linear {
-  std::int64_t features = 1;  // of the output
-  bool bias = true;
-  Split split = Split::None;
-  bool tied = false;                    // its weight is a table of another layer: no parameters of its own
-  bool routed = false;                  // a router
-  bool logits = false;                  // the product with the vocabulary
-  std::optional<Activation> gate = {};  // LayerBuilder::gated follows: half of the features are gates
-};
-struct AttentionCore {
-  std::int64_t heads = 1, key_heads = 1;      // grouped-query attention: key_heads < heads
-  std::int64_t key_size = 1, value_size = 1;  // per head
-  std::int64_t queries = 1, keys = 1;         // tokens
-  bool causal = false;
-  std::int64_t window = 0;  // sliding window: a query sees this many keys, itself included; 0: all
-  bool flash = false;       // fused kernel: no materialised scores, masked pairs are not computed
-  bool dropout = false;
-  bool bias = false;      // a value per pair is added to the scores (T5); a fused kernel adds it on the side
-  bool soft_cap = false;  // scores pass cap * tanh(score / cap) (Gemma 2); likewise
-};
-struct NormSpec {
-  Norm kind = Norm::Layer;
-  bool affine = true;  // scale and shift (rms: scale only)
-  bool bias = true;    // layer norm without a shift: false
-};
-struct PoolSpec {
-  Pool kind = Pool::Max;
-  std::int64_t kernel = 2, stride = 2, padding = 0;
-  bool ceil = false;  // the output size is rounded up
-};
-struct Lstm {
-  std::int64_t hidden = 1;
-  bool bidirectional = false;
-  int biases = 2;  // per gate and direction (cuDNN has two)
-};
-struct Experts {
-  std::int64_t experts = 1, active = 1;  // active: per token
-  std::int64_t hidden = 1;               // of one expert
-  Activation activation = Activation::Silu;
-  bool gated = true;
-  bool bias = false;
-};
 
 class LayerBuilder {
  public:
@@ -147,6 +80,8 @@ class LayerBuilder {
   // The same values: no operator, no bytes. A layer that does nothing else hands on its input, which then counts where
   // it was produced.
   Value reshape(Value x, Shape shape);
+  // {c, h, w} -> {h * w, c}. Priced as a reshape: frameworks hand on a view with other strides.
+  Value image_to_tokens(Value x);
   Value parameters(Value x, std::int64_t count);  // further trained values that cost no arithmetic
   Value slice(Value x, Shape shape);              // a part of x, copied
   Value rotary(Value x, double share);            // rotary positions on that share of the features [Su21]
@@ -179,6 +114,11 @@ class LayerBuilder {
   void keep_own(const Amount& amount, bool core = false);  // a mask, an index: a tensor that no other operator sees
   Amount values(Value x) const;
   Operator& add_operator(std::string_view name, OperatorKind kind);
+  // Adds the step that makes `out` to the program.
+  void record(std::string_view operation, std::span<const Value> inputs, Value out, StepSpec spec = {});
+  void record(std::string_view operation, std::initializer_list<Value> inputs, Value out, StepSpec spec = {}) {
+    record(operation, std::span(inputs.begin(), inputs.size()), out, std::move(spec));
+  }
   // An operator whose time is the bytes it moves: reads its inputs, writes `out`; backward reads the gradient and what
   // was kept, writes the inputs' gradients. FLOPs per value of the output.
   struct PerValue {
@@ -188,6 +128,8 @@ class LayerBuilder {
   Value memory_operator(std::string_view name, std::initializer_list<Value> inputs, Shape shape, PerValue flops);
 
   std::vector<Tensor> tensors_;
+  std::vector<ProgramStep> steps_;
+  std::int64_t extra_parameters_ = 0;
   Work work_;
   Amount kept_own_, kept_own_core_;
 };

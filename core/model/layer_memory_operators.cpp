@@ -26,6 +26,7 @@ LayerBuilder::Value LayerBuilder::norm(Value x, const NormSpec& norm) {
                                                            : "instance_norm";
   const double forward = norm.kind == Norm::Rms ? 4 : 7;
   const Value y = memory_operator(name, {x}, in, {forward, 2 * forward, true});
+  steps_.back().spec = norm;
   Operator& op = work_.operators.back();
   op.parameters = !norm.affine ? 0 : norm.kind == Norm::Rms || !norm.bias ? width : 2 * width;
   if (op.parameters > 0) at(y).needs_gradient = true;
@@ -38,6 +39,7 @@ LayerBuilder::Value LayerBuilder::norm(Value x, const NormSpec& norm) {
 LayerBuilder::Value LayerBuilder::activation(Value x, Activation kind) {
   const PointwiseFlops flops = pointwise(kind);
   const Value y = memory_operator(name_of(kind), {x}, shape(x), {flops.forward, flops.backward, true});
+  steps_.back().spec = kind;
   keep(keeps_output(kind) ? y : x);
   return y;
 }
@@ -50,6 +52,7 @@ LayerBuilder::Value LayerBuilder::gated(Value x, Activation kind) {
   const PointwiseFlops flops = pointwise(kind);
   const Value y = memory_operator(name_of(kind), {x}, with_features(in, features / 2),
                                   {flops.forward + 1, flops.backward + 2, true});
+  steps_.back().operation = "gated", steps_.back().spec = GatedActivation{kind};
   keep(x);
   return y;
 }
@@ -66,6 +69,7 @@ LayerBuilder::Value LayerBuilder::pool(Value x, const PoolSpec& pool) {
   const bool maximum = pool.kind == Pool::Max;
   const Value y = memory_operator(maximum ? "max_pool" : "average_pool", {x}, out,
                                   {maximum ? window - 1 : window, maximum ? 1 : window, false});
+  steps_.back().spec = pool;
   if (maximum && at(x).needs_gradient) {
     Amount indices;
     indices.fixed = kIndexBytes * out.elements();
@@ -80,7 +84,9 @@ LayerBuilder::Value LayerBuilder::global_average_pool(Value x) {
   const Shape in = shape(x);
   need_rank(in, 3, "pooling", "channels x height x width");
   const auto window = static_cast<double>(in[1] * in[2]);
-  return memory_operator("average_pool", {x}, {in[0]}, {window, window, false});
+  const Value y = memory_operator("average_pool", {x}, {in[0]}, {window, window, false});
+  steps_.back().operation = "global_average_pool";
+  return y;
 }
 
 LayerBuilder::Value LayerBuilder::embedding(Value tokens, std::int64_t vocabulary, std::int64_t features, Split split,
@@ -93,6 +99,10 @@ LayerBuilder::Value LayerBuilder::embedding(Value tokens, std::int64_t vocabular
         "be the first operator");
   need_at_least_1(vocabulary, "vocabulary"), need_at_least_1(features, "features");
   const Value y = make({in[0], features}, false, true);
+  if (table == Table::Own)
+    record("embedding", {tokens}, y, Embedding{vocabulary});
+  else
+    record("tied_embedding", {tokens}, y);
   Operator& op = add_operator("embedding", OperatorKind::Memory);
   const std::int64_t size = checked_product(vocabulary, features, "the parameters");
   if (table == Table::Own)
@@ -114,6 +124,7 @@ LayerBuilder::Value LayerBuilder::embedding(Value tokens, std::int64_t vocabular
 LayerBuilder::Value LayerBuilder::learned(Value x, std::int64_t rows) {
   const Shape in = shape(x);
   const Value y = memory_operator("learned_table", {x}, in, {1, 0, false});
+  steps_.back().spec = LearnedTable{rows};
   Operator& op = work_.operators.back();
   op.parameters = checked_product(rows, in[in.rank - 1], "the parameters");
   op.gathered_parameters = op.parameters;
@@ -139,7 +150,9 @@ LayerBuilder::Value LayerBuilder::cross_entropy(Value logits) {
   op.forward_bytes = op.input_bytes = values(logits) + probabilities;
   keep_own(probabilities);
   work_.logits += probabilities;
-  return make({1}, false, true);
+  const Value loss = make({1}, false, true);
+  record("cross_entropy", {logits}, loss);
+  return loss;
 }
 
 LayerBuilder::Value LayerBuilder::add(Value a, Value b) {
@@ -163,6 +176,7 @@ LayerBuilder::Value LayerBuilder::scale_rows(Value x, Value factors) {
   if (shape(factors) != with_features(shape(x), 1))
     throw InputError("rows of " + text(shape(x)) + " need one factor each, not " + text(shape(factors)));
   const Value y = memory_operator("multiply", {x, factors}, shape(x), {1, 3, true});  // gradient of a factor: a sum
+  steps_.back().operation = "scale_rows";
   keep(x), keep(factors);
   return y;
 }
@@ -199,6 +213,7 @@ LayerBuilder::Value LayerBuilder::concat(std::span<const Value> parts) {
     bytes += values(part);
   }
   const Value y = make(out, sharded, gradient);
+  record("concat", parts, y);
   Operator& op = add_operator("concat", OperatorKind::Memory);
   op.forward_bytes = bytes + values(y);
   if (gradient) op.input_bytes = op.forward_bytes;
@@ -266,9 +281,18 @@ LayerBuilder::Value LayerBuilder::reshape(Value x, Shape shape) {
   return y;
 }
 
+LayerBuilder::Value LayerBuilder::image_to_tokens(Value x) {
+  const Shape in = shape(x);
+  need_rank(in, 3, "image_to_tokens", "channels x height x width");
+  const Value y = reshape(x, {in[1] * in[2], in[0]});
+  record("image_to_tokens", {x}, y);
+  return y;
+}
+
 LayerBuilder::Value LayerBuilder::parameters(Value x, std::int64_t count) {
   if (count < 0) throw InputError("parameters " + number(count) + " is negative");
   add_operator("parameters", OperatorKind::Memory).parameters = count;
+  extra_parameters_ = checked_sum(extra_parameters_, count, "the parameters");
   return x;
 }
 

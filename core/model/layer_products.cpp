@@ -43,6 +43,7 @@ LayerBuilder::Value LayerBuilder::conv2d(Value x, const Conv2d& conv) {
                       conv.kernel_width, "the parameters of a channel");
   const bool gradient = at(x).needs_gradient;
   const Value y = make(out, at(x).sharded, true);
+  record("conv2d", {x}, y, conv);
   Operator& op = add_operator("conv2d", conv.groups > 1 ? OperatorKind::GroupedConvolution : OperatorKind::Convolution);
   op.product = true;
   op.winograd = conv.kernel_height == 3 && conv.kernel_width == 3 && conv.stride == 1 && conv.groups == 1;
@@ -63,6 +64,7 @@ LayerBuilder::Value LayerBuilder::linear(Value x, const Linear& linear) {
   PP_CHECK(rows == at(x).sharded || linear.split == Split::None);
   const bool gradient = at(x).needs_gradient;
   const Value y = make(with_features(in, linear.features), columns || (at(x).sharded && !rows), true);
+  record("linear", {x}, y, linear);
   Operator& op = add_operator(linear.routed ? "router" : "linear", OperatorKind::MatrixProduct);
   op.product = true, op.routed = linear.routed, op.logits = linear.logits;
   op.divided = linear.split != Split::None;
@@ -104,6 +106,7 @@ LayerBuilder::Value LayerBuilder::attention(std::initializer_list<Value> inputs,
   const double pairs = attended_pairs(core) * heads;
   const auto scores = static_cast<double>(core.queries) * static_cast<double>(core.keys) * heads;
   const Value y = make({core.queries, checked_product(core.heads, core.value_size, "the features")}, sharded, true);
+  record("attention", inputs, y, core);
   // Key heads divide, too: Megatron-LM wants num_query_groups to be a multiple of the degree.
   if (sharded) work_.shards = std::gcd(work_.shards, std::gcd(core.heads, core.key_heads));
   const auto sized = [&](double values_count, double fixed) {
@@ -190,6 +193,7 @@ LayerBuilder::Value LayerBuilder::additive_attention(Value queries, Value keys, 
     op.forward_bytes = 2.0 * pairs, op.input_bytes = 3.0 * pairs;
   }
   const Value y = make({of_queries[0], of_keys[1]}, false, true);
+  record("additive_attention", {from_queries, from_keys, keys}, y);
   Operator& op =
       product("weighted_values", 2 * pairs.values * static_cast<double>(of_keys[1]), pairs + values(keys) + values(y));
   op.input_flops = 2 * op.forward_flops, op.input_bytes = 2.0 * op.forward_bytes;
@@ -205,6 +209,7 @@ LayerBuilder::Value LayerBuilder::lstm(Value x, const Lstm& lstm) {
   const std::int64_t directions = lstm.bidirectional ? 2 : 1, tokens = in[0], features = in[1], hidden = lstm.hidden;
   const bool gradient = at(x).needs_gradient;
   const Value y = make({tokens, checked_product(hidden, directions, "lstm")}, false, true);
+  record("lstm", {x}, y, lstm);
   const auto cells = static_cast<double>(tokens) * static_cast<double>(hidden * directions);
   Operator& op = add_operator("lstm", OperatorKind::Recurrent);
   op.product = true;
@@ -277,6 +282,7 @@ LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
   act.forward_bytes = opened + inner_values, act.input_bytes = 2.0 * opened + inner_values;
   product(down, b_down, inner_values, sent);
   const Value y = make(in, false, true);
+  record("experts", {x}, y);
   Operator& combine = add_operator("combine", OperatorKind::Memory);
   combine.forward_flops = combine.input_flops = 2 * sent.gathered_values, combine.gathered = true;
   combine.forward_bytes = combine.input_bytes = sent + values(y);

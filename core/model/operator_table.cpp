@@ -158,10 +158,8 @@ Value flatten(LayerBuilder& layer, Inputs x, const FamilyValues&) {
   const Shape in = layer.shape(x[0]);
   return layer.reshape(x[0], {static_cast<std::int64_t>(in.elements())});
 }
-Value tokens_of_image(LayerBuilder& layer, Inputs x, const FamilyValues&) {
-  const Shape in = layer.shape(x[0]);
-  if (in.rank != 3) throw InputError("image_to_tokens needs channels x height x width, not " + text(in));
-  return layer.reshape(x[0], {in[1] * in[2], in[0]});
+Value image_to_tokens(LayerBuilder& layer, Inputs x, const FamilyValues&) {
+  return layer.image_to_tokens(x[0]);
 }
 
 constexpr std::array kRules = {
@@ -241,7 +239,7 @@ constexpr std::array kRules = {
                                                .bias = v.is("bias", "yes")});
                  }},
     OperatorRule{"flatten", "the same values in one dimension", {}, 1, 1, flatten},
-    OperatorRule{"image_to_tokens", "pixels as tokens, channels as features", {}, 1, 1, tokens_of_image},
+    OperatorRule{"image_to_tokens", "pixels as tokens, channels as features", {}, 1, 1, image_to_tokens},
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/model/program.hpp"
 #include "core/units.hpp"
 
 namespace pipewright {
@@ -103,6 +104,8 @@ struct Work {
   // nothing is. A vocabulary is padded instead.
   std::int64_t shards = 0;
   bool split_vocabulary = false;
+
+  SharedProgram program;  // the same operators, to be run
 
   double forward_flops() const;   // all operators
   double backward_flops() const;  // input and weight gradients of all operators
