@@ -2,8 +2,8 @@
 //
 // Pointers are the device's; every tensor begins at a multiple of `alignment()`. A tensor of b samples holds sample 0,
 // then sample 1, ... each laid out row by row as its shape says: {channels, height, width}, {tokens, features}. Values
-// are fp32, token numbers and labels int64. The order of every sum is fixed by the shapes: the same input gives the same
-// bits, on any number of workers.
+// are fp32, token numbers and labels int64. The order of every sum is fixed by the shapes: the same input gives the
+// same bits, on any number of workers.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,11 @@ struct StepArguments {
   std::span<const void* const> inputs;  // in the order of ProgramStep::inputs
   void* output = nullptr;
   const void* output_gradient = nullptr;
-  std::span<void* const> input_gradients;         // null: not asked for. Overwritten, not added to
-  std::span<const float* const> parameters;       // in the order of `parameters_of`
-  std::span<float* const> parameter_gradients;    // added to
-  void* saved = nullptr;                          // saved_bytes * samples
-  void* workspace = nullptr;                      // `workspace` bytes
+  std::span<void* const> input_gradients;       // null: not asked for. Overwritten, not added to
+  std::span<const float* const> parameters;     // in the order of `parameters_of`
+  std::span<float* const> parameter_gradients;  // added to
+  void* saved = nullptr;                        // saved_bytes * samples
+  void* workspace = nullptr;                    // `workspace` bytes
   // cross_entropy: one label per row of the logits, and what the gradient is scaled by: 1 / samples of the update. The
   // output is the mean over a sample's rows of -log(probability of the label), one value per sample, not scaled.
   const std::int64_t* labels = nullptr;
@@ -57,8 +57,8 @@ int states(Optimizer optimizer);
 class Backend {
  public:
   virtual ~Backend() = default;
-  virtual std::string name() const = 0;     // "cpu (x86-64-v3)"
-  virtual Bytes alignment() const = 0;      // of every block: 64 B
+  virtual std::string name() const = 0;  // "cpu (x86-64-v3)"
+  virtual Bytes alignment() const = 0;   // of every block: 64 B
   // "" or why this step cannot be run here, beyond what `rule_of` refuses.
   virtual std::string refusal(const Program& program, const ProgramStep& step) const = 0;
   virtual Bytes workspace(const Program& program, const ProgramStep& step, std::int64_t samples, Pass pass) const = 0;

@@ -1,0 +1,119 @@
+// A virtual stage's layers compiled into straight lines of instructions, one line per kind of op: F, R, B, W and BW.
+//
+// The lines say which block of memory is taken when, and when it is given back. The executor follows them with
+// pointers, the memory model with sizes alone: what one allocates, the other has counted.
+//
+// Blocks of one micro-batch:
+//     value      output of a step                     kept for the backward: stash (rebuilt by R: recompute)
+//     saved      what a step saves for its backward   likewise                    else: workspace, until its last use
+//     scratch    of one pass of one step              workspace
+//     gradient   of a value                           workspace; split backward: stash, until W has read it
+//     message    a tensor in a received message       no block of its own: it stays in the message's slot
+//
+// Sums of several gradients of one tensor: those that arrive from later virtual stages first, in the order of the
+// edges, then those of its users in this one, the last user first. Gradients of parameters are added to in the order of
+// the worker's backward ops.
+//
+// What a virtual stage needs of others are its ports, the same pairs in the same order as StepCosts::edges.
+//
+// Tests: tests/runtime/chunk_code_test.cpp
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/model/graph.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/schedule.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/backend.hpp"
+#include "runtime/operations.hpp"
+
+namespace pipewright {
+
+struct PortTensor {
+  LayerId layer = 0;  // that made it
+  int value = -1;     // block
+  int gradient = -1;  // into this stage: block that is sent back; out of it: block in the gradient's message. -1: none
+  std::array<std::int64_t, 2> offset{}, gradient_offset{};  // in the message: full and last micro-batch
+  std::array<std::int64_t, 2> bytes{};
+};
+
+// One end of an edge.
+struct Port {
+  int edge = 0;
+  VirtualStageId peer = 0;
+  std::vector<PortTensor> tensors;
+  std::array<std::int64_t, 2> bytes{}, gradient_bytes{};  // of a message, every tensor at the backend's alignment
+  bool kept = false;  // in: the backward reads some of it, so that the slot is held until then
+};
+
+enum class Verb : std::uint8_t {
+  Allocate,        // block, tag
+  Free,            // block
+  LoadInput,       // block: the micro-batch's samples
+  LoadLabels,      // block: of step
+  Forward,         // step
+  InputGradient,   // step, other = its list of target blocks
+  WeightGradient,  // step
+  Loss,            // block: one value per sample
+  Add,             // block += other
+  Copy,            // block = other
+  Zero,            // block
+  Receive,         // port in (activations) resp. out (gradients): waits, binds the tensors' blocks
+  Send,            // port out (activations) resp. in (gradients)
+  Release,         // port: its slot may be filled again
+  Ready,           // bucket: its gradients of this micro-batch are complete
+};
+
+struct Instruction {
+  Verb verb{};
+  Tag tag = Tag::Workspace;
+  bool forward = true;  // Receive, Send, Release: activations, else gradients
+  std::int32_t block = -1;
+  std::int32_t step = -1;
+  std::int32_t other = -1;
+};
+
+struct CodeStep {
+  const Program* program = nullptr;
+  const ProgramStep* step = nullptr;
+  LayerId layer = 0;
+  std::vector<int> inputs;  // blocks
+  int output = -1, saved = -1, labels = -1;
+  int output_gradient = -1;
+  std::vector<int> input_gradients;        // targets of InputGradient; -1: not asked for
+  std::array<int, 3> scratch{-1, -1, -1};  // by Pass
+  int first_parameter = 0, parameters = 0;
+};
+
+struct CodeParameter {
+  ParameterTensor tensor;
+  LayerId layer = 0;
+  std::int64_t offset = 0;  // bytes, from the beginning of the stage's weights; gradients and states are laid out alike
+};
+
+struct ChunkCode {
+  VirtualStageId virtual_stage = 0;
+  std::vector<std::array<std::int64_t, 2>> blocks;  // bytes of the full and of the last micro-batch; messages: 0
+  std::vector<CodeStep> steps;
+  std::vector<CodeParameter> parameters;
+  std::int64_t parameter_bytes = 0;  // all of them, each at the backend's alignment
+  std::vector<Port> in, out;
+  std::vector<std::int64_t> bucket_begin;  // first byte of every all-reduce bucket, bucket 0 = the last layers'
+  // By kind of op; F has two: keeping everything, and keeping the boundary only.
+  std::vector<Instruction> forward, forward_boundary, rebuild, backward, backward_input, backward_weight;
+  std::int64_t sample_values = 0;  // values per sample of the model's own input; 0: this stage does not read it
+  bool sample_indices = false;
+  std::int64_t label_rows = 0, classes = 0;  // of the loss; 0: none here
+
+  const std::vector<Instruction>& line(Kind kind, bool recomputed) const;
+};
+
+// Compiles every virtual stage of the plan. Throws InputError with one line per reason why layers cannot be run. The
+// model must outlive the code, which points to its programs.
+std::vector<ChunkCode> compile(const Plan& plan, const Model& model, const Training& training, const Backend& backend);
+
+}  // namespace pipewright

@@ -1,0 +1,65 @@
+#include "runtime/interpreter.hpp"
+
+#include "core/check.hpp"
+
+namespace pipewright {
+
+StepArguments Interpreter::arguments(const CodeStep& step, const Place& place) {
+  const auto& at = place.frame->at;
+  const auto block = [&](int b) -> std::byte* { return b < 0 ? nullptr : at[static_cast<std::size_t>(b)]; };
+  PP_CHECK(step.inputs.size() <= inputs_.size() && static_cast<std::size_t>(step.parameters) <= parameters_.size());
+  StepArguments a;
+  a.program = step.program, a.step = step.step, a.samples = place.samples;
+  for (std::size_t i = 0; i < step.inputs.size(); ++i)
+    inputs_[i] = block(step.inputs[i]);
+  a.inputs = {inputs_.data(), step.inputs.size()};
+  a.output = block(step.output);
+  a.output_gradient = block(step.output_gradient);
+  for (int p = 0; p < step.parameters; ++p) {
+    const std::int64_t offset = place.code->parameters[static_cast<std::size_t>(step.first_parameter + p)].offset;
+    parameters_[static_cast<std::size_t>(p)] = reinterpret_cast<const float*>(place.weights + offset);
+    parameter_gradients_[static_cast<std::size_t>(p)] = reinterpret_cast<float*>(place.gradients + offset);
+  }
+  a.parameters = {parameters_.data(), static_cast<std::size_t>(step.parameters)};
+  a.saved = block(step.saved);
+  a.loss_scale = place.loss_scale;
+  return a;
+}
+
+void Interpreter::compute(const Instruction& i, const Place& place) {
+  const auto at = [&](int b) { return place.frame->at[static_cast<std::size_t>(b)]; };
+  const auto bytes = [&](int b) { return place.code->blocks[static_cast<std::size_t>(b)][place.size]; };
+  switch (i.verb) {
+    case Verb::Add:
+      backend_.add(reinterpret_cast<float*>(at(i.block)), reinterpret_cast<const float*>(at(i.other)),
+                   bytes(i.block) / 4);
+      return;
+    case Verb::Copy: backend_.copy(at(i.block), at(i.other), {bytes(i.block)}); return;
+    case Verb::Zero: backend_.zero(at(i.block), {bytes(i.block)}); return;
+    default: break;
+  }
+  const CodeStep& step = place.code->steps[static_cast<std::size_t>(i.step)];
+  StepArguments a = arguments(step, place);
+  const auto scratch = [&](Pass pass) -> void* {
+    const int b = step.scratch[static_cast<std::size_t>(pass)];
+    return b < 0 ? nullptr : at(b);
+  };
+  if (i.verb == Verb::Forward) {
+    a.workspace = scratch(Pass::Forward);
+    if (step.labels >= 0) a.labels = reinterpret_cast<const std::int64_t*>(at(step.labels));
+    backend_.forward(a);
+  } else if (i.verb == Verb::InputGradient) {
+    for (std::size_t t = 0; t < step.input_gradients.size(); ++t)
+      input_gradients_[t] = step.input_gradients[t] < 0 ? nullptr : at(step.input_gradients[t]);
+    a.input_gradients = {input_gradients_.data(), step.input_gradients.size()};
+    a.workspace = scratch(Pass::InputGradient);
+    backend_.input_gradient(a);
+  } else {
+    PP_CHECK(i.verb == Verb::WeightGradient);
+    a.parameter_gradients = {parameter_gradients_.data(), static_cast<std::size_t>(step.parameters)};
+    a.workspace = scratch(Pass::WeightGradient);
+    backend_.weight_gradient(a);
+  }
+}
+
+}  // namespace pipewright

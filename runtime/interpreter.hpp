@@ -1,0 +1,47 @@
+// The arithmetic of a line of instructions: what the executor and the sequential reference share. Inside runtime/ only.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "runtime/backend.hpp"
+#include "runtime/chunk_code.hpp"
+
+namespace pipewright {
+
+// One micro-batch of one virtual stage: where its blocks lie; nullptr: not held.
+struct Frame {
+  std::vector<std::byte*> at;
+  std::vector<char> holds;  // by port in: its activations' slot
+};
+
+class Interpreter {
+ public:
+  explicit Interpreter(Backend& backend) : backend_(backend) {}
+
+  struct Place {
+    const ChunkCode* code = nullptr;
+    Frame* frame = nullptr;
+    std::size_t size = 0;  // 1: the last micro-batch
+    std::int64_t samples = 0;
+    const std::byte* weights = nullptr;
+    std::byte* gradients = nullptr;
+    float loss_scale = 1;
+  };
+
+  // Forward, InputGradient, WeightGradient, Add, Copy, Zero; other verbs are the caller's.
+  void compute(const Instruction& instruction, const Place& place);
+
+ private:
+  StepArguments arguments(const CodeStep& step, const Place& place);
+
+  Backend& backend_;
+  std::array<const void*, 16> inputs_{};
+  std::array<void*, 16> input_gradients_{};
+  std::array<const float*, 8> parameters_{};
+  std::array<float*, 8> parameter_gradients_{};
+};
+
+}  // namespace pipewright

@@ -1,0 +1,411 @@
+#include "runtime/run_plan.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "core/plan/op_index.hpp"
+#include "runtime/walk.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr int kGradientSlots = 2;
+
+// ---- what comes before what
+// ------------------------------------------------------------------------------------------
+
+struct OpPlace {
+  PositionId position = 0;
+  std::int32_t op = -1;
+};
+
+bool is_backward(Kind kind) {
+  return kind == Kind::B || kind == Kind::BW;
+}
+
+// Places of the ops of every (v, m).
+class Places {
+ public:
+  explicit Places(const Schedule& schedule) : micro_batches_(static_cast<std::size_t>(schedule.shape.micro_batches)) {
+    const auto count = static_cast<std::size_t>(schedule.shape.chunks()) * micro_batches_;
+    forward_.resize(count), backward_.resize(count), last_.resize(count);
+    for (std::size_t p = 0; p < schedule.positions.size(); ++p) {
+      const auto& ops = schedule.positions[p].compute;
+      for (std::size_t i = 0; i < ops.size(); ++i) {
+        const Op& op = ops[i];
+        if (op.kind == Kind::Update || op.kind == Kind::R) continue;
+        const OpPlace place{static_cast<PositionId>(p), static_cast<std::int32_t>(i)};
+        const std::size_t at = index(op.virtual_stage, static_cast<MicroBatchId>(op.micro_batch));
+        if (op.kind == Kind::F) forward_[at] = place;
+        if (is_backward(op.kind)) backward_[at] = place;
+        if (op.kind == Kind::BW || op.kind == Kind::W) last_[at] = place;
+      }
+    }
+  }
+  OpPlace forward(VirtualStageId v, MicroBatchId m) const { return forward_[index(v, m)]; }
+  OpPlace backward(VirtualStageId v, MicroBatchId m) const { return backward_[index(v, m)]; }
+  OpPlace last(VirtualStageId v, MicroBatchId m) const { return last_[index(v, m)]; }  // BW or W
+
+ private:
+  std::size_t index(VirtualStageId v, MicroBatchId m) const {
+    return static_cast<std::size_t>(v) * micro_batches_ + static_cast<std::size_t>(m);
+  }
+  std::size_t micro_batches_;
+  std::vector<OpPlace> forward_, backward_, last_;
+};
+
+// Ops in an order in which they can run, with extra conditions "a before b". Empty: they lock up.
+struct Before {
+  OpPlace first, then;
+};
+std::vector<OpPlace> runnable_order(const RunPlan& run, const Places& places, const std::vector<Before>& extra) {
+  const Schedule& schedule = *run.schedule;
+  std::vector<std::size_t> base(schedule.positions.size() + 1);
+  for (std::size_t p = 0; p < schedule.positions.size(); ++p)
+    base[p + 1] = base[p] + schedule.positions[p].compute.size();
+  const auto id = [&](OpPlace place) {
+    return base[static_cast<std::size_t>(place.position)] + static_cast<std::size_t>(place.op);
+  };
+  std::vector<std::vector<std::size_t>> next(base.back());
+  std::vector<int> open(base.back());
+  const auto edge = [&](OpPlace from, OpPlace to) { next[id(from)].push_back(id(to)), ++open[id(to)]; };
+  std::vector<OpPlace> place(base.back());
+  for (std::size_t p = 0; p < schedule.positions.size(); ++p)
+    for (std::size_t i = 0; i < schedule.positions[p].compute.size(); ++i) {
+      const OpPlace here{static_cast<PositionId>(p), static_cast<std::int32_t>(i)};
+      place[id(here)] = here;
+      if (i > 0) edge({here.position, here.op - 1}, here);
+      const Op& op = schedule.positions[p].compute[i];
+      const auto m = static_cast<MicroBatchId>(op.micro_batch);
+      if (op.kind == Kind::F)
+        for (const Port& port : run.code[op.virtual_stage].in)
+          edge(places.forward(port.peer, m), here);
+      if (is_backward(op.kind))
+        for (const Port& port : run.code[op.virtual_stage].out)
+          edge(places.backward(port.peer, m), here);
+    }
+  for (const Before& condition : extra)
+    edge(condition.first, condition.then);
+  std::deque<std::size_t> ready;
+  for (std::size_t i = 0; i < open.size(); ++i)
+    if (open[i] == 0) ready.push_back(i);
+  std::vector<OpPlace> order;
+  while (!ready.empty()) {
+    const std::size_t now = ready.front();
+    ready.pop_front();
+    order.push_back(place[now]);
+    for (const std::size_t then : next[now])
+      if (--open[then] == 0) ready.push_back(then);
+  }
+  if (order.size() != place.size()) order.clear();
+  return order;
+}
+
+// How many ops of every position have certainly ended when an op begins.
+class Clocks {
+ public:
+  Clocks(const RunPlan& run, const Places& places) {
+    const Schedule& schedule = *run.schedule;
+    positions_ = schedule.positions.size();
+    for (const Lane& lane : schedule.positions)
+      clock_.emplace_back(lane.compute.size() * positions_);
+    const std::vector<OpPlace> order = runnable_order(run, places, {});
+    PP_CHECK(!order.empty() || schedule.positions.empty());
+    for (const OpPlace here : order) {
+      std::int32_t* const mine = at(here);
+      if (here.op > 0) absorb(mine, {here.position, here.op - 1});
+      const Op& op =
+          schedule.positions[static_cast<std::size_t>(here.position)].compute[static_cast<std::size_t>(here.op)];
+      const auto m = static_cast<MicroBatchId>(op.micro_batch);
+      if (op.kind == Kind::F)
+        for (const Port& port : run.code[op.virtual_stage].in)
+          absorb(mine, places.forward(port.peer, m));
+      if (is_backward(op.kind))
+        for (const Port& port : run.code[op.virtual_stage].out)
+          absorb(mine, places.backward(port.peer, m));
+    }
+  }
+  bool ended_before(OpPlace first, OpPlace then) const {
+    return clock_[static_cast<std::size_t>(then.position)]
+                 [static_cast<std::size_t>(then.op) * positions_ + static_cast<std::size_t>(first.position)] > first.op;
+  }
+
+ private:
+  std::int32_t* at(OpPlace place) {
+    return &clock_[static_cast<std::size_t>(place.position)][static_cast<std::size_t>(place.op) * positions_];
+  }
+  void absorb(std::int32_t* mine, OpPlace earlier) {
+    const std::int32_t* const theirs = at(earlier);
+    for (std::size_t p = 0; p < positions_; ++p)
+      mine[p] = std::max(mine[p], theirs[p]);
+    mine[earlier.position] = std::max(mine[earlier.position], earlier.op + 1);
+  }
+  std::size_t positions_ = 0;
+  std::vector<std::vector<std::int32_t>> clock_;  // [position][op * positions + position]
+};
+
+// ---- channels
+// --------------------------------------------------------------------------------------------------------
+
+// The op that makes a message, and the one after which its slot is free.
+struct MessageOps {
+  OpPlace made, released;
+};
+
+MessageOps ops_of(const RunPlan& run, const Places& places, VirtualStageId from, VirtualStageId to, bool forward,
+                  const Port& in, MicroBatchId m) {
+  if (!forward) return {places.backward(from, m), places.last(to, m)};
+  const bool held = in.kept || recomputed(run.schedule->shape, to, m);
+  return {places.forward(from, m), held ? places.last(to, m) : places.forward(to, m)};
+}
+
+void add_channels(RunPlan& run, const Places& places) {
+  const Schedule& schedule = *run.schedule;
+  const auto micro_batches = static_cast<std::size_t>(schedule.shape.micro_batches);
+  int edges = 0;
+  for (const ChunkCode& code : run.code)
+    edges += static_cast<int>(code.in.size());
+  run.ways_.resize(static_cast<std::size_t>(edges) * 2 * micro_batches);
+  struct Sent {
+    int channel;
+    OpPlace made, released;
+    MicroBatchId m;
+  };
+  std::vector<std::vector<Sent>> messages;
+  for (const ChunkCode& code : run.code)
+    for (const Port& in : code.in)
+      for (const bool forward : {true, false}) {
+        const VirtualStageId from = forward ? in.peer : code.virtual_stage, to = forward ? code.virtual_stage : in.peer;
+        if (!forward && in.gradient_bytes[0] == 0) continue;
+        std::map<std::pair<PositionId, PositionId>, int> channel_of;
+        std::vector<Sent> all;
+        for (std::size_t m = 0; m < micro_batches; ++m) {
+          const MessageOps ops = ops_of(run, places, from, to, forward, in, static_cast<MicroBatchId>(m));
+          const auto [found, added] =
+              channel_of.try_emplace({ops.made.position, ops.released.position}, static_cast<int>(run.channels.size()));
+          if (added) {
+            run.channels.push_back({in.edge,
+                                    forward,
+                                    ops.made.position,
+                                    ops.released.position,
+                                    0,
+                                    forward ? in.bytes : in.gradient_bytes,
+                                    {}});
+            messages.emplace_back();
+          }
+          messages[static_cast<std::size_t>(found->second)].push_back(
+              {found->second, ops.made, ops.released, static_cast<MicroBatchId>(m)});
+        }
+      }
+  const Clocks clocks(run, places);
+  std::vector<Before> limits;
+  std::vector<int> unlimited;
+  for (std::size_t c = 0; c < run.channels.size(); ++c) {
+    RunChannel& channel = run.channels[c];
+    auto& sent = messages[c];
+    std::sort(sent.begin(), sent.end(), [](const Sent& a, const Sent& b) { return a.made.op < b.made.op; });
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+      channel.micro_batches.push_back(sent[i].m);
+      run.ways_[(static_cast<std::size_t>(channel.edge) * 2 + (channel.forward ? 0 : 1)) * micro_batches +
+                static_cast<std::size_t>(sent[i].m)] = {static_cast<int>(c), static_cast<std::int32_t>(i)};
+    }
+    const auto enough = [&](std::size_t slots) {
+      for (std::size_t i = slots; i < sent.size(); ++i)
+        if (!clocks.ended_before(sent[i - slots].released, sent[i].made)) return false;
+      return true;
+    };
+    std::size_t slots = 1;
+    while (slots < sent.size() && !enough(slots))
+      ++slots;
+    unlimited.push_back(static_cast<int>(slots));
+    channel.slots = channel.forward ? static_cast<int>(slots) : std::min<int>(kGradientSlots, static_cast<int>(slots));
+    for (std::size_t i = static_cast<std::size_t>(channel.slots); i < sent.size(); ++i)
+      limits.push_back({sent[i - static_cast<std::size_t>(channel.slots)].released, sent[i].made});
+  }
+  if (!run.channels.empty() && runnable_order(run, places, limits).empty())
+    for (std::size_t c = 0; c < run.channels.size(); ++c)
+      run.channels[c].slots = unlimited[c];
+}
+
+// ---- versions
+// --------------------------------------------------------------------------------------------------------
+
+// Updates of the input stage before it ran the forward of every micro-batch.
+std::vector<int> versions_of_input_stage(const Schedule& schedule) {
+  std::vector<int> version(static_cast<std::size_t>(schedule.shape.micro_batches));
+  for (PositionId p = 0; p < schedule.shape.replicas_of(0); ++p) {
+    int updates = 0;
+    for (const Op& op : schedule.positions[static_cast<std::size_t>(p)].compute)
+      if (op.kind == Kind::Update)
+        ++updates;
+      else if (op.kind == Kind::F && op.virtual_stage == 0)
+        version[op.micro_batch] = updates;
+  }
+  return version;
+}
+
+void add_versions(RunPlan& run, const RunOptions& options) {
+  const Schedule& schedule = *run.schedule;
+  const ScheduleShape& shape = schedule.shape;
+  const bool stashing = !schedule.flush && options.weight_stashing;
+  const std::vector<int> of_input = shape.vertical_sync ? versions_of_input_stage(schedule) : std::vector<int>{};
+  for (std::size_t p = 0; p < schedule.positions.size(); ++p) {
+    const auto& ops = schedule.positions[p].compute;
+    auto& list = run.versions.emplace_back(ops.size());
+    std::vector<int> updates(static_cast<std::size_t>(shape.chunks()));
+    std::map<std::pair<int, std::uint32_t>, int> used;  // (v, m) -> version of its forward
+    std::vector<std::map<int, std::size_t>> last_read(updates.size());
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const Op& op = ops[i];
+      const auto v = static_cast<std::size_t>(op.virtual_stage);
+      int version = updates[v];
+      if (op.kind == Kind::F) {
+        if (!of_input.empty())
+          version = std::min(version, of_input[op.micro_batch] * shape.replicas_of(0) /
+                                          shape.replicas_of(static_cast<int>(v) % shape.stages));
+        used[{op.virtual_stage, op.micro_batch}] = version;
+      } else if (op.kind != Kind::Update && (stashing || !of_input.empty())) {
+        version = used.at({op.virtual_stage, op.micro_batch});
+      }
+      list[i].version = version;
+      last_read[v][version] = i;
+      if (op.kind == Kind::Update) ++updates[v];
+      const int replicas = shape.replicas_of(static_cast<int>(v) % shape.stages);
+      const int round = op.kind == Kind::Update ? static_cast<int>(op.micro_batch)
+                        : schedule.flush        ? 0
+                                                : static_cast<int>(op.micro_batch) / replicas;
+      list[i].gradient_set = round % run.chunks[v].gradient_sets;
+    }
+    // Buffers: a version takes the first free one; in place where the version before is read no more.
+    std::vector<std::vector<int>> holds(updates.size(), std::vector<int>{0});  // version by buffer, -1: free
+    std::vector<int> current(updates.size());
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const auto v = static_cast<std::size_t>(ops[i].virtual_stage);
+      auto& buffers = holds[v];
+      const auto buffer_of = [&](int version) {
+        const auto found = std::find(buffers.begin(), buffers.end(), version);
+        PP_CHECK(found != buffers.end());
+        return static_cast<std::int32_t>(found - buffers.begin());
+      };
+      list[i].read = buffer_of(list[i].version);
+      if (ops[i].kind == Kind::Update) {
+        for (int& version : buffers)
+          if (version >= 0 && version <= current[v] && last_read[v][version] <= i) version = -1;
+        auto free = buffers.begin() + list[i].read;
+        if (*free >= 0) free = std::find(buffers.begin(), buffers.end(), -1);
+        if (free == buffers.end()) free = buffers.insert(buffers.end(), -1);
+        *free = ++current[v];
+        list[i].write = static_cast<std::int32_t>(free - buffers.begin());
+      }
+      run.chunks[v].buffers = std::max(run.chunks[v].buffers, static_cast<int>(buffers.size()));
+    }
+  }
+}
+
+// The replay: the same walk as the executor's, on addresses alone.
+class Replay {
+ public:
+  Replay(const RunPlan& run, PositionId position, Bytes cap)
+      : run_(run), position_(position), arena_(run.alignment, cap) {}
+
+  ArenaUse used() {
+    take_steady(run_, position_, arena_);
+    const Lane& lane = run_.schedule->positions[static_cast<std::size_t>(position_)];
+    for (const Op& op : lane.compute) {
+      if (op.kind == Kind::Update) continue;
+      try {
+        replay(op);
+      } catch (const OutOfArena& error) {
+        throw OutOfArena("op " + label(op) + ": " + error.what());
+      }
+    }
+    return arena_.peak();
+  }
+
+ private:
+  void replay(const Op& op) {
+    const ChunkCode& code = run_.code[op.virtual_stage];
+    const auto m = static_cast<MicroBatchId>(op.micro_batch);
+    auto& frame = frames_[{op.virtual_stage, m}];
+    if (frame.empty()) frame.assign(code.blocks.size(), -1);
+    for (const Instruction& i : code.line(op.kind, recomputed(run_.schedule->shape, op.virtual_stage, m))) {
+      if (i.verb == Verb::Allocate) {
+        PP_CHECK(frame[static_cast<std::size_t>(i.block)] < 0);
+        frame[static_cast<std::size_t>(i.block)] =
+            arena_.allocate({code.blocks[static_cast<std::size_t>(i.block)][run_.size_of(m)]}, i.tag);
+      } else if (i.verb == Verb::Free && frame[static_cast<std::size_t>(i.block)] >= 0) {
+        arena_.free(frame[static_cast<std::size_t>(i.block)]);
+        frame[static_cast<std::size_t>(i.block)] = -1;
+      }
+    }
+    if (op.kind == Kind::BW || op.kind == Kind::W) {
+      PP_CHECK(std::all_of(frame.begin(), frame.end(), [](std::int64_t address) { return address < 0; }));
+      frames_.erase({op.virtual_stage, m});
+    }
+  }
+
+  const RunPlan& run_;
+  PositionId position_;
+  Arena arena_;
+  std::map<std::pair<VirtualStageId, MicroBatchId>, std::vector<std::int64_t>> frames_;
+};
+
+}  // namespace
+
+std::int64_t RunPlan::samples_per_update(VirtualStageId v) const {
+  if (schedule->flush) return plan->global_batch_size;
+  return plan->micro_batch_size * schedule->shape.replicas_of(plan->stage_of(v)) * plan->data_parallel;
+}
+
+RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model, const Training& training,
+                 const Backend& backend, const RunOptions& options) {
+  RunPlan run;
+  run.plan = &plan, run.schedule = &schedule;
+  run.code = compile(plan, model, training, backend);
+  run.alignment = backend.alignment();
+  run.states = states(training.optimizer);
+  for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
+    RunChunk chunk;
+    chunk.members = schedule.shape.replicas_of(plan.stage_of(v)) * plan.data_parallel;
+    if (chunk.members > 1 && !schedule.flush) chunk.gradient_sets = 2;
+    run.chunks.push_back(chunk);
+  }
+  add_channels(run, Places(schedule));
+  add_versions(run, options);
+  return run;
+}
+
+SteadyBlocks take_steady(const RunPlan& run, PositionId position, Arena& arena) {
+  SteadyBlocks blocks;
+  const StageId stage = stage_at(run.schedule->shape, position);
+  blocks.chunks.resize(run.code.size());
+  for (std::size_t v = 0; v < run.code.size(); ++v) {
+    if (run.plan->stage_of(static_cast<int>(v)) != stage) continue;
+    SteadyChunk& chunk = blocks.chunks[v];
+    const Bytes bytes{run.code[v].parameter_bytes};
+    if (bytes.value == 0) continue;
+    for (int i = 0; i < run.chunks[v].buffers; ++i)
+      chunk.weights.push_back(arena.allocate(bytes, Tag::Weights));
+    for (int i = 0; i < run.chunks[v].gradient_sets; ++i)
+      chunk.gradients.push_back(arena.allocate(bytes, Tag::Gradients));
+    for (int i = 0; i < run.states; ++i)
+      chunk.states.push_back(arena.allocate(bytes, Tag::Optimizer));
+  }
+  blocks.slots.resize(run.channels.size());
+  for (std::size_t c = 0; c < run.channels.size(); ++c) {
+    const RunChannel& channel = run.channels[c];
+    if (channel.to != position) continue;
+    for (int slot = 0; slot < channel.slots; ++slot)
+      blocks.slots[c].push_back(arena.allocate({std::max(channel.bytes[0], channel.bytes[1])}, Tag::Buffers));
+  }
+  return blocks;
+}
+
+ArenaUse replayed(const RunPlan& run, PositionId position, Bytes cap) {
+  return Replay(run, position, cap).used();
+}
+
+}  // namespace pipewright

@@ -1,0 +1,92 @@
+// A run as every worker sees it, settled before it begins: the code of its virtual stages, the slots of its messages,
+// the buffers of its weight versions. Nothing here depends on a clock.
+//
+// Slots. A message is written into a slot at its receiver; slots of a channel are used in turn. A slot is held until
+// the op that reads it last has ended: the forward, or the backward where that reads its input or runs the forward
+// again. A channel has as many slots as it takes that no sender ever waits, whatever the timing: message i may go when
+// slot i mod S is free, so S is the least number for which the last reader of message i - S always ends before the op
+// that makes message i begins. Gradients have two at most where that cannot lock up: a GPipe stage would else hold one
+// per micro-batch.
+//     1f1b, K stages: forward into stage k: min(M, K - k + 1).    tests/runtime/run_plan_test.cpp "slots"
+//
+// Versions. Asynchronous schedules update while micro-batches are in flight. With stashing the backward of a
+// micro-batch reads the version its forward used [PipeDream19] section 3.3, without it the newest; with vertical sync
+// every stage uses the version that the input stage used. A version's buffer is used again once nobody will read it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "core/plan/plan.hpp"
+#include "core/plan/schedule.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/chunk_code.hpp"
+
+namespace pipewright {
+
+// Messages of one edge and direction from one position to another, within every copy.
+struct RunChannel {
+  int edge = 0;
+  bool forward = true;
+  PositionId from = 0, to = 0;
+  int slots = 0;
+  std::array<std::int64_t, 2> bytes{};      // of a message: full and last micro-batch
+  std::vector<MicroBatchId> micro_batches;  // in the order in which they are sent
+};
+
+// What an op of a position reads and writes beside its micro-batch.
+struct OpVersions {
+  std::int32_t read = 0;          // number of the weights' buffer; Update: that it begins with
+  std::int32_t write = 0;         // Update: that it leaves
+  std::int32_t version = 0;       // updates that went into `read`
+  std::int32_t gradient_set = 0;  // which gradients a backward adds to, an Update reads
+};
+
+struct RunChunk {
+  int buffers = 1;        // of the weights
+  int gradient_sets = 1;  // two where gradients of one round travel while those of the next are summed
+  int members = 1;        // of its all-reduce
+};
+
+struct RunOptions {
+  bool weight_stashing = true;  // asynchronous schedules
+};
+
+struct RunPlan {
+  const Plan* plan = nullptr;
+  const Schedule* schedule = nullptr;
+  std::vector<ChunkCode> code;   // by virtual stage
+  std::vector<RunChunk> chunks;  // by virtual stage
+  std::vector<RunChannel> channels;
+  std::vector<std::vector<OpVersions>> versions;  // [position][op of the compute stream]
+  Bytes alignment;
+  int states = 0;  // of the optimizer, per parameter
+
+  // Index of the channel that carries micro-batch m over `edge`; and which of its messages that is.
+  struct Way {
+    int channel = -1;
+    std::int32_t number = -1;
+  };
+  Way way(int edge, bool forward, MicroBatchId m) const {
+    return ways_[(static_cast<std::size_t>(edge) * 2 + (forward ? 0 : 1)) *
+                     static_cast<std::size_t>(schedule->shape.micro_batches) +
+                 static_cast<std::size_t>(m)];
+  }
+  std::vector<Way> ways_;
+
+  std::size_t size_of(MicroBatchId m) const { return m + 1 == schedule->shape.micro_batches ? 1 : 0; }
+  // Samples whose mean loss one update minimises.
+  std::int64_t samples_per_update(VirtualStageId v) const;
+};
+
+// Plan, schedule and model must outlive it. Throws InputError where the model cannot be run.
+RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model, const Training& training,
+                 const Backend& backend, const RunOptions& options = {});
+
+// What a worker at this position will use of its arena over one step, from sizes alone. `steady` blocks (weights,
+// gradients, states, slots) first, in the order in which the executor takes them. Throws OutOfArena, where `cap` > 0
+// does not hold it, with the op named.
+ArenaUse replayed(const RunPlan& run, PositionId position, Bytes cap = {});
+
+}  // namespace pipewright

@@ -1,0 +1,69 @@
+// The seam between workers: messages into slots, sums of gradients, meetings.
+//
+// A message has a number that grows from step to step; it goes into slot `slot` of its channel at the receiver, once
+// message `before` (0: none) has been read there. One endpoint per worker; its compute thread and its collective thread
+// use it at once, for different calls.
+//
+// Every wait ends: with what it waited for, with `Stopped` when another worker has failed, or with `PeerSilent` after
+// the timeout.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "core/ids.hpp"
+#include "core/units.hpp"
+
+namespace pipewright {
+
+class Stopped : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+class PeerSilent : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Part of a message.
+struct Piece {
+  const std::byte* from = nullptr;
+  std::int64_t offset = 0, bytes = 0;
+};
+
+struct MessageSlot {
+  int channel = 0;
+  int slot = 0;
+  std::int64_t number = 0;  // from 1
+  std::int64_t before = 0;  // what lay in the slot before; 0: it was free
+};
+
+struct Sent {
+  std::int64_t waited = 0;    // ns, for the slot
+  std::int64_t readable = 0;  // ns of the clock at which the message may be read; 0: at once
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  // The receiver's side of its incoming channels: [channel][slot]; channels to others are empty. Before the first step.
+  virtual void bind(std::vector<std::vector<std::byte*>> slots) = 0;
+
+  // Copies a message to its receiver. Waits for the slot, if need be.
+  virtual Sent send(const MessageSlot& message, std::span<const Piece> pieces) = 0;
+  // Waits until the message may be read; where it lies.
+  virtual std::byte* receive(const MessageSlot& message) = 0;
+  virtual void release(const MessageSlot& message) = 0;
+
+  // Replaces `data` on all members (workers of one virtual stage, ascending, this one among them) by their sum: every
+  // element in the order of the members. All members call it in the same order.
+  virtual void all_reduce(int group, std::span<const WorkerId> members, float* data, std::int64_t elements) = 0;
+
+  virtual void meet() = 0;           // all workers of the run
+  virtual void stop() noexcept = 0;  // this worker has failed: all waits end
+};
+
+}  // namespace pipewright

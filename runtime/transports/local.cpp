@@ -1,0 +1,257 @@
+#include "runtime/transports/local.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "core/check.hpp"
+
+namespace pipewright {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+}
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+struct alignas(64) Slot {
+  std::atomic<std::int64_t> filled{0}, freed{0};  // number of the last message written, read
+  std::atomic<std::int64_t> readable{0};          // ns of the clock; throttled links
+  std::byte* memory = nullptr;
+};
+
+struct Meeting {
+  std::atomic<int> arrived{0};
+  std::atomic<std::int64_t> round{0};
+};
+
+struct Group {
+  std::vector<const float*> data;  // by rank
+  Meeting meeting;
+};
+
+// What the threads share.
+class World {
+ public:
+  World(const RunPlan& run, WaitSettings settings, Throttles throttles)
+      : settings_(settings),
+        throttles_(std::move(throttles)),
+        workers_(run.plan->workers()),
+        positions_(run.plan->positions()) {
+    const std::size_t channels = run.channels.size();
+    slots_.resize(channels * static_cast<std::size_t>(run.plan->data_parallel));
+    for (std::size_t c = 0; c < slots_.size(); ++c) {
+      const RunChannel& channel = run.channels[c % channels];
+      slots_[c] = std::vector<Slot>(static_cast<std::size_t>(channel.slots));
+      const int copy = static_cast<int>(c / channels);
+      ends_.push_back({copy * positions_ + channel.from, copy * positions_ + channel.to});
+    }
+    channels_ = static_cast<int>(channels);
+    for (std::size_t v = 0; v < run.chunks.size(); ++v)
+      groups_.push_back(std::make_unique<Group>());
+    link_free_.resize(static_cast<std::size_t>(workers_) * static_cast<std::size_t>(workers_));
+  }
+
+  // Waits until `done`; `what` says what for.
+  template <class Done, class What>
+  void wait(const Done& done, const What& what) {
+    if (done()) return;
+    const auto late = Clock::now() + std::chrono::duration<double>(settings_.timeout_s);
+    for (int spins = 0;; ++spins) {
+      if (done()) return;
+      if (stopped_.load(std::memory_order_relaxed)) throw Stopped("another worker has failed");
+      if (settings_.spin || spins < 200) {
+        pause();
+        if ((spins & 4095) != 4095) continue;
+      } else {
+        std::unique_lock lock(mutex_);
+        if (done()) return;
+        changed_.wait_for(lock, std::chrono::milliseconds(5));
+      }
+      if (Clock::now() > late)
+        throw PeerSilent(fmt::format("nothing heard for {} s while waiting for {}", settings_.timeout_s, what()));
+    }
+  }
+  void notify() {
+    if (settings_.spin) return;
+    const std::lock_guard lock(mutex_);
+    changed_.notify_all();
+  }
+
+  void stop() noexcept {
+    stopped_ = true;
+    changed_.notify_all();
+  }
+
+  Slot& slot(int copy, const MessageSlot& message) {
+    return slots_[index(copy, message.channel)][static_cast<std::size_t>(message.slot)];
+  }
+  std::size_t index(int copy, int channel) const {
+    return static_cast<std::size_t>(copy) * static_cast<std::size_t>(channels_) + static_cast<std::size_t>(channel);
+  }
+  const std::pair<WorkerId, WorkerId>& ends(int copy, int channel) const { return ends_[index(copy, channel)]; }
+
+  // When a message that is copied now may be read. Only the sender's thread writes its links.
+  std::int64_t readable(WorkerId from, WorkerId to, std::int64_t bytes) {
+    if (throttles_.empty() || from == to) return 0;
+    const std::size_t link =
+        static_cast<std::size_t>(from) * static_cast<std::size_t>(workers_) + static_cast<std::size_t>(to);
+    const Throttle& throttle = throttles_[link];
+    const std::int64_t begin = std::max(link_free_[link], now_ns());
+    link_free_[link] =
+        begin + (throttle.bandwidth.value > 0 ? transfer_time(Bytes{bytes}, throttle.bandwidth).value : 0);
+    return link_free_[link] + throttle.latency.value;
+  }
+
+  Group& group(int id) { return *groups_[static_cast<std::size_t>(id)]; }
+  int workers() const { return workers_; }
+  int positions() const { return positions_; }
+
+  // A meeting of `count` threads around one counter.
+  void meet(Meeting& meeting, int count, const char* what) {
+    const std::int64_t mine = meeting.round.load(std::memory_order_acquire);
+    if (meeting.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == count) {
+      meeting.arrived.store(0, std::memory_order_relaxed);
+      meeting.round.store(mine + 1, std::memory_order_release);
+      notify();
+      return;
+    }
+    wait([&] { return meeting.round.load(std::memory_order_acquire) != mine; }, [&] { return std::string(what); });
+  }
+
+  Meeting everybody;
+  std::mutex group_mutex;
+
+ private:
+  WaitSettings settings_;
+  Throttles throttles_;
+  int workers_, positions_, channels_ = 0;
+  std::vector<std::vector<Slot>> slots_;
+  std::vector<std::pair<WorkerId, WorkerId>> ends_;
+  std::vector<std::unique_ptr<Group>> groups_;
+  std::vector<std::int64_t> link_free_;
+  std::atomic<bool> stopped_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+class Endpoint : public Transport {
+ public:
+  Endpoint(std::shared_ptr<World> world, WorkerId self)
+      : world_(std::move(world)), self_(self), copy_(self / world_->positions()) {}
+
+  void bind(std::vector<std::vector<std::byte*>> slots) override {
+    for (std::size_t c = 0; c < slots.size(); ++c)
+      for (std::size_t s = 0; s < slots[c].size(); ++s)
+        world_->slot(copy_, {static_cast<int>(c), static_cast<int>(s), 0, 0}).memory = slots[c][s];
+  }
+
+  Sent send(const MessageSlot& message, std::span<const Piece> pieces) override {
+    Slot& slot = world_->slot(copy_, message);
+    std::int64_t waited = 0;
+    if (slot.freed.load(std::memory_order_acquire) < message.before) {
+      const std::int64_t begin = now_ns();
+      world_->wait([&] { return slot.freed.load(std::memory_order_acquire) >= message.before; },
+                   [&] { return fmt::format("worker {} to read", world_->ends(copy_, message.channel).second); });
+      waited = now_ns() - begin;
+    }
+    std::int64_t bytes = 0;
+    for (const Piece& piece : pieces) {
+      std::memcpy(slot.memory + piece.offset, piece.from, static_cast<std::size_t>(piece.bytes));
+      bytes += piece.bytes;
+    }
+    const auto& [from, to] = world_->ends(copy_, message.channel);
+    const std::int64_t readable = world_->readable(from, to, bytes);
+    slot.readable.store(readable, std::memory_order_relaxed);
+    slot.filled.store(message.number, std::memory_order_release);
+    world_->notify();
+    return {waited, readable};
+  }
+
+  std::byte* receive(const MessageSlot& message) override {
+    Slot& slot = world_->slot(copy_, message);
+    world_->wait([&] { return slot.filled.load(std::memory_order_acquire) >= message.number; },
+                 [&] { return fmt::format("a message of worker {}", world_->ends(copy_, message.channel).first); });
+    if (const std::int64_t readable = slot.readable.load(std::memory_order_relaxed); readable > 0)
+      while (now_ns() < readable)
+        pause();
+    return slot.memory;
+  }
+
+  void release(const MessageSlot& message) override {
+    world_->slot(copy_, message).freed.store(message.number, std::memory_order_release);
+    world_->notify();
+  }
+
+  void all_reduce(int id, std::span<const WorkerId> members, float* data, std::int64_t elements) override {
+    Group& group = world_->group(id);
+    const auto count = static_cast<int>(members.size());
+    const auto rank = static_cast<std::size_t>(std::find(members.begin(), members.end(), self_) - members.begin());
+    {
+      const std::lock_guard lock(world_->group_mutex);
+      group.data.resize(members.size());
+      group.data[rank] = data;
+    }
+    const auto meet = [&] { world_->meet(group.meeting, count, "the other members of an all-reduce"); };
+    meet();
+    // Each member sums one segment over all, then fetches the others' segments.
+    const auto begin_of = [&](std::int64_t r) { return elements * r / count; };
+    std::array<float, 1024> sum;
+    const std::int64_t end = begin_of(static_cast<std::int64_t>(rank) + 1);
+    for (std::int64_t i = begin_of(static_cast<std::int64_t>(rank)); i < end;) {
+      const std::int64_t n = std::min<std::int64_t>(static_cast<std::int64_t>(sum.size()), end - i);
+      std::memcpy(sum.data(), group.data[0] + i, static_cast<std::size_t>(n) * sizeof(float));
+      for (std::size_t r = 1; r < members.size(); ++r)
+        for (std::int64_t j = 0; j < n; ++j)
+          sum[static_cast<std::size_t>(j)] += group.data[r][i + j];
+      std::memcpy(data + i, sum.data(), static_cast<std::size_t>(n) * sizeof(float));
+      i += n;
+    }
+    meet();
+    for (std::size_t r = 0; r < members.size(); ++r)
+      if (r != rank) {
+        const std::int64_t begin = begin_of(static_cast<std::int64_t>(r));
+        std::memcpy(data + begin, group.data[r] + begin,
+                    static_cast<std::size_t>(begin_of(static_cast<std::int64_t>(r) + 1) - begin) * sizeof(float));
+      }
+    meet();
+  }
+
+  void meet() override { world_->meet(world_->everybody, world_->workers(), "the other workers"); }
+  void stop() noexcept override { world_->stop(); }
+
+ private:
+  std::shared_ptr<World> world_;
+  WorkerId self_;
+  int copy_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Transport>> local_transport(const RunPlan& run, WaitSettings settings,
+                                                        Throttles throttles) {
+  PP_CHECK(throttles.empty() || throttles.size() == static_cast<std::size_t>(run.plan->workers()) *
+                                                        static_cast<std::size_t>(run.plan->workers()));
+  const auto world = std::make_shared<World>(run, settings, std::move(throttles));
+  std::vector<std::unique_ptr<Transport>> endpoints;
+  for (WorkerId worker = 0; worker < run.plan->workers(); ++worker)
+    endpoints.push_back(std::make_unique<Endpoint>(world, worker));
+  return endpoints;
+}
+
+}  // namespace pipewright
