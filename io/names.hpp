@@ -47,6 +47,10 @@ inline constexpr Name<CostSourceKind> kCostSources[] = {{"explicit", CostSourceK
                                                         {"uniform", CostSourceKind::Uniform}};
 inline constexpr Name<PlacementOrder> kPlacementOrders[] = {{"pipeline", PlacementOrder::Pipeline},
                                                             {"data", PlacementOrder::Data}};
+inline constexpr Name<RunBackend> kRunBackends[] = {{"cpu", RunBackend::Cpu}};
+inline constexpr Name<RunTransport> kRunTransports[] = {{"local", RunTransport::Local},
+                                                        {"throttled", RunTransport::Throttled}};
+inline constexpr Name<RunLoss> kRunLosses[] = {{"cross_entropy", RunLoss::CrossEntropy}};
 // Statuses that a cell can be given. `compared` is what a cell without one is.
 inline constexpr Name<CellStatus> kCellStatuses[] = {
     {"compared", CellStatus::Compared},         {"fitted", CellStatus::Fitted},
@@ -56,6 +60,15 @@ inline constexpr Name<CellStatus> kCellStatuses[] = {
 
 constexpr std::span<const Name<Precision>> names_of(Precision) {
   return kPrecisions;
+}
+constexpr std::span<const Name<RunBackend>> names_of(RunBackend) {
+  return kRunBackends;
+}
+constexpr std::span<const Name<RunTransport>> names_of(RunTransport) {
+  return kRunTransports;
+}
+constexpr std::span<const Name<RunLoss>> names_of(RunLoss) {
+  return kRunLosses;
 }
 constexpr std::span<const Name<LinkKind>> names_of(LinkKind) {
   return kLinkKinds;

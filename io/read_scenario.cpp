@@ -67,6 +67,14 @@ constexpr Field<Scenario> kScenario[] = {
        else
          out.line(key, scenario.cost == CostSourceKind::Explicit ? "explicit" : "roofline");
      }},
+    {"run", "map", "how `run` runs it for real; see run", Need::Optional,
+     [](Reader& reader, const At& at, Scenario& s) { read_run_section(reader, at, s.run); },
+     [](YamlText& out, std::string_view key, const Scenario& scenario) {
+       if (scenario.run.place == Place{}) return;
+       out.open(key);
+       write_run_section(out, scenario.run);
+       out.close();
+     }},
     {"vary", "map of lists, or list of maps", "variants for `capacity`, a row each; see vary", Need::Optional,
      [](Reader& reader, const At& at, Scenario&) {
        ExpectAndVary dropped;
@@ -277,7 +285,7 @@ std::string resolved_yaml(const Scenario& scenario) {
 
 std::vector<SectionDoc> scenario_docs() {
   std::vector<SectionDoc> docs = {document<Scenario>("scenario", kScenario)};
-  for (const auto& more : {model_docs(), cluster_docs(), training_docs(), plan_docs(), expect_docs(), measured_docs()})
+  for (const auto& more : {model_docs(), cluster_docs(), training_docs(), plan_docs(), run_docs(), expect_docs(), measured_docs()})
     docs.insert(docs.end(), more.begin(), more.end());
   return docs;
 }

@@ -19,6 +19,7 @@ void read_device_section(Reader& reader, const At& at, Device& device);
 void read_cluster_section(Reader& reader, const At& at, Cluster& cluster);
 void read_training_section(Reader& reader, const At& at, Training& training);
 void read_plan_section(Reader& reader, const At& at, PlanRequest& plan);
+void read_run_section(Reader& reader, const At& at, RunRequest& run);
 void read_cost_section(Reader& reader, const At& at, Scenario& scenario);
 
 // What the blocks `expect:`, `vary:` and `measured:` hold. `changes` are the distinct sets of values that their rows
@@ -38,11 +39,13 @@ void write_device_section(YamlText& out, const Device& device);
 void write_cluster_section(YamlText& out, const Cluster& cluster);
 void write_training_section(YamlText& out, const Training& training);
 void write_plan_section(YamlText& out, const PlanRequest& plan);
+void write_run_section(YamlText& out, const RunRequest& run);
 
 std::vector<SectionDoc> model_docs();
 std::vector<SectionDoc> cluster_docs();  // devices, too
 std::vector<SectionDoc> training_docs();
 std::vector<SectionDoc> plan_docs();
+std::vector<SectionDoc> run_docs();
 std::vector<SectionDoc> expect_docs();
 std::vector<SectionDoc> measured_docs();
 std::vector<SectionDoc> scenario_docs();  // all of the above

@@ -13,6 +13,7 @@
 #include "core/check.hpp"
 #include "core/cluster/cluster.hpp"
 #include "core/model/graph.hpp"
+#include "core/plan/run_request.hpp"
 
 namespace pipewright {
 
@@ -129,6 +130,7 @@ struct Scenario {
   Cluster cluster;
   Training training;
   PlanRequest plan;
+  RunRequest run;
   CostSourceKind cost = CostSourceKind::Explicit;
   Time uniform_forward{0}, uniform_backward{0};  // CostSourceKind::Uniform: per layer and micro-batch
   std::map<std::string, Place> origins;          // where each value was read, by key ("plan.stages"); absent: default
