@@ -8,10 +8,8 @@
 //     conv2d                (weight)          x, dy                        -
 //     embedding             no dx             token numbers, dy            -
 //     learned_table         -                 dy                           -                       positions
-//     layer_norm, rms_norm  x, saved          x, saved, dy                 mean and 1 / deviation (rms: the latter), 4 B
-//     relu, tanh, sigmoid   y                                              -
-//     gelu, silu, gated     x                                              -
-//     softmax               y                                              -
+//     layer_norm, rms_norm  x, saved          x, saved, dy                 mean and 1 / deviation (rms: the latter), 4
+//     B relu, tanh, sigmoid   y                                              - gelu, silu, gated     x - softmax y -
 //     attention             q, k, v           -                            scores after softmax; `flash`: y, and of
 //                                                                          every row the log of its sum, 4 B
 //     add, concat, slice,   -                 -                            -
@@ -65,6 +63,9 @@ std::span<const OperationRule> operation_rules();
 
 // The rule of a step. Throws InputError without a place that names the operation, and what can be run.
 const OperationRule& rule_of(const Program& program, const ProgramStep& step);
+
+// Throws InputError without a place for the first thing that cannot be run: a step, or parameters that no step uses.
+void check_can_run(const Program& program);
 
 std::vector<ParameterTensor> parameters_of(const Program& program, const ProgramStep& step);
 // Bytes per sample that the forward of a step saves for its backward beside inputs and output.
