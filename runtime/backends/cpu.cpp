@@ -1,0 +1,596 @@
+#include "runtime/backends/cpu.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/check.hpp"
+#include "runtime/backends/cpu_kernels.hpp"
+#include "runtime/operations.hpp"
+
+namespace pipewright {
+
+int states(Optimizer optimizer) {
+  switch (optimizer) {
+    case Optimizer::Sgd: return 0;
+    case Optimizer::Momentum:
+    case Optimizer::RmsProp: return 1;
+    case Optimizer::Adam: return 2;
+  }
+  PP_CHECK(false);
+  return 0;
+}
+
+namespace {
+
+namespace kernels = cpu_kernels;
+
+constexpr std::int64_t kAlignment = 64;  // a cache line, and the widest vector
+
+void check_aligned(const void* pointer) {
+  PP_CHECK(reinterpret_cast<std::uintptr_t>(pointer) % kAlignment == 0);  // sums must not depend on addresses
+}
+
+// ---- a step and its arguments ---------------------------------------------------------------------------------------
+
+std::int64_t count(const Shape& shape) {
+  std::int64_t product = 1;
+  for (int i = 0; i < shape.rank; ++i)
+    product *= shape[i];
+  return product;
+}
+std::int64_t width(const Shape& shape) {
+  return shape[shape.rank - 1];
+}
+
+struct StepView {
+  const Program& program;
+  const ProgramStep& step;
+  std::int64_t samples = 0;
+
+  std::size_t inputs() const { return step.inputs.size(); }
+  const Shape& in(std::size_t i = 0) const {
+    PP_CHECK(i < inputs());
+    return program.tensors[static_cast<std::size_t>(step.inputs[i])].shape;
+  }
+  const Shape& out() const { return program.tensors[static_cast<std::size_t>(step.output)].shape; }
+  std::int64_t values() const { return samples * count(out()); }
+  std::int64_t rows(const Shape& shape) const { return samples * (count(shape) / width(shape)); }
+  template <class Spec>
+  const Spec& spec() const {
+    const Spec* const found = std::get_if<Spec>(&step.spec);
+    PP_CHECK(found != nullptr);
+    return *found;
+  }
+};
+
+// The arguments with the scalar's type. What a pass does not use is null.
+template <class S>
+struct Call : StepView {
+  const StepArguments& a;
+
+  explicit Call(const StepArguments& arguments)
+      : StepView{*arguments.program, *arguments.step, arguments.samples}, a(arguments) {}
+
+  const S* x(std::size_t i = 0) const { return static_cast<const S*>(i < a.inputs.size() ? a.inputs[i] : nullptr); }
+  const std::int64_t* tokens() const { return static_cast<const std::int64_t*>(a.inputs[0]); }
+  S* y() const { return static_cast<S*>(a.output); }
+  const S* dy() const { return static_cast<const S*>(a.output_gradient); }
+  S* dx(std::size_t i = 0) const {
+    return static_cast<S*>(i < a.input_gradients.size() ? a.input_gradients[i] : nullptr);
+  }
+  const S* w(std::size_t i = 0) const {
+    return reinterpret_cast<const S*>(i < a.parameters.size() ? a.parameters[i] : nullptr);
+  }
+  S* dw(std::size_t i = 0) const {
+    return reinterpret_cast<S*>(i < a.parameter_gradients.size() ? a.parameter_gradients[i] : nullptr);
+  }
+  S* saved() const { return static_cast<S*>(a.saved); }
+  S* workspace() const { return static_cast<S*>(a.workspace); }
+};
+
+void check_indices(const std::int64_t* index, std::int64_t n, std::int64_t limit, const char* what) {
+  for (std::int64_t i = 0; i < n; ++i)
+    if (index[i] < 0 || index[i] >= limit)
+      throw InputError(fmt::format("{} {} of the data is not in [0, {}); use a model with more, or other data", what,
+                                   index[i], limit));
+}
+
+// ---- operations -----------------------------------------------------------------------------------------------------
+
+template <class S>
+struct Operation {
+  std::string_view name;
+  void (*forward)(const Call<S>&);
+  void (*input_gradient)(const Call<S>&) = nullptr;
+  void (*weight_gradient)(const Call<S>&) = nullptr;
+  std::int64_t (*workspace)(const StepView&, Pass) = nullptr;  // values
+};
+
+kernels::ConvShape conv_shape(const StepView& s) {
+  const auto& conv = s.spec<Conv2d>();
+  return {s.in()[0],          s.in()[1],         s.in()[2],   s.out()[0],          s.out()[1],         s.out()[2],
+          conv.kernel_height, conv.kernel_width, conv.stride, conv.padding_height, conv.padding_width, conv.groups};
+}
+
+kernels::PoolShape pool_shape(const StepView& s) {
+  const auto& pool = s.spec<PoolSpec>();
+  return {s.in()[0], s.in()[1], s.in()[2], s.out()[1], s.out()[2], pool.kernel, pool.stride, pool.padding};
+}
+
+// Where q, k and v lie in one, two or three tensors: number of the tensor, and the first value within its rows.
+struct AttentionPlaces {
+  kernels::AttentionShape shape;
+  std::array<std::size_t, 3> tensor;
+  std::array<std::int64_t, 3> offset;
+};
+AttentionPlaces attention_places(const StepView& s) {
+  const auto& core = s.spec<AttentionCore>();
+  const std::int64_t q = core.heads * core.key_size, k = core.key_heads * core.key_size;
+  AttentionPlaces places{};
+  places.shape = {
+      core.heads, core.key_heads, core.key_size, core.value_size, core.queries, core.keys, core.causal, 0, 0, 0};
+  if (s.inputs() == 1) places.tensor = {0, 0, 0}, places.offset = {0, q, q + k};
+  if (s.inputs() == 2) places.tensor = {0, 1, 1}, places.offset = {0, 0, k};
+  if (s.inputs() == 3) places.tensor = {0, 1, 2}, places.offset = {0, 0, 0};
+  places.shape.query_stride = width(s.in(places.tensor[0]));
+  places.shape.key_stride = width(s.in(places.tensor[1]));
+  places.shape.value_stride = width(s.in(places.tensor[2]));
+  return places;
+}
+
+std::int64_t attention_workspace(const StepView& s, Pass pass) {
+  const auto& core = s.spec<AttentionCore>();
+  if (pass == Pass::WeightGradient) return 0;
+  if (core.flash) return (pass == Pass::Forward ? 1 : 2) * kernels::kFlashQueries * core.keys;
+  return pass == Pass::Forward ? 0 : core.queries * core.keys;
+}
+
+template <class S>
+void attention_forward(const Call<S>& c) {
+  const AttentionPlaces at = attention_places(c);
+  const auto part = [&](std::size_t i) { return c.x(at.tensor[i]) + at.offset[i]; };
+  if (c.template spec<AttentionCore>().flash)
+    kernels::flash_attention(at.shape, c.samples, part(0), part(1), part(2), c.y(), c.saved(), c.workspace());
+  else
+    kernels::attention(at.shape, c.samples, part(0), part(1), part(2), c.y(), c.saved());
+}
+
+template <class S>
+void attention_gradient(const Call<S>& c) {
+  const AttentionPlaces at = attention_places(c);
+  const auto part = [&](std::size_t i) { return c.x(at.tensor[i]) + at.offset[i]; };
+  const auto gradient = [&](std::size_t i) -> S* {
+    S* const base = c.dx(at.tensor[i]);
+    return base == nullptr ? nullptr : base + at.offset[i];
+  };
+  if (c.template spec<AttentionCore>().flash)
+    kernels::flash_attention_gradient<S>(at.shape, c.samples, part(0), part(1), part(2), c.y(), c.saved(), c.dy(),
+                                         gradient(0), gradient(1), gradient(2), c.workspace());
+  else
+    kernels::attention_gradient<S>(at.shape, c.samples, part(0), part(1), part(2), c.saved(), c.dy(), gradient(0),
+                                   gradient(1), gradient(2), c.workspace());
+}
+
+kernels::Function function_of(Activation kind) {
+  switch (kind) {
+    case Activation::Relu: return kernels::Function::Relu;
+    case Activation::Gelu: return kernels::Function::Gelu;
+    case Activation::Silu: return kernels::Function::Silu;
+    case Activation::Tanh: return kernels::Function::Tanh;
+    case Activation::Sigmoid: return kernels::Function::Sigmoid;
+  }
+  PP_CHECK(false);
+  return kernels::Function::Relu;
+}
+
+template <class S>
+void copy(std::int64_t n, const S* from, S* to) {
+  if (to != nullptr && to != from) std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(S));
+}
+
+// Activations keep x or y; either way the gradient is dy times the slope at what is kept.
+template <class S>
+Operation<S> activation(std::string_view name, bool keeps_output) {
+  Operation<S> operation{name, [](const Call<S>& c) {
+                           kernels::activation(function_of(c.template spec<Activation>()), c.values(), c.x(), c.y());
+                         }};
+  operation.input_gradient = [](const Call<S>& c) {
+    kernels::activation_input_gradient<S>(function_of(c.template spec<Activation>()), c.values(), c.x(), c.dy(),
+                                          c.dx());
+  };
+  if (keeps_output)
+    operation.input_gradient = [](const Call<S>& c) {
+      kernels::activation_input_gradient<S>(function_of(c.template spec<Activation>()), c.values(), c.y(), c.dy(),
+                                            c.dx());
+    };
+  return operation;
+}
+
+template <class S>
+Operation<S> linear() {
+  return {"linear",
+          [](const Call<S>& c) {
+            kernels::linear(c.rows(c.in()), width(c.in()), width(c.out()), c.x(), c.w(), c.w(1), c.y());
+          },
+          [](const Call<S>& c) {
+            kernels::linear_input_gradient(c.rows(c.in()), width(c.in()), width(c.out()), c.dy(), c.w(), c.dx());
+          },
+          [](const Call<S>& c) {
+            kernels::linear_weight_gradient(c.rows(c.in()), width(c.in()), width(c.out()), c.x(), c.dy(), c.dw(),
+                                            c.dw(1));
+          }};
+}
+
+template <class S>
+Operation<S> conv2d() {
+  return {
+      "conv2d",
+      [](const Call<S>& c) { kernels::conv2d(conv_shape(c), c.samples, c.x(), c.w(), c.w(1), c.y(), c.workspace()); },
+      [](const Call<S>& c) {
+        kernels::conv2d_input_gradient(conv_shape(c), c.samples, c.dy(), c.w(), c.dx(), c.workspace());
+      },
+      [](const Call<S>& c) {
+        kernels::conv2d_weight_gradient(conv_shape(c), c.samples, c.x(), c.dy(), c.dw(), c.dw(1), c.workspace());
+      },
+      [](const StepView& s, Pass) { return kernels::conv2d_unfolded(conv_shape(s)); }};
+}
+
+template <class S>
+Operation<S> embedding() {
+  return {"embedding",
+          [](const Call<S>& c) {
+            check_indices(c.tokens(), c.rows(c.out()), c.template spec<Embedding>().vocabulary, "token number");
+            kernels::embedding(c.rows(c.out()), width(c.out()), c.tokens(), c.w(), c.y());
+          },
+          [](const Call<S>&) {},
+          [](const Call<S>& c) {
+            kernels::embedding_weight_gradient(c.rows(c.out()), width(c.out()), c.tokens(), c.dy(), c.dw());
+          }};
+}
+
+template <class S>
+Operation<S> learned_table() {
+  return {"learned_table",
+          [](const Call<S>& c) { kernels::learned_table(c.samples, count(c.out()), c.x(), c.w(), c.y()); },
+          [](const Call<S>& c) { copy(c.values(), c.dy(), c.dx()); },
+          [](const Call<S>& c) { kernels::learned_table_weight_gradient(c.samples, count(c.out()), c.dy(), c.dw()); }};
+}
+
+template <class S>
+Operation<S> layer_norm() {
+  return {"layer_norm",
+          [](const Call<S>& c) {
+            kernels::layer_norm(c.rows(c.in()), width(c.in()), c.x(), c.w(), c.w(1), c.y(), c.saved());
+          },
+          [](const Call<S>& c) {
+            kernels::layer_norm_input_gradient<S>(c.rows(c.in()), width(c.in()), c.x(), c.saved(), c.w(), c.dy(),
+                                                  c.dx());
+          },
+          [](const Call<S>& c) {
+            if (c.dw() == nullptr) return;
+            kernels::layer_norm_weight_gradient<S>(c.rows(c.in()), width(c.in()), c.x(), c.saved(), c.dy(), c.dw(),
+                                                   c.dw(1));
+          }};
+}
+
+template <class S>
+Operation<S> rms_norm() {
+  return {"rms_norm",
+          [](const Call<S>& c) { kernels::rms_norm(c.rows(c.in()), width(c.in()), c.x(), c.w(), c.y(), c.saved()); },
+          [](const Call<S>& c) {
+            kernels::rms_norm_input_gradient<S>(c.rows(c.in()), width(c.in()), c.x(), c.saved(), c.w(), c.dy(), c.dx());
+          },
+          [](const Call<S>& c) {
+            if (c.dw() == nullptr) return;
+            kernels::rms_norm_weight_gradient<S>(c.rows(c.in()), width(c.in()), c.x(), c.saved(), c.dy(), c.dw());
+          }};
+}
+
+template <class S>
+Operation<S> gated() {
+  return {"gated",
+          [](const Call<S>& c) {
+            kernels::gated(function_of(c.template spec<GatedActivation>().kind), c.rows(c.out()), width(c.out()), c.x(),
+                           c.y());
+          },
+          [](const Call<S>& c) {
+            kernels::gated_input_gradient(function_of(c.template spec<GatedActivation>().kind), c.rows(c.out()),
+                                          width(c.out()), c.x(), c.dy(), c.dx());
+          }};
+}
+
+template <class S>
+Operation<S> softmax() {
+  return {"softmax", [](const Call<S>& c) { kernels::softmax(c.rows(c.in()), width(c.in()), c.x(), c.y()); },
+          [](const Call<S>& c) {
+            kernels::softmax_input_gradient<S>(c.rows(c.in()), width(c.in()), c.y(), c.dy(), c.dx());
+          }};
+}
+
+template <class S>
+Operation<S> cross_entropy() {
+  return {"cross_entropy",
+          [](const Call<S>& c) {
+            const std::int64_t classes = width(c.in()), rows = count(c.in()) / classes;
+            check_indices(c.a.labels, c.samples * rows, classes, "label");
+            const S scale = static_cast<S>(c.a.loss_scale) / static_cast<S>(rows);
+            kernels::cross_entropy(c.samples, rows, classes, c.x(), c.a.labels, scale, c.y(), c.saved());
+          },
+          [](const Call<S>& c) { copy(c.samples * count(c.in()), static_cast<const S*>(c.saved()), c.dx()); }};
+}
+
+template <class S>
+Operation<S> add() {
+  return {"add", [](const Call<S>& c) { kernels::add(c.values(), c.x(0), c.x(1), c.y()); },
+          [](const Call<S>& c) { copy(c.values(), c.dy(), c.dx(0)), copy(c.values(), c.dy(), c.dx(1)); }};
+}
+
+template <class S>
+Operation<S> multiply() {
+  return {"multiply", [](const Call<S>& c) { kernels::multiply(c.values(), c.x(0), c.x(1), c.y()); },
+          [](const Call<S>& c) {
+            if (c.dx(0) != nullptr) kernels::multiply(c.values(), c.dy(), c.x(1), c.dx(0));
+            if (c.dx(1) != nullptr) kernels::multiply(c.values(), c.dy(), c.x(0), c.dx(1));
+          }};
+}
+
+// Rows before the axis along which parts lie side by side (channels of an image, else the last), and the values of a
+// part in each.
+struct Side {
+  std::int64_t rows, values;
+};
+Side side(const StepView& s, const Shape& shape) {
+  return shape.rank == 3 ? Side{s.samples, count(shape)} : Side{s.rows(shape), width(shape)};
+}
+
+template <class S>
+Operation<S> concat() {
+  return {"concat",
+          [](const Call<S>& c) {
+            std::int64_t offset = 0;
+            for (std::size_t i = 0; i < c.inputs(); ++i) {
+              const Side part = side(c, c.in(i));
+              kernels::copy_rows(part.rows, part.values, c.x(i), part.values, c.y() + offset, side(c, c.out()).values);
+              offset += part.values;
+            }
+          },
+          [](const Call<S>& c) {
+            std::int64_t offset = 0;
+            for (std::size_t i = 0; i < c.inputs(); ++i) {
+              const Side part = side(c, c.in(i));
+              if (c.dx(i) != nullptr)
+                kernels::copy_rows(part.rows, part.values, c.dy() + offset, side(c, c.out()).values, c.dx(i),
+                                   part.values);
+              offset += part.values;
+            }
+          }};
+}
+
+// Calls visit(first value in the tensor, first value in the part) for every run of `width(part)` values of a sample.
+template <class Visit>
+void for_slice(const Shape& whole, const Shape& part, const Visit& visit) {
+  if (whole.rank != part.rank) return visit(0, 0);  // the sample's first values: a run of all
+  std::int64_t to = 0;
+  const std::int64_t runs = count(part) / width(part);
+  for (std::int64_t run = 0; run < runs; ++run, to += width(part)) {
+    std::int64_t rest = run, from = 0, stride = width(whole);
+    for (int axis = whole.rank - 2; axis >= 0; --axis) {
+      from += rest % part[axis] * stride;
+      rest /= part[axis], stride *= whole[axis];
+    }
+    visit(from, to);
+  }
+}
+std::int64_t slice_run(const Shape& whole, const Shape& part) {
+  return whole.rank != part.rank ? count(part) : width(part);
+}
+
+// The leading values along every axis; where the ranks differ, the first values of the sample.
+template <class S>
+Operation<S> slice() {
+  return {"slice",
+          [](const Call<S>& c) {
+            const std::int64_t run = slice_run(c.in(), c.out()), whole = count(c.in()), part = count(c.out());
+            for_slice(c.in(), c.out(), [&](std::int64_t from, std::int64_t to) {
+              kernels::copy_rows(c.samples, run, c.x() + from, whole, c.y() + to, part);
+            });
+          },
+          [](const Call<S>& c) {
+            const std::int64_t run = slice_run(c.in(), c.out()), whole = count(c.in()), part = count(c.out());
+            std::memset(c.dx(), 0, static_cast<std::size_t>(c.samples * whole) * sizeof(S));
+            for_slice(c.in(), c.out(), [&](std::int64_t from, std::int64_t to) {
+              kernels::copy_rows(c.samples, run, c.dy() + to, part, c.dx() + from, whole);
+            });
+          }};
+}
+
+template <class S>
+Operation<S> max_pool() {
+  return {"max_pool",
+          [](const Call<S>& c) {
+            kernels::max_pool(pool_shape(c), c.samples, c.x(), c.y(), static_cast<std::int32_t*>(c.a.saved));
+          },
+          [](const Call<S>& c) {
+            kernels::max_pool_input_gradient(pool_shape(c), c.samples, static_cast<const std::int32_t*>(c.a.saved),
+                                             c.dy(), c.dx());
+          }};
+}
+
+template <class S>
+Operation<S> average_pool() {
+  return {"average_pool", [](const Call<S>& c) { kernels::average_pool(pool_shape(c), c.samples, c.x(), c.y()); },
+          [](const Call<S>& c) { kernels::average_pool_input_gradient(pool_shape(c), c.samples, c.dy(), c.dx()); }};
+}
+
+template <class S>
+Operation<S> global_average_pool() {
+  return {
+      "global_average_pool",
+      [](const Call<S>& c) { kernels::global_average_pool(c.values(), count(c.in()) / count(c.out()), c.x(), c.y()); },
+      [](const Call<S>& c) {
+        kernels::global_average_pool_input_gradient(c.values(), count(c.in()) / count(c.out()), c.dy(), c.dx());
+      }};
+}
+
+template <class S>
+Operation<S> image_to_tokens() {
+  return {"image_to_tokens",
+          [](const Call<S>& c) { kernels::transpose(c.samples, c.out()[1], c.out()[0], c.x(), c.y()); },
+          [](const Call<S>& c) { kernels::transpose(c.samples, c.out()[0], c.out()[1], c.dy(), c.dx()); }};
+}
+
+// As many rows as `operation_rules`; tests/runtime/backend_test.cpp compares them.
+template <class S>
+const std::array kOperations = {
+    linear<S>(),
+    conv2d<S>(),
+    embedding<S>(),
+    learned_table<S>(),
+    layer_norm<S>(),
+    rms_norm<S>(),
+    activation<S>("relu", true),
+    activation<S>("tanh", true),
+    activation<S>("sigmoid", true),
+    activation<S>("gelu", false),
+    activation<S>("silu", false),
+    gated<S>(),
+    softmax<S>(),
+    Operation<S>{"attention", attention_forward<S>, attention_gradient<S>, nullptr, attention_workspace},
+    add<S>(),
+    multiply<S>(),
+    concat<S>(),
+    slice<S>(),
+    max_pool<S>(),
+    average_pool<S>(),
+    global_average_pool<S>(),
+    image_to_tokens<S>(),
+    cross_entropy<S>(),
+};
+
+template <class S>
+const Operation<S>* find_operation(std::string_view name) {
+  for (const Operation<S>& operation : kOperations<S>)
+    if (operation.name == name) return &operation;
+  return nullptr;
+}
+
+// ---- the backend ----------------------------------------------------------------------------------------------------
+
+template <class S>
+class CpuBackend final : public Backend {
+ public:
+  std::string name() const override {
+    return fmt::format("cpu ({}{})", kernels::isa(), std::is_same_v<S, float> ? "" : ", double");
+  }
+  Bytes alignment() const override { return Bytes{kAlignment}; }
+
+  std::string refusal(const Program& program, const ProgramStep& step) const override {
+    const auto wide = [](const Shape& shape) { return shape.rank == 3 && shape[1] * shape[2] > INT32_MAX; };
+    if (step.operation == "max_pool" && wide(StepView{program, step}.in()))
+      return "max_pool of planes with more than 2^31 values";
+    return find_operation<S>(step.operation) == nullptr ? std::string(step.operation) + " is not written" : "";
+  }
+
+  Bytes workspace(const Program& program, const ProgramStep& step, std::int64_t samples, Pass pass) const override {
+    const Operation<S>& operation = known(step);
+    const std::int64_t values =
+        operation.workspace == nullptr ? 0 : operation.workspace(StepView{program, step, samples}, pass);
+    return Bytes{values * static_cast<std::int64_t>(sizeof(S))};
+  }
+
+  void forward(const StepArguments& arguments) override { known(*arguments.step).forward(checked(arguments)); }
+  void input_gradient(const StepArguments& arguments) override {
+    const Operation<S>& operation = known(*arguments.step);
+    const auto asked = [](void* gradient) { return gradient != nullptr; };
+    const bool any = std::any_of(arguments.input_gradients.begin(), arguments.input_gradients.end(), asked);
+    if (any && operation.input_gradient != nullptr) operation.input_gradient(checked(arguments));
+  }
+  void weight_gradient(const StepArguments& arguments) override {
+    const Operation<S>& operation = known(*arguments.step);
+    if (operation.weight_gradient != nullptr) operation.weight_gradient(checked(arguments));
+  }
+
+  void update(const OptimizerSettings& settings, std::int64_t step, std::int64_t elements, const float* weight_in,
+              float* weight_out, const float* gradient, std::span<float* const> states_of_tensor) override;
+  void add(float* sum, const float* term, std::int64_t elements) override {
+    check_aligned(sum), check_aligned(term);
+    kernels::add<S>(elements, reinterpret_cast<S*>(sum), reinterpret_cast<const S*>(term), reinterpret_cast<S*>(sum));
+  }
+  void copy(void* to, const void* from, Bytes bytes) override {
+    if (to != from && bytes.value > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes.value));
+  }
+  void zero(void* block, Bytes bytes) override {
+    if (bytes.value > 0) std::memset(block, 0, static_cast<std::size_t>(bytes.value));
+  }
+
+ private:
+  static const Operation<S>& known(const ProgramStep& step) {
+    const Operation<S>* const operation = find_operation<S>(step.operation);
+    PP_CHECK(operation != nullptr);
+    return *operation;
+  }
+  static Call<S> checked(const StepArguments& a) {
+    const auto all = [](const auto& pointers) {
+      for (const void* pointer : pointers)
+        check_aligned(pointer);
+    };
+    all(a.inputs), all(a.input_gradients), all(a.parameters), all(a.parameter_gradients);
+    check_aligned(a.output), check_aligned(a.output_gradient), check_aligned(a.saved), check_aligned(a.workspace);
+    return Call<S>(a);
+  }
+};
+
+template <class S>
+void CpuBackend<S>::update(const OptimizerSettings& o, std::int64_t step, std::int64_t elements, const float* weight_in,
+                           float* weight_out, const float* gradient, std::span<float* const> states_of_tensor) {
+  PP_CHECK(static_cast<int>(states_of_tensor.size()) == states(o.kind) && step >= 1);
+  check_aligned(weight_in), check_aligned(weight_out), check_aligned(gradient);
+  const auto* const w = reinterpret_cast<const S*>(weight_in);
+  const auto* const g = reinterpret_cast<const S*>(gradient);
+  auto* const out = reinterpret_cast<S*>(weight_out);
+  const auto state = [&](std::size_t i) {
+    check_aligned(states_of_tensor[i]);
+    return reinterpret_cast<S*>(states_of_tensor[i]);
+  };
+  const auto rate = static_cast<S>(o.learning_rate), epsilon = static_cast<S>(o.epsilon);
+  const auto beta1 = static_cast<S>(o.beta1), beta2 = static_cast<S>(o.beta2);
+  const auto correction = [&](double beta) { return static_cast<S>(1 - std::pow(beta, static_cast<double>(step))); };
+  switch (o.kind) {
+    case Optimizer::Sgd: return kernels::sgd(elements, rate, w, g, out);
+    case Optimizer::Momentum: return kernels::momentum(elements, rate, static_cast<S>(o.momentum), w, g, out, state(0));
+    case Optimizer::RmsProp: return kernels::rmsprop(elements, rate, beta2, epsilon, w, g, out, state(0));
+    case Optimizer::Adam:
+      return kernels::adam(elements, rate, beta1, beta2, epsilon, correction(o.beta1), correction(o.beta2), w, g, out,
+                           state(0), state(1));
+  }
+}
+
+template <class S>
+std::unique_ptr<Backend> backend() {
+  if (const char* const missing = kernels::missing_features())
+    throw InputError(
+        fmt::format("the arithmetic of this binary is compiled for {}: it needs {}, and this processor has "
+                    "not; build with -Dcpu_isa=x86-64",
+                    kernels::isa(), missing));
+  static const bool prepared = (kernels::prepare(), true);  // by one thread, whoever comes first
+  PP_CHECK(prepared);
+  return std::make_unique<CpuBackend<S>>();
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> cpu_backend() {
+  return backend<float>();
+}
+std::unique_ptr<Backend> cpu_backend_in_double() {
+  return backend<double>();
+}
+
+}  // namespace pipewright
