@@ -15,7 +15,9 @@ struct Positive {
   const char* operator()(double value) const { return value > 0 ? "" : "must be more than 0"; }
 };
 struct Decay {
-  const char* operator()(double value) const { return value >= 0 && value < 1 ? "" : "must be at least 0, less than 1"; }
+  const char* operator()(double value) const {
+    return value >= 0 && value < 1 ? "" : "must be at least 0, less than 1";
+  }
 };
 struct Decays {
   const char* operator()(const std::vector<double>& values) const {
@@ -30,7 +32,8 @@ constexpr Field<RunRequest> kRun[] = {
     {"backend", "cpu", "whose arithmetic; default: cpu", Need::Optional, read_as<&RunRequest::backend>,
      write_as<&RunRequest::backend>},
     {"transport", "local | throttled",
-     "local: workers are threads of one process; throttled: likewise, with links as slow as the cluster's; default: local",
+     "local: workers are threads of one process; throttled: likewise, with links as slow as the cluster's; default: "
+     "local",
      Need::Optional, read_as<&RunRequest::transport>, write_as<&RunRequest::transport>},
     {"steps", "whole number >= 1", "steps that are timed; default: 20", Need::Optional,
      read_as<&RunRequest::steps, AtLeast1>, write_as<&RunRequest::steps>},

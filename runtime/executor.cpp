@@ -17,6 +17,7 @@
 
 #include "core/plan/op_index.hpp"
 #include "runtime/interpreter.hpp"
+#include "runtime/measurement.hpp"
 #include "runtime/walk.hpp"
 
 namespace pipewright {
@@ -537,7 +538,7 @@ std::vector<WorkerResult> execute(const RunPlan& run, const std::function<std::u
       workers[w] = std::make_unique<Worker>(run, static_cast<WorkerId>(w), backend(), data, *endpoints[w], settings);
   Failure failure;
   {
-    const auto cores = static_cast<std::size_t>(std::thread::hardware_concurrency());
+    const auto cores = static_cast<std::size_t>(available_cores());
     const bool pin = settings.pin && workers.size() <= cores;
     std::vector<std::jthread> threads;
     bool first = true;

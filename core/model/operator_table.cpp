@@ -184,6 +184,17 @@ constexpr std::array kRules = {
                  [](LayerBuilder& layer, Inputs x, const FamilyValues& v) {
                    return layer.embedding(x[0], v["vocabulary"], v["features"]);
                  }},
+    OperatorRule{"learned_positions",
+                 "adds a learned row per token",
+                 {},
+                 1,
+                 1,
+                 [](LayerBuilder& layer, Inputs x, const FamilyValues&) {
+                   const Shape in = layer.shape(x[0]);
+                   if (in.rank != 2)
+                     throw InputError("learned_positions needs inputs of shape tokens x features, not " + text(in));
+                   return layer.learned(x[0], in[0]);
+                 }},
     OperatorRule{"lstm", "long short-term memory over the tokens", kLstm, 1, 1,
                  [](LayerBuilder& layer, Inputs x, const FamilyValues& v) {
                    return layer.lstm(x[0], {.hidden = v["hidden"],

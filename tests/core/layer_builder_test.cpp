@@ -411,7 +411,9 @@ TEST_CASE("A soft cap is a scale, a tanh that is kept, and a scale; over stored 
                                                     .keys = 8,
                                                     .flash = flash,
                                                     .soft_cap = soft_cap});
-    return a.finish({y});
+    Work costs = a.finish({y});
+    costs.program = {};  // what is run does differ
+    return costs;
   };
   CHECK(core(false, true).forward_flops() - core(false, false).forward_flops() == 3.0 * 2 * 64);
   CHECK(core(false, true).backward_flops() - core(false, false).backward_flops() == 5.0 * 2 * 64);

@@ -1,0 +1,44 @@
+// A scenario made ready to be run, run, and told about: what `run` and `validate` share.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.hpp"
+#include "core/plan/report.hpp"
+#include "core/plan/scenario.hpp"
+#include "runtime/executor.hpp"
+#include "runtime/measurement.hpp"
+
+namespace pipewright {
+
+// `run:` keys as options of the command line: --steps 40 is --set run.steps=40.
+std::vector<std::string> run_settings_as_changes(const Arguments& arguments);
+
+class RealRun {
+ public:
+  // The scenario's plan, compiled. Throws InputError where it cannot be run. The scenario must outlive it.
+  explicit RealRun(const Scenario& scenario);
+  RealRun(const RealRun&) = delete;
+  RealRun& operator=(const RealRun&) = delete;
+
+  // Warm-up and timed steps. Throws RunFailed, OutOfArena.
+  std::vector<WorkerResult> run(const RunSettings& settings) const;
+  RunSettings settings() const;  // as the scenario says
+
+  // The step of median length as an answer that every writer takes: predicted prices, measured times.
+  Answer measured(const std::vector<WorkerResult>& workers, const StepTimes& times) const;
+  const Answer& predicted() const { return predicted_; }
+  const RunPlan& run_plan() const { return run_plan_; }
+  const Data& data() const { return *data_; }
+  std::string backend_name() const;
+
+ private:
+  const Scenario& scenario_;
+  Answer predicted_;  // plan, schedule, prices, memory
+  RunPlan run_plan_;
+  std::unique_ptr<Data> data_;
+};
+
+}  // namespace pipewright

@@ -1,0 +1,163 @@
+// `run`: a scenario's plan for real.
+#include <array>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/commands.hpp"
+#include "cli/config_path.hpp"
+#include "cli/real_run.hpp"
+#include "cli/terminal.hpp"
+#include "core/check.hpp"
+#include "io/format_quantity.hpp"
+#include "io/read_scenario.hpp"
+#include "io/writers/writers.hpp"
+#include "runtime/backends/cpu.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::array<Option, 18> kOptions = {{
+    {"--set", "", "KEY=VALUE", "change one value of the scenario first (repeatable)"},
+    {"--backend", "", "NAME", "cpu (default); this and the following replace the keys of `run:`"},
+    {"--transport", "", "NAME", "local (default), throttled: links as slow as the cluster's"},
+    {"--steps", "", "N", "steps that are timed (default: 20)"},
+    {"--warmup", "", "N", "steps before them (default: 3)"},
+    {"--seed", "", "N", "of weights and data (default: 1)"},
+    {"--data", "", "FILE", "synthetic (default), a text, or images in IDX"},
+    {"--learning-rate", "", "X", "of the optimizer (default: 0.1)"},
+    {"--momentum", "", "X", "of optimizer momentum (default: 0.9)"},
+    {"--betas", "", "[X, X]", "decays of adam (default: [0.9, 0.999])"},
+    {"--epsilon", "", "X", "of rmsprop and adam (default: 1e-08)"},
+    {"--memory-cap", "", "SIZE", "that a worker's arena may span (default: none)"},
+    {"--timeout", "", "SECONDS", "until a silent worker ends the run (default: 120)"},
+    {"--check", "", "gradients", "compare the gradients of the first step with one worker's, and stop"},
+    {"--output", "-o", "FILE", "also write the step of median length as FILE, by its ending (repeatable)"},
+    {"--json", "", "", "the step of median length as one JSON document instead of the report"},
+    {"--width", "", "N", "columns of the report (default: the terminal's, else 100)"},
+    {"--quiet", "", "", "no line per ten steps"},
+}};
+
+std::string memory_line(const RunPlan& run, std::size_t worker, const ArenaUse& measured) {
+  const ArenaUse counted = replayed(run, static_cast<PositionId>(worker) % run.plan->positions());
+  return fmt::format("{:>12} {:>12}   {}", short_bytes(measured.live), short_bytes(measured.extent),
+                     counted == measured
+                         ? "as counted, to the byte"
+                         : "counted: " + short_bytes(counted.live) + ", " + short_bytes(counted.extent));
+}
+
+std::string report(const RealRun& run, const Answer& measured, const std::vector<WorkerResult>& workers,
+                   const StepTimes& times, const Scenario& scenario) {
+  const Plan& plan = measured.plan;
+  std::string text =
+      fmt::format("{}: {} for real, {} stages on {} workers (threads), M = {}, backend {}\n", scenario.name,
+                  plan.schedule, plan.stages, plan.workers(), plan.micro_batches, run.backend_name());
+  const std::size_t last = workers.front().steps.size() - 1;
+  text +=
+      fmt::format("  {:<10} {} -> {} over {} steps of {} samples ({})\n", "loss", significant(loss_of(workers, 0), 4),
+                  significant(loss_of(workers, last), 4), last + 1, plan.global_batch_size, run.data().name());
+  text += fmt::format("  {:<10} {} (median of {}; p5 {}, p95 {}, p95/p5 = {:.2f}{})\n", "step",
+                      short_time(times.median), times.timed.size(), short_time(times.p5), short_time(times.p95),
+                      times.spread(), times.noisy() ? ": the machine was not quiet" : "");
+  text += fmt::format("  {:<10} {}\n", "samples/s",
+                      significant(static_cast<double>(plan.global_batch_size) * 1e9 /
+                                      static_cast<double>(std::max<std::int64_t>(1, times.median.value)),
+                                  4));
+  text += fmt::format("  {:<10} {}\n", "bubble", percent(measured.report.bubble_fraction));
+  text += "  worker  stage        busy    live peak       extent\n";
+  for (std::size_t w = 0; w < workers.size(); ++w) {
+    const auto worker = static_cast<WorkerId>(w);
+    text += fmt::format("  {:>6}  {:>5}  {:>10} {}\n", w, plan.stage_at(worker % plan.positions()),
+                        short_time(measured.report.workers[w].busy), memory_line(run.run_plan(), w, workers[w].memory));
+  }
+  if (plan.workers() > available_cores())
+    text += fmt::format("  {} workers on {} cores: times say nothing about the plan, losses and memory do\n",
+                        plan.workers(), available_cores());
+  return text;
+}
+
+int check_gradients(const RealRun& run, RunSettings settings) {
+  settings.steps = 1, settings.warmup = 0, settings.keep_gradients = true;
+  if (!run.run_plan().schedule->flush)
+    throw InputError(
+        "--check gradients: an asynchronous schedule updates between micro-batches, so no single worker "
+        "has its gradients; use a schedule with a flush");
+  const auto workers = run.run(settings);
+  const auto reference = sequential_gradients(run.run_plan(), cpu_backend, run.data(), settings);
+  bool same = true;
+  std::string text;
+  for (std::size_t v = 0; v < reference.size(); ++v) {
+    const std::vector<float>* got = nullptr;
+    for (const WorkerResult& worker : workers)
+      if (v < worker.gradients.size() && !worker.gradients[v].empty()) got = &worker.gradients[v];
+    std::size_t differing = 0;
+    double distance = 0, norm = 0;
+    for (std::size_t i = 0; i < reference[v].size(); ++i) {
+      const double a = got != nullptr ? double{(*got)[i]} : 0, b = double{reference[v][i]};
+      differing += a != b ? 1 : 0;
+      distance += (a - b) * (a - b), norm += b * b;
+    }
+    same = same && differing == 0;
+    text += fmt::format("  virtual stage {:>3}: {} values, {} differ, relative distance {}\n", v, reference[v].size(),
+                        differing, norm > 0 ? significant(std::sqrt(distance / norm)) : "0");
+  }
+  print((same ? "gradients: bit-identical to one worker's\n" : "gradients: NOT those of one worker\n") + text);
+  return same ? kDone : kNo;
+}
+
+int run(const Arguments& arguments) {
+  std::vector<std::string> changes = arguments.all("--set");
+  for (std::string& change : run_settings_as_changes(arguments))
+    changes.push_back(std::move(change));
+  const std::string check = arguments.last("--check", "");
+  if (arguments.has("--check") && check != "gradients")
+    throw InputError("--check: unknown \"" + check + "\"; known: gradients");
+  std::vector<const Writer*> files;
+  for (const std::string& path : arguments.all("--output")) {
+    files.push_back(writer_for(path));
+    if (files.back() == nullptr)
+      throw InputError("--output: \"" + path + "\" has no known ending; known are those of simulate");
+  }
+  const Scenario scenario =
+      read_scenario(arguments.positional.front(), {.set = std::move(changes), .config_path = config_path()});
+  const RealRun real(scenario);
+  RunSettings settings = real.settings();
+  if (!check.empty()) return check_gradients(real, settings);
+  std::vector<WorkerResult> workers;
+  try {
+    workers = real.run(settings);
+  } catch (const OutOfArena& error) {
+    print(std::string("infeasible: the memory cap does not hold a worker: ") + error.what() + "\n");
+    return kNo;
+  }
+  const StepTimes times = step_times(workers, settings.warmup);
+  const Answer measured = real.measured(workers, times);
+  print(arguments.has("--json") ? json_report(measured) : report(real, measured, workers, times, scenario));
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::string& path = arguments.all("--output")[i];
+    write_file(path, files[i]->write(measured));
+    note("wrote " + path + " (" + std::string(files[i]->what) + ")");
+  }
+  return kDone;
+}
+
+}  // namespace
+
+constinit const Command kRun{
+    .name = "run",
+    .arguments = "SCENARIO",
+    .summary = "train for real with the very schedule that was simulated",
+    .details =
+        "SCENARIO is a YAML file, or - for standard input; its layers need operators (`op:`, `ops:`, a family).\n"
+        "  pipewright run scenarios/validation/two-stage-gpipe.yaml --steps 40 -o measured.svg\n"
+        "  pipewright run scenarios/validation/two-stage-gpipe.yaml --check gradients\n"
+        "Times and memory are measured; the step of median length is what is shown and written.\n",
+    .options = kOptions,
+    .least = 1,
+    .most = 1,
+    .run = run,
+};
+
+}  // namespace pipewright

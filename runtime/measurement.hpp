@@ -1,0 +1,34 @@
+// What the timed steps of a run say: their lengths, the step of median length, and whether the machine was quiet.
+//
+// A step's length is its timeline's makespan. Percentiles are those of the sorted lengths, nearest rank. A run is noisy
+// where p95 / p5 is above 1.10: then lengths say more about the machine than about the plan.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "core/plan/timeline.hpp"
+#include "runtime/executor.hpp"
+
+namespace pipewright {
+
+constexpr double kNoisy = 1.10;  // p95 / p5
+
+struct StepTimes {
+  std::vector<Time> timed;      // in the order of the run
+  std::size_t median_step = 0;  // number of the step of median length, warm-up counted
+  Time median, p5, p95;
+  double spread() const { return p5.value > 0 ? static_cast<double>(p95.value) / static_cast<double>(p5.value) : 1; }
+  bool noisy() const { return spread() > kNoisy; }
+};
+
+// Steps after the warm-up. At least one must have been run.
+StepTimes step_times(const std::vector<WorkerResult>& workers, int warmup);
+
+// Of sorted values, nearest rank: the smallest value that at least `share` of all do not exceed.
+Time percentile(const std::vector<Time>& sorted, double share);
+
+// Cores that this process may use.
+int available_cores();
+
+}  // namespace pipewright

@@ -1,0 +1,150 @@
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "runtime/backends/cpu.hpp"
+#include "tests/runtime/run_case.hpp"
+
+using namespace pipewright;
+using namespace pipewright::runtime_test;
+
+namespace {
+
+std::string set(const std::string& key, int value) {
+  return key + "=" + std::to_string(value);
+}
+
+// Fewer layers, so that hundreds of runs are quick.
+std::vector<std::string> with(std::vector<std::string> changes) {
+  changes.push_back("cluster.node.devices=8");
+  return changes;
+}
+
+std::size_t differing(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return std::max(a.size(), b.size());
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    count += a[i] != b[i] || std::isnan(a[i]) ? 1 : 0;
+  return count;
+}
+
+double norm(const std::vector<float>& values) {
+  double sum = 0;
+  for (const float value : values)
+    sum += double{value} * double{value};
+  return std::sqrt(sum);
+}
+
+void check_against_one_worker(const RunCase& run) {
+  const auto pipelined = run.run(one_step());
+  const auto reference = sequential_gradients(run.run_plan, cpu_backend, *run.data, one_step());
+  for (std::size_t v = 0; v < reference.size(); ++v) {
+    CAPTURE(v);
+    CHECK(differing(gradients_of(pipelined, v), reference[v]) == 0);
+    CHECK(norm(reference[v]) > 1e-4);
+  }
+}
+
+void check_memory(const RunCase& run, const std::vector<WorkerResult>& workers) {
+  for (std::size_t w = 0; w < workers.size(); ++w) {
+    CAPTURE(w);
+    CHECK(workers[w].memory == replayed(run.run_plan, static_cast<PositionId>(w) % run.plan.positions()));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("Pipelined gradients are those of one worker, bit by bit: schedules, stages, micro-batches, recomputation") {
+  for (const std::string schedule : {"gpipe", "1f1b", "eager_1f1b", "naive"})
+    for (const int stages : {1, 2, 3, 4})
+      for (const int micro_batches : {1, 3, 8})
+        for (const std::string recompute : {"none", "full"}) {
+          CAPTURE(schedule);
+          CAPTURE(stages);
+          CAPTURE(micro_batches);
+          CAPTURE(recompute);
+          check_against_one_worker(
+              RunCase(with({"plan.schedule=" + schedule, set("plan.stages", stages),
+                            set("training.micro_batches", micro_batches), "plan.recompute=" + recompute})));
+        }
+}
+
+TEST_CASE("Likewise interleaved, and with the backward split into B and W") {
+  for (const std::string recompute : {"none", "full"})
+    check_against_one_worker(RunCase(with({"plan.schedule=interleaved_1f1b", "plan.stages=2", "plan.virtual_stages=2",
+                                           "training.micro_batches=4", "plan.recompute=" + recompute})));
+}
+
+TEST_CASE("Likewise with a smaller last micro-batch") {
+  check_against_one_worker(RunCase(
+      with({"training.ragged=true", "training.global_batch_size=7", "training.micro_batches=4", "plan.stages=2"})));
+}
+
+TEST_CASE("Copies of a pipeline sum their gradients in the order of the workers") {
+  for (const std::string bucket : {"25 MB", "100 kB"})
+    check_against_one_worker(RunCase(with({"plan.data_parallel=2", "plan.stages=2", "plan.bucket=" + bucket})));
+  check_against_one_worker(RunCase(
+      with({"plan.data_parallel=3", "plan.stages=1", "plan.schedule=data_parallel", "training.micro_batches=1"})));
+}
+
+TEST_CASE("The arena holds what was counted, to the byte, under every schedule") {
+  for (const std::string schedule : {"gpipe", "1f1b", "eager_1f1b", "naive"})
+    for (const std::string recompute : {"none", "full"}) {
+      CAPTURE(schedule);
+      CAPTURE(recompute);
+      const RunCase run(with({"plan.schedule=" + schedule, "plan.stages=3", "training.micro_batches=5",
+                              "plan.recompute=" + recompute, "training.optimizer=adam"}));
+      check_memory(run, run.run(one_step(2)));
+    }
+}
+
+TEST_CASE("A cap of what is needed holds, one byte less names the worker and what it holds") {
+  const RunCase run(with({"plan.stages=2"}));
+  RunSettings settings = one_step();
+  const Bytes need = std::max(replayed(run.run_plan, 0).extent, replayed(run.run_plan, 1).extent);
+  settings.memory_cap = need;
+  CHECK_NOTHROW(run.run(settings));
+  settings.memory_cap = need - Bytes{1};
+  CHECK_THROWS_AS(run.run(settings), OutOfArena);
+}
+
+TEST_CASE("The loss falls, and falls alike whatever the number of stages") {
+  std::vector<double> losses;
+  for (const int stages : {1, 3}) {
+    const RunCase run(with({set("plan.stages", stages), "plan.schedule=1f1b"}));
+    RunSettings settings = one_step(24);
+    settings.optimizer.learning_rate = 0.5;
+    const auto workers = run.run(settings);
+    CHECK(loss_of(workers, 0) == doctest::Approx(std::log(256)).epsilon(0.05));
+    CHECK(loss_of(workers, 23) < 0.9 * loss_of(workers, 0));
+    losses.push_back(loss_of(workers, 23));
+  }
+  CHECK(losses[0] == losses[1]);
+}
+
+TEST_CASE("A loss that is no number ends the run, and the worker, the op and a way out are named") {
+  const RunCase run(with({"plan.stages=2"}));
+  RunSettings settings = one_step(20);
+  settings.optimizer.learning_rate = 1e30;
+  CHECK_THROWS_WITH_AS(run.run(settings), doctest::Contains("worker 1 at op 1F"), RunFailed);
+  CHECK_THROWS_WITH_AS(run.run(settings), doctest::Contains("smaller learning_rate"), RunFailed);
+}
+
+TEST_CASE("With stashing a backward reads the weights of its forward, without it newer ones") {
+  const std::vector<std::string> changes =
+      with({"plan.stages=3", "plan.schedule=pipedream", "training.micro_batches=9"});
+  const RunCase stashing(changes), newest(changes, {.weight_stashing = false});
+  const auto kept = stashing.run(one_step()), moved = newest.run(one_step());
+  for (const WorkerResult& worker : kept)
+    for (const auto& read : worker.versions)
+      CHECK(read.backward == read.forward);
+  int newer = 0;
+  for (const auto& read : moved[0].versions)
+    newer += read.backward > read.forward ? 1 : 0;
+  CHECK(newer == 8);  // stage 0: the backward of m comes after m updates, its forward after max(0, m - 2)
+  check_memory(stashing, kept);
+  check_memory(newest, moved);
+}

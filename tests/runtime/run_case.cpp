@@ -1,0 +1,57 @@
+#include "tests/runtime/run_case.hpp"
+
+#include <cstdlib>
+
+#include "io/read_scenario.hpp"
+#include "planner/find_plan.hpp"
+#include "runtime/backends/cpu.hpp"
+#include "runtime/transports/local.hpp"
+#include "sim/schedules/table.hpp"
+
+namespace pipewright::runtime_test {
+namespace {
+
+std::string source() {
+  const char* const root = std::getenv("PIPEWRIGHT_SOURCE");
+  return root != nullptr ? root : ".";
+}
+
+// Small enough for hundreds of runs.
+std::vector<std::string> small(std::vector<std::string> changes) {
+  changes.insert(changes.begin(), {"training.micro_batch_size=2"});
+  return changes;
+}
+
+}  // namespace
+
+RunCase::RunCase(const std::vector<std::string>& changes, const RunOptions& options, const std::string& file)
+    : scenario(read_scenario(source() + "/scenarios/validation/" + file,
+                             {.set = small(changes), .config_path = {source() + "/configs"}})) {
+  const CostModel cost = cost_model(scenario);
+  plan = find_plan(scenario, cost);
+  schedule = find_schedule(plan.schedule)->generate(schedule_shape(plan, scenario.model, scenario.training));
+  run_plan = pipewright::run_plan(plan, schedule, scenario.model, scenario.training, *cpu_backend(), options);
+  data = synthetic_data(sample_shape(run_plan.code), 1);
+}
+
+std::vector<WorkerResult> RunCase::run(RunSettings settings) const {
+  settings.optimizer.kind = scenario.training.optimizer;
+  const auto endpoints = local_transport(run_plan, {.spin = false, .timeout_s = 60});
+  return execute(run_plan, cpu_backend, *data, endpoints, settings);
+}
+
+RunSettings one_step(int steps) {
+  RunSettings settings;
+  settings.steps = steps, settings.warmup = 0;
+  settings.pin = false, settings.keep_gradients = true, settings.keep_weights = true, settings.poison = true;
+  return settings;
+}
+
+const std::vector<float>& gradients_of(const std::vector<WorkerResult>& workers, std::size_t v) {
+  for (const WorkerResult& worker : workers)
+    if (v < worker.gradients.size() && !worker.gradients[v].empty()) return worker.gradients[v];
+  static const std::vector<float> none;
+  return none;
+}
+
+}  // namespace pipewright::runtime_test

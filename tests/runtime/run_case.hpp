@@ -1,0 +1,36 @@
+// A small model ready to be run, and what runs of it give. For tests.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/plan/scenario.hpp"
+#include "runtime/executor.hpp"
+
+namespace pipewright::runtime_test {
+
+// Everything a run needs, from a scenario of scenarios/validation with changes. Not to be moved: the run plan points
+// into it.
+struct RunCase {
+  explicit RunCase(const std::vector<std::string>& changes, const RunOptions& options = {},
+                   const std::string& file = "two-stage-gpipe.yaml");
+  RunCase(const RunCase&) = delete;
+  RunCase& operator=(const RunCase&) = delete;
+
+  std::vector<WorkerResult> run(RunSettings settings = {}) const;
+
+  Scenario scenario;
+  Plan plan;
+  Schedule schedule;
+  RunPlan run_plan;
+  std::unique_ptr<Data> data;
+};
+
+// Settings of a short run that keeps gradients and weights.
+RunSettings one_step(int steps = 1);
+
+// The gradients of virtual stage v: after the all-reduce every member has the same; that of its first worker.
+const std::vector<float>& gradients_of(const std::vector<WorkerResult>& workers, std::size_t v);
+
+}  // namespace pipewright::runtime_test
