@@ -8,6 +8,7 @@
 #include "io/read_scenario.hpp"
 #include "io/yaml.hpp"
 #include "planner/find_plan.hpp"
+#include "planner/one_class.hpp"
 #include "planner/search/space.hpp"
 
 namespace pipewright {
@@ -46,6 +47,7 @@ std::string checked(const std::string& path, const ReadOptions& options, bool re
   const Scenario scenario = read_scenario(path, options);
   if (needs_search(scenario)) {
     check_whole_plan(scenario);
+    refuse_classes(scenario.cluster, scenario.cluster.place, kPlanSearch);
     const Space space = layouts_of(scenario);
     if (resolved) print(resolved_yaml(scenario));
     return "scenario, " + counted(static_cast<std::int64_t>(scenario.model.layers.size()), "layer") + ", " +

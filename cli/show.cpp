@@ -74,7 +74,9 @@ std::string device_line(const std::string& path, const ReadOptions& options) {
 
 std::string cluster_line(const std::string& path, const ReadOptions& options) {
   const Cluster cluster = read_cluster(path, options);
-  std::string line = fmt::format("{} x {} {}", cluster.nodes, cluster.devices_per_node, cluster.device.name);
+  std::string line = fmt::format("{} x {} {}", cluster.nodes_of(0), cluster.devices_per_node, cluster.device.name);
+  for (const DeviceClass& other : cluster.others)
+    line += fmt::format(" + {} x {} {}", other.nodes, cluster.devices_per_node, other.device.name);
   line += cluster.links.kind == LinkKind::Ideal
               ? ", ideal links"
               : ", links " + scaled_figure(cluster.links.bandwidth.value, "B/s") + " per direction";

@@ -82,8 +82,13 @@ void expand_references(Reader& reader, Yaml& root, const Assignment& assignment)
   if (keys[0] != "cluster") return;
   Yaml* cluster = root.find("cluster");
   expand(reader, cluster, "cluster", assignment, 1);
-  if (!cluster || keys.size() < 4 || keys[1] != "node" || keys[2] != "device") return;
-  if (Yaml* node = cluster->find("node")) expand(reader, node->find("device"), "device", assignment, 3);
+  if (!cluster || keys.size() < 4) return;
+  if (keys[1] == "node" && keys[2] == "device")
+    if (Yaml* node = cluster->find("node")) expand(reader, node->find("device"), "device", assignment, 3);
+  if (keys.size() < 5 || keys[1] != "other_nodes" || keys[3] != "device") return;
+  Yaml* others = cluster->find("other_nodes");
+  if (Yaml* nodes = others ? others->find(keys[2]) : nullptr)
+    expand(reader, nodes->find("device"), "device", assignment, 4);
 }
 
 void apply_changes(Reader& reader, Yaml& root, std::vector<Assignment> assignments) {

@@ -351,16 +351,66 @@ constexpr Field<Cluster> kNode[] = {
      }},
 };
 
+struct Speed {
+  const char* operator()(double value) const { return value > 0 && value < 1e6 ? "" : "must be more than 0"; }
+};
+
+constexpr Field<DeviceClass> kOtherNodes[] = {
+    {"nodes", "whole number >= 1", "of this class, behind those before it", Need::Required,
+     read_as<&DeviceClass::nodes, AtLeast1>, write_as<&DeviceClass::nodes>},
+    {"device", "name, path or map", "what stands in each: configs/devices/<name>.yaml, or its keys here",
+     Need::Required, [](Reader& reader, const At& at, DeviceClass& c) { read_device_section(reader, at, c.device); },
+     [](YamlText& out, std::string_view key, const DeviceClass& device_class) {
+       out.open(key);
+       write_device_section(out, device_class.device);
+       out.close();
+     }},
+    {"speed", "number > 0",
+     "how many times faster than node.device it runs layers with stated times; needed where layers state times",
+     Need::Optional, read_as<&DeviceClass::speed, Speed>, write_as<&DeviceClass::speed>},
+};
+
+void read_other_nodes(Reader& reader, const At& at, Cluster& cluster) {
+  if (!is_map(reader, at, "a map of names, e.g. {old: {nodes: 2, device: a100-80g}},")) return;
+  if (at.yaml.map.size() >= static_cast<std::size_t>(kMostClasses))
+    return reader.errors.add(at.yaml.place,
+                             fmt::format("{}: {} classes of devices beside node.device; use at most {}, or put "
+                                         "devices that compute alike into one",
+                                         path(at), at.yaml.map.size(), kMostClasses - 1));
+  for (const auto& [key, value] : at.yaml.map) {
+    DeviceClass other;
+    other.name = key.text;
+    other.place = value.place;
+    read_fields<DeviceClass>(reader, at.child(key.text, value), kOtherNodes, other);
+    cluster.others.push_back(std::move(other));
+  }
+}
+
 constexpr Field<Cluster> kCluster[] = {
     {"name", "text", "for reports; default: the name of its file", Need::Optional, read_as<&Cluster::name>,
      write_as<&Cluster::name>},
-    {"nodes", "whole number >= 1", "default: 1", Need::Optional, read_as<&Cluster::nodes, AtLeast1>,
-     write_as<&Cluster::nodes>},
+    {"nodes", "whole number >= 1", "as `node` says; default: 1", Need::Optional, read_as<&Cluster::nodes, AtLeast1>,
+     [](YamlText& out, std::string_view key, const Cluster& cluster) {
+       out.line(key, value_text(cluster.nodes_of(0)));
+     }},
     {"node", "map", "what every node holds", Need::Required,
      [](Reader& reader, const At& at, Cluster& cluster) { read_fields<Cluster>(reader, at, kNode, cluster); },
      [](YamlText& out, std::string_view key, const Cluster& cluster) {
        out.open(key);
        write_fields<Cluster>(out, kNode, cluster);
+       out.close();
+     }},
+    {"other_nodes", "map of names to map",
+     "nodes with other devices, as many in each and wired alike: up to two classes more; default: none", Need::Optional,
+     read_other_nodes,
+     [](YamlText& out, std::string_view key, const Cluster& cluster) {
+       if (cluster.others.empty()) return;
+       out.open(key);
+       for (const DeviceClass& other : cluster.others) {
+         out.open(other.name);
+         write_fields<DeviceClass>(out, kOtherNodes, other);
+         out.close();
+       }
        out.close();
      }},
     {"network", "map", "between nodes; needed when nodes > 1", Need::Optional, read_network,
@@ -396,6 +446,11 @@ void check_size(Reader& reader, const At& at, const Cluster& cluster) {
                                          path(at), nodes));
 }
 
+// A sum that is too large is refused by `check_size`.
+int checked_nodes(int nodes, int more) {
+  return static_cast<int>(std::min<std::int64_t>(std::int64_t{nodes} + more, 1 << 30));
+}
+
 std::string file_stem(const Yaml& yaml, const char* otherwise) {
   if (!yaml.place.source || !yaml.place.source->is_file) return otherwise;
   const std::string& file = yaml.place.source->name;
@@ -426,7 +481,12 @@ void read_cluster_section(Reader& reader, const At& at, Cluster& cluster) {
     if (cluster.name.empty())
       cluster.name = at.yaml.is(Yaml::Type::Scalar) || !at.parent ? file_stem(here.yaml, "cluster") : "cluster";
     cluster.sources = sources_below(reader, path(at));
-    std::erase_if(cluster.sources, [](const auto& entry) { return entry.first.starts_with("node.device."); });
+    std::erase_if(cluster.sources, [](const auto& entry) {
+      const bool other = entry.first.starts_with("other_nodes.") && entry.first.find(".device.") != std::string::npos;
+      return other || entry.first.starts_with("node.device.");
+    });
+    for (const DeviceClass& other : cluster.others)
+      cluster.nodes = checked_nodes(cluster.nodes, other.nodes);
     if (here.yaml.is(Yaml::Type::Map)) check_size(reader, here, cluster);
     reader.sourced = sourced;
   });
@@ -442,6 +502,7 @@ void write_cluster_section(YamlText& out, const Cluster& cluster) {
 std::vector<SectionDoc> cluster_docs() {
   return {document<Cluster>("cluster", kCluster),
           document<Cluster>("cluster.node", kNode),
+          document<DeviceClass>("cluster.other_nodes.<name>", kOtherNodes),
           document<NodeLinks>("cluster.node.links", kLinks),
           document<Network>("cluster.network", kNetwork),
           document<Device>("device", kDevice),

@@ -278,6 +278,9 @@ std::string resolved_yaml(const Scenario& scenario) {
     sources.emplace("plan.reserve_pipeline", scenario.plan.reserve_pipeline_source);
   for (const auto& [key, text] : scenario.cluster.device.sources)
     sources.emplace("cluster.node.device." + key, text);
+  for (const DeviceClass& other : scenario.cluster.others)
+    for (const auto& [key, text] : other.device.sources)
+      sources.emplace("cluster.other_nodes." + other.name + ".device." + key, text);
   YamlText text(&scenario.origins, std::move(sources));
   write_fields<Scenario>(text, kScenario, scenario);
   return text.text();

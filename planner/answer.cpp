@@ -23,10 +23,19 @@ std::vector<std::string> provenance(const Answer& answer, const CostModel& cost)
     if (!source.empty()) line += " (" + source + ")";
     return line;
   };
-  std::vector<std::string> lines = {cost.source().provenance(),
-                                    from("model", scenario.model.name, scenario.model.source),
-                                    from("cluster", scenario.cluster.name, scenario.cluster.source),
-                                    from("device", scenario.cluster.device.name, scenario.cluster.device.source)};
+  const Cluster& cluster = scenario.cluster;
+  std::vector<std::string> lines = {cost.source().provenance()};
+  if (cluster.classes() > 1 && scenario.cost == CostSourceKind::Roofline)
+    for (int c = 1; c < cluster.classes(); ++c)
+      lines.push_back(cost.source(c).provenance());
+  lines.push_back(from("model", scenario.model.name, scenario.model.source));
+  lines.push_back(from("cluster", cluster.name, cluster.source));
+  for (int c = 0; c < cluster.classes(); ++c)
+    lines.push_back(from("device", cluster.device_of(c).name, cluster.device_of(c).source));
+  for (const DeviceClass& other : cluster.others)
+    if (other.speed)
+      lines.push_back(fmt::format("speed of {}: {} x that of {} where a layer states its times", other.device.name,
+                                  *other.speed, cluster.device.name));
   if (scenario.plan.reserve_pipeline > Bytes{} && answer.plan.stages > 1)
     lines.push_back(from("reserve of the pipeline on every device", bytes_text(scenario.plan.reserve_pipeline),
                          scenario.plan.reserve_pipeline_source));

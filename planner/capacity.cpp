@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "planner/find_plan.hpp"
+#include "planner/one_class.hpp"
 #include "planner/partitioners/fitting.hpp"
 #include "planner/price.hpp"
 
@@ -71,6 +72,7 @@ class Trial {
     } else {
       partition_ = "the cut that the scenario states";
     }
+    refuse_classes(scenario_.cluster, scenario_.cluster.place, "capacity");
     // Sizes do not depend on it, and errors of the plan show before any search.
     if (searched_) scenario_.plan.partition.value = Balanced{};
     cost_ = std::make_unique<CostModel>(scenario_);

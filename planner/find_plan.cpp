@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/one_class.hpp"
 #include "planner/partitioners/table.hpp"
 #include "planner/price.hpp"
 #include "sim/schedules/table.hpp"
@@ -274,6 +275,28 @@ std::vector<DeviceId> placement(const Scenario& scenario, const Plan& plan) {
   return devices;
 }
 
+// "0 (h100) and 4 (a100)"
+std::string class_beginnings(const Cluster& cluster) {
+  std::string words;
+  for (int c = 0; c < cluster.classes(); ++c)
+    words += fmt::format("{}{} ({})",
+                         c == 0                       ? ""
+                         : c + 1 == cluster.classes() ? " and "
+                                                      : ", ",
+                         cluster.first_node_of(c) * cluster.devices_per_node, cluster.device_of(c).name);
+  return words;
+}
+
+void refuse_mixed(const Scenario& scenario, const Plan& plan) {
+  const std::string mixed = mixed_classes(plan, scenario.cluster);
+  if (!mixed.empty())
+    throw InputError(
+        or_else(scenario.plan.placement_place, scenario.plan.place),
+        fmt::format("plan.placement: {}; the classes of this cluster begin at devices {}: give every stage "
+                    "devices of one, or write partition: suffix_dp",
+                    mixed, class_beginnings(scenario.cluster)));
+}
+
 void split_batch(const Scenario& scenario, Plan& plan) {
   const BatchSplit split = batch_split(scenario.training, plan.data_parallel);
   plan.global_batch_size = split.global_batch_size;
@@ -397,7 +420,10 @@ Scenario with_stages(const Scenario& scenario, std::int64_t stages) {
   for (const std::string_view key : kSetByWholePlan)
     plan.open.erase(std::string(key));
   plan.stages.value = stages;
-  if (makes_whole_plan(plan)) plan.partition.value = Balanced{}, plan.placement = PlacementOrder::Pipeline;
+  if (makes_whole_plan(plan)) {
+    plan.partition.value = Balanced{}, plan.placement = PlacementOrder::Pipeline;
+    if (scenario.cluster.classes() > 1) plan.partition.value = EqualLayers{};
+  }
   return result;
 }
 
@@ -418,8 +444,8 @@ Plan whole_plan(const Scenario& scenario, const CostModel& cost) {
     const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
     const std::int64_t workers = scenario.cluster.devices() / shell.tensor_parallel;
     best = find_plan(with_stages(scenario, std::min({layers, workers, kMostChunks})), cost);
-    best->cut = fmt::format("partition: {} found no plan that fits; this is the balanced cut into {}", asked.name,
-                            counted(best->stages, "stage"));
+    best->cut = fmt::format("partition: {} found no plan that fits; this is the {} cut into {}", asked.name,
+                            scenario.cluster.classes() > 1 ? "equal" : "balanced", counted(best->stages, "stage"));
     return *best;
   }
   best->cut = fmt::format("partition: {} chose {} with {} {} ({})", asked.name, counted(best->stages, "stage"),
@@ -441,6 +467,10 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   Errors errors;
   refuse_open(scenario, errors);
   const PlanRequest& request = scenario.plan;
+  const Partitioner* asked = partitioner_of(request.partition.value);
+  if (asked && !asked->several_classes)
+    refuse_classes(scenario.cluster, or_else(request.partition.place, request.place),
+                   fmt::format("plan.partition: {}", asked->name));
   if (makes_whole_plan(request)) return whole_plan(scenario, cost);
   if (find_schedule(request.schedule.value) == nullptr)
     errors.add(or_else(request.schedule.place, request.place),
@@ -470,8 +500,10 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   errors.attempt([&] { partition(scenario, cost, plan); });
   errors.throw_if_any();
 
-  errors.attempt([&] { plan.device = placement(scenario, plan); });
-  const Partitioner* asked = partitioner_of(request.partition.value);
+  errors.attempt([&] {
+    plan.device = placement(scenario, plan);
+    refuse_mixed(scenario, plan);
+  });
   if (asked && asked->kind == Partitioner::Kind::CutOnDevices && find_schedule(plan.schedule) != nullptr) {
     errors.throw_if_any();
     check_size(scenario, plan);

@@ -22,7 +22,7 @@
 
 #include "core/cost/cost_model.hpp"
 #include "core/plan/plan.hpp"
-#include "planner/partitioners/suffix_dp.hpp"
+#include "planner/suffix_problem.hpp"
 
 namespace pipewright {
 
@@ -62,9 +62,5 @@ struct ReplicatedAnswer {
 // virtual_stages 1. cost.scenario() gives model and cluster. Deterministic.
 // Throws InputError when a tensor-parallel group does not fit the cluster, or a layer has no times.
 ReplicatedAnswer replicated_plans(const Plan& shell, const CostModel& cost, const ReplicatedOptions& options = {});
-
-// The DP's problem for that shell, layer by layer. Backwards: as placed by this planner. Anywhere: of every contiguous
-// plan, under-estimated.
-SuffixProblem suffix_problem(const Plan& shell, const CostModel& cost, StagePlaces places);
 
 }  // namespace pipewright

@@ -1,5 +1,8 @@
 // The hardware, as a user states it: devices in nodes, nodes on a network. `topology.hpp` turns it into links and
 // routes.
+//
+// Nodes may hold devices of up to three classes, each node of one: new machines beside the old ones. The nodes of a
+// class follow one another, so devices are numbered class by class. All nodes have as many devices, wired alike.
 #pragma once
 
 #include <array>
@@ -109,11 +112,25 @@ struct Network {
   int nodes_per_switch = 1;       // nodes under one leaf switch
 };
 
+// A class beside the first one.
+struct DeviceClass {
+  std::string name;  // "old"
+  int nodes = 0;
+  Device device;
+  // How many times faster than the first class it runs what has a stated time: such a time is one device's, and knows
+  // no other. Roofline times come from the device's own figures.     tests/core/device_classes_test.cpp "speed"
+  std::optional<double> speed;
+  Place place;
+};
+// Class counts are part of the state of the planner's dynamic program (partitioners/suffix_dp.hpp).
+constexpr int kMostClasses = 3;
+
 struct Cluster {
   std::string name;
-  int nodes = 1;
+  int nodes = 1;  // of all classes
   int devices_per_node = 1;
-  Device device;
+  Device device;                    // of the first class
+  std::vector<DeviceClass> others;  // further classes, on the last nodes in this order; most clusters have none
   NodeLinks links;
   std::optional<Network> network;  // must be there when nodes > 1
   Sharing sharing = Sharing::MaxMin;
@@ -122,6 +139,20 @@ struct Cluster {
   Place place;
 
   int devices() const { return nodes * devices_per_node; }
+  int classes() const { return 1 + static_cast<int>(others.size()); }
+  int nodes_of(int device_class) const;
+  int first_node_of(int device_class) const;
+  int class_of(DeviceId id) const;  // -1 is no device: class 0
+  const Device& device_of(int device_class) const;
+  // "4 x h100-sxm-80g + 8 x a100-80g"; of one class "4 x v100".
+  std::string devices_in_words() const;
 };
+
+// use(device) of every class, for questions that ask "what if every device ...".
+void each_device(Cluster& cluster, const auto& use) {
+  use(cluster.device);
+  for (DeviceClass& other : cluster.others)
+    use(other.device);
+}
 
 }  // namespace pipewright

@@ -13,6 +13,21 @@ BackwardTimes split_backward(Time backward, std::int64_t parameters) {
   return {backward - weight, weight};
 }
 
+Time at_speed(Time stated, double speed) {
+  if (speed == 1) return stated;
+  return {rounded(static_cast<double>(stated.value) / speed, "a layer's time")};
+}
+
+double stated_speed(const Cluster& cluster, int device_class) {
+  if (device_class == 0) return 1;
+  const DeviceClass& other = cluster.others[static_cast<std::size_t>(device_class) - 1];
+  if (!other.speed)
+    throw InputError(other.place, "cluster.other_nodes." + other.name + ".speed is missing: stated layer times are " +
+                                      "those of " + cluster.device.name + "; write e.g. speed: 0.5 where " +
+                                      other.device.name + " takes twice as long, or use cost: roofline");
+  return *other.speed;
+}
+
 std::optional<BackwardTimes> stated_backward(const Layer& layer, std::int64_t samples, std::int64_t batch) {
   const auto refuse = [&](const std::string& message) {
     throw InputError(layer.place, "layer \"" + layer.name + "\": " + message);
@@ -70,10 +85,10 @@ CostModel::CostModel(const Scenario& scenario)
   const auto rule =
       std::find_if(rules.begin(), rules.end(), [&](const CostSourceRule& r) { return r.kind == scenario.cost; });
   PP_CHECK(rule != rules.end());
-  if (scenario.plan.tensor_parallel.value > 1)
-    source_ = rule->make(scenario, Topology(scenario.cluster));
-  else
-    source_ = rule->make(scenario, topology_);
+  const bool groups = scenario.plan.tensor_parallel.value > 1;
+  const std::optional<Topology> whole = groups ? std::optional(Topology(scenario.cluster)) : std::nullopt;
+  for (int c = 0; c < scenario.cluster.classes(); ++c)
+    sources_.push_back(rule->make(scenario, c, whole ? *whole : topology_));
 }
 
 namespace {
@@ -96,7 +111,7 @@ bool states_times(const Layer& layer) {
 
 }  // namespace
 
-LayerCosts CostModel::layers(std::int64_t samples) const {
+LayerCosts CostModel::layers(std::int64_t samples, int device_class) const {
   const Model& model = scenario_.model;
   LayerCosts costs;
   const auto reserve = [&](auto&... lists) { (lists.reserve(model.layers.size()), ...); };
@@ -117,7 +132,7 @@ LayerCosts CostModel::layers(std::int64_t samples) const {
   };
   const auto passes_of = [&](std::size_t i) {
     const Layer& layer = model.layers[i];
-    const auto priced = [&] { return source_->price(model, static_cast<LayerId>(i), samples); };
+    const auto priced = [&] { return source(device_class).price(model, static_cast<LayerId>(i), samples); };
     if (layer.work < 0 || states_times(layer)) return priced();
     WorkCosts& known = costs_of_work(layer);
     if (!known.passes) known.passes = priced();

@@ -37,7 +37,8 @@ struct LayerCosts {
 };
 
 // The seam: where layer times come from. One file per source in cost/sources/, one line in `cost_sources()`.
-// A source keeps a reference to its scenario, which must outlive it.
+// A source prices the devices of one class (the number in `make`). It keeps a reference to its scenario, which must
+// outlive it.
 class CostSource {
  public:
   virtual ~CostSource() = default;
@@ -59,21 +60,24 @@ class CostSource {
 
 // Times as the layers state them, scaled to the micro-batch. The launches inside a layer are part of its measured time;
 // each scheduled op adds the device's launch overhead once. The optimizer step is not priced (its time is not stated).
-std::unique_ptr<CostSource> explicit_times(const Scenario& scenario, const Topology&);  // sources/explicit_times.cpp
+std::unique_ptr<CostSource> explicit_times(const Scenario& scenario, int device_class,
+                                           const Topology&);  // sources/explicit_times.cpp
 
 // Times from FLOPs and bytes, operator by operator where the layer has a work; see sources/roofline.cpp for the
 // formula. A layer's stated times win over it. `topology`: of all devices, for the collectives of tensor-parallel
 // groups.
-std::unique_ptr<CostSource> roofline(const Scenario& scenario, const Topology& topology);  // sources/roofline.cpp
+std::unique_ptr<CostSource> roofline(const Scenario& scenario, int device_class,
+                                     const Topology& topology);  // sources/roofline.cpp
 
 // Every layer takes the scenario's uniform_forward and uniform_backward per micro-batch, whatever its size; ops add the
 // launch overhead as above.
-std::unique_ptr<CostSource> uniform(const Scenario& scenario, const Topology&);  // sources/uniform.cpp
+std::unique_ptr<CostSource> uniform(const Scenario& scenario, int device_class,
+                                    const Topology&);  // sources/uniform.cpp
 
 struct CostSourceRule {
   std::string_view name;  // as written in YAML
   CostSourceKind kind;
-  std::unique_ptr<CostSource> (*make)(const Scenario&, const Topology&);
+  std::unique_ptr<CostSource> (*make)(const Scenario&, int, const Topology&);
 };
 std::span<const CostSourceRule> cost_sources();
 
@@ -89,21 +93,27 @@ struct BackwardTimes {
 std::optional<BackwardTimes> stated_backward(const Layer& layer, std::int64_t samples, std::int64_t batch);
 BackwardTimes split_backward(Time backward, std::int64_t parameters);
 
+// A stated time as a device of that speed takes it: time / speed, rounded. 90 ns at 0.6: 150 ns.
+Time at_speed(Time stated, double speed);
+// That speed of a class: 1 for the first one. Throws InputError where it is not given.
+double stated_speed(const Cluster& cluster, int device_class);
+
 class CostModel {
  public:
   explicit CostModel(const Scenario& scenario);  // keeps a reference: the scenario must outlive it
-  LayerCosts layers(std::int64_t samples) const;
+  // Of one device class; bytes are the same for all.
+  LayerCosts layers(std::int64_t samples, int device_class = 0) const;
   // As the lead devices of the workers see it. The t members of each group send and reduce alike at the same time, so
   // where they share a link (a NIC per node, uplinks, host memory) the lead has 1/t of it, t at most the devices of a
   // node. t = 1: the cluster as it is.
   const Topology& topology() const { return topology_; }
-  const CostSource& source() const { return *source_; }
+  const CostSource& source(int device_class = 0) const { return *sources_[static_cast<std::size_t>(device_class)]; }
   const Scenario& scenario() const { return scenario_; }
 
  private:
   const Scenario& scenario_;
   Topology topology_;
-  std::unique_ptr<CostSource> source_;
+  std::vector<std::unique_ptr<CostSource>> sources_;  // by class
 };
 
 CostModel cost_model(const Scenario& scenario);

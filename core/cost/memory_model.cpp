@@ -135,10 +135,14 @@ void add_activations(ChunkMemory& chunk, const Model& model, const LayerRange& r
   chunk.rounding_stash[size] = chunk.rounding_boundary[size] + chunk.rounding_working[size];
 }
 
+const Device& device_of(const Plan& plan, const Scenario& scenario, StageId stage) {
+  return scenario.cluster.device_of(class_of_stage(plan, scenario.cluster, stage));
+}
+
 void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, VirtualStageId v) {
   const Training& training = scenario.training;
-  const Allocator allocator = scenario.cluster.device.allocator;
   const StageId stage = plan.stage_of(v);
+  const Allocator allocator = device_of(plan, scenario, stage).allocator;
   const auto bytes = [](std::int64_t parameters, Bytes each) {
     return Bytes{checked_product(parameters, each.value, "the bytes of the parameters")};
   };
@@ -188,13 +192,25 @@ Bytes category(const MemoryBytes& bytes, std::size_t index) {
 
 namespace {
 
+Bytes largest_reserve(const MemoryModel& memory) {
+  Bytes largest = memory.reserve;
+  for (const DeviceRoom& room : memory.rooms)
+    largest = std::max(largest, room.reserve);
+  return largest;
+}
+
 // What does not depend on the cut.
 MemoryModel empty_model(const Plan& plan, const Scenario& scenario) {
   MemoryModel memory;
-  memory.reserve = scenario.cluster.device.reserve;
-  if (plan.stages > 1) memory.reserve = checked_sum(memory.reserve, plan.reserve_pipeline);
-  memory.capacity = scenario.cluster.device.memory;
-  memory.fragmentation = scenario.cluster.device.fragmentation;
+  const auto room = [&](StageId k) {
+    const Device& device = device_of(plan, scenario, k);
+    const Bytes reserve = plan.stages > 1 ? checked_sum(device.reserve, plan.reserve_pipeline) : device.reserve;
+    return DeviceRoom{reserve, device.memory, device.fragmentation};
+  };
+  const DeviceRoom first = room(0);
+  memory.reserve = first.reserve, memory.capacity = first.capacity, memory.fragmentation = first.fragmentation;
+  for (StageId k = 0; scenario.cluster.classes() > 1 && k < plan.stages; ++k)
+    memory.rooms.push_back(room(k));
   if (!scenario.model.works.empty()) memory.activation_band = kActivationBand;
   memory.chunks.resize(static_cast<std::size_t>(plan.chunks()));
   return memory;
@@ -206,10 +222,11 @@ void fill(MemoryModel& memory, const Plan& plan, const Scenario& scenario, const
   const std::int64_t samples = size == 0 ? plan.micro_batch_size : plan.last_micro_batch_size;
   const std::vector<Bytes> boundary = boundaries(plan, scenario.model, layers.activation, samples);
   for (std::size_t v = first; v < last; ++v) {
-    const Recompute recompute = plan.recompute[static_cast<std::size_t>(plan.stage_of(static_cast<int>(v)))];
+    const StageId stage = plan.stage_of(static_cast<int>(v));
+    const Recompute recompute = plan.recompute[static_cast<std::size_t>(stage)];
     memory.chunks[v].boundary[size] = boundary[v];
     add_activations(memory.chunks[v], scenario.model, plan.layers[v], recompute, layers, leaves,
-                    scenario.cluster.device.allocator, size);
+                    device_of(plan, scenario, stage).allocator, size);
   }
 }
 
@@ -227,7 +244,7 @@ MemoryModel memory_model(const Plan& plan, const CostModel& cost) {
     fill(memory, plan, scenario, layers, leaves, size, 0, memory.chunks.size());
     add_outputs(memory, plan, scenario.model, layers, leaves, size);
   }
-  refuse_overflow(memory.chunks, memory.reserve, plan.micro_batches);
+  refuse_overflow(memory.chunks, largest_reserve(memory), plan.micro_batches);
   return memory;
 }
 
@@ -240,15 +257,17 @@ MemoryModel memory_of_stage(const Plan& plan, const CostModel& cost, const std::
   const std::vector<char> leaves = leaving_outputs(plan, scenario.model);
   for (std::size_t size = 0; size < layers.size(); ++size)
     fill(memory, plan, scenario, layers[size], leaves, size, only, only + 1);
-  refuse_overflow(memory.chunks, memory.reserve, plan.micro_batches);
+  refuse_overflow(memory.chunks, largest_reserve(memory), plan.micro_batches);
   return memory;
 }
 
-MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes) {
+MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes, StageId stage) {
+  const DeviceRoom room = memory.room(stage);
   MemoryNeed need;
+  need.capacity = room.capacity;
   need.model = bytes.model();
   need.rounding = bytes.rounding;
-  need.fragmentation = share_of(need.model, memory.fragmentation);
+  need.fragmentation = share_of(need.model, room.fragmentation);
   need.with_reserve = checked_sum(checked_sum(bytes.total(), need.rounding), need.fragmentation);
   const Bytes open = share_of(bytes.activations(), memory.activation_band);
   need.low = need.model - open;

@@ -86,18 +86,32 @@ struct MemoryNeed {
   Bytes rounding;       // by the allocator
   Bytes fragmentation;  // share of `model`
   Bytes with_reserve;   // model + reserve + rounding + fragmentation: what is compared with the capacity
+  Bytes capacity;       // of the device
   Bytes low, high;
 };
 constexpr double kActivationBand = 0.15;
 
+// What a device has, and what of it no model gets.
+struct DeviceRoom {
+  Bytes reserve;             // of the device, and of the pipeline runtime when K > 1
+  Bytes capacity;            // of the device
+  double fragmentation = 0;  // of the device
+};
+
 struct MemoryModel {
   std::vector<ChunkMemory> chunks;
-  Bytes reserve;               // of the device, and of the pipeline runtime when K > 1
-  Bytes capacity;              // of the device
-  double fragmentation = 0;    // of the device
+  Bytes reserve;               // as in DeviceRoom, of every stage's devices
+  Bytes capacity;              // likewise
+  double fragmentation = 0;    // likewise
   double activation_band = 0;  // kActivationBand where activations follow from operators, else 0: they are stated
   // By sending and receiving virtual stage. Not listed: the sender produced the whole message, and stashes it.
   std::map<std::pair<VirtualStageId, VirtualStageId>, ChunkOutput> outputs = {};
+  // By stage, on a cluster of several device classes (the three members above are then the first stage's); else none.
+  std::vector<DeviceRoom> rooms = {};
+
+  DeviceRoom room(StageId k) const {
+    return rooms.empty() ? DeviceRoom{reserve, capacity, fragmentation} : rooms[static_cast<std::size_t>(k)];
+  }
 };
 
 MemoryModel memory_model(const Plan& plan, const CostModel& cost);
@@ -105,7 +119,8 @@ MemoryModel memory_model(const Plan& plan, const CostModel& cost);
 // one chunk. `layers`: CostModel::layers of a full and of the last micro-batch. For searches that ask for many cuts.
 MemoryModel memory_of_stage(const Plan& plan, const CostModel& cost, const std::array<LayerCosts, 2>& layers,
                             VirtualStageId v);
-MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes);
+// Of a worker of `stage`.
+MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes, StageId stage);
 
 // A message that takes room in a buffer of its sender or of its receiver.
 struct BufferedMessage {

@@ -71,7 +71,7 @@ class Ledger {
         rows_((shape_.micro_batches + replicas_ - 1) / replicas_),
         progress_(slot_of(rows_) * slot_of(shape_.virtual_stages)) {
     const StageId stage = stage_at(shape_, position);
-    bytes_.reserve = memory.reserve;
+    bytes_.reserve = memory.room(stage).reserve;
     for (VirtualStageId v = stage; v < shape_.chunks(); v += shape_.stages) {
       const ChunkMemory& chunk = memory.chunks[slot_of(v)];
       bytes_.weights += chunk.weights;

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "core/cost/step_pricer.hpp"
 
@@ -250,11 +251,41 @@ Time weights_of(const LayerRange& range, const LayerCosts& costs) {
   return line.done();
 }
 
-std::vector<Time> durations(const Plan& plan, const LayerCosts& layers, const CostModel& cost) {
+// The layers' figures as each stage's devices have them: by class, only those that the plan uses filled in.
+class OnStages {
+ public:
+  OnStages(const Plan& plan, const CostModel& cost, std::int64_t samples)
+      : by_class_(static_cast<std::size_t>(cost.scenario().cluster.classes())) {
+    std::vector<char> known(by_class_.size());
+    for (StageId k = 0; k < plan.stages; ++k) {
+      const int c = class_of_stage(plan, cost.scenario().cluster, k);
+      class_of_stage_.push_back(c);
+      if (std::exchange(known[static_cast<std::size_t>(c)], 1) == 0)
+        by_class_[static_cast<std::size_t>(c)] = cost.layers(samples, c);
+    }
+  }
+  int class_of(StageId k) const { return class_of_stage_[static_cast<std::size_t>(k)]; }
+  const LayerCosts& of(StageId k) const { return by_class_[static_cast<std::size_t>(class_of(k))]; }
+
+ private:
+  std::vector<LayerCosts> by_class_;
+  std::vector<int> class_of_stage_;
+};
+
+// The same for a search, on devices of one class.
+struct OnAllAlike {
+  const LayerCosts& layers;
+  int class_of(StageId) const { return 0; }
+  const LayerCosts& of(StageId) const { return layers; }
+};
+
+std::vector<Time> durations(const Plan& plan, const auto& on_stages, const CostModel& cost) {
   std::vector<Time> duration(static_cast<std::size_t>(plan.chunks()) * kKinds);
   const Model& model = cost.scenario().model;
-  const Time overhead = cost.source().op_overhead();
   for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
+    const LayerCosts& layers = on_stages.of(plan.stage_of(v));
+    const CostSource& source = cost.source(on_stages.class_of(plan.stage_of(v)));
+    const Time overhead = source.op_overhead();
     const LayerRange& range = plan.layers[static_cast<std::size_t>(v)];
     std::int64_t parameters = 0;
     for (LayerId i = range.begin; i < range.end; ++i)
@@ -266,7 +297,7 @@ std::vector<Time> durations(const Plan& plan, const LayerCosts& layers, const Co
     row[of(Kind::B)] = op(backward_of(plan, v, model, layers, Gradients::Input).front());
     row[of(Kind::W)] = op(weights_of(range, layers));
     row[of(Kind::Update)] =
-        cost.source().update(updated_parameters(parameters, plan, plan.stage_of(v), cost.scenario().training));
+        source.update(updated_parameters(parameters, plan, plan.stage_of(v), cost.scenario().training));
   }
   return duration;
 }
@@ -331,11 +362,12 @@ Traffic traffic(const Plan& plan, const Model& model, const std::vector<Bytes>& 
 
 // Backward runs from the last layer to the first: a bucket is complete when only the layers before its first one are
 // left, whether the worker then waits (at once) or goes on. Blocking: all buckets wait for the end of the backward.
-std::vector<std::vector<Time>> ready_before_end(const Plan& plan, const Scenario& scenario, const LayerCosts& costs) {
+std::vector<std::vector<Time>> ready_before_end(const Plan& plan, const Scenario& scenario, const auto& on_stages) {
   const bool blocking = plan.gradient_sync == GradientSync::Blocking;
   std::vector<std::vector<Time>> ready;
   for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
     const LayerRange& layers = plan.layers[static_cast<std::size_t>(v)];
+    const LayerCosts& costs = on_stages.of(plan.stage_of(v));
     const std::vector<Time> done = backward_of(plan, v, scenario.model, costs, Gradients::Both);
     ready.emplace_back();
     for (const Bucket& bucket : buckets(scenario.model, layers, gradient_bytes(scenario.training), plan.bucket)) {
@@ -380,13 +412,14 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost) {
   costs.shape = schedule_shape(plan, scenario.model, scenario.training);
   costs.links = cost.topology().links();
   costs.sharing = scenario.cluster.sharing;
-  const LayerCosts full = cost.layers(plan.micro_batch_size);
+  const OnStages full(plan, cost, plan.micro_batch_size);
   const bool ragged = plan.last_micro_batch_size != plan.micro_batch_size;
-  const LayerCosts last = ragged ? cost.layers(plan.last_micro_batch_size) : full;
+  const OnStages last = ragged ? OnStages(plan, cost, plan.last_micro_batch_size) : full;
   costs.duration = durations(plan, full, cost);
   costs.duration_last = ragged ? durations(plan, last, cost) : costs.duration;
-  const auto tensors_of = [&](const LayerCosts& layers) {
-    return traffic(plan, scenario.model, layers.activation, tensors_over_cuts(scenario.model, layers.activation));
+  const auto tensors_of = [&](const OnStages& on_stages) {
+    const std::vector<Bytes>& tensor = on_stages.of(0).activation;  // the same on every device
+    return traffic(plan, scenario.model, tensor, tensors_over_cuts(scenario.model, tensor));
   };
   Traffic tensors = tensors_of(full);
   const Traffic tensors_last = ragged ? tensors_of(last) : tensors;
@@ -447,6 +480,7 @@ std::vector<CopyId> distinct_copies(const Plan& plan, const Cluster& cluster) {
 StepPricer::StepPricer(Plan shell, const CostModel& cost)
     : plan_(std::move(shell)), cost_(cost), full_(cost.layers(plan_.micro_batch_size)) {
   PP_CHECK(plan_.last_micro_batch_size == plan_.micro_batch_size);
+  PP_CHECK(cost.scenario().cluster.classes() == 1);
   over_ = tensors_over_cuts(cost.scenario().model, full_.activation);
   copies_ = distinct_copies(plan_, cost.scenario().cluster);
   ScheduleShape shape;
@@ -469,7 +503,7 @@ StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::ve
   StepCosts costs;
   costs.shape = schedule_shape(plan_, scenario.model, scenario.training);
   costs.shape.data_parallel = static_cast<int>(copies_.size());
-  costs.duration = durations(plan_, full_, cost_);
+  costs.duration = durations(plan_, OnAllAlike{full_}, cost_);
   costs.duration_last = costs.duration;
   Traffic tensors = traffic(plan_, scenario.model, full_.activation, over_);
   costs.edges = std::move(tensors.edges);
@@ -480,7 +514,7 @@ StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::ve
       [&](WorkerId from, WorkerId to) { return cost_.topology().route(device(from), device(to)); },
       [&](Bytes bytes, WorkerId to) { return scatter(bytes, device(to)); });
   add_all_reduces(costs);
-  costs.ready_before_end = ready_before_end(plan_, scenario, full_);
+  costs.ready_before_end = ready_before_end(plan_, scenario, OnAllAlike{full_});
   return costs;
 }
 

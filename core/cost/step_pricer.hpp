@@ -12,8 +12,8 @@ namespace pipewright {
 
 class StepPricer {
  public:
-  // `shell`: a plan with everything but its layers and recomputation, its micro-batches of one size. `cost` must
-  // outlive the pricer.
+  // `shell`: a plan with everything but its layers and recomputation, its micro-batches of one size, on a cluster of
+  // one device class. `cost` must outlive the pricer.
   StepPricer(Plan shell, const CostModel& cost);
 
   // step_costs of the shell with these layers and recomputation, for the engine of fixed orders alone:

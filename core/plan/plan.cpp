@@ -74,6 +74,43 @@ void check_devices(const Plan& plan, const Cluster& cluster) {
 
 }  // namespace
 
+int class_of_stage(const Plan& plan, const Cluster& cluster, StageId k) {
+  if (cluster.classes() == 1 || plan.device.empty()) return 0;
+  return cluster.class_of(plan.device[static_cast<std::size_t>(plan.first_position(k))]);
+}
+
+int workers_on_class(const Plan& plan, const Cluster& cluster, int device_class) {
+  return static_cast<int>(std::count_if(plan.device.begin(), plan.device.end(),
+                                        [&](DeviceId device) { return cluster.class_of(device) == device_class; }));
+}
+
+std::string devices_in_words(const Plan& plan, const Cluster& cluster) {
+  if (cluster.classes() == 1) return text(plan.devices()) + " x " + cluster.device.name;
+  std::string words;
+  for (int c = 0; c < cluster.classes(); ++c)
+    if (const int workers = workers_on_class(plan, cluster, c); workers > 0)
+      words += (words.empty() ? "" : " + ") + text(std::int64_t{workers} * plan.tensor_parallel) + " x " +
+               cluster.device_of(c).name;
+  return words;
+}
+
+std::string mixed_classes(const Plan& plan, const Cluster& cluster) {
+  if (cluster.classes() == 1) return "";
+  for (WorkerId worker = 0; worker < plan.workers(); ++worker) {
+    const StageId stage = plan.stage_at(worker % plan.positions());
+    const int expected = class_of_stage(plan, cluster, stage);
+    for (int member = 0; member < plan.tensor_parallel; ++member) {
+      const DeviceId device = plan.device[static_cast<std::size_t>(worker)] + member;
+      if (cluster.class_of(device) == expected) continue;
+      const DeviceId first = plan.device[static_cast<std::size_t>(plan.first_position(stage))];
+      return "stage " + text(stage) + " lies on devices " + text(first) + " (" + cluster.device_of(expected).name +
+             ") and " + text(device) + " (" + cluster.device_of(cluster.class_of(device)).name +
+             "), but the workers of a stage, and the devices of a worker, must be of one class";
+    }
+  }
+  return "";
+}
+
 void validate(const Plan& plan, const Model& model, const Cluster& cluster) {
   for (const auto& [value, name] :
        {std::pair{plan.stages, "stages"}, std::pair{plan.virtual_stages, "virtual_stages"},
@@ -97,6 +134,7 @@ void validate(const Plan& plan, const Model& model, const Cluster& cluster) {
            " samples, but the global batch has " + text(plan.global_batch_size));
   check_layers(plan, model);
   check_devices(plan, cluster);
+  if (const std::string mixed = mixed_classes(plan, cluster); !mixed.empty()) refuse(mixed);
 }
 
 }  // namespace pipewright

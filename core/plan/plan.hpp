@@ -74,8 +74,20 @@ struct BatchSplit {
 constexpr std::int64_t kMostMicroBatches = std::int64_t{1} << 24;
 BatchSplit batch_split(const Training& training, std::int64_t data_parallel);
 
+// Class of the devices that stage k lies on, of a plan that `mixed_classes` has nothing against.
+int class_of_stage(const Plan& plan, const Cluster& cluster, StageId k);
+
+int workers_on_class(const Plan& plan, const Cluster& cluster, int device_class);
+
+// "4 x v100", and of several classes "2 x h100-sxm-80g + 4 x a100-80g": what the workers lie on.
+std::string devices_in_words(const Plan& plan, const Cluster& cluster);
+
+// Copies and replicas of a stage, and the members of a tensor-parallel group, share its work evenly, so that one class
+// of devices has to hold them. "", or one sentence that names a stage on several.
+std::string mixed_classes(const Plan& plan, const Cluster& cluster);
+
 // Independent check of a finished plan: layers cover the model in order, no empty stage, the devices
-// of the workers distinct and existing.
+// of the workers distinct and existing, those of a stage of one class.
 // Throws InputError naming what is wrong.
 void validate(const Plan& plan, const Model& model, const Cluster& cluster);
 

@@ -72,8 +72,8 @@ std::vector<WorkerReport> worker_reports(const Timeline& timeline, const Schedul
     worker.update = times.update;
     worker.idle = idle_split(causes, timeline, worker.id);
     worker.memory = memory_peaks[w];
-    worker.need = need(memory, worker.memory.bytes);
-    worker.fits = worker.need.with_reserve <= memory.capacity;
+    worker.need = need(memory, worker.memory.bytes, worker.stage);
+    worker.fits = worker.need.with_reserve <= worker.need.capacity;
   }
   return workers;
 }
@@ -115,7 +115,7 @@ std::vector<StageReport> stage_reports(const std::vector<WorkerReport>& workers,
     const bool first = stage.workers.empty();
     stage.workers.push_back(worker.id);
     if (first || worker.busy > stage.busy) stage.busy = worker.busy, stage.idle = worker.idle;
-    if (first || worker.need.with_reserve > stage.need.with_reserve)
+    if (first || worker.need.with_reserve > stage.need.with_reserve)  // the devices of a stage are alike
       stage.memory = worker.memory, stage.need = worker.need;
     stage.in_flight = std::max(stage.in_flight, worker.memory.in_flight);
   }
@@ -124,19 +124,33 @@ std::vector<StageReport> stage_reports(const std::vector<WorkerReport>& workers,
 
 // --- speed -----------------------------------------------------------------------------------------------------------
 
+// FLOP/s of all devices of the plan; 0 where the peak of one is not stated.
+double peak_rate(const Plan& plan, const Scenario& scenario) {
+  double sum = 0;
+  for (int c = 0; c < scenario.cluster.classes(); ++c) {
+    const auto& peaks = scenario.cluster.device_of(c).peak;
+    const auto of_class =
+        scenario.cluster.classes() == 1 ? plan.workers() : workers_on_class(plan, scenario.cluster, c);
+    if (of_class == 0) continue;
+    const auto peak = peaks.find(scenario.training.precision);
+    if (peak == peaks.end() || !(peak->second.value > 0)) return 0;
+    sum += static_cast<double>(of_class * plan.tensor_parallel) * peak->second.value;
+  }
+  return sum;
+}
+
 // Model FLOP utilization: three times the forward's FLOPs per sample (the backward counts twice), recomputation not
 // counted, over what all devices could do.     [PaLM22] appendix B
-std::optional<double> model_flop_utilization(const Scenario& scenario, double samples_per_s, std::size_t devices) {
-  const auto& peaks = scenario.cluster.device.peak;
-  const auto peak = peaks.find(scenario.training.precision);
-  if (peak == peaks.end() || !(peak->second.value > 0)) return std::nullopt;
+std::optional<double> model_flop_utilization(const Scenario& scenario, const Plan& plan, double samples_per_s) {
+  const double peak = peak_rate(plan, scenario);
+  if (!(peak > 0)) return std::nullopt;
   Flops forward;
   for (const Layer& layer : scenario.model.layers) {
     if (!layer.flops) return std::nullopt;
     forward += *layer.flops;
   }
   const double per_sample = 3.0 * forward.value / static_cast<double>(scenario.model.batch);
-  return per_sample * samples_per_s / (static_cast<double>(devices) * peak->second.value);
+  return per_sample * samples_per_s / peak;
 }
 
 // Both definitions of the bubble, see report.hpp. In a steady period no span begins or ends: they differ by the
@@ -272,7 +286,8 @@ std::string in_unit(Bytes bytes, const Unit& unit, int decimals) {
 
 // "stage 3 needs 17.2 GiB (weights 6.1, stash 10.4, buffers 0.7) of 16.0 GiB": with as many decimals as it takes to
 // show that the need is larger.
-std::string shortfall_line(const StageReport& stage, Bytes capacity) {
+std::string shortfall_line(const StageReport& stage) {
+  const Bytes capacity = stage.need.capacity;
   const MemoryBytes& bytes = stage.memory.bytes;
   const Bytes needed = stage.need.with_reserve;
   const Unit unit = unit_for(needed);
@@ -293,9 +308,9 @@ std::string shortfall_line(const StageReport& stage, Bytes capacity) {
   return line + ") of " + in_unit(capacity, unit, decimals) + " " + unit.name;
 }
 
-void add_fit(Report& report, Bytes capacity) {
+void add_fit(Report& report) {
   for (const StageReport& stage : report.stages)
-    if (stage.need.with_reserve > capacity) report.shortfall.details.push_back(shortfall_line(stage, capacity));
+    if (stage.need.with_reserve > stage.need.capacity) report.shortfall.details.push_back(shortfall_line(stage));
   const std::size_t missing = report.shortfall.details.size();
   report.fits = missing == 0;
   if (missing == 1) {
@@ -336,6 +351,13 @@ void add_warnings(Report& report, const Plan& plan, const Scenario& scenario) {
 
 }  // namespace
 
+const StageReport* fullest(const Report& report) {
+  const auto left = [](const StageReport& stage) { return stage.need.capacity - stage.need.with_reserve; };
+  const auto least = std::min_element(report.stages.begin(), report.stages.end(),
+                                      [&](const auto& a, const auto& b) { return left(a) < left(b); });
+  return least == report.stages.end() ? nullptr : &*least;
+}
+
 Time step_time(const Plan& plan, Time makespan, const std::optional<SteadyState>& steady) {
   if (!steady) return makespan;
   const std::int64_t samples = checked_product(steady->micro_batches * plan.data_parallel, plan.micro_batch_size,
@@ -363,12 +385,12 @@ Report summarize(const Timeline& timeline, const Schedule& schedule, const Plan&
   report.samples_per_s = samples_per_second(plan, timeline.makespan, steady);
   if (scenario.training.sequence_length)
     report.tokens_per_s = report.samples_per_s * static_cast<double>(*scenario.training.sequence_length);
-  report.mfu = model_flop_utilization(scenario, report.samples_per_s, static_cast<std::size_t>(plan.devices()));
+  report.mfu = model_flop_utilization(scenario, plan, report.samples_per_s);
   add_bubbles(report, timeline, schedule);
   report.links = link_reports(timeline, schedule, costs);
   report.critical_path = critical_path(causes, timeline, schedule, costs);
   add_limit(report, schedule);
-  add_fit(report, memory.capacity);
+  add_fit(report);
   add_warnings(report, plan, scenario);
   return report;
 }

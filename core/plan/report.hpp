@@ -120,6 +120,9 @@ struct Report {
   std::vector<std::string> warnings, hints, provenance;
 };
 
+// The stage whose devices have the least left; none: nullptr.
+const StageReport* fullest(const Report& report);
+
 // One optimizer step, and samples per second (0 when it takes no time).
 //     flush          step = makespan,                                      samples/s = global batch / step
 //     asynchronous   samples/s = micro-batch * micro-batches per period * copies / period,   step = batch / (samples/s)

@@ -27,7 +27,7 @@ std::string csv_report(const Answer& answer) {
     for (std::size_t i = 0; i < kMemoryCategories.size(); ++i)
       text += fmt::format(",{}", category(w.memory.bytes, i).value);
     text += fmt::format(",{},{},{},{},{},{},{},{},{}\n", w.memory.bytes.total().value, w.need.rounding.value,
-                        w.need.with_reserve.value, answer.memory.capacity.value, exact_seconds(w.memory.at),
+                        w.need.with_reserve.value, w.need.capacity.value, exact_seconds(w.memory.at),
                         label(w.memory.owner), w.memory.weight_versions, w.memory.in_flight, w.fits ? 1 : 0);
   }
   return text;

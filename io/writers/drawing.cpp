@@ -123,10 +123,9 @@ std::string question(const Answer& answer) {
   text +=
       fmt::format(" · {} of {} · {}", plural(plan.micro_batches, "micro-batch"), plan.micro_batch_size, plan.schedule);
   const Scenario& scenario = *answer.scenario;
-  text += fmt::format(" · {} ({}) on {} x {}", scenario.model.name,
+  text += fmt::format(" · {} ({}) on {}", scenario.model.name,
                       plural(static_cast<std::int64_t>(scenario.model.layers.size()), "layer"),
-                      answer.report.workers.size() * static_cast<std::size_t>(plan.tensor_parallel),
-                      scenario.cluster.device.name);
+                      devices_in_words(plan, scenario.cluster));
   if (!scenario.cluster.name.empty() && scenario.cluster.name != scenario.cluster.device.name)
     text += fmt::format(" ({})", scenario.cluster.name);
   return text;

@@ -16,6 +16,18 @@ void tool(JsonText& json) {
   json.key("tool").open('{').field("name", "pipewright").field("version", PIPEWRIGHT_VERSION).close();
 }
 
+// Only where there are several.
+void classes(JsonText& json, const Cluster& cluster) {
+  json.key("classes").open('[');
+  for (int c = 0; c < cluster.classes(); ++c) {
+    const Device& device = cluster.device_of(c);
+    json.open('{').field("device", device.name).field("nodes", cluster.nodes_of(c));
+    json.field("first_device", cluster.first_node_of(c) * cluster.devices_per_node);
+    json.field("device_memory_bytes", device.memory).close();
+  }
+  json.close();
+}
+
 void scenario(JsonText& json, const Scenario& s) {
   json.key("scenario").open('{');
   json.field("name", s.name).field("file", s.file).field("description", s.description);
@@ -27,6 +39,7 @@ void scenario(JsonText& json, const Scenario& s) {
   json.field("name", s.cluster.name).field("nodes", s.cluster.nodes);
   json.field("devices_per_node", s.cluster.devices_per_node).field("device", s.cluster.device.name);
   json.field("device_memory_bytes", s.cluster.device.memory).field("source", s.cluster.source);
+  if (s.cluster.classes() > 1) classes(json, s.cluster);
   json.close();
   json.field("precision", name(s.training.precision)).field("optimizer", name(s.training.optimizer));
   json.field("gradient_precision", name(s.training.gradient_precision.value_or(s.training.precision)));
@@ -133,8 +146,8 @@ void stages(JsonText& json, const Answer& answer) {
     json.field("busy_s", s.busy);
     idle(json, s.idle);
     memory(json, s.memory, s.need);
-    json.field("capacity_bytes", answer.memory.capacity);
-    json.field("fits", s.need.with_reserve <= answer.memory.capacity).close();
+    json.field("capacity_bytes", s.need.capacity);
+    json.field("fits", s.need.with_reserve <= s.need.capacity).close();
   }
   json.close();
 }

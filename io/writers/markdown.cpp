@@ -36,8 +36,9 @@ std::string gib(Bytes bytes) {
   return significant(static_cast<double>(bytes.value) / 1073741824.0);
 }
 
-// Model FLOP/s of the run: MFU is the share of the peak, so peak * MFU.
+// Model FLOP/s of the run on one device: MFU is the share of the peak, so peak * MFU. Not said of several classes.
 std::string teraflops(const Answer& answer) {
+  if (answer.scenario->cluster.classes() > 1) return "-";
   const auto& device = answer.scenario->cluster.device;
   const auto peak = device.peak.find(answer.scenario->training.precision);
   if (!answer.report.mfu || peak == device.peak.end()) return "-";

@@ -113,12 +113,9 @@ class Gantt {
           fmt::format(" · cycle {} per micro-batch · whole run {}",
                       short_time(Time{r.steady->growth.value / r.steady->micro_batches}, 4), short_time(r.makespan, 4));
     text += fmt::format(" · {} samples/s · bubble {}", significant(r.samples_per_s, 4), percent(r.bubble_fraction));
-    const auto fullest = std::max_element(r.stages.begin(), r.stages.end(), [](const auto& a, const auto& b) {
-      return a.need.with_reserve < b.need.with_reserve;
-    });
-    if (fullest != r.stages.end())
-      text += fmt::format(" · peak {} of {} on stage {}", short_bytes(fullest->need.with_reserve),
-                          short_bytes(answer_.memory.capacity), fullest->stage);
+    if (const StageReport* full = fullest(r))
+      text += fmt::format(" · peak {} of {} on stage {}", short_bytes(full->need.with_reserve),
+                          short_bytes(full->need.capacity), full->stage);
     return text;
   }
 

@@ -88,7 +88,11 @@ double draw_memory(Canvas& canvas, const Answer& answer, const Axis& axis, doubl
       used[i] = used[i] || layers(stage.memory.bytes)[i].value > 0;
   }
   // The capacity sets the scale unless that would flatten everything.
-  const double capacity = static_cast<double>(answer.memory.capacity.value);
+  const auto [least, most] = std::minmax_element(
+      stages.begin(), stages.end(), [](const auto& a, const auto& b) { return a.need.capacity < b.need.capacity; });
+  const Bytes smallest_device = stages.empty() ? Bytes{} : least->need.capacity;
+  const Bytes largest_device = stages.empty() ? Bytes{} : most->need.capacity;
+  const double capacity = static_cast<double>(largest_device.value);
   const bool capacity_shown = capacity > 0 && capacity <= 2.5 * largest;
   const double full_scale = 1.04 * (capacity_shown ? std::max(capacity, largest) : largest);
 
@@ -105,7 +109,8 @@ double draw_memory(Canvas& canvas, const Answer& answer, const Axis& axis, doubl
     if (capacity_shown) canvas.line(x, y - 4, x + 16, y - 4, "cap");
     canvas.text(
         x + (capacity_shown ? 21 : 0), y,
-        fmt::format("capacity {}{}", short_bytes(answer.memory.capacity), capacity_shown ? "" : " (above the strips)"),
+        fmt::format("capacity {}{}{}", smallest_device < largest_device ? short_bytes(smallest_device) + " to " : "",
+                    short_bytes(largest_device), capacity_shown ? "" : " (above the strips)"),
         "", 12);
   }
   y += 10;
@@ -114,13 +119,13 @@ double draw_memory(Canvas& canvas, const Answer& answer, const Axis& axis, doubl
     canvas.rect(axis.left, y, axis.width, kStrip, "i");
     strip(canvas, answer, axis, y, fullest(answer, stage), full_scale);
     if (capacity_shown) {
-      const double line = y + kStrip * (1 - capacity / full_scale);
+      const double line = y + kStrip * (1 - static_cast<double>(stage.need.capacity.value) / full_scale);
       canvas.line(axis.left, line, axis.left + axis.width, line, "cap");
     }
     canvas.text(axis.left - 10, y + kStrip / 2 + 4, fmt::format("stage {}", k), "end", 12);
     canvas.text(axis.left + axis.width + 8, y + kStrip / 2 - 3, short_bytes(stage.memory.bytes.total()), "quiet", 11);
     canvas.text(axis.left + axis.width + 8, y + kStrip / 2 + 11,
-                whole_percent(ratio(stage.memory.bytes.total(), answer.memory.capacity)) + " full", "quiet", 11);
+                whole_percent(ratio(stage.memory.bytes.total(), stage.need.capacity)) + " full", "quiet", 11);
     y += kStrip + kGap;
   }
   if (shown.size() < stages.size()) {

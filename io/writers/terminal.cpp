@@ -93,9 +93,8 @@ class Page {
   // The sum of what the model holds, what the device must have for it, and the range in which that is expected.
   std::string memory_peak(const StageReport& full) const {
     const MemoryNeed& need = full.need;
-    std::string text =
-        fmt::format("{} of {} on stage {}{}", short_bytes(need.with_reserve), short_bytes(answer_.memory.capacity),
-                    full.stage, report_.fits ? "" : ": DOES NOT FIT");
+    std::string text = fmt::format("{} of {} on stage {}{}", short_bytes(need.with_reserve), short_bytes(need.capacity),
+                                   full.stage, report_.fits ? "" : ": DOES NOT FIT");
     if (short_bytes(need.with_reserve) != short_bytes(need.model))
       text += fmt::format(" · {} of it held by the model", short_bytes(need.model));
     if (answer_.memory.activation_band > 0)
@@ -116,6 +115,11 @@ class Page {
 
   std::string speed_up() const {
     const int workers = answer_.plan.devices();
+    if (several_classes())
+      return fmt::format("{}x over {} that could hold the model ({} of what all devices do alone)",
+                         significant(report_.speedup_one_device),
+                         report_.references.empty() ? "one device" : report_.references.front().what,
+                         percent(report_.scaling_efficiency));
     std::string text = fmt::format("{}x over one device that could hold the model ({} of {} {})",
                                    significant(report_.speedup_one_device), percent(report_.scaling_efficiency),
                                    workers, answer_.plan.tensor_parallel > 1 ? "devices" : "workers");
@@ -125,11 +129,15 @@ class Page {
     return text;
   }
 
-  const StageReport* fullest() const {
-    const auto at = std::max_element(report_.stages.begin(), report_.stages.end(), [](const auto& a, const auto& b) {
-      return a.need.with_reserve < b.need.with_reserve;
+  const StageReport* fullest() const { return pipewright::fullest(report_); }
+
+  const Cluster& cluster() const { return answer_.scenario->cluster; }
+  bool several_classes() const { return cluster().classes() > 1; }
+  // Names of the devices of every stage, where there are several.
+  TextColumn device_column() const {
+    return column("device", false, [&](const StageReport& s) {
+      return cluster().device_of(class_of_stage(answer_.plan, cluster(), s.stage)).name;
     });
-    return at == report_.stages.end() ? nullptr : &*at;
   }
 
   // Stages that get a row.
@@ -164,16 +172,19 @@ class Page {
   void stages() {
     heading("stages (times per micro-batch; busy: of the makespan, busiest worker)");
     const Time makespan = report_.makespan;
-    text_ += text_table(
-        {stage_column(),
-         column("workers", false, [](const StageReport& s) { return std::to_string(s.workers.size()); }),
-         column("layers", false, [](const StageReport& s) { return layer_ranges(s.layers); }),
-         column("parameters", false,
-                [](const StageReport& s) { return short_count(static_cast<double>(s.parameters)); }),
-         time_column("forward", false, &StageReport::forward), time_column("backward", false, &StageReport::backward),
-         time_column("recompute", true, &StageReport::recompute), time_column("busy", false, &StageReport::busy),
-         column("busy %", false, [&](const StageReport& s) { return figure(ratio(s.busy, makespan)); })},
-        width_);
+    std::vector<TextColumn> columns{
+        stage_column(),
+        column("workers", false, [](const StageReport& s) { return std::to_string(s.workers.size()); }),
+        column("layers", false, [](const StageReport& s) { return layer_ranges(s.layers); }),
+        column("parameters", false,
+               [](const StageReport& s) { return short_count(static_cast<double>(s.parameters)); }),
+        time_column("forward", false, &StageReport::forward),
+        time_column("backward", false, &StageReport::backward),
+        time_column("recompute", true, &StageReport::recompute),
+        time_column("busy", false, &StageReport::busy),
+        column("busy %", false, [&](const StageReport& s) { return figure(ratio(s.busy, makespan)); })};
+    if (several_classes()) columns.insert(columns.begin() + 1, device_column());
+    text_ += text_table(std::move(columns), width_);
     not_shown();
   }
 
@@ -203,8 +214,8 @@ class Page {
     for (const auto& stage : report_.stages)
       largest = std::max(largest, stage.memory.bytes.total());
     const Scale scale = bytes_scale(largest);
-    heading(fmt::format("memory in {} at the moment of the peak (fullest worker of each stage, of {})", scale.name,
-                        short_bytes(answer_.memory.capacity)));
+    heading(fmt::format("memory in {} at the moment of the peak (fullest worker of each stage{})", scale.name,
+                        several_classes() ? "" : ", of " + short_bytes(answer_.memory.capacity)));
     const auto part = [&](std::string head, bool drop, Bytes MemoryBytes::*member) {
       return column(std::move(head), drop,
                     [&](const StageReport& s) { return in_scale((s.memory.bytes.*member).value, scale); });
@@ -214,9 +225,11 @@ class Page {
     std::vector<TextColumn> columns{
         stage_column(),
         column("peak", false, [&](const StageReport& s) { return in_scale(s.memory.bytes.total().value, scale); }),
-        column("full", false, [&](const StageReport& s) {
-          return whole_percent(ratio(s.memory.bytes.total(), answer_.memory.capacity));
-        })};
+        column("full", false,
+               [&](const StageReport& s) { return whole_percent(ratio(s.memory.bytes.total(), s.need.capacity)); })};
+    if (several_classes())
+      columns.insert(columns.begin() + 2,
+                     column("of", false, [&](const StageReport& s) { return in_scale(s.need.capacity.value, scale); }));
     columns.push_back(part("weights", false, &MemoryBytes::weights));
     if (versions)
       columns.push_back(

@@ -194,7 +194,7 @@ std::vector<Bytes> simulated_needs(const Plan& plan, const CostModel& cost) {
   const std::vector<MemoryPeak> all = peaks(memory, schedule, costs, timeline);
   for (std::size_t w = 0; w < all.size(); ++w) {
     Bytes& most = needs[at(stage_at(schedule.shape, static_cast<PositionId>(w % schedule.positions.size())))];
-    most = std::max(most, need(memory, all[w].bytes).with_reserve);
+    most = std::max(most, need(memory, all[w].bytes, 0).with_reserve);
   }
   return needs;
 }

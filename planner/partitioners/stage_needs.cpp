@@ -40,7 +40,7 @@ Bytes StageNeeds::need(StageId k, LayerRange range) {
   if (absent) {
     const MemoryModel memory = around(k, range);
     entry->second =
-        pipewright::need(memory, peak(memory, schedule_, first_position(schedule_.shape, k)).bytes).with_reserve;
+        pipewright::need(memory, peak(memory, schedule_, first_position(schedule_.shape, k)).bytes, k).with_reserve;
   }
   return entry->second;
 }

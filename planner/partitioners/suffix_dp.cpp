@@ -1,195 +1,24 @@
 #include "planner/partitioners/suffix_dp.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 
 #include "core/check.hpp"
+#include "planner/partitioners/suffix_classes.hpp"
+#include "planner/partitioners/suffix_numbers.hpp"
 
 namespace pipewright {
-namespace {
-
-constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
-
-std::size_t at(std::int64_t number) {
-  return static_cast<std::size_t>(number);
-}
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return a / b + (a % b != 0 ? 1 : 0);
-}
-
-// sums[i]: of layers 0..i-1.
-template <class Unit>
-std::vector<std::int64_t> prefix_sums(const std::vector<Unit>& values, std::size_t layers) {
-  PP_CHECK(values.empty() || values.size() == layers);
-  std::vector<std::int64_t> sums(layers + 1);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    PP_CHECK(values[i].value >= 0);
-    sums[i + 1] = checked_sum(sums[i], values[i].value, "a sum over layers");
-  }
-  return sums;
-}
-
-std::int64_t rounded_up(double time) {
-  if (time >= 9e18) throw OverflowError("the time of a stage's transfers is larger than this tool can hold");
-  return static_cast<std::int64_t>(std::ceil(time - 1e-6));  // 1e-6: what sums of doubles add
-}
-
-double per_ns(Bandwidth bandwidth) {
-  return bandwidth.value * 1e-9;
-}
-
-}  // namespace
-
-SuffixStages::SuffixStages(const SuffixProblem& problem)
-    : layers_(static_cast<int>(problem.compute.size())),
-      problem_(problem),
-      compute_(prefix_sums(problem.compute, problem.compute.size())),
-      apart_(prefix_sums(problem.apart, problem.compute.size())),
-      resident_(prefix_sums(problem.resident, problem.compute.size())),
-      stash_(prefix_sums(problem.stash, problem.compute.size())),
-      gradients_(prefix_sums(problem.gradients, problem.compute.size())),
-      entry_(problem.compute.size()),
-      cut_(problem.compute.size() + 1) {
-  PP_CHECK(layers_ >= 1 && problem.bandwidth.value > 0 && problem.inside.value > 0);
-  PP_CHECK(problem.boundary.empty() || problem.boundary.size() == at(layers_));
-  PP_CHECK(problem.entry.empty() || problem.entry.size() == at(layers_));
-  PP_CHECK(problem.devices_per_node >= 0 && problem.micro_batches >= 0);
-  PP_CHECK(!problem.flush || problem.micro_batches > 0);
-  PP_CHECK(!problem.flush || problem.apart.empty());
-  for (std::size_t i = 0; i < problem.entry.size(); ++i)
-    entry_[i] = problem.entry[i].value;
-  for (std::size_t i = 0; i + 1 < problem.boundary.size(); ++i)
-    cut_[i + 1] = problem.boundary[i].value;
-  if (problem.devices_per_node > 0) add_seats();
-}
-
-int SuffixStages::residues() const {
-  return problem_.devices_per_node > 0 && problem_.places == StagePlaces::Backwards ? problem_.devices_per_node : 1;
-}
-
-std::int64_t SuffixStages::compute_of(int begin, int end) const {
-  return compute_[at(end)] - compute_[at(begin)];
-}
-
-std::int64_t SuffixStages::compute(int begin, int end) const {
-  return checked_sum(compute_[at(end)] - compute_[at(begin)], problem_.per_stage.value, "the time of a stage");
-}
-
-std::int64_t SuffixStages::time(int begin, int end, int replicas, int behind) const {
-  const double link = link_time(static_cast<double>(cut_[at(begin)]), static_cast<double>(cut_[at(end)]),
-                                static_cast<double>(gradients_[at(end)] - gradients_[at(begin)]), replicas, behind);
-  return std::max({ceil_div(compute(begin, end), replicas), rounded_up(link), waiting(begin, end, replicas, behind)});
-}
-
-std::int64_t SuffixStages::waiting(int begin, int end, int replicas, int behind) const {
-  if (problem_.apart.empty() || replicas == 1) return 0;
-  const double reduce =
-      link_time(0, 0, static_cast<double>(gradients_[at(end)] - gradients_[at(begin)]), replicas, behind);
-  return rounded_up(static_cast<double>(apart_[at(end)] - apart_[at(begin)]) / replicas + reduce);
-}
-
-std::int64_t SuffixStages::memory(int begin, int end, std::int64_t in_flight) const {
-  return checked_sum(resident(begin, end), checked_product(in_flight, held(begin, end), "a stash"), "a stage's memory");
-}
-
-std::int64_t SuffixStages::most_in_flight(int begin, int end) const {
-  const std::int64_t room = capacity() - resident(begin, end), each = held(begin, end);
-  if (room < 0) return 0;
-  return each == 0 ? kLargest : room / each;
-}
-
-std::int64_t SuffixStages::in_flight(int replicas, int behind) const {
-  return std::min(replica_in_flight(replicas, behind), of_a_run(replicas));
-}
-
-std::int64_t SuffixStages::of_a_run(int replicas) const {
-  return problem_.micro_batches == 0 ? kLargest : ceil_div(problem_.micro_batches, replicas);
-}
-
-std::int64_t SuffixStages::resident(int begin, int end) const {
-  const std::int64_t buffers = checked_product(problem_.buffered, cut_[at(begin)] + cut_[at(end)], "a stage's buffers");
-  return checked_sum(resident_[at(end)] - resident_[at(begin)], buffers, "a stage's memory");
-}
-
-std::int64_t SuffixStages::held(int begin, int end) const {
-  return checked_sum(stash_[at(end)] - stash_[at(begin)], entry_[at(begin)], "a stash");
-}
-
-// Per micro-batch, of a stage with these messages over its cuts and these gradients; without messages its all-reduce.
-double SuffixStages::link_time(double in, double out, double bytes, int replicas, int behind) const {
-  const double r = replicas, moved = 2 * (r - 1) / r * bytes;
-  const double every = problem_.flush ? static_cast<double>(problem_.micro_batches) : r;
-  if (problem_.devices_per_node == 0) {
-    const double rate = per_ns(problem_.bandwidth);
-    if (problem_.one_link) return ((in + out) / r + moved / every) / rate;
-    return std::max(std::max(in, out) / r, moved / every) / rate;
-  }
-  if (problem_.places == StagePlaces::Anywhere) return anywhere((in + out) / r, moved / every, bytes / every, replicas);
-  return on_nodes(in / r, out / r, bytes / every, moved / every, replicas, behind);
-}
-
-double SuffixStages::anywhere(double messages, double moved, double bytes, int replicas) const {
-  const double inside = per_ns(problem_.inside), between = per_ns(problem_.bandwidth);
-  const double p = static_cast<double>(ceil_div(replicas, problem_.devices_per_node));
-  const double device = problem_.one_link ? std::max(inside, between) : inside + between;
-  return std::max((messages + moved) / device, 2 * (p - 1) / p * bytes / between);
-}
-
-// Where the replicas of a stage lie, for every number of replicas and of devices behind it.
-void SuffixStages::add_seats() {
-  const int g = problem_.devices_per_node, nodes = (problem_.devices + g - 1) / g;
-  for (int r = 1; r <= problem_.devices; ++r)
-    for (int behind = 0; behind < residues(); ++behind) {
-      if (problem_.places == StagePlaces::Spread) {
-        const int here = (r + nodes - 1) / nodes;
-        const bool even = r % nodes == 0;  // then a micro-batch stays in its node, if it does so on the stages around
-        seats_.push_back({std::min(r, nodes), even && here > 1, {Seats::Row{here, !even, !even}}});
-        continue;
-      }
-      const int end = behind + r, last = (end - 1) / g;
-      const int of_first = std::min(g, end) - behind, of_last = end - last * g;
-      Seats seats;
-      seats.nodes = last + 1;
-      seats.equal = last > 0 && of_first == of_last && of_first > 1 && (last == 1 || of_first == g);
-      seats.rows = {Seats::Row{of_first, last > 0 || end == g, behind == 0},
-                    Seats::Row{last > 0 ? of_last : 0, end == (last + 1) * g, true},
-                    Seats::Row{last > 1 ? g : 0, true, true}};
-      seats_.push_back(seats);
-    }
-}
-
-// `in`, `out`: bytes that one replica gets and sends per micro-batch of the stage; `bytes`, `moved`: of its
-// all-reduce.
-double SuffixStages::on_nodes(double in, double out, double bytes, double moved, int replicas, int behind) const {
-  const double inside = per_ns(problem_.inside), between = per_ns(problem_.bandwidth);
-  const Seats& seats = seats_[at((replicas - 1) * residues() + behind % residues())];
-  double time = (in + out + moved) / inside;
-  double shared = 0;  // by the all-reduce, on the link of each of its nodes
-  if (seats.nodes > 1) {
-    const double p = seats.nodes, c = replicas / p;
-    const double ring = moved / std::min(inside, between);
-    const double rings = 2 * (c - 1) / c * bytes / inside + 2 * (p - 1) / p * bytes / between;
-    shared = seats.equal && rings < ring ? 2 * (p - 1) / p * bytes : moved;
-    time = std::max(time, seats.equal ? std::min(ring, rings) : ring);
-  }
-  for (const Seats::Row& row : seats.rows)
-    if (row.here > 0) time = std::max(time, (row.here * ((row.in ? in : 0) + (row.out ? out : 0)) + shared) / between);
-  return time;
-}
-
 namespace {
 
 // One label per first layer (0..L) and number of devices (0..N).
 class Table {
  public:
-  Table(int layers, int devices) : columns_(at(devices) + 1), labels_((at(layers) + 1) * columns_, kNone) {}
+  Table(int layers, int devices) : columns_(at(devices) + 1), labels_((at(layers) + 1) * columns_, kNoPlan) {}
 
   std::int64_t* row(int layer) { return &labels_[at(layer) * columns_]; }
   const std::int64_t* row(int layer) const { return &labels_[at(layer) * columns_]; }
   std::int64_t reached() const {
-    return std::count_if(labels_.begin(), labels_.end(), [](std::int64_t label) { return label != kNone; });
+    return std::count_if(labels_.begin(), labels_.end(), [](std::int64_t label) { return label != kNoPlan; });
   }
 
  private:
@@ -224,7 +53,7 @@ class Search {
       answer.states += table.reached();
     const std::int64_t* const whole = times.back().row(0);
     const std::int64_t best = *std::min_element(whole + 1, whole + devices_ + 1);
-    if (best == kNone) {
+    if (best == kNoPlan) {
       find_hungriest(answer);
       return answer;
     }
@@ -232,7 +61,7 @@ class Search {
     // Fewest stages within the bottleneck. A label of another table is a number of stages.
     limit_ = best;
     const std::vector<Table> counts =
-        tables(exactly_, [](std::int64_t label, const Choice&) { return label == kNone ? kNone : label + 1; });
+        tables(exactly_, [](std::int64_t label, const Choice&) { return label == kNoPlan ? kNoPlan : label + 1; });
     fill(answer, earliest_cuts(counts));
     return answer;
   }
@@ -245,9 +74,9 @@ class Search {
     for (int q = 1; q <= most; ++q) {
       const std::int64_t* const whole = times[at(q)].row(0);
       const auto least = static_cast<int>(std::min_element(whole + 1, whole + devices_ + 1) - whole);
-      if (whole[least] != kNone) answers.push_back(way_back(times, q, least));
+      if (whole[least] != kNoPlan) answers.push_back(way_back(times, q, least));
       for (const int n : devices)
-        if (n != least && n >= 1 && n <= devices_ && whole[n] != kNone) answers.push_back(way_back(times, q, n));
+        if (n != least && n >= 1 && n <= devices_ && whole[n] != kNoPlan) answers.push_back(way_back(times, q, n));
     }
     return answers;
   }
@@ -260,7 +89,7 @@ class Search {
   };
 
   // Table q: of exactly q stages, 0 .. `exactly`; one table for any number when that is 0. `label(from, choice)` is
-  // what a stage in front of a plan with that label gives; kNone stays.
+  // what a stage in front of a plan with that label gives; kNoPlan stays.
   template <class Label>
   std::vector<Table> tables(int exactly, const Label& label) const {
     std::vector<Table> list(exactly == 0 ? 1 : at(exactly) + 1, Table(stages_.layers(), devices_));
@@ -304,7 +133,7 @@ class Search {
 
   // Devices without which layers [i, j) do not pass within the limit.
   int fewest(int i, int j) const {
-    if (i == j || limit_ == kNone) return 0;
+    if (i == j || limit_ == kNoPlan) return 0;
     const std::int64_t compute = stages_.compute_of(i, j);
     if (limit_ == 0) return compute == 0 ? 1 : devices_ + 1;
     return static_cast<int>(std::clamp<std::int64_t>(ceil_div(compute, limit_), 1, devices_ + 1));
@@ -410,7 +239,7 @@ class Search {
           relax_memory(i, j, needs[q == 0 ? 0 : q - 1].row(j), needs[q].row(i));
     const std::int64_t* const whole = needs.back().row(0);
     const std::int64_t* const least = std::min_element(whole + 1, whole + devices_ + 1);
-    if (*least == kNone) return;
+    if (*least == kNoPlan) return;
     answer.missing = {std::max(*least - stages_.capacity(), std::int64_t{0})};
     int begin = 0, left = static_cast<int>(least - whole);
     for (std::size_t q = needs.size() - 1; !answer.hungriest; q -= exactly_ == 0 ? 0 : 1) {
@@ -435,7 +264,7 @@ class Search {
       for (std::int64_t in_flight = 1; n + r <= devices_; ++in_flight) {
         const std::int64_t memory = stages_.memory(i, j, std::min(in_flight, stages_.of_a_run(r)));
         for (; n <= (in_flight - 1) * r && n + r <= devices_; ++n)
-          if (from[n] != kNone) to[n + r] = std::min(to[n + r], std::max(from[n], memory));
+          if (from[n] != kNoPlan) to[n + r] = std::min(to[n + r], std::max(from[n], memory));
       }
     }
   }
@@ -450,25 +279,14 @@ class Search {
 }  // namespace
 
 SuffixAnswer suffix_dp(const SuffixProblem& problem) {
-  return Search(problem).answer();
+  return problem.others.empty() ? Search(problem).answer() : suffix_dp_on_classes(problem);
 }
 
 std::vector<SuffixAnswer> suffix_dp_by_stages(const SuffixProblem& problem, int most_stages,
                                               const std::vector<int>& devices) {
   PP_CHECK(most_stages >= 1);
-  return Search(problem).by_stages(most_stages, devices);
-}
-
-Time stage_time(const SuffixProblem& problem, LayerRange layers, int replicas, int behind) {
-  return {SuffixStages(problem).time(layers.begin, layers.end, replicas, behind)};
-}
-
-Bytes stage_memory(const SuffixProblem& problem, LayerRange layers, std::int64_t in_flight) {
-  return {SuffixStages(problem).memory(layers.begin, layers.end, in_flight)};
-}
-
-std::int64_t replica_in_flight(int replicas, int behind) {
-  return ceil_div(std::int64_t{replicas} + behind, replicas);
+  return problem.others.empty() ? Search(problem).by_stages(most_stages, devices)
+                                : suffix_dp_on_classes_by_stages(problem, most_stages);
 }
 
 }  // namespace pipewright

@@ -49,6 +49,15 @@
 // replica m mod r, so where r is a multiple of the nodes it stays in one node (taken so whatever the stages around it
 // are); else all its messages leave the node.
 //
+// Device classes (`others`): each stage lies on devices of one class, has that class's times and must fit its memory.
+// What is behind a stage is then a number of devices per class, n = (n1, n2, n3): their sum says what is in flight, and
+// the stage's own of them where it lies among the devices of its class, whose last node ends with its last stage. Its
+// neighbours of another class are in other nodes. Orders of the classes need no list: every stage takes any class that
+// has devices left.                                                       [Park20] runs pipelines over such classes
+//     8 layers of 6 ns, three devices A and one B of half the speed: 7 layers on three replicas A, 42 / 3 = 14 ns, and
+//     1 layer on B, 12 ns: the bottleneck is 14; without replicas 2 2 3 layers and 1, so 18.
+//                                                                   tests/planner/suffix_classes_test.cpp
+//
 // D(i, n), the least bottleneck of layers i..L-1 on n devices:
 //     D(L, 0) = 0,   D(i, n) = min over j, r of max( T(i..j, r), D(j + 1, n - r) ),   if i..j fits with n - r behind it
 // and D_q(i, n) with exactly q stages where the number of stages is given. It is the steady state that is minimised:
@@ -70,6 +79,14 @@ enum class StagePlaces {
   Backwards,  // as above
   Spread,     // worker w of the pipeline in node w mod nodes
   Anywhere,   // what no placement avoids
+};
+
+// Devices of a further class: their number, their times and their memory, as in SuffixProblem.
+struct SuffixClass {
+  std::vector<Time> compute, apart;
+  Time per_stage{};
+  Bytes capacity{kLargest};
+  int devices = 1;
 };
 
 // A chain of layers (or cells), figures of one micro-batch. Lists have one entry per layer, or none: all zero.
@@ -95,10 +112,22 @@ struct SuffixProblem {
   int devices = 1;                 // at most so many are used
   std::vector<int> replicas;       // that a stage may have, ascending; none: any number
   int stages = 0;                  // exactly; 0: any number
+  // Classes 1, 2: at most so many of each are used. `devices`, `compute`, `apart`, `per_stage` and `capacity` above are
+  // then class 0's.
+  std::vector<SuffixClass> others;
+
+  int classes() const { return 1 + static_cast<int>(others.size()); }
+  // The devices of one class alone.
+  SuffixProblem of_class(int device_class) const;
 };
 
-// The figures of stages, each in O(1). Keeps a reference to the problem, whose capacity alone may
-// change meanwhile.
+// Whether the stages in front of and behind one lie on devices of its class: else their messages leave the node.
+struct Neighbours {
+  bool in_front = true, behind = true;
+};
+
+// The figures of stages on devices of class 0, each in O(1). Keeps a reference to the problem, whose capacity alone may
+// change meanwhile. `behind`: devices behind the stage, for `time` and `waiting` those of its class.
 class SuffixStages {
  public:
   explicit SuffixStages(const SuffixProblem& problem);
@@ -109,7 +138,7 @@ class SuffixStages {
   int residues() const;
   std::int64_t compute_of(int begin, int end) const;  // of the layers alone
   std::int64_t compute(int begin, int end) const;     // with what every stage adds
-  std::int64_t time(int begin, int end, int replicas, int behind) const;
+  std::int64_t time(int begin, int end, int replicas, int behind, Neighbours neighbours = {}) const;
   // Of it, what a replica spends that waits for its all-reduces (`apart`); 0 where none waits.
   std::int64_t waiting(int begin, int end, int replicas, int behind) const;
   std::int64_t memory(int begin, int end, std::int64_t in_flight) const;
@@ -122,9 +151,10 @@ class SuffixStages {
  private:
   std::int64_t resident(int begin, int end) const;
   std::int64_t held(int begin, int end) const;
-  double link_time(double in, double out, double gradients, int replicas, int behind) const;
+  double link_time(double in, double out, double gradients, int replicas, int behind, Neighbours neighbours) const;
   double anywhere(double messages, double moved, double bytes, int replicas) const;
-  double on_nodes(double in, double out, double bytes, double moved, int replicas, int behind) const;
+  double on_nodes(double in, double out, double bytes, double moved, int replicas, int behind,
+                  Neighbours neighbours) const;
   void add_seats();
 
   struct Seats {
@@ -149,6 +179,7 @@ struct SuffixStage {
   std::int64_t in_flight = 1;  // per replica
   Time time;                   // T, per micro-batch
   Bytes memory;                // of one replica
+  int device_class = 0;
   bool operator==(const SuffixStage&) const = default;
 };
 
@@ -163,7 +194,9 @@ struct SuffixAnswer {
   std::int64_t states = 0;  // (stages,) first layer and devices for which a plan was found
 };
 
-// Ties: fewest stages, then the earliest cuts, then the fewest devices, then fewest replicas on the early stages.
+// Ties: fewest stages, then the earliest cuts, then the fewest devices, then fewest replicas on the early stages; with
+// several classes fewest stages, then fewest devices, of those fewest of the last class and of the one before it, then
+// stage by stage from the first one the earliest cut, the first class and the fewest replicas.
 // O(L^2 N R) for L layers, N devices and R numbers of replicas, times `stages` where given; O(L N) memory, times the
 // same. Equal to brute force, and to min_max without replicas: tests/planner/suffix_dp_test.cpp
 SuffixAnswer suffix_dp(const SuffixProblem& problem);
@@ -172,7 +205,7 @@ SuffixAnswer suffix_dp(const SuffixProblem& problem);
 // ascending, the plan with the least bottleneck, then for every entry of `devices` the one on exactly so many, where
 // there is one within problem.limit. Ties: the fewest devices, the earliest cuts by the way back from the first stage,
 // of those the fewest replicas; `hungriest`, `missing` and `states` are left empty. O(L^2 N R most_stages) time, O(L N
-// most_stages) memory.
+// most_stages) memory. With several classes `devices` is not looked at, and ties are broken as above.
 std::vector<SuffixAnswer> suffix_dp_by_stages(const SuffixProblem& problem, int most_stages,
                                               const std::vector<int>& devices = {});
 

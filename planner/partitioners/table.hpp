@@ -30,6 +30,8 @@ struct Partitioner {
   // StagesAndCuts: whole plans for a shell (planner/replicated.hpp); none: nothing fits. suffix_dp: the best first;
   // PipeDream's: one cut with its devices in one or two orders. The others: null.
   std::vector<Plan> (*plans)(const Plan& shell, const CostModel& cost) = nullptr;
+  // Right on a cluster of several device classes: it looks at no layer's time, or at those of every class.
+  bool several_classes = false;
 };
 
 std::span<const Partitioner> partitioners();

@@ -262,7 +262,7 @@ class Evaluator::Workbench {
     const MemoryModel memory = memory_model(plan, world_.cost);
     std::pair<Bytes, StageId> most{Bytes{-1}, 0};
     for (StageId k = 0; k < shell_.stages; ++k)
-      if (const Bytes needed = pipewright::need(memory, peak(memory, schedule, k).bytes).with_reserve;
+      if (const Bytes needed = pipewright::need(memory, peak(memory, schedule, k).bytes, k).with_reserve;
           needed > most.first)
         most = {needed, k};
     return most;
@@ -281,7 +281,7 @@ class Evaluator::Workbench {
       const MemoryModel memory = memory_model(plan, world_.cost);
       for (StageId k = 0; k < shell_.stages; ++k) {
         if (settled[at(k)] != 0) continue;
-        const Bytes needed = pipewright::need(memory, peak(memory, schedule, k).bytes).with_reserve;
+        const Bytes needed = pipewright::need(memory, peak(memory, schedule, k).bytes, k).with_reserve;
         const bool last = mode + 1 == modes_.size();
         if (needed > room(k) && !last) continue;
         settled[at(k)] = needed <= room(k) ? 1 : 0;

@@ -11,6 +11,7 @@
 
 #include "core/plan/op_index.hpp"
 #include "planner/find_plan.hpp"
+#include "planner/one_class.hpp"
 #include "planner/price.hpp"
 #include "planner/search/replicas.hpp"
 #include "planner/what_if/bytes_text.hpp"
@@ -337,7 +338,7 @@ class Search {
       Bytes& most = needs[static_cast<std::size_t>(stage_at(answer.schedule.shape, static_cast<PositionId>(p)))];
       most = std::max(
           most,
-          need(answer.memory, peak(answer.memory, answer.schedule, static_cast<PositionId>(p)).bytes).with_reserve);
+          need(answer.memory, peak(answer.memory, answer.schedule, static_cast<PositionId>(p)).bytes, 0).with_reserve);
     }
     return needs;
   }
@@ -512,6 +513,7 @@ std::variant<SearchAnswer, Infeasible> search(const Scenario& scenario, const Se
         scenario.plan.place,
         "plan: nothing is left open; write auto for what is to be found, e.g. stages: auto, or plan: auto");
   PP_CHECK(options.top >= 1);
+  refuse_classes(scenario.cluster, scenario.cluster.place, kPlanSearch);
   if (asks_for_replicas(scenario)) return search_replicas(scenario, options);
   return Search(scenario, options).answer();
 }

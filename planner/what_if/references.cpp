@@ -36,10 +36,9 @@ Time pass(const std::vector<Time>& durations) {
 }
 
 // D * ((M - 1) full micro-batches + the last one) + one update. An asynchronous schedule updates once per micro-batch.
-Time one_device(const Answer& answer, const CostModel& cost) {
+Time one_device(const Answer& answer, const CostModel& cost, DeviceId device) {
   const Plan& plan = answer.plan;
-  Plan one =
-      one_stage(plan, cost.scenario().model, {plan.device.front()}, std::max<std::int64_t>(2, plan.micro_batches));
+  Plan one = one_stage(plan, cost.scenario().model, {device}, std::max<std::int64_t>(2, plan.micro_batches));
   one.last_micro_batch_size = plan.last_micro_batch_size;
   const StepCosts costs = step_costs(one, cost);
   const auto times = [](Time time, std::int64_t n) { return Time{checked_product(time.value, n, "a time")}; };
@@ -91,11 +90,32 @@ Reference data_parallelism(const Answer& answer, const CostModel& cost) {
     reference.note =
         fmt::format("with a global batch of {} instead of {}", one.global_batch_size, plan.global_batch_size);
   const MemoryModel memory = memory_model(one, cost);
-  const Bytes needed = need(memory, peak(memory, schedule, 0).bytes).with_reserve;
+  const Bytes needed = need(memory, peak(memory, schedule, 0).bytes, 0).with_reserve;
   if (needed > memory.capacity)
     reference.note += fmt::format("{}does not fit: it needs {} of {}", reference.note.empty() ? "" : "; ",
                                   bytes_text(needed), bytes_text(memory.capacity));
   return reference;
+}
+
+// Beside one device of the fastest class that the plan uses. Its efficiency: the rate over the sum of what every device
+// of the plan would do alone.
+void add_one_device(Report& report, const Answer& answer, const CostModel& cost) {
+  const Cluster& cluster = cost.scenario().cluster;
+  const Plan& plan = answer.plan;
+  double fastest = 0, together = 0;
+  int best = 0;
+  for (int c = 0; c < cluster.classes(); ++c) {
+    const int workers = workers_on_class(plan, cluster, c);
+    if (workers == 0) continue;
+    const double alone = seconds(one_device(answer, cost, cluster.first_node_of(c) * cluster.devices_per_node));
+    if (!(alone > 0)) return;
+    const double rate = static_cast<double>(plan.global_batch_size) / alone;
+    if (rate > fastest) fastest = rate, best = c;
+    together += rate * workers * plan.tensor_parallel;
+  }
+  report.references.push_back({"one " + cluster.device_of(best).name, fastest, "whether or not the model fits on it"});
+  report.speedup_one_device = report.samples_per_s / fastest;
+  report.scaling_efficiency = report.samples_per_s / together;
 }
 
 }  // namespace
@@ -108,7 +128,14 @@ void add_references(Answer& answer, const CostModel& planned) {
   std::optional<CostModel> alone_cost;
   if (alone_scenario) alone_cost.emplace(*alone_scenario);
   const CostModel& cost = alone_cost ? *alone_cost : planned;
-  const double alone = seconds(one_device(answer, cost));
+  if (cost.scenario().cluster.classes() > 1) {
+    add_one_device(report, answer, cost);
+    if (workers > 1)
+      report.references.push_back({fmt::format("data parallelism on {} devices", workers), std::nullopt,
+                                   "not simulated: the replicas of a stage are of one device class"});
+    return;
+  }
+  const double alone = seconds(one_device(answer, cost, answer.plan.device.front()));
   if (alone > 0) {
     const double rate = static_cast<double>(answer.plan.global_batch_size) / alone;
     report.references.push_back({"one device", rate, "whether or not the model fits on it"});

@@ -13,11 +13,17 @@ namespace {
 constexpr std::int64_t kLargestChecked = 200'000;
 
 // Explicit and uniform times know no FLOP rate: their compute ops take half the time, apart from the launch overhead.
-StepCosts halved_compute(const Answer& answer, Time overhead) {
+StepCosts halved_compute(const Answer& answer, const CostModel& cost) {
   StepCosts costs = answer.costs;
+  std::vector<Time> overheads;  // by chunk
+  for (VirtualStageId v = 0; v < answer.plan.chunks(); ++v) {
+    const int on = class_of_stage(answer.plan, answer.scenario->cluster, answer.plan.stage_of(v));
+    overheads.push_back(cost.source(on).op_overhead());
+  }
   for (auto* table : {&costs.duration, &costs.duration_last})
     for (std::size_t i = 0; i < table->size(); ++i) {
       Time& time = (*table)[i];
+      const Time overhead = overheads[i / kKinds];
       if (i % kKinds == static_cast<std::size_t>(Kind::Update) || time <= overhead) continue;
       time = overhead + Time{(time.value - overhead.value + 1) / 2};
     }
@@ -30,8 +36,10 @@ StepCosts halved_compute(const Answer& answer, Time overhead) {
 
 // Twice the peak rates; layers with stated times, which no rate prices, take half of them.
 void double_flop_rate(Scenario& scenario) {
-  for (auto& [precision, rate] : scenario.cluster.device.peak)
-    rate.value *= 2;
+  each_device(scenario.cluster, [](Device& device) {
+    for (auto& [precision, rate] : device.peak)
+      rate.value *= 2;
+  });
   for (Layer& layer : scenario.model.layers)
     for (auto* time : {&layer.forward, &layer.backward, &layer.backward_input, &layer.backward_weight})
       if (*time) (*time)->value = (*time)->value / 2;
@@ -107,9 +115,11 @@ SensitivityAnswer sensitivity(const Answer& answer, Engine engine) {
                                     [](const Layer& layer) { return layer.forward || layer.backward; });
     runs.add_scenario(stated ? "2x FLOP rate (stated times halved)" : "2x FLOP rate", double_flop_rate);
     if (cluster.device.memory_bandwidth)
-      runs.add("2x memory bandwidth", [](Cluster& changed) { changed.device.memory_bandwidth->value *= 2; });
+      runs.add("2x memory bandwidth", [](Cluster& changed) {
+        each_device(changed, [](Device& device) { device.memory_bandwidth->value *= 2; });
+      });
   } else {
-    runs.add("2x FLOP rate (compute times halved)", halved_compute(answer, CostModel(scenario).source().op_overhead()));
+    runs.add("2x FLOP rate (compute times halved)", halved_compute(answer, CostModel(scenario)));
   }
   if (cluster.links.kind != LinkKind::Ideal)
     runs.add(cluster.links.host_bandwidth ? "2x link and host bandwidth inside the node"

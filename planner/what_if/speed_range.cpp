@@ -10,18 +10,22 @@ namespace pipewright {
 namespace {
 
 bool has_band(const Scenario& scenario) {
-  const auto& all = scenario.cluster.device.efficiency;
-  return scenario.cost == CostSourceKind::Roofline && !scenario.model.works.empty() &&
-         std::any_of(all.begin(), all.end(), [](const auto& each) { return each && each->band > 0; });
+  if (scenario.cost != CostSourceKind::Roofline || scenario.model.works.empty()) return false;
+  for (int c = 0; c < scenario.cluster.classes(); ++c)
+    for (const auto& each : scenario.cluster.device_of(c).efficiency)
+      if (each && each->band > 0) return true;
+  return false;
 }
 
 // sign: +1 the upper ends, -1 the lower ones.
 Time at_the_ends(const Answer& answer, double sign, Engine engine) {
   Scenario changed = *answer.scenario;
-  for (auto& each : changed.cluster.device.efficiency)
-    if (each)
-      for (auto& [work, share] : each->curve)
-        share = std::min(1.0, share * (1 + sign * each->band));
+  each_device(changed.cluster, [sign](Device& device) {
+    for (auto& each : device.efficiency)
+      if (each)
+        for (auto& [work, share] : each->curve)
+          share = std::min(1.0, share * (1 + sign * each->band));
+  });
   const CostModel cost(changed);
   return repeated_step_time(answer, step_costs(answer.plan, cost), engine);
 }

@@ -37,9 +37,8 @@ void fill(SweepRow& row, const Answer& answer) {
   row.tokens_per_s = report.tokens_per_s;
   row.mfu = report.mfu;
   row.bubble = report.bubble_fraction;
-  row.capacity = answer.memory.capacity;
-  for (const StageReport& stage : report.stages)
-    row.peak_memory = std::max(row.peak_memory, stage.need.with_reserve);
+  if (const StageReport* full = fullest(report))
+    row.peak_memory = full->need.with_reserve, row.capacity = full->need.capacity;
   row.devices = answer.plan.devices();
   row.plan = plan_in_words(answer.plan);
   for (const LayerRange& range : answer.plan.layers)

@@ -63,6 +63,32 @@ void thirty_two_stages(benchmark::State& state) {
 }
 BENCHMARK(thirty_two_stages)->Unit(benchmark::kMillisecond);
 
+// The same chain on several classes, each half as fast as the one before it and with three quarters of its memory.
+SuffixProblem on_classes(const std::vector<int>& devices, int devices_per_node) {
+  SuffixProblem problem = random_chain(96, devices.front(), {});
+  problem.devices_per_node = devices_per_node, problem.inside = {100e9};
+  SuffixClass last{.compute = problem.compute, .capacity = problem.capacity};
+  for (std::size_t c = 1; c < devices.size(); ++c) {
+    for (Time& time : last.compute)
+      time.value *= 2;
+    last.capacity = {last.capacity.value / 4 * 3};
+    last.devices = devices[c];
+    problem.others.push_back(last);
+  }
+  return problem;
+}
+
+void two_classes(benchmark::State& state) {
+  const auto devices = static_cast<int>(state.range(0));
+  suffix(state, on_classes({devices, devices}, static_cast<int>(state.range(1))));
+}
+BENCHMARK(two_classes)->Args({16, 0})->Args({64, 0})->Args({64, 8})->Unit(benchmark::kMillisecond);
+
+void three_classes(benchmark::State& state) {
+  suffix(state, on_classes({16, 16, 16}, static_cast<int>(state.range(0))));
+}
+BENCHMARK(three_classes)->Arg(0)->Arg(8)->Unit(benchmark::kMillisecond);
+
 // No layer fits on a device, which takes a second search to say by how much.
 void nothing_fits(benchmark::State& state) {
   SuffixProblem problem = random_chain(96, 128, {});

@@ -205,7 +205,7 @@ TEST_CASE("need: reserve, rounding and fragmentation come on top of what the mod
   MemoryBytes bytes;
   bytes.weights = {6000}, bytes.stash = {3000}, bytes.workspace = {1000}, bytes.reserve = {1000};
   bytes.rounding = {200};
-  const MemoryNeed of = need(memory, bytes);
+  const MemoryNeed of = need(memory, bytes, 0);
   CHECK(of.model == Bytes{10'000});
   CHECK(of.fragmentation == Bytes{500});
   CHECK(of.with_reserve == Bytes{11'700});

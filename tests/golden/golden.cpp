@@ -21,11 +21,12 @@ struct Transcript {
   const char* arguments;  // separated by spaces
 };
 
-constexpr std::array<Transcript, 26> kTranscripts = {{
+constexpr std::array<Transcript, 27> kTranscripts = {{
     {"quickstart.txt", "simulate scenarios/quickstart.yaml"},
     {"quickstart-json.txt", "simulate scenarios/quickstart.yaml --json"},
     {"transformer-48.txt", "simulate scenarios/gpipe/transformer-48-k8-m32.yaml"},
     {"vgg16-15-1.txt", "simulate scenarios/pipedream/vgg16-15-1.yaml"},
+    {"old-and-new.txt", "simulate scenarios/what_if/old-and-new.yaml"},
     {"infeasible.txt", "simulate scenarios/quickstart.yaml --set cluster.node.device.memory=1000MiB"},
     {"infeasible-json.txt", "simulate scenarios/quickstart.yaml --set cluster.node.device.memory=1000MiB --json"},
     {"unknown-schedule.txt", "simulate scenarios/quickstart.yaml --set plan.schedule=1fb1"},

@@ -54,6 +54,7 @@ std::set<std::string> written_paths() {
   report.stages[0].memory.owner = report.workers[0].memory.owner = kMessage;
   report.stages[1].memory.owner = report.workers[1].memory.owner = kAllReduce;
   report.range = SpeedRange{};
+  full->scenario.cluster.others.emplace_back();
   report.fits = false;
   report.shortfall = {"too large", {"stage 0 needs more"}, {"recompute: full"}};
   std::set<std::string> paths = paths_of(json_report(full->answer));

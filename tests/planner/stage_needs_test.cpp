@@ -29,6 +29,6 @@ TEST_CASE("a short walk finds the peak of a long step") {
       const Schedule whole = find_schedule(schedule)->generate(schedule_shape(plan, scenario.model, scenario.training));
       for (StageId k = 0; k < 4; ++k)
         CHECK(needs.need(k, plan.layers[static_cast<std::size_t>(k)]) ==
-              need(memory, peak(memory, whole, k).bytes).with_reserve);
+              need(memory, peak(memory, whole, k).bytes, k).with_reserve);
     }
 }

@@ -6,17 +6,21 @@ namespace {
 
 class ExplicitTimes final : public CostSource {
  public:
-  explicit ExplicitTimes(const Scenario& scenario) : scenario_(scenario) {}
+  ExplicitTimes(const Scenario& scenario, int device_class)
+      : scenario_(scenario),
+        device_(scenario.cluster.device_of(device_class)),
+        speed_(stated_speed(scenario.cluster, device_class)) {}
 
   Passes price(const Model& model, LayerId id, std::int64_t samples) const override {
     const Layer& layer = model.layers[static_cast<std::size_t>(id)];
     if (!layer.forward) refuse(layer, "forward");
     const auto backward = stated_backward(layer, samples, model.batch);
     if (!backward) refuse(layer, "backward");
-    return {scaled(*layer.forward, samples, model.batch), backward->input, backward->weight};
+    return {at_speed(scaled(*layer.forward, samples, model.batch), speed_), at_speed(backward->input, speed_),
+            at_speed(backward->weight, speed_)};
   }
 
-  Time op_overhead() const override { return scenario_.cluster.device.launch_overhead; }
+  Time op_overhead() const override { return device_.launch_overhead; }
 
   Time update(std::int64_t) const override { return {}; }
 
@@ -36,12 +40,14 @@ class ExplicitTimes final : public CostSource {
   }
 
   const Scenario& scenario_;
+  const Device& device_;
+  double speed_;
 };
 
 }  // namespace
 
-std::unique_ptr<CostSource> explicit_times(const Scenario& scenario, const Topology&) {
-  return std::make_unique<ExplicitTimes>(scenario);
+std::unique_ptr<CostSource> explicit_times(const Scenario& scenario, int device_class, const Topology&) {
+  return std::make_unique<ExplicitTimes>(scenario, device_class);
 }
 
 }  // namespace pipewright

@@ -67,33 +67,39 @@ const char* key(Precision precision) {
   return "";
 }
 
+bool states_times(const Model& model) {
+  return std::any_of(model.layers.begin(), model.layers.end(),
+                     [](const Layer& l) { return l.forward || l.backward || l.backward_input; });
+}
+
 class Roofline final : public CostSource {
  public:
-  Roofline(const Scenario& scenario, const Topology& topology)
+  Roofline(const Scenario& scenario, int device_class, const Topology& topology)
       : scenario_(scenario),
+        device_(scenario.cluster.device_of(device_class)),
         split_{static_cast<int>(scenario.plan.tensor_parallel.value), scenario.plan.sequence_parallel.value},
         weight_(static_cast<double>(weight_bytes(scenario.training.precision).value)),
         gradient_(static_cast<double>(gradient_bytes(scenario.training).value)) {
-    const Device& device = scenario.cluster.device;
     const auto refuse = [&](const std::string& message) {
-      throw InputError(device.place, "device \"" + device.name + "\" " + message);
+      throw InputError(device_.place, "device \"" + device_.name + "\" " + message);
     };
-    const auto peak = device.peak.find(scenario.training.precision);
+    const auto peak = device_.peak.find(scenario.training.precision);
     const std::string precision = key(scenario.training.precision);
-    if (peak == device.peak.end() || !(peak->second.value > 0))
+    if (peak == device_.peak.end() || !(peak->second.value > 0))
       refuse("has no peak." + precision + ", which `cost: roofline` needs; give e.g. `peak: {" + precision +
              ": 15.7 TFLOP/s}`, or another training.precision");
-    if (!device.memory_bandwidth || !(device.memory_bandwidth->value > 0))
+    if (!device_.memory_bandwidth || !(device_.memory_bandwidth->value > 0))
       refuse("has no memory_bandwidth, which `cost: roofline` needs; give e.g. `memory_bandwidth: 900 GB/s`");
-    if (!(device.compute_efficiency > 0 && device.compute_efficiency <= 1))
+    if (!(device_.compute_efficiency > 0 && device_.compute_efficiency <= 1))
       refuse("compute_efficiency: must be larger than 0 and at most 1");
-    if (!(device.memory_efficiency > 0 && device.memory_efficiency <= 1))
+    if (!(device_.memory_efficiency > 0 && device_.memory_efficiency <= 1))
       refuse("memory_efficiency: must be larger than 0 and at most 1");
-    flop_rate_ = peak->second * device.compute_efficiency;
-    byte_rate_ = *device.memory_bandwidth * device.memory_efficiency;
+    flop_rate_ = peak->second * device_.compute_efficiency;
+    byte_rate_ = *device_.memory_bandwidth * device_.memory_efficiency;
     peak_ = peak->second.value;
-    bandwidth_ = device.memory_bandwidth->value;
-    if (const auto& convolution = device.efficiency[of(OperatorKind::Convolution)]) winograd_ = convolution->winograd;
+    bandwidth_ = device_.memory_bandwidth->value;
+    if (const auto& convolution = device_.efficiency[of(OperatorKind::Convolution)]) winograd_ = convolution->winograd;
+    if (states_times(scenario.model)) speed_ = stated_speed(scenario.cluster, device_class);
     rings_ = slowest_rings(scenario, topology);
   }
 
@@ -111,8 +117,11 @@ class Roofline final : public CostSource {
       if (layer.parameters == 0)
         passes.backward_input = estimate(model, layer, samples, 2), passes.backward_weight = {};
     }
-    if (layer.forward) passes.forward = scaled(*layer.forward, samples, model.batch);
-    if (backward) passes.backward_input = backward->input, passes.backward_weight = backward->weight;
+    if (layer.forward) passes.forward = at_speed(scaled(*layer.forward, samples, model.batch), speed_);
+    if (backward) {
+      passes.backward_input = at_speed(backward->input, speed_);
+      passes.backward_weight = at_speed(backward->weight, speed_);
+    }
     if (layer.forward || backward) passes.issued.reset();
     if (!passes.issued && host_limits())
       passes.issued = {{passes.forward, {}}, {passes.backward_input, {}}, {passes.backward_weight, {}}};
@@ -121,7 +130,7 @@ class Roofline final : public CostSource {
 
   // Each layer's time has its launch; the host's part of a pass remains.
   Time op_overhead() const override {
-    const HostTimes& host = scenario_.cluster.device.host;
+    const HostTimes& host = device_.host;
     return scenario_.plan.stages.value > 1 ? checked_sum(host.pass, host.message) : host.pass;
   }
 
@@ -134,18 +143,16 @@ class Roofline final : public CostSource {
     const double bytes = static_cast<double>(parameters) * static_cast<double>(moved.value);
     const Bandwidth rate =
         scenario_.model.works.empty() ? byte_rate_ : Bandwidth{bandwidth_ * share(OperatorKind::Memory, bytes)};
-    const Device& device = scenario_.cluster.device;
-    return checked_sum(transfer_time(bytes, rate), checked_sum(device.launch_overhead, device.host.step));
+    return checked_sum(transfer_time(bytes, rate), checked_sum(device_.launch_overhead, device_.host.step));
   }
 
   std::string provenance() const override {
     const auto& layers = scenario_.model.layers;
     const auto stated = std::count_if(layers.begin(), layers.end(),
                                       [](const Layer& l) { return l.forward || l.backward || l.backward_input; });
-    const Device& device = scenario_.cluster.device;
-    std::string text = "layer times: roofline from FLOPs and bytes on " + device.name + " (" +
-                       key(scenario_.training.precision) + ", " + percent(device.compute_efficiency) +
-                       " of the peak FLOP rate, " + percent(device.memory_efficiency) + " of the memory bandwidth)";
+    std::string text = "layer times: roofline from FLOPs and bytes on " + device_.name + " (" +
+                       key(scenario_.training.precision) + ", " + percent(device_.compute_efficiency) +
+                       " of the peak FLOP rate, " + percent(device_.memory_efficiency) + " of the memory bandwidth)";
     if (!scenario_.model.works.empty()) text += "; " + efficiencies();
     if (stated > 0)
       text += "; " + std::to_string(stated) + " of " + std::to_string(layers.size()) + " layers use their stated times";
@@ -160,7 +167,7 @@ class Roofline final : public CostSource {
     static constexpr std::array<const char*, 3> kHow = {"assumed", "published", "measured"};
     std::string text;
     for (std::size_t kind = 0; kind < kNames.size(); ++kind) {
-      const auto& stated = scenario_.cluster.device.efficiency[kind];
+      const auto& stated = device_.efficiency[kind];
       if (!stated) continue;
       const auto [least, most] = std::minmax_element(stated->curve.begin(), stated->curve.end(),
                                                      [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -218,20 +225,19 @@ class Roofline final : public CostSource {
   }
 
   double share(OperatorKind kind, double work) const {
-    const Device& device = scenario_.cluster.device;
-    if (const auto& stated = device.efficiency[of(kind)]) return stated->at(work);
-    return kind == OperatorKind::Memory ? device.memory_efficiency : device.compute_efficiency;
+    if (const auto& stated = device_.efficiency[of(kind)]) return stated->at(work);
+    return kind == OperatorKind::Memory ? device_.memory_efficiency : device_.compute_efficiency;
   }
 
   // Nanoseconds of one operator in one pass, its launch included.
   double operator_time(const Operator& op, double flops, double bytes) const {
     if (flops <= 0 && bytes <= 0) return 0;
     // What only moves bytes computes on the side: at the share that products reach without one of their own.
-    const double compute = op.kind == OperatorKind::Memory ? scenario_.cluster.device.compute_efficiency
+    const double compute = op.kind == OperatorKind::Memory ? device_.compute_efficiency
                                                            : share(op.kind, flops) * (op.winograd ? winograd_ : 1.0);
     const double arithmetic = flops > 0 ? flops / (peak_ * compute) : 0;
     const double memory = bytes > 0 ? bytes / (bandwidth_ * share(OperatorKind::Memory, bytes)) : 0;
-    return std::max(arithmetic, memory) * 1e9 + static_cast<double>(scenario_.cluster.device.launch_overhead.value);
+    return std::max(arithmetic, memory) * 1e9 + static_cast<double>(device_.launch_overhead.value);
   }
 
   Passes by_operators(const Work& work, double samples) const {
@@ -277,7 +283,7 @@ class Roofline final : public CostSource {
   // host = operators x host.operator + all-reduces x host.collective; `step_costs` lets it run ahead of the device.
   // 15 operators at 20 us and 2 all-reduces at 50 us: 400 us.                 tests/core/operator_costs_test.cpp
   Issued of_pass(const Pass& pass) const {
-    const HostTimes& host = scenario_.cluster.device.host;
+    const HostTimes& host = device_.host;
     const auto times = [](Time each, int count) {
       return Time{checked_product(each.value, count, "the host's time for a layer")};
     };
@@ -285,7 +291,7 @@ class Roofline final : public CostSource {
             checked_sum(times(host.operation, pass.operators), times(host.collective, pass.collectives))};
   }
   bool host_limits() const {
-    const HostTimes& host = scenario_.cluster.device.host;
+    const HostTimes& host = device_.host;
     return host.operation.value > 0 || host.collective.value > 0;
   }
 
@@ -306,13 +312,14 @@ class Roofline final : public CostSource {
     const double arithmetic = work * layer.flops->value * share / flop_rate_.value;
     const double memory = (moved * share + parameters) / byte_rate_.value;
     const Time time{rounded(std::max(arithmetic, memory) * 1e9, "a layer's time")};
-    return checked_sum(time, scenario_.cluster.device.launch_overhead);
+    return checked_sum(time, device_.launch_overhead);
   }
 
   const Scenario& scenario_;
+  const Device& device_;
   TensorParallel split_;
   double weight_, gradient_;  // bytes
-  double peak_ = 0, bandwidth_ = 0, winograd_ = 1;
+  double peak_ = 0, bandwidth_ = 0, winograd_ = 1, speed_ = 1;
   FlopRate flop_rate_;
   Bandwidth byte_rate_;
   std::vector<Ring> rings_;
@@ -320,8 +327,8 @@ class Roofline final : public CostSource {
 
 }  // namespace
 
-std::unique_ptr<CostSource> roofline(const Scenario& scenario, const Topology& topology) {
-  return std::make_unique<Roofline>(scenario, topology);
+std::unique_ptr<CostSource> roofline(const Scenario& scenario, int device_class, const Topology& topology) {
+  return std::make_unique<Roofline>(scenario, device_class, topology);
 }
 
 }  // namespace pipewright

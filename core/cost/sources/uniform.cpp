@@ -6,15 +6,18 @@ namespace {
 
 class Uniform final : public CostSource {
  public:
-  explicit Uniform(const Scenario& scenario) : scenario_(scenario) {}
+  Uniform(const Scenario& scenario, int device_class)
+      : scenario_(scenario),
+        device_(scenario.cluster.device_of(device_class)),
+        speed_(stated_speed(scenario.cluster, device_class)) {}
 
   Passes price(const Model& model, LayerId id, std::int64_t) const override {
     const auto [input, weight] =
         split_backward(scenario_.uniform_backward, model.layers[static_cast<std::size_t>(id)].parameters);
-    return {scenario_.uniform_forward, input, weight};
+    return {at_speed(scenario_.uniform_forward, speed_), at_speed(input, speed_), at_speed(weight, speed_)};
   }
 
-  Time op_overhead() const override { return scenario_.cluster.device.launch_overhead; }
+  Time op_overhead() const override { return device_.launch_overhead; }
 
   Time update(std::int64_t) const override { return {}; }
 
@@ -29,12 +32,14 @@ class Uniform final : public CostSource {
 
  private:
   const Scenario& scenario_;
+  const Device& device_;
+  double speed_;
 };
 
 }  // namespace
 
-std::unique_ptr<CostSource> uniform(const Scenario& scenario, const Topology&) {
-  return std::make_unique<Uniform>(scenario);
+std::unique_ptr<CostSource> uniform(const Scenario& scenario, int device_class, const Topology&) {
+  return std::make_unique<Uniform>(scenario, device_class);
 }
 
 }  // namespace pipewright
