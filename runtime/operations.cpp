@@ -225,14 +225,6 @@ const OperationRule& rule_of(const Program& program, const ProgramStep& step) {
   return core != nullptr && !core->flash ? kMaterialisedAttention : *found;
 }
 
-void check_can_run(const Program& program) {
-  if (program.extra_parameters > 0)
-    throw InputError(std::to_string(program.extra_parameters) +
-                     " further parameters that no operation uses (`parameters`) cannot be run; leave them out");
-  for (const ProgramStep& step : program.steps)
-    rule_of(program, step);
-}
-
 std::vector<ParameterTensor> parameters_of(const Program& program, const ProgramStep& step) {
   const OperationRule& rule = rule_of(program, step);
   return rule.parameters == nullptr ? Parameters{} : rule.parameters(program, step);

@@ -64,9 +64,6 @@ std::span<const OperationRule> operation_rules();
 // The rule of a step. Throws InputError without a place that names the operation, and what can be run.
 const OperationRule& rule_of(const Program& program, const ProgramStep& step);
 
-// Throws InputError without a place for the first thing that cannot be run: a step, or parameters that no step uses.
-void check_can_run(const Program& program);
-
 std::vector<ParameterTensor> parameters_of(const Program& program, const ProgramStep& step);
 // Bytes per sample that the forward of a step saves for its backward beside inputs and output.
 std::int64_t saved_bytes(const Program& program, const ProgramStep& step);

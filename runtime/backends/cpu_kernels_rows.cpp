@@ -74,15 +74,16 @@ struct GradientSums {
 };
 template <class S>
 GradientSums<S> gradient_sums(std::int64_t n, const S* x, S mean, const S* weight, const S* dy) {
-  typename LanesOf<S>::type plain = {}, with_x = {}, g, w, value;
+  Lanes<S> plain, with_x;
   std::int64_t j = 0;
   for (; j + kLanes <= n; j += kLanes) {
-    load<S>(g, dy + j), load<S>(value, x + j);
-    if (weight != nullptr) load<S>(w, weight + j), g *= w;
-    plain += g;
-    with_x += g * (value - mean);
+    Lanes<S> g = Lanes<S>::from(dy + j);
+    if (weight != nullptr) g.each([](auto a, auto b) { return a * b; }, Lanes<S>::from(weight + j));
+    plain.each([](auto total, auto a) { return total + a; }, g);
+    with_x.each([mean](auto total, auto a, auto value) { return total + a * (value - mean); }, g,
+                Lanes<S>::from(x + j));
   }
-  GradientSums<S> out = {folded<S>(plain), folded<S>(with_x)};
+  GradientSums<S> out = {plain.folded(), with_x.folded()};
   for (; j < n; ++j) {
     const S one = weight != nullptr ? dy[j] * weight[j] : dy[j];
     out.plain += one;
@@ -164,9 +165,10 @@ void rms_norm_weight_gradient(std::int64_t rows, std::int64_t features, const S*
 
 template <class S>
 void softmax(std::int64_t rows, std::int64_t features, const S* x, S* y) {
-  copy(rows * features, x, y);
-  for (std::int64_t r = 0; r < rows; ++r)
-    softmax_in_place(features, S(1), y + r * features);
+  for (std::int64_t r = 0; r < rows; ++r, x += features, y += features) {
+    copy(features, x, y);
+    softmax_in_place(features, S(1), y);
+  }
 }
 
 // dx = y (dy - sum(y dy))

@@ -11,7 +11,7 @@ import pathlib
 import re
 import sys
 
-FOLDERS = "core|sim|planner|io|cli|kernels|configs|scenarios|tests|docs"
+FOLDERS = "core|sim|planner|io|cli|kernels|runtime|configs|scenarios|tests|docs"
 PATH = re.compile(rf"(?<![\w/.\-])((?:{FOLDERS})/[\w\-./]*\w\.(?:hpp|cpp|py|md|yaml|svg))(?![\w])")
 TEST = re.compile(r'(tests/[\w\-./]+\.cpp),? "([^"]+)"')
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")

@@ -6,6 +6,7 @@
 //     CHECK(run.largest_input_gradient_error() < 1e-7);
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -120,6 +121,9 @@ class StepRunner {
       each = kLossScale;  // what the gradient of the losses is scaled by
   }
 
+  StepRunner(const StepRunner&) = delete;  // arguments point into it
+  StepRunner& operator=(const StepRunner&) = delete;
+
   static constexpr float kLossScale = 0.125f;
 
   const ProgramStep& step() const { return program_.steps.back(); }
@@ -128,6 +132,8 @@ class StepRunner {
   std::int64_t samples() const { return samples_; }
 
   void forward() { call(Pass::Forward); }
+  void input_gradient() { call(Pass::InputGradient); }
+  void both_gradients() { call(Pass::InputGradient), call(Pass::WeightGradient); }
   // Gradients of parameters are added to `before`.
   void backward(S before = 0) {
     for (const Block<S>& gradient : dw)
@@ -148,32 +154,49 @@ class StepRunner {
 
  private:
   void call(Pass pass) {
+    Prepared& p = prepared(pass);
+    if (pass == Pass::Forward) backend_->forward(p.arguments);
+    if (pass == Pass::InputGradient) backend_->input_gradient(p.arguments);
+    if (pass == Pass::WeightGradient) backend_->weight_gradient(p.arguments);
+    PP_CHECK(p.workspace.intact() && intact());
+  }
+
+  // The arguments of a pass, made once.
+  struct Prepared {
     std::vector<const void*> inputs;
     std::vector<void*> input_gradients;
     std::vector<const float*> parameters;
     std::vector<float*> parameter_gradients;
+    Block<S> workspace;
+    StepArguments arguments;
+  };
+  Prepared& prepared(Pass pass) {
+    std::unique_ptr<Prepared>& slot = prepared_[static_cast<std::size_t>(pass)];
+    if (slot != nullptr) return *slot;
+    slot = std::make_unique<Prepared>();
+    Prepared& p = *slot;
     for (std::size_t i = 0; i < x.size(); ++i) {
       const bool indices = program_.tensors[static_cast<std::size_t>(step().inputs[i])].indices;
-      inputs.push_back(indices ? static_cast<const void*>(tokens.data()) : x[i].data());
-      input_gradients.push_back(indices ? nullptr : dx[i].data());
+      p.inputs.push_back(indices ? static_cast<const void*>(tokens.data()) : x[i].data());
+      p.input_gradients.push_back(indices ? nullptr : dx[i].data());
     }
     for (std::size_t i = 0; i < w.size(); ++i) {
-      parameters.push_back(reinterpret_cast<const float*>(w[i].data()));
-      parameter_gradients.push_back(reinterpret_cast<float*>(dw[i].data()));
+      p.parameters.push_back(reinterpret_cast<const float*>(w[i].data()));
+      p.parameter_gradients.push_back(reinterpret_cast<float*>(dw[i].data()));
     }
     const Bytes bytes = backend_->workspace(program_, step(), samples_, pass);
-    const Block<S> workspace(bytes.value / static_cast<std::int64_t>(sizeof(S)));
-    for (S& value : workspace)
+    p.workspace = Block<S>(bytes.value / static_cast<std::int64_t>(sizeof(S)));
+    for (S& value : p.workspace)
       value = std::numeric_limits<S>::quiet_NaN();
-    StepArguments a{.program = &program_, .step = &step(), .samples = samples_};
-    a.inputs = inputs, a.parameters = parameters;
-    a.output = y.data(), a.saved = saved.data(), a.workspace = workspace.data();
+    StepArguments& a = p.arguments;
+    a = {.program = &program_, .step = &step(), .samples = samples_};
+    a.inputs = p.inputs, a.parameters = p.parameters;
+    a.output = y.data(), a.saved = saved.data(), a.workspace = p.workspace.data();
     a.labels = labels.data(), a.loss_scale = kLossScale;
     if (pass != Pass::Forward) a.output_gradient = dy.data();
-    if (pass == Pass::Forward) backend_->forward(a);
-    if (pass == Pass::InputGradient) a.input_gradients = input_gradients, backend_->input_gradient(a);
-    if (pass == Pass::WeightGradient) a.parameter_gradients = parameter_gradients, backend_->weight_gradient(a);
-    PP_CHECK(workspace.intact() && intact());
+    if (pass == Pass::InputGradient) a.input_gradients = p.input_gradients;
+    if (pass == Pass::WeightGradient) a.parameter_gradients = p.parameter_gradients;
+    return p;
   }
   bool intact() const {
     bool whole = y.intact() && saved.intact();
@@ -212,6 +235,7 @@ class StepRunner {
   Program program_;
   std::int64_t samples_;
   Random random_;
+  std::array<std::unique_ptr<Prepared>, 3> prepared_;
 };
 
 // Norm of the difference over the norm of b.
