@@ -2,6 +2,7 @@
 //
 //   of_eigen  the layer's rate over that of plain Eigen products of its size, compiled with the same flags
 //   of_triad  bytes read and written, over the memory bandwidth of one core (tests/bench/limits.hpp)
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -34,8 +35,9 @@ double eigen_rate(std::int64_t rows, std::int64_t in, std::int64_t out, double f
   const Block<float> x(rows * in), w(out * in), dy(rows * out), y(rows * out), dx(rows * in), dw(out * in);
   Random random(1);
   random.fill(x), random.fill(w), random.fill(dy), random.fill(dw);
-  return best_rate(flops * 8, [&] {
-    for (int i = 0; i < 8; ++i) {
+  const int times = std::max(1, static_cast<int>(1e9 / flops));
+  return best_rate(flops * times, [&] {
+    for (int i = 0; i < times; ++i) {
       plain_eigen_linear(rows, in, out, x.data(), w.data(), dy.data(), y.data(), dx.data(), dw.data());
       benchmark::DoNotOptimize(y.data());
       benchmark::ClobberMemory();

