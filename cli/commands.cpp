@@ -5,8 +5,8 @@
 namespace pipewright {
 
 std::span<const Command> commands() {
-  static const std::array table = {kSimulate,  kPlan,  kRun,  kCompare, kSweep, kCapacity,
-                                   kReproduce, kCheck, kShow, kImport,  kHelp};
+  static const std::array table = {kSimulate, kPlan,      kCompare, kSweep, kCapacity, kCalibrate, kRun,
+                                   kValidate, kReproduce, kCheck,   kShow,  kImport,   kHelp};
   return table;
 }
 

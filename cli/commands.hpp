@@ -56,6 +56,7 @@ std::string help_text(const Command& command);  // one command
 std::string version_text();
 
 // One declaration per command file.
-extern const Command kSimulate, kPlan, kRun, kCompare, kSweep, kCapacity, kReproduce, kCheck, kShow, kImport, kHelp;
+extern const Command kSimulate, kPlan, kCalibrate, kRun, kValidate, kCompare, kSweep, kCapacity, kReproduce, kCheck,
+    kShow, kImport, kHelp;
 
 }  // namespace pipewright

@@ -3,6 +3,8 @@
 #include <array>
 #include <filesystem>
 
+#include "calibrate/calibrate.hpp"
+#include "io/names.hpp"
 #include "io/read_file.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
@@ -103,6 +105,43 @@ Answer RealRun::measured(const std::vector<WorkerResult>& workers, const StepTim
   answer.report = summarize(answer.timeline, answer.schedule, answer.plan, answer.costs, answer.memory, scenario_, {});
   answer.report.provenance = {"measured: " + backend_name() + ", " + data_->name()};
   return answer;
+}
+
+MachineProfile RealRun::calibrated(double seconds) const {
+  RunSettings run = settings();
+  run.memory_cap = {};
+  MachineProfile profile = calibrate(run_plan_, scenario_.model, cpu_backend, *data_, run,
+                                     {.seconds = seconds, .name = scenario_.name, .revision = PIPEWRIGHT_VERSION});
+  for (const auto& [name, optimizer] : kOptimizers)
+    if (optimizer == scenario_.training.optimizer) profile.optimizer = name;
+  return profile;
+}
+
+Scenario priced_with(const Scenario& scenario, MachineProfile profile) {
+  Scenario priced = scenario;
+  priced.cost = CostSourceKind::Profile;
+  priced.cluster.source = profile.source;
+  priced.profile = std::make_shared<const MachineProfile>(std::move(profile));
+  if (scenario.run.transport == RunTransport::Local) {
+    priced.cluster.links = {};
+    if (priced.cluster.network) {
+      priced.cluster.network = Network{};
+      priced.cluster.network->ideal = true;
+    }
+  }
+  return priced;
+}
+
+std::string other_machine(const MachineProfile& profile) {
+  const Fingerprint here = fingerprint(*cpu_backend(), PIPEWRIGHT_VERSION);
+  const auto differs = [](const std::string& what, const std::string& measured, const std::string& now) {
+    return "profile \"" + measured + "\" was measured on another " + what + " than this one (" + now +
+           "): its times need not hold; calibrate here";
+  };
+  if (profile.machine.processor != here.processor)
+    return differs("processor", profile.machine.processor, here.processor);
+  if (profile.machine.isa != here.isa) return differs("instruction set", profile.machine.isa, here.isa);
+  return "";
 }
 
 std::string RealRun::backend_name() const {

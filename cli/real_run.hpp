@@ -33,6 +33,9 @@ class RealRun {
   const RunPlan& run_plan() const { return run_plan_; }
   const Data& data() const { return *data_; }
   std::string backend_name() const;
+  // Layers and messages measured on this machine, all workers busy, for about `seconds`.
+  MachineProfile calibrated(double seconds) const;
+  const Scenario& scenario() const { return scenario_; }
 
  private:
   const Scenario& scenario_;
@@ -40,5 +43,12 @@ class RealRun {
   RunPlan run_plan_;
   std::unique_ptr<Data> data_;
 };
+
+// The scenario as it runs here: prices from the profile, and links as the transport makes them (`local`: none of their
+// own; `throttled`: the cluster's).
+Scenario priced_with(const Scenario& scenario, MachineProfile profile);
+
+// "" or a sentence on how this machine differs from the one that was measured.
+std::string other_machine(const MachineProfile& profile);
 
 }  // namespace pipewright

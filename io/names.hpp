@@ -44,7 +44,8 @@ inline constexpr Name<GradientSync> kGradientSyncs[] = {
     {"overlapped", GradientSync::Overlapped}, {"at_once", GradientSync::AtOnce}, {"blocking", GradientSync::Blocking}};
 inline constexpr Name<CostSourceKind> kCostSources[] = {{"explicit", CostSourceKind::Explicit},
                                                         {"roofline", CostSourceKind::Roofline},
-                                                        {"uniform", CostSourceKind::Uniform}};
+                                                        {"uniform", CostSourceKind::Uniform},
+                                                        {"profile", CostSourceKind::Profile}};
 inline constexpr Name<PlacementOrder> kPlacementOrders[] = {{"pipeline", PlacementOrder::Pipeline},
                                                             {"data", PlacementOrder::Data}};
 inline constexpr Name<RunBackend> kRunBackends[] = {{"cpu", RunBackend::Cpu}};

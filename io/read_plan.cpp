@@ -328,6 +328,23 @@ void read_plan_section(Reader& reader, const At& at, PlanRequest& plan) {
                     replicas, plan.stages.value));
 }
 
+// A file that `calibrate` wrote, or one of configs/profiles.
+void read_cost_profile(Reader& reader, const At& at, Scenario& scenario) {
+  scenario.cost = CostSourceKind::Profile;
+  if (!scalar(reader, at, "a profile that pipewright calibrate wrote")) return;
+  scenario.profile_file = at.yaml.scalar;
+  const std::string file = referenced_file(reader, at, "profile");
+  if (file.empty()) return;
+  const std::size_t errors_before = reader.errors.count();
+  const Yaml yaml = read_reference(reader, file, "profile", at.yaml.place);
+  if (reader.errors.count() != errors_before) return;
+  auto profile = std::make_shared<MachineProfile>();
+  const bool keep = std::exchange(reader.keep_origins, false);
+  read_profile_section(reader, At{yaml, nullptr, "profile", -1}, *profile);
+  reader.keep_origins = keep;
+  scenario.profile = std::move(profile);
+}
+
 void read_cost_section(Reader& reader, const At& at, Scenario& scenario) {
   constexpr std::string_view known[] = {"explicit", "roofline", "{uniform: {forward: 1 ms, backward: 2 ms}}"};
   if (at.yaml.is(Yaml::Type::Map)) {
@@ -335,8 +352,10 @@ void read_cost_section(Reader& reader, const At& at, Scenario& scenario) {
     for (const auto& [key, value] : at.yaml.map)
       if (key.text == "uniform")
         read_fields<UniformTimes>(reader, at.child(key.text, value), kUniform, times);
+      else if (key.text == "profile")
+        return read_cost_profile(reader, at.child(key.text, value), scenario);
       else
-        unknown_key(reader, at, key, {"uniform"});
+        unknown_key(reader, at, key, {"uniform", "profile"});
     scenario.cost = CostSourceKind::Uniform;
     scenario.uniform_forward = times.forward, scenario.uniform_backward = times.backward;
     return;

@@ -57,13 +57,15 @@ constexpr Field<Scenario> kScenario[] = {
        write_plan_section(out, scenario.plan);
        out.close();
      }},
-    {"cost", "explicit | roofline | {uniform: {forward, backward}}",
+    {"cost", "explicit | roofline | {uniform: {forward, backward}} | {profile: FILE}",
      "where layer times come from; default: explicit when a layer states times, else roofline", Need::Optional,
      read_cost_section,
      [](YamlText& out, std::string_view key, const Scenario& scenario) {
        if (scenario.cost == CostSourceKind::Uniform)
          out.line(key, fmt::format("{{uniform: {{forward: {}, backward: {}}}}}", value_text(scenario.uniform_forward),
                                    value_text(scenario.uniform_backward)));
+       else if (scenario.cost == CostSourceKind::Profile)
+         out.line(key, "{profile: " + yaml_string(scenario.profile_file) + "}");
        else
          out.line(key, scenario.cost == CostSourceKind::Explicit ? "explicit" : "roofline");
      }},
@@ -288,7 +290,8 @@ std::string resolved_yaml(const Scenario& scenario) {
 
 std::vector<SectionDoc> scenario_docs() {
   std::vector<SectionDoc> docs = {document<Scenario>("scenario", kScenario)};
-  for (const auto& more : {model_docs(), cluster_docs(), training_docs(), plan_docs(), run_docs(), expect_docs(), measured_docs()})
+  for (const auto& more : {model_docs(), cluster_docs(), training_docs(), plan_docs(), run_docs(), profile_docs(),
+                           expect_docs(), measured_docs()})
     docs.insert(docs.end(), more.begin(), more.end());
   return docs;
 }

@@ -20,6 +20,7 @@ void read_cluster_section(Reader& reader, const At& at, Cluster& cluster);
 void read_training_section(Reader& reader, const At& at, Training& training);
 void read_plan_section(Reader& reader, const At& at, PlanRequest& plan);
 void read_run_section(Reader& reader, const At& at, RunRequest& run);
+void read_profile_section(Reader& reader, const At& at, MachineProfile& profile);
 void read_cost_section(Reader& reader, const At& at, Scenario& scenario);
 
 // What the blocks `expect:`, `vary:` and `measured:` hold. `changes` are the distinct sets of values that their rows
@@ -46,6 +47,7 @@ std::vector<SectionDoc> cluster_docs();  // devices, too
 std::vector<SectionDoc> training_docs();
 std::vector<SectionDoc> plan_docs();
 std::vector<SectionDoc> run_docs();
+std::vector<SectionDoc> profile_docs();
 std::vector<SectionDoc> expect_docs();
 std::vector<SectionDoc> measured_docs();
 std::vector<SectionDoc> scenario_docs();  // all of the above

@@ -18,6 +18,7 @@
 #include "core/plan/op_index.hpp"
 #include "runtime/interpreter.hpp"
 #include "runtime/measurement.hpp"
+#include "runtime/transports/loopback.hpp"
 #include "runtime/walk.hpp"
 
 namespace pipewright {
@@ -187,6 +188,7 @@ class Worker {
     result_.memory = arena_.peak();
     ++complete_;
   }
+  void forget_times() { result_.layer_ns.clear(), result_.overhead_ns.clear(), result_.update_ns.clear(); }
   // All ops of a step, and the step's collectives.
   std::size_t complete_steps() const { return complete_; }
 
@@ -305,8 +307,11 @@ class Worker {
     for (; i < line.size() && line[i].verb == Verb::Receive; ++i)
       receive(line[i], code, frame, m, place.size);
     const std::int64_t start = now_ns();
-    for (; i < line.size(); ++i)
-      follow(line[i], code, frame, m, place, index);
+    if (settings_.time_layers)
+      time(std::span(line).subspan(i), code, frame, m, place, index);
+    else
+      for (; i < line.size(); ++i)
+        follow(line[i], code, frame, m, place, index);
     record_->times.compute.push_back({{start}, {now_ns()}});
     note_version(op, versions.version);
   }
@@ -377,6 +382,35 @@ class Worker {
     check_failed("receives stand first in a line", __FILE__, __LINE__);
   }
 
+  // The same with a stamp after every piece of arithmetic: what was done since the one before counts to its layer.
+  void time(std::span<const Instruction> line, const ChunkCode& code, Frame& frame, MicroBatchId m,
+            const Interpreter::Place& place, std::size_t index) {
+    std::map<std::pair<LayerId, Pass>, double> taken;
+    const std::int64_t begin = now_ns();
+    std::int64_t last = begin;
+    std::pair<LayerId, Pass> latest{-1, Pass::Forward};
+    for (const Instruction& i : line) {
+      follow(i, code, frame, m, place, index);
+      const bool arithmetic =
+          i.verb == Verb::Forward || i.verb == Verb::InputGradient || i.verb == Verb::WeightGradient;
+      if (arithmetic)
+        latest = {code.steps[static_cast<std::size_t>(i.step)].layer, i.verb == Verb::Forward ? Pass::Forward
+                                                                      : i.verb == Verb::InputGradient
+                                                                          ? Pass::InputGradient
+                                                                          : Pass::WeightGradient};
+      if (latest.first < 0 || (!arithmetic && i.verb != Verb::Add)) continue;
+      const std::int64_t now = now_ns();
+      taken[latest] += static_cast<double>(now - last);
+      last = now;
+    }
+    double sum = 0;
+    for (const auto& [of, ns] : taken) {
+      result_.layer_ns[{of.first, of.second, static_cast<int>(place.size)}].push_back(ns);
+      sum += ns;
+    }
+    result_.overhead_ns.push_back(static_cast<double>(now_ns() - begin) - sum);
+  }
+
   void release(const Instruction& i, const ChunkCode& code, Frame& frame, MicroBatchId m) {
     const Port& port =
         i.forward ? code.in[static_cast<std::size_t>(i.other)] : code.out[static_cast<std::size_t>(i.other)];
@@ -445,6 +479,12 @@ class Worker {
     }
     ++updates_[v];
     record_->times.compute.push_back({{start}, {now_ns()}});
+    if (settings_.time_layers && !code.parameters.empty()) {
+      std::int64_t count = 0;
+      for (const CodeParameter& parameter : code.parameters)
+        count += parameter.tensor.elements;
+      result_.update_ns.emplace_back(static_cast<double>(count), static_cast<double>(now_ns() - start));
+    }
   }
 
   void note_version(const Op& op, std::int32_t version) {
@@ -563,6 +603,42 @@ std::vector<WorkerResult> execute(const RunPlan& run, const std::function<std::u
       result.steps.resize(std::min(result.steps.size(), complete));
     throw RunFailed(failure.text(), std::move(results));
   }
+  return results;
+}
+
+std::vector<WorkerResult> measure_layers(const RunPlan& run, const std::function<std::unique_ptr<Backend>()>& backend,
+                                         const Data& data, RunSettings settings, double seconds) {
+  settings.time_layers = true;
+  settings.optimizer.learning_rate = 0;
+  const auto endpoints = loopback_transport(run);
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (std::size_t w = 0; w < endpoints.size(); ++w)
+    workers.push_back(
+        std::make_unique<Worker>(run, static_cast<WorkerId>(w), backend(), data, *endpoints[w], settings));
+  Failure failure;
+  {
+    const bool pin = settings.pin && static_cast<int>(workers.size()) <= available_cores();
+    const std::int64_t end = now_ns() + static_cast<std::int64_t>(seconds * 1e9);
+    std::vector<std::jthread> threads;
+    for (std::size_t w = 0; w < workers.size(); ++w)
+      threads.emplace_back([&, w] {
+        Worker& worker = *workers[w];
+        if (pin) pin_to_core(static_cast<int>(w));
+        try {
+          worker.load(0);
+          for (int round = 0; round < 3 || now_ns() < end; ++round) {
+            worker.step(round);
+            if (round == 0) worker.forget_times();
+          }
+        } catch (const std::exception& error) {
+          failure.note(static_cast<WorkerId>(w), worker.at(), error.what());
+        }
+      });
+  }
+  std::vector<WorkerResult> results;
+  for (const auto& worker : workers)
+    results.push_back(std::move(worker->result()));
+  if (!failure.text().empty()) throw RunFailed(failure.text(), std::move(results));
   return results;
 }
 

@@ -7,9 +7,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/plan/timeline.hpp"
@@ -31,6 +35,7 @@ struct RunSettings {
   // the weights of the end.
   bool keep_gradients = false, keep_weights = false;
   bool poison = false;  // fills freed memory with NaN: what is read too late shows
+  bool time_layers = false;
 };
 
 // What one worker did in one step.
@@ -48,6 +53,12 @@ struct WorkerResult {
   ArenaUse memory;                // measured: what the arena handed out
   // Per virtual stage of this worker's stage, laid out as ChunkCode::parameters; others empty.
   std::vector<std::vector<float>> gradients, weights;
+  // Where layers are timed: every time that a pass of a layer took, ns, by layer, pass and size of micro-batch (1: the
+  // last one); and what ops took beside their layers and messages.
+  std::map<std::tuple<LayerId, Pass, int>, std::vector<double>> layer_ns;
+  std::vector<double> overhead_ns;
+  std::vector<std::pair<double, double>> update_ns;  // parameters, ns
+
   // Asynchronous schedules: versions that the forward and the backward of each (virtual stage, micro-batch) read in the
   // last step, in the order of the op list.
   struct VersionsRead {
@@ -73,6 +84,12 @@ class RunFailed : public std::runtime_error {
 std::vector<WorkerResult> execute(const RunPlan& run, const std::function<std::unique_ptr<Backend>()>& backend,
                                   const Data& data, const std::vector<std::unique_ptr<Transport>>& endpoints,
                                   const RunSettings& settings, const std::function<void(int)>& after_step = {});
+
+// Every worker of the plan does its own work again and again for `seconds`, at the same time as all others, with
+// messages that are always there and a learning rate of 0: what layers take on a busy machine. At least three rounds,
+// the first of which is not counted.
+std::vector<WorkerResult> measure_layers(const RunPlan& run, const std::function<std::unique_ptr<Backend>()>& backend,
+                                         const Data& data, RunSettings settings, double seconds);
 
 // The same samples on one worker without any schedule: for every micro-batch in the order in which the run's virtual
 // stages ran their backwards, all forwards, then all backwards, stage after stage. Gradients of the first step, by

@@ -55,10 +55,11 @@ std::optional<BackwardTimes> stated_backward(const Layer& layer, std::int64_t sa
 }
 
 std::span<const CostSourceRule> cost_sources() {
-  static constexpr std::array<CostSourceRule, 3> table = {{
+  static constexpr std::array<CostSourceRule, 4> table = {{
       {"explicit", CostSourceKind::Explicit, explicit_times},
       {"roofline", CostSourceKind::Roofline, roofline},
       {"uniform", CostSourceKind::Uniform, uniform},
+      {"profile", CostSourceKind::Profile, measured_profile},
   }};
   return table;
 }

@@ -54,6 +54,11 @@ class CostSource {
   virtual Time op_overhead() const = 0;
   // Optimizer step over `parameters` of a stage.
   virtual Time update(std::int64_t parameters) const = 0;
+  // Where workers hand messages over themselves, as cores of one machine do: what the sender's copy and the receiver's
+  // first read add to their ops, and how long it takes until the receiver has noticed.
+  virtual Time sending(Bytes) const { return {}; }
+  virtual Time first_reading(Bytes) const { return {}; }
+  virtual Time handing_over() const { return {}; }
   // One line for the report: what the times are and where they come from.
   virtual std::string provenance() const = 0;
 };
@@ -73,6 +78,9 @@ std::unique_ptr<CostSource> roofline(const Scenario& scenario, int device_class,
 // launch overhead as above.
 std::unique_ptr<CostSource> uniform(const Scenario& scenario, int device_class,
                                     const Topology&);  // sources/uniform.cpp
+
+// Times that `calibrate` measured, by what a layer computes; sources/profile.cpp.
+std::unique_ptr<CostSource> measured_profile(const Scenario& scenario, int device_class, const Topology&);
 
 struct CostSourceRule {
   std::string_view name;  // as written in YAML

@@ -404,6 +404,37 @@ void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost) 
   }
 }
 
+// Workers that hand messages over themselves: see CostSource::sending. F and the backward that gives the input's
+// gradient (B, or BW) carry the copies they send and the first reading of what they received; R and W carry none.
+// tests/core/profile_test.cpp "handing over"
+void add_handing_over(StepCosts& costs, const CostSource& source, const std::vector<Bytes>& full,
+                      const std::vector<Bytes>& last) {
+  const auto add = [&](std::vector<Time>& durations, int chunk, Direction direction, Time more) {
+    const auto row = static_cast<std::size_t>(chunk) * kKinds;
+    if (direction == Direction::Forward) {
+      durations[row + of(Kind::F)] += more;
+      return;
+    }
+    for (const Kind kind : {Kind::B, Kind::BW})
+      durations[row + of(kind)] += more;
+  };
+  for (std::size_t e = 0; e < costs.edges.size(); ++e)
+    for (const Direction direction : {Direction::Forward, Direction::Backward}) {
+      const bool forward = direction == Direction::Forward;
+      const int sender = forward ? costs.edges[e].from : costs.edges[e].to;
+      const int receiver = forward ? costs.edges[e].to : costs.edges[e].from;
+      const bool apart = sender % costs.shape.stages != receiver % costs.shape.stages;
+      for (auto* const durations : {&costs.duration, &costs.duration_last}) {
+        const Bytes bytes = durations == &costs.duration ? full[e] : last[e];
+        add(*durations, sender, direction, source.sending(bytes));
+        if (apart) add(*durations, receiver, direction, source.first_reading(bytes));
+      }
+    }
+  for (auto* const messages : {&costs.messages, &costs.messages_last})
+    for (Message& message : *messages)
+      if (message.channel >= 0) message.latency += source.handing_over();
+}
+
 }  // namespace
 
 StepCosts step_costs(const Plan& plan, const CostModel& cost) {
@@ -431,6 +462,8 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost) {
       costs, tensors.bytes, tensors_last.bytes,
       [&](WorkerId from, WorkerId to) { return cost.topology().route(device(from), device(to)); },
       [&](Bytes bytes, WorkerId to) { return scatter(bytes, device(to)); });
+  if (scenario.cost == CostSourceKind::Profile)
+    add_handing_over(costs, cost.source(), tensors.bytes, tensors_last.bytes);
   add_all_reduces(costs, plan, cost);
   costs.ready_before_end = ready_before_end(plan, scenario, full);
   if (ragged) costs.ready_before_end_last = ready_before_end(plan, scenario, last);
@@ -513,6 +546,7 @@ StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::ve
       costs, tensors.bytes, tensors.bytes,
       [&](WorkerId from, WorkerId to) { return cost_.topology().route(device(from), device(to)); },
       [&](Bytes bytes, WorkerId to) { return scatter(bytes, device(to)); });
+  if (scenario.cost == CostSourceKind::Profile) add_handing_over(costs, cost_.source(), tensors.bytes, tensors.bytes);
   add_all_reduces(costs);
   costs.ready_before_end = ready_before_end(plan_, scenario, OnAllAlike{full_});
   return costs;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include "core/check.hpp"
 #include "core/cluster/cluster.hpp"
+#include "core/cost/profile.hpp"
 #include "core/model/graph.hpp"
 #include "core/plan/run_request.hpp"
 
@@ -35,7 +37,7 @@ enum class PlacementOrder {
   Pipeline,  // each copy of the pipeline takes consecutive devices
   Data,      // the copies of one stage take consecutive devices (Megatron-LM's order)
 };
-enum class CostSourceKind { Explicit, Roofline, Uniform };
+enum class CostSourceKind { Explicit, Roofline, Uniform, Profile };
 
 // Fields that a scenario leaves to the planner, by key ("stages"): `auto`, or {auto: [2, 4]}.
 struct OpenField {
@@ -132,8 +134,10 @@ struct Scenario {
   PlanRequest plan;
   RunRequest run;
   CostSourceKind cost = CostSourceKind::Explicit;
-  Time uniform_forward{0}, uniform_backward{0};  // CostSourceKind::Uniform: per layer and micro-batch
-  std::map<std::string, Place> origins;          // where each value was read, by key ("plan.stages"); absent: default
+  Time uniform_forward{0}, uniform_backward{0};   // CostSourceKind::Uniform: per layer and micro-batch
+  std::shared_ptr<const MachineProfile> profile;  // CostSourceKind::Profile: measured times; nullptr: none read
+  std::string profile_file;
+  std::map<std::string, Place> origins;  // where each value was read, by key ("plan.stages"); absent: default
 };
 
 }  // namespace pipewright

@@ -1,0 +1,58 @@
+#include "calibrate/statistics.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/check.hpp"
+
+namespace pipewright {
+namespace {
+
+double rank(const std::vector<double>& sorted, double share) {
+  const auto r = static_cast<std::size_t>(std::ceil(share * static_cast<double>(sorted.size())));
+  return sorted[std::clamp<std::size_t>(r, 1, sorted.size()) - 1];
+}
+
+}  // namespace
+
+Statistics statistics(std::vector<double> ns) {
+  PP_CHECK(!ns.empty());
+  std::sort(ns.begin(), ns.end());
+  Statistics s;
+  s.count = ns.size();
+  s.median = rank(ns, 0.5), s.p5 = rank(ns, 0.05), s.p95 = rank(ns, 0.95);
+  const auto dropped = static_cast<std::size_t>(std::ceil(0.05 * static_cast<double>(ns.size())));
+  const std::size_t kept = ns.size() > dropped ? ns.size() - dropped : 1;
+  double sum = 0;
+  for (std::size_t i = 0; i < kept; ++i)
+    sum += ns[i];
+  s.mean = sum / static_cast<double>(kept);
+  return s;
+}
+
+Line line_through(const std::vector<std::pair<double, double>>& points) {
+  const auto fit = [&](bool with_fixed) {
+    double w = 0, x = 0, y = 0, xx = 0, xy = 0;
+    for (const auto& [px, py] : points) {
+      const double weight = py > 0 ? 1 / (py * py) : 0;
+      w += weight, x += weight * px, y += weight * py, xx += weight * px * px, xy += weight * px * py;
+    }
+    if (!with_fixed) return Line{0, xx > 0 ? xy / xx : 0};
+    const double determinant = w * xx - x * x;
+    if (std::abs(determinant) < 1e-300) return Line{w > 0 ? y / w : 0, 0};
+    return Line{(y * xx - x * xy) / determinant, (w * xy - x * y) / determinant};
+  };
+  Line line = fit(true);
+  if (line.fixed < 0) line = fit(false);
+  if (line.per_unit < 0) {  // a constant then
+    double w = 0, y = 0;
+    for (const auto& [px, py] : points) {
+      const double weight = py > 0 ? 1 / (py * py) : 0;
+      w += weight, y += weight * py;
+    }
+    line = {w > 0 ? y / w : 0, 0};
+  }
+  return line;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,29 @@
+// What a series of measured times says.
+#pragma once
+
+#include <vector>
+
+#include "core/units.hpp"
+
+namespace pipewright {
+
+struct Statistics {
+  double mean = 0;    // ns, without the slowest 5 % (one-sided: delays only ever add)
+  double median = 0;  // ns
+  double p5 = 0, p95 = 0;
+  std::size_t count = 0;
+  double spread() const { return mean > 0 ? (p95 - p5) / mean : 0; }
+};
+
+// Of at least one time. 100 times of 1 us and one of 1 ms: mean 1 us (the slowest 5 % of 101, six times, are dropped).
+// tests/calibrate/statistics_test.cpp
+Statistics statistics(std::vector<double> ns);
+
+// A straight line through points by least squares, weighted by 1 / y so that small and large amounts count alike, both
+// coefficients kept at 0 or more. Points (0, 2), (10, 22): 2 + 2 x.
+struct Line {
+  double fixed = 0, per_unit = 0;
+};
+Line line_through(const std::vector<std::pair<double, double>>& points);
+
+}  // namespace pipewright

@@ -1,0 +1,82 @@
+// `calibrate`: what a scenario's layers cost on this machine.
+#include <array>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "cli/commands.hpp"
+#include "cli/config_path.hpp"
+#include "cli/real_run.hpp"
+#include "cli/terminal.hpp"
+#include "core/check.hpp"
+#include "io/format_quantity.hpp"
+#include "io/profile_file.hpp"
+#include "io/quantity.hpp"
+#include "io/writers/writers.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::array<Option, 4> kOptions = {{
+    {"--set", "", "KEY=VALUE", "change one value of the scenario first (repeatable)"},
+    {"--backend", "", "NAME", "cpu (default)"},
+    {"--budget", "", "TIME", "of measured rounds (default: 3 s)"},
+    {"--output", "-o", "FILE", "write the profile there (default: standard output)"},
+}};
+
+std::string table(const MachineProfile& profile) {
+  std::string text = fmt::format("{}\n", profile.source);
+  text += fmt::format("  {:>12} {:>12} {:>12}  {:>7} {:>6}  layer, samples\n", "forward", "d input", "d weight",
+                      "spread", "times");
+  for (const LayerTimes& layer : profile.layers)
+    text += fmt::format("  {:>12} {:>12} {:>12}  {:>7} {:>6}  {}{}, {}\n", short_time(layer.forward),
+                        short_time(layer.input_gradient), short_time(layer.weight_gradient), percent(layer.spread),
+                        layer.measured, layer.key.substr(0, 60), layer.key.size() > 60 ? "..." : "", layer.samples);
+  text += fmt::format(
+      "  per op {}, message noticed after {}; copy {:.3f} ns/B, first read {:.3f} ns/B more; update {:.3f} "
+      "ns per parameter ({})\n",
+      short_time(profile.op_overhead), short_time(profile.handoff), profile.send.ns_per_unit,
+      profile.first_read.ns_per_unit, profile.update.ns_per_unit, profile.optimizer);
+  return text;
+}
+
+int run(const Arguments& arguments) {
+  std::vector<std::string> changes = arguments.all("--set");
+  for (std::string& change : run_settings_as_changes(arguments))
+    changes.push_back(std::move(change));
+  const Scenario scenario =
+      read_scenario(arguments.positional.front(), {.set = std::move(changes), .config_path = config_path()});
+  const Parsed<Time> budget = parse_time(arguments.last("--budget", "3 s"));
+  if (!budget.value || *budget.value <= Time{})
+    throw InputError("--budget: \"" + arguments.last("--budget", "") + "\" is no time; write e.g. --budget 5s");
+  const RealRun real(scenario);
+  const MachineProfile profile = real.calibrated(static_cast<double>(budget.value->value) * 1e-9);
+  if (!arguments.has("--output")) {
+    print(profile_yaml(profile));
+    return kDone;
+  }
+  print(table(profile));
+  const std::string path = arguments.last("--output", "");
+  write_file(path, profile_yaml(profile));
+  note("wrote " + path + " (profile: --set cost={profile: " + path + "})");
+  return kDone;
+}
+
+}  // namespace
+
+constinit const Command kCalibrate{
+    .name = "calibrate",
+    .arguments = "SCENARIO",
+    .summary = "measure what a scenario's layers and messages cost on this machine",
+    .details =
+        "SCENARIO is a YAML file whose layers can be run. All workers of its plan compute at once while each layer is\n"
+        "timed; then messages between two cores.\n"
+        "  pipewright calibrate scenarios/validation/two-stage-gpipe.yaml -o here.yaml\n"
+        "  pipewright simulate scenarios/validation/two-stage-gpipe.yaml --set 'cost={profile: ./here.yaml}'\n",
+    .options = kOptions,
+    .least = 1,
+    .most = 1,
+    .run = run,
+};
+
+}  // namespace pipewright

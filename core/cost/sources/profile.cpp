@@ -1,0 +1,74 @@
+// Layer times as `calibrate` measured them, by what a layer computes and the size of the micro-batch. Messages are made
+// by the workers themselves: the sender's copy and the receiver's first read lengthen their ops.
+//
+//     F(v) = sum of its layers' forwards + op overhead + first read(bytes in) + send(bytes out);   likewise backwards
+//
+// Tests: tests/core/profile_test.cpp
+#include "core/cost/profile.hpp"
+
+#include <set>
+
+#include "core/cost/cost_model.hpp"
+
+namespace pipewright {
+namespace {
+
+class Measured final : public CostSource {
+ public:
+  explicit Measured(const Scenario& scenario) : scenario_(scenario), profile_(*scenario.profile) {
+    for (const Work& work : scenario.model.works)
+      keys_.push_back(work.program.get() != nullptr ? describe(*work.program.get()) : "");
+  }
+
+  Passes price(const Model& model, LayerId id, std::int64_t samples) const override {
+    const Layer& layer = model.layers[static_cast<std::size_t>(id)];
+    if (layer.work < 0)
+      throw InputError(layer.place, "layer \"" + layer.name +
+                                        "\" has stated figures only, and a profile prices what it "
+                                        "measured; give the layer an `op:`, or use cost: explicit");
+    const std::string& key = keys_[static_cast<std::size_t>(layer.work)];
+    const LayerTimes* const times = find_times(profile_, key, samples);
+    if (times == nullptr) refuse(layer, key, samples);
+    return {times->forward, times->input_gradient, times->weight_gradient, {}, {}};
+  }
+
+  Time op_overhead() const override { return profile_.op_overhead; }
+  Time update(std::int64_t parameters) const override {
+    return parameters == 0 ? Time{} : profile_.update.at(static_cast<double>(parameters));
+  }
+  Time sending(Bytes bytes) const override { return profile_.send.at(static_cast<double>(bytes.value)); }
+  Time first_reading(Bytes bytes) const override { return profile_.first_read.at(static_cast<double>(bytes.value)); }
+  Time handing_over() const override { return profile_.handoff; }
+
+  std::string provenance() const override { return "layer times: " + profile_.source; }
+
+ private:
+  [[noreturn]] void refuse(const Layer& layer, const std::string& key, std::int64_t samples) const {
+    std::string sizes;
+    std::set<std::int64_t> known;
+    for (const LayerTimes& times : profile_.layers)
+      if (times.key == key) known.insert(times.samples);
+    for (const std::int64_t size : known)
+      sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
+    throw InputError(layer.place,
+                     "layer \"" + layer.name + "\" was not measured for micro-batches of " + std::to_string(samples) +
+                         " samples" + (sizes.empty() ? "" : " (measured: " + sizes + ")") + " in profile \"" +
+                         profile_.name + "\"; calibrate with this scenario: pipewright calibrate SCENARIO");
+  }
+
+  const Scenario& scenario_;
+  const MachineProfile& profile_;
+  std::vector<std::string> keys_;  // by work
+};
+
+}  // namespace
+
+std::unique_ptr<CostSource> measured_profile(const Scenario& scenario, int device_class, const Topology&) {
+  if (!scenario.profile) throw InputError(scenario.model.place, "cost: no profile was read");
+  if (device_class > 0)
+    throw InputError(scenario.cluster.place, "cost: a profile holds for one class of devices; use cost: roofline for " +
+                                                 scenario.cluster.device_of(device_class).name);
+  return std::make_unique<Measured>(scenario);
+}
+
+}  // namespace pipewright

@@ -1,0 +1,172 @@
+// profile: of a file that `calibrate` wrote.
+#include <algorithm>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "io/profile_file.hpp"
+#include "io/sections.hpp"
+
+namespace pipewright {
+namespace {
+
+struct NotNegative {
+  const char* operator()(double value) const { return value >= 0 ? "" : "must be 0 or more"; }
+  const char* operator()(Time value) const { return value >= Time{} ? "" : "must be 0 or more"; }
+};
+
+constexpr Field<Fingerprint> kMachine[] = {
+    {"processor", "text", "as the system names it", Need::Required, read_as<&Fingerprint::processor>,
+     write_as<&Fingerprint::processor>},
+    {"isa", "text", "backend and instructions of its arithmetic", Need::Required, read_as<&Fingerprint::isa>,
+     write_as<&Fingerprint::isa>},
+    {"cores", "whole number >= 1", "that the measurement could use", Need::Required,
+     read_as<&Fingerprint::cores, AtLeast1>, write_as<&Fingerprint::cores>},
+    {"revision", "text", "of pipewright", Need::Optional, read_as<&Fingerprint::revision>,
+     write_text<&Fingerprint::revision>},
+};
+
+constexpr Field<LinearTime> kLinear[] = {
+    {"fixed_ns", "number >= 0", "ns", Need::Required, read_as<&LinearTime::fixed_ns, NotNegative>,
+     write_as<&LinearTime::fixed_ns>},
+    {"ns_per_unit", "number >= 0", "ns per byte, of update: per parameter", Need::Required,
+     read_as<&LinearTime::ns_per_unit, NotNegative>, write_as<&LinearTime::ns_per_unit>},
+};
+
+constexpr Field<LayerTimes> kLayer[] = {
+    {"computes", "text", "operations with shapes and settings", Need::Required, read_as<&LayerTimes::key>,
+     write_as<&LayerTimes::key>},
+    {"samples", "whole number >= 1", "of the micro-batch", Need::Required, read_as<&LayerTimes::samples, AtLeast1>,
+     write_as<&LayerTimes::samples>},
+    {"forward", "time", "trimmed mean", Need::Required, read_as<&LayerTimes::forward, NotNegative>,
+     write_as<&LayerTimes::forward>},
+    {"input_gradient", "time", "trimmed mean", Need::Required, read_as<&LayerTimes::input_gradient, NotNegative>,
+     write_as<&LayerTimes::input_gradient>},
+    {"weight_gradient", "time", "trimmed mean", Need::Required, read_as<&LayerTimes::weight_gradient, NotNegative>,
+     write_as<&LayerTimes::weight_gradient>},
+    {"spread", "number >= 0", "of the forward, (p95 - p5) / mean", Need::Optional,
+     read_as<&LayerTimes::spread, NotNegative>, write_as<&LayerTimes::spread>},
+    {"measured", "whole number", "how often", Need::Optional, read_as<&LayerTimes::measured>,
+     write_as<&LayerTimes::measured>},
+};
+
+template <auto Member>
+void read_linear(Reader& reader, const At& at, MachineProfile& profile) {
+  read_fields<LinearTime>(reader, at, kLinear, profile.*Member);
+}
+template <class T>
+void write_map(YamlText& out, std::string_view key, std::span<const Field<T>> fields, const T& value) {
+  out.open(key);
+  for (const Field<T>& field : fields)
+    field.write(out, field.key, value);
+  out.close();
+}
+template <auto Member>
+void write_linear(YamlText& out, std::string_view key, const MachineProfile& profile) {
+  write_map<LinearTime>(out, key, kLinear, profile.*Member);
+}
+
+void read_version(Reader& reader, const At& at, MachineProfile&) {
+  std::int64_t version = 0;
+  if (read_value(reader, at, version) && version != kProfileVersion)
+    reader.error(at, "is no version of profiles that this program knows; calibrate again");
+}
+
+void read_layers(Reader& reader, const At& at, MachineProfile& profile) {
+  if (!is_list(reader, at, "a list of layers")) return;
+  for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
+    read_fields<LayerTimes>(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), kLayer,
+                            profile.layers.emplace_back());
+  std::sort(profile.layers.begin(), profile.layers.end(), [](const LayerTimes& a, const LayerTimes& b) {
+    return std::tie(a.key, a.samples) < std::tie(b.key, b.samples);
+  });
+  for (std::size_t i = 1; i < profile.layers.size(); ++i)
+    if (profile.layers[i].key == profile.layers[i - 1].key &&
+        profile.layers[i].samples == profile.layers[i - 1].samples)
+      reader.error(at, "names one layer twice for the same samples: " + profile.layers[i].key.substr(0, 80));
+}
+
+std::string flow_text(const LayerTimes& layer) {
+  return fmt::format(
+      "{{computes: {}, samples: {}, forward: {}, input_gradient: {}, weight_gradient: {}, spread: {}, measured: {}}}",
+      value_text(layer.key), layer.samples, value_text(layer.forward), value_text(layer.input_gradient),
+      value_text(layer.weight_gradient), value_text(layer.spread), layer.measured);
+}
+
+constexpr Field<MachineProfile> kProfile[] = {
+    {"version", "1", "of this format", Need::Required, read_version,
+     [](YamlText& out, std::string_view key, const MachineProfile&) {
+       out.line(key, std::to_string(kProfileVersion));
+     }},
+    {"name", "text", "for reports", Need::Required, read_as<&MachineProfile::name>, write_as<&MachineProfile::name>},
+    {"date", "text", "of the measurement", Need::Required, read_as<&MachineProfile::date>,
+     write_as<&MachineProfile::date>},
+    {"backend", "text", "cpu", Need::Required, read_as<&MachineProfile::backend>, write_as<&MachineProfile::backend>},
+    {"machine", "map", "what was measured", Need::Required,
+     [](Reader& reader, const At& at, MachineProfile& p) { read_fields<Fingerprint>(reader, at, kMachine, p.machine); },
+     [](YamlText& out, std::string_view key, const MachineProfile& p) {
+       write_map<Fingerprint>(out, key, kMachine, p.machine);
+     }},
+    {"active", "whole number >= 1", "workers that computed at once", Need::Required,
+     read_as<&MachineProfile::active, AtLeast1>, write_as<&MachineProfile::active>},
+    {"op_overhead", "time", "per op", Need::Required, read_as<&MachineProfile::op_overhead, NotNegative>,
+     write_as<&MachineProfile::op_overhead>},
+    {"send", "map", "the sender's copy, by bytes", Need::Required, read_linear<&MachineProfile::send>,
+     write_linear<&MachineProfile::send>},
+    {"first_read", "map", "what the receiver's first read takes more than a later one, by bytes", Need::Required,
+     read_linear<&MachineProfile::first_read>, write_linear<&MachineProfile::first_read>},
+    {"handoff", "time", "until the receiver has noticed", Need::Required,
+     read_as<&MachineProfile::handoff, NotNegative>, write_as<&MachineProfile::handoff>},
+    {"update", "map", "optimizer step, by parameters", Need::Required, read_linear<&MachineProfile::update>,
+     write_linear<&MachineProfile::update>},
+    {"optimizer", "text", "that update holds for", Need::Optional, read_as<&MachineProfile::optimizer>,
+     write_text<&MachineProfile::optimizer>},
+    {"common_error", "number >= 0", "relative error that all ops share", Need::Required,
+     read_as<&MachineProfile::common_error, NotNegative>, write_as<&MachineProfile::common_error>},
+    {"independent_error", "number >= 0", "relative error of each op's own", Need::Required,
+     read_as<&MachineProfile::independent_error, NotNegative>, write_as<&MachineProfile::independent_error>},
+    {"source", "text", "one line for reports", Need::Required, read_as<&MachineProfile::source>,
+     write_as<&MachineProfile::source>},
+    {"layers", "list of maps", "computes, samples, forward, input_gradient, weight_gradient, spread, measured",
+     Need::Required, read_layers,
+     [](YamlText& out, std::string_view key, const MachineProfile& p) {
+       out.open(key);
+       for (const LayerTimes& layer : p.layers)
+         out.item(flow_text(layer), {});
+       out.close();
+     }},
+};
+
+}  // namespace
+
+void read_profile_section(Reader& reader, const At& at, MachineProfile& profile) {
+  read_fields<MachineProfile>(reader, at, kProfile, profile);
+}
+
+MachineProfile read_profile(const std::string& path, const ReadOptions& options) {
+  Errors errors;
+  Reader reader{options, errors};
+  reader.keep_origins = false;
+  MachineProfile profile;
+  const Yaml yaml = read_reference(reader, path, "profile", {});
+  errors.throw_if_any();
+  read_profile_section(reader, At{yaml, nullptr, "profile", -1}, profile);
+  errors.throw_if_any();
+  return profile;
+}
+
+std::string profile_yaml(const MachineProfile& profile) {
+  YamlText out(nullptr, {});
+  out.open("profile");
+  for (const Field<MachineProfile>& field : kProfile)
+    field.write(out, field.key, profile);
+  out.close();
+  return out.text();
+}
+
+std::vector<SectionDoc> profile_docs() {
+  return {document<MachineProfile>("profile", kProfile), document<Fingerprint>("profile.machine", kMachine),
+          document<LinearTime>("profile.send", kLinear)};
+}
+
+}  // namespace pipewright
