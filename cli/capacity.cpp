@@ -9,6 +9,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
+#include "cli/outputs.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/scenario_file.hpp"
@@ -47,14 +48,6 @@ constexpr std::array<Ending, 3> kEndings = {{
     {".md", [](const std::vector<Capacity>& rows, const std::string&) { return capacity_markdown(rows); }},
 }};
 
-Write writer_of(const std::string& path, const std::string& scenario) {
-  if (same_file(scenario, path))
-    throw InputError("--output: \"" + path + "\" is the scenario itself; name another file");
-  for (const Ending& each : kEndings)
-    if (path.ends_with(each.ending)) return each.write;
-  throw InputError("--output: \"" + path + "\" has no known ending; known: .json, .csv, .md");
-}
-
 Capacity row(const ScenarioFile& file, const std::string& over, const VariedPoint& point,
              std::optional<std::int64_t> most) {
   const ScenarioWith with = [&](std::int64_t value) {
@@ -72,9 +65,8 @@ int run(const Arguments& arguments) {
   const std::string& path = arguments.positional.front();
   const TableOptions table{output_width(arguments), use_colour(arguments)};
   const auto most = at_most(arguments);
-  std::vector<Write> writers;
-  for (const std::string& output : arguments.all("--output"))
-    writers.push_back(writer_of(output, path));
+  const std::vector<std::string> outputs = arguments.all("--output");
+  const auto writers = checked_formats<Ending>(outputs, {path}, kEndings);
   const ScenarioFile file(path, {.set = arguments.all("--set"), .config_path = config_path()});
   std::vector<VariedPoint> points = file.varied();
   if (points.empty()) points.emplace_back();
@@ -82,9 +74,8 @@ int run(const Arguments& arguments) {
   for (const VariedPoint& point : points)
     rows.push_back(row(file, over, point, most));
   print(arguments.has("--json") ? capacity_json(rows, path) : capacity_text(rows, table));
-  const std::vector<std::string> outputs = arguments.all("--output");
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    write_file(outputs[i], writers[i](rows, path));
+    write_file(outputs[i], writers[i]->write(rows, path));
     note("wrote " + outputs[i] + " (capacity)");
   }
   for (const Capacity& each : rows)

@@ -8,6 +8,7 @@
 #include "io/read_scenario.hpp"
 #include "io/yaml.hpp"
 #include "planner/find_plan.hpp"
+#include "planner/layer_order.hpp"
 #include "planner/one_class.hpp"
 #include "planner/search/space.hpp"
 
@@ -53,7 +54,8 @@ std::string checked(const std::string& path, const ReadOptions& options, bool re
     return "scenario, " + counted(static_cast<std::int64_t>(scenario.model.layers.size()), "layer") + ", " +
            counted(space.layouts, "layout") + " to choose from: pipewright plan";
   }
-  const Plan plan = find_plan(scenario, cost_model(scenario));
+  const InOrder ordered = in_graph_order(scenario);
+  const Plan plan = find_plan(ordered.or_else(scenario), cost_model(ordered.or_else(scenario)));
   if (resolved) print(resolved_yaml(scenario));
   return "scenario, " + counted(static_cast<std::int64_t>(scenario.model.layers.size()), "layer") + " on " +
          counted(plan.stages, "stage") + ", " + plan.schedule;

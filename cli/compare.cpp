@@ -9,6 +9,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
+#include "cli/outputs.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/read_file.hpp"
@@ -81,29 +82,18 @@ constexpr std::array<Ending, 3> kEndings = {{
      }},
 }};
 
-Write writer_of(const std::string& output, const std::vector<std::string>& inputs) {
-  for (const std::string& input : inputs)
-    if (same_file(input, output))
-      throw InputError("--output: \"" + output + "\" is compared itself; name another file");
-  for (const Ending& each : kEndings)
-    if (output.ends_with(each.ending)) return each.write;
-  throw InputError("--output: \"" + output + "\" has no known ending; known: .json, .md, .svg");
-}
-
 int run(const Arguments& arguments) {
   const std::vector<std::string>& paths = arguments.positional;
   if (paths[0] == "-" && paths[1] == "-")
     throw InputError("compare: standard input can be one side only; name a file for the other");
   const TableOptions table{output_width(arguments), use_colour(arguments)};
   const std::vector<std::string> outputs = arguments.all("--output"), common = arguments.all("--set");
-  std::vector<Write> writers;
-  for (const std::string& output : outputs)
-    writers.push_back(writer_of(output, paths));
+  const auto writers = checked_formats<Ending>(outputs, paths, kEndings);
   const Loaded a = load(paths[0], common, arguments.all("--set-a")),
                b = load(paths[1], common, arguments.all("--set-b"));
   std::vector<std::string> files;
-  for (const Write write : writers)
-    files.push_back(write(a.side, b.side));
+  for (const Ending* each : writers)
+    files.push_back(each->write(a.side, b.side));
   print(arguments.has("--json") ? compare_json(a.side, b.side) : compare_text(a.side, b.side, table));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     write_file(outputs[i], files[i]);

@@ -9,6 +9,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
+#include "cli/outputs.hpp"
 #include "cli/progress.hpp"
 #include "cli/terminal.hpp"
 #include "cli/time_limit.hpp"
@@ -74,25 +75,11 @@ std::vector<std::string> axes(const Arguments& arguments) {
     names.push_back(text.substr(0, comma));
     text = comma == std::string::npos ? "" : text.substr(comma + 1);
   }
+  check_pareto_axes(names);
   return names;
 }
 
 constexpr std::array<std::string_view, 4> kEndings = {".yaml", ".json", ".csv", ".md"};
-
-void check_outputs(const std::vector<std::string>& outputs, const std::string& scenario) {
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (same_file(scenario, outputs[i]))
-      throw InputError("--output: \"" + outputs[i] + "\" is the scenario itself; name another file");
-    for (std::size_t j = 0; j < i; ++j)
-      if (outputs[i] == outputs[j])
-        throw InputError("--output: \"" + outputs[i] + "\" is given twice; name each file once");
-    bool known = false;
-    for (const std::string_view ending : kEndings)
-      known |= outputs[i].ends_with(ending);
-    if (!known)
-      throw InputError("--output: \"" + outputs[i] + "\" has no known ending; known: .yaml, .json, .csv, .md");
-  }
-}
 
 std::string command_line(const Arguments& arguments) {
   std::string text = "pipewright plan " + arguments.positional.front();
@@ -134,7 +121,7 @@ int run(const Arguments& arguments) {
   const bool json = arguments.has("--json");
   const TableOptions table{output_width(arguments), use_colour(arguments)};
   const std::vector<std::string> outputs = arguments.all("--output");
-  check_outputs(outputs, path);
+  check_outputs(outputs, {path}, kEndings);
   SearchOptions options{.objective = objective(arguments),
                         .top = whole(arguments, "--top", 5),
                         .gap = gap(arguments),
@@ -153,7 +140,10 @@ int run(const Arguments& arguments) {
     if (!pareto_axes.empty()) add_pareto(scenario, pareto_axes, options, *found);
   }
   progress.clear();
-  if (const auto* none = std::get_if<Infeasible>(&result)) return infeasible(*none, json);
+  if (const auto* none = std::get_if<Infeasible>(&result)) {
+    const int status = infeasible(*none, json);
+    return interruption.requested() ? kInterrupted : status;
+  }
   const SearchAnswer& answer = std::get<SearchAnswer>(result);
   print(json ? ranking_json(answer, scenario)
              : ranking_text(answer, scenario, {.table = table, .explain = arguments.has("--explain")}));

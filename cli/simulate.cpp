@@ -4,6 +4,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
+#include "cli/outputs.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/read_scenario.hpp"
@@ -22,31 +23,6 @@ constexpr std::array<Option, 6> kOptions = {{
      "auto (default), static: fixed orders, event: queue with shared links, event-steps: rings step by step"},
     {"--width", "", "N", "columns of the report (default: the terminal's, else 100)"},
 }};
-
-struct Output {
-  std::string path;
-  const Writer* writer;
-};
-
-// Endings are checked before anything is simulated.
-std::vector<Output> outputs(const std::vector<std::string>& paths, const std::string& scenario) {
-  std::vector<Output> list;
-  for (const std::string& path : paths) {
-    const Writer* writer = writer_for(path);
-    if (writer == nullptr) {
-      std::string known;
-      for (const Writer& each : writers())
-        known += (known.empty() ? "" : ", ") + std::string(each.ending);
-      throw InputError("--output: \"" + path + "\" has no known ending; known: " + known);
-    }
-    for (const Output& other : list)
-      if (other.path == path) throw InputError("--output: \"" + path + "\" is given twice; name each file once");
-    if (same_file(scenario, path))
-      throw InputError("--output: \"" + path + "\" is the scenario itself; name another file");
-    list.push_back({path, writer});
-  }
-  return list;
-}
 
 Engine engine_named(const std::string& name) {
   constexpr std::array<std::string_view, 4> known = {"auto", "static", "event", "event-steps"};
@@ -86,18 +62,19 @@ int run(const Arguments& arguments) {
   const bool json = arguments.has("--json");
   const TableOptions table{output_width(arguments), use_colour(arguments)};
   const Engine engine = engine_named(arguments.last("--engine", "auto"));
-  const std::vector<Output> files = outputs(arguments.all("--output"), arguments.positional.front());
+  const std::vector<std::string> outputs = arguments.all("--output");
+  const std::vector<const Writer*> files = checked_formats(outputs, {arguments.positional.front()}, writers());
   const Scenario scenario =
       read_scenario(arguments.positional.front(), {.set = arguments.all("--set"), .config_path = config_path()});
   const auto result = answered(scenario, {.engine = engine, .ignore_memory = arguments.has("--ignore-memory")});
   if (const auto* none = std::get_if<Infeasible>(&result)) return no_answer(*none, json, !files.empty());
   const Answer& found = std::get<Answer>(result);
   print(json ? json_report(found) : terminal_report(found, table));
-  for (const Output& file : files) {
-    const std::string bytes = file.writer->write(found);
-    write_file(file.path, bytes);
-    note("wrote " + file.path + " (" + std::string(file.writer->what) + ")");
-    if (const std::string warning = size_warning(file.path, bytes.size()); !warning.empty())
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::string bytes = files[i]->write(found);
+    write_file(outputs[i], bytes);
+    note("wrote " + outputs[i] + " (" + std::string(files[i]->what) + ")");
+    if (const std::string warning = size_warning(outputs[i], bytes.size()); !warning.empty())
       note("warning: " + warning);
   }
   return found.report.fits ? kDone : kNo;

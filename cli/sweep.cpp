@@ -10,6 +10,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
+#include "cli/outputs.hpp"
 #include "cli/progress.hpp"
 #include "cli/terminal.hpp"
 #include "cli/time_limit.hpp"
@@ -56,14 +57,6 @@ constexpr std::array<Ending, 3> kEndings = {{
     {".svg", sweep_svg},
 }};
 
-const Ending& ending_of(const std::string& path, const std::string& file, const std::string& base) {
-  if (same_file(file, path) || same_file(base, path))
-    throw InputError("--output: \"" + path + "\" is what the sweep reads; name another file");
-  for (const Ending& each : kEndings)
-    if (path.ends_with(each.ending)) return each;
-  throw InputError("--output: \"" + path + "\" has no known ending; known: .json, .csv, .svg");
-}
-
 SweepPoints points_of(const SweepFile& file) {
   const auto reader = std::make_shared<PointReader>(file.base());
   return {
@@ -94,9 +87,8 @@ int run(const Arguments& arguments) {
   if (arguments.has("--json") && arguments.has("--csv"))
     throw InputError("sweep: --json and --csv exclude each other; keep one of them");
   const SweepFile file(path, {.set = arguments.all("--set"), .config_path = config_path()});
-  std::vector<const Ending*> writers;
-  for (const std::string& output : arguments.all("--output"))
-    writers.push_back(&ending_of(output, path, file.question().base));
+  const std::vector<std::string> outputs = arguments.all("--output");
+  const auto writers = checked_formats<Ending>(outputs, {path, file.question().base}, kEndings);
   const bool plot =
       std::any_of(writers.begin(), writers.end(), [](const Ending* each) { return each->ending == ".svg"; });
   if (plot) check_axes(file.question(), axes);
@@ -104,7 +96,6 @@ int run(const Arguments& arguments) {
   print(arguments.has("--json")  ? sweep_json(result)
         : arguments.has("--csv") ? sweep_csv(result)
                                  : sweep_text(result, table));
-  const std::vector<std::string> outputs = arguments.all("--output");
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     write_file(outputs[i], writers[i]->write(result, axes));
     note("wrote " + outputs[i] + " (sweep)");

@@ -27,7 +27,7 @@ void forget(Scenario& scenario, std::string_view key) {
   if (key == "model") scenario.model = {};
   if (key == "cluster") scenario.cluster = {};
   if (key == "training") scenario.training = {};
-  if (key == "plan") scenario.plan = {};
+  if (key == "plan") scenario.plan = {}, scenario.model = as_given(scenario.model);
   if (key == "cost") {
     scenario.cost = CostSourceKind::Explicit;
     scenario.uniform_forward = scenario.uniform_backward = {};

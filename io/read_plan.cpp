@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <span>
-#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -71,16 +70,14 @@ void read_replicas(Reader& reader, const At& at, PlanRequest& plan) {
 
 // ---- partition ------------------------------------------------------------------------------------------------------
 
-// Layers by name; of equal names the first in execution order.
-std::unordered_map<std::string_view, std::int64_t> layers_by_name(const Model& model) {
-  std::unordered_map<std::string_view, std::int64_t> by_name;  // looked up only
-  for (std::size_t i = 0; i < model.layers.size(); ++i)
-    by_name.emplace(model.layers[i].name, static_cast<std::int64_t>(i));
-  return by_name;
+// Where a layer of the model as it is given stands in the plan's order.
+std::int64_t place_in(const LayerOrder& order, std::int64_t layer) {
+  if (order.layers.empty()) return layer;
+  return std::find(order.layers.begin(), order.layers.end(), static_cast<LayerId>(layer)) - order.layers.begin();
 }
 
-// Cuts: each the first layer of a stage, by its number in execution order or its name.
-void read_cuts(Reader& reader, const At& at, std::vector<std::int64_t>& first) {
+// Cuts: each the first layer of a stage, by its number in execution order (`order`) or its name.
+void read_cuts(Reader& reader, const At& at, const LayerOrder& order, std::vector<std::int64_t>& first) {
   if (!is_list(reader, at, "a list of layers")) return;
   if (!reader.model || reader.model->layers.empty()) return;  // the model has errors of its own
   const auto by_name = layers_by_name(*reader.model);
@@ -89,7 +86,7 @@ void read_cuts(Reader& reader, const At& at, std::vector<std::int64_t>& first) {
     const std::string& text = here.yaml.scalar;
     std::int64_t& cut = first.emplace_back();
     if (const auto named = by_name.find(text); here.yaml.is(Yaml::Type::Scalar) && named != by_name.end()) {
-      cut = named->second;
+      cut = place_in(order, named->second);
       continue;
     }
     const bool number =
@@ -139,7 +136,7 @@ void read_partition(Reader& reader, const At& at, PlanRequest& plan) {
     plan.partition.value = counts;
   } else if (key.text == "cuts") {
     CutLayers cuts;
-    read_cuts(reader, here, cuts.first);
+    read_cuts(reader, here, plan.order.value, cuts.first);
     plan.partition.value = cuts;
   } else {
     unknown_key(reader, at, key, {"layers", "cuts"});
@@ -207,6 +204,12 @@ constexpr Field<PlanRequest> kPlan[] = {
      [](YamlText& out, std::string_view key, const PlanRequest& plan) {
        if (!plan.replicas.value.empty()) out.line(key, value_text(plan.replicas));
      }},
+    {"order", "model | graph | list of layers, e.g. [0..3, 5, 4, last_block]",
+     "in which stages take the layers. model: as the model has them; graph: for a model with branches, the order of "
+     "which the best cut has the least largest stage, over all down-sets of its graph; list: every layer once, none "
+     "before one whose output it uses, by name, by number in the model as it is given, or from one to another; "
+     "partitions count in this order; default: model",
+     Need::Optional, read_order, write_order},
     {"partition",
      "balanced | fitting | exact | equal_layers | equal_blocks | block_partition | suffix_dp | pipedream_sosp | "
      "pipedream_released | "

@@ -30,7 +30,7 @@ constexpr Field<Scenario> kScenario[] = {
      Need::Required, [](Reader& reader, const At& at, Scenario& s) { read_model_section(reader, at, s.model); },
      [](YamlText& out, std::string_view key, const Scenario& scenario) {
        out.open(key);
-       write_model_section(out, scenario.model);
+       write_model_section(out, as_given(scenario.model));
        out.close();
      }},
     {"cluster", "name, path or map", "what it is trained on: configs/clusters/<name>.yaml, or its keys here",
@@ -164,6 +164,11 @@ void complete(Scenario& scenario, const Yaml& root) {
   if (scenario.model.name.empty()) scenario.model.name = scenario.name;
   settle(scenario.model, weight_bytes(scenario.training.precision),
          {static_cast<int>(scenario.plan.tensor_parallel.value), scenario.plan.sequence_parallel.value});
+  if (scenario.model.order != scenario.plan.order.value.layers) {
+    scenario.model = as_given(scenario.model);
+    if (!scenario.plan.order.value.layers.empty())
+      scenario.model = reordered(scenario.model, scenario.plan.order.value.layers);
+  }
   const auto& tokens = scenario.model.tokens;
   if (!tokens) return;
   auto& stated = scenario.training.sequence_length;

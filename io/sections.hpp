@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "core/plan/scenario.hpp"
@@ -21,6 +22,8 @@ void read_training_section(Reader& reader, const At& at, Training& training);
 void read_plan_section(Reader& reader, const At& at, PlanRequest& plan);
 void read_run_section(Reader& reader, const At& at, RunRequest& run);
 void read_profile_section(Reader& reader, const At& at, MachineProfile& profile);
+void read_order(Reader& reader, const At& at, PlanRequest& plan);
+void write_order(YamlText& out, std::string_view key, const PlanRequest& plan);
 void read_cost_section(Reader& reader, const At& at, Scenario& scenario);
 
 // What the blocks `expect:`, `vary:` and `measured:` hold. `changes` are the distinct sets of values that their rows
@@ -51,6 +54,9 @@ std::vector<SectionDoc> profile_docs();
 std::vector<SectionDoc> expect_docs();
 std::vector<SectionDoc> measured_docs();
 std::vector<SectionDoc> scenario_docs();  // all of the above
+
+// Layers by name; of equal names the first in execution order. Looked up only: its own order is nowhere visible.
+std::unordered_map<std::string_view, std::int64_t> layers_by_name(const Model& model);
 
 // The keys that say which form a model has; they exclude each other.
 bool is_model_form(std::string_view key);

@@ -279,6 +279,23 @@ Yaml parse_yaml(const std::string& text, const std::string& file) {
   return root;
 }
 
+namespace {
+
+// {auto:[2,4]} -> {auto: [2,4]}: what is not YAML for want of a space.
+std::string with_spaced_colons(const std::string& text, std::size_t begin) {
+  std::string spaced;
+  int depth = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    spaced += text[i];
+    if (i < begin) continue;
+    depth += text[i] == '{' ? 1 : text[i] == '}' ? -1 : 0;
+    if (text[i] == ':' && depth > 0 && i + 1 < text.size() && text[i + 1] != ' ') spaced += ' ';
+  }
+  return spaced;
+}
+
+}  // namespace
+
 Assignment parse_assignment(const std::string& text) {
   const std::string quoted = in_quotes(text), shown = quoted.substr(1, quoted.rfind('"') - 1);
   const auto source = std::make_shared<const YamlSource>(YamlSource{"--set " + shown, "", false});
@@ -297,7 +314,13 @@ Assignment parse_assignment(const std::string& text) {
   if (assignment.keys.size() > kDeepestInput) throw InputError(place, deep_message());
   if (text.find_first_not_of(" \t", equals + 1) == std::string::npos)
     throw InputError(place, "has no value; write e.g. --set training.micro_batches=8, or =null to remove the key");
-  assignment.value = parse(std::string_view(text).substr(equals + 1), source);
+  try {
+    assignment.value = parse(std::string_view(text).substr(equals + 1), source);
+  } catch (const InputError& error) {
+    const std::string spaced = with_spaced_colons(text, equals + 1);
+    if (spaced == text) throw;
+    throw InputError(fmt::format("{}; in braces a space follows a colon: --set '{}'", error.what(), spaced));
+  }
   if (assignment.value.is(Yaml::Type::Null)) assignment.value.place = {source, 0, 0};
   return assignment;
 }

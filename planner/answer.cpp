@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "planner/find_plan.hpp"
+#include "planner/layer_order.hpp"
 #include "planner/price.hpp"
 #include "planner/what_if/bytes_text.hpp"
 #include "planner/what_if/formulas.hpp"
@@ -57,9 +58,12 @@ std::vector<std::string> provenance(const Answer& answer, const CostModel& cost)
 
 }  // namespace
 
-std::variant<Answer, Infeasible> answer(const Scenario& scenario, const AnswerOptions& options) {
+std::variant<Answer, Infeasible> answer(const Scenario& asked, const AnswerOptions& options) {
+  const InOrder ordered = in_graph_order(asked);
+  const Scenario& scenario = ordered.or_else(asked);
   const CostModel cost = cost_model(scenario);
   Answer answer = price(find_plan(scenario, cost), cost, options.engine);
+  answer.own = ordered.own;
   Report& report = answer.report;
   if (!report.fits) {
     report.shortfall.remedies = remedies(answer);
@@ -80,6 +84,7 @@ std::variant<Answer, Infeasible> answer(const Scenario& scenario, const AnswerOp
         "times, or FLOPs and cost: roofline");
   report.hints = hints(answer);
   report.provenance = provenance(answer, cost);
+  if (!ordered.how.empty()) report.provenance.insert(report.provenance.begin() + 1, ordered.how);
   return answer;
 }
 

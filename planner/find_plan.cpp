@@ -352,16 +352,31 @@ bool left_to_search(const PlanRequest& plan, std::string_view key) {
          std::find(kSetByWholePlan.begin(), kSetByWholePlan.end(), key) == kSetByWholePlan.end();
 }
 
-// Fields that say `auto` are for the search (planner/search/).
-void refuse_open(const Scenario& scenario, Errors& errors) {
+// Fields that say `auto` are for the search (planner/search/), and so is an order that nobody settled.
+void refuse_open(const Scenario& scenario) {
+  std::vector<std::string> open;
+  Place first;
   for (const auto& [section, fields] :
        {std::pair{"training", &scenario.training.open}, std::pair{"plan", &scenario.plan.open}})
-    for (const auto& [key, field] : *fields)
-      if (left_to_search(scenario.plan, key))
-        errors.add(field.place, fmt::format("{}.{}: auto leaves it to `pipewright plan`, which writes the scenario of "
-                                            "what it finds with -o plan.yaml; give a value here",
-                                            section, key));
-  errors.throw_if_any();
+    for (const auto& [key, field] : *fields) {
+      if (!left_to_search(scenario.plan, key)) continue;
+      const bool before =
+          field.place.line < first.line || (field.place.line == first.line && field.place.column < first.column);
+      if (open.empty() || before) first = field.place;
+      open.push_back(fmt::format("{}.{}", section, key));
+    }
+  if (open.size() == 1)
+    throw InputError(first, fmt::format("{}: auto leaves it to `pipewright plan`, which writes the scenario of what it "
+                                        "finds with -o plan.yaml; give a value here",
+                                        open.front()));
+  if (!open.empty())
+    throw InputError(first, fmt::format("plan: auto leaves {} fields to `pipewright plan`, which writes the scenario "
+                                        "of what it finds with -o plan.yaml: {}; give values here",
+                                        open.size(), fmt::join(open, ", ")));
+  if (scenario.plan.order.value.unsettled())
+    throw InputError(or_else(scenario.plan.order.place, scenario.plan.place),
+                     "plan.order: graph is settled by `pipewright plan`, which writes the order it finds with -o "
+                     "plan.yaml, and by simulate, compare, sweep and check; list the order here");
 }
 
 }  // namespace
@@ -465,7 +480,7 @@ Plan shell_of_whole_plans(const Scenario& scenario, const CostModel& cost) {
 
 Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   Errors errors;
-  refuse_open(scenario, errors);
+  refuse_open(scenario);
   const PlanRequest& request = scenario.plan;
   const Partitioner* asked = partitioner_of(request.partition.value);
   if (asked && !asked->several_classes)

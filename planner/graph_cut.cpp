@@ -431,25 +431,6 @@ void improve(GraphCut& cut, const Model& model, const GraphProblem& problem) {
 
 }  // namespace
 
-Model reordered(const Model& model, const std::vector<LayerId>& order) {
-  PP_CHECK(order.size() == model.layers.size());
-  std::vector<LayerId> place(order.size(), -1);
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    PP_CHECK(order[i] >= 0 && at(order[i]) < order.size() && place[at(order[i])] < 0);
-    place[at(order[i])] = static_cast<LayerId>(i);
-  }
-  Model result = model;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    Layer& layer = result.layers[i] = model.layers[at(order[i])];
-    for (LayerId& input : layer.inputs) {
-      input = place[at(input)];
-      PP_CHECK(input < static_cast<LayerId>(i));
-    }
-    if (layer.tied_to >= 0) layer.tied_to = place[at(layer.tied_to)];
-  }
-  return result;
-}
-
 Time bottleneck_of(const Model& model, const GraphProblem& problem, const std::vector<LayerRange>& layers) {
   const std::vector<Bytes> over =
       problem.tensor.empty() ? std::vector<Bytes>(model.layers.size() + 1) : bytes_over_cuts(model, problem.tensor);

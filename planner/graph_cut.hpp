@@ -55,10 +55,6 @@ struct GraphCut {
 // work are not looked for. Deterministic.
 std::optional<GraphCut> graph_cut(const Model& model, const GraphProblem& problem);
 
-// The model with its layers in another order: order[i] is the layer that comes to stand at place i. Aborts (our bug)
-// unless every layer is named once and none stands before one of its inputs.
-Model reordered(const Model& model, const std::vector<LayerId>& order);
-
 // Bottleneck of a partition of the model as it stands, as above. Knows nothing of down-sets.
 Time bottleneck_of(const Model& model, const GraphProblem& problem, const std::vector<LayerRange>& layers);
 

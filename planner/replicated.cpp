@@ -12,6 +12,7 @@
 
 #include "planner/price.hpp"
 #include "planner/replica_shapes.hpp"
+#include "planner/what_if/bytes_text.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/steady_state.hpp"
 
@@ -196,8 +197,8 @@ class Search {
     if (promising) ++promising_rejected_;
     if (answer_.missing != Bytes{} && answer_.missing <= excess.bytes) return;
     answer_.missing = excess.bytes;
-    answer_.nearest_miss = fmt::format("replicas {}: stage {} needs {} bytes more than its device has",
-                                       fmt::join(plan.replicas, "-"), excess.stage, excess.bytes.value);
+    answer_.nearest_miss = fmt::format("replicas {}: stage {} needs {} more than its device has",
+                                       fmt::join(plan.replicas, "-"), excess.stage, bytes_text(excess.bytes));
   }
 
   // Fills in the throughput; what the fullest device lacks is returned. Asynchronous: a run that is just long enough

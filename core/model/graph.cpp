@@ -86,6 +86,38 @@ std::vector<Layer> in_topological_order(std::vector<Layer> layers) {
   return sorted;
 }
 
+Model reordered(const Model& model, const std::vector<LayerId>& order) {
+  const auto at = [](LayerId layer) { return static_cast<std::size_t>(layer); };
+  PP_CHECK(order.size() == model.layers.size());
+  std::vector<LayerId> place(order.size(), -1);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    PP_CHECK(order[i] >= 0 && at(order[i]) < order.size() && place[at(order[i])] < 0);
+    place[at(order[i])] = static_cast<LayerId>(i);
+  }
+  Model result = model;
+  result.order = order;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (!model.order.empty()) result.order[i] = model.order[at(order[i])];
+    Layer& layer = result.layers[i] = model.layers[at(order[i])];
+    for (LayerId& input : layer.inputs) {
+      input = place[at(input)];
+      PP_CHECK(input < static_cast<LayerId>(i));
+    }
+    if (layer.tied_to >= 0) layer.tied_to = place[at(layer.tied_to)];
+  }
+  return result;
+}
+
+Model as_given(const Model& model) {
+  if (model.order.empty()) return model;
+  std::vector<LayerId> back(model.order.size());
+  for (std::size_t i = 0; i < back.size(); ++i)
+    back[static_cast<std::size_t>(model.order[i])] = static_cast<LayerId>(i);
+  Model result = reordered(model, back);
+  result.order.clear();
+  return result;
+}
+
 std::vector<LayerId> tensors_over_cut(const Model& model, LayerId cut) {
   const std::vector<LayerId> last = last_users(model);
   std::vector<LayerId> tensors;

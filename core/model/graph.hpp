@@ -52,8 +52,9 @@ struct Model {
   std::int64_t batch = 1;  // samples for which the layers' figures hold
   bool batch_stated =
       false;  // given in the file or derived from a profile: the report warns when micro-batches are far from it
-  std::vector<Layer> layers;  // topological order: every input stands before its user
-  std::vector<Work> works;    // distinct works; layers that compute the same share one
+  std::vector<Layer> layers;   // topological order: every input stands before its user
+  std::vector<LayerId> order;  // of `layers`: their numbers in the model as it was given; empty: that order
+  std::vector<Work> works;     // distinct works; layers that compute the same share one
   // What the model was built from, as YAML keys and values to be written back: {"family", "vgg16"}, ...
   std::vector<std::pair<std::string, std::string>> form;
   std::vector<std::int64_t> input_shape;  // of one sample, for explicit `op:` layers
@@ -77,6 +78,14 @@ std::int64_t parameter_count(const Model& model);
 // Sorts layers topologically, always taking the ready layer with the smallest file position, and renumbers `inputs`.
 // A chain keeps its order. Throws InputError naming the layers of a cycle.
 std::vector<Layer> in_topological_order(std::vector<Layer> layers);
+
+// The model with its layers in another order: order[i] is the layer that comes to stand at place i, and its inputs and
+// tied tables follow. Aborts (our bug) unless every layer is named once and none stands before one of its inputs.
+// `Model::order` of the result counts in the model as it was given, whatever order it comes in.
+Model reordered(const Model& model, const std::vector<LayerId>& order);
+
+// The model in the order in which it was given.
+Model as_given(const Model& model);
 
 // Tensors that cross the cut before layer `cut` (0 < cut < layers): produced before it, used at or after it, each
 // counted once however many users it has. Returns the producers in order.

@@ -52,6 +52,7 @@ struct NearestMiss {
   Layout layout;
   Bytes need, capacity;  // of the fullest device
   StageId stage = 0;
+  bool at_least = false;  // `need` is a bound: the states of the parameters alone are too much
 };
 
 // Where another of the plans becomes the best one, everything else unchanged.
@@ -76,6 +77,7 @@ struct Ranking {
   std::vector<std::string> pareto_axes;
   double bound = 0;   // of the objective: no plan of the space is better
   std::string ended;  // "", "the time limit", "interrupted": why the search ended before the gap asked for was reached
+  std::string order;  // plan.order: graph: which orders were cut, and how their cuts are known; "": one order only
   std::vector<Flip> flips;
   std::vector<Unmoved> unmoved;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -138,6 +139,7 @@ Report summarize(const Timeline& timeline, const Schedule& schedule, const Plan&
 // The whole answer: what the writers print and draw.
 struct Answer {
   const Scenario* scenario = nullptr;
+  std::shared_ptr<const Scenario> own;  // behind `scenario` where that is not the one asked: its layers in a new order
   Plan plan;
   Schedule schedule;
   StepCosts costs;

@@ -93,6 +93,17 @@ enum class WholePlan { SuffixDp, PipeDreamSosp, PipeDreamReleased, PipeDreamRing
 using Partition = std::variant<Balanced, Fitting, LeastStep, EqualLayers, EqualBlocks, BlockPartition, LayerCounts,
                                CutLayers, WholePlan>;
 
+// In which order stages take the layers: as the model lists them, in the one of which the best cut has the least
+// bottleneck (planner/layer_order.hpp), or as listed. `layers` counts in the model as it was given; it is filled where
+// the order is listed, and where Graph is settled. Then `Scenario::model` stands in this order, and partitions count in
+// it.
+struct LayerOrder {
+  enum class Kind { Model, Graph, Listed } kind = Kind::Model;
+  std::vector<LayerId> layers;
+
+  bool unsettled() const { return kind == Kind::Graph && layers.empty(); }
+};
+
 // What a whole plan settles besides the layers, by key.
 constexpr std::array<std::string_view, 3> kSetByWholePlan = {"stages", "replicas", "placement"};
 
@@ -104,6 +115,7 @@ struct PlanRequest {
   Placed<std::int64_t> tensor_parallel{1, {}};
   Placed<bool> sequence_parallel{false, {}};  // needs t > 1                                             [Korthikanti22]
   Placed<std::vector<std::int64_t>> replicas;  // per stage; empty: one each
+  Placed<LayerOrder> order;
   Placed<Partition> partition;
   Placed<std::string> schedule{"1f1b", {}};
   std::variant<PlacementOrder, std::vector<std::int64_t>> placement =

@@ -1,6 +1,7 @@
 #include "io/writers/ranking.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -66,11 +67,18 @@ std::string seconds_text(Time time) {
   return s >= 100 ? fmt::format("{:.1f}", s) : fmt::format("{:.4g}", s);
 }
 
+// What a device is called in a head: a TPU or a processor's core is no GPU.
+bool is_gpu(const Device& device) {
+  return !device.name.starts_with("tpu") && !device.name.starts_with("xeon");
+}
+
 // Columns in the order of Megatron-Bridge's performance tables.
 std::vector<TextColumn> columns(const std::vector<Found>& plans) {
   const Sizes sizes(*plans.front().scenario);
+  const bool gpus = is_gpu(plans.front().scenario->cluster.device);
+  const std::string each = gpus ? "/GPU" : "/device";
   std::vector<TextColumn> all = {{"#"},
-                                 {"GPUs"},
+                                 {gpus ? "GPUs" : "devices"},
                                  {"GBS"},
                                  {"MBS"},
                                  {"Seq"},
@@ -84,13 +92,15 @@ std::vector<TextColumn> columns(const std::vector<Found>& plans) {
                                  {"ZeRO"},
                                  {"step s"},
                                  {"samples/s"},
-                                 {"tok/s/GPU"},
-                                 {"TFLOP/s/GPU"},
+                                 {"tok/s" + each},
+                                 {"TFLOP/s" + each},
                                  {"MFU %"},
                                  {"bubble %"},
                                  {"peak " + sizes.unit()},
                                  {"left " + sizes.unit()}};
-  for (const char* head : {"replicas", "Seq", "VP", "ZeRO", "tok/s/GPU", "TFLOP/s/GPU", "MFU %"})
+  const std::array<std::string, 7> often_empty = {"replicas",       "Seq",  "VP", "ZeRO", "tok/s" + each,
+                                                  "TFLOP/s" + each, "MFU %"};
+  for (const std::string& head : often_empty)
     for (TextColumn& column : all)
       column.drop_zero |= column.head == head;
   for (std::size_t i = 0; i < plans.size(); ++i) {
@@ -190,8 +200,9 @@ std::vector<std::string> tried(const Ranking& ranking) {
   if (ranking.nearest_miss) {
     const NearestMiss& miss = *ranking.nearest_miss;
     const Sizes sizes(*ranking.plans.front().scenario);
-    lines.push_back(fmt::format("nearest miss: {} needs {} on stage {}, {} too much", in_words(miss.layout),
-                                sizes.with_unit(miss.need), miss.stage, sizes.with_unit(miss.need - miss.capacity)));
+    lines.push_back(fmt::format("nearest miss: {} needs {}{} on stage {}, {} too much", in_words(miss.layout),
+                                miss.at_least ? "at least " : "", sizes.with_unit(miss.need), miss.stage,
+                                sizes.with_unit(miss.need - miss.capacity)));
   }
   return lines;
 }
@@ -217,6 +228,7 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
   if (replicas_text(best.plan) != "-") chosen += ", replicas " + replicas_text(best.plan);
   text += wrapped("best plan     ", chosen, width);
   text += wrapped("              ", layers_text(best.plan), width);
+  if (!ranking.order.empty()) text += wrapped("layer order   ", ranking.order, width);
   text += wrapped("optimality    ", quality(ranking), width);
   if (const auto& range = best.report.range)
     text +=
@@ -262,7 +274,10 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
         width);
     head = "              ";
   }
-  if (options.explain && !ranking.ended.empty()) text += wrapped(head, "not looked for: " + ended_text(ranking), width);
+  if (options.explain && !ranking.ended.empty())
+    text += wrapped(head, "not looked for: " + ended_text(ranking), width);
+  else if (options.explain && !ranking.order.empty())
+    text += wrapped(head, "not looked for with plan.order: graph; write the plan with -o and ask that one", width);
   if (options.explain) {
     text += "\nwhat limits each plan, and what makes none (-)\n";
     for (std::size_t i = 0; i < ranking.plans.size(); ++i)
@@ -278,8 +293,9 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
     for (const auto& [reason, count] : ranking.refused)
       text += wrapped("  -   ", counted(count, "layout") + ": " + reason, width);
     text += wrapped("  ",
-                    "Optimal means: over contiguous cuts of the model's layers in their order, for the values that "
-                    "the open fields may take, under the simulator's cost model",
+                    fmt::format("Optimal means: over contiguous cuts of the model's layers in {}, for the values that "
+                                "the open fields may take, under the simulator's cost model",
+                                ranking.order.empty() ? "their order" : "any of their orders"),
                     width);
   }
   if (!ranking.pareto.empty()) {
@@ -307,6 +323,9 @@ void write_plan(JsonText& json, const Found& found) {
   json.key("layers").open('[');
   for (const LayerRange& range : found.plan.layers)
     json.value(range.size());
+  json.close().key("order").open('[');
+  for (const LayerId layer : found.scenario->model.order)
+    json.value(layer);
   json.close().key("replicas").value(found.plan.replicas).key("recompute").open('[');
   for (const Recompute mode : found.plan.recompute)
     json.value(std::string(name(mode)));
@@ -335,6 +354,7 @@ std::string ranking_json(const Ranking& ranking, const Scenario& asked) {
   json.key("tool").open('{').field("name", "pipewright").field("version", PIPEWRIGHT_VERSION).close();
   json.field("scenario", asked.name).field("objective", name_of(ranking.objective));
   json.field("bound", ranking.bound).field("gap", ranking.gap()).field("proven", ranking.proven());
+  json.field("layer_order", ranking.order);
   json.field("ended", ranking.ended).field("idle_devices", ranking.idle_devices);
   json.key("plans").open('[');
   for (const Found& found : ranking.plans)
@@ -421,6 +441,7 @@ std::string plan_yaml(const Ranking& ranking, const Found& found, const Scenario
     for (const auto& [key, field] : *open)
       scenario.origins[section + key] = chosen;
   scenario.origins.try_emplace("training.global_batch_size", chosen);
+  if (asked.plan.order.value.unsettled()) scenario.origins["plan.order"] = chosen;
   return text + resolved_yaml(scenario);
 }
 

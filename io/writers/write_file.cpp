@@ -107,21 +107,44 @@ mode_t usual_mode() {
 
 }  // namespace
 
+namespace {
+
+// What stands at a path, and what writing there would replace.
+struct Target {
+  explicit Target(const std::string& path) : name(resolved(path)) {
+    struct stat status {};
+    exists = ::stat(name.c_str(), &status) == 0;
+    mode = status.st_mode;
+    if (path.empty() || (exists && S_ISDIR(mode)) || path.back() == '/')
+      throw InputError((path.empty() ? std::string("-o \"\"") : path) +
+                       ": cannot write: it is a folder; name a file in it, e.g. " + (path.empty() ? "./" : path) +
+                       (path.empty() || path.back() == '/' ? "" : "/") + "result.json");
+    if (regular() && exists && ::access(name.c_str(), W_OK) != 0) fail(path, errno, way_out(errno, folder_of(path)));
+  }
+  bool regular() const { return !exists || S_ISREG(mode); }
+
+  std::string name;
+  bool exists = false;
+  mode_t mode = 0;
+};
+
+}  // namespace
+
+void check_writable(const std::string& path) {
+  const Target target(path);
+  if (!target.regular()) return;  // a device, or a pipe whose reader may come later
+  const Temporary probe(target.name);
+  if (!probe.is_open()) fail(path, errno, way_out(errno, folder_of(path)));
+}
+
 void write_file(const std::string& path, const std::string& bytes) {
-  const std::string target = resolved(path);
-  struct stat status {};
-  const bool exists = ::stat(target.c_str(), &status) == 0;
-  if (path.empty() || (exists && S_ISDIR(status.st_mode)) || path.back() == '/')
-    throw InputError((path.empty() ? std::string("-o \"\"") : path) +
-                     ": cannot write: it is a folder; name a file in it, e.g. " + (path.empty() ? "./" : path) +
-                     (path.empty() || path.back() == '/' ? "" : "/") + "result.json");
-  if (exists && !S_ISREG(status.st_mode)) return write_stream(path, bytes);
-  if (exists && ::access(target.c_str(), W_OK) != 0) fail(path, errno, way_out(errno, folder_of(path)));
-  Temporary temporary(target);
+  const Target target(path);
+  if (!target.regular()) return write_stream(path, bytes);
+  Temporary temporary(target.name);
   if (!temporary.is_open()) fail(path, errno, way_out(errno, folder_of(path)));
-  if (const int error = temporary.fill(bytes, exists ? status.st_mode & 07777 : usual_mode()))
+  if (const int error = temporary.fill(bytes, target.exists ? target.mode & 07777 : usual_mode()))
     fail(path, error, way_out(error, folder_of(path)));
-  if (const int error = temporary.rename_to(target)) fail(path, error, way_out(error, folder_of(path)));
+  if (const int error = temporary.rename_to(target.name)) fail(path, error, way_out(error, folder_of(path)));
 }
 
 }  // namespace pipewright

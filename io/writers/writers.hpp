@@ -54,4 +54,8 @@ std::string gzip(const std::string& text);  // deterministic: no time, no name i
 // Writes to a temporary name beside `path`, flushes, then renames. Throws InputError; leaves no partial file behind.
 void write_file(const std::string& path, const std::string& bytes);
 
+// Throws what `write_file` would throw before the first byte: no such folder, a folder itself, no permission. Leaves
+// nothing behind.
+void check_writable(const std::string& path);
+
 }  // namespace pipewright

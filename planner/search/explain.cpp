@@ -178,6 +178,7 @@ void keep_unbeaten(std::vector<Found>& plans, const std::vector<std::string>& ax
 
 void explain_bandwidth(const Scenario& scenario, const SearchOptions& options, SearchAnswer& answer) {
   const Cluster& cluster = scenario.cluster;
+  if (scenario.plan.order.value.unsettled()) return;               // its plans cut different orders of the layers
   if (!priced_by_fixed_orders(answer.plans.front().plan)) return;  // asynchronous: no step of fixed orders
   if (cluster.nodes > 1 && cluster.network && !cluster.network->ideal)
     explain_one(scenario, options, answer, "network bandwidth", cluster.network->bandwidth,
@@ -187,15 +188,18 @@ void explain_bandwidth(const Scenario& scenario, const SearchOptions& options, S
                 [](Scenario& changed, double factor) { changed.cluster.links.bandwidth.value *= factor; });
 }
 
-void add_pareto(const Scenario& scenario, const std::vector<std::string>& axes, const SearchOptions& options,
-                SearchAnswer& answer) {
+void check_pareto_axes(const std::vector<std::string>& axes) {
   constexpr std::array<std::string_view, 2> known = {"memory", "cost"};
-  answer.pareto_axes = {"time"};
-  for (const std::string& axis : axes) {
+  for (const std::string& axis : axes)
     if (std::find(known.begin(), known.end(), axis) == known.end())
       throw InputError("--pareto: " + unknown_name(axis, known));
-    answer.pareto_axes.push_back(axis);
-  }
+}
+
+void add_pareto(const Scenario& scenario, const std::vector<std::string>& axes, const SearchOptions& options,
+                SearchAnswer& answer) {
+  check_pareto_axes(axes);
+  answer.pareto_axes = {"time"};
+  answer.pareto_axes.insert(answer.pareto_axes.end(), axes.begin(), axes.end());
   std::vector<Found> all = answer.plans;
   SearchOptions each = options;
   each.top = 3, each.objective = Objective::Throughput;

@@ -15,6 +15,9 @@ namespace pipewright {
 // where options.time_limit (for each of the two) or options.stop ends it.
 void explain_bandwidth(const Scenario& scenario, const SearchOptions& options, SearchAnswer& answer);
 
+// Throws InputError for an axis that add_pareto does not know.
+void check_pareto_axes(const std::vector<std::string>& axes);
+
 // Plans that no other plan found beats in all of time per sample and the axes: "memory" (of the fullest device),
 // "cost". Searches again with devices of 3/4, 1/2, 3/8 and 1/4 of the memory, and for cost with 1/2, 1/4, ... of the
 // nodes, then of the devices of a node. Adds to `pareto`, fastest first. Throws InputError for an unknown axis.

@@ -58,6 +58,17 @@ Scenario narrowed(const Scenario& scenario) {
   return result;
 }
 
+// The cuts belong to the stages, and these to the replicas: who chooses the one chooses the other.
+void check_cuts_are_free(const Scenario& scenario) {
+  const PlanRequest& plan = scenario.plan;
+  if (!std::holds_alternative<LayerCounts>(plan.partition.value) &&
+      !std::holds_alternative<CutLayers>(plan.partition.value))
+    return;
+  throw InputError(plan.partition.place.file.empty() ? plan.place : plan.partition.place,
+                   "plan.partition: gives the cuts, but plan.replicas: auto chooses the stages and their cuts, too; "
+                   "write partition: auto (--set plan.partition=auto), or the replicas");
+}
+
 Plan shell_of(const Scenario& whole, const CostModel& cost, Recompute mode) {
   Plan shell = shell_of_whole_plans(whole, cost);
   shell.recompute = {mode};
@@ -80,6 +91,7 @@ bool asks_for_replicas(const Scenario& scenario) {
 std::variant<SearchAnswer, Infeasible> search_replicas(const Scenario& scenario, const SearchOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
   check_whole_plan(scenario);
+  check_cuts_are_free(scenario);
   const Partitioner* asked = whole_partitioner(scenario);
   const Scenario narrow = narrowed(scenario);
   const Space space = layouts_of(narrow);
@@ -133,7 +145,8 @@ std::variant<SearchAnswer, Infeasible> search_replicas(const Scenario& scenario,
           Answer priced = price(entry.plan, own, Engine::Auto);
           if (!priced.report.fits) {
             const Bytes excess = largest_need(priced.report) - scenario.cluster.device.memory;
-            if (nearest.empty() || excess < missing) nearest = in_words(entry.layout), missing = excess;
+            if (nearest.empty() || excess < missing)
+              nearest = in_words(entry.layout) + ": " + bytes_text(excess) + " too much", missing = excess;
             continue;
           }
           entry.report = std::move(priced.report);
@@ -157,8 +170,7 @@ std::variant<SearchAnswer, Infeasible> search_replicas(const Scenario& scenario,
     Infeasible none;
     none.reason =
         answer.ended.empty() ? "no plan with replicas fits" : answer.ended + " came before any plan was found";
-    if (!nearest.empty())
-      none.details.push_back(fmt::format("nearest miss: {}, {} too much", nearest, bytes_text(missing)));
+    if (!nearest.empty()) none.details.push_back("nearest miss: " + nearest);
     for (const auto& [reason, count] : answer.refused)
       none.details.push_back(fmt::format("{} x {}", count, reason));
     return none;

@@ -11,6 +11,7 @@
 
 #include "core/plan/op_index.hpp"
 #include "planner/find_plan.hpp"
+#include "planner/layer_order.hpp"
 #include "planner/one_class.hpp"
 #include "planner/price.hpp"
 #include "planner/search/replicas.hpp"
@@ -140,10 +141,10 @@ class Search {
     given_up_ = std::min(given_up_, value(layout, bound, least(layout)));
   }
 
-  void miss(const Layout& layout, Bytes need, StageId stage) {
+  void miss(const Layout& layout, Bytes need, StageId stage, bool at_least = false) {
     ++answer_.too_large;
     if (!answer_.nearest_miss || need < answer_.nearest_miss->need)
-      answer_.nearest_miss = NearestMiss{layout, need, scenario_.cluster.device.memory, stage};
+      answer_.nearest_miss = NearestMiss{layout, need, scenario_.cluster.device.memory, stage, at_least};
   }
 
   void evaluate(const Layout& layout) {
@@ -197,7 +198,7 @@ class Search {
     const Bytes capacity = scenario_.cluster.device.memory;
     if (next.stage == Stage::Layout) {
       if (const Bytes states = evaluator_.least_states(next.layout); states > capacity) {
-        miss(next.layout, states, 0);
+        miss(next.layout, states, 0, true);
         return 1;
       }
       const Time tight = evaluator_.tight_bound(next.layout);
@@ -245,16 +246,27 @@ class Search {
   }
 
   // Where links are shared, plans are slower than fixed orders say, and what was ruled out against those orders may be
-  // better than what is left of them: it is looked at, too.
+  // better than what is left of them: it is looked at, too. So it is where plans turned out not to fit.
   void look_further() {
     constexpr int kMostRounds = 8;
-    for (int round = 0; round < kMostRounds && !answer_.plans.empty() && !over(); ++round) {
-      worst_priced_ = answer_.plans.back().value;
-      if (queue_.empty() || queue_.top().bound >= threshold()) return;
-      evaluate_groups();
-      refine_best();
+    for (int round = 0; (round < kMostRounds || answer_.plans.empty()) && !over(); ++round) {
+      worst_priced_ = answer_.plans.empty() ? 0 : answer_.plans.back().value;
+      const bool more = !queue_.empty() && queue_.top().bound < threshold();
+      const bool unpriced =
+          answer_.plans.empty() && std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& candidate) {
+            return priced_.find({candidate.layout, candidate.step.value}) == priced_.end();
+          });
+      if (!more && !unpriced) return;
+      if (more) evaluate_groups(), refine_best();
       confirm();
     }
+  }
+
+  // Of the candidates that are left.
+  void recount_lines() {
+    lines_.clear(), worst_wanted_ = kInfinite;
+    for (const Candidate& candidate : candidates_)
+      note_line(candidate);
   }
 
   // No plan of the space is better, by fixed orders.
@@ -289,7 +301,7 @@ class Search {
 
   // First the plans of the ranking, then whatever keeps the bound low.
   void refine_best() {
-    while (!over()) {
+    while (!candidates_.empty() && !over()) {
       std::size_t next = candidates_.size();
       std::set<Layout> lines;
       for (std::size_t i = 0; i < candidates_.size() && next == candidates_.size(); ++i) {
@@ -403,6 +415,7 @@ class Search {
         if (evaluator_.cuts_open()) give_up(candidate.layout, candidate.bound);
         --answer_.evaluated;
         miss(candidate.layout, found->peak, found->report.limiting_stage);
+        recount_lines();
         continue;
       }
       again.candidate->bound = std::max(again.candidate->bound, candidate.bound);
@@ -435,12 +448,36 @@ class Search {
     none.reason =
         fmt::format("no plan fits: {} more memory than a device has",
                     answer_.too_large == 1 ? "1 layout needs" : fmt::format("{} layouts need", answer_.too_large));
-    none.details.push_back(fmt::format("nearest miss: {} needs {} on stage {}, {} more than the {} of a device",
-                                       in_words(nearest.layout), bytes_text(nearest.need), nearest.stage,
+    none.details.push_back(fmt::format("nearest miss: {} needs {}{} on stage {}, {} more than the {} of a device",
+                                       in_words(nearest.layout), nearest.at_least ? "at least " : "",
+                                       bytes_text(nearest.need), nearest.stage,
                                        bytes_text(nearest.need - nearest.capacity), bytes_text(nearest.capacity)));
     if (!answer_.ended.empty()) none.details.push_back(answer_.ended + " came first: not all layouts were looked at");
     none.remedies = cheapest_changes();
     return none;
+  }
+
+  // About the least memory per device with which a plan fits: doubled until one does, then by halves.
+  void larger_devices(const auto& fits, std::vector<std::string>& remedies) const {
+    constexpr std::int64_t kMiB = 1 << 20, kMostTimes = 1 << 8, kMost = std::int64_t{1} << 40;
+    const std::int64_t least = answer_.nearest_miss->need.value / kMiB + 1;
+    const auto with = [&](std::int64_t mib) {
+      Scenario changed = scenario_;
+      changed.cluster.device.memory = Bytes{mib * kMiB};
+      return fits(changed);
+    };
+    std::int64_t enough = least;
+    auto best = with(enough);
+    while (!best && enough < std::min(least * kMostTimes, kMost))
+      enough *= 2, best = with(enough);
+    if (!best) return;
+    for (std::int64_t low = enough / 2, step = low / 2; enough > least && step > enough / 32; step /= 2)
+      if (auto there = with(low + step))
+        enough = low + step, best = std::move(there);
+      else
+        low += step;
+    remedies.push_back(fmt::format("with {} per device: {}: --set cluster.node.device.memory={}MiB",
+                                   bytes_text(Bytes{enough * kMiB}), *best, enough));
   }
 
   // Whether anything fits once a field is opened, or the cluster has more of the same; a short search each.
@@ -453,10 +490,12 @@ class Search {
         quick.objective = Objective::Throughput;
         Search search(changed, quick);
         search.evaluate_groups();
-        if (search.candidates_.empty()) return std::nullopt;
-        const Candidate& best = search.candidates_.front();
+        search.confirm();  // with buffers
+        search.look_further();
+        if (search.answer_.plans.empty()) return std::nullopt;
+        const Found& best = search.answer_.plans.front();
         return fmt::format("{}, {}: {:.4g} samples/s", in_words(best.layout), in_words(best.plan.recompute),
-                           static_cast<double>(best.layout.global_batch()) / seconds(best.step));
+                           best.report.samples_per_s);
       } catch (const InputError&) {
         return std::nullopt;
       }
@@ -482,6 +521,7 @@ class Search {
         remedies.push_back(fmt::format("on {} nodes: {}: --set cluster.nodes={}", changed.cluster.nodes, *best,
                                        changed.cluster.nodes));
     }
+    if (remedies.empty()) larger_devices(fits, remedies);
     return remedies;
   }
 
@@ -514,6 +554,7 @@ std::variant<SearchAnswer, Infeasible> search(const Scenario& scenario, const Se
         "plan: nothing is left open; write auto for what is to be found, e.g. stages: auto, or plan: auto");
   PP_CHECK(options.top >= 1);
   refuse_classes(scenario.cluster, scenario.cluster.place, kPlanSearch);
+  if (scenario.plan.order.value.unsettled()) return search_orders(scenario, options);
   if (asks_for_replicas(scenario)) return search_replicas(scenario, options);
   return Search(scenario, options).answer();
 }

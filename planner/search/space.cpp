@@ -73,6 +73,10 @@ std::vector<int> chunks_for(const Scenario& scenario, std::int64_t stages) {
   return chunks;
 }
 
+bool chunks_are_given(const Scenario& scenario) {
+  return !is_open(scenario, "virtual_stages") && scenario.plan.virtual_stages.value > 1;
+}
+
 std::vector<PlacementOrder> placements_for(const Scenario& scenario) {
   const OpenField* open = open_field(scenario, "placement");
   if (open == nullptr) {
@@ -268,6 +272,10 @@ Space layouts_of(const Scenario& scenario) {
             group.chunks = chunks_for(scenario, stages);
             const bool one = stages == 1 && std::find(schedules.begin(), schedules.end(), "1f1b") != schedules.end();
             for (const std::string& schedule : schedules) {
+              if (!takes_chunks(schedule) && chunks_are_given(scenario)) {
+                left_out("plan.virtual_stages is given, and of the schedules interleaved_1f1b takes several");
+                continue;
+              }
               const bool same = one && is_1f1b_on_one_stage(schedule);
               if (same || (takes_chunks(schedule) && (stages == 1 || group.chunks.empty()))) continue;
               if (takes_chunks(schedule) && batch.count % stages != 0)

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "planner/find_plan.hpp"
+#include "planner/layer_order.hpp"
 #include "planner/price.hpp"
 
 namespace pipewright {
@@ -155,8 +156,11 @@ struct Shared {
 }  // namespace
 
 std::variant<Answer, Infeasible> priced_as_stated(const Scenario& scenario) {
-  const CostModel cost = cost_model(scenario);
-  return price(find_plan(scenario, cost), cost, Engine::Auto);
+  const InOrder ordered = in_graph_order(scenario);
+  const CostModel cost = cost_model(ordered.or_else(scenario));
+  Answer answer = price(find_plan(cost.scenario(), cost), cost, Engine::Auto);
+  answer.own = ordered.own;
+  return answer;
 }
 
 std::string plan_in_words(const Plan& plan) {

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "planner/find_plan.hpp"
+#include "planner/layer_order.hpp"
 #include "planner/price.hpp"
 #include "planner/what_if/bytes_text.hpp"
 #include "planner/what_if/sensitivity.hpp"
@@ -38,13 +39,21 @@ bool promising(const Answer& answer, const Plan& plan, const CostModel& cost, do
   return samples_per_second(plan, makespan, std::nullopt) >= least_gain * answer.report.samples_per_s;
 }
 
+// Where the best order of the layers is asked for, it is that of a number of stages and a size of micro-batches.
+bool needs_another_order(const Scenario& changed, const Plan& plan) {
+  return changed.plan.order.value.kind == LayerOrder::Kind::Graph &&
+         (changed.plan.stages.value != plan.stages ||
+          batch_split(changed.training, changed.plan.data_parallel.value).micro_batch_size != plan.micro_batch_size);
+}
+
 // Figures of the changed scenario; none where the change does not apply, makes no valid plan or gains too little.
 std::optional<Report> tried(const Answer& answer, const Change& change, double least_gain = 0) {
   Scenario changed = *answer.scenario;
   try {
     if (!change(changed, answer.plan)) return std::nullopt;
-    const CostModel cost(changed);
-    const Plan plan = find_plan(changed, cost);
+    const InOrder ordered = needs_another_order(changed, answer.plan) ? in_graph_order(changed) : InOrder{};
+    const CostModel cost(ordered.or_else(changed));
+    const Plan plan = find_plan(cost.scenario(), cost);
     if (!promising(answer, plan, cost, least_gain)) return std::nullopt;
     return price(plan, cost, Engine::Auto).report;
   } catch (const InputError&) {

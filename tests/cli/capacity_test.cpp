@@ -68,7 +68,7 @@ TEST_CASE("capacity refuses what it cannot grow, with a way out") {
   CHECK(
       contains(error_of({"capacity", kQuickstart, "--over", "plan.stages", "-o", "x.svg"}), "known: .json, .csv, .md"));
   CHECK(contains(error_of({"capacity", kQuickstart, "--over", "plan.stages", "-o", kQuickstart}),
-                 "is the scenario itself"));
+                 "is read by this command"));
 }
 
 }  // namespace

@@ -139,7 +139,7 @@ TEST_CASE("The scenario is never overwritten by its own answer") {
   const std::string path = scratch.path("x.json");  // YAML, whatever its name
   std::filesystem::copy_file(source_folder() + "/" + kQuickstart, path);
   CHECK(complaint({"simulate", path, "-o", scratch.path("./x.json")}) ==
-        "error: --output: \"" + scratch.path("./x.json") + "\" is the scenario itself; name another file\n");
+        "error: --output: \"" + scratch.path("./x.json") + "\" is read by this command; name another file\n");
   CHECK(file_text(path) == file_text(source_folder() + "/" + kQuickstart));
 }
 

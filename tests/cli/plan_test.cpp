@@ -1,6 +1,6 @@
 // `plan` as a user runs it.
-#include <chrono>
-#include <csignal>
+#include <algorithm>
+#include <filesystem>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -183,8 +183,13 @@ TEST_CASE("A partition that makes whole plans names what contradicts it, and wha
 TEST_CASE("simulate: a field left open is for plan") {
   const ProgramRun run = run_program({"simulate", "-"}, {.input = kSmall});
   CHECK(run.status == 2);
-  CHECK(run.err.find("plan.stages: auto leaves it to `pipewright plan`") != std::string::npos);
-  CHECK(run.err.find("training.micro_batch_size: auto leaves it") != std::string::npos);
+  CHECK(run.err.find("plan: auto leaves 5 fields to `pipewright plan`, which writes the scenario of what it finds with "
+                     "-o plan.yaml: training.micro_batch_size, plan.data_parallel, plan.recompute, plan.schedule, "
+                     "plan.stages; give values here") != std::string::npos);
+  CHECK(std::count(run.err.begin(), run.err.end(), '\n') == 1);
+  const ProgramRun one =
+      run_program({"simulate", "scenarios/quickstart.yaml", "--set", "plan.stages=auto"}, {.input = kSmall});
+  CHECK(one.err.find("plan.stages: auto leaves it to `pipewright plan`") != std::string::npos);
 }
 
 TEST_CASE("check: fields left open are kept, and the layouts counted") {
@@ -217,4 +222,135 @@ TEST_CASE("plan: pareto plans are not beaten in any axis") {
       const bool beaten = time_b < time_a && cost_b < cost_a && b["peak_bytes"] < a["peak_bytes"];
       CHECK_FALSE(beaten);
     }
+}
+
+const std::string kLlama = "scenarios/megatron/llama3-70b-64xh100.yaml";
+
+// 240 000 layouts on 4096 GPUs: a quarter of a minute of work on the machine that this was written on.
+ProgramRun hard_plan(const std::string& time_limit, bool interrupt) {
+  return run_program({"plan", kLlama, "--set", "cluster.nodes=512", "--set", "training.global_batch_size=4096", "--gap",
+                      "0", "--top", "50", "--width", "1000", "--time-limit", time_limit},
+                     {.interrupt = interrupt});
+}
+
+TEST_CASE("plan: Ctrl-C prints the best so far, with exit status 130") {
+  const ProgramRun run = hard_plan("10min", true);
+  CHECK(run.status == 130);
+  const bool best = run.out.find("Ctrl-C ended the search") != std::string::npos;
+  CHECK((best || run.out.find("interrupted came before any plan was found") != std::string::npos));
+}
+
+TEST_CASE("plan: on a hard question gap 0 goes on to the time limit, and says the gap that is left") {
+  const ProgramRun run = hard_plan("1s", false);
+  const bool best = run.out.find("optimality    gap ") != std::string::npos &&
+                    run.out.find("the time limit ended the search") != std::string::npos;
+  CHECK((best || run.out.find("the time limit came before any plan was found") != std::string::npos));
+}
+
+TEST_CASE("plan: what cannot be written or drawn is refused before the search") {
+  ScratchFolder folder;
+  const auto error = [&](std::vector<std::string> more) {
+    // Ten minutes of search, were it begun.
+    more.insert(more.begin(), {"plan", kLlama, "--gap", "0", "--time-limit", "10min"});
+    const ProgramRun run = run_program(more);
+    CHECK(run.status == 2);
+    CHECK(run.out.empty());
+    return run.err;
+  };
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  CHECK(has(error({"-o", folder.path("none/plan.yaml")}), "does not exist: create it first"));
+  CHECK(has(error({"-o", "/proc/plan.yaml"}), "/proc/plan.yaml: cannot write: "));
+  CHECK(has(error({"--pareto", "memory,size"}), "--pareto: unknown \"size\"; known: memory, cost"));
+  CHECK(has(error({"-o", folder.path("a.json"), "-o", folder.path("a.json")}), "is given twice"));
+  CHECK(has(error({"-o", kLlama}), "is read by this command; name another file"));
+  CHECK(folder.files().empty());  // trying leaves nothing behind
+}
+
+TEST_CASE("An output that cannot be written is refused by every command before it works") {
+  ScratchFolder folder;
+  const std::string quickstart = "scenarios/quickstart.yaml";
+  std::filesystem::create_directory(folder.path("x.json"));
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"simulate", quickstart},
+                                                  {"compare", quickstart, quickstart},
+                                                  {"sweep", "scenarios/what_if/bandwidth.yaml"},
+                                                  {"capacity", quickstart, "--over", "training.micro_batch_size"}}) {
+    CAPTURE(command.front());
+    for (const std::string& output : {folder.path("none/x.json"), folder.path("x.json")}) {
+      std::vector<std::string> arguments = command;
+      arguments.insert(arguments.end(), {"-o", output});
+      const ProgramRun run = run_program(arguments);
+      CHECK(run.status == 2);
+      CHECK(run.out.empty());
+      CHECK(run.err.find("cannot write: ") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("plan: fields that contradict one another are named, with a way out") {
+  const auto error = [](const std::string& scenario, const std::vector<std::string>& set) {
+    std::vector<std::string> arguments = {"plan", scenario};
+    for (const std::string& each : set)
+      arguments.insert(arguments.end(), {"--set", each});
+    const ProgramRun run = run_program(arguments);
+    CHECK(run.status == 2);
+    return run.err;
+  };
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  const std::string quickstart = "scenarios/quickstart.yaml";
+  CHECK(has(error("scenarios/pipedream/vgg16-15-1.yaml", {"plan.replicas=auto"}),
+            "plan.partition: gives the cuts, but plan.replicas: auto chooses the stages and their cuts, too; write "
+            "partition: auto (--set plan.partition=auto)"));
+  CHECK(has(error(quickstart, {"plan.virtual_stages=2", "plan.recompute=auto"}),
+            "1 combination: plan.virtual_stages is given, and of the schedules interleaved_1f1b takes several"));
+  CHECK(has(error(quickstart, {"plan.stages={auto:[2,4]}"}),
+            "in braces a space follows a colon: --set 'plan.stages={auto: [2,4]}'"));
+  CHECK(has(error(quickstart, {"plan.recompute=auto", "plan.stages=25", "cluster.node.devices=64"}),
+            "plan.stages: 25 stages for 24 layers; every stage holds at least one: use 1..24, or auto"));
+  CHECK(has(error(quickstart, {"plan=auto", "cluster.nodes=0"}), "cluster.nodes: \"0\" must be at least 1"));
+  CHECK(has(error(quickstart, {"plan=auto", "cluster.node.devices=0"}), "cluster.node.devices: \"0\" must be"));
+  CHECK(
+      has(error(quickstart, {"plan=auto", "cluster.nodes=2"}), "cluster.network is missing: 2 nodes need one; write"));
+}
+
+// By its layers alone PP2 DP2 fits, with its buffers it does not: PP4 is the answer, however few plans are asked for.
+TEST_CASE("plan: what turns out not to fit rules out nothing") {
+  for (const char* top : {"1", "5"}) {
+    const ProgramRun run = plan(kSmall, {"--set", "cluster.node.device.memory=30 MB", "--top", top});
+    CHECK(run.status == 0);
+    CHECK(run.out.find("best plan     PP4 DP1, 8 micro-batches of 1, 1f1b") != std::string::npos);
+  }
+}
+
+// What the nearest plan lacks, and a memory with which a plan is found.
+TEST_CASE("plan: where no field helps, the answer is the memory that would, and it does") {
+  const std::vector<std::string> ask = {"plan", "scenarios/quickstart.yaml", "--set", "plan=auto", "--top", "1"};
+  std::vector<std::string> small = ask;
+  small.insert(small.end(), {"--set", "cluster.node.device.memory=20MB"});
+  const ProgramRun none = run_program(small);
+  CHECK(none.status == 1);
+  CHECK(none.out.find("more than the 19.1 MiB of a device") != std::string::npos);
+  const std::string key = "--set cluster.node.device.memory=";
+  const auto at = none.out.find(key);
+  REQUIRE(at != std::string::npos);
+  std::vector<std::string> larger = ask;
+  larger.insert(larger.end(), {"--set", none.out.substr(at + 6, none.out.find_first_of(" \n", at + 6) - at - 6)});
+  CHECK(run_program(larger).status == 0);
+}
+
+TEST_CASE("plan: without replicas that fit, sizes are in GiB; devices that are no GPUs are called devices") {
+  const ProgramRun none =
+      run_program({"plan", "scenarios/pipedream/vgg16-15-1.yaml", "--set", "plan.replicas=auto", "--set",
+                   "plan.partition=balanced", "--set", "cluster.node.device.memory=700MB"});
+  CHECK(none.status == 1);
+  CHECK(none.out.find("nearest miss: replicas ") != std::string::npos);
+  CHECK(none.out.find(" GiB more than its device has") != std::string::npos);
+  const std::string tpus =
+      run_program({"plan", "scenarios/gpipe/transformer-48-k8-m32.yaml", "--set", "plan.recompute=auto"}).out;
+  CHECK(tpus.find("#  devices  GBS") != std::string::npos);
+  CHECK(tpus.find("tok/s/device") != std::string::npos);
+  CHECK(tpus.find("GPU") == std::string::npos);
 }

@@ -87,8 +87,8 @@ TEST_CASE("sweep refuses what it cannot do, with a way out") {
   CHECK(contains(error_of({"sweep", kHardware, "--jobs", "0"}), "is no whole number from 1 to 1024"));
   CHECK(contains(error_of({"sweep", kHardware, "--jobs", "many"}), "write e.g. --jobs 4"));
   CHECK(contains(error_of({"sweep", kHardware, "-o", "x.png"}), "known: .json, .csv, .svg"));
-  CHECK(contains(error_of({"sweep", kHardware, "-o", kHardware}), "is what the sweep reads"));
-  CHECK(contains(error_of({"sweep", kHardware, "-o", "scenarios/what_if/llama3-70b.yaml"}), "is what the sweep reads"));
+  CHECK(contains(error_of({"sweep", kHardware, "-o", kHardware}), "is read by this command"));
+  CHECK(contains(error_of({"sweep", kHardware, "-o", "scenarios/what_if/llama3-70b.yaml"}), "is read by this command"));
   CHECK(contains(error_of({"sweep", kHardware, "--json", "--csv"}), "exclude each other"));
   CHECK(contains(error_of({"sweep", kHardware, "-o", "x.svg", "--x", "plan.stages"}), "--x: unknown \"plan.stages\""));
   CHECK(contains(error_of({"sweep", kHardware, "-o", "x.svg", "--y", "step"}), "--y: unknown \"step\""));

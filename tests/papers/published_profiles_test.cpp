@@ -216,3 +216,32 @@ TEST_CASE("All seven graphs are cut over all their down-sets, never worse than a
     CHECK(bottleneck_of(reordered(model, cut->order), there, cut->layers) == cut->bottleneck);
   }
 }
+
+// `plan` tries the model's order, too, so that it is never slower; the scenario that it writes has the order in it.
+TEST_CASE("plan.order: graph plans all seven graphs, never slower than their own order, and simulate agrees") {
+  const std::string folder = profiles();
+  const Scratch scratch;
+  for (const char* name : {"vgg16", "alexnet", "resnet50", "densenet121", "inception_v3", "gnmt", "gnmt_large"}) {
+    CAPTURE(name);
+    const auto plan = [&](const std::string& order, const std::string& output) {
+      const std::string yaml = "version: 1\nmodel: {pipedream_profile: \"" + folder + name +
+                               ".txt\", batch: 128}\n"
+                               "cluster: {node: {devices: 8, device: {memory: 100 GB}, links: {kind: mesh, bandwidth: "
+                               "10 GB/s}}}\n"
+                               "training: {micro_batch_size: 16, micro_batches: 16}\n"
+                               "plan: {stages: 8, schedule: 1f1b, partition: auto, order: " +
+                               order + "}\n";
+      const ProgramRun run =
+          run_program({"plan", "-", "--json", "--time-limit", "10min", "-o", output}, {.input = yaml});
+      REQUIRE_MESSAGE(run.status == 0, run.err);
+      return nlohmann::json::parse(run.out);
+    };
+    const auto own = plan("model", scratch.path("own.yaml")), best = plan("graph", scratch.path("best.yaml"));
+    CHECK(best["plans"][0]["samples_per_s"] >= own["plans"][0]["samples_per_s"]);
+    CHECK(best["layer_order"].get<std::string>().find("not exact") == std::string::npos);
+    CHECK(best["bound"] > 0.0);
+    const ProgramRun simulated = run_program({"simulate", scratch.path("best.yaml"), "--json"});
+    REQUIRE_MESSAGE(simulated.status == 0, simulated.err);
+    CHECK(nlohmann::json::parse(simulated.out)["samples_per_s"] == best["plans"][0]["samples_per_s"]);
+  }
+}

@@ -1,6 +1,7 @@
 #include "tests/support/run_program.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -46,6 +47,37 @@ std::string rest_of(std::FILE* file) {
   _exit(127);
 }
 
+// A line of /proc/PID/status, or its end: what follows `key`.
+std::string process_status(pid_t process, const std::string& key) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/status");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(key)) return line.substr(key.size());
+  return {};
+}
+
+double seconds_worked(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string word;
+  double ticks = 0;
+  for (int field = 1; field <= 15 && file >> word; ++field)
+    if (field >= 14) ticks += std::atof(word.c_str());  // utime, stime
+  return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+void interrupt(pid_t process) {
+  const auto catches = [&] {
+    return (std::strtoull(process_status(process, "SigCgt:").c_str(), nullptr, 16) >> (SIGINT - 1) & 1) != 0;
+  };
+  while (!process_status(process, "State:").empty() &&
+         process_status(process, "State:").find('Z') == std::string::npos) {
+    if (catches() && seconds_worked(process) >= 1) {
+      kill(process, SIGINT);
+      return;
+    }
+    usleep(10'000);
+  }
+}
+
 }  // namespace
 
 std::string source_folder() {
@@ -71,6 +103,7 @@ ProgramRun run_program(const std::vector<std::string>& arguments, const ProgramI
       _exit(126);
     become(binary, arguments, input);
   }
+  if (child > 0 && input.interrupt) interrupt(child);
   int status = 0;
   if (child < 0 || waitpid(child, &status, 0) != child) throw std::runtime_error("cannot run " + binary);
   std::fclose(in);

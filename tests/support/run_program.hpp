@@ -16,6 +16,7 @@ struct ProgramInput {
   std::string input;                  // standard input
   std::string output_to;              // standard output goes to this path instead of ProgramRun::out
   std::vector<std::string> settings;  // "NO_COLOR=1", added to the environment
+  bool interrupt = false;             // Ctrl-C, once the program catches it and has worked for a second of its own
 };
 
 ProgramRun run_program(const std::vector<std::string>& arguments, const ProgramInput& input = {});

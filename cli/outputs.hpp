@@ -1,0 +1,32 @@
+// The files that a command is asked to write (-o), checked before anything is computed: nobody waits for an answer that
+// cannot be kept.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pipewright {
+
+// `endings`: those that the command writes; of several that match the first in this list counts. `inputs`: files that
+// the command reads. Returns the number of the ending of each output. Throws InputError for an output without a known
+// ending, named twice, that is an input, or that cannot be written (`check_writable`).
+std::vector<std::size_t> check_outputs(const std::vector<std::string>& outputs, const std::vector<std::string>& inputs,
+                                       std::span<const std::string_view> endings);
+
+// The same, of a table of formats with a member `ending`: the format of each output.
+template <class Format>
+std::vector<const Format*> checked_formats(const std::vector<std::string>& outputs,
+                                           const std::vector<std::string>& inputs, std::span<const Format> formats) {
+  std::vector<std::string_view> endings;
+  for (const Format& format : formats)
+    endings.push_back(format.ending);
+  std::vector<const Format*> chosen;
+  for (const std::size_t number : check_outputs(outputs, inputs, endings))
+    chosen.push_back(&formats[number]);
+  return chosen;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,28 @@
+// The model types of Hugging Face configurations that are known: what each field of theirs says of a transformer.
+// Inside io/import only.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "io/import/hf.hpp"
+#include "io/import/hf_fields.hpp"
+
+namespace pipewright {
+
+// One configuration, on its way to a transformer.
+struct HfReading {
+  HfFields& config;
+  const HfOptions& options;
+  HfConfig& out;
+  std::string type;
+};
+
+struct HfType {
+  std::string_view name;
+  void (*read)(const HfReading&);
+};
+std::span<const HfType> hf_types();  // by name
+
+}  // namespace pipewright

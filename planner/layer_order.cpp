@@ -1,0 +1,334 @@
+#include "planner/layer_order.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "planner/graph_cut.hpp"
+#include "planner/one_class.hpp"
+#include "planner/partitioners/min_max.hpp"
+#include "planner/search/candidate.hpp"
+#include "planner/search/replicas.hpp"
+#include "planner/search/space.hpp"
+
+namespace pipewright {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+std::vector<LayerId> as_it_stands(const Model& model) {
+  std::vector<LayerId> order(model.layers.size());
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
+// A path through all layers: they have one order only.
+bool one_order_only(const Model& model) {
+  for (std::size_t i = 1; i < model.layers.size(); ++i) {
+    const auto& inputs = model.layers[i].inputs;
+    if (std::find(inputs.begin(), inputs.end(), static_cast<LayerId>(i) - 1) == inputs.end()) return false;
+  }
+  return true;
+}
+
+// Every down-set then passes something on, so that stages follow one another whatever the order.
+bool connected(const Model& model) {
+  std::vector<std::size_t> root(model.layers.size());
+  std::iota(root.begin(), root.end(), std::size_t{0});
+  const auto root_of = [&](std::size_t layer) {
+    while (root[layer] != layer)
+      layer = root[layer] = root[root[layer]];
+    return layer;
+  };
+  std::size_t parts = root.size();
+  for (std::size_t i = 0; i < root.size(); ++i)
+    for (const LayerId input : model.layers[i].inputs)
+      if (const std::size_t a = root_of(i), b = root_of(static_cast<std::size_t>(input)); a != b) root[a] = b, --parts;
+  return parts <= 1;
+}
+
+std::string milliseconds(Time time) {
+  return fmt::format("{:.4g} ms", static_cast<double>(time.value) * 1e-6);
+}
+
+// Forward + backward of every layer, with what a recomputation adds that all stages have.
+std::vector<Time> work_of(const LayerCosts& layers, Recompute recompute) {
+  std::vector<Time> work;
+  for (std::size_t i = 0; i < layers.forward.size(); ++i) {
+    work.push_back(checked_sum(layers.forward[i], layers.backward[i]));
+    if (recompute == Recompute::Full) work.back() = checked_sum(work.back(), layers.forward[i]);
+    if (recompute == Recompute::Selective) work.back() = checked_sum(work.back(), layers.rebuild[i]);
+  }
+  return work;
+}
+
+const Place& place_of(const Scenario& scenario) {
+  const Place& own = scenario.plan.order.place;
+  return own.file.empty() ? scenario.plan.place : own;
+}
+
+void check_partition(const Scenario& scenario) {
+  const PlanRequest& plan = scenario.plan;
+  refuse_classes(scenario.cluster, place_of(scenario), "plan.order: graph");
+  if (std::holds_alternative<LayerCounts>(plan.partition.value) ||
+      std::holds_alternative<CutLayers>(plan.partition.value))
+    throw InputError(place_of(scenario),
+                     "plan.order: graph chooses the order by where its best cut lies, and plan.partition gives the "
+                     "cuts; list the order, or write partition: balanced");
+  if (asks_for_replicas(scenario))
+    throw InputError(place_of(scenario),
+                     "plan.order: graph is for a number of stages without replicas of their own, and this plan leaves "
+                     "both to the planner; write another partition (and no replicas: auto), or order: model");
+}
+
+Scenario with_order(const Scenario& scenario, LayerOrder::Kind kind, const std::vector<LayerId>& order) {
+  Scenario result = scenario;
+  result.plan.order.value = {kind, order};
+  result.model = reordered(as_given(scenario.model), order);
+  return result;
+}
+
+}  // namespace
+
+std::string OrderFound::how(bool keeps_the_models) const {
+  if (bottleneck == Time{}) return "the model's: " + proof;
+  const std::string least = milliseconds(bottleneck), given = milliseconds(as_given);
+  if (!better()) return fmt::format("the model's, largest stage {} per micro-batch; {}", given, proof);
+  if (keeps_the_models)
+    return fmt::format(
+        "the model's, largest stage {} per micro-batch; with the one of which it is {} a plan is slower; "
+        "{}",
+        given, least, proof);
+  return fmt::format("the graph's, largest stage {} per micro-batch, {} in the model's order; {}", least, given, proof);
+}
+
+OrderFound best_order(const Model& model, const std::vector<Time>& work, const std::vector<int>& replicas,
+                      std::int64_t most_down_sets) {
+  const GraphProblem problem{.compute = work, .replicas = replicas, .most_down_sets = most_down_sets};
+  OrderFound found{as_it_stands(model), {}, bottleneck_of(model, problem, min_max(work, replicas)), {}, ""};
+  found.bottleneck = found.lower_bound = found.as_given;
+  if (one_order_only(model)) {
+    found.proof = "each layer uses the one before it, so there is no other order";
+    return found;
+  }
+  const std::optional<GraphCut> cut = graph_cut(model, problem);
+  if (!cut) {
+    found.lower_bound = {};
+    found.proof = "fewer layers have work than there are stages, so no other was looked for";
+    return found;
+  }
+  found.lower_bound = std::min(cut->lower_bound, found.as_given);
+  if (cut->bottleneck < found.as_given) found.order = cut->order, found.bottleneck = cut->bottleneck;
+  found.proof = found.bottleneck <= found.lower_bound
+                    ? "exact: no order and no cut has a smaller one"
+                    : fmt::format("not exact: at least {} in any order", milliseconds(found.lower_bound));
+  if (cut->down_sets > 0) found.proof += fmt::format(" ({} down-sets)", cut->down_sets);
+  if (found.bottleneck > found.lower_bound) found.proof += "; " + cut->how;
+  return found;
+}
+
+InOrder in_graph_order(const Scenario& scenario) {
+  const PlanRequest& plan = scenario.plan;
+  if (plan.order.value.kind != LayerOrder::Kind::Graph) return {};
+  check_partition(scenario);
+  const Scenario given = with_order(scenario, LayerOrder::Kind::Graph, as_it_stands(scenario.model));
+  const auto layers = static_cast<std::int64_t>(given.model.layers.size());
+  const auto as_it_is = [&] { return InOrder{std::make_shared<const Scenario>(given), ""}; };
+  if (plan.stages.value < 1 || plan.virtual_stages.value < 1 || plan.stages.value > layers ||
+      plan.virtual_stages.value > layers / plan.stages.value)
+    return as_it_is();
+  std::vector<int> replicas(static_cast<std::size_t>(plan.stages.value * plan.virtual_stages.value), 1);
+  if (!plan.replicas.value.empty()) {
+    if (plan.replicas.value.size() != replicas.size()) return as_it_is();
+    for (std::size_t k = 0; k < replicas.size(); ++k)
+      replicas[k] = static_cast<int>(std::clamp<std::int64_t>(plan.replicas.value[k], 1, given.cluster.devices()));
+  }
+  try {
+    const CostModel cost(given);
+    const std::int64_t samples = batch_split(given.training, plan.data_parallel.value).micro_batch_size;
+    const OrderFound found = best_order(given.model, work_of(cost.layers(samples), Recompute::None), replicas);
+    return {std::make_shared<const Scenario>(with_order(given, LayerOrder::Kind::Graph, found.order)),
+            "order of layers: " + found.how()};
+  } catch (const OverflowError&) {
+    throw;
+  } catch (const InputError&) {
+    return as_it_is();
+  }
+}
+
+namespace {
+
+class OrderSearch {
+ public:
+  OrderSearch(const Scenario& scenario, const SearchOptions& options)
+      : scenario_(with_order(scenario, LayerOrder::Kind::Listed, as_it_stands(scenario.model))),
+        options_(options),
+        space_(layouts_of(scenario_)),
+        evaluator_(scenario_),
+        begin_(Clock::now()) {}
+
+  std::variant<SearchAnswer, Infeasible> answer() {
+    find_orders();
+    std::variant<SearchAnswer, Infeasible> model = search(scenario_, within_time());
+    if (auto* found = std::get_if<SearchAnswer>(&model)) take(std::move(*found));
+    for (const auto& [order, stages] : stages_of_) {
+      if (stop()) break;
+      auto there = search(restricted(order, stages), within_time());
+      if (auto* found = std::get_if<SearchAnswer>(&there)) take(std::move(*found));
+    }
+    if (!merged_) return std::move(std::get<Infeasible>(model));
+    finish();
+    return std::move(*merged_);
+  }
+
+ private:
+  using Key = std::tuple<int, int, bool, std::int64_t>;  // stages, tensor_parallel, sequence_parallel, micro_batch_size
+  static Key key(const Layout& layout) {
+    return {layout.stages, layout.tensor_parallel, layout.sequence_parallel, layout.micro_batch_size};
+  }
+
+  double left() const {
+    const std::chrono::duration<double> passed = Clock::now() - begin_;
+    return options_.time_limit - passed.count();
+  }
+  bool stop() {
+    if (options_.stop && options_.stop()) ended_ = "interrupted";
+    if (ended_.empty() && left() <= 0) ended_ = "the time limit";
+    return !ended_.empty();
+  }
+  SearchOptions within_time() const {
+    SearchOptions options = options_;
+    options.time_limit = std::max(left(), options_.time_limit * 0.1);
+    return options;
+  }
+
+  // By number of stages, the largest first, the order of its first layout; and the least bottleneck of every other
+  // micro-batch. As far as half of the time goes: what is not reached keeps the model's order.
+  void find_orders() {
+    const std::vector<Recompute>& asked = scenario_.plan.recompute.value;
+    const bool everywhere =
+        asked.size() == 1 && !is_open(scenario_, "recompute") && !scenario_.plan.recompute_except_last;
+    std::map<Key, const Layout*, std::greater<>> layouts;
+    for (const LayoutGroup& group : space_.groups)
+      layouts.emplace(key(group.first), &group.first);
+    for (const auto& [key, layout] : layouts) {
+      if (left() < options_.time_limit / 2 || (options_.stop && options_.stop())) break;
+      const LayerCosts costs = evaluator_.cost(*layout).layers(layout->micro_batch_size);
+      OrderFound found = best_order(scenario_.model, work_of(costs, everywhere ? asked.front() : Recompute::None),
+                                    std::vector<int>(static_cast<std::size_t>(layout->stages), 1));
+      bounds_.emplace(key, found.lower_bound);
+      const auto [first, absent] = by_stages_.try_emplace(layout->stages, std::move(found));
+      if (absent && first->second.better()) stages_of_[first->second.order].insert(layout->stages);
+    }
+  }
+
+  Scenario restricted(const std::vector<LayerId>& order, const std::set<int>& stages) const {
+    Scenario result = with_order(scenario_, LayerOrder::Kind::Listed, order);
+    if (const auto open = result.plan.open.find("stages"); open != result.plan.open.end()) {
+      open->second.among.clear();
+      for (const int each : stages)
+        open->second.among.push_back(std::to_string(each));
+    }
+    return result;
+  }
+
+  void take(SearchAnswer found) {
+    least_ = std::min(least_, found.bound);
+    if (!merged_) {
+      merged_ = std::move(found);
+      return;
+    }
+    SearchAnswer& all = *merged_;
+    if (found.plans.front().value < all.plans.front().value)
+      all.candidates = std::move(found.candidates), all.idle_devices = found.idle_devices;
+    for (Found& plan : found.plans)
+      all.plans.push_back(std::move(plan));
+    all.layouts += found.layouts, all.evaluated += found.evaluated, all.bounded += found.bounded;
+    all.refined += found.refined, all.simulations += found.simulations;
+    all.not_reached += found.not_reached, all.too_large += found.too_large;
+    for (const auto& [reason, count] : found.refused)
+      all.refused[reason] += count;
+    if (found.nearest_miss && (!all.nearest_miss || found.nearest_miss->need < all.nearest_miss->need))
+      all.nearest_miss = found.nearest_miss;
+    if (all.ended.empty()) all.ended = found.ended;
+  }
+
+  // Of layouts in both orders the better plan stays.
+  void finish() {
+    SearchAnswer& all = *merged_;
+    std::stable_sort(all.plans.begin(), all.plans.end(),
+                     [](const Found& a, const Found& b) { return a.value < b.value; });
+    std::vector<Found> kept;
+    for (Found& plan : all.plans) {
+      const bool known =
+          std::any_of(kept.begin(), kept.end(), [&](const Found& other) { return other.layout == plan.layout; });
+      if (!known && std::ssize(kept) < options_.top) kept.push_back(std::move(plan));
+    }
+    all.plans = std::move(kept);
+    if (all.ended.empty()) all.ended = ended_;
+    const double bound = stages_of_.empty() && one_order_only(scenario_.model) ? least_
+                         : evaluator_.cuts_open()                              ? bound_of_all_orders()
+                                                                               : least_;
+    all.bound = std::min(bound, all.plans.front().value);
+    const Found& best = all.plans.front();
+    const auto& order = best.scenario->model.order;
+    const auto found = by_stages_.find(best.layout.stages);
+    all.order = found == by_stages_.end() ? "the model's: the time was not enough to look for others"
+                                          : found->second.how(std::is_sorted(order.begin(), order.end()));
+  }
+
+  // Evaluator::bound knows no order where stages follow one another in all of them; the largest stage has a bound of
+  // its own, whatever the cut.
+  double bound_of_all_orders() {
+    const bool in_line = connected(scenario_.model) || scenario_.plan.skips == Skips::Direct;
+    double least = kInfinite;
+    try {
+      for (const LayoutGroup& group : space_.groups)
+        for (const Layout& layout : members(group)) {
+          Time time = in_line ? evaluator_.bound(layout) : Time{};
+          if (const auto found = bounds_.find(key(layout)); found != bounds_.end() && layout.virtual_stages == 1)
+            time = std::max(time, Time{checked_product(found->second.value, layout.micro_batches, "a bound")});
+          const Bytes states = options_.objective == Objective::Memory ? evaluator_.least_states(layout) : Bytes{};
+          least = std::min(least, objective_value(options_.objective, layout, scenario_, time, states));
+        }
+    } catch (const OverflowError&) {
+      return 0;
+    }
+    return least;
+  }
+
+  const Scenario scenario_;  // in the model's order
+  const SearchOptions& options_;
+  const Space space_;
+  Evaluator evaluator_;
+  Clock::time_point begin_;
+  std::map<Key, Time> bounds_;                               // least bottleneck of all orders
+  std::map<int, OrderFound> by_stages_;                      // of the first layout of so many stages
+  std::map<std::vector<LayerId>, std::set<int>> stages_of_;  // orders better than the model's, and for which stages
+  std::optional<SearchAnswer> merged_;
+  double least_ = kInfinite;
+  std::string ended_;
+};
+
+}  // namespace
+
+std::variant<SearchAnswer, Infeasible> search_orders(const Scenario& scenario, const SearchOptions& options) {
+  check_partition(scenario);
+  if (!scenario.plan.replicas.value.empty())
+    throw InputError(place_of(scenario),
+                     "plan.order: graph finds orders for stages without replicas here, and plan.replicas is given; "
+                     "leave one of them out, or list the order");
+  return OrderSearch(scenario, options).answer();
+}
+
+}  // namespace pipewright
