@@ -15,6 +15,7 @@
 #include "io/read_scenario.hpp"
 #include "io/writers/writers.hpp"
 #include "runtime/backends/cpu.hpp"
+#include "runtime/sequential.hpp"
 
 namespace pipewright {
 namespace {

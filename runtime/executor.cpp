@@ -49,15 +49,6 @@ class Region {
   std::byte* base_ = nullptr;
 };
 
-std::int64_t samples_of_copy(const Plan& plan) {
-  return (plan.micro_batches - 1) * plan.micro_batch_size + plan.last_micro_batch_size;
-}
-
-// Number of the first sample of a micro-batch, counted over the whole run.
-std::int64_t first_sample(const Plan& plan, std::int64_t step, CopyId copy, MicroBatchId m) {
-  return (step * plan.data_parallel + copy) * samples_of_copy(plan) + m * plan.micro_batch_size;
-}
-
 // Whether a backward op is the last of its round on its worker: then its gradients are complete.
 std::vector<char> closes_round(const std::vector<Op>& ops, const RunPlan& run) {
   std::vector<char> closes(ops.size());
@@ -74,17 +65,6 @@ std::vector<char> closes_round(const std::vector<Op>& ops, const RunPlan& run) {
 
 void fill_with_nan(std::byte* block, std::int64_t bytes) {
   std::memset(block, 0xff, static_cast<std::size_t>(bytes));
-}
-
-// The initial weights of a virtual stage, laid out as its parameters.
-void set_initial_weights(const ChunkCode& code, std::uint64_t seed, std::byte* weights) {
-  std::map<LayerId, int> number;
-  for (const CodeParameter& parameter : code.parameters) {
-    auto* const values = reinterpret_cast<float*>(weights + parameter.offset);
-    const int n = number[parameter.layer]++;
-    for (std::int64_t i = 0; i < parameter.tensor.elements; ++i)
-      values[i] = initial_value(parameter.tensor, seed, parameter.layer, n, i);
-  }
 }
 
 // One worker of the run.
@@ -675,156 +655,6 @@ double loss_of(const std::vector<WorkerResult>& workers, std::size_t step) {
   for (const WorkerResult& worker : workers)
     sum += worker.steps.at(step).loss, samples += worker.steps.at(step).samples;
   return samples > 0 ? sum / static_cast<double>(samples) : 0;
-}
-
-// ---- the sequential reference
-// ----------------------------------------------------------------------------------------
-
-namespace {
-
-std::byte* aligned(std::vector<std::byte>& storage, std::int64_t bytes, std::int64_t alignment) {
-  storage.assign(static_cast<std::size_t>(bytes + alignment), std::byte{});
-  const auto address = reinterpret_cast<std::uintptr_t>(storage.data());
-  const auto unit = static_cast<std::uintptr_t>(alignment);
-  return storage.data() + (unit - address % unit) % unit;
-}
-
-// Every virtual stage in one place, no arena and no transport: blocks come from the heap.
-class Sequential {
- public:
-  Sequential(const RunPlan& run, Backend& backend, const Data& data, const RunSettings& settings)
-      : run_(run), backend_(backend), data_(data), settings_(settings), interpreter_(backend) {
-    for (const ChunkCode& code : run.code) {
-      weights_.emplace_back(), storage_.emplace_back();
-      weights_.back() = aligned(storage_.back(), code.parameter_bytes, run.alignment.value);
-      set_initial_weights(code, settings.seed, weights_.back());
-    }
-  }
-
-  std::vector<std::vector<float>> gradients() {
-    std::vector<std::vector<float>> sums(run_.code.size());
-    for (CopyId copy = 0; copy < run_.plan->data_parallel; ++copy) {
-      frames_.clear();
-      const auto micro_batches = static_cast<MicroBatchId>(run_.plan->micro_batches);
-      for (MicroBatchId m = 0; m < micro_batches; ++m)
-        for (std::size_t v = 0; v < run_.code.size(); ++v)
-          follow(copy, v, m, run_.code[v].forward, nullptr);
-      for (std::size_t v = run_.code.size(); v-- > 0;)
-        add_copy(copy, v, sums[v]);
-    }
-    return sums;
-  }
-
- private:
-  struct Held {
-    Frame frame;
-    std::map<int, std::vector<std::byte>> blocks;
-  };
-
-  // Backwards of a virtual stage in the order of its workers' lists, each worker's sum apart.
-  void add_copy(CopyId copy, std::size_t v, std::vector<float>& sum) {
-    const StageId stage = run_.plan->stage_of(static_cast<int>(v));
-    const PositionId first = first_position(run_.schedule->shape, stage);
-    for (int r = 0; r < run_.schedule->shape.replicas_of(stage); ++r) {
-      std::vector<std::byte> storage;
-      std::byte* const own = aligned(storage, run_.code[v].parameter_bytes, run_.alignment.value);
-      for (const Op& op : run_.schedule->positions[static_cast<std::size_t>(first + r)].compute)
-        if (op.virtual_stage == v && (op.kind == Kind::BW || op.kind == Kind::W))
-          follow(copy, v, static_cast<MicroBatchId>(op.micro_batch), run_.code[v].backward, own);
-      std::vector<float> mine(static_cast<std::size_t>(run_.code[v].parameter_bytes / 4));
-      std::memcpy(mine.data(), own, mine.size() * sizeof(float));
-      if (sum.empty())
-        sum = std::move(mine);
-      else
-        for (std::size_t i = 0; i < sum.size(); ++i)
-          sum[i] += mine[i];
-    }
-  }
-
-  std::vector<std::byte>& message(int edge, bool forward, MicroBatchId m) { return messages_[{edge, forward, m}]; }
-
-  void follow(CopyId copy, std::size_t v, MicroBatchId m, const std::vector<Instruction>& line, std::byte* gradients) {
-    const ChunkCode& code = run_.code[v];
-    const std::size_t size = run_.size_of(m);
-    Held& held = frames_[{static_cast<int>(v), m}];
-    if (held.frame.at.empty()) held.frame.at.resize(code.blocks.size());
-    const std::int64_t samples = run_.plan->samples(m);
-    const Interpreter::Place place{
-        &code,
-        &held.frame,
-        size,
-        samples,
-        weights_[v],
-        gradients,
-        static_cast<float>(1.0 / static_cast<double>(run_.samples_per_update(static_cast<int>(v))))};
-    const std::int64_t first = first_sample(*run_.plan, 0, copy, m);
-    for (const Instruction& i : line) {
-      const auto b = static_cast<std::size_t>(i.block);
-      switch (i.verb) {
-        case Verb::Allocate:
-          held.frame.at[b] = aligned(held.blocks[i.block], code.blocks[b][size], run_.alignment.value);
-          break;
-        case Verb::Free: held.blocks.erase(i.block), held.frame.at[b] = nullptr; break;
-        case Verb::LoadInput:
-          for (std::int64_t s = 0; s < samples; ++s)
-            data_.input(first + s, held.frame.at[b] + s * code.sample_values * (code.sample_indices ? 8 : 4));
-          break;
-        case Verb::LoadLabels:
-          for (std::int64_t s = 0; s < samples; ++s)
-            data_.labels(first + s, reinterpret_cast<std::int64_t*>(held.frame.at[b]) + s * code.label_rows);
-          break;
-        case Verb::Receive: receive(i, code, held.frame, m, size); break;
-        case Verb::Send: send(i, code, held.frame, m, size); break;
-        case Verb::Loss:
-        case Verb::Release:
-        case Verb::Ready: break;
-        default: interpreter_.compute(i, place);
-      }
-    }
-  }
-
-  void receive(const Instruction& i, const ChunkCode& code, Frame& frame, MicroBatchId m, std::size_t size) {
-    const Port& port =
-        i.forward ? code.in[static_cast<std::size_t>(i.other)] : code.out[static_cast<std::size_t>(i.other)];
-    std::byte* const base = bases_.at({port.edge, i.forward, m});
-    for (const PortTensor& tensor : port.tensors)
-      if (i.forward)
-        frame.at[static_cast<std::size_t>(tensor.value)] = base + tensor.offset[size];
-      else if (tensor.gradient >= 0)
-        frame.at[static_cast<std::size_t>(tensor.gradient)] = base + tensor.gradient_offset[size];
-  }
-  void send(const Instruction& i, const ChunkCode& code, Frame& frame, MicroBatchId m, std::size_t size) {
-    const Port& port =
-        i.forward ? code.out[static_cast<std::size_t>(i.other)] : code.in[static_cast<std::size_t>(i.other)];
-    std::byte* const base = bases_[{port.edge, i.forward, m}] = aligned(
-        message(port.edge, i.forward, m), (i.forward ? port.bytes : port.gradient_bytes)[size], run_.alignment.value);
-    for (const PortTensor& tensor : port.tensors)
-      if (const int block = i.forward ? tensor.value : tensor.gradient; block >= 0)
-        std::memcpy(base + (i.forward ? tensor.offset[size] : tensor.gradient_offset[size]),
-                    frame.at[static_cast<std::size_t>(block)], static_cast<std::size_t>(tensor.bytes[size]));
-  }
-
-  using MessageKey = std::tuple<int, bool, MicroBatchId>;
-  const RunPlan& run_;
-  Backend& backend_;
-  const Data& data_;
-  const RunSettings& settings_;
-  Interpreter interpreter_;
-  std::vector<std::byte*> weights_;
-  std::vector<std::vector<std::byte>> storage_;
-  std::map<std::pair<int, MicroBatchId>, Held> frames_;
-  std::map<MessageKey, std::vector<std::byte>> messages_;
-  std::map<MessageKey, std::byte*> bases_;
-};
-
-}  // namespace
-
-std::vector<std::vector<float>> sequential_gradients(const RunPlan& run,
-                                                     const std::function<std::unique_ptr<Backend>()>& backend,
-                                                     const Data& data, const RunSettings& settings) {
-  PP_CHECK(run.schedule->flush);
-  const std::unique_ptr<Backend> device = backend();
-  return Sequential(run, *device, data, settings).gradients();
 }
 
 }  // namespace pipewright

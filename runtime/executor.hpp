@@ -91,13 +91,6 @@ std::vector<WorkerResult> execute(const RunPlan& run, const std::function<std::u
 std::vector<WorkerResult> measure_layers(const RunPlan& run, const std::function<std::unique_ptr<Backend>()>& backend,
                                          const Data& data, RunSettings settings, double seconds);
 
-// The same samples on one worker without any schedule: for every micro-batch in the order in which the run's virtual
-// stages ran their backwards, all forwards, then all backwards, stage after stage. Gradients of the first step, by
-// virtual stage. Copies and replicas are summed in the order of the workers. Flush schedules only.
-std::vector<std::vector<float>> sequential_gradients(const RunPlan& run,
-                                                     const std::function<std::unique_ptr<Backend>()>& backend,
-                                                     const Data& data, const RunSettings& settings);
-
 // The timeline of one step of all workers.
 Timeline timeline_of(const std::vector<WorkerResult>& workers, std::size_t step);
 // Mean loss of a step over all samples.

@@ -1,8 +1,32 @@
 #include "runtime/interpreter.hpp"
 
+#include <map>
+
 #include "core/check.hpp"
+#include "runtime/data.hpp"
 
 namespace pipewright {
+namespace {
+
+std::int64_t samples_of_copy(const Plan& plan) {
+  return (plan.micro_batches - 1) * plan.micro_batch_size + plan.last_micro_batch_size;
+}
+
+}  // namespace
+
+std::int64_t first_sample(const Plan& plan, std::int64_t step, CopyId copy, MicroBatchId m) {
+  return (step * plan.data_parallel + copy) * samples_of_copy(plan) + m * plan.micro_batch_size;
+}
+
+void set_initial_weights(const ChunkCode& code, std::uint64_t seed, std::byte* weights) {
+  std::map<LayerId, int> number;
+  for (const CodeParameter& parameter : code.parameters) {
+    auto* const values = reinterpret_cast<float*>(weights + parameter.offset);
+    const int n = number[parameter.layer]++;
+    for (std::int64_t i = 0; i < parameter.tensor.elements; ++i)
+      values[i] = initial_value(parameter.tensor, seed, parameter.layer, n, i);
+  }
+}
 
 StepArguments Interpreter::arguments(const CodeStep& step, const Place& place) {
   const auto& at = place.frame->at;

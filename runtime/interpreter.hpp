@@ -44,4 +44,9 @@ class Interpreter {
   std::array<float*, 8> parameter_gradients_{};
 };
 
+// Number of the first sample of a micro-batch, counted over the whole run.
+std::int64_t first_sample(const Plan& plan, std::int64_t step, CopyId copy, MicroBatchId m);
+// The initial weights of a virtual stage, laid out as its parameters.
+void set_initial_weights(const ChunkCode& code, std::uint64_t seed, std::byte* weights);
+
 }  // namespace pipewright

@@ -148,3 +148,44 @@ TEST_CASE("With stashing a backward reads the weights of its forward, without it
   check_memory(stashing, kept);
   check_memory(newest, moved);
 }
+
+TEST_CASE("Asynchronous runs end with the weights of a replay on one worker, bit by bit") {
+  const auto check = [](const std::vector<std::string>& more, const RunOptions& options) {
+    std::vector<std::string> changes = with({"plan.schedule=pipedream", "training.micro_batches=9"});
+    changes.insert(changes.end(), more.begin(), more.end());
+    const RunCase run(changes, options);
+    RunSettings settings = one_step();
+    settings.optimizer.learning_rate = 0.2;
+    const auto workers = run.run(settings);
+    settings.optimizer.kind = run.scenario.training.optimizer;
+    const auto reference = sequential_weights(run.run_plan, cpu_backend, *run.data, settings);
+    for (std::size_t w = 0; w < workers.size(); ++w)
+      for (std::size_t v = 0; v < workers[w].weights.size(); ++v)
+        if (!workers[w].weights[v].empty()) CHECK(differing(workers[w].weights[v], reference[v]) == 0);
+    check_memory(run, workers);
+    return reference;
+  };
+  const auto stashing = check({"plan.stages=3"}, {});
+  const auto newest = check({"plan.stages=3"}, {.weight_stashing = false});
+  const auto vertical = check({"plan.stages=3", "plan.vertical_sync=true"}, {});
+  // The last stage's backward follows its forward at once: there stashing changes only what it is sent.
+  CHECK(differing(stashing[0], newest[0]) > 1000);
+  CHECK(differing(stashing[1], newest[1]) > 1000);
+  CHECK(differing(stashing[2], vertical[2]) > 1000);
+  check({"plan.stages=3", "training.optimizer=adam"}, {});
+  check({"plan.replicas=[2, 1]", "plan.stages=2"}, {});
+  check({"plan.replicas=[2, 1]", "plan.stages=2", "plan.gradient_sync=at_once"}, {});
+}
+
+TEST_CASE("Likewise one step of schedules with a flush") {
+  for (const std::string schedule : {"gpipe", "1f1b"}) {
+    const RunCase run(with({"plan.schedule=" + schedule, "plan.stages=3", "training.optimizer=momentum"}));
+    RunSettings settings = one_step();
+    const auto workers = run.run(settings);
+    settings.optimizer.kind = run.scenario.training.optimizer;
+    const auto reference = sequential_weights(run.run_plan, cpu_backend, *run.data, settings);
+    for (const WorkerResult& worker : workers)
+      for (std::size_t v = 0; v < worker.weights.size(); ++v)
+        if (!worker.weights[v].empty()) CHECK(differing(worker.weights[v], reference[v]) == 0);
+  }
+}

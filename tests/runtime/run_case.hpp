@@ -7,6 +7,7 @@
 
 #include "core/plan/scenario.hpp"
 #include "runtime/executor.hpp"
+#include "runtime/sequential.hpp"
 
 namespace pipewright::runtime_test {
 

@@ -1,0 +1,61 @@
+#include <fstream>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "io/profile_file.hpp"
+#include "io/writers/writers.hpp"
+
+using namespace pipewright;
+
+namespace {
+
+MachineProfile example() {
+  MachineProfile profile;
+  profile.name = "here", profile.date = "2026-11-21", profile.backend = "cpu";
+  profile.machine = {"A processor: with a colon", "cpu (x86-64-v3)", 2, "0.1.0"};
+  profile.active = 2;
+  profile.layers = {{"linear 4 -> 2 bias", 3, Time{123'456}, Time{1}, Time{77}, 0.125, 400},
+                    {"relu 4 -> 4", 3, Time{9}, Time{8}, Time{0}, 0, 400}};
+  profile.op_overhead = Time{812};
+  profile.send = {10.5, 0.0625}, profile.first_read = {0, 0.25}, profile.handoff = Time{150};
+  profile.update = {100, 0.5}, profile.optimizer = "sgd";
+  profile.common_error = 0.01, profile.independent_error = 0.04;
+  profile.source = "measured on a machine";
+  return profile;
+}
+
+std::string written(const std::string& text) {
+  const std::string path = "profile_test.yaml";
+  write_file(path, text);
+  return "./" + path;
+}
+
+}  // namespace
+
+TEST_CASE("A profile that is written and read again is the same profile") {
+  const std::string text = profile_yaml(example());
+  const MachineProfile read = read_profile(written(text));
+  CHECK(profile_yaml(read) == text);
+  CHECK(read.machine == example().machine);
+  CHECK(read.send == example().send);
+  REQUIRE(read.layers.size() == 2);
+  CHECK(read.layers[0].forward == Time{123'456});
+  CHECK(find_times(read, "relu 4 -> 4", 3) == &read.layers[1]);
+  CHECK(find_times(read, "relu 4 -> 4", 4) == nullptr);
+}
+
+TEST_CASE("Profiles of another version, with a layer twice or a negative time are refused with their place") {
+  std::string text = profile_yaml(example());
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    const auto at = changed.find(from);
+    REQUIRE(at != std::string::npos);
+    return written(changed.replace(at, from.size(), to));
+  };
+  CHECK_THROWS_WITH_AS(read_profile(with("version: 1", "version: 2")), doctest::Contains("calibrate again"), InputError);
+  CHECK_THROWS_WITH_AS(read_profile(with("relu 4 -> 4", "linear 4 -> 2 bias")), doctest::Contains("one layer twice"),
+                       InputError);
+  CHECK_THROWS_WITH_AS(read_profile(with("active: 2", "active: 0")), doctest::Contains("profile_test.yaml:"), InputError);
+  CHECK_THROWS_AS(read_profile("./no-such-profile.yaml"), InputError);
+}

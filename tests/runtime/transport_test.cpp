@@ -1,0 +1,92 @@
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "runtime/transports/local.hpp"
+#include "tests/runtime/run_case.hpp"
+
+using namespace pipewright;
+using namespace pipewright::runtime_test;
+
+namespace {
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// Two workers with memory for the slots of every channel.
+struct Pair {
+  explicit Pair(WaitSettings settings, Throttles throttles = {})
+      : run({"plan.stages=2"}), ends(local_transport(run.run_plan, settings, std::move(throttles))) {
+    for (int worker = 0; worker < 2; ++worker) {
+      std::vector<std::vector<std::byte*>> slots(run.run_plan.channels.size());
+      for (std::size_t c = 0; c < slots.size(); ++c)
+        if (run.run_plan.channels[c].to == worker)
+          for (int s = 0; s < run.run_plan.channels[c].slots; ++s) {
+            memory.emplace_back(static_cast<std::size_t>(run.run_plan.channels[c].bytes[0]));
+            slots[c].push_back(memory.back().data());
+          }
+      ends[static_cast<std::size_t>(worker)]->bind(std::move(slots));
+    }
+    while (!run.run_plan.channels[static_cast<std::size_t>(forward)].forward)
+      ++forward;
+  }
+  RunCase run;
+  std::vector<std::unique_ptr<Transport>> ends;
+  std::vector<std::vector<std::byte>> memory;
+  int forward = 0;  // channel of the activations
+};
+
+}  // namespace
+
+TEST_CASE("A message arrives whole, in its slot") {
+  Pair pair({.spin = false, .timeout_s = 10});
+  const std::vector<std::byte> part(100, std::byte{7});
+  const std::vector<Piece> pieces = {{part.data(), 64, 100}};
+  pair.ends[0]->send({pair.forward, 1, 2, 0}, pieces);
+  const std::byte* const got = pair.ends[1]->receive({pair.forward, 1, 2, 0});
+  CHECK(std::memcmp(got + 64, part.data(), part.size()) == 0);
+  CHECK(got[63] == std::byte{0});
+}
+
+TEST_CASE("throttled: messages follow one another, and none is readable before its time") {
+  // 1000 B at 1 MB/s take 1 ms, the latency is 2 ms: readable after 3 and 4 ms, counted from the first copy.
+  Pair pair({.spin = false, .timeout_s = 10}, Throttles(4, {Bandwidth{1e6}, Time{2'000'000}}));
+  const std::vector<std::byte> part(1000);
+  const std::vector<Piece> pieces = {{part.data(), 0, 1000}};
+  const std::int64_t begin = now_ns();
+  const Sent first = pair.ends[0]->send({pair.forward, 0, 1, 0}, pieces);
+  const Sent second = pair.ends[0]->send({pair.forward, 1, 2, 0}, pieces);
+  CHECK(first.readable - begin >= 3'000'000);
+  CHECK(second.readable - first.readable >= 1'000'000);
+  pair.ends[1]->receive({pair.forward, 1, 2, 0});
+  CHECK(now_ns() >= second.readable);
+}
+
+TEST_CASE("A silent peer ends a wait in bounded time, and says who was waited for") {
+  Pair pair({.spin = false, .timeout_s = 0.05});
+  CHECK_THROWS_WITH_AS(pair.ends[1]->receive({pair.forward, 0, 1, 0}), doctest::Contains("a message of worker 0"),
+                       PeerSilent);
+}
+
+TEST_CASE("A worker that fails ends the waits of all others") {
+  Pair pair({.spin = false, .timeout_s = 60});
+  std::thread other([&] { pair.ends[0]->stop(); });
+  CHECK_THROWS_AS(pair.ends[1]->receive({pair.forward, 0, 1, 0}), Stopped);
+  other.join();
+}
+
+TEST_CASE("A sender waits for a slot that is still read") {
+  Pair pair({.spin = false, .timeout_s = 0.05});
+  const std::vector<std::byte> part(8);
+  const std::vector<Piece> pieces = {{part.data(), 0, 8}};
+  pair.ends[0]->send({pair.forward, 0, 1, 0}, pieces);
+  CHECK_THROWS_AS(pair.ends[0]->send({pair.forward, 0, 9, 1}, pieces), PeerSilent);
+  pair.ends[1]->receive({pair.forward, 0, 1, 0});
+  pair.ends[1]->release({pair.forward, 0, 1, 0});
+  CHECK_NOTHROW(pair.ends[0]->send({pair.forward, 0, 9, 1}, pieces));
+}
