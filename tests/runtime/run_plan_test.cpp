@@ -83,7 +83,8 @@ TEST_CASE("A model that cannot be run is refused before anything is, with every 
       why("[{name: n, op: batch_norm}, {name: f, op: flatten}, {name: loss, op: cross_entropy}]");
   CHECK(batch_norm.find("layer \"n\" cannot be run: ") != std::string::npos);
   CHECK(batch_norm.find("batch_norm") != std::string::npos);
-  CHECK_THROWS_WITH_AS(RunCase({"training.precision=bf16"}), doctest::Contains("computes in fp32"), InputError);
+  CHECK_THROWS_WITH_AS(RunCase({"training.precision=bf16", "cost={uniform: {forward: 1 ms, backward: 2 ms}}"}),
+                       doctest::Contains("computes in fp32"), InputError);
   CHECK_THROWS_WITH_AS(RunCase({"plan.recompute=selective"}), doctest::Contains("keeps everything (none) or"),
                        InputError);
 }
