@@ -46,8 +46,8 @@ Time rounded_mean(const std::vector<double>& ns) {
   return ns.empty() ? Time{} : Time{std::llround(statistics(ns).mean)};
 }
 
-// How much whole rounds of a worker differ, in which the errors of single ops have cancelled: (p95 - p5) / mean of their
-// busy time; the largest of all workers. The first round is not counted.
+// How much whole rounds of a worker differ, in which the errors of single ops have cancelled: (p95 - p5) / mean of
+// their busy time; the largest of all workers. The first round is not counted.
 double spread_of_rounds(const std::vector<WorkerResult>& workers) {
   double spread = 0;
   for (const WorkerResult& worker : workers) {

@@ -1,13 +1,12 @@
 #include "calibrate/handoff.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <thread>
 #include <vector>
-
-#include <pthread.h>
-#include <sched.h>
 
 #include "calibrate/statistics.hpp"
 #include "runtime/measurement.hpp"
@@ -19,13 +18,6 @@ double now_ns() {
   return static_cast<double>(
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
           .count());
-}
-
-void pin(int core) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(static_cast<std::size_t>(core), &set);
-  pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
 // The sum keeps the reads from being left out.
@@ -51,8 +43,9 @@ Series hand_over(std::size_t bytes, int rounds) {
   std::atomic<int> sent{0}, read{0};
   std::atomic<float> sink{0};
   std::vector<double> sent_at(static_cast<std::size_t>(rounds)), copied, noticed_at, first;
+  const std::vector<int> cores = allowed_cores();
   std::thread receiver([&] {
-    pin(1);
+    pin_to(cores[1]);
     for (int i = 1; i <= rounds; ++i) {
       while (sent.load(std::memory_order_acquire) < i) {
       }
@@ -68,7 +61,7 @@ Series hand_over(std::size_t bytes, int rounds) {
     }
   });
   std::thread sender([&] {
-    pin(0);
+    pin_to(cores[0]);
     for (int i = 1; i <= rounds; ++i) {
       for (float& value : from)  // as an op that has just made its output
         value += 1;

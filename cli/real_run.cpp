@@ -1,9 +1,17 @@
 #include "cli/real_run.hpp"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "calibrate/calibrate.hpp"
+#include "cli/terminal.hpp"
+#include "core/check.hpp"
+#include "io/format_quantity.hpp"
 #include "io/names.hpp"
 #include "io/read_file.hpp"
 #include "planner/find_plan.hpp"
@@ -46,10 +54,49 @@ std::unique_ptr<Data> data_of(const Scenario& scenario, const SampleShape& shape
   return image_data(std::move(bytes), bytes_of(labels), shape, seed, path);
 }
 
-Throttles throttles(const Scenario& scenario, const Plan& plan) {
+// A throttled run has a link of its own for every pair of workers.
+void check_links_apart(const Scenario& scenario, const RunPlan& run, const Topology& topology) {
+  std::map<int, std::pair<PositionId, PositionId>> user;
+  for (const RunChannel& channel : run.channels) {
+    const auto device = [&](PositionId p) { return run.plan->device[static_cast<std::size_t>(p)]; };
+    for (const int link : topology.route(device(channel.from), device(channel.to)).links) {
+      const auto [found, added] = user.try_emplace(link, channel.from, channel.to);
+      if (!added && found->second != std::pair(channel.from, channel.to))
+        throw InputError(scenario.cluster.place,
+                         "run.transport: throttled gives every pair of workers a link of its own, and this cluster's "
+                         "routes share " +
+                             topology.links()[static_cast<std::size_t>(link)].name +
+                             "; use links of kind mesh, or transport local");
+    }
+  }
+}
+
+// The arena's figures in place of the memory model's: what is counted, resp. measured, here.
+MemoryBytes memory_bytes(const ArenaUse& use) {
+  const auto of = [&](Tag tag) { return use.by_tag[static_cast<std::size_t>(tag)]; };
+  MemoryBytes bytes;
+  bytes.weights = of(Tag::Weights), bytes.gradients = of(Tag::Gradients), bytes.optimizer = of(Tag::Optimizer);
+  bytes.stash = of(Tag::Stash), bytes.recompute = of(Tag::Recompute), bytes.workspace = of(Tag::Workspace);
+  bytes.buffers = of(Tag::Buffers);
+  return bytes;
+}
+
+void set_memory(Answer& answer, const std::vector<ArenaUse>& uses) {
+  for (std::size_t w = 0; w < uses.size(); ++w) {
+    WorkerReport& worker = answer.report.workers[w];
+    worker.memory.bytes = memory_bytes(uses[w]);
+    worker.need = need(answer.memory, worker.memory.bytes, worker.stage);
+    StageReport& stage = answer.report.stages[static_cast<std::size_t>(worker.stage)];
+    if (stage.workers.front() == worker.id || worker.memory.bytes.total() > stage.memory.bytes.total())
+      stage.memory = worker.memory, stage.need = worker.need;
+  }
+}
+
+Throttles throttles(const Scenario& scenario, const Plan& plan, const RunPlan& run) {
   Throttles list;
   if (scenario.run.transport != RunTransport::Throttled) return list;
   const Topology topology(scenario.cluster);
+  check_links_apart(scenario, run, topology);
   for (WorkerId from = 0; from < plan.workers(); ++from)
     for (WorkerId to = 0; to < plan.workers(); ++to) {
       const Route route =
@@ -78,6 +125,14 @@ RealRun::RealRun(const Scenario& scenario) : scenario_(scenario) {
   run_plan_ = pipewright::run_plan(predicted_.plan, predicted_.schedule, scenario.model, scenario.training,
                                    *cpu_backend(), {.weight_stashing = scenario.run.weight_stashing});
   data_ = data_of(scenario, sample_shape(run_plan_.code));
+  // What is compared with a run is one step of it, with fill and drain, not a steady state.
+  if (!predicted_.schedule.flush)
+    predicted_.report = summarize(predicted_.timeline, predicted_.schedule, predicted_.plan, predicted_.costs,
+                                  predicted_.memory, scenario, {});
+  std::vector<ArenaUse> counted;
+  for (WorkerId w = 0; w < predicted_.plan.workers(); ++w)
+    counted.push_back(replayed(run_plan_, w % predicted_.plan.positions()));
+  set_memory(predicted_, counted);
 }
 
 RunSettings RealRun::settings() const {
@@ -92,9 +147,9 @@ RunSettings RealRun::settings() const {
 }
 
 std::vector<WorkerResult> RealRun::run(const RunSettings& settings) const {
-  const bool spin = predicted_.plan.workers() <= available_cores();
+  const bool spin = threads_of(run_plan_) <= available_cores();
   const auto endpoints = local_transport(run_plan_, {.spin = spin, .timeout_s = scenario_.run.timeout},
-                                         throttles(scenario_, predicted_.plan));
+                                         throttles(scenario_, predicted_.plan, run_plan_));
   return execute(run_plan_, cpu_backend, *data_, endpoints, settings);
 }
 
@@ -103,6 +158,10 @@ Answer RealRun::measured(const std::vector<WorkerResult>& workers, const StepTim
   answer.timeline = timeline_of(workers, times.median_step);
   answer.timeline.engine_reason = "the step of median length";
   answer.report = summarize(answer.timeline, answer.schedule, answer.plan, answer.costs, answer.memory, scenario_, {});
+  std::vector<ArenaUse> measured;
+  for (const WorkerResult& worker : workers)
+    measured.push_back(worker.memory);
+  set_memory(answer, measured);
   answer.report.provenance = {"measured: " + backend_name() + ", " + data_->name()};
   return answer;
 }
@@ -112,9 +171,35 @@ MachineProfile RealRun::calibrated(double seconds) const {
   run.memory_cap = {};
   MachineProfile profile = calibrate(run_plan_, scenario_.model, cpu_backend, *data_, run,
                                      {.seconds = seconds, .name = scenario_.name, .revision = PIPEWRIGHT_VERSION});
-  for (const auto& [name, optimizer] : kOptimizers)
-    if (optimizer == scenario_.training.optimizer) profile.optimizer = name;
+  profile.optimizer = optimizer_name(scenario_.training.optimizer);
   return profile;
+}
+
+std::string optimizer_name(Optimizer optimizer) {
+  for (const auto& [name, known] : kOptimizers)
+    if (known == optimizer) return std::string(name);
+  return "";
+}
+
+int with_run_failures(const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const OutOfArena& error) {
+    print(
+        std::string("infeasible: ") + error.what() +
+        "\nwhat would make it fit: smaller micro-batches, recompute: full, more stages, or a larger run.memory_cap\n");
+    return kNo;
+  } catch (const RunFailed& failed) {
+    std::size_t steps = failed.results.empty() ? 0 : failed.results.front().steps.size();
+    for (const WorkerResult& worker : failed.results)
+      steps = std::min(steps, worker.steps.size());
+    std::string losses;
+    for (std::size_t s = 0; s < steps; ++s)
+      losses += fmt::format("  step {:>4}  loss {:.6g}  {}\n", s, loss_of(failed.results, s),
+                            short_time(timeline_of(failed.results, s).makespan));
+    if (steps > 0) print("measured until then:\n" + losses);
+    throw InputError(std::string("the run failed: ") + failed.what());
+  }
 }
 
 Scenario priced_with(const Scenario& scenario, MachineProfile profile) {
@@ -134,9 +219,9 @@ Scenario priced_with(const Scenario& scenario, MachineProfile profile) {
 
 std::string other_machine(const MachineProfile& profile) {
   const Fingerprint here = fingerprint(*cpu_backend(), PIPEWRIGHT_VERSION);
-  const auto differs = [](const std::string& what, const std::string& measured, const std::string& now) {
-    return "profile \"" + measured + "\" was measured on another " + what + " than this one (" + now +
-           "): its times need not hold; calibrate here";
+  const auto differs = [&](const std::string& what, const std::string& measured, const std::string& now) {
+    return "profile \"" + profile.name + "\" was measured on another " + what + " (" + measured + ") than this one (" +
+           now + "): its times need not hold; calibrate here";
   };
   if (profile.machine.processor != here.processor)
     return differs("processor", profile.machine.processor, here.processor);

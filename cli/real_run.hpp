@@ -1,6 +1,7 @@
 // A scenario made ready to be run, run, and told about: what `run` and `validate` share.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -47,6 +48,12 @@ class RealRun {
 // The scenario as it runs here: prices from the profile, and links as the transport makes them (`local`: none of their
 // own; `throttled`: the cluster's).
 Scenario priced_with(const Scenario& scenario, MachineProfile profile);
+
+// Runs `body`; a worker that its cap does not hold is the answer no, a run that failed an error with what was measured
+// until then. Both are printed.
+int with_run_failures(const std::function<int()>& body);
+
+std::string optimizer_name(Optimizer optimizer);  // "adam"
 
 // "" or a sentence on how this machine differs from the one that was measured.
 std::string other_machine(const MachineProfile& profile);

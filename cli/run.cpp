@@ -20,7 +20,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 18> kOptions = {{
+constexpr std::array<Option, 16> kOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first (repeatable)"},
     {"--backend", "", "NAME", "cpu (default); this and the following replace the keys of `run:`"},
     {"--transport", "", "NAME", "local (default), throttled: links as slow as the cluster's"},
@@ -37,8 +37,6 @@ constexpr std::array<Option, 18> kOptions = {{
     {"--check", "", "gradients", "compare the gradients of the first step with one worker's, and stop"},
     {"--output", "-o", "FILE", "also write the step of median length as FILE, by its ending (repeatable)"},
     {"--json", "", "", "the step of median length as one JSON document instead of the report"},
-    {"--width", "", "N", "columns of the report (default: the terminal's, else 100)"},
-    {"--quiet", "", "", "no line per ten steps"},
 }};
 
 std::string memory_line(const RunPlan& run, std::size_t worker, const ArenaUse& measured) {
@@ -108,7 +106,7 @@ int check_gradients(const RealRun& run, RunSettings settings) {
   return same ? kDone : kNo;
 }
 
-int run(const Arguments& arguments) {
+int run_scenario(const Arguments& arguments) {
   std::vector<std::string> changes = arguments.all("--set");
   for (std::string& change : run_settings_as_changes(arguments))
     changes.push_back(std::move(change));
@@ -126,13 +124,7 @@ int run(const Arguments& arguments) {
   const RealRun real(scenario);
   RunSettings settings = real.settings();
   if (!check.empty()) return check_gradients(real, settings);
-  std::vector<WorkerResult> workers;
-  try {
-    workers = real.run(settings);
-  } catch (const OutOfArena& error) {
-    print(std::string("infeasible: the memory cap does not hold a worker: ") + error.what() + "\n");
-    return kNo;
-  }
+  const std::vector<WorkerResult> workers = real.run(settings);
   const StepTimes times = step_times(workers, settings.warmup);
   const Answer measured = real.measured(workers, times);
   print(arguments.has("--json") ? json_report(measured) : report(real, measured, workers, times, scenario));
@@ -142,6 +134,10 @@ int run(const Arguments& arguments) {
     note("wrote " + path + " (" + std::string(files[i]->what) + ")");
   }
   return kDone;
+}
+
+int run(const Arguments& arguments) {
+  return with_run_failures([&] { return run_scenario(arguments); });
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // `validate`: calibrate, predict, run, compare.
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -235,14 +236,38 @@ double tolerance(const Arguments& arguments) {
 }
 
 std::string folder(const Arguments& arguments, const Scenario& scenario) {
-  const std::string path = arguments.last("--output", "pipewright-out/" + scenario.name);
+  std::string name = scenario.name;
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '-' && c != '_' && c != '.') c = '-';
+  if (name.empty() || name.front() == '.') name = "scenario" + name;
+  const std::string path = arguments.last("--output", "pipewright-out/" + name);
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) throw InputError("--output: \"" + path + "\" cannot be made: " + error.message());
   return path;
 }
 
-int run(const Arguments& arguments) {
+// Why times of this run cannot be judged, or "".
+std::string withheld(const RealRun& real, const StepTimes& times) {
+  const int threads = threads_of(real.run_plan()), workers = real.predicted().plan.workers();
+  if (threads > workers)
+    return "all-reduces run in threads of their own, which a profile does not price: memory and gradients can be "
+           "judged, times cannot";
+  if (workers > available_cores())
+    return fmt::format("{} workers on {} cores: memory and gradients can be judged, times cannot", workers,
+                       available_cores());
+  if (times.timed.size() < 5)
+    return fmt::format("{} timed steps are too few to tell how quiet the machine was; use --steps 20",
+                       times.timed.size());
+  if (times.noisy())
+    return fmt::format(
+        "p95/p5 = {:.2f} of the measured steps, more than {:.2f}: the machine was not quiet; run again, "
+        "or --force",
+        times.spread(), kNoisy);
+  return "";
+}
+
+int validate_scenario(const Arguments& arguments) {
   std::vector<std::string> changes = arguments.all("--set");
   for (std::string& change : run_settings_as_changes(arguments))
     changes.push_back(std::move(change));
@@ -258,6 +283,10 @@ int run(const Arguments& arguments) {
   if (arguments.has("--profile")) {
     profile = read_profile(arguments.last("--profile", ""));
     if (const std::string warning = other_machine(profile); !warning.empty()) note("warning: " + warning);
+    if (const std::string here = optimizer_name(asked.training.optimizer);
+        !profile.optimizer.empty() && profile.optimizer != here)
+      note("warning: profile \"" + profile.name + "\" has the optimizer step of " + profile.optimizer + ", not of " +
+           here);
   } else {
     profile = RealRun(asked).calibrated(static_cast<double>(budget.value->value) * 1e-9);
   }
@@ -270,25 +299,11 @@ int run(const Arguments& arguments) {
 
   const RunSettings settings = real.settings();
   const auto workers = real.run(settings);
-  Comparison c{
-      real.predicted(), real.predicted(),         workers, real.run_plan(), step_times(workers, settings.warmup),
-      within,           arguments.has("--force"), ""};
-  const Answer measured = real.measured(workers, c.times);
+  const StepTimes times = step_times(workers, settings.warmup);
+  const Answer measured = real.measured(workers, times);
   const Comparison comparison{
-      real.predicted(),
-      measured,
-      workers,
-      real.run_plan(),
-      c.times,
-      within,
-      c.forced,
-      real.predicted().plan.workers() > available_cores()
-          ? fmt::format("{} workers on {} cores: memory and gradients can be judged, times cannot",
-                        real.predicted().plan.workers(), available_cores())
-      : c.times.noisy() ? fmt::format("p95/p5 = {:.2f} of the measured steps, more than {:.2f}: the machine was "
-                                      "not quiet; run again, or --force",
-                                      c.times.spread(), kNoisy)
-                        : ""};
+      real.predicted(),     measured, workers, real.run_plan(), times, within, arguments.has("--force"),
+      withheld(real, times)};
   write_file(out + "/measurement.json", json_report(measured));
   write_file(out + "/comparison.json", json_of(comparison).dump(2) + "\n");
   write_file(out + "/loss.csv", losses(workers));
@@ -298,7 +313,7 @@ int run(const Arguments& arguments) {
     print(json_of(comparison).dump(2) + "\n");
   else
     print(fmt::format("{}: predicted, then run ({}, {} timed steps)\n", scenario.name, real.backend_name(),
-                      c.times.timed.size()) +
+                      times.timed.size()) +
           table(comparison) + fmt::format("\n  verdict: {}\n", comparison.verdict_text()));
   note("wrote " + out + "/: profile.yaml prediction.json measurement.json comparison.json loss.csv overlay.svg");
   switch (comparison.verdict()) {
@@ -307,6 +322,10 @@ int run(const Arguments& arguments) {
     case Verdict::Withheld: return kBadInput;
   }
   return kBadInput;
+}
+
+int run(const Arguments& arguments) {
+  return with_run_failures([&] { return validate_scenario(arguments); });
 }
 
 }  // namespace

@@ -11,7 +11,10 @@ namespace pipewright {
 namespace {
 
 struct NotNegative {
-  const char* operator()(double value) const { return value >= 0 ? "" : "must be 0 or more"; }
+  const char* operator()(double value) const {
+    if (!(value >= 0)) return "must be 0 or more";
+    return value > 1e9 ? "is more than 1e9; write a smaller number" : "";
+  }
   const char* operator()(Time value) const { return value >= Time{} ? "" : "must be 0 or more"; }
 };
 

@@ -32,9 +32,37 @@ std::string refusal(const Model& model, const Layer& layer, const Backend& backe
     } catch (const InputError& error) {
       return error.what();
     }
+    for (const std::int32_t input : step.inputs)
+      if (program->tensors[static_cast<std::size_t>(input)].indices && step.operation != "embedding")
+        return std::string(step.operation) + " reads token numbers; let an embedding be the first operation";
     if (std::string why = backend.refusal(*program, step); !why.empty()) return why;
   }
   return "";
+}
+
+// One loss, of which nothing else is made: all samples count once, and the gradient begins there.
+std::string refusal_of_losses(const Model& model) {
+  std::vector<char> used(model.layers.size());
+  for (const Layer& layer : model.layers)
+    for (const LayerId input : layer.inputs)
+      used[static_cast<std::size_t>(input)] = 1;
+  int losses = 0;
+  bool last = true;
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    if (model.layers[i].work < 0) continue;
+    const Program* program = model.works[static_cast<std::size_t>(model.layers[i].work)].program.get();
+    if (program == nullptr) continue;
+    for (std::size_t s = 0; s < program->steps.size(); ++s)
+      if (program->steps[s].operation == "cross_entropy") {
+        ++losses;
+        last = last && s + 1 == program->steps.size() && used[i] == 0;
+      }
+  }
+  if (losses == 1 && last) return "";
+  return "model \"" + model.name + "\" cannot be run: it has " +
+         (losses == 0   ? "no loss; end it with {op: cross_entropy}"
+          : losses == 1 ? "layers behind its loss; let cross_entropy be the last operation"
+                        : std::to_string(losses) + " losses; keep one");
 }
 
 void check_runnable(const Plan& plan, const Model& model, const Training& training, const Backend& backend) {
@@ -51,6 +79,8 @@ void check_runnable(const Plan& plan, const Model& model, const Training& traini
   for (const Layer& layer : model.layers)
     if (const std::string why = refusal(model, layer, backend); !why.empty() && told.insert(why).second)
       errors += (errors.empty() ? "" : "\n") + head(layer.place) + "layer \"" + layer.name + "\" cannot be run: " + why;
+  if (const std::string why = refusal_of_losses(model); !why.empty() && errors.empty())
+    errors = head(model.place) + why;
   for (const Recompute mode : plan.recompute)
     if (mode != Recompute::None && mode != Recompute::Full && told.insert("recompute").second)
       errors += std::string(errors.empty() ? "" : "\n") + head(model.place) +
@@ -513,6 +543,9 @@ class Compiler {
       if (weights) next_bucket = add_ready(line, s, next_bucket);
       free_behind(line, s, inputs, weights);
     }
+    if (weights)  // before the gradients go: whoever has received them finds the slot free
+      for (std::size_t p = 0; p < code_.in.size(); ++p)
+        line.push_back(at_port(Verb::Release, p, true));  // the executor knows whether the forward kept it
     if (inputs) {
       for (std::size_t p = 0; p < code_.in.size(); ++p)
         if (code_.in[p].gradient_bytes[0] > 0) line.push_back(at_port(Verb::Send, p, false));
@@ -523,8 +556,6 @@ class Compiler {
     if (weights) {  // a split backward gives slots back when W has read them
       for (std::size_t p = 0; p < code_.out.size(); ++p)
         if (code_.out[p].gradient_bytes[0] > 0) line.push_back(at_port(Verb::Release, p, false));
-      for (std::size_t p = 0; p < code_.in.size(); ++p)
-        line.push_back(at_port(Verb::Release, p, true));  // the executor knows whether the forward kept it
       if (input_ >= 0) line.push_back(make(Verb::Free, tensors_[static_cast<std::size_t>(input_)].value));
     }
     return line;

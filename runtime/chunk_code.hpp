@@ -16,7 +16,7 @@
 //
 // What a virtual stage needs of others are its ports, the same pairs in the same order as StepCosts::edges.
 //
-// Tests: tests/runtime/chunk_code_test.cpp
+// Tests: tests/runtime/execute_test.cpp, run_plan_test.cpp
 #pragma once
 
 #include <array>

@@ -193,13 +193,13 @@ std::unique_ptr<Data> image_data(std::vector<unsigned char> images, std::vector<
   if (labels.size() < 8 || big_endian(labels, 0) != 0x801)
     throw InputError(name + ": its labels are no IDX file of labels (magic number 2049)");
   const std::int64_t count = big_endian(images, 4), height = big_endian(images, 8), width = big_endian(images, 12);
+  if (height > shape.values || width > shape.values || height * width != shape.values)
+    throw InputError(fmt::format("{}: images of {} x {} do not fit the model's input of {} values", name, height, width,
+                                 shape.values));
   if (count < 1 || count != big_endian(labels, 4) || static_cast<std::int64_t>(labels.size()) != 8 + count ||
       static_cast<std::int64_t>(images.size()) != 16 + count * height * width)
     throw InputError(fmt::format("{}: {} images of {} x {} and {} labels do not fill their files; one is cut short",
                                  name, count, height, width, big_endian(labels, 4)));
-  if (height * width != shape.values)
-    throw InputError(fmt::format("{}: images of {} x {} do not fit the model's input of {} values", name, height, width,
-                                 shape.values));
   if (*std::max_element(labels.begin() + 8, labels.end()) >= shape.classes)
     throw InputError(
         fmt::format("{}: a label is {} or more, the model has {} classes", name, shape.classes, shape.classes));

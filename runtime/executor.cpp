@@ -10,9 +10,9 @@
 #include <mutex>
 #include <thread>
 #include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
-#include <pthread.h>
 #include <sys/mman.h>
 
 #include "core/plan/op_index.hpp"
@@ -110,6 +110,7 @@ class Worker {
 
   // Samples of the step, outside the timed part.
   void load(std::int64_t step) {
+    at_op_ = -1;
     const Plan& plan = *run_.plan;
     for (const Op& op : lane_.compute) {
       if (op.kind != Kind::F) continue;
@@ -149,9 +150,9 @@ class Worker {
     std::exception_ptr failed;
     std::jthread beside;
     if (has_collectives()) beside = std::jthread([&] { collectives_or(failed); });
-    transport_.meet();
-    record_->began = now_ns();
     try {
+      transport_.meet();
+      record_->began = now_ns();
       for (std::size_t i = 0; i < lane_.compute.size(); ++i) {
         at_op_.store(static_cast<int>(i), std::memory_order_relaxed);
         if (lane_.compute[i].kind == Kind::Update)
@@ -159,8 +160,13 @@ class Worker {
         else
           run(lane_.compute[i], i);
       }
-    } catch (...) {
+    } catch (const Stopped&) {
       stop();  // the collective stream must end, too
+      if (beside.joinable()) beside.join();
+      if (failed) std::rethrow_exception(failed);
+      throw;
+    } catch (...) {
+      stop();
       throw;
     }
     if (beside.joinable()) beside.join();
@@ -180,6 +186,9 @@ class Worker {
   bool has_collectives() const { return !lane_.collective.empty(); }
   void stop() {
     stopped_ = true;
+    for (auto* const counters : {&ready_, &done_})
+      for (std::atomic<int>& counter : *counters)
+        ++counter, counter.notify_all();  // a sleeper looks again when the value has changed
     transport_.stop();
   }
 
@@ -194,6 +203,8 @@ class Worker {
   void collectives_or(std::exception_ptr& failed) {
     try {
       collectives();
+    } catch (const Stopped&) {
+      stop();  // the compute stream may wait for this one
     } catch (...) {
       failed = std::current_exception();
       stop();
@@ -205,7 +216,7 @@ class Worker {
       const auto v = static_cast<std::size_t>(op.virtual_stage);
       const auto buckets = static_cast<int>(run_.code[v].bucket_begin.size());
       const int number = static_cast<int>(op.micro_batch) * buckets + static_cast<int>(op.bucket) + 1;
-      wait_here([&] { return ready_[v].load(std::memory_order_acquire) >= number; });
+      wait_until(ready_[v], number);
       const std::int64_t begin = run_.code[v].bucket_begin[op.bucket];
       const std::int64_t end = op.bucket == 0 ? run_.code[v].parameter_bytes : run_.code[v].bucket_begin[op.bucket - 1];
       const std::size_t set = op.micro_batch % static_cast<std::size_t>(run_.chunks[v].gradient_sets);
@@ -216,6 +227,7 @@ class Worker {
                               reinterpret_cast<float*>(chunks_[v].gradients[set] + begin), (end - begin) / 4);
       span.end = {now_ns()};
       done_[v].store(number, std::memory_order_release);
+      done_[v].notify_all();
     }
   }
 
@@ -249,11 +261,12 @@ class Worker {
     return all;
   }
 
-  template <class Done>
-  void wait_here(const Done& done) {
-    for (int spins = 0; !done(); ++spins) {
-      if (stopped_.load(std::memory_order_relaxed)) throw Stopped("this worker has failed");
-      if (spins > 1000) std::this_thread::yield();
+  // Sleeps until the counter has reached `value`: the two streams of a worker share its core.
+  void wait_until(const std::atomic<int>& counter, int value) {
+    for (int now = counter.load(std::memory_order_acquire); now < value || stopped_.load();
+         now = counter.load(std::memory_order_acquire)) {
+      if (stopped_.load()) throw Stopped("this worker has failed");
+      counter.wait(now, std::memory_order_acquire);
     }
   }
 
@@ -281,7 +294,7 @@ class Worker {
         run_.plan->samples(m),
         chunk.weights.empty() ? nullptr : chunk.weights[static_cast<std::size_t>(versions.read)],
         chunk.gradients.empty() ? nullptr : chunk.gradients[static_cast<std::size_t>(versions.gradient_set)],
-        static_cast<float>(1.0 / static_cast<double>(run_.samples_per_update(op.virtual_stage)))};
+        run_.loss_scale(m)};
     const auto& line = code.line(op.kind, again);
     std::size_t i = 0;
     for (; i < line.size() && line[i].verb == Verb::Receive; ++i)
@@ -292,7 +305,8 @@ class Worker {
     else
       for (; i < line.size(); ++i)
         follow(line[i], code, frame, m, place, index);
-    record_->times.compute.push_back({{start}, {now_ns()}});
+    // Waiting for a receiver's slot is no work: it is idle time behind the op.
+    record_->times.compute.push_back({{start}, {now_ns() - std::exchange(waited_, 0)}});
     note_version(op, versions.version);
   }
 
@@ -324,6 +338,7 @@ class Worker {
     const Sent sent = transport_.send(slot_of(port.edge, i.forward, m), pieces_);
     const std::int64_t end = now_ns();
     record_->blocked += Time{sent.waited};
+    waited_ += sent.waited;
     const RunChannel& channel = run_.channels[static_cast<std::size_t>(run_.way(port.edge, i.forward, m).channel)];
     record_->transfers.push_back({static_cast<std::uint32_t>(port.edge),
                                   i.forward ? Direction::Forward : Direction::Backward,
@@ -423,7 +438,10 @@ class Worker {
   // The first `buckets` buckets of a round are complete.
   void ready(VirtualStageId v, int round, int buckets) {
     const auto count = static_cast<int>(run_.code[static_cast<std::size_t>(v)].bucket_begin.size());
-    ready_[static_cast<std::size_t>(v)].store(round * count + buckets, std::memory_order_release);
+    // An update of a round may come after backwards of the next one: never back.
+    std::atomic<int>& here = ready_[static_cast<std::size_t>(v)];
+    here.store(std::max(here.load(std::memory_order_relaxed), round * count + buckets), std::memory_order_release);
+    here.notify_all();
   }
 
   void update(const Op& op, const OpVersions& versions) {
@@ -434,11 +452,13 @@ class Worker {
       const auto buckets = static_cast<int>(code.bucket_begin.size());
       ready(op.virtual_stage, static_cast<int>(op.micro_batch), buckets);  // a member without micro-batch gives zeros
       const int all = (static_cast<int>(op.micro_batch) + 1) * buckets;
-      wait_here([&] { return done_[v].load(std::memory_order_acquire) >= all; });
+      wait_until(done_[v], all);
     }
     const std::int64_t start = now_ns();
     if (!chunk.weights.empty()) {
       std::byte* const gradients = chunk.gradients[static_cast<std::size_t>(versions.gradient_set)];
+      scale(gradients, code.parameter_bytes / 4,
+            run_.gradient_factor(op.virtual_stage, static_cast<int>(op.micro_batch)));
       if (settings_.keep_gradients && updates_[v] == 0) {
         result_.gradients.resize(run_.code.size());
         result_.gradients[v] = values(v, gradients);
@@ -501,19 +521,12 @@ class Worker {
   std::vector<std::atomic<int>> ready_, done_;  // buckets of all rounds of the step, by virtual stage
   std::atomic<bool> stopped_{false};
   std::vector<Piece> pieces_;
-  std::int64_t step_ = 0;
+  std::int64_t step_ = 0, waited_ = 0;  // waited_: ns of the current op
   WorkerStep* record_ = nullptr;
   std::atomic<int> at_op_{-1};  // of the compute stream
   std::size_t complete_ = 0;
   WorkerResult result_;
 };
-
-void pin_to_core(int core) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(static_cast<std::size_t>(core), &set);
-  pthread_setaffinity_np(pthread_self(), sizeof set, &set);  // may be forbidden: then the system chooses
-}
 
 // The first failure of a run; what follows from it is not told.
 class Failure {
@@ -528,6 +541,16 @@ class Failure {
   std::mutex mutex_;
   std::string text_;
 };
+
+// A worker with its memory; where the cap does not hold it, the error names it.
+std::unique_ptr<Worker> made(const RunPlan& run, WorkerId id, std::unique_ptr<Backend> backend, const Data& data,
+                             Transport& transport, const RunSettings& settings) {
+  try {
+    return std::make_unique<Worker>(run, id, std::move(backend), data, transport, settings);
+  } catch (const OutOfArena& error) {
+    throw OutOfArena(fmt::format("worker {}: {}", id, error.what()));
+  }
+}
 
 // A worker's whole run.
 void run_all_steps(Worker& worker, WorkerId id, const RunSettings& settings, Failure& failure,
@@ -555,17 +578,17 @@ std::vector<WorkerResult> execute(const RunPlan& run, const std::function<std::u
   std::vector<std::unique_ptr<Worker>> workers(endpoints.size());
   for (std::size_t w = 0; w < workers.size(); ++w)
     if (endpoints[w] != nullptr)
-      workers[w] = std::make_unique<Worker>(run, static_cast<WorkerId>(w), backend(), data, *endpoints[w], settings);
+      workers[w] = made(run, static_cast<WorkerId>(w), backend(), data, *endpoints[w], settings);
   Failure failure;
   {
-    const auto cores = static_cast<std::size_t>(available_cores());
-    const bool pin = settings.pin && workers.size() <= cores;
+    const std::vector<int> allowed = allowed_cores();
+    const bool pin = settings.pin && threads_of(run) <= static_cast<int>(allowed.size());
     std::vector<std::jthread> threads;
     bool first = true;
     for (std::size_t w = 0; w < workers.size(); ++w) {
       if (workers[w] == nullptr) continue;
       threads.emplace_back([&, w, first] {
-        if (pin) pin_to_core(static_cast<int>(w));
+        if (pin) pin_to(allowed[w]);
         run_all_steps(*workers[w], static_cast<WorkerId>(w), settings, failure,
                       first ? after_step : std::function<void(int)>{});
       });
@@ -575,13 +598,14 @@ std::vector<WorkerResult> execute(const RunPlan& run, const std::function<std::u
   std::vector<WorkerResult> results(workers.size());
   for (std::size_t w = 0; w < workers.size(); ++w)
     if (workers[w] != nullptr) results[w] = std::move(workers[w]->result());
-  if (!failure.text().empty()) {
-    std::size_t complete = static_cast<std::size_t>(settings.steps);
-    for (std::size_t w = 0; w < workers.size(); ++w)
-      if (workers[w] != nullptr) complete = std::min(complete, workers[w]->complete_steps());
+  std::size_t complete = static_cast<std::size_t>(settings.steps);
+  for (std::size_t w = 0; w < workers.size(); ++w)
+    if (workers[w] != nullptr) complete = std::min(complete, workers[w]->complete_steps());
+  if (!failure.text().empty() || complete < static_cast<std::size_t>(settings.steps)) {
     for (WorkerResult& result : results)
       result.steps.resize(std::min(result.steps.size(), complete));
-    throw RunFailed(failure.text(), std::move(results));
+    throw RunFailed(failure.text().empty() ? "a worker stopped before the last step" : failure.text(),
+                    std::move(results));
   }
   return results;
 }
@@ -597,13 +621,14 @@ std::vector<WorkerResult> measure_layers(const RunPlan& run, const std::function
         std::make_unique<Worker>(run, static_cast<WorkerId>(w), backend(), data, *endpoints[w], settings));
   Failure failure;
   {
-    const bool pin = settings.pin && static_cast<int>(workers.size()) <= available_cores();
+    const std::vector<int> allowed = allowed_cores();
+    const bool pin = settings.pin && threads_of(run) <= static_cast<int>(allowed.size());
     const std::int64_t end = now_ns() + static_cast<std::int64_t>(seconds * 1e9);
     std::vector<std::jthread> threads;
     for (std::size_t w = 0; w < workers.size(); ++w)
       threads.emplace_back([&, w] {
         Worker& worker = *workers[w];
-        if (pin) pin_to_core(static_cast<int>(w));
+        if (pin) pin_to(allowed[w]);
         try {
           worker.load(0);
           for (int round = 0; round < 3 || now_ns() < end; ++round) {

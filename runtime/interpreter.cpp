@@ -31,7 +31,8 @@ void set_initial_weights(const ChunkCode& code, std::uint64_t seed, std::byte* w
 StepArguments Interpreter::arguments(const CodeStep& step, const Place& place) {
   const auto& at = place.frame->at;
   const auto block = [&](int b) -> std::byte* { return b < 0 ? nullptr : at[static_cast<std::size_t>(b)]; };
-  PP_CHECK(step.inputs.size() <= inputs_.size() && static_cast<std::size_t>(step.parameters) <= parameters_.size());
+  const auto parameters = static_cast<std::size_t>(step.parameters);
+  inputs_.resize(step.inputs.size()), parameters_.resize(parameters), parameter_gradients_.resize(parameters);
   StepArguments a;
   a.program = step.program, a.step = step.step, a.samples = place.samples;
   for (std::size_t i = 0; i < step.inputs.size(); ++i)
@@ -73,6 +74,7 @@ void Interpreter::compute(const Instruction& i, const Place& place) {
     if (step.labels >= 0) a.labels = reinterpret_cast<const std::int64_t*>(at(step.labels));
     backend_.forward(a);
   } else if (i.verb == Verb::InputGradient) {
+    input_gradients_.resize(step.input_gradients.size());
     for (std::size_t t = 0; t < step.input_gradients.size(); ++t)
       input_gradients_[t] = step.input_gradients[t] < 0 ? nullptr : at(step.input_gradients[t]);
     a.input_gradients = {input_gradients_.data(), step.input_gradients.size()};
@@ -84,6 +86,13 @@ void Interpreter::compute(const Instruction& i, const Place& place) {
     a.workspace = scratch(Pass::WeightGradient);
     backend_.weight_gradient(a);
   }
+}
+
+void scale(std::byte* values, std::int64_t count, float factor) {
+  if (factor == 1) return;
+  auto* const each = reinterpret_cast<float*>(values);
+  for (std::int64_t i = 0; i < count; ++i)
+    each[i] *= factor;
 }
 
 }  // namespace pipewright

@@ -38,14 +38,15 @@ class Interpreter {
   StepArguments arguments(const CodeStep& step, const Place& place);
 
   Backend& backend_;
-  std::array<const void*, 16> inputs_{};
-  std::array<void*, 16> input_gradients_{};
-  std::array<const float*, 8> parameters_{};
-  std::array<float*, 8> parameter_gradients_{};
+  std::vector<const void*> inputs_;
+  std::vector<void*> input_gradients_;
+  std::vector<const float*> parameters_;
+  std::vector<float*> parameter_gradients_;
 };
 
 // Number of the first sample of a micro-batch, counted over the whole run.
 std::int64_t first_sample(const Plan& plan, std::int64_t step, CopyId copy, MicroBatchId m);
+void scale(std::byte* values, std::int64_t count, float factor);  // of floats
 // The initial weights of a virtual stage, laid out as its parameters.
 void set_initial_weights(const ChunkCode& code, std::uint64_t seed, std::byte* weights);
 

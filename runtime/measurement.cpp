@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <thread>
 
+#include <pthread.h>
 #include <sched.h>
 
 #include "core/check.hpp"
@@ -31,11 +31,33 @@ StepTimes step_times(const std::vector<WorkerResult>& workers, int warmup) {
   return times;
 }
 
-int available_cores() {
+std::vector<int> allowed_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+      if (CPU_ISSET(static_cast<std::size_t>(core), &set)) cores.push_back(core);
+  if (cores.empty()) cores.push_back(0);
+  return cores;
+}
+
+int available_cores() {
+  return static_cast<int>(allowed_cores().size());
+}
+
+void pin_to(int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<std::size_t>(core), &set);
+  pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+}
+
+int threads_of(const RunPlan& run) {
+  int threads = 0;
+  for (const Lane& lane : run.schedule->positions)
+    threads += (lane.collective.empty() ? 1 : 2) * run.plan->data_parallel;
+  return threads;
 }
 
 }  // namespace pipewright

@@ -28,7 +28,12 @@ StepTimes step_times(const std::vector<WorkerResult>& workers, int warmup);
 // Of sorted values, nearest rank: the smallest value that at least `share` of all do not exceed.
 Time percentile(const std::vector<Time>& sorted, double share);
 
-// Cores that this process may use.
+// Cores that this process may use, by number.
+std::vector<int> allowed_cores();
 int available_cores();
+// The calling thread stays on this core; where the system forbids it, nothing happens.
+void pin_to(int core);
+// Threads that a run has: a worker's compute stream, and its collective stream where it has one.
+int threads_of(const RunPlan& run);
 
 }  // namespace pipewright

@@ -355,9 +355,16 @@ class Replay {
 
 }  // namespace
 
-std::int64_t RunPlan::samples_per_update(VirtualStageId v) const {
-  if (schedule->flush) return plan->global_batch_size;
-  return plan->micro_batch_size * schedule->shape.replicas_of(plan->stage_of(v)) * plan->data_parallel;
+float RunPlan::loss_scale(MicroBatchId m) const {
+  const std::int64_t samples = schedule->flush ? plan->global_batch_size : plan->samples(m) * plan->data_parallel;
+  return static_cast<float>(1.0 / static_cast<double>(samples));
+}
+
+float RunPlan::gradient_factor(VirtualStageId v, int round) const {
+  if (schedule->flush) return 1;
+  const int replicas = schedule->shape.replicas_of(plan->stage_of(v));
+  const int here = std::min(replicas, schedule->shape.micro_batches - round * replicas);
+  return static_cast<float>(1.0 / static_cast<double>(std::max(1, here)));
 }
 
 RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model, const Training& training,
@@ -367,6 +374,12 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
   run.code = compile(plan, model, training, backend);
   run.alignment = backend.alignment();
   run.states = states(training.optimizer);
+  if (plan.gradient_sync == GradientSync::Blocking && !schedule.positions.empty() &&
+      std::any_of(schedule.positions.begin(), schedule.positions.end(),
+                  [](const Lane& lane) { return !lane.collective.empty(); }))
+    throw InputError(model.place,
+                     "plan.gradient_sync: a run sends gradients off as soon as they are complete; use "
+                     "overlapped or at_once");
   for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
     RunChunk chunk;
     chunk.members = schedule.shape.replicas_of(plan.stage_of(v)) * plan.data_parallel;

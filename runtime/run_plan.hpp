@@ -76,8 +76,13 @@ struct RunPlan {
   std::vector<Way> ways_;
 
   std::size_t size_of(MicroBatchId m) const { return m + 1 == schedule->shape.micro_batches ? 1 : 0; }
-  // Samples whose mean loss one update minimises.
-  std::int64_t samples_per_update(VirtualStageId v) const;
+  // An update minimises the mean loss over its samples. With a flush these are the global batch, and every
+  // micro-batch's loss is scaled by 1 / N. Asynchronous: the loss of a micro-batch is its mean, over the copies' share,
+  // and what a stage with r replicas has summed over a round is divided by the round's micro-batches (r; the last round
+  // may have fewer). Micro-batches of 2 samples, one copy, r = 2: 1/2, and 1/2.  tests/runtime/execute_test.cpp
+  // "averaged"
+  float loss_scale(MicroBatchId m) const;
+  float gradient_factor(VirtualStageId v, int round) const;
 };
 
 // Plan, schedule and model must outlive it. Throws InputError where the model cannot be run.

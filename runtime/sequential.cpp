@@ -172,6 +172,7 @@ class Sequential {
     if (made > round) return true;
     if (made < round || backwards_[{v, round}] < micro_batches_of(v, round)) return false;
     const Block sum = summed(v, round);
+    scale(sum.at, run_.code[v].parameter_bytes / 4, run_.gradient_factor(static_cast<int>(v), round));
     while (static_cast<int>(states_[v].size()) < run_.states)
       states_[v].push_back(block_of(v));
     Block after = block_of(v, versions_[v].back().at);
@@ -194,14 +195,7 @@ class Sequential {
     Held& held = frames_[{static_cast<int>(v), copy, m}];
     if (held.frame.at.empty()) held.frame.at.resize(code.blocks.size());
     const std::int64_t samples = run_.plan->samples(m);
-    const Interpreter::Place place{
-        &code,
-        &held.frame,
-        size,
-        samples,
-        weights_[v],
-        gradients,
-        static_cast<float>(1.0 / static_cast<double>(run_.samples_per_update(static_cast<int>(v))))};
+    const Interpreter::Place place{&code, &held.frame, size, samples, weights_[v], gradients, run_.loss_scale(m)};
     const std::int64_t first = first_sample(*run_.plan, 0, copy, m);
     for (const Instruction& i : line) {
       const auto b = static_cast<std::size_t>(i.block);

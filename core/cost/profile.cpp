@@ -47,7 +47,7 @@ struct Settings {
 }  // namespace
 
 Time LinearTime::at(double amount) const {
-  return {std::llround(std::max(0.0, fixed_ns + ns_per_unit * amount))};
+  return {std::llround(std::clamp(fixed_ns + ns_per_unit * amount, 0.0, 9e18))};
 }
 
 std::string describe(const Program& program) {

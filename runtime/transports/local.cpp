@@ -72,7 +72,7 @@ class World {
   void wait(const Done& done, const What& what) {
     if (done()) return;
     const auto late = Clock::now() + std::chrono::duration<double>(settings_.timeout_s);
-    for (int spins = 0;; ++spins) {
+    for (std::int64_t spins = 0;; ++spins) {
       if (done()) return;
       if (stopped_.load(std::memory_order_relaxed)) throw Stopped("another worker has failed");
       if (settings_.spin || spins < 200) {
@@ -85,6 +85,16 @@ class World {
       }
       if (Clock::now() > late)
         throw PeerSilent(fmt::format("nothing heard for {} s while waiting for {}", settings_.timeout_s, what()));
+    }
+  }
+  // A message on a slow link: its time is known.
+  void wait_until(std::int64_t ns) {
+    while (now_ns() < ns) {
+      if (stopped_.load(std::memory_order_relaxed)) throw Stopped("another worker has failed");
+      if (ns - now_ns() > 200'000)
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      else
+        pause();
     }
   }
   void notify() {
@@ -188,8 +198,7 @@ class Endpoint : public Transport {
     world_->wait([&] { return slot.filled.load(std::memory_order_acquire) >= message.number; },
                  [&] { return fmt::format("a message of worker {}", world_->ends(copy_, message.channel).first); });
     if (const std::int64_t readable = slot.readable.load(std::memory_order_relaxed); readable > 0)
-      while (now_ns() < readable)
-        pause();
+      world_->wait_until(readable);
     return slot.memory;
   }
 

@@ -8,7 +8,7 @@
 namespace pipewright {
 namespace {
 
-// Values of about 1, never 0: products of zeros may run faster than others.
+// Values in [-1, 1): products of zeros may run faster than others.
 void fill(std::byte* block, std::int64_t bytes, std::uint64_t seed) {
   auto* const values = reinterpret_cast<float*>(block);
   for (std::int64_t i = 0; i < bytes / 4; ++i)
