@@ -26,10 +26,9 @@ inline constexpr Name<Optimizer> kOptimizers[] = {{"sgd", Optimizer::Sgd},
                                                   {"momentum", Optimizer::Momentum},
                                                   {"rmsprop", Optimizer::RmsProp},
                                                   {"adam", Optimizer::Adam}};
-inline constexpr Name<Recompute> kRecomputes[] = {{"none", Recompute::None},
-                                                  {"selective", Recompute::Selective},
-                                                  {"blocks", Recompute::Blocks},
-                                                  {"full", Recompute::Full}};
+inline constexpr Name<Recompute> kRecomputes[] = {
+    {"none", Recompute::None}, {"selective", Recompute::Selective}, {"blocks", Recompute::Blocks},
+    {"full", Recompute::Full}, {"knapsack", Recompute::Knapsack},   {"layers", Recompute::Layers}};
 inline constexpr Name<Allocator> kAllocators[] = {{"exact", Allocator::Exact}, {"caching", Allocator::Caching}};
 inline constexpr Name<Provenance> kProvenances[] = {
     {"assumed", Provenance::Assumed}, {"published", Provenance::Published}, {"measured", Provenance::Measured}};

@@ -76,26 +76,58 @@ std::int64_t place_in(const LayerOrder& order, std::int64_t layer) {
   return std::find(order.layers.begin(), order.layers.end(), static_cast<LayerId>(layer)) - order.layers.begin();
 }
 
-// Cuts: each the first layer of a stage, by its number in execution order (`order`) or its name.
-void read_cuts(Reader& reader, const At& at, const LayerOrder& order, std::vector<std::int64_t>& first) {
-  if (!is_list(reader, at, "a list of layers")) return;
-  if (!reader.model || reader.model->layers.empty()) return;  // the model has errors of its own
+bool is_number(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// "7..9", the dots at `dots`: both ends are layers of the model.
+void read_range(Reader& reader, const At& at, std::size_t dots, std::vector<std::int64_t>& layers) {
+  const auto count = static_cast<std::int64_t>(reader.model->layers.size());
+  const auto number = [&](std::string_view digits) {
+    std::int64_t value = 0;
+    for (const char c : digits)
+      value = std::min(10 * value + (c - '0'), count);
+    return value;
+  };
+  const std::string_view text = at.yaml.scalar;
+  const std::int64_t first = number(text.substr(0, dots)), last = number(text.substr(dots + 2));
+  if (first > last || last >= count)
+    return reader.error(at, fmt::format("is no range of layers; the model has layers 0 to {}, write the lower number "
+                                        "first, e.g. 0..{}",
+                                        count - 1, count - 1));
+  for (std::int64_t layer = first; layer <= last; ++layer)
+    layers.push_back(layer);
+}
+
+// Layers, each by its number in execution order (`order`) or its name; `ranges`: also "7..9".
+enum class Ranges { No, Yes };
+bool read_layers(Reader& reader, const At& at, const LayerOrder& order, std::vector<std::int64_t>& layers,
+                 Ranges ranges = Ranges::No) {
+  if (!is_list(reader, at, "a list of layers")) return false;
+  if (!reader.model || reader.model->layers.empty()) return false;  // the model has errors of its own
+  const std::size_t errors_before = reader.errors.count();
   const auto by_name = layers_by_name(*reader.model);
   for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i) {
     const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
-    const std::string& text = here.yaml.scalar;
-    std::int64_t& cut = first.emplace_back();
-    if (const auto named = by_name.find(text); here.yaml.is(Yaml::Type::Scalar) && named != by_name.end()) {
-      cut = place_in(order, named->second);
-      continue;
-    }
-    const bool number =
-        !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-    if (here.yaml.is(Yaml::Type::Scalar) && (!number || here.yaml.quoted))
+    const std::string_view text = here.yaml.scalar;
+    const bool scalar = here.yaml.is(Yaml::Type::Scalar);
+    const std::size_t dots = ranges == Ranges::Yes && scalar ? text.find("..") : text.npos;
+    if (const auto named = by_name.find(text); scalar && named != by_name.end()) {
+      layers.push_back(place_in(order, named->second));
+    } else if (dots != text.npos && is_number(text.substr(0, dots)) && is_number(text.substr(dots + 2))) {
+      read_range(reader, here, dots, layers);
+    } else if (scalar && (!is_number(text) || here.yaml.quoted)) {
       reader.error(here, "is no layer of the model; write a layer's name, or its number counted from 0");
-    else
-      read_value(reader, here, cut);
+    } else {
+      read_value(reader, here, layers.emplace_back());
+    }
   }
+  return reader.errors.count() == errors_before;
+}
+
+// Cuts: each the first layer of a stage.
+void read_cuts(Reader& reader, const At& at, const LayerOrder& order, std::vector<std::int64_t>& first) {
+  read_layers(reader, at, order, first);
 }
 
 // Partitions that a name chooses.
@@ -173,14 +205,56 @@ void read_placement(Reader& reader, const At& at, PlanRequest& plan) {
   }
 }
 
+// A name, or {layers: [3, 4, 7..9]}.
+void read_recompute_entry(Reader& reader, const At& at, PlanRequest& plan) {
+  Recompute& mode = plan.recompute.value.emplace_back();
+  Placed<std::vector<std::int64_t>>& layers = plan.recompute_layers.emplace_back();
+  layers.place = at.yaml.place;
+  if (!at.yaml.is(Yaml::Type::Map)) {
+    if (read_value(reader, at, mode) && mode == Recompute::Layers)
+      reader.error(at, "does not say which; write e.g. {layers: [3, 4, 7..9]}, or knapsack for a choice that fits");
+    return;
+  }
+  mode = Recompute::Layers;
+  for (const auto& [key, value] : at.yaml.map)
+    if (key.text == "layers")
+      read_layers(reader, at.child(key.text, value), plan.order.value, layers.value, Ranges::Yes);
+    else
+      unknown_key(reader, at, key, {"layers"});
+  if (at.yaml.map.empty()) reader.error(at, "names no layers; write e.g. {layers: [3, 4, 7..9]}");
+}
+
 void read_recompute(Reader& reader, const At& at, PlanRequest& plan) {
   plan.recompute.place = at.yaml.place;
-  if (at.yaml.is(Yaml::Type::List)) {
-    read_value(reader, at, plan.recompute.value);
-  } else {
-    Recompute everywhere{};
-    if (read_value(reader, at, everywhere)) plan.recompute.value = {everywhere};
+  plan.recompute.value.clear(), plan.recompute_layers.clear();
+  if (!at.yaml.is(Yaml::Type::List)) return read_recompute_entry(reader, at, plan);
+  for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
+    read_recompute_entry(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), plan);
+}
+
+// "{layers: [3, 4, 7..9]}"; three layers and more in a row are a range.
+std::string layers_text(const std::vector<std::int64_t>& layers) {
+  std::string list;
+  for (std::size_t i = 0; i < layers.size();) {
+    std::size_t last = i;
+    while (last + 1 < layers.size() && layers[last + 1] == layers[last] + 1)
+      ++last;
+    if (last < i + 2) last = i;
+    list += (list.empty() ? "" : ", ") + value_text(layers[i]) + (last > i ? ".." + value_text(layers[last]) : "");
+    i = last + 1;
   }
+  return "{layers: [" + list + "]}";
+}
+
+void write_recompute(YamlText& out, std::string_view key, const PlanRequest& plan) {
+  const std::vector<Recompute>& modes = plan.recompute.value;
+  std::vector<std::string> entries;
+  for (std::size_t i = 0; i < modes.size(); ++i)
+    entries.push_back(modes[i] == Recompute::Layers && i < plan.recompute_layers.size()
+                          ? layers_text(plan.recompute_layers[i].value)
+                          : value_text(modes[i]));
+  if (entries.empty()) entries.push_back("none");
+  out.line(key, entries.size() == 1 ? entries.front() : fmt::format("[{}]", fmt::join(entries, ", ")));
 }
 
 constexpr Field<PlanRequest> kPlan[] = {
@@ -228,14 +302,12 @@ constexpr Field<PlanRequest> kPlan[] = {
      [](YamlText& out, std::string_view key, const PlanRequest& plan) {
        std::visit([&](const auto& placement) { out.line(key, value_text(placement)); }, plan.placement);
      }},
-    {"recompute", "none | selective | blocks | full | list per stage",
+    {"recompute", "none | selective | blocks | full | knapsack | {layers: [3, 4, 7..9]} | list per stage",
      "full: a stage keeps its input and repeats its forward; blocks: each block of a Transformer does so, right before "
-     "its backward, embedding and head keep all (Megatron-LM's); selective: attention cores are rebuilt; default: none",
-     Need::Optional, read_recompute,
-     [](YamlText& out, std::string_view key, const PlanRequest& plan) {
-       if (plan.recompute.value.size() == 1) return out.line(key, value_text(plan.recompute.value.front()));
-       out.line(key, plan.recompute.value.empty() ? "none" : value_text(plan.recompute.value));
-     }},
+     "its backward, embedding and head keep all (Megatron-LM's); layers: each of these layers does so, by number or "
+     "name; knapsack: of a stage's layers the set that adds least time and fits the device; selective: attention cores "
+     "are rebuilt; default: none",
+     Need::Optional, read_recompute, write_recompute},
     {"recompute_except_last", "true | false", "the last micro-batch keeps everything (torchgpipe); default: false",
      Need::Optional, read_as<&PlanRequest::recompute_except_last>, write_as<&PlanRequest::recompute_except_last>},
     {"skips", "hop | direct", "how a tensor travels that skips stages; default: hop", Need::Optional,

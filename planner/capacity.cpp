@@ -9,6 +9,7 @@
 #include "planner/find_plan.hpp"
 #include "planner/one_class.hpp"
 #include "planner/partitioners/fitting.hpp"
+#include "planner/partitioners/rebuilt_layers.hpp"
 #include "planner/price.hpp"
 
 namespace pipewright {
@@ -77,6 +78,7 @@ class Trial {
     if (searched_) scenario_.plan.partition.value = Balanced{};
     cost_ = std::make_unique<CostModel>(scenario_);
     plan_ = find_plan(scenario_, *cost_);
+    if (searched_) plan_ = asking_again(std::move(plan_), scenario_);
   }
 
   const Scenario& scenario() const { return scenario_; }
@@ -108,7 +110,10 @@ class Trial {
   const Answer& answer() const {
     if (!answer_) {
       Plan plan = plan_;
-      if (searched_) plan.layers = fitting_layers(plan_, *cost_).layers;
+      if (searched_) {
+        plan.layers = fitting_layers(plan_, *cost_).layers;
+        choose_rebuilt(plan, *cost_);
+      }
       answer_ = std::make_unique<Answer>(price(plan, *cost_, Engine::Auto));
     }
     return *answer_;
@@ -116,7 +121,7 @@ class Trial {
 
   // The least memory per device with which a cut fits.
   Bytes least_memory() const {
-    if (searched_) return pipewright::least_memory(answer().plan, *cost_);
+    if (searched_) return pipewright::least_memory(asking_again(answer().plan, scenario_), *cost_);
     Bytes most;
     for (const WorkerReport& worker : answer().report.workers)
       most = std::max(most, worker.need.with_reserve);

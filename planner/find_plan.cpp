@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "planner/one_class.hpp"
+#include "planner/partitioners/rebuilt_layers.hpp"
 #include "planner/partitioners/table.hpp"
 #include "planner/price.hpp"
 #include "sim/schedules/table.hpp"
@@ -148,6 +149,54 @@ void check_tensor_parallel(const Scenario& scenario, Errors& errors) {
                            "what of them {} devices would share; use 1, or a model built from operators (a family, a "
                            "configuration, layers with `op:`)",
                            plan.tensor_parallel.value, stated->name, plan.tensor_parallel.value));
+}
+
+// Layers that the entries of plan.recompute list: each exists and stands in one list once.
+std::vector<LayerId> rebuilt_of(const Scenario& scenario, Errors& errors) {
+  const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
+  const PlanRequest& plan = scenario.plan;
+  std::vector<LayerId> rebuilt;
+  for (std::size_t i = 0; i < plan.recompute_layers.size() && i < plan.recompute.value.size(); ++i)
+    for (const std::int64_t layer : plan.recompute_layers[i].value) {
+      const auto& entry = plan.recompute_layers[i];
+      if (plan.recompute.value[i] != Recompute::Layers) break;
+      if (layer < 0 || layer >= layers)
+        errors.add(entry.place,
+                   fmt::format("plan.recompute: no layer {}; the model has layers 0 to {}", layer, layers - 1));
+      else
+        rebuilt.push_back(static_cast<LayerId>(layer));
+    }
+  std::sort(rebuilt.begin(), rebuilt.end());
+  const auto twice = std::adjacent_find(rebuilt.begin(), rebuilt.end());
+  if (twice != rebuilt.end())
+    errors.add(or_else(plan.recompute.place, plan.place),
+               fmt::format("plan.recompute: layer {} (\"{}\") is listed twice; list each layer once, with its stage",
+                           *twice, scenario.model.layers[static_cast<std::size_t>(*twice)].name));
+  return rebuilt;
+}
+
+// One list per stage: of layers of that stage. A stage of which no layer is listed keeps everything.
+void settle_rebuilt(const Scenario& scenario, Plan& plan, Errors& errors) {
+  const auto& lists = scenario.plan.recompute_layers;
+  for (StageId k = 0; k < plan.stages; ++k) {
+    if (plan.recompute[static_cast<std::size_t>(k)] != Recompute::Layers) continue;
+    const auto here = [&](std::int64_t layer) {
+      for (VirtualStageId v = k; v < plan.chunks(); v += plan.stages)
+        if (layer >= plan.layers[static_cast<std::size_t>(v)].begin &&
+            layer < plan.layers[static_cast<std::size_t>(v)].end)
+          return true;
+      return false;
+    };
+    if (std::none_of(plan.rebuilt.begin(), plan.rebuilt.end(), here))
+      plan.recompute[static_cast<std::size_t>(k)] = Recompute::None;
+    if (lists.size() != plan.recompute.size() || lists.size() < 2) continue;
+    for (const std::int64_t layer : lists[static_cast<std::size_t>(k)].value)
+      if (!here(layer))
+        errors.add(lists[static_cast<std::size_t>(k)].place,
+                   fmt::format("plan.recompute: layer {} (\"{}\") is none of stage {}; list it with its own stage, or "
+                               "write one {{layers: [...]}} for all",
+                               layer, scenario.model.layers[static_cast<std::size_t>(layer)].name, k));
+  }
 }
 
 std::vector<Recompute> recompute_of(const Scenario& scenario, Errors& errors) {
@@ -419,6 +468,12 @@ void check_whole_plan(const Scenario& scenario) {
     contradiction(plan.recompute.place, "recompute",
                   fmt::format("{} entries, but {} chooses the number of stages; give one for all",
                               plan.recompute.value.size(), partition));
+  for (const Recompute mode : plan.recompute.value)
+    if (mode == Recompute::Layers || mode == Recompute::Knapsack)
+      contradiction(plan.recompute.place, "recompute",
+                    fmt::format("chooses layers of stages, but {} chooses the stages; write none, selective, blocks or "
+                                "full, or another partition",
+                                partition));
   if (plan.open.find("schedule") == plan.open.end() && plan.schedule.value != "pipedream" &&
       plan.schedule.value != "1f1b" && find_schedule(plan.schedule.value) != nullptr)
     contradiction(plan.schedule.place, "schedule",
@@ -503,6 +558,7 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   plan.sequence_parallel = request.sequence_parallel.value;
   plan.reserve_pipeline = request.reserve_pipeline;
   plan.recompute = recompute_of(scenario, errors);
+  plan.rebuilt = rebuilt_of(scenario, errors);
   plan.recompute_except_last = request.recompute_except_last;
   plan.skips = request.skips;
   plan.gradient_sync = request.gradient_sync;
@@ -528,7 +584,11 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
     check_size(scenario, plan);
     check_schedule(scenario, plan);
   });
+  settle_rebuilt(scenario, plan, errors);
+  if (std::find(plan.recompute.begin(), plan.recompute.end(), Recompute::Knapsack) != plan.recompute.end())
+    refuse_classes(scenario.cluster, or_else(request.recompute.place, request.place), "plan.recompute: knapsack");
   errors.throw_if_any();
+  choose_rebuilt(plan, cost);
   validate(plan, scenario.model, scenario.cluster);
   return plan;
 }

@@ -85,6 +85,11 @@ void check_partition(const Scenario& scenario) {
     throw InputError(place_of(scenario),
                      "plan.order: graph chooses the order by where its best cut lies, and plan.partition gives the "
                      "cuts; list the order, or write partition: balanced");
+  const std::vector<Recompute>& modes = plan.recompute.value;
+  if (std::find(modes.begin(), modes.end(), Recompute::Layers) != modes.end())
+    throw InputError(place_of(scenario),
+                     "plan.order: graph chooses the order, and plan.recompute lists layers by their place in it; list "
+                     "the order, or write recompute: knapsack");
   if (asks_for_replicas(scenario))
     throw InputError(place_of(scenario),
                      "plan.order: graph is for a number of stages without replicas of their own, and this plan leaves "

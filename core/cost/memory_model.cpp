@@ -45,6 +45,29 @@ std::vector<Bytes> boundaries(const Plan& plan, const Model& model, const std::v
   return boundary;
 }
 
+// Of a layer's own output, what its stash holds for layers of its chunk whether it is rebuilt or not. A stash with a
+// work holds the output where its own backward or that of a user reads it; a stated one is taken to.
+Bytes held_output(const Model& model, const LayerCosts& costs, const std::vector<char>& leaves, std::size_t layer) {
+  const Layer& of = model.layers[layer];
+  const bool holds = of.work < 0 || model.works[static_cast<std::size_t>(of.work)].keeps_output || !of.keeps_output;
+  return holds && !leaves[layer] ? std::min(costs.stash[layer], costs.activation[layer]) : Bytes{};
+}
+
+// A layer whose input alone is kept: held outputs stay, for they are inputs of others; what no stash of the chunk holds
+// of its inputs it keeps itself (twice where two such layers share one: never less than is needed).
+LayerKept kept_of(const Model& model, LayerRange chunk, LayerId i, const LayerCosts& costs,
+                  const std::vector<char>& leaves) {
+  const auto layer = static_cast<std::size_t>(i);
+  LayerKept kept;
+  kept.stash = costs.stash[layer] - (leaves[layer] ? costs.activation[layer] : Bytes{});
+  kept.input = held_output(model, costs, leaves, layer);
+  kept.again = kept.stash - std::min(kept.stash, kept.input);
+  for (const LayerId input : model.layers[layer].inputs)
+    if (const auto from = static_cast<std::size_t>(input); input >= chunk.begin)
+      kept.input = checked_sum(kept.input, costs.activation[from] - held_output(model, costs, leaves, from));
+  return kept;
+}
+
 // Adds what every chunk produces for others: to the next one (hop) or to each that uses it (direct).
 void add_outputs(MemoryModel& memory, const Plan& plan, const Model& model, const LayerCosts& layers,
                  const std::vector<char>& leaves, std::size_t size) {
@@ -58,7 +81,10 @@ void add_outputs(MemoryModel& memory, const Plan& plan, const Model& model, cons
     for (const VirtualStageId to : receivers[layer]) {
       ChunkOutput& output = memory.outputs[{chunk[layer], to}];
       const Bytes made = layers.activation[layer];
-      const Bytes kept = leaves[layer] ? Bytes{} : std::min(made, layers.stash[layer]);
+      const bool rebuilt = plan.rebuilds(plan.stage_of(chunk[layer]), static_cast<LayerId>(layer), model);
+      const Bytes kept = rebuilt         ? held_output(model, layers, leaves, layer)
+                         : leaves[layer] ? Bytes{}
+                                         : std::min(made, layers.stash[layer]);
       output.produced[size] = checked_sum(output.produced[size], made);
       output.unstashed[size] = checked_sum(output.unstashed[size], made - kept);
     }
@@ -110,22 +136,22 @@ std::vector<std::int64_t> parameters_by_layer(const Plan& plan, const Model& mod
 }
 
 // Stash, working set and what belongs to them, of one chunk and one size of micro-batch.
-void add_activations(ChunkMemory& chunk, const Model& model, const LayerRange& range, Recompute recompute,
+void add_activations(ChunkMemory& chunk, const Plan& plan, VirtualStageId v, const Model& model,
                      const LayerCosts& layers, const std::vector<char>& leaves, Allocator allocator, std::size_t size) {
+  const LayerRange range = plan.layers[static_cast<std::size_t>(v)];
+  const StageId stage = plan.stage_of(v);
+  const bool selective = plan.recompute[static_cast<std::size_t>(stage)] == Recompute::Selective;
   Bytes kept;
   for (LayerId i = range.begin; i < range.end; ++i) {
     const auto layer = static_cast<std::size_t>(i);
-    Bytes stash = layers.stash[layer];
-    Bytes again;  // rebuilt during the backward, one layer at a time
-    if (recompute == Recompute::Selective) again = layers.core[layer];
-    // Of a block only its output stays, the input of the next one.
-    if (recompute == Recompute::Blocks && model.layers[layer].block)
-      again = stash - std::min(stash, layers.activation[layer]);
-    stash -= again;
+    const LayerKept of = kept_of(model, range, i, layers, leaves);
+    const bool rebuilt = plan.rebuilds(stage, i, model);
+    Bytes stash = rebuilt ? of.input : of.stash;
+    Bytes again = rebuilt ? of.again : Bytes{};  // rebuilt during the backward, one layer at a time
+    if (selective) again = layers.core[layer], stash -= again;
     chunk.core[size] = std::max(chunk.core[size], again);
-    if (leaves[layer]) stash -= layers.activation[layer];
     kept = checked_sum(kept, stash);
-    chunk.logits[size] = checked_sum(chunk.logits[size], layers.logits[layer]);
+    if (!rebuilt) chunk.logits[size] = checked_sum(chunk.logits[size], layers.logits[layer]);
     chunk.workspace[size] = std::max(chunk.workspace[size], layers.workspace[layer]);
     chunk.rounding_working[size] += rounding(stash, allocator);
   }
@@ -216,17 +242,15 @@ MemoryModel empty_model(const Plan& plan, const Scenario& scenario) {
   return memory;
 }
 
-// One size of micro-batch of the virtual stages first ... last - 1.
+// One size of micro-batch of the virtual stages first, first + step, ...
 void fill(MemoryModel& memory, const Plan& plan, const Scenario& scenario, const LayerCosts& layers,
-          const std::vector<char>& leaves, std::size_t size, std::size_t first, std::size_t last) {
+          const std::vector<char>& leaves, std::size_t size, std::size_t first, std::size_t step) {
   const std::int64_t samples = size == 0 ? plan.micro_batch_size : plan.last_micro_batch_size;
   const std::vector<Bytes> boundary = boundaries(plan, scenario.model, layers.activation, samples);
-  for (std::size_t v = first; v < last; ++v) {
-    const StageId stage = plan.stage_of(static_cast<int>(v));
-    const Recompute recompute = plan.recompute[static_cast<std::size_t>(stage)];
+  for (std::size_t v = first; v < memory.chunks.size(); v += step) {
     memory.chunks[v].boundary[size] = boundary[v];
-    add_activations(memory.chunks[v], scenario.model, plan.layers[v], recompute, layers, leaves,
-                    device_of(plan, scenario, stage).allocator, size);
+    add_activations(memory.chunks[v], plan, static_cast<VirtualStageId>(v), scenario.model, layers, leaves,
+                    device_of(plan, scenario, plan.stage_of(static_cast<int>(v))).allocator, size);
   }
 }
 
@@ -241,24 +265,53 @@ MemoryModel memory_model(const Plan& plan, const CostModel& cost) {
   const std::array<std::int64_t, 2> samples = {plan.micro_batch_size, plan.last_micro_batch_size};
   for (std::size_t size = 0; size < samples.size(); ++size) {
     const LayerCosts layers = cost.layers(samples[size]);
-    fill(memory, plan, scenario, layers, leaves, size, 0, memory.chunks.size());
+    fill(memory, plan, scenario, layers, leaves, size, 0, 1);
     add_outputs(memory, plan, scenario.model, layers, leaves, size);
   }
   refuse_overflow(memory.chunks, largest_reserve(memory), plan.micro_batches);
   return memory;
 }
 
-MemoryModel memory_of_stage(const Plan& plan, const CostModel& cost, const std::array<LayerCosts, 2>& layers,
-                            VirtualStageId v) {
+namespace {
+
+// Virtual stages first, first + step, ...
+MemoryModel without_outputs(const Plan& plan, const CostModel& cost, const std::array<LayerCosts, 2>& layers,
+                            std::size_t first, std::size_t step) {
   const Scenario& scenario = cost.scenario();
   MemoryModel memory = empty_model(plan, scenario);
-  const auto only = static_cast<std::size_t>(v);
-  add_states(memory.chunks[only], plan, scenario, v);
+  for (std::size_t v = first; v < memory.chunks.size(); v += step)
+    add_states(memory.chunks[v], plan, scenario, static_cast<VirtualStageId>(v));
   const std::vector<char> leaves = leaving_outputs(plan, scenario.model);
   for (std::size_t size = 0; size < layers.size(); ++size)
-    fill(memory, plan, scenario, layers[size], leaves, size, only, only + 1);
+    fill(memory, plan, scenario, layers[size], leaves, size, first, step);
   refuse_overflow(memory.chunks, largest_reserve(memory), plan.micro_batches);
   return memory;
+}
+
+}  // namespace
+
+MemoryModel memory_of_stage(const Plan& plan, const CostModel& cost, const std::array<LayerCosts, 2>& layers,
+                            StageId k) {
+  return without_outputs(plan, cost, layers, static_cast<std::size_t>(k), static_cast<std::size_t>(plan.stages));
+}
+
+MemoryModel memory_of_stages(const Plan& plan, const CostModel& cost, const std::array<LayerCosts, 2>& layers) {
+  return without_outputs(plan, cost, layers, 0, 1);
+}
+
+std::vector<LayerKept> kept_by_layers(const Plan& plan, const CostModel& cost, const LayerCosts& layers,
+                                      VirtualStageId v) {
+  const Model& model = cost.scenario().model;
+  const Allocator allocator = device_of(plan, cost.scenario(), plan.stage_of(v)).allocator;
+  const std::vector<char> leaves = leaving_outputs(plan, model);
+  const LayerRange range = plan.layers[static_cast<std::size_t>(v)];
+  std::vector<LayerKept> kept;
+  for (LayerId i = range.begin; i < range.end; ++i) {
+    LayerKept of = kept_of(model, range, i, layers, leaves);
+    of.rounding = rounding(of.stash, allocator) - rounding(of.input, allocator);
+    kept.push_back(of);
+  }
+  return kept;
 }
 
 MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes, StageId stage) {

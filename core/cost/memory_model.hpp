@@ -4,7 +4,7 @@
 //   + stash        activations kept for backward: from the start of F to the end of its backward
 //   + logits       what the loss keeps of the logits, likewise
 //   + recompute    one micro-batch's activations, rebuilt by R: from the start of R to the end of its backward;
-//                  selective: the largest attention core, while a backward runs
+//                  selective, blocks, layers: the largest attention core or rebuilt layer, while a backward runs
 //   + workspace    scratch memory of operators, while an op runs
 //   + buffers      received tensors until their op begins, buckets while they travel; until they are sent: gradients,
 //                  and of a virtual stage's own outputs what its stash does not hold
@@ -66,7 +66,9 @@ struct ChunkMemory {
   std::array<Bytes, 2> boundary;  // kept per micro-batch when recomputing: input boundary (+ passing skips)
   std::array<Bytes, 2> working;   // rebuilt by R: stash - boundary
   std::array<Bytes, 2> logits;    // of stash and working: what the loss keeps
-  std::array<Bytes, 2> core;      // selective recomputation: the largest attention core, there while a backward runs
+  // The largest attention core (selective recomputation) or rebuilt layer (blocks, layers): there while a backward
+  // runs.
+  std::array<Bytes, 2> core;
   std::array<Bytes, 2> workspace;
   // What the allocator adds to weights, gradients and optimizer; to a stash, a boundary and a working set.
   Bytes rounding;
@@ -115,12 +117,33 @@ struct MemoryModel {
 };
 
 MemoryModel memory_model(const Plan& plan, const CostModel& cost);
-// The same with virtual stage v alone filled in, and without outputs: what `peak` of its worker needs where a stage has
-// one chunk. `layers`: CostModel::layers of a full and of the last micro-batch. For searches that ask for many cuts.
+// The same with the chunks of stage k alone filled in, and without outputs: what `peak` of its workers needs. `layers`:
+// CostModel::layers of a full and of the last micro-batch. For searches that ask for many cuts.
 MemoryModel memory_of_stage(const Plan& plan, const CostModel& cost, const std::array<LayerCosts, 2>& layers,
-                            VirtualStageId v);
+                            StageId k);
+// Of all stages.
+MemoryModel memory_of_stages(const Plan& plan, const CostModel& cost, const std::array<LayerCosts, 2>& layers);
 // Of a worker of `stage`.
 MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes, StageId stage);
+
+// One layer of a chunk, per micro-batch in flight: what it stashes, and what is left of that where it keeps its input
+// alone and repeats its forward (Plan::rebuilds). The input counts where it is produced or at the boundary, so what is
+// left is as a rule its output, the input of the next layer.
+//
+//     stash = kept tensors (the output, where anybody's backward reads it, included)
+//     input = the output, of what the stash holds + what no stash of the chunk holds of its inputs
+//     again = stash - the output: there once, while the layer's backward runs; of a chunk the largest
+//     (ChunkMemory::core)
+//
+// Layers that stash 20, 20 and 20 B with outputs of 7 B: 60 B per micro-batch; the last two rebuilt, 20 + 7 + 7 = 34 B
+// and 13 B once; 1f1b with 3 in flight 180 and 115 B.              tests/core/memory_model_test.cpp "rebuilt layers"
+struct LayerKept {
+  Bytes stash, input, again;
+  Bytes rounding;  // by the allocator: that of `stash` less that of `input`
+};
+// [layer of virtual stage v], for costs of one size of micro-batch; whatever the plan recomputes.
+std::vector<LayerKept> kept_by_layers(const Plan& plan, const CostModel& cost, const LayerCosts& layers,
+                                      VirtualStageId v);
 
 // A message that takes room in a buffer of its sender or of its receiver.
 struct BufferedMessage {

@@ -201,16 +201,11 @@ Issued issued(const LayerCosts& costs, Pass pass, LayerId layer) {
   return {};
 }
 
-// What the backward of a layer does again first: under `selective` the attention cores, under `blocks` a block.
+// What the backward of a layer does again first: under `selective` the attention cores, else what `rebuilds` says.
 Issued rebuilt(const Plan& plan, StageId stage, const Model& model, const LayerCosts& costs, LayerId layer) {
-  const auto i = static_cast<std::size_t>(layer);
-  switch (plan.recompute[static_cast<std::size_t>(stage)]) {
-    case Recompute::Selective: return {costs.rebuild[i], {}};
-    case Recompute::Blocks: return model.layers[i].block ? issued(costs, Pass::Forward, layer) : Issued{};
-    case Recompute::None:
-    case Recompute::Full: break;
-  }
-  return {};
+  if (plan.recompute[static_cast<std::size_t>(stage)] == Recompute::Selective)
+    return {costs.rebuild[static_cast<std::size_t>(layer)], {}};
+  return plan.rebuilds(stage, layer, model) ? issued(costs, Pass::Forward, layer) : Issued{};
 }
 
 Line forward_of(const LayerRange& range, const LayerCosts& costs) {
@@ -497,9 +492,10 @@ StepPricer::StepPricer(Plan shell, const CostModel& cost)
   prices_.resize(groups_.size());
 }
 
-StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::vector<Recompute>& recompute) {
+StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::vector<Recompute>& recompute,
+                            const std::vector<LayerId>& rebuilt) {
   const Scenario& scenario = cost_.scenario();
-  plan_.layers = layers, plan_.recompute = recompute;
+  plan_.layers = layers, plan_.recompute = recompute, plan_.rebuilt = rebuilt;
   StepCosts costs;
   costs.shape = schedule_shape(plan_, scenario.model, scenario.training);
   costs.shape.data_parallel = static_cast<int>(copies_.size());

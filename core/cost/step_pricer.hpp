@@ -22,7 +22,8 @@ class StepPricer {
   //   they
   //     run alike, and an all-reduce takes what it takes for all of them.
   // The makespan is that of step_costs.                      tests/core/step_pricer_test.cpp
-  StepCosts costs(const std::vector<LayerRange>& layers, const std::vector<Recompute>& recompute);
+  StepCosts costs(const std::vector<LayerRange>& layers, const std::vector<Recompute>& recompute,
+                  const std::vector<LayerId>& rebuilt = {});
 
   // [i]: the least time that a message over the cut behind layer i can take between any two neighbouring workers of a
   // copy, in either direction; the last is 0. All 0 where tensors do not hop from stage to stage (`skips: direct`):

@@ -26,6 +26,18 @@ StageId Plan::stage_at(PositionId position) const {
   return stage;
 }
 
+bool Plan::rebuilds(StageId k, LayerId layer, const Model& model) const {
+  switch (recompute[static_cast<std::size_t>(k)]) {
+    case Recompute::Blocks: return model.layers[static_cast<std::size_t>(layer)].block;
+    case Recompute::Layers: return std::binary_search(rebuilt.begin(), rebuilt.end(), layer);
+    case Recompute::None:
+    case Recompute::Selective:
+    case Recompute::Full:
+    case Recompute::Knapsack: break;
+  }
+  return false;
+}
+
 namespace {
 
 [[noreturn]] void refuse(const std::string& message) {
@@ -50,6 +62,17 @@ void check_layers(const Plan& plan, const Model& model) {
   }
   if (next != static_cast<LayerId>(model.layers.size()))
     refuse("the stages hold " + text(next) + " of " + text(static_cast<std::int64_t>(model.layers.size())) + " layers");
+}
+
+// Layers of the model, each once, and none of a stage that recomputes otherwise.
+void check_rebuilt(const Plan& plan, const Model& model) {
+  for (std::size_t i = 0; i < plan.rebuilt.size(); ++i) {
+    const LayerId layer = plan.rebuilt[i];
+    if (layer < 0 || layer >= static_cast<LayerId>(model.layers.size()) || (i > 0 && layer <= plan.rebuilt[i - 1]))
+      refuse("the rebuilt layers must be layers of the model in their order, each once; " + text(layer) + " is not");
+  }
+  for (const Recompute mode : plan.recompute)
+    if (mode == Recompute::Knapsack) refuse("recompute is still to be chosen for a stage");
 }
 
 void check_devices(const Plan& plan, const Cluster& cluster) {
@@ -124,6 +147,7 @@ void validate(const Plan& plan, const Model& model, const Cluster& cluster) {
   if (static_cast<int>(plan.recompute.size()) != plan.stages)
     refuse("recompute is given for " + text(static_cast<std::int64_t>(plan.recompute.size())) + " of " +
            text(plan.stages) + " stages");
+  check_rebuilt(plan, model);
   if (plan.micro_batches < 1 || plan.micro_batch_size < 1 || plan.last_micro_batch_size < 1 ||
       plan.last_micro_batch_size > plan.micro_batch_size)
     refuse("micro-batches must hold at least one sample, and the last one no more than the others");

@@ -31,6 +31,7 @@ struct Plan {
   std::int64_t global_batch_size = 1;      // samples per optimizer step, over all copies
   std::vector<LayerRange> layers;          // per virtual stage, 0 .. K*v-1, in order, covering the model
   std::vector<Recompute> recompute;        // per stage
+  std::vector<LayerId> rebuilt;            // of the stages with Recompute::Layers, ascending: what repeats its forward
   bool recompute_except_last = false;
   Skips skips = Skips::Hop;
   GradientSync gradient_sync = GradientSync::Overlapped;
@@ -43,6 +44,8 @@ struct Plan {
   std::vector<DeviceId> device;
   std::string cut;  // how the layers were cut, for the report; "": as asked for, or balanced
 
+  // Whether the layer, one of stage k, keeps its input only and repeats its forward right before its backward.
+  bool rebuilds(StageId k, LayerId layer, const Model& model) const;
   int chunks() const { return stages * virtual_stages; }  // number of virtual stages, K*v
   StageId stage_of(VirtualStageId v) const { return v % stages; }
   int positions() const;  // workers in one copy, sum of r_k

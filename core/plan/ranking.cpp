@@ -17,6 +17,38 @@ std::string in_words(const Layout& layout) {
   return text;
 }
 
+namespace {
+
+// "0-2, 5"; beyond a few ranges only how many.
+std::string layers_in_words(const std::vector<LayerId>& layers) {
+  constexpr int kMostRanges = 4;
+  std::string text;
+  int ranges = 0;
+  for (std::size_t begin = 0; begin < layers.size(); ++ranges) {
+    std::size_t end = begin + 1;
+    while (end < layers.size() && layers[end] == layers[end - 1] + 1)
+      ++end;
+    text += (text.empty() ? "" : ", ") + std::to_string(layers[begin]);
+    if (end - begin > 1) text += "-" + std::to_string(layers[end - 1]);
+    begin = end;
+  }
+  if (ranges > kMostRanges) return std::to_string(layers.size()) + " layers";
+  return (layers.size() == 1 ? "layer " : "layers ") + text;
+}
+
+}  // namespace
+
+std::string recompute_in_words(const Plan& plan) {
+  if (plan.rebuilt.empty()) return in_words(plan.recompute);
+  std::string text = "recompute " + layers_in_words(plan.rebuilt);
+  for (std::size_t k = 0; k < plan.recompute.size(); ++k) {
+    const Recompute mode = plan.recompute[k];
+    if (mode == Recompute::Layers || mode == Recompute::None) continue;
+    text += ", " + in_words({mode}).substr(std::string("recompute ").size()) + " on stage " + std::to_string(k);
+  }
+  return text;
+}
+
 std::string in_words(const std::vector<Recompute>& recompute) {
   const auto word = [](Recompute mode) {
     switch (mode) {
@@ -24,6 +56,8 @@ std::string in_words(const std::vector<Recompute>& recompute) {
       case Recompute::Selective: return "selective";
       case Recompute::Full: return "full";
       case Recompute::Blocks: return "blocks";
+      case Recompute::Layers: return "layers";
+      case Recompute::Knapsack: return "knapsack";
     }
     return "";
   };

@@ -99,4 +99,7 @@ std::string in_words(const Layout& layout);
 // "recompute full on stages 0-1, none on stages 2-7"
 std::string in_words(const std::vector<Recompute>& recompute);
 
+// The same with the layers that repeat their forward: "recompute layers 0-2, 5, full on stage 3"
+std::string recompute_in_words(const Plan& plan);
+
 }  // namespace pipewright

@@ -23,6 +23,8 @@ enum class Recompute {
   Full,       // a stage keeps its input only and repeats its forward                      [GPipe19] section 2.3
   Blocks,     // a Transformer's block keeps its input and repeats its forward right before its backward; what is no
               // block keeps everything: Megatron-LM's --checkpoint-activations              [Megatron21] section 3.5
+  Layers,     // as blocks, for a set of layers: Plan::rebuilt
+  Knapsack,   // asked of a plan, never in one: the set that adds least time and fits        [AdaPipe24]
 };
 enum class Skips { Hop, Direct };  // how a tensor travels that skips stages
 enum class GradientSync {  // docs/decisions/0006-gradient-sync-of-replicas.md; with a flush AtOnce is Overlapped
@@ -119,7 +121,9 @@ struct PlanRequest {
       PlacementOrder::Pipeline;  // or lead device per worker
   Place placement_place;
   Placed<std::vector<Recompute>> recompute;  // per stage; one entry: all stages; empty: none
-  bool recompute_except_last = false;        // torchgpipe's `except_last`: the last micro-batch keeps everything
+  // By entry of `recompute`: the layers of one that is Layers, as written. One entry: of all stages.
+  std::vector<Placed<std::vector<std::int64_t>>> recompute_layers;
+  bool recompute_except_last = false;  // torchgpipe's `except_last`: the last micro-batch keeps everything
   Skips skips = Skips::Hop;
   GradientSync gradient_sync = GradientSync::Overlapped;
   // With t > 1, between stages: every member of a group sends 1/t of the tensor, which the receiving group gathers over

@@ -63,6 +63,7 @@ void plan(JsonText& json, const Plan& p) {
   for (const Recompute mode : p.recompute)
     json.value(name(mode));
   json.close();
+  if (!p.rebuilt.empty()) json.field("rebuilt_layers", p.rebuilt);
   json.field("recompute_except_last", p.recompute_except_last).field("skips", name(p.skips));
   json.field("gradient_sync", name(p.gradient_sync))
       .field("scatter_gather", p.scatter_gather)

@@ -29,9 +29,12 @@ class Sizes {
   Scale scale_;
 };
 
-// Of all stages in one word, where they agree.
+// Of all stages in one word, where they agree; "3 layers" where some layers repeat their forward and nothing else does.
 std::string short_recompute(const Plan& plan) {
   const auto& all = plan.recompute;
+  const auto by_layers = [](Recompute mode) { return mode == Recompute::None || mode == Recompute::Layers; };
+  if (!plan.rebuilt.empty() && std::all_of(all.begin(), all.end(), by_layers))
+    return fmt::format("{} layer{}", plan.rebuilt.size(), plan.rebuilt.size() == 1 ? "" : "s");
   if (std::adjacent_find(all.begin(), all.end(), std::not_equal_to<>()) != all.end()) return "mixed";
   return std::string(name(all.front()));
 }
@@ -224,7 +227,7 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
                                          asked.cluster.name.empty() ? "" : " (" + asked.cluster.name + ")"),
                              width);
   text += text_table(columns(ranking.plans), width) + "\n";
-  std::string chosen = in_words(best.layout) + ", " + in_words(best.plan.recompute);
+  std::string chosen = in_words(best.layout) + ", " + recompute_in_words(best.plan);
   if (replicas_text(best.plan) != "-") chosen += ", replicas " + replicas_text(best.plan);
   text += wrapped("best plan     ", chosen, width);
   text += wrapped("              ", layers_text(best.plan), width);
@@ -283,7 +286,7 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
     for (std::size_t i = 0; i < ranking.plans.size(); ++i)
       text += wrapped(fmt::format("  {:<3} ", i + 1),
                       fmt::format("{}, {}: {}", in_words(ranking.plans[i].layout),
-                                  in_words(ranking.plans[i].plan.recompute), ranking.plans[i].report.limiting_factor),
+                                  recompute_in_words(ranking.plans[i].plan), ranking.plans[i].report.limiting_factor),
                       width);
     const auto counted = [](std::int64_t n, const char* what) {
       return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
@@ -329,7 +332,9 @@ void write_plan(JsonText& json, const Found& found) {
   json.close().key("replicas").value(found.plan.replicas).key("recompute").open('[');
   for (const Recompute mode : found.plan.recompute)
     json.value(std::string(name(mode)));
-  json.close().field("step_time_s", found.report.step_time).field("samples_per_s", found.report.samples_per_s);
+  json.close();
+  if (!found.plan.rebuilt.empty()) json.field("rebuilt_layers", found.plan.rebuilt);
+  json.field("step_time_s", found.report.step_time).field("samples_per_s", found.report.samples_per_s);
   json.field("tokens_per_s", found.report.tokens_per_s).field("mfu", found.report.mfu);
   json.field("bubble_fraction", found.report.bubble_fraction).field("peak_bytes", found.peak);
   json.field("capacity_bytes", capacity(found)).field("value", found.value);

@@ -9,6 +9,7 @@
 
 #include "core/plan/op_index.hpp"
 #include "planner/partitioners/min_max.hpp"
+#include "planner/partitioners/rebuilt_layers.hpp"
 #include "planner/partitioners/stage_needs.hpp"
 #include "planner/price.hpp"
 #include "sim/simulate.hpp"
@@ -60,24 +61,11 @@ class Ranges {
   }
 
  private:
-  // By memory alone, as far as `most`. Ranges of neighbouring stages are of like length, so the last one is tried
-  // first; from there doubling, then bisection: as many questions as the logarithm of the difference.
+  // By memory alone, as far as `most`.
   LayerId by_memory(StageId k, LayerId begin, LayerId most) {
-    const auto fits = [&](LayerId end) { return problem_.fits(k, {begin, end}); };
-    LayerId good = begin, bad = most + 1;
-    const LayerId guess = std::min(most, begin + guess_);
-    if (guess > begin) (fits(guess) ? good : bad) = guess;
-    for (LayerId step = 1; bad - good > 1; step *= 2) {
-      const bool up = bad > most;
-      const LayerId next = up ? std::min(most, good + step) : std::max(good + 1, bad - step);
-      const bool fitting = fits(next);
-      (fitting ? good : bad) = next;
-      if (up != fitting) break;
-    }
-    while (bad - good > 1) {
-      const LayerId middle = good + (bad - good) / 2;
-      (fits(middle) ? good : bad) = middle;
-    }
+    const LayerId good = longest_fit(begin, most, std::min(most, begin + guess_), [&](LayerId end) {
+      return problem_.fits(k, {begin, end});
+    });
     if (good < most || most == layers_) longest_[at(k)][at(begin)] = good;
     if (good > begin) guess_ = good - begin;
     return good;
@@ -184,19 +172,30 @@ std::optional<std::vector<LayerRange>> fitting_cut(const CutProblem& problem) {
 
 namespace {
 
-// Bytes by which every stage passes its device, or less than 0: what is left. Simulated, buffers included.
-std::vector<Bytes> simulated_needs(const Plan& plan, const CostModel& cost) {
+// What every stage needs, simulated, buffers included; and what of it are buffers.
+struct Simulated {
+  std::vector<Bytes> needs, buffers;
+};
+Simulated simulated(Plan plan, const CostModel& cost) {
+  choose_rebuilt(plan, cost);
   const StepCosts costs = step_costs(plan, cost);
   const Schedule schedule = make_schedule(plan, costs.shape);
   const Timeline timeline = simulate(schedule, costs);
   const MemoryModel memory = memory_model(plan, cost);
-  std::vector<Bytes> needs(at(plan.stages));
+  Simulated result{std::vector<Bytes>(at(plan.stages)), std::vector<Bytes>(at(plan.stages))};
+  std::vector<Bytes> walked(at(plan.stages));
   const std::vector<MemoryPeak> all = peaks(memory, schedule, costs, timeline);
   for (std::size_t w = 0; w < all.size(); ++w) {
-    Bytes& most = needs[at(stage_at(schedule.shape, static_cast<PositionId>(w % schedule.positions.size())))];
-    most = std::max(most, need(memory, all[w].bytes, 0).with_reserve);
+    const auto position = static_cast<PositionId>(w % schedule.positions.size());
+    const std::size_t k = at(stage_at(schedule.shape, position));
+    result.needs[k] = std::max(result.needs[k], need(memory, all[w].bytes, static_cast<StageId>(k)).with_reserve);
+    if (w < schedule.positions.size())
+      walked[k] = std::max(walked[k],
+                           need(memory, peak(memory, schedule, position).bytes, static_cast<StageId>(k)).with_reserve);
   }
-  return needs;
+  for (std::size_t k = 0; k < walked.size(); ++k)
+    result.buffers[k] = result.needs[k] - walked[k];
+  return result;
 }
 
 CutProblem problem_of(const Plan& plan, const CostModel& cost, const StageNeeds& needs) {
@@ -255,10 +254,7 @@ bool some_cut_fits(const Plan& plan, const CostModel& cost) {
 
 Bytes least_memory(const Plan& plan, const CostModel& cost) {
   StageNeeds needs(plan, cost);
-  std::vector<Bytes> buffers = simulated_needs(plan, cost);
-  for (StageId k = 0; k < plan.stages; ++k)
-    buffers[at(k)] -= needs.need(k, plan.layers[at(k)]);
-  return least_cut(problem_of(plan, cost, needs), needs, buffers).memory;
+  return least_cut(problem_of(plan, cost, needs), needs, simulated(plan, cost).buffers).memory;
 }
 
 FittingPlan fitting_layers(const Plan& plan, const CostModel& cost) {
@@ -275,12 +271,12 @@ FittingPlan fitting_layers(const Plan& plan, const CostModel& cost) {
     if (!cut) break;
     Plan whole = plan;
     whole.layers = *cut;
-    const std::vector<Bytes> simulated = simulated_needs(whole, cost);
+    const Simulated run = simulated(whole, cost);
     bool all = true;
     for (StageId k = 0; k < plan.stages; ++k) {
-      if (simulated[at(k)] <= needs.capacity()) continue;
+      if (run.needs[at(k)] <= needs.capacity()) continue;
       all = false;
-      buffers[at(k)] = std::max(buffers[at(k)], simulated[at(k)] - needs.need(k, whole.layers[at(k)]));
+      buffers[at(k)] = std::max(buffers[at(k)], run.buffers[at(k)]);
     }
     if (all) return {std::move(*cut), true, {}};
   }

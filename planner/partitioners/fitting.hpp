@@ -1,6 +1,7 @@
 // Contiguous partition whose stages all fit their devices, and among those the one with the least bottleneck.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <vector>
@@ -13,6 +14,26 @@ namespace pipewright {
 
 // Whether layers [begin, end) fit as stage k. Must be monotone in `end`: what a range needs, a longer one needs, too.
 using Fits = std::function<bool(StageId, LayerRange)>;
+
+// Largest end of a range [begin, end), begin < end <= most, that fits; `begin`: not even one layer does. `guess`, where
+// it lies there, is tried first, as neighbouring ranges are of like length; from there doubling, then bisection: as
+// many questions as the logarithm of the difference.
+LayerId longest_fit(LayerId begin, LayerId most, LayerId guess, const auto& fits) {
+  LayerId good = begin, bad = most + 1;
+  if (guess > begin && guess <= most) (fits(guess) ? good : bad) = guess;
+  for (LayerId step = 1; bad - good > 1; step *= 2) {
+    const bool up = bad > most;
+    const LayerId next = up ? std::min(most, good + step) : std::max(good + 1, bad - step);
+    const bool fitting = fits(next);
+    (fitting ? good : bad) = next;
+    if (up != fitting) break;
+  }
+  while (bad - good > 1) {
+    const LayerId middle = good + (bad - good) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return good;
+}
 
 struct CutProblem {
   std::vector<Time> load;     // per layer

@@ -32,7 +32,7 @@ LeastStepPlan least_step(const Plan& plan, const CostModel& cost) {
   StepPricer pricer(plan, cost);
   const ScheduleRule* rule = find_schedule(plan.schedule);
   const auto step = [&](const std::vector<LayerRange>& cut) {
-    const StepCosts costs = pricer.costs(cut, plan.recompute);
+    const StepCosts costs = pricer.costs(cut, plan.recompute, plan.rebuilt);
     return static_order_makespan(rule->generate(costs.shape), costs);
   };
   const ExactAnswer answer = exact({.schedule = plan.schedule,

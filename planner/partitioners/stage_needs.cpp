@@ -38,11 +38,19 @@ StageNeeds::StageNeeds(const Plan& plan, const CostModel& cost)
 Bytes StageNeeds::need(StageId k, LayerRange range) {
   const auto [entry, absent] = known_.try_emplace({k, range.begin, range.end});
   if (absent) {
-    const MemoryModel memory = around(k, range);
+    lay_out(k, range);
+    if (plan_.recompute[at(k)] == Recompute::Knapsack)
+      return entry->second = least_need_of_stage(plan_, cost_, costs_, schedule_, k).need;
+    const MemoryModel memory = memory_of_stage(plan_, cost_, costs_, k);
     entry->second =
         pipewright::need(memory, peak(memory, schedule_, first_position(schedule_.shape, k)).bytes, k).with_reserve;
   }
   return entry->second;
+}
+
+RebuiltStage StageNeeds::rebuilt(StageId k, LayerRange range, Bytes room) {
+  lay_out(k, range);
+  return rebuild_stage(plan_, cost_, costs_, schedule_, k, room);
 }
 
 bool StageNeeds::tensors_do_not_grow() const {
@@ -54,13 +62,12 @@ bool StageNeeds::tensors_do_not_grow() const {
   return std::none_of(all.begin() + 1, all.end(), [](const Layer& layer) { return layer.inputs.empty(); });
 }
 
-// Memory of a plan in which stage k holds the range, and its neighbours everything else.
-MemoryModel StageNeeds::around(StageId k, LayerRange range) {
+// Stage k holds the range, and its neighbours everything else.
+void StageNeeds::lay_out(StageId k, LayerRange range) {
   for (StageId stage = 0; stage < plan_.stages; ++stage)
     plan_.layers[at(stage)] = stage < k    ? LayerRange{stage == 0 ? 0 : range.begin, range.begin}
                               : stage == k ? range
                                            : LayerRange{stage == k + 1 ? range.end : layers_, layers_};
-  return memory_of_stage(plan_, cost_, costs_, k);
 }
 
 }  // namespace pipewright

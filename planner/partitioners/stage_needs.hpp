@@ -9,6 +9,7 @@
 #include "core/cost/cost_model.hpp"
 #include "core/cost/memory_model.hpp"
 #include "core/plan/plan.hpp"
+#include "planner/partitioners/rebuilt_layers.hpp"
 
 namespace pipewright {
 
@@ -24,7 +25,12 @@ class StageNeeds {
   //
   // Under 1f1b and eager_1f1b the list repeats itself once 2K micro-batches have begun, so a longer step is walked for
   // 2K + 1 micro-batches only.                       tests/planner/stage_needs_test.cpp "a short walk finds the peak"
+  //
+  // Where the plan asks for Recompute::Knapsack on the stage: with the set of layers that needs least.
   Bytes need(StageId k, LayerRange range);
+
+  // The set of these layers that adds least to the backward and fits `room` (rebuild_stage).
+  RebuiltStage rebuilt(StageId k, LayerRange range, Bytes room);
 
   Bytes capacity() const { return cost_.scenario().cluster.device.memory; }
 
@@ -32,7 +38,7 @@ class StageNeeds {
   bool tensors_do_not_grow() const;
 
  private:
-  MemoryModel around(StageId k, LayerRange range);
+  void lay_out(StageId k, LayerRange range);
 
   Plan plan_;
   const CostModel& cost_;

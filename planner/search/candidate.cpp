@@ -16,6 +16,7 @@
 #include "planner/partitioners/fitting.hpp"
 #include "planner/partitioners/min_max.hpp"
 #include "planner/partitioners/rank_balance.hpp"
+#include "planner/partitioners/rebuilt_layers.hpp"
 #include "planner/partitioners/stage_needs.hpp"
 #include "planner/search/run_bound.hpp"
 #include "sim/schedules/table.hpp"
@@ -33,10 +34,10 @@ bool cuts_can_be_bounded(const Layout& layout) {
          (layout.schedule == "1f1b" || layout.schedule == "gpipe" || layout.schedule == "eager_1f1b");
 }
 
-// What recomputation adds to a layer's backward.
+// What recomputation adds to a layer's backward; of some layers only: not known here, at least nothing.
 Time added(const LayerCosts& layers, std::size_t layer, Recompute mode) {
-  if (mode == Recompute::None || mode == Recompute::Blocks) return {};  // of blocks: not known here, at least nothing
-  return mode == Recompute::Full ? layers.forward[layer] : layers.rebuild[layer];
+  if (mode == Recompute::Full) return layers.forward[layer];
+  return mode == Recompute::Selective ? layers.rebuild[layer] : Time{};
 }
 
 std::vector<Time> loads(const LayerCosts& layers, Recompute mode) {
@@ -117,8 +118,13 @@ class Evaluator::Workbench {
         rule_(find_schedule(shell_.schedule)),
         pricer_(shell_, world.cost) {
     if (modes_.empty()) modes_.push_back(shell_.recompute.front()), fixed_ = true;
+    // Listed once for all stages: of another cut, other stages have them.
+    if (fixed_ && world.scenario.plan.recompute.value == std::vector{Recompute::Layers})
+      shell_.recompute.assign(at(shell_.stages), Recompute::Layers);
+    knapsack_ = static_cast<std::size_t>(std::find(modes_.begin(), modes_.end(), Recompute::Knapsack) - modes_.begin());
     needs_.resize(modes_.size());
     longest_.resize(modes_.size());
+    added_before_.resize(modes_.size());
   }
 
   const Plan& shell() const { return shell_; }
@@ -127,19 +133,67 @@ class Evaluator::Workbench {
   Bytes capacity() const { return world_.scenario.cluster.device.memory; }
   std::int64_t simulations() const { return simulations_; }
 
-  Time step(const std::vector<LayerRange>& cut, const std::vector<Recompute>& recompute) {
-    ++simulations_;
-    const StepCosts costs = pricer_.costs(cut, recompute);
-    return static_order_makespan(rule_->generate(costs.shape), costs);
-  }
-
   struct Fit {
     std::vector<Recompute> recompute;  // empty: does not fit
-    Bytes need;                        // of the fullest stage; where it does not fit, with the heaviest recomputation
+    std::vector<LayerId> rebuilt;
+    std::vector<Time> extra;  // by stage, what that adds to each of its micro-batches
+    Bytes need;               // of the fullest stage; where it does not fit, with the last of the recomputations
     StageId stage = 0;
   };
+  // Of each stage the recomputation that adds least and fits.
   Fit lightest_fit(const std::vector<LayerRange>& cut) {
     return shell_.virtual_stages == 1 ? fit_of_stages(cut) : fit_of_chunks(cut);
+  }
+
+  // The step of the cut with the lightest recomputation. Layers are rebuilt inside the backward, full recomputation may
+  // run before the gradient arrives: where a stage waits for it anyway, that is the better one, so it is tried on every
+  // stage that recomputes and has room for more work: all combinations of a few such stages, else one after the other,
+  // then all.
+  Time step(const std::vector<LayerRange>& cut, Fit& fit) {
+    Time best = simulated(cut, fit);
+    std::vector<StageId> more = may_run_early(cut, fit, best);
+    constexpr std::size_t kFew = 4;
+    const bool few = more.size() <= kFew;
+    const std::size_t all = more.size() + 1;
+    const std::size_t tries = few ? std::size_t{1} << more.size() : all + 1;
+    const Fit lightest = fit;
+    for (std::size_t number = 1; number < tries; ++number) {
+      Fit other = few ? lightest : fit;
+      for (std::size_t i = 0; i < more.size(); ++i)
+        if (few ? (number >> i & 1) != 0 : number == i + 1 || number == all) make_full(other, cut, more[i]);
+      const Time time = simulated(cut, other);
+      if (time < best) best = time, fit = std::move(other);
+    }
+    return best;
+  }
+
+  // No step of the cut is shorter: what its busiest stage computes, with `extra` (by stage; empty: none) on top.
+  Time busiest(const std::vector<LayerRange>& cut, const std::vector<Time>& extra = {}) {
+    if (work_before_.empty()) {
+      work_before_.push_back(0);
+      for (const Time load : loads(pricer_.layers(), Recompute::None))
+        work_before_.push_back(checked_sum(work_before_.back(), load.value, "a stage's work"));
+    }
+    std::int64_t most = 0;
+    for (StageId k = 0; k < shell_.stages; ++k) {
+      std::int64_t work = extra.empty() || shell_.recompute_except_last ? 0 : extra[at(k)].value;
+      for (std::size_t chunk = at(k); chunk < cut.size(); chunk += at(shell_.stages))
+        work += work_before_[at(cut[chunk].end)] - work_before_[at(cut[chunk].begin)];
+      most = std::max(most, work);
+    }
+    return Time{checked_product(most, shell_.micro_batches, "a stage's work")};
+  }
+
+  // The least that recomputation adds to these layers on stage k, where anything fits.
+  Time extra(StageId k, LayerRange range) {
+    if (knapsack_ == modes_.size()) {
+      std::size_t mode = 0;
+      while (mode + 1 < modes_.size() && longest(mode, k, range.begin) < range.end)
+        ++mode;
+      return added_by(mode, range);
+    }
+    if (modes_.front() == Recompute::None && longest(0, k, range.begin) >= range.end) return {};
+    return lightest_of_stage(k, range).extra;
   }
 
   // Last end of the ranges of stage k that begin so and fit with recomputation number `mode`; `begin`: none.
@@ -149,23 +203,8 @@ class Evaluator::Workbench {
     if (known.empty()) known.assign(at(shell_.stages), std::vector<LayerId>(at(layers), -1));
     LayerId& end = known[at(k)][at(begin)];
     if (end >= 0) return end;
-    const auto fits = [&](LayerId to) { return need(mode, k, {begin, to}) <= room(k); };
-    // From the neighbour's answer, up or down in doubling steps, then by halves.
-    const LayerId guess = begin > 0 && known[at(k)][at(begin) - 1] > begin ? known[at(k)][at(begin) - 1] : begin;
-    LayerId good = begin, bad = layers + 1;
-    if (guess > begin) (fits(guess) ? good : bad) = guess;
-    for (LayerId step = 1; bad - good > 1; step *= 2) {
-      const bool up = bad > layers;
-      const LayerId next = up ? std::min(layers, good + step) : std::max(good + 1, bad - step);
-      const bool fitting = fits(next);
-      (fitting ? good : bad) = next;
-      if (up != fitting) break;
-    }
-    while (bad - good > 1) {
-      const LayerId middle = good + (bad - good) / 2;
-      (fits(middle) ? good : bad) = middle;
-    }
-    return end = good;
+    const LayerId guess = begin > 0 ? known[at(k)][at(begin) - 1] : begin;
+    return end = longest_fit(begin, layers, guess, [&](LayerId to) { return need(mode, k, {begin, to}) <= room(k); });
   }
 
   // A cut into chunks in which every stage fits with the lightest recomputation, from one in which some do not by a
@@ -187,7 +226,8 @@ class Evaluator::Workbench {
           std::vector<LayerRange> moved = cut;
           for (int c = from; c < to; ++c)
             --moved[at(c)].end, --moved[at(c) + 1].begin;
-          if (const Bytes need = fullest_of_chunks(moved).first; need < best) best = need, next = std::move(moved);
+          if (const Bytes need = fullest_of_chunks(moved, stage, best).first; need < best)
+            best = need, next = std::move(moved);
         }
       if (next.empty()) return std::nullopt;
       cut = std::move(next);
@@ -206,9 +246,6 @@ class Evaluator::Workbench {
       if (longest(mode, k, range.begin) >= range.end) return true;
     return false;
   }
-
-  Recompute mode(std::size_t number) const { return modes_[number]; }
-  std::size_t modes() const { return modes_.size(); }
 
   // The least bottleneck among the cuts whose stages fit with the heaviest recomputation, counted with it.
   std::optional<std::vector<LayerRange>> fitting() {
@@ -236,62 +273,166 @@ class Evaluator::Workbench {
     if (need > fit.need) fit.need = need, fit.stage = k;
   }
 
-  Fit fit_of_stages(const std::vector<LayerRange>& cut) {
+  // A recomputation of one stage.
+  struct Choice {
+    Recompute recompute{};
+    std::vector<LayerId> rebuilt;
+    Time extra;
+    Bytes need;
+    bool fits = false;
+  };
+  void offer(Choice& best, Choice other) const {
+    if (best.fits && (!other.fits || other.extra >= best.extra)) return;
+    best = std::move(other);
+  }
+  static Choice of(const RebuiltStage& set) {
+    return {set.layers.empty() ? Recompute::None : Recompute::Layers, set.layers, set.extra, set.need, set.fits};
+  }
+
+  // What a recomputation of all layers of a range adds.
+  Time added_by(std::size_t mode, LayerRange range) {
+    std::vector<std::int64_t>& sums = added_before_[mode];
+    if (sums.empty()) {
+      const LayerCosts& layers = pricer_.layers();
+      const std::vector<Layer>& model = world_.scenario.model.layers;
+      sums.push_back(0);
+      for (std::size_t i = 0; i < layers.forward.size(); ++i) {
+        const bool block = modes_[mode] == Recompute::Blocks && model[i].block;
+        const Time more = block ? layers.forward[i] : added(layers, i, modes_[mode]);
+        sums.push_back(checked_sum(sums.back(), more.value, "a recomputation"));
+      }
+    }
+    return Time{sums[at(range.end)] - sums[at(range.begin)]};
+  }
+
+  Choice lightest_of_stage(StageId k, LayerRange range) {
+    Choice best;
+    for (std::size_t mode = 0; mode < modes_.size(); ++mode) {
+      if (mode == knapsack_) {
+        const auto [known, absent] = sets_.try_emplace({k, range.begin, range.end});
+        if (absent) known->second = of(needs(mode).rebuilt(k, range, room(k)));
+        offer(best, known->second);
+      } else {
+        const Time extra = added_by(mode, range);
+        if (best.fits && extra >= best.extra) continue;
+        const Bytes needed = need(mode, k, range);
+        offer(best, {modes_[mode], {}, extra, needed, needed <= room(k)});
+      }
+      if (best.fits && best.extra == Time{}) break;
+    }
+    return best;
+  }
+
+  // All stages, where each fits.
+  Fit together(const std::vector<Choice>& choices) const {
     Fit fit;
     bool all = true;
-    for (StageId k = 0; k < shell_.stages; ++k) {
-      std::size_t mode = 0;
-      Bytes needed = need(mode, k, cut[at(k)]);
-      while (needed > room(k) && mode + 1 < modes_.size())
-        needed = need(++mode, k, cut[at(k)]);
-      all &= needed <= room(k);
-      count(fit, k, needed);
-      fit.recompute.push_back(modes_[mode]);
+    for (std::size_t k = 0; k < choices.size(); ++k) {
+      all &= choices[k].fits;
+      count(fit, static_cast<StageId>(k), choices[k].need);
+      fit.recompute.push_back(choices[k].recompute);
+      fit.extra.push_back(choices[k].extra);
+      fit.rebuilt.insert(fit.rebuilt.end(), choices[k].rebuilt.begin(), choices[k].rebuilt.end());
     }
-    if (fixed_) fit.recompute = shell_.recompute;
+    std::sort(fit.rebuilt.begin(), fit.rebuilt.end());
+    if (fixed_) fit.recompute = shell_.recompute, fit.rebuilt = shell_.rebuilt;
     if (!all) fit.recompute.clear();
     return fit;
   }
 
-  // With the lightest recomputation.
-  std::pair<Bytes, StageId> fullest_of_chunks(const std::vector<LayerRange>& cut) {
+  Fit fit_of_stages(const std::vector<LayerRange>& cut) {
+    std::vector<Choice> choices;
+    for (StageId k = 0; k < shell_.stages; ++k)
+      choices.push_back(lightest_of_stage(k, cut[at(k)]));
+    return together(choices);
+  }
+
+  // The fullest stage with the lightest recomputation; stages are asked in turn from `first` on, and none after one
+  // that needs `enough`.
+  std::pair<Bytes, StageId> fullest_of_chunks(const std::vector<LayerRange>& cut, StageId first = 0,
+                                              Bytes enough = Bytes{kLargest}) {
     Plan plan = shell_;
     plan.layers = cut;
     if (!fixed_) plan.recompute.assign(at(shell_.stages), modes_.front());
     const Schedule& schedule = walked(plan);
-    const MemoryModel memory = memory_model(plan, world_.cost);
+    const MemoryModel memory = memory_of_stages(plan, world_.cost, sizes());
     std::pair<Bytes, StageId> most{Bytes{-1}, 0};
-    for (StageId k = 0; k < shell_.stages; ++k)
-      if (const Bytes needed = pipewright::need(memory, peak(memory, schedule, k).bytes, k).with_reserve;
-          needed > most.first)
-        most = {needed, k};
+    for (StageId i = 0; i < shell_.stages && most.first < enough; ++i) {
+      const StageId k = (first + i) % shell_.stages;
+      const Bytes needed = pipewright::need(memory, peak(memory, schedule, k).bytes, k).with_reserve;
+      if (needed > most.first || (needed == most.first && k < most.second)) most = {needed, k};
+    }
     return most;
   }
 
   Fit fit_of_chunks(const std::vector<LayerRange>& cut) {
+    std::vector<Choice> choices(at(shell_.stages));
     Plan plan = shell_;
     plan.layers = cut;
-    Fit fit;
-    fit.recompute.assign(at(shell_.stages), modes_.back());
-    std::vector<char> settled(at(shell_.stages));
     for (std::size_t mode = 0; mode < modes_.size(); ++mode) {
-      if (std::find(settled.begin(), settled.end(), 0) == settled.end()) break;
+      const auto settled = [&](StageId k) {
+        const Choice& best = choices[at(k)];
+        return best.fits && (best.extra == Time{} || (mode != knapsack_ && added_on(mode, cut, k) >= best.extra));
+      };
+      std::optional<MemoryModel> memory;
       if (!fixed_) plan.recompute.assign(at(shell_.stages), modes_[mode]);
-      const Schedule& schedule = walked(plan);
-      const MemoryModel memory = memory_model(plan, world_.cost);
       for (StageId k = 0; k < shell_.stages; ++k) {
-        if (settled[at(k)] != 0) continue;
-        const Bytes needed = pipewright::need(memory, peak(memory, schedule, k).bytes, k).with_reserve;
-        const bool last = mode + 1 == modes_.size();
-        if (needed > room(k) && !last) continue;
-        settled[at(k)] = needed <= room(k) ? 1 : 0;
-        fit.recompute[at(k)] = modes_[mode];
-        count(fit, k, needed);
+        if (settled(k)) continue;
+        const Schedule& schedule = walked(plan);
+        if (mode == knapsack_) {
+          offer(choices[at(k)], of(rebuild_stage(plan, world_.cost, sizes(), schedule, k, room(k))));
+          continue;
+        }
+        if (!memory) memory = memory_of_stages(plan, world_.cost, sizes());
+        const Bytes needed = pipewright::need(*memory, peak(*memory, schedule, k).bytes, k).with_reserve;
+        offer(choices[at(k)], {modes_[mode], {}, added_on(mode, cut, k), needed, needed <= room(k)});
       }
     }
-    if (fixed_) fit.recompute = shell_.recompute;
-    if (std::find(settled.begin(), settled.end(), 0) != settled.end()) fit.recompute.clear();
-    return fit;
+    return together(choices);
+  }
+  const std::array<LayerCosts, 2>& sizes() {
+    if (!sizes_) sizes_ = {pricer_.layers(), pricer_.layers()};
+    return *sizes_;
+  }
+  Time added_on(std::size_t mode, const std::vector<LayerRange>& cut, StageId k) {
+    Time sum;
+    for (std::size_t chunk = at(k); chunk < cut.size(); chunk += at(shell_.stages))
+      sum = checked_sum(sum, added_by(mode, cut[chunk]));
+    return sum;
+  }
+
+  Time simulated(const std::vector<LayerRange>& cut, const Fit& fit) {
+    ++simulations_;
+    const StepCosts costs = pricer_.costs(cut, fit.recompute, fit.rebuilt);
+    return static_order_makespan(rule_->generate(costs.shape), costs);
+  }
+
+  // Stages that recompute, fit with full recomputation, and could do that much more work in less than `best`.
+  std::vector<StageId> may_run_early(const std::vector<LayerRange>& cut, const Fit& fit, Time best) {
+    std::vector<StageId> stages;
+    const auto full = std::find(modes_.begin(), modes_.end(), Recompute::Full);
+    if (fixed_ || knapsack_ == modes_.size() || full == modes_.end()) return stages;
+    const auto mode = static_cast<std::size_t>(full - modes_.begin());
+    for (StageId k = 0; k < shell_.stages; ++k) {
+      if (fit.recompute[at(k)] == Recompute::None || fit.recompute[at(k)] == Recompute::Full) continue;
+      std::vector<Time> extra(at(shell_.stages));
+      extra[at(k)] = added_on(mode, cut, k);
+      if (busiest(cut, extra) < best && need_in_full(cut, k) <= room(k)) stages.push_back(k);
+    }
+    return stages;
+  }
+  Bytes need_in_full(const std::vector<LayerRange>& cut, StageId k) {
+    Plan plan = shell_;
+    plan.layers = cut;
+    plan.recompute.assign(at(shell_.stages), Recompute::Full);
+    const MemoryModel memory = memory_of_stage(plan, world_.cost, sizes(), k);
+    return pipewright::need(memory, peak(memory, walked(plan), k).bytes, k).with_reserve;
+  }
+  void make_full(Fit& fit, const std::vector<LayerRange>& cut, StageId k) {
+    fit.recompute[at(k)] = Recompute::Full;
+    for (std::size_t chunk = at(k); chunk < cut.size(); chunk += at(shell_.stages))
+      std::erase_if(fit.rebuilt, [range = cut[chunk]](LayerId i) { return i >= range.begin && i < range.end; });
+    count(fit, k, need_in_full(cut, k));
   }
 
   // The schedule for a walk over the memory; an interleaved one repeats itself once the pipeline is full.
@@ -313,11 +454,16 @@ class Evaluator::Workbench {
   std::array<Schedule, 2> walked_;  // without and with full recomputation
   std::vector<Recompute> modes_;
   bool fixed_ = false;
+  std::size_t knapsack_ = 0;  // its number among the modes; their count: none of them
   const std::vector<Bytes>& set_aside_;
   const ScheduleRule* rule_;
   StepPricer pricer_;
   std::vector<std::unique_ptr<StageNeeds>> needs_;          // by mode
   std::vector<std::vector<std::vector<LayerId>>> longest_;  // by mode, stage, first layer; -1: not known
+  std::vector<std::vector<std::int64_t>> added_before_;     // by mode and layer: what it adds to those before; empty
+  std::map<std::tuple<StageId, LayerId, LayerId>, Choice> sets_;  // of layers, as far as asked for
+  std::optional<std::array<LayerCosts, 2>> sizes_;
+  std::vector<std::int64_t> work_before_;  // forward and backward of the layers before each
   std::int64_t simulations_ = 0;
 };
 
@@ -329,7 +475,11 @@ Evaluator::Evaluator(const Scenario& scenario, std::function<bool()> stop)
 
 Evaluator::World& Evaluator::world(const Layout& layout) {
   std::shared_ptr<World>& known = worlds_[{layout.tensor_parallel, layout.sequence_parallel, layout.zero}];
-  if (!known) known = std::make_shared<World>(settled(scenario_, layout, nullptr));
+  if (!known) {
+    Scenario scenario = settled(scenario_, layout, nullptr);
+    if (!modes_.empty()) scenario.plan.recompute.value.clear();  // chosen here, for every cut
+    known = std::make_shared<World>(std::move(scenario));
+  }
   return *known;
 }
 
@@ -448,15 +598,15 @@ Evaluation Evaluator::evaluate(const Layout& layout, const std::vector<Bytes>& s
         cuts.push_back(rank_balanced(load, layout.stages, layout.virtual_stages, first_round));
   }
   const auto consider = [&](const std::vector<LayerRange>& cut) {
-    const Workbench::Fit fit = bench.lightest_fit(cut);
+    Workbench::Fit fit = bench.lightest_fit(cut);
     if (fit.recompute.empty()) {
       if (result.miss.reason.empty() || fit.need < result.miss.need) result.miss = {"memory", fit.need, fit.stage};
       return;
     }
-    const Time step = bench.step(cut, fit.recompute);
+    const Time step = bench.step(cut, fit);
     if (result.candidate && result.candidate->step <= step) return;
     Plan plan = bench.shell();
-    plan.layers = cut, plan.recompute = fit.recompute;
+    plan.layers = cut, plan.recompute = fit.recompute, plan.rebuilt = fit.rebuilt;
     result.candidate = Candidate{layout, std::move(plan), step, std::min(bound, step), fit.need, !cuts_open_};
   };
   for (const std::vector<LayerRange>& cut : cuts)
@@ -482,7 +632,7 @@ std::int64_t Evaluator::refine(Candidate& candidate, std::int64_t simulations, c
   Workbench bench(here, std::move(std::get<Plan>(shell)), modes_, set_aside);
   const auto take = [&](const std::vector<LayerRange>& cut, const Workbench::Fit& fit, Time step) {
     if (step >= candidate.step) return false;
-    candidate.plan.layers = cut, candidate.plan.recompute = fit.recompute;
+    candidate.plan.layers = cut, candidate.plan.recompute = fit.recompute, candidate.plan.rebuilt = fit.rebuilt;
     candidate.step = step, candidate.need = fit.need;
     return true;
   };
@@ -502,29 +652,22 @@ std::int64_t Evaluator::refine(Candidate& candidate, std::int64_t simulations, c
             cut[at(c)].end += i < j ? -1 : 1;
             cut[at(c) + 1].begin += i < j ? -1 : 1;
           }
-          const Workbench::Fit fit = bench.lightest_fit(cut);
+          if (bench.busiest(cut) >= candidate.step) continue;
+          Workbench::Fit fit = bench.lightest_fit(cut);
           if (fit.recompute.empty() || bench.simulations() >= simulations) continue;
-          better |= take(cut, fit, bench.step(cut, fit.recompute));
+          if (bench.busiest(cut, fit.extra) >= candidate.step) continue;
+          const Time time = bench.step(cut, fit);
+          better |= take(cut, fit, time);
         }
     }
     return bench.simulations();
   }
-  const std::size_t heaviest = bench.modes() - 1;
   const LayerCosts& layers = bench.pricer().layers();
-  std::vector<std::vector<std::int64_t>> sums(bench.modes(), {0});  // of what each recomputation adds, before a layer
-  for (std::size_t mode = 0; mode < bench.modes(); ++mode)
-    for (std::size_t i = 0; i < layers.forward.size(); ++i)
-      sums[mode].push_back(checked_sum(sums[mode].back(), added(layers, i, bench.mode(mode)).value, "a recomputation"));
-  const auto extra = [&](StageId k, LayerRange range) {
-    std::size_t mode = 0;
-    while (mode < heaviest && bench.longest(mode, k, range.begin) < range.end)
-      ++mode;
-    return Time{sums[mode][at(range.end)] - sums[mode][at(range.begin)]};
-  };
+  const auto extra = [&](StageId k, LayerRange range) { return bench.extra(k, range); };
   const auto step = [&](const std::vector<LayerRange>& cut) {
-    const Workbench::Fit fit = bench.lightest_fit(cut);
+    Workbench::Fit fit = bench.lightest_fit(cut);
     PP_CHECK(!fit.recompute.empty());
-    const Time time = bench.step(cut, fit.recompute);
+    const Time time = bench.step(cut, fit);
     take(cut, fit, time);
     return time;
   };

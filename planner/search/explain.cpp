@@ -31,7 +31,7 @@ double per_sample(const Scenario& changed, const Choice& choice) {
   const Scenario scenario = settled(changed, choice.layout, &choice.plan);
   const CostModel cost(scenario);
   StepPricer pricer(choice.plan, cost);
-  const StepCosts costs = pricer.costs(choice.plan.layers, choice.plan.recompute);
+  const StepCosts costs = pricer.costs(choice.plan.layers, choice.plan.recompute, choice.plan.rebuilt);
   const Schedule schedule = find_schedule(choice.plan.schedule)->generate(costs.shape);
   return seconds(static_order_makespan(schedule, costs)) / static_cast<double>(choice.layout.global_batch());
 }

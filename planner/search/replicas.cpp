@@ -107,7 +107,13 @@ std::variant<SearchAnswer, Infeasible> search_replicas(const Scenario& scenario,
     if (passed.count() > options.time_limit) answer.ended = "the time limit";
     return !answer.ended.empty();
   };
+  for (const Recompute mode : scenario.plan.recompute.value)
+    if (!is_open(scenario, "recompute") && (mode == Recompute::Layers || mode == Recompute::Knapsack))
+      throw InputError(scenario.plan.recompute.place,
+                       "plan.recompute: chooses layers of stages, which the search for replicas does not know; write "
+                       "none, selective, blocks or full, or leave plan.replicas out");
   std::vector<Recompute> modes = recomputations(scenario);
+  std::erase(modes, Recompute::Knapsack);
   if (modes.empty())
     modes.push_back(scenario.plan.recompute.value.empty() ? Recompute::None : scenario.plan.recompute.value.front());
   std::int64_t done = 0;

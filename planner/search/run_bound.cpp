@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "core/cost/memory_model.hpp"
 #include "sim/schedules/table.hpp"
@@ -14,10 +15,10 @@ std::size_t at(std::int64_t number) {
 }
 
 // Micro-batches in flight at one moment on a stage: of all its chunks that hold layers of the run for certain, and of
-// the chunk that has fewest. n layers in v such chunks then have at least `all` + (n - v) `fewest` layers' worth in
-// flight.
+// the chunks that have fewest and most. n layers in v such chunks then have at least `all` + (n - v) `fewest` layers'
+// worth in flight.
 struct InFlight {
-  std::int64_t chunks = 0, all = 0, fewest = 0;
+  std::int64_t chunks = 0, all = 0, fewest = 0, most = 0;
   bool operator==(const InFlight&) const = default;
 };
 
@@ -31,6 +32,7 @@ class RunMemory {
       plan_.recompute.assign(at(plan_.stages), mode);
       memory_[at(static_cast<int>(mode))] = memory_of_stage(plan_, cost, {layers, layers}, 0);
     }
+    kept_ = kept_by_layers(plan_, cost, layers, 0).front();
     const bool last_is_other = run.end < static_cast<LayerId>(layers.forward.size());
     for (const Recompute mode : {Recompute::None, Recompute::Full}) {
       plan_.recompute.assign(at(plan_.stages), mode);
@@ -50,13 +52,10 @@ class RunMemory {
   bool fits(StageId k, int layers, Recompute mode) const {
     const MemoryModel& memory = memory_[at(static_cast<int>(mode))];
     const ChunkMemory& one = memory.chunks.front();
-    const int v = plan_.virtual_stages;
     const std::int64_t held_anyway = mode == Recompute::Full ? 0 : one.working[0].value;  // per layer in flight
     std::int64_t most = 0;
     for (const InFlight& now : moments_[mode == Recompute::Full ? 1 : 0][at(k)]) {
-      const std::int64_t surely =
-          v == 1 ? layers * now.fewest : now.all + std::max<std::int64_t>(0, layers - now.chunks) * now.fewest;
-      most = std::max(most, surely * held_anyway);
+      most = std::max(most, surely_in_flight(now, layers) * held_anyway);
     }
     const std::int64_t states =
         one.weights.value + one.gradients.value + one.optimizer.value - kRoundedUp;  // of one layer
@@ -65,8 +64,40 @@ class RunMemory {
            static_cast<double>(memory.capacity.value) * (1 + 1e-12);
   }
 
+  // Of n layers, how many at least keep their input only where a set of layers does: each frees what it keeps, less its
+  // output, in no more micro-batches than the fullest chunk has in flight. More than n: not even all are enough.
+  int least_rebuilt(StageId k, int layers) const {
+    if (fits(k, layers, Recompute::None)) return 0;
+    const MemoryModel& memory = memory_[at(static_cast<int>(Recompute::None))];
+    const ChunkMemory& one = memory.chunks.front();
+    const double whole = 1 + memory.fragmentation;
+    const double states = static_cast<double>(layers) * static_cast<double>(one.weights.value + one.gradients.value +
+                                                                            one.optimizer.value - kRoundedUp);
+    const double room =
+        (static_cast<double>(memory.capacity.value) * (1 + 1e-12) - static_cast<double>(memory.reserve.value)) / whole -
+        states;
+    const auto freed = static_cast<double>((kept_.stash - kept_.input).value);
+    double least = 0;
+    for (const InFlight& now : moments_[0][at(k)]) {
+      const double surely =
+          static_cast<double>(surely_in_flight(now, layers)) * static_cast<double>(one.working[0].value);
+      // The backward that follows has as many in flight where the stage has one chunk.
+      const double again = plan_.virtual_stages == 1 ? static_cast<double>(kept_.again.value) : 0;
+      if (surely <= room) continue;
+      if (freed <= 0) return layers + 1;
+      least = std::max(least, (surely + again - room) / (freed * static_cast<double>(now.most)));
+    }
+    return least > layers ? layers + 1 : static_cast<int>(std::ceil(least * (1 - 1e-9)));
+  }
+
  private:
   static constexpr std::int64_t kRoundedUp = 64;  // bytes by which a layer's share of divided states is rounded up
+
+  // Micro-batches in flight, summed over n layers.
+  std::int64_t surely_in_flight(const InFlight& now, int layers) const {
+    return plan_.virtual_stages == 1 ? layers * now.fewest
+                                     : now.all + std::max<std::int64_t>(0, layers - now.chunks) * now.fewest;
+  }
 
   std::vector<InFlight> moments(const Lane& lane, int other) const {
     const int v = plan_.virtual_stages;
@@ -77,12 +108,14 @@ class RunMemory {
       if (op.kind == Kind::BW || op.kind == Kind::W) --count[chunk];
       if (op.kind != Kind::F) continue;
       ++count[chunk];
-      InFlight now{0, 0, count[0]};
+      InFlight now{0, 0, count[0], count[0]};
       for (int j = 0; j < v; ++j) {
-        now.fewest = std::min(now.fewest, count[at(j)]);
+        now.fewest = std::min(now.fewest, count[at(j)]), now.most = std::max(now.most, count[at(j)]);
         if (j != other || v == 1) now.all += count[at(j)], ++now.chunks;
       }
-      const auto beats = [](const InFlight& a, const InFlight& b) { return a.all >= b.all && a.fewest >= b.fewest; };
+      const auto beats = [v](const InFlight& a, const InFlight& b) {
+        return a.all >= b.all && a.fewest >= b.fewest && (v == 1 || a.most <= b.most);
+      };
       if (std::any_of(result.begin(), result.end(), [&](const InFlight& known) { return beats(known, now); })) continue;
       std::erase_if(result, [&](const InFlight& known) { return beats(now, known); });
       result.push_back(now);
@@ -93,6 +126,7 @@ class RunMemory {
   const CostModel& cost_;
   Plan plan_;
   std::array<MemoryModel, 4> memory_;                          // by Recompute, of one layer
+  LayerKept kept_;                                             // of one layer
   std::array<std::vector<std::vector<InFlight>>, 2> moments_;  // without and with full recomputation, by stage
 };
 
@@ -155,11 +189,24 @@ Time run_bound(const EqualRun& run, const Plan& shell, const CostModel& cost, co
   const auto each = [&](LayerId layer) { return layers.forward[at(layer)].value + layers.backward[at(layer)].value; };
   const std::int64_t unit = each(run.begin);
   const auto added = [&](Recompute mode) {
-    return mode == Recompute::None || mode == Recompute::Blocks ? 0
-           : mode == Recompute::Full                            ? layers.forward[at(run.begin)].value
-                                                                : layers.rebuild[at(run.begin)].value;
+    return mode == Recompute::Full        ? layers.forward[at(run.begin)].value
+           : mode == Recompute::Selective ? layers.rebuild[at(run.begin)].value
+                                          : 0;
   };
   RunMemory memory(run, shell, cost, layers);
+  // What the lightest recomputation under which n layers fit on stage k adds; nothing: none.
+  const auto least_added = [&](StageId k, int n) {
+    std::optional<std::int64_t> least;
+    for (const Recompute mode : modes) {
+      const bool set = mode == Recompute::Layers || mode == Recompute::Knapsack;
+      const int rebuilt = set ? memory.least_rebuilt(k, n) : n;
+      const std::int64_t more = rebuilt * (set ? added(Recompute::Full) : added(mode));
+      if (least && more >= *least) continue;
+      if (set ? rebuilt <= n : memory.fits(k, n, mode)) least = more;
+      if (least && *least == 0) break;
+    }
+    return least;
+  };
   // What stage k takes for n layers; where the list ends, so many do not fit. Grows with n.
   std::vector<std::vector<std::int64_t>> times(at(stages));
   std::int64_t high = 0;
@@ -167,14 +214,10 @@ Time run_bound(const EqualRun& run, const Plan& shell, const CostModel& cost, co
     std::int64_t besides = 0;
     if (k == 0) besides = each(0);
     if (k + 1 == stages && run.end < static_cast<LayerId>(layers.forward.size())) besides += each(run.end);
-    std::size_t mode = 0;
-    bool fits = true;
-    for (int n = 0; n <= most && fits; ++n) {
-      while (mode < modes.size() && !memory.fits(k, n, modes[mode]))
-        ++mode;
-      fits = mode < modes.size();
-      if (!fits) break;
-      const std::int64_t load = checked_sum(n * (unit + added(modes[mode])), besides, "a stage's work");
+    for (int n = 0; n <= most; ++n) {
+      const std::optional<std::int64_t> more = least_added(k, n);
+      if (!more) break;
+      const std::int64_t load = checked_sum(n * unit + *more, besides, "a stage's work");
       times[at(k)].push_back(checked_product(load, micro_batches, "a bound"));
       high = std::max(high, times[at(k)].back());
     }

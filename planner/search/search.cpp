@@ -494,7 +494,7 @@ class Search {
         search.look_further();
         if (search.answer_.plans.empty()) return std::nullopt;
         const Found& best = search.answer_.plans.front();
-        return fmt::format("{}, {}: {:.4g} samples/s", in_words(best.layout), in_words(best.plan.recompute),
+        return fmt::format("{}, {}: {:.4g} samples/s", in_words(best.layout), recompute_in_words(best.plan),
                            best.report.samples_per_s);
       } catch (const InputError&) {
         return std::nullopt;

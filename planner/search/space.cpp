@@ -207,7 +207,10 @@ bool anything_open(const Scenario& scenario) {
 
 std::vector<Recompute> recomputations(const Scenario& scenario) {
   const OpenField* open = open_field(scenario, "recompute");
-  if (open == nullptr) return {};
+  if (open == nullptr) {
+    const std::vector<Recompute>& asked = scenario.plan.recompute.value;
+    return asked == std::vector{Recompute::Knapsack} ? asked : std::vector<Recompute>{};
+  }
   const bool cores = std::any_of(scenario.model.works.begin(), scenario.model.works.end(),
                                  [](const Work& work) { return !(work.kept == work.kept_selective); });
   std::vector<Recompute> modes;
@@ -216,6 +219,8 @@ std::vector<Recompute> recomputations(const Scenario& scenario) {
   };
   if (allowed("none")) modes.push_back(Recompute::None);
   if (allowed("selective") && (cores || !open->among.empty())) modes.push_back(Recompute::Selective);
+  if (!open->among.empty() && allowed("blocks")) modes.push_back(Recompute::Blocks);
+  if (allowed("knapsack")) modes.push_back(Recompute::Knapsack);
   if (allowed("full")) modes.push_back(Recompute::Full);
   return modes;
 }
@@ -317,6 +322,24 @@ std::vector<Layout> members(const LayoutGroup& group) {
   return layouts;
 }
 
+namespace {
+
+// By entry of `recompute`, one per stage or one for all: the rebuilt layers.
+std::vector<Placed<std::vector<std::int64_t>>> listed_layers(const Plan& plan, bool one_entry) {
+  std::vector<Placed<std::vector<std::int64_t>>> listed;
+  if (plan.rebuilt.empty()) return listed;
+  listed.resize(one_entry ? 1 : static_cast<std::size_t>(plan.stages));
+  for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
+    const LayerRange& range = plan.layers[static_cast<std::size_t>(v)];
+    auto& layers = listed[one_entry ? 0 : static_cast<std::size_t>(plan.stage_of(v))].value;
+    for (const LayerId layer : plan.rebuilt)
+      if (layer >= range.begin && layer < range.end) layers.push_back(layer);
+  }
+  return listed;
+}
+
+}  // namespace
+
 Scenario settled(const Scenario& scenario, const Layout& layout, const Plan* plan) {
   Scenario result = scenario;
   result.plan.open.clear(), result.training.open.clear();
@@ -343,6 +366,7 @@ Scenario settled(const Scenario& scenario, const Layout& layout, const Plan* pla
     const bool alike = std::adjacent_find(plan->recompute.begin(), plan->recompute.end(), std::not_equal_to<>()) ==
                        plan->recompute.end();
     if (alike) request.recompute.value = {plan->recompute.front()};
+    request.recompute_layers = listed_layers(*plan, alike);
     if (std::any_of(plan->replicas.begin(), plan->replicas.end(), [](int r) { return r > 1; }))
       request.replicas.value.assign(plan->replicas.begin(), plan->replicas.end());
   }

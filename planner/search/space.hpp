@@ -47,8 +47,9 @@ std::vector<Layout> members(const LayoutGroup& group);
 bool is_open(const Scenario& scenario, const std::string& key);
 bool anything_open(const Scenario& scenario);
 
-// The recomputations that a stage may have, lightest first: none, selective (where the model has attention cores),
-// full.
+// The recomputations that a stage may have: none, selective (where the model has attention cores), a set of layers
+// (knapsack), full; blocks where it is asked for, for such sets have the blocks among them. Empty: the scenario fixes
+// it.
 std::vector<Recompute> recomputations(const Scenario& scenario);
 
 // The scenario with the layout, cuts and recomputation of a plan, nothing left open. The model is settled for it.

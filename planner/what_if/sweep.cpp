@@ -178,6 +178,9 @@ std::string plan_in_words(const Plan& plan) {
     text += full == stages ? " recompute" : fmt::format(" recompute on {}", full);
   if (const auto selective = with(Recompute::Selective); selective > 0)
     text += selective == stages ? " selective" : fmt::format(" selective on {}", selective);
+  if (const std::size_t layers = plan.rebuilt.size(); layers > 0)
+    text +=
+        fmt::format(" {} {} layer{}", with(Recompute::Full) > 0 ? "and" : "recompute", layers, layers == 1 ? "" : "s");
   return text;
 }
 

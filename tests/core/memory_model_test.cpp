@@ -213,4 +213,29 @@ TEST_CASE("a plan whose memory passes 2^62 bytes is refused, not wrapped") {
   CHECK_THROWS_AS(memory_model(plan, cost), InputError);
 }
 
+// Layers that stash 20 B, outputs of 7 B, an input of 5 B. The last two rebuilt: 20 + 7 + 7 = 34 B, and 13 B once.
+TEST_CASE("rebuilt layers keep their input, and the largest of them is there once while a backward runs") {
+  std::vector<Layer> layers = {layer("a", 7, {}), layer("b", 7, {0}), layer("c", 7, {1})};
+  for (Layer& each : layers)
+    each.stash = bytes(20);
+  Scenario scenario = scenario_of(layers, 5);
+  scenario.cluster.device.reserve = {};
+  Plan plan = one_layer_per_stage(scenario, Skips::Hop);
+  plan.stages = 1, plan.layers = {{0, 3}}, plan.device = {0}, plan.replicas = {1};
+  plan.recompute = {Recompute::Layers}, plan.rebuilt = {1, 2};
+  const ChunkMemory chunk = memory_model(plan, CostModel(scenario)).chunks[0];
+  CHECK(chunk.stash[0] == bytes(5 + 34));
+  CHECK(chunk.working[0] == bytes(34));
+  CHECK(chunk.core[0] == bytes(13));
+  // gpipe with 3 in flight
+  ScheduleShape shape{.stages = 1, .micro_batches = 3};
+  const Schedule schedule = find_schedule("gpipe")->generate(shape);
+  CHECK(peak(memory_model(plan, CostModel(scenario)), schedule, 0).bytes.activations() == bytes(3 * 39 + 13));
+  // What a stash holds too little of is kept with the rebuilt layer: 7 - 3 of a's output.
+  scenario.model.layers[0].stash = bytes(3);
+  CHECK(memory_model(plan, CostModel(scenario)).chunks[0].working[0] == bytes(3 + 4 + 7 + 7));
+  plan.rebuilt = {2};
+  CHECK(memory_model(plan, CostModel(scenario)).chunks[0].working[0] == bytes(3 + 20 + 7));
+}
+
 }  // namespace pipewright

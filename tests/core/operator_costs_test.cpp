@@ -407,6 +407,19 @@ TEST_CASE("recompute: blocks repeats the forward of what is a block right before
   CHECK(backward() == us(2 * 1025));
 }
 
+TEST_CASE("a set of layers repeats the forward of what is in it right before its backward, of nothing else") {
+  const Scenario scenario = of_work(dense_and_norm(), 2);
+  Plan plan = plan_of(scenario, {{0, 2}}, {Recompute::Layers});
+  const auto backward = [&] {
+    return step_costs(plan, cost_model(scenario)).duration[static_cast<std::size_t>(Kind::BW)];
+  };
+  CHECK(backward() == us(2 * 615));
+  plan.rebuilt = {1};
+  CHECK(backward() == us(615 + 1025));
+  plan.rebuilt = {0, 1};
+  CHECK(backward() == us(2 * 1025));
+}
+
 // One stage of 410 us on the device and 600 us of issuing, then the other way round in its backward by the flow line:
 //     forward 600 us; its backward: inputs 410 / 600 us and weights 205 / 300 us: 900 us.
 TEST_CASE("a flow line: the host issues the next layer while the device works") {

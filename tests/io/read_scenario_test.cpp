@@ -179,6 +179,24 @@ TEST_CASE("A partition of whole plans leaves stages, replicas and placement open
   CHECK(read_text(ScenarioText{.plan = "{stages: auto, partition: suffix_dp}"}).plan.open.count("stages") == 1);
 }
 
+TEST_CASE("Layers that repeat their forward are numbers, names and ranges, and read back as they were") {
+  const Scratch scratch;
+  const Scenario scenario = read_text(
+      ScenarioText{.model = kLayers, .plan = "{stages: 3, recompute: [{layers: [b.0, 0]}, none, {layers: [2..4]}]}"});
+  CHECK(scenario.plan.recompute.value == std::vector{Recompute::Layers, Recompute::None, Recompute::Layers});
+  REQUIRE(scenario.plan.recompute_layers.size() == 3);
+  CHECK(scenario.plan.recompute_layers[0].value == std::vector<std::int64_t>{1, 0});
+  CHECK(scenario.plan.recompute_layers[2].value == std::vector<std::int64_t>{2, 3, 4});
+  const std::string once = resolved_yaml(scenario);
+  CHECK(once.find("recompute: [{layers: [1, 0]}, none, {layers: [2..4]}]") != std::string::npos);
+  const Scenario again = read_scenario(scratch.write("y.yaml", once));
+  CHECK(again.plan.recompute.value == scenario.plan.recompute.value);
+  CHECK(again.plan.recompute_layers[2].value == scenario.plan.recompute_layers[2].value);
+  const Scenario everywhere = read_text(ScenarioText{.model = kLayers, .plan = "{stages: 2, recompute: knapsack}"});
+  CHECK(everywhere.plan.recompute.value == std::vector{Recompute::Knapsack});
+  CHECK(resolved_yaml(everywhere).find("recompute: knapsack") != std::string::npos);
+}
+
 TEST_CASE("A model of a million repeated layers is read") {
   const Model model = read_text(ScenarioText{.model = "{layers: [{name: a, repeat: 1000000, forward: 1 ns}]}"}).model;
   CHECK(model.layers.size() == 1'000'000);

@@ -55,6 +55,7 @@ std::set<std::string> written_paths() {
   report.stages[1].memory.owner = report.workers[1].memory.owner = kAllReduce;
   report.range = SpeedRange{};
   full->scenario.cluster.others.emplace_back();
+  full->answer.plan.rebuilt = {0};
   report.fits = false;
   report.shortfall = {"too large", {"stage 0 needs more"}, {"recompute: full"}};
   std::set<std::string> paths = paths_of(json_report(full->answer));
