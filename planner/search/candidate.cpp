@@ -147,18 +147,20 @@ class Evaluator::Workbench {
 
   // The step of the cut with the lightest recomputation. Layers are rebuilt inside the backward, full recomputation may
   // run before the gradient arrives: where a stage waits for it anyway, that is the better one, so it is tried on every
-  // stage that recomputes and has room for more work, all combinations of a few such stages, else one after the other.
+  // stage that recomputes and has room for more work: all combinations of a few such stages, else one after the other,
+  // then all.
   Time step(const std::vector<LayerRange>& cut, Fit& fit) {
     Time best = simulated(cut, fit);
     std::vector<StageId> more = may_run_early(cut, fit, best);
     constexpr std::size_t kFew = 4;
     const bool few = more.size() <= kFew;
-    const std::size_t tries = few ? std::size_t{1} << more.size() : more.size() + 1;
+    const std::size_t all = more.size() + 1;
+    const std::size_t tries = few ? std::size_t{1} << more.size() : all + 1;
     const Fit lightest = fit;
     for (std::size_t number = 1; number < tries; ++number) {
       Fit other = few ? lightest : fit;
       for (std::size_t i = 0; i < more.size(); ++i)
-        if (few ? (number >> i & 1) != 0 : number == i + 1) make_full(other, cut, more[i]);
+        if (few ? (number >> i & 1) != 0 : number == i + 1 || number == all) make_full(other, cut, more[i]);
       const Time time = simulated(cut, other);
       if (time < best) best = time, fit = std::move(other);
     }
@@ -409,27 +411,28 @@ class Evaluator::Workbench {
   std::vector<StageId> may_run_early(const std::vector<LayerRange>& cut, const Fit& fit, Time best) {
     std::vector<StageId> stages;
     const auto full = std::find(modes_.begin(), modes_.end(), Recompute::Full);
-    if (fixed_ || knapsack_ == modes_.size() || full == modes_.end() || shell_.virtual_stages > 1) return stages;
+    if (fixed_ || knapsack_ == modes_.size() || full == modes_.end()) return stages;
     const auto mode = static_cast<std::size_t>(full - modes_.begin());
     for (StageId k = 0; k < shell_.stages; ++k) {
       if (fit.recompute[at(k)] == Recompute::None || fit.recompute[at(k)] == Recompute::Full) continue;
-      const LayerRange range = cut[at(k)];
-      Time work = added_by(mode, range);
-      for (LayerId i = range.begin; i < range.end; ++i)
-        work = checked_sum(work, checked_sum(pricer_.layers().forward[at(i)], pricer_.layers().backward[at(i)]));
-      const std::int64_t micro_batches = shell_.micro_batches - (shell_.recompute_except_last ? 1 : 0);
-      if (work.value < (best.value + micro_batches - 1) / std::max<std::int64_t>(1, micro_batches) &&
-          need(mode, k, range) <= room(k))
-        stages.push_back(k);
+      std::vector<Time> extra(at(shell_.stages));
+      extra[at(k)] = added_on(mode, cut, k);
+      if (busiest(cut, extra) < best && need_in_full(cut, k) <= room(k)) stages.push_back(k);
     }
     return stages;
   }
+  Bytes need_in_full(const std::vector<LayerRange>& cut, StageId k) {
+    Plan plan = shell_;
+    plan.layers = cut;
+    plan.recompute.assign(at(shell_.stages), Recompute::Full);
+    const MemoryModel memory = memory_of_stage(plan, world_.cost, sizes(), k);
+    return pipewright::need(memory, peak(memory, walked(plan), k).bytes, k).with_reserve;
+  }
   void make_full(Fit& fit, const std::vector<LayerRange>& cut, StageId k) {
-    const auto mode =
-        static_cast<std::size_t>(std::find(modes_.begin(), modes_.end(), Recompute::Full) - modes_.begin());
     fit.recompute[at(k)] = Recompute::Full;
-    std::erase_if(fit.rebuilt, [range = cut[at(k)]](LayerId i) { return i >= range.begin && i < range.end; });
-    count(fit, k, need(mode, k, cut[at(k)]));
+    for (std::size_t chunk = at(k); chunk < cut.size(); chunk += at(shell_.stages))
+      std::erase_if(fit.rebuilt, [range = cut[chunk]](LayerId i) { return i >= range.begin && i < range.end; });
+    count(fit, k, need_in_full(cut, k));
   }
 
   // The schedule for a walk over the memory; an interleaved one repeats itself once the pipeline is full.

@@ -179,7 +179,8 @@ std::string plan_in_words(const Plan& plan) {
   if (const auto selective = with(Recompute::Selective); selective > 0)
     text += selective == stages ? " selective" : fmt::format(" selective on {}", selective);
   if (const std::size_t layers = plan.rebuilt.size(); layers > 0)
-    text += fmt::format(" recompute {} layer{}", layers, layers == 1 ? "" : "s");
+    text +=
+        fmt::format(" {} {} layer{}", with(Recompute::Full) > 0 ? "and" : "recompute", layers, layers == 1 ? "" : "s");
   return text;
 }
 

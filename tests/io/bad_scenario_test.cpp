@@ -158,7 +158,7 @@ TEST_CASE("Plans that cannot be read are refused") {
         "plan.recompute: \"layers\" does not say which; write e.g. {layers: [3, 4, 7..9]}");
   holds(plan("stages: 2, recompute: {layers: [0, nothing]}"), "plan.recompute.layers.1: \"nothing\" is no layer");
   holds(plan("stages: 2, recompute: {layers: [3..1]}"), "plan.recompute.layers.0: \"3..1\" is no range of layers");
-  holds(plan("stages: 2, recompute: {blocks: [1]}"), "plan.recompute: unknown key");
+  holds(plan("stages: 2, recompute: {blocks: [1]}"), "unknown key \"plan.recompute.blocks\"; known: layers");
   holds(plan("stages: 2, bucket: 0 MB"), "plan.bucket: \"0 MB\" must be more than 0");
   holds(plan("stages: 2, placement: spread"), "plan.placement: unknown \"spread\"");
   holds(error_in(ScenarioText{.more = "cost: measured\n"}), "cost: unknown \"measured\"");
