@@ -9,7 +9,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
@@ -21,6 +20,7 @@
 #include "io/quantity.hpp"
 #include "io/read_scenario.hpp"
 #include "io/writers/compare.hpp"
+#include "io/writers/json_text.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {
@@ -185,34 +185,32 @@ std::string table(const Comparison& c) {
   return text;
 }
 
-nlohmann::ordered_json json_of(const Comparison& c) {
-  const auto seconds = [](Time t) { return static_cast<double>(t.value) * 1e-9; };
-  nlohmann::ordered_json json;
-  json["schema"] = "pipewright.validation/1";
-  json["scenario"] = c.predicted.scenario->name;
-  json["verdict"] = c.verdict() == Verdict::Within    ? "within"
-                    : c.verdict() == Verdict::Outside ? "outside"
-                                                      : "withheld";
-  json["reason"] = c.verdict_text();
-  json["tolerance"] = c.tolerance;
-  json["step"] = {{"predicted", seconds(c.predicted.report.makespan)},
-                  {"measured_median", seconds(c.times.median)},
-                  {"measured_p5", seconds(c.times.p5)},
-                  {"measured_p95", seconds(c.times.p95)},
-                  {"timed_steps", c.times.timed.size()},
-                  {"error", c.step_error()},
-                  {"band", band(c.predicted)}};
-  json["bubble"] = {{"predicted", c.predicted.report.bubble_fraction}, {"measured", c.measured.report.bubble_fraction}};
+std::string json_of(const Comparison& c) {
+  JsonText json;
+  const auto pair = [&](std::string_view key, const auto& predicted, const auto& measured) {
+    json.key(key).open('{').field("predicted", predicted).field("measured", measured).close();
+  };
+  json.open('{').field("schema", "pipewright.validation/1").field("scenario", c.predicted.scenario->name);
+  json.field("verdict", c.verdict() == Verdict::Within    ? "within"
+                        : c.verdict() == Verdict::Outside ? "outside"
+                                                          : "withheld");
+  json.field("reason", c.verdict_text()).field("forced", c.forced).field("tolerance", c.tolerance);
+  json.key("step").open('{').field("predicted", c.predicted.report.makespan).field("measured_median", c.times.median);
+  json.field("measured_p5", c.times.p5).field("measured_p95", c.times.p95);
+  json.field("timed_steps", static_cast<std::int64_t>(c.times.timed.size())).field("error", c.step_error());
+  json.field("band", band(c.predicted)).close();
+  pair("bubble", c.predicted.report.bubble_fraction, c.measured.report.bubble_fraction);
+  json.key("workers").open('[');
   for (std::size_t w = 0; w < c.workers.size(); ++w) {
     const ArenaUse counted = replayed(c.run, static_cast<PositionId>(w) % c.run.plan->positions());
-    json["workers"].push_back({{"busy_predicted", seconds(c.predicted.report.workers[w].busy)},
-                               {"busy_measured", seconds(c.measured.report.workers[w].busy)},
-                               {"peak_predicted", counted.live.value},
-                               {"peak_measured", c.workers[w].memory.live.value},
-                               {"extent_predicted", counted.extent.value},
-                               {"extent_measured", c.workers[w].memory.extent.value}});
+    json.open('{').field("worker", static_cast<std::int64_t>(w));
+    pair("busy", c.predicted.report.workers[w].busy, c.measured.report.workers[w].busy);
+    pair("live_peak", counted.live, c.workers[w].memory.live);
+    pair("extent", counted.extent, c.workers[w].memory.extent);
+    json.close();
   }
-  return json;
+  json.close().close();
+  return std::move(json).text();
 }
 
 std::string losses(const std::vector<WorkerResult>& workers) {
@@ -305,12 +303,12 @@ int validate_scenario(const Arguments& arguments) {
       real.predicted(),     measured, workers, real.run_plan(), times, within, arguments.has("--force"),
       withheld(real, times)};
   write_file(out + "/measurement.json", json_report(measured));
-  write_file(out + "/comparison.json", json_of(comparison).dump(2) + "\n");
+  write_file(out + "/comparison.json", json_of(comparison));
   write_file(out + "/loss.csv", losses(workers));
   write_file(out + "/overlay.svg", svg_timelines(real.predicted(), measured));
   write_file(out + "/measured.trace.json", trace_json(measured));
   if (arguments.has("--json"))
-    print(json_of(comparison).dump(2) + "\n");
+    print(json_of(comparison));
   else
     print(fmt::format("{}: predicted, then run ({}, {} timed steps)\n", scenario.name, real.backend_name(),
                       times.timed.size()) +

@@ -58,6 +58,7 @@ TEST_CASE("An unknown command, option or name is met with the nearest one and th
   CHECK(error_of({"simulat"}) ==
         "error: command: unknown \"simulat\"; did you mean \"simulate\"? known: simulate, plan, compare, sweep, "
         "capacity, "
+        "calibrate, run, validate, "
         "reproduce, "
         "check, "
         "show, import, help\n");

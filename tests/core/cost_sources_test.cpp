@@ -306,10 +306,11 @@ TEST_CASE(
 }
 
 TEST_CASE("The table names every cost source once") {
-  REQUIRE(cost_sources().size() == 3);
+  REQUIRE(cost_sources().size() == 4);
   CHECK(cost_sources()[0].name == "explicit");
   CHECK(cost_sources()[1].name == "roofline");
   CHECK(cost_sources()[2].name == "uniform");
+  CHECK(cost_sources()[3].name == "profile");
 }
 
 TEST_CASE("Bytes per parameter: 12 with fp32 RMSProp, 16 with mixed-precision Adam") {

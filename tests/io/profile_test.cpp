@@ -53,9 +53,11 @@ TEST_CASE("Profiles of another version, with a layer twice or a negative time ar
     REQUIRE(at != std::string::npos);
     return written(changed.replace(at, from.size(), to));
   };
-  CHECK_THROWS_WITH_AS(read_profile(with("version: 1", "version: 2")), doctest::Contains("calibrate again"), InputError);
+  CHECK_THROWS_WITH_AS(read_profile(with("version: 1", "version: 2")), doctest::Contains("calibrate again"),
+                       InputError);
   CHECK_THROWS_WITH_AS(read_profile(with("relu 4 -> 4", "linear 4 -> 2 bias")), doctest::Contains("one layer twice"),
                        InputError);
-  CHECK_THROWS_WITH_AS(read_profile(with("active: 2", "active: 0")), doctest::Contains("profile_test.yaml:"), InputError);
+  CHECK_THROWS_WITH_AS(read_profile(with("active: 2", "active: 0")), doctest::Contains("profile_test.yaml:"),
+                       InputError);
   CHECK_THROWS_AS(read_profile("./no-such-profile.yaml"), InputError);
 }
