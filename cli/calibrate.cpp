@@ -6,6 +6,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
+#include "cli/outputs.hpp"
 #include "cli/real_run.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
@@ -49,6 +50,8 @@ int run(const Arguments& arguments) {
   const Parsed<Time> budget = parse_time(arguments.last("--budget", "3 s"));
   if (!budget.value || *budget.value <= Time{})
     throw InputError("--budget: \"" + arguments.last("--budget", "") + "\" is no time; write e.g. --budget 5s");
+  constexpr std::array<std::string_view, 1> endings = {".yaml"};
+  check_outputs(arguments.all("--output"), {arguments.positional.front()}, endings);
   const RealRun real(scenario);
   const MachineProfile profile = real.calibrated(static_cast<double>(budget.value->value) * 1e-9);
   if (!arguments.has("--output")) {

@@ -206,6 +206,7 @@ Scenario priced_with(const Scenario& scenario, MachineProfile profile) {
   Scenario priced = scenario;
   priced.cost = CostSourceKind::Profile;
   priced.cluster.source = profile.source;
+  priced.cluster.device.name = profile.machine.processor + " core", priced.cluster.device.source = profile.source;
   priced.profile = std::make_shared<const MachineProfile>(std::move(profile));
   if (scenario.run.transport == RunTransport::Local) {
     priced.cluster.links = {};

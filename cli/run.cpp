@@ -8,6 +8,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
+#include "cli/outputs.hpp"
 #include "cli/real_run.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
@@ -113,12 +114,8 @@ int run_scenario(const Arguments& arguments) {
   const std::string check = arguments.last("--check", "");
   if (arguments.has("--check") && check != "gradients")
     throw InputError("--check: unknown \"" + check + "\"; known: gradients");
-  std::vector<const Writer*> files;
-  for (const std::string& path : arguments.all("--output")) {
-    files.push_back(writer_for(path));
-    if (files.back() == nullptr)
-      throw InputError("--output: \"" + path + "\" has no known ending; known are those of simulate");
-  }
+  const std::vector<std::string> paths = arguments.all("--output");
+  const std::vector<const Writer*> files = checked_formats<Writer>(paths, {arguments.positional.front()}, writers());
   const Scenario scenario =
       read_scenario(arguments.positional.front(), {.set = std::move(changes), .config_path = config_path()});
   const RealRun real(scenario);
@@ -129,9 +126,8 @@ int run_scenario(const Arguments& arguments) {
   const Answer measured = real.measured(workers, times);
   print(arguments.has("--json") ? json_report(measured) : report(real, measured, workers, times, scenario));
   for (std::size_t i = 0; i < files.size(); ++i) {
-    const std::string& path = arguments.all("--output")[i];
-    write_file(path, files[i]->write(measured));
-    note("wrote " + path + " (" + std::string(files[i]->what) + ")");
+    write_file(paths[i], files[i]->write(measured));
+    note("wrote " + paths[i] + " (" + std::string(files[i]->what) + ")");
   }
   return kDone;
 }

@@ -305,7 +305,7 @@ int validate_scenario(const Arguments& arguments) {
   write_file(out + "/measurement.json", json_report(measured));
   write_file(out + "/comparison.json", json_of(comparison));
   write_file(out + "/loss.csv", losses(workers));
-  write_file(out + "/overlay.svg", svg_timelines(real.predicted(), measured));
+  write_file(out + "/overlay.svg", svg_timelines(real.predicted(), measured, "predicted", "measured"));
   write_file(out + "/measured.trace.json", trace_json(measured));
   if (arguments.has("--json"))
     print(json_of(comparison));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/plan/report.hpp"
@@ -27,6 +28,7 @@ std::string compare_json(const ComparedSide& a, const ComparedSide& b);  // "sch
 
 // Both schedules on one scale, one above the other, as text and as a drawing.
 std::string text_timelines(const Answer& a, const Answer& b, int width);
-std::string svg_timelines(const Answer& a, const Answer& b);
+std::string svg_timelines(const Answer& a, const Answer& b, std::string_view name_a = "A",
+                          std::string_view name_b = "B");
 
 }  // namespace pipewright

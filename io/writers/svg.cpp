@@ -350,15 +350,16 @@ std::string svg_timeline(const Answer& answer) {
   return canvas.document(gantt.width(), y + 12, question(answer));
 }
 
-std::string svg_timelines(const Answer& a, const Answer& b) {
+std::string svg_timelines(const Answer& a, const Answer& b, std::string_view name_a, std::string_view name_b) {
+  const std::string head_a = std::string(name_a) + ": ", head_b = std::string(name_b) + ": ";
   Canvas canvas;
   Gantt first(a, canvas), second(b, canvas);
   const Axis axis{std::max(first.axis().left, second.axis().left), kPlotWidth,
                   std::max(a.timeline.makespan, b.timeline.makespan)};
   first.share(axis);
   second.share(axis);
-  const double y = second.draw(first.draw(0, "A: ") + 12, "B: ");
-  return canvas.document(first.width(), y + 12, "A: " + question(a) + " · B: " + question(b));
+  const double y = second.draw(first.draw(0, head_a) + 12, head_b);
+  return canvas.document(first.width(), y + 12, head_a + question(a) + " · " + head_b + question(b));
 }
 
 }  // namespace pipewright

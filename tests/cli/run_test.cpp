@@ -1,0 +1,103 @@
+// `run`, `calibrate` and `validate` as a user runs them. Nothing here depends on how long anything takes.
+#include <filesystem>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/refusals.hpp"
+#include "tests/support/run_program.hpp"
+
+using namespace pipewright;
+
+namespace {
+
+const std::string kTwoStages = "scenarios/validation/two-stage-gpipe.yaml";
+const std::string kQuickstart = "scenarios/quickstart.yaml";
+
+}  // namespace
+
+TEST_CASE("run: gradients are bit-identical to one worker's") {
+  const ProgramRun run = run_program({"run", kTwoStages, "--check", "gradients"});
+  CHECK(run.status == 0);
+  CHECK(run.out.starts_with("gradients: bit-identical to one worker's\n"));
+  CHECK(contains(run.out, "635776 values, 0 differ"));
+}
+
+TEST_CASE("run: memory is what was counted, and the measured step is a document that compare reads") {
+  ScratchFolder folder;
+  const std::string path = folder.path("measured.json");
+  const ProgramRun run = run_program({"run", kTwoStages, "--steps", "2", "--warmup", "0", "-o", path});
+  CHECK(run.status == 0);
+  CHECK(contains(run.out, "as counted, to the byte"));
+  const auto document = nlohmann::json::parse(file_text(path));
+  CHECK(document["schema"] == "pipewright.result/1");
+  CHECK(run_program({"compare", path, path}).status == 0);
+}
+
+TEST_CASE("run: a cap that does not hold a worker is the answer no, itemised") {
+  const ProgramRun run = run_program({"run", kTwoStages, "--memory-cap", "1 MB"});
+  CHECK(run.status == 1);
+  CHECK(contains(run.out, "infeasible: worker 0: "));
+  CHECK(contains(run.out, "would end at"));
+  CHECK(contains(run.out, "what would make it fit"));
+}
+
+TEST_CASE("run: what cannot be run is refused with the layer and a way out") {
+  CHECK(contains(error_of({"run", kQuickstart}), "has stated figures only; give it an `op:`"));
+  CHECK(contains(error_of({"run", kTwoStages, "--transport", "carrier"}), "known: local, throttled"));
+  CHECK(contains(error_of({"run", kTwoStages, "--data", "/"}), "/"));
+  CHECK(contains(error_of({"run", kTwoStages, "--data", "no-such-file"}), "no-such-file"));
+  CHECK(contains(error_of({"run", kTwoStages, "--steps", "0"}), "run.steps"));
+  CHECK(contains(error_of({"run", kTwoStages, "--check", "weights"}), "known: gradients"));
+  CHECK(contains(error_of({"run", kTwoStages, "--set", "plan.recompute=selective"}), "plan.recompute"));
+  CHECK(contains(error_of({"run", kTwoStages, "-o", "run.xyz"}), "run.xyz"));
+}
+
+TEST_CASE("run: a loss that is no number ends the run; what was measured until then is shown") {
+  const ProgramRun run = run_program({"run", kTwoStages, "--learning-rate", "1e30", "--steps", "30"});
+  CHECK(run.status == 2);
+  CHECK(contains(run.err, "the run failed: worker 1 at op 1F"));
+  CHECK(contains(run.err, "smaller learning_rate"));
+  CHECK(contains(run.out, "measured until then"));
+}
+
+TEST_CASE("calibrate: a profile that simulate prices with; layers it does not have are named") {
+  ScratchFolder folder;
+  const std::string path = folder.path("here.yaml");
+  const ProgramRun run = run_program({"calibrate", kTwoStages, "--budget", "100 ms", "-o", path});
+  CHECK(run.status == 0);
+  CHECK(contains(run.out, "2 workers busy"));
+  const std::string cost = "cost={profile: " + path + "}";
+  CHECK(run_program({"simulate", kTwoStages, "--set", cost}).status == 0);
+  CHECK(contains(error_of({"simulate", kTwoStages, "--set", cost, "--set", "training.micro_batch_size=3"}),
+                 "micro-batches of 3 samples (measured: 4)"));
+  CHECK(contains(error_of({"calibrate", kTwoStages, "--budget", "0 s"}), "--budget"));
+}
+
+TEST_CASE("validate: the folder has profile, prediction, measurement and comparison; memory is exact") {
+  ScratchFolder folder;
+  const std::string out = folder.path("out");
+  const ProgramRun run =
+      run_program({"validate", kTwoStages, "--budget", "100 ms", "--steps", "5", "--warmup", "0", "-o", out});
+  CHECK(run.status != 130);  // within, outside or withheld: a matter of the machine
+  for (const std::string file : {"profile.yaml", "prediction.json", "measurement.json", "comparison.json", "loss.csv",
+                                 "overlay.svg", "measured.trace.json"})
+    CHECK(std::filesystem::file_size(out + "/" + file) > 0);
+  const auto comparison = nlohmann::json::parse(file_text(out + "/comparison.json"));
+  CHECK(comparison["schema"] == "pipewright.validation/1");
+  for (const auto& worker : comparison["workers"]) {
+    CHECK(worker["live_peak"]["predicted"] == worker["live_peak"]["measured"]);
+    CHECK(worker["extent"]["predicted"] == worker["extent"]["measured"]);
+  }
+  CHECK(file_text(out + "/loss.csv").starts_with("step,loss\n0,"));
+}
+
+TEST_CASE("validate: more workers than cores are judged by memory alone, and the tool says so") {
+  ScratchFolder folder;
+  const ProgramRun run =
+      run_program({"validate", kTwoStages, "--budget", "100 ms", "--steps", "2", "--warmup", "0", "--set",
+                   "plan.data_parallel=2", "--set", "cluster.node.devices=4", "-o", folder.path("out")});
+  CHECK(run.status == 2);
+  CHECK(contains(run.out, "times cannot"));
+  CHECK(contains(error_of({"validate", kTwoStages, "--tolerance", "ten"}), "--tolerance"));
+}
