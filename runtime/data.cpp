@@ -43,10 +43,12 @@ class Synthetic : public Data {
     auto* const values = static_cast<float*>(to);
     const std::int64_t kind = kind_of(sample);
     for (std::int64_t i = 0; i < shape_.values; ++i) {
-      const double mean = normal(drawn(seed_, kMean, static_cast<std::uint64_t>(kind), static_cast<std::uint64_t>(i)));
+      // Runs of equal means: what windows see is alike, as in an image.
+      const double mean =
+          normal(drawn(seed_, kMean, static_cast<std::uint64_t>(kind), static_cast<std::uint64_t>(i / kRun)));
       const double noise =
           normal(drawn(seed_, kNoise, static_cast<std::uint64_t>(sample), static_cast<std::uint64_t>(i)));
-      values[i] = static_cast<float>(0.5 * mean + 0.5 * noise);
+      values[i] = static_cast<float>(mean + 0.5 * noise);
     }
   }
 
@@ -61,6 +63,8 @@ class Synthetic : public Data {
   }
 
  private:
+  static constexpr std::int64_t kRun = 14;
+
   std::int64_t kind_of(std::int64_t sample) const {
     return static_cast<std::int64_t>(drawn(seed_, kClass, static_cast<std::uint64_t>(sample), 0) %
                                      static_cast<std::uint64_t>(std::max<std::int64_t>(1, shape_.classes)));

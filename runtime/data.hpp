@@ -2,8 +2,8 @@
 // schedule and number of workers sees the same data in the same order.
 //
 //     synthetic   token numbers follow a fixed random map of the vocabulary, with one token in eight drawn at random,
-//                 and the label of a token is the one that follows; values are the mean of their class plus noise. A
-//                 network can learn both.
+//                 and the label of a token is the one that follows; values are the mean of their class, alike in runs
+//                 of 14, plus noise. A network can learn both.
 //     file        bytes of a text: windows of tokens, the label is the next byte; or images with labels in IDX
 //
 // All numbers come from a counter (SplitMix64 [Steele14] of seed, sample and position), never from a shared state.
