@@ -113,7 +113,14 @@ MachineProfile calibrate(const RunPlan& run, const Model& model,
   for (const auto& [parameters, ns] : update_ns)
     updates.emplace_back(parameters, statistics(ns).mean);
   if (!updates.empty()) {
-    const Line line = line_through(updates);
+    // Sizes that are alike say nothing about a fixed part.
+    const bool alike = updates.back().first < 2 * updates.front().first;
+    Line line = line_through(updates);
+    if (alike) {
+      line = {};
+      for (const auto& [parameters, ns] : updates)
+        line.per_unit += ns / parameters / static_cast<double>(updates.size());
+    }
     profile.update = {line.fixed, line.per_unit};
   }
   const Handoff handoff = measure_handoff();

@@ -126,6 +126,7 @@ int run(const Arguments& arguments) {
                         .top = whole(arguments, "--top", 5),
                         .gap = gap(arguments),
                         .time_limit = time_limit(arguments)};
+  options.keep_going = options.gap == 0;
   const std::vector<std::string> pareto_axes = axes(arguments);
   const Scenario scenario = read_scenario(path, {.set = arguments.all("--set"), .config_path = config_path()});
   ProgressLine progress("layouts");

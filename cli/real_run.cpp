@@ -114,7 +114,11 @@ std::vector<std::string> run_settings_as_changes(const Arguments& arguments) {
     std::string option = "--" + std::string(key);
     for (char& c : option)
       if (c == '_') c = '-';
-    if (arguments.has(option)) changes.push_back("run." + std::string(key) + "=" + arguments.last(option, ""));
+    if (!arguments.has(option)) continue;
+    std::string value = arguments.last(option, "");
+    // A path on the command line is one from here; in a file, from the file's folder.
+    if (key == "data" && value != "synthetic") value = std::filesystem::absolute(value).string();
+    changes.push_back("run." + std::string(key) + "=" + value);
   }
   return changes;
 }
@@ -144,6 +148,16 @@ RunSettings RealRun::settings() const {
   settings.steps = static_cast<int>(run.steps + run.warmup), settings.warmup = static_cast<int>(run.warmup);
   if (run.memory_cap) settings.memory_cap = *run.memory_cap;
   return settings;
+}
+
+void RealRun::check_memory() const {
+  for (PositionId p = 0; p < predicted_.plan.positions(); ++p) {
+    try {
+      replayed(run_plan_, p, settings().memory_cap);
+    } catch (const OutOfArena& error) {
+      throw OutOfArena(fmt::format("worker {}: {}", p, error.what()));
+    }
+  }
 }
 
 std::vector<WorkerResult> RealRun::run(const RunSettings& settings) const {

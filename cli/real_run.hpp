@@ -27,6 +27,7 @@ class RealRun {
   // Warm-up and timed steps. Throws RunFailed, OutOfArena.
   std::vector<WorkerResult> run(const RunSettings& settings) const;
   RunSettings settings() const;  // as the scenario says
+  void check_memory() const;     // throws OutOfArena where the cap does not hold a worker
 
   // The step of median length as an answer that every writer takes: predicted prices, measured times.
   Answer measured(const std::vector<WorkerResult>& workers, const StepTimes& times) const;

@@ -132,7 +132,8 @@ struct Comparison {
     return std::abs(step_error()) <= tolerance && memory_exact() ? Verdict::Within : Verdict::Outside;
   }
   std::string verdict_text() const {
-    const std::string mark = forced && !withheld.empty() ? " (forced: " + withheld + ")" : "";
+    const std::string mark =
+        forced && !withheld.empty() ? " (forced: " + withheld.substr(0, withheld.find(';')) + ")" : "";
     switch (verdict()) {
       case Verdict::Within: return fmt::format("within {} of the measured step{}", whole_percent(tolerance), mark);
       case Verdict::Outside:
@@ -286,7 +287,9 @@ int validate_scenario(const Arguments& arguments) {
       note("warning: profile \"" + profile.name + "\" has the optimizer step of " + profile.optimizer + ", not of " +
            here);
   } else {
-    profile = RealRun(asked).calibrated(static_cast<double>(budget.value->value) * 1e-9);
+    const RealRun real(asked);
+    real.check_memory();
+    profile = real.calibrated(static_cast<double>(budget.value->value) * 1e-9);
   }
   write_file(out + "/profile.yaml", profile_yaml(profile));
 

@@ -19,7 +19,7 @@ std::int64_t rounded_up(std::int64_t bytes, std::int64_t unit) {
 // -------------------------------------------------------------------------------------------------
 
 std::string refusal(const Model& model, const Layer& layer, const Backend& backend) {
-  if (layer.work < 0) return "has stated figures only; give it an `op:`, or run its times with --synthetic";
+  if (layer.work < 0) return "has stated figures only; give it an `op:`";
   const Program* program = model.works[static_cast<std::size_t>(layer.work)].program.get();
   if (program == nullptr) return "has no program";
   if (program->extra_parameters > 0) return "has parameters that no operation uses: they are counted, not trained";

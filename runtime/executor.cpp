@@ -631,7 +631,7 @@ std::vector<WorkerResult> measure_layers(const RunPlan& run, const std::function
         if (pin) pin_to(allowed[w]);
         try {
           worker.load(0);
-          for (int round = 0; round < 3 || now_ns() < end; ++round) {
+          for (int round = 0; round < 12 || now_ns() < end; ++round) {
             worker.step(round);
             if (round == 0) worker.forget_times();
           }

@@ -86,7 +86,7 @@ std::vector<WorkerResult> execute(const RunPlan& run, const std::function<std::u
                                   const RunSettings& settings, const std::function<void(int)>& after_step = {});
 
 // Every worker of the plan does its own work again and again for `seconds`, at the same time as all others, with
-// messages that are always there and a learning rate of 0: what layers take on a busy machine. At least three rounds,
+// messages that are always there and a learning rate of 0: what layers take on a busy machine. At least twelve rounds,
 // the first of which is not counted.
 std::vector<WorkerResult> measure_layers(const RunPlan& run, const std::function<std::unique_ptr<Backend>()>& backend,
                                          const Data& data, RunSettings settings, double seconds);

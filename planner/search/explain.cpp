@@ -66,6 +66,7 @@ std::vector<Choice> pool_of(const Scenario& scenario, const SearchOptions& optio
     if (pool.size() < kMostInPool) add(candidate.layout, candidate.plan);
   SearchOptions quick = options;
   quick.top = 1, quick.gap = 0.02, quick.time_limit = 2, quick.most_simulations = 50, quick.progress = {};
+  quick.keep_going = false;
   for (const double factor : {1 / kWidest, kWidest}) {
     const Scenario changed = at_factor(scenario, widen, factor);
     const auto found = search(changed, quick);

@@ -57,6 +57,7 @@ class Search {
     confirm();
     look_further();
     if (answer_.plans.empty()) return infeasible();
+    refine_harder();
     answer_.bound = std::min(lower_bound(), answer_.plans.front().value);
     answer_.idle_devices = scenario_.cluster.devices() - answer_.plans.front().plan.devices();
     answer_.candidates = std::move(candidates_);
@@ -254,7 +255,7 @@ class Search {
       const bool more = !queue_.empty() && queue_.top().bound < threshold();
       const bool unpriced =
           answer_.plans.empty() && std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& candidate) {
-            return priced_.find({candidate.layout, candidate.step.value}) == priced_.end();
+            return priced_.find(key_of(candidate)) == priced_.end();
           });
       if (!more && !unpriced) return;
       if (more) evaluate_groups(), refine_best();
@@ -321,6 +322,22 @@ class Search {
     }
   }
 
+  // Until it is proven that no plan is better, or the time is over.
+  void refine_harder() {
+    constexpr std::int64_t kMost = 1'000'000'000;
+    while (options_.keep_going && options_.most_simulations < kMost && !over()) {
+      const double best = answer_.plans.front().value;
+      bool open = false;
+      for (Candidate& candidate : candidates_)
+        if (bound(candidate) < best) candidate.refined = false, open = true;
+      if (!open) return;
+      options_.most_simulations *= 8;
+      refine_best();
+      confirm();
+      told(done_);
+    }
+  }
+
   // As `simulate` prices it: links shared, buffers counted.
   std::optional<Found> priced(const Candidate& candidate, std::vector<Bytes>& buffers) {
     Found found;
@@ -374,6 +391,15 @@ class Search {
     answer_.plans.insert(behind, std::move(found));
   }
 
+  // A plan: of one layout and one step there may be several, which hold different amounts.
+  using Key = std::tuple<Layout, std::int64_t, std::vector<LayerId>, std::vector<Recompute>, std::vector<LayerId>>;
+  static Key key_of(const Candidate& candidate) {
+    std::vector<LayerId> first;
+    for (const LayerRange& range : candidate.plan.layers)
+      first.push_back(range.begin);
+    return {candidate.layout, candidate.step.value, std::move(first), candidate.plan.recompute, candidate.plan.rebuilt};
+  }
+
   // In the order of fixed orders, which are never slower than the real thing.
   void confirm() {
     const auto wanted = static_cast<std::size_t>(options_.top);
@@ -392,7 +418,7 @@ class Search {
         continue;
       }
       if (!answer_.plans.empty() && over()) break;
-      if (!priced_.insert({candidate.layout, candidate.step.value}).second) {
+      if (!priced_.insert(key_of(candidate)).second) {
         ++i;
         continue;
       }
@@ -404,6 +430,8 @@ class Search {
         ++i;
         continue;
       }
+      unfit_ = NearestMiss{candidate.layout, found->peak, scenario_.cluster.device.memory, found->report.limiting_stage,
+                           true};
       candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(i));
       std::vector<Bytes>& aside = set_aside[candidate.layout];
       aside.resize(buffers.size());
@@ -437,6 +465,7 @@ class Search {
 
   Infeasible infeasible() {
     Infeasible none;
+    if (!answer_.nearest_miss && unfit_ && answer_.ended.empty()) answer_.nearest_miss = unfit_, answer_.too_large = 1;
     if (!answer_.nearest_miss) {
       none.reason =
           answer_.ended.empty() ? "no layout can be scheduled" : answer_.ended + " came before any plan was found";
@@ -487,6 +516,7 @@ class Search {
       try {
         SearchOptions quick = options_;
         quick.top = 1, quick.gap = 0.2, quick.time_limit = 2, quick.most_simulations = 1, quick.progress = {};
+        quick.keep_going = false;
         quick.objective = Objective::Throughput;
         Search search(changed, quick);
         search.evaluate_groups();
@@ -537,8 +567,9 @@ class Search {
   std::map<Layout, double> lines_;  // best value by line of the ranking
   double worst_wanted_ = kInfinite;
   double pruned_ = kInfinite, unreached_ = kInfinite;
-  double worst_priced_ = 0;                           // value of the last plan of the ranking, as `simulate` has it
-  std::set<std::pair<Layout, std::int64_t>> priced_;  // layout and step by fixed orders
+  double worst_priced_ = 0;           // value of the last plan of the ranking, as `simulate` has it
+  std::set<Key> priced_;              // plans that were simulated as they are
+  std::optional<NearestMiss> unfit_;  // the last of them that did not fit
   bool groups_opened_ = false;
   std::int64_t done_ = 0;
   double given_up_ = kInfinite;  // layouts of which no cut was found that fits, without proof that there is none

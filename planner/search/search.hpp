@@ -36,6 +36,8 @@ struct SearchOptions {
   double gap = 0.01;                    // good enough: the best plan is at most so far from the bound
   double time_limit = 10;               // seconds; what is found then is the answer, with the gap that is left
   std::int64_t most_simulations = 400;  // per layout, for its cuts
+  // With gap 0: while time is left, layouts that may still be better are searched again, each time eight times as long.
+  bool keep_going = false;
   std::function<void(const Progress&)> progress = {};
   std::function<bool()> stop = {};  // asked between two layouts; true ends the search as the time limit does
 };

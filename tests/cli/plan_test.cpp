@@ -354,3 +354,35 @@ TEST_CASE("plan: without replicas that fit, sizes are in GiB; devices that are n
   CHECK(tpus.find("tok/s/device") != std::string::npos);
   CHECK(tpus.find("GPU") == std::string::npos);
 }
+
+TEST_CASE("plan: more memory never makes the best plan slower, and never makes it vanish") {
+  double before = 0;
+  for (int memory = 520; memory <= 640; memory += 10) {
+    CAPTURE(memory);
+    const ProgramRun run = run_program({"plan", "scenarios/quickstart.yaml", "--set",
+                                        "plan={stages: 4, partition: auto, recompute: auto, schedule: 1f1b}", "--set",
+                                        "cluster.node.device.memory=" + std::to_string(memory) + "MiB", "--json"});
+    REQUIRE(run.status == 0);
+    const double now = nlohmann::json::parse(run.out)["plans"][0]["samples_per_s"];
+    CHECK(now >= before);
+    before = now;
+  }
+}
+
+TEST_CASE(
+    "plan: --gap 0 goes on until no plan can be better: as fast as the exact partition of every number of stages") {
+  const std::vector<std::string> slow = {"--set", "cluster.node.links.bandwidth=1 GB/s", "--json"};
+  const auto samples = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), slow.begin(), slow.end());
+    const ProgramRun run = run_program(arguments);
+    REQUIRE(run.status == 0);
+    return nlohmann::json::parse(run.out);
+  };
+  const double best = samples({"plan", "scenarios/quickstart.yaml", "--gap", "0", "--set",
+                               "plan={stages: auto, partition: auto, schedule: 1f1b}"})["plans"][0]["samples_per_s"];
+  for (const int stages : {2, 3, 4}) {
+    const auto exact = samples({"simulate", "scenarios/quickstart.yaml", "--set",
+                                "plan={stages: " + std::to_string(stages) + ", partition: exact, schedule: 1f1b}"});
+    CHECK(best >= exact["samples_per_s"].get<double>() * (1 - 1e-9));
+  }
+}
