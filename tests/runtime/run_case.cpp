@@ -18,7 +18,7 @@ std::string source() {
 
 // Small enough for hundreds of runs.
 std::vector<std::string> small(std::vector<std::string> changes) {
-  changes.insert(changes.begin(), {"training.micro_batch_size=2"});
+  changes.insert(changes.begin(), {"training.micro_batch_size=2", "model.input_tokens=16"});
   return changes;
 }
 
