@@ -61,7 +61,7 @@ int run(const Arguments& arguments) {
   print(table(profile));
   const std::string path = arguments.last("--output", "");
   write_file(path, profile_yaml(profile));
-  note("wrote " + path + " (profile: --set cost={profile: " + path + "})");
+  note("wrote " + path + " (profile: --set 'cost={profile: " + path + "}')");
   return kDone;
 }
 

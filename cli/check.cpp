@@ -9,7 +9,7 @@
 #include "io/yaml.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/layer_order.hpp"
-#include "planner/one_class.hpp"
+#include "planner/search/replicas.hpp"
 #include "planner/search/space.hpp"
 
 namespace pipewright {
@@ -48,7 +48,7 @@ std::string checked(const std::string& path, const ReadOptions& options, bool re
   const Scenario scenario = read_scenario(path, options);
   if (needs_search(scenario)) {
     check_whole_plan(scenario);
-    refuse_classes(scenario.cluster, scenario.cluster.place, kPlanSearch);
+    check_classes_of_search(scenario);
     const Space space = layouts_of(scenario);
     if (resolved) print(resolved_yaml(scenario));
     return "scenario, " + counted(static_cast<std::int64_t>(scenario.model.layers.size()), "layer") + ", " +

@@ -169,6 +169,7 @@ constinit const Command kPlan{
         "Fields that may be auto, or {auto: [values]}: stages, virtual_stages, data_parallel, tensor_parallel,\n"
         "sequence_parallel, schedule, partition, placement, recompute of plan (plan: auto opens all of these), and\n"
         "micro_batch_size, micro_batches, zero of training. The best plan is a scenario: simulate takes it.\n"
+        "On devices of several classes (cluster.other_nodes) plan.partition is suffix_dp, or plan.replicas auto.\n"
         "  pipewright plan scenarios/quickstart.yaml --set plan=auto -o plan.yaml\n"
         "Ctrl-C ends the search and prints the best plan so far (exit status 130). A plan may fill a device to the\n"
         "last byte; --set cluster.node.device.reserve=4GiB keeps some of every device free. --pareto asks several\n"

@@ -39,6 +39,15 @@ void expand(Reader& reader, Yaml* node, const char* kind, const Assignment& assi
   if (!file.empty()) *node = read_reference(reader, file, kind, node->place);
 }
 
+// `--set plan.stages=4` where the file says `plan: auto`: what auto opens stays open, but for that one.
+void expand_auto(Yaml* plan) {
+  if (!plan || !plan->is(Yaml::Type::Scalar) || plan->quoted || plan->scalar != "auto") return;
+  const Yaml open = *plan;
+  plan->type = Yaml::Type::Map, plan->scalar.clear();
+  for (const std::string_view key : kOpenedByPlanAuto)
+    plan->map.emplace_back(YamlKey{std::string(key), open.place}, open);
+}
+
 }  // namespace
 
 std::string flow_text(const Yaml& yaml) {
@@ -78,6 +87,7 @@ bool read_keys(Reader& reader, const Place& place, const std::string& where, con
 
 void expand_references(Reader& reader, Yaml& root, const Assignment& assignment) {
   const auto& keys = assignment.keys;
+  if (keys[0] == "plan" && keys.size() > 1) expand_auto(root.find("plan"));
   if (keys[0] == "model") expand(reader, root.find("model"), "model", assignment, 1);
   if (keys[0] != "cluster") return;
   Yaml* cluster = root.find("cluster");

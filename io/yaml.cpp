@@ -335,12 +335,8 @@ void set(Yaml& root, const Assignment& assignment) {
       node = &item(*node, key, place);
     } else {
       if (node->is(Yaml::Type::Scalar))
-        throw InputError(
-            place, fmt::format("{} is {}, not a map that could hold {}{}", path.empty() ? "the file" : path,
-                               in_quotes(node->scalar), in_quotes(key),
-                               node->scalar == "auto" ? "; write a map of the fields, e.g. " + path + "='{" + key +
-                                                            ": 1, stages: auto, schedule: auto}'"
-                                                      : ""));
+        throw InputError(place, fmt::format("{} is {}, not a map that could hold {}", path.empty() ? "the file" : path,
+                                            in_quotes(node->scalar), in_quotes(key)));
       if (node->is(Yaml::Type::Null)) node->type = Yaml::Type::Map, node->place = assignment.value.place;
       Yaml* next = node->find(key);
       if (!next) next = &node->map.emplace_back(YamlKey{key, assignment.value.place}, Yaml{}).second;

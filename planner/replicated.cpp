@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -291,11 +292,20 @@ class Search {
       if (!stopped()) consider(elsewhere(shape));
   }
 
-  // The best ones as `price` has them: the whole run, buffers in memory, the full steady state.
+  // What a reader tells plans apart by; of those that differ in their cuts or places alone the best is one line.
+  using Line = std::pair<std::vector<int>, std::vector<int>>;
+  static Line line_of(const Shape& shape) { return {shape.replicas, shape.classes}; }
+
+  // The best ones as `price` has them: the whole run, buffers in memory, the full steady state. As many as are wanted,
+  // of which a line keeps the best; then lines that are still missing.
   void finish() {
     const Time cycle_bound = answer_.lower_bound;
+    std::map<Line, std::size_t> lines;  // where they are in the ranking
+    std::size_t fit = 0;
     for (const Simulated& each : found_) {
-      if (answer_.ranking.size() >= options_.top) break;
+      if (fit >= options_.top && lines.size() >= options_.top) break;
+      const auto known = lines.find(line_of(each.candidate.shape));
+      if (fit >= options_.top && known != lines.end()) continue;
       const Answer priced = price(each.plan, cost_, Engine::Auto);
       if (!priced.report.fits) {
         for (const WorkerReport& worker : priced.report.workers)
@@ -310,7 +320,13 @@ class Search {
       entry.estimate = each.candidate.estimate;
       entry.idle = shapes_.workers_of_cluster() - each.plan.positions();
       entry.from = each.candidate.from;
-      answer_.ranking.push_back(std::move(entry));
+      ++fit;
+      if (known == lines.end()) {
+        lines.emplace(line_of(each.candidate.shape), answer_.ranking.size());
+        answer_.ranking.push_back(std::move(entry));
+      } else if (entry.samples_per_s > answer_.ranking[known->second].samples_per_s) {
+        answer_.ranking[known->second] = std::move(entry);
+      }
     }
     std::stable_sort(
         answer_.ranking.begin(), answer_.ranking.end(),

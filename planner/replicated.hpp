@@ -46,7 +46,7 @@ struct ReplicatedPlan {
 };
 
 struct ReplicatedAnswer {
-  std::vector<ReplicatedPlan> ranking;  // best first; empty: nothing fits
+  std::vector<ReplicatedPlan> ranking;  // best first, no replicas (and classes) twice; empty: nothing fits
   Time lower_bound;                     // of the step of any contiguous plan of one chunk per stage on these workers
   std::int64_t candidates = 0, simulated = 0;
   std::map<std::string, std::int64_t> rejected;  // by reason

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "core/plan/idle_devices.hpp"
 #include "io/names.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/writers.hpp"
@@ -70,6 +71,11 @@ void plan(JsonText& json, const Plan& p) {
       .field("bucket_bytes", p.bucket);
   json.field("vertical_sync", p.vertical_sync).field("devices", p.device);
   json.close();
+}
+
+void idle_devices(JsonText& json, const Plan& p, const Cluster& cluster) {
+  json.field("idle_devices", pipewright::idle_devices(p, cluster).count);
+  json.field("unused_classes", unused_classes(p, cluster));
 }
 
 void idle(JsonText& json, const IdleSplit& split) {
@@ -229,6 +235,7 @@ std::string json_report(const Answer& answer) {
   tool(json);
   scenario(json, *answer.scenario);
   plan(json, answer.plan);
+  idle_devices(json, answer.plan, answer.scenario->cluster);
   json.field("engine", answer.timeline.engine).field("engine_reason", answer.timeline.engine_reason);
   times(json, r);
   json.field("limiting_stage", r.limiting_stage).field("limiting_factor", r.limiting_factor);

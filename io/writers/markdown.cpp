@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/plan/idle_devices.hpp"
 #include "io/format_quantity.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/writers.hpp"
@@ -120,6 +121,8 @@ std::string markdown_report(const Answer& answer) {
         significant(seconds(r.range->fastest), 4), significant(seconds(r.range->slowest), 4),
         significant(r.range->samples_per_s_low, 4), significant(r.range->samples_per_s_high, 4));
   text += fmt::format("\nLimited by: {}\n", r.limiting_factor);
+  if (const std::string idle = idle_devices_in_words(answer.plan, answer.scenario->cluster); !idle.empty())
+    text += "\nIdle: " + idle + "\n";
   for (const auto& warning : r.warnings)
     text += "\n> warning: " + cell(warning) + "\n";
   text += fmt::format("\nPredicted by pipewright {} with the {} engine ({}).\n", PIPEWRIGHT_VERSION,

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/plan/idle_devices.hpp"
 #include "io/format_quantity.hpp"
 #include "io/names.hpp"
 #include "io/read_scenario.hpp"
@@ -45,13 +46,54 @@ std::string replicas_text(const Plan& plan) {
   return fmt::format("{}", fmt::join(plan.replicas, "-"));
 }
 
-Bytes capacity(const Found& found) {
-  return found.scenario->cluster.device.memory;
+bool several_classes(const Found& found) {
+  return found.scenario->cluster.classes() > 1;
+}
+
+// What the fullest device must have, up to which that is expected, and what it has. Where devices differ it is the one
+// that has the least left.
+struct Fullest {
+  Bytes need, high, capacity;
+};
+
+Fullest fullest(const Found& found) {
+  const Cluster& cluster = found.scenario->cluster;
+  if (!several_classes(found)) return {found.peak, found.peak_high, cluster.device.memory};
+  std::optional<Fullest> most;
+  for (const StageReport& stage : found.report.stages) {
+    const Bytes memory = cluster.device_of(class_of_stage(found.plan, cluster, stage.stage)).memory;
+    if (!most || memory - stage.need.with_reserve < most->capacity - most->need)
+      most = Fullest{stage.need.with_reserve, stage.need.high, memory};
+  }
+  return most.value_or(Fullest{});
+}
+
+// By stage.
+std::vector<int> classes_of(const Found& found) {
+  std::vector<int> classes;
+  for (StageId k = 0; k < found.plan.stages; ++k)
+    classes.push_back(class_of_stage(found.plan, found.scenario->cluster, k));
+  return classes;
+}
+
+// "0-0-1"
+std::string classes_text(const Found& found) {
+  return fmt::format("{}", fmt::join(classes_of(found), "-"));
+}
+
+// "class 0: 8 x a100-sxm-80g, class 1: 8 x v100-sxm2-32g"
+std::string class_names(const Cluster& cluster) {
+  std::string text;
+  for (int c = 0; c < cluster.classes(); ++c)
+    text += fmt::format("{}class {}: {} x {}", c > 0 ? ", " : "", c, cluster.nodes_of(c) * cluster.devices_per_node,
+                        cluster.device_of(c).name);
+  return text;
 }
 
 std::optional<double> flop_rate(const Found& found) {
   const Scenario& scenario = *found.scenario;
   const auto peak = scenario.cluster.device.peak.find(scenario.training.precision);
+  if (several_classes(found)) return std::nullopt;  // of whose peak?
   if (!found.report.mfu || peak == scenario.cluster.device.peak.end()) return std::nullopt;
   return *found.report.mfu * peak->second.value * 1e-12;
 }
@@ -78,6 +120,7 @@ bool is_gpu(const Device& device) {
 // Columns in the order of Megatron-Bridge's performance tables.
 std::vector<TextColumn> columns(const std::vector<Found>& plans) {
   const Sizes sizes(*plans.front().scenario);
+  const bool classes = std::any_of(plans.begin(), plans.end(), several_classes);
   const bool gpus = is_gpu(plans.front().scenario->cluster.device);
   const std::string each = gpus ? "/GPU" : "/device";
   std::vector<TextColumn> all = {{"#"},
@@ -90,6 +133,7 @@ std::vector<TextColumn> columns(const std::vector<Found>& plans) {
                                  {"VP"},
                                  {"DP"},
                                  {"replicas", true},
+                                 {"class", true},
                                  {"schedule", true},
                                  {"recompute", true},
                                  {"ZeRO"},
@@ -101,8 +145,8 @@ std::vector<TextColumn> columns(const std::vector<Found>& plans) {
                                  {"bubble %"},
                                  {"peak " + sizes.unit()},
                                  {"left " + sizes.unit()}};
-  const std::array<std::string, 7> often_empty = {"replicas",       "Seq",  "VP", "ZeRO", "tok/s" + each,
-                                                  "TFLOP/s" + each, "MFU %"};
+  const std::array<std::string, 8> often_empty = {"replicas",     "class",          "Seq",  "VP", "ZeRO",
+                                                  "tok/s" + each, "TFLOP/s" + each, "MFU %"};
   for (const std::string& head : often_empty)
     for (TextColumn& column : all)
       column.drop_zero |= column.head == head;
@@ -110,6 +154,7 @@ std::vector<TextColumn> columns(const std::vector<Found>& plans) {
     const Found& found = plans[i];
     const Layout& layout = found.layout;
     const auto sequence = found.scenario->training.sequence_length;
+    const Fullest device = fullest(found);
     std::vector<std::string> cells = {std::to_string(i + 1),
                                       std::to_string(found.plan.devices()),
                                       std::to_string(found.plan.global_batch_size),
@@ -120,6 +165,7 @@ std::vector<TextColumn> columns(const std::vector<Found>& plans) {
                                       layout.virtual_stages > 1 ? std::to_string(layout.virtual_stages) : "-",
                                       std::to_string(layout.data_parallel),
                                       replicas_text(found.plan),
+                                      classes ? classes_text(found) : "-",
                                       layout.schedule,
                                       short_recompute(found.plan),
                                       std::to_string(layout.zero),
@@ -129,8 +175,8 @@ std::vector<TextColumn> columns(const std::vector<Found>& plans) {
                                       figure(flop_rate(found), "{:.0f}"),
                                       found.report.mfu ? fmt::format("{:.1f}", 100 * *found.report.mfu) : "-",
                                       fmt::format("{:.1f}", 100 * found.report.bubble_fraction),
-                                      sizes(found.peak),
-                                      sizes(capacity(found) - found.peak)};
+                                      sizes(device.need),
+                                      sizes(device.capacity - device.need)};
     for (std::size_t c = 0; c < all.size(); ++c)
       all[c].cells.push_back(cells[c]);
   }
@@ -221,14 +267,16 @@ std::string flip_text(const Flip& flip) {
 std::string ranking_text(const Ranking& ranking, const Scenario& asked, const RankingText& options) {
   const int width = options.table.width;
   const Found& best = ranking.plans.front();
-  std::string text = wrapped("",
-                             fmt::format("{} · {} ({} layers) on {} x {}{}", asked.name, asked.model.name,
-                                         asked.model.layers.size(), asked.cluster.devices(), asked.cluster.device.name,
-                                         asked.cluster.name.empty() ? "" : " (" + asked.cluster.name + ")"),
-                             width);
+  std::string text = wrapped(
+      "",
+      fmt::format("{} · {} ({} layers) on {}{}", asked.name, asked.model.name, asked.model.layers.size(),
+                  asked.cluster.devices_in_words(), asked.cluster.name.empty() ? "" : " (" + asked.cluster.name + ")"),
+      width);
   text += text_table(columns(ranking.plans), width) + "\n";
   std::string chosen = in_words(best.layout) + ", " + recompute_in_words(best.plan);
   if (replicas_text(best.plan) != "-") chosen += ", replicas " + replicas_text(best.plan);
+  if (several_classes(best))
+    chosen += fmt::format(", on class {} ({})", classes_text(best), class_names(asked.cluster));
   text += wrapped("best plan     ", chosen, width);
   text += wrapped("              ", layers_text(best.plan), width);
   if (!ranking.order.empty()) text += wrapped("layer order   ", ranking.order, width);
@@ -240,11 +288,12 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
                             seconds_text(range->fastest), seconds_text(range->slowest)),
                 width);
   const Sizes sizes(asked);
-  std::string memory = fmt::format("{} of {} on the fullest device, {} left", sizes(best.peak),
-                                   sizes.with_unit(capacity(best)), sizes.with_unit(capacity(best) - best.peak));
-  if (best.peak_high > capacity(best))
+  const Fullest device = fullest(best);
+  std::string memory = fmt::format("{} of {} on the fullest device, {} left", sizes(device.need),
+                                   sizes.with_unit(device.capacity), sizes.with_unit(device.capacity - device.need));
+  if (device.high > device.capacity)
     memory += fmt::format("; tight: up to {} is expected, as not every framework keeps the same tensors",
-                          sizes.with_unit(best.peak_high));
+                          sizes.with_unit(device.high));
   text += wrapped("memory        ", memory, width);
   text += wrapped("limited by    ", best.report.limiting_factor, width);
   const bool one_batch = std::all_of(ranking.plans.begin(), ranking.plans.end(), [&](const Found& found) {
@@ -255,11 +304,8 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
                     "the plans have different global batches (GBS); training.global_batch_size would "
                     "hold it",
                     width);
-  if (ranking.idle_devices > 0)
-    text += wrapped("idle          ",
-                    fmt::format("{} of {} devices have nothing to do in the best plan", ranking.idle_devices,
-                                asked.cluster.devices()),
-                    width);
+  if (const std::string idle = idle_devices_in_words(best.plan, asked.cluster); !idle.empty())
+    text += wrapped("idle          ", "in the best plan " + idle, width);
   const char* head = "searched      ";
   for (const std::string& line : tried(ranking)) {
     text += wrapped(head, line, width);
@@ -329,15 +375,17 @@ void write_plan(JsonText& json, const Found& found) {
   json.close().key("order").open('[');
   for (const LayerId layer : found.scenario->model.order)
     json.value(layer);
-  json.close().key("replicas").value(found.plan.replicas).key("recompute").open('[');
+  json.close().key("replicas").value(found.plan.replicas);
+  if (several_classes(found)) json.field("classes", classes_of(found));
+  json.key("recompute").open('[');
   for (const Recompute mode : found.plan.recompute)
     json.value(std::string(name(mode)));
   json.close();
   if (!found.plan.rebuilt.empty()) json.field("rebuilt_layers", found.plan.rebuilt);
   json.field("step_time_s", found.report.step_time).field("samples_per_s", found.report.samples_per_s);
   json.field("tokens_per_s", found.report.tokens_per_s).field("mfu", found.report.mfu);
-  json.field("bubble_fraction", found.report.bubble_fraction).field("peak_bytes", found.peak);
-  json.field("capacity_bytes", capacity(found)).field("value", found.value);
+  json.field("bubble_fraction", found.report.bubble_fraction).field("peak_bytes", fullest(found).need);
+  json.field("capacity_bytes", fullest(found).capacity).field("value", found.value);
   json.field("limiting_factor", found.report.limiting_factor).close();
 }
 
@@ -361,6 +409,7 @@ std::string ranking_json(const Ranking& ranking, const Scenario& asked) {
   json.field("bound", ranking.bound).field("gap", ranking.gap()).field("proven", ranking.proven());
   json.field("layer_order", ranking.order);
   json.field("ended", ranking.ended).field("idle_devices", ranking.idle_devices);
+  json.field("unused_classes", unused_classes(ranking.plans.front().plan, asked.cluster));
   json.key("plans").open('[');
   for (const Found& found : ranking.plans)
     write_plan(json, found);
@@ -399,7 +448,7 @@ std::string ranking_csv(const Ranking& ranking) {
   std::string text =
       "rank,devices,global_batch_size,micro_batch_size,micro_batches,tensor_parallel,stages,virtual_stages,"
       "data_parallel,schedule,recompute,zero,placement,step_time_s,samples_per_s,tokens_per_s,mfu,bubble_fraction,"
-      "peak_bytes,capacity_bytes,layers\n";
+      "peak_bytes,capacity_bytes,layers,replicas,classes\n";
   for (std::size_t i = 0; i < ranking.plans.size(); ++i) {
     const Found& found = ranking.plans[i];
     const Layout& layout = found.layout;
@@ -407,12 +456,13 @@ std::string ranking_csv(const Ranking& ranking) {
     for (const LayerRange& range : found.plan.layers)
       layers += (layers.empty() ? "" : " ") + std::to_string(range.size());
     text += fmt::format(
-        "{},{},{},{},{},{},{},{},{},{},{},{},{},{:.9f},{},{},{},{},{},{},{}\n", i + 1, found.plan.devices(),
+        "{},{},{},{},{},{},{},{},{},{},{},{},{},{:.9f},{},{},{},{},{},{},{},{},{}\n", i + 1, found.plan.devices(),
         found.plan.global_batch_size, layout.micro_batch_size, layout.micro_batches, layout.tensor_parallel,
         layout.stages, layout.virtual_stages, layout.data_parallel, layout.schedule, short_recompute(found.plan),
         layout.zero, layout.placement == PlacementOrder::Data ? "data" : "pipeline", seconds(found.report.step_time),
         found.report.samples_per_s, figure(found.report.tokens_per_s, "{}"), figure(found.report.mfu, "{}"),
-        found.report.bubble_fraction, found.peak.value, capacity(found).value, csv_field(layers));
+        found.report.bubble_fraction, fullest(found).need.value, fullest(found).capacity.value, csv_field(layers),
+        fmt::join(found.plan.replicas, " "), fmt::join(classes_of(found), " "));
   }
   return text;
 }
@@ -436,9 +486,10 @@ std::string plan_yaml(const Ranking& ranking, const Found& found, const Scenario
   std::string text = fmt::format("# Found by: {}\n# From: {}\n# {}\n", command,
                                  asked.file == "-" ? "standard input" : asked.file, quality(ranking));
   const Sizes sizes(*found.scenario);
-  text += fmt::format("# Predicted: step {} s, {:.4g} samples/s, bubble {:.1f} %, peak {} of {}\n",
-                      seconds_text(found.report.step_time), found.report.samples_per_s,
-                      100 * found.report.bubble_fraction, sizes(found.peak), sizes.with_unit(capacity(found)));
+  text +=
+      fmt::format("# Predicted: step {} s, {:.4g} samples/s, bubble {:.1f} %, peak {} of {}\n",
+                  seconds_text(found.report.step_time), found.report.samples_per_s, 100 * found.report.bubble_fraction,
+                  sizes(fullest(found).need), sizes.with_unit(fullest(found).capacity));
   // Not "default": where `plan` put a value, the comment beside it says so.
   Scenario scenario = *found.scenario;
   const Place chosen = {"chosen by plan", 0, 0};

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/plan/idle_devices.hpp"
 #include "io/format_quantity.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/text_table.hpp"
@@ -79,6 +80,7 @@ class Page {
     if (const StageReport* full = fullest()) line("memory peak", memory_peak(*full));
     if (timed) line("speed-up", speed_up());
     line("limited by", report_.limiting_factor);
+    if (const std::string idle = idle_devices_in_words(answer_.plan, cluster()); !idle.empty()) line("idle", idle);
     if (!report_.fits) {
       line("infeasible", report_.shortfall.reason);
       const auto& details = report_.shortfall.details;

@@ -10,6 +10,7 @@
 
 #include "core/check.hpp"
 #include "core/cost/step_pricer.hpp"
+#include "planner/search/device_price.hpp"
 #include "planner/search/space.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
@@ -155,7 +156,7 @@ double value_on(const std::string& axis, const Found& found) {
   const double time = 1 / found.report.samples_per_s;
   if (axis == "time") return time;
   if (axis == "memory") return static_cast<double>(found.peak.value);
-  return time * found.plan.devices();
+  return time * price_per_hour(found.plan, found.scenario->cluster);
 }
 
 void keep_unbeaten(std::vector<Found>& plans, const std::vector<std::string>& axes) {
@@ -179,8 +180,11 @@ void keep_unbeaten(std::vector<Found>& plans, const std::vector<std::string>& ax
 
 void explain_bandwidth(const Scenario& scenario, const SearchOptions& options, SearchAnswer& answer) {
   const Cluster& cluster = scenario.cluster;
-  if (scenario.plan.order.value.unsettled()) return;               // its plans cut different orders of the layers
-  if (!priced_by_fixed_orders(answer.plans.front().plan)) return;  // asynchronous: no step of fixed orders
+  if (scenario.plan.order.value.unsettled()) return;  // its plans cut different orders of the layers
+  const Plan& best = answer.plans.front().plan;
+  if (!priced_by_fixed_orders(best)) return;  // asynchronous: no step of fixed orders
+  if (std::any_of(best.replicas.begin(), best.replicas.end(), [](int r) { return r > 1; }))
+    return;  // nor with replicas
   if (cluster.nodes > 1 && cluster.network && !cluster.network->ideal)
     explain_one(scenario, options, answer, "network bandwidth", cluster.network->bandwidth,
                 [](Scenario& changed, double factor) { changed.cluster.network->bandwidth.value *= factor; });
@@ -210,7 +214,10 @@ void add_pareto(const Scenario& scenario, const std::vector<std::string>& axes, 
     if (const auto* there = std::get_if<SearchAnswer>(&found))
       for (Found plan : there->plans) {
         auto answered = std::make_shared<Scenario>(*plan.scenario);
-        answered->cluster.device.memory = scenario.cluster.device.memory;  // less was asked for than there is
+        Cluster& cluster = answered->cluster;  // less was asked for than there is
+        cluster.device.memory = scenario.cluster.device.memory;
+        for (std::size_t c = 0; c < cluster.others.size(); ++c)
+          cluster.others[c].device.memory = scenario.cluster.others[c].device.memory;
         plan.scenario = std::move(answered);
         all.push_back(std::move(plan));
       }
@@ -219,11 +226,18 @@ void add_pareto(const Scenario& scenario, const std::vector<std::string>& axes, 
   if (std::find(axes.begin(), axes.end(), "memory") != axes.end())
     for (const int eighths : {6, 4, 3, 2}) {
       Scenario changed = scenario;
-      changed.cluster.device.memory = {answer.plans.front().peak.value / 8 * eighths};
+      const Bytes less{answer.plans.front().peak.value / 8 * eighths};
+      each_device(changed.cluster, [&](Device& device) { device.memory = std::min(device.memory, less); });
       if (!look(changed)) break;
     }
   if (std::find(axes.begin(), axes.end(), "cost") != axes.end())
     for (Scenario changed = scenario; changed.cluster.devices() > 1;) {
+      if (!changed.cluster.others.empty()) {
+        changed.cluster.nodes -= changed.cluster.others.back().nodes;
+        changed.cluster.others.pop_back();
+        if (!look(changed)) break;
+        continue;
+      }
       int& count = changed.cluster.nodes > 1 ? changed.cluster.nodes : changed.cluster.devices_per_node;
       if (count < 2) break;
       count /= 2;

@@ -19,8 +19,9 @@ void explain_bandwidth(const Scenario& scenario, const SearchOptions& options, S
 void check_pareto_axes(const std::vector<std::string>& axes);
 
 // Plans that no other plan found beats in all of time per sample and the axes: "memory" (of the fullest device),
-// "cost". Searches again with devices of 3/4, 1/2, 3/8 and 1/4 of the memory, and for cost with 1/2, 1/4, ... of the
-// nodes, then of the devices of a node. Adds to `pareto`, fastest first. Throws InputError for an unknown axis.
+// "cost". Searches again with devices of 3/4, 1/2, 3/8 and 1/4 of the memory, and for cost without the last classes of
+// devices, then with 1/2, 1/4, ... of the nodes, then of the devices of a node. Adds to `pareto`, fastest first. Throws
+// InputError for an unknown axis.
 void add_pareto(const Scenario& scenario, const std::vector<std::string>& axes, const SearchOptions& options,
                 SearchAnswer& answer);
 

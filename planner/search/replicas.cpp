@@ -7,9 +7,11 @@
 #include <fmt/format.h>
 
 #include "planner/find_plan.hpp"
+#include "planner/one_class.hpp"
 #include "planner/partitioners/table.hpp"
 #include "planner/price.hpp"
 #include "planner/replicated.hpp"
+#include "planner/search/device_price.hpp"
 #include "planner/search/space.hpp"
 #include "planner/what_if/bytes_text.hpp"
 
@@ -45,6 +47,7 @@ Scenario narrowed(const Scenario& scenario) {
   close("data_parallel", result.plan.data_parallel);
   result.plan.stages.value = 1;
   if (whole_partitioner(scenario) != nullptr) result.plan.partition.value = Balanced{};
+  if (scenario.cluster.classes() > 1) result.plan.partition.value = EqualLayers{};  // balanced knows one class
   open.erase("replicas"), open.erase("partition"), open.erase("placement");
   if (const auto schedule = open.find("schedule"); schedule != open.end() && schedule->second.among.empty())
     schedule->second.among = {"pipedream", "1f1b"};
@@ -82,16 +85,34 @@ Bytes largest_need(const Report& report) {
   return most;
 }
 
+// Of the device that lacks most; below zero where all fit.
+Bytes largest_excess(const Report& report) {
+  Bytes most{std::numeric_limits<std::int64_t>::min()};
+  for (const WorkerReport& worker : report.workers)
+    most = std::max(most, worker.need.with_reserve - worker.need.capacity);
+  return most;
+}
+
 }  // namespace
 
 bool asks_for_replicas(const Scenario& scenario) {
   return is_open(scenario, "replicas") || whole_partitioner(scenario) != nullptr;
 }
 
+void check_classes_of_search(const Scenario& scenario) {
+  if (!asks_for_replicas(scenario)) return refuse_classes(scenario.cluster, scenario.cluster.place, kPlanSearch);
+  const Partitioner* asked = whole_partitioner(scenario);
+  if (asked == nullptr || asked->several_classes) return;
+  const Place& own = scenario.plan.partition.place;
+  refuse_classes(scenario.cluster, own.file.empty() ? scenario.plan.place : own,
+                 fmt::format("plan.partition: {}", asked->name));
+}
+
 std::variant<SearchAnswer, Infeasible> search_replicas(const Scenario& scenario, const SearchOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
   check_whole_plan(scenario);
   check_cuts_are_free(scenario);
+  if (options.objective == Objective::Cost) check_prices(scenario.cluster);
   const Partitioner* asked = whole_partitioner(scenario);
   const Scenario narrow = narrowed(scenario);
   const Space space = layouts_of(narrow);
@@ -132,7 +153,7 @@ std::variant<SearchAnswer, Infeasible> search_replicas(const Scenario& scenario,
         ++answer.evaluated;
         answer.simulations += found.simulated;
         for (const auto& [reason, count] : found.rejected)
-          answer.refused[reason] += count;
+          (reason == "memory" ? answer.too_large : answer.refused[reason]) += count;
         if (!found.nearest_miss.empty() && (nearest.empty() || found.missing < missing))
           nearest = found.nearest_miss, missing = found.missing;
         if (!found.ranking.empty())
@@ -150,7 +171,7 @@ std::variant<SearchAnswer, Infeasible> search_replicas(const Scenario& scenario,
           PP_CHECK(entry.plan.layers == each.plan.layers && entry.plan.replicas == each.plan.replicas);
           Answer priced = price(entry.plan, own, Engine::Auto);
           if (!priced.report.fits) {
-            const Bytes excess = largest_need(priced.report) - scenario.cluster.device.memory;
+            const Bytes excess = largest_excess(priced.report);
             if (nearest.empty() || excess < missing)
               nearest = in_words(entry.layout) + ": " + bytes_text(excess) + " too much", missing = excess;
             continue;
@@ -161,7 +182,8 @@ std::variant<SearchAnswer, Infeasible> search_replicas(const Scenario& scenario,
             entry.peak_high = std::max(entry.peak_high, worker.need.high);
           entry.value = objective_value(options.objective, entry.layout, scenario, entry.report.step_time, entry.peak);
           if (options.objective == Objective::Cost)
-            entry.value *= static_cast<double>(entry.plan.devices()) / entry.layout.devices();
+            entry.value = seconds(entry.report.step_time) / static_cast<double>(entry.layout.global_batch()) *
+                          price_per_hour(entry.plan, scenario.cluster) / 3600;
           entry.scenario = std::move(settled_scenario);
           answer.plans.push_back(std::move(entry));
         }
@@ -177,6 +199,7 @@ std::variant<SearchAnswer, Infeasible> search_replicas(const Scenario& scenario,
     none.reason =
         answer.ended.empty() ? "no plan with replicas fits" : answer.ended + " came before any plan was found";
     if (!nearest.empty()) none.details.push_back("nearest miss: " + nearest);
+    if (answer.too_large > 0) none.details.push_back(fmt::format("{} x memory", answer.too_large));
     for (const auto& [reason, count] : answer.refused)
       none.details.push_back(fmt::format("{} x {}", count, reason));
     return none;

@@ -12,7 +12,6 @@
 #include "core/plan/op_index.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/layer_order.hpp"
-#include "planner/one_class.hpp"
 #include "planner/price.hpp"
 #include "planner/search/replicas.hpp"
 #include "planner/what_if/bytes_text.hpp"
@@ -584,7 +583,7 @@ std::variant<SearchAnswer, Infeasible> search(const Scenario& scenario, const Se
         scenario.plan.place,
         "plan: nothing is left open; write auto for what is to be found, e.g. stages: auto, or plan: auto");
   PP_CHECK(options.top >= 1);
-  refuse_classes(scenario.cluster, scenario.cluster.place, kPlanSearch);
+  check_classes_of_search(scenario);
   if (scenario.plan.order.value.unsettled()) return search_orders(scenario, options);
   if (asks_for_replicas(scenario)) return search_replicas(scenario, options);
   return Search(scenario, options).answer();

@@ -3,6 +3,7 @@
 
 #include "core/cost/cost_model.hpp"
 #include "core/cost/memory_model.hpp"
+#include "core/plan/idle_devices.hpp"
 #include "core/plan/plan.hpp"
 
 using namespace pipewright;
@@ -106,6 +107,24 @@ TEST_CASE("A stage needs room on the devices of its class, beside their reserve"
   CHECK(memory.room(1).capacity == Bytes{500'000});
   CHECK(memory.room(1).reserve == Bytes{3});
   CHECK(need(memory, {}, 1).capacity == Bytes{500'000});
+}
+
+TEST_CASE("devices without work are counted by class, and a class that no stage lies on is named") {
+  const Scenario scenario = new_and_old();  // four devices "new", two "old"
+  CHECK(idle_devices(plan_on({0, 1, 2, 3, 4, 5}), scenario.cluster).count == 0);
+  CHECK(idle_devices_in_words(plan_on({0, 1, 2, 3, 4, 5}), scenario.cluster).empty());
+  CHECK(idle_devices(plan_on({0, 4}), scenario.cluster).count == 4);
+  CHECK(idle_devices_in_words(plan_on({0, 4}), scenario.cluster) ==
+        "4 of 6 devices have nothing to do: 3 of 4 new, 1 of 2 old");
+  CHECK(unused_classes(plan_on({0, 4}), scenario.cluster).empty());
+  Plan groups = plan_on({0});
+  groups.tensor_parallel = 4;
+  CHECK(idle_devices_in_words(groups, scenario.cluster) == "2 of 6 devices have nothing to do: all 2 old");
+  CHECK(unused_classes(groups, scenario.cluster) == std::vector<std::string>{"old"});
+  Cluster one = scenario.cluster;
+  one.others.clear(), one.nodes = 1;
+  CHECK(idle_devices_in_words(plan_on({0}), one) == "1 of 2 devices has nothing to do");
+  CHECK(unused_classes(plan_on({}), one).empty());
 }
 
 TEST_CASE("The workers of a stage lie on devices of one class") {

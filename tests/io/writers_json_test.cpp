@@ -54,7 +54,8 @@ std::set<std::string> written_paths() {
   report.stages[0].memory.owner = report.workers[0].memory.owner = kMessage;
   report.stages[1].memory.owner = report.workers[1].memory.owner = kAllReduce;
   report.range = SpeedRange{};
-  full->scenario.cluster.others.emplace_back();
+  full->scenario.cluster.others.emplace_back().nodes = 1;
+  ++full->scenario.cluster.nodes;
   full->answer.plan.rebuilt = {0};
   report.fits = false;
   report.shortfall = {"too large", {"stage 0 needs more"}, {"recompute: full"}};

@@ -137,10 +137,6 @@ TEST_CASE("A --set that cannot be understood says so with its own text") {
   CHECK(refused("=4") == "--set =4: has no value; write e.g. --set training.micro_batches=8");
   CHECK(refused("plan..x=4") == "--set plan..x=4: has an empty key; write e.g. --set training.micro_batches=8");
   CHECK(refused("plan.stages.x=4") == "--set plan.stages.x=4: plan.stages is \"2\", not a map that could hold \"x\"");
-  Yaml open = parse_yaml("plan: auto\n", "x.yaml");
-  CHECK(message_of([&] { set(open, "plan.zero=1"); }) ==
-        "--set plan.zero=1: plan is \"auto\", not a map that could hold \"zero\"; write a map of the fields, e.g. "
-        "plan='{zero: 1, stages: auto, schedule: auto}'");
   CHECK(refused("layers.2=4") == "--set layers.2=4: \"2\" is no item of a list of 2; write a number from 0 to 1");
   CHECK(
       refused("plan.stages=[1").starts_with("--set plan.stages=[1: a key must be plain text; quote it, or close the"));

@@ -9,67 +9,17 @@
 #include "planner/price.hpp"
 #include "planner/replicated.hpp"
 #include "planner/search/search.hpp"
+#include "tests/support/input_error.hpp"
+#include "tests/support/two_classes.hpp"
 
 using namespace pipewright;
-
-namespace {
-
-// Layers of random times on two nodes of two devices and one node of two of half the speed and memory.
-Scenario scenario_of(std::mt19937& random, int layers) {
-  Scenario scenario;
-  for (int i = 0; i < layers; ++i) {
-    Layer layer;
-    layer.name = "layer";
-    layer.forward = Time{1'000'000 * static_cast<std::int64_t>(1 + random() % 4)};
-    layer.backward = Time{2 * layer.forward->value};
-    layer.activation = Bytes{static_cast<std::int64_t>(random() % 2'000'000)};
-    layer.parameters = static_cast<std::int64_t>(random() % 500'000);
-    if (i > 0) layer.inputs = {static_cast<LayerId>(i - 1)};
-    scenario.model.layers.push_back(layer);
-  }
-  Cluster& cluster = scenario.cluster;
-  cluster.place = {"s.yaml", 3, 1};
-  cluster.nodes = 2, cluster.devices_per_node = 2;
-  cluster.device.name = "new", cluster.device.memory = Bytes{32'000'000};
-  cluster.links = {.kind = LinkKind::Pcie, .bandwidth = Bandwidth{10e9}};
-  cluster.network = Network{};
-  cluster.network->bandwidth = Bandwidth{5e9};
-  DeviceClass old;
-  old.name = "spare", old.nodes = 1, old.speed = 0.5;
-  old.device.name = "old", old.device.memory = Bytes{16'000'000};
-  cluster.others = {old};
-  cluster.nodes += old.nodes;
-  scenario.training.micro_batch_size = Placed<std::int64_t>{1, {}};
-  scenario.training.micro_batches = Placed<std::int64_t>{16, {}};
-  scenario.plan.schedule.value = "pipedream";
-  scenario.plan.place = {"s.yaml", 9, 1};
-  return scenario;
-}
-
-Scenario by_suffix_dp(Scenario scenario) {
-  scenario.plan.partition.value = WholePlan::SuffixDp;
-  for (const std::string_view key : kSetByWholePlan)
-    scenario.plan.open[std::string(key)] = {};
-  return scenario;
-}
-
-std::string error_of(const auto& step) {
-  try {
-    step();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-}  // namespace
 
 TEST_CASE("suffix_dp plans on several classes: valid, within memory, and no slower than on the first class alone") {
   std::mt19937 random(51);
   int on_both = 0;
   for (int round = 0; round < 12; ++round) {
     CAPTURE(round);
-    const Scenario scenario = by_suffix_dp(scenario_of(random, 6));
+    const Scenario scenario = by_whole_plans(WholePlan::SuffixDp, on_two_classes(random, 6));
     const CostModel cost(scenario);
     const Plan plan = find_plan(scenario, cost);  // validates it
     const Answer answer = price(plan, cost, Engine::Auto);
@@ -89,7 +39,7 @@ TEST_CASE("suffix_dp plans on several classes: valid, within memory, and no slow
 TEST_CASE("The lower bound on several classes is never above what a plan takes, and the search repeats itself") {
   std::mt19937 random(52);
   for (int round = 0; round < 6; ++round) {
-    const Scenario scenario = by_suffix_dp(scenario_of(random, 7));
+    const Scenario scenario = by_whole_plans(WholePlan::SuffixDp, on_two_classes(random, 7));
     const CostModel cost(scenario);
     const Plan shell = shell_of_whole_plans(scenario, cost);
     const ReplicatedAnswer answer = replicated_plans(shell, cost), again = replicated_plans(shell, cost);
@@ -104,7 +54,7 @@ TEST_CASE("The lower bound on several classes is never above what a plan takes, 
 
 TEST_CASE("A fixed partition runs on any placement that keeps a stage inside a class") {
   std::mt19937 random(53);
-  Scenario scenario = scenario_of(random, 4);
+  Scenario scenario = on_two_classes(random, 4);
   scenario.plan.stages.value = 2;
   scenario.plan.replicas.value = {2, 1};
   scenario.plan.partition.value = LayerCounts{{3, 1}};
@@ -124,11 +74,11 @@ TEST_CASE("A fixed partition runs on any placement that keeps a stage inside a c
 
 TEST_CASE("Partitioners and searches that know one class say so, and name the way out") {
   std::mt19937 random(54);
-  Scenario scenario = scenario_of(random, 4);
+  Scenario scenario = on_two_classes(random, 4);
   scenario.plan.stages.value = 2;
   const std::string out =
-      " knows devices of one class, and the cluster has 4 x new + 2 x old; simulate it with plan.partition: suffix_dp, "
-      "which chooses the class of every stage, or with the layers of each stage and plan.placement, or leave out "
+      " knows devices of one class, and the cluster has 4 x new + 2 x old; write plan.partition: suffix_dp, "
+      "which chooses the class of every stage, or simulate the layers of each stage with plan.placement, or leave out "
       "cluster.other_nodes";
   CHECK(error_of([&] { answer(scenario); }) == "s.yaml:9:1: plan.partition: balanced" + out);
   scenario.plan.partition.value = Fitting{};

@@ -1,0 +1,175 @@
+// What the tool tells: devices without work, and settings to paste.
+#include <algorithm>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/refusals.hpp"
+
+namespace pipewright {
+namespace {
+
+using nlohmann::json;
+
+// The words behind the last ": " of a remedy or hint, as a shell splits them: "--set a=1 --set 'b={c: d}'".
+std::vector<std::string> pasted(const std::string& line) {
+  std::vector<std::string> words;
+  const auto begin = line.find("--set ");
+  if (begin == std::string::npos) return words;
+  bool quoted = false;
+  words.emplace_back();
+  for (const char c : line.substr(begin)) {
+    if (c == '\'')
+      quoted = !quoted;
+    else if (c == ' ' && !quoted)
+      words.emplace_back();
+    else
+      words.back() += c;
+  }
+  CHECK_FALSE(quoted);
+  return words;
+}
+
+struct Asked {
+  std::string file;
+  std::vector<std::string> set;
+};
+
+std::vector<std::string> with_set(const char* command, const Asked& asked) {
+  std::vector<std::string> arguments{command, asked.file};
+  for (const std::string& each : asked.set)
+    arguments.insert(arguments.end(), {"--set", each});
+  return arguments;
+}
+
+// Runs every remedy and hint of the answer as a user would: the same command with the printed options behind it.
+// Returns how many there were.
+int paste_all(const char* command, const Asked& asked) {
+  std::vector<std::string> arguments = with_set(command, asked);
+  CAPTURE(asked.file);
+  CAPTURE(arguments);
+  arguments.push_back("--json");
+  const ProgramRun first = run_program(arguments);
+  CAPTURE(first.err);
+  REQUIRE(first.status <= 1);
+  const json document = json::parse(first.out);
+  std::vector<std::string> lines;
+  if (document.contains("hints")) lines = document["hints"];
+  if (document.contains("shortfall") && !document["shortfall"].is_null())
+    for (const std::string line : document["shortfall"]["remedies"])
+      lines.push_back(line);
+  int offered = 0;
+  for (const std::string& line : lines) {
+    const std::vector<std::string> more = pasted(line);
+    if (more.empty()) continue;
+    ++offered;
+    CAPTURE(line);
+    std::vector<std::string> again = arguments;
+    again.insert(again.end(), more.begin(), more.end());
+    const ProgramRun run = run_program(again);
+    CHECK_MESSAGE(run.status == 0, run.err);
+  }
+  return offered;
+}
+
+}  // namespace
+
+TEST_CASE("simulate tells devices without work in its text, in Markdown and in JSON") {
+  ScratchFolder folder;
+  const std::string markdown = folder.path("report.md");
+  const std::vector<std::string> three{"simulate", "scenarios/quickstart.yaml", "--set", "plan.stages=3"};
+  std::vector<std::string> to_file = three, to_json = three;
+  to_file.insert(to_file.end(), {"-o", markdown});
+  to_json.push_back("--json");
+  const std::string told = "1 of 4 devices has nothing to do";
+  CHECK(contains(run_program(to_file).out, "\nidle          " + told + "\n"));
+  CHECK(contains(file_text(markdown), "\nIdle: " + told + "\n"));
+  const json document = json::parse(run_program(to_json).out);
+  CHECK(document["idle_devices"] == 1);
+  CHECK(document["unused_classes"].empty());
+  const std::string all_four = run_program({"simulate", "scenarios/quickstart.yaml"}).out;
+  CHECK_FALSE(contains(all_four, "\nidle   "));
+}
+
+TEST_CASE("simulate and plan tell a class of devices of which none is used") {
+  const Asked on_new{"scenarios/what_if/old-and-new.yaml",
+                     {"plan={partition: suffix_dp, schedule: 1f1b}", "cluster.other_nodes.old.device.memory=1 GiB"}};
+  const std::string told = "8 of 16 devices have nothing to do: all 8 v100-sxm2-32g";
+  std::vector<std::string> simulate = with_set("simulate", on_new), plan = with_set("plan", on_new);
+  const ProgramRun simulated = run_program(simulate);
+  CHECK(contains(simulated.out, "\nidle          " + told));
+  CHECK(contains(run_program(plan).out, "idle          in the best plan " + told));
+  for (std::vector<std::string>* each : {&simulate, &plan}) {
+    each->push_back("--json");
+    const json document = json::parse(run_program(*each).out);
+    CHECK(document["idle_devices"] == 8);
+    CHECK(document["unused_classes"] == json{"v100-sxm2-32g"});
+  }
+}
+
+TEST_CASE("plan on several classes ranks plans with the class of every stage, and writes one that simulate takes") {
+  ScratchFolder folder;
+  const std::string path = folder.path("plan.yaml");
+  const ProgramRun found = run_program({"plan", "scenarios/what_if/old-and-new.yaml", "--json", "-o", path});
+  CAPTURE(found.err);
+  REQUIRE(found.status == 0);
+  const json best = json::parse(found.out)["plans"][0];
+  CHECK(best["classes"].size() == best["replicas"].size());
+  const ProgramRun asked = run_program({"simulate", "scenarios/what_if/old-and-new.yaml", "--json"});
+  const ProgramRun again = run_program({"simulate", path, "--json"});
+  CHECK(json::parse(again.out)["samples_per_s"] == best["samples_per_s"]);
+  CHECK(json::parse(asked.out)["samples_per_s"] == best["samples_per_s"]);
+  CHECK(run_program({"check", path}).status == 0);
+}
+
+TEST_CASE("plan: no two rows of a ranking with replicas are alike") {
+  const ProgramRun run = run_program({"plan", "scenarios/pipedream/vgg16-15-1.yaml", "--set",
+                                      "plan={replicas: auto, schedule: auto}", "--top", "8", "--json"});
+  REQUIRE(run.status == 0);
+  const json document = json::parse(run.out);
+  std::vector<json> rows;
+  for (const json& plan : document["plans"]) {
+    const json row{plan["replicas"], plan["schedule"], plan["micro_batch_size"], plan["recompute"]};
+    CHECK(std::find(rows.begin(), rows.end(), row) == rows.end());
+    rows.push_back(row);
+  }
+  CHECK(rows.size() > 4);
+}
+
+TEST_CASE("plan: auto and one field beside it: what auto opens stays open, but for that one") {
+  const auto layouts = [](const std::vector<std::string>& set) {
+    std::vector<std::string> arguments = with_set("plan", {"scenarios/quickstart.yaml", set});
+    arguments.push_back("--json");
+    const ProgramRun run = run_program(arguments);
+    CAPTURE(run.err);
+    REQUIRE(run.status == 0);
+    return json::parse(run.out);
+  };
+  const json all = layouts({"plan=auto"}), four = layouts({"plan=auto", "plan.stages=4"});
+  CHECK(four["searched"]["layouts"] < all["searched"]["layouts"]);
+  for (const json& plan : four["plans"])
+    CHECK(plan["stages"] == 4);
+  CHECK(four["plans"][0]["virtual_stages"] > 1);  // still open
+  CHECK(layouts({"plan=auto", "plan.order=graph"})["layer_order"] != "");
+  CHECK(layouts({"plan=auto", "plan.recompute=full"})["plans"][0]["recompute"][0] == "full");
+}
+
+TEST_CASE("What simulate and plan offer with --set is taken when pasted, and fits") {
+  const std::string quickstart = "scenarios/quickstart.yaml", llama = "scenarios/megatron/llama3-70b-64xh100.yaml";
+  const std::string small = "cluster.node.device.memory=600 MiB";
+  int offered = 0;
+  offered += paste_all("simulate", {quickstart, {}});
+  offered += paste_all("simulate", {quickstart, {small}});
+  offered += paste_all("simulate", {quickstart, {small, "plan.stages=2", "training.micro_batches=4"}});
+  offered += paste_all("simulate", {quickstart, {small, "plan={stages: 2, partition: {cuts: [12]}, schedule: gpipe}"}});
+  offered +=
+      paste_all("simulate", {quickstart, {small, "plan={stages: 2, recompute: [none, full], placement: [0, 2]}"}});
+  offered += paste_all("simulate", {quickstart, {small, "plan={partition: suffix_dp, schedule: pipedream}"}});
+  offered += paste_all("simulate", {"scenarios/what_if/hops-1f1b.yaml", {}});
+  offered += paste_all("plan", {quickstart, {small, "plan={stages: 2, data_parallel: auto}"}});
+  offered += paste_all("plan", {quickstart, {"cluster.node.device.memory=60 MiB", "plan=auto"}});
+  offered += paste_all("plan", {llama, {"plan={stages: 1, tensor_parallel: auto}"}});
+  CHECK(offered > 12);
+}
+
+}  // namespace pipewright
