@@ -129,10 +129,11 @@ int run(const Arguments& arguments) {
   options.keep_going = options.gap == 0;
   const std::vector<std::string> pareto_axes = axes(arguments);
   const Scenario scenario = read_scenario(path, {.set = arguments.all("--set"), .config_path = config_path()});
-  ProgressLine progress("layouts");
+  ProgressLine progress;
   const Interruption interruption;
   options.progress = [&](const Progress& now) {
-    progress.show(now.done, now.all, now.best > 0 ? fmt::format("best {:.4g} samples/s", now.best) : "");
+    if (progress.due())
+      progress.show(now.what, now.done, now.all, now.best > 0 ? fmt::format("best {:.4g} samples/s", now.best) : "");
   };
   options.stop = [&] { return interruption.requested(); };
   auto result = search(scenario, options);
@@ -144,6 +145,10 @@ int run(const Arguments& arguments) {
   if (const auto* none = std::get_if<Infeasible>(&result)) {
     const int status = infeasible(*none, json);
     return interruption.requested() ? kInterrupted : status;
+  }
+  if (const auto* none = std::get_if<NoPlanYet>(&result)) {
+    print(json ? no_plan_json(*none, scenario, options.objective) : no_plan_text(*none));
+    return interruption.requested() ? kInterrupted : kNo;
   }
   const SearchAnswer& answer = std::get<SearchAnswer>(result);
   print(json ? ranking_json(answer, scenario)

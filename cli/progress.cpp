@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,22 +22,23 @@ extern "C" void remember_interrupt(int) {
 
 }  // namespace
 
-ProgressLine::ProgressLine(std::string what)
-    : what_(std::move(what)),
-      terminal_(isatty(STDERR_FILENO) == 1),
-      begin_(std::chrono::steady_clock::now()),
-      last_(begin_) {}
+ProgressLine::ProgressLine()
+    : terminal_(isatty(STDERR_FILENO) == 1), begin_(std::chrono::steady_clock::now()), last_(begin_) {}
 
-void ProgressLine::show(std::int64_t done, std::int64_t all, const std::string& more) {
-  if (!terminal_) return;
+bool ProgressLine::due() const {
+  if (!terminal_) return false;
   const auto now = std::chrono::steady_clock::now();
-  if (now - begin_ < kQuietTime || (shown_ && now - last_ < kBetween)) return;
-  last_ = now, shown_ = true;
+  return now - begin_ >= kQuietTime && (!shown_ || now - last_ >= kBetween);
+}
+
+void ProgressLine::show(std::string_view what, std::int64_t done, std::int64_t all, std::string_view more) {
+  if (!due()) return;
+  last_ = std::chrono::steady_clock::now(), shown_ = true;
   constexpr int kCells = 24;
   const double share = all > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(all)) : 0;
   const int full = static_cast<int>(share * kCells);
   const std::string line =
-      fmt::format("\r\033[K{} [{}{}] {}/{}  {}", what_, std::string(static_cast<std::size_t>(full), '#'),
+      fmt::format("\r\033[K{} [{}{}] {}/{}  {}", what, std::string(static_cast<std::size_t>(full), '#'),
                   std::string(static_cast<std::size_t>(kCells - full), '.'), done, all, more);
   static_cast<void>(!write(STDERR_FILENO, line.data(), line.size()));
 }

@@ -3,23 +3,23 @@
 
 #include <chrono>
 #include <cstdint>
-#include <string>
+#include <string_view>
 
 namespace pipewright {
 
-// On standard error, and only where that is a terminal: "layouts  1200/38156  best 7.75 samples/s".
+// On standard error, and only where that is a terminal: "layouts [##....] 1200/38156  best 7.75 samples/s".
 class ProgressLine {
  public:
-  explicit ProgressLine(std::string what);
+  ProgressLine();
   ~ProgressLine() { clear(); }
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  void show(std::int64_t done, std::int64_t all, const std::string& more);
+  bool due() const;  // whether `show` would show anything now
+  void show(std::string_view what, std::int64_t done, std::int64_t all, std::string_view more);
   void clear();  // takes the line away again
 
  private:
-  std::string what_;
   bool terminal_, shown_ = false;
   std::chrono::steady_clock::time_point begin_, last_;
 };

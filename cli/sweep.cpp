@@ -65,15 +65,17 @@ SweepPoints points_of(const SweepFile& file) {
 }
 
 Sweep swept(const SweepFile& file, int threads, double seconds) {
-  ProgressLine progress("points");
+  ProgressLine progress;
   const Interruption interruption;
-  SweepOptions options{.jobs = threads,
-                       .points = [&] { return points_of(file); },
-                       .stopped = [&] { return interruption.requested(); },
-                       .progress = [&](std::int64_t done, std::int64_t all) { progress.show(done, all, ""); }};
+  SweepOptions options{
+      .jobs = threads,
+      .points = [&] { return points_of(file); },
+      .stopped = [&] { return interruption.requested(); },
+      .progress = [&](std::int64_t done, std::int64_t all) { progress.show("points", done, all, ""); }};
+  options.stops_inside = file.question().replan;
   if (file.question().replan)
-    options.priced = [seconds](const Scenario& scenario) {
-      return replanned(scenario, {.top = 1, .time_limit = seconds});
+    options.priced = [seconds, stop = options.stopped](const Scenario& scenario) {
+      return replanned(scenario, {.top = 1, .time_limit = seconds, .stop = stop});
     };
   return sweep(file.question(), options);
 }
@@ -100,7 +102,8 @@ int run(const Arguments& arguments) {
     write_file(outputs[i], writers[i]->write(result, axes));
     note("wrote " + outputs[i] + " (sweep)");
   }
-  if (result.not_run > 0) note(fmt::format("interrupted: {} points were not run", result.not_run));
+  const bool told = !arguments.has("--json") && !arguments.has("--csv");  // by the table
+  if (result.not_run > 0 && !told) note(fmt::format("interrupted: {} points were not run", result.not_run));
   return result.not_run > 0 ? kInterrupted : kDone;
 }
 

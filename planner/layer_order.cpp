@@ -182,16 +182,19 @@ class OrderSearch {
         evaluator_(scenario_),
         begin_(Clock::now()) {}
 
-  std::variant<SearchAnswer, Infeasible> answer() {
+  SearchResult answer() {
     find_orders();
-    std::variant<SearchAnswer, Infeasible> model = search(scenario_, within_time());
+    SearchResult model = search(scenario_, within_time());
     if (auto* found = std::get_if<SearchAnswer>(&model)) take(std::move(*found));
     for (const auto& [order, stages] : stages_of_) {
       if (stop()) break;
       auto there = search(restricted(order, stages), within_time());
       if (auto* found = std::get_if<SearchAnswer>(&there)) take(std::move(*found));
     }
-    if (!merged_) return std::move(std::get<Infeasible>(model));
+    if (!merged_ && !ended_.empty() && std::holds_alternative<Infeasible>(model))
+      return NoPlanYet{
+          ended_, space_.layouts, 0, {"in the model's order no plan fits; not all other orders were looked at"}};
+    if (!merged_) return model;  // why there is none
     finish();
     return std::move(*merged_);
   }
@@ -327,7 +330,7 @@ class OrderSearch {
 
 }  // namespace
 
-std::variant<SearchAnswer, Infeasible> search_orders(const Scenario& scenario, const SearchOptions& options) {
+SearchResult search_orders(const Scenario& scenario, const SearchOptions& options) {
   check_partition(scenario);
   if (!scenario.plan.replicas.value.empty())
     throw InputError(place_of(scenario),

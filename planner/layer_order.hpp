@@ -48,6 +48,6 @@ InOrder in_graph_order(const Scenario& scenario);
 
 // The search where the order is open, too: for every number of stages the model's order and the best one. The bound
 // holds for all orders of the layers, where cuts are open.
-std::variant<SearchAnswer, Infeasible> search_orders(const Scenario& scenario, const SearchOptions& options);
+SearchResult search_orders(const Scenario& scenario, const SearchOptions& options);
 
 }  // namespace pipewright

@@ -17,6 +17,12 @@ std::string in_words(const Layout& layout) {
   return text;
 }
 
+std::string in_words(const NoPlanYet& none) {
+  const std::string who = none.ended == "interrupted" ? "Ctrl-C" : none.ended;
+  return "no plan found yet: " + who + " ended the search after " + std::to_string(none.layouts - none.not_reached) +
+         " of " + std::to_string(none.layouts) + (none.layouts == 1 ? " layout" : " layouts");
+}
+
 namespace {
 
 // "0-2, 5"; beyond a few ranges only how many.

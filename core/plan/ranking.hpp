@@ -93,8 +93,18 @@ struct Ranking {
   bool proven() const { return bound >= plans.front().value; }
 };
 
+// The search ended before it had a plan, and before it knew that there is none.
+struct NoPlanYet {
+  std::string ended;  // as Ranking::ended, never empty
+  std::int64_t layouts = 0, not_reached = 0;
+  std::vector<std::string> details;  // what is known of those that were looked at, a line each
+};
+
 // "TP4 PP8 VP5 DP2, 64 micro-batches of 1, interleaved_1f1b, ZeRO-1"
 std::string in_words(const Layout& layout);
+
+// "no plan found yet: the time limit ended the search after 12 of 57 layouts"
+std::string in_words(const NoPlanYet& none);
 
 // "recompute full on stages 0-1, none on stages 2-7"
 std::string in_words(const std::vector<Recompute>& recompute);

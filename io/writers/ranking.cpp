@@ -191,8 +191,7 @@ std::string unit_of(const Ranking& ranking, double value) {
       const bool money = ranking.plans.front().scenario->cluster.device.price_per_hour.has_value();
       return fmt::format("{:.4g} {}per sample", value, money ? "" : "device seconds ");
     }
-    case Objective::Memory:
-      return Sizes(*ranking.plans.front().scenario).with_unit(Bytes{static_cast<std::int64_t>(value)});
+    case Objective::Memory: return short_bytes(Bytes{static_cast<std::int64_t>(value)});
   }
   return "";
 }
@@ -401,11 +400,36 @@ const char* name_of(Objective objective) {
 
 }  // namespace
 
-std::string ranking_json(const Ranking& ranking, const Scenario& asked) {
-  JsonText json;
+std::string no_plan_text(const NoPlanYet& none) {
+  std::string text = in_words(none) + "\n";
+  for (const std::string& line : none.details)
+    text += "  " + line + "\n";
+  return text + (none.ended == "interrupted" ? "a longer wait" : "a longer --time-limit") +
+         " looks further; fewer fields left open make the search shorter\n";
+}
+
+namespace {
+
+void open_document(JsonText& json, const Scenario& asked, Objective objective) {
   json.open('{').field("schema", "pipewright.ranking/1");
   json.key("tool").open('{').field("name", "pipewright").field("version", PIPEWRIGHT_VERSION).close();
-  json.field("scenario", asked.name).field("objective", name_of(ranking.objective));
+  json.field("scenario", asked.name).field("objective", name_of(objective));
+}
+
+}  // namespace
+
+std::string no_plan_json(const NoPlanYet& none, const Scenario& asked, Objective objective) {
+  JsonText json;
+  open_document(json, asked, objective);
+  json.field("ended", none.ended).key("plans").open('[').close().key("searched").open('{');
+  json.field("layouts", none.layouts).field("not_reached", none.not_reached).close();
+  json.field("notes", none.details).close();
+  return std::move(json).text();
+}
+
+std::string ranking_json(const Ranking& ranking, const Scenario& asked) {
+  JsonText json;
+  open_document(json, asked, ranking.objective);
   json.field("bound", ranking.bound).field("gap", ranking.gap()).field("proven", ranking.proven());
   json.field("layer_order", ranking.order);
   json.field("ended", ranking.ended).field("idle_devices", ranking.idle_devices);

@@ -168,6 +168,38 @@ std::optional<std::vector<LayerRange>> fitting_cut(const CutProblem& problem) {
   return best;
 }
 
+LeastCut least_cut(CutProblem problem, const StageNeed& need, Bytes fine, Bytes most) {
+  LeastCut result;
+  const auto stages = static_cast<StageId>(problem.replicas.size());
+  const auto layers = static_cast<LayerId>(problem.load.size());
+  std::int64_t low = 0, high = 0;
+  for (StageId k = 0; k < stages && high < most.value; ++k)
+    high = std::max(high, need(k, {0, layers}).value);
+  high = std::min(high, most.value);
+  while (result.layers.empty() || high - low >= fine.value) {
+    const std::int64_t middle = result.layers.empty() ? high : low + (high - low) / 2;
+    std::int64_t next = kLargest;  // the smallest amount with which one of the questions had another answer
+    problem.fits = [&, middle](StageId k, LayerRange range) {
+      const std::int64_t needed = need(k, range).value;
+      if (needed > middle) next = std::min(next, needed);
+      return needed <= middle;
+    };
+    Ranges ranges(problem);
+    if (Cut found = cut_within(problem, ranges, ranges.most_time())) {
+      high = 0;
+      for (StageId k = 0; k < stages; ++k)
+        high = std::max(high, need(k, (*found)[at(k)]).value);
+      result = {std::move(*found), Bytes{high}};
+    } else if (result.layers.empty()) {
+      if (next > most.value) return {{}, Bytes{next}};
+      low = high = next;  // a stage that begins later may need more than all layers on one
+    } else {
+      low = std::max(middle + 1, std::min(next, high));
+    }
+  }
+  return result;
+}
+
 // ---- on a plan ------------------------------------------------------------------------------------------------------
 
 namespace {
@@ -207,39 +239,11 @@ CutProblem problem_of(const Plan& plan, const CostModel& cost, const StageNeeds&
   return problem;
 }
 
-// The cut that needs the least memory per device, and that memory; found to a 2^14th of a device.
-struct LeastCut {
-  std::vector<LayerRange> layers;
-  Bytes memory;
-};
-LeastCut least_cut(CutProblem problem, StageNeeds& needs, const std::vector<Bytes>& buffers) {
-  LeastCut result;
-  const auto need = [&](StageId k, LayerRange range) { return needs.need(k, range) + buffers[at(k)]; };
-  const auto stages = static_cast<StageId>(buffers.size());
-  const auto layers = static_cast<LayerId>(problem.load.size());
-  std::int64_t low = 0, high = 0;
-  for (StageId k = 0; k < stages; ++k)
-    high = std::max(high, need(k, {0, layers}).value);
-  const std::int64_t fine = std::max<std::int64_t>(1, needs.capacity().value >> 14);
-  while (result.layers.empty() || high - low >= fine) {
-    const std::int64_t middle = result.layers.empty() ? high : low + (high - low) / 2;
-    std::int64_t next = kLargest;  // the smallest amount with which one of the questions had another answer
-    problem.fits = [&, middle](StageId k, LayerRange range) {
-      const std::int64_t needed = need(k, range).value;
-      if (needed > middle) next = std::min(next, needed);
-      return needed <= middle;
-    };
-    Ranges ranges(problem);
-    if (Cut found = cut_within(problem, ranges, ranges.most_time())) {
-      high = 0;
-      for (StageId k = 0; k < stages; ++k)
-        high = std::max(high, need(k, (*found)[at(k)]).value);
-      result = {std::move(*found), Bytes{high}};
-    } else {
-      low = std::max(middle + 1, std::min(next, high));
-    }
-  }
-  return result;
+// Found to a 2^14th of a device.
+LeastCut least_cut(const CutProblem& problem, StageNeeds& needs, const std::vector<Bytes>& buffers) {
+  return least_cut(
+      problem, [&](StageId k, LayerRange range) { return needs.need(k, range) + buffers[at(k)]; },
+      Bytes{std::max<std::int64_t>(1, needs.capacity().value >> 14)});
 }
 
 }  // namespace

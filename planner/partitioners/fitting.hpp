@@ -48,6 +48,18 @@ struct CutProblem {
 // Equal to brute force: tests/planner/fitting_test.cpp
 std::optional<std::vector<LayerRange>> fitting_cut(const CutProblem& problem);
 
+// What layers [begin, end) need as stage k. Monotone in `end`.
+using StageNeed = std::function<Bytes(StageId, LayerRange)>;
+
+// The cut whose fullest stage needs least, and what that needs: less than `fine` (at least 1 byte) more than the least.
+// No layers: every cut needs more than `most`, and at least `memory`. Of the problem, `fits` is not asked.
+// Equal to brute force: tests/planner/fitting_test.cpp "The cut that needs least"
+struct LeastCut {
+  std::vector<LayerRange> layers;
+  Bytes memory;
+};
+LeastCut least_cut(CutProblem problem, const StageNeed& need, Bytes fine, Bytes most = Bytes{kLargest});
+
 // The cut for a plan that has everything but its layers: bytes of a stage as the memory model counts them over the
 // stage's own list of ops (`peak`). Buffers need a clock: the cut is simulated, and what they take at the peak of a
 // stage that then does not fit is set aside before the next try.

@@ -23,6 +23,7 @@ struct Candidate {
   Time step;             // by fixed orders, links not shared: never more than what the report says
   Time bound;            // of every cut and recomputation of this layout
   Bytes need;            // of the fullest device, buffers left out
+  Bytes least;           // with Aim::LeastMemory: no cut and no recomputation of this layout needs less; 0: not known
   bool refined = false;  // the search for cuts was given all its simulations
 };
 
@@ -33,6 +34,7 @@ struct Miss {
   StageId stage = 0;
   bool proven = true;  // no cut and no recomputation fits; else none of the cuts tried
 };
+constexpr const char* kNotWorthIt = "needs more than is wanted";  // Miss::reason; `need` is then a bound
 
 struct Evaluation {
   std::optional<Candidate> candidate;
@@ -40,11 +42,17 @@ struct Evaluation {
   std::int64_t simulations = 0;
 };
 
+// What the cut and the recomputation of a layout are chosen for.
+enum class Aim : std::uint8_t {
+  LeastTime,
+  LeastMemory,  // of the fullest device; of what needs as little, the least time
+};
+
 // Costs are worked out once per tensor-parallel degree, ZeRO stage and micro-batch size. The scenario must outlive it.
 class Evaluator {
  public:
   // `stop`: asked now and then while cuts are searched; true ends that with what is found.
-  explicit Evaluator(const Scenario& scenario, std::function<bool()> stop = {});
+  explicit Evaluator(const Scenario& scenario, std::function<bool()> stop = {}, Aim aim = Aim::LeastTime);
 
   // Less than the step of every layout of the group, whatever the cut: with W the work of a micro-batch, all layers
   // together, and w its largest layer,
@@ -70,11 +78,15 @@ class Evaluator {
   // do not all fit, the least bottleneck among those that do. Each stage has the lightest recomputation that fits: less
   // work on a stage never makes a step of fixed orders longer. `set_aside`: memory that is not for the stage's layers
   // (buffers), by stage; empty: none. The candidate's bound is tight_bound.
-  Evaluation evaluate(const Layout& layout, const std::vector<Bytes>& set_aside = {});
+  //
+  // Aim::LeastMemory: the level is lowered first, to the least for which some cut fits with some recomputation
+  // (Workbench::least_cut; of several chunks per stage, and where cuts are not open, the least of the cuts tried). A
+  // layout that is known to need more than `wanted` is left at that.
+  Evaluation evaluate(const Layout& layout, const std::vector<Bytes>& set_aside = {}, Bytes wanted = Bytes{kLargest});
 
   // The best cut that the exact search (planner/partitioners/exact.hpp), or with several chunks per stage a search from
   // neighbour to neighbour, finds with so many simulations; never worse than the candidate's own. Returns how many it
-  // used.
+  // used: none with Aim::LeastMemory, whose cuts are what they are for their memory.
   std::int64_t refine(Candidate& candidate, std::int64_t simulations, const std::vector<Bytes>& set_aside = {});
 
   // The scenario that the candidate answers, for `price`; and its costs.
@@ -85,7 +97,6 @@ class Evaluator {
 
  private:
   struct World;
-  class Workbench;
   World& world(const Layout& layout);
   Recompute surely() const;  // the lightest that every micro-batch has on every stage
   bool stopped() const { return stop_ && stop_(); }
@@ -94,6 +105,7 @@ class Evaluator {
   std::vector<Recompute> modes_;  // lightest first; empty: as the scenario says
   bool cuts_open_;
   std::function<bool()> stop_;
+  Aim aim_;
   std::map<std::tuple<int, bool, std::int64_t>, std::shared_ptr<World>> worlds_;
 };
 

@@ -21,6 +21,8 @@ namespace {
 constexpr double kWidest = 16;           // times today's bandwidth
 constexpr double kWorthASwitch = 1.005;  // a better plan must be better by more than this
 constexpr std::size_t kMostInPool = 24;
+constexpr int kEnds = 2, kStepsEachWay = 8;  // of a bandwidth: short searches; steps of the square root of two
+constexpr int kStepsOfOne = kEnds + 2 * kStepsEachWay;
 
 struct Choice {
   Layout layout;
@@ -50,8 +52,37 @@ bool priced_by_fixed_orders(const Plan& plan) {
   return rule != nullptr && rule->flush && plan.last_micro_batch_size == plan.micro_batch_size;
 }
 
+// Time and patience for one of the questions below, and how far they all are.
+class Patience {
+ public:
+  Patience(const SearchOptions& options, int question, int questions)
+      : options_(options),
+        before_(question * kStepsOfOne),
+        all_(questions * kStepsOfOne),
+        begin_(std::chrono::steady_clock::now()) {}
+
+  // Step number `step` of this question begins.
+  void at(int step) {
+    step_ = step;
+    tell();
+  }
+  void tell() const {
+    if (options_.progress) options_.progress({"flips", before_ + step_, all_, 0});
+  }
+  bool over() const {
+    tell();
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
+    return passed.count() > options_.time_limit || (options_.stop && options_.stop());
+  }
+
+ private:
+  const SearchOptions& options_;
+  int before_, all_, step_ = 0;
+  std::chrono::steady_clock::time_point begin_;
+};
+
 std::vector<Choice> pool_of(const Scenario& scenario, const SearchOptions& options, const SearchAnswer& answer,
-                            const Widen& widen) {
+                            const Widen& widen, Patience& patience) {
   std::vector<Choice> pool;
   const auto add = [&](const Layout& layout, const Plan& plan) {
     const auto known = [&](const Choice& choice) {
@@ -66,9 +97,12 @@ std::vector<Choice> pool_of(const Scenario& scenario, const SearchOptions& optio
   for (const Candidate& candidate : answer.candidates)
     if (pool.size() < kMostInPool) add(candidate.layout, candidate.plan);
   SearchOptions quick = options;
-  quick.top = 1, quick.gap = 0.02, quick.time_limit = 2, quick.most_simulations = 50, quick.progress = {};
-  quick.keep_going = false;
+  quick.top = 1, quick.gap = 0.02, quick.time_limit = 2, quick.most_simulations = 50;
+  quick.keep_going = quick.remedies = false;
+  quick.progress = [&](const Progress&) { patience.tell(); };
+  int end = 0;
   for (const double factor : {1 / kWidest, kWidest}) {
+    patience.at(end++);
     const Scenario changed = at_factor(scenario, widen, factor);
     const auto found = search(changed, quick);
     if (const auto* there = std::get_if<SearchAnswer>(&found))
@@ -83,20 +117,6 @@ struct Rival {
   double gain;  // over the first of the pool
 };
 
-// Time and patience for one of the questions below.
-class Patience {
- public:
-  explicit Patience(const SearchOptions& options) : options_(options), begin_(std::chrono::steady_clock::now()) {}
-  bool over() const {
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
-    return passed.count() > options_.time_limit || (options_.stop && options_.stop());
-  }
-
- private:
-  const SearchOptions& options_;
-  std::chrono::steady_clock::time_point begin_;
-};
-
 std::optional<Rival> better_one(const Scenario& changed, const std::vector<Choice>& pool, const Patience& patience) {
   const double today = per_sample(changed, pool.front());
   Rival best{0, kWorthASwitch};
@@ -109,10 +129,11 @@ std::optional<Rival> better_one(const Scenario& changed, const std::vector<Choic
 
 // From today's bandwidth to one end, in steps of the square root of two; then by halves.
 std::optional<Flip> flip_towards(const Scenario& scenario, const std::vector<Choice>& pool, const Widen& widen,
-                                 bool below, const Patience& patience) {
+                                 bool below, Patience& patience) {
   const double step = below ? 1 / std::sqrt(2.0) : std::sqrt(2.0);
   double before = 1;
-  for (int i = 1; i <= 8; ++i) {
+  for (int i = 1; i <= kStepsEachWay; ++i) {
+    patience.at(kEnds + (below ? 0 : kStepsEachWay) + i - 1);
     const double factor = std::pow(step, i);
     if (!better_one(at_factor(scenario, widen, factor), pool, patience)) {
       before = factor;
@@ -137,9 +158,8 @@ std::optional<Flip> flip_towards(const Scenario& scenario, const std::vector<Cho
 }
 
 void explain_one(const Scenario& scenario, const SearchOptions& options, SearchAnswer& answer, const std::string& what,
-                 Bandwidth today, const Widen& widen) {
-  const Patience patience(options);
-  const std::vector<Choice> pool = pool_of(scenario, options, answer, widen);
+                 Bandwidth today, const Widen& widen, Patience patience) {
+  const std::vector<Choice> pool = pool_of(scenario, options, answer, widen, patience);
   if (pool.empty()) return;
   bool any = false;
   for (const bool below : {true, false})
@@ -185,12 +205,19 @@ void explain_bandwidth(const Scenario& scenario, const SearchOptions& options, S
   if (!priced_by_fixed_orders(best)) return;  // asynchronous: no step of fixed orders
   if (std::any_of(best.replicas.begin(), best.replicas.end(), [](int r) { return r > 1; }))
     return;  // nor with replicas
-  if (cluster.nodes > 1 && cluster.network && !cluster.network->ideal)
-    explain_one(scenario, options, answer, "network bandwidth", cluster.network->bandwidth,
-                [](Scenario& changed, double factor) { changed.cluster.network->bandwidth.value *= factor; });
-  if (cluster.devices_per_node > 1 && cluster.links.kind != LinkKind::Ideal)
-    explain_one(scenario, options, answer, "link bandwidth inside a node", cluster.links.bandwidth,
-                [](Scenario& changed, double factor) { changed.cluster.links.bandwidth.value *= factor; });
+  const bool network = cluster.nodes > 1 && cluster.network && !cluster.network->ideal;
+  const bool links = cluster.devices_per_node > 1 && cluster.links.kind != LinkKind::Ideal;
+  const int questions = (network ? 1 : 0) + (links ? 1 : 0);
+  if (network)
+    explain_one(
+        scenario, options, answer, "network bandwidth", cluster.network->bandwidth,
+        [](Scenario& changed, double factor) { changed.cluster.network->bandwidth.value *= factor; },
+        Patience(options, 0, questions));
+  if (links)
+    explain_one(
+        scenario, options, answer, "link bandwidth inside a node", cluster.links.bandwidth,
+        [](Scenario& changed, double factor) { changed.cluster.links.bandwidth.value *= factor; },
+        Patience(options, questions - 1, questions));
 }
 
 void check_pareto_axes(const std::vector<std::string>& axes) {
@@ -208,6 +235,7 @@ void add_pareto(const Scenario& scenario, const std::vector<std::string>& axes, 
   std::vector<Found> all = answer.plans;
   SearchOptions each = options;
   each.top = 3, each.objective = Objective::Throughput;
+  each.remedies = false;
   const auto look = [&](const Scenario& changed) {
     if (options.stop && options.stop()) return false;
     const auto found = search(changed, each);

@@ -17,6 +17,7 @@ Scenario with_open_plan(const Scenario& scenario) {
 std::variant<Answer, Infeasible> replanned(const Scenario& scenario, const SearchOptions& options) {
   auto found = search(anything_open(scenario) ? scenario : with_open_plan(scenario), options);
   if (auto* none = std::get_if<Infeasible>(&found)) return std::move(*none);
+  if (const auto* none = std::get_if<NoPlanYet>(&found)) return Infeasible{in_words(*none), none->details, {}};
   const Found& best = std::get<SearchAnswer>(found).plans.front();
   const CostModel cost(*best.scenario);
   Answer answer = price(find_plan(*best.scenario, cost), cost, Engine::Auto);

@@ -108,7 +108,7 @@ void check_classes_of_search(const Scenario& scenario) {
                  fmt::format("plan.partition: {}", asked->name));
 }
 
-std::variant<SearchAnswer, Infeasible> search_replicas(const Scenario& scenario, const SearchOptions& options) {
+SearchResult search_replicas(const Scenario& scenario, const SearchOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
   check_whole_plan(scenario);
   check_cuts_are_free(scenario);
@@ -122,7 +122,17 @@ std::variant<SearchAnswer, Infeasible> search_replicas(const Scenario& scenario,
   Bytes missing;
   std::string nearest;
   double bound = std::numeric_limits<double>::infinity();
+  std::int64_t done = 0;
+  std::vector<Recompute> modes;
+  const auto tell = [&] {
+    if (!options.progress) return;
+    double best = 0;
+    for (const Found& each : answer.plans)
+      best = std::max(best, each.report.samples_per_s);
+    options.progress({"layouts", done, space.layouts * std::ssize(modes), best});
+  };
   const auto over = [&] {
+    tell();
     if (options.stop && options.stop()) answer.ended = "interrupted";
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
     if (passed.count() > options.time_limit) answer.ended = "the time limit";
@@ -133,11 +143,10 @@ std::variant<SearchAnswer, Infeasible> search_replicas(const Scenario& scenario,
       throw InputError(scenario.plan.recompute.place,
                        "plan.recompute: chooses layers of stages, which the search for replicas does not know; write "
                        "none, selective, blocks or full, or leave plan.replicas out");
-  std::vector<Recompute> modes = recomputations(scenario);
+  modes = recomputations(scenario);
   std::erase(modes, Recompute::Knapsack);
   if (modes.empty())
     modes.push_back(scenario.plan.recompute.value.empty() ? Recompute::None : scenario.plan.recompute.value.front());
-  std::int64_t done = 0;
   for (const LayoutGroup& group : space.groups)
     for (const Layout& layout : members(group))
       for (const Recompute mode : modes) {
@@ -187,22 +196,16 @@ std::variant<SearchAnswer, Infeasible> search_replicas(const Scenario& scenario,
           entry.scenario = std::move(settled_scenario);
           answer.plans.push_back(std::move(entry));
         }
-        if (options.progress) {
-          double best = 0;
-          for (const Found& each : answer.plans)
-            best = std::max(best, each.report.samples_per_s);
-          options.progress({++done, space.layouts * std::ssize(modes), best});
-        }
+        ++done;
       }
   if (answer.plans.empty()) {
-    Infeasible none;
-    none.reason =
-        answer.ended.empty() ? "no plan with replicas fits" : answer.ended + " came before any plan was found";
-    if (!nearest.empty()) none.details.push_back("nearest miss: " + nearest);
-    if (answer.too_large > 0) none.details.push_back(fmt::format("{} x memory", answer.too_large));
+    std::vector<std::string> details;
+    if (!nearest.empty()) details.push_back("nearest miss: " + nearest);
+    if (answer.too_large > 0) details.push_back(fmt::format("{} x memory", answer.too_large));
     for (const auto& [reason, count] : answer.refused)
-      none.details.push_back(fmt::format("{} x {}", count, reason));
-    return none;
+      details.push_back(fmt::format("{} x {}", count, reason));
+    if (!answer.ended.empty()) return NoPlanYet{answer.ended, answer.layouts, answer.not_reached, std::move(details)};
+    return Infeasible{"no plan with replicas fits", std::move(details), {}};
   }
   std::stable_sort(answer.plans.begin(), answer.plans.end(),
                    [](const Found& a, const Found& b) { return a.value < b.value; });

@@ -18,6 +18,6 @@ void check_classes_of_search(const Scenario& scenario);
 // size and (with plan.recompute: auto) recomputation of all stages alike that may be chosen, the stages, cuts, replicas
 // and places of planner/replicated.hpp, or of PipeDream's optimizer where plan.partition names it: then without a
 // bound. plan.stages is open, too. On several classes of devices each stage lies on those of one. As `search`.
-std::variant<SearchAnswer, Infeasible> search_replicas(const Scenario& scenario, const SearchOptions& options);
+SearchResult search_replicas(const Scenario& scenario, const SearchOptions& options);
 
 }  // namespace pipewright

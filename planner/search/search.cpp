@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <limits>
 #include <queue>
 #include <set>
@@ -13,6 +14,7 @@
 #include "planner/find_plan.hpp"
 #include "planner/layer_order.hpp"
 #include "planner/price.hpp"
+#include "planner/search/remedies.hpp"
 #include "planner/search/replicas.hpp"
 #include "planner/what_if/bytes_text.hpp"
 
@@ -39,7 +41,9 @@ class Search {
   Search(const Scenario& scenario, const SearchOptions& options)
       : scenario_(scenario),
         options_(options),
-        evaluator_(scenario, [this] { return over(); }),
+        evaluator_(
+            scenario, [this] { return over(); },
+            options.objective == Objective::Memory ? Aim::LeastMemory : Aim::LeastTime),
         space_(layouts_of(scenario)),
         begin_(std::chrono::steady_clock::now()) {
     answer_.objective = options.objective;
@@ -47,23 +51,28 @@ class Search {
     answer_.left_out = space_.left_out;
   }
 
-  std::variant<SearchAnswer, Infeasible> answer() {
+  SearchResult answer() {
     if (space_.groups.empty()) throw InputError(scenario_.plan.place, nothing_to_search());
     evaluate_groups();
     if (candidates_.empty() && overflow_ && !answer_.nearest_miss) throw OverflowError(*overflow_);
-    if (candidates_.empty()) return infeasible();
-    refine_best();
-    confirm();
-    look_further();
-    if (answer_.plans.empty()) return infeasible();
+    if (!candidates_.empty()) {
+      refine_best();
+      confirm();
+      look_further();
+    }
+    if (answer_.plans.empty()) return without_plan();
     refine_harder();
+    return finished();
+  }
+
+ private:
+  SearchAnswer finished() {
     answer_.bound = std::min(lower_bound(), answer_.plans.front().value);
     answer_.idle_devices = scenario_.cluster.devices() - answer_.plans.front().plan.devices();
     answer_.candidates = std::move(candidates_);
     return std::move(answer_);
   }
 
- private:
   // Least bound first; a group opens into its layouts, and a layout is looked at once its tight bound is the least.
   enum class Stage : std::uint8_t { Tight, Layout, Group };
   struct Open {
@@ -85,7 +94,14 @@ class Search {
     return objective_value(options_.objective, layout, scenario_, step, need);
   }
   double value(const Candidate& candidate) const { return value(candidate.layout, candidate.step, candidate.need); }
-  double bound(const Candidate& candidate) { return value(candidate.layout, candidate.bound, least(candidate.layout)); }
+  double bound(const Candidate& candidate) {
+    return value(candidate.layout, candidate.bound, std::max(candidate.least, least(candidate.layout)));
+  }
+  // Of plans of one value the better one: as little memory in less time.
+  double second_value(const Layout& layout, Time step) const {
+    if (options_.objective != Objective::Memory) return 0;
+    return objective_value(Objective::Throughput, layout, scenario_, step, {});
+  }
   Bytes least(const Layout& layout) {
     return options_.objective == Objective::Memory ? evaluator_.least_states(layout) : Bytes{};
   }
@@ -111,6 +127,7 @@ class Search {
   }
 
   bool over() {
+    tell();
     if (!answer_.ended.empty()) return true;
     if (options_.stop && options_.stop()) answer_.ended = "interrupted";
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
@@ -118,12 +135,15 @@ class Search {
     return !answer_.ended.empty();
   }
 
-  void told(std::int64_t done) const {
+  void tell() {
     if (!options_.progress) return;
-    double best = 0;
     if (!candidates_.empty() && candidates_.front().step > Time{})
-      best = static_cast<double>(candidates_.front().layout.global_batch()) / seconds(candidates_.front().step);
-    options_.progress({done, space_.layouts, best});
+      now_.best = static_cast<double>(candidates_.front().layout.global_batch()) / seconds(candidates_.front().step);
+    options_.progress(now_);
+  }
+  void tell(std::string_view what, std::int64_t done, std::int64_t all) {
+    now_.what = what, now_.done = done, now_.all = all;
+    tell();
   }
 
   void insert(Candidate candidate) {
@@ -132,7 +152,9 @@ class Search {
     const auto behind = std::upper_bound(
         candidates_.begin(), candidates_.end(), candidate, [&](const Candidate& a, const Candidate& b) {
           const double x = &a == &candidate ? mine : value(a), y = &b == &candidate ? mine : value(b);
-          return x != y ? x < y : a.layout < b.layout;
+          if (x != y) return x < y;
+          const double u = second_value(a.layout, a.step), v = second_value(b.layout, b.step);
+          return u != v ? u < v : a.layout < b.layout;
         });
     candidates_.insert(behind, std::move(candidate));
   }
@@ -147,18 +169,28 @@ class Search {
       answer_.nearest_miss = NearestMiss{layout, need, scenario_.cluster.device.memory, stage, at_least};
   }
 
-  void evaluate(const Layout& layout) {
-    Evaluation found = evaluator_.evaluate(layout);
+  // Whether the layout is done with; else its bound is known to be no better than what is wanted.
+  bool evaluate(const Layout& layout) {
+    Evaluation found = evaluator_.evaluate(layout, {}, wanted());
     answer_.simulations += found.simulations;
     if (found.candidate) {
       ++answer_.evaluated;
-      return insert(std::move(*found.candidate));
-    }
-    if (found.miss.reason == "memory") {
+      insert(std::move(*found.candidate));
+    } else if (found.miss.reason == kNotWorthIt) {
+      not_worth_it_ = std::min(not_worth_it_, value(layout, {}, found.miss.need));
+      return false;
+    } else if (found.miss.reason == "memory") {
       if (!found.miss.proven) give_up(layout, evaluator_.tight_bound(layout));
-      return miss(layout, found.miss.need, found.miss.stage);
+      miss(layout, found.miss.need, found.miss.stage);
+    } else {
+      ++answer_.refused[without_place(found.miss.reason)];
     }
-    ++answer_.refused[without_place(found.miss.reason)];
+    return true;
+  }
+  Bytes wanted() const {
+    const auto capacity = static_cast<double>(scenario_.cluster.device.memory.value);
+    if (options_.objective != Objective::Memory || threshold() > capacity) return Bytes{kLargest};
+    return {static_cast<std::int64_t>(std::ceil(threshold())) - 1};
   }
 
   void push(double bound, Stage stage, const LayoutGroup* group, Layout layout) {
@@ -207,8 +239,7 @@ class Search {
         return 0;
       }
     }
-    evaluate(next.layout);
-    return 1;
+    return evaluate(next.layout) ? 1 : 0;
   }
 
   // What takes longer than the simulator can count is none of the best.
@@ -237,12 +268,11 @@ class Search {
       }
       queue_.pop();
       done_ += looked_at(next);
-      told(done_);
+      tell("layouts", done_, space_.layouts);
     }
     pruned_ = !queue_.empty() && unreached_ == kInfinite ? queue_.top().bound : kInfinite;
     answer_.bounded = answer_.not_reached = 0;
     (unreached_ < kInfinite ? answer_.not_reached : answer_.bounded) = space_.layouts - done_;
-    told(space_.layouts);
   }
 
   // Where links are shared, plans are slower than fixed orders say, and what was ruled out against those orders may be
@@ -271,7 +301,7 @@ class Search {
 
   // No plan of the space is better, by fixed orders.
   double lower_bound() {
-    double least = std::min({pruned_, unreached_, given_up_});
+    double least = std::min({pruned_, unreached_, given_up_, not_worth_it_});
     for (const Candidate& candidate : candidates_)
       least = std::min(least, bound(candidate));
     return least;
@@ -303,20 +333,28 @@ class Search {
   void refine_best() {
     while (!candidates_.empty() && !over()) {
       std::size_t next = candidates_.size();
+      std::int64_t open = 0;
+      const auto wait = [&](std::size_t candidate) {
+        if (open++ == 0) next = candidate;
+      };
       std::set<Layout> lines;
-      for (std::size_t i = 0; i < candidates_.size() && next == candidates_.size(); ++i) {
+      for (std::size_t i = 0; i < candidates_.size(); ++i) {
         if (!lines.insert(line_of(candidates_[i].layout)).second) continue;
         if (std::ssize(lines) > options_.top) break;
-        if (!candidates_[i].refined) next = i;
+        if (!candidates_[i].refined) wait(i);
       }
-      if (next == candidates_.size()) {
-        const double best = value(candidates_.front());
-        double least = best / (1 + options_.gap);
-        for (std::size_t i = 0; i < candidates_.size(); ++i)
-          if (!candidates_[i].refined && worth_refining(candidates_[i], best) && bound(candidates_[i]) < least)
-            least = bound(candidates_[i]), next = i;
+      const bool ranked = open > 0;
+      const double best = value(candidates_.front());
+      double least = best / (1 + options_.gap);
+      for (std::size_t i = 0; i < candidates_.size(); ++i) {
+        if (candidates_[i].refined || !worth_refining(candidates_[i], best)) continue;
+        const double low = bound(candidates_[i]);
+        if (low >= best / (1 + options_.gap)) continue;
+        ++open;
+        if (!ranked && low < least) least = low, next = i;
       }
       if (next == candidates_.size()) return;
+      tell("cuts", answer_.refined, answer_.refined + open);
       refine(next);
     }
   }
@@ -333,7 +371,6 @@ class Search {
       options_.most_simulations *= 8;
       refine_best();
       confirm();
-      told(done_);
     }
   }
 
@@ -384,9 +421,12 @@ class Search {
         answer_.plans.erase(answer_.plans.begin() + static_cast<std::ptrdiff_t>(i));
         break;
       }
-    const auto behind = std::upper_bound(
-        answer_.plans.begin(), answer_.plans.end(), found,
-        [](const Found& a, const Found& b) { return a.value != b.value ? a.value < b.value : a.layout < b.layout; });
+    const auto behind =
+        std::upper_bound(answer_.plans.begin(), answer_.plans.end(), found, [this](const Found& a, const Found& b) {
+          if (a.value != b.value) return a.value < b.value;
+          const double u = second_value(a.layout, a.report.step_time), v = second_value(b.layout, b.report.step_time);
+          return u != v ? u < v : a.layout < b.layout;
+        });
     answer_.plans.insert(behind, std::move(found));
   }
 
@@ -416,6 +456,7 @@ class Search {
         ++i;
         continue;
       }
+      tell("plans", std::ssize(answer_.plans), options_.top);
       if (!answer_.plans.empty() && over()) break;
       if (!priced_.insert(key_of(candidate)).second) {
         ++i;
@@ -424,18 +465,19 @@ class Search {
       ++count;
       std::vector<Bytes> buffers;
       std::optional<Found> found = priced(candidate, buffers);
-      if (found->report.fits) {
+      std::vector<Bytes>& aside = set_aside[candidate.layout];
+      const bool fits = found->report.fits;
+      if (!fits || options_.objective == Objective::Memory) widen(aside, buffers);
+      if (fits) {
         rank(std::move(*found));
         ++i;
+        if (options_.objective == Objective::Memory && ++tries[candidate.layout] <= kMostTriesForBuffers)
+          with_buffers(candidate, aside);
         continue;
       }
       unfit_ = NearestMiss{candidate.layout, found->peak, scenario_.cluster.device.memory, found->report.limiting_stage,
                            true};
       candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(i));
-      std::vector<Bytes>& aside = set_aside[candidate.layout];
-      aside.resize(buffers.size());
-      for (std::size_t k = 0; k < buffers.size(); ++k)
-        aside[k] = std::max(aside[k], buffers[k]);
       Evaluation again;
       if (++tries[candidate.layout] <= kMostTriesForBuffers) again = evaluator_.evaluate(candidate.layout, aside);
       if (!again.candidate) {
@@ -455,6 +497,21 @@ class Search {
     if (answer_.plans.size() > wanted) answer_.plans.resize(wanted);
   }
 
+  static void widen(std::vector<Bytes>& set_aside, const std::vector<Bytes>& buffers) {
+    set_aside.resize(buffers.size());
+    for (std::size_t k = 0; k < buffers.size(); ++k)
+      set_aside[k] = std::max(set_aside[k], buffers[k]);
+  }
+
+  // Another cut may need more for its layers, and less with what is in its buffers.
+  void with_buffers(const Candidate& candidate, const std::vector<Bytes>& set_aside) {
+    Evaluation again = evaluator_.evaluate(candidate.layout, set_aside);
+    answer_.simulations += again.simulations;
+    if (!again.candidate || priced_.find(key_of(*again.candidate)) != priced_.end()) return;
+    again.candidate->bound = candidate.bound, again.candidate->least = candidate.least;
+    insert(std::move(*again.candidate));
+  }
+
   std::string nothing_to_search() const {
     std::string text = "plan: no combination of the values that are left open makes a plan";
     for (const auto& [reason, count] : space_.left_out)
@@ -462,96 +519,60 @@ class Search {
     return text + "; open another field, or change one that is fixed";
   }
 
-  Infeasible infeasible() {
-    Infeasible none;
-    if (!answer_.nearest_miss && unfit_ && answer_.ended.empty()) answer_.nearest_miss = unfit_, answer_.too_large = 1;
-    if (!answer_.nearest_miss) {
-      none.reason =
-          answer_.ended.empty() ? "no layout can be scheduled" : answer_.ended + " came before any plan was found";
-      for (const auto& [reason, count] : answer_.refused)
-        none.details.push_back(fmt::format("{} x {}", count, reason));
-      return none;
-    }
-    const NearestMiss& nearest = *answer_.nearest_miss;
-    none.reason =
-        fmt::format("no plan fits: {} more memory than a device has",
-                    answer_.too_large == 1 ? "1 layout needs" : fmt::format("{} layouts need", answer_.too_large));
-    none.details.push_back(fmt::format("nearest miss: {} needs {}{} on stage {}, {} more than the {} of a device",
-                                       in_words(nearest.layout), nearest.at_least ? "at least " : "",
-                                       bytes_text(nearest.need), nearest.stage,
-                                       bytes_text(nearest.need - nearest.capacity), bytes_text(nearest.capacity)));
-    if (!answer_.ended.empty()) none.details.push_back(answer_.ended + " came first: not all layouts were looked at");
-    none.remedies = cheapest_changes();
+  std::string nearest_in_words(const NearestMiss& nearest) const {
+    return fmt::format("{} needs {}{} on stage {}, {} more than the {} of a device", in_words(nearest.layout),
+                       nearest.at_least ? "at least " : "", bytes_text(nearest.need), nearest.stage,
+                       bytes_text(nearest.need - nearest.capacity), bytes_text(nearest.capacity));
+  }
+  std::string too_large_in_words() const {
+    return answer_.too_large == 1 ? "1 layout needs" : fmt::format("{} layouts need", answer_.too_large);
+  }
+  void note_refused(std::vector<std::string>& details) const {
+    for (const auto& [reason, count] : answer_.refused)
+      details.push_back(fmt::format("{} x {}", count, reason));
+  }
+
+  NoPlanYet no_plan_yet() const {
+    NoPlanYet none{answer_.ended, space_.layouts, answer_.not_reached, {}};
+    if (answer_.too_large > 0) none.details.push_back(too_large_in_words() + " more memory than a device has");
+    if (answer_.nearest_miss) none.details.push_back("nearest so far: " + nearest_in_words(*answer_.nearest_miss));
+    note_refused(none.details);
     return none;
   }
 
-  // About the least memory per device with which a plan fits: doubled until one does, then by halves.
-  void larger_devices(const auto& fits, std::vector<std::string>& remedies) const {
-    constexpr std::int64_t kMiB = 1 << 20, kMostTimes = 1 << 8, kMost = std::int64_t{1} << 40;
-    const std::int64_t least = answer_.nearest_miss->need.value / kMiB + 1;
-    const auto with = [&](std::int64_t mib) {
-      Scenario changed = scenario_;
-      changed.cluster.device.memory = Bytes{mib * kMiB};
-      return fits(changed);
-    };
-    std::int64_t enough = least;
-    auto best = with(enough);
-    while (!best && enough < std::min(least * kMostTimes, kMost))
-      enough *= 2, best = with(enough);
-    if (!best) return;
-    for (std::int64_t low = enough / 2, step = low / 2; enough > least && step > enough / 32; step /= 2)
-      if (auto there = with(low + step))
-        enough = low + step, best = std::move(there);
-      else
-        low += step;
-    remedies.push_back(fmt::format("with {} per device: {}: --set cluster.node.device.memory={}MiB",
-                                   bytes_text(Bytes{enough * kMiB}), *best, enough));
+  // The plan that needs least is the nearest miss; where it fits after all, it is the answer.
+  SearchResult without_plan() {
+    if (!answer_.ended.empty()) return no_plan_yet();
+    if (!answer_.nearest_miss && unfit_) answer_.nearest_miss = unfit_, answer_.too_large = 1;
+    Infeasible none;
+    if (!answer_.nearest_miss) {
+      none.reason = "no layout can be scheduled";
+      note_refused(none.details);
+      return none;
+    }
+    none.reason = fmt::format("no plan fits: {} more memory than a device has", too_large_in_words());
+    if (!options_.remedies) return none;
+    const std::optional<SearchAnswer> least = least_memory(scenario_, options_);
+    if (least && fits_after_all(least->plans.front())) return finished();
+    if (least) {
+      const Found& best = least->plans.front();
+      answer_.nearest_miss = NearestMiss{best.layout, best.peak, scenario_.cluster.device.memory, fullest_stage(best)};
+    }
+    none.details.push_back("nearest miss: " + nearest_in_words(*answer_.nearest_miss));
+    none.remedies = cheapest_changes(scenario_, options_, least);
+    return none;
   }
 
-  // Whether anything fits once a field is opened, or the cluster has more of the same; a short search each.
-  std::vector<std::string> cheapest_changes() const {
-    std::vector<std::string> remedies;
-    const auto fits = [&](const Scenario& changed) -> std::optional<std::string> {
-      try {
-        SearchOptions quick = options_;
-        quick.top = 1, quick.gap = 0.2, quick.time_limit = 2, quick.most_simulations = 1, quick.progress = {};
-        quick.keep_going = false;
-        quick.objective = Objective::Throughput;
-        Search search(changed, quick);
-        search.evaluate_groups();
-        search.confirm();  // with buffers
-        search.look_further();
-        if (search.answer_.plans.empty()) return std::nullopt;
-        const Found& best = search.answer_.plans.front();
-        return fmt::format("{}, {}: {:.4g} samples/s", in_words(best.layout), recompute_in_words(best.plan),
-                           best.report.samples_per_s);
-      } catch (const InputError&) {
-        return std::nullopt;
-      }
-    };
-    const auto open = [&](const char* key, bool training) {
-      Scenario changed = scenario_;
-      OpenFields& fields = training ? changed.training.open : changed.plan.open;
-      if (fields.find(key) != fields.end() && fields.at(key).among.empty()) return;
-      fields[key] = {};
-      if (const auto best = fits(changed))
-        remedies.push_back(
-            fmt::format("with {0}.{1}: auto: {2}: --set {0}.{1}=auto", training ? "training" : "plan", key, *best));
-    };
-    for (const char* key : {"recompute", "stages", "tensor_parallel", "data_parallel"})
-      open(key, false);
-    for (const char* key : {"zero", "micro_batch_size"})
-      open(key, true);
-    for (int factor = 2; factor <= 64 && remedies.empty(); factor *= 2) {
-      Scenario changed = scenario_;
-      if (changed.cluster.nodes > kMostDevices / factor || !changed.cluster.network) break;
-      changed.cluster.nodes *= factor;
-      if (const auto best = fits(changed))
-        remedies.push_back(fmt::format("on {} nodes: {}: --set cluster.nodes={}", changed.cluster.nodes, *best,
-                                       changed.cluster.nodes));
-    }
-    if (remedies.empty()) larger_devices(fits, remedies);
-    return remedies;
+  bool fits_after_all(const Found& least) {
+    if (least.peak > scenario_.cluster.device.memory) return false;
+    Candidate candidate;
+    candidate.layout = least.layout, candidate.plan = least.plan;
+    std::vector<Bytes> buffers;
+    std::optional<Found> found = priced(candidate, buffers);
+    if (!found->report.fits) return false;
+    ++answer_.evaluated, --answer_.too_large;
+    rank(std::move(*found));
+    return true;
   }
 
   const Scenario& scenario_;
@@ -560,6 +581,7 @@ class Search {
   Space space_;
   std::chrono::steady_clock::time_point begin_;
   SearchAnswer answer_;
+  Progress now_;
   std::vector<Candidate> candidates_;  // best first
   std::priority_queue<Open, std::vector<Open>, Later> queue_;
   std::int64_t opened_ = 0;
@@ -571,13 +593,14 @@ class Search {
   std::optional<NearestMiss> unfit_;  // the last of them that did not fit
   bool groups_opened_ = false;
   std::int64_t done_ = 0;
-  double given_up_ = kInfinite;  // layouts of which no cut was found that fits, without proof that there is none
+  double not_worth_it_ = kInfinite;  // least bound of the layouts that turned out to be no better than what is wanted
+  double given_up_ = kInfinite;      // layouts of which no cut was found that fits, without proof that there is none
   std::optional<std::string> overflow_;
 };
 
 }  // namespace
 
-std::variant<SearchAnswer, Infeasible> search(const Scenario& scenario, const SearchOptions& options) {
+SearchResult search(const Scenario& scenario, const SearchOptions& options) {
   if (!anything_open(scenario))
     throw InputError(
         scenario.plan.place,

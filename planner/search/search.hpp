@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -26,7 +27,10 @@
 namespace pipewright {
 
 struct Progress {
-  std::int64_t done = 0, all = 0;  // layouts
+  // Of what so many are done: "layouts" are opened, then "cuts" of layouts searched and "plans" priced; where nothing
+  // fits "changes" are tried, and explain_bandwidth looks for "flips". In every kind of work the count begins anew.
+  std::string_view what = "layouts";
+  std::int64_t done = 0, all = 0;  // all: as far as is known yet
   double best = 0;                 // samples per second; 0: none yet
 };
 
@@ -38,17 +42,21 @@ struct SearchOptions {
   std::int64_t most_simulations = 400;  // per layout, for its cuts
   // With gap 0: while time is left, layouts that may still be better are searched again, each time eight times as long.
   bool keep_going = false;
-  std::function<void(const Progress&)> progress = {};
-  std::function<bool()> stop = {};  // asked between two layouts; true ends the search as the time limit does
+  bool remedies = true;                                // where nothing fits: look for what would help
+  std::function<void(const Progress&)> progress = {};  // called whenever `stop` is asked
+  std::function<bool()> stop = {};  // asked between two layouts or cuts; true ends the search as the time limit does
 };
 
 struct SearchAnswer : Ranking {
   std::vector<Candidate> candidates;  // all that were evaluated, best first: by fixed orders
 };
 
-// Throws InputError on a scenario that has nothing open, or whose fields contradict one another. Infeasible when
-// nothing fits: the nearest miss, and the cheapest change that would fit. The scenario must outlive the call only.
-std::variant<SearchAnswer, Infeasible> search(const Scenario& scenario, const SearchOptions& options = {});
+// Infeasible: nothing fits, with what needs least, and the cheapest changes with which something would.
+using SearchResult = std::variant<SearchAnswer, Infeasible, NoPlanYet>;
+
+// Throws InputError on a scenario that has nothing open, or whose fields contradict one another. The scenario must
+// outlive the call only.
+SearchResult search(const Scenario& scenario, const SearchOptions& options = {});
 
 // What a plan is worth by the objective, from its step time and its memory.
 double objective_value(Objective objective, const Layout& layout, const Scenario& scenario, Time step, Bytes need);

@@ -132,6 +132,7 @@ struct Shared {
         if (failed || options.stopped()) return;
         const auto at = static_cast<std::size_t>(point);
         rows[at] = worker.row(point);
+        if (options.stops_inside && options.stopped()) return;
         finished[at] = 1;
         ++done;
       }

@@ -31,6 +31,7 @@ struct SweepOptions {
   std::function<std::variant<Answer, Infeasible>(const Scenario&)> priced = priced_as_stated;
   // Looked at between two points; true: no further one is begun, and the rows that are there are the answer.
   std::function<bool()> stopped = [] { return false; };
+  bool stops_inside = false;  // `priced` asks `stopped`, too: what it answers after that is no answer to its point
   // Called now and then, by the calling thread.
   std::function<void(std::int64_t done, std::int64_t all)> progress = [](std::int64_t, std::int64_t) {};
 };

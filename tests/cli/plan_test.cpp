@@ -204,8 +204,11 @@ TEST_CASE("check: fields left open are kept, and the layouts counted") {
 
 TEST_CASE("plan: a search that is cut short says so, and gap 0 goes on until it is proven") {
   const ProgramRun short_one = plan(kSmall, {"--time-limit", "1ns", "--json"});
-  CHECK((short_one.status == 0 || short_one.status == 1));
-  CHECK(short_one.out.find("the time limit") != std::string::npos);
+  CHECK(short_one.status == 1);
+  const auto none = nlohmann::json::parse(short_one.out);
+  CHECK(none["ended"] == "the time limit");
+  CHECK(none["plans"].empty());
+  CHECK(none["searched"]["not_reached"] == none["searched"]["layouts"]);
   const auto proven = nlohmann::json::parse(plan(kSmall, {"--gap", "0", "--json"}).out);
   CHECK(proven["ended"] == "");
   CHECK(proven["gap"] <= 0.0);
@@ -226,6 +229,9 @@ TEST_CASE("plan: pareto plans are not beaten in any axis") {
 
 const std::string kLlama = "scenarios/megatron/llama3-70b-64xh100.yaml";
 
+// With gap 0 its cuts are searched for as long as there is time.
+const std::vector<std::string> kEndless = {"plan", kLlama, "--gap", "0", "--width", "1000"};
+
 // 240 000 layouts on 4096 GPUs: a quarter of a minute of work on the machine that this was written on.
 ProgramRun hard_plan(const std::string& time_limit, bool interrupt) {
   return run_program({"plan", kLlama, "--set", "cluster.nodes=512", "--set", "training.global_batch_size=4096", "--gap",
@@ -233,18 +239,40 @@ ProgramRun hard_plan(const std::string& time_limit, bool interrupt) {
                      {.interrupt = interrupt});
 }
 
-TEST_CASE("plan: Ctrl-C prints the best so far, with exit status 130") {
-  const ProgramRun run = hard_plan("10min", true);
+bool has(const ProgramRun& run, const char* part) {
+  return run.out.find(part) != std::string::npos;
+}
+
+TEST_CASE("plan: a bar on the terminal tells of the cuts; Ctrl-C prints the best so far, with exit status 130") {
+  std::vector<std::string> arguments = kEndless;
+  arguments.insert(arguments.end(), {"--time-limit", "60min"});
+  const ProgramRun run = run_program(arguments, {.interrupt_at = "cuts ["});
   CHECK(run.status == 130);
-  const bool best = run.out.find("Ctrl-C ended the search") != std::string::npos;
-  CHECK((best || run.out.find("interrupted came before any plan was found") != std::string::npos));
+  CHECK(has(run, "optimality    gap "));
+  CHECK(has(run, "Ctrl-C ended the search"));
+  CHECK(run.err.find(" samples/s") != std::string::npos);
+}
+
+TEST_CASE("plan: an early Ctrl-C says that no plan is found yet, and not that none fits") {
+  const ProgramRun run = hard_plan("60min", true);
+  CHECK(run.status == 130);
+  CHECK(has(run, "Ctrl-C ended the search"));
+  CHECK(has(run, "no plan found yet: ") == !has(run, "best plan "));
+  CHECK_FALSE(has(run, "infeasible"));
+  CHECK_FALSE(has(run, "no plan fits"));
+}
+
+TEST_CASE("plan: a time limit that comes before the first plan says so, and how to go on") {
+  const ProgramRun run = plan(kSmall, {"--time-limit", "1ns"});
+  CHECK(run.status == 1);
+  CHECK(run.out.starts_with("no plan found yet: the time limit ended the search after 0 of "));
+  CHECK(has(run, "a longer --time-limit looks further"));
 }
 
 TEST_CASE("plan: on a hard question gap 0 goes on to the time limit, and says the gap that is left") {
   const ProgramRun run = hard_plan("1s", false);
-  const bool best = run.out.find("optimality    gap ") != std::string::npos &&
-                    run.out.find("the time limit ended the search") != std::string::npos;
-  CHECK((best || run.out.find("the time limit came before any plan was found") != std::string::npos));
+  const bool best = has(run, "optimality    gap ") && has(run, "the time limit ended the search");
+  CHECK((best || has(run, "no plan found yet: the time limit ended the search after ")));
 }
 
 TEST_CASE("plan: what cannot be written or drawn is refused before the search") {

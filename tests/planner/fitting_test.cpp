@@ -51,11 +51,22 @@ struct RandomChain {
   std::vector<std::int64_t> kept, boundary;
   std::int64_t capacity;
   int stages;
-  bool fits(StageId k, LayerRange range) const {
+  std::int64_t need(StageId k, LayerRange range) const {
     std::int64_t sum = boundary[static_cast<std::size_t>(range.begin)];
     for (LayerId i = range.begin; i < range.end; ++i)
       sum += kept[static_cast<std::size_t>(i)];
-    return sum * (stages - k) <= capacity;
+    return sum * (stages - k);
+  }
+  bool fits(StageId k, LayerRange range) const { return need(k, range) <= capacity; }
+
+  // Of all cuts from stage k on, the least that the fullest stage needs.
+  std::int64_t least(StageId k, LayerId begin) const {
+    const auto layers = static_cast<LayerId>(kept.size());
+    if (k + 1 == stages) return need(k, {begin, layers});
+    std::int64_t best = kLargest;
+    for (LayerId end = begin + 1; end + stages - 1 - k <= layers; ++end)
+      best = std::min(best, std::max(need(k, {begin, end}), least(k + 1, end)));
+    return best;
   }
 };
 
@@ -111,6 +122,39 @@ TEST_CASE("The cut fits and has the least bottleneck of all that do, or no cut f
   }
   CHECK(found > 50);
   CHECK(none > 50);
+}
+
+TEST_CASE("The cut that needs least is the least of all cuts; a most that none keeps to is told, with what is needed") {
+  std::mt19937 random(19);
+  const auto up_to = [&](int most) { return static_cast<std::int64_t>(random() % static_cast<unsigned>(most)); };
+  for (int round = 0; round < 400; ++round) {
+    CAPTURE(round);
+    const int layers = 2 + static_cast<int>(up_to(8));
+    RandomChain chain{{}, {}, 0, 1 + static_cast<int>(up_to(std::min(layers, 4)))};
+    CutProblem problem;
+    for (int i = 0; i < layers; ++i) {
+      chain.kept.push_back(up_to(12));
+      chain.boundary.push_back(up_to(round % 3 == 0 ? 100 : 12));  // at times more than all layers keep
+      problem.load.push_back(Time{up_to(20)});
+    }
+    problem.later_needs_less = round % 2 == 0;
+    if (problem.later_needs_less) std::sort(chain.boundary.rbegin(), chain.boundary.rend());
+    problem.replicas.assign(static_cast<std::size_t>(chain.stages), 1);
+    const StageNeed need = [&](StageId k, LayerRange range) { return Bytes{chain.need(k, range)}; };
+    const std::int64_t least = chain.least(0, 0);
+    const LeastCut found = least_cut(problem, need, Bytes{1});
+    REQUIRE(found.layers.size() == static_cast<std::size_t>(chain.stages));
+    CHECK(found.memory == Bytes{least});
+    std::int64_t most = 0;
+    for (std::size_t k = 0; k < found.layers.size(); ++k)
+      most = std::max(most, chain.need(static_cast<StageId>(k), found.layers[k]));
+    CHECK(most == least);
+    CHECK(least_cut(problem, need, Bytes{1}, Bytes{least}).memory == Bytes{least});
+    const LeastCut too_little = least_cut(problem, need, Bytes{1}, Bytes{least - 1});
+    CHECK(too_little.layers.empty());
+    CHECK(too_little.memory <= Bytes{least});
+    CHECK(too_little.memory > Bytes{least - 1});
+  }
 }
 
 // 1F1B on two stages, M = 4: stage 0 keeps two micro-batches of its layers, stage 1 one of its layers and its input.

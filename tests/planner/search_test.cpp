@@ -1,50 +1,23 @@
 #include "planner/search/search.hpp"
 
+#include <map>
 #include <random>
+#include <set>
 
 #include <doctest/doctest.h>
 
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
+#include "planner/search/explain.hpp"
 #include "planner/search/run_bound.hpp"
 #include "planner/search/space.hpp"
+#include "tests/planner/small_spaces.hpp"
 #include "tests/support/family_model.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
 using namespace pipewright;
 
 namespace {
-
-void open(Scenario& scenario, std::initializer_list<const char*> plan,
-          std::initializer_list<const char*> training = {}) {
-  for (const char* key : plan)
-    scenario.plan.open[key] = {};
-  for (const char* key : training)
-    scenario.training.open[key] = {};
-}
-
-// Links of their own between all devices, so that fixed orders are exact; memory is short.
-Scenario random_scenario(std::mt19937& random, int layers, int devices) {
-  Scenario scenario = uniform_scenario({.layers = layers, .devices = devices, .stages = 1, .micro_batches = 4});
-  std::int64_t parameters = 0, stash = 0;
-  for (Layer& layer : scenario.model.layers) {
-    layer.forward = Time{1000 + static_cast<std::int64_t>(random() % 9000)};
-    layer.backward = Time{1000 + static_cast<std::int64_t>(random() % 15000)};
-    layer.activation = Bytes{static_cast<std::int64_t>(random() % 400'000)};
-    layer.stash = Bytes{layer.activation.value + static_cast<std::int64_t>(random() % 4'000'000)};
-    layer.parameters = static_cast<std::int64_t>(random() % 300'000);
-    parameters += layer.parameters, stash += layer.stash->value;
-  }
-  scenario.cluster.links.kind = LinkKind::Mesh;
-  scenario.cluster.links.bandwidth = Bandwidth{1e12};
-  scenario.cluster.links.latency = Time{300};
-  scenario.cluster.device.memory = Bytes{parameters * 8 + stash * static_cast<std::int64_t>(1 + random() % 4)};
-  scenario.training.global_batch_size = Placed<std::int64_t>{8, {}};
-  scenario.training.micro_batch_size = Placed<std::int64_t>{1, {}};
-  scenario.training.micro_batches.reset();
-  scenario.origins.clear();
-  return scenario;
-}
 
 // Every cut and every recomputation per stage of a layout, as `simulate` prices it; +infinity where none fits.
 double brute_force(const Scenario& scenario, const Layout& layout, const std::vector<Recompute>& modes) {
@@ -83,56 +56,6 @@ double brute_force(const Scenario& scenario, const Layout& layout, const std::ve
   };
   cut(cut, 0, chunks);
   return best;
-}
-
-// The same with every subset of the layers of a stage that recomputes by layer.
-double brute_force_of_sets(const Scenario& scenario, const Layout& layout) {
-  const auto layers = static_cast<LayerId>(scenario.model.layers.size());
-  double best = std::numeric_limits<double>::infinity();
-  Plan plan;
-  plan.stages = layout.stages;
-  plan.replicas.assign(static_cast<std::size_t>(layout.stages), 1);
-  const auto price_all = [&] {
-    for (std::uint32_t full = 0; full < std::uint32_t{1} << layout.stages; ++full) {
-      std::uint32_t may = 0;  // be rebuilt: layers of stages that are not recomputed in full
-      for (int k = 0; k < layout.stages; ++k)
-        for (LayerId i = plan.layers[static_cast<std::size_t>(k)].begin;
-             (full >> k & 1) == 0 && i < plan.layers[static_cast<std::size_t>(k)].end; ++i)
-          may |= std::uint32_t{1} << i;
-      for (std::uint32_t set = may;; set = (set - 1) & may) {
-        plan.recompute.clear(), plan.rebuilt.clear();
-        for (LayerId i = 0; i < layers; ++i)
-          if ((set >> i & 1) != 0) plan.rebuilt.push_back(i);
-        for (int k = 0; k < layout.stages; ++k)
-          plan.recompute.push_back((full >> k & 1) != 0 ? Recompute::Full : Recompute::Layers);
-        const Scenario whole = settled(scenario, layout, &plan);
-        const CostModel cost(whole);
-        const Answer answer = price(find_plan(whole, cost), cost, Engine::Auto);
-        if (answer.report.fits)
-          best = std::min(best, objective_value(Objective::Throughput, layout, scenario, answer.report.step_time, {}));
-        if (set == 0) break;
-      }
-    }
-  };
-  const auto cut = [&](auto&& self, LayerId begin, int left) -> void {
-    for (LayerId end = left == 1 ? layers : begin + 1; end <= layers - left + 1; ++end) {
-      plan.layers.push_back({begin, end});
-      if (left == 1) price_all();
-      if (left > 1) self(self, end, left - 1);
-      plan.layers.pop_back();
-    }
-  };
-  cut(cut, 0, layout.stages);
-  return best;
-}
-
-std::vector<Layout> all_layouts(const Scenario& scenario) {
-  std::vector<Layout> all;
-  const Space space = layouts_of(scenario);
-  for (const LayoutGroup& group : space.groups)
-    for (Layout& layout : members(group))
-      all.push_back(std::move(layout));
-  return all;
 }
 
 std::string error_of(const Scenario& scenario) {
@@ -191,7 +114,7 @@ TEST_CASE("with sets of layers the search finds the best over layouts, cuts and 
     Evaluator evaluator(scenario);
     double best = std::numeric_limits<double>::infinity();
     for (const Layout& layout : all_layouts(scenario)) {
-      const double of_layout = brute_force_of_sets(scenario, layout);
+      const double of_layout = best_with_sets(scenario, layout, Objective::Throughput);
       best = std::min(best, of_layout);
       const Time tight = evaluator.tight_bound(layout);
       const bool none = of_layout == std::numeric_limits<double>::infinity();
@@ -561,7 +484,63 @@ TEST_CASE("an interrupted search answers with what it has, and says so") {
   const auto& answer = std::get<SearchAnswer>(result);
   CHECK(answer.ended == "interrupted");
   CHECK(answer.bound <= answer.plans.front().value);
-  const auto nothing = search(scenario, {.stop = [] { return true; }});
-  REQUIRE(std::holds_alternative<Infeasible>(nothing));
-  CHECK(std::get<Infeasible>(nothing).reason.find("interrupted") != std::string::npos);
+}
+
+// Whenever it comes, and though what is looked at first does not fit.
+TEST_CASE("a search that ends before it has a plan says that it has none yet, never that none fits") {
+  std::mt19937 random(12);
+  Scenario scenario = random_scenario(random, 8, 4);
+  scenario.cluster.device.memory = Bytes{scenario.cluster.device.memory.value / 3};
+  open(scenario, {"stages", "data_parallel", "recompute", "schedule"}, {"micro_batch_size"});
+  int plans = 0, none = 0, misses = 0;
+  for (int most = 0; plans < 3; ++most) {
+    int asked = 0;
+    const auto result = search(scenario, {.top = 1, .stop = [&] { return ++asked > most; }});
+    if (std::holds_alternative<SearchAnswer>(result)) {
+      ++plans;
+      continue;
+    }
+    REQUIRE(std::holds_alternative<NoPlanYet>(result));
+    const auto& yet = std::get<NoPlanYet>(result);
+    ++none;
+    if (!yet.details.empty()) ++misses;
+    CHECK(yet.ended == "interrupted");
+    CHECK(in_words(yet).starts_with("no plan found yet: Ctrl-C ended the search after "));
+  }
+  CHECK(none >= 1);
+  CHECK(misses >= 1);
+  const auto late = search(scenario, {.time_limit = 0});
+  REQUIRE(std::holds_alternative<NoPlanYet>(late));
+  CHECK(
+      in_words(std::get<NoPlanYet>(late)).starts_with("no plan found yet: the time limit ended the search after 0 of"));
+}
+
+TEST_CASE("progress is told of every kind of work, in its order, and never more is done than there is") {
+  std::mt19937 random(12);
+  Scenario scenario = random_scenario(random, 8, 4);
+  open(scenario, {"stages", "data_parallel", "recompute", "schedule"}, {"micro_batch_size"});
+  std::vector<std::string> kinds;
+  std::map<std::string, std::set<std::int64_t>> counts;
+  SearchOptions options{.top = 3, .gap = 0};
+  options.progress = [&](const Progress& now) {
+    if (kinds.empty() || kinds.back() != now.what) kinds.emplace_back(now.what);
+    counts[kinds.back()].insert(now.done);
+    CHECK(now.done <= now.all);
+    CHECK(now.done >= 0);
+  };
+  auto found = search(scenario, options);
+  REQUIRE(std::holds_alternative<SearchAnswer>(found));
+  REQUIRE(kinds.size() >= 3);
+  CHECK(kinds[0] == "layouts");
+  CHECK(kinds[1] == "cuts");
+  CHECK(kinds[2] == "plans");
+  CHECK(counts["cuts"].size() >= 3);
+  kinds.clear();
+  explain_bandwidth(scenario, options, std::get<SearchAnswer>(found));
+  CHECK(kinds == std::vector<std::string>{"flips"});
+  CHECK(counts["flips"].size() >= 10);
+  kinds.clear();
+  scenario.cluster.device.memory = Bytes{1000};
+  CHECK(std::holds_alternative<Infeasible>(search(scenario, options)));
+  CHECK(kinds.back() == "changes");
 }

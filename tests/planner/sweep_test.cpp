@@ -30,7 +30,7 @@ struct Asked {
              {}) {}
 
   Sweep run(
-      int jobs = 1, std::function<bool()> stopped = [] { return false; }) const {
+      int jobs = 1, std::function<bool()> stopped = [] { return false; }, bool stops_inside = false) const {
     return sweep(file.question(), {.jobs = jobs,
                                    .points = [this]() -> SweepPoints {
                                      const auto reader = std::make_shared<PointReader>(file.base());
@@ -39,7 +39,8 @@ struct Asked {
                                              },
                                              .magnitude = magnitude_under};
                                    },
-                                   .stopped = std::move(stopped)});
+                                   .stopped = std::move(stopped),
+                                   .stops_inside = stops_inside});
   }
 };
 
@@ -164,4 +165,10 @@ TEST_CASE("A sweep that is stopped gives the rows that are there") {
   CHECK(result.not_run == 4);
   CHECK(result.rows[1].step_time == Time{96'000'000});
   CHECK(contains(sweep_text(result, {}), "interrupted: 4 of 6 points were not run"));
+  // Asked before and after each point: the third one's search was cut short.
+  looked = -3;
+  CHECK(asked
+            .run(
+                1, [&] { return ++looked > 2; }, true)
+            .rows.size() == 2);
 }

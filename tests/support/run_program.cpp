@@ -8,8 +8,10 @@
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
+#include <utility>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -55,27 +57,53 @@ std::string process_status(pid_t process, const std::string& key) {
   return {};
 }
 
-double seconds_worked(pid_t process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-  std::string word;
-  double ticks = 0;
-  for (int field = 1; field <= 15 && file >> word; ++field)
-    if (field >= 14) ticks += std::atof(word.c_str());  // utime, stime
-  return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
-void interrupt(pid_t process) {
+// Before it is the program it is a copy of the test, which catches signals, too.
+void interrupt(pid_t process, const std::string& binary) {
+  const std::string itself = "/proc/" + std::to_string(process) + "/exe";
   const auto catches = [&] {
+    std::error_code gone;
+    if (!std::filesystem::equivalent(itself, binary, gone) || gone) return false;
     return (std::strtoull(process_status(process, "SigCgt:").c_str(), nullptr, 16) >> (SIGINT - 1) & 1) != 0;
   };
   while (!process_status(process, "State:").empty() &&
          process_status(process, "State:").find('Z') == std::string::npos) {
-    if (catches() && seconds_worked(process) >= 1) {
+    if (catches()) {
       kill(process, SIGINT);
       return;
     }
-    usleep(10'000);
+    usleep(1'000);
   }
+}
+
+// The near end of a terminal that nobody controls.
+int new_terminal() {
+  const int screen = posix_openpt(O_RDWR | O_NOCTTY);
+  if (screen < 0 || grantpt(screen) != 0 || unlockpt(screen) != 0) throw std::runtime_error("no terminal");
+  return screen;
+}
+
+// What the process writes there to its end; Ctrl-C once `sign` is among it. The far end is held open until the first
+// output, as a terminal without a far end is at its end.
+std::string watched(pid_t process, int screen, const std::string& sign) {
+  int far = open(ptsname(screen), O_WRONLY | O_NOCTTY);
+  std::string shown;
+  bool told = false;
+  char buffer[4096];
+  while (true) {
+    pollfd ready{screen, POLLIN, 0};
+    if (far >= 0 && poll(&ready, 1, 10) == 0) {
+      if (process_status(process, "State:").find('Z') != std::string::npos) close(std::exchange(far, -1));
+      continue;
+    }
+    const ssize_t n = read(screen, buffer, sizeof buffer);
+    if (n <= 0) break;
+    shown.append(buffer, static_cast<std::size_t>(n));
+    if (told || shown.find(sign) == std::string::npos) continue;
+    told = true;
+    kill(process, SIGINT);
+  }
+  close(screen);
+  return shown;
 }
 
 }  // namespace
@@ -93,21 +121,26 @@ ProgramRun run_program(const std::vector<std::string>& arguments, const ProgramI
   const std::string binary = from_environment("PIPEWRIGHT_BINARY");
   std::FILE *in = std::tmpfile(), *out = std::tmpfile(), *err = std::tmpfile();
   if (in == nullptr || out == nullptr || err == nullptr) throw std::runtime_error("no temporary files");
+  const int screen = input.interrupt_at.empty() ? -1 : new_terminal();
   std::fwrite(input.input.data(), 1, input.input.size(), in);
   std::fflush(in);
   std::rewind(in);
   const pid_t child = fork();
   if (child == 0) {
     const int target = input.output_to.empty() ? fileno(out) : open(input.output_to.c_str(), O_WRONLY);
-    if (dup2(fileno(in), STDIN_FILENO) < 0 || dup2(target, STDOUT_FILENO) < 0 || dup2(fileno(err), STDERR_FILENO) < 0)
+    const int errors = screen < 0 ? fileno(err) : open(ptsname(screen), O_WRONLY | O_NOCTTY);
+    if (dup2(fileno(in), STDIN_FILENO) < 0 || dup2(target, STDOUT_FILENO) < 0 || dup2(errors, STDERR_FILENO) < 0)
       _exit(126);
+    if (screen >= 0) close(errors), close(screen);
     become(binary, arguments, input);
   }
-  if (child > 0 && input.interrupt) interrupt(child);
+  if (child > 0 && input.interrupt) interrupt(child, binary);
+  std::string shown;
+  if (child > 0 && screen >= 0) shown = watched(child, screen, input.interrupt_at);
   int status = 0;
   if (child < 0 || waitpid(child, &status, 0) != child) throw std::runtime_error("cannot run " + binary);
   std::fclose(in);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), rest_of(out), rest_of(err)};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), rest_of(out), rest_of(err) + shown};
 }
 
 ScratchFolder::ScratchFolder() {

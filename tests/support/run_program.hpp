@@ -16,7 +16,8 @@ struct ProgramInput {
   std::string input;                  // standard input
   std::string output_to;              // standard output goes to this path instead of ProgramRun::out
   std::vector<std::string> settings;  // "NO_COLOR=1", added to the environment
-  bool interrupt = false;             // Ctrl-C, once the program catches it and has worked for a second of its own
+  bool interrupt = false;             // Ctrl-C, as soon as the program catches it
+  std::string interrupt_at;           // Ctrl-C, once this stands on standard error, which is then a terminal
 };
 
 ProgramRun run_program(const std::vector<std::string>& arguments, const ProgramInput& input = {});

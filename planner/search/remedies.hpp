@@ -1,0 +1,24 @@
+// Where no plan fits: what is missing, and the cheapest changes with which one does.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/search/search.hpp"
+
+namespace pipewright {
+
+// The plan of the scenario's space that needs least memory per device, whatever its devices have; `bound`: what every
+// plan needs at least. Nothing: none was found.
+std::optional<SearchAnswer> least_memory(const Scenario& scenario, const SearchOptions& options);
+
+// The stage whose devices need most.
+StageId fullest_stage(const Found& found);
+
+// Whether anything fits once a field is opened, or the cluster has more of the same: a short search each. Then the
+// memory that is enough, from `least`. Lines that can be pasted: "...: --set plan.recompute=auto".
+std::vector<std::string> cheapest_changes(const Scenario& scenario, const SearchOptions& options,
+                                          const std::optional<SearchAnswer>& least);
+
+}  // namespace pipewright

@@ -1,0 +1,398 @@
+#include "planner/search/workbench.hpp"
+
+#include <algorithm>
+
+#include "core/cost/memory_model.hpp"
+#include "core/plan/op_index.hpp"
+#include "planner/partitioners/rebuilt_layers.hpp"
+#include "sim/static_order.hpp"
+
+namespace pipewright {
+namespace {
+
+std::size_t at(std::int64_t number) {
+  return static_cast<std::size_t>(number);
+}
+
+}  // namespace
+
+Time added(const LayerCosts& layers, std::size_t layer, Recompute mode) {
+  if (mode == Recompute::Full) return layers.forward[layer];
+  return mode == Recompute::Selective ? layers.rebuild[layer] : Time{};
+}
+
+std::vector<Time> loads(const LayerCosts& layers, Recompute mode) {
+  std::vector<Time> load;
+  for (std::size_t i = 0; i < layers.forward.size(); ++i)
+    load.push_back(checked_sum(checked_sum(layers.forward[i], layers.backward[i]), added(layers, i, mode)));
+  return load;
+}
+
+Workbench::Workbench(const CostModel& cost, Plan shell, std::vector<Recompute> modes,
+                     const std::vector<Bytes>& set_aside)
+    : cost_(cost),
+      scenario_(cost.scenario()),
+      shell_(std::move(shell)),
+      modes_(std::move(modes)),
+      set_aside_(set_aside),
+      level_(scenario_.cluster.device.memory),
+      rule_(find_schedule(shell_.schedule)),
+      pricer_(shell_, cost) {
+  if (modes_.empty()) modes_.push_back(shell_.recompute.front()), fixed_ = true;
+  // Listed once for all stages: of another cut, other stages have them.
+  if (fixed_ && scenario_.plan.recompute.value == std::vector{Recompute::Layers})
+    shell_.recompute.assign(at(shell_.stages), Recompute::Layers);
+  knapsack_ = static_cast<std::size_t>(std::find(modes_.begin(), modes_.end(), Recompute::Knapsack) - modes_.begin());
+  needs_.resize(modes_.size());
+  longest_.resize(modes_.size());
+  added_before_.resize(modes_.size());
+}
+
+void Workbench::set_level(Bytes level) {
+  if (level == level_) return;
+  level_ = level;
+  sets_.clear();
+  for (auto& by_stage : longest_)
+    by_stage.clear();
+}
+
+Workbench::Fit Workbench::lightest_fit(const std::vector<LayerRange>& cut) {
+  if (shell_.virtual_stages > 1) return fit_of_chunks(cut, Aim::Lightest);
+  std::vector<Choice> choices;
+  for (StageId k = 0; k < shell_.stages; ++k)
+    choices.push_back(lightest_of_stage(k, cut[at(k)]));
+  return together(choices);
+}
+
+Workbench::Fit Workbench::least_fit(const std::vector<LayerRange>& cut) {
+  if (shell_.virtual_stages > 1) return fit_of_chunks(cut, Aim::Least);
+  std::vector<Choice> choices;
+  for (StageId k = 0; k < shell_.stages; ++k)
+    choices.push_back(least_of_stage(k, cut[at(k)]));
+  return together(choices);
+}
+
+CutProblem Workbench::problem_of(std::size_t mode) {
+  return {.load = loads(pricer_.layers(), modes_[mode]),
+          .replicas = shell_.replicas,
+          .fits = {},
+          .later_needs_less = needs(mode).tensors_do_not_grow()};
+}
+
+std::optional<std::vector<LayerRange>> Workbench::fitting() {
+  CutProblem problem = problem_of(modes_.size() - 1);
+  problem.fits = [&](StageId k, LayerRange range) { return fits_somehow(k, range); };
+  return fitting_cut(problem);
+}
+
+LeastCut Workbench::least_cut(Bytes most) {
+  return pipewright::least_cut(
+      problem_of(modes_.size() - 1),
+      [&](StageId k, LayerRange range) {
+        Bytes least = need(0, k, range);
+        for (std::size_t mode = 1; mode < modes_.size(); ++mode)
+          least = std::min(least, need(mode, k, range));
+        return least + set_aside(k);
+      },
+      Bytes{1}, most);
+}
+
+Workbench::Choice Workbench::of(const RebuiltStage& set) {
+  return {set.layers.empty() ? Recompute::None : Recompute::Layers, set.layers, set.extra, set.need, set.fits, true};
+}
+
+void Workbench::offer(Choice& best, Choice other) {
+  if (best.known && best.fits && (!other.fits || other.extra >= best.extra)) return;
+  if (best.known && !best.fits && !other.fits && other.need >= best.need) return;
+  best = std::move(other);
+}
+
+void Workbench::offer_least(Choice& best, Choice other) {
+  if (best.known && (other.need > best.need || (other.need == best.need && other.extra >= best.extra))) return;
+  best = std::move(other);
+}
+
+Time Workbench::step(const std::vector<LayerRange>& cut, Fit& fit) {
+  Time best = simulated(cut, fit);
+  std::vector<StageId> more = may_run_early(cut, fit, best);
+  constexpr std::size_t kFew = 4;
+  const bool few = more.size() <= kFew;
+  const std::size_t all = more.size() + 1;
+  const std::size_t tries = few ? std::size_t{1} << more.size() : all + 1;
+  const Fit lightest = fit;
+  for (std::size_t number = 1; number < tries; ++number) {
+    Fit other = few ? lightest : fit;
+    for (std::size_t i = 0; i < more.size(); ++i)
+      if (few ? (number >> i & 1) != 0 : number == i + 1 || number == all) make_full(other, cut, more[i]);
+    const Time time = simulated(cut, other);
+    if (time < best) best = time, fit = std::move(other);
+  }
+  return best;
+}
+
+Time Workbench::busiest(const std::vector<LayerRange>& cut, const std::vector<Time>& extra) {
+  if (work_before_.empty()) {
+    work_before_.push_back(0);
+    for (const Time load : loads(pricer_.layers(), Recompute::None))
+      work_before_.push_back(checked_sum(work_before_.back(), load.value, "a stage's work"));
+  }
+  std::int64_t most = 0;
+  for (StageId k = 0; k < shell_.stages; ++k) {
+    std::int64_t work = extra.empty() || shell_.recompute_except_last ? 0 : extra[at(k)].value;
+    for (std::size_t chunk = at(k); chunk < cut.size(); chunk += at(shell_.stages))
+      work += work_before_[at(cut[chunk].end)] - work_before_[at(cut[chunk].begin)];
+    most = std::max(most, work);
+  }
+  return Time{checked_product(most, shell_.micro_batches, "a stage's work")};
+}
+
+Time Workbench::extra(StageId k, LayerRange range) {
+  if (knapsack_ == modes_.size()) {
+    std::size_t mode = 0;
+    while (mode + 1 < modes_.size() && longest(mode, k, range.begin) < range.end)
+      ++mode;
+    return added_by(mode, range);
+  }
+  if (modes_.front() == Recompute::None && longest(0, k, range.begin) >= range.end) return {};
+  return lightest_of_stage(k, range).extra;
+}
+
+// Last end of the ranges of stage k that begin so and fit with recomputation number `mode`; `begin`: none.
+LayerId Workbench::longest(std::size_t mode, StageId k, LayerId begin) {
+  const auto layers = static_cast<LayerId>(scenario_.model.layers.size());
+  auto& known = longest_[mode];
+  if (known.empty()) known.assign(at(shell_.stages), std::vector<LayerId>(at(layers), -1));
+  LayerId& end = known[at(k)][at(begin)];
+  if (end >= 0) return end;
+  const LayerId guess = begin > 0 ? known[at(k)][at(begin) - 1] : begin;
+  return end = longest_fit(begin, layers, guess, [&](LayerId to) { return need(mode, k, {begin, to}) <= room(k); });
+}
+
+std::optional<std::vector<LayerRange>> Workbench::fitting_chunks(std::vector<LayerRange> cut) {
+  constexpr int kMostMoves = 32;
+  constexpr double kByALittle = 1.15;
+  for (int moves = 0; moves < kMostMoves; ++moves) {
+    const auto [most, stage] = fullest_of_chunks(cut);
+    if (most <= room(stage)) return cut;
+    if (static_cast<double>(most.value) > kByALittle * static_cast<double>(room(stage).value)) return std::nullopt;
+    Bytes best = most;
+    std::vector<LayerRange> next;
+    const int chunks = static_cast<int>(cut.size());
+    for (int from = stage; from < chunks && next.empty(); from += shell_.stages)
+      for (int to = from + 1; to < chunks && cut[at(from)].size() > 1; ++to) {
+        std::vector<LayerRange> moved = cut;
+        for (int c = from; c < to; ++c)
+          --moved[at(c)].end, --moved[at(c) + 1].begin;
+        if (const Bytes need = fullest_of_chunks(moved, stage, best).first; need < best)
+          best = need, next = std::move(moved);
+      }
+    if (next.empty()) return std::nullopt;
+    cut = std::move(next);
+  }
+  return std::nullopt;
+}
+
+bool Workbench::fits_somehow(StageId k, LayerRange range) {
+  for (std::size_t mode = modes_.size(); mode-- > 0;)
+    if (need(mode, k, range) <= room(k)) return true;
+  return false;
+}
+
+bool Workbench::reaches_somehow(StageId k, LayerRange range) {
+  for (std::size_t mode = modes_.size(); mode-- > 0;)
+    if (longest(mode, k, range.begin) >= range.end) return true;
+  return false;
+}
+
+StageNeeds& Workbench::needs(std::size_t mode) {
+  if (!needs_[mode]) {
+    Plan plan = shell_;
+    if (!fixed_) plan.recompute.assign(at(shell_.stages), modes_[mode]);
+    needs_[mode] = std::make_unique<StageNeeds>(plan, cost_, pricer_.layers());
+  }
+  return *needs_[mode];
+}
+
+void Workbench::count(Fit& fit, StageId k, Bytes need) const {
+  if (need > fit.need) fit.need = need, fit.stage = k;
+  fit.level = std::max(fit.level, need + set_aside(k));
+}
+
+// What a recomputation of all layers of a range adds.
+Time Workbench::added_by(std::size_t mode, LayerRange range) {
+  std::vector<std::int64_t>& sums = added_before_[mode];
+  if (sums.empty()) {
+    const LayerCosts& layers = pricer_.layers();
+    const std::vector<Layer>& model = scenario_.model.layers;
+    sums.push_back(0);
+    for (std::size_t i = 0; i < layers.forward.size(); ++i) {
+      const bool block = modes_[mode] == Recompute::Blocks && model[i].block;
+      const Time more = block ? layers.forward[i] : added(layers, i, modes_[mode]);
+      sums.push_back(checked_sum(sums.back(), more.value, "a recomputation"));
+    }
+  }
+  return Time{sums[at(range.end)] - sums[at(range.begin)]};
+}
+
+Workbench::Choice Workbench::lightest_of_stage(StageId k, LayerRange range) {
+  Choice best;
+  for (std::size_t mode = 0; mode < modes_.size(); ++mode) {
+    if (mode == knapsack_) {
+      const auto [known, absent] = sets_.try_emplace({k, range.begin, range.end});
+      if (absent) known->second = of(needs(mode).rebuilt(k, range, room(k)));
+      offer(best, known->second);
+    } else {
+      const Time extra = added_by(mode, range);
+      if (best.fits && extra >= best.extra) continue;
+      const Bytes needed = need(mode, k, range);
+      offer(best, {modes_[mode], {}, extra, needed, needed <= room(k), true});
+    }
+    if (best.fits && best.extra == Time{}) break;
+  }
+  return best;
+}
+
+Workbench::Choice Workbench::least_of_stage(StageId k, LayerRange range) {
+  Choice best;
+  for (std::size_t mode = 0; mode < modes_.size(); ++mode) {
+    const Bytes needed = need(mode, k, range);
+    if (best.known && needed > best.need) continue;
+    Choice choice{modes_[mode], {}, {}, needed, needed <= room(k), true};
+    if (mode == knapsack_)
+      choice = of(needs(mode).rebuilt(k, range, needed));
+    else
+      choice.extra = added_by(mode, range);
+    offer_least(best, std::move(choice));
+  }
+  best.fits = best.need <= room(k);
+  return best;
+}
+
+// All stages, where each fits.
+Workbench::Fit Workbench::together(const std::vector<Choice>& choices) const {
+  Fit fit;
+  bool all = true;
+  for (std::size_t k = 0; k < choices.size(); ++k) {
+    all &= choices[k].fits;
+    count(fit, static_cast<StageId>(k), choices[k].need);
+    fit.recompute.push_back(choices[k].recompute);
+    fit.extra.push_back(choices[k].extra);
+    fit.rebuilt.insert(fit.rebuilt.end(), choices[k].rebuilt.begin(), choices[k].rebuilt.end());
+  }
+  std::sort(fit.rebuilt.begin(), fit.rebuilt.end());
+  if (fixed_) fit.recompute = shell_.recompute, fit.rebuilt = shell_.rebuilt;
+  if (!all) fit.recompute.clear(), fit.rebuilt.clear();
+  return fit;
+}
+
+// The fullest stage with the lightest recomputation; stages are asked in turn from `first` on, and none after one
+// that needs `enough`.
+std::pair<Bytes, StageId> Workbench::fullest_of_chunks(const std::vector<LayerRange>& cut, StageId first,
+                                                       Bytes enough) {
+  Plan plan = shell_;
+  plan.layers = cut;
+  if (!fixed_) plan.recompute.assign(at(shell_.stages), modes_.front());
+  const Schedule& schedule = walked(plan);
+  const MemoryModel memory = memory_of_stages(plan, cost_, sizes());
+  std::pair<Bytes, StageId> most{Bytes{-1}, 0};
+  for (StageId i = 0; i < shell_.stages && most.first < enough; ++i) {
+    const StageId k = (first + i) % shell_.stages;
+    const Bytes needed = pipewright::need(memory, peak(memory, schedule, k).bytes, k).with_reserve;
+    if (needed > most.first || (needed == most.first && k < most.second)) most = {needed, k};
+  }
+  return most;
+}
+
+Workbench::Fit Workbench::fit_of_chunks(const std::vector<LayerRange>& cut, Aim aim) {
+  std::vector<Choice> choices(at(shell_.stages));
+  Plan plan = shell_;
+  plan.layers = cut;
+  for (std::size_t mode = 0; mode < modes_.size(); ++mode) {
+    const auto settled = [&](StageId k) {
+      const Choice& best = choices[at(k)];
+      return aim == Aim::Lightest && best.fits &&
+             (best.extra == Time{} || (mode != knapsack_ && added_on(mode, cut, k) >= best.extra));
+    };
+    std::optional<MemoryModel> memory;
+    if (!fixed_) plan.recompute.assign(at(shell_.stages), modes_[mode]);
+    for (StageId k = 0; k < shell_.stages; ++k) {
+      if (settled(k)) continue;
+      const Schedule& schedule = walked(plan);
+      Choice choice;
+      if (mode == knapsack_) {
+        choice = of(aim == Aim::Least ? least_need_of_stage(plan, cost_, sizes(), schedule, k)
+                                      : rebuild_stage(plan, cost_, sizes(), schedule, k, room(k)));
+      } else {
+        if (!memory) memory = memory_of_stages(plan, cost_, sizes());
+        const Bytes needed = pipewright::need(*memory, peak(*memory, schedule, k).bytes, k).with_reserve;
+        choice = {modes_[mode], {}, added_on(mode, cut, k), needed, needed <= room(k), true};
+      }
+      (aim == Aim::Least ? offer_least : offer)(choices[at(k)], std::move(choice));
+      if (aim == Aim::Least) choices[at(k)].fits = choices[at(k)].need <= room(k);
+    }
+  }
+  return together(choices);
+}
+
+const std::array<LayerCosts, 2>& Workbench::sizes() {
+  if (!sizes_) sizes_ = {pricer_.layers(), pricer_.layers()};
+  return *sizes_;
+}
+
+Time Workbench::added_on(std::size_t mode, const std::vector<LayerRange>& cut, StageId k) {
+  Time sum;
+  for (std::size_t chunk = at(k); chunk < cut.size(); chunk += at(shell_.stages))
+    sum = checked_sum(sum, added_by(mode, cut[chunk]));
+  return sum;
+}
+
+Time Workbench::simulated(const std::vector<LayerRange>& cut, const Fit& fit) {
+  ++simulations_;
+  const StepCosts costs = pricer_.costs(cut, fit.recompute, fit.rebuilt);
+  return static_order_makespan(rule_->generate(costs.shape), costs);
+}
+
+// Stages that recompute, fit with full recomputation, and could do that much more work in less than `best`.
+std::vector<StageId> Workbench::may_run_early(const std::vector<LayerRange>& cut, const Fit& fit, Time best) {
+  std::vector<StageId> stages;
+  const auto full = std::find(modes_.begin(), modes_.end(), Recompute::Full);
+  if (fixed_ || knapsack_ == modes_.size() || full == modes_.end()) return stages;
+  const auto mode = static_cast<std::size_t>(full - modes_.begin());
+  for (StageId k = 0; k < shell_.stages; ++k) {
+    if (fit.recompute[at(k)] == Recompute::None || fit.recompute[at(k)] == Recompute::Full) continue;
+    std::vector<Time> extra(at(shell_.stages));
+    extra[at(k)] = added_on(mode, cut, k);
+    if (busiest(cut, extra) < best && need_in_full(cut, k) <= room(k)) stages.push_back(k);
+  }
+  return stages;
+}
+
+Bytes Workbench::need_in_full(const std::vector<LayerRange>& cut, StageId k) {
+  Plan plan = shell_;
+  plan.layers = cut;
+  plan.recompute.assign(at(shell_.stages), Recompute::Full);
+  const MemoryModel memory = memory_of_stage(plan, cost_, sizes(), k);
+  return pipewright::need(memory, peak(memory, walked(plan), k).bytes, k).with_reserve;
+}
+
+void Workbench::make_full(Fit& fit, const std::vector<LayerRange>& cut, StageId k) {
+  fit.recompute[at(k)] = Recompute::Full;
+  for (std::size_t chunk = at(k); chunk < cut.size(); chunk += at(shell_.stages))
+    std::erase_if(fit.rebuilt, [range = cut[chunk]](LayerId i) { return i >= range.begin && i < range.end; });
+  count(fit, k, need_in_full(cut, k));
+}
+
+// The schedule for a walk over the memory; an interleaved one repeats itself once the pipeline is full.
+const Schedule& Workbench::walked(const Plan& plan) {
+  const bool full = std::find(plan.recompute.begin(), plan.recompute.end(), Recompute::Full) != plan.recompute.end();
+  Schedule& known = walked_[full ? 1 : 0];
+  if (known.positions.empty()) {
+    ScheduleShape shape = schedule_shape(plan, scenario_.model, scenario_.training);
+    shape.buckets.clear();
+    if (shell_.schedule == "interleaved_1f1b" && !plan.recompute_except_last)
+      shape.micro_batches = std::min(shape.micro_batches, 4 * shape.stages);
+    known = rule_->generate(shape);
+  }
+  return known;
+}
+}  // namespace pipewright
