@@ -12,6 +12,7 @@
 
 #include "calibrate/handoff.hpp"
 #include "calibrate/statistics.hpp"
+#include "core/check.hpp"
 #include "runtime/measurement.hpp"
 
 namespace pipewright {
@@ -27,9 +28,8 @@ std::string processor() {
 
 using Series = std::map<std::pair<std::string, std::int64_t>, std::array<std::vector<double>, 3>>;
 
-// All times of layers that compute the same, whichever worker measured them.
-Series by_key(const RunPlan& run, const Model& model, const std::vector<WorkerResult>& workers) {
-  Series series;
+// Adds all times of layers that compute the same, whichever worker measured them.
+void add_by_key(Series& series, const RunPlan& run, const Model& model, const std::vector<WorkerResult>& workers) {
   for (const WorkerResult& worker : workers)
     for (const auto& [of, times] : worker.layer_ns) {
       const auto& [layer, pass, last] = of;
@@ -39,7 +39,31 @@ Series by_key(const RunPlan& run, const Model& model, const std::vector<WorkerRe
       auto& into = series[{describe(program), samples}][static_cast<std::size_t>(pass)];
       into.insert(into.end(), times.begin(), times.end());
     }
-  return series;
+}
+
+// Beside layers that do nothing (a flatten), none is ever timed.
+void add_layers_without_work(Series& series, const RunPlan& run, const Model& model) {
+  for (const Layer& layer : model.layers) {
+    const Program& program = *model.works[static_cast<std::size_t>(layer.work)].program.get();
+    if (!program.steps.empty()) continue;
+    for (const std::int64_t samples : {run.plan->micro_batch_size, run.plan->last_micro_batch_size})
+      series.try_emplace({describe(program), samples});
+  }
+}
+
+// Times of an optimizer's step, by parameters, as a line. Sizes that are alike say nothing about a fixed part.
+LinearTime update_line(const std::map<double, std::vector<double>>& ns_by_parameters) {
+  std::vector<std::pair<double, double>> means;
+  for (const auto& [parameters, ns] : ns_by_parameters)
+    means.emplace_back(parameters, statistics(ns).mean);
+  if (means.back().first >= 2 * means.front().first) {
+    const Line line = line_through(means);
+    return {line.fixed, line.per_unit};
+  }
+  LinearTime time;
+  for (const auto& [parameters, ns] : means)
+    time.ns_per_unit += ns / parameters / static_cast<double>(means.size());
+  return time;
 }
 
 Time rounded_mean(const std::vector<double>& ns) {
@@ -69,65 +93,46 @@ Fingerprint fingerprint(const Backend& backend, const std::string& revision) {
   return {processor(), backend.name(), available_cores(), revision};
 }
 
-MachineProfile calibrate(const RunPlan& run, const Model& model,
-                         const std::function<std::unique_ptr<Backend>()>& backend, const Data& data,
-                         const RunSettings& run_settings, const CalibrationSettings& settings) {
-  const auto workers = measure_layers(run, backend, data, run_settings, settings.seconds);
+MachineProfile calibrate(const std::vector<CalibrationRun>& runs,
+                         const std::function<std::unique_ptr<Backend>()>& backend,
+                         const CalibrationSettings& settings) {
+  PP_CHECK(!runs.empty());
   MachineProfile profile;
   profile.name = settings.name;
   profile.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
   profile.backend = "cpu";
   profile.machine = fingerprint(*backend(), settings.revision);
-  profile.active = run.plan->workers();
+
+  Series series;
+  std::vector<double> overhead;
+  std::map<Optimizer, std::map<double, std::vector<double>>> update_ns;
+  for (const CalibrationRun& each : runs) {
+    const auto workers = measure_layers(each.run, backend, each.data, each.settings, settings.seconds);
+    add_by_key(series, each.run, each.model, workers);
+    add_layers_without_work(series, each.run, each.model);
+    for (const WorkerResult& worker : workers) {
+      overhead.insert(overhead.end(), worker.overhead_ns.begin(), worker.overhead_ns.end());
+      for (const auto& [parameters, ns] : worker.update_ns)
+        update_ns[each.settings.optimizer.kind][parameters].push_back(ns);
+    }
+    profile.active = std::max(profile.active, each.run.plan->workers());
+    // Half of p95 - p5 is 1.64 standard deviations of a normal spread; ops of one run share the clock.
+    profile.common_error = std::max(profile.common_error, spread_of_rounds(workers) / 2 / 1.645);
+  }
+
   double spread = 0, weight = 0;
-  for (const auto& [key, passes] : by_key(run, model, workers)) {
+  for (const auto& [key, passes] : series) {
     const Statistics forward = statistics(passes[0].empty() ? std::vector<double>{0} : passes[0]);
     profile.layers.push_back({key.first, key.second, rounded_mean(passes[0]), rounded_mean(passes[1]),
                               rounded_mean(passes[2]), forward.spread(), static_cast<std::int64_t>(passes[0].size())});
     spread += forward.spread() * forward.mean, weight += forward.mean;
   }
-  // Beside layers that do nothing (a flatten), none is ever timed.
-  for (const Layer& layer : model.layers) {
-    const Program& program = *model.works[static_cast<std::size_t>(layer.work)].program.get();
-    if (!program.steps.empty()) continue;
-    for (const std::int64_t samples : {run.plan->micro_batch_size, run.plan->last_micro_batch_size})
-      if (find_times(profile, describe(program), samples) == nullptr) {
-        LayerTimes nothing;
-        nothing.key = describe(program), nothing.samples = samples;
-        profile.layers.insert(std::upper_bound(profile.layers.begin(), profile.layers.end(), nothing,
-                                               [](const LayerTimes& a, const LayerTimes& b) {
-                                                 return std::pair(a.key, a.samples) < std::pair(b.key, b.samples);
-                                               }),
-                              nothing);
-      }
-  }
-  std::vector<double> overhead;
-  std::vector<std::pair<double, double>> updates;
-  std::map<double, std::vector<double>> update_ns;
-  for (const WorkerResult& worker : workers) {
-    overhead.insert(overhead.end(), worker.overhead_ns.begin(), worker.overhead_ns.end());
-    for (const auto& [parameters, ns] : worker.update_ns)
-      update_ns[parameters].push_back(ns);
-  }
+  profile.independent_error = weight > 0 ? spread / weight / 2 / 1.645 : 0;
   profile.op_overhead = rounded_mean(overhead);
-  for (const auto& [parameters, ns] : update_ns)
-    updates.emplace_back(parameters, statistics(ns).mean);
-  if (!updates.empty()) {
-    // Sizes that are alike say nothing about a fixed part.
-    const bool alike = updates.back().first < 2 * updates.front().first;
-    Line line = line_through(updates);
-    if (alike) {
-      line = {};
-      for (const auto& [parameters, ns] : updates)
-        line.per_unit += ns / parameters / static_cast<double>(updates.size());
-    }
-    profile.update = {line.fixed, line.per_unit};
-  }
+  for (const auto& [optimizer, ns_by_parameters] : update_ns)
+    profile.updates.push_back({optimizer, update_line(ns_by_parameters)});
   const Handoff handoff = measure_handoff();
   profile.send = handoff.send, profile.first_read = handoff.first_read, profile.handoff = handoff.noticed;
-  // Half of p95 - p5 is 1.64 standard deviations of a normal spread; ops of one run share the clock.
-  profile.independent_error = weight > 0 ? spread / weight / 2 / 1.645 : 0;
-  profile.common_error = spread_of_rounds(workers) / 2 / 1.645;
   profile.source = fmt::format("measured on {} ({} cores), {}, {}, {} workers busy", profile.machine.processor,
                                profile.machine.cores, profile.machine.isa, profile.date, profile.active);
   return profile;

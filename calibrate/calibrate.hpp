@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/cost/profile.hpp"
 #include "core/model/graph.hpp"
@@ -13,15 +14,23 @@
 namespace pipewright {
 
 struct CalibrationSettings {
-  double seconds = 3;    // of measured rounds
+  double seconds = 3;    // of measured rounds, of each run
   std::string name;      // of the profile
   std::string revision;  // of pipewright
 };
 
-// Layers of `run` at the plan's sizes of micro-batches. Throws RunFailed.
-MachineProfile calibrate(const RunPlan& run, const Model& model,
-                         const std::function<std::unique_ptr<Backend>()>& backend, const Data& data,
-                         const RunSettings& run_settings, const CalibrationSettings& settings);
+// What is measured: the layers of a model at a plan's sizes of micro-batches, and the step of its optimizer.
+struct CalibrationRun {
+  const RunPlan& run;
+  const Model& model;
+  const Data& data;
+  RunSettings settings;
+};
+
+// One profile of all runs, which are measured one after the other, in their order: layers that compute the same, at the
+// same size, are one entry. At least one run. Throws RunFailed.
+MachineProfile calibrate(const std::vector<CalibrationRun>& runs,
+                         const std::function<std::unique_ptr<Backend>()>& backend, const CalibrationSettings& settings);
 
 // This machine, as profiles name it.
 Fingerprint fingerprint(const Backend& backend, const std::string& revision);

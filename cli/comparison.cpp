@@ -174,6 +174,15 @@ std::string loss_csv(const std::vector<WorkerResult>& workers) {
   return text;
 }
 
+int exit_status(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::Within: return kDone;
+    case Verdict::Outside: return kNo;
+    case Verdict::Withheld: return kBadInput;
+  }
+  return kBadInput;
+}
+
 std::string why_withheld(const RealRun& real, const StepTimes& times) {
   const int threads = threads_of(real.run_plan()), workers = real.predicted().plan.workers();
   if (threads > workers)

@@ -31,6 +31,8 @@ struct Comparison {
 //     1.645 sqrt(common^2 + independent^2 / n)                       1 %, 4 % and 16 ops: 2.3 %
 double band(const Answer& predicted);
 
+int exit_status(Verdict verdict);  // 0, 1, 2
+
 // Why times of this run cannot be judged, or "".
 std::string why_withheld(const RealRun& real, const StepTimes& times);
 

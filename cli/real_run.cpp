@@ -13,6 +13,7 @@
 #include "core/check.hpp"
 #include "io/format_quantity.hpp"
 #include "io/names.hpp"
+#include "io/quantity.hpp"
 #include "io/read_file.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
@@ -180,19 +181,21 @@ Answer RealRun::measured(const std::vector<WorkerResult>& workers, const StepTim
   return answer;
 }
 
-MachineProfile RealRun::calibrated(double seconds) const {
-  RunSettings run = settings();
-  run.memory_cap = {};
-  MachineProfile profile = calibrate(run_plan_, scenario_.model, cpu_backend, *data_, run,
-                                     {.seconds = seconds, .name = scenario_.name, .revision = PIPEWRIGHT_VERSION});
-  profile.optimizer = optimizer_name(scenario_.training.optimizer);
-  return profile;
+MachineProfile calibrated(const std::vector<const RealRun*>& runs, double seconds, const std::string& name) {
+  std::vector<CalibrationRun> measured;
+  for (const RealRun* const each : runs) {
+    RunSettings settings = each->settings();
+    settings.memory_cap = {};
+    measured.push_back({each->run_plan(), each->scenario().model, each->data(), settings});
+  }
+  return calibrate(measured, cpu_backend, {.seconds = seconds, .name = name, .revision = PIPEWRIGHT_VERSION});
 }
 
-std::string optimizer_name(Optimizer optimizer) {
-  for (const auto& [name, known] : kOptimizers)
-    if (known == optimizer) return std::string(name);
-  return "";
+double calibration_seconds(const Arguments& arguments) {
+  const Parsed<Time> budget = parse_time(arguments.last("--budget", "3 s"));
+  if (!budget.value || *budget.value <= Time{})
+    throw InputError("--budget: \"" + arguments.last("--budget", "") + "\" is no time; write e.g. --budget 5s");
+  return static_cast<double>(budget.value->value) * 1e-9;
 }
 
 int with_run_failures(const std::function<int()>& body) {

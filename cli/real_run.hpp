@@ -35,8 +35,6 @@ class RealRun {
   const RunPlan& run_plan() const { return run_plan_; }
   const Data& data() const { return *data_; }
   std::string backend_name() const;
-  // Layers and messages measured on this machine, all workers busy, for about `seconds`.
-  MachineProfile calibrated(double seconds) const;
   const Scenario& scenario() const { return scenario_; }
 
  private:
@@ -54,7 +52,12 @@ Scenario priced_with(const Scenario& scenario, MachineProfile profile);
 // until then. Both are printed.
 int with_run_failures(const std::function<int()>& body);
 
-std::string optimizer_name(Optimizer optimizer);  // "adam"
+// One profile of this machine that prices all these runs: their layers and messages, all workers busy, for about
+// `seconds` each. Throws RunFailed.
+MachineProfile calibrated(const std::vector<const RealRun*>& runs, double seconds, const std::string& name);
+
+// The time after --budget. Throws InputError.
+double calibration_seconds(const Arguments& arguments);
 
 // "" or a sentence on how this machine differs from the one that was measured.
 std::string other_machine(const MachineProfile& profile);

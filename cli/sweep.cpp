@@ -12,6 +12,8 @@
 #include "cli/config_path.hpp"
 #include "cli/outputs.hpp"
 #include "cli/progress.hpp"
+#include "cli/real_run.hpp"
+#include "cli/run_grid.hpp"
 #include "cli/terminal.hpp"
 #include "cli/time_limit.hpp"
 #include "core/check.hpp"
@@ -24,8 +26,9 @@ namespace {
 
 constexpr int kMostJobs = 1024;
 
-constexpr std::array<Option, 9> kOptions = {{
+constexpr std::array<Option, 10> kOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the base first (repeatable)"},
+    {"--run", "", "", "run every point for real, and show how its loss falls (docs/running.md)"},
     {"--jobs", "-j", "N", "threads (default: as many as the machine has cores); the rows are the same"},
     {"--output", "-o", "FILE", "also write FILE: .json .csv .svg (repeatable)"},
     {"--json", "", "", "one JSON document on standard output instead of the table"},
@@ -89,6 +92,10 @@ int run(const Arguments& arguments) {
   if (arguments.has("--json") && arguments.has("--csv"))
     throw InputError("sweep: --json and --csv exclude each other; keep one of them");
   const SweepFile file(path, {.set = arguments.all("--set"), .config_path = config_path()});
+  if (arguments.has("--run")) {
+    check_run_grid(file, arguments);
+    return with_run_failures([&] { return run_grid(file, arguments); });
+  }
   const std::vector<std::string> outputs = arguments.all("--output");
   const auto writers = checked_formats<Ending>(outputs, {path, file.question().base}, kEndings);
   const bool plot =

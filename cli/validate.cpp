@@ -1,23 +1,21 @@
 // `validate`: calibrate, predict, run, compare.
 #include <array>
-#include <cctype>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "cli/attempt.hpp"
 #include "cli/commands.hpp"
-#include "cli/comparison.hpp"
 #include "cli/config_path.hpp"
 #include "cli/real_run.hpp"
+#include "cli/study.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/format_quantity.hpp"
 #include "io/profile_file.hpp"
 #include "io/quantity.hpp"
 #include "io/read_scenario.hpp"
-#include "io/writers/compare.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {
@@ -55,75 +53,46 @@ double tolerance(const Arguments& arguments) {
   return *value.value / 100;
 }
 
-std::string folder(const Arguments& arguments, const Scenario& scenario) {
-  std::string name = scenario.name;
-  for (char& c : name)
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '-' && c != '_' && c != '.') c = '-';
-  if (name.empty() || name.front() == '.') name = "scenario" + name;
-  const std::string path = arguments.last("--output", "pipewright-out/" + name);
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) throw InputError("--output: \"" + path + "\" cannot be made: " + error.message());
-  return path;
-}
-
 int validate_scenario(const Arguments& arguments) {
   std::vector<std::string> changes = arguments.all("--set");
   for (std::string& change : run_settings_as_changes(arguments))
     changes.push_back(std::move(change));
+  const double within = tolerance(arguments), seconds = calibration_seconds(arguments);
+  const bool forced = arguments.has("--force");
+  if (arguments.positional.size() > 1)
+    return validate_all({.scenarios = arguments.positional,
+                         .changes = std::move(changes),
+                         .profile = arguments.last("--profile", ""),
+                         .output = arguments.last("--output", "pipewright-out/validation"),
+                         .seconds = seconds,
+                         .tolerance = within,
+                         .forced = forced,
+                         .as_json = arguments.has("--json")});
   const Scenario asked =
       read_scenario(arguments.positional.front(), {.set = std::move(changes), .config_path = config_path()});
-  const double within = tolerance(arguments);
-  const Parsed<Time> budget = parse_time(arguments.last("--budget", "3 s"));
-  if (!budget.value || *budget.value <= Time{})
-    throw InputError("--budget: \"" + arguments.last("--budget", "") + "\" is no time; write e.g. --budget 5s");
-  const std::string out = folder(arguments, asked);
+  const std::string out = made_folder(arguments.last("--output", "pipewright-out/" + file_name_of(asked)));
 
   MachineProfile profile;
   if (arguments.has("--profile")) {
     profile = read_profile(arguments.last("--profile", ""));
     if (const std::string warning = other_machine(profile); !warning.empty()) note("warning: " + warning);
-    if (const std::string here = optimizer_name(asked.training.optimizer);
-        !profile.optimizer.empty() && profile.optimizer != here)
-      note("warning: profile \"" + profile.name + "\" has the optimizer step of " + profile.optimizer + ", not of " +
-           here);
   } else {
     const RealRun real(asked);
     real.check_memory();
-    profile = real.calibrated(static_cast<double>(budget.value->value) * 1e-9);
+    profile = calibrated({&real}, seconds, asked.name);
   }
   write_file(out + "/profile.yaml", profile_yaml(profile));
 
-  // The prediction is on disk before the run begins.
-  const Scenario scenario = priced_with(asked, std::move(profile));
-  const RealRun real(scenario);
-  write_file(out + "/prediction.json", json_report(real.predicted()));
-
-  const RunSettings settings = real.settings();
-  const auto workers = real.run(settings);
-  const StepTimes times = step_times(workers, settings.warmup);
-  const Answer measured = real.measured(workers, times);
-  const Comparison comparison{
-      real.predicted(),         measured, workers, real.run_plan(), times, within, arguments.has("--force"),
-      why_withheld(real, times)};
-  write_file(out + "/measurement.json", json_report(measured));
-  write_file(out + "/comparison.json", comparison_json(comparison));
-  write_file(out + "/loss.csv", loss_csv(workers));
-  write_file(out + "/overlay.svg", svg_timelines(real.predicted(), measured, "predicted", "measured"));
-  write_file(out + "/measured.trace.json", trace_json(measured));
+  const Attempt attempt(asked, profile, within, forced, out);
+  const Comparison& comparison = attempt.comparison();
   if (arguments.has("--json"))
     print(comparison_json(comparison));
   else
-    print(fmt::format("{}: predicted, then run ({}, {} timed steps)\n", scenario.name, real.backend_name(),
-                      times.timed.size()) +
+    print(fmt::format("{}: predicted, then run ({}, {} timed steps)\n", asked.name, attempt.real().backend_name(),
+                      comparison.times.timed.size()) +
           comparison_table(comparison) + fmt::format("\n  verdict: {}\n", comparison.verdict_text()));
   note("wrote " + out + "/: profile.yaml prediction.json measurement.json comparison.json loss.csv overlay.svg");
-  switch (comparison.verdict()) {
-    case Verdict::Within: return kDone;
-    case Verdict::Outside: return kNo;
-    case Verdict::Withheld: return kBadInput;
-  }
-  return kBadInput;
+  return exit_status(comparison.verdict());
 }
 
 int run(const Arguments& arguments) {
@@ -134,16 +103,20 @@ int run(const Arguments& arguments) {
 
 constinit const Command kValidate{
     .name = "validate",
-    .arguments = "SCENARIO",
+    .arguments = "SCENARIO...",
     .summary = "calibrate, predict, run for real, and show how far the prediction was off",
     .details =
         "The prediction is written before the run. Exit status 0: within the tolerance, 1: not, 2: withheld, since "
         "the\n"
-        "machine was not quiet or has fewer cores than workers.\n"
-        "  pipewright validate scenarios/validation/two-stage-gpipe.yaml\n",
+        "machine was not quiet or has fewer cores than workers. Several scenarios: all are calibrated first, into one\n"
+        "profile; each is run once, in the given order; those withheld are repeated at most twice; every attempt is "
+        "in\n"
+        "the table.\n"
+        "  pipewright validate scenarios/validation/two-stage-gpipe.yaml\n"
+        "  pipewright validate scenarios/validation/*.yaml -o accuracy\n",
     .options = kOptions,
     .least = 1,
-    .most = 1,
+    .most = 64,
     .run = run,
 };
 

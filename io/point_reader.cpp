@@ -13,9 +13,6 @@
 namespace pipewright {
 namespace {
 
-// In the order of reading.
-constexpr std::array<std::string_view, 5> kSections = {"model", "cluster", "training", "plan", "cost"};
-
 const Field<Scenario>& field(std::string_view key) {
   const auto fields = scenario_fields();
   const auto found = std::find_if(fields.begin(), fields.end(), [&](const auto& each) { return each.key == key; });
@@ -31,7 +28,9 @@ void forget(Scenario& scenario, std::string_view key) {
   if (key == "cost") {
     scenario.cost = CostSourceKind::Explicit;
     scenario.uniform_forward = scenario.uniform_backward = {};
+    scenario.profile = nullptr, scenario.profile_file.clear();
   }
+  if (key == "run") scenario.run = {};
 }
 
 Yaml map_of(const std::string& key, const Yaml* value) {
@@ -47,7 +46,7 @@ PointReader::PointReader(const std::string& path, const ReadOptions& options)
     : options_(options), root_(read_yaml(path)), files_(std::make_unique<KnownFiles>()) {
   scenario_ = base_scenario(path, root_, options_);
   options_.set.clear();
-  for (const std::string_view key : kSections)
+  for (const std::string_view key : kSweptSections)
     sections_.push_back({std::string(key), false, {}});
 }
 
@@ -134,7 +133,7 @@ std::optional<Magnitude> magnitude_under(const Scenario& scenario, const std::st
     if (key == "model.layers") return Magnitude{static_cast<double>(scenario.model.layers.size())};
     return std::nullopt;
   }
-  if (std::find(kSections.begin(), kSections.end(), section) == kSections.end()) return std::nullopt;
+  if (std::find(kSweptSections.begin(), kSweptSections.end(), section) == kSweptSections.end()) return std::nullopt;
   YamlText text(nullptr, {});
   const Field<Scenario>& rule = field(section);
   rule.write(text, rule.key, scenario);

@@ -6,10 +6,12 @@
 // (tests/io/point_reader_test.cpp "a point is what read_scenario reads").
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/plan/condition.hpp"
@@ -21,6 +23,10 @@ namespace pipewright {
 
 struct KnownFiles;
 
+// What the points of a sweep may change, in the order of reading.
+inline constexpr std::array<std::string_view, 6> kSweptSections = {"model", "cluster", "training",
+                                                                   "plan",  "cost",    "run"};
+
 class PointReader {
  public:
   // The base with the changes of `options.set`. Throws InputError when that is no good scenario.
@@ -29,7 +35,7 @@ class PointReader {
   PointReader& operator=(const PointReader&) = delete;
   ~PointReader();
 
-  // The scenario with these changes, applied in order; they begin with model, cluster, training, plan or cost, and must
+  // The scenario with these changes, applied in order; they begin with one of `kSweptSections`, and must
   // outlive the reader. Valid until the next call. Throws InputError, after which the reader can be used as before.
   const Scenario& read(std::span<const Assignment* const> changes);
 

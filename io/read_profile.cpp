@@ -32,8 +32,8 @@ constexpr Field<Fingerprint> kMachine[] = {
 constexpr Field<LinearTime> kLinear[] = {
     {"fixed_ns", "number >= 0", "ns", Need::Required, read_as<&LinearTime::fixed_ns, NotNegative>,
      write_as<&LinearTime::fixed_ns>},
-    {"ns_per_unit", "number >= 0", "ns per byte, of update: per parameter", Need::Required,
-     read_as<&LinearTime::ns_per_unit, NotNegative>, write_as<&LinearTime::ns_per_unit>},
+    {"ns_per_unit", "number >= 0", "ns per byte", Need::Required, read_as<&LinearTime::ns_per_unit, NotNegative>,
+     write_as<&LinearTime::ns_per_unit>},
 };
 
 constexpr Field<LayerTimes> kLayer[] = {
@@ -89,6 +89,35 @@ void read_layers(Reader& reader, const At& at, MachineProfile& profile) {
       reader.error(at, "names one layer twice for the same samples: " + profile.layers[i].key.substr(0, 80));
 }
 
+constexpr Field<UpdateTime> kUpdate[] = {
+    {"optimizer", "sgd | momentum | rmsprop | adam", "whose step it is", Need::Required,
+     read_as<&UpdateTime::optimizer>, write_as<&UpdateTime::optimizer>},
+    {"fixed_ns", "number >= 0", "ns", Need::Required,
+     [](Reader& reader, const At& at, UpdateTime& update) {
+       read_as<&LinearTime::fixed_ns, NotNegative>(reader, at, update.by_parameters);
+     },
+     [](YamlText& out, std::string_view key, const UpdateTime& update) {
+       write_as<&LinearTime::fixed_ns>(out, key, update.by_parameters);
+     }},
+    {"ns_per_parameter", "number >= 0", "ns", Need::Required,
+     [](Reader& reader, const At& at, UpdateTime& update) {
+       read_as<&LinearTime::ns_per_unit, NotNegative>(reader, at, update.by_parameters);
+     },
+     [](YamlText& out, std::string_view key, const UpdateTime& update) {
+       write_as<&LinearTime::ns_per_unit>(out, key, update.by_parameters);
+     }},
+};
+
+void read_updates(Reader& reader, const At& at, MachineProfile& profile) {
+  if (!is_list(reader, at, "a list of optimizer steps")) return;
+  for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
+    UpdateTime update;
+    read_fields<UpdateTime>(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), kUpdate, update);
+    if (find_update(profile, update.optimizer) != nullptr) reader.error(at, "names one optimizer twice");
+    profile.updates.push_back(update);
+  }
+}
+
 std::string flow_text(const LayerTimes& layer) {
   return fmt::format(
       "{{computes: {}, samples: {}, forward: {}, input_gradient: {}, weight_gradient: {}, spread: {}, measured: {}}}",
@@ -97,7 +126,7 @@ std::string flow_text(const LayerTimes& layer) {
 }
 
 constexpr Field<MachineProfile> kProfile[] = {
-    {"version", "1", "of this format", Need::Required, read_version,
+    {"version", "2", "of this format", Need::Required, read_version,
      [](YamlText& out, std::string_view key, const MachineProfile&) {
        out.line(key, std::to_string(kProfileVersion));
      }},
@@ -120,10 +149,15 @@ constexpr Field<MachineProfile> kProfile[] = {
      read_linear<&MachineProfile::first_read>, write_linear<&MachineProfile::first_read>},
     {"handoff", "time", "until the receiver has noticed", Need::Required,
      read_as<&MachineProfile::handoff, NotNegative>, write_as<&MachineProfile::handoff>},
-    {"update", "map", "optimizer step, by parameters", Need::Required, read_linear<&MachineProfile::update>,
-     write_linear<&MachineProfile::update>},
-    {"optimizer", "text", "that update holds for", Need::Optional, read_as<&MachineProfile::optimizer>,
-     write_text<&MachineProfile::optimizer>},
+    {"updates", "list of maps", "optimizer, fixed_ns, ns_per_parameter", Need::Required, read_updates,
+     [](YamlText& out, std::string_view key, const MachineProfile& p) {
+       out.open(key);
+       for (const UpdateTime& update : p.updates)
+         out.item(fmt::format("{{optimizer: {}, fixed_ns: {}, ns_per_parameter: {}}}", name(update.optimizer),
+                              value_text(update.by_parameters.fixed_ns), value_text(update.by_parameters.ns_per_unit)),
+                  {});
+       out.close();
+     }},
     {"common_error", "number >= 0", "relative error that all ops share", Need::Required,
      read_as<&MachineProfile::common_error, NotNegative>, write_as<&MachineProfile::common_error>},
     {"independent_error", "number >= 0", "relative error of each op's own", Need::Required,

@@ -32,10 +32,10 @@ struct SweepText {
 
 // `keys` of a point: what a scenario has and a sweep may change.
 bool read_swept_key(Reader& reader, const At& at, const YamlKey& key, std::vector<std::string>& keys) {
-  constexpr std::array<std::string_view, 5> known = {"model", "cluster", "training", "plan", "cost"};
   if (!read_keys(reader, key.place, path(at), key.text, keys)) return false;
-  if (std::find(known.begin(), known.end(), keys.front()) != known.end()) return true;
-  reader.errors.add(key.place, fmt::format("{}: {}", path(at), unknown_name(keys.front().substr(0, 64), known)));
+  if (std::find(kSweptSections.begin(), kSweptSections.end(), keys.front()) != kSweptSections.end()) return true;
+  reader.errors.add(key.place,
+                    fmt::format("{}: {}", path(at), unknown_name(keys.front().substr(0, 64), kSweptSections)));
   return false;
 }
 

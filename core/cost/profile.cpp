@@ -64,6 +64,12 @@ std::string describe(const Program& program) {
   return text.empty() ? "nothing" : text;
 }
 
+const LinearTime* find_update(const MachineProfile& profile, Optimizer optimizer) {
+  for (const UpdateTime& update : profile.updates)
+    if (update.optimizer == optimizer) return &update.by_parameters;
+  return nullptr;
+}
+
 const LayerTimes* find_times(const MachineProfile& profile, std::string_view key, std::int64_t samples) {
   const auto found = std::lower_bound(
       profile.layers.begin(), profile.layers.end(), std::pair(key, samples), [](const LayerTimes& a, const auto& b) {

@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "core/model/program.hpp"
+#include "core/plan/optimizer.hpp"
 #include "core/units.hpp"
 
 namespace pipewright {
 
-constexpr int kProfileVersion = 1;
+constexpr int kProfileVersion = 2;
 
 // What tells one machine from another.
 struct Fingerprint {
@@ -41,6 +42,12 @@ struct LinearTime {
   bool operator==(const LinearTime&) const = default;
 };
 
+// The step of one optimizer, by parameters.
+struct UpdateTime {
+  Optimizer optimizer = Optimizer::Sgd;
+  LinearTime by_parameters;
+};
+
 struct MachineProfile {
   std::string name;
   std::string date;     // of the measurement, ISO 8601
@@ -52,8 +59,7 @@ struct MachineProfile {
   LinearTime send;                 // of the sender, by bytes: the copy into the receiver's slot
   LinearTime first_read;  // of the receiver, by bytes: what reading another core's data takes more than its own
   Time handoff;           // from the end of a copy until the receiver has noticed
-  LinearTime update;      // optimizer step, by parameters
-  std::string optimizer;  // that `update` holds for
+  std::vector<UpdateTime> updates;  // one of each optimizer that was measured
   // Relative error of one op's time: `common` to all ops (clock), `independent` of the others.
   double common_error = 0, independent_error = 0;
   std::string source;  // one line for reports: what, where, when
@@ -62,6 +68,9 @@ struct MachineProfile {
 // What a layer computes, in one line: its operations with shapes and settings. Layers that compute the same have the
 // same line.   "layer_norm 64x128; linear 64x128 -> 64x384 bias; ..."
 std::string describe(const Program& program);
+
+// The optimizer's step, or nullptr when it was not measured.
+const LinearTime* find_update(const MachineProfile& profile, Optimizer optimizer);
 
 // The layer's times, or nullptr when it was not measured at that size.
 const LayerTimes* find_times(const MachineProfile& profile, std::string_view key, std::int64_t samples);

@@ -15,11 +15,11 @@
 #include "core/cluster/cluster.hpp"
 #include "core/cost/profile.hpp"
 #include "core/model/graph.hpp"
+#include "core/plan/optimizer.hpp"
 #include "core/plan/run_request.hpp"
 
 namespace pipewright {
 
-enum class Optimizer { Sgd, Momentum, RmsProp, Adam };
 enum class Recompute {
   None,
   Selective,  // the attention cores are rebuilt during the backward                       [Korthikanti22] section 5

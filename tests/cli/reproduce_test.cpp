@@ -35,7 +35,8 @@ TEST_CASE("reproduce lists its tables, and answers one by name") {
 }
 
 // [PipeDream19] table 1: model, servers, cluster.
-TEST_CASE("PipeDream's table 1 has all fourteen rows, its fitted ones outside the averages") {
+TEST_CASE("PipeDream's table 1 has all fourteen rows, its fitted ones outside the averages" *
+          doctest::test_suite("whole searches")) {
   const ProgramRun run = run_program({"reproduce", "pipedream-table1", "--csv"});
   CHECK(run.status == 0);
   for (const char* row :

@@ -1,9 +1,15 @@
 // `run`, `calibrate` and `validate` as a user runs them. Nothing here depends on how long anything takes.
+#include <cstdint>
 #include <filesystem>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "io/writers/writers.hpp"
 #include "tests/cli/refusals.hpp"
 #include "tests/support/run_program.hpp"
 
@@ -100,4 +106,65 @@ TEST_CASE("validate: more workers than cores are judged by memory alone, and the
   CHECK(run.status == 2);
   CHECK(contains(run.out, "times cannot"));
   CHECK(contains(error_of({"validate", kTwoStages, "--tolerance", "ten"}), "--tolerance"));
+}
+
+TEST_CASE("validate with several scenarios: one profile, every attempt in the table, nothing run more than thrice") {
+  ScratchFolder folder;
+  const std::string small = "scenarios/validation/small-ops.yaml", cnn = "scenarios/validation/cnn-1f1b.yaml";
+  const auto validated = [&](const std::string& a, const std::string& b) {
+    return run_program({"validate", a, b, "--budget", "50ms", "--steps", "5", "--warmup", "1", "--set",
+                        "training.micro_batches=2", "-o", folder.path("out")});
+  };
+  const ProgramRun run = validated(small, cnn);
+  CHECK((run.status == 0 || run.status == 1 || run.status == 2));
+  const auto document = nlohmann::json::parse(file_text(folder.path("out/accuracy.json")));
+  CHECK(document.at("schema") == "pipewright.accuracy/1");
+  std::map<std::string, std::int64_t> attempts;
+  for (const auto& attempt : document.at("attempts")) {
+    const std::string name = attempt.at("scenario");
+    CHECK(attempt.at("attempt") == ++attempts[name]);
+    CHECK(attempt.at("memory_exact") == true);
+    CHECK(attempt.at("step").at("timed").size() == 5);
+    CHECK(std::filesystem::exists(
+        folder.path("out/" + name + "/attempt-" + std::to_string(attempts[name]) + "/prediction.json")));
+  }
+  CHECK(attempts.size() == 2);
+  for (const auto& [name, count] : attempts)
+    CHECK(count <= 3);
+  const auto& summary = document.at("summary");
+  CHECK(summary.at("judged").get<int>() + summary.at("withheld").get<int>() == 2);
+  // One profile with the steps of both optimizers prices both.
+  const std::string profile = file_text(folder.path("out/profile.yaml"));
+  CHECK(profile.find("optimizer: sgd") != std::string::npos);
+  CHECK(profile.find("optimizer: momentum") != std::string::npos);
+  CHECK(contains(file_text(folder.path("out/accuracy.md")), "| small-ops | 1 |"));
+
+  const ProgramRun twice = validated(small, small);
+  CHECK(twice.status == 2);
+  CHECK(contains(twice.err, "both named \"small-ops\""));
+}
+
+TEST_CASE("sweep --run trains every point: schedules with a flush have the same losses, PipeDream's others") {
+  ScratchFolder folder;
+  const std::string grid = folder.path("grid.yaml"), svg = folder.path("losses.svg");
+  write_file(grid, "version: 1\nsweep:\n  base: " + source_folder() + "/scenarios/learning/base.yaml" +
+                       "\n  variants:\n    gpipe: {plan.schedule: gpipe}\n    1f1b: {plan.schedule: 1f1b}\n"
+                       "    stashing: {plan.schedule: pipedream, training.micro_batch_size: 16, "
+                       "training.micro_batches: 4, run.steps: 1}\n"
+                       "  grid: {run.learning_rate: [0.1, 0.5], run.seed: [1, 2]}\n");
+  const ProgramRun run = run_program({"sweep", "--run", "--csv", grid, "--set", "run.steps=4", "-o", svg});
+  CHECK(run.status == 0);
+  std::map<std::string, std::vector<std::string>> losses;  // by variant, what follows it in its lines
+  std::istringstream lines(run.out);
+  std::string line;
+  std::getline(lines, line);
+  CHECK(line == "variant,run.learning_rate,run.seed,samples,loss,ended_early");
+  while (std::getline(lines, line))
+    losses[line.substr(0, line.find(','))].push_back(line.substr(line.find(',')));
+  CHECK(losses["gpipe"].size() == 4 * 4);
+  CHECK(losses["gpipe"] == losses["1f1b"]);
+  CHECK(losses["stashing"].size() == 4);
+  CHECK(contains(file_text(svg), "learning rate 0.5"));
+
+  CHECK(contains(error_of({"sweep", "--run", "--json", grid}), "--json is of simulated sweeps"));
 }

@@ -94,7 +94,7 @@ TEST_CASE("every shipped scenario fits its cluster and gives an answer") {
   }
 }
 
-TEST_CASE("every shipped sweep has figures in all its rows") {
+TEST_CASE("every shipped sweep has figures in all its rows" * doctest::test_suite("whole searches")) {
   REQUIRE(shipped(true).size() >= 2);
   for (const auto& file : shipped(true)) {
     const Run run = pipewright("sweep --json " + quoted(file), false);

@@ -46,7 +46,7 @@ struct TwoLayers {
     profile.send = {10, 0.5};
     profile.first_read = {1, 0.25};
     profile.handoff = Time{40};
-    profile.update = {7, 2};
+    profile.updates = {{Optimizer::Sgd, {7, 2}}};
     plan.schedule = "gpipe", plan.stages = 2, plan.replicas = {1, 1};
     plan.micro_batches = 4, plan.micro_batch_size = plan.last_micro_batch_size = 3, plan.global_batch_size = 12;
     plan.layers = {{0, 1}, {1, 2}}, plan.recompute = {Recompute::None, Recompute::None}, plan.device = {0, 1};

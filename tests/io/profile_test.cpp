@@ -19,7 +19,7 @@ MachineProfile example() {
                     {"relu 4 -> 4", 3, Time{9}, Time{8}, Time{0}, 0, 400}};
   profile.op_overhead = Time{812};
   profile.send = {10.5, 0.0625}, profile.first_read = {0, 0.25}, profile.handoff = Time{150};
-  profile.update = {100, 0.5}, profile.optimizer = "sgd";
+  profile.updates = {{Optimizer::Sgd, {100, 0.5}}, {Optimizer::Adam, {0, 2.5}}};
   profile.common_error = 0.01, profile.independent_error = 0.04;
   profile.source = "measured on a machine";
   return profile;
@@ -53,7 +53,7 @@ TEST_CASE("Profiles of another version, with a layer twice or a negative time ar
     REQUIRE(at != std::string::npos);
     return written(changed.replace(at, from.size(), to));
   };
-  CHECK_THROWS_WITH_AS(read_profile(with("version: 1", "version: 2")), doctest::Contains("calibrate again"),
+  CHECK_THROWS_WITH_AS(read_profile(with("version: 2", "version: 1")), doctest::Contains("calibrate again"),
                        InputError);
   CHECK_THROWS_WITH_AS(read_profile(with("relu 4 -> 4", "linear 4 -> 2 bias")), doctest::Contains("one layer twice"),
                        InputError);

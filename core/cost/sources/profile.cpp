@@ -34,7 +34,13 @@ class Measured final : public CostSource {
 
   Time op_overhead() const override { return profile_.op_overhead; }
   Time update(std::int64_t parameters) const override {
-    return parameters == 0 ? Time{} : profile_.update.at(static_cast<double>(parameters));
+    if (parameters == 0) return {};
+    const LinearTime* const time = find_update(profile_, scenario_.training.optimizer);
+    if (time == nullptr)
+      throw InputError(scenario_.model.place, "training.optimizer: its step was not measured in profile \"" +
+                                                  profile_.name +
+                                                  "\"; calibrate with this scenario: pipewright calibrate SCENARIO");
+    return time->at(static_cast<double>(parameters));
   }
   Time sending(Bytes bytes) const override { return profile_.send.at(static_cast<double>(bytes.value)); }
   Time first_reading(Bytes bytes) const override { return profile_.first_read.at(static_cast<double>(bytes.value)); }

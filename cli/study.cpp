@@ -1,0 +1,337 @@
+#include "cli/study.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <list>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "cli/attempt.hpp"
+#include "cli/config_path.hpp"
+#include "cli/terminal.hpp"
+#include "core/check.hpp"
+#include "io/format_quantity.hpp"
+#include "io/profile_file.hpp"
+#include "io/read_scenario.hpp"
+#include "io/writers/json_text.hpp"
+#include "io/writers/writers.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr int kAttempts = 3;            // a run and two repetitions
+constexpr Time kShortOp{100'000};       // an op of less is a short one: told apart in the summary
+constexpr double kBubblePoints = 0.02;  // within which a bubble counts as predicted
+
+// One attempt at one scenario: what the table and the JSON say of it.
+struct Row {
+  std::string scenario, group;  // group: the scenarios that train the same with the same devices
+  int attempt = 1;
+  std::string schedule;
+  int stages = 0;
+  std::int64_t micro_batches = 0;
+  Time shortest_op;  // predicted
+  Time predicted, median, p5, p95;
+  std::vector<Time> timed;
+  double error = 0, half_band = 0, bubble_predicted = 0, bubble_measured = 0;
+  bool memory_exact = false, noisy = false;
+  Verdict verdict = Verdict::Withheld;
+  std::string text;    // of the verdict
+  std::string failed;  // why there is none
+
+  bool judged() const { return failed.empty() && verdict != Verdict::Withheld; }
+  bool in_band() const {
+    const auto step = static_cast<double>(predicted.value);
+    return std::abs(static_cast<double>(median.value) - step) <= half_band * step;
+  }
+  double bubble_off() const { return bubble_predicted - bubble_measured; }
+  double spread() const { return p5.value > 0 ? static_cast<double>(p95.value) / static_cast<double>(p5.value) : 1; }
+};
+
+Time shortest_op(const Answer& answer) {
+  Time shortest{INT64_MAX};
+  for (const Lane& lane : answer.schedule.positions)
+    for (const Op& op : lane.compute)
+      if (op.kind != Kind::Update) shortest = std::min(shortest, answer.costs.time_of(op));
+  return shortest;
+}
+
+std::string group_of(const Scenario& scenario, const Plan& plan) {
+  return fmt::format("{}, {} samples per step on {}", scenario.model.name, plan.global_batch_size,
+                     scenario.cluster.name);
+}
+
+Row row_of(const Attempt& attempt, int number) {
+  const Comparison& c = attempt.comparison();
+  const Plan& plan = c.predicted.plan;
+  Row row;
+  row.scenario = attempt.scenario().name, row.group = group_of(attempt.scenario(), plan), row.attempt = number;
+  row.schedule = plan.schedule, row.stages = plan.stages, row.micro_batches = plan.micro_batches;
+  row.shortest_op = shortest_op(c.predicted);
+  row.predicted = c.predicted.report.makespan, row.median = c.times.median;
+  row.p5 = c.times.p5, row.p95 = c.times.p95, row.timed = c.times.timed;
+  row.error = c.step_error(), row.half_band = band(c.predicted);
+  row.bubble_predicted = c.predicted.report.bubble_fraction, row.bubble_measured = c.measured.report.bubble_fraction;
+  row.memory_exact = c.memory_exact(), row.noisy = c.times.noisy();
+  row.verdict = c.verdict(), row.text = c.verdict_text();
+  return row;
+}
+
+// The attempt that counts for a scenario: the first that was judged.
+const Row* counted(const std::vector<Row>& rows, const std::string& scenario) {
+  for (const Row& row : rows)
+    if (row.scenario == scenario && row.judged()) return &row;
+  return nullptr;
+}
+
+std::vector<std::string> names_in_order(const std::vector<Row>& rows) {
+  std::vector<std::string> names;
+  for (const Row& row : rows)
+    if (std::find(names.begin(), names.end(), row.scenario) == names.end()) names.push_back(row.scenario);
+  return names;
+}
+
+struct Summary {
+  int scenarios = 0, judged = 0, withheld = 0, failed = 0, in_band = 0, bubbles = 0, exact = 0, short_ops = 0;
+  double mean_error = 0, largest_error = 0;            // of those with long ops
+  double mean_with_short = 0, largest_with_short = 0;  // of all that were judged
+};
+
+Summary summary(const std::vector<Row>& rows) {
+  Summary s;
+  for (const std::string& name : names_in_order(rows)) {
+    ++s.scenarios;
+    const Row* const row = counted(rows, name);
+    if (row == nullptr) {
+      const bool failed =
+          std::all_of(rows.begin(), rows.end(), [&](const Row& r) { return r.scenario != name || !r.failed.empty(); });
+      ++(failed ? s.failed : s.withheld);
+      continue;
+    }
+    ++s.judged;
+    const double error = std::abs(row->error);
+    s.mean_with_short += error, s.largest_with_short = std::max(s.largest_with_short, error);
+    if (row->shortest_op < kShortOp) {
+      ++s.short_ops;
+    } else {
+      s.mean_error += error, s.largest_error = std::max(s.largest_error, error);
+    }
+    s.in_band += row->in_band(), s.exact += row->memory_exact;
+    s.bubbles += std::abs(row->bubble_off()) <= kBubblePoints;
+  }
+  if (s.judged > 0) s.mean_with_short /= s.judged;
+  if (s.judged > s.short_ops) s.mean_error /= s.judged - s.short_ops;
+  return s;
+}
+
+// Of scenarios that do the same work on the same devices: is the one predicted best the one measured best?
+struct Best {
+  std::string group, predicted, measured;
+  std::size_t of = 0;
+  double regret = 0;  // how much longer the one predicted best took than the one measured best
+};
+
+std::vector<Best> best_of_groups(const std::vector<Row>& rows) {
+  std::map<std::string, std::vector<const Row*>> groups;
+  for (const std::string& name : names_in_order(rows))
+    if (const Row* const row = counted(rows, name)) groups[row->group].push_back(row);
+  std::vector<Best> list;
+  for (const auto& [group, members] : groups) {
+    if (members.size() < 2) continue;
+    const Row* const predicted = *std::min_element(
+        members.begin(), members.end(), [](const Row* a, const Row* b) { return a->predicted < b->predicted; });
+    const Row* const measured = *std::min_element(members.begin(), members.end(),
+                                                  [](const Row* a, const Row* b) { return a->median < b->median; });
+    list.push_back({group, predicted->scenario, measured->scenario, members.size(),
+                    static_cast<double>(predicted->median.value) / static_cast<double>(measured->median.value) - 1});
+  }
+  return list;
+}
+
+std::string signed_percent(double value) {
+  return fmt::format("{:+.1f} %", 100 * value);
+}
+
+std::string markdown(const std::vector<Row>& rows, const MachineProfile& profile, double tolerance) {
+  std::string text = fmt::format(
+      "Profile: {}; pipewright {}. Each scenario ran once, in this order, after all had been calibrated; one whose run "
+      "was withheld ran again, at most twice. Every attempt is here. The step is the median of the timed ones; band: "
+      "90 %, from the spread of the calibration.\n\n",
+      profile.source, profile.machine.revision);
+  text +=
+      "| scenario | attempt | schedule, K x M | shortest op | predicted | measured | error | in band | bubble, "
+      "predicted | "
+      "measured | memory | p95/p5 | verdict |\n|---|--:|---|--:|--:|--:|--:|---|--:|--:|---|--:|---|\n";
+  for (const Row& r : rows) {
+    if (!r.failed.empty()) {
+      text += fmt::format("| {} | {} | | | | | | | | | | | failed: {} |\n", r.scenario, r.attempt, r.failed);
+      continue;
+    }
+    // A run that says nothing about time has no error: its cells say so, its times are in the JSON.
+    const bool judged = r.judged();
+    text += fmt::format("| {} | {} | {}, {} x {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.2f} | {} |\n", r.scenario,
+                        r.attempt, r.schedule, r.stages, r.micro_batches, short_time(r.shortest_op),
+                        short_time(r.predicted), short_time(r.median), judged ? signed_percent(r.error) : "withheld",
+                        judged ? (r.in_band() ? "yes" : "no") : "", percent(r.bubble_predicted),
+                        percent(r.bubble_measured), r.memory_exact ? "exact" : "NOT EXACT", r.spread(),
+                        r.verdict == Verdict::Within    ? "within " + whole_percent(tolerance)
+                        : r.verdict == Verdict::Outside ? "outside " + whole_percent(tolerance)
+                        : r.noisy                       ? "withheld: not quiet"
+                                                        : r.text);
+  }
+  const Summary s = summary(rows);
+  const auto errors = [](double mean, double largest, int count) {
+    return fmt::format("mean |error| {:.1f} %, largest {:.1f} % over {}", 100 * mean, 100 * largest, count);
+  };
+  text += fmt::format("\n{} of {} scenarios judged", s.judged, s.scenarios);
+  if (s.withheld > 0) text += fmt::format(", {} withheld: no quiet run was possible", s.withheld);
+  if (s.failed > 0) text += fmt::format(", {} failed", s.failed);
+  text += ".\n";
+  const int long_ops = s.judged - s.short_ops;
+  if (long_ops > 0)
+    text += fmt::format("- Ops of at least {}: {}.\n", short_time(kShortOp),
+                        errors(s.mean_error, s.largest_error, long_ops));
+  if (s.short_ops > 0)
+    text += fmt::format("- With shorter ones: {}.\n", errors(s.mean_with_short, s.largest_with_short, s.judged));
+  if (s.judged > 0)
+    text += fmt::format(
+        "- Bubble within {:.0f} points: {} of {}. Measured step in the 90 % band: {} of {}. Peak memory to the byte: "
+        "{} "
+        "of {}.\n",
+        100 * kBubblePoints, s.bubbles, s.judged, s.in_band, s.judged, s.exact, s.judged);
+  for (const Best& best : best_of_groups(rows))
+    text += fmt::format(
+        "- Best of {} ({}): predicted {}, measured {}{}.\n", best.of, best.group, best.predicted, best.measured,
+        best.predicted == best.measured ? ""
+                                        : fmt::format("; the predicted one takes {:.1f} % longer", 100 * best.regret));
+  return text;
+}
+
+std::string json(const std::vector<Row>& rows, const MachineProfile& profile) {
+  JsonText json;
+  json.open('{').field("schema", "pipewright.accuracy/1").field("profile", profile.source);
+  json.field("date", profile.date).field("revision", profile.machine.revision);
+  json.key("attempts").open('[');
+  for (const Row& r : rows) {
+    json.open('{').field("scenario", r.scenario).field("attempt", r.attempt);
+    if (!r.failed.empty()) {
+      json.field("failed", r.failed).close();
+      continue;
+    }
+    json.field("schedule", r.schedule).field("stages", r.stages).field("micro_batches", r.micro_batches);
+    json.field("group", r.group).field("shortest_op", r.shortest_op);
+    json.key("step").open('{').field("predicted", r.predicted).field("measured_median", r.median);
+    json.field("measured_p5", r.p5).field("measured_p95", r.p95).field("error", r.error);
+    json.field("band", r.half_band).field("in_band", r.in_band()).field("timed", r.timed).close();
+    json.key("bubble").open('{').field("predicted", r.bubble_predicted).field("measured", r.bubble_measured).close();
+    json.field("memory_exact", r.memory_exact);
+    json.field("verdict", r.verdict == Verdict::Within    ? "within"
+                          : r.verdict == Verdict::Outside ? "outside"
+                                                          : "withheld");
+    json.field("reason", r.text).close();
+  }
+  const Summary s = summary(rows);
+  json.close().key("summary").open('{').field("scenarios", s.scenarios).field("judged", s.judged);
+  json.field("withheld", s.withheld).field("failed", s.failed).field("with_short_ops", s.short_ops);
+  json.field("mean_error", s.mean_error).field("largest_error", s.largest_error);
+  json.field("mean_error_with_short_ops", s.mean_with_short)
+      .field("largest_error_with_short_ops", s.largest_with_short);
+  json.field("bubbles_within_2_points", s.bubbles).field("in_band", s.in_band).field("memory_exact", s.exact).close();
+  json.key("best").open('[');
+  for (const Best& best : best_of_groups(rows))
+    json.open('{')
+        .field("of", best.group)
+        .field("scenarios", static_cast<std::int64_t>(best.of))
+        .field("predicted", best.predicted)
+        .field("measured", best.measured)
+        .field("regret", best.regret)
+        .close();
+  json.close().close();
+  return std::move(json).text();
+}
+
+std::vector<Scenario> read_all(const Study& study) {
+  std::vector<Scenario> scenarios;
+  std::map<std::string, std::string> path_of;
+  for (const std::string& path : study.scenarios) {
+    scenarios.push_back(read_scenario(path, {.set = study.changes, .config_path = config_path()}));
+    const auto [first, added] = path_of.try_emplace(file_name_of(scenarios.back()), path);
+    if (!added)
+      throw InputError("validate: " + first->second + " and " + path + " are both named \"" + first->first +
+                       "\"; give each scenario a name of its own");
+  }
+  return scenarios;
+}
+
+MachineProfile profile_for(const Study& study, const std::vector<Scenario>& scenarios) {
+  if (!study.profile.empty()) {
+    MachineProfile profile = read_profile(study.profile);
+    if (const std::string warning = other_machine(profile); !warning.empty()) note("warning: " + warning);
+    return profile;
+  }
+  std::list<RealRun> runs;  // stay where they are
+  std::vector<const RealRun*> all;
+  for (const Scenario& scenario : scenarios) {
+    all.push_back(&runs.emplace_back(scenario));
+    all.back()->check_memory();
+  }
+  note(fmt::format("calibrating {} scenarios", all.size()));
+  return calibrated(all, study.seconds, "validation");
+}
+
+// One attempt; a run that fails is a row as well.
+Row attempted(const Study& study, const Scenario& scenario, const MachineProfile& profile, int number) {
+  const std::string folder = made_folder(fmt::format("{}/{}/attempt-{}", study.output, file_name_of(scenario), number));
+  try {
+    return row_of(Attempt(scenario, profile, study.tolerance, study.forced, folder), number);
+  } catch (const RunFailed& failed) {
+    Row row;
+    row.scenario = scenario.name, row.attempt = number, row.failed = failed.what();
+    return row;
+  }
+}
+
+int status_of(const std::vector<Row>& rows) {
+  int status = kDone;
+  for (const std::string& name : names_in_order(rows)) {
+    const Row* const row = counted(rows, name);
+    const int one = row == nullptr ? kBadInput : exit_status(row->verdict);
+    if (one == kNo || (one == kBadInput && status == kDone)) status = one;
+  }
+  return status;
+}
+
+}  // namespace
+
+int validate_all(const Study& study) {
+  const std::vector<Scenario> scenarios = read_all(study);
+  made_folder(study.output);
+  const MachineProfile profile = profile_for(study, scenarios);
+  write_file(study.output + "/profile.yaml", profile_yaml(profile));
+
+  std::vector<Row> rows;
+  const auto run = [&](const Scenario& scenario, int number) {
+    rows.push_back(attempted(study, scenario, profile, number));
+    const Row& row = rows.back();
+    note(fmt::format("{}, attempt {}: {}", row.scenario, number, row.failed.empty() ? row.text : row.failed));
+    // What is there is kept, should a later run end the program.
+    write_file(study.output + "/accuracy.json", json(rows, profile));
+    write_file(study.output + "/accuracy.md", markdown(rows, profile, study.tolerance));
+    return row.failed.empty() && row.verdict == Verdict::Withheld && row.noisy;
+  };
+  std::vector<const Scenario*> again;
+  for (const Scenario& scenario : scenarios)
+    if (run(scenario, 1)) again.push_back(&scenario);
+  for (int number = 2; number <= kAttempts; ++number) {
+    std::vector<const Scenario*> still;
+    for (const Scenario* const scenario : again)
+      if (run(*scenario, number)) still.push_back(scenario);
+    again = std::move(still);
+  }
+  print(study.as_json ? json(rows, profile) : markdown(rows, profile, study.tolerance));
+  note("wrote " + study.output + "/: profile.yaml accuracy.md accuracy.json and a folder for each scenario");
+  return status_of(rows);
+}
+
+}  // namespace pipewright
