@@ -42,15 +42,23 @@ std::string layers_in_words(const std::vector<LayerId>& layers) {
   return (layers.size() == 1 ? "layer " : "layers ") + text;
 }
 
+// " on stages 4-6"; `end`: the one behind the last.
+std::string on_stages(std::size_t begin, std::size_t end) {
+  if (end - begin == 1) return " on stage " + std::to_string(begin);
+  return " on stages " + std::to_string(begin) + "-" + std::to_string(end - 1);
+}
+
 }  // namespace
 
 std::string recompute_in_words(const Plan& plan) {
   if (plan.rebuilt.empty()) return in_words(plan.recompute);
   std::string text = "recompute " + layers_in_words(plan.rebuilt);
-  for (std::size_t k = 0; k < plan.recompute.size(); ++k) {
+  for (std::size_t k = 0, end = 0; k < plan.recompute.size(); k = end) {
     const Recompute mode = plan.recompute[k];
+    while (end < plan.recompute.size() && plan.recompute[end] == mode)
+      ++end;
     if (mode == Recompute::Layers || mode == Recompute::None) continue;
-    text += ", " + in_words({mode}).substr(std::string("recompute ").size()) + " on stage " + std::to_string(k);
+    text += ", " + in_words({mode}).substr(std::string("recompute ").size()) + on_stages(k, end);
   }
   return text;
 }
@@ -74,9 +82,7 @@ std::string in_words(const std::vector<Recompute>& recompute) {
     std::size_t end = begin;
     while (end < recompute.size() && recompute[end] == recompute[begin])
       ++end;
-    text += std::string(begin == 0 ? " " : ", ") + word(recompute[begin]) +
-            (end - begin == 1 ? " on stage " : " on stages ") + std::to_string(begin);
-    if (end - begin > 1) text += "-" + std::to_string(end - 1);
+    text += std::string(begin == 0 ? " " : ", ") + word(recompute[begin]) + on_stages(begin, end);
     begin = end;
   }
   return text;

@@ -109,7 +109,7 @@ std::string in_words(const NoPlanYet& none);
 // "recompute full on stages 0-1, none on stages 2-7"
 std::string in_words(const std::vector<Recompute>& recompute);
 
-// The same with the layers that repeat their forward: "recompute layers 0-2, 5, full on stage 3"
+// The same with the layers that repeat their forward: "recompute layers 0-2, 5, full on stages 3-6"
 std::string recompute_in_words(const Plan& plan);
 
 }  // namespace pipewright

@@ -211,8 +211,11 @@ std::string quality(const Ranking& ranking) {
     return fmt::format("{}; how much better another plan could be is not known", unit_of(ranking, best));
   if (ranking.proven())
     return fmt::format("optimal within the model: {}, and no plan of the space is {}", unit_of(ranking, best), better);
-  std::string text = fmt::format("gap {:.2f} %: {}, and no plan of the space can be {} than {}", 100 * ranking.gap(),
-                                 unit_of(ranking, best), better, unit_of(ranking, ranking.bound));
+  constexpr double kShown = 5e-5;  // of two decimals of a percent
+  const std::string gap =
+      ranking.gap() < kShown ? "gap below 0.01 %" : fmt::format("gap {:.2f} %", 100 * ranking.gap());
+  std::string text = fmt::format("{}: {}, and no plan of the space can be {} than {}", gap, unit_of(ranking, best),
+                                 better, unit_of(ranking, ranking.bound));
   if (!ranking.ended.empty()) text += "; " + ended_text(ranking);
   return text;
 }

@@ -95,6 +95,12 @@ std::optional<SearchAnswer> least_memory(const Scenario& scenario, const SearchO
   return std::nullopt;
 }
 
+std::string in_words(const NearestMiss& nearest) {
+  return fmt::format("{} needs {}{} on stage {}, {} more than the {} of a device", in_words(nearest.layout),
+                     nearest.at_least ? "at least " : "", bytes_text(nearest.need), nearest.stage,
+                     bytes_text(nearest.need - nearest.capacity), bytes_text(nearest.capacity));
+}
+
 StageId fullest_stage(const Found& found) {
   const auto& workers = found.report.workers;
   return std::max_element(

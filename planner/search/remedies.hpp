@@ -13,6 +13,9 @@ namespace pipewright {
 // plan needs at least. Nothing: none was found.
 std::optional<SearchAnswer> least_memory(const Scenario& scenario, const SearchOptions& options);
 
+// "PP4 DP1, 4 micro-batches of 1, 1f1b needs 9.8 GiB on stage 0, 1.8 GiB more than the 8.0 GiB of a device"
+std::string in_words(const NearestMiss& nearest);
+
 // The stage whose devices need most.
 StageId fullest_stage(const Found& found);
 

@@ -4,19 +4,16 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <queue>
 #include <set>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "core/plan/op_index.hpp"
-#include "planner/find_plan.hpp"
 #include "planner/layer_order.hpp"
-#include "planner/price.hpp"
+#include "planner/search/layout_queue.hpp"
+#include "planner/search/priced_plan.hpp"
 #include "planner/search/remedies.hpp"
 #include "planner/search/replicas.hpp"
-#include "planner/what_if/bytes_text.hpp"
 
 namespace pipewright {
 namespace {
@@ -72,23 +69,6 @@ class Search {
     answer_.candidates = std::move(candidates_);
     return std::move(answer_);
   }
-
-  // Least bound first; a group opens into its layouts, and a layout is looked at once its tight bound is the least.
-  enum class Stage : std::uint8_t { Tight, Layout, Group };
-  struct Open {
-    double bound;
-    Stage stage;
-    std::int64_t number;  // in the order of their opening
-    const LayoutGroup* group;
-    Layout layout;
-  };
-  struct Later {
-    bool operator()(const Open& a, const Open& b) const {
-      if (a.bound != b.bound) return a.bound > b.bound;
-      if (a.stage != b.stage) return a.stage > b.stage;
-      return a.number > b.number;
-    }
-  };
 
   double value(const Layout& layout, Time step, Bytes need) const {
     return objective_value(options_.objective, layout, scenario_, step, need);
@@ -193,10 +173,6 @@ class Search {
     return {static_cast<std::int64_t>(std::ceil(threshold())) - 1};
   }
 
-  void push(double bound, Stage stage, const LayoutGroup* group, Layout layout) {
-    queue_.push({bound, stage, opened_++, group, std::move(layout)});
-  }
-
   // Returns of how many layouts the bound is more than the simulator can count.
   std::int64_t open_groups() {
     std::int64_t lost = 0, opened = 0;
@@ -208,7 +184,7 @@ class Search {
       Layout layout = group.first;
       layout.zero = *std::max_element(group.zeros.begin(), group.zeros.end());
       try {
-        push(value(layout, evaluator_.bound(group), least(layout)), Stage::Group, &group, {});
+        queue_.push_group(value(layout, evaluator_.bound(group), least(layout)), group);
       } catch (const OverflowError& error) {
         lost += too_long(error, std::ssize(members(group)));
       }
@@ -217,25 +193,25 @@ class Search {
   }
 
   // One step of the search; returns how many layouts are done with.
-  std::int64_t look_at(const Open& next) {
-    if (next.stage == Stage::Group) {
+  std::int64_t look_at(const OpenLayout& next) {
+    if (next.kind == OpenLayout::Bound::OfGroup) {
       std::vector<Layout> layouts = members(*next.group);
       std::vector<double> bounds;
       for (const Layout& layout : layouts)
         bounds.push_back(value(layout, evaluator_.bound(layout), least(layout)));
       for (std::size_t i = 0; i < layouts.size(); ++i)
-        push(bounds[i], Stage::Layout, nullptr, std::move(layouts[i]));
+        queue_.push(bounds[i], OpenLayout::Bound::Simple, std::move(layouts[i]));
       return 0;
     }
     const Bytes capacity = scenario_.cluster.device.memory;
-    if (next.stage == Stage::Layout) {
+    if (next.kind == OpenLayout::Bound::Simple) {
       if (const Bytes states = evaluator_.least_states(next.layout); states > capacity) {
         miss(next.layout, states, 0, true);
         return 1;
       }
       const Time tight = evaluator_.tight_bound(next.layout);
       if (tight < kNever) {
-        push(value(next.layout, tight, least(next.layout)), Stage::Tight, nullptr, next.layout);
+        queue_.push(value(next.layout, tight, least(next.layout)), OpenLayout::Bound::Tight, next.layout);
         return 0;
       }
     }
@@ -249,18 +225,18 @@ class Search {
     return layouts;
   }
 
-  std::int64_t looked_at(const Open& next) {
+  std::int64_t looked_at(const OpenLayout& next) {
     try {
       return look_at(next);
     } catch (const OverflowError& error) {
-      return too_long(error, next.stage == Stage::Group ? std::ssize(members(*next.group)) : 1);
+      return too_long(error, next.kind == OpenLayout::Bound::OfGroup ? std::ssize(members(*next.group)) : 1);
     }
   }
 
   void evaluate_groups() {
     if (!std::exchange(groups_opened_, true)) done_ = open_groups();
     while (!queue_.empty()) {
-      const Open next = queue_.top();
+      const OpenLayout next = queue_.top();
       if (next.bound >= threshold()) break;
       if (over()) {
         unreached_ = std::min(unreached_, next.bound);
@@ -374,40 +350,6 @@ class Search {
     }
   }
 
-  // As `simulate` prices it: links shared, buffers counted.
-  std::optional<Found> priced(const Candidate& candidate, std::vector<Bytes>& buffers) {
-    Found found;
-    found.layout = candidate.layout;
-    auto scenario = std::make_shared<Scenario>(settled(scenario_, candidate.layout, &candidate.plan));
-    const CostModel cost(*scenario);
-    found.plan = find_plan(*scenario, cost);
-    PP_CHECK(found.plan.layers == candidate.plan.layers);
-    Answer answer = price(found.plan, cost, Engine::Auto);
-    found.report = std::move(answer.report);
-    buffers.assign(found.report.stages.size(), Bytes{});
-    const std::vector<Bytes> walked = walked_needs(answer);
-    for (const WorkerReport& worker : found.report.workers) {
-      found.peak = std::max(found.peak, worker.need.with_reserve);
-      found.peak_high = std::max(found.peak_high, worker.need.high);
-      Bytes& most = buffers[static_cast<std::size_t>(worker.stage)];
-      most = std::max(most, worker.need.with_reserve - walked[static_cast<std::size_t>(worker.stage)]);
-    }
-    found.value = value(found.layout, found.report.step_time, found.peak);
-    found.scenario = std::move(scenario);
-    return found;
-  }
-
-  static std::vector<Bytes> walked_needs(const Answer& answer) {
-    std::vector<Bytes> needs(static_cast<std::size_t>(answer.schedule.shape.stages));
-    for (std::size_t p = 0; p < answer.schedule.positions.size(); ++p) {
-      Bytes& most = needs[static_cast<std::size_t>(stage_at(answer.schedule.shape, static_cast<PositionId>(p)))];
-      most = std::max(
-          most,
-          need(answer.memory, peak(answer.memory, answer.schedule, static_cast<PositionId>(p)).bytes, 0).with_reserve);
-    }
-    return needs;
-  }
-
   // Plans that differ in their placement or in ZeRO alone are one line of the ranking: the best of them.
   static Layout line_of(Layout layout) {
     layout.placement = PlacementOrder::Pipeline, layout.zero = 0;
@@ -463,27 +405,26 @@ class Search {
         continue;
       }
       ++count;
-      std::vector<Bytes> buffers;
-      std::optional<Found> found = priced(candidate, buffers);
+      auto [found, buffers] = priced_plan(scenario_, candidate, options_.objective);
       std::vector<Bytes>& aside = set_aside[candidate.layout];
-      const bool fits = found->report.fits;
+      const bool fits = found.report.fits;
       if (!fits || options_.objective == Objective::Memory) widen(aside, buffers);
       if (fits) {
-        rank(std::move(*found));
+        rank(std::move(found));
         ++i;
         if (options_.objective == Objective::Memory && ++tries[candidate.layout] <= kMostTriesForBuffers)
           with_buffers(candidate, aside);
         continue;
       }
-      unfit_ = NearestMiss{candidate.layout, found->peak, scenario_.cluster.device.memory, found->report.limiting_stage,
-                           true};
+      unfit_ =
+          NearestMiss{candidate.layout, found.peak, scenario_.cluster.device.memory, found.report.limiting_stage, true};
       candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(i));
       Evaluation again;
       if (++tries[candidate.layout] <= kMostTriesForBuffers) again = evaluator_.evaluate(candidate.layout, aside);
       if (!again.candidate) {
         if (evaluator_.cuts_open()) give_up(candidate.layout, candidate.bound);
         --answer_.evaluated;
-        miss(candidate.layout, found->peak, found->report.limiting_stage);
+        miss(candidate.layout, found.peak, found.report.limiting_stage);
         recount_lines();
         continue;
       }
@@ -519,11 +460,6 @@ class Search {
     return text + "; open another field, or change one that is fixed";
   }
 
-  std::string nearest_in_words(const NearestMiss& nearest) const {
-    return fmt::format("{} needs {}{} on stage {}, {} more than the {} of a device", in_words(nearest.layout),
-                       nearest.at_least ? "at least " : "", bytes_text(nearest.need), nearest.stage,
-                       bytes_text(nearest.need - nearest.capacity), bytes_text(nearest.capacity));
-  }
   std::string too_large_in_words() const {
     return answer_.too_large == 1 ? "1 layout needs" : fmt::format("{} layouts need", answer_.too_large);
   }
@@ -535,7 +471,7 @@ class Search {
   NoPlanYet no_plan_yet() const {
     NoPlanYet none{answer_.ended, space_.layouts, answer_.not_reached, {}};
     if (answer_.too_large > 0) none.details.push_back(too_large_in_words() + " more memory than a device has");
-    if (answer_.nearest_miss) none.details.push_back("nearest so far: " + nearest_in_words(*answer_.nearest_miss));
+    if (answer_.nearest_miss) none.details.push_back("nearest so far: " + in_words(*answer_.nearest_miss));
     note_refused(none.details);
     return none;
   }
@@ -558,7 +494,7 @@ class Search {
       const Found& best = least->plans.front();
       answer_.nearest_miss = NearestMiss{best.layout, best.peak, scenario_.cluster.device.memory, fullest_stage(best)};
     }
-    none.details.push_back("nearest miss: " + nearest_in_words(*answer_.nearest_miss));
+    none.details.push_back("nearest miss: " + in_words(*answer_.nearest_miss));
     none.remedies = cheapest_changes(scenario_, options_, least);
     return none;
   }
@@ -567,11 +503,10 @@ class Search {
     if (least.peak > scenario_.cluster.device.memory) return false;
     Candidate candidate;
     candidate.layout = least.layout, candidate.plan = least.plan;
-    std::vector<Bytes> buffers;
-    std::optional<Found> found = priced(candidate, buffers);
-    if (!found->report.fits) return false;
+    auto [found, buffers] = priced_plan(scenario_, candidate, options_.objective);
+    if (!found.report.fits) return false;
     ++answer_.evaluated, --answer_.too_large;
-    rank(std::move(*found));
+    rank(std::move(found));
     return true;
   }
 
@@ -583,8 +518,7 @@ class Search {
   SearchAnswer answer_;
   Progress now_;
   std::vector<Candidate> candidates_;  // best first
-  std::priority_queue<Open, std::vector<Open>, Later> queue_;
-  std::int64_t opened_ = 0;
+  LayoutQueue queue_;
   std::map<Layout, double> lines_;  // best value by line of the ranking
   double worst_wanted_ = kInfinite;
   double pruned_ = kInfinite, unreached_ = kInfinite;

@@ -172,6 +172,9 @@ TEST_CASE("the Markdown table has the usual columns in the usual order") {
   const auto at = std::find(rows.begin(), rows.end(), head);
   REQUIRE(at != rows.end());
   CHECK(at[2] == "| 4 | 8 | 1 | - | 1 | 4 | 1 | 1 | 0.03300 | - | - | - | 27.3 % | 4.51 |");
+  // The legend explains the heads that are there.
+  CHECK(std::none_of(rows.begin(), rows.end(),
+                     [](const std::string& row) { return row.find("GPU") != std::string::npos; }));
 }
 
 TEST_CASE("the layer graph is coloured by stage and names what crosses an edge") {
