@@ -61,7 +61,7 @@ int run_grid(const SweepFile& file, const Arguments& arguments) {
   LossGrid grid{question, {}, 0};
   PointReader reader(file.base());
   {
-    ProgressLine progress("runs");
+    ProgressLine progress;
     const Interruption interruption;
     for (std::int64_t point = 0; point < question.points(); ++point) {
       if (interruption.requested()) {
@@ -69,7 +69,7 @@ int run_grid(const SweepFile& file, const Arguments& arguments) {
         break;
       }
       grid.rows.push_back(trained(reader.read(file.changes(point)), point));
-      progress.show(point + 1, question.points(), "");
+      progress.show("runs", point + 1, question.points(), "");
     }
   }
   print(arguments.has("--csv") ? losses_csv(grid) : losses_text(grid, output_width(arguments)));
