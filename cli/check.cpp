@@ -5,7 +5,9 @@
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
 #include "cli/terminal.hpp"
+#include "io/profile_file.hpp"
 #include "io/read_scenario.hpp"
+#include "io/read_sweep.hpp"
 #include "io/yaml.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/layer_order.hpp"
@@ -31,7 +33,7 @@ std::string kind(const std::string& path) {
   for (const char* key : {"plan", "training"})
     if (root.find(key) != nullptr) return "scenario";
   if (root.find("model") != nullptr && root.find("cluster") != nullptr) return "scenario";
-  for (const char* key : {"model", "device", "cluster"})
+  for (const char* key : {"model", "device", "cluster", "sweep", "profile"})
     if (root.find(key) != nullptr) return key;
   return "scenario";
 }
@@ -45,6 +47,12 @@ std::string checked(const std::string& path, const ReadOptions& options, bool re
   }
   if (what == "device") return "device " + read_device(path, options).name;
   if (what == "cluster") return "cluster, " + counted(read_cluster(path, options).devices(), "device");
+  if (what == "sweep") return "sweep, " + counted(SweepFile(path, options).question().points(), "point");
+  if (what == "profile") {
+    const MachineProfile profile = read_profile(path, options);
+    return "profile, " + counted(static_cast<std::int64_t>(profile.layers.size()), "layer") + " measured on " +
+           profile.machine.processor;
+  }
   const Scenario scenario = read_scenario(path, options);
   if (needs_search(scenario)) {
     check_whole_plan(scenario);
@@ -85,7 +93,7 @@ int run(const Arguments& arguments) {
 constinit const Command kCheck{
     .name = "check",
     .arguments = "FILE...",
-    .summary = "read scenarios, models, devices or clusters and name every error",
+    .summary = "read scenarios, sweeps, models, devices, clusters or profiles and name every error",
     .details = "  pipewright check scenarios/*.yaml configs/devices/*.yaml\n",
     .options = kOptions,
     .least = 1,

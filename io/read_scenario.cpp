@@ -138,6 +138,11 @@ Scenario scenario_of(const std::string& path, Yaml root, const ReadOptions& opti
                      const std::vector<std::string>& texts, ExpectAndVary* more) {
   if (root.find("sweep") && !root.find("model"))
     throw InputError(root.place, "this is a sweep, not a scenario; ask it with pipewright sweep FILE");
+  if (root.find("profile") && !root.find("model"))
+    throw InputError(root.place,
+                     "this is a profile of a machine, not a scenario; price a scenario with it: pipewright simulate "
+                     "SCENARIO --set 'cost={profile: " +
+                         path + "}'");
   Errors errors;
   Reader reader{options, errors};
   reader.more = more;

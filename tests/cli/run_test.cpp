@@ -75,6 +75,8 @@ TEST_CASE("calibrate: a profile that simulate prices with; layers it does not ha
   CHECK(contains(run.out, "2 workers busy"));
   const std::string cost = "cost={profile: " + path + "}";
   CHECK(run_program({"simulate", kTwoStages, "--set", cost}).status == 0);
+  CHECK(contains(run_program({"check", path}).out, "ok (profile, "));
+  CHECK(contains(error_of({"simulate", path}), "this is a profile of a machine, not a scenario"));
   CHECK(contains(error_of({"simulate", kTwoStages, "--set", cost, "--set", "training.micro_batch_size=3"}),
                  "micro-batches of 3 samples (measured: 4)"));
   CHECK(contains(error_of({"calibrate", kTwoStages, "--budget", "0 s"}), "--budget"));
