@@ -1,5 +1,7 @@
 // `calibrate`: what a scenario's layers cost on this machine.
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <list>
 #include <string>
 #include <vector>
@@ -21,10 +23,12 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 4> kOptions = {{
+constexpr std::array<Option, 5> kOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first (repeatable)"},
     {"--backend", "", "NAME", "cpu (default)"},
     {"--budget", "", "TIME", "of measured rounds (default: 3 s)"},
+    {"--sizes", "", "N,N,...",
+     "micro-batches of these samples instead of the scenario's; between them is interpolated"},
     {"--output", "-o", "FILE", "write the profile there (default: standard output)"},
 }};
 
@@ -45,6 +49,24 @@ std::string table(const MachineProfile& profile) {
   return text;
 }
 
+// --sizes 1,2,8 as changes of the scenario; none: as it is.
+std::vector<std::vector<std::string>> size_changes(const Arguments& arguments) {
+  if (!arguments.has("--sizes")) return {{}};
+  const std::string text = arguments.last("--sizes", "");
+  std::vector<std::vector<std::string>> list;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    int size = 0;
+    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, size);
+    if (error != std::errc{} || stop != text.data() + end || size < 1)
+      throw InputError("--sizes: \"" + text +
+                       "\" is no list of whole numbers of at least 1; write e.g. --sizes 1,4,16");
+    list.push_back({"training.micro_batch_size=" + std::to_string(size)});
+    begin = end + 1;
+  }
+  return list;
+}
+
 int run(const Arguments& arguments) {
   std::vector<std::string> changes = arguments.all("--set");
   for (std::string& change : run_settings_as_changes(arguments))
@@ -55,10 +77,13 @@ int run(const Arguments& arguments) {
   std::list<Scenario> scenarios;  // stay where they are: runs refer to them
   std::list<RealRun> runs;
   std::vector<const RealRun*> all;
-  for (const std::string& path : arguments.positional) {
-    scenarios.push_back(read_scenario(path, {.set = changes, .config_path = config_path()}));
-    all.push_back(&runs.emplace_back(scenarios.back()));
-  }
+  for (const std::string& path : arguments.positional)
+    for (const std::vector<std::string>& size : size_changes(arguments)) {
+      std::vector<std::string> all_changes = changes;
+      all_changes.insert(all_changes.end(), size.begin(), size.end());
+      scenarios.push_back(read_scenario(path, {.set = std::move(all_changes), .config_path = config_path()}));
+      all.push_back(&runs.emplace_back(scenarios.back()));
+    }
   const MachineProfile profile = calibrated(all, seconds, scenarios.front().name);
   if (!arguments.has("--output")) {
     print(profile_yaml(profile));
@@ -79,7 +104,8 @@ constinit const Command kCalibrate{
     .summary = "measure what a scenario's layers and messages cost on this machine",
     .details =
         "SCENARIO is a YAML file whose layers can be run. All workers of its plan compute at once while each layer is\n"
-        "timed; then messages between two cores. Several scenarios give one profile, which prices all of them.\n"
+        "timed; then messages between two cores. Several scenarios give one profile, which prices all of them;\n"
+        "with --sizes it prices other sizes of micro-batch, too.\n"
         "  pipewright calibrate scenarios/validation/two-stage-gpipe.yaml -o here.yaml\n"
         "  pipewright simulate scenarios/validation/two-stage-gpipe.yaml --set 'cost={profile: ./here.yaml}'\n",
     .options = kOptions,

@@ -95,3 +95,26 @@ TEST_CASE("A layer or a size that was not measured is named, with the sizes that
   CHECK_THROWS_WITH_AS(two.costs(), doctest::Contains("micro-batches of 2 samples (measured: 3)"), InputError);
   CHECK_THROWS_WITH_AS(two.costs(), doctest::Contains("pipewright calibrate"), InputError);
 }
+
+TEST_CASE("A size between two that were measured lies on the line through them, and only there") {
+  TwoLayers two;
+  const auto measured = two.profile.layers;
+  for (LayerTimes larger : measured) {
+    larger.samples = 7;
+    larger.forward = larger.forward + Time{80}, larger.weight_gradient = larger.weight_gradient + Time{10};
+    two.profile.layers.push_back(larger);
+  }
+  std::sort(two.profile.layers.begin(), two.profile.layers.end(), [](const LayerTimes& a, const LayerTimes& b) {
+    return std::pair(a.key, a.samples) < std::pair(b.key, b.samples);
+  });
+  const auto at = [&](std::int64_t samples) {
+    two.plan.micro_batch_size = two.plan.last_micro_batch_size = samples;
+    return two.costs();
+  };
+  CHECK(of(at(3), 0, Kind::R) == Time{100 + 5});
+  CHECK(of(at(5), 0, Kind::R) == Time{140 + 5});
+  CHECK(of(at(5), 1, Kind::W) == Time{35 + 5});
+  CHECK(of(at(7), 0, Kind::R) == Time{180 + 5});
+  CHECK_THROWS_WITH_AS(at(8), doctest::Contains("(measured: 3, 7)"), InputError);
+  CHECK_THROWS_WITH_AS(at(2), doctest::Contains("(measured: 3, 7)"), InputError);
+}
