@@ -57,6 +57,8 @@ TEST_CASE("run: what cannot be run is refused with the layer and a way out") {
   CHECK(contains(error_of({"run", kTwoStages, "--check", "weights"}), "known: gradients"));
   CHECK(contains(error_of({"run", kTwoStages, "--set", "plan.recompute=selective"}), "plan.recompute"));
   CHECK(contains(error_of({"run", kTwoStages, "-o", "run.xyz"}), "run.xyz"));
+  for (const char* const sizes : {"", "1,", "x", "1,-2", "0", "1 2"})
+    CHECK(contains(error_of({"calibrate", kTwoStages, "--sizes", sizes}), "is no list of whole numbers"));
 }
 
 TEST_CASE("run: a loss that is no number ends the run; what was measured until then is shown") {
