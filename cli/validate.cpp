@@ -11,6 +11,7 @@
 #include "cli/real_run.hpp"
 #include "cli/study.hpp"
 #include "cli/terminal.hpp"
+#include "cli/validate_import.hpp"
 #include "core/check.hpp"
 #include "io/format_quantity.hpp"
 #include "io/profile_file.hpp"
@@ -21,8 +22,11 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 19> kOptions = {{
+constexpr std::array<Option, 21> kOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first (repeatable)"},
+    {"--log", "", "FILE", "no run here: the log of one elsewhere, of Megatron-LM or torchtitan (or .gz)"},
+    {"--trace", "", "FILE",
+     "no run here: a trace of PyTorch's profiler with its PP:0F3 actions (.json, .gz; repeatable)"},
     {"--profile", "", "FILE", "prices from this profile instead of a calibration now"},
     {"--budget", "", "TIME", "of the calibration (default: 3 s)"},
     {"--tolerance", "", "PERCENT", "of the step time, for the verdict (default: 10%)"},
@@ -96,6 +100,7 @@ int validate_scenario(const Arguments& arguments) {
 }
 
 int run(const Arguments& arguments) {
+  if (asks_for_import(arguments)) return validate_import(arguments, tolerance(arguments));
   return with_run_failures([&] { return validate_scenario(arguments); });
 }
 
@@ -113,7 +118,9 @@ constinit const Command kValidate{
         "in\n"
         "the table.\n"
         "  pipewright validate scenarios/validation/two-stage-gpipe.yaml\n"
-        "  pipewright validate scenarios/validation/*.yaml -o accuracy\n",
+        "  pipewright validate scenarios/validation/*.yaml -o accuracy\n"
+        "With --log or --trace nothing is run or measured here; what others measured stands beside the prediction.\n"
+        "  pipewright validate scenario.yaml --log run.log --trace rank0.json.gz --trace rank1.json.gz\n",
     .options = kOptions,
     .least = 1,
     .most = 64,

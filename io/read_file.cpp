@@ -52,44 +52,76 @@ void refuse_special(const std::string& path) {
   if (S_ISSOCK(info.st_mode)) refuse(path, "is a socket; name a text file");
 }
 
-// Reads to the end. A FIFO is opened without blocking, so that one nobody writes to ends at once (read gives 0 bytes);
-// one with a writer that is still busy gives EAGAIN and is waited for.
-std::string contents(const OpenFile& file, const std::string& path, std::size_t limit, bool fifo) {
-  std::string text;
-  std::array<char, 65536> block;
-  bool writer_seen = false;
-  for (;;) {
-    const ssize_t count = read(file.number(), block.data(), block.size());
-    if (count > 0) {
-      text.append(block.data(), static_cast<std::size_t>(count));
-      writer_seen = true;
-      if (text.size() > limit) refuse_size(path, limit);
-    } else if (count == 0) {
-      if (fifo && !writer_seen) refuse(path, "is a FIFO without a writer; start the writer first, or name a file");
-      return text;
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      writer_seen = true;
-      pollfd wait{file.number(), POLLIN, 0};
-      poll(&wait, 1, -1);
-    } else if (errno != EINTR) {
-      refuse(path, "cannot be read: " + system_reason());
-    }
-  }
+struct stat status_of(const OpenFile& file, const std::string& path) {
+  struct stat info {};
+  if (fstat(file.number(), &info) != 0) refuse(path, "cannot be read: " + system_reason());
+  return info;
+}
+
+int opened(const std::string& path) {
+  if (path == "-") return STDIN_FILENO;
+  if (path.empty()) throw InputError("an empty path; name a file");
+  if (path.find('\0') != std::string::npos) throw InputError("a path with a zero byte; name a file");
+  refuse_special(path);
+  const int number = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+  if (number < 0) refuse(path, "cannot be read: " + system_reason());
+  return number;
 }
 
 }  // namespace
 
+// A FIFO is opened without blocking, so that one nobody writes to ends at once (read gives 0 bytes); one with a writer
+// that is still busy gives EAGAIN and is waited for.
+class FilePieces::File {
+ public:
+  explicit File(const std::string& path) : path_(path), file_(opened(path)) {
+    fifo_ = path != "-" && S_ISFIFO(status_of(file_, path).st_mode);
+  }
+
+  std::size_t read(std::span<char> room) {
+    for (;;) {
+      const ssize_t count = ::read(file_.number(), room.data(), room.size());
+      if (count > 0) {
+        writer_seen_ = true;
+        return static_cast<std::size_t>(count);
+      }
+      if (count == 0) {
+        if (fifo_ && !writer_seen_) refuse(path_, "is a FIFO without a writer; start the writer first, or name a file");
+        return 0;
+      }
+      if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        writer_seen_ = true;
+        pollfd wait{file_.number(), POLLIN, 0};
+        poll(&wait, 1, -1);
+      } else if (errno != EINTR) {
+        refuse(path_, "cannot be read: " + system_reason());
+      }
+    }
+  }
+
+ private:
+  std::string path_;
+  OpenFile file_;
+  bool fifo_ = false, writer_seen_ = false;
+};
+
+FilePieces::FilePieces(const std::string& path)
+    : name_(path == "-" ? "standard input" : path), file_(std::make_unique<File>(path)) {}
+FilePieces::~FilePieces() = default;
+
+std::size_t FilePieces::read(std::span<char> room) {
+  return file_->read(room);
+}
+
 std::string read_file(const std::string& path, std::size_t limit) {
-  if (path == "-") return contents(OpenFile(STDIN_FILENO), path, limit, false);
-  if (path.empty()) throw InputError("an empty path; name a file");
-  if (path.find('\0') != std::string::npos) throw InputError("a path with a zero byte; name a file");
-  refuse_special(path);
-  const OpenFile file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
-  if (file.number() < 0) refuse(path, "cannot be read: " + system_reason());
-  struct stat info {};
-  if (fstat(file.number(), &info) != 0) refuse(path, "cannot be read: " + system_reason());
-  if (S_ISREG(info.st_mode) && info.st_size > static_cast<off_t>(limit)) refuse_size(path, limit);
-  return contents(file, path, limit, S_ISFIFO(info.st_mode));
+  FilePieces file(path);
+  std::string text;
+  std::array<char, 65536> block;
+  while (const std::size_t count = file.read(block)) {
+    text.append(block.data(), count);
+    if (text.size() > limit) refuse_size(path, limit);
+  }
+  return text;
 }
 
 }  // namespace pipewright

@@ -1,4 +1,5 @@
 // Damaged inputs: whatever the bytes are, the readers give a value or an InputError, nothing else.
+#include <memory>
 #include <random>
 #include <string>
 #include <string_view>
@@ -7,7 +8,10 @@
 #include <doctest/doctest.h>
 
 #include "io/import/hf.hpp"
+#include "io/import/kineto.hpp"
 #include "io/import/pipedream.hpp"
+#include "io/import/training_log.hpp"
+#include "io/writers/writers.hpp"
 #include "tests/io/scratch.hpp"
 
 using namespace pipewright;
@@ -50,6 +54,24 @@ const char* const kGraph =
     "parameter_size=0.0\nnode2 -- LSTM(1) -- forward_compute_time=2.0, backward_compute_time=4.0, "
     "activation_size=[8.0; 4.0], parameter_size=8.0\nnode3 -- __getitem__(0) -- forward_compute_time=0, "
     "backward_compute_time=0, activation_size=4, parameter_size=0 -- stage_id=1\n\tnode1 -- node2\n\tnode2 -- node3";
+
+struct Tally {
+  int good = 0, refused = 0;
+};
+
+// Of `times` inputs: those that were read, and those refused with an InputError. Anything else ends the test.
+Tally tally_of(int times, auto read) {
+  Tally tally;
+  for (int i = 0; i < times; ++i) {
+    try {
+      read(i);
+      ++tally.good;
+    } catch (const InputError&) {
+      ++tally.refused;
+    }
+  }
+  return tally;
+}
 
 }  // namespace
 
@@ -146,4 +168,60 @@ TEST_CASE("A damaged configuration is read or refused, and what is read is built
   }
   CHECK(good > 100);
   CHECK(refused > 500);
+}
+
+TEST_CASE("A damaged log is read or refused, never anything else") {
+  const std::vector<std::string_view> words = {"|",  " iteration 3/ 9 | elapsed time per iteration (ms): 1 |\n",
+                                               ":",  "step: 4 memory: 1GiB(1%) tps: 5 mfu: 1%\n",
+                                               "\n", "nan",
+                                               "-1", "1e999",
+                                               "/",  "99999999999999999999",
+                                               "%",  "\x1b[31",
+                                               ",",  "GiB"};
+  const std::string text =
+      " iteration 1/ 9 | elapsed time per iteration (ms): 5444.9 | throughput per GPU (TFLOP/s/GPU): 1.8 | global "
+      "batch "
+      "size: 64 | lm loss: 1.8E+00 |\n[Rank 0] memory (MB) | max allocated: 1024.0 | max reserved: 2048.0\n iteration "
+      "2/ 9 | elapsed time per iteration (ms): 36.1/40.0 | global batch size: 64 |\n";
+  const Tally tally =
+      tally_of(3000, [&, mutator = Mutator(20260104), scratch = std::make_shared<Scratch>()](int) mutable {
+        const TrainingLog log = read_training_log(scratch->write("x.log", mutator.mutated(text, words)));
+        CHECK(!log.steps.empty());
+      });
+  CHECK(tally.good > 100);
+  CHECK(tally.refused > 100);
+}
+
+TEST_CASE("A damaged trace is read or refused, never anything else, packed or not") {
+  const std::vector<std::string_view> words = {"{",
+                                               "}",
+                                               "[",
+                                               "]",
+                                               ",",
+                                               ":",
+                                               "\"",
+                                               "PP:",
+                                               "\"ts\"",
+                                               "\"dur\"",
+                                               "1e999",
+                                               "-1",
+                                               "\"ph\": \"X\"",
+                                               "0F3",
+                                               "null",
+                                               "\\u0000",
+                                               "true",
+                                               "\x1f\x8b",
+                                               "18446744073709551616"};
+  const std::string text =
+      R"({"distributedInfo": {"rank": 1}, "traceEvents": [{"ph": "X", "cat": "user_annotation", "name": "PP:0F3", )"
+      R"("pid": 1, "ts": 10.250, "dur": 5, "args": {"a": [1, 2]}}, {"ph": "X", "name": "PP:1B0", "ts": 1, "dur": 2}]})";
+  const Tally tally =
+      tally_of(3000, [&, mutator = Mutator(20260105), scratch = std::make_shared<Scratch>()](int i) mutable {
+        const bool packed = i % 3 == 0;  // then the packed bytes are damaged
+        const ActionTrace trace =
+            read_action_trace(scratch->write("x.json", mutator.mutated(packed ? gzip(text) : text, words)));
+        CHECK(!trace.actions.empty());
+      });
+  CHECK(tally.good > 20);
+  CHECK(tally.refused > 500);
 }

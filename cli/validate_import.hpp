@@ -1,0 +1,14 @@
+// `validate --log FILE --trace FILE`: runs of others beside the prediction.
+#pragma once
+
+#include "cli/commands.hpp"
+
+namespace pipewright {
+
+bool asks_for_import(const Arguments& arguments);
+
+// Exit status 0: the step is within `tolerance` (a share), in the log and in the traces; 1: it is not, or the plan does
+// not fit. Throws InputError.
+int validate_import(const Arguments& arguments, double tolerance);
+
+}  // namespace pipewright

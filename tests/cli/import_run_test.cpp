@@ -1,0 +1,169 @@
+// `validate --log` and `--trace`. Logs and traces are written by hand here, or by simulate.
+#include <fstream>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/refusals.hpp"
+
+namespace pipewright {
+namespace {
+
+using nlohmann::json;
+
+const std::string kQuickstart = "scenarios/quickstart.yaml";
+
+std::string written(const ScratchFolder& folder, const std::string& name, const std::string& text) {
+  std::ofstream(folder.path(name), std::ios::binary) << text;
+  return folder.path(name);
+}
+
+// Written by hand in Megatron-LM's format: a slow first step, then these.
+std::string megatron(const std::vector<std::string>& milliseconds, int batch = 64) {
+  std::string text;
+  for (std::size_t i = 0; i < milliseconds.size(); ++i)
+    text += " iteration " + std::to_string(i + 1) +
+            "/ 100 | consumed samples: 64 | elapsed time per iteration (ms): " + milliseconds[i] +
+            " | global batch size: " + std::to_string(batch) + " | lm loss: 2.5 |\n";
+  return text + "[Rank 0] (after 1 iterations) memory (MB) | max allocated: 1024.0 | max reserved: 2048.0\n";
+}
+
+json imported(std::vector<std::string> arguments, int status = 0) {
+  arguments.insert(arguments.begin(), "validate");
+  arguments.push_back("--json");
+  const ProgramRun run = run_program(arguments);
+  CAPTURE(run.err);
+  REQUIRE(run.status == status);
+  return json::parse(run.out);
+}
+
+}  // namespace
+
+TEST_CASE("validate --log: the median of the steps behind the warm-up against the predicted step") {
+  ScratchFolder folder;
+  // quickstart takes 34.6 ms; 36 is the median of 35.5, 36 and 40.
+  const std::string log = written(folder, "run.log", megatron({"5000.0", "40.0", "35.5", "36.0"}));
+  const json document = imported({kQuickstart, "--log", log, "--warmup", "1"});
+  const json step = document["log"]["step_s"];
+  CHECK(step["measured_median"] == 0.036);
+  CHECK(step["measured_p95"] == 0.04);
+  CHECK(step["predicted"] == 0.0346);
+  CHECK(double(step["error"]) == doctest::Approx(34.6 / 36 - 1));
+  CHECK(document["log"]["allocated_bytes"]["measured"] == 1 << 30);
+  CHECK(document["verdict"] == "within");
+  CHECK(imported({kQuickstart, "--log", log, "--warmup", "1", "--tolerance", "3%"}, 1)["verdict"] == "outside");
+  const ProgramRun table = run_program({"validate", kQuickstart, "--log", log, "--warmup", "1"});
+  CHECK(contains(table.out, "log of Megatron-LM: "));
+  CHECK(contains(table.out, "(3 steps that count, lines 2 to 4)"));
+  CHECK(contains(table.out, "-3.9 %"));
+}
+
+TEST_CASE("validate --log: torchtitan's tokens per second and device make the step") {
+  ScratchFolder folder;
+  // 64 samples of 100 tokens on 4 devices: 1600 tokens each, at 40,000 per second 40 ms.
+  std::string text;
+  for (int i = 1; i <= 5; ++i)
+    text += "step: " + std::to_string(i) + " loss: 2.0 memory: 1.00GiB(6%) tps: 40,000 tflops: 1.00 mfu: 1.00%\n";
+  const std::string log = written(folder, "run.log", text);
+  CHECK(contains(error_of({"validate", kQuickstart, "--log", log}), "add --set training.sequence_length=N"));
+  const json document =
+      imported({kQuickstart, "--log", log, "--set", "training.sequence_length=100", "--tolerance", "15%"});
+  CHECK(document["log"]["step_s"]["measured_median"] == 0.04);
+  CHECK(document["log"]["steps"] == 2);
+  CHECK(document["log"]["tokens_per_s"]["measured"] == 160000.0);
+}
+
+TEST_CASE("validate --log: a batch that is not the plan's is refused with what to paste") {
+  ScratchFolder folder;
+  const std::string log = written(folder, "run.log", megatron({"40.0", "40.0", "40.0", "40.0", "40.0"}, 128));
+  const std::string error = error_of({"validate", kQuickstart, "--log", log});
+  CHECK(contains(error,
+                 "run.log:5:1: global batch size: 128 samples, and the plan has 64; add --set "
+                 "training.micro_batches=16"));
+  imported({kQuickstart, "--log", log, "--set", "training.micro_batches=16", "--tolerance", "99%"});
+  CHECK(contains(error_of({"validate", kQuickstart, "--log", log, "--warmup", "-1"}), "--warmup: \"-1\""));
+  const std::string few = written(folder, "few.log", megatron({"40.0", "40.0"}));
+  CHECK(contains(error_of({"validate", kQuickstart, "--log", few}), "no step is left of 2"));
+  CHECK(contains(error_of({"validate", kQuickstart, "--log", few, "--steps", "4"}),
+                 "--steps: is for runs on this machine"));
+}
+
+TEST_CASE("validate --trace: a trace that simulate wrote is what it predicts, action by action") {
+  ScratchFolder folder;
+  for (const std::string& set : {std::string("plan.schedule=1f1b"), std::string("plan.schedule=gpipe"),
+                                 std::string("plan.recompute=full"), std::string("plan.virtual_stages=2")}) {
+    CAPTURE(set);
+    const std::string trace = folder.path("run.trace.json.gz");
+    std::vector<std::string> more{"--set", set};
+    if (set == "plan.virtual_stages=2") more.insert(more.end(), {"--set", "plan.schedule=interleaved_1f1b"});
+    std::vector<std::string> simulate{"simulate", kQuickstart, "-o", trace}, validate{kQuickstart, "--trace", trace};
+    simulate.insert(simulate.end(), more.begin(), more.end());
+    validate.insert(validate.end(), more.begin(), more.end());
+    REQUIRE(run_program(simulate).status == 0);
+    validate.insert(validate.end(), {"--tolerance", "40%"});
+    const json trace_part = imported(validate)["trace"];
+    CHECK(trace_part["actions"].size() == (set == "plan.virtual_stages=2" ? 128 : 64));
+    CHECK(trace_part["absent"] == 0);
+    for (const json& action : trace_part["actions"]) {
+      if (set == "plan.recompute=full" && action["kind"] == "B") continue;  // the trace has the recomputation apart
+      CHECK(action["predicted_s"] == action["measured_s"]);
+      if (set != "plan.recompute=full") CHECK(action["predicted_start_s"] == action["measured_start_s"]);
+    }
+  }
+}
+
+TEST_CASE("validate --trace: two steps of two ranks with clocks of their own; medians and starts by rank") {
+  ScratchFolder folder;
+  // Written by hand: K = 2, M = 1, forwards of 1 ms and 2 ms, backwards of 2 ms and 4 ms; the second step 10 % slower.
+  const std::string scenario = written(folder, "two.yaml", R"(version: 1
+name: two
+model: {layers: [{name: a, repeat: 2, forward: 1 ms, backward: 2 ms, activation: 0 B}]}
+cluster: {node: {devices: 2, device: {memory: 1 GB}, links: {kind: ideal}}}
+training: {micro_batch_size: 1, micro_batches: 1}
+plan: {stages: 2, schedule: gpipe}
+)");
+  const auto rank = [&](int stage, double clock, double forward, double backward, double gap) {
+    std::string events;
+    for (const double at : {clock, clock + 100'000}) {
+      const double slower = at == clock ? 1 : 1.1;
+      const auto event = [&](char kind, double start, double duration) {
+        events += (events.empty() ? "" : ",") + std::string(R"({"ph":"X","cat":"gpu_user_annotation","name":"PP:)") +
+                  std::to_string(stage) + kind + R"(0","pid":0,"tid":7,"ts":)" + std::to_string(start) + R"(,"dur":)" +
+                  std::to_string(duration * slower) + "}";
+      };
+      event('F', at, forward);
+      event('B', at + forward + gap, backward);
+    }
+    return written(folder, "rank" + std::to_string(stage) + ".json", "{\"traceEvents\":[" + events + "]}");
+  };
+  const json document = imported({scenario, "--trace", rank(0, 5e6, 1000, 2000, 3000), "--trace",
+                                  rank(1, 9e9, 1000, 4000, 0), "--tolerance", "20%"});
+  const json trace = document["trace"];
+  CHECK(trace["steps"] == 2);
+  CHECK(trace["on_device"] == true);
+  REQUIRE(trace["actions"].size() == 4);
+  const json backward = trace["actions"][2];
+  CHECK(backward["name"] == "1B0");
+  CHECK(backward["occurrences"] == 2);
+  CHECK(backward["predicted_s"] == 0.002);
+  CHECK(backward["measured_s"] == 0.004);  // the lower of 4 ms and 4.4 ms
+  CHECK(backward["predicted_start_s"] == 0.001);
+  CHECK(backward["measured_start_s"] == 0.001);
+  CHECK(trace["stages"][0]["predicted_span_s"] == 0.006);  // 1 + 1 + 2 + 2 ms
+  CHECK(trace["stages"][0]["measured_span_s"] == 0.006);
+}
+
+TEST_CASE("validate --trace: actions that the plan has not are refused with their line") {
+  ScratchFolder folder;
+  const std::string trace = folder.path("run.trace.json");
+  REQUIRE(run_program({"simulate", kQuickstart, "-o", trace}).status == 0);
+  CHECK(contains(error_of({"validate", kQuickstart, "--trace", trace, "--set", "plan.stages=2"}),
+                 "action 2F0: the plan has 2 (virtual) stages, numbered from 0; validate the plan that was run"));
+  CHECK(contains(error_of({"validate", kQuickstart, "--trace", trace, "--set", "training.micro_batches=4"}),
+                 "the plan has 4 micro-batches"));
+  CHECK(contains(error_of({"validate", kQuickstart, "--trace", folder.path("none.json")}), "cannot be read"));
+  CHECK(contains(error_of({"validate", kQuickstart, "--trace", trace, "--profile", "x.yaml"}),
+                 "--profile: is for runs on this machine"));
+}
+
+}  // namespace pipewright
