@@ -476,6 +476,14 @@ class Search {
     return none;
   }
 
+  // One limit holds for both searches; the second has half a second at least.
+  SearchOptions for_the_rest_of_the_time() const {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
+    SearchOptions options = options_;
+    options.time_limit = std::max(0.5, options_.time_limit - passed.count());
+    return options;
+  }
+
   // The plan that needs least is the nearest miss; where it fits after all, it is the answer.
   SearchResult without_plan() {
     if (!answer_.ended.empty()) return no_plan_yet();
@@ -488,7 +496,7 @@ class Search {
     }
     none.reason = fmt::format("no plan fits: {} more memory than a device has", too_large_in_words());
     if (!options_.remedies) return none;
-    const std::optional<SearchAnswer> least = least_memory(scenario_, options_);
+    const std::optional<SearchAnswer> least = least_memory(scenario_, for_the_rest_of_the_time());
     if (least && fits_after_all(least->plans.front())) return finished();
     if (least) {
       const Found& best = least->plans.front();
