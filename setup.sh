@@ -19,8 +19,8 @@ TEXT
 # What building needs. Debian's names; one reason each is in docs/decisions/0005-dependencies.md.
 build_packages=(meson ninja-build pkg-config g++ libboost-graph-dev libeigen3-dev libcli11-dev libyaml-cpp-dev
   libfmt-dev nlohmann-json3-dev zlib1g-dev doctest-dev libbenchmark-dev)
-# What the tests need on top, and what .ci/run needs on top of that.
-test_packages=(python3)
+# What the tests need on top (Open MPI: without it they skip its transport), and what .ci/run needs on top of that.
+test_packages=(python3 libopenmpi-dev openmpi-bin)
 gate_packages=(clang-format)
 
 say() { printf 'setup: %s\n' "$*"; }

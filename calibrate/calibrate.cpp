@@ -14,6 +14,7 @@
 #include "calibrate/statistics.hpp"
 #include "core/check.hpp"
 #include "runtime/measurement.hpp"
+#include "runtime/rank_run.hpp"
 
 namespace pipewright {
 namespace {
@@ -87,6 +88,14 @@ double spread_of_rounds(const std::vector<WorkerResult>& workers) {
   return spread;
 }
 
+void put(BytesOut& out, const LinearTime& time) {
+  out.put(time.fixed_ns).put(time.ns_per_unit);
+}
+LinearTime linear(BytesIn& in) {
+  const auto fixed = in.get<double>();
+  return {fixed, in.get<double>()};
+}
+
 }  // namespace
 
 Fingerprint fingerprint(const Backend& backend, const std::string& revision) {
@@ -94,20 +103,23 @@ Fingerprint fingerprint(const Backend& backend, const std::string& revision) {
 }
 
 MachineProfile calibrate(const std::vector<CalibrationRun>& runs,
-                         const std::function<std::unique_ptr<Backend>()>& backend,
-                         const CalibrationSettings& settings) {
+                         const std::function<std::unique_ptr<Backend>()>& backend, const CalibrationSettings& settings,
+                         Ranks* ranks) {
   PP_CHECK(!runs.empty());
   MachineProfile profile;
   profile.name = settings.name;
   profile.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
   profile.backend = "cpu";
   profile.machine = fingerprint(*backend(), settings.revision);
+  if (ranks != nullptr) profile.machine.cores = ranks->cores();
 
   Series series;
   std::vector<double> overhead;
   std::map<Optimizer, std::map<double, std::vector<double>>> update_ns;
   for (const CalibrationRun& each : runs) {
-    const auto workers = measure_layers(each.run, backend, each.data, each.settings, settings.seconds);
+    const auto workers = ranks == nullptr
+                             ? measure_layers(each.run, backend, each.data, each.settings, settings.seconds)
+                             : measure_layers(*ranks, each.run, backend, each.data, each.settings, settings.seconds);
     add_by_key(series, each.run, each.model, workers);
     add_layers_without_work(series, each.run, each.model);
     for (const WorkerResult& worker : workers) {
@@ -131,11 +143,52 @@ MachineProfile calibrate(const std::vector<CalibrationRun>& runs,
   profile.op_overhead = rounded_mean(overhead);
   for (const auto& [optimizer, ns_by_parameters] : update_ns)
     profile.updates.push_back({optimizer, update_line(ns_by_parameters)});
-  const Handoff handoff = measure_handoff();
+  const Handoff handoff = ranks == nullptr ? measure_handoff() : measure_handoff(*ranks);
   profile.send = handoff.send, profile.first_read = handoff.first_read, profile.handoff = handoff.noticed;
   profile.source = fmt::format("measured on {} ({} cores), {}, {}, {} workers busy", profile.machine.processor,
                                profile.machine.cores, profile.machine.isa, profile.date, profile.active);
-  return profile;
+  return ranks == nullptr ? profile : broadcast(*ranks, profile);
+}
+
+MachineProfile broadcast(Ranks& ranks, const MachineProfile& profile) {
+  BytesOut out;
+  out.put(profile.name).put(profile.date).put(profile.backend);
+  out.put(profile.machine.processor).put(profile.machine.isa).put(profile.machine.cores).put(profile.machine.revision);
+  out.put(profile.active).put(static_cast<std::uint64_t>(profile.layers.size()));
+  for (const LayerTimes& layer : profile.layers)
+    out.put(layer.key)
+        .put(layer.samples)
+        .put(std::array{layer.forward, layer.input_gradient, layer.weight_gradient})
+        .put(layer.spread)
+        .put(layer.measured);
+  out.put(profile.op_overhead).put(profile.handoff);
+  put(out, profile.send), put(out, profile.first_read);
+  out.put(static_cast<std::uint64_t>(profile.updates.size()));
+  for (const auto& [optimizer, time] : profile.updates)
+    out.put(optimizer), put(out, time);
+  out.put(profile.common_error).put(profile.independent_error).put(profile.source);
+  const Blob bytes = ranks.broadcast(out.bytes());
+  BytesIn in(bytes);
+  MachineProfile got;
+  got.name = in.text(), got.date = in.text(), got.backend = in.text();
+  got.machine.processor = in.text(), got.machine.isa = in.text(), got.machine.cores = in.get<int>();
+  got.machine.revision = in.text();
+  got.active = in.get<int>();
+  got.layers.resize(in.counted(1));
+  for (LayerTimes& layer : got.layers) {
+    layer.key = in.text(), layer.samples = in.get<std::int64_t>();
+    layer.forward = in.get<Time>(), layer.input_gradient = in.get<Time>(), layer.weight_gradient = in.get<Time>();
+    layer.spread = in.get<double>(), layer.measured = in.get<std::int64_t>();
+  }
+  got.op_overhead = in.get<Time>(), got.handoff = in.get<Time>();
+  got.send = linear(in), got.first_read = linear(in);
+  for (std::uint64_t left = in.counted(1); left > 0; --left) {
+    const auto optimizer = in.get<Optimizer>();
+    got.updates.push_back({optimizer, linear(in)});
+  }
+  got.common_error = in.get<double>(), got.independent_error = in.get<double>();
+  got.source = in.text();
+  return got;
 }
 
 }  // namespace pipewright

@@ -10,6 +10,7 @@
 #include "core/cost/profile.hpp"
 #include "core/model/graph.hpp"
 #include "runtime/executor.hpp"
+#include "runtime/ranks.hpp"
 
 namespace pipewright {
 
@@ -28,9 +29,14 @@ struct CalibrationRun {
 };
 
 // One profile of all runs, which are measured one after the other, in their order: layers that compute the same, at the
-// same size, are one entry. At least one run. Throws RunFailed.
+// same size, are one entry. At least one run. Over processes, each measures its own worker, messages go from rank 0 to
+// rank 1, and all get the one profile. Throws RunFailed.
 MachineProfile calibrate(const std::vector<CalibrationRun>& runs,
-                         const std::function<std::unique_ptr<Backend>()>& backend, const CalibrationSettings& settings);
+                         const std::function<std::unique_ptr<Backend>()>& backend, const CalibrationSettings& settings,
+                         Ranks* ranks = nullptr);
+
+// Rank 0's profile for everybody.
+MachineProfile broadcast(Ranks& ranks, const MachineProfile& profile);
 
 // This machine, as profiles name it.
 Fingerprint fingerprint(const Backend& backend, const std::string& revision);

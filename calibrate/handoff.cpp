@@ -85,23 +85,69 @@ Series hand_over(std::size_t bytes, int rounds) {
   return series;
 }
 
-}  // namespace
+// `rounds` messages from rank 0 to rank 1, which answers with the times at which it saw and had read each.
+Series hand_over(Ranks& ranks, std::size_t bytes, int rounds) {
+  Series series;
+  Blob block(bytes, std::byte{1});
+  std::vector<float> values(bytes / sizeof(float));
+  for (int i = 0; i < rounds + 5; ++i) {
+    if (ranks.first()) {
+      std::fill(block.begin(), block.end(), static_cast<std::byte>(i));  // as an op that has just made its output
+      const double begin = now_ns();
+      ranks.send(1, block);
+      const double end = now_ns();
+      const Blob answer = ranks.receive(1);
+      BytesIn in(answer);
+      const auto noticed = in.get<double>(), first_read = in.get<double>();
+      if (i < 5) continue;  // the first ones touch fresh pages
+      series.copied.push_back(end - begin);
+      series.noticed.push_back(std::max(0.0, noticed - end));
+      series.first_read.push_back(first_read);
+    } else {
+      const Blob got = ranks.receive(0);
+      const double begin = now_ns();
+      std::memcpy(values.data(), got.data(), bytes);
+      const double cold = now_ns();
+      std::memcpy(values.data(), got.data(), bytes);
+      const double warm = now_ns();
+      const auto on_their_clock = static_cast<double>(ranks.clock().offset);
+      ranks.send(0, BytesOut().put(begin + on_their_clock).put(std::max(0.0, (cold - begin) - (warm - cold))).bytes());
+    }
+  }
+  return series;
+}
 
-Handoff measure_handoff() {
+// `series`: of so many messages of so many bytes.
+template <class Measure>
+Handoff fitted(const Measure& series_of) {
   Handoff handoff;
-  if (available_cores() < 2) return handoff;
   std::vector<std::pair<double, double>> send, first_read;
   for (std::size_t bytes = 1024; bytes <= (std::size_t{4} << 20); bytes *= 4) {
     const int rounds = bytes <= 65536 ? 400 : bytes <= (1U << 20) ? 100 : 30;
-    const Series series = hand_over(bytes, rounds);
+    const Series series = series_of(bytes, rounds);
+    if (series.copied.empty()) continue;
     send.emplace_back(static_cast<double>(bytes), statistics(series.copied).mean);
     first_read.emplace_back(static_cast<double>(bytes), std::max(1.0, statistics(series.first_read).mean));
     if (bytes == 1024) handoff.noticed = {std::llround(statistics(series.noticed).mean)};
   }
+  if (send.empty()) return handoff;
   const Line copy = line_through(send), cold = line_through(first_read);
   handoff.send = {copy.fixed, copy.per_unit};
   handoff.first_read = {cold.fixed, cold.per_unit};
   return handoff;
+}
+
+}  // namespace
+
+Handoff measure_handoff() {
+  return available_cores() < 2 ? Handoff{}
+                               : fitted([](std::size_t bytes, int rounds) { return hand_over(bytes, rounds); });
+}
+
+Handoff measure_handoff(Ranks& ranks) {
+  return ranks.size() < 2 || ranks.rank() > 1
+             ? Handoff{}
+             : fitted([&](std::size_t bytes, int rounds) { return hand_over(ranks, bytes, rounds); });
 }
 
 }  // namespace pipewright

@@ -11,11 +11,12 @@
 namespace pipewright {
 
 Attempt::Attempt(const Scenario& asked, const MachineProfile& profile, double tolerance, bool forced,
-                 const std::string& folder)
-    : scenario_(priced_with(asked, profile)), real_(scenario_) {
-  write_file(folder + "/prediction.json", json_report(real_.predicted()));
+                 const std::string& folder, Ranks* ranks)
+    : scenario_(priced_with(asked, profile)), real_(scenario_, ranks) {
+  if (prints()) write_file(folder + "/prediction.json", json_report(real_.predicted()));
   const RunSettings settings = real_.settings();
   workers_ = real_.run(settings);
+  if (!prints()) return;
   const StepTimes times = step_times(workers_, settings.warmup);
   measured_ = real_.measured(workers_, times);
   comparison_.emplace(Comparison{real_.predicted(), measured_, workers_, real_.run_plan(), times, tolerance, forced,

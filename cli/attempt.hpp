@@ -14,9 +14,9 @@ class Attempt {
  public:
   // Predicts with the profile and writes prediction.json into the folder before the run begins; then runs, and writes
   // measurement.json, comparison.json, loss.csv, overlay.svg and measured.trace.json. Throws InputError where the
-  // scenario cannot be run, RunFailed, OutOfArena.
+  // scenario cannot be run, RunFailed, OutOfArena. Over processes, rank 0 alone writes and compares.
   Attempt(const Scenario& asked, const MachineProfile& profile, double tolerance, bool forced,
-          const std::string& folder);
+          const std::string& folder, Ranks* ranks = nullptr);
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
 

@@ -77,14 +77,17 @@ int run(const Arguments& arguments) {
   std::list<Scenario> scenarios;  // stay where they are: runs refer to them
   std::list<RealRun> runs;
   std::vector<const RealRun*> all;
+  Ranks* ranks = nullptr;
   for (const std::string& path : arguments.positional)
     for (const std::vector<std::string>& size : size_changes(arguments)) {
       std::vector<std::string> all_changes = changes;
       all_changes.insert(all_changes.end(), size.begin(), size.end());
       scenarios.push_back(read_scenario(path, {.set = std::move(all_changes), .config_path = config_path()}));
-      all.push_back(&runs.emplace_back(scenarios.back()));
+      if (ranks == nullptr && arguments.positional.size() == 1) ranks = joined_ranks(scenarios.back());
+      all.push_back(&runs.emplace_back(scenarios.back(), ranks));
     }
   const MachineProfile profile = calibrated(all, seconds, scenarios.front().name);
+  if (!prints()) return kDone;
   if (!arguments.has("--output")) {
     print(profile_yaml(profile));
     return kDone;

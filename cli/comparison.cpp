@@ -188,9 +188,9 @@ std::string why_withheld(const RealRun& real, const StepTimes& times) {
   if (threads > workers)
     return "all-reduces run in threads of their own, which a profile does not price: memory and gradients can be "
            "judged, times cannot";
-  if (workers > available_cores())
+  if (workers > real.cores())
     return fmt::format("{} workers on {} cores: memory and gradients can be judged, times cannot", workers,
-                       available_cores());
+                       real.cores());
   if (times.timed.size() < 5)
     return fmt::format("{} timed steps are too few to tell how quiet the machine was; use --steps 20",
                        times.timed.size());

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/commands.hpp"
+#include "cli/ranks.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/utf8.hpp"
@@ -119,11 +120,12 @@ int run(int argc, char** argv) {
 
 // "error: " before every line of a message: one line per error.
 void report(const char* message) {
-  std::string text = "error: ";
+  const std::string begin = "error: " + rank_name();
+  std::string text = begin;
   const std::string shown = printable(message);  // names of files may hold anything
   for (std::size_t i = 0; i < shown.size(); ++i) {
     text += shown[i];
-    if (shown[i] == '\n' && i + 1 < shown.size()) text += "error: ";
+    if (shown[i] == '\n' && i + 1 < shown.size()) text += begin;
   }
   while (text.ends_with('\n'))
     text.pop_back();
@@ -154,5 +156,5 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     report(error.what());
   }
-  return flush_output(status);
+  return leave_ranks(flush_output(status));
 }

@@ -18,6 +18,7 @@
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 #include "runtime/backends/cpu.hpp"
+#include "runtime/rank_run.hpp"
 #include "runtime/transports/local.hpp"
 
 namespace pipewright {
@@ -107,6 +108,32 @@ Throttles throttles(const Scenario& scenario, const Plan& plan, const RunPlan& r
   return list;
 }
 
+// The steps that all workers have finished of whom anything is known: in a run of several processes, a worker that is
+// gone has left nothing.
+std::string measured_until_then(const std::vector<WorkerResult>& results) {
+  std::vector<WorkerResult> known;
+  std::string gone;
+  for (std::size_t w = 0; w < results.size(); ++w)
+    if (!results[w].steps.empty())
+      known.push_back(results[w]);
+    else
+      gone += (gone.empty() ? "" : ", ") + std::to_string(w);
+  std::size_t steps = known.empty() ? 0 : known.front().steps.size();
+  for (const WorkerResult& worker : known)
+    steps = std::min(steps, worker.steps.size());
+  if (steps == 0) return "";
+  std::string text =
+      gone.empty() ? "measured until then:\n" : "measured until then (nothing of worker " + gone + "):\n";
+  for (std::size_t s = 0; s < steps; ++s) {
+    bool loss = false;
+    for (const WorkerResult& worker : known)
+      loss = loss || worker.steps[s].samples > 0;
+    text += fmt::format("  step {:>4}  loss {}  {}\n", s, loss ? fmt::format("{:.6g}", loss_of(known, s)) : "unknown",
+                        short_time(timeline_of(known, s).makespan));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::vector<std::string> run_settings_as_changes(const Arguments& arguments) {
@@ -124,7 +151,8 @@ std::vector<std::string> run_settings_as_changes(const Arguments& arguments) {
   return changes;
 }
 
-RealRun::RealRun(const Scenario& scenario) : scenario_(scenario) {
+RealRun::RealRun(const Scenario& scenario, Ranks* ranks) : scenario_(scenario), ranks_(ranks) {
+  if (ranks == nullptr) check_one_process(scenario);
   const CostModel cost = cost_model(scenario);
   predicted_ = price(find_plan(scenario, cost), cost, Engine::Auto);
   run_plan_ = pipewright::run_plan(predicted_.plan, predicted_.schedule, scenario.model, scenario.training,
@@ -162,6 +190,11 @@ void RealRun::check_memory() const {
 }
 
 std::vector<WorkerResult> RealRun::run(const RunSettings& settings) const {
+  if (ranks_ != nullptr) {
+    check_alike(settings);
+    check_memory();  // where the cap does not hold a worker, all ranks say so
+    return execute(*ranks_, run_plan_, cpu_backend, *data_, settings);
+  }
   const bool spin = threads_of(run_plan_) <= available_cores();
   const auto endpoints = local_transport(run_plan_, {.spin = spin, .timeout_s = scenario_.run.timeout},
                                          throttles(scenario_, predicted_.plan, run_plan_));
@@ -178,6 +211,7 @@ Answer RealRun::measured(const std::vector<WorkerResult>& workers, const StepTim
     measured.push_back(worker.memory);
   set_memory(answer, measured);
   answer.report.provenance = {"measured: " + backend_name() + ", " + data_->name()};
+  if (ranks_ != nullptr && ranks_->machines() > 1) answer.report.provenance.push_back(ranks_->clocks());
   return answer;
 }
 
@@ -188,7 +222,10 @@ MachineProfile calibrated(const std::vector<const RealRun*>& runs, double second
     settings.memory_cap = {};
     measured.push_back({each->run_plan(), each->scenario().model, each->data(), settings});
   }
-  return calibrate(measured, cpu_backend, {.seconds = seconds, .name = name, .revision = PIPEWRIGHT_VERSION});
+  const CalibrationSettings how{.seconds = seconds, .name = name, .revision = PIPEWRIGHT_VERSION};
+  for (const RealRun* const each : runs)
+    each->check_alike(each->settings());
+  return calibrate(measured, cpu_backend, how, runs.front()->ranks());
 }
 
 double calibration_seconds(const Arguments& arguments) {
@@ -202,19 +239,13 @@ int with_run_failures(const std::function<int()>& body) {
   try {
     return body();
   } catch (const OutOfArena& error) {
-    print(
-        std::string("infeasible: ") + error.what() +
-        "\nwhat would make it fit: smaller micro-batches, recompute: full, more stages, or a larger run.memory_cap\n");
+    if (prints())
+      print(std::string("infeasible: ") + error.what() +
+            "\nwhat would make it fit: smaller micro-batches, recompute: full, more stages, or a larger "
+            "run.memory_cap\n");
     return kNo;
   } catch (const RunFailed& failed) {
-    std::size_t steps = failed.results.empty() ? 0 : failed.results.front().steps.size();
-    for (const WorkerResult& worker : failed.results)
-      steps = std::min(steps, worker.steps.size());
-    std::string losses;
-    for (std::size_t s = 0; s < steps; ++s)
-      losses += fmt::format("  step {:>4}  loss {:.6g}  {}\n", s, loss_of(failed.results, s),
-                            short_time(timeline_of(failed.results, s).makespan));
-    if (steps > 0) print("measured until then:\n" + losses);
+    if (tells_for_itself()) print(measured_until_then(failed.results));
     throw InputError(std::string("the run failed: ") + failed.what());
   }
 }
@@ -225,7 +256,7 @@ Scenario priced_with(const Scenario& scenario, MachineProfile profile) {
   priced.cluster.source = profile.source;
   priced.cluster.device.name = profile.machine.processor + " core", priced.cluster.device.source = profile.source;
   priced.profile = std::make_shared<const MachineProfile>(std::move(profile));
-  if (scenario.run.transport == RunTransport::Local) {
+  if (scenario.run.transport != RunTransport::Throttled) {
     priced.cluster.links = {};
     if (priced.cluster.network) {
       priced.cluster.network = Network{};
@@ -245,6 +276,24 @@ std::string other_machine(const MachineProfile& profile) {
     return differs("processor", profile.machine.processor, here.processor);
   if (profile.machine.isa != here.isa) return differs("instruction set", profile.machine.isa, here.isa);
   return "";
+}
+
+void RealRun::check_alike(const RunSettings& settings) const {
+  if (ranks_ == nullptr) return;
+  ranks_->agree(must_match(run_plan_, settings, *data_, *cpu_backend()));
+  check_size(*ranks_, predicted_.plan.workers());
+}
+
+int RealRun::cores() const {
+  return ranks_ != nullptr ? ranks_->cores() : available_cores();
+}
+
+std::string RealRun::workers() const {
+  return fmt::format("{} workers ({})", predicted_.plan.workers(),
+                     ranks_ == nullptr ? "threads"
+                     : ranks_->machines() > 1
+                         ? fmt::format("processes on {} machines; {}", ranks_->machines(), ranks_->clocks())
+                         : "processes");
 }
 
 std::string RealRun::backend_name() const {

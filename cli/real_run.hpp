@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/ranks.hpp"
 #include "core/plan/report.hpp"
 #include "core/plan/scenario.hpp"
 #include "runtime/executor.hpp"
@@ -19,12 +20,14 @@ std::vector<std::string> run_settings_as_changes(const Arguments& arguments);
 
 class RealRun {
  public:
-  // The scenario's plan, compiled. Throws InputError where it cannot be run. The scenario must outlive it.
-  explicit RealRun(const Scenario& scenario);
+  // The scenario's plan, compiled. Throws InputError where it cannot be run. The scenario must outlive it. `ranks`: the
+  // processes that are its workers, if they are not threads.
+  explicit RealRun(const Scenario& scenario, Ranks* ranks = nullptr);
   RealRun(const RealRun&) = delete;
   RealRun& operator=(const RealRun&) = delete;
 
-  // Warm-up and timed steps. Throws RunFailed, OutOfArena.
+  // Warm-up and timed steps. Throws RunFailed, OutOfArena. Over processes, rank 0 alone has all workers' results, and
+  // all ranks must have made the same plan: InputError.
   std::vector<WorkerResult> run(const RunSettings& settings) const;
   RunSettings settings() const;  // as the scenario says
   void check_memory() const;     // throws OutOfArena where the cap does not hold a worker
@@ -36,16 +39,22 @@ class RealRun {
   const Data& data() const { return *data_; }
   std::string backend_name() const;
   const Scenario& scenario() const { return scenario_; }
+  Ranks* ranks() const { return ranks_; }
+  // Over processes: all have made the same plan, for as many workers. Throws InputError.
+  void check_alike(const RunSettings& settings) const;
+  int cores() const;            // that the workers may use
+  std::string workers() const;  // "2 workers (threads)"
 
  private:
   const Scenario& scenario_;
+  Ranks* ranks_;
   Answer predicted_;  // plan, schedule, prices, memory
   RunPlan run_plan_;
   std::unique_ptr<Data> data_;
 };
 
-// The scenario as it runs here: prices from the profile, and links as the transport makes them (`local`: none of their
-// own; `throttled`: the cluster's).
+// The scenario as it runs here: prices from the profile, and links as the transport makes them (`throttled`: the
+// cluster's; else none of their own).
 Scenario priced_with(const Scenario& scenario, MachineProfile profile);
 
 // Runs `body`; a worker that its cap does not hold is the answer no, a run that failed an error with what was measured

@@ -24,7 +24,7 @@ namespace {
 constexpr std::array<Option, 16> kOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first (repeatable)"},
     {"--backend", "", "NAME", "cpu (default); this and the following replace the keys of `run:`"},
-    {"--transport", "", "NAME", "local (default), throttled: links as slow as the cluster's"},
+    {"--transport", "", "NAME", "local (default), throttled: links as slow as the cluster's, tcp, mpi: a process each"},
     {"--steps", "", "N", "steps that are timed (default: 20)"},
     {"--warmup", "", "N", "steps before them (default: 3)"},
     {"--seed", "", "N", "of weights and data (default: 1)"},
@@ -51,9 +51,8 @@ std::string memory_line(const RunPlan& run, std::size_t worker, const ArenaUse& 
 std::string report(const RealRun& run, const Answer& measured, const std::vector<WorkerResult>& workers,
                    const StepTimes& times, const Scenario& scenario) {
   const Plan& plan = measured.plan;
-  std::string text =
-      fmt::format("{}: {} for real, {} stages on {} workers (threads), M = {}, backend {}\n", scenario.name,
-                  plan.schedule, plan.stages, plan.workers(), plan.micro_batches, run.backend_name());
+  std::string text = fmt::format("{}: {} for real, {} stages on {}, M = {}, backend {}\n", scenario.name, plan.schedule,
+                                 plan.stages, run.workers(), plan.micro_batches, run.backend_name());
   const std::size_t last = workers.front().steps.size() - 1;
   text +=
       fmt::format("  {:<10} {} -> {} over {} steps of {} samples ({})\n", "loss", significant(loss_of(workers, 0), 4),
@@ -72,9 +71,9 @@ std::string report(const RealRun& run, const Answer& measured, const std::vector
     text += fmt::format("  {:>6}  {:>5}  {:>10} {}\n", w, plan.stage_at(worker % plan.positions()),
                         short_time(measured.report.workers[w].busy), memory_line(run.run_plan(), w, workers[w].memory));
   }
-  if (plan.workers() > available_cores())
+  if (plan.workers() > run.cores())
     text += fmt::format("  {} workers on {} cores: times say nothing about the plan, losses and memory do\n",
-                        plan.workers(), available_cores());
+                        plan.workers(), run.cores());
   return text;
 }
 
@@ -85,6 +84,7 @@ int check_gradients(const RealRun& run, RunSettings settings) {
         "--check gradients: an asynchronous schedule updates between micro-batches, so no single worker "
         "has its gradients; use a schedule with a flush");
   const auto workers = run.run(settings);
+  if (!prints()) return kDone;
   const auto reference = sequential_gradients(run.run_plan(), cpu_backend, run.data(), settings);
   bool same = true;
   std::string text;
@@ -118,10 +118,11 @@ int run_scenario(const Arguments& arguments) {
   const std::vector<const Writer*> files = checked_formats<Writer>(paths, {arguments.positional.front()}, writers());
   const Scenario scenario =
       read_scenario(arguments.positional.front(), {.set = std::move(changes), .config_path = config_path()});
-  const RealRun real(scenario);
+  const RealRun real(scenario, joined_ranks(scenario));
   RunSettings settings = real.settings();
   if (!check.empty()) return check_gradients(real, settings);
   const std::vector<WorkerResult> workers = real.run(settings);
+  if (!prints()) return kDone;
   const StepTimes times = step_times(workers, settings.warmup);
   const Answer measured = real.measured(workers, times);
   print(arguments.has("--json") ? json_report(measured) : report(real, measured, workers, times, scenario));

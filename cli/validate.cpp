@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "calibrate/calibrate.hpp"
 #include "cli/attempt.hpp"
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
@@ -32,7 +33,7 @@ constexpr std::array<Option, 21> kOptions = {{
     {"--tolerance", "", "PERCENT", "of the step time, for the verdict (default: 10%)"},
     {"--force", "", "", "judge a run on a machine that was not quiet, too; marked as forced"},
     {"--backend", "", "NAME", "cpu (default); this and the following replace the keys of `run:`"},
-    {"--transport", "", "NAME", "local (default), throttled: links as slow as the cluster's"},
+    {"--transport", "", "NAME", "local (default), throttled: links as slow as the cluster's, tcp, mpi: a process each"},
     {"--steps", "", "N", "steps that are timed (default: 20)"},
     {"--warmup", "", "N", "steps before them (default: 3)"},
     {"--seed", "", "N", "of weights and data (default: 1)"},
@@ -74,20 +75,24 @@ int validate_scenario(const Arguments& arguments) {
                          .as_json = arguments.has("--json")});
   const Scenario asked =
       read_scenario(arguments.positional.front(), {.set = std::move(changes), .config_path = config_path()});
-  const std::string out = made_folder(arguments.last("--output", "pipewright-out/" + file_name_of(asked)));
+  Ranks* const ranks = joined_ranks(asked);  // rank 0 reads, writes and prints
+  const std::string out = arguments.last("--output", "pipewright-out/" + file_name_of(asked));
+  if (prints()) made_folder(out);
 
   MachineProfile profile;
   if (arguments.has("--profile")) {
-    profile = read_profile(arguments.last("--profile", ""));
-    if (const std::string warning = other_machine(profile); !warning.empty()) note("warning: " + warning);
+    if (prints()) profile = read_profile(arguments.last("--profile", ""));
+    if (ranks != nullptr) profile = broadcast(*ranks, profile);
+    if (const std::string warning = other_machine(profile); !warning.empty()) note("warning: " + rank_name() + warning);
   } else {
-    const RealRun real(asked);
+    const RealRun real(asked, ranks);
     real.check_memory();
     profile = calibrated({&real}, seconds, asked.name);
   }
-  write_file(out + "/profile.yaml", profile_yaml(profile));
+  if (prints()) write_file(out + "/profile.yaml", profile_yaml(profile));
 
-  const Attempt attempt(asked, profile, within, forced, out);
+  const Attempt attempt(asked, profile, within, forced, out, ranks);
+  if (!prints()) return kDone;  // the verdict is rank 0's
   const Comparison& comparison = attempt.comparison();
   if (arguments.has("--json"))
     print(comparison_json(comparison));

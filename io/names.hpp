@@ -49,7 +49,9 @@ inline constexpr Name<PlacementOrder> kPlacementOrders[] = {{"pipeline", Placeme
                                                             {"data", PlacementOrder::Data}};
 inline constexpr Name<RunBackend> kRunBackends[] = {{"cpu", RunBackend::Cpu}};
 inline constexpr Name<RunTransport> kRunTransports[] = {{"local", RunTransport::Local},
-                                                        {"throttled", RunTransport::Throttled}};
+                                                        {"throttled", RunTransport::Throttled},
+                                                        {"tcp", RunTransport::Tcp},
+                                                        {"mpi", RunTransport::Mpi}};
 inline constexpr Name<RunLoss> kRunLosses[] = {{"cross_entropy", RunLoss::CrossEntropy}};
 // Statuses that a cell can be given. `compared` is what a cell without one is.
 inline constexpr Name<CellStatus> kCellStatuses[] = {

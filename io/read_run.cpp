@@ -31,9 +31,9 @@ struct Decays {
 constexpr Field<RunRequest> kRun[] = {
     {"backend", "cpu", "whose arithmetic; default: cpu", Need::Optional, read_as<&RunRequest::backend>,
      write_as<&RunRequest::backend>},
-    {"transport", "local | throttled",
-     "local: workers are threads of one process; throttled: likewise, with links as slow as the cluster's; default: "
-     "local",
+    {"transport", "local | throttled | tcp | mpi",
+     "local: workers are threads of one process; throttled: likewise, with links as slow as the cluster's; tcp, mpi: a "
+     "process per worker; default: local",
      Need::Optional, read_as<&RunRequest::transport>, write_as<&RunRequest::transport>},
     {"steps", "whole number >= 1", "steps that are timed; default: 20", Need::Optional,
      read_as<&RunRequest::steps, AtLeast1>, write_as<&RunRequest::steps>},

@@ -102,6 +102,10 @@ class Worker {
       members_.push_back(members(static_cast<VirtualStageId>(v)));
   }
 
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+  ~Worker() { transport_.bind({}); }  // a run that failed leaves messages on their way
+
   WorkerResult& result() { return result_; }
   std::string at() const {
     const int i = at_op_.load();
@@ -161,12 +165,12 @@ class Worker {
           run(lane_.compute[i], i);
       }
     } catch (const Stopped&) {
-      stop();  // the collective stream must end, too
+      stop("");  // the collective stream must end, too
       if (beside.joinable()) beside.join();
       if (failed) std::rethrow_exception(failed);
       throw;
-    } catch (...) {
-      stop();
+    } catch (const std::exception& error) {
+      stop(told(error));
       throw;
     }
     if (beside.joinable()) beside.join();
@@ -184,12 +188,16 @@ class Worker {
       if (!chunks_[v].weights.empty()) result_.weights[v] = values(v, chunks_[v].weights[chunks_[v].current]);
   }
   bool has_collectives() const { return !lane_.collective.empty(); }
-  void stop() {
+  // "worker 1 at op 1F3: why"
+  std::string told(const std::exception& error) const {
+    return fmt::format("worker {} at op {}: {}", self_, at(), error.what());
+  }
+  void stop(const std::string& why) {
     stopped_ = true;
     for (auto* const counters : {&ready_, &done_})
       for (std::atomic<int>& counter : *counters)
         ++counter, counter.notify_all();  // a sleeper looks again when the value has changed
-    transport_.stop();
+    transport_.stop(why);
   }
 
  private:
@@ -204,10 +212,11 @@ class Worker {
     try {
       collectives();
     } catch (const Stopped&) {
-      stop();  // the compute stream may wait for this one
-    } catch (...) {
       failed = std::current_exception();
-      stop();
+      stop("");  // the compute stream may wait for this one
+    } catch (const std::exception& error) {
+      failed = std::current_exception();
+      stop(told(error));
     }
   }
   void collectives() {
@@ -531,15 +540,20 @@ class Worker {
 // The first failure of a run; what follows from it is not told.
 class Failure {
  public:
-  void note(WorkerId worker, const std::string& op, const std::string& why) {
+  void note(const std::string& why) {
     const std::lock_guard lock(mutex_);
-    if (text_.empty()) text_ = fmt::format("worker {} at op {}: {}", worker, op, why);
+    if (text_.empty()) text_ = why;
   }
-  std::string text() const { return text_; }
+  // A worker that was stopped: of another process's failure nothing else is known.
+  void note_stop(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    if (stop_.empty()) stop_ = why;
+  }
+  std::string text() const { return text_.empty() ? stop_ : text_; }
 
  private:
   std::mutex mutex_;
-  std::string text_;
+  std::string text_, stop_;
 };
 
 // A worker with its memory; where the cap does not hold it, the error names it.
@@ -553,7 +567,7 @@ std::unique_ptr<Worker> made(const RunPlan& run, WorkerId id, std::unique_ptr<Ba
 }
 
 // A worker's whole run.
-void run_all_steps(Worker& worker, WorkerId id, const RunSettings& settings, Failure& failure,
+void run_all_steps(Worker& worker, const RunSettings& settings, Failure& failure,
                    const std::function<void(int)>& after_step) {
   try {
     for (int step = 0; step < settings.steps; ++step) {
@@ -562,11 +576,19 @@ void run_all_steps(Worker& worker, WorkerId id, const RunSettings& settings, Fai
       if (after_step) after_step(step);
     }
     if (settings.keep_weights) worker.keep_weights();
-  } catch (const Stopped&) {
+  } catch (const Stopped& stopped) {
+    failure.note_stop(stopped.what());
   } catch (const std::exception& error) {
-    failure.note(id, worker.at(), error.what());
-    worker.stop();
+    failure.note(worker.told(error));
+    worker.stop(worker.told(error));
   }
+}
+
+// The core that a worker's thread stays on; -1: none.
+int core_of(const RunSettings& settings, const RunPlan& run, const std::vector<int>& allowed, std::size_t worker) {
+  if (!settings.pin) return -1;
+  if (settings.core) return *settings.core;
+  return threads_of(run) <= static_cast<int>(allowed.size()) ? allowed[worker] : -1;
 }
 
 }  // namespace
@@ -582,15 +604,13 @@ std::vector<WorkerResult> execute(const RunPlan& run, const std::function<std::u
   Failure failure;
   {
     const std::vector<int> allowed = allowed_cores();
-    const bool pin = settings.pin && threads_of(run) <= static_cast<int>(allowed.size());
     std::vector<std::jthread> threads;
     bool first = true;
     for (std::size_t w = 0; w < workers.size(); ++w) {
       if (workers[w] == nullptr) continue;
       threads.emplace_back([&, w, first] {
-        if (pin) pin_to(allowed[w]);
-        run_all_steps(*workers[w], static_cast<WorkerId>(w), settings, failure,
-                      first ? after_step : std::function<void(int)>{});
+        if (const int core = core_of(settings, run, allowed, w); core >= 0) pin_to(core);
+        run_all_steps(*workers[w], settings, failure, first ? after_step : std::function<void(int)>{});
       });
       first = false;
     }
@@ -611,24 +631,25 @@ std::vector<WorkerResult> execute(const RunPlan& run, const std::function<std::u
 }
 
 std::vector<WorkerResult> measure_layers(const RunPlan& run, const std::function<std::unique_ptr<Backend>()>& backend,
-                                         const Data& data, RunSettings settings, double seconds) {
+                                         const Data& data, RunSettings settings, double seconds,
+                                         std::optional<WorkerId> only) {
   settings.time_layers = true;
   settings.optimizer.learning_rate = 0;
   const auto endpoints = loopback_transport(run);
-  std::vector<std::unique_ptr<Worker>> workers;
+  std::vector<std::unique_ptr<Worker>> workers(endpoints.size());
   for (std::size_t w = 0; w < endpoints.size(); ++w)
-    workers.push_back(
-        std::make_unique<Worker>(run, static_cast<WorkerId>(w), backend(), data, *endpoints[w], settings));
+    if (!only || *only == static_cast<WorkerId>(w))
+      workers[w] = std::make_unique<Worker>(run, static_cast<WorkerId>(w), backend(), data, *endpoints[w], settings);
   Failure failure;
   {
     const std::vector<int> allowed = allowed_cores();
-    const bool pin = settings.pin && threads_of(run) <= static_cast<int>(allowed.size());
     const std::int64_t end = now_ns() + static_cast<std::int64_t>(seconds * 1e9);
     std::vector<std::jthread> threads;
-    for (std::size_t w = 0; w < workers.size(); ++w)
+    for (std::size_t w = 0; w < workers.size(); ++w) {
+      if (workers[w] == nullptr) continue;
       threads.emplace_back([&, w] {
         Worker& worker = *workers[w];
-        if (pin) pin_to(allowed[w]);
+        if (const int core = core_of(settings, run, allowed, w); core >= 0) pin_to(core);
         try {
           worker.load(0);
           for (int round = 0; round < 12 || now_ns() < end; ++round) {
@@ -636,13 +657,14 @@ std::vector<WorkerResult> measure_layers(const RunPlan& run, const std::function
             if (round == 0) worker.forget_times();
           }
         } catch (const std::exception& error) {
-          failure.note(static_cast<WorkerId>(w), worker.at(), error.what());
+          failure.note(worker.told(error));
         }
       });
+    }
   }
-  std::vector<WorkerResult> results;
-  for (const auto& worker : workers)
-    results.push_back(std::move(worker->result()));
+  std::vector<WorkerResult> results(workers.size());
+  for (std::size_t w = 0; w < workers.size(); ++w)
+    if (workers[w] != nullptr) results[w] = std::move(workers[w]->result());
   if (!failure.text().empty()) throw RunFailed(failure.text(), std::move(results));
   return results;
 }

@@ -31,6 +31,7 @@ struct RunSettings {
   int steps = 23, warmup = 3;  // the first `warmup` of the steps are not timed
   Bytes memory_cap;            // of the arena's extent; 0: none
   bool pin = true;             // worker w on core w, while there are as many
+  std::optional<int> core;     // where this process has one worker: its core instead; -1: none
   // Tests and checks: keep the gradients of the first step as they are before the update (after the all-reduce), and
   // the weights of the end.
   bool keep_gradients = false, keep_weights = false;
@@ -87,9 +88,10 @@ std::vector<WorkerResult> execute(const RunPlan& run, const std::function<std::u
 
 // Every worker of the plan does its own work again and again for `seconds`, at the same time as all others, with
 // messages that are always there and a learning rate of 0: what layers take on a busy machine. At least twelve rounds,
-// the first of which is not counted.
+// the first of which is not counted. `only`: that worker alone; others have no result.
 std::vector<WorkerResult> measure_layers(const RunPlan& run, const std::function<std::unique_ptr<Backend>()>& backend,
-                                         const Data& data, RunSettings settings, double seconds);
+                                         const Data& data, RunSettings settings, double seconds,
+                                         std::optional<WorkerId> only = {});
 
 // The timeline of one step of all workers.
 Timeline timeline_of(const std::vector<WorkerResult>& workers, std::size_t step);

@@ -49,7 +49,8 @@ struct Sent {
 class Transport {
  public:
   virtual ~Transport() = default;
-  // The receiver's side of its incoming channels: [channel][slot]; channels to others are empty. Before the first step.
+  // The receiver's side of its incoming channels: [channel][slot]; channels to others are empty. Before the first step;
+  // again with nothing before the slots' memory is given back.
   virtual void bind(std::vector<std::vector<std::byte*>> slots) = 0;
 
   // Copies a message to its receiver. Waits for the slot, if need be.
@@ -62,8 +63,10 @@ class Transport {
   // element in the order of the members. All members call it in the same order.
   virtual void all_reduce(int group, std::span<const WorkerId> members, float* data, std::int64_t elements) = 0;
 
-  virtual void meet() = 0;           // all workers of the run
-  virtual void stop() noexcept = 0;  // this worker has failed: all waits end
+  virtual void meet() = 0;  // all workers of the run
+  // This worker has failed: all waits end, also those of workers elsewhere, who are told why. "": because another one
+  // has.
+  virtual void stop(const std::string& why) noexcept = 0;
 };
 
 }  // namespace pipewright

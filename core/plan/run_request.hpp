@@ -15,6 +15,8 @@ enum class RunBackend { Cpu };
 enum class RunTransport {
   Local,      // workers are threads of one process
   Throttled,  // likewise; messages arrive no earlier than the cluster's links allow
+  Tcp,        // a process per worker, sockets between them
+  Mpi,        // a process per worker, started by mpirun
 };
 enum class RunLoss { CrossEntropy };
 

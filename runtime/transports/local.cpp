@@ -242,7 +242,7 @@ class Endpoint : public Transport {
   }
 
   void meet() override { world_->meet(world_->everybody, world_->workers(), "the other workers"); }
-  void stop() noexcept override { world_->stop(); }
+  void stop(const std::string&) noexcept override { world_->stop(); }
 
  private:
   std::shared_ptr<World> world_;

@@ -33,7 +33,7 @@ class Loopback : public Transport {
   void release(const MessageSlot&) override {}
   void all_reduce(int, std::span<const WorkerId>, float*, std::int64_t) override {}
   void meet() override {}
-  void stop() noexcept override {}
+  void stop(const std::string&) noexcept override {}
 
  private:
   const RunPlan& run_;

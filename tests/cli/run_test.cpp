@@ -52,7 +52,7 @@ TEST_CASE("run: a cap that does not hold a worker is the answer no, itemised") {
 
 TEST_CASE("run: what cannot be run is refused with the layer and a way out") {
   CHECK(contains(error_of({"run", kQuickstart}), "has stated figures only; give it an `op:`"));
-  CHECK(contains(error_of({"run", kTwoStages, "--transport", "carrier"}), "known: local, throttled"));
+  CHECK(contains(error_of({"run", kTwoStages, "--transport", "carrier"}), "known: local, throttled, tcp, mpi"));
   CHECK(contains(error_of({"run", kTwoStages, "--data", "/"}), "/"));
   CHECK(contains(error_of({"run", kTwoStages, "--data", "no-such-file"}), "no-such-file"));
   CHECK(contains(error_of({"run", kTwoStages, "--steps", "0"}), "run.steps"));

@@ -75,7 +75,7 @@ TEST_CASE("A silent peer ends a wait in bounded time, and says who was waited fo
 
 TEST_CASE("A worker that fails ends the waits of all others") {
   Pair pair({.spin = false, .timeout_s = 60});
-  std::thread other([&] { pair.ends[0]->stop(); });
+  std::thread other([&] { pair.ends[0]->stop(""); });
   CHECK_THROWS_AS(pair.ends[1]->receive({pair.forward, 0, 1, 0}), Stopped);
   other.join();
 }

@@ -36,7 +36,10 @@ std::string rest_of(std::FILE* file) {
 
 [[noreturn]] void become(const std::string& binary, const std::vector<std::string>& arguments,
                          const ProgramInput& input) {
-  std::vector<char*> argv = {const_cast<char*>(binary.c_str())};
+  std::vector<char*> argv;
+  for (const std::string& word : input.launcher)
+    argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(const_cast<char*>(binary.c_str()));
   for (const std::string& argument : arguments)
     argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -45,7 +48,7 @@ std::string rest_of(std::FILE* file) {
   for (const std::string& setting : input.settings)
     putenv(const_cast<char*>(setting.c_str()));
   const std::string folder = input.folder.empty() ? source_folder() : input.folder;
-  if (chdir(folder.c_str()) == 0) execv(binary.c_str(), argv.data());
+  if (chdir(folder.c_str()) == 0) execvp(argv.front(), argv.data());
   _exit(127);
 }
 

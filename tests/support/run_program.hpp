@@ -16,6 +16,7 @@ struct ProgramInput {
   std::string input;                  // standard input
   std::string output_to;              // standard output goes to this path instead of ProgramRun::out
   std::vector<std::string> settings;  // "NO_COLOR=1", added to the environment
+  std::vector<std::string> launcher;  // {"mpirun", "-n", "2"}: starts the program
   bool interrupt = false;             // Ctrl-C, as soon as the program catches it
   std::string interrupt_at;           // Ctrl-C, once this stands on standard error, which is then a terminal
 };

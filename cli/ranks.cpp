@@ -1,0 +1,94 @@
+#include "cli/ranks.hpp"
+
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "core/check.hpp"
+#include "io/names.hpp"
+
+namespace pipewright {
+namespace {
+
+// A process belongs to one run at most.
+std::unique_ptr<Ranks>& ranks() {
+  static std::unique_ptr<Ranks> joined;
+  return joined;
+}
+
+std::string transport_name(RunTransport transport) {
+  for (const auto& [name, known] : kRunTransports)
+    if (known == transport) return std::string(name);
+  return "";
+}
+
+}  // namespace
+
+void check_one_process(const Scenario& scenario) {
+  const RunTransport transport = scenario.run.transport;
+  if (transport == RunTransport::Tcp || transport == RunTransport::Mpi)
+    throw InputError(scenario.run.place,
+                     fmt::format("run.transport: {}: several runs in one go have threads as workers; use run, validate "
+                                 "or calibrate with one scenario, or transport local",
+                                 transport_name(transport)));
+  const std::optional<Launch> launch = launched();
+  if (launch && launch->size > 1)
+    throw InputError(fmt::format(
+        "run.transport: {} runs all workers in one process, and {} say that this is one of {}; use --transport {}, or "
+        "start one process without a launcher",
+        transport_name(transport), launch->by, launch->size, launch->by.starts_with("OMPI") ? "mpi" : "tcp"));
+}
+
+Ranks* joined_ranks(const Scenario& scenario) {
+  const RunTransport transport = scenario.run.transport;
+  if (transport == RunTransport::Local || transport == RunTransport::Throttled) {
+    check_one_process(scenario);
+    return nullptr;
+  }
+  const std::optional<Launch> launch = launched();
+  if (!launch && transport == RunTransport::Mpi)
+    throw InputError(
+        "run.transport: mpi: no launcher has started this process; start it as `mpirun -n WORKERS pipewright "
+        "...`, or use --transport local");
+  if (!launch)
+    throw InputError(
+        "run.transport: tcp: neither RANK and WORLD_SIZE nor another launcher's variables are set; start a process per "
+        "worker with torchrun or srun, or by hand with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT "
+        "(docs/running.md), or use --transport local");
+  auto wire =
+      transport == RunTransport::Mpi ? mpi_wire(*launch) : tcp_wire(*launch, meeting_point(), scenario.run.timeout);
+  ranks() = std::make_unique<Ranks>(std::move(wire), scenario.run.timeout);
+  return ranks().get();
+}
+
+void check_size(const Ranks& joined, int workers) {
+  if (joined.size() != workers)
+    throw InputError(
+        fmt::format("{} processes were started, and the plan has {} workers, a process each; start {}, or "
+                    "change the plan",
+                    joined.size(), workers, workers));
+}
+
+bool prints() {
+  return ranks() == nullptr || ranks()->first();
+}
+
+bool tells_for_itself() {
+  return prints() || ranks()->gone(0);
+}
+
+std::string rank_name() {
+  if (ranks() != nullptr) return ranks()->first() ? "" : fmt::format("rank {}: ", ranks()->rank());
+  try {  // it has not come as far as joining
+    const auto launch = launched();
+    return launch && launch->rank > 0 ? fmt::format("rank {}: ", launch->rank) : "";
+  } catch (const InputError&) {
+    return "";
+  }
+}
+
+int leave_ranks(int status) noexcept {
+  return ranks() == nullptr ? status : ranks()->leave(status);
+}
+
+}  // namespace pipewright

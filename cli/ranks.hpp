@@ -1,0 +1,27 @@
+// The processes of one run: who this one is, and that all of them end together.
+#pragma once
+
+#include <string>
+
+#include "core/plan/scenario.hpp"
+#include "runtime/ranks.hpp"
+
+namespace pipewright {
+
+// Joins the other processes where the scenario's transport is tcp or mpi; nullptr: workers are threads of this one.
+// Throws InputError: a launcher has started several processes and the transport is one of threads; no launcher where
+// one is needed; not all came. Call it once, before a long computation.
+Ranks* joined_ranks(const Scenario& scenario);
+
+// Where workers are threads. Throws InputError: the transport is one of processes, or a launcher has started several.
+void check_one_process(const Scenario& scenario);
+
+// The same plan in all, for as many workers as there are processes. Throws InputError.
+void check_size(const Ranks& ranks, int workers);
+
+bool prints();                         // rank 0, or the only process
+bool tells_for_itself();               // likewise, or rank 0 is gone: what would be told there is told here
+std::string rank_name();               // "rank 1: "; "" at rank 0
+int leave_ranks(int status) noexcept;  // the last call of the program; the status to end with
+
+}  // namespace pipewright

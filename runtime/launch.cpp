@@ -1,0 +1,91 @@
+#include "runtime/launch.hpp"
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "core/check.hpp"
+
+namespace pipewright {
+namespace {
+
+struct Names {
+  const char *rank, *size, *size_instead;  // size_instead: where size is not set; nullptr: none
+};
+constexpr std::array<Names, 4> kLaunchers = {{
+    {"RANK", "WORLD_SIZE", nullptr},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", nullptr},
+    {"PMI_RANK", "PMI_SIZE", nullptr},
+    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
+}};
+constexpr int kMostRanks = 4096;
+
+int number(const char* name, const char* text, int least, int most) {
+  const std::string_view given(text);
+  int value = 0;
+  const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), value);
+  if (error != std::errc{} || end != given.data() + given.size() || value < least || value > most)
+    throw InputError(
+        fmt::format("{}=\"{}\" in the environment is not a whole number from {} to {}; launchers set it, "
+                    "or you do by hand",
+                    name, given, least, most));
+  return value;
+}
+
+std::optional<Launch> of(const Names& names, const Environment& variables) {
+  const char* size_name = names.size;
+  const char* size = variables(size_name);
+  if (size == nullptr && names.size_instead != nullptr) size = variables(size_name = names.size_instead);
+  const char* const rank = variables(names.rank);
+  if (rank == nullptr) {
+    // A shell inside of an allocation knows the number of tasks; only a task has a number.
+    if (size != nullptr && names.size_instead == nullptr)
+      throw InputError(
+          fmt::format("{} is set in the environment and {} is not; set both, or neither", size_name, names.rank));
+    return std::nullopt;
+  }
+  if (size == nullptr)
+    throw InputError(
+        fmt::format("{} is set in the environment and {} is not; set both, or neither", names.rank, size_name));
+  Launch launch{number(names.rank, rank, 0, kMostRanks - 1), number(size_name, size, 1, kMostRanks),
+                fmt::format("{} and {}", names.rank, size_name)};
+  if (launch.rank >= launch.size)
+    throw InputError(
+        fmt::format("{}={} is no rank of {}={}: ranks count from 0", names.rank, launch.rank, size_name, launch.size));
+  return launch;
+}
+
+}  // namespace
+
+const char* environment(const char* name) {
+  return std::getenv(name);
+}
+
+std::optional<Launch> launched(const Environment& variables) {
+  const auto by_hand = of(kLaunchers[0], variables), open_mpi = of(kLaunchers[1], variables);
+  if (by_hand && open_mpi && (by_hand->rank != open_mpi->rank || by_hand->size != open_mpi->size))
+    throw InputError(
+        fmt::format("{} say rank {} of {}, {} say rank {} of {}; unset those that do not belong to this run",
+                    by_hand->by, by_hand->rank, by_hand->size, open_mpi->by, open_mpi->rank, open_mpi->size));
+  if (by_hand) return by_hand;
+  if (open_mpi) return open_mpi;
+  if (const auto pmi = of(kLaunchers[2], variables)) return pmi;
+  return of(kLaunchers[3], variables);
+}
+
+MeetingPoint meeting_point(const Environment& variables) {
+  const char *const host = variables("MASTER_ADDR"), *const port = variables("MASTER_PORT");
+  if (host == nullptr || *host == '\0' || port == nullptr)
+    throw InputError(
+        "run.transport: tcp needs MASTER_ADDR (the host of rank 0) and MASTER_PORT (a free port there) in the "
+        "environment, the same for all ranks, e.g. MASTER_ADDR=localhost MASTER_PORT=29500");
+  MeetingPoint point{host, number("MASTER_PORT", port, 1, 65535)};
+  const char* const store = variables("TORCHELASTIC_USE_AGENT_STORE");
+  if (store != nullptr && std::string_view(store) == "True" && point.port < 65535) ++point.port;
+  return point;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,38 @@
+// Which process of how many this one is, by the variables that launchers leave in the environment.
+//
+//     RANK, WORLD_SIZE                                 torchrun, and by hand
+//     OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE       mpirun of Open MPI
+//     PMI_RANK, PMI_SIZE                               other MPIs' mpirun, srun --mpi=pmi2
+//     SLURM_PROCID, SLURM_STEP_NUM_TASKS | SLURM_NTASKS   srun
+//
+// Launchers nest (srun starts mpirun, which starts us): the first pair of the list that is there counts. RANK beside
+// OMPI_COMM_WORLD_RANK must say the same, since neither is known to be the inner one.
+//                                                              tests/runtime/launch_test.cpp
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace pipewright {
+
+struct Launch {
+  int rank = 0, size = 1;
+  std::string by;  // "RANK and WORLD_SIZE"
+};
+
+using Environment = std::function<const char*(const char*)>;
+const char* environment(const char* name);  // of this process
+
+// Nothing: no launcher's variables. Throws InputError where they contradict one another.
+std::optional<Launch> launched(const Environment& variables = environment);
+
+// Where rank 0 waits for the others: MASTER_ADDR and MASTER_PORT. torchrun keeps a store of its own at that port
+// (TORCHELASTIC_USE_AGENT_STORE=True): then ours is the next one. Throws InputError.
+struct MeetingPoint {
+  std::string host;
+  int port = 0;
+};
+MeetingPoint meeting_point(const Environment& variables = environment);
+
+}  // namespace pipewright

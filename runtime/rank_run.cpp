@@ -1,0 +1,231 @@
+#include "runtime/rank_run.hpp"
+
+#include <algorithm>
+#include <concepts>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/cost/profile.hpp"
+#include "core/model/program.hpp"
+#include "runtime/measurement.hpp"
+
+namespace pipewright {
+namespace {
+
+// FNV-1a [FNV].
+class Hash {
+ public:
+  Hash& add(std::span<const std::byte> bytes) {
+    for (const std::byte byte : bytes)
+      value_ = (value_ ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3U;
+    return *this;
+  }
+  Hash& add(const std::string& text) { return add(text.size()).add(std::as_bytes(std::span(text))); }
+  Hash& add(std::integral auto number) {
+    const auto wide = static_cast<std::int64_t>(number);
+    return add(std::as_bytes(std::span(&wide, 1)));
+  }
+  std::uint64_t value() const { return value_; }
+
+ private:
+  std::uint64_t value_ = 0xcbf29ce484222325U;
+};
+
+std::uint64_t hash_of(const Schedule& schedule) {
+  Hash hash;
+  for (const Lane& lane : schedule.positions)
+    for (const auto* const ops : {&lane.compute, &lane.collective}) {
+      hash.add(ops->size());
+      for (const Op& op : *ops)
+        hash.add(static_cast<int>(op.kind)).add(op.virtual_stage).add(op.micro_batch).add(op.bucket);
+    }
+  return hash.value();
+}
+
+std::uint64_t hash_of_layers(const RunPlan& run) {
+  Hash hash;
+  for (const ChunkCode& code : run.code) {
+    const Program* last = nullptr;
+    for (const CodeStep& step : code.steps)
+      if (std::exchange(last, step.program) != step.program) hash.add(step.layer).add(describe(*step.program));
+    for (const auto& bytes : code.blocks)
+      hash.add(bytes[0]).add(bytes[1]);
+  }
+  for (const RunChannel& channel : run.channels)
+    hash.add(channel.edge).add(channel.slots).add(channel.bytes[0]);
+  return hash.value();
+}
+
+// A sample of every file would take long; the first ones tell files apart.
+std::uint64_t hash_of(const Data& data, const SampleShape& shape) {
+  Hash hash;
+  Blob input(static_cast<std::size_t>(shape.values * (shape.indices ? 8 : 4)));
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(shape.label_rows));
+  for (std::int64_t i = 0; i < 8; ++i) {
+    data.input(i, input.data()), data.labels(i, labels.data());
+    hash.add(input).add(std::as_bytes(std::span(labels)));
+  }
+  return hash.value();
+}
+
+void put(BytesOut& out, const std::vector<std::vector<float>>& lists) {
+  out.put(static_cast<std::uint64_t>(lists.size()));
+  for (const auto& list : lists)
+    out.put(list);
+}
+std::vector<std::vector<float>> float_lists(BytesIn& in) {
+  std::vector<std::vector<float>> lists(in.counted(1));
+  for (auto& list : lists)
+    list = in.list<float>();
+  return lists;
+}
+
+void shift_times(WorkerStep& step, std::int64_t by) {
+  for (auto* const list : {&step.times.compute, &step.times.collective})
+    for (Span& span : *list)
+      span.start.value += by, span.end.value += by;
+  for (Transfer& transfer : step.transfers)
+    for (Time* const at : {&transfer.posted, &transfer.start, &transfer.sent, &transfer.arrived})
+      at->value += by;
+  step.began += by;
+}
+
+// The results of all ranks, by worker; a rank that sent nothing has an empty one.
+std::vector<WorkerResult> merged(const std::vector<Blob>& blobs) {
+  std::vector<WorkerResult> results(blobs.size());
+  for (std::size_t r = 0; r < blobs.size(); ++r) {
+    if (blobs[r].empty()) continue;
+    BytesIn in(blobs[r]);
+    const auto shift = in.get<std::int64_t>();
+    results[r] = worker_result(in.list<std::byte>(), shift);
+  }
+  return results;
+}
+
+Blob sent(const Ranks& ranks, const WorkerResult& result) {
+  return BytesOut().put(ranks.clock().offset).put(bytes_of(result)).bytes();
+}
+
+int threads_here(const RunPlan& run, int rank) {
+  const auto position = static_cast<std::size_t>(rank % run.plan->positions());
+  return run.schedule->positions[position].collective.empty() ? 1 : 2;
+}
+
+}  // namespace
+
+std::vector<MustMatch> must_match(const RunPlan& run, const RunSettings& settings, const Data& data,
+                                  const Backend& backend) {
+  const Plan& plan = *run.plan;
+  const OptimizerSettings& o = settings.optimizer;
+  std::string cut;
+  for (const LayerRange& range : plan.layers)
+    cut += fmt::format("{}{}", cut.empty() ? "" : " ", range.size());
+  return {
+      {"backend", backend.name()},
+      {"plan", fmt::format("{}, {} workers, {} stages, {} copies, {} micro-batches of {} samples, layers per chunk {}",
+                           plan.schedule, plan.workers(), plan.stages, plan.data_parallel, plan.micro_batches,
+                           plan.micro_batch_size, cut)},
+      {"schedule", plan.schedule, hash_of(*run.schedule)},
+      {"layers", fmt::format("{} layers", plan.layers.back().end), hash_of_layers(run)},
+      {"settings", fmt::format("{} steps, {} of them warm-up, seed {}, optimizer {} {} {} {} {} {}", settings.steps,
+                               settings.warmup, settings.seed, static_cast<int>(o.kind), o.learning_rate, o.momentum,
+                               o.beta1, o.beta2, o.epsilon)},
+      {"data", data.name(), hash_of(data, sample_shape(run.code))},
+  };
+}
+
+std::vector<WorkerResult> execute(Ranks& ranks, const RunPlan& run,
+                                  const std::function<std::unique_ptr<Backend>()>& backend, const Data& data,
+                                  RunSettings settings) {
+  const auto self = static_cast<std::size_t>(ranks.rank());
+  settings.core = ranks.own_core(threads_here(run, ranks.rank()));
+  std::vector<std::unique_ptr<Transport>> endpoints(static_cast<std::size_t>(ranks.size()));
+  endpoints[self] = ranks.endpoint(run);
+  const Ranks::Termination termination;
+  try {
+    auto results = execute(run, backend, data, endpoints, settings);
+    const std::vector<Blob> all = ranks.gathered(sent(ranks, results[self]));
+    return ranks.first() ? merged(all) : std::move(results);
+  } catch (const OutOfArena& error) {
+    endpoints[self]->stop(error.what());
+    throw;
+  } catch (const RunFailed& failed) {
+    const std::vector<Blob> all = ranks.salvaged(sent(ranks, failed.results[self]));
+    if (!ranks.first()) throw;
+    std::vector<WorkerResult> results = merged(all);
+    std::size_t steps = static_cast<std::size_t>(settings.steps);
+    for (const WorkerResult& result : results)
+      if (!result.steps.empty()) steps = std::min(steps, result.steps.size());
+    for (WorkerResult& result : results)
+      if (result.steps.size() > steps) result.steps.resize(steps);
+    throw RunFailed(failed.what(), std::move(results));
+  } catch (const std::exception& error) {  // after the last step, while the results travel
+    endpoints[self]->stop(fmt::format("worker {} at op end: {}", self, error.what()));
+    throw RunFailed(fmt::format("worker {} at op end: {}", self, error.what()), {});
+  }
+}
+
+std::vector<WorkerResult> measure_layers(Ranks& ranks, const RunPlan& run,
+                                         const std::function<std::unique_ptr<Backend>()>& backend, const Data& data,
+                                         RunSettings settings, double seconds) {
+  const auto self = static_cast<std::size_t>(ranks.rank());
+  settings.core = ranks.own_core(threads_here(run, ranks.rank()));
+  ranks.gathered({}), ranks.broadcast({});  // all begin at once
+  const auto results = measure_layers(run, backend, data, settings, seconds, ranks.rank());
+  return merged(ranks.gathered(sent(ranks, results[self])));
+}
+
+Blob bytes_of(const WorkerResult& result) {
+  BytesOut out;
+  out.put(static_cast<std::uint64_t>(result.steps.size()));
+  for (const WorkerStep& step : result.steps)
+    out.put(step.times.compute)
+        .put(step.times.collective)
+        .put(step.transfers)
+        .put(step.loss)
+        .put(step.samples)
+        .put(step.blocked)
+        .put(step.began);
+  out.put(result.memory);
+  put(out, result.gradients), put(out, result.weights);
+  out.put(static_cast<std::uint64_t>(result.layer_ns.size()));
+  for (const auto& [of, times] : result.layer_ns)
+    out.put(std::get<0>(of)).put(std::get<1>(of)).put(std::get<2>(of)).put(times);
+  out.put(result.overhead_ns).put(static_cast<std::uint64_t>(result.update_ns.size()));
+  for (const auto& [parameters, ns] : result.update_ns)
+    out.put(parameters).put(ns);
+  out.put(result.versions);
+  return out.bytes();
+}
+
+WorkerResult worker_result(const Blob& bytes, std::int64_t shift) {
+  BytesIn in(bytes);
+  WorkerResult result;
+  result.steps.resize(in.counted(1));
+  for (WorkerStep& step : result.steps) {
+    step.times.compute = in.list<Span>(), step.times.collective = in.list<Span>();
+    step.transfers = in.list<Transfer>();
+    step.loss = in.get<double>(), step.samples = in.get<std::int64_t>();
+    step.blocked = in.get<Time>(), step.began = in.get<std::int64_t>();
+    shift_times(step, shift);
+  }
+  result.memory = in.get<ArenaUse>();
+  result.gradients = float_lists(in), result.weights = float_lists(in);
+  for (std::uint64_t left = in.counted(1); left > 0; --left) {
+    const auto layer = in.get<LayerId>();
+    const auto pass = in.get<Pass>();
+    const auto size = in.get<int>();
+    result.layer_ns[{layer, pass, size}] = in.list<double>();
+  }
+  result.overhead_ns = in.list<double>();
+  for (std::uint64_t left = in.counted(1); left > 0; --left) {
+    const auto parameters = in.get<double>();
+    result.update_ns.emplace_back(parameters, in.get<double>());
+  }
+  result.versions = in.list<WorkerResult::VersionsRead>();
+  return result;
+}
+
+}  // namespace pipewright

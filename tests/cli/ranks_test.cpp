@@ -1,0 +1,225 @@
+// `run` and `validate` over several processes, as users and launchers start them.
+#include <cstdlib>
+#include <filesystem>
+#include <future>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/refusals.hpp"
+#include "tests/support/free_port.hpp"
+#include "tests/support/run_program.hpp"
+
+using namespace pipewright;
+
+namespace {
+
+const std::string kTwoStages = "scenarios/validation/two-stage-gpipe.yaml";
+const std::string kReplicas = "scenarios/validation/pipedream-2-1.yaml";
+
+// One process per list of arguments, that find one another by variables set by hand. `size`: of the world.
+std::vector<ProgramRun> ranks(const std::vector<std::vector<std::string>>& arguments, int size = 0) {
+  const std::string port = "MASTER_PORT=" + std::to_string(free_port());
+  std::vector<std::future<ProgramRun>> running;
+  for (std::size_t r = 0; r < arguments.size(); ++r) {
+    ProgramInput input;
+    input.settings = {"RANK=" + std::to_string(r),
+                      "WORLD_SIZE=" + std::to_string(size > 0 ? size : static_cast<int>(arguments.size())),
+                      "MASTER_ADDR=localhost", port};
+    running.push_back(std::async(std::launch::async, [=] { return run_program(arguments[r], input); }));
+  }
+  std::vector<ProgramRun> runs;
+  for (auto& one : running)
+    runs.push_back(one.get());
+  return runs;
+}
+std::vector<ProgramRun> ranks(int count, const std::vector<std::string>& arguments) {
+  return ranks(std::vector<std::vector<std::string>>(static_cast<std::size_t>(count), arguments));
+}
+
+bool has_mpi() {
+  const bool built = contains(run_program({"--version"}).out, "MPI: transport mpi");
+  const bool launcher = std::system("command -v mpirun >/dev/null 2>&1") == 0;
+  if (!built || !launcher)
+    MESSAGE("skipped: ", !built ? "pipewright was built without MPI" : "mpirun is not installed");
+  return built && launcher;
+}
+// Open MPI leaves memory behind when it ends (4.1.4: its event base and module lists), so leaks are not looked for.
+ProgramInput by_mpirun(int count, const std::vector<std::string>& through = {}) {
+  ProgramInput input;
+  input.settings = {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "ASAN_OPTIONS=detect_leaks=0"};
+  input.launcher = {"mpirun", "--oversubscribe", "-n", std::to_string(count)};
+  input.launcher.insert(input.launcher.end(), through.begin(), through.end());
+  return input;
+}
+
+std::vector<std::string> validate(const std::string& scenario, const std::string& transport, const std::string& out) {
+  return {"validate", scenario,      "--budget", "50 ms", "--steps", "3",           "--warmup",
+          "0",        "--tolerance", "1000%",    "-o",    out,       "--transport", transport};
+}
+std::string losses(const std::string& folder) {
+  return file_text(folder + "/loss.csv");
+}
+
+}  // namespace
+
+TEST_CASE("tcp: two and three processes validate as threads do, losses and memory are the same") {
+  ScratchFolder folder;
+  for (const std::string& scenario : {kTwoStages, kReplicas}) {
+    const int workers = scenario == kTwoStages ? 2 : 3;
+    const std::string threads = folder.path("threads"), tcp = folder.path("tcp");
+    const ProgramRun local = run_program(validate(scenario, "local", threads));
+    const auto runs = ranks(workers, validate(scenario, "tcp", tcp));
+    CAPTURE(runs[0].err);
+    CHECK(runs[0].out.substr(0, 60) == local.out.substr(0, 60));
+    CHECK(contains(runs[0].out, "verdict: "));
+    for (const ProgramRun& run : runs)
+      CHECK(run.status == runs[0].status);  // all end with rank 0's
+    for (std::size_t r = 1; r < runs.size(); ++r) {
+      CHECK(runs[r].out.empty());
+      CHECK(runs[r].err.empty());
+    }
+    CHECK(losses(tcp).starts_with("step,loss\n0,"));
+    CHECK(losses(tcp) == losses(threads));
+    const auto ours = nlohmann::json::parse(file_text(tcp + "/comparison.json"));
+    const auto theirs = nlohmann::json::parse(file_text(threads + "/comparison.json"));
+    for (std::size_t w = 0; w < static_cast<std::size_t>(workers); ++w)
+      CHECK(ours["workers"][w]["live_peak"] == theirs["workers"][w]["live_peak"]);
+  }
+}
+
+TEST_CASE("tcp: gradients over four processes are bit-identical to one worker's") {
+  const auto runs = ranks(4, {"run", kTwoStages, "--transport", "tcp", "--check", "gradients", "--set",
+                              "plan.data_parallel=2", "--set", "cluster.node.devices=4"});
+  CHECK(runs[0].status == 0);
+  CHECK(runs[0].out.starts_with("gradients: bit-identical to one worker's\n"));
+  for (std::size_t r = 1; r < runs.size(); ++r)
+    CHECK((runs[r].status == 0 && runs[r].out.empty()));
+}
+
+TEST_CASE("tcp: rank 0 alone writes") {
+  ScratchFolder folder;
+  const auto runs = ranks({{"run", kTwoStages, "--transport", "tcp", "--steps", "2", "-o", folder.path("0.json")},
+                           {"run", kTwoStages, "--transport", "tcp", "--steps", "2", "-o", folder.path("1.json")}});
+  CHECK(runs[0].status == 0);
+  CHECK(contains(runs[0].out, "2 workers (processes)"));
+  CHECK(folder.files() == std::vector<std::string>{"0.json"});
+}
+
+TEST_CASE("Another number of processes than workers, other scenarios, other errors: exit status 2 on all, by name") {
+  for (const ProgramRun& run : ranks(3, {"run", kTwoStages, "--transport", "tcp"})) {
+    CHECK(run.status == 2);
+    CHECK(contains(run.err, "3 processes were started, and the plan has 2 workers"));
+  }
+  const auto differ = ranks({{"run", kTwoStages, "--transport", "tcp"},
+                             {"run", kTwoStages, "--transport", "tcp", "--set", "plan.schedule=1f1b"}});
+  for (const ProgramRun& run : differ) {
+    CHECK(run.status == 2);
+    CHECK(contains(run.err, "rank 1 differs from rank 0 in its plan (1f1b"));
+  }
+  CHECK(differ[1].err.starts_with("error: rank 1: "));
+  // One cannot make its plan: the others are told at once.
+  const auto broken = ranks(
+      {{"run", kTwoStages, "--transport", "tcp"}, {"run", kTwoStages, "--transport", "tcp", "--data", "no-such-file"}});
+  CHECK(broken[0].status == 2);
+  CHECK(contains(broken[0].err, "worker 1 has given up; its own message says why"));
+  CHECK(contains(broken[1].err, "no-such-file"));
+  const auto cap = ranks(2, {"run", kTwoStages, "--transport", "tcp", "--memory-cap", "1 MB"});
+  CHECK((cap[0].status == 1 && cap[1].status == 1));
+  CHECK(contains(cap[0].out, "infeasible: worker 0: "));
+  CHECK(cap[1].out.empty());
+}
+
+TEST_CASE("A launcher's variables without a transport that fits them are an error, never a run of one") {
+  const auto error_with = [](const std::vector<std::string>& settings, const std::string& transport) {
+    ProgramInput input;
+    input.settings = settings;
+    const ProgramRun run = run_program({"run", kTwoStages, "--transport", transport}, input);
+    CHECK(run.status == 2);
+    CHECK(run.out.empty());
+    return run.err;
+  };
+  CHECK(contains(error_with({"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=4"}, "local"),
+                 "say that this is one of 4; use --transport mpi"));
+  CHECK(contains(error_with({"RANK=0", "WORLD_SIZE=2"}, "throttled"), "use --transport tcp"));
+  CHECK(contains(error_with({"SLURM_PROCID=0", "SLURM_NTASKS=2"}, "local"), "SLURM_PROCID and SLURM_NTASKS"));
+  CHECK(contains(error_with({}, "tcp"), "start a process per worker"));
+  CHECK(contains(error_with({}, "mpi"), "mpirun -n WORKERS"));
+  CHECK(contains(error_with({"RANK=0", "WORLD_SIZE=2"}, "tcp"), "MASTER_ADDR"));
+  CHECK(contains(error_with({"RANK=2", "WORLD_SIZE=2"}, "tcp"), "RANK=2 is no rank"));
+  CHECK(contains(error_with({"RANK=0"}, "local"), "WORLD_SIZE is not"));
+  ProgramInput one;
+  one.settings = {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1"};
+  CHECK(run_program({"run", kTwoStages, "--steps", "1", "--warmup", "0"}, one).status == 0);
+}
+
+TEST_CASE("tcp: a loss that is no number ends all ranks with one message, and what was measured is shown") {
+  const auto runs = ranks(2, {"run", kTwoStages, "--transport", "tcp", "--learning-rate", "1e30", "--steps", "30"});
+  for (const ProgramRun& run : runs) {
+    CHECK(run.status == 2);
+    CHECK(contains(run.err, "the run failed: worker 1 at op 1F"));
+  }
+  CHECK(contains(runs[0].out, "measured until then:\n  step    0  loss 5."));
+  CHECK(runs[1].out.empty());
+}
+
+TEST_CASE("mpi: processes of mpirun validate as threads do, and gradients are one worker's") {
+  if (!has_mpi()) return;
+  ScratchFolder folder;
+  const std::string threads = folder.path("threads"), mpi = folder.path("mpi");
+  run_program(validate(kReplicas, "local", threads));
+  const ProgramRun run = run_program(validate(kReplicas, "mpi", mpi), by_mpirun(3));
+  CAPTURE(run.err);
+  CHECK(contains(run.out, "verdict: "));
+  CHECK(losses(mpi).starts_with("step,loss\n0,"));
+  CHECK(losses(mpi) == losses(threads));
+  const ProgramRun gradients = run_program({"run", kTwoStages, "--transport", "mpi", "--check", "gradients", "--set",
+                                            "plan.stages=4", "--set", "cluster.node.devices=4"},
+                                           by_mpirun(4));
+  CAPTURE(gradients.err);
+  CHECK(gradients.status == 0);
+  CHECK(gradients.out.starts_with("gradients: bit-identical to one worker's\n"));
+}
+
+TEST_CASE("mpi: wrong sizes, threads under mpirun and failing workers are errors on all ranks") {
+  if (!has_mpi()) return;
+  const ProgramRun size = run_program({"run", kTwoStages, "--transport", "mpi"}, by_mpirun(4));
+  CHECK(size.status == 2);
+  CHECK(contains(size.err, "4 processes were started, and the plan has 2 workers"));
+  const ProgramRun threads = run_program({"run", kTwoStages}, by_mpirun(4));
+  CHECK(threads.status == 2);
+  CHECK(contains(threads.err, "this is one of 4; use --transport mpi"));
+  const ProgramRun failed =
+      run_program({"run", kTwoStages, "--transport", "mpi", "--learning-rate", "1e30"}, by_mpirun(2));
+  CHECK(failed.status == 2);
+  CHECK(contains(failed.err, "error: the run failed: worker 1 at op 1F"));
+  CHECK(contains(failed.out, "measured until then:\n  step    0  loss 5."));
+}
+
+TEST_CASE("mpi: survivors of a killed rank name it and their op before the launcher ends them") {
+  if (!has_mpi()) return;
+  // Rank 1 is killed a second after it has begun to catch SIGTERM, which it does when the steps begin.
+  const std::string killed =
+      "me=$$; if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then (until [ $((0x$(sed -n 's/^SigCgt:[^0-9a-f]*//p' "
+      "/proc/$me/status) & 0x4000)) -ne 0 ]; do sleep 0.05; done; sleep 1; kill -9 $me) & fi; exec \"$0\" \"$@\"";
+  const ProgramRun run =
+      run_program({"run", kTwoStages, "--transport", "mpi", "--steps", "1000000"}, by_mpirun(2, {"sh", "-c", killed}));
+  CAPTURE(run.err);
+  CHECK(run.status != 0);
+  CHECK(contains(run.err, "error: the run failed: worker 0 at op "));
+  CHECK(contains(run.err, "worker 1's process has ended"));
+}
+
+TEST_CASE("Built without MPI, --transport mpi says how to get it") {
+  if (contains(run_program({"--version"}).out, "MPI: transport mpi")) {
+    MESSAGE("skipped: pipewright was built with MPI");
+    return;
+  }
+  ProgramInput input;
+  input.settings = {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2"};
+  const ProgramRun run = run_program({"run", kTwoStages, "--transport", "mpi"}, input);
+  CHECK(run.status == 2);
+  CHECK(contains(run.err, "install libopenmpi-dev and openmpi-bin"));
+}

@@ -1,0 +1,335 @@
+// Runs over several processes: children of the test that meet at a port which the system has chosen. Every wait of
+// theirs ends by itself, so none is killed by a clock of the test.
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <functional>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/check.hpp"
+#include "runtime/backends/cpu.hpp"
+#include "runtime/rank_run.hpp"
+#include "tests/runtime/run_case.hpp"
+#include "tests/support/free_port.hpp"
+
+using namespace pipewright;
+using namespace pipewright::runtime_test;
+
+namespace {
+
+constexpr double kTimeout = 20;
+
+std::unique_ptr<Ranks> joined(int rank, int size, int port, double timeout = kTimeout) {
+  return std::make_unique<Ranks>(tcp_wire({rank, size, "the test"}, {"127.0.0.1", port}, timeout), timeout);
+}
+
+// What a child says goes back as text through a pipe.
+struct Child {
+  pid_t process = 0;
+  int pipe = -1;
+};
+
+Child started(const std::function<std::string()>& body) {
+  std::array<int, 2> ends{};
+  if (::pipe(ends.data()) != 0) throw std::runtime_error("no pipe");
+  const pid_t process = ::fork();
+  if (process == 0) {
+    ::close(ends[0]);
+    std::string text;
+    try {
+      text = body();
+    } catch (const std::exception& error) {
+      text = std::string("threw: ") + error.what();
+    }
+    for (std::size_t at = 0; at < text.size();) {
+      const ssize_t put = ::write(ends[1], text.data() + at, text.size() - at);
+      if (put <= 0) break;
+      at += static_cast<std::size_t>(put);
+    }
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  return {process, ends[0]};
+}
+
+std::string said(const Child& child) {
+  std::string text;
+  std::array<char, 4096> buffer{};
+  for (ssize_t got = 0; (got = ::read(child.pipe, buffer.data(), buffer.size())) > 0;)
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  ::close(child.pipe);
+  ::waitpid(child.process, nullptr, 0);
+  return text;
+}
+
+// Every rank in a process of its own; what each returned.
+std::vector<std::string> in_processes(int count, const std::function<std::string(Ranks&)>& body) {
+  const int port = free_port();
+  std::vector<Child> children;
+  for (int r = 0; r < count; ++r)
+    children.push_back(started([=] {
+      const auto ranks = joined(r, count, port);
+      std::string text;
+      int status = 0;
+      try {
+        text = body(*ranks);
+      } catch (const std::exception& error) {
+        text = std::string("threw: ") + error.what(), status = 2;
+      }
+      ranks->leave(status);
+      return text;
+    }));
+  std::vector<std::string> texts;
+  for (const Child& child : children)
+    texts.push_back(said(child));
+  return texts;
+}
+
+RunSettings settings_of(const RunCase& run, int steps) {
+  RunSettings settings = one_step(steps);
+  settings.optimizer.kind = run.scenario.training.optimizer;
+  return settings;
+}
+
+// Loss of every step, weights, memory and traffic of a run, all bits of them.
+std::string everything(const std::vector<WorkerResult>& workers) {
+  BytesOut out;
+  for (std::size_t s = 0; s < workers.front().steps.size(); ++s)
+    out.put(loss_of(workers, s));
+  for (const WorkerResult& worker : workers) {
+    for (const auto& weights : worker.weights)
+      out.put(weights);
+    for (const auto& gradients : worker.gradients)
+      out.put(gradients);
+    out.put(worker.memory.live).put(worker.memory.extent);
+    for (const WorkerStep& step : worker.steps) {
+      out.put(step.times.compute.size()).put(step.samples);
+      for (const Transfer& t : step.transfers)
+        out.put(t.edge).put(t.micro_batch).put(t.from).put(t.to).put(t.bytes);
+    }
+  }
+  const Blob bytes = out.bytes();
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+void same_as_threads(const std::vector<std::string>& changes, const std::string& file = "two-stage-gpipe.yaml") {
+  const RunCase run(changes, {}, file);
+  const std::string threads = everything(run.run(settings_of(run, 3)));
+  const auto texts = in_processes(run.plan.workers(), [&](Ranks& ranks) {
+    const auto results = execute(ranks, run.run_plan, cpu_backend, *run.data, settings_of(run, 3));
+    return ranks.first() ? everything(results) : "done";
+  });
+  CAPTURE(texts[0].substr(0, 200));
+  CHECK((texts[0] == threads));
+  for (std::size_t r = 1; r < texts.size(); ++r)
+    CHECK(texts[r] == "done");
+}
+
+}  // namespace
+
+TEST_CASE("tcp: two, three and four ranks give the bits of as many threads: losses, weights, gradients, memory") {
+  same_as_threads({});
+  same_as_threads({"plan.stages=3", "plan.schedule=1f1b", "cluster.node.devices=3"});
+  same_as_threads({"plan.stages=2", "plan.virtual_stages=2", "plan.schedule=interleaved_1f1b"});
+  same_as_threads({"plan.stages=4", "cluster.node.devices=4"});
+}
+
+TEST_CASE("tcp: all-reduces sum in the order of the members: copies and replicas give the bits of threads") {
+  same_as_threads({"plan.data_parallel=2", "cluster.node.devices=4"});
+  same_as_threads({}, "pipedream-2-1.yaml");
+}
+
+TEST_CASE("tcp: one rank is a run of one worker") {
+  same_as_threads({"plan.stages=1", "cluster.node.devices=1"});
+}
+
+TEST_CASE("A rank whose schedule, settings or data differ is named on every rank before anything runs") {
+  const RunCase run({}), other({"plan.schedule=1f1b"});
+  const auto texts = in_processes(3, [&](Ranks& ranks) -> std::string {
+    const RunCase& mine = ranks.rank() == 2 ? other : run;
+    ranks.agree(must_match(mine.run_plan, settings_of(mine, 1), *mine.data, *cpu_backend()));
+    return "agreed";
+  });
+  for (const std::string& text : texts) {
+    CHECK(text.starts_with("threw: rank 2 differs from rank 0 in its plan (1f1b, 2 workers"));
+    CHECK(text.ends_with("start all ranks with the same program, scenario and options"));
+  }
+  const auto seeds = in_processes(2, [&](Ranks& ranks) -> std::string {
+    RunSettings settings = settings_of(run, 1);
+    settings.seed += static_cast<std::uint64_t>(ranks.rank());
+    ranks.agree(must_match(run.run_plan, settings, *run.data, *cpu_backend()));
+    return "agreed";
+  });
+  CHECK(seeds[0].starts_with("threw: rank 1 differs from rank 0 in its settings"));
+  const auto data = in_processes(2, [&](Ranks& ranks) -> std::string {
+    const auto mine = synthetic_data(sample_shape(run.run_plan.code), static_cast<std::uint64_t>(ranks.rank()));
+    ranks.agree(must_match(run.run_plan, settings_of(run, 1), *mine, *cpu_backend()));
+    return "agreed";
+  });
+  CHECK(data[0].starts_with("threw: rank 1 differs from rank 0 in its data"));
+}
+
+TEST_CASE("Hashes alone tell schedules of the same name apart") {
+  const RunCase run({});
+  const auto ours = must_match(run.run_plan, settings_of(run, 1), *run.data, *cpu_backend());
+  CHECK(difference(ours, ours, 1).empty());
+  Schedule other = run.schedule;
+  std::swap(other.positions[0].compute[0], other.positions[0].compute[1]);
+  RunPlan changed = run.run_plan;
+  changed.schedule = &other;
+  const auto theirs = must_match(changed, settings_of(run, 1), *run.data, *cpu_backend());
+  CHECK(difference(ours, theirs, 1).starts_with("rank 1 differs from rank 0 in its schedule (gpipe; hashes "));
+}
+
+TEST_CASE("A rank that throws ends the run on all ranks with one message, and finished steps are kept") {
+  const RunCase run({"plan.stages=3", "cluster.node.devices=3"});
+  const auto texts = in_processes(3, [&](Ranks& ranks) -> std::string {
+    RunSettings settings = settings_of(run, 50);
+    settings.optimizer.learning_rate = 1e30;  // the loss is no number after an update or two
+    try {
+      execute(ranks, run.run_plan, cpu_backend, *run.data, settings);
+    } catch (const RunFailed& failed) {
+      return fmt::format("{} steps of worker 0, {}", failed.results.at(0).steps.size(), failed.what());
+    }
+    return "ran";
+  });
+  for (const std::string& text : texts) {
+    CAPTURE(text);
+    CHECK(text.find("worker 2 at op 2F") != std::string::npos);
+    CHECK(text.find("smaller learning_rate") != std::string::npos);
+  }
+  CHECK(!texts[0].starts_with("0 steps of worker 0"));
+}
+
+namespace {
+
+// Runs until a signal hits rank `victim`, once it has done two steps; what the others say.
+std::vector<std::string> after_signal(int signal, int victim, double timeout) {
+  const RunCase run({"plan.stages=3", "cluster.node.devices=3"});
+  const int port = free_port();
+  // Steps that the victim has done, seen by all processes.
+  auto* const steps = static_cast<std::atomic<int>*>(
+      mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  std::vector<Child> children;
+  for (int r = 0; r < 3; ++r)
+    children.push_back(started([&, r] {
+      const auto ranks = joined(r, 3, port, timeout);
+      std::string text = "ran";
+      try {
+        RunSettings settings = settings_of(run, 1'000'000);
+        std::vector<std::unique_ptr<Transport>> endpoints(3);
+        endpoints[static_cast<std::size_t>(r)] = ranks->endpoint(run.run_plan);
+        const Ranks::Termination termination;
+        execute(run.run_plan, cpu_backend, *run.data, endpoints, settings, [&](int step) {
+          if (r == victim) *steps = step + 1;
+        });
+      } catch (const RunFailed& failed) {
+        text = fmt::format("{} steps, {}", failed.results.at(static_cast<std::size_t>(r)).steps.size(), failed.what());
+      }
+      ranks->leave(2);
+      return text;
+    }));
+  while (*steps < 2)
+    usleep(1000);
+  if (signal == SIGTERM) {  // as a launcher does when a rank has died
+    for (const Child& child : children)
+      ::kill(child.process, signal);
+  } else {
+    ::kill(children[static_cast<std::size_t>(victim)].process, signal);
+  }
+  std::vector<std::string> texts(3);
+  for (int r = 0; r < 3; ++r)
+    if (r != victim) texts[static_cast<std::size_t>(r)] = said(children[static_cast<std::size_t>(r)]);
+  ::kill(children[static_cast<std::size_t>(victim)].process, SIGKILL);
+  texts[static_cast<std::size_t>(victim)] = said(children[static_cast<std::size_t>(victim)]);
+  munmap(steps, sizeof(std::atomic<int>));
+  return texts;
+}
+
+}  // namespace
+
+TEST_CASE("A rank that is killed is named by the others, with their op; their steps are kept") {
+  const auto texts = after_signal(SIGKILL, 1, kTimeout);
+  for (const int r : {0, 2}) {
+    const std::string& text = texts[static_cast<std::size_t>(r)];
+    CAPTURE(text);
+    CHECK(text.find("worker 1 is gone (") != std::string::npos);
+    CHECK(text.find(" at op ") != std::string::npos);
+    CHECK(!text.starts_with("0 steps"));
+  }
+}
+
+TEST_CASE("A rank that hangs ends the run after the timeout, by name") {
+  const auto texts = after_signal(SIGSTOP, 2, 1);
+  CHECK(texts[1].find("nothing heard for 1 s while waiting for") != std::string::npos);
+  CHECK(texts[1].find("worker 2") != std::string::npos);
+  CHECK(texts[0].find(" at op ") != std::string::npos);
+}
+
+TEST_CASE("SIGTERM ends the waits, not the process: what was measured is there") {
+  for (const std::string& text : after_signal(SIGTERM, 0, kTimeout)) {
+    CAPTURE(text);
+    CHECK((text.empty() || !text.starts_with("0 steps")));
+    CHECK((text.empty() || text.find("SIGTERM") != std::string::npos));
+  }
+}
+
+TEST_CASE("Ranks that do not come, come twice or count differently are named") {
+  const int port = free_port();
+  CHECK_THROWS_WITH_AS(tcp_wire({0, 3, "the test"}, {"127.0.0.1", port}, 0.2),
+                       doctest::Contains("ranks 1, 2 did not come within 0.2 s"), InputError);
+  CHECK_THROWS_WITH_AS(tcp_wire({1, 3, "the test"}, {"127.0.0.1", port}, 0.2),
+                       doctest::Contains("nobody answers as rank 0"), InputError);
+  CHECK_THROWS_WITH_AS(tcp_wire({1, 3, "the test"}, {"no-such-host.invalid", port}, 0.2),
+                       doctest::Contains("MASTER_ADDR=\"no-such-host.invalid\""), InputError);
+  const auto meeting = [&](std::vector<Launch> launches) {
+    const int here = free_port();
+    std::vector<Child> children;
+    for (const Launch& launch : launches)
+      children.push_back(started([=] {
+        tcp_wire(launch, {"127.0.0.1", here}, 5);
+        return std::string("met");
+      }));
+    std::string first;
+    for (const Child& child : children) {
+      const std::string text = said(child);
+      CHECK(text.starts_with("threw: "));
+      if (first.empty()) first = text;
+    }
+    return first;
+  };
+  CHECK(meeting({{0, 3, ""}, {1, 3, ""}, {1, 3, ""}}).find("two processes say that they are rank 1") !=
+        std::string::npos);
+  CHECK(meeting({{0, 2, ""}, {1, 4, ""}}).find("rank 1 counts 4 ranks, rank 0 counts 2") != std::string::npos);
+}
+
+TEST_CASE("An offset of clocks comes from the fastest answer, half of its round trip is the error") {
+  const ClockOffset offset = clock_offset({{0, 5000, 300}, {100, 1000, 140}, {200, 9000, 260}});
+  CHECK(offset.offset == 880);
+  CHECK(offset.error == 20);
+}
+
+TEST_CASE("A result travels whole, and its times are shifted to rank 0's clock") {
+  const RunCase run({});
+  const auto workers = run.run(settings_of(run, 2));
+  const WorkerResult back = worker_result(bytes_of(workers[1]), 1000);
+  REQUIRE(back.steps.size() == 2);
+  CHECK(back.steps[1].began == workers[1].steps[1].began + 1000);
+  CHECK(back.steps[1].times.compute[0].end.value == workers[1].steps[1].times.compute[0].end.value + 1000);
+  CHECK(back.steps[0].transfers[0].arrived.value == workers[1].steps[0].transfers[0].arrived.value + 1000);
+  CHECK(back.weights == workers[1].weights);
+  CHECK(back.memory == workers[1].memory);
+  Blob cut = bytes_of(workers[1]);
+  cut.resize(cut.size() / 2);
+  CHECK_THROWS_WITH(worker_result(cut), doctest::Contains("cut off"));
+}
