@@ -137,8 +137,13 @@ class Ranks::State : public FrameReader {
         gone_(static_cast<std::size_t>(wire_->size())),
         status_(static_cast<std::size_t>(wire_->size()), -1) {
     receiver_ = std::jthread([this](const std::stop_token& token) {
-      while (!token.stop_requested())
-        wire_->receive(*this, waiting_.load() > 0);
+      try {
+        while (!token.stop_requested())
+          wire_->receive(*this, waiting_.load() > 0);
+      } catch (const std::exception& error) {
+        const std::lock_guard lock(mutex_);
+        if (stopped_.empty()) stopped_ = fmt::format("rank {} cannot receive: {}", wire_->rank(), error.what());
+      }
     });
   }
 
@@ -314,11 +319,11 @@ class Ranks::State : public FrameReader {
     const std::string none;
     for (int r = 0; r < size(); ++r)
       if (r != rank()) tell(r, {.kind = kBye, .number = status}, {});
-    // Rank 0 prints and writes; then all end at once, so that no launcher ends it before.
+    // Rank 0 prints and writes, for as long as it takes; then all end at once, so that no launcher ends it before.
     const auto said_goodbye = [&](int r) {
       return r == rank() || status_of(r) >= 0 || !gone_[static_cast<std::size_t>(r)].empty();
     };
-    wait_at_most(failed_here ? 5 : std::max(60.0, timeout_s_), [&] { return said_goodbye(0); });
+    wait_at_most(failed_here || status != 0 ? 5 : 1e6, [&] { return said_goodbye(0); });
     wait_at_most(failed_here ? 2 : 10, [&] {
       for (int r = 0; r < size(); ++r)
         if (!said_goodbye(r)) return false;
