@@ -31,7 +31,7 @@ std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
 }
 
-enum Kind : std::int32_t { kMessage = 1, kFreed, kMail, kStop, kBye };
+enum Kind : std::int32_t { kMessage = 1, kFreed, kMail, kStop, kAsk, kAlive, kBye };
 // What mail is about; all-reduces follow, two per group.
 enum About : std::int32_t { kMeetUp, kMeetDown, kGather, kBroadcast, kClock, kSalvage, kLetter, kReduce };
 
@@ -135,7 +135,8 @@ class Ranks::State : public FrameReader {
       : wire_(std::move(wire)),
         timeout_s_(timeout_s),
         gone_(static_cast<std::size_t>(wire_->size())),
-        status_(static_cast<std::size_t>(wire_->size()), -1) {
+        status_(static_cast<std::size_t>(wire_->size()), -1),
+        alive_(static_cast<std::size_t>(wire_->size())) {
     receiver_ = std::jthread([this](const std::stop_token& token) {
       try {
         while (!token.stop_requested())
@@ -167,11 +168,13 @@ class Ranks::State : public FrameReader {
     return body.data();
   }
   void end(const FrameHeader& header) override {
+    if (header.kind == kAsk) return tell(header.from, {.kind = kAlive, .number = header.number}, {});
     const std::lock_guard lock(mutex_);
     switch (header.kind) {
       case kMessage: fill(slot_of(header), bodies_[header.from], header.number); break;
       case kFreed: slot_of(header).freed = header.number; break;
       case kMail: mail_[{header.from, header.id}].push_back(std::move(bodies_[header.from])); break;
+      case kAlive: alive_[static_cast<std::size_t>(header.from)] = header.number; break;
       case kStop:
         if (stopped_.empty())
           stopped_.assign(reinterpret_cast<const char*>(bodies_[header.from].data()), bodies_[header.from].size());
@@ -237,9 +240,29 @@ class Ranks::State : public FrameReader {
                              ended_processes());
       return !broken.empty();
     });
-    if (over) throw PeerSilent(fmt::format("nothing heard for {} s while waiting for {}", timeout_s_, what()));
+    if (over)
+      throw PeerSilent(
+          fmt::format("nothing heard for {} s while waiting for {}{}", timeout_s_, what(), who_is_silent()));
     if (is_stopped) throw Stopped(broken);
     if (!broken.empty()) throw PeerSilent(broken);
+  }
+
+  // Ranks wait for one another, and only one of them hangs: whose receiving thread does not answer within a second?
+  std::string who_is_silent() {
+    const std::int64_t question = ++questions_;
+    for (int r = 0; r < size(); ++r)
+      if (r != rank()) tell(r, {.kind = kAsk, .number = question}, {});
+    const auto answers = [&](int r) {
+      return r == rank() || alive_[static_cast<std::size_t>(r)] >= question || status_of(r) >= 0;
+    };
+    std::string silent;
+    wait_at_most(1, [&] {
+      silent.clear();
+      for (int r = 0; r < size(); ++r)
+        if (!answers(r)) silent += fmt::format("; the process of worker {} does not answer", r);
+      return silent.empty();
+    });
+    return silent;
   }
 
   Blob take_mail(int from, int about) {
@@ -393,10 +416,12 @@ class Ranks::State : public FrameReader {
   std::atomic<int> waiting_{0};
   std::vector<std::vector<Slot>> slots_;  // [channel][slot]; of a channel to others only `freed` is used
   std::map<std::pair<int, int>, std::deque<Blob>> mail_;
-  std::map<int, Blob> bodies_;     // by rank, of the frame that is coming
-  std::vector<std::string> gone_;  // by rank: why
-  std::vector<int> status_;        // by rank: -1 until it has said goodbye
-  std::string stopped_;            // the first failure's message
+  std::map<int, Blob> bodies_;       // by rank, of the frame that is coming
+  std::vector<std::string> gone_;    // by rank: why
+  std::vector<int> status_;          // by rank: -1 until it has said goodbye
+  std::vector<std::int64_t> alive_;  // by rank: the last question that it answered
+  std::atomic<std::int64_t> questions_{0};
+  std::string stopped_;  // the first failure's message
   std::jthread receiver_;
 };
 

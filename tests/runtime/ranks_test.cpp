@@ -271,9 +271,14 @@ TEST_CASE("A rank that is killed is named by the others, with their op; their st
 
 TEST_CASE("A rank that hangs ends the run after the timeout, by name") {
   const auto texts = after_signal(SIGSTOP, 2, 1);
-  CHECK(texts[1].find("nothing heard for 1 s while waiting for") != std::string::npos);
-  CHECK(texts[1].find("worker 2") != std::string::npos);
-  CHECK(texts[0].find(" at op ") != std::string::npos);
+  for (const int r : {0, 1}) {  // whomever each waited for
+    const std::string& text = texts[static_cast<std::size_t>(r)];
+    CAPTURE(text);
+    CHECK(text.find(" at op ") != std::string::npos);
+    CHECK(text.find("nothing heard for 1 s while waiting for") != std::string::npos);
+    CHECK(text.find("the process of worker 2 does not answer") != std::string::npos);
+    CHECK(text.find("worker 1 does not answer") == std::string::npos);
+  }
 }
 
 TEST_CASE("SIGTERM ends the waits, not the process: what was measured is there") {
