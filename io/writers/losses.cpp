@@ -42,8 +42,9 @@ std::string losses_text(const LossGrid& grid, int width) {
   std::string text = question.description.empty() ? question.file : question.description;
   text += fmt::format("\n\nloss after {} samples, mean over the last stretch", samples);
   text += " [least, largest of the seeds]\n\n" + text_table(columns, width);
+  // That a loss is no number is told in its cell; anything else is told here.
   for (const LossRow& row : grid.rows)
-    if (!row.failed.empty() && row.failed.find("not a number") == std::string::npos)
+    if (!row.failed.empty() && row.failed.find("the loss of micro-batch") == std::string::npos)
       text += fmt::format("  run {}: {}\n", row.point, row.failed);
   return text;
 }
