@@ -128,7 +128,8 @@ std::string measured_until_then(const std::vector<WorkerResult>& results) {
     bool loss = false;
     for (const WorkerResult& worker : known)
       loss = loss || worker.steps[s].samples > 0;
-    text += fmt::format("  step {:>4}  loss {}  {}\n", s, loss ? fmt::format("{:.6g}", loss_of(known, s)) : "unknown",
+    text += fmt::format("  step {:>4}  loss {}  {}\n", known.front().steps[s].number,
+                        loss ? fmt::format("{:.6g}", loss_of(known, s)) : "unknown",
                         short_time(timeline_of(known, s).makespan));
   }
   return text;

@@ -1,7 +1,12 @@
 // `run`: a scenario's plan for real.
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -16,12 +21,13 @@
 #include "io/read_scenario.hpp"
 #include "io/writers/writers.hpp"
 #include "runtime/backends/cpu.hpp"
+#include "runtime/checkpoint.hpp"
 #include "runtime/sequential.hpp"
 
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 16> kOptions = {{
+constexpr std::array<Option, 19> kOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first (repeatable)"},
     {"--backend", "", "NAME", "cpu (default); this and the following replace the keys of `run:`"},
     {"--transport", "", "NAME", "local (default), throttled: links as slow as the cluster's, tcp, mpi: a process each"},
@@ -35,6 +41,9 @@ constexpr std::array<Option, 16> kOptions = {{
     {"--epsilon", "", "X", "of rmsprop and adam (default: 1e-08)"},
     {"--memory-cap", "", "SIZE", "that a worker's arena may span (default: none)"},
     {"--timeout", "", "SECONDS", "until a silent worker ends the run (default: 120)"},
+    {"--checkpoint", "", "DIR", "leave what is needed to go on in DIR, after the last step and as --every says"},
+    {"--every", "", "N", "steps between two checkpoints, warm-up counted"},
+    {"--resume", "", "", "go on from the newest checkpoint of --checkpoint, to the same bits"},
     {"--check", "", "gradients", "compare the gradients of the first step with one worker's, and stop"},
     {"--output", "-o", "FILE", "also write the step of median length as FILE, by its ending (repeatable)"},
     {"--json", "", "", "the step of median length as one JSON document instead of the report"},
@@ -54,9 +63,11 @@ std::string report(const RealRun& run, const Answer& measured, const std::vector
   std::string text = fmt::format("{}: {} for real, {} stages on {}, M = {}, backend {}\n", scenario.name, plan.schedule,
                                  plan.stages, run.workers(), plan.micro_batches, run.backend_name());
   const std::size_t last = workers.front().steps.size() - 1;
+  const std::int64_t first = workers.front().steps.front().number;
   text +=
-      fmt::format("  {:<10} {} -> {} over {} steps of {} samples ({})\n", "loss", significant(loss_of(workers, 0), 4),
-                  significant(loss_of(workers, last), 4), last + 1, plan.global_batch_size, run.data().name());
+      fmt::format("  {:<10} {} -> {} over {} steps of {} samples{} ({})\n", "loss", significant(loss_of(workers, 0), 4),
+                  significant(loss_of(workers, last), 4), last + 1, plan.global_batch_size,
+                  first > 0 ? fmt::format(" behind the {} of the checkpoint", first) : "", run.data().name());
   text += fmt::format("  {:<10} {} (median of {}; p5 {}, p95 {}, p95/p5 = {:.2f}{})\n", "step",
                       short_time(times.median), times.timed.size(), short_time(times.p5), short_time(times.p95),
                       times.spread(), times.noisy() ? ": the machine was not quiet" : "");
@@ -107,6 +118,30 @@ int check_gradients(const RealRun& run, RunSettings settings) {
   return same ? kDone : kNo;
 }
 
+// As --checkpoint, --every and --resume say; none: nullptr.
+std::unique_ptr<Checkpoints> checkpoints(const RealRun& run, const RunSettings& settings, const Arguments& arguments) {
+  for (const std::string_view option : {"--every", "--resume"})
+    if (arguments.has(option) && !arguments.has("--checkpoint"))
+      throw InputError(fmt::format("{} needs the folder of the checkpoints; add --checkpoint DIR", option));
+  if (!arguments.has("--checkpoint")) return nullptr;
+  if (arguments.has("--check"))
+    throw InputError("--checkpoint does not go with --check gradients, which runs one step and stops; leave one out");
+  const std::string every = arguments.last("--every", "0");
+  int steps = 0;
+  const auto [end, error] = std::from_chars(every.data(), every.data() + every.size(), steps);
+  if (error != std::errc{} || end != every.data() + every.size() || (steps < 1 && arguments.has("--every")))
+    throw InputError("--every: \"" + every + "\" is no number of steps; write e.g. --every 10");
+  auto all = std::make_unique<Checkpoints>(
+      arguments.last("--checkpoint", ""), steps, settings.steps,
+      checkpoint_identity(run.run_plan(), settings, run.data(), *cpu_backend(), PIPEWRIGHT_VERSION),
+      *run.run_plan().plan);
+  if (arguments.has("--resume"))
+    all->resume();
+  else
+    all->begin_anew();
+  return all;
+}
+
 int run_scenario(const Arguments& arguments) {
   std::vector<std::string> changes = arguments.all("--set");
   for (std::string& change : run_settings_as_changes(arguments))
@@ -120,12 +155,17 @@ int run_scenario(const Arguments& arguments) {
       read_scenario(arguments.positional.front(), {.set = std::move(changes), .config_path = config_path()});
   const RealRun real(scenario, joined_ranks(scenario));
   RunSettings settings = real.settings();
+  const std::unique_ptr<Checkpoints> kept = checkpoints(real, settings, arguments);
+  settings.checkpoints = kept.get();
   if (!check.empty()) return check_gradients(real, settings);
   const std::vector<WorkerResult> workers = real.run(settings);
   if (!prints()) return kDone;
-  const StepTimes times = step_times(workers, settings.warmup);
+  // What is left of a resumed run warms up, too, but for its last step.
+  const StepTimes times =
+      step_times(workers, std::min(settings.warmup, static_cast<int>(workers.front().steps.size()) - 1));
   const Answer measured = real.measured(workers, times);
   print(arguments.has("--json") ? json_report(measured) : report(real, measured, workers, times, scenario));
+  if (kept != nullptr) note("wrote " + kept->folder(settings.steps) + " (checkpoint)");
   for (std::size_t i = 0; i < files.size(); ++i) {
     write_file(paths[i], files[i]->write(measured));
     note("wrote " + paths[i] + " (" + std::string(files[i]->what) + ")");
@@ -147,6 +187,7 @@ constinit const Command kRun{
         "SCENARIO is a YAML file, or - for standard input; its layers need operators (`op:`, `ops:`, a family).\n"
         "  pipewright run scenarios/validation/two-stage-gpipe.yaml --steps 40 -o measured.svg\n"
         "  pipewright run scenarios/validation/two-stage-gpipe.yaml --check gradients\n"
+        "  pipewright run scenarios/validation/two-stage-gpipe.yaml --checkpoint DIR --every 5    (then: --resume)\n"
         "Times and memory are measured; the step of median length is what is shown and written.\n",
     .options = kOptions,
     .least = 1,

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/hash.hpp"
+
 namespace pipewright {
 namespace {
 
@@ -24,6 +26,10 @@ double normal(std::uint64_t bits) {
   return std::sqrt(-2 * std::log(unit(bits))) * std::cos(2 * std::numbers::pi * unit(mixed(bits)));
 }
 
+std::uint64_t checksum(const std::vector<unsigned char>& bytes, std::uint64_t seed) {
+  return mixed(seed ^ Checksum().add(std::as_bytes(std::span(bytes))).value());
+}
+
 enum Stream : std::uint64_t { kClass = 1, kMean, kNoise, kFirst, kMap, kSurprise, kWindow, kWeights };
 
 class Synthetic : public Data {
@@ -31,6 +37,7 @@ class Synthetic : public Data {
   Synthetic(const SampleShape& shape, std::uint64_t seed) : shape_(shape), seed_(seed) {}
 
   std::string name() const override { return fmt::format("synthetic, seed {}", seed_); }
+  std::uint64_t contents() const override { return mixed(seed_); }
 
   void input(std::int64_t sample, void* to) const override {
     if (shape_.indices) {
@@ -92,6 +99,7 @@ class Text : public Data {
       : text_(std::move(text)), shape_(shape), seed_(seed), name_(std::move(name)) {}
 
   std::string name() const override { return name_; }
+  std::uint64_t contents() const override { return checksum(text_, seed_); }
   void input(std::int64_t sample, void* to) const override { copy(begin(sample), static_cast<std::int64_t*>(to)); }
   void labels(std::int64_t sample, std::int64_t* to) const override { copy(begin(sample) + 1, to); }
 
@@ -120,6 +128,7 @@ class Images : public Data {
   static constexpr std::int64_t kImageHead = 16, kLabelHead = 8;
 
   std::string name() const override { return name_; }
+  std::uint64_t contents() const override { return checksum(images_, checksum(labels_, seed_)); }
   void input(std::int64_t sample, void* to) const override {
     const unsigned char* const pixels = images_.data() + kImageHead + drawn_image(sample) * shape_.values;
     for (std::int64_t i = 0; i < shape_.values; ++i)

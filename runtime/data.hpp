@@ -38,6 +38,7 @@ class Data {
   // Sample `sample` of the run, counted over all steps: shape.values of int64 or float; label_rows of int64.
   virtual void input(std::int64_t sample, void* to) const = 0;
   virtual void labels(std::int64_t sample, std::int64_t* to) const = 0;
+  virtual std::uint64_t contents() const = 0;  // a hash of all that samples are drawn from
 };
 
 std::unique_ptr<Data> synthetic_data(const SampleShape& shape, std::uint64_t seed);

@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 
 #include "core/plan/op_index.hpp"
+#include "runtime/checkpoint.hpp"
 #include "runtime/interpreter.hpp"
 #include "runtime/measurement.hpp"
 #include "runtime/transports/loopback.hpp"
@@ -67,6 +68,11 @@ void fill_with_nan(std::byte* block, std::int64_t bytes) {
   std::memset(block, 0xff, static_cast<std::size_t>(bytes));
 }
 
+// Steps that a checkpoint says are done.
+int first_step(const RunSettings& settings) {
+  return settings.checkpoints == nullptr ? 0 : settings.checkpoints->first_step();
+}
+
 // One worker of the run.
 class Worker {
  public:
@@ -109,6 +115,7 @@ class Worker {
   WorkerResult& result() { return result_; }
   std::string at() const {
     const int i = at_op_.load();
+    if (i == kAtCheckpoint) return "checkpoint";
     return i < 0 ? "start" : label(lane_.compute[static_cast<std::size_t>(i)]);
   }
 
@@ -141,6 +148,7 @@ class Worker {
     step_ = number;
     result_.steps.emplace_back();
     record_ = &result_.steps.back();
+    record_->number = number;
     record_->times.compute.reserve(lane_.compute.size());
     record_->times.collective.resize(lane_.collective.size());
     for (std::size_t v = 0; v < ready_.size(); ++v)
@@ -182,6 +190,19 @@ class Worker {
   // All ops of a step, and the step's collectives.
   std::size_t complete_steps() const { return complete_; }
 
+  void resume() {
+    if (first_step(settings_) > 0) settings_.checkpoints->read(self_, state());
+  }
+  // The state after `done` steps goes to disk, if it is due. The next step begins when worker 0 has completed it.
+  void checkpoint(int done) {
+    const Checkpoints* const to = settings_.checkpoints;
+    if (to == nullptr || !to->due(done)) return;
+    at_op_ = kAtCheckpoint;
+    to->write(done, self_, state());
+    transport_.meet();
+    if (self_ == 0) to->complete(done);
+  }
+
   void keep_weights() {
     result_.weights.resize(run_.code.size());
     for (std::size_t v = 0; v < run_.code.size(); ++v)
@@ -201,6 +222,8 @@ class Worker {
   }
 
  private:
+  static constexpr int kAtCheckpoint = -2;
+
   struct Chunk {
     std::vector<std::byte*> weights, gradients, states;
     std::size_t current = 0;
@@ -252,6 +275,21 @@ class Worker {
     take(steady.weights, chunk.weights), take(steady.gradients, chunk.gradients), take(steady.states, chunk.states);
     if (!chunk.weights.empty()) set_initial_weights(run_.code[v], settings_.seed, chunk.weights[0]);
     chunk.frames.resize(static_cast<std::size_t>(run_.schedule->shape.micro_batches));
+  }
+
+  // What this worker carries from step to step.
+  std::vector<ChunkState> state() {
+    std::vector<ChunkState> all;
+    for (std::size_t v = 0; v < chunks_.size(); ++v) {
+      Chunk& chunk = chunks_[v];
+      if (chunk.weights.empty()) continue;
+      const auto bytes = static_cast<std::size_t>(run_.code[v].parameter_bytes);
+      ChunkState state{static_cast<VirtualStageId>(v), &updates_[v], {{chunk.weights[chunk.current], bytes}}};
+      for (std::byte* const block : chunk.states)
+        state.blocks.emplace_back(block, bytes);
+      all.push_back(std::move(state));
+    }
+    return all;
   }
 
   std::vector<WorkerId> members(VirtualStageId v) const {
@@ -570,10 +608,11 @@ std::unique_ptr<Worker> made(const RunPlan& run, WorkerId id, std::unique_ptr<Ba
 void run_all_steps(Worker& worker, const RunSettings& settings, Failure& failure,
                    const std::function<void(int)>& after_step) {
   try {
-    for (int step = 0; step < settings.steps; ++step) {
+    for (int step = first_step(settings); step < settings.steps; ++step) {
       worker.load(step);
       worker.step(step);
       if (after_step) after_step(step);
+      worker.checkpoint(step + 1);
     }
     if (settings.keep_weights) worker.keep_weights();
   } catch (const Stopped& stopped) {
@@ -599,8 +638,11 @@ std::vector<WorkerResult> execute(const RunPlan& run, const std::function<std::u
   PP_CHECK(endpoints.size() == static_cast<std::size_t>(run.plan->workers()));
   std::vector<std::unique_ptr<Worker>> workers(endpoints.size());
   for (std::size_t w = 0; w < workers.size(); ++w)
-    if (endpoints[w] != nullptr)
+    if (endpoints[w] != nullptr) {
       workers[w] = made(run, static_cast<WorkerId>(w), backend(), data, *endpoints[w], settings);
+      workers[w]->resume();
+    }
+  if (settings.checkpoints != nullptr && workers[0] != nullptr) settings.checkpoints->tidy();
   Failure failure;
   {
     const std::vector<int> allowed = allowed_cores();
@@ -618,10 +660,11 @@ std::vector<WorkerResult> execute(const RunPlan& run, const std::function<std::u
   std::vector<WorkerResult> results(workers.size());
   for (std::size_t w = 0; w < workers.size(); ++w)
     if (workers[w] != nullptr) results[w] = std::move(workers[w]->result());
-  std::size_t complete = static_cast<std::size_t>(settings.steps);
+  const auto all = static_cast<std::size_t>(settings.steps - first_step(settings));
+  std::size_t complete = all;
   for (std::size_t w = 0; w < workers.size(); ++w)
     if (workers[w] != nullptr) complete = std::min(complete, workers[w]->complete_steps());
-  if (!failure.text().empty() || complete < static_cast<std::size_t>(settings.steps)) {
+  if (!failure.text().empty() || complete < all) {
     for (WorkerResult& result : results)
       result.steps.resize(std::min(result.steps.size(), complete));
     throw RunFailed(failure.text().empty() ? "a worker stopped before the last step" : failure.text(),

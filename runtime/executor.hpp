@@ -25,10 +25,12 @@
 
 namespace pipewright {
 
+class Checkpoints;
+
 struct RunSettings {
   OptimizerSettings optimizer;
   std::uint64_t seed = 1;
-  int steps = 23, warmup = 3;  // the first `warmup` of the steps are not timed
+  int steps = 23, warmup = 3;  // of the whole run; the first `warmup` of the steps are not timed
   Bytes memory_cap;            // of the arena's extent; 0: none
   bool pin = true;             // worker w on core w, while there are as many
   std::optional<int> core;     // where this process has one worker: its core instead; -1: none
@@ -37,6 +39,8 @@ struct RunSettings {
   bool keep_gradients = false, keep_weights = false;
   bool poison = false;  // fills freed memory with NaN: what is read too late shows
   bool time_layers = false;
+  // Where the run goes on from, and leaves its state: steps before its first_step() are done and not run again.
+  const Checkpoints* checkpoints = nullptr;
 };
 
 // What one worker did in one step.
@@ -47,6 +51,7 @@ struct WorkerStep {
   std::int64_t samples = 0;         // that it saw the loss of
   Time blocked;                     // of the ops' spans: waiting for a slot at a receiver
   std::int64_t began = 0;           // ns of the clock; times of ops and transfers are of the same clock
+  std::int64_t number = 0;          // of the step, from 0
 };
 
 struct WorkerResult {

@@ -1,37 +1,24 @@
 #include "runtime/rank_run.hpp"
 
 #include <algorithm>
-#include <concepts>
+#include <array>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "core/check.hpp"
 #include "core/cost/profile.hpp"
 #include "core/model/program.hpp"
+#include "runtime/checkpoint.hpp"
+#include "runtime/hash.hpp"
 #include "runtime/measurement.hpp"
 
 namespace pipewright {
 namespace {
 
-// FNV-1a [FNV].
-class Hash {
- public:
-  Hash& add(std::span<const std::byte> bytes) {
-    for (const std::byte byte : bytes)
-      value_ = (value_ ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3U;
-    return *this;
-  }
-  Hash& add(const std::string& text) { return add(text.size()).add(std::as_bytes(std::span(text))); }
-  Hash& add(std::integral auto number) {
-    const auto wide = static_cast<std::int64_t>(number);
-    return add(std::as_bytes(std::span(&wide, 1)));
-  }
-  std::uint64_t value() const { return value_; }
-
- private:
-  std::uint64_t value_ = 0xcbf29ce484222325U;
-};
+constexpr std::array<std::string_view, 4> kOptimizerNames = {"sgd", "momentum", "rmsprop", "adam"};  // by Optimizer
 
 std::uint64_t hash_of(const Schedule& schedule) {
   Hash hash;
@@ -55,6 +42,14 @@ std::uint64_t hash_of_layers(const RunPlan& run) {
   }
   for (const RunChannel& channel : run.channels)
     hash.add(channel.edge).add(channel.slots).add(channel.bytes[0]);
+  return hash.value();
+}
+
+std::uint64_t hash_of_versions(const RunPlan& run) {
+  Hash hash;
+  for (const auto& position : run.versions)
+    for (const OpVersions& op : position)
+      hash.add(op.read).add(op.write).add(op.version).add(op.gradient_set);
   return hash.value();
 }
 
@@ -122,6 +117,13 @@ std::vector<MustMatch> must_match(const RunPlan& run, const RunSettings& setting
   std::string cut;
   for (const LayerRange& range : plan.layers)
     cut += fmt::format("{}{}", cut.empty() ? "" : " ", range.size());
+  int kept = 1;
+  for (const RunChunk& chunk : run.chunks)
+    kept = std::max(kept, chunk.buffers);
+  const std::string checkpoints = settings.checkpoints == nullptr
+                                      ? ""
+                                      : fmt::format(", from {}, a checkpoint every {}",
+                                                    settings.checkpoints->first_step(), settings.checkpoints->every());
   return {
       {"backend", backend.name()},
       {"plan", fmt::format("{}, {} workers, {} stages, {} copies, {} micro-batches of {} samples, layers per chunk {}",
@@ -129,9 +131,11 @@ std::vector<MustMatch> must_match(const RunPlan& run, const RunSettings& setting
                            plan.micro_batch_size, cut)},
       {"schedule", plan.schedule, hash_of(*run.schedule)},
       {"layers", fmt::format("{} layers", plan.layers.back().end), hash_of_layers(run)},
-      {"settings", fmt::format("{} steps, {} of them warm-up, seed {}, optimizer {} {} {} {} {} {}", settings.steps,
-                               settings.warmup, settings.seed, static_cast<int>(o.kind), o.learning_rate, o.momentum,
-                               o.beta1, o.beta2, o.epsilon)},
+      {"weights' versions", fmt::format("up to {} kept", kept), hash_of_versions(run)},
+      {"settings", fmt::format("seed {}, {}, learning rate {}, momentum {}, betas {} and {}, epsilon {}", settings.seed,
+                               kOptimizerNames[static_cast<std::size_t>(o.kind)], o.learning_rate, o.momentum, o.beta1,
+                               o.beta2, o.epsilon)},
+      {"steps", fmt::format("{}, {} of them warm-up{}", settings.steps, settings.warmup, checkpoints)},
       {"data", data.name(), hash_of(data, sample_shape(run.code))},
   };
 }
@@ -149,6 +153,9 @@ std::vector<WorkerResult> execute(Ranks& ranks, const RunPlan& run,
     const std::vector<Blob> all = ranks.gathered(sent(ranks, results[self]));
     return ranks.first() ? merged(all) : std::move(results);
   } catch (const OutOfArena& error) {
+    endpoints[self]->stop(error.what());
+    throw;
+  } catch (const InputError& error) {  // a checkpoint that cannot be resumed
     endpoints[self]->stop(error.what());
     throw;
   } catch (const RunFailed& failed) {
@@ -187,7 +194,8 @@ Blob bytes_of(const WorkerResult& result) {
         .put(step.loss)
         .put(step.samples)
         .put(step.blocked)
-        .put(step.began);
+        .put(step.began)
+        .put(step.number);
   out.put(result.memory);
   put(out, result.gradients), put(out, result.weights);
   out.put(static_cast<std::uint64_t>(result.layer_ns.size()));
@@ -209,6 +217,7 @@ WorkerResult worker_result(const Blob& bytes, std::int64_t shift) {
     step.transfers = in.list<Transfer>();
     step.loss = in.get<double>(), step.samples = in.get<std::int64_t>();
     step.blocked = in.get<Time>(), step.began = in.get<std::int64_t>();
+    step.number = in.get<std::int64_t>();
     shift_times(step, shift);
   }
   result.memory = in.get<ArenaUse>();

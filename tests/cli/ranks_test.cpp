@@ -99,6 +99,33 @@ TEST_CASE("tcp: gradients over four processes are bit-identical to one worker's"
     CHECK((runs[r].status == 0 && runs[r].out.empty()));
 }
 
+TEST_CASE("tcp: processes go on from a checkpoint of threads, each with its worker's file, to the same bits") {
+  ScratchFolder folder;
+  const auto arguments = [&](const std::string& to, const std::string& steps, const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"run", kReplicas,      "--warmup",      "0",       "--steps",
+                                    steps, "--checkpoint", folder.path(to), "--every", "2"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  CHECK(run_program(arguments("whole", "4", {})).status == 0);
+  CHECK(run_program(arguments("cut", "2", {})).status == 0);
+  for (const ProgramRun& run : ranks(3, arguments("cut", "4", {"--resume", "--transport", "tcp"})))
+    CHECK(run.status == 0);
+  for (const std::string file : {"manifest", "worker-0", "worker-1", "worker-2"})
+    CHECK(file_text(folder.path("cut/step-4/" + file)) == file_text(folder.path("whole/step-4/" + file)));
+
+  std::filesystem::resize_file(folder.path("cut/step-4/worker-1"), 100);
+  const auto broken = ranks(3, arguments("cut", "6", {"--resume", "--transport", "tcp"}));
+  for (const ProgramRun& run : broken)
+    CHECK(run.status == 2);
+  CHECK(contains(broken[1].err, "/step-4/worker-1: is cut short or damaged"));
+  // Ranks that would not write at the same steps are told before they begin.
+  const auto differ = ranks(
+      {arguments("a", "2", {"--set", "plan.replicas=[1, 1]", "--transport", "tcp"}),
+       {"run", kReplicas, "--warmup", "0", "--steps", "2", "--set", "plan.replicas=[1, 1]", "--transport", "tcp"}});
+  CHECK(contains(differ[0].err, "rank 1 differs from rank 0 in its steps (2, 0 of them warm-up there, "));
+}
+
 TEST_CASE("tcp: rank 0 alone writes") {
   ScratchFolder folder;
   const auto runs = ranks({{"run", kTwoStages, "--transport", "tcp", "--steps", "2", "-o", folder.path("0.json")},

@@ -71,6 +71,49 @@ TEST_CASE("run: a loss that is no number ends the run; what was measured until t
   CHECK(contains(run.out, "measured until then"));
 }
 
+TEST_CASE("run: three steps and three resumed ones leave the files of six, and say where they went on") {
+  ScratchFolder folder;
+  const auto run = [&](const std::string& to, const std::string& steps, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"run", kSmall, "--warmup", "0", "--steps", steps, "--checkpoint", folder.path(to),
+                               "--every", "3", "--set", "training.optimizer=adam", "--learning-rate", "0.01"});
+    return run_program(more);
+  };
+  CHECK(run("whole", "6").status == 0);
+  const ProgramRun first = run("cut", "3");
+  CHECK(first.status == 0);
+  CHECK(contains(first.err, "wrote " + folder.path("cut/step-3") + " (checkpoint)"));
+  const ProgramRun second = run("cut", "6", {"--resume"});
+  CHECK(second.status == 0);
+  CHECK(contains(second.out, "over 3 steps of 16 samples behind the 3 of the checkpoint"));
+  for (const std::string file : {"/step-6/manifest", "/step-6/worker-0", "/step-6/worker-1"})
+    CHECK(file_text(folder.path("cut" + file)) == file_text(folder.path("whole" + file)));
+
+  const ProgramRun again = run("cut", "6");
+  CHECK(again.status == 2);
+  CHECK(contains(again.err, "/step-6: this folder has a checkpoint already; go on from it with --resume"));
+  CHECK(contains(run("cut", "6", {"--resume"}).err, "all of the run's 6 steps"));
+  const ProgramRun other = run("cut", "9", {"--resume", "--set", "plan.schedule=gpipe"});
+  CHECK(other.status == 2);
+  CHECK(contains(other.err, "/step-6/manifest: the checkpoint's run differs in its plan (1f1b, 2 workers"));
+  CHECK(contains(run("cut", "9", {"--resume", "--seed", "2"}).err, "differs in its settings (seed 1, adam"));
+  const ProgramRun failed = run("cut", "9", {"--resume", "--memory-cap", "1 kB"});
+  CHECK(failed.status == 1);
+}
+
+TEST_CASE("run: --checkpoint, --every and --resume that make no sense are refused") {
+  ScratchFolder folder;
+  CHECK(contains(error_of({"run", kSmall, "--resume"}), "--resume needs the folder of the checkpoints"));
+  CHECK(contains(error_of({"run", kSmall, "--every", "2"}), "--every needs the folder of the checkpoints"));
+  for (const char* const every : {"", "0", "-1", "x", "2.5", "99999999999"})
+    CHECK(contains(error_of({"run", kSmall, "--checkpoint", folder.path("c"), "--every", every}),
+                   "is no number of steps; write e.g. --every 10"));
+  CHECK(contains(error_of({"run", kSmall, "--checkpoint", folder.path("c"), "--check", "gradients"}),
+                 "does not go with --check gradients"));
+  CHECK(contains(error_of({"run", kSmall, "--checkpoint", "/dev/null"}), "--checkpoint /dev/null: "));
+  CHECK(contains(error_of({"run", kSmall, "--checkpoint", folder.path("none"), "--resume"}),
+                 "has no checkpoint; leave --resume out to begin"));
+}
+
 TEST_CASE("calibrate: a profile that simulate prices with; layers it does not have are named") {
   ScratchFolder folder;
   const std::string path = folder.path("here.yaml");

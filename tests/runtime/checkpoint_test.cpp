@@ -1,0 +1,360 @@
+// A run that is cut in two by a checkpoint ends as the run that was not.
+#include "runtime/checkpoint.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "core/check.hpp"
+#include "runtime/backends/cpu.hpp"
+#include "tests/io/scratch.hpp"
+#include "tests/runtime/run_case.hpp"
+
+using namespace pipewright;
+using namespace pipewright::runtime_test;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Variant {
+  std::string name;
+  std::vector<std::string> changes;
+  RunOptions options;
+};
+
+// A model whose steps take a millisecond.
+struct SmallCase : RunCase {
+  explicit SmallCase(std::vector<std::string> changes, const RunOptions& options = {})
+      : RunCase(small(std::move(changes)), options, "small-ops.yaml") {}
+  static std::vector<std::string> small(std::vector<std::string> changes) {
+    changes.insert(changes.begin(), {"cluster.node.devices=8", "plan.schedule=gpipe", "training.micro_batches=4"});
+    return changes;
+  }
+};
+
+RunSettings of_steps(int steps) {
+  RunSettings settings = one_step(steps);
+  settings.keep_gradients = false;
+  settings.optimizer.learning_rate = 0.05;
+  return settings;
+}
+
+Checkpoints checkpoints(const RunCase& run, const std::string& folder, int every, int steps,
+                        const std::string& version = "1") {
+  RunSettings settings = of_steps(steps);
+  settings.optimizer.kind = run.scenario.training.optimizer;
+  return {folder, every, steps, checkpoint_identity(run.run_plan, settings, *run.data, *cpu_backend(), version),
+          run.plan};
+}
+
+std::vector<WorkerResult> run_with(const RunCase& run, const Checkpoints& all, int steps) {
+  RunSettings settings = of_steps(steps);
+  settings.checkpoints = &all;
+  return run.run(settings);
+}
+std::vector<WorkerResult> begun(const RunCase& run, const std::string& folder, int every, int steps) {
+  Checkpoints all = checkpoints(run, folder, every, steps);
+  all.begin_anew();
+  return run_with(run, all, steps);
+}
+std::vector<WorkerResult> resumed(const RunCase& run, const std::string& folder, int every, int steps) {
+  Checkpoints all = checkpoints(run, folder, every, steps);
+  all.resume();
+  return run_with(run, all, steps);
+}
+
+bool same_bits(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t v = 0; v < a.size(); ++v)
+    if (a[v].size() != b[v].size() || std::memcmp(a[v].data(), b[v].data(), a[v].size() * sizeof(float)) != 0)
+      return false;
+  return true;
+}
+
+std::string bytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+void put(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+std::vector<std::string> names(const std::string& folder) {
+  std::vector<std::string> list;
+  for (const auto& entry : fs::directory_iterator(folder))
+    list.push_back(entry.path().filename().string());
+  std::sort(list.begin(), list.end());
+  return list;
+}
+
+std::string refusal(const RunCase& run, const std::string& folder, int steps = 4) {
+  return message_of([&] { resumed(run, folder, 0, steps); });
+}
+
+const std::vector<std::string> kTwo = {"plan.stages=2", "training.micro_batches=2", "training.optimizer=adam"};
+
+}  // namespace
+
+TEST_CASE("Three steps, a checkpoint and three more are six steps: losses and weights, bit by bit") {
+  const std::string pipedream = "plan.schedule=pipedream";
+  const std::vector<Variant> variants = {
+      {"gpipe, adam", {"plan.stages=3", "training.optimizer=adam"}, {}},
+      {"gpipe, momentum", {"plan.stages=3", "training.optimizer=momentum"}, {}},
+      {"gpipe, rmsprop", {"plan.stages=2", "training.optimizer=rmsprop"}, {}},
+      {"1f1b", {"plan.stages=3", "plan.schedule=1f1b"}, {}},
+      {"1f1b, ragged",
+       {"plan.stages=2", "plan.schedule=1f1b", "training.ragged=true", "training.global_batch_size=7",
+        "training.micro_batches=4", "training.optimizer=adam"},
+       {}},
+      {"interleaved",
+       {"plan.schedule=interleaved_1f1b", "plan.stages=2", "plan.virtual_stages=2", "training.optimizer=adam"},
+       {}},
+      {"copies", {"plan.data_parallel=2", "plan.stages=2", "training.optimizer=momentum"}, {}},
+      {"stashing", {pipedream, "plan.stages=3", "training.micro_batches=7", "training.optimizer=adam"}, {}},
+      {"no stashing", {pipedream, "plan.stages=3", "training.micro_batches=7"}, {.weight_stashing = false}},
+      {"vertical sync", {pipedream, "plan.stages=3", "training.micro_batches=7", "plan.vertical_sync=true"}, {}},
+      {"replicas 2-1", {pipedream, "plan.stages=2", "plan.replicas=[2, 1]", "training.optimizer=momentum"}, {}},
+      {"replicas 2-1, at once",
+       {pipedream, "plan.stages=2", "plan.replicas=[2, 1]", "plan.gradient_sync=at_once", "training.optimizer=adam"},
+       {}},
+  };
+  for (const Variant& variant : variants) {
+    CAPTURE(variant.name);
+    const Scratch scratch;
+    const SmallCase run(variant.changes, variant.options);
+    const auto straight = begun(run, scratch.path("whole"), 3, 6);
+    const auto first = begun(run, scratch.path("cut"), 3, 3);
+    const auto second = resumed(run, scratch.path("cut"), 3, 6);
+    REQUIRE(second.size() == straight.size());
+    for (std::size_t w = 0; w < straight.size(); ++w) {
+      CHECK(second[w].steps.size() == 3);
+      CHECK(second[w].steps[0].number == 3);
+      CHECK(same_bits(second[w].weights, straight[w].weights));
+      CHECK_FALSE(same_bits(first[w].weights, straight[w].weights));
+      CHECK(second[w].memory == straight[w].memory);
+    }
+    for (std::size_t step = 0; step < 3; ++step) {
+      CHECK(loss_of(first, step) == loss_of(straight, step));
+      CHECK(loss_of(second, step) == loss_of(straight, step + 3));
+      CHECK(loss_of(second, step) != loss_of(first, step));
+    }
+    // Everything that goes from step to step.
+    const std::vector<std::string> files = names(scratch.path("whole/step-6"));
+    CHECK(files.size() == straight.size() + 1);
+    CHECK(names(scratch.path("cut/step-6")) == files);
+    for (const std::string& file : files)
+      CHECK(bytes(scratch.path("cut/step-6/" + file)) == bytes(scratch.path("whole/step-6/" + file)));
+  }
+}
+
+TEST_CASE("Writing checkpoints changes nothing") {
+  const Scratch scratch;
+  const SmallCase run({"plan.stages=3", "plan.schedule=pipedream", "training.optimizer=adam"});
+  const auto plain = run.run(of_steps(4)), written = begun(run, scratch.path("c"), 1, 4);
+  for (std::size_t w = 0; w < plain.size(); ++w)
+    CHECK(same_bits(plain[w].weights, written[w].weights));
+}
+
+TEST_CASE("The newest two checkpoints are kept; one is left after the last step, too") {
+  const Scratch scratch;
+  const SmallCase run(kTwo);
+  begun(run, scratch.path("c"), 2, 7);
+  CHECK(names(scratch.path("c")) == std::vector<std::string>{"step-6", "step-7"});
+  begun(run, scratch.path("last"), 0, 2);
+  CHECK(names(scratch.path("last")) == std::vector<std::string>{"step-2"});
+}
+
+TEST_CASE("A run that died while it wrote is resumed from the checkpoint before, and what it left is written anew") {
+  const SmallCase run(kTwo);
+  const Scratch scratch;
+  const std::string folder = scratch.path("c"), partial = folder + "/step-4.partial";
+  begun(run, scratch.path("whole"), 2, 6);
+  const std::string whole = bytes(scratch.path("whole/step-4/worker-0"));
+  // Every state in which it can die: with no file, with part of one, with all of them but the manifest's end, and after
+  // the new name, when an older checkpoint is half removed.
+  for (int died = 0; died < 5; ++died) {
+    CAPTURE(died);
+    fs::remove_all(folder);
+    begun(run, folder, 2, 2);
+    fs::create_directory(partial);
+    if (died >= 1) put(partial + "/worker-0", whole.substr(0, whole.size() / 2));
+    if (died >= 2) put(partial + "/worker-1", bytes(scratch.path("whole/step-4/worker-1")));
+    if (died >= 3) put(partial + "/manifest", bytes(scratch.path("whole/step-4/manifest")).substr(0, 40));
+    if (died >= 4) fs::create_directory(folder + "/step-1.partial");
+    const auto end = resumed(run, folder, 2, 6);
+    CHECK(end[0].steps.size() == 4);
+    CHECK(names(folder) == std::vector<std::string>{"step-4", "step-6"});
+    CHECK(bytes(folder + "/step-4/worker-0") == whole);
+    CHECK(bytes(folder + "/step-6/worker-1") == bytes(scratch.path("whole/step-6/worker-1")));
+  }
+}
+
+TEST_CASE("A checkpoint that cannot be written ends the run, names the file, and leaves the one before") {
+  const SmallCase run(kTwo);
+  const Scratch scratch;
+  const std::string folder = scratch.path("c");
+  begun(run, folder, 2, 2);
+  // A file of that name stands where the next step's folder would be renamed to.
+  put(folder + "/step-4", "");
+  CHECK_THROWS_WITH_AS(resumed(run, folder, 2, 6), doctest::Contains("worker 0 at op checkpoint: "), RunFailed);
+  CHECK_THROWS_WITH_AS(resumed(run, folder, 2, 6), doctest::Contains("/step-4: the checkpoint cannot be written: "),
+                       RunFailed);
+  fs::remove(folder + "/step-4");
+  CHECK(resumed(run, folder, 2, 6)[0].steps.size() == 4);
+}
+
+TEST_CASE("A checkpoint of another run is refused: file, what differs, way out") {
+  const Scratch scratch;
+  const std::string folder = scratch.path("c");
+  begun(SmallCase(kTwo), folder, 0, 2);
+  const auto refused = [&](std::vector<std::string> changes, const std::string& what, const RunOptions& options = {}) {
+    CAPTURE(what);
+    for (const std::string& same : kTwo)
+      if (std::none_of(changes.begin(), changes.end(), [&](const std::string& change) {
+            return change.substr(0, change.find('=')) == same.substr(0, same.find('='));
+          }))
+        changes.push_back(same);
+    const std::string message = refusal(SmallCase(changes, options), folder);
+    CHECK(message.starts_with(folder + "/step-2/manifest: "));
+    CHECK(message.find("the checkpoint's run differs in its " + what) != std::string::npos);
+    CHECK(message.find("resume with that run's scenario and options, or begin anew") != std::string::npos);
+  };
+  refused({"plan.schedule=1f1b"}, "plan (gpipe, 2 workers");
+  refused({"plan.stages=1"}, "plan");
+  refused({"training.micro_batches=4"}, "plan");
+  refused({"training.micro_batch_size=1"}, "plan");
+  refused({"plan.data_parallel=2"}, "plan");
+  refused({"plan.partition={layers: [2, 5]}"}, "plan");
+  refused({"training.optimizer=momentum"}, "settings (seed 1, adam, ");
+  refused({"model.input_tokens=8"}, "layers");
+
+  const SmallCase run(kTwo);
+  const auto differs = [&](const RunSettings& settings, const Data& data, const std::string& version) {
+    Checkpoints all(folder, 0, 4, checkpoint_identity(run.run_plan, settings, data, *cpu_backend(), version), run.plan);
+    return message_of([&] { all.resume(); });
+  };
+  RunSettings settings = of_steps(4);
+  settings.optimizer.kind = Optimizer::Adam;
+  CHECK(differs(settings, *run.data, "1") == "");
+  CHECK(differs(settings, *run.data, "2").find("differs in its version of pipewright (1 there, 2 here)") !=
+        std::string::npos);
+  const SampleShape shape = sample_shape(run.run_plan.code);
+  CHECK(differs(settings, *synthetic_data(shape, 2), "1").find("differs in its data (synthetic, seed 1") !=
+        std::string::npos);
+  settings.optimizer.learning_rate = 0.06;
+  CHECK(differs(settings, *run.data, "1").find("learning rate 0.05, ") != std::string::npos);
+  settings.optimizer.learning_rate = 0.05, settings.seed = 2;
+  CHECK(differs(settings, *run.data, "1").find("seed 1, ") != std::string::npos);
+}
+
+TEST_CASE("Another backend, other versions of the weights, and one more byte of the data are told, too") {
+  const Scratch scratch;
+  const std::vector<std::string> changes = {"plan.stages=2", "plan.schedule=pipedream"};
+  const SmallCase run(changes), newest(changes, {.weight_stashing = false});
+  begun(run, scratch.path("c"), 0, 2);
+  CHECK(refusal(newest, scratch.path("c")).find("differs in its weights' versions (up to 2 kept") != std::string::npos);
+
+  std::vector<MustMatch> other = checkpoint_identity(run.run_plan, of_steps(4), *run.data, *cpu_backend(), "1");
+  for (MustMatch& each : other)
+    if (each.what == "backend") each.text = "cpu (an abacus)";
+  Checkpoints all(scratch.path("c"), 0, 4, other, run.plan);
+  const std::string message = message_of([&] { all.resume(); });
+  CHECK(message.find("differs in its backend (" + cpu_backend()->name() + " there, cpu (an abacus) here)") !=
+        std::string::npos);
+
+  const SampleShape shape = sample_shape(run.run_plan.code);
+  const auto data_of = [&](std::vector<unsigned char> text, const std::string& name) {
+    return checkpoint_identity(run.run_plan, of_steps(4), *text_data(std::move(text), shape, 1, name), *cpu_backend(),
+                               "1")
+        .back()
+        .hash;
+  };
+  std::vector<unsigned char> text(100'000, 'a');
+  const auto a = data_of(text, "a.txt");
+  CHECK(a == data_of(text, "moved/a.txt"));
+  text.back() = 'b';
+  CHECK(a != data_of(text, "a.txt"));
+}
+
+TEST_CASE("Files that are cut short, damaged, hostile or missing are refused, whatever byte it is") {
+  const SmallCase run({"plan.stages=2", "training.micro_batches=2"});
+  const Scratch scratch;
+  const std::string folder = scratch.path("c"), manifest = folder + "/step-2/manifest",
+                    worker = folder + "/step-2/worker-1";
+  begun(run, folder, 0, 2);
+  const auto with = [&](const std::string& path, const std::string& text, const std::string& what) {
+    const std::string before = bytes(path);
+    put(path, text);
+    const std::string message = refusal(run, folder);
+    put(path, before);
+    CAPTURE(text.size());
+    CHECK(message.starts_with(path + ": "));
+    CHECK(message.find(what) != std::string::npos);
+    CHECK(message.find("remove this checkpoint to resume from the one before") != std::string::npos);
+  };
+  const auto changed = [](std::string text, std::size_t at, const std::string& to) {
+    return text.replace(at, to.size(), to);
+  };
+  const std::string head = bytes(manifest), state = bytes(worker);
+  for (const std::size_t length : {std::size_t{0}, std::size_t{7}, std::size_t{31}, std::size_t{32}, head.size() - 1})
+    with(manifest, head.substr(0, length), "");
+  with(manifest, head + "x", "is cut short or damaged");
+  for (std::size_t at = 0; at < head.size(); ++at)
+    with(manifest, changed(head, at, {static_cast<char>(head[at] ^ 1)}), "");
+  with(manifest, changed(head, 0, "x"), "is no file of a checkpoint of pipewright");
+  with(manifest, changed(head, 8, "\x02"), "has format 2, this pipewright reads 1");
+  with(manifest, changed(head, 16, std::string(8, '\x7f')), "is cut short or damaged");
+  with(manifest, std::string(std::size_t{2} << 20, ' '), "is no file of a checkpoint of pipewright");
+  with(worker, "", "are no file of a checkpoint");
+  with(worker, state.substr(0, state.size() / 2), "is cut short or damaged");
+  // Sizes inside: the list of blocks says more than there can be.
+  with(worker, changed(state, 40, std::string(8, '\x7f')), "belongs to another checkpoint");
+  for (std::size_t at = 0; at < state.size(); at += state.size() / 37)
+    with(worker, changed(state, at, {static_cast<char>(state[at] ^ 0x80)}), "");
+  with(worker, changed(state, state.size() / 2, {static_cast<char>(state[state.size() / 2] ^ 0x80)}), "is damaged");
+  with(worker, bytes(folder + "/step-2/worker-0"), "worker 1 carries");
+  CHECK(refusal(run, folder, 2).find("all of the run's 2 steps") != std::string::npos);
+  CHECK(refusal(run, folder) == "");
+
+  fs::remove_all(folder + "/step-4");
+  fs::remove(worker);
+  CHECK(refusal(run, folder).starts_with(worker + ": cannot be read: No such file"));
+  fs::create_directory(worker);
+  CHECK(refusal(run, folder).starts_with(worker + ": "));
+  fs::remove(manifest);
+  CHECK(refusal(run, folder).starts_with(manifest + ": cannot be read: "));
+}
+
+TEST_CASE("A checkpoint of an earlier step under a later name is refused, as is one worker's file of another step") {
+  const SmallCase run({"plan.stages=2", "training.micro_batches=2"});
+  const Scratch scratch;
+  const std::string folder = scratch.path("c");
+  begun(run, folder, 1, 2);
+  fs::copy_file(folder + "/step-1/worker-1", folder + "/step-2/worker-1", fs::copy_options::overwrite_existing);
+  CHECK(refusal(run, folder).find("/step-2/worker-1: belongs to another checkpoint") != std::string::npos);
+  fs::rename(folder + "/step-1", folder + "/step-3");
+  CHECK(refusal(run, folder).find("/step-3/manifest: is of step 1, the folder was renamed") != std::string::npos);
+}
+
+TEST_CASE("A folder with a checkpoint is not written over, one without is not resumed, and a file is no folder") {
+  const SmallCase run(kTwo);
+  const Scratch scratch;
+  const std::string folder = scratch.path("deep/er");
+  CHECK(refusal(run, folder) == "--resume: " + folder + " has no checkpoint; leave --resume out to begin");
+  fs::create_directory(folder + "/step-2.partial");
+  CHECK(refusal(run, folder).find("only one that was never completed") != std::string::npos);
+  begun(run, folder, 0, 2);
+  CHECK(message_of([&] { begun(run, folder, 0, 2); }).find("/step-2: this folder has a checkpoint already; go on") !=
+        std::string::npos);
+  scratch.write("file", "");
+  CHECK(message_of([&] {
+          begun(run, scratch.path("file"), 0, 2);
+        }).starts_with("--checkpoint " + scratch.path("file") + ": "));
+}
