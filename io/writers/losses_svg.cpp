@@ -64,17 +64,20 @@ class Panels {
  private:
   double right() const { return kLeft + static_cast<double>(columns_) * (kPanelWidth + kGap) - kGap; }
 
-  // From the best loss of all to the worst mean of the first stretch: a run that diverges leaves its panel at the top.
+  // From the best loss of all to a little above where the middle one of the curves begins: what diverges leaves its
+  // panel at the top.
   void scale() {
-    double first = 0;
+    std::vector<double> firsts;
     least_ = 1e300;
     for (const LossCurve& curve : curves_)
       for (const LossCurve::At& at : curve.at) {
         most_samples_ = std::max(most_samples_, static_cast<double>(at.samples));
         if (std::isfinite(at.least)) least_ = std::min(least_, at.least);
-        if (&at == &curve.at.front() && std::isfinite(at.mean)) first = std::max(first, at.mean);
+        if (&at == &curve.at.front() && std::isfinite(at.mean)) firsts.push_back(at.mean);
       }
     if (least_ > 1e299) least_ = 0;
+    std::sort(firsts.begin(), firsts.end());
+    const double first = firsts.empty() ? least_ : least_ + 1.3 * (firsts[firsts.size() / 2] - least_);
     step_ = std::max(0.25, std::pow(2, std::ceil(std::log2(std::max(first - least_, 1e-3) / 5))));
     least_ = std::floor(least_ / step_) * step_;
     most_ = std::max(least_ + step_, std::ceil(first / step_) * step_);
