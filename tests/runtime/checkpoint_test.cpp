@@ -196,6 +196,27 @@ TEST_CASE("A run that died while it wrote is resumed from the checkpoint before,
   }
 }
 
+TEST_CASE("A checkpoint has its name only when every worker's file and the manifest are there") {
+  const SmallCase run(kTwo);
+  const Scratch scratch;
+  const std::string folder = scratch.path("c");
+  const Checkpoints all = checkpoints(run, folder, 0, 2);
+  std::int64_t updates = 2;
+  std::vector<std::byte> weights(256);
+  const std::vector<ChunkState> state = {{0, &updates, {weights}}};
+  all.write(2, 0, state);
+  CHECK(names(folder) == std::vector<std::string>{"step-2.partial"});
+  const std::string message = message_of([&] { all.complete(2); });
+  CHECK(message.starts_with(folder + "/step-2.partial/worker-1: the checkpoint cannot be written: "));
+  CHECK(message.find("all processes of a run must share the folder") != std::string::npos);
+  CHECK(names(folder) == std::vector<std::string>{"step-2.partial"});
+  all.write(2, 1, state);
+  CHECK(names(folder + "/step-2.partial") == std::vector<std::string>{"worker-0", "worker-1"});
+  all.complete(2);
+  CHECK(names(folder) == std::vector<std::string>{"step-2"});
+  CHECK(names(folder + "/step-2") == std::vector<std::string>{"manifest", "worker-0", "worker-1"});
+}
+
 TEST_CASE("A checkpoint that cannot be written ends the run, names the file, and leaves the one before") {
   const SmallCase run(kTwo);
   const Scratch scratch;
