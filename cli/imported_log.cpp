@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -75,7 +76,8 @@ std::string setting_of_batch(const Answer& predicted, std::int64_t batch) {
 }  // namespace
 
 double error_of(Time predicted, Time measured) {
-  return measured > Time{} ? static_cast<double>(predicted.value) / static_cast<double>(measured.value) - 1 : 0;
+  if (measured > Time{}) return static_cast<double>(predicted.value) / static_cast<double>(measured.value) - 1;
+  return predicted > Time{} ? std::numeric_limits<double>::infinity() : 0;
 }
 
 LogComparison compare_log(const Answer& predicted, TrainingLog log, int warmup) {
@@ -113,7 +115,7 @@ LogComparison compare_log(const Answer& predicted, TrainingLog log, int warmup) 
   c.first_line = steps.front()->place.line, c.last_line = steps.back()->place.line;
   c.flop_rate_device = mean(steps, &LoggedStep::flop_rate_device);
   for (const LoggedStep* step : steps) {
-    if (!step->loss || !(*step->loss >= 0)) continue;  // ranks without the loss print -1
+    if (!step->loss || *step->loss < 0) continue;  // ranks without the loss print -1; one that is no number shows
     if (!c.loss_first) c.loss_first = step->loss;
     c.loss_last = step->loss;
   }

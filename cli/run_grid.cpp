@@ -24,6 +24,7 @@ struct Ending {
 };
 constexpr std::array<Ending, 2> kEndings = {{{".csv", losses_csv}, {".svg", losses_svg}}};
 
+// A run that does not go to its end is a row with what came before, and the reason.
 LossRow trained(const Scenario& scenario, std::int64_t point) {
   const RealRun real(scenario);
   real.check_memory();
@@ -41,6 +42,20 @@ LossRow trained(const Scenario& scenario, std::int64_t point) {
     losses.push_back(loss_of(workers, s));
   row.windows =
       loss_windows(losses, static_cast<std::size_t>(real.settings().steps), real.predicted().plan.global_batch_size);
+  return row;
+}
+
+// Whatever is wrong with one point, the others are run.
+LossRow row_of(PointReader& reader, const SweepFile& file, std::int64_t point) {
+  LossRow row;
+  row.point = point;
+  try {
+    return trained(reader.read(file.changes(point)), point);
+  } catch (const OutOfArena& error) {
+    row.failed = error.what();
+  } catch (const InputError& error) {
+    row.failed = error.what();
+  }
   return row;
 }
 
@@ -68,7 +83,7 @@ int run_grid(const SweepFile& file, const Arguments& arguments) {
         grid.not_run = question.points() - point;
         break;
       }
-      grid.rows.push_back(trained(reader.read(file.changes(point)), point));
+      grid.rows.push_back(row_of(reader, file, point));
       progress.show("runs", point + 1, question.points(), "");
     }
   }

@@ -165,7 +165,9 @@ std::string markdown(const std::vector<Row>& rows, const MachineProfile& profile
       "measured | memory | p95/p5 | verdict |\n|---|--:|---|--:|--:|--:|--:|---|--:|--:|---|--:|---|\n";
   for (const Row& r : rows) {
     if (!r.failed.empty()) {
-      text += fmt::format("| {} | {} | | | | | | | | | | | failed: {} |\n", r.scenario, r.attempt, r.failed);
+      std::string why = r.failed;
+      std::replace(why.begin(), why.end(), '\n', ' ');
+      text += fmt::format("| {} | {} | | | | | | | | | | | failed: {} |\n", r.scenario, r.attempt, why);
       continue;
     }
     // A run that says nothing about time has no error: its cells say so, its times are in the JSON.
@@ -283,13 +285,18 @@ MachineProfile profile_for(const Study& study, const std::vector<Scenario>& scen
 // One attempt; a run that fails is a row as well.
 Row attempted(const Study& study, const Scenario& scenario, const MachineProfile& profile, int number) {
   const std::string folder = made_folder(fmt::format("{}/{}/attempt-{}", study.output, file_name_of(scenario), number));
+  Row row;
+  row.scenario = scenario.name, row.attempt = number;
   try {
     return row_of(Attempt(scenario, profile, study.tolerance, study.forced, folder), number);
   } catch (const RunFailed& failed) {
-    Row row;
-    row.scenario = scenario.name, row.attempt = number, row.failed = failed.what();
-    return row;
+    row.failed = failed.what();
+  } catch (const OutOfArena& error) {
+    row.failed = error.what();
+  } catch (const InputError& error) {  // a layer that the profile does not have
+    row.failed = error.what();
   }
+  return row;
 }
 
 int status_of(const std::vector<Row>& rows) {

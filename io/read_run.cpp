@@ -28,6 +28,13 @@ struct Decays {
   }
 };
 
+struct AtMostAMillion {
+  const char* operator()(double seconds) const {
+    if (!(seconds > 0)) return "must be more than 0";
+    return seconds > 1e6 ? "must be at most 1000000" : "";
+  }
+};
+
 constexpr Field<RunRequest> kRun[] = {
     {"backend", "cpu", "whose arithmetic; default: cpu", Need::Optional, read_as<&RunRequest::backend>,
      write_as<&RunRequest::backend>},
@@ -60,8 +67,8 @@ constexpr Field<RunRequest> kRun[] = {
     {"weight_stashing", "true | false",
      "asynchronous schedules: a backward reads the weights that its forward read; default: true", Need::Optional,
      read_as<&RunRequest::weight_stashing>, write_as<&RunRequest::weight_stashing>},
-    {"timeout", "number > 0", "seconds until a silent worker ends the run; default: 120", Need::Optional,
-     read_as<&RunRequest::timeout, Positive>, write_as<&RunRequest::timeout>},
+    {"timeout", "number > 0", "seconds until a silent worker ends the run, a million at most; default: 120",
+     Need::Optional, read_as<&RunRequest::timeout, AtMostAMillion>, write_as<&RunRequest::timeout>},
 };
 
 }  // namespace

@@ -353,9 +353,12 @@ class Ranks::State : public FrameReader {
       return true;
     });
     bool orderly = true;
-    for (int r = 0; r < size(); ++r)
-      orderly = orderly && (r == rank() || status_of(r) >= 0);
-    if (status == 0 && rank() != 0) status = status_of(0) >= 0 ? status_of(0) : 2;
+    {
+      const std::lock_guard lock(mutex_);
+      for (int r = 0; r < size(); ++r)
+        orderly = orderly && (r == rank() || status_of(r) >= 0);
+      if (status == 0 && rank() != 0) status = status_of(0) >= 0 ? status_of(0) : 2;
+    }
     receiver_.request_stop();
     receiver_.join();
     wire_->close(orderly, status == 0 ? 2 : status);

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <map>
 #include <string_view>
+#include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -79,6 +82,28 @@ std::optional<TracedAction> action_named(std::string_view name) {
   return action;
 }
 
+// The profiler marks an action of the device once for each stream that it had work on: marks of one name and process
+// that overlap are one action. By start, as they come.
+void join_streams(std::vector<TracedAction>& actions) {
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, char>, std::size_t> last;
+  std::vector<TracedAction> joined;
+  for (const TracedAction& action : actions) {
+    const auto [found, first] =
+        last.try_emplace({action.process, action.stage, action.micro_batch, action.kind}, joined.size());
+    if (!first) {
+      TracedAction& before = joined[found->second];
+      const Time end = before.start + before.duration;
+      if (action.start < end) {
+        before.duration = std::max(end, action.start + action.duration) - before.start;
+        continue;
+      }
+      found->second = joined.size();
+    }
+    joined.push_back(action);
+  }
+  actions = std::move(joined);
+}
+
 class Events : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit Events(ByteSource& source) : source_(source) {}
@@ -92,6 +117,7 @@ class Events : public nlohmann::json_sax<nlohmann::json> {
     trace_.actions = std::move(trace_.on_device ? device_ : host_);
     std::stable_sort(trace_.actions.begin(), trace_.actions.end(),
                      [](const TracedAction& a, const TracedAction& b) { return a.start < b.start; });
+    if (trace_.on_device) join_streams(trace_.actions);
     return std::move(trace_);
   }
 

@@ -9,7 +9,7 @@ namespace pipewright {
 namespace {
 
 std::string last_of(const LossCurve& curve) {
-  if (curve.failed == curve.runs) return fmt::format("none of {} ended", curve.runs);
+  if (curve.failed == curve.runs || curve.at.empty()) return fmt::format("none of {} ended", curve.runs);
   const LossCurve::At& at = curve.at.back();
   std::string text = curve.runs > 1 ? fmt::format("{:.3f} [{:.3f}, {:.3f}]", at.mean, at.least, at.largest)
                                     : fmt::format("{:.3f}", at.mean);

@@ -301,7 +301,7 @@ class TcpWire : public Wire {
     for (const auto part : parts)
       if (!part.empty()) list.push_back({const_cast<std::byte*>(part.data()), part.size()});
     std::size_t first = 0;
-    const auto begin = Clock::now();
+    auto begin = Clock::now();  // of the present silence
     while (first < list.size()) {
       msghdr message{};
       message.msg_iov = &list[first];
@@ -321,6 +321,7 @@ class TcpWire : public Wire {
         peer.broken = true;  // the receiving side tells
         return;
       }
+      begin = Clock::now();
       while (first < list.size() && put >= static_cast<ssize_t>(list[first].iov_len))
         put -= static_cast<ssize_t>(list[first++].iov_len);
       if (put > 0) {

@@ -56,6 +56,7 @@ TEST_CASE("run: what cannot be run is refused with the layer and a way out") {
   CHECK(contains(error_of({"run", kTwoStages, "--data", "/"}), "/"));
   CHECK(contains(error_of({"run", kTwoStages, "--data", "no-such-file"}), "no-such-file"));
   CHECK(contains(error_of({"run", kTwoStages, "--steps", "0"}), "run.steps"));
+  CHECK(contains(error_of({"run", kTwoStages, "--timeout", "1e10"}), "at most 1000000"));
   CHECK(contains(error_of({"run", kTwoStages, "--check", "weights"}), "known: gradients"));
   CHECK(contains(error_of({"run", kTwoStages, "--set", "plan.recompute=selective"}), "plan.recompute"));
   CHECK(contains(error_of({"run", kTwoStages, "-o", "run.xyz"}), "run.xyz"));
@@ -214,6 +215,16 @@ TEST_CASE("sweep --run trains every point: schedules with a flush have the same 
   CHECK(losses["gpipe"] == losses["1f1b"]);
   CHECK(losses["stashing"].size() == 4);
   CHECK(contains(file_text(svg), "learning rate 0.5"));
+
+  // A point that cannot be run is told, and costs no other its losses.
+  write_file(grid,
+             "version: 1\nsweep:\n  base: " + source_folder() +
+                 "/scenarios/learning/base.yaml\n  grid: {plan.stages: [2, 50], run.memory_cap: [1 GiB, 1 KiB]}\n");
+  const ProgramRun partly = run_program({"sweep", "--run", "--csv", grid, "--set", "run.steps=2"});
+  CHECK(partly.status == 0);
+  CHECK(contains(partly.out, "base,2,1 GiB,32,"));
+  CHECK(contains(partly.out, "base,2,1 KiB,,,"));
+  CHECK(contains(partly.out, "base,50,1 GiB,,,"));
 
   CHECK(contains(error_of({"sweep", "--run", "--json", grid}), "--json is of simulated sweeps"));
 }

@@ -159,6 +159,20 @@ TEST_CASE("Where a trace has times of the device, those of the host are left out
   CHECK(read_action_trace(files.trace("[" + events + "]")).actions.size() == 1);  // a bare list of events
 }
 
+// Two streams in one action from 5 to 35 us, the second step of it at 100; another action's in between.
+TEST_CASE("Marks of one action on several streams are one action; a later step's is another") {
+  Files files;
+  const std::string gpu = "gpu_user_annotation";
+  const std::string events = event("PP:0F0", "5", "20", gpu) + "," + event("PP:0F1", "8", "4", gpu) + "," +
+                             event("PP:0F0", "10", "25", gpu) + "," + event("PP:0F0", "100", "30", gpu);
+  const ActionTrace trace = read_action_trace(files.trace(trace_of(events)));
+  REQUIRE(trace.actions.size() == 3);
+  CHECK(trace.actions[0].start == Time{5'000});
+  CHECK(trace.actions[0].duration == Time{30'000});
+  CHECK(trace.actions[1].micro_batch == 1);
+  CHECK(trace.actions[2].start == Time{100'000});
+}
+
 TEST_CASE("What is wrong with a trace is said with its line, byte and a way out") {
   const std::string good = trace_of(event("PP:0F0", "1", "10") + ",\n" + event("PP:0B0", "5", "30"));
   CHECK(trace_error("") == "trace.json: is empty; name a trace of PyTorch's profiler");

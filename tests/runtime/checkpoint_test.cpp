@@ -73,7 +73,8 @@ std::vector<WorkerResult> resumed(const RunCase& run, const std::string& folder,
 bool same_bits(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
   if (a.size() != b.size()) return false;
   for (std::size_t v = 0; v < a.size(); ++v)
-    if (a[v].size() != b[v].size() || std::memcmp(a[v].data(), b[v].data(), a[v].size() * sizeof(float)) != 0)
+    if (a[v].size() != b[v].size() ||
+        (!a[v].empty() && std::memcmp(a[v].data(), b[v].data(), a[v].size() * sizeof(float)) != 0))
       return false;
   return true;
 }
