@@ -196,7 +196,7 @@ std::string why_withheld(const RealRun& real, const StepTimes& times) {
                        times.timed.size());
   if (times.noisy())
     return fmt::format(
-        "p95/p5 = {:.2f} of the measured steps, more than {:.2f}: the machine was not quiet; run again, "
+        "p95/p5 = {:.3f} of the measured steps, more than {:.2f}: the machine was not quiet; run again, "
         "or --force",
         times.spread(), kNoisy);
   return "";
