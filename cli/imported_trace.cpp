@@ -179,24 +179,24 @@ std::string farthest_off(const TraceComparison& c) {
   return text.empty() ? text : "  actions that are farthest off\n" + text;
 }
 
+// The longest span of a rank; without spans, the sum of the actions.
+Time step_of(const TraceComparison& c, Time StageSpan::*span, Time ComparedAction::*action) {
+  Time step;
+  for (const StageSpan& each : c.spans)
+    step = std::max(step, each.*span);
+  for (std::size_t i = 0; c.spans.empty() && i < c.actions.size(); ++i)
+    step = checked_sum(step, c.actions[i].*action);
+  return step;
+}
+
 }  // namespace
 
 Time TraceComparison::predicted_step() const {
-  Time longest;
-  for (const StageSpan& span : spans)
-    longest = std::max(longest, span.predicted);
-  for (std::size_t i = 0; spans.empty() && i < actions.size(); ++i)
-    longest = checked_sum(longest, actions[i].predicted);
-  return longest;
+  return step_of(*this, &StageSpan::predicted, &ComparedAction::predicted);
 }
 
 Time TraceComparison::measured_step() const {
-  Time longest;
-  for (const StageSpan& span : spans)
-    longest = std::max(longest, span.measured);
-  for (std::size_t i = 0; spans.empty() && i < actions.size(); ++i)
-    longest = checked_sum(longest, actions[i].measured);
-  return longest;
+  return step_of(*this, &StageSpan::measured, &ComparedAction::measured);
 }
 
 TraceComparison compare_traces(const Answer& predicted, const std::vector<ActionTrace>& traces) {
