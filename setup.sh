@@ -6,11 +6,12 @@ cd "$(dirname "$0")"
 
 usage() {
   cat <<'TEXT'
-usage: ./setup.sh [--test | --packages] [--help]
+usage: ./setup.sh [--test | --packages | --fuzz-packages] [--help]
 
   (nothing)    install missing packages, configure, build: build/pipewright
   --test       the same, then run all tests
   --packages   only install missing packages, those of the tests and of .ci/run too
+  --fuzz-packages   only install what the fuzzers need (docs/fuzzing.md)
 
 Needs root, or a user with sudo, only when a package is missing.
 TEXT
@@ -18,10 +19,12 @@ TEXT
 
 # What building needs. Debian's names; one reason each is in docs/decisions/0005-dependencies.md.
 build_packages=(meson ninja-build pkg-config g++ libboost-graph-dev libeigen3-dev libcli11-dev libyaml-cpp-dev
-  libfmt-dev nlohmann-json3-dev zlib1g-dev doctest-dev libbenchmark-dev)
-# What the tests need on top (Open MPI: without it they skip its transport), and what .ci/run needs on top of that.
-test_packages=(python3 libopenmpi-dev openmpi-bin)
+  libfmt-dev nlohmann-json3-dev zlib1g-dev libexpat1-dev libsqlite3-dev doctest-dev libbenchmark-dev)
+# What the tests need on top (Open MPI and jsonschema: without them they skip its transport, and schemas), and what .ci/run needs on top of that.
+test_packages=(python3 python3-jsonschema python3-yaml libopenmpi-dev openmpi-bin)
 gate_packages=(clang-format)
+# Fuzzers only: .ci/run goes on without them.
+fuzz_packages=(clang-16 libclang-rt-16-dev)
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: error: %s\n' "$*" >&2; exit 2; }
@@ -69,12 +72,14 @@ case "${1-}" in
   '') ;;
   --test) mode=test ;;
   --packages) mode=packages ;;
+  --fuzz-packages) mode=fuzz ;;
   -h | --help) usage; exit 0 ;;
   *) usage >&2; fail "unknown argument \"$1\"" ;;
 esac
 [ $# -le 1 ] || { usage >&2; fail "one argument at most, got $#"; }
 
 case $mode in
+  fuzz) install_missing "${fuzz_packages[@]}" ;;
   packages) install_missing "${build_packages[@]}" "${test_packages[@]}" "${gate_packages[@]}" ;;
   build)
     install_missing "${build_packages[@]}"

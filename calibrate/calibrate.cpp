@@ -6,11 +6,13 @@
 #include <ctime>
 #include <fstream>
 #include <map>
+#include <tuple>
+#include <utility>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include "calibrate/handoff.hpp"
+#include "calibrate/all_reduce.hpp"
 #include "calibrate/statistics.hpp"
 #include "core/check.hpp"
 #include "runtime/measurement.hpp"
@@ -27,19 +29,37 @@ std::string processor() {
   return "unknown processor";
 }
 
-using Series = std::map<std::pair<std::string, std::int64_t>, std::array<std::vector<double>, 3>>;
+// Passes over all runs, so that a machine that changes its speed meanwhile does so for all.
+int passes_of(double seconds) {
+  return seconds < 0.4 ? 1 : 4;
+}
+
+// What a layer computes, samples, workers that compute meanwhile (0: all).
+using Key = std::tuple<std::string, std::int64_t, int>;
+using Series = std::map<Key, std::array<std::vector<double>, 3>>;
 
 // Adds all times of layers that compute the same, whichever worker measured them.
-void add_by_key(Series& series, const RunPlan& run, const Model& model, const std::vector<WorkerResult>& workers) {
+void add_by_key(Series& series, const RunPlan& run, const Model& model, const std::vector<WorkerResult>& workers,
+                int active) {
   for (const WorkerResult& worker : workers)
     for (const auto& [of, times] : worker.layer_ns) {
       const auto& [layer, pass, last] = of;
       const Layer& of_model = model.layers[static_cast<std::size_t>(layer)];
       const Program& program = *model.works[static_cast<std::size_t>(of_model.work)].program.get();
       const std::int64_t samples = last != 0 ? run.plan->last_micro_batch_size : run.plan->micro_batch_size;
-      auto& into = series[{describe(program), samples}][static_cast<std::size_t>(pass)];
+      auto& into = series[{describe(program), samples, active}][static_cast<std::size_t>(pass)];
       into.insert(into.end(), times.begin(), times.end());
     }
+}
+
+// What only runs with fewer workers than the most computed takes with all what it takes with the most of them.
+void add_all_busy(Series& series) {
+  Series all;
+  for (const auto& [key, times] : series) {  // ascending workers
+    const auto& [computes, samples, active] = key;
+    if (!series.contains({computes, samples, 0})) all[{computes, samples, 0}] = times;
+  }
+  series.merge(all);
 }
 
 // Beside layers that do nothing (a flatten), none is ever timed.
@@ -48,7 +68,7 @@ void add_layers_without_work(Series& series, const RunPlan& run, const Model& mo
     const Program& program = *model.works[static_cast<std::size_t>(layer.work)].program.get();
     if (!program.steps.empty()) continue;
     for (const std::int64_t samples : {run.plan->micro_batch_size, run.plan->last_micro_batch_size})
-      series.try_emplace({describe(program), samples});
+      series.try_emplace({describe(program), samples, 0});
   }
 }
 
@@ -56,7 +76,7 @@ void add_layers_without_work(Series& series, const RunPlan& run, const Model& mo
 LinearTime update_line(const std::map<double, std::vector<double>>& ns_by_parameters) {
   std::vector<std::pair<double, double>> means;
   for (const auto& [parameters, ns] : ns_by_parameters)
-    means.emplace_back(parameters, statistics(ns).mean);
+    means.emplace_back(parameters, mean(ns));
   if (means.back().first >= 2 * means.front().first) {
     const Line line = line_through(means);
     return {line.fixed, line.per_unit};
@@ -68,24 +88,74 @@ LinearTime update_line(const std::map<double, std::vector<double>>& ns_by_parame
 }
 
 Time rounded_mean(const std::vector<double>& ns) {
-  return ns.empty() ? Time{} : Time{std::llround(statistics(ns).mean)};
+  return ns.empty() ? Time{} : Time{std::llround(mean(ns))};
 }
 
-// How much whole rounds of a worker differ, in which the errors of single ops have cancelled: (p95 - p5) / mean of
-// their busy time; the largest of all workers. The first round is not counted.
+// Busy time of each round of a worker, ns.
+std::vector<double> rounds_of(const WorkerResult& worker) {
+  std::vector<double> rounds;
+  for (const WorkerStep& step : worker.steps) {
+    double busy = 0;
+    for (const Span& span : step.times.compute)
+      busy += static_cast<double>((span.end - span.start).value);
+    rounds.push_back(busy);
+  }
+  return rounds;
+}
+
+// How much whole rounds of a worker differ, in which the errors of single ops have cancelled, relative, as a standard
+// deviation: the middle half of a normal spread is 1.349 of them wide. The largest of all workers.
 double spread_of_rounds(const std::vector<WorkerResult>& workers) {
   double spread = 0;
-  for (const WorkerResult& worker : workers) {
-    std::vector<double> rounds;
-    for (std::size_t s = 1; s < worker.steps.size(); ++s) {
-      double busy = 0;
-      for (const Span& span : worker.steps[s].times.compute)
-        busy += static_cast<double>((span.end - span.start).value);
-      rounds.push_back(busy);
+  for (const WorkerResult& worker : workers)
+    if (const std::vector<double> rounds = rounds_of(worker); !rounds.empty()) {
+      const Statistics s = statistics(rounds);
+      if (s.median > 0) spread = std::max(spread, (s.p75 - s.p25) / s.median / 1.349);
     }
-    if (!rounds.empty()) spread = std::max(spread, statistics(rounds).spread());
-  }
   return spread;
+}
+
+// What a run's layers were measured with, by workers that compute (0: all).
+using Measured = std::map<int, std::vector<WorkerResult>>;
+
+void add(std::vector<WorkerResult>& all, std::vector<WorkerResult> more) {
+  all.resize(more.size());
+  for (std::size_t w = 0; w < more.size(); ++w)
+    add_rounds(all[w], std::move(more[w]));
+}
+
+// What is measured at once: the workers that compute (empty: all) and how many there are at that load (0: all).
+struct Slice {
+  int active = 0;
+  std::vector<WorkerId> busy;
+  double share = 1;  // of the time of a pass
+};
+
+// Half of the time all workers compute, then so many at once as fewer there are: 1, 2, 4 ... of them, until each was
+// among them. Over processes, and where workers share cores, all compute.
+std::vector<Slice> slices_of(const RunPlan& run, const Ranks* ranks) {
+  const int workers = run.plan->workers();
+  int loads = 0;
+  for (int active = 1; active < workers; active *= 2)
+    ++loads;
+  if (ranks != nullptr || workers > available_cores() || loads == 0) return {Slice{}};
+  std::vector<Slice> slices = {{0, {}, 0.5}};
+  for (int active = 1; active < workers; active *= 2) {
+    const int groups = (workers + active - 1) / active;
+    for (int group = 0; group < groups; ++group) {
+      Slice slice{active, {}, 0.5 / loads / groups};
+      for (int i = 0; i < active; ++i)
+        slice.busy.push_back((group * active + i) % workers);
+      slices.push_back(std::move(slice));
+    }
+  }
+  return slices;
+}
+
+std::vector<WorkerResult> measure(const Slice& slice, const CalibrationRun& each, const BackendMaker& backend,
+                                  double seconds, Ranks* ranks) {
+  if (ranks != nullptr) return measure_layers(*ranks, each.run, backend, each.data, each.settings, seconds);
+  return measure_layers(each.run, backend, each.data, each.settings, slice.share * seconds, slice.busy);
 }
 
 void put(BytesOut& out, const LinearTime& time) {
@@ -99,86 +169,135 @@ LinearTime linear(BytesIn& in) {
 }  // namespace
 
 Fingerprint fingerprint(const Backend& backend, const std::string& revision) {
-  return {processor(), backend.name(), available_cores(), revision};
+  const DeviceFacts device = backend.device();
+  return {device.name.empty() ? processor() : device.name,
+          backend.name(),
+          available_cores(),
+          revision,
+          device.sms,
+          device.driver};
 }
 
-MachineProfile calibrate(const std::vector<CalibrationRun>& runs,
-                         const std::function<std::unique_ptr<Backend>()>& backend, const CalibrationSettings& settings,
-                         Ranks* ranks) {
+MachineProfile calibrate(const std::vector<CalibrationRun>& runs, const BackendMaker& backend,
+                         const CalibrationSettings& settings, Ranks* ranks) {
   PP_CHECK(!runs.empty());
   MachineProfile profile;
   profile.name = settings.name;
   profile.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
-  profile.backend = "cpu";
-  profile.machine = fingerprint(*backend(), settings.revision);
+  const std::unique_ptr<Backend> device = backend();
+  profile.backend = device->kind();
+  profile.precision = device->precision();
+  profile.machine = fingerprint(*device, settings.revision);
   if (ranks != nullptr) profile.machine.cores = ranks->cores();
 
+  std::vector<Measured> measured(runs.size());
+  std::vector<std::vector<Slice>> slices;
+  const int passes = passes_of(settings.seconds);
+  std::int64_t done = 0, all = 0;
+  for (const CalibrationRun& each : runs)
+    all += passes * static_cast<std::int64_t>(slices.emplace_back(slices_of(each.run, ranks)).size());
+  for (int pass = 0; pass < passes; ++pass)
+    for (std::size_t i = 0; i < runs.size(); ++i)
+      for (const Slice& slice : slices[i]) {
+        if (settings.progress) settings.progress(runs[i].name, done++, all);
+        add(measured[i][slice.active], measure(slice, runs[i], backend, settings.seconds / passes, ranks));
+      }
+
   Series series;
-  std::vector<double> overhead;
+  std::vector<double> overhead, probes;
   std::map<Optimizer, std::map<double, std::vector<double>>> update_ns;
-  for (const CalibrationRun& each : runs) {
-    const auto workers = ranks == nullptr
-                             ? measure_layers(each.run, backend, each.data, each.settings, settings.seconds)
-                             : measure_layers(*ranks, each.run, backend, each.data, each.settings, settings.seconds);
-    add_by_key(series, each.run, each.model, workers);
+  for (const CalibrationRun& each : runs)
+    profile.active = std::max(profile.active, each.run.plan->workers());
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const CalibrationRun& each = runs[i];
+    const int all_of_it = each.run.plan->workers() < profile.active ? each.run.plan->workers() : 0;
+    profile.common_error = std::max(profile.common_error, spread_of_rounds(measured[i][0]));
+    for (auto& [active, workers] : measured[i]) {
+      for (WorkerResult& worker : workers)
+        keep_rounds(worker, middle_half(rounds_of(worker)));
+      add_by_key(series, each.run, each.model, workers, active == 0 ? all_of_it : active);
+    }
     add_layers_without_work(series, each.run, each.model);
-    for (const WorkerResult& worker : workers) {
+    for (const WorkerResult& worker : measured[i][0]) {
       overhead.insert(overhead.end(), worker.overhead_ns.begin(), worker.overhead_ns.end());
       for (const auto& [parameters, ns] : worker.update_ns)
         update_ns[each.settings.optimizer.kind][parameters].push_back(ns);
+      for (const WorkerStep& step : worker.steps)
+        probes.push_back(static_cast<double>(step.probe.value));
     }
-    profile.active = std::max(profile.active, each.run.plan->workers());
-    // Half of p95 - p5 is 1.64 standard deviations of a normal spread; ops of one run share the clock.
-    profile.common_error = std::max(profile.common_error, spread_of_rounds(workers) / 2 / 1.645);
   }
+  add_all_busy(series);
+  if (!probes.empty()) profile.probe = Time{std::llround(statistics(probes).median)};
 
   double spread = 0, weight = 0;
-  for (const auto& [key, passes] : series) {
-    const Statistics forward = statistics(passes[0].empty() ? std::vector<double>{0} : passes[0]);
-    profile.layers.push_back({key.first, key.second, rounded_mean(passes[0]), rounded_mean(passes[1]),
-                              rounded_mean(passes[2]), forward.spread(), static_cast<std::int64_t>(passes[0].size())});
+  for (const auto& [key, times] : series) {
+    const auto& [computes, samples, active] = key;
+    const Statistics forward = statistics(times[0].empty() ? std::vector<double>{0} : times[0]);
+    profile.layers.push_back({computes, samples, rounded_mean(times[0]), rounded_mean(times[1]), rounded_mean(times[2]),
+                              forward.spread(), static_cast<std::int64_t>(times[0].size()), active});
+    if (active > 0) continue;
     spread += forward.spread() * forward.mean, weight += forward.mean;
   }
   profile.independent_error = weight > 0 ? spread / weight / 2 / 1.645 : 0;
   profile.op_overhead = rounded_mean(overhead);
   for (const auto& [optimizer, ns_by_parameters] : update_ns)
     profile.updates.push_back({optimizer, update_line(ns_by_parameters)});
-  const Handoff handoff = ranks == nullptr ? measure_handoff() : measure_handoff(*ranks);
+  if (ranks == nullptr)
+    for (const CalibrationRun& each : runs)
+      for (const int members : group_sizes(each.run))
+        if (find_all_reduce(profile, members) == nullptr && each.run.plan->workers() <= available_cores())
+          profile.all_reduces.push_back({members, measure_all_reduce(each.run, members, backend, settings.staging)});
+  std::sort(profile.all_reduces.begin(), profile.all_reduces.end(),
+            [](const AllReduceTime& a, const AllReduceTime& b) { return a.members < b.members; });
+  const Handoff handoff =
+      ranks == nullptr ? measure_handoff(backend, settings.staging) : measure_handoff(*ranks, backend);
   profile.send = handoff.send, profile.first_read = handoff.first_read, profile.handoff = handoff.noticed;
-  profile.source = fmt::format("measured on {} ({} cores), {}, {}, {} workers busy", profile.machine.processor,
-                               profile.machine.cores, profile.machine.isa, profile.date, profile.active);
+  const Fingerprint& here = profile.machine;
+  profile.source = fmt::format("measured on {} ({}), {}, {}, {} workers busy", here.processor,
+                               here.sms > 0 ? "driver for CUDA " + here.driver : fmt::format("{} cores", here.cores),
+                               here.isa, profile.date, profile.active);
+  if (settings.staging == Staging::Host) profile.source += ", messages through the host's memory";
   return ranks == nullptr ? profile : broadcast(*ranks, profile);
 }
 
 MachineProfile broadcast(Ranks& ranks, const MachineProfile& profile) {
   BytesOut out;
-  out.put(profile.name).put(profile.date).put(profile.backend);
+  out.put(profile.name).put(profile.date).put(profile.backend).put(profile.precision);
   out.put(profile.machine.processor).put(profile.machine.isa).put(profile.machine.cores).put(profile.machine.revision);
+  out.put(profile.machine.sms).put(profile.machine.driver);
   out.put(profile.active).put(static_cast<std::uint64_t>(profile.layers.size()));
   for (const LayerTimes& layer : profile.layers)
     out.put(layer.key)
         .put(layer.samples)
         .put(std::array{layer.forward, layer.input_gradient, layer.weight_gradient})
         .put(layer.spread)
-        .put(layer.measured);
+        .put(layer.measured)
+        .put(layer.active);
   out.put(profile.op_overhead).put(profile.handoff);
   put(out, profile.send), put(out, profile.first_read);
   out.put(static_cast<std::uint64_t>(profile.updates.size()));
   for (const auto& [optimizer, time] : profile.updates)
     out.put(optimizer), put(out, time);
+  out.put(static_cast<std::uint64_t>(profile.all_reduces.size()));
+  for (const auto& [members, time] : profile.all_reduces)
+    out.put(members), put(out, time);
+  out.put(profile.probe);
   out.put(profile.common_error).put(profile.independent_error).put(profile.source);
   const Blob bytes = ranks.broadcast(out.bytes());
   BytesIn in(bytes);
   MachineProfile got;
   got.name = in.text(), got.date = in.text(), got.backend = in.text();
+  got.precision = in.get<Precision>();
   got.machine.processor = in.text(), got.machine.isa = in.text(), got.machine.cores = in.get<int>();
   got.machine.revision = in.text();
+  got.machine.sms = in.get<int>(), got.machine.driver = in.text();
   got.active = in.get<int>();
   got.layers.resize(in.counted(1));
   for (LayerTimes& layer : got.layers) {
     layer.key = in.text(), layer.samples = in.get<std::int64_t>();
     layer.forward = in.get<Time>(), layer.input_gradient = in.get<Time>(), layer.weight_gradient = in.get<Time>();
     layer.spread = in.get<double>(), layer.measured = in.get<std::int64_t>();
+    layer.active = in.get<int>();
   }
   got.op_overhead = in.get<Time>(), got.handoff = in.get<Time>();
   got.send = linear(in), got.first_read = linear(in);
@@ -186,6 +305,11 @@ MachineProfile broadcast(Ranks& ranks, const MachineProfile& profile) {
     const auto optimizer = in.get<Optimizer>();
     got.updates.push_back({optimizer, linear(in)});
   }
+  for (std::uint64_t left = in.counted(1); left > 0; --left) {
+    const auto members = in.get<int>();
+    got.all_reduces.push_back({members, linear(in)});
+  }
+  got.probe = in.get<Time>();
   got.common_error = in.get<double>(), got.independent_error = in.get<double>();
   got.source = in.text();
   return got;

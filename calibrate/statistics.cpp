@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "core/check.hpp"
 
@@ -21,6 +22,7 @@ Statistics statistics(std::vector<double> ns) {
   Statistics s;
   s.count = ns.size();
   s.median = rank(ns, 0.5), s.p5 = rank(ns, 0.05), s.p95 = rank(ns, 0.95);
+  s.p25 = rank(ns, 0.25), s.p75 = rank(ns, 0.75);
   const auto dropped = static_cast<std::size_t>(std::ceil(0.05 * static_cast<double>(ns.size())));
   const std::size_t kept = ns.size() > dropped ? ns.size() - dropped : 1;
   double sum = 0;
@@ -28,6 +30,23 @@ Statistics statistics(std::vector<double> ns) {
     sum += ns[i];
   s.mean = sum / static_cast<double>(kept);
   return s;
+}
+
+double mean(const std::vector<double>& ns) {
+  PP_CHECK(!ns.empty());
+  return std::accumulate(ns.begin(), ns.end(), 0.0) / static_cast<double>(ns.size());
+}
+
+std::vector<char> middle_half(const std::vector<double>& lengths) {
+  if (lengths.size() < 4) return std::vector<char>(lengths.size(), 1);
+  std::vector<std::size_t> order(lengths.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return lengths[a] < lengths[b]; });
+  const std::size_t outside = lengths.size() / 4;
+  std::vector<char> inside(lengths.size(), 0);
+  for (std::size_t i = outside; i < order.size() - outside; ++i)
+    inside[order[i]] = 1;
+  return inside;
 }
 
 Line line_through(const std::vector<std::pair<double, double>>& points) {

@@ -3,29 +3,38 @@
 #include <cctype>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
+#include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/writers/compare.hpp"
-#include "io/writers/writers.hpp"
 
 namespace pipewright {
 
-Attempt::Attempt(const Scenario& asked, const MachineProfile& profile, double tolerance, bool forced,
-                 const std::string& folder, Ranks* ranks)
-    : scenario_(priced_with(asked, profile)), real_(scenario_, ranks) {
-  if (prints()) write_file(folder + "/prediction.json", json_report(real_.predicted()));
+Attempt::Attempt(Scenario priced, double tolerance, bool forced, const std::string& folder, Ranks* ranks,
+                 FileWriter write)
+    : scenario_(std::move(priced)),
+      real_(scenario_, ranks),
+      tolerance_(tolerance),
+      forced_(forced),
+      folder_(folder),
+      write_(std::move(write)) {
+  if (prints()) write_(folder + "/prediction.json", json_report(real_.predicted()));
+}
+
+void Attempt::run() {
   const RunSettings settings = real_.settings();
   workers_ = real_.run(settings);
   if (!prints()) return;
   const StepTimes times = step_times(workers_, settings.warmup);
   measured_ = real_.measured(workers_, times);
-  comparison_.emplace(Comparison{real_.predicted(), measured_, workers_, real_.run_plan(), times, tolerance, forced,
-                                 why_withheld(real_, times)});
-  write_file(folder + "/measurement.json", json_report(measured_));
-  write_file(folder + "/comparison.json", comparison_json(*comparison_));
-  write_file(folder + "/loss.csv", loss_csv(workers_));
-  write_file(folder + "/overlay.svg", svg_timelines(real_.predicted(), measured_, "predicted", "measured"));
-  write_file(folder + "/measured.trace.json", trace_json(measured_));
+  comparison_.emplace(RunComparison{real_.predicted(), measured_, workers_, real_.run_plan(), times, tolerance_,
+                                    forced_, why_withheld(real_, workers_, times)});
+  write_(folder_ + "/measurement.json", json_report(measured_));
+  write_(folder_ + "/comparison.json", comparison_json(*comparison_));
+  if (!real_.synthetic()) write_(folder_ + "/loss.csv", loss_csv(workers_));
+  write_(folder_ + "/overlay.svg", svg_timelines(real_.predicted(), measured_, "predicted", "measured"));
+  write_(folder_ + "/overlay.trace.json", trace_json(real_.predicted(), measured_));
 }
 
 std::string made_folder(const std::string& path) {
@@ -33,6 +42,19 @@ std::string made_folder(const std::string& path) {
   std::filesystem::create_directories(path, error);
   if (error) throw InputError("--output: \"" + path + "\" cannot be made: " + error.message());
   return path;
+}
+
+std::string made_folder_for_study(const std::string& path, bool chosen) {
+  std::error_code absent;
+  for (const char* const file : {"study.json", "accuracy.json", "prediction.json"}) {
+    if (!std::filesystem::exists(path + "/" + file, absent)) continue;
+    if (chosen)
+      throw InputError("--output: \"" + path + "\" holds a study already (" + file +
+                       "), which is not written over; name another folder, or take it away");
+    note("replaces what an earlier call left in " + path);
+    break;
+  }
+  return made_folder(path);
 }
 
 std::string file_name_of(const Scenario& scenario) {

@@ -1,39 +1,54 @@
 // One confrontation of a prediction with a run: predicted, written down, run, compared.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/comparison.hpp"
 #include "cli/real_run.hpp"
+#include "io/writers/writers.hpp"
 
 namespace pipewright {
 
+using FileWriter = std::function<void(const std::string& path, const std::string& text)>;
+
 class Attempt {
  public:
-  // Predicts with the profile and writes prediction.json into the folder before the run begins; then runs, and writes
-  // measurement.json, comparison.json, loss.csv, overlay.svg and measured.trace.json. Throws InputError where the
-  // scenario cannot be run, RunFailed, OutOfArena. Over processes, rank 0 alone writes and compares.
-  Attempt(const Scenario& asked, const MachineProfile& profile, double tolerance, bool forced,
-          const std::string& folder, Ranks* ranks = nullptr);
+  // `priced`: the scenario with the prices of the prediction (`priced_with`; of a synthetic run, its own). Predicts and
+  // writes prediction.json into the folder. Throws InputError where the scenario cannot be run.
+  // `write`: writes the files, in one piece each.
+  Attempt(Scenario priced, double tolerance, bool forced, const std::string& folder, Ranks* ranks = nullptr,
+          FileWriter write = write_file);
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
 
+  // Runs, compares, and writes measurement.json, comparison.json, loss.csv, overlay.svg and overlay.trace.json. Throws
+  // RunFailed, OutOfArena. Over processes, rank 0 alone writes and compares.
+  void run();
+
   const Scenario& scenario() const { return scenario_; }
   const RealRun& real() const { return real_; }
-  const Comparison& comparison() const { return *comparison_; }
+  const RunComparison& comparison() const { return *comparison_; }
 
  private:
   const Scenario scenario_;
   const RealRun real_;
+  const double tolerance_;
+  const bool forced_;
+  const std::string folder_;
+  const FileWriter write_;
   std::vector<WorkerResult> workers_;
   Answer measured_;
-  std::optional<Comparison> comparison_;
+  std::optional<RunComparison> comparison_;
 };
 
 // The folder, made. Throws InputError where it cannot be.
 std::string made_folder(const std::string& path);
+// Likewise, for a validation. One that is there already is not written over where the user has `chosen` the folder:
+// throws InputError; in the folder that nobody named it is replaced, and that is said.
+std::string made_folder_for_study(const std::string& path, bool chosen);
 // A scenario's name as that of a file: letters, digits, "-", "_", ".".
 std::string file_name_of(const Scenario& scenario);
 

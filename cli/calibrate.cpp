@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <list>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "cli/calibrate_device.hpp"
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
 #include "cli/outputs.hpp"
@@ -23,26 +25,37 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 5> kOptions = {{
+constexpr std::array<Option, 8> kOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first (repeatable)"},
-    {"--backend", "", "NAME", "cpu (default)"},
-    {"--budget", "", "TIME", "of measured rounds (default: 3 s)"},
+    {"--backend", "", "NAME", "cpu (default) or cuda"},
+    {"--virtual-devices", "", "K",
+     "cuda: groups of SMs, one per worker (default: as many as workers); without SCENARIO those to be measured, "
+     "K,K,... "
+     "(default: 1,2,4,8)"},
+    {"--gpus", "", "N,N,...", "cuda: over which GPUs workers are spread (default: 0)"},
+    {"--model", "", "FILE", "without SCENARIO: a model or scenario whose operations are measured first (repeatable)"},
+    {"--budget", "", "TIME", "of measured rounds (default: 3 s); without SCENARIO, of everything (default: 8 min)"},
     {"--sizes", "", "N,N,...",
-     "micro-batches of these samples instead of the scenario's; between them is interpolated"},
+     "micro-batches of these samples instead of the scenario's; others are priced by the line through them"},
     {"--output", "-o", "FILE", "write the profile there (default: standard output)"},
 }};
 
 std::string table(const MachineProfile& profile) {
   std::string text = fmt::format("{}\n", profile.source);
-  text += fmt::format("  {:>12} {:>12} {:>12}  {:>7} {:>6}  layer, samples\n", "forward", "d input", "d weight",
-                      "spread", "times");
+  text += fmt::format("  {:>12} {:>12} {:>12}  {:>7} {:>6} {:>5}  layer, samples\n", "forward", "d input", "d weight",
+                      "spread", "times", "busy");
   for (const LayerTimes& layer : profile.layers)
-    text += fmt::format("  {:>12} {:>12} {:>12}  {:>7} {:>6}  {}{}, {}\n", short_time(layer.forward),
+    text += fmt::format("  {:>12} {:>12} {:>12}  {:>7} {:>6} {:>5}  {}{}, {}\n", short_time(layer.forward),
                         short_time(layer.input_gradient), short_time(layer.weight_gradient), percent(layer.spread),
-                        layer.measured, layer.key.substr(0, 60), layer.key.size() > 60 ? "..." : "", layer.samples);
+                        layer.measured, layer.active == 0 ? "all" : std::to_string(layer.active),
+                        layer.key.substr(0, 60), layer.key.size() > 60 ? "..." : "", layer.samples);
   text += fmt::format("  per op {}, message noticed after {}; copy {:.3f} ns/B, first read {:.3f} ns/B more\n",
                       short_time(profile.op_overhead), short_time(profile.handoff), profile.send.ns_per_unit,
                       profile.first_read.ns_per_unit);
+  text += "  busy: workers that computed meanwhile\n";
+  for (const AllReduceTime& sum : profile.all_reduces)
+    text += fmt::format("  all-reduce over {} workers {} and {:.3f} ns/B\n", sum.members,
+                        short_time({std::llround(sum.by_bytes.fixed_ns)}), sum.by_bytes.ns_per_unit);
   for (const UpdateTime& update : profile.updates)
     text += fmt::format("  step of {}: {:.3f} ns per parameter\n", name(update.optimizer),
                         update.by_parameters.ns_per_unit);
@@ -68,6 +81,11 @@ std::vector<std::vector<std::string>> size_changes(const Arguments& arguments) {
 }
 
 int run(const Arguments& arguments) {
+  if (arguments.positional.empty() && arguments.has("--backend")) return calibrate_device(arguments);
+  if (arguments.positional.empty())
+    throw InputError(
+        "calibrate: name a SCENARIO, or give --backend cuda alone to measure a whole GPU (--backend cpu: a core)");
+  if (arguments.has("--model")) throw InputError("--model belongs to the calibration of a device; leave out SCENARIO");
   std::vector<std::string> changes = arguments.all("--set");
   for (std::string& change : run_settings_as_changes(arguments))
     changes.push_back(std::move(change));
@@ -83,7 +101,8 @@ int run(const Arguments& arguments) {
       std::vector<std::string> all_changes = changes;
       all_changes.insert(all_changes.end(), size.begin(), size.end());
       scenarios.push_back(read_scenario(path, {.set = std::move(all_changes), .config_path = config_path()}));
-      if (ranks == nullptr && arguments.positional.size() == 1) ranks = joined_ranks(scenarios.back());
+      if (all.empty()) ranks = joined_ranks(scenarios.back());
+      check_like_first(scenarios.front(), scenarios.back());
       all.push_back(&runs.emplace_back(scenarios.back(), ranks));
     }
   const MachineProfile profile = calibrated(all, seconds, scenarios.front().name);
@@ -103,16 +122,20 @@ int run(const Arguments& arguments) {
 
 constinit const Command kCalibrate{
     .name = "calibrate",
-    .arguments = "SCENARIO...",
+    .arguments = "[SCENARIO...]",
     .summary = "measure what a scenario's layers and messages cost on this machine",
     .details =
         "SCENARIO is a YAML file whose layers can be run. All workers of its plan compute at once while each layer is\n"
         "timed; then messages between two cores. Several scenarios give one profile, which prices all of them;\n"
         "with --sizes it prices other sizes of micro-batch, too.\n"
         "  pipewright calibrate scenarios/validation/two-stage-gpipe.yaml -o here.yaml\n"
-        "  pipewright simulate scenarios/validation/two-stage-gpipe.yaml --set 'cost={profile: ./here.yaml}'\n",
+        "  pipewright simulate scenarios/validation/two-stage-gpipe.yaml --set 'cost={profile: ./here.yaml}'\n"
+        "Without SCENARIO a whole device is measured: its operations at many sizes, as a preset that prices any "
+        "model.\n"
+        "  pipewright calibrate --backend cuda --model scenarios/validation/two-stage-gpipe.yaml -o "
+        "configs/devices/mine.yaml\n",
     .options = kOptions,
-    .least = 1,
+    .least = 0,
     .most = 64,
     .run = run,
 };

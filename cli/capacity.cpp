@@ -7,21 +7,33 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "cli/backend_of.hpp"
+#include "cli/capacity.hpp"
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
+#include "cli/gpu_places.hpp"
 #include "cli/outputs.hpp"
+#include "cli/progress.hpp"
+#include "cli/real_run.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/scenario_file.hpp"
 #include "planner/capacity.hpp"
+#include "runtime/run_plan.hpp"
 
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 6> kOptions = {{
+constexpr std::array<Option, 9> kOptions = {{
     {"--over", "", "KEY", "the whole number to grow: model.layers, model.hidden, training.micro_batch_size, ..."},
     {"--at-most", "", "N", "try no larger value (default: where the training state alone passes all memory)"},
     {"--set", "", "KEY=VALUE", "change one value of the scenario first (repeatable)"},
+    {"--backend", "", "NAME",
+     "of run.backend: cpu or cuda, whose blocks lie at multiples of 64 or 512 B; no GPU is needed"},
+    {"--virtual-devices", "", "K", "of run.virtual_devices: at least as many as the plan has workers"},
+    {"--gpus", "", "N,N,...", "of run.gpus"},
     {"--output", "-o", "FILE", "also write FILE: .json .csv .md (repeatable)"},
     {"--json", "", "", "one JSON document on standard output instead of the table"},
     {"--width", "", "N", "columns of the table (default: the terminal's, else 100)"},
@@ -48,15 +60,45 @@ constexpr std::array<Ending, 3> kEndings = {{
     {".md", [](const std::vector<Capacity>& rows, const std::string&) { return capacity_markdown(rows); }},
 }};
 
-Capacity row(const ScenarioFile& file, const std::string& over, const VariedPoint& point,
-             std::optional<std::int64_t> most) {
+// What a run takes, from sizes alone.
+std::vector<RunMemory> run_memory(const Scenario& scenario, const Plan& plan, const Schedule& schedule) {
+  check_precision(scenario);
+  const CostModel cost = cost_model(scenario);
+  const RunPlan run = run_plan(
+      plan, schedule, scenario.model, scenario.training, *backend_for_sizes(scenario),
+      {.weight_stashing = scenario.run.weight_stashing, .synthetic = scenario.run.synthetic ? &cost : nullptr});
+  std::vector<RunMemory> workers;
+  for (PositionId position = 0; position < plan.positions(); ++position) {
+    const ArenaUse use = replayed(run, position);
+    workers.push_back({memory_bytes(use), use.extent});
+  }
+  return workers;
+}
+
+}  // namespace
+
+Capacity capacity_row(const ScenarioFile& file, const std::string& over, const VariedPoint& point,
+                      std::optional<std::int64_t> most) {
   const ScenarioWith with = [&](std::int64_t value) {
-    return file.scenario(point.changes, {over + "=" + std::to_string(value)});
+    Scenario scenario = file.scenario(point.changes, {over + "=" + std::to_string(value)});
+    return scenario.run.place == Place{} ? scenario : with_a_peak(std::move(scenario));
   };
-  Capacity found = capacity(over, with, {.first = file.whole_number(over, point.changes).value_or(1), .most = most});
+  ProgressLine line;
+  const CapacityOptions how{
+      .first = file.whole_number(over, point.changes).value_or(1),
+      .most = most,
+      .run_memory = run_memory,
+      .check_run = [](const Scenario& scenario, const Plan& plan) { check_gpu_keys(scenario.run, plan.workers()); },
+      .progress =
+          [&](std::int64_t value, std::int64_t tried) {
+            line.say(fmt::format("capacity: {} values tried, now {} = {}", tried, over, value));
+          }};
+  Capacity found = capacity(over, with, how);
   found.varied = point.values;
   return found;
 }
+
+namespace {
 
 int run(const Arguments& arguments) {
   if (!arguments.has("--over"))
@@ -67,12 +109,15 @@ int run(const Arguments& arguments) {
   const auto most = at_most(arguments);
   const std::vector<std::string> outputs = arguments.all("--output");
   const auto writers = checked_formats<Ending>(outputs, {path}, kEndings);
-  const ScenarioFile file(path, {.set = arguments.all("--set"), .config_path = config_path()});
+  std::vector<std::string> changes = arguments.all("--set");
+  for (std::string& change : run_settings_as_changes(arguments))
+    changes.push_back(std::move(change));
+  const ScenarioFile file(path, {.set = std::move(changes), .config_path = config_path()});
   std::vector<VariedPoint> points = file.varied();
   if (points.empty()) points.emplace_back();
   std::vector<Capacity> rows;
   for (const VariedPoint& point : points)
-    rows.push_back(row(file, over, point, most));
+    rows.push_back(capacity_row(file, over, point, most));
   print(arguments.has("--json") ? capacity_json(rows, path) : capacity_text(rows, table));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     write_file(outputs[i], writers[i]->write(rows, path));
@@ -93,6 +138,8 @@ constinit const Command kCapacity{
         "KEY is a whole number of the scenario; everything else stays as the scenario says. The layers are cut so "
         "that\n"
         "every stage fits, and among those cuts with the least bottleneck. With a vary: block, a row per variant.\n"
+        "With a run: block the answer is the largest model that really runs: its plan is taken as run takes it, and\n"
+        "a worker's arena may span run.memory_cap, or else the device's memory less its reserve.\n"
         "  pipewright capacity scenarios/quickstart.yaml --over training.micro_batch_size\n"
         "Exit status 1: no value fits.\n",
     .options = kOptions,

@@ -1,13 +1,18 @@
-#include "core/check.hpp"
+#include "cli/check.hpp"
 
+#include <algorithm>
 #include <array>
+#include <utility>
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
 #include "cli/terminal.hpp"
+#include "core/check.hpp"
+#include "io/import/schedule_csv.hpp"
 #include "io/profile_file.hpp"
 #include "io/read_scenario.hpp"
 #include "io/read_sweep.hpp"
+#include "io/writers/json_text.hpp"
 #include "io/yaml.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/layer_order.hpp"
@@ -17,7 +22,8 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 2> kOptions = {{
+constexpr std::array<Option, 3> kOptions = {{
+    {"--json", "", "", "one JSON document on standard output: of each file what it holds, or its errors"},
     {"--resolved", "", "", "print scenarios with every default filled in, and where each value comes from"},
     {"--set", "", "KEY=VALUE", "change one value of the scenarios first (repeatable)"},
 }};
@@ -38,8 +44,24 @@ std::string kind(const std::string& path) {
   return "scenario";
 }
 
-// Reads the file as what it is and makes its plan, so that late errors show, too. Returns what it holds.
-std::string checked(const std::string& path, const ReadOptions& options, bool resolved) {
+std::string in_words(const GivenSchedule& given) {
+  std::int64_t halves = 0;
+  for (const auto& ops : given.compute)
+    halves += std::count_if(ops.begin(), ops.end(), [](const Op& op) { return op.kind == Kind::W; });
+  std::string text = "schedule, " + counted(given.stages, "rank") + ", " +
+                     counted(std::int64_t{given.stages} * given.virtual_stages, "stage") +
+                     (given.chunk_order == ChunkOrder::V ? " to and fro" : "") +
+                     ", M = " + std::to_string(given.micro_batches);
+  if (halves > 0) text += ", " + counted(halves, "backward") + " in two parts";
+  if (given.overlapped > 0) text += "; " + counted(given.overlapped, "overlapped cell") + " run one after the other";
+  if (given.derived > 0) text += "; left out, since derived: " + counted(given.derived, "action");
+  return text;
+}
+
+}  // namespace
+
+std::string checked_file(const std::string& path, const ReadOptions& options, std::string* resolved) {
+  if (path.ends_with(".csv")) return in_words(read_schedule_csv(path));
   const std::string what = kind(path);
   if (what == "model") {
     const Model model = read_model(path, options);
@@ -58,31 +80,59 @@ std::string checked(const std::string& path, const ReadOptions& options, bool re
     check_whole_plan(scenario);
     check_classes_of_search(scenario);
     const Space space = layouts_of(scenario);
-    if (resolved) print(resolved_yaml(scenario));
+    if (resolved != nullptr) *resolved = resolved_yaml(scenario);
     return "scenario, " + counted(static_cast<std::int64_t>(scenario.model.layers.size()), "layer") + ", " +
            counted(space.layouts, "layout") + " to choose from: pipewright plan";
   }
   const InOrder ordered = in_graph_order(scenario);
   const Plan plan = find_plan(ordered.or_else(scenario), cost_model(ordered.or_else(scenario)));
-  if (resolved) print(resolved_yaml(scenario));
+  if (resolved != nullptr) *resolved = resolved_yaml(scenario);
   return "scenario, " + counted(static_cast<std::int64_t>(scenario.model.layers.size()), "layer") + " on " +
          counted(plan.stages, "stage") + ", " + plan.schedule;
 }
 
+namespace {
+
+// One of the files, as a row of the JSON document.
+void add_json(JsonText& json, const std::string& path, const std::string& what, const std::string& errors) {
+  json.open('{').field("file", path).field("ok", errors.empty());
+  if (errors.empty()) json.field("holds", what);
+  json.key("errors").open('[');
+  for (std::size_t begin = 0; begin < errors.size();) {
+    const std::size_t end = std::min(errors.find('\n', begin), errors.size());
+    json.value(errors.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  json.close().close();
+}
+
 int run(const Arguments& arguments) {
   const ReadOptions options{.set = arguments.all("--set"), .config_path = config_path()};
-  const bool resolved = arguments.has("--resolved");
+  const bool resolved = arguments.has("--resolved"), as_json = arguments.has("--json");
+  if (resolved && as_json) throw InputError("check: --resolved and --json exclude each other; keep one of them");
   std::string errors;
+  JsonText json;
+  json.open('{').field("schema", "pipewright.check/1").key("files").open('[');
   for (const std::string& path : arguments.positional) {
     try {
-      const std::string what = checked(path, options, resolved);
-      if (resolved)
+      std::string yaml;
+      const std::string what = checked_file(path, options, &yaml);
+      if (resolved) print(yaml);
+      if (as_json)
+        add_json(json, path, what, "");
+      else if (resolved)
         note(path + ": ok (" + what + ")");  // standard output holds the YAML alone
       else
         print(path + ": ok (" + what + ")\n");
     } catch (const InputError& error) {
+      if (as_json) add_json(json, path, "", error.what());
       errors += (errors.empty() ? "" : "\n") + std::string(error.what());
     }
+  }
+  if (as_json) {
+    json.close().close();
+    print(std::move(json).text());
+    return errors.empty() ? kDone : kBadInput;
   }
   if (!errors.empty()) throw InputError(errors);
   return kDone;
@@ -93,8 +143,10 @@ int run(const Arguments& arguments) {
 constinit const Command kCheck{
     .name = "check",
     .arguments = "FILE...",
-    .summary = "read scenarios, sweeps, models, devices, clusters or profiles and name every error",
-    .details = "  pipewright check scenarios/*.yaml configs/devices/*.yaml\n",
+    .summary = "read scenarios, sweeps, models, devices, clusters, profiles or schedules and name every error",
+    .details =
+        "  pipewright check scenarios/*.yaml configs/devices/*.yaml\n"
+        "A file that ends in .csv is a schedule in PyTorch's format; a deadlock is named.\n",
     .options = kOptions,
     .least = 1,
     .most = static_cast<std::size_t>(-1),

@@ -4,9 +4,35 @@
 
 namespace pipewright {
 
+namespace {
+
+// As a shell takes it: in single quotes where it holds anything but letters, digits and a few signs.
+std::string quoted(const std::string& text) {
+  constexpr std::string_view plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:=,@%+-";
+  if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) return text;
+  std::string out = "'";
+  for (const char c : text)
+    out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+}  // namespace
+
+std::string command_line(std::string_view command, const Arguments& arguments) {
+  std::string text = "pipewright " + std::string(command);
+  for (const std::string& argument : arguments.positional)
+    text += " " + quoted(argument);
+  for (const auto& [name, values] : arguments.options)
+    for (const std::string& value : values)
+      if (name != "--output" && name != "--width" && name != "--color" && name != "--json")
+        text += " " + name + (value.empty() ? "" : " " + quoted(value));
+  return text;
+}
+
 std::span<const Command> commands() {
-  static const std::array table = {kSimulate, kPlan,      kCompare, kSweep, kCapacity, kCalibrate, kRun,
-                                   kValidate, kReproduce, kCheck,   kShow,  kImport,   kHelp};
+  static const std::array table = {kSimulate,  kPlan,   kLaunch,   kCompare,  kSweep,      kMerge, kCapacity,
+                                   kCalibrate, kRun,    kValidate, kAccuracy, kReproduce,  kCheck, kShow,
+                                   kImport,    kDoctor, kInit,     kSchema,   kCompletion, kHelp};
   return table;
 }
 
@@ -24,14 +50,24 @@ std::span<const Option> common_options() {
   return table;
 }
 
+std::vector<const Option*> options_of(const Command& command) {
+  std::vector<const Option*> list;
+  for (const Option& option : command.options)
+    list.push_back(&option);
+  for (const Option& option : common_options())
+    list.push_back(&option);
+  return list;
+}
+
 std::vector<std::string> Arguments::all(std::string_view option) const {
   const auto found = options.find(option);
   return found == options.end() ? std::vector<std::string>{} : found->second;
 }
 
 std::string Arguments::last(std::string_view option, std::string_view otherwise) const {
-  const auto found = options.find(option);
-  return found == options.end() ? std::string(otherwise) : found->second.back();
+  if (const auto given = options.find(option); given != options.end()) return given->second.back();
+  const auto found = defaults.find(option);
+  return found == defaults.end() ? std::string(otherwise) : found->second;
 }
 
 }  // namespace pipewright

@@ -29,10 +29,12 @@ struct Option {
 struct Arguments {
   std::vector<std::string> positional;
   std::map<std::string, std::vector<std::string>, std::less<>> options;
+  std::map<std::string, std::string, std::less<>> defaults;  // of options that were not given: cli/user_config.hpp
 
   bool has(std::string_view option) const { return options.find(option) != options.end(); }
   std::vector<std::string> all(std::string_view option) const;
-  std::string last(std::string_view option, std::string_view otherwise) const;  // the last one given wins
+  // The last one given wins; without any, the user's own default.
+  std::string last(std::string_view option, std::string_view otherwise) const;
 };
 
 struct Command {
@@ -41,9 +43,14 @@ struct Command {
   std::string_view summary;    // one line
   std::string_view details;    // lines of `help COMMAND`: what the arguments mean, an example
   std::span<const Option> options;
-  std::size_t least = 0, most = 0;  // positional arguments
+  std::span<const std::string_view> words = {};  // what its first argument may be, for completion; none: a file
+  std::size_t least = 0, most = 0;               // positional arguments
   int (*run)(const Arguments&) = nullptr;
 };
+
+// The command as it would be typed again, without what only chooses where and how output appears. For files that say
+// how they were made.
+std::string command_line(std::string_view command, const Arguments& arguments);
 
 std::span<const Command> commands();
 const Command* find_command(std::string_view name);
@@ -51,12 +58,15 @@ const Command* find_command(std::string_view name);
 // Options that every command takes: --color, --help.
 std::span<const Option> common_options();
 
+// All that a command takes: its own, then the common ones.
+std::vector<const Option*> options_of(const Command& command);
+
 std::string help_text();                        // all commands
 std::string help_text(const Command& command);  // one command
 std::string version_text();
 
 // One declaration per command file.
-extern const Command kSimulate, kPlan, kCalibrate, kRun, kValidate, kCompare, kSweep, kCapacity, kReproduce, kCheck,
-    kShow, kImport, kHelp;
+extern const Command kSimulate, kPlan, kCalibrate, kRun, kValidate, kLaunch, kCompare, kSweep, kMerge, kCapacity,
+    kReproduce, kCheck, kShow, kImport, kDoctor, kAccuracy, kCompletion, kSchema, kInit, kHelp;
 
 }  // namespace pipewright

@@ -7,14 +7,18 @@
 
 #include <fmt/format.h>
 
+#include "cli/campaign_options.hpp"
 #include "cli/commands.hpp"
+#include "cli/compare_runs.hpp"
 #include "cli/config_path.hpp"
 #include "cli/outputs.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "io/import/run_file.hpp"
 #include "io/read_file.hpp"
 #include "io/read_result.hpp"
 #include "io/read_scenario.hpp"
+#include "io/writers/html.hpp"
 #include "planner/answer.hpp"
 
 namespace pipewright {
@@ -22,14 +26,15 @@ namespace {
 
 constexpr std::size_t kLargestResult = std::size_t{256} << 20;  // 4096 workers are 6 MB
 
-constexpr std::array<Option, 6> kOptions = {{
+constexpr std::array<Option, 6> kOwnOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of both scenarios (repeatable)"},
     {"--set-a", "", "KEY=VALUE", "change one value of A, after --set (repeatable)"},
     {"--set-b", "", "KEY=VALUE", "change one value of B, after --set (repeatable)"},
-    {"--output", "-o", "FILE", "also write FILE: .svg .md .json (repeatable)"},
+    {"--output", "-o", "FILE", "also write FILE: .html .svg .md .json (repeatable)"},
     {"--json", "", "", "one JSON document on standard output instead of the report"},
     {"--width", "", "N", "columns of the report (default: the terminal's, else 100)"},
 }};
+constexpr auto kOptions = with_campaign(kOwnOptions);
 
 // What a side is made from; the answer refers to the scenario.
 struct Loaded {
@@ -64,16 +69,17 @@ Loaded load(const std::string& path, const std::vector<std::string>& common, con
   return path.ends_with(".json") ? from_document(path, own) : simulated(path, common, own);
 }
 
-using Write = std::string (*)(const ComparedSide&, const ComparedSide&);
+using Write = std::string (*)(const ComparedSide&, const ComparedSide&, std::string_view command);
 struct Ending {
   std::string_view ending;
   Write write;
 };
-constexpr std::array<Ending, 3> kEndings = {{
-    {".json", compare_json},
-    {".md", compare_markdown},
+constexpr std::array<Ending, 4> kEndings = {{
+    {".html", compare_html},
+    {".json", [](const ComparedSide& a, const ComparedSide& b, std::string_view) { return compare_json(a, b); }},
+    {".md", [](const ComparedSide& a, const ComparedSide& b, std::string_view) { return compare_markdown(a, b); }},
     {".svg",
-     [](const ComparedSide& a, const ComparedSide& b) {
+     [](const ComparedSide& a, const ComparedSide& b, std::string_view) {
        for (const ComparedSide* side : {&a, &b})
          if (!side->answer)
            throw InputError("--output: " + side->name +
@@ -86,14 +92,15 @@ int run(const Arguments& arguments) {
   const std::vector<std::string>& paths = arguments.positional;
   if (paths[0] == "-" && paths[1] == "-")
     throw InputError("compare: standard input can be one side only; name a file for the other");
+  if (is_run_file(paths[0]) || is_run_file(paths[1])) return compare_runs(arguments);
   const TableOptions table{output_width(arguments), use_colour(arguments)};
-  const std::vector<std::string> outputs = arguments.all("--output"), common = arguments.all("--set");
+  const std::vector<std::string> outputs = arguments.all("--output"), common = settings(arguments);
   const auto writers = checked_formats<Ending>(outputs, paths, kEndings);
   const Loaded a = load(paths[0], common, arguments.all("--set-a")),
                b = load(paths[1], common, arguments.all("--set-b"));
   std::vector<std::string> files;
   for (const Ending* each : writers)
-    files.push_back(each->write(a.side, b.side));
+    files.push_back(each->write(a.side, b.side, command_line("compare", arguments)));
   print(arguments.has("--json") ? compare_json(a.side, b.side) : compare_text(a.side, b.side, table));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     write_file(outputs[i], files[i]);
@@ -109,7 +116,8 @@ constinit const Command kCompare{
     .arguments = "A B",
     .summary = "two scenarios or results: what differs, timelines on one scale",
     .details =
-        "A and B are scenarios, which are simulated whether they fit or not, or results of simulate -o FILE.json.\n"
+        "A and B are scenarios, which are simulated whether they fit or not, results of simulate -o FILE.json, or\n"
+        "measured runs that `import` wrote: two of them beside one another, or one beside a prediction.\n"
         "  pipewright compare scenarios/what_if/hops-1f1b.yaml scenarios/what_if/hops-gpipe.yaml -o both.svg\n"
         "  pipewright compare scenarios/quickstart.yaml scenarios/quickstart.yaml --set-b plan.schedule=gpipe\n",
     .options = kOptions,

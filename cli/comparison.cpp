@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "calibrate/all_reduce.hpp"
 #include "cli/terminal.hpp"
 #include "io/format_quantity.hpp"
 #include "io/writers/compare.hpp"
@@ -14,6 +15,8 @@
 
 namespace pipewright {
 namespace {
+
+constexpr double kOtherSpeed = 0.05;  // of the cores, off which a profile says nothing about a run
 
 // Time per op of one kind on one virtual stage, ns: priced, and the mean over all timed steps.
 struct OpError {
@@ -55,37 +58,52 @@ std::vector<OpError> op_errors(const Answer& predicted, const std::vector<Worker
 double share(double predicted, double measured) {
   return measured > 0 ? predicted / measured - 1 : 0;
 }
+// Whether the speed of the cores was measured with the profile.
+bool has_probe(const RunComparison& c) {
+  return c.predicted.scenario->profile != nullptr && c.predicted.scenario->profile->probe > Time{};
+}
+// What the probe has timed.
+std::string computing(const MachineProfile* profile) {
+  return profile != nullptr && profile->machine.sms > 0 ? "SMs" : "cores";
+}
 std::string signed_percent(double value) {
   return fmt::format("{:+.1f} %", 100 * value);
+}
+ComparedRow time_row(const std::string& what, Time predicted, Time measured) {
+  return {what, short_time(predicted), short_time(measured),
+          signed_percent(share(static_cast<double>(predicted.value), static_cast<double>(measured.value)))};
 }
 
 }  // namespace
 
 double band(const Answer& predicted) {
+  if (predicted.scenario->profile == nullptr) return 0;
   const MachineProfile& profile = *predicted.scenario->profile;
   std::size_t ops = 1;
   for (const Lane& lane : predicted.schedule.positions)
     ops = std::max(ops, lane.compute.size());
-  return 1.645 * std::sqrt(profile.common_error * profile.common_error +
-                           profile.independent_error * profile.independent_error / static_cast<double>(ops));
+  const double beyond = beyond_measured(profile, predicted.scenario->model, predicted.plan.micro_batch_size).error;
+  return 1.645 *
+         std::sqrt(profile.common_error * profile.common_error +
+                   profile.independent_error * profile.independent_error / static_cast<double>(ops) + beyond * beyond);
 }
 
-double Comparison::step_error() const {
+double RunComparison::step_error() const {
   return share(static_cast<double>(predicted.report.makespan.value), static_cast<double>(times.median.value));
 }
 
-bool Comparison::memory_exact() const {
+bool RunComparison::memory_exact() const {
   for (std::size_t w = 0; w < workers.size(); ++w)
     if (!(replayed(run, static_cast<PositionId>(w) % run.plan->positions()) == workers[w].memory)) return false;
   return true;
 }
 
-Verdict Comparison::verdict() const {
+Verdict RunComparison::verdict() const {
   if (!withheld.empty() && !forced) return Verdict::Withheld;
   return std::abs(step_error()) <= tolerance && memory_exact() ? Verdict::Within : Verdict::Outside;
 }
 
-std::string Comparison::verdict_text() const {
+std::string RunComparison::verdict_text() const {
   const std::string mark =
       forced && !withheld.empty() ? " (forced: " + withheld.substr(0, withheld.find(';')) + ")" : "";
   switch (verdict()) {
@@ -99,52 +117,80 @@ std::string Comparison::verdict_text() const {
   return "";
 }
 
-std::string comparison_table(const Comparison& c) {
-  std::string text = fmt::format("  {:<34} {:>12} {:>12} {:>9}\n", "", "predicted", "measured", "error");
+std::vector<ComparedRow> compared_rows(const RunComparison& c) {
+  std::vector<ComparedRow> rows;
   const auto times = [&](const std::string& what, Time predicted, Time measured) {
-    text +=
-        fmt::format("  {:<34} {:>12} {:>12} {:>9}\n", what, short_time(predicted), short_time(measured),
-                    signed_percent(share(static_cast<double>(predicted.value), static_cast<double>(measured.value))));
+    rows.push_back(time_row(what, predicted, measured));
   };
   times("step", c.predicted.report.makespan, c.times.median);
-  const double half = band(c.predicted), step = static_cast<double>(c.predicted.report.makespan.value);
-  text += fmt::format("  {:<34} {} to {}: the measured step is {}\n", "  90 % band of the prediction",
-                      short_time({std::llround(step * (1 - half))}), short_time({std::llround(step * (1 + half))}),
-                      std::abs(static_cast<double>(c.times.median.value) - step) <= half * step ? "in it" : "outside");
-  text += fmt::format("  {:<34} {:>12} {:>12} {:>+7.1f} pt\n", "bubble", percent(c.predicted.report.bubble_fraction),
-                      percent(c.measured.report.bubble_fraction),
-                      100 * (c.predicted.report.bubble_fraction - c.measured.report.bubble_fraction));
+  const MachineProfile* const profile = c.predicted.scenario->profile.get();
+  if (has_probe(c))
+    rows.push_back({"speed of the " + computing(profile), "100 %",
+                    fmt::format("{:.1f} %", 100 * speed_of_cores(profile, c.workers, c.times)), ""});
+  rows.push_back(
+      {"bubble", percent(c.predicted.report.bubble_fraction), percent(c.measured.report.bubble_fraction),
+       fmt::format("{:+.1f} pt", 100 * (c.predicted.report.bubble_fraction - c.measured.report.bubble_fraction))});
   for (std::size_t w = 0; w < c.workers.size(); ++w)
     times(fmt::format("busy, worker {} (stage {})", w,
                       c.predicted.plan.stage_at(static_cast<int>(w) % c.predicted.plan.positions())),
           c.predicted.report.workers[w].busy, c.measured.report.workers[w].busy);
   for (std::size_t w = 0; w < c.workers.size(); ++w) {
     const ArenaUse counted = replayed(c.run, static_cast<PositionId>(w) % c.run.plan->positions());
-    text += fmt::format("  {:<34} {:>12} {:>12} {:>9}\n", fmt::format("peak memory, worker {}", w),
-                        short_bytes(counted.live), short_bytes(c.workers[w].memory.live),
-                        counted == c.workers[w].memory ? "exact" : "NOT EXACT");
+    rows.push_back({fmt::format("peak memory, worker {}", w), short_bytes(counted.live),
+                    short_bytes(c.workers[w].memory.live), counted == c.workers[w].memory ? "exact" : "NOT EXACT"});
   }
   std::int64_t predicted_bytes = 0, measured_bytes = 0;
   for (const Transfer& t : c.predicted.timeline.transfers)
     predicted_bytes += t.bytes.value;
   for (const Transfer& t : c.measured.timeline.transfers)
     measured_bytes += t.bytes.value;
-  text += fmt::format("  {:<34} {:>12} {:>12} {:>9}\n", "traffic between workers", short_bytes({predicted_bytes}),
-                      short_bytes({measured_bytes}), predicted_bytes == measured_bytes ? "exact" : "NOT EXACT");
-  text += "\n  ops, by what they add to the error of a step\n";
+  rows.push_back({"traffic between workers", short_bytes({predicted_bytes}), short_bytes({measured_bytes}),
+                  predicted_bytes == measured_bytes ? "exact" : "NOT EXACT"});
+  return rows;
+}
+
+std::vector<ComparedRow> compared_ops(const RunComparison& c, std::size_t most) {
   const auto errors =
       op_errors(c.predicted, c.workers, static_cast<int>(c.workers.front().steps.size() - c.times.timed.size()));
-  for (std::size_t i = 0; i < std::min<std::size_t>(5, errors.size()); ++i)
-    times("  " + errors[i].what, {std::llround(errors[i].predicted)}, {std::llround(errors[i].measured)});
+  std::vector<ComparedRow> rows;
+  for (std::size_t i = 0; i < std::min(most, errors.size()); ++i)
+    rows.push_back(time_row(errors[i].what, {std::llround(errors[i].predicted)}, {std::llround(errors[i].measured)}));
+  return rows;
+}
+
+std::string band_text(const RunComparison& c) {
+  if (c.run.synthetic) return "";
+  const double half = band(c.predicted), step = static_cast<double>(c.predicted.report.makespan.value);
+  return fmt::format("{} to {}: the measured step is {}", short_time({std::llround(step * (1 - half))}),
+                     short_time({std::llround(step * (1 + half))}),
+                     std::abs(static_cast<double>(c.times.median.value) - step) <= half * step ? "in it" : "outside");
+}
+
+std::string comparison_table(const RunComparison& c) {
+  std::string text = fmt::format("  {:<34} {:>12} {:>12} {:>9}\n", "", "predicted", "measured", "error");
+  const std::string band = band_text(c);
+  for (const ComparedRow& row : compared_rows(c)) {
+    if (row.what == "bubble" && !band.empty())
+      text += fmt::format("  {:<34} {}\n", "  90 % band of the prediction", band);
+    std::string line = fmt::format("  {:<34} {:>12} {:>12} {:>9}", row.what, row.predicted, row.measured, row.error);
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  for (const std::string& warning : c.predicted.report.warnings)
+    text += "  note: " + warning + "\n";
+  text += "\n  ops, by what they add to the error of a step\n";
+  for (const ComparedRow& row : compared_ops(c, 5))
+    text += fmt::format("  {:<34} {:>12} {:>12} {:>9}\n", "  " + row.what, row.predicted, row.measured, row.error);
   return text;
 }
 
-std::string comparison_json(const Comparison& c) {
+std::string comparison_json(const RunComparison& c) {
   JsonText json;
   const auto pair = [&](std::string_view key, const auto& predicted, const auto& measured) {
     json.key(key).open('{').field("predicted", predicted).field("measured", measured).close();
   };
   json.open('{').field("schema", "pipewright.validation/1").field("scenario", c.predicted.scenario->name);
+  if (c.run.synthetic) json.field("synthetic", kSynthetic);
   json.field("verdict", c.verdict() == Verdict::Within    ? "within"
                         : c.verdict() == Verdict::Outside ? "outside"
                                                           : "withheld");
@@ -152,7 +198,10 @@ std::string comparison_json(const Comparison& c) {
   json.key("step").open('{').field("predicted", c.predicted.report.makespan).field("measured_median", c.times.median);
   json.field("measured_p5", c.times.p5).field("measured_p95", c.times.p95);
   json.field("timed_steps", static_cast<std::int64_t>(c.times.timed.size())).field("error", c.step_error());
-  json.field("band", band(c.predicted)).close();
+  if (!c.run.synthetic) json.field("band", band(c.predicted));
+  json.close();
+  if (has_probe(c))
+    json.field("speed_of_cores", speed_of_cores(c.predicted.scenario->profile.get(), c.workers, c.times));
   pair("bubble", c.predicted.report.bubble_fraction, c.measured.report.bubble_fraction);
   json.key("workers").open('[');
   for (std::size_t w = 0; w < c.workers.size(); ++w) {
@@ -183,22 +232,47 @@ int exit_status(Verdict verdict) {
   return kBadInput;
 }
 
-std::string why_withheld(const RealRun& real, const StepTimes& times) {
-  const int threads = threads_of(real.run_plan()), workers = real.predicted().plan.workers();
-  if (threads > workers)
-    return "all-reduces run in threads of their own, which a profile does not price: memory and gradients can be "
-           "judged, times cannot";
+double speed_of_cores(const MachineProfile* profile, const std::vector<WorkerResult>& workers, const StepTimes& times) {
+  std::vector<Time> probes;
+  for (const WorkerResult& worker : workers)
+    for (std::size_t s = worker.steps.size() - std::min(worker.steps.size(), times.timed.size());
+         s < worker.steps.size(); ++s)
+      probes.push_back(worker.steps[s].probe);
+  if (probes.empty() || profile == nullptr || profile->probe == Time{}) return 1;
+  std::sort(probes.begin(), probes.end());
+  const Time median = percentile(probes, 0.5);
+  return median > Time{} ? static_cast<double>(profile->probe.value) / static_cast<double>(median.value) : 1;
+}
+
+bool at_other_speed(const RunComparison& c) {
+  return std::abs(speed_of_cores(c.predicted.scenario->profile.get(), c.workers, c.times) - 1) > kOtherSpeed;
+}
+
+std::string why_withheld(const RealRun& real, const std::vector<WorkerResult>& results, const StepTimes& times) {
+  const int workers = real.predicted().plan.workers();
+  const MachineProfile* const profile = real.scenario().profile.get();
+  for (const int members : group_sizes(real.run_plan()))
+    if (profile == nullptr || find_all_reduce(*profile, members) == nullptr)
+      return fmt::format(
+          "no all-reduce over {} workers was measured{}: memory and gradients can be judged, times cannot", members,
+          real.ranks() != nullptr ? " (over processes none is)" : "");
   if (workers > real.cores())
     return fmt::format("{} workers on {} cores: memory and gradients can be judged, times cannot", workers,
                        real.cores());
   if (times.timed.size() < 5)
-    return fmt::format("{} timed steps are too few to tell how quiet the machine was; use --steps 20",
+    return fmt::format("{} timed steps are too few to tell how quiet the machine was; use --set run.steps=20",
                        times.timed.size());
   if (times.noisy())
     return fmt::format(
         "p95/p5 = {:.3f} of the measured steps, more than {:.2f}: the machine was not quiet; run again, "
         "or --force",
         times.spread(), kNoisy);
+  if (const double speed = speed_of_cores(profile, results, times); std::abs(speed - 1) > kOtherSpeed)
+    return fmt::format(
+        "{} ran at {:.1f} % of the speed that they had while they were calibrated (a fixed piece of arithmetic before "
+        "each step){}: run again, or --force",
+        computing(profile), 100 * speed,
+        computing(profile) == "SMs" ? "; another program may use the GPU, or its clock was another" : "");
   return "";
 }
 

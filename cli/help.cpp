@@ -3,6 +3,7 @@
 #include "cli/commands.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "io/store.hpp"
 #include "kernels/gpu_api.hpp"
 
 namespace pipewright {
@@ -71,7 +72,7 @@ std::string help_text(const Command& command) {
 
 std::string version_text() {
   return std::string("pipewright ") + PIPEWRIGHT_VERSION + "\ncompiler: " PIPEWRIGHT_COMPILER "\nGPU: " + gpu_status() +
-         "\nMPI: " PIPEWRIGHT_MPI "\n";
+         "\nMPI: " PIPEWRIGHT_MPI "\nSQLite: " + store_status() + "\n";
 }
 
 constinit const Command kHelp{

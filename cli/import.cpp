@@ -1,92 +1,67 @@
+// `import`: other people's files as YAML to look over: models, measured runs, clusters.
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <optional>
-#include <span>
+#include <string>
+#include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/import_formats.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
-#include "io/import/hf.hpp"
-#include "io/import/pipedream.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 6> kOptions = {{
+constexpr std::array<Option, 11> kOptions = {{
     {"--batch", "", "N", "pipedream: samples that the profile was taken with (default: derived from its input tensor)"},
     {"--sequence-length", "", "N", "hf: tokens of a sample (default: the longest that the configuration states)"},
     {"--target-length", "", "N", "hf: tokens of a decoder behind an encoder (default: as the encoder)"},
     {"--attention", "", "KIND", "hf: flash or materialised (default: flash)"},
     {"--next-token-modules", "", "N", "hf: how many of the configuration's are built (default: none)"},
+    {"--device", "", "NAME", "topo, nccl-xml: the preset of the GPUs (nccl-xml: default: as the file says)"},
+    {"--nodes", "", "N", "topo, nccl-xml: so many such machines (default: 1)"},
+    {"--nvlink", "", "RATE", "topo, nccl-xml: of one NVLink and direction (default: by the device)"},
+    {"--pcie", "", "RATE",
+     "topo, nccl-xml: of a GPU's slot and direction (default: as the file says, or by the device)"},
+    {"--nic", "", "RATE", "topo, nccl-xml: of one network card and direction (nccl-xml: default: as the file says)"},
     {"--output", "-o", "FILE", "write FILE (default: standard output)"},
 }};
 
-constexpr std::array<std::string_view, 2> kFormats = {"pipedream", "hf"};
+// The same list for completion, which needs it without running anything.
+constexpr std::array<std::string_view, 9> kWords = {
+    "pipedream", "hf", "megatron-log", "torchtitan-log", "kineto", "nsys", "schedule-csv", "topo", "nccl-xml"};
 
-std::optional<std::int64_t> count(const Arguments& arguments, const char* option, const char* what) {
-  if (!arguments.has(option)) return std::nullopt;
-  const std::string text = arguments.last(option, "");
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 1)
-    throw InputError(std::string(option) + ": \"" + text + "\" is not a whole number of " + what + "; write e.g. " +
-                     option + " 128");
-  return value;
+const ImportFormat& format_named(const std::string& name) {
+  const auto formats = import_formats();
+  const auto found = std::find_if(formats.begin(), formats.end(), [&](const auto& each) { return each.name == name; });
+  if (found == formats.end()) throw InputError("import: format: " + unknown_name(name, kWords));
+  return *found;
 }
 
-// Options of the other format are refused, not ignored.
-void refuse_options(const Arguments& arguments, std::span<const std::string_view> options, const std::string& format) {
-  for (const std::string_view option : options)
-    if (arguments.has(std::string(option)))
-      throw InputError(std::string(option) + ": is not for " + format + "; leave it out");
-}
-
-HfOptions hf_options(const Arguments& arguments) {
-  HfOptions options;
-  options.sequence_length = count(arguments, "--sequence-length", "tokens");
-  options.target_length = count(arguments, "--target-length", "tokens");
-  options.next_token_modules = count(arguments, "--next-token-modules", "modules").value_or(0);
-  constexpr std::array<std::string_view, 2> kinds = {"flash", "materialised"};
-  const std::string kind = arguments.last("--attention", "flash");
-  if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end())
-    throw InputError("--attention: " + unknown_name(kind, kinds));
-  options.flash = kind == "flash";
-  return options;
-}
-
-Model imported(const Arguments& arguments, const std::string& format, const std::string& path) {
-  if (format == "hf") {
-    constexpr std::array<std::string_view, 1> others = {"--batch"};
-    refuse_options(arguments, others, format);
-    return read_hf_config(path, hf_options(arguments));
-  }
-  constexpr std::array<std::string_view, 4> others = {"--sequence-length", "--target-length", "--attention",
-                                                      "--next-token-modules"};
-  refuse_options(arguments, others, format);
-  return read_pipedream_profile(path, count(arguments, "--batch", "samples"));
+// Options of another format are refused, not ignored.
+void refuse_options(const Arguments& arguments, const ImportFormat& format) {
+  for (const ImportFormat& other : import_formats())
+    for (const std::string_view option : other.options)
+      if (arguments.has(option) &&
+          std::find(format.options.begin(), format.options.end(), option) == format.options.end())
+        throw InputError(std::string(option) + ": is not for " + std::string(format.name) + "; leave it out");
 }
 
 int run(const Arguments& arguments) {
-  const std::string& format = arguments.positional[0];
+  const ImportFormat& format = format_named(arguments.positional[0]);
   const std::string& path = arguments.positional[1];
-  if (std::find(kFormats.begin(), kFormats.end(), format) == kFormats.end())
-    throw InputError("import: format: " + unknown_name(format, kFormats));
   const std::string output = arguments.last("--output", "");
   if (!output.empty() && same_file(path, output))
-    throw InputError("--output: \"" + output + "\" is the " + (format == "hf" ? "configuration" : "profile") +
-                     " itself; name another file");
-  const Model model = imported(arguments, format, path);
-  std::string provenance = "written by pipewright " PIPEWRIGHT_VERSION;
-  if (!model.form.empty()) provenance += "\n" + model.source;  // a form of its own has no key for it
-  const std::string yaml = model_yaml(model, provenance);
+    throw InputError("--output: \"" + output + "\" is the " + std::string(format.takes) + " itself; name another file");
+  refuse_options(arguments, format);
+  const std::string yaml = format.yaml(arguments, path);
   if (output.empty()) {
     print(yaml);
     return kDone;
   }
   write_file(output, yaml);
-  note("wrote " + output + " (model)");
+  note("wrote " + output + " (" + std::string(format.gives) + ")");
   return kDone;
 }
 
@@ -95,13 +70,29 @@ int run(const Arguments& arguments) {
 constinit const Command kImport{
     .name = "import",
     .arguments = "FORMAT FILE",
-    .summary = "turn someone else's file into a model YAML",
+    .summary = "turn someone else's file into YAML: a model, run or cluster",
     .details =
-        "FORMAT is pipedream: a layer profile, graph.txt, of the PipeDream release; or hf: the config.json of a\n"
-        "transformer on Hugging Face.\n"
-        "  pipewright import pipedream vgg16/graph.txt -o vgg16.yaml\n"
-        "  pipewright import hf Qwen3-8B/config.json --sequence-length 4096 -o qwen3-8b.yaml\n",
+        "What is written says where it comes from, what was assumed, and what was not in the file: look it over.\n"
+        "Models, for `model:` of a scenario:\n"
+        "  hf              the config.json of a transformer on Hugging Face\n"
+        "  pipedream       a layer profile, graph.txt, of the PipeDream release\n"
+        "Measured runs, for `validate --log` or `--trace` and for `compare`:\n"
+        "  megatron-log    what Megatron-LM printed\n"
+        "  torchtitan-log  what torchtitan printed\n"
+        "  kineto          a trace of PyTorch's profiler with its PP:0F3 actions (.json, .json.gz)\n"
+        "  nsys            a report of nsys stats --format csv: nvtx_gpu_proj_trace, nvtx_pushpop_trace, "
+        "cuda_gpu_kern_sum\n"
+        "Plans, keys of a scenario:\n"
+        "  schedule-csv    a pipeline schedule as PyTorch reads it\n"
+        "Clusters, for `cluster:` of a scenario:\n"
+        "  topo            what nvidia-smi topo -m prints\n"
+        "  nccl-xml        what NCCL writes to NCCL_TOPO_DUMP_FILE\n"
+        "\n"
+        "  pipewright import hf Qwen3-8B/config.json --sequence-length 4096 -o qwen3-8b.yaml\n"
+        "  pipewright import megatron-log run.log -o run.yaml\n"
+        "  nvidia-smi topo -m | pipewright import topo - --device h100-sxm-80g --nodes 8 --nic '400 Gb/s'\n",
     .options = kOptions,
+    .words = kWords,
     .least = 2,
     .most = 2,
     .run = run,

@@ -16,6 +16,22 @@ namespace pipewright {
 // predicted / measured - 1.
 double error_of(Time predicted, Time measured);
 
+// What a run is put beside: a scenario that was simulated just now, or a result that `simulate` wrote.
+struct Prediction {
+  std::string name;
+  Time step_time;
+  double samples_per_s = 0;
+  std::optional<double> tokens_per_s, flop_rate_device;
+  std::int64_t global_batch_size = 0, devices = 0;
+  std::optional<std::int64_t> sequence_length;
+  std::optional<Bytes> allocated, reserved;  // of the fullest device: by the model, by a caching allocator
+  const Answer* answer = nullptr;            // null: a result, which has no times of single actions
+};
+Prediction prediction_of(const Answer& answer);
+
+// Of a "pipewright.result/1". Throws InputError.
+Prediction read_prediction(const std::string& path);
+
 // ---- logs -----------------------------------------------------------------------------------------------------------
 
 struct LogComparison {
@@ -24,15 +40,16 @@ struct LogComparison {
   Time median, p5, p95;
   int first_line = 0, last_line = 0;  // of these steps
   std::optional<double> flop_rate_device, loss_first, loss_last;
+  std::string other_layout;  // "the log says world size 64, TP 4, ...; the plan has ..."; "": nothing speaks against it
 };
 
 // Steps behind the first `warmup` ones, with the plan's batch. A step of torchtitan takes
 //     samples * sequence length / (tps * devices)       tps: tokens per second and device, as its log has them
 // 8 samples of 1024 tokens on 4 devices at 2048 tokens/s each: 1 s.   tests/cli/import_run_test.cpp
 // Throws InputError where no step is left, where none has the plan's batch, or where nothing says how long a sample is.
-LogComparison compare_log(const Answer& predicted, TrainingLog log, int warmup);
-std::string log_table(const Answer& predicted, const LogComparison& c);
-void write_log(JsonText& json, const Answer& predicted, const LogComparison& c);
+LogComparison compare_log(const Prediction& predicted, TrainingLog log, int warmup);
+std::string log_table(const Prediction& predicted, const LogComparison& c);
+void write_log(JsonText& json, const Prediction& predicted, const LogComparison& c);
 
 // ---- traces ---------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,9 @@
 
 #include "cli/commands.hpp"
 #include "cli/ranks.hpp"
+#include "cli/real_run.hpp"
 #include "cli/terminal.hpp"
+#include "cli/user_config.hpp"
 #include "core/check.hpp"
 #include "io/utf8.hpp"
 
@@ -34,15 +36,6 @@ void declare(const Option& option, Parsed& parsed) {
     parsed.app.add_flag(names, parsed.switches[name]);
   else
     parsed.app.add_option(names, parsed.values[name])->allow_extra_args(false);
-}
-
-std::vector<const Option*> options_of(const Command& command) {
-  std::vector<const Option*> list;
-  for (const Option& option : command.options)
-    list.push_back(&option);
-  for (const Option& option : common_options())
-    list.push_back(&option);
-  return list;
 }
 
 std::string usage(const Command& command) {
@@ -89,16 +82,34 @@ Arguments parsed_arguments(const Command& command, int argc, char** argv) {
   return arguments;
 }
 
-int run(const Command& command, int argc, char** argv) {
-  const Arguments arguments = parsed_arguments(command, argc, argv);
-  static_cast<void>(use_colour(arguments));  // a wrong --color is named by every command
-  if (arguments.has("--help")) return print(help_text(command)), kDone;
+int run_checked(const Command& command, const Arguments& arguments) {
+  static_cast<void>(use_colour(arguments));
   const std::size_t count = arguments.positional.size();
   const std::string name(command.name);
   if (count < command.least) throw InputError(name + ": an argument is missing" + usage(command));
   if (count > command.most)
     throw InputError(name + ": \"" + arguments.positional[command.most] + "\" is one too many" + usage(command));
-  return command.run(arguments);
+  try {
+    return command.run(arguments);
+  } catch (const InputError& error) {
+    throw InputError(with_options_as_given(error.what(), arguments));
+  }
+}
+
+int run(const Command& command, int argc, char** argv) {
+  Arguments arguments = parsed_arguments(command, argc, argv);
+  static_cast<void>(use_colour(arguments));  // a wrong --color is named by every command
+  if (arguments.has("--help")) return print(help_text(command)), kDone;
+  const auto origins = add_user_defaults(command, arguments);
+  try {
+    return run_checked(command, arguments);
+  } catch (const InputError& error) {
+    // "--jobs: ..." that nobody has typed
+    for (const auto& [option, origin] : origins)
+      if (const std::string message = error.what(); message.starts_with(option + ":"))
+        throw InputError(message + "; " + origin + " says so");
+    throw;
+  }
 }
 
 int run(int argc, char** argv) {

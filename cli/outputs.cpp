@@ -1,5 +1,7 @@
 #include "cli/outputs.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,17 +11,34 @@
 
 namespace pipewright {
 
+namespace {
+
+// Of the ending that a format names; "": none, their number.
+std::size_t number_of(const std::string& format, std::span<const std::string_view> endings) {
+  std::vector<std::string_view> known;
+  for (const std::string_view ending : endings)
+    known.push_back(ending.substr(1));
+  const auto found = std::find(known.begin(), known.end(), format);
+  if (!format.empty() && found == known.end()) throw InputError("--format: " + unknown_name(format, known));
+  return static_cast<std::size_t>(found - known.begin());
+}
+
+}  // namespace
+
 std::vector<std::size_t> check_outputs(const std::vector<std::string>& outputs, const std::vector<std::string>& inputs,
-                                       std::span<const std::string_view> endings) {
+                                       std::span<const std::string_view> endings, const std::string& format) {
   std::vector<std::size_t> numbers;
+  const std::size_t forced = number_of(format, endings);
+  if (!format.empty() && outputs.empty()) throw InputError("--format: no file to write; name one with -o FILE");
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const std::string& output = outputs[i];
     const auto refuse = [&](const std::string& why) { throw InputError("--output: \"" + output + "\" " + why); };
     for (const std::string& input : inputs)
       if (same_file(input, output)) refuse("is read by this command; name another file");
-    std::size_t number = 0;
-    while (number < endings.size() && !(output.size() > endings[number].size() && output.ends_with(endings[number])))
-      ++number;
+    std::size_t number = forced;
+    if (format.empty())
+      for (number = 0; number < endings.size() && !ends_in(output, endings[number]);)
+        ++number;
     if (number == endings.size()) refuse(fmt::format("has no known ending; known: {}", fmt::join(endings, ", ")));
     for (std::size_t j = 0; j < i; ++j)
       if (outputs[j] == output) refuse("is given twice; name each file once");

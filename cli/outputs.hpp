@@ -12,19 +12,21 @@ namespace pipewright {
 
 // `endings`: those that the command writes; of several that match the first in this list counts. `inputs`: files that
 // the command reads. Returns the number of the ending of each output. Throws InputError for an output without a known
-// ending, named twice, that is an input, or that cannot be written (`check_writable`).
+// ending, named twice, that is an input, or that cannot be written (`check_writable`). `format`: an ending without its
+// dot that all outputs are written as, whatever their own; "": none.
 std::vector<std::size_t> check_outputs(const std::vector<std::string>& outputs, const std::vector<std::string>& inputs,
-                                       std::span<const std::string_view> endings);
+                                       std::span<const std::string_view> endings, const std::string& format = "");
 
 // The same, of a table of formats with a member `ending`: the format of each output.
 template <class Format>
 std::vector<const Format*> checked_formats(const std::vector<std::string>& outputs,
-                                           const std::vector<std::string>& inputs, std::span<const Format> formats) {
+                                           const std::vector<std::string>& inputs, std::span<const Format> formats,
+                                           const std::string& forced = "") {
   std::vector<std::string_view> endings;
   for (const Format& format : formats)
     endings.push_back(format.ending);
   std::vector<const Format*> chosen;
-  for (const std::size_t number : check_outputs(outputs, inputs, endings))
+  for (const std::size_t number : check_outputs(outputs, inputs, endings, forced))
     chosen.push_back(&formats[number]);
   return chosen;
 }

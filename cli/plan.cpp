@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/campaign_options.hpp"
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
 #include "cli/outputs.hpp"
@@ -16,14 +17,18 @@
 #include "core/check.hpp"
 #include "io/quantity.hpp"
 #include "io/read_scenario.hpp"
+#include "io/writers/campaign_lines.hpp"
+#include "io/writers/html.hpp"
 #include "io/writers/ranking.hpp"
+#include "io/writers/schedule_csv.hpp"
+#include "planner/answer.hpp"
 #include "planner/search/explain.hpp"
 #include "planner/search/search.hpp"
 
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 10> kOptions = {{
+constexpr std::array<Option, 11> kOwnOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first: --set plan.stages=auto (repeatable)"},
     {"--top", "", "N", "plans in the ranking (default: 5)"},
     {"--objective", "", "NAME", "throughput (default), step_time, cost (device time, or money), memory"},
@@ -31,10 +36,13 @@ constexpr std::array<Option, 10> kOptions = {{
     {"--gap", "", "PERCENT", "good enough: at most so far from the bound (default: 1%; 0: go on until proven)"},
     {"--explain", "", "", "what limits each plan, what was rejected, and bandwidths at which the choice flips"},
     {"--pareto", "", "AXES", "memory, cost or memory,cost: plans that no other beats in time and all of these"},
-    {"--output", "-o", "FILE", "also write FILE: .yaml (the best plan as a scenario) .json .csv .md (repeatable)"},
+    {"--output", "-o", "FILE",
+     "also write FILE: .yaml (the best plan as a scenario) .schedule.csv .html .json .csv .md (repeatable)"},
+    {"--format", "", "NAME", "write the file of -o as this, whatever its ending: --format yaml"},
     {"--json", "", "", "one JSON document on standard output instead of the table"},
     {"--width", "", "N", "columns of the table (default: the terminal's, else 100)"},
 }};
+constexpr auto kOptions = with_campaign(kOwnOptions);
 
 int whole(const Arguments& arguments, const char* option, int otherwise) {
   if (!arguments.has(option)) return otherwise;
@@ -79,26 +87,31 @@ std::vector<std::string> axes(const Arguments& arguments) {
   return names;
 }
 
-constexpr std::array<std::string_view, 4> kEndings = {".yaml", ".json", ".csv", ".md"};
+constexpr std::array<std::string_view, 7> kEndings = {".yaml",         ".html", ".json", ".comms.schedule.csv",
+                                                      ".schedule.csv", ".csv",  ".md"};
 
-std::string command_line(const Arguments& arguments) {
-  std::string text = "pipewright plan " + arguments.positional.front();
-  for (const auto& [name, values] : arguments.options)
-    for (const std::string& value : values)
-      if (name != "--output" && name != "--width" && name != "--color")
-        text += " " + name + (value.empty() ? "" : " " + value);
-  return text;
+Answer simulated(const Found& found) {
+  return std::get<Answer>(pipewright::answer(*found.scenario, {.engine = Engine::Auto, .ignore_memory = true}));
 }
 
-void write(const std::string& path, const SearchAnswer& answer, const Scenario& scenario, const std::string& command) {
-  if (path.ends_with(".yaml"))
+void write(const std::string& path, std::string_view ending, const SearchAnswer& answer, const Scenario& scenario,
+           const std::string& command) {
+  if (ending == ".yaml")
     write_file(path, plan_yaml(answer, answer.plans.front(), scenario, command));
-  else if (path.ends_with(".json"))
+  else if (ending == ".comms.schedule.csv")
+    write_file(path, schedule_csv(simulated(answer.plans.front()).schedule, ScheduleActions::WithMessages));
+  else if (ending == ".schedule.csv")
+    write_file(path, schedule_csv(simulated(answer.plans.front()).schedule));
+  else if (ending == ".html")
+    write_file(path, ranking_html(answer, scenario, simulated(answer.plans.front()), command));
+  else if (ending == ".json")
     write_file(path, ranking_json(answer, scenario));
   else
-    write_file(path, path.ends_with(".csv") ? ranking_csv(answer) : ranking_markdown(answer));
+    write_file(path, ending == ".csv" ? ranking_csv(answer) : ranking_markdown(answer));
   note("wrote " + path +
-       (path.ends_with(".yaml") ? " (the best plan: pipewright simulate " + path + ")" : " (ranking)"));
+       (ending == ".yaml"                   ? " (the best plan: pipewright simulate " + path + ")"
+        : ending.ends_with(".schedule.csv") ? " (schedule of the best plan)"
+                                            : " (ranking)"));
 }
 
 int infeasible(const Infeasible& why, bool json) {
@@ -121,14 +134,14 @@ int run(const Arguments& arguments) {
   const bool json = arguments.has("--json");
   const TableOptions table{output_width(arguments), use_colour(arguments)};
   const std::vector<std::string> outputs = arguments.all("--output");
-  check_outputs(outputs, {path}, kEndings);
+  const std::vector<std::size_t> endings = check_outputs(outputs, {path}, kEndings, arguments.last("--format", ""));
   SearchOptions options{.objective = objective(arguments),
                         .top = whole(arguments, "--top", 5),
                         .gap = gap(arguments),
                         .time_limit = time_limit(arguments)};
   options.keep_going = options.gap == 0;
   const std::vector<std::string> pareto_axes = axes(arguments);
-  const Scenario scenario = read_scenario(path, {.set = arguments.all("--set"), .config_path = config_path()});
+  const Scenario scenario = read_scenario(path, {.set = settings(arguments), .config_path = config_path()});
   ProgressLine progress;
   const Interruption interruption;
   options.progress = [&](const Progress& now) {
@@ -153,14 +166,15 @@ int run(const Arguments& arguments) {
   const SearchAnswer& answer = std::get<SearchAnswer>(result);
   print(json ? ranking_json(answer, scenario)
              : ranking_text(answer, scenario, {.table = table, .explain = arguments.has("--explain")}));
+  if (!json && scenario.campaign) print(whole_training_text(simulated(answer.plans.front()), table));
   if (!pareto_axes.empty() && answer.pareto_axes.empty())
     note("--pareto is not answered, since the search ended early (" + answer.ended +
          "); it needs a longer --time-limit, or a larger --gap");
   if (std::ssize(answer.plans) < options.top && !answer.ended.empty())
     note(fmt::format("{} of the {} plans asked for were found before the search ended; --time-limit gives it longer",
                      answer.plans.size(), options.top));
-  for (const std::string& output : outputs)
-    write(output, answer, scenario, command_line(arguments));
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    write(outputs[i], kEndings[endings[i]], answer, scenario, command_line("plan", arguments));
   return answer.ended == "interrupted" || interruption.requested() ? kInterrupted : kDone;
 }
 

@@ -15,6 +15,13 @@ constexpr std::chrono::milliseconds kQuietTime{500}, kBetween{100};
 
 volatile std::sig_atomic_t interrupted = 0;
 
+std::string last_words;  // written before the handler is there
+
+extern "C" void say_last_words(int) {
+  static_cast<void>(!write(STDERR_FILENO, last_words.data(), last_words.size()));
+  _exit(128 + SIGINT);
+}
+
 extern "C" void remember_interrupt(int) {
   interrupted = 1;
   std::signal(SIGINT, SIG_DFL);
@@ -33,13 +40,17 @@ bool ProgressLine::due() const {
 
 void ProgressLine::show(std::string_view what, std::int64_t done, std::int64_t all, std::string_view more) {
   if (!due()) return;
-  last_ = std::chrono::steady_clock::now(), shown_ = true;
   constexpr int kCells = 24;
   const double share = all > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(all)) : 0;
   const int full = static_cast<int>(share * kCells);
-  const std::string line =
-      fmt::format("\r\033[K{} [{}{}] {}/{}  {}", what, std::string(static_cast<std::size_t>(full), '#'),
-                  std::string(static_cast<std::size_t>(kCells - full), '.'), done, all, more);
+  say(fmt::format("{} [{}{}] {}/{}  {}", what, std::string(static_cast<std::size_t>(full), '#'),
+                  std::string(static_cast<std::size_t>(kCells - full), '.'), done, all, more));
+}
+
+void ProgressLine::say(std::string_view text) {
+  if (!due()) return;
+  last_ = std::chrono::steady_clock::now(), shown_ = true;
+  const std::string line = fmt::format("\r\033[K{}", text);
   static_cast<void>(!write(STDERR_FILENO, line.data(), line.size()));
 }
 
@@ -47,6 +58,15 @@ void ProgressLine::clear() {
   if (!std::exchange(shown_, false)) return;
   constexpr std::string_view kErase = "\r\033[K";
   static_cast<void>(!write(STDERR_FILENO, kErase.data(), kErase.size()));
+}
+
+LastWords::LastWords(const std::string& text) {
+  last_words = (isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "") + text + "\n";
+  std::signal(SIGINT, say_last_words);
+}
+
+LastWords::~LastWords() {
+  std::signal(SIGINT, SIG_DFL);
 }
 
 Interruption::Interruption() {

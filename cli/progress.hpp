@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace pipewright {
@@ -17,7 +18,8 @@ class ProgressLine {
 
   bool due() const;  // whether `show` would show anything now
   void show(std::string_view what, std::int64_t done, std::int64_t all, std::string_view more);
-  void clear();  // takes the line away again
+  void say(std::string_view text);  // without a bar, where it is not known how much there is to do
+  void clear();                     // takes the line away again
 
  private:
   bool terminal_, shown_ = false;
@@ -33,6 +35,15 @@ class Interruption {
   Interruption& operator=(const Interruption&) = delete;
 
   bool requested() const;
+};
+
+// While it lives, SIGINT prints the text on standard error and ends the program with status 130.
+class LastWords {
+ public:
+  explicit LastWords(const std::string& text);
+  ~LastWords();
+  LastWords(const LastWords&) = delete;
+  LastWords& operator=(const LastWords&) = delete;
 };
 
 }  // namespace pipewright

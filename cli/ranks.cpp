@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/names.hpp"
 
@@ -22,15 +23,15 @@ std::string transport_name(RunTransport transport) {
   return "";
 }
 
+bool is_of_processes(RunTransport transport) {
+  return transport == RunTransport::Tcp || transport == RunTransport::Mpi;
+}
+
 }  // namespace
 
 void check_one_process(const Scenario& scenario) {
   const RunTransport transport = scenario.run.transport;
-  if (transport == RunTransport::Tcp || transport == RunTransport::Mpi)
-    throw InputError(scenario.run.place,
-                     fmt::format("run.transport: {}: several runs in one go have threads as workers; use run, validate "
-                                 "or calibrate with one scenario, or transport local",
-                                 transport_name(transport)));
+  PP_CHECK(!is_of_processes(transport));
   const std::optional<Launch> launch = launched();
   if (launch && launch->size > 1)
     throw InputError(fmt::format(
@@ -41,7 +42,7 @@ void check_one_process(const Scenario& scenario) {
 
 Ranks* joined_ranks(const Scenario& scenario) {
   const RunTransport transport = scenario.run.transport;
-  if (transport == RunTransport::Local || transport == RunTransport::Throttled) {
+  if (!is_of_processes(transport)) {
     check_one_process(scenario);
     return nullptr;
   }
@@ -61,12 +62,23 @@ Ranks* joined_ranks(const Scenario& scenario) {
   return ranks().get();
 }
 
-void check_size(const Ranks& joined, int workers) {
+void check_like_first(const Scenario& first, const Scenario& scenario) {
+  const RunTransport one = first.run.transport, other = scenario.run.transport;
+  if (one == other || (!is_of_processes(one) && !is_of_processes(other))) return;
+  throw InputError(
+      scenario.run.place,
+      fmt::format(
+          "run.transport: {} here and {} in {}; scenarios of one command have all their workers in processes of "
+          "one transport, or none: say --set run.transport={} for all",
+          transport_name(other), transport_name(one), first.file, transport_name(is_of_processes(one) ? one : other)));
+}
+
+void check_size(const Ranks& joined, const Scenario& scenario, int workers) {
   if (joined.size() != workers)
-    throw InputError(
-        fmt::format("{} processes were started, and the plan has {} workers, a process each; start {}, or "
-                    "change the plan",
-                    joined.size(), workers, workers));
+    throw InputError(scenario.run.place,
+                     fmt::format("{} processes were started, and the plan has {} workers, a process each; start {}, or "
+                                 "change the plan",
+                                 joined.size(), workers, workers));
 }
 
 bool prints() {
@@ -74,7 +86,7 @@ bool prints() {
 }
 
 bool tells_for_itself() {
-  return prints() || ranks()->gone(0);
+  return prints() || !ranks()->answers(0);
 }
 
 std::string rank_name() {
@@ -88,7 +100,10 @@ std::string rank_name() {
 }
 
 int leave_ranks(int status) noexcept {
-  return ranks() == nullptr ? status : ranks()->leave(status);
+  return ranks() == nullptr ? status : ranks()->leave(status, [] {
+    note("error: " + rank_name() +
+         "rank 0 is gone before it has said how the run ended, and with it what it had to show");
+  });
 }
 
 }  // namespace pipewright

@@ -13,14 +13,16 @@ namespace pipewright {
 // one is needed; not all came. Call it once, before a long computation.
 Ranks* joined_ranks(const Scenario& scenario);
 
-// Where workers are threads. Throws InputError: the transport is one of processes, or a launcher has started several.
+// Where workers are threads. Throws InputError: a launcher has started several processes.
 void check_one_process(const Scenario& scenario);
 
-// The same plan in all, for as many workers as there are processes. Throws InputError.
-void check_size(const Ranks& ranks, int workers);
+// Another scenario of the same command: as many processes as for the first. Throws InputError.
+void check_like_first(const Scenario& first, const Scenario& scenario);
+// The plan of the scenario has as many workers as there are processes. Throws InputError.
+void check_size(const Ranks& ranks, const Scenario& scenario, int workers);
 
 bool prints();                         // rank 0, or the only process
-bool tells_for_itself();               // likewise, or rank 0 is gone: what would be told there is told here
+bool tells_for_itself();               // likewise, or rank 0 is gone or hangs: what would be told there is told here
 std::string rank_name();               // "rank 1: "; "" at rank 0
 int leave_ranks(int status) noexcept;  // the last call of the program; the status to end with
 

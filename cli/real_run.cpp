@@ -9,28 +9,38 @@
 #include <fmt/format.h>
 
 #include "calibrate/calibrate.hpp"
+#include "cli/gpu_places.hpp"
+#include "cli/progress.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/format_quantity.hpp"
+#include "io/import/byte_source.hpp"
 #include "io/names.hpp"
 #include "io/quantity.hpp"
-#include "io/read_file.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
-#include "runtime/backends/cpu.hpp"
 #include "runtime/rank_run.hpp"
 #include "runtime/transports/local.hpp"
+#include "runtime/transports/staged.hpp"
 
 namespace pipewright {
 namespace {
 
-constexpr std::array<std::string_view, 12> kRunKeys = {"backend",       "transport", "steps",    "warmup",
-                                                       "seed",          "data",      "momentum", "epsilon",
-                                                       "learning_rate", "betas",     "timeout",  "memory_cap"};
+constexpr std::array<std::string_view, 19> kRunKeys = {
+    "backend",    "virtual_devices", "gpus",     "transport", "steps",   "warmup",  "seed",       "data",
+    "loss",       "learning_rate",   "momentum", "betas",     "epsilon", "kernels", "loss_scale", "weight_stashing",
+    "memory_cap", "timeout",         "synthetic"};
 
+// A whole file, unpacked where it is gzip, as Debian packs images.
 std::vector<unsigned char> bytes_of(const std::string& path) {
-  const std::string text = read_file(path, std::size_t{1} << 30);
-  return {text.begin(), text.end()};
+  constexpr std::size_t kLargest = std::size_t{1} << 30;
+  ByteSource source(path);
+  std::vector<unsigned char> bytes;
+  for (int byte = source.next(); byte >= 0; byte = source.next()) {
+    if (bytes.size() == kLargest) throw InputError(path + ": has more than 1 GiB; train on a part of it");
+    bytes.push_back(static_cast<unsigned char>(byte));
+  }
+  return bytes;
 }
 
 // A path is relative to the scenario's folder.
@@ -73,16 +83,6 @@ void check_links_apart(const Scenario& scenario, const RunPlan& run, const Topol
   }
 }
 
-// The arena's figures in place of the memory model's: what is counted, resp. measured, here.
-MemoryBytes memory_bytes(const ArenaUse& use) {
-  const auto of = [&](Tag tag) { return use.by_tag[static_cast<std::size_t>(tag)]; };
-  MemoryBytes bytes;
-  bytes.weights = of(Tag::Weights), bytes.gradients = of(Tag::Gradients), bytes.optimizer = of(Tag::Optimizer);
-  bytes.stash = of(Tag::Stash), bytes.recompute = of(Tag::Recompute), bytes.workspace = of(Tag::Workspace);
-  bytes.buffers = of(Tag::Buffers);
-  return bytes;
-}
-
 void set_memory(Answer& answer, const std::vector<ArenaUse>& uses) {
   for (std::size_t w = 0; w < uses.size(); ++w) {
     WorkerReport& worker = answer.report.workers[w];
@@ -92,6 +92,18 @@ void set_memory(Answer& answer, const std::vector<ArenaUse>& uses) {
     if (stage.workers.front() == worker.id || worker.memory.bytes.total() > stage.memory.bytes.total())
       stage.memory = worker.memory, stage.need = worker.need;
   }
+}
+
+// What was measured is what was needed: no reserve, no allowance.
+MemoryNeed taken(const MemoryBytes& bytes, Bytes capacity) {
+  const Bytes all = bytes.total();
+  return {.model = all,
+          .rounding = {},
+          .fragmentation = {},
+          .with_reserve = all,
+          .capacity = capacity,
+          .low = all,
+          .high = all};
 }
 
 Throttles throttles(const Scenario& scenario, const Plan& plan, const RunPlan& run) {
@@ -106,6 +118,11 @@ Throttles throttles(const Scenario& scenario, const Plan& plan, const RunPlan& r
       list.push_back({route.bandwidth, route.latency});
     }
   return list;
+}
+
+// A gradient of the mean loss is often below fp16's least normal number, 2^-14; times 2^10 fewer are.
+double loss_scale(const Scenario& scenario) {
+  return scenario.run.loss_scale.value_or(scenario.training.precision == Precision::Fp16 ? 1024 : 1);
 }
 
 // The steps that all workers have finished of whom anything is known: in a run of several processes, a worker that is
@@ -137,32 +154,78 @@ std::string measured_until_then(const std::vector<WorkerResult>& results) {
 
 }  // namespace
 
+MemoryBytes memory_bytes(const ArenaUse& use) {
+  const auto of = [&](Tag tag) { return use.by_tag[static_cast<std::size_t>(tag)]; };
+  MemoryBytes bytes;
+  bytes.weights = of(Tag::Weights), bytes.gradients = of(Tag::Gradients), bytes.optimizer = of(Tag::Optimizer);
+  bytes.stash = of(Tag::Stash), bytes.recompute = of(Tag::Recompute), bytes.workspace = of(Tag::Workspace);
+  bytes.buffers = of(Tag::Buffers);
+  return bytes;
+}
+
+namespace {
+
+std::string option_of(std::string_view key) {
+  std::string option = "--" + std::string(key);
+  std::replace(option.begin(), option.end(), '_', '-');
+  return option;
+}
+
+std::string change_of(std::string_view key, std::string value) {
+  // A path on the command line is one from here; in a file, from the file's folder.
+  if (key == "data" && value != "synthetic") value = std::filesystem::absolute(value).string();
+  if (key == "synthetic") value = "true";  // a switch
+  if (key == "gpus" && !value.starts_with('[')) value = "[" + value + "]";
+  return "run." + std::string(key) + "=" + value;
+}
+
+}  // namespace
+
 std::vector<std::string> run_settings_as_changes(const Arguments& arguments) {
   std::vector<std::string> changes;
-  for (const std::string_view key : kRunKeys) {
-    std::string option = "--" + std::string(key);
-    for (char& c : option)
-      if (c == '_') c = '-';
-    if (!arguments.has(option)) continue;
-    std::string value = arguments.last(option, "");
-    // A path on the command line is one from here; in a file, from the file's folder.
-    if (key == "data" && value != "synthetic") value = std::filesystem::absolute(value).string();
-    changes.push_back("run." + std::string(key) + "=" + value);
-  }
+  for (const std::string_view key : kRunKeys)
+    if (const std::string option = option_of(key); arguments.has(option))
+      changes.push_back(change_of(key, arguments.last(option, "")));
   return changes;
+}
+
+std::string with_options_as_given(std::string message, const Arguments& arguments) {
+  for (const std::string_view key : kRunKeys) {
+    const std::string option = option_of(key);
+    if (!arguments.has(option)) continue;
+    const std::string given = option + (key == "synthetic" ? "" : " " + arguments.last(option, ""));
+    const std::string change = "--set " + change_of(key, arguments.last(option, ""));
+    for (std::size_t at = 0; (at = message.find(change, at)) != std::string::npos; at += given.size())
+      message.replace(at, change.size(), given);
+  }
+  return message;
 }
 
 RealRun::RealRun(const Scenario& scenario, Ranks* ranks) : scenario_(scenario), ranks_(ranks) {
   if (ranks == nullptr) check_one_process(scenario);
-  const CostModel cost = cost_model(scenario);
-  predicted_ = price(find_plan(scenario, cost), cost, Engine::Auto);
-  run_plan_ = pipewright::run_plan(predicted_.plan, predicted_.schedule, scenario.model, scenario.training,
-                                   *cpu_backend(), {.weight_stashing = scenario.run.weight_stashing});
-  data_ = data_of(scenario, sample_shape(run_plan_.code));
+  if (scenario.cost == CostSourceKind::Profile && scenario.profile != nullptr)
+    if (const std::string why = other_backend(*scenario.profile, name(scenario.run.backend)); !why.empty())
+      throw InputError(scenario.run.place, "cost: " + why);
+  check_precision(scenario);
+  const Scenario cut_by = with_a_peak(scenario);
+  const CostModel cost = cost_model(cut_by);
+  predicted_ = price(find_plan(cut_by, cost), cost, Engine::Auto);
+  settle(predicted_, Engine::Auto);
+  predicted_.scenario = &scenario;
+  backend_ = backend_of(scenario, predicted_.plan.workers(), ranks != nullptr);
+  run_plan_ = pipewright::run_plan(predicted_.plan, predicted_.schedule, scenario.model, scenario.training, *backend_(),
+                                   {.weight_stashing = scenario.run.weight_stashing,
+                                    .loss_scale = loss_scale(scenario),
+                                    .synthetic = scenario.run.synthetic ? &cost : nullptr});
+  data_ = scenario.run.synthetic ? no_data() : data_of(scenario, sample_shape(run_plan_.code));
   // What is compared with a run is one step of it, with fill and drain, not a steady state.
   if (!predicted_.schedule.flush)
     predicted_.report = summarize(predicted_.timeline, predicted_.schedule, predicted_.plan, predicted_.costs,
                                   predicted_.memory, scenario, {});
+  for (const std::int64_t samples : {predicted_.plan.micro_batch_size, predicted_.plan.last_micro_batch_size})
+    if (std::string caution = cost.source().caution(scenario.model, samples);
+        !caution.empty() && (predicted_.report.warnings.empty() || predicted_.report.warnings.back() != caution))
+      predicted_.report.warnings.push_back(std::move(caution));
   std::vector<ArenaUse> counted;
   for (WorkerId w = 0; w < predicted_.plan.workers(); ++w)
     counted.push_back(replayed(run_plan_, w % predicted_.plan.positions()));
@@ -191,42 +254,96 @@ void RealRun::check_memory() const {
 }
 
 std::vector<WorkerResult> RealRun::run(const RunSettings& settings) const {
+  ProgressLine line;
+  const auto after_step = [&](int step) {  // between two steps, in the thread of one worker
+    if (prints()) line.show("steps", step + 1, settings.steps, "");
+  };
   if (ranks_ != nullptr) {
     check_alike(settings);
     check_memory();  // where the cap does not hold a worker, all ranks say so
-    return execute(*ranks_, run_plan_, cpu_backend, *data_, settings);
+    return execute(*ranks_, run_plan_, backend_, *data_, settings, after_step);
   }
   const bool spin = threads_of(run_plan_) <= available_cores();
-  const auto endpoints = local_transport(run_plan_, {.spin = spin, .timeout_s = scenario_.run.timeout},
-                                         throttles(scenario_, predicted_.plan, run_plan_));
-  return execute(run_plan_, cpu_backend, *data_, endpoints, settings);
+  auto endpoints = local_transport(run_plan_, {.spin = spin, .timeout_s = scenario_.run.timeout},
+                                   throttles(scenario_, predicted_.plan, run_plan_));
+  if (scenario_.run.transport == RunTransport::Staged)
+    for (auto& endpoint : endpoints)
+      endpoint = staged_transport(std::move(endpoint), run_plan_, Takes::WithMover);
+  return execute(run_plan_, backend_, *data_, endpoints, settings, after_step);
 }
 
-Answer RealRun::measured(const std::vector<WorkerResult>& workers, const StepTimes& times) const {
+Answer RealRun::measured(const std::vector<WorkerResult>& results, const StepTimes& times) const {
   Answer answer = predicted_;
-  answer.timeline = timeline_of(workers, times.median_step);
-  answer.timeline.engine_reason = "the step of median length";
+  answer.timeline = timeline_of(results, times.median_step);
+  const Fingerprint here = fingerprint(*backend_(), PIPEWRIGHT_VERSION);
+  answer.timeline.engine_reason = fmt::format("{}, {}, {}", here.processor, workers(), backend_name());
+  // What the scenario says of its devices holds for none of this: no peak, no reserve, no memory but the cap.
+  answer.memory.capacity = scenario_.run.memory_cap.value_or(Bytes{});
+  answer.memory.reserve = {}, answer.memory.fragmentation = 0, answer.memory.activation_band = 0;
+  answer.memory.rooms.clear();
   answer.report = summarize(answer.timeline, answer.schedule, answer.plan, answer.costs, answer.memory, scenario_, {});
+  answer.report.mfu.reset(), answer.report.hfu.reset();
   std::vector<ArenaUse> measured;
-  for (const WorkerResult& worker : workers)
+  for (const WorkerResult& worker : results)
     measured.push_back(worker.memory);
   set_memory(answer, measured);
-  answer.report.provenance = {"measured: " + backend_name() + ", " + data_->name()};
+  for (StageReport& stage : answer.report.stages)
+    stage.need = taken(stage.memory.bytes, answer.memory.capacity);
+  for (WorkerReport& worker : answer.report.workers)
+    worker.need = taken(worker.memory.bytes, answer.memory.capacity), worker.fits = true;
+  answer.report.fits = true, answer.report.shortfall = {}, answer.report.warnings.clear();
+  answer.report.provenance = {synthetic() ? std::string(kSynthetic) : "data: " + data_->name(),
+                              fmt::format("measured: the step of median length of {}, on {}", times.timed.size(),
+                                          answer.timeline.engine_reason)};
   if (ranks_ != nullptr && ranks_->machines() > 1) answer.report.provenance.push_back(ranks_->clocks());
   return answer;
 }
 
+namespace {
+
+Staging staging_of(const Scenario& scenario) {
+  return scenario.run.transport == RunTransport::Staged ? Staging::Host : Staging::None;
+}
+
+// Times of a profile are those of one arithmetic, and of one number of SMs.
+void check_one_device(const RealRun& first, const RealRun& other) {
+  if (staging_of(first.scenario()) != staging_of(other.scenario()))
+    throw InputError(other.scenario().run.place,
+                     "run.transport: messages of some scenarios are staged and of others not; one profile holds the "
+                     "times of one way: calibrate them apart");
+  if (first.backend_name() == other.backend_name()) return;
+  throw InputError(other.scenario().run.place,
+                   fmt::format("run.backend: workers are {} here and {} in {}; one profile holds the times of one: "
+                               "calibrate them apart",
+                               other.backend_name(), first.backend_name(), first.scenario().file));
+}
+
+}  // namespace
+
 MachineProfile calibrated(const std::vector<const RealRun*>& runs, double seconds, const std::string& name) {
   std::vector<CalibrationRun> measured;
   for (const RealRun* const each : runs) {
+    if (each->synthetic())
+      throw InputError(each->scenario().run.place,
+                       "run.synthetic: a synthetic run takes the stated times, so nothing is there to be calibrated; "
+                       "leave it out, and give the layers an `op:`");
     RunSettings settings = each->settings();
     settings.memory_cap = {};
-    measured.push_back({each->run_plan(), each->scenario().model, each->data(), settings});
+    measured.push_back({each->run_plan(), each->scenario().model, each->data(), settings, each->scenario().name});
   }
-  const CalibrationSettings how{.seconds = seconds, .name = name, .revision = PIPEWRIGHT_VERSION};
-  for (const RealRun* const each : runs)
+  ProgressLine line;
+  const CalibrationSettings how{.seconds = seconds,
+                                .name = name,
+                                .revision = PIPEWRIGHT_VERSION,
+                                .staging = staging_of(runs.front()->scenario()),
+                                .progress = [&](const std::string& what, std::int64_t done, std::int64_t all) {
+                                  if (prints()) line.show("calibrating", done, all, what);
+                                }};
+  for (const RealRun* const each : runs) {
     each->check_alike(each->settings());
-  return calibrate(measured, cpu_backend, how, runs.front()->ranks());
+    check_one_device(*runs.front(), *each);
+  }
+  return calibrate(measured, runs.front()->backend(), how, runs.front()->ranks());
 }
 
 double calibration_seconds(const Arguments& arguments) {
@@ -257,32 +374,83 @@ Scenario priced_with(const Scenario& scenario, MachineProfile profile) {
   priced.cluster.source = profile.source;
   priced.cluster.device.name = profile.machine.processor + " core", priced.cluster.device.source = profile.source;
   priced.profile = std::make_shared<const MachineProfile>(std::move(profile));
-  if (scenario.run.transport != RunTransport::Throttled) {
-    priced.cluster.links = {};
-    if (priced.cluster.network) {
-      priced.cluster.network = Network{};
-      priced.cluster.network->ideal = true;
-    }
-  }
-  return priced;
+  return with_links_as_run(std::move(priced));
 }
 
-std::string other_machine(const MachineProfile& profile) {
-  const Fingerprint here = fingerprint(*cpu_backend(), PIPEWRIGHT_VERSION);
+Scenario with_a_peak(Scenario scenario) {
+  const Precision precision = scenario.training.precision;
+  each_device(scenario.cluster, [&](Device& device) {
+    if (device.peak.empty() || device.peak.contains(precision)) return;
+    const auto largest = std::max_element(device.peak.begin(), device.peak.end(),
+                                          [](const auto& a, const auto& b) { return a.second.value < b.second.value; });
+    device.peak[precision] = largest->second;
+  });
+  return scenario;
+}
+
+void check_can_run(const Scenario& scenario) {
+  check_precision(scenario);
+  const Scenario cut_by = with_a_peak(scenario);
+  const CostModel cost = cost_model(cut_by);
+  const Plan plan = find_plan(cut_by, cost);
+  check_gpu_keys(scenario.run, plan.workers());
+  const Schedule schedule = make_schedule(plan, schedule_shape(plan, scenario.model, scenario.training));
+  static_cast<void>(pipewright::run_plan(
+      plan, schedule, scenario.model, scenario.training, *backend_for_sizes(scenario),
+      {.weight_stashing = scenario.run.weight_stashing, .synthetic = scenario.run.synthetic ? &cost : nullptr}));
+}
+
+void check_precision(const Scenario& scenario) {
+  if (scenario.run.synthetic || scenario.run.backend != RunBackend::Cpu) return;
+  if (scenario.training.precision != Precision::Fp32)
+    throw InputError(scenario.training.place,
+                     fmt::format("training.precision: backend cpu computes in fp32, not in {}; use "
+                                 "--backend cuda, or --set training.precision=fp32",
+                                 name(scenario.training.precision)));
+}
+
+Scenario with_links_as_run(Scenario scenario) {
+  if (scenario.run.transport == RunTransport::Throttled) return scenario;
+  scenario.cluster.links = {};
+  if (scenario.cluster.network) {
+    scenario.cluster.network = Network{};
+    scenario.cluster.network->ideal = true;
+  }
+  return scenario;
+}
+
+void note_other_machine(const RealRun& real) {
+  static std::string told;  // of many runs with one profile, once
+  const auto& profile = real.scenario().profile;
+  if (profile == nullptr) return;
+  const std::string warning = other_machine(*profile, *real.backend()());
+  if (!warning.empty() && warning != told) note("warning: " + rank_name() + warning);
+  told = warning;
+}
+
+std::string other_machine(const MachineProfile& profile, const Backend& backend) {
+  const Fingerprint here = fingerprint(backend, PIPEWRIGHT_VERSION);
   const auto differs = [&](const std::string& what, const std::string& measured, const std::string& now) {
     return "profile \"" + profile.name + "\" was measured on another " + what + " (" + measured + ") than this one (" +
            now + "): its times need not hold; calibrate here";
   };
+  const bool gpu = here.sms > 0;
   if (profile.machine.processor != here.processor)
-    return differs("processor", profile.machine.processor, here.processor);
-  if (profile.machine.isa != here.isa) return differs("instruction set", profile.machine.isa, here.isa);
+    return differs(gpu ? "GPU" : "processor", profile.machine.processor, here.processor);
+  if (profile.machine.isa != here.isa)
+    return differs(gpu ? "number of SMs per worker" : "instruction set", profile.machine.isa, here.isa);
+  if (profile.machine.driver != here.driver) return differs("driver", profile.machine.driver, here.driver);
   return "";
 }
 
 void RealRun::check_alike(const RunSettings& settings) const {
   if (ranks_ == nullptr) return;
-  ranks_->agree(must_match(run_plan_, settings, *data_, *cpu_backend()));
-  check_size(*ranks_, predicted_.plan.workers());
+  ranks_->agree(must_match(run_plan_, settings, *data_, *backend_()));
+  check_size(*ranks_, scenario_, predicted_.plan.workers());
+}
+
+bool RealRun::synthetic() const {
+  return run_plan_.synthetic;
 }
 
 int RealRun::cores() const {
@@ -298,7 +466,7 @@ std::string RealRun::workers() const {
 }
 
 std::string RealRun::backend_name() const {
-  return cpu_backend()->name();
+  return backend_()->name();
 }
 
 }  // namespace pipewright

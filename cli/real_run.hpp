@@ -4,8 +4,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "cli/backend_of.hpp"
 #include "cli/commands.hpp"
 #include "cli/ranks.hpp"
 #include "core/plan/report.hpp"
@@ -17,6 +19,9 @@ namespace pipewright {
 
 // `run:` keys as options of the command line: --steps 40 is --set run.steps=40.
 std::vector<std::string> run_settings_as_changes(const Arguments& arguments);
+
+// The message with "--set run.steps=x", where that stands for an option, as it was given: "--steps x".
+std::string with_options_as_given(std::string message, const Arguments& arguments);
 
 class RealRun {
  public:
@@ -33,15 +38,18 @@ class RealRun {
   void check_memory() const;     // throws OutOfArena where the cap does not hold a worker
 
   // The step of median length as an answer that every writer takes: predicted prices, measured times.
-  Answer measured(const std::vector<WorkerResult>& workers, const StepTimes& times) const;
+  // The machine in place of the scenario's devices: nothing that follows from their peak or their memory is said.
+  Answer measured(const std::vector<WorkerResult>& results, const StepTimes& times) const;
   const Answer& predicted() const { return predicted_; }
   const RunPlan& run_plan() const { return run_plan_; }
   const Data& data() const { return *data_; }
+  const BackendMaker& backend() const { return backend_; }
   std::string backend_name() const;
   const Scenario& scenario() const { return scenario_; }
   Ranks* ranks() const { return ranks_; }
   // Over processes: all have made the same plan, for as many workers. Throws InputError.
   void check_alike(const RunSettings& settings) const;
+  bool synthetic() const;       // no arithmetic: stated times, stated bytes
   int cores() const;            // that the workers may use
   std::string workers() const;  // "2 workers (threads)"
 
@@ -49,13 +57,29 @@ class RealRun {
   const Scenario& scenario_;
   Ranks* ranks_;
   Answer predicted_;  // plan, schedule, prices, memory
+  BackendMaker backend_;
   RunPlan run_plan_;
   std::unique_ptr<Data> data_;
 };
 
-// The scenario as it runs here: prices from the profile, and links as the transport makes them (`throttled`: the
-// cluster's; else none of their own).
+// The arena's figures in place of the memory model's: what is counted, resp. measured, here.
+MemoryBytes memory_bytes(const ArenaUse& use);
+
+// What is to be said wherever times of a synthetic run are shown.
+constexpr std::string_view kSynthetic = "synthetic: times are the stated ones, no arithmetic was done";
+
+// The scenario with links as the transport makes them (`throttled`: the cluster's; else none of their own).
+Scenario with_links_as_run(Scenario scenario);
+// Likewise, with prices from the profile.
 Scenario priced_with(const Scenario& scenario, MachineProfile profile);
+
+// A plan is cut by prices, and a run needs no others: where the scenario's device states no peak of the precision,
+// layers are weighed by the largest that it states. A share of time that no figure shows.
+Scenario with_a_peak(Scenario scenario);
+// Throws InputError where the scenario cannot be run, as far as that shows without a device: plan, layers, settings.
+void check_can_run(const Scenario& scenario);
+// Throws InputError where the backend does not compute in the scenario's precision.
+void check_precision(const Scenario& scenario);
 
 // Runs `body`; a worker that its cap does not hold is the answer no, a run that failed an error with what was measured
 // until then. Both are printed.
@@ -68,7 +92,9 @@ MachineProfile calibrated(const std::vector<const RealRun*>& runs, double second
 // The time after --budget. Throws InputError.
 double calibration_seconds(const Arguments& arguments);
 
-// "" or a sentence on how this machine differs from the one that was measured.
-std::string other_machine(const MachineProfile& profile);
+// "" or a sentence on how what runs here differs from what was measured.
+std::string other_machine(const MachineProfile& profile, const Backend& backend);
+// Warns of it, where the run is priced with a profile.
+void note_other_machine(const RealRun& real);
 
 }  // namespace pipewright

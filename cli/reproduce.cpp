@@ -10,6 +10,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
+#include "cli/outputs.hpp"
 #include "cli/reproduce_measured.hpp"
 #include "cli/reproduce_profiles.hpp"
 #include "cli/scenario_path.hpp"
@@ -72,12 +73,13 @@ const std::vector<Published>& published() {
   return table;
 }
 
-constexpr std::array<Option, 7> kOptions = {{
+constexpr std::array<Option, 8> kOptions = {{
     {"--all", "", "", "every table that ships with pipewright"},
     {"--data", "", "DIR", "folder of the published data that a table needs"},
     {"--fit", "", "", "search the constants that were fitted on some of these runs anew, and print them"},
     {"--md", "", "", "Markdown instead of the terminal's tables"},
     {"--csv", "", "", "one row per cell, for plots"},
+    {"--output", "-o", "FILE", "also write the tables as one page: .html (repeatable)"},
     {"--set", "", "KEY=VALUE", "change one value of the scenarios first (repeatable)"},
     {"--width", "", "N", "columns of the tables (default: the terminal's, else 100)"},
 }};
@@ -178,6 +180,12 @@ std::string markdown(const std::vector<TableResult>& tables) {
   return text;
 }
 
+void refuse_pages(const std::vector<std::string>& outputs) {
+  if (!outputs.empty())
+    throw InputError("--output: \"" + outputs.front() +
+                     "\": runs and profiles that do not ship are printed, or written by --csv; leave out -o");
+}
+
 int run(const Arguments& arguments) {
   const bool all = arguments.has("--all");
   if (arguments.positional.empty() && !all) {
@@ -186,11 +194,23 @@ int run(const Arguments& arguments) {
   }
   if (arguments.has("--md") && arguments.has("--csv"))
     throw InputError("reproduce: --md and --csv exclude each other; keep one of them");
-  if (arguments.positional == std::vector<std::string>{std::string(kProfiles)}) return reproduce_profiles(arguments);
+  const std::vector<std::string> outputs = arguments.all("--output");
+  if (arguments.positional == std::vector<std::string>{std::string(kProfiles)}) {
+    refuse_pages(outputs);
+    return reproduce_profiles(arguments);
+  }
   const TableOptions options{output_width(arguments), use_colour(arguments)};
   const std::vector<ScenarioFile> files =
       opened(files_of(arguments), {.set = arguments.all("--set"), .config_path = config_path()});
-  if (files.size() == 1 && files.front().measured()) return reproduce_measured(files.front(), arguments);
+  if (files.size() == 1 && files.front().measured()) {
+    refuse_pages(outputs);
+    return reproduce_measured(files.front(), arguments);
+  }
+  constexpr std::array<std::string_view, 1> endings = {".html"};
+  std::vector<std::string> inputs;
+  for (const ScenarioFile& file : files)
+    inputs.push_back(file.path());
+  check_outputs(outputs, inputs, endings);
   for (const std::string_view option : {"--data", "--fit"})
     if (arguments.has(option))
       throw InputError(
@@ -209,6 +229,10 @@ int run(const Arguments& arguments) {
     for (const TableResult& table : tables)
       print(accuracy_text(table, options) + "\n");
     print(accuracy_summary_text(tables, options));
+  }
+  for (const std::string& path : outputs) {
+    write_file(path, accuracy_html(tables, command_line("reproduce", arguments)));
+    note("wrote " + path + " (tables in one page, for any browser)");
   }
   for (const std::string& line : misses_that_hit(tables))
     note(line);

@@ -13,8 +13,10 @@
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
+#include "cli/gradients.hpp"
 #include "cli/outputs.hpp"
 #include "cli/real_run.hpp"
+#include "cli/run_options.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/format_quantity.hpp"
@@ -27,20 +29,10 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 19> kOptions = {{
+constexpr std::array<Option, 1> kBefore = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first (repeatable)"},
-    {"--backend", "", "NAME", "cpu (default); this and the following replace the keys of `run:`"},
-    {"--transport", "", "NAME", "local (default), throttled: links as slow as the cluster's, tcp, mpi: a process each"},
-    {"--steps", "", "N", "steps that are timed (default: 20)"},
-    {"--warmup", "", "N", "steps before them (default: 3)"},
-    {"--seed", "", "N", "of weights and data (default: 1)"},
-    {"--data", "", "FILE", "synthetic (default), a text, or images in IDX"},
-    {"--learning-rate", "", "X", "of the optimizer (default: 0.1)"},
-    {"--momentum", "", "X", "of optimizer momentum (default: 0.9)"},
-    {"--betas", "", "[X, X]", "decays of adam (default: [0.9, 0.999])"},
-    {"--epsilon", "", "X", "of rmsprop and adam (default: 1e-08)"},
-    {"--memory-cap", "", "SIZE", "that a worker's arena may span (default: none)"},
-    {"--timeout", "", "SECONDS", "until a silent worker ends the run (default: 120)"},
+}};
+constexpr std::array<Option, 6> kBehind = {{
     {"--checkpoint", "", "DIR", "leave what is needed to go on in DIR, after the last step and as --every says"},
     {"--every", "", "N", "steps between two checkpoints, warm-up counted"},
     {"--resume", "", "", "go on from the newest checkpoint of --checkpoint, to the same bits"},
@@ -48,6 +40,7 @@ constexpr std::array<Option, 19> kOptions = {{
     {"--output", "-o", "FILE", "also write the step of median length as FILE, by its ending (repeatable)"},
     {"--json", "", "", "the step of median length as one JSON document instead of the report"},
 }};
+constexpr auto kOptions = joined(kBefore, kRunOptions, kBehind);
 
 std::string memory_line(const RunPlan& run, std::size_t worker, const ArenaUse& measured) {
   const ArenaUse counted = replayed(run, static_cast<PositionId>(worker) % run.plan->positions());
@@ -64,10 +57,13 @@ std::string report(const RealRun& run, const Answer& measured, const std::vector
                                  plan.stages, run.workers(), plan.micro_batches, run.backend_name());
   const std::size_t last = workers.front().steps.size() - 1;
   const std::int64_t first = workers.front().steps.front().number;
-  text +=
-      fmt::format("  {:<10} {} -> {} over {} steps of {} samples{} ({})\n", "loss", significant(loss_of(workers, 0), 4),
-                  significant(loss_of(workers, last), 4), last + 1, plan.global_batch_size,
-                  first > 0 ? fmt::format(" behind the {} of the checkpoint", first) : "", run.data().name());
+  if (run.synthetic())
+    text += fmt::format("  {}\n", kSynthetic);
+  else
+    text += fmt::format("  {:<10} {} -> {} over {} steps of {} samples{} ({})\n", "loss",
+                        significant(loss_of(workers, 0), 4), significant(loss_of(workers, last), 4), last + 1,
+                        plan.global_batch_size, first > 0 ? fmt::format(" behind the {} of the checkpoint", first) : "",
+                        run.data().name());
   text += fmt::format("  {:<10} {} (median of {}; p5 {}, p95 {}, p95/p5 = {:.2f}{})\n", "step",
                       short_time(times.median), times.timed.size(), short_time(times.p5), short_time(times.p95),
                       times.spread(), times.noisy() ? ": the machine was not quiet" : "");
@@ -83,36 +79,28 @@ std::string report(const RealRun& run, const Answer& measured, const std::vector
                         short_time(measured.report.workers[w].busy), memory_line(run.run_plan(), w, workers[w].memory));
   }
   if (plan.workers() > run.cores())
-    text += fmt::format("  {} workers on {} cores: times say nothing about the plan, losses and memory do\n",
-                        plan.workers(), run.cores());
+    text += fmt::format("  {} workers on {} cores: times say nothing about the plan, {} and memory do\n",
+                        plan.workers(), run.cores(), run.synthetic() ? "traffic" : "losses");
   return text;
 }
 
 int check_gradients(const RealRun& run, RunSettings settings) {
-  settings.steps = 1, settings.warmup = 0, settings.keep_gradients = true;
   if (!run.run_plan().schedule->flush)
     throw InputError(
         "--check gradients: an asynchronous schedule updates between micro-batches, so no single worker "
         "has its gradients; use a schedule with a flush");
-  const auto workers = run.run(settings);
+  settings.steps = 1, settings.warmup = 0;
+  const Gradients got = pipelined_gradients(run, settings);
   if (!prints()) return kDone;
-  const auto reference = sequential_gradients(run.run_plan(), cpu_backend, run.data(), settings);
+  settings.keep_gradients = true;
+  const Gradients reference = sequential_gradients(run.run_plan(), run.backend(), run.data(), settings);
   bool same = true;
   std::string text;
   for (std::size_t v = 0; v < reference.size(); ++v) {
-    const std::vector<float>* got = nullptr;
-    for (const WorkerResult& worker : workers)
-      if (v < worker.gradients.size() && !worker.gradients[v].empty()) got = &worker.gradients[v];
-    std::size_t differing = 0;
-    double distance = 0, norm = 0;
-    for (std::size_t i = 0; i < reference[v].size(); ++i) {
-      const double a = got != nullptr ? double{(*got)[i]} : 0, b = double{reference[v][i]};
-      differing += a != b ? 1 : 0;
-      distance += (a - b) * (a - b), norm += b * b;
-    }
-    same = same && differing == 0;
-    text += fmt::format("  virtual stage {:>3}: {} values, {} differ, relative distance {}\n", v, reference[v].size(),
-                        differing, norm > 0 ? significant(std::sqrt(distance / norm)) : "0");
+    const Difference d = difference(v < got.size() ? std::span(got[v]) : std::span<const float>(), reference[v]);
+    same = same && d.differing == 0;
+    text += fmt::format("  virtual stage {:>3}: {} values, {} differ, relative distance {}\n", v, d.values, d.differing,
+                        d.relative == 0 ? "0" : significant(d.relative));
   }
   print((same ? "gradients: bit-identical to one worker's\n" : "gradients: NOT those of one worker\n") + text);
   return same ? kDone : kNo;
@@ -133,7 +121,7 @@ std::unique_ptr<Checkpoints> checkpoints(const RealRun& run, const RunSettings& 
     throw InputError("--every: \"" + every + "\" is no number of steps; write e.g. --every 10");
   auto all = std::make_unique<Checkpoints>(
       arguments.last("--checkpoint", ""), steps, settings.steps,
-      checkpoint_identity(run.run_plan(), settings, run.data(), *cpu_backend(), PIPEWRIGHT_VERSION),
+      checkpoint_identity(run.run_plan(), settings, run.data(), *run.backend()(), PIPEWRIGHT_VERSION),
       *run.run_plan().plan);
   if (arguments.has("--resume"))
     all->resume();
@@ -153,6 +141,13 @@ int run_scenario(const Arguments& arguments) {
   const std::vector<const Writer*> files = checked_formats<Writer>(paths, {arguments.positional.front()}, writers());
   const Scenario scenario =
       read_scenario(arguments.positional.front(), {.set = std::move(changes), .config_path = config_path()});
+  if (scenario.run.synthetic)
+    for (const std::string_view option : {"--check", "--checkpoint"})
+      if (arguments.has(option))
+        throw InputError(scenario.run.place,
+                         fmt::format("{}: a synthetic run does no arithmetic, so it has no gradients and no state to "
+                                     "keep; leave out {} or run.synthetic",
+                                     option, option));
   const RealRun real(scenario, joined_ranks(scenario));
   RunSettings settings = real.settings();
   const std::unique_ptr<Checkpoints> kept = checkpoints(real, settings, arguments);
@@ -167,7 +162,7 @@ int run_scenario(const Arguments& arguments) {
   print(arguments.has("--json") ? json_report(measured) : report(real, measured, workers, times, scenario));
   if (kept != nullptr) note("wrote " + kept->folder(settings.steps) + " (checkpoint)");
   for (std::size_t i = 0; i < files.size(); ++i) {
-    write_file(paths[i], files[i]->write(measured));
+    write_file(paths[i], files[i]->write(measured, command_line("run", arguments)));
     note("wrote " + paths[i] + " (" + std::string(files[i]->what) + ")");
   }
   return kDone;

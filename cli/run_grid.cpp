@@ -1,6 +1,8 @@
 #include "cli/run_grid.hpp"
 
+#include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,18 +27,22 @@ struct Ending {
 constexpr std::array<Ending, 2> kEndings = {{{".csv", losses_csv}, {".svg", losses_svg}}};
 
 // A run that does not go to its end is a row with what came before, and the reason.
-LossRow trained(const Scenario& scenario, std::int64_t point) {
-  const RealRun real(scenario);
-  real.check_memory();
+// Over processes all ranks have the same outcome, and rank 0 alone the losses.
+LossRow trained(const RealRun& real, std::int64_t point) {
+  if (real.synthetic())
+    throw InputError(real.scenario().run.place,
+                     "run.synthetic: a synthetic run has no loss; leave it out for sweep --run");
   LossRow row;
   row.point = point;
   std::vector<WorkerResult> workers;
   try {
     workers = real.run(real.settings());
   } catch (const RunFailed& failed) {
+    if (real.ranks() != nullptr && !real.ranks()->recovered()) throw;
     row.failed = failed.what();
     workers = failed.results;
   }
+  if (!prints()) return row;
   std::vector<double> losses;
   for (std::size_t s = 0; !workers.empty() && s < workers.front().steps.size(); ++s)
     losses.push_back(loss_of(workers, s));
@@ -46,23 +52,51 @@ LossRow trained(const Scenario& scenario, std::int64_t point) {
 }
 
 // Whatever is wrong with one point, the others are run.
-LossRow row_of(PointReader& reader, const SweepFile& file, std::int64_t point) {
+LossRow row_of(PointReader& reader, const SweepFile& file, std::int64_t point, const Scenario* first, Ranks* ranks) {
   LossRow row;
   row.point = point;
-  try {
-    return trained(reader.read(file.changes(point)), point);
-  } catch (const OutOfArena& error) {
-    row.failed = error.what();
-  } catch (const InputError& error) {
-    row.failed = error.what();
-  }
+  std::optional<Scenario> scenario;
+  std::optional<RealRun> real;
+  const auto noted = [&](const auto& act) {
+    try {
+      act();
+    } catch (const OutOfArena& error) {
+      row.failed = error.what();
+    } catch (const InputError& error) {
+      row.failed = error.what();
+    }
+  };
+  noted([&] {
+    scenario.emplace(reader.read(file.changes(point)));
+    check_like_first(*first, *scenario);  // a first one there is: this one, if no other
+    real.emplace(*scenario, ranks).check_memory();
+  });
+  if (ranks != nullptr) row.failed = ranks->first_failure(row.failed);
+  if (row.failed.empty()) noted([&] { row = trained(*real, point); });
   return row;
+}
+
+// The first point that can be read at all.
+std::optional<Scenario> first_readable(PointReader& reader, const SweepFile& file) {
+  for (std::int64_t point = 0; point < file.question().points(); ++point)
+    try {
+      return reader.read(file.changes(point));
+    } catch (const InputError&) {  // its row says so
+    }
+  return std::nullopt;
+}
+
+// Rank 0's Ctrl-C ends the sweep on all ranks.
+bool told_to_end(Ranks* ranks, const Interruption& interruption) {
+  if (ranks == nullptr) return interruption.requested();
+  const Blob told = ranks->broadcast(BytesOut().put(interruption.requested()).bytes());
+  return BytesIn(told).get<bool>();
 }
 
 }  // namespace
 
 void check_run_grid(const SweepFile& file, const Arguments& arguments) {
-  for (const std::string_view option : {"--json", "--x", "--y", "--jobs", "--time-limit"})
+  for (const std::string_view option : {"--json", "--x", "--y", "--jobs", "--time-limit", "--shard", "--resume"})
     if (arguments.has(option))
       throw InputError(
           fmt::format("{} is of simulated sweeps; with --run there are the table, --csv, and --output with "
@@ -75,18 +109,21 @@ int run_grid(const SweepFile& file, const Arguments& arguments) {
   const SweepQuestion& question = file.question();
   LossGrid grid{question, {}, 0};
   PointReader reader(file.base());
+  const std::optional<Scenario> first = first_readable(reader, file);
+  Ranks* const ranks = first ? joined_ranks(*first) : nullptr;
   {
     ProgressLine progress;
     const Interruption interruption;
     for (std::int64_t point = 0; point < question.points(); ++point) {
-      if (interruption.requested()) {
+      if (told_to_end(ranks, interruption)) {
         grid.not_run = question.points() - point;
         break;
       }
-      grid.rows.push_back(row_of(reader, file, point));
-      progress.show("runs", point + 1, question.points(), "");
+      grid.rows.push_back(row_of(reader, file, point, first ? &*first : nullptr, ranks));
+      if (prints()) progress.show("runs", point + 1, question.points(), "");
     }
   }
+  if (!prints()) return kDone;  // the status is rank 0's
   print(arguments.has("--csv") ? losses_csv(grid) : losses_text(grid, output_width(arguments)));
   const std::vector<std::string> outputs = arguments.all("--output");
   const auto writers = checked_formats<Ending>(outputs, {arguments.positional.front(), question.base}, kEndings);
@@ -95,7 +132,12 @@ int run_grid(const SweepFile& file, const Arguments& arguments) {
     note("wrote " + outputs[i] + " (losses)");
   }
   if (grid.not_run > 0) note(fmt::format("interrupted: {} points were not run", grid.not_run));
-  return grid.not_run > 0 ? kInterrupted : kDone;
+  if (grid.not_run > 0) return kInterrupted;
+  const bool any =
+      std::any_of(grid.rows.begin(), grid.rows.end(), [](const LossRow& row) { return !row.windows.empty(); });
+  if (any) return kDone;
+  note("error: no point could be run; the reason of each stands in its row");
+  return kBadInput;
 }
 
 }  // namespace pipewright

@@ -42,6 +42,7 @@ Scenario scenario_of(const ScheduleRule& rule, const ScheduleShape& shape) {
     layer.name = std::to_string(i);
     layer.forward = Time{1'000'000 / shape.virtual_stages};
     layer.backward = Time{2'000'000 / shape.virtual_stages};
+    layer.backward_weight = Time{1'000'000 / shape.virtual_stages};
     if (i > 0) layer.inputs = {i - 1};
     scenario.model.layers.push_back(layer);
   }
@@ -85,7 +86,7 @@ std::string schedule_list() {
 
 std::string schedule_in_detail(const std::string& name, int width) {
   const ScheduleRule* rule = find_schedule(name);
-  if (rule == nullptr) throw InputError("show schedules: " + unknown_name(name, schedule_names()));
+  if (rule == nullptr || name == "file") throw InputError("show schedules: " + unknown_name(name, schedule_names()));
   const ScheduleShape shape = example(*rule);
   std::string text = fmt::format("{}: {}\n\n", rule->name, rule->title);
   text += "bubble  " + bubble_text(*rule, shape);

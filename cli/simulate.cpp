@@ -2,11 +2,15 @@
 #include <utility>
 #include <variant>
 
+#include <fmt/format.h>
+
+#include "cli/campaign_options.hpp"
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
 #include "cli/outputs.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "io/fields.hpp"
 #include "io/read_scenario.hpp"
 #include "io/writers/writers.hpp"
 #include "planner/answer.hpp"
@@ -14,15 +18,18 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 6> kOptions = {{
+constexpr std::array<Option, 8> kOwnOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario: --set training.micro_batches=32 (repeatable)"},
     {"--output", "-o", "FILE", "also write FILE, by its ending (repeatable)"},
+    {"--format", "", "NAME", "write the file of -o as this, whatever its ending: --format schedule.csv"},
+    {"--schedule", "", "NAME", "run this schedule: a name, or a file in PyTorch's schedule CSV (ending .csv)"},
     {"--json", "", "", "one JSON document on standard output instead of the report"},
     {"--ignore-memory", "", "", "show the timeline of a plan that does not fit (the exit status stays 1)"},
     {"--engine", "", "NAME",
      "auto (default), static: fixed orders, event: queue with shared links, event-steps: rings step by step"},
     {"--width", "", "N", "columns of the report (default: the terminal's, else 100)"},
 }};
+constexpr auto kOptions = with_campaign(kOwnOptions);
 
 Engine engine_named(const std::string& name) {
   constexpr std::array<std::string_view, 4> known = {"auto", "static", "event", "event-steps"};
@@ -58,20 +65,35 @@ std::variant<Answer, Infeasible> answered(const Scenario& scenario, const Answer
   }
 }
 
+// Those of --set, and --schedule as one of them, which must be the only one of a schedule.
+std::vector<std::string> all_settings(const Arguments& arguments) {
+  std::vector<std::string> set = settings(arguments);
+  if (!arguments.has("--schedule")) return set;
+  const std::string schedule = only_value(arguments, "--schedule");
+  for (const std::string& other : arguments.all("--set"))
+    if (const std::string key = other.substr(0, other.find('='));
+        (key == "plan.schedule" && other != key + "=" + schedule) || key.starts_with("plan.schedule."))
+      throw InputError(fmt::format("--schedule: \"{}\", and --set {} says another; keep one of them",
+                                   schedule.substr(0, 64), other.substr(0, 64)));
+  set.push_back("plan.schedule=" + (schedule.ends_with(".csv") ? "{file: " + yaml_string(schedule) + "}" : schedule));
+  return set;
+}
+
 int run(const Arguments& arguments) {
   const bool json = arguments.has("--json");
   const TableOptions table{output_width(arguments), use_colour(arguments)};
   const Engine engine = engine_named(arguments.last("--engine", "auto"));
   const std::vector<std::string> outputs = arguments.all("--output");
-  const std::vector<const Writer*> files = checked_formats(outputs, {arguments.positional.front()}, writers());
+  const std::vector<const Writer*> files =
+      checked_formats(outputs, {arguments.positional.front()}, writers(), arguments.last("--format", ""));
   const Scenario scenario =
-      read_scenario(arguments.positional.front(), {.set = arguments.all("--set"), .config_path = config_path()});
+      read_scenario(arguments.positional.front(), {.set = all_settings(arguments), .config_path = config_path()});
   const auto result = answered(scenario, {.engine = engine, .ignore_memory = arguments.has("--ignore-memory")});
   if (const auto* none = std::get_if<Infeasible>(&result)) return no_answer(*none, json, !files.empty());
   const Answer& found = std::get<Answer>(result);
   print(json ? json_report(found) : terminal_report(found, table));
   for (std::size_t i = 0; i < files.size(); ++i) {
-    const std::string bytes = files[i]->write(found);
+    const std::string bytes = files[i]->write(found, command_line("simulate", arguments));
     write_file(outputs[i], bytes);
     note("wrote " + outputs[i] + " (" + std::string(files[i]->what) + ")");
     if (const std::string warning = size_warning(outputs[i], bytes.size()); !warning.empty())
@@ -89,7 +111,9 @@ constinit const Command kSimulate{
     .details =
         "SCENARIO is a YAML file, or - for standard input.\n"
         "  pipewright simulate scenarios/quickstart.yaml --set training.micro_batches=32 -o steps.svg\n"
-        "Endings of -o: .json .csv .md .svg .trace.json .trace.json.gz .dot\n",
+        "  pipewright simulate scenarios/quickstart.yaml -o my.schedule.csv\n"
+        "  pipewright simulate scenarios/quickstart.yaml --schedule my.schedule.csv\n"
+        "Endings of -o: .html .json .csv .md .svg .trace.json .trace.json.gz .dot .schedule.csv .comms.schedule.csv\n",
     .options = kOptions,
     .least = 1,
     .most = 1,

@@ -7,8 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "cli/attempt.hpp"
+#include "calibrate/calibrate.hpp"
+#include "cli/comparison_html.hpp"
 #include "cli/config_path.hpp"
+#include "cli/study_row.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/format_quantity.hpp"
@@ -20,63 +22,8 @@
 namespace pipewright {
 namespace {
 
-constexpr int kAttempts = 3;            // a run and two repetitions
 constexpr Time kShortOp{100'000};       // an op of less is a short one: told apart in the summary
 constexpr double kBubblePoints = 0.02;  // within which a bubble counts as predicted
-
-// One attempt at one scenario: what the table and the JSON say of it.
-struct Row {
-  std::string scenario, group;  // group: the scenarios that train the same with the same devices
-  int attempt = 1;
-  std::string schedule;
-  int stages = 0;
-  std::int64_t micro_batches = 0;
-  Time shortest_op;  // predicted
-  Time predicted, median, p5, p95;
-  std::vector<Time> timed;
-  double error = 0, half_band = 0, bubble_predicted = 0, bubble_measured = 0;
-  bool memory_exact = false, noisy = false;
-  Verdict verdict = Verdict::Withheld;
-  std::string text;    // of the verdict
-  std::string failed;  // why there is none
-
-  bool judged() const { return failed.empty() && verdict != Verdict::Withheld; }
-  bool in_band() const {
-    const auto step = static_cast<double>(predicted.value);
-    return std::abs(static_cast<double>(median.value) - step) <= half_band * step;
-  }
-  double bubble_off() const { return bubble_predicted - bubble_measured; }
-  double spread() const { return p5.value > 0 ? static_cast<double>(p95.value) / static_cast<double>(p5.value) : 1; }
-};
-
-Time shortest_op(const Answer& answer) {
-  Time shortest{INT64_MAX};
-  for (const Lane& lane : answer.schedule.positions)
-    for (const Op& op : lane.compute)
-      if (op.kind != Kind::Update) shortest = std::min(shortest, answer.costs.time_of(op));
-  return shortest;
-}
-
-std::string group_of(const Scenario& scenario, const Plan& plan) {
-  return fmt::format("{}, {} samples per step on {}", scenario.model.name, plan.global_batch_size,
-                     scenario.cluster.name);
-}
-
-Row row_of(const Attempt& attempt, int number) {
-  const Comparison& c = attempt.comparison();
-  const Plan& plan = c.predicted.plan;
-  Row row;
-  row.scenario = attempt.scenario().name, row.group = group_of(attempt.scenario(), plan), row.attempt = number;
-  row.schedule = plan.schedule, row.stages = plan.stages, row.micro_batches = plan.micro_batches;
-  row.shortest_op = shortest_op(c.predicted);
-  row.predicted = c.predicted.report.makespan, row.median = c.times.median;
-  row.p5 = c.times.p5, row.p95 = c.times.p95, row.timed = c.times.timed;
-  row.error = c.step_error(), row.half_band = band(c.predicted);
-  row.bubble_predicted = c.predicted.report.bubble_fraction, row.bubble_measured = c.measured.report.bubble_fraction;
-  row.memory_exact = c.memory_exact(), row.noisy = c.times.noisy();
-  row.verdict = c.verdict(), row.text = c.verdict_text();
-  return row;
-}
 
 // The attempt that counts for a scenario: the first that was judged.
 const Row* counted(const std::vector<Row>& rows, const std::string& scenario) {
@@ -153,6 +100,35 @@ std::string signed_percent(double value) {
   return fmt::format("{:+.1f} %", 100 * value);
 }
 
+// What they say together: how many were judged, then a sentence each.
+std::vector<std::string> remarks(const std::vector<Row>& rows) {
+  const Summary s = summary(rows);
+  const auto errors = [](double mean, double largest, int count) {
+    return fmt::format("mean |error| {:.1f} %, largest {:.1f} % over {}", 100 * mean, 100 * largest, count);
+  };
+  std::string judged = fmt::format("{} of {} scenarios judged", s.judged, s.scenarios);
+  if (s.withheld > 0) judged += fmt::format(", {} withheld: no quiet run was possible", s.withheld);
+  if (s.failed > 0) judged += fmt::format(", {} failed", s.failed);
+  std::vector<std::string> lines = {judged + "."};
+  const int long_ops = s.judged - s.short_ops;
+  if (long_ops > 0)
+    lines.push_back(
+        fmt::format("Ops of at least {}: {}.", short_time(kShortOp), errors(s.mean_error, s.largest_error, long_ops)));
+  if (s.short_ops > 0)
+    lines.push_back(fmt::format("With shorter ones: {}.", errors(s.mean_with_short, s.largest_with_short, s.judged)));
+  if (s.judged > 0)
+    lines.push_back(fmt::format(
+        "Bubble within {:.0f} points: {} of {}. Measured step in the 90 % band: {} of {}. Peak memory to the byte: "
+        "{} of {}.",
+        100 * kBubblePoints, s.bubbles, s.judged, s.in_band, s.judged, s.exact, s.judged));
+  for (const Best& best : best_of_groups(rows))
+    lines.push_back(fmt::format(
+        "Best of {} ({}): predicted {}, measured {}{}.", best.of, best.group, best.predicted, best.measured,
+        best.predicted == best.measured ? ""
+                                        : fmt::format("; the predicted one takes {:.1f} % longer", 100 * best.regret)));
+  return lines;
+}
+
 std::string markdown(const std::vector<Row>& rows, const MachineProfile& profile, double tolerance) {
   std::string text = fmt::format(
       "Profile: {}; pipewright {}. Each scenario ran once, in this order, after all had been calibrated; one whose run "
@@ -180,33 +156,13 @@ std::string markdown(const std::vector<Row>& rows, const MachineProfile& profile
                         r.verdict == Verdict::Within    ? "within " + whole_percent(tolerance)
                         : r.verdict == Verdict::Outside ? "outside " + whole_percent(tolerance)
                         : r.noisy                       ? "withheld: not quiet"
+                        : r.other_speed                 ? "withheld: cores at another speed"
                                                         : r.text);
   }
-  const Summary s = summary(rows);
-  const auto errors = [](double mean, double largest, int count) {
-    return fmt::format("mean |error| {:.1f} %, largest {:.1f} % over {}", 100 * mean, 100 * largest, count);
-  };
-  text += fmt::format("\n{} of {} scenarios judged", s.judged, s.scenarios);
-  if (s.withheld > 0) text += fmt::format(", {} withheld: no quiet run was possible", s.withheld);
-  if (s.failed > 0) text += fmt::format(", {} failed", s.failed);
-  text += ".\n";
-  const int long_ops = s.judged - s.short_ops;
-  if (long_ops > 0)
-    text += fmt::format("- Ops of at least {}: {}.\n", short_time(kShortOp),
-                        errors(s.mean_error, s.largest_error, long_ops));
-  if (s.short_ops > 0)
-    text += fmt::format("- With shorter ones: {}.\n", errors(s.mean_with_short, s.largest_with_short, s.judged));
-  if (s.judged > 0)
-    text += fmt::format(
-        "- Bubble within {:.0f} points: {} of {}. Measured step in the 90 % band: {} of {}. Peak memory to the byte: "
-        "{} "
-        "of {}.\n",
-        100 * kBubblePoints, s.bubbles, s.judged, s.in_band, s.judged, s.exact, s.judged);
-  for (const Best& best : best_of_groups(rows))
-    text += fmt::format(
-        "- Best of {} ({}): predicted {}, measured {}{}.\n", best.of, best.group, best.predicted, best.measured,
-        best.predicted == best.measured ? ""
-                                        : fmt::format("; the predicted one takes {:.1f} % longer", 100 * best.regret));
+  const std::vector<std::string> said = remarks(rows);
+  text += "\n" + said.front() + "\n";
+  for (std::size_t i = 1; i < said.size(); ++i)
+    text += "- " + said[i] + "\n";
   return text;
 }
 
@@ -258,6 +214,10 @@ std::vector<Scenario> read_all(const Study& study) {
   std::map<std::string, std::string> path_of;
   for (const std::string& path : study.scenarios) {
     scenarios.push_back(read_scenario(path, {.set = study.changes, .config_path = config_path()}));
+    if (scenarios.back().run.synthetic)
+      throw InputError(scenarios.back().run.place,
+                       "run.synthetic: several scenarios share one calibration, and a "
+                       "synthetic run has none; validate it alone");
     const auto [first, added] = path_of.try_emplace(file_name_of(scenarios.back()), path);
     if (!added)
       throw InputError("validate: " + first->second + " and " + path + " are both named \"" + first->first +
@@ -266,37 +226,28 @@ std::vector<Scenario> read_all(const Study& study) {
   return scenarios;
 }
 
-MachineProfile profile_for(const Study& study, const std::vector<Scenario>& scenarios) {
+MachineProfile profile_for(const Study& study, const std::vector<Scenario>& scenarios, Ranks* ranks) {
   if (!study.profile.empty()) {
-    MachineProfile profile = read_profile(study.profile);
-    if (const std::string warning = other_machine(profile); !warning.empty()) note("warning: " + warning);
+    MachineProfile profile;
+    if (prints()) profile = read_profile(study.profile);
+    if (ranks != nullptr) profile = broadcast(*ranks, profile);
     return profile;
   }
   std::list<RealRun> runs;  // stay where they are
   std::vector<const RealRun*> all;
   for (const Scenario& scenario : scenarios) {
-    all.push_back(&runs.emplace_back(scenario));
+    all.push_back(&runs.emplace_back(scenario, ranks));
     all.back()->check_memory();
   }
-  note(fmt::format("calibrating {} scenarios", all.size()));
+  if (prints()) note(fmt::format("calibrating {} scenarios", all.size()));
   return calibrated(all, study.seconds, "validation");
 }
 
-// One attempt; a run that fails is a row as well.
-Row attempted(const Study& study, const Scenario& scenario, const MachineProfile& profile, int number) {
-  const std::string folder = made_folder(fmt::format("{}/{}/attempt-{}", study.output, file_name_of(scenario), number));
-  Row row;
-  row.scenario = scenario.name, row.attempt = number;
-  try {
-    return row_of(Attempt(scenario, profile, study.tolerance, study.forced, folder), number);
-  } catch (const RunFailed& failed) {
-    row.failed = failed.what();
-  } catch (const OutOfArena& error) {
-    row.failed = error.what();
-  } catch (const InputError& error) {  // a layer that the profile does not have
-    row.failed = error.what();
-  }
-  return row;
+// Rank 0 knows whether a row calls for another attempt.
+bool told_by_first(Ranks* ranks, bool value) {
+  if (ranks == nullptr) return value;
+  const Blob told = ranks->broadcast(BytesOut().put(value).bytes());
+  return BytesIn(told).get<bool>();
 }
 
 int status_of(const std::vector<Row>& rows) {
@@ -313,19 +264,28 @@ int status_of(const std::vector<Row>& rows) {
 
 int validate_all(const Study& study) {
   const std::vector<Scenario> scenarios = read_all(study);
-  made_folder(study.output);
-  const MachineProfile profile = profile_for(study, scenarios);
-  write_file(study.output + "/profile.yaml", profile_yaml(profile));
+  for (const Scenario& scenario : scenarios)
+    check_like_first(scenarios.front(), scenario);
+  Ranks* const ranks = joined_ranks(scenarios.front());  // rank 0 writes and prints
+  if (prints()) made_folder_for_study(study.output, study.chosen);
+  const MachineProfile profile = profile_for(study, scenarios, ranks);
+  if (prints()) write_file(study.output + "/profile.yaml", profile_yaml(profile));
 
   std::vector<Row> rows;
   const auto run = [&](const Scenario& scenario, int number) {
-    rows.push_back(attempted(study, scenario, profile, number));
+    rows.push_back(attempted(priced_with(scenario, profile), number,
+                             {.folder = fmt::format("{}/{}/attempt-{}", study.output, file_name_of(scenario), number),
+                              .tolerance = study.tolerance,
+                              .forced = study.forced},
+                             ranks));
     const Row& row = rows.back();
+    const bool again = told_by_first(ranks, row.calls_for_another());
+    if (!prints()) return again;
     note(fmt::format("{}, attempt {}: {}", row.scenario, number, row.failed.empty() ? row.text : row.failed));
     // What is there is kept, should a later run end the program.
     write_file(study.output + "/accuracy.json", json(rows, profile));
     write_file(study.output + "/accuracy.md", markdown(rows, profile, study.tolerance));
-    return row.failed.empty() && row.verdict == Verdict::Withheld && row.noisy;
+    return again;
   };
   std::vector<const Scenario*> again;
   for (const Scenario& scenario : scenarios)
@@ -336,7 +296,12 @@ int validate_all(const Study& study) {
       if (run(*scenario, number)) still.push_back(scenario);
     again = std::move(still);
   }
+  if (!prints()) return kDone;  // the status is rank 0's
   print(study.as_json ? json(rows, profile) : markdown(rows, profile, study.tolerance));
+  for (const std::string& page : study.pages) {
+    write_file(page, study_html(rows, remarks(rows), profile.source, study.output, study.command));
+    note("wrote " + page + " (all attempts in one page, for any browser)");
+  }
   note("wrote " + study.output + "/: profile.yaml accuracy.md accuracy.json and a folder for each scenario");
   return status_of(rows);
 }

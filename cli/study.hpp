@@ -15,6 +15,9 @@ struct Study {
   std::vector<std::string> changes;    // --set, of all of them
   std::string profile;                 // prices from this file; "": calibrate
   std::string output;                  // folder
+  bool chosen = false;                 // it was named by -o
+  std::vector<std::string> pages;      // .html, written at the end
+  std::string command;                 // how it was asked
   double seconds = 3;                  // of the calibration, each scenario
   double tolerance = 0.1;
   bool forced = false;

@@ -70,8 +70,7 @@ bool use_colour(const Arguments& arguments) {
 }
 
 int output_width(const Arguments& arguments) {
-  if (arguments.has("--width")) {
-    const std::string text = arguments.last("--width", "");
+  if (const std::string text = arguments.last("--width", ""); !text.empty() || arguments.has("--width")) {
     int width = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), width);
     if (error != std::errc{} || end != text.data() + text.size() || width < kNarrowest || width > kWidest)

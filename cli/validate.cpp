@@ -8,8 +8,11 @@
 #include "calibrate/calibrate.hpp"
 #include "cli/attempt.hpp"
 #include "cli/commands.hpp"
+#include "cli/comparison_html.hpp"
 #include "cli/config_path.hpp"
+#include "cli/outputs.hpp"
 #include "cli/real_run.hpp"
+#include "cli/run_options.hpp"
 #include "cli/study.hpp"
 #include "cli/terminal.hpp"
 #include "cli/validate_import.hpp"
@@ -23,30 +26,48 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 21> kOptions = {{
+constexpr std::array<Option, 7> kBefore = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first (repeatable)"},
-    {"--log", "", "FILE", "no run here: the log of one elsewhere, of Megatron-LM or torchtitan (or .gz)"},
+    {"--log", "", "FILE", "no run here: the log of one elsewhere, of Megatron-LM or torchtitan (or .gz, or imported)"},
     {"--trace", "", "FILE",
-     "no run here: a trace of PyTorch's profiler with its PP:0F3 actions (.json, .gz; repeatable)"},
+     "no run here: a trace of PyTorch's profiler with its PP:0F3 actions (.json, .gz, imported; repeatable)"},
     {"--profile", "", "FILE", "prices from this profile instead of a calibration now"},
     {"--budget", "", "TIME", "of the calibration (default: 3 s)"},
     {"--tolerance", "", "PERCENT", "of the step time, for the verdict (default: 10%)"},
     {"--force", "", "", "judge a run on a machine that was not quiet, too; marked as forced"},
-    {"--backend", "", "NAME", "cpu (default); this and the following replace the keys of `run:`"},
-    {"--transport", "", "NAME", "local (default), throttled: links as slow as the cluster's, tcp, mpi: a process each"},
-    {"--steps", "", "N", "steps that are timed (default: 20)"},
-    {"--warmup", "", "N", "steps before them (default: 3)"},
-    {"--seed", "", "N", "of weights and data (default: 1)"},
-    {"--data", "", "FILE", "synthetic (default), a text, or images in IDX"},
-    {"--learning-rate", "", "X", "of the optimizer (default: 0.1)"},
-    {"--momentum", "", "X", "of optimizer momentum (default: 0.9)"},
-    {"--betas", "", "[X, X]", "decays of adam (default: [0.9, 0.999])"},
-    {"--epsilon", "", "X", "of rmsprop and adam (default: 1e-08)"},
-    {"--memory-cap", "", "SIZE", "that a worker's arena may span (default: none)"},
-    {"--timeout", "", "SECONDS", "until a silent worker ends the run (default: 120)"},
-    {"--output", "-o", "FOLDER", "for profile, prediction, measurement (default: pipewright-out/SCENARIO)"},
+}};
+constexpr std::array<Option, 2> kBehind = {{
+    {"--output", "-o", "FOLDER",
+     "for profile, prediction, measurement (default: pipewright-out/SCENARIO); FILE.html: a page (repeatable)"},
     {"--json", "", "", "the comparison as one JSON document instead of the table"},
 }};
+constexpr auto kOptions = joined(kBefore, kRunOptions, kBehind);
+
+struct Outputs {
+  std::string folder;              // "": not named
+  std::vector<std::string> pages;  // .html
+};
+
+Outputs outputs_of(const Arguments& arguments) {
+  Outputs outputs;
+  for (const std::string& path : arguments.all("--output")) {
+    if (path.ends_with(".html")) {
+      outputs.pages.push_back(path);
+      continue;
+    }
+    for (const std::string_view ending : {".json", ".md", ".svg", ".csv", ".yaml", ".txt", ".pdf"})
+      if (path.ends_with(ending))
+        throw InputError("--output: \"" + path +
+                         "\" names a file; validate writes several into a folder: name one, or FILE.html for a page");
+    if (!outputs.folder.empty())
+      throw InputError("--output: \"" + outputs.folder + "\" and \"" + path + "\" are two folders; keep one");
+    if (path.empty()) throw InputError("--output: \"\" is no folder; name one, or FILE.html for a page");
+    outputs.folder = path;
+  }
+  constexpr std::array<std::string_view, 1> endings = {".html"};
+  check_outputs(outputs.pages, arguments.positional, endings);
+  return outputs;
+}
 
 double tolerance(const Arguments& arguments) {
   std::string text = arguments.last("--tolerance", "10%");
@@ -58,53 +79,79 @@ double tolerance(const Arguments& arguments) {
   return *value.value / 100;
 }
 
-int validate_scenario(const Arguments& arguments) {
-  std::vector<std::string> changes = arguments.all("--set");
-  for (std::string& change : run_settings_as_changes(arguments))
-    changes.push_back(std::move(change));
-  const double within = tolerance(arguments), seconds = calibration_seconds(arguments);
-  const bool forced = arguments.has("--force");
-  if (arguments.positional.size() > 1)
-    return validate_all({.scenarios = arguments.positional,
-                         .changes = std::move(changes),
-                         .profile = arguments.last("--profile", ""),
-                         .output = arguments.last("--output", "pipewright-out/validation"),
-                         .seconds = seconds,
-                         .tolerance = within,
-                         .forced = forced,
-                         .as_json = arguments.has("--json")});
-  const Scenario asked =
-      read_scenario(arguments.positional.front(), {.set = std::move(changes), .config_path = config_path()});
-  Ranks* const ranks = joined_ranks(asked);  // rank 0 reads, writes and prints
-  const std::string out = arguments.last("--output", "pipewright-out/" + file_name_of(asked));
-  if (prints()) made_folder(out);
-
+// As --profile says, or calibrated now; stored in the folder `out`.
+MachineProfile profile_for(const Arguments& arguments, const Scenario& asked, double seconds, const std::string& out,
+                           Ranks* ranks) {
   MachineProfile profile;
   if (arguments.has("--profile")) {
     if (prints()) profile = read_profile(arguments.last("--profile", ""));
     if (ranks != nullptr) profile = broadcast(*ranks, profile);
-    if (const std::string warning = other_machine(profile); !warning.empty()) note("warning: " + rank_name() + warning);
   } else {
     const RealRun real(asked, ranks);
     real.check_memory();
     profile = calibrated({&real}, seconds, asked.name);
   }
   if (prints()) write_file(out + "/profile.yaml", profile_yaml(profile));
+  return profile;
+}
 
-  const Attempt attempt(asked, profile, within, forced, out, ranks);
+int validate_scenario(const Arguments& arguments) {
+  std::vector<std::string> changes = arguments.all("--set");
+  for (std::string& change : run_settings_as_changes(arguments))
+    changes.push_back(std::move(change));
+  const double within = tolerance(arguments), seconds = calibration_seconds(arguments);
+  const bool forced = arguments.has("--force");
+  const Outputs outputs = outputs_of(arguments);
+  const std::string command = command_line("validate", arguments);
+  if (arguments.positional.size() > 1)
+    return validate_all({.scenarios = arguments.positional,
+                         .changes = std::move(changes),
+                         .profile = arguments.last("--profile", ""),
+                         .output = outputs.folder.empty() ? "pipewright-out/validation" : outputs.folder,
+                         .chosen = !outputs.folder.empty(),
+                         .pages = outputs.pages,
+                         .command = command,
+                         .seconds = seconds,
+                         .tolerance = within,
+                         .forced = forced,
+                         .as_json = arguments.has("--json")});
+  const Scenario asked =
+      read_scenario(arguments.positional.front(), {.set = std::move(changes), .config_path = config_path()});
+  if (asked.run.synthetic && arguments.has("--profile"))
+    throw InputError(asked.run.place,
+                     "--profile: a synthetic run takes the stated times; leave out --profile or run.synthetic");
+  Ranks* const ranks = joined_ranks(asked);  // rank 0 reads, writes and prints
+  const std::string out = outputs.folder.empty() ? "pipewright-out/" + file_name_of(asked) : outputs.folder;
+  if (prints()) made_folder_for_study(out, !outputs.folder.empty());
+
+  const bool synthetic = asked.run.synthetic;
+  Attempt attempt(
+      synthetic ? with_links_as_run(asked) : priced_with(asked, profile_for(arguments, asked, seconds, out, ranks)),
+      within, forced, out, ranks);
+  if (arguments.has("--profile")) note_other_machine(attempt.real());
+  attempt.run();
   if (!prints()) return kDone;  // the verdict is rank 0's
-  const Comparison& comparison = attempt.comparison();
+  const RunComparison& comparison = attempt.comparison();
   if (arguments.has("--json"))
     print(comparison_json(comparison));
   else
-    print(fmt::format("{}: predicted, then run ({}, {} timed steps)\n", asked.name, attempt.real().backend_name(),
-                      comparison.times.timed.size()) +
+    print(fmt::format("{}: predicted, then run ({}, {} timed steps)\n", asked.name,
+                      synthetic ? kSynthetic : attempt.real().backend_name(), comparison.times.timed.size()) +
           comparison_table(comparison) + fmt::format("\n  verdict: {}\n", comparison.verdict_text()));
-  note("wrote " + out + "/: profile.yaml prediction.json measurement.json comparison.json loss.csv overlay.svg");
+  for (const std::string& page : outputs.pages) {
+    write_file(page, comparison_html(comparison, command));
+    note("wrote " + page + " (predicted beside measured in one page, for any browser)");
+  }
+  note("wrote " + out + "/: " + (synthetic ? "" : "profile.yaml ") +
+       "prediction.json measurement.json comparison.json " + (synthetic ? "" : "loss.csv ") +
+       "overlay.svg overlay.trace.json");
   return exit_status(comparison.verdict());
 }
 
 int run(const Arguments& arguments) {
+  for (const std::string& path : arguments.positional)
+    if (!asks_for_import(arguments) && path.ends_with(".json"))
+      throw InputError("validate: " + path + " is a result, which cannot be run here; name its scenario, or add --log");
   if (asks_for_import(arguments)) return validate_import(arguments, tolerance(arguments));
   return with_run_failures([&] { return validate_scenario(arguments); });
 }
@@ -125,6 +172,7 @@ constinit const Command kValidate{
         "  pipewright validate scenarios/validation/two-stage-gpipe.yaml\n"
         "  pipewright validate scenarios/validation/*.yaml -o accuracy\n"
         "With --log or --trace nothing is run or measured here; what others measured stands beside the prediction.\n"
+        "They also take what `import` made of a log or trace; SCENARIO may then be a result of simulate -o FILE.json.\n"
         "  pipewright validate scenario.yaml --log run.log --trace rank0.json.gz --trace rank1.json.gz\n",
     .options = kOptions,
     .least = 1,

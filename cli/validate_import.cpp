@@ -16,6 +16,7 @@
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/format_quantity.hpp"
+#include "io/import/run_file.hpp"
 #include "io/read_scenario.hpp"
 #include "io/writers/writers.hpp"
 #include "planner/answer.hpp"
@@ -50,18 +51,60 @@ struct Judged {
 };
 
 Judged judged(const std::optional<LogComparison>& log, const std::optional<TraceComparison>& trace,
-              const Answer& answer, double tolerance) {
+              const Prediction& predicted, double tolerance) {
   Judged verdict;
   const auto judge = [&](const char* what, double error) {
     const bool within = std::abs(error) <= tolerance;
     verdict.within &= within;
-    verdict.text += fmt::format("{}{} {} of the measured {}", verdict.text.empty() ? "" : "; ",
-                                within ? "within" : "more than", percent(tolerance), what);
+    verdict.text += fmt::format("{}{} {} {} the measured {}", verdict.text.empty() ? "" : "; ",
+                                within ? "within" : "more than", percent(tolerance), within ? "of" : "off", what);
   };
-  if (log) judge("step", error_of(answer.report.step_time, log->median));
+  if (log) judge("step", error_of(predicted.step_time, log->median));
   if (trace)
     judge(trace->starts ? "span of actions" : "actions", error_of(trace->predicted_step(), trace->measured_step()));
   return verdict;
+}
+
+TrainingLog log_of(const std::string& path) {
+  if (!is_run_file(path)) return read_training_log(path);
+  ImportedRun run = read_run_file(path);
+  if (!run.log) throw InputError(path + ": is a run without a log; give it with --trace");
+  return *std::move(run.log);
+}
+
+ActionTrace trace_of(const std::string& path) {
+  if (!is_run_file(path)) return read_action_trace(path);
+  ImportedRun run = read_run_file(path);
+  if (!run.trace)
+    throw InputError(path + (run.log ? ": is a run without a trace; give it with --log"
+                                     : ": is a run without actions of a pipeline; put it beside another with compare"));
+  return *std::move(run.trace);
+}
+
+// A scenario or plan, simulated; or a result, read back.
+struct Asked {
+  std::optional<Scenario> scenario;
+  std::optional<Answer> answer;
+  Prediction predicted;
+};
+
+void ask(const Arguments& arguments, Asked& asked) {
+  const std::string& path = arguments.positional.front();
+  if (path.ends_with(".json")) {
+    if (arguments.has("--set"))
+      throw InputError("--set: " + path + " is a result, in which nothing can be changed; name its scenario instead");
+    if (arguments.has("--trace"))
+      throw InputError("--trace: " + path + " is a result, which has no times of single actions; name its scenario");
+    asked.predicted = read_prediction(path);
+    return;
+  }
+  asked.scenario = read_scenario(path, {.set = arguments.all("--set"), .config_path = config_path()});
+  auto result = answer(*asked.scenario, {.ignore_memory = true});
+  if (const auto* none = std::get_if<Infeasible>(&result)) throw InputError(asked.scenario->file + ": " + none->reason);
+  asked.answer = std::get<Answer>(std::move(result));
+  asked.predicted = prediction_of(*asked.answer);
+  if (!asked.answer->report.fits)
+    note("warning: by the prediction the plan does not fit: " + asked.answer->report.shortfall.reason);
 }
 
 }  // namespace
@@ -70,7 +113,7 @@ bool asks_for_import(const Arguments& arguments) {
   return arguments.has("--log") || arguments.has("--trace");
 }
 
-int validate_import(const Arguments& arguments, double tolerance) {
+int validate_import(const Arguments& arguments, std::optional<double> tolerance) {
   refuse_options_of_runs(arguments);
   if (arguments.positional.size() > 1)
     throw InputError(fmt::format("validate: {} scenarios beside --log or --trace; name the one that was run",
@@ -78,36 +121,35 @@ int validate_import(const Arguments& arguments, double tolerance) {
   const int warmup = warmup_of(arguments);
   if (arguments.all("--log").size() > 1)
     throw InputError("--log: given twice; a log holds all steps of a run, so name one (traces may be several)");
-  const Scenario scenario =
-      read_scenario(arguments.positional.front(), {.set = arguments.all("--set"), .config_path = config_path()});
-  const auto result = answer(scenario, {.ignore_memory = true});
-  if (const auto* none = std::get_if<Infeasible>(&result)) throw InputError(scenario.file + ": " + none->reason);
-  const Answer& predicted = std::get<Answer>(result);
-  if (!predicted.report.fits)
-    note("warning: by the prediction the plan does not fit: " + predicted.report.shortfall.reason);
+  Asked asked;
+  ask(arguments, asked);
+  const Prediction& predicted = asked.predicted;
 
   std::optional<LogComparison> log;
   std::optional<TraceComparison> trace;
-  if (arguments.has("--log")) log = compare_log(predicted, read_training_log(arguments.last("--log", "")), warmup);
+  if (arguments.has("--log")) log = compare_log(predicted, log_of(arguments.last("--log", "")), warmup);
+  if (log && !log->other_layout.empty()) note("warning: " + log->other_layout + "; are they of one run?");
   if (arguments.has("--trace")) {
     std::vector<ActionTrace> traces;
     for (const std::string& path : arguments.all("--trace"))
-      traces.push_back(read_action_trace(path));
-    trace = compare_traces(predicted, traces);
+      traces.push_back(trace_of(path));
+    trace = compare_traces(*predicted.answer, traces);
   }
-  const Judged verdict = judged(log, trace, predicted, tolerance);
+  const Judged verdict = tolerance ? judged(log, trace, predicted, *tolerance) : Judged{};
   if (arguments.has("--json")) {
     JsonText json;
-    json.open('{').field("schema", "pipewright.imported/1").field("scenario", scenario.name);
-    json.field("verdict", verdict.within ? "within" : "outside").field("tolerance", tolerance).key("log");
+    json.open('{').field("schema", "pipewright.imported/1").field("scenario", predicted.name);
+    json.key("verdict");
+    tolerance ? json.value(verdict.within ? "within" : "outside") : json.null();
+    json.field("tolerance", tolerance).key("log");
     log ? write_log(json, predicted, *log) : (void)json.null();
     json.key("trace");
     trace ? write_trace(json, *trace) : (void)json.null();
     json.close();
     print(std::move(json).text());
   } else {
-    print(scenario.name + ": predicted, beside a run that was imported\n" + (log ? log_table(predicted, *log) : "") +
-          (trace ? trace_table(*trace) : "") + "\n  verdict: " + verdict.text + "\n");
+    print(predicted.name + ": predicted, beside a run that was imported\n" + (log ? log_table(predicted, *log) : "") +
+          (trace ? trace_table(*trace) : "") + (tolerance ? "\n  verdict: " + verdict.text + "\n" : ""));
   }
   return verdict.within ? kDone : kNo;
 }

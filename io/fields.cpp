@@ -113,6 +113,9 @@ bool read_value(Reader& reader, const At& at, Bandwidth& value) {
 bool read_value(Reader& reader, const At& at, FlopRate& value) {
   return read_quantity(reader, at, value, parse_flop_rate, "a FLOP rate, e.g. 15.7 TFLOP/s");
 }
+bool read_value(Reader& reader, const At& at, Power& value) {
+  return read_quantity(reader, at, value, parse_power, "a power, e.g. 400 W");
+}
 bool read_value(Reader& reader, const At& at, double& value) {
   if (refuse_quotes(reader, at, "a number")) return false;
   return read_quantity(reader, at, value, parse_number, "a number, e.g. 0.5");
@@ -207,6 +210,9 @@ std::string value_text(Bandwidth value) {
   return to_text(value);
 }
 std::string value_text(FlopRate value) {
+  return to_text(value);
+}
+std::string value_text(Power value) {
   return to_text(value);
 }
 std::string value_text(double value) {

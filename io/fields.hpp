@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/check.hpp"
+#include "core/power.hpp"
 #include "core/units.hpp"
 #include "io/errors.hpp"
 #include "io/names.hpp"
@@ -121,6 +122,7 @@ bool read_value(Reader& reader, const At& at, Bytes& value);
 bool read_value(Reader& reader, const At& at, Flops& value);
 bool read_value(Reader& reader, const At& at, Bandwidth& value);
 bool read_value(Reader& reader, const At& at, FlopRate& value);
+bool read_value(Reader& reader, const At& at, Power& value);
 bool read_value(Reader& reader, const At& at, double& value);
 bool read_value(Reader& reader, const At& at, std::int64_t& value);
 bool read_value(Reader& reader, const At& at, int& value);
@@ -232,6 +234,7 @@ std::string value_text(Bytes value);
 std::string value_text(Flops value);
 std::string value_text(Bandwidth value);
 std::string value_text(FlopRate value);
+std::string value_text(Power value);
 std::string value_text(double value);
 std::string value_text(std::int64_t value);
 std::string value_text(int value);

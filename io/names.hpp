@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/cluster/cluster.hpp"
+#include "core/cluster/measured_device.hpp"
 #include "core/plan/expectation.hpp"
 #include "core/plan/scenario.hpp"
 
@@ -38,6 +39,11 @@ inline constexpr Name<OperatorKind> kOperatorKindNames[] = {{"matrix_product", O
                                                             {"attention", OperatorKind::Attention},
                                                             {"recurrent", OperatorKind::Recurrent},
                                                             {"memory", OperatorKind::Memory}};
+inline constexpr Name<SizeTerms> kSizeTerms[] = {
+    {"waves", SizeTerms::Waves}, {"work", SizeTerms::Work}, {"values", SizeTerms::Values}};
+inline constexpr Name<MeasuredPass> kMeasuredPasses[] = {{"forward", MeasuredPass::Forward},
+                                                         {"input_gradient", MeasuredPass::InputGradient},
+                                                         {"weight_gradient", MeasuredPass::WeightGradient}};
 inline constexpr Name<Skips> kSkips[] = {{"hop", Skips::Hop}, {"direct", Skips::Direct}};
 inline constexpr Name<GradientSync> kGradientSyncs[] = {
     {"overlapped", GradientSync::Overlapped}, {"at_once", GradientSync::AtOnce}, {"blocking", GradientSync::Blocking}};
@@ -47,11 +53,13 @@ inline constexpr Name<CostSourceKind> kCostSources[] = {{"explicit", CostSourceK
                                                         {"profile", CostSourceKind::Profile}};
 inline constexpr Name<PlacementOrder> kPlacementOrders[] = {{"pipeline", PlacementOrder::Pipeline},
                                                             {"data", PlacementOrder::Data}};
-inline constexpr Name<RunBackend> kRunBackends[] = {{"cpu", RunBackend::Cpu}};
-inline constexpr Name<RunTransport> kRunTransports[] = {{"local", RunTransport::Local},
-                                                        {"throttled", RunTransport::Throttled},
-                                                        {"tcp", RunTransport::Tcp},
-                                                        {"mpi", RunTransport::Mpi}};
+inline constexpr Name<RunBackend> kRunBackends[] = {{"cpu", RunBackend::Cpu}, {"cuda", RunBackend::Cuda}};
+inline constexpr Name<RunTransport> kRunTransports[] = {
+    {"local", RunTransport::Local},   {"throttled", RunTransport::Throttled},
+    {"staged", RunTransport::Staged}, {"peer", RunTransport::Peer},
+    {"tcp", RunTransport::Tcp},       {"mpi", RunTransport::Mpi},
+    {"nccl", RunTransport::Nccl}};
+inline constexpr Name<RunKernels> kRunKernels[] = {{"own", RunKernels::Own}, {"library", RunKernels::Library}};
 inline constexpr Name<RunLoss> kRunLosses[] = {{"cross_entropy", RunLoss::CrossEntropy}};
 // Statuses that a cell can be given. `compared` is what a cell without one is.
 inline constexpr Name<CellStatus> kCellStatuses[] = {
@@ -63,11 +71,20 @@ inline constexpr Name<CellStatus> kCellStatuses[] = {
 constexpr std::span<const Name<Precision>> names_of(Precision) {
   return kPrecisions;
 }
+constexpr std::span<const Name<SizeTerms>> names_of(SizeTerms) {
+  return kSizeTerms;
+}
+constexpr std::span<const Name<MeasuredPass>> names_of(MeasuredPass) {
+  return kMeasuredPasses;
+}
 constexpr std::span<const Name<RunBackend>> names_of(RunBackend) {
   return kRunBackends;
 }
 constexpr std::span<const Name<RunTransport>> names_of(RunTransport) {
   return kRunTransports;
+}
+constexpr std::span<const Name<RunKernels>> names_of(RunKernels) {
+  return kRunKernels;
 }
 constexpr std::span<const Name<RunLoss>> names_of(RunLoss) {
   return kRunLosses;

@@ -31,6 +31,7 @@ void forget(Scenario& scenario, std::string_view key) {
     scenario.profile = nullptr, scenario.profile_file.clear();
   }
   if (key == "run") scenario.run = {};
+  if (key == "campaign") scenario.campaign = nullptr;
 }
 
 Yaml map_of(const std::string& key, const Yaml* value) {

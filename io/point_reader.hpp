@@ -24,8 +24,8 @@ namespace pipewright {
 struct KnownFiles;
 
 // What the points of a sweep may change, in the order of reading.
-inline constexpr std::array<std::string_view, 6> kSweptSections = {"model", "cluster", "training",
-                                                                   "plan",  "cost",    "run"};
+inline constexpr std::array<std::string_view, 7> kSweptSections = {"model", "cluster", "training", "plan",
+                                                                   "cost",  "run",     "campaign"};
 
 class PointReader {
  public:

@@ -11,9 +11,12 @@
 
 #include "io/errors.hpp"
 #include "io/similar_units.hpp"
+#include "io/trimmed.hpp"
 
 namespace pipewright {
 namespace {
+
+constexpr std::string_view kBlanks = " \t";
 
 __extension__ typedef __int128 Wide;
 
@@ -25,7 +28,7 @@ struct Unit {
   int divisor = 1;
 };
 
-enum class Dimension { Time, Bytes, Bandwidth, Flops, FlopRate };
+enum class Dimension { Time, Bytes, Bandwidth, Flops, FlopRate, Power };
 
 constexpr Unit kTimes[] = {{"ns", 1}, {"us", 1, 3}, {"ms", 1, 6}, {"s", 1, 9}, {"min", 60, 9}, {"h", 3600, 9}};
 constexpr Unit kSizes[] = {{"B", 1},
@@ -55,6 +58,7 @@ constexpr Unit kFlops[] = {{"FLOP", 1},      {"kFLOP", 1, 3},  {"MFLOP", 1, 6}, 
                            {"TFLOP", 1, 12}, {"PFLOP", 1, 15}, {"EFLOP", 1, 18}};
 constexpr Unit kFlopRates[] = {{"FLOP/s", 1},      {"kFLOP/s", 1, 3},  {"MFLOP/s", 1, 6}, {"GFLOP/s", 1, 9},
                                {"TFLOP/s", 1, 12}, {"PFLOP/s", 1, 15}, {"EFLOP/s", 1, 18}};
+constexpr Unit kPowers[] = {{"W", 1}, {"kW", 1, 3}, {"MW", 1, 6}};
 
 struct DimensionInfo {
   std::string_view name;     // with its article
@@ -65,7 +69,8 @@ constexpr DimensionInfo kDimensions[] = {{"a time", "2.5 ms", kTimes},
                                          {"a size", "25 MB", kSizes},
                                          {"a bandwidth", "450 GB/s", kBandwidths},
                                          {"an amount of work", "40 GFLOP", kFlops},
-                                         {"a FLOP rate", "312 TFLOP/s", kFlopRates}};
+                                         {"a FLOP rate", "312 TFLOP/s", kFlopRates},
+                                         {"a power", "400 W", kPowers}};
 
 const DimensionInfo& info(Dimension dimension) {
   return kDimensions[static_cast<std::size_t>(dimension)];
@@ -110,14 +115,6 @@ struct Split {
   std::string why;
 };
 
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t'))
-    text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t'))
-    text.remove_suffix(1);
-  return text;
-}
-
 // Length of digits ["." digits] ["e" ["+"|"-"] digits] at the head of `text`.
 std::size_t number_length(std::string_view text) {
   std::size_t i = 0;
@@ -147,7 +144,10 @@ std::string bad_form(std::string_view text, std::size_t length) {
   if (text.starts_with("0b") || text.starts_with("0o")) return "is no decimal number; write decimal digits";
   if (length < text.size() && (text[length] == '_' || text[length] == ',' || text[length] == '\''))
     return "has a separator in the number; write the digits without it";
-  if (length < text.size() && text[length] == '.') return "has a point without digits after it; leave it out";
+  if (length < text.size() && text[length] == '.')
+    return text.substr(0, length).find_first_of("eE") == std::string_view::npos
+               ? "has a point without digits after it; leave it out"
+               : "has a fraction as its power of ten; write a whole number behind the e";
   return {};
 }
 
@@ -187,14 +187,14 @@ std::string fill(Decimal& decimal) {
 
 Split split(std::string_view text) {
   Split result;
-  text = trimmed(text);
+  text = trimmed(text, kBlanks);
   if (text.size() > 1000) return result.why = "is too long for a number", result;
   const std::size_t length = number_length(text);
   if (length == 0) return result.why = no_number(text), result;
   if (result.why = bad_form(text, length); !result.why.empty()) return result;
   result.number.text = text.substr(0, length);
   result.why = fill(result.number);
-  result.unit = trimmed(text.substr(length));
+  result.unit = trimmed(text.substr(length), kBlanks);
   return result;
 }
 
@@ -311,6 +311,9 @@ Parsed<Flops> parse_flops(std::string_view text) {
 }
 Parsed<FlopRate> parse_flop_rate(std::string_view text) {
   return parse<FlopRate>(text, Dimension::FlopRate);
+}
+Parsed<Power> parse_power(std::string_view text) {
+  return parse<Power>(text, Dimension::Power);
 }
 
 Parsed<std::int64_t> parse_count(std::string_view text) {
@@ -437,6 +440,9 @@ std::string to_text(Flops flops) {
 }
 std::string to_text(FlopRate rate) {
   return shortest(rate, parse_flop_rate, kFlopRates);
+}
+std::string to_text(Power power) {
+  return shortest(power, parse_power, kPowers);
 }
 
 }  // namespace pipewright

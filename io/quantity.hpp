@@ -5,6 +5,7 @@
 //   bandwidth   a size per second, or bits per second: b/s kb/s Mb/s Gb/s Tb/s (8 b = 1 B)
 //   work        FLOP kFLOP MFLOP GFLOP TFLOP PFLOP EFLOP
 //   rate        the same per second: TFLOP/s
+//   power       W kW MW
 //
 // Times and sizes go from decimal text straight to whole nanoseconds and bytes, never through a double: what is finer
 // is rounded once, halves up. "2.211 ms" is 2211000 ns; "400 Gb/s" is exactly "50 GB/s".
@@ -15,6 +16,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/power.hpp"
 #include "core/units.hpp"
 
 namespace pipewright {
@@ -31,6 +33,7 @@ Parsed<Bytes> parse_bytes(std::string_view text);
 Parsed<Bandwidth> parse_bandwidth(std::string_view text);
 Parsed<Flops> parse_flops(std::string_view text);
 Parsed<FlopRate> parse_flop_rate(std::string_view text);
+Parsed<Power> parse_power(std::string_view text);
 
 // Plain numbers. Integers are decimal digits only: no sign, no leading zero, no exponent, no separators.
 Parsed<std::int64_t> parse_count(std::string_view text);
@@ -51,5 +54,6 @@ std::string to_text(Bytes bytes);
 std::string to_text(Bandwidth bandwidth);
 std::string to_text(Flops flops);
 std::string to_text(FlopRate rate);
+std::string to_text(Power power);
 
 }  // namespace pipewright

@@ -199,6 +199,10 @@ struct Price {
   const char* operator()(double value) const { return value > 0 && value < 1e9 ? "" : "must be more than 0"; }
 };
 
+struct LongEnough {
+  const char* operator()(Time value) const { return value > Time{} ? "" : "must be more than 0"; }
+};
+
 constexpr Field<HostTimes> kHost[] = {
     {"operator", "time", "to issue one operator of one pass; default: 0 ns", Need::Optional,
      read_as<&HostTimes::operation>, write_as<&HostTimes::operation>},
@@ -238,8 +242,13 @@ constexpr Field<Device> kDevice[] = {
      read_as<&Device::allocator>, write_as<&Device::allocator>},
     {"fragmentation", "number in [0, 1)", "share of what the model holds that is lost between blocks; default: 0",
      Need::Optional, read_as<&Device::fragmentation, LostShare>, write_as<&Device::fragmentation>},
-    {"price_per_hour", "number", "of one device, in one currency throughout; for `plan --objective cost`",
+    {"price_per_hour", "number",
+     "of one device, in one currency throughout; for `plan --objective cost` and the cost of the whole training",
      Need::Optional, read_as<&Device::price_per_hour, Price>, write_as<&Device::price_per_hour>},
+    {"power", "power", "that the device draws at most while it computes (its TDP); for the energy of the training",
+     Need::Optional, read_as<&Device::power, DeviceRate>, write_as<&Device::power>},
+    {"mtbf", "time", "mean time between failures of one device that stop the training, e.g. 50000 h; for the goodput",
+     Need::Optional, read_as<&Device::mtbf, LongEnough>, write_as<&Device::mtbf>},
     {"peak", "map of fp32 | tf32 | fp16 | bf16 to FLOP rate", "dense peak rates; needed by cost: roofline",
      Need::Optional, read_peak, write_peak},
     {"memory_bandwidth", "bandwidth", "of the device's own memory", Need::Optional,
@@ -261,8 +270,16 @@ constexpr Field<Device> kDevice[] = {
      "by kind (matrix_product, convolution, grouped_convolution, attention, recurrent, memory), for layers built from "
      "operators; default: compute_efficiency, of memory memory_efficiency",
      Need::Optional, read_efficiency, write_efficiency},
+    {"virtual_devices", "whole number >= 1",
+     "measured: this device is one of so many equal groups of the GPU's SMs; default: 1", Need::Optional,
+     read_as<&Device::virtual_devices, AtLeast1>,
+     [](YamlText& out, std::string_view key, const Device& device) {
+       if (device.virtual_devices > 1) out.line(key, value_text(device.virtual_devices));
+     }},
     {"source", "text", "where the figures come from", Need::Optional, read_as<&Device::source>,
      write_text<&Device::source>},
+    {"measured", "map", "written by `calibrate --backend cuda`: times that take the place of the shares above",
+     Need::Optional, read_measured_device, write_measured_device},
 };
 
 // ---- links, network -------------------------------------------------------------------------------------------------
@@ -500,14 +517,17 @@ void write_cluster_section(YamlText& out, const Cluster& cluster) {
 }
 
 std::vector<SectionDoc> cluster_docs() {
-  return {document<Cluster>("cluster", kCluster),
-          document<Cluster>("cluster.node", kNode),
-          document<DeviceClass>("cluster.other_nodes.<name>", kOtherNodes),
-          document<NodeLinks>("cluster.node.links", kLinks),
-          document<Network>("cluster.network", kNetwork),
-          document<Device>("device", kDevice),
-          document<HostTimes>("device.host", kHost),
-          document<EfficiencyKeys>("device.efficiency.<kind>", kEfficiency)};
+  std::vector<SectionDoc> docs = {document<Cluster>("cluster", kCluster),
+                                  document<Cluster>("cluster.node", kNode),
+                                  document<DeviceClass>("cluster.other_nodes.<name>", kOtherNodes),
+                                  document<NodeLinks>("cluster.node.links", kLinks),
+                                  document<Network>("cluster.network", kNetwork),
+                                  document<Device>("device", kDevice),
+                                  document<HostTimes>("device.host", kHost),
+                                  document<EfficiencyKeys>("device.efficiency.<kind>", kEfficiency)};
+  for (SectionDoc& doc : measured_device_docs())
+    docs.push_back(std::move(doc));
+  return docs;
 }
 
 }  // namespace pipewright

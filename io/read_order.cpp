@@ -8,20 +8,15 @@
 
 #include "io/quantity.hpp"
 #include "io/sections.hpp"
+#include "io/trimmed.hpp"
 
 namespace pipewright {
 namespace {
 
+constexpr std::string_view kBlanks = " ";
+
 std::size_t at_place(LayerId layer) {
   return static_cast<std::size_t>(layer);
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && text.front() == ' ')
-    text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ')
-    text.remove_suffix(1);
-  return text;
 }
 
 class OrderReader {
@@ -62,8 +57,8 @@ class OrderReader {
     if (text == nullptr) return;
     std::optional<LayerId> first = layer(*text, at.yaml.quoted), last = first;
     if (const auto dots = text->find(".."); !first && dots != std::string::npos) {
-      first = layer(trimmed(std::string_view(*text).substr(0, dots)), false);
-      last = layer(trimmed(std::string_view(*text).substr(dots + 2)), false);
+      first = layer(trimmed(std::string_view(*text).substr(0, dots), kBlanks), false);
+      last = layer(trimmed(std::string_view(*text).substr(dots + 2), kBlanks), false);
     }
     if (!first || !last)
       return reader_.error(at, fmt::format("is no layer of the model; write a layer's name, its number from 0 to {} in "

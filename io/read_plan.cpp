@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "io/import/schedule_csv.hpp"
 #include "io/read_scenario.hpp"
 #include "io/sections.hpp"
 
@@ -257,9 +258,41 @@ void write_recompute(YamlText& out, std::string_view key, const PlanRequest& pla
   out.line(key, entries.size() == 1 ? entries.front() : fmt::format("[{}]", fmt::join(entries, ", ")));
 }
 
+// A name, or {file: my.schedule.csv}: PyTorch's pipeline schedule.
+void read_schedule(Reader& reader, const At& at, PlanRequest& plan) {
+  plan.schedule.place = at.yaml.place;
+  plan.given = nullptr, plan.schedule_file.clear();
+  constexpr const char* kNamesNone = "names no file; write e.g. {file: my.schedule.csv}";
+  if (!at.yaml.is(Yaml::Type::Map)) {
+    if (read_value(reader, at, plan.schedule.value) && plan.schedule.value == "file") reader.error(at, kNamesNone);
+    return;
+  }
+  plan.schedule.value = "file";
+  if (at.yaml.map.empty()) reader.error(at, kNamesNone);
+  for (const auto& [key, value] : at.yaml.map) {
+    const At here = at.child(key.text, value);
+    if (key.text != "file") {
+      unknown_key(reader, at, key, {"file"});
+    } else if (read_value(reader, here, plan.schedule_file)) {
+      try {
+        plan.given =
+            std::make_shared<const GivenSchedule>(read_schedule_csv(relative_to(value.place, plan.schedule_file)));
+      } catch (const InputError& error) {
+        reader.errors.add(error);
+      }
+    }
+  }
+}
+
+void write_schedule(YamlText& out, std::string_view key, const PlanRequest& plan) {
+  out.line(key, plan.given ? "{file: " + yaml_string(plan.schedule_file) + "}" : value_text(plan.schedule));
+}
+
 constexpr Field<PlanRequest> kPlan[] = {
-    {"schedule", "name", "see `pipewright show schedules`; default: 1f1b", Need::Optional,
-     read_as<&PlanRequest::schedule>, write_as<&PlanRequest::schedule>},
+    {"schedule", "name | {file: FILE}",
+     "see `pipewright show schedules`; file: the order in PyTorch's schedule CSV, relative to the scenario; default: "
+     "1f1b",
+     Need::Optional, read_schedule, write_schedule},
     {"stages", "whole number >= 1", "K; default: as many as plan.replicas has entries, else 1", Need::Optional,
      read_as<&PlanRequest::stages, AtLeast1>, write_as<&PlanRequest::stages>},
     {"virtual_stages", "whole number >= 1", "chunks of layers per stage (interleaved_1f1b); default: 1", Need::Optional,
@@ -394,6 +427,10 @@ void read_plan_section(Reader& reader, const At& at, PlanRequest& plan) {
   read_fields<PlanRequest>(reader, At{closed, at.parent, at.key, at.item}, kPlan, plan);
   check_open_fields<PlanRequest>(reader, at, kPlan, plan.open);
   open_for_whole_plan(reader, at, closed, plan);
+  if (plan.given && !closed.find("stages") && !closed.find("replicas"))
+    plan.stages = {plan.given->stages, plan.schedule.place};
+  if (plan.given && !closed.find("virtual_stages"))
+    plan.virtual_stages = {plan.given->virtual_stages, plan.schedule.place};
   const auto replicas = static_cast<std::int64_t>(plan.replicas.value.size());
   if (replicas > 0 && !closed.find("stages")) plan.stages = {replicas, plan.replicas.place};
   if (replicas > 0 && replicas != plan.stages.value)

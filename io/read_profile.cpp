@@ -18,15 +18,24 @@ struct NotNegative {
   const char* operator()(Time value) const { return value >= Time{} ? "" : "must be 0 or more"; }
 };
 
+struct NoLessThan0 {
+  const char* operator()(std::int64_t value) const { return value < 0 ? "must be 0 or more" : ""; }
+};
+
 constexpr Field<Fingerprint> kMachine[] = {
     {"processor", "text", "as the system names it", Need::Required, read_as<&Fingerprint::processor>,
      write_as<&Fingerprint::processor>},
-    {"isa", "text", "backend and instructions of its arithmetic", Need::Required, read_as<&Fingerprint::isa>,
+    {"isa", "text", "backend and instructions of its arithmetic, or SMs", Need::Required, read_as<&Fingerprint::isa>,
      write_as<&Fingerprint::isa>},
     {"cores", "whole number >= 1", "that the measurement could use", Need::Required,
      read_as<&Fingerprint::cores, AtLeast1>, write_as<&Fingerprint::cores>},
     {"revision", "text", "of pipewright", Need::Optional, read_as<&Fingerprint::revision>,
      write_text<&Fingerprint::revision>},
+    {"sms", "whole number >= 1", "of a GPU, that each worker had", Need::Optional, read_as<&Fingerprint::sms, AtLeast1>,
+     [](YamlText& out, std::string_view key, const Fingerprint& machine) {
+       if (machine.sms > 0) out.line(key, value_text(machine.sms));
+     }},
+    {"driver", "text", "of the GPU", Need::Optional, read_as<&Fingerprint::driver>, write_text<&Fingerprint::driver>},
 };
 
 constexpr Field<LinearTime> kLinear[] = {
@@ -41,16 +50,18 @@ constexpr Field<LayerTimes> kLayer[] = {
      write_as<&LayerTimes::key>},
     {"samples", "whole number >= 1", "of the micro-batch", Need::Required, read_as<&LayerTimes::samples, AtLeast1>,
      write_as<&LayerTimes::samples>},
-    {"forward", "time", "trimmed mean", Need::Required, read_as<&LayerTimes::forward, NotNegative>,
-     write_as<&LayerTimes::forward>},
-    {"input_gradient", "time", "trimmed mean", Need::Required, read_as<&LayerTimes::input_gradient, NotNegative>,
-     write_as<&LayerTimes::input_gradient>},
-    {"weight_gradient", "time", "trimmed mean", Need::Required, read_as<&LayerTimes::weight_gradient, NotNegative>,
-     write_as<&LayerTimes::weight_gradient>},
+    {"forward", "time", "mean over the middle half of the rounds", Need::Required,
+     read_as<&LayerTimes::forward, NotNegative>, write_as<&LayerTimes::forward>},
+    {"input_gradient", "time", "mean over the middle half of the rounds", Need::Required,
+     read_as<&LayerTimes::input_gradient, NotNegative>, write_as<&LayerTimes::input_gradient>},
+    {"weight_gradient", "time", "mean over the middle half of the rounds", Need::Required,
+     read_as<&LayerTimes::weight_gradient, NotNegative>, write_as<&LayerTimes::weight_gradient>},
     {"spread", "number >= 0", "of the forward, (p95 - p5) / mean", Need::Optional,
      read_as<&LayerTimes::spread, NotNegative>, write_as<&LayerTimes::spread>},
     {"measured", "whole number", "how often", Need::Optional, read_as<&LayerTimes::measured>,
      write_as<&LayerTimes::measured>},
+    {"active", "whole number", "workers that computed meanwhile; 0: all of them", Need::Optional,
+     read_as<&LayerTimes::active, NoLessThan0>, write_as<&LayerTimes::active>},
 };
 
 template <auto Member>
@@ -81,11 +92,12 @@ void read_layers(Reader& reader, const At& at, MachineProfile& profile) {
     read_fields<LayerTimes>(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), kLayer,
                             profile.layers.emplace_back());
   std::sort(profile.layers.begin(), profile.layers.end(), [](const LayerTimes& a, const LayerTimes& b) {
-    return std::tie(a.key, a.samples) < std::tie(b.key, b.samples);
+    return std::tie(a.key, a.samples, a.active) < std::tie(b.key, b.samples, b.active);
   });
   for (std::size_t i = 1; i < profile.layers.size(); ++i)
     if (profile.layers[i].key == profile.layers[i - 1].key &&
-        profile.layers[i].samples == profile.layers[i - 1].samples)
+        profile.layers[i].samples == profile.layers[i - 1].samples &&
+        profile.layers[i].active == profile.layers[i - 1].active)
       reader.error(at, "names one layer twice for the same samples: " + profile.layers[i].key.substr(0, 80));
 }
 
@@ -118,22 +130,55 @@ void read_updates(Reader& reader, const At& at, MachineProfile& profile) {
   }
 }
 
+constexpr Field<AllReduceTime> kAllReduce[] = {
+    {"members", "whole number >= 1", "workers that add their gradients", Need::Required,
+     read_as<&AllReduceTime::members, AtLeast1>, write_as<&AllReduceTime::members>},
+    {"fixed_ns", "number >= 0", "ns", Need::Required,
+     [](Reader& reader, const At& at, AllReduceTime& time) {
+       read_as<&LinearTime::fixed_ns, NotNegative>(reader, at, time.by_bytes);
+     },
+     [](YamlText& out, std::string_view key, const AllReduceTime& time) {
+       write_as<&LinearTime::fixed_ns>(out, key, time.by_bytes);
+     }},
+    {"ns_per_byte", "number >= 0", "ns", Need::Required,
+     [](Reader& reader, const At& at, AllReduceTime& time) {
+       read_as<&LinearTime::ns_per_unit, NotNegative>(reader, at, time.by_bytes);
+     },
+     [](YamlText& out, std::string_view key, const AllReduceTime& time) {
+       write_as<&LinearTime::ns_per_unit>(out, key, time.by_bytes);
+     }},
+};
+
+void read_all_reduces(Reader& reader, const At& at, MachineProfile& profile) {
+  if (!is_list(reader, at, "a list of all-reduces")) return;
+  for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
+    AllReduceTime time;
+    read_fields<AllReduceTime>(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), kAllReduce, time);
+    if (find_all_reduce(profile, time.members) != nullptr) reader.error(at, "names one number of members twice");
+    profile.all_reduces.push_back(time);
+  }
+}
+
 std::string flow_text(const LayerTimes& layer) {
   return fmt::format(
-      "{{computes: {}, samples: {}, forward: {}, input_gradient: {}, weight_gradient: {}, spread: {}, measured: {}}}",
+      "{{computes: {}, samples: {}, forward: {}, input_gradient: {}, weight_gradient: {}, spread: {}, measured: {}, "
+      "active: {}}}",
       value_text(layer.key), layer.samples, value_text(layer.forward), value_text(layer.input_gradient),
-      value_text(layer.weight_gradient), value_text(layer.spread), layer.measured);
+      value_text(layer.weight_gradient), value_text(layer.spread), layer.measured, layer.active);
 }
 
 constexpr Field<MachineProfile> kProfile[] = {
-    {"version", "2", "of this format", Need::Required, read_version,
+    {"version", "3", "of this format", Need::Required, read_version,
      [](YamlText& out, std::string_view key, const MachineProfile&) {
        out.line(key, std::to_string(kProfileVersion));
      }},
     {"name", "text", "for reports", Need::Required, read_as<&MachineProfile::name>, write_as<&MachineProfile::name>},
     {"date", "text", "of the measurement", Need::Required, read_as<&MachineProfile::date>,
      write_as<&MachineProfile::date>},
-    {"backend", "text", "cpu", Need::Required, read_as<&MachineProfile::backend>, write_as<&MachineProfile::backend>},
+    {"backend", "text", "cpu or cuda: whose runs it prices", Need::Required, read_as<&MachineProfile::backend>,
+     write_as<&MachineProfile::backend>},
+    {"precision", "fp32 | tf32 | fp16 | bf16", "of the runs that were measured; default: fp32", Need::Optional,
+     read_as<&MachineProfile::precision>, write_as<&MachineProfile::precision>},
     {"machine", "map", "what was measured", Need::Required,
      [](Reader& reader, const At& at, MachineProfile& p) { read_fields<Fingerprint>(reader, at, kMachine, p.machine); },
      [](YamlText& out, std::string_view key, const MachineProfile& p) {
@@ -158,13 +203,26 @@ constexpr Field<MachineProfile> kProfile[] = {
                   {});
        out.close();
      }},
+    {"all_reduces", "list of maps", "members, fixed_ns, ns_per_byte: sums of gradients", Need::Optional,
+     read_all_reduces,
+     [](YamlText& out, std::string_view key, const MachineProfile& p) {
+       if (p.all_reduces.empty()) return;
+       out.open(key);
+       for (const AllReduceTime& time : p.all_reduces)
+         out.item(fmt::format("{{members: {}, fixed_ns: {}, ns_per_byte: {}}}", time.members,
+                              value_text(time.by_bytes.fixed_ns), value_text(time.by_bytes.ns_per_unit)),
+                  {});
+       out.close();
+     }},
+    {"probe", "time", "of a fixed piece of arithmetic on a core meanwhile; 0: not measured", Need::Optional,
+     read_as<&MachineProfile::probe, NotNegative>, write_as<&MachineProfile::probe>},
     {"common_error", "number >= 0", "relative error that all ops share", Need::Required,
      read_as<&MachineProfile::common_error, NotNegative>, write_as<&MachineProfile::common_error>},
     {"independent_error", "number >= 0", "relative error of each op's own", Need::Required,
      read_as<&MachineProfile::independent_error, NotNegative>, write_as<&MachineProfile::independent_error>},
     {"source", "text", "one line for reports", Need::Required, read_as<&MachineProfile::source>,
      write_as<&MachineProfile::source>},
-    {"layers", "list of maps", "computes, samples, forward, input_gradient, weight_gradient, spread, measured",
+    {"layers", "list of maps", "computes, samples, forward, input_gradient, weight_gradient, spread, measured, active",
      Need::Required, read_layers,
      [](YamlText& out, std::string_view key, const MachineProfile& p) {
        out.open(key);

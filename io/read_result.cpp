@@ -36,6 +36,10 @@ std::string layers_of(const Json& stage) {
   return text;
 }
 
+std::optional<double> maybe(const Json& value) {
+  return value.is_null() ? std::nullopt : std::optional(value.get<double>());
+}
+
 ResultFigures::Stage stage_of(const Json& json) {
   return {.layers = layers_of(json),
           .forward = json.at("forward_s"),
@@ -44,12 +48,10 @@ ResultFigures::Stage stage_of(const Json& json) {
           .busy = json.at("busy_s"),
           .peak = json.at("memory_bytes").at("peak"),
           .need = json.at("memory_need_bytes").at("with_reserve"),
-          .capacity = json.at("capacity_bytes"),
+          .capacity = maybe(json.at("capacity_bytes")).value_or(0),
+          .model = json.at("memory_need_bytes").at("model"),
+          .reserve = json.at("memory_bytes").at("reserve"),
           .in_flight = json.at("in_flight")};
-}
-
-std::optional<double> maybe(const Json& value) {
-  return value.is_null() ? std::nullopt : std::optional(value.get<double>());
 }
 
 void shares_of_time(const Json& workers, ResultFigures& figures) {
@@ -67,18 +69,34 @@ void shares_of_time(const Json& workers, ResultFigures& figures) {
   }
 }
 
+void whole_training(const Json& campaign, ResultFigures& figures) {
+  figures.days = maybe(campaign.at("days"));
+  figures.device_hours = maybe(campaign.at("device_hours"));
+  figures.cost = maybe(campaign.at("cost"));
+  figures.energy = maybe(campaign.at("energy_j"));
+  if (const Json& goodput = campaign.at("goodput"); !goodput.is_null()) figures.goodput = goodput.at("by_formula");
+}
+
 ResultFigures figures_of(const Json& json) {
   ResultFigures figures;
   flatten(json.at("scenario"), "scenario", figures.inputs);
   flatten(json.at("plan"), "plan", figures.inputs);
+  const Json& plan = json.at("plan");
+  figures.name = json.at("scenario").at("name");
+  figures.global_batch_size = plan.at("global_batch_size");
+  figures.devices = static_cast<std::int64_t>(plan.at("devices").size()) * plan.at("tensor_parallel").get<int>();
+  if (const Json& length = json.at("scenario").at("sequence_length"); !length.is_null())
+    figures.sequence_length = length.get<std::int64_t>();
   figures.step_time = json.at("step_time_s");
   figures.makespan = json.at("makespan_s");
   figures.samples_per_s = json.at("samples_per_s");
   figures.tokens_per_s = maybe(json.at("tokens_per_s"));
   figures.mfu = maybe(json.at("mfu"));
+  if (json.contains("hfu")) figures.hfu = maybe(json.at("hfu"));  // younger than the format
+  if (json.contains("campaign")) whole_training(json.at("campaign"), figures);
   figures.bubble = json.at("bubble_fraction");
   figures.bubble_span = json.at("bubble_fraction_span");
-  figures.speedup_one_device = json.at("speedup_over_one_device");
+  figures.speedup_one_device = maybe(json.at("speedup_over_one_device"));
   figures.limiting_factor = json.at("limiting_factor");
   figures.fits = json.at("fits");
   if (!figures.fits) figures.shortfall = json.at("shortfall").at("reason");

@@ -1,4 +1,4 @@
-// A result as `simulate` writes it (docs/result-json.md), read back for `compare`.
+// A result as `simulate` writes it (docs/result-json.md), read back for `compare` and `validate`.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@ struct ResultFigures {
     std::string layers;  // "0-5", "0-2, 12-14"
     double forward = 0, backward = 0, recompute = 0, busy = 0;
     double peak = 0, need = 0, capacity = 0;  // bytes; `need`: what the device must have
+    double model = 0, reserve = 0;            // of it: what the model holds, what context and libraries take
     std::int64_t in_flight = 0;
   };
   struct Link {
@@ -27,9 +28,13 @@ struct ResultFigures {
     double time = 0;
   };
   KeysAndValues inputs;  // what the document tells of scenario and plan
+  std::string name;      // of the scenario
+  std::int64_t global_batch_size = 0, devices = 0;
+  std::optional<std::int64_t> sequence_length;
   double step_time = 0, makespan = 0, samples_per_s = 0;
-  std::optional<double> tokens_per_s, mfu;
-  double bubble = 0, bubble_span = 0, speedup_one_device = 0;
+  std::optional<double> tokens_per_s, mfu, hfu, speedup_one_device;
+  std::optional<double> days, device_hours, cost, energy, goodput;  // of the whole training; energy in joules
+  double bubble = 0, bubble_span = 0;
   bool fits = true;
   std::string shortfall, limiting_factor;
   // Of all workers' time, which is workers x makespan: the shares sum to 1.

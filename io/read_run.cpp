@@ -1,4 +1,6 @@
 // run: of a scenario.
+#include <algorithm>
+
 #include "io/read_scenario.hpp"
 #include "io/sections.hpp"
 
@@ -35,12 +37,33 @@ struct AtMostAMillion {
   }
 };
 
+// Each GPU once.
+void read_gpus(Reader& reader, const At& at, RunRequest& run) {
+  if (!read_value(reader, at, run.gpus)) return;
+  if (run.gpus.empty()) reader.error(at, "names no GPU; write e.g. [0]");
+  for (std::size_t i = 0; i < run.gpus.size(); ++i) {
+    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    if (run.gpus[i] < 0 || run.gpus[i] > 1023)
+      reader.error(here, "is no number of a GPU; `pipewright doctor` lists them");
+    if (std::count(run.gpus.begin(), run.gpus.begin() + static_cast<std::ptrdiff_t>(i), run.gpus[i]) > 0)
+      reader.error(here, "stands in the list already");
+  }
+}
+
 constexpr Field<RunRequest> kRun[] = {
-    {"backend", "cpu", "whose arithmetic; default: cpu", Need::Optional, read_as<&RunRequest::backend>,
-     write_as<&RunRequest::backend>},
-    {"transport", "local | throttled | tcp | mpi",
-     "local: workers are threads of one process; throttled: likewise, with links as slow as the cluster's; tcp, mpi: a "
-     "process per worker; default: local",
+    {"backend", "cpu | cuda", "whose arithmetic; cuda: a GPU's, every worker on SMs of its own; default: cpu",
+     Need::Optional, read_as<&RunRequest::backend>, write_as<&RunRequest::backend>},
+    {"virtual_devices", "whole number >= 1",
+     "cuda: groups of SMs that the GPUs are cut into, one per worker; default: as many as there are workers",
+     Need::Optional, read_as<&RunRequest::virtual_devices, AtLeast1>, write_as<&RunRequest::virtual_devices>},
+    {"gpus", "list of numbers, e.g. [0, 1]",
+     "cuda: workers are spread over these GPUs, as `pipewright doctor` numbers them; as many as workers: a whole one "
+     "each; default: [0]",
+     Need::Optional, read_gpus, write_as<&RunRequest::gpus>},
+    {"transport", "local | throttled | staged | peer | tcp | mpi",
+     "local: workers are threads of one process; throttled: likewise, with links as slow as the cluster's; staged: "
+     "likewise, messages go through the host's memory; peer: likewise, from one GPU into another; tcp, mpi: a process "
+     "per worker; default: local",
      Need::Optional, read_as<&RunRequest::transport>, write_as<&RunRequest::transport>},
     {"steps", "whole number >= 1", "steps that are timed; default: 20", Need::Optional,
      read_as<&RunRequest::steps, AtLeast1>, write_as<&RunRequest::steps>},
@@ -64,11 +87,24 @@ constexpr Field<RunRequest> kRun[] = {
      read_as<&RunRequest::epsilon, Positive>, write_as<&RunRequest::epsilon>},
     {"memory_cap", "size", "that a worker's arena may span; default: none", Need::Optional,
      read_as<&RunRequest::memory_cap, DeviceRate>, write_as<&RunRequest::memory_cap>},
+    {"kernels", "own | library",
+     "cuda: whose products of linear layers; own: the same bits on any number of SMs; library: cuBLASLt; default: "
+     "library "
+     "where it is there",
+     Need::Optional, read_as<&RunRequest::kernels>, write_as<&RunRequest::kernels>},
+    {"loss_scale", "number > 0",
+     "what the loss is multiplied by and its gradients are divided by before the update, so that small ones are not "
+     "lost "
+     "in 16 bits; a power of two changes no other bit; default: 1024 where training.precision is fp16, else 1",
+     Need::Optional, read_as<&RunRequest::loss_scale, Positive>, write_as<&RunRequest::loss_scale>},
     {"weight_stashing", "true | false",
      "asynchronous schedules: a backward reads the weights that its forward read; default: true", Need::Optional,
      read_as<&RunRequest::weight_stashing>, write_as<&RunRequest::weight_stashing>},
     {"timeout", "number > 0", "seconds until a silent worker ends the run, a million at most; default: 120",
      Need::Optional, read_as<&RunRequest::timeout, AtMostAMillion>, write_as<&RunRequest::timeout>},
+    {"synthetic", "true | false",
+     "no arithmetic: every op spins for its stated time, allocates and sends its stated bytes; default: false",
+     Need::Optional, read_as<&RunRequest::synthetic>, write_as<&RunRequest::synthetic>},
 };
 
 }  // namespace

@@ -10,22 +10,18 @@
 #include "io/errors.hpp"
 #include "io/quantity.hpp"
 #include "io/read_file.hpp"
+#include "io/trimmed.hpp"
 
 namespace pipewright {
 namespace {
 
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view blank = " \t\r";
-  const std::size_t begin = text.find_first_not_of(blank);
-  if (begin == std::string_view::npos) return text.substr(0, 0);
-  return text.substr(begin, text.find_last_not_of(blank) - begin + 1);
-}
+constexpr std::string_view kBlanks = " \t\r";
 
 std::vector<std::string_view> fields_of(std::string_view line) {
   std::vector<std::string_view> fields;
   for (std::size_t begin = 0; begin <= line.size();) {
     const std::size_t end = std::min(line.find(',', begin), line.size());
-    fields.push_back(trimmed(line.substr(begin, end - begin)));
+    fields.push_back(trimmed(line.substr(begin, end - begin), kBlanks));
     begin = end + 1;
   }
   return fields;
@@ -40,7 +36,7 @@ class RunReader {
     int number = 0;
     for (std::size_t begin = 0; begin < text.size() && !errors_.full();) {
       const std::size_t end = std::min(text.find('\n', begin), text.size());
-      const std::string_view line = trimmed(text.substr(begin, end - begin));
+      const std::string_view line = trimmed(text.substr(begin, end - begin), kBlanks);
       begin_ = text.data() + begin;
       begin = end + 1;
       place_ = {file_, ++number, 1};

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/cost/cost_model.hpp"
+#include "core/plan/campaign.hpp"
 #include "io/changes.hpp"
 #include "io/quantity.hpp"
 #include "io/sections.hpp"
@@ -77,6 +78,14 @@ constexpr Field<Scenario> kScenario[] = {
        write_run_section(out, scenario.run);
        out.close();
      }},
+    {"campaign", "map", "the whole training, of many steps: its length, prices, failures; see campaign", Need::Optional,
+     read_campaign_section,
+     [](YamlText& out, std::string_view key, const Scenario& scenario) {
+       if (!scenario.campaign) return;
+       out.open(key);
+       write_campaign_section(out, *scenario.campaign);
+       out.close();
+     }},
     {"vary", "map of lists, or list of maps", "variants for `capacity`, a row each; see vary", Need::Optional,
      [](Reader& reader, const At& at, Scenario&) {
        ExpectAndVary dropped;
@@ -143,6 +152,11 @@ Scenario scenario_of(const std::string& path, Yaml root, const ReadOptions& opti
                      "this is a profile of a machine, not a scenario; price a scenario with it: pipewright simulate "
                      "SCENARIO --set 'cost={profile: " +
                          path + "}'");
+  if (root.find("schema") && root.find("source") && !root.find("model"))
+    throw InputError(root.place,
+                     "this is a run that was measured, not a scenario; put it beside one: pipewright validate SCENARIO "
+                     "--log " +
+                         path);
   Errors errors;
   Reader reader{options, errors};
   reader.more = more;
@@ -175,15 +189,15 @@ void complete(Scenario& scenario, const Yaml& root) {
       scenario.model = reordered(scenario.model, scenario.plan.order.value.layers);
   }
   const auto& tokens = scenario.model.tokens;
-  if (!tokens) return;
   auto& stated = scenario.training.sequence_length;
-  if (stated && *stated != *tokens)
+  if (tokens && stated && *stated != *tokens)
     throw InputError(
         scenario.training.place,
         fmt::format("training.sequence_length: {} differs from the {} tokens per sample of the model; leave "
                     "it out, or change the model's",
                     *stated, *tokens));
-  stated = tokens;
+  if (tokens) stated = tokens;
+  check_campaign(scenario);
 }
 
 Scenario base_scenario(const std::string& path, Yaml& root, const ReadOptions& options) {
@@ -300,8 +314,8 @@ std::string resolved_yaml(const Scenario& scenario) {
 
 std::vector<SectionDoc> scenario_docs() {
   std::vector<SectionDoc> docs = {document<Scenario>("scenario", kScenario)};
-  for (const auto& more : {model_docs(), cluster_docs(), training_docs(), plan_docs(), run_docs(), profile_docs(),
-                           expect_docs(), measured_docs()})
+  for (const auto& more : {model_docs(), cluster_docs(), training_docs(), plan_docs(), run_docs(), campaign_docs(),
+                           profile_docs(), expect_docs(), measured_docs()})
     docs.insert(docs.end(), more.begin(), more.end());
   return docs;
 }

@@ -21,6 +21,9 @@ Model read_model(const std::string& path, const ReadOptions& options = {});
 Device read_device(const std::string& path, const ReadOptions& options = {});
 Cluster read_cluster(const std::string& path, const ReadOptions& options = {});
 
+// The device as a file holds it; reading it back gives the same device.
+std::string device_yaml(const Device& device);
+
 // The scenario as YAML again, every default filled in; each line ends in a comment that names the value's origin.
 std::string resolved_yaml(const Scenario& scenario);
 

@@ -151,9 +151,12 @@ constexpr Field<SweepText> kSweep[] = {
      read_where, not_written},
     {"metrics",
      "list of step_time | samples_per_s | samples_per_s_per_device | tokens_per_s | tokens_per_s_per_device | mfu | "
-     "bubble | peak_memory | headroom | devices | speed_up",
-     "the columns; default: step_time, samples_per_s, tokens_per_s, mfu, bubble, peak_memory, speed_up", Need::Optional,
-     read_metrics, not_written},
+     "bubble | peak_memory | headroom | devices | speed_up | hfu, and of the whole training (campaign) days | "
+     "device_hours | cost | energy_kwh | goodput | days_expected | cost_expected",
+     "the columns; default: step_time, samples_per_s, tokens_per_s, mfu, bubble, peak_memory, speed_up, and days, "
+     "cost, "
+     "days_expected, cost_expected where the whole training was asked for",
+     Need::Optional, read_metrics, not_written},
     {"replan", "true | false", "the planner chooses the plan of every point anew; default: false", Need::Optional,
      [](Reader& reader, const At& at, SweepText& text) { read_value(reader, at, text.question.replan); }, not_written},
 };

@@ -17,10 +17,12 @@ namespace pipewright {
 // Each takes the whole value of its key: a name, a path or a map. Errors are added to the reader.
 void read_model_section(Reader& reader, const At& at, Model& model);
 void read_device_section(Reader& reader, const At& at, Device& device);
+void read_measured_device(Reader& reader, const At& at, Device& device);
 void read_cluster_section(Reader& reader, const At& at, Cluster& cluster);
 void read_training_section(Reader& reader, const At& at, Training& training);
 void read_plan_section(Reader& reader, const At& at, PlanRequest& plan);
 void read_run_section(Reader& reader, const At& at, RunRequest& run);
+void read_campaign_section(Reader& reader, const At& at, Scenario& scenario);
 void read_profile_section(Reader& reader, const At& at, MachineProfile& profile);
 void read_order(Reader& reader, const At& at, PlanRequest& plan);
 void write_order(YamlText& out, std::string_view key, const PlanRequest& plan);
@@ -40,16 +42,20 @@ void read_vary_section(Reader& reader, const At& at, ExpectAndVary& more);
 
 void write_model_section(YamlText& out, const Model& model);
 void write_device_section(YamlText& out, const Device& device);
+void write_measured_device(YamlText& out, std::string_view key, const Device& device);
 void write_cluster_section(YamlText& out, const Cluster& cluster);
 void write_training_section(YamlText& out, const Training& training);
 void write_plan_section(YamlText& out, const PlanRequest& plan);
 void write_run_section(YamlText& out, const RunRequest& run);
+void write_campaign_section(YamlText& out, const CampaignRequest& campaign);
 
 std::vector<SectionDoc> model_docs();
 std::vector<SectionDoc> cluster_docs();  // devices, too
+std::vector<SectionDoc> measured_device_docs();
 std::vector<SectionDoc> training_docs();
 std::vector<SectionDoc> plan_docs();
 std::vector<SectionDoc> run_docs();
+std::vector<SectionDoc> campaign_docs();
 std::vector<SectionDoc> profile_docs();
 std::vector<SectionDoc> expect_docs();
 std::vector<SectionDoc> measured_docs();

@@ -1,8 +1,7 @@
 #include "io/sha256.hpp"
 
-#include <array>
+#include <algorithm>
 #include <bit>
-#include <cstdint>
 
 #include <fmt/format.h>
 
@@ -48,24 +47,42 @@ void absorb(State& state, const char* block) {
 
 }  // namespace
 
-std::string sha256(std::string_view text) {
-  State state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  std::size_t done = 0;
-  for (; done + 64 <= text.size(); done += 64)
-    absorb(state, text.data() + done);
+void Sha256::add(std::string_view piece) {
+  bytes_ += piece.size();
+  if (!tail_.empty()) {
+    const std::size_t more = std::min(piece.size(), 64 - tail_.size());
+    tail_ += piece.substr(0, more);
+    piece.remove_prefix(more);
+    if (tail_.size() < 64) return;
+    absorb(state_, tail_.data());
+    tail_.clear();
+  }
+  for (; piece.size() >= 64; piece.remove_prefix(64))
+    absorb(state_, piece.data());
+  tail_ = piece;
+}
+
+std::string Sha256::digits() const {
+  State state = state_;
   // Padding, section 5.1.1: a one bit, zeros, and the length in bits as 64-bit big-endian.
-  std::string tail(text.substr(done));
+  std::string tail = tail_;
   tail += '\x80';
   while (tail.size() % 64 != 56)
     tail += '\0';
   for (int shift = 56; shift >= 0; shift -= 8)
-    tail += static_cast<char>(static_cast<std::uint64_t>(text.size()) * 8 >> shift & 0xff);
+    tail += static_cast<char>(bytes_ * 8 >> shift & 0xff);
   for (std::size_t i = 0; i < tail.size(); i += 64)
     absorb(state, tail.data() + i);
   std::string hex;
   for (const std::uint32_t word : state)
     hex += fmt::format("{:08x}", word);
   return hex;
+}
+
+std::string sha256(std::string_view text) {
+  Sha256 sum;
+  sum.add(text);
+  return sum.digits();
 }
 
 }  // namespace pipewright

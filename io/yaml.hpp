@@ -38,6 +38,8 @@ struct YamlKey {
   YamlPlace place;
 };
 
+struct YamlEntry;
+
 struct Yaml {
   enum class Type { Null, Scalar, List, Map };
   Type type = Type::Null;
@@ -45,11 +47,17 @@ struct Yaml {
   YamlPlace place;      // of the value
   std::string scalar;
   std::vector<Yaml> list;
-  std::vector<std::pair<YamlKey, Yaml>> map;  // in file order
+  std::vector<YamlEntry> map;  // in file order
 
   bool is(Type t) const { return type == t; }
   const Yaml* find(std::string_view key) const;
   Yaml* find(std::string_view key);
+};
+
+// Not a std::pair, which clang does not let hold what holds a list of it.
+struct YamlEntry {
+  YamlKey first;
+  Yaml second;
 };
 
 // A key as a value, for readers of maps whose keys are data.

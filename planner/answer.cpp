@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/plan/campaign.hpp"
+#include "core/plan/given_schedule.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/layer_order.hpp"
 #include "planner/price.hpp"
@@ -11,6 +13,7 @@
 #include "planner/what_if/references.hpp"
 #include "planner/what_if/sensitivity.hpp"
 #include "planner/what_if/speed_range.hpp"
+#include "planner/what_if/spread.hpp"
 #include "planner/what_if/variants.hpp"
 
 namespace pipewright {
@@ -41,6 +44,12 @@ std::vector<std::string> provenance(const Answer& answer, const CostModel& cost)
     lines.push_back(from("reserve of the pipeline on every device", bytes_text(scenario.plan.reserve_pipeline),
                          scenario.plan.reserve_pipeline_source));
   if (!answer.plan.cut.empty()) lines.push_back(answer.plan.cut);
+  if (const auto& given = answer.plan.given)
+    lines.push_back(fmt::format("schedule: the order of {}{}", given->file,
+                                given->derived == 0 ? ""
+                                                    : fmt::format(" (of it {} actions about messages and sharding are "
+                                                                  "left out: they follow from the order)",
+                                                                  given->derived)));
   std::string engine = "engine: " + answer.timeline.engine;
   if (!answer.timeline.engine_reason.empty()) engine += " (" + answer.timeline.engine_reason + ")";
   lines.push_back(engine);
@@ -63,6 +72,7 @@ std::variant<Answer, Infeasible> answer(const Scenario& asked, const AnswerOptio
   const Scenario& scenario = ordered.or_else(asked);
   const CostModel cost = cost_model(scenario);
   Answer answer = price(find_plan(scenario, cost), cost, options.engine);
+  settle(answer, options.engine);
   answer.own = ordered.own;
   Report& report = answer.report;
   if (!report.fits) {
@@ -76,6 +86,21 @@ std::variant<Answer, Infeasible> answer(const Scenario& asked, const AnswerOptio
   report.sensitivity = std::move(changes.rows);
   if (!changes.skipped.empty()) report.warnings.push_back(changes.skipped);
   report.range = speed_range(answer, options.engine);
+  report.campaign = whole_training(answer, options.engine);
+  if (scenario.campaign && !scenario.campaign->length)
+    report.warnings.push_back(
+        "campaign: has no length, so nothing is told of the whole training; write e.g. length: 300G tokens (--tokens "
+        "300G), or samples, or epochs");
+  for (const std::int64_t samples : {answer.plan.micro_batch_size, answer.plan.last_micro_batch_size}) {
+    std::string caution = cost.source().caution(scenario.model, samples);
+    if (!caution.empty() && (report.warnings.empty() || report.warnings.back() != caution))
+      report.warnings.push_back(std::move(caution));
+  }
+  if (answer.plan.given && answer.plan.given->overlapped > 0)
+    report.warnings.push_back(
+        fmt::format("{} cells of {} ask for two actions at a time (OVERLAP_F_B); they are priced one after the other, "
+                    "so a real run may be faster",
+                    answer.plan.given->overlapped, answer.plan.given->file));
   for (std::string& line : options_without_effect(scenario, answer.plan))
     report.warnings.push_back(std::move(line));
   if (report.makespan == Time{})

@@ -62,8 +62,11 @@ bool same_figures(const Model& a, const Model& b) {
 // The scenario with one value, its plan, and whether it fits.
 class Trial {
  public:
-  explicit Trial(Scenario scenario) : scenario_(std::move(scenario)) {
-    if (std::holds_alternative<Balanced>(scenario_.plan.partition.value)) {
+  // `run_memory`: null, or what a run takes decides.
+  Trial(Scenario scenario, const RunMemoryOf* run_memory) : scenario_(std::move(scenario)), run_memory_(run_memory) {
+    if (run_memory_ != nullptr) {
+      partition_ = "the cut that a run takes";
+    } else if (std::holds_alternative<Balanced>(scenario_.plan.partition.value)) {
       searched_ = scenario_.plan.virtual_stages.value == 1;
       partition_ = searched_ ? "the cut with the least bottleneck among those that fit"
                              : "the balanced cut (several chunks share a device)";
@@ -96,15 +99,27 @@ class Trial {
     return chunk.weights + chunk.gradients + chunk.optimizer;
   }
   bool state_fits() const {
+    return static_cast<double>(state().value) <= static_cast<double>(room().value) * plan_.stages;
+  }
+  // What a worker may fill.
+  Bytes room() const {
     const Device& device = scenario_.cluster.device;
-    const Bytes room = device.memory - device.reserve;
-    return static_cast<double>(state().value) <= static_cast<double>(room.value) * plan_.stages;
+    if (run_memory_ != nullptr && scenario_.run.memory_cap) return *scenario_.run.memory_cap;
+    return device.memory - device.reserve;
   }
 
   // Without buffers: quick, and never wrong about what does not fit.
-  bool may_fit() const { return searched_ ? some_cut_fits(plan_, *cost_) : answer().report.fits; }
+  bool may_fit() const { return searched_ ? some_cut_fits(plan_, *cost_) : fits(); }
 
-  bool fits() const { return answer().report.fits; }
+  bool fits() const { return run_memory_ != nullptr ? extent() <= room() : answer().report.fits; }
+
+  // Of a real run, by position.
+  const std::vector<RunMemory>& run_memory() const {
+    if (in_run_.empty())
+      in_run_ = (*run_memory_)(scenario_, plan_,
+                               make_schedule(plan_, schedule_shape(plan_, scenario_.model, scenario_.training)));
+    return in_run_;
+  }
 
   // Priced with its cut: the one that fits, or else comes nearest.
   const Answer& answer() const {
@@ -115,12 +130,14 @@ class Trial {
         choose_rebuilt(plan, *cost_);
       }
       answer_ = std::make_unique<Answer>(price(plan, *cost_, Engine::Auto));
+      if (run_memory_ != nullptr) set_run_memory(answer_->report);
     }
     return *answer_;
   }
 
   // The least memory per device with which a cut fits.
   Bytes least_memory() const {
+    if (run_memory_ != nullptr) return extent();
     if (searched_) return pipewright::least_memory(asking_again(answer().plan, scenario_), *cost_);
     Bytes most;
     for (const WorkerReport& worker : answer().report.workers)
@@ -129,11 +146,30 @@ class Trial {
   }
 
  private:
+  // Of the worker that takes most.
+  Bytes extent() const {
+    Bytes most;
+    for (const RunMemory& worker : run_memory())
+      most = std::max(most, worker.extent);
+    return most;
+  }
+  void set_run_memory(Report& report) const {
+    for (WorkerReport& worker : report.workers) {
+      const RunMemory& memory = run_memory()[static_cast<std::size_t>(worker.id % plan_.positions())];
+      worker.memory.bytes = memory.bytes, worker.need.with_reserve = memory.extent;
+      StageReport& stage = report.stages[static_cast<std::size_t>(worker.stage)];
+      if (stage.workers.front() == worker.id || memory.extent > stage.need.with_reserve)
+        stage.memory = worker.memory, stage.need = worker.need;
+    }
+  }
+
   Scenario scenario_;
+  const RunMemoryOf* run_memory_;
   bool searched_ = false;
   std::string partition_;
   std::unique_ptr<CostModel> cost_;
   Plan plan_;
+  mutable std::vector<RunMemory> in_run_;
   mutable std::unique_ptr<Answer> answer_;
 };
 
@@ -149,8 +185,9 @@ class Search {
   }
 
   Capacity run() {
+    settle_memory();
     find_upper_end();
-    if (growth_ == Growth::Unproven)
+    if (growth_ == Growth::Unproven || result_.of_run)
       scan(upper_);
     else
       bisect();
@@ -159,11 +196,29 @@ class Search {
   }
 
  private:
+  // Whether the sizes are those of a run.
+  void settle_memory() {
+    if (!options_.run_memory) return;
+    const auto [value, tried] = first_valid();
+    const Scenario& scenario = tried->scenario();
+    if (scenario.run.place == Place{}) return;
+    if (options_.check_run) options_.check_run(scenario, tried->plan());
+    try {
+      Trial(scenario, &options_.run_memory).run_memory();
+      result_.of_run = true;
+    } catch (const InputError& error) {
+      if (scenario.run.memory_cap) throw;
+      not_run_ = error.what();
+      not_run_ = "; by the memory model, as a run is refused (" + not_run_.substr(0, not_run_.find('\n')) + ")";
+    }
+  }
+
   // Nothing: the value makes no scenario, and `refused_` says why.
   std::unique_ptr<Trial> trial(std::int64_t value) {
     if (value > kLargestValue) return refused_ = "1000000000 is the largest value", nullptr;
+    if (options_.progress) options_.progress(value, result_.tried);
     try {
-      return std::make_unique<Trial>(with_(value));
+      return std::make_unique<Trial>(with_(value), result_.of_run ? &options_.run_memory : nullptr);
     } catch (const InputError& error) {
       const std::string what = error.what();
       refused_ = what.substr(0, what.find('\n'));
@@ -343,7 +398,8 @@ class Search {
 
   // ---- what is said of the largest and of the next one ----
   void describe() {
-    result_.method += "; " + partition_;
+    if (result_.of_run) result_.method += "; sizes by replaying a run's arena";
+    result_.method += "; " + partition_ + not_run_;
     if (result_.largest) describe_largest(*trial(*result_.largest));
     const std::int64_t after = result_.largest.value_or(0) + 1;
     if (options_.most && after > *options_.most) {
@@ -371,8 +427,8 @@ class Search {
     result_.devices = answer.plan.devices();
     result_.layers = static_cast<std::int64_t>(best.scenario().model.layers.size());
     result_.parameters = parameter_count(best.scenario().model);
-    result_.device_memory = best.scenario().cluster.device.memory;
-    result_.reserve = answer.memory.reserve;
+    result_.device_memory = result_.of_run ? best.room() : best.scenario().cluster.device.memory;
+    result_.reserve = result_.of_run ? Bytes{} : answer.memory.reserve;
     for (const WorkerReport& worker : answer.report.workers) {
       const MemoryBytes& bytes = worker.memory.bytes;
       const Bytes state = bytes.weights + bytes.gradients + bytes.optimizer;
@@ -390,7 +446,7 @@ class Search {
   const ScenarioWith& with_;
   CapacityOptions options_;
   Capacity result_;
-  std::string partition_, refused_;
+  std::string partition_, refused_, not_run_;
   std::int64_t upper_ = 0;
   std::int64_t proof_first_ = 0, proof_second_ = 0;  // two values that were compared
   Growth growth_ = Growth::Unproven;

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "core/plan/given_schedule.hpp"
 #include "planner/one_class.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"
 #include "planner/partitioners/table.hpp"
@@ -181,10 +182,10 @@ void settle_rebuilt(const Scenario& scenario, Plan& plan, Errors& errors) {
   for (StageId k = 0; k < plan.stages; ++k) {
     if (plan.recompute[static_cast<std::size_t>(k)] != Recompute::Layers) continue;
     const auto here = [&](std::int64_t layer) {
-      for (VirtualStageId v = k; v < plan.chunks(); v += plan.stages)
-        if (layer >= plan.layers[static_cast<std::size_t>(v)].begin &&
-            layer < plan.layers[static_cast<std::size_t>(v)].end)
-          return true;
+      for (int i = 0; i < plan.virtual_stages; ++i) {
+        const LayerRange& chunk = plan.layers[static_cast<std::size_t>(plan.chunk_of(k, i))];
+        if (layer >= chunk.begin && layer < chunk.end) return true;
+      }
       return false;
     };
     if (std::none_of(plan.rebuilt.begin(), plan.rebuilt.end(), here))
@@ -551,6 +552,10 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   plan.schedule = request.schedule.value;
   plan.stages = static_cast<int>(request.stages.value);
   plan.virtual_stages = static_cast<int>(request.virtual_stages.value);
+  if (plan.schedule == "file" && request.given) {
+    plan.given = request.given;
+    plan.chunk_order = request.given->chunk_order;
+  }
   plan.replicas = replicas_of(scenario, errors);
   check_devices(scenario, plan.replicas, errors);
   check_tensor_parallel(scenario, errors);

@@ -1,6 +1,7 @@
 #include "planner/price.hpp"
 
 #include "planner/find_plan.hpp"
+#include "sim/at_load.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/steady_state.hpp"
 
@@ -24,6 +25,7 @@ std::optional<SteadyState> steady_state_of(const Schedule& schedule, const StepC
   StepCosts longer = costs;
   longer.shape.micro_batches = std::max(enough, schedule.shape.micro_batches);
   longer.duration_last = longer.duration;
+  longer.settled.clear();  // fill and drain are short there
   longer.messages_last = longer.messages;
   longer.ready_before_end_last.clear();
   const Schedule repeated = find_schedule(schedule.name)->generate(longer.shape);
@@ -56,6 +58,14 @@ Answer price(const Plan& plan, const CostModel& cost, Engine engine) {
   const auto steady = steady_state_of(answer.schedule, answer.costs, answer.timeline, engine);
   answer.report = summarize(answer.timeline, answer.schedule, plan, answer.costs, answer.memory, scenario, steady);
   return answer;
+}
+
+void settle(Answer& answer, Engine engine) {
+  if (answer.costs.loads.empty()) return;
+  answer.timeline = settle(answer.schedule, answer.costs, engine);
+  const auto steady = steady_state_of(answer.schedule, answer.costs, answer.timeline, engine);
+  answer.report =
+      summarize(answer.timeline, answer.schedule, answer.plan, answer.costs, answer.memory, *answer.scenario, steady);
 }
 
 }  // namespace pipewright

@@ -26,6 +26,11 @@ Engine engine_of(const Timeline& timeline);
 std::int64_t run_size(const Schedule& schedule, const StepCosts& costs);
 
 // The priced plan with the figures that follow from its timeline (`summarize`). `answer.scenario` is cost.scenario().
+// Ops are priced as if all workers always computed: what searches compare.
 Answer price(const Plan& plan, const CostModel& cost, Engine engine);
+
+// The same with each op priced by the number of workers that compute while it runs (sim/at_load.hpp), where the prices
+// tell them apart.
+void settle(Answer& answer, Engine engine);
 
 }  // namespace pipewright

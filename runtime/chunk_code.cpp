@@ -4,131 +4,18 @@
 #include <map>
 #include <set>
 
-#include <fmt/format.h>
-
+#include "core/check.hpp"
 #include "core/cost/cost_model.hpp"
+#include "runtime/crossings.hpp"
+#include "runtime/runnable.hpp"
 
 namespace pipewright {
 namespace {
 
-std::int64_t rounded_up(std::int64_t bytes, std::int64_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
-
-// ---- what can be run
-// -------------------------------------------------------------------------------------------------
-
-std::string refusal(const Model& model, const Layer& layer, const Backend& backend) {
-  if (layer.work < 0) return "has stated figures only; give it an `op:`";
-  const Program* program = model.works[static_cast<std::size_t>(layer.work)].program.get();
-  if (program == nullptr) return "has no program";
-  if (program->extra_parameters > 0) return "has parameters that no operation uses: they are counted, not trained";
-  if (program->outputs.size() != 1) return "hands on several tensors, which no run does yet";
-  if (program->inputs.size() != std::max<std::size_t>(1, layer.inputs.size()))
-    return "reads the model's input beside other layers' outputs, which no run does yet";
-  for (const ProgramStep& step : program->steps) {
-    try {
-      rule_of(*program, step);
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    for (const std::int32_t input : step.inputs)
-      if (program->tensors[static_cast<std::size_t>(input)].indices && step.operation != "embedding")
-        return std::string(step.operation) + " reads token numbers; let an embedding be the first operation";
-    if (std::string why = backend.refusal(*program, step); !why.empty()) return why;
-  }
-  return "";
-}
-
-// One loss, of which nothing else is made: all samples count once, and the gradient begins there.
-std::string refusal_of_losses(const Model& model) {
-  std::vector<char> used(model.layers.size());
-  for (const Layer& layer : model.layers)
-    for (const LayerId input : layer.inputs)
-      used[static_cast<std::size_t>(input)] = 1;
-  int losses = 0;
-  bool last = true;
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    if (model.layers[i].work < 0) continue;
-    const Program* program = model.works[static_cast<std::size_t>(model.layers[i].work)].program.get();
-    if (program == nullptr) continue;
-    for (std::size_t s = 0; s < program->steps.size(); ++s)
-      if (program->steps[s].operation == "cross_entropy") {
-        ++losses;
-        last = last && s + 1 == program->steps.size() && used[i] == 0;
-      }
-  }
-  if (losses == 1 && last) return "";
-  return "model \"" + model.name + "\" cannot be run: it has " +
-         (losses == 0   ? "no loss; end it with {op: cross_entropy}"
-          : losses == 1 ? "layers behind its loss; let cross_entropy be the last operation"
-                        : std::to_string(losses) + " losses; keep one");
-}
-
-void check_runnable(const Plan& plan, const Model& model, const Training& training, const Backend& backend) {
-  std::string errors;
-  if (training.precision != Precision::Fp32)
-    errors = head(training.place) + "training.precision: backend " + backend.name() + " computes in fp32";
-  if (plan.tensor_parallel > 1)
-    errors += std::string(errors.empty() ? "" : "\n") + head(training.place) +
-              "plan.tensor_parallel: a run has one device per worker; use 1";
-  if (training.zero > 0)
-    errors += std::string(errors.empty() ? "" : "\n") + head(training.zero_place) +
-              "training.zero: a run keeps the optimizer's states whole; use 0";
-  std::set<std::string> told;
-  for (const Layer& layer : model.layers)
-    if (const std::string why = refusal(model, layer, backend); !why.empty() && told.insert(why).second)
-      errors += (errors.empty() ? "" : "\n") + head(layer.place) + "layer \"" + layer.name + "\" cannot be run: " + why;
-  if (const std::string why = refusal_of_losses(model); !why.empty() && errors.empty())
-    errors = head(model.place) + why;
-  for (const Recompute mode : plan.recompute)
-    if (mode != Recompute::None && mode != Recompute::Full && told.insert("recompute").second)
-      errors += std::string(errors.empty() ? "" : "\n") + head(model.place) +
-                "plan.recompute: a run keeps everything (none) or the boundary of a stage (full)";
-  if (!errors.empty()) throw InputError(errors);
-}
-
-// ---- ports
-// -----------------------------------------------------------------------------------------------------------
-
-struct Crossing {
-  VirtualStageId from = 0, to = 0;
-  std::vector<LayerId> layers;
-};
-
-std::vector<VirtualStageId> chunk_of_layers(const Plan& plan, std::size_t layers) {
-  std::vector<VirtualStageId> chunk(layers);
-  for (VirtualStageId v = 0; v < plan.chunks(); ++v)
-    for (LayerId i = plan.layers[static_cast<std::size_t>(v)].begin; i < plan.layers[static_cast<std::size_t>(v)].end;
-         ++i)
-      chunk[static_cast<std::size_t>(i)] = v;
-  return chunk;
-}
-
-// In the order of StepCosts::edges.
-std::vector<Crossing> crossings(const Plan& plan, const Model& model) {
-  const std::vector<VirtualStageId> chunk = chunk_of_layers(plan, model.layers.size());
-  std::map<std::pair<VirtualStageId, VirtualStageId>, std::set<LayerId>> tensors;
-  for (std::size_t user = 0; user < model.layers.size(); ++user)
-    for (const LayerId producer : model.layers[user].inputs) {
-      const VirtualStageId from = chunk[static_cast<std::size_t>(producer)], to = chunk[user];
-      if (from == to) continue;
-      if (plan.skips == Skips::Direct)
-        tensors[{from, to}].insert(producer);
-      else
-        for (VirtualStageId v = from; v < to; ++v)
-          tensors[{v, v + 1}].insert(producer);
-    }
-  std::vector<Crossing> all;
-  for (const bool skip : {false, true})
-    for (const auto& [ends, layers] : tensors)
-      if ((ends.second > ends.first + 1) == skip)
-        all.push_back({ends.first, ends.second, {layers.begin(), layers.end()}});
-  return all;
-}
-
 // ---- one virtual stage
 // -----------------------------------------------------------------------------------------------
+
+constexpr std::int64_t kLossBytes = 4;  // fp32, whatever tensors are stored in
 
 // A tensor as this stage sees it, views joined with what they are views of.
 struct Tensor {
@@ -154,6 +41,7 @@ class Compiler {
         backend_(backend),
         range_(plan.layers[static_cast<std::size_t>(v)]) {
     code_.virtual_stage = v;
+    code_.value_bytes = weight_bytes(training.precision).value;
     samples_ = {plan.micro_batch_size, plan.last_micro_batch_size};
     add_ports(crossings);
     for (LayerId i = range_.begin; i < range_.end; ++i)
@@ -197,7 +85,7 @@ class Compiler {
         const ProgramTensor& made = program.tensors[static_cast<std::size_t>(program.outputs[0])];
         PortTensor tensor;
         tensor.layer = layer;
-        tensor.bytes = for_samples(tensor_bytes(made));
+        tensor.bytes = for_samples(tensor_bytes(made, code_.value_bytes));
         for (std::size_t size = 0; size < 2; ++size) {
           tensor.offset[size] = port.bytes[size];
           port.bytes[size] += rounded_up(tensor.bytes[size], backend_.alignment().value);
@@ -231,7 +119,7 @@ class Compiler {
   int model_input(const ProgramTensor& tensor) {
     if (input_ >= 0) return input_;
     Tensor input;
-    input.bytes = for_samples(tensor_bytes(tensor));
+    input.bytes = for_samples(tensor_bytes(tensor, code_.value_bytes));
     input.model_input = true;
     input.value = block(input.bytes);
     code_.sample_values = static_cast<std::int64_t>(tensor.shape.elements());
@@ -270,7 +158,7 @@ class Compiler {
     const auto number = static_cast<int>(code_.steps.size());
     const ProgramTensor& out = program.tensors[static_cast<std::size_t>(step.output)];
     Tensor output;
-    output.bytes = for_samples(tensor_bytes(out));
+    output.bytes = for_samples(tensor_bytes(out, step.operation == "cross_entropy" ? kLossBytes : code_.value_bytes));
     output.needs_gradient = out.needs_gradient;
     output.maker = number;
     output.value = block(output.bytes);
@@ -281,7 +169,8 @@ class Compiler {
       input.users.emplace_back(number, static_cast<int>(i));
       code.inputs.push_back(input.value);
     }
-    if (const std::int64_t saved = saved_bytes(program, step); saved > 0) code.saved = block(for_samples(saved));
+    if (const std::int64_t saved = saved_bytes(program, step, code_.value_bytes); saved > 0)
+      code.saved = block(for_samples(saved));
     if (step.operation == "cross_entropy") {
       const ProgramTensor& logits = program.tensors[static_cast<std::size_t>(step.inputs[0])];
       code_.classes = logits.shape[logits.shape.rank - 1];
@@ -296,9 +185,11 @@ class Compiler {
     }
     code.first_parameter = static_cast<int>(code_.parameters.size());
     for (const ParameterTensor& parameter : parameters_of(program, step)) {
-      code_.parameters.push_back({parameter, layer, code_.parameter_bytes});
-      code_.parameter_bytes += rounded_up(4 * parameter.elements, backend_.alignment().value);
+      code_.parameters.push_back({parameter, layer, code_.parameter_bytes, code_.gradient_bytes});
+      code_.parameter_bytes += rounded_up(code_.value_bytes * parameter.elements, backend_.alignment().value);
+      code_.gradient_bytes += rounded_up(4 * parameter.elements, backend_.alignment().value);
     }
+    code_.state_bytes = code_.gradient_bytes;
     code.parameters = static_cast<int>(code_.parameters.size()) - code.first_parameter;
     code_.steps.push_back(std::move(code));
     tensor_of_step_.push_back(inputs);
@@ -324,7 +215,7 @@ class Compiler {
     for (const Bucket& bucket : all) {
       const auto first = std::find_if(code_.parameters.begin(), code_.parameters.end(),
                                       [&](const CodeParameter& p) { return p.layer >= bucket.first_layer; });
-      code_.bucket_begin.push_back(first == code_.parameters.end() ? code_.parameter_bytes : first->offset);
+      code_.bucket_begin.push_back(first == code_.parameters.end() ? code_.gradient_bytes : first->offset);
     }
     // Parameters before the first layer of the last bucket do not exist; it takes the rest.
     if (!code_.bucket_begin.empty()) code_.bucket_begin.back() = 0;
@@ -596,7 +487,7 @@ class Compiler {
   std::size_t add_ready(std::vector<Instruction>& line, std::size_t s, std::size_t next) {
     const std::int64_t left = code_.steps[s].first_parameter < static_cast<int>(code_.parameters.size())
                                   ? code_.parameters[static_cast<std::size_t>(code_.steps[s].first_parameter)].offset
-                                  : code_.parameter_bytes;
+                                  : code_.gradient_bytes;
     while (next < code_.bucket_begin.size() && (left <= code_.bucket_begin[next] || s == 0)) {
       Instruction ready;
       ready.verb = Verb::Ready, ready.other = static_cast<std::int32_t>(next++);

@@ -66,6 +66,9 @@ enum class Verb : std::uint8_t {
   Send,            // port out (activations) resp. in (gradients)
   Release,         // port: its slot may be filled again
   Ready,           // bucket: its gradients of this micro-batch are complete
+  Bind,            // block lies where other does; synthetic runs only, like
+  Spin,            // until the op of kind `step` has taken its time; other >= 0: until its gradients of that bucket are
+                   // complete
 };
 
 struct Instruction {
@@ -92,7 +95,9 @@ struct CodeStep {
 struct CodeParameter {
   ParameterTensor tensor;
   LayerId layer = 0;
-  std::int64_t offset = 0;  // bytes, from the beginning of the stage's weights; gradients and states are laid out alike
+  // Bytes, from the beginning of the stage's weights; and of its gradients, states and masters, which are fp32. The
+  // same where weights are fp32.
+  std::int64_t weight_offset = 0, offset = 0;
 };
 
 struct ChunkCode {
@@ -100,7 +105,9 @@ struct ChunkCode {
   std::vector<std::array<std::int64_t, 2>> blocks;  // bytes of the full and of the last micro-batch; messages: 0
   std::vector<CodeStep> steps;
   std::vector<CodeParameter> parameters;
-  std::int64_t parameter_bytes = 0;  // all of them, each at the backend's alignment
+  std::int64_t value_bytes = 4;                      // of a value of a tensor, and of a weight
+  std::int64_t parameter_bytes = 0;                  // all weights, each tensor at the backend's alignment
+  std::int64_t gradient_bytes = 0, state_bytes = 0;  // likewise: all gradients, one state of all (as many)
   std::vector<Port> in, out;
   std::vector<std::int64_t> bucket_begin;  // first byte of every all-reduce bucket, bucket 0 = the last layers'
   // By kind of op; F has two: keeping everything, and keeping the boundary only.
@@ -108,9 +115,19 @@ struct ChunkCode {
   std::int64_t sample_values = 0;  // values per sample of the model's own input; 0: this stage does not read it
   bool sample_indices = false;
   std::int64_t label_rows = 0, classes = 0;  // of the loss; 0: none here
+  // Of a synthetic run, of the full and of the last micro-batch: how long an op of every kind takes, and how long
+  // before the end of its last backward the gradients of a bucket are complete.
+  std::array<std::array<Time, 2>, kKinds> time{};
+  std::array<std::vector<Time>, 2> ready_before_end;
 
+  // Weights are copies, which the layers read, of masters in fp32, which the optimizer updates.
+  bool has_masters() const { return value_bytes < 4; }
   const std::vector<Instruction>& line(Kind kind, bool recomputed) const;
 };
+
+inline std::int64_t rounded_up(std::int64_t bytes, std::int64_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
 
 // Compiles every virtual stage of the plan. Throws InputError with one line per reason why layers cannot be run. The
 // model must outlive the code, which points to its programs.

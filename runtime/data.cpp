@@ -32,6 +32,14 @@ std::uint64_t checksum(const std::vector<unsigned char>& bytes, std::uint64_t se
 
 enum Stream : std::uint64_t { kClass = 1, kMean, kNoise, kFirst, kMap, kSurprise, kWindow, kWeights };
 
+class None final : public Data {
+ public:
+  std::string name() const override { return "no data"; }
+  void input(std::int64_t, void*) const override {}
+  void labels(std::int64_t, std::int64_t*) const override {}
+  std::uint64_t contents() const override { return 0; }
+};
+
 class Synthetic : public Data {
  public:
   Synthetic(const SampleShape& shape, std::uint64_t seed) : shape_(shape), seed_(seed) {}
@@ -179,8 +187,36 @@ SampleShape sample_shape(const std::vector<ChunkCode>& code) {
   return shape;
 }
 
+namespace {
+
+void check_below(std::span<const std::int64_t> values, std::int64_t end, std::int64_t sample, const char* what,
+                 const char* of) {
+  for (const std::int64_t value : values)
+    if (value < 0 || value >= end)
+      throw std::runtime_error(fmt::format(
+          "{} {} of sample {} lies outside of the {} {}; the data do not fit the model", what, value, sample, of, end));
+}
+
+}  // namespace
+
+void read_input(const Data& data, const SampleShape& shape, std::int64_t sample, void* to) {
+  data.input(sample, to);
+  if (shape.indices && shape.vocabulary > 0)
+    check_below({static_cast<const std::int64_t*>(to), static_cast<std::size_t>(shape.values)}, shape.vocabulary,
+                sample, "token", "vocabulary of");
+}
+
+void read_labels(const Data& data, const SampleShape& shape, std::int64_t sample, std::int64_t* to) {
+  data.labels(sample, to);
+  check_below({to, static_cast<std::size_t>(shape.label_rows)}, shape.classes, sample, "label", "classes, which are");
+}
+
 std::unique_ptr<Data> synthetic_data(const SampleShape& shape, std::uint64_t seed) {
   return std::make_unique<Synthetic>(shape, seed);
+}
+
+std::unique_ptr<Data> no_data() {
+  return std::make_unique<None>();
 }
 
 std::unique_ptr<Data> text_data(std::vector<unsigned char> text, const SampleShape& shape, std::uint64_t seed,

@@ -41,7 +41,15 @@ class Data {
   virtual std::uint64_t contents() const = 0;  // a hash of all that samples are drawn from
 };
 
+// A sample as it is loaded: the same, and every token and label is looked at, since a device cannot. Throws
+// std::runtime_error "token 300 of sample 17 lies outside of the vocabulary of 256".
+//                                                              tests/runtime/data_test.cpp
+void read_input(const Data& data, const SampleShape& shape, std::int64_t sample, void* to);
+void read_labels(const Data& data, const SampleShape& shape, std::int64_t sample, std::int64_t* to);
+
 std::unique_ptr<Data> synthetic_data(const SampleShape& shape, std::uint64_t seed);
+// Of a run that reads no samples.
+std::unique_ptr<Data> no_data();
 // Tokens from the bytes of a text; windows begin at positions drawn by the seed. Throws InputError when the text is
 // shorter than a window, or the vocabulary smaller than 256.
 std::unique_ptr<Data> text_data(std::vector<unsigned char> text, const SampleShape& shape, std::uint64_t seed,

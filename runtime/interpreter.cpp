@@ -3,7 +3,7 @@
 #include <map>
 
 #include "core/check.hpp"
-#include "runtime/data.hpp"
+#include "kernels/storage.hpp"
 
 namespace pipewright {
 namespace {
@@ -12,20 +12,47 @@ std::int64_t samples_of_copy(const Plan& plan) {
   return (plan.micro_batches - 1) * plan.micro_batch_size + plan.last_micro_batch_size;
 }
 
+template <class T>
+void store_as(const std::vector<float>& values, std::byte* to) {
+  T* const stored = reinterpret_cast<T*>(to);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    stored[i] = T(values[i]);
+}
+
 }  // namespace
 
 std::int64_t first_sample(const Plan& plan, std::int64_t step, CopyId copy, MicroBatchId m) {
   return (step * plan.data_parallel + copy) * samples_of_copy(plan) + m * plan.micro_batch_size;
 }
 
-void set_initial_weights(const ChunkCode& code, std::uint64_t seed, std::byte* weights) {
+std::int64_t sample_bytes(const ChunkCode& code) {
+  return code.sample_values * (code.sample_indices ? 8 : code.value_bytes);
+}
+
+void store_sample(const ChunkCode& code, Precision precision, const Data& data, const SampleShape& shape,
+                  std::int64_t sample, std::byte* to) {
+  if (code.sample_indices || code.value_bytes == 4) return read_input(data, shape, sample, to);
+  std::vector<float> values(static_cast<std::size_t>(code.sample_values));
+  data.input(sample, values.data());
+  precision == Precision::Bf16 ? store_as<Bf16>(values, to) : store_as<Fp16>(values, to);
+}
+
+std::vector<std::byte> initial_weights(const ChunkCode& code, std::uint64_t seed) {
+  std::vector<std::byte> weights(static_cast<std::size_t>(code.gradient_bytes));
   std::map<LayerId, int> number;
   for (const CodeParameter& parameter : code.parameters) {
-    auto* const values = reinterpret_cast<float*>(weights + parameter.offset);
+    auto* const values = reinterpret_cast<float*>(weights.data() + parameter.offset);
     const int n = number[parameter.layer]++;
     for (std::int64_t i = 0; i < parameter.tensor.elements; ++i)
       values[i] = initial_value(parameter.tensor, seed, parameter.layer, n, i);
   }
+  return weights;
+}
+
+void store_weights(Backend& backend, const ChunkCode& code, const std::byte* masters, std::byte* weights) {
+  for (const CodeParameter& parameter : code.parameters)
+    backend.store(reinterpret_cast<const float*>(masters + parameter.offset), weights + parameter.weight_offset,
+                  parameter.tensor.elements);
 }
 
 StepArguments Interpreter::arguments(const CodeStep& step, const Place& place) {
@@ -41,9 +68,9 @@ StepArguments Interpreter::arguments(const CodeStep& step, const Place& place) {
   a.output = block(step.output);
   a.output_gradient = block(step.output_gradient);
   for (int p = 0; p < step.parameters; ++p) {
-    const std::int64_t offset = place.code->parameters[static_cast<std::size_t>(step.first_parameter + p)].offset;
-    parameters_[static_cast<std::size_t>(p)] = reinterpret_cast<const float*>(place.weights + offset);
-    parameter_gradients_[static_cast<std::size_t>(p)] = reinterpret_cast<float*>(place.gradients + offset);
+    const CodeParameter& parameter = place.code->parameters[static_cast<std::size_t>(step.first_parameter + p)];
+    parameters_[static_cast<std::size_t>(p)] = place.weights + parameter.weight_offset;
+    parameter_gradients_[static_cast<std::size_t>(p)] = reinterpret_cast<float*>(place.gradients + parameter.offset);
   }
   a.parameters = {parameters_.data(), static_cast<std::size_t>(step.parameters)};
   a.saved = block(step.saved);
@@ -55,10 +82,7 @@ void Interpreter::compute(const Instruction& i, const Place& place) {
   const auto at = [&](int b) { return place.frame->at[static_cast<std::size_t>(b)]; };
   const auto bytes = [&](int b) { return place.code->blocks[static_cast<std::size_t>(b)][place.size]; };
   switch (i.verb) {
-    case Verb::Add:
-      backend_.add(reinterpret_cast<float*>(at(i.block)), reinterpret_cast<const float*>(at(i.other)),
-                   bytes(i.block) / 4);
-      return;
+    case Verb::Add: backend_.add_stored(at(i.block), at(i.other), bytes(i.block) / place.code->value_bytes); return;
     case Verb::Copy: backend_.copy(at(i.block), at(i.other), {bytes(i.block)}); return;
     case Verb::Zero: backend_.zero(at(i.block), {bytes(i.block)}); return;
     default: break;
@@ -86,13 +110,6 @@ void Interpreter::compute(const Instruction& i, const Place& place) {
     a.workspace = scratch(Pass::WeightGradient);
     backend_.weight_gradient(a);
   }
-}
-
-void scale(std::byte* values, std::int64_t count, float factor) {
-  if (factor == 1) return;
-  auto* const each = reinterpret_cast<float*>(values);
-  for (std::int64_t i = 0; i < count; ++i)
-    each[i] *= factor;
 }
 
 }  // namespace pipewright

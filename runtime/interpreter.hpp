@@ -8,6 +8,7 @@
 
 #include "runtime/backend.hpp"
 #include "runtime/chunk_code.hpp"
+#include "runtime/data.hpp"
 
 namespace pipewright {
 
@@ -40,14 +41,19 @@ class Interpreter {
   Backend& backend_;
   std::vector<const void*> inputs_;
   std::vector<void*> input_gradients_;
-  std::vector<const float*> parameters_;
+  std::vector<const void*> parameters_;
   std::vector<float*> parameter_gradients_;
 };
 
 // Number of the first sample of a micro-batch, counted over the whole run.
 std::int64_t first_sample(const Plan& plan, std::int64_t step, CopyId copy, MicroBatchId m);
-void scale(std::byte* values, std::int64_t count, float factor);  // of floats
-// The initial weights of a virtual stage, laid out as its parameters.
-void set_initial_weights(const ChunkCode& code, std::uint64_t seed, std::byte* weights);
+// One sample of the model's input as a run stores it: bytes, and what lies there. Data are fp32, or token numbers.
+std::int64_t sample_bytes(const ChunkCode& code);
+void store_sample(const ChunkCode& code, Precision precision, const Data& data, const SampleShape& shape,
+                  std::int64_t sample, std::byte* to);
+// The initial weights of a virtual stage in fp32, laid out as its gradients.
+std::vector<std::byte> initial_weights(const ChunkCode& code, std::uint64_t seed);
+// Weights as the layers read them, of their masters.
+void store_weights(Backend& backend, const ChunkCode& code, const std::byte* masters, std::byte* weights);
 
 }  // namespace pipewright

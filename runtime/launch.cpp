@@ -76,6 +76,13 @@ std::optional<Launch> launched(const Environment& variables) {
   return of(kLaunchers[3], variables);
 }
 
+int local_rank(const Environment& variables) {
+  for (const char* const name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
+    if (const char* const value = variables(name)) return number(name, value, 0, kMostRanks - 1);
+  const auto launch = launched(variables);
+  return launch ? launch->rank : 0;
+}
+
 MeetingPoint meeting_point(const Environment& variables) {
   const char *const host = variables("MASTER_ADDR"), *const port = variables("MASTER_PORT");
   if (host == nullptr || *host == '\0' || port == nullptr)

@@ -27,6 +27,10 @@ const char* environment(const char* name);  // of this process
 // Nothing: no launcher's variables. Throws InputError where they contradict one another.
 std::optional<Launch> launched(const Environment& variables = environment);
 
+// The number of this process on its machine, by the variables that go with those above (LOCAL_RANK,
+// OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID); without them the rank. Throws InputError.
+int local_rank(const Environment& variables = environment);
+
 // Where rank 0 waits for the others: MASTER_ADDR and MASTER_PORT. torchrun keeps a store of its own at that port
 // (TORCHELASTIC_USE_AGENT_STORE=True): then ours is the next one. Throws InputError.
 struct MeetingPoint {

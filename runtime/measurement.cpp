@@ -1,7 +1,9 @@
 #include "runtime/measurement.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <iterator>
 
 #include <pthread.h>
 #include <sched.h>
@@ -29,6 +31,31 @@ StepTimes step_times(const std::vector<WorkerResult>& workers, int warmup) {
   const auto found = std::find(times.timed.begin(), times.timed.end(), times.median);
   times.median_step = static_cast<std::size_t>(warmup) + static_cast<std::size_t>(found - times.timed.begin());
   return times;
+}
+
+Time probe() {
+  const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch(); };
+  float values[64];
+  std::fill(std::begin(values), std::end(values), 1.0F);
+  const auto begin = now();
+  for (int round = 0; round < 2000; ++round) {
+    for (float& value : values)
+      value = value * 0.999F + 0.001F;
+    asm volatile("" : : "r"(values) : "memory");  // the rounds are not folded into one
+  }
+  return {std::chrono::duration_cast<std::chrono::nanoseconds>(now() - begin).count()};
+}
+
+double clock_cost() {
+  std::vector<double> ns;
+  auto last = std::chrono::steady_clock::now();
+  for (int i = 0; i < 1001; ++i) {
+    const auto now = std::chrono::steady_clock::now();
+    ns.push_back(static_cast<double>(std::chrono::duration_cast<std::chrono::nanoseconds>(now - last).count()));
+    last = now;
+  }
+  std::nth_element(ns.begin(), ns.begin() + 500, ns.end());
+  return ns[500];
 }
 
 std::vector<int> allowed_cores() {

@@ -28,6 +28,13 @@ StepTimes step_times(const std::vector<WorkerResult>& workers, int warmup);
 // Of sorted values, nearest rank: the smallest value that at least `share` of all do not exceed.
 Time percentile(const std::vector<Time>& sorted, double share);
 
+// A fixed piece of arithmetic on this core, some 20 us of multiplications and additions in registers: how fast the core
+// is now. It slows down with the core's clock, and where another hyperthread shares its arithmetic; not with caches and
+// memory.
+Time probe();
+// ns that reading the clock takes: the median of 1001 readings.
+double clock_cost();
+
 // Cores that this process may use, by number.
 std::vector<int> allowed_cores();
 int available_cores();

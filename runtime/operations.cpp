@@ -10,8 +10,8 @@ namespace pipewright {
 
 namespace {
 
-constexpr std::int64_t kValueBytes = 4;  // fp32
-constexpr std::int64_t kIndexBytes = 8;  // token numbers
+constexpr std::int64_t kStatisticBytes = 4;  // fp32, and positions
+constexpr std::int64_t kIndexBytes = 8;      // token numbers
 
 using Parameters = std::vector<ParameterTensor>;
 
@@ -82,19 +82,19 @@ Parameters norm_parameters(const Program& program, const ProgramStep& step) {
 
 // ---- saved by the forward -------------------------------------------------------------------------------------------
 
-std::int64_t norm_saved(const Program& program, const ProgramStep& step) {
+std::int64_t norm_saved(const Program& program, const ProgramStep& step, std::int64_t) {
   const std::int64_t each = spec_of<NormSpec>(step).kind == Norm::Rms ? 1 : 2;
-  return kValueBytes * each * rows(input_shape(program, step));
+  return kStatisticBytes * each * rows(input_shape(program, step));
 }
-std::int64_t attention_saved(const Program&, const ProgramStep& step) {
+std::int64_t attention_saved(const Program&, const ProgramStep& step, std::int64_t value_bytes) {
   const auto& core = spec_of<AttentionCore>(step);
-  return kValueBytes * core.heads * core.queries * (core.flash ? 1 : core.keys);
+  return core.heads * core.queries * (core.flash ? kStatisticBytes : value_bytes * core.keys);
 }
-std::int64_t max_pool_saved(const Program& program, const ProgramStep& step) {
-  return kValueBytes * count(output_shape(program, step));
+std::int64_t max_pool_saved(const Program& program, const ProgramStep& step, std::int64_t) {
+  return kStatisticBytes * count(output_shape(program, step));
 }
-std::int64_t cross_entropy_saved(const Program& program, const ProgramStep& step) {
-  return kValueBytes * count(input_shape(program, step));
+std::int64_t cross_entropy_saved(const Program& program, const ProgramStep& step, std::int64_t value_bytes) {
+  return value_bytes * count(input_shape(program, step));
 }
 
 // ---- steps that cannot be run ---------------------------------------------------------------------------------------
@@ -230,13 +230,13 @@ std::vector<ParameterTensor> parameters_of(const Program& program, const Program
   return rule.parameters == nullptr ? Parameters{} : rule.parameters(program, step);
 }
 
-std::int64_t saved_bytes(const Program& program, const ProgramStep& step) {
+std::int64_t saved_bytes(const Program& program, const ProgramStep& step, std::int64_t value_bytes) {
   const OperationRule& rule = rule_of(program, step);
-  return rule.saved_bytes == nullptr ? 0 : rule.saved_bytes(program, step);
+  return rule.saved_bytes == nullptr ? 0 : rule.saved_bytes(program, step, value_bytes);
 }
 
-std::int64_t tensor_bytes(const ProgramTensor& tensor) {
-  return (tensor.indices ? kIndexBytes : kValueBytes) * count(tensor.shape);
+std::int64_t tensor_bytes(const ProgramTensor& tensor, std::int64_t value_bytes) {
+  return (tensor.indices ? kIndexBytes : value_bytes) * count(tensor.shape);
 }
 
 }  // namespace pipewright

@@ -39,7 +39,7 @@ enum class Initial : std::uint8_t {
   Normal,   // standard deviation `bound`
 };
 
-// One trained tensor of a step, fp32.
+// One trained tensor of a step.
 struct ParameterTensor {
   std::string_view name;  // a literal: "weight", "bias"
   std::int64_t elements = 0;
@@ -54,7 +54,8 @@ struct OperationRule {
   // The gradient of the parameters, beside dy.
   bool weights_read_inputs = false, weights_read_saved = false;
   std::vector<ParameterTensor> (*parameters)(const Program&, const ProgramStep&) = nullptr;  // nullptr: none
-  std::int64_t (*saved_bytes)(const Program&, const ProgramStep&) = nullptr;  // per sample; nullptr: nothing
+  // Per sample, of a run that stores values in so many bytes; nullptr: nothing.
+  std::int64_t (*saved_bytes)(const Program&, const ProgramStep&, std::int64_t value_bytes) = nullptr;
   // Why this very step cannot be run ("dropout of the scores"), or "".
   std::string (*refusal)(const Program&, const ProgramStep&) = nullptr;
 };
@@ -65,10 +66,11 @@ std::span<const OperationRule> operation_rules();
 const OperationRule& rule_of(const Program& program, const ProgramStep& step);
 
 std::vector<ParameterTensor> parameters_of(const Program& program, const ProgramStep& step);
-// Bytes per sample that the forward of a step saves for its backward beside inputs and output.
-std::int64_t saved_bytes(const Program& program, const ProgramStep& step);
+// Bytes per sample that the forward of a step saves for its backward beside inputs and output. Statistics and positions
+// take 4 B each, whatever a value takes (`weight_bytes`: fp32 and tf32 4, bf16 and fp16 2).
+std::int64_t saved_bytes(const Program& program, const ProgramStep& step, std::int64_t value_bytes = 4);
 
-// Bytes of a tensor of one sample: 4 per value (fp32), 8 per token number.
-std::int64_t tensor_bytes(const ProgramTensor& tensor);
+// Bytes of a tensor of one sample: of its values, or 8 per token number. Losses are fp32 and not asked for here.
+std::int64_t tensor_bytes(const ProgramTensor& tensor, std::int64_t value_bytes = 4);
 
 }  // namespace pipewright

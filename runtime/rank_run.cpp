@@ -14,6 +14,9 @@
 #include "runtime/checkpoint.hpp"
 #include "runtime/hash.hpp"
 #include "runtime/measurement.hpp"
+#include "runtime/runnable.hpp"
+#include "runtime/transport.hpp"
+#include "runtime/transports/staged.hpp"
 
 namespace pipewright {
 namespace {
@@ -39,6 +42,8 @@ std::uint64_t hash_of_layers(const RunPlan& run) {
       if (std::exchange(last, step.program) != step.program) hash.add(step.layer).add(describe(*step.program));
     for (const auto& bytes : code.blocks)
       hash.add(bytes[0]).add(bytes[1]);
+    for (const auto& time : code.time)
+      hash.add(time[0].value).add(time[1].value);
   }
   for (const RunChannel& channel : run.channels)
     hash.add(channel.edge).add(channel.slots).add(channel.bytes[0]);
@@ -99,6 +104,16 @@ std::vector<WorkerResult> merged(const std::vector<Blob>& blobs) {
   return results;
 }
 
+// The steps that all workers have finished of whom anything is known.
+std::vector<WorkerResult> finished(std::vector<WorkerResult> results, int steps) {
+  auto all = static_cast<std::size_t>(steps);
+  for (const WorkerResult& result : results)
+    if (!result.steps.empty()) all = std::min(all, result.steps.size());
+  for (WorkerResult& result : results)
+    if (result.steps.size() > all) result.steps.resize(all);
+  return results;
+}
+
 Blob sent(const Ranks& ranks, const WorkerResult& result) {
   return BytesOut().put(ranks.clock().offset).put(bytes_of(result)).bytes();
 }
@@ -135,22 +150,32 @@ std::vector<MustMatch> must_match(const RunPlan& run, const RunSettings& setting
       {"settings", fmt::format("seed {}, {}, learning rate {}, momentum {}, betas {} and {}, epsilon {}", settings.seed,
                                kOptimizerNames[static_cast<std::size_t>(o.kind)], o.learning_rate, o.momentum, o.beta1,
                                o.beta2, o.epsilon)},
+      {"precision", fmt::format("{}, loss scale {}", name_of(run.precision), run.scaled_by)},
       {"steps", fmt::format("{}, {} of them warm-up{}", settings.steps, settings.warmup, checkpoints)},
       {"data", data.name(), hash_of(data, sample_shape(run.code))},
   };
 }
 
-std::vector<WorkerResult> execute(Ranks& ranks, const RunPlan& run,
-                                  const std::function<std::unique_ptr<Backend>()>& backend, const Data& data,
-                                  RunSettings settings) {
+std::vector<WorkerResult> execute(Ranks& ranks, const RunPlan& run, const BackendMaker& backend, const Data& data,
+                                  RunSettings settings, const std::function<void(int)>& after_step) {
   const auto self = static_cast<std::size_t>(ranks.rank());
   settings.core = ranks.own_core(threads_here(run, ranks.rank()));
   std::vector<std::unique_ptr<Transport>> endpoints(static_cast<std::size_t>(ranks.size()));
   endpoints[self] = ranks.endpoint(run);
+  if (!backend(ranks.rank())->in_host_memory())  // sockets read and write the host's memory
+    endpoints[self] = staged_transport(std::move(endpoints[self]), run, Takes::ByReading);
   const Ranks::Termination termination;
+  std::vector<WorkerResult> results;
+  std::vector<Blob> all;  // at rank 0: what every rank has sent
+  const auto failed = [&](const std::string& why) {
+    endpoints[self]->stop(why);
+    if (all.empty()) all = ranks.salvaged(sent(ranks, results.empty() ? WorkerResult{} : results[self]));
+    return RunFailed(why, ranks.first() ? finished(merged(all), settings.steps) : std::move(results));
+  };
   try {
-    auto results = execute(run, backend, data, endpoints, settings);
-    const std::vector<Blob> all = ranks.gathered(sent(ranks, results[self]));
+    results = execute(run, backend, data, endpoints, settings, after_step);
+    all = ranks.gathered(sent(ranks, results[self]));
+    ranks.run_is_over();
     return ranks.first() ? merged(all) : std::move(results);
   } catch (const OutOfArena& error) {
     endpoints[self]->stop(error.what());
@@ -158,29 +183,22 @@ std::vector<WorkerResult> execute(Ranks& ranks, const RunPlan& run,
   } catch (const InputError& error) {  // a checkpoint that cannot be resumed
     endpoints[self]->stop(error.what());
     throw;
-  } catch (const RunFailed& failed) {
-    const std::vector<Blob> all = ranks.salvaged(sent(ranks, failed.results[self]));
-    if (!ranks.first()) throw;
-    std::vector<WorkerResult> results = merged(all);
-    std::size_t steps = static_cast<std::size_t>(settings.steps);
-    for (const WorkerResult& result : results)
-      if (!result.steps.empty()) steps = std::min(steps, result.steps.size());
-    for (WorkerResult& result : results)
-      if (result.steps.size() > steps) result.steps.resize(steps);
-    throw RunFailed(failed.what(), std::move(results));
+  } catch (const RunFailed& error) {  // the others know
+    results = error.results;
+    throw failed(error.what());
+  } catch (const Stopped& stopped) {  // another rank has failed after its last step
+    throw failed(stopped.what());
   } catch (const std::exception& error) {  // after the last step, while the results travel
-    endpoints[self]->stop(fmt::format("worker {} at op end: {}", self, error.what()));
-    throw RunFailed(fmt::format("worker {} at op end: {}", self, error.what()), {});
+    throw failed(fmt::format("worker {} at op end: {}", self, error.what()));
   }
 }
 
-std::vector<WorkerResult> measure_layers(Ranks& ranks, const RunPlan& run,
-                                         const std::function<std::unique_ptr<Backend>()>& backend, const Data& data,
-                                         RunSettings settings, double seconds) {
+std::vector<WorkerResult> measure_layers(Ranks& ranks, const RunPlan& run, const BackendMaker& backend,
+                                         const Data& data, RunSettings settings, double seconds) {
   const auto self = static_cast<std::size_t>(ranks.rank());
   settings.core = ranks.own_core(threads_here(run, ranks.rank()));
   ranks.gathered({}), ranks.broadcast({});  // all begin at once
-  const auto results = measure_layers(run, backend, data, settings, seconds, ranks.rank());
+  const auto results = measure_layers(run, backend, data, settings, seconds, {ranks.rank()});
   return merged(ranks.gathered(sent(ranks, results[self])));
 }
 
@@ -195,7 +213,8 @@ Blob bytes_of(const WorkerResult& result) {
         .put(step.samples)
         .put(step.blocked)
         .put(step.began)
-        .put(step.number);
+        .put(step.number)
+        .put(step.probe);
   out.put(result.memory);
   put(out, result.gradients), put(out, result.weights);
   out.put(static_cast<std::uint64_t>(result.layer_ns.size()));
@@ -217,7 +236,7 @@ WorkerResult worker_result(const Blob& bytes, std::int64_t shift) {
     step.transfers = in.list<Transfer>();
     step.loss = in.get<double>(), step.samples = in.get<std::int64_t>();
     step.blocked = in.get<Time>(), step.began = in.get<std::int64_t>();
-    step.number = in.get<std::int64_t>();
+    step.number = in.get<std::int64_t>(), step.probe = in.get<Time>();
     shift_times(step, shift);
   }
   result.memory = in.get<ArenaUse>();

@@ -22,14 +22,12 @@ std::vector<MustMatch> must_match(const RunPlan& run, const RunSettings& setting
 // Rank 0 gets the results of all workers, on its own clock; other ranks have that of their worker, others empty. Throws
 // RunFailed on every rank: at rank 0 with the steps that all workers it heard of have finished (a worker that is gone
 // has none), elsewhere with this worker's; OutOfArena.
-std::vector<WorkerResult> execute(Ranks& ranks, const RunPlan& run,
-                                  const std::function<std::unique_ptr<Backend>()>& backend, const Data& data,
-                                  RunSettings settings);
+std::vector<WorkerResult> execute(Ranks& ranks, const RunPlan& run, const BackendMaker& backend, const Data& data,
+                                  RunSettings settings, const std::function<void(int)>& after_step = {});
 
 // measure_layers, every rank its worker, all at once. Others than rank 0 get an empty list.
-std::vector<WorkerResult> measure_layers(Ranks& ranks, const RunPlan& run,
-                                         const std::function<std::unique_ptr<Backend>()>& backend, const Data& data,
-                                         RunSettings settings, double seconds);
+std::vector<WorkerResult> measure_layers(Ranks& ranks, const RunPlan& run, const BackendMaker& backend,
+                                         const Data& data, RunSettings settings, double seconds);
 
 // A result as it travels; `shift`: ns added to its times.
 Blob bytes_of(const WorkerResult& result);

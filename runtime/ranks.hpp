@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -68,11 +69,19 @@ class Ranks {
   void send(int to, const Blob& bytes);
   Blob receive(int from);
 
-  // This rank's worker. One run; the plan must outlive it.
+  // This rank's worker of one run; the plan must outlive it.
   std::unique_ptr<Transport> endpoint(const RunPlan& run);
+  // Behind a run that went well: waits until all ranks are here. What is left of it has come then, so that another run
+  // may follow.
+  void run_is_over();
+  // Behind a run that failed on all ranks: the same; false where one is gone, hangs, or the launcher has ended the run.
+  bool recovered();
+  // What some rank cannot do none does: "" or, on all ranks, the first rank's reason.
+  std::string first_failure(const std::string& ours);
   // Behind a run that failed: rank 0 gets what is left in about two seconds; empty: of a rank that is gone or hangs.
   std::vector<Blob> salvaged(const Blob& ours);
   bool gone(int rank) const;
+  bool answers(int rank);  // its process does, within a second
 
   // While it lives, SIGTERM ends this process's waits instead of the process.
   class Termination;
@@ -85,11 +94,12 @@ class Ranks {
   std::string clocks() const;  // "" or how clocks of several machines were put on one scale
 
   // The last call: all ranks end together, with rank 0's status where their own is 0. Returns it. Ends the process
-  // itself where MPI must be aborted.
-  int leave(int status) noexcept;
+  // itself where MPI must be aborted. `left_alone` is called where rank 0 is gone and has not said how the run ended.
+  int leave(int status, const std::function<void()>& left_alone = {}) noexcept;
+
+  class State;  // rank_state.hpp
 
  private:
-  class State;
   std::unique_ptr<State> state_;
 };
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/plan/op_index.hpp"
+#include "runtime/synthetic.hpp"
 #include "runtime/walk.hpp"
 
 namespace pipewright {
@@ -265,7 +266,7 @@ void add_versions(RunPlan& run, const RunOptions& options) {
       if (op.kind == Kind::F) {
         if (!of_input.empty())
           version = std::min(version, of_input[op.micro_batch] * shape.replicas_of(0) /
-                                          shape.replicas_of(static_cast<int>(v) % shape.stages));
+                                          shape.replicas_of(shape.stage_of(static_cast<int>(v))));
         used[{op.virtual_stage, op.micro_batch}] = version;
       } else if (op.kind != Kind::Update && (stashing || !of_input.empty())) {
         version = used.at({op.virtual_stage, op.micro_batch});
@@ -273,7 +274,7 @@ void add_versions(RunPlan& run, const RunOptions& options) {
       list[i].version = version;
       last_read[v][version] = i;
       if (op.kind == Kind::Update) ++updates[v];
-      const int replicas = shape.replicas_of(static_cast<int>(v) % shape.stages);
+      const int replicas = shape.replicas_of(shape.stage_of(static_cast<int>(v)));
       const int round = op.kind == Kind::Update ? static_cast<int>(op.micro_batch)
                         : schedule.flush        ? 0
                                                 : static_cast<int>(op.micro_batch) / replicas;
@@ -357,23 +358,26 @@ class Replay {
 
 float RunPlan::loss_scale(MicroBatchId m) const {
   const std::int64_t samples = schedule->flush ? plan->global_batch_size : plan->samples(m) * plan->data_parallel;
-  return static_cast<float>(1.0 / static_cast<double>(samples));
+  return static_cast<float>(scaled_by / static_cast<double>(samples));
 }
 
 float RunPlan::gradient_factor(VirtualStageId v, int round) const {
-  if (schedule->flush) return 1;
+  if (schedule->flush) return static_cast<float>(1 / scaled_by);
   const int replicas = schedule->shape.replicas_of(plan->stage_of(v));
   const int here = std::min(replicas, schedule->shape.micro_batches - round * replicas);
-  return static_cast<float>(1.0 / static_cast<double>(std::max(1, here)));
+  return static_cast<float>(1 / (scaled_by * static_cast<double>(std::max(1, here))));
 }
 
 RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model, const Training& training,
                  const Backend& backend, const RunOptions& options) {
   RunPlan run;
   run.plan = &plan, run.schedule = &schedule;
-  run.code = compile(plan, model, training, backend);
+  run.synthetic = options.synthetic != nullptr;
+  run.code = run.synthetic ? compile_synthetic(plan, *options.synthetic, backend.alignment())
+                           : compile(plan, model, training, backend);
   run.alignment = backend.alignment();
-  run.states = states(training.optimizer);
+  run.precision = training.precision, run.scaled_by = run.synthetic ? 1 : options.loss_scale;
+  run.states = run.synthetic ? 1 : states(training.optimizer);
   if (plan.gradient_sync == GradientSync::Blocking && !schedule.positions.empty() &&
       std::any_of(schedule.positions.begin(), schedule.positions.end(),
                   [](const Lane& lane) { return !lane.collective.empty(); }))
@@ -398,14 +402,16 @@ SteadyBlocks take_steady(const RunPlan& run, PositionId position, Arena& arena) 
   for (std::size_t v = 0; v < run.code.size(); ++v) {
     if (run.plan->stage_of(static_cast<int>(v)) != stage) continue;
     SteadyChunk& chunk = blocks.chunks[v];
-    const Bytes bytes{run.code[v].parameter_bytes};
-    if (bytes.value == 0) continue;
+    const ChunkCode& code = run.code[v];
+    if (code.parameter_bytes == 0) continue;
     for (int i = 0; i < run.chunks[v].buffers; ++i)
-      chunk.weights.push_back(arena.allocate(bytes, Tag::Weights));
+      chunk.weights.push_back(arena.allocate({code.parameter_bytes}, Tag::Weights));
     for (int i = 0; i < run.chunks[v].gradient_sets; ++i)
-      chunk.gradients.push_back(arena.allocate(bytes, Tag::Gradients));
-    for (int i = 0; i < run.states; ++i)
-      chunk.states.push_back(arena.allocate(bytes, Tag::Optimizer));
+      chunk.gradients.push_back(arena.allocate({code.gradient_bytes}, Tag::Gradients));
+    if (code.has_masters() && !run.synthetic)
+      chunk.masters.push_back(arena.allocate({code.state_bytes}, Tag::Optimizer));
+    for (int i = 0; i < run.states && code.state_bytes > 0; ++i)
+      chunk.states.push_back(arena.allocate({code.state_bytes}, Tag::Optimizer));
   }
   blocks.slots.resize(run.channels.size());
   for (std::size_t c = 0; c < run.channels.size(); ++c) {

@@ -25,6 +25,8 @@
 
 namespace pipewright {
 
+class CostModel;
+
 // Messages of one edge and direction from one position to another, within every copy.
 struct RunChannel {
   int edge = 0;
@@ -51,6 +53,9 @@ struct RunChunk {
 
 struct RunOptions {
   bool weight_stashing = true;  // asynchronous schedules
+  double loss_scale = 1;        // what the loss is multiplied by, so that small gradients are not lost in fp16
+  // A synthetic run: no arithmetic, times and bytes as this prices them (synthetic.hpp). nullptr: a real one.
+  const CostModel* synthetic = nullptr;
 };
 
 struct RunPlan {
@@ -61,7 +66,10 @@ struct RunPlan {
   std::vector<RunChannel> channels;
   std::vector<std::vector<OpVersions>> versions;  // [position][op of the compute stream]
   Bytes alignment;
-  int states = 0;  // of the optimizer, per parameter
+  Precision precision = Precision::Fp32;
+  double scaled_by = 1;  // RunOptions::loss_scale; gradients are divided by it before the update
+  int states = 0;        // of the optimizer, per parameter
+  bool synthetic = false;
 
   // Index of the channel that carries micro-batch m over `edge`; and which of its messages that is.
   struct Way {

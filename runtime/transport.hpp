@@ -16,6 +16,7 @@
 
 #include "core/ids.hpp"
 #include "core/units.hpp"
+#include "runtime/device_memory.hpp"
 
 namespace pipewright {
 
@@ -49,14 +50,17 @@ struct Sent {
 class Transport {
  public:
   virtual ~Transport() = default;
-  // The receiver's side of its incoming channels: [channel][slot]; channels to others are empty. Before the first step;
-  // again with nothing before the slots' memory is given back.
-  virtual void bind(std::vector<std::vector<std::byte*>> slots) = 0;
+  // The receiver's side of its incoming channels: [channel][slot]; channels to others are empty. What the worker's
+  // memory is moved with: messages by `worker`, sums by `collective`. Before the first step; again with nothing before
+  // the slots' memory is given back.
+  virtual void bind(std::vector<std::vector<std::byte*>> slots, Movers movers) = 0;
 
   // Copies a message to its receiver. Waits for the slot, if need be.
   virtual Sent send(const MessageSlot& message, std::span<const Piece> pieces) = 0;
   // Waits until the message may be read; where it lies.
   virtual std::byte* receive(const MessageSlot& message) = 0;
+  // Brings a received message to that place, once; nothing where the sender has. It is work of the op that reads it.
+  virtual void fetch(const MessageSlot&) {}
   virtual void release(const MessageSlot& message) = 0;
 
   // Replaces `data` on all members (workers of one virtual stage, ascending, this one among them) by their sum: every

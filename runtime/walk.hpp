@@ -13,6 +13,7 @@ namespace pipewright {
 struct SteadyChunk {
   std::vector<std::int64_t> weights;    // by buffer
   std::vector<std::int64_t> gradients;  // by set
+  std::vector<std::int64_t> masters;    // one where weights are copies, else none
   std::vector<std::int64_t> states;
 };
 struct SteadyBlocks {

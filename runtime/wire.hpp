@@ -28,8 +28,11 @@ static_assert(sizeof(FrameHeader) == 32);
 class FrameReader {
  public:
   virtual ~FrameReader() = default;
-  // Where the body goes. Throws std::runtime_error for a header that makes no sense.
-  virtual std::byte* begin(const FrameHeader& header) = 0;
+  // Throws std::runtime_error for a header that makes no sense.
+  virtual void begin(const FrameHeader& header) = 0;
+  // Where the body goes on behind the `have` bytes that are there; asked again when it is full. At least as many bytes
+  // as are missing, or 16 MiB.
+  virtual std::span<std::byte> room(const FrameHeader& header, std::int64_t have) = 0;
   virtual void end(const FrameHeader& header) = 0;          // the body is there
   virtual void gone(int rank, const std::string& why) = 0;  // nothing will come from there any more
 };
@@ -42,7 +45,8 @@ class Wire {
   // The parts, one after the other, are the body. They may be changed once this returns. To a rank that is gone:
   // nothing happens. Throws PeerSilent when the rank reads nothing until the timeout.
   virtual void send(int to, const FrameHeader& header, std::span<const std::span<const std::byte>> parts) = 0;
-  virtual void hasten() noexcept {}  // the run has failed: no call waits longer than a second from now on
+  virtual void hasten() noexcept {}  // the run has failed: no call waits longer than a second until it is calm
+  virtual void calm() noexcept {}
   // Handles what has come; waits some milliseconds for something. `hurry`: a thread of this process waits for it.
   virtual void receive(FrameReader& reader, bool hurry) = 0;
   // The last call. Not orderly: some rank may be gone, or hang; all processes that are left must end with `status`.

@@ -14,7 +14,7 @@ Wiring::Wiring(const Schedule& schedule, const StepCosts& costs)
   for (int stage = 1; stage < shape.stages; ++stage)
     first[stage] = first[stage - 1] + shape.replicas_of(stage - 1);
   for (std::size_t v = 0; v < count; ++v) {
-    const int stage = static_cast<int>(v) % shape.stages;
+    const int stage = shape.stage_of(static_cast<int>(v));
     chunks[v].stage = stage;
     chunks[v].replicas = shape.replicas_of(stage);
     chunks[v].first_position = first[static_cast<std::size_t>(stage)];

@@ -17,8 +17,9 @@ StreamLinks stream_links(const Schedule& schedule, const Wiring& wiring, Positio
   // Keys of this worker's (virtual stage, round) pairs, dense.
   std::vector<std::size_t> first(wiring.chunks.size());
   std::size_t keys = 0;
-  const int stages = schedule.shape.stages, chunks = schedule.shape.chunks();
-  for (int v = ops.collective.front().virtual_stage % stages; v < chunks; v += stages) {
+  const StageId stage = schedule.shape.stage_of(ops.collective.front().virtual_stage);
+  for (int i = 0; i < schedule.shape.virtual_stages; ++i) {
+    const VirtualStageId v = schedule.shape.chunk_of(stage, i);
     first[static_cast<std::size_t>(v)] = keys;
     keys += static_cast<std::size_t>(wiring.rounds(v));
   }

@@ -35,7 +35,7 @@ class Check {
   int workers() const { return positions_ * schedule_.shape.data_parallel; }
   const Lane& lane(WorkerId worker) const { return schedule_.positions[static_cast<std::size_t>(worker % positions_)]; }
   const LaneTimes& times(WorkerId worker) const { return timeline_.workers[static_cast<std::size_t>(worker)]; }
-  int replicas(VirtualStageId v) const { return schedule_.shape.replicas_of(v % schedule_.shape.stages); }
+  int replicas(VirtualStageId v) const { return schedule_.shape.replicas_of(schedule_.shape.stage_of(v)); }
   WorkerId worker_of(VirtualStageId v, CopyId copy, MicroBatchId m) const {
     return copy * positions_ + position_of(schedule_.shape, v, m);
   }

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "core/check.hpp"
 #include "core/ids.hpp"
 #include "core/model/work.hpp"
+#include "core/power.hpp"
 #include "core/units.hpp"
 
 namespace pipewright {
@@ -59,6 +61,8 @@ struct HostTimes {
   Time step;        // around each optimizer step
 };
 
+struct MeasuredDevice;  // core/cluster/measured_device.hpp
+
 // One accelerator. Peak rates are dense (no sparsity); each figure has a `source` in its file.
 struct Device {
   std::string name;
@@ -74,7 +78,12 @@ struct Device {
   double memory_efficiency = 1.0;   // share of the memory bandwidth, likewise
   // By OperatorKind; absent: compute_efficiency, or for Memory memory_efficiency.
   std::array<std::optional<Efficiency>, kOperatorKinds> efficiency;
+  // What `calibrate --backend cuda` measured on it: prices operations in place of the shares above. Null: nothing.
+  std::shared_ptr<const MeasuredDevice> measured;
+  int virtual_devices = 1;               // measured: this device is one of so many equal groups of a GPU's SMs
   std::optional<double> price_per_hour;  // of one device, in any currency: the same for all that is compared
+  std::optional<Power> power;            // that it draws at most while it computes: its thermal design power
+  std::optional<Time> mtbf;              // mean time between failures that stop the training, of one device
   std::string source;
   std::map<std::string, std::string> sources;  // of single figures, by key: "peak.fp16"
   Place place;

@@ -39,6 +39,8 @@ ScheduleShape schedule_shape(const Plan& plan, const Model& model, const Trainin
     shape.buckets.push_back(static_cast<int>(buckets(model, layers, gradient_bytes(training), plan.bucket).size()));
   shape.blocking_sync = plan.gradient_sync != GradientSync::Overlapped;
   shape.vertical_sync = plan.vertical_sync;
+  shape.chunk_order = plan.chunk_order;
+  shape.given = plan.given;
   return shape;
 }
 

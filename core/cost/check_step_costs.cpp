@@ -10,7 +10,12 @@ namespace {
 
 std::string check_durations(const StepCosts& costs) {
   const auto expected = static_cast<std::size_t>(costs.shape.chunks()) * kKinds;
-  for (const auto* table : {&costs.duration, &costs.duration_last}) {
+  std::vector<const std::vector<Time>*> tables = {&costs.duration, &costs.duration_last};
+  for (const StepCosts::Load& load : costs.loads)
+    tables.push_back(&load.duration), tables.push_back(&load.duration_last);
+  for (std::size_t i = 1; i < costs.loads.size(); ++i)
+    if (costs.loads[i].active <= costs.loads[i - 1].active) return "loads: not in the order of the busy workers";
+  for (const auto* table : tables) {
     if (table->size() != expected)
       return "durations: " + std::to_string(table->size()) + " entries for " + std::to_string(expected);
     for (std::size_t i = 0; i < expected; ++i)
@@ -18,6 +23,8 @@ std::string check_durations(const StepCosts& costs) {
         return "negative duration of virtual stage " + std::to_string(i / kKinds) + ", kind " +
                std::to_string(i % kKinds);
   }
+  if (!costs.settled.empty() && costs.settled.size() != expected * static_cast<std::size_t>(costs.shape.micro_batches))
+    return "settled durations: one per op is needed";
   return {};
 }
 
@@ -46,8 +53,8 @@ std::string check_messages(const StepCosts& costs) {
     for (const std::size_t direction : {0, 1}) {
       if (costs.first_message[2 * e + direction] != next) return where + ": messages overlap or leave a gap";
       next += static_cast<std::size_t>(shape.data_parallel) *
-              static_cast<std::size_t>(shape.replicas_of(edge.from % shape.stages)) *
-              static_cast<std::size_t>(shape.replicas_of(edge.to % shape.stages));
+              static_cast<std::size_t>(shape.replicas_of(shape.stage_of(edge.from))) *
+              static_cast<std::size_t>(shape.replicas_of(shape.stage_of(edge.to)));
       if (next > costs.messages.size() || next > costs.messages_last.size()) return where + ": messages are missing";
       for (std::size_t i = costs.first_message[2 * e + direction]; i < next; ++i)
         for (const auto* table : {&costs.messages, &costs.messages_last})
@@ -100,7 +107,7 @@ std::string check_collectives(const StepCosts& costs) {
   if (costs.collectives.size() != (any ? chunks : 0)) return "collectives: one list per virtual stage is needed";
   for (std::size_t v = 0; v < chunks; ++v) {
     const std::string where = "all-reduce of virtual stage " + std::to_string(v);
-    const int stage = static_cast<int>(v) % costs.shape.stages;
+    const int stage = costs.shape.stage_of(static_cast<int>(v));
     const auto count = static_cast<std::size_t>(costs.shape.buckets_of(static_cast<int>(v)));
     for (const auto* table : {&costs.ready_before_end, &costs.ready_before_end_last}) {
       if (table->empty()) continue;

@@ -38,6 +38,7 @@ class AllReduceGroup {
 
   // Members form equal groups of more than one in several nodes: what Hierarchical needs.
   bool hierarchical() const { return hierarchical_; }
+  std::size_t members() const { return count_; }
 
   // One all-reduce of `bytes`. No phases and no time for n <= 1 members or 0 bytes.
   Collective price(AllReduce algorithm, Bytes bytes) const;

@@ -112,7 +112,7 @@ bool states_times(const Layer& layer) {
 
 }  // namespace
 
-LayerCosts CostModel::layers(std::int64_t samples, int device_class) const {
+LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active) const {
   const Model& model = scenario_.model;
   LayerCosts costs;
   const auto reserve = [&](auto&... lists) { (lists.reserve(model.layers.size()), ...); };
@@ -133,7 +133,11 @@ LayerCosts CostModel::layers(std::int64_t samples, int device_class) const {
   };
   const auto passes_of = [&](std::size_t i) {
     const Layer& layer = model.layers[i];
-    const auto priced = [&] { return source(device_class).price(model, static_cast<LayerId>(i), samples); };
+    const auto priced = [&] {
+      const CostSource& from = source(device_class);
+      const auto id = static_cast<LayerId>(i);
+      return active == 0 ? from.price(model, id, samples) : from.price_at(model, id, samples, active);
+    };
     if (layer.work < 0 || states_times(layer)) return priced();
     WorkCosts& known = costs_of_work(layer);
     if (!known.passes) known.passes = priced();

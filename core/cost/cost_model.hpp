@@ -50,6 +50,11 @@ class CostSource {
   // Times of one layer for a micro-batch of `samples`. Throws InputError when the layer lacks what the source needs.
   // Layers that share a work and state no times of their own cost the same: the caller asks once.
   virtual Passes price(const Model& model, LayerId layer, std::int64_t samples) const = 0;
+  // The same while `active` workers compute, one of `loads()`: ascending, the last as `price`; none: no difference.
+  virtual std::vector<int> loads() const { return {}; }
+  virtual Passes price_at(const Model& model, LayerId layer, std::int64_t samples, int) const {
+    return price(model, layer, samples);
+  }
   // Added once to every scheduled compute op.
   virtual Time op_overhead() const = 0;
   // Optimizer step over `parameters` of a stage.
@@ -59,6 +64,10 @@ class CostSource {
   virtual Time sending(Bytes) const { return {}; }
   virtual Time first_reading(Bytes) const { return {}; }
   virtual Time handing_over() const { return {}; }
+  // The all-reduce of one bucket, where the source knows better than the topology.
+  virtual std::optional<Time> all_reduce(int, Bytes) const { return {}; }
+  // "" or a sentence on prices at this size that are less sure than others.
+  virtual std::string caution(const Model&, std::int64_t) const { return ""; }
   // One line for the report: what the times are and where they come from.
   virtual std::string provenance() const = 0;
 };
@@ -109,8 +118,9 @@ double stated_speed(const Cluster& cluster, int device_class);
 class CostModel {
  public:
   explicit CostModel(const Scenario& scenario);  // keeps a reference: the scenario must outlive it
-  // Of one device class; bytes are the same for all.
-  LayerCosts layers(std::int64_t samples, int device_class = 0) const;
+  // Of one device class; bytes are the same for all. `active`: while so many workers compute, one of its source's
+  // `loads`; 0: all of them.
+  LayerCosts layers(std::int64_t samples, int device_class = 0, int active = 0) const;
   // As the lead devices of the workers see it. The t members of each group send and reduce alike at the same time, so
   // where they share a link (a NIC per node, uplinks, host memory) the lead has 1/t of it, t at most the devices of a
   // node. t = 1: the cluster as it is.

@@ -72,8 +72,8 @@ class Ledger {
         progress_(slot_of(rows_) * slot_of(shape_.virtual_stages)) {
     const StageId stage = stage_at(shape_, position);
     bytes_.reserve = memory.room(stage).reserve;
-    for (VirtualStageId v = stage; v < shape_.chunks(); v += shape_.stages) {
-      const ChunkMemory& chunk = memory.chunks[slot_of(v)];
+    for (int i = 0; i < shape_.virtual_stages; ++i) {
+      const ChunkMemory& chunk = memory.chunks[slot_of(shape_.chunk_of(stage, i))];
       bytes_.weights += chunk.weights;
       bytes_.gradients += chunk.gradients;
       bytes_.optimizer += chunk.optimizer;

@@ -1,7 +1,9 @@
 #include "core/cost/profile.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <set>
 #include <tuple>
 
 namespace pipewright {
@@ -64,18 +66,121 @@ std::string describe(const Program& program) {
   return text.empty() ? "nothing" : text;
 }
 
+std::string other_backend(const MachineProfile& profile, std::string_view backend) {
+  if (profile.backend == backend) return "";
+  return "profile \"" + profile.name + "\" holds times of backend " + profile.backend + " (" +
+         profile.machine.processor + "), and run.backend is " + std::string(backend) +
+         ": they price no run of it; calibrate with --backend " + std::string(backend) + ", or run with --backend " +
+         profile.backend;
+}
+
+std::string other_precision(const MachineProfile& profile, Precision precision) {
+  constexpr std::array<std::string_view, 4> names = {"fp32", "tf32", "fp16", "bf16"};
+  if (profile.precision == precision) return "";
+  const std::string measured(names.at(static_cast<std::size_t>(profile.precision)));
+  const std::string asked(names.at(static_cast<std::size_t>(precision)));
+  return "profile \"" + profile.name + "\" holds times in " + measured + ", and training.precision is " + asked +
+         ": they price no run of it; calibrate in " + asked + ", or set training.precision=" + measured;
+}
+
 const LinearTime* find_update(const MachineProfile& profile, Optimizer optimizer) {
   for (const UpdateTime& update : profile.updates)
     if (update.optimizer == optimizer) return &update.by_parameters;
   return nullptr;
 }
 
-const LayerTimes* find_times(const MachineProfile& profile, std::string_view key, std::int64_t samples) {
+const LayerTimes* find_times(const MachineProfile& profile, std::string_view key, std::int64_t samples, int active) {
   const auto found = std::lower_bound(
-      profile.layers.begin(), profile.layers.end(), std::pair(key, samples), [](const LayerTimes& a, const auto& b) {
-        return std::tuple(std::string_view(a.key), a.samples) < std::tuple(b.first, b.second);
-      });
-  return found != profile.layers.end() && found->key == key && found->samples == samples ? &*found : nullptr;
+      profile.layers.begin(), profile.layers.end(), std::tuple(key, samples, active),
+      [](const LayerTimes& a, const auto& b) { return std::tuple(std::string_view(a.key), a.samples, a.active) < b; });
+  return found != profile.layers.end() && found->key == key && found->samples == samples && found->active == active
+             ? &*found
+             : nullptr;
+}
+
+std::vector<int> loads_of(const MachineProfile& profile) {
+  std::set<int> loads;
+  for (const LayerTimes& times : profile.layers)
+    if (times.active > 0) loads.insert(times.active);
+  return {loads.begin(), loads.end()};
+}
+
+const LinearTime* find_all_reduce(const MachineProfile& profile, int members) {
+  for (const AllReduceTime& time : profile.all_reduces)
+    if (time.members == members) return &time.by_bytes;
+  return nullptr;
+}
+
+double SizeFit::relative_error(double samples) const {
+  const double time = line.at(samples);
+  if (!(time > 0)) return 0;
+  const double variance = inverse[0] + 2 * samples * inverse[1] + samples * samples * inverse[2];
+  return sigma * std::sqrt(std::max(0.0, variance)) / time;
+}
+
+SizeFit fit_sizes(const std::vector<std::pair<double, double>>& points, double sigma) {
+  // Rows (1, s) / t against 1: what is least is the sum of the squared relative errors.
+  double a = 0, b = 0, c = 0, u = 0, v = 0;
+  for (const auto& [samples, ns] : points) {
+    a += 1 / (ns * ns), b += samples / (ns * ns), c += samples * samples / (ns * ns);
+    u += 1 / ns, v += samples / ns;
+  }
+  const double determinant = a * c - b * b;
+  SizeFit fit;
+  fit.sigma = sigma;
+  if (determinant > 0) fit.line = {(u * c - b * v) / determinant, (a * v - b * u) / determinant};
+  std::size_t free = 2;
+  if (determinant > 0 && fit.line.fixed_ns >= 0 && fit.line.ns_per_sample >= 0) {
+    fit.inverse[0] = c / determinant, fit.inverse[1] = -b / determinant, fit.inverse[2] = a / determinant;
+  } else if (fit.line.ns_per_sample >= 0) {  // no fixed part
+    fit.line = {0, v / c}, fit.inverse[2] = 1 / c, free = 1;
+  } else {
+    fit.line = {u / a, 0}, fit.inverse[0] = 1 / a, free = 1;
+  }
+  double squares = 0;
+  for (const auto& [samples, ns] : points)
+    squares += (fit.line.at(samples) / ns - 1) * (fit.line.at(samples) / ns - 1);
+  if (points.size() > free) fit.sigma = std::max(sigma, std::sqrt(squares / static_cast<double>(points.size() - free)));
+  return fit;
+}
+
+BeyondMeasured beyond_measured(const MachineProfile& profile, const Model& model, std::int64_t samples) {
+  BeyondMeasured beyond;
+  double sum = 0, off = 0;
+  for (const Layer& layer : model.layers) {
+    if (layer.work < 0) continue;
+    const Program* const program = model.works[static_cast<std::size_t>(layer.work)].program.get();
+    if (program == nullptr) continue;
+    const std::string key = describe(*program);
+    std::vector<const LayerTimes*> known;
+    for (const LayerTimes& times : profile.layers)
+      if (times.active == 0 && times.key == key) known.push_back(&times);
+    if (known.empty()) continue;
+    if (known.front()->samples <= samples && samples <= known.back()->samples) {
+      // The next size that was measured: what it weighs among the layers, not what it costs.
+      const auto next =
+          std::find_if(known.begin(), known.end(), [&](const LayerTimes* t) { return t->samples >= samples; });
+      sum += static_cast<double>(((*next)->forward + (*next)->input_gradient + (*next)->weight_gradient).value) *
+             static_cast<double>(samples) / static_cast<double>((*next)->samples);
+      continue;
+    }
+    if (known.size() < 2) continue;
+    ++beyond.layers;
+    beyond.smallest = known.front()->samples, beyond.largest = known.back()->samples;
+    for (const Time LayerTimes::*pass :
+         {&LayerTimes::forward, &LayerTimes::input_gradient, &LayerTimes::weight_gradient}) {
+      std::vector<std::pair<double, double>> points;
+      for (const LayerTimes* const times : known)
+        if ((times->*pass).value > 0)
+          points.emplace_back(static_cast<double>(times->samples), static_cast<double>((times->*pass).value));
+      if (points.size() < 2) continue;
+      const SizeFit fit = fit_sizes(points, profile.independent_error);
+      const double ns = fit.line.at(static_cast<double>(samples));
+      sum += ns, off += ns * fit.relative_error(static_cast<double>(samples));
+    }
+  }
+  beyond.error = sum > 0 ? off / sum : 0;
+  return beyond;
 }
 
 }  // namespace pipewright

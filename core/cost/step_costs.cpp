@@ -83,8 +83,8 @@ constexpr std::int64_t kMostMessages = std::int64_t{1} << 23;  // 320 MB each fo
 void check_pairs(const StepCosts& costs, const Place& replicas) {
   std::int64_t messages = 0;
   for (const Edge& edge : costs.edges) {
-    const std::int64_t from = costs.shape.replicas_of(edge.from % costs.shape.stages),
-                       to = costs.shape.replicas_of(edge.to % costs.shape.stages);
+    const std::int64_t from = costs.shape.replicas_of(costs.shape.stage_of(edge.from)),
+                       to = costs.shape.replicas_of(costs.shape.stage_of(edge.to));
     messages += 2 * from * to * costs.shape.data_parallel;
     if (messages > kMostMessages)
       throw InputError(replicas, "plan.replicas: neighbouring stages have more than " + std::to_string(kMostMessages) +
@@ -137,7 +137,7 @@ void add_messages(StepCosts& costs, const std::vector<Bytes>& full, const std::v
   const Workers workers(shape);
   Channels channels(costs);
   for (std::size_t e = 0; e < costs.edges.size(); ++e) {
-    const int from = costs.edges[e].from % shape.stages, to = costs.edges[e].to % shape.stages;
+    const int from = shape.stage_of(costs.edges[e].from), to = shape.stage_of(costs.edges[e].to);
     const int r_from = shape.replicas_of(from), r_to = shape.replicas_of(to), common = std::gcd(r_from, r_to);
     for (const Direction direction : {Direction::Forward, Direction::Backward}) {
       costs.first_message.push_back(static_cast<std::uint32_t>(costs.messages.size()));
@@ -249,14 +249,14 @@ Time weights_of(const LayerRange& range, const LayerCosts& costs) {
 // The layers' figures as each stage's devices have them: by class, only those that the plan uses filled in.
 class OnStages {
  public:
-  OnStages(const Plan& plan, const CostModel& cost, std::int64_t samples)
+  OnStages(const Plan& plan, const CostModel& cost, std::int64_t samples, int active = 0)
       : by_class_(static_cast<std::size_t>(cost.scenario().cluster.classes())) {
     std::vector<char> known(by_class_.size());
     for (StageId k = 0; k < plan.stages; ++k) {
       const int c = class_of_stage(plan, cost.scenario().cluster, k);
       class_of_stage_.push_back(c);
       if (std::exchange(known[static_cast<std::size_t>(c)], 1) == 0)
-        by_class_[static_cast<std::size_t>(c)] = cost.layers(samples, c);
+        by_class_[static_cast<std::size_t>(c)] = cost.layers(samples, c, active);
     }
   }
   int class_of(StageId k) const { return class_of_stage_[static_cast<std::size_t>(k)]; }
@@ -373,6 +373,15 @@ std::vector<std::vector<Time>> ready_before_end(const Plan& plan, const Scenario
   return ready;
 }
 
+// As it was measured, else in closed form. A measured one passes no links.
+Collective priced_all_reduce(const CostSource& source, const AllReduceGroup& group, Bytes bytes) {
+  const std::optional<Time> measured = source.all_reduce(static_cast<int>(group.members()), bytes);
+  if (!measured || bytes == Bytes{}) return group.best(bytes);
+  CollectivePhase phase;
+  phase.latency = phase.time = *measured;
+  return {bytes, *measured, {phase}};
+}
+
 void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost) {
   const Scenario& scenario = cost.scenario();
   const Workers workers(costs.shape);
@@ -392,10 +401,12 @@ void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost) 
     }
     const AllReduceGroup group(std::move(members), cost.topology(), scenario.cluster.devices_per_node);
     if (!reduces(costs.shape, k)) continue;
-    for (int v = k; v < plan.chunks(); v += plan.stages)
-      for (const Bucket& bucket : buckets(scenario.model, plan.layers[static_cast<std::size_t>(v)],
-                                          gradient_bytes(scenario.training), plan.bucket))
-        costs.collectives[static_cast<std::size_t>(v)].push_back(group.best(bucket.bytes));
+    for (int i = 0; i < plan.virtual_stages; ++i) {
+      const auto v = static_cast<std::size_t>(plan.chunk_of(k, i));
+      for (const Bucket& bucket :
+           buckets(scenario.model, plan.layers[v], gradient_bytes(scenario.training), plan.bucket))
+        costs.collectives[v].push_back(priced_all_reduce(cost.source(), group, bucket.bytes));
+    }
   }
 }
 
@@ -413,21 +424,35 @@ void add_handing_over(StepCosts& costs, const CostSource& source, const std::vec
     for (const Kind kind : {Kind::B, Kind::BW})
       durations[row + of(kind)] += more;
   };
+  std::vector<std::vector<Time>*> of_full = {&costs.duration}, of_last = {&costs.duration_last};
+  for (StepCosts::Load& load : costs.loads)
+    of_full.push_back(&load.duration), of_last.push_back(&load.duration_last);
   for (std::size_t e = 0; e < costs.edges.size(); ++e)
     for (const Direction direction : {Direction::Forward, Direction::Backward}) {
       const bool forward = direction == Direction::Forward;
       const int sender = forward ? costs.edges[e].from : costs.edges[e].to;
       const int receiver = forward ? costs.edges[e].to : costs.edges[e].from;
-      const bool apart = sender % costs.shape.stages != receiver % costs.shape.stages;
-      for (auto* const durations : {&costs.duration, &costs.duration_last}) {
-        const Bytes bytes = durations == &costs.duration ? full[e] : last[e];
-        add(*durations, sender, direction, source.sending(bytes));
-        if (apart) add(*durations, receiver, direction, source.first_reading(bytes));
-      }
+      const bool apart = costs.shape.stage_of(sender) != costs.shape.stage_of(receiver);
+      for (const auto* const tables : {&of_full, &of_last})
+        for (auto* const durations : *tables) {
+          const Bytes bytes = tables == &of_full ? full[e] : last[e];
+          add(*durations, sender, direction, source.sending(bytes));
+          if (apart) add(*durations, receiver, direction, source.first_reading(bytes));
+        }
     }
   for (auto* const messages : {&costs.messages, &costs.messages_last})
     for (Message& message : *messages)
       if (message.channel >= 0) message.latency += source.handing_over();
+}
+
+// The loads up to the first that is not fewer than the plan's workers: theirs lies on the line between it and the one
+// before. The source's last has the prices of all, so it says nothing more where that is the plan's workers.
+std::vector<int> loads_for(int workers, std::vector<int> loads) {
+  const auto enough = std::lower_bound(loads.begin(), loads.end(), workers);
+  if (enough == loads.end()) return loads;
+  const bool all = *enough == workers && enough + 1 == loads.end();
+  loads.erase(all ? enough : enough + 1, loads.end());
+  return loads;
 }
 
 }  // namespace
@@ -443,6 +468,13 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost) {
   const OnStages last = ragged ? OnStages(plan, cost, plan.last_micro_batch_size) : full;
   costs.duration = durations(plan, full, cost);
   costs.duration_last = ragged ? durations(plan, last, cost) : costs.duration;
+  if (scenario.cluster.classes() == 1)
+    for (const int active : loads_for(plan.workers(), cost.source().loads())) {
+      StepCosts::Load load{active, durations(plan, OnStages(plan, cost, plan.micro_batch_size, active), cost), {}};
+      load.duration_last =
+          ragged ? durations(plan, OnStages(plan, cost, plan.last_micro_batch_size, active), cost) : load.duration;
+      costs.loads.push_back(std::move(load));
+    }
   const auto tensors_of = [&](const OnStages& on_stages) {
     const std::vector<Bytes>& tensor = on_stages.of(0).activation;  // the same on every device
     return traffic(plan, scenario.model, tensor, tensors_over_cuts(scenario.model, tensor));
@@ -599,7 +631,7 @@ void StepPricer::add_all_reduces(StepCosts& costs) {
 Time StepPricer::all_reduce(StageId k, Bytes bucket) {
   const auto stage = static_cast<std::size_t>(k);
   const auto [known, absent] = prices_[stage].try_emplace(bucket.value);
-  if (absent) known->second = groups_[stage].best(bucket).time;
+  if (absent) known->second = priced_all_reduce(cost_.source(), groups_[stage], bucket).time;
   return known->second;
 }
 
@@ -654,7 +686,7 @@ StepCosts plain_costs(const ScheduleShape& shape, const std::vector<Time>& forwa
   for (std::size_t v = 0; v < chunks; ++v) {
     const auto count = static_cast<std::size_t>(shape.buckets_of(static_cast<int>(v)));
     costs.ready_before_end[v].resize(count);
-    if (reduces(shape, static_cast<int>(v) % shape.stages)) costs.collectives[v].resize(count);
+    if (reduces(shape, shape.stage_of(static_cast<int>(v)))) costs.collectives[v].resize(count);
   }
   return costs;
 }

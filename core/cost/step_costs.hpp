@@ -55,6 +55,15 @@ struct StepCosts {
   ScheduleShape shape;
   // Durations of full micro-batches and of the last one (the same unless ragged): [chunk * kKinds + kind].
   std::vector<Time> duration, duration_last;
+  // Where ops take longer the more workers compute at once: the same tables with `active` of them computing, ascending,
+  // up to the first not below the shape's workers; those above hold from the last on. Empty: it makes no difference.
+  struct Load {
+    int active = 1;
+    std::vector<Time> duration, duration_last;
+  };
+  std::vector<Load> loads;
+  // What `settle` (sim/at_load.hpp) made of them, by op: [(chunk * kKinds + kind) * micro_batches + m]; empty: nothing.
+  std::vector<Time> settled;
   std::vector<Edge> edges;
   // Messages of full and of the last micro-batch: [first_message[2 * edge + direction] + (copy * r_from + replica of
   // `from`) * r_to + replica of `to`], where r_from and r_to are the replicas of the edge's stages. Pairs of replicas
@@ -76,8 +85,11 @@ struct StepCosts {
 
   bool is_last(const Op& op) const { return op.micro_batch + 1 == static_cast<std::uint32_t>(shape.micro_batches); }
   Time time_of(const Op& op) const {
+    const auto row = static_cast<std::size_t>(op.virtual_stage) * kKinds + static_cast<std::size_t>(op.kind);
+    if (!settled.empty() && op.kind != Kind::Update)
+      return settled[row * static_cast<std::size_t>(shape.micro_batches) + op.micro_batch];
     const auto& table = is_last(op) && op.kind != Kind::Update ? duration_last : duration;
-    return table[static_cast<std::size_t>(op.virtual_stage) * kKinds + static_cast<std::size_t>(op.kind)];
+    return table[row];
   }
   // How long before the end of `gradient`, the op that completes a round's gradients, those of `bucket` are complete.
   // Which micro-batch comes last is the schedule's choice: GPipe's last backward is that of micro-batch 0.
@@ -87,7 +99,7 @@ struct StepCosts {
   }
   // The message that carries micro-batch m over `edge` in copy d.
   const Message& message(std::size_t edge, Direction direction, CopyId copy, MicroBatchId m) const {
-    const int from = edges[edge].from % shape.stages, to = edges[edge].to % shape.stages;
+    const int from = shape.stage_of(edges[edge].from), to = shape.stage_of(edges[edge].to);
     const int r_from = shape.replicas_of(from), r_to = shape.replicas_of(to);
     const auto index = first_message[2 * edge + static_cast<std::size_t>(direction)] +
                        static_cast<std::uint32_t>((copy * r_from + m % r_from) * r_to + m % r_to);

@@ -20,6 +20,7 @@ struct Capacity {
   std::string method;                                       // how it was found, and why that is enough
   std::string upper_end;                                    // above which nothing was tried, and why
   std::int64_t tried = 0;                                   // values for which a cut was sought
+  bool of_run = false;  // sizes are those of a real run's arena: memory its cap, peak and need its extent
 
   // With the largest value; absent largest: zero.
   int stages = 0, devices = 0;

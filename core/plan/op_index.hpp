@@ -40,7 +40,7 @@ PositionId first_position(const ScheduleShape& shape, StageId stage);
 // True where (v, m) keeps only its boundary and R rebuilds the rest: the stage recomputes and m is not the last
 // micro-batch of torchgpipe's `except_last`.
 inline bool recomputed(const ScheduleShape& shape, VirtualStageId v, MicroBatchId m) {
-  return shape.recomputes(v % shape.stages) && !(shape.recompute_except_last && m + 1 == shape.micro_batches);
+  return shape.recomputes(shape.stage_of(v)) && !(shape.recompute_except_last && m + 1 == shape.micro_batches);
 }
 
 }  // namespace pipewright

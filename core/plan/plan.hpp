@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/ids.hpp"
 #include "core/plan/scenario.hpp"
+#include "core/plan/schedule.hpp"
 #include "core/units.hpp"
 
 namespace pipewright {
@@ -42,12 +44,15 @@ struct Plan {
   // Per worker: its lead device. A worker has the t consecutive devices that begin there; they compute alike, so the
   // lead stands for all of them in routes, all-reduces and memory.
   std::vector<DeviceId> device;
-  std::string cut;  // how the layers were cut, for the report; "": as asked for, or balanced
+  ChunkOrder chunk_order = ChunkOrder::Loop;
+  std::shared_ptr<const GivenSchedule> given;  // of the schedule "file"
+  std::string cut;                             // how the layers were cut, for the report; "": as asked for, or balanced
 
   // Whether the layer, one of stage k, keeps its input only and repeats its forward right before its backward.
   bool rebuilds(StageId k, LayerId layer, const Model& model) const;
   int chunks() const { return stages * virtual_stages; }  // number of virtual stages, K*v
-  StageId stage_of(VirtualStageId v) const { return v % stages; }
+  StageId stage_of(VirtualStageId v) const { return stage_of_chunk(chunk_order, stages, v); }
+  VirtualStageId chunk_of(StageId stage, int i) const { return chunk_of_stage(chunk_order, stages, stage, i); }
   int positions() const;  // workers in one copy, sum of r_k
   int workers() const { return positions() * data_parallel; }
   int devices() const { return workers() * tensor_parallel; }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "core/plan/utilization.hpp"
 #include "core/plan/waiting.hpp"
 
 namespace pipewright {
@@ -89,7 +90,8 @@ void add_times(StageReport& stage, const Schedule& schedule, const StepCosts& co
   const ScheduleShape& shape = schedule.shape;
   const bool split = splits_backward(schedule.positions[at(first_position(shape, stage.stage))]);
   const auto price = [&](VirtualStageId v, Kind kind) { return costs.duration[at(v) * kKinds + at(int(kind))]; };
-  for (VirtualStageId v = stage.stage; v < shape.chunks(); v += shape.stages) {
+  for (int i = 0; i < shape.virtual_stages; ++i) {
+    const VirtualStageId v = shape.chunk_of(stage.stage, i);
     stage.forward += price(v, Kind::F);
     stage.backward += split ? price(v, Kind::B) + price(v, Kind::W) : price(v, Kind::BW);
     if (shape.recomputes(stage.stage)) stage.recompute += price(v, Kind::R);
@@ -103,7 +105,8 @@ std::vector<StageReport> stage_reports(const std::vector<WorkerReport>& workers,
   for (std::size_t k = 0; k < stages.size(); ++k) {
     StageReport& stage = stages[k];
     stage.stage = static_cast<StageId>(k);
-    for (std::size_t v = k; v < plan.layers.size(); v += stages.size()) {
+    for (int i = 0; i < plan.virtual_stages; ++i) {
+      const std::size_t v = at(plan.chunk_of(stage.stage, i));
       stage.layers.push_back(plan.layers[v]);
       for (LayerId layer = plan.layers[v].begin; layer < plan.layers[v].end; ++layer)
         stage.parameters += model.layers[at(layer)].parameters;
@@ -338,6 +341,16 @@ void add_warnings(Report& report, const Plan& plan, const Scenario& scenario) {
     report.warnings.push_back("tensor-parallel groups of " + std::to_string(t) + " devices do not fit into nodes of " +
                               std::to_string(node) +
                               ": their all-reduces pass the network, and count as part of the layers' compute time");
+  const RunRequest& run = scenario.run;
+  const auto gpus = static_cast<std::int64_t>(run.gpus.size());
+  const std::int64_t parts = run.virtual_devices.value_or(plan.workers());
+  if (run.backend == RunBackend::Cuda && scenario.cost != CostSourceKind::Profile && parts > gpus &&
+      scenario.cluster.device.measured == nullptr)
+    report.warnings.push_back("a run of this scenario cuts " + std::to_string(gpus) + (gpus == 1 ? " GPU" : " GPUs") +
+                              " into " + std::to_string(parts) + " virtual devices, and here each worker has a whole " +
+                              scenario.cluster.device.name +
+                              ": times and memory are not those of the run; pipewright validate --backend cuda "
+                              "predicts it from a calibration");
   if (!model.batch_stated && !stated_times_used(scenario)) return;
   const std::int64_t size = plan.micro_batch_size, stated = model.batch;
   if (size >= (stated + 3) / 4 && size / 4 <= stated - (size % 4 != 0 ? 1 : 0)) return;
@@ -386,6 +399,7 @@ Report summarize(const Timeline& timeline, const Schedule& schedule, const Plan&
   if (scenario.training.sequence_length)
     report.tokens_per_s = report.samples_per_s * static_cast<double>(*scenario.training.sequence_length);
   report.mfu = model_flop_utilization(scenario, plan, report.samples_per_s);
+  report.hfu = hardware_flop_utilization(scenario, plan, report.mfu);
   add_bubbles(report, timeline, schedule);
   report.links = link_reports(timeline, schedule, costs);
   report.critical_path = critical_path(causes, timeline, schedule, costs);

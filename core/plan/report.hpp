@@ -13,6 +13,8 @@
 
 namespace pipewright {
 
+struct Campaign;  // core/plan/campaign.hpp
+
 // Idle time of a worker's compute stream; the parts sum to makespan - busy to the nanosecond.
 //   fill           before its first op                       drain   after its last op
 //   imbalance      the producer of what the next op waits for was still computing (or waiting itself)
@@ -102,6 +104,7 @@ struct Report {
   double samples_per_s = 0;
   std::optional<SpeedRange> range;  // where efficiencies with a band price the layers
   std::optional<double> tokens_per_s, mfu;
+  std::optional<double> hfu;        // as mfu, with the forwards that are repeated; where any is
   double bubble_fraction = 0;       // 1 - busy / (workers * makespan); asynchronous: of one steady period
   double bubble_fraction_span = 0;  // 1 - work / largest worker span (zero-bubble's); asynchronous: likewise
   std::vector<WorkerReport> workers;
@@ -115,7 +118,8 @@ struct Report {
   std::vector<Reference> references;
   double speedup_one_device = 0;  // over one device that could hold the model
   std::optional<double> speedup_data_parallel;
-  double scaling_efficiency = 0;  // speedup_one_device / devices
+  double scaling_efficiency = 0;             // speedup_one_device / devices
+  std::shared_ptr<const Campaign> campaign;  // the whole training, where the scenario asks for it
   bool fits = true;
   Infeasible shortfall;  // filled when it does not fit
   std::vector<std::string> warnings, hints, provenance;

@@ -20,6 +20,9 @@
 
 namespace pipewright {
 
+struct CampaignRequest;  // core/plan/campaign.hpp
+struct GivenSchedule;    // core/plan/given_schedule.hpp
+
 enum class Recompute {
   None,
   Selective,  // the attention cores are rebuilt during the backward                       [Korthikanti22] section 5
@@ -119,7 +122,9 @@ struct PlanRequest {
   Placed<std::vector<std::int64_t>> replicas;  // per stage; empty: one each
   Placed<LayerOrder> order;
   Placed<Partition> partition;
-  Placed<std::string> schedule{"1f1b", {}};
+  Placed<std::string> schedule{"1f1b", {}};  // "file": the order of `given`
+  std::shared_ptr<const GivenSchedule> given;
+  std::string schedule_file;  // as written; "" unless schedule is "file"
   std::variant<PlacementOrder, std::vector<std::int64_t>> placement =
       PlacementOrder::Pipeline;  // or lead device per worker
   Place placement_place;
@@ -149,6 +154,7 @@ struct Scenario {
   Training training;
   PlanRequest plan;
   RunRequest run;
+  std::shared_ptr<const CampaignRequest> campaign;  // the whole training, of many steps; nullptr: not asked for
   CostSourceKind cost = CostSourceKind::Explicit;
   Time uniform_forward{0}, uniform_backward{0};   // CostSourceKind::Uniform: per layer and micro-batch
   std::shared_ptr<const MachineProfile> profile;  // CostSourceKind::Profile: measured times; nullptr: none read

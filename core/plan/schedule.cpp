@@ -31,7 +31,7 @@ std::string label(const Op& op) {
 }
 
 PositionId position_of(const ScheduleShape& shape, VirtualStageId v, MicroBatchId m) {
-  const StageId stage = v % shape.stages;
+  const StageId stage = shape.stage_of(v);
   PositionId first = stage;
   if (!shape.replicas.empty()) {
     first = 0;

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -59,6 +60,19 @@ struct Lane {
   std::vector<Op> collective;  // AllReduce
 };
 
+struct GivenSchedule;  // core/plan/given_schedule.hpp
+
+// Which stage a chunk lies on, K consecutive chunks at a time: every time from the first stage to the last, or to and
+// fro. K = 4, 8 chunks: 0 1 2 3 0 1 2 3, or 0 1 2 3 3 2 1 0, where chunks 3 and 4 are neighbours on one worker (ZB-V).
+enum class ChunkOrder : std::uint8_t { Loop, V };
+constexpr StageId stage_of_chunk(ChunkOrder order, int stages, VirtualStageId v) {
+  return order == ChunkOrder::V && v / stages % 2 == 1 ? stages - 1 - v % stages : v % stages;
+}
+// The i-th chunk of a stage; it is chunk i = v / K of its stage.
+constexpr VirtualStageId chunk_of_stage(ChunkOrder order, int stages, StageId stage, int i) {
+  return i * stages + (order == ChunkOrder::V && i % 2 == 1 ? stages - 1 - stage : stage);
+}
+
 // What a generator needs to know. Positions are the workers of one copy: the replicas of stage 0, then of stage 1, ...
 struct ScheduleShape {
   int stages = 1;                      // K
@@ -71,8 +85,12 @@ struct ScheduleShape {
   std::vector<int> buckets{};          // all-reduce buckets per virtual stage; empty: one each
   bool blocking_sync = false;          // an update waits directly behind its backward: GradientSync::AtOnce, Blocking
   bool vertical_sync = false;
+  ChunkOrder chunk_order = ChunkOrder::Loop;
+  std::shared_ptr<const GivenSchedule> given{};  // what the schedule "file" runs; else nullptr
 
   int chunks() const { return stages * virtual_stages; }
+  StageId stage_of(VirtualStageId v) const { return stage_of_chunk(chunk_order, stages, v); }
+  VirtualStageId chunk_of(StageId stage, int i) const { return chunk_of_stage(chunk_order, stages, stage, i); }
   int replicas_of(int stage) const { return replicas.empty() ? 1 : replicas[static_cast<std::size_t>(stage)]; }
   bool recomputes(int stage) const { return !recompute.empty() && recompute[static_cast<std::size_t>(stage)]; }
   int buckets_of(int chunk) const { return buckets.empty() ? 1 : buckets[static_cast<std::size_t>(chunk)]; }
@@ -87,7 +105,7 @@ struct Schedule {
   int positions_of(int stage) const { return shape.replicas_of(stage); }
 };
 
-// Position that runs (v, m): first position of stage v mod K, plus m mod r.
+// Position that runs (v, m): first position of the stage of v, plus m mod r.
 PositionId position_of(const ScheduleShape& shape, VirtualStageId v, MicroBatchId m);
 
 // Independent check, knows no generator: every F and backward of every (v, m) exactly once and on its own worker, R and

@@ -29,7 +29,7 @@ struct Checker {
   explicit Checker(const Schedule& s) : schedule(s), shape(s.shape) {}
 
   std::size_t index(const Op& op) const { return op.virtual_stage * micro_batches + op.micro_batch; }
-  int replicas_of(int v) const { return shape.replicas_of(v % shape.stages); }
+  int replicas_of(int v) const { return shape.replicas_of(shape.stage_of(v)); }
   bool synchronised(int k) const { return shape.data_parallel > 1 || shape.replicas_of(k) > 1; }
   std::size_t rounds_of(int v) const {
     const auto r = static_cast<std::size_t>(replicas_of(v));
@@ -39,7 +39,7 @@ struct Checker {
     return schedule.flush ? 0 : m / static_cast<std::size_t>(replicas_of(v));
   }
   bool kept(int v, std::size_t m) const {  // not recomputed
-    return !shape.recomputes(v % shape.stages) || (shape.recompute_except_last && m + 1 == micro_batches);
+    return !shape.recomputes(shape.stage_of(v)) || (shape.recompute_except_last && m + 1 == micro_batches);
   }
   std::string worker(int position) const {
     const int k = stage[static_cast<std::size_t>(position)];
@@ -102,7 +102,7 @@ std::string Checker::op_fault(int position, const Op& op, std::vector<std::uint3
   const int v = op.virtual_stage, k = stage[static_cast<std::size_t>(position)];
   if (static_cast<std::size_t>(v) >= chunks)
     return label(op) + " is of a virtual stage that does not exist: there are " + std::to_string(chunks);
-  if (v % shape.stages != k) return label(op) + " belongs to stage " + std::to_string(v % shape.stages);
+  if (shape.stage_of(v) != k) return label(op) + " belongs to stage " + std::to_string(shape.stage_of(v));
 
   if (op.kind == Kind::Update) {
     std::uint32_t& next = next_update[static_cast<std::size_t>(v / shape.stages)];
@@ -155,7 +155,7 @@ std::string Checker::compute_fault(int position) {
   for (const Op& op : ops)
     if (std::string fault = op_fault(position, op, next_update); !fault.empty()) return worker(position) + ": " + fault;
   for (int chunk = 0; chunk < shape.virtual_stages; ++chunk) {
-    const int v = chunk * shape.stages + stage[static_cast<std::size_t>(position)];
+    const int v = shape.chunk_of(stage[static_cast<std::size_t>(position)], chunk);
     if (const std::uint32_t next = next_update[static_cast<std::size_t>(chunk)]; next < rounds_of(v))
       return worker(position) + ": " + label({Kind::Update, static_cast<std::uint16_t>(v), next, 0}) + " is missing";
   }
@@ -194,7 +194,8 @@ std::string Checker::collective_fault(int k) const {
 
   std::vector<std::size_t> offset;  // of chunk c of this stage: first (round, bucket)
   std::size_t expected = 0;
-  for (int v = k; v < static_cast<int>(chunks); v += shape.stages) {
+  for (int i = 0; i < shape.virtual_stages; ++i) {
+    const int v = shape.chunk_of(k, i);
     offset.push_back(expected);
     expected += rounds_of(v) * static_cast<std::size_t>(shape.buckets_of(v));
   }
@@ -204,7 +205,7 @@ std::string Checker::collective_fault(int k) const {
     if (op.kind != Kind::AllReduce)
       return worker(leader) + ": " + label(op) + " (" + std::string(name(op.kind)) +
              ") is no op of a collective stream";
-    if (static_cast<std::size_t>(v) >= chunks || v % shape.stages != k || op.micro_batch >= rounds_of(v) ||
+    if (static_cast<std::size_t>(v) >= chunks || shape.stage_of(v) != k || op.micro_batch >= rounds_of(v) ||
         op.bucket >= static_cast<std::uint32_t>(shape.buckets_of(v)))
       return worker(leader) + ": " + label(op) + " reduces a stage, round or bucket that is not its own";
     const std::size_t at = offset[static_cast<std::size_t>(v / shape.stages)] +
@@ -233,7 +234,7 @@ struct Run {
       for (std::size_t round = 0; round < rounds; ++round) {
         const std::size_t left = std::min(r, c.micro_batches - round * r);
         backwards[c.base[std::size_t(v)] + round] = static_cast<std::uint32_t>(left);
-        if (c.synchronised(v % c.shape.stages))
+        if (c.synchronised(c.shape.stage_of(v)))
           buckets[c.base[std::size_t(v)] + round] = static_cast<std::uint32_t>(c.shape.buckets_of(v));
       }
     }
@@ -248,7 +249,7 @@ struct Run {
     if (!queued[std::size_t(position)]) queued[std::size_t(position)] = 1, ready.push_back(position);
   }
   void wake_owner(std::size_t v, std::uint32_t m) {
-    const std::size_t k = v % std::size_t(check.shape.stages);
+    const std::size_t k = std::size_t(check.shape.stage_of(int(v)));
     const int r = check.shape.replicas_of(int(k));
     wake(check.first[k] + (r == 1 ? 0 : int(m % unsigned(r))));
   }
@@ -289,7 +290,7 @@ void Run::finish(const Op& op) {
     if (v > 0) wake_owner(v - 1, op.micro_batch);
   }
   if (op.kind == Kind::W || op.kind == Kind::BW) {
-    if (--backwards[round(int(v), check.round_of(int(v), op.micro_batch))] == 0) reduce(int(v) % check.shape.stages);
+    if (--backwards[round(int(v), check.round_of(int(v), op.micro_batch))] == 0) reduce(check.shape.stage_of(int(v)));
   }
 }
 
@@ -329,7 +330,7 @@ std::string Run::deadlock() const {
   // Owner of the op that a worker waits for; of an all-reduce: the first worker whose backward it lacks.
   const auto owner = [&](const Op& op) {
     if (op.kind != Kind::AllReduce) return position_of(check.shape, op.virtual_stage, int(op.micro_batch));
-    const std::size_t k = op.virtual_stage % std::size_t(check.shape.stages);
+    const std::size_t k = std::size_t(check.shape.stage_of(op.virtual_stage));
     const auto& reduces = check.schedule.positions[std::size_t(check.first[k])].collective;
     const Op& head = reduces[next_reduce[k]];
     for (int p = check.first[k]; p < check.first[k + 1]; ++p)

@@ -117,8 +117,8 @@ class Parts {
   void add(Type type, Time time, int a = 0, int b = 0) {
     if (time != Time{}) sums_[{type, a, b}] += time;
   }
-  void add(const Op& op, int stages, Time time) {
-    const int stage = op.virtual_stage % stages;
+  void add(const Op& op, const ScheduleShape& shape, Time time) {
+    const int stage = shape.stage_of(op.virtual_stage);
     switch (op.kind) {
       case Kind::F: return add(Forward, time, stage);
       case Kind::R: return add(Recompute, time, stage);
@@ -175,9 +175,9 @@ class WalkBack {
       const Op& op = list(here)[at(here.op)];
       const Time part = here.until - span.start;
       if (here.collective) {
-        parts_.add(Parts::AllReduce, part, op.virtual_stage % schedule_.shape.stages);
+        parts_.add(Parts::AllReduce, part, schedule_.shape.stage_of(op.virtual_stage));
       } else {
-        parts_.add(op, schedule_.shape.stages, part);
+        parts_.add(op, schedule_.shape, part);
       }
       here = here.collective ? before_all_reduce(here, span.start) : before_op(here, span.start);
     }
@@ -246,10 +246,10 @@ class WalkBack {
     const Transfer& transfer = timeline_.transfers[cause.index];
     const Edge& edge = costs_.edges[transfer.edge];
     const bool forward = transfer.direction == Direction::Forward;
-    const int stages = schedule_.shape.stages;
+    const ScheduleShape& shape = schedule_.shape;
     parts_.add(Parts::Waiting, start - cause.arrived);
-    parts_.add(Parts::Transfer, transfer.arrived - transfer.posted, (forward ? edge.from : edge.to) % stages,
-               (forward ? edge.to : edge.from) % stages);
+    parts_.add(Parts::Transfer, transfer.arrived - transfer.posted, shape.stage_of(forward ? edge.from : edge.to),
+               shape.stage_of(forward ? edge.to : edge.from));
     const int producer = forward ? causes_.index().forward(edge.from, transfer.micro_batch)
                                  : causes_.index().backward(edge.to, transfer.micro_batch);
     return {transfer.from, false, producer, transfer.posted};
@@ -259,7 +259,7 @@ class WalkBack {
   Here before_all_reduce(const Here& here, Time start) {
     const Op& op = list(here)[at(here.op)];
     const ScheduleShape& shape = schedule_.shape;
-    const StageId stage = op.virtual_stage % shape.stages;
+    const StageId stage = shape.stage_of(op.virtual_stage);
     Here best{.worker = here.worker, .until = Time{-1}};
     for (CopyId copy = 0; copy < shape.data_parallel; ++copy) {
       for (int replica = 0; replica < shape.replicas_of(stage); ++replica) {
@@ -269,7 +269,8 @@ class WalkBack {
         const int gradient = causes_.last_backward(member, op.virtual_stage, op.micro_batch);
         if (gradient >= 0) {
           const Op& last = schedule_.positions[at(member)].compute[at(gradient)];
-          const Time ready = times.compute[at(gradient)].end - costs_.ready_before_end_of(last, op.bucket);
+          const Span& span = times.compute[at(gradient)];
+          const Time ready = std::max(span.start, span.end - costs_.ready_before_end_of(last, op.bucket));
           keep_later(best, {worker, false, gradient, ready}, start);
         }
         if (here.op > 0) keep_later(best, {worker, true, here.op - 1, times.collective[at(here.op - 1)].end}, start);

@@ -26,6 +26,7 @@ class ByteSource::Gunzip {
   z_stream stream{};
   std::int64_t read = 0;        // packed bytes that were handed to it
   bool between_members = true;  // a file may end here
+  bool padding = false;         // zeros have come behind a member: tapes and some copiers fill a block with them
 };
 
 ByteSource::ByteSource(const std::string& path) : file_(path), packed_(kPiece, '\0') {}
@@ -51,7 +52,13 @@ std::size_t ByteSource::unpacked() {
       stream.next_in = reinterpret_cast<Bytef*>(packed_.data());
       stream.avail_in = static_cast<uInt>(more);
     }
-    if (gunzip_->between_members) PP_CHECK(inflateReset(&stream) == Z_OK);
+    if (gunzip_->between_members && stream.total_in > 0) {
+      while (stream.avail_in > 0 && *stream.next_in == 0)
+        ++stream.next_in, --stream.avail_in, gunzip_->padding = true;
+      if (stream.avail_in == 0) continue;
+      if (gunzip_->padding || *stream.next_in != 0x1f) damaged("something that is no gzip data follows them");
+      PP_CHECK(inflateReset(&stream) == Z_OK);
+    }
     gunzip_->between_members = false;
     const int status = inflate(&stream, Z_NO_FLUSH);
     if (status == Z_STREAM_END)

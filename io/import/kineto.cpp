@@ -69,7 +69,8 @@ std::int64_t digits(std::string_view text, std::size_t& at) {
   return at == begin ? -1 : value;
 }
 
-// "0F3" and the like; else nothing.
+}  // namespace
+
 std::optional<TracedAction> action_named(std::string_view name) {
   TracedAction action;
   std::size_t at = 0;
@@ -82,8 +83,6 @@ std::optional<TracedAction> action_named(std::string_view name) {
   return action;
 }
 
-// The profiler marks an action of the device once for each stream that it had work on: marks of one name and process
-// that overlap are one action. By start, as they come.
 void join_streams(std::vector<TracedAction>& actions) {
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, char>, std::size_t> last;
   std::vector<TracedAction> joined;
@@ -103,6 +102,8 @@ void join_streams(std::vector<TracedAction>& actions) {
   }
   actions = std::move(joined);
 }
+
+namespace {
 
 class Events : public nlohmann::json_sax<nlohmann::json> {
  public:

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/check.hpp"
@@ -35,6 +36,13 @@ struct ActionTrace {
   std::vector<TracedAction> actions;  // by start; all of one source: the device's where the file has any
   std::int64_t other_actions = 0;     // "PP:" names that are no such action: sends, receives, overlapped pairs
 };
+
+// The action of a name such as "0F3", without times; nothing for any other name.
+std::optional<TracedAction> action_named(std::string_view name);
+
+// The profiler marks an action of the device once for each stream that it had work on: marks of one name and process
+// that overlap are one action. By start, as they come.
+void join_streams(std::vector<TracedAction>& actions);
 
 // Throws InputError naming file, line and byte: an empty file, no JSON, JSON that ends early, a trace without actions,
 // times that are none, values deeper or longer than any trace has.

@@ -13,10 +13,13 @@
 #include "io/read_file.hpp"
 #include "io/sections.hpp"
 #include "io/sha256.hpp"
+#include "io/trimmed.hpp"
 #include "io/utf8.hpp"
 
 namespace pipewright {
 namespace {
+
+constexpr std::string_view kBlanks = " \t\r";
 
 constexpr std::string_view kSeparator = " -- ";
 constexpr std::string_view kFigures = " -- forward_compute_time=";
@@ -44,24 +47,17 @@ struct Profile {
   std::unordered_map<std::string, std::size_t> by_id;  // looked up only
 };
 
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t'))
-    text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\r'))
-    text.remove_suffix(1);
-  return text;
-}
-
 std::int64_t figure(const Place& place, std::string_view key, std::string_view text, int power_of_ten) {
-  const Parsed<std::int64_t> number = parse_scaled(trimmed(text), power_of_ten);
-  if (!number.value) throw InputError(place, fmt::format("{}: {} {}", key, in_quotes(trimmed(text)), number.why));
+  const Parsed<std::int64_t> number = parse_scaled(trimmed(text, kBlanks), power_of_ten);
+  if (!number.value)
+    throw InputError(place, fmt::format("{}: {} {}", key, in_quotes(trimmed(text, kBlanks)), number.why));
   return *number.value;
 }
 
 // "6291456.0", or the sizes of several tensors, "[6291456.0; 131072.0; 131072.0]": their sum.
 Bytes activation(const Place& place, std::string_view text) {
   constexpr std::string_view key = "activation_size";
-  text = trimmed(text);
+  text = trimmed(text, kBlanks);
   if (!text.starts_with('[')) return {figure(place, key, text, 0)};
   if (!text.ends_with(']'))
     throw InputError(place, fmt::format("{}: {} lacks its \"]\"; is the file truncated?", key, in_quotes(text)));
@@ -81,7 +77,7 @@ Bytes activation(const Place& place, std::string_view text) {
 std::string_view value_of(const Place& place, std::string_view figures, std::string_view key) {
   for (std::size_t begin = 0; begin <= figures.size();) {
     const std::size_t end = std::min(figures.find(',', begin), figures.size());
-    const std::string_view entry = trimmed(figures.substr(begin, end - begin));
+    const std::string_view entry = trimmed(figures.substr(begin, end - begin), kBlanks);
     if (entry.starts_with(key) && entry.substr(key.size()).starts_with('=')) return entry.substr(key.size() + 1);
     begin = end + 1;
   }
@@ -90,7 +86,7 @@ std::string_view value_of(const Place& place, std::string_view figures, std::str
 
 // "MaxPool2d" of "MaxPool2d(kernel_size=2, stride=2)".
 std::string head_of(std::string_view description) {
-  return std::string(trimmed(description.substr(0, description.find('('))));
+  return std::string(trimmed(description.substr(0, description.find('(')), kBlanks));
 }
 
 Node parse_node(const Place& place, std::string_view line) {
@@ -100,9 +96,10 @@ Node parse_node(const Place& place, std::string_view line) {
                                         "forward_compute_time=...\"; is the file truncated?",
                                         in_quotes(line)));
   Node node;
-  node.id = trimmed(line.substr(0, id_end));
+  node.id = trimmed(line.substr(0, id_end), kBlanks);
   if (figures_begin > id_end)
-    node.description = trimmed(line.substr(id_end + kSeparator.size(), figures_begin - id_end - kSeparator.size()));
+    node.description =
+        trimmed(line.substr(id_end + kSeparator.size(), figures_begin - id_end - kSeparator.size()), kBlanks);
   std::string_view figures = line.substr(figures_begin + kSeparator.size());
   figures = figures.substr(0, figures.find(kSeparator));  // " -- stage_id=3" of a partitioned profile
   node.layer.name = node.id + " " + head_of(node.description);
@@ -124,9 +121,9 @@ Edge parse_edge(const Place& place, std::string_view line) {
   const std::size_t separator = line.find(kSeparator);
   if (separator == std::string_view::npos)
     throw InputError(place, fmt::format("{} is no edge; an edge reads \"node1 -- node2\"; is the file truncated?",
-                                        in_quotes(trimmed(line))));
-  return {std::string(trimmed(line.substr(0, separator))),
-          std::string(trimmed(line.substr(separator + kSeparator.size()))), place};
+                                        in_quotes(trimmed(line, kBlanks))));
+  return {std::string(trimmed(line.substr(0, separator), kBlanks)),
+          std::string(trimmed(line.substr(separator + kSeparator.size()), kBlanks)), place};
 }
 
 Profile parse_lines(const std::string& text, const std::string& file) {
@@ -137,7 +134,7 @@ Profile parse_lines(const std::string& text, const std::string& file) {
     const std::string_view line = std::string_view(text).substr(begin, end - begin);
     begin = end + 1;
     ++place.line;
-    if (trimmed(line).empty()) continue;
+    if (trimmed(line, kBlanks).empty()) continue;
     if (line.front() == '\t' || line.front() == ' ') {
       profile.edges.push_back(parse_edge(place, line));
       continue;

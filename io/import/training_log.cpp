@@ -10,20 +10,17 @@
 #include "io/errors.hpp"
 #include "io/import/byte_source.hpp"
 #include "io/quantity.hpp"
+#include "io/trimmed.hpp"
+#include "io/utf8.hpp"
 
 namespace pipewright {
 namespace {
 
+constexpr std::string_view kBlanks = " \t\r";
+
 constexpr std::size_t kLongestLine = std::size_t{1} << 20;
 constexpr std::size_t kMostSteps = std::size_t{1} << 22;
 constexpr double kMebi = 1024.0 * 1024.0, kGiga = 1e9;
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r";
-  const auto begin = text.find_first_not_of(kBlank);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
-}
 
 // ESC [ ... letter: colours.
 std::string without_colours(std::string_view text) {
@@ -41,6 +38,15 @@ std::string without_colours(std::string_view text) {
   return plain;
 }
 
+std::string lower(std::string_view text) {
+  std::string copy(text);
+  std::transform(copy.begin(), copy.end(), copy.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return copy;
+}
+
+constexpr std::size_t kLongestKept = 300;  // of a line that is kept as text
+
 class LogReader {
  public:
   explicit LogReader(const std::string& path) : source_(path) {}
@@ -48,6 +54,11 @@ class LogReader {
   TrainingLog read() {
     for (std::string line; next_line(line); ++line_) {
       const std::string plain = line.find('\x1b') == std::string::npos ? line : without_colours(line);
+      if (line_ == 1 && plain.starts_with('#') && lower(plain).find("synthetic") != std::string::npos)
+        log_.synthetic = printable(trimmed(std::string_view(plain).substr(1, kLongestKept), kBlanks));
+      if (const auto world = plain.find("world size: ");
+          log_.layout.empty() && world != std::string::npos && plain.find("model-parallel size: ") != std::string::npos)
+        log_.layout = printable(trimmed(std::string_view(plain).substr(world, kLongestKept), kBlanks));
       if (const auto at = plain.find("iteration "); at != std::string::npos && plain.find('|', at) != std::string::npos)
         megatron_step(std::string_view(plain).substr(at + 10));
       else if (plain.find(") memory (") != std::string::npos)
@@ -86,7 +97,7 @@ class LogReader {
   // A figure at the end of a file may be the half of one. Whole lines of Megatron-LM end with "|", torchtitan's with
   // "%".
   void check_end(std::string_view line) const {
-    line = trimmed(line);
+    line = trimmed(line, kBlanks);
     if (cut_off_ && !line.ends_with('|') && !line.ends_with('%'))
       throw InputError(here(), "the last line is cut off; take it out, e.g. with head -n -1");
   }
@@ -98,20 +109,15 @@ class LogReader {
   }
 
   double number(std::string_view what, std::string_view text) const {
-    std::string digits(trimmed(text));
+    std::string digits(trimmed(text, kBlanks));
     std::erase(digits, ',');  // 5,856
-    const std::string lower = [&] {
-      std::string copy = digits;
-      std::transform(copy.begin(), copy.end(), copy.begin(),
-                     [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
-      return copy;
-    }();
-    if (lower == "nan" || lower == "inf" || lower == "-inf") return std::nan("");
+    const std::string word = lower(digits);
+    if (word == "nan" || word == "inf" || word == "-inf") return std::nan("");
     const bool negative = !digits.empty() && digits.front() == '-';
     const Parsed<double> value = parse_number(negative ? std::string_view(digits).substr(1) : digits);
     if (!value.value)
-      throw InputError(here(),
-                       fmt::format("{}: {} {}; is the line cut off?", what, in_quotes(trimmed(text)), value.why));
+      throw InputError(
+          here(), fmt::format("{}: {} {}; is the line cut off?", what, in_quotes(trimmed(text, kBlanks)), value.why));
     return negative ? -*value.value : *value.value;
   }
 
@@ -123,7 +129,7 @@ class LogReader {
   }
 
   Time milliseconds(std::string_view what, std::string_view text) const {
-    text = trimmed(text.substr(0, text.find('/')));  // ROCm's fork: this one / the mean
+    text = trimmed(text.substr(0, text.find('/')), kBlanks);  // ROCm's fork: this one / the mean
     const Parsed<std::int64_t> time = parse_scaled(text, 6);
     if (!time.value || *time.value <= 0)
       throw InputError(here(), fmt::format("{}: {} is no time above 0; is the line cut off?", what, in_quotes(text)));
@@ -158,7 +164,8 @@ class LogReader {
       begin = end;
       const auto colon = field.rfind(':');
       if (colon == std::string_view::npos) continue;
-      const std::string_view key = trimmed(field.substr(0, colon)), value = trimmed(field.substr(colon + 1));
+      const std::string_view key = trimmed(field.substr(0, colon), kBlanks),
+                             value = trimmed(field.substr(colon + 1), kBlanks);
       if (key == kTime) {
         keep_most(step.time, milliseconds(key, value));
       } else if (key == "throughput per GPU (TFLOP/s/GPU)") {
@@ -227,6 +234,20 @@ class LogReader {
 };
 
 }  // namespace
+
+LoggedLayout logged_layout(std::string_view line) {
+  // " tensor-model-parallel size: " is none of "encoder-tensor-model-parallel size: "
+  const auto size = [&](std::string_view key) -> std::optional<std::int64_t> {
+    for (std::size_t at = line.find(key); at != std::string_view::npos; at = line.find(key, at + 1)) {
+      if (at > 0 && line[at - 1] != ' ' && line[at - 1] != ',') continue;
+      const std::string_view rest = line.substr(at + key.size());
+      return parse_count(rest.substr(0, rest.find_first_not_of("0123456789"))).value;
+    }
+    return std::nullopt;
+  };
+  return {size("world size: "), size("data-parallel size: "), size("tensor-model-parallel size: "),
+          size("pipeline-model-parallel size: ")};
+}
 
 TrainingLog read_training_log(const std::string& path) {
   return LogReader(path).read();

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/check.hpp"
@@ -39,7 +40,15 @@ struct TrainingLog {
   std::vector<LoggedStep> steps;       // by number, each once
   std::optional<Bytes> max_allocated;  // of the fullest rank that says so
   std::optional<Bytes> max_reserved;   // by its caching allocator; without context and libraries
+  std::string layout;     // as Megatron-LM prints it: "world size: 64, data-parallel size: 4, ..."; "": not
+  std::string synthetic;  // its first line, where that is a comment which says so; "": it says no such thing
 };
+
+// What such a line says of the run.
+struct LoggedLayout {
+  std::optional<std::int64_t> devices, data_parallel, tensor_parallel, pipeline_parallel;
+};
+LoggedLayout logged_layout(std::string_view line);
 
 // Text or gzip; "-": standard input. Throws InputError naming file and line: an empty file, one without lines of steps,
 // lines of both frameworks, a figure that is none, a line that is cut off.

@@ -9,6 +9,7 @@
 #include "io/format_quantity.hpp"
 #include "io/names.hpp"
 #include "io/writers/csv_text.hpp"
+#include "io/writers/html_page.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {
@@ -305,6 +306,13 @@ std::string markdown_table(const std::vector<TextColumn>& all) {
   return text;
 }
 
+std::size_t count_of_cells(const std::vector<TableResult>& tables) {
+  std::size_t count = 0;
+  for (const TableResult& table : tables)
+    count += table.cells.size();
+  return count;
+}
+
 std::vector<TextColumn> summary(const std::vector<TableResult>& tables) {
   std::vector<TextColumn> all = {{"table", true}, {"cells"},          {"missed"},         {"mean error"}, {"largest"},
                                  {"with misses"}, {"baseline, mean"}, {"ours beside it"}, {"left out"}};
@@ -355,6 +363,48 @@ std::string accuracy_markdown(const TableResult& table) {
   for (const auto& [cells, reason] : why)
     text += "- " + cells + ": " + reason + "\n";
   return text;
+}
+
+std::string accuracy_html(const std::vector<TableResult>& tables, const std::string& command) {
+  Accuracy all;
+  for (const TableResult& table : tables) {
+    const Accuracy accuracy = table.accuracy();
+    all.cells += accuracy.cells, all.missed += accuracy.missed;
+  }
+  HtmlPage page(tables.size() == 1 ? tables.front().title : "Published tables beside predictions",
+                "A published figure is compared, never read by the model; its tolerance was set beforehand.");
+  page.figures({{"cells that count", std::to_string(all.cells), fmt::format("of {}", count_of_cells(tables))},
+                {"missed", std::to_string(all.missed), all.missed == 0 ? "all within their tolerance" : ""}});
+  if (tables.size() > 1) {
+    page.heading("Summary");
+    page.table(summary(tables));
+    page.paragraph(
+        "Cells with a status (fitted, known miss, above bound, analytic, inputs assumed, not simulated) stay out of "
+        "the "
+        "averages and decide nothing. The baseline is the trivial prediction that ours has to beat.");
+  }
+  for (const TableResult& table : tables) {
+    page.heading(table.title);
+    page.paragraph(table.source);
+    page.table(columns(table));
+    page.paragraph(in_short(table) + ".");
+    for (const std::string& line : over_the_box(table))
+      page.paragraph(line + ".");
+    if (const auto cells = with_choice(table); !cells.empty()) {
+      page.table(choices(cells));
+      page.paragraph(choices_in_short(cells) + ".");
+    }
+    if (!table.note.empty()) page.paragraph(table.note);
+    std::vector<std::string> lines;
+    for (const auto& [cells, reason] : reasons(table))
+      lines.push_back(cells + ": " + reason);
+    page.list(lines);
+  }
+  if (!command.empty()) {
+    page.heading("Made by");
+    page.text_block(command);
+  }
+  return page.document();
 }
 
 std::string accuracy_csv(const std::vector<TableResult>& tables) {

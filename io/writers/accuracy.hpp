@@ -12,6 +12,9 @@ namespace pipewright {
 std::string accuracy_text(const TableResult& table, const TableOptions& options);
 std::string accuracy_markdown(const TableResult& table);
 
+// All tables as one page. `command`: how it was made.
+std::string accuracy_html(const std::vector<TableResult>& tables, const std::string& command);
+
 // One row per cell: table, cell, quantity, published, predicted, unit, error, tolerance, baseline, its error, verdict.
 std::string accuracy_csv(const std::vector<TableResult>& tables);
 

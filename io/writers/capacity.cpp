@@ -12,8 +12,18 @@
 namespace pipewright {
 namespace {
 
-std::string gib(Bytes bytes) {
-  return fmt::format("{:.2f}", static_cast<double>(bytes.value) / 1073741824.0);
+// GiB, or MiB where no device has one.
+struct Unit {
+  std::string_view name = "GiB";
+  double bytes = 1073741824.0;
+  std::string operator()(Bytes value) const { return fmt::format("{:.2f}", static_cast<double>(value.value) / bytes); }
+};
+
+Unit unit_of(Bytes largest) {
+  return largest < Bytes{std::int64_t{1} << 30} ? Unit{"MiB", 1048576.0} : Unit{};
+}
+Unit unit_of(const Capacity& row) {
+  return unit_of(std::max({row.device_memory, row.peak, row.next_need}));
 }
 
 // The last part of a key is enough for a column.
@@ -27,9 +37,13 @@ std::vector<TextColumn> columns(const std::vector<Capacity>& rows) {
     for (const auto& [key, value] : rows.front().varied)
       all.push_back({short_key(key)});
   const std::size_t varied = all.size();
-  for (const char* head : {"largest", "devices", "parameters", "state GiB", "activations GiB", "per device", "peak GiB",
-                           "left GiB", "next", "needs GiB"})
-    all.push_back({head});
+  Bytes most;
+  for (const Capacity& row : rows)
+    most = std::max({most, row.device_memory, row.peak, row.next_need});
+  const Unit unit = unit_of(most);
+  for (const char* head : {"largest", "devices", "parameters", "state {}", "activations {}", "per device", "peak {}",
+                           "left {}", "next", "needs {}"})
+    all.push_back({fmt::format(fmt::runtime(head), unit.name)});
   if (!rows.empty()) all[varied].head = short_key(rows.front().over);
   for (const Capacity& row : rows) {
     std::vector<std::string> cells;
@@ -40,13 +54,13 @@ std::vector<TextColumn> columns(const std::vector<Capacity>& rows) {
     cells.push_back(some ? std::to_string(*row.largest) : "none");
     shown(std::to_string(row.devices));
     shown(short_count(static_cast<double>(row.parameters)));
-    shown(gib(row.training_state));
-    shown(gib(row.activations));
-    shown(gib(row.largest_activations));
-    shown(gib(row.peak));
-    shown(gib(row.headroom));
+    shown(unit(row.training_state));
+    shown(unit(row.activations));
+    shown(unit(row.largest_activations));
+    shown(unit(row.peak));
+    shown(unit(row.headroom));
     cells.push_back(row.next ? std::to_string(*row.next) : "-");
-    cells.push_back(row.next ? gib(row.next_need) : "-");
+    cells.push_back(row.next ? unit(row.next_need) : "-");
     for (std::size_t i = 0; i < all.size(); ++i)
       all[i].cells.push_back(cells[i]);
   }
@@ -54,11 +68,11 @@ std::vector<TextColumn> columns(const std::vector<Capacity>& rows) {
 }
 
 // "weights 3.1, stash 10.2, reserve 1.5"
-std::string parts(const MemoryBytes& bytes) {
+std::string parts(const MemoryBytes& bytes, const Unit& unit) {
   std::string text;
   for (std::size_t i = 0; i < kMemoryCategories.size(); ++i)
     if (category(bytes, i).value > 0)
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", kMemoryCategories[i], gib(category(bytes, i)));
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", kMemoryCategories[i], unit(category(bytes, i)));
   return text;
 }
 
@@ -71,23 +85,26 @@ std::string name_of(const Capacity& row) {
 
 // What stops the next one, and between which amounts of memory the answer stays what it is.
 std::vector<std::string> explanation(const Capacity& row) {
+  const Unit unit = unit_of(row);
   std::vector<std::string> lines;
   if (!row.largest) {
     lines.push_back(fmt::format("no value of {} fits", row.over));
   } else {
-    lines.push_back(fmt::format("{} = {}: stage {} is the fullest, {} GiB of {}", row.over, *row.largest, row.fullest,
-                                gib(row.peak), gib(row.device_memory)));
+    lines.push_back(fmt::format("{} = {}: stage {} is the fullest, {} {} of {}", row.over, *row.largest, row.fullest,
+                                unit(row.peak), unit.name, unit(row.device_memory)));
   }
   if (row.stopped)
     lines.push_back(fmt::format("stopped at {}, the largest value allowed; larger ones were not tried", *row.stopped));
   else if (row.next)
-    lines.push_back(fmt::format("{} does not fit: stage {} needs {} GiB ({})", *row.next, row.next_stage,
-                                gib(row.next_need), parts(row.next_bytes)));
+    lines.push_back(fmt::format("{} does not fit: stage {} needs {} {} ({})", *row.next, row.next_stage,
+                                unit(row.next_need), unit.name, parts(row.next_bytes, unit)));
   else
     lines.push_back("no larger value makes a scenario: " + row.next_refused);
-  if (row.largest && row.next && row.next_least_memory > row.least_memory)
-    lines.push_back(fmt::format("the answer is the same for {} to {} GiB per device", gib(row.least_memory),
-                                gib(row.next_least_memory)));
+  if (row.largest && row.next && row.next_least_memory > row.least_memory && !row.of_run)
+    lines.push_back(fmt::format("the answer is the same for {} to {} {} per device", unit(row.least_memory),
+                                unit(row.next_least_memory), unit.name));
+  if (row.of_run)
+    lines.push_back("as a real run takes it: peak and need are what a worker's arena spans, memory is its cap");
   lines.push_back(fmt::format("method: {}; {} values tried, {}", row.method, row.tried, row.upper_end));
   return lines;
 }

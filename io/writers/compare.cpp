@@ -7,6 +7,8 @@
 
 #include "io/format_quantity.hpp"
 #include "io/writers/drawing.hpp"
+#include "io/writers/html.hpp"
+#include "io/writers/html_page.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/text_table.hpp"
 
@@ -62,6 +64,10 @@ std::optional<double> fullest(const ResultFigures& figures) {
   return most;
 }
 
+std::optional<double> kwh(const std::optional<double>& joules) {
+  return joules ? std::optional(*joules / 3.6e6) : std::nullopt;
+}
+
 std::vector<Row> figures(const ResultFigures& a, const ResultFigures& b) {
   const auto total = [](const ResultFigures& each) {
     double bytes = 0;
@@ -69,22 +75,32 @@ std::vector<Row> figures(const ResultFigures& a, const ResultFigures& b) {
       bytes += link.bytes;
     return bytes;
   };
-  return {{"step time", Kind::Time, a.step_time, b.step_time},
-          {"samples/s", Kind::Rate, a.samples_per_s, b.samples_per_s},
-          {"tokens/s", Kind::Rate, a.tokens_per_s, b.tokens_per_s},
-          {"MFU", Kind::Share, a.mfu, b.mfu},
-          {"speed-up over one device", Kind::Factor, a.speedup_one_device, b.speedup_one_device},
-          {"bubble", Kind::Share, a.bubble, b.bubble},
-          {"bubble of the longest span", Kind::Share, a.bubble_span, b.bubble_span},
-          {"memory of the fullest", Kind::Bytes, fullest(a), fullest(b)},
-          {"carried by all links", Kind::Bytes, total(a), total(b)},
-          {"workers", Kind::Count, static_cast<double>(a.workers), static_cast<double>(b.workers)}};
+  std::vector<Row> rows = {{"step time", Kind::Time, a.step_time, b.step_time},
+                           {"samples/s", Kind::Rate, a.samples_per_s, b.samples_per_s},
+                           {"tokens/s", Kind::Rate, a.tokens_per_s, b.tokens_per_s},
+                           {"MFU", Kind::Share, a.mfu, b.mfu},
+                           {"speed-up over one device", Kind::Factor, a.speedup_one_device, b.speedup_one_device},
+                           {"bubble", Kind::Share, a.bubble, b.bubble},
+                           {"bubble of the longest span", Kind::Share, a.bubble_span, b.bubble_span},
+                           {"memory of the fullest", Kind::Bytes, fullest(a), fullest(b)},
+                           {"carried by all links", Kind::Bytes, total(a), total(b)},
+                           {"workers", Kind::Count, static_cast<double>(a.workers), static_cast<double>(b.workers)}};
+  // Of the whole training, and with repeated forwards: where a side has such a figure.
+  const Row more[] = {{"HFU", Kind::Share, a.hfu, b.hfu},
+                      {"days of the whole training", Kind::Rate, a.days, b.days},
+                      {"device-hours", Kind::Rate, a.device_hours, b.device_hours},
+                      {"cost", Kind::Rate, a.cost, b.cost},
+                      {"energy in kWh, at most", Kind::Rate, kwh(a.energy), kwh(b.energy)},
+                      {"goodput by formula", Kind::Share, a.goodput, b.goodput}};
+  for (const Row& row : more)
+    if (row.a || row.b) rows.push_back(row);
+  return rows;
 }
 
 std::vector<Row> times(const ResultFigures& a, const ResultFigures& b) {
   return {{"busy", Kind::Share, a.busy, b.busy},
           {"fill", Kind::Share, a.fill, b.fill},
-          {"imbalance", Kind::Share, a.imbalance, b.imbalance},
+          {"waiting for a producer", Kind::Share, a.imbalance, b.imbalance},
           {"communication", Kind::Share, a.communication, b.communication},
           {"stall", Kind::Share, a.stall, b.stall},
           {"drain", Kind::Share, a.drain, b.drain}};
@@ -223,7 +239,8 @@ std::vector<TextColumn> stage_columns(const ResultFigures& a, const ResultFigure
   });
   add("in flight", [](const auto& stage, const auto&) { return std::to_string(stage.in_flight); });
   add(scale.name, [&](const auto& stage, const auto&) {
-    return in_scale(static_cast<std::int64_t>(stage.need), scale) + (stage.need > stage.capacity ? "!" : "");
+    return in_scale(static_cast<std::int64_t>(stage.need), scale) +
+           (stage.capacity > 0 && stage.need > stage.capacity ? "!" : "");
   });
   return all;
 }
@@ -388,6 +405,41 @@ std::string compare_markdown(const ComparedSide& a, const ComparedSide& b) {
   text += traffic.empty() ? "\nTraffic: the same.\n" : "\n" + markdown_rows(traffic, "traffic of");
   text += critical.empty() ? "\nCritical path: the same.\n" : "\n" + markdown_rows(critical, "critical path");
   return text;
+}
+
+std::string compare_html(const ComparedSide& a, const ComparedSide& b, std::string_view command) {
+  HtmlPage page("A and B compared", "");
+  page.facts({{"A", a.name}, {"B", b.name}});
+  if (same(a, b)) {
+    page.paragraph("No difference: the inputs and all figures are the same.");
+  } else {
+    const auto table = [&](std::string heading, std::vector<Row> rows, std::string_view head) {
+      std::erase_if(rows, [](const Row& row) { return !row.a && !row.b; });
+      if (!rows.empty()) page.table(ReportTable{std::move(heading), columns(rows, head), {}});
+    };
+    for (const ComparedSide* side : {&a, &b})
+      if (!side->figures.fits)
+        page.warning((side == &a ? "A does not fit: " : "B does not fit: ") + side->figures.shortfall);
+    if (const std::vector<Input> changed = inputs(a, b); !changed.empty())
+      page.table(ReportTable{"Inputs that differ", columns(changed), {}});
+    else
+      page.paragraph("The inputs are the same.");
+    table("Figures", figures(a.figures, b.figures), "figure");
+    page.heading("Timelines");
+    if (a.answer != nullptr && b.answer != nullptr)
+      page.drawing(svg_timelines(*a.answer, *b.answer));
+    else
+      page.paragraph(no_timelines(a, b));
+    table("All workers' time: busy, and idle for what", times(a.figures, b.figures), "of all workers' time");
+    table("Stages", stage_rows(a.figures, b.figures), "stage");
+    table("Links whose traffic differs", links(a.figures, b.figures), "traffic of");
+    table("Critical path where it differs", path(a.figures, b.figures), "critical path");
+  }
+  if (!command.empty()) {
+    page.heading("Made by");
+    page.text_block(command);
+  }
+  return page.document();
 }
 
 std::string compare_json(const ComparedSide& a, const ComparedSide& b) {

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "io/format_quantity.hpp"
+
 namespace pipewright {
 
 Look look(Kind kind) {
@@ -123,12 +125,21 @@ std::string question(const Answer& answer) {
   text +=
       fmt::format(" · {} of {} · {}", plural(plan.micro_batches, "micro-batch"), plan.micro_batch_size, plan.schedule);
   const Scenario& scenario = *answer.scenario;
-  text += fmt::format(" · {} ({}) on {}", scenario.model.name,
-                      plural(static_cast<std::int64_t>(scenario.model.layers.size()), "layer"),
-                      devices_in_words(plan, scenario.cluster));
+  text += fmt::format(" · {} ({})", scenario.model.name,
+                      plural(static_cast<std::int64_t>(scenario.model.layers.size()), "layer"));
+  if (is_measured(answer)) return text + ", measured on " + answer.timeline.engine_reason;
+  text += " on " + devices_in_words(plan, scenario.cluster);
   if (!scenario.cluster.name.empty() && scenario.cluster.name != scenario.cluster.device.name)
     text += fmt::format(" ({})", scenario.cluster.name);
   return text;
+}
+
+std::string of_capacity(Bytes capacity) {
+  return capacity.value > 0 ? " of " + short_bytes(capacity) : "";
+}
+
+bool is_measured(const Answer& answer) {
+  return answer.timeline.engine == "real run";  // as runtime/worker_result.cpp calls it
 }
 
 std::size_t op_count(const Answer& answer) {

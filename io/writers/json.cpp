@@ -4,6 +4,8 @@
 
 #include "core/plan/idle_devices.hpp"
 #include "io/names.hpp"
+#include "io/writers/campaign_lines.hpp"
+#include "io/writers/drawing.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/writers.hpp"
 
@@ -153,8 +155,9 @@ void stages(JsonText& json, const Answer& answer) {
     json.field("busy_s", s.busy);
     idle(json, s.idle);
     memory(json, s.memory, s.need);
-    json.field("capacity_bytes", s.need.capacity);
-    json.field("fits", s.need.with_reserve <= s.need.capacity).close();
+    const bool limited = s.need.capacity.value > 0;  // a real run need not be
+    json.field("capacity_bytes", limited ? std::optional(s.need.capacity) : std::nullopt);
+    json.field("fits", !limited || s.need.with_reserve <= s.need.capacity).close();
   }
   json.close();
 }
@@ -164,7 +167,7 @@ void shortfall(JsonText& json, const Infeasible& why) {
   json.field("details", why.details).field("remedies", why.remedies).close();
 }
 
-void times(JsonText& json, const Report& r) {
+void times(JsonText& json, const Report& r, bool measured) {
   json.field("step_time_s", r.step_time);
   json.key("cycle_time_s");
   // One division at the end: a cycle need not be a whole number of nanoseconds.
@@ -178,7 +181,7 @@ void times(JsonText& json, const Report& r) {
   } else {
     json.null();
   }
-  json.field("tokens_per_s", r.tokens_per_s).field("mfu", r.mfu);
+  json.field("tokens_per_s", r.tokens_per_s).field("mfu", r.mfu).field("hfu", r.hfu);
   json.field("bubble_fraction", r.bubble_fraction).field("bubble_fraction_span", r.bubble_fraction_span);
   json.key("steady_state");
   if (r.steady) {
@@ -188,9 +191,11 @@ void times(JsonText& json, const Report& r) {
   } else {
     json.null();
   }
-  json.field("speedup_over_one_device", r.speedup_one_device);
+  // A real run is compared with nothing that did not run.
+  const auto over = [&](double value) { return measured ? std::nullopt : std::optional(value); };
+  json.field("speedup_over_one_device", over(r.speedup_one_device));
   json.field("speedup_over_data_parallel", r.speedup_data_parallel);
-  json.field("scaling_efficiency", r.scaling_efficiency);
+  json.field("scaling_efficiency", over(r.scaling_efficiency));
 }
 
 void explanations(JsonText& json, const Report& r) {
@@ -237,7 +242,7 @@ std::string json_report(const Answer& answer) {
   plan(json, answer.plan);
   idle_devices(json, answer.plan, answer.scenario->cluster);
   json.field("engine", answer.timeline.engine).field("engine_reason", answer.timeline.engine_reason);
-  times(json, r);
+  times(json, r, is_measured(answer));
   json.field("limiting_stage", r.limiting_stage).field("limiting_factor", r.limiting_factor);
   json.field("fits", r.fits);
   if (r.fits)
@@ -248,6 +253,7 @@ std::string json_report(const Answer& answer) {
   workers(json, answer);
   links(json, r);
   explanations(json, r);
+  if (r.campaign) write_campaign(json, *r.campaign, r);
   json.field("warnings", r.warnings).field("hints", r.hints).field("provenance", r.provenance);
   json.close();
   return std::move(json).text();

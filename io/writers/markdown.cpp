@@ -5,6 +5,7 @@
 
 #include "core/plan/idle_devices.hpp"
 #include "io/format_quantity.hpp"
+#include "io/writers/campaign_lines.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/writers.hpp"
 
@@ -122,12 +123,20 @@ std::string markdown_report(const Answer& answer) {
         significant(seconds(r.range->fastest), 4), significant(seconds(r.range->slowest), 4),
         significant(r.range->samples_per_s_low, 4), significant(r.range->samples_per_s_high, 4));
   text += fmt::format("\nLimited by: {}\n", r.limiting_factor);
+  if (r.campaign) text += "\nThe whole training:\n";
+  std::string_view label;
+  for (const auto& [name, line] : campaign_lines(answer)) {
+    if (!name.empty()) label = name;
+    text += fmt::format("- {}: {}\n", label, line);
+  }
   if (const std::string idle = idle_devices_in_words(answer.plan, answer.scenario->cluster); !idle.empty())
     text += "\nIdle: " + idle + "\n";
   for (const auto& warning : r.warnings)
     text += "\n> warning: " + cell(warning) + "\n";
-  text += fmt::format("\nPredicted by pipewright {} with the {} engine ({}).\n", PIPEWRIGHT_VERSION,
-                      answer.timeline.engine, answer.timeline.engine_reason);
+  text += is_measured(answer)
+              ? fmt::format("\nMeasured by pipewright {} on {}.\n", PIPEWRIGHT_VERSION, answer.timeline.engine_reason)
+              : fmt::format("\nPredicted by pipewright {} with the {} engine ({}).\n", PIPEWRIGHT_VERSION,
+                            answer.timeline.engine, answer.timeline.engine_reason);
   for (const auto& entry : r.provenance)
     text += "- " + entry + "\n";
   return text;

@@ -7,12 +7,17 @@
 
 #include <fmt/format.h>
 
+#include "core/plan/campaign.hpp"
 #include "core/plan/idle_devices.hpp"
 #include "io/format_quantity.hpp"
 #include "io/names.hpp"
 #include "io/read_scenario.hpp"
+#include "io/writers/campaign_lines.hpp"
 #include "io/writers/csv_text.hpp"
+#include "io/writers/html.hpp"
+#include "io/writers/html_page.hpp"
 #include "io/writers/json_text.hpp"
+#include "io/writers/pareto_svg.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {
@@ -112,6 +117,19 @@ std::string seconds_text(Time time) {
   return s >= 100 ? fmt::format("{:.1f}", s) : fmt::format("{:.4g}", s);
 }
 
+// Of the whole training, where the scenario asks for it.
+struct Figures {
+  std::optional<double> days, device_hours, cost, energy_kwh, goodput;
+};
+Figures whole_training(const Found& found) {
+  const auto whole = campaign(*found.scenario, found.plan, found.report);
+  if (!whole) return {};
+  Figures figures{whole->days(), whole->device_hours, whole->cost, {}, {}};
+  if (whole->energy) figures.energy_kwh = whole->energy->value / 3.6e6;
+  if (whole->goodput) figures.goodput = whole->goodput->formula;
+  return figures;
+}
+
 // What a device is called in a head: a TPU or a processor's core is no GPU.
 bool is_gpu(const Device& device) {
   return !device.name.starts_with("tpu") && !device.name.starts_with("xeon");
@@ -144,9 +162,12 @@ std::vector<TextColumn> columns(const std::vector<Found>& plans) {
                                  {"MFU %"},
                                  {"bubble %"},
                                  {"peak " + sizes.unit()},
-                                 {"left " + sizes.unit()}};
-  const std::array<std::string, 8> often_empty = {"replicas",     "class",          "Seq",  "VP", "ZeRO",
-                                                  "tok/s" + each, "TFLOP/s" + each, "MFU %"};
+                                 {"left " + sizes.unit()},
+                                 {"days"},
+                                 {"cost"},
+                                 {"goodput %"}};
+  const std::array<std::string, 11> often_empty = {
+      "replicas", "class", "Seq", "VP", "ZeRO", "tok/s" + each, "TFLOP/s" + each, "MFU %", "days", "cost", "goodput %"};
   for (const std::string& head : often_empty)
     for (TextColumn& column : all)
       column.drop_zero |= column.head == head;
@@ -155,6 +176,7 @@ std::vector<TextColumn> columns(const std::vector<Found>& plans) {
     const Layout& layout = found.layout;
     const auto sequence = found.scenario->training.sequence_length;
     const Fullest device = fullest(found);
+    const Figures whole = whole_training(found);
     std::vector<std::string> cells = {std::to_string(i + 1),
                                       std::to_string(found.plan.devices()),
                                       std::to_string(found.plan.global_batch_size),
@@ -176,7 +198,10 @@ std::vector<TextColumn> columns(const std::vector<Found>& plans) {
                                       found.report.mfu ? fmt::format("{:.1f}", 100 * *found.report.mfu) : "-",
                                       fmt::format("{:.1f}", 100 * found.report.bubble_fraction),
                                       sizes(device.need),
-                                      sizes(device.capacity - device.need)};
+                                      sizes(device.capacity - device.need),
+                                      figure(whole.days, "{:.4g}"),
+                                      whole.cost ? money_text(*whole.cost) : "-",
+                                      whole.goodput ? fmt::format("{:.1f}", 100 * *whole.goodput) : "-"};
     for (std::size_t c = 0; c < all.size(); ++c)
       all[c].cells.push_back(cells[c]);
   }
@@ -188,7 +213,7 @@ std::string unit_of(const Ranking& ranking, double value) {
     case Objective::Throughput: return fmt::format("{:.4g} samples/s", value > 0 ? 1 / value : 0);
     case Objective::StepTime: return fmt::format("{:.4g} s per step", value);
     case Objective::Cost: {
-      const bool money = ranking.plans.front().scenario->cluster.device.price_per_hour.has_value();
+      const bool money = price_per_hour(*ranking.plans.front().scenario, 0).has_value();
       return fmt::format("{:.4g} {}per sample", value, money ? "" : "device seconds ");
     }
     case Objective::Memory: return short_bytes(Bytes{static_cast<std::int64_t>(value)});
@@ -385,10 +410,13 @@ void write_plan(JsonText& json, const Found& found) {
   json.close();
   if (!found.plan.rebuilt.empty()) json.field("rebuilt_layers", found.plan.rebuilt);
   json.field("step_time_s", found.report.step_time).field("samples_per_s", found.report.samples_per_s);
-  json.field("tokens_per_s", found.report.tokens_per_s).field("mfu", found.report.mfu);
+  json.field("tokens_per_s", found.report.tokens_per_s).field("mfu", found.report.mfu).field("hfu", found.report.hfu);
   json.field("bubble_fraction", found.report.bubble_fraction).field("peak_bytes", fullest(found).need);
   json.field("capacity_bytes", fullest(found).capacity).field("value", found.value);
-  json.field("limiting_factor", found.report.limiting_factor).close();
+  json.field("limiting_factor", found.report.limiting_factor);
+  if (const auto whole = campaign(*found.scenario, found.plan, found.report))
+    write_campaign(json, *whole, found.report);
+  json.close();
 }
 
 const char* name_of(Objective objective) {
@@ -475,7 +503,9 @@ std::string ranking_csv(const Ranking& ranking) {
   std::string text =
       "rank,devices,global_batch_size,micro_batch_size,micro_batches,tensor_parallel,stages,virtual_stages,"
       "data_parallel,schedule,recompute,zero,placement,step_time_s,samples_per_s,tokens_per_s,mfu,bubble_fraction,"
-      "peak_bytes,capacity_bytes,layers,replicas,classes\n";
+      "peak_bytes,capacity_bytes,layers,replicas,classes";
+  const bool asked = whole_training(ranking.plans.front()).days.has_value();
+  text += asked ? ",days,device_hours,cost,energy_kwh,goodput\n" : "\n";
   for (std::size_t i = 0; i < ranking.plans.size(); ++i) {
     const Found& found = ranking.plans[i];
     const Layout& layout = found.layout;
@@ -483,13 +513,18 @@ std::string ranking_csv(const Ranking& ranking) {
     for (const LayerRange& range : found.plan.layers)
       layers += (layers.empty() ? "" : " ") + std::to_string(range.size());
     text += fmt::format(
-        "{},{},{},{},{},{},{},{},{},{},{},{},{},{:.9f},{},{},{},{},{},{},{},{},{}\n", i + 1, found.plan.devices(),
+        "{},{},{},{},{},{},{},{},{},{},{},{},{},{:.9f},{},{},{},{},{},{},{},{},{}", i + 1, found.plan.devices(),
         found.plan.global_batch_size, layout.micro_batch_size, layout.micro_batches, layout.tensor_parallel,
         layout.stages, layout.virtual_stages, layout.data_parallel, layout.schedule, short_recompute(found.plan),
         layout.zero, layout.placement == PlacementOrder::Data ? "data" : "pipeline", seconds(found.report.step_time),
         found.report.samples_per_s, figure(found.report.tokens_per_s, "{}"), figure(found.report.mfu, "{}"),
         found.report.bubble_fraction, fullest(found).need.value, fullest(found).capacity.value, csv_field(layers),
         fmt::join(found.plan.replicas, " "), fmt::join(classes_of(found), " "));
+    const Figures whole = whole_training(found);
+    if (asked)
+      for (const auto& value : {whole.days, whole.device_hours, whole.cost, whole.energy_kwh, whole.goodput})
+        text += value ? fmt::format(",{}", *value) : ",";
+    text += "\n";
   }
   return text;
 }
@@ -506,7 +541,70 @@ std::string ranking_markdown(const Ranking& ranking) {
       text += " " + column.cells[i] + " |";
     text += "\n";
   }
-  return text + "\n" + quality(ranking) + "\n";
+  text += "\n" + quality(ranking) + "\n";
+  const Fullest device = fullest(ranking.plans.front());
+  if (device.high > device.capacity) text += "\n" + tight_memory(device.high, device.capacity) + "\n";
+  return text;
+}
+
+std::string ranking_html(const Ranking& ranking, const Scenario& asked, const Answer& best, std::string_view command) {
+  const Found& first = ranking.plans.front();
+  const Sizes sizes(asked);
+  const Fullest device = fullest(first);
+  HtmlPage page(
+      asked.name.empty() ? "best plans" : asked.name + ": best plans",
+      fmt::format("{} ({} layers) on {}{}", asked.model.name, asked.model.layers.size(),
+                  asked.cluster.devices_in_words(), asked.cluster.name.empty() ? "" : " (" + asked.cluster.name + ")"));
+  std::string range;
+  if (first.report.range)
+    range = fmt::format("{} to {} s over the bands of the efficiencies", seconds_text(first.report.range->fastest),
+                        seconds_text(first.report.range->slowest));
+  std::vector<HtmlPage::Figure> figures = {
+      {"step time", seconds_text(first.report.step_time) + " s", range},
+      {"samples per second", fmt::format("{:.4g}", first.report.samples_per_s), ""},
+      {"memory of the fullest device", sizes.with_unit(device.need), "of " + sizes.with_unit(device.capacity)},
+      {"how good it is",
+       ranking.proven()    ? "optimal"
+       : ranking.bound > 0 ? fmt::format("gap {:.2f} %", 100 * ranking.gap())
+                           : "unknown",
+       "within the model"}};
+  if (first.report.mfu)
+    figures.insert(figures.begin() + 2, {"model FLOPs utilization", percent(*first.report.mfu), ""});
+  page.heading("Best plan: " + in_words(first.layout));
+  add_campaign_figures(figures, best);
+  page.figures(figures);
+  warn_of_tight_memory(page, best);
+  for (const std::string& warning : best.report.warnings)
+    page.warning(warning);
+  std::vector<std::pair<std::string, std::string>> facts = {{"recomputation", recompute_in_words(first.plan)},
+                                                            {"cut", layers_text(first.plan)}};
+  if (!ranking.order.empty()) facts.emplace_back("layer order", ranking.order);
+  facts.emplace_back("optimality", quality(ranking));
+  facts.emplace_back("limited by", first.report.limiting_factor);
+  for (const std::string& line : tried(ranking))
+    facts.emplace_back(facts.back().first == "searched" || facts.back().first.empty() ? "" : "searched", line);
+  for (const Flip& flip : ranking.flips)
+    facts.emplace_back("another is better", flip_text(flip));
+  for (const Unmoved& each : ranking.unmoved)
+    facts.emplace_back("no other is better", fmt::format("for a {} from {} to {}", each.what,
+                                                         short_bandwidth(each.from), short_bandwidth(each.to)));
+  page.facts(facts);
+  if (best.report.campaign) {
+    page.heading("The whole training, by the best plan");
+    page.facts(campaign_lines(best));
+  }
+  page.heading("Plans, best first");
+  page.table(columns(ranking.plans));
+  if (!ranking.pareto.empty()) {
+    page.heading(fmt::format("Not beaten in all of {}", fmt::join(ranking.pareto_axes, ", ")));
+    page.drawing(pareto_svg(ranking));
+    page.table(columns(ranking.pareto));
+  }
+  add_timeline_and_tables(page, best);
+  page.heading("How it is known");
+  page.list(best.report.provenance);
+  add_making(page, command, *first.scenario);
+  return page.document();
 }
 
 std::string plan_yaml(const Ranking& ranking, const Found& found, const Scenario& asked, const std::string& command) {

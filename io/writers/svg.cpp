@@ -114,8 +114,8 @@ class Gantt {
                       short_time(Time{r.steady->growth.value / r.steady->micro_batches}, 4), short_time(r.makespan, 4));
     text += fmt::format(" · {} samples/s · bubble {}", significant(r.samples_per_s, 4), percent(r.bubble_fraction));
     if (const StageReport* full = fullest(r))
-      text += fmt::format(" · peak {} of {} on stage {}", short_bytes(full->need.with_reserve),
-                          short_bytes(full->need.capacity), full->stage);
+      text += fmt::format(" · peak {}{} on stage {}", short_bytes(full->need.with_reserve),
+                          of_capacity(full->need.capacity), full->stage);
     return text;
   }
 

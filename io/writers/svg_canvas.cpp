@@ -16,16 +16,16 @@ text{fill:currentColor}
 .bg{fill:#fff}.i{fill:#e8eaed}.tick{stroke:#59636e;stroke-width:1}.grid{stroke:#d1d9e0;stroke-width:.6}
 .quiet{fill:#59636e}.title{font-weight:600}.end{text-anchor:end}.mid{text-anchor:middle}
 .box{stroke:#fff;stroke-width:.6}
-.f{fill:#3b78c9}.f2{fill:#8db6e8}.b{fill:#2e8b57}.b2{fill:#86cba0}.w{fill:#a3c94f}.r{fill:#f0b849}.u{fill:#7d5ba6}
+.f{fill:#3775c6}.f2{fill:#8db6e8}.b{fill:#2b8553}.b2{fill:#86cba0}.w{fill:#a3c94f}.r{fill:#f0b849}.u{fill:#7d5ba6}
 .a{fill:url(#pipewright-hatch)}.abg{fill:#fbe3e1}.hatch{stroke:#c0392b;stroke-width:1.3}
 .num{fill:#fff}.num2{fill:#1f2328}.msg{stroke:#59636e;stroke-width:.9;fill:none}.halo{stroke:#fff;stroke-width:2.6;opacity:.7}.msghead{fill:#59636e}
-.m0{fill:#8c96a3}.m1{fill:#3b78c9}.m2{fill:#f0b849}.m3{fill:#c0392b}.cap{stroke:#c0392b;stroke-width:1.2;stroke-dasharray:5 3}
+.m0{fill:#8c96a3}.m1{fill:#3775c6}.m2{fill:#f0b849}.m3{fill:#c0392b}.cap{stroke:#c0392b;stroke-width:1.2;stroke-dasharray:5 3}
 @media(prefers-color-scheme:dark){
 svg{color:#e6edf3}
 .bg{fill:#0d1117}.i{fill:#272d36}.tick{stroke:#8b949e}.grid{stroke:#30363d}.quiet{fill:#9ca6b1}
 .box{stroke:#0d1117}.abg{fill:#3b1d1b}.hatch{stroke:#f0776b}
-.f{fill:#3f7fd0}.f2{fill:#86b3ea}.b{fill:#2f935d}.b2{fill:#7cc79a}.u{fill:#9775c4}.msg{stroke:#9ca6b1}.halo{stroke:#0d1117}.msghead{fill:#9ca6b1}
-.num2{fill:#0d1117}.m0{fill:#6e7885}.m1{fill:#3f7fd0}.m3{fill:#f0776b}.cap{stroke:#f0776b}
+.f{fill:#3977c8}.f2{fill:#86b3ea}.b{fill:#2c8655}.b2{fill:#7cc79a}.u{fill:#9775c4}.msg{stroke:#9ca6b1}.halo{stroke:#0d1117}.msghead{fill:#9ca6b1}
+.num2{fill:#0d1117}.m0{fill:#6e7885}.m1{fill:#3977c8}.m3{fill:#f0776b}.cap{stroke:#f0776b}
 }
 </style>
 <defs><pattern id="pipewright-hatch" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="4" height="4" class="abg"/><line x1="1" y1="0" x2="1" y2="4" class="hatch"/></pattern></defs>
@@ -90,6 +90,13 @@ std::vector<Axis::Mark> Axis::marks() const {
   for (std::int64_t t = 0; t <= end.value; t += step)
     marks.push_back({x(Time{t}), fmt::format("{:g}", static_cast<double>(t) / scale.unit)});
   return marks;
+}
+
+double round_step(double largest) {
+  const double power = std::pow(10, std::floor(std::log10(largest / 6)));
+  for (const double factor : {1.0, 2.0, 5.0})
+    if (largest / (factor * power) <= 6) return factor * power;
+  return 10 * power;
 }
 
 double text_width(std::string_view text, double size) {

@@ -32,6 +32,9 @@ struct Axis {
   std::string unit() const;         // of the labels
 };
 
+// Smallest of 1, 2, 5 * 10^n that divides 0 .. largest into at most six steps.
+double round_step(double largest);
+
 class Canvas {
  public:
   void rect(double x, double y, double width, double height, std::string_view css, std::string_view tooltip = {});

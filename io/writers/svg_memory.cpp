@@ -124,8 +124,9 @@ double draw_memory(Canvas& canvas, const Answer& answer, const Axis& axis, doubl
     }
     canvas.text(axis.left - 10, y + kStrip / 2 + 4, fmt::format("stage {}", k), "end", 12);
     canvas.text(axis.left + axis.width + 8, y + kStrip / 2 - 3, short_bytes(stage.memory.bytes.total()), "quiet", 11);
-    canvas.text(axis.left + axis.width + 8, y + kStrip / 2 + 11,
-                whole_percent(ratio(stage.memory.bytes.total(), stage.need.capacity)) + " full", "quiet", 11);
+    if (capacity > 0)
+      canvas.text(axis.left + axis.width + 8, y + kStrip / 2 + 11,
+                  whole_percent(ratio(stage.memory.bytes.total(), stage.need.capacity)) + " full", "quiet", 11);
     y += kStrip + kGap;
   }
   if (shown.size() < stages.size()) {

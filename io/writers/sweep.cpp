@@ -7,6 +7,8 @@
 
 #include "io/format_quantity.hpp"
 #include "io/writers/csv_text.hpp"
+#include "io/writers/html.hpp"
+#include "io/writers/html_page.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/text_table.hpp"
 
@@ -19,9 +21,19 @@ constexpr std::array<SweepFigure, 7> kUsual = {SweepFigure::StepTime, SweepFigur
                                                SweepFigure::Mfu,      SweepFigure::Bubble,      SweepFigure::PeakMemory,
                                                SweepFigure::SpeedUp};
 
-std::vector<SweepFigure> shown(const SweepQuestion& question) {
-  if (!question.metrics.empty()) return question.metrics;
-  return {kUsual.begin(), kUsual.end()};
+// The usual columns, and where the whole training was asked for what it takes: with failures, where those were asked
+// for.
+constexpr std::array<SweepFigure, 4> kOfTraining = {SweepFigure::Days, SweepFigure::Cost, SweepFigure::DaysExpected,
+                                                    SweepFigure::CostExpected};
+
+std::vector<SweepFigure> shown(const Sweep& sweep) {
+  if (!sweep.question.metrics.empty()) return sweep.question.metrics;
+  std::vector<SweepFigure> all(kUsual.begin(), kUsual.end());
+  for (const SweepFigure each : kOfTraining)
+    if (std::any_of(sweep.rows.begin(), sweep.rows.end(),
+                    [&](const SweepRow& row) { return figure(row, each).has_value(); }))
+      all.push_back(each);
+  return all;
 }
 
 // The last part of a key is enough for a column, unless another key ends alike.
@@ -63,6 +75,14 @@ std::string head_of(SweepFigure figure, const Scale& scale) {
     case SweepFigure::Headroom: return "left " + scale.name;
     case SweepFigure::Devices: return "devices";
     case SweepFigure::SpeedUp: return "speed-up";
+    case SweepFigure::Hfu: return "HFU";
+    case SweepFigure::Days: return "days";
+    case SweepFigure::DeviceHours: return "device-h";
+    case SweepFigure::Cost: return "cost";
+    case SweepFigure::EnergyKwh: return "kWh at most";
+    case SweepFigure::Goodput: return "goodput";
+    case SweepFigure::DaysExpected: return "days with failures";
+    case SweepFigure::CostExpected: return "cost with failures";
   }
   return "";
 }
@@ -73,7 +93,15 @@ std::string cell_of(SweepFigure figure, double value, const Scale& scale) {
     case SweepFigure::PeakMemory:
     case SweepFigure::Headroom: return in_scale(static_cast<std::int64_t>(value), scale);
     case SweepFigure::Mfu:
+    case SweepFigure::Hfu:
+    case SweepFigure::Goodput:
     case SweepFigure::Bubble: return percent(value);
+    case SweepFigure::Days:
+    case SweepFigure::DaysExpected: return significant(value);
+    case SweepFigure::DeviceHours:
+    case SweepFigure::Cost:
+    case SweepFigure::CostExpected:
+    case SweepFigure::EnergyKwh: return significant(value, 4);
     case SweepFigure::Devices: return fmt::format("{:.0f}", value);
     case SweepFigure::SpeedUp: return significant(value) + "x";
     case SweepFigure::TokensPerS:
@@ -103,7 +131,7 @@ bool all_fit(const Sweep& sweep) {
 
 std::vector<TextColumn> columns(const Sweep& sweep) {
   std::vector<TextColumn> all = key_columns(sweep);
-  for (const SweepFigure figure : shown(sweep.question)) {
+  for (const SweepFigure figure : shown(sweep)) {
     const Scale scale = scale_of(sweep, figure);
     TextColumn column{head_of(figure, scale)};
     column.drop_zero = sweep.question.metrics.empty() && figure != SweepFigure::StepTime;
@@ -199,6 +227,9 @@ std::string remarks(const Sweep& sweep) {
                 : "speed-up: samples/s over those of the first row that has figures\n";
   if (sweep.left_out > 0)
     text += fmt::format("{} of {} points are left out by where\n", sweep.left_out, question.points());
+  if (!sweep.shard.whole())
+    text += fmt::format("shard {} of {}: the points of the others are theirs; pipewright merge puts them together\n",
+                        sweep.shard.number, sweep.shard.of);
   if (sweep.not_run > 0)
     text += fmt::format("interrupted: {} of {} points were not run\n", sweep.not_run, question.points());
   return text;
@@ -222,12 +253,66 @@ std::string sweep_text(const Sweep& sweep, const TableOptions& options) {
   return more.empty() ? text : text + "\n" + more;
 }
 
+std::string sweep_html(const Sweep& sweep, const SweepAxes& axes, std::string_view command) {
+  const SweepQuestion& question = sweep.question;
+  HtmlPage page(question.description.empty() ? "what-if: " + question.file : question.description,
+                fmt::format("{} on top of {}", question.file, question.base));
+  const auto plottable = [](const SweepAxis& axis) {
+    return axis.texts.size() > 1 && std::all_of(axis.amounts.begin(), axis.amounts.end(), [&](const auto& amount) {
+             return amount && amount->unit == axis.amounts.front()->unit;
+           });
+  };
+  if (!axes.x.empty() || std::any_of(question.axes.begin(), question.axes.end(), plottable)) {
+    std::vector<std::string> drawn = {axes.y};
+    if (axes.y.empty()) drawn = {"samples_per_s", "peak_memory"};
+    for (const std::string& y : drawn) {
+      page.heading(drawn.size() == 1 ? "Plot" : y == "peak_memory" ? "Memory of the fullest device" : "Throughput");
+      page.drawing(sweep_svg(sweep, {axes.x, y}));
+    }
+  }
+  page.heading("Points");
+  if (sweep.rows.empty())
+    page.paragraph("No rows.");
+  else
+    page.table(columns(sweep));
+  constexpr int kUnbroken = 1'000'000;
+  const std::string more = remarks(sweep) + reasons(sweep, kUnbroken);
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < more.size();) {
+    const std::size_t end = std::min(more.find('\n', begin), more.size());
+    lines.push_back(more.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  page.list(lines);
+  if (!command.empty()) {
+    page.heading("Made by");
+    page.text_block(command);
+  }
+  return page.document();
+}
+
+namespace {
+
+// Those of files: of the whole training, and with repeated forwards, where a row has such a figure.
+std::vector<SweepFigureName> written_figures(const Sweep& sweep) {
+  std::vector<SweepFigureName> written;
+  for (const SweepFigureName& each : kSweepFigures)
+    if (each.figure < SweepFigure::Hfu || std::any_of(sweep.rows.begin(), sweep.rows.end(), [&](const SweepRow& row) {
+          return figure(row, each.figure).has_value();
+        }))
+      written.push_back(each);
+  return written;
+}
+
+}  // namespace
+
 std::string sweep_csv(const Sweep& sweep) {
+  const std::vector<SweepFigureName> figures = written_figures(sweep);
   const SweepQuestion& question = sweep.question;
   std::string text = "variant";
   for (const SweepAxis& axis : question.axes)
     text += "," + csv_field(axis.key);
-  for (const SweepFigureName& each : kSweepFigures)
+  for (const SweepFigureName& each : figures)
     text += fmt::format(",{}{}", each.name, each.unit == Unit::Second ? "_s" : each.unit == Unit::Byte ? "_bytes" : "");
   text += ",outcome,plan,layers,plan_changes,reason\n";
   for (const SweepRow& row : sweep.rows) {
@@ -235,7 +320,7 @@ std::string sweep_csv(const Sweep& sweep) {
     const std::vector<std::size_t> values = question.values(row.point);
     for (std::size_t i = 0; i < values.size(); ++i)
       text += "," + csv_field(question.axes[i].texts[values[i]]);
-    for (const SweepFigureName& each : kSweepFigures) {
+    for (const SweepFigureName& each : figures) {
       const std::optional<double> value = figure(row, each.figure);
       text += ",";
       if (!value) continue;
@@ -253,6 +338,7 @@ std::string sweep_csv(const Sweep& sweep) {
 }
 
 std::string sweep_json(const Sweep& sweep) {
+  const std::vector<SweepFigureName> figures = written_figures(sweep);
   const SweepQuestion& question = sweep.question;
   JsonText json;
   json.open('{').field("schema", "pipewright.sweep/1");
@@ -267,6 +353,7 @@ std::string sweep_json(const Sweep& sweep) {
   for (const Comparison& comparison : question.where)
     json.value(comparison.text);
   json.close().field("points", question.points()).field("left_out", sweep.left_out).field("not_run", sweep.not_run);
+  if (!sweep.shard.whole()) json.field("shard", fmt::format("{}/{}", sweep.shard.number, sweep.shard.of));
   json.key("rows").open('[');
   for (const SweepRow& row : sweep.rows) {
     json.open('{').field("variant", question.variants[question.variant(row.point)]).key("values").open('{');
@@ -276,7 +363,7 @@ std::string sweep_json(const Sweep& sweep) {
     json.close().field("outcome", words(row.outcome));
     if (row.has_figures()) {
       json.field("step_time_s", row.step_time);
-      for (const SweepFigureName& each : kSweepFigures) {
+      for (const SweepFigureName& each : figures) {
         if (each.figure == SweepFigure::StepTime) continue;
         const std::optional<double> value = figure(row, each.figure);
         json.key(std::string(each.name) + (each.unit == Unit::Byte ? "_bytes" : ""));

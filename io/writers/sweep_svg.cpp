@@ -60,14 +60,6 @@ SweepFigure y_figure(const std::string& name) {
   throw InputError("--y: " + unknown_name(name, known));
 }
 
-// Smallest of 1, 2, 5 * 10^n that divides 0 .. largest into at most six steps.
-double round_step(double largest) {
-  const double power = std::pow(10, std::floor(std::log10(largest / 6)));
-  for (const double factor : {1.0, 2.0, 5.0})
-    if (largest / (factor * power) <= 6) return factor * power;
-  return 10 * power;
-}
-
 class Plot {
  public:
   Plot(const Sweep& sweep, const SweepAxes& axes)
@@ -158,7 +150,8 @@ class Plot {
     } else if (named.unit == Unit::Byte) {
       const Scale scale = bytes_scale(Bytes{static_cast<std::int64_t>(std::max(largest, -least))});
       unit_ = scale.unit, label_ += " in " + scale.name;
-    } else if (figure_ == SweepFigure::Mfu || figure_ == SweepFigure::Bubble) {
+    } else if (figure_ == SweepFigure::Mfu || figure_ == SweepFigure::Hfu || figure_ == SweepFigure::Bubble ||
+               figure_ == SweepFigure::Goodput) {
       unit_ = 0.01, label_ += " in %";
     }
     step_ = largest - least > 0 ? round_step((largest - least) / unit_) : 1;

@@ -2,7 +2,8 @@
 //
 // One process per worker, one thread per stream: compute, all-reduce, send, recv. Slices of one thread never overlap
 // (a viewer would move or drop them), so messages that do overlap get a thread per peer. Arrows join the two ends of a
-// message. ts and dur are microseconds with three decimals, cut out of whole nanoseconds.
+// message. ts and dur are microseconds with three decimals, cut out of whole nanoseconds. Two answers in one document:
+// every worker is two processes, one above the other.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -39,19 +40,51 @@ Slice slice(const Transfer& t, std::size_t index, End end) {
   return end == End::Send ? Slice{index, t.to, t.start, t.sent} : Slice{index, t.from, t.arrived - wire, t.arrived};
 }
 
+// The answers of one document share its text; each has processes and arrows with numbers of its own.
+struct Document {
+  TraceText text;
+  bool first = true;  // no event yet
+  WorkerId processes = 0;
+  std::size_t arrows = 0;
+};
+
+void begin(Document& document, const Answer& answer) {
+  const Scenario& scenario = *answer.scenario;
+  document.text << fmt::format(
+      "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"tool\":\"pipewright\",\"version\":\"{}\",\"scenario\":{},"
+      "\"question\":{},\"engine\":{}}},\"traceEvents\":[",
+      PIPEWRIGHT_VERSION, json_string(scenario.file.empty() ? scenario.name : scenario.file),
+      json_string(question(answer)), json_string(answer.timeline.engine));
+}
+
+std::string end(Document& document) {
+  document.text << "\n]}\n";
+  return std::move(document.text).take();
+}
+
+// How the processes of an answer stand among those of others.
+struct Place {
+  std::string prefix;           // of their names: "predicted: "
+  int number = 0, answers = 1;  // among the answers of the document
+};
+
 class Trace {
  public:
-  explicit Trace(const Answer& answer)
-      : answer_(answer), messages_(answer.timeline.workers.size()), instant_(messages_.size()) {}
+  Trace(const Answer& answer, Document& document, Place place = {})
+      : answer_(answer),
+        document_(document),
+        text_(document.text),
+        place_(std::move(place)),
+        messages_(answer.timeline.workers.size()),
+        instant_(messages_.size()) {}
 
-  std::string print() {
-    const Scenario& scenario = *answer_.scenario;
-    text_.reserve(estimated_size());
-    text_ << fmt::format(
-        "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"tool\":\"pipewright\",\"version\":\"{}\",\"scenario\":{},"
-        "\"question\":{},\"engine\":{}}},\"traceEvents\":[",
-        PIPEWRIGHT_VERSION, json_string(scenario.file.empty() ? scenario.name : scenario.file),
-        json_string(question(answer_)), json_string(answer_.timeline.engine));
+  // Room for the text; too little costs time only. Events take 90 to 220 bytes each.
+  std::size_t estimated_size() const {
+    constexpr std::size_t kOp = 170, kMessage = 600, kPoint = 160;
+    return 4096 + op_count(answer_) * (kOp + kPoint) + answer_.timeline.transfers.size() * (kMessage + kPoint);
+  }
+
+  void print() {
     index_passes();
     name_messages();
     describe_chunks();
@@ -65,25 +98,20 @@ class Trace {
       arrows_from(worker);
       memory(worker, memory_series[w]);
     }
-    text_ << "\n]}\n";
-    return std::move(text_).take();
+    document_.processes += static_cast<WorkerId>(answer_.timeline.workers.size());
+    document_.arrows += answer_.timeline.transfers.size();
   }
 
  private:
   using Slices = std::array<std::vector<Slice>, 2>;                // by End
   using PassKey = std::tuple<bool, VirtualStageId, MicroBatchId>;  // forward?, chunk, micro-batch
 
-  // Room for the text; too little costs time only. Events take 90 to 220 bytes each.
-  std::size_t estimated_size() const {
-    constexpr std::size_t kOp = 170, kMessage = 600, kPoint = 160;
-    return 4096 + op_count(answer_) * (kOp + kPoint) + answer_.timeline.transfers.size() * (kMessage + kPoint);
-  }
-
   TraceText& event() {
-    text_ << (first_ ? "\n" : ",\n");
-    first_ = false;
+    text_ << (document_.first ? "\n" : ",\n");
+    document_.first = false;
     return text_;
   }
+  WorkerId pid(WorkerId w) const { return document_.processes + w; }
 
   // A message that takes time is a slice at both ends; one that takes none is an arrow from op to op.
   static bool takes_time(const Transfer& t) { return t.arrived > t.posted; }
@@ -141,9 +169,11 @@ class Trace {
 
   void processes(WorkerId w) {
     const WorkerReport& worker = answer_.report.workers[static_cast<std::size_t>(w)];
-    const std::string name = fmt::format("device {} · {}", worker.device, worker_name(answer_, w));
-    event() << R"({"ph":"M","name":"process_name","pid":)" << w << R"(,"args":{"name":)" << json_string(name) << "}}";
-    event() << R"({"ph":"M","name":"process_sort_index","pid":)" << w << R"(,"args":{"sort_index":)" << w << "}}";
+    const std::string name = fmt::format("{}device {} · {}", place_.prefix, worker.device, worker_name(answer_, w));
+    event() << R"({"ph":"M","name":"process_name","pid":)" << pid(w) << R"(,"args":{"name":)" << json_string(name)
+            << "}}";
+    event() << R"({"ph":"M","name":"process_sort_index","pid":)" << pid(w) << R"(,"args":{"sort_index":)"
+            << w * place_.answers + place_.number << "}}";
     thread(w, kCompute, "compute");
     if (has_collectives(answer_, w)) thread(w, kAllReduce, "all-reduce");
     auto& [sends, recvs] = messages_[static_cast<std::size_t>(w)];
@@ -155,15 +185,15 @@ class Trace {
   }
 
   void thread(WorkerId w, int tid, const std::string& name) {
-    event() << R"({"ph":"M","name":"thread_name","pid":)" << w << R"(,"tid":)" << tid << R"(,"args":{"name":)"
+    event() << R"({"ph":"M","name":"thread_name","pid":)" << pid(w) << R"(,"tid":)" << tid << R"(,"args":{"name":)"
             << json_string(name) << "}}";
-    event() << R"({"ph":"M","name":"thread_sort_index","pid":)" << w << R"(,"tid":)" << tid
+    event() << R"({"ph":"M","name":"thread_sort_index","pid":)" << pid(w) << R"(,"tid":)" << tid
             << R"(,"args":{"sort_index":)" << tid << "}}";
   }
 
   // The part of a slice that all kinds share; its arguments and two brackets follow.
-  void place(WorkerId pid, int tid, Time start, Time end) {
-    text_ << R"(","pid":)" << pid << R"(,"tid":)" << tid << R"(,"ts":)" << start << R"(,"dur":)" << end - start
+  void place(WorkerId w, int tid, Time start, Time end) {
+    text_ << R"(","pid":)" << pid(w) << R"(,"tid":)" << tid << R"(,"ts":)" << start << R"(,"dur":)" << end - start
           << R"(,"args":{)";
   }
 
@@ -233,12 +263,12 @@ class Trace {
     }
   }
 
-  void arrow(char phase, std::size_t index, WorkerId pid, int tid, Time at) {
+  void arrow(char phase, std::size_t index, WorkerId w, int tid, Time at) {
     const Transfer& t = answer_.timeline.transfers[index];
     event() << (phase == 's' ? R"({"ph":"s","cat":"message","name":")"
                              : R"({"ph":"f","bp":"e","cat":"message","name":")")
-            << message_name(t) << t.micro_batch << R"(","id":)" << index << R"(,"pid":)" << pid << R"(,"tid":)" << tid
-            << R"(,"ts":)" << at << '}';
+            << message_name(t) << t.micro_batch << R"(","id":)" << document_.arrows + index << R"(,"pid":)" << pid(w)
+            << R"(,"tid":)" << tid << R"(,"ts":)" << at << '}';
   }
 
   std::pair<const Span*, const Span*> ends_of(const Transfer& t) const {
@@ -277,7 +307,7 @@ class Trace {
       for (std::size_t i = 0; i < used.size(); ++i)
         used[i] = used[i] || category(point.bytes, i).value != 0;
     for (const MemoryPoint& point : points) {
-      event() << R"_({"ph":"C","name":"memory (GiB)","pid":)_" << w << R"(,"ts":)" << point.at << R"(,"args":{)";
+      event() << R"_({"ph":"C","name":"memory (GiB)","pid":)_" << pid(w) << R"(,"ts":)" << point.at << R"(,"args":{)";
       bool first = true;
       for (std::size_t i = 0; i < used.size(); ++i)
         if (used[i]) {
@@ -289,8 +319,9 @@ class Trace {
   }
 
   const Answer& answer_;
-  TraceText text_;
-  bool first_ = true;                                                 // no event yet
+  Document& document_;
+  TraceText& text_;
+  Place place_;
   std::vector<Slices> messages_;                                      // by worker
   std::vector<std::vector<std::size_t>> instant_;                     // by sending worker
   std::vector<std::vector<std::pair<PassKey, std::size_t>>> passes_;  // by position
@@ -301,7 +332,20 @@ class Trace {
 }  // namespace
 
 std::string trace_json(const Answer& answer) {
-  return Trace(answer).print();
+  Document document;
+  Trace trace(answer, document);
+  document.text.reserve(trace.estimated_size());
+  begin(document, answer);
+  trace.print();
+  return end(document);
+}
+
+std::string trace_json(const Answer& predicted, const Answer& measured) {
+  Document document;
+  begin(document, measured);
+  Trace(predicted, document, {"predicted: ", 0, 2}).print();
+  Trace(measured, document, {"measured: ", 1, 2}).print();
+  return end(document);
 }
 
 }  // namespace pipewright

@@ -20,6 +20,10 @@ namespace {
 }
 
 std::string way_out(int error, const std::string& folder) {
+  struct stat status {};
+  // /proc has entries of its own alone, and says that there is no such file.
+  if (error == ENOENT && ::stat(folder.c_str(), &status) == 0)
+    return "no file can be made in " + folder + ": write elsewhere with -o";
   switch (error) {
     case ENOENT: return "the folder " + folder + " does not exist: create it first, or write elsewhere with -o";
     case ENOTDIR: return folder + " is not a folder: write elsewhere with -o";

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "io/writers/html.hpp"
+#include "io/writers/schedule_csv.hpp"
+
 namespace pipewright {
 namespace {
 
@@ -9,15 +12,30 @@ std::string packed_trace(const Answer& answer) {
   return gzip(trace_json(answer));
 }
 
+template <ScheduleActions actions>
+std::string schedule_of(const Answer& answer, std::string_view) {
+  return schedule_csv(answer.schedule, actions);
+}
+
+// A format that does not tell how it was made.
+template <std::string (*write)(const Answer&)>
+std::string plain(const Answer& answer, std::string_view) {
+  return write(answer);
+}
+
 // Longest ending first, so that "x.trace.json" is not taken for ".json".
 constexpr Writer kWriters[] = {
-    {".trace.json.gz", "trace for Perfetto (https://ui.perfetto.dev), compressed", packed_trace},
-    {".trace.json", "trace for Perfetto or chrome://tracing", trace_json},
-    {".json", "every figure of the report, schema pipewright.result/1", json_report},
-    {".csv", "one row per worker", csv_report},
-    {".dot", "layer graph for Graphviz, coloured by stage", dot_graph},
-    {".svg", "drawing of the schedule", svg_timeline},
-    {".md", "Markdown tables", markdown_report},
+    {".trace.json.gz", "trace for Perfetto (https://ui.perfetto.dev), compressed", plain<packed_trace>},
+    {".trace.json", "trace for Perfetto or chrome://tracing", plain<trace_json>},
+    {".json", "every figure of the report, schema pipewright.result/1", plain<json_report>},
+    {".comms.schedule.csv", "schedule with its messages, PyTorch's compute_comms",
+     schedule_of<ScheduleActions::WithMessages>},
+    {".schedule.csv", "schedule, PyTorch's compute_only", schedule_of<ScheduleActions::Compute>},
+    {".csv", "one row per worker", plain<csv_report>},
+    {".dot", "layer graph for Graphviz, coloured by stage", plain<dot_graph>},
+    {".html", "report in one page, for any browser", html_report},
+    {".svg", "drawing of the schedule", plain<svg_timeline>},
+    {".md", "Markdown tables", plain<markdown_report>},
 };
 
 }  // namespace
@@ -26,9 +44,15 @@ std::span<const Writer> writers() {
   return kWriters;
 }
 
+bool ends_in(std::string_view path, std::string_view ending) {
+  if (path.size() > ending.size() && path.ends_with(ending)) return true;
+  const std::string_view name = path.substr(path.rfind('/') == std::string_view::npos ? 0 : path.rfind('/') + 1);
+  return ending == ".schedule.csv" && name == ending.substr(1);
+}
+
 const Writer* writer_for(std::string_view path) {
   for (const Writer& writer : kWriters)
-    if (path.size() > writer.ending.size() && path.ends_with(writer.ending)) return &writer;
+    if (ends_in(path, writer.ending)) return &writer;
   return nullptr;
 }
 

@@ -28,8 +28,10 @@ std::string csv_report(const Answer& answer);  // one row per worker
 std::string markdown_report(const Answer& answer);
 std::string svg_timeline(const Answer& answer);
 std::string trace_json(const Answer& answer);  // Chrome trace events, for Perfetto
-std::string dot_graph(const Answer& answer);   // layers, coloured by stage
-std::string dot_graph(const Model& model);     // layers alone
+// Both in one document, each worker's two timelines one above the other.
+std::string trace_json(const Answer& predicted, const Answer& measured);
+std::string dot_graph(const Answer& answer);  // layers, coloured by stage
+std::string dot_graph(const Model& model);    // layers alone
 
 // A table of layers with totals: equal neighbours share a row ("block.0 .. block.47"). With `operators`, those of every
 // distinct layer follow.
@@ -39,11 +41,13 @@ std::string flop_tables(const Model& model, const TableOptions& options);
 
 // Output formats by file ending, longest first; one line each in the table.
 struct Writer {
-  std::string_view ending;  // ".trace.json.gz"
-  std::string_view what;    // "trace for Perfetto, compressed"
-  std::string (*write)(const Answer&);
+  std::string_view ending;                                        // ".trace.json.gz"
+  std::string_view what;                                          // "trace for Perfetto, compressed"
+  std::string (*write)(const Answer&, std::string_view command);  // `command`: how the answer was made
 };
 std::span<const Writer> writers();
+// Whether a path has an ending and something before it; the name "schedule.csv" alone has the ending ".schedule.csv".
+bool ends_in(std::string_view path, std::string_view ending);
 const Writer* writer_for(std::string_view path);  // nullptr: no such ending
 
 // What to say after writing so many bytes to `path`: "" unless it is a trace that viewers may refuse.

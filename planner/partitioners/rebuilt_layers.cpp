@@ -30,7 +30,8 @@ class Stage {
     plan_.recompute[at(k)] = Recompute::Layers;
     plan_.rebuilt.clear();
     const double whole = 1 + cost.scenario().cluster.device.fragmentation;
-    for (VirtualStageId v = k; v < plan.chunks(); v += plan.stages) {
+    for (int i = 0; i < plan.virtual_stages; ++i) {
+      const VirtualStageId v = plan.chunk_of(k, i);
       LayerId layer = plan.layers[at(v)].begin;
       for (const LayerKept& kept : kept_by_layers(plan_, cost, layers[0], v)) {
         const Bytes freed = kept.stash - kept.input;
@@ -180,9 +181,9 @@ Plan asking_again(Plan plan, const Scenario& scenario) {
   for (std::size_t k = 0; k < plan.recompute.size() && !asked.empty(); ++k)
     if (asked[asked.size() == 1 ? 0 : k] == Recompute::Knapsack) {
       plan.recompute[k] = Recompute::Knapsack;
-      for (std::size_t v = k; v < plan.layers.size(); v += at(plan.stages))
-        std::erase_if(plan.rebuilt,
-                      [range = plan.layers[v]](LayerId layer) { return layer >= range.begin && layer < range.end; });
+      for (int i = 0; i < plan.virtual_stages; ++i)
+        std::erase_if(plan.rebuilt, [range = plan.layers[at(plan.chunk_of(static_cast<StageId>(k), i))]](
+                                        LayerId layer) { return layer >= range.begin && layer < range.end; });
     }
   return plan;
 }

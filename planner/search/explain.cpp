@@ -176,7 +176,7 @@ double value_on(const std::string& axis, const Found& found) {
   const double time = 1 / found.report.samples_per_s;
   if (axis == "time") return time;
   if (axis == "memory") return static_cast<double>(found.peak.value);
-  return time * price_per_hour(found.plan, found.scenario->cluster);
+  return time * price_per_hour(found.plan, *found.scenario);
 }
 
 void keep_unbeaten(std::vector<Found>& plans, const std::vector<std::string>& axes) {

@@ -112,7 +112,7 @@ SearchResult search_replicas(const Scenario& scenario, const SearchOptions& opti
   const auto begin = std::chrono::steady_clock::now();
   check_whole_plan(scenario);
   check_cuts_are_free(scenario);
-  if (options.objective == Objective::Cost) check_prices(scenario.cluster);
+  if (options.objective == Objective::Cost) check_prices(scenario);
   const Partitioner* asked = whole_partitioner(scenario);
   const Scenario narrow = narrowed(scenario);
   const Space space = layouts_of(narrow);
@@ -192,7 +192,7 @@ SearchResult search_replicas(const Scenario& scenario, const SearchOptions& opti
           entry.value = objective_value(options.objective, entry.layout, scenario, entry.report.step_time, entry.peak);
           if (options.objective == Objective::Cost)
             entry.value = seconds(entry.report.step_time) / static_cast<double>(entry.layout.global_batch()) *
-                          price_per_hour(entry.plan, scenario.cluster) / 3600;
+                          price_per_hour(entry.plan, scenario) / 3600;
           entry.scenario = std::move(settled_scenario);
           answer.plans.push_back(std::move(entry));
         }

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "core/plan/campaign.hpp"
 #include "planner/layer_order.hpp"
 #include "planner/search/layout_queue.hpp"
 #include "planner/search/priced_plan.hpp"
@@ -559,8 +560,7 @@ double objective_value(Objective objective, const Layout& layout, const Scenario
   switch (objective) {
     case Objective::Throughput: return per_sample;
     case Objective::StepTime: return seconds(step);
-    case Objective::Cost:
-      return per_sample * layout.devices() * scenario.cluster.device.price_per_hour.value_or(3600) / 3600;
+    case Objective::Cost: return per_sample * layout.devices() * price_per_hour(scenario, 0).value_or(3600) / 3600;
     case Objective::Memory: return static_cast<double>(need.value);
   }
   return per_sample;

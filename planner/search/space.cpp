@@ -189,6 +189,10 @@ void check_fixed(const Scenario& scenario) {
   if (const OpenField* cuts = open_field(scenario, "partition"); cuts != nullptr && !cuts->among.empty())
     throw InputError(cuts->place,
                      "plan.partition: auto is every cut and takes no list; write partition: auto, or one partitioner");
+  if (!is_open(scenario, "schedule") && plan.schedule.value == "file")
+    throw InputError(place_of(scenario, plan.schedule.place),
+                     "plan.schedule: the order of a file is for its own number of stages and micro-batches, so `plan` "
+                     "cannot search beside it; write another schedule, or settle the fields that say auto");
   for (const std::string& schedule : schedules_for(scenario))
     if (find_schedule(schedule) == nullptr)
       throw InputError(place_of(scenario, plan.schedule.place),

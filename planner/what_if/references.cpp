@@ -7,6 +7,7 @@
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 #include "planner/what_if/bytes_text.hpp"
+#include "sim/at_load.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
 
@@ -36,16 +37,18 @@ Time pass(const std::vector<Time>& durations) {
 }
 
 // D * ((M - 1) full micro-batches + the last one) + one update. An asynchronous schedule updates once per micro-batch.
+// Where ops take less while fewer workers compute: the prices of one that computes alone.
 Time one_device(const Answer& answer, const CostModel& cost, DeviceId device) {
   const Plan& plan = answer.plan;
   Plan one = one_stage(plan, cost.scenario().model, {device}, std::max<std::int64_t>(2, plan.micro_batches));
   one.last_micro_batch_size = plan.last_micro_batch_size;
   const StepCosts costs = step_costs(one, cost);
   const auto times = [](Time time, std::int64_t n) { return Time{checked_product(time.value, n, "a time")}; };
-  const Time copy = checked_sum(times(pass(costs.duration), plan.micro_batches - 1), pass(costs.duration_last));
+  const std::vector<Time>& full = costs.loads.empty() ? costs.duration : costs.loads.front().duration;
+  const std::vector<Time>& last = costs.loads.empty() ? costs.duration_last : costs.loads.front().duration_last;
+  const Time copy = checked_sum(times(pass(full), plan.micro_batches - 1), pass(last));
   const std::int64_t updates = answer.schedule.flush ? 1 : plan.micro_batches * plan.data_parallel;
-  return checked_sum(times(copy, plan.data_parallel),
-                     times(costs.duration[static_cast<std::size_t>(Kind::Update)], updates));
+  return checked_sum(times(copy, plan.data_parallel), times(full[static_cast<std::size_t>(Kind::Update)], updates));
 }
 
 std::vector<DeviceId> all_devices(const Plan& plan) {
@@ -77,13 +80,15 @@ Reference data_parallelism(const Answer& answer, const CostModel& cost) {
   const std::int64_t share = answer.schedule.flush ? plan.global_batch_size / workers / plan.micro_batch_size : 1;
   const std::int64_t micro_batches = std::max<std::int64_t>(1, share);
   const Plan one = one_stage(plan, cost.scenario().model, all_devices(plan), micro_batches);
-  const StepCosts costs = step_costs(one, cost);
+  StepCosts costs = step_costs(one, cost);
   const Schedule schedule = make_schedule(one, costs.shape);
   if (run_size(schedule, costs) > 4'000'000) {
     reference.note = "not simulated: the run is too long to be repeated at once";
     return reference;
   }
-  reference.samples_per_s = samples_per_second(one, static_order_makespan(schedule, costs), std::nullopt);
+  const Time makespan = costs.loads.empty() ? static_order_makespan(schedule, costs)
+                                            : settle(schedule, costs, Engine::StaticOrder).makespan;
+  reference.samples_per_s = samples_per_second(one, makespan, std::nullopt);
   if (!answer.schedule.flush)
     reference.note = fmt::format("with an update per {} samples", one.global_batch_size);
   else if (one.global_batch_size != plan.global_batch_size)

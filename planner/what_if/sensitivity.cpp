@@ -4,6 +4,7 @@
 
 #include "core/cost/cost_model.hpp"
 #include "planner/price.hpp"
+#include "sim/at_load.hpp"
 #include "sim/static_order.hpp"
 
 namespace pipewright {
@@ -12,7 +13,8 @@ namespace {
 // Runs up to this size choose their engine anew: a change can make transfers meet that did not, or the reverse.
 constexpr std::int64_t kLargestChecked = 200'000;
 
-// Explicit and uniform times know no FLOP rate: their compute ops take half the time, apart from the launch overhead.
+// Explicit, uniform and measured times know no FLOP rate: their compute ops take half the time, apart from the launch
+// overhead.
 StepCosts halved_compute(const Answer& answer, const CostModel& cost) {
   StepCosts costs = answer.costs;
   std::vector<Time> overheads;  // by chunk
@@ -20,7 +22,11 @@ StepCosts halved_compute(const Answer& answer, const CostModel& cost) {
     const int on = class_of_stage(answer.plan, answer.scenario->cluster, answer.plan.stage_of(v));
     overheads.push_back(cost.source(on).op_overhead());
   }
-  for (auto* table : {&costs.duration, &costs.duration_last})
+  std::vector<std::vector<Time>*> tables = {&costs.duration, &costs.duration_last};
+  for (StepCosts::Load& load : costs.loads)
+    tables.push_back(&load.duration), tables.push_back(&load.duration_last);
+  costs.settled.clear();
+  for (auto* table : tables)
     for (std::size_t i = 0; i < table->size(); ++i) {
       Time& time = (*table)[i];
       const Time overhead = overheads[i / kKinds];
@@ -93,6 +99,11 @@ Time repeated_step_time(const Answer& answer, const StepCosts& costs, Engine eng
   const bool stays = engine == Engine::Auto && engine_of(answer.timeline) == Engine::StaticOrder &&
                      run_size(answer.schedule, answer.costs) > kLargestChecked;
   if (stays) engine = Engine::StaticOrder;
+  if (!costs.loads.empty()) {
+    StepCosts settled = costs;
+    const Timeline timeline = settle(answer.schedule, settled, engine);
+    return step_time(answer.plan, timeline.makespan, steady_state_of(answer.schedule, settled, timeline, engine));
+  }
   if (answer.schedule.flush && engine == Engine::StaticOrder) return static_order_makespan(answer.schedule, costs);
   const Timeline timeline = simulate(answer.schedule, costs, engine);
   return step_time(answer.plan, timeline.makespan, steady_state_of(answer.schedule, costs, timeline, engine));
@@ -110,7 +121,7 @@ SensitivityAnswer sensitivity(const Answer& answer, Engine engine) {
   const Scenario& scenario = *answer.scenario;
   const Cluster& cluster = scenario.cluster;
   Runs runs(answer, engine);
-  if (scenario.cost == CostSourceKind::Roofline) {
+  if (scenario.cost == CostSourceKind::Roofline && !cluster.device.measured) {
     const bool stated = std::any_of(scenario.model.layers.begin(), scenario.model.layers.end(),
                                     [](const Layer& layer) { return layer.forward || layer.backward; });
     runs.add_scenario(stated ? "2x FLOP rate (stated times halved)" : "2x FLOP rate", double_flop_rate);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/cluster/measured_device.hpp"
 #include "core/cost/cost_model.hpp"
 #include "planner/price.hpp"
 #include "planner/what_if/sensitivity.hpp"
@@ -9,11 +10,15 @@
 namespace pipewright {
 namespace {
 
+constexpr double kSigmas90 = 1.645;  // 90 % of a normal distribution lie within so many standard deviations
+
 bool has_band(const Scenario& scenario) {
   if (scenario.cost != CostSourceKind::Roofline || scenario.model.works.empty()) return false;
-  for (int c = 0; c < scenario.cluster.classes(); ++c)
+  for (int c = 0; c < scenario.cluster.classes(); ++c) {
+    if (scenario.cluster.device_of(c).measured) return true;
     for (const auto& each : scenario.cluster.device_of(c).efficiency)
       if (each && each->band > 0) return true;
+  }
   return false;
 }
 
@@ -25,6 +30,7 @@ Time at_the_ends(const Answer& answer, double sign, Engine engine) {
       if (each)
         for (auto& [work, share] : each->curve)
           share = std::min(1.0, share * (1 + sign * each->band));
+    if (device.measured) device.measured = moved(*device.measured, -sign * kSigmas90);
   });
   const CostModel cost(changed);
   return repeated_step_time(answer, step_costs(answer.plan, cost), engine);

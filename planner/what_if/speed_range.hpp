@@ -10,8 +10,9 @@ namespace pipewright {
 
 // The same plan and schedule, priced twice more: with every efficiency of the device at the upper end of its band,
 // min(1, share * (1 + band)), and at the lower one, share * (1 - band). All move together: the range is that of devices
-// that are better or worse in everything, wider than what independent errors would give. Nothing where no stated
-// efficiency with a band prices a layer, and for runs too long to be repeated at once (`largest_repeated_run`).
+// that are better or worse in everything, wider than what independent errors would give. A measured device's times move
+// by 1.645 of their standard errors, common and independent ones together. Nothing where no stated efficiency with a
+// band and no measured device prices a layer, and for runs too long to be repeated at once (`largest_repeated_run`).
 std::optional<SpeedRange> speed_range(const Answer& answer, Engine engine);
 
 }  // namespace pipewright

@@ -7,10 +7,12 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "core/plan/campaign.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/layer_order.hpp"
 #include "planner/price.hpp"
@@ -18,9 +20,8 @@
 namespace pipewright {
 namespace {
 
-// Neighbours differ in the last key of the grid, so a thread that takes several reads less anew.
-constexpr std::int64_t kTakenAtOnce = 16;
-constexpr std::chrono::milliseconds kBetweenProgress{100};
+constexpr std::size_t kTakenAtOnce = 16;
+constexpr std::chrono::milliseconds kBetweenTellings{100};
 
 // "a.yaml:3:5: what is wrong" of several lines: the lines, joined.
 std::string one_line(std::string text) {
@@ -29,14 +30,19 @@ std::string one_line(std::string text) {
   return text;
 }
 
-void fill(SweepRow& row, const Answer& answer) {
+void fill(SweepRow& row, const Answer& answer, const std::optional<Campaign>& whole) {
   const Report& report = answer.report;
   row.outcome = report.fits ? SweepRow::Outcome::Fits : SweepRow::Outcome::DoesNotFit;
   if (!report.fits) row.reason = one_line(report.shortfall.reason);
   row.step_time = report.step_time;
   row.samples_per_s = report.samples_per_s;
   row.tokens_per_s = report.tokens_per_s;
-  row.mfu = report.mfu;
+  row.mfu = report.mfu, row.hfu = report.hfu;
+  if (whole) {
+    row.days = whole->days(), row.device_hours = whole->device_hours, row.cost = whole->cost;
+    if (whole->energy) row.energy_kwh = whole->energy->value / 3.6e6;
+    if (whole->goodput) row.goodput = whole->goodput->formula;
+  }
   row.bubble = report.bubble_fraction;
   if (const StageReport* full = fullest(report))
     row.peak_memory = full->need.with_reserve, row.capacity = full->need.capacity;
@@ -44,6 +50,22 @@ void fill(SweepRow& row, const Answer& answer) {
   row.plan = plan_in_words(answer.plan);
   for (const LayerRange& range : answer.plan.layers)
     row.layers += fmt::format("{}{}", row.layers.empty() ? "" : " ", range.size());
+}
+
+// Why a figure of the whole training that is asked for cannot be told; "": it can.
+std::string not_told(const SweepQuestion& question, const SweepRow& row, const std::optional<Campaign>& whole) {
+  for (const SweepFigure metric : question.metrics) {
+    if (metric < SweepFigure::Days || figure(row, metric)) continue;
+    const std::string name(name_of(metric).name);
+    if (!whole) return name + ": campaign.length is not given; write it, or --tokens, --samples or --epochs";
+    const bool expected = metric == SweepFigure::DaysExpected || metric == SweepFigure::CostExpected;
+    const std::string sought = metric == SweepFigure::EnergyKwh                               ? "energy"
+                               : metric == SweepFigure::Goodput || (expected && !row.goodput) ? "goodput"
+                                                                                              : "cost";
+    for (const std::string& missing : whole->missing)
+      if (missing.starts_with(sought + ": ")) return name + missing.substr(sought.size());
+  }
+  return "";
 }
 
 // The rows of one thread. `nullopt`: left out by `where`.
@@ -70,7 +92,14 @@ class Worker {
         row.reason = one_line(none->reason);
         return row;
       }
-      fill(row, std::get<Answer>(result));
+      const Answer& answer = std::get<Answer>(result);
+      const std::optional<Campaign> whole = campaign(*scenario, answer.plan, answer.report);
+      fill(row, answer, whole);
+      if (std::string why = not_told(question_, row, whole); !why.empty()) {
+        row = {};
+        row.point = point, row.reason = std::move(why);
+        return row;
+      }
     } catch (const InputError& error) {
       row.reason = one_line(error.what());
       return row;
@@ -107,50 +136,64 @@ class Worker {
 struct Shared {
   const SweepQuestion& question;
   const SweepOptions& options;
-  const std::int64_t all;
-  std::vector<std::optional<SweepRow>> rows;
-  std::vector<char> finished;
-  std::atomic<std::int64_t> next{0}, done{0};
   std::atomic<bool> failed{false};
-  std::mutex mutex;
+  std::mutex taking;
+  std::mutex mutex;  // of what follows
   std::condition_variable ended;
+  std::vector<SweepFinding> findings;
   int running = 0;
   std::exception_ptr failure;
 
-  Shared(const SweepQuestion& asked, const SweepOptions& how)
-      : question(asked),
-        options(how),
-        all(asked.points()),
-        rows(static_cast<std::size_t>(all)),
-        finished(static_cast<std::size_t>(all)) {}
+  Shared(const SweepQuestion& asked, const SweepOptions& how) : question(asked), options(how) {}
+
+  std::vector<std::int64_t> taken() {
+    const std::lock_guard lock(taking);
+    return failed ? std::vector<std::int64_t>{} : options.next();
+  }
 
   void work() {
     Worker worker(question, options);
-    while (true) {
-      const std::int64_t begin = next.fetch_add(kTakenAtOnce), end = std::min(all, begin + kTakenAtOnce);
-      for (std::int64_t point = begin; point < end; ++point) {
+    for (std::vector<std::int64_t> points = taken(); !points.empty(); points = taken())
+      for (const std::int64_t point : points) {
         if (failed || options.stopped()) return;
-        const auto at = static_cast<std::size_t>(point);
-        rows[at] = worker.row(point);
+        SweepFinding finding{point, worker.row(point)};
         if (options.stops_inside && options.stopped()) return;
-        finished[at] = 1;
-        ++done;
+        const std::lock_guard lock(mutex);
+        findings.push_back(std::move(finding));
       }
-      if (end == all || begin >= all) return;
-    }
+  }
+
+  void fail() {
+    const std::lock_guard lock(mutex);
+    if (!failure) failure = std::current_exception();
+    failed = true;
   }
 
   void run() {
     try {
       work();
     } catch (...) {
-      const std::lock_guard lock(mutex);
-      if (!failure) failure = std::current_exception();
-      failed = true;
+      fail();
     }
     const std::lock_guard lock(mutex);
     --running;
     ended.notify_one();
+  }
+
+  // Tells what was found until all threads have ended.
+  void tell() {
+    std::unique_lock lock(mutex);
+    for (bool last = false; !last;) {
+      last = ended.wait_for(lock, kBetweenTellings, [&] { return running == 0; });
+      std::vector<SweepFinding> news = std::exchange(findings, {});
+      lock.unlock();
+      try {
+        options.found(std::move(news));
+      } catch (...) {
+        fail();
+      }
+      lock.lock();
+    }
   }
 };
 
@@ -160,6 +203,7 @@ std::variant<Answer, Infeasible> priced_as_stated(const Scenario& scenario) {
   const InOrder ordered = in_graph_order(scenario);
   const CostModel cost = cost_model(ordered.or_else(scenario));
   Answer answer = price(find_plan(cost.scenario(), cost), cost, Engine::Auto);
+  settle(answer, Engine::Auto);
   answer.own = ordered.own;
   return answer;
 }
@@ -185,34 +229,41 @@ std::string plan_in_words(const Plan& plan) {
   return text;
 }
 
-Sweep sweep(const SweepQuestion& question, const SweepOptions& options) {
+void price_points(const SweepQuestion& question, const SweepOptions& options) {
   Shared shared(question, options);
-  std::vector<std::jthread> threads;
-  shared.running = std::max(1, options.jobs);
-  for (int i = 0; i < std::max(1, options.jobs); ++i)
-    threads.emplace_back([&shared] { shared.run(); });
   {
-    std::unique_lock lock(shared.mutex);
-    while (!shared.ended.wait_for(lock, kBetweenProgress, [&] { return shared.running == 0; })) {
-      lock.unlock();
-      options.progress(shared.done, shared.all);
-      lock.lock();
-    }
+    std::vector<std::jthread> threads;
+    shared.running = std::max(1, options.jobs);
+    for (int i = 0; i < std::max(1, options.jobs); ++i)
+      threads.emplace_back([&shared] { shared.run(); });
+    shared.tell();
   }
-  threads.clear();
   if (shared.failure) std::rethrow_exception(shared.failure);
-  Sweep result;
-  result.question = question;
-  for (std::size_t i = 0; i < shared.rows.size(); ++i) {
-    if (!shared.finished[i])
-      ++result.not_run;
-    else if (!shared.rows[i])
-      ++result.left_out;
-    else
-      result.rows.push_back(std::move(*shared.rows[i]));
-  }
-  compare_with_baseline(result);
-  return result;
+}
+
+std::function<std::vector<std::int64_t>()> in_turn(std::vector<std::int64_t> points, int takers) {
+  constexpr std::size_t kTurns = 4;
+  const std::size_t turns = kTurns * static_cast<std::size_t>(std::max(1, takers));
+  return [points = std::move(points), turns, begin = std::size_t{0}]() mutable {
+    const std::size_t left = points.size() - begin;
+    const std::size_t end = begin + std::min(left, std::clamp<std::size_t>(left / turns, 1, kTakenAtOnce));
+    const std::vector<std::int64_t> taken(points.begin() + static_cast<std::ptrdiff_t>(begin),
+                                          points.begin() + static_cast<std::ptrdiff_t>(end));
+    begin = end;
+    return taken;
+  };
+}
+
+Sweep sweep(const SweepQuestion& question, SweepOptions options) {
+  std::vector<SweepFinding> findings;
+  if (!options.next) options.next = in_turn(points_of({}, question.points()), options.jobs);
+  const auto told = std::exchange(options.found, nullptr);
+  options.found = [&](std::vector<SweepFinding> news) {
+    findings.insert(findings.end(), news.begin(), news.end());
+    if (told) told(std::move(news));
+  };
+  price_points(question, options);
+  return swept(question, std::move(findings), question.points());
 }
 
 }  // namespace pipewright

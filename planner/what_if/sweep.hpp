@@ -32,13 +32,23 @@ struct SweepOptions {
   // Looked at between two points; true: no further one is begun, and the rows that are there are the answer.
   std::function<bool()> stopped = [] { return false; };
   bool stops_inside = false;  // `priced` asks `stopped`, too: what it answers after that is no answer to its point
-  // Called now and then, by the calling thread.
-  std::function<void(std::int64_t done, std::int64_t all)> progress = [](std::int64_t, std::int64_t) {};
+  // The points to be priced next, a few at a time; none: there are no more. Called by all threads, one at a time.
+  std::function<std::vector<std::int64_t>()> next;
+  // What has been found since the last call, in any order: every 100 ms and at the end, by the calling thread.
+  std::function<void(std::vector<SweepFinding>)> found;
 };
 
-// Rows in the order of their points. A point whose scenario is refused, or which no plan fits, is a row with the
-// reason. Throws InputError for a condition that cannot be judged.
-Sweep sweep(const SweepQuestion& question, const SweepOptions& options);
+// Prices the points that `next` gives. A point whose scenario is refused, or which no plan fits, is a row with the
+// reason. Throws InputError for a condition that cannot be judged, and what the functions of `options` throw; what was
+// found before has been told then.
+void price_points(const SweepQuestion& question, const SweepOptions& options);
+
+// Gives out `points` in order to so many takers, up to 16 at a time: neighbours differ in the last key of the grid, so
+// a thread that takes several reads less anew. Towards the end fewer, so that none waits for another one's last.
+std::function<std::vector<std::int64_t>()> in_turn(std::vector<std::int64_t> points, int takers);
+
+// All points; rows in their order. `next` and `found` need not be set.
+Sweep sweep(const SweepQuestion& question, SweepOptions options);
 
 // A plan in the words of its table: "PP4 VP2 DP2 TP8 MBS1 x 16 1f1b".
 std::string plan_in_words(const Plan& plan);

@@ -35,6 +35,7 @@ struct Variant {
 bool promising(const Answer& answer, const Plan& plan, const CostModel& cost, double least_gain) {
   if (!answer.schedule.flush || least_gain <= 0) return true;
   const StepCosts costs = step_costs(plan, cost);
+  if (!costs.loads.empty()) return true;  // ops may take less than that
   const Time makespan = static_order_makespan(make_schedule(plan, costs.shape), costs);
   return samples_per_second(plan, makespan, std::nullopt) >= least_gain * answer.report.samples_per_s;
 }
@@ -55,7 +56,9 @@ std::optional<Report> tried(const Answer& answer, const Change& change, double l
     const CostModel cost(ordered.or_else(changed));
     const Plan plan = find_plan(cost.scenario(), cost);
     if (!promising(answer, plan, cost, least_gain)) return std::nullopt;
-    return price(plan, cost, Engine::Auto).report;
+    Answer variant = price(plan, cost, Engine::Auto);
+    settle(variant, Engine::Auto);
+    return std::move(variant.report);
   } catch (const InputError&) {
     return std::nullopt;
   }

@@ -12,6 +12,7 @@
 
 #include "core/check.hpp"
 #include "runtime/backends/cpu_kernels.hpp"
+#include "runtime/backends/step_view.hpp"
 #include "runtime/operations.hpp"
 
 namespace pipewright {
@@ -30,70 +31,13 @@ int states(Optimizer optimizer) {
 namespace {
 
 namespace kernels = cpu_kernels;
+using namespace backends;
 
 constexpr std::int64_t kAlignment = 64;  // a cache line, and the widest vector
 
 void check_aligned(const void* pointer) {
   PP_CHECK(reinterpret_cast<std::uintptr_t>(pointer) % kAlignment == 0);  // sums must not depend on addresses
 }
-
-// ---- a step and its arguments ---------------------------------------------------------------------------------------
-
-std::int64_t count(const Shape& shape) {
-  std::int64_t product = 1;
-  for (int i = 0; i < shape.rank; ++i)
-    product *= shape[i];
-  return product;
-}
-std::int64_t width(const Shape& shape) {
-  return shape[shape.rank - 1];
-}
-
-struct StepView {
-  const Program& program;
-  const ProgramStep& step;
-  std::int64_t samples = 0;
-
-  std::size_t inputs() const { return step.inputs.size(); }
-  const Shape& in(std::size_t i = 0) const {
-    PP_CHECK(i < inputs());
-    return program.tensors[static_cast<std::size_t>(step.inputs[i])].shape;
-  }
-  const Shape& out() const { return program.tensors[static_cast<std::size_t>(step.output)].shape; }
-  std::int64_t values() const { return samples * count(out()); }
-  std::int64_t rows(const Shape& shape) const { return samples * (count(shape) / width(shape)); }
-  template <class Spec>
-  const Spec& spec() const {
-    const Spec* const found = std::get_if<Spec>(&step.spec);
-    PP_CHECK(found != nullptr);
-    return *found;
-  }
-};
-
-// The arguments with the scalar's type. What a pass does not use is null.
-template <class S>
-struct Call : StepView {
-  const StepArguments& a;
-
-  explicit Call(const StepArguments& arguments)
-      : StepView{*arguments.program, *arguments.step, arguments.samples}, a(arguments) {}
-
-  const S* x(std::size_t i = 0) const { return static_cast<const S*>(i < a.inputs.size() ? a.inputs[i] : nullptr); }
-  const std::int64_t* tokens() const { return static_cast<const std::int64_t*>(a.inputs[0]); }
-  S* y() const { return static_cast<S*>(a.output); }
-  const S* dy() const { return static_cast<const S*>(a.output_gradient); }
-  S* dx(std::size_t i = 0) const {
-    return static_cast<S*>(i < a.input_gradients.size() ? a.input_gradients[i] : nullptr);
-  }
-  const S* w(std::size_t i = 0) const {
-    return reinterpret_cast<const S*>(i < a.parameters.size() ? a.parameters[i] : nullptr);
-  }
-  S* dw(std::size_t i = 0) const {
-    return reinterpret_cast<S*>(i < a.parameter_gradients.size() ? a.parameter_gradients[i] : nullptr);
-  }
-  S* saved() const { return static_cast<S*>(a.saved); }
-  S* workspace() const { return static_cast<S*>(a.workspace); }
-};
 
 void check_indices(const std::int64_t* index, std::int64_t n, std::int64_t limit, const char* what) {
   for (std::int64_t i = 0; i < n; ++i)
@@ -113,38 +57,6 @@ struct Operation {
   std::int64_t (*workspace)(const StepView&, Pass) = nullptr;  // values
 };
 
-kernels::ConvShape conv_shape(const StepView& s) {
-  const auto& conv = s.spec<Conv2d>();
-  return {s.in()[0],          s.in()[1],         s.in()[2],   s.out()[0],          s.out()[1],         s.out()[2],
-          conv.kernel_height, conv.kernel_width, conv.stride, conv.padding_height, conv.padding_width, conv.groups};
-}
-
-kernels::PoolShape pool_shape(const StepView& s) {
-  const auto& pool = s.spec<PoolSpec>();
-  return {s.in()[0], s.in()[1], s.in()[2], s.out()[1], s.out()[2], pool.kernel, pool.stride, pool.padding};
-}
-
-// Where q, k and v lie in one, two or three tensors: number of the tensor, and the first value within its rows.
-struct AttentionPlaces {
-  kernels::AttentionShape shape;
-  std::array<std::size_t, 3> tensor;
-  std::array<std::int64_t, 3> offset;
-};
-AttentionPlaces attention_places(const StepView& s) {
-  const auto& core = s.spec<AttentionCore>();
-  const std::int64_t q = core.heads * core.key_size, k = core.key_heads * core.key_size;
-  AttentionPlaces places{};
-  places.shape = {
-      core.heads, core.key_heads, core.key_size, core.value_size, core.queries, core.keys, core.causal, 0, 0, 0};
-  if (s.inputs() == 1) places.tensor = {0, 0, 0}, places.offset = {0, q, q + k};
-  if (s.inputs() == 2) places.tensor = {0, 1, 1}, places.offset = {0, 0, k};
-  if (s.inputs() == 3) places.tensor = {0, 1, 2}, places.offset = {0, 0, 0};
-  places.shape.query_stride = width(s.in(places.tensor[0]));
-  places.shape.key_stride = width(s.in(places.tensor[1]));
-  places.shape.value_stride = width(s.in(places.tensor[2]));
-  return places;
-}
-
 std::int64_t attention_workspace(const StepView& s, Pass pass) {
   const auto& core = s.spec<AttentionCore>();
   if (pass == Pass::WeightGradient) return 0;
@@ -154,7 +66,7 @@ std::int64_t attention_workspace(const StepView& s, Pass pass) {
 
 template <class S>
 void attention_forward(const Call<S>& c) {
-  const AttentionPlaces at = attention_places(c);
+  const auto at = attention_places<kernels::AttentionShape>(c);
   const auto part = [&](std::size_t i) { return c.x(at.tensor[i]) + at.offset[i]; };
   if (c.template spec<AttentionCore>().flash)
     kernels::flash_attention(at.shape, c.samples, part(0), part(1), part(2), c.y(), c.saved(), c.workspace());
@@ -164,7 +76,7 @@ void attention_forward(const Call<S>& c) {
 
 template <class S>
 void attention_gradient(const Call<S>& c) {
-  const AttentionPlaces at = attention_places(c);
+  const auto at = attention_places<kernels::AttentionShape>(c);
   const auto part = [&](std::size_t i) { return c.x(at.tensor[i]) + at.offset[i]; };
   const auto gradient = [&](std::size_t i) -> S* {
     S* const base = c.dx(at.tensor[i]);
@@ -230,16 +142,19 @@ Operation<S> linear() {
 
 template <class S>
 Operation<S> conv2d() {
-  return {
-      "conv2d",
-      [](const Call<S>& c) { kernels::conv2d(conv_shape(c), c.samples, c.x(), c.w(), c.w(1), c.y(), c.workspace()); },
-      [](const Call<S>& c) {
-        kernels::conv2d_input_gradient(conv_shape(c), c.samples, c.dy(), c.w(), c.dx(), c.workspace());
-      },
-      [](const Call<S>& c) {
-        kernels::conv2d_weight_gradient(conv_shape(c), c.samples, c.x(), c.dy(), c.dw(), c.dw(1), c.workspace());
-      },
-      [](const StepView& s, Pass) { return kernels::conv2d_unfolded(conv_shape(s)); }};
+  return {"conv2d",
+          [](const Call<S>& c) {
+            kernels::conv2d(conv_shape<kernels::ConvShape>(c), c.samples, c.x(), c.w(), c.w(1), c.y(), c.workspace());
+          },
+          [](const Call<S>& c) {
+            kernels::conv2d_input_gradient(conv_shape<kernels::ConvShape>(c), c.samples, c.dy(), c.w(), c.dx(),
+                                           c.workspace());
+          },
+          [](const Call<S>& c) {
+            kernels::conv2d_weight_gradient(conv_shape<kernels::ConvShape>(c), c.samples, c.x(), c.dy(), c.dw(),
+                                            c.dw(1), c.workspace());
+          },
+          [](const StepView& s, Pass) { return kernels::conv2d_unfolded(conv_shape<kernels::ConvShape>(s)); }};
 }
 
 template <class S>
@@ -341,15 +256,6 @@ Operation<S> multiply() {
           }};
 }
 
-// Rows before the axis along which parts lie side by side (channels of an image, else the last), and the values of a
-// part in each.
-struct Side {
-  std::int64_t rows, values;
-};
-Side side(const StepView& s, const Shape& shape) {
-  return shape.rank == 3 ? Side{s.samples, count(shape)} : Side{s.rows(shape), width(shape)};
-}
-
 template <class S>
 Operation<S> concat() {
   return {"concat",
@@ -371,25 +277,6 @@ Operation<S> concat() {
               offset += part.values;
             }
           }};
-}
-
-// Calls visit(first value in the tensor, first value in the part) for every run of `width(part)` values of a sample.
-template <class Visit>
-void for_slice(const Shape& whole, const Shape& part, const Visit& visit) {
-  if (whole.rank != part.rank) return visit(0, 0);  // the sample's first values: a run of all
-  std::int64_t to = 0;
-  const std::int64_t runs = count(part) / width(part);
-  for (std::int64_t run = 0; run < runs; ++run, to += width(part)) {
-    std::int64_t rest = run, from = 0, stride = width(whole);
-    for (int axis = whole.rank - 2; axis >= 0; --axis) {
-      from += rest % part[axis] * stride;
-      rest /= part[axis], stride *= whole[axis];
-    }
-    visit(from, to);
-  }
-}
-std::int64_t slice_run(const Shape& whole, const Shape& part) {
-  return whole.rank != part.rank ? count(part) : width(part);
 }
 
 // The leading values along every axis; where the ranks differ, the first values of the sample.
@@ -415,18 +302,22 @@ template <class S>
 Operation<S> max_pool() {
   return {"max_pool",
           [](const Call<S>& c) {
-            kernels::max_pool(pool_shape(c), c.samples, c.x(), c.y(), static_cast<std::int32_t*>(c.a.saved));
+            kernels::max_pool(pool_shape<kernels::PoolShape>(c), c.samples, c.x(), c.y(),
+                              static_cast<std::int32_t*>(c.a.saved));
           },
           [](const Call<S>& c) {
-            kernels::max_pool_input_gradient(pool_shape(c), c.samples, static_cast<const std::int32_t*>(c.a.saved),
-                                             c.dy(), c.dx());
+            kernels::max_pool_input_gradient(pool_shape<kernels::PoolShape>(c), c.samples,
+                                             static_cast<const std::int32_t*>(c.a.saved), c.dy(), c.dx());
           }};
 }
 
 template <class S>
 Operation<S> average_pool() {
-  return {"average_pool", [](const Call<S>& c) { kernels::average_pool(pool_shape(c), c.samples, c.x(), c.y()); },
-          [](const Call<S>& c) { kernels::average_pool_input_gradient(pool_shape(c), c.samples, c.dy(), c.dx()); }};
+  return {"average_pool",
+          [](const Call<S>& c) { kernels::average_pool(pool_shape<kernels::PoolShape>(c), c.samples, c.x(), c.y()); },
+          [](const Call<S>& c) {
+            kernels::average_pool_input_gradient(pool_shape<kernels::PoolShape>(c), c.samples, c.dy(), c.dx());
+          }};
 }
 
 template <class S>
@@ -518,10 +409,16 @@ class CpuBackend final : public Backend {
   }
 
   void update(const OptimizerSettings& settings, std::int64_t step, std::int64_t elements, const float* weight_in,
-              float* weight_out, const float* gradient, std::span<float* const> states_of_tensor) override;
+              float* weight_out, const float* gradient, std::span<float* const> states_of_tensor,
+              void* stored) override;
   void add(float* sum, const float* term, std::int64_t elements) override {
     check_aligned(sum), check_aligned(term);
     kernels::add<S>(elements, reinterpret_cast<S*>(sum), reinterpret_cast<const S*>(term), reinterpret_cast<S*>(sum));
+  }
+  void scale(float* values, std::int64_t elements, float factor) override {
+    auto* const each = reinterpret_cast<S*>(values);
+    for (std::int64_t i = 0; factor != 1 && i < elements; ++i)
+      each[i] *= static_cast<S>(factor);
   }
   void copy(void* to, const void* from, Bytes bytes) override {
     if (to != from && bytes.value > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes.value));
@@ -549,8 +446,9 @@ class CpuBackend final : public Backend {
 
 template <class S>
 void CpuBackend<S>::update(const OptimizerSettings& o, std::int64_t step, std::int64_t elements, const float* weight_in,
-                           float* weight_out, const float* gradient, std::span<float* const> states_of_tensor) {
-  PP_CHECK(static_cast<int>(states_of_tensor.size()) == states(o.kind) && step >= 1);
+                           float* weight_out, const float* gradient, std::span<float* const> states_of_tensor,
+                           void* stored) {
+  PP_CHECK(static_cast<int>(states_of_tensor.size()) == states(o.kind) && step >= 1 && stored == nullptr);
   check_aligned(weight_in), check_aligned(weight_out), check_aligned(gradient);
   const auto* const w = reinterpret_cast<const S*>(weight_in);
   const auto* const g = reinterpret_cast<const S*>(gradient);

@@ -29,10 +29,12 @@ void pause() {
 #endif
 }
 
-struct alignas(64) Slot {
-  std::atomic<std::int64_t> filled{0}, freed{0};  // number of the last message written, read
-  std::atomic<std::int64_t> readable{0};          // ns of the clock; throttled links
+// What the sender writes and what the receiver writes lie in lines of their own, or each would wait for the other's.
+struct Slot {
+  alignas(64) std::atomic<std::int64_t> filled{0};  // number of the last message written
+  std::atomic<std::int64_t> readable{0};            // ns of the clock; throttled links
   std::byte* memory = nullptr;
+  alignas(64) std::atomic<std::int64_t> freed{0};  // number of the last message read
 };
 
 struct Meeting {
@@ -87,11 +89,12 @@ class World {
         throw PeerSilent(fmt::format("nothing heard for {} s while waiting for {}", settings_.timeout_s, what()));
     }
   }
-  // A message on a slow link: its time is known.
+  // A message on a slow link: its time is known. A core that sleeps wakes up slower than it was (halted, its caches
+  // taken by others), and what it computes next is charged with that: only where cores are short does it sleep.
   void wait_until(std::int64_t ns) {
     while (now_ns() < ns) {
       if (stopped_.load(std::memory_order_relaxed)) throw Stopped("another worker has failed");
-      if (ns - now_ns() > 200'000)
+      if (!settings_.spin && ns - now_ns() > 200'000)
         std::this_thread::sleep_for(std::chrono::microseconds(50));
       else
         pause();
@@ -165,7 +168,8 @@ class Endpoint : public Transport {
   Endpoint(std::shared_ptr<World> world, WorkerId self)
       : world_(std::move(world)), self_(self), copy_(self / world_->positions()) {}
 
-  void bind(std::vector<std::vector<std::byte*>> slots) override {
+  void bind(std::vector<std::vector<std::byte*>> slots, Movers movers) override {
+    movers_ = movers;
     for (std::size_t c = 0; c < slots.size(); ++c)
       for (std::size_t s = 0; s < slots[c].size(); ++s)
         world_->slot(copy_, {static_cast<int>(c), static_cast<int>(s), 0, 0}).memory = slots[c][s];
@@ -175,6 +179,7 @@ class Endpoint : public Transport {
     Slot& slot = world_->slot(copy_, message);
     std::int64_t waited = 0;
     if (slot.freed.load(std::memory_order_acquire) < message.before) {
+      movers_.worker->finish();  // what the device still computes is no waiting
       const std::int64_t begin = now_ns();
       world_->wait([&] { return slot.freed.load(std::memory_order_acquire) >= message.before; },
                    [&] { return fmt::format("worker {} to read", world_->ends(copy_, message.channel).second); });
@@ -182,9 +187,10 @@ class Endpoint : public Transport {
     }
     std::int64_t bytes = 0;
     for (const Piece& piece : pieces) {
-      std::memcpy(slot.memory + piece.offset, piece.from, static_cast<std::size_t>(piece.bytes));
+      movers_.worker->copy(slot.memory + piece.offset, piece.from, {piece.bytes});
       bytes += piece.bytes;
     }
+    movers_.worker->finish();
     const auto& [from, to] = world_->ends(copy_, message.channel);
     const std::int64_t readable = world_->readable(from, to, bytes);
     slot.readable.store(readable, std::memory_order_relaxed);
@@ -220,24 +226,21 @@ class Endpoint : public Transport {
     meet();
     // Each member sums one segment over all, then fetches the others' segments.
     const auto begin_of = [&](std::int64_t r) { return elements * r / count; };
-    std::array<float, 1024> sum;
-    const std::int64_t end = begin_of(static_cast<std::int64_t>(rank) + 1);
-    for (std::int64_t i = begin_of(static_cast<std::int64_t>(rank)); i < end;) {
-      const std::int64_t n = std::min<std::int64_t>(static_cast<std::int64_t>(sum.size()), end - i);
-      std::memcpy(sum.data(), group.data[0] + i, static_cast<std::size_t>(n) * sizeof(float));
-      for (std::size_t r = 1; r < members.size(); ++r)
-        for (std::int64_t j = 0; j < n; ++j)
-          sum[static_cast<std::size_t>(j)] += group.data[r][i + j];
-      std::memcpy(data + i, sum.data(), static_cast<std::size_t>(n) * sizeof(float));
-      i += n;
-    }
+    const std::int64_t own = begin_of(static_cast<std::int64_t>(rank));
+    std::vector<const float*> terms;
+    for (const float* const member : group.data)
+      terms.push_back(member + own);
+    movers_.collective->sum(data + own, terms, begin_of(static_cast<std::int64_t>(rank) + 1) - own);
+    movers_.collective->finish();
     meet();
     for (std::size_t r = 0; r < members.size(); ++r)
       if (r != rank) {
         const std::int64_t begin = begin_of(static_cast<std::int64_t>(r));
-        std::memcpy(data + begin, group.data[r] + begin,
-                    static_cast<std::size_t>(begin_of(static_cast<std::int64_t>(r) + 1) - begin) * sizeof(float));
+        movers_.collective->copy(
+            data + begin, group.data[r] + begin,
+            {(begin_of(static_cast<std::int64_t>(r) + 1) - begin) * static_cast<std::int64_t>(sizeof(float))});
       }
+    movers_.collective->finish();
     meet();
   }
 
@@ -248,6 +251,7 @@ class Endpoint : public Transport {
   std::shared_ptr<World> world_;
   WorkerId self_;
   int copy_;
+  Movers movers_;
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
 // Open MPI. All calls are made under one lock (MPI_THREAD_SERIALIZED is enough), and none of them waits in it: a rank
 // that hangs must not make this one hang.
 //
-// A frame is a message with its header and, behind it, its body in pieces of at most 1 GiB. MPI keeps the order of
-// messages with the same tag between two ranks.
+// A frame is a message with its header and, behind it, its body in pieces of at most 16 MiB, each of which is received
+// where the one before has ended. MPI keeps the order of messages with the same tag between two ranks.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -24,7 +25,7 @@ namespace pipewright {
 namespace {
 
 constexpr int kHeaderTag = 1, kBodyTag = 2;
-constexpr std::int64_t kPiece = std::int64_t{1} << 30;
+constexpr std::int64_t kPiece = std::int64_t{1} << 24;
 
 class MpiWire : public Wire {
  public:
@@ -99,7 +100,9 @@ class MpiWire : public Wire {
   };
   struct Incoming {
     FrameHeader header;
-    std::vector<MPI_Request> requests;
+    std::int64_t have = 0;  // bytes of the body that are there
+    std::int64_t coming = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
   };
 
   // The lock, with right of way before the thread that asks again and again.
@@ -136,17 +139,22 @@ class MpiWire : public Wire {
       MPI_Mrecv(&header, sizeof header, MPI_BYTE, &message, MPI_STATUS_IGNORE);
       PP_CHECK(header.from == status.MPI_SOURCE);
       lock.unlock();
-      std::byte* const into = reader.begin(header);
+      reader.begin(header);
       lock.lock();
-      for (std::int64_t at = 0; at < header.bytes; at += kPiece) {
-        incoming_->requests.emplace_back();
-        MPI_Irecv(into + at, static_cast<int>(std::min(kPiece, header.bytes - at)), MPI_BYTE, header.from, kBodyTag,
-                  MPI_COMM_WORLD, &incoming_->requests.back());
-      }
     }
-    int all = 0;
-    MPI_Testall(static_cast<int>(incoming_->requests.size()), incoming_->requests.data(), &all, MPI_STATUSES_IGNORE);
-    if (all == 0) return false;
+    for (Incoming& in = *incoming_; in.have < in.header.bytes;) {
+      if (in.coming == 0) {
+        const std::span<std::byte> into = reader.room(in.header, in.have);
+        in.coming = std::min(kPiece, in.header.bytes - in.have);
+        PP_CHECK(static_cast<std::int64_t>(into.size()) >= in.coming);
+        MPI_Irecv(into.data(), static_cast<int>(in.coming), MPI_BYTE, in.header.from, kBodyTag, MPI_COMM_WORLD,
+                  &in.request);
+      }
+      int is_there = 0;
+      MPI_Test(&in.request, &is_there, MPI_STATUS_IGNORE);
+      if (is_there == 0) return false;
+      in.have += std::exchange(in.coming, 0);
+    }
     const FrameHeader header = incoming_->header;
     incoming_.reset();
     lock.unlock();

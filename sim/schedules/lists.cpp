@@ -17,6 +17,11 @@ Op op(Kind kind, VirtualStageId v, int micro_batch, int bucket = 0) {
           static_cast<std::uint32_t>(bucket)};
 }
 
+void append_rebuilding(const ScheduleShape& shape, Lane& lane, VirtualStageId v, MicroBatchId m) {
+  const bool keeps_all = shape.recompute_except_last && m + 1 == shape.micro_batches;
+  if (shape.recomputes(shape.stage_of(v)) && !keeps_all) lane.compute.push_back(op(Kind::R, v, m));
+}
+
 }  // namespace
 
 std::vector<Seat> seats(const ScheduleShape& shape) {
@@ -47,9 +52,17 @@ void append_forward(Lane& lane, VirtualStageId v, MicroBatchId m) {
 }
 
 void append_backward(const ScheduleShape& shape, Lane& lane, VirtualStageId v, MicroBatchId m) {
-  const bool keeps_all = shape.recompute_except_last && m + 1 == shape.micro_batches;
-  if (shape.recomputes(v % shape.stages) && !keeps_all) lane.compute.push_back(op(Kind::R, v, m));
+  append_rebuilding(shape, lane, v, m);
   lane.compute.push_back(op(Kind::BW, v, m));
+}
+
+void append_input_backward(const ScheduleShape& shape, Lane& lane, VirtualStageId v, MicroBatchId m) {
+  append_rebuilding(shape, lane, v, m);
+  lane.compute.push_back(op(Kind::B, v, m));
+}
+
+void append_weights(Lane& lane, VirtualStageId v, MicroBatchId m) {
+  lane.compute.push_back(op(Kind::W, v, m));
 }
 
 void append_all_reduce(const ScheduleShape& shape, Lane& lane, VirtualStageId v, int round) {
@@ -71,11 +84,12 @@ void append_flush(const ScheduleShape& shape, Lane& lane, StageId stage) {
   std::vector<bool> met(static_cast<std::size_t>(shape.virtual_stages));
   for (auto at = lane.compute.rbegin(); at != lane.compute.rend() && std::ssize(ready) < shape.virtual_stages; ++at) {
     const auto chunk = static_cast<std::size_t>(at->virtual_stage / shape.stages);
-    if (at->kind == Kind::BW && !met[chunk]) met[chunk] = true, ready.push_back(at->virtual_stage);
+    const bool completes = at->kind == Kind::BW || at->kind == Kind::W;
+    if (completes && !met[chunk]) met[chunk] = true, ready.push_back(at->virtual_stage);
   }
   // A replica without a micro-batch (M < r) takes part in the flush all the same.
   for (int chunk = 0; chunk < shape.virtual_stages; ++chunk)
-    if (!met[static_cast<std::size_t>(chunk)]) ready.push_back(chunk * shape.stages + stage);
+    if (!met[static_cast<std::size_t>(chunk)]) ready.push_back(shape.chunk_of(stage, chunk));
   std::reverse(ready.begin(), ready.end());
 
   for (const VirtualStageId v : ready) {
@@ -111,8 +125,8 @@ std::string shape_refusal(const ScheduleShape& shape) {
   for (StageId k = 0; k < shape.stages; ++k)
     workers += shape.replicas_of(k);
   for (int v = 0; v < static_cast<int>(chunks); ++v)
-    ops += double(shape.micro_batches) * (3 + (shape.recomputes(v % shape.stages) ? 1 : 0) +
-                                          (synchronised(shape, v % shape.stages) ? shape.buckets_of(v) : 0));
+    ops += double(shape.micro_batches) * (3 + (shape.recomputes(shape.stage_of(v)) ? 1 : 0) +
+                                          (synchronised(shape, shape.stage_of(v)) ? shape.buckets_of(v) : 0));
   if (ops + workers > kMostOps)
     return "M = " + std::to_string(shape.micro_batches) + " micro-batches over " + std::to_string(chunks) +
            " virtual stages: the lists would hold more than 134 million ops; use fewer micro-batches";

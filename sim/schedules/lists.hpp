@@ -32,6 +32,10 @@ void append_forward(Lane& lane, VirtualStageId v, MicroBatchId m);
 // F(v,m), so it runs while the gradient is still on its way: GPipe's early recomputation.
 void append_backward(const ScheduleShape& shape, Lane& lane, VirtualStageId v, MicroBatchId m);
 
+// B(v,m), with its R likewise; and W(v,m).
+void append_input_backward(const ScheduleShape& shape, Lane& lane, VirtualStageId v, MicroBatchId m);
+void append_weights(Lane& lane, VirtualStageId v, MicroBatchId m);
+
 void append_all_reduce(const ScheduleShape& shape, Lane& lane, VirtualStageId v, int round);
 void append_update(Lane& lane, VirtualStageId v, int round);
 

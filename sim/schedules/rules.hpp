@@ -10,7 +10,9 @@ ScheduleRule gpipe();
 ScheduleRule one_f_one_b();
 ScheduleRule eager_1f1b();
 ScheduleRule interleaved_1f1b();
+ScheduleRule zb_h1();
 ScheduleRule pipedream();
 ScheduleRule data_parallel();
+ScheduleRule given_order();
 
 }  // namespace pipewright

@@ -33,10 +33,11 @@ struct ScheduleRule {
   std::optional<std::int64_t> (*peak_in_flight)(const ScheduleShape&, StageId);
 };
 
-// In the order of the table: naive, gpipe, 1f1b, eager_1f1b, interleaved_1f1b, pipedream, data_parallel.
+// In the order of the table: naive, gpipe, 1f1b, eager_1f1b, interleaved_1f1b, zb_h1, pipedream, data_parallel.
 std::span<const ScheduleRule> schedules();
 
-// The rule of that name, or nullptr.
+// The rule of that name, or nullptr. Knows "file", too, the order that a file gives: it stands in no list, since it is
+// no schedule to choose among.
 const ScheduleRule* find_schedule(std::string_view name);
 
 std::vector<std::string_view> schedule_names();

@@ -33,12 +33,28 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// Whether the other thread is on its core: it begins on this one, and what it takes to leave is no message's.
+class Start {
+ public:
+  void here() { here_.store(true, std::memory_order_release); }
+  void wait() const {
+    while (!here_.load(std::memory_order_acquire))
+      std::this_thread::yield();
+  }
+
+ private:
+  std::atomic<bool> here_{false};
+};
+
 // Two threads on two cores, a block to and fro `rounds` times: seconds per way.
 double plain_way(std::size_t bytes, int rounds) {
   std::vector<std::byte> a(bytes), b(bytes), at_b(bytes), at_a(bytes);
-  std::atomic<int> there{0}, back{0};
+  alignas(64) std::atomic<int> there{0};
+  alignas(64) std::atomic<int> back{0};
+  Start start;
   std::jthread other([&] {
     pin_to(cores()[1]);
+    start.here();
     for (int i = 1; i <= rounds; ++i) {
       while (there.load(std::memory_order_acquire) < i) {
       }
@@ -47,6 +63,7 @@ double plain_way(std::size_t bytes, int rounds) {
     }
   });
   pin_to(cores()[0]);
+  start.wait();
   const double begin = seconds_now();
   for (int i = 1; i <= rounds; ++i) {
     std::memcpy(at_b.data(), a.data(), bytes);
@@ -70,7 +87,7 @@ struct Channels {
       const auto in = static_cast<std::size_t>(w == 0 ? back : there);
       for (int s = 0; s < channels[in].slots; ++s)
         slots[in].push_back(memory.emplace_back(std::make_unique<std::byte[]>(bytes())).get());
-      ends[static_cast<std::size_t>(w)]->bind(std::move(slots));
+      ends[static_cast<std::size_t>(w)]->bind(std::move(slots), {mover.get(), mover.get()});
     }
   }
   std::size_t bytes() const {
@@ -80,23 +97,28 @@ struct Channels {
     const int slots = run.run_plan.channels[static_cast<std::size_t>(channel)].slots;
     return {channel, static_cast<int>((number - 1) % slots), number, number > slots ? number - slots : 0};
   }
-  double way(int rounds) {
+  // Seconds per way. Without `copied` the message is there already and its place is all that is handed over.
+  double way(int rounds, bool copied = true) {
     std::vector<std::byte> a(bytes()), b(bytes());
     const auto size = static_cast<std::int64_t>(bytes());
+    const std::size_t pieces = copied ? 1 : 0;
+    Start start;
     std::jthread other([&, first = sent] {
       pin_to(cores()[1]);
+      start.here();
       for (std::int64_t i = first + 1; i <= first + rounds; ++i) {
         ends[1]->receive(message(there, i));
         ends[1]->release(message(there, i));
         const Piece piece{b.data(), 0, size};
-        ends[1]->send(message(back, i), {&piece, 1});
+        ends[1]->send(message(back, i), {&piece, pieces});
       }
     });
     pin_to(cores()[0]);
+    start.wait();
     const double begin = seconds_now();
     for (int i = 0; i < rounds; ++i) {
       const Piece piece{a.data(), 0, size};
-      ends[0]->send(message(there, ++sent), {&piece, 1});
+      ends[0]->send(message(there, ++sent), {&piece, pieces});
       ends[0]->receive(message(back, sent));
       ends[0]->release(message(back, sent));
     }
@@ -104,6 +126,7 @@ struct Channels {
   }
 
   RunCase run;
+  std::unique_ptr<Mover> mover = host_mover();
   std::vector<std::unique_ptr<Transport>> ends;
   std::vector<std::unique_ptr<std::byte[]>> memory;
   int there = 0, back = 0;
@@ -126,6 +149,18 @@ void message(benchmark::State& state) {
   state.counters["bytes"] = static_cast<double>(channels.bytes());
   state.counters["of_memcpy"] = ours / plain;
 }
+// The floor below every message: its place through the same channel, nothing copied, as a hand-off by pointer would be.
+void pointer(benchmark::State& state) {
+  if (cores().size() < 2) {
+    state.SkipWithError("needs two cores");
+    return;
+  }
+  Channels channels(1);
+  for (auto _ : state)
+    state.SetIterationTime(channels.way(2000, false));
+}
+BENCHMARK(pointer)->UseManualTime()->Iterations(40)->Unit(benchmark::kMicrosecond);
+
 BENCHMARK(message)->Arg(1)->Arg(32)->Arg(512)->UseManualTime()->Iterations(40)->Unit(benchmark::kMicrosecond);
 
 // One worker, 2048 ops of almost no arithmetic: what an op takes in all.

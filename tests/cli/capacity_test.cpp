@@ -30,6 +30,38 @@ TEST_CASE("What capacity answers, simulate confirms: the largest fits, the next 
   CHECK(row.at("next").at("need_bytes").get<std::int64_t>() > row.at("device_memory_bytes").get<std::int64_t>());
 }
 
+TEST_CASE("What capacity answers of a run really runs, and one layer more ends with status 1") {
+  const std::string tiny = "scenarios/validation/small-ops.yaml", over = "model.layers.1.repeat";
+  for (const char* schedule : {"gpipe", "1f1b", "pipedream"}) {
+    CAPTURE(schedule);
+    const std::vector<std::string> settings = {"--set", "run.memory_cap=2 MiB",
+                                               "--set", "training.micro_batches=5",
+                                               "--set", std::string("plan.schedule=") + schedule};
+    std::vector<std::string> question = {"capacity", tiny, "--over", over, "--json"};
+    question.insert(question.end(), settings.begin(), settings.end());
+    const ProgramRun answer = run_program(question);
+    REQUIRE(answer.status == 0);
+    const auto row = nlohmann::json::parse(answer.out).at("rows").at(0);
+    const auto largest = row.at("largest").get<std::int64_t>();
+    const auto run = [&](std::int64_t layers, const std::vector<std::string>& more = {}) {
+      std::vector<std::string> line = {"run", tiny, "--steps", "1", "--warmup", "0"};
+      line.insert(line.end(), settings.begin(), settings.end());
+      line.insert(line.end(), {"--set", over + "=" + std::to_string(layers)});
+      line.insert(line.end(), more.begin(), more.end());
+      return run_program(line);
+    };
+    CHECK(largest > 4);
+    CHECK(run(largest).status == 0);
+    const ProgramRun next = run(largest + 1);
+    CHECK(next.status == 1);
+    CHECK(contains(next.out, "infeasible: worker "));
+    // The figures are those of the run: with exactly as much it runs, with a byte less it does not.
+    const auto peak = row.at("peak_bytes").get<std::int64_t>();
+    CHECK(run(largest, {"--memory-cap", std::to_string(peak) + " B"}).status == 0);
+    CHECK(run(largest, {"--memory-cap", std::to_string(peak - 1) + " B"}).status == 1);
+  }
+}
+
 TEST_CASE("vary: gives a row per variant, in the table and in every file") {
   const ScratchFolder folder;
   const std::string text = file_text(source_folder() + "/" + kQuickstart) + "\nvary: {plan.stages: [2, 4]}\n";

@@ -55,13 +55,11 @@ TEST_CASE("show model says which parameters a family lacks, and how to give them
 }
 
 TEST_CASE("An unknown command, option or name is met with the nearest one and the known ones") {
-  CHECK(error_of({"simulat"}) ==
-        "error: command: unknown \"simulat\"; did you mean \"simulate\"? known: simulate, plan, compare, sweep, "
-        "capacity, "
-        "calibrate, run, validate, "
-        "reproduce, "
-        "check, "
-        "show, import, help\n");
+  CHECK(
+      error_of({"simulat"}) ==
+      "error: command: unknown \"simulat\"; did you mean \"simulate\"? known: simulate, plan, launch, compare, sweep, "
+      "merge, capacity, calibrate, run, validate, accuracy, reproduce, check, show, import, doctor, init, schema, "
+      "completion, help\n");
   CHECK(contains(error_of({"simulate", kQuickstart, "--jsn"}), "unknown \"--jsn\"; did you mean \"--json\"?"));
   CHECK(contains(error_of({"simulate", kQuickstart, "--engine", "evnt"}), "did you mean \"event\"?"));
   CHECK(contains(error_of({"show", "schedule"}), "did you mean \"schedules\"?"));
@@ -117,8 +115,8 @@ TEST_CASE("The same output twice is refused") {
 }
 
 TEST_CASE("Two runs write the same bytes in every format") {
-  const std::vector<std::string> names = {"a.json",       "a.csv",           "a.md", "a.svg",
-                                          "a.trace.json", "a.trace.json.gz", "a.dot"};
+  const std::vector<std::string> names = {"a.json",       "a.csv",           "a.md",  "a.svg",
+                                          "a.trace.json", "a.trace.json.gz", "a.dot", "a.html"};
   ScratchFolder first, second;
   for (const ScratchFolder* scratch : {&first, &second}) {
     std::vector<std::string> arguments = {"simulate", kQuickstart};
@@ -287,7 +285,8 @@ TEST_CASE("show lists what there is and prints one of it") {
 }
 
 TEST_CASE("Every schedule is drawn by show") {
-  for (const char* name : {"naive", "gpipe", "1f1b", "eager_1f1b", "interleaved_1f1b", "pipedream", "data_parallel"}) {
+  for (const char* name :
+       {"naive", "gpipe", "1f1b", "eager_1f1b", "interleaved_1f1b", "zb_h1", "pipedream", "data_parallel"}) {
     const ProgramRun run = run_program({"show", "schedules", name});
     CAPTURE(name);
     CHECK(run.status == 0);
@@ -300,6 +299,13 @@ TEST_CASE("An asynchronous schedule's drawing says why it idles at a bubble of 0
   const std::string fills = "the run drawn below also fills and drains, which the steady state leaves out";
   CHECK(contains(run_program({"show", "schedules", "pipedream"}).out, "0 in the steady state: no flush; " + fills));
   CHECK(!contains(run_program({"show", "schedules", "1f1b"}).out, fills));
+}
+
+TEST_CASE("A folder of PIPEWRIGHT_PATH that is not there is told, once, and is no error") {
+  const ProgramRun run =
+      run_program({"check", "scenarios/quickstart.yaml"}, {.settings = {"PIPEWRIGHT_PATH=/nonsense"}});
+  CHECK(run.status == 0);
+  CHECK(run.err == "warning: PIPEWRIGHT_PATH: /nonsense is no folder; nothing is looked up there\n");
 }
 
 TEST_CASE("PIPEWRIGHT_PATH adds folders to look names up in") {

@@ -113,7 +113,7 @@ TEST_CASE("compare refuses what it cannot compare, with a way out") {
   CHECK(contains(error_of({"compare", kQuickstart, "nowhere.yaml"}), "nowhere.yaml"));
   CHECK(contains(error_of({"compare", "-", "-"}), "standard input can be one side only"));
   CHECK(contains(error_of({"compare", kQuickstart, kQuickstart, "-o", kQuickstart}), "is read by this command"));
-  CHECK(contains(error_of({"compare", kQuickstart, kQuickstart, "-o", "x.png"}), "known: .json, .md, .svg"));
+  CHECK(contains(error_of({"compare", kQuickstart, kQuickstart, "-o", "x.png"}), "known: .html, .json, .md, .svg"));
   CHECK(contains(error_of({"compare", kQuickstart, kQuickstart, "--set-b", "plan.stagse=3"}), "did you mean"));
   write(folder.path("x.json"), run_program({"simulate", kQuickstart, "--json"}).out);
   CHECK(contains(error_of({"compare", folder.path("x.json"), kQuickstart, "--set-a", "plan.stages=3"}),

@@ -1,4 +1,5 @@
 // `validate --log` and `--trace`. Logs and traces are written by hand here, or by simulate.
+#include <cstdlib>
 #include <fstream>
 
 #include <doctest/doctest.h>
@@ -71,6 +72,20 @@ TEST_CASE("validate --log: torchtitan's tokens per second and device make the st
   CHECK(document["log"]["step_s"]["measured_median"] == 0.04);
   CHECK(document["log"]["steps"] == 2);
   CHECK(document["log"]["tokens_per_s"]["measured"] == 160000.0);
+}
+
+TEST_CASE("validate --log: a step with tokens per second alone among timed ones is named, not counted as nothing") {
+  ScratchFolder folder;
+  const std::string run = written(folder, "run.yaml",
+                                  "schema: pipewright.run/1\nsource: {format: torchtitan, file: x.log}\nlog:\n"
+                                  "  steps:\n  - {number: 1, time: 40 ms}\n"
+                                  "  - {number: 7, tokens_per_s_device: 40000}\n");
+  CHECK(contains(error_of({"validate", kQuickstart, "--log", run, "--warmup", "0"}),
+                 "run.yaml:6:1: step 7 has tokens per second and no time, which say nothing without the tokens of a "
+                 "sample; add --set training.sequence_length=N"));
+  const json document = imported(
+      {kQuickstart, "--log", run, "--warmup", "0", "--set", "training.sequence_length=100", "--tolerance", "15%"});
+  CHECK(document["log"]["steps"] == 2);
 }
 
 TEST_CASE("validate --log: a batch that is not the plan's is refused with what to paste") {
@@ -164,6 +179,137 @@ TEST_CASE("validate --trace: actions that the plan has not are refused with thei
   CHECK(contains(error_of({"validate", kQuickstart, "--trace", folder.path("none.json")}), "cannot be read"));
   CHECK(contains(error_of({"validate", kQuickstart, "--trace", trace, "--profile", "x.yaml"}),
                  "--profile: is for runs on this machine"));
+}
+
+TEST_CASE("The synthetic log that ships is read, said to be one, and judged") {
+  const std::string log = "scenarios/megatron/llama3-70b-64xh100.synthetic.log";
+  std::ifstream file(std::string(std::getenv("PIPEWRIGHT_SOURCE")) + "/" + log);
+  std::string first;
+  REQUIRE(std::getline(file, first));
+  CHECK(contains(first, "SYNTHETIC"));
+  const json document = imported({"scenarios/megatron/llama3-70b-64xh100-plan.yaml", "--log", log});
+  CHECK(document["log"]["steps"] == 17);
+  CHECK(document["log"]["synthetic"] == first.substr(2));
+  CHECK(document["log"]["other_layout"].is_null());
+  const double median = document["log"]["step_s"]["measured_median"];
+  CHECK(median > 16.83);  // 17 s, 1 % around it: tests/make_synthetic_log.py
+  CHECK(median < 17.17);
+  CHECK(document["log"]["allocated_bytes"]["measured"] == 74800LL << 20);
+  CHECK(document["log"]["flop_per_s_device"]["predicted"].is_number());
+}
+
+TEST_CASE("validate --log: a log that says another layout than the plan's is warned of, imported or not") {
+  ScratchFolder folder;
+  const std::string says =
+      "# Synthetic, by hand\nusing world size: 8, data-parallel size: 1, encoder-tensor-model-parallel "
+      "size: 9, tensor-model-parallel size: 2, pipeline-model-parallel size: 4\n";
+  const std::string log = written(folder, "run.log", says + megatron({"36.0", "36.0"})), run = folder.path("run.yaml");
+  REQUIRE(run_program({"import", "megatron-log", log, "-o", run}).status == 0);
+  for (const std::string& path : {log, run}) {
+    const ProgramRun table = run_program({"validate", kQuickstart, "--log", path, "--warmup", "0"});
+    CHECK(table.status == 0);
+    CHECK(contains(table.err, "warning: " + path +
+                                  ": the log says world size 8, TP 2, PP 4, DP 1; the plan has world "
+                                  "size 4, TP 1, PP 4, DP 1; are they of one run?"));
+    CHECK(contains(table.out, "the log says of itself: Synthetic, by hand"));
+  }
+  CHECK(contains(file_text(run), "  synthetic: \"Synthetic, by hand\"\n"));
+  const std::string same = written(folder, "same.log",
+                                   "using world size: 4, data-parallel size: 1, tensor-model-parallel size: 1, "
+                                   "pipeline-model-parallel size: 4\n" +
+                                       megatron({"36.0", "36.0"}));
+  const ProgramRun table = run_program({"validate", kQuickstart, "--log", same, "--warmup", "0", "--tolerance", "3%"});
+  CHECK(table.err == "");
+  CHECK(!contains(table.out, "says of itself"));
+  CHECK(contains(table.out, "verdict: more than 3.0 % off the measured step"));
+}
+
+TEST_CASE("A log that was imported is judged as the log itself, beside a scenario and beside its result") {
+  ScratchFolder folder;
+  const std::string log = written(folder, "run.log", megatron({"5000.0", "40.0", "35.5", "36.0"}));
+  const std::string run = folder.path("run.yaml"), result = folder.path("result.json");
+  const ProgramRun import = run_program({"import", "megatron-log", log, "-o", run});
+  CHECK(import.status == 0);
+  CHECK(contains(import.err, "(run)"));
+  REQUIRE(run_program({"simulate", kQuickstart, "-o", result}).status == 0);
+  const json direct = imported({kQuickstart, "--log", log, "--warmup", "1"})["log"];
+  for (const std::string& scenario : {kQuickstart, result}) {
+    json document = imported({scenario, "--log", run, "--warmup", "1"});
+    CHECK(document["scenario"] == "quickstart");
+    json figures = document["log"];
+    CHECK(figures["step_s"] == direct["step_s"]);
+    CHECK(figures["samples_per_s"] == direct["samples_per_s"]);
+    CHECK(figures["allocated_bytes"] == direct["allocated_bytes"]);
+    CHECK(figures["reserved_bytes"] == direct["reserved_bytes"]);
+  }
+  CHECK(contains(error_of({"validate", result}), "is a result, which cannot be run here; name its scenario"));
+  CHECK(contains(error_of({"validate", result, "--log", log, "--set", "plan.stages=2"}),
+                 "is a result, in which nothing"));
+  CHECK(contains(error_of({"validate", result, "--trace", log}), "is a result, which has no times of single actions"));
+  CHECK(contains(error_of({"validate", kQuickstart, "--trace", run}), "is a run without a trace; give it with --log"));
+  CHECK(contains(error_of({"import", "torchtitan-log", log}), "write import megatron-log instead"));
+  CHECK(contains(error_of({"import", "megatron-log", log, "--device", "x"}), "--device: is not for megatron-log"));
+}
+
+TEST_CASE("A trace that was imported is what simulate wrote, action by action") {
+  ScratchFolder folder;
+  const std::string trace = folder.path("t.trace.json.gz"), run = folder.path("run.yaml");
+  REQUIRE(run_program({"simulate", kQuickstart, "-o", trace}).status == 0);
+  REQUIRE(run_program({"import", "kineto", trace, "-o", run}).status == 0);
+  json direct = imported({kQuickstart, "--trace", trace}), again = imported({kQuickstart, "--trace", run});
+  direct["trace"].erase("files"), again["trace"].erase("files");
+  CHECK(direct == again);
+}
+
+TEST_CASE("compare: two measured runs by what both have; one beside a prediction, with nothing judged") {
+  ScratchFolder folder;
+  const auto run = [&](const std::string& name, const std::vector<std::string>& times) {
+    const std::string log = written(folder, name + ".log", megatron(times)), file = folder.path(name + ".yaml");
+    REQUIRE(run_program({"import", "megatron-log", log, "-o", file}).status == 0);
+    return file;
+  };
+  const std::string a = run("a", {"9", "9", "9", "40.0"}), b = run("b", {"9", "9", "9", "50.0"});
+  const ProgramRun text = run_program({"compare", a, b});
+  CHECK(text.status == 0);
+  CHECK(contains(text.out, "+25.0 %"));
+  const json document = json::parse(run_program({"compare", a, b, "--json"}).out);
+  CHECK(document["figures"][0]["what"] == "step (median)");
+  CHECK(document["figures"][0]["a"] == 0.04);
+  CHECK(document["figures"][0]["b"] == 0.05);
+  const json beside = json::parse(run_program({"compare", kQuickstart, a, "--json"}).out);
+  CHECK(beside["verdict"].is_null());
+  CHECK(beside["log"]["step_s"]["measured_median"] == 0.04);
+  CHECK(contains(error_of({"compare", a, b, "--set", "x=1"}), "--set: is for scenarios, not for two measured runs"));
+  const std::string kernels =
+      written(folder, "k.yaml",
+              "schema: pipewright.run/1\nsource: {format: x, file: y}\nkernels: [{name: a, calls: 1, total: 1 s}]\n");
+  CHECK(contains(error_of({"compare", a, kernels}), "have no figure in common"));
+  CHECK(contains(error_of({"compare", kQuickstart, kernels}), "has sums of kernels only"));
+  CHECK(contains(run_program({"compare", kernels, kernels}).out, "kernels, all calls"));
+}
+
+TEST_CASE("import topo writes a cluster that a scenario takes") {
+  ScratchFolder folder;
+  const std::string matrix = written(folder, "topo.txt", "\tGPU0\tGPU1\nGPU0\tX\tNV18\nGPU1\tNV18\tX\n");
+  const std::string cluster = folder.path("mine.yaml");
+  REQUIRE(run_program({"import", "topo", matrix, "--device", "h100-sxm-80g", "--nodes", "2", "--nic", "400 Gb/s", "-o",
+                       cluster})
+              .status == 0);
+  const ProgramRun resolved = run_program({"check", "--resolved", kQuickstart, "--set", "cluster=" + cluster});
+  CHECK(resolved.status == 0);
+  CHECK(contains(resolved.out, "bandwidth: {value: 450 GB/s, source: \"18 NVLinks of 25 GB/s per direction\"}"));
+  CHECK(contains(error_of({"import", "topo", matrix, "--device", "h100"}), "--device: unknown \"h100\""));
+  CHECK(contains(error_of({"import", "topo", matrix, "--nic", "400"}), "--nic: \"400\""));
+}
+
+TEST_CASE("import schedule-csv tells what the order of a file settles, and where the file lies") {
+  ScratchFolder folder;
+  const std::string csv = written(folder, "my.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+  const ProgramRun run = run_program({"import", "schedule-csv", csv});
+  CHECK(run.status == 0);
+  CHECK(contains(run.out, "# PyTorch pipeline schedule: my.csv, 32 bytes"));
+  CHECK(contains(run.out, "/my.csv\"}\n  stages: 2\n  virtual_stages: 1\ntraining:\n  micro_batches: 2\n"));
+  CHECK(contains(error_of({"import", "schedule-csv", "-"}), "give a path, not -"));
 }
 
 }  // namespace pipewright

@@ -108,7 +108,8 @@ TEST_CASE("plan: bad input is named, with a way out") {
   CHECK(has(error({"--time-limit", "soon"}), "--time-limit: \"soon\" is no time above 0"));
   CHECK(has(error({"--objective", "speed"}), "--objective: unknown \"speed\""));
   CHECK(has(error({"--pareto", "size"}), "--pareto: unknown \"size\""));
-  CHECK(has(error({"-o", "x.txt"}), "has no known ending; known: .yaml, .json, .csv, .md"));
+  CHECK(has(error({"-o", "x.txt"}),
+            "has no known ending; known: .yaml, .html, .json, .comms.schedule.csv, .schedule.csv, .csv, .md"));
   CHECK(has(error({"--set", "plan.stages=9"}), "plan.stages: 9 stages for 6 layers"));
   CHECK(has(error({"--set", "plan.stages=4", "--set", "plan.data_parallel=2"}),
             "plan: 4 stages x 2 copies x 1 (tensor_parallel) need 8 devices, the cluster has 4"));

@@ -1,6 +1,7 @@
 // `run` and `validate` over several processes, as users and launchers start them.
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <string>
 #include <vector>
@@ -69,7 +70,8 @@ TEST_CASE("tcp: two and three processes validate as threads do, losses and memor
   ScratchFolder folder;
   for (const std::string& scenario : {kTwoStages, kReplicas}) {
     const int workers = scenario == kTwoStages ? 2 : 3;
-    const std::string threads = folder.path("threads"), tcp = folder.path("tcp");
+    const std::string of = std::to_string(workers), threads = folder.path("threads-" + of),
+                      tcp = folder.path("tcp-" + of);
     const ProgramRun local = run_program(validate(scenario, "local", threads));
     const auto runs = ranks(workers, validate(scenario, "tcp", tcp));
     CAPTURE(runs[0].err);
@@ -88,6 +90,16 @@ TEST_CASE("tcp: two and three processes validate as threads do, losses and memor
     for (std::size_t w = 0; w < static_cast<std::size_t>(workers); ++w)
       CHECK(ours["workers"][w]["live_peak"] == theirs["workers"][w]["live_peak"]);
   }
+}
+
+TEST_CASE("tcp: a run without arithmetic sends what is stated, whoever carries it") {
+  ScratchFolder folder;
+  const auto runs = ranks(2, validate("scenarios/validation/synthetic.yaml", "tcp", folder.path("tcp")));
+  CAPTURE(runs[0].err);
+  CHECK(contains(runs[0].out, "synthetic: times are the stated ones, no arithmetic was done"));
+  CHECK(contains(runs[0].out, "traffic between workers"));
+  CHECK(!contains(runs[0].out, "NOT EXACT"));
+  CHECK(runs[1].out.empty());
 }
 
 TEST_CASE("tcp: gradients over four processes are bit-identical to one worker's") {
@@ -124,6 +136,63 @@ TEST_CASE("tcp: processes go on from a checkpoint of threads, each with its work
       {arguments("a", "2", {"--set", "plan.replicas=[1, 1]", "--transport", "tcp"}),
        {"run", kReplicas, "--warmup", "0", "--steps", "2", "--set", "plan.replicas=[1, 1]", "--transport", "tcp"}});
   CHECK(contains(differ[0].err, "rank 1 differs from rank 0 in its steps (2, 0 of them warm-up there, "));
+}
+
+TEST_CASE("mpi: processes go on from a checkpoint of threads, and threads from one of processes, to the same bits") {
+  if (!has_mpi()) return;
+  ScratchFolder folder;
+  const auto go = [&](const std::string& to, const std::string& steps, const std::string& transport,
+                      const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"run",          kReplicas,       "--warmup", "0", "--steps",     steps,
+                                    "--checkpoint", folder.path(to), "--every",  "1", "--transport", transport};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_program(all, transport == "mpi" ? by_mpirun(3) : ProgramInput{}).status;
+  };
+  CHECK(go("whole", "3", "local", {}) == 0);
+  CHECK(go("cut", "1", "local", {}) == 0);
+  CHECK(go("cut", "2", "mpi", {"--resume"}) == 0);
+  CHECK(go("cut", "3", "local", {"--resume"}) == 0);
+  for (const std::string step : {"step-2/", "step-3/"})
+    for (const std::string file : {"manifest", "worker-0", "worker-1", "worker-2"})
+      CHECK(file_text(folder.path("cut/" + step + file)) == file_text(folder.path("whole/" + step + file)));
+}
+
+TEST_CASE("tcp: several scenarios are calibrated and run over the same processes, one after the other") {
+  ScratchFolder folder;
+  const auto arguments = [&](const std::string& transport) {
+    std::vector<std::string> all = validate(kTwoStages, transport, folder.path(transport));
+    all.insert(all.begin() + 2, {"scenarios/validation/two-stage-1f1b.yaml", "--force"});  // no repetitions
+    return all;
+  };
+  run_program(arguments("local"));
+  const auto runs = ranks(2, arguments("tcp"));
+  CAPTURE(runs[0].err);
+  for (const ProgramRun& run : runs)
+    CHECK(run.status == runs[0].status);
+  CHECK(contains(runs[0].out, "| two-stage-1f1b | 1 |"));
+  CHECK((runs[1].out.empty() && runs[1].err.empty()));
+  for (const std::string scenario : {"two-stage-gpipe", "two-stage-1f1b"}) {
+    CHECK(losses(folder.path("tcp/" + scenario + "/attempt-1")).starts_with("step,loss\n0,"));
+    CHECK(losses(folder.path("tcp/" + scenario + "/attempt-1")) ==
+          losses(folder.path("local/" + scenario + "/attempt-1")));
+  }
+}
+
+TEST_CASE("tcp: a sweep runs its points over the same processes, past one that fails, to the losses of threads") {
+  ScratchFolder folder;
+  const std::string sweep = folder.path("sweep.yaml");
+  std::ofstream(sweep) << "version: 1\nsweep:\n  base: " << source_folder() << "/" << kTwoStages
+                       << "\n  grid:\n    run.learning_rate: [0.1, 1e30, 0.2]\n";
+  const ProgramRun local =
+      run_program({"sweep", "--run", sweep, "--csv", "--set", "run.steps=3", "--set", "run.warmup=0"});
+  CAPTURE(local.err);
+  CHECK(contains(local.out, "smaller learning_rate"));
+  const auto runs = ranks(2, {"sweep", "--run", sweep, "--csv", "--set", "run.steps=3", "--set", "run.warmup=0",
+                              "--set", "run.transport=tcp"});
+  CAPTURE(runs[0].err);
+  CHECK(runs[0].out == local.out);
+  CHECK((runs[0].status == local.status && runs[1].status == local.status));
+  CHECK(runs[1].out.empty());
 }
 
 TEST_CASE("tcp: rank 0 alone writes") {

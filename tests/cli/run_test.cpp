@@ -1,6 +1,8 @@
 // `run`, `calibrate` and `validate` as a user runs them. Nothing here depends on how long anything takes.
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
@@ -9,6 +11,9 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "io/fields.hpp"
+#include "io/profile_file.hpp"
+#include "io/sections.hpp"
 #include "io/writers/writers.hpp"
 #include "tests/cli/refusals.hpp"
 #include "tests/support/run_program.hpp"
@@ -19,6 +24,7 @@ namespace {
 
 const std::string kTwoStages = "scenarios/validation/two-stage-gpipe.yaml";
 // Its steps take a millisecond: what is asked of it is quick under sanitizers, too.
+const std::string kSynthetic = "scenarios/validation/synthetic.yaml";
 const std::string kSmall = "scenarios/validation/small-ops.yaml";
 const std::string kQuickstart = "scenarios/quickstart.yaml";
 
@@ -29,6 +35,21 @@ TEST_CASE("run: gradients are bit-identical to one worker's") {
   CHECK(run.status == 0);
   CHECK(run.out.starts_with("gradients: bit-identical to one worker's\n"));
   CHECK(contains(run.out, "635776 values, 0 differ"));
+}
+
+TEST_CASE("run: every key of `run:` is an option of run and of validate") {
+  const std::vector<SectionDoc> docs = run_docs();
+  for (const std::string command : {"run", "validate"}) {
+    const std::string help = run_program({command, "--help"}).out;
+    for (const FieldDoc& field : docs.at(0).fields) {
+      std::string option(field.key);
+      std::replace(option.begin(), option.end(), '_', '-');
+      CAPTURE(option);
+      CHECK(contains(help, "  --" + option + " "));
+    }
+  }
+  CHECK(contains(error_of({"run", kTwoStages, "--weight-stashing", "maybe"}), "run.weight_stashing"));
+  CHECK(contains(error_of({"run", kTwoStages, "--loss", "mse"}), "known: cross_entropy"));
 }
 
 TEST_CASE("run: memory is what was counted, and the measured step is a document that compare reads") {
@@ -42,6 +63,54 @@ TEST_CASE("run: memory is what was counted, and the measured step is a document 
   CHECK(run_program({"compare", path, path}).status == 0);
 }
 
+TEST_CASE(
+    "run: what is written says that it was measured and on what, and nothing that follows from the scenario's device") {
+  ScratchFolder folder;
+  const std::string json = folder.path("measured.json"), page = folder.path("measured.html"),
+                    table = folder.path("measured.md");
+  REQUIRE(run_program({"run", kSmall, "--steps", "2", "--warmup", "0", "-o", json, "-o", page, "-o", table}).status ==
+          0);
+  const auto document = nlohmann::json::parse(file_text(json));
+  CHECK(document["engine"] == "real run");
+  CHECK(contains(document["engine_reason"].get<std::string>(), "workers (threads), cpu ("));
+  for (const char* key : {"mfu", "speedup_over_one_device", "scaling_efficiency"}) {
+    CAPTURE(key);
+    CHECK(document[key].is_null());
+  }
+  CHECK(document["fits"] == true);
+  for (const auto& stage : document["stages"]) {
+    CHECK(stage["capacity_bytes"].is_null());  // no cap was asked for
+    CHECK(stage["fits"] == true);
+    CHECK(stage["memory_need_bytes"]["with_reserve"] == stage["memory_bytes"]["peak"]);
+  }
+  for (const std::string& path : {page, table}) {
+    CAPTURE(path);
+    CHECK(contains(file_text(path), ", measured on "));
+    CHECK(contains(file_text(path), "measured: the step of median length of 2, on "));
+    CHECK_FALSE(contains(file_text(path), "over one device"));
+    CHECK_FALSE(contains(file_text(path), "Predicted by"));
+  }
+  const std::string capped = folder.path("capped.json");
+  REQUIRE(
+      run_program({"run", kSmall, "--steps", "1", "--warmup", "0", "--memory-cap", "64 MiB", "-o", capped}).status ==
+      0);
+  CHECK(nlohmann::json::parse(file_text(capped))["stages"][0]["capacity_bytes"] == 64 << 20);
+}
+
+TEST_CASE("run: a precision that the backend does not compute in is named first; a missing peak is no obstacle") {
+  const std::vector<std::string> bf16 = {"--set", "training.precision=bf16", "--set",
+                                         "training.gradient_precision=fp32"};
+  const auto asked = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), bf16.begin(), bf16.end());
+    return arguments;
+  };
+  CHECK(contains(error_of(asked({"run", kTwoStages})), "backend cpu computes in fp32, not in bf16"));
+  const ProgramRun counted = run_program(asked({"capacity", kTwoStages, "--over", "model.layers.1.repeat", "--backend",
+                                                "cuda", "--set", "run.memory_cap=16 MiB", "--json"}));
+  CHECK(counted.status == 0);  // the scenario's device states no peak of bf16
+  CHECK(contains(counted.out, "replaying a run's arena"));
+}
+
 TEST_CASE("run: a cap that does not hold a worker is the answer no, itemised") {
   const ProgramRun run = run_program({"run", kTwoStages, "--memory-cap", "1 MB"});
   CHECK(run.status == 1);
@@ -52,7 +121,8 @@ TEST_CASE("run: a cap that does not hold a worker is the answer no, itemised") {
 
 TEST_CASE("run: what cannot be run is refused with the layer and a way out") {
   CHECK(contains(error_of({"run", kQuickstart}), "has stated figures only; give it an `op:`"));
-  CHECK(contains(error_of({"run", kTwoStages, "--transport", "carrier"}), "known: local, throttled, tcp, mpi"));
+  CHECK(contains(error_of({"run", kTwoStages, "--transport", "carrier"}),
+                 "known: local, throttled, staged, peer, tcp, mpi"));
   CHECK(contains(error_of({"run", kTwoStages, "--data", "/"}), "/"));
   CHECK(contains(error_of({"run", kTwoStages, "--data", "no-such-file"}), "no-such-file"));
   CHECK(contains(error_of({"run", kTwoStages, "--steps", "0"}), "run.steps"));
@@ -62,6 +132,40 @@ TEST_CASE("run: what cannot be run is refused with the layer and a way out") {
   CHECK(contains(error_of({"run", kTwoStages, "-o", "run.xyz"}), "run.xyz"));
   for (const char* const sizes : {"", "1,", "x", "1,-2", "0", "1 2"})
     CHECK(contains(error_of({"calibrate", kTwoStages, "--sizes", sizes}), "is no list of whole numbers"));
+}
+
+TEST_CASE("run and validate --synthetic: layers without operators, told as such, and what makes no sense is refused") {
+  ScratchFolder folder;
+  CHECK(contains(error_of({"run", kSynthetic, "--set", "run={steps: 3}"}), "or run with --synthetic"));
+  const std::string path = folder.path("run.json");
+  const ProgramRun run =
+      run_program({"run", kSynthetic, "--set", "run={steps: 3}", "--synthetic", "--warmup", "0", "-o", path});
+  CHECK(run.status == 0);
+  CHECK(contains(run.out, "synthetic: times are the stated ones, no arithmetic was done"));
+  CHECK(!contains(run.out, "loss"));
+  CHECK(contains(run.out, "as counted, to the byte"));
+  const auto document = nlohmann::json::parse(file_text(path));
+  CHECK(document["provenance"][0] == "synthetic: times are the stated ones, no arithmetic was done");
+
+  const std::string out = folder.path("out");
+  const ProgramRun validated = run_program({"validate", kSynthetic, "--transport", "throttled", "--steps", "3",
+                                            "--tolerance", "1000%", "--force", "-o", out});
+  CHECK(validated.status == 0);
+  CHECK(contains(validated.out, "predicted, then run (synthetic: times are the stated ones, no arithmetic was done"));
+  CHECK(contains(validated.out, "verdict: within"));
+  const std::size_t traffic = validated.out.find("traffic between workers");
+  REQUIRE(traffic != std::string::npos);
+  const std::string line = validated.out.substr(traffic, validated.out.find('\n', traffic) - traffic);
+  CHECK((contains(line, " exact") && !contains(line, "NOT")));
+  CHECK(!std::filesystem::exists(out + "/loss.csv"));
+  CHECK(!std::filesystem::exists(out + "/profile.yaml"));
+  CHECK(nlohmann::json::parse(file_text(out + "/comparison.json")).contains("synthetic"));
+
+  CHECK(contains(error_of({"run", kSynthetic, "--check", "gradients"}), "--check: a synthetic run"));
+  CHECK(contains(error_of({"run", kSynthetic, "--checkpoint", folder.path("c")}), "--checkpoint: a synthetic run"));
+  CHECK(contains(error_of({"calibrate", kSynthetic}), "nothing is there to be calibrated"));
+  CHECK(contains(error_of({"validate", kSynthetic, "--profile", "p.yaml"}), "leave out --profile"));
+  CHECK(contains(error_of({"validate", kSynthetic, kTwoStages}), "validate it alone"));
 }
 
 TEST_CASE("run: a loss that is no number ends the run; what was measured until then is shown") {
@@ -130,14 +234,67 @@ TEST_CASE("calibrate: a profile that simulate prices with; layers it does not ha
   CHECK(contains(error_of({"calibrate", kSmall, "--budget", "0 s"}), "--budget"));
 }
 
+TEST_CASE("calibrate: times of a run with fewer workers than the largest are of so many") {
+  ScratchFolder folder;
+  const std::string one = folder.path("one.yaml"), path = folder.path("here.yaml");
+  std::string text = file_text(source_folder() + "/" + kSmall);
+  const auto change = [&](const std::string& from, const std::string& to) {
+    REQUIRE(contains(text, from));
+    text.replace(text.find(from), from.size(), to);
+  };
+  change("micro_batch_size: 1", "micro_batch_size: 2");
+  change("{stages: 2", "{stages: 1");
+  std::ofstream(one) << text;
+  CHECK(run_program({"calibrate", kSmall, one, "--budget", "100 ms", "-o", path}).status == 0);
+  const MachineProfile profile = read_profile(path);
+  CHECK(profile.active == 2);
+  for (const LayerTimes& times : profile.layers)
+    if (times.samples == 2 && times.active == 0 && times.measured > 0)
+      CHECK(find_times(profile, times.key, 2, 1) != nullptr);  // and with all, as nothing else is known
+  CHECK(std::any_of(profile.layers.begin(), profile.layers.end(),
+                    [](const LayerTimes& times) { return times.samples == 2 && times.active == 1; }));
+}
+
+TEST_CASE("calibrate and run: a bar on the terminal tells how far they are") {
+  // It would go on for some seconds, or many minutes, were it not interrupted.
+  const ProgramRun calibration =
+      run_program({"calibrate", kSmall, "--budget", "8 s"}, {.interrupt_at = "calibrating ["});
+  CHECK(calibration.status == 128 + 2);
+  CHECK(contains(calibration.err, "  small-ops"));
+  const ProgramRun training = run_program({"run", kSmall, "--steps", "1000000"}, {.interrupt_at = "steps ["});
+  CHECK(training.status == 128 + 2);
+  CHECK(contains(training.err, "/1000010  "));
+}
+
+TEST_CASE(
+    "calibrate: layers are measured alone, too, and all-reduces where the plan has any; validate judges those runs") {
+  ScratchFolder folder;
+  const std::string out = folder.path("out");
+  const std::vector<std::string> copies = {"--set", "plan.stages=1",           "--set", "plan.data_parallel=2",
+                                           "--set", "training.micro_batches=8"};
+  std::vector<std::string> arguments = {"validate", kSmall, "--budget", "100 ms", "--steps", "8", "--force", "-o", out};
+  arguments.insert(arguments.end(), copies.begin(), copies.end());
+  const ProgramRun run = run_program(arguments);
+  const std::string profile = file_text(out + "/profile.yaml");
+  if (contains(profile, "cores: 1\n")) return;
+  CHECK((run.status == 0 || run.status == 1));  // judged: within or outside, a matter of the machine
+  CHECK(contains(profile, ", active: 1}"));
+  CHECK(contains(profile, "{members: 2, fixed_ns: "));
+  CHECK(contains(run.out, "speed of the cores"));
+}
+
 TEST_CASE("validate: the folder has profile, prediction, measurement and comparison; memory is exact") {
   ScratchFolder folder;
   const std::string out = folder.path("out");
-  const ProgramRun run =
-      run_program({"validate", kSmall, "--budget", "100 ms", "--steps", "5", "--warmup", "0", "-o", out});
+  const ProgramRun run = run_program({"validate", kSmall, "--budget", "100 ms", "--steps", "5", "--warmup", "0", "-o",
+                                      out, "-o", folder.path("page.html")});
+  const std::string page = file_text(folder.path("page.html"));
+  for (const char* told : {"<h2>Predicted beside measured</h2>", "peak memory, worker 1", "predicted: 2 stages",
+                           "measured: 2 stages", "90 % band of the prediction", "<div class=\"name\">verdict</div>"})
+    CHECK_MESSAGE(contains(page, told), told);
   CHECK(run.status != 130);  // within, outside or withheld: a matter of the machine
   for (const std::string file : {"profile.yaml", "prediction.json", "measurement.json", "comparison.json", "loss.csv",
-                                 "overlay.svg", "measured.trace.json"})
+                                 "overlay.svg", "overlay.trace.json"})
     CHECK(std::filesystem::file_size(out + "/" + file) > 0);
   const auto comparison = nlohmann::json::parse(file_text(out + "/comparison.json"));
   CHECK(comparison["schema"] == "pipewright.validation/1");
@@ -146,6 +303,10 @@ TEST_CASE("validate: the folder has profile, prediction, measurement and compari
     CHECK(worker["extent"]["predicted"] == worker["extent"]["measured"]);
   }
   CHECK(file_text(out + "/loss.csv").starts_with("step,loss\n0,"));
+  CHECK(contains(error_of({"validate", kSmall, "-o", out}), "holds a study already (prediction.json)"));
+  CHECK(contains(error_of({"validate", kSmall, "-o", folder.path("x.json")}), "names a file"));
+  CHECK(contains(error_of({"validate", kSmall, "-o", folder.path("a"), "-o", folder.path("b")}), "two folders"));
+  CHECK_FALSE(std::filesystem::exists(folder.path("x.json")));
 }
 
 TEST_CASE("validate: more workers than cores are judged by memory alone, and the tool says so") {
@@ -163,7 +324,7 @@ TEST_CASE("validate with several scenarios: one profile, every attempt in the ta
   const std::string cnn = "scenarios/validation/cnn-1f1b.yaml";
   const auto validated = [&](const std::string& a, const std::string& b) {
     return run_program({"validate", a, b, "--budget", "50ms", "--steps", "5", "--warmup", "1", "--set",
-                        "training.micro_batches=2", "-o", folder.path("out")});
+                        "training.micro_batches=2", "-o", folder.path("out"), "-o", folder.path("all.html")});
   };
   const ProgramRun run = validated(kSmall, cnn);
   CHECK((run.status == 0 || run.status == 1 || run.status == 2));
@@ -181,6 +342,10 @@ TEST_CASE("validate with several scenarios: one profile, every attempt in the ta
   CHECK(attempts.size() == 2);
   for (const auto& [name, count] : attempts)
     CHECK(count <= 3);
+  const std::string page = file_text(folder.path("all.html"));
+  CHECK(contains(page, "<h2>All attempts</h2>"));
+  CHECK(contains(page, "<h2>small-ops, attempt 1</h2>"));
+  CHECK(contains(page, "<svg "));
   const auto& summary = document.at("summary");
   CHECK(summary.at("judged").get<int>() + summary.at("withheld").get<int>() == 2);
   // One profile with the steps of both optimizers prices both.

@@ -86,7 +86,7 @@ TEST_CASE("sweep refuses what it cannot do, with a way out") {
   CHECK(contains(error_of({"simulate", kHardware}), "this is a sweep, not a scenario; ask it with pipewright sweep"));
   CHECK(contains(error_of({"sweep", kHardware, "--jobs", "0"}), "is no whole number from 1 to 1024"));
   CHECK(contains(error_of({"sweep", kHardware, "--jobs", "many"}), "write e.g. --jobs 4"));
-  CHECK(contains(error_of({"sweep", kHardware, "-o", "x.png"}), "known: .json, .csv, .svg"));
+  CHECK(contains(error_of({"sweep", kHardware, "-o", "x.png"}), "known: .html, .json, .csv, .svg"));
   CHECK(contains(error_of({"sweep", kHardware, "-o", kHardware}), "is read by this command"));
   CHECK(contains(error_of({"sweep", kHardware, "-o", "scenarios/what_if/llama3-70b.yaml"}), "is read by this command"));
   CHECK(contains(error_of({"sweep", kHardware, "--json", "--csv"}), "exclude each other"));

@@ -89,7 +89,7 @@ TEST_CASE("without buffers the walk, the series and the formula give one peak, f
 }
 
 TEST_CASE("the peaks of all workers at once are those of each worker's series, buffers included") {
-  for (const char* name : {"gpipe", "1f1b", "eager_1f1b", "pipedream", "data_parallel"})
+  for (const char* name : {"gpipe", "1f1b", "eager_1f1b", "zb_h1", "pipedream", "data_parallel"})
     for (const bool recompute : {false, true}) {
       ScheduleShape shape{.stages = 4, .micro_batches = 9, .data_parallel = 2};
       if (std::string_view(name) == "data_parallel") shape.stages = 1;

@@ -1,8 +1,13 @@
 #include "core/cost/profile.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
+#include <random>
 #include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -96,7 +101,17 @@ TEST_CASE("A layer or a size that was not measured is named, with the sizes that
   CHECK_THROWS_WITH_AS(two.costs(), doctest::Contains("pipewright calibrate"), InputError);
 }
 
-TEST_CASE("A size between two that were measured lies on the line through them, and only there") {
+TEST_CASE("Times in one precision price no run in another") {
+  TwoLayers two;
+  two.profile.precision = Precision::Bf16;
+  CHECK_THROWS_WITH_AS(
+      two.costs(), doctest::Contains("holds times in bf16, and training.precision is fp32: they price no run of it"),
+      InputError);
+  two.scenario.training.precision = Precision::Bf16;
+  CHECK_NOTHROW(two.costs());
+}
+
+TEST_CASE("A size between two that were measured lies on the line through them") {
   TwoLayers two;
   const auto measured = two.profile.layers;
   for (LayerTimes larger : measured) {
@@ -115,6 +130,149 @@ TEST_CASE("A size between two that were measured lies on the line through them, 
   CHECK(of(at(5), 0, Kind::R) == Time{140 + 5});
   CHECK(of(at(5), 1, Kind::W) == Time{35 + 5});
   CHECK(of(at(7), 0, Kind::R) == Time{180 + 5});
-  CHECK_THROWS_WITH_AS(at(8), doctest::Contains("(measured: 3, 7)"), InputError);
-  CHECK_THROWS_WITH_AS(at(2), doctest::Contains("(measured: 3, 7)"), InputError);
+}
+
+TEST_CASE("Beyond the sizes that were measured a layer lies on the line through them, and the report warns") {
+  TwoLayers two;  // forward of the first: 100 ns at 3 samples, 180 at 7: 40 + 20 s
+  const auto measured = two.profile.layers;
+  for (LayerTimes larger : measured) {
+    larger.samples = 7;
+    larger.forward = larger.forward + Time{80}, larger.weight_gradient = larger.weight_gradient + Time{40};
+    two.profile.layers.push_back(larger);
+  }
+  std::sort(two.profile.layers.begin(), two.profile.layers.end(), [](const LayerTimes& a, const LayerTimes& b) {
+    return std::pair(a.key, a.samples) < std::pair(b.key, b.samples);
+  });
+  two.plan.micro_batch_size = two.plan.last_micro_batch_size = 10;
+  const StepCosts costs = two.costs();
+  CHECK(of(costs, 0, Kind::R) == Time{240 + 5});
+  CHECK(of(costs, 1, Kind::W) == Time{100 + 5});
+  CHECK(of(costs, 0, Kind::B) == Time{5 + 1 + 40});  // no input gradient: the overhead and the first read of 160 B
+  const CostModel cost = cost_model(two.scenario);
+  CHECK(cost.source().caution(two.scenario.model, 5) == "");
+  CHECK(cost.source().caution(two.scenario.model, 7) == "");
+  const std::string caution = cost.source().caution(two.scenario.model, 10);
+  CHECK(caution.starts_with("2 layers were measured for micro-batches of 3 to 7 samples and are priced at 10 by the "));
+  two.profile.independent_error = 0.05;
+  const double near = beyond_measured(two.profile, two.scenario.model, 8).error;
+  const double far = beyond_measured(two.profile, two.scenario.model, 100).error;
+  CHECK(near > 0.03);
+  CHECK(far > near);
+  CHECK(beyond_measured(two.profile, two.scenario.model, 7).layers == 0);
+}
+
+TEST_CASE("fit: a line that was planted is found within 1 %, and its error bar holds what it should") {
+  std::mt19937_64 random(7);
+  std::normal_distribution<double> noise;
+  const std::vector<double> sizes = {1, 2, 4, 8, 16, 32};
+  const double fixed = 2000, per_sample = 5000, sigma = 0.02, at = 128;
+  double mean_fixed = 0, mean_rate = 0;
+  int inside = 0;
+  constexpr int kTimes = 2000;
+  for (int time = 0; time < kTimes; ++time) {
+    std::vector<std::pair<double, double>> points;
+    for (const double s : sizes)
+      points.emplace_back(s, (fixed + per_sample * s) * (1 + sigma * noise(random)));
+    const SizeFit fit = fit_sizes(points, sigma);
+    mean_fixed += fit.line.fixed_ns / kTimes, mean_rate += fit.line.ns_per_sample / kTimes;
+    const double truth = fixed + per_sample * at, half = 1.645 * fit.relative_error(at) * fit.line.at(at);
+    inside += std::abs(fit.line.at(at) - truth) <= half ? 1 : 0;
+  }
+  CHECK(mean_fixed == doctest::Approx(fixed).epsilon(0.01));
+  CHECK(mean_rate == doctest::Approx(per_sample).epsilon(0.01));
+  CHECK(inside >= 0.88 * kTimes);  // 90 %; sigma is at least the one that is known, so rather more than less
+  CHECK(inside <= 0.96 * kTimes);
+}
+
+TEST_CASE("fit: no coefficient is negative, and points on a line leave no doubt but that of their measurement") {
+  const SizeFit exact = fit_sizes({{2, 3000}, {4, 5000}, {8, 9000}}, 0);
+  CHECK(exact.line.fixed_ns == doctest::Approx(1000));
+  CHECK(exact.line.ns_per_sample == doctest::Approx(1000));
+  CHECK(exact.relative_error(16) < 1e-6);
+  const SizeFit from_zero = fit_sizes({{1, 100}, {10, 2000}}, 0.01);
+  CHECK(from_zero.line.fixed_ns == 0);
+  CHECK(from_zero.relative_error(1000) == doctest::Approx(from_zero.relative_error(10)));
+  CHECK(fit_sizes({{1, 100}, {10, 50}}, 0.01).line.ns_per_sample == 0);
+}
+
+TEST_CASE("Times at fewer busy workers are prices of their own; layers without them keep those of all") {
+  TwoLayers two;
+  LayerTimes alone = two.profile.layers.front();
+  const bool is_first = alone.key == describe(*two.scenario.model.works[0].program.get());
+  alone.active = 1, alone.forward = Time{60};
+  two.profile.layers.insert(two.profile.layers.begin() + 1, alone);
+  const StepCosts costs = two.costs();
+  REQUIRE(costs.loads.size() == 1);
+  CHECK(costs.loads[0].active == 1);
+  const auto forward = [&](const std::vector<Time>& table, int chunk) {
+    return table[static_cast<std::size_t>(chunk) * kKinds + static_cast<std::size_t>(Kind::R)];
+  };
+  const int changed = is_first ? 0 : 1;
+  CHECK(forward(costs.loads[0].duration, changed) == Time{60 + 5});
+  CHECK(forward(costs.loads[0].duration, 1 - changed) == forward(costs.duration, 1 - changed));
+  CHECK(validate(costs) == "");
+}
+
+TEST_CASE("Times without a load of their own are those of the largest run; fewer workers have what lies before it") {
+  // Measured with four workers, and alone: a plan of two has the line between them, not the times of four.
+  TwoLayers two;
+  const std::vector<LayerTimes> all = two.profile.layers;
+  const auto at = [&](int active, double share) {
+    for (LayerTimes times : all) {
+      times.active = active, times.forward = Time{std::llround(share * static_cast<double>(times.forward.value))};
+      two.profile.layers.push_back(times);
+    }
+    std::sort(two.profile.layers.begin(), two.profile.layers.end(), [](const LayerTimes& a, const LayerTimes& b) {
+      return std::tie(a.key, a.active) < std::tie(b.key, b.active);
+    });
+  };
+  const auto loads = [](const StepCosts& costs) {
+    std::vector<int> list;
+    for (const StepCosts::Load& load : costs.loads)
+      list.push_back(load.active);
+    return list;
+  };
+  two.profile.active = 4;
+  at(1, 0.5);
+  const StepCosts far = two.costs();
+  CHECK(loads(far) == std::vector<int>{1, 4});
+  CHECK(far.loads.back().duration == far.duration);
+  CHECK(validate(far) == "");
+  at(2, 0.75);
+  CHECK(loads(two.costs()) == std::vector<int>{1, 2});
+  two.profile.active = 2;  // all of two
+  std::erase_if(two.profile.layers, [](const LayerTimes& times) { return times.active == 2; });
+  CHECK(loads(two.costs()) == std::vector<int>{1});
+}
+
+TEST_CASE("A layer without times at a load has those of the next larger one") {
+  TwoLayers two;
+  const std::string first = describe(*two.scenario.model.works[0].program.get());
+  const std::vector<LayerTimes> all = two.profile.layers;
+  for (LayerTimes times : all) {
+    times.active = times.key == first ? 2 : 1, times.forward = Time{80};
+    two.profile.layers.push_back(times);
+  }
+  std::sort(two.profile.layers.begin(), two.profile.layers.end(), [](const LayerTimes& a, const LayerTimes& b) {
+    return std::tie(a.key, a.active) < std::tie(b.key, b.active);
+  });
+  two.profile.active = 4;
+  two.costs();
+  const auto source = measured_profile(two.scenario, 0, Topology(two.scenario.cluster));
+  CHECK(source->price_at(two.scenario.model, 0, 3, 1).forward == Time{80});   // of two
+  CHECK(source->price_at(two.scenario.model, 1, 3, 2).forward == Time{200});  // of all
+}
+
+TEST_CASE("All-reduces take what was measured for as many members") {
+  TwoLayers two;
+  two.plan.stages = 1, two.plan.data_parallel = 2, two.plan.replicas = {1}, two.plan.layers = {{0, 2}};
+  two.plan.recompute = {Recompute::None};
+  two.profile.all_reduces = {{2, {1000, 0.5}}, {3, {5000, 0.5}}};
+  const StepCosts costs = two.costs();
+  REQUIRE(costs.collectives.size() == 1);
+  REQUIRE(costs.collectives[0].size() == 1);
+  const Collective& sum = costs.collectives[0][0];
+  CHECK(sum.time == Time{1000 + sum.bytes.value / 2});
+  CHECK(sum.bytes == Bytes{4 * (20 + 10)});
+  CHECK(validate(costs) == "");
 }

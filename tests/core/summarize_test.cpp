@@ -157,9 +157,9 @@ TEST_CASE("a worker that waits for its all-reduce is communicating") {
         "run");
 }
 
-// Two buckets of 15; the gradients of the first are there 8 before the end of BW:
-//     F 0-10, BW 10-30, all-reduces 22-37 and 37-52, Update 52-53
-TEST_CASE("the critical path leaves a backward where its first bucket is ready") {
+// One stage in two copies, F 10, BW 20, Update 1. Two buckets of 15; the gradients of the first are there 8 before the
+// end of BW.
+World two_buckets() {
   ScheduleShape shape{.stages = 1, .micro_batches = 1, .data_parallel = 2};
   shape.buckets = {2};
   World world("data_parallel", shape, 10, 20, 0);
@@ -167,11 +167,30 @@ TEST_CASE("the critical path leaves a backward where its first bucket is ready")
   world.costs.collectives = {{bucket, bucket}};
   world.costs.ready_before_end = {{ns(8), ns(0)}};
   world.costs.duration[static_cast<std::size_t>(Kind::Update)] = ns(1);
+  return world;
+}
+
+//     F 0-10, BW 10-30, all-reduces 22-37 and 37-52, Update 52-53
+TEST_CASE("the critical path leaves a backward where its first bucket is ready") {
+  World world = two_buckets();
   const Report report = world.report();
   CHECK(report.makespan == ns(53));
   CHECK(text(report.workers[0].idle) == "fill 0, imbalance 0, communication 22, stall 0, drain 0");
   CHECK(text(report.critical_path) ==
         "all-reduce of stage 0 30\nbackward of stage 0 12\nforward of stage 0 10\nupdate of stage 0 1\n");
+}
+
+// The same with a backward that takes 5 beside fewer workers, which is less than those 8: the first bucket is ready
+// when it begins.
+//     F 0-10, BW 10-15, all-reduces 10-25 and 25-40, Update 40-41
+TEST_CASE("no gradient of a backward is ready before it begins") {
+  World world = two_buckets();
+  world.costs.duration_last = world.costs.duration;
+  world.costs.settled = world.costs.duration;
+  world.costs.settled[static_cast<std::size_t>(Kind::BW)] = ns(5);
+  const Report report = world.report();
+  CHECK(report.makespan == ns(41));
+  CHECK(text(report.critical_path) == "all-reduce of stage 0 30\nforward of stage 0 10\nupdate of stage 0 1\n");
 }
 
 TEST_CASE("a start that nothing explains is a stall of the worker and waiting on the critical path") {

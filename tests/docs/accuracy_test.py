@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""docs/accuracy.md and the summary in the README say what `reproduce --all` computes today.
+"""docs/accuracy.md and the summary in the README say what `reproduce --all` computes today; behind it stands what
+`accuracy` has measured on a GPU. Its results are in docs/accuracy-gpu: while there are none, no cell has a figure.
 
 usage: accuracy_test.py SOURCE_ROOT BINARY
 
@@ -7,8 +8,11 @@ PIPEWRIGHT_ACCEPT=1 writes both anew and reports "skipped" (77) instead of compa
 """
 import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
+import tempfile
 
 BEGIN, END = "<!-- accuracy: written by tests/docs/accuracy_test.py -->\n", "<!-- /accuracy -->"
 
@@ -21,6 +25,73 @@ def summary(document):
     return "".join(lines[first:last])
 
 
+# What a published table is about, by words of its title; the first that fits.
+KINDS = [("speed", re.compile(r"speed|time|throughput|bubble rate|tax|forward and backward|shares of the peak", re.I)),
+         ("memory and what fits", re.compile(r"memory|activations|fits|largest number", re.I)),
+         ("parameters", re.compile(""))]
+SOURCES = ["torchgpipe", "GPipe", "AmoebaNet", "Korthikanti", "PipeDream", "One V100", "Megatron-LM", "zero-bubble"]
+SHOWN_AS = {"AmoebaNet": "GPipe", "Korthikanti": "Korthikanti et al.", "One V100": "NVIDIA, one V100"}
+
+
+def by_source(table):
+    """The summary in short: a line per source and kind of figure, errors averaged over the cells that count."""
+    groups = {}
+    for line in table.splitlines()[2:]:
+        title, cells, missed, mean, largest, *_, left_out = (cell.strip() for cell in line.strip("|").split("|"))
+        source = next(name for name in SOURCES if title.startswith(name))
+        kind = next(name for name, words in KINDS if words.search(title))
+        group = groups.setdefault((SHOWN_AS.get(source, source), kind), {"cells": 0, "sum": 0.0, "n": 0, "largest": 0.0, "left": 0})
+        group["cells"] += int(cells)
+        group["left"] += int(left_out)
+        if mean != "-":
+            group["sum"] += int(cells) * float(mean.rstrip(" %"))
+            group["n"] += int(cells)
+            group["largest"] = max(group["largest"], float(largest.rstrip(" %")))
+        if int(missed):
+            raise SystemExit(f"{title}: {missed} cells missed without a status")
+    lines = ["| published by | figures | cells that count | mean error | largest | left out, with reasons |",
+             "|---|---|--:|--:|--:|--:|"]
+    for (source, kind), group in sorted(groups.items(), key=lambda item: item[0][0].lower()):
+        error = f"{group['sum'] / group['n']:.2f} % | {group['largest']:.2f} %" if group["n"] else "- | -"
+        lines.append(f"| {source} | {kind} | {group['cells']} | {error} | {group['left']} |")
+    return "\n".join(lines) + "\n"
+
+
+# Columns that say what is asked, not what came out.
+ASKED = {"part", "quantity", "target", "question", "virtual devices", "profile", "family", "scenario", "K", "M", "schedule",
+         "precision", "kernels"}
+
+
+def measured_on_gpus(root, binary):
+    """The tables of `accuracy`, from the committed results or without any."""
+    results = root / "docs/accuracy-gpu"
+    with tempfile.TemporaryDirectory() as folder:
+        command = [binary, "accuracy", "--summary"]
+        if results.exists():
+            copy = pathlib.Path(folder) / "results"
+            shutil.copytree(results, copy)  # the summary is written anew beside them
+            command += ["-o", copy]
+        run = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    if run.returncode == 2 or "## On GPUs" not in run.stdout:
+        raise SystemExit(run.stderr + "accuracy --summary failed")
+    return run.stdout, results.exists()
+
+
+def figures_without_results(document):
+    """Cells of the tables on GPUs that say anything but "not measured"."""
+    found, columns = [], None
+    for line in document.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("|"):
+            columns = None
+        elif columns is None:
+            columns = cells
+        elif not set(line) <= set("|-: "):
+            found += [f"{column}: {cell}" for column, cell in zip(columns, cells, strict=True)
+                      if column not in ASKED and cell != "not measured"]
+    return found
+
+
 def main():
     root, binary = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
     accuracy, readme = root / "docs/accuracy.md", root / "README.md"
@@ -28,18 +99,22 @@ def main():
     if run.returncode != 0:
         print(run.stderr + f"reproduce --all --md exits with {run.returncode}: a cell without a status misses its tolerance")
         return 1
+    on_gpus, any_results = measured_on_gpus(root, binary)
+    document = run.stdout + "\n" + on_gpus
     text = readme.read_text(encoding="utf-8")
     begin = text.index(BEGIN) + len(BEGIN)
     end = text.index(END, begin)
     if os.environ.get("PIPEWRIGHT_ACCEPT"):
-        accuracy.write_text(run.stdout, encoding="utf-8")
-        readme.write_text(text[:begin] + summary(run.stdout) + text[end:], encoding="utf-8")
+        accuracy.write_text(document, encoding="utf-8")
+        readme.write_text(text[:begin] + by_source(summary(run.stdout)) + text[end:], encoding="utf-8")
         print("wrote docs/accuracy.md and its summary in README.md")
         return 77
     faults = []
-    if not accuracy.exists() or accuracy.read_text(encoding="utf-8") != run.stdout:
-        faults.append("docs/accuracy.md is not what `reproduce --all --md` writes")
-    if text[begin:end] != summary(run.stdout):
+    if not accuracy.exists() or accuracy.read_text(encoding="utf-8") != document:
+        faults.append("docs/accuracy.md is not what `reproduce --all --md` and `accuracy --summary` write")
+    if not any_results:
+        faults += [f"a figure of a GPU without results: {cell}" for cell in figures_without_results(on_gpus)]
+    if text[begin:end] != by_source(summary(run.stdout)):
         faults.append("README.md: the summary of docs/accuracy.md is out of date")
     for fault in faults:
         print(fault + "; PIPEWRIGHT_ACCEPT=1 meson test --suite docs writes it anew")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The README shows what the tool prints and draws today: its transcripts and docs/quickstart.svg.
+"""The README and docs/whole-training.md show what the tool prints and draws today: transcripts and docs/quickstart.svg.
 
 Of `plan` and `sweep` the whole output stands there. They are run with a longer time limit than a reader needs, so that a
 slow machine gets the same answer.
@@ -34,6 +34,20 @@ def searched(text, root, binary):
     return SEARCH.sub(block, text)
 
 
+TRAINING = re.compile(r"```console\n\$ build/pipewright (simulate [^\n]*)\n.*?```", re.S)
+
+
+def whole_trainings(text, root, binary):
+    """The text with what every `simulate` block says of the whole training as it is now."""
+
+    def block(found):
+        run = subprocess.run([binary, *shlex.split(found[1])], cwd=root, check=True, capture_output=True, text=True)
+        part = run.stdout[run.stdout.index("\nthe whole training\n") + 1 :].split("\n\n")[0]
+        return f"```console\n$ build/pipewright {found[1]}\n[...]\n{part}\n```"
+
+    return TRAINING.sub(block, searched(text, root, binary))
+
+
 def main():
     root, binary = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
     readme, picture = root / "README.md", root / "docs/quickstart.svg"
@@ -42,6 +56,9 @@ def main():
         run = subprocess.run([binary, "simulate", "scenarios/quickstart.yaml", "-o", drawn], cwd=root, check=True,
                              capture_output=True, text=True)
         svg = drawn.read_text(encoding="utf-8")
+    page = root / "docs/whole-training.md"
+    told = page.read_text(encoding="utf-8")
+    now = whole_trainings(told, root, binary)
     printed = run.stdout.split("\n\nstages (times")[0].rstrip()  # the first screen: answer and timeline
     text = readme.read_text(encoding="utf-8")
     begin = text.index(BEGIN) + len(BEGIN)
@@ -49,9 +66,10 @@ def main():
     if os.environ.get("PIPEWRIGHT_ACCEPT"):
         readme.write_text(searched(text[:begin] + printed + text[end:], root, binary), encoding="utf-8")
         picture.write_text(svg, encoding="utf-8")
-        print("wrote the transcript of README.md and docs/quickstart.svg")
+        page.write_text(now, encoding="utf-8")
+        print("wrote the transcripts of README.md and docs/whole-training.md, and docs/quickstart.svg")
         return 77
-    faults = []
+    faults = [] if told == now else ["docs/whole-training.md: a transcript is not what the tool prints"]
     if text[begin:end] != printed or searched(text, root, binary) != text:
         faults.append("README.md: a transcript is not what the tool prints")
     if picture.read_text(encoding="utf-8") != svg:

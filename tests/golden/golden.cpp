@@ -21,7 +21,7 @@ struct Transcript {
   const char* arguments;  // separated by spaces
 };
 
-constexpr std::array<Transcript, 27> kTranscripts = {{
+constexpr std::array<Transcript, 34> kTranscripts = {{
     {"quickstart.txt", "simulate scenarios/quickstart.yaml"},
     {"quickstart-json.txt", "simulate scenarios/quickstart.yaml --json"},
     {"transformer-48.txt", "simulate scenarios/gpipe/transformer-48-k8-m32.yaml"},
@@ -44,6 +44,13 @@ constexpr std::array<Transcript, 27> kTranscripts = {{
     {"reproduce-torchgpipe.txt", "reproduce torchgpipe --width 140"},
     {"plan.txt", "plan scenarios/quickstart.yaml --set plan=auto --explain --pareto memory"},
     {"plan-json.txt", "plan scenarios/quickstart.yaml --set plan=auto --json --top 2"},
+    {"launch-megatron.txt", "launch scenarios/what_if/llama3-70b.yaml --for megatron --sbatch"},
+    {"launch-torchtitan.txt", "launch scenarios/what_if/llama3-70b.yaml --for torchtitan"},
+    {"launch-torch.txt", "launch scenarios/quickstart.yaml --for torch"},
+    {"launch-deepspeed.txt", "launch scenarios/quickstart.yaml --for deepspeed --set plan.schedule=gpipe"},
+    {"launch-slurm.txt", "launch scenarios/validation/two-stage-gpipe.yaml --for slurm"},
+    {"launch-open.txt", "launch scenarios/megatron/llama3-70b-64xh100.yaml --for megatron"},
+    {"deadlock.txt", "check tests/golden/deadlock.schedule.csv"},
     {"help.txt", "help"},
     {"help-plan.txt", "help plan"},
     {"help-simulate.txt", "help simulate"},

@@ -196,7 +196,10 @@ TEST_CASE("An unknown model_type is refused with the known ones") {
       "config.json:1:16: model_type: unknown \"lama\"; did you mean \"llama\"? known: bert, deepseek_v2, deepseek_v3, "
       "gemma, gemma2, gemma3_text, gpt2, gpt_neox, gpt_oss, llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, "
       "qwen3_moe, t5, vit");
-  CHECK(refusal("{}") == "config.json: model_type: is missing; write a text");
+  CHECK(
+      refusal("{}") ==
+      "config.json: is no Hugging Face configuration: model_type is missing; name a config.json of a model, e.g. with "
+      "\"model_type\": \"llama\"");
   CHECK(refusal("{\"model_type\": 3}") == "config.json:1:16: model_type: 3 is no text; correct it");
 }
 

@@ -118,6 +118,16 @@ TEST_CASE("A log in gzip, in two members behind one another, reads as its text d
   CHECK(log.steps[1].time == Time{36'125'000});
 }
 
+TEST_CASE("Zeros behind gzip data, as tapes and some copiers add them, are no damage; anything else there is") {
+  Files files;
+  const std::string packed = gzip(kMegatron);
+  for (const std::size_t zeros : {1, 512, 200'000})  // more than is read at once
+    CHECK(read_training_log(files.log(packed + std::string(zeros, '\0'))).steps.size() == 2);
+  for (const std::string& behind :
+       {std::string("garbage"), std::string(512, '\0') + "garbage", std::string(512, '\0') + gzip(kMegatron)})
+    CHECK(has(log_error(packed + behind), "of the gzip data: something that is no gzip data follows them"));
+}
+
 TEST_CASE("What is wrong with a log is said with its line and a way out") {
   CHECK(log_error("") == "run.log: is empty; name the log of a run");
   CHECK(has(log_error("hello\nworld\n"), "run.log: no line of a step in 2 lines; expected are Megatron-LM's"));

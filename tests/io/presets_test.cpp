@@ -34,6 +34,9 @@ TEST_CASE("every shipped device names the source of each of its figures") {
     CHECK_MESSAGE(device.memory_bandwidth.has_value(), file);
     CHECK_MESSAGE(device.sources.contains("memory_bandwidth"), file);
     CHECK_MESSAGE(!device.peak.empty(), file);
+    CHECK_MESSAGE(device.power.has_value(), file);
+    CHECK_MESSAGE(device.sources.contains("power"), file);
+    CHECK_MESSAGE(!device.price_per_hour.has_value(), file << ": a price is the user's");
     for (const auto& [precision, rate] : device.peak)
       CHECK_MESSAGE(device.sources.contains("peak." + std::string(name(precision))), file);
     for (const auto& [kind, which] : kOperatorKindNames) {

@@ -58,6 +58,16 @@ TEST_CASE("Points: variants in file order, the last key of the grid fastest") {
   CHECK(question.baseline_of(7) == 7);
 }
 
+TEST_CASE("A number of points that leaves 64 bits is an error, whether of the grid or with the variants") {
+  SweepQuestion question{.variants = {"a", "b", "c"}};
+  for (int i = 0; i < 31; ++i)  // 2^62 combinations: within 64 bits, three times as many are not
+    question.axes.push_back({"k" + std::to_string(i), {"1", "2", "3", "4"}, {}});
+  CHECK(question.combinations() == std::int64_t{1} << 62);
+  holds(message_of([&] { question.points(); }), "the number of points of a sweep");
+  question.axes.push_back({"k", {"1", "2"}, {}});
+  holds(message_of([&] { question.points(); }), "the number of its points");
+}
+
 TEST_CASE("The base stands beside the variants, unless one of them has its name or is the baseline") {
   const auto variants = [](const std::string& text) {
     return Written("sweep: {base: base.yaml, " + text + "}\n").file().question().variants;

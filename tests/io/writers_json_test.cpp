@@ -1,11 +1,13 @@
 #include <cstdlib>
 #include <fstream>
+#include <memory>
 #include <set>
 #include <sstream>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "core/plan/campaign.hpp"
 #include "io/writers/writers.hpp"
 #include "tests/support/small_answer.hpp"
 
@@ -45,6 +47,15 @@ constexpr BufferedMessage kMessage{
     .end = Kind::Send, .from = 2, .to = 0, .direction = Direction::Backward, .micro_batch = 5};
 constexpr Op kAllReduce{.kind = Kind::AllReduce, .virtual_stage = 1, .micro_batch = 4, .bucket = 3};
 
+std::shared_ptr<const Campaign> whole_training() {
+  Campaign campaign{.length = "1M samples", .samples = 1e6, .steps = 1000, .duration = 86400, .devices = 4};
+  campaign.days_low = 0.9, campaign.days_high = 1.1, campaign.missing = {"cost: no price"}, campaign.known = {"time"};
+  campaign.energy = Energy{1}, campaign.energy_most = Energy{2};
+  campaign.goodput = GoodputReport{.formula = 0.9, .trials = 20};
+  campaign.spread = SpreadReport{.trials = 20, .step_time = Quantiles{}, .memory = Quantiles{}};
+  return std::make_shared<const Campaign>(campaign);
+}
+
 // Between them the three have every key: links and what is missing, nothing missing, a steady state; peaks of all
 // kinds.
 std::set<std::string> written_paths() {
@@ -54,6 +65,7 @@ std::set<std::string> written_paths() {
   report.stages[0].memory.owner = report.workers[0].memory.owner = kMessage;
   report.stages[1].memory.owner = report.workers[1].memory.owner = kAllReduce;
   report.range = SpeedRange{};
+  report.campaign = whole_training();
   full->scenario.cluster.others.emplace_back().nodes = 1;
   ++full->scenario.cluster.nodes;
   full->answer.plan.rebuilt = {0};
@@ -153,7 +165,7 @@ TEST_CASE("the same answer gives the same bytes in every format") {
   const auto first = small_answer({.wire = Time{100'000}, .recompute = true});
   const auto second = small_answer({.wire = Time{100'000}, .recompute = true});
   for (const Writer& writer : writers())
-    CHECK_MESSAGE(writer.write(first->answer) == writer.write(second->answer), writer.ending);
+    CHECK_MESSAGE(writer.write(first->answer, "x") == writer.write(second->answer, "x"), writer.ending);
 }
 
 TEST_CASE("the longest matching ending chooses the format") {

@@ -116,6 +116,33 @@ TEST_CASE("a trace names one process per worker with its streams") {
   CHECK(threads.at({0, 3}) == "recv");
 }
 
+TEST_CASE("two answers in one trace: a worker's processes stand together, and no arrow joins the two") {
+  const auto fast = small_answer({.wire = Time{100'000}}), slow = small_answer({.wire = Time{333'333}});
+  const json trace = json::parse(trace_json(fast->answer, slow->answer));
+  std::map<int, std::string> processes;
+  std::map<int, int> order;
+  std::map<int, std::vector<int>> arrows;
+  for (const auto& event : trace["traceEvents"])
+    if (event["ph"] == "M" && event["name"] == "process_name")
+      processes[event["pid"]] = event["args"]["name"];
+    else if (event["ph"] == "M" && event["name"] == "process_sort_index")
+      order[event["args"]["sort_index"]] = event["pid"];
+    else if (event["ph"] == "s" || event["ph"] == "f")
+      arrows[event["id"]].push_back(event["pid"]);
+  std::vector<std::string> top_down;
+  for (const auto& [index, pid] : order)
+    top_down.push_back(processes.at(pid));
+  REQUIRE(top_down.size() == 8);
+  CHECK(top_down[0] == "predicted: device 0 · stage 0");
+  CHECK(top_down[1] == "measured: device 0 · stage 0");
+  CHECK(top_down[7] == "measured: device 3 · stage 3");
+  CHECK(arrows.size() == fast->answer.timeline.transfers.size() + slow->answer.timeline.transfers.size());
+  for (const auto& [id, ends] : arrows) {
+    REQUIRE(ends.size() == 2);
+    CHECK((ends[0] < 4) == (ends[1] < 4));
+  }
+}
+
 TEST_CASE("ops of a trace carry PyTorch's names and exact microseconds") {
   // Stage 3 receives micro-batch 0 after three forwards of 1 ms + 333.333 us on the wire: at 3.999999 ms.
   const std::string trace = trace_json(small_answer({.wire = Time{333'333}})->answer);
@@ -163,7 +190,7 @@ TEST_CASE("a large trace comes with a warning and two ways out, a small one or a
 
 TEST_CASE("a compressed trace unpacks to the trace") {
   const auto small = small_answer();
-  const std::string packed = writer_for("x.trace.json.gz")->write(small->answer);
+  const std::string packed = writer_for("x.trace.json.gz")->write(small->answer, "");
   CHECK(unpacked(packed) == trace_json(small->answer));
   CHECK(packed.substr(4, 4) == std::string(4, '\0'));  // no time in the header
 }

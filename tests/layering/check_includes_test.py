@@ -33,6 +33,9 @@ PLANTS = [
     ("planner/find_plan.hpp", "#include <absl/strings/str_cat.h>", "nor a listed dependency"),
     ("kernels/gpu_api.hpp", '#include "core/plan/plan.hpp"', "kernels may include core/units.hpp"),
     ("cli/main.cpp", "#include <cuda_runtime.h>", "CUDA"),
+    ("runtime/planted.cu", "#include <cuda_runtime.h>", "CUDA"),
+    ("tests/planted.cpp", "#include <cuda_runtime_api.h>", "CUDA"),
+    ("kernels/planted.cpp", '#include "core/plan/plan.hpp"', "kernels may include core/units.hpp"),
     ("cli/main.cpp", '#include "../io/yaml.hpp"', 'never with ".."'),
     ("cli/main.cpp", '#include "yaml.hpp"', "written from the root"),
     ("cli/main.cpp", '#include "fmt/format.h"', "write <fmt/format.h>"),
@@ -46,6 +49,8 @@ PLANTS = [
     ("cli/main.cpp", "#include <CLI/CLI.hpp>", ""),
     ("io/read_scenario.hpp", "#include <sys/stat.h>", ""),
     ("kernels/planted.cu", "#include <cuda_runtime.h>", ""),
+    ("kernels/planted.cu", "#include <mma.h>", ""),
+    ("kernels/planted.cpp", "#include <cublasLt.h>", ""),
     ("core/units.hpp", '// #include "sim/simulate.hpp"', ""),
     ("tests/support/pictures.cpp", "#include <yaml-cpp/yaml.h>", ""),
 ]

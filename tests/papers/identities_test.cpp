@@ -55,7 +55,7 @@ void check_bubble(const char* name, const ScheduleShape& shape, const StepCosts&
 int most_in_flight(const Lane& lane) {
   int now = 0, most = 0;
   for (const Op& op : lane.compute) {
-    now += op.kind == Kind::F ? 1 : op.kind == Kind::BW ? -1 : 0;
+    now += op.kind == Kind::F ? 1 : op.kind == Kind::BW || op.kind == Kind::W ? -1 : 0;
     most = std::max(most, now);
   }
   return most;
@@ -132,6 +132,7 @@ TEST_CASE("most micro-batches in flight: the walk over each list gives the formu
           if (rule.name == "gpipe") CHECK(most == M);
           if (rule.name == "1f1b" || rule.name == "pipedream") CHECK(most == std::min(M, K - k));
           if (rule.name == "eager_1f1b") CHECK(most == std::min(M, 2 * (K - k) - 1));
+          if (rule.name == "zb_h1") CHECK(most == std::min(M, K));
           if (rule.name == "interleaved_1f1b") CHECK(most == std::min(M * v, 2 * (K - k - 1) + (v - 1) * K + 1));
           if (rule.name == "naive" || rule.name == "data_parallel") CHECK(most == 1);
         }
@@ -259,6 +260,8 @@ TEST_CASE("all times times a: the makespan times a") {
       if (rule.name == "interleaved_1f1b") shape.virtual_stages = 2;
       if (!rule.refusal(shape).empty()) continue;
       RandomChain chain(shape.chunks(), random);
+      for (Time& time : chain.b)  // even, so that both halves of a split backward are whole
+        time = 2 * time;
       const Schedule schedule = rule.generate(shape);
       const Time once = static_order_makespan(schedule, plain_costs(shape, chain.f, chain.b, c));
       for (auto* times : {&chain.f, &chain.b})
@@ -275,7 +278,7 @@ TEST_CASE("busy time is conserved: the sum over all workers is the sum of all op
     const int K = 1 + static_cast<int>(random() % 6), M = 1 + static_cast<int>(random() % 20);
     const RandomChain chain(K, random);
     const ScheduleShape shape{.stages = K, .micro_batches = M};
-    for (const char* name : {"naive", "gpipe", "1f1b", "eager_1f1b", "pipedream"})
+    for (const char* name : {"naive", "gpipe", "1f1b", "eager_1f1b", "zb_h1", "pipedream"})
       CHECK(busy(static_order(generated(name, shape), plain_costs(shape, chain.f, chain.b, Time{3}))) ==
             M * chain.load());
   }

@@ -160,3 +160,62 @@ TEST_CASE("Repetition: only chains whose runs get longer, behind layers that han
   const std::string skip = ", {name: s, forward: 1 ms, backward: 1 ms, inputs: [a, r]}";
   CHECK_FALSE(repetition(model(thin + run(3) + skip), model(thin + run(5) + skip)));
 }
+
+// ---- of a real run ----
+
+namespace {
+
+// Extents by number of layers: a run of 3 blocks (5 layers) takes more than one of 4 or 5.
+RunMemoryOf uneven() {
+  return [](const Scenario& scenario, const Plan& plan, const Schedule&) {
+    const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
+    const Bytes extent{layers == 5 ? 90'000 : layers * 10'000};
+    return std::vector<RunMemory>(static_cast<std::size_t>(plan.positions()), RunMemory{{.stash = extent}, extent});
+  };
+}
+RunMemoryOf refusing() {
+  return [](const Scenario&, const Plan&, const Schedule&) -> std::vector<RunMemory> {
+    throw InputError("layer \"embedding\" cannot be run: it has no operator");
+  };
+}
+
+Capacity found_with(const std::string& run, const RunMemoryOf& run_memory) {
+  ScenarioText text = chain("64000 B", "{stages: 1, schedule: gpipe}");
+  text.more = run;
+  const Case c(text);
+  return capacity(kBlocks, c.with(kBlocks), {.first = 2, .most = 20, .run_memory = run_memory});
+}
+
+}  // namespace
+
+TEST_CASE("A scenario that is to be run is asked of what its run takes, value by value") {
+  // 2 + n layers of 10 kB each under a cap of 75 kB: n = 5. That n = 3 does not fit proves nothing about 5.
+  const Capacity found = found_with("run: {memory_cap: 75 kB}", uneven());
+  CHECK(found.of_run);
+  CHECK(found.largest == 5);
+  CHECK(found.peak == Bytes{70000});
+  CHECK(found.device_memory == Bytes{75000});
+  CHECK(found.headroom == Bytes{5000});
+  CHECK(found.next == 6);
+  CHECK(found.next_need == Bytes{80000});
+  CHECK(found.method.find("replaying a run's arena") != std::string::npos);
+  CHECK(found_with("run: {memory_cap: 49999 B}", uneven()).largest == 2);
+}
+
+TEST_CASE("Without a cap a run may fill the device, and without a run the memory model answers") {
+  CHECK(found_with("run: {steps: 1}", uneven()).largest == 4);  // 6 layers, 60000 of 64000 B
+  const Capacity modelled = found_with("", uneven());
+  CHECK_FALSE(modelled.of_run);
+  CHECK(modelled.largest == 7);  // as above
+}
+
+TEST_CASE("A model that cannot be run is answered by the memory model, unless a cap of its run is stated") {
+  const Capacity found = found_with("run: {steps: 1}", refusing());
+  CHECK_FALSE(found.of_run);
+  CHECK(found.largest == 7);
+  CHECK(
+      found.method.ends_with("by the memory model, as a run is refused (layer \"embedding\" cannot be run: it has no "
+                             "operator)"));
+  CHECK_THROWS_WITH_AS(found_with("run: {memory_cap: 7500 B}", refusing()), doctest::Contains("cannot be run"),
+                       InputError);
+}

@@ -107,14 +107,14 @@ TEST_CASE("Devices of several classes cost what each costs; the cheaper class ma
         "s.yaml:3:1: cluster: new has a price_per_hour and old has none, so their costs cannot be compared; give both, "
         "or neither");
   scenario.cluster.others[0].device.price_per_hour = 1;
-  CHECK(price_per_hour(plan, scenario.cluster) == 7);
+  CHECK(price_per_hour(plan, scenario) == 7);
   // An old device takes twice as long; at a hundredth of the price it is used alone.
   scenario.cluster.device.price_per_hour = 100;
   scenario.cluster.device.memory = scenario.cluster.others[0].device.memory = Bytes{1'000'000'000};
   for (const int each : classes_of(found(scenario, {.objective = Objective::Cost}).plans.front()))
     CHECK(each == 1);
   scenario.cluster.device.price_per_hour.reset(), scenario.cluster.others[0].device.price_per_hour.reset();
-  CHECK(price_per_hour(plan, scenario.cluster) == 3 * 3600);
+  CHECK(price_per_hour(plan, scenario) == 3 * 3600);
   for (const int each : classes_of(found(scenario, {.objective = Objective::Cost}).plans.front()))
     CHECK(each == 0);
 }

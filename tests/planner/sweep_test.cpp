@@ -1,6 +1,7 @@
 // The rows of a sweep against values worked out by hand.
 #include "planner/what_if/sweep.hpp"
 
+#include <algorithm>
 #include <memory>
 
 #include <doctest/doctest.h>
@@ -171,4 +172,22 @@ TEST_CASE("A sweep that is stopped gives the rows that are there") {
             .run(
                 1, [&] { return ++looked > 2; }, true)
             .rows.size() == 2);
+}
+
+TEST_CASE(
+    "shards share the points: each is of one, neighbours stay together, and no shard has much more than another") {
+  CHECK(points_of({1, 3}, 100).size() == 36);  // 4 at a time, 25 turns: 9 + 8 + 8
+  CHECK(points_of({2, 3}, 100).size() == 32);
+  CHECK(points_of({2, 3}, 100).front() == 4);
+  CHECK(points_of({3, 4}, 3) == std::vector<std::int64_t>{2});
+  CHECK(points_of({4, 4}, 3).empty());
+  CHECK(shard_of(1'000'000 - 1, 1'000'000, 1'000'000) == 1'000'000);
+  for (const int of : {1, 2, 7, 32}) {
+    std::vector<std::int64_t> all;
+    for (int number = 1; number <= of; ++number)
+      for (const std::int64_t point : points_of({number, of}, 1000))
+        all.push_back(point);
+    std::sort(all.begin(), all.end());
+    CHECK(all == points_of({}, 1000));
+  }
 }

@@ -60,12 +60,52 @@ TEST_CASE("A block that does not begin on a 64-byte boundary is refused: sums co
   CHECK_FALSE(aborts([&] { run(x.data() + 16, y.data() + 16); }));
 }
 
+TEST_CASE("Whichever tensor a layer is handed, one that is shifted by four bytes is refused, in every pass") {
+  LayerBuilder builder;
+  const Value in = builder.input({4});
+  const Program program = program_of(builder, {builder.linear(in, {.features = 3})});
+  // x, y, dy, dx, w, b, dw, db, saved, workspace
+  std::vector<Block<float>> blocks;
+  for (int i = 0; i < 10; ++i)
+    blocks.emplace_back(32);
+  const auto run = [&](Pass pass, std::size_t shifted) {
+    std::vector<float*> at;
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+      at.push_back(blocks[i].data() + (i == shifted ? 1 : 0));
+    const void* const inputs[] = {at[0]};
+    void* const input_gradients[] = {at[3]};
+    const void* const parameters[] = {at[4], at[5]};
+    float* const parameter_gradients[] = {at[6], at[7]};
+    const StepArguments arguments = {.program = &program,
+                                     .step = &program.steps[0],
+                                     .samples = 1,
+                                     .inputs = inputs,
+                                     .output = at[1],
+                                     .output_gradient = at[2],
+                                     .input_gradients = input_gradients,
+                                     .parameters = parameters,
+                                     .parameter_gradients = parameter_gradients,
+                                     .saved = at[8],
+                                     .workspace = at[9]};
+    const auto backend = cpu_backend();
+    if (pass == Pass::Forward) backend->forward(arguments);
+    if (pass == Pass::InputGradient) backend->input_gradient(arguments);
+    if (pass == Pass::WeightGradient) backend->weight_gradient(arguments);
+  };
+  for (const Pass pass : {Pass::Forward, Pass::InputGradient, Pass::WeightGradient})
+    for (std::size_t shifted = 0; shifted <= blocks.size(); ++shifted) {
+      CAPTURE(static_cast<int>(pass));
+      CAPTURE(shifted);
+      CHECK(aborts([&] { run(pass, shifted); }) == (shifted < blocks.size()));
+    }
+}
+
 TEST_CASE("Blocks of the optimizer and of sums are refused likewise") {
   const Block<float> w(32), g(32), v(32);
   const OptimizerSettings momentum = {.kind = Optimizer::Momentum};
   const auto run = [&](float* weight, const float* gradient, float* state) {
     float* const all[] = {state};
-    cpu_backend()->update(momentum, 1, 8, weight, weight, gradient, all);
+    cpu_backend()->update(momentum, 1, 8, weight, weight, gradient, all, nullptr);
   };
   CHECK_FALSE(aborts([&] { run(w.data(), g.data(), v.data()); }));
   CHECK(aborts([&] { run(w.data() + 1, g.data(), v.data()); }));

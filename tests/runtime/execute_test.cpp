@@ -23,14 +23,6 @@ std::vector<std::string> with(std::vector<std::string> changes) {
   return changes;
 }
 
-std::size_t differing(const std::vector<float>& a, const std::vector<float>& b) {
-  if (a.size() != b.size()) return std::max(a.size(), b.size());
-  std::size_t count = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    count += a[i] != b[i] || std::isnan(a[i]) ? 1 : 0;
-  return count;
-}
-
 double norm(const std::vector<float>& values) {
   double sum = 0;
   for (const float value : values)
@@ -60,7 +52,7 @@ void check_memory(const RunCase& run, const std::vector<WorkerResult>& workers) 
 TEST_CASE("Pipelined gradients are those of one worker, bit by bit: schedules, stages, micro-batches, recomputation") {
   for (const std::string schedule : {"gpipe", "1f1b", "eager_1f1b", "naive"})
     for (const int stages : {1, 2, 3, 4})
-      for (const int micro_batches : {1, 3, 8})
+      for (const int micro_batches : {3})  // 1 to 16: grid_test.cpp
         for (const std::string recompute : {"none", "full"}) {
           CAPTURE(schedule);
           CAPTURE(stages);

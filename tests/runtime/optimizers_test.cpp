@@ -32,7 +32,7 @@ Updated updated(const OptimizerSettings& settings, std::int64_t step, double wei
   }
   std::fill(w.begin(), w.end(), weight), std::fill(g.begin(), g.end(), gradient);
   const auto cast = [](const Block<double>& block) { return reinterpret_cast<float*>(block.data()); };
-  cpu_backend_in_double()->update(settings, step, kValues, cast(w), cast(out), cast(g), pointers);
+  cpu_backend_in_double()->update(settings, step, kValues, cast(w), cast(out), cast(g), pointers, nullptr);
   for (std::int64_t i = 0; i < kValues; ++i) {
     CHECK(out[i] == doctest::Approx(out[0]).epsilon(1e-15));
     CHECK(w[i] == weight);
@@ -86,7 +86,7 @@ TEST_CASE("An update in place gives the same bits as one into another block") {
         std::fill(state.begin(), state.end(), 0.25f);
       std::vector<float*> pointers = {first.data(), second.data()};
       pointers.resize(static_cast<std::size_t>(states(kind)));
-      backend->update({.kind = kind}, 3, 1000, w.data(), to, g.data(), pointers);
+      backend->update({.kind = kind}, 3, 1000, w.data(), to, g.data(), pointers, nullptr);
     };
     run(out.data());
     run(w.data());

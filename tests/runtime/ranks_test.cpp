@@ -7,12 +7,15 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -209,6 +212,256 @@ TEST_CASE("A rank that throws ends the run on all ranks with one message, and fi
     CHECK(text.find("smaller learning_rate") != std::string::npos);
   }
   CHECK(!texts[0].starts_with("0 steps of worker 0"));
+}
+
+namespace {
+
+// Does all its steps, and ends without a word.
+std::string steps_and_death(Ranks& ranks, const RunCase& run, int steps) {
+  std::vector<std::unique_ptr<Transport>> endpoints(static_cast<std::size_t>(ranks.size()));
+  endpoints[static_cast<std::size_t>(ranks.rank())] = ranks.endpoint(run.run_plan);
+  execute(run.run_plan, cpu_backend, *run.data, endpoints, settings_of(run, steps));
+  ::_exit(0);
+}
+// Steps that are known of each worker, and the message.
+std::string outcome(Ranks& ranks, const RunCase& run, int steps) {
+  try {
+    execute(ranks, run.run_plan, cpu_backend, *run.data, settings_of(run, steps));
+  } catch (const RunFailed& failed) {
+    std::string text;
+    for (const WorkerResult& worker : failed.results)
+      text += fmt::format("{} ", worker.steps.size());
+    return text + failed.what();
+  }
+  return "ran";
+}
+
+}  // namespace
+
+TEST_CASE("A rank that dies behind its last step takes nothing with it that the others have measured") {
+  const RunCase run({"plan.stages=3", "cluster.node.devices=3"});
+  for (const int victim : {1, 0}) {
+    const auto texts = in_processes(3, [&](Ranks& ranks) {
+      return ranks.rank() == victim ? steps_and_death(ranks, run, 3) : outcome(ranks, run, 3);
+    });
+    CAPTURE(victim);
+    CAPTURE(texts[0]);
+    CAPTURE(texts[2]);
+    if (victim == 1) {
+      CHECK(texts[0].starts_with("3 0 3 worker "));
+      CHECK(texts[2].starts_with("0 0 3 "));
+    } else {  // each has its own
+      CHECK(texts[1].starts_with("0 3 0 worker "));
+      CHECK(texts[2].starts_with("0 0 3 worker "));
+    }
+    CHECK(texts[2].find(fmt::format(" at op end: worker {} is gone (", victim)) != std::string::npos);
+  }
+}
+
+TEST_CASE("tcp: several runs, one after the other, are each the run of threads") {
+  const RunCase one({}), other({"plan.schedule=1f1b", "training.micro_batches=3"});
+  const auto both = [&](const auto& result_of) { return result_of(one) + result_of(other) + result_of(one); };
+  const std::string threads = both([](const RunCase& run) { return everything(run.run(settings_of(run, 2))); });
+  const auto texts = in_processes(2, [&](Ranks& ranks) {
+    return both([&](const RunCase& run) {
+      const auto results = execute(ranks, run.run_plan, cpu_backend, *run.data, settings_of(run, 2));
+      return ranks.first() ? everything(results) : "";
+    });
+  });
+  CAPTURE(texts[0].substr(0, 200));
+  CHECK((texts[0] == threads));
+}
+
+TEST_CASE("Behind a run that failed on all ranks another one runs as if nothing had been; not where a rank is gone") {
+  const RunCase run({"plan.stages=3", "cluster.node.devices=3"});
+  const std::string threads = everything(run.run(settings_of(run, 2)));
+  const auto texts = in_processes(3, [&](Ranks& ranks) -> std::string {
+    RunSettings diverges = settings_of(run, 50);
+    diverges.optimizer.learning_rate = 1e30;
+    for (int i = 0; i < 3; ++i) {
+      try {
+        execute(ranks, run.run_plan, cpu_backend, *run.data, diverges);
+        return "ran";
+      } catch (const RunFailed&) {
+        if (!ranks.recovered()) return "not recovered";
+      }
+    }
+    const auto results = execute(ranks, run.run_plan, cpu_backend, *run.data, settings_of(run, 2));
+    return ranks.first() ? everything(results) : "done";
+  });
+  CAPTURE(texts[0].substr(0, 200));
+  CHECK((texts[0] == threads));
+  CHECK((texts[1] == "done" && texts[2] == "done"));
+  const auto two = in_processes(3, [&](Ranks& ranks) -> std::string {
+    if (ranks.rank() == 1) return steps_and_death(ranks, run, 1);
+    return outcome(ranks, run, 1) == "ran" ? "ran" : ranks.recovered() ? "recovered" : "not recovered";
+  });
+  CHECK((two[0] == "not recovered" && two[2] == "not recovered"));
+}
+
+TEST_CASE("What one rank cannot do none does, for its reason") {
+  const auto told = [](int rank, const std::string& why) {
+    return in_processes(3, [&](Ranks& ranks) { return ranks.first_failure(ranks.rank() == rank ? why : ""); });
+  };
+  CHECK(told(2, "no such file") == std::vector<std::string>(3, "rank 2: no such file"));
+  CHECK(told(0, "no such file") == std::vector<std::string>(3, "no such file"));
+  CHECK(told(1, "") == std::vector<std::string>(3, ""));
+}
+
+TEST_CASE("A process that is stopped does not answer, one that runs does") {
+  const int port = free_port();
+  const Child first = started([=] {
+    const auto ranks = joined(0, 2, port);
+    ranks->receive(1);
+    ::raise(SIGSTOP);
+    return std::string();
+  });
+  const Child second = started([=] {
+    const auto ranks = joined(1, 2, port);
+    std::string text = ranks->answers(0) ? "runs" : "silent";
+    ranks->send(0, {});
+    for (int i = 0; i < 100 && ranks->answers(0); ++i)
+      usleep(10'000);
+    text += ranks->answers(0) ? ", runs" : ", silent";
+    ::_exit((text == "runs, silent") ? 0 : 1);
+    return text;
+  });
+  int status = 0;
+  ::waitpid(second.process, &status, 0);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+  ::close(second.pipe);
+  ::kill(first.process, SIGKILL);
+  said(first);
+}
+
+TEST_CASE("A rank that has done its part is told when rank 0 ends without a word") {
+  const int port = free_port();
+  const auto left = [&](bool silently) {
+    const Child first = started([=] {
+      const auto ranks = joined(0, 2, port);
+      if (silently) ::_exit(0);
+      ranks->leave(1);
+      return std::string("left");
+    });
+    const Child second = started([=] {
+      const auto ranks = joined(1, 2, port);
+      std::string text = "told";
+      const int status = ranks->leave(0, [&] { text = "left alone"; });
+      return fmt::format("{}, {}", text, status);
+    });
+    said(first);
+    return said(second);
+  };
+  CHECK(left(true) == "left alone, 2");
+  CHECK(left(false) == "told, 1");
+}
+
+TEST_CASE("SIGTERM ends a run of one worker before its next step, and its steps are kept") {
+  const RunCase run({"plan.stages=1", "cluster.node.devices=1"});
+  const auto texts = in_processes(1, [&](Ranks& ranks) -> std::string {
+    std::vector<std::unique_ptr<Transport>> endpoints;
+    endpoints.push_back(ranks.endpoint(run.run_plan));
+    const Ranks::Termination termination;
+    try {
+      execute(run.run_plan, cpu_backend, *run.data, endpoints, settings_of(run, 5), [](int step) {
+        if (step == 2) ::raise(SIGTERM);  // by this thread, before it goes on
+      });
+    } catch (const RunFailed& failed) {
+      return fmt::format("{} steps, {}", failed.results.at(0).steps.size(), failed.what());
+    }
+    return "ran";
+  });
+  CAPTURE(texts[0]);
+  CHECK(texts[0].starts_with("3 steps, worker 0 at op start: the launcher ended the run (SIGTERM)"));
+}
+
+namespace {
+
+// A wire that stays the test's.
+class Borrowed : public Wire {
+ public:
+  explicit Borrowed(Wire& wire) : wire_(wire) {}
+  int rank() const override { return wire_.rank(); }
+  int size() const override { return wire_.size(); }
+  void send(int to, const FrameHeader& header, std::span<const std::span<const std::byte>> parts) override {
+    wire_.send(to, header, parts);
+  }
+  void receive(FrameReader& reader, bool hurry) override { wire_.receive(reader, hurry); }
+  void close(bool orderly, int status) noexcept override { wire_.close(orderly, status); }
+
+ private:
+  Wire& wire_;
+};
+
+// What a wire hands over, with the room that it was given.
+class FramesIn : public FrameReader {
+ public:
+  void begin(const FrameHeader& header) override { body.assign(std::min<std::size_t>(64, header.bytes), {}); }
+  std::span<std::byte> room(const FrameHeader& header, std::int64_t have) override {
+    const auto at = static_cast<std::size_t>(have);
+    body.resize(std::min<std::size_t>(at + 64, static_cast<std::size_t>(header.bytes)));
+    return std::span(body).subspan(at);
+  }
+  void end(const FrameHeader&) override { ++frames; }
+  void gone(int, const std::string&) override {}
+  Blob body;
+  int frames = 0;
+};
+
+}  // namespace
+
+TEST_CASE("tcp: a body is received in as many pieces as there is room for") {
+  const int port = free_port();
+  Blob sent(10'000);
+  for (std::size_t i = 0; i < sent.size(); ++i)
+    sent[i] = static_cast<std::byte>(i * 7);
+  const Child sender = started([&] {
+    const auto wire = tcp_wire({1, 2, "the test"}, {"127.0.0.1", port}, kTimeout);
+    const std::array<std::span<const std::byte>, 1> parts = {sent};
+    wire->send(0, {.kind = 1, .from = 1, .bytes = static_cast<std::int64_t>(sent.size())}, parts);
+    return std::string("sent");
+  });
+  const auto wire = tcp_wire({0, 2, "the test"}, {"127.0.0.1", port}, kTimeout);
+  FramesIn frames;
+  for (int i = 0; i < 1000 && frames.frames == 0; ++i)
+    wire->receive(frames, true);
+  CHECK(said(sender) == "sent");
+  CHECK(frames.body == sent);
+}
+
+TEST_CASE("A header that promises 60 GiB and brings nothing costs no memory worth the name") {
+  const auto grown = [] {  // KiB, at most so far
+    rusage use{};
+    ::getrusage(RUSAGE_SELF, &use);
+    return use.ru_maxrss;
+  };
+  const int port = free_port();
+  const Child rank_0 = started([&] {
+    const auto ranks = joined(0, 2, port);
+    const long before = grown();
+    std::string text = "got it";
+    try {
+      ranks->receive(1);
+    } catch (const std::exception& error) {
+      text = error.what();
+    }
+    return fmt::format("{} {}", grown() - before < 64 * 1024 ? "small" : "large", text);
+  });
+  const Child rank_1 = started([&] {
+    const auto wire = tcp_wire({1, 2, "the test"}, {"127.0.0.1", port}, kTimeout);
+    // What the two say to each other when they meet, then mail of which there is the header and one byte.
+    Ranks meets(std::make_unique<Borrowed>(*wire), kTimeout);
+    const std::byte one{};
+    const std::array<std::span<const std::byte>, 1> parts = {std::span(&one, 1)};
+    wire->send(0, {.kind = 3, .id = 6, .from = 1, .bytes = std::int64_t{60} << 30}, parts);
+    usleep(200'000);
+    ::_exit(0);
+    return std::string();
+  });
+  const std::string text = said(rank_0);
+  said(rank_1);
+  CAPTURE(text);
+  CHECK(text.starts_with("small worker 1 is gone ("));
 }
 
 namespace {

@@ -1,6 +1,9 @@
 #include "tests/runtime/run_case.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <utility>
 
 #include "io/read_scenario.hpp"
 #include "planner/find_plan.hpp"
@@ -34,9 +37,14 @@ RunCase::RunCase(const std::vector<std::string>& changes, const RunOptions& opti
   data = synthetic_data(sample_shape(run_plan.code), 1);
 }
 
-std::vector<WorkerResult> RunCase::run(RunSettings settings) const {
+std::vector<WorkerResult> RunCase::run(RunSettings settings, Wait wait) const {
   settings.optimizer.kind = scenario.training.optimizer;
-  const auto endpoints = local_transport(run_plan, {.spin = false, .timeout_s = 60});
+  const auto workers = static_cast<std::size_t>(plan.workers());
+  Throttles throttles;
+  if (wait == Wait::BlockThrottled || wait == Wait::SpinThrottled)
+    throttles.assign(workers * workers, {Bandwidth{20e6}, Time{10'000}});
+  const bool spin = wait == Wait::Spin || wait == Wait::SpinThrottled;
+  const auto endpoints = local_transport(run_plan, {.spin = spin, .timeout_s = 60}, std::move(throttles));
   return execute(run_plan, cpu_backend, *data, endpoints, settings);
 }
 
@@ -52,6 +60,14 @@ const std::vector<float>& gradients_of(const std::vector<WorkerResult>& workers,
     if (v < worker.gradients.size() && !worker.gradients[v].empty()) return worker.gradients[v];
   static const std::vector<float> none;
   return none;
+}
+
+std::size_t differing(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return std::max(a.size(), b.size());
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    count += a[i] != b[i] || std::isnan(a[i]) ? 1 : 0;
+  return count;
 }
 
 }  // namespace pipewright::runtime_test

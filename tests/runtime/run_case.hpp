@@ -11,6 +11,9 @@
 
 namespace pipewright::runtime_test {
 
+// How a waiting worker waits; the last: links of 20 MB/s and 10 us between all workers.
+enum class Wait { Block, Spin, BlockThrottled, SpinThrottled };
+
 // Everything a run needs, from a scenario of scenarios/validation with changes. Not to be moved: the run plan points
 // into it.
 struct RunCase {
@@ -19,7 +22,7 @@ struct RunCase {
   RunCase(const RunCase&) = delete;
   RunCase& operator=(const RunCase&) = delete;
 
-  std::vector<WorkerResult> run(RunSettings settings = {}) const;
+  std::vector<WorkerResult> run(RunSettings settings = {}, Wait wait = Wait::Block) const;
 
   Scenario scenario;
   Plan plan;
@@ -33,5 +36,8 @@ RunSettings one_step(int steps = 1);
 
 // The gradients of virtual stage v: after the all-reduce every member has the same; that of its first worker.
 const std::vector<float>& gradients_of(const std::vector<WorkerResult>& workers, std::size_t v);
+
+// How many values differ; a NaN differs from everything, lists of different lengths in all of them.
+std::size_t differing(const std::vector<float>& a, const std::vector<float>& b);
 
 }  // namespace pipewright::runtime_test

@@ -165,7 +165,7 @@ class StepRunner {
   struct Prepared {
     std::vector<const void*> inputs;
     std::vector<void*> input_gradients;
-    std::vector<const float*> parameters;
+    std::vector<const void*> parameters;
     std::vector<float*> parameter_gradients;
     Block<S> workspace;
     StepArguments arguments;
@@ -181,7 +181,7 @@ class StepRunner {
       p.input_gradients.push_back(indices ? nullptr : dx[i].data());
     }
     for (std::size_t i = 0; i < w.size(); ++i) {
-      p.parameters.push_back(reinterpret_cast<const float*>(w[i].data()));
+      p.parameters.push_back(w[i].data());
       p.parameter_gradients.push_back(reinterpret_cast<float*>(dw[i].data()));
     }
     const Bytes bytes = backend_->workspace(program_, step(), samples_, pass);

@@ -30,12 +30,13 @@ struct Pair {
             memory.emplace_back(static_cast<std::size_t>(run.run_plan.channels[c].bytes[0]));
             slots[c].push_back(memory.back().data());
           }
-      ends[static_cast<std::size_t>(worker)]->bind(std::move(slots));
+      ends[static_cast<std::size_t>(worker)]->bind(std::move(slots), {mover.get(), mover.get()});
     }
     while (!run.run_plan.channels[static_cast<std::size_t>(forward)].forward)
       ++forward;
   }
   RunCase run;
+  std::unique_ptr<Mover> mover = host_mover();
   std::vector<std::unique_ptr<Transport>> ends;
   std::vector<std::vector<std::byte>> memory;
   int forward = 0;  // channel of the activations

@@ -131,6 +131,14 @@ TEST_CASE("eager 1F1B warms up with 2(K-1-k) forwards: 4, 2 and none for three s
 )");
 }
 
+TEST_CASE("ZB-H1 does the weights' gradients of stage k k backwards later, so that they fill the drain") {
+  CHECK(drawn("zb_h1", {.stages = 3, .micro_batches = 4}) == R"(
+012..aw3bwcwdw
+.01.a2bw3cwdww
+..0a1b2cw3dwww
+)");
+}
+
 TEST_CASE("interleaved 1F1B takes two micro-batches through each of the two chunks of two stages") {
   CHECK(drawn("interleaved_1f1b", {.stages = 2, .virtual_stages = 2, .micro_batches = 4}) == R"(
 01012.aa3bb2aa3bb.cc.ddccdd

@@ -45,6 +45,10 @@ std::string rest_of(std::FILE* file) {
   argv.push_back(nullptr);
   for (const char* variable : {"PIPEWRIGHT_PATH", "NO_COLOR", "CLICOLOR_FORCE", "FORCE_COLOR"})
     unsetenv(variable);
+  // What whoever runs the tests has set for himself.
+  for (const char* variable : {"PIPEWRIGHT_COLOR", "PIPEWRIGHT_JOBS", "PIPEWRIGHT_WIDTH"})
+    unsetenv(variable);
+  setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
   for (const std::string& setting : input.settings)
     putenv(const_cast<char*>(setting.c_str()));
   const std::string folder = input.folder.empty() ? source_folder() : input.folder;

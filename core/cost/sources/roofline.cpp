@@ -38,17 +38,21 @@
 // all-gather: the same bytes and steps [Korthikanti22]. Of all groups of the plan the slowest counts. Every group is
 // priced as if alone on its links.
 //
+// A device that was measured prices layers by what their steps took (cost/measured_times.hpp), where it can.
+//
 // One device: 1 GFLOP forward at 10 TFLOP/s * 0.5 = 200 us; 4 MB at 100 GB/s * 0.6 = 66.7 us: 200 us + 5 us.
 // Test: tests/core/cost_sources_test.cpp, tests/core/operator_costs_test.cpp.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <variant>
 #include <vector>
 
 #include "core/cost/collectives.hpp"
 #include "core/cost/cost_model.hpp"
+#include "core/cost/measured_times.hpp"
 
 namespace pipewright {
 namespace {
@@ -99,18 +103,25 @@ class Roofline final : public CostSource {
     peak_ = peak->second.value;
     bandwidth_ = device_.memory_bandwidth->value;
     if (const auto& convolution = device_.efficiency[of(OperatorKind::Convolution)]) winograd_ = convolution->winograd;
+    if (device_.measured) measured_.emplace(scenario, device_);
     if (states_times(scenario.model)) speed_ = stated_speed(scenario.cluster, device_class);
     rings_ = slowest_rings(scenario, topology);
   }
 
   Passes price(const Model& model, LayerId id, std::int64_t samples) const override {
+    return price_at(model, id, samples, 0);
+  }
+  std::vector<int> loads() const override { return measured_ ? measured_->loads() : std::vector<int>{}; }
+  Passes price_at(const Model& model, LayerId id, std::int64_t samples, int active) const override {
     const Layer& layer = model.layers[static_cast<std::size_t>(id)];
     const auto backward = stated_backward(layer, samples, model.batch);
     Passes passes;
     if (layer.forward && backward) {
       // Both are stated: nothing to estimate.
     } else if (layer.work >= 0) {
-      passes = by_operators(model.works[static_cast<std::size_t>(layer.work)], static_cast<double>(samples));
+      const Work& work = model.works[static_cast<std::size_t>(layer.work)];
+      const auto known = measured_ ? measured_->price(work, samples, active) : std::nullopt;
+      passes = known ? *known : by_operators(work, static_cast<double>(samples));
     } else {
       const Time pass = estimate(model, layer, samples, 1);
       passes.forward = passes.backward_input = passes.backward_weight = pass;
@@ -136,6 +147,9 @@ class Roofline final : public CostSource {
 
   Time update(std::int64_t parameters) const override {
     if (parameters == 0) return {};
+    if (measured_)
+      if (const std::optional<Time> known = measured_->update(parameters))
+        return checked_sum(*known, device_.host.step);
     const Precision precision = scenario_.training.precision;
     const Bytes states = optimizer_bytes(precision, scenario_.training.optimizer);
     const Bytes once = 2 * weight_bytes(precision) + gradient_bytes(scenario_.training) + 2 * states;
@@ -146,6 +160,10 @@ class Roofline final : public CostSource {
     return checked_sum(transfer_time(bytes, rate), checked_sum(device_.launch_overhead, device_.host.step));
   }
 
+  std::string caution(const Model& model, std::int64_t samples) const override {
+    return measured_ ? measured_->caution(model, samples) : "";
+  }
+
   std::string provenance() const override {
     const auto& layers = scenario_.model.layers;
     const auto stated = std::count_if(layers.begin(), layers.end(),
@@ -154,6 +172,8 @@ class Roofline final : public CostSource {
                        key(scenario_.training.precision) + ", " + percent(device_.compute_efficiency) +
                        " of the peak FLOP rate, " + percent(device_.memory_efficiency) + " of the memory bandwidth)";
     if (!scenario_.model.works.empty()) text += "; " + efficiencies();
+    if (measured_ && !scenario_.model.works.empty())
+      text = "layer times: " + measured_->provenance() + "; what was not measured: " + text.substr(13);
     if (stated > 0)
       text += "; " + std::to_string(stated) + " of " + std::to_string(layers.size()) + " layers use their stated times";
     return text;
@@ -322,6 +342,7 @@ class Roofline final : public CostSource {
   double peak_ = 0, bandwidth_ = 0, winograd_ = 1, speed_ = 1;
   FlopRate flop_rate_;
   Bandwidth byte_rate_;
+  std::optional<MeasuredTimes> measured_;
   std::vector<Ring> rings_;
 };
 

@@ -1,0 +1,14 @@
+// The clock of measurements that several threads compare. Inside calibrate/ only.
+#pragma once
+
+#include <chrono>
+
+namespace pipewright {
+
+inline double now_ns() {
+  return static_cast<double>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+          .count());
+}
+
+}  // namespace pipewright

@@ -1,0 +1,265 @@
+#include "calibrate/device_jobs.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/check.hpp"
+#include "core/cost/cost_model.hpp"
+#include "runtime/operations.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::int64_t kAlignment = 512;
+
+std::int64_t aligned(std::int64_t bytes) {
+  return (std::max<std::int64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// Blocks of random values, used in turn.
+class Blocks {
+ public:
+  // Filled for tensors of the backend's precision.
+  Blocks(Backend& backend, std::int64_t each, std::int64_t count, JobMemory& memory)
+      : each_(aligned(each)),
+        count_(count),
+        first_(memory.at_least(backend, Bytes{each_ * count})),
+        mover_(backend.mover(false)) {
+    fill_random(*mover_, first_, each_ * count_, backend.precision());
+  }
+  std::byte* next() { return first_ + each_ * std::exchange(turn_, (turn_ + 1) % count_); }
+  std::int64_t count() const { return count_; }
+  Mover& mover() { return *mover_; }
+
+ private:
+  std::int64_t each_, count_, turn_ = 0;
+  std::byte* first_;
+  std::unique_ptr<Mover> mover_;
+};
+
+// Where everything that a step reads and writes lies within a block.
+struct StepLayout {
+  StepLayout(const DeviceMeasurement& m, const Backend& backend) : program(m.program), samples(m.samples) {
+    const Program& p = *program.get();
+    const ProgramStep& step = p.steps.front();
+    const auto take = [&](std::int64_t size) { return std::exchange(bytes, bytes + aligned(size)); };
+    const std::int64_t value = weight_bytes(backend.precision()).value;
+    const auto tensor = [&](std::int32_t number) {
+      return samples * tensor_bytes(p.tensors[static_cast<std::size_t>(number)], value);
+    };
+    for (const std::int32_t input : step.inputs)
+      inputs.push_back(take(tensor(input))), input_gradients.push_back(take(tensor(input)));
+    output = take(2 * tensor(step.output)), output_gradient = take(2 * tensor(step.output));  // losses are fp32
+    for (const ParameterTensor& each : parameters_of(p, step))
+      parameters.push_back(take(value * each.elements)), gradients.push_back(take(4 * each.elements));
+    saved = take(samples * saved_bytes(p, step, value));
+    std::int64_t scratch = 0;
+    for (const Pass pass : {Pass::Forward, Pass::InputGradient, Pass::WeightGradient})
+      scratch = std::max(scratch, backend.workspace(p, step, samples, pass).value);
+    workspace = take(scratch);
+    const Shape& first = p.tensors[static_cast<std::size_t>(step.inputs.front())].shape;
+    rows = samples * static_cast<std::int64_t>(first.elements()) / first[first.rank - 1];
+    if (step.operation == "cross_entropy") labels = take(8 * rows);
+  }
+
+  SharedProgram program;
+  std::int64_t samples;
+  std::int64_t bytes = 0;
+  std::vector<std::int64_t> inputs, input_gradients, parameters, gradients;
+  std::int64_t output = 0, output_gradient = 0, saved = 0, workspace = 0, labels = -1, rows = 0;
+};
+
+class StepJob final : public DeviceJob {
+ public:
+  StepJob(const DeviceMeasurement& m, std::unique_ptr<Backend> backend, std::int64_t blocks, JobMemory& memory)
+      : pass_(m.pass),
+        backend_(std::move(backend)),
+        layout_(m, *backend_),
+        blocks_(*backend_, layout_.bytes, blocks, memory) {
+    for (std::int64_t i = 0; i < blocks_.count(); ++i) {
+      std::byte* const block = blocks_.next();
+      upload_indices(block);
+      run(block, MeasuredPass::Forward);  // what gradients read
+    }
+    backend_->finish();
+  }
+  void launch() override { run(blocks_.next(), pass_); }
+
+ private:
+  // Random bits are no token numbers and no labels.
+  void upload_indices(std::byte* block) {
+    const Program& p = *layout_.program.get();
+    const ProgramStep& step = p.steps.front();
+    const auto upload = [&](std::int64_t at, std::int64_t count, std::int64_t below) {
+      std::vector<std::int64_t> index(static_cast<std::size_t>(count));
+      for (std::size_t i = 0; i < index.size(); ++i)  // steps of 2^32 over the golden ratio: spread over the table
+        index[i] = static_cast<std::int64_t>(i * 2'654'435'761ULL % static_cast<std::uint64_t>(below));
+      blocks_.mover().upload(block + at, index.data(), Bytes{8 * count});
+    };
+    for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+      const ProgramTensor& tensor = p.tensors[static_cast<std::size_t>(step.inputs[i])];
+      if (!tensor.indices) continue;
+      const auto* const table = std::get_if<Embedding>(&step.spec);
+      upload(layout_.inputs[i], layout_.samples * static_cast<std::int64_t>(tensor.shape.elements()),
+             table == nullptr ? 1 : table->vocabulary);
+    }
+    if (layout_.labels < 0) return;
+    const Shape& logits = p.tensors[static_cast<std::size_t>(step.inputs.front())].shape;
+    upload(layout_.labels, layout_.rows, logits[logits.rank - 1]);
+  }
+
+  template <class T>
+  static std::vector<T> places(std::byte* block, const std::vector<std::int64_t>& offsets) {
+    std::vector<T> pointers;
+    for (const std::int64_t offset : offsets)
+      pointers.push_back(reinterpret_cast<T>(block + offset));
+    return pointers;
+  }
+
+  void run(std::byte* block, MeasuredPass pass) {
+    const Program& p = *layout_.program.get();
+    const auto inputs = places<const void*>(block, layout_.inputs);
+    auto input_gradients = places<void*>(block, layout_.input_gradients);
+    for (std::size_t i = 0; i < input_gradients.size(); ++i) {
+      const ProgramTensor& tensor = p.tensors[static_cast<std::size_t>(p.steps.front().inputs[i])];
+      if (tensor.indices || !tensor.needs_gradient) input_gradients[i] = nullptr;
+    }
+    const auto parameters = places<const void*>(block, layout_.parameters);
+    const auto gradients = places<float*>(block, layout_.gradients);
+    StepArguments a;
+    a.program = &p, a.step = &p.steps.front(), a.samples = layout_.samples;
+    a.inputs = inputs, a.output = block + layout_.output, a.output_gradient = block + layout_.output_gradient;
+    a.input_gradients = input_gradients, a.parameters = parameters, a.parameter_gradients = gradients;
+    a.saved = block + layout_.saved, a.workspace = block + layout_.workspace;
+    if (layout_.labels >= 0) a.labels = reinterpret_cast<const std::int64_t*>(block + layout_.labels);
+    switch (pass) {
+      case MeasuredPass::Forward: backend_->forward(a); break;
+      case MeasuredPass::InputGradient: backend_->input_gradient(a); break;
+      case MeasuredPass::WeightGradient: backend_->weight_gradient(a); break;
+    }
+  }
+
+  MeasuredPass pass_;
+  std::unique_ptr<Backend> backend_;
+  StepLayout layout_;
+  Blocks blocks_;
+};
+
+class UpdateJob final : public DeviceJob {
+ public:
+  UpdateJob(const DeviceMeasurement& m, std::unique_ptr<Backend> backend, std::int64_t blocks, JobMemory& memory)
+      : elements_(m.size.rows),
+        backend_(std::move(backend)),
+        blocks_(*backend_, block_bytes(m, *backend_).value, blocks, memory) {
+    settings_.kind = m.optimizer;
+    settings_.learning_rate = 1e-6;  // weights stay what they are, nearly, however often it is launched
+  }
+  void launch() override {
+    std::byte* block = blocks_.next();
+    const auto next = [&] { return reinterpret_cast<float*>(std::exchange(block, block + aligned(4 * elements_))); };
+    float* const weight = next();
+    const float* const gradient = next();
+    std::vector<float*> all;
+    for (int i = 0; i < states(settings_.kind); ++i)
+      all.push_back(next());
+    void* const stored = weight_bytes(backend_->precision()).value == 2 ? static_cast<void*>(block) : nullptr;
+    backend_->update(settings_, 1, elements_, weight, weight, gradient, all, stored);
+  }
+
+ private:
+  std::int64_t elements_;
+  OptimizerSettings settings_;
+  std::unique_ptr<Backend> backend_;
+  Blocks blocks_;
+};
+
+class CopyJob final : public DeviceJob {
+ public:
+  CopyJob(const DeviceMeasurement& m, std::unique_ptr<Backend> backend, std::int64_t blocks, JobMemory& memory)
+      : bytes_(4 * m.size.rows),
+        backend_(std::move(backend)),
+        blocks_(*backend_, 2 * aligned(bytes_), blocks, memory) {}
+  void launch() override {
+    std::byte* const from = blocks_.next();
+    backend_->copy(from + aligned(bytes_), from, Bytes{bytes_});
+  }
+
+ private:
+  std::int64_t bytes_;
+  std::unique_ptr<Backend> backend_;
+  Blocks blocks_;
+};
+
+}  // namespace
+
+std::string refusal_of(const DeviceMeasurement& m, const Backend& backend) {
+  if (m.work != DeviceWork::Step && m.work != DeviceWork::Update) return "";
+  if (m.precision != backend.precision()) return "the backend computes in another precision";
+  if (m.work != DeviceWork::Step) return "";
+  const Program& p = *m.program.get();
+  try {
+    static_cast<void>(rule_of(p, p.steps.front()));
+  } catch (const InputError& error) {
+    return "it cannot be run";
+  }
+  return backend.refusal(p, p.steps.front());
+}
+
+Bytes block_bytes(const DeviceMeasurement& m, const Backend& backend) {
+  switch (m.work) {
+    case DeviceWork::Step: return Bytes{StepLayout(m, backend).bytes};
+    case DeviceWork::Update: {  // weights, gradients, states; in 16 bits the copy that layers read
+      const bool copy = weight_bytes(backend.precision()).value == 2;
+      return Bytes{(2 + states(m.optimizer)) * aligned(4 * m.size.rows) + (copy ? aligned(2 * m.size.rows) : 0)};
+    }
+    default: return Bytes{2 * aligned(4 * m.size.rows)};
+  }
+}
+
+std::unique_ptr<DeviceJob> device_job(const DeviceMeasurement& m, std::unique_ptr<Backend> backend, std::int64_t blocks,
+                                      JobMemory& memory) {
+  switch (m.work) {
+    case DeviceWork::Step: return std::make_unique<StepJob>(m, std::move(backend), blocks, memory);
+    case DeviceWork::Update: return std::make_unique<UpdateJob>(m, std::move(backend), blocks, memory);
+    default: return std::make_unique<CopyJob>(m, std::move(backend), blocks, memory);
+  }
+}
+
+std::byte* JobMemory::at_least(Backend& backend, Bytes size) {
+  if (memory_ == nullptr || size_ < size) {
+    memory_.reset();  // first: both may not fit
+    memory_ = backend.reserve(size);
+    size_ = size;
+  }
+  return memory_->base();
+}
+
+void fill_random(Mover& mover, std::byte* block, std::int64_t bytes, Precision precision) {
+  constexpr std::size_t kFirst = 4 << 20;  // bytes; the rest is copies of them
+  std::vector<std::byte> first(static_cast<std::size_t>(std::min<std::int64_t>(bytes, kFirst)));
+  std::mt19937 generator(1);
+  // fp32, tf32: 24 random bits below a random sign; values of two bytes: the bits of one between 0.5 and 1, or
+  // negative.
+  for (std::size_t at = 0; at + 4 <= first.size(); at += 4) {
+    const auto random = static_cast<std::uint32_t>(generator());
+    std::uint32_t bits =
+        std::bit_cast<std::uint32_t>(static_cast<float>((static_cast<double>(random >> 8) + 0.5) / 8388608.0 - 1));
+    if (precision == Precision::Bf16) bits = (random & 0x807f807fU) | 0x3f003f00U;  // exponent of [0.5, 1), 7 bits
+    if (precision == Precision::Fp16) bits = (random & 0x83ff83ffU) | 0x38003800U;  // likewise, 10 bits
+    std::memcpy(first.data() + at, &bits, 4);
+  }
+  auto filled = static_cast<std::int64_t>(first.size());
+  mover.upload(block, first.data(), Bytes{filled});
+  for (std::int64_t next = 0; filled < bytes; filled += next) {
+    next = std::min(filled, bytes - filled);
+    mover.copy(block + filled, block, Bytes{next});
+  }
+}
+
+}  // namespace pipewright

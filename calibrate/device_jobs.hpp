@@ -1,0 +1,50 @@
+// Passes of steps, optimizers' steps and copies on a backend, again and again: what a calibration of a device times.
+//
+// A job works round blocks of the device's memory, each of which holds everything that one pass reads and writes. All
+// values are random, between -1 and 1, but token numbers and labels, which are spread over their tables.
+//
+// Tests: tests/calibrate/host_under_test_test.cpp
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "calibrate/device_list.hpp"
+#include "runtime/backend.hpp"
+
+namespace pipewright {
+
+class DeviceJob {
+ public:
+  virtual ~DeviceJob() = default;
+  virtual void launch() = 0;  // one pass, on the next block; the device may be behind
+};
+
+// Why the backend cannot do it, or "".
+std::string refusal_of(const DeviceMeasurement& measurement, const Backend& backend);
+
+// Memory that one job after the other uses: taken anew only when one needs more.
+class JobMemory {
+ public:
+  std::byte* at_least(Backend& backend, Bytes size);
+
+ private:
+  std::unique_ptr<DeviceMemory> memory_;
+  Bytes size_;
+};
+
+// What it reads and writes in one pass.
+Bytes block_bytes(const DeviceMeasurement& measurement, const Backend& backend);
+
+// A step, an update, or a copy on the device; other work is the device's own. It keeps the backend. What gradients read
+// has been made by forwards; everything is done when this returns. One job at a time lies in `memory`, which outlives
+// it. Throws OutOfArena.
+std::unique_ptr<DeviceJob> device_job(const DeviceMeasurement& measurement, std::unique_ptr<Backend> backend,
+                                      std::int64_t blocks, JobMemory& memory);
+
+// Fills a device's memory with random values between -1 and 1, stored as that precision's tensors are; of two bytes
+// each none is nearer to 0 than 0.5, and pairs of them are good fp32 values, too. Never 0.
+void fill_random(Mover& mover, std::byte* block, std::int64_t bytes, Precision precision = Precision::Fp32);
+
+}  // namespace pipewright

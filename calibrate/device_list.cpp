@@ -1,0 +1,265 @@
+#include "calibrate/device_list.hpp"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/cost/measured_times.hpp"
+#include "core/cost/operation_size.hpp"
+#include "core/model/layer_builder.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::array kPasses = {MeasuredPass::Forward, MeasuredPass::InputGradient, MeasuredPass::WeightGradient};
+constexpr std::array kPrecisions = {Precision::Bf16, Precision::Fp32, Precision::Fp16, Precision::Tf32};
+constexpr double kMostWork = 2.0 * 4096 * 4096 * 4096;
+constexpr double kMostValues = 256.0 * 1024 * 1024;
+constexpr std::int64_t kTile = 128;
+constexpr int kLaterPrecision = 10;  // ranks of fp16 and tf32 begin there
+
+int rank_at(Precision precision, int rank) {
+  return precision == Precision::Bf16 || precision == Precision::Fp32 ? rank : rank + kLaterPrecision;
+}
+
+// One operation of its own, with an input that needs a gradient.
+template <class Build>
+SharedProgram program_of(const Build& build) {
+  LayerBuilder b;
+  return build(b).program;
+}
+
+class List {
+ public:
+  explicit List(const std::vector<DeviceSplit>& splits) : splits_(splits) {}
+
+  // Every pass of the program's only step.
+  void step(const SharedProgram& program, std::int64_t samples, int rank) {
+    const Program& p = *program.get();
+    for (const MeasuredPass pass : kPasses) {
+      const auto size = operation_size(p, p.steps.front(), samples, pass);
+      if (!size) continue;
+      for (const Precision precision : kPrecisions) {
+        if (size->depth == 0 && precision == Precision::Tf32) continue;
+        DeviceMeasurement m;
+        m.operation = p.steps.front().operation, m.pass = pass, m.precision = precision, m.size = *size;
+        m.program = program, m.samples = samples, m.rank = rank_at(precision, rank);
+        add(m);
+      }
+    }
+  }
+
+  void other(DeviceWork work, std::string operation, std::int64_t values, int rank, Optimizer optimizer = {},
+             Precision precision = Precision::Fp32) {
+    DeviceMeasurement m;
+    m.work = work, m.operation = std::move(operation), m.rank = rank_at(precision, rank), m.optimizer = optimizer;
+    m.precision = precision;
+    m.size = {1, values, 1, 0, static_cast<double>(work == DeviceWork::Copy ? 2 * values : values)};
+    add(m);
+  }
+
+  std::vector<DeviceMeasurement> sorted() && {
+    const auto order = [](const DeviceMeasurement& m) {
+      const bool between = m.busy != 1 && m.busy != m.virtual_devices;
+      return std::tuple(m.rank, between, m.virtual_devices, m.busy);
+    };
+    std::stable_sort(list_.begin(), list_.end(), [&](const auto& a, const auto& b) { return order(a) < order(b); });
+    return std::move(list_);
+  }
+
+ private:
+  void add(DeviceMeasurement m) {
+    for (const auto& [devices, sms] : splits_) {
+      if (m.size.work() > kMostWork / devices || m.size.values > 4 * kMostValues) continue;
+      for (int busy = 1;; busy = std::min(2 * busy, devices)) {
+        m.virtual_devices = devices, m.busy = busy;
+        const OperationSize& s = m.size;
+        if (known_
+                .emplace(m.operation, m.pass, m.precision, devices, busy, s.count, s.rows, s.columns, s.depth, s.values)
+                .second)
+          list_.push_back(m);
+        if (busy == devices) break;
+      }
+    }
+  }
+
+  const std::vector<DeviceSplit>& splits_;
+  std::vector<DeviceMeasurement> list_;
+  std::set<std::tuple<std::string, MeasuredPass, Precision, int, int, std::int64_t, std::int64_t, std::int64_t,
+                      std::int64_t, double>>
+      known_;
+};
+
+// A program with that step alone: its inputs, what it makes.
+SharedProgram alone(const Program& whole, const ProgramStep& step) {
+  Program one;
+  ProgramStep moved = step;
+  std::vector<std::int32_t> number(whole.tensors.size(), -1);
+  const auto tensor = [&](std::int32_t old) {
+    std::int32_t& place = number[static_cast<std::size_t>(old)];
+    if (place < 0) {
+      place = static_cast<std::int32_t>(one.tensors.size());
+      one.tensors.push_back(whole.tensors[static_cast<std::size_t>(old)]);
+      one.tensors.back().same_as = -1;
+    }
+    return place;
+  };
+  for (std::int32_t& input : moved.inputs) {
+    input = tensor(input);
+    if (std::find(one.inputs.begin(), one.inputs.end(), input) == one.inputs.end()) one.inputs.push_back(input);
+  }
+  moved.output = tensor(moved.output);
+  one.outputs = {moved.output};
+  one.steps = {std::move(moved)};
+  return SharedProgram(std::move(one));
+}
+
+void add_models(List& list, const std::vector<AskedModel>& models) {
+  for (const AskedModel& asked : models)
+    for (const Work& work : asked.model->works)
+      if (const Program* const program = work.program.get())
+        for (const ProgramStep& step : program->steps)
+          for (const std::int64_t samples : asked.micro_batches)
+            if (!step.inputs.empty()) list.step(alone(*program, step), samples, 0);
+}
+
+void add_linear(List& list, std::int64_t rows, std::int64_t in, std::int64_t out, int rank) {
+  const auto build = [&](LayerBuilder& b) { return b.finish({b.linear(b.input({rows, in}), {.features = out})}); };
+  list.step(program_of(build), 1, rank);
+}
+
+// Without one product and one copy there is no preset: they are measured however short the time is.
+void add_essentials(List& list) {
+  constexpr std::int64_t kCopied = 4 * 1024 * 1024;  // values; what a core copies in milliseconds, too
+  list.other(DeviceWork::Copy, "copy", kCopied, kEssential);
+  add_linear(list, 1024, 1024, 1024, kEssential);
+}
+
+void add_constants(List& list) {
+  list.other(DeviceWork::Launch, "launch", 0, 0);
+  for (std::int64_t values = 1024; values <= 256 * 1024 * 1024; values *= 4) {
+    list.other(DeviceWork::Copy, "copy", values, 0);
+    list.other(DeviceWork::CopyOnDevice, "copy on device", values, 0);
+    if (values > 16 * 1024 * 1024) continue;  // pinning more of the host's memory takes long
+    list.other(DeviceWork::CopyToHost, "copy to host", values, 0);
+    list.other(DeviceWork::CopyToDevice, "copy to device", values, 0);
+  }
+  for (const Optimizer optimizer : {Optimizer::Sgd, Optimizer::Momentum, Optimizer::RmsProp, Optimizer::Adam})
+    for (std::int64_t parameters = 4096; parameters <= 64 * 1024 * 1024; parameters *= 4)
+      for (const Precision precision : {Precision::Bf16, Precision::Fp32, Precision::Fp16})
+        list.other(DeviceWork::Update, update_operation(optimizer), parameters, 0, optimizer, precision);
+}
+
+// The cost of rows depends on their length, too; of values that stand alone it does not.
+void add_rows(List& list, std::int64_t rows, std::int64_t width) {
+  using B = LayerBuilder;
+  const auto each = [&](const auto& build) {
+    list.step(program_of([&](B& b) { return b.finish({build(b, b.input({rows, width}))}); }), 1, 1);
+  };
+  each([](B& b, B::Value x) { return b.norm(x, {Norm::Layer}); });
+  each([](B& b, B::Value x) { return b.norm(x, {Norm::Rms}); });
+  each([](B& b, B::Value x) { return b.softmax(x); });
+  each([](B& b, B::Value x) { return b.cross_entropy(x); });
+  if (rows <= 64 * 1024)
+    list.step(program_of([&](B& b) { return b.finish({b.embedding(b.tokens(rows), 32'768, width)}); }), 1, 1);
+}
+
+void add_values(List& list, std::int64_t rows, std::int64_t width) {
+  using B = LayerBuilder;
+  const auto each = [&](const auto& build) {
+    list.step(program_of([&](B& b) { return b.finish({build(b, b.input({rows, width}))}); }), 1, 1);
+  };
+  each([](B& b, B::Value x) { return b.activation(x, Activation::Gelu); });
+  each([](B& b, B::Value x) { return b.activation(x, Activation::Relu); });
+  each([](B& b, B::Value x) { return b.gated(x, Activation::Silu); });
+  each([&](B& b, B::Value x) { return b.add(x, b.input({rows, width})); });
+}
+
+void add_moves(List& list) {
+  for (std::int64_t rows = 4; rows <= 256 * 1024; rows *= 4)
+    add_rows(list, rows, 1024), add_values(list, rows, 1024);
+  for (const std::int64_t width : {256, 4096})
+    for (const std::int64_t rows : {16, 1024, 16'384})
+      add_rows(list, rows, width);
+}
+
+void add_products(List& list, const std::vector<DeviceSplit>& splits) {
+  for (const std::int64_t d : {512, 1024, 2048, 4096})
+    for (const std::int64_t rows : {64, 256, 1024, 4096, 16384}) {
+      add_linear(list, rows, d, d, 2), add_linear(list, rows, d, 3 * d, 2);
+      add_linear(list, rows, d, 4 * d, 2), add_linear(list, rows, 4 * d, d, 2);
+    }
+  // 1024 columns are eight tiles across: w waves of S SMs are w S / 8 tiles down.
+  for (const DeviceSplit& split : splits)
+    for (const std::int64_t waves : {1, 2})
+      for (const std::int64_t off : {-1, 0, 1})
+        add_linear(list, std::max<std::int64_t>(1, waves * split.sms * kTile / 8 + off), 1024, 1024, 4);
+}
+
+void add_others(List& list) {
+  for (const std::int64_t heads : {4, 16, 32})
+    for (const std::int64_t tokens : {64, 256, 1024})
+      for (const std::int64_t size : {32, 64, 128})
+        list.step(program_of([&](LayerBuilder& b) {
+                    const std::int64_t f = 3 * heads * size;
+                    const AttentionCore core = {.heads = heads,
+                                                .key_heads = heads,
+                                                .key_size = size,
+                                                .value_size = size,
+                                                .queries = tokens,
+                                                .keys = tokens,
+                                                .causal = true};
+                    return b.finish({b.attention({b.input({tokens, f})}, core)});
+                  }),
+                  1, 3);
+  for (const std::int64_t channels : {64, 256, 512})
+    for (const std::int64_t side : {7, 14, 28, 56})
+      for (const std::int64_t kernel : {1, 3})
+        for (const std::int64_t samples : {1, 16})
+          list.step(program_of([&](LayerBuilder& b) {
+                      const Conv2d conv = {.channels = channels,
+                                           .kernel_height = kernel,
+                                           .kernel_width = kernel,
+                                           .padding_height = kernel / 2,
+                                           .padding_width = kernel / 2};
+                      return b.finish({b.conv2d(b.input({channels, side, side}), conv)});
+                    }),
+                    samples, 3);
+}
+
+std::string_view word(MeasuredPass pass) {
+  constexpr std::array<std::string_view, 3> words = {"forward", "input gradient", "weight gradient"};
+  return words[static_cast<std::size_t>(pass)];
+}
+std::string_view word(Precision precision) {
+  constexpr std::array<std::string_view, 4> words = {"fp32", "tf32", "fp16", "bf16"};
+  return words[static_cast<std::size_t>(precision)];
+}
+
+}  // namespace
+
+std::vector<DeviceMeasurement> device_measurements(const std::vector<AskedModel>& models,
+                                                   const std::vector<DeviceSplit>& splits) {
+  List list(splits);
+  add_essentials(list);
+  add_models(list, models);
+  add_constants(list);
+  add_moves(list);
+  add_products(list, splits);
+  add_others(list);
+  return std::move(list).sorted();
+}
+
+std::string text(const DeviceMeasurement& m) {
+  std::string size = m.size.depth > 0
+                         ? fmt::format("{} x {} x {} x {}", m.size.count, m.size.rows, m.size.columns, m.size.depth)
+                         : fmt::format("{} values", m.size.values);
+  return fmt::format("{} {} {}, {}; 1 of {} virtual devices, {} busy", m.operation, word(m.pass), word(m.precision),
+                     size, m.virtual_devices, m.busy);
+}
+
+}  // namespace pipewright

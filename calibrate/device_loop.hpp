@@ -1,0 +1,52 @@
+// Times a list of measurements on a device, as long as the time lasts.
+//
+// The device stands behind a seam, so that the loop is tested on devices that are made up. Each measurement is sampled
+// by the rule of calibrate/sampling.hpp with inputs outside the cache, and after all of them again with inputs inside
+// it while the budget lasts. One of them, the first that takes 50 us or more, is timed again after every `again_after`
+// others: how much its mean moves is the error that all times share (`repeat_error`).
+//
+// What the device refuses (with the reason), what stayed at a slow clock and what there was no time for goes to
+// `left_out`, one line per precision and reason, with the number of measurements of each operation. What the device
+// throws otherwise ends the calibration.
+//
+// Series and sizes are in an order of their own: the same times give the same device, whatever was timed first.
+//
+// Tests: tests/calibrate/device_loop_test.cpp
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "calibrate/device_list.hpp"
+#include "calibrate/sampling.hpp"
+#include "core/cluster/measured_device.hpp"
+
+namespace pipewright {
+
+class DeviceUnderTest {
+ public:
+  virtual ~DeviceUnderTest() = default;
+  virtual MeasuredDevice facts() const = 0;                               // without series
+  virtual Bytes memory() const = 0;                                       // in all
+  virtual int sms(int virtual_devices) = 0;                               // of one of so many groups
+  virtual std::string refusal(const DeviceMeasurement& measurement) = 0;  // why it cannot be timed here, or ""
+  // What `time()` returns is one pass. `warm`: the same inputs again and again, else ones that are in no cache.
+  virtual std::unique_ptr<Stopwatch> stopwatch(const DeviceMeasurement& measurement, bool warm) = 0;
+  virtual double now() = 0;  // seconds, of any clock that only grows
+};
+
+struct DeviceSettings {
+  double seconds = 480;  // after which nothing more is begun
+  bool warm = true;
+  SamplingRule rule;
+  std::int64_t again_after = 100;
+  std::function<void(const std::string& what, std::int64_t done, std::int64_t all)> progress = {};
+};
+
+MeasuredDevice measure(DeviceUnderTest& device, const std::vector<DeviceMeasurement>& list,
+                       const DeviceSettings& settings);
+
+}  // namespace pipewright

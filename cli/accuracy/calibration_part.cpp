@@ -1,0 +1,84 @@
+// Part 2: what parts 3 and 4 predict with, measured once.
+#include <filesystem>
+#include <list>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "cli/accuracy/families.hpp"
+#include "cli/accuracy/parts.hpp"
+#include "cli/accuracy/prices.hpp"
+#include "cli/real_run.hpp"
+#include "core/check.hpp"
+#include "io/profile_file.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr double kLongest = 3;        // seconds of measured rounds per run, as `validate` takes
+constexpr double kDryRunSeconds = 2;  // of all runs of a dry run together, or a twentieth of its time
+
+constexpr double kFitSeconds = 20;  // kept back for what stands behind the list of operations
+
+// Whether anything was predicted with the profiles: then none is measured any more.
+bool predicted_already(const StudyResults& results) {
+  for (const StudyRecord& record : results.records())
+    if ((record.part == 3 || record.part == 4) && record.attempt > 0) return true;
+  return false;
+}
+
+void measure(const PartTask& task, const std::string& group, const std::vector<const StudyItem*>& items, double each) {
+  const PartBudget clock(task.limit);
+  std::list<RealRun> runs;  // stay where they are
+  std::vector<const RealRun*> all;
+  for (const StudyItem* const item : items)
+    all.push_back(&runs.emplace_back(item->scenario));
+  const MachineProfile profile = calibrated(all, each, group);
+  task.results.folder_of(task.part);
+  task.results.write(profile_path(task.results, group), profile_yaml(profile));
+  StudyRecord record{.part = task.part, .name = group};
+  record.words = {{"source", profile.source}, {"processor", profile.machine.processor}, {"date", profile.date}};
+  record.figures = {{"layers", static_cast<double>(profile.layers.size())},
+                    {"runs", static_cast<double>(items.size())},
+                    {"common_error", profile.common_error},
+                    {"independent_error", profile.independent_error},
+                    {"seconds", seconds(clock.used())}};
+  task.results.keep(std::move(record));
+  tell(task, group, fmt::format("{} layers", profile.layers.size()));
+}
+
+}  // namespace
+
+void calibration_part(const PartTask& task) {
+  const PartBudget budget(task.limit);
+  const auto groups = price_groups(task.items);
+  std::size_t runs = 0;
+  for (const auto& [group, items] : groups)
+    runs += items.size();
+  // A quarter of the part's time is for rounds that count; as much stands around them, the rest is for the operations.
+  const double limit = seconds(task.limit);
+  const double all = task.dry_run() ? std::min(kDryRunSeconds, limit / 20) : limit / 4;
+  const double each = std::min(kLongest, all / static_cast<double>(std::max<std::size_t>(1, runs)));
+  for (const auto& [group, items] : groups) {
+    std::error_code absent;
+    if (task.results.done(task.part, group)) {
+      if (!std::filesystem::exists(profile_path(task.results, group), absent))
+        throw InputError(profile_path(task.results, group) +
+                         ": was measured and is gone; nothing is calibrated twice: begin anew in another folder");
+      continue;
+    }
+    if (predicted_already(task.results))
+      throw InputError(
+          fmt::format("--part 2: predictions were made already without {}; nothing is calibrated after a "
+                      "prediction was seen: begin anew in another folder",
+                      group));
+    measure(task, group, items, each);
+  }
+  const double left = seconds(budget.left()) - kFitSeconds;
+  if (task.dry_run() || left > 0)
+    calibrate_families(task, task.dry_run() ? all : left);
+  else
+    leave_out(task, budget, "operations");
+}
+
+}  // namespace pipewright

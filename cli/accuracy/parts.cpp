@@ -1,0 +1,61 @@
+#include "cli/accuracy/parts.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "calibrate/calibrate.hpp"
+#include "cli/terminal.hpp"
+#include "io/format_quantity.hpp"
+#include "runtime/backends/cpu.hpp"
+
+namespace pipewright {
+
+Time PartBudget::used() const {
+  const auto passed = std::chrono::steady_clock::now() - begin_;
+  return {std::chrono::duration_cast<std::chrono::nanoseconds>(passed).count()};
+}
+
+std::vector<const StudyItem*> PartTask::own_items() const {
+  std::vector<const StudyItem*> own;
+  for (const StudyItem& item : items)
+    if (item.part == part) own.push_back(&item);
+  return own;
+}
+
+void tell(const PartTask& task, const std::string& name, const std::string& what) {
+  note(fmt::format("part {}: {}: {}", task.part, name, what));
+}
+
+void leave_out(const PartTask& task, const PartBudget& budget, const std::string& name) {
+  const std::string why = fmt::format("the part's {} were used up; call again to go on", short_time(budget.limit()));
+  task.results.keep({.part = task.part, .name = name, .attempt = 0, .status = "left out", .reason = why});
+  tell(task, name, "left out: " + why);
+}
+
+void keep_without_figures(const PartTask& task, const std::string& name, const std::string& status,
+                          const std::string& reason) {
+  task.results.keep({.part = task.part, .name = name, .attempt = 1, .status = status, .reason = reason});
+  tell(task, name, status + ": " + reason);
+}
+
+void keep_not_applicable(const PartTask& task, const std::string& name) {
+  if (task.results.latest(task.part, name) == nullptr)
+    keep_without_figures(task, name, "not applicable", "has no meaning on a CPU");
+}
+
+void processor_part(const PartTask& task) {
+  const Fingerprint here = fingerprint(*cpu_backend(), "");
+  StudyRecord record{.part = task.part, .name = "device"};
+  record.words = {{"name", here.processor}, {"arithmetic", here.isa}};
+  record.figures = {{"cores", static_cast<double>(here.cores)}};
+  task.results.keep(std::move(record));
+}
+
+std::string what_failed(const std::exception& error) {
+  std::string text = error.what();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,68 @@
+// The six parts of `pipewright accuracy`, one file each. Every part writes its results one by one (results.hpp), leaves
+// out what is there already, and begins nothing when its time is used up.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "cli/accuracy/results.hpp"
+#include "cli/accuracy/study_list.hpp"
+#include "core/units.hpp"
+
+namespace pipewright {
+
+constexpr int kParts = 6;
+
+// The time that a part may take, from now on.
+class PartBudget {
+ public:
+  explicit PartBudget(Time limit) : limit_(limit), begin_(std::chrono::steady_clock::now()) {}
+  Time used() const;
+  Time left() const { return limit_ - used(); }
+  // Whether something that is expected to take so long may begin.
+  bool allows(Time expected = {}) const { return left() > expected; }
+  Time limit() const { return limit_; }
+
+ private:
+  Time limit_;
+  std::chrono::steady_clock::time_point begin_;
+};
+
+struct PartTask {
+  StudyResults& results;
+  const std::vector<StudyItem>& items;  // of all parts
+  int part = 0;
+  Time limit;                // of each part
+  std::string kernel_tests;  // the program that tests the kernels on a GPU; "": unknown
+
+  bool dry_run() const { return results.dry_run(); }
+  std::vector<const StudyItem*> own_items() const;
+};
+
+// Facts of the device; whether SM groups are disjoint and work at once.
+void device_part(const PartTask& task);
+// In its place, in a dry run: the processor.
+void processor_part(const PartTask& task);
+// One calibration of everything that parts 3 and 4 predict.
+void calibration_part(const PartTask& task);
+// Parts 3 and 4: predicted, written down, run, compared. Throws InputError where part 2 is missing.
+void runs_part(const PartTask& task);
+// The largest number of layers: predicted, then found by real runs.
+void largest_part(const PartTask& task);
+// Gradients on K workers against one; compute-sanitizer.
+void gradients_part(const PartTask& task);
+
+// A line on standard error: "part 3: pipeline-k4: ..."
+void tell(const PartTask& task, const std::string& name, const std::string& what);
+// Keeps the record that nothing was begun, since the part's time is used up.
+void leave_out(const PartTask& task, const PartBudget& budget, const std::string& name);
+// Keeps a record without figures: "not applicable", "not run".
+void keep_without_figures(const PartTask& task, const std::string& name, const std::string& status,
+                          const std::string& reason);
+// Of what a dry run has nothing to say.
+void keep_not_applicable(const PartTask& task, const std::string& name);
+// Why a step failed, whatever it threw: a GPU's error names the call.
+std::string what_failed(const std::exception& error);
+
+}  // namespace pipewright

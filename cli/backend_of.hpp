@@ -1,0 +1,19 @@
+// The backend that a scenario's `run.backend` names.
+#pragma once
+
+#include <memory>
+
+#include "core/plan/scenario.hpp"
+#include "runtime/backend.hpp"
+
+namespace pipewright {
+
+// Makes the backends of a run of so many workers. cuda: the GPUs' SMs are cut into groups now, one per worker
+// (gpu_places.hpp). `processes`: workers are processes, and this one is one of them. Throws InputError where the GPUs
+// cannot be used, and says what is missing.
+BackendMaker backend_of(const Scenario& scenario, int workers, bool processes);
+
+// For sizes alone, on any machine: alignment and workspaces of the scenario's backend.
+std::unique_ptr<Backend> backend_for_sizes(const Scenario& scenario);
+
+}  // namespace pipewright

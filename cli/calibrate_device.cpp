@@ -1,0 +1,145 @@
+#include "cli/calibrate_device.hpp"
+
+#include <array>
+#include <charconv>
+#include <ctime>
+#include <filesystem>
+#include <list>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include "calibrate/device_loop.hpp"
+#include "calibrate/device_preset.hpp"
+#include "calibrate/fit.hpp"
+#include "calibrate/gpu_under_test.hpp"
+#include "calibrate/host_under_test.hpp"
+#include "cli/config_path.hpp"
+#include "cli/outputs.hpp"
+#include "cli/progress.hpp"
+#include "cli/terminal.hpp"
+#include "io/quantity.hpp"
+#include "io/read_file.hpp"
+#include "io/read_scenario.hpp"
+#include "io/writers/fit_plot.hpp"
+#include "io/writers/writers.hpp"
+#include "io/yaml.hpp"
+#include "kernels/gpu_api.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::array<std::string_view, 2> kEndings = {".yaml", ".svg"};
+constexpr std::array<std::int64_t, 4> kMicroBatches = {1, 2, 4, 8};  // where a model comes without a plan
+
+double seconds_of(const Arguments& arguments) {
+  const std::string text = arguments.last("--budget", "8 min");
+  const Parsed<Time> budget = parse_time(text);
+  if (!budget.value || *budget.value <= Time{})
+    throw InputError("--budget: \"" + text + "\" is no time; write e.g. --budget 8min");
+  return static_cast<double>(budget.value->value) * 1e-9;
+}
+
+std::vector<int> numbers_of(const std::string& text) {
+  std::set<int> numbers;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    int number = 0;
+    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, number);
+    if (error != std::errc{} || stop != text.data() + end || number < 1)
+      throw InputError("--virtual-devices: \"" + text +
+                       "\" is no list of whole numbers of at least 1; write e.g. --virtual-devices 1,2,4,8");
+    numbers.insert(number);
+    begin = end + 1;
+  }
+  return {numbers.begin(), numbers.end()};
+}
+
+struct Asked {
+  Model model;
+  std::vector<std::int64_t> micro_batches;
+};
+
+// A scenario's model at its micro-batch, or a model alone at several.
+Asked asked_model(const std::string& path) {
+  const ReadOptions options{.set = {}, .config_path = config_path()};
+  const Yaml root = parse_yaml(read_file(path), path);
+  if (root.find("plan") == nullptr && root.find("training") == nullptr)
+    return {read_model(path, options), {kMicroBatches.begin(), kMicroBatches.end()}};
+  Scenario scenario = read_scenario(path, options);
+  Asked asked{std::move(scenario.model), {kMicroBatches.begin(), kMicroBatches.end()}};
+  if (scenario.training.micro_batch_size) asked.micro_batches = {scenario.training.micro_batch_size->value};
+  return asked;
+}
+
+// Groups that the device can be cut into; one that it cannot is an error where it was asked for.
+std::vector<DeviceSplit> splits_of(DeviceUnderTest& device, const std::vector<int>& numbers, bool asked) {
+  std::vector<DeviceSplit> splits;
+  for (const int number : numbers)
+    try {
+      splits.push_back({number, device.sms(number)});
+    } catch (const GpuError& error) {
+      if (asked) throw InputError(fmt::format("--virtual-devices: {}: {}", number, error.what()));
+      note(fmt::format("{} virtual devices are left out: {}", number, error.what()));
+    }
+  return splits;
+}
+
+std::string name_of(const std::vector<std::string>& outputs, const MeasuredDevice& measured) {
+  for (const std::string& path : outputs)
+    if (path.ends_with(".yaml")) return std::filesystem::path(path).stem().string();
+  return measured.gpu;
+}
+
+}  // namespace
+
+int calibrate_device(const Arguments& arguments) {
+  for (const char* option : {"--set", "--sizes", "--gpus"})
+    if (arguments.has(option))
+      throw InputError(std::string(option) + " belongs to the calibration of a scenario; name one, or leave it out");
+  const std::string backend = arguments.last("--backend", "cpu");
+  if (backend != "cpu" && backend != "cuda")
+    throw InputError("--backend: \"" + backend + "\" is none; use cuda, or cpu for one core of this machine");
+  const std::vector<std::string> outputs = arguments.all("--output"), models = arguments.all("--model");
+  const std::vector<std::size_t> endings = check_outputs(outputs, models, kEndings);
+  DeviceSettings settings;
+  settings.seconds = seconds_of(arguments);
+  const std::vector<int> numbers = numbers_of(arguments.last("--virtual-devices", backend == "cpu" ? "1" : "1,2,4,8"));
+  std::list<Asked> asked;  // stay where they are
+  std::vector<AskedModel> models_asked;
+  for (const std::string& path : models) {
+    asked.push_back(asked_model(path));
+    models_asked.push_back({&asked.back().model, asked.back().micro_batches});
+  }
+  const std::string date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
+  if (backend == "cuda" && gpu_count() == 0)
+    throw InputError("--backend: cuda: " + gpu_status() +
+                     "; `pipewright doctor` shows what is there, --backend cpu measures a core");
+  const std::unique_ptr<DeviceUnderTest> device =
+      backend == "cpu" ? host_under_test(date, PIPEWRIGHT_VERSION) : gpu_under_test(0, date, PIPEWRIGHT_VERSION);
+  const std::vector<DeviceSplit> splits = splits_of(*device, numbers, arguments.has("--virtual-devices"));
+  MeasuredDevice measured;
+  {
+    ProgressLine line;
+    settings.progress = [&](const std::string& what, std::int64_t done, std::int64_t all) {
+      line.show("calibrating", done, all, what);
+    };
+    measured = measure(*device, device_measurements(models_asked, splits), settings);
+  }
+  fit(measured);
+  const Device preset = preset_of(measured, name_of(outputs, measured), device->memory());
+  if (outputs.empty()) return print(device_yaml(preset)), kDone;
+  print(fit_table(measured));
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    write_file(outputs[i], endings[i] == 0 ? device_yaml(preset) : fit_svg(measured));
+    const std::string path = outputs[i].find('/') == std::string::npos ? "./" + outputs[i] : outputs[i];
+    note("wrote " + outputs[i] + (endings[i] == 0 ? " (device: --set cluster.node.device=" + path + ")" : ""));
+  }
+  return kDone;
+}
+
+}  // namespace pipewright

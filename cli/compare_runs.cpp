@@ -1,0 +1,190 @@
+#include "cli/compare_runs.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/campaign_options.hpp"
+#include "cli/terminal.hpp"
+#include "cli/validate_import.hpp"
+#include "core/check.hpp"
+#include "io/format_quantity.hpp"
+#include "io/import/run_file.hpp"
+#include "io/writers/json_text.hpp"
+#include "runtime/measurement.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::size_t kWarmup = 3;  // first steps of a log that do not count, as validate has it
+constexpr std::size_t kShownKernels = 12, kLongestName = 60;
+
+enum class Kind { Time, Bytes, Rate };
+
+// A figure of both runs: of those that only one of them has, nothing is said.
+struct Row {
+  std::string what;
+  Kind kind;
+  double a, b;
+};
+
+using Figures = std::map<std::string, std::pair<Kind, double>>;  // by name, which sorts them as they are shown
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+void add_median(Figures& figures, const std::string& what, Kind kind, const std::vector<double>& values) {
+  if (!values.empty()) figures[what] = {kind, median(values)};
+}
+
+void log_figures(const TrainingLog& log, Figures& figures) {
+  std::vector<double> times, tokens, rates, samples;
+  const std::size_t first = log.steps.size() > kWarmup ? kWarmup : 0;
+  for (std::size_t i = first; i < log.steps.size(); ++i) {
+    const LoggedStep& step = log.steps[i];
+    if (step.time) times.push_back(seconds(*step.time));
+    if (step.time && step.global_batch_size)
+      samples.push_back(static_cast<double>(*step.global_batch_size) / seconds(*step.time));
+    if (step.tokens_per_s_device) tokens.push_back(*step.tokens_per_s_device);
+    if (step.flop_rate_device && std::isfinite(*step.flop_rate_device)) rates.push_back(*step.flop_rate_device * 1e-12);
+  }
+  add_median(figures, "1 step (median)", Kind::Time, times);
+  add_median(figures, "2 samples/s", Kind::Rate, samples);
+  add_median(figures, "3 tokens/s per device", Kind::Rate, tokens);
+  add_median(figures, "4 TFLOP/s per device", Kind::Rate, rates);
+  if (log.max_allocated)
+    figures["5 memory allocated, most"] = {Kind::Bytes, static_cast<double>(log.max_allocated->value)};
+  if (log.max_reserved)
+    figures["6 memory reserved, most"] = {Kind::Bytes, static_cast<double>(log.max_reserved->value)};
+}
+
+void trace_figures(const ActionTrace& trace, Figures& figures) {
+  std::map<std::string, std::vector<double>> kinds;
+  for (const TracedAction& action : trace.actions)
+    kinds[fmt::format("7 stage {:3} {}", action.stage, action.kind)].push_back(seconds(action.duration));
+  for (const auto& [kind, durations] : kinds)
+    add_median(figures, kind, Kind::Time, durations);
+}
+
+std::vector<Row> common(const ImportedRun& a, const ImportedRun& b) {
+  Figures of_a, of_b;
+  for (const auto& [run, figures] : {std::pair(&a, &of_a), std::pair(&b, &of_b)}) {
+    if (run->log) log_figures(*run->log, *figures);
+    if (run->trace) trace_figures(*run->trace, *figures);
+  }
+  std::vector<Row> rows;
+  for (const auto& [what, figure] : of_a)
+    if (const auto other = of_b.find(what); other != of_b.end())
+      rows.push_back({what.substr(2), figure.first, figure.second, other->second.second});
+  return rows;
+}
+
+// Kernels of both by name, those first on which most time is spent.
+std::vector<Row> kernels(const ImportedRun& a, const ImportedRun& b) {
+  std::map<std::string, std::pair<double, double>> totals;
+  for (const KernelSum& kernel : a.kernels)
+    totals[kernel.name].first += seconds(kernel.total);
+  for (const KernelSum& kernel : b.kernels)
+    totals[kernel.name].second += seconds(kernel.total);
+  std::vector<Row> rows;
+  for (const auto& [name, both] : totals)
+    rows.push_back({name, Kind::Time, both.first, both.second});
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Row& x, const Row& y) { return std::max(x.a, x.b) > std::max(y.a, y.b); });
+  return rows;
+}
+
+std::string shown(Kind kind, double value) {
+  switch (kind) {
+    case Kind::Time: return short_time(Time{std::llround(std::min(value, 4e9) * 1e9)}, 4);
+    case Kind::Bytes: return short_bytes(Bytes{std::llround(std::min(value, 4e18))});
+    default: return significant(value, 4);
+  }
+}
+
+std::string ratio(const Row& row) {
+  return row.a > 0 ? fmt::format("{:+.1f} %", 100 * (row.b / row.a - 1)) : "";
+}
+
+std::string table(const std::vector<Row>& rows, std::size_t most) {
+  std::string text = fmt::format("  {:<{}} {:>12} {:>12} {:>9}\n", "", kLongestName, "A", "B", "B to A");
+  for (std::size_t i = 0; i < std::min(rows.size(), most); ++i)
+    text += fmt::format("  {:<{}} {:>12} {:>12} {:>9}\n", rows[i].what.substr(0, kLongestName), kLongestName,
+                        shown(rows[i].kind, rows[i].a), shown(rows[i].kind, rows[i].b), ratio(rows[i]));
+  if (rows.size() > most) text += fmt::format("  and {} more\n", rows.size() - most);
+  return text;
+}
+
+void write_rows(JsonText& json, std::string_view key, const std::vector<Row>& rows) {
+  json.key(key).open('[');
+  for (const Row& row : rows) {
+    json.open('{').field("what", row.what);
+    json.field("unit", row.kind == Kind::Time ? "s" : row.kind == Kind::Bytes ? "byte" : "");
+    json.field("a", row.a).field("b", row.b).close();
+  }
+  json.close();
+}
+
+int two_runs(const Arguments& arguments) {
+  for (const char* option : {"--set", "--set-a", "--set-b", "--output"})
+    if (arguments.has(option))
+      throw InputError(std::string(option) + ": is for scenarios, not for two measured runs; leave it out" +
+                       (option == std::string_view("--output") ? ", and write --json > FILE" : ""));
+  const std::vector<std::string>& paths = arguments.positional;
+  const ImportedRun a = read_run_file(paths[0]), b = read_run_file(paths[1]);
+  const std::vector<Row> figures = common(a, b);
+  const std::vector<Row> sums = a.kernels.empty() || b.kernels.empty() ? std::vector<Row>() : kernels(a, b);
+  if (figures.empty() && sums.empty())
+    throw InputError("compare: " + paths[0] + " and " + paths[1] +
+                     " have no figure in common; compare two logs, two traces or two reports of kernels");
+  if (arguments.has("--json")) {
+    JsonText json;
+    json.open('{').field("schema", "pipewright.compared-runs/1").field("a", paths[0]).field("b", paths[1]);
+    write_rows(json, "figures", figures);
+    write_rows(json, "kernels", sums);
+    json.close();
+    print(std::move(json).text());
+    return kDone;
+  }
+  print(fmt::format("two measured runs\n  A  {} ({})\n  B  {} ({})\n\n{}{}", paths[0], a.source.format, paths[1],
+                    b.source.format, figures.empty() ? "" : table(figures, figures.size()),
+                    sums.empty() ? "" : "\nkernels, all calls\n" + table(sums, kShownKernels)));
+  return kDone;
+}
+
+}  // namespace
+
+int compare_runs(const Arguments& arguments) {
+  if (const std::string option = campaign_option(arguments); !option.empty())
+    throw InputError(option + ": the whole training is told of scenarios, not of measured runs; leave it out");
+  const std::vector<std::string>& paths = arguments.positional;
+  const bool first = is_run_file(paths[0]);
+  if (first && is_run_file(paths[1])) return two_runs(arguments);
+  const std::string run = paths[first ? 0 : 1], scenario = paths[first ? 1 : 0];
+  if (arguments.has("--output"))
+    throw InputError("--output: a measured run has no timeline to draw beside a prediction; write --json > FILE");
+  const ImportedRun measured = read_run_file(run);
+  if (!measured.log && !measured.trace)
+    throw InputError(run + ": has sums of kernels only, which no prediction has; compare it with another such run");
+  // As validate has it, with nothing judged.
+  Arguments asked;
+  asked.positional = {scenario};
+  if (measured.log) asked.options["--log"] = {run};
+  if (measured.trace && !scenario.ends_with(".json")) asked.options["--trace"] = {run};
+  std::vector<std::string> set = arguments.all("--set");
+  for (std::string& change : arguments.all(first ? "--set-b" : "--set-a"))
+    set.push_back(std::move(change));
+  if (!set.empty()) asked.options["--set"] = set;
+  if (arguments.has("--json")) asked.options["--json"] = {""};
+  return validate_import(asked, std::nullopt);
+}
+
+}  // namespace pipewright

@@ -1,0 +1,130 @@
+#include "cli/comparison_html.hpp"
+
+#include <cmath>
+#include <filesystem>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "io/format_quantity.hpp"
+#include "io/read_file.hpp"
+#include "io/writers/compare.hpp"
+#include "io/writers/drawing.hpp"
+#include "io/writers/html.hpp"
+#include "io/writers/html_page.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::size_t kMostOps = 24;
+
+std::string signed_percent(double value) {
+  return fmt::format("{:+.1f} %", 100 * value);
+}
+
+std::string word(Verdict verdict) {
+  return verdict == Verdict::Within ? "within" : verdict == Verdict::Outside ? "outside" : "withheld";
+}
+
+std::vector<TextColumn> table_of(const std::string& head, const std::vector<ComparedRow>& rows) {
+  std::vector<TextColumn> columns = {{head, true}, {"predicted"}, {"measured"}, {"error"}};
+  for (const ComparedRow& row : rows) {
+    const std::string* const cells[] = {&row.what, &row.predicted, &row.measured, &row.error};
+    for (std::size_t i = 0; i < columns.size(); ++i)
+      columns[i].cells.push_back(*cells[i]);
+  }
+  return columns;
+}
+
+// What the median is taken of: "33.4 ms, 33.1 ms, ..."
+std::string step_times(const std::vector<Time>& timed) {
+  std::string text;
+  for (const Time step : timed)
+    text += (text.empty() ? "" : ", ") + short_time(step, 4);
+  return text;
+}
+
+}  // namespace
+
+std::string comparison_html(const RunComparison& c, const std::string& command) {
+  const Report &predicted = c.predicted.report, &measured = c.measured.report;
+  const Scenario& scenario = *c.predicted.scenario;
+  HtmlPage page(scenario.name, question(c.measured));
+  page.figures({{"predicted step", short_time(predicted.makespan, 4), ""},
+                {"measured step", short_time(c.times.median, 4),
+                 fmt::format("median of {}; p5 {}, p95 {}", c.times.timed.size(), short_time(c.times.p5),
+                             short_time(c.times.p95))},
+                {"error", signed_percent(c.step_error()), "predicted / measured - 1"},
+                {"bubble", percent(predicted.bubble_fraction), "measured " + percent(measured.bubble_fraction)},
+                {"peak memory", c.memory_exact() ? "exact" : "NOT EXACT", "of every worker, to the byte"},
+                {"verdict", word(c.verdict()), fmt::format("tolerance {}", whole_percent(c.tolerance))}});
+  if (c.verdict() == Verdict::Withheld)
+    page.warning(c.verdict_text());
+  else
+    page.paragraph("Verdict: " + c.verdict_text() + ".");
+  for (const std::string& warning : predicted.warnings)
+    page.warning(warning);
+  page.heading("Predicted beside measured");
+  page.table(table_of("", compared_rows(c)));
+  if (const std::string band = band_text(c); !band.empty())
+    page.paragraph("90 % band of the prediction: " + band + ".");
+  page.heading("Both timelines on one scale");
+  page.drawing(svg_timelines(c.predicted, c.measured, "predicted", "measured"));
+  page.heading("Ops, by what they add to the error of a step");
+  page.table(table_of("op", compared_ops(c, kMostOps)));
+  page.heading("Timed steps, in their order");
+  page.paragraph(step_times(c.times.timed));
+  page.heading("How it is known");
+  std::vector<std::string> known = measured.provenance;
+  if (scenario.profile != nullptr) known.push_back("prices: " + scenario.profile->source);
+  page.list(known);
+  add_making(page, command, scenario);
+  return page.document();
+}
+
+std::string study_html(const std::vector<Row>& rows, const std::vector<std::string>& remarks,
+                       const std::string& profile, const std::string& folder, const std::string& command) {
+  HtmlPage page("Predictions beside runs",
+                "Every scenario was predicted from one calibration, before it ran; every attempt is here.");
+  std::vector<TextColumn> columns = {
+      {"scenario", true}, {"attempt"},  {"schedule, K x M", true}, {"predicted"}, {"measured"},     {"error"},
+      {"bubble"},         {"measured"}, {"memory", true},          {"p95/p5"},    {"verdict", true}};
+  for (const Row& r : rows) {
+    const bool failed = !r.failed.empty();
+    const std::string cells[] = {r.scenario,
+                                 std::to_string(r.attempt),
+                                 failed ? "" : fmt::format("{}, {} x {}", r.schedule, r.stages, r.micro_batches),
+                                 failed ? "" : short_time(r.predicted),
+                                 failed ? "" : short_time(r.median),
+                                 r.judged() ? signed_percent(r.error) : "",
+                                 failed ? "" : percent(r.bubble_predicted),
+                                 failed ? "" : percent(r.bubble_measured),
+                                 failed           ? ""
+                                 : r.memory_exact ? "exact"
+                                                  : "NOT EXACT",
+                                 failed ? "" : fmt::format("{:.2f}", r.spread()),
+                                 failed ? "failed: " + r.failed : word(r.verdict)};
+    for (std::size_t i = 0; i < columns.size(); ++i)
+      columns[i].cells.push_back(cells[i]);
+  }
+  page.heading("All attempts");
+  page.table(columns);
+  page.list(remarks);
+  for (const Row& r : rows) {
+    if (!r.failed.empty()) continue;
+    page.heading(fmt::format("{}, attempt {}", r.scenario, r.attempt));
+    page.paragraph(r.text + ".");
+    const std::string drawing = fmt::format("{}/{}/attempt-{}/overlay.svg", folder, r.file, r.attempt);
+    std::error_code absent;
+    if (std::filesystem::exists(drawing, absent)) page.drawing(read_file(drawing));
+  }
+  page.heading("How it is known");
+  page.list({"prices: " + profile});
+  if (!command.empty()) {
+    page.heading("Made by");
+    page.text_block(command);
+  }
+  return page.document();
+}
+
+}  // namespace pipewright

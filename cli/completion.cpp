@@ -1,0 +1,212 @@
+// `completion`: what a shell needs to complete commands, options and file names; and the manual page. Both are written
+// from the table of commands, so that they know what the program knows.
+#include "cli/completion.hpp"
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/commands.hpp"
+#include "cli/terminal.hpp"
+#include "core/check.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::array<std::string_view, 4> kKinds = {"bash", "zsh", "fish", "man"};
+
+std::string all_commands() {
+  std::string text;
+  for (const Command& command : commands())
+    text += (text.empty() ? "" : " ") + std::string(command.name);
+  return text;
+}
+
+// Words that a command's first argument may be.
+std::string words_of(const Command& command) {
+  if (command.name == "help") return all_commands();
+  return fmt::format("{}", fmt::join(command.words, " "));
+}
+
+std::string bash() {
+  std::string text =
+      "# Completion of pipewright for bash: source it, or put it into /etc/bash_completion.d/pipewright.\n"
+      "_pipewright() {\n"
+      "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} options= values= words=\n"
+      "  COMPREPLY=()\n"
+      "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+      "    COMPREPLY=($(compgen -W \"" +
+      all_commands() +
+      " --help --version\" -- \"$word\"))\n"
+      "    return\n"
+      "  fi\n"
+      "  case ${COMP_WORDS[1]} in\n";
+  for (const Command& command : commands()) {
+    std::string options, values;
+    for (const Option* option : options_of(command)) {
+      options += (options.empty() ? "" : " ") + std::string(option->name);
+      if (option->value.empty()) continue;
+      values += " " + std::string(option->name) + (option->letter.empty() ? "" : " " + std::string(option->letter));
+    }
+    text += fmt::format("    {}) options='{}' values='{} ' words='{}' ;;\n", command.name, options, values,
+                        words_of(command));
+  }
+  return text +
+         "  esac\n"
+         "  case $values in *\" $before \"*) compopt -o default; return ;; esac\n"
+         "  case $word in\n"
+         "    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$word\")) ;;\n"
+         "    *) COMPREPLY=($(compgen -W \"$words\" -- \"$word\")); compopt -o default ;;\n"
+         "  esac\n"
+         "}\n"
+         "complete -F _pipewright pipewright\n";
+}
+
+// In single quotes, with what zsh's descriptions take for syntax escaped.
+std::string zsh_text(std::string_view text) {
+  std::string out;
+  for (const char c : text)
+    if (c == '\'')
+      out += "'\\''";
+    else if (c == '[' || c == ']' || c == ':')
+      out += std::string("\\") + c;
+    else
+      out += c;
+  return out;
+}
+
+std::string zsh() {
+  std::string text =
+      "#compdef pipewright\n"
+      "# Completion of pipewright for zsh: put it as _pipewright into a folder of $fpath.\n"
+      "_pipewright() {\n"
+      "  if (( CURRENT == 2 )); then\n"
+      "    local -a all=(\n";
+  for (const Command& command : commands())
+    text += fmt::format("      '{}:{}'\n", command.name, zsh_text(command.summary));
+  text +=
+      "    )\n"
+      "    _describe command all\n"
+      "    return\n"
+      "  fi\n"
+      "  local command=$words[2]\n"
+      "  shift words; (( CURRENT-- ))\n"
+      "  case $command in\n";
+  for (const Command& command : commands()) {
+    text += fmt::format("    {}) _arguments", command.name);
+    for (const Option* option : options_of(command))
+      for (const std::string_view name : {option->name, option->letter})
+        if (!name.empty())
+          text += fmt::format(" \\\n      '*{}[{}]{}'", name, zsh_text(option->help),
+                              option->value.empty() ? "" : fmt::format(":{}:_files", zsh_text(option->value)));
+    const std::string words = words_of(command);
+    text += words.empty() ? " \\\n      '*:file:_files' ;;\n"
+                          : fmt::format(" \\\n      '1:word:({})' '*:file:_files' ;;\n", words);
+  }
+  return text +
+         "  esac\n"
+         "}\n"
+         "_pipewright \"$@\"\n";
+}
+
+std::string fish_text(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text)
+    out += c == '\'' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+  return out + "'";
+}
+
+std::string fish() {
+  std::string text =
+      "# Completion of pipewright for fish: put it into ~/.config/fish/completions/pipewright.fish.\n"
+      "complete -c pipewright -n __fish_use_subcommand -f\n";
+  for (const Command& command : commands()) {
+    text += fmt::format("complete -c pipewright -n __fish_use_subcommand -a {} -d {}\n", command.name,
+                        fish_text(command.summary));
+    const std::string when = fmt::format("complete -c pipewright -n '__fish_seen_subcommand_from {}'", command.name);
+    for (const Option* option : options_of(command)) {
+      text += fmt::format("{} -l {}", when, option->name.substr(2));
+      if (!option->letter.empty()) text += fmt::format(" -s {}", option->letter.substr(1));
+      text += fmt::format("{} -d {}\n", option->value.empty() ? "" : " -r", fish_text(option->help));
+    }
+    if (const std::string words = words_of(command); !words.empty())
+      text += fmt::format("{} -a {}\n", when, fish_text(words));
+  }
+  return text;
+}
+
+// ---- manual page ----------------------------------------------------------------------------------------------------
+
+// A line of the source may not begin with a sign of control; hyphens are meant as such.
+std::string troff(std::string_view text) {
+  std::string out;
+  bool line_begins = true;
+  for (const char c : text) {
+    if (line_begins && (c == '.' || c == '\'')) out += "\\&";
+    line_begins = c == '\n';
+    out += c == '\\' ? "\\e" : c == '-' ? "\\-" : std::string(1, c);
+  }
+  return out;
+}
+
+int run(const Arguments& arguments) {
+  const std::string& shell = arguments.positional.front();
+  if (shell == "man") return print(manual_page()), kDone;
+  if (shell == "bash") return print(bash()), kDone;
+  if (shell == "zsh") return print(zsh()), kDone;
+  if (shell == "fish") return print(fish()), kDone;
+  throw InputError("completion: " + unknown_name(shell, kKinds));
+}
+
+}  // namespace
+
+std::string manual_page() {
+  std::string text = fmt::format(
+      ".TH PIPEWRIGHT 1 \"\" \"pipewright {}\" \"User commands\"\n"
+      ".SH NAME\npipewright \\- predicts, plans and runs pipeline\\-parallel training\n"
+      ".SH SYNOPSIS\n.B pipewright\n.I COMMAND\n[argument ...] [option ...]\n"
+      ".SH DESCRIPTION\nPredicts how training a neural network over many accelerators behaves, plans the best way to "
+      "do "
+      "it, runs that plan and shows how far the prediction was off.\n"
+      ".SH COMMANDS\n",
+      PIPEWRIGHT_VERSION);
+  for (const Command& command : commands()) {
+    text += fmt::format(".SS \"{} {}\"\n{}.\n", command.name, troff(command.arguments), troff(command.summary));
+    if (!command.details.empty()) text += ".PP\n.nf\n" + troff(command.details) + ".fi\n";
+    for (const Option& option : command.options) {
+      text += ".TP\n";
+      if (!option.letter.empty()) text += fmt::format("\\fB{}\\fR, ", troff(option.letter));
+      text += fmt::format("\\fB{}\\fR", troff(option.name));
+      if (!option.value.empty()) text += fmt::format(" \\fI{}\\fR", troff(option.value));
+      text += fmt::format("\n{}\n", troff(option.help));
+    }
+  }
+  text += ".SH OPTIONS OF ALL COMMANDS\n";
+  for (const Option& option : common_options())
+    text += fmt::format(".TP\n\\fB{}\\fR {}\n{}\n", troff(option.name), troff(option.value), troff(option.help));
+  return text +
+         ".SH EXIT STATUS\n.TP\n0\ndone\n.TP\n1\nthe answer is no: the plan does not fit, a tolerance is exceeded\n"
+         ".TP\n2\nbad input, or a failure\n.TP\n130\ninterrupted; what was done is kept\n"
+         ".SH ENVIRONMENT\n.TP\n.B PIPEWRIGHT_PATH\nfolders with configurations of devices, clusters and models, "
+         "looked through first\n.TP\n.B NO_COLOR\nno colours, unless \\-\\-color says so\n"
+         ".SH FILES\nDevices, clusters and models lie in share/pipewright/configs beside the program.\n";
+}
+
+constinit const Command kCompletion{
+    .name = "completion",
+    .arguments = "bash|zsh|fish|man",
+    .summary = "completion of commands and options for a shell, or the manual page",
+    .details =
+        "  source <(pipewright completion bash)\n"
+        "  pipewright completion man | man -l -\n"
+        "An installed pipewright has them in place.\n",
+    .options = {},
+    .words = kKinds,
+    .least = 1,
+    .most = 1,
+    .run = run,
+};
+
+}  // namespace pipewright

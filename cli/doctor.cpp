@@ -1,0 +1,49 @@
+#include <array>
+
+#include "calibrate/calibrate.hpp"
+#include "cli/commands.hpp"
+#include "cli/doctor_text.hpp"
+#include "cli/terminal.hpp"
+#include "core/check.hpp"
+#include "runtime/backends/cpu.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::array<Option, 1> kOptions = {{
+    {"--json", "", "", "the same as one JSON document"},
+}};
+
+CpuFindings cpu_findings() {
+  CpuFindings cpu;
+  cpu.mpi = PIPEWRIGHT_MPI;
+  try {
+    const Fingerprint here = fingerprint(*cpu_backend(), "");
+    cpu.processor = here.processor, cpu.cores = here.cores, cpu.arithmetic = here.isa;
+  } catch (const InputError& error) {
+    cpu.refusal = error.what();
+  }
+  return cpu;
+}
+
+int run(const Arguments& arguments) {
+  const CpuFindings cpu = cpu_findings();
+  const GpuSystem gpu = gpu_system();
+  print(arguments.has("--json") ? doctor_json(cpu, gpu) : doctor_text(cpu, gpu));
+  return kDone;
+}
+
+}  // namespace
+
+constinit const Command kDoctor{
+    .name = "doctor",
+    .arguments = "",
+    .summary = "what of this machine can be used: cores, transports, GPUs, their libraries",
+    .details = "  Names what is missing and what that means; the exit status is 0 either way.\n",
+    .options = kOptions,
+    .least = 0,
+    .most = 0,
+    .run = run,
+};
+
+}  // namespace pipewright

@@ -1,0 +1,234 @@
+// `init`: a first scenario, from flags or by questions. What is written passes `check`.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "cli/check.hpp"
+#include "cli/commands.hpp"
+#include "cli/config_path.hpp"
+#include "cli/terminal.hpp"
+#include "core/check.hpp"
+#include "io/fields.hpp"
+#include "io/read_scenario.hpp"
+#include "io/writers/writers.hpp"
+
+namespace pipewright {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<Option, 9> kOptions = {{
+    {"--model", "", "NAME|FILE", "a name of configs/models, a model file, or a Hugging Face config.json"},
+    {"--cluster", "", "NAME|FILE", "a name of configs/clusters, or a cluster file"},
+    {"--device", "", "NAME", "instead of a cluster: a name of configs/devices"},
+    {"--devices", "", "N", "with --device: how many in each node"},
+    {"--nodes", "", "N", "how many nodes (default: as the cluster says, else 1)"},
+    {"--links", "", "BANDWIDTH", "with --device: between the devices of a node, per direction, e.g. '64 GB/s'"},
+    {"--network", "", "BANDWIDTH", "with --device and several nodes: per NIC and direction, e.g. '400 Gb/s'"},
+    {"--batch", "", "N", "samples of an optimizer step"},
+    {"--precision", "", "WHAT", "fp32, tf32, fp16 or bf16 (default: bf16)"},
+}};
+
+// What was not given is asked for: the question on standard error, the answer from standard input.
+class Questions {
+ public:
+  explicit Questions(const Arguments& arguments) : arguments_(arguments) {}
+
+  std::string answer(const std::string& option, const std::string& question, const std::string& otherwise) const {
+    if (arguments_.has(option)) return arguments_.last(option, "");
+    std::fprintf(stderr, "%s%s: ", question.c_str(), otherwise.empty() ? "" : (" [" + otherwise + "]").c_str());
+    std::fflush(stderr);
+    std::string line;
+    if (!std::getline(std::cin, line)) {
+      std::fputc('\n', stderr);
+      if (!otherwise.empty()) return otherwise;
+      throw InputError("init: no answer to \"" + question + "\"; give it as " + option);
+    }
+    line.erase(0, line.find_first_not_of(" \t\r"));
+    line.erase(line.find_last_not_of(" \t\r") + 1);
+    if (line.empty() && otherwise.empty())
+      throw InputError("init: \"" + question + "\" needs an answer; give it as " + option);
+    return line.empty() ? otherwise : line;
+  }
+
+ private:
+  const Arguments& arguments_;
+};
+
+std::string stem(const std::string& path) {
+  return fs::path(path).stem().string();
+}
+
+// A path as the file names it: files that it names are relative to its own folder.
+std::string seen_from(const std::string& path, const std::string& file) {
+  std::error_code failed;
+  const fs::path folder = fs::absolute(file).parent_path();
+  const fs::path relative = fs::relative(fs::absolute(path), folder, failed);
+  if (failed || relative.empty()) return fs::absolute(path).string();
+  const std::string text = relative.generic_string();
+  return text.find('/') == std::string::npos ? "./" + text : text;
+}
+
+bool is_path(const std::string& text) {
+  return text.find('/') != std::string::npos || text.ends_with(".yaml") || text.ends_with(".json");
+}
+
+std::vector<std::string> stems(const std::vector<std::string>& paths) {
+  std::vector<std::string> names;
+  for (const std::string& path : paths)
+    names.push_back(stem(path));
+  return names;
+}
+
+// Configurations of Hugging Face models that are shipped.
+std::vector<std::string> shipped_hf(const ReadOptions& options) {
+  std::vector<std::string> files;
+  for (const std::string& folder : options.config_path) {
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(fs::path(folder) / "models/hf", none))
+      if (entry.path().extension() == ".json") files.push_back(entry.path().string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::string model_line(const std::string& model, const std::string& file, const ReadOptions& options) {
+  const auto hf = [](const std::string& path) { return "{hf: " + yaml_string(path) + "}"; };
+  if (is_path(model)) {
+    std::error_code none;
+    if (!fs::exists(model, none)) throw InputError("--model: " + model + ": no such file");
+    return model.ends_with(".json") ? hf(seen_from(model, file)) : yaml_string(seen_from(model, file));
+  }
+  std::vector<std::string> known = stems(config_files("models", options));
+  if (std::find(known.begin(), known.end(), model) != known.end()) return yaml_string(model);
+  for (const std::string& path : shipped_hf(options)) {
+    if (stem(path) == model) return hf(fs::absolute(path).lexically_normal().string());
+    known.push_back(stem(path));
+  }
+  throw InputError("--model: " + unknown_name(model.substr(0, 64), known));
+}
+
+std::int64_t count(const std::string& option, const std::string& text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < 1 || value > kLargestCount)
+    throw InputError(
+        fmt::format("{}: \"{}\" is no whole number from 1 to {}", option, text.substr(0, 64), kLargestCount));
+  return value;
+}
+
+std::string known_name(const std::string& option, const std::string& kind, const std::string& name,
+                       const ReadOptions& options) {
+  const std::vector<std::string> known = stems(config_files(kind, options));
+  if (std::find(known.begin(), known.end(), name) == known.end())
+    throw InputError(option + ": " + unknown_name(name.substr(0, 64), known));
+  return yaml_string(name);
+}
+
+// Nodes of one device, wired as the user says: no figure of ours.
+std::string own_cluster(const Questions& ask, const Arguments& arguments, const ReadOptions& options) {
+  const std::string device = known_name("--device", "devices", arguments.last("--device", ""), options);
+  const std::int64_t devices = count("--devices", ask.answer("--devices", "Devices in each node", ""));
+  const std::int64_t nodes = count("--nodes", ask.answer("--nodes", "Nodes", "1"));
+  std::string text = "cluster:\n";
+  if (nodes > 1) text += fmt::format("  nodes: {}\n", nodes);
+  text += fmt::format("  node:\n    devices: {}\n    device: {}    # pipewright show devices {}\n", devices, device,
+                      device);
+  if (devices > 1)
+    text += fmt::format(
+        "    links: {{kind: mesh, bandwidth: {}}}    # per direction; pcie shares a host bridge, nvswitch a switch\n",
+        yaml_string(ask.answer("--links", "Bandwidth between devices of a node, per direction (64 GB/s)", "")));
+  if (nodes > 1)
+    text += fmt::format(
+        "  network: {{bandwidth: {}}}    # per NIC and direction; a NIC per node unless per: device\n",
+        yaml_string(ask.answer("--network", "Bandwidth between nodes, per NIC and direction (400 Gb/s)", "")));
+  return text;
+}
+
+std::string cluster_text(const Questions& ask, const Arguments& arguments, const std::string& file,
+                         const ReadOptions& options) {
+  if (arguments.has("--device")) {
+    if (arguments.has("--cluster"))
+      throw InputError("init: --cluster and --device exclude each other; keep one of them");
+    return own_cluster(ask, arguments, options);
+  }
+  for (const char* option : {"--devices", "--links", "--network", "--nodes"})
+    if (arguments.has(option))
+      throw InputError(std::string(option) +
+                       ": goes with --device; a cluster of configs/ has its own (change it with --set "
+                       "cluster.nodes=N)");
+  const std::string cluster = ask.answer(
+      "--cluster", fmt::format("Cluster ({})", fmt::join(stems(config_files("clusters", options)), ", ")), "");
+  return "cluster: " +
+         (is_path(cluster) ? yaml_string(seen_from(cluster, file))
+                           : known_name("--cluster", "clusters", cluster, options)) +
+         "\n";
+}
+
+// The schema that is installed beside the configurations; editors complete by it.
+std::string schema_line(const ReadOptions& options) {
+  for (const std::string& folder : options.config_path) {
+    const fs::path schema = (fs::path(folder) / "../schemas/scenario.json").lexically_normal();
+    std::error_code none;
+    if (fs::is_regular_file(schema, none)) return "# yaml-language-server: $schema=" + schema.string() + "\n";
+  }
+  return "";
+}
+
+int run(const Arguments& arguments) {
+  const std::string file = arguments.positional.empty() ? "scenario.yaml" : arguments.positional.front();
+  if (std::error_code none; fs::exists(file, none))
+    throw InputError(file + ": is there already; remove it, or name another file: pipewright init other.yaml");
+  check_writable(file);
+  const ReadOptions options{.set = {}, .config_path = config_path()};
+  const Questions ask(arguments);
+  const std::string model = model_line(
+      ask.answer("--model", "Model (a name of `pipewright show models`, or a config.json)", ""), file, options);
+  const std::string cluster = cluster_text(ask, arguments, file, options);
+  const std::int64_t batch = count("--batch", ask.answer("--batch", "Samples of an optimizer step (global batch)", ""));
+  const std::string precision = arguments.last("--precision", "bf16");
+  const std::string text = fmt::format(
+      "{}# Written by pipewright init. Every key: docs/scenario.md; every value with its origin: pipewright check "
+      "--resolved\n"
+      "version: 1\nname: {}\nmodel: {}\n{}"
+      "training:\n  global_batch_size: {}\n  micro_batch_size: auto\n  precision: {}\n  gradient_precision: fp32\n"
+      "  optimizer: adam\n  zero: auto\n"
+      "plan: auto    # pipewright plan finds the best one; or e.g. {{stages: 4, schedule: 1f1b}} for pipewright "
+      "simulate\n",
+      schema_line(options), yaml_string(stem(file)), model, cluster, batch, yaml_string(precision));
+  write_file(file, text);
+  try {
+    const std::string what = checked_file(file, options);
+    print(fmt::format("wrote {} ({})\nnext: pipewright plan {}\n", file, what, file));
+  } catch (const InputError& error) {
+    std::error_code ignored;
+    fs::remove(file, ignored);
+    throw InputError(fmt::format("{}\ninit: nothing was written", error.what()));
+  }
+  return kDone;
+}
+
+}  // namespace
+
+constinit const Command kInit{
+    .name = "init",
+    .arguments = "[FILE]",
+    .summary = "a first scenario, from options or by questions",
+    .details =
+        "Writes FILE (default: scenario.yaml), which must not be there yet. What is not given is asked for.\n"
+        "  pipewright init llama.yaml --model llama3-8b --cluster dgx-h100x8 --batch 128\n"
+        "  pipewright init mine.yaml --model ./config.json --device rtx-4090-24g --devices 4 --links '25 GB/s' --batch "
+        "64\n",
+    .options = kOptions,
+    .least = 0,
+    .most = 1,
+    .run = run,
+};
+
+}  // namespace pipewright

@@ -1,0 +1,232 @@
+// `launch`: the file that starts a plan in a training framework.
+#include "io/launch/launch.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "cli/commands.hpp"
+#include "cli/config_path.hpp"
+#include "cli/real_run.hpp"
+#include "cli/terminal.hpp"
+#include "core/check.hpp"
+#include "io/launch/changed_keys.hpp"
+#include "io/read_scenario.hpp"
+#include "io/writers/schedule_csv.hpp"
+#include "io/writers/writers.hpp"
+#include "planner/answer.hpp"
+#include "planner/find_plan.hpp"
+#include "planner/launch/nearest.hpp"
+#include "planner/what_if/sweep.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::array<Option, 4> kOptions = {{
+    {"--for", "", "NAME", "megatron, torchtitan, torch, deepspeed, or slurm (a job around `pipewright run`)"},
+    {"--sbatch", "", "", "as a Slurm job"},
+    {"--set", "", "KEY=VALUE", "change one value of the plan first (repeatable)"},
+    {"--output", "-o", "FILE", "write FILE instead of standard output"},
+}};
+
+constexpr std::array<std::string_view, 5> kTargets = {"megatron", "torchtitan", "torch", "deepspeed", "slurm"};
+
+std::string target(const Arguments& arguments) {
+  if (!arguments.has("--for"))
+    throw InputError("--for: say for which framework: megatron, torchtitan, torch, deepspeed or slurm");
+  const std::string name = arguments.last("--for", "");
+  if (std::find(kTargets.begin(), kTargets.end(), name) == kTargets.end())
+    throw InputError("--for: " + unknown_name(name, kTargets));
+  return name;
+}
+
+Answer answered(const Scenario& scenario) {
+  return std::get<Answer>(answer(scenario, {.engine = Engine::Auto, .ignore_memory = true}));
+}
+
+std::string file_of(const std::string& name, const LaunchRequest& request) {
+  if (name == "megatron") return megatron_launch(request);
+  if (name == "torchtitan") return torchtitan_launch(request);
+  if (name == "torch") return torch_launch(request);
+  if (name == "deepspeed") return deepspeed_launch(request);
+  return slurm_launch(request);
+}
+
+Scenario read(const std::string& path, std::vector<std::string> set) {
+  return read_scenario(path, {.set = std::move(set), .config_path = config_path()});
+}
+
+std::string_view key_of(std::string_view change) {
+  return change.substr(0, change.find('='));
+}
+
+// Later changes in place of earlier ones of the same key.
+std::vector<std::string> with_changes(std::vector<std::string> list, const std::vector<std::string>& more) {
+  for (const std::string& change : more) {
+    std::erase_if(list, [&](const std::string& before) {
+      return key_of(before) == key_of(change) || before.starts_with(std::string(key_of(change)) + ".");
+    });
+    list.push_back(change);
+  }
+  return list;
+}
+
+// The changes behind a plan's path that make it the plan written; `says_all`: reading and pricing that gives the same.
+struct Changes {
+  std::vector<std::string> set;
+  bool says_all = true;
+};
+
+bool makes(const std::string& path, const std::vector<std::string>& set, const Answer& written) {
+  try {
+    const Scenario scenario = read(path, set);
+    if (needs_search(scenario)) return false;
+    const Answer again = answered(scenario);
+    return again.report.step_time == written.report.step_time && again.plan.device == written.plan.device &&
+           again.plan.layers == written.plan.layers && again.plan.recompute == written.plan.recompute;
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
+Changes changes_of(const Arguments& arguments, const Answer& asked, const NearestPlan& nearest, const Answer& written) {
+  const std::string& path = arguments.positional.front();
+  const std::vector<std::string> given = arguments.all("--set");
+  if (nearest.differences.empty()) return {given, true};
+  const std::vector<std::string> few = with_changes(given, changed_keys(nearest.asked, nearest.scenario));
+  if (path == "-") return {few, true};  // nothing is left to be read again
+  if (makes(path, few, written)) return {few, true};
+  const std::vector<std::string> all = with_changes(given, changed_keys(*asked.scenario, nearest.scenario));
+  if (makes(path, all, written)) return {all, true};
+  return {given, false};
+}
+
+// The question whose answer the framework can express; "" where it cannot be asked of this scenario.
+std::string better_question(const Arguments& arguments, const NearestPlan& nearest, Framework framework) {
+  const std::string& path = arguments.positional.front();
+  if (path == "-") return "";
+  const auto kept = [](std::string_view key) {
+    constexpr std::array<std::string_view, 5> keys = {"plan.bucket", "plan.reserve_pipeline", "plan.skips",
+                                                      "plan.scatter_gather", "plan.gradient_sync"};
+    return key.starts_with("training.") || std::find(keys.begin(), keys.end(), key) != keys.end();
+  };
+  std::vector<std::vector<std::string>> tries = {expressible(framework)};
+  tries.push_back(tries.front());  // of models without blocks
+  for (std::string& change : tries.back())
+    if (change.starts_with("plan.recompute=")) change = "plan.recompute=none";
+  for (const std::vector<std::string>& open : tries) {
+    std::vector<std::string> set = with_changes(arguments.all("--set"), open);
+    try {
+      const Scenario question = read(path, set);
+      for (const std::string& change : changed_keys(question, nearest.scenario))
+        if (kept(key_of(change)) && std::none_of(open.begin(), open.end(), [&](const std::string& asked) {
+              return key_of(asked) == key_of(change);
+            }))
+          set.push_back(change);
+      static_cast<void>(read(path, set));
+    } catch (const InputError&) {
+      continue;
+    }
+    std::string command = "pipewright plan " + shell_word(path);
+    for (const std::string& change : set)
+      command += " --set " + shell_word(change);
+    return command;
+  }
+  return "";
+}
+
+// Whoever runs the job is asked before it is written, and all reasons against it are told.
+void check_run(Scenario scenario) {
+  scenario.run.transport = RunTransport::Mpi;
+  std::string reasons;
+  const auto ask = [&](void (*check)(const Scenario&)) {
+    try {
+      check(scenario);
+    } catch (const InputError& error) {
+      reasons += std::string(error.what()) + "\n";
+    }
+  };
+  ask(check_precision);
+  if (!reasons.empty()) scenario.training.precision = Precision::Fp32, scenario.training.gradient_precision.reset();
+  ask(check_can_run);
+  if (!reasons.empty())
+    throw InputError(reasons +
+                     "--for slurm: is a job around `pipewright run`, which refuses this plan; launch it --for a "
+                     "framework, with --sbatch");
+}
+
+int run(const Arguments& arguments) {
+  const std::string name = target(arguments), path = arguments.positional.front();
+  const std::string output = arguments.last("--output", "");
+  if (!output.empty()) {
+    if (same_file(path, output)) throw InputError("--output: \"" + output + "\" is read by this command; name another");
+    check_writable(output);
+  }
+  const Scenario scenario = read(path, arguments.all("--set"));
+  if (needs_search(scenario))
+    throw InputError(
+        Place{path == "-" ? "standard input" : path, 0, 0},
+        fmt::format("leaves fields of its plan open (auto); run `pipewright plan {} -o plan.yaml` and launch "
+                    "plan.yaml",
+                    path));
+  if (name == "slurm") check_run(scenario);
+  const Answer asked = answered(scenario);
+  NearestPlan nearest;
+  std::optional<Framework> framework;
+  for (const FrameworkName& each : kFrameworks)
+    if (each.word == name) framework = each.framework;
+  if (framework) nearest = nearest_plan(*asked.scenario, asked.plan, *framework);
+  const bool same = nearest.differences.empty();
+  const Answer other = same ? Answer{} : answered(nearest.scenario);
+  const Answer& written = same ? asked : other;
+  const Changes changes = changes_of(arguments, asked, nearest, written);
+  const std::string text = file_of(name, {.asked = asked,
+                                          .written = written,
+                                          .differences = nearest.differences,
+                                          .asked_words = plan_in_words(asked.plan),
+                                          .written_words = plan_in_words(written.plan),
+                                          .plan_path = path == "-" ? "PLAN" : path,
+                                          .command = command_line("launch", arguments),
+                                          .set = changes.set,
+                                          .set_says_all = changes.says_all,
+                                          .sbatch = arguments.has("--sbatch") || name == "slurm"});
+  if (output.empty()) {
+    print(text);
+  } else {
+    write_file(output, text);
+    note("wrote " + output + " (launch file for " + name + ")");
+  }
+  for (const std::string& difference : nearest.differences)
+    note("not as planned: " + difference);
+  const double change = written.report.samples_per_s / asked.report.samples_per_s - 1;
+  if (!same) note(fmt::format("predicted for what is written: {:+.1f} % samples/s", 100 * change));
+  if (change < -0.01)
+    if (const std::string question = better_question(arguments, nearest, *framework); !question.empty())
+      note(fmt::format("for the best plan that {} can express: {}", pipewright::name(*framework), question));
+  if (!written.report.fits) note("does not fit: " + written.report.shortfall.reason);
+  return written.report.fits ? kDone : kNo;
+}
+
+}  // namespace
+
+constinit const Command kLaunch{
+    .name = "launch",
+    .arguments = "PLAN",
+    .summary = "the file that starts a plan in Megatron-LM, torchtitan, PyTorch, DeepSpeed or Slurm",
+    .details =
+        "PLAN is a scenario without auto, e.g. what `pipewright plan -o plan.yaml` writes. What the framework cannot\n"
+        "express is replaced by the nearest that it can, with its predicted cost; docs/launch.md has versions and "
+        "limits.\n"
+        "  pipewright launch plan.yaml --for megatron --sbatch -o train.sbatch\n"
+        "Exit status 1: written, but what is written does not fit the devices.\n",
+    .options = kOptions,
+    .least = 1,
+    .most = 1,
+    .run = run,
+};
+
+}  // namespace pipewright

@@ -1,0 +1,49 @@
+// The keys of `run:` as options, for the commands that run.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "cli/commands.hpp"
+
+namespace pipewright {
+
+inline constexpr std::array<Option, 19> kRunOptions = {{
+    {"--backend", "", "NAME", "cpu (default) or cuda; this and the following replace the keys of `run:`"},
+    {"--virtual-devices", "", "K", "cuda: groups of SMs, one per worker (default: as many as workers)"},
+    {"--gpus", "", "N,N,...", "cuda: over which GPUs workers are spread (default: 0)"},
+    {"--transport", "", "NAME",
+     "local (default), throttled: links as slow as the cluster's, staged: through the host's memory, peer: between "
+     "GPUs, tcp, mpi: a process each"},
+    {"--steps", "", "N", "steps that are timed (default: 20)"},
+    {"--warmup", "", "N", "steps before them (default: 3)"},
+    {"--seed", "", "N", "of weights and data (default: 1)"},
+    {"--data", "", "FILE", "synthetic (default), a text, or images in IDX"},
+    {"--loss", "", "NAME", "what the last layer computes: cross_entropy (default)"},
+    {"--learning-rate", "", "X", "of the optimizer (default: 0.1)"},
+    {"--momentum", "", "X", "of optimizer momentum (default: 0.9)"},
+    {"--betas", "", "[X, X]", "decays of adam (default: [0.9, 0.999])"},
+    {"--epsilon", "", "X", "of rmsprop and adam (default: 1e-08)"},
+    {"--kernels", "", "NAME", "cuda: own products, or the library's (default where cuBLASLt is there)"},
+    {"--loss-scale", "", "X", "that the loss is multiplied by (default: 1024 in fp16, else 1)"},
+    {"--weight-stashing", "", "BOOL", "of asynchronous schedules: true (default) or false"},
+    {"--memory-cap", "", "SIZE", "that a worker's arena may span (default: none)"},
+    {"--timeout", "", "SECONDS", "until a silent worker ends the run (default: 120)"},
+    {"--synthetic", "", "",
+     "no arithmetic: every op takes its stated time and moves its stated bytes; no `op:` needed"},
+}};
+
+// Options one after the other.
+template <std::size_t... Sizes>
+constexpr auto joined(const std::array<Option, Sizes>&... parts) {
+  std::array<Option, (Sizes + ...)> all{};
+  std::size_t at = 0;
+  const auto take = [&](const auto& part) {
+    for (const Option& option : part)
+      all[at++] = option;
+  };
+  (take(parts), ...);
+  return all;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,130 @@
+#include "core/cluster/measured_device.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace pipewright {
+namespace {
+
+double tiles_of(std::int64_t size, std::int64_t tile) {
+  return std::ceil(static_cast<double>(size) / static_cast<double>(tile));
+}
+
+// |ln(x / nearest of least and most)|, 0 between them; what is 0 on both sides has no distance.
+double outside(double x, double least, double most) {
+  if (x > most) return most > 0 ? std::log(x / most) : 1;
+  if (x < least) return x > 0 ? std::log(least / x) : 1;
+  return 0;
+}
+
+}  // namespace
+
+double OperationSize::work() const {
+  return 2.0 * static_cast<double>(count) * static_cast<double>(rows) * static_cast<double>(columns) *
+         static_cast<double>(depth);
+}
+
+double waves(const TimeFormula& f, const OperationSize& size, int sms) {
+  const double tiles =
+      static_cast<double>(size.count) * tiles_of(size.rows, f.tile_rows) * tiles_of(size.columns, f.tile_columns);
+  return std::ceil(tiles / std::max(1, sms));
+}
+
+double TimeFormula::at(const OperationSize& size, int sms) const {
+  switch (terms) {
+    case SizeTerms::Waves:
+      return std::max(
+          fixed_ns + waves(*this, size, sms) * (per_wave_ns + per_wave_depth_ns * static_cast<double>(size.depth)),
+          floor_ns_per_value * size.values);
+    case SizeTerms::Work: return fixed_ns + per_flop_ns * size.work() + per_value_ns * size.values;
+    case SizeTerms::Values: return fixed_ns + per_value_ns * size.values;
+  }
+  return 0;
+}
+
+double MeasuredPrice::error() const {
+  return std::hypot(common, independent);
+}
+
+const MeasuredSeries* find_series(const MeasuredDevice& device, const MeasuredQuestion& q) {
+  const auto find = [&](Precision precision) {
+    const MeasuredSeries* more = nullptr;  // with the fewest busy groups, but at least as many as asked for
+    const MeasuredSeries* most = nullptr;
+    for (const MeasuredSeries& series : device.series) {
+      if (series.operation != q.operation || series.pass != q.pass || series.precision != precision ||
+          series.virtual_devices != q.virtual_devices)
+        continue;
+      if (series.busy >= q.busy && (more == nullptr || series.busy < more->busy)) more = &series;
+      if (most == nullptr || series.busy > most->busy) most = &series;
+    }
+    return more != nullptr ? more : most;
+  };
+  const MeasuredSeries* const found = find(q.precision);
+  if (found != nullptr || q.precision != Precision::Tf32) return found;
+  const MeasuredSeries* const single = find(Precision::Fp32);
+  const bool moves = single != nullptr && std::all_of(single->sizes.begin(), single->sizes.end(),
+                                                      [](const MeasuredSize& m) { return m.size.depth == 0; });
+  return moves ? single : nullptr;
+}
+
+double distance(const MeasuredSeries& series, const OperationSize& size) {
+  const auto of = [&](const auto& dimension) {
+    double least = dimension(series.sizes.front().size), most = least;
+    for (const MeasuredSize& each : series.sizes) {
+      least = std::min(least, dimension(each.size));
+      most = std::max(most, dimension(each.size));
+    }
+    return outside(dimension(size), least, most);
+  };
+  if (series.sizes.empty()) return 0;
+  double sum = of([](const OperationSize& s) { return s.values; });
+  if (size.depth == 0) return sum;  // of what moves values their number alone counts
+  sum += of([](const OperationSize& s) { return static_cast<double>(s.count); });
+  sum += of([](const OperationSize& s) { return static_cast<double>(s.rows); });
+  sum += of([](const OperationSize& s) { return static_cast<double>(s.columns); });
+  return sum + of([](const OperationSize& s) { return static_cast<double>(s.depth); });
+}
+
+std::optional<MeasuredPrice> measured_price(const MeasuredDevice& device, const MeasuredQuestion& question,
+                                            const OperationSize& size) {
+  const MeasuredSeries* const series = find_series(device, question);
+  if (series == nullptr) return std::nullopt;
+  MeasuredPrice price;
+  for (const MeasuredSize& each : series->sizes)
+    if (each.size == size) {
+      price = {each.ns, device.repeat_error, each.error, true, 0};
+      break;
+    }
+  if (!price.exact) {
+    if (!series->formula) return std::nullopt;
+    price.beyond = distance(*series, size);
+    price.ns = series->formula->at(size, series->sms);
+    price.common = std::hypot(series->errors.common, device.repeat_error) * (1 + price.beyond);
+    price.independent = series->errors.independent * (1 + price.beyond);
+  }
+  price.ns *= std::exp(device.sigmas * price.error());  // errors are those of logarithms
+  return price;
+}
+
+std::vector<int> measured_loads(const MeasuredDevice& device, int virtual_devices) {
+  std::set<int> loads;
+  for (const MeasuredSeries& series : device.series)
+    if (series.virtual_devices == virtual_devices) loads.insert(series.busy);
+  return {loads.begin(), loads.end()};
+}
+
+std::vector<int> measured_splits(const MeasuredDevice& device) {
+  std::set<int> splits;
+  for (const MeasuredSeries& series : device.series)
+    splits.insert(series.virtual_devices);
+  return {splits.begin(), splits.end()};
+}
+
+std::shared_ptr<const MeasuredDevice> moved(const MeasuredDevice& device, double sigmas) {
+  auto other = std::make_shared<MeasuredDevice>(device);
+  other->sigmas = sigmas;
+  return other;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,138 @@
+// What was measured of one GPU, and what follows from it: how long a pass of an operation takes at a size, on one of K
+// equal groups of the GPU's SMs (a virtual device) while `busy` of the groups compute.
+//
+// A *series* is one pass of one operation at one precision on one such group: sizes with their times, and the formula
+// that was fitted to them. A size that was measured takes the measured time; another one what the formula says:
+//
+//     waves     t = max(t0 + W (a + b depth), floor * values),   W = ceil(count * tiles / SMs),
+//               tiles = ceil(rows / tile rows) * ceil(columns / tile columns)
+//               products: the SMs work through tiles wave by wave, each wave walks along the depth; never faster than
+//               the values that it reads and writes pass the memory
+//     work      t = t0 + c * 2 count rows columns depth + d values        attention: products and softmax in a row
+//     values    t = t0 + d values
+//               what moves bytes. The same as a bandwidth that saturates, t = launch + S / bw(S) with
+//               bw(S) = B S / (S + S_half): B = 1 / d, S_half = (t0 - launch) / d                          [Hockney94]
+//
+// 132 SMs, tiles of 128 x 128, 4096 x 4096 products of depth 1024: 1024 tiles, 8 waves. t0 = 5 us, a = 1 us,
+// b = 10 ns: 5 + 8 (1 + 10.24) = 94.92 us.  tests/core/measured_device_test.cpp "A formula of waves"
+//
+// Each formula has two relative errors (one standard deviation), found by cross-validation: `common` is shared by sizes
+// of one width (all layers of a model have it together), `independent` differs from size to size. Beyond the sizes that
+// were measured both grow with the distance: error * (1 + sum over dimensions of |ln(size / nearest measured)|).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/cluster/cluster.hpp"
+#include "core/units.hpp"
+
+namespace pipewright {
+
+// A pass of an operation by what its time depends on: `count` products of {rows, depth} x {depth, columns}, and how
+// many values it reads and writes. Without a product: rows and columns of what it works on, depth 0.
+struct OperationSize {
+  std::int64_t count = 1, rows = 0, columns = 0, depth = 0;
+  double values = 0;
+  double work() const;  // 2 count rows columns depth
+  bool operator==(const OperationSize&) const = default;
+};
+
+enum class SizeTerms : std::uint8_t { Waves, Work, Values };
+enum class MeasuredPass : std::uint8_t { Forward, InputGradient, WeightGradient };
+
+struct TimeFormula {
+  SizeTerms terms = SizeTerms::Values;
+  double fixed_ns = 0;
+  double per_wave_ns = 0, per_wave_depth_ns = 0;  // waves
+  std::int64_t tile_rows = 128, tile_columns = 128;
+  double floor_ns_per_value = 0;
+  double per_flop_ns = 0;                               // work
+  double per_value_ns = 0;                              // work, values
+  double at(const OperationSize& size, int sms) const;  // ns
+  bool operator==(const TimeFormula&) const = default;
+};
+double waves(const TimeFormula& formula, const OperationSize& size, int sms);
+
+struct MeasuredSize {
+  OperationSize size;
+  double ns = 0;       // mean of the readings without the slowest 5 %, inputs not in the cache
+  double warm_ns = 0;  // the same with inputs in the cache; 0: not measured
+  double error = 0;    // standard error of the mean, relative
+  double spread = 0;   // (p95 - p5) / mean
+  double clock = 1;    // mean share of the normal clock
+  std::int64_t readings = 0, discarded = 0;
+  bool operator==(const MeasuredSize&) const = default;
+};
+
+// Of the formula against sizes that it was not fitted on (five parts by width, five by rows).
+struct FormulaErrors {
+  double mean = 0, p95 = 0;  // of |predicted / measured - 1|
+  double bias = 0;           // mean of predicted / measured - 1
+  double common = 0, independent = 0;
+  bool operator==(const FormulaErrors&) const = default;
+};
+
+struct MeasuredSeries {
+  std::string operation;  // "linear", "layer_norm", "update adam", "copy to host"
+  MeasuredPass pass = MeasuredPass::Forward;
+  Precision precision = Precision::Fp32;
+  int virtual_devices = 1, busy = 1, sms = 0;
+  std::optional<TimeFormula> formula;  // none: too few sizes
+  FormulaErrors errors;
+  std::vector<MeasuredSize> sizes;
+  bool operator==(const MeasuredSeries&) const = default;
+};
+
+struct MeasuredDevice {
+  std::string gpu, driver, toolkit, date, revision;
+  int sms = 0;
+  double clock_ghz = 0;     // of the SMs, the highest that the driver names: readings below 75 % were discarded
+  double repeat_error = 0;  // relative deviation of one operation that was measured again and again meanwhile
+  std::vector<std::string> left_out;  // what the time did not suffice for, or what this build cannot run
+  std::vector<MeasuredSeries> series;
+
+  double sigmas = 0;  // every time is so many of its standard errors longer: the ends of an error bar (`moved`)
+  bool operator==(const MeasuredDevice&) const = default;
+};
+
+// Whose time is asked for.
+struct MeasuredQuestion {
+  std::string_view operation;
+  MeasuredPass pass = MeasuredPass::Forward;
+  Precision precision = Precision::Fp32;
+  int virtual_devices = 1, busy = 1;
+};
+
+struct MeasuredPrice {
+  double ns = 0;
+  double common = 0, independent = 0;  // relative standard errors
+  bool exact = false;                  // that very size was measured
+  double beyond = 0;                   // distance from the measured sizes; 0: within
+  double error() const;
+};
+
+// The series that answers: of that number of busy groups, else of the next larger one measured, else of the largest.
+// What only moves values has no arithmetic that tf32 could change: it is looked up in fp32 there. Nullptr: nothing.
+const MeasuredSeries* find_series(const MeasuredDevice& device, const MeasuredQuestion& question);
+
+// Nothing where the operation was not measured on such a virtual device, or at other sizes only and too few of them.
+std::optional<MeasuredPrice> measured_price(const MeasuredDevice& device, const MeasuredQuestion& question,
+                                            const OperationSize& size);
+
+// Numbers of busy groups that anything was measured with on one of `virtual_devices` groups; ascending.
+std::vector<int> measured_loads(const MeasuredDevice& device, int virtual_devices);
+// Numbers of groups that were measured; ascending.
+std::vector<int> measured_splits(const MeasuredDevice& device);
+
+// Sum over dimensions of |ln(size / nearest measured)|; 0 within the box that the series' sizes span.
+double distance(const MeasuredSeries& series, const OperationSize& size);
+
+// The same device with every time `sigmas` standard errors longer (shorter: negative).
+std::shared_ptr<const MeasuredDevice> moved(const MeasuredDevice& device, double sigmas);
+
+}  // namespace pipewright

@@ -1,0 +1,13 @@
+// The description behind a model that was built from one.
+#pragma once
+
+#include <optional>
+
+#include "core/model/families/transformer.hpp"
+
+namespace pipewright {
+
+// What `Model::form` says of a transformer with blocks of one stack, as a Transformer; nothing for any other model.
+std::optional<Transformer> described(const Model& model);
+
+}  // namespace pipewright

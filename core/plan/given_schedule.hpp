@@ -1,0 +1,40 @@
+// A schedule that somebody else wrote: the order of forwards and backwards of every worker, as a file gives it.
+//
+// The rule "file" of sim/schedules makes a Schedule of it: recomputations, all-reduces and updates are put in where
+// every other schedule has them. io/import/schedule_csv.hpp reads it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/check.hpp"
+#include "core/plan/schedule.hpp"
+
+namespace pipewright {
+
+struct GivenSchedule {
+  std::string file;                    // as messages show it; "": built in code
+  int stages = 1, virtual_stages = 1;  // K workers ("ranks"), each with as many chunks ("stages" of PyTorch)
+  int micro_batches = 1;               // M
+  ChunkOrder chunk_order = ChunkOrder::Loop;
+  std::vector<std::vector<Op>> compute;  // per worker: F, B, W, BW
+  struct Cell {
+    int line = 0, column = 0;  // where it stands in the file, from 1
+  };
+  std::vector<std::vector<Cell>> cells;  // of every op; empty: built in code
+  std::int64_t overlapped = 0;           // cells that ask for several ops at a time, here one after the other
+  std::int64_t derived = 0;              // cells about messages, sharding and gradients: left out, since derived
+
+  Place place(std::size_t worker, std::size_t op) const;
+};
+
+// Sets K, v, M and the order of the chunks from the lists, and checks them: every chunk on one worker, as many on each,
+// in an order that is known; every micro-batch once through every chunk, forward, then backward in one piece or in two;
+// no deadlock. Throws InputError at the cell that is wrong: a deadlock names who waits for whom.
+//     0F0 0B0 0F1 0B1 and 1F0 1F1 1B0 1B1: 0B0 waits for 1B0, 1F1 before it for 0F1, and that stands behind 0B0
+//                                             tests/io/schedule_csv_test.cpp "A deadlock names who waits for whom"
+void settle(GivenSchedule& given);
+
+}  // namespace pipewright

@@ -1,0 +1,355 @@
+#include "io/import/run_file.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "io/fields.hpp"
+#include "io/quantity.hpp"
+#include "io/read_file.hpp"
+#include "io/read_scenario.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr std::string_view kSchema = "pipewright.run/1";
+
+struct Positive {
+  const char* operator()(Time time) const { return time.value > 0 ? "" : "must be more than 0"; }
+  const char* operator()(double value) const { return value > 0 ? "" : "must be more than 0"; }
+};
+
+// ---- source ---------------------------------------------------------------------------------------------------------
+
+void write_list(YamlText& out, std::string_view key, const std::vector<std::string>& lines) {
+  if (lines.empty()) return;
+  out.open(key);
+  for (const std::string& line : lines)
+    out.item(yaml_string(line), {});
+  out.close();
+}
+
+constexpr Field<ImportSource> kSource[] = {
+    {"format", "text", "whose file it was", Need::Required, read_as<&ImportSource::format>,
+     write_as<&ImportSource::format>},
+    {"file", "text", "its name", Need::Required, read_as<&ImportSource::file>, write_as<&ImportSource::file>},
+    {"dated", "text", "when it was last changed", Need::Optional, read_as<&ImportSource::dated>,
+     write_text<&ImportSource::dated>},
+    {"bytes", "whole number", "its size", Need::Optional, read_as<&ImportSource::bytes>,
+     [](YamlText& out, std::string_view key, const ImportSource& source) {
+       if (source.bytes >= 0) out.line(key, value_text(source.bytes));
+     }},
+    {"sha256", "text", "of the file, where it is no larger than 64 MiB", Need::Optional, read_as<&ImportSource::sha256>,
+     write_text<&ImportSource::sha256>},
+    {"tool", "text", "who imported it", Need::Optional, read_as<&ImportSource::tool>, write_text<&ImportSource::tool>},
+    {"synthetic", "text", "what it says of itself where no run made it", Need::Optional,
+     read_as<&ImportSource::synthetic>, write_text<&ImportSource::synthetic>},
+    {"assumed", "list of texts", "what to look over", Need::Optional, read_as<&ImportSource::assumed>,
+     [](YamlText& out, std::string_view key, const ImportSource& source) { write_list(out, key, source.assumed); }},
+    {"absent", "list of texts", "what the file did not say", Need::Optional, read_as<&ImportSource::absent>,
+     [](YamlText& out, std::string_view key, const ImportSource& source) { write_list(out, key, source.absent); }},
+};
+
+// ---- log ------------------------------------------------------------------------------------------------------------
+
+// A loss may be no number: then the run has diverged, which is worth keeping.
+void read_loss(Reader& reader, const At& at, LoggedStep& step) {
+  const std::string* text = scalar(reader, at, "a number, or nan");
+  if (text == nullptr) return;
+  if (*text == "nan") {
+    step.loss = std::nan("");
+    return;
+  }
+  const bool negative = text->starts_with('-');
+  const Parsed<double> value = parse_number(std::string_view(*text).substr(negative ? 1 : 0));
+  if (!value.value) return reader.error(at, value.why);
+  step.loss = negative ? -*value.value : *value.value;
+}
+
+struct Scaled {
+  const char* operator()(std::int64_t value) const { return value >= 0 ? "" : "must be at least 0"; }
+};
+
+constexpr Field<LoggedStep> kStep[] = {
+    {"number", "whole number", "of the step", Need::Required, read_as<&LoggedStep::number, Scaled>,
+     write_as<&LoggedStep::number>},
+    {"time", "time", "that it took", Need::Optional, read_as<&LoggedStep::time, Positive>, write_as<&LoggedStep::time>},
+    {"tokens_per_s_device", "number > 0", "tokens per second and device", Need::Optional,
+     read_as<&LoggedStep::tokens_per_s_device, Positive>, write_as<&LoggedStep::tokens_per_s_device>},
+    {"flop_rate_device", "FLOP rate", "of a device, by the framework's own count", Need::Optional,
+     [](Reader& reader, const At& at, LoggedStep& step) {
+       FlopRate rate{};
+       if (!read_value(reader, at, rate)) return;
+       if (!(rate.value > 0)) return reader.error(at, "must be more than 0");
+       step.flop_rate_device = rate.value;
+     },
+     write_as<&LoggedStep::flop_rate_device>},
+    {"global_batch_size", "whole number >= 1", "samples of the step", Need::Optional,
+     read_as<&LoggedStep::global_batch_size, AtLeast1>, write_as<&LoggedStep::global_batch_size>},
+    {"loss", "number or nan", "of the step", Need::Optional, read_loss, write_as<&LoggedStep::loss>},
+};
+
+std::string number_text(double value) {
+  return std::isnan(value) ? "nan" : fmt::format("{}", value);
+}
+
+std::string step_text(const LoggedStep& step) {
+  std::string text = fmt::format("{{number: {}", step.number);
+  if (step.time) text += ", time: " + to_text(*step.time);
+  if (step.tokens_per_s_device && *step.tokens_per_s_device > 0 && std::isfinite(*step.tokens_per_s_device))
+    text += fmt::format(", tokens_per_s_device: {}", *step.tokens_per_s_device);
+  if (step.flop_rate_device && *step.flop_rate_device >= 1 && *step.flop_rate_device < 1e24)
+    text += ", flop_rate_device: " + to_text(FlopRate{*step.flop_rate_device});
+  if (step.global_batch_size && *step.global_batch_size > 0)
+    text += fmt::format(", global_batch_size: {}", *step.global_batch_size);
+  if (step.loss) text += ", loss: " + number_text(*step.loss);
+  return text + "}";
+}
+
+void read_steps(Reader& reader, const At& at, TrainingLog& log) {
+  if (!is_list(reader, at, "a list of steps")) return;
+  if (at.yaml.list.empty() || at.yaml.list.size() > kMostRunSteps)
+    return reader.errors.add(at.yaml.place, fmt::format("{}: {} steps; a run file has 1 to {}", path(at),
+                                                        at.yaml.list.size(), kMostRunSteps));
+  for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
+    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    LoggedStep step;
+    step.place = here.yaml.place;
+    read_fields<LoggedStep>(reader, here, kStep, step);
+    if (!log.steps.empty() && step.number <= log.steps.back().number)
+      reader.errors.add(here.yaml.place, fmt::format("{}: step {} behind step {}; write each once, in order",
+                                                     path(here), step.number, log.steps.back().number));
+    log.steps.push_back(std::move(step));
+  }
+}
+
+constexpr Field<TrainingLog> kLog[] = {
+    {"max_allocated", "size", "of the fullest rank", Need::Optional, read_as<&TrainingLog::max_allocated>,
+     write_as<&TrainingLog::max_allocated>},
+    {"max_reserved", "size", "by its caching allocator", Need::Optional, read_as<&TrainingLog::max_reserved>,
+     write_as<&TrainingLog::max_reserved>},
+    {"layout", "text", "as the log says it: world size: 64, data-parallel size: 4, ...", Need::Optional,
+     read_as<&TrainingLog::layout>, write_text<&TrainingLog::layout>},
+    {"steps", "list of maps", "number, time or tokens_per_s_device, ...", Need::Required, read_steps,
+     [](YamlText& out, std::string_view key, const TrainingLog& log) {
+       out.open(key);
+       for (const LoggedStep& step : log.steps)
+         out.item(step_text(step), {});
+       out.close();
+     }},
+};
+
+// ---- trace ----------------------------------------------------------------------------------------------------------
+
+std::string action_text(const TracedAction& action, Time from) {
+  std::string text = fmt::format("{}{}{} at {} for {}", action.stage, action.kind, action.micro_batch,
+                                 to_text(action.start - from), to_text(action.duration));
+  if (action.process >= 0) text += fmt::format(" on {}", action.process);
+  return text;
+}
+
+// "0F3 at 0 ns for 21000.125 us on 7", the process left out where it has no number.
+std::optional<TracedAction> action_of(std::string_view text) {
+  std::array<std::string_view, 9> words;
+  std::size_t count = 0;
+  for (std::size_t begin = 0; begin <= text.size(); ++count) {
+    if (count == words.size()) return std::nullopt;
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    words[count] = text.substr(begin, end - begin);
+    begin = end + 1;
+  }
+  if ((count != 7 && count != 9) || words[1] != "at" || words[4] != "for") return std::nullopt;
+  std::optional<TracedAction> action = action_named(words[0]);
+  const Parsed<Time> start =
+      parse_time(text.substr(words[2].data() - text.data(), words[2].size() + 1 + words[3].size()));
+  const Parsed<Time> duration =
+      parse_time(text.substr(words[5].data() - text.data(), words[5].size() + 1 + words[6].size()));
+  if (!action || !start.value || !duration.value) return std::nullopt;
+  action->start = *start.value, action->duration = *duration.value, action->process = -1;
+  if (count == 7) return action;
+  const Parsed<std::int64_t> process = parse_count(words[8]);
+  if (words[7] != "on" || !process.value) return std::nullopt;
+  action->process = *process.value;
+  return action;
+}
+
+void read_actions(Reader& reader, const At& at, ActionTrace& trace) {
+  if (!is_list(reader, at, "a list of actions")) return;
+  if (at.yaml.list.empty() || at.yaml.list.size() > kMostRunActions)
+    return reader.errors.add(at.yaml.place, fmt::format("{}: {} actions; a run file has 1 to {}", path(at),
+                                                        at.yaml.list.size(), kMostRunActions));
+  for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
+    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    const std::string* text = scalar(reader, here, "an action such as 0F3 at 0 ns for 21 ms");
+    if (text == nullptr) continue;
+    std::optional<TracedAction> action = action_of(*text);
+    if (!action || action->start > Time{kLargest} || action->duration > Time{kLargest}) {
+      reader.error(here, "is no action; write e.g. 0F3 at 0 ns for 21 ms, or 0F3 at 0 ns for 21 ms on 7");
+      continue;
+    }
+    action->line = here.yaml.place.line;
+    trace.actions.push_back(*action);
+  }
+  std::stable_sort(trace.actions.begin(), trace.actions.end(),
+                   [](const TracedAction& a, const TracedAction& b) { return a.start < b.start; });
+}
+
+constexpr Field<ActionTrace> kTrace[] = {
+    {"rank", "whole number", "whose trace it is", Need::Optional, read_as<&ActionTrace::rank, Scaled>,
+     write_as<&ActionTrace::rank>},
+    {"on_device", "true | false", "times of the device; else of the host", Need::Required,
+     read_as<&ActionTrace::on_device>, write_as<&ActionTrace::on_device>},
+    {"other_actions", "whole number", "sends, receives, overlapped pairs, which are left out; default: 0",
+     Need::Optional, read_as<&ActionTrace::other_actions>, write_as<&ActionTrace::other_actions>},
+    {"actions", "list of texts", "0F3 at 0 ns for 21 ms on 7", Need::Required, read_actions,
+     [](YamlText& out, std::string_view key, const ActionTrace& trace) {
+       const Time from = trace.actions.empty() ? Time{} : trace.actions.front().start;
+       out.open(key);
+       for (const TracedAction& action : trace.actions)
+         out.item(action_text(action, from), {});
+       out.close();
+     }},
+};
+
+// ---- kernels --------------------------------------------------------------------------------------------------------
+
+constexpr Field<KernelSum> kKernel[] = {
+    {"name", "text", "of the kernel", Need::Required, read_as<&KernelSum::name>, write_as<&KernelSum::name>},
+    {"calls", "whole number >= 1", "of it", Need::Required, read_as<&KernelSum::calls, AtLeast1>,
+     write_as<&KernelSum::calls>},
+    {"total", "time", "of all calls", Need::Required, read_as<&KernelSum::total>, write_as<&KernelSum::total>},
+};
+
+void read_kernels(Reader& reader, const At& at, ImportedRun& run) {
+  if (!is_list(reader, at, "a list of kernels")) return;
+  if (at.yaml.list.empty() || at.yaml.list.size() > kMostRunKernels)
+    return reader.errors.add(at.yaml.place, fmt::format("{}: {} kernels; a run file has 1 to {}", path(at),
+                                                        at.yaml.list.size(), kMostRunKernels));
+  for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
+    read_fields<KernelSum>(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), kKernel,
+                           run.kernels.emplace_back());
+}
+
+// ---- the file -------------------------------------------------------------------------------------------------------
+
+void read_schema(Reader& reader, const At& at, ImportedRun&) {
+  const std::string* text = scalar(reader, at, std::string(kSchema));
+  if (text != nullptr && *text != kSchema)
+    reader.error(at, fmt::format("is no schema of runs that this program knows; import the run again ({})", kSchema));
+}
+
+constexpr Field<ImportedRun> kRun[] = {
+    {"schema", "pipewright.run/1", "of this format", Need::Required, read_schema,
+     [](YamlText& out, std::string_view key, const ImportedRun&) { out.line(key, std::string(kSchema)); }},
+    {"source", "map", "where it comes from", Need::Required,
+     [](Reader& reader, const At& at, ImportedRun& run) { read_fields<ImportSource>(reader, at, kSource, run.source); },
+     [](YamlText& out, std::string_view key, const ImportedRun& run) {
+       out.open(key);
+       write_fields<ImportSource>(out, kSource, run.source);
+       out.close();
+     }},
+    {"log", "map", "what a training framework printed", Need::Optional,
+     [](Reader& reader, const At& at, ImportedRun& run) {
+       read_fields<TrainingLog>(reader, at, kLog, run.log.emplace());
+     },
+     [](YamlText& out, std::string_view key, const ImportedRun& run) {
+       if (!run.log) return;
+       out.open(key);
+       write_fields<TrainingLog>(out, kLog, *run.log);
+       out.close();
+     }},
+    {"trace", "map", "actions of a pipeline", Need::Optional,
+     [](Reader& reader, const At& at, ImportedRun& run) {
+       read_fields<ActionTrace>(reader, at, kTrace, run.trace.emplace());
+     },
+     [](YamlText& out, std::string_view key, const ImportedRun& run) {
+       if (!run.trace) return;
+       out.open(key);
+       write_fields<ActionTrace>(out, kTrace, *run.trace);
+       out.close();
+     }},
+    {"kernels", "list of maps", "name, calls, total", Need::Optional, read_kernels,
+     [](YamlText& out, std::string_view key, const ImportedRun& run) {
+       if (run.kernels.empty()) return;
+       out.open(key);
+       for (const KernelSum& kernel : run.kernels)
+         out.item(fmt::format("{{calls: {}, total: {}, name: {}}}", kernel.calls, to_text(kernel.total),
+                              yaml_string(kernel.name)),
+                  {});
+       out.close();
+     }},
+};
+
+template <class List>
+void check_size(const ImportSource& source, const List& list, std::size_t most, const char* what, const char* way_out) {
+  if (list.size() > most)
+    throw InputError(fmt::format("{}: has {} {}, and a run file holds {} at most; {}", source.file, list.size(), what,
+                                 most, way_out));
+}
+
+}  // namespace
+
+bool is_run_file(const std::string& path) {
+  std::error_code unknown;  // a pipe could be read once only
+  if (path == "-" || !std::filesystem::is_regular_file(path, unknown)) return false;
+  std::string text(4096, '\0');
+  try {
+    FilePieces file(path);
+    text.resize(file.read(text));
+  } catch (const InputError&) {
+    return false;
+  }
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.empty() || line.starts_with('#')) continue;
+    return line.starts_with("schema:") && line.find("pipewright.run/") != std::string_view::npos;
+  }
+  return false;
+}
+
+std::string run_yaml(ImportedRun run) {
+  if (run.log)
+    check_size(run.source, run.log->steps, kMostRunSteps, "steps",
+               "give validate --log the log itself, or import a part of it");
+  if (run.trace)
+    check_size(run.source, run.trace->actions, kMostRunActions, "actions",
+               "give validate --trace the trace itself, or profile fewer steps");
+  if (run.kernels.size() > kMostRunKernels) {
+    run.source.assumed.push_back(
+        fmt::format("of {} kernels the {} longest are kept", run.kernels.size(), kMostRunKernels));
+    run.kernels.resize(kMostRunKernels);
+  }
+  YamlText out(nullptr, {});
+  write_fields<ImportedRun>(out, kRun, run);
+  return "# A run that was measured elsewhere; `pipewright validate` puts it beside a prediction "
+         "(docs/importing.md).\n" +
+         out.text();
+}
+
+ImportedRun parse_run_file(const std::string& text, const std::string& file) {
+  const ReadOptions options;
+  Errors errors;
+  Reader reader{options, errors};
+  reader.keep_origins = false;
+  ImportedRun run;
+  const Yaml yaml = parse_yaml(text, file);
+  read_fields<ImportedRun>(reader, At{yaml}, kRun, run);
+  if (errors.empty() && !run.log && !run.trace && run.kernels.empty())
+    errors.add(yaml.place, "has neither log nor trace nor kernels; import the run again");
+  errors.throw_if_any();
+  if (run.log) run.log->file = file, run.log->format = run.source.format, run.log->synthetic = run.source.synthetic;
+  if (run.trace) run.trace->file = file;
+  return run;
+}
+
+ImportedRun read_run_file(const std::string& path) {
+  return parse_run_file(read_file(path), path == "-" ? "standard input" : path);
+}
+
+}  // namespace pipewright

@@ -1,0 +1,147 @@
+#include "io/launch/launch.hpp"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/check.hpp"
+#include "core/plan/devices_by_node.hpp"
+#include "io/format_quantity.hpp"
+#include "io/utf8.hpp"
+
+namespace pipewright {
+namespace {
+
+// One line of a comment, whatever the text holds.
+std::string one_line(std::string_view text) {
+  std::string line = printable(text);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line;
+}
+
+std::string figures(const Report& report) {
+  std::string text = fmt::format("step {}, {} samples/s, bubble {}", short_time(report.step_time, 4),
+                                 brief(report.samples_per_s), percent(report.bubble_fraction));
+  if (const StageReport* stage = fullest(report))
+    text += fmt::format(", memory peak {} of {} on stage {}", short_bytes(stage->need.with_reserve),
+                        short_bytes(stage->need.capacity), stage->stage);
+  return text + (report.fits ? "" : ": DOES NOT FIT");
+}
+
+}  // namespace
+
+std::string launch_header(const LaunchRequest& request, std::string_view framework, std::string_view version,
+                          std::string_view afterwards) {
+  const Answer& asked = request.asked;
+  const Scenario& scenario = *asked.scenario;
+  std::vector<std::string> lines = {
+      fmt::format("{}: {} on {}", one_line(scenario.name), one_line(scenario.model.name),
+                  one_line(devices_in_words(asked.plan, scenario.cluster))),
+      "Plan: " + request.asked_words,
+      "Written by: " + one_line(request.command),
+      "Predicted: " + figures(asked.report),
+  };
+  if (request.differences.empty()) {
+    lines.push_back(fmt::format("{} can express this plan.", framework));
+  } else {
+    lines.push_back(fmt::format("What {} cannot express, and what stands here instead:", framework));
+    for (const std::string& difference : request.differences)
+      lines.push_back("  " + one_line(difference));
+    const double change = request.written.report.samples_per_s / asked.report.samples_per_s - 1;
+    lines.push_back("Plan written: " + request.written_words);
+    lines.push_back(
+        fmt::format("Predicted for it: {} ({:+.1f} % samples/s)", figures(request.written.report), 100 * change));
+  }
+  if (!version.empty()) lines.push_back(fmt::format("Settings as of {}.", version));
+  if (!afterwards.empty()) lines.push_back(fmt::format("Afterwards: {}", one_line(afterwards)));
+  if (!request.set_says_all)
+    lines.push_back("  (which compares with another plan than this: no --set says all that stands here instead)");
+  std::string text;
+  for (const std::string& line : lines)
+    text += "# " + line + "\n";
+  return text;
+}
+
+NodeShape nodes_of(const Answer& answer) {
+  const Cluster& cluster = answer.scenario->cluster;
+  const std::map<int, int> taken = devices_by_node(answer.plan, cluster);
+  std::vector<int> counts;
+  for (const auto& [node, count] : taken)
+    counts.push_back(count);
+  const int node = cluster.devices_per_node, all = answer.plan.devices(), down = all / node * node;
+  if (std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) != counts.end())
+    throw InputError(
+        answer.scenario->plan.place,
+        fmt::format("plan: {} devices do not fill {} nodes of {} alike ({}), and a launcher starts as many ranks on "
+                    "each; plan for {}{} devices, or list devices in plan.placement, as many of each node",
+                    all, counts.size(), node, fmt::join(counts, ", "), down > 0 ? fmt::format("{} or ", down) : "",
+                    down + node));
+  return {static_cast<int>(counts.size()), counts.front()};
+}
+
+std::string torchrun(const Answer& answer, std::string_view id, std::string_view head) {
+  const NodeShape shape = nodes_of(answer);
+  return fmt::format(
+      "torchrun --nnodes={} --nproc-per-node={} --rdzv-id={} --rdzv-backend=c10d --rdzv-endpoint={}:29500", shape.nodes,
+      shape.per_node, id, head);
+}
+
+std::string torchrun_by_hand(const Answer& answer) {
+  const NodeShape shape = nodes_of(answer);
+  return shape.nodes > 1 ? torchrun(answer, "1", "HEAD_NODE")
+                         : fmt::format("torchrun --nproc-per-node={}", shape.per_node);
+}
+
+std::string plan_named(const LaunchRequest& request) {
+  std::string text = shell_word(request.plan_path);
+  for (const std::string& change : request.set)
+    text += " --set " + shell_word(change);
+  return text;
+}
+
+bool copies_first(const Plan& plan) {
+  if (plan.data_parallel == 1 || plan.positions() == 1) return false;
+  return plan.device[static_cast<std::size_t>(plan.positions())] < plan.device[1];
+}
+
+std::string sbatch_lines(const LaunchRequest& request, int tasks_per_node) {
+  const Answer& written = request.written;
+  const NodeShape shape = nodes_of(written);
+  std::string name;
+  for (const char c : written.scenario->name.substr(0, 64))
+    name += (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ? c : '-';
+  return fmt::format(
+      "#SBATCH --job-name={}\n#SBATCH --nodes={}\n#SBATCH --ntasks-per-node={}\n#SBATCH --gpus-per-node={}\n"
+      "#SBATCH --exclusive\n#SBATCH --output=%x-%j.log\n",
+      name.empty() ? "pipewright" : name, shape.nodes, tasks_per_node, shape.per_node);
+}
+
+std::string torchrun_job(const LaunchRequest& request, const std::string& program, const std::string& file) {
+  return "#!/bin/bash\n" + sbatch_lines(request, 1) +
+         fmt::format(
+             "set -euo pipefail\ncat > {0} <<'PIPEWRIGHT_PROGRAM'\n{1}PIPEWRIGHT_PROGRAM\n"
+             "head=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\nsrun {2} {0}\n",
+             file, program, torchrun(request.written, "\"$SLURM_JOB_ID\"", "\"$head\""));
+}
+
+std::string python_list(const std::vector<std::string>& items) {
+  std::vector<std::string> quoted;
+  for (const std::string& item : items)
+    quoted.push_back("\"" + item + "\"");
+  return fmt::format("[{}]", fmt::join(quoted, ", "));
+}
+
+std::string shell_word(std::string_view text) {
+  constexpr std::string_view plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:=,@%+-";
+  if (!text.empty() && text.find_first_not_of(plain) == std::string_view::npos) return std::string(text);
+  std::string out = "'";
+  for (const char c : text)
+    out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+}  // namespace pipewright

@@ -1,0 +1,64 @@
+// Files that start a plan in a training framework. Each begins with what was predicted, what the framework cannot say,
+// and the command that compares the run with the prediction.
+//
+// Names of flags and settings as of the versions that `framework_version` gives; docs/launch.md lists them.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/plan/report.hpp"
+
+namespace pipewright {
+
+struct LaunchRequest {
+  const Answer& asked;    // the plan
+  const Answer& written;  // the nearest that the framework can say; `asked` where that is the plan itself
+  std::vector<std::string> differences;
+  std::string asked_words, written_words;  // "TP4 PP8 VP5 DP2 MBS1 x 64 interleaved_1f1b"
+  std::string plan_path;                   // as the user named it
+  std::string command;                     // how this was made
+  std::vector<std::string> set{};          // changes behind plan_path that make it the plan written, for --set
+  bool set_says_all = true;                // false: no --set says the rest
+  bool sbatch = false;                     // as a Slurm job
+};
+
+std::string megatron_launch(const LaunchRequest& request);    // a shell script
+std::string deepspeed_launch(const LaunchRequest& request);   // a Python program that holds its own JSON
+std::string torchtitan_launch(const LaunchRequest& request);  // a Python recipe for torchtitan's config registry
+std::string torch_launch(const LaunchRequest& request);       // a Python program on torch.distributed.pipelining
+std::string slurm_launch(const LaunchRequest& request);       // a Slurm job around `pipewright run`
+
+// The header's lines, each behind "# ".
+std::string launch_header(const LaunchRequest& request, std::string_view framework, std::string_view version,
+                          std::string_view afterwards);
+
+// #SBATCH lines for the devices of a plan: whole nodes. `tasks_per_node`: 1 where a launcher starts the others.
+std::string sbatch_lines(const LaunchRequest& request, int tasks_per_node);
+
+// Nodes that a plan takes devices of. A launcher starts as many ranks on each of them: throws InputError where the plan
+// takes more devices of one than of another.
+struct NodeShape {
+  int nodes = 1, per_node = 1;  // nodes * per_node: the plan's devices
+};
+NodeShape nodes_of(const Answer& answer);
+
+// "torchrun --nnodes=2 --nproc-per-node=8 --rdzv-id=ID --rdzv-backend=c10d --rdzv-endpoint=HEAD:29500"
+std::string torchrun(const Answer& answer, std::string_view id, std::string_view head);
+// The same as a person types it, on every node where there are several: "torchrun --nproc-per-node=4".
+std::string torchrun_by_hand(const Answer& answer);
+
+// "PLAN --set plan.stages=2": what names the plan written on a command line.
+std::string plan_named(const LaunchRequest& request);
+
+// Whether ranks count the copies of a stage first, then its stages; one copy or one stage: no.
+bool copies_first(const Plan& plan);
+
+// `script` as a job: a shell script as it is; a Python program is written to a file first.
+std::string torchrun_job(const LaunchRequest& request, const std::string& program, const std::string& file);
+
+std::string python_list(const std::vector<std::string>& items);  // ["a", "b"]
+std::string shell_word(std::string_view text);                   // in single quotes where it needs them
+
+}  // namespace pipewright

@@ -1,0 +1,170 @@
+// Megatron-LM: `pretrain_gpt.py` with the flags of the plan and of the model.                          [MegatronPP26]
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/model/families/described.hpp"
+#include "core/plan/campaign.hpp"
+#include "io/launch/launch.hpp"
+#include "io/launch/layout.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr const char* kVersion = "Megatron-LM main of August 2026 (megatron/training/arguments.py, commit d98e8a64dd)";
+
+std::vector<LayoutChunk> chunks_of(const Plan& plan, const Model& model) {
+  std::vector<LayoutChunk> chunks;
+  for (const LayerRange& range : plan.layers) {
+    LayoutChunk& chunk = chunks.emplace_back();
+    chunk.embedding = range.begin == 0;
+    chunk.head = range.end == static_cast<LayerId>(model.layers.size());
+    chunk.blocks = range.size() - chunk.embedding - chunk.head;
+  }
+  return chunks;
+}
+
+// Flags, a group per line of the script.
+class Flags {
+ public:
+  void line(const std::string& flags) { lines_.push_back(flags); }
+  template <class... Values>
+  void add(fmt::format_string<Values...> text, Values&&... values) {
+    lines_.push_back(fmt::format(text, std::forward<Values>(values)...));
+  }
+  std::string text() const {
+    std::string out;
+    for (const std::string& line : lines_)
+      out += "  " + line + "\n";
+    return out;
+  }
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+void parallel_flags(Flags& flags, const Answer& written) {
+  const Plan& plan = written.plan;
+  const Training& training = written.scenario->training;
+  flags.add("--tensor-model-parallel-size {}", plan.tensor_parallel);
+  if (plan.sequence_parallel) flags.line("--sequence-parallel");
+  flags.add("--pipeline-model-parallel-size {}", plan.stages);
+  if (plan.stages > 1)
+    flags.add("--pipeline-model-parallel-layout {}",
+              shell_word(megatron_layout(chunks_of(plan, written.scenario->model))));
+  if (plan.tensor_parallel > 1 && plan.stages > 1 && !plan.scatter_gather)
+    flags.line("--no-scatter-gather-tensors-in-pipeline");
+  if (plan.data_parallel > 1 && plan.stages > 1 && !copies_first(plan)) flags.line("--use-tp-pp-dp-mapping");
+  if (training.zero == 1) flags.line("--use-distributed-optimizer");
+  if (plan.data_parallel > 1 && plan.gradient_sync == GradientSync::Overlapped) {
+    flags.line("--overlap-grad-reduce");
+    const std::int64_t bytes = training.gradient_precision.value_or(training.precision) == Precision::Fp32 ||
+                                       training.gradient_precision.value_or(training.precision) == Precision::Tf32
+                                   ? 4
+                                   : 2;
+    flags.add("--ddp-bucket-size {}", std::max<std::int64_t>(1, plan.bucket.value / bytes));
+  }
+  flags.add("--micro-batch-size {}", plan.micro_batch_size);
+  flags.add("--global-batch-size {}", plan.global_batch_size);
+}
+
+void recompute_flags(Flags& flags, const Answer& written) {
+  const Plan& plan = written.plan;
+  const auto any = [&](Recompute mode) {
+    return std::find(plan.recompute.begin(), plan.recompute.end(), mode) != plan.recompute.end();
+  };
+  if (any(Recompute::Selective)) return flags.line("--recompute-granularity selective --recompute-modules core_attn");
+  if (any(Recompute::Blocks))
+    return flags.line("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1");
+  if (!any(Recompute::Layers)) return;
+  std::int64_t most = 0;
+  for (const LayerRange& chunk : plan.layers)
+    most = std::max<std::int64_t>(most, std::count_if(plan.rebuilt.begin(), plan.rebuilt.end(), [&](LayerId layer) {
+                                    return layer >= chunk.begin && layer < chunk.end;
+                                  }));
+  flags.add("--recompute-granularity full --recompute-method block --recompute-num-layers {}", most);
+}
+
+// "([0]*3+[1]*58)": blocks that are dense, then blocks with experts.
+std::string sparse_of(const Transformer& t) {
+  std::vector<std::string> runs;
+  for (std::int64_t block = 0; block < t.layers;) {
+    std::int64_t end = block + 1;
+    while (end < t.layers && t.is_sparse(end) == t.is_sparse(block))
+      ++end;
+    runs.push_back(fmt::format("[{}]*{}", t.is_sparse(block) ? 1 : 0, end - block));
+    block = end;
+  }
+  return fmt::format("({})", fmt::join(runs, "+"));
+}
+
+void model_flags(Flags& flags, const Answer& written) {
+  const Transformer t = *described(written.scenario->model);
+  flags.add("--num-layers {} --hidden-size {} --ffn-hidden-size {}", t.layers, t.hidden, t.feed_forward);
+  flags.add("--num-attention-heads {} --kv-channels {}", t.heads, t.head_size);
+  if (t.key_heads != t.heads) flags.add("--group-query-attention --num-query-groups {}", t.key_heads);
+  flags.add("--seq-length {0} --max-position-embeddings {1}", t.sequence_length,
+            std::max(t.sequence_length, t.positions == Transformer::Positions::Learned ? t.position_rows : 0));
+  if (t.gated) flags.line("--swiglu");
+  if (t.norm == Norm::Rms) flags.line("--normalization RMSNorm");
+  if (t.positions == Transformer::Positions::Rotary)
+    flags.line("--position-embedding-type rope --rotary-base 10000  # the base is yours: the model here has none");
+  if (!t.feed_forward_bias && t.attention_bias != Transformer::Bias::All) flags.line("--disable-bias-linear");
+  if (t.attention_bias == Transformer::Bias::Queries) flags.line("--add-qkv-bias");
+  if (t.qk_norm == Transformer::QkNorm::Head) flags.line("--qk-layernorm");
+  if (!t.tied) flags.line("--untie-embeddings-and-output-weights");
+  if (t.moe.experts > 0)
+    flags.add("--num-experts {} --moe-router-topk {} --moe-ffn-hidden-size {}", t.moe.experts, t.moe.active,
+              t.moe.feed_forward);
+  if (t.moe.experts > 0 && !t.sparse.empty()) flags.add("--moe-layer-freq '{}'", sparse_of(t));
+  if (t.moe.shared_feed_forward > 0) flags.add("--moe-shared-expert-intermediate-size {}", t.moe.shared_feed_forward);
+  if (t.latent.rank > 0)
+    flags.add("--multi-latent-attention --kv-lora-rank {} --qk-head-dim {} --qk-pos-emb-head-dim {} --v-head-dim {}{}",
+              t.latent.rank, t.latent.nope_size, t.latent.rope_size, t.latent.value_size,
+              t.latent.query_rank > 0 ? fmt::format(" --q-lora-rank {}", t.latent.query_rank) : "");
+  if (!t.dropout) flags.line("--attention-dropout 0.0 --hidden-dropout 0.0");
+  flags.add("--tokenizer-type NullTokenizer --vocab-size {} --mock-data  # put your tokenizer and --data-path here",
+            t.vocabulary - 1);
+}
+
+void training_flags(Flags& flags, const Answer& written) {
+  const Training& training = written.scenario->training;
+  if (training.precision == Precision::Bf16) flags.line("--bf16");
+  if (training.precision == Precision::Fp16) flags.line("--fp16");
+  if (training.precision != Precision::Fp32 && training.gradient_precision == Precision::Fp32)
+    flags.line("--accumulate-allreduce-grads-in-fp32");
+  flags.add("--optimizer {}", training.optimizer == Optimizer::Adam ? "adam" : "sgd");
+  if (training.optimizer == Optimizer::Sgd) flags.line("--sgd-momentum 0.0");
+  if (training.optimizer == Optimizer::Momentum) flags.line("--sgd-momentum 0.9  # yours");
+  if (const auto& whole = written.report.campaign; whole != nullptr && whole->steps >= 1)
+    flags.add("--train-iters {:.0f}\n  --lr 1e-4  # yours", whole->steps);
+  else
+    flags.line("--lr 1e-4 --train-iters 50  # yours");
+  flags.line("--log-interval 1 --log-throughput");
+}
+
+}  // namespace
+
+std::string megatron_launch(const LaunchRequest& request) {
+  const Answer& written = request.written;
+  Flags parallel, recompute, model, training;
+  parallel_flags(parallel, written), recompute_flags(recompute, written), model_flags(model, written);
+  training_flags(training, written);
+  std::string text = "#!/bin/bash\n";
+  if (request.sbatch) text += sbatch_lines(request, 1);
+  text += launch_header(request, "Megatron-LM", kVersion,
+                        fmt::format("pipewright validate {} --log train.log", plan_named(request)));
+  text += "set -euo pipefail\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n";
+  if (written.scenario->training.precision == Precision::Tf32) text += "export TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1\n";
+  text += "parallel=(\n" + parallel.text() + recompute.text() + ")\n";
+  text += "model=(\n" + model.text() + ")\ntraining=(\n" + training.text() + ")\n";
+  if (request.sbatch) text += "head=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n";
+  text += fmt::format(
+      "{}{} \\\n  pretrain_gpt.py \"${{parallel[@]}}\" \"${{model[@]}}\" \"${{training[@]}}\" 2>&1 | tee train.log\n",
+      request.sbatch ? "srun " : "",
+      torchrun(written, "\"${SLURM_JOB_ID:-0}\"", request.sbatch ? "\"$head\"" : "\"${MASTER_ADDR:-localhost}\""));
+  return text;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,184 @@
+// torch.distributed.pipelining: a program that runs the plan's very order of ops from a schedule file.  [PyTorchPP26]
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "io/launch/launch.hpp"
+#include "io/writers/schedule_csv.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr const char* kVersion = "PyTorch main of 2026 (torch/distributed/pipelining/schedules.py, commit 00722e648b)";
+
+// Stands on both sides: build_layer is the user's, the rest is the plan.
+constexpr const char* kProgram = R"(import os
+import tempfile
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+
+WIDTH = 64  # of the layers below; yours have their own
+
+
+def build_layer(index):
+    # Layer `index` of the model, of LAYERS in all: put yours here. What one returns the next one takes.
+    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU())
+
+
+def batch(samples, device):
+    # The input and the target of one copy's share of the global batch: put yours here.
+    return torch.randn(samples, WIDTH, device=device), torch.randn(samples, WIDTH, device=device)
+
+
+class Chunk(nn.Module):
+    def __init__(self, first, end):
+        super().__init__()
+        self.layers = nn.ModuleDict({str(i): build_layer(i) for i in range(first, end)})
+        self.whole = first in WHOLE_CHUNKS
+
+    def run(self, x):
+        for index, layer in self.layers.items():
+            x = checkpoint(layer, x, use_reentrant=False) if int(index) in REBUILT else layer(x)
+        return x
+
+    def forward(self, x):
+        return checkpoint(self.run, x, use_reentrant=False) if self.whole else self.run(x)
+
+
+def main():
+    on_gpu = torch.cuda.is_available()
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu")
+    if on_gpu:
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if on_gpu else "gloo")
+    mesh = init_device_mesh(device.type, MESH, mesh_dim_names=MESH_NAMES)
+    pipeline, copies = mesh["pipeline"], mesh["data"]
+    rank = pipeline.get_local_rank()
+    stages = []
+    for index, (first, end) in enumerate(CHUNKS):
+        if STAGE_TO_RANK[index] != rank:
+            continue
+        chunk = Chunk(first, end).to(device=device, dtype=DTYPE)
+        if DATA_PARALLEL > 1:
+            chunk = DistributedDataParallel(chunk, process_group=copies.get_group(), bucket_cap_mb=BUCKET_MB)
+        stages.append(PipelineStage(chunk, index, len(CHUNKS), device, group=pipeline.get_group()))
+    schedule = _PipelineScheduleRuntime(stages, MICRO_BATCHES, loss_fn=nn.functional.mse_loss)
+    with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+        file.write(SCHEDULE)
+        file.flush()
+        schedule._load_csv(file.name)
+    parameters = [p for stage in stages for p in stage.submod.parameters()]
+    optimizer = OPTIMIZER(parameters, copies)
+    first, last = STAGE_TO_RANK[0] == rank, STAGE_TO_RANK[-1] == rank
+    for step in range(STEPS):
+        x, target = batch(MICRO_BATCHES * MICRO_BATCH_SIZE, device)
+        losses = []
+        schedule.step(*([x.to(DTYPE)] if first else []), target=target.to(DTYPE) if last else None, losses=losses if last else None)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        if last and copies.get_local_rank() == 0:
+            print(f"step {step} loss {sum(float(loss) for loss in losses) / len(losses):.4f}", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
+)";
+
+std::string optimizer_of(const Training& training, bool divided) {
+  const char* name = training.optimizer == Optimizer::Adam      ? "torch.optim.AdamW"
+                     : training.optimizer == Optimizer::RmsProp ? "torch.optim.RMSprop"
+                                                                : "torch.optim.SGD";
+  const std::string more = training.optimizer == Optimizer::Momentum ? ", momentum=0.9" : "";
+  if (!divided) return fmt::format("    return {}(parameters, lr=1e-3{})\n", name, more);
+  return fmt::format(
+      "    # ZeRO-1: every copy keeps a share of the optimizer's states.\n"
+      "    from torch.distributed.optim import ZeroRedundancyOptimizer\n\n"
+      "    return ZeroRedundancyOptimizer(parameters, optimizer_class={}, process_group=copies.get_group(), "
+      "lr=1e-3{})\n",
+      name, more);
+}
+
+std::string dtype_of(Precision precision) {
+  switch (precision) {
+    case Precision::Bf16: return "torch.bfloat16";
+    case Precision::Fp16: return "torch.float16";
+    case Precision::Fp32:
+    case Precision::Tf32: break;
+  }
+  return "torch.float32";
+}
+
+std::string settings_of(const Answer& written) {
+  const Plan& plan = written.plan;
+  const Training& training = written.scenario->training;
+  std::vector<std::string> chunks;
+  std::vector<int> ranks;
+  std::vector<LayerId> whole, rebuilt = plan.rebuilt;
+  for (int v = 0; v < plan.chunks(); ++v) {
+    const LayerRange& range = plan.layers[static_cast<std::size_t>(v)];
+    const StageId stage = plan.stage_of(v);
+    chunks.push_back(fmt::format("({}, {})", range.begin, range.end));
+    ranks.push_back(stage);
+    if (plan.recompute[static_cast<std::size_t>(stage)] == Recompute::Full) whole.push_back(range.begin);
+    if (plan.recompute[static_cast<std::size_t>(stage)] == Recompute::Blocks)
+      for (LayerId layer = range.begin; layer < range.end; ++layer)
+        if (written.scenario->model.layers[static_cast<std::size_t>(layer)].block) rebuilt.push_back(layer);
+  }
+  // As the devices lie: the innermost dimension counts fastest.
+  const bool data_inside = copies_first(plan);
+  std::string text = fmt::format("LAYERS = {}\n", written.scenario->model.layers.size());
+  text += fmt::format("CHUNKS = [{}]  # layers of every stage of the schedule: first, end\n", fmt::join(chunks, ", "));
+  text += fmt::format("STAGE_TO_RANK = [{}]\n", fmt::join(ranks, ", "));
+  text += fmt::format("REBUILT = {{{}}}  # layers that keep their input and repeat their forward\n",
+                      rebuilt.empty() ? "*()" : fmt::format("{}", fmt::join(rebuilt, ", ")));
+  text += fmt::format("WHOLE_CHUNKS = {{{}}}  # first layers of chunks that do so as one\n",
+                      whole.empty() ? "*()" : fmt::format("{}", fmt::join(whole, ", ")));
+  text += fmt::format("DATA_PARALLEL = {}\nBUCKET_MB = {}\n", plan.data_parallel,
+                      std::max<std::int64_t>(1, (plan.bucket.value + 524288) >> 20));
+  if (plan.tensor_parallel > 1)
+    text += fmt::format(
+        "MESH, MESH_NAMES = ({}, {}, {}), (\"{}\", \"{}\", \"tensor\")  # parallelize_module of "
+        "build_layer's layers over mesh[\"tensor\"] is yours\n",
+        data_inside ? plan.stages : plan.data_parallel, data_inside ? plan.data_parallel : plan.stages,
+        plan.tensor_parallel, data_inside ? "pipeline" : "data", data_inside ? "data" : "pipeline");
+  else
+    text += fmt::format("MESH, MESH_NAMES = ({}, {}), (\"{}\", \"{}\")\n",
+                        data_inside ? plan.stages : plan.data_parallel, data_inside ? plan.data_parallel : plan.stages,
+                        data_inside ? "pipeline" : "data", data_inside ? "data" : "pipeline");
+  text += fmt::format("MICRO_BATCHES, MICRO_BATCH_SIZE = {}, {}\n", plan.micro_batches, plan.micro_batch_size);
+  text += fmt::format("DTYPE = {}\nSTEPS = 10\n", dtype_of(training.precision));
+  if (training.precision == Precision::Tf32) text += "torch.set_float32_matmul_precision(\"high\")\n";
+  text +=
+      fmt::format("SCHEDULE = \"\"\"\\\n{}\"\"\"\n\n\ndef OPTIMIZER(parameters, copies):\n{}",
+                  schedule_csv(written.schedule), optimizer_of(training, training.zero == 1 && plan.data_parallel > 1));
+  return text;
+}
+
+}  // namespace
+
+std::string torch_launch(const LaunchRequest& request) {
+  const Answer& written = request.written;
+  std::string program = kProgram;
+  const std::string head = launch_header(
+      request, "torch.distributed.pipelining", kVersion,
+      fmt::format("pipewright validate {} --trace rank0.json.gz  (a trace of torch.profiler)", plan_named(request)));
+  const std::size_t at = program.find("WIDTH = 64");
+  program.insert(at, settings_of(written) + "\n\n");
+  const std::string text =
+      head +
+      fmt::format("# Run with: {} FILE{}  (without GPUs it runs on gloo)\n", torchrun_by_hand(written),
+                  nodes_of(written).nodes > 1 ? "  on every node" : "") +
+      program;
+  return request.sbatch ? torchrun_job(request, text, "pipewright_plan.py") : text;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,130 @@
+// torchtitan: a recipe, which is a Python function that returns a configuration.                       [torchtitan26]
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/model/families/described.hpp"
+#include "io/launch/launch.hpp"
+#include "io/writers/schedule_csv.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr const char* kVersion = "torchtitan main of 2026 (torchtitan/config/configs.py, commit 0014ac2ca4)";
+
+constexpr const char* kTrain = "-m torchtitan.train --module llama3 --config pipewright_plan 2>&1 | tee train.log";
+
+// torchtitan's own Llama 3 configurations, by what tells them apart.
+std::string base_of(const Transformer& t) {
+  if (t.gated && t.moe.experts == 0 && t.vocabulary == 128256) {
+    if (t.layers == 32 && t.hidden == 4096) return "llama3_8b";
+    if (t.layers == 80 && t.hidden == 8192) return "llama3_70b";
+    if (t.layers == 126 && t.hidden == 16384) return "llama3_405b";
+  }
+  return "";
+}
+
+std::string modules_of(const Plan& plan, const Model& model) {
+  std::string text = "[\n";
+  const auto layers = static_cast<LayerId>(model.layers.size());
+  for (const LayerRange& range : plan.layers) {
+    std::vector<std::string> parts;
+    const LayerId first = std::max(range.begin - 1, 0), last = std::min(range.end - 1, layers - 2);
+    if (range.begin == 0) parts.emplace_back("[\"tok_embeddings\"]");
+    if (last > first) parts.push_back(fmt::format("blocks({}, {})", first, last));
+    if (range.end == layers) parts.emplace_back("[\"norm\", HEAD]");
+    text += fmt::format("        {},\n", fmt::join(parts, " + "));
+  }
+  return text + "    ]";
+}
+
+// PyTorch's class for a schedule, or "": its order goes into a file.
+std::string class_of(const Plan& plan) {
+  if (plan.schedule == "1f1b") return "1F1B";
+  if (plan.schedule == "gpipe") return "GPipe";
+  if (plan.schedule == "interleaved_1f1b") return "Interleaved1F1B";
+  return "";
+}
+
+}  // namespace
+
+std::string torchtitan_launch(const LaunchRequest& request) {
+  const Answer& written = request.written;
+  const Plan& plan = written.plan;
+  const Scenario& scenario = *written.scenario;
+  const Transformer t = *described(scenario.model);
+  const std::string base = base_of(t), schedule = class_of(plan);
+  const bool to_file = plan.stages > 1 && schedule.empty();
+  std::string text = launch_header(request, "torchtitan", kVersion,
+                                   fmt::format("pipewright validate {} --log train.log", plan_named(request)));
+  text += "# Put this file beside torchtitan/models/llama3/config_registry.py as pipewright_plan.py, then:\n";
+  const NodeShape shape = nodes_of(written);
+  text += shape.nodes == 1
+              ? fmt::format("#   NGPU={} MODULE=llama3 CONFIG=pipewright_plan ./run_train.sh 2>&1 | tee train.log\n",
+                            shape.per_node)
+              : fmt::format("#   {} {}  on every node\n", torchrun_by_hand(written), kTrain);
+  text += "# and add to config_registry.py: from .pipewright_plan import pipewright_plan\n";
+  const bool tf32 = scenario.training.precision == Precision::Tf32;
+  if (to_file)
+    text += tf32 ? "import tempfile\n\nimport torch\n" : "import tempfile\n\n";
+  else if (tf32)
+    text += "import torch\n";
+  text += "from torchtitan.config import ActivationCheckpointConfig\n";
+  if (base.empty())
+    text +=
+        "# torchtitan has no configuration that is known to be this model: name yours.\n"
+        "from torchtitan.models.llama3.config_registry import llama3_debugmodel as base\n";
+  else
+    text += fmt::format("from torchtitan.models.llama3.config_registry import {} as base\n", base);
+  text +=
+      "\nHEAD = \"output\"  # \"lm_head\" in later versions\n\n\ndef blocks(first, end):\n"
+      "    return [f\"layers.{i}\" for i in range(first, end)]\n\n\n";
+  if (to_file) text += fmt::format("SCHEDULE = \"\"\"\\\n{}\"\"\"\n\n\n", schedule_csv(written.schedule));
+  text += "def pipewright_plan():\n    config = base()\n    parallel, training = config.parallelism, config.training\n";
+  const auto set = [&](const std::string& key, const auto& value) { text += fmt::format("    {} = {}\n", key, value); };
+  set("parallel.tensor_parallel_degree", plan.tensor_parallel);
+  if (plan.tensor_parallel > 1) set("parallel.enable_sequence_parallel", plan.sequence_parallel ? "True" : "False");
+  set("parallel.data_parallel_replicate_degree", plan.data_parallel);
+  set("parallel.data_parallel_shard_degree", 1);
+  set("parallel.pipeline_parallel_degree", plan.stages);
+  if (plan.stages > 1) {
+    set("parallel.module_fqns_per_model_part", modules_of(plan, scenario.model));
+    if (to_file) {
+      text +=
+          "    with tempfile.NamedTemporaryFile(\"w\", suffix=\".csv\", delete=False) as file:\n"
+          "        file.write(SCHEDULE)\n";
+      set("parallel.pipeline_parallel_schedule", "\"_PipelineScheduleRuntime\"");
+      set("parallel.pipeline_parallel_schedule_csv", "file.name");
+    } else {
+      set("parallel.pipeline_parallel_schedule", "\"" + schedule + "\"");
+    }
+    set("parallel.pipeline_parallel_microbatch_size", plan.micro_batch_size);
+    set("training.local_batch_size", plan.micro_batch_size * plan.micro_batches);
+  } else {
+    set("training.local_batch_size", plan.micro_batch_size);  // the rest are steps of gradient accumulation
+  }
+  set("training.global_batch_size", plan.global_batch_size);
+  set("training.seq_len", t.sequence_length);
+  set("training.mixed_precision_param",
+      scenario.training.precision == Precision::Bf16 ? "\"bfloat16\"" : "\"float32\"");
+  const bool rebuilt =
+      std::find(plan.recompute.begin(), plan.recompute.end(), Recompute::Blocks) != plan.recompute.end();
+  set("config.activation_checkpoint",
+      fmt::format("ActivationCheckpointConfig(mode=\"{}\")", rebuilt ? "full" : "none"));
+  if (tf32) text += "    torch.set_float32_matmul_precision(\"high\")\n";
+  text += "    return config\n";
+  if (!request.sbatch) return text;
+  return "#!/bin/bash\n" + sbatch_lines(request, 1) + "set -euo pipefail\n" +
+         "# In the folder of torchtitan.\ncat > torchtitan/models/llama3/pipewright_plan.py <<'PIPEWRIGHT_RECIPE'\n" +
+         text +
+         fmt::format(
+             "PIPEWRIGHT_RECIPE\ngrep -q pipewright_plan torchtitan/models/llama3/config_registry.py ||\n"
+             "  echo 'from .pipewright_plan import pipewright_plan' >> "
+             "torchtitan/models/llama3/config_registry.py\n"
+             "head=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n"
+             "srun {} {}\n",
+             torchrun(written, "\"$SLURM_JOB_ID\"", "\"$head\""), kTrain);
+}
+
+}  // namespace pipewright

@@ -1,0 +1,239 @@
+// device.measured: what `calibrate --backend cuda` measured of a GPU.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/cluster/measured_device.hpp"
+#include "io/read_scenario.hpp"
+#include "io/sections.hpp"
+
+namespace pipewright {
+namespace {
+
+struct NotNegative {
+  const char* operator()(double value) const { return value >= 0 && value < 1e18 ? "" : "must be 0 or more"; }
+  const char* operator()(std::int64_t value) const { return value < 0 ? "must be 0 or more" : ""; }
+};
+
+// ---- formula, errors ------------------------------------------------------------------------------------------------
+
+constexpr Field<TimeFormula> kFormula[] = {
+    {"terms", "waves | work | values", "which formula: core/cluster/measured_device.hpp", Need::Required,
+     read_as<&TimeFormula::terms>, write_as<&TimeFormula::terms>},
+    {"fixed_ns", "number >= 0", "t0, ns", Need::Required, read_as<&TimeFormula::fixed_ns, NotNegative>,
+     write_as<&TimeFormula::fixed_ns>},
+    {"per_wave_ns", "number >= 0", "waves: a, ns", Need::Optional, read_as<&TimeFormula::per_wave_ns, NotNegative>,
+     write_as<&TimeFormula::per_wave_ns>},
+    {"per_wave_depth_ns", "number >= 0", "waves: b, ns", Need::Optional,
+     read_as<&TimeFormula::per_wave_depth_ns, NotNegative>, write_as<&TimeFormula::per_wave_depth_ns>},
+    {"tile_rows", "whole number >= 1", "waves: rows of a tile", Need::Optional,
+     read_as<&TimeFormula::tile_rows, AtLeast1>, write_as<&TimeFormula::tile_rows>},
+    {"tile_columns", "whole number >= 1", "waves: columns of a tile", Need::Optional,
+     read_as<&TimeFormula::tile_columns, AtLeast1>, write_as<&TimeFormula::tile_columns>},
+    {"floor_ns_per_value", "number >= 0", "waves: no faster than that", Need::Optional,
+     read_as<&TimeFormula::floor_ns_per_value, NotNegative>, write_as<&TimeFormula::floor_ns_per_value>},
+    {"per_flop_ns", "number >= 0", "work: c, ns", Need::Optional, read_as<&TimeFormula::per_flop_ns, NotNegative>,
+     write_as<&TimeFormula::per_flop_ns>},
+    {"per_value_ns", "number >= 0", "work, values: d, ns", Need::Optional,
+     read_as<&TimeFormula::per_value_ns, NotNegative>, write_as<&TimeFormula::per_value_ns>},
+};
+
+// Other numbers of a file are none below 0.
+void read_bias(Reader& reader, const At& at, FormulaErrors& errors) {
+  const std::string* const text = scalar(reader, at, "a number");
+  if (text == nullptr) return;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), errors.bias);
+  if (error != std::errc{} || end != text->data() + text->size() || !(std::abs(errors.bias) < 1e9))
+    reader.error(at, "is no number; write e.g. -0.01");
+}
+
+constexpr Field<FormulaErrors> kErrors[] = {
+    {"mean", "number >= 0", "mean |predicted / measured - 1| of sizes that the formula was not fitted on",
+     Need::Required, read_as<&FormulaErrors::mean, NotNegative>, write_as<&FormulaErrors::mean>},
+    {"p95", "number >= 0", "95 % of them are below", Need::Required, read_as<&FormulaErrors::p95, NotNegative>,
+     write_as<&FormulaErrors::p95>},
+    {"bias", "number", "mean of predicted / measured - 1", Need::Required, read_bias, write_as<&FormulaErrors::bias>},
+    {"common", "number >= 0", "relative standard error that sizes of one width share", Need::Required,
+     read_as<&FormulaErrors::common, NotNegative>, write_as<&FormulaErrors::common>},
+    {"independent", "number >= 0", "relative standard error of each size's own", Need::Required,
+     read_as<&FormulaErrors::independent, NotNegative>, write_as<&FormulaErrors::independent>},
+};
+
+// {terms: values, fixed_ns: 3000, ...}: on one line.
+template <class T>
+std::string flow(std::span<const Field<T>> fields, const T& value) {
+  YamlText out(nullptr, {});
+  for (const Field<T>& field : fields)
+    field.write(out, field.key, value);
+  std::string text = out.text(), flowed;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    flowed += (flowed.empty() ? "" : ", ") + text.substr(begin, end - begin);
+    begin = end + 1;
+  }
+  return "{" + flowed + "}";
+}
+
+// ---- series ---------------------------------------------------------------------------------------------------------
+
+constexpr Field<MeasuredSeries> kSeries[] = {
+    {"operation", "text", "of a model's programs: linear, layer_norm; update adam, copy to host", Need::Required,
+     read_as<&MeasuredSeries::operation>, write_as<&MeasuredSeries::operation>},
+    {"pass", "forward | input_gradient | weight_gradient", "of it", Need::Required, read_as<&MeasuredSeries::pass>,
+     write_as<&MeasuredSeries::pass>},
+    {"precision", "fp32 | tf32 | fp16 | bf16", "of its arithmetic", Need::Required, read_as<&MeasuredSeries::precision>,
+     write_as<&MeasuredSeries::precision>},
+    {"virtual_devices", "whole number >= 1", "equal groups that the SMs were cut into", Need::Required,
+     read_as<&MeasuredSeries::virtual_devices, AtLeast1>, write_as<&MeasuredSeries::virtual_devices>},
+    {"busy", "whole number >= 1", "groups that did the same at once, this one among them", Need::Required,
+     read_as<&MeasuredSeries::busy, AtLeast1>, write_as<&MeasuredSeries::busy>},
+    {"sms", "whole number >= 1", "of a group", Need::Required, read_as<&MeasuredSeries::sms, AtLeast1>,
+     write_as<&MeasuredSeries::sms>},
+    {"formula", "map", "for sizes that were not measured; absent: too few were", Need::Optional,
+     [](Reader& reader, const At& at, MeasuredSeries& series) {
+       read_fields<TimeFormula>(reader, at, kFormula, series.formula.emplace());
+     },
+     [](YamlText& out, std::string_view key, const MeasuredSeries& series) {
+       if (series.formula) out.line(key, flow<TimeFormula>(kFormula, *series.formula));
+     }},
+    {"errors", "map", "of the formula", Need::Optional,
+     [](Reader& reader, const At& at, MeasuredSeries& series) {
+       read_fields<FormulaErrors>(reader, at, kErrors, series.errors);
+     },
+     [](YamlText& out, std::string_view key, const MeasuredSeries& series) {
+       if (series.formula) out.line(key, flow<FormulaErrors>(kErrors, series.errors));
+     }},
+};
+
+void read_series(Reader& reader, const At& at, MeasuredDevice& device) {
+  if (!is_list(reader, at, "a list of maps")) return;
+  for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i) {
+    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    MeasuredSeries& series = device.series.emplace_back();
+    read_fields<MeasuredSeries>(reader, here, kSeries, series);
+    if (series.busy > series.virtual_devices)
+      reader.error(here.child("busy", *at.yaml.list[i].find("busy")), "is more than virtual_devices");
+  }
+}
+
+// Numbers of one size, after the number of its series.
+constexpr std::size_t kNumbers = 13;
+
+void read_sizes(Reader& reader, const At& at, MeasuredDevice& device) {
+  if (!is_list(reader, at, "a list of lists")) return;
+  for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i) {
+    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    std::vector<double> n;
+    if (!read_value(reader, here, n)) continue;
+    const bool good = n.size() == kNumbers &&
+                      std::all_of(n.begin(), n.end(), [](double x) { return x >= 0 && x < 9e15; }) && n[6] > 0;
+    if (!good || n[0] >= static_cast<double>(device.series.size())) {
+      reader.errors.add(here.yaml.place,
+                        fmt::format("{}: needs {} numbers of 0 or more: the series (of {}, counted from 0), count, "
+                                    "rows, columns, depth, values, ns (more than 0), warm ns, error, spread, clock, "
+                                    "readings, discarded",
+                                    path(here), kNumbers, device.series.size()));
+      continue;
+    }
+    const auto whole = [&](std::size_t at_number) { return static_cast<std::int64_t>(n[at_number]); };
+    device.series[static_cast<std::size_t>(n[0])].sizes.push_back(
+        {{whole(1), whole(2), whole(3), whole(4), n[5]}, n[6], n[7], n[8], n[9], n[10], whole(11), whole(12)});
+  }
+}
+
+void write_sizes(YamlText& out, std::string_view key, const MeasuredDevice& device) {
+  out.open(key);
+  for (std::size_t i = 0; i < device.series.size(); ++i)
+    for (const MeasuredSize& m : device.series[i].sizes)
+      out.item(fmt::format("[{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}]", i, m.size.count, m.size.rows,
+                           m.size.columns, m.size.depth, m.size.values, m.ns, m.warm_ns, m.error, m.spread, m.clock,
+                           m.readings, m.discarded),
+               {});
+  out.close();
+}
+
+void read_left_out(Reader& reader, const At& at, MeasuredDevice& device) {
+  read_value(reader, at, device.left_out);
+}
+
+constexpr Field<MeasuredDevice> kMeasured[] = {
+    {"gpu", "text", "as the driver names it", Need::Required, read_as<&MeasuredDevice::gpu>,
+     write_as<&MeasuredDevice::gpu>},
+    {"sms", "whole number >= 1", "of the whole GPU", Need::Required, read_as<&MeasuredDevice::sms, AtLeast1>,
+     write_as<&MeasuredDevice::sms>},
+    {"clock_ghz", "number >= 0", "of its SMs, the highest that the driver names", Need::Required,
+     read_as<&MeasuredDevice::clock_ghz, NotNegative>, write_as<&MeasuredDevice::clock_ghz>},
+    {"driver", "text", "newest CUDA version that it knows", Need::Required, read_as<&MeasuredDevice::driver>,
+     write_as<&MeasuredDevice::driver>},
+    {"toolkit", "text", "CUDA version of the kernels' compiler", Need::Required, read_as<&MeasuredDevice::toolkit>,
+     write_as<&MeasuredDevice::toolkit>},
+    {"date", "text", "of the measurement", Need::Required, read_as<&MeasuredDevice::date>,
+     write_as<&MeasuredDevice::date>},
+    {"revision", "text", "of pipewright", Need::Optional, read_as<&MeasuredDevice::revision>,
+     write_text<&MeasuredDevice::revision>},
+    {"repeat_error", "number >= 0", "relative deviation of one operation that was measured again and again meanwhile",
+     Need::Required, read_as<&MeasuredDevice::repeat_error, NotNegative>, write_as<&MeasuredDevice::repeat_error>},
+    {"left_out", "list of text", "what was not measured, and why; default: nothing", Need::Optional, read_left_out,
+     [](YamlText& out, std::string_view key, const MeasuredDevice& device) {
+       if (device.left_out.empty()) return;
+       out.open(key);
+       for (const std::string& text : device.left_out)
+         out.item(yaml_string(text), {});
+       out.close();
+     }},
+    {"series", "list of maps", "one pass of one operation at one precision on one virtual device", Need::Required,
+     read_series,
+     [](YamlText& out, std::string_view key, const MeasuredDevice& device) {
+       out.open(key);
+       for (const MeasuredSeries& series : device.series)
+         out.item(flow<MeasuredSeries>(kSeries, series), {});
+       out.close();
+     }},
+    {"sizes",
+     "list of [series, count, rows, columns, depth, values, ns, warm_ns, error, spread, clock, readings, "
+     "discarded]",
+     "what was measured: number of its series, size, ns with inputs outside and inside the cache (0: not measured), "
+     "relative standard error and spread, share of the normal clock, readings kept and discarded; after `series`",
+     Need::Required, read_sizes, write_sizes},
+};
+
+}  // namespace
+
+void read_measured_device(Reader& reader, const At& at, Device& device) {
+  auto measured = std::make_shared<MeasuredDevice>();
+  const bool sourced = std::exchange(reader.sourced, false);
+  read_fields<MeasuredDevice>(reader, at, kMeasured, *measured);
+  reader.sourced = sourced;
+  device.measured = std::move(measured);
+}
+
+void write_measured_device(YamlText& out, std::string_view key, const Device& device) {
+  if (!device.measured) return;
+  out.open(key);
+  write_fields<MeasuredDevice>(out, kMeasured, *device.measured);
+  out.close();
+}
+
+std::vector<SectionDoc> measured_device_docs() {
+  return {document<MeasuredDevice>("device.measured", kMeasured),
+          document<MeasuredSeries>("device.measured.series[]", kSeries),
+          document<TimeFormula>("device.measured.series[].formula", kFormula),
+          document<FormulaErrors>("device.measured.series[].errors", kErrors)};
+}
+
+std::string device_yaml(const Device& device) {
+  std::map<std::string, std::string> sources;
+  for (const auto& [key, source] : device.sources)
+    sources.emplace("device." + key, source);
+  YamlText out(nullptr, std::move(sources));
+  out.open("device");
+  write_device_section(out, device);
+  out.close();
+  return out.text();
+}
+
+}  // namespace pipewright

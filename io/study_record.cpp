@@ -1,0 +1,94 @@
+#include "io/study_record.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/check.hpp"
+#include "io/sha256.hpp"
+#include "io/writers/json_text.hpp"
+
+namespace pipewright {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kRecord = "pipewright.study-record/1", kStudy = "pipewright.study/1";
+
+// A document of that schema, handed to `read`; what is wrong with it as an InputError.
+template <class Read>
+auto parsed(const std::string& text, const std::string& file, std::string_view schema, const Read& read) {
+  const Place place{file, 0, 0};
+  try {
+    const Json json = Json::parse(text);
+    if (!json.is_object() || json.value("schema", "") != schema)
+      throw InputError(place, fmt::format("is no {} document; it is no result of `pipewright accuracy`", schema));
+    return read(json);
+  } catch (const Json::exception& error) {
+    throw InputError(place, fmt::format("is no {} document ({}); take it away, and what it told is made anew", schema,
+                                        error.what()));
+  }
+}
+
+template <class T>
+void write_map(JsonText& json, std::string_view key, const std::map<std::string, T>& values) {
+  json.key(key).open('{');
+  for (const auto& [name, value] : values)
+    json.field(name, value);
+  json.close();
+}
+
+}  // namespace
+
+double StudyRecord::figure(const std::string& key, double otherwise) const {
+  const auto found = figures.find(key);
+  return found == figures.end() ? otherwise : found->second;
+}
+
+std::string StudyRecord::word(const std::string& key) const {
+  const auto found = words.find(key);
+  return found == words.end() ? "" : found->second;
+}
+
+std::string study_record_json(const StudyRecord& record) {
+  JsonText json;
+  json.open('{').field("schema", kRecord).field("dry_run", record.dry_run).field("settings", record.settings);
+  json.field("part", record.part).field("name", record.name).field("attempt", record.attempt);
+  json.field("status", record.status).field("reason", record.reason);
+  write_map(json, "words", record.words);
+  write_map(json, "figures", record.figures);
+  write_map(json, "lists", record.lists);
+  json.close();
+  return std::move(json).text();
+}
+
+StudyRecord parse_study_record(const std::string& text, const std::string& file) {
+  return parsed(text, file, kRecord, [](const Json& json) {
+    StudyRecord record;
+    record.dry_run = json.at("dry_run"), record.settings = json.at("settings");
+    record.part = json.at("part"), record.name = json.at("name"), record.attempt = json.at("attempt");
+    record.status = json.at("status"), record.reason = json.at("reason");
+    record.words = json.at("words"), record.figures = json.at("figures"), record.lists = json.at("lists");
+    return record;
+  });
+}
+
+std::string study_hash(const StudySettings& settings) {
+  std::string all;
+  for (const auto& [name, value] : settings)
+    all += json_string(name) + ":" + json_string(value) + "\n";
+  return sha256(all);
+}
+
+std::string study_settings_json(const StudySettings& settings, bool dry_run) {
+  JsonText json;
+  json.open('{').field("schema", kStudy).field("dry_run", dry_run).field("hash", study_hash(settings));
+  write_map(json, "settings", settings);
+  json.close();
+  return std::move(json).text();
+}
+
+StudySettings parse_study_settings(const std::string& text, const std::string& file) {
+  return parsed(text, file, kStudy, [](const Json& json) { return json.at("settings").get<StudySettings>(); });
+}
+
+}  // namespace pipewright

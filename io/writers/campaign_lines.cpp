@@ -1,0 +1,227 @@
+#include "io/writers/campaign_lines.hpp"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "io/format_quantity.hpp"
+#include "io/writers/text_table.hpp"
+
+namespace pipewright {
+namespace {
+
+using Lines = std::vector<std::pair<std::string, std::string>>;
+
+std::string duration_text(Time time) {
+  return days_text(seconds(time) / 86400);
+}
+
+std::string energy_text(Energy energy) {
+  const double kwh = energy.value / 3.6e6;
+  if (kwh >= 1e6) return significant(kwh * 1e-6) + " GWh";
+  return kwh >= 1e3 ? significant(kwh * 1e-3) + " MWh" : significant(kwh) + " kWh";
+}
+
+std::string share_of_draws(double share) {
+  return share > 0 ? percent(share) : "0 (no draw)";
+}
+
+std::string cost_of(const Campaign& campaign, double all) {
+  return fmt::format("{} ({} per device-hour{})", money_text(all), brief(all / campaign.device_hours),
+                     campaign.cost_expected() ? ", without failures" : "");
+}
+
+// Less than one, where so few tokens are asked for, is no "0 samples".
+std::string samples_of(const Campaign& campaign) {
+  if (campaign.samples < 1) return "less than 1 sample";
+  const std::string count = short_count(campaign.samples);
+  return count + (count == "1" ? " sample" : " samples");
+}
+
+std::string length_text(const Campaign& campaign, const Answer& answer) {
+  std::string text = campaign.length;
+  if (text.starts_with("1 ")) text.pop_back();  // "1 tokens", as it has to be written
+  if (const auto& tokens = answer.scenario->training.sequence_length)
+    text += fmt::format(" · {} of {} token{}", samples_of(campaign), *tokens, *tokens == 1 ? "" : "s");
+  else if (!campaign.length.ends_with("samples"))
+    text += " · " + samples_of(campaign);
+  const std::string steps = fmt::format("{:.0f}", campaign.steps);
+  return text + fmt::format(" · {} step{} of {}", steps, steps == "1" ? "" : "s", answer.plan.global_batch_size);
+}
+
+std::string devices_text(const Campaign& campaign) {
+  return fmt::format("{} device{}", campaign.devices, campaign.devices == 1 ? "" : "s");
+}
+
+std::string time_text(const Campaign& campaign) {
+  std::string text = fmt::format("{} on {}", days_text(campaign.days()), devices_text(campaign));
+  if (campaign.days_low)
+    text += fmt::format(" ({} to {} over the bands of the efficiencies)", days_text(*campaign.days_low),
+                        days_text(*campaign.days_high));
+  const double hours = campaign.device_hours;
+  text += fmt::format(" · {} device-hours", hours < 1000 ? significant(hours) : short_count(hours));
+  return campaign.goodput ? text + " · without failures" : text;
+}
+
+void add_failures(Lines& lines, const Campaign& campaign) {
+  const GoodputReport& good = *campaign.goodput;
+  std::string text = percent(good.formula) + " by formula [Daly06]";
+  if (good.trials > 0) {
+    text += fmt::format(" · {} simulated (5 to 95 %: {} to {}; {} trainings, seed {}", percent(good.simulated),
+                        percent(good.spread.p5), percent(good.spread.p95), good.trials, good.seed);
+    text += good.simulated_part < 1 ? fmt::format(", {} of the length)", percent(good.simulated_part)) : ")";
+  } else {
+    text += " · not simulated: " + good.not_simulated;
+  }
+  lines.emplace_back("goodput", std::move(text));
+  text = fmt::format("one in {} on {}", duration_text(good.mtbf), devices_text(campaign));
+  if (good.failures > 0) text += fmt::format(" · {} in the whole training by formula", significant(good.failures));
+  if (good.trials > 0) text += fmt::format(", {} simulated", significant(good.simulated_failures));
+  lines.emplace_back("failures", std::move(text));
+  const bool own = good.interval != good.daly;
+  lines.emplace_back(
+      "checkpoints",
+      fmt::format("every {}{}, each {} · best by Daly {}, by Young {} [Daly06] [Young74] · restart {}",
+                  duration_text(good.interval), own ? " as asked for" : "", duration_text(good.checkpoint),
+                  duration_text(good.daly), duration_text(good.young), duration_text(good.restart)));
+  if (!campaign.days_expected()) return;
+  text = fmt::format("{}, {} of it for failures and checkpoints", days_text(*campaign.days_expected()),
+                     days_text(*campaign.days_expected() - campaign.days()));
+  if (campaign.cost_expected())
+    text += fmt::format(" · cost {}, {} of it", money_text(*campaign.cost_expected()),
+                        money_text(*campaign.cost_expected() - *campaign.cost));
+  lines.emplace_back("expected", std::move(text));
+}
+
+void add_spread(Lines& lines, const Campaign& campaign, const Answer& answer) {
+  const SpreadReport& drawn = *campaign.spread;
+  if (drawn.step_time) {
+    const auto step = [](double value) { return short_time(Time{std::llround(value * 1e9)}); };
+    const auto days = [&](double value) { return days_text(value * campaign.steps / 86400); };
+    const Quantiles& q = *drawn.step_time;
+    lines.emplace_back("step spread", fmt::format("{} · {} · {} (5, 50, 95 %), so {} to {} · {} draws, seed {}: {}",
+                                                  step(q.p5), step(q.p50), step(q.p95), days(q.p5), days(q.p95),
+                                                  drawn.trials, drawn.seed, drawn.step_distribution));
+  } else {
+    lines.emplace_back("step spread", drawn.step_distribution);
+  }
+  if (!drawn.memory) return lines.emplace_back("fits", drawn.memory_distribution), void();
+  const auto bytes = [](double value) { return short_bytes(Bytes{std::llround(value)}); };
+  const StageReport* full = fullest(answer.report);
+  lines.emplace_back("fits",
+                     fmt::format("probability of not fitting {} · {} · {} · {} of {} (5, 50, 95 %) · seed {}: {}",
+                                 share_of_draws(drawn.not_fitting), bytes(drawn.memory->p5), bytes(drawn.memory->p50),
+                                 bytes(drawn.memory->p95), full ? short_bytes(full->need.capacity) : "?", drawn.seed,
+                                 drawn.memory_distribution));
+}
+
+void quantiles_field(JsonText& json, const char* key, const std::optional<Quantiles>& q) {
+  json.key(key);
+  if (!q) return json.null(), void();
+  json.open('{').field("p5", q->p5).field("p50", q->p50).field("p95", q->p95).close();
+}
+
+void write_goodput(JsonText& json, const std::optional<GoodputReport>& goodput) {
+  json.key("goodput");
+  if (!goodput) return json.null(), void();
+  const GoodputReport& good = *goodput;
+  json.open('{').field("mtbf_s", good.mtbf).field("checkpoint_s", good.checkpoint).field("restart_s", good.restart);
+  json.field("interval_young_s", good.young).field("interval_daly_s", good.daly).field("interval_s", good.interval);
+  json.field("by_formula", good.formula).field("failures_by_formula", good.failures).key("simulated");
+  if (good.trials > 0) {
+    json.open('{').field("trials", good.trials).field("seed", good.seed).field("goodput", good.simulated);
+    json.field("p5", good.spread.p5).field("p50", good.spread.p50).field("p95", good.spread.p95);
+    json.field("failures", good.simulated_failures).field("part_of_length", good.simulated_part).close();
+  } else {
+    json.null();
+  }
+  json.close();
+}
+
+void write_spread(JsonText& json, const std::optional<SpreadReport>& spread) {
+  json.key("spread");
+  if (!spread) return json.null(), void();
+  json.open('{').field("seed", spread->seed).field("trials", spread->trials);
+  quantiles_field(json, "step_time_s", spread->step_time);
+  json.field("step_time_distribution", spread->step_distribution);
+  quantiles_field(json, "memory_bytes", spread->memory);
+  json.key("probability_not_fitting");
+  spread->memory ? json.value(spread->not_fitting) : json.null();
+  json.field("memory_distribution", spread->memory_distribution).close();
+}
+
+}  // namespace
+
+std::string days_text(double days) {
+  if (days < 1.0 / 24 / 60) return significant(days * 86400) + " s";
+  if (days < 1.0 / 24) return significant(days * 1440) + " min";
+  if (days < 2) return significant(days * 24) + " h";
+  return days < 1000 ? significant(days) + " days" : significant(days / 365.25) + " years";
+}
+
+std::string money_text(double money) {
+  if (money < 1e5) return fmt::format("{:.2f}", money);
+  if (money < 1e6) return significant(money * 1e-3, 4) + " k";
+  return money < 1e9 ? significant(money * 1e-6, 4) + " M" : significant(money * 1e-9, 4) + " B";
+}
+
+std::vector<std::pair<std::string, std::string>> campaign_lines(const Answer& answer) {
+  Lines lines;
+  const Report& report = answer.report;
+  if (!report.campaign) return lines;
+  const Campaign& campaign = *report.campaign;
+  lines.emplace_back("length", length_text(campaign, answer));
+  lines.emplace_back("time", time_text(campaign));
+  if (report.mfu)
+    lines.emplace_back("utilization", fmt::format("MFU {} · HFU {}", percent(*report.mfu),
+                                                  report.hfu ? percent(*report.hfu) + ", with repeated forwards"
+                                                             : "the same: no forward is repeated"));
+  if (campaign.cost) lines.emplace_back("cost", cost_of(campaign, *campaign.cost));
+  if (campaign.energy)
+    lines.emplace_back("energy",
+                       fmt::format("{} at most for computing (an upper estimate: TDP x busy time) · {} if all "
+                                   "devices drew it all the time",
+                                   energy_text(*campaign.energy), energy_text(*campaign.energy_most)));
+  if (campaign.goodput) add_failures(lines, campaign);
+  if (campaign.spread) add_spread(lines, campaign, answer);
+  for (const std::string& missing : campaign.missing)
+    lines.emplace_back("not told", missing);
+  for (const std::string& known : campaign.known)
+    lines.emplace_back("known by", known);
+  for (std::size_t i = lines.size() - 1; i > 0; --i)
+    if (lines[i].first == lines[i - 1].first) lines[i].first.clear();
+  return lines;
+}
+
+std::string whole_training_text(const Answer& answer, const TableOptions& options) {
+  constexpr int kLabel = 13;
+  const Lines lines = campaign_lines(answer);
+  if (lines.empty()) return "";
+  const std::string_view heading = "the whole training";
+  std::string text = options.colour ? fmt::format("\n\x1b[1m{}\x1b[0m\n", heading) : fmt::format("\n{}\n", heading);
+  for (const auto& [label, line] : lines)
+    text += wrapped(padded(label, kLabel) + " ", line, options.width);
+  return text;
+}
+
+void write_campaign(JsonText& json, const Campaign& campaign, const Report& report) {
+  json.key("campaign").open('{').field("length", campaign.length).field("samples", campaign.samples);
+  json.field("steps", campaign.steps).field("duration_s", campaign.duration).field("days", campaign.days());
+  json.key("days_band");
+  if (campaign.days_low)
+    json.open('{').field("low", *campaign.days_low).field("high", *campaign.days_high).close();
+  else
+    json.null();
+  json.field("devices", campaign.devices).field("device_hours", campaign.device_hours);
+  json.field("mfu", report.mfu).field("hfu", report.hfu).field("cost", campaign.cost);
+  json.key("energy_j");
+  campaign.energy ? json.value(campaign.energy->value) : json.null();
+  json.key("energy_most_j");
+  campaign.energy_most ? json.value(campaign.energy_most->value) : json.null();
+  write_goodput(json, campaign.goodput);
+  json.field("days_expected", campaign.days_expected()).field("cost_expected", campaign.cost_expected());
+  write_spread(json, campaign.spread);
+  json.field("not_told", campaign.missing).field("known_by", campaign.known).close();
+}
+
+}  // namespace pipewright

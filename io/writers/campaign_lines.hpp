@@ -1,0 +1,27 @@
+// What an answer says of the whole training (`campaign:`).
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/plan/campaign.hpp"
+#include "core/plan/report.hpp"
+#include "io/writers/json_text.hpp"
+#include "io/writers/writers.hpp"
+
+namespace pipewright {
+
+// "time", "412 days on 64 devices ...": a line each, as summary_lines. No lines: the scenario does not ask.
+std::vector<std::pair<std::string, std::string>> campaign_lines(const Answer& answer);
+
+// The same as a part of a report, with a heading; "" where there are no lines.
+std::string whole_training_text(const Answer& answer, const TableOptions& options);
+
+// Under the key "campaign", SI base units; docs/result-json.md.
+void write_campaign(JsonText& json, const Campaign& campaign, const Report& report);
+
+std::string days_text(double days);    // "8.68 hours", "31.4 days", "2.10 years"
+std::string money_text(double money);  // "208.33", "1.580 M"
+
+}  // namespace pipewright

@@ -1,0 +1,186 @@
+#include "io/writers/fit_plot.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "io/format_quantity.hpp"
+#include "io/names.hpp"
+#include "io/writers/svg_canvas.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr double kReach = 0.3;  // of both plots, to either side
+constexpr int kColumns = 31;    // characters of the text plot, each 2 %
+
+// formula / measured - 1.
+double off(const MeasuredSeries& series, const MeasuredSize& size) {
+  return series.formula->at(size.size, series.sms) / size.ns - 1;
+}
+
+std::string_view words(MeasuredPass pass) {
+  constexpr std::array<std::string_view, 3> all = {"forward", "d input", "d weight"};
+  return all[static_cast<std::size_t>(pass)];
+}
+
+struct Family {
+  std::array<int, kColumns> counts{};
+  std::size_t sizes = 0, fitted = 0;
+  double mean = 0, p95 = 0, bias = 0;  // sums over sizes
+};
+
+std::string histogram(const Family& family) {
+  constexpr std::string_view kMarks = " .:+#";
+  const int most = *std::max_element(family.counts.begin(), family.counts.end());
+  std::string text;
+  for (int i = 0; i < kColumns; ++i) {
+    const int count = family.counts[static_cast<std::size_t>(i)];
+    const auto mark = count == 0 ? 0U : std::min(4U, 1U + static_cast<unsigned>(4 * (count - 1) / std::max(1, most)));
+    text += i == kColumns / 2 && count == 0 ? '|' : kMarks[mark];
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string fit_table(const MeasuredDevice& device) {
+  std::map<std::tuple<std::string, MeasuredPass, Precision>, Family> families;
+  for (const MeasuredSeries& series : device.series) {
+    Family& family = families[{series.operation, series.pass, series.precision}];
+    family.sizes += series.sizes.size();
+    if (!series.formula) continue;
+    const auto n = static_cast<double>(series.sizes.size());
+    family.fitted += series.sizes.size();
+    family.mean += n * series.errors.mean, family.p95 += n * series.errors.p95, family.bias += n * series.errors.bias;
+    for (const MeasuredSize& size : series.sizes) {
+      const double place = std::round(off(series, size) / kReach * (kColumns / 2)) + kColumns / 2;
+      ++family.counts[static_cast<std::size_t>(std::clamp(place, 0.0, kColumns - 1.0))];
+    }
+  }
+  std::string text = fmt::format(
+      "{}: formula against measurement (columns of 2 %, middle: equal), errors of sizes that "
+      "a formula was not fitted on\n",
+      device.gpu);
+  for (const auto& [key, family] : families) {
+    const auto& [operation, pass, precision] = key;
+    const auto n = static_cast<double>(family.fitted);
+    text += fmt::format("  {:<38} {:>6} sizes  ", fmt::format("{} {} {}", operation, words(pass), name(precision)),
+                        family.sizes);
+    text += family.fitted == 0 ? std::string("too few for a formula\n")
+                               : fmt::format("[{}]  mean {:4.1f} %  p95 {:4.1f} %  bias {:+.1f} %\n", histogram(family),
+                                             100 * family.mean / n, 100 * family.p95 / n, 100 * family.bias / n);
+  }
+  text += fmt::format("  one operation measured again and again: +- {:.1f} %\n", 100 * device.repeat_error);
+  if (!device.left_out.empty()) text += "  left out:\n";
+  for (const std::string& each : device.left_out)
+    text += "    " + each + "\n";
+  return text;
+}
+
+namespace {
+
+constexpr double kWidth = 400, kHeight = 170, kLeft = 56, kTop = 76, kAcross = 64, kDown = 58;
+constexpr std::size_t kPanelsAcross = 2;
+
+constexpr std::string_view kStyle = R"svg(<style>
+.m{stroke-width:1.2}.g0{fill:#3b78c9;stroke:#3b78c9}.g1{fill:#2e8b57;stroke:#2e8b57}.g2{fill:#b07d00;stroke:#b07d00}.g3{fill:#c0392b;stroke:#c0392b}.hollow{fill:none}
+@media(prefers-color-scheme:dark){.g0{fill:#6aa5f0;stroke:#6aa5f0}.g1{fill:#57bd84;stroke:#57bd84}.g2{fill:#f0b849;stroke:#f0b849}.g3{fill:#f0776b;stroke:#f0776b}.hollow{fill:none}}
+</style>
+)svg";
+
+class FitPlot {
+ public:
+  explicit FitPlot(const MeasuredDevice& device) : device_(device) {
+    for (const MeasuredSeries& series : device.series)
+      if (series.formula) panels_[series.operation].push_back(&series);
+  }
+
+  std::string draw() {
+    canvas_.raw(kStyle);
+    canvas_.text(12, 24, device_.gpu + ": formulas against measured times", "title", 15);
+    canvas_.text(12, 44,
+                 "formula / measured - 1 over the measured time; filled: alone, hollow: other virtual devices busy",
+                 "quiet", 12);
+    legend();
+    std::size_t number = 0;
+    for (const auto& [operation, series] : panels_)
+      panel(number++, operation, series);
+    const auto rows = static_cast<double>((number + kPanelsAcross - 1) / kPanelsAcross);
+    return canvas_.document(kLeft + kPanelsAcross * (kWidth + kAcross), kTop + std::max(1.0, rows) * (kHeight + kDown),
+                            device_.gpu + ": formulas against measured times");
+  }
+
+ private:
+  void legend() {
+    double x = 12;
+    for (const auto& [word, precision] : kPrecisions) {
+      mark(x + 4, 58, precision, false, "");
+      canvas_.text(x + 12, 62, word, "quiet", 12);
+      x += 30 + text_width(word, 12);
+    }
+  }
+
+  void mark(double x, double y, Precision precision, bool hollow, std::string_view tooltip) {
+    const std::string title = tooltip.empty() ? "" : fmt::format("<title>{}</title>", xml(tooltip));
+    canvas_.raw(fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"2.6\" class=\"m g{}{}\">{}</circle>\n", coordinate(x),
+                            coordinate(y), static_cast<int>(precision), hollow ? " hollow" : "", title));
+  }
+
+  void panel(std::size_t number, const std::string& operation, const std::vector<const MeasuredSeries*>& all) {
+    const double left = kLeft + static_cast<double>(number % kPanelsAcross) * (kWidth + kAcross);
+    const double top = kTop + 24 + static_cast<double>(number / kPanelsAcross) * (kHeight + kDown);
+    double least = 1e300, most = 0, mean = 0, sizes = 0;
+    for (const MeasuredSeries* series : all) {
+      for (const MeasuredSize& size : series->sizes)
+        least = std::min(least, size.ns), most = std::max(most, size.ns);
+      const auto n = static_cast<double>(series->sizes.size());
+      mean += n * series->errors.mean, sizes += n;
+    }
+    const double from = std::floor(std::log10(least)), to = std::max(from + 1, std::ceil(std::log10(most)));
+    canvas_.text(left, top - 8,
+                 fmt::format("{}: {} sizes, cross-validated {:.1f} %", operation, sizes, 100 * mean / sizes), "label",
+                 12);
+    const auto y_of = [&](double share) {
+      return top + kHeight * (0.5 - 0.5 * std::clamp(share, -kReach, kReach) / kReach);
+    };
+    const auto x_of = [&](double ns) { return left + kWidth * (std::log10(ns) - from) / (to - from); };
+    for (const int percent : {-30, -20, -10, 0, 10, 20, 30}) {
+      canvas_.line(left, y_of(percent / 100.0), left + kWidth, y_of(percent / 100.0), percent == 0 ? "tick" : "grid");
+      if (number % kPanelsAcross == 0)
+        canvas_.text(12, y_of(percent / 100.0) + 4, percent == 0 ? std::string("0 %") : fmt::format("{:+} %", percent),
+                     "quiet", 11);
+    }
+    for (double power = from; power <= to; ++power) {
+      const double x = left + kWidth * (power - from) / (to - from);
+      canvas_.line(x, top, x, top + kHeight, "grid");
+      canvas_.text(x - 10, top + kHeight + 16, short_time({std::llround(std::pow(10, power))}), "quiet", 11);
+    }
+    for (const MeasuredSeries* series : all)
+      for (const MeasuredSize& size : series->sizes) {
+        const double share = off(*series, size);
+        mark(x_of(size.ns), y_of(share), series->precision, series->busy > 1,
+             fmt::format("{} {}, {} x {} x {} x {}, {} of {} busy: {}, formula {:+.1f} %", words(series->pass),
+                         name(series->precision), size.size.count, size.size.rows, size.size.columns, size.size.depth,
+                         series->busy, series->virtual_devices, short_time({std::llround(size.ns)}), 100 * share));
+      }
+  }
+
+  const MeasuredDevice& device_;
+  std::map<std::string, std::vector<const MeasuredSeries*>> panels_;
+  Canvas canvas_;
+};
+
+}  // namespace
+
+std::string fit_svg(const MeasuredDevice& device) {
+  return FitPlot(device).draw();
+}
+
+}  // namespace pipewright

@@ -1,0 +1,37 @@
+// Reports as HTML pages, one per command. Same answer, same command, same bytes.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/plan/ranking.hpp"
+#include "core/plan/report.hpp"
+#include "core/plan/sweep.hpp"
+#include "io/writers/compare.hpp"
+#include "io/writers/html_page.hpp"
+#include "io/writers/sweep.hpp"
+
+namespace pipewright {
+
+// `command`: how it was made, "pipewright simulate x.yaml"; "": not said.
+std::string html_report(const Answer& answer, std::string_view command);
+
+// `best`: the first plan, simulated; its timeline and memory are drawn.
+std::string ranking_html(const Ranking& ranking, const Scenario& asked, const Answer& best, std::string_view command);
+
+std::string sweep_html(const Sweep& sweep, const SweepAxes& axes, std::string_view command);
+
+std::string compare_html(const ComparedSide& a, const ComparedSide& b, std::string_view command);
+
+// "Memory is tight: up to 86.2 GiB of 80.0 GiB is expected ..." and what to do, for a plan that fits up to `high` only.
+std::string tight_memory(Bytes high, Bytes capacity);
+
+// Pieces of pages, for those who make one of their own.
+// What the whole training takes and costs, where the scenario asks.
+void add_campaign_figures(std::vector<HtmlPage::Figure>& figures, const Answer& answer);
+void warn_of_tight_memory(HtmlPage& page, const Answer& answer);  // where it is
+void add_timeline_and_tables(HtmlPage& page, const Answer& answer);
+void add_making(HtmlPage& page, std::string_view command, const Scenario& scenario);
+
+}  // namespace pipewright

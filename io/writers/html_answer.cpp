@@ -1,0 +1,147 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "io/format_quantity.hpp"
+#include "io/read_scenario.hpp"
+#include "io/writers/campaign_lines.hpp"
+#include "io/writers/drawing.hpp"
+#include "io/writers/html.hpp"
+#include "io/writers/html_page.hpp"
+#include "io/writers/report_tables.hpp"
+#include "io/writers/writers.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr int kMostRows = 256;  // of a table; more stages are listed evenly spread
+constexpr std::size_t kMostLinks = 32, kMostParts = 20;
+
+ReportTable critical_path_table(const Answer& answer, std::size_t most) {
+  const auto& path = answer.report.critical_path;
+  if (path.empty()) return {};
+  ReportTable table{"Critical path", {{"part", true}, {"time"}, {"share"}}, {}};
+  const auto row = [&](const std::string& what, Time time) {
+    table.columns[0].cells.push_back(what);
+    table.columns[1].cells.push_back(short_time(time, 4));
+    table.columns[2].cells.push_back(percent(ratio(time, answer.report.makespan)));
+  };
+  Time rest;
+  for (std::size_t i = 0; i < path.size(); ++i)
+    i < most ? row(path[i].what, path[i].time) : static_cast<void>(rest += path[i].time);
+  if (path.size() > most) row(fmt::format("{} further parts", path.size() - most), rest);
+  return table;
+}
+
+std::vector<HtmlPage::Figure> key_figures(const Answer& answer) {
+  const Report& r = answer.report;
+  std::vector<HtmlPage::Figure> figures;
+  std::string range, rates;
+  if (r.range) {
+    range = fmt::format("{} to {} over the bands of the efficiencies", short_time(r.range->fastest),
+                        short_time(r.range->slowest));
+    rates = fmt::format("{} to {}", significant(r.range->samples_per_s_low), significant(r.range->samples_per_s_high));
+  }
+  figures.push_back({"step time", short_time(r.step_time, 4), range});
+  if (r.samples_per_s > 0) figures.push_back({"samples per second", significant(r.samples_per_s, 4), rates});
+  if (r.tokens_per_s) figures.push_back({"tokens per second", significant(*r.tokens_per_s, 4), ""});
+  if (r.mfu) figures.push_back({"model FLOPs utilization", percent(*r.mfu), ""});
+  if (r.hfu) figures.push_back({"hardware FLOPs utilization", percent(*r.hfu), "with repeated forwards"});
+  figures.push_back({"bubble", percent(r.bubble_fraction), r.steady ? "of a steady period" : "of the makespan"});
+  if (const StageReport* full = fullest(r)) {
+    std::string remark = fmt::format("{} on stage {}", of_capacity(full->need.capacity), full->stage);
+    remark.erase(0, 1);  // the blank
+    if (answer.memory.activation_band > 0)
+      remark += fmt::format("; expected within {} to {}", short_bytes(full->need.low), short_bytes(full->need.high));
+    figures.push_back({r.fits ? "memory peak" : "memory peak: does not fit", short_bytes(full->need.with_reserve),
+                       std::move(remark)});
+  }
+  return figures;
+}
+
+}  // namespace
+
+void add_campaign_figures(std::vector<HtmlPage::Figure>& figures, const Answer& answer) {
+  if (!answer.report.campaign) return;
+  const Campaign& campaign = *answer.report.campaign;
+  figures.push_back({campaign.length + " take", days_text(campaign.days()),
+                     campaign.days_expected() ? days_text(*campaign.days_expected()) + " with failures" : ""});
+  if (campaign.cost)
+    figures.push_back({"cost", money_text(*campaign.cost),
+                       campaign.cost_expected() ? money_text(*campaign.cost_expected()) + " with failures" : ""});
+}
+
+void warn_of_tight_memory(HtmlPage& page, const Answer& answer) {
+  const StageReport* full = fullest(answer.report);
+  if (full == nullptr || !answer.report.fits || full->need.high <= full->need.capacity) return;
+  page.warning(tight_memory(full->need.high, full->need.capacity));
+}
+
+std::string tight_memory(Bytes high, Bytes capacity) {
+  return fmt::format(
+      "Memory is tight: up to {} of {} is expected, as not every framework keeps the same tensors, and the driver and "
+      "libraries take some. State a reserve to plan with it, e.g. --set cluster.node.device.reserve=4GiB.",
+      short_bytes(high), short_bytes(capacity));
+}
+
+void add_timeline_and_tables(HtmlPage& page, const Answer& answer) {
+  page.heading("Timeline and memory");
+  page.drawing(svg_timeline(answer));
+  page.table(stage_table(answer, kMostRows));
+  page.table(idle_table(answer, kMostRows));
+  page.table(memory_table(answer, kMostRows));
+  page.table(link_table(answer, kMostLinks));
+  page.table(critical_path_table(answer, kMostParts));
+  page.table(sensitivity_table(answer));
+}
+
+void add_making(HtmlPage& page, std::string_view command, const Scenario& scenario) {
+  if (!command.empty()) {
+    page.heading("Made by");
+    page.text_block(command);
+  }
+  page.heading("The scenario, with every default and where each value comes from");
+  page.text_block(resolved_yaml(scenario));
+}
+
+std::string html_report(const Answer& answer, std::string_view command) {
+  const Report& r = answer.report;
+  const std::string& name = answer.scenario->name;
+  HtmlPage page(name.empty() ? "pipewright report" : name, question(answer));
+  std::vector<HtmlPage::Figure> figures = key_figures(answer);
+  add_campaign_figures(figures, answer);
+  page.figures(figures);
+  warn_of_tight_memory(page, answer);
+  for (const std::string& warning : r.warnings)
+    page.warning(warning);
+  page.heading("Answer");
+  page.facts(summary_lines(answer));
+  if (r.campaign) {
+    page.heading("The whole training");
+    page.facts(campaign_lines(answer));
+  }
+  add_timeline_and_tables(page, answer);
+  if (!r.formulas.empty()) {
+    FormulaTable formulas = formula_table(answer, r.formulas.size());
+    page.table(ReportTable{"Textbook formulas beside the simulation",
+                           {std::move(formulas.quantity),
+                            std::move(formulas.by_formula),
+                            std::move(formulas.simulated),
+                            {"formula", true, false, std::move(formulas.words)}},
+                           {}});
+  }
+  if (!r.references.empty()) {
+    page.heading("For comparison");
+    page.list(reference_lines(answer));
+  }
+  if (!r.hints.empty()) {
+    page.heading("Hints");
+    page.list(r.hints);
+  }
+  page.heading("How it is known");
+  page.list(r.provenance);
+  add_making(page, command, *answer.scenario);
+  return page.document();
+}
+
+}  // namespace pipewright

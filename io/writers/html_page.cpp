@@ -1,0 +1,147 @@
+#include "io/writers/html_page.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "io/writers/svg_canvas.hpp"
+
+namespace pipewright {
+namespace {
+
+// Class names of one letter belong to the drawings, whose rules hold for the whole page.
+constexpr std::string_view kStyle = R"css(
+:root{color-scheme:light dark;--text:#1f2328;--quiet:#59636e;--page:#fff;--card:#f6f8fa;--line:#d1d9e0;--warn:#fff8e1;--warnline:#d4a72c}
+@media(prefers-color-scheme:dark){:root{--text:#e6edf3;--quiet:#9ca6b1;--page:#0d1117;--card:#161b22;--line:#30363d;--warn:#2d2408;--warnline:#9e7a1b}}
+*{box-sizing:border-box}
+body{margin:0 auto;max-width:1240px;padding:24px 32px 64px;background:var(--page);color:var(--text);font:15px/1.5 system-ui,-apple-system,"Segoe UI","Liberation Sans",Arial,sans-serif}
+h1{font-size:24px;line-height:1.25;margin:0 0 4px}h2{font-size:18px;margin:36px 0 10px;padding-bottom:4px;border-bottom:1px solid var(--line)}
+p{margin:8px 0;max-width:100ch}.question,.remark,.note,footer{color:var(--quiet)}.question{font-size:16px;margin:0}
+.figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(168px,1fr));gap:12px;margin:20px 0 8px}
+.figure{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:10px 14px}
+.figure .name{color:var(--quiet);font-size:13px}.figure .value{font-size:22px;font-weight:600;line-height:1.3}.remark{font-size:13px}
+.wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:4px 0}
+th,td{padding:4px 10px;border-bottom:1px solid var(--line);text-align:right;vertical-align:top}
+th{font-weight:600;color:var(--quiet);white-space:nowrap;vertical-align:bottom}td{white-space:nowrap}
+td.words,th.words{text-align:left}.facts td{text-align:left;white-space:normal}.facts td:first-child{color:var(--quiet);white-space:nowrap}
+.note{font-size:13px;margin:4px 0}.warning{background:var(--warn);border-left:4px solid var(--warnline);padding:6px 12px;margin:8px 0}
+pre{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:12px;overflow-x:auto;font:13px/1.45 ui-monospace,SFMono-Regular,"Liberation Mono",Menlo,monospace}
+svg{max-width:100%;height:auto}.wide svg{min-width:1176px}
+footer{margin-top:40px;border-top:1px solid var(--line);padding-top:8px;font-size:13px}
+@media print{body{max-width:none;padding:0;font-size:11pt}h2{break-after:avoid}.figure,tr,svg{break-inside:avoid}pre{white-space:pre-wrap;overflow:visible}.wide{overflow:visible}.wide svg{min-width:0}td{white-space:normal}}
+)css";
+
+bool only_zeros(const TextColumn& column) {
+  return std::all_of(column.cells.begin(), column.cells.end(),
+                     [](const std::string& cell) { return cell.empty() || cell == "0" || cell == "-"; });
+}
+
+}  // namespace
+
+HtmlPage::HtmlPage(std::string title, std::string question) : title_(std::move(title)) {
+  body_ = fmt::format("<header><h1>{}</h1>\n", xml(title_));
+  if (!question.empty()) body_ += fmt::format("<p class=\"question\">{}</p>\n", xml(question));
+  body_ += "</header>\n";
+}
+
+void HtmlPage::figures(const std::vector<Figure>& figures) {
+  body_ += "<div class=\"figures\">\n";
+  for (const Figure& figure : figures) {
+    body_ += fmt::format("<div class=\"figure\"><div class=\"name\">{}</div><div class=\"value\">{}</div>",
+                         xml(figure.name), xml(figure.value));
+    if (!figure.remark.empty()) body_ += fmt::format("<div class=\"remark\">{}</div>", xml(figure.remark));
+    body_ += "</div>\n";
+  }
+  body_ += "</div>\n";
+}
+
+void HtmlPage::heading(std::string_view text) {
+  body_ += fmt::format("<h2>{}</h2>\n", xml(text));
+}
+
+void HtmlPage::paragraph(std::string_view text) {
+  body_ += fmt::format("<p>{}</p>\n", xml(text));
+}
+
+void HtmlPage::warning(std::string_view text) {
+  body_ += fmt::format("<p class=\"warning\">Warning: {}</p>\n", xml(text));
+}
+
+void HtmlPage::list(const std::vector<std::string>& lines) {
+  if (lines.empty()) return;
+  body_ += "<ul>\n";
+  for (const std::string& line : lines)
+    body_ += fmt::format("<li>{}</li>\n", xml(line));
+  body_ += "</ul>\n";
+}
+
+void HtmlPage::table(const std::vector<TextColumn>& columns) {
+  std::vector<const TextColumn*> shown;
+  std::size_t rows = 0;
+  for (const TextColumn& column : columns) {
+    if (column.drop_zero && only_zeros(column)) continue;
+    shown.push_back(&column);
+    rows = std::max(rows, column.cells.size());
+  }
+  const auto cell = [&](std::string_view tag, const TextColumn& column, std::string_view text) {
+    body_ += fmt::format("<{}{}>{}</{}>", tag, column.left ? " class=\"words\"" : "", xml(text), tag);
+  };
+  body_ += "<div class=\"wide\"><table>\n<thead><tr>";
+  for (const TextColumn* column : shown)
+    cell("th", *column, column->head);
+  body_ += "</tr></thead>\n<tbody>\n";
+  for (std::size_t row = 0; row < rows; ++row) {
+    body_ += "<tr>";
+    for (const TextColumn* column : shown)
+      cell("td", *column, row < column->cells.size() ? column->cells[row] : "");
+    body_ += "</tr>\n";
+  }
+  body_ += "</tbody></table></div>\n";
+}
+
+void HtmlPage::table(const ReportTable& table) {
+  if (table.columns.empty()) return;
+  std::string name = table.heading;
+  if (!name.empty() && name.front() >= 'a' && name.front() <= 'z') name.front() = static_cast<char>(name.front() - 32);
+  heading(name);
+  this->table(table.columns);
+  for (const std::string& note : table.notes)
+    body_ += fmt::format("<p class=\"note\">{}</p>\n", xml(note));
+}
+
+void HtmlPage::facts(const std::vector<std::pair<std::string, std::string>>& rows) {
+  body_ += "<table class=\"facts\"><tbody>\n";
+  for (const auto& [name, text] : rows)
+    body_ += fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", xml(name), xml(text));
+  body_ += "</tbody></table>\n";
+}
+
+void HtmlPage::drawing(std::string_view svg) {
+  body_ += "<div class=\"wide\">\n";
+  body_ += svg;
+  body_ += "</div>\n";
+}
+
+void HtmlPage::text_block(std::string_view text) {
+  std::string escaped;
+  for (std::size_t begin = 0; begin < text.size();) {  // line by line: `xml` knows no line breaks
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    escaped += xml(text.substr(begin, end - begin)) + "\n";
+    begin = end + 1;
+  }
+  body_ += "<pre>" + escaped + "</pre>\n";
+}
+
+std::string HtmlPage::document() const {
+  return fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src "
+      "data:\">\n"
+      "<link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n{}"
+      "<footer>pipewright {}</footer>\n</body>\n</html>\n",
+      xml(title_), kStyle, body_, PIPEWRIGHT_VERSION);
+}
+
+}  // namespace pipewright

@@ -1,0 +1,142 @@
+#include "kernels/cublas_lt.hpp"
+
+#include <cublasLt.h>
+
+#include "kernels/cuda_calls.hpp"
+#include "kernels/gpu_libraries.hpp"
+#include "kernels/library_products.hpp"
+
+namespace pipewright {
+namespace {
+
+#define PIPEWRIGHT_FUNCTION(name) decltype(&::name) name = symbol_of<decltype(&::name)>(cublas_lt_library(), #name)
+struct Functions {
+  PIPEWRIGHT_FUNCTION(cublasLtGetStatusString);
+  PIPEWRIGHT_FUNCTION(cublasLtCreate);
+  PIPEWRIGHT_FUNCTION(cublasLtDestroy);
+  PIPEWRIGHT_FUNCTION(cublasLtMatmulDescCreate);
+  PIPEWRIGHT_FUNCTION(cublasLtMatmulDescDestroy);
+  PIPEWRIGHT_FUNCTION(cublasLtMatmulDescSetAttribute);
+  PIPEWRIGHT_FUNCTION(cublasLtMatrixLayoutCreate);
+  PIPEWRIGHT_FUNCTION(cublasLtMatrixLayoutDestroy);
+  PIPEWRIGHT_FUNCTION(cublasLtMatmulPreferenceCreate);
+  PIPEWRIGHT_FUNCTION(cublasLtMatmulPreferenceDestroy);
+  PIPEWRIGHT_FUNCTION(cublasLtMatmulPreferenceSetAttribute);
+  PIPEWRIGHT_FUNCTION(cublasLtMatmulAlgoGetHeuristic);
+  PIPEWRIGHT_FUNCTION(cublasLtMatmul);
+};
+#undef PIPEWRIGHT_FUNCTION
+
+const Functions& functions() {
+  static const Functions all;
+  return all;
+}
+
+void check(cublasStatus_t status, const std::string& call) {
+  if (status != CUBLAS_STATUS_SUCCESS) throw GpuError(call + ": " + functions().cublasLtGetStatusString(status));
+}
+
+cudaDataType_t type_of(GpuPrecision precision) {
+  switch (precision) {
+    case GpuPrecision::Fp32:
+    case GpuPrecision::Tf32: return CUDA_R_32F;
+    case GpuPrecision::Fp16: return CUDA_R_16F;
+    case GpuPrecision::Bf16: return CUDA_R_16BF;
+  }
+  return CUDA_R_32F;
+}
+
+std::string text(const MatmulShape& shape) {
+  return std::to_string(shape.m) + " x " + std::to_string(shape.n) + " x " + std::to_string(shape.k);
+}
+
+// The library counts by columns: what is {rows, columns} here is columns x rows there.
+void make_layout(cublasLtMatrixLayout_t& layout, cudaDataType_t type, std::int64_t rows, std::int64_t columns) {
+  check(functions().cublasLtMatrixLayoutCreate(&layout, type, static_cast<std::uint64_t>(columns),
+                                               static_cast<std::uint64_t>(rows), columns),
+        "cublasLtMatrixLayoutCreate");
+}
+
+}  // namespace
+
+struct Matmul::Parts {
+  cublasLtHandle_t handle = nullptr;
+  cublasLtMatmulDesc_t product = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
+  cublasLtMatmulHeuristicResult_t chosen{};
+
+  Parts() = default;
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+  ~Parts() {
+    const Functions& call = functions();
+    for (const cublasLtMatrixLayout_t layout : {a, b, c})
+      if (layout != nullptr) static_cast<void>(call.cublasLtMatrixLayoutDestroy(layout));
+    if (product != nullptr) static_cast<void>(call.cublasLtMatmulDescDestroy(product));
+    if (handle != nullptr) static_cast<void>(call.cublasLtDestroy(handle));
+  }
+
+  template <class Value>
+  void set(cublasLtMatmulDescAttributes_t attribute, Value value) {
+    check(functions().cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof value),
+          "cublasLtMatmulDescSetAttribute");
+  }
+  void choose(const MatmulShape& shape, std::uint64_t workspace) {
+    const Functions& call = functions();
+    cublasLtMatmulPreference_t preference = nullptr;
+    check(call.cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
+    int found = 0;
+    cublasStatus_t status = call.cublasLtMatmulPreferenceSetAttribute(
+        preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    if (status == CUBLAS_STATUS_SUCCESS)
+      status = call.cublasLtMatmulAlgoGetHeuristic(handle, product, b, a, c, c, preference, 1, &chosen, &found);
+    static_cast<void>(call.cublasLtMatmulPreferenceDestroy(preference));
+    if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "cublasLtMatmulAlgoGetHeuristic of " + text(shape));
+    if (found == 0) throw NoAlgorithm("cuBLASLt has no algorithm for a product of " + text(shape));
+  }
+};
+
+// c = op(a) op(b) by rows is c^T = op(b)^T op(a)^T by columns: the library's first operand is b.
+Matmul::Matmul(GpuPrecision precision, const MatmulShape& shape, int sms, Bytes workspace, MatmulResult result)
+    : parts_(std::make_unique<Parts>()) {
+  const Functions& call = functions();
+  check(call.cublasLtCreate(&parts_->handle), "cublasLtCreate");
+  check(call.cublasLtMatmulDescCreate(
+            &parts_->product, precision == GpuPrecision::Tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+            CUDA_R_32F),
+        "cublasLtMatmulDescCreate");
+  parts_->set(CUBLASLT_MATMUL_DESC_TRANSA, shape.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  parts_->set(CUBLASLT_MATMUL_DESC_TRANSB, shape.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  parts_->set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, static_cast<std::int32_t>(sms));
+  const cudaDataType_t type = type_of(precision);
+  const bool at = shape.a_transposed, bt = shape.b_transposed;
+  make_layout(parts_->a, type, at ? shape.k : shape.m, at ? shape.m : shape.k);
+  make_layout(parts_->b, type, bt ? shape.n : shape.k, bt ? shape.k : shape.n);
+  make_layout(parts_->c, result == MatmulResult::Fp32 ? CUDA_R_32F : type, shape.m, shape.n);
+  parts_->choose(shape, static_cast<std::uint64_t>(workspace.value));
+}
+
+Matmul::~Matmul() = default;
+Matmul::Matmul(Matmul&&) noexcept = default;
+
+void Matmul::launch(GpuStream stream, const void* a, const void* b, void* c, bool add, void* workspace) const {
+  const float one = 1, kept = add ? 1 : 0;
+  check(functions().cublasLtMatmul(parts_->handle, parts_->product, &one, b, parts_->b, a, parts_->a, &kept, c,
+                                   parts_->c, c, parts_->c, &parts_->chosen.algo, workspace,
+                                   parts_->chosen.workspaceSize, stream_of(stream)),
+        "cublasLtMatmul");
+}
+
+Bytes Matmul::workspace() const {
+  return {static_cast<std::int64_t>(parts_->chosen.workspaceSize)};
+}
+
+bool has_library_products() {
+  return cublas_lt_library().handle != nullptr;
+}
+
+double Matmul::waves() const {
+  return static_cast<double>(parts_->chosen.wavesCount);
+}
+
+}  // namespace pipewright

@@ -1,0 +1,56 @@
+// Products by cuBLASLt as a run asks for them: shape after shape, the algorithm of each chosen at its first use and
+// kept. Without workspace, so that all memory of a run stays in its arena. A shape for which the library has no
+// algorithm is left to own kernels, every time. One object per queue.
+//
+// Tests: tests/kernels/gpu_test.cpp
+#pragma once
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "kernels/cublas_lt.hpp"
+
+namespace pipewright {
+
+class LibraryProducts {
+ public:
+  LibraryProducts(GpuPrecision precision, int sms) : precision_(precision), sms_(sms) {}
+
+  // c = op(a) op(b), stored as a and b are. False: nothing was done, the library has no algorithm.
+  bool multiply(GpuStream stream, const MatmulShape& shape, const void* a, const void* b, void* c) {
+    return launched(of(shape, MatmulResult::AsFactors), stream, a, b, c, false);
+  }
+  // c += op(a) op(b), c in fp32. Likewise.
+  bool add_product(GpuStream stream, const MatmulShape& shape, const void* a, const void* b, float* c) {
+    return launched(of(shape, MatmulResult::Fp32), stream, a, b, c, true);
+  }
+
+ private:
+  static bool launched(const std::optional<Matmul>& product, GpuStream stream, const void* a, const void* b, void* c,
+                       bool add) {
+    if (product) product->launch(stream, a, b, c, add, nullptr);
+    return product.has_value();
+  }
+  const std::optional<Matmul>& of(const MatmulShape& shape, MatmulResult result) {
+    const std::pair key(shape, result);
+    const auto found = known_.find(key);
+    return found == known_.end() ? known_.emplace(key, chosen(shape, result)).first->second : found->second;
+  }
+  std::optional<Matmul> chosen(const MatmulShape& shape, MatmulResult result) const {
+    try {
+      return Matmul(precision_, shape, sms_, Bytes{}, result);
+    } catch (const NoAlgorithm&) {
+      return std::nullopt;
+    }
+  }
+
+  GpuPrecision precision_;
+  int sms_;
+  std::map<std::pair<MatmulShape, MatmulResult>, std::optional<Matmul>> known_;  // none: it has no algorithm
+};
+
+// Whether the library is there.
+bool has_library_products();
+
+}  // namespace pipewright

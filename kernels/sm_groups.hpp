@@ -1,0 +1,41 @@
+// Inside kernels/ only: SM groups by the driver's green contexts, CUDA 12.4 to 13.0 form of the calls.
+//
+// cuda.h, "Green Contexts": smallest group and step are 4 and 2 SMs on architecture 8.x, 8 and 8 from 9.0 on; the
+// driver may give fewer groups than asked; groups of one split are disjoint.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <cudaTypedefs.h>
+
+#include "kernels/cuda_calls.hpp"
+
+namespace pipewright {
+
+struct GreenContextCalls {
+  PFN_cuDeviceGetDevResource_v12040 resource_of_device;
+  PFN_cuDevSmResourceSplitByCount_v12040 split;
+  PFN_cuDevResourceGenerateDesc_v12040 describe;
+  PFN_cuGreenCtxCreate_v12040 create;
+  PFN_cuGreenCtxDestroy_v12040 destroy;
+  PFN_cuGreenCtxGetDevResource_v12040 resource_of_context;
+  PFN_cuGreenCtxStreamCreate_v12050 create_stream;
+  PFN_cuGetErrorString_v6000 error_string;
+};
+
+// Throws GpuError when the driver is too old for one of them.
+const GreenContextCalls& green_context_calls();
+
+// Throws GpuError "cuGreenCtxCreate: ..." unless the result is a success.
+void check(const GreenContextCalls& calls, CUresult result, const std::string& call);
+
+struct SmGroups {
+  CUdevResource all{};
+  std::vector<CUdevResource> groups;  // as many as the driver gives
+  CUdevResource left_over{};
+};
+// The SMs of a device cut into `asked` groups of equal size, as large as they can be.
+SmGroups split_sms(int device, int asked);
+
+}  // namespace pipewright

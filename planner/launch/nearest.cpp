@@ -1,0 +1,411 @@
+#include "planner/launch/nearest.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/check.hpp"
+#include "core/model/families/described.hpp"
+#include "core/plan/devices_by_node.hpp"
+#include "planner/find_plan.hpp"
+#include "planner/price.hpp"
+
+namespace pipewright {
+namespace {
+
+std::size_t at(std::int64_t number) {
+  return static_cast<std::size_t>(number);
+}
+
+std::string mode_name(Recompute mode) {
+  switch (mode) {
+    case Recompute::None: return "none";
+    case Recompute::Selective: return "selective";
+    case Recompute::Full: return "full";
+    case Recompute::Blocks: return "blocks";
+    case Recompute::Layers:
+    case Recompute::Knapsack: break;
+  }
+  return "a set of layers";
+}
+
+const char* optimizer_name(Optimizer optimizer) {
+  switch (optimizer) {
+    case Optimizer::Sgd: return "sgd";
+    case Optimizer::Momentum: return "momentum";
+    case Optimizer::RmsProp: return "rmsprop";
+    case Optimizer::Adam: break;
+  }
+  return "adam";
+}
+
+// The scenario with what its plan settled written into it, so that one field can be changed at a time.
+Scenario settled(const Scenario& scenario, const Plan& plan) {
+  Scenario fixed = scenario;
+  PlanRequest& request = fixed.plan;
+  request.open.clear(), fixed.training.open.clear();
+  request.stages.value = plan.stages, request.virtual_stages.value = plan.virtual_stages;
+  request.data_parallel.value = plan.data_parallel;
+  LayerCounts counts;
+  for (const LayerRange& layers : plan.layers)
+    counts.counts.push_back(layers.size());
+  request.partition.value = counts;
+  request.replicas.value.assign(plan.replicas.begin(), plan.replicas.end());
+  if (std::all_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r == 1; }))
+    request.replicas.value.clear();
+  request.recompute.value = plan.recompute;
+  request.recompute_layers.assign(plan.recompute.size(), {});
+  for (const LayerId layer : plan.rebuilt)
+    for (int v = 0; v < plan.chunks(); ++v)
+      if (layer >= plan.layers[at(v)].begin && layer < plan.layers[at(v)].end)
+        request.recompute_layers[at(plan.stage_of(v))].value.push_back(layer);
+  if (std::holds_alternative<WholePlan>(scenario.plan.partition.value))
+    request.placement = std::vector<std::int64_t>(plan.device.begin(), plan.device.end());
+  return fixed;
+}
+
+class Nearness {
+ public:
+  Nearness(const Scenario& scenario, const Plan& plan, Framework framework)
+      : plan_(plan), framework_(framework), found_{settled(scenario, plan), settled(scenario, plan), {}} {}
+
+  NearestPlan all() {
+    model();
+    replicas();
+    schedule();
+    batch();
+    recompute();
+    optimizer();
+    placement();
+    if (framework_ == Framework::DeepSpeed) deepspeed_partition();
+    nodes();
+    return std::move(found_);
+  }
+
+ private:
+  bool is(Framework framework) const { return framework_ == framework; }
+  PlanRequest& request() { return found_.scenario.plan; }
+  void differs(const std::string& what) { found_.differences.push_back(what); }
+  std::string framework() const { return std::string(name(framework_)); }
+
+  void model() {
+    const Model& model = found_.scenario.model;
+    if (!model.order.empty())
+      throw InputError(
+          request().order.place,
+          fmt::format("plan.order: {} runs the layers in the model's order; leave plan.order out", framework()));
+    if (!is(Framework::Megatron) && !is(Framework::Torchtitan)) return;
+    const auto transformer = described(model);
+    const auto refuse = [&](const std::string& why) {
+      throw InputError(model.place, fmt::format("model: {} {}; --for torch takes any model", model.name, why));
+    };
+    if (!transformer) return refuse("is no decoder of one stack, the models that " + framework() + " is launched with");
+    if (transformer->modules > 0) return refuse("has modules for multi-token prediction, which are not launched yet");
+    const auto blocks = std::count_if(model.layers.begin(), model.layers.end(), [](const Layer& l) { return l.block; });
+    if (blocks + 2 != std::ssize(model.layers) || model.layers.front().block || model.layers.back().block)
+      return refuse("is not embedding, blocks and head");
+  }
+
+  // Workers that share a stage: as many stages as there are workers.
+  void replicas() {
+    if (request().replicas.value.empty()) return;
+    const int workers = plan_.positions();
+    request().replicas.value.clear();
+    const bool enough = workers <= std::ssize(found_.scenario.model.layers);
+    const std::int64_t stages = enough ? workers : plan_.stages;
+    differs(fmt::format("replicas {}: a stage runs on one worker of a copy; {} stages, cut evenly",
+                        fmt::join(plan_.replicas, "-"), stages));
+    request().stages.value = stages;
+    request().partition.value = Balanced{};
+    one_mode(plan_.recompute.front() == Recompute::Layers ? Recompute::Full : plan_.recompute.front());
+    request().placement = PlacementOrder::Pipeline;
+  }
+
+  void schedule() {
+    const bool takes_any = (is(Framework::Torch) || is(Framework::Torchtitan));
+    const std::string& asked = plan_.schedule;
+    const bool to_and_fro = plan_.chunk_order != ChunkOrder::Loop;
+    if (takes_any && asked != "pipedream" && !(is(Framework::Torchtitan) && to_and_fro)) return;
+    if (plan_.stages == 1 && plan_.virtual_stages == 1 && asked != "pipedream") {
+      request().schedule.value = "1f1b", request().given = nullptr;  // one worker: all orders take as long
+      return;
+    }
+    const bool chunks = plan_.virtual_stages > 1 && !is(Framework::DeepSpeed);
+    const std::string nearest = chunks ? "interleaved_1f1b" : "1f1b";
+    if (is(Framework::DeepSpeed) && plan_.virtual_stages > 1) {
+      differs("virtual_stages: DeepSpeed gives every stage one piece; cut evenly");
+      request().virtual_stages.value = 1, request().partition.value = Balanced{};
+      one_mode(plan_.recompute.front() == Recompute::Layers ? Recompute::Blocks : plan_.recompute.front());
+    }
+    if (asked == nearest) return;
+    std::string what = asked == "file" ? "the order of a file" : asked;
+    if (asked == "pipedream") what += ", which updates without a flush,";
+    differs(fmt::format("schedule: {} {}; {}", what,
+                        takes_any && to_and_fro ? "puts stages to and fro, which a schedule file cannot tell torchtitan"
+                                                : "is not there",
+                        nearest));
+    request().schedule.value = nearest, request().given = nullptr;
+  }
+
+  void batch() {
+    if (plan_.last_micro_batch_size == plan_.micro_batch_size) return;
+    Training& training = found_.scenario.training;
+    differs(fmt::format("training.ragged: micro-batches are of one size; a global batch of {} instead of {}",
+                        plan_.micro_batches * plan_.micro_batch_size * plan_.data_parallel, plan_.global_batch_size));
+    training.global_batch_size.reset();
+    training.micro_batch_size = Placed<std::int64_t>{plan_.micro_batch_size, training.place};
+    training.micro_batches = Placed<std::int64_t>{plan_.micro_batches, training.place};
+    training.ragged = false;
+  }
+
+  void one_mode(Recompute mode) {
+    request().recompute.value = {mode};
+    request().recompute_layers.assign(1, {});
+  }
+  bool all_are(Recompute mode) const {
+    return std::all_of(request_modes().begin(), request_modes().end(), [&](Recompute each) { return each == mode; });
+  }
+  bool any_is(Recompute mode) const {
+    return std::find(request_modes().begin(), request_modes().end(), mode) != request_modes().end();
+  }
+  const std::vector<Recompute>& request_modes() const { return found_.scenario.plan.recompute.value; }
+
+  void recompute() {
+    if (request().recompute_except_last) {
+      differs("recompute_except_last: micro-batches are treated alike; the last one is recomputed, too");
+      request().recompute_except_last = false;
+    }
+    if (all_are(Recompute::None)) return;
+    const auto replace = [&](Recompute mode, const std::string& why) {
+      differs(fmt::format("recompute: {}; {}", why, mode_name(mode)));
+      one_mode(mode);
+    };
+    const bool mixed = !all_are(request_modes().front());
+    const bool whole = any_is(Recompute::Full) || any_is(Recompute::Blocks) || any_is(Recompute::Layers);
+    switch (framework_) {
+      case Framework::Torch:
+        if (any_is(Recompute::Selective))
+          replace(Recompute::None, "of attention cores alone is the model's own business");
+        return;
+      case Framework::Torchtitan:
+        if (all_are(Recompute::Blocks)) return;
+        if (!whole) return replace(Recompute::None, "its selective keeps and rebuilds other tensors");
+        return replace(Recompute::Blocks, mixed ? "one mode for all stages" : "by block or not at all");
+      case Framework::DeepSpeed:
+        if (all_are(Recompute::Full) || all_are(Recompute::Blocks)) return;
+        if (!whole) return replace(Recompute::None, "of attention cores alone is not there");
+        return replace(any_is(Recompute::Full) ? Recompute::Full : Recompute::Blocks, "one mode for all stages");
+      case Framework::Megatron: return megatron_recompute(mixed, replace);
+    }
+  }
+
+  // --recompute-method block rebuilds the first N blocks of every chunk.
+  void megatron_recompute(bool mixed, const std::function<void(Recompute, const std::string&)>& replace) {
+    if (all_are(Recompute::Selective) || all_are(Recompute::Blocks)) return;
+    if (any_is(Recompute::Full)) return replace(Recompute::Blocks, "a block at a time, not a whole stage");
+    if (any_is(Recompute::Blocks)) return replace(Recompute::Blocks, "one mode for all stages");
+    if (!any_is(Recompute::Layers)) return replace(Recompute::Selective, "one mode for all stages");
+    const Model& model = found_.scenario.model;
+    std::set<LayerId> rebuilt(plan_.rebuilt.begin(), plan_.rebuilt.end()), first;
+    std::int64_t most = 0;
+    for (const LayerRange& chunk : plan_.layers) {
+      std::int64_t here = 0;
+      for (LayerId layer = chunk.begin; layer < chunk.end; ++layer)
+        here += rebuilt.count(layer) > 0 && model.layers[at(layer)].block;
+      most = std::max(most, here);
+    }
+    for (const LayerRange& chunk : plan_.layers) {
+      std::int64_t left = most;
+      for (LayerId layer = chunk.begin; layer < chunk.end && left > 0; ++layer)
+        if (model.layers[at(layer)].block) first.insert(layer), --left;
+    }
+    if (first == rebuilt && !any_is(Recompute::Selective)) return;
+    if (!mixed || first != rebuilt)
+      differs(fmt::format("recompute: the first blocks of every chunk, as many on each; {} of each", most));
+    request().recompute.value = {Recompute::Layers};
+    request().recompute_layers.assign(1, {});
+    request().recompute_layers.front().value.assign(first.begin(), first.end());
+  }
+
+  void optimizer() {
+    Training& training = found_.scenario.training;
+    const bool adam_alone = is(Framework::Torchtitan) && training.optimizer != Optimizer::Adam;
+    if (adam_alone || (training.optimizer == Optimizer::RmsProp && !is(Framework::Torch))) {
+      differs(fmt::format("optimizer: {} is not there; adam", optimizer_name(training.optimizer)));
+      training.optimizer = Optimizer::Adam;
+    }
+    if (is(Framework::Torchtitan) && training.precision == Precision::Fp16) {
+      differs("precision: fp16 is not there; bf16");
+      training.precision = Precision::Bf16;
+      if (training.gradient_precision == Precision::Fp16) training.gradient_precision = Precision::Bf16;
+    }
+    gradient_precision(training);
+    if (is(Framework::Torchtitan) && training.zero == 1 && plan_.data_parallel > 1) {
+      differs("zero: 1 is not there; copies are whole (data_parallel_replicate_degree): 0");
+      training.zero = 0;
+    }
+    gradient_sync();
+  }
+
+  void gradient_precision(Training& training) {
+    const Precision asked = training.gradient_precision.value_or(training.precision);
+    // DeepSpeed: as its engine checks, without ZeRO.                                              [DeepSpeed26]
+    const bool in_fp32 =
+        is(Framework::Megatron) || is(Framework::Torchtitan) || (is(Framework::DeepSpeed) && training.zero == 0);
+    if (in_fp32 && training.precision == Precision::Bf16 && asked != Precision::Fp32) {
+      differs("gradient_precision: bf16 training accumulates its gradients in fp32");
+      training.gradient_precision = Precision::Fp32;
+    }
+    if (is(Framework::DeepSpeed) && training.precision == Precision::Fp16 && training.zero == 0 &&
+        asked != Precision::Fp16) {
+      differs("gradient_precision: fp16 training accumulates its gradients in fp16 but with ZeRO; fp16");
+      training.gradient_precision.reset();
+    }
+    if (is(Framework::Torch) && weight_bytes(asked) != weight_bytes(training.precision)) {
+      differs(fmt::format("gradient_precision: a gradient is of its weight's type; {}",
+                          training.precision == Precision::Bf16   ? "bf16"
+                          : training.precision == Precision::Fp16 ? "fp16"
+                                                                  : "fp32"));
+      training.gradient_precision.reset();
+    }
+  }
+
+  void gradient_sync() {
+    if (plan_.data_parallel == 1) return;
+    GradientSync& sync = request().gradient_sync;
+    if (is(Framework::DeepSpeed) && sync == GradientSync::Overlapped) {
+      differs("gradient_sync: gradients are all-reduced behind the last backward; blocking");
+      sync = GradientSync::Blocking;
+    }
+    if ((is(Framework::Torch) || is(Framework::Torchtitan)) && sync == GradientSync::Blocking) {
+      differs("gradient_sync: gradients are all-reduced beside the backward; overlapped");
+      sync = GradientSync::Overlapped;
+    }
+  }
+
+  // First devices of the workers, as many on each of these nodes, from its first device on.
+  std::vector<std::int64_t> spread(const Plan& plan, const std::map<int, int>& nodes) const {
+    const int each = plan.devices() / static_cast<int>(nodes.size());
+    std::vector<std::int64_t> devices;
+    for (const auto& node : nodes)
+      for (int device = 0; device < each; device += plan.tensor_parallel)
+        devices.push_back(std::int64_t{node.first} * found_.scenario.cluster.devices_per_node + device);
+    return devices;
+  }
+
+  // A launcher starts as many ranks on every node: devices that do not fill the last one are spread over all.
+  void nodes() {
+    const Scenario& scenario = found_.scenario;
+    const CostModel cost(scenario);
+    const Plan plan = find_plan(scenario, cost);
+    const std::map<int, int> taken = devices_by_node(plan, scenario.cluster);
+    const int count = static_cast<int>(taken.size()), each = plan.devices() / count;
+    const auto as_each = [&](const auto& node) { return node.second == each; };
+    if (std::all_of(taken.begin(), taken.end(), as_each)) return;
+    if (plan.devices() % count != 0 || each % plan.tensor_parallel != 0) return;  // whoever writes it refuses it
+    const std::vector<std::int64_t> evenly = spread(plan, taken);
+    std::vector<DeviceId> in_order = plan.device;
+    std::sort(in_order.begin(), in_order.end());
+    std::vector<std::int64_t> placement;
+    for (const DeviceId device : plan.device)
+      placement.push_back(evenly[at(std::lower_bound(in_order.begin(), in_order.end(), device) - in_order.begin())]);
+    differs(fmt::format("placement: {} devices do not fill {} nodes of {}; {} ranks on each", plan.devices(), count,
+                        scenario.cluster.devices_per_node, each));
+    request().placement = std::move(placement);
+  }
+
+  // Ranks count the copies of a stage first, then its stages; Megatron-LM has a flag for the other order.
+  void placement() {
+    if (plan_.data_parallel == 1 && !std::holds_alternative<std::vector<std::int64_t>>(request().placement)) return;
+    const auto* order = std::get_if<PlacementOrder>(&request().placement);
+    if (order != nullptr && (*order == PlacementOrder::Data || is(Framework::Megatron) || is(Framework::Torch))) return;
+    if (order == nullptr && plan_.data_parallel == 1) {
+      const std::map<int, int> taken = devices_by_node(plan_, found_.scenario.cluster);
+      if (std::get<std::vector<std::int64_t>>(request().placement) == spread(plan_, taken)) return;
+    }
+    differs(fmt::format("placement: {}; data", order ? "copies of a stage take neighbouring devices"
+                                                     : "ranks follow one another on the devices"));
+    request().placement = PlacementOrder::Data;
+  }
+
+  // "uniform", or "type:" of the blocks where these divide: the one that takes less.
+  void deepspeed_partition() {
+    const Model& model = found_.scenario.model;
+    const std::int64_t stages = request().stages.value;
+    std::vector<std::vector<std::int64_t>> cuts = {uniform_cut(std::ssize(model.layers), stages)};
+    const auto blocks = std::count_if(model.layers.begin(), model.layers.end(), [](const Layer& l) { return l.block; });
+    if (blocks > 0 && blocks % stages == 0 && blocks + 2 == std::ssize(model.layers) && !model.layers.front().block) {
+      cuts.emplace_back(at(stages), blocks / stages);
+      ++cuts.back().front(), ++cuts.back().back();
+    }
+    if (const auto* asked = std::get_if<LayerCounts>(&request().partition.value))
+      for (const auto& cut : cuts)
+        if (cut == asked->counts) return;
+    Time least{};
+    std::vector<std::int64_t> best;
+    for (const auto& cut : cuts) {
+      Scenario tried = found_.scenario;
+      tried.plan.partition.value = LayerCounts{cut};
+      const CostModel cost(tried);
+      const Time step = price(find_plan(tried, cost), cost, Engine::Auto).report.step_time;
+      if (best.empty() || step < least) best = cut, least = step;
+    }
+    differs(fmt::format("partition: only by its own methods; layers {}", fmt::join(best, " ")));
+    request().partition.value = LayerCounts{best};
+  }
+
+  const Plan& plan_;
+  Framework framework_;
+  NearestPlan found_;
+};
+
+}  // namespace
+
+std::string_view name(Framework framework) {
+  for (const FrameworkName& each : kFrameworks)
+    if (each.framework == framework) return each.name;
+  return "";
+}
+
+std::vector<std::string> expressible(Framework framework) {
+  switch (framework) {
+    case Framework::Megatron:
+      return {"plan=auto", "plan.schedule={auto: [1f1b, interleaved_1f1b]}",
+              "plan.recompute={auto: [none, selective, blocks]}"};
+    case Framework::Torchtitan:
+      return {"plan=auto",
+              "plan.schedule={auto: [1f1b, gpipe, interleaved_1f1b]}",
+              "plan.recompute={auto: [none, blocks]}",
+              "plan.placement=data",
+              "plan.gradient_sync=overlapped",
+              "training.zero=0"};
+    case Framework::Torch:
+      return {"plan=auto", "plan.recompute={auto: [none, blocks, full]}", "plan.gradient_sync=overlapped"};
+    case Framework::DeepSpeed: break;
+  }
+  return {"plan=auto",
+          "plan.schedule=1f1b",
+          "plan.virtual_stages=1",
+          "plan.partition=equal_layers",
+          "plan.recompute={auto: [none, blocks, full]}",
+          "plan.placement=data",
+          "plan.gradient_sync=blocking"};
+}
+
+std::vector<std::int64_t> uniform_cut(std::int64_t layers, std::int64_t stages) {
+  std::vector<std::int64_t> cut(at(stages), layers / stages);
+  for (std::int64_t k = 0; k < layers % stages; ++k)
+    ++cut[at(k)];
+  return cut;
+}
+
+NearestPlan nearest_plan(const Scenario& scenario, const Plan& plan, Framework framework) {
+  return Nearness(scenario, plan, framework).all();
+}
+
+}  // namespace pipewright

@@ -1,0 +1,30 @@
+// The GPU backend: every worker has a group of a GPU's SMs (a virtual device) with a stream for its arithmetic and one
+// for its collectives, and one block of the GPU's memory that its arena is laid over. Arithmetic: gpu_kernels.hpp.
+//
+// Nothing of it has run on a GPU yet (docs/gpu.md). The same operations run on the CPU in
+// tests/runtime/grid_backend_test.cpp.
+#pragma once
+
+#include <memory>
+
+#include "kernels/gpu_api.hpp"
+#include "runtime/backend.hpp"
+
+namespace pipewright {
+
+struct GpuArithmetic {
+  Precision precision = Precision::Fp32;
+  bool library = false;  // products of linear layers by cuBLASLt, without workspace
+};
+
+// A backend of the worker that uses group `group`; it keeps the devices alive. Two streams each are used. `facts`: what
+// it is told to be, but for its SMs. Throws GpuError, InputError where the GPU cannot run this build's kernels.
+std::unique_ptr<Backend> gpu_backend(const std::shared_ptr<VirtualDevices>& devices, int group, DeviceFacts facts,
+                                     const GpuArithmetic& how);
+
+// What a GPU's backend says of sizes, on any machine: alignment, workspaces, what it refuses. It computes nothing:
+// PP_CHECK.                                                    tests/runtime/grid_backend_test.cpp "sizes"
+std::unique_ptr<Backend> gpu_sizes(Precision precision);
+constexpr Bytes kGpuAlignment{512};  // of every block
+
+}  // namespace pipewright

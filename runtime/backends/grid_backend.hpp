@@ -1,0 +1,504 @@
+// The operations on kernels that run on a grid of threads: a GPU's (K = gpu_kernels::Queue), or the same code run by
+// the CPU thread after thread (K = grid_kernels::HostGrid), with which the whole of a run is tested without a GPU.
+//
+// Kernels are called by their names; which are meant follows from K. Everything is in the order of the queue. Tokens
+// and labels cannot be looked at from the host: whoever loads them has checked them.
+//
+// S: how tensors are stored, float, Bf16 or Fp16; arithmetic, masters, gradients of parameters and optimizer states are
+// fp32 (kernels/storage.hpp). tf32 is the queue's affair.
+//
+// Tests: tests/runtime/grid_backend_test.cpp
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "core/check.hpp"
+#include "kernels/columns.hpp"
+#include "kernels/flash.hpp"
+#include "kernels/functions.hpp"
+#include "kernels/gpu_shapes.hpp"
+#include "kernels/optimizers.hpp"
+#include "kernels/storage.hpp"
+#include "runtime/backend.hpp"
+#include "runtime/backends/step_view.hpp"
+
+namespace pipewright::backends {
+
+template <class S>
+using GridCall = Call<S, Arithmetic<S>>;
+// Bytes of a value of workspace that sums need.
+template <class S>
+constexpr std::int64_t kSumBytes = sizeof(Arithmetic<S>);
+
+template <class K, class S>
+struct GridOperation {
+  using Run = void (*)(const K&, const GridCall<S>&);
+  std::string_view name;
+  Run forward;
+  Run input_gradient = nullptr;
+  Run weight_gradient = nullptr;
+  std::int64_t (*workspace)(const StepView&, Pass) = nullptr;  // bytes
+};
+
+inline GpuFunction grid_function(Activation kind) {
+  switch (kind) {
+    case Activation::Relu: return GpuFunction::Relu;
+    case Activation::Gelu: return GpuFunction::Gelu;
+    case Activation::Silu: return GpuFunction::Silu;
+    case Activation::Tanh: return GpuFunction::Tanh;
+    case Activation::Sigmoid: return GpuFunction::Sigmoid;
+  }
+  PP_CHECK(false);
+  return GpuFunction::Relu;
+}
+
+template <class K, class S>
+void pass_on(const K& k, std::int64_t n, const S* from, S* to) {
+  if (to != nullptr && to != from) copy_values(k, n, from, to);
+}
+
+template <class K, class S>
+GridOperation<K, S> grid_activation(std::string_view name, bool keeps_output) {
+  GridOperation<K, S> operation{name, [](const K& k, const GridCall<S>& c) {
+                                  activation(k, grid_function(c.template spec<Activation>()), c.values(), c.x(), c.y());
+                                }};
+  operation.input_gradient = [](const K& k, const GridCall<S>& c) {
+    activation_input_gradient(k, grid_function(c.template spec<Activation>()), c.values(), c.x(), c.dy(), c.dx());
+  };
+  if (keeps_output)
+    operation.input_gradient = [](const K& k, const GridCall<S>& c) {
+      const S* const kept = c.y();
+      activation_input_gradient(k, grid_function(c.template spec<Activation>()), c.values(), kept, c.dy(), c.dx());
+    };
+  return operation;
+}
+
+template <class K, class S>
+GridOperation<K, S> grid_linear() {
+  return {"linear",
+          [](const K& k, const GridCall<S>& c) {
+            linear(k, c.rows(c.in()), width(c.in()), width(c.out()), c.x(), c.w(), c.w(1), c.y());
+          },
+          [](const K& k, const GridCall<S>& c) {
+            linear_input_gradient(k, c.rows(c.in()), width(c.in()), width(c.out()), c.dy(), c.w(), c.dx());
+          },
+          [](const K& k, const GridCall<S>& c) {
+            linear_weight_gradient(k, c.rows(c.in()), width(c.in()), width(c.out()), c.x(), c.dy(), c.dw(), c.dw(1),
+                                   c.workspace());
+          },
+          [](const StepView& s, Pass pass) -> std::int64_t {
+            if (pass != Pass::WeightGradient) return 0;
+            return grid_kernels::columns_workspace(s.rows(s.in()), width(s.out())) * kSumBytes<S>;
+          }};
+}
+
+template <class K, class S>
+GridOperation<K, S> grid_conv2d() {
+  return {"conv2d",
+          [](const K& k, const GridCall<S>& c) {
+            conv2d(k, conv_shape<GpuConvShape>(c), c.samples, c.x(), c.w(), c.w(1), c.y());
+          },
+          [](const K& k, const GridCall<S>& c) {
+            conv2d_input_gradient(k, conv_shape<GpuConvShape>(c), c.samples, c.dy(), c.w(), c.dx());
+          },
+          [](const K& k, const GridCall<S>& c) {
+            conv2d_weight_gradient(k, conv_shape<GpuConvShape>(c), c.samples, c.x(), c.dy(), c.dw(), c.dw(1));
+          }};
+}
+
+template <class K, class S>
+GridOperation<K, S> grid_embedding() {
+  return {
+      "embedding",
+      [](const K& k, const GridCall<S>& c) { embedding(k, c.rows(c.out()), width(c.out()), c.tokens(), c.w(), c.y()); },
+      [](const K&, const GridCall<S>&) {},
+      [](const K& k, const GridCall<S>& c) {
+        embedding_weight_gradient(k, c.rows(c.out()), width(c.out()), c.tokens(), c.dy(), c.dw(),
+                                  static_cast<std::int64_t*>(c.a.workspace));
+      },
+      [](const StepView& s, Pass pass) -> std::int64_t {
+        return pass == Pass::WeightGradient ? s.rows(s.out()) * std::int64_t{sizeof(std::int64_t)} : 0;
+      }};
+}
+
+template <class K, class S>
+GridOperation<K, S> grid_learned_table() {
+  return {"learned_table",
+          [](const K& k, const GridCall<S>& c) { learned_table(k, c.samples, count(c.out()), c.x(), c.w(), c.y()); },
+          [](const K& k, const GridCall<S>& c) { pass_on(k, c.values(), c.dy(), c.dx()); },
+          [](const K& k, const GridCall<S>& c) {
+            learned_table_weight_gradient(k, c.samples, count(c.out()), c.dy(), c.dw(), c.workspace());
+          },
+          [](const StepView& s, Pass pass) -> std::int64_t {
+            if (pass != Pass::WeightGradient) return 0;
+            return grid_kernels::columns_workspace(s.samples, count(s.out())) * kSumBytes<S>;
+          }};
+}
+
+template <class S>
+std::int64_t norm_workspace(const StepView& s, Pass pass) {
+  if (pass != Pass::WeightGradient) return 0;
+  return grid_kernels::columns_workspace(s.rows(s.in()), width(s.in())) * kSumBytes<S>;
+}
+
+template <class K, class S>
+GridOperation<K, S> grid_layer_norm() {
+  return {"layer_norm",
+          [](const K& k, const GridCall<S>& c) {
+            layer_norm(k, c.rows(c.in()), width(c.in()), c.x(), c.w(), c.w(1), c.y(), c.saved());
+          },
+          [](const K& k, const GridCall<S>& c) {
+            const Arithmetic<S>* const saved = c.saved();
+            layer_norm_input_gradient(k, c.rows(c.in()), width(c.in()), c.x(), saved, c.w(), c.dy(), c.dx());
+          },
+          [](const K& k, const GridCall<S>& c) {
+            if (c.dw() == nullptr) return;
+            const Arithmetic<S>* const saved = c.saved();
+            layer_norm_weight_gradient(k, c.rows(c.in()), width(c.in()), c.x(), saved, c.dy(), c.dw(), c.dw(1),
+                                       c.workspace());
+          },
+          norm_workspace<S>};
+}
+
+template <class K, class S>
+GridOperation<K, S> grid_rms_norm() {
+  return {"rms_norm",
+          [](const K& k, const GridCall<S>& c) {
+            rms_norm(k, c.rows(c.in()), width(c.in()), c.x(), c.w(), c.y(), c.saved());
+          },
+          [](const K& k, const GridCall<S>& c) {
+            const Arithmetic<S>* const saved = c.saved();
+            rms_norm_input_gradient(k, c.rows(c.in()), width(c.in()), c.x(), saved, c.w(), c.dy(), c.dx());
+          },
+          [](const K& k, const GridCall<S>& c) {
+            if (c.dw() == nullptr) return;
+            const Arithmetic<S>* const saved = c.saved();
+            rms_norm_weight_gradient(k, c.rows(c.in()), width(c.in()), c.x(), saved, c.dy(), c.dw(), c.workspace());
+          },
+          norm_workspace<S>};
+}
+
+template <class K, class S>
+GridOperation<K, S> grid_gated() {
+  return {"gated",
+          [](const K& k, const GridCall<S>& c) {
+            gated(k, grid_function(c.template spec<GatedActivation>().kind), c.rows(c.out()), width(c.out()), c.x(),
+                  c.y());
+          },
+          [](const K& k, const GridCall<S>& c) {
+            gated_input_gradient(k, grid_function(c.template spec<GatedActivation>().kind), c.rows(c.out()),
+                                 width(c.out()), c.x(), c.dy(), c.dx());
+          }};
+}
+
+template <class K, class S>
+GridOperation<K, S> grid_softmax() {
+  return {"softmax", [](const K& k, const GridCall<S>& c) { softmax(k, c.rows(c.in()), width(c.in()), c.x(), c.y()); },
+          [](const K& k, const GridCall<S>& c) {
+            const S* const y = c.y();
+            softmax_input_gradient(k, c.rows(c.in()), width(c.in()), y, c.dy(), c.dx());
+          }};
+}
+
+template <class K, class S>
+GridOperation<K, S> grid_cross_entropy() {
+  return {"cross_entropy",
+          [](const K& k, const GridCall<S>& c) {
+            const std::int64_t classes = width(c.in()), rows = count(c.in()) / classes;
+            using F = Arithmetic<S>;
+            const F scale = static_cast<F>(c.a.loss_scale) / static_cast<F>(rows);
+            cross_entropy(k, c.samples, rows, classes, c.x(), c.a.labels, scale, c.losses(), c.saved_tensor(),
+                          c.workspace());
+          },
+          [](const K& k, const GridCall<S>& c) {
+            pass_on(k, c.samples * count(c.in()), static_cast<const S*>(c.saved_tensor()), c.dx());
+          },
+          nullptr,
+          [](const StepView& s, Pass pass) -> std::int64_t {
+            return pass == Pass::Forward ? s.rows(s.in()) * kSumBytes<S> : 0;
+          }};
+}
+
+template <class K, class S>
+GridOperation<K, S> grid_attention() {
+  return {"attention",
+          [](const K& k, const GridCall<S>& c) {
+            const auto at = attention_places<GpuAttentionShape>(c);
+            const auto part = [&](std::size_t i) { return c.x(at.tensor[i]) + at.offset[i]; };
+            if (c.template spec<AttentionCore>().flash)
+              flash_attention(k, at.shape, c.samples, part(0), part(1), part(2), c.y(), c.saved());
+            else
+              attention(k, at.shape, c.samples, part(0), part(1), part(2), c.y(), c.saved_tensor());
+          },
+          [](const K& k, const GridCall<S>& c) {
+            const auto at = attention_places<GpuAttentionShape>(c);
+            const auto part = [&](std::size_t i) { return c.x(at.tensor[i]) + at.offset[i]; };
+            const auto gradient = [&](std::size_t i) -> S* {
+              S* const base = c.dx(at.tensor[i]);
+              return base == nullptr ? nullptr : base + at.offset[i];
+            };
+            if (c.template spec<AttentionCore>().flash) {
+              const S* const y = c.y();
+              const Arithmetic<S>* const log_sum = c.saved();
+              flash_attention_gradient(k, at.shape, c.samples, part(0), part(1), part(2), y, log_sum, c.dy(),
+                                       gradient(0), gradient(1), gradient(2), c.workspace());
+              return;
+            }
+            const S* const p = c.saved_tensor();
+            attention_gradient(k, at.shape, c.samples, part(0), part(1), part(2), p, c.dy(), gradient(0), gradient(1),
+                               gradient(2), c.workspace_tensor());
+          },
+          nullptr,
+          [](const StepView& s, Pass pass) -> std::int64_t {
+            const auto& core = s.spec<AttentionCore>();
+            if (pass != Pass::InputGradient) return 0;
+            const std::int64_t rows = s.samples * core.heads * core.queries;
+            return core.flash ? rows * kSumBytes<S> : rows * core.keys * std::int64_t{sizeof(S)};
+          }};
+}
+
+template <class K, class S>
+GridOperation<K, S> grid_add() {
+  return {"add", [](const K& k, const GridCall<S>& c) { add(k, c.values(), c.x(0), c.x(1), c.y()); },
+          [](const K& k, const GridCall<S>& c) {
+            pass_on(k, c.values(), c.dy(), c.dx(0)), pass_on(k, c.values(), c.dy(), c.dx(1));
+          }};
+}
+
+template <class K, class S>
+GridOperation<K, S> grid_multiply() {
+  return {"multiply", [](const K& k, const GridCall<S>& c) { multiply(k, c.values(), c.x(0), c.x(1), c.y()); },
+          [](const K& k, const GridCall<S>& c) {
+            if (c.dx(0) != nullptr) multiply(k, c.values(), c.dy(), c.x(1), c.dx(0));
+            if (c.dx(1) != nullptr) multiply(k, c.values(), c.dy(), c.x(0), c.dx(1));
+          }};
+}
+
+template <class K, class S>
+GridOperation<K, S> grid_concat() {
+  return {"concat",
+          [](const K& k, const GridCall<S>& c) {
+            std::int64_t offset = 0;
+            for (std::size_t i = 0; i < c.inputs(); ++i) {
+              const Side part = side(c, c.in(i));
+              copy_rows(k, part.rows, part.values, c.x(i), part.values, c.y() + offset, side(c, c.out()).values);
+              offset += part.values;
+            }
+          },
+          [](const K& k, const GridCall<S>& c) {
+            std::int64_t offset = 0;
+            for (std::size_t i = 0; i < c.inputs(); ++i) {
+              const Side part = side(c, c.in(i));
+              if (c.dx(i) != nullptr)
+                copy_rows(k, part.rows, part.values, c.dy() + offset, side(c, c.out()).values, c.dx(i), part.values);
+              offset += part.values;
+            }
+          }};
+}
+
+template <class K, class S>
+GridOperation<K, S> grid_slice() {
+  return {"slice",
+          [](const K& k, const GridCall<S>& c) {
+            const std::int64_t run = slice_run(c.in(), c.out()), whole = count(c.in()), part = count(c.out());
+            for_slice(c.in(), c.out(), [&](std::int64_t from, std::int64_t to) {
+              copy_rows(k, c.samples, run, c.x() + from, whole, c.y() + to, part);
+            });
+          },
+          [](const K& k, const GridCall<S>& c) {
+            const std::int64_t run = slice_run(c.in(), c.out()), whole = count(c.in()), part = count(c.out());
+            fill(k, c.samples * whole, Arithmetic<S>(0), c.dx());
+            for_slice(c.in(), c.out(), [&](std::int64_t from, std::int64_t to) {
+              copy_rows(k, c.samples, run, c.dy() + to, part, c.dx() + from, whole);
+            });
+          }};
+}
+
+template <class K, class S>
+GridOperation<K, S> grid_max_pool() {
+  return {"max_pool",
+          [](const K& k, const GridCall<S>& c) {
+            max_pool(k, pool_shape<GpuPoolShape>(c), c.samples, c.x(), c.y(), static_cast<std::int32_t*>(c.a.saved));
+          },
+          [](const K& k, const GridCall<S>& c) {
+            max_pool_input_gradient(k, pool_shape<GpuPoolShape>(c), c.samples,
+                                    static_cast<const std::int32_t*>(c.a.saved), c.dy(), c.dx());
+          }};
+}
+
+template <class K, class S>
+GridOperation<K, S> grid_average_pool() {
+  return {
+      "average_pool",
+      [](const K& k, const GridCall<S>& c) { average_pool(k, pool_shape<GpuPoolShape>(c), c.samples, c.x(), c.y()); },
+      [](const K& k, const GridCall<S>& c) {
+        average_pool_input_gradient(k, pool_shape<GpuPoolShape>(c), c.samples, c.dy(), c.dx());
+      }};
+}
+
+template <class K, class S>
+GridOperation<K, S> grid_global_average_pool() {
+  return {"global_average_pool",
+          [](const K& k, const GridCall<S>& c) {
+            global_average_pool(k, c.values(), count(c.in()) / count(c.out()), c.x(), c.y());
+          },
+          [](const K& k, const GridCall<S>& c) {
+            global_average_pool_input_gradient(k, c.values(), count(c.in()) / count(c.out()), c.dy(), c.dx());
+          }};
+}
+
+template <class K, class S>
+GridOperation<K, S> grid_image_to_tokens() {
+  return {"image_to_tokens",
+          [](const K& k, const GridCall<S>& c) { transpose(k, c.samples, c.out()[1], c.out()[0], c.x(), c.y()); },
+          [](const K& k, const GridCall<S>& c) { transpose(k, c.samples, c.out()[0], c.out()[1], c.dy(), c.dx()); }};
+}
+
+// As many rows as `operation_rules`; tests/runtime/grid_backend_test.cpp compares them.
+template <class K, class S>
+const std::array kGridOperations = {
+    grid_linear<K, S>(),
+    grid_conv2d<K, S>(),
+    grid_embedding<K, S>(),
+    grid_learned_table<K, S>(),
+    grid_layer_norm<K, S>(),
+    grid_rms_norm<K, S>(),
+    grid_activation<K, S>("relu", true),
+    grid_activation<K, S>("tanh", true),
+    grid_activation<K, S>("sigmoid", true),
+    grid_activation<K, S>("gelu", false),
+    grid_activation<K, S>("silu", false),
+    grid_gated<K, S>(),
+    grid_softmax<K, S>(),
+    grid_attention<K, S>(),
+    grid_add<K, S>(),
+    grid_multiply<K, S>(),
+    grid_concat<K, S>(),
+    grid_slice<K, S>(),
+    grid_max_pool<K, S>(),
+    grid_average_pool<K, S>(),
+    grid_global_average_pool<K, S>(),
+    grid_image_to_tokens<K, S>(),
+    grid_cross_entropy<K, S>(),
+};
+
+// Outside the class, whose members have the names of kernels.
+template <class K, class S>
+void launch_add(const K& k, std::int64_t n, const S* a, const S* b, S* y) {
+  add(k, n, a, b, y);
+}
+template <class K, class S>
+void launch_scale(const K& k, std::int64_t n, S factor, S* y) {
+  scale(k, n, factor, y);
+}
+template <class K, class F, class S>
+void launch_update(const K& k, const UpdateRule<F>& rule, const UpdatedTensor<F, S>& tensor) {
+  update(k, rule, &tensor, 1);
+}
+template <class K, class F, class S>
+void launch_convert(const K& k, std::int64_t n, const F* from, S* to) {
+  convert(k, n, from, to);
+}
+
+// What a backend on such kernels has, whatever its memory is.
+template <class K, class S>
+class GridBackend : public Backend {
+  using F = Arithmetic<S>;
+  static_assert(std::is_same_v<F, float>);
+
+ public:
+  std::string refusal(const Program&, const ProgramStep& step) const override {
+    if (find(step.operation) == nullptr) return std::string(step.operation) + " is not written for this backend";
+    const auto* const core = std::get_if<AttentionCore>(&step.spec);
+    if (core != nullptr && core->flash && std::max(core->key_size, core->value_size) > grid_kernels::kFlashHead)
+      return "fused attention of heads of more than " + std::to_string(grid_kernels::kFlashHead) +
+             " values is not written for this backend; use more heads, or kernel: materialized";
+    return "";
+  }
+  Bytes workspace(const Program& program, const ProgramStep& step, std::int64_t samples, Pass pass) const override {
+    const auto& operation = known(step);
+    return Bytes{operation.workspace == nullptr ? 0 : operation.workspace(StepView{program, step, samples}, pass)};
+  }
+
+  void forward(const StepArguments& a) override { known(*a.step).forward(queue(), GridCall<S>(a)); }
+  void input_gradient(const StepArguments& a) override {
+    const auto& operation = known(*a.step);
+    const auto asked = [](void* gradient) { return gradient != nullptr; };
+    const bool any = std::any_of(a.input_gradients.begin(), a.input_gradients.end(), asked);
+    if (any && operation.input_gradient != nullptr) operation.input_gradient(queue(), GridCall<S>(a));
+  }
+  void weight_gradient(const StepArguments& a) override {
+    const auto& operation = known(*a.step);
+    if (operation.weight_gradient != nullptr) operation.weight_gradient(queue(), GridCall<S>(a));
+  }
+
+  void update(const OptimizerSettings& o, std::int64_t step, std::int64_t elements, const float* weight_in,
+              float* weight_out, const float* gradient, std::span<float* const> states_of_tensor,
+              void* stored) override {
+    PP_CHECK(static_cast<int>(states_of_tensor.size()) == states(o.kind) && step >= 1);
+    const auto correction = [&](double beta) { return static_cast<F>(1 - std::pow(beta, static_cast<double>(step))); };
+    const UpdateRule<F> rule{
+        kind_of(o.kind),         static_cast<F>(o.learning_rate), static_cast<F>(o.momentum), static_cast<F>(o.beta1),
+        static_cast<F>(o.beta2), static_cast<F>(o.epsilon),       correction(o.beta1),        correction(o.beta2)};
+    const auto state = [&](std::size_t i) { return i < states_of_tensor.size() ? states_of_tensor[i] : nullptr; };
+    launch_update(
+        queue(), rule,
+        UpdatedTensor<F, S>{elements, weight_in, gradient, weight_out, state(0), state(1), static_cast<S*>(stored)});
+  }
+  void add(float* sum, const float* term, std::int64_t elements) override {
+    launch_add(queue(), elements, static_cast<const F*>(sum), term, sum);
+  }
+  void add_stored(void* sum, const void* term, std::int64_t elements) override {
+    S* const y = static_cast<S*>(sum);
+    launch_add(queue(), elements, static_cast<const S*>(y), static_cast<const S*>(term), y);
+  }
+  void store(const float* values, void* stored, std::int64_t elements) override {
+    launch_convert(queue(), elements, values, static_cast<S*>(stored));
+  }
+  void scale(float* values, std::int64_t elements, float factor) override {
+    if (factor != 1) launch_scale(queue(), elements, factor, values);
+  }
+
+ protected:
+  virtual const K& queue() const = 0;
+
+ private:
+  static GpuOptimizer kind_of(Optimizer optimizer) {
+    switch (optimizer) {
+      case Optimizer::Sgd: return GpuOptimizer::Sgd;
+      case Optimizer::Momentum: return GpuOptimizer::Momentum;
+      case Optimizer::RmsProp: return GpuOptimizer::RmsProp;
+      case Optimizer::Adam: return GpuOptimizer::Adam;
+    }
+    PP_CHECK(false);
+    return GpuOptimizer::Sgd;
+  }
+  static const GridOperation<K, S>* find(std::string_view name) {
+    for (const auto& operation : kGridOperations<K, S>)
+      if (operation.name == name) return &operation;
+    return nullptr;
+  }
+  static const GridOperation<K, S>& known(const ProgramStep& step) {
+    const auto* const operation = find(step.operation);
+    PP_CHECK(operation != nullptr);
+    return *operation;
+  }
+};
+
+// A backend that stores tensors as a precision says: Made<float>, Made<Bf16> or Made<Fp16> of these arguments.
+template <template <class> class Made, class... Arguments>
+std::unique_ptr<Backend> stored_as(Precision precision, Arguments&&... arguments) {
+  if (precision == Precision::Bf16) return std::make_unique<Made<Bf16>>(std::forward<Arguments>(arguments)...);
+  if (precision == Precision::Fp16) return std::make_unique<Made<Fp16>>(std::forward<Arguments>(arguments)...);
+  return std::make_unique<Made<float>>(std::forward<Arguments>(arguments)...);
+}
+
+}  // namespace pipewright::backends

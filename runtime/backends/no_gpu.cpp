@@ -1,0 +1,11 @@
+// A build without kernels for GPUs.
+#include "core/check.hpp"
+#include "runtime/backends/gpu.hpp"
+
+namespace pipewright {
+
+std::unique_ptr<Backend> gpu_backend(const std::shared_ptr<VirtualDevices>&, int, DeviceFacts, const GpuArithmetic&) {
+  throw InputError("backend cuda: " + gpu_status());
+}
+
+}  // namespace pipewright

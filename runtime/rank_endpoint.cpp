@@ -1,0 +1,144 @@
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+
+#include "core/check.hpp"
+#include "runtime/rank_state.hpp"
+
+namespace pipewright {
+namespace {
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// Between a float segment of all members.
+std::int64_t segment(std::int64_t elements, std::size_t i, std::size_t count) {
+  return elements * static_cast<std::int64_t>(i) / static_cast<std::int64_t>(count);
+}
+
+class RankEndpoint : public Transport {
+ public:
+  RankEndpoint(Ranks::State& state, const RunPlan& run) : state_(state), run_(run) {
+    first_ = state.rank() / run.plan->positions() * run.plan->positions();
+  }
+
+  void bind(std::vector<std::vector<std::byte*>> slots, Movers) override { state_.take_slots(run_, slots); }
+
+  Sent send(const MessageSlot& message, std::span<const Piece> pieces) override {
+    const int to = first_ + run_.channels[static_cast<std::size_t>(message.channel)].to;
+    const std::int64_t begin = now_ns();
+    bool waited = false;
+    state_.wait(
+        [&] {
+          const bool free = state_.freed(message) >= message.before;
+          waited = waited || !free;
+          return free;
+        },
+        [&] { return fmt::format("worker {} to read", to); });
+    const Sent sent{waited ? now_ns() - begin : 0, 0};
+    if (to == state_.rank()) {
+      for (const Piece& piece : pieces)
+        std::memcpy(state_.memory(message) + piece.offset, piece.from, static_cast<std::size_t>(piece.bytes));
+      state_.fill_own(message);
+      return sent;
+    }
+    // The body is the slot as it will be: gaps between tensors are sent as zeros.
+    static constexpr std::array<std::byte, 64> kZeros{};
+    std::vector<std::span<const std::byte>> parts;
+    std::int64_t at = 0;
+    for (const Piece& piece : pieces) {
+      for (; at < piece.offset; at += static_cast<std::int64_t>(parts.back().size()))
+        parts.emplace_back(kZeros.data(), static_cast<std::size_t>(std::min<std::int64_t>(64, piece.offset - at)));
+      parts.emplace_back(piece.from, static_cast<std::size_t>(piece.bytes));
+      at += piece.bytes;
+    }
+    state_.post_message(to, message, parts);
+    return sent;
+  }
+
+  std::byte* receive(const MessageSlot& message) override {
+    const int from = first_ + run_.channels[static_cast<std::size_t>(message.channel)].from;
+    state_.wait([&] { return state_.filled(message) >= message.number; },
+                [&] { return fmt::format("a message of worker {}", from); });
+    return state_.memory(message);
+  }
+
+  void release(const MessageSlot& message) override {
+    const int from = first_ + run_.channels[static_cast<std::size_t>(message.channel)].from;
+    if (from == state_.rank())
+      state_.free_own(message);
+    else
+      state_.post_freed(from, message);
+  }
+
+  void all_reduce(int group, std::span<const WorkerId> members, float* data, std::int64_t elements) override {
+    const std::size_t count = members.size();
+    const auto self =
+        static_cast<std::size_t>(std::find(members.begin(), members.end(), state_.rank()) - members.begin());
+    const auto part = [&](std::size_t i) {
+      const std::int64_t begin = segment(elements, i, count);
+      return std::span(data + begin, static_cast<std::size_t>(segment(elements, i + 1, count) - begin));
+    };
+    const auto everybody_else = [&](const auto& act) {
+      for (std::size_t i = 0; i < count; ++i)
+        if (i != self) act(i);
+    };
+    const int up = kReduce + 2 * group, down = up + 1;
+    everybody_else([&](std::size_t i) { state_.post_mail(members[i], up, std::as_bytes(part(i))); });
+    std::vector<float> sum, term;
+    for (std::size_t i = 0; i < count; ++i) {
+      std::vector<float>& into = i == 0 ? sum : term;
+      if (i == self)
+        into.assign(part(self).begin(), part(self).end());
+      else
+        into = floats(state_.take_mail(members[i], up), part(self).size());
+      for (std::size_t j = 0; i > 0 && j < sum.size(); ++j)
+        sum[j] += term[j];
+    }
+    everybody_else([&](std::size_t i) { state_.post_mail(members[i], down, std::as_bytes(std::span(sum))); });
+    std::copy(sum.begin(), sum.end(), part(self).begin());
+    everybody_else([&](std::size_t i) {
+      const std::vector<float> got = floats(state_.take_mail(members[i], down), part(i).size());
+      std::copy(got.begin(), got.end(), part(i).begin());
+    });
+  }
+
+  void meet() override {
+    state_.check_termination();
+    if (state_.rank() == 0) {
+      for (int r = 1; r < state_.size(); ++r)
+        state_.take_mail(r, kMeetUp);
+      for (int r = 1; r < state_.size(); ++r)
+        state_.post_mail(r, kMeetDown, {});
+    } else {
+      state_.post_mail(0, kMeetUp, {});
+      state_.take_mail(0, kMeetDown);
+    }
+  }
+
+  void stop(const std::string& why) noexcept override { state_.stop(why); }
+
+ private:
+  static std::vector<float> floats(const Blob& bytes, std::size_t count) {
+    PP_CHECK(bytes.size() == count * sizeof(float));
+    std::vector<float> values(count);
+    if (count > 0) std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+
+  Ranks::State& state_;
+  const RunPlan& run_;
+  int first_;  // worker of this copy
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> Ranks::endpoint(const RunPlan& run) {
+  PP_CHECK(run.plan->workers() == size());
+  return std::make_unique<RankEndpoint>(*state_, run);
+}
+
+}  // namespace pipewright

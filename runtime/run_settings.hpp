@@ -1,0 +1,33 @@
+// How a plan is run: what the workers are told beside it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/units.hpp"
+#include "runtime/backend.hpp"
+
+namespace pipewright {
+
+class Checkpoints;
+
+struct RunSettings {
+  OptimizerSettings optimizer;
+  std::uint64_t seed = 1;
+  int steps = 23, warmup = 3;  // of the whole run; the first `warmup` of the steps are not timed
+  Bytes memory_cap;            // of the arena's extent; 0: none
+  bool pin = true;             // worker w on core w, while there are as many
+  std::optional<int> core;     // where this process has one worker: its core instead; -1: none
+  // Tests and checks: keep the gradients of the first step as they are before the update (after the all-reduce), and
+  // the weights of the end.
+  bool keep_gradients = false, keep_weights = false;
+  bool poison = false;  // fills freed memory with NaN: what is read too late shows
+  bool time_layers = false;
+  // Where the run goes on from, and leaves its state: steps before its first_step() are done and not run again.
+  const Checkpoints* checkpoints = nullptr;
+};
+
+// Steps that a checkpoint says are done.
+int first_step(const RunSettings& settings);
+
+}  // namespace pipewright

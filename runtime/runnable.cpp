@@ -1,0 +1,95 @@
+#include "runtime/runnable.hpp"
+
+#include <array>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/check.hpp"
+#include "core/cost/cost_model.hpp"
+#include "runtime/operations.hpp"
+
+namespace pipewright {
+namespace {
+
+std::string refusal(const Model& model, const Layer& layer, const Backend& backend) {
+  if (layer.work < 0) return "has stated figures only; give it an `op:`, or run with --synthetic";
+  const Program* program = model.works[static_cast<std::size_t>(layer.work)].program.get();
+  if (program == nullptr) return "has no program";
+  if (program->extra_parameters > 0) return "has parameters that no operation uses: they are counted, not trained";
+  if (program->outputs.size() != 1) return "hands on several tensors, which no run does yet";
+  if (program->inputs.size() != std::max<std::size_t>(1, layer.inputs.size()))
+    return "reads the model's input beside other layers' outputs, which no run does yet";
+  for (const ProgramStep& step : program->steps) {
+    try {
+      rule_of(*program, step);
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    for (const std::int32_t input : step.inputs)
+      if (program->tensors[static_cast<std::size_t>(input)].indices && step.operation != "embedding")
+        return std::string(step.operation) + " reads token numbers; let an embedding be the first operation";
+    if (std::string why = backend.refusal(*program, step); !why.empty()) return why;
+  }
+  return "";
+}
+
+// One loss, of which nothing else is made: all samples count once, and the gradient begins there.
+std::string refusal_of_losses(const Model& model) {
+  std::vector<char> used(model.layers.size());
+  for (const Layer& layer : model.layers)
+    for (const LayerId input : layer.inputs)
+      used[static_cast<std::size_t>(input)] = 1;
+  int losses = 0;
+  bool last = true;
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    if (model.layers[i].work < 0) continue;
+    const Program* program = model.works[static_cast<std::size_t>(model.layers[i].work)].program.get();
+    if (program == nullptr) continue;
+    for (std::size_t s = 0; s < program->steps.size(); ++s)
+      if (program->steps[s].operation == "cross_entropy") {
+        ++losses;
+        last = last && s + 1 == program->steps.size() && used[i] == 0;
+      }
+  }
+  if (losses == 1 && last) return "";
+  return "model \"" + model.name + "\" cannot be run: it has " +
+         (losses == 0   ? "no loss; end it with {op: cross_entropy}"
+          : losses == 1 ? "layers behind its loss; let cross_entropy be the last operation"
+                        : std::to_string(losses) + " losses; keep one");
+}
+
+}  // namespace
+
+const char* name_of(Precision precision) {
+  constexpr std::array kNames = {"fp32", "tf32", "fp16", "bf16"};  // in the order of Precision
+  return kNames[static_cast<std::size_t>(precision)];
+}
+
+void check_runnable(const Plan& plan, const Model& model, const Training& training, const Backend& backend) {
+  std::string errors;
+  const auto refuse = [&](const std::string& why) {
+    errors += std::string(errors.empty() ? "" : "\n") + head(training.place) + why;
+  };
+  if (training.precision != backend.precision())
+    refuse("training.precision: backend " + backend.name() + " computes in " + name_of(backend.precision()));
+  else if (gradient_bytes(training).value != 4)
+    refuse("training.gradient_precision: a run sums gradients in fp32; write gradient_precision: fp32");
+  if (plan.tensor_parallel > 1) refuse("plan.tensor_parallel: a run has one device per worker; use 1");
+  if (training.zero > 0)
+    errors += std::string(errors.empty() ? "" : "\n") + head(training.zero_place) +
+              "training.zero: a run keeps the optimizer's states whole; use 0";
+  std::set<std::string> told;
+  for (const Layer& layer : model.layers)
+    if (const std::string why = refusal(model, layer, backend); !why.empty() && told.insert(why).second)
+      errors += (errors.empty() ? "" : "\n") + head(layer.place) + "layer \"" + layer.name + "\" cannot be run: " + why;
+  if (const std::string why = refusal_of_losses(model); !why.empty() && errors.empty())
+    errors = head(model.place) + why;
+  for (const Recompute mode : plan.recompute)
+    if (mode != Recompute::None && mode != Recompute::Full && told.insert("recompute").second)
+      errors += std::string(errors.empty() ? "" : "\n") + head(model.place) +
+                "plan.recompute: a run keeps everything (none) or the boundary of a stage (full)";
+  if (!errors.empty()) throw InputError(errors);
+}
+
+}  // namespace pipewright

@@ -1,0 +1,15 @@
+// What of a model, a plan and a training can be run for real. Inside runtime/ only.
+#pragma once
+
+#include "core/model/graph.hpp"
+#include "core/plan/plan.hpp"
+#include "runtime/backend.hpp"
+
+namespace pipewright {
+
+const char* name_of(Precision precision);  // "bf16"
+
+// Throws InputError with one line per reason why it cannot be run.   tests/runtime/execute_test.cpp
+void check_runnable(const Plan& plan, const Model& model, const Training& training, const Backend& backend);
+
+}  // namespace pipewright

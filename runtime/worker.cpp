@@ -1,0 +1,598 @@
+#include "runtime/worker.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/check.hpp"
+#include "core/plan/op_index.hpp"
+#include "runtime/measurement.hpp"
+
+namespace pipewright {
+namespace {
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// Whether a backward op is the last of its round on its worker: then its gradients are complete.
+std::vector<char> closes_round(const std::vector<Op>& ops, const RunPlan& run) {
+  std::vector<char> closes(ops.size());
+  std::map<std::pair<int, int>, std::size_t> last;
+  for (std::size_t i = 0; i < ops.size(); ++i)
+    if (ops[i].kind == Kind::BW || ops[i].kind == Kind::W) {
+      const int replicas = run.schedule->shape.replicas_of(run.plan->stage_of(ops[i].virtual_stage));
+      last[{ops[i].virtual_stage, run.schedule->flush ? 0 : static_cast<int>(ops[i].micro_batch) / replicas}] = i;
+    }
+  for (const auto& [round, i] : last)
+    closes[i] = 1;
+  return closes;
+}
+
+void fill_with_nan(Mover& mover, std::byte* block, std::int64_t bytes) {
+  const std::vector<std::byte> ones(static_cast<std::size_t>(bytes), std::byte{0xff});
+  mover.upload(block, ones.data(), {bytes});
+}
+
+// The block that the worker's arena is laid over: as large as was counted.
+std::unique_ptr<DeviceMemory> reserved(const RunPlan& run, PositionId position, Backend& backend, Bytes cap) {
+  const ArenaUse use = replayed(run, position, cap);
+  try {
+    return backend.reserve(use.extent);
+  } catch (const OutOfArena& error) {
+    throw OutOfArena(
+        fmt::format("{}; its arena spans {} B, at most at once: {}", error.what(), use.extent.value, text(use)));
+  }
+}
+
+}  // namespace
+
+int first_step(const RunSettings& settings) {
+  return settings.checkpoints == nullptr ? 0 : settings.checkpoints->first_step();
+}
+
+Worker::Worker(const RunPlan& run, WorkerId self, std::unique_ptr<Backend> backend, const Data& data,
+               Transport& transport, const RunSettings& settings)
+    : run_(run),
+      self_(self),
+      copy_(self / run.plan->positions()),
+      position_(self % run.plan->positions()),
+      backend_(std::move(backend)),
+      data_(data),
+      samples_(sample_shape(run.code)),
+      transport_(transport),
+      settings_(settings),
+      lane_(run.schedule->positions[static_cast<std::size_t>(position_)]),
+      versions_(run.versions[static_cast<std::size_t>(position_)]),
+      mover_(backend_->mover(false)),
+      beside_(backend_->mover(true)),
+      memory_(reserved(run, position_, *backend_, settings.memory_cap)),
+      arena_(run.alignment, settings.memory_cap),
+      interpreter_(*backend_),
+      closes_(closes_round(lane_.compute, run)),
+      ready_(run.code.size()),
+      done_(run.code.size()),
+      crowded_(threads_of(run) > available_cores()) {
+  if (settings.time_layers) mark_cost_ = backend_->mark_cost();
+  const SteadyBlocks steady = take_steady(run, position_, arena_);
+  chunks_.resize(run.code.size());
+  for (std::size_t v = 0; v < run.code.size(); ++v)
+    place_chunk(v, steady.chunks[v]);
+  std::vector<std::vector<std::byte*>> slots(steady.slots.size());
+  for (std::size_t c = 0; c < slots.size(); ++c)
+    for (const std::int64_t address : steady.slots[c])
+      slots[c].push_back(memory_->base() + address);
+  transport_.bind(std::move(slots), {mover_.get(), beside_.get()});
+  updates_.resize(run.code.size());
+  for (std::size_t v = 0; v < run.chunks.size(); ++v)
+    members_.push_back(members(static_cast<VirtualStageId>(v)));
+}
+
+std::string Worker::at() const {
+  const int i = at_op_.load();
+  if (i == kAtCheckpoint) return "checkpoint";
+  return i < 0 ? "start" : label(lane_.compute[static_cast<std::size_t>(i)]);
+}
+
+void Worker::load(std::int64_t step) {
+  at_op_ = -1;
+  const Plan& plan = *run_.plan;
+  for (const Op& op : lane_.compute) {
+    if (op.kind != Kind::F) continue;
+    const ChunkCode& code = run_.code[op.virtual_stage];
+    const auto m = static_cast<MicroBatchId>(op.micro_batch);
+    const std::int64_t first = first_sample(plan, step, copy_, m), samples = plan.samples(m);
+    if (code.sample_values > 0) {
+      auto& input = inputs_[m];
+      const std::int64_t bytes = sample_bytes(code);
+      input.resize(static_cast<std::size_t>(bytes * samples));
+      for (std::int64_t i = 0; i < samples; ++i)
+        store_sample(code, run_.precision, data_, samples_, first + i, input.data() + i * bytes);
+    }
+    if (code.label_rows > 0) {
+      auto& labels = labels_[m];
+      labels.resize(static_cast<std::size_t>(code.label_rows * samples));
+      for (std::int64_t i = 0; i < samples; ++i)
+        read_labels(data_, samples_, first + i, labels.data() + i * code.label_rows);
+    }
+  }
+}
+
+void Worker::step(std::int64_t number) {
+  step_ = number;
+  result_.steps.emplace_back();
+  record_ = &result_.steps.back();
+  record_->number = number;
+  record_->times.compute.reserve(lane_.compute.size());
+  record_->times.collective.resize(lane_.collective.size());
+  for (std::size_t v = 0; v < ready_.size(); ++v)
+    ready_[v].store(0), done_[v].store(0);
+  result_.versions.clear();
+  for (std::size_t v = 0; v < chunks_.size(); ++v) {  // the versions' buffers are counted from the first one
+    Chunk& chunk = chunks_[v];
+    if (chunk.current != 0 && !chunk.weights.empty())
+      backend_->copy(chunk.weights[0], chunk.weights[chunk.current], {run_.code[v].parameter_bytes});
+    chunk.current = 0;
+    chunk.tags.assign(chunk.weights.size(), 0);
+  }
+  std::exception_ptr failed;
+  std::jthread beside;
+  if (has_collectives()) beside = std::jthread([&] { collectives_or(failed); });
+  try {
+    backend_->set_clock();
+    record_->probe = backend_->probe();
+    transport_.meet();
+    record_->began = now_ns();
+    for (std::size_t i = 0; i < lane_.compute.size(); ++i) {
+      at_op_.store(static_cast<int>(i), std::memory_order_relaxed);
+      if (lane_.compute[i].kind == Kind::Update)
+        update(lane_.compute[i], versions_[i]);
+      else
+        run(lane_.compute[i], i);
+    }
+  } catch (const Stopped&) {
+    stop("");  // the collective stream must end, too
+    if (beside.joinable()) beside.join();
+    if (failed) std::rethrow_exception(failed);
+    throw;
+  } catch (const std::exception& error) {
+    stop(told(error));
+    throw;
+  }
+  if (beside.joinable()) beside.join();
+  if (failed) std::rethrow_exception(failed);
+  result_.memory = arena_.peak();
+  ++complete_;
+}
+
+void Worker::resume() {
+  if (first_step(settings_) == 0) return;
+  const HostState state = downloaded_state();
+  settings_.checkpoints->read(self_, state.chunks);
+  const auto blocks = state_blocks();
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    mover_->upload(blocks[i].at, state.blocks[i].data(), {blocks[i].bytes});
+  for (std::size_t v = 0; v < chunks_.size(); ++v)
+    if (!chunks_[v].masters.empty())
+      store_weights(*backend_, run_.code[v], chunks_[v].trained(), chunks_[v].weights[0]);
+  backend_->finish();
+}
+
+void Worker::checkpoint(int done) {
+  const Checkpoints* const to = settings_.checkpoints;
+  if (to == nullptr || !to->due(done)) return;
+  at_op_ = kAtCheckpoint;
+  to->write(done, self_, downloaded_state().chunks);
+  transport_.meet();
+  if (self_ == 0) to->complete(done);
+}
+
+void Worker::keep_weights() {
+  result_.weights.resize(run_.code.size());
+  for (std::size_t v = 0; v < run_.code.size(); ++v)
+    if (!chunks_[v].weights.empty()) result_.weights[v] = values(v, chunks_[v].trained());
+}
+
+std::string Worker::told(const std::exception& error) const {
+  return fmt::format("worker {} at op {}: {}", self_, at(), error.what());
+}
+
+void Worker::stop(const std::string& why) {
+  stopped_ = true;
+  for (auto* const counters : {&ready_, &done_})
+    for (std::atomic<int>& counter : *counters)
+      ++counter, counter.notify_all();  // a sleeper looks again when the value has changed
+  transport_.stop(why);
+}
+
+void Worker::collectives_or(std::exception_ptr& failed) {
+  try {
+    collectives();
+  } catch (const Stopped&) {
+    failed = std::current_exception();
+    stop("");  // the compute stream may wait for this one
+  } catch (const std::exception& error) {
+    failed = std::current_exception();
+    stop(told(error));
+  }
+}
+
+void Worker::collectives() {
+  for (std::size_t i = 0; i < lane_.collective.size(); ++i) {
+    const Op& op = lane_.collective[i];
+    const auto v = static_cast<std::size_t>(op.virtual_stage);
+    const auto buckets = static_cast<int>(run_.code[v].bucket_begin.size());
+    const int number = static_cast<int>(op.micro_batch) * buckets + static_cast<int>(op.bucket) + 1;
+    wait_until(ready_[v], number);
+    const std::int64_t begin = run_.code[v].bucket_begin[op.bucket];
+    const std::int64_t end = op.bucket == 0 ? run_.code[v].gradient_bytes : run_.code[v].bucket_begin[op.bucket - 1];
+    const std::size_t set = op.micro_batch % static_cast<std::size_t>(run_.chunks[v].gradient_sets);
+    Span& span = record_->times.collective[i];
+    span.start = {now_ns()};
+    if (!chunks_[v].gradients.empty())
+      transport_.all_reduce(static_cast<int>(v), members_[v],
+                            reinterpret_cast<float*>(chunks_[v].gradients[set] + begin), (end - begin) / 4);
+    span.end = {now_ns()};
+    done_[v].store(number, std::memory_order_release);
+    done_[v].notify_all();
+  }
+}
+
+void Worker::place_chunk(std::size_t v, const SteadyChunk& steady) {
+  Chunk& chunk = chunks_[v];
+  const ChunkCode& code = run_.code[v];
+  const auto take = [&](const std::vector<std::int64_t>& addresses, std::int64_t bytes, std::vector<std::byte*>& into) {
+    for (const std::int64_t address : addresses) {
+      into.push_back(memory_->base() + address);
+      backend_->zero(into.back(), {bytes});
+    }
+  };
+  take(steady.weights, code.parameter_bytes, chunk.weights);
+  take(steady.gradients, code.gradient_bytes, chunk.gradients);
+  take(steady.masters, code.state_bytes, chunk.masters);
+  take(steady.states, code.state_bytes, chunk.states);
+  if (!chunk.weights.empty() && !run_.synthetic) {
+    const std::vector<std::byte> weights = initial_weights(code, settings_.seed);
+    mover_->upload(chunk.trained(), weights.data(), {static_cast<std::int64_t>(weights.size())});
+    if (code.has_masters()) store_weights(*backend_, code, chunk.trained(), chunk.weights[0]);
+  }
+  chunk.frames.resize(static_cast<std::size_t>(run_.schedule->shape.micro_batches));
+}
+
+std::vector<Worker::StateBlock> Worker::state_blocks() const {
+  std::vector<StateBlock> all;
+  for (std::size_t v = 0; v < chunks_.size(); ++v) {
+    const Chunk& chunk = chunks_[v];
+    if (chunk.weights.empty()) continue;
+    const ChunkCode& code = run_.code[v];
+    all.push_back({v, chunk.trained(), code.has_masters() ? code.state_bytes : code.parameter_bytes});
+    for (std::byte* const block : chunk.states)
+      all.push_back({v, block, code.state_bytes});
+  }
+  return all;
+}
+
+Worker::HostState Worker::downloaded_state() {
+  HostState state;
+  for (const auto& [v, from, bytes] : state_blocks()) {
+    auto& block = state.blocks.emplace_back(static_cast<std::size_t>(bytes));
+    mover_->download(block.data(), from, {bytes});
+    if (state.chunks.empty() || state.chunks.back().virtual_stage != static_cast<VirtualStageId>(v))
+      state.chunks.push_back({static_cast<VirtualStageId>(v), &updates_[v], {}});
+    state.chunks.back().blocks.emplace_back(block);
+  }
+  return state;
+}
+
+std::vector<WorkerId> Worker::members(VirtualStageId v) const {
+  std::vector<WorkerId> all;
+  const StageId stage = run_.plan->stage_of(v);
+  const PositionId first = first_position(run_.schedule->shape, stage);
+  for (int copy = 0; copy < run_.plan->data_parallel; ++copy)
+    for (int r = 0; r < run_.schedule->shape.replicas_of(stage); ++r)
+      all.push_back(copy * run_.plan->positions() + first + r);
+  return all;
+}
+
+std::vector<float> Worker::values(std::size_t v, const std::byte* block) const {
+  std::vector<float> all(static_cast<std::size_t>(run_.code[v].gradient_bytes / 4));
+  mover_->download(all.data(), block, {static_cast<std::int64_t>(all.size() * sizeof(float))});
+  return all;
+}
+
+void Worker::wait_until(const std::atomic<int>& counter, int value) {
+  for (int now = counter.load(std::memory_order_acquire); now < value || stopped_.load();
+       now = counter.load(std::memory_order_acquire)) {
+    if (stopped_.load()) throw Stopped("this worker has failed");
+    counter.wait(now, std::memory_order_acquire);
+  }
+}
+
+MessageSlot Worker::slot_of(int edge, bool forward, MicroBatchId m) const {
+  const RunPlan::Way way = run_.way(edge, forward, m);
+  const RunChannel& channel = run_.channels[static_cast<std::size_t>(way.channel)];
+  const auto in_step = static_cast<std::int64_t>(channel.micro_batches.size());
+  const std::int64_t number = step_ * in_step + way.number + 1;
+  return {way.channel, way.number % channel.slots, number, way.number >= channel.slots ? number - channel.slots : 0};
+}
+
+void Worker::run(const Op& op, std::size_t index) {
+  const auto v = static_cast<std::size_t>(op.virtual_stage);
+  const ChunkCode& code = run_.code[v];
+  const auto m = static_cast<MicroBatchId>(op.micro_batch);
+  const OpVersions& versions = versions_[index];
+  Chunk& chunk = chunks_[v];
+  Frame& frame = chunk.frames[static_cast<std::size_t>(m)];
+  if (frame.at.empty()) frame.at.resize(code.blocks.size()), frame.holds.resize(code.in.size());
+  const bool again = recomputed(run_.schedule->shape, op.virtual_stage, m);
+  Interpreter::Place place{
+      &code,
+      &frame,
+      run_.size_of(m),
+      run_.plan->samples(m),
+      chunk.weights.empty() ? nullptr : chunk.weights[static_cast<std::size_t>(versions.read)],
+      chunk.gradients.empty() ? nullptr : chunk.gradients[static_cast<std::size_t>(versions.gradient_set)],
+      run_.loss_scale(m)};
+  const auto& line = code.line(op.kind, again);
+  std::size_t i = 0;
+  for (; i < line.size() && line[i].verb == Verb::Receive; ++i)
+    receive(line[i], code, frame, m, place.size);
+  const std::int64_t start = op_began_ = now_ns();
+  for (std::size_t r = 0; r < i; ++r)
+    transport_.fetch(message_of(line[r], code, m));
+  if (settings_.time_layers)
+    time(std::span(line).subspan(i), code, frame, m, place, index);
+  else
+    for (; i < line.size(); ++i)
+      follow(line[i], code, frame, m, place, index);
+  backend_->finish();
+  // Waiting for a receiver's slot is no work: it is idle time behind the op.
+  const std::int64_t end = backend_->finished() - std::exchange(waited_, 0);
+  record_->times.compute.push_back({{start}, {std::max(start, end)}});
+  note_version(op, versions);
+}
+
+// The message that a `Receive` or `Release` is about.
+MessageSlot Worker::message_of(const Instruction& i, const ChunkCode& code, MicroBatchId m) const {
+  const auto port = static_cast<std::size_t>(i.other);
+  return slot_of((i.forward ? code.in[port] : code.out[port]).edge, i.forward, m);
+}
+
+void Worker::receive(const Instruction& i, const ChunkCode& code, Frame& frame, MicroBatchId m, std::size_t size) {
+  const Port& port =
+      i.forward ? code.in[static_cast<std::size_t>(i.other)] : code.out[static_cast<std::size_t>(i.other)];
+  std::byte* const message = transport_.receive(message_of(i, code, m));
+  for (const PortTensor& tensor : port.tensors)
+    if (i.forward)
+      frame.at[static_cast<std::size_t>(tensor.value)] = message + tensor.offset[size];
+    else if (tensor.gradient >= 0)
+      frame.at[static_cast<std::size_t>(tensor.gradient)] = message + tensor.gradient_offset[size];
+  if (i.forward) frame.holds[static_cast<std::size_t>(i.other)] = 1;
+}
+
+void Worker::send(const Instruction& i, const ChunkCode& code, Frame& frame, MicroBatchId m, std::size_t size) {
+  const Port& port =
+      i.forward ? code.out[static_cast<std::size_t>(i.other)] : code.in[static_cast<std::size_t>(i.other)];
+  pieces_.clear();
+  std::int64_t bytes = 0;
+  for (const PortTensor& tensor : port.tensors) {
+    const int block = i.forward ? tensor.value : tensor.gradient;
+    if (block < 0) continue;
+    pieces_.push_back({frame.at[static_cast<std::size_t>(block)],
+                       i.forward ? tensor.offset[size] : tensor.gradient_offset[size], tensor.bytes[size]});
+    bytes += tensor.bytes[size];
+  }
+  const std::int64_t begin = now_ns();
+  // A device may still be computing what the host hands over: the mark stands between its arithmetic and the copy.
+  const bool device = !backend_->in_host_memory();
+  const std::size_t mark = stamps_.size() + 1;  // the next that is free
+  if (device) backend_->mark(mark);
+  const Sent sent = transport_.send(slot_of(port.edge, i.forward, m), pieces_);
+  const std::int64_t end = now_ns();
+  const std::int64_t made = device ? std::clamp(backend_->moment(mark), begin, end) : begin;
+  record_->blocked += Time{sent.waited};
+  waited_ += sent.waited;
+  const RunChannel& channel = run_.channels[static_cast<std::size_t>(run_.way(port.edge, i.forward, m).channel)];
+  record_->transfers.push_back({static_cast<std::uint32_t>(port.edge),
+                                i.forward ? Direction::Forward : Direction::Backward,
+                                m,
+                                self_,
+                                copy_ * run_.plan->positions() + channel.to,
+                                {bytes},
+                                {made},
+                                {std::min(made + sent.waited, end)},
+                                {end},
+                                {std::max(end, sent.readable)}});
+}
+
+void Worker::follow(const Instruction& i, const ChunkCode& code, Frame& frame, MicroBatchId m,
+                    const Interpreter::Place& place, std::size_t index) {
+  const auto b = static_cast<std::size_t>(i.block);
+  switch (i.verb) {
+    case Verb::Allocate: frame.at[b] = memory_->base() + arena_.allocate({code.blocks[b][place.size]}, i.tag); return;
+    case Verb::Free:
+      if (frame.at[b] == nullptr) return;
+      if (settings_.poison) fill_with_nan(*mover_, frame.at[b], code.blocks[b][place.size]);
+      arena_.free(frame.at[b] - memory_->base());
+      frame.at[b] = nullptr;
+      return;
+    case Verb::LoadInput: mover_->upload(frame.at[b], inputs_.at(m).data(), {code.blocks[b][place.size]}); return;
+    case Verb::LoadLabels: mover_->upload(frame.at[b], labels_.at(m).data(), {code.blocks[b][place.size]}); return;
+    case Verb::Loss: add_loss(frame.at[b], place.samples, m); return;
+    case Verb::Send: send(i, code, frame, m, place.size); return;
+    case Verb::Release: release(i, code, frame, m); return;
+    case Verb::Ready:
+      if (closes_[index] == 0) return;
+      backend_->finish();
+      ready(code.virtual_stage, versions_round(index), i.other + 1);
+      return;
+    case Verb::Bind: frame.at[b] = frame.at[static_cast<std::size_t>(i.other)]; return;
+    case Verb::Spin: spin(i, code, place.size); return;
+    case Verb::Receive: break;
+    default: interpreter_.compute(i, place); return;
+  }
+  check_failed("receives stand first in a line", __FILE__, __LINE__);
+}
+
+void Worker::time(std::span<const Instruction> line, const ChunkCode& code, Frame& frame, MicroBatchId m,
+                  const Interpreter::Place& place, std::size_t index) {
+  stamps_.clear();
+  backend_->mark(0);
+  Stamp latest{-1, Pass::Forward};
+  for (const Instruction& i : line) {
+    follow(i, code, frame, m, place, index);
+    const bool arithmetic = i.verb == Verb::Forward || i.verb == Verb::InputGradient || i.verb == Verb::WeightGradient;
+    if (arithmetic)
+      latest = {code.steps[static_cast<std::size_t>(i.step)].layer, i.verb == Verb::Forward ? Pass::Forward
+                                                                    : i.verb == Verb::InputGradient
+                                                                        ? Pass::InputGradient
+                                                                        : Pass::WeightGradient};
+    if (latest.layer < 0 || (!arithmetic && i.verb != Verb::Add)) continue;
+    stamps_.push_back(latest);
+    backend_->mark(stamps_.size());
+  }
+  backend_->finish();
+  const std::int64_t end = now_ns();
+  // Only now are they looked at: ops of some microseconds would be measured together with this bookkeeping. Between two
+  // marks lies one reading of the clock, which a run does not have.
+  std::map<std::pair<LayerId, Pass>, double> taken;
+  std::int64_t last = backend_->moment(0);
+  for (std::size_t s = 0; s < stamps_.size(); ++s) {
+    const std::int64_t at = backend_->moment(s + 1);
+    taken[{stamps_[s].layer, stamps_[s].pass}] += std::max(0.0, static_cast<double>(at - last) - mark_cost_);
+    last = at;
+  }
+  for (const auto& [of, ns] : taken)
+    result_.layer_ns[{of.first, of.second, static_cast<int>(place.size)}].push_back(ns);
+  result_.overhead_ns.push_back(std::max(0.0, static_cast<double>(end - last) - mark_cost_));
+}
+
+void Worker::spin(const Instruction& i, const ChunkCode& code, std::size_t size) {
+  std::int64_t ns = code.time[static_cast<std::size_t>(i.step)][size].value;
+  if (i.other >= 0) {
+    if (closes_[static_cast<std::size_t>(at_op_.load(std::memory_order_relaxed))] == 0) return;
+    const auto& early = code.ready_before_end[size];
+    const auto bucket = static_cast<std::size_t>(i.other);
+    ns = std::max<std::int64_t>(0, ns - (bucket < early.size() ? early[bucket].value : 0));
+  }
+  spin_until(op_began_ + ns);
+}
+
+void Worker::spin_until(std::int64_t ns) const {
+  for (std::int64_t now = now_ns(); now < ns && !stopped_.load(std::memory_order_relaxed); now = now_ns())
+    if (crowded_ && ns - now > 200'000) std::this_thread::sleep_for(std::chrono::nanoseconds(ns - now - 100'000));
+}
+
+void Worker::release(const Instruction& i, const ChunkCode& code, Frame& frame, MicroBatchId m) {
+  if (i.forward) {
+    char& holds = frame.holds[static_cast<std::size_t>(i.other)];
+    if (holds == 0) return;
+    holds = 0;
+  }
+  backend_->finish();
+  transport_.release(message_of(i, code, m));
+}
+
+void Worker::add_loss(const std::byte* block, std::int64_t samples, MicroBatchId m) {
+  losses_.resize(static_cast<std::size_t>(samples));
+  mover_->download(losses_.data(), block, {samples * static_cast<std::int64_t>(sizeof(float))});
+  for (const float loss : losses_) {
+    if (!std::isfinite(loss))
+      throw std::runtime_error(fmt::format(
+          "the loss of micro-batch {} in step {} is {}; use a smaller learning_rate, or another seed", m, step_, loss));
+    record_->loss += static_cast<double>(loss);
+  }
+  record_->samples += samples;
+}
+
+int Worker::versions_round(std::size_t index) const {
+  const Op& op = lane_.compute[index];
+  return run_.schedule->flush ? 0
+                              : static_cast<int>(op.micro_batch) /
+                                    run_.schedule->shape.replicas_of(run_.plan->stage_of(op.virtual_stage));
+}
+
+void Worker::ready(VirtualStageId v, int round, int buckets) {
+  const auto count = static_cast<int>(run_.code[static_cast<std::size_t>(v)].bucket_begin.size());
+  // An update of a round may come after backwards of the next one: never back.
+  std::atomic<int>& here = ready_[static_cast<std::size_t>(v)];
+  here.store(std::max(here.load(std::memory_order_relaxed), round * count + buckets), std::memory_order_release);
+  here.notify_all();
+}
+
+void Worker::update(const Op& op, const OpVersions& versions) {
+  const auto v = static_cast<std::size_t>(op.virtual_stage);
+  const ChunkCode& code = run_.code[v];
+  Chunk& chunk = chunks_[v];
+  if (run_.chunks[v].members > 1) {
+    const auto buckets = static_cast<int>(code.bucket_begin.size());
+    ready(op.virtual_stage, static_cast<int>(op.micro_batch), buckets);  // a member without micro-batch gives zeros
+    const int all = (static_cast<int>(op.micro_batch) + 1) * buckets;
+    wait_until(done_[v], all);
+  }
+  const std::int64_t start = now_ns();
+  if (run_.synthetic) {
+    spin_until(start + code.time[static_cast<std::size_t>(Kind::Update)][0].value);
+  } else if (!chunk.weights.empty()) {
+    std::byte* const gradients = chunk.gradients[static_cast<std::size_t>(versions.gradient_set)];
+    backend_->scale(reinterpret_cast<float*>(gradients), code.gradient_bytes / 4,
+                    run_.gradient_factor(op.virtual_stage, static_cast<int>(op.micro_batch)));
+    if (settings_.keep_gradients && updates_[v] == 0) {
+      result_.gradients.resize(run_.code.size());
+      result_.gradients[v] = values(v, gradients);
+    }
+    std::byte* const stored = chunk.weights[static_cast<std::size_t>(versions.write)];
+    const bool copied = code.has_masters();
+    const std::byte* const from = copied ? chunk.masters[0] : chunk.weights[static_cast<std::size_t>(versions.read)];
+    std::byte* const to = copied ? chunk.masters[0] : stored;
+    std::array<float*, 4> states{};
+    for (const CodeParameter& parameter : code.parameters) {
+      for (std::size_t s = 0; s < chunk.states.size(); ++s)
+        states[s] = reinterpret_cast<float*>(chunk.states[s] + parameter.offset);
+      backend_->update(settings_.optimizer, updates_[v] + 1, parameter.tensor.elements,
+                       reinterpret_cast<const float*>(from + parameter.offset),
+                       reinterpret_cast<float*>(to + parameter.offset),
+                       reinterpret_cast<const float*>(gradients + parameter.offset),
+                       {states.data(), chunk.states.size()}, copied ? stored + parameter.weight_offset : nullptr);
+    }
+    backend_->zero(gradients, {code.gradient_bytes});
+  }
+  if (!chunk.weights.empty()) {
+    chunk.tags[static_cast<std::size_t>(versions.write)] = chunk.tags[chunk.current] + 1;
+    chunk.current = static_cast<std::size_t>(versions.write);
+  }
+  backend_->finish();
+  ++updates_[v];
+  record_->times.compute.push_back({{start}, {std::max(start, backend_->finished())}});
+  if (settings_.time_layers && !code.parameters.empty()) {
+    std::int64_t count = 0;
+    for (const CodeParameter& parameter : code.parameters)
+      count += parameter.tensor.elements;
+    result_.update_ns.emplace_back(static_cast<double>(count), static_cast<double>(now_ns() - start));
+  }
+}
+
+// What the buffer holds that the op has read, whatever the plan says of it.
+void Worker::note_version(const Op& op, const OpVersions& versions) {
+  const Chunk& chunk = chunks_[static_cast<std::size_t>(op.virtual_stage)];
+  if (run_.schedule->flush || chunk.tags.empty()) return;
+  const std::int64_t version = chunk.tags[static_cast<std::size_t>(versions.read)];
+  const auto m = static_cast<MicroBatchId>(op.micro_batch);
+  if (op.kind == Kind::F) {
+    result_.versions.push_back({op.virtual_stage, m, version, -1});
+    return;
+  }
+  if (op.kind != Kind::BW && op.kind != Kind::B) return;
+  for (auto& read : result_.versions)
+    if (read.virtual_stage == op.virtual_stage && read.micro_batch == m) read.backward = version;
+}
+
+}  // namespace pipewright

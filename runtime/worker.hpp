@@ -1,0 +1,157 @@
+// One worker of a run: its arena, the weights of its stage, and the loop that walks its op list, following each op's
+// line of instructions (chunk_code.hpp). What it shares with others goes through its transport endpoint. Inside
+// runtime/ only.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/arena.hpp"
+#include "runtime/backend.hpp"
+#include "runtime/checkpoint.hpp"
+#include "runtime/data.hpp"
+#include "runtime/interpreter.hpp"
+#include "runtime/run_plan.hpp"
+#include "runtime/run_settings.hpp"
+#include "runtime/transport.hpp"
+#include "runtime/walk.hpp"
+#include "runtime/worker_result.hpp"
+
+namespace pipewright {
+
+class Worker {
+ public:
+  Worker(const RunPlan& run, WorkerId self, std::unique_ptr<Backend> backend, const Data& data, Transport& transport,
+         const RunSettings& settings);
+
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+  ~Worker() { transport_.bind({}, {}); }  // a run that failed leaves messages on their way
+
+  WorkerResult& result() { return result_; }
+  std::string at() const;
+
+  // Samples of the step, outside the timed part.
+  void load(std::int64_t step);
+
+  void step(std::int64_t number);
+  // All ops of a step, and the step's collectives.
+  std::size_t complete_steps() const { return complete_; }
+
+  void resume();
+  // The state after `done` steps goes to disk, if it is due. The next step begins when worker 0 has completed it.
+  void checkpoint(int done);
+
+  void keep_weights();
+  bool has_collectives() const { return !lane_.collective.empty(); }
+  // "worker 1 at op 1F3: why"
+  std::string told(const std::exception& error) const;
+  void stop(const std::string& why);
+
+ private:
+  static constexpr int kAtCheckpoint = -2;
+
+  struct Chunk {
+    std::vector<std::byte*> weights, gradients, masters, states;
+    std::size_t current = 0;
+    std::byte* trained() const { return masters.empty() ? weights[current] : masters[0]; }  // what is updated, fp32
+    // Of each buffer of the weights: updates of this step that went into what it holds, written where it is written.
+    std::vector<std::int64_t> tags;
+    std::vector<Frame> frames;  // by micro-batch
+  };
+
+  // The collective stream, in a thread of its own.
+  void collectives_or(std::exception_ptr& failed);
+  void collectives();
+
+  // The run's beginning.
+  void place_chunk(std::size_t v, const SteadyChunk& steady);
+  std::vector<WorkerId> members(VirtualStageId v) const;  // of the virtual stage's all-reduce
+
+  // What this worker carries from step to step, in host memory.
+  struct HostState {
+    std::vector<ChunkState> chunks;              // views of `blocks`
+    std::vector<std::vector<std::byte>> blocks;  // as in `state_blocks`
+  };
+  struct StateBlock {
+    std::size_t v;
+    std::byte* at;
+    std::int64_t bytes;
+  };
+  std::vector<StateBlock> state_blocks() const;
+  HostState downloaded_state();
+  std::vector<float> values(std::size_t v, const std::byte* block) const;
+
+  // Sleeps until the counter has reached `value`: the two streams of a worker share its core.
+  void wait_until(const std::atomic<int>& counter, int value);
+  MessageSlot slot_of(int edge, bool forward, MicroBatchId m) const;
+  MessageSlot message_of(const Instruction& i, const ChunkCode& code, MicroBatchId m) const;
+
+  // One op, and the instructions of its line.
+  void run(const Op& op, std::size_t index);
+  void receive(const Instruction& i, const ChunkCode& code, Frame& frame, MicroBatchId m, std::size_t size);
+  void follow(const Instruction& i, const ChunkCode& code, Frame& frame, MicroBatchId m,
+              const Interpreter::Place& place, std::size_t index);
+  // The same with a stamp after every piece of arithmetic: what was done since the one before counts to its layer.
+  void time(std::span<const Instruction> line, const ChunkCode& code, Frame& frame, MicroBatchId m,
+            const Interpreter::Place& place, std::size_t index);
+  void send(const Instruction& i, const ChunkCode& code, Frame& frame, MicroBatchId m, std::size_t size);
+  // Synthetic runs: until this op has taken its time, or as much of it as until a bucket is complete.
+  void spin(const Instruction& i, const ChunkCode& code, std::size_t size);
+  void spin_until(std::int64_t ns) const;
+  void release(const Instruction& i, const ChunkCode& code, Frame& frame, MicroBatchId m);
+  void add_loss(const std::byte* block, std::int64_t samples, MicroBatchId m);
+  void note_version(const Op& op, const OpVersions& versions);
+
+  void update(const Op& op, const OpVersions& versions);
+  int versions_round(std::size_t index) const;
+  // The first `buckets` buckets of a round are complete.
+  void ready(VirtualStageId v, int round, int buckets);
+
+  const RunPlan& run_;
+  WorkerId self_;
+  CopyId copy_;
+  PositionId position_;
+  std::unique_ptr<Backend> backend_;
+  const Data& data_;
+  SampleShape samples_;
+  Transport& transport_;
+  const RunSettings& settings_;
+  const Lane& lane_;
+  const std::vector<OpVersions>& versions_;
+  std::unique_ptr<Mover> mover_, beside_;  // of this thread; of the collective stream
+  std::unique_ptr<DeviceMemory> memory_;
+  Arena arena_;
+  Interpreter interpreter_;
+  std::vector<char> closes_;
+  std::vector<Chunk> chunks_;  // by virtual stage
+  std::map<MicroBatchId, std::vector<std::byte>> inputs_;
+  std::map<MicroBatchId, std::vector<std::int64_t>> labels_;
+  std::vector<std::int64_t> updates_;
+  std::vector<std::vector<WorkerId>> members_;
+  std::vector<std::atomic<int>> ready_, done_;  // buckets of all rounds of the step, by virtual stage
+  std::atomic<bool> stopped_{false};
+  std::vector<Piece> pieces_;
+  std::vector<float> losses_;  // of a micro-batch
+  struct Stamp {
+    LayerId layer;
+    Pass pass;
+  };
+  std::vector<Stamp> stamps_;                          // of one op, where layers are timed; marks 1, 2, ...
+  double mark_cost_ = 0;                               // ns of setting a mark, where layers are timed
+  std::int64_t step_ = 0, waited_ = 0, op_began_ = 0;  // ns: waited by the current op; of the clock
+  bool crowded_;                                       // more threads than cores: who spins sleeps as long as it can
+  WorkerStep* record_ = nullptr;
+  std::atomic<int> at_op_{-1};  // of the compute stream
+  std::size_t complete_ = 0;
+  WorkerResult result_;
+};
+
+}  // namespace pipewright

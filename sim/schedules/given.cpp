@@ -1,0 +1,68 @@
+// The order that a file gives (core/plan/given_schedule.hpp). What a file does not say stands where the other schedules
+// have it: a recomputation directly before its backward, all-reduces and updates at the end.
+#include "core/plan/given_schedule.hpp"
+#include "sim/schedules/lists.hpp"
+#include "sim/schedules/rules.hpp"
+
+namespace pipewright {
+namespace {
+
+std::string refusal(const ScheduleShape& shape) {
+  if (std::string why = shape_refusal(shape); !why.empty()) return why;
+  if (!shape.given) return "file: names no file; write schedule: {file: my.schedule.csv}, or use --schedule FILE";
+  if (std::string why = replica_refusal(shape, "file"); !why.empty()) return why;
+  const GivenSchedule& given = *shape.given;
+  const std::string file = given.file.empty() ? "the order" : given.file;
+  if (given.stages != shape.stages)
+    return file + " has " + std::to_string(given.stages) + " ranks, the plan has " + std::to_string(shape.stages) +
+           " stages: set plan.stages: " + std::to_string(given.stages);
+  if (given.virtual_stages != shape.virtual_stages)
+    return file + " has " + std::to_string(given.virtual_stages) + " stages on each rank, the plan has " +
+           std::to_string(shape.virtual_stages) + ": set plan.virtual_stages: " + std::to_string(given.virtual_stages);
+  if (given.micro_batches != shape.micro_batches)
+    return file + " runs " + std::to_string(given.micro_batches) + " micro-batches, the plan has " +
+           std::to_string(shape.micro_batches) +
+           ": set training.micro_batches: " + std::to_string(given.micro_batches) + ", or another batch";
+  return "";
+}
+
+Schedule generate(const ScheduleShape& shape) {
+  Schedule schedule = empty_schedule("file", shape, true);
+  for (std::size_t k = 0; k < schedule.positions.size(); ++k) {
+    Lane& lane = schedule.positions[k];
+    for (const Op& op : shape.given->compute[k]) {
+      const VirtualStageId v = op.virtual_stage;
+      const auto m = static_cast<MicroBatchId>(op.micro_batch);
+      if (op.kind == Kind::F) append_forward(lane, v, m);
+      if (op.kind == Kind::BW) append_backward(shape, lane, v, m);
+      if (op.kind == Kind::B) append_input_backward(shape, lane, v, m);
+      if (op.kind == Kind::W) append_weights(lane, v, m);
+    }
+    append_flush(shape, lane, static_cast<StageId>(k));
+  }
+  return schedule;
+}
+
+std::optional<Formula> bubble(const ScheduleShape&) {
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> peak_in_flight(const ScheduleShape&, StageId) {
+  return std::nullopt;
+}
+
+}  // namespace
+
+ScheduleRule given_order() {
+  return {.name = "file",
+          .title = "the order that a file gives, as PyTorch writes it",
+          .source = "PyTorchPP26",
+          .memory = "what the order has in flight",
+          .flush = true,
+          .generate = generate,
+          .refusal = refusal,
+          .bubble = bubble,
+          .peak_in_flight = peak_in_flight};
+}
+
+}  // namespace pipewright

@@ -1,0 +1,73 @@
+// ZB-H1: 1F1B whose backward is two ops, B for the gradient of the input, which the stage before waits for, and W for
+// that of the weights, which nobody waits for. Stage k does the W of a micro-batch k backwards later: the Ws fill the
+// drain of the later stages, and no stage holds more than 1F1B's first one.
+//
+//   012..aw3bwcwdw   K = 3, M = 4, f = b = w = 1: 1F1B's warm-up of K - 1 - k forwards, then a forward, a B and the W
+//   .01.a2bw3cwdww   of k micro-batches before in turns. More in tests/sim/schedule_pictures_test.cpp
+//   ..0a1b2cw3dwww
+//
+// [ZeroBubble23] section 2.2. Its four published bubble rates come out to all four decimals:
+// tests/papers/zero_bubble_test.cpp
+#include <deque>
+
+#include "sim/schedules/lists.hpp"
+#include "sim/schedules/rules.hpp"
+
+namespace pipewright {
+namespace {
+
+std::string refusal(const ScheduleShape& shape) {
+  if (std::string why = shape_refusal(shape); !why.empty()) return why;
+  if (std::string why = chunk_refusal(shape, "zb_h1"); !why.empty()) return why;
+  return replica_refusal(shape, "zb_h1");
+}
+
+Schedule generate(const ScheduleShape& shape) {
+  Schedule schedule = empty_schedule("zb_h1", shape, true);
+  for (StageId k = 0; k < shape.stages; ++k) {
+    Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
+    std::deque<MicroBatchId> waiting;
+    const auto weights = [&] { append_weights(lane, k, waiting.front()), waiting.pop_front(); };
+    one_forward_one_backward(
+        shape.micro_batches, shape.stages - 1 - k, [&](int m) { append_forward(lane, k, m); },
+        [&](int m) {
+          append_input_backward(shape, lane, k, m);
+          waiting.push_back(m);
+          if (static_cast<int>(waiting.size()) > k) weights();
+        });
+    while (!waiting.empty())
+      weights();
+    append_flush(shape, lane, k);
+  }
+  return schedule;
+}
+
+// For M >= K and w <= min(f, b), equal stages and free communication, the step takes
+//     M (f + b + w) + (K - 1)(f + b - w)                                           [ZeroBubble23] section 2.3
+// K = 4, M = 8, f = b = w = 1: 27, where 1F1B takes 33.      tests/papers/zero_bubble_test.cpp "ZB-H1"
+// Its share depends on the three times, not on the shape alone: no formula here.
+std::optional<Formula> bubble(const ScheduleShape&) {
+  return std::nullopt;
+}
+
+// 1F1B's K - k, and the k that wait for their W:
+//     peak = min(M, K)                                                             [ZeroBubble23] section 2.2
+std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId) {
+  return std::min(shape.micro_batches, shape.stages);
+}
+
+}  // namespace
+
+ScheduleRule zb_h1() {
+  return {.name = "zb_h1",
+          .title = "1F1B with the weights' gradients put off into the drain (ZB-H1)",
+          .source = "ZeroBubble23",
+          .memory = "min(M, K) micro-batches on every stage",
+          .flush = true,
+          .generate = generate,
+          .refusal = refusal,
+          .bubble = bubble,
+          .peak_in_flight = peak_in_flight};
+}
+
+}  // namespace pipewright

@@ -1,0 +1,182 @@
+// How near GPU kernels come to what the device gives, as ratios on one GPU, and what the executor takes beside them.
+// Not part of `meson test`: run build/tests/bench/bench_gpu. Without a GPU it says why and ends with status 77. It has
+// not run on a GPU yet: docs/gpu.md.
+//
+//   copy        the own copy's rate over the driver's copy of the same bytes on the device         target >= 0.90
+//   norm, ...   bytes read and written per second over those of the faster of both copies          target >= 0.80
+//   product     the own bf16 product of 4096 x 4096 x 4096 over cuBLASLt's, both in FLOP/s         target >= 0.50
+//   executor    what an op takes beside its layers and messages (WorkerResult::overhead_ns)        target <= 10 us
+//
+// Blocks of 1 GiB, so that no cache holds them; random values; the best of ten readings of some launches between two
+// events, begun behind a delay, so that launching does not show.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "kernels/gpu_api.hpp"
+#include "kernels/gpu_kernels.hpp"
+#include "kernels/library_products.hpp"
+#include "kernels/probes.hpp"
+#include "kernels/storage.hpp"
+#include "runtime/backends/gpu.hpp"
+#include "runtime/transports/local.hpp"
+#include "tests/runtime/run_case.hpp"
+
+namespace pipewright {
+namespace {
+
+using gpu_kernels::Queue;
+constexpr int kSkipped = 77, kReadings = 10;
+constexpr std::int64_t kBytes = std::int64_t{1} << 30;
+
+struct Gpu {
+  VirtualDevices devices{0, 1, 2};
+  GpuStream stream = devices.stream(0);
+  Queue queue = gpu_kernels::queue_of(stream, devices.sms(0));
+};
+
+// ns of one call.
+double time_of(Gpu& gpu, int calls, const std::function<void()>& call) {
+  constexpr Time kLaunching{2'000'000};
+  call();  // loads the kernel
+  double best = 0;
+  for (int i = 0; i < kReadings; ++i) {
+    GpuEvent begin(0), end(0);
+    launch_delay(gpu.stream, kLaunching);
+    begin.record(gpu.stream);
+    for (int c = 0; c < calls; ++c)
+      call();
+    end.record(gpu.stream);
+    end.wait();
+    const double ns = static_cast<double>(elapsed(begin, end).value) / calls;
+    best = best == 0 ? ns : std::min(best, ns);
+  }
+  return best;
+}
+
+int missed = 0;
+void tell(const std::string& what, double value, const std::string& unit, double target, bool least) {
+  const bool met = least ? value >= target : value <= target;
+  missed += !met;
+  std::fputs(fmt::format("{:<44} {:>8.3f} {:<10} target {} {:<5} {}\n", what, value, unit, least ? ">=" : "<=", target,
+                         met ? "met" : "MISSED")
+                 .c_str(),
+             stdout);
+}
+
+void moves(Gpu& gpu) {
+  const GpuMemory a(0, Bytes{kBytes}), b(0, Bytes{kBytes}), c(0, Bytes{kBytes}), d(0, Bytes{kBytes});
+  auto* const x = static_cast<float*>(a.data());
+  auto* const y = static_cast<float*>(b.data());
+  const std::int64_t values = kBytes / 4, features = 1024, rows = values / features;
+  for (const GpuMemory* block : {&a, &b, &c, &d})
+    gpu_kernels::uniform(gpu.queue, values, 1, 1.0F, static_cast<float*>(block->data()));
+  const double driver = time_of(gpu, 4, [&] { gpu_copy(gpu.stream, y, x, Bytes{kBytes}, GpuCopy::DeviceToDevice); });
+  const double own = time_of(gpu, 4, [&] { gpu_kernels::copy_values(gpu.queue, values, x, y); });
+  tell("copy, own kernel over the driver's", driver / own, "", 0.90, true);
+  const double bandwidth = 2 * static_cast<double>(kBytes) / std::min(driver, own);  // bytes per ns
+  const auto share = [&](const std::string& what, double bytes, const std::function<void()>& call) {
+    tell(what + " over the bandwidth of a copy", bytes / time_of(gpu, 4, call) / bandwidth, "", 0.80, true);
+  };
+  auto* const gain = static_cast<float*>(c.data());
+  auto* const statistics = static_cast<float*>(d.data());
+  share("layer norm, rows of 1024", 2.0 * kBytes + 8.0 * rows,
+        [&] { gpu_kernels::layer_norm(gpu.queue, rows, features, x, gain, gain + features, y, statistics); });
+  share("softmax, rows of 1024", 2.0 * kBytes, [&] { gpu_kernels::softmax(gpu.queue, rows, features, x, y); });
+  // Adam: weight, gradient and two states read, weight and states written.
+  const auto backend =
+      gpu_backend(std::make_shared<VirtualDevices>(0, 1, 2), 0, {"GPU 0", 0, ""}, {Precision::Fp32, false});
+  OptimizerSettings adam;
+  adam.kind = Optimizer::Adam, adam.learning_rate = 1e-6;
+  float* const states[] = {gain, statistics};
+  double best = 0;
+  for (int i = 0; i <= kReadings; ++i) {
+    backend->set_clock();
+    backend->mark(0);
+    backend->update(adam, 1, values, x, x, y, states, nullptr);
+    backend->mark(1);
+    backend->finish();
+    const auto ns = static_cast<double>(backend->moment(1) - backend->moment(0));
+    if (i > 0) best = best == 0 ? ns : std::min(best, ns);  // the first loads the kernel
+  }
+  tell("Adam in fp32 over the bandwidth of a copy", 7.0 * kBytes / best / bandwidth, "", 0.80, true);
+}
+
+void product(Gpu& gpu) {
+  if (!has_library_products()) {
+    std::puts("product: cuBLASLt was not found, so there is nothing to compare with");
+    return;
+  }
+  using Value = Bf16;
+  constexpr std::int64_t kSide = 4096;
+  const GpuMemory a(0, Bytes{kSide * kSide * 2}), b(0, Bytes{kSide * kSide * 2}), c(0, Bytes{kSide * kSide * 2});
+  auto* const x = static_cast<Value*>(a.data());
+  auto* const w = static_cast<Value*>(b.data());
+  auto* const y = static_cast<Value*>(c.data());
+  gpu_kernels::uniform(gpu.queue, kSide * kSide, 1, 1.0F, x);
+  gpu_kernels::uniform(gpu.queue, kSide * kSide, 2, 1.0F, w);
+  const auto multiply = [&](const Queue& queue) {
+    return time_of(
+        gpu, 8, [&] { gpu_kernels::linear(queue, kSide, kSide, kSide, x, w, static_cast<const Value*>(nullptr), y); });
+  };
+  LibraryProducts library(GpuPrecision::Bf16, gpu.devices.sms(0));
+  Queue by_library = gpu.queue;
+  by_library.library = &library;
+  const double own = multiply(gpu.queue), others = multiply(by_library);
+  constexpr double kFlops = 2.0 * kSide * kSide * kSide;
+  std::fputs(
+      fmt::format("own {:.1f} TFLOP/s, cuBLASLt {:.1f} TFLOP/s\n", kFlops / own * 1e-3, kFlops / others * 1e-3).c_str(),
+      stdout);
+  tell("bf16 product of 4096^3, own over cuBLASLt", others / own, "", 0.50, true);
+}
+
+// One worker, so that nobody waits for another.
+void executor() {
+  using namespace runtime_test;
+  const RunCase run({"plan.stages=1", "training.micro_batches=32", "cluster.node.devices=1"});
+  const RunPlan plan =
+      run_plan(run.plan, run.schedule, run.scenario.model, run.scenario.training, *gpu_sizes(Precision::Fp32));
+  const auto devices = std::make_shared<VirtualDevices>(0, 1, 2);
+  RunSettings settings = one_step(6);
+  settings.poison = false, settings.time_layers = true;
+  const auto endpoints = local_transport(plan, {.spin = true, .timeout_s = 60}, {});
+  const auto results = execute(
+      plan,
+      [&](WorkerId) {
+        return gpu_backend(devices, 0, {"GPU 0", 0, ""}, {Precision::Fp32, false});
+      },
+      *run.data, endpoints, settings);
+  std::vector<double> beside = results.front().overhead_ns;
+  std::sort(beside.begin(), beside.end());
+  tell("executor, beside an op's layers (median)", beside.empty() ? 1e9 : beside[beside.size() / 2] * 1e-3, "us", 10,
+       false);
+}
+
+}  // namespace
+}  // namespace pipewright
+
+int main() {
+  using namespace pipewright;
+  try {
+    if (gpu_count() == 0) {
+      std::puts(("skipped: " + gpu_status()).c_str());
+      return kSkipped;
+    }
+    Gpu gpu;
+    gpu_use(0);
+    check_kernels_run();
+    moves(gpu);
+    product(gpu);
+    executor();
+  } catch (const std::exception& error) {
+    std::puts(error.what());
+    return 2;
+  }
+  return missed > 0 ? 1 : 0;
+}

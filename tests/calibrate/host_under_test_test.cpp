@@ -1,0 +1,115 @@
+// The calibration of a device on a core of this machine: every step of it but the GPU's own.
+#include "calibrate/host_under_test.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "calibrate/device_jobs.hpp"
+#include "core/model/layer_builder.hpp"
+#include "runtime/backends/cpu.hpp"
+
+using namespace pipewright;
+
+namespace {
+
+// Shapes that are small, of every operation that models have.
+Model model_of_everything() {
+  Model model;
+  const auto add = [&](LayerBuilder& b, LayerBuilder::Value y) { model.works.push_back(b.finish({y})); };
+  LayerBuilder text;
+  auto x = text.learned(text.embedding(text.tokens(8), 32, 16), 8);
+  x = text.norm(x, {Norm::Layer});
+  const auto a = text.attention({text.linear(x, {.features = 48})},
+                                {.heads = 2, .key_heads = 2, .key_size = 8, .value_size = 8, .queries = 8, .keys = 8});
+  x = text.add(x, text.linear(a, {.features = 16}));
+  x = text.multiply(text.activation(x, Activation::Gelu), text.activation(x, Activation::Relu));
+  x = text.gated(text.linear(text.norm(x, {Norm::Rms}), {.features = 32}), Activation::Silu);
+  add(text, text.cross_entropy(text.linear(text.softmax(x), {.features = 32})));
+  LayerBuilder image;
+  auto y = image.conv2d(
+      image.input({3, 8, 8}),
+      {.channels = 4, .kernel_height = 3, .kernel_width = 3, .padding_height = 1, .padding_width = 1, .bias = true});
+  y = image.pool(image.activation(y, Activation::Relu), {});
+  add(image, image.global_average_pool(image.pool(y, {.kind = Pool::Average})));
+  return model;
+}
+
+}  // namespace
+
+TEST_CASE("Every pass of every operation of a model runs as a job, and is timed") {
+  const Model model = model_of_everything();
+  auto list = device_measurements({{&model, {2}}}, {{1, 1}});
+  std::erase_if(list, [](const DeviceMeasurement& m) {
+    return m.rank > 0 || m.precision != Precision::Fp32 || m.size.values > 1e5;
+  });
+  DeviceSettings settings;
+  settings.rule.seconds = 1e-4;
+  settings.rule.least = 2;
+  const auto host = host_under_test("2026-01-01", "0.1.0");
+  const MeasuredDevice measured = measure(*host, list, settings);
+  for (const char* operation : {"linear", "attention", "embedding", "learned_table", "layer_norm", "rms_norm", "gelu",
+                                "relu", "gated", "softmax", "add", "multiply", "cross_entropy", "conv2d", "max_pool",
+                                "average_pool", "global_average_pool", "copy", "update adam"}) {
+    INFO(operation);
+    CHECK(std::any_of(measured.series.begin(), measured.series.end(),
+                      [&](const MeasuredSeries& s) { return s.operation == operation && s.sizes.front().ns > 0; }));
+  }
+  CHECK(std::any_of(measured.series.begin(), measured.series.end(), [](const MeasuredSeries& s) {
+    return s.operation == "linear" && s.pass == MeasuredPass::WeightGradient && s.sizes.front().warm_ns > 0;
+  }));
+  CHECK(measured.gpu.starts_with("one core of "));
+  CHECK(std::any_of(measured.left_out.begin(), measured.left_out.end(), [](const std::string& text) {
+    return text.find("fp32, a core has none: ") == 0 && text.find("launch (1)") != std::string::npos;
+  }));
+}
+
+TEST_CASE("A core refuses what it has not, with the reason") {
+  const auto host = host_under_test("2026-01-01", "0.1.0");
+  DeviceMeasurement m;
+  m.work = DeviceWork::Copy;
+  m.size = {1, 16, 1, 0, 32};
+  CHECK(host->refusal(m).empty());
+  m.virtual_devices = 2;
+  CHECK(host->refusal(m) == "a core has no virtual devices");
+  m.virtual_devices = 1;
+  m.work = DeviceWork::Launch;
+  CHECK(host->refusal(m) == "a core has none");
+  LayerBuilder b;
+  m.work = DeviceWork::Step, m.operation = "linear", m.precision = Precision::Bf16;
+  m.program = b.finish({b.linear(b.input({4, 4}), {.features = 4})}).program;
+  CHECK(host->refusal(m) == "the backend computes in another precision");
+  m.work = DeviceWork::Update;  // it would not write the copy in 16 bits
+  CHECK(host->refusal(m) == "the backend computes in another precision");
+}
+
+TEST_CASE("A copy's job copies, and its blocks hold random values") {
+  const auto backend = cpu_backend();
+  const auto memory = backend->reserve(Bytes{4096});
+  const auto mover = backend->mover(false);
+  fill_random(*mover, memory->base(), 4096);
+  const float* const values = reinterpret_cast<const float*>(memory->base());
+  CHECK(std::all_of(values, values + 1024, [](float x) { return x >= -1 && x < 1; }));
+  CHECK(std::count(values, values + 1024, 0.0F) == 0);
+  CHECK(values[0] != values[1]);
+  // Values of two bytes: bf16 is the upper half of an fp32 value.
+  fill_random(*mover, memory->base(), 4096, Precision::Bf16);
+  const auto* const halves = reinterpret_cast<const std::uint16_t*>(memory->base());
+  for (int i = 0; i < 2048; ++i) {
+    const float value = std::bit_cast<float>(static_cast<std::uint32_t>(halves[i]) << 16);
+    CHECK((std::abs(value) >= 0.5F && std::abs(value) < 1));
+  }
+  fill_random(*mover, memory->base(), 4096, Precision::Fp16);
+  for (int i = 0; i < 2048; ++i)
+    CHECK((halves[i] & 0x7c00) == 14 << 10);  // exponent 14 - 15
+  CHECK(std::all_of(values, values + 1024, [](float x) { return std::isfinite(x) && x != 0; }));
+  DeviceMeasurement m;
+  m.work = DeviceWork::Copy, m.size = {1, 1000, 1, 0, 2000};
+  CHECK(block_bytes(m, *backend) == Bytes{2 * 4096});
+  m.work = DeviceWork::Update, m.optimizer = Optimizer::Adam;
+  CHECK(block_bytes(m, *backend) == Bytes{4 * 4096});
+}

@@ -1,0 +1,206 @@
+// The whole training on the command line: answers, errors that name the key, and the same bytes for the same seed.
+#include <string>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/run_program.hpp"
+
+using namespace pipewright;
+using nlohmann::json;
+
+namespace {
+
+const std::string kQuick = "scenarios/quickstart.yaml";
+const std::string kGpt2 = "scenarios/what_if/gpt2-8x4090.yaml";
+
+ProgramRun simulate(const std::string& scenario, std::vector<std::string> more) {
+  more.insert(more.begin(), {"simulate", scenario});
+  return run_program(more);
+}
+
+std::string refusal(const std::vector<std::string>& more) {
+  const ProgramRun run = simulate(kQuick, more);
+  CHECK(run.status == 2);
+  return run.err;
+}
+
+}  // namespace
+
+TEST_CASE("a million samples of the quickstart: days, device-hours and cost follow from the step") {
+  const ProgramRun run = simulate(kQuick, {"--samples", "1M", "--price", "3", "--json"});
+  REQUIRE(run.status == 0);
+  const json whole = json::parse(run.out).at("campaign");
+  CHECK(whole.at("steps") == 15625);  // of 64 samples, 34.6 ms each, on four devices
+  CHECK(whole.at("duration_s").get<double>() == doctest::Approx(540.625));
+  CHECK(whole.at("device_hours").get<double>() == doctest::Approx(4 * 540.625 / 3600));
+  CHECK(whole.at("cost").get<double>() == doctest::Approx(3 * 4 * 540.625 / 3600));
+  // V100: 300 W, busy 69.36 % of the time: 24 of 34.6 ms.
+  CHECK(whole.at("energy_j").get<double>() == doctest::Approx(4 * 300 * 540.625 * 24 / 34.6));
+  CHECK(whole.at("goodput").is_null());
+}
+
+TEST_CASE("the report says what cannot be told and which key it needs") {
+  const ProgramRun run = simulate(kQuick, {"--samples", "1M"});
+  REQUIRE(run.status == 0);
+  CHECK(run.out.find("the whole training") != std::string::npos);
+  CHECK(run.out.find("cluster.node.device.price_per_hour is not given") != std::string::npos);
+  CHECK(run.out.find("cluster.node.device.mtbf is not given") != std::string::npos);
+  CHECK(run.out.find("upper estimate") != std::string::npos);
+}
+
+TEST_CASE("without the question nothing is said of the whole training") {
+  CHECK(simulate(kQuick, {}).out.find("the whole training") == std::string::npos);
+  CHECK(simulate(kQuick, {"--price", "3"}).out.find("campaign: has no length") != std::string::npos);
+}
+
+TEST_CASE("what is asked for and lacks a key is an error that names it and the way out") {
+  CHECK(refusal({"--samples", "1M", "--ask", "cost"})
+            .find("cluster.node.device.price_per_hour is not given; write it, or --price for all devices") !=
+        std::string::npos);
+  CHECK(refusal({"--samples", "1M", "--ask", "goodput", "--mtbf", "50000h"}).find("--checkpoint 60s") !=
+        std::string::npos);
+  CHECK(refusal({"--tokens", "1T"}).find("training.sequence_length") != std::string::npos);
+  CHECK(refusal({"--epochs", "3"}).find("campaign.samples_per_epoch") != std::string::npos);
+  CHECK(refusal({"--tokens", "1T", "--samples", "3"}).find("give one of them") != std::string::npos);
+  CHECK(refusal({"--samples", "lots"}).find("--samples: \"lots\" is no number; write e.g. 15T") != std::string::npos);
+  CHECK(refusal({"--samples", "-5"}).find("--samples") != std::string::npos);
+  CHECK(refusal({"--samples", "1M", "--price", "cheap"}).find("--price: \"cheap\" is no number") != std::string::npos);
+  CHECK(refusal({"--samples", "1M", "--price", "0"}).find("must be more than 0") != std::string::npos);
+  CHECK(refusal({"--samples", "1M", "--mtbf", "5"}).find("--mtbf: \"5\" has no unit") != std::string::npos);
+  CHECK(refusal({"--samples", "1M", "--ask", "price"}).find("known: cost, energy, goodput, spread") !=
+        std::string::npos);
+  CHECK(refusal({"--samples", "1M", "--seed", "x"}).find("--seed") != std::string::npos);
+}
+
+TEST_CASE("goodput by formula and simulated agree, and the same seed gives the same bytes") {
+  const std::vector<std::string> asked = {"--mtbf", "500h", "--checkpoint", "60s", "--restart", "10min", "--json"};
+  std::vector<std::string> again = asked, other = asked;
+  other.insert(other.end(), {"--seed", "2"});
+  const ProgramRun run = simulate(kGpt2, asked);
+  REQUIRE(run.status == 0);
+  const json good = json::parse(run.out).at("campaign").at("goodput");
+  const double formula = good.at("by_formula"), simulated = good.at("simulated").at("goodput");
+  CHECK(good.at("mtbf_s").get<double>() == 500 * 3600.0 / 8);
+  CHECK(simulated == doctest::Approx(formula).epsilon(0.01));
+  CHECK(good.at("simulated").at("seed") == 1);
+  CHECK(simulate(kGpt2, again).out == run.out);
+  CHECK(simulate(kGpt2, other).out != run.out);
+}
+
+TEST_CASE("step time and memory are drawn within the bands, and every distribution is named") {
+  const ProgramRun run = simulate(kGpt2, {"--ask", "spread,energy", "--json"});
+  REQUIRE(run.status == 0);
+  const json document = json::parse(run.out), spread = document.at("campaign").at("spread");
+  const json step = spread.at("step_time_s"), band = document.at("efficiency_band");
+  CHECK(step.at("p5").get<double>() < step.at("p50").get<double>());
+  CHECK(step.at("p50").get<double>() < step.at("p95").get<double>());
+  CHECK(step.at("p5").get<double>() >= band.at("step_time_low_s").get<double>());
+  CHECK(step.at("p95").get<double>() <= band.at("step_time_high_s").get<double>());
+  CHECK(spread.at("step_time_distribution").get<std::string>().find("uniform") != std::string::npos);
+  CHECK(spread.at("memory_distribution").get<std::string>().find("uniform") != std::string::npos);
+  CHECK(spread.at("probability_not_fitting") == 0);
+}
+
+TEST_CASE("a ranking has days and cost of every plan, and the objective is money") {
+  const std::vector<std::string> asked = {"plan", kQuick,    "--set", "plan=auto",   "--samples",
+                                          "1M",   "--price", "3",     "--objective", "cost"};
+  std::vector<std::string> document = asked;
+  document.emplace_back("--json");
+  const ProgramRun run = run_program(document);
+  REQUIRE(run.status == 0);
+  const json plans = json::parse(run.out).at("plans");
+  double before = 0;
+  for (const json& plan : plans) {
+    const double cost = plan.at("campaign").at("cost");
+    CHECK(cost >= before);
+    before = cost;
+  }
+  const ProgramRun text = run_program(asked);
+  CHECK(text.out.find("days") != std::string::npos);
+  CHECK(text.out.find("cost") != std::string::npos);
+  CHECK(text.out.find("the whole training") != std::string::npos);
+}
+
+TEST_CASE("a sweep has columns of the whole training, and says which key one of them lacks") {
+  const ProgramRun run = run_program({"sweep", "scenarios/what_if/h100-or-a100.yaml", "--json", "--jobs", "2"});
+  REQUIRE(run.status == 0);
+  const json document = json::parse(run.out);
+  for (const json& row : document.at("rows")) {
+    CHECK(row.at("cost").get<double>() > 0);
+    CHECK(row.at("days_expected").get<double>() > row.at("days").get<double>());
+    CHECK(row.at("cost_expected").get<double>() ==
+          doctest::Approx(row.at("cost").get<double>() / row.at("goodput").get<double>()));
+  }
+}
+
+TEST_CASE("a sweep that is asked for the whole training shows days and cost, with failures where they are asked") {
+  const auto head = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"sweep", "scenarios/what_if/bandwidth.yaml", "--width", "300", "--tokens", "15T"});
+    const std::string out = run_program(more).out;
+    const std::size_t at = out.find("speed-up");
+    return out.substr(at, out.find('\n', at) - at);
+  };
+  CHECK(head({}).find("days") != std::string::npos);
+  CHECK(head({}).find("cost") == std::string::npos);
+  CHECK(head({"--price", "2.5"}).find("cost") != std::string::npos);
+  CHECK(head({"--price", "2.5"}).find("with failures") == std::string::npos);
+  const std::string all = head({"--price", "2.5", "--mtbf", "50000 h", "--checkpoint", "60s", "--restart", "10min"});
+  CHECK(all.find("days with failures") != std::string::npos);
+  CHECK(all.find("cost with failures") != std::string::npos);
+}
+
+TEST_CASE("a plot of a figure that no row has is refused with the key that it needs, once the rows are told") {
+  const ScratchFolder folder;
+  const auto plot = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"sweep", "scenarios/what_if/bandwidth.yaml", "-o", folder.path("x.svg"), "--y"});
+    return run_program(more);
+  };
+  const ProgramRun none = plot({"cost"});
+  CHECK(none.status == 2);
+  CHECK(none.err.find("--y: no row has cost: campaign.length is not given; write it, or --tokens") !=
+        std::string::npos);
+  CHECK(none.out.find("samples/s") != std::string::npos);
+  CHECK(folder.files().empty());
+  CHECK(plot({"cost", "--tokens", "15T"}).err.find("price_per_hour is not given") != std::string::npos);
+  CHECK(plot({"days", "--tokens", "15T"}).status == 0);
+}
+
+TEST_CASE("an option of one value that says two, or another than --set, is refused") {
+  const auto refusal = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"simulate", kQuick});
+    const ProgramRun run = run_program(more);
+    CHECK(run.status == 2);
+    return run.err;
+  };
+  CHECK(refusal({"--samples", "15T", "--samples", "1T"}) ==
+        "error: --samples: \"15T\" and \"1T\" are given; keep one of them\n");
+  CHECK(refusal({"--schedule", "1f1b", "--schedule", "gpipe"}) ==
+        "error: --schedule: \"1f1b\" and \"gpipe\" are given; keep one of them\n");
+  CHECK(refusal({"--schedule", "1f1b", "--set", "plan.schedule=gpipe"}) ==
+        "error: --schedule: \"1f1b\", and --set plan.schedule=gpipe says another; keep one of them\n");
+  CHECK(refusal({"--samples", "1M", "--price", "3", "--set", "campaign.price_per_hour=4"}) ==
+        "error: --price: --set campaign.price_per_hour=4 says another; keep one of them\n");
+  CHECK(run_program({"simulate", kQuick, "--schedule", "1f1b", "--schedule", "1f1b", "--set", "plan.schedule=1f1b"})
+            .status == 0);
+}
+
+TEST_CASE("advice of the options of the whole training is of their size, and does not offer 0 where it is refused") {
+  const auto refusal = [](const std::string& option, const std::string& value) {
+    return run_program({"simulate", kQuick, option, value}).err;
+  };
+  CHECK(refusal("--price", "-3") == "error: --price: \"-3\" is negative; write more than 0\n");
+  CHECK(refusal("--restart", "-3 s") == "error: --restart: \"-3 s\" is negative; write 0 or more\n");
+  CHECK(refusal("--mtbf", "50000") == "error: --mtbf: \"50000\" has no unit; write e.g. \"50000 h\"\n");
+  CHECK(refusal("--tokens", "15e12.5").find("write a whole number behind the e") != std::string::npos);
+  const ProgramRun one = run_program({"simulate", kQuick, "--set", "training.sequence_length=100", "--tokens", "1"});
+  CHECK(one.out.find("1 token · less than 1 sample of 100 tokens · 1 step of 64") != std::string::npos);
+}
+
+TEST_CASE("two scenarios are compared in days and money, and pages show the whole training") {
+  const ProgramRun run =
+      run_program({"compare", kQuick, kQuick, "--set-b", "plan.schedule=gpipe", "--samples", "1M", "--price", "3"});
+  REQUIRE(run.status == 0);
+  CHECK(run.out.find("days of the whole training") != std::string::npos);
+  CHECK(run.out.find("cost") != std::string::npos);
+}

@@ -1,0 +1,141 @@
+// Reports as HTML pages: complete, closed, without anything loaded from elsewhere, and with the figures of the report.
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/cli/refusals.hpp"
+
+namespace pipewright {
+namespace {
+
+const std::string kQuickstart = "scenarios/quickstart.yaml";
+
+// "" when every element that is opened is closed in order; else what is not. HTML's void elements are known.
+std::string unbalanced(std::string_view page) {
+  std::vector<std::string> open;
+  for (std::size_t at = page.find('<'); at != std::string_view::npos; at = page.find('<', at + 1)) {
+    const std::size_t end = page.find('>', at);
+    if (end == std::string_view::npos) return "a tag that does not end";
+    std::string_view tag = page.substr(at + 1, end - at - 1);
+    if (tag.starts_with('!') || tag.ends_with('/')) continue;
+    const bool closing = tag.starts_with('/');
+    if (closing) tag.remove_prefix(1);
+    const std::string name(tag.substr(0, tag.find_first_of(" \n")));
+    if (name == "meta" || name == "link") continue;
+    if (!closing) {
+      open.push_back(name);
+      continue;
+    }
+    if (open.empty() || open.back() != name) return "</" + name + "> where " + (open.empty() ? "nothing" : open.back());
+    open.pop_back();
+  }
+  return open.empty() ? "" : "<" + open.back() + "> is not closed";
+}
+
+std::size_t count(std::string_view text, std::string_view what) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(what); at != std::string_view::npos; at = text.find(what, at + 1))
+    ++found;
+  return found;
+}
+
+void check_stands_alone(const std::string& page) {
+  CHECK(unbalanced(page) == "");
+  CHECK(page.starts_with("<!DOCTYPE html>"));
+  CHECK(!contains(page, "<script"));
+  CHECK(!contains(page, "src="));
+  CHECK(!contains(page, "@import"));
+  // The only addresses are the names of the SVG vocabulary.
+  CHECK(count(page, "http") == count(page, "http://www.w3.org/2000/svg") + count(page, "http-equiv"));
+  CHECK(contains(page, "prefers-color-scheme:dark"));
+  CHECK(contains(page, "@media print"));
+}
+
+std::string page_of(std::vector<std::string> arguments, int status = 0) {
+  ScratchFolder scratch;
+  arguments.insert(arguments.end(), {"-o", scratch.path("page.html")});
+  const ProgramRun run = run_program(arguments);
+  CAPTURE(run.err);
+  REQUIRE(run.status == status);
+  return file_text(scratch.path("page.html"));
+}
+
+TEST_CASE("The page of simulate has the answer, the drawing, the tables, the scenario and the command") {
+  const std::string page = page_of({"simulate", kQuickstart, "--set", "name=a 'b' & <c>"});
+  check_stands_alone(page);
+  CHECK(contains(page, "<h1>a 'b' &amp; &lt;c&gt;</h1>"));
+  CHECK(!contains(page, "<c>"));
+  CHECK(contains(page, "<div class=\"value\">34.60 ms</div>"));
+  CHECK(contains(page, "<svg "));
+  for (const char* heading : {"Answer", "Timeline and memory", "Links (busiest first)", "Critical path",
+                              "Textbook formulas beside the simulation", "How it is known", "Made by"})
+    CHECK_MESSAGE(contains(page, std::string("<h2>") + heading + "</h2>"), heading);
+  CHECK(contains(page, "pipewright simulate scenarios/quickstart.yaml --set 'name=a '\\''b'\\'' &amp; &lt;c&gt;'"));
+  CHECK(contains(page, "micro_batches: 8"));  // of the resolved scenario
+  CHECK(contains(page, "(K-1)/(M+K-1) = 3/11 [DAPPLE20]"));
+}
+
+TEST_CASE("The page of a plan that does not fit says so") {
+  const std::string page =
+      page_of({"simulate", kQuickstart, "--ignore-memory", "--set", "cluster.node.device.memory=1GiB"}, 1);
+  check_stands_alone(page);
+  CHECK(contains(page, "memory peak: does not fit"));
+  CHECK(contains(page, "infeasible"));
+}
+
+TEST_CASE("The page of plan ranks plans, draws the unbeaten ones and the best one's timeline") {
+  const std::string page = page_of({"plan", kQuickstart, "--set", "plan.stages=auto", "--set",
+                                    "plan.data_parallel=auto", "--pareto", "memory,cost"});
+  check_stands_alone(page);
+  CHECK(count(page, "<circle ") >= 2);
+  CHECK(count(page, "<svg ") == 2);
+  CHECK(contains(page, "<h2>Plans, best first</h2>"));
+  CHECK(contains(page, "pipewright plan scenarios/quickstart.yaml --pareto memory,cost"));
+}
+
+TEST_CASE("The page of a sweep has its table, and plots where there is something to plot over") {
+  const std::string page = page_of({"sweep", "scenarios/what_if/bandwidth.yaml"});
+  check_stands_alone(page);
+  CHECK(count(page, "<svg ") == 2);
+  CHECK(count(page, "<tr>") == 1 + 21);  // three variants, seven bandwidths
+  const std::string variants = page_of({"sweep", "scenarios/what_if/hardware.yaml"});
+  check_stands_alone(variants);
+  CHECK(contains(variants, "<h2>Points</h2>"));
+}
+
+TEST_CASE("The page of a comparison has both timelines and what differs") {
+  const std::string page = page_of({"compare", kQuickstart, kQuickstart, "--set-b", "plan.schedule=gpipe"});
+  check_stands_alone(page);
+  CHECK(contains(page, "<td class=\"words\">plan.schedule</td><td class=\"words\">1f1b</td>"));
+  CHECK(count(page, "<svg ") == 1);
+  const std::string same = page_of({"compare", kQuickstart, kQuickstart});
+  check_stands_alone(same);
+  CHECK(contains(same, "No difference"));
+}
+
+TEST_CASE("The page of published tables has every cell with its error and verdict") {
+  const std::string page = page_of({"reproduce", "gpipe-memory"});
+  check_stands_alone(page);
+  CHECK(contains(page, "<h2>Made by</h2>"));
+  CHECK(contains(page, "pipewright reproduce gpipe-memory"));
+  const std::string checked = page_of({"reproduce", "zero-bubble"});
+  check_stands_alone(checked);
+  CHECK(contains(checked, "<td class=\"words\">1.5B ZB-H1</td>"));
+  CHECK(contains(checked, "<td>0.1585</td><td>0.15852</td><td>+0.01 %</td>"));
+  CHECK(count(checked, "<td class=\"words\">ok</td>") == 19);
+  CHECK(contains(error_of({"reproduce", "zero-bubble", "-o", "x.json"}), "known: .html"));
+}
+
+TEST_CASE("The page of a validation stands alone") {
+  ScratchFolder scratch;
+  static_cast<void>(run_program({"validate", "scenarios/validation/small-ops.yaml", "--budget", "50 ms", "--steps", "5",
+                                 "--warmup", "0", "-o", scratch.path("out"), "-o", scratch.path("page.html")}));
+  const std::string page = file_text(scratch.path("page.html"));
+  check_stands_alone(page);
+  CHECK(count(page, "<svg ") == 1);
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -1,0 +1,105 @@
+"""Launch files parse as what they are, and the program for PyTorch holds the plan's numbers.
+
+usage: launch_files_test.py PIPEWRIGHT SOURCE
+"""
+
+import ast
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import types
+from unittest import mock
+
+PIPEWRIGHT, SOURCE = sys.argv[1], sys.argv[2]
+
+
+def launched(plan, target, *more):
+    run = subprocess.run(
+        [PIPEWRIGHT, "launch", f"{SOURCE}/scenarios/{plan}", "--for", target, *more],
+        capture_output=True, text=True, check=False)
+    assert run.returncode in (0, 1), run.stderr
+    return run.stdout
+
+
+def parses_as_shell(text):
+    return subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
+
+
+def module_of(text):
+    """The program's own names, with stand-ins for what it imports."""
+    names = ["torch", "torch.distributed", "torch.distributed.device_mesh", "torch.distributed.pipelining",
+             "torch.distributed.pipelining.schedules", "torch.nn", "torch.nn.parallel", "torch.utils",
+             "torch.utils.checkpoint"]
+    stand_ins = {name: mock.MagicMock(name=name) for name in names}
+    stand_ins["torch"].nn = stand_ins["torch.nn"]
+    stand_ins["torch.nn"].Module = object
+    module = types.ModuleType("plan")
+    with mock.patch.dict(sys.modules, stand_ins):
+        exec(compile(text, "plan.py", "exec"), module.__dict__)  # __name__ is "plan": main() does not run
+    return module
+
+
+for plan in ["quickstart.yaml", "what_if/1f1b-dp.yaml", "what_if/interleaved.yaml", "what_if/llama3-70b.yaml"]:
+    for target in ["torch", "deepspeed"]:
+        ast.parse(launched(plan, target))
+        job = launched(plan, target, "--sbatch")
+        assert parses_as_shell(job) and job.startswith("#!/bin/bash\n#SBATCH "), (plan, target)
+ast.parse(launched("what_if/llama3-70b.yaml", "torchtitan"))
+ast.parse(launched("what_if/llama3-70b.yaml", "torchtitan", "--set", "plan.schedule=interleaved_1f1b", "--set",
+                   "plan.virtual_stages=2", "--set", "plan.partition=balanced"))
+zero_bubble = launched("what_if/llama3-70b.yaml", "torchtitan", "--set", "plan.schedule=zb_h1")
+ast.parse(zero_bubble)
+assert "_PipelineScheduleRuntime" in zero_bubble and "\n7F0,7I0," in zero_bubble
+for target in ["torchtitan", "megatron"]:
+    assert parses_as_shell(launched("what_if/llama3-70b.yaml", target, "--sbatch")), target
+assert parses_as_shell(launched("what_if/llama3-70b.yaml", "megatron"))
+assert parses_as_shell(launched("validation/two-stage-gpipe.yaml", "slurm"))
+
+program = module_of(launched("quickstart.yaml", "torch"))
+rows = program.SCHEDULE.strip().split("\n")
+assert len(rows) == len(program.CHUNKS) == 4 and program.STAGE_TO_RANK == [0, 1, 2, 3]
+assert program.CHUNKS[0][0] == 0 and program.CHUNKS[-1][1] == program.LAYERS
+assert all(before[1] == after[0] for before, after in zip(program.CHUNKS, program.CHUNKS[1:]))
+assert program.MESH[0] * program.MESH[1] == 4 and program.MICRO_BATCHES == 8
+assert all(row.count("F") == 8 and row.count("B") == 8 for row in rows)
+
+
+def told(text, beginning):
+    return next(line for line in text.splitlines() if line.startswith(beginning))[len(beginning):]
+
+
+def said_by(words):
+    """The command's words for this checkout."""
+    assert words[0] == "pipewright", words
+    return [PIPEWRIGHT, *words[1:]]
+
+
+# What is compared afterwards is what was launched: a log of the predicted step is within a narrow tolerance.
+for plan, target, more in [
+        ("what_if/llama3-70b.yaml", "megatron", []),
+        ("what_if/llama3-70b.yaml", "megatron", ["--set", "plan.schedule=gpipe", "--set", "plan.recompute=full"]),
+        ("what_if/llama3-70b.yaml", "torchtitan", ["--set", "plan.stages=4"]),
+        ("what_if/llama3-70b.yaml", "megatron", ["--set", "plan.tensor_parallel=2", "--set", "plan.data_parallel=2",
+                                                 "--set", "plan.stages=3", "--set", "training.optimizer=rmsprop"]),
+        ("what_if/llama3-70b.yaml", "deepspeed", ["--set", "plan.stages=6", "--set", "cluster.nodes=6"]),
+        ("quickstart.yaml", "deepspeed", ["--set", "plan.schedule=gpipe"]),
+        ("quickstart.yaml", "torch", ["--set", "plan.data_parallel=2", "--set", "plan.stages=2", "--set",
+                                      "plan.gradient_sync=blocking", "--set", "training.optimizer=rmsprop"])]:
+    text = launched(plan, target, *more)
+    words = shlex.split(re.sub(r"  \(a trace.*", "", told(text, "# Afterwards: ")))
+    assert words[1] == "validate" and words[2] == f"{SOURCE}/scenarios/{plan}", words
+    changes = words[3:-2]
+    predicted = told(text, "# Predicted for it: " if "# Predicted for it: " in text else "# Predicted: ")
+    step, unit = re.match(r"step ([0-9.]+) (ms|s),", predicted).groups()  # to four digits
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, "train.log")
+        with open(log, "w", encoding="utf-8") as file:
+            for number in range(1, 7):
+                file.write(f" iteration {number}/ 100 | elapsed time per iteration (ms): {float(step) * {'ms': 1, 's': 1e3}[unit]} | "
+                           "lm loss: 2.5 |\n")
+        check = said_by([*words[:3], *changes, "--log", log, "--tolerance", "0.1%"])
+        judged = subprocess.run(check, capture_output=True, text=True, check=False)
+        assert judged.returncode == 0 and "within" in judged.stdout, (plan, target, judged.stdout, judged.stderr)

@@ -1,0 +1,119 @@
+// Schedules as files, and launch files, as a user asks for them.
+#include <fstream>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/run_program.hpp"
+
+namespace pipewright {
+namespace {
+
+const std::string kQuickstart = "scenarios/quickstart.yaml";
+
+std::string written(const ScratchFolder& folder, const std::string& name, const std::string& text) {
+  std::ofstream(folder.path(name), std::ios::binary) << text;
+  return folder.path(name);
+}
+
+// A run without what says where its order came from.
+nlohmann::json figures(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {"simulate", kQuickstart, "--json"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const ProgramRun run = run_program(arguments);
+  CAPTURE(run.err);
+  REQUIRE(run.status == 0);
+  return nlohmann::json::parse(run.out);
+}
+
+std::string error_of(const std::vector<std::string>& arguments) {
+  const ProgramRun run = run_program(arguments);
+  CHECK(run.status == 2);
+  CHECK(run.out == "");
+  return run.err;
+}
+void holds(const std::string& message, const std::string& part) {
+  INFO(message);
+  CHECK(message.find(part) != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("A schedule that was written is simulated as it was") {
+  const ScratchFolder folder;
+  const std::string file = folder.path("a.schedule.csv");
+  const ProgramRun run = run_program({"simulate", kQuickstart, "-o", file});
+  CHECK(run.err == "wrote " + file + " (schedule, PyTorch's compute_only)\n");
+  CHECK(run_program({"check", file}).out == file + ": ok (schedule, 4 ranks, 4 stages, M = 8)\n");
+  const auto before = figures({}), after = figures({"--schedule", file});
+  CHECK(before["step_time_s"] == after["step_time_s"]);
+  CHECK(before["workers"] == after["workers"]);
+}
+
+TEST_CASE("--schedule takes a name, too, and --format writes any format under any name") {
+  CHECK(figures({"--schedule", "gpipe"})["step_time_s"] == figures({"--set", "plan.schedule=gpipe"})["step_time_s"]);
+  const ScratchFolder folder;
+  const std::string file = folder.path("order.txt");
+  CHECK(run_program({"simulate", kQuickstart, "-o", file, "--format", "schedule.csv"}).status == 0);
+  CHECK(file_text(file).starts_with("0F0,"));
+  holds(error_of({"simulate", kQuickstart, "-o", file, "--format", "schedule"}), "--format: unknown \"schedule\"");
+  holds(error_of({"simulate", kQuickstart, "--format", "json"}), "--format: no file to write");
+}
+
+TEST_CASE("A schedule of another size than the scenario is refused with a way out") {
+  const ScratchFolder folder;
+  const std::string two = written(folder, "two.csv", "0F0,0B0\n1F0,1B0\n");
+  holds(error_of({"simulate", kQuickstart, "--schedule", two}),
+        "has 2 ranks, the plan has 4 stages: set plan.stages: 2");
+  const std::string few = written(folder, "few.csv", "0F0,0B0\n1F0,1B0\n2F0,2B0\n3F0,3B0\n");
+  holds(error_of({"simulate", kQuickstart, "--schedule", few}), "runs 1 micro-batches, the plan has 8");
+  holds(error_of({"simulate", kQuickstart, "--schedule", folder.path("none.csv")}), "none.csv: cannot be read");
+  holds(error_of({"plan", kQuickstart, "--set", "plan.stages=auto", "--set", "plan.schedule={file: \"" + few + "\"}"}),
+        "cannot search beside it");
+}
+
+TEST_CASE("launch says what it needs") {
+  holds(error_of({"launch", kQuickstart}), "--for: say for which framework");
+  holds(error_of({"launch", kQuickstart, "--for", "megatrn"}), "did you mean \"megatron\"?");
+  holds(error_of({"launch", kQuickstart, "--for", "megatron"}), "--for torch takes any model");
+  holds(error_of({"launch", kQuickstart, "--for", "torch", "-o", kQuickstart}), "is read by this command");
+  holds(error_of({"launch", kQuickstart, "--for", "torch", "--set", "plan=auto"}),
+        "leaves fields of its plan open (auto); run `pipewright plan");
+}
+
+TEST_CASE("launch writes a file and says what differs from the plan") {
+  const ScratchFolder folder;
+  const std::string file = folder.path("train.py");
+  const ProgramRun run =
+      run_program({"launch", kQuickstart, "--for", "deepspeed", "--set", "plan.schedule=gpipe", "-o", file});
+  CHECK(run.status == 0);
+  holds(run.err, "not as planned: schedule: gpipe is not there; 1f1b\n");
+  holds(run.err, "predicted for what is written: ");
+  holds(file_text(file),
+        "# Afterwards: pipewright validate scenarios/quickstart.yaml --set plan.schedule=1f1b --set "
+        "'plan.partition={layers: [6, 6, 6, 6]}' --trace");
+}
+
+TEST_CASE("launch --for slurm asks run itself whether it can") {
+  const std::string error = error_of({"launch", "scenarios/what_if/llama3-70b.yaml", "--for", "slurm"});
+  for (const char* reason : {"training.precision: backend cpu computes in fp32", "plan.tensor_parallel: a run has one",
+                             "training.zero: a run keeps", "operation rotary cannot be run", "plan.recompute: a run",
+                             "which refuses this plan; launch it --for a framework"})
+    holds(error, reason);
+  holds(error_of({"launch", kQuickstart, "--for", "slurm"}), "has stated figures only");
+  const ProgramRun run = run_program({"launch", "scenarios/validation/two-stage-gpipe.yaml", "--for", "slurm", "--set",
+                                      "run.steps=3", "--set", "name=it's"});
+  CHECK(run.status == 0);
+  holds(run.out,
+        "pipewright run scenarios/validation/two-stage-gpipe.yaml --set run.steps=3 --set 'name=it'\\''s' "
+        "--transport mpi -o run.json\n");
+}
+
+TEST_CASE("launch asks for a plan that the framework can express where the nearest is slower") {
+  const ProgramRun run = run_program({"launch", kQuickstart, "--for", "deepspeed", "--set", "plan.schedule=gpipe"});
+  const std::string before = "for the best plan that DeepSpeed can express: pipewright plan scenarios/quickstart.yaml";
+  holds(run.err, before + " --set plan=auto --set plan.schedule=1f1b");
+  CHECK(run_program({"launch", kQuickstart, "--for", "torch"}).err.find("for the best plan") == std::string::npos);
+}
+
+}  // namespace pipewright

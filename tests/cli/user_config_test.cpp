@@ -1,0 +1,164 @@
+// Where options come from that nobody has typed, and `init`.
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/cli/refusals.hpp"
+
+namespace pipewright {
+namespace {
+
+const std::string kQuickstart = "scenarios/quickstart.yaml";
+
+// A user whose file holds `config`, and whose environment has `settings`.
+struct User {
+  ScratchFolder folder;
+  explicit User(const std::string& config) {
+    std::filesystem::create_directory(folder.path("pipewright"));
+    std::ofstream(folder.path("pipewright/config.yaml")) << config;
+  }
+  ProgramRun run(const std::vector<std::string>& arguments, std::vector<std::string> settings = {}) const {
+    settings.push_back("XDG_CONFIG_HOME=" + folder.path(""));
+    return run_program(arguments, {.folder = {}, .input = {}, .output_to = {}, .settings = std::move(settings)});
+  }
+};
+
+std::size_t widest_line(const std::string& text) {
+  std::size_t widest = 0, begin = 0;
+  for (std::size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    std::size_t letters = 0;  // UTF-8
+    for (std::size_t i = begin; i < end; ++i)
+      letters += (static_cast<unsigned char>(text[i]) & 0xC0) != 0x80;
+    widest = std::max(widest, letters);
+  }
+  return widest;
+}
+
+TEST_CASE("Flags win over the environment, the environment over the user's file, the file over what is built in") {
+  const std::vector<std::string> asked = {"simulate", kQuickstart};
+  const std::size_t usual = widest_line(run_program(asked).out);
+  const User user("# mine\nwidth: 160\n");
+  CHECK(widest_line(user.run(asked).out) > usual);
+  CHECK(user.run(asked, {"PIPEWRIGHT_WIDTH=60"}).out == run_program({"simulate", kQuickstart, "--width", "60"}).out);
+  CHECK(user.run({"simulate", kQuickstart, "--width", "100"}, {"PIPEWRIGHT_WIDTH=60"}).out == run_program(asked).out);
+}
+
+TEST_CASE("Colour: NO_COLOR is heard over the user's file, --color over both") {
+  const User user("color: always\n");
+  const auto coloured = [](const ProgramRun& run) { return contains(run.out, "\033["); };
+  CHECK(coloured(user.run({"simulate", kQuickstart})));
+  CHECK_FALSE(coloured(user.run({"simulate", kQuickstart}, {"NO_COLOR=1"})));
+  CHECK(coloured(user.run({"simulate", kQuickstart, "--color", "always"}, {"NO_COLOR=1"})));
+  CHECK_FALSE(coloured(user.run({"simulate", kQuickstart, "--color", "never"})));
+  CHECK_FALSE(coloured(user.run({"simulate", kQuickstart}, {"PIPEWRIGHT_COLOR=never"})));
+}
+
+TEST_CASE("Nothing that changes an answer can be set once for all, and mistakes have their place") {
+  const auto refused = [](const std::string& config) {
+    const ProgramRun run = User(config).run({"sweep", "scenarios/what_if/hardware.yaml"});
+    CHECK(run.status == 2);
+    CHECK(run.out == "");
+    return run.err;
+  };
+  CHECK(contains(refused("job: 4\n"), "config.yaml:1:1: unknown \"job\"; did you mean \"jobs\"?"));
+  CHECK(contains(refused("time_limit: 3s\n"), "what changes an answer stands in the scenario"));
+  CHECK(contains(refused("\njobs: many\n"), "config.yaml:2 says so"));
+  CHECK(contains(refused("jobs: [4]\n"), "jobs: a single value is needed"));
+  CHECK(contains(refused("path: ~/x\n"), "path: a list of folders is needed"));
+  CHECK(contains(refused("- jobs\n"), "is no map of options"));
+  CHECK(contains(refused("jobs: 4\njobs: 5\n"), "config.yaml:2:1"));
+  CHECK(contains(run_program({"sweep", "scenarios/what_if/hardware.yaml"},
+                             {.folder = {}, .input = {}, .output_to = {}, .settings = {"PIPEWRIGHT_JOBS=0"}})
+                     .err,
+                 "PIPEWRIGHT_JOBS says so"));
+  CHECK(User("# nothing yet\n").run({"show", "clusters"}).status == 0);
+}
+
+TEST_CASE("Folders of the user's file hold devices by name") {
+  const User user("path: [mine]\n");
+  std::filesystem::create_directories(user.folder.path("pipewright/mine/devices"));
+  std::ofstream(user.folder.path("pipewright/mine/devices/own.yaml")) << "device: {name: own, memory: 3 GiB}\n";
+  CHECK(contains(user.run({"show", "devices"}).out, "own"));
+}
+
+TEST_CASE("init writes a scenario that passes check, from flags") {
+  const ScratchFolder folder;
+  const std::string file = folder.path("a.yaml");
+  const ProgramRun run =
+      run_program({"init", file, "--model", "llama3-8b", "--cluster", "dgx-h100x8", "--batch", "128"});
+  CHECK(run.status == 0);
+  CHECK(contains(run.out, "next: pipewright plan " + file));
+  CHECK(run_program({"check", file}).status == 0);
+  const ProgramRun own = run_program({"init", folder.path("b.yaml"), "--model", "gpt2", "--device", "rtx-4090-24g",
+                                      "--devices", "4", "--nodes", "2", "--links", "25 GB/s", "--network", "10 Gb/s",
+                                      "--batch", "64", "--precision", "fp16"});
+  CHECK(own.status == 0);
+  CHECK(run_program({"check", folder.path("b.yaml")}).status == 0);
+}
+
+TEST_CASE("init asks for what it is not told, and says how to tell it where nobody answers") {
+  const ScratchFolder folder;
+  const std::string file = folder.path("a.yaml");
+  const ProgramRun run = run_program({"init", file, "--model", "gpt2"},
+                                     {.folder = {}, .input = "dgx-a100x8\n 64 \n", .output_to = {}, .settings = {}});
+  CHECK(run.status == 0);
+  CHECK(contains(run.err, "Cluster ("));
+  CHECK(contains(file_text(file), "cluster: dgx-a100x8\n"));
+  CHECK(contains(file_text(file), "global_batch_size: 64\n"));
+  const std::string none = folder.path("b.yaml");
+  const ProgramRun silent = run_program({"init", none, "--model", "gpt2"});
+  CHECK(silent.status == 2);
+  CHECK(contains(silent.err, "give it as --cluster"));
+  CHECK_FALSE(std::filesystem::exists(none));
+}
+
+TEST_CASE("init refuses what there is not, and leaves nothing behind") {
+  const ScratchFolder folder;
+  const auto refused = [&](const std::vector<std::string>& options) {
+    std::vector<std::string> arguments = {"init", folder.path("a.yaml")};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    const ProgramRun run = run_program(arguments);
+    CHECK(run.status == 2);
+    CHECK(folder.files().empty());
+    return run.err;
+  };
+  CHECK(contains(refused({"--model", "lama3-8b"}), "did you mean \"llama3-8b\"?"));
+  CHECK(contains(refused({"--model", "no/config.json"}), "no such file"));
+  CHECK(contains(refused({"--model", "gpt2", "--cluster", "dgx-h100"}), "did you mean \"dgx-h100x8\"?"));
+  CHECK(contains(refused({"--model", "gpt2", "--device", "h100-sxm-80", "--devices", "2"}), "did you mean"));
+  CHECK(
+      contains(refused({"--model", "gpt2", "--cluster", "dgx-h100x8", "--batch", "0"}), "--batch: \"0\" is no whole"));
+  CHECK(contains(refused({"--model", "gpt2", "--cluster", "dgx-h100x8", "--devices", "3"}), "goes with --device"));
+  CHECK(contains(refused({"--model", "gpt2", "--cluster", "dgx-h100x8", "--batch", "8", "--precision", "fp17"}),
+                 "nothing was written"));
+  CHECK(contains(error_of({"init", "README.md", "--model", "gpt2"}), "is there already"));
+}
+
+TEST_CASE("check --json tells of every file what it holds, or its errors, and changes no exit status") {
+  const ScratchFolder folder;
+  std::ofstream(folder.path("bad.yaml")) << "model: gpt2\nplans: 3\n";
+  const ProgramRun run = run_program({"check", kQuickstart, folder.path("bad.yaml"), "--json"});
+  CHECK(run.status == 2);
+  CHECK(run.err == "");
+  CHECK(contains(run.out, "\"schema\": \"pipewright.check/1\""));
+  CHECK(contains(run.out, "\"holds\": \"scenario, 24 layers on 4 stages, 1f1b\""));
+  CHECK(contains(run.out, "bad.yaml:2:1"));
+  CHECK(run_program({"check", kQuickstart, "--json"}).status == 0);
+}
+
+TEST_CASE("show --json lists what there is with its file") {
+  const ProgramRun devices = run_program({"show", "devices", "--json"});
+  CHECK(devices.status == 0);
+  CHECK(contains(devices.out, "\"schema\": \"pipewright.show/1\""));
+  CHECK(contains(devices.out, "\"name\": \"h100-sxm-80g\""));
+  CHECK(contains(devices.out, "devices/h100-sxm-80g.yaml\""));
+  CHECK(contains(run_program({"show", "schedules", "--json"}).out, "\"name\": \"1f1b\""));
+  CHECK(contains(error_of({"show", "devices", "h100-sxm-80g", "--json"}), "--json is for lists"));
+  CHECK(contains(error_of({"show", "model", "vgg16", "--json"}), "--json is for lists"));
+}
+
+}  // namespace
+}  // namespace pipewright

@@ -1,0 +1,144 @@
+// Every figure here is made up: no GPU has been measured.
+#include "core/cluster/measured_device.hpp"
+
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "core/cost/cost_model.hpp"
+#include "io/read_scenario.hpp"
+#include "io/writers/fit_plot.hpp"
+#include "tests/io/scratch.hpp"
+
+using namespace pipewright;
+
+namespace {
+
+Device example() {
+  MeasuredDevice m;
+  m.gpu = "Made up: 8 SMs", m.driver = "13.0", m.toolkit = "13.0", m.date = "2026-01-01", m.revision = "0.1.0";
+  m.sms = 8, m.clock_ghz = 1.98, m.repeat_error = 0.0031;
+  m.left_out = {"linear, fp16: 12 sizes, no time was left"};
+  MeasuredSeries products;
+  products.operation = "linear", products.pass = MeasuredPass::WeightGradient, products.precision = Precision::Bf16;
+  products.virtual_devices = 2, products.busy = 2, products.sms = 4;
+  products.formula = TimeFormula{.terms = SizeTerms::Waves,
+                                 .fixed_ns = 4'321.5,
+                                 .per_wave_ns = 0.1,
+                                 .per_wave_depth_ns = 1e-7,
+                                 .tile_rows = 64,
+                                 .tile_columns = 256,
+                                 .floor_ns_per_value = 1.0 / 3};
+  products.errors = {0.02, 0.05, -0.001, 0.01, 0.015};
+  products.sizes = {{{1, 64, 128, 256, 57'344}, 12'345.678, 11'000.25, 0.004, 0.02, 0.99, 57, 3},
+                    {{1, 65, 128, 256, 1e9}, 2e7, 0, 0.005, 0.03, 1, 10, 0}};
+  MeasuredSeries copies;
+  copies.operation = "copy to host", copies.sms = 8;
+  copies.sizes = {{{1, 1024, 1, 0, 1024}, 900.5, 0, 0.001, 0, 1, 10, 0}};
+  m.series = {products, copies};
+  Device device;
+  device.name = "made-up", device.memory = Bytes{1 << 30}, device.virtual_devices = 2;
+  device.peak[Precision::Bf16] = FlopRate{1e12};
+  device.sources["peak.bf16"] = "the fastest product measured";
+  device.measured = std::make_shared<const MeasuredDevice>(m);
+  return device;
+}
+
+std::string written(const std::string& text) {
+  static const Scratch folder;
+  return folder.write("made-up.yaml", text);
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+}  // namespace
+
+TEST_CASE("A measured device that is written and read again is the same device") {
+  const std::string text = device_yaml(example());
+  const Device read = read_device(written(text));
+  REQUIRE(read.measured != nullptr);
+  CHECK(*read.measured == *example().measured);
+  CHECK(read.virtual_devices == 2);
+  CHECK(read.sources == example().sources);
+  CHECK(device_yaml(read) == text);
+}
+
+TEST_CASE("What is wrong in a measured device is named with its place") {
+  const std::string text = device_yaml(example());
+  const auto message = [&](const std::string& from, const std::string& to) -> std::string {
+    try {
+      read_device(written(replaced(text, from, to)));
+      return "";
+    } catch (const InputError& error) {
+      return error.what();
+    }
+  };
+  CHECK(message("busy: 2", "busy: 3").find("series.0.busy: \"3\" is more than virtual_devices") != std::string::npos);
+  CHECK(message("[1, 1, 1024", "[2, 1, 1024").find("sizes.2: needs 13 numbers") != std::string::npos);
+  CHECK(message("900.5", "-900.5").find("made-up.yaml:") != std::string::npos);
+  CHECK(message("900.5, 0,", "900.5,").find("sizes.2: needs 13 numbers of 0 or more: the series (of 2") !=
+        std::string::npos);
+  CHECK(message("terms: waves", "terms: waaves").find("did you mean \"waves\"") != std::string::npos);
+  CHECK(message("gpu:", "gpo:").find("gpo") != std::string::npos);
+}
+
+TEST_CASE("A scenario that names a measured device is priced by it") {
+  Device device = example();
+  auto measured = std::make_shared<MeasuredDevice>(*device.measured);
+  for (MeasuredSeries& series : measured->series)
+    series.virtual_devices = 1, series.busy = 1;
+  const MeasuredPass passes[] = {MeasuredPass::Forward, MeasuredPass::InputGradient, MeasuredPass::WeightGradient};
+  for (const MeasuredPass pass : passes) {  // relu, dense: 64 samples of 16 values
+    MeasuredSeries dense;
+    dense.operation = "linear", dense.pass = pass, dense.precision = Precision::Bf16, dense.sms = 8;
+    dense.formula =
+        TimeFormula{.terms = SizeTerms::Waves, .fixed_ns = 1'000, .per_wave_ns = 2'000, .per_wave_depth_ns = 10};
+    MeasuredSeries relu;
+    relu.operation = "relu", relu.pass = pass, relu.precision = Precision::Bf16, relu.sms = 8;
+    relu.formula = TimeFormula{.terms = SizeTerms::Values, .fixed_ns = 500, .per_value_ns = 1};
+    measured->series.push_back(dense);
+    measured->series.push_back(relu);
+  }
+  measured->series.front().operation = "other";
+  device.measured = measured, device.virtual_devices = 1;
+  device.memory_bandwidth = Bandwidth{1e9};
+  static const Scratch folder;
+  const std::string file = folder.write("priced.yaml", device_yaml(device));
+  const Scenario scenario = read_scenario(folder.write("scenario.yaml", R"(version: 1
+model: {input_shape: [16], layers: [{name: l, ops: [{op: linear, features: 8}, {op: relu}]}]}
+cluster: {node: {devices: 1, device: ./priced.yaml}}
+training: {micro_batch_size: 64, micro_batches: 1, precision: bf16, optimizer: sgd}
+plan: {stages: 1, schedule: gpipe}
+cost: roofline
+)"));
+  const CostModel cost(scenario);
+  const auto priced = cost.source().price(scenario.model, 0, 64);
+  // linear {64, 16} x {16, 8}: one wave, 1000 + 2000 + 160; relu: 512 values read and written, 500 + 1024.
+  CHECK(priced.forward == Time{3'160 + 1'524});
+  // The model's input needs no gradient: relu's alone, 3 x 512 values.
+  CHECK(priced.backward_input == Time{500 + 1'536});
+  CHECK(priced.backward_weight == Time{3'000 + 640});
+}
+
+TEST_CASE("How near formulas come is told in a table and drawn") {
+  const MeasuredDevice device = *example().measured;
+  const std::string table = fit_table(device);
+  INFO(table);
+  CHECK(table.find("Made up: 8 SMs: formula against measurement") == 0);
+  CHECK(table.find("linear d weight bf16                        2 sizes  [") != std::string::npos);
+  CHECK(table.find("mean  2.0 %  p95  5.0 %  bias -0.1 %") != std::string::npos);
+  CHECK(table.find("copy to host forward fp32                   1 sizes  too few for a formula") != std::string::npos);
+  CHECK(table.find("measured again and again: +- 0.3 %") != std::string::npos);
+  CHECK(table.find("left out:\n    linear, fp16: 12 sizes, no time was left\n") != std::string::npos);
+  const std::string svg = fit_svg(device);
+  CHECK(svg.find("linear: 2 sizes, cross-validated 2.0 %") != std::string::npos);
+  CHECK(svg.find("copy to host") == std::string::npos);  // no formula
+  std::size_t circles = 0;
+  for (std::size_t at = svg.find("<circle"); at != std::string::npos; at = svg.find("<circle", at + 1))
+    ++circles;
+  CHECK(circles == 4 + 2);  // four of the legend
+}

@@ -1,0 +1,9 @@
+// In place of gpu_test.cpp in a build without kernels: skipped, with the reason.
+#include <cstdio>
+
+#include "kernels/gpu_api.hpp"
+
+int main() {
+  std::printf("skipped: %s\n", pipewright::gpu_status().c_str());
+  return 77;
+}

@@ -1,0 +1,323 @@
+// The nearest plan that a framework can run, and what the launch file makes of it.
+#include "io/launch/launch.hpp"
+
+#include <array>
+#include <memory>
+#include <utility>
+
+#include <doctest/doctest.h>
+
+#include "io/launch/changed_keys.hpp"
+#include "io/launch/layout.hpp"
+#include "io/read_scenario.hpp"
+#include "planner/answer.hpp"
+#include "planner/find_plan.hpp"
+#include "planner/launch/nearest.hpp"
+#include "tests/io/scratch.hpp"
+#include "tests/support/input_error.hpp"
+
+using namespace pipewright;
+
+namespace {
+
+// 10 blocks between embedding and head, on 8 devices.
+Scenario small(const std::string& plan, const std::string& training = "micro_batch_size: 1, micro_batches: 8",
+               const std::string& more = "", const std::string& nodes = "") {
+  const Scratch scratch;
+  const bool names_one = training.find("optimizer") != std::string::npos;
+  return read_scenario(
+      scratch.write("x.yaml",
+                    "model: {family: gpt, layers: 10, hidden: 256, heads: 4, vocabulary: 1024, sequence_length: 128}\n"
+                    "cluster: {node: {devices: 8, device: {memory: 16 GiB, peak: {fp32: 10 TFLOP/s, bf16: 20 TFLOP/s}, "
+                    "memory_bandwidth: 1 TB/s}, links: {kind: nvswitch, bandwidth: 100 GB/s}}" +
+                        nodes + "}\n" + more + "training: {" + (names_one ? "" : "optimizer: adam, ") + training +
+                        "}\nplan: {" + plan + "}\n"));
+}
+
+struct Launched {
+  std::shared_ptr<const Scenario> scenario;  // what the answer points to
+  Answer asked;
+  NearestPlan nearest;
+  Plan plan;
+};
+Launched launched(const Scenario& scenario, Framework framework) {
+  Launched result;
+  result.scenario = std::make_shared<const Scenario>(scenario);
+  result.asked = std::get<Answer>(answer(*result.scenario, {.ignore_memory = true}));
+  result.nearest = nearest_plan(*result.scenario, result.asked.plan, framework);
+  result.plan = find_plan(result.nearest.scenario, cost_model(result.nearest.scenario));
+  return result;
+}
+
+std::vector<std::int64_t> sizes(const Plan& plan) {
+  std::vector<std::int64_t> list;
+  for (const LayerRange& range : plan.layers)
+    list.push_back(range.size());
+  return list;
+}
+
+std::string file(const Launched& l, const Answer& written, std::string (*writer)(const LaunchRequest&),
+                 bool sbatch = false) {
+  return writer({.asked = l.asked,
+                 .written = written,
+                 .differences = l.nearest.differences,
+                 .asked_words = "",
+                 .written_words = "",
+                 .plan_path = "x.yaml",
+                 .command = "",
+                 .set = {},
+                 .set_says_all = true,
+                 .sbatch = sbatch});
+}
+
+}  // namespace
+
+namespace {
+
+constexpr const char* kNodes = ", nodes: 4, network: {bandwidth: 25 GB/s, latency: 5 us}";
+
+using Writer = std::string (*)(const LaunchRequest&);
+constexpr std::array<std::pair<Framework, Writer>, 4> kWriters = {{{Framework::Megatron, megatron_launch},
+                                                                   {Framework::Torchtitan, torchtitan_launch},
+                                                                   {Framework::Torch, torch_launch},
+                                                                   {Framework::DeepSpeed, deepspeed_launch}}};
+
+// The number behind the first of these words that the text holds; none: 1.
+int number(const std::string& text, const std::vector<std::string>& words) {
+  for (const std::string& word : words)
+    if (const std::size_t at = text.find(word); at != std::string::npos)
+      return std::stoi(text.substr(at + word.size()));
+  return 1;
+}
+
+std::pair<int, int> ranks_in(const std::string& text) {
+  return {number(text, {"--nnodes=", "--num_nodes="}), number(text, {"--nproc-per-node=", "--num_gpus=", "NGPU="})};
+}
+
+// What is launched of a scenario: the answer to the nearest plan.
+Answer written(const Launched& l) {
+  return std::get<Answer>(answer(l.nearest.scenario, {.ignore_memory = true}));
+}
+
+std::vector<std::string> differences(const std::string& training, Framework framework,
+                                     const std::string& plan = "stages: 4") {
+  return launched(small(plan, training + ", micro_batch_size: 1, micro_batches: 8"), framework).nearest.differences;
+}
+
+}  // namespace
+
+TEST_CASE("as many ranks on every node as the plan has devices there, with every framework, by hand and as a job") {
+  struct Case {
+    const char* plan;
+    int nodes, each;
+  };
+  for (const auto& [plan, nodes, each] :
+       {Case{"stages: 4", 1, 4}, Case{"stages: 4, data_parallel: 4", 2, 8}, Case{"stages: 3, data_parallel: 4", 2, 6},
+        Case{"stages: 3, data_parallel: 2, tensor_parallel: 2", 2, 6},
+        Case{"stages: 4, placement: [8, 9, 16, 17]", 2, 2},
+        Case{"stages: 9, placement: [0, 1, 2, 8, 9, 10, 16, 17, 18]", 3, 3}})
+    for (const auto& [framework, writer] : kWriters)
+      for (const bool sbatch : {false, true}) {
+        CAPTURE(plan);
+        CAPTURE(name(framework));
+        CAPTURE(sbatch);
+        const Launched l = launched(small(plan, "micro_batch_size: 1, micro_batches: 8", "", kNodes), framework);
+        const Answer answer = written(l);
+        const std::string text = file(l, answer, writer, sbatch);
+        CHECK(ranks_in(text) == std::pair(nodes, each));
+        CHECK(nodes * each == answer.plan.devices());
+        if (sbatch) CHECK(number(text, {"--nodes="}) * number(text, {"--gpus-per-node="}) == answer.plan.devices());
+      }
+}
+
+TEST_CASE("devices that do not fill the last node are spread over all, which is a difference with a price") {
+  const Launched l = launched(small("stages: 3, data_parallel: 4", "micro_batch_size: 1, micro_batches: 8", "", kNodes),
+                              Framework::Megatron);
+  CHECK(l.nearest.differences ==
+        std::vector<std::string>{"placement: 12 devices do not fill 2 nodes of 8; 6 ranks on each"});
+  CHECK(l.asked.plan.device == std::vector<DeviceId>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+  CHECK(l.plan.device == std::vector<DeviceId>{0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13});
+  CHECK(file(l, written(l), megatron_launch).find("--use-tp-pp-dp-mapping") != std::string::npos);
+}
+
+TEST_CASE("devices that cannot be spread evenly are refused, with numbers that can") {
+  for (const char* plan : {"stages: 3, tensor_parallel: 4", "stages: 9"})
+    for (const auto& [framework, writer] : kWriters) {
+      const Launched l = launched(small(plan, "micro_batch_size: 1, micro_batches: 8", "", kNodes), framework);
+      const std::string error = error_of([&, writer = writer] { file(l, written(l), writer); });
+      CHECK(error.find(" nodes of 8 alike (8, ") != std::string::npos);
+      CHECK(error.find("plan for 8 or 16 devices") != std::string::npos);
+    }
+}
+
+TEST_CASE("settings of the training that a framework lacks are named, none is dropped") {
+  using List = std::vector<std::string>;
+  CHECK(differences("optimizer: sgd", Framework::Torchtitan) == List{"optimizer: sgd is not there; adam"});
+  CHECK(differences("optimizer: momentum", Framework::Torchtitan) == List{"optimizer: momentum is not there; adam"});
+  CHECK(differences("optimizer: rmsprop", Framework::DeepSpeed, "stages: 4, partition: equal_layers") ==
+        List{"optimizer: rmsprop is not there; adam"});
+  CHECK(differences("optimizer: rmsprop", Framework::Torch).empty());
+  CHECK(differences("precision: bf16", Framework::Torchtitan) ==
+        List{"gradient_precision: bf16 training accumulates its gradients in fp32"});
+  CHECK(differences("precision: bf16, gradient_precision: fp32", Framework::Torch) ==
+        List{"gradient_precision: a gradient is of its weight's type; bf16"});
+  CHECK(differences("precision: bf16, gradient_precision: bf16", Framework::Torch).empty());
+  CHECK(differences("precision: bf16", Framework::DeepSpeed, "stages: 4, partition: equal_layers") ==
+        List{"gradient_precision: bf16 training accumulates its gradients in fp32"});
+  CHECK(differences("precision: bf16, gradient_precision: fp32", Framework::DeepSpeed,
+                    "stages: 4, partition: equal_layers")
+            .empty());
+  for (const Framework framework : {Framework::Torch, Framework::Torchtitan})
+    CHECK(differences("optimizer: adam", framework,
+                      "stages: 4, data_parallel: 2, placement: data, gradient_sync: blocking") ==
+          List{"gradient_sync: gradients are all-reduced beside the backward; overlapped"});
+}
+
+TEST_CASE("fp16 becomes bf16 where it is not there, and the price is that of bf16") {
+  Scenario scenario =
+      small("stages: 4", "precision: fp16, gradient_precision: fp32, micro_batch_size: 1, micro_batches: 8");
+  scenario.cluster.device.peak[Precision::Fp16] = scenario.cluster.device.peak[Precision::Bf16];
+  const Launched l = launched(scenario, Framework::Torchtitan);
+  CHECK(l.nearest.differences == std::vector<std::string>{"precision: fp16 is not there; bf16"});
+  CHECK(file(l, written(l), torchtitan_launch).find("mixed_precision_param = \"bfloat16\"") != std::string::npos);
+  scenario.plan.partition.value = EqualLayers{};
+  const Launched deep = launched(scenario, Framework::DeepSpeed);
+  CHECK(deep.nearest.differences ==
+        std::vector<std::string>{
+            "gradient_precision: fp16 training accumulates its gradients in fp16 but with ZeRO; fp16"});
+  CHECK(file(deep, written(deep), deepspeed_launch).find("\"grad_accum_dtype\": \"fp16\"") != std::string::npos);
+}
+
+TEST_CASE("momentum is said as the plan has it") {
+  const auto text = [](const char* optimizer, Framework framework, Writer writer) {
+    const Launched l =
+        launched(small("stages: 4", std::string("optimizer: ") + optimizer + ", micro_batch_size: 1, micro_batches: 8"),
+                 framework);
+    return file(l, written(l), writer);
+  };
+  CHECK(text("sgd", Framework::Megatron, megatron_launch).find("--sgd-momentum 0.0") != std::string::npos);
+  CHECK(text("momentum", Framework::Megatron, megatron_launch).find("--sgd-momentum 0.9") != std::string::npos);
+  CHECK(text("adam", Framework::Megatron, megatron_launch).find("--sgd-momentum") == std::string::npos);
+  CHECK(text("momentum", Framework::DeepSpeed, deepspeed_launch)
+            .find("\"SGD\", \"params\": {\"lr\": 1e-4, \"momentum\": 0.9}") != std::string::npos);
+  CHECK(text("sgd", Framework::DeepSpeed, deepspeed_launch).find("momentum") == std::string::npos);
+}
+
+TEST_CASE("Megatron-LM trains as many steps as the plan's campaign has") {
+  // 8 samples a step: 1000 samples are 125 steps.
+  const std::string training = "micro_batch_size: 1, micro_batches: 8";
+  const Launched l = launched(small("stages: 4", training, "campaign: {length: 1000 samples}\n"), Framework::Megatron);
+  CHECK(file(l, l.asked, megatron_launch).find("--train-iters 125\n") != std::string::npos);
+  const Launched without = launched(small("stages: 4"), Framework::Megatron);
+  CHECK(file(without, without.asked, megatron_launch).find("--train-iters 50  # yours") != std::string::npos);
+}
+
+TEST_CASE("the keys that changed make one plan the other") {
+  const Scenario before = small("stages: 4, schedule: gpipe"),
+                 after = small("stages: 4, schedule: 1f1b, partition: {layers: [3, 3, 3, 3]}",
+                               "global_batch_size: 8, micro_batch_size: 1");
+  CHECK(changed_keys(before, after) == std::vector<std::string>{"training.micro_batches=null",
+                                                                "training.global_batch_size=8", "plan.schedule=1f1b",
+                                                                "plan.partition={layers: [3, 3, 3, 3]}"});
+  CHECK(changed_keys(after, after).empty());
+}
+
+TEST_CASE("uniform: the first stages take one layer more") {
+  CHECK(uniform_cut(10, 4) == std::vector<std::int64_t>{3, 3, 2, 2});
+  CHECK(uniform_cut(12, 4) == std::vector<std::int64_t>{3, 3, 3, 3});
+  CHECK(uniform_cut(5, 4) == std::vector<std::int64_t>{2, 1, 1, 1});
+}
+
+TEST_CASE("a plan that the framework can express stays as it is") {
+  const Scenario scenario =
+      small("schedule: 1f1b, stages: 4, data_parallel: 2, placement: data, partition: {layers: [4, 3, 3, 2]}");
+  for (const Framework framework : {Framework::Megatron, Framework::Torchtitan, Framework::Torch}) {
+    const Launched l = launched(scenario, framework);
+    CHECK(l.nearest.differences == std::vector<std::string>{});
+    CHECK(sizes(l.plan) == sizes(l.asked.plan));
+    CHECK(l.plan.schedule == "1f1b");
+    CHECK(l.plan.device == l.asked.plan.device);
+  }
+}
+
+TEST_CASE("the layout in Megatron-LM's script reads back as the plan's chunks") {
+  const Scenario scenario =
+      small("schedule: interleaved_1f1b, stages: 2, virtual_stages: 3, partition: {layers: [2, 2, 1, 2, 2, 3]}");
+  const Launched l = launched(scenario, Framework::Megatron);
+  const std::string text = file(l, l.asked, megatron_launch);
+  const std::string flag = "--pipeline-model-parallel-layout '";
+  const std::size_t at = text.find(flag) + flag.size();
+  REQUIRE(at > flag.size());
+  const std::vector<LayoutChunk> chunks = parse_megatron_layout(text.substr(at, text.find('\'', at) - at));
+  std::vector<std::int64_t> layers;
+  for (const LayoutChunk& chunk : chunks)
+    layers.push_back(chunk.blocks + chunk.embedding + chunk.head);
+  CHECK(layers == sizes(l.asked.plan));
+  CHECK(text.find("--num-layers 10 --hidden-size 256 --ffn-hidden-size 1024") != std::string::npos);
+}
+
+TEST_CASE("schedules that a framework does not have become 1F1B, and it says so") {
+  const Scenario scenario = small("schedule: gpipe, stages: 4");
+  for (const Framework framework : {Framework::Megatron, Framework::DeepSpeed}) {
+    const Launched l = launched(scenario, framework);
+    REQUIRE(!l.nearest.differences.empty());
+    CHECK(l.nearest.differences.front() == "schedule: gpipe is not there; 1f1b");
+    CHECK(l.plan.schedule == "1f1b");
+  }
+  CHECK(launched(scenario, Framework::Torch).nearest.differences.empty());
+}
+
+TEST_CASE("a stage with several workers becomes several stages") {
+  const Launched l = launched(small("schedule: pipedream, stages: 2, replicas: [3, 1]"), Framework::Torch);
+  CHECK(l.plan.stages == 4);
+  CHECK(l.plan.schedule == "1f1b");
+  CHECK(l.plan.workers() == l.asked.plan.workers());
+}
+
+TEST_CASE("Megatron-LM rebuilds the first blocks of every chunk, as many on each") {
+  // Blocks are layers 1 to 10; chunks [0, 6) and [6, 12).
+  const Launched exact =
+      launched(small("schedule: 1f1b, stages: 2, partition: {layers: [6, 6]}, recompute: {layers: [1, 2, 6, 7]}"),
+               Framework::Megatron);
+  CHECK(exact.nearest.differences.empty());
+  CHECK(file(exact, exact.asked, megatron_launch).find("--recompute-method block --recompute-num-layers 2") !=
+        std::string::npos);
+  const Launched other =
+      launched(small("schedule: 1f1b, stages: 2, partition: {layers: [6, 6]}, recompute: {layers: [4, 5, 6]}"),
+               Framework::Megatron);
+  CHECK(other.nearest.differences.size() == 1);
+  CHECK(other.plan.rebuilt == std::vector<LayerId>{1, 2, 6, 7});
+}
+
+TEST_CASE("DeepSpeed cuts by its own methods and reduces behind the backward") {
+  const Launched l =
+      launched(small("schedule: 1f1b, stages: 4, data_parallel: 2, placement: data, partition: {layers: [4, 4, 2, 2]}"),
+               Framework::DeepSpeed);
+  CHECK(sizes(l.plan) == uniform_cut(12, 4));
+  CHECK(l.plan.gradient_sync == GradientSync::Blocking);
+  CHECK(l.nearest.differences.size() == 2);
+}
+
+TEST_CASE("a ragged batch becomes one of whole micro-batches") {
+  const Launched l =
+      launched(small("schedule: 1f1b, stages: 2", "global_batch_size: 7, micro_batch_size: 2, ragged: true"),
+               Framework::Megatron);
+  CHECK(l.plan.global_batch_size == 8);
+}
+
+TEST_CASE("a model that is no decoder is refused where the framework builds the model itself") {
+  const Scratch scratch;
+  const Scenario scenario = read_scenario(scratch.write("x.yaml", ScenarioText{}.text()));
+  const Plan plan = find_plan(scenario, cost_model(scenario));
+  CHECK(error_of([&] { nearest_plan(scenario, plan, Framework::Megatron); }).find("is no decoder of one stack") !=
+        std::string::npos);
+  CHECK(nearest_plan(scenario, plan, Framework::Torch).differences.empty());
+}
+
+TEST_CASE("the program for PyTorch holds the plan's order of ops") {
+  const Launched l = launched(
+      small("schedule: zb_h1, stages: 2, recompute: full", "micro_batch_size: 1, micro_batches: 2"), Framework::Torch);
+  const std::string text = file(l, l.asked, torch_launch);
+  CHECK(text.find("0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n") != std::string::npos);
+  CHECK(text.find("WHOLE_CHUNKS = {0, 6}") != std::string::npos);
+}

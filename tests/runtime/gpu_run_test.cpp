@@ -1,0 +1,124 @@
+// Whole runs on a GPU, cut into virtual devices. Without one the program ends with status 77 (skipped) and the reason.
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+
+#include "kernels/gpu_api.hpp"
+#include "runtime/backends/gpu.hpp"
+#include "runtime/transports/local.hpp"
+#include "runtime/transports/staged.hpp"
+#include "tests/runtime/run_case.hpp"
+
+using namespace pipewright;
+using namespace pipewright::runtime_test;
+
+namespace {
+
+// A group of SMs for each of so many workers.
+BackendMaker on_gpu(int workers, Precision precision = Precision::Fp32) {
+  const auto devices = std::make_shared<VirtualDevices>(0, workers, 2);
+  return [devices, precision](WorkerId worker) {
+    return gpu_backend(devices, worker % devices->count(), {"GPU 0", 0, ""}, {precision, false});
+  };
+}
+
+RunPlan plan_for(const RunCase& run, Precision precision = Precision::Fp32) {
+  Training training = run.scenario.training;
+  training.precision = precision, training.gradient_precision = Precision::Fp32;
+  return run_plan(run.plan, run.schedule, run.scenario.model, training, *gpu_sizes(precision));
+}
+
+std::vector<WorkerResult> run_on(const BackendMaker& backend, const RunCase& run, const RunPlan& plan,
+                                 RunSettings settings = one_step(), bool staged = false) {
+  settings.optimizer.kind = run.scenario.training.optimizer;
+  auto endpoints = local_transport(plan, {.spin = false, .timeout_s = 60}, {});
+  if (staged)
+    for (auto& endpoint : endpoints)
+      endpoint = staged_transport(std::move(endpoint), plan, Takes::WithMover);
+  return execute(plan, backend, *run.data, endpoints, settings);
+}
+
+void check_gradients(const std::vector<std::string>& changes, bool staged = false,
+                     Precision precision = Precision::Fp32) {
+  const RunCase run(changes);
+  const RunPlan plan = plan_for(run, precision);
+  const auto pipelined = run_on(on_gpu(run.plan.workers(), precision), run, plan, one_step(), staged);
+  const auto reference = sequential_gradients(plan, on_gpu(1, precision), *run.data, one_step());
+  for (std::size_t v = 0; v < reference.size(); ++v)
+    CHECK(differing(gradients_of(pipelined, v), reference[v]) == 0);
+  for (std::size_t w = 0; w < pipelined.size(); ++w)
+    CHECK(pipelined[w].memory == replayed(plan, static_cast<PositionId>(w) % run.plan.positions()));
+}
+
+}  // namespace
+
+TEST_CASE("gpu run: gradients on virtual devices are those of one worker on the whole GPU, bit by bit") {
+  for (const std::string schedule : {"gpipe", "1f1b", "zb_h1"}) {
+    CAPTURE(schedule);
+    check_gradients({"plan.schedule=" + schedule, "training.micro_batches=4"});
+  }
+  check_gradients({"plan.recompute=full", "training.micro_batches=2"});
+  check_gradients({"plan.data_parallel=2", "plan.schedule=1f1b", "training.micro_batches=2", "cluster.node.devices=4"});
+}
+
+TEST_CASE("gpu run: so they are in bf16, fp16 and tf32, with scores stored or not") {
+  for (const Precision precision : {Precision::Bf16, Precision::Fp16, Precision::Tf32})
+    for (const std::string kernel : {"materialized", "flash"}) {
+      CAPTURE(static_cast<int>(precision));
+      CAPTURE(kernel);
+      check_gradients({"plan.schedule=1f1b", "training.micro_batches=4", "model.layers.1.ops.2.kernel=" + kernel},
+                      false, precision);
+    }
+}
+
+TEST_CASE("gpu run: messages and sums through the host's memory give the same bits") {
+  check_gradients({"plan.schedule=1f1b", "training.micro_batches=4"}, true);
+  check_gradients({"plan.data_parallel=2", "plan.schedule=1f1b", "training.micro_batches=2", "cluster.node.devices=4"},
+                  true);
+}
+
+TEST_CASE("gpu run: gradients and losses are the CPU's within the rounding of fp32") {
+  const RunCase run({"training.micro_batches=2"});
+  const auto here = run.run(one_step());
+  const auto there = run_on(on_gpu(2), run, plan_for(run));
+  for (std::size_t v = 0; v < run.run_plan.code.size(); ++v) {
+    const auto &a = gradients_of(there, v), &b = gradients_of(here, v);
+    double off = 0, all = 0;
+    for (std::size_t i = 0; i < b.size(); ++i)
+      off += (double{a.at(i)} - b[i]) * (double{a[i]} - b[i]), all += double{b[i]} * b[i];
+    CHECK(std::sqrt(off / all) < 1e-5);
+  }
+  CHECK(loss_of(there, 0) == doctest::Approx(loss_of(here, 0)).epsilon(1e-5));
+}
+
+TEST_CASE("gpu run: ops of a worker follow one another on the host's clock, and take time") {
+  const RunCase run({"training.micro_batches=4", "plan.schedule=1f1b"});
+  for (const WorkerResult& worker : run_on(on_gpu(2), run, plan_for(run), one_step(3))) {
+    CHECK(worker.steps.back().probe > Time{});
+    const auto& ops = worker.steps.back().times.compute;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      CHECK(ops[i].end > ops[i].start);
+      if (i > 0) CHECK(ops[i].start + Time{100'000} >= ops[i - 1].end);  // the two clocks agree within 0.1 ms
+    }
+  }
+}
+
+TEST_CASE("gpu run: a GPU without the memory says so, itemised") {
+  const auto backend = on_gpu(1)();
+  CHECK_THROWS_WITH_AS(backend->reserve(Bytes{std::int64_t{1} << 46}), doctest::Contains("cudaMalloc"), OutOfArena);
+}
+
+int main(int argc, char** argv) {
+  if (gpu_count() == 0) {
+    std::printf("skipped: %s\n", gpu_status().c_str());
+    return 77;
+  }
+  return doctest::Context(argc, argv).run();
+}
