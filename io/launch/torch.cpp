@@ -53,6 +53,25 @@ class Chunk(nn.Module):
         return checkpoint(self.run, x, use_reentrant=False) if self.whole else self.run(x)
 
 
+class Masters:
+    # The optimizer's fp32 weights behind the parameters that compute: one copy of each, updated, then rounded.
+    def __init__(self, parameters, copies):
+        self.parameters = parameters
+        self.weights = [p if p.dtype == torch.float32 else p.detach().float() for p in parameters]
+        self.optimizer = OPTIMIZER(self.weights, copies)
+
+    def step(self):
+        for weight, parameter in zip(self.weights, self.parameters):
+            if weight is not parameter and parameter.grad is not None:
+                weight.grad, parameter.grad = parameter.grad.float(), None
+        self.optimizer.step()
+        with torch.no_grad():
+            for weight, parameter in zip(self.weights, self.parameters):
+                if weight is not parameter:
+                    parameter.copy_(weight)
+                weight.grad = parameter.grad = None
+
+
 def main():
     on_gpu = torch.cuda.is_available()
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu")
@@ -76,14 +95,13 @@ def main():
         file.flush()
         schedule._load_csv(file.name)
     parameters = [p for stage in stages for p in stage.submod.parameters()]
-    optimizer = OPTIMIZER(parameters, copies)
+    optimizer = Masters(parameters, copies)
     first, last = STAGE_TO_RANK[0] == rank, STAGE_TO_RANK[-1] == rank
     for step in range(STEPS):
         x, target = batch(MICRO_BATCHES * MICRO_BATCH_SIZE, device)
         losses = []
         schedule.step(*([x.to(DTYPE)] if first else []), target=target.to(DTYPE) if last else None, losses=losses if last else None)
         optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
         if last and copies.get_local_rank() == 0:
             print(f"step {step} loss {sum(float(loss) for loss in losses) / len(losses):.4f}", flush=True)
     dist.destroy_process_group()
