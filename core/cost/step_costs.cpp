@@ -2,162 +2,17 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 
+#include "core/cost/messages.hpp"
 #include "core/cost/step_pricer.hpp"
 
 namespace pipewright {
 namespace {
 
-using TensorsOverCuts = StepPricer::TensorsOverCuts;
-
 constexpr std::size_t of(Kind kind) {
   return static_cast<std::size_t>(kind);
-}
-
-// Worker ids of a shape: copy * positions + position.
-struct Workers {
-  explicit Workers(const ScheduleShape& shape) : first(static_cast<std::size_t>(shape.stages)) {
-    for (int k = 0; k < shape.stages; ++k) {
-      first[static_cast<std::size_t>(k)] = positions;
-      positions += shape.replicas_of(k);
-    }
-  }
-  WorkerId id(CopyId copy, StageId stage, int replica) const {
-    return copy * positions + first[static_cast<std::size_t>(stage)] + replica;
-  }
-  std::vector<PositionId> first;
-  int positions = 0;
-};
-
-// Numbers channels (ordered pairs of workers) and their routes in the order of first use.
-class Channels {
- public:
-  explicit Channels(StepCosts& costs) : costs_(costs) {}
-
-  // Message without bytes from one worker to another; its route comes from `route(from, to)`.
-  template <class RouteOf>
-  Message connect(WorkerId from, WorkerId to, const RouteOf& route) {
-    Message message;
-    if (from == to) return message;
-    const auto key = static_cast<std::uint64_t>(from) << 32 | static_cast<std::uint32_t>(to);
-    const auto [entry, is_new] = known_.try_emplace(key);
-    if (is_new) {
-      entry->second.message.channel = costs_.channels++;
-      Route way = route(from, to);
-      entry->second.rate = way.bandwidth;
-      entry->second.message.latency = way.latency;
-      if (!way.links.empty()) {
-        entry->second.message.route = static_cast<std::int32_t>(costs_.routes.size());
-        costs_.routes.push_back(std::move(way));
-      }
-    }
-    rate_ = entry->second.rate;
-    return entry->second.message;
-  }
-
-  // The last connected message with its bytes, and what its receivers do with it before it has arrived.
-  Message loaded(Message message, Bytes bytes, Time afterwards) const {
-    message.bytes = bytes;
-    if (message.channel < 0) return message;
-    if (rate_.value > 0) message.occupancy = transfer_time(bytes, rate_);
-    message.latency = checked_sum(message.latency, afterwards);
-    return message;
-  }
-
- private:
-  struct Known {
-    Message message;
-    Bandwidth rate;
-  };
-  StepCosts& costs_;
-  std::unordered_map<std::uint64_t, Known> known_;  // looked up only, never walked: its order is nowhere visible
-  Bandwidth rate_;
-};
-
-// The table of messages has an entry for every pair of replicas of neighbouring stages.
-constexpr std::int64_t kMostMessages = std::int64_t{1} << 23;  // 320 MB each for full and last micro-batches
-void check_pairs(const StepCosts& costs, const Place& replicas) {
-  std::int64_t messages = 0;
-  for (const Edge& edge : costs.edges) {
-    const std::int64_t from = costs.shape.replicas_of(costs.shape.stage_of(edge.from)),
-                       to = costs.shape.replicas_of(costs.shape.stage_of(edge.to));
-    messages += 2 * from * to * costs.shape.data_parallel;
-    if (messages > kMostMessages)
-      throw InputError(replicas, "plan.replicas: neighbouring stages have more than " + std::to_string(kMostMessages) +
-                                     " pairs of replicas over all copies; use fewer replicas, e.g. whole copies with "
-                                     "plan.data_parallel");
-  }
-}
-
-// One tensor from worker to worker as the lead device sends it: its share of the bytes, and the time until the
-// receiving group has all of it.
-struct Sent {
-  Bytes bytes;
-  Time gather;
-};
-
-// `scatter_gather`: each of t devices sends S / t; the receivers' all-gather is half an all-reduce around their ring,
-//     (t - 1) alpha + (t - 1) / t * S / B                                          [Megatron21] section 4.1, [Thakur05]
-// 8 MB, t = 4, 1 us, 100 GB/s: 2 MB each, then 3 + 60 us.      tests/core/step_costs_test.cpp "scatter and gather"
-class Scatter {
- public:
-  Scatter(const Plan& plan, const Cluster& cluster)
-      : degree_(plan.scatter_gather ? plan.tensor_parallel : 1), per_node_(cluster.devices_per_node) {
-    if (degree_ > 1) whole_.emplace(cluster);
-  }
-  Sent operator()(Bytes bytes, DeviceId to) {
-    if (degree_ < 2 || bytes == Bytes{}) return {bytes, {}};
-    const Time both = ring_of(to).price(AllReduce::Ring, bytes).time;
-    return {{(bytes.value + degree_ - 1) / degree_}, {(both.value + 1) / 2}};
-  }
-
- private:
-  const AllReduceGroup& ring_of(DeviceId lead) {
-    const auto found = rings_.find(lead);
-    if (found != rings_.end()) return found->second;
-    std::vector<DeviceId> members;
-    for (int member = 0; member < degree_; ++member)
-      members.push_back(lead + member);
-    return rings_.emplace(lead, AllReduceGroup(std::move(members), *whole_, per_node_)).first->second;
-  }
-  int degree_, per_node_;
-  std::optional<Topology> whole_;  // as each device sees it
-  std::map<DeviceId, AllReduceGroup> rings_;
-};
-
-// Lays out the messages of all edges; `full` and `last` are the bytes of each edge in the two micro-batch sizes.
-template <class RouteOf, class SentAs>
-void add_messages(StepCosts& costs, const std::vector<Bytes>& full, const std::vector<Bytes>& last,
-                  const RouteOf& route, const SentAs& sent) {
-  const ScheduleShape& shape = costs.shape;
-  const Workers workers(shape);
-  Channels channels(costs);
-  for (std::size_t e = 0; e < costs.edges.size(); ++e) {
-    const int from = shape.stage_of(costs.edges[e].from), to = shape.stage_of(costs.edges[e].to);
-    const int r_from = shape.replicas_of(from), r_to = shape.replicas_of(to), common = std::gcd(r_from, r_to);
-    for (const Direction direction : {Direction::Forward, Direction::Backward}) {
-      costs.first_message.push_back(static_cast<std::uint32_t>(costs.messages.size()));
-      for (CopyId copy = 0; copy < shape.data_parallel; ++copy)
-        for (int a = 0; a < r_from; ++a)
-          for (int b = 0; b < r_to; ++b) {
-            Message message, message_last;
-            if (a % common == b % common) {  // else no micro-batch has m mod r_from = a and m mod r_to = b
-              WorkerId sender = workers.id(copy, from, a), receiver = workers.id(copy, to, b);
-              if (direction == Direction::Backward) std::swap(sender, receiver);
-              message = channels.connect(sender, receiver, route);
-              const Sent whole = sent(full[e], receiver), rest = sent(last[e], receiver);
-              message_last = channels.loaded(message, rest.bytes, rest.gather);
-              message = channels.loaded(message, whole.bytes, whole.gather);
-            }
-            costs.messages.push_back(message);
-            costs.messages_last.push_back(message_last);
-          }
-    }
-  }
 }
 
 void add_chain(StepCosts& costs) {
@@ -297,64 +152,6 @@ std::vector<Time> durations(const Plan& plan, const auto& on_stages, const CostM
   return duration;
 }
 
-TensorsOverCuts tensors_over_cuts(const Model& model, const std::vector<Bytes>& tensor) {
-  return {bytes_over_cuts(model, tensor), bytes_over_cuts(model, std::vector<Bytes>(tensor.size(), Bytes{1}))};
-}
-
-// The edges with the bytes of each.
-struct Traffic {
-  std::vector<Edge> edges;
-  std::vector<Bytes> bytes;
-};
-
-// `skips: direct`: pairs of chunks that share a tensor, neighbours first. The distinct users' chunks of each tensor
-// give one entry each, so that a tensor counts once per edge.
-Traffic direct_traffic(const Plan& plan, const Model& model, const std::vector<Bytes>& tensor) {
-  std::vector<int> chunk_of(model.layers.size());
-  for (std::size_t v = 0; v < plan.layers.size(); ++v)
-    for (LayerId i = plan.layers[v].begin; i < plan.layers[v].end; ++i)
-      chunk_of[static_cast<std::size_t>(i)] = static_cast<int>(v);
-  struct Use {
-    bool skips;
-    int from, to;
-    LayerId tensor;
-    auto operator<=>(const Use&) const = default;
-  };
-  std::vector<Use> uses;
-  for (std::size_t user = 0; user < model.layers.size(); ++user)
-    for (const LayerId producer : model.layers[user].inputs)
-      if (const int from = chunk_of[static_cast<std::size_t>(producer)], to = chunk_of[user]; from != to)
-        uses.push_back({to > from + 1, from, to, producer});
-  std::sort(uses.begin(), uses.end());
-  uses.erase(std::unique(uses.begin(), uses.end()), uses.end());
-  Traffic traffic;
-  for (std::size_t i = 0; i < uses.size(); ++i) {
-    const Use& use = uses[i];
-    if (i == 0 || uses[i - 1].from != use.from || uses[i - 1].to != use.to) {
-      traffic.edges.push_back({static_cast<std::uint16_t>(use.from), static_cast<std::uint16_t>(use.to)});
-      traffic.bytes.push_back({});
-    }
-    traffic.bytes.back() = checked_sum(traffic.bytes.back(), tensor[static_cast<std::size_t>(use.tensor)]);
-  }
-  return traffic;
-}
-
-// `skips: hop`: neighbours, unless no tensor crosses the cut between them.
-Traffic hop_traffic(const Plan& plan, const TensorsOverCuts& over) {
-  Traffic traffic;
-  for (int e = 0; e + 1 < plan.chunks(); ++e) {
-    const auto cut = static_cast<std::size_t>(plan.layers[static_cast<std::size_t>(e)].end);
-    if (over.count[cut] == Bytes{}) continue;
-    traffic.edges.push_back({static_cast<std::uint16_t>(e), static_cast<std::uint16_t>(e + 1)});
-    traffic.bytes.push_back(over.bytes[cut]);
-  }
-  return traffic;
-}
-
-Traffic traffic(const Plan& plan, const Model& model, const std::vector<Bytes>& tensor, const TensorsOverCuts& over) {
-  return plan.skips == Skips::Direct ? direct_traffic(plan, model, tensor) : hop_traffic(plan, over);
-}
-
 // Backward runs from the last layer to the first: a bucket is complete when only the layers before its first one are
 // left, whether the worker then waits (at once) or goes on. Blocking: all buckets wait for the end of the backward.
 std::vector<std::vector<Time>> ready_before_end(const Plan& plan, const Scenario& scenario, const auto& on_stages) {
@@ -477,15 +274,15 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost) {
     }
   const auto tensors_of = [&](const OnStages& on_stages) {
     const std::vector<Bytes>& tensor = on_stages.of(0).activation;  // the same on every device
-    return traffic(plan, scenario.model, tensor, tensors_over_cuts(scenario.model, tensor));
+    return edge_traffic(plan, scenario.model, tensor, tensors_over_cuts(scenario.model, tensor));
   };
-  Traffic tensors = tensors_of(full);
-  const Traffic tensors_last = ragged ? tensors_of(last) : tensors;
+  EdgeTraffic tensors = tensors_of(full);
+  const EdgeTraffic tensors_last = ragged ? tensors_of(last) : tensors;
   costs.edges = std::move(tensors.edges);
   check_pairs(costs, scenario.plan.replicas.place);
   const auto device = [&](WorkerId worker) { return plan.device[static_cast<std::size_t>(worker)]; };
   Scatter scatter(plan, scenario.cluster);
-  add_messages(
+  lay_messages(
       costs, tensors.bytes, tensors_last.bytes,
       [&](WorkerId from, WorkerId to) { return cost.topology().route(device(from), device(to)); },
       [&](Bytes bytes, WorkerId to) { return scatter(bytes, device(to)); });
@@ -566,11 +363,11 @@ StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::ve
   costs.shape.data_parallel = static_cast<int>(copies_.size());
   costs.duration = durations(plan_, OnAllAlike{full_}, cost_);
   costs.duration_last = costs.duration;
-  Traffic tensors = traffic(plan_, scenario.model, full_.activation, over_);
+  EdgeTraffic tensors = edge_traffic(plan_, scenario.model, full_.activation, over_);
   costs.edges = std::move(tensors.edges);
   check_pairs(costs, scenario.plan.replicas.place);
   Scatter scatter(plan_, scenario.cluster);
-  add_messages(
+  lay_messages(
       costs, tensors.bytes, tensors.bytes,
       [&](WorkerId from, WorkerId to) { return cost_.topology().route(device(from), device(to)); },
       [&](Bytes bytes, WorkerId to) { return scatter(bytes, device(to)); });
@@ -668,7 +465,7 @@ StepCosts plain_costs(const ScheduleShape& shape, const std::vector<Time>& forwa
   costs.duration_last = costs.duration;
   add_chain(costs);
   const std::vector<Bytes> nothing(costs.edges.size());
-  add_messages(
+  lay_messages(
       costs, nothing, nothing,
       [&](WorkerId, WorkerId) {
         Route route;

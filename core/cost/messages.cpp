@@ -1,0 +1,156 @@
+#include "core/cost/messages.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+namespace pipewright {
+namespace {
+
+// Numbers channels (ordered pairs of workers) and their routes in the order of first use.
+class Channels {
+ public:
+  explicit Channels(StepCosts& costs) : costs_(costs) {}
+
+  // Message without bytes from one worker to another; its route comes from `route(from, to)`.
+  Message connect(WorkerId from, WorkerId to, const std::function<Route(WorkerId, WorkerId)>& route) {
+    Message message;
+    if (from == to) return message;
+    const auto key = static_cast<std::uint64_t>(from) << 32 | static_cast<std::uint32_t>(to);
+    const auto [entry, is_new] = known_.try_emplace(key);
+    if (is_new) {
+      entry->second.message.channel = costs_.channels++;
+      Route way = route(from, to);
+      entry->second.rate = way.bandwidth;
+      entry->second.message.latency = way.latency;
+      if (!way.links.empty()) {
+        entry->second.message.route = static_cast<std::int32_t>(costs_.routes.size());
+        costs_.routes.push_back(std::move(way));
+      }
+    }
+    rate_ = entry->second.rate;
+    return entry->second.message;
+  }
+
+  // The last connected message with its bytes, and what its receivers do with it before it has arrived.
+  Message loaded(Message message, Bytes bytes, Time afterwards) const {
+    message.bytes = bytes;
+    if (message.channel < 0) return message;
+    if (rate_.value > 0) message.occupancy = transfer_time(bytes, rate_);
+    message.latency = checked_sum(message.latency, afterwards);
+    return message;
+  }
+
+ private:
+  struct Known {
+    Message message;
+    Bandwidth rate;
+  };
+  StepCosts& costs_;
+  std::unordered_map<std::uint64_t, Known> known_;  // looked up only, never walked: its order is nowhere visible
+  Bandwidth rate_;
+};
+
+// `skips: direct`: pairs of chunks that share a tensor, neighbours first. The distinct users' chunks of each tensor
+// give one entry each, so that a tensor counts once per edge.
+EdgeTraffic direct_traffic(const Plan& plan, const Model& model, const std::vector<Bytes>& tensor) {
+  std::vector<int> chunk_of(model.layers.size());
+  for (std::size_t v = 0; v < plan.layers.size(); ++v)
+    for (LayerId i = plan.layers[v].begin; i < plan.layers[v].end; ++i)
+      chunk_of[static_cast<std::size_t>(i)] = static_cast<int>(v);
+  struct Use {
+    bool skips;
+    int from, to;
+    LayerId tensor;
+    auto operator<=>(const Use&) const = default;
+  };
+  std::vector<Use> uses;
+  for (std::size_t user = 0; user < model.layers.size(); ++user)
+    for (const LayerId producer : model.layers[user].inputs)
+      if (const int from = chunk_of[static_cast<std::size_t>(producer)], to = chunk_of[user]; from != to)
+        uses.push_back({to > from + 1, from, to, producer});
+  std::sort(uses.begin(), uses.end());
+  uses.erase(std::unique(uses.begin(), uses.end()), uses.end());
+  EdgeTraffic traffic;
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    const Use& use = uses[i];
+    if (i == 0 || uses[i - 1].from != use.from || uses[i - 1].to != use.to) {
+      traffic.edges.push_back({static_cast<std::uint16_t>(use.from), static_cast<std::uint16_t>(use.to)});
+      traffic.bytes.push_back({});
+    }
+    traffic.bytes.back() = checked_sum(traffic.bytes.back(), tensor[static_cast<std::size_t>(use.tensor)]);
+  }
+  return traffic;
+}
+
+// `skips: hop`: neighbours, unless no tensor crosses the cut between them.
+EdgeTraffic hop_traffic(const Plan& plan, const StepPricer::TensorsOverCuts& over) {
+  EdgeTraffic traffic;
+  for (int e = 0; e + 1 < plan.chunks(); ++e) {
+    const auto cut = static_cast<std::size_t>(plan.layers[static_cast<std::size_t>(e)].end);
+    if (over.count[cut] == Bytes{}) continue;
+    traffic.edges.push_back({static_cast<std::uint16_t>(e), static_cast<std::uint16_t>(e + 1)});
+    traffic.bytes.push_back(over.bytes[cut]);
+  }
+  return traffic;
+}
+
+// The table of messages has an entry for every pair of replicas of neighbouring stages.
+constexpr std::int64_t kMostMessages = std::int64_t{1} << 23;  // 320 MB each for full and last micro-batches
+}  // namespace
+
+StepPricer::TensorsOverCuts tensors_over_cuts(const Model& model, const std::vector<Bytes>& tensor) {
+  return {bytes_over_cuts(model, tensor), bytes_over_cuts(model, std::vector<Bytes>(tensor.size(), Bytes{1}))};
+}
+
+EdgeTraffic edge_traffic(const Plan& plan, const Model& model, const std::vector<Bytes>& tensor,
+                         const StepPricer::TensorsOverCuts& over) {
+  return plan.skips == Skips::Direct ? direct_traffic(plan, model, tensor) : hop_traffic(plan, over);
+}
+
+void check_pairs(const StepCosts& costs, const Place& replicas) {
+  std::int64_t messages = 0;
+  for (const Edge& edge : costs.edges) {
+    const std::int64_t from = costs.shape.replicas_of(costs.shape.stage_of(edge.from)),
+                       to = costs.shape.replicas_of(costs.shape.stage_of(edge.to));
+    messages += 2 * from * to * costs.shape.data_parallel;
+    if (messages > kMostMessages)
+      throw InputError(replicas, "plan.replicas: neighbouring stages have more than " + std::to_string(kMostMessages) +
+                                     " pairs of replicas over all copies; use fewer replicas, e.g. whole copies with "
+                                     "plan.data_parallel");
+  }
+}
+
+void lay_messages(StepCosts& costs, const std::vector<Bytes>& full, const std::vector<Bytes>& last,
+                  const std::function<Route(WorkerId, WorkerId)>& route,
+                  const std::function<Sent(Bytes, WorkerId)>& sent) {
+  const ScheduleShape& shape = costs.shape;
+  const Workers workers(shape);
+  Channels channels(costs);
+  for (std::size_t e = 0; e < costs.edges.size(); ++e) {
+    const int from = shape.stage_of(costs.edges[e].from), to = shape.stage_of(costs.edges[e].to);
+    const int r_from = shape.replicas_of(from), r_to = shape.replicas_of(to), common = std::gcd(r_from, r_to);
+    for (const Direction direction : {Direction::Forward, Direction::Backward}) {
+      costs.first_message.push_back(static_cast<std::uint32_t>(costs.messages.size()));
+      for (CopyId copy = 0; copy < shape.data_parallel; ++copy)
+        for (int a = 0; a < r_from; ++a)
+          for (int b = 0; b < r_to; ++b) {
+            Message message, message_last;
+            if (a % common == b % common) {  // else no micro-batch has m mod r_from = a and m mod r_to = b
+              WorkerId sender = workers.id(copy, from, a), receiver = workers.id(copy, to, b);
+              if (direction == Direction::Backward) std::swap(sender, receiver);
+              message = channels.connect(sender, receiver, route);
+              const Sent whole = sent(full[e], receiver), rest = sent(last[e], receiver);
+              message_last = channels.loaded(message, rest.bytes, rest.gather);
+              message = channels.loaded(message, whole.bytes, whole.gather);
+            }
+            costs.messages.push_back(message);
+            costs.messages_last.push_back(message_last);
+          }
+    }
+  }
+}
+
+}  // namespace pipewright
