@@ -248,7 +248,7 @@ bool at_other_speed(const RunComparison& c) {
   return std::abs(speed_of_cores(c.predicted.scenario->profile.get(), c.workers, c.times) - 1) > kOtherSpeed;
 }
 
-std::string why_withheld(const RealRun& real, const std::vector<WorkerResult>& results, const StepTimes& times) {
+std::string why_times_say_nothing(const RealRun& real, const StepTimes& times) {
   const int workers = real.predicted().plan.workers();
   const MachineProfile* const profile = real.scenario().profile.get();
   for (const int members : group_sizes(real.run_plan()))
@@ -262,6 +262,12 @@ std::string why_withheld(const RealRun& real, const std::vector<WorkerResult>& r
   if (times.timed.size() < 5)
     return fmt::format("{} timed steps are too few to tell how quiet the machine was; use --set run.steps=20",
                        times.timed.size());
+  return "";
+}
+
+std::string why_withheld(const RealRun& real, const std::vector<WorkerResult>& results, const StepTimes& times) {
+  if (std::string always = why_times_say_nothing(real, times); !always.empty()) return always;
+  const MachineProfile* const profile = real.scenario().profile.get();
   if (times.noisy())
     return fmt::format(
         "p95/p5 = {:.3f} of the measured steps, more than {:.2f}: the machine was not quiet; run again, "

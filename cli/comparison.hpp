@@ -42,7 +42,10 @@ double speed_of_cores(const MachineProfile* profile, const std::vector<WorkerRes
 // Whether they were off by more than 5 %, so that the profile says nothing about the run's times.
 bool at_other_speed(const RunComparison& comparison);
 
-// Why times of this run cannot be judged, or "".
+// Why no repetition of this run has times that can be judged, or "": a property of plan and machine.
+std::string why_times_say_nothing(const RealRun& real, const StepTimes& times);
+
+// Why times of this run cannot be judged, that or noise, or "".
 std::string why_withheld(const RealRun& real, const std::vector<WorkerResult>& workers, const StepTimes& times);
 
 // A row of the table, as text: "step", "33.0 ms", "33.4 ms", "-1.2 %".

@@ -38,6 +38,7 @@ Row row_of(const Attempt& attempt, int number) {
   row.bubble_predicted = c.predicted.report.bubble_fraction, row.bubble_measured = c.measured.report.bubble_fraction;
   row.memory_exact = c.memory_exact(), row.noisy = c.times.noisy();
   row.other_speed = at_other_speed(c);
+  row.never = !why_times_say_nothing(attempt.real(), c.times).empty();
   row.verdict = c.verdict(), row.text = c.verdict_text();
   return row;
 }

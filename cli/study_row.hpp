@@ -22,13 +22,16 @@ struct Row {
   std::vector<Time> timed;
   double error = 0, half_band = 0, bubble_predicted = 0, bubble_measured = 0;
   bool memory_exact = false, noisy = false, other_speed = false;
+  bool never = false;  // no repetition could be judged either
   Verdict verdict = Verdict::Withheld;
   std::string text;    // of the verdict
   std::string failed;  // why there is none
 
   bool judged() const { return failed.empty() && verdict != Verdict::Withheld; }
   // Whether another attempt may find the machine quiet.
-  bool calls_for_another() const { return failed.empty() && verdict == Verdict::Withheld && (noisy || other_speed); }
+  bool calls_for_another() const {
+    return failed.empty() && verdict == Verdict::Withheld && !never && (noisy || other_speed);
+  }
   bool in_band() const;
   double bubble_off() const { return bubble_predicted - bubble_measured; }
   double spread() const { return p5.value > 0 ? static_cast<double>(p95.value) / static_cast<double>(p5.value) : 1; }

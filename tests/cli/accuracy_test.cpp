@@ -23,8 +23,8 @@ using Words = std::vector<std::string>;
 
 // One step per run, so that a run can neither be noisy nor be repeated for that.
 Words dry_run(const std::string& folder, const Words& more = {}) {
-  Words words = {"accuracy",    "--dry-run", "--budget",     "10 s", "--set",
-                 "run.steps=1", "--set",     "run.warmup=0", "-o",   folder};
+  Words words = {"accuracy",    "--dry-run", "--budget",     "5 min", "--set",
+                 "run.steps=1", "--set",     "run.warmup=0", "-o",    folder};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
