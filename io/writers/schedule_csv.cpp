@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/check.hpp"
+#include "core/plan/given_schedule.hpp"
 
 namespace pipewright {
 namespace {
@@ -17,16 +18,46 @@ void add(std::string& row, const std::string& cell) {
   row += cell;
 }
 
-std::string cell(VirtualStageId v, const char* action, std::uint32_t m) {
+std::string message_cell(VirtualStageId v, const char* action, std::uint32_t m) {
   return std::to_string(v) + action + std::to_string(m);
 }
 
-// The lists run without a clock, an op of each worker in turn. A message is sent right behind the op that makes it and
-// received at that moment, so that both ends of a pair have their messages in one order.
+// What stands in one cell: an op, or several at a time.
+using Cell = std::vector<Op>;
+
+// Of each worker, in order. Ops that stood in one cell of the file that the schedule came from do so again.
+std::vector<std::vector<Cell>> cells_of(const Schedule& schedule) {
+  const GivenSchedule* const given = schedule.shape.given.get();
+  std::vector<std::vector<Cell>> all(schedule.positions.size());
+  for (std::size_t worker = 0; worker < all.size(); ++worker) {
+    std::size_t i = 0;  // among the file's ops
+    for (const Op& op : schedule.positions[worker].compute) {
+      if (!is_written(op)) continue;
+      const bool same = given != nullptr && i > 0 && !given->cells.empty() &&
+                        given->cells[worker][i].line == given->cells[worker][i - 1].line &&
+                        given->cells[worker][i].column == given->cells[worker][i - 1].column;
+      if (!same) all[worker].emplace_back();
+      all[worker].back().push_back(op);
+      ++i;
+    }
+  }
+  return all;
+}
+
+std::string text_of(const Cell& cell) {
+  if (cell.size() == 1) return label(cell.front());
+  std::string inside;
+  for (const Op& op : cell)
+    inside += (inside.empty() ? "" : ";") + label(op);
+  return "(" + inside + ")OVERLAP_F_B";
+}
+
+// The lists run without a clock, a cell of each worker in turn. A message is sent right behind the cell that makes it
+// and received at that moment, so that both ends of a pair have their messages in one order.
 class WithMessages {
  public:
-  explicit WithMessages(const Schedule& schedule)
-      : schedule_(schedule),
+  WithMessages(const Schedule& schedule, const std::vector<std::vector<Cell>>& cells)
+      : cells_(cells),
         shape_(schedule.shape),
         rows_(schedule.positions.size()),
         next_(schedule.positions.size()),
@@ -51,21 +82,30 @@ class WithMessages {
     if (op.kind == Kind::B || op.kind == Kind::BW) return v + 1 == shape_.chunks() || (done(v + 1, op.micro_batch) & 2);
     return true;
   }
+  // Marks the op as done, or as not done any more.
+  void mark(const Op& op) {
+    if (op.kind != Kind::W) done(op.virtual_stage, op.micro_batch) ^= op.kind == Kind::F ? 1 : 2;
+  }
+  // Whether all its ops may run, each behind those before it.
+  bool may_run(const Cell& cell) {
+    std::size_t runs = 0;
+    for (; runs < cell.size() && may_run(cell[runs]); ++runs)
+      mark(cell[runs]);
+    for (std::size_t i = 0; i < runs; ++i)
+      mark(cell[i]);
+    return runs == cell.size();
+  }
   bool step(std::size_t worker) {
-    const std::vector<Op>& ops = schedule_.positions[worker].compute;
     std::size_t& i = next_[worker];
-    while (i < ops.size() && !is_written(ops[i]))
-      ++i;
-    if (i == ops.size() || !may_run(ops[i])) return false;
-    const Op& op = ops[i++];
-    add(rows_[worker], label(op));
-    const VirtualStageId v = op.virtual_stage;
-    if (op.kind == Kind::F) {
-      done(v, op.micro_batch) |= 1;
-      if (v + 1 < shape_.chunks()) message(worker, v, v + 1, "SEND_F", "RECV_F", op.micro_batch);
-    } else if (op.kind != Kind::W) {
-      done(v, op.micro_batch) |= 2;
-      if (v > 0) message(worker, v, v - 1, "SEND_B", "RECV_B", op.micro_batch);
+    if (i == cells_[worker].size() || !may_run(cells_[worker][i])) return false;
+    const Cell& cell = cells_[worker][i++];
+    add(rows_[worker], text_of(cell));
+    for (const Op& op : cell) {
+      mark(op);
+      const VirtualStageId v = op.virtual_stage;
+      if (op.kind == Kind::F && v + 1 < shape_.chunks()) message(worker, v, v + 1, "SEND_F", "RECV_F", op.micro_batch);
+      if ((op.kind == Kind::B || op.kind == Kind::BW) && v > 0)
+        message(worker, v, v - 1, "SEND_B", "RECV_B", op.micro_batch);
     }
     return true;
   }
@@ -73,11 +113,11 @@ class WithMessages {
                std::uint32_t m) {
     const auto other = static_cast<std::size_t>(position_of(shape_, to, static_cast<MicroBatchId>(m)));
     if (other == from) return;
-    add(rows_[from], cell(v, send, m));
-    add(rows_[other], cell(to, receive, m));
+    add(rows_[from], message_cell(v, send, m));
+    add(rows_[other], message_cell(to, receive, m));
   }
 
-  const Schedule& schedule_;
+  const std::vector<std::vector<Cell>>& cells_;
   const ScheduleShape& shape_;
   std::vector<std::string> rows_;
   std::vector<std::size_t> next_;
@@ -100,13 +140,14 @@ std::string not_in_schedule_csv(const Schedule& schedule) {
 
 std::string schedule_csv(const Schedule& schedule, ScheduleActions actions) {
   if (const std::string why = not_in_schedule_csv(schedule); !why.empty()) throw InputError(why);
-  std::vector<std::string> rows(schedule.positions.size());
+  const std::vector<std::vector<Cell>> cells = cells_of(schedule);
+  std::vector<std::string> rows(cells.size());
   if (actions == ScheduleActions::WithMessages) {
-    rows = WithMessages(schedule).rows();
+    rows = WithMessages(schedule, cells).rows();
   } else {
     for (std::size_t worker = 0; worker < rows.size(); ++worker)
-      for (const Op& op : schedule.positions[worker].compute)
-        if (is_written(op)) add(rows[worker], label(op));
+      for (const Cell& cell : cells[worker])
+        add(rows[worker], text_of(cell));
   }
   std::string text;
   for (const std::string& row : rows)

@@ -16,7 +16,8 @@ enum class ScheduleActions {
 std::string not_in_schedule_csv(const Schedule& schedule);
 
 // One row per worker of a copy. Recomputations, all-reduces and updates are not in the format: the framework's settings
-// say them. Throws InputError where `not_in_schedule_csv` has a reason.
+// say them. Of a schedule that was read from a file, actions that stood in one cell do so again. Throws InputError
+// where `not_in_schedule_csv` has a reason.
 std::string schedule_csv(const Schedule& schedule, ScheduleActions actions = ScheduleActions::Compute);
 
 }  // namespace pipewright

@@ -105,6 +105,23 @@ TEST_CASE("1F1B over two ranks is written as PyTorch writes it") {
   CHECK(schedule_csv(split) == "0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n");
 }
 
+TEST_CASE("Actions that stood in one cell of a file stand in one again, their messages behind it") {
+  const std::string text =
+      "0F0,0F1,0B0,0B1\n"
+      "1F0,(1F1;1B0)OVERLAP_F_B,1B1\n";
+  const Schedule schedule = from_file(text, {.stages = 2, .micro_batches = 2});
+  CHECK(schedule_csv(schedule) == text);
+  const std::string with_messages = schedule_csv(schedule, ScheduleActions::WithMessages);
+  CHECK(with_messages ==
+        "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+        "1RECV_F0,1F0,1RECV_F1,(1F1;1B0)OVERLAP_F_B,1SEND_B0,1B1,1SEND_B1\n");
+  CHECK(schedule_csv(from_file(with_messages, {.stages = 2, .micro_batches = 2})) == text);
+  // Recomputed forwards come between the two, and are in no cell.
+  ScheduleShape recomputing{.stages = 2, .micro_batches = 2};
+  recomputing.recompute.assign(2, true);
+  CHECK(schedule_csv(from_file(text, recomputing)) == text);
+}
+
 // Two ranks, four stages: 0 and 3 on the first, 1 and 2 on the second. F = 1, B = 2, free messages.
 TEST_CASE("stages that lie to and fro keep the middle of the way on one rank") {
   const ScheduleShape shape{.stages = 2, .virtual_stages = 2, .micro_batches = 2};
