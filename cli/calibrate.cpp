@@ -20,12 +20,13 @@
 #include "io/names.hpp"
 #include "io/profile_file.hpp"
 #include "io/quantity.hpp"
+#include "io/writers/calibration_json.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 8> kOptions = {{
+constexpr std::array<Option, 9> kOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first (repeatable)"},
     {"--backend", "", "NAME", "cpu (default) or cuda"},
     {"--virtual-devices", "", "K",
@@ -38,6 +39,7 @@ constexpr std::array<Option, 8> kOptions = {{
     {"--sizes", "", "N,N,...",
      "micro-batches of these samples instead of the scenario's; others are priced by the line through them"},
     {"--output", "-o", "FILE", "write the profile there (default: standard output)"},
+    {"--json", "", "", "one JSON document on standard output: all that was measured, in SI units"},
 }};
 
 std::string table(const MachineProfile& profile) {
@@ -107,14 +109,15 @@ int run(const Arguments& arguments) {
     }
   const MachineProfile profile = calibrated(all, seconds, scenarios.front().name);
   if (!prints()) return kDone;
-  if (!arguments.has("--output")) {
-    print(profile_yaml(profile));
-    return kDone;
-  }
-  print(table(profile));
   const std::string path = arguments.last("--output", "");
-  write_file(path, profile_yaml(profile));
-  note("wrote " + path + " (profile: --set 'cost={profile: " + path + "}')");
+  if (!path.empty()) {
+    write_file(path, profile_yaml(profile));
+    note("wrote " + path + " (profile: --set 'cost={profile: " + path + "}')");
+  }
+  if (arguments.has("--json"))
+    print(calibration_json(profile, path.empty() ? std::vector<std::string>{} : std::vector{path}));
+  else
+    print(path.empty() ? profile_yaml(profile) : table(profile));
   return kDone;
 }
 

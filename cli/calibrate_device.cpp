@@ -25,6 +25,7 @@
 #include "io/quantity.hpp"
 #include "io/read_file.hpp"
 #include "io/read_scenario.hpp"
+#include "io/writers/calibration_json.hpp"
 #include "io/writers/fit_plot.hpp"
 #include "io/writers/writers.hpp"
 #include "io/yaml.hpp"
@@ -132,8 +133,10 @@ int calibrate_device(const Arguments& arguments) {
   }
   fit(measured);
   const Device preset = preset_of(measured, name_of(outputs, measured), device->memory());
-  if (outputs.empty()) return print(device_yaml(preset)), kDone;
-  print(fit_table(measured));
+  if (arguments.has("--json"))
+    print(device_calibration_json(measured, preset, outputs));
+  else
+    print(outputs.empty() ? device_yaml(preset) : fit_table(measured));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     write_file(outputs[i], endings[i] == 0 ? device_yaml(preset) : fit_svg(measured));
     const std::string path = outputs[i].find('/') == std::string::npos ? "./" + outputs[i] : outputs[i];

@@ -8,12 +8,13 @@
 #include "cli/import_formats.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "io/writers/made_json.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 11> kOptions = {{
+constexpr std::array<Option, 12> kOptions = {{
     {"--batch", "", "N", "pipedream: samples that the profile was taken with (default: derived from its input tensor)"},
     {"--sequence-length", "", "N", "hf: tokens of a sample (default: the longest that the configuration states)"},
     {"--target-length", "", "N", "hf: tokens of a decoder behind an encoder (default: as the encoder)"},
@@ -26,6 +27,7 @@ constexpr std::array<Option, 11> kOptions = {{
      "topo, nccl-xml: of a GPU's slot and direction (default: as the file says, or by the device)"},
     {"--nic", "", "RATE", "topo, nccl-xml: of one network card and direction (nccl-xml: default: as the file says)"},
     {"--output", "-o", "FILE", "write FILE (default: standard output)"},
+    {"--json", "", "", "one JSON document on standard output: what the YAML says, and the file it was written to"},
 }};
 
 // The same list for completion, which needs it without running anything.
@@ -56,12 +58,18 @@ int run(const Arguments& arguments) {
     throw InputError("--output: \"" + output + "\" is the " + std::string(format.takes) + " itself; name another file");
   refuse_options(arguments, format);
   const std::string yaml = format.yaml(arguments, path);
-  if (output.empty()) {
-    print(yaml);
-    return kDone;
+  if (!output.empty()) {
+    write_file(output, yaml);
+    note("wrote " + output + " (" + std::string(format.gives) + ")");
   }
-  write_file(output, yaml);
-  note("wrote " + output + " (" + std::string(format.gives) + ")");
+  if (arguments.has("--json"))
+    print(import_json({.format = std::string(format.name),
+                       .file = path,
+                       .gives = std::string(format.gives),
+                       .yaml = yaml,
+                       .written = output.empty() ? std::vector<std::string>{} : std::vector{output}}));
+  else if (output.empty())
+    print(yaml);
   return kDone;
 }
 

@@ -16,6 +16,7 @@
 #include "core/check.hpp"
 #include "io/fields.hpp"
 #include "io/read_scenario.hpp"
+#include "io/writers/made_json.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {
@@ -23,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<Option, 9> kOptions = {{
+constexpr std::array<Option, 10> kOptions = {{
     {"--model", "", "NAME|FILE", "a name of configs/models, a model file, or a Hugging Face config.json"},
     {"--cluster", "", "NAME|FILE", "a name of configs/clusters, or a cluster file"},
     {"--device", "", "NAME", "instead of a cluster: a name of configs/devices"},
@@ -33,6 +34,7 @@ constexpr std::array<Option, 9> kOptions = {{
     {"--network", "", "BANDWIDTH", "with --device and several nodes: per NIC and direction, e.g. '400 Gb/s'"},
     {"--batch", "", "N", "samples of an optimizer step"},
     {"--precision", "", "WHAT", "fp32, tf32, fp16 or bf16 (default: bf16)"},
+    {"--json", "", "", "one JSON document on standard output: what was written, and what comes next"},
 }};
 
 // What was not given is asked for: the question on standard error, the answer from standard input.
@@ -205,7 +207,10 @@ int run(const Arguments& arguments) {
   write_file(file, text);
   try {
     const std::string what = checked_file(file, options);
-    print(fmt::format("wrote {} ({})\nnext: pipewright plan {}\n", file, what, file));
+    if (arguments.has("--json"))
+      print(init_json({.file = file, .holds = what, .next = "pipewright plan " + file}));
+    else
+      print(fmt::format("wrote {} ({})\nnext: pipewright plan {}\n", file, what, file));
   } catch (const InputError& error) {
     std::error_code ignored;
     fs::remove(file, ignored);

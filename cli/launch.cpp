@@ -16,6 +16,7 @@
 #include "core/check.hpp"
 #include "io/launch/changed_keys.hpp"
 #include "io/read_scenario.hpp"
+#include "io/writers/made_json.hpp"
 #include "io/writers/schedule_csv.hpp"
 #include "io/writers/writers.hpp"
 #include "planner/answer.hpp"
@@ -26,11 +27,12 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 4> kOptions = {{
+constexpr std::array<Option, 5> kOptions = {{
     {"--for", "", "NAME", "megatron, torchtitan, torch, deepspeed, or slurm (a job around `pipewright run`)"},
     {"--sbatch", "", "", "as a Slurm job"},
     {"--set", "", "KEY=VALUE", "change one value of the plan first (repeatable)"},
     {"--output", "-o", "FILE", "write FILE instead of standard output"},
+    {"--json", "", "", "one JSON document on standard output: the file, what differs from the plan, and its price"},
 }};
 
 constexpr std::array<std::string_view, 5> kTargets = {"megatron", "torchtitan", "torch", "deepspeed", "slurm"};
@@ -159,6 +161,10 @@ void check_run(Scenario scenario) {
                      "framework, with --sbatch");
 }
 
+LaunchFile::Figures figures_of(const Answer& answer) {
+  return {seconds(answer.report.step_time), answer.report.samples_per_s};
+}
+
 int run(const Arguments& arguments) {
   const std::string name = target(arguments), path = arguments.positional.front();
   const std::string output = arguments.last("--output", "");
@@ -194,19 +200,31 @@ int run(const Arguments& arguments) {
                                           .set = changes.set,
                                           .set_says_all = changes.says_all,
                                           .sbatch = arguments.has("--sbatch") || name == "slurm"});
-  if (output.empty()) {
-    print(text);
-  } else {
+  const double change = written.report.samples_per_s / asked.report.samples_per_s - 1;
+  const std::string question = change < -0.01 ? better_question(arguments, nearest, *framework) : "";
+  if (!output.empty()) {
     write_file(output, text);
     note("wrote " + output + " (launch file for " + name + ")");
   }
+  if (arguments.has("--json"))
+    print(launch_json({.plan = path,
+                       .framework = name,
+                       .asked = plan_in_words(asked.plan),
+                       .launched = plan_in_words(written.plan),
+                       .predicted_asked = figures_of(asked),
+                       .predicted_launched = figures_of(written),
+                       .differences = nearest.differences,
+                       .better_question = question,
+                       .shortfall = written.report.fits ? "" : written.report.shortfall.reason,
+                       .text = text,
+                       .written = output.empty() ? std::vector<std::string>{} : std::vector{output}}));
+  else if (output.empty())
+    print(text);
   for (const std::string& difference : nearest.differences)
     note("not as planned: " + difference);
-  const double change = written.report.samples_per_s / asked.report.samples_per_s - 1;
   if (!same) note(fmt::format("predicted for what is written: {:+.1f} % samples/s", 100 * change));
-  if (change < -0.01)
-    if (const std::string question = better_question(arguments, nearest, *framework); !question.empty())
-      note(fmt::format("for the best plan that {} can express: {}", pipewright::name(*framework), question));
+  if (!question.empty())
+    note(fmt::format("for the best plan that {} can express: {}", pipewright::name(*framework), question));
   if (!written.report.fits) note("does not fit: " + written.report.shortfall.reason);
   return written.report.fits ? kDone : kNo;
 }

@@ -18,6 +18,7 @@
 #include "core/check.hpp"
 #include "io/scenario_file.hpp"
 #include "io/writers/accuracy.hpp"
+#include "io/writers/list_json.hpp"
 
 namespace pipewright {
 namespace {
@@ -73,12 +74,13 @@ const std::vector<Published>& published() {
   return table;
 }
 
-constexpr std::array<Option, 8> kOptions = {{
+constexpr std::array<Option, 9> kOptions = {{
     {"--all", "", "", "every table that ships with pipewright"},
     {"--data", "", "DIR", "folder of the published data that a table needs"},
     {"--fit", "", "", "search the constants that were fitted on some of these runs anew, and print them"},
     {"--md", "", "", "Markdown instead of the terminal's tables"},
     {"--csv", "", "", "one row per cell, for plots"},
+    {"--json", "", "", "one JSON document on standard output instead of the tables"},
     {"--output", "-o", "FILE", "also write the tables as one page: .html (repeatable)"},
     {"--set", "", "KEY=VALUE", "change one value of the scenarios first (repeatable)"},
     {"--width", "", "N", "columns of the tables (default: the terminal's, else 100)"},
@@ -157,7 +159,13 @@ std::vector<TableResult> evaluated(const std::vector<ScenarioFile>& files) {
   return tables;
 }
 
-std::string list_of_names() {
+std::string list_of_names(bool json) {
+  if (json) {
+    std::vector<ListEntry> entries;
+    for (const Published& each : published())
+      entries.push_back({std::string(each.name), std::string(each.what), ""});
+    return list_json("tables", entries);
+  }
   std::string text = "tables that ship with pipewright:\n";
   for (const Published& each : published())
     text += fmt::format("  {:<18}  {}\n", each.name, each.what);
@@ -186,14 +194,23 @@ void refuse_pages(const std::vector<std::string>& outputs) {
                      "\": runs and profiles that do not ship are printed, or written by --csv; leave out -o");
 }
 
+void refuse_two_forms(const Arguments& arguments) {
+  std::string_view first;
+  for (const std::string_view form : {"--md", "--csv", "--json"}) {
+    if (!arguments.has(form)) continue;
+    if (!first.empty())
+      throw InputError(fmt::format("reproduce: {} and {} exclude each other; keep one of them", first, form));
+    first = form;
+  }
+}
+
 int run(const Arguments& arguments) {
   const bool all = arguments.has("--all");
   if (arguments.positional.empty() && !all) {
-    print(list_of_names());
+    print(list_of_names(arguments.has("--json")));
     return kDone;
   }
-  if (arguments.has("--md") && arguments.has("--csv"))
-    throw InputError("reproduce: --md and --csv exclude each other; keep one of them");
+  refuse_two_forms(arguments);
   const std::vector<std::string> outputs = arguments.all("--output");
   if (arguments.positional == std::vector<std::string>{std::string(kProfiles)}) {
     refuse_pages(outputs);
@@ -218,7 +235,9 @@ int run(const Arguments& arguments) {
                       "megatron-a100 --data DIR",
                       option));
   const std::vector<TableResult> tables = evaluated(files);
-  if (arguments.has("--csv")) {
+  if (arguments.has("--json")) {
+    print(accuracy_json(tables, outputs));
+  } else if (arguments.has("--csv")) {
     print(accuracy_csv(tables));
   } else if (arguments.has("--md")) {
     std::string text;

@@ -21,7 +21,7 @@ std::vector<std::pair<FittedConstant, std::string>> used(const MeasuredTable& ta
 }
 
 // The search, and how near it came: the lines that it was made on are all that it reads.
-void print_fit(const MeasuredTable& table, std::vector<MeasuredRun> runs, const ScenarioOf& scenario) {
+void print_fit(const MeasuredTable& table, std::vector<MeasuredRun> runs, const ScenarioOf& scenario, bool json) {
   std::erase_if(runs, [](const MeasuredRun& run) { return !run.fitted; });
   const Fit found = fit(table, runs, scenario);
   std::vector<std::string> set;
@@ -31,13 +31,15 @@ void print_fit(const MeasuredTable& table, std::vector<MeasuredRun> runs, const 
     set.push_back(table.constants[i].key + "=" + found.values[i]);
     text += fmt::format("  --set \"{}\"\n", set.back());
   }
-  print(text);
   const ScenarioOf with = [&](const std::vector<std::string>& more) {
     std::vector<std::string> all = set;
     all.insert(all.end(), more.begin(), more.end());
     return scenario(all);
   };
-  for (const PredictedRun& each : predict(table, runs, with))
+  const std::vector<PredictedRun> predicted = predict(table, runs, with);
+  if (json) return print(fit_json({table.title, set, found.tried, found.loss, predicted}));
+  print(text);
+  for (const PredictedRun& each : predicted)
     print(fmt::format("  {}:{}: measured {:.1f} ms, with them {:.1f} ms, {:+.1f} %\n", each.run.place.file,
                       each.run.place.line, 1e3 * each.run.seconds, 1e3 * each.seconds, 100 * each.error()));
 }
@@ -53,14 +55,15 @@ int reproduce_measured(const ScenarioFile& file, const Arguments& arguments) {
                     table.title, table.source));
   const std::vector<MeasuredRun> runs = read_runs(table, arguments.last("--data", ""));
   const ScenarioOf scenario = [&](const std::vector<std::string>& set) { return file.scenario(-1, set); };
-  if (arguments.has("--fit")) return print_fit(table, runs, scenario), kDone;
+  if (arguments.has("--fit")) return print_fit(table, runs, scenario, arguments.has("--json")), kDone;
   MeasuredResult result{table.title, table.source, table.note, table.columns, predict(table, runs, scenario),
                         {},          {},           {}};
   result.summaries = error_summaries(table, result.runs);
   result.ranking = ranking(table, result.runs);
   result.constants = used(table, file);
-  print(arguments.has("--csv") ? measured_csv(result)
-                               : measured_text(result, {output_width(arguments), use_colour(arguments)}));
+  print(arguments.has("--json")  ? measured_json(result)
+        : arguments.has("--csv") ? measured_csv(result)
+                                 : measured_text(result, {output_width(arguments), use_colour(arguments)}));
   return kDone;
 }
 

@@ -15,6 +15,7 @@
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/scenario_file.hpp"
+#include "io/writers/json_document.hpp"
 #include "io/writers/text_table.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/pipedream_plans.hpp"
@@ -159,6 +160,32 @@ std::string csv(const std::vector<Row>& rows) {
   return text;
 }
 
+void write_planned(JsonText& json, const Planned& planned, const Row& row) {
+  json.field("replicas", planned.plan).field("cycle_s", planned.cycle).field("memory_gib", planned.memory);
+  json.field("cycle_over_ours", planned.cycle / row.ours.cycle);
+}
+
+// Without the times that planning took: the same input gives the same bytes.
+std::string json(const std::vector<Row>& rows) {
+  JsonText json;
+  open_document(json, "pipewright.profile-plans/1");
+  json.key("rows").open('[');
+  for (const Row& row : rows) {
+    json.open('{').field("profile", row.profile).field("machines", row.machines).field("network", row.network);
+    json.key("plans").open('[').open('{').field("planner", "pipewright");
+    write_planned(json, row.ours, row);
+    json.field("gap_to_lower_bound", row.gap).close();
+    for (std::size_t i = 0; i < kRules.size(); ++i) {
+      json.open('{').field("planner", fmt::format("PipeDream, {}", kRules[i].name));
+      write_planned(json, row.theirs[i], row);
+      json.close();
+    }
+    json.close().close();
+  }
+  json.close().close();
+  return std::move(json).text();
+}
+
 std::vector<TextColumn> columns(const std::vector<Row>& rows) {
   std::vector<TextColumn> list = {{.head = "profile", .left = true},
                                   {.head = "16 V100", .left = true},
@@ -240,7 +267,9 @@ int reproduce_profiles(const Arguments& arguments) {
     for (const Machines& machines : kMachines)
       for (const char* network : kNetworks)
         rows.push_back(row_of(file, folder, profile, machines, network));
-  if (arguments.has("--csv"))
+  if (arguments.has("--json"))
+    print(json(rows));
+  else if (arguments.has("--csv"))
     print(csv(rows));
   else if (arguments.has("--md"))
     print(markdown(rows) + "\n" + std::string(kHow) + "\n");

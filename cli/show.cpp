@@ -13,7 +13,7 @@
 #include "core/check.hpp"
 #include "io/format_quantity.hpp"
 #include "io/read_scenario.hpp"
-#include "io/writers/json_text.hpp"
+#include "io/writers/list_json.hpp"
 #include "io/yaml.hpp"
 #include "planner/partitioners/table.hpp"
 #include "sim/schedules/table.hpp"
@@ -22,7 +22,7 @@ namespace pipewright {
 namespace {
 
 constexpr std::array<Option, 6> kOptions = {{
-    {"--json", "", "", "of a list: one JSON document on standard output instead"},
+    {"--json", "", "", "of a list or a model: one JSON document on standard output instead"},
     {"--set", "", "KEY=VALUE", "of a model: change a parameter, --set model.layers=24 (repeatable)"},
     {"--operators", "", "", "of a model: the operators of every distinct layer, too"},
     {"--flops", "", "", "of a model: its FLOPs as publishers count them, and by kind of operator"},
@@ -89,14 +89,10 @@ std::string cluster_line(const std::string& path, const ReadOptions& options) {
   return line;
 }
 
-struct Entry {
-  std::string name, summary, file;  // file: "" of what is built in
-};
-
 // A file that cannot be read does not hide the others.
-std::vector<Entry> entries_of(const std::vector<std::string>& files,
-                              const std::function<std::string(const std::string&)>& line, std::string& errors) {
-  std::vector<Entry> entries;
+std::vector<ListEntry> entries_of(const std::vector<std::string>& files,
+                                  const std::function<std::string(const std::string&)>& line, std::string& errors) {
+  std::vector<ListEntry> entries;
   for (const std::string& path : files) {
     try {
       entries.push_back({stem(path), line(path), path});
@@ -107,29 +103,17 @@ std::vector<Entry> entries_of(const std::vector<std::string>& files,
   return entries;
 }
 
-void print_list(const std::vector<Entry>& entries) {
+void print_list(const std::vector<ListEntry>& entries) {
   std::size_t width = 0;
-  for (const Entry& entry : entries)
+  for (const ListEntry& entry : entries)
     width = std::max(width, entry.name.size());
-  for (const Entry& entry : entries)
+  for (const ListEntry& entry : entries)
     print(fmt::format("{:<{}}  {}\n", entry.name, width, entry.summary));
 }
 
-void print_json(const std::string& kind, const std::vector<Entry>& entries) {
-  JsonText json;
-  json.open('{').field("schema", "pipewright.show/1").field("kind", kind).key("entries").open('[');
-  for (const Entry& entry : entries) {
-    json.open('{').field("name", entry.name).field("summary", entry.summary);
-    if (!entry.file.empty()) json.field("file", entry.file);
-    json.close();
-  }
-  json.close().close();
-  print(std::move(json).text());
-}
-
 // Of schedules and partitioners.
-std::vector<Entry> built_in(const std::string& kind) {
-  std::vector<Entry> entries;
+std::vector<ListEntry> built_in(const std::string& kind) {
+  std::vector<ListEntry> entries;
   if (kind == "schedules")
     for (const ScheduleRule& rule : schedules())
       entries.push_back({std::string(rule.name), fmt::format("{}; {}", rule.title, rule.memory), ""});
@@ -170,8 +154,6 @@ std::string partitioner_list(const std::string& name) {
 
 int run(const Arguments& arguments) {
   const std::string& kind = arguments.positional.front();
-  if (kind == "model" && arguments.has("--json"))
-    throw InputError("show model: --json is for lists of what there is; the layers are a table, or -o FILE.dot");
   if (kind == "model") return show_model(arguments);
   for (const Option& option : kOptions)
     if (option.name != "--width" && option.name != "--json" && arguments.has(option.name))
@@ -182,7 +164,7 @@ int run(const Arguments& arguments) {
   const bool json = arguments.has("--json");
   if (json && !name.empty())
     throw InputError("show: --json is for lists; one of them is shown as the file that it is, or drawn");
-  if (json && (kind == "schedules" || kind == "partitioners")) return print_json(kind, built_in(kind)), kDone;
+  if (json && (kind == "schedules" || kind == "partitioners")) return print(list_json(kind, built_in(kind))), kDone;
   if (kind == "schedules") {
     print(name.empty() ? schedule_list() : schedule_in_detail(name, output_width(arguments)));
     return kDone;
@@ -199,9 +181,9 @@ int run(const Arguments& arguments) {
   if (!name.empty()) return one(kind, files, name);
   const auto line = kind == "models" ? model_line : kind == "devices" ? device_line : cluster_line;
   std::string errors;
-  const std::vector<Entry> entries = entries_of(
+  const std::vector<ListEntry> entries = entries_of(
       files, [&](const std::string& path) { return line(path, options); }, errors);
-  json ? print_json(kind, entries) : print_list(entries);
+  json ? print(list_json(kind, entries)) : print_list(entries);
   if (!errors.empty()) throw InputError(errors);
   return kDone;
 }

@@ -23,7 +23,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 8> kOptions = {{
+constexpr std::array<Option, 9> kOptions = {{
     {"--backend", "", "NAME", "cuda (default): one GPU, cut into virtual devices"},
     {"--part", "", "N", "this part, 1 to 6 (repeatable; default: all, in their order)"},
     {"--dry-run", "", "", "every step with small sizes and the CPU; all files say so, and no figure is one of a GPU"},
@@ -34,6 +34,7 @@ constexpr std::array<Option, 8> kOptions = {{
     {"--summary", "", "",
      "measure nothing: make the summary anew from the results of -o; without -o, its empty tables"},
     {"--output", "-o", "DIR", "for the results (default: pipewright-out/accuracy-cuda, in a dry run accuracy-dry-run)"},
+    {"--json", "", "", "the summary as one JSON document on standard output instead of Markdown"},
 }};
 
 constexpr Time kDefaultBudget{270'000'000'000}, kLongestBudget{300'000'000'000};
@@ -138,22 +139,24 @@ void write_summary(const StudyResults& results, const std::vector<StudyItem>& it
   results.write(path + ".svg", summary_svg(summary));
 }
 
-int tell_summary(const StudyResults& results, const std::vector<StudyItem>& items) {
+int tell_summary(const StudyResults& results, const std::vector<StudyItem>& items, bool json) {
   const StudySummary summary = summarized(results.records(), planned(items), results.dry_run());
-  print(summary_markdown(summary));
+  const std::string file = results.folder() + "/accuracy";
+  print(json ? summary_json(summary, {file + ".md", file + ".json", file + ".svg"}) : summary_markdown(summary));
   note("wrote " + results.folder() + "/: accuracy.md accuracy.json accuracy.svg and a folder for each part");
   return exit_status(summary);
 }
 
 int only_summary(const Arguments& arguments) {
   if (!arguments.has("--output")) {
-    print(summary_markdown(summarized({}, planned(study_items({.set = {}, .dry_run = false})), false)));
+    const StudySummary empty = summarized({}, planned(study_items({.set = {}, .dry_run = false})), false);
+    print(arguments.has("--json") ? summary_json(empty) : summary_markdown(empty));
     return kDone;
   }
   const StudyResults results(arguments.last("--output", ""));
   const std::vector<StudyItem> items = study_items({.set = results.set(), .dry_run = results.dry_run()});
   write_summary(results, items);
-  return tell_summary(results, items);
+  return tell_summary(results, items, arguments.has("--json"));
 }
 
 int run(const Arguments& arguments) {
@@ -181,7 +184,7 @@ int run(const Arguments& arguments) {
     run_part({results, items, part, budget, arguments.last("--kernel-tests", kernel_tests_here())});
     write_summary(results, items);
   }
-  return tell_summary(results, items);
+  return tell_summary(results, items, arguments.has("--json"));
 }
 
 }  // namespace

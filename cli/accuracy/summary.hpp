@@ -75,7 +75,8 @@ StudySummary summarized(std::vector<StudyRecord> records, std::vector<PlannedRow
 int exit_status(const StudySummary& summary);
 
 std::string summary_markdown(const StudySummary& summary);  // cells without a result: "not measured"
-std::string summary_json(const StudySummary& summary);      // schema pipewright.study-summary/1
-std::string summary_svg(const StudySummary& summary);       // predicted over measured steps
+// Schema pipewright.study-summary/1. `written`: files of the same; a file that is one of them does not name itself.
+std::string summary_json(const StudySummary& summary, const std::vector<std::string>& written = {});
+std::string summary_svg(const StudySummary& summary);  // predicted over measured steps
 
 }  // namespace pipewright

@@ -104,7 +104,7 @@ class Scatter {
 
 }  // namespace
 
-std::string summary_json(const StudySummary& summary) {
+std::string summary_json(const StudySummary& summary, const std::vector<std::string>& written) {
   JsonText json;
   json.open('{').field("schema", "pipewright.study-summary/1").field("dry_run", summary.dry_run);
   json.key("targets").open('[');
@@ -139,7 +139,9 @@ std::string summary_json(const StudySummary& summary) {
   json.close().key("attempts").open('[');
   for (const StudyRecord& record : summary.records)
     write_attempt(json, record);
-  json.close().close();
+  json.close();
+  if (!written.empty()) json.field("written", written);
+  json.close();
   return std::move(json).text();
 }
 

@@ -79,16 +79,6 @@ std::string verdict(const Cell& cell) {
   return text + (beaten ? "; baseline nearer" : "");
 }
 
-std::string unit(const Expectation& row) {
-  if (!row.unit.empty() || !row.quantity || !row.ratio_to.empty()) return row.unit;
-  switch (dimension(row.quantity->figure)) {
-    case Dimension::Duration: return "s";
-    case Dimension::Size: return "B";
-    case Dimension::Rate: return "1/s";
-    default: return "";
-  }
-}
-
 // What a cell compares, in a few words.
 std::string what(const Expectation& row) {
   std::string text = row.quantity ? row.quantity->text : "";
@@ -128,7 +118,7 @@ std::vector<TextColumn> columns(const TableResult& table) {
                                what(cell.row),
                                published(cell.row),
                                cell.predicted ? figure(*cell.predicted, cell.row) : "-",
-                               unit(cell.row),
+                               unit_of(cell.row),
                                error(cell.error),
                                tolerance(cell.row),
                                interval(cell),
@@ -335,6 +325,16 @@ std::vector<TextColumn> summary(const std::vector<TableResult>& tables) {
 
 }  // namespace
 
+std::string unit_of(const Expectation& row) {
+  if (!row.unit.empty() || !row.quantity || !row.ratio_to.empty()) return row.unit;
+  switch (dimension(row.quantity->figure)) {
+    case Dimension::Duration: return "s";
+    case Dimension::Size: return "B";
+    case Dimension::Rate: return "1/s";
+    default: return "";
+  }
+}
+
 std::string accuracy_text(const TableResult& table, const TableOptions& options) {
   std::string text = wrapped("", table.title, options.width) + wrapped("  ", table.source, options.width) + "\n";
   text += text_table(columns(table), options.width) + "\n";
@@ -413,7 +413,7 @@ std::string accuracy_csv(const std::vector<TableResult>& tables) {
   for (const TableResult& table : tables)
     for (const Cell& cell : table.cells)
       text += fmt::format("{},{},{},{},{},{},{},{},{},{},{}\n", csv_field(table.title), csv_field(cell.row.name),
-                          csv_field(what(cell.row)), cell.row.published_text, number(cell.predicted), unit(cell.row),
+                          csv_field(what(cell.row)), cell.row.published_text, number(cell.predicted), unit_of(cell.row),
                           number(cell.error), csv_field(tolerance(cell.row)), number(cell.baseline),
                           number(cell.baseline_error), csv_field(verdict(cell)));
   return text;

@@ -18,6 +18,13 @@ std::string accuracy_html(const std::vector<TableResult>& tables, const std::str
 // One row per cell: table, cell, quantity, published, predicted, unit, error, tolerance, baseline, its error, verdict.
 std::string accuracy_csv(const std::vector<TableResult>& tables);
 
+// Every cell with all that is known of it, and each table's averages. `written`: files of the same. Schema
+// pipewright.reproduction/1.
+std::string accuracy_json(const std::vector<TableResult>& tables, const std::vector<std::string>& written);
+
+// Of a cell's figures: the row's own, else the SI unit of the quantity, "" where it has none.
+std::string unit_of(const Expectation& row);
+
 // One line per table: cells, misses, errors, the baseline's.
 std::string accuracy_summary_text(const std::vector<TableResult>& tables, const TableOptions& options);
 std::string accuracy_summary_markdown(const std::vector<TableResult>& tables);

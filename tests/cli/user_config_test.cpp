@@ -157,7 +157,6 @@ TEST_CASE("show --json lists what there is with its file") {
   CHECK(contains(devices.out, "devices/h100-sxm-80g.yaml\""));
   CHECK(contains(run_program({"show", "schedules", "--json"}).out, "\"name\": \"1f1b\""));
   CHECK(contains(error_of({"show", "devices", "h100-sxm-80g", "--json"}), "--json is for lists"));
-  CHECK(contains(error_of({"show", "model", "vgg16", "--json"}), "--json is for lists"));
 }
 
 }  // namespace

@@ -1,0 +1,121 @@
+#include "io/writers/calibration_json.hpp"
+
+#include "io/names.hpp"
+#include "io/writers/json_document.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr double kSecond = 1e-9;  // a nanosecond
+
+void write_line(JsonText& json, std::string_view key, const LinearTime& time, std::string_view per) {
+  json.key(key).open('{').field("fixed_s", time.fixed_ns * kSecond).field(per, time.ns_per_unit * kSecond).close();
+}
+
+void write_layers(JsonText& json, const MachineProfile& profile) {
+  json.key("layers").open('[');
+  for (const LayerTimes& layer : profile.layers) {
+    json.open('{').field("key", layer.key).field("samples", layer.samples);
+    json.field("busy_workers", layer.active == 0 ? profile.active : layer.active);
+    json.field("forward_s", layer.forward).field("input_gradient_s", layer.input_gradient);
+    json.field("weight_gradient_s", layer.weight_gradient).field("spread", layer.spread);
+    json.field("measured", layer.measured).close();
+  }
+  json.close();
+}
+
+void write_machine(JsonText& json, const Fingerprint& machine) {
+  json.key("machine").open('{').field("processor", machine.processor).field("arithmetic", machine.isa);
+  json.field("cores", machine.cores).field("revision", machine.revision).field("sms", machine.sms);
+  json.field("driver", machine.driver).close();
+}
+
+// Only the terms that it has.
+void write_formula(JsonText& json, const MeasuredSeries& series) {
+  json.key("formula");
+  if (!series.formula) return json.null(), void();
+  const TimeFormula& formula = *series.formula;
+  json.open('{').field("terms", name(formula.terms)).field("fixed_s", formula.fixed_ns * kSecond);
+  if (formula.terms == SizeTerms::Waves) {
+    json.field("per_wave_s", formula.per_wave_ns * kSecond);
+    json.field("per_wave_and_depth_s", formula.per_wave_depth_ns * kSecond);
+    json.field("tile_rows", formula.tile_rows).field("tile_columns", formula.tile_columns);
+    json.field("floor_s_per_value", formula.floor_ns_per_value * kSecond);
+  }
+  if (formula.terms == SizeTerms::Work) json.field("per_flop_s", formula.per_flop_ns * kSecond);
+  if (formula.terms != SizeTerms::Waves) json.field("per_value_s", formula.per_value_ns * kSecond);
+  const FormulaErrors& errors = series.errors;
+  json.key("errors").open('{').field("mean", errors.mean).field("p95", errors.p95).field("bias", errors.bias);
+  json.field("common", errors.common).field("independent", errors.independent).close().close();
+}
+
+void write_sizes(JsonText& json, const std::vector<MeasuredSize>& sizes) {
+  json.key("sizes").open('[');
+  for (const MeasuredSize& each : sizes) {
+    json.open('{').field("count", each.size.count).field("rows", each.size.rows).field("columns", each.size.columns);
+    json.field("depth", each.size.depth).field("values", each.size.values).field("time_s", each.ns * kSecond);
+    json.key("warm_time_s");
+    each.warm_ns > 0 ? json.value(each.warm_ns * kSecond) : json.null();
+    json.field("error", each.error).field("spread", each.spread).field("clock", each.clock);
+    json.field("readings", each.readings).field("discarded", each.discarded).close();
+  }
+  json.close();
+}
+
+}  // namespace
+
+std::string calibration_json(const MachineProfile& profile, const std::vector<std::string>& written) {
+  JsonText json;
+  open_document(json, "pipewright.calibration/1");
+  json.field("name", profile.name).field("date", profile.date).field("backend", profile.backend);
+  json.field("precision", name(profile.precision));
+  write_machine(json, profile.machine);
+  json.field("busy_workers", profile.active);
+  write_layers(json, profile);
+  json.field("op_overhead_s", profile.op_overhead).field("handoff_s", profile.handoff);
+  write_line(json, "send", profile.send, "s_per_byte");
+  write_line(json, "first_read", profile.first_read, "s_per_byte");
+  json.key("updates").open('[');
+  for (const UpdateTime& update : profile.updates) {
+    json.open('{').field("optimizer", name(update.optimizer));
+    write_line(json, "time", update.by_parameters, "s_per_parameter");
+    json.close();
+  }
+  json.close().key("all_reduces").open('[');
+  for (const AllReduceTime& sum : profile.all_reduces) {
+    json.open('{').field("workers", sum.members);
+    write_line(json, "time", sum.by_bytes, "s_per_byte");
+    json.close();
+  }
+  json.close().field("probe_s", profile.probe);
+  json.key("errors").open('{').field("common", profile.common_error).field("independent", profile.independent_error);
+  json.close().field("source", profile.source).field("written", written).close();
+  return std::move(json).text();
+}
+
+std::string device_calibration_json(const MeasuredDevice& device, const Device& preset,
+                                    const std::vector<std::string>& written) {
+  JsonText json;
+  open_document(json, "pipewright.device-calibration/1");
+  json.field("name", preset.name).field("device", device.gpu).field("driver", device.driver);
+  json.field("toolkit", device.toolkit).field("date", device.date).field("revision", device.revision);
+  json.field("sms", device.sms).field("clock_hz", device.clock_ghz * 1e9).field("memory_bytes", preset.memory);
+  json.field("memory_bandwidth_bytes_per_s", preset.memory_bandwidth);
+  json.key("peak_flop_per_s").open('{');
+  for (const auto& [precision, rate] : preset.peak)
+    json.field(name(precision), rate.value);
+  json.close().field("repeat_error", device.repeat_error).field("left_out", device.left_out);
+  json.key("series").open('[');
+  for (const MeasuredSeries& series : device.series) {
+    json.open('{').field("operation", series.operation).field("pass", name(series.pass));
+    json.field("precision", name(series.precision)).field("virtual_devices", series.virtual_devices);
+    json.field("busy", series.busy).field("sms", series.sms);
+    write_formula(json, series);
+    write_sizes(json, series.sizes);
+    json.close();
+  }
+  json.close().field("written", written).close();
+  return std::move(json).text();
+}
+
+}  // namespace pipewright

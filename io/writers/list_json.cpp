@@ -1,0 +1,19 @@
+#include "io/writers/list_json.hpp"
+
+#include "io/writers/json_text.hpp"
+
+namespace pipewright {
+
+std::string list_json(const std::string& kind, const std::vector<ListEntry>& entries) {
+  JsonText json;
+  json.open('{').field("schema", "pipewright.show/1").field("kind", kind).key("entries").open('[');
+  for (const ListEntry& entry : entries) {
+    json.open('{').field("name", entry.name).field("summary", entry.summary);
+    if (!entry.file.empty()) json.field("file", entry.file);
+    json.close();
+  }
+  json.close().close();
+  return std::move(json).text();
+}
+
+}  // namespace pipewright

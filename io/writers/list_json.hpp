@@ -1,0 +1,16 @@
+// What there is of a kind, as JSON: models, schedules, published tables.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace pipewright {
+
+struct ListEntry {
+  std::string name, summary, file;  // file: "" of what is built in
+};
+
+// Schema pipewright.show/1.   docs/command-line.md
+std::string list_json(const std::string& kind, const std::vector<ListEntry>& entries);
+
+}  // namespace pipewright
