@@ -6,6 +6,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
+#include "cli/shapes.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/import/schedule_csv.hpp"
@@ -139,6 +140,12 @@ int run(const Arguments& arguments) {
 }
 
 }  // namespace
+
+JsonShape check_shape() {
+  using namespace shape;
+  const JsonShape file = object({{"file", text()}, {"ok", flag()}, {"holds?", text()}, {"errors", list(text())}});
+  return bare_document("pipewright.check/1", {{"files", list(file)}});
+}
 
 constinit const Command kCheck{
     .name = "check",

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "cli/campaign_options.hpp"
+#include "cli/shapes.hpp"
 #include "cli/terminal.hpp"
 #include "cli/validate_import.hpp"
 #include "core/check.hpp"
@@ -185,6 +186,14 @@ int compare_runs(const Arguments& arguments) {
   if (!set.empty()) asked.options["--set"] = set;
   if (arguments.has("--json")) asked.options["--json"] = {""};
   return validate_import(asked, std::nullopt);
+}
+
+JsonShape compared_runs_shape() {
+  using namespace shape;
+  const JsonShape rows = list(
+      object({{"what", text()}, {"unit", one_of({"s", "byte", ""})}, {"a", maybe(number())}, {"b", maybe(number())}}));
+  return bare_document("pipewright.compared-runs/1",
+                       {{"a", text()}, {"b", text()}, {"figures", rows}, {"kernels", rows}});
 }
 
 }  // namespace pipewright

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "calibrate/all_reduce.hpp"
+#include "cli/shapes.hpp"
 #include "cli/terminal.hpp"
 #include "io/format_quantity.hpp"
 #include "io/writers/compare.hpp"
@@ -280,6 +281,33 @@ std::string why_withheld(const RealRun& real, const std::vector<WorkerResult>& r
         computing(profile), 100 * speed,
         computing(profile) == "SMs" ? "; another program may use the GPU, or its clock was another" : "");
   return "";
+}
+
+// `dry_run` is what `accuracy --dry-run` adds to the files that it keeps.
+JsonShape validation_shape() {
+  using namespace shape;
+  const JsonShape step = object({{"predicted", number()},
+                                 {"measured_median", number()},
+                                 {"measured_p5", number()},
+                                 {"measured_p95", number()},
+                                 {"timed_steps", whole()},
+                                 {"error", maybe(number())},
+                                 {"band?", number()}});
+  const JsonShape worker = object({{"worker", whole()},
+                                   {"busy", compared(number())},
+                                   {"live_peak", compared(whole())},
+                                   {"extent", compared(whole())}});
+  return bare_document("pipewright.validation/1", {{"dry_run?", flag()},
+                                                   {"scenario", text()},
+                                                   {"synthetic?", text()},
+                                                   {"verdict", one_of({"within", "outside", "withheld"})},
+                                                   {"reason", text()},
+                                                   {"forced", flag()},
+                                                   {"tolerance", number()},
+                                                   {"step", step},
+                                                   {"speed_of_cores?", number()},
+                                                   {"bubble", compared(number())},
+                                                   {"workers", list(worker)}});
 }
 
 }  // namespace pipewright

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/shapes.hpp"
 #include "io/format_quantity.hpp"
 #include "io/writers/json_text.hpp"
 
@@ -130,7 +131,7 @@ std::string doctor_text(const CpuFindings& cpu, const GpuSystem& gpu) {
 
 std::string doctor_json(const CpuFindings& cpu, const GpuSystem& gpu) {
   JsonText json;
-  json.open('{').key("cpu").open('{');
+  json.open('{').field("schema", "pipewright.doctor/1").key("cpu").open('{');
   json.field("processor", cpu.processor).field("cores", cpu.cores).field("arithmetic", cpu.arithmetic);
   json.field("refusal", cpu.refusal).field("mpi", cpu.mpi).close();
   json.key("gpu").open('{').field("missing", gpu.missing).field("toolkit", gpu.toolkit);
@@ -147,6 +148,37 @@ std::string doctor_json(const CpuFindings& cpu, const GpuSystem& gpu) {
         .close();
   json.close().close().close();
   return std::move(json).text();
+}
+
+JsonShape doctor_shape() {
+  using namespace shape;
+  const JsonShape cpu =
+      object({{"processor", text()}, {"cores", whole()}, {"arithmetic", text()}, {"refusal", text()}, {"mpi", text()}});
+  const JsonShape split = object({{"asked", whole()}, {"groups", whole()}, {"sms", whole()}, {"left_over", whole()}});
+  const JsonShape groups =
+      object({{"least", whole()}, {"step", whole()}, {"refusal", text()}, {"splits", list(split)}});
+  const JsonShape gpu = object({{"device", whole()},
+                                {"name", text()},
+                                {"bus", text()},
+                                {"architecture", text()},
+                                {"sms", whole()},
+                                {"memory_bytes", whole()},
+                                {"free_memory_bytes", whole()},
+                                {"l2_bytes", whole()},
+                                {"sm_clock_khz", whole()},
+                                {"memory_clock_khz", whole()},
+                                {"memory_bus_bits", whole()},
+                                {"refusal", text()},
+                                {"sm_groups", groups},
+                                {"peers", list(object({{"device", whole()}, {"direct", flag()}}))}});
+  const JsonShape library = object({{"name", text()}, {"version", text()}, {"path", text()}, {"looked", list(text())}});
+  const JsonShape system = object({{"missing", text()},
+                                   {"toolkit", text()},
+                                   {"architectures", text()},
+                                   {"driver", text()},
+                                   {"gpus", list(gpu)},
+                                   {"libraries", list(library)}});
+  return bare_document("pipewright.doctor/1", {{"cpu", cpu}, {"gpu", system}});
 }
 
 }  // namespace pipewright

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "cli/imported.hpp"
+#include "cli/shapes.hpp"
 #include "io/format_quantity.hpp"
 #include "runtime/measurement.hpp"
 
@@ -191,6 +192,31 @@ void write_log(JsonText& json, const Prediction& predicted, const LogComparison&
   pair("allocated_bytes", predicted.allocated, c.log.max_allocated);
   pair("reserved_bytes", predicted.reserved, c.log.max_reserved);
   json.field("loss_first", c.loss_first).field("loss_last", c.loss_last).close();
+}
+
+JsonShape log_shape() {
+  using namespace shape;
+  const JsonShape step = object({{"predicted", number()},
+                             {"measured_median", number()},
+                             {"measured_p5", number()},
+                             {"measured_p95", number()},
+                             {"error", maybe(number())}});
+  const JsonShape pair = compared(maybe(number()));
+  return object({{"file", text()},
+                 {"format", text()},
+                 {"synthetic", maybe(text())},
+                 {"other_layout", maybe(text())},
+                 {"steps", whole()},
+                 {"first_line", whole()},
+                 {"last_line", whole()},
+                 {"step_s", step},
+                 {"samples_per_s", pair},
+                 {"tokens_per_s", pair},
+                 {"flop_per_s_device", pair},
+                 {"allocated_bytes", compared(maybe(whole()))},
+                 {"reserved_bytes", compared(maybe(whole()))},
+                 {"loss_first", maybe(number())},
+                 {"loss_last", maybe(number())}});
 }
 
 }  // namespace pipewright

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "cli/imported.hpp"
+#include "cli/shapes.hpp"
 #include "io/format_quantity.hpp"
 #include "runtime/measurement.hpp"
 
@@ -300,6 +301,27 @@ void write_trace(JsonText& json, const TraceComparison& c) {
     json.close();
   }
   json.close().close();
+}
+
+JsonShape trace_shape() {
+  using namespace shape;
+  const JsonShape stage = object({{"stage", whole()}, {"predicted_span_s", number()}, {"measured_span_s", number()}});
+  const JsonShape action = object({{"name", text()},
+                               {"stage", whole()},
+                               {"kind", one_of({"F", "B", "I", "W"})},
+                               {"micro_batch", whole()},
+                               {"occurrences", whole()},
+                               {"predicted_s", number()},
+                               {"measured_s", number()},
+                               {"predicted_start_s", number()},
+                               {"measured_start_s", maybe(number())}});
+  return object({{"files", list(text())},
+                 {"on_device", flag()},
+                 {"steps", whole()},
+                 {"absent", whole()},
+                 {"other_actions", whole()},
+                 {"stages", list(stage)},
+                 {"actions", list(action)}});
 }
 
 }  // namespace pipewright

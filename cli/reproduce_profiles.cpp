@@ -12,6 +12,7 @@
 
 #include "cli/config_path.hpp"
 #include "cli/scenario_path.hpp"
+#include "cli/shapes.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/scenario_file.hpp"
@@ -285,6 +286,18 @@ int reproduce_profiles(const Arguments& arguments) {
                        kRules[i].name));
     }
   return any_slower ? kNo : kDone;
+}
+
+JsonShape profile_plans_shape() {
+  using namespace shape;
+  const JsonShape plan = object({{"planner", text()},
+                                 {"replicas", text()},
+                                 {"cycle_s", number()},
+                                 {"memory_gib", number()},
+                                 {"cycle_over_ours", number()},
+                                 {"gap_to_lower_bound?", number()}});
+  const JsonShape row = object({{"profile", text()}, {"machines", text()}, {"network", text()}, {"plans", list(plan)}});
+  return document("pipewright.profile-plans/1", {{"rows", list(row)}});
 }
 
 }  // namespace pipewright

@@ -10,6 +10,7 @@
 #include "calibrate/calibrate.hpp"
 #include "cli/comparison_html.hpp"
 #include "cli/config_path.hpp"
+#include "cli/shapes.hpp"
 #include "cli/study_row.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
@@ -304,6 +305,54 @@ int validate_all(const Study& study) {
   }
   note("wrote " + study.output + "/: profile.yaml accuracy.md accuracy.json and a folder for each scenario");
   return status_of(rows);
+}
+
+JsonShape study_shape() {
+  using namespace shape;
+  const JsonShape step = object({{"predicted", number()},
+                                 {"measured_median", number()},
+                                 {"measured_p5", number()},
+                                 {"measured_p95", number()},
+                                 {"error", maybe(number())},
+                                 {"band", number()},
+                                 {"in_band", flag()},
+                                 {"timed", list(number())}});
+  const JsonShape done = object({{"scenario", text()},
+                                 {"attempt", whole()},
+                                 {"schedule", text()},
+                                 {"stages", whole()},
+                                 {"micro_batches", whole()},
+                                 {"group", text()},
+                                 {"shortest_op", number()},
+                                 {"step", step},
+                                 {"bubble", compared(number())},
+                                 {"memory_exact", flag()},
+                                 {"verdict", one_of({"within", "outside", "withheld"})},
+                                 {"reason", text()}});
+  const JsonShape failed = object({{"scenario", text()}, {"attempt", whole()}, {"failed", text()}});
+  const JsonShape summary = object({{"scenarios", whole()},
+                                    {"judged", whole()},
+                                    {"withheld", whole()},
+                                    {"failed", whole()},
+                                    {"with_short_ops", whole()},
+                                    {"mean_error", number()},
+                                    {"largest_error", number()},
+                                    {"mean_error_with_short_ops", number()},
+                                    {"largest_error_with_short_ops", number()},
+                                    {"bubbles_within_2_points", whole()},
+                                    {"in_band", whole()},
+                                    {"memory_exact", whole()}});
+  const JsonShape best = object({{"of", text()},
+                                 {"scenarios", whole()},
+                                 {"predicted", text()},
+                                 {"measured", text()},
+                                 {"regret", maybe(number())}});
+  return bare_document("pipewright.accuracy/1", {{"profile", text()},
+                                                 {"date", text()},
+                                                 {"revision", text()},
+                                                 {"attempts", list(either({done, failed}))},
+                                                 {"summary", summary},
+                                                 {"best", list(best)}});
 }
 
 }  // namespace pipewright

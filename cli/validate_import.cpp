@@ -13,6 +13,7 @@
 
 #include "cli/config_path.hpp"
 #include "cli/imported.hpp"
+#include "cli/shapes.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/format_quantity.hpp"
@@ -152,6 +153,15 @@ int validate_import(const Arguments& arguments, std::optional<double> tolerance)
           (trace ? trace_table(*trace) : "") + (tolerance ? "\n  verdict: " + verdict.text + "\n" : ""));
   }
   return verdict.within ? kDone : kNo;
+}
+
+JsonShape imported_shape() {
+  using namespace shape;
+  return bare_document("pipewright.imported/1", {{"scenario", text()},
+                                                 {"verdict", maybe(one_of({"within", "outside"}))},
+                                                 {"tolerance", maybe(number())},
+                                                 {"log", maybe(log_shape())},
+                                                 {"trace", maybe(trace_shape())}});
 }
 
 }  // namespace pipewright

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/check.hpp"
+#include "io/import/run_file.hpp"
 #include "io/read_sweep.hpp"
 #include "io/sections.hpp"
 
@@ -103,6 +104,7 @@ bool add_atom(std::string_view atom, Json& any, Json& words) {
   constexpr std::array<std::string_view, 9> texts = {
       "text", "name", "path", "comparison", "column head", "file name", "key of", "unit of time", "number of a stage"};
   constexpr std::array<std::string_view, 6> quantities = {"time", "size", "bandwidth", "work", "power", "FLOP rate"};
+  if (begins(atom, "pipewright.")) return any.push_back({{"const", atom}}), true;
   if (begins(atom, "list")) return any.push_back({{"type", "array"}}), true;
   if (begins(atom, "map") || begins(atom, "{")) return any.push_back({{"type", "object"}}), true;
   if (begins(atom, "whole number")) return add_figure(any, whole_number(atom), kNumber), true;
@@ -258,10 +260,13 @@ std::string json_schema(std::string_view name) {
   std::vector<SectionDoc> docs = scenario_docs();
   for (SectionDoc& doc : sweep_docs())
     docs.push_back(std::move(doc));
+  for (SectionDoc& doc : run_file_docs())
+    docs.push_back(std::move(doc));
   Writer writer(docs);
   Json schema = {{"$schema", "http://json-schema.org/draft-07/schema#"}, {"title", "pipewright " + key}};
-  const Json body = writer.reference(key);
-  if (name == "scenario") {
+  const bool is_run = name == "run";  // "run" is a section of a scenario, too
+  const Json body = writer.reference(is_run ? "run_file" : key);
+  if (name == "scenario" || is_run) {
     schema["allOf"] = {body};
   } else {
     schema["type"] = "object";

@@ -6,6 +6,7 @@
 #include "core/check.hpp"
 #include "io/sha256.hpp"
 #include "io/writers/json_text.hpp"
+#include "io/writers/shapes.hpp"
 
 namespace pipewright {
 namespace {
@@ -89,6 +90,25 @@ std::string study_settings_json(const StudySettings& settings, bool dry_run) {
 
 StudySettings parse_study_settings(const std::string& text, const std::string& file) {
   return parsed(text, file, kStudy, [](const Json& json) { return json.at("settings").get<StudySettings>(); });
+}
+
+JsonShape study_record_shape() {
+  using namespace shape;
+  return bare_document(kRecord, {{"dry_run", flag()},
+                                 {"settings", text()},
+                                 {"part", whole()},
+                                 {"name", text()},
+                                 {"attempt", whole()},
+                                 {"status", text()},
+                                 {"reason", text()},
+                                 {"words", map(text())},
+                                 {"figures", map(maybe(number()))},
+                                 {"lists", map(list(maybe(number())))}});
+}
+
+JsonShape study_settings_shape() {
+  using namespace shape;
+  return bare_document(kStudy, {{"dry_run", flag()}, {"hash", text()}, {"settings", map(text())}});
 }
 
 }  // namespace pipewright

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "cli/accuracy/summary.hpp"
+#include "cli/shapes.hpp"
 #include "io/format_quantity.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/svg_canvas.hpp"
@@ -147,6 +148,33 @@ std::string summary_json(const StudySummary& summary, const std::vector<std::str
 
 std::string summary_svg(const StudySummary& summary) {
   return Scatter(summary).draw();
+}
+
+// Attempts have, beside what all have, whatever their part measured. `dry_run` is first in a dry run's files.
+JsonShape study_summary_shape() {
+  using namespace shape;
+  const JsonShape target = object({{"part", whole()},
+                                   {"quantity", text()},
+                                   {"target", text()},
+                                   {"result", text()},
+                                   {"state", one_of({"not measured", "not applicable", "met", "missed"})}});
+  const JsonShape errors = object({{"stages", whole()},
+                                   {"judged", whole()},
+                                   {"with_long_ops", whole()},
+                                   {"mean_error", number()},
+                                   {"largest_error", number()},
+                                   {"largest_error_with_short_ops", number()}});
+  const JsonShape speed_up = object(
+      {{"stages", whole()}, {"micro_batches", whole()}, {"predicted", maybe(number())}, {"measured", maybe(number())}});
+  const JsonShape attempt = map(either({text(), maybe(number()), list(maybe(number()))}));
+  return bare_document("pipewright.study-summary/1",
+                       {{"dry_run", flag()},
+                        {"targets", list(target)},
+                        {"steps", list(errors)},
+                        {"ranking", object({{"pairs", whole()}, {"told_apart", whole()}, {"right", whole()}})},
+                        {"speed_ups", list(speed_up)},
+                        {"attempts", list(attempt)},
+                        {"written?", list(text())}});
 }
 
 }  // namespace pipewright

@@ -332,6 +332,12 @@ std::string run_yaml(ImportedRun run) {
          out.text();
 }
 
+std::vector<SectionDoc> run_file_docs() {
+  return {document<ImportedRun>("run_file", kRun),         document<ImportSource>("run_file.source", kSource),
+          document<TrainingLog>("run_file.log", kLog),     document<LoggedStep>("run_file.log.steps[]", kStep),
+          document<ActionTrace>("run_file.trace", kTrace), document<KernelSum>("run_file.kernels[]", kKernel)};
+}
+
 ImportedRun parse_run_file(const std::string& text, const std::string& file) {
   const ReadOptions options;
   Errors errors;

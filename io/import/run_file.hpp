@@ -50,4 +50,8 @@ std::string run_yaml(ImportedRun run);
 ImportedRun read_run_file(const std::string& path);
 ImportedRun parse_run_file(const std::string& text, const std::string& file);
 
+// The keys of such a file; the first section is the file itself.
+struct SectionDoc;
+std::vector<SectionDoc> run_file_docs();
+
 }  // namespace pipewright

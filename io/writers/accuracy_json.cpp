@@ -2,6 +2,7 @@
 #include "io/names.hpp"
 #include "io/writers/accuracy.hpp"
 #include "io/writers/json_document.hpp"
+#include "io/writers/shapes.hpp"
 
 namespace pipewright {
 namespace {
@@ -73,6 +74,57 @@ std::string accuracy_json(const std::vector<TableResult>& tables, const std::vec
   }
   json.close().field("written", written).close();
   return std::move(json).text();
+}
+
+JsonShape reproduction_shape() {
+  using namespace shape;
+  const JsonShape optional_number = maybe(number()), optional_text = maybe(text());
+  const JsonShape plan = object({{"published", list(whole())},
+                                 {"own", list(whole())},
+                                 {"idle", whole()},
+                                 {"published_speed", number()},
+                                 {"own_speed", number()},
+                                 {"same", flag()},
+                                 {"within_5_percent", flag()}});
+  const JsonShape cell = object({{"cell", text()},
+                                 {"quantity", optional_text},
+                                 {"stage", maybe(whole())},
+                                 {"ratio_to", optional_text},
+                                 {"unit", text()},
+                                 {"published", optional_number},
+                                 {"predicted", optional_number},
+                                 {"error", optional_number},
+                                 {"tolerance", maybe(object({{"value", number()}, {"relative", flag()}}))},
+                                 {"low", optional_number},
+                                 {"high", optional_number},
+                                 {"baseline", optional_number},
+                                 {"baseline_error", optional_number},
+                                 {"published_time_to_accuracy", optional_number},
+                                 {"time_to_accuracy", optional_number},
+                                 {"plan", maybe(plan)},
+                                 {"status", of_names(kCellStatuses)},
+                                 {"counts", flag()},
+                                 {"verdict", one_of({"within", "outside", "by definition", "not simulated"})},
+                                 {"reason", optional_text},
+                                 {"note", optional_text},
+                                 {"source", optional_text},
+                                 {"file", text()}});
+  const JsonShape accuracy = object({{"cells", whole()},
+                                     {"missed", whole()},
+                                     {"mean_error", optional_number},
+                                     {"largest_error", optional_number},
+                                     {"mean_error_with_misses", optional_number},
+                                     {"baseline_mean_error", optional_number},
+                                     {"baseline_largest_error", optional_number},
+                                     {"mean_error_beside_baseline", optional_number},
+                                     {"kendall_tau", optional_number}});
+  const JsonShape table = object({{"table", text()},
+                                  {"source", text()},
+                                  {"note", optional_text},
+                                  {"box", list(text())},
+                                  {"accuracy", accuracy},
+                                  {"cells", list(cell)}});
+  return document("pipewright.reproduction/1", {{"tables", list(table)}, {"written", list(text())}});
 }
 
 }  // namespace pipewright

@@ -2,6 +2,7 @@
 
 #include "io/names.hpp"
 #include "io/writers/json_document.hpp"
+#include "io/writers/shapes.hpp"
 
 namespace pipewright {
 namespace {
@@ -116,6 +117,95 @@ std::string device_calibration_json(const MeasuredDevice& device, const Device& 
   }
   json.close().field("written", written).close();
   return std::move(json).text();
+}
+
+JsonShape calibration_shape() {
+  using namespace shape;
+  const JsonShape machine = object({{"processor", text()},
+                                    {"arithmetic", text()},
+                                    {"cores", whole()},
+                                    {"revision", text()},
+                                    {"sms", whole()},
+                                    {"driver", text()}});
+  const JsonShape layer = object({{"key", text()},
+                                  {"samples", whole()},
+                                  {"busy_workers", whole()},
+                                  {"forward_s", number()},
+                                  {"input_gradient_s", number()},
+                                  {"weight_gradient_s", number()},
+                                  {"spread", number()},
+                                  {"measured", whole()}});
+  const auto line = [](std::string_view per) { return object({{"fixed_s", number()}, {per, number()}}); };
+  const JsonShape update = object({{"optimizer", of_names(kOptimizers)}, {"time", line("s_per_parameter")}});
+  const JsonShape sum = object({{"workers", whole()}, {"time", line("s_per_byte")}});
+  return document("pipewright.calibration/1", {{"name", text()},
+                                               {"date", text()},
+                                               {"backend", text()},
+                                               {"precision", of_names(kPrecisions)},
+                                               {"machine", machine},
+                                               {"busy_workers", whole()},
+                                               {"layers", list(layer)},
+                                               {"op_overhead_s", number()},
+                                               {"handoff_s", number()},
+                                               {"send", line("s_per_byte")},
+                                               {"first_read", line("s_per_byte")},
+                                               {"updates", list(update)},
+                                               {"all_reduces", list(sum)},
+                                               {"probe_s", number()},
+                                               {"errors", object({{"common", number()}, {"independent", number()}})},
+                                               {"source", text()},
+                                               {"written", list(text())}});
+}
+
+JsonShape device_calibration_shape() {
+  using namespace shape;
+  const JsonShape errors = object(
+      {{"mean", number()}, {"p95", number()}, {"bias", number()}, {"common", number()}, {"independent", number()}});
+  const JsonShape formula = object({{"terms", of_names(kSizeTerms)},
+                                    {"fixed_s", number()},
+                                    {"per_wave_s?", number()},
+                                    {"per_wave_and_depth_s?", number()},
+                                    {"tile_rows?", whole()},
+                                    {"tile_columns?", whole()},
+                                    {"floor_s_per_value?", number()},
+                                    {"per_flop_s?", number()},
+                                    {"per_value_s?", number()},
+                                    {"errors", errors}});
+  const JsonShape size = object({{"count", whole()},
+                                 {"rows", whole()},
+                                 {"columns", whole()},
+                                 {"depth", whole()},
+                                 {"values", number()},
+                                 {"time_s", number()},
+                                 {"warm_time_s", maybe(number())},
+                                 {"error", number()},
+                                 {"spread", number()},
+                                 {"clock", number()},
+                                 {"readings", whole()},
+                                 {"discarded", whole()}});
+  const JsonShape series = object({{"operation", text()},
+                                   {"pass", of_names(kMeasuredPasses)},
+                                   {"precision", of_names(kPrecisions)},
+                                   {"virtual_devices", whole()},
+                                   {"busy", whole()},
+                                   {"sms", whole()},
+                                   {"formula", maybe(formula)},
+                                   {"sizes", list(size)}});
+  return document("pipewright.device-calibration/1", {{"name", text()},
+                                                      {"device", text()},
+                                                      {"driver", text()},
+                                                      {"toolkit", text()},
+                                                      {"date", text()},
+                                                      {"revision", text()},
+                                                      {"sms", whole()},
+                                                      {"clock_hz", number()},
+                                                      {"memory_bytes", whole()},
+                                                      {"memory_bandwidth_bytes_per_s", maybe(number())},
+                                                      {"peak_flop_per_s", map(number())},
+                                                      {"repeat_error", number()},
+                                                      {"left_out", list(text())},
+                                                      {"series", list(series)},
+                                                      {"written", list(text())}});
 }
 
 }  // namespace pipewright

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "io/format_quantity.hpp"
+#include "io/writers/shapes.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {
@@ -222,6 +223,54 @@ void write_campaign(JsonText& json, const Campaign& campaign, const Report& repo
   json.field("days_expected", campaign.days_expected()).field("cost_expected", campaign.cost_expected());
   write_spread(json, campaign.spread);
   json.field("not_told", campaign.missing).field("known_by", campaign.known).close();
+}
+
+JsonShape campaign_shape() {
+  using namespace shape;
+  const JsonShape quantiles = object({{"p5", number()}, {"p50", number()}, {"p95", number()}});
+  const JsonShape simulated = object({{"trials", whole()},
+                                      {"seed", whole()},
+                                      {"goodput", number()},
+                                      {"p5", number()},
+                                      {"p50", number()},
+                                      {"p95", number()},
+                                      {"failures", number()},
+                                      {"part_of_length", number()}});
+  const JsonShape goodput = object({{"mtbf_s", number()},
+                                    {"checkpoint_s", number()},
+                                    {"restart_s", number()},
+                                    {"interval_young_s", number()},
+                                    {"interval_daly_s", number()},
+                                    {"interval_s", number()},
+                                    {"by_formula", number()},
+                                    {"failures_by_formula", number()},
+                                    {"simulated", maybe(simulated)}});
+  const JsonShape spread = object({{"seed", whole()},
+                                   {"trials", whole()},
+                                   {"step_time_s", maybe(quantiles)},
+                                   {"step_time_distribution", text()},
+                                   {"memory_bytes", maybe(quantiles)},
+                                   {"probability_not_fitting", maybe(number())},
+                                   {"memory_distribution", text()}});
+  return object({{"length", text()},
+                 {"samples", number()},
+                 {"steps", number()},
+                 {"duration_s", number()},
+                 {"days", number()},
+                 {"days_band", maybe(object({{"low", number()}, {"high", number()}}))},
+                 {"devices", whole()},
+                 {"device_hours", number()},
+                 {"mfu", maybe(number())},
+                 {"hfu", maybe(number())},
+                 {"cost", maybe(number())},
+                 {"energy_j", maybe(number())},
+                 {"energy_most_j", maybe(number())},
+                 {"goodput", maybe(goodput)},
+                 {"days_expected", maybe(number())},
+                 {"cost_expected", maybe(number())},
+                 {"spread", maybe(spread)},
+                 {"not_told", list(text())},
+                 {"known_by", list(text())}});
 }
 
 }  // namespace pipewright

@@ -7,6 +7,7 @@
 #include "io/format_quantity.hpp"
 #include "io/writers/csv_text.hpp"
 #include "io/writers/json_text.hpp"
+#include "io/writers/shapes.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {
@@ -215,6 +216,36 @@ std::string capacity_markdown(const std::vector<Capacity>& rows) {
     text += "- " + (name.empty() ? "" : "`" + name + "`: ") + line + "\n";
   }
   return text;
+}
+
+JsonShape capacity_shape() {
+  using namespace shape;
+  const JsonShape next = object({{"value", whole()},
+                                 {"stage", whole()},
+                                 {"memory_bytes", memory_shape()},
+                                 {"need_bytes", whole()},
+                                 {"least_memory_bytes", whole()}});
+  const JsonShape row = object({{"over", text()},
+                                {"varied", map(text())},
+                                {"largest", maybe(whole())},
+                                {"method", text()},
+                                {"upper_end", text()},
+                                {"tried", whole()},
+                                {"stages?", whole()},
+                                {"devices?", whole()},
+                                {"layers?", whole()},
+                                {"parameters?", whole()},
+                                {"device_memory_bytes?", whole()},
+                                {"reserve_bytes?", whole()},
+                                {"training_state_bytes?", whole()},
+                                {"activations_bytes?", whole()},
+                                {"largest_activations_bytes?", whole()},
+                                {"fullest_stage?", whole()},
+                                {"peak_bytes?", whole()},
+                                {"headroom_bytes?", whole()},
+                                {"least_memory_bytes?", whole()},
+                                {"next", maybe(next)}});
+  return document("pipewright.capacity/1", {{"scenario", text()}, {"rows", list(row)}});
 }
 
 }  // namespace pipewright

@@ -10,6 +10,7 @@
 #include "io/writers/html.hpp"
 #include "io/writers/html_page.hpp"
 #include "io/writers/json_text.hpp"
+#include "io/writers/shapes.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {
@@ -458,6 +459,21 @@ std::string compare_json(const ComparedSide& a, const ComparedSide& b) {
   json_rows(json, "critical_path", path(a.figures, b.figures));
   json.close();
   return std::move(json).text();
+}
+
+JsonShape comparison_shape() {
+  using namespace shape;
+  const JsonShape rows = list(object({{"what", text()}, {"a", maybe(number())}, {"b", maybe(number())}}));
+  return document("pipewright.comparison/1", {{"a", text()},
+                                              {"b", text()},
+                                              {"same", flag()},
+                                              {"all_inputs", flag()},
+                                              {"inputs", list(object({{"key", text()}, {"a", text()}, {"b", text()}}))},
+                                              {"figures", rows},
+                                              {"time_shares", rows},
+                                              {"stages", rows},
+                                              {"links", rows},
+                                              {"critical_path", rows}});
 }
 
 }  // namespace pipewright

@@ -7,6 +7,7 @@
 #include "io/writers/campaign_lines.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/json_text.hpp"
+#include "io/writers/shapes.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {
@@ -267,6 +268,202 @@ std::string json_infeasible(const Infeasible& why) {
   shortfall(json, why);
   json.close();
   return std::move(json).text();
+}
+
+// ---- the form of it -------------------------------------------------------------------------------------------------
+
+namespace {
+
+using namespace shape;
+
+JsonShape scenario_shape() {
+  const JsonShape model =
+      object({{"name", text()}, {"layers", whole()}, {"parameters", whole()}, {"batch", whole()}, {"source", text()}});
+  const JsonShape device_class =
+      object({{"device", text()}, {"nodes", whole()}, {"first_device", whole()}, {"device_memory_bytes", whole()}});
+  const JsonShape cluster = object({{"name", text()},
+                                    {"nodes", whole()},
+                                    {"devices_per_node", whole()},
+                                    {"device", text()},
+                                    {"device_memory_bytes", whole()},
+                                    {"source", text()},
+                                    {"classes?", list(device_class)}});
+  return object({{"name", text()},
+                 {"file", text()},
+                 {"description", text()},
+                 {"model", model},
+                 {"cluster", cluster},
+                 {"precision", of_names(kPrecisions)},
+                 {"optimizer", of_names(kOptimizers)},
+                 {"gradient_precision", of_names(kPrecisions)},
+                 {"zero", whole()},
+                 {"sequence_length", maybe(whole())},
+                 {"cost_source", of_names(kCostSources)}});
+}
+
+JsonShape plan_shape() {
+  return object({{"schedule", text()},
+                 {"stages", whole()},
+                 {"virtual_stages", whole()},
+                 {"data_parallel", whole()},
+                 {"tensor_parallel", whole()},
+                 {"sequence_parallel", flag()},
+                 {"replicas", list(whole())},
+                 {"micro_batches", whole()},
+                 {"micro_batch_size", whole()},
+                 {"last_micro_batch_size", whole()},
+                 {"global_batch_size", whole()},
+                 {"layers", list(layer_range())},
+                 {"recompute", list(of_names(kRecomputes))},
+                 {"rebuilt_layers?", list(whole())},
+                 {"recompute_except_last", flag()},
+                 {"skips", of_names(kSkips)},
+                 {"gradient_sync", of_names(kGradientSyncs)},
+                 {"scatter_gather", flag()},
+                 {"bucket_bytes", whole()},
+                 {"vertical_sync", flag()},
+                 {"devices", list(whole())}});
+}
+
+// Of a stage, and of a worker: idle time, and memory at its peak.
+std::vector<JsonMember> idle_and_memory() {
+  const JsonShape idle = object({{"total_s", number()},
+                                 {"fill_s", number()},
+                                 {"imbalance_s", number()},
+                                 {"communication_s", number()},
+                                 {"stall_s", number()},
+                                 {"drain_s", number()}});
+  const JsonShape need = object({{"model", whole()},
+                                 {"rounding", whole()},
+                                 {"fragmentation", whole()},
+                                 {"with_reserve", whole()},
+                                 {"low", whole()},
+                                 {"high", whole()}});
+  const JsonShape message = object({{"end", one_of({"sender", "receiver"})},
+                                    {"direction", one_of({"forward", "backward"})},
+                                    {"from", whole()},
+                                    {"to", whole()},
+                                    {"micro_batch", whole()}});
+  const JsonShape all_reduce = object({{"virtual_stage", whole()}, {"bucket", whole()}, {"round", whole()}});
+  return {{"idle", idle},
+          {"memory_bytes", memory_shape()},
+          {"memory_need_bytes", need},
+          {"weight_versions", whole()},
+          {"in_flight", whole()},
+          {"peak_at_s", number()},
+          {"peak_owner", text()},
+          {"peak_owner_kind", one_of({"message", "all-reduce", "op"})},
+          {"peak_message", maybe(message)},
+          {"peak_all_reduce", maybe(all_reduce)},
+          {"fits", flag()}};
+}
+
+JsonShape worker_shape() {
+  const JsonShape worker = object({{"worker", whole()},
+                                   {"copy", whole()},
+                                   {"stage", whole()},
+                                   {"replica", whole()},
+                                   {"device", whole()},
+                                   {"busy_s", number()},
+                                   {"forward_s", number()},
+                                   {"backward_s", number()},
+                                   {"recompute_s", number()},
+                                   {"update_s", number()}});
+  return with(worker, idle_and_memory());
+}
+
+JsonShape stage_shape() {
+  const JsonShape stage = object({{"stage", whole()},
+                                  {"workers", list(whole())},
+                                  {"layers", list(layer_range())},
+                                  {"parameters", whole()},
+                                  {"forward_s", number()},
+                                  {"backward_s", number()},
+                                  {"recompute_s", number()},
+                                  {"busy_s", number()},
+                                  {"capacity_bytes", maybe(whole())}});
+  return with(stage, idle_and_memory());
+}
+
+JsonShape shortfall_shape() {
+  return object({{"reason", text()}, {"details", list(text())}, {"remedies", list(text())}});
+}
+
+std::vector<JsonMember> times_shape() {
+  const JsonShape band = object({{"step_time_low_s", number()},
+                                 {"step_time_high_s", number()},
+                                 {"samples_per_s_low", number()},
+                                 {"samples_per_s_high", number()}});
+  const JsonShape steady = object({{"micro_batches", whole()},
+                                   {"duration_s", number()},
+                                   {"busy_s", number()},
+                                   {"exact", flag()},
+                                   {"simulated_micro_batches", whole()}});
+  return {{"step_time_s", number()},
+          {"cycle_time_s", maybe(number())},
+          {"makespan_s", number()},
+          {"samples_per_s", number()},
+          {"efficiency_band", maybe(band)},
+          {"tokens_per_s", maybe(number())},
+          {"mfu", maybe(number())},
+          {"hfu", maybe(number())},
+          {"bubble_fraction", number()},
+          {"bubble_fraction_span", number()},
+          {"steady_state", maybe(steady)},
+          {"speedup_over_one_device", maybe(number())},
+          {"speedup_over_data_parallel", maybe(number())},
+          {"scaling_efficiency", maybe(number())}};
+}
+
+std::vector<JsonMember> explanations_shape() {
+  const JsonShape formula = object({{"quantity", text()},
+                                    {"formula", text()},
+                                    {"value", number()},
+                                    {"simulated", number()},
+                                    {"unit", text()},
+                                    {"source", text()},
+                                    {"applies", text()}});
+  return {{"critical_path", list(object({{"what", text()}, {"time_s", number()}}))},
+          {"sensitivity", list(object({{"what", text()}, {"step_time_s", number()}, {"speedup", number()}}))},
+          {"formulas", list(formula)},
+          {"references", list(object({{"what", text()}, {"samples_per_s", maybe(number())}, {"note", text()}}))}};
+}
+
+}  // namespace
+
+JsonShape memory_shape() {
+  std::vector<JsonMember> members;
+  for (const std::string_view category : kMemoryCategories)
+    members.emplace_back(category, whole());
+  members.emplace_back("peak", whole());
+  return object(std::move(members));
+}
+
+// `dry_run` is what `accuracy --dry-run` adds to the files that it keeps.
+JsonShape result_shape() {
+  const JsonShape link =
+      object({{"name", text()}, {"bytes", whole()}, {"bandwidth_bytes_per_s", number()}, {"utilization", number()}});
+  JsonShape report = document(kSchema, {{"dry_run?", flag()},
+                                        {"scenario", scenario_shape()},
+                                        {"plan", plan_shape()},
+                                        {"idle_devices", whole()},
+                                        {"unused_classes", list(text())},
+                                        {"engine", text()},
+                                        {"engine_reason", text()}});
+  report = with(report, times_shape());
+  report = with(report, {{"limiting_stage", whole()},
+                         {"limiting_factor", text()},
+                         {"fits", flag()},
+                         {"shortfall", maybe(shortfall_shape())},
+                         {"stages", list(stage_shape())},
+                         {"workers", list(worker_shape())},
+                         {"links", list(link)}});
+  report = with(report, explanations_shape());
+  report = with(report, {{"campaign?", campaign_shape()},
+                         {"warnings", list(text())},
+                         {"hints", list(text())},
+                         {"provenance", list(text())}});
+  return either({report, document(kSchema, {{"fits", flag()}, {"shortfall", shortfall_shape()}})});
 }
 
 }  // namespace pipewright

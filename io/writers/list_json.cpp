@@ -1,6 +1,7 @@
 #include "io/writers/list_json.hpp"
 
 #include "io/writers/json_text.hpp"
+#include "io/writers/shapes.hpp"
 
 namespace pipewright {
 
@@ -14,6 +15,12 @@ std::string list_json(const std::string& kind, const std::vector<ListEntry>& ent
   }
   json.close().close();
   return std::move(json).text();
+}
+
+JsonShape list_shape() {
+  using namespace shape;
+  const JsonShape entry = object({{"name", text()}, {"summary", text()}, {"file?", text()}});
+  return bare_document("pipewright.show/1", {{"kind", text()}, {"entries", list(entry)}});
 }
 
 }  // namespace pipewright

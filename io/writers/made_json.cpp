@@ -1,6 +1,7 @@
 #include "io/writers/made_json.hpp"
 
 #include "io/writers/json_document.hpp"
+#include "io/writers/shapes.hpp"
 #include "io/writers/yaml_json.hpp"
 #include "io/yaml.hpp"
 
@@ -68,6 +69,48 @@ std::string launch_json(const LaunchFile& made) {
   json.field("shortfall", unless_empty(made.shortfall)).field("text", made.text).field("written", made.written);
   json.close();
   return std::move(json).text();
+}
+
+JsonShape init_shape() {
+  using namespace shape;
+  return document("pipewright.init/1", {{"holds", text()}, {"next", text()}, {"written", list(text())}});
+}
+
+JsonShape import_shape() {
+  using namespace shape;
+  return document("pipewright.import/1", {{"format", text()},
+                                          {"file", text()},
+                                          {"gives", text()},
+                                          {"comments", list(text())},
+                                          {"document", map(any())},
+                                          {"written", list(text())}});
+}
+
+JsonShape merge_shape() {
+  using namespace shape;
+  return document("pipewright.merge/1", {{"from", list(text())},
+                                         {"points", whole()},
+                                         {"found", whole()},
+                                         {"missing", maybe(text())},
+                                         {"go_on", maybe(text())},
+                                         {"written", list(text())}});
+}
+
+JsonShape launch_shape() {
+  using namespace shape;
+  const JsonShape figures = object({{"step_time_s", number()}, {"samples_per_s", number()}});
+  return document("pipewright.launch/1", {{"plan", text()},
+                                          {"framework", text()},
+                                          {"asked", text()},
+                                          {"launched", text()},
+                                          {"differences", list(text())},
+                                          {"predicted_asked", figures},
+                                          {"predicted_launched", figures},
+                                          {"better_question", maybe(text())},
+                                          {"fits", flag()},
+                                          {"shortfall", maybe(text())},
+                                          {"text", text()},
+                                          {"written", list(text())}});
 }
 
 }  // namespace pipewright

@@ -1,5 +1,6 @@
 #include "io/writers/json_document.hpp"
 #include "io/writers/measured.hpp"
+#include "io/writers/shapes.hpp"
 
 namespace pipewright {
 namespace {
@@ -59,6 +60,49 @@ std::string fit_json(const FittedAnew& found) {
   }
   json.close().close();
   return std::move(json).text();
+}
+
+JsonShape measured_runs_shape() {
+  using namespace shape;
+  const JsonShape place = object({{"file", text()}, {"line", whole()}});
+  const JsonShape run = object({{"file", text()},
+                                {"line", whole()},
+                                {"group", text()},
+                                {"devices", whole()},
+                                {"values", map(whole())},
+                                {"measured_s", number()},
+                                {"predicted_s", number()},
+                                {"error", number()},
+                                {"fitted", flag()},
+                                {"fits", flag()}});
+  const JsonShape errors = object({{"split", text()},
+                                   {"of", text()},
+                                   {"runs", whole()},
+                                   {"mean", number()},
+                                   {"median", number()},
+                                   {"largest", number()},
+                                   {"bias", number()}});
+  const JsonShape constant = object({{"key", text()}, {"value", text()}, {"meaning", text()}, {"source", text()}});
+  const JsonShape group =
+      object({{"runs", whole()}, {"excess", number()}, {"predicted_fastest", place}, {"measured_fastest", place}});
+  return document("pipewright.measured-runs/1", {{"table", text()},
+                                                 {"source", text()},
+                                                 {"note", text()},
+                                                 {"constants", list(constant)},
+                                                 {"runs", list(run)},
+                                                 {"errors", list(errors)},
+                                                 {"ranking", list(group)}});
+}
+
+JsonShape fit_shape() {
+  using namespace shape;
+  const JsonShape run = object(
+      {{"file", text()}, {"line", whole()}, {"measured_s", number()}, {"predicted_s", number()}, {"error", number()}});
+  return document("pipewright.fit/1", {{"table", text()},
+                                       {"set", list(text())},
+                                       {"tried", whole()},
+                                       {"sum_of_squares", number()},
+                                       {"runs", list(run)}});
 }
 
 }  // namespace pipewright

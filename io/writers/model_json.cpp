@@ -3,6 +3,7 @@
 #include "core/model/flops.hpp"
 #include "io/names.hpp"
 #include "io/writers/json_document.hpp"
+#include "io/writers/shapes.hpp"
 
 namespace pipewright {
 namespace {
@@ -65,6 +66,49 @@ std::string model_json(const Model& model, const ModelParts& parts, const std::v
   if (parts.flops) write_flops(json, model);
   json.field("written", written).close();
   return std::move(json).text();
+}
+
+JsonShape layers_shape() {
+  using namespace shape;
+  const JsonShape layer = object({{"name", text()},
+                                  {"inputs", list(whole())},
+                                  {"parameters", whole()},
+                                  {"forward_flop", maybe(number())},
+                                  {"forward_s", maybe(number())},
+                                  {"backward_s", maybe(number())},
+                                  {"output_bytes", whole()},
+                                  {"kept_bytes", whole()},
+                                  {"kept_selective_bytes", whole()},
+                                  {"work", maybe(whole())}});
+  const JsonShape op = object({{"operator", text()},
+                               {"kind", of_names(kOperatorKindNames)},
+                               {"parameters", whole()},
+                               {"forward_flop", number()},
+                               {"input_gradient_flop", number()},
+                               {"weight_gradient_flop", number()},
+                               {"forward_bytes_fp32", whole()}});
+  const JsonShape count = object({{"forward", number()},
+                                  {"forward_and_backward", number()},
+                                  {"per_token", maybe(number())},
+                                  {"what_counts", text()}});
+  std::vector<JsonMember> conventions, kinds;
+  for (const FlopConvention& each : flop_conventions())
+    conventions.emplace_back(each.name, count);
+  for (const auto& each : kOperatorKindNames)
+    kinds.emplace_back(each.first, number());
+  const JsonShape flops =
+      object({{"counted_as", object(std::move(conventions))}, {"forward_by_kind", object(std::move(kinds))}});
+  return document("pipewright.layers/1", {{"name", text()},
+                                          {"source", text()},
+                                          {"batch", whole()},
+                                          {"tokens", maybe(whole())},
+                                          {"parameters", whole()},
+                                          {"active_parameters", whole()},
+                                          {"input_bytes", whole()},
+                                          {"layers", list(layer)},
+                                          {"works?", list(list(op))},
+                                          {"flops_of_a_sample?", flops},
+                                          {"written", list(text())}});
 }
 
 }  // namespace pipewright

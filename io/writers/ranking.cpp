@@ -18,6 +18,7 @@
 #include "io/writers/html_page.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/pareto_svg.hpp"
+#include "io/writers/shapes.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {
@@ -624,6 +625,91 @@ std::string plan_yaml(const Ranking& ranking, const Found& found, const Scenario
   scenario.origins.try_emplace("training.global_batch_size", chosen);
   if (asked.plan.order.value.unsettled()) scenario.origins["plan.order"] = chosen;
   return text + resolved_yaml(scenario);
+}
+
+namespace {
+
+using namespace shape;
+
+std::vector<JsonMember> layout_members() {
+  return {{"tensor_parallel", whole()},
+          {"sequence_parallel", flag()},
+          {"stages", whole()},
+          {"virtual_stages", whole()},
+          {"data_parallel", whole()},
+          {"schedule", text()},
+          {"micro_batch_size", whole()},
+          {"micro_batches", whole()},
+          {"zero", whole()},
+          {"placement", of_names(kPlacementOrders)}};
+}
+
+JsonShape plan_shape() {
+  return with(object(layout_members()), {{"devices", whole()},
+                                         {"global_batch_size", whole()},
+                                         {"layers", list(whole())},
+                                         {"order", list(whole())},
+                                         {"replicas", list(whole())},
+                                         {"classes?", list(whole())},
+                                         {"recompute", list(of_names(kRecomputes))},
+                                         {"rebuilt_layers?", list(whole())},
+                                         {"step_time_s", number()},
+                                         {"samples_per_s", number()},
+                                         {"tokens_per_s", maybe(number())},
+                                         {"mfu", maybe(number())},
+                                         {"hfu", maybe(number())},
+                                         {"bubble_fraction", number()},
+                                         {"peak_bytes", whole()},
+                                         {"capacity_bytes", whole()},
+                                         {"value", number()},
+                                         {"limiting_factor", text()},
+                                         {"campaign?", campaign_shape()}});
+}
+
+JsonShape asked_shape() {
+  std::vector<std::string> objectives;
+  for (const Objective objective : {Objective::Throughput, Objective::StepTime, Objective::Cost, Objective::Memory})
+    objectives.emplace_back(name_of(objective));
+  return document("pipewright.ranking/1", {{"scenario", text()}, {"objective", one_of(std::move(objectives))}});
+}
+
+}  // namespace
+
+// With plans, or without any yet.
+JsonShape ranking_shape() {
+  const JsonShape searched = object({{"layouts", whole()},
+                                     {"simulated", whole()},
+                                     {"simulations", whole()},
+                                     {"cuts_searched", whole()},
+                                     {"bounded", whole()},
+                                     {"too_large", whole()},
+                                     {"not_reached", whole()},
+                                     {"left_out", map(whole())},
+                                     {"refused", map(whole())}});
+  const JsonShape miss =
+      with(object(layout_members()), {{"need_bytes", whole()}, {"capacity_bytes", whole()}, {"stage", whole()}});
+  const JsonShape flip = object({{"what", text()},
+                                 {"bytes_per_s", number()},
+                                 {"below", flag()},
+                                 {"gain", number()},
+                                 {"plan", object(layout_members())}});
+  const JsonShape found = with(asked_shape(), {{"bound", number()},
+                                               {"gap", number()},
+                                               {"proven", flag()},
+                                               {"layer_order", text()},
+                                               {"ended", text()},
+                                               {"idle_devices", whole()},
+                                               {"unused_classes", list(text())},
+                                               {"plans", list(plan_shape())},
+                                               {"pareto", list(plan_shape())},
+                                               {"searched", searched},
+                                               {"nearest_miss", maybe(miss)},
+                                               {"flips", list(flip)}});
+  const JsonShape none = with(asked_shape(), {{"ended", text()},
+                                              {"plans", list(plan_shape())},
+                                              {"searched", object({{"layouts", whole()}, {"not_reached", whole()}})},
+                                              {"notes", list(text())}});
+  return either({found, none});
 }
 
 }  // namespace pipewright

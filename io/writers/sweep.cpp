@@ -10,6 +10,7 @@
 #include "io/writers/html.hpp"
 #include "io/writers/html_page.hpp"
 #include "io/writers/json_text.hpp"
+#include "io/writers/shapes.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {
@@ -378,6 +379,39 @@ std::string sweep_json(const Sweep& sweep) {
   }
   json.close().close();
   return std::move(json).text();
+}
+
+// Figures from the table that the writer goes by.
+JsonShape sweep_shape() {
+  using namespace shape;
+  std::vector<JsonMember> row = {{"variant", text()}, {"values", map(text())}, {"outcome", one_of({})},
+                                 {"plan?", text()},   {"layers?", text()},     {"plan_changes?", flag()},
+                                 {"reason", text()}};
+  for (const SweepRow::Outcome outcome :
+       {SweepRow::Outcome::Fits, SweepRow::Outcome::DoesNotFit, SweepRow::Outcome::NoPlan, SweepRow::Outcome::Invalid})
+    row[2].shape.words.emplace_back(words(outcome));
+  for (const SweepFigureName& each : kSweepFigures) {
+    if (each.figure == SweepFigure::StepTime) {
+      row.emplace_back("step_time_s?", number());
+      continue;
+    }
+    const bool is_whole = each.unit == Unit::Byte || each.figure == SweepFigure::Devices;
+    row.emplace_back(std::string(each.name) + (each.unit == Unit::Byte ? "_bytes?" : "?"),
+                     maybe(is_whole ? whole() : number()));
+  }
+  return document("pipewright.sweep/1", {{"sweep", text()},
+                                         {"base", text()},
+                                         {"description", text()},
+                                         {"variants", list(text())},
+                                         {"baseline", text()},
+                                         {"replan", flag()},
+                                         {"grid", map(list(text()))},
+                                         {"where", list(text())},
+                                         {"points", whole()},
+                                         {"left_out", whole()},
+                                         {"not_run", whole()},
+                                         {"shard?", text()},
+                                         {"rows", list(object(std::move(row)))}});
 }
 
 }  // namespace pipewright

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What `pipewright schema` prints is JSON Schema by which every shipped file is in order, and broken ones are not.
+"""What `pipewright schema` prints is JSON Schema by which every shipped file, and every document that the program
+writes here, is in order, and broken ones are not.
 
 usage: schema_test.py SOURCE_ROOT BINARY
 
@@ -8,8 +9,10 @@ Skipped (77) where Python has no jsonschema and PyYAML (Debian: python3-jsonsche
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 try:
@@ -24,7 +27,35 @@ except ImportError:
     sys.exit(77)
 
 ROOT, BINARY = (pathlib.Path(argument).resolve() for argument in (sys.argv.pop(1), sys.argv.pop(1)))
-KINDS = ["scenario", "sweep", "model", "device", "cluster", "profile"]
+KINDS = ["scenario", "sweep", "model", "device", "cluster", "profile", "run"]
+# By what their key "schema" says; the program also knows each by a name.
+DOCUMENTS = {
+    "result": "pipewright.result/1", "ranking": "pipewright.ranking/1", "sweep-result": "pipewright.sweep/1",
+    "capacity": "pipewright.capacity/1", "comparison": "pipewright.comparison/1",
+    "validation": "pipewright.validation/1", "accuracy": "pipewright.accuracy/1", "imported": "pipewright.imported/1",
+    "compared-runs": "pipewright.compared-runs/1", "reproduction": "pipewright.reproduction/1",
+    "measured-runs": "pipewright.measured-runs/1", "fit": "pipewright.fit/1",
+    "profile-plans": "pipewright.profile-plans/1", "calibration": "pipewright.calibration/1",
+    "device-calibration": "pipewright.device-calibration/1", "study": "pipewright.study/1",
+    "study-record": "pipewright.study-record/1", "study-summary": "pipewright.study-summary/1",
+    "check": "pipewright.check/1", "doctor": "pipewright.doctor/1", "show": "pipewright.show/1",
+    "layers": "pipewright.layers/1", "import": "pipewright.import/1", "launch": "pipewright.launch/1",
+    "merge": "pipewright.merge/1", "init": "pipewright.init/1",
+}
+QUICKSTART = "scenarios/quickstart.yaml"
+SMALL = "scenarios/validation/two-stage-gpipe.yaml"
+MEGATRON = (" iteration {0}/ 9 | consumed samples: 64 | elapsed time per iteration (ms): 3{0}.0 | global batch size: 64 |"
+            " lm loss: 2.5 |\n")
+MEASURED = """
+measured:
+  table: mine
+  source: me
+  files: [{name: one, file: a.csv}]
+  columns: {training.micro_batches: M}
+  devices: n
+  time: t
+  unit: ms
+"""
 
 
 def schema(kind):
@@ -37,10 +68,101 @@ def kind_of(document):
     return next((kind for kind in KINDS if kind in document), "scenario")
 
 
+# Keys that a document need not have; the writers' forms say so with "?".
+OPTIONAL = {"campaign", "classes", "shard", "synthetic", "speed_of_cores", "works", "flops_of_a_sample", "written",
+            "dry_run"}
+STORES = True  # whether this build has databases: written_documents finds out
+
+
+def written_documents(folder):
+    """(command, document) of every command, printed and written to files."""
+    global STORES
+    documents = []
+
+    def run(*arguments, text=None, statuses=(0,)):
+        done = subprocess.run([BINARY, *map(str, arguments)], capture_output=True, text=True, cwd=ROOT, input=text,
+                              check=False)
+        if done.returncode not in statuses:
+            raise AssertionError(f"{arguments}: status {done.returncode}: {done.stderr}")
+        return done
+
+    def ask(*arguments, **how):
+        documents.append((" ".join(map(str, arguments)), json.loads(run(*arguments, "--json", **how).stdout)))
+
+    def file(name, text):
+        (folder / name).write_text(text, encoding="utf-8")
+        return folder / name
+
+    ask("simulate", QUICKSTART)
+    ask("simulate", QUICKSTART, "--set", "cluster.node.device.memory=1000MiB", statuses=(1,))
+    ask("simulate", QUICKSTART, "--set", "cluster.node.device.memory=1000MiB", "--ignore-memory", statuses=(1,))
+    ask("simulate", QUICKSTART, "--set", "plan.recompute={layers: [3, 4]}")
+    for name in ["pipedream/straight-4", "pipedream/replicated-2-1-1", "what_if/old-and-new", "what_if/data-parallel",
+                 "what_if/interleaved", "what_if/llama3-70b", "zero_bubble/1.5b-p8"]:
+        ask("simulate", f"scenarios/{name}.yaml", statuses=(0, 1))
+    ask("simulate", "scenarios/what_if/gpt2-8x4090.yaml", "--tokens", "1T", "--ask", "spread,energy")
+    ask("simulate", "scenarios/what_if/gpt2-8x4090.yaml", "--tokens", "1B", "--price", "3", "--mtbf", "500h",
+        "--checkpoint", "60s", "--restart", "10min")
+    ask("plan", QUICKSTART, "--set", "plan=auto", "--explain", "--pareto", "memory,cost", "--top", "3")
+    ask("plan", "scenarios/what_if/old-and-new.yaml", "--set", "plan={replicas: auto, schedule: auto}")
+    ask("plan", QUICKSTART, "--set", "plan=auto", "--time-limit", "1ns", statuses=(0, 1))
+    ask("plan", QUICKSTART, "--set", "plan=auto", "--set", "cluster.node.device.memory=10MiB", statuses=(1,))
+    ask("sweep", "scenarios/what_if/hardware.yaml")
+    ask("sweep", "scenarios/what_if/bandwidth.yaml", "--shard", "1/3")
+    ask("capacity", QUICKSTART, "--over", "training.micro_batch_size")
+    ask("capacity", QUICKSTART, "--over", "training.micro_batch_size", "--set", "cluster.node.device.memory=10MiB",
+        statuses=(0, 1))
+    ask("compare", QUICKSTART, QUICKSTART, "--set-b", "training.micro_batches=16")
+    ask("compare", QUICKSTART, "scenarios/what_if/interleaved.yaml")
+    ask("check", QUICKSTART, file("bad.yaml", "plan: 3\n"), statuses=(2,))
+    ask("doctor")
+    for what in ["models", "devices", "clusters", "schedules", "partitioners"]:
+        ask("show", what)
+    ask("show", "model", "vgg19", "--operators", "--flops")
+    ask("show", "model", "configs/models/hf/llama3-8b.json")
+    ask("reproduce")
+    ask("reproduce", "gpipe-memory", "torchgpipe", statuses=(0, 1))
+    ask("reproduce", "zero-bubble", "-o", folder / "page.html")
+    file("a.csv", "n,M,t\n4,8,34.6\n4,16,60\n4,32,110\n")
+    ask("reproduce", "-", "--data", folder, text=(ROOT / QUICKSTART).read_text(encoding="utf-8") + MEASURED)
+    ask("launch", "scenarios/what_if/llama3-70b.yaml", "--for", "megatron", "-o", folder / "job.sh")
+    ask("init", folder / "new.yaml", "--model", "gpt2", "--cluster", "dgx-h100x8", "--batch", "64")
+    log = file("run.log", "".join(MEGATRON.format(i) for i in range(1, 7)))
+    other = file("other.log", "".join(MEGATRON.format(i) for i in range(2, 8)))
+    ask("import", "megatron-log", log, "-o", folder / "run.yaml")
+    ask("import", "megatron-log", other, "-o", folder / "other.yaml")
+    ask("import", "hf", "configs/models/hf/llama3-8b.json")
+    ask("compare", folder / "run.yaml", folder / "other.yaml")
+    run("simulate", QUICKSTART, "-o", folder / "run.trace.json")
+    ask("validate", QUICKSTART, "--log", log, "--trace", folder / "run.trace.json", statuses=(0, 1))
+    ask("run", SMALL, "--steps", "2", "--warmup", "0")
+    judged = (0, 1, 2)  # quiet or not
+    ask("validate", SMALL, "--budget", "50 ms", "--steps", "2", "--warmup", "0", "-o", folder / "one", statuses=judged)
+    ask("validate", SMALL, "scenarios/validation/one-micro-batch.yaml", "--budget", "50 ms", "--steps", "2", "--warmup",
+        "0", "-o", folder / "two", statuses=judged)
+    ask("calibrate", SMALL, "--budget", "50 ms", "-o", folder / "profile.yaml")
+    ask("calibrate", "--backend", "cpu", "--budget", "1 ms")
+    ask("accuracy", "--dry-run", "--part", "1", "-o", folder / "study", statuses=judged)
+    ask("accuracy", "--summary")
+    STORES = run("sweep", "scenarios/what_if/bandwidth.yaml", "--shard", "1/3", "-o", folder / "1.db",
+                 statuses=(0, 2)).returncode == 0
+    if STORES:
+        ask("merge", folder / "1.db", "-o", folder / "all.db", statuses=(1,))
+    for path in sorted([*folder.glob("one/*.json"), *folder.glob("two/**/*.json"), *folder.glob("study/**/*.json"),
+                        *ROOT.glob("docs/accuracy-cpu/*.json")]):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if "schema" in document:  # a trace has none
+            documents.append((path.name, document))
+    for path in sorted(ROOT.glob("tests/golden/*-json.txt")):  # command line, document, status
+        text = path.read_text(encoding="utf-8")
+        documents.append((path.name, json.loads(text[text.index("\n{"):text.rindex("\n}") + 2])))
+    return documents
+
+
 class Schemas(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.schemas = {kind: schema(kind) for kind in KINDS}
+        cls.schemas = {kind: schema(kind) for kind in [*KINDS, *DOCUMENTS]}
         cls.validators = {kind: jsonschema.Draft7Validator(each) for kind, each in cls.schemas.items()}
 
     def refused(self, kind, change):
@@ -100,6 +222,77 @@ class Schemas(unittest.TestCase):
         ]:
             with self.subTest(what):
                 self.assertTrue(self.refused(kind, change), what)
+
+    def test_every_kind_has_a_name_everywhere(self):
+        names = [*KINDS, *DOCUMENTS]
+        for name, title in DOCUMENTS.items():
+            self.assertEqual(self.schemas[name]["title"], title)
+            self.assertEqual(schema(title), self.schemas[name])
+        completion = subprocess.run([BINARY, "completion", "bash"], check=True, capture_output=True, text=True).stdout
+        self.assertEqual(re.search(r"^    schema\) .*words='([^']*)'", completion, re.M).group(1).split(), names)
+        installed = re.search(r"foreach kind : \[([^\]]*)\]", (ROOT / "meson.build").read_text(encoding="utf-8"))
+        self.assertEqual(re.findall(r"'([^']+)'", installed.group(1)), names)
+
+    def test_documents_are_in_order_and_broken_ones_are_not(self):
+        with tempfile.TemporaryDirectory() as folder:
+            documents = written_documents(pathlib.Path(folder))
+        seen = {document["schema"] for _, document in documents}
+        here = set(DOCUMENTS.values()) - {"pipewright.profile-plans/1", "pipewright.fit/1"}  # need data that does not ship
+        if not STORES:
+            here.discard("pipewright.merge/1")
+        self.assertEqual(seen, here)
+        for what, document in documents:
+            name = next(name for name, title in DOCUMENTS.items() if title == document["schema"])
+            validator = self.validators[name]
+            with self.subTest(what):
+                error = jsonschema.exceptions.best_match(validator.iter_errors(document))
+                self.assertIsNone(error, error and f"{list(error.absolute_path)}: {error.message}"[:600])
+                self.assertFalse(validator.is_valid({**document, "unknown": 1}), "an unknown key")
+                for key in document:
+                    if key not in OPTIONAL:
+                        without = {other: value for other, value in document.items() if other != key}
+                        self.assertFalse(validator.is_valid(without), f"without {key}")
+                    self.assertFalse(validator.is_valid({**document, key: object()}), f"{key} is nothing that JSON has")
+
+    def test_broken_parts_of_a_document_are_refused(self):
+        text = subprocess.run([BINARY, "simulate", QUICKSTART, "--json"], check=True, capture_output=True, text=True,
+                              cwd=ROOT).stdout
+        validator = self.validators["result"]
+        self.assertTrue(validator.is_valid(json.loads(text)))
+        for what, change in [
+            ("a time that is a text", lambda d: d.update(step_time_s="0.03")),
+            ("a share of a count", lambda d: d["plan"].update(stages=1.5)),
+            ("an unknown key deep inside", lambda d: d["stages"][1]["idle"].update(waiting_s=0)),
+            ("a missing part", lambda d: d["workers"][0].pop("memory_bytes")),
+            ("a list that is a map", lambda d: d.update(links={})),
+            ("a word that there is not", lambda d: d["scenario"].update(optimizer="adamm")),
+            ("null where nothing can be missing", lambda d: d.update(fits=None)),
+            ("another version", lambda d: d.update(schema="pipewright.result/2")),
+        ]:
+            with self.subTest(what):
+                document = json.loads(text)
+                change(document)
+                self.assertFalse(validator.is_valid(document), what)
+
+    def test_runs_that_were_imported_are_in_order_and_broken_ones_are_not(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = pathlib.Path(folder) / "run.log"
+            log.write_text("".join(MEGATRON.format(i) for i in range(1, 6)), encoding="utf-8")
+            text = subprocess.run([BINARY, "import", "megatron-log", log], check=True, capture_output=True,
+                                  text=True).stdout
+        validator = self.validators["run"]
+        error = jsonschema.exceptions.best_match(validator.iter_errors(yaml.safe_load(text)))
+        self.assertIsNone(error, error and f"{list(error.absolute_path)}: {error.message}"[:600])
+        for what, change in [
+            ("an unknown key", lambda d: d["log"].update(step=[])),
+            ("no source", lambda d: d.pop("source")),
+            ("another version", lambda d: d.update(schema="pipewright.run/2")),
+            ("a step without a number", lambda d: d["log"]["steps"][0].pop("number")),
+        ]:
+            with self.subTest(what):
+                document = yaml.safe_load(text)
+                change(document)
+                self.assertFalse(validator.is_valid(document), what)
 
     def test_an_unknown_kind_is_refused_with_a_suggestion(self):
         run = subprocess.run([BINARY, "schema", "scenaro"], capture_output=True, text=True, check=False)

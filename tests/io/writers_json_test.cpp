@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/plan/campaign.hpp"
+#include "io/writers/shapes.hpp"
 #include "io/writers/writers.hpp"
 #include "tests/support/small_answer.hpp"
 
@@ -86,6 +87,54 @@ TEST_CASE("every key of the result document is described in docs/result-json.md,
     CHECK_MESSAGE(documented.contains(path), path, " is written and not documented");
   for (const auto& path : documented)
     CHECK_MESSAGE(written.contains(path), path, " is documented and not written");
+}
+
+namespace {
+
+// Paths that a form allows, as `collect` has them of documents.
+void collect(const JsonShape& form, const std::string& path, std::set<std::string>& paths) {
+  switch (form.kind) {
+    case JsonShape::Kind::Object:
+      for (const JsonMember& member : form.members)
+        collect(member.shape, path.empty() ? member.key : path + "." + member.key, paths);
+      return;
+    case JsonShape::Kind::List: return collect(form.parts.front(), path + "[]", paths);
+    case JsonShape::Kind::Either:
+      for (const JsonShape& each : form.parts)
+        collect(each, path, paths);
+      return;
+    default: paths.insert(path);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the schema of the result document has the keys that are documented, and no others") {
+  const std::set<std::string> documented = documented_paths();
+  std::set<std::string> paths;
+  collect(result_shape(), "", paths);
+  for (const auto& path : documented)
+    CHECK_MESSAGE(paths.contains(path), path, " is documented and not in the schema");
+  for (const auto& path : paths) {
+    // null in place of a map: docs/result-json.md tells it where it describes the map's keys
+    const auto below = documented.lower_bound(path + ".");
+    const bool map = below != documented.end() && below->starts_with(path + ".");
+    const bool of_dry_runs = path == "dry_run";
+    CHECK_MESSAGE((documented.contains(path) || map || of_dry_runs), path, " is in the schema and not documented");
+  }
+}
+
+TEST_CASE("A form as JSON Schema: objects are closed, what ends in ? may be absent") {
+  using namespace shape;
+  const json schema = json::parse(json_schema(
+      "x/1", document("x/1", {{"n", whole()}, {"maybe?", maybe(number())}, {"l", list(one_of({"a", "b"}))}})));
+  CHECK(schema["title"] == "x/1");
+  CHECK(schema["required"] == json::array({"schema", "tool", "n", "l"}));
+  CHECK(schema["additionalProperties"] == false);
+  CHECK(schema["properties"]["n"] == json{{"type", "integer"}});
+  CHECK(schema["properties"]["maybe"]["anyOf"] == json::array({{{"type", "number"}}, {{"type", "null"}}}));
+  CHECK(schema["properties"]["l"]["items"]["enum"] == json::array({"a", "b"}));
+  CHECK(schema["properties"]["tool"]["additionalProperties"] == false);
 }
 
 TEST_CASE("seconds in the result document are whole nanoseconds with nine decimals") {

@@ -1,0 +1,20 @@
+// The forms of the documents that the command line writes itself, each defined beside its writer; those of io are in
+// io/writers/shapes.hpp.
+#pragma once
+
+#include "io/writers/shape.hpp"
+
+namespace pipewright {
+
+JsonShape validation_shape();     // comparison.cpp
+JsonShape study_shape();          // study.cpp: of several scenarios
+JsonShape imported_shape();       // validate_import.cpp
+JsonShape log_shape();            // imported_log.cpp: a part of it
+JsonShape trace_shape();          // imported_trace.cpp: likewise
+JsonShape compared_runs_shape();  // compare_runs.cpp
+JsonShape study_summary_shape();  // accuracy/summary_files.cpp
+JsonShape check_shape();          // check.cpp
+JsonShape doctor_shape();         // doctor_text.cpp
+JsonShape profile_plans_shape();  // reproduce_profiles.cpp
+
+}  // namespace pipewright
