@@ -32,6 +32,13 @@ Prediction prediction_of(const Answer& answer);
 // Of a "pipewright.result/1". Throws InputError.
 Prediction read_prediction(const std::string& path);
 
+// A line of a table: a figure of both, as text.
+struct ImportedRow {
+  std::string what, predicted, measured, error;
+};
+// Columns of so many characters; the first row is the head.
+std::string rows_text(const std::vector<ImportedRow>& rows, int what, int figures);
+
 // ---- logs -----------------------------------------------------------------------------------------------------------
 
 struct LogComparison {
@@ -48,7 +55,9 @@ struct LogComparison {
 // 8 samples of 1024 tokens on 4 devices at 2048 tokens/s each: 1 s.   tests/cli/import_run_test.cpp
 // Throws InputError where no step is left, where none has the plan's batch, or where nothing says how long a sample is.
 LogComparison compare_log(const Prediction& predicted, TrainingLog log, int warmup);
-std::string log_table(const Prediction& predicted, const LogComparison& c);
+std::string log_title(const LogComparison& c);
+std::vector<ImportedRow> log_rows(const Prediction& predicted, const LogComparison& c);
+std::vector<std::string> log_notes(const LogComparison& c);
 void write_log(JsonText& json, const Prediction& predicted, const LogComparison& c);
 
 // ---- traces ---------------------------------------------------------------------------------------------------------
@@ -83,7 +92,23 @@ struct TraceComparison {
 
 // Throws InputError where a trace has stages, micro-batches or kinds of action that the plan has not.
 TraceComparison compare_traces(const Answer& predicted, const std::vector<ActionTrace>& traces);
-std::string trace_table(const TraceComparison& c);
+std::string trace_title(const TraceComparison& c);
+std::vector<ImportedRow> trace_rows(const TraceComparison& c);
+std::vector<std::string> trace_notes(const TraceComparison& c);
 void write_trace(JsonText& json, const TraceComparison& c);
+
+// ---- both, and what follows -----------------------------------------------------------------------------------------
+
+struct ImportedComparison {
+  const Prediction& predicted;
+  std::optional<LogComparison> log;
+  std::optional<TraceComparison> trace;
+  std::optional<double> tolerance;  // nothing: nothing is judged
+  bool within = true;
+  std::string verdict;  // in words
+};
+std::string imported_text(const ImportedComparison& c);
+std::string imported_json(const ImportedComparison& c);                              // schema pipewright.imported/1
+std::string imported_html(const ImportedComparison& c, const std::string& command);  // `command`: how it was made
 
 }  // namespace pipewright

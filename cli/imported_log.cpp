@@ -33,10 +33,8 @@ std::optional<double> mean(const std::vector<const LoggedStep*>& steps, Member m
   return sum / count;
 }
 
-std::string row(const std::string& what, const std::string& predicted, const std::string& measured,
-                std::optional<double> error) {
-  return fmt::format("  {:<30} {:>14} {:>14} {:>9}\n", what, predicted, measured,
-                     error ? fmt::format("{:+.1f} %", 100 * *error) : "");
+std::string signed_percent(double error) {
+  return fmt::format("{:+.1f} %", 100 * error);
 }
 
 struct Figures {
@@ -137,40 +135,57 @@ LogComparison compare_log(const Prediction& predicted, TrainingLog log, int warm
   return c;
 }
 
-std::string log_table(const Prediction& predicted, const LogComparison& c) {
-  std::string text = fmt::format("\nlog of {}: {} ({} step{} that count, lines {} to {})\n", c.log.format, c.log.file,
-                                 c.times.size(), c.times.size() == 1 ? "" : "s", c.first_line, c.last_line) +
-                     row("", "predicted", "measured", std::nullopt);
-  text += row("step (median)", short_time(predicted.step_time, 4), short_time(c.median, 4),
-              error_of(predicted.step_time, c.median));
-  text += fmt::format("  {:<30} {:>14} {:>14}\n", "  p5 to p95 of the steps", "",
-                      short_time(c.p5, 4) + " to " + short_time(c.p95, 4));
+std::string rows_text(const std::vector<ImportedRow>& rows, int what, int figures) {
+  std::string text;
+  for (const ImportedRow& row : rows) {
+    std::string line = fmt::format("  {:<{}} {:>{}} {:>{}} {:>9}", row.what, what, row.predicted, figures, row.measured,
+                                   figures, row.error);
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string log_title(const LogComparison& c) {
+  return fmt::format("log of {}: {} ({} step{} that count, lines {} to {})", c.log.format, c.log.file, c.times.size(),
+                     c.times.size() == 1 ? "" : "s", c.first_line, c.last_line);
+}
+
+std::vector<ImportedRow> log_rows(const Prediction& predicted, const LogComparison& c) {
+  std::vector<ImportedRow> rows = {{"", "predicted", "measured", ""}};
+  rows.push_back({"step (median)", short_time(predicted.step_time, 4), short_time(c.median, 4),
+                  signed_percent(error_of(predicted.step_time, c.median))});
+  rows.push_back({"  p5 to p95 of the steps", "", short_time(c.p5, 4) + " to " + short_time(c.p95, 4), ""});
   const Figures rates = measured_rates(predicted, c.median);
-  text += row("samples/s", significant(predicted.samples_per_s, 4), significant(rates.samples, 4),
-              predicted.samples_per_s / rates.samples - 1);
+  rows.push_back({"samples/s", significant(predicted.samples_per_s, 4), significant(rates.samples, 4),
+                  signed_percent(predicted.samples_per_s / rates.samples - 1)});
   if (predicted.tokens_per_s && rates.tokens)
-    text += row("tokens/s", significant(*predicted.tokens_per_s, 4), significant(*rates.tokens, 4),
-                *predicted.tokens_per_s / *rates.tokens - 1);
+    rows.push_back({"tokens/s", significant(*predicted.tokens_per_s, 4), significant(*rates.tokens, 4),
+                    signed_percent(*predicted.tokens_per_s / *rates.tokens - 1)});
   if (const auto rate = predicted.flop_rate_device; rate && c.flop_rate_device)
-    text += row("TFLOP/s per device, each by own count", significant(*rate * 1e-12),
-                significant(*c.flop_rate_device * 1e-12), std::nullopt);
+    rows.push_back({"TFLOP/s per device, each by own count", significant(*rate * 1e-12),
+                    significant(*c.flop_rate_device * 1e-12), ""});
   const auto memory = [&](const char* what, Bytes counted, Bytes measured) {
-    text += row(what, short_bytes(counted), short_bytes(measured),
-                measured.value > 0
-                    ? std::optional(static_cast<double>(counted.value) / static_cast<double>(measured.value) - 1)
-                    : std::nullopt);
+    const double error = static_cast<double>(counted.value) / static_cast<double>(measured.value) - 1;
+    rows.push_back(
+        {what, short_bytes(counted), short_bytes(measured), measured.value > 0 ? signed_percent(error) : ""});
   };
   if (predicted.allocated && c.log.max_allocated)
     memory("memory allocated, most", *predicted.allocated, *c.log.max_allocated);
   if (predicted.reserved && c.log.max_reserved)
     memory("memory reserved, most", *predicted.reserved, *c.log.max_reserved);
   if (c.loss_first)
-    text += fmt::format("  {:<30} {:>14} {:>14}\n", "loss, first and last step", "",
-                        fmt::format("{:.4g} to {:.4g}", *c.loss_first, *c.loss_last));
-  if (!c.log.synthetic.empty()) text += fmt::format("  the log says of itself: {}\n", c.log.synthetic);
+    rows.push_back({"loss, first and last step", "", fmt::format("{:.4g} to {:.4g}", *c.loss_first, *c.loss_last), ""});
+  return rows;
+}
+
+std::vector<std::string> log_notes(const LogComparison& c) {
+  std::vector<std::string> notes;
+  if (!c.log.synthetic.empty()) notes.push_back("the log says of itself: " + c.log.synthetic);
   const double spread = static_cast<double>(c.p95.value) / static_cast<double>(c.p5.value);
-  if (spread > kNoisy) text += fmt::format("  the steps differ: p95/p5 = {:.2f}, more than {:.2f}\n", spread, kNoisy);
-  return text;
+  if (spread > kNoisy)
+    notes.push_back(fmt::format("the steps differ: p95/p5 = {:.2f}, more than {:.2f}", spread, kNoisy));
+  return notes;
 }
 
 void write_log(JsonText& json, const Prediction& predicted, const LogComparison& c) {
@@ -197,10 +212,10 @@ void write_log(JsonText& json, const Prediction& predicted, const LogComparison&
 JsonShape log_shape() {
   using namespace shape;
   const JsonShape step = object({{"predicted", number()},
-                             {"measured_median", number()},
-                             {"measured_p5", number()},
-                             {"measured_p95", number()},
-                             {"error", maybe(number())}});
+                                 {"measured_median", number()},
+                                 {"measured_p5", number()},
+                                 {"measured_p95", number()},
+                                 {"error", maybe(number())}});
   const JsonShape pair = compared(maybe(number()));
   return object({{"file", text()},
                  {"format", text()},

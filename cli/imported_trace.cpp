@@ -139,9 +139,9 @@ const char* words(char kind) {
   }
 }
 
-std::string row(const std::string& what, Time predicted, Time measured, bool error = true) {
-  return fmt::format("  {:<36} {:>12} {:>12} {:>9}\n", what, short_time(predicted), short_time(measured),
-                     error ? fmt::format("{:+.1f} %", 100 * error_of(predicted, measured)) : "");
+ImportedRow row(const std::string& what, Time predicted, Time measured, bool error = true) {
+  return {what, short_time(predicted), short_time(measured),
+          error ? fmt::format("{:+.1f} %", 100 * error_of(predicted, measured)) : ""};
 }
 
 Time distance(Time a, Time b) {
@@ -167,17 +167,18 @@ std::vector<const ComparedAction*> farthest(const std::vector<ComparedAction>& a
   return list;
 }
 
-std::string farthest_off(const TraceComparison& c) {
-  std::string text;
+std::vector<ImportedRow> farthest_off(const TraceComparison& c) {
+  std::vector<ImportedRow> rows;
   const auto name = [](const ComparedAction* a) { return name_of({a->stage, a->micro_batch, a->kind}); };
   for (const ComparedAction* a : farthest(c.actions, &ComparedAction::predicted, &ComparedAction::measured))
-    text += row(fmt::format("  {} takes", name(a)), a->predicted, a->measured);
+    rows.push_back(row(fmt::format("  {} takes", name(a)), a->predicted, a->measured));
   if (c.starts)
     for (const ComparedAction* a :
          farthest(c.actions, &ComparedAction::predicted_start, &ComparedAction::measured_start))
-      text +=
-          row(fmt::format("  {} begins, from its rank's first", name(a)), a->predicted_start, a->measured_start, false);
-  return text.empty() ? text : "  actions that are farthest off\n" + text;
+      rows.push_back(row(fmt::format("  {} begins, from its rank's first", name(a)), a->predicted_start,
+                         a->measured_start, false));
+  if (!rows.empty()) rows.insert(rows.begin(), ImportedRow{"actions that are farthest off", "", "", ""});
+  return rows;
 }
 
 // The longest span of a rank; without spans, the sum of the actions.
@@ -253,30 +254,39 @@ TraceComparison compare_traces(const Answer& predicted, const std::vector<Action
   return c;
 }
 
-std::string trace_table(const TraceComparison& c) {
-  std::string text =
-      fmt::format("\ntrace{} {} ({} step{}, times {})\n", c.files.size() == 1 ? "" : "s",
-                  c.files.size() <= 3 ? fmt::format("{}", fmt::join(c.files, ", "))
-                                      : fmt::format("{} and {} more", c.files.front(), c.files.size() - 1),
-                  c.steps, c.steps == 1 ? "" : "s",
-                  c.on_device ? "of the device" : "of the host, which may run ahead of its device");
-  text += fmt::format("  {:<36} {:>12} {:>12} {:>9}\n", "", "predicted", "measured", "error");
+std::string trace_title(const TraceComparison& c) {
+  return fmt::format("trace{} {} ({} step{}, times {})", c.files.size() == 1 ? "" : "s",
+                     c.files.size() <= 3 ? fmt::format("{}", fmt::join(c.files, ", "))
+                                         : fmt::format("{} and {} more", c.files.front(), c.files.size() - 1),
+                     c.steps, c.steps == 1 ? "" : "s",
+                     c.on_device ? "of the device" : "of the host, which may run ahead of its device");
+}
+
+std::vector<ImportedRow> trace_rows(const TraceComparison& c) {
+  std::vector<ImportedRow> rows = {{"", "predicted", "measured", "error"}};
   for (const StageSpan& span : c.spans)
-    text += row(fmt::format("stage {}, first to last action", span.stage), span.predicted, span.measured);
+    rows.push_back(row(fmt::format("stage {}, first to last action", span.stage), span.predicted, span.measured));
   std::map<std::pair<std::int64_t, std::size_t>, std::vector<const ComparedAction*>> kinds;
   for (const ComparedAction& action : c.actions)
     kinds[{action.stage, kLetters.find(action.kind)}].push_back(&action);
   for (const auto& [key, actions] : kinds)
-    text += row(fmt::format("stage {} {} (mean of {})", key.first, words(kLetters[key.second]), actions.size()),
-                mean(actions, &ComparedAction::predicted), mean(actions, &ComparedAction::measured));
-  text += farthest_off(c);
-  if (!c.starts) text += "  the trace begins or ends within a step: when actions begin is not compared\n";
+    rows.push_back(row(fmt::format("stage {} {} (mean of {})", key.first, words(kLetters[key.second]), actions.size()),
+                       mean(actions, &ComparedAction::predicted), mean(actions, &ComparedAction::measured)));
+  for (ImportedRow& each : farthest_off(c))
+    rows.push_back(std::move(each));
+  return rows;
+}
+
+std::vector<std::string> trace_notes(const TraceComparison& c) {
+  std::vector<std::string> notes;
+  if (!c.starts) notes.emplace_back("the trace begins or ends within a step: when actions begin is not compared");
   if (c.absent > 0)
-    text += fmt::format("  {} action{} of these stages not in the trace\n", c.absent, c.absent == 1 ? " is" : "s are");
+    notes.push_back(
+        fmt::format("{} action{} of these stages not in the trace", c.absent, c.absent == 1 ? " is" : "s are"));
   if (c.other_actions > 0)
-    text += fmt::format("  {} other action{} (sends, receives, overlapped pairs) {} left out\n", c.other_actions,
-                        c.other_actions == 1 ? "" : "s", c.other_actions == 1 ? "is" : "are");
-  return text;
+    notes.push_back(fmt::format("{} other action{} (sends, receives, overlapped pairs) {} left out", c.other_actions,
+                                c.other_actions == 1 ? "" : "s", c.other_actions == 1 ? "is" : "are"));
+  return notes;
 }
 
 void write_trace(JsonText& json, const TraceComparison& c) {
@@ -307,14 +317,14 @@ JsonShape trace_shape() {
   using namespace shape;
   const JsonShape stage = object({{"stage", whole()}, {"predicted_span_s", number()}, {"measured_span_s", number()}});
   const JsonShape action = object({{"name", text()},
-                               {"stage", whole()},
-                               {"kind", one_of({"F", "B", "I", "W"})},
-                               {"micro_batch", whole()},
-                               {"occurrences", whole()},
-                               {"predicted_s", number()},
-                               {"measured_s", number()},
-                               {"predicted_start_s", number()},
-                               {"measured_start_s", maybe(number())}});
+                                   {"stage", whole()},
+                                   {"kind", one_of({"F", "B", "I", "W"})},
+                                   {"micro_batch", whole()},
+                                   {"occurrences", whole()},
+                                   {"predicted_s", number()},
+                                   {"measured_s", number()},
+                                   {"predicted_start_s", number()},
+                                   {"measured_start_s", maybe(number())}});
   return object({{"files", list(text())},
                  {"on_device", flag()},
                  {"steps", whole()},

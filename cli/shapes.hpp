@@ -8,7 +8,7 @@ namespace pipewright {
 
 JsonShape validation_shape();     // comparison.cpp
 JsonShape study_shape();          // study.cpp: of several scenarios
-JsonShape imported_shape();       // validate_import.cpp
+JsonShape imported_shape();       // imported_outputs.cpp
 JsonShape log_shape();            // imported_log.cpp: a part of it
 JsonShape trace_shape();          // imported_trace.cpp: likewise
 JsonShape compared_runs_shape();  // compare_runs.cpp

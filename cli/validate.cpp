@@ -38,7 +38,8 @@ constexpr std::array<Option, 7> kBefore = {{
 }};
 constexpr std::array<Option, 2> kBehind = {{
     {"--output", "-o", "FOLDER",
-     "for profile, prediction, measurement (default: pipewright-out/SCENARIO); FILE.html: a page (repeatable)"},
+     "for profile, prediction, measurement (default: pipewright-out/SCENARIO); FILE.html: a page (repeatable); with "
+     "--log or --trace files only: .txt, .json, .html"},
     {"--json", "", "", "the comparison as one JSON document instead of the table"},
 }};
 constexpr auto kOptions = joined(kBefore, kRunOptions, kBehind);

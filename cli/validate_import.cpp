@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -13,7 +14,7 @@
 
 #include "cli/config_path.hpp"
 #include "cli/imported.hpp"
-#include "cli/shapes.hpp"
+#include "cli/outputs.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/format_quantity.hpp"
@@ -26,15 +27,29 @@ namespace pipewright {
 namespace {
 
 // What an imported run takes; everything else is for runs on this machine.
-constexpr std::array<std::string_view, 8> kTaken = {"--log",    "--trace", "--set",   "--tolerance",
+constexpr std::array<std::string_view, 9> kTaken = {"--log",    "--trace", "--set",   "--tolerance", "--output",
                                                     "--warmup", "--json",  "--color", "--help"};
+
+// A comparison as a file, by its ending.
+struct ImportedWriter {
+  std::string_view ending, what;
+  std::string (*write)(const ImportedComparison&, const std::string& command);
+};
+template <std::string (*write)(const ImportedComparison&)>
+std::string plain(const ImportedComparison& c, const std::string&) {
+  return write(c);
+}
+constexpr std::array kWriters = {
+    ImportedWriter{".txt", "the tables as text", plain<imported_text>},
+    ImportedWriter{".json", "schema pipewright.imported/1", plain<imported_json>},
+    ImportedWriter{".html", "predicted beside measured in one page, for any browser", imported_html},
+};
 
 void refuse_options_of_runs(const Arguments& arguments) {
   for (const auto& [name, values] : arguments.options)
     if (std::find(kTaken.begin(), kTaken.end(), name) == kTaken.end())
       throw InputError(name + ": is for runs on this machine, not beside --log or --trace; leave it out" +
-                       (name == "--profile" ? ", and price with --set 'cost={profile: FILE}'" : "") +
-                       (name == "--output" ? ", and write the comparison with --json > FILE" : ""));
+                       (name == "--profile" ? ", and price with --set 'cost={profile: FILE}'" : ""));
 }
 
 int warmup_of(const Arguments& arguments) {
@@ -108,6 +123,14 @@ void ask(const Arguments& arguments, Asked& asked) {
     note("warning: by the prediction the plan does not fit: " + asked.answer->report.shortfall.reason);
 }
 
+std::vector<std::string> files_read(const Arguments& arguments) {
+  std::vector<std::string> files = arguments.positional;
+  for (const char* option : {"--log", "--trace"})
+    for (const std::string& path : arguments.all(option))
+      files.push_back(path);
+  return files;
+}
+
 }  // namespace
 
 bool asks_for_import(const Arguments& arguments) {
@@ -122,6 +145,9 @@ int validate_import(const Arguments& arguments, std::optional<double> tolerance)
   const int warmup = warmup_of(arguments);
   if (arguments.all("--log").size() > 1)
     throw InputError("--log: given twice; a log holds all steps of a run, so name one (traces may be several)");
+  const std::vector<std::string> outputs = arguments.all("--output");
+  const std::vector<const ImportedWriter*> files =
+      checked_formats(outputs, files_read(arguments), std::span<const ImportedWriter>(kWriters));
   Asked asked;
   ask(arguments, asked);
   const Prediction& predicted = asked.predicted;
@@ -137,31 +163,13 @@ int validate_import(const Arguments& arguments, std::optional<double> tolerance)
     trace = compare_traces(*predicted.answer, traces);
   }
   const Judged verdict = tolerance ? judged(log, trace, predicted, *tolerance) : Judged{};
-  if (arguments.has("--json")) {
-    JsonText json;
-    json.open('{').field("schema", "pipewright.imported/1").field("scenario", predicted.name);
-    json.key("verdict");
-    tolerance ? json.value(verdict.within ? "within" : "outside") : json.null();
-    json.field("tolerance", tolerance).key("log");
-    log ? write_log(json, predicted, *log) : (void)json.null();
-    json.key("trace");
-    trace ? write_trace(json, *trace) : (void)json.null();
-    json.close();
-    print(std::move(json).text());
-  } else {
-    print(predicted.name + ": predicted, beside a run that was imported\n" + (log ? log_table(predicted, *log) : "") +
-          (trace ? trace_table(*trace) : "") + (tolerance ? "\n  verdict: " + verdict.text + "\n" : ""));
+  const ImportedComparison c{predicted, std::move(log), std::move(trace), tolerance, verdict.within, verdict.text};
+  print(arguments.has("--json") ? imported_json(c) : imported_text(c));
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    write_file(outputs[i], files[i]->write(c, command_line("validate", arguments)));
+    note(fmt::format("wrote {} ({})", outputs[i], files[i]->what));
   }
   return verdict.within ? kDone : kNo;
-}
-
-JsonShape imported_shape() {
-  using namespace shape;
-  return bare_document("pipewright.imported/1", {{"scenario", text()},
-                                                 {"verdict", maybe(one_of({"within", "outside"}))},
-                                                 {"tolerance", maybe(number())},
-                                                 {"log", maybe(log_shape())},
-                                                 {"trace", maybe(trace_shape())}});
 }
 
 }  // namespace pipewright

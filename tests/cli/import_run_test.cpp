@@ -59,6 +59,32 @@ TEST_CASE("validate --log: the median of the steps behind the warm-up against th
   CHECK(contains(table.out, "-3.9 %"));
 }
 
+TEST_CASE("validate --log -o writes what it prints, as text, JSON and a page, and nothing over what it reads") {
+  ScratchFolder folder;
+  const std::string log = written(folder, "run.log", megatron({"40.0", "35.5", "36.0"}));
+  const std::vector<std::string> asked = {"validate", kQuickstart, "--log", log, "--warmup", "0"};
+  std::vector<std::string> more = asked;
+  for (const char* name : {"c.txt", "c.json", "c.html"})
+    more.insert(more.end(), {"-o", folder.path(name)});
+  const ProgramRun run = run_program(more);
+  CHECK(run.status == 0);
+  CHECK(run.out == run_program(asked).out);
+  CHECK(file_text(folder.path("c.txt")) == run.out);
+  CHECK(json::parse(file_text(folder.path("c.json"))) == imported({kQuickstart, "--log", log, "--warmup", "0"}));
+  const std::string page = file_text(folder.path("c.html"));
+  CHECK(contains(page, "<!DOCTYPE html>"));
+  CHECK(contains(page, "step (median)"));
+  CHECK(contains(page, "within 10.0 % of the measured step"));
+  CHECK(contains(page, "pipewright validate scenarios/quickstart.yaml --log "));
+  more = asked;
+  more.insert(more.end(), {"-o", folder.path("c.pdf")});
+  CHECK(contains(error_of(more), "has no known ending; known: .txt, .json, .html"));
+  more.back() = folder.path("folder");
+  CHECK(contains(error_of(more), "has no known ending"));
+  CHECK(contains(error_of({"validate", kQuickstart, "--log", folder.path("c.json"), "-o", folder.path("c.json")}),
+                 "is read by this command"));
+}
+
 TEST_CASE("validate --log: torchtitan's tokens per second and device make the step") {
   ScratchFolder folder;
   // 64 samples of 100 tokens on 4 devices: 1600 tokens each, at 40,000 per second 40 ms.
