@@ -1,6 +1,7 @@
 #include "io/import/nsys.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <string_view>
 
@@ -8,7 +9,9 @@
 
 #include "io/errors.hpp"
 #include "io/import/byte_source.hpp"
+#include "io/import/nsys_sqlite.hpp"
 #include "io/quantity.hpp"
+#include "io/read_file.hpp"
 #include "io/utf8.hpp"
 
 namespace pipewright {
@@ -112,9 +115,7 @@ class NsysReader {
     Row row;
     for (int line = 0; line < kLinesBeforeHeader && rows_.next(row); ++line) {
       if (line == 0 && row.fields[0].starts_with("SQLite format 3"))
-        throw InputError(rows_.name() +
-                         ": is an SQLite export; write nsys stats --report nvtx_gpu_proj_trace --format csv FILE, and "
-                         "import what it prints");
+        throw InputError(rows_.name() + ": is an SQLite export, which is read from a file only; name the file");
       if (std::find(row.fields.begin(), row.fields.end(), "Name") == row.fields.end()) continue;
       for (std::size_t i = 0; i < row.fields.size(); ++i)
         column_.emplace(row.fields[i], i);
@@ -221,7 +222,22 @@ class NsysReader {
 
 }  // namespace
 
+bool is_nsys_sqlite(const std::string& path) {
+  constexpr std::string_view magic = "SQLite format 3";
+  std::error_code unknown;  // a pipe could be read once only
+  if (path == "-" || !std::filesystem::is_regular_file(path, unknown)) return false;
+  std::string begin(magic.size(), '\0');
+  try {
+    FilePieces file(path);
+    begin.resize(file.read(begin));
+  } catch (const InputError&) {
+    return false;  // whoever reads it tells
+  }
+  return begin == magic;
+}
+
 ImportedRun import_nsys(const std::string& path) {
+  if (is_nsys_sqlite(path)) return import_nsys_sqlite(path);
   return NsysReader(path).read();
 }
 
