@@ -48,6 +48,31 @@ TEST_CASE("every shipped device names the source of each of its figures") {
   }
 }
 
+// A data sheet that nobody had open is no evidence: such a source says so.
+TEST_CASE("the power of a shipped device is where its source says, or says that no copy was at hand") {
+  const auto power_of = [](const std::string& preset) {
+    for (const std::string& file : config_files("devices", shipped()))
+      if (stem(file) == preset) return read_device(file, shipped()).power->value;
+    return 0.0;
+  };
+  for (const std::string& file : config_files("devices", shipped())) {
+    const Device device = read_device(file, shipped());
+    const std::string& source = device.sources.at("power");
+    const auto has = [&](const char* part) { return source.find(part) != std::string::npos; };
+    const bool evidence = has("github.com/") || has("product brief PB-") || has("MLPerf") || source.starts_with("as ");
+    CHECK_MESSAGE(evidence != has("not verified against a copy"), file << ": " << source);
+    if (!source.starts_with("as ")) continue;
+    const std::string other = source.substr(3, source.find(',') - 3);
+    CHECK_MESSAGE(power_of(other) == device.power->value, file << ": " << source);
+  }
+}
+
+// docs/guide.md "Size a cluster": whoever counts on the last GiB states a reserve.
+TEST_CASE("shipped devices keep nothing back, as the guide says") {
+  for (const std::string& file : config_files("devices", shipped()))
+    CHECK_MESSAGE(read_device(file, shipped()).reserve == Bytes{}, file);
+}
+
 TEST_CASE("every shipped cluster names the source of its bandwidths and of the latencies it states") {
   const auto files = config_files("clusters", shipped());
   REQUIRE(files.size() >= 5);
