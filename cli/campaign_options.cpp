@@ -9,29 +9,27 @@
 #include "core/check.hpp"
 #include "io/campaign_text.hpp"
 #include "io/quantity.hpp"
+#include "io/value_rules.hpp"
 
 namespace pipewright {
 namespace {
 
-// The quantity's own advice, in the words of this option: 0 is refused, and its values are of hours, not milliseconds.
-std::string advice(std::string why, bool zero_is_good, std::string_view example) {
-  const auto replace = [&](std::string_view part, const std::string& with) {
-    if (const std::size_t at = why.find(part); at != std::string::npos) why.replace(at, part.size(), with);
-  };
-  if (!zero_is_good) replace("write 0 or more", "write more than 0");
-  if (!example.empty()) replace("\"2.5 ms\"", fmt::format("\"{}\"", example));
-  return why;
+// A negative amount's advice is of numbers in general; here 0 is refused, too.
+Parsed<double> some_amount(std::string_view text) {
+  constexpr std::string_view general = "write 0 or more";
+  Parsed<double> amount = parse_amount(text);
+  if (const std::size_t at = amount.why.find(general); at != std::string::npos)
+    amount.why.replace(at, general.size(), "write more than 0, e.g. 15T");
+  return amount;
 }
 
 // What was given, if it was; refused where it is no such value.
 template <class T>
-bool given(const Arguments& arguments, const char* option, Parsed<T> (*parse)(std::string_view), std::string& text,
-           bool zero_is_good = false, std::string_view example = "") {
+bool given(const Arguments& arguments, const char* option, Parsed<T> (*parse)(std::string_view), std::string& text) {
   if (!arguments.has(option)) return false;
   text = only_value(arguments, option);
   if (const Parsed<T> parsed = parse(text); !parsed.value)
-    throw InputError(
-        fmt::format("{}: \"{}\" {}", option, text.substr(0, 64), advice(parsed.why, zero_is_good, example)));
+    throw InputError(fmt::format("{}: \"{}\" {}", option, text.substr(0, 64), parsed.why));
   return true;
 }
 
@@ -49,7 +47,7 @@ std::string length(const Arguments& arguments) {
   for (const char* word : {"tokens", "samples", "epochs"}) {
     const std::string option = std::string("--") + word;
     std::string text;
-    if (!given(arguments, option.c_str(), parse_amount, text)) continue;
+    if (!given(arguments, option.c_str(), some_amount, text)) continue;
     if (!set.empty()) throw InputError(fmt::format("{}: {} is given, too; give one of them", option, first));
     set = fmt::format("campaign.length={} {}", text, word), first = option;
   }
@@ -84,11 +82,11 @@ std::vector<std::string> settings(const Arguments& arguments) {
     set.push_back(fmt::format("campaign.{}={}", key, text));
     refuse_both(arguments, option, set.back());
   };
-  if (given(arguments, "--price", parse_number, text)) add("--price", "price_per_hour");
-  if (given(arguments, "--mtbf", parse_time, text, false, "50000 h")) add("--mtbf", "mtbf");
-  if (given(arguments, "--checkpoint", parse_time, text, false, "60 s")) add("--checkpoint", "checkpoint");
-  if (given(arguments, "--restart", parse_time, text, true, "10 min")) add("--restart", "restart");
-  if (given(arguments, "--seed", parse_count, text, true)) add("--seed", "seed");
+  if (given(arguments, "--price", PriceRule::parse, text)) add("--price", "price_per_hour");
+  if (given(arguments, "--mtbf", MtbfRule::parse, text)) add("--mtbf", "mtbf");
+  if (given(arguments, "--checkpoint", CheckpointRule::parse, text)) add("--checkpoint", "checkpoint");
+  if (given(arguments, "--restart", RestartRule::parse, text)) add("--restart", "restart");
+  if (given(arguments, "--seed", parse_count, text)) add("--seed", "seed");
   if (arguments.has("--ask")) {
     constexpr std::array<std::string_view, 4> known = {"cost", "energy", "goodput", "spread"};
     const std::string all = only_value(arguments, "--ask");

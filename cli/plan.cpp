@@ -166,7 +166,12 @@ int run(const Arguments& arguments) {
   const SearchAnswer& answer = std::get<SearchAnswer>(result);
   print(json ? ranking_json(answer, scenario)
              : ranking_text(answer, scenario, {.table = table, .explain = arguments.has("--explain")}));
-  if (!json && scenario.campaign) print(whole_training_text(simulated(answer.plans.front()), table));
+  if (!json && scenario.campaign) {
+    const Answer best = simulated(answer.plans.front());
+    print(whole_training_text(best, table));
+    for (const std::string& warning : best.report.warnings)
+      if (warning.starts_with("campaign")) note("warning: " + warning);
+  }
   if (!pareto_axes.empty() && answer.pareto_axes.empty())
     note("--pareto is not answered, since the search ended early (" + answer.ended +
          "); it needs a longer --time-limit, or a larger --gap");

@@ -9,6 +9,7 @@
 #include "io/campaign_text.hpp"
 #include "io/sections.hpp"
 #include "io/trimmed.hpp"
+#include "io/value_rules.hpp"
 
 namespace pipewright {
 namespace {
@@ -31,26 +32,6 @@ double power_of(char suffix) {
   }
 }
 
-struct PositiveTime {
-  const char* operator()(Time value) const { return value > Time{} ? "" : "must be more than 0"; }
-};
-struct AtMostAYear {
-  const char* operator()(Time value) const {
-    return value <= Time{365LL * 24 * 3600 * 1'000'000'000} ? "" : "is more than a year; write a shorter time";
-  }
-};
-struct UpToAYear {
-  const char* operator()(Time value) const {
-    const char* broken = PositiveTime{}(value);
-    return *broken ? broken : AtMostAYear{}(value);
-  }
-};
-struct Money {
-  const char* operator()(double value) const {
-    if (!(value > 0)) return "must be more than 0";
-    return value < 1e9 ? "" : "is no price of one device for an hour; write less than 1e9";
-  }
-};
 struct Deviation {
   const char* operator()(double value) const {
     return value >= 0 && value <= 0.3 ? "" : "must be at least 0, at most 0.3: a share of the time";
@@ -98,15 +79,15 @@ constexpr Field<CampaignRequest> kCampaign[] = {
     {"samples_per_epoch", "whole number >= 1", "size of the data; needed where length counts epochs", Need::Optional,
      read_as<&CampaignRequest::samples_per_epoch, AtLeast1>, write_as<&CampaignRequest::samples_per_epoch>},
     {"price_per_hour", "number", "of every device, in place of the devices' own; --price", Need::Optional,
-     read_as<&CampaignRequest::price_per_hour, Money>, write_as<&CampaignRequest::price_per_hour>},
+     read_by_rule<&CampaignRequest::price_per_hour, PriceRule>, write_as<&CampaignRequest::price_per_hour>},
     {"mtbf", "time", "mean time between failures of every device, in place of the devices' own; --mtbf", Need::Optional,
-     read_as<&CampaignRequest::mtbf, PositiveTime>, write_as<&CampaignRequest::mtbf>},
+     read_by_rule<&CampaignRequest::mtbf, MtbfRule>, write_as<&CampaignRequest::mtbf>},
     {"checkpoint", "time", "that the training stands still while a checkpoint is written; --checkpoint", Need::Optional,
-     read_as<&CampaignRequest::checkpoint, UpToAYear>, write_as<&CampaignRequest::checkpoint>},
+     read_by_rule<&CampaignRequest::checkpoint, CheckpointRule>, write_as<&CampaignRequest::checkpoint>},
     {"restart", "time", "from a failure until the training goes on from the last checkpoint; --restart", Need::Optional,
-     read_as<&CampaignRequest::restart, AtMostAYear>, write_as<&CampaignRequest::restart>},
+     read_by_rule<&CampaignRequest::restart, RestartRule>, write_as<&CampaignRequest::restart>},
     {"interval", "time", "of training between two checkpoints; default: the best one", Need::Optional,
-     read_as<&CampaignRequest::interval, UpToAYear>, write_as<&CampaignRequest::interval>},
+     read_by_rule<&CampaignRequest::interval, IntervalRule>, write_as<&CampaignRequest::interval>},
     {"device_spread", "number in [0, 0.3]",
      "relative standard deviation of the speed of devices of one class; default: none", Need::Optional,
      read_as<&CampaignRequest::device_spread, Deviation>, write_as<&CampaignRequest::device_spread>},

@@ -6,6 +6,7 @@
 
 #include "io/read_scenario.hpp"
 #include "io/sections.hpp"
+#include "io/value_rules.hpp"
 
 namespace pipewright {
 namespace {
@@ -195,14 +196,6 @@ void write_efficiency(YamlText& out, std::string_view key, const Device& device)
   out.close();
 }
 
-struct Price {
-  const char* operator()(double value) const { return value > 0 && value < 1e9 ? "" : "must be more than 0"; }
-};
-
-struct LongEnough {
-  const char* operator()(Time value) const { return value > Time{} ? "" : "must be more than 0"; }
-};
-
 constexpr Field<HostTimes> kHost[] = {
     {"operator", "time", "to issue one operator of one pass; default: 0 ns", Need::Optional,
      read_as<&HostTimes::operation>, write_as<&HostTimes::operation>},
@@ -244,11 +237,11 @@ constexpr Field<Device> kDevice[] = {
      Need::Optional, read_as<&Device::fragmentation, LostShare>, write_as<&Device::fragmentation>},
     {"price_per_hour", "number",
      "of one device, in one currency throughout; for `plan --objective cost` and the cost of the whole training",
-     Need::Optional, read_as<&Device::price_per_hour, Price>, write_as<&Device::price_per_hour>},
+     Need::Optional, read_by_rule<&Device::price_per_hour, PriceRule>, write_as<&Device::price_per_hour>},
     {"power", "power", "that the device draws at most while it computes (its TDP); for the energy of the training",
-     Need::Optional, read_as<&Device::power, DeviceRate>, write_as<&Device::power>},
+     Need::Optional, read_by_rule<&Device::power, PowerRule>, write_as<&Device::power>},
     {"mtbf", "time", "mean time between failures of one device that stop the training, e.g. 50000 h; for the goodput",
-     Need::Optional, read_as<&Device::mtbf, LongEnough>, write_as<&Device::mtbf>},
+     Need::Optional, read_by_rule<&Device::mtbf, MtbfRule>, write_as<&Device::mtbf>},
     {"peak", "map of fp32 | tf32 | fp16 | bf16 to FLOP rate", "dense peak rates; needed by cost: roofline",
      Need::Optional, read_peak, write_peak},
     {"memory_bandwidth", "bandwidth", "of the device's own memory", Need::Optional,

@@ -65,6 +65,24 @@ std::vector<std::string> provenance(const Answer& answer, const CostModel& cost)
   return lines;
 }
 
+// A checkpoint holds whole steps: what is asked for, or the best, may be less than one. "": it is not.
+std::string short_interval(const Scenario& scenario, const Report& report) {
+  if (!scenario.campaign || !(report.step_time > Time{})) return "";
+  const auto too_short = [&](Time interval, const std::string& what, const char* way_out) {
+    if (interval >= report.step_time) return std::string();
+    return fmt::format(
+        "campaign.interval: {} of {:.4g} s is shorter than one step, {:.4g} s, and a checkpoint holds "
+        "whole steps: no run can do what the goodput says; {}",
+        what, seconds(interval), seconds(report.step_time), way_out);
+  };
+  if (scenario.campaign->interval)
+    return too_short(*scenario.campaign->interval, "the time between two checkpoints",
+                     "write a step or more, or leave it out for the best one");
+  if (!report.campaign || !report.campaign->goodput) return "";
+  return too_short(report.campaign->goodput->interval, "the best time between two checkpoints",
+                   "write a step or more (--set campaign.interval=TIME)");
+}
+
 }  // namespace
 
 std::variant<Answer, Infeasible> answer(const Scenario& asked, const AnswerOptions& options) {
@@ -91,6 +109,8 @@ std::variant<Answer, Infeasible> answer(const Scenario& asked, const AnswerOptio
     report.warnings.push_back(
         "campaign: has no length, so nothing is told of the whole training; write e.g. length: 300G tokens (--tokens "
         "300G), or samples, or epochs");
+  if (std::string warning = short_interval(scenario, report); !warning.empty())
+    report.warnings.push_back(std::move(warning));
   for (const std::int64_t samples : {answer.plan.micro_batch_size, answer.plan.last_micro_batch_size}) {
     std::string caution = cost.source().caution(scenario.model, samples);
     if (!caution.empty() && (report.warnings.empty() || report.warnings.back() != caution))

@@ -189,12 +189,85 @@ TEST_CASE("advice of the options of the whole training is of their size, and doe
   const auto refusal = [](const std::string& option, const std::string& value) {
     return run_program({"simulate", kQuick, option, value}).err;
   };
-  CHECK(refusal("--price", "-3") == "error: --price: \"-3\" is negative; write more than 0\n");
-  CHECK(refusal("--restart", "-3 s") == "error: --restart: \"-3 s\" is negative; write 0 or more\n");
-  CHECK(refusal("--mtbf", "50000") == "error: --mtbf: \"50000\" has no unit; write e.g. \"50000 h\"\n");
+  CHECK(refusal("--price", "-3") ==
+        "error: --price: \"-3\" is negative; write the price of one device for one hour, in one currency throughout, "
+        "more than 0 and less than 1e9, e.g. 2.50\n");
+  CHECK(refusal("--restart", "-3 s") ==
+        "error: --restart: \"-3 s\" is negative; write the time from a failure until the training goes on, 0 or more, "
+        "at most a year, e.g. \"10 min\"\n");
+  CHECK(refusal("--mtbf", "50000") ==
+        "error: --mtbf: \"50000\" has no unit; write the mean time between failures of one device, more than 0, e.g. "
+        "\"50000 h\"\n");
+  CHECK(refusal("--tokens", "-5") == "error: --tokens: \"-5\" is negative; write more than 0, e.g. 15T\n");
   CHECK(refusal("--tokens", "15e12.5").find("write a whole number behind the e") != std::string::npos);
   const ProgramRun one = run_program({"simulate", kQuick, "--set", "training.sequence_length=100", "--tokens", "1"});
   CHECK(one.out.find("1 token · less than 1 sample of 100 tokens · 1 step of 64") != std::string::npos);
+}
+
+// What a value is, its law and an example are the same words wherever it is written; only the place differs.
+TEST_CASE("wrong prices, failures and powers are told alike for options, keys of the campaign and keys of a device") {
+  const auto clause = [](const std::vector<std::string>& more, const std::string& value) {
+    std::vector<std::string> arguments = {"simulate", kQuick, "--samples", "1M"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramRun run = run_program(arguments);
+    CHECK(run.status == 2);
+    const std::string quoted = "\"" + value + "\" ";
+    const std::size_t at = run.err.find(quoted);
+    REQUIRE_MESSAGE(at != std::string::npos, run.err);
+    return run.err.substr(at + quoted.size());
+  };
+  const auto set = [&](const std::string& key, const std::string& value) {
+    return clause({"--set", key + "=" + value}, value);
+  };
+  const std::string device = "cluster.node.device.";
+  for (const std::string wrong : {"-3", "0", "free", "3 USD", "1e9", "1e999"}) {
+    const std::string told = clause({"--price", wrong}, wrong);
+    CHECK_MESSAGE(told.find("the price of one device for one hour") != std::string::npos, told);
+    CHECK_MESSAGE(told.find("more than 0 and less than 1e9, e.g. 2.50") != std::string::npos, told);
+    CHECK(set("campaign.price_per_hour", wrong) == told);
+    CHECK(set(device + "price_per_hour", wrong) == told);
+  }
+  for (const std::string wrong : {"-3 h", "0 h", "50000", "3 W", "often", "50000 hrs"}) {
+    const std::string told = clause({"--mtbf", wrong}, wrong);
+    CHECK_MESSAGE(told.find("failures of one device, more than 0, e.g. \"50000 h\"") != std::string::npos, told);
+    CHECK(set("campaign.mtbf", wrong) == told);
+    CHECK(set(device + "mtbf", wrong) == told);
+  }
+  for (const std::string wrong : {"-3 W", "0 W", "700", "3 s", "much", "700 Watt"}) {
+    const std::string told = set(device + "power", wrong);
+    CHECK_MESSAGE(told.find("what one device draws at most, more than 0, e.g. \"700 W\"") != std::string::npos, told);
+  }
+  for (const std::string wrong : {"-3 s", "0 s", "60", "2 W", "9000 h"})
+    for (const char* key : {"checkpoint", "interval"}) {
+      const std::string told = set(std::string("campaign.") + key, wrong);
+      CHECK_MESSAGE(told.find("more than 0, at most a year, e.g. \"") != std::string::npos, told);
+    }
+}
+
+TEST_CASE("an interval between checkpoints shorter than a step is warned of, by simulate and by plan") {
+  const std::vector<std::string> failing = {"--samples",    "1M",  "--mtbf",    "50000 h",
+                                            "--checkpoint", "1 s", "--restart", "1 min"};
+  const auto told = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), failing.begin(), failing.end());
+    const ProgramRun run = run_program(arguments);
+    CHECK(run.status == 0);
+    return run.out + run.err;
+  };
+  const std::string asked =
+      "campaign.interval: the time between two checkpoints of 0.034 s is shorter than one step, 0.0346 s";
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"simulate", kQuick}, {"plan", kQuick, "--set", "plan.partition=auto"}}) {
+    std::vector<std::string> shorter = command, longer = command;
+    shorter.insert(shorter.end(), {"--set", "campaign.interval=34 ms", "--width", "400"});
+    longer.insert(longer.end(), {"--set", "campaign.interval=35 ms", "--width", "400"});
+    CHECK_MESSAGE(told(shorter).find(asked) != std::string::npos, told(shorter));
+    CHECK(told(longer).find("shorter than one step") == std::string::npos);
+    CHECK(told(command).find("shorter than one step") == std::string::npos);
+  }
+  // [Daly06] for checkpoints of 1 ns and failures every 4 ms on four devices: far below a step.
+  const ProgramRun best = simulate(
+      kQuick, {"--samples", "1M", "--mtbf", "16 ms", "--checkpoint", "1 ns", "--restart", "1 ns", "--width", "400"});
+  CHECK_MESSAGE(best.out.find("the best time between two checkpoints of") != std::string::npos, (best.out + best.err));
 }
 
 TEST_CASE("two scenarios are compared in days and money, and pages show the whole training") {
