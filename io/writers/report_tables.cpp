@@ -1,11 +1,13 @@
 #include "io/writers/report_tables.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
 
 #include "core/plan/idle_devices.hpp"
+#include "core/plan/reference_note.hpp"
 #include "io/format_quantity.hpp"
 #include "io/writers/drawing.hpp"
 
@@ -149,17 +151,30 @@ class Tables {
       busiest.push_back(&link);
     std::stable_sort(busiest.begin(), busiest.end(),
                      [](const auto* a, const auto* b) { return a->utilization > b->utilization; });
-    if (std::ssize(busiest) > rows_) busiest.resize(static_cast<std::size_t>(rows_));
+    // Links of which the same is told share a row, which has the name of the busiest.
+    using Told = std::array<std::string, 3>;
+    std::vector<std::pair<Told, std::size_t>> alike;
     TextColumn name{"link", true, false, {}}, bytes{"carried"}, rate{"bandwidth"}, use{"in use"};
+    std::size_t left_out = 0;
     for (const LinkReport* link : busiest) {
-      name.cells.push_back(link->name);
-      bytes.cells.push_back(short_bytes(link->bytes));
-      rate.cells.push_back(short_bandwidth(link->bandwidth));
-      use.cells.push_back(percent(link->utilization));
+      const Told told = {short_bytes(link->bytes), short_bandwidth(link->bandwidth), percent(link->utilization)};
+      const auto known = std::find_if(alike.begin(), alike.end(), [&](const auto& each) { return each.first == told; });
+      if (known != alike.end()) {
+        ++known->second;
+      } else if (std::ssize(alike) < rows_) {
+        alike.emplace_back(told, 1);
+        name.cells.push_back(link->name);
+        bytes.cells.push_back(told[0]), rate.cells.push_back(told[1]), use.cells.push_back(told[2]);
+      } else {
+        ++left_out;
+      }
     }
+    for (std::size_t i = 0; i < alike.size(); ++i)
+      if (alike[i].second > 1)
+        name.cells[i] += fmt::format(" and {} more alike", alike[i].second - 1), bytes.head = "carried each";
     ReportTable table{"links (busiest first)", {name, bytes, rate, use}, {}};
-    if (report_.links.size() > busiest.size())
-      table.notes.push_back(fmt::format("{} more links carried something", report_.links.size() - busiest.size()));
+    if (left_out > 0)
+      table.notes.push_back(fmt::format("{} more link{} carried something", left_out, left_out == 1 ? "" : "s"));
     return table;
   }
 
@@ -229,9 +244,11 @@ class Tables {
     std::string text = fmt::format("{}x over one device that could hold the model ({} of {} {})",
                                    significant(report_.speedup_one_device), percent(report_.scaling_efficiency),
                                    workers, answer_.plan.tensor_parallel > 1 ? "devices" : "workers");
-    if (report_.speedup_data_parallel)
-      text += fmt::format(" · {}x over data parallelism on as many {}", significant(*report_.speedup_data_parallel),
-                          answer_.plan.tensor_parallel > 1 ? "devices" : "workers");
+    if (!report_.speedup_data_parallel) return text;
+    text += fmt::format(" · {}x over data parallelism on as many {}", significant(*report_.speedup_data_parallel),
+                        answer_.plan.tensor_parallel > 1 ? "devices" : "workers");
+    if (const std::string short_of = what_does_not_fit(report_, "data parallelism"); !short_of.empty())
+      text += fmt::format(", which would not fit: {}", short_of);
     return text;
   }
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/plan/reference_note.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 #include "planner/what_if/bytes_text.hpp"
@@ -97,7 +98,7 @@ Reference data_parallelism(const Answer& answer, const CostModel& cost) {
   const MemoryModel memory = memory_model(one, cost);
   const Bytes needed = need(memory, peak(memory, schedule, 0).bytes, 0).with_reserve;
   if (needed > memory.capacity)
-    reference.note += fmt::format("{}does not fit: it needs {} of {}", reference.note.empty() ? "" : "; ",
+    reference.note += fmt::format("{}{}it needs {} of {}", reference.note.empty() ? "" : "; ", kDoesNotFit,
                                   bytes_text(needed), bytes_text(memory.capacity));
   return reference;
 }

@@ -173,6 +173,29 @@ TEST_CASE("a report states question, answer and origin, in that order") {
   CHECK(text.find("how it is known\n  layer times: stated in the file\n") > text.find("what would help"));
 }
 
+TEST_CASE("links of which the same is told share a row with their number") {
+  const auto small = small_answer();
+  const auto link = [](const char* name, double utilization, std::int64_t bytes = 1 << 20) {
+    return LinkReport{name, Bytes{bytes}, Bandwidth{25e9}, utilization};
+  };
+  small->answer.report.links = {link("a to b", 0.2), link("b to c", 0.3), link("c to d", 0.2000001),
+                                link("d to e", 0.2, 2 << 20)};
+  std::string text = terminal_report(small->answer, {});
+  CHECK_MESSAGE(text.find("links (busiest first)\n"
+                          "  link                     carried each  bandwidth  in use\n"
+                          "  b to c                       1.00 MiB  25.0 GB/s  30.0 %\n"
+                          "  c to d and 1 more alike      1.00 MiB  25.0 GB/s  20.0 %\n"
+                          "  d to e                       2.00 MiB  25.0 GB/s  20.0 %\n\n") != std::string::npos,
+                text);
+  // Four rows are shown; what is in none of them is counted by the link.
+  for (int i = 0; i < 3; ++i)
+    small->answer.report.links.insert(small->answer.report.links.end(),
+                                      {link("x", 0.1 - 0.01 * i), link("y", 0.1 - 0.01 * i)});
+  text = terminal_report(small->answer, {});
+  CHECK(text.find("  x and 1 more alike") != std::string::npos);
+  CHECK(text.find("\n  4 more links carried something\n") != std::string::npos);
+}
+
 TEST_CASE("a plan that does not fit says so at the top, stage by stage") {
   // 64 micro-batches of 1 GiB in flight on stage 0 of 64 and devices of 16 GiB: 49 stages hold 16 or more.
   const auto small = small_answer({.stages = 64, .micro_batches = 64});
