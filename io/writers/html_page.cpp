@@ -25,12 +25,16 @@ p{margin:8px 0;max-width:100ch}.question,.remark,.note,footer{color:var(--quiet)
 th,td{padding:4px 10px;border-bottom:1px solid var(--line);text-align:right;vertical-align:top}
 th{font-weight:600;color:var(--quiet);white-space:nowrap;vertical-align:bottom}td{white-space:nowrap}
 td.words,th.words{text-align:left}.facts td{text-align:left;white-space:normal}.facts td:first-child{color:var(--quiet);white-space:nowrap}
+.dense{font-size:13px}.dense th,.dense td{padding:4px 6px}.dense th,.dense td.words{white-space:normal}
 .note{font-size:13px;margin:4px 0}.warning{background:var(--warn);border-left:4px solid var(--warnline);padding:6px 12px;margin:8px 0}
 pre{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:12px;overflow-x:auto;font:13px/1.45 ui-monospace,SFMono-Regular,"Liberation Mono",Menlo,monospace}
 svg{max-width:100%;height:auto}.wide svg{min-width:1176px}
 footer{margin-top:40px;border-top:1px solid var(--line);padding-top:8px;font-size:13px}
 @media print{body{max-width:none;padding:0;font-size:11pt}h2{break-after:avoid}.figure,tr,svg{break-inside:avoid}pre{white-space:pre-wrap;overflow:visible}.wide{overflow:visible}.wide svg{min-width:0}td{white-space:normal}}
 )css";
+
+// Tables of more columns have smaller letters and heads that wrap.
+constexpr std::size_t kAiryColumns = 12;
 
 bool only_zeros(const TextColumn& column) {
   return std::all_of(column.cells.begin(), column.cells.end(),
@@ -87,7 +91,8 @@ void HtmlPage::table(const std::vector<TextColumn>& columns) {
   const auto cell = [&](std::string_view tag, const TextColumn& column, std::string_view text) {
     body_ += fmt::format("<{}{}>{}</{}>", tag, column.left ? " class=\"words\"" : "", xml(text), tag);
   };
-  body_ += "<div class=\"wide\"><table>\n<thead><tr>";
+  body_ +=
+      fmt::format("<div class=\"wide\"><table{}>\n<thead><tr>", shown.size() > kAiryColumns ? " class=\"dense\"" : "");
   for (const TextColumn* column : shown)
     cell("th", *column, column->head);
   body_ += "</tr></thead>\n<tbody>\n";

@@ -1,4 +1,5 @@
 // Reports as HTML pages: complete, closed, without anything loaded from elsewhere, and with the figures of the report.
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -135,6 +136,68 @@ TEST_CASE("The page of a validation stands alone") {
   const std::string page = file_text(scratch.path("page.html"));
   check_stands_alone(page);
   CHECK(count(page, "<svg ") == 1);
+}
+
+// A speed-up over what cannot run is none that anybody can have.
+TEST_CASE("The line of the speed-up says where data parallelism would not fit, in text and on a page") {
+  const std::string llama = "scenarios/what_if/llama3-70b.yaml";
+  const ScratchFolder folder;
+  const auto told = [&](const std::string& scenario) {
+    const ProgramRun run = run_program({"simulate", scenario, "--width", "400", "-o", folder.path("p.html")});
+    REQUIRE(run.status == 0);
+    const std::size_t at = run.out.find("speed-up ");
+    return run.out.substr(at, run.out.find('\n', at) - at);
+  };
+  const std::string line = told(llama);
+  const std::string part = "x over data parallelism on as many devices, which would not fit: it needs ";
+  CHECK_MESSAGE(contains(line, part), line);
+  CHECK(line.ends_with(" of 80.0 GiB"));
+  CHECK(contains(file_text(folder.path("p.html")), line.substr(line.find(part))));
+  CHECK(contains(told(kQuickstart), "x over data parallelism on as many workers"));
+  CHECK(!contains(told(kQuickstart), "would not fit"));
+}
+
+// What is left is at most so wide: letters of 13 px are 7.3 px on the average, and a cell has 12 px around it.
+TEST_CASE("The ranking on a page fits 1280 px: what all plans have in common stands above the table") {
+  const ScratchFolder folder;
+  const auto table_of = [&](const std::string& scenario, const std::string& top, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"plan", scenario, "--top", top, "-o", folder.path("p.html")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    REQUIRE(run_program(arguments).status == 0);
+    const std::string page = file_text(folder.path("p.html"));
+    check_stands_alone(page);
+    const std::size_t begin = page.find("<h2>Plans, best first</h2>");
+    return page.substr(begin, page.find("</table>", begin) - begin);
+  };
+  const std::vector<std::string> open = {"--set", "plan={stages: 4, schedule: auto, partition: auto}"};
+  const std::string several = table_of(kQuickstart, "3", open);
+  CHECK_MESSAGE(contains(several, "<p>In all of them: GPUs 4 · GBS 64 · MBS 8 · TP 1 · PP 4"), several);
+  CHECK(contains(several, ">schedule</th>"));
+  for (const char* head : {">GPUs</th>", ">GBS</th>", ">PP</th>"})
+    CHECK(!contains(several, head));
+  const std::string one = table_of(kQuickstart, "1", open);  // nothing to compare with: every column
+  CHECK(contains(one, "<table class=\"dense\">"));
+  CHECK(contains(one, ">GPUs</th>"));
+  CHECK(!contains(one, "In all of them"));
+
+  const std::string wide =
+      table_of("scenarios/megatron/llama3-70b-64xh100.yaml", "5", {"--tokens", "1T", "--price", "3"});
+  CHECK(count(wide, "<th") <= 20);
+  double pixels = 0;
+  std::vector<std::size_t> longest;
+  for (std::size_t row = wide.find("<tr>", wide.find("<tbody>")); row != std::string::npos;
+       row = wide.find("<tr>", row + 1)) {
+    const std::string cells = wide.substr(row, wide.find("</tr>", row) - row);
+    std::size_t column = 0;
+    for (std::size_t at = cells.find("<td"); at != std::string::npos; at = cells.find("<td", at + 1), ++column) {
+      const std::size_t text = cells.find('>', at) + 1;
+      longest.resize(std::max(longest.size(), column + 1), 4);
+      longest[column] = std::max(longest[column], cells.find("</td>", at) - text);
+    }
+  }
+  for (const std::size_t letters : longest)
+    pixels += 7.3 * static_cast<double>(letters) + 12;
+  CHECK(pixels <= 1280 - 2 * 32);
 }
 
 }  // namespace

@@ -1,0 +1,262 @@
+#include "io/writers/ranking_parts.hpp"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "core/plan/campaign.hpp"
+#include "io/format_quantity.hpp"
+#include "io/names.hpp"
+#include "io/writers/campaign_lines.hpp"
+
+namespace pipewright::ranked {
+namespace {
+
+std::optional<double> flop_rate(const Found& found) {
+  const Scenario& scenario = *found.scenario;
+  const auto peak = scenario.cluster.device.peak.find(scenario.training.precision);
+  if (several_classes(found)) return std::nullopt;  // of whose peak?
+  if (!found.report.mfu || peak == scenario.cluster.device.peak.end()) return std::nullopt;
+  return *found.report.mfu * peak->second.value * 1e-12;
+}
+
+std::optional<double> tokens_per_device(const Found& found) {
+  if (!found.report.tokens_per_s) return std::nullopt;
+  return *found.report.tokens_per_s / found.plan.devices();
+}
+
+// What a device is called in a head: a TPU or a processor's core is no GPU.
+bool is_gpu(const Device& device) {
+  return !device.name.starts_with("tpu") && !device.name.starts_with("xeon");
+}
+
+std::string unit_of(const Ranking& ranking, double value) {
+  switch (ranking.objective) {
+    case Objective::Throughput: return fmt::format("{:.4g} samples/s", value > 0 ? 1 / value : 0);
+    case Objective::StepTime: return fmt::format("{:.4g} s per step", value);
+    case Objective::Cost: {
+      const bool money = price_per_hour(*ranking.plans.front().scenario, 0).has_value();
+      return fmt::format("{:.4g} {}per sample", value, money ? "" : "device seconds ");
+    }
+    case Objective::Memory: return short_bytes(Bytes{static_cast<std::int64_t>(value)});
+  }
+  return "";
+}
+
+}  // namespace
+
+// Of all stages in one word, where they agree; "3 layers" where some layers repeat their forward and nothing else does.
+std::string short_recompute(const Plan& plan) {
+  const auto& all = plan.recompute;
+  const auto by_layers = [](Recompute mode) { return mode == Recompute::None || mode == Recompute::Layers; };
+  if (!plan.rebuilt.empty() && std::all_of(all.begin(), all.end(), by_layers))
+    return fmt::format("{} layer{}", plan.rebuilt.size(), plan.rebuilt.size() == 1 ? "" : "s");
+  if (std::adjacent_find(all.begin(), all.end(), std::not_equal_to<>()) != all.end()) return "mixed";
+  return std::string(name(all.front()));
+}
+
+// "15-1", or "-" where no stage has a replica.
+std::string replicas_text(const Plan& plan) {
+  if (std::all_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r == 1; })) return "-";
+  return fmt::format("{}", fmt::join(plan.replicas, "-"));
+}
+
+bool several_classes(const Found& found) {
+  return found.scenario->cluster.classes() > 1;
+}
+
+Fullest fullest(const Found& found) {
+  const Cluster& cluster = found.scenario->cluster;
+  if (!several_classes(found)) return {found.peak, found.peak_high, cluster.device.memory};
+  std::optional<Fullest> most;
+  for (const StageReport& stage : found.report.stages) {
+    const Bytes memory = cluster.device_of(class_of_stage(found.plan, cluster, stage.stage)).memory;
+    if (!most || memory - stage.need.with_reserve < most->capacity - most->need)
+      most = Fullest{stage.need.with_reserve, stage.need.high, memory};
+  }
+  return most.value_or(Fullest{});
+}
+
+// By stage.
+std::vector<int> classes_of(const Found& found) {
+  std::vector<int> classes;
+  for (StageId k = 0; k < found.plan.stages; ++k)
+    classes.push_back(class_of_stage(found.plan, found.scenario->cluster, k));
+  return classes;
+}
+
+// "0-0-1"
+std::string classes_text(const Found& found) {
+  return fmt::format("{}", fmt::join(classes_of(found), "-"));
+}
+
+// "class 0: 8 x a100-sxm-80g, class 1: 8 x v100-sxm2-32g"
+std::string class_names(const Cluster& cluster) {
+  std::string text;
+  for (int c = 0; c < cluster.classes(); ++c)
+    text += fmt::format("{}class {}: {} x {}", c > 0 ? ", " : "", c, cluster.nodes_of(c) * cluster.devices_per_node,
+                        cluster.device_of(c).name);
+  return text;
+}
+
+std::string figure(const std::optional<double>& value, const char* form) {
+  return value ? fmt::format(fmt::runtime(form), *value) : "-";
+}
+
+std::string seconds_text(Time time) {
+  const double s = seconds(time);
+  return s >= 100 ? fmt::format("{:.1f}", s) : fmt::format("{:.4g}", s);
+}
+
+Figures whole_training(const Found& found) {
+  const auto whole = campaign(*found.scenario, found.plan, found.report);
+  if (!whole) return {};
+  Figures figures{whole->days(), whole->device_hours, whole->cost, {}, {}};
+  if (whole->energy) figures.energy_kwh = whole->energy->value / 3.6e6;
+  if (whole->goodput) figures.goodput = whole->goodput->formula;
+  return figures;
+}
+
+std::vector<TextColumn> columns(const std::vector<Found>& plans) {
+  const Sizes sizes(*plans.front().scenario);
+  const bool classes = std::any_of(plans.begin(), plans.end(), several_classes);
+  const bool gpus = is_gpu(plans.front().scenario->cluster.device);
+  const std::string each = gpus ? "/GPU" : "/device";
+  std::vector<TextColumn> all = {{"#"},
+                                 {gpus ? "GPUs" : "devices"},
+                                 {"GBS"},
+                                 {"MBS"},
+                                 {"Seq"},
+                                 {"TP"},
+                                 {"PP"},
+                                 {"VP"},
+                                 {"DP"},
+                                 {"replicas", true},
+                                 {"class", true},
+                                 {"schedule", true},
+                                 {"recompute", true},
+                                 {"ZeRO"},
+                                 {"step s"},
+                                 {"samples/s"},
+                                 {"tok/s" + each},
+                                 {"TFLOP/s" + each},
+                                 {"MFU %"},
+                                 {"bubble %"},
+                                 {"peak " + sizes.unit()},
+                                 {"left " + sizes.unit()},
+                                 {"days"},
+                                 {"cost"},
+                                 {"goodput %"}};
+  const std::array<std::string, 11> often_empty = {
+      "replicas", "class", "Seq", "VP", "ZeRO", "tok/s" + each, "TFLOP/s" + each, "MFU %", "days", "cost", "goodput %"};
+  for (const std::string& head : often_empty)
+    for (TextColumn& column : all)
+      column.drop_zero |= column.head == head;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const Found& found = plans[i];
+    const Layout& layout = found.layout;
+    const auto sequence = found.scenario->training.sequence_length;
+    const Fullest device = fullest(found);
+    const Figures whole = whole_training(found);
+    std::vector<std::string> cells = {std::to_string(i + 1),
+                                      std::to_string(found.plan.devices()),
+                                      std::to_string(found.plan.global_batch_size),
+                                      std::to_string(layout.micro_batch_size),
+                                      sequence ? std::to_string(*sequence) : "-",
+                                      std::to_string(layout.tensor_parallel),
+                                      std::to_string(layout.stages),
+                                      layout.virtual_stages > 1 ? std::to_string(layout.virtual_stages) : "-",
+                                      std::to_string(layout.data_parallel),
+                                      replicas_text(found.plan),
+                                      classes ? classes_text(found) : "-",
+                                      layout.schedule,
+                                      short_recompute(found.plan),
+                                      std::to_string(layout.zero),
+                                      seconds_text(found.report.step_time),
+                                      fmt::format("{:.4g}", found.report.samples_per_s),
+                                      figure(tokens_per_device(found), "{:.0f}"),
+                                      figure(flop_rate(found), "{:.0f}"),
+                                      found.report.mfu ? fmt::format("{:.1f}", 100 * *found.report.mfu) : "-",
+                                      fmt::format("{:.1f}", 100 * found.report.bubble_fraction),
+                                      sizes(device.need),
+                                      sizes(device.capacity - device.need),
+                                      figure(whole.days, "{:.4g}"),
+                                      whole.cost ? money_text(*whole.cost) : "-",
+                                      whole.goodput ? fmt::format("{:.1f}", 100 * *whole.goodput) : "-"};
+    for (std::size_t c = 0; c < all.size(); ++c)
+      all[c].cells.push_back(cells[c]);
+  }
+  return all;
+}
+
+// Why the search ended before it was through, and what the reader can do about it.
+std::string ended_text(const Ranking& ranking) {
+  if (ranking.ended == "interrupted") return "Ctrl-C ended the search";
+  if (ranking.ended == "the time limit") return "the time limit ended the search; a longer --time-limit looks further";
+  return ranking.ended + " ended the search";
+}
+
+// "optimal within the model" or how far from it the plan may be.
+std::string quality(const Ranking& ranking) {
+  const double best = ranking.plans.front().value;
+  const char* better = ranking.objective == Objective::Throughput ? "faster" : "better";
+  if (ranking.bound <= 0)
+    return fmt::format("{}; how much better another plan could be is not known", unit_of(ranking, best));
+  if (ranking.proven())
+    return fmt::format("optimal within the model: {}, and no plan of the space is {}", unit_of(ranking, best), better);
+  constexpr double kShown = 5e-5;  // of two decimals of a percent
+  const std::string gap =
+      ranking.gap() < kShown ? "gap below 0.01 %" : fmt::format("gap {:.2f} %", 100 * ranking.gap());
+  std::string text = fmt::format("{}: {}, and no plan of the space can be {} than {}", gap, unit_of(ranking, best),
+                                 better, unit_of(ranking, ranking.bound));
+  if (!ranking.ended.empty()) text += "; " + ended_text(ranking);
+  return text;
+}
+
+// "layers 11 10 10 10": per stage, or chunk by chunk.
+std::string layers_text(const Plan& plan) {
+  std::string text = plan.virtual_stages > 1 ? "layers per chunk" : "layers per stage";
+  for (std::size_t i = 0; i < plan.layers.size();) {
+    std::size_t end = i;
+    while (end < plan.layers.size() && plan.layers[end].size() == plan.layers[i].size())
+      ++end;
+    text += end - i > 2 ? fmt::format(" {}*{}", plan.layers[i].size(), end - i) : "";
+    for (std::size_t j = i; end - i <= 2 && j < end; ++j)
+      text += fmt::format(" {}", plan.layers[j].size());
+    i = end;
+  }
+  return text;
+}
+
+std::vector<std::string> tried(const Ranking& ranking) {
+  std::vector<std::string> lines;
+  std::string text =
+      fmt::format("{} layout{}: {} simulated ({} simulation{}", ranking.layouts, ranking.layouts == 1 ? "" : "s",
+                  ranking.evaluated, ranking.simulations, ranking.simulations == 1 ? "" : "s");
+  if (ranking.refined > 0) text += fmt::format(", cuts of {} searched", ranking.refined);
+  text += fmt::format("), {} cannot be better by their bound, {} do not fit", ranking.bounded, ranking.too_large);
+  std::int64_t refused = 0;
+  for (const auto& [reason, count] : ranking.refused)
+    refused += count;
+  if (refused > 0) text += fmt::format(", {} refused by their schedule", refused);
+  if (ranking.not_reached > 0) text += fmt::format(", {} not looked at", ranking.not_reached);
+  lines.push_back(text);
+  if (ranking.nearest_miss) {
+    const NearestMiss& miss = *ranking.nearest_miss;
+    const Sizes sizes(*ranking.plans.front().scenario);
+    lines.push_back(fmt::format("nearest miss: {} needs {}{} on stage {}, {} too much", in_words(miss.layout),
+                                miss.at_least ? "at least " : "", sizes.with_unit(miss.need), miss.stage,
+                                sizes.with_unit(miss.need - miss.capacity)));
+  }
+  return lines;
+}
+
+std::string flip_text(const Flip& flip) {
+  return fmt::format("{} {} {}: {} is better ({:.2f}x at {})", flip.what, flip.below ? "below" : "above",
+                     short_bandwidth(flip.at), in_words(flip.plan), flip.gain,
+                     short_bandwidth(Bandwidth{flip.at.value * (flip.below ? 0.5 : 2)}));
+}
+
+}  // namespace pipewright::ranked

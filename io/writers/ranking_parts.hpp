@@ -1,0 +1,57 @@
+// What every form of a ranking shows: its table, its figures and its sentences.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/plan/ranking.hpp"
+#include "io/format_quantity.hpp"
+#include "io/writers/text_table.hpp"
+
+namespace pipewright::ranked {
+
+// One unit for all sizes of a ranking: that of a device's memory.
+class Sizes {
+ public:
+  explicit Sizes(const Scenario& scenario) : scale_(bytes_scale(scenario.cluster.device.memory)) {}
+  std::string operator()(Bytes bytes) const { return in_scale(bytes.value, scale_); }
+  std::string with_unit(Bytes bytes) const { return (*this)(bytes) + " " + scale_.name; }
+  const std::string& unit() const { return scale_.name; }
+
+ private:
+  Scale scale_;
+};
+
+// What the fullest device must have, up to which that is expected, and what it has. Where devices differ it is the one
+// that has the least left.
+struct Fullest {
+  Bytes need, high, capacity;
+};
+Fullest fullest(const Found& found);
+
+// Of the whole training, where the scenario asks for it.
+struct Figures {
+  std::optional<double> days, device_hours, cost, energy_kwh, goodput;
+};
+Figures whole_training(const Found& found);
+
+// Columns in the order of Megatron-Bridge's performance tables.
+std::vector<TextColumn> columns(const std::vector<Found>& plans);
+
+std::string short_recompute(const Plan& plan);  // of all stages in one word
+std::string replicas_text(const Plan& plan);    // "15-1", or "-" where no stage has a replica
+std::string layers_text(const Plan& plan);      // "layers per stage 11 10 10 10"
+bool several_classes(const Found& found);
+std::vector<int> classes_of(const Found& found);  // by stage
+std::string classes_text(const Found& found);     // "0-0-1"
+std::string class_names(const Cluster& cluster);
+std::string figure(const std::optional<double>& value, const char* form);  // "-" where there is none
+std::string seconds_text(Time time);
+
+std::string ended_text(const Ranking& ranking);  // why the search ended before it was through
+std::string quality(const Ranking& ranking);     // how far from the best possible the first plan may be
+std::vector<std::string> tried(const Ranking& ranking);
+std::string flip_text(const Flip& flip);
+
+}  // namespace pipewright::ranked
