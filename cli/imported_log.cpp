@@ -138,8 +138,11 @@ LogComparison compare_log(const Prediction& predicted, TrainingLog log, int warm
 std::string rows_text(const std::vector<ImportedRow>& rows, int what, int figures) {
   std::string text;
   for (const ImportedRow& row : rows) {
-    std::string line = fmt::format("  {:<{}} {:>{}} {:>{}} {:>9}", row.what, what, row.predicted, figures, row.measured,
-                                   figures, row.error);
+    // What was measured alone may be longer than a figure: it ends where the measured ones end.
+    const std::string values = row.predicted.empty()
+                                   ? fmt::format("{:>{}}", row.measured, 2 * figures + 1)
+                                   : fmt::format("{:>{}} {:>{}}", row.predicted, figures, row.measured, figures);
+    std::string line = fmt::format("  {:<{}} {} {:>9}", row.what, what, values, row.error);
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   }

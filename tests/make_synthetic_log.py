@@ -6,7 +6,10 @@ usage: make_synthetic_log.py > scenarios/megatron/llama3-70b-64xh100.synthetic.l
 The times are 17.0 s with a spread of 1 %, from a fixed sequence: they were not taken from a prediction, and they prove
 nothing about one.
 """
+import datetime
+
 STEPS, BATCH, TOKENS, DEVICES = 20, 128, 8192, 64
+BEGIN = datetime.datetime(2026, 11, 22, 10, 0, 0)  # of the first step; made up like the rest
 FLOP_PER_TOKEN = 449.22e9  # forward and backward of Llama-3 70B at 8192 tokens, as tests/core/flops_test.cpp counts them
 
 
@@ -17,11 +20,13 @@ def noise(i):
 
 print("# SYNTHETIC: made up by tests/make_synthetic_log.py in Megatron-LM's format. No run made it; it counts in no accuracy table.")
 print("using world size: 64, data-parallel size: 4, tensor-model-parallel size: 4, pipeline-model-parallel size: 4")
+now = BEGIN
 for step in range(1, STEPS + 1):
     seconds = 41.5 if step == 1 else 17.0 * (1 + 0.01 * noise(step))
+    now += datetime.timedelta(seconds=seconds)  # Megatron-LM prints when a step is through
     rate = FLOP_PER_TOKEN * BATCH * TOKENS / seconds / DEVICES / 1e12
     loss = 12.2 - 0.18 * (step - 1) + 0.02 * noise(3 * step)
-    print(f" [2026-11-22 10:{step // 3:02d}:{step * 17 % 60:02d}] iteration {step:8d}/{STEPS:8d} | consumed samples: {step * BATCH:12d} |"
+    print(f" [{now:%Y-%m-%d %H:%M:%S}] iteration {step:8d}/{STEPS:8d} | consumed samples: {step * BATCH:12d} |"
           f" elapsed time per iteration (ms): {seconds * 1e3:.1f} | throughput per GPU (TFLOP/s/GPU): {rate:.1f} |"
           f" learning rate: {3e-7 * step:.6E} | global batch size: {BATCH:5d} | lm loss: {loss:.6E} | loss scale: 1.0 |"
           f" grad norm: {1.4 + 0.1 * noise(7 * step):.3f} | number of skipped iterations:   0 | number of nan iterations:   0 |")

@@ -1,6 +1,9 @@
 // `validate --log` and `--trace`. Logs and traces are written by hand here, or by simulate.
+#include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <string>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -222,6 +225,52 @@ TEST_CASE("The synthetic log that ships is read, said to be one, and judged") {
   CHECK(median < 17.17);
   CHECK(document["log"]["allocated_bytes"]["measured"] == 74800LL << 20);
   CHECK(document["log"]["flop_per_s_device"]["predicted"].is_number());
+}
+
+// Megatron-LM prints a line when its step is through: from one line to the next lies the time of the step.
+TEST_CASE("The clock of the synthetic log that ships goes on by the time of every step") {
+  std::ifstream file(std::string(std::getenv("PIPEWRIGHT_SOURCE")) +
+                     "/scenarios/megatron/llama3-70b-64xh100.synthetic.log");
+  double before = -1;
+  int steps = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (!contains(line, "iteration  ")) continue;
+    int hour = 0, minute = 0, second = 0;
+    REQUIRE(std::sscanf(line.c_str(), " [2026-11-22 %d:%d:%d]", &hour, &minute, &second) == 3);
+    const std::string key = "elapsed time per iteration (ms): ";
+    const std::size_t at = line.find(key);
+    REQUIRE(at != std::string::npos);
+    const double elapsed = std::stod(line.substr(at + key.size())) / 1000;
+    const double now = 3600 * hour + 60 * minute + second;
+    if (before >= 0) CHECK_MESSAGE(std::abs(now - before - elapsed) <= 1, line.substr(0, 60));  // whole seconds
+    before = now;
+    ++steps;
+  }
+  CHECK(steps == 20);
+}
+
+TEST_CASE("validate --log: the columns of the table stand under their heads, whatever the label") {
+  const ProgramRun run = run_program({"validate", "scenarios/megatron/llama3-70b-64xh100-plan.yaml", "--log",
+                                      "scenarios/megatron/llama3-70b-64xh100.synthetic.log"});
+  const std::string table = run.out.substr(run.out.find("\nlog of Megatron-LM"));
+  const std::size_t head = table.find(" predicted ") + 1;
+  const std::size_t line = table.rfind('\n', head) + 1;
+  const std::size_t predicted = head + std::string("predicted").size() - line;
+  const std::size_t measured = table.find("measured", head) + std::string("measured").size() - line;
+  const auto ends_at = [&](const char* label, std::size_t column) {
+    const std::size_t begin = table.find(std::string("\n  ") + label) + 1;
+    REQUIRE_MESSAGE(begin != 0, label << " in " << table);
+    const std::string row = table.substr(begin, table.find('\n', begin) - begin);
+    REQUIRE_MESSAGE(row.size() >= column, row);
+    CHECK_MESSAGE(row[column - 1] != ' ', row);
+    if (row.size() > column) CHECK_MESSAGE(row[column] == ' ', row);
+  };
+  for (const char* label : {"step (median)", "samples/s", "tokens/s", "TFLOP/s per device", "memory allocated"}) {
+    ends_at(label, predicted);
+    ends_at(label, measured);
+  }
+  for (const char* label : {"  p5 to p95", "loss, first and last step"})
+    ends_at(label, measured);
 }
 
 TEST_CASE("validate --log: a log that says another layout than the plan's is warned of, imported or not") {
