@@ -1,6 +1,7 @@
 // `capacity`: the largest value of a whole number with which a scenario fits its devices.
 #include "io/writers/capacity.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "cli/real_run.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "io/errors.hpp"
 #include "io/scenario_file.hpp"
 #include "planner/capacity.hpp"
 #include "runtime/run_plan.hpp"
@@ -100,6 +102,28 @@ Capacity capacity_row(const ScenarioFile& file, const std::string& over, const V
 
 namespace {
 
+// What no scenario has, or is no whole number, is refused with the whole numbers that this one states.
+void check_grows(const ScenarioFile& file, const std::string& over, int changes) {
+  const std::vector<std::string> known = file.whole_numbers(changes);
+  try {
+    if (file.whole_number(over, changes)) return;
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("--over: {} cannot grow: {}; whole numbers of this scenario: {}", in_quotes(over),
+                                 error.what(), fmt::join(known, ", ")));
+  }
+  try {
+    file.scenario(changes, {over + "=1"});
+  } catch (const InputError& error) {
+    if (std::string_view(error.what()).find("unknown key") == std::string_view::npos) return;  // told where it is tried
+    const std::string last = over.substr(over.rfind('.') + 1);
+    const auto same = std::find_if(known.begin(), known.end(),
+                                   [&](const std::string& key) { return key.substr(key.rfind('.') + 1) == last; });
+    throw InputError("--over: " + (same == known.end() ? unknown_name(over, known)
+                                                       : fmt::format("unknown {}; did you mean \"{}\"? known: {}",
+                                                                     in_quotes(over), *same, fmt::join(known, ", "))));
+  }
+}
+
 int run(const Arguments& arguments) {
   if (!arguments.has("--over"))
     throw InputError("capacity: what is to grow? Name a whole number of the scenario, e.g. --over model.layers");
@@ -116,6 +140,8 @@ int run(const Arguments& arguments) {
   std::vector<VariedPoint> points = file.varied();
   if (points.empty()) points.emplace_back();
   std::vector<Capacity> rows;
+  for (const VariedPoint& point : points)
+    check_grows(file, over, point.changes);
   for (const VariedPoint& point : points)
     rows.push_back(capacity_row(file, over, point, most));
   print(arguments.has("--json") ? capacity_json(rows, path) : capacity_text(rows, table));

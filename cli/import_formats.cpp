@@ -82,20 +82,21 @@ std::string from_nsys(const Arguments&, const std::string& path) {
 
 // ---- clusters -------------------------------------------------------------------------------------------------------
 
-std::optional<Bandwidth> rate(const Arguments& arguments, const char* option) {
+// `of`: what the rate is of, with an example.
+std::optional<Bandwidth> rate(const Arguments& arguments, const char* option, const std::string& of) {
   if (!arguments.has(option)) return std::nullopt;
   const std::string text = arguments.last(option, "");
   const Parsed<Bandwidth> value = parse_bandwidth(text);
-  if (!value.value) throw InputError(std::string(option) + ": \"" + text + "\" " + value.why);
-  if (!(value.value->value > 0)) throw InputError(std::string(option) + ": \"" + text + "\" must be more than 0");
-  return value.value;
+  if (value.value && value.value->value > 0) return value.value;
+  const std::string why = value.value ? "must be more than 0" : value.why.substr(0, value.why.find("; write "));
+  throw InputError(std::string(option) + ": \"" + text + "\" " + why + "; write what " + of);
 }
 
 TopologyOptions topology_options(const Arguments& arguments) {
   TopologyOptions options{.device = arguments.last("--device", ""),
-                          .nvlink = rate(arguments, "--nvlink"),
-                          .pcie = rate(arguments, "--pcie"),
-                          .nic = rate(arguments, "--nic"),
+                          .nvlink = rate(arguments, "--nvlink", "one NVLink carries per direction, e.g. '25 GB/s'"),
+                          .pcie = rate(arguments, "--pcie", "a GPU's slot carries per direction, e.g. '31.5 GB/s'"),
+                          .nic = rate(arguments, "--nic", "one network card carries per direction, e.g. '400 Gb/s'"),
                           .nodes = count(arguments, "--nodes", "nodes").value_or(1)};
   if (options.nodes > 1'000'000) throw InputError("--nodes: more than 1000000 nodes; write fewer");
   if (options.device.empty()) return options;

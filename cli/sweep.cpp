@@ -27,6 +27,8 @@
 #include "cli/terminal.hpp"
 #include "cli/time_limit.hpp"
 #include "core/check.hpp"
+#include "core/plan/campaign.hpp"
+#include "io/names.hpp"
 #include "io/read_sweep.hpp"
 #include "io/sha256.hpp"
 #include "io/writers/html.hpp"
@@ -216,6 +218,31 @@ std::string hash_of(const SweepFile& file, double seconds) {
   return sha256(text);
 }
 
+// The first key without which the FLOPs of a step, or what the devices could do, is not known; "": all are there.
+std::string utilization_lacks(const Scenario& scenario) {
+  for (const Layer& layer : scenario.model.layers)
+    if (!layer.flops)
+      return fmt::format(
+          "model.layers: \"{}\" has no flops; write those of its forward, e.g. flops: 40 GFLOP, for every layer",
+          layer.name);
+  for (int c = 0; c < scenario.cluster.classes(); ++c) {
+    const auto& peaks = scenario.cluster.device_of(c).peak;
+    const std::string precision(name(scenario.training.precision));
+    if (const auto peak = peaks.find(scenario.training.precision); peak == peaks.end() || !(peak->second.value > 0))
+      return device_key(scenario.cluster, c, ("peak." + precision).c_str()) +
+             " is not given; write it, e.g. 15.7 TFLOP/s, or another training.precision";
+  }
+  return "";
+}
+
+// Of mfu and hfu: a figure that depends on no question, so nothing but its inputs can be missing.
+std::string utilization_lacks(const Scenario& scenario, SweepFigure figure) {
+  std::string why = utilization_lacks(scenario);
+  if (why.empty() && figure == SweepFigure::Hfu)
+    why = "no forward is repeated (plan.recompute), so that it is the same as mfu; write --y mfu";
+  return why;
+}
+
 // Why a point has no such figure: the key that it needs.
 std::string lacking(const SweepFile& file, std::int64_t point, SweepFigure figure) {
   SweepQuestion question = file.question();
@@ -234,6 +261,11 @@ std::string lacking(const SweepFile& file, std::int64_t point, SweepFigure figur
   const std::string name(name_of(figure).name);
   if (why.empty() && (figure == SweepFigure::TokensPerS || figure == SweepFigure::TokensPerSDevice))
     return name + ": training.sequence_length is not given; write it";
+  if (why.empty() && (figure == SweepFigure::Mfu || figure == SweepFigure::Hfu)) {
+    const SweepPoints points = points_of(file);
+    why = utilization_lacks(points.scenario(point), figure);
+    return why.empty() ? "" : name + ": " + why;
+  }
   return why.starts_with(name) ? why : "";
 }
 
@@ -294,6 +326,11 @@ int show_database(const Arguments& arguments, const TableOptions& table) {
     throw InputError("--output: a database is written by the sweep itself, and from several by pipewright merge");
   check_drawings(outputs, store.question(), arguments);
   show(sweep_in(store), outputs, arguments, table, [&](std::int64_t, SweepFigure figure) {
+    if (figure == SweepFigure::Mfu || figure == SweepFigure::Hfu)
+      return fmt::format(
+          "{} in {}; it needs the flops of every layer (model.layers) and the peak of the device "
+          "(cluster.node.device.peak) when the sweep runs, and hfu a plan.recompute",
+          name_of(figure).name, path);
     return fmt::format("{} in {}; ask for what it needs when the sweep runs, e.g. --tokens 15T --price 2.50",
                        name_of(figure).name, path);
   });

@@ -238,6 +238,34 @@ Scenario ScenarioFile::scenario(int changes, const std::vector<std::string>& set
                      nullptr);
 }
 
+namespace {
+
+void add_whole_numbers(const Yaml& yaml, const std::string& path, std::vector<std::string>& keys) {
+  if (yaml.is(Yaml::Type::Scalar) && !yaml.quoted && parse_count(yaml.scalar).value) keys.push_back(path);
+  for (const auto& [key, value] : yaml.map)
+    add_whole_numbers(value, path + "." + key.text, keys);
+  for (std::size_t i = 0; i < yaml.list.size(); ++i)
+    if (yaml.list[i].is(Yaml::Type::Map)) add_whole_numbers(yaml.list[i], path + "." + std::to_string(i), keys);
+}
+
+}  // namespace
+
+std::vector<std::string> ScenarioFile::whole_numbers(int changes) const {
+  Errors errors;
+  Reader reader{options_, errors};
+  Yaml root = root_;
+  if (!root.is(Yaml::Type::Map)) return {};
+  apply_changes(
+      reader, root,
+      with_texts(reader, changes < 0 ? std::vector<Assignment>{} : changes_[static_cast<std::size_t>(changes)],
+                 options_.set));
+  expand_references(reader, root, parse_assignment("model.layers=1"));
+  std::vector<std::string> keys;
+  for (const char* section : {"model", "cluster", "training", "plan", "run"})
+    if (const Yaml* yaml = root.find(section)) add_whole_numbers(*yaml, section, keys);
+  return keys;
+}
+
 std::optional<std::string> ScenarioFile::written(const std::string& key) const {
   Errors errors;
   Reader reader{options_, errors};

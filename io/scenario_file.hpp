@@ -43,6 +43,10 @@ class ScenarioFile {
   // it (a default, or a figure of a file that it names). Throws InputError when something else stands there.
   std::optional<std::int64_t> whole_number(const std::string& key, int changes) const;
 
+  // The keys under which whole numbers stand with these changes, in the order of the file, those of a model's file
+  // included.
+  std::vector<std::string> whole_numbers(int changes) const;
+
  private:
   std::string path_;
   ReadOptions options_;

@@ -128,7 +128,8 @@ class ClusterText {
       if (wiring.least < wiring.most)
         assume(fmt::format("pairs have {} to {} NVLinks, all are priced as the slowest", wiring.least, wiring.most));
       return block(switched(wiring) ? "nvswitch" : "mesh", rate,
-                   fmt::format("{} NVLinks of {} per direction", wiring.least, to_text(link)));
+                   fmt::format("{} NVLinks of {} per direction{}", wiring.least, to_text(link),
+                               options_.nvlink ? ", as --nvlink says" : ""));
     }
     if (wiring.joined > 0)
       assume(
@@ -136,7 +137,8 @@ class ClusterText {
                       "stages on neighbours that have them write kind: mesh and their rate",
                       wiring.joined, wiring.pairs));
     assume("GPUs behind one PCIe switch have its whole rate each, whatever the others do");
-    return block("pcie", pcie(), "PCIe, per GPU and direction");
+    return block("pcie", pcie(),
+                 options_.pcie ? "PCIe, per GPU and direction, as --pcie says" : "PCIe, per GPU and direction");
   }
 
   // Cards behind a GPU's own switch, all of them where no GPU has any.
@@ -174,9 +176,21 @@ class ClusterText {
       assume(fmt::format("of {} network cards the {} behind a GPU's own PCIe switch carry its traffic",
                          machine_.cards.size(), used.size()));
     return fmt::format("  network:\n    bandwidth: {{value: {}, source: {}}}\n    per: {}\n", to_text(rate),
-                       yaml_string(fmt::format("{} network card{} per node", std::max<std::size_t>(used.size(), 1),
-                                               used.size() > 1 ? "s" : "")),
-                       each ? "device" : "node");
+                       yaml_string(cards_text(used, each)), each ? "device" : "node");
+  }
+
+  // "8 network cards per node of 50 GB/s each, as --nic says"; of all GPUs, where a device has its share of them.
+  std::string cards_text(const std::vector<std::size_t>& used, bool each_gpu) const {
+    if (used.empty())
+      return fmt::format("one network card per node of {}, as --nic says; the file names none", to_text(*options_.nic));
+    std::set<std::string> rates;
+    for (const std::size_t i : used)
+      rates.insert(to_text(options_.nic ? *options_.nic : *machine_.cards[i].rate));
+    std::string text = fmt::format("{} network card{} per node of {}", used.size(), used.size() > 1 ? "s" : "",
+                                   fmt::join(rates, " or "));
+    if (used.size() > 1 && rates.size() == 1) text += " each";
+    text += options_.nic ? ", as --nic says" : ", as the file says";
+    return each_gpu ? text + fmt::format(", shared by {} GPUs", machine_.gpus.size()) : text;
   }
 
   // The matrix as a comment, for whoever looks it over.

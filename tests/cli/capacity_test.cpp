@@ -92,7 +92,16 @@ TEST_CASE("--at-most bounds the search, --set changes the scenario, and nothing 
 TEST_CASE("capacity refuses what it cannot grow, with a way out") {
   CHECK(contains(error_of({"capacity", kQuickstart}), "Name a whole number of the scenario, e.g. --over model.layers"));
   CHECK(contains(error_of({"capacity", kQuickstart, "--over", "training.micro_batchs"}),
-                 "did you mean \"micro_batches\"?"));
+                 "--over: unknown \"training.micro_batchs\"; did you mean \"training.micro_batches\"? known: "));
+  const std::string known =
+      "known: model.batch, model.layers.0.repeat, model.layers.0.parameters, model.layers.1.repeat, "
+      "model.layers.1.parameters, cluster.nodes, cluster.node.devices, training.micro_batch_size, "
+      "training.micro_batches, plan.stages";
+  CHECK(contains(error_of({"capacity", kQuickstart, "--over", "foo"}), "--over: unknown \"foo\"; " + known));
+  CHECK(contains(error_of({"capacity", kQuickstart, "--over", "micro_batch_size"}),
+                 "--over: unknown \"micro_batch_size\"; did you mean \"training.micro_batch_size\"? " + known));
+  CHECK(contains(error_of({"capacity", kQuickstart, "--over", "plan.schedule"}),
+                 "--over: \"plan.schedule\" cannot grow: "));
   CHECK(contains(error_of({"capacity", kQuickstart, "--over", "plan.schedule"}), "plan.schedule"));
   CHECK(contains(error_of({"capacity", kQuickstart, "--over", "plan..stages"}), "has an empty key"));
   CHECK(contains(error_of({"capacity", kQuickstart, "--over", "plan.stages", "--at-most", "0"}),

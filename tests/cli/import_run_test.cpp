@@ -373,8 +373,16 @@ TEST_CASE("import topo writes a cluster that a scenario takes") {
   const ProgramRun resolved = run_program({"check", "--resolved", kQuickstart, "--set", "cluster=" + cluster});
   CHECK(resolved.status == 0);
   CHECK(contains(resolved.out, "bandwidth: {value: 450 GB/s, source: \"18 NVLinks of 25 GB/s per direction\"}"));
+  CHECK(contains(resolved.out,
+                 "bandwidth: {value: 50 GB/s, source: \"one network card per node of 50 GB/s, as --nic says; the file "
+                 "names none\"}"));
   CHECK(contains(error_of({"import", "topo", matrix, "--device", "h100"}), "--device: unknown \"h100\""));
-  CHECK(contains(error_of({"import", "topo", matrix, "--nic", "400"}), "--nic: \"400\""));
+  CHECK(contains(error_of({"import", "topo", matrix, "--nic", "400"}),
+                 "--nic: \"400\" has no unit; write what one network card carries per direction, e.g. '400 Gb/s'"));
+  CHECK(contains(error_of({"import", "topo", matrix, "--nic", "0 Gb/s"}),
+                 "--nic: \"0 Gb/s\" must be more than 0; write what one network card"));
+  CHECK(contains(error_of({"import", "topo", matrix, "--nvlink", "fast"}),
+                 "--nvlink: \"fast\" is no number; write what one NVLink carries per direction, e.g. '25 GB/s'"));
 }
 
 TEST_CASE("import schedule-csv tells what the order of a file settles, and where the file lies") {

@@ -66,6 +66,33 @@ TEST_CASE("Files go by their ending; the plot is a drawing for light and dark th
   CHECK(contains(svg, ">step time in s</text>"));
 }
 
+TEST_CASE("A plot of a utilization that no row has names the key that is missing") {
+  const ScratchFolder folder;
+  const auto plot = [&](const char* y, std::vector<std::string> more) {
+    more.insert(more.end(), {"-o", folder.path("x.svg"), "--y", y});
+    return asked("grid: {training.micro_batches: [8, 32]}", more);
+  };
+  const std::string layers =
+      "model.layers=[{name: block, repeat: 24, forward: 1 ms, backward: 2 ms, activation: 1 MB, parameters: 1000, "
+      "flops: 1 GFLOP}]";
+  for (const char* y : {"mfu", "hfu"}) {
+    const ProgramRun none = plot(y, {});
+    CHECK(none.status == 2);
+    CHECK_MESSAGE(
+        contains(none.err, std::string("--y: no row has ") + y + ": model.layers: \"wide.0\" has no flops; write"),
+        none.err);
+    const ProgramRun peak = plot(y, {"--set", layers, "--set", "training.precision=tf32"});
+    CHECK(peak.status == 2);
+    CHECK_MESSAGE(contains(peak.err, "cluster.node.device.peak.tf32 is not given; write it"), peak.err);
+  }
+  CHECK(folder.files().empty());
+  const ProgramRun same = plot("hfu", {"--set", layers});
+  CHECK(same.status == 2);
+  CHECK_MESSAGE(contains(same.err, "--y: no row has hfu: no forward is repeated (plan.recompute)"), same.err);
+  CHECK(plot("mfu", {"--set", layers}).status == 0);
+  CHECK(plot("hfu", {"--set", layers, "--set", "plan.recompute=full"}).status == 0);
+}
+
 TEST_CASE("--set changes the base before every variant") {
   const ProgramRun run = asked("grid: {training.micro_batches: [8]}, variants: {a: {plan.stages: 2}}",
                                {"--csv", "--set", "plan.schedule=gpipe"});
