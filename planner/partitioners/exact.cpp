@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <optional>
 #include <queue>
 #include <utility>
 
@@ -24,7 +25,7 @@ enum class Bounding : std::uint8_t { Gpipe, Window, Work };
 
 Bounding bounding_of(const std::string& schedule) {
   if (schedule == "gpipe") return Bounding::Gpipe;
-  PP_CHECK(schedule == "1f1b" || schedule == "eager_1f1b");
+  PP_CHECK(schedule == "1f1b" || schedule == "eager_1f1b" || schedule == "file");
   return schedule == "1f1b" ? Bounding::Window : Bounding::Work;
 }
 
@@ -192,9 +193,9 @@ struct Prefix {
 
 class Search {
  public:
-  explicit Search(const ExactProblem& problem)
-      : problem_(problem), bounds_(problem), pipeline_(problem.schedule, problem.stages, problem.micro_batches) {
+  explicit Search(const ExactProblem& problem) : problem_(problem), bounds_(problem) {
     PP_CHECK(problem.most_simulations >= 1);
+    if (!problem.step) pipeline_.emplace(problem.schedule, problem.stages, problem.micro_batches);
   }
 
   ExactAnswer answer() {
@@ -248,7 +249,7 @@ class Search {
   }
 
   void consider(const std::vector<LayerRange>& layers, std::int64_t bound = 0) {
-    const Time step = problem_.step ? problem_.step(layers) : pipeline_.step(stage_times(problem_, layers));
+    const Time step = problem_.step ? problem_.step(layers) : pipeline_->step(stage_times(problem_, layers));
     PP_CHECK(step.value >= bound);
     ++answer_.simulations;
     if (answer_.layers.empty() || step < answer_.step) answer_.layers = layers, answer_.step = step;
@@ -314,7 +315,7 @@ class Search {
 
   const ExactProblem& problem_;
   Bounds bounds_;
-  StraightPipeline pipeline_;
+  std::optional<StraightPipeline> pipeline_;  // where the problem has no step of its own
   ExactAnswer answer_;
   std::vector<Prefix> prefixes_;
   std::priority_queue<std::int32_t, std::vector<std::int32_t>, Later> queue_{Later{prefixes_}};

@@ -8,9 +8,10 @@
 //
 // Partitions are not listed but grown from the first stage (best-first branch and bound, [LandDoig60]). Bounds are
 // those of planner/bounds.hpp:  1f1b: work_bound, window_bound;  eager_1f1b: work_bound;  gpipe: gpipe_step, which is
-// exact. A prefix of stages that leaves layers i..L-1 for q stages is bounded by its own terms and by a table, filled
-// from the back, of the least that any rest can give. With t(i..j) = sum (f + b), c2_j = 2 c_j for the cut behind layer
-// j, and C_q the least sum of c2 over the cuts of q stages,
+// exact. work_bound holds for any order whose backwards are whole (file): the first op of a stage is a forward, its
+// last one a backward. A prefix of stages that leaves layers i..L-1 for q stages is bounded by its own terms and by a
+// table, filled from the back, of the least that any rest can give. With t(i..j) = sum (f + b), c2_j = 2 c_j for the
+// cut behind layer j, and C_q the least sum of c2 over the cuts of q stages,
 //     R_q(i) = min over j of max( M t(i..j),                                            work of the stage
 //                                 ceil(M / q) (t(i..L-1) + c2_j + C_{q-1}(j + 1)),     1f1b: its window
 //                                 t(i..j) + c2_j + R_{q-1}(j + 1) )                     the stages behind it
@@ -32,7 +33,7 @@
 namespace pipewright {
 
 struct ExactProblem {
-  std::string schedule = "1f1b";  // or gpipe, eager_1f1b
+  std::string schedule = "1f1b";  // or gpipe, eager_1f1b; file: an order of its own, with `step`
   int stages = 1;                 // K, at most the number of layers
   int micro_batches = 1;          // M
   std::vector<Time> forward;      // per layer

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/cost/step_pricer.hpp"
+#include "core/plan/given_schedule.hpp"
 #include "planner/partitioners/exact.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
@@ -15,11 +16,22 @@ namespace {
 constexpr std::int64_t kMostSimulations = 2000;
 constexpr std::int64_t kMostPrefixes = std::int64_t{1} << 18;
 
+// A last op that computes the gradients of weights may stand behind all that another stage waits for.
+bool has_whole_backwards(const GivenSchedule& given) {
+  return std::all_of(given.compute.begin(), given.compute.end(), [](const std::vector<Op>& ops) {
+    return std::none_of(ops.begin(), ops.end(), [](const Op& op) { return op.kind == Kind::B || op.kind == Kind::W; });
+  });
+}
+
 }  // namespace
 
 std::string least_step_refusal(const Plan& plan) {
-  const bool known = plan.schedule == "gpipe" || plan.schedule == "1f1b" || plan.schedule == "eager_1f1b";
+  const bool known = plan.schedule == "gpipe" || plan.schedule == "1f1b" || plan.schedule == "eager_1f1b" ||
+                     (plan.schedule == "file" && plan.given && has_whole_backwards(*plan.given));
   const bool replicated = std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; });
+  if (!known && plan.schedule == "file")
+    return "exact is for orders of whole backwards, and the file has gradients of weights apart; write balanced or "
+           "fitting";
   if (!known)
     return "exact is for gpipe, 1f1b and eager_1f1b, not for " + plan.schedule + "; write balanced or fitting";
   if (plan.virtual_stages > 1 || replicated) return "exact is for one chunk per stage without replicas; write balanced";

@@ -15,7 +15,7 @@ struct LeastStepPlan {
 };
 
 // Why this search is not for the plan, or "": it is for one chunk per stage without replicas, equal micro-batches, and
-// gpipe, 1f1b or eager_1f1b.
+// gpipe, 1f1b, eager_1f1b or the order of a file whose backwards are whole.
 std::string least_step_refusal(const Plan& plan);
 
 // Every cut is priced as `simulate` prices it by fixed orders (transfers, all-reduces, recomputation included; sharing

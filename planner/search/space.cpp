@@ -8,6 +8,7 @@
 
 #include "core/check.hpp"
 #include "core/cost/cost_model.hpp"
+#include "core/plan/given_schedule.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {
@@ -162,6 +163,25 @@ const Place& place_of(const Scenario& scenario, const Place& own) {
   return own.file.empty() ? scenario.plan.place : own;
 }
 
+bool has_gradients_apart(const GivenSchedule& given) {
+  return std::any_of(given.compute.begin(), given.compute.end(), [](const std::vector<Op>& ops) {
+    return std::any_of(ops.begin(), ops.end(), [](const Op& op) { return op.kind == Kind::W; });
+  });
+}
+
+// The order of a file has its own stages and micro-batches; `simulate` finds the cut and the recomputation for it.
+std::string no_search_beside(const GivenSchedule& given) {
+  std::string settings =
+      fmt::format("--set plan.stages={} --set training.micro_batches={}", given.stages, given.micro_batches);
+  if (given.virtual_stages > 1) settings += fmt::format(" --set plan.virtual_stages={}", given.virtual_stages);
+  return fmt::format(
+      "plan.schedule: the order of {} is for {} stages x {} micro-batches, so `plan` cannot search beside it; for that "
+      "order ask simulate, which finds the cut and the layers to recompute: pipewright simulate with {} --set "
+      "plan.partition={} --set plan.recompute=knapsack; or write another schedule",
+      given.file.empty() ? "a file" : given.file, given.stages, given.micro_batches, settings,
+      given.virtual_stages > 1 || has_gradients_apart(given) ? "balanced" : "exact");
+}
+
 // Values that no other field can mend.
 void check_fixed(const Scenario& scenario) {
   const PlanRequest& plan = scenario.plan;
@@ -191,8 +211,9 @@ void check_fixed(const Scenario& scenario) {
                      "plan.partition: auto is every cut and takes no list; write partition: auto, or one partitioner");
   if (!is_open(scenario, "schedule") && plan.schedule.value == "file")
     throw InputError(place_of(scenario, plan.schedule.place),
-                     "plan.schedule: the order of a file is for its own number of stages and micro-batches, so `plan` "
-                     "cannot search beside it; write another schedule, or settle the fields that say auto");
+                     plan.given ? no_search_beside(*plan.given)
+                                : "plan.schedule: `plan` cannot search beside the order of a file; write another "
+                                  "schedule, or settle the fields that say auto");
   for (const std::string& schedule : schedules_for(scenario))
     if (find_schedule(schedule) == nullptr)
       throw InputError(place_of(scenario, plan.schedule.place),

@@ -72,6 +72,80 @@ TEST_CASE("A schedule of another size than the scenario is refused with a way ou
         "cannot search beside it");
 }
 
+// What the message says works as it stands, and the cut is the best for the order of the file.
+TEST_CASE("plan beside the order of a file says how simulate finds the cut and the recomputation for it") {
+  const ScratchFolder folder;
+  const std::string file = folder.path("my.schedule.csv");
+  for (const std::vector<std::string>& form :
+       {std::vector<std::string>{}, {"--set", "plan.schedule=interleaved_1f1b", "--set", "plan.virtual_stages=2"}}) {
+    std::vector<std::string> writing = {"simulate", kQuickstart, "-o", file};
+    writing.insert(writing.end(), form.begin(), form.end());
+    REQUIRE(run_program(writing).status == 0);
+    const std::string schedule = "plan.schedule={file: \"" + file + "\"}";
+    const std::string told = error_of({"plan", kQuickstart, "--set", "plan=auto", "--set", schedule});
+    holds(told, "for 4 stages x 8 micro-batches, so `plan` cannot search beside it");
+    std::vector<std::string> asked;
+    for (std::size_t at = told.find("--set ", told.find("simulate with")); at != std::string::npos;
+         at = told.find("--set ", at + 1)) {
+      const std::string value = told.substr(at + 6, told.find_first_of(" ;", at + 6) - at - 6);
+      asked.insert(asked.end(), {"--set", value});
+    }
+    CHECK(asked.size() == (form.empty() ? 8 : 10));
+    // A model of which the balanced cut is not the best, on devices that do not hold all of it.
+    const std::vector<std::string> uneven = {
+        "--set",
+        "model.layers=[{name: a, repeat: 6, forward: 1 ms, backward: 2 ms, activation: 1 MB, stash: 800 MB, "
+        "parameters: 1000}, {name: b, repeat: 7, forward: 1.5 ms, backward: 3.5 ms, activation: 1 MB, stash: 300 MB, "
+        "parameters: 1000}]",
+        "--set", "cluster.node.device.memory=8 GiB"};
+    const auto simulated = [&](std::vector<std::string> more) {
+      more.insert(more.begin(), {"simulate", kQuickstart, "--json", "--schedule", file});
+      more.insert(more.end(), uneven.begin(), uneven.end());
+      return run_program(more);
+    };
+    const ProgramRun found = simulated(asked);
+    CAPTURE(found.err);
+    REQUIRE(found.status == 0);
+    const auto best = nlohmann::json::parse(found.out);
+    std::vector<std::string> plain;
+    if (!form.empty()) plain = {"--set", "plan.virtual_stages=2"};
+    plain.insert(plain.end(), {"--set", "plan.recompute=full"});
+    const ProgramRun whole = simulated(plain);
+    REQUIRE(whole.status == 0);
+    CHECK(best["step_time_s"].get<double>() < nlohmann::json::parse(whole.out)["step_time_s"].get<double>());
+  }
+}
+
+// The file holds the order of 1f1b, for which `exact` has a bound of its own.
+TEST_CASE("exact finds the cut for the order of a file, as for the schedule that it holds") {
+  const ScratchFolder folder;
+  const std::string uneven =
+      "model.layers=[{name: a, repeat: 5, forward: 1 ms, backward: 3 ms, activation: 2 MB, parameters: 1000}, "
+      "{name: b, repeat: 6, forward: 2 ms, backward: 2 ms, activation: 90 MB, parameters: 1000}]";
+  for (const char* schedule : {"1f1b", "gpipe", "eager_1f1b"}) {
+    const std::string file = folder.path(std::string(schedule) + ".schedule.csv");
+    REQUIRE(
+        run_program({"simulate", kQuickstart, "--set", std::string("plan.schedule=") + schedule, "-o", file}).status ==
+        0);
+    const std::vector<std::string> more = {"--set", uneven, "--set", "plan.partition=exact"};
+    std::vector<std::string> own = more, given = more;
+    own.insert(own.end(), {"--set", std::string("plan.schedule=") + schedule});
+    given.insert(given.end(), {"--schedule", file});
+    const auto found = figures(given);
+    CHECK(found["step_time_s"] == figures(own)["step_time_s"]);
+    CHECK(found["step_time_s"].get<double>() <=
+          figures({"--set", uneven, "--schedule", file})["step_time_s"].get<double>());
+    bool proven = false;
+    for (const std::string line : found["provenance"])
+      proven |= line.starts_with("partition: the least step of all cuts, proven; ");
+    CHECK(proven);
+  }
+  const std::string apart = folder.path("zb.schedule.csv");
+  REQUIRE(run_program({"simulate", kQuickstart, "--set", "plan.schedule=zb_h1", "-o", apart}).status == 0);
+  holds(error_of({"simulate", kQuickstart, "--schedule", apart, "--set", "plan.partition=exact"}),
+        "exact is for orders of whole backwards, and the file has gradients of weights apart");
+}
+
 TEST_CASE("launch says what it needs") {
   holds(error_of({"launch", kQuickstart}), "--for: say for which framework");
   holds(error_of({"launch", kQuickstart, "--for", "megatrn"}), "did you mean \"megatron\"?");
