@@ -276,6 +276,8 @@ class OrderSearch {
     SearchAnswer& all = *merged_;
     std::stable_sort(all.plans.begin(), all.plans.end(),
                      [](const Found& a, const Found& b) { return a.value < b.value; });
+    const double least_value = all.plans.front().value;
+    prefer_fewer_devices(all.plans, tie(options_));
     std::vector<Found> kept;
     for (Found& plan : all.plans) {
       const bool known =
@@ -287,7 +289,7 @@ class OrderSearch {
     const double bound = stages_of_.empty() && one_order_only(scenario_.model) ? least_
                          : evaluator_.cuts_open()                              ? bound_of_all_orders()
                                                                                : least_;
-    all.bound = std::min(bound, all.plans.front().value);
+    all.bound = std::min(bound, least_value);
     const Found& best = all.plans.front();
     const auto& order = best.scenario->model.order;
     const auto found = by_stages_.find(best.layout.stages);

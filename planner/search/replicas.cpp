@@ -18,6 +18,8 @@
 namespace pipewright {
 namespace {
 
+constexpr int kFewestRanked = 5;  // fewer are asked for: as many are looked at, so that the best one stays the same
+
 // Whole plans of the partitioner asked for. PipeDream's bring no bound.
 ReplicatedAnswer plans_of(const Partitioner* asked, const Plan& shell, const CostModel& cost,
                           const ReplicatedOptions& options) {
@@ -157,8 +159,9 @@ SearchResult search_replicas(const Scenario& scenario, const SearchOptions& opti
         }
         const Scenario whole = settled(narrow, layout, nullptr);
         const CostModel cost(whole);
-        const ReplicatedAnswer found = plans_of(asked, shell_of(whole, cost, mode), cost,
-                                                {.top = static_cast<std::size_t>(options.top), .stopped = over});
+        const ReplicatedAnswer found =
+            plans_of(asked, shell_of(whole, cost, mode), cost,
+                     {.top = static_cast<std::size_t>(std::max(options.top, kFewestRanked)), .stopped = over});
         ++answer.evaluated;
         answer.simulations += found.simulated;
         for (const auto& [reason, count] : found.rejected)
@@ -209,11 +212,13 @@ SearchResult search_replicas(const Scenario& scenario, const SearchOptions& opti
   }
   std::stable_sort(answer.plans.begin(), answer.plans.end(),
                    [](const Found& a, const Found& b) { return a.value < b.value; });
+  const double least = answer.plans.front().value;
+  prefer_fewer_devices(answer.plans, tie(options));
   if (std::ssize(answer.plans) > options.top) answer.plans.resize(static_cast<std::size_t>(options.top));
   // Of memory, cost and unreached layouts there is no bound.
   const bool bounded = answer.not_reached == 0 &&
                        (options.objective == Objective::Throughput || options.objective == Objective::StepTime);
-  answer.bound = bounded ? std::min(bound, answer.plans.front().value) : 0;
+  answer.bound = bounded ? std::min(bound, least) : 0;
   answer.idle_devices = scenario.cluster.devices() - answer.plans.front().plan.devices();
   return answer;
 }

@@ -24,6 +24,11 @@ constexpr int kMostTriesForBuffers = 3;
 constexpr int kMostPriced = 16;  // beside those of the ranking
 constexpr const char* kTooLong = "longer than the simulator can count: 2^62 ns";
 
+// Of layouts that are worth the same: the one of fewer devices.
+bool before(const Layout& a, const Layout& b) {
+  return a.devices() != b.devices() ? a.devices() < b.devices() : a < b;
+}
+
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
@@ -66,6 +71,8 @@ class Search {
  private:
   SearchAnswer finished() {
     answer_.bound = std::min(lower_bound(), answer_.plans.front().value);
+    prefer_fewer_devices(answer_.plans, tie(options_));
+    if (std::ssize(answer_.plans) > options_.top) answer_.plans.resize(static_cast<std::size_t>(options_.top));
     answer_.idle_devices = scenario_.cluster.devices() - answer_.plans.front().plan.devices();
     answer_.candidates = std::move(candidates_);
     return std::move(answer_);
@@ -87,10 +94,17 @@ class Search {
     return options_.objective == Objective::Memory ? evaluator_.least_states(layout) : Bytes{};
   }
 
+  // Whatever may be better than this is looked at, however many plans are wanted: it may become the best one.
+  double settling() const {
+    if (options_.gap > kSettling || candidates_.empty()) return 0;
+    const double best = value(candidates_.front());
+    return (answer_.plans.empty() ? best : std::max(best, answer_.plans.front().value)) * (1 + tie(options_));
+  }
+
   // Better than this is worth looking at: the worst of the plans wanted, less the gap.
   double threshold() const {
     if (std::ssize(lines_) < options_.top) return kInfinite;
-    return std::max(worst_wanted_, worst_priced_) / (1 + options_.gap);
+    return std::max(settling(), std::max(worst_wanted_, worst_priced_) / (1 + options_.gap));
   }
 
   // The worst of the lines wanted, among the candidates so far.
@@ -135,7 +149,7 @@ class Search {
           const double x = &a == &candidate ? mine : value(a), y = &b == &candidate ? mine : value(b);
           if (x != y) return x < y;
           const double u = second_value(a.layout, a.step), v = second_value(b.layout, b.step);
-          return u != v ? u < v : a.layout < b.layout;
+          return u != v ? u < v : before(a.layout, b.layout);
         });
     candidates_.insert(behind, std::move(candidate));
   }
@@ -263,8 +277,10 @@ class Search {
           answer_.plans.empty() && std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& candidate) {
             return priced_.find(key_of(candidate)) == priced_.end();
           });
-      if (!more && !unpriced) return;
-      if (more) evaluate_groups(), refine_best();
+      const bool coarse = !answer_.plans.empty() && any_coarse();
+      if (!more && !unpriced && !coarse) return;
+      if (more) evaluate_groups();
+      if (more || coarse) refine_best();
       confirm();
     }
   }
@@ -306,6 +322,14 @@ class Search {
     return candidate.layout.virtual_stages == 1 || value(candidate) <= best * kNearly;
   }
 
+  // Whether a cut that was not searched may be better than the best plan as it is priced.
+  bool any_coarse() {
+    const double best = value(candidates_.front());
+    return std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& candidate) {
+      return !candidate.refined && worth_refining(candidate, best) && bound(candidate) < settling();
+    });
+  }
+
   // First the plans of the ranking, then whatever keeps the bound low.
   void refine_best() {
     while (!candidates_.empty() && !over()) {
@@ -322,11 +346,12 @@ class Search {
       }
       const bool ranked = open > 0;
       const double best = value(candidates_.front());
-      double least = best / (1 + options_.gap);
+      const double enough = std::max(best / (1 + options_.gap), settling());
+      double least = enough;
       for (std::size_t i = 0; i < candidates_.size(); ++i) {
         if (candidates_[i].refined || !worth_refining(candidates_[i], best)) continue;
         const double low = bound(candidates_[i]);
-        if (low >= best / (1 + options_.gap)) continue;
+        if (low >= enough) continue;
         ++open;
         if (!ranked && low < least) least = low, next = i;
       }
@@ -368,7 +393,7 @@ class Search {
         std::upper_bound(answer_.plans.begin(), answer_.plans.end(), found, [this](const Found& a, const Found& b) {
           if (a.value != b.value) return a.value < b.value;
           const double u = second_value(a.layout, a.report.step_time), v = second_value(b.layout, b.report.step_time);
-          return u != v ? u < v : a.layout < b.layout;
+          return u != v ? u < v : before(a.layout, b.layout);
         });
     answer_.plans.insert(behind, std::move(found));
   }
@@ -390,7 +415,10 @@ class Search {
     std::set<Layout> seen;
     for (std::size_t i = 0, count = 0; i < candidates_.size() && count < wanted + kMostPriced;) {
       const Candidate candidate = candidates_[i];
-      if (answer_.plans.size() >= wanted && value(candidate) >= answer_.plans[wanted - 1].value) break;
+      if (answer_.plans.size() >= wanted &&
+          value(candidate) >=
+              std::max(answer_.plans[wanted - 1].value, answer_.plans.front().value * (1 + tie(options_))))
+        break;
       // A line that has its plan already needs no second one, unless this one may be better.
       const auto same = std::find_if(answer_.plans.begin(), answer_.plans.end(), [&](const Found& known) {
         return line_of(known.layout) == line_of(candidate.layout);
@@ -436,7 +464,9 @@ class Search {
       insert(std::move(*again.candidate));
       if (value(candidates_[std::min(i, candidates_.size() - 1)]) < value(candidate)) continue;
     }
-    if (answer_.plans.size() > wanted) answer_.plans.resize(wanted);
+    const double tied = answer_.plans.empty() ? 0 : answer_.plans.front().value * (1 + tie(options_));
+    while (answer_.plans.size() > wanted && answer_.plans.back().value > tied)
+      answer_.plans.pop_back();
   }
 
   static void widen(std::vector<Bytes>& set_aside, const std::vector<Bytes>& buffers) {
@@ -553,6 +583,20 @@ SearchResult search(const Scenario& scenario, const SearchOptions& options) {
   if (scenario.plan.order.value.unsettled()) return search_orders(scenario, options);
   if (asks_for_replicas(scenario)) return search_replicas(scenario, options);
   return Search(scenario, options).answer();
+}
+
+double tie(const SearchOptions& options) {
+  constexpr double kTie = 0.001;
+  return options.objective == Objective::Memory ? 0 : std::min(kTie, options.gap);
+}
+
+void prefer_fewer_devices(std::vector<Found>& plans, double tied) {
+  if (plans.empty()) return;
+  const double most = plans.front().value * (1 + tied);
+  const auto end = std::find_if(plans.begin(), plans.end(), [&](const Found& found) { return found.value > most; });
+  const auto fewest = std::min_element(
+      plans.begin(), end, [](const Found& a, const Found& b) { return a.plan.devices() < b.plan.devices(); });
+  std::rotate(plans.begin(), fewest, fewest + 1);
 }
 
 double objective_value(Objective objective, const Layout& layout, const Scenario& scenario, Time step, Bytes need) {
