@@ -2,6 +2,7 @@
 #include <array>
 
 #include "kernels/gpu_libraries.hpp"
+#include "kernels/nccl.hpp"
 #include "kernels/probes.hpp"
 #include "kernels/sm_groups.hpp"
 
@@ -126,7 +127,7 @@ GpuSystem gpu_system() {
   system.missing = devices.missing;
   for (int device = 0; device < devices.count; ++device)
     system.gpus.push_back(facts_of(device, devices.count));
-  system.libraries = {cublas_lt_library().told, cudnn_library().told, nccl_library().told};
+  system.libraries = {cublas_lt_library().told, cudnn_library().told, nccl_told()};
   return system;
 }
 

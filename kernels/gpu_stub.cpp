@@ -1,5 +1,6 @@
 // gpu_api.hpp in a build without nvcc.
 #include "kernels/gpu_api.hpp"
+#include "kernels/gpu_stream.hpp"
 #include "kernels/probes.hpp"
 
 namespace pipewright {
@@ -82,6 +83,11 @@ VirtualDevices::VirtualDevices(int, int, int) {
   none();
 }
 VirtualDevices::~VirtualDevices() = default;
+
+GpuOwnStream::GpuOwnStream(int) {
+  none();
+}
+GpuOwnStream::~GpuOwnStream() = default;
 
 void launch_delay(GpuStream, Time) {
   none();

@@ -1,0 +1,200 @@
+#include "kernels/nccl.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "kernels/nccl_calls.hpp"
+#include "kernels/open_library.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr const char* kWayOut =
+    "; install NCCL 2.14 or later (libnccl2; in Python's packages: nvidia-nccl), name its file in PIPEWRIGHT_NCCL, or "
+    "use run.transport local, staged, tcp or mpi";
+
+OpenLibrary found(const std::string& path) {
+  return opened("NCCL", "messages and sums between GPUs of several processes (run.transport: nccl)", "libnccl.so.2",
+                path);
+}
+
+std::string named() {
+  const char* const path = std::getenv("PIPEWRIGHT_NCCL");
+  return path == nullptr ? "" : path;
+}
+
+std::string looked(const OpenLibrary& library) {
+  std::string text;
+  for (const std::string& place : library.told.looked)
+    text += (text.empty() ? "" : ", ") + place;
+  return text;
+}
+
+// 22809 -> "2.28.9"; before 2.9, 2804 -> "2.8.4"
+std::string dotted_version(int version) {
+  const auto number = static_cast<std::size_t>(version);
+  return number < 10000 ? dotted(number / 1000, number / 100 % 10, number % 100)
+                        : dotted(number / 10000, number / 100 % 100, number % 100);
+}
+
+int version_of(const OpenLibrary& library) {
+  int version = 0;
+  if (symbol_of<int (*)(int*)>(library, "ncclGetVersion")(&version) != kNcclSuccess)
+    throw GpuError("ncclGetVersion of " + library.told.path + " failed");
+  return version;
+}
+
+}  // namespace
+
+std::shared_ptr<const NcclLibrary> NcclLibrary::open() {
+  return open(named());
+}
+
+std::shared_ptr<const NcclLibrary> NcclLibrary::open(const std::string& path) {
+  const OpenLibrary library = found(path);
+  if (library.handle == nullptr)
+    throw NcclError("NCCL was not found; looked for " + looked(library) +
+                    (path.empty() || library.why.empty() ? "" : " (" + library.why + ")") + kWayOut);
+  try {
+    const auto calls = std::make_shared<NcclCalls>();
+    std::shared_ptr<NcclLibrary> nccl(new NcclLibrary);
+    nccl->version_ = version_of(library), nccl->dotted_ = dotted_version(nccl->version_);
+    nccl->path_ = library.told.path;
+    if (nccl->version_ < kNcclLeastVersion)
+      throw NcclError("NCCL " + nccl->dotted_ + " at " + nccl->path_ +
+                      " is too old: its communicators block, so a silent peer could not be told" + kWayOut);
+    const auto take = [&](auto& call, const char* name) {
+      call = symbol_of<std::remove_reference_t<decltype(call)>>(library, name);
+    };
+    take(calls->get_version, "ncclGetVersion");
+    take(calls->get_unique_id, "ncclGetUniqueId");
+    take(calls->comm_init_rank_config, "ncclCommInitRankConfig");
+    take(calls->comm_finalize, "ncclCommFinalize");
+    take(calls->comm_destroy, "ncclCommDestroy");
+    take(calls->comm_abort, "ncclCommAbort");
+    take(calls->comm_get_async_error, "ncclCommGetAsyncError");
+    take(calls->get_error_string, "ncclGetErrorString");
+    take(calls->get_last_error, "ncclGetLastError");
+    take(calls->group_start, "ncclGroupStart");
+    take(calls->group_end, "ncclGroupEnd");
+    take(calls->send, "ncclSend");
+    take(calls->recv, "ncclRecv");
+    take(calls->all_reduce, "ncclAllReduce");
+    nccl->calls_ = calls;
+    return nccl;
+  } catch (const GpuError& error) {
+    throw NcclError(std::string(error.what()) + " (" + library.told.path + ")" + kWayOut);
+  }
+}
+
+NcclId NcclLibrary::id() const {
+  NcclUniqueId id{};
+  if (const int result = calls_->get_unique_id(&id); result != kNcclSuccess) {
+    const char* const last = calls_->get_last_error(nullptr);
+    throw NcclError(std::string("ncclGetUniqueId: ") + calls_->get_error_string(result) +
+                    (last != nullptr && *last != '\0' ? std::string(" (") + last + ")" : ""));
+  }
+  NcclId out;
+  std::memcpy(out.bytes.data(), id.internal, out.bytes.size());
+  return out;
+}
+
+GpuLibrary nccl_told() {
+  OpenLibrary library = found(named());
+  if (library.handle == nullptr) return library.told;
+  try {
+    const int version = version_of(library);
+    library.told.version = dotted_version(version);
+    if (version < kNcclLeastVersion)
+      library.told.use = "nothing: too old, 2.14 or later is needed for run.transport: nccl";
+  } catch (const GpuError& error) {
+    library.told.version = "unknown version", library.told.use = std::string("nothing: ") + error.what();
+  }
+  return library.told;
+}
+
+void prepare_for_nccl() {
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+}
+
+NcclComm::NcclComm(std::shared_ptr<const NcclLibrary> library, const NcclId& id, int ranks, int rank)
+    : library_(std::move(library)),
+      asked_("ncclCommInitRankConfig as rank " + std::to_string(rank) + " of " + std::to_string(ranks)) {
+  NcclConfig config{sizeof(NcclConfig), kNcclMagic, kNcclLeastVersion, 0};
+  NcclUniqueId unique{};
+  std::memcpy(unique.internal, id.bytes.data(), id.bytes.size());
+  check(library_->calls().comm_init_rank_config(&comm_, ranks, unique, rank, &config));
+}
+
+NcclComm::~NcclComm() {
+  close();
+}
+
+void NcclComm::check(int result) {
+  if (result == kNcclSuccess || result == kNcclInProgress) return;
+  const NcclCalls& calls = library_->calls();
+  const char* const last = calls.get_last_error(comm_);
+  throw NcclError(asked_ + ": " + calls.get_error_string(result) +
+                  (last != nullptr && *last != '\0' ? std::string(" (") + last + ")" : ""));
+}
+
+bool NcclComm::settled() {
+  int state = kNcclSuccess;
+  check(library_->calls().comm_get_async_error(comm_, &state));
+  check(state);
+  settled_ = state == kNcclSuccess;
+  return settled_;
+}
+
+void NcclComm::grouped(std::span<const NcclPart> parts, int peer, void* stream, bool sends) {
+  std::int64_t bytes = 0;
+  for (const NcclPart& part : parts)
+    bytes += part.bytes;
+  asked_ = std::string(sends ? "ncclSend" : "ncclRecv") + " of " + std::to_string(bytes) + " bytes " +
+           (sends ? "to" : "from") + " rank " + std::to_string(peer);
+  settled_ = false;
+  const NcclCalls& calls = library_->calls();
+  int failed = calls.group_start();
+  check(failed);
+  for (const NcclPart& part : parts) {
+    const auto size = static_cast<std::size_t>(part.bytes);
+    const int result = sends ? calls.send(part.at, size, kNcclInt8, peer, comm_, stream)
+                             : calls.recv(part.at, size, kNcclInt8, peer, comm_, stream);
+    if (result != kNcclSuccess && result != kNcclInProgress && failed == kNcclSuccess) failed = result;
+  }
+  const int result = calls.group_end();  // also where one of them failed: the group is the thread's
+  check(failed);
+  check(result);
+}
+
+void NcclComm::send(std::span<const NcclPart> parts, int to, void* stream) {
+  grouped(parts, to, stream, true);
+}
+void NcclComm::receive(std::span<const NcclPart> parts, int from, void* stream) {
+  grouped(parts, from, stream, false);
+}
+
+void NcclComm::all_reduce(float* data, std::int64_t elements, void* stream) {
+  asked_ = "ncclAllReduce of " + std::to_string(elements) + " values";
+  settled_ = false;
+  check(library_->calls().all_reduce(data, data, static_cast<std::size_t>(elements), kNcclFloat32, kNcclSum, comm_,
+                                     stream));
+}
+
+void NcclComm::finish() {
+  asked_ = "ncclCommFinalize";
+  settled_ = false;
+  check(library_->calls().comm_finalize(comm_));
+  finished_ = true;
+}
+
+void NcclComm::close() noexcept {
+  if (comm_ == nullptr) return;
+  void* const comm = std::exchange(comm_, nullptr);
+  const NcclCalls& calls = library_->calls();
+  static_cast<void>(finished_ && settled_ ? calls.comm_destroy(comm) : calls.comm_abort(comm));
+}
+
+}  // namespace pipewright
