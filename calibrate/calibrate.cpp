@@ -249,13 +249,15 @@ MachineProfile calibrate(const std::vector<CalibrationRun>& runs, const BackendM
           profile.all_reduces.push_back({members, measure_all_reduce(each.run, members, backend, settings.staging)});
   std::sort(profile.all_reduces.begin(), profile.all_reduces.end(),
             [](const AllReduceTime& a, const AllReduceTime& b) { return a.members < b.members; });
-  const Handoff handoff =
-      ranks == nullptr ? measure_handoff(backend, settings.staging) : measure_handoff(*ranks, backend);
+  const Handoff handoff = ranks == nullptr   ? measure_handoff(backend, settings.staging)
+                          : settings.handoff ? settings.handoff(*ranks, backend)
+                                             : measure_handoff(*ranks, backend);
   profile.send = handoff.send, profile.first_read = handoff.first_read, profile.handoff = handoff.noticed;
   const Fingerprint& here = profile.machine;
   profile.source = fmt::format("measured on {} ({}), {}, {}, {} workers busy", here.processor,
                                here.sms > 0 ? "driver for CUDA " + here.driver : fmt::format("{} cores", here.cores),
                                here.isa, profile.date, profile.active);
+  if (settings.handoff) profile.source += ", messages by NCCL";
   if (settings.staging == Staging::Host) profile.source += ", messages through the host's memory";
   return ranks == nullptr ? profile : broadcast(*ranks, profile);
 }

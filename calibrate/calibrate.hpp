@@ -25,6 +25,8 @@ struct CalibrationSettings {
   std::string name;                 // of the profile
   std::string revision;             // of pipewright
   Staging staging = Staging::None;  // of messages and sums between threads
+  // Over processes: what a message costs and what carries it; empty: the wire.
+  std::function<Handoff(Ranks&, const BackendMaker&)> handoff = {};
   // Called before each piece: what is measured next, and how many pieces of all are done.
   std::function<void(const std::string& what, std::int64_t done, std::int64_t all)> progress = {};
 };

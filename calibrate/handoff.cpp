@@ -137,9 +137,9 @@ HandoffTimes hand_over(Ranks& ranks, std::size_t bytes, int rounds) {
   return series;
 }
 
-// `series`: of so many messages of so many bytes.
-template <class Measure>
-Handoff fitted(const Measure& series_of) {
+}  // namespace
+
+Handoff fitted_handoff(const std::function<HandoffTimes(std::size_t bytes, int rounds)>& series_of) {
   Handoff handoff;
   std::vector<std::pair<double, double>> send, first_read;
   for (std::size_t bytes = 1024; bytes <= (std::size_t{4} << 20); bytes *= 4) {
@@ -159,8 +159,6 @@ Handoff fitted(const Measure& series_of) {
   handoff.first_read = {cold.fixed, cold.per_unit};
   return handoff;
 }
-
-}  // namespace
 
 HandoffTimes hand_over(const BackendMaker& backend, Staging staging, std::size_t count, int rounds) {
   const Bytes bytes{static_cast<std::int64_t>(count)};
@@ -228,7 +226,7 @@ HandoffTimes hand_over(const BackendMaker& backend, Staging staging, std::size_t
 Handoff measure_handoff(const BackendMaker& backend, Staging staging) {
   if (available_cores() < 2) return {};
   const bool host = backend()->in_host_memory() && staging == Staging::None;
-  return fitted([&](std::size_t bytes, int rounds) {
+  return fitted_handoff([&](std::size_t bytes, int rounds) {
     return host ? hand_over(bytes, rounds) : hand_over(backend, staging, bytes, rounds);
   });
 }
@@ -273,7 +271,7 @@ HandoffTimes hand_over(Ranks& ranks, const BackendMaker& backend, std::size_t co
 Handoff measure_handoff(Ranks& ranks, const BackendMaker& backend) {
   if (ranks.size() < 2 || ranks.rank() > 1) return {};
   const bool host = backend(static_cast<WorkerId>(ranks.rank()))->in_host_memory();
-  return fitted([&](std::size_t bytes, int rounds) {
+  return fitted_handoff([&](std::size_t bytes, int rounds) {
     return host ? hand_over(ranks, bytes, rounds) : hand_over(ranks, backend, bytes, rounds);
   });
 }

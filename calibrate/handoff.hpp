@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "core/cost/profile.hpp"
@@ -27,6 +28,9 @@ struct HandoffTimes {
 // `rounds` messages of so many bytes from worker 0's memory to worker 1's, by their movers; the first five do not
 // count. Throws what they throw.                                                tests/calibrate/handoff_test.cpp
 HandoffTimes hand_over(const BackendMaker& backend, Staging staging, std::size_t bytes, int rounds);
+
+// What messages of 1 KiB to 4 MiB cost; `series_of`: of so many messages of so many bytes.
+Handoff fitted_handoff(const std::function<HandoffTimes(std::size_t bytes, int rounds)>& series_of);
 
 // Two threads on two cores hand blocks of 1 KiB to 4 MiB to and fro. Without a second core: the copy is measured on
 // one, the rest is 0. About half a second. Where the backends' memory is not the host's, and where messages are staged,

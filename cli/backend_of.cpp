@@ -109,6 +109,13 @@ BackendMaker backend_of(const Scenario& scenario, int workers, bool processes) {
   }
 }
 
+std::string gpu_bus_of_process(const Scenario& scenario, int workers) {
+  const int gpu = gpu_of_process(scenario.run, workers, local_rank(), system_here()).gpus.front();
+  for (const GpuFacts& facts : system_here().gpus)
+    if (facts.device == gpu) return facts.bus.empty() ? fmt::format("GPU {}", gpu) : facts.bus;
+  return "";
+}
+
 std::unique_ptr<Backend> backend_for_sizes(const Scenario& scenario) {
   return scenario.run.backend == RunBackend::Cpu ? cpu_backend() : gpu_sizes(scenario.training.precision);
 }

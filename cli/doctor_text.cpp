@@ -98,8 +98,8 @@ std::string use_text(const GpuSystem& gpu) {
          line("GPU", gpu.gpus.empty()
                          ? "by no command; the tests of its kernels skip (docs/gpu.md)"
                          : "by run, validate, calibrate and accuracy with --backend cuda (transports local, staged, "
-                           "throttled, peer; tcp and mpi with a GPU per process), and by the tests of its "
-                           "kernels: meson test -C build --suite gpu");
+                           "throttled, peer; tcp, mpi and nccl with a GPU per process), and by the tests of "
+                           "its kernels: meson test -C build --suite gpu");
 }
 
 void write(JsonText& json, const GpuFacts& gpu) {

@@ -83,7 +83,13 @@ void check_gpu_keys(const RunRequest& run, int workers) {
            fmt::format("run.virtual_devices: {} for a plan of {} workers, which need one each; write {} or more, or "
                        "change plan.stages",
                        *run.virtual_devices, workers, workers));
-  if (run.transport == RunTransport::Nccl) refuse(run, "run.transport: nccl is not written yet; use tcp or local");
+  if (run.transport == RunTransport::Nccl && !cuda)
+    refuse(run, "run.transport: nccl joins GPUs, and run.backend is cpu; use --backend cuda, or tcp");
+  if (run.transport == RunTransport::Nccl && run.virtual_devices)
+    refuse(
+        run,
+        "run.virtual_devices cuts a GPU between workers, and run.transport is nccl, which takes one process per GPU; "
+        "leave it out, or use local or staged");
   if (run.transport == RunTransport::Peer && !cuda)
     refuse(run, "run.transport: peer joins GPUs, and run.backend is cpu; use --backend cuda, or local");
   if (run.transport == RunTransport::Peer && run.gpus.size() < 2)

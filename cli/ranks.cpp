@@ -7,6 +7,7 @@
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/names.hpp"
+#include "kernels/nccl.hpp"
 
 namespace pipewright {
 namespace {
@@ -24,7 +25,14 @@ std::string transport_name(RunTransport transport) {
 }
 
 bool is_of_processes(RunTransport transport) {
-  return transport == RunTransport::Tcp || transport == RunTransport::Mpi;
+  return transport == RunTransport::Tcp || transport == RunTransport::Mpi || transport == RunTransport::Nccl;
+}
+
+// What carries words between the processes: MPI's where it is asked for, and where NCCL carries messages and mpirun has
+// started them without a meeting point.
+bool speaks_mpi(RunTransport transport, const Launch& launch) {
+  return transport == RunTransport::Mpi ||
+         (transport == RunTransport::Nccl && launch.by.starts_with("OMPI") && environment("MASTER_ADDR") == nullptr);
 }
 
 }  // namespace
@@ -53,11 +61,13 @@ Ranks* joined_ranks(const Scenario& scenario) {
         "...`, or use --transport local");
   if (!launch)
     throw InputError(
-        "run.transport: tcp: neither RANK and WORLD_SIZE nor another launcher's variables are set; start a process per "
-        "worker with torchrun or srun, or by hand with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT "
-        "(docs/running.md), or use --transport local");
+        fmt::format("run.transport: {}: neither RANK and WORLD_SIZE nor another launcher's variables are set; start a "
+                    "process per worker with torchrun or srun, or by hand with RANK, WORLD_SIZE, MASTER_ADDR and "
+                    "MASTER_PORT (docs/running.md), or use --transport local",
+                    transport_name(transport)));
+  if (transport == RunTransport::Nccl) prepare_for_nccl();
   auto wire =
-      transport == RunTransport::Mpi ? mpi_wire(*launch) : tcp_wire(*launch, meeting_point(), scenario.run.timeout);
+      speaks_mpi(transport, *launch) ? mpi_wire(*launch) : tcp_wire(*launch, meeting_point(), scenario.run.timeout);
   ranks() = std::make_unique<Ranks>(std::move(wire), scenario.run.timeout);
   return ranks().get();
 }

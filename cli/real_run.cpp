@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "calibrate/calibrate.hpp"
+#include "calibrate/nccl_handoff.hpp"
 #include "cli/gpu_places.hpp"
 #include "cli/progress.hpp"
 #include "cli/terminal.hpp"
@@ -19,6 +20,8 @@
 #include "io/quantity.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
+#include "runtime/backends/gpu.hpp"
+#include "runtime/nccl_ranks.hpp"
 #include "runtime/rank_run.hpp"
 #include "runtime/transports/local.hpp"
 #include "runtime/transports/staged.hpp"
@@ -213,6 +216,8 @@ RealRun::RealRun(const Scenario& scenario, Ranks* ranks) : scenario_(scenario), 
   settle(predicted_, Engine::Auto);
   predicted_.scenario = &scenario;
   backend_ = backend_of(scenario, predicted_.plan.workers(), ranks != nullptr);
+  if (ranks != nullptr && scenario.run.transport == RunTransport::Nccl)
+    agree_on_nccl(*ranks, nccl_here(gpu_bus_of_process(scenario, predicted_.plan.workers())));
   run_plan_ = pipewright::run_plan(predicted_.plan, predicted_.schedule, scenario.model, scenario.training, *backend_(),
                                    {.weight_stashing = scenario.run.weight_stashing,
                                     .loss_scale = loss_scale(scenario),
@@ -261,7 +266,10 @@ std::vector<WorkerResult> RealRun::run(const RunSettings& settings) const {
   if (ranks_ != nullptr) {
     check_alike(settings);
     check_memory();  // where the cap does not hold a worker, all ranks say so
-    return execute(*ranks_, run_plan_, backend_, *data_, settings, after_step);
+    AroundWire around;
+    if (scenario_.run.transport == RunTransport::Nccl)
+      around = by_nccl(*ranks_, run_plan_, NcclLibrary::open(), gpu_nccl_queue, scenario_.run.timeout);
+    return execute(*ranks_, run_plan_, backend_, *data_, settings, after_step, around);
   }
   const bool spin = threads_of(run_plan_) <= available_cores();
   auto endpoints = local_transport(run_plan_, {.spin = spin, .timeout_s = scenario_.run.timeout},
@@ -332,17 +340,22 @@ MachineProfile calibrated(const std::vector<const RealRun*>& runs, double second
     measured.push_back({each->run_plan(), each->scenario().model, each->data(), settings, each->scenario().name});
   }
   ProgressLine line;
-  const CalibrationSettings how{.seconds = seconds,
-                                .name = name,
-                                .revision = PIPEWRIGHT_VERSION,
-                                .staging = staging_of(runs.front()->scenario()),
-                                .progress = [&](const std::string& what, std::int64_t done, std::int64_t all) {
-                                  if (prints()) line.show("calibrating", done, all, what);
-                                }};
+  CalibrationSettings how{.seconds = seconds,
+                          .name = name,
+                          .revision = PIPEWRIGHT_VERSION,
+                          .staging = staging_of(runs.front()->scenario()),
+                          .progress = [&](const std::string& what, std::int64_t done, std::int64_t all) {
+                            if (prints()) line.show("calibrating", done, all, what);
+                          }};
   for (const RealRun* const each : runs) {
     each->check_alike(each->settings());
     check_one_device(*runs.front(), *each);
   }
+  const RunRequest& run = runs.front()->scenario().run;
+  if (run.transport == RunTransport::Nccl)
+    how.handoff = [&](Ranks& ranks, const BackendMaker& backend) {
+      return measure_handoff(ranks, backend, NcclLibrary::open(), gpu_nccl_queue, run.timeout);
+    };
   return calibrate(measured, runs.front()->backend(), how, runs.front()->ranks());
 }
 

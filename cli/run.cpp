@@ -89,6 +89,14 @@ int check_gradients(const RealRun& run, RunSettings settings) {
     throw InputError(
         "--check gradients: an asynchronous schedule updates between micro-batches, so no single worker "
         "has its gradients; use a schedule with a flush");
+  if (run.scenario().run.transport == RunTransport::Nccl)
+    for (const RunChunk& chunk : run.run_plan().chunks)
+      if (chunk.members > 2)
+        throw InputError(
+            run.scenario().run.place,
+            fmt::format("--check gradients: NCCL adds the gradients of {} workers in an order of its own, so "
+                        "they need not be one worker's bit by bit; use --transport tcp",
+                        chunk.members));
   settings.steps = 1, settings.warmup = 0;
   const Gradients got = pipelined_gradients(run, settings);
   if (!prints()) return kDone;

@@ -60,10 +60,10 @@ constexpr Field<RunRequest> kRun[] = {
      "cuda: workers are spread over these GPUs, as `pipewright doctor` numbers them; as many as workers: a whole one "
      "each; default: [0]",
      Need::Optional, read_gpus, write_as<&RunRequest::gpus>},
-    {"transport", "local | throttled | staged | peer | tcp | mpi",
+    {"transport", "local | throttled | staged | peer | tcp | mpi | nccl",
      "local: workers are threads of one process; throttled: likewise, with links as slow as the cluster's; staged: "
      "likewise, messages go through the host's memory; peer: likewise, from one GPU into another; tcp, mpi: a process "
-     "per worker; default: local",
+     "per worker; nccl: a process per worker and GPU, messages and sums by NCCL; default: local",
      Need::Optional, read_as<&RunRequest::transport>, write_as<&RunRequest::transport>},
     {"steps", "whole number >= 1", "steps that are timed; default: 20", Need::Optional,
      read_as<&RunRequest::steps, AtLeast1>, write_as<&RunRequest::steps>},

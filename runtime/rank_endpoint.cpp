@@ -5,6 +5,7 @@
 
 #include "core/check.hpp"
 #include "runtime/rank_state.hpp"
+#include "runtime/run_watch.hpp"
 
 namespace pipewright {
 namespace {
@@ -19,7 +20,7 @@ std::int64_t segment(std::int64_t elements, std::size_t i, std::size_t count) {
   return elements * static_cast<std::int64_t>(i) / static_cast<std::int64_t>(count);
 }
 
-class RankEndpoint : public Transport {
+class RankEndpoint final : public Transport, public RunWatch {
  public:
   RankEndpoint(Ranks::State& state, const RunPlan& run) : state_(state), run_(run) {
     first_ = state.rank() / run.plan->positions() * run.plan->positions();
@@ -120,6 +121,11 @@ class RankEndpoint : public Transport {
   }
 
   void stop(const std::string& why) noexcept override { state_.stop(why); }
+
+  void check(const std::string& what) override {
+    state_.check([&] { return what; });
+  }
+  std::string who_is_silent() override { return state_.who_is_silent(); }
 
  private:
   static std::vector<float> floats(const Blob& bytes, std::size_t count) {

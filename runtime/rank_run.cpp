@@ -11,6 +11,7 @@
 #include "core/check.hpp"
 #include "core/cost/profile.hpp"
 #include "core/model/program.hpp"
+#include "kernels/nccl.hpp"
 #include "runtime/checkpoint.hpp"
 #include "runtime/hash.hpp"
 #include "runtime/measurement.hpp"
@@ -118,6 +119,21 @@ Blob sent(const Ranks& ranks, const WorkerResult& result) {
   return BytesOut().put(ranks.clock().offset).put(bytes_of(result)).bytes();
 }
 
+// What goes wrong while the worker is made, before its first step: its endpoint meets the others then.
+template <class Body>
+std::vector<WorkerResult> started(std::size_t self, const Body& body) {
+  const auto failed = [&](const std::exception& error) {
+    return RunFailed(fmt::format("worker {} at op start: {}", self, error.what()), std::vector<WorkerResult>(self + 1));
+  };
+  try {
+    return body();
+  } catch (const NcclError& error) {
+    throw failed(error);
+  } catch (const PeerSilent& silent) {
+    throw failed(silent);
+  }
+}
+
 int threads_here(const RunPlan& run, int rank) {
   const auto position = static_cast<std::size_t>(rank % run.plan->positions());
   return run.schedule->positions[position].collective.empty() ? 1 : 2;
@@ -157,12 +173,15 @@ std::vector<MustMatch> must_match(const RunPlan& run, const RunSettings& setting
 }
 
 std::vector<WorkerResult> execute(Ranks& ranks, const RunPlan& run, const BackendMaker& backend, const Data& data,
-                                  RunSettings settings, const std::function<void(int)>& after_step) {
+                                  RunSettings settings, const std::function<void(int)>& after_step,
+                                  const AroundWire& around) {
   const auto self = static_cast<std::size_t>(ranks.rank());
   settings.core = ranks.own_core(threads_here(run, ranks.rank()));
   std::vector<std::unique_ptr<Transport>> endpoints(static_cast<std::size_t>(ranks.size()));
   endpoints[self] = ranks.endpoint(run);
-  if (!backend(ranks.rank())->in_host_memory())  // sockets read and write the host's memory
+  if (around)
+    endpoints[self] = around(std::move(endpoints[self]));
+  else if (!backend(ranks.rank())->in_host_memory())  // sockets read and write the host's memory
     endpoints[self] = staged_transport(std::move(endpoints[self]), run, Takes::ByReading);
   const Ranks::Termination termination;
   std::vector<WorkerResult> results;
@@ -173,7 +192,7 @@ std::vector<WorkerResult> execute(Ranks& ranks, const RunPlan& run, const Backen
     return RunFailed(why, ranks.first() ? finished(merged(all), settings.steps) : std::move(results));
   };
   try {
-    results = execute(run, backend, data, endpoints, settings, after_step);
+    results = started(self, [&] { return execute(run, backend, data, endpoints, settings, after_step); });
     all = ranks.gathered(sent(ranks, results[self]));
     ranks.run_is_over();
     return ranks.first() ? merged(all) : std::move(results);

@@ -19,11 +19,16 @@ namespace pipewright {
 std::vector<MustMatch> must_match(const RunPlan& run, const RunSettings& settings, const Data& data,
                                   const Backend& backend);
 
+// A rank's endpoint around that of its wire. Throws nothing; what it needs of others was settled before.
+using AroundWire = std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)>;
+
 // Rank 0 gets the results of all workers, on its own clock; other ranks have that of their worker, others empty. Throws
 // RunFailed on every rank: at rank 0 with the steps that all workers it heard of have finished (a worker that is gone
-// has none), elsewhere with this worker's; OutOfArena.
+// has none), elsewhere with this worker's; OutOfArena. `around`: how messages and sums travel; empty: by the wire, from
+// and to the host's memory.
 std::vector<WorkerResult> execute(Ranks& ranks, const RunPlan& run, const BackendMaker& backend, const Data& data,
-                                  RunSettings settings, const std::function<void(int)>& after_step = {});
+                                  RunSettings settings, const std::function<void(int)>& after_step = {},
+                                  const AroundWire& around = {});
 
 // measure_layers, every rank its worker, all at once. Others than rank 0 get an empty list.
 std::vector<WorkerResult> measure_layers(Ranks& ranks, const RunPlan& run, const BackendMaker& backend,

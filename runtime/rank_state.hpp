@@ -92,6 +92,19 @@ class Ranks::State : public FrameReader {
     if (is_stopped) throw Stopped(broken);
     if (!broken.empty()) throw PeerSilent(broken);
   }
+  // Throws what such a wait would end with now, the timeout aside.
+  template <class What>
+  void check(const What& what) {
+    std::string broken;
+    bool is_stopped = false;
+    {
+      const std::lock_guard lock(mutex_);
+      is_stopped = !stopped_.empty();
+      broken = is_stopped ? stopped_ : why_broken(what);
+    }
+    if (is_stopped) throw Stopped(broken);
+    if (!broken.empty()) throw PeerSilent(broken);
+  }
   static bool is_terminated();  // by SIGTERM
   // Throws where the launcher has ended the run. A worker that waits for nobody would never notice.
   void check_termination() const;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +15,7 @@
 
 #include "core/check.hpp"
 #include "kernels/gpu_kernels.hpp"
+#include "kernels/gpu_stream.hpp"
 #include "kernels/library_products.hpp"
 #include "kernels/probes.hpp"
 #include "kernels/values.hpp"
@@ -134,6 +137,7 @@ class GpuMover final : public Mover {
   std::unique_ptr<DeviceMemory> staging(Bytes size) const override {
     return block_of(stream_->device(), size, GpuMemoryKind::PinnedHost);
   }
+  const std::shared_ptr<Stream>& stream() const { return stream_; }
 
  private:
   void move(void* to, const void* from, Bytes bytes, GpuCopy direction) {
@@ -143,6 +147,43 @@ class GpuMover final : public Mover {
   }
 
   std::shared_ptr<Stream> stream_;
+};
+
+// A mark is an event; those that have passed are used again. What is asked of the mover's own stream counts to what it
+// was asked for: the next wait for it, and the moment at which it had done all, are behind that.
+class GpuNcclQueue final : public NcclQueue {
+ public:
+  GpuNcclQueue(std::shared_ptr<Stream> stream, NcclPlace place) : stream_(std::move(stream)) {
+    if (place == NcclPlace::Beside) beside_ = std::make_unique<GpuOwnStream>(stream_->device());
+  }
+
+  void* stream() override {
+    if (beside_ == nullptr) return stream_->asked().stream;
+    gpu_use(stream_->device());
+    return beside_->stream();
+  }
+  std::int64_t mark() override {
+    if (free_.empty()) free_.emplace_back(stream_->device());
+    marks_.push_back(std::move(free_.back()));
+    free_.pop_back();
+    marks_.back().record(stream());
+    return first_ + std::ssize(marks_) - 1;
+  }
+  bool passed(std::int64_t mark) override {
+    for (; first_ <= mark; ++first_) {
+      if (!marks_.front().passed()) return false;
+      free_.push_back(std::move(marks_.front()));
+      marks_.pop_front();
+    }
+    return true;
+  }
+
+ private:
+  std::shared_ptr<Stream> stream_;  // the mover's
+  std::unique_ptr<GpuOwnStream> beside_;
+  std::deque<GpuEvent> marks_;  // that have not been seen to have passed
+  std::vector<GpuEvent> free_;
+  std::int64_t first_ = 0;  // number of the first of `marks_`
 };
 
 GpuPrecision factors_of(Precision precision) {
@@ -252,6 +293,12 @@ class GpuBackend final : public backends::GridBackend<gpu_kernels::Queue, S> {
 std::unique_ptr<Backend> gpu_backend(const std::shared_ptr<VirtualDevices>& devices, int group, DeviceFacts facts,
                                      const GpuArithmetic& how) {
   return backends::stored_as<GpuBackend>(how.precision, devices, group, std::move(facts), how);
+}
+
+std::unique_ptr<NcclQueue> gpu_nccl_queue(Mover& mover, NcclPlace place) {
+  auto* const gpu = dynamic_cast<GpuMover*>(&mover);
+  PP_CHECK(gpu != nullptr);
+  return std::make_unique<GpuNcclQueue>(gpu->stream(), place);
 }
 
 }  // namespace pipewright

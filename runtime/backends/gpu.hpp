@@ -9,6 +9,7 @@
 
 #include "kernels/gpu_api.hpp"
 #include "runtime/backend.hpp"
+#include "runtime/transports/nccl.hpp"
 
 namespace pipewright {
 
@@ -21,6 +22,9 @@ struct GpuArithmetic {
 // it is told to be, but for its SMs. Throws GpuError, InputError where the GPU cannot run this build's kernels.
 std::unique_ptr<Backend> gpu_backend(const std::shared_ptr<VirtualDevices>& devices, int group, DeviceFacts facts,
                                      const GpuArithmetic& how);
+
+// The stream of a mover of such a backend, or another one on its GPU, for NCCL.
+std::unique_ptr<NcclQueue> gpu_nccl_queue(Mover& mover, NcclPlace place);
 
 // What a GPU's backend says of sizes, on any machine: alignment, workspaces, what it refuses. It computes nothing:
 // PP_CHECK.                                                    tests/runtime/grid_backend_test.cpp "sizes"

@@ -8,4 +8,8 @@ std::unique_ptr<Backend> gpu_backend(const std::shared_ptr<VirtualDevices>&, int
   throw InputError("backend cuda: " + gpu_status());
 }
 
+std::unique_ptr<NcclQueue> gpu_nccl_queue(Mover&, NcclPlace) {
+  throw InputError("backend cuda: " + gpu_status());
+}
+
 }  // namespace pipewright

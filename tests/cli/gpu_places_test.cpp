@@ -106,6 +106,12 @@ TEST_CASE("Keys of GPUs fit the backend and the plan") {
   CHECK_THROWS_WITH_AS(check_gpu_keys(run, 2), doctest::Contains("peer joins several GPUs"), InputError);
   run = {}, run.transport = RunTransport::Peer;
   CHECK_THROWS_WITH_AS(check_gpu_keys(run, 2), doctest::Contains("run.backend is cpu"), InputError);
+  run = {}, run.transport = RunTransport::Nccl;
+  CHECK_THROWS_WITH_AS(check_gpu_keys(run, 2), doctest::Contains("nccl joins GPUs"), InputError);
+  run = on({0, 1}), run.transport = RunTransport::Nccl;
+  CHECK_NOTHROW(check_gpu_keys(run, 2));
+  run.virtual_devices = 2;
+  CHECK_THROWS_WITH_AS(check_gpu_keys(run, 2), doctest::Contains("one process per GPU"), InputError);
 }
 
 // Whether there is a GPU or not, these are wrong before one is looked for.
