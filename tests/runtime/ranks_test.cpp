@@ -154,7 +154,10 @@ TEST_CASE("A rank that dies behind its last step takes nothing with it that the 
     CAPTURE(texts[0]);
     CAPTURE(texts[2]);
     if (victim == 1) {
-      CHECK(texts[0].starts_with("3 0 3 worker "));
+      // All three, unless the last gradient was on its way: where a process ends with unread bytes, TCP resets the
+      // connection and drops what the other side has not read yet.
+      CHECK((texts[0].starts_with("3 0 3 worker ") || texts[0].starts_with("2 0 2 worker ") ||
+             texts[0].starts_with("2 0 3 worker ")));
       CHECK(texts[2].starts_with("0 0 3 "));
     } else {  // each has its own
       CHECK(texts[1].starts_with("0 3 0 worker "));
