@@ -2,7 +2,7 @@
 // kept. Without workspace, so that all memory of a run stays in its arena. A shape for which the library has no
 // algorithm is left to own kernels, every time. One object per queue.
 //
-// Tests: tests/kernels/gpu_test.cpp
+// Tests: tests/kernels/linear_layers_test.cpp (any machine), tests/kernels/gpu_test.cpp
 #pragma once
 
 #include <map>
@@ -13,9 +13,11 @@
 
 namespace pipewright {
 
-class LibraryProducts {
+// Product: Matmul, or one that is made up.
+template <class Product>
+class ProductsOf {
  public:
-  LibraryProducts(GpuPrecision precision, int sms) : precision_(precision), sms_(sms) {}
+  ProductsOf(GpuPrecision precision, int sms) : precision_(precision), sms_(sms) {}
 
   // c = op(a) op(b), stored as a and b are. False: nothing was done, the library has no algorithm.
   bool multiply(GpuStream stream, const MatmulShape& shape, const void* a, const void* b, void* c) {
@@ -27,19 +29,19 @@ class LibraryProducts {
   }
 
  private:
-  static bool launched(const std::optional<Matmul>& product, GpuStream stream, const void* a, const void* b, void* c,
+  static bool launched(const std::optional<Product>& product, GpuStream stream, const void* a, const void* b, void* c,
                        bool add) {
     if (product) product->launch(stream, a, b, c, add, nullptr);
     return product.has_value();
   }
-  const std::optional<Matmul>& of(const MatmulShape& shape, MatmulResult result) {
+  const std::optional<Product>& of(const MatmulShape& shape, MatmulResult result) {
     const std::pair key(shape, result);
     const auto found = known_.find(key);
     return found == known_.end() ? known_.emplace(key, chosen(shape, result)).first->second : found->second;
   }
-  std::optional<Matmul> chosen(const MatmulShape& shape, MatmulResult result) const {
+  std::optional<Product> chosen(const MatmulShape& shape, MatmulResult result) const {
     try {
-      return Matmul(precision_, shape, sms_, Bytes{}, result);
+      return Product(precision_, shape, sms_, Bytes{}, result);
     } catch (const NoAlgorithm&) {
       return std::nullopt;
     }
@@ -47,7 +49,12 @@ class LibraryProducts {
 
   GpuPrecision precision_;
   int sms_;
-  std::map<std::pair<MatmulShape, MatmulResult>, std::optional<Matmul>> known_;  // none: it has no algorithm
+  std::map<std::pair<MatmulShape, MatmulResult>, std::optional<Product>> known_;  // none: it has no algorithm
+};
+
+class LibraryProducts final : public ProductsOf<Matmul> {
+ public:
+  using ProductsOf<Matmul>::ProductsOf;
 };
 
 // Whether the library is there.
