@@ -1,6 +1,9 @@
 // Where workers go on GPUs, from made-up facts: no GPU is needed, and none of the figures is a measured one.
 #include "cli/gpu_places.hpp"
 
+#include <cstdlib>
+#include <string>
+
 #include <doctest/doctest.h>
 
 #include "core/check.hpp"
@@ -42,6 +45,32 @@ TEST_CASE("Workers are spread evenly over the GPUs in their order, whole ones wh
   RunRequest four = on({0});
   four.virtual_devices = 4;
   CHECK(gpu_places(four, 1, system).groups == 4);  // one worker on a quarter
+}
+
+// What was told, in one line.
+std::string told(const ProgramRun& run) {
+  std::string text;
+  for (const char c : run.out + run.err)
+    if (const char plain = c == '\n' ? ' ' : c; plain != ' ' || (!text.empty() && text.back() != ' ')) text += plain;
+  return text;
+}
+
+TEST_CASE("simulate warns where a run of the scenario would cut a GPU, and only there") {
+  const std::string scenario = std::string(std::getenv("PIPEWRIGHT_SOURCE")) + "/scenarios/gpu/pipeline.yaml";
+  const ProgramRun cut = run_program({"simulate", scenario});
+  INFO(told(cut));
+  REQUIRE(cut.status == 0);
+  CHECK(contains(told(cut),
+                 "a run of this scenario cuts 1 GPU into 4 virtual devices, and here each worker has a whole "
+                 "h200-sxm-141g: times and memory are not those of the run"));
+  const ProgramRun eighths = run_program({"simulate", scenario, "--set", "run.virtual_devices=8"});
+  CHECK(contains(told(eighths), "cuts 1 GPU into 8 virtual devices"));
+  const ProgramRun halves = run_program({"simulate", scenario, "--set", "run.gpus=[0,1]"});
+  CHECK(contains(told(halves), "cuts 2 GPUs into 4 virtual devices"));
+  const ProgramRun whole = run_program({"simulate", scenario, "--set", "run.gpus=[0,1,2,3]"});  // a GPU per stage
+  INFO(told(whole));
+  REQUIRE(whole.status == 0);
+  CHECK_FALSE(contains(told(whole), "a run of this scenario cuts"));
 }
 
 TEST_CASE("What the GPUs cannot give is refused with what they give") {

@@ -1,9 +1,11 @@
 #include "runtime/backend.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <variant>
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -58,6 +60,40 @@ TEST_CASE("A block that does not begin on a 64-byte boundary is refused: sums co
   CHECK(aborts([&] { run(x.data() + 1, y.data()); }));
   CHECK(aborts([&] { run(x.data(), y.data() + 8); }));
   CHECK_FALSE(aborts([&] { run(x.data() + 16, y.data() + 16); }));
+}
+
+// No model has such a layer: the first queries would see no key.
+TEST_CASE("Causal attention with fewer keys than queries ends the program, one with as many does not") {
+  LayerBuilder builder;
+  const Value in = builder.input({4, 24});
+  Program program = program_of(
+      builder,
+      {builder.attention(
+          {in},
+          {.heads = 2, .key_heads = 2, .key_size = 4, .value_size = 4, .queries = 4, .keys = 4, .causal = true})});
+  const Block<float> x(4 * 24), y(4 * 8), saved(2 * 4 * 4 + 64), workspace(2 * 4 * 4 + 64);
+  std::fill(x.begin(), x.begin() + x.size(), 0.5F);
+  const auto run = [&](std::int64_t keys, bool causal) {
+    auto& core = std::get<AttentionCore>(program.steps[0].spec);
+    core.keys = keys, core.causal = causal;
+    const void* const inputs[] = {x.data()};
+    cpu_backend()->forward({.program = &program,
+                            .step = &program.steps[0],
+                            .samples = 1,
+                            .inputs = inputs,
+                            .output = y.data(),
+                            .saved = saved.data(),
+                            .workspace = workspace.data()});
+  };
+  CHECK_FALSE(aborts([&] { run(4, true); }));
+  CHECK_FALSE(aborts([&] { run(3, false); }));  // every query sees three keys
+  CHECK(aborts([&] { run(3, true); }));
+  // Where a layer is described it is told in words.
+  LayerBuilder other;
+  const Value q = other.input({4, 8}), kv = other.input({3, 16});
+  const AttentionCore fewer = {
+      .heads = 2, .key_heads = 2, .key_size = 4, .value_size = 4, .queries = 4, .keys = 3, .causal = true};
+  CHECK_THROWS_WITH_AS(other.attention({q, kv}, fewer), "causal attention needs as many keys as queries", InputError);
 }
 
 TEST_CASE("Whichever tensor a layer is handed, one that is shifted by four bytes is refused, in every pass") {
