@@ -22,6 +22,29 @@ std::int64_t aligned(std::int64_t bytes) {
   return (std::max<std::int64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+constexpr std::int64_t kFirst = 4 << 20;  // bytes that come from the host; the rest of a block is copies of them
+
+// `first` again and again.
+void repeat(Mover& mover, const std::vector<std::byte>& first, std::byte* block, std::int64_t bytes) {
+  auto filled = static_cast<std::int64_t>(first.size());
+  mover.upload(block, first.data(), Bytes{filled});
+  for (std::int64_t next = 0; filled < bytes; filled += next) {
+    next = std::min(filled, bytes - filled);
+    mover.copy(block + filled, block, Bytes{next});
+  }
+}
+
+// fp32 values between 0 and 1.
+void fill_random_squares(Mover& mover, std::byte* block, std::int64_t values) {
+  std::vector<std::byte> first(static_cast<std::size_t>(std::min(4 * values, kFirst)));
+  std::mt19937 generator(2);
+  for (std::size_t at = 0; at < first.size(); at += 4) {
+    const float value = (static_cast<float>(static_cast<std::uint32_t>(generator()) >> 9) + 0.5F) * 0x1p-23F;
+    std::memcpy(first.data() + at, &value, 4);
+  }
+  repeat(mover, first, block, 4 * values);
+}
+
 // Blocks of random values, used in turn.
 class Blocks {
  public:
@@ -159,6 +182,11 @@ class UpdateJob final : public DeviceJob {
         blocks_(*backend_, block_bytes(m, *backend_).value, blocks, memory) {
     settings_.kind = m.optimizer;
     settings_.learning_rate = 1e-6;  // weights stay what they are, nearly, however often it is launched
+    if (settings_.kind == Optimizer::RmsProp || settings_.kind == Optimizer::Adam)
+      for (std::int64_t i = 0; i < blocks_.count(); ++i)  // the last state is a mean of squares: its root is taken
+        fill_random_squares(blocks_.mover(), blocks_.next() + (1 + states(settings_.kind)) * aligned(4 * elements_),
+                            elements_);
+    backend_->finish();
   }
   void launch() override {
     std::byte* block = blocks_.next();
@@ -241,8 +269,7 @@ std::byte* JobMemory::at_least(Backend& backend, Bytes size) {
 }
 
 void fill_random(Mover& mover, std::byte* block, std::int64_t bytes, Precision precision) {
-  constexpr std::size_t kFirst = 4 << 20;  // bytes; the rest is copies of them
-  std::vector<std::byte> first(static_cast<std::size_t>(std::min<std::int64_t>(bytes, kFirst)));
+  std::vector<std::byte> first(static_cast<std::size_t>(std::min(bytes, kFirst)));
   std::mt19937 generator(1);
   // fp32, tf32: 24 random bits below a random sign; values of two bytes: the bits of one between 0.5 and 1, or
   // negative.
@@ -254,12 +281,7 @@ void fill_random(Mover& mover, std::byte* block, std::int64_t bytes, Precision p
     if (precision == Precision::Fp16) bits = (random & 0x83ff83ffU) | 0x38003800U;  // likewise, 10 bits
     std::memcpy(first.data() + at, &bits, 4);
   }
-  auto filled = static_cast<std::int64_t>(first.size());
-  mover.upload(block, first.data(), Bytes{filled});
-  for (std::int64_t next = 0; filled < bytes; filled += next) {
-    next = std::min(filled, bytes - filled);
-    mover.copy(block + filled, block, Bytes{next});
-  }
+  repeat(mover, first, block, bytes);
 }
 
 }  // namespace pipewright

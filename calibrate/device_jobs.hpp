@@ -1,7 +1,8 @@
 // Passes of steps, optimizers' steps and copies on a backend, again and again: what a calibration of a device times.
 //
 // A job works round blocks of the device's memory, each of which holds everything that one pass reads and writes. All
-// values are random, between -1 and 1, but token numbers and labels, which are spread over their tables.
+// values are random, between -1 and 1, but token numbers and labels, which are spread over their tables, and
+// optimizers' means of squares, which lie between 0 and 1.
 //
 // Tests: tests/calibrate/host_under_test_test.cpp
 #pragma once

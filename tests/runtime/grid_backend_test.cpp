@@ -11,6 +11,7 @@
 
 #include <doctest/doctest.h>
 
+#include "calibrate/device_jobs.hpp"
 #include "core/check.hpp"
 #include "core/cost/cost_model.hpp"
 #include "kernels/optimizers.hpp"
@@ -318,6 +319,49 @@ TEST_CASE("grid backend: a bf16 run updates masters, and layers read them rounde
     moved += one[i] != three[i] ? 1 : 0, stayed += Bf16(one[i]).bits == Bf16(three[i]).bits ? 1 : 0;
   CHECK(moved > one.size() / 2);
   CHECK(stayed > one.size() / 2);
+}
+
+// Blocks of 64 parameters each: weights, gradients, states; in 16 bits the copy that layers read; each at 512 B.
+TEST_CASE("grid backend: what a calibration times as an update in 16 bits writes masters and their rounded copies") {
+  constexpr std::int64_t kParameters = 64, kBlocks = 3;
+  for (const Precision precision : {Precision::Bf16, Precision::Fp16, Precision::Fp32}) {
+    CAPTURE(static_cast<int>(precision));
+    DeviceMeasurement m;
+    m.work = DeviceWork::Update, m.precision = precision, m.optimizer = Optimizer::Adam;
+    m.size = {1, kParameters, 1, 0, kParameters};
+    const auto backend = emulated(4, precision)();
+    REQUIRE(refusal_of(m, *backend).empty());
+    const bool copies = precision != Precision::Fp32;
+    const std::int64_t each = (copies ? 5 : 4) * 512;
+    CHECK(block_bytes(m, *backend) == Bytes{each});
+    JobMemory memory;
+    const auto job = device_job(m, emulated(4, precision)(), kBlocks, memory);
+    const std::byte* const base = memory.at_least(*backend, Bytes{1});
+    const std::vector<std::byte> before(base, base + kBlocks * each);
+    job->launch();
+    job->launch();
+    for (std::int64_t b = 0; b < kBlocks; ++b) {
+      const std::byte *const block = base + b * each, *const old = before.data() + b * each;
+      const auto same = [&](std::int64_t from, std::int64_t to) {
+        return std::equal(block + from, block + to, old + from);
+      };
+      CHECK(same(0, each) == (b == 2));  // a pass goes to the next block
+      if (b == 2) continue;
+      CHECK(same(512, 1024));             // gradients
+      CHECK(same(4 * kParameters, 512));  // what lies behind the masters
+      const auto* const masters = reinterpret_cast<const float*>(block);
+      int moved = 0;
+      for (std::int64_t i = 0; i < kParameters; ++i)
+        moved += masters[i] != reinterpret_cast<const float*>(old)[i] ? 1 : 0;
+      CHECK(moved > kParameters / 2);
+      CHECK(std::all_of(masters, masters + kParameters, [](float w) { return std::abs(w) <= 1; }));  // no root below 0
+      if (!copies) continue;
+      const auto* const stored = reinterpret_cast<const std::uint16_t*>(block + 4 * 512);
+      for (std::int64_t i = 0; i < kParameters; ++i)
+        CHECK(stored[i] == (precision == Precision::Bf16 ? Bf16(masters[i]).bits : Fp16(masters[i]).bits));
+      CHECK(same(4 * 512 + 2 * kParameters, each));
+    }
+  }
 }
 
 TEST_CASE("grid backend: layers of a stage that gets bf16 messages can be timed") {
