@@ -33,6 +33,13 @@ SharedProgram program_of(const Build& build) {
   return build(b).program;
 }
 
+DeviceMeasurement without_program(DeviceWork work, std::string operation, std::int64_t values) {
+  DeviceMeasurement m;
+  m.work = work, m.operation = std::move(operation);
+  m.size = {1, values, 1, 0, static_cast<double>(work == DeviceWork::Copy ? 2 * values : values)};
+  return m;
+}
+
 class List {
  public:
   explicit List(const std::vector<DeviceSplit>& splits) : splits_(splits) {}
@@ -55,11 +62,23 @@ class List {
 
   void other(DeviceWork work, std::string operation, std::int64_t values, int rank, Optimizer optimizer = {},
              Precision precision = Precision::Fp32) {
-    DeviceMeasurement m;
-    m.work = work, m.operation = std::move(operation), m.rank = rank_at(precision, rank), m.optimizer = optimizer;
-    m.precision = precision;
-    m.size = {1, values, 1, 0, static_cast<double>(work == DeviceWork::Copy ? 2 * values : values)};
+    DeviceMeasurement m = without_program(work, std::move(operation), values);
+    m.rank = rank_at(precision, rank), m.optimizer = optimizer, m.precision = precision;
     add(m);
+  }
+
+  // Both ways round, on every split. Two that compute need two groups.
+  void pair(const DeviceMeasurement& one, const DeviceMeasurement& other) {
+    for (const DeviceSplit& split : splits_) {
+      if (split.virtual_devices == 1 && !by_driver(one.work) && !by_driver(other.work)) continue;
+      for (const auto& [timed, meanwhile] : {std::pair(&one, &other), std::pair(&other, &one)}) {
+        DeviceMeasurement m = *timed;
+        auto beside = std::make_shared<DeviceMeasurement>(*meanwhile);
+        m.virtual_devices = beside->virtual_devices = m.busy = split.virtual_devices;
+        m.rank = kPairs, m.beside = std::move(beside);
+        list_.push_back(std::move(m));
+      }
+    }
   }
 
   std::vector<DeviceMeasurement> sorted() && {
@@ -75,6 +94,8 @@ class List {
   void add(DeviceMeasurement m) {
     for (const auto& [devices, sms] : splits_) {
       if (m.size.work() > kMostWork / devices || m.size.values > 4 * kMostValues) continue;
+      const bool pageable = m.work == DeviceWork::CopyPageableToHost || m.work == DeviceWork::CopyPageableToDevice;
+      if (pageable && devices > 1) continue;  // it passes no SM
       for (int busy = 1;; busy = std::min(2 * busy, devices)) {
         m.virtual_devices = devices, m.busy = busy;
         const OperationSize& s = m.size;
@@ -82,7 +103,7 @@ class List {
                 .emplace(m.operation, m.pass, m.precision, devices, busy, s.count, s.rows, s.columns, s.depth, s.values)
                 .second)
           list_.push_back(m);
-        if (busy == devices) break;
+        if (busy == devices || by_the_host(m.work)) break;
       }
     }
   }
@@ -231,6 +252,48 @@ void add_others(List& list) {
                     samples, 3);
 }
 
+void add_by_the_host(List& list) {
+  for (std::int64_t values = 1024; values <= 16 * 1024 * 1024; values *= 4) {
+    list.other(DeviceWork::CopyPageableToHost, "copy pageable to host", values, kByTheHost);
+    list.other(DeviceWork::CopyPageableToDevice, "copy pageable to device", values, kByTheHost);
+  }
+  for (std::int64_t launches = 1; launches <= 64; launches *= 2) {  // t0 + d launches: d is what one more takes
+    list.other(DeviceWork::LaunchOneByOne, "launch one by one", launches, kByTheHost);
+    list.other(DeviceWork::LaunchByGraph, "launch by graph", launches, kByTheHost);
+    list.other(DeviceWork::LaunchAndRecord, "launch and record", launches, kByTheHost);
+    list.other(DeviceWork::LaunchAcross, "launch across streams", launches, kByTheHost);
+  }
+}
+
+// A forward of the program's only step.
+DeviceMeasurement forward_of(const SharedProgram& program, Precision precision) {
+  const Program& p = *program.get();
+  DeviceMeasurement m;
+  m.operation = p.steps.front().operation, m.precision = precision, m.program = program;
+  m.size = *operation_size(p, p.steps.front(), 1, MeasuredPass::Forward);
+  return m;
+}
+
+void add_pairs(List& list) {
+  // Each takes tens or hundreds of microseconds on a whole GPU and passes more than an L2 holds.
+  const SharedProgram product = program_of([](LayerBuilder& b) {
+    return b.finish({b.linear(b.input({2048, 1024}), {.features = 4096})});
+  });
+  const SharedProgram values = program_of([](LayerBuilder& b) {
+    return b.finish({b.activation(b.input({8192, 4096}), Activation::Gelu)});
+  });
+  const DeviceMeasurement to_host = without_program(DeviceWork::CopyToHost, "copy to host", 4 * 1024 * 1024),
+                          to_device = without_program(DeviceWork::CopyToDevice, "copy to device", 4 * 1024 * 1024),
+                          on_device = without_program(DeviceWork::CopyOnDevice, "copy on device", 16 * 1024 * 1024);
+  for (const Precision precision : {Precision::Bf16, Precision::Fp32}) {
+    const DeviceMeasurement multiplies = forward_of(product, precision), moves = forward_of(values, precision);
+    list.pair(multiplies, moves);
+    for (const DeviceMeasurement& copies : {to_host, to_device, on_device})
+      list.pair(multiplies, copies), list.pair(moves, copies);
+  }
+  list.pair(to_host, to_device);
+}
+
 std::string_view word(MeasuredPass pass) {
   constexpr std::array<std::string_view, 3> words = {"forward", "input gradient", "weight gradient"};
   return words[static_cast<std::size_t>(pass)];
@@ -251,15 +314,44 @@ std::vector<DeviceMeasurement> device_measurements(const std::vector<AskedModel>
   add_moves(list);
   add_products(list, splits);
   add_others(list);
+  add_by_the_host(list);
+  add_pairs(list);
   return std::move(list).sorted();
+}
+
+bool by_the_host(DeviceWork work) {
+  switch (work) {
+    case DeviceWork::CopyPageableToHost:
+    case DeviceWork::CopyPageableToDevice:
+    case DeviceWork::LaunchOneByOne:
+    case DeviceWork::LaunchByGraph:
+    case DeviceWork::LaunchAndRecord:
+    case DeviceWork::LaunchAcross: return true;
+    default: return false;
+  }
+}
+
+bool by_the_host(std::string_view operation) {
+  return operation.starts_with("launch ") || operation.starts_with("copy pageable");
+}
+
+bool by_driver(DeviceWork work) {
+  return work == DeviceWork::CopyOnDevice || work == DeviceWork::CopyToHost || work == DeviceWork::CopyToDevice;
+}
+
+std::string label(const DeviceMeasurement& m) {
+  if (m.beside == nullptr) return m.operation;
+  const bool any = m.beside->work != DeviceWork::Step;  // copies have no precision
+  return fmt::format("{} beside {}{}{}", m.operation, m.beside->operation, any ? "" : " ",
+                     any ? "" : word(m.beside->precision));
 }
 
 std::string text(const DeviceMeasurement& m) {
   std::string size = m.size.depth > 0
                          ? fmt::format("{} x {} x {} x {}", m.size.count, m.size.rows, m.size.columns, m.size.depth)
                          : fmt::format("{} values", m.size.values);
-  return fmt::format("{} {} {}, {}; 1 of {} virtual devices, {} busy", m.operation, word(m.pass), word(m.precision),
-                     size, m.virtual_devices, m.busy);
+  return fmt::format("{} {} {}, {}; 1 of {} virtual devices, {} busy", label(m), word(m.pass), word(m.precision), size,
+                     m.virtual_devices, m.busy);
 }
 
 }  // namespace pipewright

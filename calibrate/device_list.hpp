@@ -6,19 +6,29 @@
 //          2  products of layers d -> d, d -> 3d, d -> 4d, 4d -> d at 64 to 16384 rows
 //          3  attention, convolutions
 //          4  products one row short of, at, and one row beyond what fills the SMs once and twice with tiles of 128
+//         20  copies of pageable memory; what it takes to launch, by four ways
+//         21  pairs: a product or what moves values beside the other, or beside a copy that the driver makes, each
+//         slowing the
+//             other, and copies both ways at once
 //     in bf16 and fp32 first, all of that in fp16 and tf32 thereafter; what only moves values has no tf32, nor have
 //     optimizers, which in 16 bits also write the rounded copy that layers read; copies and launches are measured in
-//     fp32
+//     fp32. Ranks 20 and 21, which price nothing, come after all of that, pairs in bf16 and fp32.
 //
 // Each on one of K virtual devices for every K asked for, while 1, 2, 4, ... of the K do the same at once: alone and
 // all of them first, the numbers between after the whole rank. Within a rank by K, so that a GPU is cut anew seldom.
+//
+// Pairs are measured with one of K groups busy with the one, all others with the other; on the whole device with two
+// streams. What the host takes part in (rank 20) is done by one group alone, copies of pageable memory on the whole
+// device only: they pass no SM.
 //
 // Largest product: 4096^3 multiply-adds / K, so that ten readings stay short.
 //
 // Tests: tests/calibrate/device_loop_test.cpp
 #pragma once
 
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/cluster/measured_device.hpp"
@@ -28,7 +38,7 @@
 
 namespace pipewright {
 
-constexpr int kEssential = -1;  // rank
+constexpr int kEssential = -1, kByTheHost = 20, kPairs = 21;  // ranks
 
 enum class DeviceWork {
   Step,          // a pass of the only step of `program`, for `samples`
@@ -37,8 +47,19 @@ enum class DeviceWork {
   CopyOnDevice,  // likewise by the driver
   CopyToHost,    // to and from pinned memory
   CopyToDevice,
-  Launch,  // of an empty kernel
+  CopyPageableToHost,  // to and from memory that is not pinned: the host takes part
+  CopyPageableToDevice,
+  Launch,           // of an empty kernel, which waits in its stream for the one before
+  LaunchOneByOne,   // of size.rows empty kernels, by the host, whatever the device waits for
+  LaunchByGraph,    // likewise, all of them at once
+  LaunchAndRecord,  // one by one, an event after each
+  LaunchAcross,     // so often there and back between two streams, each waiting for the other's event
 };
+// What the host takes part in while it lasts: no gate may hold the stream meanwhile.
+bool by_the_host(DeviceWork work);
+bool by_the_host(std::string_view operation);  // of a series
+// Copies that the driver makes, by an engine or as it likes.
+bool by_driver(DeviceWork work);
 
 struct DeviceMeasurement {
   DeviceWork work = DeviceWork::Step;
@@ -51,6 +72,8 @@ struct DeviceMeasurement {
   Optimizer optimizer = Optimizer::Sgd;
   int virtual_devices = 1, busy = 1;
   int rank = 0;
+  // What all other groups do meanwhile, or a second stream where there is one group; null: the same, `busy` of them.
+  std::shared_ptr<const DeviceMeasurement> beside = nullptr;
 };
 
 struct AskedModel {
@@ -66,6 +89,8 @@ struct DeviceSplit {
 std::vector<DeviceMeasurement> device_measurements(const std::vector<AskedModel>& models,
                                                    const std::vector<DeviceSplit>& splits);
 
+// "linear", "linear beside copy to host", "copy to host beside linear bf16"
+std::string label(const DeviceMeasurement& measurement);
 // "linear forward bf16, 1 x 512 x 384 x 128; 1 of 4 virtual devices, 2 busy"
 std::string text(const DeviceMeasurement& measurement);
 

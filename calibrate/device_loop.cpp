@@ -27,6 +27,15 @@ auto key_of(const DeviceMeasurement& m) {
   return std::tuple(m.operation, m.pass, m.precision, m.virtual_devices, m.busy);
 }
 
+auto key_of(const OperationSize& s) {
+  return std::tuple(s.count, s.rows, s.columns, s.depth, s.values);
+}
+
+auto key_of(const MeasuredPair& p) {
+  return std::tuple(p.operation, p.beside, p.precision, p.beside_precision, p.virtual_devices, key_of(p.size),
+                    key_of(p.beside_size));
+}
+
 class Loop {
  public:
   Loop(DeviceUnderTest& device, const std::vector<DeviceMeasurement>& list, const DeviceSettings& settings)
@@ -37,10 +46,14 @@ class Loop {
     const DeviceMeasurement* again = nullptr;
     std::int64_t since = 0, done = 0;
     for (const DeviceMeasurement& m : list_) {
-      if (settings_.progress) settings_.progress(m.operation, done, static_cast<std::int64_t>(list_.size()));
+      if (settings_.progress) settings_.progress(label(m), done, static_cast<std::int64_t>(list_.size()));
       ++done;
       if (device_.now() >= end_ && !(m.rank <= kEssential && m.virtual_devices == 1)) {
         leave_out(m, "no time was left");
+        continue;
+      }
+      if (m.beside != nullptr) {
+        time_pair(m);
         continue;
       }
       const double ns = time(m);
@@ -55,12 +68,11 @@ class Loop {
     for (auto& [key, series] : series_)
       measured.series.push_back(std::move(series));
     for (MeasuredSeries& series : measured.series)
-      std::sort(series.sizes.begin(), series.sizes.end(), [](const MeasuredSize& a, const MeasuredSize& b) {
-        const auto key = [](const OperationSize& s) {
-          return std::tuple(s.count, s.rows, s.columns, s.depth, s.values);
-        };
-        return key(a.size) < key(b.size);
-      });
+      std::sort(series.sizes.begin(), series.sizes.end(),
+                [](const MeasuredSize& a, const MeasuredSize& b) { return key_of(a.size) < key_of(b.size); });
+    std::sort(pairs_.begin(), pairs_.end(),
+              [](const MeasuredPair& a, const MeasuredPair& b) { return key_of(a) < key_of(b); });
+    measured.interference = std::move(pairs_);
     measured.repeat_error = repeat_error();
     for (const auto& [why, operations] : left_out_) {
       std::string line = why.first + ", " + why.second + ":";
@@ -72,17 +84,27 @@ class Loop {
   }
 
  private:
-  // The mean; 0: nothing came of it.
-  double time(const DeviceMeasurement& m) {
-    if (const std::string why = device_.refusal(m); !why.empty()) return leave_out(m, why);
+  // With inputs that are in no cache. Nothing: `told` is left out, with the reason.
+  std::optional<Sampling> sampled(const DeviceMeasurement& m, const DeviceMeasurement& told) {
     Sampling cold;
     try {
       cold = sample(*device_.stopwatch(m, false), settings_.rule);
     } catch (const OutOfArena& error) {
-      return leave_out(m, error.what());
+      return leave_out(told, error.what()), std::nullopt;
+    } catch (const NotTimed& error) {
+      return leave_out(told, error.what()), std::nullopt;
     }
-    if (cold.times.count == 0) return leave_out(m, "the clock stayed low");
-    if (cold.times.mean <= 0) return leave_out(m, "too short for the device's clock");
+    if (cold.times.count == 0) return leave_out(told, "the clock stayed low"), std::nullopt;
+    if (cold.times.mean <= 0) return leave_out(told, "too short for the device's clock"), std::nullopt;
+    return cold;
+  }
+
+  // The mean; 0: nothing came of it.
+  double time(const DeviceMeasurement& m) {
+    if (const std::string why = device_.refusal(m); !why.empty()) return leave_out(m, why);
+    const std::optional<Sampling> sampling = sampled(m, m);
+    if (!sampling) return 0;
+    const Sampling& cold = *sampling;
     MeasuredSize size{m.size,
                       cold.times.mean,
                       0,
@@ -99,12 +121,36 @@ class Loop {
     return size.ns;
   }
 
+  // Alone, and beside the other at once after that, so that the device is as warm.
+  void time_pair(const DeviceMeasurement& m) {
+    if (const std::string why = device_.refusal(m); !why.empty()) {
+      leave_out(m, why);
+      return;
+    }
+    DeviceMeasurement one = m;
+    one.beside = nullptr, one.busy = 1;
+    const std::optional<Sampling> alone = sampled(one, m);
+    if (!alone) return;
+    const std::optional<Sampling> beside = sampled(m, m);
+    if (!beside) return;
+    MeasuredPair pair;
+    pair.operation = m.operation, pair.beside = m.beside->operation;
+    pair.precision = m.precision, pair.beside_precision = m.beside->precision;
+    pair.virtual_devices = m.virtual_devices, pair.sms = device_.sms(m.virtual_devices);
+    pair.size = m.size, pair.beside_size = m.beside->size;
+    pair.alone_ns = alone->times.mean, pair.slowdown = beside->times.mean / alone->times.mean;
+    pair.error = std::hypot(alone->error, beside->error);
+    pair.spread = beside->times.spread(), pair.alone_spread = alone->times.spread(), pair.clock = beside->clock;
+    pair.readings = static_cast<std::int64_t>(beside->times.count), pair.discarded = beside->discarded;
+    pairs_.push_back(std::move(pair));
+  }
+
   // The same with inputs in the cache, in the same order, as long as the time lasts.
   void warm() {
     if (!settings_.warm) return;
     for (const DeviceMeasurement& m : list_) {
       const auto series = series_.find(key_of(m));
-      if (m.work != DeviceWork::Step || series == series_.end()) continue;
+      if (m.work != DeviceWork::Step || m.beside != nullptr || series == series_.end()) continue;
       for (MeasuredSize& size : series->second.sizes) {
         if (!(size.size == m.size)) continue;
         if (device_.now() >= end_) {
@@ -131,7 +177,7 @@ class Loop {
   }
 
   double leave_out(const DeviceMeasurement& m, const std::string& why) {
-    ++left_out_[{std::string(word(m.precision)), why}][m.operation];
+    ++left_out_[{std::string(word(m.precision)), why}][label(m)];
     return 0;
   }
 
@@ -142,6 +188,7 @@ class Loop {
   const DeviceSettings& settings_;
   double end_;
   std::map<Key, MeasuredSeries> series_;
+  std::vector<MeasuredPair> pairs_;
   std::map<std::pair<std::string, std::string>, std::map<std::string, std::int64_t>> left_out_;
   std::vector<double> repeated_;  // ln of means of one measurement
 };

@@ -5,6 +5,8 @@
 // it while the budget lasts. One of them, the first that takes 50 us or more, is timed again after every `again_after`
 // others: how much its mean moves is the error that all times share (`repeat_error`).
 //
+// Of a pair the one is timed alone, and at once after that beside the other: how much longer it takes then.
+//
 // What the device refuses (with the reason), what stayed at a slow clock and what there was no time for goes to
 // `left_out`, one line per precision and reason, with the number of measurements of each operation. What the device
 // throws otherwise ends the calibration.
@@ -17,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -26,6 +29,11 @@
 
 namespace pipewright {
 
+// Thrown by a stopwatch: the measurement cannot be timed after all, and is left out with these words.
+struct NotTimed : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 class DeviceUnderTest {
  public:
   virtual ~DeviceUnderTest() = default;
@@ -33,7 +41,8 @@ class DeviceUnderTest {
   virtual Bytes memory() const = 0;                                       // in all
   virtual int sms(int virtual_devices) = 0;                               // of one of so many groups
   virtual std::string refusal(const DeviceMeasurement& measurement) = 0;  // why it cannot be timed here, or ""
-  // What `time()` returns is one pass. `warm`: the same inputs again and again, else ones that are in no cache.
+  // What `time()` returns is one pass, while others do the same or, where the measurement is a pair, what is beside it:
+  // for all of what is timed. `warm`: the same inputs again and again, else ones that are in no cache.
   virtual std::unique_ptr<Stopwatch> stopwatch(const DeviceMeasurement& measurement, bool warm) = 0;
   virtual double now() = 0;  // seconds, of any clock that only grows
 };

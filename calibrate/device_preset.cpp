@@ -62,8 +62,8 @@ std::optional<OperatorKind> kind_of(const MeasuredSeries& series) {
   if (series.operation == "linear") return OperatorKind::MatrixProduct;
   if (series.operation == "conv2d") return OperatorKind::Convolution;
   if (series.operation == "attention") return OperatorKind::Attention;
-  const bool other =
-      series.operation.starts_with("copy") || series.operation == "launch" || series.operation.starts_with("update");
+  const bool other = series.operation.starts_with("copy") || series.operation.starts_with("launch") ||
+                     series.operation.starts_with("update");
   return other ? std::nullopt : std::optional(OperatorKind::Memory);
 }
 

@@ -13,6 +13,7 @@
 
 #include "calibrate/device_jobs.hpp"
 #include "kernels/gpu_api.hpp"
+#include "kernels/gpu_graph.hpp"
 #include "kernels/gpu_kernels.hpp"
 #include "kernels/probes.hpp"
 #include "runtime/backends/gpu.hpp"
@@ -22,13 +23,14 @@ namespace {
 
 constexpr int kStreams = 2;
 constexpr double kReadingNs = 100e3;               // 200 times the resolution of events
+constexpr double kPairNs = 300e3;                  // of a pair: what begins and ends beside it shows less
 constexpr std::int64_t kMostPasses = 128;          // in a stream at once: behind a gate its queue must hold them
 constexpr std::int64_t kMostBlocks = kMostPasses;  // then no pass of a reading meets a block twice
 constexpr Time kProbe{20'000};
 struct Place {
   std::shared_ptr<VirtualDevices> devices;
-  int group = 0;
-  GpuStream stream() const { return devices->stream(group, 0); }
+  int group = 0, number = 0;  // of the group's streams; backends compute on the first
+  GpuStream stream() const { return devices->stream(group, number); }
 };
 
 // As a run computes where nothing else is asked for (`run.kernels`): cuBLASLt multiplies where it is there.
@@ -41,7 +43,8 @@ std::unique_ptr<Backend> backend_of(const std::shared_ptr<VirtualDevices>& devic
   return gpu_backend(devices, group, {}, {precision, library});
 }
 
-// What a backend has no name for: copies by the SMs, to and from pinned memory, and launches.
+// What a backend has no name for: copies by the SMs, to and from the host's memory, and those of the driver beside what
+// a backend computes.
 class OwnJob final : public DeviceJob {
  public:
   OwnJob(const DeviceMeasurement& m, Place place, std::int64_t blocks, JobMemory& memory)
@@ -49,7 +52,8 @@ class OwnJob final : public DeviceJob {
         bytes_(4 * m.size.rows),
         blocks_(blocks),
         place_(std::move(place)),
-        host_(place_.devices->device(), Bytes{host_bytes()}, GpuMemoryKind::PinnedHost) {
+        pinned_(place_.devices->device(), Bytes{pinned_bytes()}, GpuMemoryKind::PinnedHost),
+        pageable_(static_cast<std::size_t>(pageable_bytes()), std::byte{0x5a}) {
     const std::unique_ptr<Backend> backend = backend_of(place_.devices, place_.group, Precision::Fp32);
     const std::int64_t all = std::max<std::int64_t>(2 * bytes_ * blocks, 4);
     device_ = memory.at_least(*backend, Bytes{all});
@@ -64,30 +68,101 @@ class OwnJob final : public DeviceJob {
       case DeviceWork::Copy:
         return gpu_kernels::copy_values(gpu_kernels::queue_of(stream, place_.devices->sms(place_.group)), bytes_ / 4,
                                         reinterpret_cast<const float*>(from), reinterpret_cast<float*>(to));
-      case DeviceWork::CopyToHost: return gpu_copy(stream, host_.data(), from, Bytes{bytes_}, GpuCopy::DeviceToHost);
-      case DeviceWork::CopyToDevice: return gpu_copy(stream, to, host_.data(), Bytes{bytes_}, GpuCopy::HostToDevice);
-      default: return launch_empty(stream);
+      case DeviceWork::CopyOnDevice: return gpu_copy(stream, to, from, Bytes{bytes_}, GpuCopy::DeviceToDevice);
+      case DeviceWork::CopyToHost: return gpu_copy(stream, pinned_.data(), from, Bytes{bytes_}, GpuCopy::DeviceToHost);
+      case DeviceWork::CopyToDevice: return gpu_copy(stream, to, pinned_.data(), Bytes{bytes_}, GpuCopy::HostToDevice);
+      case DeviceWork::CopyPageableToHost:
+        return gpu_copy(stream, pageable_.data(), from, Bytes{bytes_}, GpuCopy::DeviceToHost);
+      default: return gpu_copy(stream, to, pageable_.data(), Bytes{bytes_}, GpuCopy::HostToDevice);
     }
   }
 
  private:
-  std::int64_t host_bytes() const {
+  std::int64_t pinned_bytes() const {
     const bool used = work_ == DeviceWork::CopyToHost || work_ == DeviceWork::CopyToDevice;
     return used ? std::max<std::int64_t>(bytes_, 4) : 4;
+  }
+  std::int64_t pageable_bytes() const {
+    return work_ == DeviceWork::CopyPageableToHost || work_ == DeviceWork::CopyPageableToDevice ? bytes_ : 0;
   }
 
   DeviceWork work_;
   std::int64_t bytes_, blocks_, turn_ = 0;
   Place place_;
   std::byte* device_ = nullptr;
-  GpuMemory host_;
+  GpuMemory pinned_;
+  std::vector<std::byte> pageable_;
+};
+
+bool launches(DeviceWork work) {
+  return work == DeviceWork::Launch ||
+         (by_the_host(work) && work != DeviceWork::CopyPageableToHost && work != DeviceWork::CopyPageableToDevice);
+}
+
+// Empty kernels, in each of the ways in which a run's ops can come to the device.
+class LaunchJob final : public DeviceJob {
+ public:
+  LaunchJob(const DeviceMeasurement& m, const Place& place)
+      : work_(m.work),
+        count_(std::max<std::int64_t>(m.size.rows, 1)),
+        here_(place.stream()),
+        there_(place.devices->stream(place.group, 1 - place.number)),
+        left_(place.devices->device()),
+        arrived_(place.devices->device()) {
+    launch_empty(here_), launch_empty(there_);
+    gpu_finish(here_), gpu_finish(there_);
+    if (work_ == DeviceWork::LaunchByGraph) graph_ = GpuGraph(here_, [&] { launch_all(); });
+  }
+  void launch() override {
+    switch (work_) {
+      case DeviceWork::LaunchByGraph: return graph_.launch(here_);
+      case DeviceWork::LaunchAndRecord:
+        for (std::int64_t i = 0; i < count_; ++i)
+          launch_empty(here_), arrived_.record(here_);
+        return;
+      case DeviceWork::LaunchAcross:
+        for (std::int64_t i = 0; i < count_; ++i) {
+          launch_empty(here_), left_.record(here_), left_.wait_on(there_);
+          launch_empty(there_), arrived_.record(there_), arrived_.wait_on(here_);
+        }
+        return;
+      default: return launch_all();
+    }
+  }
+
+ private:
+  void launch_all() {
+    for (std::int64_t i = 0; i < count_; ++i)
+      launch_empty(here_);
+  }
+
+  DeviceWork work_;
+  std::int64_t count_;
+  GpuStream here_, there_;
+  GpuEvent left_, arrived_;
+  GpuGraph graph_;
 };
 
 std::unique_ptr<DeviceJob> job_of(const DeviceMeasurement& m, const Place& place, std::int64_t blocks,
                                   JobMemory& memory) {
-  if (m.work == DeviceWork::Step || m.work == DeviceWork::Update || m.work == DeviceWork::CopyOnDevice)
+  const bool first = place.number == 0;
+  if (m.work == DeviceWork::Step || m.work == DeviceWork::Update || (m.work == DeviceWork::CopyOnDevice && first))
     return device_job(m, backend_of(place.devices, place.group, m.precision), blocks, memory);
+  if (launches(m.work)) return std::make_unique<LaunchJob>(m, place);
   return std::make_unique<OwnJob>(m, place, blocks, memory);
+}
+
+// Where a measurement and what is beside it go: group after group, the one that is timed first. Of a pair on the whole
+// GPU what a backend computes has the first stream, a copy the second.
+std::vector<Place> places_of(const DeviceMeasurement& m, const std::shared_ptr<VirtualDevices>& devices) {
+  if (m.beside != nullptr && devices->count() == 1) {
+    const int timed = by_driver(m.beside->work) ? 0 : 1;
+    return {{devices, 0, timed}, {devices, 0, 1 - timed}};
+  }
+  std::vector<Place> places;
+  for (int group = 0; group < (m.beside == nullptr ? m.busy : devices->count()); ++group)
+    places.push_back({devices, group, 0});
+  return places;
 }
 
 // ---- readings -------------------------------------------------------------------------------------------------------
@@ -98,91 +173,159 @@ struct Instruments {
       : gate(device),
         flush(device),
         start(device),
-        end(device),
         probe(device, Bytes{sizeof(SmClockReading)}),
         probed(device, Bytes{sizeof(SmClockReading)}, GpuMemoryKind::PinnedHost) {}
-  JobMemory& memory(int group) {
-    while (static_cast<int>(memories.size()) <= group)
+  JobMemory& memory(std::size_t job) {
+    while (memories.size() <= job)
       memories.emplace_back();
-    return memories[static_cast<std::size_t>(group)];
+    return memories[job];
   }
-  std::deque<JobMemory> memories;  // by group
+  std::deque<JobMemory> memories;  // by the number of the job
   StreamGate gate;
   L2Flush flush;
-  GpuEvent start, end;
+  GpuEvent start;
   GpuMemory probe, probed;
 };
 
 class GpuWatch final : public Stopwatch {
  public:
-  GpuWatch(const DeviceMeasurement& m, std::shared_ptr<VirtualDevices> devices, Instruments& instruments, bool warm,
-           std::int64_t blocks, double clock_ghz)
-      : devices_(std::move(devices)), instruments_(instruments), warm_(warm), clock_ghz_(clock_ghz) {
-    for (int group = 0; group < m.busy; ++group)
-      jobs_.push_back(job_of(m, {devices_, group}, blocks, instruments.memory(group)));
-    for (int group = 0; group < m.busy; ++group)  // every kernel has run once before anything waits at a gate
-      jobs_[static_cast<std::size_t>(group)]->launch(), gpu_finish(devices_->stream(group, 0));
-    for (int group = 0; group < m.busy; ++group) {  // the gate's own kernel among them
-      instruments_.gate.close(devices_->stream(group, 0));
+  // Blocks: of what is timed, and of what is beside it.
+  GpuWatch(const DeviceMeasurement& m, const std::shared_ptr<VirtualDevices>& devices, Instruments& instruments,
+           bool warm, std::int64_t blocks, std::int64_t beside_blocks, double clock_ghz)
+      : instruments_(instruments),
+        ready_(devices->device()),
+        warm_(warm),
+        gated_(!by_the_host(m.work)),
+        pair_(m.beside != nullptr),
+        clock_ghz_(clock_ghz) {
+    for (const Place& place : places_of(m, devices)) {
+      const bool other = pair_ && !lanes_.empty();
+      auto job =
+          job_of(other ? *m.beside : m, place, other ? beside_blocks : blocks, instruments.memory(lanes_.size()));
+      lanes_.push_back({place.stream(), std::move(job), GpuEvent(devices->device()), GpuEvent(devices->device())});
+    }
+    for (const Lane& lane : lanes_)  // every kernel has run once before anything waits at a gate
+      lane.job->launch(), gpu_finish(lane.stream);
+    for (const Lane& lane : lanes_) {  // the gate's own kernel among them
+      instruments_.gate.close(lane.stream);
       instruments_.gate.open();
-      gpu_finish(devices_->stream(group, 0));
+      gpu_finish(lane.stream);
     }
     launch_clock_probe(stream(), kProbe, probe());
     instruments_.flush.launch(stream());
     gpu_finish(stream());
-    const double once = timed(1);
+    const double once = timed();
+    const double wanted = pair_ ? kPairNs : kReadingNs;
     passes_ =
-        once > 0 ? std::clamp(static_cast<std::int64_t>(kReadingNs / once), std::int64_t{1}, kMostPasses) : kMostPasses;
+        once > 0 ? std::clamp(static_cast<std::int64_t>(wanted / once), std::int64_t{1}, kMostPasses) : kMostPasses;
   }
   ~GpuWatch() override {
     try {
-      for (std::size_t group = 0; group < jobs_.size(); ++group)
-        gpu_finish(devices_->stream(static_cast<int>(group), 0));
+      finish();
     } catch (const GpuError&) {  // told where the next reading fails
     }
   }
 
   Reading time() override {
-    const double ns = timed(passes_) / static_cast<double>(passes_);
+    const double all = timed(), ns = all / static_cast<double>(passes_);
     const auto& clock = *static_cast<const SmClockReading*>(instruments_.probed.data());
     const double ghz =
         clock.nanoseconds > 0 ? static_cast<double>(clock.cycles) / static_cast<double>(clock.nanoseconds) : 0;
-    return {ns, clock_ghz_ > 0 && ghz > 0 ? ghz / clock_ghz_ : 1, ns * static_cast<double>(passes_)};
+    return {ns, clock_ghz_ > 0 && ghz > 0 ? ghz / clock_ghz_ : 1, all};
   }
   void pause(double seconds) override { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
  private:
-  GpuStream stream() const { return devices_->stream(0, 0); }
+  struct Lane {
+    GpuStream stream;
+    std::unique_ptr<DeviceJob> job;
+    GpuEvent begun, end;
+  };
+  GpuStream stream() const { return lanes_.front().stream; }
   SmClockReading* probe() const { return static_cast<SmClockReading*>(instruments_.probe.data()); }
+  void finish() {
+    for (const Lane& lane : lanes_)
+      gpu_finish(lane.stream);
+  }
+  static void launch(const Lane& lane, std::int64_t passes) {
+    for (std::int64_t i = 0; i < passes; ++i)
+      lane.job->launch();
+  }
 
-  // ns of so many passes of the first group while the others do half as many again.
-  double timed(std::int64_t passes) {
-    for (std::size_t group = 0; group < jobs_.size(); ++group)
-      instruments_.gate.close(devices_->stream(static_cast<int>(group), 0));
+  // ns of `passes_` passes of the first lane.
+  double timed() {
+    if (!pair_) return timed_once();
+    for (;;) {
+      const double ns = timed_once();
+      if (covered()) return ns;
+      if (beside_passes_ < kMostPasses)
+        beside_passes_ = std::min(2 * beside_passes_, kMostPasses);
+      else if (passes_ > 1)
+        passes_ = (passes_ + 1) / 2;
+      else
+        throw NotTimed("what is beside it ends first");
+    }
+  }
+
+  double timed_once() {
+    if (gated_)
+      for (const Lane& lane : lanes_)
+        instruments_.gate.close(lane.stream);
     launch_clock_probe(stream(), kProbe, probe());
     gpu_copy(stream(), instruments_.probed.data(), probe(), Bytes{sizeof(SmClockReading)}, GpuCopy::DeviceToHost);
     if (!warm_) instruments_.flush.launch(stream());
-    instruments_.start.record(stream());
-    for (std::int64_t i = 0; i < passes; ++i)
-      jobs_.front()->launch();
-    instruments_.end.record(stream());
-    for (std::size_t group = 1; group < jobs_.size(); ++group) {
-      instruments_.start.wait_on(devices_->stream(static_cast<int>(group), 0));  // not before what is timed
-      for (std::int64_t i = 0; i < passes + passes / 2 + 1; ++i)
-        jobs_[group]->launch();
-    }
-    instruments_.gate.open();
-    for (std::size_t group = 0; group < jobs_.size(); ++group)
-      gpu_finish(devices_->stream(static_cast<int>(group), 0));
-    return static_cast<double>(elapsed(instruments_.start, instruments_.end).value);
+    if (!gated_) finish();
+    if (pair_)
+      ask_for_pair();
+    else
+      ask_for_the_same();
+    if (gated_) instruments_.gate.open();
+    finish();
+    return static_cast<double>(elapsed(instruments_.start, lanes_.front().end).value);
   }
 
-  std::shared_ptr<VirtualDevices> devices_;
+  // The others do half as many passes again, and begin with what is timed.
+  void ask_for_the_same() {
+    Lane& first = lanes_.front();
+    instruments_.start.record(first.stream);
+    launch(first, passes_);
+    first.end.record(first.stream);
+    for (std::size_t i = 1; i < lanes_.size(); ++i) {
+      instruments_.start.wait_on(lanes_[i].stream);  // not before what is timed
+      launch(lanes_[i], passes_ + passes_ / 2 + 1);
+    }
+  }
+
+  // What is timed begins when all others have done a pass, and ends while they still do others.
+  void ask_for_pair() {
+    Lane& first = lanes_.front();
+    ready_.record(first.stream);
+    for (std::size_t i = 1; i < lanes_.size(); ++i) {
+      ready_.wait_on(lanes_[i].stream);
+      lanes_[i].job->launch();
+      lanes_[i].begun.record(lanes_[i].stream);
+      lanes_[i].begun.wait_on(first.stream);
+    }
+    instruments_.start.record(first.stream);
+    launch(first, passes_);
+    first.end.record(first.stream);
+    for (std::size_t i = 1; i < lanes_.size(); ++i) {
+      launch(lanes_[i], beside_passes_);
+      lanes_[i].end.record(lanes_[i].stream);
+    }
+  }
+  bool covered() const {
+    for (std::size_t i = 1; i < lanes_.size(); ++i)
+      if (elapsed(lanes_[i].begun, lanes_[i].end) < elapsed(lanes_[i].begun, lanes_.front().end)) return false;
+    return true;
+  }
+
   Instruments& instruments_;
-  bool warm_;
+  GpuEvent ready_;
+  bool warm_, gated_, pair_;
   double clock_ghz_;
-  std::vector<std::unique_ptr<DeviceJob>> jobs_;
-  std::int64_t passes_ = 1;
+  std::vector<Lane> lanes_;  // the first is timed
+  std::int64_t passes_ = 1, beside_passes_ = 2;
 };
 
 // ---- the device -----------------------------------------------------------------------------------------------------
@@ -209,26 +352,38 @@ class Gpu final : public DeviceUnderTest {
   int sms(int virtual_devices) override { return cut(virtual_devices).sms(0); }
   std::string refusal(const DeviceMeasurement& m) override {
     static_cast<void>(cut(m.virtual_devices));
-    const std::unique_ptr<Backend> backend = backend_of(devices_, 0, m.precision);
-    if (std::string why = refusal_of(m, *backend); !why.empty()) return why;
-    const double needed = static_cast<double>(block_bytes(m, *backend).value) * m.busy;
+    double needed = static_cast<double>(each_bytes(m)) * (m.beside == nullptr ? m.busy : 1);
+    for (const DeviceMeasurement* const one : {&m, m.beside.get()})
+      if (one != nullptr)
+        if (std::string why = refusal_of(*one, *backend_of(devices_, 0, one->precision)); !why.empty()) return why;
+    if (m.beside != nullptr) needed += static_cast<double>(each_bytes(*m.beside)) * others(m);
     return needed > most_bytes() ? "larger than half of the GPU's free memory" : "";
   }
   std::unique_ptr<Stopwatch> stopwatch(const DeviceMeasurement& m, bool warm) override {
     static_cast<void>(cut(m.virtual_devices));
     if (!instruments_) instruments_.emplace(device_);
-    const std::unique_ptr<Backend> backend = backend_of(devices_, 0, m.precision);
-    const std::int64_t each = block_bytes(m, *backend).value;
-    const std::int64_t beyond_l2 = 2 * gpu_.l2.value / each + 2;
-    const auto room = static_cast<std::int64_t>(most_bytes() / static_cast<double>(each) / m.busy);
-    const std::int64_t blocks = warm ? 1 : std::clamp<std::int64_t>(std::min(beyond_l2, room), 1, kMostBlocks);
-    return std::make_unique<GpuWatch>(m, devices_, *instruments_, warm, blocks, clock_ghz());
+    const std::int64_t beside = m.beside == nullptr ? 0 : blocks_of(*m.beside, 1 + others(m), warm);
+    return std::make_unique<GpuWatch>(m, devices_, *instruments_, warm,
+                                      blocks_of(m, m.beside == nullptr ? m.busy : 1 + others(m), warm), beside,
+                                      clock_ghz());
   }
   double now() override {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
 
  private:
+  // That do something else meanwhile: all other groups, or a second stream.
+  static int others(const DeviceMeasurement& m) { return std::max(1, m.virtual_devices - 1); }
+  std::int64_t each_bytes(const DeviceMeasurement& m) const {
+    return block_bytes(m, *backend_of(devices_, 0, m.precision)).value;
+  }
+  // Of one of so many jobs, which share the memory.
+  std::int64_t blocks_of(const DeviceMeasurement& m, int jobs, bool warm) const {
+    if (warm) return 1;
+    const std::int64_t each = each_bytes(m), beyond_l2 = 2 * gpu_.l2.value / each + 2;
+    const auto room = static_cast<std::int64_t>(most_bytes() / static_cast<double>(each) / jobs);
+    return std::clamp<std::int64_t>(std::min(beyond_l2, room), 1, kMostBlocks);
+  }
   double clock_ghz() const { return static_cast<double>(gpu_.sm_clock_khz) * 1e-6; }
   double most_bytes() const { return static_cast<double>(gpu_.free_memory.value) / 2; }
   VirtualDevices& cut(int groups) {

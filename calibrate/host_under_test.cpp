@@ -61,6 +61,7 @@ class Host final : public DeviceUnderTest {
   int sms(int) override { return 1; }
   std::string refusal(const DeviceMeasurement& m) override {
     if (m.virtual_devices > 1) return "a core has no virtual devices";
+    if (m.beside != nullptr) return "a core does one thing at a time";
     if (m.work != DeviceWork::Step && m.work != DeviceWork::Update && m.work != DeviceWork::Copy)
       return "a core has none";
     if (m.size.work() > kMostWork || m.size.values > kMostValues) return "too large for a core";

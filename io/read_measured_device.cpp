@@ -156,6 +156,77 @@ void write_sizes(YamlText& out, std::string_view key, const MeasuredDevice& devi
   out.close();
 }
 
+// ---- pairs ----------------------------------------------------------------------------------------------------------
+
+struct Above0 {
+  const char* operator()(double value) const { return value > 0 && value < 1e18 ? "" : "must be above 0"; }
+};
+
+template <OperationSize MeasuredPair::*Size>
+void read_size(Reader& reader, const At& at, MeasuredPair& pair) {
+  std::vector<double> n;
+  if (!read_value(reader, at, n)) return;
+  if (n.size() != 5 || !std::all_of(n.begin(), n.end(), [](double x) { return x >= 0 && x < 9e15; }))
+    return reader.error(at, "needs five numbers of 0 or more: count, rows, columns, depth, values");
+  const auto whole = [&](std::size_t number) { return static_cast<std::int64_t>(n[number]); };
+  pair.*Size = {whole(0), whole(1), whole(2), whole(3), n[4]};
+}
+template <OperationSize MeasuredPair::*Size>
+void write_size(YamlText& out, std::string_view key, const MeasuredPair& pair) {
+  const OperationSize& size = pair.*Size;
+  out.line(key, fmt::format("[{}, {}, {}, {}, {}]", size.count, size.rows, size.columns, size.depth, size.values));
+}
+
+constexpr Field<MeasuredPair> kPairs[] = {
+    {"operation", "text", "that was timed, its forward pass", Need::Required, read_as<&MeasuredPair::operation>,
+     write_as<&MeasuredPair::operation>},
+    {"beside", "text", "what all other groups, or a second stream of the whole GPU, did meanwhile", Need::Required,
+     read_as<&MeasuredPair::beside>, write_as<&MeasuredPair::beside>},
+    {"precision", "fp32 | tf32 | fp16 | bf16", "of what was timed", Need::Required, read_as<&MeasuredPair::precision>,
+     write_as<&MeasuredPair::precision>},
+    {"beside_precision", "fp32 | tf32 | fp16 | bf16", "of the other", Need::Required,
+     read_as<&MeasuredPair::beside_precision>, write_as<&MeasuredPair::beside_precision>},
+    {"virtual_devices", "whole number >= 1", "equal groups that the SMs were cut into; 1: two streams of the whole GPU",
+     Need::Required, read_as<&MeasuredPair::virtual_devices, AtLeast1>, write_as<&MeasuredPair::virtual_devices>},
+    {"sms", "whole number >= 1", "of a group", Need::Required, read_as<&MeasuredPair::sms, AtLeast1>,
+     write_as<&MeasuredPair::sms>},
+    {"size", "list of [count, rows, columns, depth, values]", "of what was timed", Need::Required,
+     read_size<&MeasuredPair::size>, write_size<&MeasuredPair::size>},
+    {"beside_size", "list of [count, rows, columns, depth, values]", "of the other", Need::Required,
+     read_size<&MeasuredPair::beside_size>, write_size<&MeasuredPair::beside_size>},
+    {"alone_ns", "number > 0", "what it takes alone, inputs outside the cache", Need::Required,
+     read_as<&MeasuredPair::alone_ns, Above0>, write_as<&MeasuredPair::alone_ns>},
+    {"slowdown", "number > 0", "what it takes beside the other, times that", Need::Required,
+     read_as<&MeasuredPair::slowdown, Above0>, write_as<&MeasuredPair::slowdown>},
+    {"error", "number >= 0", "standard error of the slowdown, relative", Need::Required,
+     read_as<&MeasuredPair::error, NotNegative>, write_as<&MeasuredPair::error>},
+    {"spread", "number >= 0", "(p95 - p5) / mean of the time beside the other", Need::Required,
+     read_as<&MeasuredPair::spread, NotNegative>, write_as<&MeasuredPair::spread>},
+    {"alone_spread", "number >= 0", "likewise, alone", Need::Required,
+     read_as<&MeasuredPair::alone_spread, NotNegative>, write_as<&MeasuredPair::alone_spread>},
+    {"clock", "number >= 0", "mean share of the normal clock beside the other", Need::Required,
+     read_as<&MeasuredPair::clock, NotNegative>, write_as<&MeasuredPair::clock>},
+    {"readings", "whole number >= 0", "beside the other, that were kept", Need::Required,
+     read_as<&MeasuredPair::readings, NotNegative>, write_as<&MeasuredPair::readings>},
+    {"discarded", "whole number >= 0", "likewise, that were not", Need::Required,
+     read_as<&MeasuredPair::discarded, NotNegative>, write_as<&MeasuredPair::discarded>},
+};
+
+void read_pairs(Reader& reader, const At& at, MeasuredDevice& device) {
+  if (!is_list(reader, at, "a list of maps")) return;
+  for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i)
+    read_fields<MeasuredPair>(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), kPairs,
+                              device.interference.emplace_back());
+}
+
+void write_pairs(YamlText& out, std::string_view key, const MeasuredDevice& device) {
+  if (device.interference.empty()) return;
+  out.open(key);
+  for (const MeasuredPair& pair : device.interference)
+    out.item(flow<MeasuredPair>(kPairs, pair), {});
+  out.close();
+}
+
 void read_left_out(Reader& reader, const At& at, MeasuredDevice& device) {
   read_value(reader, at, device.left_out);
 }
@@ -199,6 +270,8 @@ constexpr Field<MeasuredDevice> kMeasured[] = {
      "what was measured: number of its series, size, ns with inputs outside and inside the cache (0: not measured), "
      "relative standard error and spread, share of the normal clock, readings kept and discarded; after `series`",
      Need::Required, read_sizes, write_sizes},
+    {"interference", "list of maps", "how much longer an operation takes beside another one; prices nothing yet",
+     Need::Optional, read_pairs, write_pairs},
 };
 
 }  // namespace
@@ -222,7 +295,8 @@ std::vector<SectionDoc> measured_device_docs() {
   return {document<MeasuredDevice>("device.measured", kMeasured),
           document<MeasuredSeries>("device.measured.series[]", kSeries),
           document<TimeFormula>("device.measured.series[].formula", kFormula),
-          document<FormulaErrors>("device.measured.series[].errors", kErrors)};
+          document<FormulaErrors>("device.measured.series[].errors", kErrors),
+          document<MeasuredPair>("device.measured.interference[]", kPairs)};
 }
 
 std::string device_yaml(const Device& device) {

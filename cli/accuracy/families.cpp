@@ -72,7 +72,7 @@ struct Family {
 void keep_families(const PartTask& task, const MeasuredDevice& measured) {
   std::map<std::pair<std::string, int>, Family> families;
   for (const MeasuredSeries& series : measured.series) {
-    if (!series.formula) continue;
+    if (!series.formula || by_the_host(series.operation)) continue;  // nothing is priced by the host's
     Family& family = families[{series.operation, series.sms}];
     const auto sizes = static_cast<double>(series.sizes.size());
     family.kind = kind_of(*series.formula), family.sizes += sizes;

@@ -88,6 +88,28 @@ struct MeasuredSeries {
   bool operator==(const MeasuredSeries&) const = default;
 };
 
+// An operation while another one is done on the same GPU at once, and how much longer it takes then than alone. On one
+// of K groups: while all the others do it; on the whole GPU: while a second stream does, one of the two being a copy
+// that the driver makes. Both times are taken one after the other.
+//
+//     slowdown = time beside / time alone                      alone 200 us, beside a copy to the host 230 us: 1.15
+//
+// Nothing is priced by it yet.          tests/calibrate/device_loop_test.cpp "How much one operation slows another"
+struct MeasuredPair {
+  std::string operation, beside;  // "linear", "copy to host": forward passes
+  Precision precision = Precision::Fp32, beside_precision = Precision::Fp32;
+  int virtual_devices = 1, sms = 0;
+  OperationSize size, beside_size;
+  double alone_ns = 0;  // mean of the readings without the slowest 5 %, inputs not in the cache
+  double slowdown = 0;
+  double error = 0;   // standard error of the slowdown, relative: that of both means together
+  double spread = 0;  // (p95 - p5) / mean of the time beside
+  double alone_spread = 0;
+  double clock = 1;                          // mean share of the normal clock, beside
+  std::int64_t readings = 0, discarded = 0;  // beside
+  bool operator==(const MeasuredPair&) const = default;
+};
+
 struct MeasuredDevice {
   std::string gpu, driver, toolkit, date, revision;
   int sms = 0;
@@ -95,6 +117,7 @@ struct MeasuredDevice {
   double repeat_error = 0;  // relative deviation of one operation that was measured again and again meanwhile
   std::vector<std::string> left_out;  // what the time did not suffice for, or what this build cannot run
   std::vector<MeasuredSeries> series;
+  std::vector<MeasuredPair> interference;
 
   double sigmas = 0;  // every time is so many of its standard errors longer: the ends of an error bar (`moved`)
   bool operator==(const MeasuredDevice&) const = default;

@@ -48,6 +48,30 @@ std::string histogram(const Family& family) {
   return text;
 }
 
+// "launch one by one": what each takes, and what the first of some takes more, on the whole device.
+std::string launches(const MeasuredDevice& device) {
+  std::string text;
+  for (const MeasuredSeries& series : device.series) {
+    if (!series.operation.starts_with("launch ") || series.virtual_devices > 1 || !series.formula) continue;
+    text += fmt::format("    {:<38} {:8.3f} us each, {:8.3f} us once\n", series.operation,
+                        series.formula->per_value_ns / 1e3, series.formula->fixed_ns / 1e3);
+  }
+  return text.empty() ? "" : "  launches by the host, on the whole device\n" + text;
+}
+
+std::string interference(const MeasuredDevice& device) {
+  if (device.interference.empty()) return "";
+  std::string text = "  beside others: time / time alone, spread of the time (p95 - p5)\n";
+  for (const MeasuredPair& pair : device.interference)
+    text += fmt::format("    {:<44} {:<27} {:.3f} ± {:.1f} %, spread {:.1f} %\n",
+                        fmt::format("{} {} beside {} {}", pair.operation, name(pair.precision), pair.beside,
+                                    name(pair.beside_precision)),
+                        pair.virtual_devices == 1 ? std::string("two streams of the whole")
+                                                  : fmt::format("1 of {} virtual devices", pair.virtual_devices),
+                        pair.slowdown, 100 * pair.error, 100 * pair.spread);
+  return text;
+}
+
 }  // namespace
 
 std::string fit_table(const MeasuredDevice& device) {
@@ -78,6 +102,7 @@ std::string fit_table(const MeasuredDevice& device) {
                                              100 * family.mean / n, 100 * family.p95 / n, 100 * family.bias / n);
   }
   text += fmt::format("  one operation measured again and again: +- {:.1f} %\n", 100 * device.repeat_error);
+  text += launches(device) + interference(device);
   if (!device.left_out.empty()) text += "  left out:\n";
   for (const std::string& each : device.left_out)
     text += "    " + each + "\n";

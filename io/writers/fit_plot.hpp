@@ -12,7 +12,9 @@ namespace pipewright {
 //
 //     linear forward fp32        1284 sizes  |          .:#|#:.           |  mean  2.1 %  p95  6.0 %  bias +0.2 %
 //
-// Then what was left out.
+// Then what a launch takes, one by one and in a graph, how much operations slow one another, and what was left out:
+//
+//     linear bf16 beside copy to host fp32         1 of 2 virtual devices      1.083 ± 0.4 %, spread 2.1 %
 std::string fit_table(const MeasuredDevice& device);
 
 // A panel per operation: to the right the measured time (logarithmic), upwards formula / measured - 1, a colour per

@@ -111,7 +111,8 @@ TEST_CASE("The list begins with the steps of the models asked about, alone and a
 }
 
 TEST_CASE("Fp16 and tf32 come after all of bf16 and fp32") {
-  const auto list = device_measurements({}, {{1, 132}, {8, 16}});
+  auto list = device_measurements({}, {{1, 132}, {8, 16}});
+  std::erase_if(list, [](const DeviceMeasurement& m) { return m.rank >= kByTheHost; });
   const auto later = [](const DeviceMeasurement& m) {
     return m.precision == Precision::Fp16 || m.precision == Precision::Tf32;
   };
@@ -204,6 +205,184 @@ TEST_CASE("The same times give the same device, whatever was timed first") {
   std::reverse(list.begin(), list.end());
   MeasuredDevice backwards = measure(other, list, {});
   CHECK(forwards == backwards);
+}
+
+// ---- what comes last
+
+namespace {
+
+std::vector<DeviceMeasurement> last_of(const std::vector<DeviceSplit>& splits) {
+  auto list = device_measurements({}, splits);
+  std::erase_if(list, [](const DeviceMeasurement& m) { return m.rank < kByTheHost; });
+  return list;
+}
+
+const std::vector<DeviceSplit> kFourSplits = {{1, 132}, {2, 64}, {4, 32}, {8, 16}};
+
+// Made up: what is timed is so many times slower beside the other.
+double planted_slowdown(const std::string& operation, const std::string& beside, int virtual_devices) {
+  double factor = 1 + 0.02 * virtual_devices;
+  if (operation == "gelu") factor += 0.2;
+  if (operation.starts_with("copy")) factor += 0.05;
+  if (beside == "gelu") factor += 0.3;
+  if (beside == "copy to device") factor += 0.1;
+  return factor;
+}
+
+}  // namespace
+
+TEST_CASE("Copies of pageable memory, launches by the host and pairs come last, and are few") {
+  const auto all = device_measurements({}, kFourSplits);
+  const auto first = std::find_if(all.begin(), all.end(), [](const auto& m) { return m.rank >= kByTheHost; });
+  CHECK(std::all_of(first, all.end(), [](const auto& m) { return m.rank >= kByTheHost; }));
+  const auto count = [&](const auto& is) { return std::count_if(first, all.end(), is); };
+  // Two ways, eight sizes, on the whole device only.
+  CHECK(count([](const auto& m) { return m.operation.starts_with("copy pageable"); }) == 2 * 8);
+  CHECK(count([](const auto& m) { return m.operation.starts_with("copy pageable") && m.virtual_devices > 1; }) == 0);
+  // Four ways, 1 to 64 launches, one group of each split.
+  CHECK(count([](const auto& m) { return m.operation.starts_with("launch "); }) == 4 * 7 * 4);
+  CHECK(count([](const auto& m) { return by_the_host(m.work) && m.busy > 1; }) == 0);
+  for (const DeviceMeasurement& m : all)
+    REQUIRE(by_the_host(m.work) == by_the_host(m.operation));
+  // Two operations in two precisions beside three copies, each way round, and copies both ways: on every split; on
+  // groups the two operations beside one another, too.
+  CHECK(count([](const auto& m) { return m.beside != nullptr && m.virtual_devices == 1; }) == 2 * 2 * 3 * 2 + 2);
+  CHECK(count([](const auto& m) { return m.beside != nullptr && m.virtual_devices == 8; }) ==
+        2 * 2 * 3 * 2 + 2 + 2 * 2);
+  // 15 ms each, 30 of a pair, which is timed alone, too: 5.4 s.
+  CHECK(std::distance(first, all.end()) == 16 + 112 + 26 + 3 * 30);
+  CHECK(std::all_of(first, all.end(), [](const auto& m) {
+    return m.beside == nullptr || (m.beside->virtual_devices == m.virtual_devices && m.busy == m.virtual_devices);
+  }));
+}
+
+TEST_CASE("On a whole device one of a pair is a copy by the driver: two that compute need groups of their own") {
+  for (const DeviceMeasurement& m : last_of({{1, 132}}))
+    if (m.beside != nullptr) CHECK((by_driver(m.work) || by_driver(m.beside->work)));
+  const auto groups = last_of({{2, 64}});
+  CHECK(std::any_of(groups.begin(), groups.end(),
+                    [](const auto& m) { return label(m) == "linear beside gelu fp32" && m.virtual_devices == 2; }));
+}
+
+TEST_CASE("How much one operation slows another is found as it was planted") {
+  MadeUp device;
+  device.noise = 0.01;
+  device.ns = [](const DeviceMeasurement& m) {
+    const double alone = 50'000 + 1e-6 * m.size.work();
+    return m.beside == nullptr ? alone : alone * planted_slowdown(m.operation, m.beside->operation, m.virtual_devices);
+  };
+  auto list = last_of(kFourSplits);
+  std::erase_if(list, [](const DeviceMeasurement& m) { return m.beside == nullptr; });
+  DeviceSettings settings;
+  settings.rule.error = 0.001;  // about 100 readings: 0.14 % of a slowdown
+  settings.rule.seconds = 10;
+  const MeasuredDevice measured = measure(device, list, settings);
+  CHECK(measured.series.empty());  // they price nothing
+  CHECK(measured.left_out.empty());
+  REQUIRE(measured.interference.size() == list.size());
+  std::set<std::string> both_ways;
+  for (const MeasuredPair& pair : measured.interference) {
+    CAPTURE(pair.operation);
+    CAPTURE(pair.beside);
+    CAPTURE(pair.virtual_devices);
+    // The mean leaves out the slowest 5 %, of both alike.
+    CHECK(pair.slowdown ==
+          doctest::Approx(planted_slowdown(pair.operation, pair.beside, pair.virtual_devices)).epsilon(0.01));
+    CHECK(pair.alone_ns == doctest::Approx(50'000 + 1e-6 * pair.size.work()).epsilon(0.01));
+    CHECK(pair.error > 0);
+    CHECK(pair.error < 0.002);
+    CHECK(pair.spread > 0.02);  // of a normal deviation of 1 %: 3.29 %
+    CHECK(pair.spread < 0.05);
+    CHECK(pair.readings >= 10);
+    CHECK(pair.clock == 1);
+    CHECK(pair.sms == 128 / pair.virtual_devices);
+    CHECK((pair.beside_precision == pair.precision || pair.beside.starts_with("copy") ||
+           pair.operation.starts_with("copy")));
+    both_ways.insert(pair.operation + " beside " + pair.beside);
+  }
+  for (const char* way : {"linear beside gelu", "gelu beside linear", "linear beside copy to host",
+                          "copy to host beside linear", "gelu beside copy on device", "copy on device beside gelu",
+                          "copy to host beside copy to device", "copy to device beside copy to host"})
+    CHECK(both_ways.count(way) == 1);
+}
+
+TEST_CASE("Bandwidths of copies to and from pageable memory are found as they were planted") {
+  MadeUp device;
+  device.noise = 0.005;
+  device.ns = [](const DeviceMeasurement& m) {  // 4 bytes a value; 6 GB/s to the host, 9 GB/s from there
+    return m.operation == "copy pageable to host" ? 12'000 + 4 * m.size.values / 6 : 8'000 + 4 * m.size.values / 9;
+  };
+  auto list = last_of({{1, 132}});
+  std::erase_if(list, [](const DeviceMeasurement& m) { return !m.operation.starts_with("copy pageable"); });
+  DeviceSettings settings;
+  settings.rule.error = 0.002, settings.rule.seconds = 1;
+  MeasuredDevice measured = measure(device, list, settings);
+  fit(measured);
+  REQUIRE(measured.series.size() == 2);
+  CHECK(measured.series[0].operation == "copy pageable to device");
+  for (const MeasuredSeries& series : measured.series) {
+    const bool to_host = series.operation == "copy pageable to host";
+    REQUIRE(series.formula.has_value());
+    CHECK(4 / series.formula->per_value_ns == doctest::Approx(to_host ? 6 : 9).epsilon(0.01));
+    CHECK(series.formula->fixed_ns == doctest::Approx(to_host ? 12'000 : 8'000).epsilon(0.02));
+  }
+}
+
+TEST_CASE("What a launch takes one by one, in a graph, with an event and across streams is found as it was planted") {
+  const std::map<std::string, std::pair<double, double>> planted = {{"launch one by one", {1'500, 2'100}},
+                                                                    {"launch by graph", {6'000, 900}},
+                                                                    {"launch and record", {1'500, 2'900}},
+                                                                    {"launch across streams", {3'000, 5'000}}};
+  MadeUp device;
+  device.noise = 0.005;
+  device.ns = [&](const DeviceMeasurement& m) {
+    const auto& [once, each] = planted.at(m.operation);
+    return once + each * static_cast<double>(m.size.rows);
+  };
+  auto list = last_of({{1, 132}});
+  std::erase_if(list, [](const DeviceMeasurement& m) { return !m.operation.starts_with("launch "); });
+  DeviceSettings settings;
+  settings.rule.error = 0.001, settings.rule.seconds = 1;
+  MeasuredDevice measured = measure(device, list, settings);
+  fit(measured);
+  REQUIRE(measured.series.size() == 4);
+  for (const MeasuredSeries& series : measured.series) {
+    CAPTURE(series.operation);
+    const auto& [once, each] = planted.at(series.operation);
+    REQUIRE(series.formula.has_value());
+    CHECK(series.formula->per_value_ns == doctest::Approx(each).epsilon(0.01));
+    CHECK(series.formula->fixed_ns == doctest::Approx(once).epsilon(0.05));
+  }
+}
+
+TEST_CASE("A pair that cannot be timed, is refused or has no time left is listed under both names") {
+  MadeUp device;
+  DeviceMeasurement pair = values("linear", 1e6, kPairs);
+  DeviceMeasurement copy = values("copy to host", 1e6);
+  copy.work = DeviceWork::CopyToHost;
+  pair.beside = std::make_shared<DeviceMeasurement>(copy);
+  copy.beside = std::make_shared<DeviceMeasurement>(values("linear", 1e6));
+  CHECK(label(copy) == "copy to host beside linear fp32");
+  device.ns = [](const DeviceMeasurement& m) -> double {
+    if (m.beside != nullptr) throw NotTimed("what is beside it ends first");
+    return 1e6;
+  };
+  const MeasuredDevice untimed = measure(device, {pair}, {});
+  CHECK(untimed.interference.empty());
+  CHECK(untimed.left_out ==
+        std::vector<std::string>{"fp32, what is beside it ends first: linear beside copy to host (1)"});
+  device.refused = [](const DeviceMeasurement& m) { return m.beside != nullptr ? "it has one stream" : ""; };
+  CHECK(measure(device, {pair}, {}).left_out ==
+        std::vector<std::string>{"fp32, it has one stream: linear beside copy to host (1)"});
+  device.refused = [](const DeviceMeasurement&) { return ""; };
+  auto list = moves(2);
+  list.push_back(pair);
+  DeviceSettings settings;
+  settings.seconds = 0.015;  // ten readings of 1 ms each: two sizes
+  settings.warm = false;
+  const MeasuredDevice short_of_time = measure(device, list, settings);
+  CHECK(short_of_time.series.front().sizes.size() == 2);
+  CHECK(short_of_time.left_out == std::vector<std::string>{"fp32, no time was left: linear beside copy to host (1)"});
 }
 
 TEST_CASE("From readings to formulas: a made-up device of known formulas is found within 1 %") {

@@ -28,6 +28,9 @@ MeasuredDevice made_up() {
       series("linear", Precision::Bf16, 2, {size({1, 100, 100, 100, 1}, 1)}),  // not of the whole GPU
       series("copy", Precision::Fp32, 1, {size({1, 500, 1, 0, 1000}, 40), size({1, 50, 1, 0, 100}, 40)}),
       series("launch", Precision::Fp32, 1, {size({1, 0, 1, 0, 0}, 2'500)}),
+      // Neither a launch that waits for the one before, nor anything that moves values on the device.
+      series("launch by graph", Precision::Fp32, 1, {size({1, 4, 1, 0, 4}, 9'000)}),
+      series("copy pageable to host", Precision::Fp32, 1, {size({1, 500, 1, 0, 500}, 90)}),
       series("gelu", Precision::Bf16, 1, {size({1, 500, 1, 0, 1000}, 40)}),
   };
   return m;

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -77,6 +78,11 @@ TEST_CASE("A core refuses what it has not, with the reason") {
   m.virtual_devices = 2;
   CHECK(host->refusal(m) == "a core has no virtual devices");
   m.virtual_devices = 1;
+  m.beside = std::make_shared<DeviceMeasurement>(m);
+  CHECK(host->refusal(m) == "a core does one thing at a time");
+  m.beside = nullptr;
+  m.work = DeviceWork::CopyPageableToHost;
+  CHECK(host->refusal(m) == "a core has none");
   m.work = DeviceWork::Launch;
   CHECK(host->refusal(m) == "a core has none");
   LayerBuilder b;

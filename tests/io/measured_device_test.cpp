@@ -36,6 +36,13 @@ Device example() {
   copies.operation = "copy to host", copies.sms = 8;
   copies.sizes = {{{1, 1024, 1, 0, 1024}, 900.5, 0, 0.001, 0, 1, 10, 0}};
   m.series = {products, copies};
+  MeasuredPair pair;
+  pair.operation = "linear", pair.beside = "copy to host", pair.precision = Precision::Bf16;
+  pair.virtual_devices = 2, pair.sms = 4;
+  pair.size = {1, 2048, 4096, 1024, 1.5e7}, pair.beside_size = {1, 4'194'304, 1, 0, 4'194'304};
+  pair.alone_ns = 29'876.5, pair.slowdown = 1.0 + 1.0 / 12, pair.error = 0.004, pair.spread = 0.021;
+  pair.alone_spread = 0.011, pair.clock = 0.97, pair.readings = 41, pair.discarded = 2;
+  m.interference = {pair};
   Device device;
   device.name = "made-up", device.memory = Bytes{1 << 30}, device.virtual_devices = 2;
   device.peak[Precision::Bf16] = FlopRate{1e12};
@@ -67,6 +74,17 @@ TEST_CASE("A measured device that is written and read again is the same device")
   CHECK(device_yaml(read) == text);
 }
 
+TEST_CASE("A measured device without pairs is read as before there were any, and written as then") {
+  Device device = example();
+  auto older = std::make_shared<MeasuredDevice>(*device.measured);
+  older->interference.clear();
+  device.measured = older;
+  const std::string text = device_yaml(device);
+  CHECK(text.find("interference") == std::string::npos);
+  const Device read = read_device(written(text));
+  CHECK(*read.measured == *older);
+}
+
 TEST_CASE("What is wrong in a measured device is named with its place") {
   const std::string text = device_yaml(example());
   const auto message = [&](const std::string& from, const std::string& to) -> std::string {
@@ -84,6 +102,11 @@ TEST_CASE("What is wrong in a measured device is named with its place") {
         std::string::npos);
   CHECK(message("terms: waves", "terms: waaves").find("did you mean \"waves\"") != std::string::npos);
   CHECK(message("gpu:", "gpo:").find("gpo") != std::string::npos);
+  CHECK(message("slowdown: 1", "slowdown: -1").find("made-up.yaml:") != std::string::npos);
+  CHECK(message("alone_ns: 29876.5", "alone_ns: 0").find("interference.0.alone_ns: \"0\" must be above 0") !=
+        std::string::npos);
+  CHECK(message("size: [1, 2048, ", "size: [2048, ").find("needs five numbers of 0 or more") != std::string::npos);
+  CHECK(message("beside: copy to host, ", "").find("beside") != std::string::npos);
 }
 
 TEST_CASE("A scenario that names a measured device is priced by it") {
@@ -133,6 +156,22 @@ TEST_CASE("How near formulas come is told in a table and drawn") {
   CHECK(table.find("mean  2.0 %  p95  5.0 %  bias -0.1 %") != std::string::npos);
   CHECK(table.find("copy to host forward fp32                   1 sizes  too few for a formula") != std::string::npos);
   CHECK(table.find("measured again and again: +- 0.3 %") != std::string::npos);
+  CHECK(table.find(
+            "linear bf16 beside copy to host fp32         1 of 2 virtual devices      1.083 ± 0.4 %, spread 2.1 %\n") !=
+        std::string::npos);
+  CHECK(table.find("launches by the host") == std::string::npos);  // none was measured
+  MeasuredDevice more = device;
+  MeasuredSeries launches;
+  launches.operation = "launch by graph", launches.sms = 8;
+  launches.formula = TimeFormula{.terms = SizeTerms::Values, .fixed_ns = 6'000, .per_value_ns = 912.5};
+  launches.sizes = {{{1, 1, 1, 0, 1}, 6'912.5, 0, 0.001, 0, 1, 10, 0}};
+  more.series.push_back(launches);
+  more.interference[0].virtual_devices = 1;
+  const std::string told = fit_table(more);
+  INFO(told);
+  CHECK(told.find("    launch by graph                           0.912 us each,    6.000 us once\n") !=
+        std::string::npos);
+  CHECK(told.find("two streams of the whole    1.083") != std::string::npos);
   CHECK(table.find("left out:\n    linear, fp16: 12 sizes, no time was left\n") != std::string::npos);
   const std::string svg = fit_svg(device);
   CHECK(svg.find("linear: 2 sizes, cross-validated 2.0 %") != std::string::npos);

@@ -10,6 +10,7 @@
 
 #include "kernels/cublas_lt.hpp"
 #include "kernels/gpu_api.hpp"
+#include "kernels/gpu_graph.hpp"
 #include "kernels/gpu_kernels.hpp"
 #include "kernels/library_products.hpp"
 #include "kernels/probes.hpp"
@@ -150,6 +151,48 @@ TEST_CASE("Virtual devices are disjoint sets of SMs, none larger than it says") 
         CHECK(seen.insert(sm).second);
     }
   }
+}
+
+TEST_CASE("A graph does what was recorded, as often as it is launched, on the SMs of the stream that recorded it") {
+  const VirtualDevices devices(0, 2, 1);
+  const GpuStream stream = devices.stream(0);
+  const gpu_kernels::Queue queue = gpu_kernels::queue_of(stream, devices.sms(0));
+  constexpr I n = 10'000;
+  std::vector<float> values(n, 1.0F);
+  const GpuMemory one = uploaded(stream, values), sum = uploaded(stream, values);
+  const auto add_one = [&] {
+    float* const to = static_cast<float*>(sum.data());
+    gpu_kernels::add(queue, n, static_cast<const float*>(one.data()), static_cast<const float*>(to), to);
+  };
+  add_one();  // 2
+  gpu_finish(stream);
+  const GpuGraph graph(stream, [&] { add_one(), add_one(); });
+  download(stream, sum, values);
+  CHECK(values == std::vector<float>(n, 2.0F));  // recording runs nothing
+  for (int i = 0; i < 3; ++i)
+    graph.launch(stream);
+  download(stream, sum, values);
+  CHECK(values == std::vector<float>(n, 8.0F));
+  // What fails while it is recorded is told, and leaves a stream that takes work.
+  CHECK_THROWS_WITH_AS(GpuGraph(stream, [] { throw GpuError("not this"); }), "not this", GpuError);
+  add_one();
+  download(stream, sum, values);
+  CHECK(values == std::vector<float>(n, 9.0F));
+
+  const int blocks = 64 * devices.sms(0);
+  std::vector<std::uint32_t> ids(static_cast<std::size_t>(blocks));
+  const GpuMemory there = uploaded(stream, ids);
+  const auto probe = [&] { launch_sm_probe(stream, blocks, Time{200'000}, static_cast<std::uint32_t*>(there.data())); };
+  probe();
+  gpu_finish(stream);
+  const GpuGraph probes(stream, probe);
+  gpu_zero(stream, there.data(), there.bytes());
+  probes.launch(stream);
+  download(stream, there, ids);
+  const std::set<std::uint32_t> own(ids.begin(), ids.end());
+  CHECK(static_cast<int>(own.size()) <= devices.sms(0));
+  for (const std::uint32_t sm : sms_of(devices.stream(1), devices.sms(1)))
+    CHECK(own.count(sm) == 0);
 }
 
 TEST_CASE("Delays of all virtual devices run at once") {

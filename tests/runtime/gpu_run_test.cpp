@@ -1,4 +1,5 @@
 // Whole runs on a GPU, cut into virtual devices. Without one the program ends with status 77 (skipped) and the reason.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -10,6 +11,8 @@
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
+#include "calibrate/device_loop.hpp"
+#include "calibrate/gpu_under_test.hpp"
 #include "kernels/gpu_api.hpp"
 #include "runtime/backends/gpu.hpp"
 #include "runtime/transports/local.hpp"
@@ -113,6 +116,32 @@ TEST_CASE("gpu run: ops of a worker follow one another on the host's clock, and 
 TEST_CASE("gpu run: a GPU without the memory says so, itemised") {
   const auto backend = on_gpu(1)();
   CHECK_THROWS_WITH_AS(backend->reserve(Bytes{std::int64_t{1} << 46}), doctest::Contains("cudaMalloc"), OutOfArena);
+}
+
+TEST_CASE("gpu run: what a calibration measures last can be timed on a whole GPU and on halves") {
+  const auto gpu = gpu_under_test(0, "2026-01-01", "test");
+  auto list = device_measurements({}, {{1, gpu->sms(1)}, {2, gpu->sms(2)}});
+  std::erase_if(list, [](const DeviceMeasurement& m) { return m.rank < kByTheHost; });
+  const auto pairs = std::count_if(list.begin(), list.end(), [](const auto& m) { return m.beside != nullptr; });
+  DeviceSettings settings;
+  settings.warm = false;
+  settings.rule.least = 3, settings.rule.seconds = 1e-3;
+  const MeasuredDevice measured = measure(*gpu, list, settings);
+  for (const std::string& line : measured.left_out)
+    MESSAGE(line);
+  CHECK(static_cast<std::ptrdiff_t>(measured.interference.size()) == pairs);
+  for (const MeasuredPair& pair : measured.interference) {
+    CAPTURE(pair.operation);
+    CAPTURE(pair.beside);
+    CHECK(pair.slowdown > 0);
+    CHECK(pair.readings >= 3);
+  }
+  for (const char* operation : {"copy pageable to host", "copy pageable to device", "launch one by one",
+                                "launch by graph", "launch and record", "launch across streams"}) {
+    CAPTURE(operation);
+    CHECK(std::any_of(measured.series.begin(), measured.series.end(),
+                      [&](const MeasuredSeries& s) { return s.operation == operation; }));
+  }
 }
 
 int main(int argc, char** argv) {
