@@ -45,6 +45,7 @@ class NcclEnd {
   ~NcclEnd() {
     try {
       comm_->finish();
+      timeout_s_ = std::min(5.0, timeout_s_);
       settle();
     } catch (const std::exception&) {  // it is aborted
     }
@@ -80,11 +81,16 @@ class NcclEnd {
   }
   template <class Done>
   void until(const Done& done) {
-    const double late = now_ns() + timeout_s_ * 1e9;
-    while (!done())
-      if (now_ns() > late)
-        throw PeerSilent(
-            fmt::format("nothing heard for {} s while waiting for worker {} by NCCL", timeout_s_, 1 - ranks_.rank()));
+    double late = now_ns() + timeout_s_ * 1e9;
+    bool gone = false;
+    while (!done()) {
+      if (!gone && ranks_.gone(1 - ranks_.rank()))
+        gone = true, late = std::min(late, now_ns() + 1e9);  // what it sent before may still come
+      if (now_ns() < late) continue;
+      if (gone) throw PeerSilent(fmt::format("worker {} is gone; it was to be met by NCCL", 1 - ranks_.rank()));
+      throw PeerSilent(
+          fmt::format("nothing heard for {} s while waiting for worker {} by NCCL", timeout_s_, 1 - ranks_.rank()));
+    }
   }
 
   Ranks& ranks_;

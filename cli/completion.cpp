@@ -191,7 +191,8 @@ std::string manual_page() {
          ".TP\n2\nbad input, or a failure\n.TP\n130\ninterrupted; what was done is kept\n"
          ".SH ENVIRONMENT\n.TP\n.B PIPEWRIGHT_PATH\nfolders with configurations of devices, clusters and models, "
          "looked through first\n.TP\n.B NO_COLOR\nno colours, unless \\-\\-color says so\n"
-         ".SH FILES\nDevices, clusters and models lie in share/pipewright/configs beside the program.\n";
+         ".SH FILES\nDevices, clusters and models lie in share/pipewright/configs beside the program, scenarios in "
+         "share/pipewright/scenarios.\n";
 }
 
 constinit const Command kCompletion{

@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "cli/commands.hpp"
+#include "cli/config_path.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/store.hpp"
@@ -39,6 +42,18 @@ int run(const Arguments& arguments) {
   return kDone;
 }
 
+// The shipped scenario to begin with: in this folder, else where the program was installed.
+std::string quickstart() {
+  const std::string here = "scenarios/quickstart.yaml";
+  std::error_code none;
+  if (std::filesystem::exists(here, none)) return here;
+  for (const std::string& configs : config_path()) {
+    const auto there = (std::filesystem::path(configs) / ".." / here).lexically_normal();
+    if (std::filesystem::exists(there, none)) return there.string();
+  }
+  return here;
+}
+
 }  // namespace
 
 std::string help_text() {
@@ -50,7 +65,9 @@ std::string help_text() {
             std::string(command.summary) + "\n";
   text +=
       "\n  --version                       version, compiler and optional parts\n"
-      "\nStart here:  pipewright simulate scenarios/quickstart.yaml\n"
+      "\nStart here:  pipewright simulate " +
+      quickstart() +
+      "\n"
       "More on one: pipewright help COMMAND\n"
       "Exit status: 0 done, 1 the answer is no (the plan does not fit), 2 bad input or a failure,\n"
       "             130 interrupted\n";

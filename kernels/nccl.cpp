@@ -115,8 +115,11 @@ GpuLibrary nccl_told() {
 }
 
 void prepare_for_nccl() {
-  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-  setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+  // Others' settings do not stay: a kernel that is loaded late, or that shares a hardware queue with a receive that
+  // waits, waits for it, and what it waits for waits for this kernel. Launch scripts of frameworks set both.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+  setenv("NCCL_RUNTIME_CONNECT", "0", 1);
 }
 
 NcclComm::NcclComm(std::shared_ptr<const NcclLibrary> library, const NcclId& id, int ranks, int rank)

@@ -275,9 +275,9 @@ class OrderSearch {
   void finish() {
     SearchAnswer& all = *merged_;
     std::stable_sort(all.plans.begin(), all.plans.end(),
-                     [](const Found& a, const Found& b) { return a.value < b.value; });
+                     [](const Found& a, const Found& b) { return is_better(a, b); });
     const double least_value = all.plans.front().value;
-    prefer_fewer_devices(all.plans, tie(options_));
+    prefer_fewer_devices(all.plans, options_);
     std::vector<Found> kept;
     for (Found& plan : all.plans) {
       const bool known =
@@ -291,6 +291,7 @@ class OrderSearch {
                                                                                : least_;
     all.bound = std::min(bound, least_value);
     const Found& best = all.plans.front();
+    all.idle_devices = scenario_.cluster.devices() - best.plan.devices();
     const auto& order = best.scenario->model.order;
     const auto found = by_stages_.find(best.layout.stages);
     all.order = found == by_stages_.end() ? "the model's: the time was not enough to look for others"

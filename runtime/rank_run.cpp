@@ -129,6 +129,8 @@ std::vector<WorkerResult> started(std::size_t self, const Body& body) {
     return body();
   } catch (const NcclError& error) {
     throw failed(error);
+  } catch (const GpuError& error) {
+    throw failed(error);
   } catch (const PeerSilent& silent) {
     throw failed(silent);
   }

@@ -109,7 +109,10 @@ void model_flags(Flags& flags, const Answer& written) {
   if (t.gated) flags.line("--swiglu");
   if (t.norm == Norm::Rms) flags.line("--normalization RMSNorm");
   if (t.positions == Transformer::Positions::Rotary)
-    flags.line("--position-embedding-type rope --rotary-base 10000  # the base is yours: the model here has none");
+    flags.line(
+        "--position-embedding-type rope --rotary-base \"${ROTARY_BASE:?rope_theta of the model, e.g. 500000 for Llama "
+        "3}\"  "
+        "# export it: no price hangs on it, so it is not kept here");
   if (!t.feed_forward_bias && t.attention_bias != Transformer::Bias::All) flags.line("--disable-bias-linear");
   if (t.attention_bias == Transformer::Bias::Queries) flags.line("--add-qkv-bias");
   if (t.qk_norm == Transformer::QkNorm::Head) flags.line("--qk-layernorm");

@@ -80,7 +80,7 @@ void warn_of_tight_memory(HtmlPage& page, const Answer& answer) {
 std::string tight_memory(Bytes high, Bytes capacity) {
   return fmt::format(
       "Memory is tight: up to {} of {} is expected, as not every framework keeps the same tensors, and the driver and "
-      "libraries take some. State a reserve to plan with it, e.g. --set cluster.node.device.reserve=4GiB.",
+      "libraries take some. Plan with a reserve, or a larger one, e.g. --set cluster.node.device.reserve=4GiB.",
       short_bytes(high), short_bytes(capacity));
 }
 

@@ -211,9 +211,9 @@ SearchResult search_replicas(const Scenario& scenario, const SearchOptions& opti
     return Infeasible{"no plan with replicas fits", std::move(details), {}};
   }
   std::stable_sort(answer.plans.begin(), answer.plans.end(),
-                   [](const Found& a, const Found& b) { return a.value < b.value; });
+                   [](const Found& a, const Found& b) { return is_better(a, b); });
   const double least = answer.plans.front().value;
-  prefer_fewer_devices(answer.plans, tie(options));
+  prefer_fewer_devices(answer.plans, options);
   if (std::ssize(answer.plans) > options.top) answer.plans.resize(static_cast<std::size_t>(options.top));
   // Of memory, cost and unreached layouts there is no bound.
   const bool bounded = answer.not_reached == 0 &&

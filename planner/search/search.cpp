@@ -71,7 +71,7 @@ class Search {
  private:
   SearchAnswer finished() {
     answer_.bound = std::min(lower_bound(), answer_.plans.front().value);
-    prefer_fewer_devices(answer_.plans, tie(options_));
+    prefer_fewer_devices(answer_.plans, options_);
     if (std::ssize(answer_.plans) > options_.top) answer_.plans.resize(static_cast<std::size_t>(options_.top));
     answer_.idle_devices = scenario_.cluster.devices() - answer_.plans.front().plan.devices();
     answer_.candidates = std::move(candidates_);
@@ -590,9 +590,16 @@ double tie(const SearchOptions& options) {
   return options.objective == Objective::Memory ? 0 : std::min(kTie, options.gap);
 }
 
-void prefer_fewer_devices(std::vector<Found>& plans, double tied) {
-  if (plans.empty()) return;
-  const double most = plans.front().value * (1 + tied);
+bool is_better(const Found& a, const Found& b) {
+  const auto per_sample = [](const Found& found) {
+    return seconds(found.report.step_time) / static_cast<double>(found.layout.global_batch());
+  };
+  return a.value != b.value ? a.value < b.value : per_sample(a) < per_sample(b);
+}
+
+void prefer_fewer_devices(std::vector<Found>& plans, const SearchOptions& options) {
+  if (plans.empty() || options.objective == Objective::Memory) return;
+  const double most = plans.front().value * (1 + tie(options));
   const auto end = std::find_if(plans.begin(), plans.end(), [&](const Found& found) { return found.value > most; });
   const auto fewest = std::min_element(
       plans.begin(), end, [](const Found& a, const Found& b) { return a.plan.devices() < b.plan.devices(); });

@@ -278,13 +278,28 @@ class NcclEndpoint final : public Transport {
           comm->finish();
         const auto late = Clock::now() + std::chrono::duration<double>(std::min(5.0, timeout_s_));
         for (NcclComm* const comm : comms)
-          while (!comm->settled() && Clock::now() < late)
+          while (!comm->settled() && Clock::now() < late) {
+            if (watch_ != nullptr) watch_->check("the end of the run");
             std::this_thread::sleep_for(std::chrono::microseconds(50));
+          }
       } catch (const std::exception&) {  // they are aborted
       }
-    for (NcclComm* const comm : comms)
-      comm->close();
+    close_at_once(comms);
     to_.clear(), from_.clear(), sums_.clear(), first_.reset();
+  }
+
+  // All together: to abort one may wait for the whole device, on which an operation of another still runs until that
+  // one is aborted, too.
+  static void close_at_once(const std::vector<NcclComm*>& comms) noexcept {
+    std::vector<std::thread> closing;
+    for (NcclComm* const comm : comms)
+      try {
+        closing.emplace_back([comm] { comm->close(); });
+      } catch (const std::exception&) {  // no thread to be had
+        comm->close();
+      }
+    for (std::thread& one : closing)
+      one.join();
   }
 
   std::unique_ptr<Transport> words_;

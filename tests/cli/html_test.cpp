@@ -157,31 +157,35 @@ TEST_CASE("The line of the speed-up says where data parallelism would not fit, i
   CHECK(!contains(told(kQuickstart), "would not fit"));
 }
 
-// What is left is at most so wide: letters of 13 px are 7.3 px on the average, and a cell has 12 px around it.
-TEST_CASE("The ranking on a page fits 1280 px: what all plans have in common stands above the table") {
+// The table of plans on the page of `plan`.
+std::string ranking_table(const std::string& scenario, const std::string& top, const std::vector<std::string>& more) {
   const ScratchFolder folder;
-  const auto table_of = [&](const std::string& scenario, const std::string& top, const std::vector<std::string>& more) {
-    std::vector<std::string> arguments = {"plan", scenario, "--top", top, "-o", folder.path("p.html")};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    REQUIRE(run_program(arguments).status == 0);
-    const std::string page = file_text(folder.path("p.html"));
-    check_stands_alone(page);
-    const std::size_t begin = page.find("<h2>Plans, best first</h2>");
-    return page.substr(begin, page.find("</table>", begin) - begin);
-  };
+  std::vector<std::string> arguments = {"plan", scenario, "--top", top, "-o", folder.path("p.html")};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  REQUIRE(run_program(arguments).status == 0);
+  const std::string page = file_text(folder.path("p.html"));
+  check_stands_alone(page);
+  const std::size_t begin = page.find("<h2>Plans, best first</h2>");
+  return page.substr(begin, page.find("</table>", begin) - begin);
+}
+
+TEST_CASE("What all plans have in common stands above the table of a page") {
   const std::vector<std::string> open = {"--set", "plan={stages: 4, schedule: auto, partition: auto}"};
-  const std::string several = table_of(kQuickstart, "3", open);
+  const std::string several = ranking_table(kQuickstart, "3", open);
   CHECK_MESSAGE(contains(several, "<p>In all of them: GPUs 4 · GBS 64 · MBS 8 · TP 1 · PP 4"), several);
   CHECK(contains(several, ">schedule</th>"));
   for (const char* head : {">GPUs</th>", ">GBS</th>", ">PP</th>"})
     CHECK(!contains(several, head));
-  const std::string one = table_of(kQuickstart, "1", open);  // nothing to compare with: every column
+  const std::string one = ranking_table(kQuickstart, "1", open);  // nothing to compare with: every column
   CHECK(contains(one, "<table class=\"dense\">"));
   CHECK(contains(one, ">GPUs</th>"));
   CHECK(!contains(one, "In all of them"));
+}
 
+// What is left is at most so wide: letters of 13 px are 7.3 px on the average, and a cell has 12 px around it.
+TEST_CASE("The ranking on a page fits 1280 px" * doctest::test_suite("whole searches")) {
   const std::string wide =
-      table_of("scenarios/megatron/llama3-70b-64xh100.yaml", "5", {"--tokens", "1T", "--price", "3"});
+      ranking_table("scenarios/megatron/llama3-70b-64xh100.yaml", "5", {"--tokens", "1T", "--price", "3"});
   CHECK(count(wide, "<th") <= 20);
   double pixels = 0;
   std::vector<std::size_t> longest;

@@ -287,7 +287,7 @@ Found on_devices(double value, int stages) {
 TEST_CASE("of plans that differ by a thousandth at most the one with fewer devices is the first") {
   std::vector<Found> plans = {on_devices(1 / 100.0, 4), on_devices(1 / 99.95, 3), on_devices(1 / 99.93, 3),
                               on_devices(1 / 99.8, 1)};
-  prefer_fewer_devices(plans, tie({}));
+  prefer_fewer_devices(plans, {});
   CHECK(plans[0].value == 1 / 99.95);
   CHECK(plans[1].value == 1 / 100.0);
   CHECK(plans[2].value == 1 / 99.93);
@@ -296,6 +296,12 @@ TEST_CASE("of plans that differ by a thousandth at most the one with fewer devic
   CHECK(tie({.gap = 0.0004}) == 0.0004);
   CHECK(tie({.gap = 0}) == 0);
   CHECK(tie({.objective = Objective::Memory}) == 0);
+}
+
+TEST_CASE("of plans that need equal memory the faster one stays the first, however many devices it has") {
+  std::vector<Found> plans = {on_devices(1e9, 4), on_devices(1e9, 2)};
+  prefer_fewer_devices(plans, {.objective = Objective::Memory});
+  CHECK(plans[0].plan.devices() == 4);
 }
 
 // Layers of 2 ms and 500 ns, two micro-batches: 4 ms and 1 us on one device, 4 ms on two.

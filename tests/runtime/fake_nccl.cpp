@@ -58,7 +58,7 @@ struct Config {
   int blocking;
 };
 
-std::atomic<int> open_communicators{0}, aborted_communicators{0}, operations{0};
+std::atomic<int> open_communicators{0}, aborted_communicators{0}, operations{0}, on_device{0};
 
 // The n-th call of a function, as FAKE_NCCL_FAIL says.
 bool fails(const std::string& function) {
@@ -243,6 +243,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
       const std::lock_guard lock(mutex_);
       running_ = true;
     }
+    ++on_device;
     const char* const silent = std::getenv("FAKE_NCCL_SILENT_AFTER");
     for (const Operation& operation : group) {
       const int number = ++operations;
@@ -252,6 +253,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
       if (aborted_ || !run(operation)) break;
     }
     if (!aborted_) ++now_;
+    --on_device;
     const std::lock_guard lock(mutex_);
     running_ = false;
     changed_.notify_all();
@@ -328,6 +330,15 @@ Result given_back(void* handle, bool aborts) {
   if (aborts) ++aborted_communicators;
   --open_communicators;
   communicator->abort();
+  // As an abort that waits for the whole device: whoever aborts one after the other while another's operation waits for
+  // somebody hangs here.
+  for (int waited = 0; aborts && on_device > 0; ++waited) {
+    if (waited > 20000) {
+      std::fputs("fake NCCL: an abort waits for an operation of another communicator\n", stderr);
+      std::abort();
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+  }
   const std::lock_guard lock(handles_mutex);
   handles().erase(handle);
   return kSuccess;
