@@ -14,6 +14,7 @@
 #include "io/read_scenario.hpp"
 #include "io/read_sweep.hpp"
 #include "io/writers/json_text.hpp"
+#include "io/writers/yaml_json.hpp"
 #include "io/yaml.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/layer_order.hpp"
@@ -95,7 +96,8 @@ std::string checked_file(const std::string& path, const ReadOptions& options, st
 namespace {
 
 // One of the files, as a row of the JSON document.
-void add_json(JsonText& json, const std::string& path, const std::string& what, const std::string& errors) {
+void add_json(JsonText& json, const std::string& path, const std::string& what, const std::string& errors,
+              const std::string& resolved = "") {
   json.open('{').field("file", path).field("ok", errors.empty());
   if (errors.empty()) json.field("holds", what);
   json.key("errors").open('[');
@@ -104,13 +106,14 @@ void add_json(JsonText& json, const std::string& path, const std::string& what, 
     json.value(errors.substr(begin, end - begin));
     begin = end + 1;
   }
-  json.close().close();
+  json.close();
+  if (!resolved.empty()) write_yaml(json.key("resolved"), parse_yaml(resolved, path));
+  json.close();
 }
 
 int run(const Arguments& arguments) {
   const ReadOptions options{.set = arguments.all("--set"), .config_path = config_path()};
   const bool resolved = arguments.has("--resolved"), as_json = arguments.has("--json");
-  if (resolved && as_json) throw InputError("check: --resolved and --json exclude each other; keep one of them");
   std::string errors;
   JsonText json;
   json.open('{').field("schema", "pipewright.check/1").key("files").open('[');
@@ -118,9 +121,9 @@ int run(const Arguments& arguments) {
     try {
       std::string yaml;
       const std::string what = checked_file(path, options, &yaml);
-      if (resolved) print(yaml);
+      if (resolved && !as_json) print(yaml);
       if (as_json)
-        add_json(json, path, what, "");
+        add_json(json, path, what, "", resolved ? yaml : "");
       else if (resolved)
         note(path + ": ok (" + what + ")");  // standard output holds the YAML alone
       else
@@ -143,7 +146,8 @@ int run(const Arguments& arguments) {
 
 JsonShape check_shape() {
   using namespace shape;
-  const JsonShape file = object({{"file", text()}, {"ok", flag()}, {"holds?", text()}, {"errors", list(text())}});
+  const JsonShape file = object(
+      {{"file", text()}, {"ok", flag()}, {"holds?", text()}, {"errors", list(text())}, {"resolved?", map(any())}});
   return bare_document("pipewright.check/1", {{"files", list(file)}});
 }
 

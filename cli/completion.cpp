@@ -2,6 +2,7 @@
 // from the table of commands, so that they know what the program knows.
 #include "cli/completion.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -30,6 +31,42 @@ std::string words_of(const Command& command) {
   return fmt::format("{}", fmt::join(command.words, " "));
 }
 
+// What follows an option: words, or what `pipewright show SHELF --names` lists. Everything else is left to the shell,
+// which offers files.
+struct Values {
+  std::string_view option, words, shelf = "";
+};
+constexpr std::array kValues = {
+    Values{"--backend", "cpu cuda"},
+    Values{"--transport", "local throttled staged peer tcp mpi nccl"},
+    Values{"--kernels", "own library"},
+    Values{"--check", "gradients"},
+    Values{"--color", "auto always never"},
+    Values{"--objective", "throughput step_time cost memory"},
+    Values{"--pareto", "memory cost memory,cost"},
+    Values{"--for", "megatron torchtitan torch deepspeed slurm"},
+    Values{"--precision", "fp32 tf32 fp16 bf16"},
+    Values{"--attention", "flash materialised"},
+    Values{"--model", "", "models"},
+    Values{"--cluster", "", "clusters"},
+    Values{"--device", "", "devices"},
+    Values{"--schedule", "", "schedules"},
+    Values{"--set", "", "keys"},
+    Values{"--set-a", "", "keys"},
+    Values{"--set-b", "", "keys"},
+};
+
+const Values* values_of(std::string_view option) {
+  const auto* found = std::find_if(kValues.begin(), kValues.end(), [&](const Values& v) { return v.option == option; });
+  return found == kValues.end() ? nullptr : found;
+}
+
+// The command whose output is the names on a shelf, of keys with the "=" that comes next.
+std::string names_command(const Values& values) {
+  return fmt::format("pipewright show {} --names 2>/dev/null{}", values.shelf,
+                     values.shelf == "keys" ? " | sed s/$/=/" : "");
+}
+
 std::string bash() {
   std::string text =
       "# Completion of pipewright for bash: source it, or put it into /etc/bash_completion.d/pipewright.\n"
@@ -53,9 +90,20 @@ std::string bash() {
     text += fmt::format("    {}) options='{}' values='{} ' words='{}' ;;\n", command.name, options, values,
                         words_of(command));
   }
+  text +=
+      "  esac\n"
+      "  case $values in *\" $before \"*)\n"
+      "    case $before in\n";
+  for (const Values& values : kValues) {
+    const std::string words = values.shelf.empty() ? std::string(values.words) : "$(" + names_command(values) + ")";
+    text += fmt::format("      {}) COMPREPLY=($(compgen -W \"{}\" -- \"$word\")) ;;\n", values.option, words);
+  }
   return text +
+         "    esac\n"
+         "    case ${COMPREPLY[0]-} in *=) compopt -o nospace ;; esac\n"
+         "    compopt -o default\n"
+         "    return ;;\n"
          "  esac\n"
-         "  case $values in *\" $before \"*) compopt -o default; return ;; esac\n"
          "  case $word in\n"
          "    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$word\")) ;;\n"
          "    *) COMPREPLY=($(compgen -W \"$words\" -- \"$word\")); compopt -o default ;;\n"
@@ -75,6 +123,14 @@ std::string zsh_text(std::string_view text) {
     else
       out += c;
   return out;
+}
+
+std::string zsh_values(const Option& option) {
+  const Values* values = values_of(option.name);
+  if (values == nullptr) return "_files";
+  if (values->shelf.empty()) return fmt::format("({})", values->words);
+  return fmt::format("{{ compadd {}-- $({}); _files }}", values->shelf == "keys" ? "-S \"\" " : "",
+                     names_command(*values));
 }
 
 std::string zsh() {
@@ -99,8 +155,9 @@ std::string zsh() {
     for (const Option* option : options_of(command))
       for (const std::string_view name : {option->name, option->letter})
         if (!name.empty())
-          text += fmt::format(" \\\n      '*{}[{}]{}'", name, zsh_text(option->help),
-                              option->value.empty() ? "" : fmt::format(":{}:_files", zsh_text(option->value)));
+          text += fmt::format(
+              " \\\n      '*{}[{}]{}'", name, zsh_text(option->help),
+              option->value.empty() ? "" : fmt::format(":{}:{}", zsh_text(option->value), zsh_values(*option)));
     const std::string words = words_of(command);
     text += words.empty() ? " \\\n      '*:file:_files' ;;\n"
                           : fmt::format(" \\\n      '1:word:({})' '*:file:_files' ;;\n", words);
@@ -129,6 +186,9 @@ std::string fish() {
     for (const Option* option : options_of(command)) {
       text += fmt::format("{} -l {}", when, option->name.substr(2));
       if (!option->letter.empty()) text += fmt::format(" -s {}", option->letter.substr(1));
+      if (const Values* values = values_of(option->name); values != nullptr && !option->value.empty())
+        text += fmt::format(" -a {}",
+                            values->shelf.empty() ? fish_text(values->words) : "'(" + names_command(*values) + ")'");
       text += fmt::format("{} -d {}\n", option->value.empty() ? "" : " -r", fish_text(option->help));
     }
     if (const std::string words = words_of(command); !words.empty())

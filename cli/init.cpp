@@ -88,31 +88,14 @@ std::vector<std::string> stems(const std::vector<std::string>& paths) {
   return names;
 }
 
-// Configurations of Hugging Face models that are shipped.
-std::vector<std::string> shipped_hf(const ReadOptions& options) {
-  std::vector<std::string> files;
-  for (const std::string& folder : options.config_path) {
-    std::error_code none;
-    for (const auto& entry : fs::directory_iterator(fs::path(folder) / "models/hf", none))
-      if (entry.path().extension() == ".json") files.push_back(entry.path().string());
-  }
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
 std::string model_line(const std::string& model, const std::string& file, const ReadOptions& options) {
-  const auto hf = [](const std::string& path) { return "{hf: " + yaml_string(path) + "}"; };
   if (is_path(model)) {
     std::error_code none;
     if (!fs::exists(model, none)) throw InputError("--model: " + model + ": no such file");
-    return model.ends_with(".json") ? hf(seen_from(model, file)) : yaml_string(seen_from(model, file));
+    return yaml_string(seen_from(model, file));
   }
-  std::vector<std::string> known = stems(config_files("models", options));
+  const std::vector<std::string> known = stems(config_files("models", options));
   if (std::find(known.begin(), known.end(), model) != known.end()) return yaml_string(model);
-  for (const std::string& path : shipped_hf(options)) {
-    if (stem(path) == model) return hf(fs::absolute(path).lexically_normal().string());
-    known.push_back(stem(path));
-  }
   throw InputError("--model: " + unknown_name(model.substr(0, 64), known));
 }
 

@@ -24,7 +24,7 @@ struct Ending {
   std::string_view ending;
   std::string (*write)(const LossGrid&);
 };
-constexpr std::array<Ending, 2> kEndings = {{{".csv", losses_csv}, {".svg", losses_svg}}};
+constexpr std::array<Ending, 3> kEndings = {{{".csv", losses_csv}, {".json", losses_json}, {".svg", losses_svg}}};
 
 // A run that does not go to its end is a row with what came before, and the reason.
 // Over processes all ranks have the same outcome, and rank 0 alone the losses.
@@ -96,11 +96,11 @@ bool told_to_end(Ranks* ranks, const Interruption& interruption) {
 }  // namespace
 
 void check_run_grid(const SweepFile& file, const Arguments& arguments) {
-  for (const std::string_view option : {"--json", "--x", "--y", "--jobs", "--time-limit", "--shard", "--resume"})
+  for (const std::string_view option : {"--x", "--y", "--jobs", "--time-limit", "--shard", "--resume"})
     if (arguments.has(option))
       throw InputError(
-          fmt::format("{} is of simulated sweeps; with --run there are the table, --csv, and --output with "
-                      ".csv or .svg",
+          fmt::format("{} is of simulated sweeps; with --run there are the table, --csv, --json, and --output with "
+                      ".csv, .json or .svg",
                       option));
   checked_formats<Ending>(arguments.all("--output"), {arguments.positional.front(), file.question().base}, kEndings);
 }
@@ -124,7 +124,9 @@ int run_grid(const SweepFile& file, const Arguments& arguments) {
     }
   }
   if (!prints()) return kDone;  // the status is rank 0's
-  print(arguments.has("--csv") ? losses_csv(grid) : losses_text(grid, output_width(arguments)));
+  print(arguments.has("--csv")    ? losses_csv(grid)
+        : arguments.has("--json") ? losses_json(grid)
+                                  : losses_text(grid, output_width(arguments)));
   const std::vector<std::string> outputs = arguments.all("--output");
   const auto writers = checked_formats<Ending>(outputs, {arguments.positional.front(), question.base}, kEndings);
   for (std::size_t i = 0; i < outputs.size(); ++i) {

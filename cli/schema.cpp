@@ -22,6 +22,7 @@ constexpr std::array kDocuments = {
     Document{"result", "pipewright.result/1", result_shape},
     Document{"ranking", "pipewright.ranking/1", ranking_shape},
     Document{"sweep-result", "pipewright.sweep/1", sweep_shape},
+    Document{"losses", "pipewright.losses/1", losses_shape},
     Document{"capacity", "pipewright.capacity/1", capacity_shape},
     Document{"comparison", "pipewright.comparison/1", comparison_shape},
     Document{"validation", "pipewright.validation/1", validation_shape},
@@ -79,7 +80,9 @@ constinit const Command kSchema{
     .details =
         "KIND is a YAML file: scenario (the default), sweep, model, device, cluster, profile or run; or a document in\n"
         "JSON by its name: result, ranking, sweep-result, capacity, comparison, validation, ... (docs/command-line.md\n"
-        "lists all), or by what its key schema says: pipewright.result/1. Draft-07 of JSON Schema.\n"
+        "lists all), or by what its key schema says: pipewright.result/1. Draft-07 of JSON Schema. sweep is the file "
+        "that\n"
+        "asks, sweep-result what `sweep --json` answers.\n"
         "  pipewright schema scenario > scenario.json\n"
         "  pipewright schema result > result.schema.json\n"
         "An installed pipewright has them in share/pipewright/schemas. Editors with yaml-language-server complete\n"

@@ -7,10 +7,12 @@
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
+#include "cli/show_keys.hpp"
 #include "cli/show_model.hpp"
 #include "cli/show_schedules.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "io/errors.hpp"
 #include "io/format_quantity.hpp"
 #include "io/read_scenario.hpp"
 #include "io/writers/list_json.hpp"
@@ -21,16 +23,17 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 6> kOptions = {{
-    {"--json", "", "", "of a list or a model: one JSON document on standard output instead"},
+constexpr std::array<Option, 7> kOptions = {{
+    {"--names", "", "", "of a list: the names alone, a line each"},
+    {"--json", "", "", "one JSON document on standard output instead"},
     {"--set", "", "KEY=VALUE", "of a model: change a parameter, --set model.layers=24 (repeatable)"},
     {"--operators", "", "", "of a model: the operators of every distinct layer, too"},
     {"--flops", "", "", "of a model: its FLOPs as publishers count them, and by kind of operator"},
     {"--output", "-o", "FILE", "of a model: the layer graph as .dot, coloured by stage where FILE is a scenario"},
     {"--width", "", "N", "columns of the drawing (default: the terminal's, else 100)"},
 }};
-constexpr std::array<std::string_view, 6> kShelves = {"schedules", "partitioners", "models",
-                                                      "devices",   "clusters",     "model"};
+constexpr std::array<std::string_view, 7> kShelves = {"schedules", "partitioners", "models", "devices",
+                                                      "clusters",  "keys",         "model"};
 
 std::string stem(const std::string& path) {
   return std::filesystem::path(path).stem().string();
@@ -52,7 +55,7 @@ std::string of_memory(Bytes bytes) {
 std::string model_line(const std::string& path, const ReadOptions& options) {
   const Model model = read_model(path, options);
   return fmt::format("{} layers, {} parameters, figures for {} sample{}", model.layers.size(),
-                     scaled_figure(static_cast<double>(parameter_count(model)), ""), model.batch,
+                     short_count(static_cast<double>(parameter_count(model))), model.batch,
                      model.batch == 1 ? "" : "s");
 }
 
@@ -111,8 +114,12 @@ void print_list(const std::vector<ListEntry>& entries) {
     print(fmt::format("{:<{}}  {}\n", entry.name, width, entry.summary));
 }
 
-// Of schedules and partitioners.
+bool is_built_in(const std::string& kind) {
+  return kind == "schedules" || kind == "partitioners" || kind == "keys";
+}
+
 std::vector<ListEntry> built_in(const std::string& kind) {
+  if (kind == "keys") return settable_keys();
   std::vector<ListEntry> entries;
   if (kind == "schedules")
     for (const ScheduleRule& rule : schedules())
@@ -120,6 +127,27 @@ std::vector<ListEntry> built_in(const std::string& kind) {
   else
     for (const Partitioner& each : partitioners())
       entries.push_back({std::string(each.name), std::string(each.what), ""});
+  return entries;
+}
+
+void print_names(const std::string& kind) {
+  if (is_built_in(kind))
+    for (const ListEntry& entry : built_in(kind))
+      print(entry.name + "\n");
+  else
+    for (const std::string& file : config_files(kind, {.set = {}, .config_path = config_path()}))
+      print(stem(file) + "\n");
+}
+
+// The one of that name, of keys those that contain it; all where none is named.
+std::vector<ListEntry> only(const std::string& kind, const std::string& name, std::vector<ListEntry> entries) {
+  std::vector<std::string> known;
+  for (const ListEntry& entry : entries)
+    known.push_back(entry.name);
+  std::erase_if(entries, [&](const ListEntry& entry) {
+    return kind == "keys" ? entry.name.find(name) == std::string::npos : !name.empty() && entry.name != name;
+  });
+  if (entries.empty()) throw InputError("show " + kind + ": " + unknown_name(name, known));
   return entries;
 }
 
@@ -156,15 +184,19 @@ int run(const Arguments& arguments) {
   const std::string& kind = arguments.positional.front();
   if (kind == "model") return show_model(arguments);
   for (const Option& option : kOptions)
-    if (option.name != "--width" && option.name != "--json" && arguments.has(option.name))
+    if (option.name != "--width" && option.name != "--json" && option.name != "--names" && arguments.has(option.name))
       throw InputError(std::string(option.name) + ": is for `show model NAME`, not for show " + kind);
   const std::string name = arguments.positional.size() > 1 ? arguments.positional[1] : "";
   if (std::find(kShelves.begin(), kShelves.end(), kind) == kShelves.end())
     throw InputError("show: " + unknown_name(kind, kShelves));
   const bool json = arguments.has("--json");
-  if (json && !name.empty())
-    throw InputError("show: --json is for lists; one of them is shown as the file that it is, or drawn");
-  if (json && (kind == "schedules" || kind == "partitioners")) return print(list_json(kind, built_in(kind))), kDone;
+  if (arguments.has("--names")) {
+    if (json || !name.empty())
+      throw InputError("show: --names is for a whole list; leave out " + (json ? "--json" : in_quotes(name)));
+    return print_names(kind), kDone;
+  }
+  if (json && is_built_in(kind)) return print(list_json(kind, only(kind, name, built_in(kind)))), kDone;
+  if (kind == "keys") return print(key_list(name, output_width(arguments))), kDone;
   if (kind == "schedules") {
     print(name.empty() ? schedule_list() : schedule_in_detail(name, output_width(arguments)));
     return kDone;
@@ -178,11 +210,17 @@ int run(const Arguments& arguments) {
   if (files.empty())
     throw InputError("show " + kind + ": no file in the folder " + kind +
                      "/ of any config folder; set PIPEWRIGHT_PATH to a folder that holds models/ devices/ clusters/");
-  if (!name.empty()) return one(kind, files, name);
+  if (!name.empty() && !json) return one(kind, files, name);
   const auto line = kind == "models" ? model_line : kind == "devices" ? device_line : cluster_line;
   std::string errors;
   const std::vector<ListEntry> entries = entries_of(
       files, [&](const std::string& path) { return line(path, options); }, errors);
+  if (json && !name.empty()) {
+    std::vector<ListEntry> entry = only(kind, name, entries);
+    const Yaml document = read_yaml(entry.front().file);
+    entry.front().document = &document;
+    return print(list_json(kind, entry)), kDone;
+  }
   json ? print(list_json(kind, entries)) : print_list(entries);
   if (!errors.empty()) throw InputError(errors);
   return kDone;
@@ -195,11 +233,12 @@ constinit const Command kShow{
     .arguments = "WHAT [NAME|FILE]",
     .summary = "schedules, partitioners, models, devices, clusters: what there is, or one of it",
     .details =
-        "WHAT is schedules, partitioners, models, devices, clusters, or model with its NAME or FILE.\n"
+        "WHAT is schedules, partitioners, models, devices, clusters, keys, or model with its NAME or FILE.\n"
         "  pipewright show schedules         all schedules with their formulas\n"
         "  pipewright show schedules 1f1b    one of them, drawn\n"
         "  pipewright show partitioners      all ways to cut a model into stages\n"
         "  pipewright show devices           the devices that a cluster can name\n"
+        "  pipewright show keys recompute    the keys of a scenario that contain this word, and what they take\n"
         "  pipewright show model resnet50    its layers: parameters, FLOPs, bytes, with totals\n"
         "  pipewright show model amoebanet_d --set model.layers=18 --set model.filters=256\n",
     .options = kOptions,

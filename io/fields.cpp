@@ -161,7 +161,13 @@ bool read_value(Reader& reader, const At& at, std::string& value) {
 void unknown_key(Reader& reader, const At& at, const YamlKey& key, std::vector<std::string_view> known) {
   const std::string where = path(at);
   const std::string_view name = std::string_view(key.text).substr(0, 64);
-  const std::string hints = unknown_name(name, known).substr(sizeof("unknown \"\"") - 1 + name.size());
+  std::string hints = unknown_name(name, known).substr(sizeof("unknown \"\"") - 1 + name.size());
+  if (name.size() >= 4 && nearest(name, known).empty()) {  // batch_size: a part of micro_batch_size
+    std::vector<std::string> longer;
+    for (const std::string_view each : known)
+      if (each.find(name) != std::string_view::npos) longer.push_back(in_quotes(each));
+    if (!longer.empty()) hints.insert(1, fmt::format(" did you mean {}?", fmt::join(longer, " or ")));
+  }
   reader.errors.add(
       key.place, fmt::format("unknown key {}{}", in_quotes(where.empty() ? key.text : where + "." + key.text), hints));
 }

@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <string_view>
 
 #include <fcntl.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/check.hpp"
+#include "io/utf8.hpp"
 
 namespace pipewright {
 namespace {
@@ -42,11 +44,19 @@ std::string system_reason() {
   return std::strerror(errno);
 }
 
+// What a relative path begins at, in full.
+std::string where_from(const std::string& path) {
+  std::error_code failed;
+  const std::filesystem::path folder = std::filesystem::current_path(failed);
+  if (path.starts_with('/') || failed) return "";
+  return ", it is relative to " + printable(folder.string());
+}
+
 // What cannot be read as a file, told before it is opened: opening a device may already act on it.
 void refuse_special(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0)
-    refuse(path, "cannot be read: " + system_reason() + "; check the path, it is relative to the working directory");
+    refuse(path, "cannot be read: " + system_reason() + "; check the path" + where_from(path));
   if (S_ISDIR(info.st_mode)) refuse(path, "is a directory; name a file in it");
   if (S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode)) refuse(path, "is a device; name a text file");
   if (S_ISSOCK(info.st_mode)) refuse(path, "is a socket; name a text file");

@@ -360,10 +360,6 @@ constexpr Field<std::string> kFile[] = {
 
 void read_file_form(Reader& reader, const At& at, const std::string& file, Model& model) {
   if (file.empty()) return;
-  if (file.ends_with(".json"))
-    return reader.errors.add(at.yaml.place, fmt::format("{}: {} looks like a Hugging Face configuration; write "
-                                                        "model: {{hf: {}}}",
-                                                        path(at), in_quotes(at.yaml.scalar), at.yaml.scalar));
   if (reader.files_deep >= kMostFilesDeep)
     return reader.error(at, "is named by files that name each other in a circle; write the layers in one of them");
   const Yaml value = read_reference(reader, file, "model", at.yaml.place);
@@ -395,8 +391,8 @@ struct HfText {
 };
 
 constexpr Field<HfText> kHf[] = {
-    {"hf", "path of a config.json", "a transformer as Hugging Face configures it", Need::Required,
-     read_as<&HfText::file>, write_as<&HfText::file>},
+    {"hf", "path of a config.json, or name", "a transformer as Hugging Face configures it; a name of configs/models/hf",
+     Need::Required, read_as<&HfText::file>, write_as<&HfText::file>},
     {"sequence_length", "whole number >= 1", "tokens of a sample; default: the longest that the file states",
      Need::Optional,
      [](Reader& reader, const At& at, HfText& text) {
@@ -430,6 +426,22 @@ constexpr Field<HfText> kHf[] = {
      read_as<&HfText::name>, write_as<&HfText::name>},
 };
 
+// A name of the config folders, or a path.
+std::string hf_file(const Reader& reader, const Yaml& at, const std::string& text) {
+  const std::string path = relative_to(at.place, text);
+  std::error_code absent;
+  if (text.find('/') != std::string::npos || text.ends_with(".json") || std::filesystem::exists(path, absent))
+    return path;
+  std::vector<std::string> known;
+  for (const std::string& file : config_files("models", reader.options)) {
+    if (!file.ends_with(".json")) continue;
+    known.push_back(printable(std::filesystem::path(file).stem().string()));
+    if (known.back() == text) return file;
+  }
+  if (known.empty()) return path;  // which then says that it is not there
+  throw InputError(unknown_name(std::string_view(text).substr(0, 64), known));
+}
+
 void read_hf_form(Reader& reader, const At& at, Model& model) {
   const std::size_t errors_before = reader.errors.count();
   HfText text;
@@ -437,7 +449,7 @@ void read_hf_form(Reader& reader, const At& at, Model& model) {
   const Yaml* file = at.yaml.find("hf");
   if (reader.errors.count() > errors_before || !file) return;
   try {
-    model = read_hf_config(relative_to(file->place, text.file), text.options);
+    model = read_hf_config(hf_file(reader, *file, text.file), text.options);
     model.place = at.yaml.place;
     for (Layer& layer : model.layers)
       layer.place = model.place;

@@ -27,7 +27,8 @@ constexpr Field<Scenario> kScenario[] = {
      write_text<&Scenario::name>},
     {"description", "text", "the question that the scenario asks", Need::Optional, read_as<&Scenario::description>,
      write_text<&Scenario::description>},
-    {"model", "name, path or map", "what is trained: configs/models/<name>.yaml, or one of the forms of model",
+    {"model", "name, path or map",
+     "what is trained: configs/models/<name>.yaml or hf/<name>.json there, or one of the forms of model",
      Need::Required, [](Reader& reader, const At& at, Scenario& s) { read_model_section(reader, at, s.model); },
      [](YamlText& out, std::string_view key, const Scenario& scenario) {
        out.open(key);
@@ -157,6 +158,10 @@ Scenario scenario_of(const std::string& path, Yaml root, const ReadOptions& opti
                      "this is a run that was measured, not a scenario; put it beside one: pipewright validate SCENARIO "
                      "--log " +
                          path);
+  if (!root.find("model") && (root.find("model_type") || root.find("architectures")))
+    throw InputError(root.place, fmt::format("this is a Hugging Face configuration, not a scenario; write one with it: "
+                                             "pipewright init scenario.yaml --model {}",
+                                             path == "-" ? "config.json" : path));
   Errors errors;
   Reader reader{options, errors};
   reader.more = more;

@@ -18,7 +18,14 @@ std::string stem(const std::string& path) {
 }
 
 bool is_path(std::string_view text) {
-  return text.find('/') != std::string_view::npos || text.ends_with(".yaml") || text.ends_with(".yml");
+  return text.find('/') != std::string_view::npos || text.ends_with(".yaml") || text.ends_with(".yml") ||
+         text.ends_with(".json");
+}
+
+void add_files(const std::string& folder, std::string_view ending, std::map<std::string, std::string>& by_name) {
+  std::error_code absent;  // a folder of the search path may have no such kind
+  for (const auto& entry : std::filesystem::directory_iterator(folder, absent))
+    if (entry.path().extension() == ending) by_name.emplace(entry.path().stem().string(), entry.path().string());
 }
 
 }  // namespace
@@ -26,9 +33,8 @@ bool is_path(std::string_view text) {
 std::vector<std::string> config_files(const std::string& kind, const ReadOptions& options) {
   std::map<std::string, std::string> by_name;
   for (const std::string& folder : options.config_path) {
-    std::error_code absent;  // a folder of the search path may have no such kind
-    for (const auto& entry : std::filesystem::directory_iterator(folder + "/" + kind, absent))
-      if (entry.path().extension() == ".yaml") by_name.emplace(entry.path().stem().string(), entry.path().string());
+    add_files(folder + "/" + kind, ".yaml", by_name);
+    if (kind == "models") add_files(folder + "/models/hf", ".json", by_name);
   }
   std::vector<std::string> files;
   for (const auto& [name, file] : by_name)
@@ -57,13 +63,27 @@ std::string referenced_file(Reader& reader, const At& at, std::string_view kind)
   const std::string hint =
       known.empty() ? fmt::format("unknown {} {}; no config folder holds any {}", kind, in_quotes(name), kind)
                     : unknown_name(std::string_view(name).substr(0, 64), known);
-  reader.errors.add(at.yaml.place, fmt::format("{}: {}; a path needs a \"/\" or must end in .yaml", path(at), hint));
+  reader.errors.add(at.yaml.place, fmt::format("{}: {}; a path needs a \"/\" or must end in .yaml{}", path(at), hint,
+                                               kind == "model" ? " or .json" : ""));
   return {};
 }
 
 namespace {
 
+// A config.json named where a model file could be: what `{hf: FILE}` says.
+Yaml as_hf_form(const std::string& file, const YamlPlace& named_at) {
+  std::error_code failed;
+  const std::filesystem::path absolute = std::filesystem::absolute(file, failed);
+  Yaml form, path;
+  path.type = Yaml::Type::Scalar, path.quoted = true, path.place = named_at;
+  path.scalar = failed ? file : absolute.lexically_normal().string();
+  form.type = Yaml::Type::Map, form.place = named_at;
+  form.map.emplace_back(YamlKey{"hf", named_at}, std::move(path));
+  return form;
+}
+
 Yaml read_anew(Reader& reader, const std::string& file, std::string_view kind, const YamlPlace& named_at) {
+  if (kind == "model" && file.ends_with(".json")) return as_hf_form(file, named_at);
   Yaml none;
   std::string text;
   try {

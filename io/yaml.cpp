@@ -217,6 +217,18 @@ std::string_view without_byte_order_mark(std::string_view text) {
   return text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text;
 }
 
+// The first line with a tab among its leading blanks, of those up to `last`; 0: none.
+int indented_by_tab(std::string_view text, int last) {
+  int line = 1;
+  bool leading = true;
+  for (const char c : text) {
+    if (c == '\t' && leading) return line;
+    leading = c == '\n' || (leading && c == ' ');
+    if (c == '\n' && ++line > last) break;
+  }
+  return 0;
+}
+
 Yaml parse(std::string_view text, const SourcePointer& source) {
   const std::string_view plain = without_byte_order_mark(text);
   refuse_binary(plain, source);
@@ -230,9 +242,12 @@ Yaml parse(std::string_view text, const SourcePointer& source) {
     while (parser.HandleNextDocument(builder)) {
     }
   } catch (const YAML::Exception& error) {
-    errors.add(at(source, error.mark), fmt::format("this is not valid YAML: {}; look at the indentation, quotes, "
-                                                   "brackets and colons just before",
-                                                   error.msg));
+    if (const int line = indented_by_tab(plain, error.mark.line + 1); line > 0)
+      errors.add(YamlPlace{source, line, 1}, "this line is indented by a tab; YAML indents by spaces");
+    else
+      errors.add(at(source, error.mark), fmt::format("this is not valid YAML: {}; look at the indentation, quotes, "
+                                                     "brackets and colons just before",
+                                                     error.msg));
   } catch (const InputError& error) {
     errors.add(error);
   }

@@ -28,8 +28,12 @@ std::string share_of_draws(double share) {
 }
 
 std::string cost_of(const Campaign& campaign, double all) {
-  return fmt::format("{} ({} per device-hour{})", money_text(all), brief(all / campaign.device_hours),
-                     campaign.cost_expected() ? ", without failures" : "");
+  std::string text = money_text(all);
+  if (campaign.days_low)
+    text += fmt::format(" ({} to {} over the same bands)", money_text(all * *campaign.days_low / campaign.days()),
+                        money_text(all * *campaign.days_high / campaign.days()));
+  return text + fmt::format(" · {} per device-hour{}", brief(all / campaign.device_hours),
+                            campaign.cost_expected() ? ", without failures" : "");
 }
 
 // Less than one, where so few tokens are asked for, is no "0 samples".
@@ -55,7 +59,9 @@ std::string devices_text(const Campaign& campaign) {
 }
 
 std::string time_text(const Campaign& campaign) {
-  std::string text = fmt::format("{} on {}", days_text(campaign.days()), devices_text(campaign));
+  std::string text = days_text(campaign.days());
+  if (text.ends_with("years")) text += fmt::format(", {:.0f} days,", campaign.days());
+  text += " on " + devices_text(campaign);
   if (campaign.days_low)
     text += fmt::format(" ({} to {} over the bands of the efficiencies)", days_text(*campaign.days_low),
                         days_text(*campaign.days_high));

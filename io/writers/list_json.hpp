@@ -6,8 +6,11 @@
 
 namespace pipewright {
 
+struct Yaml;
+
 struct ListEntry {
   std::string name, summary, file;  // file: "" of what is built in
+  const Yaml* document = nullptr;   // of one that is asked for: what its file holds
 };
 
 // Schema pipewright.show/1.   docs/command-line.md

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include "io/writers/csv_text.hpp"
+#include "io/writers/json_document.hpp"
+#include "io/writers/shapes.hpp"
+#include "io/writers/sweep.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {
@@ -65,6 +68,42 @@ std::string losses_csv(const LossGrid& grid) {
     if (!row.failed.empty()) text += fmt::format("{},,,{}\n", head, csv_field(row.failed));
   }
   return text;
+}
+
+std::string losses_json(const LossGrid& grid) {
+  const SweepQuestion& question = grid.question;
+  JsonText json;
+  open_document(json, "pipewright.losses/1");
+  json.field("sweep", question.file).field("base", question.base).field("description", question.description);
+  json.field("variants", question.variants);
+  write_grid(json, question);
+  json.field("points", question.points()).field("not_run", grid.not_run).key("rows").open('[');
+  for (const LossRow& row : grid.rows) {
+    write_point(json.open('{'), question, row.point);
+    json.key("windows").open('[');
+    for (const LossWindow& window : row.windows)
+      json.open('{').field("samples", window.samples).field("loss", window.loss).close();
+    json.close().key("ended_early");
+    row.failed.empty() ? json.null() : json.value(row.failed);
+    json.close();
+  }
+  json.close().close();
+  return std::move(json).text();
+}
+
+JsonShape losses_shape() {
+  using namespace shape;
+  const JsonShape window = object({{"samples", whole()}, {"loss", number()}});
+  const JsonShape row =
+      object({{"variant", text()}, {"values", map(text())}, {"windows", list(window)}, {"ended_early", maybe(text())}});
+  return document("pipewright.losses/1", {{"sweep", text()},
+                                          {"base", text()},
+                                          {"description", text()},
+                                          {"variants", list(text())},
+                                          {"grid", map(list(text()))},
+                                          {"points", whole()},
+                                          {"not_run", whole()},
+                                          {"rows", list(row)}});
 }
 
 }  // namespace pipewright

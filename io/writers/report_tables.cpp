@@ -139,6 +139,12 @@ class Tables {
       return fmt::format("{} {}", label(s.memory.owner), short_time(s.memory.at));
     }));
     table.columns = std::move(columns);
+    if (const StageReport* full = fullest();
+        full && short_bytes(full->need.with_reserve) != short_bytes(full->memory.bytes.total()))
+      table.notes.push_back(
+          fmt::format("peak: what the model holds; the device of stage {} must have {}, with what the "
+                      "allocator rounds up and fragments",
+                      full->stage, short_bytes(full->need.with_reserve)));
     for (std::string& line : not_shown())
       table.notes.push_back(std::move(line));
     return table;

@@ -9,6 +9,7 @@ namespace pipewright {
 JsonShape result_shape();              // json.cpp
 JsonShape ranking_shape();             // ranking.cpp
 JsonShape sweep_shape();               // sweep.cpp
+JsonShape losses_shape();              // losses.cpp
 JsonShape capacity_shape();            // capacity.cpp
 JsonShape comparison_shape();          // compare.cpp
 JsonShape reproduction_shape();        // accuracy_json.cpp

@@ -338,6 +338,21 @@ std::string sweep_csv(const Sweep& sweep) {
   return text;
 }
 
+void write_grid(JsonText& json, const SweepQuestion& question) {
+  json.key("grid").open('{');
+  for (const SweepAxis& axis : question.axes)
+    json.field(axis.key, axis.texts);
+  json.close();
+}
+
+void write_point(JsonText& json, const SweepQuestion& question, std::int64_t point) {
+  json.field("variant", question.variants[question.variant(point)]).key("values").open('{');
+  const std::vector<std::size_t> values = question.values(point);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    json.field(question.axes[i].key, question.axes[i].texts[values[i]]);
+  json.close();
+}
+
 std::string sweep_json(const Sweep& sweep) {
   const std::vector<SweepFigureName> figures = written_figures(sweep);
   const SweepQuestion& question = sweep.question;
@@ -347,21 +362,16 @@ std::string sweep_json(const Sweep& sweep) {
   json.field("sweep", question.file).field("base", question.base).field("description", question.description);
   json.field("variants", question.variants);
   json.field("baseline", question.variants[question.baseline]).field("replan", question.replan);
-  json.key("grid").open('{');
-  for (const SweepAxis& axis : question.axes)
-    json.field(axis.key, axis.texts);
-  json.close().key("where").open('[');
+  write_grid(json, question);
+  json.key("where").open('[');
   for (const Comparison& comparison : question.where)
     json.value(comparison.text);
   json.close().field("points", question.points()).field("left_out", sweep.left_out).field("not_run", sweep.not_run);
   if (!sweep.shard.whole()) json.field("shard", fmt::format("{}/{}", sweep.shard.number, sweep.shard.of));
   json.key("rows").open('[');
   for (const SweepRow& row : sweep.rows) {
-    json.open('{').field("variant", question.variants[question.variant(row.point)]).key("values").open('{');
-    const std::vector<std::size_t> values = question.values(row.point);
-    for (std::size_t i = 0; i < values.size(); ++i)
-      json.field(question.axes[i].key, question.axes[i].texts[values[i]]);
-    json.close().field("outcome", words(row.outcome));
+    write_point(json.open('{'), question, row.point);
+    json.field("outcome", words(row.outcome));
     if (row.has_figures()) {
       json.field("step_time_s", row.step_time);
       for (const SweepFigureName& each : figures) {

@@ -13,6 +13,11 @@ std::string sweep_text(const Sweep& sweep, const TableOptions& options);
 std::string sweep_csv(const Sweep& sweep);
 std::string sweep_json(const Sweep& sweep);  // "schema": "pipewright.sweep/1"
 
+// Parts of the documents of sweeps: "grid", keys with their values; "variant" and "values" of a point.
+class JsonText;
+void write_grid(JsonText& json, const SweepQuestion& question);
+void write_point(JsonText& json, const SweepQuestion& question, std::int64_t point);
+
 // What the plot shows: a key of the grid to the right, a figure upwards. Empty texts: the first key with two numbers or
 // more, and samples_per_s.
 struct SweepAxes {

@@ -1,6 +1,8 @@
 // Completion as a shell asks for it, and the manual page.
 #include <fstream>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -10,7 +12,7 @@ namespace pipewright {
 namespace {
 
 // What bash offers for a line that is typed so far; its last word is being completed.
-std::string offered(const std::string& words) {
+std::string offered(const std::string& words, const std::vector<std::string>& settings = {}) {
   const ScratchFolder scratch;
   const std::string script = scratch.path("complete.bash");
   std::ofstream(script) << run_program({"completion", "bash"}).out << "compopt() { :; }\n"
@@ -18,7 +20,7 @@ std::string offered(const std::string& words) {
                         << "COMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n"
                         << "_pipewright\n"
                         << "echo \"${COMPREPLY[*]}\"\n";
-  return run_program({}, {.launcher = {"bash", script}}).out;
+  return run_program({}, {.settings = settings, .launcher = {"bash", script}}).out;
 }
 
 TEST_CASE("bash completes commands, their options, and the words they take") {
@@ -27,6 +29,60 @@ TEST_CASE("bash completes commands, their options, and the words they take") {
   CHECK(offered("pipewright show d") == "devices\n");
   CHECK(offered("pipewright help val") == "validate\n");
   CHECK(offered("pipewright simulate x.yaml -o --j") == "\n");  // the value of -o is a file
+}
+
+// bash begins a new word behind "=" only; a program on the path is asked for names.
+TEST_CASE("bash completes what options take: words, names of shelves, keys") {
+  CHECK(offered("pipewright launch plan.yaml --for mega") == "megatron\n");
+  CHECK(offered("pipewright run x.yaml --backend cu") == "cuda\n");
+  const std::string beside = std::string(std::getenv("PIPEWRIGHT_BINARY"));
+  const std::string path = "PATH=" + beside.substr(0, beside.rfind('/')) + ":" + std::getenv("PATH");
+  CHECK(offered("pipewright init x.yaml --device v100-sxm2-1", {path}) == "v100-sxm2-16g\n");
+  CHECK(offered("pipewright init x.yaml --model llama3-7", {path}) == "llama3-70b\n");
+  CHECK(offered("pipewright plan x.yaml --set plan.schedu", {path}) == "plan.schedule=\n");
+}
+
+// A wrong value is answered with the known ones: those that completion offers.
+TEST_CASE("Completion offers what the commands take") {
+  const std::string plan = "scenarios/quickstart.yaml";
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{{"plan", plan, "--objective"},
+                                             {"launch", plan, "--for"},
+                                             {"run", plan, "--transport"},
+                                             {"run", plan, "--backend"},
+                                             {"run", plan, "--kernels"},
+                                             {"simulate", plan, "--color"},
+                                             {"init", "x.yaml", "--precision"}}) {
+    CAPTURE(command.back());
+    std::string line = "pipewright";
+    for (const std::string& word : command)
+      line += " " + word;
+    const std::string words = offered(line + " ''");
+    std::vector<std::string> wrong = command;
+    wrong.push_back("nonsense");
+    if (command[0] == "init")
+      wrong.insert(wrong.end(), {"--model", "vgg16", "--cluster", "dgx-h100x8", "--batch", "8"});
+    const std::string error = error_of(wrong);
+    CHECK(words.size() > 1);
+    std::istringstream each(words);
+    for (std::string word; each >> word;)
+      CHECK_MESSAGE(contains(error, word), error);
+  }
+}
+
+TEST_CASE("show keys lists what --set changes, once each, and finds words in them") {
+  const ProgramRun names = run_program({"show", "keys", "--names"});
+  CHECK(names.status == 0);
+  for (const char* key : {"\nplan.stages\n", "\ntraining.micro_batch_size\n", "\ncluster.node.device.memory\n",
+                          "\nmodel.hidden\n", "\nrun.transport\n", "\ncampaign.length\n"})
+    CHECK_MESSAGE(contains(names.out, key), key);
+  CHECK(names.out.find("\nmodel.hidden\n") == names.out.rfind("\nmodel.hidden\n"));
+  const ProgramRun found = run_program({"show", "keys", "recompute", "--width", "80"});
+  CHECK(found.out.starts_with("plan.recompute "));
+  CHECK(
+      contains(error_of({"show", "keys", "nonsense"}), "no key contains \"nonsense\"; pipewright show keys lists all"));
+  CHECK(contains(error_of({"show", "keys", "plan", "--names"}), "--names is for a whole list; leave out \"plan\""));
+  CHECK(contains(run_program({"show", "devices", "--names"}).out, "\nv100-sxm2-16g\n"));
 }
 
 TEST_CASE("The manual page and every shell know every command") {

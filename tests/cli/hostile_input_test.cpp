@@ -131,7 +131,7 @@ TEST_CASE("A file that cannot be read is an error of the line that names it") {
                                            "micro_batches: 1}\nplan: {stages: 1}\n";
   CHECK(complaint({"simulate", scratch.path("x.yaml")}) ==
         "error: " + scratch.path("x.yaml") + ":1:8: " + scratch.path("./none.yaml") +
-            ": cannot be read: No such file or directory; check the path, it is relative to the working directory\n");
+            ": cannot be read: No such file or directory; check the path\n");
 }
 
 TEST_CASE("The scenario is never overwritten by its own answer") {

@@ -390,6 +390,7 @@ TEST_CASE("sweep --run trains every point: schedules with a flush have the same 
   CHECK(contains(partly.out, "base,2,1 GiB,32,"));
   CHECK(contains(partly.out, "base,2,1 KiB,,,"));
   CHECK(contains(partly.out, "base,50,1 GiB,,,"));
-
-  CHECK(contains(error_of({"sweep", "--run", "--json", grid}), "--json is of simulated sweeps"));
+  const std::string document = run_program({"sweep", "--run", "--json", grid, "--set", "run.steps=2"}).out;
+  CHECK(contains(document, "\"schema\": \"pipewright.losses/1\""));
+  CHECK(contains(document, "\"plan.stages\": \"50\""));
 }

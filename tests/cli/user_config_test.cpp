@@ -149,6 +149,13 @@ TEST_CASE("check --json tells of every file what it holds, or its errors, and ch
   CHECK(run_program({"check", kQuickstart, "--json"}).status == 0);
 }
 
+TEST_CASE("check --resolved --json holds every value") {
+  const std::string all = run_program({"check", kQuickstart, "--resolved", "--json"}).out;
+  CHECK(contains(all, "\"resolved\": {"));
+  CHECK(contains(all, "\"schedule\": \"1f1b\""));
+  CHECK(!contains(run_program({"check", kQuickstart, "--json"}).out, "resolved"));
+}
+
 TEST_CASE("show --json lists what there is with its file") {
   const ProgramRun devices = run_program({"show", "devices", "--json"});
   CHECK(devices.status == 0);
@@ -156,7 +163,11 @@ TEST_CASE("show --json lists what there is with its file") {
   CHECK(contains(devices.out, "\"name\": \"h100-sxm-80g\""));
   CHECK(contains(devices.out, "devices/h100-sxm-80g.yaml\""));
   CHECK(contains(run_program({"show", "schedules", "--json"}).out, "\"name\": \"1f1b\""));
-  CHECK(contains(error_of({"show", "devices", "h100-sxm-80g", "--json"}), "--json is for lists"));
+  const std::string one = run_program({"show", "devices", "h100-sxm-80g", "--json"}).out;
+  CHECK(contains(one, "\"name\": \"h100-sxm-80g\""));
+  CHECK(contains(one, "\"value\": \"80 GiB\""));
+  CHECK(!contains(one, "v100"));
+  CHECK(contains(error_of({"show", "devices", "h100", "--json"}), "unknown \"h100\""));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ KINDS = ["scenario", "sweep", "model", "device", "cluster", "profile", "run"]
 # By what their key "schema" says; the program also knows each by a name.
 DOCUMENTS = {
     "result": "pipewright.result/1", "ranking": "pipewright.ranking/1", "sweep-result": "pipewright.sweep/1",
-    "capacity": "pipewright.capacity/1", "comparison": "pipewright.comparison/1",
+    "losses": "pipewright.losses/1", "capacity": "pipewright.capacity/1", "comparison": "pipewright.comparison/1",
     "validation": "pipewright.validation/1", "accuracy": "pipewright.accuracy/1", "imported": "pipewright.imported/1",
     "compared-runs": "pipewright.compared-runs/1", "reproduction": "pipewright.reproduction/1",
     "measured-runs": "pipewright.measured-runs/1", "fit": "pipewright.fit/1",
@@ -109,15 +109,20 @@ def written_documents(folder):
     ask("plan", QUICKSTART, "--set", "plan=auto", "--set", "cluster.node.device.memory=10MiB", statuses=(1,))
     ask("sweep", "scenarios/what_if/hardware.yaml")
     ask("sweep", "scenarios/what_if/bandwidth.yaml", "--shard", "1/3")
+    ask("sweep", "--run", file("grid.yaml", f"sweep:\n  base: {ROOT}/{SMALL}\n  grid: {{run.seed: [1, 2], plan.stages: "
+                               "[2, 50]}\n"), "--set", "run.steps=2")
     ask("capacity", QUICKSTART, "--over", "training.micro_batch_size")
     ask("capacity", QUICKSTART, "--over", "training.micro_batch_size", "--set", "cluster.node.device.memory=10MiB",
         statuses=(0, 1))
     ask("compare", QUICKSTART, QUICKSTART, "--set-b", "training.micro_batches=16")
     ask("compare", QUICKSTART, "scenarios/what_if/interleaved.yaml")
     ask("check", QUICKSTART, file("bad.yaml", "plan: 3\n"), statuses=(2,))
+    ask("check", QUICKSTART, "--resolved")
     ask("doctor")
-    for what in ["models", "devices", "clusters", "schedules", "partitioners"]:
+    for what in ["models", "devices", "clusters", "schedules", "partitioners", "keys"]:
         ask("show", what)
+    for what in [("models", "gpt2"), ("devices", "h100-sxm-80g"), ("schedules", "1f1b"), ("keys", "recompute")]:
+        ask("show", *what)
     ask("show", "model", "vgg19", "--operators", "--flops")
     ask("show", "model", "configs/models/hf/llama3-8b.json")
     ask("reproduce")

@@ -31,6 +31,9 @@ TEST_CASE("An unknown key names the nearest known one") {
         "x.yaml:3:33: unknown key \"training.micro_batchs\"; did you mean \"micro_batches\"? known: global_batch_size, "
         "micro_batch_size, micro_batches, ragged, precision, optimizer, gradient_precision, zero, update_bytes, "
         "sequence_length");
+  holds(error_in(ScenarioText{.training = "{batch_size: 1, micro_batches: 4}"}),
+        "unknown key \"training.batch_size\"; did you mean \"global_batch_size\" or \"micro_batch_size\"? known: "
+        "global_");
   holds(error_in(ScenarioText{.more = "extra: 1\n"}), "x.yaml:5:1: unknown key \"extra\";");
   holds(error_in(ScenarioText{}, {.set = {"plan.stagez=4"}, .config_path = {}}),
         "--set plan.stagez=4: unknown key \"plan.stagez\"; did you mean \"stages\"?");

@@ -294,6 +294,51 @@ TEST_CASE("A scenario names a configuration, and what import writes of it reads 
   CHECK(odd_back.works.size() == 4);  // embedding, sparse, dense, head
 }
 
+TEST_CASE("A configuration is named like a model file: by path, or by its name in a config folder") {
+  const Scratch scratch;
+  scratch.write("configs/models/hf/tiny.json", llama());
+  scratch.write("configs/models/hf/both.json", llama());
+  scratch.write("configs/models/both.yaml", "model: {layers: [{name: a, forward: 1 ms, backward: 1 ms}]}\n");
+  scratch.write("near/config.json", llama());
+  ReadOptions options{.set = {}, .config_path = {scratch.path("configs")}};
+  const auto model = [&](const std::string& text) {
+    return read_scenario(scratch.write("near/s.yaml", ScenarioText{.model = text, .plan = "auto"}.text()), options)
+        .model;
+  };
+  const Model by_form = model("{hf: config.json}");
+  CHECK(by_form.tokens == 512);
+  for (const char* text : {"tiny", "{hf: tiny}", "./config.json", "config.json", "{file: config.json}"}) {
+    CAPTURE(text);
+    const Model found = model(text);
+    CHECK(parameters_of(found) == parameters_of(by_form));
+    CHECK(found.form == by_form.form);
+  }
+  CHECK(model("both").layers.size() == 1);  // a model file comes before a configuration
+  CHECK(model("tiny").name == "tiny");
+  CHECK(config_files("models", options) ==
+        std::vector{scratch.path("configs/models/both.yaml"), scratch.path("configs/models/hf/tiny.json")});
+  CHECK(read_model(scratch.path("configs/models/hf/tiny.json"), options).tokens == 512);
+  options.set = {"model.sequence_length=32"};
+  CHECK(model("tiny").tokens == 32);
+  CHECK(model("./config.json").tokens == 32);
+  options.set.clear();
+  const auto refused = [&](const std::string& text) { return message_of([&] { model(text); }, scratch.path("near/")); };
+  CHECK(refused("tyni") ==
+        "s.yaml:1:8: model: unknown \"tyni\"; did you mean \"tiny\"? known: both, tiny; a path needs a "
+        "\"/\" or must end in .yaml or .json");
+  CHECK(refused("{hf: tyni}") == "s.yaml:1:13: model.hf: unknown \"tyni\"; did you mean \"tiny\"? known: tiny");
+  CHECK(refused("./absent.json").find("s.yaml:1:8: model.hf: ") == 0);
+}
+
+TEST_CASE("A configuration in place of a scenario is told with the way to one") {
+  const Scratch scratch;
+  const std::string config = scratch.write("config.json", llama());
+  CHECK(message_of([&] { read_scenario(config, {}); }, scratch.path(""))
+            .find("config.json:1:1: this is a Hugging Face configuration, not a scenario; write one with it: "
+                  "pipewright init "
+                  "scenario.yaml --model ") == 0);
+}
+
 TEST_CASE("Wrong keys beside hf are named with their place") {
   const auto with = [](const std::string& keys) {
     const Scratch scratch;

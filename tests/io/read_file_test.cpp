@@ -1,6 +1,7 @@
 #include "io/read_file.hpp"
 
 #include <cstring>
+#include <filesystem>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -27,9 +28,11 @@ TEST_CASE("What is no file is refused by its kind") {
   const std::string folder = scratch.path("");
   CHECK(refusal(folder) == folder + ": is a directory; name a file in it");
   CHECK(refusal("/dev/zero") == "/dev/zero: is a device; name a text file");
-  CHECK(refusal(scratch.path("no")) == scratch.path("no") +
-                                           ": cannot be read: No such file or directory; check the path, " +
-                                           "it is relative to the working directory");
+  CHECK(refusal(scratch.path("no")) ==
+        scratch.path("no") + ": cannot be read: No such file or directory; check the path");
+  CHECK(refusal("no/such.yaml") ==
+        "no/such.yaml: cannot be read: No such file or directory; check the path, it is relative to " +
+            std::filesystem::current_path().string());
   CHECK(refusal("") == "an empty path; name a file");
 
   const std::string address = scratch.path("socket");

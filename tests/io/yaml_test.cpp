@@ -95,6 +95,13 @@ TEST_CASE("What is no text is refused before it is parsed") {
   CHECK(refusal("# nothing\n") == "x.yaml: is empty; see scenarios/quickstart.yaml");
 }
 
+TEST_CASE("A line indented by a tab is named") {
+  CHECK(message_of([] { parse_yaml("a: 1\nb:\n\tc: 1\n", "x.yaml"); }) ==
+        "x.yaml:3:1: this line is indented by a tab; YAML indents by spaces");
+  CHECK(parse_yaml("a: 1\t# a tab behind a value\n", "x.yaml").find("a") != nullptr);
+  CHECK(message_of([] { parse_yaml("a: [1\n\tb: 2\n}", "x.yaml"); }).find("x.yaml:2:1: this line is") == 0);
+}
+
 TEST_CASE("Broken YAML names its place") {
   const std::string message = refusal("a: [1, 2\nb: 3\n");
   CHECK(message.starts_with("x.yaml:"));

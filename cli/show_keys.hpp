@@ -1,0 +1,17 @@
+// `pipewright show keys`: every key that --set can change, with what it takes and means.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "io/writers/list_json.hpp"
+
+namespace pipewright {
+
+// In the order of docs/scenario.md; the keys of one layer, of profiles and of published tables are not among them.
+std::vector<ListEntry> settable_keys();
+
+// As lines of `width` columns, of the keys that contain `part`. Throws InputError where none does.
+std::string key_list(const std::string& part, int width);
+
+}  // namespace pipewright
