@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <string>
 #include <variant>
 
@@ -21,6 +20,7 @@
 #include "io/writers/writers.hpp"
 #include "planner/answer.hpp"
 #include "planner/find_plan.hpp"
+#include "planner/launch/narrowed.hpp"
 #include "planner/launch/nearest.hpp"
 #include "planner/what_if/sweep.hpp"
 
@@ -108,37 +108,25 @@ Changes changes_of(const Arguments& arguments, const Answer& asked, const Neares
 }
 
 // The question whose answer the framework can express; "" where it cannot be asked of this scenario.
-std::string better_question(const Arguments& arguments, const NearestPlan& nearest, Framework framework) {
+std::string better_question(const Arguments& arguments, const NearestPlan& nearest, const FrameworkWords& words) {
   const std::string& path = arguments.positional.front();
   if (path == "-") return "";
-  const auto kept = [](std::string_view key) {
-    constexpr std::array<std::string_view, 5> keys = {"plan.bucket", "plan.reserve_pipeline", "plan.skips",
-                                                      "plan.scatter_gather", "plan.gradient_sync"};
-    return key.starts_with("training.") || std::find(keys.begin(), keys.end(), key) != keys.end();
-  };
-  std::vector<std::vector<std::string>> tries = {expressible(framework)};
-  tries.push_back(tries.front());  // of models without blocks
-  for (std::string& change : tries.back())
-    if (change.starts_with("plan.recompute=")) change = "plan.recompute=none";
-  for (const std::vector<std::string>& open : tries) {
-    std::vector<std::string> set = with_changes(arguments.all("--set"), open);
-    try {
-      const Scenario question = read(path, set);
-      for (const std::string& change : changed_keys(question, nearest.scenario))
-        if (kept(key_of(change)) && std::none_of(open.begin(), open.end(), [&](const std::string& asked) {
-              return key_of(asked) == key_of(change);
-            }))
-          set.push_back(change);
-      static_cast<void>(read(path, set));
-    } catch (const InputError&) {
-      continue;
-    }
-    std::string command = "pipewright plan " + shell_word(path);
-    for (const std::string& change : set)
-      command += " --set " + shell_word(change);
-    return command;
+  constexpr std::array<std::string_view, 4> kept = {"plan.bucket", "plan.reserve_pipeline", "plan.skips",
+                                                    "plan.scatter_gather"};
+  std::vector<std::string> set = with_changes(arguments.all("--set"), {"plan=auto"});
+  try {
+    const Narrowed question = narrowed(read(path, set), words.framework);
+    for (const std::string& change : changed_keys(question.scenario, nearest.scenario))
+      if (std::find(kept.begin(), kept.end(), key_of(change)) != kept.end() || key_of(change).starts_with("training."))
+        set.push_back(change);
+    static_cast<void>(narrowed(read(path, set), words.framework));
+  } catch (const InputError&) {
+    return "";
   }
-  return "";
+  std::string command = fmt::format("pipewright plan {} --for {}", shell_word(path), words.word);
+  for (const std::string& change : set)
+    command += " --set " + shell_word(change);
+  return command;
 }
 
 // Whoever runs the job is asked before it is written, and all reasons against it are told.
@@ -182,10 +170,8 @@ int run(const Arguments& arguments) {
   if (name == "slurm") check_run(scenario);
   const Answer asked = answered(scenario);
   NearestPlan nearest;
-  std::optional<Framework> framework;
-  for (const FrameworkName& each : kFrameworks)
-    if (each.word == name) framework = each.framework;
-  if (framework) nearest = nearest_plan(*asked.scenario, asked.plan, *framework);
+  const FrameworkWords* const framework = find_framework(name);
+  if (framework != nullptr) nearest = nearest_plan(*asked.scenario, asked.plan, framework->framework);
   const bool same = nearest.differences.empty();
   const Answer other = same ? Answer{} : answered(nearest.scenario);
   const Answer& written = same ? asked : other;
@@ -223,8 +209,7 @@ int run(const Arguments& arguments) {
   for (const std::string& difference : nearest.differences)
     note("not as planned: " + difference);
   if (!same) note(fmt::format("predicted for what is written: {:+.1f} % samples/s", 100 * change));
-  if (!question.empty())
-    note(fmt::format("for the best plan that {} can express: {}", pipewright::name(*framework), question));
+  if (!question.empty()) note(fmt::format("for the best plan that {} can express: {}", framework->name, question));
   if (!written.report.fits) note("does not fit: " + written.report.shortfall.reason);
   return written.report.fits ? kDone : kNo;
 }

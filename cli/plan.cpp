@@ -22,14 +22,16 @@
 #include "io/writers/ranking.hpp"
 #include "io/writers/schedule_csv.hpp"
 #include "planner/answer.hpp"
+#include "planner/launch/narrowed.hpp"
 #include "planner/search/explain.hpp"
 #include "planner/search/search.hpp"
 
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 11> kOwnOptions = {{
+constexpr std::array<Option, 12> kOwnOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first: --set plan.stages=auto (repeatable)"},
+    {"--for", "", "NAME", "only plans that launch can write for megatron, torchtitan, torch or deepspeed"},
     {"--top", "", "N", "plans in the ranking (default: 5)"},
     {"--objective", "", "NAME", "throughput (default), step_time, cost (device time, or money), memory"},
     {"--time-limit", "", "TIME", "end the search after this long, and say the gap that is left (default: 10s)"},
@@ -75,6 +77,16 @@ Objective objective(const Arguments& arguments) {
   throw InputError("--objective: " + unknown_name(name, known));
 }
 
+const FrameworkWords* framework(const Arguments& arguments) {
+  if (!arguments.has("--for")) return nullptr;
+  const std::string name = only_value(arguments, "--for");
+  if (const FrameworkWords* found = find_framework(name)) return found;
+  std::vector<std::string_view> known;
+  for (const FrameworkWords& each : frameworks())
+    known.push_back(each.word);
+  throw InputError("--for: " + unknown_name(name, known));
+}
+
 std::vector<std::string> axes(const Arguments& arguments) {
   std::vector<std::string> names;
   std::string text = arguments.last("--pareto", "");
@@ -89,6 +101,22 @@ std::vector<std::string> axes(const Arguments& arguments) {
 
 constexpr std::array<std::string_view, 7> kEndings = {".yaml",         ".html", ".json", ".comms.schedule.csv",
                                                       ".schedule.csv", ".csv",  ".md"};
+
+// What the time limit kept from being looked at, where the best plan may be worse than is told by a glance: one line.
+std::string cut_short(const SearchAnswer& answer, const SearchOptions& options) {
+  constexpr double kSmall = 0.01;  // gap that is not worth a line
+  constexpr double kLonger = 4;
+  if (answer.ended != "the time limit" || (answer.bound > 0 && answer.gap() <= kSmall)) return "";
+  const std::string left = answer.not_reached > 0
+                               ? fmt::format("{} of {} layouts not looked at", answer.not_reached, answer.layouts)
+                               : "cuts still to be searched";
+  const std::string by =
+      answer.bound > 0 ? fmt::format("by up to {:.2f} %", 100 * answer.gap()) : "by how much is not known";
+  return fmt::format(
+      "the time limit of {:.4g} s ended the search with {}: another plan may be better, {}; to search longer: "
+      "--time-limit {:.4g}s",
+      options.time_limit, left, by, kLonger * options.time_limit);
+}
 
 Answer simulated(const Found& found) {
   return std::get<Answer>(pipewright::answer(*found.scenario, {.engine = Engine::Auto, .ignore_memory = true}));
@@ -141,7 +169,11 @@ int run(const Arguments& arguments) {
                         .time_limit = time_limit(arguments)};
   options.keep_going = options.gap == 0;
   const std::vector<std::string> pareto_axes = axes(arguments);
-  const Scenario scenario = read_scenario(path, {.set = settings(arguments), .config_path = config_path()});
+  const FrameworkWords* const words = framework(arguments);
+  Narrowed narrow{read_scenario(path, {.set = settings(arguments), .config_path = config_path()}), {}, {}, {}};
+  if (words != nullptr) narrow = narrowed(narrow.scenario, words->framework);
+  const Scenario& scenario = narrow.scenario;
+  options.within = narrow.within, options.kept = narrow.keys;
   ProgressLine progress;
   const Interruption interruption;
   options.progress = [&](const Progress& now) {
@@ -155,7 +187,9 @@ int run(const Arguments& arguments) {
     if (!pareto_axes.empty()) add_pareto(scenario, pareto_axes, options, *found);
   }
   progress.clear();
-  if (const auto* none = std::get_if<Infeasible>(&result)) {
+  if (auto* none = std::get_if<Infeasible>(&result)) {
+    for (const std::string& line : narrow.restricted)
+      none->details.push_back(fmt::format("searched for {} only: {}", words->name, line));
     const int status = infeasible(*none, json);
     return interruption.requested() ? kInterrupted : status;
   }
@@ -163,7 +197,8 @@ int run(const Arguments& arguments) {
     print(json ? no_plan_json(*none, scenario, options.objective) : no_plan_text(*none));
     return interruption.requested() ? kInterrupted : kNo;
   }
-  const SearchAnswer& answer = std::get<SearchAnswer>(result);
+  SearchAnswer& answer = std::get<SearchAnswer>(result);
+  if (words != nullptr) answer.framework = words->name, answer.restricted = narrow.restricted;
   print(json ? ranking_json(answer, scenario)
              : ranking_text(answer, scenario, {.table = table, .explain = arguments.has("--explain")}));
   if (!json && scenario.campaign) {
@@ -175,6 +210,7 @@ int run(const Arguments& arguments) {
   if (!pareto_axes.empty() && answer.pareto_axes.empty())
     note("--pareto is not answered, since the search ended early (" + answer.ended +
          "); it needs a longer --time-limit, or a larger --gap");
+  if (const std::string left = cut_short(answer, options); !left.empty()) note("warning: " + left);
   if (std::ssize(answer.plans) < options.top && !answer.ended.empty())
     note(fmt::format("{} of the {} plans asked for were found before the search ended; --time-limit gives it longer",
                      answer.plans.size(), options.top));
@@ -195,6 +231,9 @@ constinit const Command kPlan{
         "micro_batch_size, micro_batches, zero of training. The best plan is a scenario: simulate takes it.\n"
         "On devices of several classes (cluster.other_nodes) plan.partition is suffix_dp, or plan.replicas auto.\n"
         "  pipewright plan scenarios/quickstart.yaml --set plan=auto -o plan.yaml\n"
+        "--for megatron searches only what Megatron-LM can express, and says what that left out: `launch plan.yaml "
+        "--for\n"
+        "megatron` then writes that very plan (docs/launch.md).\n"
         "Ctrl-C ends the search and prints the best plan so far (exit status 130). A plan may fill a device to the\n"
         "last byte; --set cluster.node.device.reserve=4GiB keeps some of every device free. --pareto asks several\n"
         "times, each within the time limit.\n",

@@ -15,6 +15,7 @@
 #include "planner/graph_cut.hpp"
 #include "planner/one_class.hpp"
 #include "planner/partitioners/min_max.hpp"
+#include "planner/search/better.hpp"
 #include "planner/search/candidate.hpp"
 #include "planner/search/replicas.hpp"
 #include "planner/search/space.hpp"

@@ -39,6 +39,9 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
   text += wrapped("              ", layers_text(best.plan), width);
   if (!ranking.order.empty()) text += wrapped("layer order   ", ranking.order, width);
   text += wrapped("optimality    ", quality(ranking), width);
+  for (std::size_t i = 0; i < ranking.restricted.size(); ++i)
+    text += wrapped(i == 0 ? "searched for  " : "              ",
+                    (i == 0 ? ranking.framework + " alone: " : "") + ranking.restricted[i], width);
   if (const auto& range = best.report.range)
     text +=
         wrapped("step time     ",
@@ -194,6 +197,7 @@ std::string ranking_json(const Ranking& ranking, const Scenario& asked) {
   open_document(json, asked, ranking.objective);
   json.field("bound", ranking.bound).field("gap", ranking.gap()).field("proven", ranking.proven());
   json.field("layer_order", ranking.order);
+  json.field("framework", ranking.framework).field("restricted", ranking.restricted);
   json.field("ended", ranking.ended).field("idle_devices", ranking.idle_devices);
   json.field("unused_classes", unused_classes(ranking.plans.front().plan, asked.cluster));
   json.key("plans").open('[');
@@ -367,6 +371,8 @@ JsonShape ranking_shape() {
                                                {"gap", number()},
                                                {"proven", flag()},
                                                {"layer_order", text()},
+                                               {"framework", text()},
+                                               {"restricted", list(text())},
                                                {"ended", text()},
                                                {"idle_devices", whole()},
                                                {"unused_classes", list(text())},

@@ -10,7 +10,6 @@
 #include <fmt/ranges.h>
 
 #include "core/check.hpp"
-#include "core/model/families/described.hpp"
 #include "core/plan/devices_by_node.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
@@ -32,16 +31,6 @@ std::string mode_name(Recompute mode) {
     case Recompute::Knapsack: break;
   }
   return "a set of layers";
-}
-
-const char* optimizer_name(Optimizer optimizer) {
-  switch (optimizer) {
-    case Optimizer::Sgd: return "sgd";
-    case Optimizer::Momentum: return "momentum";
-    case Optimizer::RmsProp: return "rmsprop";
-    case Optimizer::Adam: break;
-  }
-  return "adam";
 }
 
 // The scenario with what its plan settled written into it, so that one field can be changed at a time.
@@ -75,14 +64,15 @@ class Nearness {
       : plan_(plan), framework_(framework), found_{settled(scenario, plan), settled(scenario, plan), {}} {}
 
   NearestPlan all() {
-    model();
+    check_model(found_.scenario, framework_);
     replicas();
     schedule();
     batch();
     recompute();
-    optimizer();
+    settle_training(found_.scenario, framework_, plan_.data_parallel > 1,
+                    [this](const std::string& what) { differs(what); });
     placement();
-    if (framework_ == Framework::DeepSpeed) deepspeed_partition();
+    if (words(framework_).own_cuts) deepspeed_partition();
     nodes();
     return std::move(found_);
   }
@@ -91,25 +81,6 @@ class Nearness {
   bool is(Framework framework) const { return framework_ == framework; }
   PlanRequest& request() { return found_.scenario.plan; }
   void differs(const std::string& what) { found_.differences.push_back(what); }
-  std::string framework() const { return std::string(name(framework_)); }
-
-  void model() {
-    const Model& model = found_.scenario.model;
-    if (!model.order.empty())
-      throw InputError(
-          request().order.place,
-          fmt::format("plan.order: {} runs the layers in the model's order; leave plan.order out", framework()));
-    if (!is(Framework::Megatron) && !is(Framework::Torchtitan)) return;
-    const auto transformer = described(model);
-    const auto refuse = [&](const std::string& why) {
-      throw InputError(model.place, fmt::format("model: {} {}; --for torch takes any model", model.name, why));
-    };
-    if (!transformer) return refuse("is no decoder of one stack, the models that " + framework() + " is launched with");
-    if (transformer->modules > 0) return refuse("has modules for multi-token prediction, which are not launched yet");
-    const auto blocks = std::count_if(model.layers.begin(), model.layers.end(), [](const Layer& l) { return l.block; });
-    if (blocks + 2 != std::ssize(model.layers) || model.layers.front().block || model.layers.back().block)
-      return refuse("is not embedding, blocks and head");
-  }
 
   // Workers that share a stage: as many stages as there are workers.
   void replicas() {
@@ -232,62 +203,6 @@ class Nearness {
     request().recompute_layers.front().value.assign(first.begin(), first.end());
   }
 
-  void optimizer() {
-    Training& training = found_.scenario.training;
-    const bool adam_alone = is(Framework::Torchtitan) && training.optimizer != Optimizer::Adam;
-    if (adam_alone || (training.optimizer == Optimizer::RmsProp && !is(Framework::Torch))) {
-      differs(fmt::format("optimizer: {} is not there; adam", optimizer_name(training.optimizer)));
-      training.optimizer = Optimizer::Adam;
-    }
-    if (is(Framework::Torchtitan) && training.precision == Precision::Fp16) {
-      differs("precision: fp16 is not there; bf16");
-      training.precision = Precision::Bf16;
-      if (training.gradient_precision == Precision::Fp16) training.gradient_precision = Precision::Bf16;
-    }
-    gradient_precision(training);
-    if (is(Framework::Torchtitan) && training.zero == 1 && plan_.data_parallel > 1) {
-      differs("zero: 1 is not there; copies are whole (data_parallel_replicate_degree): 0");
-      training.zero = 0;
-    }
-    gradient_sync();
-  }
-
-  void gradient_precision(Training& training) {
-    const Precision asked = training.gradient_precision.value_or(training.precision);
-    // DeepSpeed: as its engine checks, without ZeRO.                                              [DeepSpeed26]
-    const bool in_fp32 =
-        is(Framework::Megatron) || is(Framework::Torchtitan) || (is(Framework::DeepSpeed) && training.zero == 0);
-    if (in_fp32 && training.precision == Precision::Bf16 && asked != Precision::Fp32) {
-      differs("gradient_precision: bf16 training accumulates its gradients in fp32");
-      training.gradient_precision = Precision::Fp32;
-    }
-    if (is(Framework::DeepSpeed) && training.precision == Precision::Fp16 && training.zero == 0 &&
-        asked != Precision::Fp16) {
-      differs("gradient_precision: fp16 training accumulates its gradients in fp16 but with ZeRO; fp16");
-      training.gradient_precision.reset();
-    }
-    if (is(Framework::Torch) && weight_bytes(asked) != weight_bytes(training.precision)) {
-      differs(fmt::format("gradient_precision: a gradient is of its weight's type; {}",
-                          training.precision == Precision::Bf16   ? "bf16"
-                          : training.precision == Precision::Fp16 ? "fp16"
-                                                                  : "fp32"));
-      training.gradient_precision.reset();
-    }
-  }
-
-  void gradient_sync() {
-    if (plan_.data_parallel == 1) return;
-    GradientSync& sync = request().gradient_sync;
-    if (is(Framework::DeepSpeed) && sync == GradientSync::Overlapped) {
-      differs("gradient_sync: gradients are all-reduced behind the last backward; blocking");
-      sync = GradientSync::Blocking;
-    }
-    if ((is(Framework::Torch) || is(Framework::Torchtitan)) && sync == GradientSync::Blocking) {
-      differs("gradient_sync: gradients are all-reduced beside the backward; overlapped");
-      sync = GradientSync::Overlapped;
-    }
-  }
-
   // First devices of the workers, as many on each of these nodes, from its first device on.
   std::vector<std::int64_t> spread(const Plan& plan, const std::map<int, int>& nodes) const {
     const int each = plan.devices() / static_cast<int>(nodes.size());
@@ -323,7 +238,7 @@ class Nearness {
   void placement() {
     if (plan_.data_parallel == 1 && !std::holds_alternative<std::vector<std::int64_t>>(request().placement)) return;
     const auto* order = std::get_if<PlacementOrder>(&request().placement);
-    if (order != nullptr && (*order == PlacementOrder::Data || is(Framework::Megatron) || is(Framework::Torch))) return;
+    if (order != nullptr && (*order == PlacementOrder::Data || words(framework_).pipeline_placement)) return;
     if (order == nullptr && plan_.data_parallel == 1) {
       const std::map<int, int> taken = devices_by_node(plan_, found_.scenario.cluster);
       if (std::get<std::vector<std::int64_t>>(request().placement) == spread(plan_, taken)) return;
@@ -365,37 +280,6 @@ class Nearness {
 };
 
 }  // namespace
-
-std::string_view name(Framework framework) {
-  for (const FrameworkName& each : kFrameworks)
-    if (each.framework == framework) return each.name;
-  return "";
-}
-
-std::vector<std::string> expressible(Framework framework) {
-  switch (framework) {
-    case Framework::Megatron:
-      return {"plan=auto", "plan.schedule={auto: [1f1b, interleaved_1f1b]}",
-              "plan.recompute={auto: [none, selective, blocks]}"};
-    case Framework::Torchtitan:
-      return {"plan=auto",
-              "plan.schedule={auto: [1f1b, gpipe, interleaved_1f1b]}",
-              "plan.recompute={auto: [none, blocks]}",
-              "plan.placement=data",
-              "plan.gradient_sync=overlapped",
-              "training.zero=0"};
-    case Framework::Torch:
-      return {"plan=auto", "plan.recompute={auto: [none, blocks, full]}", "plan.gradient_sync=overlapped"};
-    case Framework::DeepSpeed: break;
-  }
-  return {"plan=auto",
-          "plan.schedule=1f1b",
-          "plan.virtual_stages=1",
-          "plan.partition=equal_layers",
-          "plan.recompute={auto: [none, blocks, full]}",
-          "plan.placement=data",
-          "plan.gradient_sync=blocking"};
-}
 
 std::vector<std::int64_t> uniform_cut(std::int64_t layers, std::int64_t stages) {
   std::vector<std::int64_t> cut(at(stages), layers / stages);

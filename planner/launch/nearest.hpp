@@ -4,28 +4,14 @@
 // What the frameworks can say is a fact about their versions: docs/launch.md lists both.
 #pragma once
 
-#include <array>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/plan/plan.hpp"
 #include "core/plan/scenario.hpp"
+#include "planner/launch/frameworks.hpp"
 
 namespace pipewright {
-
-enum class Framework { Megatron, Torchtitan, Torch, DeepSpeed };
-struct FrameworkName {
-  std::string_view word, name;
-  Framework framework;
-};
-inline constexpr std::array<FrameworkName, 4> kFrameworks = {{
-    {"megatron", "Megatron-LM", Framework::Megatron},
-    {"torchtitan", "torchtitan", Framework::Torchtitan},
-    {"torch", "torch.distributed.pipelining", Framework::Torch},
-    {"deepspeed", "DeepSpeed", Framework::DeepSpeed},
-}};
-std::string_view name(Framework framework);
 
 struct NearestPlan {
   Scenario scenario;                     // of the nearest plan, every field settled
@@ -35,9 +21,6 @@ struct NearestPlan {
 
 // `plan` is the plan of `scenario`. Throws InputError where the framework cannot train the model at all.
 NearestPlan nearest_plan(const Scenario& scenario, const Plan& plan, Framework framework);
-
-// What `plan` is to be asked for plans that the framework can express, as --set takes it.
-std::vector<std::string> expressible(Framework framework);
 
 // Layers per stage as DeepSpeed's partition_method "uniform" cuts them: the first ones take one more.   [DeepSpeed26]
 //     10 layers on 4 stages: 3 3 2 2                            tests/planner/launch_test.cpp "uniform"

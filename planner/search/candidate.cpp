@@ -88,9 +88,10 @@ struct Evaluator::World {
   bool straight = true;  // every stage waits for the one before it, however the layers are cut
 };
 
-Evaluator::Evaluator(const Scenario& scenario, std::function<bool()> stop, Aim aim)
+Evaluator::Evaluator(const Scenario& scenario, std::function<bool()> stop, Aim aim, const Within& within)
     : scenario_(scenario),
       modes_(recomputations(scenario)),
+      one_for_all_(within.one_recompute && modes_.size() > 1),
       cuts_open_(is_open(scenario, "partition") || scenario.origins.find("plan.partition") == scenario.origins.end()),
       stop_(std::move(stop)),
       aim_(aim) {}
@@ -179,9 +180,14 @@ Time Evaluator::tight_bound(const Layout& layout) {
   if (here.run && here.straight && !plan->recompute_except_last) {
     const bool alike = std::adjacent_find(plan->recompute.begin(), plan->recompute.end(), std::not_equal_to<>()) ==
                        plan->recompute.end();
-    if (!modes_.empty() || alike)
-      return std::max(simple, run_bound(*here.run, *plan, here.cost, layers,
-                                        modes_.empty() ? std::vector<Recompute>{plan->recompute.front()} : modes_));
+    const auto of = [&](const Modes& modes) { return run_bound(*here.run, *plan, here.cost, layers, modes); };
+    if (one_for_all_) {
+      Time least = kNever;
+      for (const Recompute mode : modes_)
+        least = std::min(least, of({mode}));
+      return std::max(simple, least);
+    }
+    if (!modes_.empty() || alike) return std::max(simple, of(modes_.empty() ? Modes{plan->recompute.front()} : modes_));
   }
   if (layout.virtual_stages > 1) return simple;
   const std::vector<Time> load = loads(layers, surely());
@@ -229,6 +235,30 @@ Lowest lowest_level(Workbench& bench, const std::vector<std::vector<LayerRange>>
 }  // namespace
 
 Evaluation Evaluator::evaluate(const Layout& layout, const std::vector<Bytes>& set_aside, Bytes wanted) {
+  if (!one_for_all_) return evaluate(layout, modes_, set_aside, wanted);
+  Evaluation best;
+  bool proven = true;
+  std::int64_t simulations = 0;
+  for (const Recompute mode : modes_) {
+    Evaluation each = evaluate(layout, {mode}, set_aside, wanted);
+    simulations += each.simulations, proven &= each.miss.proven;
+    if (mode == modes_.front() || better(each, best)) best = std::move(each);
+  }
+  best.simulations = simulations, best.miss.proven = proven;
+  return best;
+}
+
+// A candidate, else what may yet be one, else what misses by less.
+bool Evaluator::better(const Evaluation& a, const Evaluation& b) const {
+  if (a.candidate && b.candidate)
+    return aim_ == Aim::LeastTime ? a.candidate->step < b.candidate->step : a.candidate->need < b.candidate->need;
+  if (a.candidate || b.candidate) return a.candidate.has_value();
+  const auto worth_it = [](const Evaluation& each) { return each.miss.reason == kNotWorthIt ? 0 : 1; };
+  return std::pair(worth_it(a), a.miss.need) < std::pair(worth_it(b), b.miss.need);
+}
+
+Evaluation Evaluator::evaluate(const Layout& layout, const Modes& modes, const std::vector<Bytes>& set_aside,
+                               Bytes wanted) {
   Evaluation result;
   World& here = world(layout);
   auto shell = shell_of(here.scenario, here.cost, layout, cuts_open_);
@@ -236,7 +266,7 @@ Evaluation Evaluator::evaluate(const Layout& layout, const std::vector<Bytes>& s
     result.miss.reason = *refused;
     return result;
   }
-  Workbench bench(here.cost, std::move(std::get<Plan>(shell)), modes_, set_aside);
+  Workbench bench(here.cost, std::move(std::get<Plan>(shell)), modes, set_aside);
   const std::vector<Time> load = loads(bench.pricer().layers(), bench.lightest());
   const Time bound = tight_bound(layout);
   std::vector<std::vector<LayerRange>> cuts;
@@ -280,7 +310,7 @@ Evaluation Evaluator::evaluate(const Layout& layout, const std::vector<Bytes>& s
   };
   for (const std::vector<LayerRange>& cut : cuts)
     consider(cut);
-  if (cuts_open_ && layout.virtual_stages > 1 && modes_.size() > 1)
+  if (cuts_open_ && layout.virtual_stages > 1 && modes.size() > 1)
     for (std::size_t i = 1; i < cuts.size(); ++i)
       if (const auto repaired = bench.fitting_chunks(cuts[i])) consider(*repaired);
   if (cuts_open_ && one_chunk && (!result.candidate || aim_ == Aim::LeastMemory))
@@ -294,11 +324,33 @@ Evaluation Evaluator::evaluate(const Layout& layout, const std::vector<Bytes>& s
 std::int64_t Evaluator::refine(Candidate& candidate, std::int64_t simulations, const std::vector<Bytes>& set_aside) {
   if (candidate.refined) return 0;
   candidate.refined = true;
+  if (!one_for_all_) return refine(candidate, modes_, simulations, set_aside);
+  const Time known = candidate.bound;
+  if (candidate.layout.virtual_stages > 1)
+    return refine(candidate, {candidate.plan.recompute.front()}, simulations, set_aside);
+  // Each mode alone, and the least of their bounds; one for which nothing fits has none.
+  std::int64_t used = 0;
+  Time least = kNever;
+  for (const Recompute mode : modes_) {
+    if (const Evaluation there = evaluate(candidate.layout, {mode}, set_aside, Bytes{kLargest}); !there.candidate) {
+      if (!there.miss.proven) least = std::min(least, known);
+      continue;
+    }
+    candidate.bound = known;
+    used += refine(candidate, {mode}, simulations, set_aside);
+    least = std::min(least, candidate.bound);
+  }
+  candidate.bound = std::min(least == kNever ? known : least, candidate.step);
+  return used;
+}
+
+std::int64_t Evaluator::refine(Candidate& candidate, const Modes& modes, std::int64_t simulations,
+                               const std::vector<Bytes>& set_aside) {
   const Layout& layout = candidate.layout;
   World& here = world(layout);
   auto shell = shell_of(here.scenario, here.cost, layout, cuts_open_);
   PP_CHECK(std::holds_alternative<Plan>(shell));
-  Workbench bench(here.cost, std::move(std::get<Plan>(shell)), modes_, set_aside);
+  Workbench bench(here.cost, std::move(std::get<Plan>(shell)), modes, set_aside);
   const auto take = [&](const std::vector<LayerRange>& cut, const Workbench::Fit& fit, Time step) {
     if (step >= candidate.step) return false;
     candidate.plan.layers = cut, candidate.plan.recompute = fit.recompute, candidate.plan.rebuilt = fit.rebuilt;

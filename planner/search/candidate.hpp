@@ -52,7 +52,8 @@ enum class Aim : std::uint8_t {
 class Evaluator {
  public:
   // `stop`: asked now and then while cuts are searched; true ends that with what is found.
-  explicit Evaluator(const Scenario& scenario, std::function<bool()> stop = {}, Aim aim = Aim::LeastTime);
+  explicit Evaluator(const Scenario& scenario, std::function<bool()> stop = {}, Aim aim = Aim::LeastTime,
+                     const Within& within = {});
 
   // Less than the step of every layout of the group, whatever the cut: with W the work of a micro-batch, all layers
   // together, and w its largest layer,
@@ -98,11 +99,17 @@ class Evaluator {
  private:
   struct World;
   World& world(const Layout& layout);
+  using Modes = std::vector<Recompute>;
+  Evaluation evaluate(const Layout& layout, const Modes& modes, const std::vector<Bytes>& set_aside, Bytes wanted);
+  std::int64_t refine(Candidate& candidate, const Modes& modes, std::int64_t simulations,
+                      const std::vector<Bytes>& set_aside);
+  bool better(const Evaluation& a, const Evaluation& b) const;
   Recompute surely() const;  // the lightest that every micro-batch has on every stage
   bool stopped() const { return stop_ && stop_(); }
 
   const Scenario& scenario_;
-  std::vector<Recompute> modes_;  // lightest first; empty: as the scenario says
+  Modes modes_;  // lightest first; empty: as the scenario says
+  bool one_for_all_ = false;
   bool cuts_open_;
   std::function<bool()> stop_;
   Aim aim_;

@@ -6,7 +6,7 @@
 #include "core/plan/op_index.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
-#include "planner/search/search.hpp"
+#include "planner/search/better.hpp"
 
 namespace pipewright {
 namespace {

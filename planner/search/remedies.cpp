@@ -116,11 +116,12 @@ std::vector<std::string> cheapest_changes(const Scenario& scenario, const Search
   for (const Field& field : kFields) {
     Scenario changed = scenario;
     OpenFields& fields = field.training ? changed.training.open : changed.plan.open;
+    const std::string key = std::string(field.training ? "training." : "plan.") + field.key;
+    if (std::find(options.kept.begin(), options.kept.end(), key) != options.kept.end()) continue;
     if (fields.find(field.key) != fields.end() && fields.at(field.key).among.empty()) continue;
     fields[field.key] = {};
     if (const auto best = questions.fits(changed))
-      remedies.push_back(fmt::format("with {0}.{1}: auto: {2}: --set {0}.{1}=auto",
-                                     field.training ? "training" : "plan", field.key, *best));
+      remedies.push_back(fmt::format("with {0}: auto: {1}: --set {0}=auto", key, *best));
   }
   for (int factor = 2; factor <= kMostTimesAsManyNodes && remedies.empty(); factor *= 2) {
     Scenario changed = scenario;

@@ -11,6 +11,7 @@
 #include "planner/partitioners/table.hpp"
 #include "planner/price.hpp"
 #include "planner/replicated.hpp"
+#include "planner/search/better.hpp"
 #include "planner/search/device_price.hpp"
 #include "planner/search/space.hpp"
 #include "planner/what_if/bytes_text.hpp"

@@ -188,8 +188,10 @@ Time run_bound(const EqualRun& run, const Plan& shell, const CostModel& cost, co
   const std::int64_t micro_batches = shell.micro_batches;
   const auto each = [&](LayerId layer) { return layers.forward[at(layer)].value + layers.backward[at(layer)].value; };
   const std::int64_t unit = each(run.begin);
+  const bool block = cost.scenario().model.layers[at(run.begin)].block;
   const auto added = [&](Recompute mode) {
-    return mode == Recompute::Full        ? layers.forward[at(run.begin)].value
+    const bool repeated = mode == Recompute::Full || (mode == Recompute::Blocks && block);
+    return repeated                       ? layers.forward[at(run.begin)].value
            : mode == Recompute::Selective ? layers.rebuild[at(run.begin)].value
                                           : 0;
   };

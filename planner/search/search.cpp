@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "core/plan/campaign.hpp"
 #include "planner/layer_order.hpp"
+#include "planner/search/better.hpp"
 #include "planner/search/layout_queue.hpp"
 #include "planner/search/priced_plan.hpp"
 #include "planner/search/remedies.hpp"
@@ -46,8 +46,8 @@ class Search {
         options_(options),
         evaluator_(
             scenario, [this] { return over(); },
-            options.objective == Objective::Memory ? Aim::LeastMemory : Aim::LeastTime),
-        space_(layouts_of(scenario)),
+            options.objective == Objective::Memory ? Aim::LeastMemory : Aim::LeastTime, options.within),
+        space_(layouts_of(scenario, options.within)),
         begin_(std::chrono::steady_clock::now()) {
     answer_.objective = options.objective;
     answer_.layouts = space_.layouts;
@@ -212,8 +212,8 @@ class Search {
     if (next.kind == OpenLayout::Bound::OfGroup) {
       std::vector<Layout> layouts = members(*next.group);
       std::vector<double> bounds;
-      for (const Layout& layout : layouts)
-        bounds.push_back(value(layout, evaluator_.bound(layout), least(layout)));
+      for (const Layout& layout : layouts)  // what bounds the group bounds each of them
+        bounds.push_back(std::max(next.bound, value(layout, evaluator_.bound(layout), least(layout))));
       for (std::size_t i = 0; i < layouts.size(); ++i)
         queue_.push(bounds[i], OpenLayout::Bound::Simple, std::move(layouts[i]));
       return 0;
@@ -226,7 +226,8 @@ class Search {
       }
       const Time tight = evaluator_.tight_bound(next.layout);
       if (tight < kNever) {
-        queue_.push(value(next.layout, tight, least(next.layout)), OpenLayout::Bound::Tight, next.layout);
+        queue_.push(std::max(next.bound, value(next.layout, tight, least(next.layout))), OpenLayout::Bound::Tight,
+                    next.layout);
         return 0;
       }
     }
@@ -583,38 +584,6 @@ SearchResult search(const Scenario& scenario, const SearchOptions& options) {
   if (scenario.plan.order.value.unsettled()) return search_orders(scenario, options);
   if (asks_for_replicas(scenario)) return search_replicas(scenario, options);
   return Search(scenario, options).answer();
-}
-
-double tie(const SearchOptions& options) {
-  constexpr double kTie = 0.001;
-  return options.objective == Objective::Memory ? 0 : std::min(kTie, options.gap);
-}
-
-bool is_better(const Found& a, const Found& b) {
-  const auto per_sample = [](const Found& found) {
-    return seconds(found.report.step_time) / static_cast<double>(found.layout.global_batch());
-  };
-  return a.value != b.value ? a.value < b.value : per_sample(a) < per_sample(b);
-}
-
-void prefer_fewer_devices(std::vector<Found>& plans, const SearchOptions& options) {
-  if (plans.empty() || options.objective == Objective::Memory) return;
-  const double most = plans.front().value * (1 + tie(options));
-  const auto end = std::find_if(plans.begin(), plans.end(), [&](const Found& found) { return found.value > most; });
-  const auto fewest = std::min_element(
-      plans.begin(), end, [](const Found& a, const Found& b) { return a.plan.devices() < b.plan.devices(); });
-  std::rotate(plans.begin(), fewest, fewest + 1);
-}
-
-double objective_value(Objective objective, const Layout& layout, const Scenario& scenario, Time step, Bytes need) {
-  const double per_sample = seconds(step) / static_cast<double>(layout.global_batch());
-  switch (objective) {
-    case Objective::Throughput: return per_sample;
-    case Objective::StepTime: return seconds(step);
-    case Objective::Cost: return per_sample * layout.devices() * price_per_hour(scenario, 0).value_or(3600) / 3600;
-    case Objective::Memory: return static_cast<double>(need.value);
-  }
-  return per_sample;
 }
 
 }  // namespace pipewright

@@ -44,6 +44,8 @@ struct SearchOptions {
   std::int64_t most_simulations = 400;  // per layout, for its cuts
   // With gap 0: while time is left, layouts that may still be better are searched again, each time eight times as long.
   bool keep_going = false;
+  Within within = {};                                  // beside what the scenario says
+  std::vector<std::string> kept = {};                  // fields, "plan.recompute", that no remedy may open
   bool remedies = true;                                // where nothing fits: look for what would help
   std::function<void(const Progress&)> progress = {};  // called whenever `stop` is asked
   std::function<bool()> stop = {};  // asked between two layouts or cuts; true ends the search as the time limit does
@@ -61,18 +63,5 @@ using SearchResult = std::variant<SearchAnswer, Infeasible, NoPlanYet>;
 SearchResult search(const Scenario& scenario, const SearchOptions& options = {});
 
 constexpr double kSettling = 0.01;
-
-// Plans whose values differ by so little, but by no more than the gap, are told apart by their devices: the one that
-// has fewer is the better one. Of the least memory there are no ties.
-//     100 samples/s on 64 devices and 99.95 on 56: the latter; with a gap of 0, the former
-double tie(const SearchOptions& options);
-// By value, and of equal ones by time per sample.
-bool is_better(const Found& a, const Found& b);
-// Ranking::plans, sorted by value: of those that tie with the first the one with the fewest devices becomes the first.
-// By memory the first stays: of equal needs it is the faster one.
-void prefer_fewer_devices(std::vector<Found>& plans, const SearchOptions& options);
-
-// What a plan is worth by the objective, from its step time and its memory.
-double objective_value(Objective objective, const Layout& layout, const Scenario& scenario, Time step, Bytes need);
 
 }  // namespace pipewright

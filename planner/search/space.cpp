@@ -263,7 +263,7 @@ bool divides(const Model& model, std::int64_t t) {
   return any;
 }
 
-Space layouts_of(const Scenario& scenario) {
+Space layouts_of(const Scenario& scenario, const Within& within) {
   check_fixed(scenario);
   const PlanRequest& plan = scenario.plan;
   const std::int64_t devices = scenario.cluster.devices();
@@ -283,6 +283,11 @@ Space layouts_of(const Scenario& scenario) {
                                                up_to(devices / std::max<std::int64_t>(t * stages, 1)))) {
         if (t * stages * copies > devices) {
           left_out("more devices than the cluster has");
+          continue;
+        }
+        const std::int64_t each = scenario.cluster.devices_per_node, taken = t * stages * copies;
+        if (within.whole_nodes && taken > each && taken % each != 0) {
+          left_out("devices that do not fill the last of their nodes");
           continue;
         }
         if (stages > layers) {

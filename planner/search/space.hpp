@@ -28,6 +28,12 @@ struct Space {
   std::map<std::string, std::int64_t> left_out;
 };
 
+// What no field of a scenario can say about the plans that are searched.
+struct Within {
+  bool whole_nodes = false;    // devices of one node, or all devices of several: launchers start as many on each
+  bool one_recompute = false;  // the same recomputation on all stages
+};
+
 // Every combination of the values that open fields may take, in a fixed order. A field that is not open keeps its
 // value.
 //   stages            1 .. layers                    tensor_parallel   divisors of the devices of a node
@@ -37,7 +43,7 @@ struct Space {
 //   virtual_stages    2 .. layers / stages for interleaved_1f1b, at most kMostChunksPerStage
 //   zero 0 | 1, placement pipeline | data            where there are several copies
 // Throws InputError for fields that contradict one another, naming them, and for more than 2^18 groups.
-Space layouts_of(const Scenario& scenario);
+Space layouts_of(const Scenario& scenario, const Within& within = {});
 constexpr int kMostChunksPerStage = 16;
 
 // The members of a group, in order.

@@ -276,6 +276,59 @@ TEST_CASE("plan: on a hard question gap 0 goes on to the time limit, and says th
   CHECK((best || has(run, "no plan found yet: the time limit ended the search after ")));
 }
 
+TEST_CASE(
+    "plan: a search that the time limit ends far from its bound is warned of in one line, which says how to go on") {
+  const ProgramRun run = run_program({"plan", kLlama, "--gap", "0", "--time-limit", "0.4s"});
+  if (!has(run, "optimality    gap ")) return;  // a machine so slow that there is no plan yet
+  CHECK(has(run, "the time limit ended the search"));
+  CHECK(run.err.find("warning: the time limit of 0.4 s ended the search with ") != std::string::npos);
+  CHECK(run.err.find("to search longer: --time-limit 1.6s\n") != std::string::npos);
+  CHECK(run_program({"plan", "scenarios/quickstart.yaml", "--set", "plan=auto"}).err.find("warning") ==
+        std::string::npos);
+}
+
+TEST_CASE("plan --for: launch writes the plan as it is, and the ranking says what was left out") {
+  ScratchFolder folder;
+  struct Case {
+    std::string scenario, framework;
+  };
+  for (const auto& [scenario, framework] :
+       {Case{kLlama, "megatron"}, Case{kLlama, "torchtitan"}, Case{kLlama, "torch"}, Case{kLlama, "deepspeed"},
+        Case{"scenarios/quickstart.yaml", "torch"}, Case{"scenarios/quickstart.yaml", "deepspeed"}}) {
+    CAPTURE(scenario);
+    CAPTURE(framework);
+    const std::string path = folder.path(framework + ".yaml");
+    const ProgramRun planned = run_program({"plan", scenario, "--set", "plan=auto", "--for", framework, "--top", "1",
+                                            "--gap", "20%", "--json", "-o", path});
+    REQUIRE(planned.status == 0);
+    const auto ranking = nlohmann::json::parse(planned.out);
+    CHECK_FALSE(ranking["framework"].get<std::string>().empty());
+    CHECK_FALSE(ranking["restricted"].empty());
+    const ProgramRun launched = run_program({"launch", path, "--for", framework, "--json"});
+    CHECK(launched.status == 0);
+    CHECK(nlohmann::json::parse(launched.out)["differences"].empty());
+    CHECK(launched.err.find("not as planned") == std::string::npos);
+  }
+}
+
+TEST_CASE("plan --for: the table names the framework, an unknown one is refused, and what does not fit says it, too") {
+  const std::vector<std::string> ask = {"plan", "scenarios/quickstart.yaml", "--set", "plan=auto", "--width", "1000"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), ask.begin(), ask.end());
+    return run_program(more);
+  };
+  CHECK(has(with({"--for", "deepspeed"}), "searched for  DeepSpeed alone: schedule: 1f1b"));
+  const ProgramRun unknown = with({"--for", "megatorn"});
+  CHECK(unknown.status == 2);
+  CHECK(unknown.err.find("--for: unknown \"megatorn\"; did you mean \"megatron\"?") != std::string::npos);
+  const ProgramRun no_decoder = with({"--for", "megatron"});
+  CHECK(no_decoder.status == 2);
+  CHECK(no_decoder.err.find("is no decoder of one stack") != std::string::npos);
+  const ProgramRun none = with({"--for", "deepspeed", "--set", "cluster.node.device.memory=20MB"});
+  CHECK(none.status == 1);
+  CHECK(has(none, "searched for DeepSpeed only: schedule: 1f1b"));
+}
+
 TEST_CASE("plan: what cannot be written or drawn is refused before the search") {
   ScratchFolder folder;
   const auto error = [&](std::vector<std::string> more) {

@@ -104,6 +104,7 @@ def written_documents(folder):
     ask("simulate", "scenarios/what_if/gpt2-8x4090.yaml", "--tokens", "1B", "--price", "3", "--mtbf", "500h",
         "--checkpoint", "60s", "--restart", "10min")
     ask("plan", QUICKSTART, "--set", "plan=auto", "--explain", "--pareto", "memory,cost", "--top", "3")
+    ask("plan", QUICKSTART, "--set", "plan=auto", "--for", "torch")
     ask("plan", "scenarios/what_if/old-and-new.yaml", "--set", "plan={replicas: auto, schedule: auto}")
     ask("plan", QUICKSTART, "--set", "plan=auto", "--time-limit", "1ns", statuses=(0, 1))
     ask("plan", QUICKSTART, "--set", "plan=auto", "--set", "cluster.node.device.memory=10MiB", statuses=(1,))

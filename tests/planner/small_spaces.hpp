@@ -4,10 +4,12 @@
 #include <initializer_list>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
+#include "planner/search/better.hpp"
 #include "planner/search/search.hpp"
 #include "planner/search/space.hpp"
 #include "tests/support/uniform_scenario.hpp"
@@ -88,6 +90,16 @@ inline double best_with_sets(const Scenario& scenario, const Layout& layout, Obj
   };
   cut(cut, 0, layout.stages);
   return best;
+}
+
+// What a search refuses.
+inline std::string refusal_of(const Scenario& scenario) {
+  try {
+    search(scenario);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no error";
 }
 
 inline std::vector<Layout> all_layouts(const Scenario& scenario) {

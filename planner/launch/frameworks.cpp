@@ -1,0 +1,177 @@
+#include "planner/launch/frameworks.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "core/check.hpp"
+#include "core/cost/memory_model.hpp"
+#include "core/model/families/described.hpp"
+
+namespace pipewright {
+namespace {
+
+using Words = std::string_view;
+constexpr std::array<Words, 2> kMegatronSchedules = {"1f1b", "interleaved_1f1b"};
+constexpr std::array<Words, 3> kTorchtitanSchedules = {"1f1b", "gpipe", "interleaved_1f1b"};
+constexpr std::array<Words, 1> kDeepSpeedSchedules = {"1f1b"};
+constexpr std::array<Words, 3> kMegatronRecompute = {"none", "selective", "blocks"};
+constexpr std::array<Words, 2> kTorchtitanRecompute = {"none", "blocks"};
+constexpr std::array<Words, 3> kTorchRecompute = {"none", "knapsack", "full"};
+constexpr std::array<Words, 3> kDeepSpeedRecompute = {"none", "blocks", "full"};
+
+constexpr std::array<FrameworkWords, 4> kFrameworks = {{
+    {.word = "megatron",
+     .name = "Megatron-LM",
+     .framework = Framework::Megatron,
+     .schedules = kMegatronSchedules,
+     .recompute = kMegatronRecompute,
+     .one_recompute = true,
+     .chunks = true,
+     .own_cuts = false,
+     .pipeline_placement = true,
+     .zero = true,
+     .gradient_sync = std::nullopt},
+    {.word = "torchtitan",
+     .name = "torchtitan",
+     .framework = Framework::Torchtitan,
+     .schedules = kTorchtitanSchedules,
+     .recompute = kTorchtitanRecompute,
+     .one_recompute = true,
+     .chunks = true,
+     .own_cuts = false,
+     .pipeline_placement = false,
+     .zero = false,
+     .gradient_sync = GradientSync::Overlapped},
+    {.word = "torch",
+     .name = "torch.distributed.pipelining",
+     .framework = Framework::Torch,
+     .schedules = {},
+     .recompute = kTorchRecompute,
+     .one_recompute = false,
+     .chunks = true,
+     .own_cuts = false,
+     .pipeline_placement = true,
+     .zero = true,
+     .gradient_sync = GradientSync::Overlapped},
+    {.word = "deepspeed",
+     .name = "DeepSpeed",
+     .framework = Framework::DeepSpeed,
+     .schedules = kDeepSpeedSchedules,
+     .recompute = kDeepSpeedRecompute,
+     .one_recompute = true,
+     .chunks = false,
+     .own_cuts = true,
+     .pipeline_placement = false,
+     .zero = true,
+     .gradient_sync = GradientSync::Blocking},
+}};
+
+const char* optimizer_name(Optimizer optimizer) {
+  switch (optimizer) {
+    case Optimizer::Sgd: return "sgd";
+    case Optimizer::Momentum: return "momentum";
+    case Optimizer::RmsProp: return "rmsprop";
+    case Optimizer::Adam: break;
+  }
+  return "adam";
+}
+
+using Told = std::function<void(const std::string&)>;
+
+void settle_gradient_precision(Training& training, Framework framework, const Told& differs) {
+  const Precision asked = training.gradient_precision.value_or(training.precision);
+  // DeepSpeed: as its engine checks, without ZeRO.                                              [DeepSpeed26]
+  const bool in_fp32 = framework == Framework::Megatron || framework == Framework::Torchtitan ||
+                       (framework == Framework::DeepSpeed && training.zero == 0);
+  if (in_fp32 && training.precision == Precision::Bf16 && asked != Precision::Fp32) {
+    differs("gradient_precision: bf16 training accumulates its gradients in fp32");
+    training.gradient_precision = Precision::Fp32;
+  }
+  if (framework == Framework::DeepSpeed && training.precision == Precision::Fp16 && training.zero == 0 &&
+      asked != Precision::Fp16) {
+    differs("gradient_precision: fp16 training accumulates its gradients in fp16 but with ZeRO; fp16");
+    training.gradient_precision.reset();
+  }
+  if (framework == Framework::Torch && weight_bytes(asked) != weight_bytes(training.precision)) {
+    differs(fmt::format("gradient_precision: a gradient is of its weight's type; {}",
+                        training.precision == Precision::Bf16   ? "bf16"
+                        : training.precision == Precision::Fp16 ? "fp16"
+                                                                : "fp32"));
+    training.gradient_precision.reset();
+  }
+}
+
+void settle_gradient_sync(GradientSync& sync, const std::optional<GradientSync>& has, const Told& differs) {
+  if (has == GradientSync::Blocking && sync == GradientSync::Overlapped) {
+    differs("gradient_sync: gradients are all-reduced behind the last backward; blocking");
+    sync = GradientSync::Blocking;
+  }
+  if (has == GradientSync::Overlapped && sync == GradientSync::Blocking) {
+    differs("gradient_sync: gradients are all-reduced beside the backward; overlapped");
+    sync = GradientSync::Overlapped;
+  }
+}
+
+}  // namespace
+
+std::span<const FrameworkWords> frameworks() {
+  return kFrameworks;
+}
+
+const FrameworkWords& words(Framework framework) {
+  return *std::find_if(kFrameworks.begin(), kFrameworks.end(),
+                       [&](const FrameworkWords& each) { return each.framework == framework; });
+}
+
+std::string_view name(Framework framework) {
+  return words(framework).name;
+}
+
+const FrameworkWords* find_framework(std::string_view word) {
+  const auto found = std::find_if(kFrameworks.begin(), kFrameworks.end(),
+                                  [&](const FrameworkWords& each) { return each.word == word; });
+  return found == kFrameworks.end() ? nullptr : &*found;
+}
+
+void check_model(const Scenario& scenario, Framework framework) {
+  const Model& model = scenario.model;
+  if (!model.order.empty() || scenario.plan.order.value.unsettled())
+    throw InputError(
+        scenario.plan.order.place,
+        fmt::format("plan.order: {} runs the layers in the model's order; leave plan.order out", name(framework)));
+  if (framework != Framework::Megatron && framework != Framework::Torchtitan) return;
+  const auto transformer = described(model);
+  const auto refuse = [&](const std::string& why) {
+    throw InputError(model.place, fmt::format("model: {} {}; --for torch takes any model", model.name, why));
+  };
+  if (!transformer)
+    return refuse(fmt::format("is no decoder of one stack, the models that {} is launched with", name(framework)));
+  if (transformer->modules > 0) return refuse("has modules for multi-token prediction, which are not launched yet");
+  const auto blocks = std::count_if(model.layers.begin(), model.layers.end(), [](const Layer& l) { return l.block; });
+  if (blocks + 2 != std::ssize(model.layers) || model.layers.front().block || model.layers.back().block)
+    return refuse("is not embedding, blocks and head");
+}
+
+void settle_training(Scenario& scenario, Framework framework, bool copies, const Told& differs) {
+  Training& training = scenario.training;
+  const bool adam_alone = framework == Framework::Torchtitan && training.optimizer != Optimizer::Adam;
+  if (adam_alone || (training.optimizer == Optimizer::RmsProp && framework != Framework::Torch)) {
+    differs(fmt::format("optimizer: {} is not there; adam", optimizer_name(training.optimizer)));
+    training.optimizer = Optimizer::Adam;
+  }
+  if (framework == Framework::Torchtitan && training.precision == Precision::Fp16) {
+    differs("precision: fp16 is not there; bf16");
+    training.precision = Precision::Bf16;
+    if (training.gradient_precision == Precision::Fp16) training.gradient_precision = Precision::Bf16;
+  }
+  settle_gradient_precision(training, framework, differs);
+  if (!words(framework).zero && training.zero == 1 && copies) {
+    differs("zero: 1 is not there; copies are whole (data_parallel_replicate_degree): 0");
+    training.zero = 0;
+  }
+  if (copies) settle_gradient_sync(scenario.plan.gradient_sync, words(framework).gradient_sync, differs);
+}
+
+}  // namespace pipewright

@@ -1,0 +1,46 @@
+// What training frameworks can say of a plan: the one table that `launch` replaces by and `plan --for` searches in.
+//
+// A fact about their versions: docs/launch.md lists both.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/plan/scenario.hpp"
+
+namespace pipewright {
+
+enum class Framework : std::uint8_t { Megatron, Torchtitan, Torch, DeepSpeed };
+
+struct FrameworkWords {
+  std::string_view word, name;
+  Framework framework;
+  std::span<const std::string_view> schedules;  // of those that `plan` searches; empty: all of them
+  std::span<const std::string_view> recompute;  // that `plan` may choose
+  bool one_recompute;                           // for all stages
+  bool chunks;                                  // several of them on a stage
+  bool own_cuts;                                // layers are cut by the framework's own methods: equal_layers
+  bool pipeline_placement;                      // copies of the pipeline side by side
+  bool zero;                                    // ZeRO-1
+  std::optional<GradientSync> gradient_sync;    // of a plan with copies; nothing: either
+};
+std::span<const FrameworkWords> frameworks();
+const FrameworkWords& words(Framework framework);
+std::string_view name(Framework framework);
+const FrameworkWords* find_framework(std::string_view word);  // nullptr: none is called so
+
+// Throws InputError where the framework cannot train the model at all, or not in the order that the plan gives.
+void check_model(const Scenario& scenario, Framework framework);
+
+// Optimizer, precisions, ZeRO and the order of gradients become what the framework has; each change is told: "zero: 1
+// is not there; copies are whole (data_parallel_replicate_degree): 0". `copies`: whether the plan has, or may have,
+// several.
+void settle_training(Scenario& scenario, Framework framework, bool copies,
+                     const std::function<void(const std::string&)>& differs);
+
+}  // namespace pipewright

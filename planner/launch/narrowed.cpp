@@ -1,0 +1,196 @@
+#include "planner/launch/narrowed.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/check.hpp"
+#include "core/plan/ranking.hpp"
+
+namespace pipewright {
+namespace {
+
+// "none, selective or blocks"
+std::string either(const std::vector<std::string>& values) {
+  std::string text;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == values.size() ? " or " : ", ") + values[i];
+  return text;
+}
+
+std::string recompute_name(Recompute mode) {
+  return in_words(std::vector{mode}).substr(std::string_view("recompute ").size());
+}
+
+class Narrowing {
+ public:
+  Narrowing(const Scenario& scenario, Framework framework) : words_(words(framework)), found_{scenario, {}, {}, {}} {}
+
+  Narrowed all() {
+    check_model(found_.scenario, words_.framework);
+    refuse_replicas();
+    choose("schedule", plan().schedule.value, searched_schedules());
+    if (!words_.chunks) one_chunk();
+    if (words_.own_cuts) cut_evenly();
+    recompute();
+    placement();
+    training();
+    within();
+    return std::move(found_);
+  }
+
+ private:
+  PlanRequest& plan() { return found_.scenario.plan; }
+  bool has_copies() { return plan().open.contains("data_parallel") || plan().data_parallel.value > 1; }
+  const Place& place_of(const Place& own) { return own.file.empty() ? plan().place : own; }
+
+  void tell(const std::string& key, const std::string& what) {
+    found_.restricted.push_back(what);
+    found_.keys.push_back(key);
+    found_.scenario.origins[key] = Place{fmt::format("--for {}", words_.word), 0, 0};
+  }
+  [[noreturn]] void refuse(const Place& place, const std::string& key, const std::string& value,
+                           const std::string& way_out) {
+    throw InputError(place_of(place), fmt::format("plan.{}: {}, which {} does not have; {}, or leave --for {} out", key,
+                                                  value, words_.name, way_out, words_.word));
+  }
+
+  void refuse_replicas() {
+    if (plan().open.contains("replicas") || !plan().replicas.value.empty())
+      refuse(plan().replicas.place, "replicas", "workers that share a stage", "leave plan.replicas out");
+    if (std::holds_alternative<WholePlan>(plan().partition.value))
+      refuse(plan().partition.place, "partition", "stages with replicas of their own", "write plan.partition: auto");
+  }
+
+  std::vector<std::string> searched_schedules() const {
+    if (words_.schedules.empty()) return {};
+    return {words_.schedules.begin(), words_.schedules.end()};
+  }
+
+  // Of an open field what is left of its values; of a fixed one whether it is among them. `all`: of the framework;
+  // empty: any but those of asynchronous training.
+  void choose(const std::string& key, const std::string& own, const std::vector<std::string>& all) {
+    const auto open = plan().open.find(key);
+    if (open == plan().open.end()) {
+      const bool there = all.empty() ? own != "pipedream" : std::find(all.begin(), all.end(), own) != all.end();
+      if (!there) refuse(plan().schedule.place, key, own, all.empty() ? "write auto" : "write " + either(all));
+      return;
+    }
+    std::vector<std::string>& among = open->second.among;
+    std::vector<std::string> left;
+    for (const std::string& value : among.empty() ? all : among)
+      if (all.empty() ? value != "pipedream" : std::find(all.begin(), all.end(), value) != all.end())
+        left.push_back(value);
+    if (left == among) return;
+    if (left.empty())
+      refuse(open->second.place, key, "auto, but among values", all.empty() ? "write auto" : "list " + either(all));
+    among = left;
+    tell("plan." + key, fmt::format("{}: {}", key, either(left)));
+  }
+
+  void one_chunk() {
+    if (plan().open.erase("virtual_stages") > 0) {
+      plan().virtual_stages.value = 1;
+      tell("plan.virtual_stages", "virtual_stages: 1");
+    } else if (plan().virtual_stages.value > 1) {
+      refuse(plan().virtual_stages.place, "virtual_stages", std::to_string(plan().virtual_stages.value), "write 1");
+    }
+  }
+
+  void cut_evenly() {
+    const bool stated = plan().open.erase("partition") == 0 && found_.scenario.origins.contains("plan.partition");
+    if (stated && std::holds_alternative<EqualLayers>(plan().partition.value)) return;
+    if (stated) refuse(plan().partition.place, "partition", "cuts of its own", "write equal_layers, or auto");
+    plan().partition.value = EqualLayers{};
+    tell("plan.partition", "partition: equal_layers, by its own methods");
+  }
+
+  // What the model has: blocks, and attention cores that can be rebuilt alone.
+  std::vector<std::string> recomputations() const {
+    const Model& model = found_.scenario.model;
+    const bool blocks = std::any_of(model.layers.begin(), model.layers.end(), [](const Layer& l) { return l.block; });
+    const bool cores = std::any_of(model.works.begin(), model.works.end(),
+                                   [](const Work& work) { return !(work.kept == work.kept_selective); });
+    std::vector<std::string> modes;
+    for (const std::string_view mode : words_.recompute)
+      if ((mode != "blocks" || blocks) && (mode != "selective" || cores)) modes.emplace_back(mode);
+    return modes;
+  }
+
+  void recompute() {
+    if (plan().recompute_except_last) {
+      plan().recompute_except_last = false;
+      tell("plan.recompute_except_last", "recompute_except_last: false, micro-batches are treated alike");
+    }
+    const std::vector<std::string> all = recomputations();
+    const auto open = plan().open.find("recompute");
+    if (open == plan().open.end()) return check_recompute(all);
+    std::vector<std::string> left;
+    for (const std::string& mode : all)
+      if (open->second.among.empty() ||
+          std::find(open->second.among.begin(), open->second.among.end(), mode) != open->second.among.end())
+        left.push_back(mode);
+    if (left.empty()) refuse(open->second.place, "recompute", "auto, but among modes", "list " + either(all));
+    open->second.among = left;
+    found_.within.one_recompute = words_.one_recompute && left.size() > 1;
+    tell("plan.recompute",
+         fmt::format("recompute: {}{}", either(left), found_.within.one_recompute ? ", one for all stages" : ""));
+  }
+
+  // A mode that is fixed, of all stages alike where the framework has one for all.
+  void check_recompute(const std::vector<std::string>& all) {
+    const std::vector<Recompute>& modes = plan().recompute.value;
+    const auto there = [&](Recompute mode) {
+      const std::string asked = mode == Recompute::Layers ? "knapsack" : recompute_name(mode);
+      return mode == Recompute::None || std::find(all.begin(), all.end(), asked) != all.end();
+    };
+    for (const Recompute mode : modes)
+      if (!there(mode))
+        refuse(plan().recompute.place, "recompute", recompute_name(mode), "write auto or " + either(all));
+    if (words_.one_recompute && std::adjacent_find(modes.begin(), modes.end(), std::not_equal_to<>()) != modes.end())
+      refuse(plan().recompute.place, "recompute", "several modes", "write one for all stages");
+  }
+
+  void placement() {
+    if (words_.pipeline_placement || !has_copies()) return;
+    const bool open = plan().open.erase("placement") > 0;
+    const auto* order = std::get_if<PlacementOrder>(&plan().placement);
+    if (!open && order != nullptr && *order == PlacementOrder::Data) return;
+    if (!open && found_.scenario.origins.contains("plan.placement"))
+      refuse(plan().placement_place, "placement", order != nullptr ? "pipeline" : "a list of devices", "write data");
+    plan().placement = PlacementOrder::Data;
+    tell("plan.placement", "placement: data");
+  }
+
+  void training() {
+    Training& training = found_.scenario.training;
+    if (!words_.zero && training.open.erase("zero") > 0) {
+      training.zero = 0;
+      tell("training.zero", "zero: 0, copies are whole");
+    }
+    settle_training(found_.scenario, words_.framework, has_copies(), [&](const std::string& what) {
+      const std::string key = what.substr(0, what.find(':'));
+      tell((key == "gradient_sync" ? "plan." : "training.") + key, what);
+    });
+  }
+
+  void within() {
+    if (found_.scenario.cluster.nodes < 2) return;
+    found_.within.whole_nodes = true;
+    found_.restricted.push_back("devices: of one node, or of whole nodes");
+  }
+
+  const FrameworkWords& words_;
+  Narrowed found_;
+};
+
+}  // namespace
+
+Narrowed narrowed(const Scenario& scenario, Framework framework) {
+  return Narrowing(scenario, framework).all();
+}
+
+}  // namespace pipewright

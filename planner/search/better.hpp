@@ -1,0 +1,23 @@
+// Which of two plans is the better one, by the objective of a search.
+#pragma once
+
+#include <vector>
+
+#include "planner/search/search.hpp"
+
+namespace pipewright {
+
+// Plans whose values differ by so little, but by no more than the gap, are told apart by their devices: the one that
+// has fewer is the better one. Of the least memory there are no ties.
+//     100 samples/s on 64 devices and 99.95 on 56: the latter; with a gap of 0, the former
+double tie(const SearchOptions& options);
+// By value, and of equal ones by time per sample.
+bool is_better(const Found& a, const Found& b);
+// Ranking::plans, sorted by value: of those that tie with the first the one with the fewest devices becomes the first.
+// By memory the first stays: of equal needs it is the faster one.
+void prefer_fewer_devices(std::vector<Found>& plans, const SearchOptions& options);
+
+// What a plan is worth by the objective, from its step time and its memory.
+double objective_value(Objective objective, const Layout& layout, const Scenario& scenario, Time step, Bytes need);
+
+}  // namespace pipewright

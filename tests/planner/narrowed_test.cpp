@@ -1,0 +1,103 @@
+// What `plan --for` searches in, and that launch writes it as it is.
+#include "planner/launch/narrowed.hpp"
+
+#include <algorithm>
+
+#include <doctest/doctest.h>
+
+#include "io/read_scenario.hpp"
+#include "planner/launch/nearest.hpp"
+#include "planner/search/search.hpp"
+#include "tests/io/scratch.hpp"
+#include "tests/support/input_error.hpp"
+
+using namespace pipewright;
+
+namespace {
+
+// 10 blocks between embedding and head, on two nodes of 4 devices; memory is short.
+Scenario small(const std::string& plan, const std::string& training = "optimizer: adam, micro_batch_size: auto",
+               const std::string& memory = "160 MiB") {
+  const Scratch scratch;
+  return read_scenario(scratch.write(
+      "x.yaml",
+      "model: {family: gpt, layers: 10, hidden: 256, heads: 4, vocabulary: 1024, sequence_length: 128}\n"
+      "cluster: {nodes: 2, network: {bandwidth: 25 GB/s, latency: 5 us}, node: {devices: 4, device: {memory: " +
+          memory +
+          ", peak: {fp32: 10 TFLOP/s, bf16: 20 TFLOP/s}, memory_bandwidth: 1 TB/s}, links: {kind: nvswitch, bandwidth: "
+          "100 GB/s}}}\n"
+          "training: {global_batch_size: 32, " +
+          training + "}\nplan: " + plan + "\n"));
+}
+
+std::string refusal(const Scenario& scenario, Framework framework) {
+  return error_of([&] { static_cast<void>(narrowed(scenario, framework)); });
+}
+
+bool tells(const Narrowed& narrow, const std::string& what) {
+  return std::any_of(narrow.restricted.begin(), narrow.restricted.end(),
+                     [&](const std::string& each) { return each.starts_with(what); });
+}
+
+}  // namespace
+
+TEST_CASE("every plan of the ranking for a framework is launched as it is") {
+  for (const char* memory : {"160 MiB", "60 MiB", "40 MiB"})
+    for (const FrameworkWords& words : frameworks()) {
+      CAPTURE(words.word);
+      CAPTURE(memory);
+      const Narrowed narrow =
+          narrowed(small("auto", "optimizer: adam, precision: bf16, micro_batch_size: auto, zero: auto", memory),
+                   words.framework);
+      CHECK_FALSE(narrow.restricted.empty());
+      const auto found = search(narrow.scenario, {.top = 10, .within = narrow.within, .kept = narrow.keys});
+      REQUIRE(std::holds_alternative<SearchAnswer>(found));
+      for (const Found& each : std::get<SearchAnswer>(found).plans) {
+        CAPTURE(in_words(each.layout));
+        CHECK(nearest_plan(*each.scenario, each.plan, words.framework).differences == std::vector<std::string>{});
+      }
+    }
+}
+
+TEST_CASE("a list of the user's keeps what the framework has of it") {
+  const Narrowed narrow =
+      narrowed(small("{stages: auto, schedule: {auto: [gpipe, 1f1b]}, recompute: {auto: [none, full, blocks]}}"),
+               Framework::Megatron);
+  CHECK(narrow.scenario.plan.open.at("schedule").among == std::vector<std::string>{"1f1b"});
+  CHECK(narrow.scenario.plan.open.at("recompute").among == std::vector<std::string>{"none", "blocks"});
+  CHECK(narrow.within.one_recompute);
+  CHECK(narrow.within.whole_nodes);
+  CHECK(narrow.keys == std::vector<std::string>{"plan.schedule", "plan.recompute"});
+  CHECK(tells(narrow, "schedule: 1f1b"));
+  CHECK(tells(narrow, "devices: of one node, or of whole nodes"));
+}
+
+TEST_CASE("what the scenario fixes and the framework lacks is refused, with a way out") {
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  CHECK(has(refusal(small("{stages: auto, schedule: gpipe}"), Framework::Megatron),
+            "plan.schedule: gpipe, which Megatron-LM does not have; write 1f1b or interleaved_1f1b, or leave --for "
+            "megatron out"));
+  CHECK(has(refusal(small("{stages: auto, recompute: full}"), Framework::Torchtitan), "plan.recompute: full"));
+  CHECK(has(refusal(small("{stages: auto, virtual_stages: 2, schedule: interleaved_1f1b}"), Framework::DeepSpeed),
+            "plan.schedule: interleaved_1f1b, which DeepSpeed does not have"));
+  CHECK(has(refusal(small("{stages: 2, data_parallel: auto, placement: pipeline}"), Framework::Torchtitan),
+            "plan.placement: pipeline"));
+  CHECK(has(refusal(small("{stages: 2, data_parallel: auto, partition: fitting}"), Framework::DeepSpeed),
+            "plan.partition: cuts of its own"));
+  CHECK(has(refusal(small("{stages: auto, replicas: auto, schedule: pipedream, partition: auto}"), Framework::Torch),
+            "plan.replicas: workers that share a stage"));
+}
+
+TEST_CASE("what launch would replace in the training is replaced before the search, and told") {
+  const Narrowed narrow = narrowed(small("{stages: auto, data_parallel: auto}",
+                                         "optimizer: rmsprop, precision: bf16, micro_batch_size: auto, zero: 1"),
+                                   Framework::Torchtitan);
+  CHECK(narrow.scenario.training.optimizer == Optimizer::Adam);
+  CHECK(narrow.scenario.training.gradient_precision == Precision::Fp32);
+  CHECK(narrow.scenario.training.zero == 0);
+  CHECK(narrow.scenario.origins.at("training.optimizer").file == "--for torchtitan");
+  CHECK(tells(narrow, "optimizer: rmsprop is not there; adam"));
+  CHECK(tells(narrow, "zero: 1 is not there"));
+}
