@@ -37,7 +37,7 @@ std::optional<std::int64_t> count(const Arguments& arguments, const char* option
 
 std::string yaml_of(const Model& model) {
   std::string provenance = "written by pipewright " PIPEWRIGHT_VERSION;
-  if (!model.form.empty()) provenance += "\n" + model.source;  // a form of its own has no key for it
+  if (!model.form.empty() && model.form.front().first == "hf") provenance += "\n" + model.source;  // has no key for it
   return model_yaml(model, provenance);
 }
 

@@ -10,12 +10,15 @@
 
 #include <fmt/format.h>
 
-#include "io/import/hf.hpp"
+#include "core/model/families/described.hpp"
+#include "core/model/families/transformer_families.hpp"
 #include "io/import/pipedream.hpp"
+#include "io/model_forms.hpp"
 #include "io/quantity.hpp"
 #include "io/read_ops.hpp"
 #include "io/read_scenario.hpp"
 #include "io/sections.hpp"
+#include "io/trained_as.hpp"
 #include "io/utf8.hpp"
 
 namespace pipewright {
@@ -367,7 +370,9 @@ void read_file_form(Reader& reader, const At& at, const std::string& file, Model
   ++reader.files_deep;
   read_model_section(reader, At{value, at.parent, at.key, at.item}, model);
   --reader.files_deep;
-  if (model.name.empty()) model.name = printable(std::filesystem::path(file).stem().string());
+  if (!model.name.empty()) return;
+  model.name = printable(std::filesystem::path(file).stem().string());
+  if (reader.keep_origins) reader.origins["model.name"] = Place{file, 0, 0};
 }
 
 void read_profile_form(Reader& reader, const At& at, Model& model) {
@@ -377,85 +382,12 @@ void read_profile_form(Reader& reader, const At& at, Model& model) {
   const Yaml* file = at.yaml.find("pipedream_profile");
   if (reader.errors.count() > errors_before || !file) return;
   try {
-    model = read_pipedream_profile(relative_to(file->place, text.file), text.batch);
+    const std::string path = relative_to(file->place, text.file);
+    model = read_pipedream_profile(path, text.batch);
     if (!text.name.empty()) model.name = text.name;
+    came_from(reader, path, model);
   } catch (const InputError& error) {
     reader.errors.add(file->place, path(at) + ".pipedream_profile: " + error.what());
-  }
-}
-
-struct HfText {
-  std::string file;
-  HfOptions options;
-  std::string name;
-};
-
-constexpr Field<HfText> kHf[] = {
-    {"hf", "path of a config.json, or name", "a transformer as Hugging Face configures it; a name of configs/models/hf",
-     Need::Required, read_as<&HfText::file>, write_as<&HfText::file>},
-    {"sequence_length", "whole number >= 1", "tokens of a sample; default: the longest that the file states",
-     Need::Optional,
-     [](Reader& reader, const At& at, HfText& text) {
-       read_as<&HfOptions::sequence_length, AtLeast1>(reader, at, text.options);
-     },
-     [](YamlText&, std::string_view, const HfText&) {}},
-    {"target_length", "whole number >= 1", "tokens of a decoder behind an encoder; default: sequence_length",
-     Need::Optional,
-     [](Reader& reader, const At& at, HfText& text) {
-       read_as<&HfOptions::target_length, AtLeast1>(reader, at, text.options);
-     },
-     [](YamlText&, std::string_view, const HfText&) {}},
-    {"attention", "flash | materialised", "one kernel that keeps no scores, or separate products; default: flash",
-     Need::Optional,
-     [](Reader& reader, const At& at, HfText& text) {
-       std::string word;
-       if (!read_value(reader, at, word)) return;
-       constexpr std::array<std::string_view, 2> known = {"flash", "materialised"};
-       if (std::find(known.begin(), known.end(), word) == known.end())
-         return reader.error(at, unknown_name(word.substr(0, 64), known));
-       text.options.flash = word == "flash";
-     },
-     [](YamlText&, std::string_view, const HfText&) {}},
-    {"next_token_modules", "whole number >= 1",
-     "how many of the configuration's are built (DeepSeek-V3); default: none", Need::Optional,
-     [](Reader& reader, const At& at, HfText& text) {
-       read_as<&HfOptions::next_token_modules, AtLeast1>(reader, at, text.options);
-     },
-     [](YamlText&, std::string_view, const HfText&) {}},
-    {"name", "text", "for reports; default: the name of the file, or of its folder", Need::Optional,
-     read_as<&HfText::name>, write_as<&HfText::name>},
-};
-
-// A name of the config folders, or a path.
-std::string hf_file(const Reader& reader, const Yaml& at, const std::string& text) {
-  const std::string path = relative_to(at.place, text);
-  std::error_code absent;
-  if (text.find('/') != std::string::npos || text.ends_with(".json") || std::filesystem::exists(path, absent))
-    return path;
-  std::vector<std::string> known;
-  for (const std::string& file : config_files("models", reader.options)) {
-    if (!file.ends_with(".json")) continue;
-    known.push_back(printable(std::filesystem::path(file).stem().string()));
-    if (known.back() == text) return file;
-  }
-  if (known.empty()) return path;  // which then says that it is not there
-  throw InputError(unknown_name(std::string_view(text).substr(0, 64), known));
-}
-
-void read_hf_form(Reader& reader, const At& at, Model& model) {
-  const std::size_t errors_before = reader.errors.count();
-  HfText text;
-  read_fields<HfText>(reader, at, kHf, text);
-  const Yaml* file = at.yaml.find("hf");
-  if (reader.errors.count() > errors_before || !file) return;
-  try {
-    model = read_hf_config(hf_file(reader, *file, text.file), text.options);
-    model.place = at.yaml.place;
-    for (Layer& layer : model.layers)
-      layer.place = model.place;
-    if (!text.name.empty()) model.name = text.name;
-  } catch (const InputError& error) {
-    reader.errors.add(file->place, path(at) + ".hf: " + error.what());
   }
 }
 
@@ -472,16 +404,23 @@ void read_family_form(Reader& reader, const At& at, Model& model) {
     return reader.errors.add(chosen.place, path(at) + ".family: " + unknown_name(name.substr(0, 64), known));
   }
   FamilyArguments arguments;
-  std::string title;
+  std::string title, source;
+  std::optional<TrainedAs> trained;
   const std::size_t errors_before = reader.errors.count();
   for (const auto& [key, value] : at.yaml.map) {
     const At here = at.child(key.text, value);
-    if (key.text == "family") continue;
     if (reader.keep_origins) reader.origins[path(here)] = value.place;
+    if (key.text == "family") continue;
+    if (key.text == "trained_as" && is_transformer(*family)) {
+      read_trained_as(reader, here, family->name == kDecoderFamily.name, trained.emplace());
+      continue;
+    }
     std::string text;
     if (!read_value(reader, here, text)) continue;
     if (key.text == "name")
       title = text;
+    else if (key.text == "source")
+      source = text;
     else
       arguments.emplace(key.text, Placed<std::string>{text, value.place});
   }
@@ -489,6 +428,8 @@ void read_family_form(Reader& reader, const At& at, Model& model) {
   try {
     model = build_family(*family, arguments, at.yaml.place);
     if (!title.empty()) model.name = title;
+    if (!source.empty()) model.source = source;
+    if (trained) keep_trained_as(model, *trained);
   } catch (const InputError& error) {
     reader.errors.add(error);
   }
@@ -539,6 +480,7 @@ void write_model_section(YamlText& out, const Model& model) {
   if (!built) write_fields<Model>(out, kExplicit, model);
   for (const auto& [key, value] : model.form)
     out.line(key, value);
+  if (built && model.form.front().first == "family") write_text<&Model::source>(out, "source", model);
   if (built) return;
   out.open("layers");
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
@@ -565,11 +507,10 @@ void write_model_section(YamlText& out, const Model& model) {
 }
 
 std::vector<SectionDoc> model_docs() {
-  std::vector<SectionDoc> docs = {document<Model>("model (layers)", kExplicit),
-                                  document<LayerText>("model.layers", kLayer),
-                                  document<std::string>("model (file)", kFile), document<HfText>("model (hf)", kHf),
-                                  document<ProfileText>("model (profile)", kProfile)};
-  for (const auto& more : {family_docs(), operator_docs()})
+  std::vector<SectionDoc> docs = {
+      document<Model>("model (layers)", kExplicit), document<LayerText>("model.layers", kLayer),
+      document<std::string>("model (file)", kFile), hf_form_doc(), document<ProfileText>("model (profile)", kProfile)};
+  for (const auto& more : {family_docs(), trained_as_docs(), operator_docs()})
     docs.insert(docs.end(), more.begin(), more.end());
   return docs;
 }

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "core/model/families/described.hpp"
+
 namespace pipewright {
 namespace {
 
@@ -182,9 +184,15 @@ std::vector<SectionDoc> operator_docs() {
 
 std::vector<SectionDoc> family_docs() {
   std::vector<SectionDoc> docs;
-  for (const Family& family : families())
-    docs.push_back(parameters_doc("model (family: " + std::string(family.name) + ")", family.parameters,
-                                  {"family", family.name, family.summary, true}));
+  for (const Family& family : families()) {
+    SectionDoc& doc =
+        docs.emplace_back(parameters_doc("model (family: " + std::string(family.name) + ")", family.parameters,
+                                         {"family", family.name, family.summary, true}));
+    doc.fields.push_back({"name", "text", "for reports; default: by the family", false});
+    doc.fields.push_back({"source", "text", "where the numbers come from, for reports", false});
+    if (is_transformer(family))
+      doc.fields.push_back({"trained_as", "map", "see model.trained_as; default: unknown", false});
+  }
   return docs;
 }
 

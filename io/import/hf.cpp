@@ -11,6 +11,7 @@
 #include "io/import/json_places.hpp"
 #include "io/read_file.hpp"
 #include "io/sha256.hpp"
+#include "io/trained_as.hpp"
 
 namespace pipewright {
 namespace {
@@ -58,6 +59,7 @@ HfConfig parse_hf_config(const std::string& text, const std::string& file, const
   out.transformer.name = model_name(file, type);
   out.transformer.flash = options.flash;
   found->read({config, options, out, type});
+  read_hf_trained_as({config, options, out, type});
   config.check_all_read(type);
   const Transformer& t = out.transformer;
   if (options.next_token_modules > 0 && t.stated_modules == 0)
@@ -93,6 +95,7 @@ Model read_hf_config(const std::string& path, const HfOptions& options) {
         model.form.emplace_back("next_token_modules", std::to_string(options.next_token_modules));
       if (!options.flash) model.form.emplace_back("attention", "materialised");
     }
+    keep_trained_as(model, config.trained_as);
     for (Layer& layer : model.layers)
       layer.place = model.place;
     return model;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/model/families/transformer.hpp"
+#include "core/model/trained_as.hpp"
 
 namespace pipewright {
 
@@ -26,6 +27,7 @@ struct HfOptions {
 // A configuration as a description and what it left out, a sentence per entry.
 struct HfConfig {
   Transformer transformer;
+  TrainedAs trained_as;
   std::vector<std::string> notes;
 };
 

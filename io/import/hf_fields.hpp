@@ -72,7 +72,22 @@ class HfFields {
       refuse(key, "is no share from 0 to 1; correct it");
     return value->get<double>();
   }
+  // A number above 0, where it is stated.
+  std::optional<double> positive(std::string_view key) {
+    const Json* value = find(key);
+    if (!value) return std::nullopt;
+    if (!value->is_number() || !(value->get<double>() > 0)) refuse(key, "is no number above 0; correct it");
+    return value->get<double>();
+  }
   // The same of a field inside an object.
+  std::optional<double> positive_within(std::string_view key, const Json& object, const char* inner) {
+    const auto value = object.find(inner);
+    if (value == object.end() || value->is_null()) return std::nullopt;
+    if (!value->is_number() || !(value->get<double>() > 0))
+      refuse(key, std::string("has a ") + inner + " that is no number above 0; correct it");
+    return value->get<double>();
+  }
+  // A share from 0 to 1 inside an object.
   double share_within(std::string_view key, const char* inner, double otherwise) {
     const Json* value = find(key);
     if (!value || !value->is_object() || !value->contains(inner) || (*value)[inner].is_null()) return otherwise;

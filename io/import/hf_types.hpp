@@ -25,4 +25,7 @@ struct HfType {
 };
 std::span<const HfType> hf_types();  // by name
 
+// What every type states beside its shapes: rotary base and scaling, epsilon of the norms. `transformer` is read.
+void read_hf_trained_as(const HfReading& reading);
+
 }  // namespace pipewright

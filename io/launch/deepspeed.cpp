@@ -70,6 +70,7 @@ WIDTH = 64  # of the layers below; yours have their own
                       training.precision == Precision::Fp16 ? "True" : "False",
                       dtype_of(training.gradient_precision.value_or(training.precision)), adam ? "AdamW" : "SGD",
                       training.optimizer == Optimizer::Momentum ? ", \"momentum\": 0.9" : "");
+  if (const std::string known = python_trained_as(written.scenario->model); !known.empty()) text += known + "\n\n";
   text +=
       "class Edge(torch.nn.Linear):  # embedding and head: put yours here\n    pass\n\n\n"
       "class Block(torch.nn.Linear):  # put yours here\n    pass\n\n\n";

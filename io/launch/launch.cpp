@@ -11,6 +11,7 @@
 #include "core/check.hpp"
 #include "core/plan/devices_by_node.hpp"
 #include "io/format_quantity.hpp"
+#include "io/trained_as.hpp"
 #include "io/utf8.hpp"
 
 namespace pipewright {
@@ -126,6 +127,55 @@ std::string torchrun_job(const LaunchRequest& request, const std::string& progra
              "set -euo pipefail\ncat > {0} <<'PIPEWRIGHT_PROGRAM'\n{1}PIPEWRIGHT_PROGRAM\n"
              "head=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\nsrun {2} {0}\n",
              file, program, torchrun(request.written, "\"$SLURM_JOB_ID\"", "\"$head\""));
+}
+
+namespace {
+
+// {"type", "factor", ...} with their values, as the configuration states them.
+std::vector<std::pair<std::string, std::string>> parts_of(const RopeScaling& scaling) {
+  std::vector<std::pair<std::string, std::string>> parts = {{"type", std::string(name(scaling.type))},
+                                                            {"factor", fmt::format("{}", scaling.factor)}};
+  if (scaling.original_length)
+    parts.emplace_back("original_max_position_embeddings", std::to_string(*scaling.original_length));
+  for (const auto& [key, value] :
+       {std::pair<const char*, std::optional<double>>{"low_freq_factor", scaling.low_freq_factor},
+        {"high_freq_factor", scaling.high_freq_factor},
+        {"beta_fast", scaling.beta_fast},
+        {"beta_slow", scaling.beta_slow},
+        {"mscale", scaling.mscale},
+        {"mscale_all_dim", scaling.mscale_all_dim}})
+    if (value) parts.emplace_back(key, fmt::format("{}", *value));
+  return parts;
+}
+
+}  // namespace
+
+std::string python_trained_as(const Model& model) {
+  const TrainedAs trained = trained_as(model);
+  std::string text;
+  if (trained.rope_theta) text += fmt::format("ROPE_THETA = {}\n", *trained.rope_theta);
+  if (trained.rope_scaling) {
+    std::vector<std::string> items;
+    for (const auto& [key, value] : parts_of(*trained.rope_scaling))
+      items.push_back(fmt::format("\"{}\": {}", key, key == "type" ? "\"" + value + "\"" : value));
+    text += fmt::format("ROPE_SCALING = {{{}}}\n", fmt::join(items, ", "));
+  }
+  if (trained.norm_epsilon) text += fmt::format("NORM_EPSILON = {}\n", *trained.norm_epsilon);
+  return text.empty() ? "" : "# As the model is trained, for the layers that you put here.\n" + text;
+}
+
+std::string trained_as_in_words(const TrainedAs& trained) {
+  std::vector<std::string> words;
+  if (trained.rope_theta) words.push_back(fmt::format("rope_theta {}", *trained.rope_theta));
+  if (trained.rope_theta && !trained.rope_scaling) words.emplace_back("no rope_scaling");
+  if (trained.rope_scaling) {
+    std::string text = "rope_scaling";
+    for (const auto& [key, value] : parts_of(*trained.rope_scaling))
+      text += key == "type" ? " " + value : fmt::format(" {} {}", key, value);
+    words.push_back(text);
+  }
+  if (trained.norm_epsilon) words.push_back(fmt::format("norm epsilon {}", *trained.norm_epsilon));
+  return fmt::format("{}", fmt::join(words, ", "));
 }
 
 std::string python_list(const std::vector<std::string>& items) {

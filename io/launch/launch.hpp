@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/model/trained_as.hpp"
 #include "core/plan/report.hpp"
 
 namespace pipewright {
@@ -57,6 +58,11 @@ bool copies_first(const Plan& plan);
 
 // `script` as a job: a shell script as it is; a Python program is written to a file first.
 std::string torchrun_job(const LaunchRequest& request, const std::string& program, const std::string& file);
+
+// "ROPE_THETA = 500000\n..": what is known of how the model is trained, for layers that are the user's; "" if nothing.
+std::string python_trained_as(const Model& model);
+// The same in words: "rope_theta 500000, rope_scaling none, norm epsilon 1e-05".
+std::string trained_as_in_words(const TrainedAs& trained);
 
 std::string python_list(const std::vector<std::string>& items);  // ["a", "b"]
 std::string shell_word(std::string_view text);                   // in single quotes where it needs them

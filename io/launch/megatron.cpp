@@ -1,5 +1,6 @@
 // Megatron-LM: `pretrain_gpt.py` with the flags of the plan and of the model.                          [MegatronPP26]
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,6 +9,7 @@
 #include "core/plan/campaign.hpp"
 #include "io/launch/launch.hpp"
 #include "io/launch/layout.hpp"
+#include "io/trained_as.hpp"
 
 namespace pipewright {
 namespace {
@@ -99,6 +101,46 @@ std::string sparse_of(const Transformer& t) {
   return fmt::format("({})", fmt::join(runs, "+"));
 }
 
+// Scaling of rotary positions, where Megatron-LM has flags for it; else a comment that it has not.
+void scaling_flags(Flags& flags, const Transformer& t, const std::optional<RopeScaling>& scaling) {
+  const bool latent = t.latent.rank > 0;
+  if (!scaling) return latent ? flags.line("--rope-type rope") : void();
+  if (latent && scaling->type == RopeScalingType::Yarn) {
+    std::string line = fmt::format("--rope-type yarn --rotary-scaling-factor {}", scaling->factor);
+    if (scaling->mscale) line += fmt::format(" --mscale {}", *scaling->mscale);
+    if (scaling->mscale_all_dim) line += fmt::format(" --mscale-all-dim {}", *scaling->mscale_all_dim);
+    // What MLATransformerConfig has without a flag.
+    const bool theirs = scaling->original_length.value_or(4096) == 4096 && scaling->beta_fast.value_or(32) == 32 &&
+                        scaling->beta_slow.value_or(1) == 1;
+    return flags.line(line + (theirs ? "" : "  # for 4096 tokens, beta 32 and 1; the configuration has others"));
+  }
+  if (!latent && scaling->type == RopeScalingType::Llama3) {
+    const bool theirs = scaling->original_length.value_or(8192) == 8192 && scaling->low_freq_factor.value_or(1) == 1 &&
+                        scaling->high_freq_factor.value_or(4) == 4;
+    return flags.line(fmt::format("--use-rope-scaling --rope-scaling-factor {}", scaling->factor) +
+                      (theirs ? "" : "  # for 8192 tokens, factors 1 and 4; the configuration has others"));
+  }
+  if (!latent && scaling->type == RopeScalingType::Linear && scaling->factor == std::floor(scaling->factor))
+    return flags.add("--rotary-seq-len-interpolation-factor {:.0f}", scaling->factor);
+  flags.add("# rope_scaling of type {}, factor {}: no flag for it is known here; set it yourself", name(scaling->type),
+            scaling->factor);
+}
+
+void rotary_flags(Flags& flags, const Transformer& t, const TrainedAs& trained) {
+  if (!trained.rope_theta)
+    flags.line(
+        "--position-embedding-type rope --rotary-base \"${ROTARY_BASE:?rope_theta of the model, e.g. 500000 for Llama "
+        "3}\"  # export it, or state model.trained_as.rope_theta");
+  else if (*trained.rope_theta == std::floor(*trained.rope_theta))  // which takes whole numbers
+    flags.add("--position-embedding-type rope --rotary-base {:.0f}", *trained.rope_theta);
+  else
+    flags.add("--position-embedding-type rope --rotary-base {:.0f}  # rope_theta is {}; the flag takes whole numbers",
+              *trained.rope_theta, *trained.rope_theta);
+  if (t.rotary_size > 0 && t.rotary_size < t.head_size)
+    flags.add("--rotary-percent {}", static_cast<double>(t.rotary_size) / static_cast<double>(t.head_size));
+  if (trained.rope_theta || trained.rope_scaling) scaling_flags(flags, t, trained.rope_scaling);
+}
+
 void model_flags(Flags& flags, const Answer& written) {
   const Transformer t = *described(written.scenario->model);
   flags.add("--num-layers {} --hidden-size {} --ffn-hidden-size {}", t.layers, t.hidden, t.feed_forward);
@@ -108,11 +150,9 @@ void model_flags(Flags& flags, const Answer& written) {
             std::max(t.sequence_length, t.positions == Transformer::Positions::Learned ? t.position_rows : 0));
   if (t.gated) flags.line("--swiglu");
   if (t.norm == Norm::Rms) flags.line("--normalization RMSNorm");
-  if (t.positions == Transformer::Positions::Rotary)
-    flags.line(
-        "--position-embedding-type rope --rotary-base \"${ROTARY_BASE:?rope_theta of the model, e.g. 500000 for Llama "
-        "3}\"  "
-        "# export it: no price hangs on it, so it is not kept here");
+  const TrainedAs trained = trained_as(written.scenario->model);
+  if (trained.norm_epsilon) flags.add("--norm-epsilon {}", *trained.norm_epsilon);
+  if (t.positions == Transformer::Positions::Rotary) rotary_flags(flags, t, trained);
   if (!t.feed_forward_bias && t.attention_bias != Transformer::Bias::All) flags.line("--disable-bias-linear");
   if (t.attention_bias == Transformer::Bias::Queries) flags.line("--add-qkv-bias");
   if (t.qk_norm == Transformer::QkNorm::Head) flags.line("--qk-layernorm");

@@ -175,6 +175,7 @@ std::string settings_of(const Answer& written) {
   text += fmt::format("MICRO_BATCHES, MICRO_BATCH_SIZE = {}, {}\n", plan.micro_batches, plan.micro_batch_size);
   text += fmt::format("DTYPE = {}\nSTEPS = 10\n", dtype_of(training.precision));
   if (training.precision == Precision::Tf32) text += "torch.set_float32_matmul_precision(\"high\")\n";
+  text += python_trained_as(written.scenario->model);
   text +=
       fmt::format("SCHEDULE = \"\"\"\\\n{}\"\"\"\n\n\ndef OPTIMIZER(parameters, copies):\n{}",
                   schedule_csv(written.schedule), optimizer_of(training, training.zero == 1 && plan.data_parallel > 1));

@@ -6,6 +6,7 @@
 
 #include "core/model/families/described.hpp"
 #include "io/launch/launch.hpp"
+#include "io/trained_as.hpp"
 #include "io/writers/schedule_csv.hpp"
 
 namespace pipewright {
@@ -77,6 +78,11 @@ std::string torchtitan_launch(const LaunchRequest& request) {
         "from torchtitan.models.llama3.config_registry import llama3_debugmodel as base\n";
   else
     text += fmt::format("from torchtitan.models.llama3.config_registry import {} as base\n", base);
+  if (const TrainedAs trained = trained_as(scenario.model); trained != TrainedAs{})
+    text += fmt::format("# The model is trained with {}.\n{}", trained_as_in_words(trained),
+                        base.empty() ? "# No time depends on it; your configuration says it.\n"
+                                     : "# No time depends on it; the base has rope_theta 500000, scaled as Llama 3.1 "
+                                       "does, and epsilon 1e-05.\n");
   text +=
       "\nHEAD = \"output\"  # \"lm_head\" in later versions\n\n\ndef blocks(first, end):\n"
       "    return [f\"layers.{i}\" for i in range(first, end)]\n\n\n";

@@ -67,6 +67,32 @@ assert program.MESH[0] * program.MESH[1] == 4 and program.MICRO_BATCHES == 8
 assert all(row.count("F") == 8 and row.count("B") == 8 for row in rows)
 
 
+# What a configuration is trained with stands in the file; what is not known is asked for.
+llama = launched("what_if/llama3-70b.yaml", "megatron")
+assert "--rotary-base 500000\n" in llama and "--norm-epsilon 1e-05\n" in llama and "ROTARY_BASE" not in llama
+assert "rope-scaling" not in llama
+scaled = launched("what_if/llama3-70b.yaml", "megatron", "--set",
+                  "model.trained_as={rope_theta: 5e5, rope_scaling: {type: llama3, factor: 8, original_length: 8192}}")
+assert "--use-rope-scaling --rope-scaling-factor 8\n" in scaled and parses_as_shell(scaled)
+other = launched("what_if/llama3-70b.yaml", "megatron", "--set", "model.trained_as.rope_theta=12345.5", "--set",
+                 "model.trained_as.rope_scaling={type: dynamic, factor: 2}")
+assert "the flag takes whole numbers" in other and "# rope_scaling of type dynamic, factor 2: no flag" in other
+assert parses_as_shell(other)
+with tempfile.TemporaryDirectory() as folder:
+    unknown = os.path.join(folder, "unknown.yaml")
+    with open(unknown, "w", encoding="utf-8") as file:
+        file.write("model: {family: decoder, layers: 4, hidden: 256, heads: 4, feed_forward: 512}\ncluster: dgx-h100x8\n"
+                   "training: {global_batch_size: 8, micro_batch_size: 1}\nplan: {stages: 2}\n")
+    asked = subprocess.run([PIPEWRIGHT, "launch", unknown, "--for", "megatron"], capture_output=True, text=True,
+                           check=False).stdout
+    assert "${ROTARY_BASE:?" in asked and "norm-epsilon" not in asked and parses_as_shell(asked)
+trained = module_of(launched("what_if/llama3-70b.yaml", "torch"))
+assert trained.ROPE_THETA == 500000 and trained.NORM_EPSILON == 1e-05
+deepseek = launched("what_if/llama3-70b.yaml", "megatron", "--set", f"model.hf={SOURCE}/configs/models/hf/deepseek-v3.json",
+                    "--set", "plan.recompute=none")
+assert "--rope-type yarn --rotary-scaling-factor 40 --mscale 1 --mscale-all-dim 1\n" in deepseek, deepseek
+
+
 def told(text, beginning):
     return next(line for line in text.splitlines() if line.startswith(beginning))[len(beginning):]
 

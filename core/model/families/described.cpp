@@ -11,7 +11,7 @@ std::optional<Transformer> described(const Model& model) {
   for (const auto& [key, value] : model.form)
     if (key == "family")
       name = value;
-    else
+    else if (key != "trained_as")  // no part of the shapes
       arguments.emplace(key, Placed<std::string>{value, {}});
   using Description = Transformer (*)(const FamilyValues&);
   const auto of = [&](const Family& family, Description description) -> std::optional<Transformer> {
@@ -23,6 +23,13 @@ std::optional<Transformer> described(const Model& model) {
                                             {&kTransformerFamily, transformer_of}})
     if (auto found = of(*family, description)) return found;
   return std::nullopt;
+}
+
+bool is_transformer(const Family& family) {
+  for (const Family* each : {&kTransformerFamily, &kTransformerMtFamily, &kGptFamily, &kBertFamily, &kT5Family,
+                             &kVitFamily, &kDecoderFamily})
+    if (each->name == family.name) return true;
+  return false;
 }
 
 }  // namespace pipewright

@@ -1,0 +1,90 @@
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "io/import/hf_types.hpp"
+#include "io/trained_as.hpp"
+
+namespace pipewright {
+namespace {
+
+// The object that holds the rotary positions' parameters, and under which key; of types that rotate blocks with a
+// window otherwise, those of the others.
+struct RopeObject {
+  std::string_view key;
+  const Json* json = nullptr;
+};
+
+RopeObject rope_object(const HfReading& r) {
+  for (const std::string_view key : {"rope_parameters", "rope_scaling"}) {
+    const Json* json = r.config.find(key);
+    if (!json) continue;
+    if (!json->is_object()) r.config.refuse(key, "is no object; correct it, or write null");
+    const auto full = json->find("full_attention");
+    return {key, full != json->end() && full->is_object() ? &*full : json};
+  }
+  return {};
+}
+
+std::string type_of(const RopeObject& rope) {
+  for (const char* key : {"rope_type", "type"})
+    if (const auto found = rope.json->find(key); found != rope.json->end() && found->is_string())
+      return found->get<std::string>();
+  return "default";
+}
+
+void read_scaling(const HfReading& r, const RopeObject& rope) {
+  const std::string type = type_of(rope);
+  if (type == "default") return;
+  const auto known = std::find_if(std::begin(kRopeScalingTypes), std::end(kRopeScalingTypes),
+                                  [&](const auto& each) { return each.first == type; });
+  if (known == std::end(kRopeScalingTypes)) {
+    r.out.notes.push_back(fmt::format("{} of type {} is not kept", rope.key, printable(type.substr(0, 64))));
+    return;
+  }
+  const auto number = [&](const char* inner) { return r.config.positive_within(rope.key, *rope.json, inner); };
+  RopeScaling scaling{.type = known->second};
+  const std::optional<double> factor = number("factor");
+  if (!factor || *factor < 1) r.config.refuse(rope.key, "has no factor of at least 1; correct it, or write null");
+  scaling.factor = *factor;
+  if (const auto length = number("original_max_position_embeddings"); length && *length <= kLargestHfCount)
+    scaling.original_length = static_cast<std::int64_t>(*length);
+  scaling.low_freq_factor = number("low_freq_factor"), scaling.high_freq_factor = number("high_freq_factor");
+  scaling.beta_fast = number("beta_fast"), scaling.beta_slow = number("beta_slow");
+  scaling.mscale = number("mscale"), scaling.mscale_all_dim = number("mscale_all_dim");
+  r.out.trained_as.rope_scaling = scaling;
+  constexpr std::array<std::string_view, 11> kept = {"rope_type",
+                                                     "type",
+                                                     "rope_theta",
+                                                     "factor",
+                                                     "original_max_position_embeddings",
+                                                     "low_freq_factor",
+                                                     "high_freq_factor",
+                                                     "beta_fast",
+                                                     "beta_slow",
+                                                     "mscale",
+                                                     "mscale_all_dim"};
+  for (const auto& [key, value] : rope.json->items())
+    if (std::find(kept.begin(), kept.end(), key) == kept.end() && key != "partial_rotary_factor")
+      r.out.notes.push_back(fmt::format("{} of {} is not kept", printable(key.substr(0, 64)), rope.key));
+}
+
+}  // namespace
+
+void read_hf_trained_as(const HfReading& r) {
+  TrainedAs& trained = r.out.trained_as;
+  for (const char* key : {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon"})
+    if (const auto value = r.config.positive(key); value && !trained.norm_epsilon) trained.norm_epsilon = value;
+  if (r.out.transformer.positions != Transformer::Positions::Rotary) return;
+  const RopeObject rope = rope_object(r);
+  trained.rope_theta = r.config.positive(r.type == "gpt_neox" ? "rotary_emb_base" : "rope_theta");
+  if (!trained.rope_theta && rope.json)
+    trained.rope_theta = r.config.positive_within(rope.key, *rope.json, "rope_theta");
+  if (rope.json) read_scaling(r, rope);
+  if (r.config.positive("rope_local_base_freq"))
+    r.out.notes.emplace_back("rope_local_base_freq, the base of blocks with a window, is not kept");
+}
+
+}  // namespace pipewright
