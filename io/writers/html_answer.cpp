@@ -64,11 +64,20 @@ std::vector<HtmlPage::Figure> key_figures(const Answer& answer) {
 void add_campaign_figures(std::vector<HtmlPage::Figure>& figures, const Answer& answer) {
   if (!answer.report.campaign) return;
   const Campaign& campaign = *answer.report.campaign;
+  const auto remark = [&](const auto& text, double all, const std::optional<double>& expected) {
+    std::string words;
+    if (campaign.days_low)
+      words =
+          fmt::format("{} to {} over the bands of the efficiencies", text(all * *campaign.days_low / campaign.days()),
+                      text(all * *campaign.days_high / campaign.days()));
+    if (expected) words += fmt::format("{}{} with failures", words.empty() ? "" : "; ", text(*expected));
+    return words;
+  };
   figures.push_back({campaign.length + " take", days_text(campaign.days()),
-                     campaign.days_expected() ? days_text(*campaign.days_expected()) + " with failures" : ""});
+                     remark(days_text, campaign.days(), campaign.days_expected())});
   if (campaign.cost)
-    figures.push_back({"cost", money_text(*campaign.cost),
-                       campaign.cost_expected() ? money_text(*campaign.cost_expected()) + " with failures" : ""});
+    figures.push_back(
+        {"cost", money_text(*campaign.cost), remark(money_text, *campaign.cost, campaign.cost_expected())});
 }
 
 void warn_of_tight_memory(HtmlPage& page, const Answer& answer) {

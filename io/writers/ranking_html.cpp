@@ -49,9 +49,9 @@ std::string ranking_html(const Ranking& ranking, const Scenario& asked, const An
       fmt::format("{} ({} layers) on {}{}", asked.model.name, asked.model.layers.size(),
                   asked.cluster.devices_in_words(), asked.cluster.name.empty() ? "" : " (" + asked.cluster.name + ")"));
   std::string range;
-  if (first.report.range)
-    range = fmt::format("{} to {} s over the bands of the efficiencies", seconds_text(first.report.range->fastest),
-                        seconds_text(first.report.range->slowest));
+  if (const auto& band = best.report.range)
+    range = fmt::format("{} to {} s over the bands of the efficiencies", seconds_text(band->fastest),
+                        seconds_text(band->slowest));
   std::vector<HtmlPage::Figure> figures = {
       {"step time", seconds_text(first.report.step_time) + " s", range},
       {"samples per second", fmt::format("{:.4g}", first.report.samples_per_s), ""},
