@@ -120,7 +120,9 @@ std::string known_name(const std::string& option, const std::string& kind, const
 std::string own_cluster(const Questions& ask, const Arguments& arguments, const ReadOptions& options) {
   const std::string device = known_name("--device", "devices", arguments.last("--device", ""), options);
   const std::int64_t devices = count("--devices", ask.answer("--devices", "Devices in each node", ""));
-  const std::int64_t nodes = count("--nodes", ask.answer("--nodes", "Nodes", "1"));
+  // Who gives the devices as an option has said what there is: one node, unless --nodes says more.
+  const bool asked = arguments.has("--devices") && !arguments.has("--nodes");
+  const std::int64_t nodes = asked ? 1 : count("--nodes", ask.answer("--nodes", "Nodes", "1"));
   std::string text = "cluster:\n";
   if (nodes > 1) text += fmt::format("  nodes: {}\n", nodes);
   text += fmt::format("  node:\n    devices: {}\n    device: {}    # pipewright show devices {}\n", devices, device,

@@ -17,14 +17,28 @@ volatile std::sig_atomic_t interrupted = 0;
 
 std::string last_words;  // written before the handler is there
 
-extern "C" void say_last_words(int) {
+extern "C" void say_last_words(int signal) {
   static_cast<void>(!write(STDERR_FILENO, last_words.data(), last_words.size()));
-  _exit(128 + SIGINT);
+  _exit(128 + signal);
 }
 
-extern "C" void remember_interrupt(int) {
+extern "C" void remember_interrupt(int signal) {
   interrupted = 1;
+  std::signal(signal, SIG_DFL);
+}
+
+// Whether SIGTERM was free for it.
+bool listen(void (*handler)(int)) {
+  std::signal(SIGINT, handler);
+  struct sigaction now {};
+  if (sigaction(SIGTERM, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return false;
+  std::signal(SIGTERM, handler);
+  return true;
+}
+
+void stop_listening(bool terminations) {
   std::signal(SIGINT, SIG_DFL);
+  if (terminations) std::signal(SIGTERM, SIG_DFL);
 }
 
 }  // namespace
@@ -62,20 +76,20 @@ void ProgressLine::clear() {
 
 LastWords::LastWords(const std::string& text) {
   last_words = (isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "") + text + "\n";
-  std::signal(SIGINT, say_last_words);
+  terminations_ = listen(say_last_words);
 }
 
 LastWords::~LastWords() {
-  std::signal(SIGINT, SIG_DFL);
+  stop_listening(terminations_);
 }
 
 Interruption::Interruption() {
   interrupted = 0;
-  std::signal(SIGINT, remember_interrupt);
+  terminations_ = listen(remember_interrupt);
 }
 
 Interruption::~Interruption() {
-  std::signal(SIGINT, SIG_DFL);
+  stop_listening(terminations_);
 }
 
 bool Interruption::requested() const {

@@ -26,7 +26,8 @@ class ProgressLine {
   std::chrono::steady_clock::time_point begin_, last_;
 };
 
-// While it lives, SIGINT is remembered instead of ending the program; a second one ends it as ever.
+// While it lives, SIGINT is remembered instead of ending the program; a second one ends it as ever. So is SIGTERM, by
+// which Slurm and the like announce that the time is up, unless something else listens to it already.
 class Interruption {
  public:
   Interruption();
@@ -35,15 +36,21 @@ class Interruption {
   Interruption& operator=(const Interruption&) = delete;
 
   bool requested() const;
+
+ private:
+  bool terminations_ = false;
 };
 
-// While it lives, SIGINT prints the text on standard error and ends the program with status 130.
+// While it lives, SIGINT prints the text on standard error and ends the program with status 130, SIGTERM with 143.
 class LastWords {
  public:
   explicit LastWords(const std::string& text);
   ~LastWords();
   LastWords(const LastWords&) = delete;
   LastWords& operator=(const LastWords&) = delete;
+
+ private:
+  bool terminations_ = false;
 };
 
 }  // namespace pipewright

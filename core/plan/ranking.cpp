@@ -18,7 +18,7 @@ std::string in_words(const Layout& layout) {
 }
 
 std::string in_words(const NoPlanYet& none) {
-  const std::string who = none.ended == "interrupted" ? "Ctrl-C" : none.ended;
+  const std::string who = none.ended == "interrupted" ? "an interrupt (Ctrl-C or SIGTERM)" : none.ended;
   return "no plan found yet: " + who + " ended the search after " + std::to_string(none.layouts - none.not_reached) +
          " of " + std::to_string(none.layouts) + (none.layouts == 1 ? " layout" : " layouts");
 }

@@ -193,7 +193,7 @@ std::vector<TextColumn> columns(const std::vector<Found>& plans) {
 
 // Why the search ended before it was through, and what the reader can do about it.
 std::string ended_text(const Ranking& ranking) {
-  if (ranking.ended == "interrupted") return "Ctrl-C ended the search";
+  if (ranking.ended == "interrupted") return "an interrupt (Ctrl-C or SIGTERM) ended the search";
   if (ranking.ended == "the time limit") return "the time limit ended the search; a longer --time-limit looks further";
   return ranking.ended + " ended the search";
 }

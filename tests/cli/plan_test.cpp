@@ -250,14 +250,14 @@ TEST_CASE("plan: a bar on the terminal tells of the cuts; Ctrl-C prints the best
   const ProgramRun run = run_program(arguments, {.interrupt_at = "cuts ["});
   CHECK(run.status == 130);
   CHECK(has(run, "optimality    gap "));
-  CHECK(has(run, "Ctrl-C ended the search"));
+  CHECK(has(run, "Ctrl-C or SIGTERM) ended the search"));
   CHECK(run.err.find(" samples/s") != std::string::npos);
 }
 
 TEST_CASE("plan: an early Ctrl-C says that no plan is found yet, and not that none fits") {
   const ProgramRun run = hard_plan("60min", true);
   CHECK(run.status == 130);
-  CHECK(has(run, "Ctrl-C ended the search"));
+  CHECK(has(run, "Ctrl-C or SIGTERM) ended the search"));
   CHECK(has(run, "no plan found yet: ") == !has(run, "best plan "));
   CHECK_FALSE(has(run, "infeasible"));
   CHECK_FALSE(has(run, "no plan fits"));

@@ -119,6 +119,14 @@ TEST_CASE("Ctrl-C keeps what is done and says how to go on") {
   CHECK(contains(run.err, "go on with: pipewright sweep scenarios/what_if/replan.yaml -o " + database + " --resume"));
 }
 
+TEST_CASE("SIGTERM, as a batch system sends it, keeps what is done, too") {
+  const ScratchFolder folder;
+  const std::string database = folder.path("r.db");
+  const ProgramRun run = run_program({"sweep", "scenarios/what_if/replan.yaml", "-o", database}, {.terminate = true});
+  CHECK(run.status == 130);
+  CHECK(contains(run.err, "go on with: pipewright sweep scenarios/what_if/replan.yaml -o " + database + " --resume"));
+}
+
 TEST_CASE("In a job of a Slurm array a sweep is the job's shard, and says so") {
   const auto as = [](std::vector<std::string> settings) {
     return run_program({"sweep", kBandwidth, "--csv"},

@@ -97,6 +97,11 @@ TEST_CASE("init writes a scenario that passes check, from flags") {
                                       "--batch", "64", "--precision", "fp16"});
   CHECK(own.status == 0);
   CHECK(run_program({"check", folder.path("b.yaml")}).status == 0);
+  const ProgramRun node = run_program({"init", folder.path("c.yaml"), "--model", "gpt2", "--device", "rtx-4090-24g",
+                                       "--devices", "4", "--links", "25 GB/s", "--batch", "64"});
+  CHECK(node.status == 0);
+  CHECK(node.err == "");  // nothing is left to ask
+  CHECK(!contains(file_text(folder.path("c.yaml")), "nodes:"));
 }
 
 TEST_CASE("init asks for what it is not told, and says how to tell it where nobody answers") {

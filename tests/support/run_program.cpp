@@ -65,17 +65,17 @@ std::string process_status(pid_t process, const std::string& key) {
 }
 
 // Before it is the program it is a copy of the test, which catches signals, too.
-void interrupt(pid_t process, const std::string& binary) {
+void interrupt(pid_t process, const std::string& binary, int signal) {
   const std::string itself = "/proc/" + std::to_string(process) + "/exe";
   const auto catches = [&] {
     std::error_code gone;
     if (!std::filesystem::equivalent(itself, binary, gone) || gone) return false;
-    return (std::strtoull(process_status(process, "SigCgt:").c_str(), nullptr, 16) >> (SIGINT - 1) & 1) != 0;
+    return (std::strtoull(process_status(process, "SigCgt:").c_str(), nullptr, 16) >> (signal - 1) & 1) != 0;
   };
   while (!process_status(process, "State:").empty() &&
          process_status(process, "State:").find('Z') == std::string::npos) {
     if (catches()) {
-      kill(process, SIGINT);
+      kill(process, signal);
       return;
     }
     usleep(1'000);
@@ -141,7 +141,7 @@ ProgramRun run_program(const std::vector<std::string>& arguments, const ProgramI
     if (screen >= 0) close(errors), close(screen);
     become(binary, arguments, input);
   }
-  if (child > 0 && input.interrupt) interrupt(child, binary);
+  if (child > 0 && (input.interrupt || input.terminate)) interrupt(child, binary, input.terminate ? SIGTERM : SIGINT);
   std::string shown;
   if (child > 0 && screen >= 0) shown = watched(child, screen, input.interrupt_at);
   int status = 0;
