@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "calibrate/step_reference.hpp"
 #include "core/check.hpp"
 #include "core/cost/cost_model.hpp"
 #include "runtime/operations.hpp"
@@ -56,6 +57,11 @@ class Blocks {
         mover_(backend.mover(false)) {
     fill_random(*mover_, first_, each_ * count_, backend.precision());
   }
+  std::vector<std::byte> download(const std::byte* block) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(each_));
+    mover_->download(bytes.data(), block, Bytes{each_});
+    return bytes;
+  }
   std::byte* next() { return first_ + each_ * std::exchange(turn_, (turn_ + 1) % count_); }
   std::int64_t count() const { return count_; }
   Mover& mover() { return *mover_; }
@@ -98,13 +104,31 @@ struct StepLayout {
   std::int64_t output = 0, output_gradient = 0, saved = 0, workspace = 0, labels = -1, rows = 0;
 };
 
+// Values that lie in a block.
+std::vector<double> values_at(const std::vector<std::byte>& block, std::int64_t at, std::int64_t count,
+                              Precision precision) {
+  std::vector<double> values(static_cast<std::size_t>(count));
+  widened(block.data() + at, count, precision, values.data());
+  return values;
+}
+std::vector<std::int64_t> numbers_at(const std::vector<std::byte>& block, std::int64_t at, std::int64_t count) {
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
+  std::memcpy(numbers.data(), block.data() + at, 8 * numbers.size());
+  return numbers;
+}
+
+// The worst of several results, by how far it is beyond what it may be off.
+void keep_worse(std::optional<NumericCheck>& worst, const std::vector<double>& got, const std::vector<double>& right,
+                double limit) {
+  const NumericCheck check{relative_off(got, right), limit};
+  if (!worst || !check.right() || (worst->right() && check.error / check.limit > worst->error / worst->limit))
+    if (!worst || worst->right()) worst = check;
+}
+
 class StepJob final : public DeviceJob {
  public:
   StepJob(const DeviceMeasurement& m, std::unique_ptr<Backend> backend, std::int64_t blocks, JobMemory& memory)
-      : pass_(m.pass),
-        backend_(std::move(backend)),
-        layout_(m, *backend_),
-        blocks_(*backend_, layout_.bytes, blocks, memory) {
+      : m_(m), backend_(std::move(backend)), layout_(m, *backend_), blocks_(*backend_, layout_.bytes, blocks, memory) {
     for (std::int64_t i = 0; i < blocks_.count(); ++i) {
       std::byte* const block = blocks_.next();
       upload_indices(block);
@@ -112,9 +136,72 @@ class StepJob final : public DeviceJob {
     }
     backend_->finish();
   }
-  void launch() override { run(blocks_.next(), pass_); }
+  void launch() override { run(blocks_.next(), m_.pass); }
+  std::optional<ProductAlgorithm> algorithm() const override {
+    return m_.operation == "linear" ? backend_->product_algorithm() : std::nullopt;
+  }
+  std::optional<NumericCheck> check() override {
+    if (m_.size.work() > kMostCheckedWork || m_.size.values > kMostCheckedValues) return std::nullopt;
+    std::byte* const block = blocks_.next();
+    backend_->finish();
+    const std::vector<std::byte> before = blocks_.download(block);
+    run(block, m_.pass);
+    backend_->finish();
+    const std::vector<std::byte> after = blocks_.download(block);
+    const Program& p = *layout_.program.get();
+    const auto right = step_reference(p, layout_.samples, values_of(before), m_.pass);
+    const Precision stored = backend_->precision();
+    const bool losses = layout_.labels >= 0;
+    std::optional<NumericCheck> worst;
+    const auto compare = [&](std::int64_t at, const std::vector<double>& wanted, bool single) {
+      keep_worse(worst,
+                 values_at(after, at, static_cast<std::int64_t>(wanted.size()), single ? Precision::Fp32 : stored),
+                 wanted, numeric_limit(m_, single));
+    };
+    switch (m_.pass) {
+      case MeasuredPass::Forward: compare(layout_.output, right[0], losses); break;
+      case MeasuredPass::InputGradient:
+        for (std::size_t i = 0; i < right.size(); ++i)
+          if (p.tensors[static_cast<std::size_t>(p.steps.front().inputs[i])].needs_gradient && !right[i].empty())
+            compare(layout_.input_gradients[i], right[i], false);
+        break;
+      case MeasuredPass::WeightGradient:
+        for (std::size_t i = 0; i < right.size(); ++i) {  // added to what was there
+          std::vector<double> sum = values_at(before, layout_.gradients[i], std::ssize(right[i]), Precision::Fp32);
+          for (std::size_t j = 0; j < sum.size(); ++j)
+            sum[j] += right[i][j];
+          compare(layout_.gradients[i], sum, true);
+        }
+        break;
+    }
+    return worst;
+  }
 
  private:
+  StepValues values_of(const std::vector<std::byte>& block) const {
+    const Program& p = *layout_.program.get();
+    const ProgramStep& step = p.steps.front();
+    const Precision stored = backend_->precision();
+    const auto elements = [&](std::int32_t tensor) {
+      return layout_.samples * static_cast<std::int64_t>(p.tensors[static_cast<std::size_t>(tensor)].shape.elements());
+    };
+    StepValues v;
+    for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+      const std::int64_t count = elements(step.inputs[i]), at = layout_.inputs[i];
+      if (p.tensors[static_cast<std::size_t>(step.inputs[i])].indices)
+        v.inputs.push_back({{}, numbers_at(block, at, count)});
+      else
+        v.inputs.push_back({values_at(block, at, count, stored), {}});
+    }
+    const std::vector<ParameterTensor> parameters = parameters_of(p, step);
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      v.parameters.push_back(values_at(block, layout_.parameters[i], parameters[i].elements, stored));
+    v.output_gradient = values_at(block, layout_.output_gradient, elements(step.output),
+                                  layout_.labels >= 0 ? Precision::Fp32 : stored);
+    if (layout_.labels >= 0) v.labels = numbers_at(block, layout_.labels, layout_.rows);
+    return v;
+  }
+
   // Random bits are no token numbers and no labels.
   void upload_indices(std::byte* block) {
     const Program& p = *layout_.program.get();
@@ -168,7 +255,7 @@ class StepJob final : public DeviceJob {
     }
   }
 
-  MeasuredPass pass_;
+  DeviceMeasurement m_;
   std::unique_ptr<Backend> backend_;
   StepLayout layout_;
   Blocks blocks_;
@@ -177,7 +264,8 @@ class StepJob final : public DeviceJob {
 class UpdateJob final : public DeviceJob {
  public:
   UpdateJob(const DeviceMeasurement& m, std::unique_ptr<Backend> backend, std::int64_t blocks, JobMemory& memory)
-      : elements_(m.size.rows),
+      : m_(m),
+        elements_(m.size.rows),
         backend_(std::move(backend)),
         blocks_(*backend_, block_bytes(m, *backend_).value, blocks, memory) {
     settings_.kind = m.optimizer;
@@ -188,19 +276,48 @@ class UpdateJob final : public DeviceJob {
                             elements_);
     backend_->finish();
   }
-  void launch() override {
-    std::byte* block = blocks_.next();
+  void launch() override { update(blocks_.next(), settings_); }
+  // With steps long enough to be seen in the weights.
+  std::optional<NumericCheck> check() override {
+    if (m_.size.values > kMostCheckedValues) return std::nullopt;
+    OptimizerSettings settings = settings_;
+    settings.learning_rate = 0.1;
+    std::byte* const block = blocks_.next();
+    backend_->finish();
+    const std::vector<std::byte> before = blocks_.download(block);
+    update(block, settings);
+    backend_->finish();
+    const std::vector<std::byte> after = blocks_.download(block);
+    const auto fp32 = [&](const std::vector<std::byte>& bytes, int number) {
+      return values_at(bytes, number * aligned(4 * elements_), elements_, Precision::Fp32);
+    };
+    std::vector<std::vector<double>> all;
+    for (int i = 0; i < states(settings.kind); ++i)
+      all.push_back(fp32(before, 2 + i));
+    const auto right = update_reference(settings, fp32(before, 0), fp32(before, 1), all);
+    std::optional<NumericCheck> worst;
+    keep_worse(worst, fp32(after, 0), right[0], numeric_limit(m_, true));
+    for (std::size_t i = 1; i < right.size(); ++i)
+      keep_worse(worst, fp32(after, static_cast<int>(i) + 1), right[i], numeric_limit(m_, true));
+    if (const Precision stored = backend_->precision(); weight_bytes(stored).value == 2)
+      keep_worse(worst, values_at(after, (2 + states(settings.kind)) * aligned(4 * elements_), elements_, stored),
+                 right[0], numeric_limit(m_, false));
+    return worst;
+  }
+
+ private:
+  void update(std::byte* block, const OptimizerSettings& settings) {
     const auto next = [&] { return reinterpret_cast<float*>(std::exchange(block, block + aligned(4 * elements_))); };
     float* const weight = next();
     const float* const gradient = next();
     std::vector<float*> all;
-    for (int i = 0; i < states(settings_.kind); ++i)
+    for (int i = 0; i < states(settings.kind); ++i)
       all.push_back(next());
     void* const stored = weight_bytes(backend_->precision()).value == 2 ? static_cast<void*>(block) : nullptr;
-    backend_->update(settings_, 1, elements_, weight, weight, gradient, all, stored);
+    backend_->update(settings, 1, elements_, weight, weight, gradient, all, stored);
   }
 
- private:
+  DeviceMeasurement m_;
   std::int64_t elements_;
   OptimizerSettings settings_;
   std::unique_ptr<Backend> backend_;
@@ -216,6 +333,12 @@ class CopyJob final : public DeviceJob {
   void launch() override {
     std::byte* const from = blocks_.next();
     backend_->copy(from + aligned(bytes_), from, Bytes{bytes_});
+  }
+  std::optional<NumericCheck> check() override {
+    if (static_cast<double>(bytes_) > 8 * kMostCheckedValues) return std::nullopt;
+    std::byte* const from = blocks_.next();
+    return checked_copy(*backend_, from + aligned(bytes_), from, bytes_,
+                        [&] { backend_->copy(from + aligned(bytes_), from, Bytes{bytes_}); });
   }
 
  private:
@@ -257,6 +380,21 @@ std::unique_ptr<DeviceJob> device_job(const DeviceMeasurement& m, std::unique_pt
     case DeviceWork::Update: return std::make_unique<UpdateJob>(m, std::move(backend), blocks, memory);
     default: return std::make_unique<CopyJob>(m, std::move(backend), blocks, memory);
   }
+}
+
+NumericCheck checked_copy(Backend& backend, std::byte* to, const std::byte* from, std::int64_t bytes,
+                          const std::function<void()>& copy) {
+  backend.zero(to, Bytes{bytes});
+  backend.finish();
+  copy();
+  backend.finish();
+  const auto mover = backend.mover(false);
+  std::vector<std::byte> got(static_cast<std::size_t>(bytes)), right(got.size());
+  mover->download(got.data(), to, Bytes{bytes}), mover->download(right.data(), from, Bytes{bytes});
+  std::size_t off = 0;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    off += got[i] != right[i] ? 1 : 0;
+  return {static_cast<double>(off) / std::max(1.0, static_cast<double>(bytes)), 0};
 }
 
 std::byte* JobMemory::at_least(Backend& backend, Bytes size) {

@@ -8,10 +8,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "calibrate/device_list.hpp"
+#include "calibrate/numeric_check.hpp"
 #include "runtime/backend.hpp"
 
 namespace pipewright {
@@ -20,6 +23,10 @@ class DeviceJob {
  public:
   virtual ~DeviceJob() = default;
   virtual void launch() = 0;  // one pass, on the next block; the device may be behind
+  // How a library does it; nothing: none does.
+  virtual std::optional<ProductAlgorithm> algorithm() const { return std::nullopt; }
+  // One pass more, beside the reference (numeric_check.hpp). Nothing: it makes no values, or too many for the host.
+  virtual std::optional<NumericCheck> check() { return std::nullopt; }
 };
 
 // Why the backend cannot do it, or "".
@@ -43,6 +50,11 @@ Bytes block_bytes(const DeviceMeasurement& measurement, const Backend& backend);
 // it. Throws OutOfArena.
 std::unique_ptr<DeviceJob> device_job(const DeviceMeasurement& measurement, std::unique_ptr<Backend> backend,
                                       std::int64_t blocks, JobMemory& memory);
+
+// Whether `bytes` of the device at `to` are those at `from`, after `copy`, which is to make them so; error: the share
+// of bytes that are not.
+NumericCheck checked_copy(Backend& backend, std::byte* to, const std::byte* from, std::int64_t bytes,
+                          const std::function<void()>& copy);
 
 // Fills a device's memory with random values between -1 and 1, stored as that precision's tensors are; of two bytes
 // each none is nearer to 0 than 0.5, and pairs of them are good fp32 values, too. Never 0.

@@ -19,7 +19,7 @@ constexpr std::array kPasses = {MeasuredPass::Forward, MeasuredPass::InputGradie
 constexpr std::array kPrecisions = {Precision::Bf16, Precision::Fp32, Precision::Fp16, Precision::Tf32};
 constexpr double kMostWork = 2.0 * 4096 * 4096 * 4096;
 constexpr double kMostValues = 256.0 * 1024 * 1024;
-constexpr std::int64_t kTile = 128;
+constexpr std::int64_t kTile = 128, kMostCollective = 256 << 20;
 constexpr int kLaterPrecision = 10;  // ranks of fp16 and tf32 begin there
 
 int rank_at(Precision precision, int rank) {
@@ -76,14 +76,57 @@ class List {
         auto beside = std::make_shared<DeviceMeasurement>(*meanwhile);
         m.virtual_devices = beside->virtual_devices = m.busy = split.virtual_devices;
         m.rank = kPairs, m.beside = std::move(beside);
-        list_.push_back(std::move(m));
+        list_.push_back(m);
+        m.rank = kFewerPairs;
+        for (int others = 1; others < split.virtual_devices - 1; others *= 2)
+          m.busy = 1 + others, list_.push_back(m);
       }
+    }
+  }
+
+  // All sizes of it.
+  void collective(DeviceMeasurement m) {
+    for (std::int64_t bytes = 4096; bytes <= kMostCollective; bytes *= 4) {
+      m.size = {1, bytes, 1, 0, static_cast<double>(bytes)};
+      list_.push_back(m);
+    }
+  }
+  void rings() {
+    for (const DeviceSplit& split : splits_) {
+      if (split.virtual_devices == 1) continue;
+      DeviceMeasurement m;
+      m.work = DeviceWork::RingAllReduce, m.operation = "ring all-reduce", m.rank = kRings;
+      m.virtual_devices = m.busy = m.members = split.virtual_devices;
+      collective(m);
+    }
+  }
+  void between_gpus(int gpus) {
+    DeviceMeasurement m;
+    m.rank = kBetweenGpus;
+    const int all = std::max(2, gpus);
+    for (m.from = 0; m.from < all; ++m.from)
+      for (m.to = 0; m.to < all; ++m.to) {
+        if (m.to == m.from) continue;
+        m.members = 2;
+        m.work = DeviceWork::PeerCopyByHost, m.operation = "peer copy through the host";
+        collective(m);
+        m.work = DeviceWork::PeerCopy, m.operation = "peer copy";
+        collective(m);
+      }
+    m.from = m.to = 0;
+    for (m.members = 2;; m.members = std::min(2 * m.members, all)) {
+      m.work = DeviceWork::NcclAllReduce, m.operation = "nccl all-reduce";
+      collective(m);
+      m.work = DeviceWork::NcclAllGather, m.operation = "nccl all-gather";
+      collective(m);
+      if (m.members == 2) m.work = DeviceWork::NcclSend, m.operation = "nccl send", collective(m);
+      if (m.members == all) break;
     }
   }
 
   std::vector<DeviceMeasurement> sorted() && {
     const auto order = [](const DeviceMeasurement& m) {
-      const bool between = m.busy != 1 && m.busy != m.virtual_devices;
+      const bool between = m.busy != 1 && m.busy != m.virtual_devices && m.beside == nullptr;
       return std::tuple(m.rank, between, m.virtual_devices, m.busy);
     };
     std::stable_sort(list_.begin(), list_.end(), [&](const auto& a, const auto& b) { return order(a) < order(b); });
@@ -306,7 +349,7 @@ std::string_view word(Precision precision) {
 }  // namespace
 
 std::vector<DeviceMeasurement> device_measurements(const std::vector<AskedModel>& models,
-                                                   const std::vector<DeviceSplit>& splits) {
+                                                   const std::vector<DeviceSplit>& splits, int gpus) {
   List list(splits);
   add_essentials(list);
   add_models(list, models);
@@ -316,7 +359,21 @@ std::vector<DeviceMeasurement> device_measurements(const std::vector<AskedModel>
   add_others(list);
   add_by_the_host(list);
   add_pairs(list);
+  list.rings();
+  list.between_gpus(gpus);
   return std::move(list).sorted();
+}
+
+bool collective(DeviceWork work) {
+  switch (work) {
+    case DeviceWork::RingAllReduce:
+    case DeviceWork::PeerCopy:
+    case DeviceWork::PeerCopyByHost:
+    case DeviceWork::NcclAllReduce:
+    case DeviceWork::NcclAllGather:
+    case DeviceWork::NcclSend: return true;
+    default: return false;
+  }
 }
 
 bool by_the_host(DeviceWork work) {
@@ -347,6 +404,10 @@ std::string label(const DeviceMeasurement& m) {
 }
 
 std::string text(const DeviceMeasurement& m) {
+  if (collective(m.work))
+    return m.virtual_devices > 1 ? fmt::format("{} of {} B, {} virtual devices", m.operation, m.size.values, m.members)
+           : m.from != m.to      ? fmt::format("{} of {} B, GPU {} to {}", m.operation, m.size.values, m.from, m.to)
+                                 : fmt::format("{} of {} B, {} GPUs", m.operation, m.size.values, m.members);
   std::string size = m.size.depth > 0
                          ? fmt::format("{} x {} x {} x {}", m.size.count, m.size.rows, m.size.columns, m.size.depth)
                          : fmt::format("{} values", m.size.values);

@@ -10,9 +10,13 @@
 //         21  pairs: a product or what moves values beside the other, or beside a copy that the driver makes, each
 //         slowing the
 //             other, and copies both ways at once
+//         22  all-reduces around the ring of all virtual devices, 4 KiB to 256 MiB
+//         23  between GPUs, where there are several: copies of every pair, by the direct link and through the host;
+//             NCCL's all-reduce, all-gather and send among 2, 4, ... and all of them; 4 KiB to 256 MiB
+//         24  pairs again, while 1, 2, 4, ... but not all of the other groups are busy
 //     in bf16 and fp32 first, all of that in fp16 and tf32 thereafter; what only moves values has no tf32, nor have
 //     optimizers, which in 16 bits also write the rounded copy that layers read; copies and launches are measured in
-//     fp32. Ranks 20 and 21, which price nothing, come after all of that, pairs in bf16 and fp32.
+//     fp32. Ranks from 20 on, which price nothing, come after all of that, pairs in bf16 and fp32.
 //
 // Each on one of K virtual devices for every K asked for, while 1, 2, 4, ... of the K do the same at once: alone and
 // all of them first, the numbers between after the whole rank. Within a rank by K, so that a GPU is cut anew seldom.
@@ -38,7 +42,7 @@
 
 namespace pipewright {
 
-constexpr int kEssential = -1, kByTheHost = 20, kPairs = 21;  // ranks
+constexpr int kEssential = -1, kByTheHost = 20, kPairs = 21, kRings = 22, kBetweenGpus = 23, kFewerPairs = 24;  // ranks
 
 enum class DeviceWork {
   Step,          // a pass of the only step of `program`, for `samples`
@@ -54,7 +58,15 @@ enum class DeviceWork {
   LaunchByGraph,    // likewise, all of them at once
   LaunchAndRecord,  // one by one, an event after each
   LaunchAcross,     // so often there and back between two streams, each waiting for the other's event
+  RingAllReduce,    // of size.values bytes in each of `members` groups of one GPU
+  PeerCopy,         // of size.values bytes between two GPUs, by their direct link
+  PeerCopyByHost,   // likewise, through the host's memory
+  NcclAllReduce,    // of size.values bytes in each of `members` GPUs
+  NcclAllGather,    // likewise, of as many that each has afterwards
+  NcclSend,         // of size.values bytes from the first to the second
 };
+// What several devices do together: it goes to `collectives`.
+bool collective(DeviceWork work);
 // What the host takes part in while it lasts: no gate may hold the stream meanwhile.
 bool by_the_host(DeviceWork work);
 bool by_the_host(std::string_view operation);  // of a series
@@ -72,7 +84,9 @@ struct DeviceMeasurement {
   Optimizer optimizer = Optimizer::Sgd;
   int virtual_devices = 1, busy = 1;
   int rank = 0;
-  // What all other groups do meanwhile, or a second stream where there is one group; null: the same, `busy` of them.
+  int members = 0, from = 0, to = 0;  // of a collective: how many; GPUs of a copy
+  // What the other busy groups do meanwhile, or a second stream where there is one group; null: the same, `busy` of
+  // them.
   std::shared_ptr<const DeviceMeasurement> beside = nullptr;
 };
 
@@ -85,9 +99,10 @@ struct DeviceSplit {
   int virtual_devices = 1, sms = 1;  // of each
 };
 
-// `splits`: by virtual_devices, ascending. No measurement stands there twice.
+// `splits`: by virtual_devices, ascending. No measurement stands there twice. `gpus`: that copies are made between; of
+// one, those of two are listed, so that the device can refuse them.
 std::vector<DeviceMeasurement> device_measurements(const std::vector<AskedModel>& models,
-                                                   const std::vector<DeviceSplit>& splits);
+                                                   const std::vector<DeviceSplit>& splits, int gpus = 1);
 
 // "linear", "linear beside copy to host", "copy to host beside linear bf16"
 std::string label(const DeviceMeasurement& measurement);

@@ -32,14 +32,30 @@ auto key_of(const OperationSize& s) {
 }
 
 auto key_of(const MeasuredPair& p) {
-  return std::tuple(p.operation, p.beside, p.precision, p.beside_precision, p.virtual_devices, key_of(p.size),
+  const int others = p.others > 0 ? p.others : p.virtual_devices;
+  return std::tuple(p.operation, p.beside, p.precision, p.beside_precision, p.virtual_devices, -others, key_of(p.size),
                     key_of(p.beside_size));
+}
+
+// What is compared with a reference once.
+auto pass_of(const DeviceMeasurement& m) {
+  return std::tuple(m.operation, m.pass, m.precision, m.members, m.from, m.to);
+}
+auto effort(const DeviceMeasurement& m) {
+  return std::tuple(m.size.work(), m.size.values);
 }
 
 class Loop {
  public:
   Loop(DeviceUnderTest& device, const std::vector<DeviceMeasurement>& list, const DeviceSettings& settings)
-      : device_(device), list_(list), settings_(settings), end_(device.now() + settings.seconds) {}
+      : device_(device), list_(list), settings_(settings), end_(device.now() + settings.seconds) {
+    for (const DeviceMeasurement& m : list)
+      for (const DeviceMeasurement* const one : {&m, m.beside.get()})
+        if (one != nullptr) {
+          const DeviceMeasurement*& least = smallest_[pass_of(*one)];
+          if (least == nullptr || effort(*one) < effort(*least)) least = one;
+        }
+  }
 
   MeasuredDevice run() {
     MeasuredDevice measured = device_.facts();
@@ -73,6 +89,11 @@ class Loop {
     std::sort(pairs_.begin(), pairs_.end(),
               [](const MeasuredPair& a, const MeasuredPair& b) { return key_of(a) < key_of(b); });
     measured.interference = std::move(pairs_);
+    for (auto& [key, each] : collectives_) {
+      std::sort(each.sizes.begin(), each.sizes.end(),
+                [](const MeasuredSize& a, const MeasuredSize& b) { return key_of(a.size) < key_of(b.size); });
+      measured.collectives.push_back(std::move(each));
+    }
     measured.repeat_error = repeat_error();
     for (const auto& [why, operations] : left_out_) {
       std::string line = why.first + ", " + why.second + ":";
@@ -88,7 +109,9 @@ class Loop {
   std::optional<Sampling> sampled(const DeviceMeasurement& m, const DeviceMeasurement& told) {
     Sampling cold;
     try {
-      cold = sample(*device_.stopwatch(m, false), settings_.rule);
+      const std::unique_ptr<Stopwatch> watch = device_.stopwatch(m, false);
+      cold = sample(*watch, settings_.rule);
+      algorithm_ = watch->algorithm();
     } catch (const OutOfArena& error) {
       return leave_out(told, error.what()), std::nullopt;
     } catch (const NotTimed& error) {
@@ -99,9 +122,30 @@ class Loop {
     return cold;
   }
 
+  // Of the smallest of the list, cut as `m` is.
+  const std::optional<NumericCheck>& checked(const DeviceMeasurement& m) {
+    const auto [found, first] = checks_.try_emplace(pass_of(m));
+    if (!first) return found->second;
+    DeviceMeasurement one = *smallest_.at(pass_of(m));
+    one.virtual_devices = m.virtual_devices, one.busy = 1, one.beside = nullptr;
+    try {
+      if (device_.refusal(one).empty()) found->second = device_.check(one);
+    } catch (const OutOfArena&) {  // told where it is timed
+    }
+    if (found->second && !found->second->right()) wrong_[found->first] = wrong_result(one, *found->second);
+    return found->second;
+  }
+  // Why it is left out, or "".
+  std::string wrong(const DeviceMeasurement& m) {
+    static_cast<void>(checked(m));
+    const auto found = wrong_.find(pass_of(m));
+    return found == wrong_.end() ? "" : found->second;
+  }
+
   // The mean; 0: nothing came of it.
   double time(const DeviceMeasurement& m) {
     if (const std::string why = device_.refusal(m); !why.empty()) return leave_out(m, why);
+    if (const std::string why = wrong(m); !why.empty()) return leave_out(m, why);
     const std::optional<Sampling> sampling = sampled(m, m);
     if (!sampling) return 0;
     const Sampling& cold = *sampling;
@@ -112,11 +156,22 @@ class Loop {
                       cold.times.spread(),
                       cold.clock,
                       static_cast<std::int64_t>(cold.times.count),
-                      cold.discarded};
+                      cold.discarded,
+                      cold.times.least,
+                      cold.times.median,
+                      algorithm_};
+    if (collective(m.work)) {
+      MeasuredCollective& each = collectives_[std::tuple(m.operation, m.virtual_devices, m.members, m.from, m.to)];
+      each.operation = m.operation, each.virtual_devices = m.virtual_devices, each.members = m.members;
+      each.from = m.from, each.to = m.to;
+      each.sizes.push_back(size);
+      return size.ns;
+    }
     MeasuredSeries& series = series_[key_of(m)];
     series.operation = m.operation, series.pass = m.pass, series.precision = m.precision;
     series.virtual_devices = m.virtual_devices, series.busy = m.busy;
     if (series.sms == 0) series.sms = device_.sms(m.virtual_devices);
+    if (const auto& check = checked(m)) series.result_error = check->error;
     series.sizes.push_back(size);
     return size.ns;
   }
@@ -127,6 +182,11 @@ class Loop {
       leave_out(m, why);
       return;
     }
+    for (const DeviceMeasurement* const each : {&m, m.beside.get()})
+      if (const std::string why = wrong(*each); !why.empty()) {
+        leave_out(m, each == &m ? why : m.beside->operation + " beside it: " + why);
+        return;
+      }
     DeviceMeasurement one = m;
     one.beside = nullptr, one.busy = 1;
     const std::optional<Sampling> alone = sampled(one, m);
@@ -137,6 +197,7 @@ class Loop {
     pair.operation = m.operation, pair.beside = m.beside->operation;
     pair.precision = m.precision, pair.beside_precision = m.beside->precision;
     pair.virtual_devices = m.virtual_devices, pair.sms = device_.sms(m.virtual_devices);
+    if (m.busy < m.virtual_devices) pair.others = m.busy - 1;
     pair.size = m.size, pair.beside_size = m.beside->size;
     pair.alone_ns = alone->times.mean, pair.slowdown = beside->times.mean / alone->times.mean;
     pair.error = std::hypot(alone->error, beside->error);
@@ -188,7 +249,13 @@ class Loop {
   const DeviceSettings& settings_;
   double end_;
   std::map<Key, MeasuredSeries> series_;
+  using PassKey = decltype(pass_of(std::declval<const DeviceMeasurement&>()));
+  std::map<PassKey, const DeviceMeasurement*> smallest_;
+  std::map<PassKey, std::optional<NumericCheck>> checks_;
+  std::map<PassKey, std::string> wrong_;
   std::vector<MeasuredPair> pairs_;
+  std::map<std::tuple<std::string, int, int, int, int>, MeasuredCollective> collectives_;
+  std::optional<ProductAlgorithm> algorithm_;  // of what was sampled last
   std::map<std::pair<std::string, std::string>, std::map<std::string, std::int64_t>> left_out_;
   std::vector<double> repeated_;  // ln of means of one measurement
 };

@@ -5,6 +5,11 @@
 // it while the budget lasts. One of them, the first that takes 50 us or more, is timed again after every `again_after`
 // others: how much its mean moves is the error that all times share (`repeat_error`).
 //
+// Before the first time of an operation's pass at a precision, its result at the smallest such size of the list is
+// compared with a reference (numeric_check.hpp), outside of what is timed. Where it is wrong, all of it is left out
+// with that reason: its times are worth nothing, but those of the other operations are, and prices fall back for this
+// one.
+//
 // Of a pair the one is timed alone, and at once after that beside the other: how much longer it takes then.
 //
 // What the device refuses (with the reason), what stayed at a slow clock and what there was no time for goes to
@@ -19,11 +24,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "calibrate/device_list.hpp"
+#include "calibrate/numeric_check.hpp"
 #include "calibrate/sampling.hpp"
 #include "core/cluster/measured_device.hpp"
 
@@ -39,11 +46,14 @@ class DeviceUnderTest {
   virtual ~DeviceUnderTest() = default;
   virtual MeasuredDevice facts() const = 0;                               // without series
   virtual Bytes memory() const = 0;                                       // in all
+  virtual int gpus() const { return 1; }                                  // that copies can be made between
   virtual int sms(int virtual_devices) = 0;                               // of one of so many groups
   virtual std::string refusal(const DeviceMeasurement& measurement) = 0;  // why it cannot be timed here, or ""
   // What `time()` returns is one pass, while others do the same or, where the measurement is a pair, what is beside it:
   // for all of what is timed. `warm`: the same inputs again and again, else ones that are in no cache.
   virtual std::unique_ptr<Stopwatch> stopwatch(const DeviceMeasurement& measurement, bool warm) = 0;
+  // One pass of it, alone, beside the reference. Nothing: there is none.
+  virtual std::optional<NumericCheck> check(const DeviceMeasurement&) { return std::nullopt; }
   virtual double now() = 0;  // seconds, of any clock that only grows
 };
 

@@ -21,6 +21,7 @@ constexpr int kSteps = 50;  // of Gauss-Newton; it takes three to ten
 
 struct Tile {
   std::int64_t rows, columns;
+  bool operator==(const Tile&) const = default;
 };
 // Of matrix products on GPUs: those of this project's kernels, and sizes that CUTLASS and cuBLASLt have.
 constexpr std::array<Tile, 7> kTiles = {
@@ -41,10 +42,6 @@ Row terms_at(const TimeFormula& f, const OperationSize& size, int sms) {
   return {};
 }
 
-std::size_t coefficients_of(SizeTerms terms) {
-  return terms == SizeTerms::Values ? 2 : 3;
-}
-
 TimeFormula with_coefficients(TimeFormula f, const std::vector<double>& theta) {
   f.fixed_ns = theta[0];
   switch (f.terms) {
@@ -53,6 +50,21 @@ TimeFormula with_coefficients(TimeFormula f, const std::vector<double>& theta) {
     case SizeTerms::Values: f.per_value_ns = theta[1]; break;
   }
   return f;
+}
+
+Row coefficients_in(const TimeFormula& f) {
+  switch (f.terms) {
+    case SizeTerms::Waves: return {f.fixed_ns, f.per_wave_ns, f.per_wave_depth_ns};
+    case SizeTerms::Work: return {f.fixed_ns, f.per_flop_ns, f.per_value_ns};
+    case SizeTerms::Values: return {f.fixed_ns, f.per_value_ns, 0};
+  }
+  return {};
+}
+
+// Without the memory's floor.
+double sum_of_terms(const Row& row, const TimeFormula& f) {
+  const Row theta = coefficients_in(f);
+  return row[0] * theta[0] + row[1] * theta[1] + row[2] * theta[2];
 }
 
 double weight_of(const MeasuredSize& size) {
@@ -75,7 +87,7 @@ class LogFit {
       const TimeFormula solved = with_coefficients(f_, coefficients(used));
       std::vector<char> next(sizes_.size(), 1);
       for (std::size_t i = 0; i < sizes_.size(); ++i)
-        next[i] = f_.floor_ns_per_value * sizes_[i].size.values <= sum(rows_[i], solved) ? 1 : 0;
+        next[i] = f_.floor_ns_per_value * sizes_[i].size.values <= sum_of_terms(rows_[i], solved) ? 1 : 0;
       f_ = solved;
       if (next == used) break;
       used = std::move(next);
@@ -84,15 +96,6 @@ class LogFit {
   }
 
  private:
-  static double sum(const Row& row, const TimeFormula& f) {
-    switch (f.terms) {
-      case SizeTerms::Waves: return row[0] * f.fixed_ns + row[1] * f.per_wave_ns + row[2] * f.per_wave_depth_ns;
-      case SizeTerms::Work: return row[0] * f.fixed_ns + row[1] * f.per_flop_ns + row[2] * f.per_value_ns;
-      case SizeTerms::Values: return row[0] * f.fixed_ns + row[1] * f.per_value_ns;
-    }
-    return 0;
-  }
-
   std::vector<double> coefficients(const std::vector<char>& used) const {
     const std::size_t n = coefficients_of(f_.terms);
     std::vector<double> at;  // the formula's values; first the measured ones
@@ -114,7 +117,7 @@ class LogFit {
       for (std::size_t j = 0; j < n; ++j)
         change = std::max(change, std::abs(theta[j] - before[j]) / std::max(theta[j], 1e-300));
       for (std::size_t i = 0; i < sizes_.size(); ++i)
-        at[i] = std::max(sum(rows_[i], with_coefficients(f_, theta)), 1e-6);
+        at[i] = std::max(sum_of_terms(rows_[i], with_coefficients(f_, theta)), 1e-6);
       if (change < 1e-12) break;
     }
     return theta;
@@ -250,7 +253,13 @@ std::optional<TimeFormula> fitted(const std::vector<MeasuredSize>& sizes, SizeTe
   start.floor_ns_per_value = floor_ns_per_value;
   std::optional<TimeFormula> best;
   double least = std::numeric_limits<double>::infinity();
-  for (const Tile& tile : kTiles) {
+  std::vector<Tile> tiles(kTiles.begin(), kTiles.end());
+  for (const MeasuredSize& size : sizes)  // those that the library tells, too
+    if (size.algorithm && size.algorithm->tile_rows > 0 && size.algorithm->tile_columns > 0) {
+      const Tile told{size.algorithm->tile_rows, size.algorithm->tile_columns};
+      if (std::find(tiles.begin(), tiles.end(), told) == tiles.end()) tiles.push_back(told);
+    }
+  for (const Tile& tile : tiles) {
     start.tile_rows = tile.rows, start.tile_columns = tile.columns;
     const auto solved = LogFit(sizes, start, sms).solve();
     if (!solved) continue;
@@ -258,6 +267,41 @@ std::optional<TimeFormula> fitted(const std::vector<MeasuredSize>& sizes, SizeTe
     if (squares < least) least = squares, best = solved;
   }
   return best;
+}
+
+std::vector<double> covariance_of(const std::vector<MeasuredSize>& sizes, const TimeFormula& f, int sms) {
+  const std::size_t all = coefficients_of(f.terms);
+  const Row theta = coefficients_in(f);
+  std::vector<std::size_t> free;
+  for (std::size_t j = 0; j < all; ++j)
+    if (theta[j] > 0) free.push_back(j);
+  const auto p = static_cast<Eigen::Index>(free.size());
+  std::vector<double> entries;
+  Eigen::Index n = 0;
+  double squares = 0;
+  for (const MeasuredSize& size : sizes) {
+    const Row row = terms_at(f, size.size, sms);
+    const double at = sum_of_terms(row, f);
+    if (at <= 0 || at < f.floor_ns_per_value * size.size.values) continue;
+    const double weight = weight_of(size), off = std::log(size.ns / at);
+    squares += weight * off * off, ++n;
+    for (const std::size_t j : free)  // of the coefficient's logarithm: of one size, whatever its unit
+      entries.push_back(std::sqrt(weight) * row[j] * theta[j] / at);
+  }
+  if (p == 0 || n <= p) return {};
+  using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  const Eigen::Map<const Matrix> jacobian(entries.data(), n, p);
+  const Eigen::FullPivLU<Eigen::MatrixXd> products(jacobian.transpose() * jacobian);
+  if (!products.isInvertible()) return {};
+  const Eigen::MatrixXd inverse = products.inverse() * (squares / static_cast<double>(n - p));
+  std::vector<double> triangle;
+  for (std::size_t i = 0; i < all; ++i)
+    for (std::size_t j = i; j < all; ++j) {
+      const auto a = std::find(free.begin(), free.end(), i), b = std::find(free.begin(), free.end(), j);
+      triangle.push_back(
+          a == free.end() || b == free.end() ? 0 : inverse(a - free.begin(), b - free.begin()) * theta[i] * theta[j]);
+    }
+  return triangle;
 }
 
 void split_errors(const std::vector<Residual>& residuals, double& common, double& independent) {
@@ -315,8 +359,15 @@ FormulaErrors cross_validated(const std::vector<MeasuredSize>& sizes, const Time
 }
 
 void fit(MeasuredDevice& device) {
+  for (MeasuredCollective& each : device.collectives) {
+    each.formula = fitted(each.sizes, SizeTerms::Values, 0, 0);
+    each.errors = each.formula ? cross_validated(each.sizes, *each.formula, 0) : FormulaErrors{};
+    each.covariance = each.formula ? covariance_of(each.sizes, *each.formula, 0) : std::vector<double>();
+  }
   const auto fit_one = [](MeasuredSeries& series, double floor) {
     series.formula = fitted(series.sizes, terms_of(series.operation), series.sms, floor);
+    series.covariance =
+        series.formula ? covariance_of(series.sizes, *series.formula, series.sms) : std::vector<double>();
     series.errors = series.formula ? cross_validated(series.sizes, *series.formula, series.sms) : FormulaErrors{};
   };
   for (MeasuredSeries& series : device.series)

@@ -8,7 +8,19 @@
 //
 // by the active sets of Lawson and Hanson [LawsonHanson74]. 0.005 is what sampling stops at: an error that came out
 // smaller is luck. Sizes at which the memory's floor is the longer of the two say nothing of the other terms and are
-// left out of the sums. The tile of products is the one of kTiles that leaves the smallest residual.
+// left out of the sums. The tile of products is the one of kTiles, or of those that the library says it
+// took (MeasuredSize::algorithm), that leaves the smallest residual.
+//
+// Covariance of the coefficients theta at that minimum, for small residuals and a formula that is right [SeberWild89]:
+//
+//     C = s^2 (J^T W J)^-1,   J = d ln(formula) / d theta,   W = diag(w),   s^2 = sum w ln(t / formula)^2 / (n - p)
+//
+// over the n sizes that count to the sums and the p coefficients that are not 0: one that is 0 lies on its bound and is
+// taken for known. Four sizes, t = d values, d = 0.002 ns, residuals +1, -1, +1, -1 %: (d 0.01)^2 4 / (4 x 3), so
+// d +- 0.577 %.                                                       tests/calibrate/fit_test.cpp "by hand: +- 0.577"
+//
+// Prices do not use it: it holds only where the formula is right, and says nothing of how far a real device is off the
+// formula between its sizes. That is what the cross-validation below measures, so its errors are the ones of prices.
 //
 // Cross-validation: sizes are dealt into five parts by width (columns and depth of a product), and again by rows; each
 // part is predicted by what the others say. Of the residuals e = ln(measured / predicted) of the first deal, in groups
@@ -44,6 +56,10 @@ std::size_t least_sizes(SizeTerms terms);
 std::optional<TimeFormula> fitted(const std::vector<MeasuredSize>& sizes, SizeTerms terms, int sms,
                                   double floor_ns_per_value);
 
+// Of the coefficients, as in `MeasuredSeries::covariance`. Empty: no more sizes than coefficients, or sizes that do not
+// tell two of them apart.
+std::vector<double> covariance_of(const std::vector<MeasuredSize>& sizes, const TimeFormula& formula, int sms);
+
 // Of the formula with these terms, on sizes that it was not fitted on. At least `least_sizes`.
 FormulaErrors cross_validated(const std::vector<MeasuredSize>& sizes, const TimeFormula& formula, int sms);
 
@@ -54,8 +70,9 @@ struct Residual {
 };
 void split_errors(const std::vector<Residual>& residuals, double& common, double& independent);
 
-// Gives every series of the device its formula and errors. The floor of products is what copying values took on such a
-// virtual device with as many busy, by the bytes of their precision; where no copies were measured there is none.
+// Gives every series of the device its formula, errors and covariance. The floor of products is what copying values
+// took on such a virtual device with as many busy, by the bytes of their precision; where no copies were measured there
+// is none.
 void fit(MeasuredDevice& device);
 
 }  // namespace pipewright

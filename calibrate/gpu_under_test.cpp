@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "calibrate/device_jobs.hpp"
+#include "calibrate/gpu_collectives.hpp"
 #include "kernels/gpu_api.hpp"
 #include "kernels/gpu_graph.hpp"
 #include "kernels/gpu_kernels.hpp"
@@ -75,6 +76,27 @@ class OwnJob final : public DeviceJob {
         return gpu_copy(stream, pageable_.data(), from, Bytes{bytes_}, GpuCopy::DeviceToHost);
       default: return gpu_copy(stream, to, pageable_.data(), Bytes{bytes_}, GpuCopy::HostToDevice);
     }
+  }
+  std::optional<NumericCheck> check() override {
+    const std::unique_ptr<Backend> backend = backend_of(place_.devices, place_.group, Precision::Fp32);
+    std::byte* const to = device_ + bytes_;
+    const auto copied = [&] { turn_ = 0, launch(); };
+    const bool host = work_ == DeviceWork::CopyToHost || work_ == DeviceWork::CopyPageableToHost;
+    if (!host && work_ != DeviceWork::CopyToDevice && work_ != DeviceWork::CopyPageableToDevice)
+      return checked_copy(*backend, to, device_, bytes_, copied);
+    // There and back: what comes from the host is uploaded first, so that it is the same as on the device.
+    std::byte* const there =
+        pinned_.bytes().value >= bytes_ ? static_cast<std::byte*>(pinned_.data()) : pageable_.data();
+    const auto mover = backend->mover(false);
+    if (!host) {
+      mover->download(there, device_, Bytes{bytes_});
+      return checked_copy(*backend, to, device_, bytes_, copied);
+    }
+    std::fill_n(there, bytes_, std::byte{});
+    return checked_copy(*backend, to, device_, bytes_, [&] {
+      copied(), gpu_finish(place_.stream());
+      mover->upload(to, there, Bytes{bytes_});
+    });
   }
 
  private:
@@ -160,7 +182,7 @@ std::vector<Place> places_of(const DeviceMeasurement& m, const std::shared_ptr<V
     return {{devices, 0, timed}, {devices, 0, 1 - timed}};
   }
   std::vector<Place> places;
-  for (int group = 0; group < (m.beside == nullptr ? m.busy : devices->count()); ++group)
+  for (int group = 0; group < m.busy; ++group)
     places.push_back({devices, group, 0});
   return places;
 }
@@ -234,6 +256,7 @@ class GpuWatch final : public Stopwatch {
     return {ns, clock_ghz_ > 0 && ghz > 0 ? ghz / clock_ghz_ : 1, all};
   }
   void pause(double seconds) override { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+  std::optional<ProductAlgorithm> algorithm() const override { return lanes_.front().job->algorithm(); }
 
  private:
   struct Lane {
@@ -350,7 +373,9 @@ class Gpu final : public DeviceUnderTest {
   }
   Bytes memory() const override { return gpu_.memory; }
   int sms(int virtual_devices) override { return cut(virtual_devices).sms(0); }
+  int gpus() const override { return static_cast<int>(system_.gpus.size()); }
   std::string refusal(const DeviceMeasurement& m) override {
+    if (collective(m.work)) return refusal_of_collective(m);
     static_cast<void>(cut(m.virtual_devices));
     double needed = static_cast<double>(each_bytes(m)) * (m.beside == nullptr ? m.busy : 1);
     for (const DeviceMeasurement* const one : {&m, m.beside.get()})
@@ -360,6 +385,7 @@ class Gpu final : public DeviceUnderTest {
     return needed > most_bytes() ? "larger than half of the GPU's free memory" : "";
   }
   std::unique_ptr<Stopwatch> stopwatch(const DeviceMeasurement& m, bool warm) override {
+    if (collective(m.work)) return watch_of_collective(m);
     static_cast<void>(cut(m.virtual_devices));
     if (!instruments_) instruments_.emplace(device_);
     const std::int64_t beside = m.beside == nullptr ? 0 : blocks_of(*m.beside, 1 + others(m), warm);
@@ -367,13 +393,55 @@ class Gpu final : public DeviceUnderTest {
                                       blocks_of(m, m.beside == nullptr ? m.busy : 1 + others(m), warm), beside,
                                       clock_ghz());
   }
+  std::optional<NumericCheck> check(const DeviceMeasurement& m) override {
+    if (collective(m.work)) return check_of_collective(m);
+    static_cast<void>(cut(m.virtual_devices));
+    if (!instruments_) instruments_.emplace(device_);
+    return job_of(m, {devices_, 0, 0}, 1, instruments_->memory(0))->check();
+  }
   double now() override {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
 
  private:
-  // That do something else meanwhile: all other groups, or a second stream.
-  static int others(const DeviceMeasurement& m) { return std::max(1, m.virtual_devices - 1); }
+  std::string refusal_of_collective(const DeviceMeasurement& m) {
+    const bool ring = m.work == DeviceWork::RingAllReduce;
+    if (!ring && gpus() < 2) return "there is one GPU";
+    if (2 * m.size.values * (ring ? m.members : 1) > most_bytes()) return "larger than half of the GPU's free memory";
+    if (m.work == DeviceWork::PeerCopy) {
+      const auto& peers = system_.gpus[static_cast<std::size_t>(m.from)].peers;
+      const bool direct = std::any_of(peers.begin(), peers.end(),
+                                      [&](const GpuPeer& each) { return each.device == m.to && each.direct; });
+      return direct ? "" : "no direct link between two GPUs";
+    }
+    return ring || m.work == DeviceWork::PeerCopyByHost ? "" : nccl_.refusal();
+  }
+  std::unique_ptr<Stopwatch> watch_of_collective(const DeviceMeasurement& m) {
+    if (m.work == DeviceWork::RingAllReduce) {
+      static_cast<void>(cut(m.virtual_devices));
+      return ring_watch(m, devices_, clock_ghz());
+    }
+    if (m.work == DeviceWork::PeerCopy || m.work == DeviceWork::PeerCopyByHost) return peer_watch(m);
+    try {
+      return nccl_watch(nccl_.among(m.members), m.work, static_cast<std::int64_t>(m.size.values));
+    } catch (const NcclError& error) {
+      throw NotTimed(error.what());
+    }
+  }
+  std::optional<NumericCheck> check_of_collective(const DeviceMeasurement& m) {
+    if (m.work == DeviceWork::RingAllReduce) {
+      static_cast<void>(cut(m.virtual_devices));
+      return ring_check(m, devices_);
+    }
+    if (m.work == DeviceWork::PeerCopy || m.work == DeviceWork::PeerCopyByHost) return peer_check(m);
+    try {
+      return nccl_.among(m.members).check(m.work, static_cast<std::int64_t>(m.size.values));
+    } catch (const NcclError&) {  // told where it is timed
+      return std::nullopt;
+    }
+  }
+  // That do something else meanwhile: other groups, or a second stream.
+  static int others(const DeviceMeasurement& m) { return std::max(1, m.busy - 1); }
   std::int64_t each_bytes(const DeviceMeasurement& m) const {
     return block_bytes(m, *backend_of(devices_, 0, m.precision)).value;
   }
@@ -401,6 +469,7 @@ class Gpu final : public DeviceUnderTest {
   GpuFacts gpu_;
   std::shared_ptr<VirtualDevices> devices_;
   std::optional<Instruments> instruments_;
+  GpuNccl nccl_;
 };
 
 }  // namespace

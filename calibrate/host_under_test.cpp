@@ -61,6 +61,7 @@ class Host final : public DeviceUnderTest {
   int sms(int) override { return 1; }
   std::string refusal(const DeviceMeasurement& m) override {
     if (m.virtual_devices > 1) return "a core has no virtual devices";
+    if (collective(m.work)) return "a core is alone";
     if (m.beside != nullptr) return "a core does one thing at a time";
     if (m.work != DeviceWork::Step && m.work != DeviceWork::Update && m.work != DeviceWork::Copy)
       return "a core has none";
@@ -71,6 +72,9 @@ class Host final : public DeviceUnderTest {
     const std::int64_t each = block_bytes(m, *backend_).value;
     const std::int64_t blocks = warm ? 1 : std::clamp<std::int64_t>(kColdBytes / each + 1, 1, kMostBlocks);
     return std::make_unique<HostWatch>(device_job(m, cpu_backend(), blocks, memory_));
+  }
+  std::optional<NumericCheck> check(const DeviceMeasurement& m) override {
+    return device_job(m, cpu_backend(), 1, memory_)->check();
   }
   double now() override { return now_ns() * 1e-9; }
 

@@ -12,9 +12,11 @@
 //                                                                 takes"
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "calibrate/statistics.hpp"
+#include "core/cluster/measured_terms.hpp"
 
 namespace pipewright {
 
@@ -30,6 +32,8 @@ class Stopwatch {
   virtual ~Stopwatch() = default;
   virtual Reading time() = 0;
   virtual void pause(double seconds) = 0;
+  // How a library did what was timed; nothing: none did, or it does not tell.
+  virtual std::optional<ProductAlgorithm> algorithm() const { return std::nullopt; }
 };
 
 struct SamplingRule {

@@ -21,7 +21,7 @@ Statistics statistics(std::vector<double> ns) {
   std::sort(ns.begin(), ns.end());
   Statistics s;
   s.count = ns.size();
-  s.median = rank(ns, 0.5), s.p5 = rank(ns, 0.05), s.p95 = rank(ns, 0.95);
+  s.least = ns.front(), s.median = rank(ns, 0.5), s.p5 = rank(ns, 0.05), s.p95 = rank(ns, 0.95);
   s.p25 = rank(ns, 0.25), s.p75 = rank(ns, 0.75);
   const auto dropped = static_cast<std::size_t>(std::ceil(0.05 * static_cast<double>(ns.size())));
   const std::size_t kept = ns.size() > dropped ? ns.size() - dropped : 1;

@@ -10,6 +10,7 @@ namespace pipewright {
 struct Statistics {
   double mean = 0;    // ns, without the slowest 5 % (one-sided: delays only ever add)
   double median = 0;  // ns
+  double least = 0;   // ns
   double p5 = 0, p25 = 0, p75 = 0, p95 = 0;
   std::size_t count = 0;
   double spread() const { return mean > 0 ? (p95 - p5) / mean : 0; }

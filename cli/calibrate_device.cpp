@@ -129,8 +129,10 @@ int calibrate_device(const Arguments& arguments) {
     settings.progress = [&](const std::string& what, std::int64_t done, std::int64_t all) {
       line.show("calibrating", done, all, what);
     };
-    measured = measure(*device, device_measurements(models_asked, splits), settings);
+    measured = measure(*device, device_measurements(models_asked, splits, device->gpus()), settings);
   }
+  for (const std::string& line : measured.left_out)
+    if (line.find("its result is wrong") != std::string::npos) note("warning: left out: " + line);
   fit(measured);
   const Device preset = preset_of(measured, name_of(outputs, measured), device->memory());
   if (arguments.has("--json"))

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/cluster/cluster.hpp"
-#include "core/cluster/measured_device.hpp"
+#include "core/cluster/measured_terms.hpp"
 #include "core/plan/expectation.hpp"
 #include "core/plan/scenario.hpp"
 

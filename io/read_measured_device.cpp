@@ -43,12 +43,17 @@ constexpr Field<TimeFormula> kFormula[] = {
 };
 
 // Other numbers of a file are none below 0.
-void read_bias(Reader& reader, const At& at, FormulaErrors& errors) {
+double signed_number(Reader& reader, const At& at, double most) {
+  double number = 0;
   const std::string* const text = scalar(reader, at, "a number");
-  if (text == nullptr) return;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), errors.bias);
-  if (error != std::errc{} || end != text->data() + text->size() || !(std::abs(errors.bias) < 1e9))
+  if (text == nullptr) return 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
+  if (error != std::errc{} || end != text->data() + text->size() || !(std::abs(number) < most))
     reader.error(at, "is no number; write e.g. -0.01");
+  return number;
+}
+void read_bias(Reader& reader, const At& at, FormulaErrors& errors) {
+  errors.bias = signed_number(reader, at, 1e9);
 }
 
 constexpr Field<FormulaErrors> kErrors[] = {
@@ -80,6 +85,39 @@ std::string flow(std::span<const Field<T>> fields, const T& value) {
 
 // ---- series ---------------------------------------------------------------------------------------------------------
 
+// Of a series, or a collective.
+template <class T>
+void read_covariance(Reader& reader, const At& at, T& of) {
+  if (!is_list(reader, at, "a list of numbers")) return;
+  for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
+    of.covariance.push_back(signed_number(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), 1e300));
+  const std::size_t n = of.formula ? coefficients_of(of.formula->terms) : 0;
+  if (of.covariance.size() != n * (n + 1) / 2)
+    reader.error(at, fmt::format("needs {} numbers after `formula`: the upper triangle of the covariance of its {} "
+                                 "coefficients",
+                                 n * (n + 1) / 2, n));
+}
+template <class T>
+void write_covariance(YamlText& out, std::string_view key, const T& of) {
+  if (!of.covariance.empty()) out.line(key, fmt::format("[{}]", fmt::join(of.covariance, ", ")));
+}
+template <class T>
+void read_formula(Reader& reader, const At& at, T& of) {
+  read_fields<TimeFormula>(reader, at, kFormula, of.formula.emplace());
+}
+template <class T>
+void write_formula(YamlText& out, std::string_view key, const T& of) {
+  if (of.formula) out.line(key, flow<TimeFormula>(kFormula, *of.formula));
+}
+template <class T>
+void read_errors(Reader& reader, const At& at, T& of) {
+  read_fields<FormulaErrors>(reader, at, kErrors, of.errors);
+}
+template <class T>
+void write_errors(YamlText& out, std::string_view key, const T& of) {
+  if (of.formula) out.line(key, flow<FormulaErrors>(kErrors, of.errors));
+}
+
 constexpr Field<MeasuredSeries> kSeries[] = {
     {"operation", "text", "of a model's programs: linear, layer_norm; update adam, copy to host", Need::Required,
      read_as<&MeasuredSeries::operation>, write_as<&MeasuredSeries::operation>},
@@ -94,19 +132,20 @@ constexpr Field<MeasuredSeries> kSeries[] = {
     {"sms", "whole number >= 1", "of a group", Need::Required, read_as<&MeasuredSeries::sms, AtLeast1>,
      write_as<&MeasuredSeries::sms>},
     {"formula", "map", "for sizes that were not measured; absent: too few were", Need::Optional,
-     [](Reader& reader, const At& at, MeasuredSeries& series) {
-       read_fields<TimeFormula>(reader, at, kFormula, series.formula.emplace());
-     },
+     read_formula<MeasuredSeries>, write_formula<MeasuredSeries>},
+    {"errors", "map", "of the formula", Need::Optional, read_errors<MeasuredSeries>, write_errors<MeasuredSeries>},
+    {"result_error", "number >= 0",
+     "|difference| / |right| of a result at its smallest size against double precision, before it was timed; absent: "
+     "not "
+     "compared",
+     Need::Optional, read_as<&MeasuredSeries::result_error, NotNegative>,
      [](YamlText& out, std::string_view key, const MeasuredSeries& series) {
-       if (series.formula) out.line(key, flow<TimeFormula>(kFormula, *series.formula));
+       if (series.result_error) out.line(key, fmt::format("{}", *series.result_error));
      }},
-    {"errors", "map", "of the formula", Need::Optional,
-     [](Reader& reader, const At& at, MeasuredSeries& series) {
-       read_fields<FormulaErrors>(reader, at, kErrors, series.errors);
-     },
-     [](YamlText& out, std::string_view key, const MeasuredSeries& series) {
-       if (series.formula) out.line(key, flow<FormulaErrors>(kErrors, series.errors));
-     }},
+    {"covariance", "list of numbers",
+     "of the formula's coefficients, in their order and units: the upper triangle by rows, 0 for a coefficient that is "
+     "0; prices do not use it",
+     Need::Optional, read_covariance<MeasuredSeries>, write_covariance<MeasuredSeries>},
 };
 
 void read_series(Reader& reader, const At& at, MeasuredDevice& device) {
@@ -120,8 +159,8 @@ void read_series(Reader& reader, const At& at, MeasuredDevice& device) {
   }
 }
 
-// Numbers of one size, after the number of its series.
-constexpr std::size_t kNumbers = 13;
+// Numbers of one size, that of its series among them: without and with the least and the median reading.
+constexpr std::size_t kNumbers = 13, kAllNumbers = 15;
 
 void read_sizes(Reader& reader, const At& at, MeasuredDevice& device) {
   if (!is_list(reader, at, "a list of lists")) return;
@@ -129,19 +168,29 @@ void read_sizes(Reader& reader, const At& at, MeasuredDevice& device) {
     const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
     std::vector<double> n;
     if (!read_value(reader, here, n)) continue;
-    const bool good = n.size() == kNumbers &&
+    const bool good = (n.size() == kNumbers || n.size() == kAllNumbers) &&
                       std::all_of(n.begin(), n.end(), [](double x) { return x >= 0 && x < 9e15; }) && n[6] > 0;
     if (!good || n[0] >= static_cast<double>(device.series.size())) {
-      reader.errors.add(here.yaml.place,
-                        fmt::format("{}: needs {} numbers of 0 or more: the series (of {}, counted from 0), count, "
-                                    "rows, columns, depth, values, ns (more than 0), warm ns, error, spread, clock, "
-                                    "readings, discarded",
-                                    path(here), kNumbers, device.series.size()));
+      reader.errors.add(
+          here.yaml.place,
+          fmt::format("{}: needs {} or {} numbers of 0 or more: the series (of {}, counted from 0), count, "
+                      "rows, columns, depth, values, ns (more than 0), warm ns, error, spread, clock, "
+                      "readings, discarded; then the least ns and the median ns",
+                      path(here), kNumbers, kAllNumbers, device.series.size()));
       continue;
     }
     const auto whole = [&](std::size_t at_number) { return static_cast<std::int64_t>(n[at_number]); };
-    device.series[static_cast<std::size_t>(n[0])].sizes.push_back(
-        {{whole(1), whole(2), whole(3), whole(4), n[5]}, n[6], n[7], n[8], n[9], n[10], whole(11), whole(12)});
+    n.resize(kAllNumbers);
+    device.series[static_cast<std::size_t>(n[0])].sizes.push_back({{whole(1), whole(2), whole(3), whole(4), n[5]},
+                                                                   n[6],
+                                                                   n[7],
+                                                                   n[8],
+                                                                   n[9],
+                                                                   n[10],
+                                                                   whole(11),
+                                                                   whole(12),
+                                                                   n[13],
+                                                                   n[14]});
   }
 }
 
@@ -149,9 +198,125 @@ void write_sizes(YamlText& out, std::string_view key, const MeasuredDevice& devi
   out.open(key);
   for (std::size_t i = 0; i < device.series.size(); ++i)
     for (const MeasuredSize& m : device.series[i].sizes)
-      out.item(fmt::format("[{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}]", i, m.size.count, m.size.rows,
+      out.item(fmt::format("[{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}]", i, m.size.count, m.size.rows,
                            m.size.columns, m.size.depth, m.size.values, m.ns, m.warm_ns, m.error, m.spread, m.clock,
-                           m.readings, m.discarded),
+                           m.readings, m.discarded,
+                           m.median_ns > 0 ? fmt::format(", {}, {}", m.least_ns, m.median_ns) : std::string()),
+               {});
+  out.close();
+}
+
+// ---- algorithms -----------------------------------------------------------------------------------------------------
+
+void read_algorithms(Reader& reader, const At& at, MeasuredDevice& device) {
+  if (!is_list(reader, at, "a list of lists")) return;
+  for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i) {
+    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    std::vector<double> n;
+    if (!read_value(reader, here, n)) continue;
+    MeasuredSize* found = nullptr;
+    if (n.size() == 10 && std::all_of(n.begin(), n.end(), [](double x) { return x >= 0 && x < 9e15; }) &&
+        n[0] < static_cast<double>(device.series.size()))
+      for (MeasuredSize& each : device.series[static_cast<std::size_t>(n[0])].sizes)
+        if (each.size ==
+            OperationSize{std::llround(n[1]), std::llround(n[2]), std::llround(n[3]), std::llround(n[4]), n[5]})
+          found = &each;
+    if (found == nullptr)
+      reader.errors.add(
+          here.yaml.place,
+          fmt::format("{}: needs 10 numbers of 0 or more, the first six of a size in `sizes`: the series, "
+                      "count, rows, columns, depth, values, waves, tile rows, tile columns, parts of the "
+                      "depth",
+                      path(here)));
+    else
+      found->algorithm = {n[6], std::llround(n[7]), std::llround(n[8]), std::llround(n[9])};
+  }
+}
+
+void write_algorithms(YamlText& out, std::string_view key, const MeasuredDevice& device) {
+  bool open = false;
+  for (std::size_t i = 0; i < device.series.size(); ++i)
+    for (const MeasuredSize& m : device.series[i].sizes) {
+      if (!m.algorithm) continue;
+      if (!std::exchange(open, true)) out.open(key);
+      out.item(fmt::format("[{}, {}, {}, {}, {}, {}, {}, {}, {}, {}]", i, m.size.count, m.size.rows, m.size.columns,
+                           m.size.depth, m.size.values, m.algorithm->waves, m.algorithm->tile_rows,
+                           m.algorithm->tile_columns, m.algorithm->split_k),
+               {});
+    }
+  if (open) out.close();
+}
+
+// ---- collectives ----------------------------------------------------------------------------------------------------
+
+struct AtLeast2 {
+  const char* operator()(int value) const { return value < 2 ? "must be 2 or more" : ""; }
+};
+
+constexpr Field<MeasuredCollective> kCollectives[] = {
+    {"operation", "text", "ring all-reduce, peer copy, peer copy through the host; nccl all-reduce, all-gather, send",
+     Need::Required, read_as<&MeasuredCollective::operation>, write_as<&MeasuredCollective::operation>},
+    {"members", "whole number >= 2", "groups of one GPU, or GPUs", Need::Required,
+     read_as<&MeasuredCollective::members, AtLeast2>, write_as<&MeasuredCollective::members>},
+    {"virtual_devices", "whole number >= 1", "equal groups that the SMs of one GPU were cut into; 1: members are GPUs",
+     Need::Required, read_as<&MeasuredCollective::virtual_devices, AtLeast1>,
+     write_as<&MeasuredCollective::virtual_devices>},
+    {"from", "whole number >= 0", "number of the GPU that sends, of a copy", Need::Required,
+     read_as<&MeasuredCollective::from>, write_as<&MeasuredCollective::from>},
+    {"to", "whole number >= 0", "likewise, that receives", Need::Required, read_as<&MeasuredCollective::to>,
+     write_as<&MeasuredCollective::to>},
+    {"formula", "map", "terms: values, of bytes: t0 + d bytes; absent: too few sizes", Need::Optional,
+     read_formula<MeasuredCollective>, write_formula<MeasuredCollective>},
+    {"errors", "map", "of the formula", Need::Optional, read_errors<MeasuredCollective>,
+     write_errors<MeasuredCollective>},
+    {"covariance", "list of numbers", "as of a series", Need::Optional, read_covariance<MeasuredCollective>,
+     write_covariance<MeasuredCollective>},
+};
+
+void read_collectives(Reader& reader, const At& at, MeasuredDevice& device) {
+  if (!is_list(reader, at, "a list of maps")) return;
+  for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i)
+    read_fields<MeasuredCollective>(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), kCollectives,
+                                    device.collectives.emplace_back());
+}
+void write_collectives(YamlText& out, std::string_view key, const MeasuredDevice& device) {
+  if (device.collectives.empty()) return;
+  out.open(key);
+  for (const MeasuredCollective& each : device.collectives)
+    out.item(flow<MeasuredCollective>(kCollectives, each), {});
+  out.close();
+}
+
+void read_collective_sizes(Reader& reader, const At& at, MeasuredDevice& device) {
+  if (!is_list(reader, at, "a list of lists")) return;
+  for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i) {
+    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    std::vector<double> n;
+    if (!read_value(reader, here, n)) continue;
+    const bool good =
+        n.size() == 10 && std::all_of(n.begin(), n.end(), [](double x) { return x >= 0 && x < 9e15; }) && n[2] > 0;
+    if (!good || n[0] >= static_cast<double>(device.collectives.size())) {
+      reader.errors.add(here.yaml.place,
+                        fmt::format("{}: needs 10 numbers of 0 or more: the collective (of {}, counted from 0), bytes, "
+                                    "ns (more than 0), error, spread, clock, readings, discarded, least ns, median ns",
+                                    path(here), device.collectives.size()));
+      continue;
+    }
+    MeasuredSize size;
+    size.size = {1, std::llround(n[1]), 1, 0, n[1]};
+    size.ns = n[2], size.error = n[3], size.spread = n[4], size.clock = n[5];
+    size.readings = std::llround(n[6]), size.discarded = std::llround(n[7]);
+    size.least_ns = n[8], size.median_ns = n[9];
+    device.collectives[static_cast<std::size_t>(n[0])].sizes.push_back(size);
+  }
+}
+void write_collective_sizes(YamlText& out, std::string_view key, const MeasuredDevice& device) {
+  if (device.collectives.empty()) return;
+  out.open(key);
+  for (std::size_t i = 0; i < device.collectives.size(); ++i)
+    for (const MeasuredSize& m : device.collectives[i].sizes)
+      out.item(fmt::format("[{}, {}, {}, {}, {}, {}, {}, {}, {}, {}]", i, m.size.values, m.ns, m.error, m.spread,
+                           m.clock, m.readings, m.discarded, m.least_ns, m.median_ns),
                {});
   out.close();
 }
@@ -180,7 +345,7 @@ void write_size(YamlText& out, std::string_view key, const MeasuredPair& pair) {
 constexpr Field<MeasuredPair> kPairs[] = {
     {"operation", "text", "that was timed, its forward pass", Need::Required, read_as<&MeasuredPair::operation>,
      write_as<&MeasuredPair::operation>},
-    {"beside", "text", "what all other groups, or a second stream of the whole GPU, did meanwhile", Need::Required,
+    {"beside", "text", "what other groups, or a second stream of the whole GPU, did meanwhile", Need::Required,
      read_as<&MeasuredPair::beside>, write_as<&MeasuredPair::beside>},
     {"precision", "fp32 | tf32 | fp16 | bf16", "of what was timed", Need::Required, read_as<&MeasuredPair::precision>,
      write_as<&MeasuredPair::precision>},
@@ -190,6 +355,11 @@ constexpr Field<MeasuredPair> kPairs[] = {
      Need::Required, read_as<&MeasuredPair::virtual_devices, AtLeast1>, write_as<&MeasuredPair::virtual_devices>},
     {"sms", "whole number >= 1", "of a group", Need::Required, read_as<&MeasuredPair::sms, AtLeast1>,
      write_as<&MeasuredPair::sms>},
+    {"others", "whole number >= 0", "groups that did the other; default: all other groups, or a second stream",
+     Need::Optional, read_as<&MeasuredPair::others>,
+     [](YamlText& out, std::string_view key, const MeasuredPair& pair) {
+       if (pair.others > 0) out.line(key, fmt::format("{}", pair.others));
+     }},
     {"size", "list of [count, rows, columns, depth, values]", "of what was timed", Need::Required,
      read_size<&MeasuredPair::size>, write_size<&MeasuredPair::size>},
     {"beside_size", "list of [count, rows, columns, depth, values]", "of the other", Need::Required,
@@ -266,12 +436,23 @@ constexpr Field<MeasuredDevice> kMeasured[] = {
      }},
     {"sizes",
      "list of [series, count, rows, columns, depth, values, ns, warm_ns, error, spread, clock, readings, "
-     "discarded]",
+     "discarded, least_ns, median_ns]",
      "what was measured: number of its series, size, ns with inputs outside and inside the cache (0: not measured), "
-     "relative standard error and spread, share of the normal clock, readings kept and discarded; after `series`",
+     "relative standard error and spread, share of the normal clock, readings kept and discarded, the least and the "
+     "median of them (older files: without these two); after `series`",
      Need::Required, read_sizes, write_sizes},
+    {"algorithms", "list of [series, count, rows, columns, depth, values, waves, tile_rows, tile_columns, split_k]",
+     "how cuBLASLt did a size, as it tells itself (0: it does not): how often its grid fills the SMs, tile, parts of "
+     "the "
+     "depth; after `sizes`",
+     Need::Optional, read_algorithms, write_algorithms},
     {"interference", "list of maps", "how much longer an operation takes beside another one; prices nothing yet",
      Need::Optional, read_pairs, write_pairs},
+    {"collectives", "list of maps", "what groups of the GPU, or several GPUs, do together; prices nothing",
+     Need::Optional, read_collectives, write_collectives},
+    {"collective_sizes",
+     "list of [collective, bytes, ns, error, spread, clock, readings, discarded, least_ns, median_ns]",
+     "of `collectives`, after it", Need::Optional, read_collective_sizes, write_collective_sizes},
 };
 
 }  // namespace
@@ -296,7 +477,8 @@ std::vector<SectionDoc> measured_device_docs() {
           document<MeasuredSeries>("device.measured.series[]", kSeries),
           document<TimeFormula>("device.measured.series[].formula", kFormula),
           document<FormulaErrors>("device.measured.series[].errors", kErrors),
-          document<MeasuredPair>("device.measured.interference[]", kPairs)};
+          document<MeasuredPair>("device.measured.interference[]", kPairs),
+          document<MeasuredCollective>("device.measured.collectives[]", kCollectives)};
 }
 
 std::string device_yaml(const Device& device) {

@@ -5,6 +5,7 @@
 #include "kernels/cuda_calls.hpp"
 #include "kernels/gpu_libraries.hpp"
 #include "kernels/library_products.hpp"
+#include "kernels/matmul_tiles.hpp"
 
 namespace pipewright {
 namespace {
@@ -23,6 +24,7 @@ struct Functions {
   PIPEWRIGHT_FUNCTION(cublasLtMatmulPreferenceDestroy);
   PIPEWRIGHT_FUNCTION(cublasLtMatmulPreferenceSetAttribute);
   PIPEWRIGHT_FUNCTION(cublasLtMatmulAlgoGetHeuristic);
+  PIPEWRIGHT_FUNCTION(cublasLtMatmulAlgoConfigGetAttribute);
   PIPEWRIGHT_FUNCTION(cublasLtMatmul);
 };
 #undef PIPEWRIGHT_FUNCTION
@@ -135,8 +137,17 @@ bool has_library_products() {
   return cublas_lt_library().handle != nullptr;
 }
 
-double Matmul::waves() const {
-  return static_cast<double>(parts_->chosen.wavesCount);
+MatmulAlgorithm Matmul::algorithm() const {
+  const auto told = [&](cublasLtMatmulAlgoConfigAttributes_t attribute) {
+    std::int32_t value = 0;
+    std::size_t written = 0;
+    const cublasStatus_t status = functions().cublasLtMatmulAlgoConfigGetAttribute(&parts_->chosen.algo, attribute,
+                                                                                   &value, sizeof value, &written);
+    return status == CUBLAS_STATUS_SUCCESS && written == sizeof value ? value : 0;
+  };
+  const LibraryTile tile = library_tile(told(CUBLASLT_ALGO_CONFIG_TILE_ID));
+  return {static_cast<double>(parts_->chosen.wavesCount), tile.columns, tile.rows,
+          told(CUBLASLT_ALGO_CONFIG_SPLITK_NUM)};
 }
 
 }  // namespace pipewright

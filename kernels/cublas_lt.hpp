@@ -27,6 +27,13 @@ struct MatmulShape {
 
 enum class MatmulResult : std::uint8_t { Fp32, AsFactors };
 
+// What the library tells of an algorithm; 0: it does not.
+struct MatmulAlgorithm {
+  double waves = 0;  // how often the grid fills the SMs, as its heuristics count: 1.25 has a second wave a quarter full
+  int tile_rows = 0, tile_columns = 0;  // of c
+  int split_k = 0;                      // parts of k whose sums are added; 1: whole
+};
+
 // cuBLASLt has nothing for a shape, a precision and a workspace.
 struct NoAlgorithm : GpuError {
   using GpuError::GpuError;
@@ -45,8 +52,7 @@ class Matmul {
   // c: of the type that was asked for. workspace: `workspace()` bytes, used by this stream alone.
   void launch(GpuStream stream, const void* a, const void* b, void* c, bool add, void* workspace) const;
   Bytes workspace() const;
-  // How often the grid fills the SMs, as the library's heuristics count: 1.25 has a second wave a quarter full.
-  double waves() const;
+  MatmulAlgorithm algorithm() const;
 
  private:
   struct Parts;

@@ -143,6 +143,8 @@ int gpu_of(const void* address);
 void gpu_use(int device);
 // Copies of `device` reach the memory of `other` by their direct link. Throws GpuError where there is none.
 void gpu_join(int device, int other);
+// The contrary: their copies go as where there is none.
+void gpu_part(int device, int other);
 void gpu_zero(GpuStream stream, void* block, Bytes bytes);
 void gpu_finish(GpuStream stream);  // the host waits until all of it is done; throws what a kernel of it failed with
 

@@ -98,6 +98,13 @@ void gpu_join(int device, int other) {
   check(error, "cudaDeviceEnablePeerAccess from GPU " + std::to_string(device) + " to GPU " + std::to_string(other));
 }
 
+void gpu_part(int device, int other) {
+  use_device(device);
+  const cudaError_t error = cudaDeviceDisablePeerAccess(other);
+  if (error == cudaErrorPeerAccessNotEnabled) return static_cast<void>(cudaGetLastError());
+  check(error, "cudaDeviceDisablePeerAccess from GPU " + std::to_string(device) + " to GPU " + std::to_string(other));
+}
+
 void gpu_zero(GpuStream stream, void* block, Bytes bytes) {
   check(cudaMemsetAsync(block, 0, static_cast<std::size_t>(bytes.value), stream_of(stream)),
         "cudaMemsetAsync of " + std::to_string(bytes.value) + " bytes");

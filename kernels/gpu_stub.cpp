@@ -72,6 +72,9 @@ void gpu_use(int) {
 void gpu_join(int, int) {
   none();
 }
+void gpu_part(int, int) {
+  none();
+}
 void gpu_zero(GpuStream, void*, Bytes) {
   none();
 }

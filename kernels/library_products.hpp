@@ -21,18 +21,22 @@ class ProductsOf {
 
   // c = op(a) op(b), stored as a and b are. False: nothing was done, the library has no algorithm.
   bool multiply(GpuStream stream, const MatmulShape& shape, const void* a, const void* b, void* c) {
-    return launched(of(shape, MatmulResult::AsFactors), stream, a, b, c, false);
+    return launched(last_ = &of(shape, MatmulResult::AsFactors), stream, a, b, c, false);
   }
   // c += op(a) op(b), c in fp32. Likewise.
   bool add_product(GpuStream stream, const MatmulShape& shape, const void* a, const void* b, float* c) {
-    return launched(of(shape, MatmulResult::Fp32), stream, a, b, c, true);
+    return launched(last_ = &of(shape, MatmulResult::Fp32), stream, a, b, c, true);
+  }
+  // Of the product that was asked for last. Nothing: the library has none, or nothing was asked for.
+  std::optional<MatmulAlgorithm> last_algorithm() const {
+    return last_ != nullptr && *last_ ? std::optional((*last_)->algorithm()) : std::nullopt;
   }
 
  private:
-  static bool launched(const std::optional<Product>& product, GpuStream stream, const void* a, const void* b, void* c,
+  static bool launched(const std::optional<Product>* asked, GpuStream stream, const void* a, const void* b, void* c,
                        bool add) {
-    if (product) product->launch(stream, a, b, c, add, nullptr);
-    return product.has_value();
+    if (*asked) (*asked)->launch(stream, a, b, c, add, nullptr);
+    return asked->has_value();
   }
   const std::optional<Product>& of(const MatmulShape& shape, MatmulResult result) {
     const std::pair key(shape, result);
@@ -49,6 +53,7 @@ class ProductsOf {
 
   GpuPrecision precision_;
   int sms_;
+  const std::optional<Product>* last_ = nullptr;                                  // one of `known_`
   std::map<std::pair<MatmulShape, MatmulResult>, std::optional<Product>> known_;  // none: it has no algorithm
 };
 

@@ -80,6 +80,7 @@ std::shared_ptr<const NcclLibrary> NcclLibrary::open(const std::string& path) {
     take(calls->group_end, "ncclGroupEnd");
     take(calls->send, "ncclSend");
     take(calls->recv, "ncclRecv");
+    take(calls->all_gather, "ncclAllGather");
     take(calls->all_reduce, "ncclAllReduce");
     nccl->calls_ = calls;
     return nccl;
@@ -124,6 +125,7 @@ void prepare_for_nccl() {
 
 NcclComm::NcclComm(std::shared_ptr<const NcclLibrary> library, const NcclId& id, int ranks, int rank)
     : library_(std::move(library)),
+      rank_(rank),
       asked_("ncclCommInitRankConfig as rank " + std::to_string(rank) + " of " + std::to_string(ranks)) {
   NcclConfig config{sizeof(NcclConfig), kNcclMagic, kNcclLeastVersion, 0};
   NcclUniqueId unique{};
@@ -177,6 +179,13 @@ void NcclComm::send(std::span<const NcclPart> parts, int to, void* stream) {
 }
 void NcclComm::receive(std::span<const NcclPart> parts, int from, void* stream) {
   grouped(parts, from, stream, false);
+}
+
+void NcclComm::all_gather(std::byte* data, std::int64_t bytes_each, void* stream) {
+  asked_ = "ncclAllGather of " + std::to_string(bytes_each) + " bytes of each";
+  settled_ = false;
+  check(library_->calls().all_gather(data + rank_ * bytes_each, data, static_cast<std::size_t>(bytes_each), kNcclInt8,
+                                     comm_, stream));
 }
 
 void NcclComm::all_reduce(float* data, std::int64_t elements, void* stream) {

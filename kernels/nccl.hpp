@@ -1,4 +1,5 @@
-// NCCL, opened when it is there: communicators of one process per GPU, their sends, receives and all-reduces.
+// NCCL, opened when it is there: communicators of one process per GPU, their sends, receives, all-gathers and
+// all-reduces.
 //
 // Nothing of it is linked and no header of it is needed, so that a build without CUDA has it, too (its tests bring a
 // library of their own): what is used is declared here, as nccl.h has it since 2.14, whose `ncclConfig_t` begins with
@@ -88,7 +89,9 @@ class NcclComm {
   // Operations of one communicator run one after the other: a receive that waits keeps back what is asked for later.
   void send(std::span<const NcclPart> parts, int to, void* stream);
   void receive(std::span<const NcclPart> parts, int from, void* stream);
-  // On all members: `data` becomes the sum, in an order of NCCL's own.
+  // On all members: `data` holds a part of as many bytes for each, in their order; each brings its own.
+  void all_gather(std::byte* data, std::int64_t bytes_each, void* stream);
+  // Likewise: `data` becomes the sum, in an order of NCCL's own.
   void all_reduce(float* data, std::int64_t elements, void* stream);
 
   // Nothing more will be asked for. When it has settled, `close` waits for nobody.
@@ -102,6 +105,7 @@ class NcclComm {
 
   std::shared_ptr<const NcclLibrary> library_;
   void* comm_ = nullptr;
+  int rank_ = 0;
   bool finished_ = false, settled_ = false;
   std::string asked_;  // what was asked for last: "ncclSend of 4096 bytes to rank 1"
 };

@@ -36,6 +36,7 @@ struct NcclCalls {
   int (*group_end)() = nullptr;
   int (*send)(const void*, std::size_t, int type, int peer, void* comm, void* stream) = nullptr;
   int (*recv)(void*, std::size_t, int type, int peer, void* comm, void* stream) = nullptr;
+  int (*all_gather)(const void*, void*, std::size_t, int type, void* comm, void* stream) = nullptr;
   int (*all_reduce)(const void*, void*, std::size_t, int type, int op, void* comm, void* stream) = nullptr;
 };
 

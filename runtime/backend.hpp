@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/cluster/measured_terms.hpp"
 #include "core/ids.hpp"
 #include "core/model/program.hpp"
 #include "core/plan/scenario.hpp"
@@ -85,6 +87,8 @@ class Backend {
   virtual void forward(const StepArguments& arguments) = 0;
   virtual void input_gradient(const StepArguments& arguments) = 0;
   virtual void weight_gradient(const StepArguments& arguments) = 0;
+  // How a library did the product that was asked for last; nothing: none did.
+  virtual std::optional<ProductAlgorithm> product_algorithm() const { return std::nullopt; }
   // weight_out may be weight_in. states: one block per state, each as long as the tensor. stored: where weight_out goes
   // as tensors are stored, too, or null.
   virtual void update(const OptimizerSettings& settings, std::int64_t step, std::int64_t elements,

@@ -104,7 +104,7 @@ void calibrate_families(const PartTask& task, double seconds) {
   DeviceSettings settings;
   settings.seconds = seconds;
   MeasuredDevice measured =
-      measure(*device, device_measurements(asked_models(task), splits_of(task, *device)), settings);
+      measure(*device, device_measurements(asked_models(task), splits_of(task, *device), device->gpus()), settings);
   fit(measured);
   const std::string folder = task.results.folder_of(task.part);
   StudyRecord record{.part = task.part, .name = kDone};

@@ -20,6 +20,10 @@ double outside(double x, double least, double most) {
 
 }  // namespace
 
+std::size_t coefficients_of(SizeTerms terms) {
+  return terms == SizeTerms::Values ? 2 : 3;
+}
+
 double OperationSize::work() const {
   return 2.0 * static_cast<double>(count) * static_cast<double>(rows) * static_cast<double>(columns) *
          static_cast<double>(depth);
@@ -41,6 +45,24 @@ double TimeFormula::at(const OperationSize& size, int sms) const {
     case SizeTerms::Values: return fixed_ns + per_value_ns * size.values;
   }
   return 0;
+}
+
+double hops_of(const MeasuredCollective& c) {
+  if (c.operation.ends_with("all-reduce")) return 2.0 * (c.members - 1);
+  return c.operation.ends_with("all-gather") ? c.members - 1 : 1;
+}
+
+double bus_share(const MeasuredCollective& c) {
+  const bool all = c.operation.ends_with("all-reduce") || c.operation.ends_with("all-gather");
+  return all ? hops_of(c) / c.members : 1;
+}
+
+double alpha_ns(const MeasuredCollective& c) {
+  return c.formula ? c.formula->fixed_ns / hops_of(c) : 0;
+}
+
+double bus_bandwidth(const MeasuredCollective& c) {
+  return c.formula && c.formula->per_value_ns > 0 ? bus_share(c) / c.formula->per_value_ns : 0;
 }
 
 double MeasuredPrice::error() const {

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "core/cluster/cluster.hpp"
+#include "core/cluster/measured_terms.hpp"
 #include "core/units.hpp"
 
 namespace pipewright {
@@ -42,8 +43,7 @@ struct OperationSize {
   bool operator==(const OperationSize&) const = default;
 };
 
-enum class SizeTerms : std::uint8_t { Waves, Work, Values };
-enum class MeasuredPass : std::uint8_t { Forward, InputGradient, WeightGradient };
+std::size_t coefficients_of(SizeTerms terms);  // 3 of waves and work, 2 of values
 
 struct TimeFormula {
   SizeTerms terms = SizeTerms::Values;
@@ -66,6 +66,8 @@ struct MeasuredSize {
   double spread = 0;   // (p95 - p5) / mean
   double clock = 1;    // mean share of the normal clock
   std::int64_t readings = 0, discarded = 0;
+  double least_ns = 0, median_ns = 0;                        // of the readings, like ns; 0: not kept (older files)
+  std::optional<ProductAlgorithm> algorithm = std::nullopt;  // of the library that did it; nothing: own kernels
   bool operator==(const MeasuredSize&) const = default;
 };
 
@@ -84,13 +86,18 @@ struct MeasuredSeries {
   int virtual_devices = 1, busy = 1, sms = 0;
   std::optional<TimeFormula> formula;  // none: too few sizes
   FormulaErrors errors;
+  // Of the formula's coefficients in the order of TimeFormula (fixed_ns, then those of its terms), in their own units:
+  // the upper triangle, row by row; 0 in rows of coefficients that are 0. Empty: not known.       calibrate/fit.hpp
+  std::vector<double> covariance;
+  // |difference| / |right| of its result at one size, against double precision; nothing: not compared.
+  std::optional<double> result_error;
   std::vector<MeasuredSize> sizes;
   bool operator==(const MeasuredSeries&) const = default;
 };
 
 // An operation while another one is done on the same GPU at once, and how much longer it takes then than alone. On one
-// of K groups: while all the others do it; on the whole GPU: while a second stream does, one of the two being a copy
-// that the driver makes. Both times are taken one after the other.
+// of K groups: while all the others do it, or 1, 2, 4, ... of them; on the whole GPU: while a second stream does, one
+// of the two being a copy that the driver makes. Both times are taken one after the other.
 //
 //     slowdown = time beside / time alone                      alone 200 us, beside a copy to the host 230 us: 1.15
 //
@@ -99,6 +106,7 @@ struct MeasuredPair {
   std::string operation, beside;  // "linear", "copy to host": forward passes
   Precision precision = Precision::Fp32, beside_precision = Precision::Fp32;
   int virtual_devices = 1, sms = 0;
+  int others = 0;  // groups that did the other; 0: all of them, or a second stream
   OperationSize size, beside_size;
   double alone_ns = 0;  // mean of the readings without the slowest 5 %, inputs not in the cache
   double slowdown = 0;
@@ -110,6 +118,34 @@ struct MeasuredPair {
   bool operator==(const MeasuredPair&) const = default;
 };
 
+// What several devices do together, by the bytes of it: groups of one GPU (virtual_devices > 1), or whole GPUs. Sizes
+// have their bytes in `values`.
+//
+//     t = fixed + bytes ns_per_byte           of n members:        alpha = fixed / hops,  bandwidth = share /
+//     ns_per_byte all-reduce    hops 2 (n - 1), share 2 (n - 1) / n;  bytes of one member's buffer [Thakur05]
+//     all-gather    hops n - 1,     share (n - 1) / n;    bytes of what each member has afterwards
+//     copies, messages    1, 1
+//
+// `bandwidth` is the bus bandwidth of nccl-tests: that of the links, whatever n. 4 members, 30 us + 0.01 ns / B:
+// alpha 5 us, 150 GB/s.       tests/core/measured_device_test.cpp "Alpha and bus bandwidth"
+//
+// Nothing is priced by it.
+struct MeasuredCollective {
+  std::string operation;  // "ring all-reduce", "peer copy", "peer copy through the host", "nccl all-gather"
+  int members = 2, virtual_devices = 1;
+  int from = 0, to = 0;                // GPUs, of a copy
+  std::optional<TimeFormula> formula;  // values: t0, d
+  FormulaErrors errors;
+  std::vector<double> covariance;  // as of a series
+  std::vector<MeasuredSize> sizes;
+  bool operator==(const MeasuredCollective&) const = default;
+};
+double hops_of(const MeasuredCollective& collective);
+double bus_share(const MeasuredCollective& collective);
+// 0 where there is no formula; ns, and bytes per ns (GB/s).
+double alpha_ns(const MeasuredCollective& collective);
+double bus_bandwidth(const MeasuredCollective& collective);
+
 struct MeasuredDevice {
   std::string gpu, driver, toolkit, date, revision;
   int sms = 0;
@@ -118,6 +154,7 @@ struct MeasuredDevice {
   std::vector<std::string> left_out;  // what the time did not suffice for, or what this build cannot run
   std::vector<MeasuredSeries> series;
   std::vector<MeasuredPair> interference;
+  std::vector<MeasuredCollective> collectives;
 
   double sigmas = 0;  // every time is so many of its standard errors longer: the ends of an error bar (`moved`)
   bool operator==(const MeasuredDevice&) const = default;

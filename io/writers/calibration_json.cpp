@@ -31,8 +31,9 @@ void write_machine(JsonText& json, const Fingerprint& machine) {
   json.field("driver", machine.driver).close();
 }
 
-// Only the terms that it has.
-void write_formula(JsonText& json, const MeasuredSeries& series) {
+// Only the terms that it has. Of a series or a collective.
+template <class T>
+void write_formula(JsonText& json, const T& series) {
   json.key("formula");
   if (!series.formula) return json.null(), void();
   const TimeFormula& formula = *series.formula;
@@ -47,7 +48,10 @@ void write_formula(JsonText& json, const MeasuredSeries& series) {
   if (formula.terms != SizeTerms::Waves) json.field("per_value_s", formula.per_value_ns * kSecond);
   const FormulaErrors& errors = series.errors;
   json.key("errors").open('{').field("mean", errors.mean).field("p95", errors.p95).field("bias", errors.bias);
-  json.field("common", errors.common).field("independent", errors.independent).close().close();
+  json.field("common", errors.common).field("independent", errors.independent).close().key("covariance").open('[');
+  for (const double each : series.covariance)
+    json.value(each * kSecond * kSecond);
+  json.close().close();
 }
 
 void write_sizes(JsonText& json, const std::vector<MeasuredSize>& sizes) {
@@ -57,8 +61,18 @@ void write_sizes(JsonText& json, const std::vector<MeasuredSize>& sizes) {
     json.field("depth", each.size.depth).field("values", each.size.values).field("time_s", each.ns * kSecond);
     json.key("warm_time_s");
     each.warm_ns > 0 ? json.value(each.warm_ns * kSecond) : json.null();
+    json.key("least_s");
+    each.median_ns > 0 ? json.value(each.least_ns * kSecond) : json.null();
+    json.key("median_s");
+    each.median_ns > 0 ? json.value(each.median_ns * kSecond) : json.null();
     json.field("error", each.error).field("spread", each.spread).field("clock", each.clock);
-    json.field("readings", each.readings).field("discarded", each.discarded).close();
+    json.field("readings", each.readings).field("discarded", each.discarded);
+    if (each.algorithm) {
+      const ProductAlgorithm& a = *each.algorithm;
+      json.key("algorithm").open('{').field("waves", a.waves).field("tile_rows", a.tile_rows);
+      json.field("tile_columns", a.tile_columns).field("split_k", a.split_k).close();
+    }
+    json.close();
   }
   json.close();
 }
@@ -111,8 +125,19 @@ std::string device_calibration_json(const MeasuredDevice& device, const Device& 
     json.open('{').field("operation", series.operation).field("pass", name(series.pass));
     json.field("precision", name(series.precision)).field("virtual_devices", series.virtual_devices);
     json.field("busy", series.busy).field("sms", series.sms);
+    json.key("result_error");
+    series.result_error ? json.value(*series.result_error) : json.null();
     write_formula(json, series);
     write_sizes(json, series.sizes);
+    json.close();
+  }
+  json.close().key("collectives").open('[');
+  for (const MeasuredCollective& each : device.collectives) {
+    json.open('{').field("operation", each.operation).field("members", each.members);
+    json.field("virtual_devices", each.virtual_devices).field("from", each.from).field("to", each.to);
+    json.field("alpha_s", alpha_ns(each) * kSecond).field("bus_bytes_per_s", bus_bandwidth(each) / kSecond);
+    write_formula(json, each);
+    write_sizes(json, each.sizes);
     json.close();
   }
   json.close().field("written", written).close();
@@ -170,25 +195,41 @@ JsonShape device_calibration_shape() {
                                     {"floor_s_per_value?", number()},
                                     {"per_flop_s?", number()},
                                     {"per_value_s?", number()},
-                                    {"errors", errors}});
-  const JsonShape size = object({{"count", whole()},
-                                 {"rows", whole()},
-                                 {"columns", whole()},
-                                 {"depth", whole()},
-                                 {"values", number()},
-                                 {"time_s", number()},
-                                 {"warm_time_s", maybe(number())},
-                                 {"error", number()},
-                                 {"spread", number()},
-                                 {"clock", number()},
-                                 {"readings", whole()},
-                                 {"discarded", whole()}});
+                                    {"errors", errors},
+                                    {"covariance", list(number())}});
+  const JsonShape size = object(
+      {{"count", whole()},
+       {"rows", whole()},
+       {"columns", whole()},
+       {"depth", whole()},
+       {"values", number()},
+       {"time_s", number()},
+       {"warm_time_s", maybe(number())},
+       {"least_s", maybe(number())},
+       {"median_s", maybe(number())},
+       {"error", number()},
+       {"spread", number()},
+       {"clock", number()},
+       {"readings", whole()},
+       {"discarded", whole()},
+       {"algorithm?",
+        object({{"waves", number()}, {"tile_rows", whole()}, {"tile_columns", whole()}, {"split_k", whole()}})}});
+  const JsonShape collective = object({{"operation", text()},
+                                       {"members", whole()},
+                                       {"virtual_devices", whole()},
+                                       {"from", whole()},
+                                       {"to", whole()},
+                                       {"alpha_s", number()},
+                                       {"bus_bytes_per_s", number()},
+                                       {"formula", maybe(formula)},
+                                       {"sizes", list(size)}});
   const JsonShape series = object({{"operation", text()},
                                    {"pass", of_names(kMeasuredPasses)},
                                    {"precision", of_names(kPrecisions)},
                                    {"virtual_devices", whole()},
                                    {"busy", whole()},
                                    {"sms", whole()},
+                                   {"result_error", maybe(number())},
                                    {"formula", maybe(formula)},
                                    {"sizes", list(size)}});
   return document("pipewright.device-calibration/1", {{"name", text()},
@@ -205,6 +246,7 @@ JsonShape device_calibration_shape() {
                                                       {"repeat_error", number()},
                                                       {"left_out", list(text())},
                                                       {"series", list(series)},
+                                                      {"collectives", list(collective)},
                                                       {"written", list(text())}});
 }
 

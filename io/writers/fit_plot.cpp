@@ -59,6 +59,43 @@ std::string launches(const MeasuredDevice& device) {
   return text.empty() ? "" : "  launches by the host, on the whole device\n" + text;
 }
 
+// Which tiles cuBLASLt took, for how many sizes.
+std::string algorithms(const MeasuredDevice& device) {
+  std::map<std::tuple<MeasuredPass, Precision, int>, std::map<std::string, int>> tiles;
+  for (const MeasuredSeries& series : device.series)
+    for (const MeasuredSize& size : series.sizes) {
+      if (!size.algorithm) continue;
+      const ProductAlgorithm& a = *size.algorithm;
+      std::string tile = a.tile_rows > 0 ? fmt::format("{} x {}", a.tile_rows, a.tile_columns) : "a tile not told";
+      if (a.split_k > 1) tile += fmt::format(" in {} parts of the depth", a.split_k);
+      ++tiles[{series.pass, series.precision, series.sms}][tile];
+    }
+  std::string text;
+  for (const auto& [key, counts] : tiles) {
+    const auto& [pass, precision, sms] = key;
+    text += fmt::format("    linear {} {}, {} SMs:", words(pass), name(precision), sms);
+    for (const auto& [tile, count] : counts)
+      text += fmt::format("{} {} ({})", text.back() == ':' ? "" : ",", tile, count);
+    text += "\n";
+  }
+  return text.empty() ? "" : "  tiles of cuBLASLt's algorithms, as it tells them, and for how many sizes\n" + text;
+}
+
+std::string collectives(const MeasuredDevice& device) {
+  if (device.collectives.empty()) return "";
+  std::string text = "  together: alpha of a hop, bus bandwidth, cross-validated error\n";
+  for (const MeasuredCollective& each : device.collectives) {
+    const std::string whose = each.virtual_devices > 1 ? fmt::format("{} virtual devices", each.members)
+                              : each.from != each.to   ? fmt::format("GPU {} to {}", each.from, each.to)
+                                                       : fmt::format("{} GPUs", each.members);
+    text += fmt::format("    {:<28} {:<20} {:>2} sizes  ", each.operation, whose, each.sizes.size());
+    text += each.formula ? fmt::format("{:.3f} us, {:.1f} GB/s, {:.1f} %\n", alpha_ns(each) / 1e3, bus_bandwidth(each),
+                                       100 * each.errors.mean)
+                         : std::string("too few for a formula\n");
+  }
+  return text;
+}
+
 std::string interference(const MeasuredDevice& device) {
   if (device.interference.empty()) return "";
   std::string text = "  beside others: time / time alone, spread of the time (p95 - p5)\n";
@@ -67,7 +104,8 @@ std::string interference(const MeasuredDevice& device) {
                         fmt::format("{} {} beside {} {}", pair.operation, name(pair.precision), pair.beside,
                                     name(pair.beside_precision)),
                         pair.virtual_devices == 1 ? std::string("two streams of the whole")
-                                                  : fmt::format("1 of {} virtual devices", pair.virtual_devices),
+                        : pair.others > 0 ? fmt::format("1 of {}, {} others busy", pair.virtual_devices, pair.others)
+                                          : fmt::format("1 of {} virtual devices", pair.virtual_devices),
                         pair.slowdown, 100 * pair.error, 100 * pair.spread);
   return text;
 }
@@ -102,7 +140,7 @@ std::string fit_table(const MeasuredDevice& device) {
                                              100 * family.mean / n, 100 * family.p95 / n, 100 * family.bias / n);
   }
   text += fmt::format("  one operation measured again and again: +- {:.1f} %\n", 100 * device.repeat_error);
-  text += launches(device) + interference(device);
+  text += algorithms(device) + launches(device) + interference(device) + collectives(device);
   if (!device.left_out.empty()) text += "  left out:\n";
   for (const std::string& each : device.left_out)
     text += "    " + each + "\n";

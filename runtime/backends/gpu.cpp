@@ -221,6 +221,11 @@ class GpuBackend final : public backends::GridBackend<gpu_kernels::Queue, S> {
   }
   Precision precision() const override { return precision_; }
   std::string_view kind() const override { return "cuda"; }
+  std::optional<ProductAlgorithm> product_algorithm() const override {
+    const auto told = library_ == nullptr ? std::nullopt : library_->last_algorithm();
+    if (!told) return std::nullopt;
+    return ProductAlgorithm{told->waves, told->tile_rows, told->tile_columns, told->split_k};
+  }
   DeviceFacts device() const override { return facts_; }
   Bytes alignment() const override { return kGpuAlignment; }
   void copy(void* to, const void* from, Bytes bytes) override {

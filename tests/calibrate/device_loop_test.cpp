@@ -40,8 +40,18 @@ class MadeUp : public DeviceUnderTest {
     if (!warm) timed.push_back(text(m));
     return std::make_unique<Watch>(*this, m, warm);
   }
+  std::optional<NumericCheck> check(const DeviceMeasurement& m) override {
+    checked.push_back(text(m));
+    return result(m);
+  }
   double now() override { return now_; }
 
+  std::function<std::optional<NumericCheck>(const DeviceMeasurement&)> result = [](const DeviceMeasurement&) {
+    return std::nullopt;
+  };
+  std::vector<std::string> checked;
+
+  std::optional<ProductAlgorithm> algorithm = std::nullopt;
   std::vector<std::string> timed;
 
  private:
@@ -55,6 +65,7 @@ class MadeUp : public DeviceUnderTest {
       return {ns, device_.clock};
     }
     void pause(double seconds) override { device_.now_ += seconds; }
+    std::optional<ProductAlgorithm> algorithm() const override { return device_.algorithm; }
 
    private:
     MadeUp& device_;
@@ -148,6 +159,8 @@ TEST_CASE("The loop times everything, cold and warm, and keeps what each reading
   CHECK(series.sizes[1].ns == doctest::Approx(21'000));
   CHECK(series.sizes[1].warm_ns == doctest::Approx(10'500));
   CHECK(series.sizes[1].readings == 10);
+  CHECK(series.sizes[1].least_ns == doctest::Approx(21'000));
+  CHECK(series.sizes[1].median_ns == doctest::Approx(21'000));
   CHECK(measured.left_out.empty());
   CHECK(measured.repeat_error == 0);
   CHECK(measured.gpu == "made up");
@@ -182,6 +195,34 @@ TEST_CASE("What the device refuses and what stays slow is left out with the reas
   device.ns = [](const DeviceMeasurement&) { return 0; };
   CHECK(measure(device, moves(1), {}).left_out ==
         std::vector<std::string>{"fp32, too short for the device's clock: gelu (1)"});
+}
+
+TEST_CASE("An operation with a wrong result is left out with its error, size and limit, and so is what pairs with it") {
+  MadeUp device;
+  device.result = [](const DeviceMeasurement& m) {
+    return std::optional(NumericCheck{m.operation == "relu" ? 0.31 : 3e-7, 2e-5});
+  };
+  auto list = moves(3);
+  for (const double size : {5e6, 2e6, 7e6})
+    list.push_back(values("relu", size));
+  DeviceMeasurement pair = values("gelu", 1e6, kPairs);
+  pair.beside = std::make_shared<DeviceMeasurement>(values("relu", 4e6));
+  list.push_back(pair);
+  const MeasuredDevice measured = measure(device, list, {});
+  CHECK(measured.left_out ==
+        std::vector<std::string>{
+            "fp32, its result is wrong (forward of 2000000 values: off by 0.31, allowed 2e-05): relu (3)",
+            "fp32, relu beside it: its result is wrong (forward of 2000000 values: off by 0.31, allowed 2e-05): gelu "
+            "beside relu fp32 (1)"});
+  REQUIRE(measured.series.size() == 1);
+  CHECK(measured.series[0].operation == "gelu");
+  CHECK(measured.series[0].result_error == 3e-7);
+  // Once for every operation, at its smallest size, and never what is timed.
+  CHECK(device.checked ==
+        std::vector<std::string>{"gelu forward fp32, 1000000 values; 1 of 1 virtual devices, 1 busy",
+                                 "relu forward fp32, 2000000 values; 1 of 1 virtual devices, 1 busy"});
+  device.result = [](const DeviceMeasurement&) { return std::optional(NumericCheck{std::nan(""), 2e-5}); };
+  CHECK(measure(device, moves(1), {}).series.empty());  // no number is not right
 }
 
 TEST_CASE("A measurement that is repeated shows how far the device drifts") {
@@ -247,13 +288,98 @@ TEST_CASE("Copies of pageable memory, launches by the host and pairs come last, 
   // Two operations in two precisions beside three copies, each way round, and copies both ways: on every split; on
   // groups the two operations beside one another, too.
   CHECK(count([](const auto& m) { return m.beside != nullptr && m.virtual_devices == 1; }) == 2 * 2 * 3 * 2 + 2);
-  CHECK(count([](const auto& m) { return m.beside != nullptr && m.virtual_devices == 8; }) ==
-        2 * 2 * 3 * 2 + 2 + 2 * 2);
+  CHECK(count([](const auto& m) { return m.rank == kPairs && m.virtual_devices == 8; }) == 2 * 2 * 3 * 2 + 2 + 2 * 2);
   // 15 ms each, 30 of a pair, which is timed alone, too: 5.4 s.
-  CHECK(std::distance(first, all.end()) == 16 + 112 + 26 + 3 * 30);
-  CHECK(std::all_of(first, all.end(), [](const auto& m) {
-    return m.beside == nullptr || (m.beside->virtual_devices == m.virtual_devices && m.busy == m.virtual_devices);
-  }));
+  CHECK(count([](const auto& m) { return m.rank <= kPairs; }) == 16 + 112 + 26 + 3 * 30);
+  CHECK(count([](const auto& m) {
+          return m.rank == kPairs && !(m.beside->virtual_devices == m.virtual_devices && m.busy == m.virtual_devices);
+        }) == 0);
+  // The ring of 2, 4 and 8 groups at nine sizes: 0.4 s.
+  CHECK(count([](const auto& m) { return m.rank == kRings; }) == 3 * 9);
+  CHECK(count([](const auto& m) {
+          return m.rank == kRings && m.members == m.virtual_devices && m.busy == m.members;
+        }) == 3 * 9);
+  // Between two GPUs, for one to refuse: copies two ways by two ways, three of NCCL.
+  CHECK(count([](const auto& m) { return m.rank == kBetweenGpus; }) == (2 * 2 + 3) * 9);
+  // Pairs of four groups while one or two of the three others are busy; of eight while one, two or four of seven: 4.5
+  // s.
+  CHECK(count([](const auto& m) { return m.rank == kFewerPairs; }) == 30 * 2 + 30 * 3);
+  CHECK(count([](const auto& m) { return m.rank == kFewerPairs && m.busy >= m.virtual_devices; }) == 0);
+}
+
+TEST_CASE("Between eight GPUs every pair copies, and NCCL has two, four and all of them") {
+  const auto list = device_measurements({}, {{1, 132}}, 8);
+  std::map<std::string, int> counts;
+  for (const DeviceMeasurement& m : list)
+    if (m.rank == kBetweenGpus) ++counts[m.operation + (m.from == m.to ? " " + std::to_string(m.members) : "")];
+  CHECK(counts == std::map<std::string, int>{{"peer copy", 56 * 9},
+                                             {"peer copy through the host", 56 * 9},
+                                             {"nccl all-reduce 2", 9},
+                                             {"nccl all-reduce 4", 9},
+                                             {"nccl all-reduce 8", 9},
+                                             {"nccl all-gather 2", 9},
+                                             {"nccl all-gather 4", 9},
+                                             {"nccl all-gather 8", 9},
+                                             {"nccl send 2", 9}});
+  CHECK(text(list.back()) == "nccl all-gather of 268435456 B, 8 GPUs");
+}
+
+TEST_CASE("Alpha and bandwidth of what several do together are found as they were planted") {
+  MadeUp device;
+  device.noise = 0.005;
+  device.ns = [](const DeviceMeasurement& m) {  // hops of 3 us, links of 100 GB/s
+    const double n = m.members;
+    return 2 * (n - 1) * 3'000 + 2 * (n - 1) / n * m.size.values / 100;
+  };
+  device.refused = [](const DeviceMeasurement& m) { return m.rank == kBetweenGpus ? "there is one GPU" : ""; };
+  auto list = last_of(kFourSplits);
+  std::erase_if(list, [](const DeviceMeasurement& m) { return !collective(m.work); });
+  DeviceSettings settings;
+  settings.rule.error = 0.002, settings.rule.seconds = 1;
+  MeasuredDevice measured = measure(device, list, settings);
+  fit(measured);
+  CHECK(measured.series.empty());
+  CHECK(measured.left_out ==
+        std::vector<std::string>{"fp32, there is one GPU: nccl all-gather (9), nccl all-reduce (9), "
+                                 "nccl send (9), peer copy (18), peer copy through the host (18)"});
+  REQUIRE(measured.collectives.size() == 3);
+  int members = 2;
+  for (const MeasuredCollective& each : measured.collectives) {
+    CAPTURE(members);
+    CHECK(each.operation == "ring all-reduce");
+    CHECK(each.members == members);
+    CHECK(each.virtual_devices == members);
+    REQUIRE(each.sizes.size() == 9);
+    CHECK(each.sizes.back().size.values == 256 << 20);
+    CHECK(each.sizes.back().median_ns > 0);
+    CHECK(alpha_ns(each) == doctest::Approx(3'000).epsilon(0.02));
+    CHECK(bus_bandwidth(each) == doctest::Approx(100).epsilon(0.01));
+    CHECK(each.covariance.size() == 3);
+    CHECK(each.errors.mean < 0.02);
+    members *= 2;
+  }
+}
+
+TEST_CASE("Fewer busy others slow an operation less, where that was planted") {
+  MadeUp device;
+  device.ns = [](const DeviceMeasurement& m) { return 50'000 * (m.beside == nullptr ? 1 : 1 + 0.01 * (m.busy - 1)); };
+  auto list = last_of({{8, 16}});
+  std::erase_if(list, [](const DeviceMeasurement& m) { return m.beside == nullptr; });
+  const MeasuredDevice measured = measure(device, list, {});
+  std::map<int, int> pairs;
+  for (const MeasuredPair& pair : measured.interference) {
+    ++pairs[pair.others];
+    CHECK(pair.slowdown == doctest::Approx(1 + 0.01 * (pair.others == 0 ? 7 : pair.others)));
+  }
+  CHECK(pairs == std::map<int, int>{{0, 30}, {1, 30}, {2, 30}, {4, 30}});
+}
+
+TEST_CASE("How a library did a size is kept beside it") {
+  MadeUp device;
+  device.algorithm = ProductAlgorithm{1.25, 128, 256, 1};
+  const MeasuredDevice measured = measure(device, moves(2), {});
+  for (const MeasuredSize& size : measured.series.front().sizes)
+    CHECK(size.algorithm == device.algorithm);
 }
 
 TEST_CASE("On a whole device one of a pair is a copy by the driver: two that compute need groups of their own") {
@@ -272,7 +398,7 @@ TEST_CASE("How much one operation slows another is found as it was planted") {
     return m.beside == nullptr ? alone : alone * planted_slowdown(m.operation, m.beside->operation, m.virtual_devices);
   };
   auto list = last_of(kFourSplits);
-  std::erase_if(list, [](const DeviceMeasurement& m) { return m.beside == nullptr; });
+  std::erase_if(list, [](const DeviceMeasurement& m) { return m.rank != kPairs; });
   DeviceSettings settings;
   settings.rule.error = 0.001;  // about 100 readings: 0.14 % of a slowdown
   settings.rule.seconds = 10;

@@ -156,6 +156,24 @@ TEST_CASE("Without noise the planted formula comes back, whichever tile it has")
   }
 }
 
+TEST_CASE("A tile that the library tells is tried, too") {
+  TimeFormula f = kProducts;
+  f.tile_rows = 192, f.tile_columns = 96;  // none of those that are tried anyhow
+  auto sizes = planted(f, products(), 0, 0, 1);
+  const auto guessed = fitted(sizes, SizeTerms::Waves, kSms, f.floor_ns_per_value);
+  REQUIRE(guessed.has_value());
+  CHECK(guessed->tile_rows != 192);
+  for (MeasuredSize& size : sizes)
+    size.algorithm = ProductAlgorithm{0, 192, 96, 1};
+  const auto told = fitted(sizes, SizeTerms::Waves, kSms, f.floor_ns_per_value);
+  REQUIRE(told.has_value());
+  CHECK(told->tile_rows == 192);
+  CHECK(told->per_wave_depth_ns == doctest::Approx(f.per_wave_depth_ns).epsilon(1e-6));
+  for (MeasuredSize& size : sizes)
+    size.algorithm = ProductAlgorithm{1.5, 0, 0, 1};  // it does not tell
+  CHECK(*fitted(sizes, SizeTerms::Waves, kSms, f.floor_ns_per_value) == *guessed);
+}
+
 TEST_CASE("A term that plays no part gets 0, not a negative coefficient") {
   TimeFormula f = kMoves;
   f.fixed_ns = 0;
@@ -174,6 +192,75 @@ TEST_CASE("Fewer sizes than twice the coefficients give no formula") {
   sizes = planted(kMoves, moved_values(), 0, 0, 1);
   sizes.resize(4);
   CHECK(fitted(sizes, SizeTerms::Values, kSms, 0).has_value());
+}
+
+TEST_CASE("The covariance of one coefficient by hand: +- 0.577 % of it") {
+  const TimeFormula f = {.terms = SizeTerms::Values, .fixed_ns = 0, .per_value_ns = 0.002};
+  std::vector<MeasuredSize> sizes;
+  for (int i = 0; i < 4; ++i) {
+    const double values = 1e6 * (i + 1);
+    sizes.push_back(
+        {{1, 1, 1, 0, values}, 0.002 * values * std::exp(i % 2 == 0 ? 0.01 : -0.01), 0, 0.004, 0.02, 1, 10, 0});
+  }
+  const std::vector<double> found = covariance_of(sizes, f, kSms);
+  REQUIRE(found.size() == 3);
+  CHECK(found[0] == 0);  // t0 is 0: it is taken for known
+  CHECK(found[1] == 0);
+  CHECK(std::sqrt(found[2]) == doctest::Approx(0.002 * 0.01 / std::sqrt(3)));
+  sizes.resize(1);
+  CHECK(covariance_of(sizes, f, kSms).empty());  // no more sizes than coefficients
+}
+
+TEST_CASE("Repeated fits under planted noise scatter as their covariance says") {
+  struct Case {
+    TimeFormula formula;
+    std::vector<OperationSize> sizes;
+    int fits;
+  };
+  TimeFormula waves = kProducts;
+  waves.floor_ns_per_value = 0;
+  const Case cases[] = {{kMoves, moved_values(), 1000}, {kAttention, attentions(), 400}, {waves, products(), 100}};
+  for (const auto& [formula, sizes, fits] : cases) {
+    const std::size_t n = coefficients_of(formula.terms), entries = n * (n + 1) / 2;
+    std::vector<std::vector<double>> thetas;
+    std::vector<double> told(entries);
+    for (int seed = 1; seed <= fits; ++seed) {
+      const auto measured = planted(formula, sizes, 0.02, 0, static_cast<unsigned>(seed));
+      const auto found = fitted(measured, formula.terms, kSms, 0);
+      REQUIRE(found.has_value());
+      switch (formula.terms) {
+        case SizeTerms::Waves: thetas.push_back({found->fixed_ns, found->per_wave_ns, found->per_wave_depth_ns}); break;
+        case SizeTerms::Work: thetas.push_back({found->fixed_ns, found->per_flop_ns, found->per_value_ns}); break;
+        case SizeTerms::Values: thetas.push_back({found->fixed_ns, found->per_value_ns}); break;
+      }
+      const std::vector<double> one = covariance_of(measured, *found, kSms);
+      REQUIRE(one.size() == entries);
+      for (std::size_t i = 0; i < entries; ++i)
+        told[i] += one[i] / fits;
+    }
+    std::vector<double> middle(n), seen;
+    for (const auto& theta : thetas)
+      for (std::size_t j = 0; j < n; ++j)
+        middle[j] += theta[j] / fits;
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t j = i; j < n; ++j) {
+        double sum = 0;
+        for (const auto& theta : thetas)
+          sum += (theta[i] - middle[i]) * (theta[j] - middle[j]);
+        seen.push_back(sum / (fits - 1));
+      }
+    // An empirical covariance c_ij of N normal fits has the standard error sqrt((c_ii c_jj + c_ij^2) / (N - 1)).
+    const auto entry = [n](std::size_t i, std::size_t j) { return i * n - i * (i + 1) / 2 + j; };
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t j = i; j < n; ++j) {
+        CAPTURE(static_cast<int>(formula.terms));
+        CAPTURE(i);
+        CAPTURE(j);
+        const double c = told[entry(i, j)];
+        const double error = std::sqrt((told[entry(i, i)] * told[entry(j, j)] + c * c) / (fits - 1));
+        CHECK(std::abs(seen[entry(i, j)] - c) <= 4 * error);
+      }
+  }
 }
 
 TEST_CASE("Residuals are split into what a width shares and what each size has, by hand") {
@@ -244,5 +331,7 @@ TEST_CASE("A whole device: products get the floor that copies show, by the bytes
   REQUIRE(device.series[0].formula.has_value());
   CHECK(device.series[0].formula->floor_ns_per_value == doctest::Approx(0.001));
   CHECK(device.series[0].errors.mean < 1e-6);
+  CHECK(device.series[0].covariance.size() == 6);
+  CHECK(device.series[2].covariance.empty());
   CHECK_FALSE(device.series[2].formula.has_value());
 }

@@ -69,6 +69,25 @@ TEST_CASE("Every pass of every operation of a model runs as a job, and is timed"
   }));
 }
 
+TEST_CASE("Before they are timed, a core's results are compared with double precision, and are right") {
+  const Model model = model_of_everything();
+  auto list = device_measurements({{&model, {2}}}, {{1, 1}});
+  std::erase_if(list, [](const DeviceMeasurement& m) {
+    return m.rank > 0 || m.precision != Precision::Fp32 || m.size.values > 1e5;
+  });
+  const auto host = host_under_test("2026-01-01", "0.1.0");
+  int checked = 0;
+  for (const DeviceMeasurement& m : list) {
+    if (!host->refusal(m).empty()) continue;
+    INFO(text(m));
+    const auto check = host->check(m);
+    REQUIRE(check.has_value());
+    CHECK(check->error <= check->limit);
+    ++checked;
+  }
+  CHECK(checked > 40);
+}
+
 TEST_CASE("A core refuses what it has not, with the reason") {
   const auto host = host_under_test("2026-01-01", "0.1.0");
   DeviceMeasurement m;

@@ -8,6 +8,8 @@
 
 #include <doctest/doctest.h>
 
+#include "core/cluster/topology.hpp"
+#include "core/cost/collectives.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/cost/operation_size.hpp"
 #include "core/model/layer_builder.hpp"
@@ -71,6 +73,31 @@ struct OneLinear {
 };
 
 }  // namespace
+
+TEST_CASE("Alpha and bus bandwidth of what several do together") {
+  MeasuredCollective c;
+  c.operation = "ring all-reduce", c.members = c.virtual_devices = 4;
+  CHECK(bus_bandwidth(c) == 0);  // no formula
+  c.formula = TimeFormula{.terms = SizeTerms::Values, .fixed_ns = 30'000, .per_value_ns = 0.01};
+  CHECK(alpha_ns(c) == 5'000);                      // of 6 hops
+  CHECK(bus_bandwidth(c) == doctest::Approx(150));  // 1.5 of the bytes pass each link
+  // As links of a cluster these two make the same ring.
+  Cluster cluster;
+  cluster.devices_per_node = 4, cluster.links.kind = LinkKind::Nvswitch;
+  cluster.links.latency = Time{std::llround(alpha_ns(c))};
+  cluster.links.bandwidth = Bandwidth{bus_bandwidth(c) * 1e9};
+  for (const std::int64_t bytes : {4'096, 400'000'000}) {
+    const Collective ring = all_reduce(AllReduce::Ring, {0, 1, 2, 3}, Bytes{bytes}, Topology(cluster), 4);
+    CHECK(static_cast<double>(ring.time.value) ==
+          doctest::Approx(30'000 + 0.01 * static_cast<double>(bytes)).epsilon(1e-4));
+  }
+  c.operation = "nccl all-gather";
+  CHECK(alpha_ns(c) == 10'000);
+  CHECK(bus_bandwidth(c) == doctest::Approx(75));
+  c.operation = "peer copy", c.members = 2;
+  CHECK(alpha_ns(c) == 30'000);
+  CHECK(bus_bandwidth(c) == doctest::Approx(100));
+}
 
 TEST_CASE("A formula of waves counts tiles, waves and depth, and never beats the memory") {
   // 32 x 32 tiles on 132 SMs: 8 waves of 1 us + 1024 * 10 ns.

@@ -30,7 +30,18 @@ Device example() {
                                  .tile_columns = 256,
                                  .floor_ns_per_value = 1.0 / 3};
   products.errors = {0.02, 0.05, -0.001, 0.01, 0.015};
-  products.sizes = {{{1, 64, 128, 256, 57'344}, 12'345.678, 11'000.25, 0.004, 0.02, 0.99, 57, 3},
+  products.covariance = {2'500.25, -1.5, 1.0 / 7, 0.01, -1e-9, 1e-16};
+  products.sizes = {{{1, 64, 128, 256, 57'344},
+                     12'345.678,
+                     11'000.25,
+                     0.004,
+                     0.02,
+                     0.99,
+                     57,
+                     3,
+                     12'300.5,
+                     12'340,
+                     ProductAlgorithm{1.25, 128, 256, 3}},
                     {{1, 65, 128, 256, 1e9}, 2e7, 0, 0.005, 0.03, 1, 10, 0}};
   MeasuredSeries copies;
   copies.operation = "copy to host", copies.sms = 8;
@@ -42,7 +53,19 @@ Device example() {
   pair.size = {1, 2048, 4096, 1024, 1.5e7}, pair.beside_size = {1, 4'194'304, 1, 0, 4'194'304};
   pair.alone_ns = 29'876.5, pair.slowdown = 1.0 + 1.0 / 12, pair.error = 0.004, pair.spread = 0.021;
   pair.alone_spread = 0.011, pair.clock = 0.97, pair.readings = 41, pair.discarded = 2;
-  m.interference = {pair};
+  MeasuredPair fewer = pair;
+  fewer.virtual_devices = 4, fewer.others = 1;
+  m.interference = {pair, fewer};
+  MeasuredCollective ring;
+  ring.operation = "ring all-reduce", ring.members = ring.virtual_devices = 4;
+  ring.formula = TimeFormula{.terms = SizeTerms::Values, .fixed_ns = 30'000, .per_value_ns = 0.01};
+  ring.errors = {0.01, 0.02, -0.003, 0, 0.011};
+  ring.covariance = {1e6, -0.001, 1e-9};
+  ring.sizes = {{{1, 4096, 1, 0, 4096}, 30'041.25, 0, 0.003, 0.01, 0.98, 23, 1, 29'990.5, 30'033}};
+  MeasuredCollective copy;
+  copy.operation = "peer copy", copy.from = 1, copy.to = 0;
+  copy.sizes = {{{1, 16'384, 1, 0, 16'384}, 9'000.5, 0, 0.002, 0.03, 1, 10, 0, 8'999, 9'001}};
+  m.collectives = {ring, copy};
   Device device;
   device.name = "made-up", device.memory = Bytes{1 << 30}, device.virtual_devices = 2;
   device.peak[Precision::Bf16] = FlopRate{1e12};
@@ -77,12 +100,23 @@ TEST_CASE("A measured device that is written and read again is the same device")
 TEST_CASE("A measured device without pairs is read as before there were any, and written as then") {
   Device device = example();
   auto older = std::make_shared<MeasuredDevice>(*device.measured);
-  older->interference.clear();
+  older->interference.clear(), older->collectives.clear();
+  older->series[0].sizes[0].algorithm.reset();
   device.measured = older;
   const std::string text = device_yaml(device);
-  CHECK(text.find("interference") == std::string::npos);
+  for (const char* block : {"interference", "collective", "algorithms"})
+    CHECK(text.find(block) == std::string::npos);
   const Device read = read_device(written(text));
   CHECK(*read.measured == *older);
+}
+
+TEST_CASE("Sizes without the least and the median reading are read as before these were kept, and written as then") {
+  const std::string text = device_yaml(example());
+  CHECK(text.find("57, 3, 12300.5, 12340]") != std::string::npos);
+  CHECK(text.find("10, 0]") != std::string::npos);
+  const Device read = read_device(written(replaced(text, ", 12300.5, 12340]", "]")));
+  CHECK(read.measured->series[0].sizes[0].median_ns == 0);
+  CHECK(device_yaml(read).find("57, 3]") != std::string::npos);
 }
 
 TEST_CASE("What is wrong in a measured device is named with its place") {
@@ -96,9 +130,11 @@ TEST_CASE("What is wrong in a measured device is named with its place") {
     }
   };
   CHECK(message("busy: 2", "busy: 3").find("series.0.busy: \"3\" is more than virtual_devices") != std::string::npos);
-  CHECK(message("[1, 1, 1024", "[2, 1, 1024").find("sizes.2: needs 13 numbers") != std::string::npos);
+  CHECK(message("[1, 1, 1024", "[2, 1, 1024").find("sizes.2: needs 13 or 15 numbers") != std::string::npos);
   CHECK(message("900.5", "-900.5").find("made-up.yaml:") != std::string::npos);
-  CHECK(message("900.5, 0,", "900.5,").find("sizes.2: needs 13 numbers of 0 or more: the series (of 2") !=
+  CHECK(message("900.5, 0,", "900.5,").find("sizes.2: needs 13 or 15 numbers of 0 or more: the series (of 2") !=
+        std::string::npos);
+  CHECK(message("covariance: [2500.25, ", "covariance: [").find("needs 6 numbers after `formula`") !=
         std::string::npos);
   CHECK(message("terms: waves", "terms: waaves").find("did you mean \"waves\"") != std::string::npos);
   CHECK(message("gpu:", "gpo:").find("gpo") != std::string::npos);
@@ -106,6 +142,12 @@ TEST_CASE("What is wrong in a measured device is named with its place") {
   CHECK(message("alone_ns: 29876.5", "alone_ns: 0").find("interference.0.alone_ns: \"0\" must be above 0") !=
         std::string::npos);
   CHECK(message("size: [1, 2048, ", "size: [2048, ").find("needs five numbers of 0 or more") != std::string::npos);
+  CHECK(message("[0, 1, 64, 128, 256, 57344, 1.25", "[0, 1, 63, 128, 256, 57344, 1.25")
+            .find("algorithms.0: needs 10 numbers of 0 or more, the first six of a size in `sizes`") !=
+        std::string::npos);
+  CHECK(message("[1, 16384, 9000.5", "[2, 16384, 9000.5").find("collective_sizes.1: needs 10 numbers") !=
+        std::string::npos);
+  CHECK(message("members: 4", "members: 1").find("must be 2 or more") != std::string::npos);
   CHECK(message("beside: copy to host, ", "").find("beside") != std::string::npos);
 }
 
@@ -158,6 +200,12 @@ TEST_CASE("How near formulas come is told in a table and drawn") {
   CHECK(table.find("measured again and again: +- 0.3 %") != std::string::npos);
   CHECK(table.find(
             "linear bf16 beside copy to host fp32         1 of 2 virtual devices      1.083 ± 0.4 %, spread 2.1 %\n") !=
+        std::string::npos);
+  CHECK(table.find("1 of 4, 1 others busy       1.083") != std::string::npos);
+  CHECK(table.find("    linear d weight bf16, 4 SMs: 128 x 256 in 3 parts of the depth (1)\n") != std::string::npos);
+  CHECK(table.find("    ring all-reduce              4 virtual devices     1 sizes  5.000 us, 150.0 GB/s, 1.0 %\n") !=
+        std::string::npos);
+  CHECK(table.find("    peer copy                    GPU 1 to 0            1 sizes  too few for a formula\n") !=
         std::string::npos);
   CHECK(table.find("launches by the host") == std::string::npos);  // none was measured
   MeasuredDevice more = device;

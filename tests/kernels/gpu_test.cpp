@@ -271,7 +271,7 @@ TEST_CASE("cuBLASLt computes the products of a linear layer, each way round, whe
     for (const auto& [precision, allowed] :
          {std::pair{GpuPrecision::Fp32, 1e-5}, std::pair{GpuPrecision::Tf32, 1e-3}}) {
       const Matmul product(precision, shape, whole.sms(0), Bytes{32 << 20});
-      CHECK(product.waves() >= 0);
+      CHECK(product.algorithm().waves >= 0);
       const GpuMemory left = uploaded(stream, floats[a]), right = uploaded(stream, floats[b]);
       const GpuMemory workspace(0, product.workspace() + Bytes{1});
       std::vector<float> c(expected.size(), 1.0f);

@@ -45,6 +45,10 @@ class SomeProducts {
         c[i * s_.n + j] = sum;
       }
   }
+  // Tiles of 2 x 4 on 132 SMs.
+  MatmulAlgorithm algorithm() const {
+    return {static_cast<double>(((s_.m + 1) / 2) * ((s_.n + 3) / 4)) / 132, 2, 4, 1};
+  }
 
  private:
   MatmulShape s_;
@@ -143,6 +147,21 @@ TEST_CASE("The library is asked once for a product that it has no algorithm for,
   CHECK(asked.none == 2);
   CHECK(asked.chosen == 1);
   CHECK(asked.launched == 3);
+}
+
+TEST_CASE("The library tells the algorithm of the product that it was asked for last, where it has one") {
+  ProductsOf<SomeProducts> library(GpuPrecision::Fp32, 132);
+  CHECK_FALSE(library.last_algorithm().has_value());
+  const std::vector<float> a(64), b(64);
+  std::vector<float> c(64);
+  CHECK(library.multiply(nullptr, {4, 8, 2}, a.data(), b.data(), c.data()));
+  REQUIRE(library.last_algorithm().has_value());
+  CHECK(library.last_algorithm()->waves == 4.0 / 132);
+  CHECK(library.last_algorithm()->tile_rows == 2);
+  CHECK(library.last_algorithm()->tile_columns == 4);
+  CHECK(library.last_algorithm()->split_k == 1);
+  CHECK_FALSE(library.multiply(nullptr, {3, 8, 2}, a.data(), b.data(), c.data()));
+  CHECK_FALSE(library.last_algorithm().has_value());
 }
 
 TEST_CASE("A product that is stored as its factors are is another one than the same in fp32") {

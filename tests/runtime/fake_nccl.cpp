@@ -81,7 +81,7 @@ std::byte* here(const void* address) {
 }
 
 struct Operation {
-  enum Kind { Send, Receive, Sum } kind = Send;
+  enum Kind { Send, Receive, Sum, Gather } kind = Send;
   std::byte* at = nullptr;
   std::size_t bytes = 0;
   int peer = 0;
@@ -272,8 +272,25 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
         return read(peer, &theirs, sizeof theirs) && same_size(ours, theirs) && write(peer, operation.at, ours);
       case Operation::Receive: return write(peer, &ours, sizeof ours) && read(peer, operation.at, ours);
       case Operation::Sum: return sum(operation);
+      case Operation::Gather: return gather(operation);
     }
     return false;
+  }
+  // `at`: where the parts of all lie; `bytes`: of each. The first member collects them, and sends all to the others.
+  bool gather(const Operation& operation) {
+    const std::uint64_t ours = operation.bytes;
+    const std::size_t all = operation.bytes * static_cast<std::size_t>(ranks_);
+    std::byte* const own = operation.at + operation.bytes * static_cast<std::size_t>(rank_);
+    if (rank_ > 0) return write(0, &ours, sizeof ours) && write(0, own, ours) && read(0, operation.at, all);
+    for (int r = 1; r < ranks_; ++r) {
+      std::uint64_t theirs = 0;
+      if (!read(r, &theirs, sizeof theirs) || !same_size(ours, theirs) ||
+          !read(r, operation.at + operation.bytes * static_cast<std::size_t>(r), ours))
+        return false;
+    }
+    for (int r = 1; r < ranks_; ++r)
+      if (!write(r, operation.at, all)) return false;
+    return true;
   }
   // The last member's values first: an order that nobody else's is.
   bool sum(const Operation& operation) {
@@ -471,6 +488,13 @@ int ncclSend(const void* from, std::size_t count, int type, int peer, void* comm
 int ncclRecv(void* into, std::size_t count, int type, int peer, void* communicator, void* stream) {
   if (type != 0) return kInvalidArgument;
   return take("ncclRecv", communicator, stream, {Operation::Receive, here(into), count, peer});
+}
+
+int ncclAllGather(const void* from, void* into, std::size_t count, int type, void* communicator, void* stream) {
+  const std::ptrdiff_t before = static_cast<const std::byte*>(from) - static_cast<std::byte*>(into);
+  if (type != 0 || before < 0 || (count > 0 && before % static_cast<std::ptrdiff_t>(count) != 0))
+    return kInvalidArgument;  // in place
+  return take("ncclAllGather", communicator, stream, {Operation::Gather, here(into), count, 0});
 }
 
 #ifndef FAKE_NCCL_WITHOUT_ALL_REDUCE

@@ -130,6 +130,8 @@ TEST_CASE("gpu run: what a calibration measures last can be timed on a whole GPU
   for (const std::string& line : measured.left_out)
     MESSAGE(line);
   CHECK(static_cast<std::ptrdiff_t>(measured.interference.size()) == pairs);
+  CHECK(std::any_of(measured.collectives.begin(), measured.collectives.end(),
+                    [](const MeasuredCollective& each) { return each.operation == "ring all-reduce"; }));
   for (const MeasuredPair& pair : measured.interference) {
     CAPTURE(pair.operation);
     CAPTURE(pair.beside);

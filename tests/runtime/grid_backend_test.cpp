@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "calibrate/device_jobs.hpp"
 #include "core/check.hpp"
 #include "core/cost/cost_model.hpp"
+#include "core/model/layer_builder.hpp"
 #include "kernels/optimizers.hpp"
 #include "kernels/rows.hpp"
 #include "kernels/tables.hpp"
@@ -51,7 +53,7 @@ class EmulatedMover final : public Mover {
 };
 
 template <class S>
-class EmulatedBackend final : public backends::GridBackend<grid_kernels::HostGrid, S> {
+class EmulatedBackend : public backends::GridBackend<grid_kernels::HostGrid, S> {
  public:
   EmulatedBackend(Precision precision, std::int64_t blocks)
       : precision_(precision), grid_{blocks, precision == Precision::Tf32} {}
@@ -319,6 +321,88 @@ TEST_CASE("grid backend: a bf16 run updates masters, and layers read them rounde
     moved += one[i] != three[i] ? 1 : 0, stayed += Bf16(one[i]).bits == Bf16(three[i]).bits ? 1 : 0;
   CHECK(moved > one.size() / 2);
   CHECK(stayed > one.size() / 2);
+}
+
+namespace {
+
+// Every operation, in shapes that are small.
+std::vector<DeviceMeasurement> passes_of_everything() {
+  Model model;
+  LayerBuilder text;
+  auto x = text.learned(text.embedding(text.tokens(8), 32, 16), 8);
+  x = text.norm(x, {Norm::Layer});
+  const auto a = text.attention({text.linear(x, {.features = 48})},
+                                {.heads = 2, .key_heads = 2, .key_size = 8, .value_size = 8, .queries = 8, .keys = 8});
+  x = text.add(x, text.linear(a, {.features = 16}));
+  x = text.multiply(text.activation(x, Activation::Gelu), text.activation(x, Activation::Relu));
+  x = text.gated(text.linear(text.norm(x, {Norm::Rms}), {.features = 32}), Activation::Silu);
+  model.works.push_back(text.finish({text.cross_entropy(text.linear(text.softmax(x), {.features = 32}))}));
+  LayerBuilder image;
+  const auto y = image.conv2d(
+      image.input({3, 8, 8}),
+      {.channels = 4, .kernel_height = 3, .kernel_width = 3, .padding_height = 1, .padding_width = 1, .bias = true});
+  model.works.push_back(
+      image.finish({image.global_average_pool(image.pool(image.pool(y, {}), {.kind = Pool::Average}))}));
+  auto list = device_measurements({{&model, {2}}}, {{1, 1}});
+  std::erase_if(list, [](const DeviceMeasurement& m) {
+    return (m.rank != 0 && m.rank != 10) || m.size.values > 2e4 || m.size.work() > 1e7 ||
+           (m.work != DeviceWork::Step && m.work != DeviceWork::Update && m.work != DeviceWork::Copy);
+  });
+  return list;
+}
+
+// Adds 1 % to what GELU answers.
+class SpoiledBackend final : public EmulatedBackend<Bf16> {
+ public:
+  using EmulatedBackend<Bf16>::EmulatedBackend;
+  void forward(const StepArguments& a) override {
+    EmulatedBackend<Bf16>::forward(a);
+    auto* const y = static_cast<Bf16*>(a.output);
+    const Shape& shape = a.program->tensors[static_cast<std::size_t>(a.step->output)].shape;
+    const auto values = static_cast<std::size_t>(static_cast<double>(a.samples) * shape.elements());
+    for (std::size_t i = 0; i < values; ++i)
+      y[i] = Bf16(1.02F * static_cast<float>(y[i]));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("grid backend: the numeric check of a calibration finds every operation right in every precision") {
+  std::map<Precision, int> checked;
+  for (const DeviceMeasurement& m : passes_of_everything()) {
+    CAPTURE(m.operation);
+    CAPTURE(static_cast<int>(m.pass));
+    CAPTURE(static_cast<int>(m.precision));
+    JobMemory memory;
+    const auto check = device_job(m, emulated(7, m.precision)(), 1, memory)->check();
+    REQUIRE(check.has_value());
+    CHECK(check->error <= check->limit);
+    if (m.work == DeviceWork::Step && m.precision != Precision::Fp32 && m.operation == "linear" &&
+        m.pass == MeasuredPass::Forward)
+      CHECK(check->error > 0.02 * check->limit);  // the limit is not far away
+    ++checked[m.precision];
+  }
+  CHECK(checked[Precision::Fp32] > 40);
+  CHECK(checked[Precision::Bf16] > 40);
+  CHECK(checked[Precision::Fp16] > 40);
+  CHECK(checked[Precision::Tf32] > 5);
+}
+
+TEST_CASE("grid backend: the numeric check of a calibration finds a result that is 2 % off") {
+  for (const DeviceMeasurement& m : passes_of_everything()) {
+    if (m.operation != "gelu" || m.pass != MeasuredPass::Forward || m.precision != Precision::Bf16) continue;
+    JobMemory memory;
+    const auto check = device_job(m, std::make_unique<SpoiledBackend>(Precision::Bf16, 7), 1, memory)->check();
+    REQUIRE(check.has_value());
+    CHECK(check->error == doctest::Approx(0.02).epsilon(0.2));
+    CHECK_FALSE(check->right());
+    CHECK(wrong_result(m, *check).find("its result is wrong (forward of ") == 0);
+  }
+  // A copy that does nothing.
+  const auto backend = emulated(1)();
+  const auto memory = backend->reserve(Bytes{8192});
+  fill_random(*backend->mover(false), memory->base(), 8192);
+  CHECK(checked_copy(*backend, memory->base() + 4096, memory->base(), 4096, [] {}).error > 0.9);
 }
 
 // Blocks of 64 parameters each: weights, gradients, states; in 16 bits the copy that layers read; each at 512 B.

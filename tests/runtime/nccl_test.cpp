@@ -17,6 +17,7 @@
 #include <signal.h>
 
 #include "calibrate/nccl_handoff.hpp"
+#include "calibrate/nccl_members.hpp"
 #include "core/check.hpp"
 #include "runtime/backends/cpu.hpp"
 #include "runtime/nccl_ranks.hpp"
@@ -374,6 +375,45 @@ TEST_CASE("NCCL: a library that is not there, too old or lacks a function is tol
   ::setenv("PIPEWRIGHT_NCCL", "/nonexistent/x", 1);
   CHECK((nccl_told().path.empty() && nccl_told().looked == std::vector<std::string>{"/nonexistent/x"}));
   ::unsetenv("PIPEWRIGHT_NCCL");
+}
+
+TEST_CASE("NCCL: collectives of members of one process are right, timed, and leave nothing behind") {
+  const auto texts = in_processes(1, [&](Ranks&) -> std::string {
+    std::string text;
+    for (const int count : {2, 3}) {
+      NcclMembers members(NcclLibrary::open(kLibrary), count, far_backend, host_queue, Bytes{1 << 20}, kTimeout);
+      for (const DeviceWork work : {DeviceWork::NcclAllReduce, DeviceWork::NcclAllGather, DeviceWork::NcclSend})
+        for (const std::int64_t bytes : {4096, 1 << 20}) {
+          const NumericCheck check = members.check(work, bytes);
+          if (!check.right()) text += fmt::format("{} members, {} bytes: off by {}; ", count, bytes, check.error);
+          const Reading reading = nccl_watch(members, work, bytes)->time();
+          if (!(reading.ns > 0 && reading.spent_ns >= reading.ns)) text += "no time; ";
+        }
+    }
+    const int left = asked_of_library("fake_nccl_open"), aborted = asked_of_library("fake_nccl_aborted");
+    return text + fmt::format("{} left, {} aborted", left, aborted);
+  });
+  CHECK(texts == std::vector<std::string>{"0 left, 0 aborted"});
+}
+
+TEST_CASE("NCCL: a collective of one process that fails is told, and all its members are aborted together") {
+  for (const char* planned : {"ncclAllGather:3", "async:8"}) {
+    CAPTURE(planned);
+    const auto texts = in_processes(1, [&](Ranks&) -> std::string {
+      ::setenv("FAKE_NCCL_FAIL", planned, 1);
+      std::string told = "nothing";
+      try {
+        NcclMembers members(NcclLibrary::open(kLibrary), 3, far_backend, host_queue, Bytes{4096}, kTimeout);
+        for (int i = 0; i < 10; ++i)
+          static_cast<void>(members.time(DeviceWork::NcclAllReduce, 4096, 1));
+      } catch (const NcclError& error) {
+        told = error.what();
+      }
+      return fmt::format("{} left; {}", asked_of_library("fake_nccl_open"), told);
+    });
+    CHECK(has(texts[0], "0 left; nccl"));
+    CHECK(has(texts[0], "planned failure"));
+  }
 }
 
 TEST_CASE("NCCL: a hand-over is measured at rank 0, from device to device") {

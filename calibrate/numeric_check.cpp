@@ -1,0 +1,71 @@
+#include "calibrate/numeric_check.hpp"
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "core/check.hpp"
+#include "core/cost/cost_model.hpp"
+#include "kernels/storage.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr double kSingle = 2e-5, kTf32 = 1e-3;
+
+int storings(const DeviceMeasurement& m) {
+  if (m.operation != "attention") return 2;
+  return m.pass == MeasuredPass::Forward ? 3 : 5;
+}
+
+template <class Stored>
+double one(const std::byte* at) {
+  Stored value;
+  std::memcpy(&value, at, sizeof value);
+  return static_cast<double>(static_cast<float>(value));
+}
+
+}  // namespace
+
+double numeric_limit(const DeviceMeasurement& m, bool stored_in_fp32) {
+  if (m.work != DeviceWork::Step && m.work != DeviceWork::Update) return 0;
+  switch (m.precision) {
+    case Precision::Tf32: return m.size.depth > 0 ? storings(m) / 2.0 * kTf32 : kSingle;
+    case Precision::Bf16: return kSingle + (stored_in_fp32 ? 0 : 2 * 0x1p-9 * storings(m));
+    case Precision::Fp16: return kSingle + (stored_in_fp32 ? 0 : 2 * 0x1p-12 * storings(m));
+    case Precision::Fp32: return kSingle;
+  }
+  return 0;
+}
+
+void widened(const std::byte* from, std::int64_t values, Precision precision, double* to) {
+  const std::int64_t each = weight_bytes(precision).value;
+  for (std::int64_t i = 0; i < values; ++i) {
+    const std::byte* const at = from + each * i;
+    to[i] = precision == Precision::Bf16   ? one<Bf16>(at)
+            : precision == Precision::Fp16 ? one<Fp16>(at)
+                                           : one<float>(at);
+  }
+}
+
+double relative_off(std::span<const double> a, std::span<const double> b) {
+  PP_CHECK(a.size() == b.size());
+  double off = 0, all = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    off += (a[i] - b[i]) * (a[i] - b[i]), all += b[i] * b[i];
+  return all > 0 ? std::sqrt(off / all) : std::sqrt(off);
+}
+
+std::string wrong_result(const DeviceMeasurement& m, const NumericCheck& check) {
+  constexpr std::array<std::string_view, 3> passes = {"forward", "input gradient", "weight gradient"};
+  const std::string size =
+      m.size.depth > 0 ? fmt::format("{} x {} x {} x {}", m.size.count, m.size.rows, m.size.columns, m.size.depth)
+                       : fmt::format("{} values", m.size.values);
+  return fmt::format("its result is wrong ({} of {}: off by {:.2g}, allowed {:.2g})",
+                     passes[static_cast<std::size_t>(m.pass)], size, check.error, check.limit);
+}
+
+}  // namespace pipewright
