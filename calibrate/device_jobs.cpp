@@ -57,11 +57,6 @@ class Blocks {
         mover_(backend.mover(false)) {
     fill_random(*mover_, first_, each_ * count_, backend.precision());
   }
-  std::vector<std::byte> download(const std::byte* block) {
-    std::vector<std::byte> bytes(static_cast<std::size_t>(each_));
-    mover_->download(bytes.data(), block, Bytes{each_});
-    return bytes;
-  }
   std::byte* next() { return first_ + each_ * std::exchange(turn_, (turn_ + 1) % count_); }
   std::int64_t count() const { return count_; }
   Mover& mover() { return *mover_; }
@@ -104,16 +99,17 @@ struct StepLayout {
   std::int64_t output = 0, output_gradient = 0, saved = 0, workspace = 0, labels = -1, rows = 0;
 };
 
-// Values that lie in a block.
-std::vector<double> values_at(const std::vector<std::byte>& block, std::int64_t at, std::int64_t count,
-                              Precision precision) {
+// As many values of the device, stored as that precision's tensors are.
+std::vector<double> values_at(Mover& mover, const std::byte* at, std::int64_t count, Precision precision) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(count * weight_bytes(precision).value));
+  mover.download(bytes.data(), at, Bytes{std::ssize(bytes)});
   std::vector<double> values(static_cast<std::size_t>(count));
-  widened(block.data() + at, count, precision, values.data());
+  widened(bytes.data(), count, precision, values.data());
   return values;
 }
-std::vector<std::int64_t> numbers_at(const std::vector<std::byte>& block, std::int64_t at, std::int64_t count) {
+std::vector<std::int64_t> numbers_at(Mover& mover, const std::byte* at, std::int64_t count) {
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
-  std::memcpy(numbers.data(), block.data() + at, 8 * numbers.size());
+  mover.download(numbers.data(), at, Bytes{8 * count});
   return numbers;
 }
 
@@ -144,33 +140,34 @@ class StepJob final : public DeviceJob {
     if (m_.size.work() > kMostCheckedWork || m_.size.values > kMostCheckedValues) return std::nullopt;
     std::byte* const block = blocks_.next();
     backend_->finish();
-    const std::vector<std::byte> before = blocks_.download(block);
+    const Program& p = *layout_.program.get();
+    const std::vector<ParameterTensor> parameters = parameters_of(p, p.steps.front());
+    std::vector<std::vector<double>> before;  // what gradients of parameters are added to
+    for (std::size_t i = 0; i < parameters.size() && m_.pass == MeasuredPass::WeightGradient; ++i)
+      before.push_back(
+          values_at(blocks_.mover(), block + layout_.gradients[i], parameters[i].elements, Precision::Fp32));
     run(block, m_.pass);
     backend_->finish();
-    const std::vector<std::byte> after = blocks_.download(block);
-    const Program& p = *layout_.program.get();
-    const auto right = step_reference(p, layout_.samples, values_of(before), m_.pass);
-    const Precision stored = backend_->precision();
-    const bool losses = layout_.labels >= 0;
+    const auto right = step_reference(p, layout_.samples, values_of(block), m_.pass);
     std::optional<NumericCheck> worst;
     const auto compare = [&](std::int64_t at, const std::vector<double>& wanted, bool single) {
-      keep_worse(worst,
-                 values_at(after, at, static_cast<std::int64_t>(wanted.size()), single ? Precision::Fp32 : stored),
-                 wanted, numeric_limit(m_, single));
+      keep_worse(
+          worst,
+          values_at(blocks_.mover(), block + at, std::ssize(wanted), single ? Precision::Fp32 : backend_->precision()),
+          wanted, numeric_limit(m_, single));
     };
     switch (m_.pass) {
-      case MeasuredPass::Forward: compare(layout_.output, right[0], losses); break;
+      case MeasuredPass::Forward: compare(layout_.output, right[0], layout_.labels >= 0); break;
       case MeasuredPass::InputGradient:
         for (std::size_t i = 0; i < right.size(); ++i)
           if (p.tensors[static_cast<std::size_t>(p.steps.front().inputs[i])].needs_gradient && !right[i].empty())
             compare(layout_.input_gradients[i], right[i], false);
         break;
       case MeasuredPass::WeightGradient:
-        for (std::size_t i = 0; i < right.size(); ++i) {  // added to what was there
-          std::vector<double> sum = values_at(before, layout_.gradients[i], std::ssize(right[i]), Precision::Fp32);
-          for (std::size_t j = 0; j < sum.size(); ++j)
-            sum[j] += right[i][j];
-          compare(layout_.gradients[i], sum, true);
+        for (std::size_t i = 0; i < right.size(); ++i) {
+          for (std::size_t j = 0; j < right[i].size(); ++j)
+            before[i][j] += right[i][j];
+          compare(layout_.gradients[i], before[i], true);
         }
         break;
     }
@@ -178,7 +175,7 @@ class StepJob final : public DeviceJob {
   }
 
  private:
-  StepValues values_of(const std::vector<std::byte>& block) const {
+  StepValues values_of(const std::byte* block) {
     const Program& p = *layout_.program.get();
     const ProgramStep& step = p.steps.front();
     const Precision stored = backend_->precision();
@@ -189,16 +186,16 @@ class StepJob final : public DeviceJob {
     for (std::size_t i = 0; i < step.inputs.size(); ++i) {
       const std::int64_t count = elements(step.inputs[i]), at = layout_.inputs[i];
       if (p.tensors[static_cast<std::size_t>(step.inputs[i])].indices)
-        v.inputs.push_back({{}, numbers_at(block, at, count)});
+        v.inputs.push_back({{}, numbers_at(blocks_.mover(), block + at, count)});
       else
-        v.inputs.push_back({values_at(block, at, count, stored), {}});
+        v.inputs.push_back({values_at(blocks_.mover(), block + at, count, stored), {}});
     }
     const std::vector<ParameterTensor> parameters = parameters_of(p, step);
     for (std::size_t i = 0; i < parameters.size(); ++i)
-      v.parameters.push_back(values_at(block, layout_.parameters[i], parameters[i].elements, stored));
-    v.output_gradient = values_at(block, layout_.output_gradient, elements(step.output),
+      v.parameters.push_back(values_at(blocks_.mover(), block + layout_.parameters[i], parameters[i].elements, stored));
+    v.output_gradient = values_at(blocks_.mover(), block + layout_.output_gradient, elements(step.output),
                                   layout_.labels >= 0 ? Precision::Fp32 : stored);
-    if (layout_.labels >= 0) v.labels = numbers_at(block, layout_.labels, layout_.rows);
+    if (layout_.labels >= 0) v.labels = numbers_at(blocks_.mover(), block + layout_.labels, layout_.rows);
     return v;
   }
 
@@ -284,24 +281,24 @@ class UpdateJob final : public DeviceJob {
     settings.learning_rate = 0.1;
     std::byte* const block = blocks_.next();
     backend_->finish();
-    const std::vector<std::byte> before = blocks_.download(block);
-    update(block, settings);
-    backend_->finish();
-    const std::vector<std::byte> after = blocks_.download(block);
-    const auto fp32 = [&](const std::vector<std::byte>& bytes, int number) {
-      return values_at(bytes, number * aligned(4 * elements_), elements_, Precision::Fp32);
+    const auto fp32 = [&](int number) {
+      return values_at(blocks_.mover(), block + number * aligned(4 * elements_), elements_, Precision::Fp32);
     };
     std::vector<std::vector<double>> all;
     for (int i = 0; i < states(settings.kind); ++i)
-      all.push_back(fp32(before, 2 + i));
-    const auto right = update_reference(settings, fp32(before, 0), fp32(before, 1), all);
+      all.push_back(fp32(2 + i));
+    const auto right = update_reference(settings, fp32(0), fp32(1), all);
+    update(block, settings);
+    backend_->finish();
     std::optional<NumericCheck> worst;
-    keep_worse(worst, fp32(after, 0), right[0], numeric_limit(m_, true));
+    keep_worse(worst, fp32(0), right[0], numeric_limit(m_, true));
     for (std::size_t i = 1; i < right.size(); ++i)
-      keep_worse(worst, fp32(after, static_cast<int>(i) + 1), right[i], numeric_limit(m_, true));
+      keep_worse(worst, fp32(static_cast<int>(i) + 1), right[i], numeric_limit(m_, true));
     if (const Precision stored = backend_->precision(); weight_bytes(stored).value == 2)
-      keep_worse(worst, values_at(after, (2 + states(settings.kind)) * aligned(4 * elements_), elements_, stored),
-                 right[0], numeric_limit(m_, false));
+      keep_worse(
+          worst,
+          values_at(blocks_.mover(), block + (2 + states(settings.kind)) * aligned(4 * elements_), elements_, stored),
+          right[0], numeric_limit(m_, false));
     return worst;
   }
 

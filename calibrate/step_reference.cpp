@@ -60,14 +60,16 @@ std::vector<std::vector<double>> step_reference(const Program& program, std::int
   std::vector<void*> input_gradient_at;
   std::vector<float*> parameter_gradient_at;
   for (const StepValues::Input& input : v.inputs) {
-    inputs.emplace_back(input.values), input_gradients.emplace_back(input.values.size());
+    inputs.emplace_back(input.values);
+    input_gradients.emplace_back(pass == MeasuredPass::InputGradient ? input.values.size() : 0);
     const bool indices = !input.numbers.empty();
     if (indices) numbers.emplace_back(input.numbers);
     input_at.push_back(indices ? static_cast<const void*>(numbers.back().data()) : inputs.back().data());
     input_gradient_at.push_back(indices ? nullptr : input_gradients.back().data());
   }
   for (const std::vector<double>& parameter : v.parameters) {
-    parameters.emplace_back(parameter), parameter_gradients.emplace_back(parameter.size());
+    parameters.emplace_back(parameter);
+    parameter_gradients.emplace_back(pass == MeasuredPass::WeightGradient ? parameter.size() : 0);
     parameter_at.push_back(parameters.back().data());
     parameter_gradient_at.push_back(parameter_gradients.back().as_float());
   }

@@ -162,36 +162,43 @@ void read_series(Reader& reader, const At& at, MeasuredDevice& device) {
 // Numbers of one size, that of its series among them: without and with the least and the median reading.
 constexpr std::size_t kNumbers = 13, kAllNumbers = 15;
 
-void read_sizes(Reader& reader, const At& at, MeasuredDevice& device) {
+// Rows of numbers of 0 or more; `take` says whether it could use one.
+template <class Take>
+void read_rows(Reader& reader, const At& at, const std::string& needs, const Take& take) {
   if (!is_list(reader, at, "a list of lists")) return;
   for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i) {
     const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
     std::vector<double> n;
     if (!read_value(reader, here, n)) continue;
-    const bool good = (n.size() == kNumbers || n.size() == kAllNumbers) &&
-                      std::all_of(n.begin(), n.end(), [](double x) { return x >= 0 && x < 9e15; }) && n[6] > 0;
-    if (!good || n[0] >= static_cast<double>(device.series.size())) {
-      reader.errors.add(
-          here.yaml.place,
-          fmt::format("{}: needs {} or {} numbers of 0 or more: the series (of {}, counted from 0), count, "
-                      "rows, columns, depth, values, ns (more than 0), warm ns, error, spread, clock, "
-                      "readings, discarded; then the least ns and the median ns",
-                      path(here), kNumbers, kAllNumbers, device.series.size()));
-      continue;
-    }
-    const auto whole = [&](std::size_t at_number) { return static_cast<std::int64_t>(n[at_number]); };
-    n.resize(kAllNumbers);
-    device.series[static_cast<std::size_t>(n[0])].sizes.push_back({{whole(1), whole(2), whole(3), whole(4), n[5]},
-                                                                   n[6],
-                                                                   n[7],
-                                                                   n[8],
-                                                                   n[9],
-                                                                   n[10],
-                                                                   whole(11),
-                                                                   whole(12),
-                                                                   n[13],
-                                                                   n[14]});
+    if (!std::all_of(n.begin(), n.end(), [](double x) { return x >= 0 && x < 9e15; }) || !take(n))
+      reader.errors.add(here.yaml.place, fmt::format("{}: needs {}", path(here), needs));
   }
+}
+
+// `n` from number `at` on: count, rows, columns, depth, values.
+OperationSize size_in(const std::vector<double>& n, std::size_t at) {
+  const auto whole = [&](std::size_t number) { return static_cast<std::int64_t>(n[at + number]); };
+  return {whole(0), whole(1), whole(2), whole(3), n[at + 4]};
+}
+
+void read_sizes(Reader& reader, const At& at, MeasuredDevice& device) {
+  const std::string needs = fmt::format(
+      "{} or {} numbers of 0 or more: the series (of {}, counted from 0), count, rows, columns, depth, values, ns "
+      "(more "
+      "than 0), warm ns, error, spread, clock, readings, discarded; then the least ns and the median ns",
+      kNumbers, kAllNumbers, device.series.size());
+  read_rows(reader, at, needs, [&](std::vector<double>& n) {
+    if ((n.size() != kNumbers && n.size() != kAllNumbers) || n[6] <= 0 ||
+        n[0] >= static_cast<double>(device.series.size()))
+      return false;
+    n.resize(kAllNumbers);
+    MeasuredSize size;
+    size.size = size_in(n, 1), size.ns = n[6], size.warm_ns = n[7], size.error = n[8], size.spread = n[9];
+    size.clock = n[10], size.readings = std::llround(n[11]), size.discarded = std::llround(n[12]);
+    size.least_ns = n[13], size.median_ns = n[14];
+    device.series[static_cast<std::size_t>(n[0])].sizes.push_back(size);
+    return true;
+  });
 }
 
 void write_sizes(YamlText& out, std::string_view key, const MeasuredDevice& device) {
@@ -209,28 +216,18 @@ void write_sizes(YamlText& out, std::string_view key, const MeasuredDevice& devi
 // ---- algorithms -----------------------------------------------------------------------------------------------------
 
 void read_algorithms(Reader& reader, const At& at, MeasuredDevice& device) {
-  if (!is_list(reader, at, "a list of lists")) return;
-  for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i) {
-    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
-    std::vector<double> n;
-    if (!read_value(reader, here, n)) continue;
-    MeasuredSize* found = nullptr;
-    if (n.size() == 10 && std::all_of(n.begin(), n.end(), [](double x) { return x >= 0 && x < 9e15; }) &&
-        n[0] < static_cast<double>(device.series.size()))
-      for (MeasuredSize& each : device.series[static_cast<std::size_t>(n[0])].sizes)
-        if (each.size ==
-            OperationSize{std::llround(n[1]), std::llround(n[2]), std::llround(n[3]), std::llround(n[4]), n[5]})
-          found = &each;
-    if (found == nullptr)
-      reader.errors.add(
-          here.yaml.place,
-          fmt::format("{}: needs 10 numbers of 0 or more, the first six of a size in `sizes`: the series, "
-                      "count, rows, columns, depth, values, waves, tile rows, tile columns, parts of the "
-                      "depth",
-                      path(here)));
-    else
-      found->algorithm = {n[6], std::llround(n[7]), std::llround(n[8]), std::llround(n[9])};
-  }
+  const char* const needs =
+      "10 numbers of 0 or more, the first six of a size in `sizes`: the series, count, rows, columns, depth, values, "
+      "waves, tile rows, tile columns, parts of the depth";
+  read_rows(reader, at, needs, [&](const std::vector<double>& n) {
+    if (n.size() != 10 || n[0] >= static_cast<double>(device.series.size())) return false;
+    auto& sizes = device.series[static_cast<std::size_t>(n[0])].sizes;
+    const auto found =
+        std::find_if(sizes.begin(), sizes.end(), [&](const MeasuredSize& m) { return m.size == size_in(n, 1); });
+    if (found == sizes.end()) return false;
+    found->algorithm = {n[6], std::llround(n[7]), std::llround(n[8]), std::llround(n[9])};
+    return true;
+  });
 }
 
 void write_algorithms(YamlText& out, std::string_view key, const MeasuredDevice& device) {
@@ -288,27 +285,20 @@ void write_collectives(YamlText& out, std::string_view key, const MeasuredDevice
 }
 
 void read_collective_sizes(Reader& reader, const At& at, MeasuredDevice& device) {
-  if (!is_list(reader, at, "a list of lists")) return;
-  for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i) {
-    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
-    std::vector<double> n;
-    if (!read_value(reader, here, n)) continue;
-    const bool good =
-        n.size() == 10 && std::all_of(n.begin(), n.end(), [](double x) { return x >= 0 && x < 9e15; }) && n[2] > 0;
-    if (!good || n[0] >= static_cast<double>(device.collectives.size())) {
-      reader.errors.add(here.yaml.place,
-                        fmt::format("{}: needs 10 numbers of 0 or more: the collective (of {}, counted from 0), bytes, "
-                                    "ns (more than 0), error, spread, clock, readings, discarded, least ns, median ns",
-                                    path(here), device.collectives.size()));
-      continue;
-    }
+  const std::string needs = fmt::format(
+      "10 numbers of 0 or more: the collective (of {}, counted from 0), bytes, ns (more than 0), error, spread, clock, "
+      "readings, discarded, least ns, median ns",
+      device.collectives.size());
+  read_rows(reader, at, needs, [&](const std::vector<double>& n) {
+    if (n.size() != 10 || n[2] <= 0 || n[0] >= static_cast<double>(device.collectives.size())) return false;
     MeasuredSize size;
     size.size = {1, std::llround(n[1]), 1, 0, n[1]};
     size.ns = n[2], size.error = n[3], size.spread = n[4], size.clock = n[5];
     size.readings = std::llround(n[6]), size.discarded = std::llround(n[7]);
     size.least_ns = n[8], size.median_ns = n[9];
     device.collectives[static_cast<std::size_t>(n[0])].sizes.push_back(size);
-  }
+    return true;
+  });
 }
 void write_collective_sizes(YamlText& out, std::string_view key, const MeasuredDevice& device) {
   if (device.collectives.empty()) return;
@@ -333,8 +323,7 @@ void read_size(Reader& reader, const At& at, MeasuredPair& pair) {
   if (!read_value(reader, at, n)) return;
   if (n.size() != 5 || !std::all_of(n.begin(), n.end(), [](double x) { return x >= 0 && x < 9e15; }))
     return reader.error(at, "needs five numbers of 0 or more: count, rows, columns, depth, values");
-  const auto whole = [&](std::size_t number) { return static_cast<std::int64_t>(n[number]); };
-  pair.*Size = {whole(0), whole(1), whole(2), whole(3), n[4]};
+  pair.*Size = size_in(n, 0);
 }
 template <OperationSize MeasuredPair::*Size>
 void write_size(YamlText& out, std::string_view key, const MeasuredPair& pair) {

@@ -13,37 +13,12 @@
 #include "calibrate/device_jobs.hpp"
 #include "core/model/layer_builder.hpp"
 #include "runtime/backends/cpu.hpp"
+#include "tests/calibrate/every_operation.hpp"
 
 using namespace pipewright;
 
-namespace {
-
-// Shapes that are small, of every operation that models have.
-Model model_of_everything() {
-  Model model;
-  const auto add = [&](LayerBuilder& b, LayerBuilder::Value y) { model.works.push_back(b.finish({y})); };
-  LayerBuilder text;
-  auto x = text.learned(text.embedding(text.tokens(8), 32, 16), 8);
-  x = text.norm(x, {Norm::Layer});
-  const auto a = text.attention({text.linear(x, {.features = 48})},
-                                {.heads = 2, .key_heads = 2, .key_size = 8, .value_size = 8, .queries = 8, .keys = 8});
-  x = text.add(x, text.linear(a, {.features = 16}));
-  x = text.multiply(text.activation(x, Activation::Gelu), text.activation(x, Activation::Relu));
-  x = text.gated(text.linear(text.norm(x, {Norm::Rms}), {.features = 32}), Activation::Silu);
-  add(text, text.cross_entropy(text.linear(text.softmax(x), {.features = 32})));
-  LayerBuilder image;
-  auto y = image.conv2d(
-      image.input({3, 8, 8}),
-      {.channels = 4, .kernel_height = 3, .kernel_width = 3, .padding_height = 1, .padding_width = 1, .bias = true});
-  y = image.pool(image.activation(y, Activation::Relu), {});
-  add(image, image.global_average_pool(image.pool(y, {.kind = Pool::Average})));
-  return model;
-}
-
-}  // namespace
-
 TEST_CASE("Every pass of every operation of a model runs as a job, and is timed") {
-  const Model model = model_of_everything();
+  const Model model = model_of_every_operation();
   auto list = device_measurements({{&model, {2}}}, {{1, 1}});
   std::erase_if(list, [](const DeviceMeasurement& m) {
     return m.rank > 0 || m.precision != Precision::Fp32 || m.size.values > 1e5;
@@ -70,7 +45,7 @@ TEST_CASE("Every pass of every operation of a model runs as a job, and is timed"
 }
 
 TEST_CASE("Before they are timed, a core's results are compared with double precision, and are right") {
-  const Model model = model_of_everything();
+  const Model model = model_of_every_operation();
   auto list = device_measurements({{&model, {2}}}, {{1, 1}});
   std::erase_if(list, [](const DeviceMeasurement& m) {
     return m.rank > 0 || m.precision != Precision::Fp32 || m.size.values > 1e5;

@@ -15,7 +15,6 @@
 #include "calibrate/device_jobs.hpp"
 #include "core/check.hpp"
 #include "core/cost/cost_model.hpp"
-#include "core/model/layer_builder.hpp"
 #include "kernels/optimizers.hpp"
 #include "kernels/rows.hpp"
 #include "kernels/tables.hpp"
@@ -26,6 +25,7 @@
 #include "runtime/backends/gpu.hpp"
 #include "runtime/operations.hpp"
 #include "runtime/transports/local.hpp"
+#include "tests/calibrate/every_operation.hpp"
 #include "tests/runtime/run_case.hpp"
 
 using namespace pipewright;
@@ -325,24 +325,8 @@ TEST_CASE("grid backend: a bf16 run updates masters, and layers read them rounde
 
 namespace {
 
-// Every operation, in shapes that are small.
 std::vector<DeviceMeasurement> passes_of_everything() {
-  Model model;
-  LayerBuilder text;
-  auto x = text.learned(text.embedding(text.tokens(8), 32, 16), 8);
-  x = text.norm(x, {Norm::Layer});
-  const auto a = text.attention({text.linear(x, {.features = 48})},
-                                {.heads = 2, .key_heads = 2, .key_size = 8, .value_size = 8, .queries = 8, .keys = 8});
-  x = text.add(x, text.linear(a, {.features = 16}));
-  x = text.multiply(text.activation(x, Activation::Gelu), text.activation(x, Activation::Relu));
-  x = text.gated(text.linear(text.norm(x, {Norm::Rms}), {.features = 32}), Activation::Silu);
-  model.works.push_back(text.finish({text.cross_entropy(text.linear(text.softmax(x), {.features = 32}))}));
-  LayerBuilder image;
-  const auto y = image.conv2d(
-      image.input({3, 8, 8}),
-      {.channels = 4, .kernel_height = 3, .kernel_width = 3, .padding_height = 1, .padding_width = 1, .bias = true});
-  model.works.push_back(
-      image.finish({image.global_average_pool(image.pool(image.pool(y, {}), {.kind = Pool::Average}))}));
+  const Model model = model_of_every_operation();
   auto list = device_measurements({{&model, {2}}}, {{1, 1}});
   std::erase_if(list, [](const DeviceMeasurement& m) {
     return (m.rank != 0 && m.rank != 10) || m.size.values > 2e4 || m.size.work() > 1e7 ||
