@@ -35,17 +35,18 @@ std::string deepspeed_launch(const LaunchRequest& request) {
     return std::find(plan.recompute.begin(), plan.recompute.end(), mode) != plan.recompute.end();
   };
   const auto layers = written.scenario->model.layers.size();
-  std::string text = launch_header(
-      request, "DeepSpeed", kVersion,
-      fmt::format("pipewright validate {} --trace rank0.json.gz  (a trace of torch.profiler)", plan_named(request)));
+  std::string text = launch_header(request, "DeepSpeed", kVersion,
+                                   fmt::format("pipewright validate {} --log train.log", plan_named(request)));
   const NodeShape shape = nodes_of(written);
-  text += shape.nodes == 1 ? fmt::format("# Run with: deepspeed --num_gpus={} FILE\n", shape.per_node)
-                           : fmt::format(
-                                 "# Run with: deepspeed --hostfile=HOSTS --num_nodes={} --num_gpus={} FILE  (HOSTS: "
-                                 "a line \"NAME slots={}\" for each node)\n",
-                                 shape.nodes, shape.per_node, shape.per_node);
+  if (!request.sbatch)
+    text += shape.nodes == 1
+                ? fmt::format("# Run with: deepspeed --num_gpus={} FILE 2>&1 | tee train.log\n", shape.per_node)
+                : fmt::format(
+                      "# Run on one node with: deepspeed --hostfile=HOSTS --num_nodes={} --num_gpus={} FILE 2>&1 "
+                      "| tee train.log\n#   HOSTS: a file with a line \"NAME slots={}\" for each node\n",
+                      shape.nodes, shape.per_node, shape.per_node);
   const bool adam = training.optimizer == Optimizer::Adam;
-  text += "import deepspeed\nimport torch\nfrom deepspeed.pipe import LayerSpec, PipelineModule\n";
+  text += "import time\n\nimport deepspeed\nimport torch\nfrom deepspeed.pipe import LayerSpec, PipelineModule\n";
   if (plan.tensor_parallel > 1) text += "from deepspeed.runtime.pipe.topology import PipeModelDataParallelTopology\n";
   text += fmt::format(R"(
 CONFIG = {{
@@ -96,8 +97,14 @@ deepspeed.init_distributed()
 )
 engine, _, _, _ = deepspeed.initialize(model=net, model_parameters=[p for p in net.parameters()], config=CONFIG)
 data = samples()
-for step in range(10):
-    engine.train_batch(data_iter=data)
+STEPS = 10
+for step in range(STEPS):
+    begin = time.perf_counter()
+    loss = float(engine.train_batch(data_iter=data))
+    if engine.global_rank == 0:  # as Megatron-LM logs it, for validate --log
+        print(f" iteration {{step + 1}}/ {{STEPS}} | "
+              f"elapsed time per iteration (ms): {{1e3 * (time.perf_counter() - begin):.3f}} | "
+              f"global batch size: {{CONFIG['train_batch_size']}} | lm loss: {{loss:.6E}} |", flush=True)
 )",
                       training.precision == Precision::Tf32 ? "torch.set_float32_matmul_precision(\"high\")\n" : "",
                       plan.tensor_parallel > 1

@@ -97,6 +97,15 @@ std::string torchrun_by_hand(const Answer& answer) {
                          : fmt::format("torchrun --nproc-per-node={}", shape.per_node);
 }
 
+std::string run_with(const Answer& answer, const std::string& command, std::string_view more) {
+  const bool several = nodes_of(answer).nodes > 1;
+  std::string text = fmt::format("# Run with: {}\n", command);
+  if (!more.empty()) text += fmt::format("#   {}\n", more);
+  if (several && command.find("HEAD_NODE") != std::string::npos)
+    text += "#   on every node; HEAD_NODE: the name or address of one of them, the same everywhere\n";
+  return text;
+}
+
 std::string plan_named(const LaunchRequest& request) {
   std::string text = shell_word(request.plan_path);
   for (const std::string& change : request.set)
@@ -124,8 +133,9 @@ std::string sbatch_lines(const LaunchRequest& request, int tasks_per_node) {
 std::string torchrun_job(const LaunchRequest& request, const std::string& program, const std::string& file) {
   return "#!/bin/bash\n" + sbatch_lines(request, 1) +
          fmt::format(
-             "set -euo pipefail\ncat > {0} <<'PIPEWRIGHT_PROGRAM'\n{1}PIPEWRIGHT_PROGRAM\n"
-             "head=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\nsrun {2} {0}\n",
+             "# Submit with: sbatch FILE\nset -euo pipefail\ncat > {0} <<'PIPEWRIGHT_PROGRAM'\n{1}PIPEWRIGHT_PROGRAM\n"
+             "head=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n"
+             "srun {2} {0} 2>&1 | tee train.log\n",
              file, program, torchrun(request.written, "\"$SLURM_JOB_ID\"", "\"$head\""));
 }
 

@@ -50,6 +50,9 @@ std::string torchrun(const Answer& answer, std::string_view id, std::string_view
 // The same as a person types it, on every node where there are several: "torchrun --nproc-per-node=4".
 std::string torchrun_by_hand(const Answer& answer);
 
+// "# Run with: COMMAND": on every node where there are several, and what HEAD_NODE stands for.
+std::string run_with(const Answer& answer, const std::string& command, std::string_view more = "");
+
 // "PLAN --set plan.stages=2": what names the plan written on a command line.
 std::string plan_named(const LaunchRequest& request);
 

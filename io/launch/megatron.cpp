@@ -198,6 +198,18 @@ std::string megatron_launch(const LaunchRequest& request) {
   if (request.sbatch) text += sbatch_lines(request, 1);
   text += launch_header(request, "Megatron-LM", kVersion,
                         fmt::format("pipewright validate {} --log train.log", plan_named(request)));
+  const bool several = nodes_of(written).nodes > 1;
+  if (request.sbatch)
+    text += "# Submit with: sbatch FILE, in the folder of Megatron-LM, where pretrain_gpt.py is.\n";
+  else if (several)
+    text +=
+        "# Run with: MASTER_ADDR=HEAD_NODE bash FILE, on every node, in the folder of Megatron-LM, where "
+        "pretrain_gpt.py "
+        "is;\n#   HEAD_NODE: the name or address of one of them, the same everywhere. The last node's train.log has "
+        "the "
+        "steps.\n";
+  else
+    text += "# Run with: bash FILE, in the folder of Megatron-LM, where pretrain_gpt.py is.\n";
   text += "set -euo pipefail\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n";
   if (written.scenario->training.precision == Precision::Tf32) text += "export TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1\n";
   text += "parallel=(\n" + parallel.text() + recompute.text() + ")\n";
@@ -206,7 +218,10 @@ std::string megatron_launch(const LaunchRequest& request) {
   text += fmt::format(
       "{}{} \\\n  pretrain_gpt.py \"${{parallel[@]}}\" \"${{model[@]}}\" \"${{training[@]}}\" 2>&1 | tee train.log\n",
       request.sbatch ? "srun " : "",
-      torchrun(written, "\"${SLURM_JOB_ID:-0}\"", request.sbatch ? "\"$head\"" : "\"${MASTER_ADDR:-localhost}\""));
+      torchrun(written, "\"${SLURM_JOB_ID:-0}\"",
+               request.sbatch ? "\"$head\""
+               : several      ? "\"${MASTER_ADDR:?the name of one node, the same on all}\""
+                              : "\"${MASTER_ADDR:-localhost}\""));
   return text;
 }
 

@@ -17,8 +17,10 @@ std::string slurm_launch(const LaunchRequest& request) {
   return "#!/bin/bash\n" + lines +
          launch_header(request, "pipewright run", "",
                        fmt::format("pipewright validate {} --transport mpi", plan_named(request))) +
-         fmt::format("set -euo pipefail\nsrun --ntasks={} pipewright run {} --transport mpi -o run.json\n",
-                     plan.workers(), plan_named(request));
+         fmt::format(
+             "# Submit with: sbatch FILE\nset -euo pipefail\nsrun --ntasks={} pipewright run {} --transport mpi -o "
+             "run.json\n",
+             plan.workers(), plan_named(request));
 }
 
 }  // namespace pipewright

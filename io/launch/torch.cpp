@@ -13,8 +13,10 @@ namespace {
 constexpr const char* kVersion = "PyTorch main of 2026 (torch/distributed/pipelining/schedules.py, commit 00722e648b)";
 
 // Stands on both sides: build_layer is the user's, the rest is the plan.
-constexpr const char* kProgram = R"(import os
+constexpr const char* kProgram = R"(import contextlib
+import os
 import tempfile
+import time
 
 import torch
 import torch.distributed as dist
@@ -72,6 +74,21 @@ class Masters:
                 weight.grad = parameter.grad = None
 
 
+def profiler():
+    # PIPEWRIGHT_TRACE=DIR: DIR/rank0.json.gz and so on, a Kineto trace of three steps per rank.
+    folder = os.environ.get("PIPEWRIGHT_TRACE")
+    if not folder:
+        return contextlib.nullcontext()
+    os.makedirs(folder, exist_ok=True)
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    return torch.profiler.profile(
+        activities=activities,
+        schedule=torch.profiler.schedule(wait=2, warmup=1, active=3, repeat=1),
+        on_trace_ready=lambda trace: trace.export_chrome_trace(f"{folder}/rank{dist.get_rank()}.json.gz"))
+
+
 def main():
     on_gpu = torch.cuda.is_available()
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu")
@@ -97,13 +114,24 @@ def main():
     parameters = [p for stage in stages for p in stage.submod.parameters()]
     optimizer = Masters(parameters, copies)
     first, last = STAGE_TO_RANK[0] == rank, STAGE_TO_RANK[-1] == rank
-    for step in range(STEPS):
-        x, target = batch(MICRO_BATCHES * MICRO_BATCH_SIZE, device)
-        losses = []
-        schedule.step(*([x.to(DTYPE)] if first else []), target=target.to(DTYPE) if last else None, losses=losses if last else None)
-        optimizer.step()
-        if last and copies.get_local_rank() == 0:
-            print(f"step {step} loss {sum(float(loss) for loss in losses) / len(losses):.4f}", flush=True)
+    with profiler() as trace:
+        for step in range(STEPS):
+            begin = time.perf_counter()
+            x, target = batch(MICRO_BATCHES * MICRO_BATCH_SIZE, device)
+            losses = []
+            schedule.step(*([x.to(DTYPE)] if first else []), target=target.to(DTYPE) if last else None,
+                          losses=losses if last else None)
+            optimizer.step()
+            if on_gpu:
+                torch.cuda.synchronize()
+            elapsed = time.perf_counter() - begin
+            if trace is not None:
+                trace.step()
+            if last and copies.get_local_rank() == 0:  # as Megatron-LM logs it, for validate --log
+                print(f" iteration {step + 1}/ {STEPS} | "
+                      f"elapsed time per iteration (ms): {1e3 * elapsed:.3f} | "
+                      f"global batch size: {GLOBAL_BATCH} | "
+                      f"lm loss: {sum(float(loss) for loss in losses) / len(losses):.6E} |", flush=True)
     dist.destroy_process_group()
 
 
@@ -172,7 +200,8 @@ std::string settings_of(const Answer& written) {
     text += fmt::format("MESH, MESH_NAMES = ({}, {}), (\"{}\", \"{}\")\n",
                         data_inside ? plan.stages : plan.data_parallel, data_inside ? plan.data_parallel : plan.stages,
                         data_inside ? "pipeline" : "data", data_inside ? "data" : "pipeline");
-  text += fmt::format("MICRO_BATCHES, MICRO_BATCH_SIZE = {}, {}\n", plan.micro_batches, plan.micro_batch_size);
+  text += fmt::format("MICRO_BATCHES, MICRO_BATCH_SIZE, GLOBAL_BATCH = {}, {}, {}\n", plan.micro_batches,
+                      plan.micro_batch_size, plan.global_batch_size);
   text += fmt::format("DTYPE = {}\nSTEPS = 10\n", dtype_of(training.precision));
   if (training.precision == Precision::Tf32) text += "torch.set_float32_matmul_precision(\"high\")\n";
   text += python_trained_as(written.scenario->model);
@@ -187,15 +216,19 @@ std::string settings_of(const Answer& written) {
 std::string torch_launch(const LaunchRequest& request) {
   const Answer& written = request.written;
   std::string program = kProgram;
-  const std::string head = launch_header(
-      request, "torch.distributed.pipelining", kVersion,
-      fmt::format("pipewright validate {} --trace rank0.json.gz  (a trace of torch.profiler)", plan_named(request)));
+  const std::string head = launch_header(request, "torch.distributed.pipelining", kVersion,
+                                         fmt::format("pipewright validate {} --log train.log", plan_named(request)));
   const std::size_t at = program.find("WIDTH = 64");
   program.insert(at, settings_of(written) + "\n\n");
   const std::string text =
       head +
-      fmt::format("# Run with: {} FILE{}  (without GPUs it runs on gloo)\n", torchrun_by_hand(written),
-                  nodes_of(written).nodes > 1 ? "  on every node" : "") +
+      fmt::format(
+          "# Or with traces of PIPEWRIGHT_TRACE=trace: pipewright validate {} $(printf -- '--trace %s ' "
+          "trace/rank*.json.gz)\n",
+          plan_named(request)) +
+      (request.sbatch ? ""
+                      : run_with(written, torchrun_by_hand(written) + " FILE 2>&1 | tee train.log",
+                                 "without GPUs it runs on gloo")) +
       program;
   return request.sbatch ? torchrun_job(request, text, "pipewright_plan.py") : text;
 }

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "core/model/families/described.hpp"
+#include "core/plan/campaign.hpp"
 #include "io/launch/launch.hpp"
 #include "io/trained_as.hpp"
 #include "io/writers/schedule_csv.hpp"
@@ -57,20 +58,39 @@ std::string torchtitan_launch(const LaunchRequest& request) {
   const Transformer t = *described(scenario.model);
   const std::string base = base_of(t), schedule = class_of(plan);
   const bool to_file = plan.stages > 1 && schedule.empty();
+  // PyTorch's classes for 1F1B and GPipe do not name their actions in a trace; what runs lists of actions does.
+  const bool traced = plan.stages > 1 && schedule != "1F1B" && schedule != "GPipe";
   std::string text = launch_header(request, "torchtitan", kVersion,
                                    fmt::format("pipewright validate {} --log train.log", plan_named(request)));
-  text += "# Put this file beside torchtitan/models/llama3/config_registry.py as pipewright_plan.py, then:\n";
+  if (plan.data_parallel > 1 && (plan.stages > 1 || plan.tensor_parallel > 1))
+    text +=
+        "# Needs torchtitan with its pull request 2458 of 2026: before it, copies beside stages or tensor parallelism "
+        "end "
+        "with\n#   \"DDP has not supported > 1D parallelism\". It is there where this finds something:\n"
+        "#   grep -n apply_replicate torchtitan/models/llama3/parallelize.py\n";
   const NodeShape shape = nodes_of(written);
-  text += shape.nodes == 1
-              ? fmt::format("#   NGPU={} MODULE=llama3 CONFIG=pipewright_plan ./run_train.sh 2>&1 | tee train.log\n",
-                            shape.per_node)
-              : fmt::format("#   {} {}  on every node\n", torchrun_by_hand(written), kTrain);
-  text += "# and add to config_registry.py: from .pipewright_plan import pipewright_plan\n";
+  if (request.sbatch) {
+    text += "# Submit with: sbatch FILE, in the folder of torchtitan.\n";
+  } else {
+    text +=
+        "# In the folder of torchtitan, put this file there as torchtitan/models/llama3/pipewright_plan.py, add to\n"
+        "# torchtitan/models/llama3/config_registry.py: from .pipewright_plan import pipewright_plan, then:\n";
+    text += shape.nodes == 1
+                ? fmt::format("#   NGPU={} MODULE=llama3 CONFIG=pipewright_plan ./run_train.sh 2>&1 | tee train.log\n",
+                              shape.per_node)
+                : run_with(written, torchrun_by_hand(written) + " " + kTrain);
+  }
+  if (traced)
+    text += fmt::format(
+        "# Or with traces of PIPEWRIGHT_TRACE=$PWD/trace: pipewright validate {} $(printf -- '--trace %s ' "
+        "trace/iteration_10/rank*_trace.json*)\n",
+        plan_named(request));
   const bool tf32 = scenario.training.precision == Precision::Tf32;
-  if (to_file)
-    text += tf32 ? "import tempfile\n\nimport torch\n" : "import tempfile\n\n";
-  else if (tf32)
-    text += "import torch\n";
+  std::string imports = traced ? "import os\n" : "";
+  if (to_file) imports += "import tempfile\n";
+  if (!imports.empty()) imports += "\n";
+  if (tf32) imports += "import torch\n";
+  text += imports;
   text += "from torchtitan.config import ActivationCheckpointConfig\n";
   if (base.empty())
     text +=
@@ -112,12 +132,22 @@ std::string torchtitan_launch(const LaunchRequest& request) {
   }
   set("training.global_batch_size", plan.global_batch_size);
   set("training.seq_len", t.sequence_length);
+  if (const auto& whole = written.report.campaign; whole != nullptr && whole->steps >= 1)
+    set("training.steps", fmt::format("{:.0f}", whole->steps));
   set("training.mixed_precision_param",
       scenario.training.precision == Precision::Bf16 ? "\"bfloat16\"" : "\"float32\"");
   const bool rebuilt =
       std::find(plan.recompute.begin(), plan.recompute.end(), Recompute::Blocks) != plan.recompute.end();
   set("config.activation_checkpoint",
       fmt::format("ActivationCheckpointConfig(mode=\"{}\")", rebuilt ? "full" : "none"));
+  text += "    profiler = getattr(config, \"profiler\", None) or config.profiling  # its name in earlier versions\n";
+  if (traced)
+    text +=
+        "    profiler.enable_profiling = \"PIPEWRIGHT_TRACE\" in os.environ  # every tenth step of every rank\n"
+        "    if profiler.enable_profiling:\n"
+        "        profiler.profile_freq, profiler.save_traces_folder = 10, os.environ[\"PIPEWRIGHT_TRACE\"]\n";
+  else
+    text += "    profiler.enable_profiling = False  # the base's slows every hundredth step\n";
   if (tf32) text += "    torch.set_float32_matmul_precision(\"high\")\n";
   text += "    return config\n";
   if (!request.sbatch) return text;

@@ -68,6 +68,21 @@ assert all(row.count("F") == 8 and row.count("B") == 8 for row in rows)
 
 
 # What a configuration is trained with stands in the file; what is not known is asked for.
+for target in ["torch", "deepspeed"]:  # which print their steps as Megatron-LM does, so that validate reads them
+    assert "elapsed time per iteration (ms): " in launched("quickstart.yaml", target)
+assert "trace/rank*.json.gz)" in launched("quickstart.yaml", "torch")
+titan = launched("what_if/llama3-70b.yaml", "torchtitan", "--set", "campaign.length=1T tokens")
+steps = re.search(r"--train-iters (\d+)", launched("what_if/llama3-70b.yaml", "megatron", "--set",
+                                                   "campaign.length=1T tokens"))
+assert f"training.steps = {steps[1]}\n" in titan and "pull request 2458" in titan, titan
+alone = launched("what_if/llama3-70b.yaml", "torchtitan", "--set", "plan.data_parallel=1")
+assert "training.steps" not in alone and "2458" not in alone and "profiler.enable_profiling = False" in alone
+traced = launched("what_if/llama3-70b.yaml", "torchtitan", "--set", "plan.schedule=zb_h1")
+assert "PIPEWRIGHT_TRACE" in traced and "trace/iteration_10/rank*_trace.json*)" in traced
+for target in ["megatron", "torchtitan", "torch"]:  # a name that stands for something is explained; a job has none
+    by_hand = launched("what_if/llama3-70b.yaml", target)
+    assert by_hand.count("HEAD_NODE") >= 2 and "HEAD_NODE: the name or address of one of them" in by_hand, target
+    assert "HEAD_NODE" not in launched("what_if/llama3-70b.yaml", target, "--sbatch"), target
 llama = launched("what_if/llama3-70b.yaml", "megatron")
 assert "--rotary-base 500000\n" in llama and "--norm-epsilon 1e-05\n" in llama and "ROTARY_BASE" not in llama
 assert "rope-scaling" not in llama
@@ -115,7 +130,7 @@ for plan, target, more in [
         ("quickstart.yaml", "torch", ["--set", "plan.data_parallel=2", "--set", "plan.stages=2", "--set",
                                       "plan.gradient_sync=blocking", "--set", "training.optimizer=rmsprop"])]:
     text = launched(plan, target, *more)
-    words = shlex.split(re.sub(r"  \(a trace.*", "", told(text, "# Afterwards: ")))
+    words = shlex.split(told(text, "# Afterwards: "))
     assert words[1] == "validate" and words[2] == f"{SOURCE}/scenarios/{plan}", words
     changes = words[3:-2]
     predicted = told(text, "# Predicted for it: " if "# Predicted for it: " in text else "# Predicted: ")
