@@ -141,6 +141,30 @@ void rotary_flags(Flags& flags, const Transformer& t, const TrainedAs& trained) 
   if (trained.rope_theta || trained.rope_scaling) scaling_flags(flags, t, trained.rope_scaling);
 }
 
+// What the model has and no flag here says: it was priced, and the script would train another.
+std::vector<std::string> unsaid(const Transformer& t) {
+  std::vector<std::string> parts;
+  const auto add = [&](bool has, const char* what) {
+    if (has) parts.emplace_back(what);
+  };
+  add(t.gated && t.activation == Activation::Gelu, "gate of GELU (--swiglu is SiLU)");
+  add(t.activation == Activation::Relu, "activation ReLU");
+  add(!t.gated && t.activation == Activation::Silu, "activation SiLU without a gate");
+  add(!t.windows.empty(), "sliding windows");
+  add(t.norms == Transformer::Norms::Post, "norms behind the parts of a block");
+  add(t.norms == Transformer::Norms::Sandwich, "norms before and behind the parts of a block");
+  add(t.parallel_parts, "attention and feed-forward side by side");
+  add(t.qk_norm == Transformer::QkNorm::All, "norms of queries and keys over all heads");
+  add(t.attention_soft_cap || t.final_soft_cap, "soft caps");
+  add(t.sinks, "attention sinks");
+  add((t.attention_bias == Transformer::Bias::All) != t.feed_forward_bias,
+      "biases of the attention or of the feed-forward alone");
+  add(t.moe.router_bias, "bias of the router");
+  add(t.moe.expert_bias, "biases of the experts");
+  add(t.moe.shared_gate, "gate of the shared expert");
+  return parts;
+}
+
 void model_flags(Flags& flags, const Answer& written) {
   const Transformer t = *described(written.scenario->model);
   flags.add("--num-layers {} --hidden-size {} --ffn-hidden-size {}", t.layers, t.hidden, t.feed_forward);
@@ -166,6 +190,8 @@ void model_flags(Flags& flags, const Answer& written) {
     flags.add("--multi-latent-attention --kv-lora-rank {} --qk-head-dim {} --qk-pos-emb-head-dim {} --v-head-dim {}{}",
               t.latent.rank, t.latent.nope_size, t.latent.rope_size, t.latent.value_size,
               t.latent.query_rank > 0 ? fmt::format(" --q-lora-rank {}", t.latent.query_rank) : "");
+  if (const auto parts = unsaid(t); !parts.empty())
+    flags.add("# The model has what no flag above says; add Megatron-LM's own: {}", fmt::join(parts, ", "));
   if (!t.dropout) flags.line("--attention-dropout 0.0 --hidden-dropout 0.0");
   flags.add("--tokenizer-type NullTokenizer --vocab-size {} --mock-data  # put your tokenizer and --data-path here",
             t.vocabulary - 1);

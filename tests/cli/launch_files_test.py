@@ -106,6 +106,12 @@ assert trained.ROPE_THETA == 500000 and trained.NORM_EPSILON == 1e-05
 deepseek = launched("what_if/llama3-70b.yaml", "megatron", "--set", f"model.hf={SOURCE}/configs/models/hf/deepseek-v3.json",
                     "--set", "plan.recompute=none")
 assert "--rope-type yarn --rotary-scaling-factor 40 --mscale 1 --mscale-all-dim 1\n" in deepseek, deepseek
+# Parts of a model that no flag says are named, and only those.
+gpt_oss = launched("what_if/llama3-70b.yaml", "megatron", "--set", f"model.hf={SOURCE}/configs/models/hf/gpt-oss-20b.json",
+                   "--set", "plan.stages=4")
+assert ("no flag above says; add Megatron-LM's own: gate of GELU (--swiglu is SiLU), sliding windows, attention sinks, "
+        "biases of the attention or of the feed-forward alone, bias of the router, biases of the experts\n") in gpt_oss
+assert parses_as_shell(gpt_oss) and "no flag above says" not in llama
 
 
 def told(text, beginning):
