@@ -11,6 +11,7 @@
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
 #include "cli/outputs.hpp"
+#include "cli/plan_nodes.hpp"
 #include "cli/progress.hpp"
 #include "cli/terminal.hpp"
 #include "cli/time_limit.hpp"
@@ -29,9 +30,12 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 12> kOwnOptions = {{
+constexpr std::array<Option, 14> kOwnOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first: --set plan.stages=auto (repeatable)"},
     {"--for", "", "NAME", "only plans that launch can write for megatron, torchtitan, torch or deepspeed"},
+    {"--nodes", "", "LIST",
+     "the best plan on each of so many nodes: auto, 1,2,4 or 1..64; which fit, which are cheapest"},
+    {"--deadline", "", "TIME", "with --tokens: the fewest nodes that are done in time, e.g. 30d (--nodes auto)"},
     {"--top", "", "N", "plans in the ranking (default: 5)"},
     {"--objective", "", "NAME", "throughput (default), step_time, cost (device time, or money), memory"},
     {"--time-limit", "", "TIME", "end the search after this long, and say the gap that is left (default: 10s)"},
@@ -162,6 +166,7 @@ int run(const Arguments& arguments) {
   const bool json = arguments.has("--json");
   const TableOptions table{output_width(arguments), use_colour(arguments)};
   const std::vector<std::string> outputs = arguments.all("--output");
+  if (asks_for_nodes(arguments)) check_nodes(arguments);
   const std::vector<std::size_t> endings = check_outputs(outputs, {path}, kEndings, arguments.last("--format", ""));
   SearchOptions options{.objective = objective(arguments),
                         .top = whole(arguments, "--top", 5),
@@ -181,6 +186,7 @@ int run(const Arguments& arguments) {
       progress.show(now.what, now.done, now.all, now.best > 0 ? fmt::format("best {:.4g} samples/s", now.best) : "");
   };
   options.stop = [&] { return interruption.requested(); };
+  if (asks_for_nodes(arguments)) return plan_nodes(arguments, scenario, options);
   auto result = search(scenario, options);
   if (auto* found = std::get_if<SearchAnswer>(&result); found != nullptr && found->ended.empty()) {
     if (arguments.has("--explain")) explain_bandwidth(scenario, options, *found);
@@ -234,6 +240,7 @@ constinit const Command kPlan{
         "--for megatron searches only what Megatron-LM can express, and says what that left out: `launch plan.yaml "
         "--for\n"
         "megatron` then writes that very plan (docs/launch.md).\n"
+        "--nodes auto asks how many nodes it takes: 1, 2, 4, ... and what lies between where the answer does.\n"
         "Ctrl-C ends the search and prints the best plan so far (exit status 130). A plan may fill a device to the\n"
         "last byte; --set cluster.node.device.reserve=4GiB keeps some of every device free. --pareto asks several\n"
         "times, each within the time limit.\n",

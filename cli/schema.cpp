@@ -21,6 +21,7 @@ struct Document {
 constexpr std::array kDocuments = {
     Document{"result", "pipewright.result/1", result_shape},
     Document{"ranking", "pipewright.ranking/1", ranking_shape},
+    Document{"sizing", "pipewright.sizing/1", sizing_shape},
     Document{"sweep-result", "pipewright.sweep/1", sweep_shape},
     Document{"losses", "pipewright.losses/1", losses_shape},
     Document{"capacity", "pipewright.capacity/1", capacity_shape},

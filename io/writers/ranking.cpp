@@ -126,7 +126,9 @@ void write_layout(JsonText& json, const Layout& layout) {
   json.field("placement", layout.placement == PlacementOrder::Data ? "data" : "pipeline");
 }
 
-void write_plan(JsonText& json, const Found& found) {
+}  // namespace
+
+void ranked::write_plan(JsonText& json, const Found& found) {
   json.open('{');
   write_layout(json, found.layout);
   json.field("devices", found.plan.devices()).field("global_batch_size", found.plan.global_batch_size);
@@ -152,6 +154,8 @@ void write_plan(JsonText& json, const Found& found) {
     write_campaign(json, *whole, found.report);
   json.close();
 }
+
+namespace {
 
 const char* name_of(Objective objective) {
   switch (objective) {
@@ -318,7 +322,9 @@ std::vector<JsonMember> layout_members() {
           {"placement", of_names(kPlacementOrders)}};
 }
 
-JsonShape plan_shape() {
+}  // namespace
+
+JsonShape ranked::plan_shape() {
   return with(object(layout_members()), {{"devices", whole()},
                                          {"global_batch_size", whole()},
                                          {"layers", list(whole())},
@@ -339,6 +345,8 @@ JsonShape plan_shape() {
                                          {"limiting_factor", text()},
                                          {"campaign?", campaign_shape()}});
 }
+
+namespace {
 
 JsonShape asked_shape() {
   std::vector<std::string> objectives;

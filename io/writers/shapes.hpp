@@ -8,6 +8,7 @@ namespace pipewright {
 
 JsonShape result_shape();              // json.cpp
 JsonShape ranking_shape();             // ranking.cpp
+JsonShape sizing_shape();              // sizing.cpp
 JsonShape sweep_shape();               // sweep.cpp
 JsonShape losses_shape();              // losses.cpp
 JsonShape capacity_shape();            // capacity.cpp

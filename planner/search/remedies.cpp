@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/cluster/topology.hpp"
 #include "planner/what_if/bytes_text.hpp"
 
 namespace pipewright {
@@ -54,12 +55,18 @@ std::string memory_line(const SearchAnswer& least) {
                      in_words(best), enough.count, enough.name);
 }
 
+// An answer to "does anything fit?".
+struct Fits {
+  bool yes = false, known = true;  // not known: the time was not enough
+  std::string best;                // of what does
+};
+
 // Asks short questions, and says how many of them are answered.
 class Questions {
  public:
   Questions(const SearchOptions& options, std::int64_t all) : options_(options), all_(all) {}
 
-  std::optional<std::string> fits(const Scenario& changed) {
+  Fits fits(const Scenario& changed) {
     SearchOptions quick = options_;
     quick.objective = Objective::Throughput;
     quick.top = 1, quick.gap = 0.2, quick.time_limit = kShort, quick.most_simulations = 1;
@@ -68,11 +75,13 @@ class Questions {
     ++asked_;
     try {
       const auto found = search(changed, quick);
-      if (const auto* there = std::get_if<SearchAnswer>(&found)) return in_words(there->plans.front());
+      if (const auto* there = std::get_if<SearchAnswer>(&found)) return {true, true, in_words(there->plans.front())};
+      return {false, std::holds_alternative<Infeasible>(found), ""};
     } catch (const InputError&) {
     }
-    return std::nullopt;
+    return {};
   }
+  bool stopped() const { return options_.stop && options_.stop(); }
 
  private:
   void tell() const { options_.progress({"changes", std::min(asked_, all_), all_, 0}); }
@@ -109,6 +118,55 @@ StageId fullest_stage(const Found& found) {
       ->stage;
 }
 
+namespace {
+
+Scenario on_nodes(const Scenario& scenario, int nodes) {
+  Scenario changed = scenario;
+  changed.cluster.nodes = nodes;
+  return changed;
+}
+
+// The fewest nodes of the same kind on which something fits: doubled until it does, then halved in between. A plan on
+// some nodes is a plan on more of them. "": none was found, or there is no network for more.
+std::string fewest_nodes(const Scenario& scenario, Questions& questions) {
+  const Cluster& cluster = scenario.cluster;
+  if (!cluster.network || cluster.classes() > 1) return "";
+  int low = cluster.nodes, high = 0;
+  bool known = true;
+  Fits found;
+  for (int factor = 2; factor <= kMostTimesAsManyNodes && high == 0 && !questions.stopped(); factor *= 2) {
+    if (cluster.nodes > kMostDevices / cluster.devices_per_node / factor) break;
+    found = questions.fits(on_nodes(scenario, cluster.nodes * factor));
+    known &= found.known;
+    (found.yes ? high : low) = cluster.nodes * factor;
+  }
+  if (high == 0) return "";
+  while (high - low > 1 && !questions.stopped()) {
+    const int middle = low + (high - low) / 2;
+    Fits here = questions.fits(on_nodes(scenario, middle));
+    known &= here.known;
+    (here.yes ? high : low) = middle;
+    if (here.yes) found = std::move(here);
+  }
+  known &= high - low == 1;
+  return fmt::format("on {} nodes ({} devices{}): {}: --set cluster.nodes={}", high, high * cluster.devices_per_node,
+                     known ? "; on fewer none was found" : "; fewer may do: the time was not enough to say", found.best,
+                     high);
+}
+
+// Half the bytes of weights and activations, where layers are priced from operators and devices have such a peak.
+std::string shorter_numbers(const Scenario& scenario, Questions& questions) {
+  const Training& training = scenario.training;
+  if (training.precision != Precision::Fp32 && training.precision != Precision::Tf32) return "";
+  if (scenario.cost != CostSourceKind::Roofline || !scenario.cluster.device.peak.contains(Precision::Bf16)) return "";
+  Scenario changed = scenario;
+  changed.training.precision = Precision::Bf16;
+  const Fits found = questions.fits(changed);
+  return found.yes ? fmt::format("with training.precision: bf16: {}: --set training.precision=bf16", found.best) : "";
+}
+
+}  // namespace
+
 std::vector<std::string> cheapest_changes(const Scenario& scenario, const SearchOptions& options,
                                           const std::optional<SearchAnswer>& least) {
   std::vector<std::string> remedies;
@@ -120,17 +178,11 @@ std::vector<std::string> cheapest_changes(const Scenario& scenario, const Search
     if (std::find(options.kept.begin(), options.kept.end(), key) != options.kept.end()) continue;
     if (fields.find(field.key) != fields.end() && fields.at(field.key).among.empty()) continue;
     fields[field.key] = {};
-    if (const auto best = questions.fits(changed))
-      remedies.push_back(fmt::format("with {0}: auto: {1}: --set {0}=auto", key, *best));
+    if (const Fits found = questions.fits(changed); found.yes)
+      remedies.push_back(fmt::format("with {0}: auto: {1}: --set {0}=auto", key, found.best));
   }
-  for (int factor = 2; factor <= kMostTimesAsManyNodes && remedies.empty(); factor *= 2) {
-    Scenario changed = scenario;
-    if (changed.cluster.nodes > kMostDevices / factor || !changed.cluster.network) break;
-    changed.cluster.nodes *= factor;
-    if (const auto best = questions.fits(changed))
-      remedies.push_back(
-          fmt::format("on {} nodes: {}: --set cluster.nodes={}", changed.cluster.nodes, *best, changed.cluster.nodes));
-  }
+  for (std::string line : {shorter_numbers(scenario, questions), fewest_nodes(scenario, questions)})
+    if (!line.empty()) remedies.push_back(std::move(line));
   if (least) remedies.push_back(memory_line(*least));
   return remedies;
 }

@@ -329,6 +329,49 @@ TEST_CASE("plan --for: the table names the framework, an unknown one is refused,
   CHECK(has(none, "searched for DeepSpeed only: schedule: 1f1b"));
 }
 
+TEST_CASE("plan --nodes: a row per number of nodes, in every form, and the answers") {
+  ScratchFolder folder;
+  const std::vector<std::string> ask = {"plan", kLlama, "--nodes", "1,2", "--gap", "30%", "--tokens", "1T", "--price",
+                                        "2", "--width", "1000"};
+  std::vector<std::string> all = ask;
+  for (const char* name : {"a.html", "a.json", "a.csv", "a.md"})
+    all.insert(all.end(), {"-o", folder.path(name)});
+  const ProgramRun run = run_program(all);
+  CHECK(run.status == 0);
+  CHECK(has(run, "smallest on which a plan fits: 2 nodes (16 devices)"));
+  CHECK(has(run, "no plan on 1 node: no plan fits: "));
+  const auto document = nlohmann::json::parse(file_text(folder.path("a.json")));
+  CHECK(document["schema"] == "pipewright.sizing/1");
+  CHECK(document["smallest_nodes"] == 2);
+  CHECK(document["rows"][0]["outcome"] == "does_not_fit");
+  CHECK(document["rows"][0]["plan"].is_null());
+  CHECK(document["rows"][1]["days"] == document["rows"][1]["plan"]["campaign"]["days"]);
+  CHECK(file_text(folder.path("a.csv")).starts_with("nodes,devices,outcome,plan,"));
+  CHECK(file_text(folder.path("a.md")).find("- smallest on which a plan fits: 2 nodes") != std::string::npos);
+  CHECK(file_text(folder.path("a.html")).find("smallest that fits") != std::string::npos);
+}
+
+TEST_CASE("plan --nodes: bad numbers, and options that go with one cluster only, are named with a way out") {
+  const auto error = [](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"plan", "scenarios/quickstart.yaml", "--set", "plan=auto"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramRun run = run_program(arguments);
+    CHECK(run.status == 2);
+    CHECK(run.out.empty());
+    return run.err;
+  };
+  const auto holds = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  for (const char* nodes : {"0", "4..2", "1,,2", "many", "1.5"})
+    CHECK(holds(error({"--nodes", nodes}), "says no numbers of nodes; write auto, a list like 1,2,4,6 or a range"));
+  CHECK(holds(error({"--nodes", "1,2"}), "2 nodes need cluster.network, which is missing"));
+  CHECK(holds(error({"--nodes", "1", "--pareto", "memory"}), "--pareto: is of one cluster"));
+  CHECK(holds(error({"--nodes", "1", "-o", "plan.yaml"}), "--set cluster.nodes=N -o plan.yaml"));
+  CHECK(holds(error({"--nodes", "1", "--deadline", "soon"}), "--deadline: \"soon\" is no time above 0"));
+  CHECK(holds(error({"--nodes", "1", "--deadline", "30d"}), "--deadline: is met or missed by a whole training"));
+}
+
 TEST_CASE("plan: what cannot be written or drawn is refused before the search") {
   ScratchFolder folder;
   const auto error = [&](std::vector<std::string> more) {

@@ -30,7 +30,8 @@ ROOT, BINARY = (pathlib.Path(argument).resolve() for argument in (sys.argv.pop(1
 KINDS = ["scenario", "sweep", "model", "device", "cluster", "profile", "run"]
 # By what their key "schema" says; the program also knows each by a name.
 DOCUMENTS = {
-    "result": "pipewright.result/1", "ranking": "pipewright.ranking/1", "sweep-result": "pipewright.sweep/1",
+    "result": "pipewright.result/1", "ranking": "pipewright.ranking/1", "sizing": "pipewright.sizing/1",
+    "sweep-result": "pipewright.sweep/1",
     "losses": "pipewright.losses/1", "capacity": "pipewright.capacity/1", "comparison": "pipewright.comparison/1",
     "validation": "pipewright.validation/1", "accuracy": "pipewright.accuracy/1", "imported": "pipewright.imported/1",
     "compared-runs": "pipewright.compared-runs/1", "reproduction": "pipewright.reproduction/1",
@@ -105,6 +106,9 @@ def written_documents(folder):
         "--checkpoint", "60s", "--restart", "10min")
     ask("plan", QUICKSTART, "--set", "plan=auto", "--explain", "--pareto", "memory,cost", "--top", "3")
     ask("plan", QUICKSTART, "--set", "plan=auto", "--for", "torch")
+    ask("plan", QUICKSTART, "--set", "plan=auto", "--nodes", "1")
+    ask("plan", "scenarios/what_if/gpt2-8x4090.yaml", "--set", "plan=auto", "--nodes", "1,2", "--tokens", "1B",
+        "--deadline", "30d", "--set", "cluster.network={bandwidth: 25 GB/s}", statuses=(0, 1))
     ask("plan", "scenarios/what_if/old-and-new.yaml", "--set", "plan={replicas: auto, schedule: auto}")
     ask("plan", QUICKSTART, "--set", "plan=auto", "--time-limit", "1ns", statuses=(0, 1))
     ask("plan", QUICKSTART, "--set", "plan=auto", "--set", "cluster.node.device.memory=10MiB", statuses=(1,))

@@ -1,0 +1,246 @@
+#include "io/writers/sizing.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "io/writers/csv_text.hpp"
+#include "io/writers/html_page.hpp"
+#include "io/writers/json_text.hpp"
+#include "io/writers/ranking_parts.hpp"
+#include "io/writers/shapes.hpp"
+#include "io/writers/text_table.hpp"
+
+namespace pipewright {
+
+using namespace ranked;
+
+namespace {
+
+std::string counted(int nodes) {
+  return fmt::format("{} node{}", nodes, nodes == 1 ? "" : "s");
+}
+
+double gap(const SizedNodes& row) {
+  return row.bound > 0 ? row.best->value / row.bound - 1 : 0;
+}
+
+// "smallest, cheapest"
+std::string marks(const Sizing& sizing, int nodes) {
+  std::string text;
+  for (const auto& [who, what] : {std::pair{sizing.smallest, "smallest"},
+                                  {sizing.cheapest, "cheapest"},
+                                  {sizing.fastest, "fastest"},
+                                  {sizing.in_time, "in time"}})
+    if (who == nodes) text += (text.empty() ? "" : ", ") + std::string(what);
+  return text;
+}
+
+// Of the rows that have a plan; what the numbers of nodes say in place of the ranks.
+std::vector<TextColumn> table(const Sizing& sizing) {
+  std::vector<Found> plans;
+  TextColumn nodes{"nodes"}, gaps{"gap %"}, marked{"mark", true};
+  for (const SizedNodes& row : sizing.rows) {
+    if (!row.best) continue;
+    plans.push_back(*row.best);
+    nodes.cells.push_back(std::to_string(row.nodes));
+    gaps.cells.push_back(row.bound > 0 ? fmt::format("{:.2f}", 100 * gap(row)) : "-");
+    marked.cells.push_back(marks(sizing, row.nodes));
+  }
+  if (plans.empty()) return {};
+  std::vector<TextColumn> all = columns(plans);
+  all.front() = std::move(nodes);
+  all.push_back(std::move(gaps));
+  all.push_back(std::move(marked));
+  return all;
+}
+
+// The answer, a sentence per question.
+std::vector<std::string> answers(const Sizing& sizing) {
+  const auto of = [&](int nodes) -> const SizedNodes& {
+    return *std::find_if(sizing.rows.begin(), sizing.rows.end(),
+                         [&](const SizedNodes& row) { return row.nodes == nodes; });
+  };
+  const auto with_devices = [&](int nodes) {
+    return fmt::format("{} ({} devices)", counted(nodes), of(nodes).devices);
+  };
+  std::vector<std::string> lines;
+  if (!sizing.smallest) {
+    lines.push_back(fmt::format("no plan fits on up to {}", with_devices(sizing.rows.back().nodes)));
+    return lines;
+  }
+  lines.push_back("smallest on which a plan fits: " + with_devices(*sizing.smallest));
+  const Found& cheap = *of(*sizing.cheapest).best;
+  lines.push_back(fmt::format("cheapest, least device time: {}, {:.4g} device seconds per sample",
+                              with_devices(*sizing.cheapest), cheap.plan.devices() / cheap.report.samples_per_s));
+  lines.push_back(fmt::format("fastest: {}, {:.4g} samples/s", with_devices(*sizing.fastest),
+                              of(*sizing.fastest).best->report.samples_per_s));
+  if (sizing.deadline && sizing.in_time)
+    lines.push_back(fmt::format("fewest that are done in {:.4g} days: {}, {:.4g} days", *sizing.deadline,
+                                with_devices(*sizing.in_time), *of(*sizing.in_time).days));
+  if (sizing.deadline && !sizing.in_time)
+    lines.push_back(fmt::format("none of these is done in {:.4g} days; the fastest takes {:.4g}", *sizing.deadline,
+                                of(*sizing.fastest).days.value_or(0)));
+  return lines;
+}
+
+std::vector<std::string> without_plan(const Sizing& sizing) {
+  std::vector<std::string> lines;
+  for (const SizedNodes& row : sizing.rows)
+    if (!row.best && row.known) lines.push_back(fmt::format("no plan on {}: {}", counted(row.nodes), row.why));
+  return lines;
+}
+
+std::vector<std::string> remarks(const Sizing& sizing) {
+  std::vector<std::string> lines = sizing.notes;
+  for (const SizedNodes& row : sizing.rows)
+    if (row.best && !row.ended.empty() && (row.bound <= 0 || gap(row) > 0.01))
+      lines.push_back(fmt::format("on {}: {} ended the search; a longer --time-limit may find a better plan",
+                                  counted(row.nodes), row.ended));
+  if (!sizing.ended.empty()) lines.push_back("Ctrl-C ended the search: rows may be missing");
+  return lines;
+}
+
+}  // namespace
+
+std::string sizing_text(const Sizing& sizing, const Scenario& asked, const TableOptions& options) {
+  std::string text =
+      wrapped("",
+              fmt::format("{} · {} ({} layers) on nodes of {} x {}{}", asked.name, asked.model.name,
+                          asked.model.layers.size(), asked.cluster.devices_per_node, asked.cluster.device.name,
+                          asked.cluster.name.empty() ? "" : " (" + asked.cluster.name + ")"),
+              options.width);
+  if (const std::vector<TextColumn> all = table(sizing); !all.empty()) text += text_table(all, options.width) + "\n";
+  const char* head = "answer        ";
+  for (const std::string& line : answers(sizing))
+    text += wrapped(std::exchange(head, "              "), line, options.width);
+  head = "              ";
+  for (const std::string& line : without_plan(sizing))
+    text += wrapped(head, line, options.width);
+  head = "note          ";
+  for (const std::string& line : remarks(sizing))
+    text += wrapped(std::exchange(head, "              "), line, options.width);
+  return text;
+}
+
+std::string sizing_json(const Sizing& sizing, const Scenario& asked) {
+  JsonText json;
+  json.open('{').field("schema", "pipewright.sizing/1");
+  json.key("tool").open('{').field("name", "pipewright").field("version", PIPEWRIGHT_VERSION).close();
+  json.field("scenario", asked.name).field("devices_per_node", asked.cluster.devices_per_node);
+  json.field("deadline_days", sizing.deadline);
+  json.field("smallest_nodes", sizing.smallest).field("cheapest_nodes", sizing.cheapest);
+  json.field("fastest_nodes", sizing.fastest).field("in_time_nodes", sizing.in_time);
+  json.key("rows").open('[');
+  for (const SizedNodes& row : sizing.rows) {
+    json.open('{').field("nodes", row.nodes).field("devices", row.devices);
+    json.field("outcome", row.best ? "fits" : row.known ? "does_not_fit" : "not_known");
+    json.field("reason", row.why).field("ended", row.ended).field("bound", row.bound);
+    json.field("gap", row.best ? gap(row) : 0.0).field("days", row.days).key("plan");
+    if (row.best)
+      write_plan(json, *row.best);
+    else
+      json.null();
+    json.close();
+  }
+  json.close().field("notes", remarks(sizing)).field("ended", sizing.ended).close();
+  return std::move(json).text();
+}
+
+JsonShape sizing_shape() {
+  using namespace shape;
+  const JsonShape row = object({{"nodes", whole()},
+                                {"devices", whole()},
+                                {"outcome", one_of({"fits", "does_not_fit", "not_known"})},
+                                {"reason", text()},
+                                {"ended", text()},
+                                {"bound", number()},
+                                {"gap", number()},
+                                {"days", maybe(number())},
+                                {"plan", maybe(plan_shape())}});
+  return document("pipewright.sizing/1", {{"scenario", text()},
+                                          {"devices_per_node", whole()},
+                                          {"deadline_days", maybe(number())},
+                                          {"smallest_nodes", maybe(whole())},
+                                          {"cheapest_nodes", maybe(whole())},
+                                          {"fastest_nodes", maybe(whole())},
+                                          {"in_time_nodes", maybe(whole())},
+                                          {"rows", list(row)},
+                                          {"notes", list(text())},
+                                          {"ended", text()}});
+}
+
+std::string sizing_csv(const Sizing& sizing) {
+  std::string text =
+      "nodes,devices,outcome,plan,plan_devices,step_time_s,samples_per_s,tokens_per_s,mfu,peak_bytes,capacity_bytes,"
+      "gap,"
+      "days,device_hours,cost,mark,reason\n";
+  for (const SizedNodes& row : sizing.rows) {
+    text += fmt::format("{},{},{}", row.nodes, row.devices,
+                        row.best    ? "fits"
+                        : row.known ? "does_not_fit"
+                                    : "not_known");
+    if (row.best) {
+      const Found& found = *row.best;
+      const Figures whole = whole_training(found);
+      text += fmt::format(",{},{},{:.9f},{},{},{},{},{},{}", csv_field(in_words(found.layout)), found.plan.devices(),
+                          seconds(found.report.step_time), found.report.samples_per_s,
+                          found.report.tokens_per_s ? fmt::format("{}", *found.report.tokens_per_s) : "",
+                          found.report.mfu ? fmt::format("{}", *found.report.mfu) : "", fullest(found).need.value,
+                          fullest(found).capacity.value, row.bound > 0 ? fmt::format("{}", gap(row)) : "");
+      for (const auto& value : {row.days, whole.device_hours, whole.cost})
+        text += value ? fmt::format(",{}", *value) : ",";
+    } else {
+      text += ",,,,,,,,,,,,";
+    }
+    text += fmt::format(",{},{}\n", csv_field(marks(sizing, row.nodes)), csv_field(row.why));
+  }
+  return text;
+}
+
+std::string sizing_markdown(const Sizing& sizing) {
+  const std::vector<TextColumn> all = table(sizing);
+  std::string head = "|", rule = "|", text;
+  for (const TextColumn& column : all)
+    head += " " + column.head + " |", rule += column.left ? "---|" : "--:|";
+  if (!all.empty()) text = head + "\n" + rule + "\n";
+  for (std::size_t i = 0; !all.empty() && i < all.front().cells.size(); ++i) {
+    text += "|";
+    for (const TextColumn& column : all)
+      text += " " + column.cells[i] + " |";
+    text += "\n";
+  }
+  text += "\n";
+  for (const auto& lines : {answers(sizing), without_plan(sizing), remarks(sizing)})
+    for (const std::string& line : lines)
+      text += "- " + line + "\n";
+  return text;
+}
+
+std::string sizing_html(const Sizing& sizing, const Scenario& asked, std::string_view command) {
+  HtmlPage page(asked.name.empty() ? "how many nodes" : asked.name + ": how many nodes",
+                fmt::format("{} ({} layers) on nodes of {} x {}", asked.model.name, asked.model.layers.size(),
+                            asked.cluster.devices_per_node, asked.cluster.device.name));
+  std::vector<HtmlPage::Figure> figures;
+  for (const auto& [who, what] : {std::pair{sizing.smallest, "smallest that fits"},
+                                  {sizing.cheapest, "cheapest"},
+                                  {sizing.fastest, "fastest"},
+                                  {sizing.in_time, "fewest in time"}})
+    if (who)
+      figures.push_back(
+          {what, counted(*who), fmt::format("{} devices", std::int64_t{*who} * asked.cluster.devices_per_node)});
+  page.figures(figures);
+  page.list(answers(sizing));
+  if (const std::vector<TextColumn> all = table(sizing); !all.empty()) {
+    page.heading("The best plan on each number of nodes");
+    page.table(all);
+  }
+  for (const auto& lines : {without_plan(sizing), remarks(sizing)})
+    if (!lines.empty()) page.list(lines);
+  page.paragraph("Made by: " + std::string(command));
+  return page.document();
+}
+
+}  // namespace pipewright

@@ -1,0 +1,20 @@
+// How many nodes a training needs: the best plan on each number of them, as a table, JSON (docs/sizing-json.md), CSV,
+// Markdown and a page.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/plan/scenario.hpp"
+#include "core/plan/sizing.hpp"
+#include "io/writers/writers.hpp"
+
+namespace pipewright {
+
+std::string sizing_text(const Sizing& sizing, const Scenario& asked, const TableOptions& options);
+std::string sizing_json(const Sizing& sizing, const Scenario& asked);
+std::string sizing_csv(const Sizing& sizing);
+std::string sizing_markdown(const Sizing& sizing);
+std::string sizing_html(const Sizing& sizing, const Scenario& asked, std::string_view command);
+
+}  // namespace pipewright

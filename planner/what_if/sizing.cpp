@@ -1,0 +1,212 @@
+#include "planner/what_if/sizing.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "core/check.hpp"
+#include "core/cluster/topology.hpp"
+#include "core/plan/campaign.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr double kWorthMore = 1.001;  // nodes that bring less bring nothing
+
+std::string counted(int nodes) {
+  return fmt::format("{} node{}", nodes, nodes == 1 ? "" : "s");
+}
+
+class Sizes {
+ public:
+  Sizes(const Scenario& scenario, const SizingQuestion& question, const SearchOptions& options)
+      : scenario_(scenario), question_(question), options_(options) {
+    options_.top = 1, options_.remedies = false;
+    sizing_.deadline = question.deadline;
+  }
+
+  Sizing all() {
+    check();
+    for (const int nodes : question_.nodes) {
+      if (stopped()) break;
+      ask(nodes);
+      if (question_.ends_itself && no_gain()) {
+        const auto last = std::prev(sizing_.rows.end(), 2);
+        if (nodes != question_.nodes.back())
+          sizing_.notes.push_back(
+              fmt::format("more than {} were not asked: they bring nothing over {}", counted(nodes), last->nodes));
+        break;
+      }
+    }
+    if (question_.looks_between) {
+      look_between([](const SizedNodes& row) { return row.best.has_value(); });
+      if (question_.deadline) look_between([this](const SizedNodes& row) { return in_time(row); });
+    }
+    share();
+    mark();
+    return std::move(sizing_);
+  }
+
+ private:
+  bool stopped() {
+    if (options_.stop && options_.stop()) sizing_.ended = "interrupted";
+    return !sizing_.ended.empty();
+  }
+
+  void check() const {
+    const Cluster& cluster = scenario_.cluster;
+    if (cluster.classes() > 1)
+      throw InputError(
+          cluster.place,
+          "--nodes: asks for more or fewer nodes of one kind, and this cluster has several device classes; "
+          "leave cluster.other_nodes out");
+    const int most = question_.nodes.back();
+    if (most > 1 && !cluster.network)
+      throw InputError(cluster.place, fmt::format("--nodes: {} need cluster.network, which is missing; write e.g. "
+                                                  "--set 'cluster.network={{bandwidth: 50 GB/s, latency: 5 us}}'",
+                                                  counted(most)));
+    if (most > kMostDevices / cluster.devices_per_node)
+      throw InputError(cluster.place, fmt::format("--nodes: {} of {} devices are more than {} devices; use fewer",
+                                                  counted(most), cluster.devices_per_node, kMostDevices));
+    if (question_.deadline && (!scenario_.campaign || !scenario_.campaign->length))
+      throw InputError(scenario_.plan.place,
+                       "--deadline: is met or missed by a whole training, and nothing says how long that is; give e.g. "
+                       "--tokens 15T, or campaign.length");
+  }
+
+  // Searched once, and put in its place.
+  const SizedNodes& ask(int nodes) {
+    Scenario changed = scenario_;
+    changed.cluster.nodes = nodes;
+    SizedNodes row{.nodes = nodes, .devices = changed.cluster.devices()};
+    try {
+      take(row, search(changed, options_));
+    } catch (const OverflowError&) {
+      throw;
+    } catch (const InputError& error) {  // of too few devices for what is fixed
+      if (nodes >= scenario_.cluster.nodes) throw;
+      const std::string what = error.what();
+      const auto at = what.find("plan");
+      row.why = at == std::string::npos ? what : what.substr(at);
+      row.why = row.why.substr(0, row.why.find('\n'));
+    }
+    const auto behind = std::find_if(sizing_.rows.begin(), sizing_.rows.end(),
+                                     [&](const SizedNodes& other) { return other.nodes > nodes; });
+    return *sizing_.rows.insert(behind, std::move(row));
+  }
+
+  static void take(SizedNodes& row, SearchResult result) {
+    if (auto* found = std::get_if<SearchAnswer>(&result)) {
+      row.bound = found->bound, row.ended = found->ended;
+      row.best = std::move(found->plans.front());
+      if (const auto whole = campaign(*row.best->scenario, row.best->plan, row.best->report))
+        row.days = whole->days_expected().value_or(whole->days());
+    } else if (const auto* none = std::get_if<NoPlanYet>(&result)) {
+      row.known = false, row.ended = none->ended, row.why = in_words(*none);
+    } else {
+      const Infeasible& why = std::get<Infeasible>(result);
+      row.why = why.details.empty() ? why.reason : why.details.front();
+    }
+  }
+
+  // Plans of fewer nodes are plans of more, which a search that was cut may have missed; and what none of more nodes
+  // beats, none of fewer does.
+  void share() {
+    for (std::size_t i = 1; i < sizing_.rows.size(); ++i) {
+      SizedNodes &row = sizing_.rows[i], &fewer = sizing_.rows[i - 1];
+      if (!fewer.best || (row.best && row.best->value <= fewer.best->value)) continue;
+      row.best = fewer.best, row.days = fewer.days;
+      row.known = true, row.why.clear();
+    }
+    for (std::size_t i = sizing_.rows.size() - 1; i-- > 0;)
+      if (SizedNodes& row = sizing_.rows[i]; row.best && row.bound > 0)
+        row.bound = std::min(std::max(row.bound, sizing_.rows[i + 1].bound), row.best->value);
+  }
+
+  bool in_time(const SizedNodes& row) const { return row.best && row.days && *row.days <= *question_.deadline; }
+
+  // Whether the last row is no faster than the one before it.
+  bool no_gain() const {
+    if (sizing_.rows.size() < 2) return false;
+    const SizedNodes &last = sizing_.rows.back(), &before = *std::prev(sizing_.rows.end(), 2);
+    return last.best && before.best && last.best->report.samples_per_s < before.best->report.samples_per_s * kWorthMore;
+  }
+
+  // Between the last row that does not and the first one that does: the fewest nodes that do.
+  void look_between(const auto& does) {
+    const auto first = std::find_if(sizing_.rows.begin(), sizing_.rows.end(), does);
+    if (first == sizing_.rows.end() || first == sizing_.rows.begin()) return;
+    int high = first->nodes, low = std::prev(first)->nodes;
+    while (high - low > 1 && !stopped()) {
+      const int middle = low + (high - low) / 2;
+      (does(ask(middle)) ? high : low) = middle;
+    }
+  }
+
+  void mark() {
+    for (const SizedNodes& row : sizing_.rows) {
+      if (!row.known) sizing_.notes.push_back(fmt::format("on {}: {}", counted(row.nodes), row.why));
+      if (!row.best) continue;
+      const auto of = [&](int nodes) -> const Found& {
+        return *std::find_if(sizing_.rows.begin(), sizing_.rows.end(), [&](const SizedNodes& other) {
+                  return other.nodes == nodes;
+                })->best;
+      };
+      const auto device_time = [](const Found& found) { return found.plan.devices() / found.report.samples_per_s; };
+      const auto rate = [](const Found& found) { return found.report.samples_per_s; };
+      if (!sizing_.smallest) sizing_.smallest = row.nodes;
+      if (!sizing_.cheapest || device_time(*row.best) < device_time(of(*sizing_.cheapest)))
+        sizing_.cheapest = row.nodes;
+      if (!sizing_.fastest || rate(*row.best) > rate(of(*sizing_.fastest)) * kWorthMore) sizing_.fastest = row.nodes;
+      if (question_.deadline && !sizing_.in_time && in_time(row)) sizing_.in_time = row.nodes;
+    }
+    say_what_lies_between();
+  }
+
+  // A list that was given is asked as it stands.
+  void say_what_lies_between() {
+    const auto gap = [&](std::optional<int> nodes, const char* what) {
+      if (!nodes || question_.looks_between) return;
+      const auto row = std::find_if(sizing_.rows.begin(), sizing_.rows.end(),
+                                    [&](const SizedNodes& other) { return other.nodes == *nodes; });
+      const int before = row == sizing_.rows.begin() ? 0 : std::prev(row)->nodes;
+      if (*nodes - before > 1)
+        sizing_.notes.push_back(
+            fmt::format("{} to {} nodes were not asked: fewer than {} may {}", before + 1, *nodes - 1, *nodes, what));
+    };
+    gap(sizing_.smallest, "do");
+    if (sizing_.in_time != sizing_.smallest) gap(sizing_.in_time, "meet the deadline");
+  }
+
+  const Scenario& scenario_;
+  const SizingQuestion& question_;
+  SearchOptions options_;
+  Sizing sizing_;
+};
+
+}  // namespace
+
+SizingQuestion nodes_by_themselves(const Scenario& scenario) {
+  SizingQuestion question = nodes_between(1, std::clamp(std::max(kMostNodesByItself, scenario.cluster.nodes), 1,
+                                                        std::max(1, kMostDevices / scenario.cluster.devices_per_node)));
+  question.ends_itself = true;
+  return question;
+}
+
+SizingQuestion nodes_between(int first, int last) {
+  SizingQuestion question;
+  question.nodes.push_back(first);
+  for (std::int64_t power = 1; power < last; power *= 2)
+    if (power > first) question.nodes.push_back(static_cast<int>(power));
+  if (last > first) question.nodes.push_back(last);
+  question.looks_between = true;
+  return question;
+}
+
+Sizing size_cluster(const Scenario& scenario, const SizingQuestion& question, const SearchOptions& options) {
+  return Sizes(scenario, question, options).all();
+}
+
+}  // namespace pipewright

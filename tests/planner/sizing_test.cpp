@@ -1,0 +1,148 @@
+// The best plan on each of several numbers of nodes.
+#include "planner/what_if/sizing.hpp"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include <doctest/doctest.h>
+
+#include "core/plan/campaign.hpp"
+#include "tests/planner/small_spaces.hpp"
+#include "tests/support/input_error.hpp"
+
+using namespace pipewright;
+
+namespace {
+
+// 12 layers, two devices on a node; one pipeline with full batches, of which a stage holds so many layers.
+Scenario wide(std::int64_t layers_that_fit) {
+  Scenario scenario = uniform_scenario({.layers = 12, .devices = 2, .stages = 1, .micro_batches = 8});
+  for (Layer& layer : scenario.model.layers)
+    layer.forward = layer.backward = Time{1'000'000}, layer.parameters = 1'000'000, layer.activation = {};
+  scenario.cluster.network = Network{};
+  scenario.cluster.network->bandwidth = Bandwidth{1e12};
+  // Weights and gradients: 8 bytes a parameter.
+  scenario.cluster.device.memory = Bytes{layers_that_fit * 8'000'000 + 1'000'000};
+  scenario.origins.clear();
+  open(scenario, {"stages", "partition"});
+  return scenario;
+}
+
+const SizedNodes& row(const Sizing& sizing, int nodes) {
+  return *std::find_if(sizing.rows.begin(), sizing.rows.end(), [&](const SizedNodes& r) { return r.nodes == nodes; });
+}
+
+std::vector<int> asked(const Sizing& sizing) {
+  std::vector<int> nodes;
+  for (const SizedNodes& each : sizing.rows)
+    nodes.push_back(each.nodes);
+  return nodes;
+}
+
+Scenario with_samples(Scenario scenario, double samples) {
+  CampaignRequest request;
+  request.length = CampaignLength{CampaignLength::Of::Samples, samples, "", {}};
+  scenario.campaign = std::make_shared<const CampaignRequest>(request);
+  return scenario;
+}
+
+}  // namespace
+
+TEST_CASE("numbers of nodes: powers of two, and the ends of a range") {
+  CHECK(nodes_between(1, 8).nodes == std::vector<int>{1, 2, 4, 8});
+  CHECK(nodes_between(3, 12).nodes == std::vector<int>{3, 4, 8, 12});
+  CHECK(nodes_between(5, 5).nodes == std::vector<int>{5});
+  Scenario scenario = wide(12);
+  CHECK(nodes_by_themselves(scenario).nodes == std::vector<int>{1, 2, 4, 8, 16, 32, 64});
+  scenario.cluster.nodes = 100;
+  CHECK(nodes_by_themselves(scenario).nodes.back() == 100);
+}
+
+// Two layers fit a device: six stages, three nodes of two. Of 1, 2 and 4 nodes only the last one does; 3 lies between.
+TEST_CASE("the fewest nodes on which a plan fits are found between two powers of two") {
+  const Scenario scenario = wide(2);
+  const Sizing between = size_cluster(scenario, nodes_between(1, 4), {});
+  CHECK(asked(between) == std::vector<int>{1, 2, 3, 4});
+  CHECK(between.smallest == 3);
+  CHECK_FALSE(row(between, 2).best.has_value());
+  CHECK(row(between, 2).known);
+  CHECK(between.notes.empty());
+  const Sizing as_listed = size_cluster(scenario, {.nodes = {1, 4}}, {});
+  CHECK(as_listed.smallest == 4);
+  REQUIRE(as_listed.notes.size() == 1);
+  CHECK(as_listed.notes.front() == "2 to 3 nodes were not asked: fewer than 4 may do");
+}
+
+TEST_CASE(
+    "each row is what a search on that cluster finds, more nodes are never slower, and the list ends where they bring "
+    "nothing") {
+  const Scenario scenario = wide(12);
+  const Sizing sizing = size_cluster(scenario, nodes_by_themselves(scenario), {});
+  CHECK(sizing.smallest == 1);
+  CHECK(sizing.rows.size() >= 2);
+  CHECK(sizing.rows.back().nodes <= 16);  // 12 layers are 12 stages at most
+  CHECK(sizing.notes.size() == 1);
+  double before = 0;
+  for (const SizedNodes& each : sizing.rows) {
+    REQUIRE(each.best.has_value());
+    CHECK(each.best->report.samples_per_s >= before);
+    before = each.best->report.samples_per_s;
+    CHECK(each.bound <= each.best->value);
+    Scenario alone = scenario;
+    alone.cluster.nodes = each.nodes;
+    CHECK(each.best->value <= std::get<SearchAnswer>(search(alone, {.top = 1})).plans.front().value);
+  }
+  // One pipeline of more stages waits longer: the fewest devices take the least device time.
+  CHECK(sizing.cheapest == 1);
+  CHECK(*sizing.fastest == std::prev(sizing.rows.end(), 2)->nodes);
+}
+
+TEST_CASE("a deadline: the fewest nodes that meet it, and none where none does") {
+  const Scenario scenario = with_samples(wide(12), 1e9);
+  const Sizing all = size_cluster(scenario, nodes_between(1, 4), {});
+  const double two = *row(all, 2).days, four = *row(all, 4).days;
+  REQUIRE(four < two);
+  SizingQuestion question = nodes_between(1, 4);
+  question.deadline = two;
+  CHECK(size_cluster(scenario, question, {}).in_time == 2);
+  question.deadline = (two + four) / 2;
+  const Sizing between = size_cluster(scenario, question, {});
+  REQUIRE(between.in_time.has_value());
+  CHECK(*row(between, *between.in_time).days <= *question.deadline);
+  CHECK(*row(between, *between.in_time - 1).days > *question.deadline);
+  question.deadline = four / 10;
+  CHECK_FALSE(size_cluster(scenario, question, {}).in_time.has_value());
+}
+
+TEST_CASE("what cannot be asked of several nodes is refused, with a way out") {
+  Scenario scenario = wide(12);
+  const auto refusal = [&](const SizingQuestion& question) {
+    return error_of([&] { static_cast<void>(size_cluster(scenario, question, {})); });
+  };
+  CHECK(refusal({.nodes = {1}, .deadline = 3}).find("--deadline: is met or missed by a whole training") !=
+        std::string::npos);
+  scenario.cluster.network.reset();
+  CHECK(refusal({.nodes = {1, 2}}).find("2 nodes need cluster.network") != std::string::npos);
+  CHECK(refusal({.nodes = {1}}) == "no error");
+}
+
+TEST_CASE("an interrupted question has the rows that were asked") {
+  int asked_for = 0;
+  SearchOptions options;
+  options.stop = [&] { return ++asked_for > 30; };
+  const Sizing sizing = size_cluster(wide(12), nodes_between(1, 64), options);
+  CHECK(sizing.ended == "interrupted");
+  CHECK(sizing.rows.size() < 7);
+}
+
+TEST_CASE("where nothing fits, the fewest nodes on which something does are told, and it does there alone") {
+  const Scenario scenario = wide(2);  // six stages: three nodes
+  const auto found = search(scenario, {});
+  REQUIRE(std::holds_alternative<Infeasible>(found));
+  const std::vector<std::string>& remedies = std::get<Infeasible>(found).remedies;
+  CHECK(std::any_of(remedies.begin(), remedies.end(), [](const std::string& line) {
+    return line.starts_with("on 3 nodes (6 devices; on fewer none was found): ") &&
+           line.ends_with(": --set cluster.nodes=3");
+  }));
+}
