@@ -13,50 +13,14 @@
 #include "planner/one_class.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"
 #include "planner/partitioners/table.hpp"
+#include "planner/placement.hpp"
+#include "planner/plan_errors.hpp"
 #include "planner/price.hpp"
+#include "planner/stated_cut.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {
 namespace {
-
-// Errors of independent parts of the plan, so that one run names them all.
-class Errors {
- public:
-  void add(const Place& place, const std::string& message) { lines_.push_back(head(place) + message); }
-  std::size_t count() const { return lines_.size(); }
-  // What `step` throws is kept; the steps after it still run.
-  void attempt(const auto& step) {
-    try {
-      step();
-    } catch (const OverflowError&) {
-      throw;  // whoever knows the file adds it
-    } catch (const InputError& error) {
-      lines_.push_back(error.what());
-    }
-  }
-  void throw_if_any() const {
-    if (!lines_.empty()) throw InputError(fmt::format("{}", fmt::join(lines_, "\n")));
-  }
-
- private:
-  std::vector<std::string> lines_;
-};
-
-// "1 stage", "2 stages"
-std::string counted(std::int64_t n, std::string_view what) {
-  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-}
-
-const Place& or_else(const Place& place, const Place& otherwise) {
-  return place.file.empty() ? otherwise : place;
-}
-
-// "stages" or, where a stage holds several, "chunks": what the layers are divided into.
-std::string parts_in_words(const Scenario& scenario) {
-  const auto stages = scenario.plan.stages.value, per_stage = scenario.plan.virtual_stages.value;
-  if (per_stage == 1) return counted(stages, "stage");
-  return fmt::format("{} stages x {} virtual stages = {} chunks", stages, per_stage, stages * per_stage);
-}
 
 // K, v and D: at least 1, and small enough that their product means something.
 // False: nothing that follows can be checked.
@@ -211,63 +175,6 @@ std::vector<Recompute> recompute_of(const Scenario& scenario, Errors& errors) {
   return std::vector<Recompute>(stages, request.value.empty() ? Recompute::None : request.value.front());
 }
 
-// Layers per chunk -> ranges.
-std::vector<LayerRange> ranges_of(const std::vector<std::int64_t>& counts) {
-  std::vector<LayerRange> ranges;
-  LayerId begin = 0;
-  for (const auto count : counts) {
-    ranges.push_back({begin, begin + static_cast<LayerId>(count)});
-    begin = ranges.back().end;
-  }
-  return ranges;
-}
-
-std::vector<LayerRange> by_counts(const Scenario& scenario, const std::vector<std::int64_t>& counts) {
-  const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
-  const auto parts = static_cast<std::size_t>(scenario.plan.stages.value * scenario.plan.virtual_stages.value);
-  const Place& place = or_else(scenario.plan.partition.place, scenario.plan.place);
-  if (counts.size() != parts)
-    throw InputError(place, fmt::format("plan.partition: {} layer counts for {}; give {}", counts.size(),
-                                        parts_in_words(scenario), parts));
-  std::int64_t sum = 0;
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] < 1)
-      throw InputError(
-          place, fmt::format("plan.partition: {} layers for stage {}; every one holds at least one", counts[i], i));
-    sum = checked_sum(sum, counts[i], "plan.partition: the sum of the layer counts");
-  }
-  if (sum != layers)
-    throw InputError(place,
-                     fmt::format("plan.partition: the counts sum to {}, the model has {}; cover every layer once",
-                                 counted(sum, "layer"), layers));
-  return ranges_of(counts);
-}
-
-std::vector<LayerRange> by_cuts(const Scenario& scenario, const std::vector<std::int64_t>& first) {
-  const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
-  const auto parts = static_cast<std::size_t>(scenario.plan.stages.value * scenario.plan.virtual_stages.value);
-  const Place& place = or_else(scenario.plan.partition.place, scenario.plan.place);
-  if (first.size() + 1 != parts)
-    throw InputError(
-        place,
-        fmt::format("plan.partition: {} for {}; give {}, the first layer of every stage but the first",
-                    counted(static_cast<std::int64_t>(first.size()), "cut"), parts_in_words(scenario), parts - 1));
-  std::int64_t before = 0;
-  std::vector<std::int64_t> counts;
-  for (const auto cut : first) {
-    if (cut < 1 || cut >= layers)
-      throw InputError(place, fmt::format("plan.partition: cut at layer {}, but a cut lies inside the model: use 1..{}",
-                                          cut, layers - 1));
-    if (cut <= before)
-      throw InputError(
-          place, fmt::format("plan.partition: cut at layer {} after a cut at layer {}; cuts must grow", cut, before));
-    counts.push_back(cut - before);
-    before = cut;
-  }
-  counts.push_back(layers - before);
-  return ranges_of(counts);
-}
-
 // The layers as given, or by a partitioner that needs no devices; the others begin with the balanced cut.
 void partition(const Scenario& scenario, const CostModel& cost, Plan& plan) {
   const Partition& request = scenario.plan.partition.value;
@@ -279,72 +186,6 @@ void partition(const Scenario& scenario, const CostModel& cost, Plan& plan) {
     const Partitioner* asked = partitioner_of(request);
     (asked->kind == Partitioner::Kind::Cut ? asked : find_partitioner("balanced"))->cut(scenario, cost, plan);
   }
-}
-
-std::vector<DeviceId> listed_placement(const Scenario& scenario, const std::vector<std::int64_t>& list, int workers) {
-  const std::int64_t group = scenario.plan.tensor_parallel.value;
-  const Place& place = or_else(scenario.plan.placement_place, scenario.plan.place);
-  const std::int64_t devices = scenario.cluster.devices();
-  if (list.size() != static_cast<std::size_t>(workers))
-    throw InputError(place, fmt::format("plan.placement: {} devices for {}; give one per worker, copy by copy",
-                                        list.size(), counted(workers, "worker")));
-  std::vector<DeviceId> placement;
-  std::vector<bool> taken(static_cast<std::size_t>(devices));
-  for (const auto device : list) {
-    if (device < 0 || device >= devices)
-      throw InputError(place, fmt::format("plan.placement: no device {}; the cluster has 0..{}", device, devices - 1));
-    if (group > 1 && device > devices - group)
-      throw InputError(place, fmt::format("plan.placement: a worker of {} devices cannot begin at device {}; the "
-                                          "last one of the cluster is {}",
-                                          group, device, devices - 1));
-    for (std::int64_t member = device; member < device + group; ++member) {
-      if (taken[static_cast<std::size_t>(member)])
-        throw InputError(
-            place, group == 1
-                       ? fmt::format("plan.placement: device {} is given twice; one worker per device", device)
-                       : fmt::format("plan.placement: device {} belongs to two workers; a worker takes {} consecutive "
-                                     "devices (plan.tensor_parallel) from the one given for it",
-                                     member, group));
-      taken[static_cast<std::size_t>(member)] = true;
-    }
-    placement.push_back(static_cast<DeviceId>(device));
-  }
-  return placement;
-}
-
-std::vector<DeviceId> placement(const Scenario& scenario, const Plan& plan) {
-  const int positions = plan.positions(), copies = plan.data_parallel;
-  if (const auto* list = std::get_if<std::vector<std::int64_t>>(&scenario.plan.placement))
-    return listed_placement(scenario, *list, plan.workers());
-  const bool copies_together = std::get<PlacementOrder>(scenario.plan.placement) == PlacementOrder::Data;
-  std::vector<DeviceId> devices;
-  for (CopyId copy = 0; copy < copies; ++copy)
-    for (PositionId position = 0; position < positions; ++position)
-      devices.push_back((copies_together ? position * copies + copy : copy * positions + position) *
-                        plan.tensor_parallel);
-  return devices;
-}
-
-// "0 (h100) and 4 (a100)"
-std::string class_beginnings(const Cluster& cluster) {
-  std::string words;
-  for (int c = 0; c < cluster.classes(); ++c)
-    words += fmt::format("{}{} ({})",
-                         c == 0                       ? ""
-                         : c + 1 == cluster.classes() ? " and "
-                                                      : ", ",
-                         cluster.first_node_of(c) * cluster.devices_per_node, cluster.device_of(c).name);
-  return words;
-}
-
-void refuse_mixed(const Scenario& scenario, const Plan& plan) {
-  const std::string mixed = mixed_classes(plan, scenario.cluster);
-  if (!mixed.empty())
-    throw InputError(
-        or_else(scenario.plan.placement_place, scenario.plan.place),
-        fmt::format("plan.placement: {}; the classes of this cluster begin at devices {}: give every stage "
-                    "devices of one, or write partition: suffix_dp",
-                    mixed, class_beginnings(scenario.cluster)));
 }
 
 void split_batch(const Scenario& scenario, Plan& plan) {

@@ -331,8 +331,8 @@ TEST_CASE("plan --for: the table names the framework, an unknown one is refused,
 
 TEST_CASE("plan --nodes: a row per number of nodes, in every form, and the answers") {
   ScratchFolder folder;
-  const std::vector<std::string> ask = {"plan", kLlama, "--nodes", "1,2", "--gap", "30%", "--tokens", "1T", "--price",
-                                        "2", "--width", "1000"};
+  const std::vector<std::string> ask = {"plan",     kLlama, "--nodes", "1,2", "--gap",   "30%",
+                                        "--tokens", "1T",   "--price", "2",   "--width", "1000"};
   std::vector<std::string> all = ask;
   for (const char* name : {"a.html", "a.json", "a.csv", "a.md"})
     all.insert(all.end(), {"-o", folder.path(name)});

@@ -89,6 +89,8 @@ TEST_CASE(
     CHECK(each.best->report.samples_per_s >= before);
     before = each.best->report.samples_per_s;
     CHECK(each.bound <= each.best->value);
+    for (const SizedNodes& more : sizing.rows)
+      if (more.nodes > each.nodes) CHECK(each.bound >= more.bound);  // fewer nodes lie in the space of more
     Scenario alone = scenario;
     alone.cluster.nodes = each.nodes;
     CHECK(each.best->value <= std::get<SearchAnswer>(search(alone, {.top = 1})).plans.front().value);

@@ -1,0 +1,80 @@
+#include "planner/placement.hpp"
+
+#include <string>
+
+#include <fmt/format.h>
+
+#include "planner/plan_errors.hpp"
+
+namespace pipewright {
+namespace {
+
+std::vector<DeviceId> listed_placement(const Scenario& scenario, const std::vector<std::int64_t>& list, int workers) {
+  const std::int64_t group = scenario.plan.tensor_parallel.value;
+  const Place& place = or_else(scenario.plan.placement_place, scenario.plan.place);
+  const std::int64_t devices = scenario.cluster.devices();
+  if (list.size() != static_cast<std::size_t>(workers))
+    throw InputError(place, fmt::format("plan.placement: {} devices for {}; give one per worker, copy by copy",
+                                        list.size(), counted(workers, "worker")));
+  std::vector<DeviceId> placement;
+  std::vector<bool> taken(static_cast<std::size_t>(devices));
+  for (const auto device : list) {
+    if (device < 0 || device >= devices)
+      throw InputError(place, fmt::format("plan.placement: no device {}; the cluster has 0..{}", device, devices - 1));
+    if (group > 1 && device > devices - group)
+      throw InputError(place, fmt::format("plan.placement: a worker of {} devices cannot begin at device {}; the "
+                                          "last one of the cluster is {}",
+                                          group, device, devices - 1));
+    for (std::int64_t member = device; member < device + group; ++member) {
+      if (taken[static_cast<std::size_t>(member)])
+        throw InputError(
+            place, group == 1
+                       ? fmt::format("plan.placement: device {} is given twice; one worker per device", device)
+                       : fmt::format("plan.placement: device {} belongs to two workers; a worker takes {} consecutive "
+                                     "devices (plan.tensor_parallel) from the one given for it",
+                                     member, group));
+      taken[static_cast<std::size_t>(member)] = true;
+    }
+    placement.push_back(static_cast<DeviceId>(device));
+  }
+  return placement;
+}
+
+// "0 (h100) and 4 (a100)"
+std::string class_beginnings(const Cluster& cluster) {
+  std::string words;
+  for (int c = 0; c < cluster.classes(); ++c)
+    words += fmt::format("{}{} ({})",
+                         c == 0                       ? ""
+                         : c + 1 == cluster.classes() ? " and "
+                                                      : ", ",
+                         cluster.first_node_of(c) * cluster.devices_per_node, cluster.device_of(c).name);
+  return words;
+}
+
+}  // namespace
+
+std::vector<DeviceId> placement(const Scenario& scenario, const Plan& plan) {
+  const int positions = plan.positions(), copies = plan.data_parallel;
+  if (const auto* list = std::get_if<std::vector<std::int64_t>>(&scenario.plan.placement))
+    return listed_placement(scenario, *list, plan.workers());
+  const bool copies_together = std::get<PlacementOrder>(scenario.plan.placement) == PlacementOrder::Data;
+  std::vector<DeviceId> devices;
+  for (CopyId copy = 0; copy < copies; ++copy)
+    for (PositionId position = 0; position < positions; ++position)
+      devices.push_back((copies_together ? position * copies + copy : copy * positions + position) *
+                        plan.tensor_parallel);
+  return devices;
+}
+
+void refuse_mixed(const Scenario& scenario, const Plan& plan) {
+  const std::string mixed = mixed_classes(plan, scenario.cluster);
+  if (!mixed.empty())
+    throw InputError(
+        or_else(scenario.plan.placement_place, scenario.plan.place),
+        fmt::format("plan.placement: {}; the classes of this cluster begin at devices {}: give every stage "
+                    "devices of one, or write partition: suffix_dp",
+                    mixed, class_beginnings(scenario.cluster)));
+}
+
+}  // namespace pipewright

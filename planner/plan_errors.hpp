@@ -1,0 +1,48 @@
+// What the errors of a plan that a scenario states have in common.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/check.hpp"
+
+namespace pipewright {
+
+// Errors of independent parts of the plan, so that one run names them all.
+class Errors {
+ public:
+  void add(const Place& place, const std::string& message) { lines_.push_back(head(place) + message); }
+  std::size_t count() const { return lines_.size(); }
+  // What `step` throws is kept; the steps after it still run.
+  void attempt(const auto& step) {
+    try {
+      step();
+    } catch (const OverflowError&) {
+      throw;  // whoever knows the file adds it
+    } catch (const InputError& error) {
+      lines_.push_back(error.what());
+    }
+  }
+  void throw_if_any() const {
+    if (!lines_.empty()) throw InputError(fmt::format("{}", fmt::join(lines_, "\n")));
+  }
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+// "1 stage", "2 stages"
+inline std::string counted(std::int64_t n, std::string_view what) {
+  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+}
+
+inline const Place& or_else(const Place& place, const Place& otherwise) {
+  return place.file.empty() ? otherwise : place;
+}
+
+}  // namespace pipewright
