@@ -24,7 +24,7 @@ namespace {
 
 // K, v and D: at least 1, and small enough that their product means something.
 // False: nothing that follows can be checked.
-bool check_counts(const Scenario& scenario, Errors& errors) {
+bool check_counts(const Scenario& scenario, PlanErrors& errors) {
   const std::size_t before = errors.count();
   const PlanRequest& plan = scenario.plan;
   const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
@@ -53,7 +53,7 @@ bool check_counts(const Scenario& scenario, Errors& errors) {
   return errors.count() == before;
 }
 
-std::vector<int> replicas_of(const Scenario& scenario, Errors& errors) {
+std::vector<int> replicas_of(const Scenario& scenario, PlanErrors& errors) {
   const auto& request = scenario.plan.replicas;
   const auto stages = static_cast<std::size_t>(scenario.plan.stages.value);
   const Place& place = or_else(request.place, scenario.plan.place);
@@ -77,7 +77,7 @@ std::vector<int> replicas_of(const Scenario& scenario, Errors& errors) {
   return replicas;
 }
 
-void check_devices(const Scenario& scenario, const std::vector<int>& replicas, Errors& errors) {
+void check_devices(const Scenario& scenario, const std::vector<int>& replicas, PlanErrors& errors) {
   const auto positions = std::accumulate(replicas.begin(), replicas.end(), std::int64_t{0});
   const std::int64_t devices = scenario.cluster.devices(), copies = scenario.plan.data_parallel.value,
                      group = scenario.plan.tensor_parallel.value;
@@ -99,7 +99,7 @@ void check_devices(const Scenario& scenario, const std::vector<int>& replicas, E
 }
 
 // Only a layer built from operators tells what tensor parallelism divides and what its group exchanges.
-void check_tensor_parallel(const Scenario& scenario, Errors& errors) {
+void check_tensor_parallel(const Scenario& scenario, PlanErrors& errors) {
   const PlanRequest& plan = scenario.plan;
   if (plan.sequence_parallel.value && plan.tensor_parallel.value < 2)
     errors.add(or_else(plan.sequence_parallel.place, plan.place),
@@ -117,7 +117,7 @@ void check_tensor_parallel(const Scenario& scenario, Errors& errors) {
 }
 
 // Layers that the entries of plan.recompute list: each exists and stands in one list once.
-std::vector<LayerId> rebuilt_of(const Scenario& scenario, Errors& errors) {
+std::vector<LayerId> rebuilt_of(const Scenario& scenario, PlanErrors& errors) {
   const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
   const PlanRequest& plan = scenario.plan;
   std::vector<LayerId> rebuilt;
@@ -141,7 +141,7 @@ std::vector<LayerId> rebuilt_of(const Scenario& scenario, Errors& errors) {
 }
 
 // One list per stage: of layers of that stage. A stage of which no layer is listed keeps everything.
-void settle_rebuilt(const Scenario& scenario, Plan& plan, Errors& errors) {
+void settle_rebuilt(const Scenario& scenario, Plan& plan, PlanErrors& errors) {
   const auto& lists = scenario.plan.recompute_layers;
   for (StageId k = 0; k < plan.stages; ++k) {
     if (plan.recompute[static_cast<std::size_t>(k)] != Recompute::Layers) continue;
@@ -164,7 +164,7 @@ void settle_rebuilt(const Scenario& scenario, Plan& plan, Errors& errors) {
   }
 }
 
-std::vector<Recompute> recompute_of(const Scenario& scenario, Errors& errors) {
+std::vector<Recompute> recompute_of(const Scenario& scenario, PlanErrors& errors) {
   const auto& request = scenario.plan.recompute;
   const auto stages = static_cast<std::size_t>(scenario.plan.stages.value);
   if (request.value.size() == stages) return request.value;
@@ -283,7 +283,7 @@ void check_whole_plan(const Scenario& scenario) {
   const PlanRequest& plan = scenario.plan;
   if (!makes_whole_plan(plan)) return;
   const std::string partition = fmt::format("plan.partition: {}", partitioner_of(plan.partition.value)->name);
-  Errors errors;
+  PlanErrors errors;
   const auto contradiction = [&](const Place& place, std::string_view key, const std::string& what) {
     errors.add(or_else(place, plan.place), fmt::format("plan.{}: {}", key, what));
   };
@@ -376,7 +376,7 @@ Plan shell_of_whole_plans(const Scenario& scenario, const CostModel& cost) {
 }
 
 Plan find_plan(const Scenario& scenario, const CostModel& cost) {
-  Errors errors;
+  PlanErrors errors;
   refuse_open(scenario);
   const PlanRequest& request = scenario.plan;
   const Partitioner* asked = partitioner_of(request.partition.value);

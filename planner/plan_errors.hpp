@@ -14,7 +14,7 @@
 namespace pipewright {
 
 // Errors of independent parts of the plan, so that one run names them all.
-class Errors {
+class PlanErrors {
  public:
   void add(const Place& place, const std::string& message) { lines_.push_back(head(place) + message); }
   std::size_t count() const { return lines_.size(); }
