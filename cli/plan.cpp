@@ -186,7 +186,10 @@ int run(const Arguments& arguments) {
       progress.show(now.what, now.done, now.all, now.best > 0 ? fmt::format("best {:.4g} samples/s", now.best) : "");
   };
   options.stop = [&] { return interruption.requested(); };
-  if (asks_for_nodes(arguments)) return plan_nodes(arguments, scenario, options);
+  std::vector<std::string> restricted;
+  for (const std::string& line : narrow.restricted)
+    restricted.push_back(fmt::format("searched for {} only: {}", words->name, line));
+  if (asks_for_nodes(arguments)) return plan_nodes(arguments, scenario, options, restricted, [&] { progress.clear(); });
   auto result = search(scenario, options);
   if (auto* found = std::get_if<SearchAnswer>(&result); found != nullptr && found->ended.empty()) {
     if (arguments.has("--explain")) explain_bandwidth(scenario, options, *found);
@@ -194,8 +197,7 @@ int run(const Arguments& arguments) {
   }
   progress.clear();
   if (auto* none = std::get_if<Infeasible>(&result)) {
-    for (const std::string& line : narrow.restricted)
-      none->details.push_back(fmt::format("searched for {} only: {}", words->name, line));
+    none->details.insert(none->details.end(), restricted.begin(), restricted.end());
     const int status = infeasible(*none, json);
     return interruption.requested() ? kInterrupted : status;
   }

@@ -112,14 +112,17 @@ void check_nodes(const Arguments& arguments) {
           "--set cluster.nodes=N -o plan.yaml");
 }
 
-int plan_nodes(const Arguments& arguments, const Scenario& scenario, const SearchOptions& options) {
+int plan_nodes(const Arguments& arguments, const Scenario& scenario, const SearchOptions& options,
+               const std::vector<std::string>& notes, const std::function<void()>& searched) {
   SizingQuestion question = nodes_of(arguments);
   if (question.nodes.empty()) question = nodes_by_themselves(scenario);
   question.deadline = deadline(arguments);
   const std::vector<std::string> outputs = arguments.all("--output");
   const std::vector<std::size_t> endings =
       check_outputs(outputs, {arguments.positional.front()}, kEndings, arguments.last("--format", ""));
-  const Sizing sizing = size_cluster(scenario, question, options);
+  Sizing sizing = size_cluster(scenario, question, options);
+  searched();
+  sizing.notes.insert(sizing.notes.end(), notes.begin(), notes.end());
   print(arguments.has("--json") ? sizing_json(sizing, scenario)
                                 : sizing_text(sizing, scenario, {output_width(arguments), use_colour(arguments)}));
   for (std::size_t i = 0; i < outputs.size(); ++i)

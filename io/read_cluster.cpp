@@ -399,7 +399,14 @@ void read_other_nodes(Reader& reader, const At& at, Cluster& cluster) {
 constexpr Field<Cluster> kCluster[] = {
     {"name", "text", "for reports; default: the name of its file", Need::Optional, read_as<&Cluster::name>,
      write_as<&Cluster::name>},
-    {"nodes", "whole number >= 1", "as `node` says; default: 1", Need::Optional, read_as<&Cluster::nodes, AtLeast1>,
+    {"nodes", "whole number >= 1", "as `node` says; default: 1", Need::Optional,
+     [](Reader& reader, const At& at, Cluster& cluster) {
+       if (at.yaml.is(Yaml::Type::Scalar) && at.yaml.scalar == "auto")
+         return reader.error(at,
+                             "\"auto\" is no number; write one, or ask how many it takes: pipewright plan SCENARIO "
+                             "--nodes auto");
+       read_as<&Cluster::nodes, AtLeast1>(reader, at, cluster);
+     },
      [](YamlText& out, std::string_view key, const Cluster& cluster) {
        out.line(key, value_text(cluster.nodes_of(0)));
      }},

@@ -178,9 +178,8 @@ class Narrowing {
   }
 
   void within() {
-    if (found_.scenario.cluster.nodes < 2) return;
     found_.within.whole_nodes = true;
-    found_.restricted.push_back("devices: of one node, or of whole nodes");
+    if (found_.scenario.cluster.nodes > 1) found_.restricted.push_back("devices: of one node, or of whole nodes");
   }
 
   const FrameworkWords& words_;

@@ -349,6 +349,9 @@ TEST_CASE("plan --nodes: a row per number of nodes, in every form, and the answe
   CHECK(file_text(folder.path("a.csv")).starts_with("nodes,devices,outcome,plan,"));
   CHECK(file_text(folder.path("a.md")).find("- smallest on which a plan fits: 2 nodes") != std::string::npos);
   CHECK(file_text(folder.path("a.html")).find("smallest that fits") != std::string::npos);
+  const ProgramRun narrowed = run_program({"plan", kLlama, "--nodes", "4", "--gap", "30%", "--for", "deepspeed"});
+  CHECK(narrowed.status == 0);
+  CHECK(has(narrowed, "searched for DeepSpeed only: schedule: 1f1b"));
 }
 
 TEST_CASE("plan --nodes: bad numbers, and options that go with one cluster only, are named with a way out") {
@@ -366,6 +369,7 @@ TEST_CASE("plan --nodes: bad numbers, and options that go with one cluster only,
   for (const char* nodes : {"0", "4..2", "1,,2", "many", "1.5"})
     CHECK(holds(error({"--nodes", nodes}), "says no numbers of nodes; write auto, a list like 1,2,4,6 or a range"));
   CHECK(holds(error({"--nodes", "1,2"}), "2 nodes need cluster.network, which is missing"));
+  CHECK(holds(error({"--set", "cluster.nodes=auto"}), "pipewright plan SCENARIO --nodes auto"));
   CHECK(holds(error({"--nodes", "1", "--pareto", "memory"}), "--pareto: is of one cluster"));
   CHECK(holds(error({"--nodes", "1", "-o", "plan.yaml"}), "--set cluster.nodes=N -o plan.yaml"));
   CHECK(holds(error({"--nodes", "1", "--deadline", "soon"}), "--deadline: \"soon\" is no time above 0"));
