@@ -99,7 +99,7 @@ std::vector<std::string> remarks(const Sizing& sizing) {
     if (row.best && !row.ended.empty() && (row.bound <= 0 || gap(row) > 0.01))
       lines.push_back(fmt::format("on {}: {} ended the search; a longer --time-limit may find a better plan",
                                   counted(row.nodes), row.ended));
-  if (!sizing.ended.empty()) lines.push_back("Ctrl-C ended the search: rows may be missing");
+  if (!sizing.ended.empty()) lines.push_back("an interrupt (Ctrl-C or SIGTERM) ended the search: rows may be missing");
   return lines;
 }
 

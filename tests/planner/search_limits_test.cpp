@@ -99,7 +99,7 @@ TEST_CASE("a search that ends before it has a plan says that it has none yet, ne
     ++none;
     if (!yet.details.empty()) ++misses;
     CHECK(yet.ended == "interrupted");
-    CHECK(in_words(yet).starts_with("no plan found yet: Ctrl-C ended the search after "));
+    CHECK(in_words(yet).starts_with("no plan found yet: an interrupt (Ctrl-C or SIGTERM) ended the search after "));
   }
   CHECK(none >= 1);
   CHECK(misses >= 1);
