@@ -165,7 +165,7 @@ TEST_CASE("launch writes a file and says what differs from the plan") {
   holds(run.err, "predicted for what is written: ");
   holds(file_text(file),
         "# Afterwards: pipewright validate scenarios/quickstart.yaml --set plan.schedule=1f1b --set "
-        "'plan.partition={layers: [6, 6, 6, 6]}' --trace");
+        "'plan.partition={layers: [6, 6, 6, 6]}' --log train.log");
 }
 
 TEST_CASE("launch --for slurm asks run itself whether it can") {
