@@ -508,6 +508,17 @@ TEST_CASE("What a model is trained with, and where it comes from, goes to a writ
   CHECK(trained_as(changed).norm_epsilon == 1e-06);
 }
 
+TEST_CASE("A family writes back numbers within their ranges only, which its JSON Schema takes") {
+  const Scratch scratch;
+  const Model model = read_model(scratch.write(
+      "m.yaml", "model: {family: decoder, layers: 2, hidden: 64, heads: 8, feed_forward: 128, vocabulary: 100}\n"));
+  for (const FamilyParameter& parameter : kDecoderFamily.parameters)
+    for (const auto& [key, value] : model.form)
+      if (key == parameter.name && parameter.choices.empty()) CHECK(std::stoll(value) >= parameter.least);
+  CHECK(model_yaml(model, "").find("head_size") == std::string::npos);  // hidden / heads, as nothing else was said
+  CHECK(model_yaml(read_model(scratch.write("back.yaml", model_yaml(model, ""))), "") == model_yaml(model, ""));
+}
+
 TEST_CASE("Wrong keys of trained_as are named with their place") {
   const auto with = [](const std::string& keys) {
     const Scratch scratch;

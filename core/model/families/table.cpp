@@ -160,9 +160,12 @@ Model build_family(const Family& family, const FamilyArguments& arguments, const
     Model model = family.build(values);
     model.place = place;
     model.form.emplace_back("family", family.name);
-    for (const FamilyParameter& parameter : family.parameters)
-      model.form.emplace_back(parameter.name, parameter.choices.empty() ? std::to_string(values[parameter.name])
-                                                                        : std::string(values.choice(parameter.name)));
+    for (const FamilyParameter& parameter : family.parameters) {
+      const bool word = !parameter.choices.empty();
+      if (!word && values[parameter.name] < parameter.least) continue;  // 0 stands for a default in words
+      model.form.emplace_back(
+          parameter.name, word ? std::string(values.choice(parameter.name)) : std::to_string(values[parameter.name]));
+    }
     for (Layer& layer : model.layers)
       layer.place = place;
     return model;
