@@ -12,6 +12,7 @@
 //
 // Storings: 2 (what the pass reads of its forward and what it writes; cuBLASLt's product and the sum with the bias);
 // attention 3 and, its gradient, 5. bf16 GELU: 2e-5 + 4 x 2^-9 = 0.0078.
+// The kernels' code, run by a CPU, stays below a third of every limit at the sizes that are compared.
 //
 // Tests: tests/runtime/grid_backend_test.cpp "numeric check", tests/calibrate/device_loop_test.cpp "wrong result"
 #pragma once
