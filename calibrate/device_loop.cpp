@@ -65,7 +65,9 @@ class Loop {
       if (settings_.progress) settings_.progress(label(m), done, static_cast<std::int64_t>(list_.size()));
       ++done;
       if (device_.now() >= end_ && !(m.rank <= kEssential && m.virtual_devices == 1)) {
-        leave_out(m, "no time was left");
+        // Whether there are several GPUs is known at once; other refusals may have to cut the GPU anew.
+        const std::string why = m.rank == kBetweenGpus ? device_.refusal(m) : "";
+        leave_out(m, why.empty() ? "no time was left" : why);
         continue;
       }
       if (m.beside != nullptr) {

@@ -360,6 +360,19 @@ TEST_CASE("Alpha and bandwidth of what several do together are found as they wer
   }
 }
 
+TEST_CASE("One GPU is the reason for what it takes two for, also where no time is left") {
+  MadeUp device;
+  device.refused = [](const DeviceMeasurement& m) { return m.rank == kBetweenGpus ? "there is one GPU" : ""; };
+  auto list = last_of({{2, 64}});
+  std::erase_if(list, [](const DeviceMeasurement& m) { return !collective(m.work); });
+  DeviceSettings settings;
+  settings.seconds = 0;
+  CHECK(measure(device, list, settings).left_out ==
+        std::vector<std::string>{"fp32, no time was left: ring all-reduce (9)",
+                                 "fp32, there is one GPU: nccl all-gather (9), nccl all-reduce (9), nccl send (9), "
+                                 "peer copy (18), peer copy through the host (18)"});
+}
+
 TEST_CASE("Fewer busy others slow an operation less, where that was planted") {
   MadeUp device;
   device.ns = [](const DeviceMeasurement& m) { return 50'000 * (m.beside == nullptr ? 1 : 1 + 0.01 * (m.busy - 1)); };
