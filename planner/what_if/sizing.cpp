@@ -85,8 +85,12 @@ class Sizes {
       take(row, search(changed, options_));
     } catch (const OverflowError&) {
       throw;
-    } catch (const InputError& error) {  // of too few devices for what is fixed
-      if (nodes >= scenario_.cluster.nodes) throw;
+    } catch (const InputError& error) {  // too few devices for what is fixed, or too many to list what is open
+      const bool fewer = nodes < scenario_.cluster.nodes;
+      const bool answered = std::any_of(sizing_.rows.begin(), sizing_.rows.end(),
+                                        [](const SizedNodes& other) { return other.best.has_value(); });
+      if (!fewer && !answered) throw;
+      row.known = fewer && !answered;
       const std::string what = error.what();
       const auto at = what.find("plan");
       row.why = at == std::string::npos ? what : what.substr(at);

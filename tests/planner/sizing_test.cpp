@@ -129,6 +129,19 @@ TEST_CASE("what cannot be asked of several nodes is refused, with a way out") {
   CHECK(refusal({.nodes = {1}}) == "no error");
 }
 
+TEST_CASE("a number of nodes of which the layouts are too many to list leaves the other rows as they are") {
+  Scenario scenario = uniform_scenario(
+      {.layers = 1000, .devices = 1, .stages = 1, .micro_batches = 4, .forward = Time{10}, .backward = Time{20}});
+  scenario.cluster.network = Network{};
+  scenario.training.global_batch_size = Placed<std::int64_t>{1'000'000'000, {}};
+  scenario.training.micro_batch_size.reset(), scenario.training.micro_batches.reset();
+  open(scenario, {"stages", "data_parallel"}, {"micro_batch_size"});
+  const Sizing sizing = size_cluster(scenario, {.nodes = {1, 1 << 18}}, {.top = 1, .gap = 1, .time_limit = 1});
+  REQUIRE(sizing.rows.size() == 2);
+  CHECK_FALSE(sizing.rows.back().known);
+  CHECK(sizing.rows.back().why.find("combinations of stages, copies") != std::string::npos);
+}
+
 TEST_CASE("an interrupted question has the rows that were asked") {
   int asked_for = 0;
   SearchOptions options;
