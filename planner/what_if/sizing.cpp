@@ -121,6 +121,9 @@ class Sizes {
     for (std::size_t i = 1; i < sizing_.rows.size(); ++i) {
       SizedNodes &row = sizing_.rows[i], &fewer = sizing_.rows[i - 1];
       if (!fewer.best || (row.best && row.best->value <= fewer.best->value)) continue;
+      if (!row.best)
+        sizing_.notes.push_back(
+            fmt::format("on {}: {}; shown is the plan of {}", counted(row.nodes), row.why, counted(fewer.nodes)));
       row.best = fewer.best, row.days = fewer.days;
       row.known = true, row.why.clear();
     }

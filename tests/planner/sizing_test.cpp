@@ -133,13 +133,16 @@ TEST_CASE("a number of nodes of which the layouts are too many to list leaves th
   Scenario scenario = uniform_scenario(
       {.layers = 1000, .devices = 1, .stages = 1, .micro_batches = 4, .forward = Time{10}, .backward = Time{20}});
   scenario.cluster.network = Network{};
+  scenario.cluster.network->bandwidth = Bandwidth{1e12};
   scenario.training.global_batch_size = Placed<std::int64_t>{1'000'000'000, {}};
   scenario.training.micro_batch_size.reset(), scenario.training.micro_batches.reset();
   open(scenario, {"stages", "data_parallel"}, {"micro_batch_size"});
   const Sizing sizing = size_cluster(scenario, {.nodes = {1, 1 << 18}}, {.top = 1, .gap = 1, .time_limit = 1});
   REQUIRE(sizing.rows.size() == 2);
-  CHECK_FALSE(sizing.rows.back().known);
-  CHECK(sizing.rows.back().why.find("combinations of stages, copies") != std::string::npos);
+  REQUIRE(sizing.notes.size() == 1);
+  CHECK(sizing.notes.front().starts_with("on 262144 nodes: plan: more than 262144 combinations of stages, copies"));
+  CHECK(sizing.notes.front().ends_with("; shown is the plan of 1 node"));
+  CHECK(sizing.rows.back().best->value == sizing.rows.front().best->value);
 }
 
 TEST_CASE("an interrupted question has the rows that were asked") {
