@@ -32,6 +32,9 @@ std::string tight_memory(Bytes high, Bytes capacity);
 void add_campaign_figures(std::vector<HtmlPage::Figure>& figures, const Answer& answer);
 void warn_of_tight_memory(HtmlPage& page, const Answer& answer);  // where it is
 void add_timeline_and_tables(HtmlPage& page, const Answer& answer);
+// The table, but for columns that say the same in all of two rows or more: these stand above it in a line, so that the
+// table fits a page.
+void add_differing(HtmlPage& page, std::vector<TextColumn> columns);
 void add_making(HtmlPage& page, std::string_view command, const Scenario& scenario);
 
 }  // namespace pipewright

@@ -104,6 +104,22 @@ void add_timeline_and_tables(HtmlPage& page, const Answer& answer) {
   page.table(sensitivity_table(answer));
 }
 
+void add_differing(HtmlPage& page, std::vector<TextColumn> columns) {
+  std::vector<TextColumn> differing;
+  std::string alike;
+  for (TextColumn& column : columns) {
+    const auto& cells = column.cells;
+    const bool same = std::adjacent_find(cells.begin(), cells.end(), std::not_equal_to<>()) == cells.end();
+    if (cells.size() < 2 || !same) {
+      differing.push_back(std::move(column));
+    } else if (!column.drop_zero || (cells.front() != "-" && cells.front() != "0")) {
+      alike += fmt::format("{}{} {}", alike.empty() ? "" : " · ", column.head, cells.front());
+    }
+  }
+  if (!alike.empty()) page.paragraph("In all of them: " + alike);
+  page.table(differing);
+}
+
 void add_making(HtmlPage& page, std::string_view command, const Scenario& scenario) {
   if (!command.empty()) {
     page.heading("Made by");

@@ -18,28 +18,6 @@ namespace pipewright {
 
 using namespace ranked;
 
-namespace {
-
-// Figures that say the same of all plans stand above the table, so that it fits a page: only what differs needs a
-// column.
-void add_table(HtmlPage& page, const std::vector<Found>& plans) {
-  std::vector<TextColumn> differing;
-  std::string alike;
-  for (TextColumn& column : columns(plans)) {
-    const auto& cells = column.cells;
-    const bool same = std::adjacent_find(cells.begin(), cells.end(), std::not_equal_to<>()) == cells.end();
-    if (plans.size() < 2 || !same) {
-      differing.push_back(std::move(column));
-    } else if (!column.drop_zero || (cells.front() != "-" && cells.front() != "0")) {
-      alike += fmt::format("{}{} {}", alike.empty() ? "" : " · ", column.head, cells.front());
-    }
-  }
-  if (!alike.empty()) page.paragraph("In all of them: " + alike);
-  page.table(differing);
-}
-
-}  // namespace
-
 std::string ranking_html(const Ranking& ranking, const Scenario& asked, const Answer& best, std::string_view command) {
   const Found& first = ranking.plans.front();
   const Sizes sizes(asked);
@@ -89,11 +67,11 @@ std::string ranking_html(const Ranking& ranking, const Scenario& asked, const An
     page.facts(campaign_lines(best));
   }
   page.heading("Plans, best first");
-  add_table(page, ranking.plans);
+  add_differing(page, columns(ranking.plans));
   if (!ranking.pareto.empty()) {
     page.heading(fmt::format("Not beaten in all of {}", fmt::join(ranking.pareto_axes, ", ")));
     page.drawing(pareto_svg(ranking));
-    add_table(page, ranking.pareto);
+    add_differing(page, columns(ranking.pareto));
   }
   add_timeline_and_tables(page, best);
   page.heading("How it is known");

@@ -7,10 +7,11 @@
 #include <fmt/format.h>
 
 #include "io/writers/csv_text.hpp"
-#include "io/writers/html_page.hpp"
+#include "io/writers/html.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/ranking_parts.hpp"
 #include "io/writers/shapes.hpp"
+#include "io/writers/sweep.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {
@@ -52,8 +53,8 @@ std::vector<TextColumn> table(const Sizing& sizing) {
   if (plans.empty()) return {};
   std::vector<TextColumn> all = columns(plans);
   all.front() = std::move(nodes);
-  all.push_back(std::move(gaps));
-  all.push_back(std::move(marked));
+  all.insert(all.begin() + 1, std::move(marked));
+  all.insert(all.begin() + 2, std::move(gaps));
   return all;
 }
 
@@ -101,6 +102,46 @@ std::vector<std::string> remarks(const Sizing& sizing) {
                                   counted(row.nodes), row.ended));
   if (!sizing.ended.empty()) lines.push_back("an interrupt (Ctrl-C or SIGTERM) ended the search: rows may be missing");
   return lines;
+}
+
+// As a sweep over the number of nodes, for its curves.
+Sweep over_nodes(const Sizing& sizing) {
+  Sweep sweep;
+  sweep.question.variants = {"best plan"};
+  SweepAxis axis{"nodes", {}, {}};
+  for (const SizedNodes& row : sizing.rows) {
+    axis.texts.push_back(std::to_string(row.nodes));
+    axis.amounts.push_back(Magnitude{static_cast<double>(row.nodes), Unit::None});
+    SweepRow& point = sweep.rows.emplace_back();
+    point.point = std::ssize(sweep.rows) - 1;
+    point.outcome = row.best ? SweepRow::Outcome::Fits : SweepRow::Outcome::NoPlan;
+    if (!row.best) continue;
+    const Figures whole = whole_training(*row.best);
+    point.step_time = row.best->report.step_time;
+    point.samples_per_s = row.best->report.samples_per_s;
+    point.days = row.days, point.cost = whole.cost;
+    point.devices = row.best->plan.devices();
+  }
+  sweep.question.axes.push_back(std::move(axis));
+  return sweep;
+}
+
+// Throughput over the nodes, and days and cost where the whole training is asked for; none of a single number of nodes.
+void add_curves(HtmlPage& page, const Sizing& sizing) {
+  if (sizing.rows.size() < 2 || !sizing.smallest) return;
+  Sweep sweep = over_nodes(sizing);
+  const auto has = [&](auto member) {
+    return std::any_of(sweep.rows.begin(), sweep.rows.end(),
+                       [&](const SweepRow& row) { return (row.*member).has_value(); });
+  };
+  const auto draw = [&](const char* heading, const char* figure) {
+    sweep.question.description = std::string(heading) + " of the best plan";
+    page.heading(heading);
+    page.drawing(sweep_svg(sweep, {"nodes", figure}));
+  };
+  draw("Samples per second", "samples_per_s");
+  if (has(&SweepRow::days)) draw("Days", "days");
+  if (has(&SweepRow::cost)) draw("Cost", "cost");
 }
 
 }  // namespace
@@ -235,11 +276,18 @@ std::string sizing_html(const Sizing& sizing, const Scenario& asked, std::string
   page.list(answers(sizing));
   if (const std::vector<TextColumn> all = table(sizing); !all.empty()) {
     page.heading("The best plan on each number of nodes");
-    page.table(all);
+    add_differing(page, all);
   }
   for (const auto& lines : {without_plan(sizing), remarks(sizing)})
     if (!lines.empty()) page.list(lines);
-  page.paragraph("Made by: " + std::string(command));
+  add_curves(page, sizing);
+  const auto known =
+      std::find_if(sizing.rows.begin(), sizing.rows.end(), [](const SizedNodes& row) { return row.best; });
+  if (known != sizing.rows.end()) {
+    page.heading("How it is known");
+    page.list(known->best->report.provenance);
+  }
+  add_making(page, command, asked);
   return page.document();
 }
 
