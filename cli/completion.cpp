@@ -34,7 +34,7 @@ std::string words_of(const Command& command) {
 // What follows an option: words, or what `pipewright show SHELF --names` lists. Everything else is left to the shell,
 // which offers files.
 struct Values {
-  std::string_view option, words, shelf = "";
+  std::string_view option, words, shelf = "", command = "";  // command: "" is any; a certain one stands first
 };
 constexpr std::array kValues = {
     Values{"--backend", "cpu cuda"},
@@ -44,10 +44,11 @@ constexpr std::array kValues = {
     Values{"--color", "auto always never"},
     Values{"--objective", "throughput step_time cost memory"},
     Values{"--pareto", "memory cost memory,cost"},
+    Values{"--for", "megatron torchtitan torch deepspeed", "", "plan"},
     Values{"--for", "megatron torchtitan torch deepspeed slurm"},
     Values{"--precision", "fp32 tf32 fp16 bf16"},
     Values{"--attention", "flash materialised"},
-    Values{"--model", "", "models"},
+    Values{"--model", "", "models", "init"},
     Values{"--cluster", "", "clusters"},
     Values{"--device", "", "devices"},
     Values{"--schedule", "", "schedules"},
@@ -56,8 +57,10 @@ constexpr std::array kValues = {
     Values{"--set-b", "", "keys"},
 };
 
-const Values* values_of(std::string_view option) {
-  const auto* found = std::find_if(kValues.begin(), kValues.end(), [&](const Values& v) { return v.option == option; });
+const Values* values_of(const Command& command, std::string_view option) {
+  const auto* found = std::find_if(kValues.begin(), kValues.end(), [&](const Values& v) {
+    return v.option == option && (v.command.empty() || v.command == command.name);
+  });
   return found == kValues.end() ? nullptr : found;
 }
 
@@ -93,10 +96,11 @@ std::string bash() {
   text +=
       "  esac\n"
       "  case $values in *\" $before \"*)\n"
-      "    case $before in\n";
+      "    case \"${COMP_WORDS[1]} $before\" in\n";
   for (const Values& values : kValues) {
     const std::string words = values.shelf.empty() ? std::string(values.words) : "$(" + names_command(values) + ")";
-    text += fmt::format("      {}) COMPREPLY=($(compgen -W \"{}\" -- \"$word\")) ;;\n", values.option, words);
+    text += fmt::format("      {}\" {}\") COMPREPLY=($(compgen -W \"{}\" -- \"$word\")) ;;\n",
+                        values.command.empty() ? "*" : values.command, values.option, words);
   }
   return text +
          "    esac\n"
@@ -125,8 +129,8 @@ std::string zsh_text(std::string_view text) {
   return out;
 }
 
-std::string zsh_values(const Option& option) {
-  const Values* values = values_of(option.name);
+std::string zsh_values(const Command& command, const Option& option) {
+  const Values* values = values_of(command, option.name);
   if (values == nullptr) return "_files";
   if (values->shelf.empty()) return fmt::format("({})", values->words);
   return fmt::format("{{ compadd {}-- $({}); _files }}", values->shelf == "keys" ? "-S \"\" " : "",
@@ -155,9 +159,10 @@ std::string zsh() {
     for (const Option* option : options_of(command))
       for (const std::string_view name : {option->name, option->letter})
         if (!name.empty())
-          text += fmt::format(
-              " \\\n      '*{}[{}]{}'", name, zsh_text(option->help),
-              option->value.empty() ? "" : fmt::format(":{}:{}", zsh_text(option->value), zsh_values(*option)));
+          text += fmt::format(" \\\n      '*{}[{}]{}'", name, zsh_text(option->help),
+                              option->value.empty()
+                                  ? ""
+                                  : fmt::format(":{}:{}", zsh_text(option->value), zsh_values(command, *option)));
     const std::string words = words_of(command);
     text += words.empty() ? " \\\n      '*:file:_files' ;;\n"
                           : fmt::format(" \\\n      '1:word:({})' '*:file:_files' ;;\n", words);
@@ -186,7 +191,7 @@ std::string fish() {
     for (const Option* option : options_of(command)) {
       text += fmt::format("{} -l {}", when, option->name.substr(2));
       if (!option->letter.empty()) text += fmt::format(" -s {}", option->letter.substr(1));
-      if (const Values* values = values_of(option->name); values != nullptr && !option->value.empty())
+      if (const Values* values = values_of(command, option->name); values != nullptr && !option->value.empty())
         text += fmt::format(" -a {}",
                             values->shelf.empty() ? fish_text(values->words) : "'(" + names_command(*values) + ")'");
       text += fmt::format("{} -d {}\n", option->value.empty() ? "" : " -r", fish_text(option->help));

@@ -34,6 +34,9 @@ TEST_CASE("bash completes commands, their options, and the words they take") {
 // bash begins a new word behind "=" only; a program on the path is asked for names.
 TEST_CASE("bash completes what options take: words, names of shelves, keys") {
   CHECK(offered("pipewright launch plan.yaml --for mega") == "megatron\n");
+  CHECK(offered("pipewright launch plan.yaml --for s") == "slurm\n");
+  CHECK(offered("pipewright plan x.yaml --for s") == "\n");  // it searches for no job of its own
+  CHECK(offered("pipewright plan x.yaml --for d") == "deepspeed\n");
   CHECK(offered("pipewright run x.yaml --backend cu") == "cuda\n");
   const std::string beside = std::string(std::getenv("PIPEWRIGHT_BINARY"));
   const std::string path = "PATH=" + beside.substr(0, beside.rfind('/')) + ":" + std::getenv("PATH");
