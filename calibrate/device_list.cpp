@@ -87,7 +87,9 @@ class List {
   // All sizes of it.
   void collective(DeviceMeasurement m) {
     for (std::int64_t bytes = 4096; bytes <= kMostCollective; bytes *= 4) {
-      m.size = {1, bytes, 1, 0, static_cast<double>(bytes)};
+      const std::int64_t moved =
+          m.work == DeviceWork::NcclAllGather ? m.members * all_gather_part(bytes, m.members) : bytes;
+      m.size = {1, moved, 1, 0, static_cast<double>(moved)};
       list_.push_back(m);
     }
   }
@@ -362,6 +364,10 @@ std::vector<DeviceMeasurement> device_measurements(const std::vector<AskedModel>
   list.rings();
   list.between_gpus(gpus);
   return std::move(list).sorted();
+}
+
+std::int64_t all_gather_part(std::int64_t bytes, int members) {
+  return bytes / members / 16 * 16;
 }
 
 bool collective(DeviceWork work) {

@@ -62,9 +62,11 @@ enum class DeviceWork {
   PeerCopy,         // of size.values bytes between two GPUs, by their direct link
   PeerCopyByHost,   // likewise, through the host's memory
   NcclAllReduce,    // of size.values bytes in each of `members` GPUs
-  NcclAllGather,    // likewise, of as many that each has afterwards
+  NcclAllGather,    // likewise, of as many that each has afterwards: so many parts of `all_gather_part`
   NcclSend,         // of size.values bytes from the first to the second
 };
+// Bytes of one of so many parts of an all-gather of so many: a multiple of 16, by which NCCL's kernels move them.
+std::int64_t all_gather_part(std::int64_t bytes, int members);
 // What several devices do together: it goes to `collectives`.
 bool collective(DeviceWork work);
 // What the host takes part in while it lasts: no gate may hold the stream meanwhile.

@@ -37,9 +37,10 @@ auto key_of(const MeasuredPair& p) {
                     key_of(p.beside_size));
 }
 
-// What is compared with a reference once.
+// What is compared with a reference once. A library chooses how it multiplies by the SMs that it may use.
 auto pass_of(const DeviceMeasurement& m) {
-  return std::tuple(m.operation, m.pass, m.precision, m.members, m.from, m.to);
+  const int split = m.operation == "linear" ? m.virtual_devices : 0;
+  return std::tuple(m.operation, m.pass, m.precision, split, m.members, m.from, m.to);
 }
 auto effort(const DeviceMeasurement& m) {
   return std::tuple(m.size.work(), m.size.values);
@@ -130,6 +131,7 @@ class Loop {
     if (!first) return found->second;
     DeviceMeasurement one = *smallest_.at(pass_of(m));
     one.virtual_devices = m.virtual_devices, one.busy = 1, one.beside = nullptr;
+    compared_on_[found->first] = m.virtual_devices;
     try {
       if (device_.refusal(one).empty()) found->second = device_.check(one);
     } catch (const OutOfArena&) {  // told where it is timed
@@ -173,7 +175,8 @@ class Loop {
     series.operation = m.operation, series.pass = m.pass, series.precision = m.precision;
     series.virtual_devices = m.virtual_devices, series.busy = m.busy;
     if (series.sms == 0) series.sms = device_.sms(m.virtual_devices);
-    if (const auto& check = checked(m)) series.result_error = check->error;
+    if (const auto& check = checked(m); check && compared_on_.at(pass_of(m)) == m.virtual_devices)
+      series.result_error = check->error;
     series.sizes.push_back(size);
     return size.ns;
   }
@@ -227,8 +230,11 @@ class Loop {
   }
 
   void repeat(const DeviceMeasurement& m) {
-    const Sampling once_more = sample(*device_.stopwatch(m, false), settings_.rule);
-    if (once_more.times.count > 0 && once_more.times.mean > 0) repeated_.push_back(std::log(once_more.times.mean));
+    try {
+      const Sampling once_more = sample(*device_.stopwatch(m, false), settings_.rule);
+      if (once_more.times.count > 0 && once_more.times.mean > 0) repeated_.push_back(std::log(once_more.times.mean));
+    } catch (const NotTimed&) {  // what it took before stays
+    }
   }
   double repeat_error() const {
     if (repeated_.size() < 2) return 0;
@@ -254,6 +260,7 @@ class Loop {
   using PassKey = decltype(pass_of(std::declval<const DeviceMeasurement&>()));
   std::map<PassKey, const DeviceMeasurement*> smallest_;
   std::map<PassKey, std::optional<NumericCheck>> checks_;
+  std::map<PassKey, int> compared_on_;  // virtual devices
   std::map<PassKey, std::string> wrong_;
   std::vector<MeasuredPair> pairs_;
   std::map<std::tuple<std::string, int, int, int, int>, MeasuredCollective> collectives_;

@@ -6,7 +6,9 @@
 // others: how much its mean moves is the error that all times share (`repeat_error`).
 //
 // Before the first time of an operation's pass at a precision, its result at the smallest such size of the list is
-// compared with a reference (numeric_check.hpp), outside of what is timed. Where it is wrong, all of it is left out
+// compared with a reference (numeric_check.hpp), outside of what is timed; of linear layers on each kind of virtual
+// device, as a library multiplies in another way on each. `result_error` stands at the series of the kind that was
+// compared. Where it is wrong, all of it is left out
 // with that reason: its times are worth nothing, but those of the other operations are, and prices fall back for this
 // one.
 //

@@ -188,10 +188,19 @@ class Peers {
     sender_->finish();
     receiver_->zero(target_->base(), Bytes{bytes_});
     receiver_->finish();
-    const auto linked = m.work == DeviceWork::PeerCopy ? gpu_join : gpu_part;
-    linked(from_, to_), linked(to_, from_);
+    gpu_part(from_, to_), gpu_part(to_, from_);
+    if (m.work == DeviceWork::PeerCopy) gpu_join(from_, to_);
     gpu_use(from_);
   }
+  ~Peers() {
+    try {
+      gpu_finish(stream());
+      gpu_part(from_, to_);
+    } catch (const GpuError&) {  // told where the next reading fails
+    }
+  }
+  Peers(const Peers&) = delete;
+  Peers& operator=(const Peers&) = delete;
   int from() const { return from_; }
   GpuStream stream() const { return stream_.stream(); }
   void launch() { gpu_copy_between(stream(), target_->base(), to_, source_->base(), from_, Bytes{bytes_}); }
@@ -266,25 +275,11 @@ NumericCheck peer_check(const DeviceMeasurement& m) {
   return Peers(m).check();
 }
 
-std::string GpuNccl::refusal() {
-  if (library_ == nullptr) try {
-      library_ = NcclLibrary::open();
-    } catch (const NcclError& error) {
-      return error.what();
-    }
-  return "";
-}
-
-NcclMembers& GpuNccl::among(int gpus) {
-  if (members_ == nullptr || members_->count() != gpus) {
-    members_.reset();
-    if (library_ == nullptr) library_ = NcclLibrary::open();
-    const auto backend = [](WorkerId worker) {
-      return gpu_backend(std::make_shared<VirtualDevices>(static_cast<int>(worker), 1, 2), 0, {}, {});
-    };
-    members_ = std::make_unique<NcclMembers>(library_, gpus, backend, gpu_nccl_queue, kLargestCollective, kNcclTimeout);
-  }
-  return *members_;
+NcclAmong gpu_nccl() {
+  const auto backend = [](WorkerId worker) {
+    return gpu_backend(std::make_shared<VirtualDevices>(static_cast<int>(worker), 1, 2), 0, {}, {});
+  };
+  return {backend, gpu_nccl_queue, kLargestCollective, kNcclTimeout};
 }
 
 }  // namespace pipewright

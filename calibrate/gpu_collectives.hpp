@@ -9,10 +9,8 @@
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <string>
 
-#include "calibrate/nccl_members.hpp"
+#include "calibrate/between_gpus.hpp"
 #include "kernels/gpu_api.hpp"
 
 namespace pipewright {
@@ -25,16 +23,6 @@ NumericCheck ring_check(const DeviceMeasurement& measurement, const std::shared_
 std::unique_ptr<Stopwatch> peer_watch(const DeviceMeasurement& m);
 NumericCheck peer_check(const DeviceMeasurement& m);
 
-// NCCL among the first GPUs of this machine; communicators stay while their number does.
-class GpuNccl {
- public:
-  // "" or why there is none.
-  std::string refusal();
-  NcclMembers& among(int gpus);  // throws NcclError
-
- private:
-  std::shared_ptr<const NcclLibrary> library_;
-  std::unique_ptr<NcclMembers> members_;
-};
+NcclAmong gpu_nccl();
 
 }  // namespace pipewright

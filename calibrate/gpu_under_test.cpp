@@ -405,40 +405,29 @@ class Gpu final : public DeviceUnderTest {
 
  private:
   std::string refusal_of_collective(const DeviceMeasurement& m) {
-    const bool ring = m.work == DeviceWork::RingAllReduce;
-    if (!ring && gpus() < 2) return "there is one GPU";
-    if (2 * m.size.values * (ring ? m.members : 1) > most_bytes()) return "larger than half of the GPU's free memory";
-    if (m.work == DeviceWork::PeerCopy) {
-      const auto& peers = system_.gpus[static_cast<std::size_t>(m.from)].peers;
-      const bool direct = std::any_of(peers.begin(), peers.end(),
-                                      [&](const GpuPeer& each) { return each.device == m.to && each.direct; });
-      return direct ? "" : "no direct link between two GPUs";
-    }
-    return ring || m.work == DeviceWork::PeerCopyByHost ? "" : nccl_.refusal();
+    if (m.work == DeviceWork::RingAllReduce)
+      return 2 * m.size.values * m.members > most_bytes() ? "larger than half of the GPU's free memory" : "";
+    std::string why = refusal_among(m, system_.gpus);
+    return !why.empty() || copies_between(m) ? why : nccl_.refusal();
   }
   std::unique_ptr<Stopwatch> watch_of_collective(const DeviceMeasurement& m) {
     if (m.work == DeviceWork::RingAllReduce) {
       static_cast<void>(cut(m.virtual_devices));
       return ring_watch(m, devices_, clock_ghz());
     }
-    if (m.work == DeviceWork::PeerCopy || m.work == DeviceWork::PeerCopyByHost) return peer_watch(m);
-    try {
-      return nccl_watch(nccl_.among(m.members), m.work, static_cast<std::int64_t>(m.size.values));
-    } catch (const NcclError& error) {
-      throw NotTimed(error.what());
-    }
+    if (copies_between(m)) return guarded([&] { return peer_watch(m); });
+    return nccl_.watch(m.work, m.members, static_cast<std::int64_t>(m.size.values));
   }
   std::optional<NumericCheck> check_of_collective(const DeviceMeasurement& m) {
     if (m.work == DeviceWork::RingAllReduce) {
       static_cast<void>(cut(m.virtual_devices));
       return ring_check(m, devices_);
     }
-    if (m.work == DeviceWork::PeerCopy || m.work == DeviceWork::PeerCopyByHost) return peer_check(m);
-    try {
-      return nccl_.among(m.members).check(m.work, static_cast<std::int64_t>(m.size.values));
-    } catch (const NcclError&) {  // told where it is timed
-      return std::nullopt;
-    }
+    if (copies_between(m)) return guarded_check([&] { return peer_check(m); });
+    return nccl_.check(m.work, m.members, static_cast<std::int64_t>(m.size.values));
+  }
+  static bool copies_between(const DeviceMeasurement& m) {
+    return m.work == DeviceWork::PeerCopy || m.work == DeviceWork::PeerCopyByHost;
   }
   // That do something else meanwhile: other groups, or a second stream.
   static int others(const DeviceMeasurement& m) { return std::max(1, m.busy - 1); }
@@ -469,7 +458,7 @@ class Gpu final : public DeviceUnderTest {
   GpuFacts gpu_;
   std::shared_ptr<VirtualDevices> devices_;
   std::optional<Instruments> instruments_;
-  GpuNccl nccl_;
+  NcclAmong nccl_ = gpu_nccl();
 };
 
 }  // namespace

@@ -22,19 +22,18 @@ constexpr double kMostPasses = 20;  // as nccl-tests; sums of 8 members' values 
 
 NcclMembers::NcclMembers(const std::shared_ptr<const NcclLibrary>& library, int members, const BackendMaker& backend,
                          const NcclQueueMaker& queue, Bytes largest, double timeout_s)
-    : members_(static_cast<std::size_t>(members)), largest_(largest), timeout_s_(timeout_s) {
+    : library_(library), members_(static_cast<std::size_t>(members)), largest_(largest), timeout_s_(timeout_s) {
   PP_CHECK(members >= 2);
   try {
-    connect(library, backend, queue);
+    connect(backend, queue);
   } catch (...) {
     close();
     throw;
   }
 }
 
-void NcclMembers::connect(const std::shared_ptr<const NcclLibrary>& library, const BackendMaker& backend,
-                          const NcclQueueMaker& queue) {
-  const NcclId id = library->id();
+void NcclMembers::connect(const BackendMaker& backend, const NcclQueueMaker& queue) {
+  const NcclId id = library_->id();
   for (int i = 0; i < count(); ++i) {
     Member& m = members_[static_cast<std::size_t>(i)];
     m.backend = backend(static_cast<WorkerId>(i));
@@ -44,7 +43,7 @@ void NcclMembers::connect(const std::shared_ptr<const NcclLibrary>& library, con
     m.backend->finish();
     m.queue = queue(*m.mover, NcclPlace::Own);
     static_cast<void>(m.queue->stream());  // its GPU is the thread's
-    m.comm = std::make_unique<NcclComm>(library, id, count(), i);
+    m.comm = std::make_unique<NcclComm>(library_, id, count(), i);
   }
   settle();
   refill();
@@ -92,6 +91,7 @@ void NcclMembers::finish() {
 
 void NcclMembers::ask(DeviceWork work, std::int64_t bytes) {
   PP_CHECK(bytes <= largest_.value);
+  NcclTogether group(library_);
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const Member& m = members_[i];
     void* const stream = m.queue->stream();
@@ -99,13 +99,18 @@ void NcclMembers::ask(DeviceWork work, std::int64_t bytes) {
     const NcclPart part{data, bytes};
     switch (work) {
       case DeviceWork::NcclAllReduce: m.comm->all_reduce(reinterpret_cast<float*>(data), bytes / 4, stream); break;
-      case DeviceWork::NcclAllGather: m.comm->all_gather(data, bytes / count(), stream); break;
+      case DeviceWork::NcclAllGather: m.comm->all_gather(data, part_bytes(bytes), stream); break;
       default:
         if (i == 0) m.comm->send({&part, 1}, 1, stream);
         if (i == 1) m.comm->receive({&part, 1}, 0, stream);
     }
   }
+  group.end();
   settle();
+}
+
+std::int64_t NcclMembers::part_bytes(std::int64_t bytes) const {
+  return all_gather_part(bytes, count());
 }
 
 void NcclMembers::refill() {
@@ -160,7 +165,7 @@ NumericCheck NcclMembers::check(DeviceWork work, std::int64_t bytes) {
     return check;
   }
   std::vector<std::byte> right = before[0];
-  const auto each = static_cast<std::size_t>(bytes / count());
+  const auto each = static_cast<std::size_t>(part_bytes(bytes));
   if (work == DeviceWork::NcclAllGather)
     for (std::size_t i = 0; i < members_.size(); ++i)
       std::copy_n(before[i].begin() + static_cast<std::ptrdiff_t>(i * each), each,

@@ -3,7 +3,9 @@
 // Every member has a GPU, a stream and a communicator of its own; one thread asks all of them. As nccl-tests does, some
 // passes are asked for one after the other, and the host's clock says when all members have done the last: of short
 // ones the asking shows. Sizes are those of nccl-tests, too: of an all-reduce one member's buffer, of an all-gather
-// what each has afterwards. Everything is in place.
+// what each has afterwards, rounded down to parts of 16 bytes. Everything is in place. What all members do is one group
+// of NCCL's, as it must be where one thread asks for several GPUs; each pass is one of its own, else NCCL would do them
+// together.
 //
 // Nothing of it has run on a GPU. Tests: tests/runtime/nccl_test.cpp "members of one process", by a library of their
 // own
@@ -37,6 +39,7 @@ class NcclMembers {
   NumericCheck check(DeviceWork work, std::int64_t bytes);
 
  private:
+  std::int64_t part_bytes(std::int64_t bytes) const;  // of an all-gather, of each
   struct Member {
     std::unique_ptr<Backend> backend;
     std::unique_ptr<Mover> mover;
@@ -44,8 +47,7 @@ class NcclMembers {
     std::unique_ptr<NcclQueue> queue;
     std::unique_ptr<NcclComm> comm;
   };
-  void connect(const std::shared_ptr<const NcclLibrary>& library, const BackendMaker& backend,
-               const NcclQueueMaker& queue);
+  void connect(const BackendMaker& backend, const NcclQueueMaker& queue);
   void close() noexcept;
   void ask(DeviceWork work, std::int64_t bytes);
   void settle();
@@ -54,6 +56,7 @@ class NcclMembers {
   void until(const Done& done);
   std::vector<std::vector<std::byte>> contents(std::int64_t bytes);
 
+  std::shared_ptr<const NcclLibrary> library_;
   std::vector<Member> members_;
   Bytes largest_;
   double timeout_s_;

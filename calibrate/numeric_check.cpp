@@ -61,11 +61,20 @@ double relative_off(std::span<const double> a, std::span<const double> b) {
 
 std::string wrong_result(const DeviceMeasurement& m, const NumericCheck& check) {
   constexpr std::array<std::string_view, 3> passes = {"forward", "input gradient", "weight gradient"};
+  if (collective(m.work)) {
+    const std::string who = m.virtual_devices > 1 ? fmt::format("{} virtual devices", m.members)
+                            : m.from != m.to      ? fmt::format("GPU {} to {}", m.from, m.to)
+                                                  : fmt::format("{} GPUs", m.members);
+    return fmt::format("its result is wrong ({}, {} B: off by {:.2g}, allowed {:.2g})", who, m.size.values, check.error,
+                       check.limit);
+  }
   const std::string size =
       m.size.depth > 0 ? fmt::format("{} x {} x {} x {}", m.size.count, m.size.rows, m.size.columns, m.size.depth)
                        : fmt::format("{} values", m.size.values);
-  return fmt::format("its result is wrong ({} of {}: off by {:.2g}, allowed {:.2g})",
-                     passes[static_cast<std::size_t>(m.pass)], size, check.error, check.limit);
+  return fmt::format("its result is wrong ({} of {}{}: off by {:.2g}, allowed {:.2g})",
+                     passes[static_cast<std::size_t>(m.pass)], size,
+                     m.virtual_devices > 1 ? fmt::format(", 1 of {} virtual devices", m.virtual_devices) : "",
+                     check.error, check.limit);
 }
 
 }  // namespace pipewright

@@ -30,6 +30,7 @@
 #include "io/writers/writers.hpp"
 #include "io/yaml.hpp"
 #include "kernels/gpu_api.hpp"
+#include "kernels/nccl.hpp"
 
 namespace pipewright {
 namespace {
@@ -117,6 +118,7 @@ int calibrate_device(const Arguments& arguments) {
     models_asked.push_back({&asked.back().model, asked.back().micro_batches});
   }
   const std::string date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
+  if (backend == "cuda") prepare_for_nccl();  // before anything asks CUDA
   if (backend == "cuda" && gpu_count() == 0)
     throw InputError("--backend: cuda: " + gpu_status() +
                      "; `pipewright doctor` shows what is there, --backend cpu measures a core");

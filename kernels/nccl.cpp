@@ -45,6 +45,13 @@ int version_of(const OpenLibrary& library) {
   return version;
 }
 
+void check_call(const NcclCalls& calls, int result, void* comm, const std::string& asked) {
+  if (result == kNcclSuccess || result == kNcclInProgress) return;
+  const char* const last = calls.get_last_error(comm);
+  throw NcclError(asked + ": " + calls.get_error_string(result) +
+                  (last != nullptr && *last != '\0' ? std::string(" (") + last + ")" : ""));
+}
+
 }  // namespace
 
 std::shared_ptr<const NcclLibrary> NcclLibrary::open() {
@@ -91,11 +98,7 @@ std::shared_ptr<const NcclLibrary> NcclLibrary::open(const std::string& path) {
 
 NcclId NcclLibrary::id() const {
   NcclUniqueId id{};
-  if (const int result = calls_->get_unique_id(&id); result != kNcclSuccess) {
-    const char* const last = calls_->get_last_error(nullptr);
-    throw NcclError(std::string("ncclGetUniqueId: ") + calls_->get_error_string(result) +
-                    (last != nullptr && *last != '\0' ? std::string(" (") + last + ")" : ""));
-  }
+  check_call(*calls_, calls_->get_unique_id(&id), nullptr, "ncclGetUniqueId");
   NcclId out;
   std::memcpy(out.bytes.data(), id.internal, out.bytes.size());
   return out;
@@ -123,6 +126,18 @@ void prepare_for_nccl() {
   setenv("NCCL_RUNTIME_CONNECT", "0", 1);
 }
 
+NcclTogether::NcclTogether(std::shared_ptr<const NcclLibrary> library) : library_(std::move(library)) {
+  check_call(library_->calls(), library_->calls().group_start(), nullptr, "ncclGroupStart");
+  open_ = true;
+}
+NcclTogether::~NcclTogether() {
+  if (open_) static_cast<void>(library_->calls().group_end());
+}
+void NcclTogether::end() {
+  open_ = false;
+  check_call(library_->calls(), library_->calls().group_end(), nullptr, "ncclGroupEnd");
+}
+
 NcclComm::NcclComm(std::shared_ptr<const NcclLibrary> library, const NcclId& id, int ranks, int rank)
     : library_(std::move(library)),
       rank_(rank),
@@ -138,11 +153,7 @@ NcclComm::~NcclComm() {
 }
 
 void NcclComm::check(int result) {
-  if (result == kNcclSuccess || result == kNcclInProgress) return;
-  const NcclCalls& calls = library_->calls();
-  const char* const last = calls.get_last_error(comm_);
-  throw NcclError(asked_ + ": " + calls.get_error_string(result) +
-                  (last != nullptr && *last != '\0' ? std::string(" (") + last + ")" : ""));
+  check_call(library_->calls(), result, comm_, asked_);
 }
 
 bool NcclComm::settled() {

@@ -72,6 +72,21 @@ struct NcclPart {
   std::int64_t bytes = 0;
 };
 
+// What one thread asks of several communicators of its own, on several GPUs: all of it between making one and `end`.
+// Groups nest: those of a send or receive go out with the outermost.
+class NcclTogether {
+ public:
+  explicit NcclTogether(std::shared_ptr<const NcclLibrary> library);  // throws NcclError, as `end` does
+  ~NcclTogether();                                                    // ends it, whatever comes of it
+  NcclTogether(const NcclTogether&) = delete;
+  NcclTogether& operator=(const NcclTogether&) = delete;
+  void end();
+
+ private:
+  std::shared_ptr<const NcclLibrary> library_;
+  bool open_ = false;
+};
+
 // A process's membership. Used by one thread at a time.
 class NcclComm {
  public:

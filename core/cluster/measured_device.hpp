@@ -129,7 +129,7 @@ struct MeasuredPair {
 // `bandwidth` is the bus bandwidth of nccl-tests: that of the links, whatever n. 4 members, 30 us + 0.01 ns / B:
 // alpha 5 us, 150 GB/s.       tests/core/measured_device_test.cpp "Alpha and bus bandwidth"
 //
-// Nothing is priced by it.
+// Readings are warm (below the L2, from it), and no clock is probed between GPUs. Nothing is priced by it.
 struct MeasuredCollective {
   std::string operation;  // "ring all-reduce", "peer copy", "peer copy through the host", "nccl all-gather"
   int members = 2, virtual_devices = 1;

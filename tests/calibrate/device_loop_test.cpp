@@ -12,6 +12,7 @@
 
 #include <doctest/doctest.h>
 
+#include "calibrate/between_gpus.hpp"
 #include "calibrate/fit.hpp"
 #include "core/model/layer_builder.hpp"
 
@@ -225,6 +226,115 @@ TEST_CASE("An operation with a wrong result is left out with its error, size and
   CHECK(measure(device, moves(1), {}).series.empty());  // no number is not right
 }
 
+TEST_CASE("A reading that fails leaves its measurement out, and the rest is timed") {
+  MadeUp device;
+  device.ns = [](const DeviceMeasurement& m) -> double {
+    if (m.operation == "relu") throw NotTimed("ncclAllReduce: unhandled system error");
+    return 1e6;
+  };
+  auto list = moves(2);
+  list.insert(list.begin(), values("relu", 1e6));
+  list.push_back(values("relu", 2e6));
+  const MeasuredDevice measured = measure(device, list, {});
+  REQUIRE(measured.series.size() == 1);
+  CHECK(measured.series[0].sizes.size() == 2);
+  CHECK(measured.left_out == std::vector<std::string>{"fp32, ncclAllReduce: unhandled system error: relu (2)"});
+  // One that is repeated and fails then costs the repetition alone.
+  bool fails = false;
+  device.ns = [&](const DeviceMeasurement&) -> double {
+    if (fails) throw NotTimed("lost");
+    return 1e6;
+  };
+  DeviceSettings settings;
+  settings.again_after = 1, settings.warm = false;
+  settings.progress = [&](const std::string&, std::int64_t done, std::int64_t) { fails = done == 2; };
+  const MeasuredDevice repeated = measure(device, moves(3), settings);
+  REQUIRE(repeated.series.size() == 1);
+  CHECK(repeated.series[0].sizes.size() == 2);
+}
+
+TEST_CASE("Linear layers are compared on each kind of virtual device, others once, and told where they were") {
+  MadeUp device;
+  device.result = [](const DeviceMeasurement& m) {
+    const bool wrong = m.operation == "linear" && m.virtual_devices == 4;
+    return std::optional(NumericCheck{wrong ? 0.31 : 1e-7 * m.virtual_devices, 2e-5});
+  };
+  std::vector<DeviceMeasurement> list;
+  for (const int split : {1, 2, 4})
+    for (const char* operation : {"linear", "gelu"}) {
+      list.push_back(values(operation, 1e6));
+      list.back().virtual_devices = split;
+    }
+  const MeasuredDevice measured = measure(device, list, {});
+  CHECK(device.checked.size() == 4);
+  CHECK(measured.left_out ==
+        std::vector<std::string>{"fp32, its result is wrong (forward of 1000000 values, 1 of 4 virtual devices: off by "
+                                 "0.31, allowed 2e-05): linear (1)"});
+  std::map<std::string, std::optional<double>> errors;
+  for (const MeasuredSeries& s : measured.series)
+    errors[s.operation + " " + std::to_string(s.virtual_devices)] = s.result_error;
+  CHECK(errors == std::map<std::string, std::optional<double>>{{"linear 1", 1e-7},
+                                                               {"linear 2", 2e-7},
+                                                               {"gelu 1", 1e-7},
+                                                               {"gelu 2", std::nullopt},
+                                                               {"gelu 4", std::nullopt}});
+}
+
+TEST_CASE("A wrong result of a collective names who took part, and bytes") {
+  DeviceMeasurement m = values("peer copy", 4096, kBetweenGpus);
+  m.work = DeviceWork::PeerCopy, m.from = 3, m.to = 1, m.members = 2;
+  CHECK(wrong_result(m, {1, 0}) == "its result is wrong (GPU 3 to 1, 4096 B: off by 1, allowed 0)");
+  m.work = DeviceWork::NcclAllReduce, m.from = m.to = 0, m.members = 8;
+  CHECK(wrong_result(m, {1, 0}) == "its result is wrong (8 GPUs, 4096 B: off by 1, allowed 0)");
+  m.work = DeviceWork::RingAllReduce, m.virtual_devices = m.members = 4;
+  CHECK(wrong_result(m, {1, 0}) == "its result is wrong (4 virtual devices, 4096 B: off by 1, allowed 0)");
+}
+
+TEST_CASE("What another GPU that cannot be used, or has no room, takes part in is refused, and nothing else") {
+  std::vector<GpuFacts> gpus(4);
+  for (int i = 0; i < 4; ++i) {
+    gpus[static_cast<std::size_t>(i)].device = i;
+    gpus[static_cast<std::size_t>(i)].free_memory = Bytes{1 << 20};
+  }
+  gpus[0].peers = {{.device = 1, .direct = true}, {.device = 3, .direct = false}};
+  gpus[2].refusal = "too old", gpus[3].free_memory = Bytes{1 << 14};
+  DeviceMeasurement m = values("peer copy", 8192, kBetweenGpus);
+  m.work = DeviceWork::PeerCopy, m.members = 2;
+  const auto copy = [&](int from, int to) { return m.from = from, m.to = to, refusal_among(m, gpus); };
+  CHECK(copy(0, 1) == "");
+  CHECK(copy(0, 2) == "GPU 2 cannot take part: too old");
+  CHECK(copy(2, 0) == "GPU 2 cannot take part: too old");
+  CHECK(copy(0, 3) == "larger than half of the GPU's free memory");
+  m.size.values = 4096;
+  CHECK(copy(0, 3) == "no direct link between two GPUs");
+  m.work = DeviceWork::PeerCopyByHost;
+  CHECK(copy(0, 3) == "");
+  m.work = DeviceWork::NcclAllReduce, m.from = m.to = 0;
+  CHECK(refusal_among(m, gpus) == "");
+  m.members = 3;
+  CHECK(refusal_among(m, gpus) == "GPU 2 cannot take part: too old");
+  gpus[2].refusal = "", m.size.values = 8192;
+  CHECK(refusal_among(m, gpus) == "");
+  m.members = 4;
+  CHECK(refusal_among(m, gpus) == "larger than half of the GPU's free memory");
+  gpus.resize(1);
+  CHECK(refusal_among(m, gpus) == "there is one GPU");
+}
+
+TEST_CASE("What throws of a GPU or NCCL, when it is made or read, is not timed, and told once") {
+  std::vector<std::string> told;
+  const Failed failed = [&](const std::string& words) { told.push_back(words); };
+  CHECK_THROWS_WITH_AS(guarded([]() -> std::unique_ptr<Stopwatch> { throw GpuError("no memory"); }, failed),
+                       "no memory", NotTimed);
+  MadeUp device;
+  device.ns = [](const DeviceMeasurement&) -> double { throw NcclError("lost"); };
+  const auto watch = guarded([&] { return device.stopwatch(values("nccl send", 1), false); }, failed);
+  CHECK_THROWS_WITH_AS(static_cast<void>(watch->time()), "lost", NotTimed);
+  CHECK_THROWS_AS(static_cast<void>(watch->time()), NotTimed);
+  CHECK(!guarded_check([]() -> NumericCheck { throw GpuError("no link"); }, failed));
+  CHECK(told == std::vector<std::string>{"no memory", "lost", "no link"});
+}
+
 TEST_CASE("A measurement that is repeated shows how far the device drifts") {
   MadeUp device;
   device.drift = 0.1;  // a tenth slower per second of its own time
@@ -322,6 +432,17 @@ TEST_CASE("Between eight GPUs every pair copies, and NCCL has two, four and all 
                                              {"nccl all-gather 8", 9},
                                              {"nccl send 2", 9}});
   CHECK(text(list.back()) == "nccl all-gather of 268435456 B, 8 GPUs");
+}
+
+TEST_CASE("Parts of an all-gather are multiples of 16 bytes, and its size is theirs") {
+  std::map<int, std::set<double>> sizes;
+  for (const DeviceMeasurement& m : device_measurements({}, {{1, 132}}, 6))
+    if (m.work == DeviceWork::NcclAllGather) sizes[m.members].insert(m.size.values);
+  REQUIRE(sizes.size() == 3);
+  CHECK(*sizes[4].begin() == 4096);
+  CHECK(*sizes[6].begin() == 6 * 672);  // of 682.7
+  for (const double each : sizes[6])
+    CHECK(std::fmod(each, 6 * 16) == 0);
 }
 
 TEST_CASE("Alpha and bandwidth of what several do together are found as they were planted") {

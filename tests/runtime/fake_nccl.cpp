@@ -59,6 +59,7 @@ struct Config {
 };
 
 std::atomic<int> open_communicators{0}, aborted_communicators{0}, operations{0}, on_device{0};
+std::atomic<int> ungrouped_operations{0};
 
 // The n-th call of a function, as FAKE_NCCL_FAIL says.
 bool fails(const std::string& function) {
@@ -396,6 +397,8 @@ Result take(const char* function, void* handle, void* stream, Operation operatio
     communicator->fail(kInvalidUsage, "used before it has settled");
     return kInvalidUsage;
   }
+  // One thread that asks for several communicators' parts, each on its own, may wait for itself on GPUs.
+  if (depth == 0 && open_communicators > 1) ++ungrouped_operations;
   asked.push_back({communicator, static_cast<FakeStream*>(stream), operation});
   return depth > 0 ? kSuccess : flushed();
 }
@@ -508,6 +511,9 @@ int ncclAllReduce(const void* from, void* into, std::size_t count, int type, int
 // For tests: communicators that were made and not given back; that were aborted.
 int fake_nccl_open() {
   return open_communicators;
+}
+int fake_nccl_ungrouped() {  // that were asked for outside a group, while the process had several communicators
+  return ungrouped_operations;
 }
 int fake_nccl_aborted() {
   return aborted_communicators;

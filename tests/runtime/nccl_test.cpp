@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include "calibrate/between_gpus.hpp"
 #include "calibrate/nccl_handoff.hpp"
 #include "calibrate/nccl_members.hpp"
 #include "core/check.hpp"
@@ -391,9 +392,37 @@ TEST_CASE("NCCL: collectives of members of one process are right, timed, and lea
         }
     }
     const int left = asked_of_library("fake_nccl_open"), aborted = asked_of_library("fake_nccl_aborted");
-    return text + fmt::format("{} left, {} aborted", left, aborted);
+    return text + fmt::format("{} left, {} aborted, {} outside a group", left, aborted,
+                              asked_of_library("fake_nccl_ungrouped"));
   });
-  CHECK(texts == std::vector<std::string>{"0 left, 0 aborted"});
+  CHECK(texts == std::vector<std::string>{"0 left, 0 aborted, 0 outside a group"});
+}
+
+TEST_CASE("NCCL: what fails of a calibration is not timed, aborted, and the refusal of all that follows") {
+  for (const char* planned : {"ncclAllGather:7", "async:14", "ncclCommInitRankConfig:1", ""}) {
+    CAPTURE(planned);
+    const auto texts = in_processes(1, [&](Ranks&) -> std::string {
+      if (*planned != '\0') ::setenv("FAKE_NCCL_FAIL", planned, 1);
+      NcclAmong nccl(far_backend, host_queue, Bytes{4096}, kTimeout, [] { return NcclLibrary::open(kLibrary); });
+      std::string told = nccl.refusal();
+      try {
+        const auto watch = nccl.watch(DeviceWork::NcclAllGather, 2, 4096);
+        for (int i = 0; i < 20; ++i)
+          static_cast<void>(watch->time());
+      } catch (const NotTimed& error) {
+        told += error.what();
+      }
+      const int left = asked_of_library("fake_nccl_open");
+      const bool checked = nccl.check(DeviceWork::NcclAllReduce, 2, 4096).has_value();
+      return fmt::format("{} left; {}; {}; {}", left, told == nccl.refusal() ? "same" : "other",
+                         checked ? "checked" : "not checked", told);
+    });
+    if (*planned == '\0') {
+      CHECK(texts[0] == "2 left; same; checked; ");
+      continue;
+    }
+    CHECK(has(texts[0], "0 left; same; not checked; nccl"));
+  }
 }
 
 TEST_CASE("NCCL: a collective of one process that fails is told, and all its members are aborted together") {
