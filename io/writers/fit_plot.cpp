@@ -104,7 +104,8 @@ std::string interference(const MeasuredDevice& device) {
                         fmt::format("{} {} beside {} {}", pair.operation, name(pair.precision), pair.beside,
                                     name(pair.beside_precision)),
                         pair.virtual_devices == 1 ? std::string("two streams of the whole")
-                        : pair.others > 0 ? fmt::format("1 of {}, {} others busy", pair.virtual_devices, pair.others)
+                        : pair.others > 0 ? fmt::format("1 of {}, {} {} busy", pair.virtual_devices, pair.others,
+                                                        pair.others == 1 ? "other" : "others")
                                           : fmt::format("1 of {} virtual devices", pair.virtual_devices),
                         pair.slowdown, 100 * pair.error, 100 * pair.spread);
   return text;

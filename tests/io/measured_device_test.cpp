@@ -147,6 +147,9 @@ TEST_CASE("What is wrong in a measured device is named with its place") {
         std::string::npos);
   CHECK(message("[1, 16384, 9000.5", "[2, 16384, 9000.5").find("collective_sizes.1: needs 10 numbers") !=
         std::string::npos);
+  CHECK(message("from: 0", "from: -1").find("is negative; write 0 or more") != std::string::npos);
+  CHECK(message("to: 0", "to: -1").find("is negative; write 0 or more") != std::string::npos);
+  CHECK(message("others: 1", "others: -1").find("is negative; write 0 or more") != std::string::npos);
   CHECK(message("members: 4", "members: 1").find("must be 2 or more") != std::string::npos);
   CHECK(message("beside: copy to host, ", "").find("beside") != std::string::npos);
 }
@@ -201,7 +204,7 @@ TEST_CASE("How near formulas come is told in a table and drawn") {
   CHECK(table.find(
             "linear bf16 beside copy to host fp32         1 of 2 virtual devices      1.083 ± 0.4 %, spread 2.1 %\n") !=
         std::string::npos);
-  CHECK(table.find("1 of 4, 1 others busy       1.083") != std::string::npos);
+  CHECK(table.find("1 of 4, 1 other busy        1.083") != std::string::npos);
   CHECK(table.find("    linear d weight bf16, 4 SMs: 128 x 256 in 3 parts of the depth (1)\n") != std::string::npos);
   CHECK(table.find("    ring all-reduce              4 virtual devices     1 sizes  5.000 us, 150.0 GB/s, 1.0 %\n") !=
         std::string::npos);

@@ -271,7 +271,6 @@ TEST_CASE("cuBLASLt computes the products of a linear layer, each way round, whe
     for (const auto& [precision, allowed] :
          {std::pair{GpuPrecision::Fp32, 1e-5}, std::pair{GpuPrecision::Tf32, 1e-3}}) {
       const Matmul product(precision, shape, whole.sms(0), Bytes{32 << 20});
-      CHECK(product.algorithm().waves >= 0);
       const GpuMemory left = uploaded(stream, floats[a]), right = uploaded(stream, floats[b]);
       const GpuMemory workspace(0, product.workspace() + Bytes{1});
       std::vector<float> c(expected.size(), 1.0f);
@@ -286,6 +285,8 @@ TEST_CASE("cuBLASLt computes the products of a linear layer, each way round, whe
       CHECK(std::sqrt(difference / norm) < allowed);
     }
   };
+  CHECK(Matmul(GpuPrecision::Fp32, {4096, 4096, 4096, false, true}, whole.sms(0), Bytes{32 << 20}).algorithm().waves >
+        0);
   check({rows, out, in, false, true}, 0, 1, y, false);
   check({rows, in, out, false, false}, 2, 1, dx, false);
   check({out, in, rows, true, false}, 2, 0, dw, true);

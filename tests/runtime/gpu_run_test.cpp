@@ -3,8 +3,10 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -118,9 +120,37 @@ TEST_CASE("gpu run: a GPU without the memory says so, itemised") {
   CHECK_THROWS_WITH_AS(backend->reserve(Bytes{std::int64_t{1} << 46}), doctest::Contains("cudaMalloc"), OutOfArena);
 }
 
-TEST_CASE("gpu run: what a calibration measures last can be timed on a whole GPU and on halves") {
+TEST_CASE("gpu run: results of every operation and precision that a calibration compares are right") {
   const auto gpu = gpu_under_test(0, "2026-01-01", "test");
-  auto list = device_measurements({}, {{1, gpu->sms(1)}, {2, gpu->sms(2)}});
+  std::map<std::tuple<std::string, MeasuredPass, Precision>, DeviceMeasurement> smallest;
+  for (const DeviceMeasurement& m : device_measurements({}, {{1, gpu->sms(1)}})) {
+    if (m.rank >= kByTheHost) continue;
+    const auto [found, first] = smallest.try_emplace(std::tuple(m.operation, m.pass, m.precision), m);
+    if (!first &&
+        std::tuple(m.size.work(), m.size.values) < std::tuple(found->second.size.work(), found->second.size.values))
+      found->second = m;
+  }
+  std::size_t compared = 0;
+  for (const auto& [key, m] : smallest) {
+    CAPTURE(text(m));
+    if (!gpu->refusal(m).empty()) continue;
+    const auto check = gpu->check(m);
+    if (!check) continue;
+    ++compared;
+    CHECK_MESSAGE(check->right(), wrong_result(m, *check));
+  }
+  CHECK(compared > 30);
+}
+
+TEST_CASE("gpu run: what a calibration measures last can be timed on a whole GPU, on halves and on quarters") {
+  const auto gpu = gpu_under_test(0, "2026-01-01", "test");
+  std::vector<DeviceSplit> splits = {{1, gpu->sms(1)}, {2, gpu->sms(2)}};
+  try {
+    splits.push_back({4, gpu->sms(4)});
+  } catch (const GpuError& error) {
+    MESSAGE(error.what());
+  }
+  auto list = device_measurements({}, splits);
   std::erase_if(list, [](const DeviceMeasurement& m) { return m.rank < kByTheHost; });
   const auto pairs = std::count_if(list.begin(), list.end(), [](const auto& m) { return m.beside != nullptr; });
   DeviceSettings settings;
