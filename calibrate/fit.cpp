@@ -158,6 +158,27 @@ std::vector<int> dealt(const std::vector<std::int64_t>& keys) {
   return parts;
 }
 
+// With the terms and floor of `start`; of waves with the tile that fits these sizes best.
+std::optional<TimeFormula> best_of(const std::vector<MeasuredSize>& sizes, TimeFormula start, int sms) {
+  if (start.terms != SizeTerms::Waves) return LogFit(sizes, start, sms).solve();
+  std::optional<TimeFormula> best;
+  double least = std::numeric_limits<double>::infinity();
+  std::vector<Tile> tiles(kTiles.begin(), kTiles.end());
+  for (const MeasuredSize& size : sizes)  // those that the library tells, too
+    if (size.algorithm && size.algorithm->tile_rows > 0 && size.algorithm->tile_columns > 0) {
+      const Tile told{size.algorithm->tile_rows, size.algorithm->tile_columns};
+      if (std::find(tiles.begin(), tiles.end(), told) == tiles.end()) tiles.push_back(told);
+    }
+  for (const Tile& tile : tiles) {
+    start.tile_rows = tile.rows, start.tile_columns = tile.columns;
+    const auto solved = LogFit(sizes, start, sms).solve();
+    if (!solved) continue;
+    const double squares = weighted_squares(sizes, *solved, sms);
+    if (squares < least) least = squares, best = solved;
+  }
+  return best;
+}
+
 // ln(measured / predicted) of every size, by formulas that have not seen its part; sizes of parts without which there
 // are too few are left out.
 std::vector<Residual> unseen_residuals(const std::vector<MeasuredSize>& sizes, const TimeFormula& formula, int sms,
@@ -168,7 +189,7 @@ std::vector<Residual> unseen_residuals(const std::vector<MeasuredSize>& sizes, c
     for (std::size_t i = 0; i < sizes.size(); ++i)
       if (parts[i] != part) seen.push_back(sizes[i]);
     if (seen.size() == sizes.size() || seen.size() < coefficients_of(formula.terms)) continue;
-    const auto without = LogFit(seen, formula, sms).solve();
+    const auto without = best_of(seen, formula, sms);
     if (!without) continue;
     for (std::size_t i = 0; i < sizes.size(); ++i)
       if (parts[i] == part) residuals.push_back({width_of(sizes[i].size), residual_of(sizes[i], *without, sms)});
@@ -248,25 +269,8 @@ std::size_t least_sizes(SizeTerms terms) {
 std::optional<TimeFormula> fitted(const std::vector<MeasuredSize>& sizes, SizeTerms terms, int sms,
                                   double floor_ns_per_value) {
   if (sizes.size() < least_sizes(terms)) return std::nullopt;
-  TimeFormula start{.terms = terms};
-  if (terms != SizeTerms::Waves) return LogFit(sizes, start, sms).solve();
-  start.floor_ns_per_value = floor_ns_per_value;
-  std::optional<TimeFormula> best;
-  double least = std::numeric_limits<double>::infinity();
-  std::vector<Tile> tiles(kTiles.begin(), kTiles.end());
-  for (const MeasuredSize& size : sizes)  // those that the library tells, too
-    if (size.algorithm && size.algorithm->tile_rows > 0 && size.algorithm->tile_columns > 0) {
-      const Tile told{size.algorithm->tile_rows, size.algorithm->tile_columns};
-      if (std::find(tiles.begin(), tiles.end(), told) == tiles.end()) tiles.push_back(told);
-    }
-  for (const Tile& tile : tiles) {
-    start.tile_rows = tile.rows, start.tile_columns = tile.columns;
-    const auto solved = LogFit(sizes, start, sms).solve();
-    if (!solved) continue;
-    const double squares = weighted_squares(sizes, *solved, sms);
-    if (squares < least) least = squares, best = solved;
-  }
-  return best;
+  return best_of(sizes, {.terms = terms, .floor_ns_per_value = terms == SizeTerms::Waves ? floor_ns_per_value : 0},
+                 sms);
 }
 
 std::vector<double> covariance_of(const std::vector<MeasuredSize>& sizes, const TimeFormula& f, int sms) {
