@@ -55,12 +55,13 @@ TEST_CASE("A FIFO without a writer is an error at once, one with a writer is rea
   const int keeps_open = open(fifo.c_str(), O_RDWR | O_CLOEXEC);  // a writer, before the reader comes
   std::thread writer([&] {
     const int out = open(fifo.c_str(), O_WRONLY | O_CLOEXEC);
-    for (int i = 0; i < 1000; ++i)
+    // More than a pipe holds, so that it waits here until somebody reads, and never closes before.
+    for (int i = 0; i < 20'000; ++i)
       if (write(out, "0123456789", 10) != 10) break;
     close(out);
     close(keeps_open);
   });
-  CHECK(read_file(fifo).size() == 10'000);
+  CHECK(read_file(fifo).size() == 200'000);
   writer.join();
 }
 
