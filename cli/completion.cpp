@@ -65,10 +65,13 @@ const Values* values_of(const Command& command, std::string_view option) {
 }
 
 // The command whose output is the names on a shelf, of keys with the "=" that comes next.
-std::string names_command(const Values& values) {
-  return fmt::format("pipewright show {} --names 2>/dev/null{}", values.shelf,
+std::string names_command(const Values& values, std::string_view program = "pipewright") {
+  return fmt::format("{} show {} --names 2>/dev/null{}", program, values.shelf,
                      values.shelf == "keys" ? " | sed s/$/=/" : "");
 }
+
+// What was typed for it: a build that is on no path completes, too.
+constexpr std::string_view kTyped = "\"${COMP_WORDS[0]}\"";
 
 std::string bash() {
   std::string text =
@@ -76,6 +79,8 @@ std::string bash() {
       "_pipewright() {\n"
       "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} options= values= words=\n"
       "  COMPREPLY=()\n"
+      // bash begins a word at "=": --for=mega is three of them.
+      "  if [ \"$word\" = = ]; then word=; elif [ \"$before\" = = ]; then before=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
       "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
       "    COMPREPLY=($(compgen -W \"" +
       all_commands() +
@@ -98,7 +103,8 @@ std::string bash() {
       "  case $values in *\" $before \"*)\n"
       "    case \"${COMP_WORDS[1]} $before\" in\n";
   for (const Values& values : kValues) {
-    const std::string words = values.shelf.empty() ? std::string(values.words) : "$(" + names_command(values) + ")";
+    const std::string words =
+        values.shelf.empty() ? std::string(values.words) : "$(" + names_command(values, kTyped) + ")";
     text += fmt::format("      {}\" {}\") COMPREPLY=($(compgen -W \"{}\" -- \"$word\")) ;;\n",
                         values.command.empty() ? "*" : values.command, values.option, words);
   }
@@ -108,6 +114,12 @@ std::string bash() {
          "    compopt -o default\n"
          "    return ;;\n"
          "  esac\n"
+         "  if [ \"${COMP_WORDS[1]} $COMP_CWORD\" = 'show 3' ]; then\n"
+         "    local shelf=${COMP_WORDS[2]/%model/models}\n"
+         "    COMPREPLY=($(compgen -W \"$(\"${COMP_WORDS[0]}\" show \"$shelf\" --names 2>/dev/null)\" -- \"$word\"))\n"
+         "    compopt -o default\n"
+         "    return\n"
+         "  fi\n"
          "  case $word in\n"
          "    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$word\")) ;;\n"
          "    *) COMPREPLY=($(compgen -W \"$words\" -- \"$word\")); compopt -o default ;;\n"

@@ -148,6 +148,16 @@ Scenario scenario_of(const std::string& path, Yaml root, const ReadOptions& opti
                      const std::vector<std::string>& texts, ExpectAndVary* more) {
   if (root.find("sweep") && !root.find("model"))
     throw InputError(root.place, "this is a sweep, not a scenario; ask it with pipewright sweep FILE");
+  for (const auto& [kind, use] : {std::pair{"device", "name it in one: cluster.node.device: ./"},
+                                  std::pair{"cluster", "name it in one: cluster: ./"},
+                                  std::pair{"model", "write one with it: pipewright init scenario.yaml --model "}}) {
+    const auto others = std::count_if(root.map.begin(), root.map.end(), [&](const auto& entry) {
+      return entry.first.text != kind && entry.first.text != "version";
+    });
+    if (root.find(kind) && others == 0)
+      throw InputError(root.place, fmt::format("this is a {} file, not a scenario; {}{}", kind, use,
+                                               std::filesystem::path(path).filename().string()));
+  }
   if (root.find("profile") && !root.find("model"))
     throw InputError(root.place,
                      "this is a profile of a machine, not a scenario; price a scenario with it: pipewright simulate "

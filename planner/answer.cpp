@@ -25,6 +25,8 @@ std::vector<std::string> provenance(const Answer& answer, const CostModel& cost)
   const auto from = [](const std::string& what, const std::string& name, const std::string& source) {
     std::string line = what + ": " + (name.empty() ? "unnamed" : name);
     if (!source.empty()) line += " (" + source + ")";
+    for (std::size_t at = line.find('\n'); at != std::string::npos; at = line.find('\n', at))
+      line.replace(at, 1, "; ");
     return line;
   };
   const Cluster& cluster = scenario.cluster;

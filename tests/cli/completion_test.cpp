@@ -12,7 +12,7 @@ namespace pipewright {
 namespace {
 
 // What bash offers for a line that is typed so far; its last word is being completed.
-std::string offered(const std::string& words, const std::vector<std::string>& settings = {}) {
+std::string offered(const std::string& words) {
   const ScratchFolder scratch;
   const std::string script = scratch.path("complete.bash");
   std::ofstream(script) << run_program({"completion", "bash"}).out << "compopt() { :; }\n"
@@ -20,7 +20,7 @@ std::string offered(const std::string& words, const std::vector<std::string>& se
                         << "COMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n"
                         << "_pipewright\n"
                         << "echo \"${COMPREPLY[*]}\"\n";
-  return run_program({}, {.settings = settings, .launcher = {"bash", script}}).out;
+  return run_program({}, {.launcher = {"bash", script}}).out;
 }
 
 TEST_CASE("bash completes commands, their options, and the words they take") {
@@ -31,18 +31,21 @@ TEST_CASE("bash completes commands, their options, and the words they take") {
   CHECK(offered("pipewright simulate x.yaml -o --j") == "\n");  // the value of -o is a file
 }
 
-// bash begins a new word behind "=" only; a program on the path is asked for names.
+// The program that was typed is asked for names, wherever it lies.
 TEST_CASE("bash completes what options take: words, names of shelves, keys") {
   CHECK(offered("pipewright launch plan.yaml --for mega") == "megatron\n");
   CHECK(offered("pipewright launch plan.yaml --for s") == "slurm\n");
   CHECK(offered("pipewright plan x.yaml --for s") == "\n");  // it searches for no job of its own
   CHECK(offered("pipewright plan x.yaml --for d") == "deepspeed\n");
   CHECK(offered("pipewright run x.yaml --backend cu") == "cuda\n");
-  const std::string beside = std::string(std::getenv("PIPEWRIGHT_BINARY"));
-  const std::string path = "PATH=" + beside.substr(0, beside.rfind('/')) + ":" + std::getenv("PATH");
-  CHECK(offered("pipewright init x.yaml --device v100-sxm2-1", {path}) == "v100-sxm2-16g\n");
-  CHECK(offered("pipewright init x.yaml --model llama3-7", {path}) == "llama3-70b\n");
-  CHECK(offered("pipewright plan x.yaml --set plan.schedu", {path}) == "plan.schedule=\n");
+  const std::string program = std::getenv("PIPEWRIGHT_BINARY");
+  CHECK(offered(program + " init x.yaml --device v100-sxm2-1") == "v100-sxm2-16g\n");
+  CHECK(offered(program + " init x.yaml --model llama3-7") == "llama3-70b\n");
+  CHECK(offered(program + " plan x.yaml --set plan.schedu") == "plan.schedule=\n");
+  CHECK(offered(program + " show model llama3-7") == "llama3-70b\n");
+  CHECK(offered(program + " show schedules interl") == "interleaved_1f1b\n");
+  CHECK(offered("pipewright launch x.yaml --for = mega") == "megatron\n");  // as bash splits --for=mega
+  CHECK(offered("pipewright plan x.yaml --objective = ") == "throughput step_time cost memory\n");
 }
 
 // A wrong value is answered with the known ones: those that completion offers.

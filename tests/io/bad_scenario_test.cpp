@@ -39,6 +39,17 @@ TEST_CASE("An unknown key names the nearest known one") {
         "--set plan.stagez=4: unknown key \"plan.stagez\"; did you mean \"stages\"?");
 }
 
+TEST_CASE("A file of another kind is told with what it is for") {
+  CHECK(error_in("device: {memory: 16 GiB}\n") ==
+        "x.yaml:1:1: this is a device file, not a scenario; name it in one: cluster.node.device: ./x.yaml");
+  CHECK(error_in("version: 1\ncluster: {node: {devices: 1, device: {memory: 16 GiB}}}\n") ==
+        "x.yaml:1:1: this is a cluster file, not a scenario; name it in one: cluster: ./x.yaml");
+  CHECK(error_in("model: {layers: [{forward: 1 ms}]}\n") ==
+        "x.yaml:1:1: this is a model file, not a scenario; write one with it: pipewright init scenario.yaml --model "
+        "x.yaml");
+  holds(error_in("model: {layers: [{forward: 1 ms}]}\ncluster: {}\n"), "training is missing");
+}
+
 TEST_CASE("A missing key says where and what to write") {
   CHECK(error_in("model: {layers: [{forward: 1 ms}]}\ncluster: {node: {devices: 1, device: {}}}\ntraining: {}\n") ==
         "x.yaml:1:1: plan is missing; write plan: map, or auto\n"
