@@ -62,8 +62,15 @@ std::vector<std::string> provenance(const Answer& answer, const CostModel& cost)
                         : fmt::format("steady state: no period in a run of {} micro-batches ({}); averaged over "
                                       "its second half",
                                       steady->simulated, steady->engine));
-  lines.push_back(
-      "not modelled: data loading, kernels that slow down at small micro-batches, memory fragmentation, stragglers");
+  const bool inside = cluster.links.kind != LinkKind::Ideal && cluster.links.latency == Time{};
+  const bool between = cluster.network && !cluster.network->ideal && cluster.network->latency == Time{} &&
+                       answer.plan.devices() > cluster.devices_per_node;
+  lines.push_back(fmt::format(
+      "not modelled: data loading, kernels that slow down at small micro-batches, memory fragmentation, stragglers{}",
+      answer.plan.devices() == 1 || !(inside || between) ? ""
+      : inside && between                                ? ", latencies of links and network (0: none is stated)"
+      : inside                                           ? ", latency of links inside a node (0: none is stated)"
+                                                         : ", latency between nodes (0: none is stated)"));
   return lines;
 }
 
