@@ -104,6 +104,11 @@ void check_nodes(const Arguments& arguments) {
   for (const char* option : {"--explain", "--pareto", "--top"})
     if (arguments.has(option))
       throw InputError(fmt::format("{}: is of one cluster, and --nodes asks several; leave one of them out", option));
+  if (const std::string objective = arguments.last("--objective", "throughput"); objective != "throughput")
+    throw InputError(fmt::format(
+        "--objective: {}: --nodes finds the plans of most samples per second, and marks of these the cheapest; leave "
+        "--objective out, or plan one cluster: --set cluster.nodes=N --objective {} without --nodes and --deadline",
+        objective, objective));
   for (const std::size_t ending : check_outputs(arguments.all("--output"), {arguments.positional.front()}, kEndings,
                                                 arguments.last("--format", "")))
     if (kEndings[ending] == ".yaml")

@@ -17,7 +17,8 @@ struct SizedNodes {
   std::string why;             // without `best`
   double bound = 0;            // of the objective; 0: not known
   std::string ended;           // as Ranking::ended
-  std::optional<double> days;  // of the whole training, with failures where these can be told
+  std::optional<double> days;  // of the whole training, with failures where these can be told; nothing: never
+  bool failures = false;       // `days` are with failures
 };
 
 struct Sizing {

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "core/plan/campaign.hpp"
+#include "io/writers/campaign_lines.hpp"
 #include "io/writers/csv_text.hpp"
 #include "io/writers/html.hpp"
 #include "io/writers/json_text.hpp"
@@ -28,6 +30,13 @@ double gap(const SizedNodes& row) {
   return row.bound > 0 ? row.best->value / row.bound - 1 : 0;
 }
 
+// With failures as the days are.
+std::optional<double> cost_of(const SizedNodes& row) {
+  const auto whole = campaign(*row.best->scenario, row.best->plan, row.best->report);
+  if (!whole) return std::nullopt;
+  return row.failures ? whole->cost_expected() : whole->cost;
+}
+
 // "smallest, cheapest"
 std::string marks(const Sizing& sizing, int nodes) {
   std::string text;
@@ -42,20 +51,38 @@ std::string marks(const Sizing& sizing, int nodes) {
 // Of the rows that have a plan; what the numbers of nodes say in place of the ranks.
 std::vector<TextColumn> table(const Sizing& sizing) {
   std::vector<Found> plans;
-  TextColumn nodes{"nodes"}, gaps{"gap %"}, marked{"mark", true};
+  TextColumn nodes{"nodes"}, gaps{"gap %"}, marked{"mark", true}, days{"days expected"}, costs{"cost expected"};
+  bool failures = false;
   for (const SizedNodes& row : sizing.rows) {
     if (!row.best) continue;
     plans.push_back(*row.best);
     nodes.cells.push_back(std::to_string(row.nodes));
     gaps.cells.push_back(row.bound > 0 ? fmt::format("{:.2f}", 100 * gap(row)) : "-");
     marked.cells.push_back(marks(sizing, row.nodes));
+    days.cells.push_back(row.days ? fmt::format("{:.4g}", *row.days) : "never");
+    const auto cost = cost_of(row);
+    costs.cells.push_back(cost ? money_text(*cost) : "-");
+    failures |= row.failures;
   }
   if (plans.empty()) return {};
   std::vector<TextColumn> all = columns(plans);
   all.front() = std::move(nodes);
   all.insert(all.begin() + 1, std::move(marked));
   all.insert(all.begin() + 2, std::move(gaps));
+  for (TextColumn& column : all)
+    if (failures && (column.head == "days" || column.head == "cost"))
+      column = std::move(column.head == "days" ? days : costs);
   return all;
+}
+
+std::string none_in_time(const Sizing& sizing) {
+  const SizedNodes* least = nullptr;
+  for (const SizedNodes& row : sizing.rows)
+    if (row.best && row.days && (least == nullptr || *row.days < *least->days)) least = &row;
+  return fmt::format("none of these is done in {:.4g} days; {}", *sizing.deadline,
+                     least == nullptr
+                         ? "with these failures none ever is"
+                         : fmt::format("the least are {:.4g}, on {}", *least->days, counted(least->nodes)));
 }
 
 // The answer, a sentence per question.
@@ -69,7 +96,10 @@ std::vector<std::string> answers(const Sizing& sizing) {
   };
   std::vector<std::string> lines;
   if (!sizing.smallest) {
-    lines.push_back(fmt::format("no plan fits on up to {}", with_devices(sizing.rows.back().nodes)));
+    const bool known =
+        std::all_of(sizing.rows.begin(), sizing.rows.end(), [](const SizedNodes& row) { return row.known; });
+    lines.push_back(fmt::format("{} on up to {}", known ? "no plan fits" : "no plan found yet",
+                                with_devices(sizing.rows.back().nodes)));
     return lines;
   }
   lines.push_back("smallest on which a plan fits: " + with_devices(*sizing.smallest));
@@ -81,9 +111,7 @@ std::vector<std::string> answers(const Sizing& sizing) {
   if (sizing.deadline && sizing.in_time)
     lines.push_back(fmt::format("fewest that are done in {:.4g} days: {}, {:.4g} days", *sizing.deadline,
                                 with_devices(*sizing.in_time), *of(*sizing.in_time).days));
-  if (sizing.deadline && !sizing.in_time)
-    lines.push_back(fmt::format("none of these is done in {:.4g} days; the fastest takes {:.4g}", *sizing.deadline,
-                                of(*sizing.fastest).days.value_or(0)));
+  if (sizing.deadline && !sizing.in_time) lines.push_back(none_in_time(sizing));
   return lines;
 }
 
@@ -116,10 +144,9 @@ Sweep over_nodes(const Sizing& sizing) {
     point.point = std::ssize(sweep.rows) - 1;
     point.outcome = row.best ? SweepRow::Outcome::Fits : SweepRow::Outcome::NoPlan;
     if (!row.best) continue;
-    const Figures whole = whole_training(*row.best);
     point.step_time = row.best->report.step_time;
     point.samples_per_s = row.best->report.samples_per_s;
-    point.days = row.days, point.cost = whole.cost;
+    point.days = row.days, point.cost = cost_of(row);
     point.devices = row.best->plan.devices();
   }
   sweep.question.axes.push_back(std::move(axis));
@@ -231,7 +258,7 @@ std::string sizing_csv(const Sizing& sizing) {
                           found.report.tokens_per_s ? fmt::format("{}", *found.report.tokens_per_s) : "",
                           found.report.mfu ? fmt::format("{}", *found.report.mfu) : "", fullest(found).need.value,
                           fullest(found).capacity.value, row.bound > 0 ? fmt::format("{}", gap(row)) : "");
-      for (const auto& value : {row.days, whole.device_hours, whole.cost})
+      for (const auto& value : {row.days, whole.device_hours, cost_of(row)})
         text += value ? fmt::format(",{}", *value) : ",";
     } else {
       text += ",,,,,,,,,,,,";

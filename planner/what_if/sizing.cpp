@@ -1,6 +1,7 @@
 #include "planner/what_if/sizing.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 #include <variant>
 
@@ -14,6 +15,7 @@ namespace pipewright {
 namespace {
 
 constexpr double kWorthMore = 1.001;  // nodes that bring less bring nothing
+constexpr int kFlat = 3;  // rows in a row that bring nothing: a batch of 27 does not gain from 2 copies or 4
 
 std::string counted(int nodes) {
   return fmt::format("{} node{}", nodes, nodes == 1 ? "" : "s");
@@ -30,13 +32,11 @@ class Sizes {
   Sizing all() {
     check();
     for (const int nodes : question_.nodes) {
-      if (stopped()) break;
+      if (!sizing_.rows.empty() && stopped()) break;
       ask(nodes);
-      if (question_.ends_itself && no_gain()) {
-        const auto last = std::prev(sizing_.rows.end(), 2);
-        if (nodes != question_.nodes.back())
-          sizing_.notes.push_back(
-              fmt::format("more than {} were not asked: they bring nothing over {}", counted(nodes), last->nodes));
+      if (question_.ends_itself && nodes != question_.nodes.back() && no_gain()) {
+        sizing_.notes.push_back(fmt::format("more than {} were not asked: more brought nothing from {} to {}",
+                                            counted(nodes), std::prev(sizing_.rows.end(), kFlat + 1)->nodes, nodes));
         break;
       }
     }
@@ -44,6 +44,8 @@ class Sizes {
       look_between([](const SizedNodes& row) { return row.best.has_value(); });
       if (question_.deadline) look_between([this](const SizedNodes& row) { return in_time(row); });
     }
+    if (failed_ == std::ssize(sizing_.rows)) std::rethrow_exception(error_);
+    stopped();
     share();
     mark();
     return std::move(sizing_);
@@ -52,6 +54,8 @@ class Sizes {
  private:
   bool stopped() {
     if (options_.stop && options_.stop()) sizing_.ended = "interrupted";
+    for (const SizedNodes& row : sizing_.rows)
+      if (row.ended == "interrupted") sizing_.ended = row.ended;
     return !sizing_.ended.empty();
   }
 
@@ -76,6 +80,17 @@ class Sizes {
                        "--tokens 15T, or campaign.length");
   }
 
+  // What is fixed takes more devices than there are.
+  static bool too_few(const Scenario& scenario) {
+    const PlanRequest& plan = scenario.plan;
+    double least = 1;
+    for (const auto& [key, value] : {std::pair{"stages", plan.stages.value},
+                                     {"tensor_parallel", plan.tensor_parallel.value},
+                                     {"data_parallel", plan.data_parallel.value}})
+      if (!plan.open.contains(key)) least *= static_cast<double>(value);
+    return least > scenario.cluster.devices();
+  }
+
   // Searched once, and put in its place.
   const SizedNodes& ask(int nodes) {
     Scenario changed = scenario_;
@@ -86,14 +101,12 @@ class Sizes {
     } catch (const OverflowError&) {
       throw;
     } catch (const InputError& error) {  // too few devices for what is fixed, or too many to list what is open
-      const bool fewer = nodes < scenario_.cluster.nodes;
-      const bool answered = std::any_of(sizing_.rows.begin(), sizing_.rows.end(),
-                                        [](const SizedNodes& other) { return other.best.has_value(); });
-      if (!fewer && !answered) throw;
-      row.known = fewer && !answered;
+      if (failed_++ == 0) error_ = std::current_exception();
+      row.known = too_few(changed);
       const std::string what = error.what();
-      const auto at = what.find("plan");
-      row.why = at == std::string::npos ? what : what.substr(at);
+      constexpr std::string_view kBehindPlace = ": plan";
+      const auto at = what.find(kBehindPlace);
+      row.why = at == std::string::npos ? what : what.substr(at + 2);
       row.why = row.why.substr(0, row.why.find('\n'));
     }
     const auto behind = std::find_if(sizing_.rows.begin(), sizing_.rows.end(),
@@ -105,8 +118,11 @@ class Sizes {
     if (auto* found = std::get_if<SearchAnswer>(&result)) {
       row.bound = found->bound, row.ended = found->ended;
       row.best = std::move(found->plans.front());
-      if (const auto whole = campaign(*row.best->scenario, row.best->plan, row.best->report))
-        row.days = whole->days_expected().value_or(whole->days());
+      if (const auto whole = campaign(*row.best->scenario, row.best->plan, row.best->report)) {
+        row.failures = whole->goodput.has_value();
+        if (!row.failures) row.days = whole->days();
+        if (row.failures) row.days = whole->days_expected();  // nothing: it never ends
+      }
     } else if (const auto* none = std::get_if<NoPlanYet>(&result)) {
       row.known = false, row.ended = none->ended, row.why = in_words(*none);
     } else {
@@ -124,7 +140,8 @@ class Sizes {
       if (!row.best)
         sizing_.notes.push_back(
             fmt::format("on {}: {}; shown is the plan of {}", counted(row.nodes), row.why, counted(fewer.nodes)));
-      row.best = fewer.best, row.days = fewer.days;
+      if (row.days && (!fewer.days || *row.days < *fewer.days)) continue;  // more devices fail more often
+      row.best = fewer.best, row.days = fewer.days, row.failures = fewer.failures;
       row.known = true, row.why.clear();
     }
     for (std::size_t i = sizing_.rows.size() - 1; i-- > 0;)
@@ -134,11 +151,18 @@ class Sizes {
 
   bool in_time(const SizedNodes& row) const { return row.best && row.days && *row.days <= *question_.deadline; }
 
-  // Whether the last row is no faster than the one before it.
+  // Whether the last rows are no faster than the one before them, and all of them had their time. A deadline that is
+  // not met yet may still be.
   bool no_gain() const {
-    if (sizing_.rows.size() < 2) return false;
-    const SizedNodes &last = sizing_.rows.back(), &before = *std::prev(sizing_.rows.end(), 2);
-    return last.best && before.best && last.best->report.samples_per_s < before.best->report.samples_per_s * kWorthMore;
+    if (std::ssize(sizing_.rows) <= kFlat) return false;
+    const auto first = std::prev(sizing_.rows.end(), kFlat + 1);
+    const auto flat = [&](const SizedNodes& row) {
+      return row.best && row.ended.empty() && first->best &&
+             row.best->report.samples_per_s < first->best->report.samples_per_s * kWorthMore;
+    };
+    if (!std::all_of(first, sizing_.rows.end(), flat)) return false;
+    return !question_.deadline || std::any_of(sizing_.rows.begin(), sizing_.rows.end(),
+                                              [this](const SizedNodes& row) { return in_time(row); });
   }
 
   // Between the last row that does not and the first one that does: the fewest nodes that do.
@@ -156,6 +180,9 @@ class Sizes {
     for (const SizedNodes& row : sizing_.rows) {
       if (!row.known) sizing_.notes.push_back(fmt::format("on {}: {}", counted(row.nodes), row.why));
       if (!row.best) continue;
+      if (row.failures && !row.days)
+        sizing_.notes.push_back(fmt::format(
+            "on {}: failures come faster than checkpoints and restarts: the training never ends", counted(row.nodes)));
       const auto of = [&](int nodes) -> const Found& {
         return *std::find_if(sizing_.rows.begin(), sizing_.rows.end(), [&](const SizedNodes& other) {
                   return other.nodes == nodes;
@@ -180,17 +207,29 @@ class Sizes {
                                     [&](const SizedNodes& other) { return other.nodes == *nodes; });
       const int before = row == sizing_.rows.begin() ? 0 : std::prev(row)->nodes;
       if (*nodes - before > 1)
-        sizing_.notes.push_back(
-            fmt::format("{} to {} nodes were not asked: fewer than {} may {}", before + 1, *nodes - 1, *nodes, what));
+        sizing_.notes.push_back(fmt::format("{} not asked: fewer than {} may {}",
+                                            *nodes - before > 2
+                                                ? fmt::format("{} to {} nodes were", before + 1, *nodes - 1)
+                                                : counted(before + 1) + (before == 0 ? " was" : " were"),
+                                            *nodes, what));
     };
     gap(sizing_.smallest, "do");
     if (sizing_.in_time != sizing_.smallest) gap(sizing_.in_time, "meet the deadline");
+    const bool fail =
+        std::any_of(sizing_.rows.begin(), sizing_.rows.end(), [](const SizedNodes& row) { return row.failures; });
+    if (fail && question_.looks_between && sizing_.in_time && sizing_.in_time != sizing_.rows.front().nodes)
+      sizing_.notes.push_back(
+          fmt::format("more devices fail more often, so more nodes need not be done earlier: of fewer than {} only the "
+                      "numbers of the table are known not to meet the deadline",
+                      counted(*sizing_.in_time)));
   }
 
   const Scenario& scenario_;
   const SizingQuestion& question_;
   SearchOptions options_;
   Sizing sizing_;
+  std::ptrdiff_t failed_ = 0;  // rows that could not be asked
+  std::exception_ptr error_;   // of the first of these
 };
 
 }  // namespace

@@ -357,6 +357,20 @@ TEST_CASE("plan --nodes: a row per number of nodes, in every form, and the answe
   CHECK(has(narrowed, "searched for DeepSpeed only: schedule: 1f1b"));
 }
 
+TEST_CASE(
+    "plan --nodes: days and cost are with failures where these are asked for, and no plan found yet is no proof") {
+  const ProgramRun run = run_program(
+      {"plan",   kLlama,   "--nodes",      "2,4", "--gap",     "30%",   "--tokens",   "1T", "--price", "2",
+       "--mtbf", "5000 h", "--checkpoint", "60s", "--restart", "10min", "--deadline", "1d", "--width", "1000"});
+  CHECK(run.status == 1);
+  CHECK(has(run, "days expected"));
+  CHECK(has(run, "cost expected"));
+  CHECK(has(run, "none of these is done in 1 days; the least are "));
+  CHECK(has(run, ", on 4 nodes"));
+  const ProgramRun short_run = run_program({"plan", kLlama, "--nodes", "2", "--time-limit", "1ms"});
+  if (!has(short_run, "smallest on which")) CHECK(has(short_run, "no plan found yet on up to 2 nodes"));
+}
+
 TEST_CASE("plan --nodes: bad numbers, and options that go with one cluster only, are named with a way out") {
   const auto error = [](const std::vector<std::string>& more) {
     std::vector<std::string> arguments = {"plan", "scenarios/quickstart.yaml", "--set", "plan=auto"};
@@ -375,6 +389,7 @@ TEST_CASE("plan --nodes: bad numbers, and options that go with one cluster only,
   CHECK(holds(error({"--set", "cluster.nodes=auto"}), "pipewright plan SCENARIO --nodes auto"));
   CHECK(holds(error({"--nodes", "1", "--pareto", "memory"}), "--pareto: is of one cluster"));
   CHECK(holds(error({"--nodes", "1", "-o", "plan.yaml"}), "--set cluster.nodes=N -o plan.yaml"));
+  CHECK(holds(error({"--nodes", "1", "--objective", "cost"}), "--objective: cost: --nodes finds the plans of most "));
   CHECK(holds(error({"--nodes", "1", "--deadline", "soon"}), "--deadline: \"soon\" is no time above 0"));
   CHECK(holds(error({"--nodes", "1", "--deadline", "30d"}), "--deadline: is met or missed by a whole training"));
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -72,17 +73,21 @@ TEST_CASE("the fewest nodes on which a plan fits are found between two powers of
   CHECK(as_listed.smallest == 4);
   REQUIRE(as_listed.notes.size() == 1);
   CHECK(as_listed.notes.front() == "2 to 3 nodes were not asked: fewer than 4 may do");
+  const Sizing one_between = size_cluster(scenario, {.nodes = {2, 4}}, {});
+  REQUIRE(one_between.notes.size() == 1);
+  CHECK(one_between.notes.front() == "3 nodes were not asked: fewer than 4 may do");
 }
 
 TEST_CASE(
     "each row is what a search on that cluster finds, more nodes are never slower, and the list ends where they bring "
     "nothing") {
-  const Scenario scenario = wide(12);
+  Scenario scenario = wide(12);
+  scenario.cluster.nodes = 512;
   const Sizing sizing = size_cluster(scenario, nodes_by_themselves(scenario), {});
   CHECK(sizing.smallest == 1);
-  CHECK(sizing.rows.size() >= 2);
-  CHECK(sizing.rows.back().nodes <= 16);  // 12 layers are 12 stages at most
-  CHECK(sizing.notes.size() == 1);
+  CHECK(asked(sizing) == std::vector<int>{1, 2, 4, 8, 16, 32, 64});  // 12 layers are 12 stages at most, on 6 nodes
+  REQUIRE(sizing.notes.size() == 1);
+  CHECK(sizing.notes.front() == "more than 64 nodes were not asked: more brought nothing from 8 to 64");
   double before = 0;
   for (const SizedNodes& each : sizing.rows) {
     REQUIRE(each.best.has_value());
@@ -97,7 +102,76 @@ TEST_CASE(
   }
   // One pipeline of more stages waits longer: the fewest devices take the least device time.
   CHECK(sizing.cheapest == 1);
-  CHECK(*sizing.fastest == std::prev(sizing.rows.end(), 2)->nodes);
+  CHECK(sizing.fastest == 8);
+}
+
+// 3 stages, a batch of 27: three pipelines on 9 devices, 5 nodes; two or four of them do not divide it.
+TEST_CASE("one flat doubling does not end the list, nor do any while a deadline is not met") {
+  Scenario scenario = wide(12);
+  scenario.plan.open.erase("stages");
+  scenario.plan.stages.value = 3;
+  scenario.training.global_batch_size = Placed<std::int64_t>{27, {}};
+  scenario.training.micro_batches.reset();
+  scenario.training.micro_batch_size = Placed<std::int64_t>{1, {}};
+  open(scenario, {"data_parallel"});
+  SizingQuestion question = nodes_by_themselves(scenario);
+  const Sizing all = size_cluster(scenario, question, {});
+  const auto speed = [&](int nodes) { return row(all, nodes).best->report.samples_per_s; };
+  CHECK(speed(4) == speed(2));  // flat, and yet more bring more
+  CHECK(speed(8) > 2 * speed(4));
+  const Scenario long_one = with_samples(scenario, 86400 * 1.5 * speed(4));
+  question.deadline = 1;
+  const Sizing met = size_cluster(long_one, question, {});
+  CHECK(met.in_time == 5);
+  question.deadline = 0.001;
+  CHECK(asked(size_cluster(long_one, question, {})) == question.nodes);
+}
+
+TEST_CASE(
+    "with failures a goodput of 0 is never in time, and days that rise with the nodes are no reason for halving") {
+  Scenario scenario = with_samples(wide(12), 1e9);
+  const auto failing = [&](Time mtbf) {
+    CampaignRequest request = *scenario.campaign;
+    request.mtbf = mtbf, request.checkpoint = Time{60'000'000'000}, request.restart = Time{600'000'000'000};
+    Scenario changed = scenario;
+    changed.campaign = std::make_shared<const CampaignRequest>(request);
+    return changed;
+  };
+  SizingQuestion question = nodes_between(1, 4);
+  question.deadline = 1e9;
+  const Sizing never = size_cluster(failing(Time{1}), question, {});
+  CHECK_FALSE(never.in_time.has_value());
+  for (const SizedNodes& each : never.rows) {
+    CHECK(each.best.has_value());
+    CHECK_FALSE(each.days.has_value());
+    CHECK(each.failures);
+  }
+  CHECK(std::any_of(never.notes.begin(), never.notes.end(), [](const std::string& note) {
+    return note == "on 1 node: failures come faster than checkpoints and restarts: the training never ends";
+  }));
+  const Scenario rare = failing(Time{3600'000'000'000});
+  const Sizing rows = size_cluster(rare, nodes_between(1, 4), {});
+  question.deadline = (*row(rows, 2).days + *row(rows, 1).days) / 2;
+  const Sizing some = size_cluster(rare, question, {});
+  REQUIRE(some.in_time.has_value());
+  CHECK(some.notes.back().starts_with("more devices fail more often"));
+}
+
+TEST_CASE("a number of nodes that is too few for what is fixed does not fit, and is an error only where all are") {
+  Scenario scenario = wide(12);
+  scenario.plan.open.erase("stages");
+  scenario.plan.stages.value = 6, scenario.plan.stages.place = {"scenarios/plan.yaml", 3, 5};
+  const Sizing sizing = size_cluster(scenario, nodes_between(1, 4), {});
+  CHECK(asked(sizing) == std::vector<int>{1, 2, 3, 4});
+  CHECK(sizing.smallest == 3);
+  for (const int few : {1, 2}) {
+    CHECK(row(sizing, few).known);
+    CHECK(row(sizing, few).why.starts_with("plan: 6 stages x 1 copies x 1 (tensor_parallel) need 6 devices, the "));
+  }
+  CHECK(sizing.notes.empty());
+  CHECK(error_of([&] {
+          static_cast<void>(size_cluster(scenario, {.nodes = {1, 2}}, {}));
+        }).find("the cluster has 2;") != std::string::npos);
 }
 
 TEST_CASE("a deadline: the fewest nodes that meet it, and none where none does") {
@@ -152,6 +226,14 @@ TEST_CASE("an interrupted question has the rows that were asked") {
   const Sizing sizing = size_cluster(wide(12), nodes_between(1, 64), options);
   CHECK(sizing.ended == "interrupted");
   CHECK(sizing.rows.size() < 7);
+  options.stop = [] { return true; };
+  const Sizing none = size_cluster(wide(12), nodes_between(1, 64), options);
+  CHECK(none.rows.size() == 1);
+  CHECK_FALSE(none.rows.front().known);
+  CHECK(none.ended == "interrupted");
+  bool last = false;  // in the only row
+  options.stop = [&] { return std::exchange(last, true); };
+  CHECK(size_cluster(wide(12), {.nodes = {4}}, options).ended == "interrupted");
 }
 
 TEST_CASE("where nothing fits, the fewest nodes on which something does are told, and it does there alone") {
