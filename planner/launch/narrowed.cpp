@@ -39,6 +39,7 @@ class Narrowing {
     placement();
     training();
     within();
+    keep_what_is_fixed();
     return std::move(found_);
   }
 
@@ -108,7 +109,9 @@ class Narrowing {
     tell("plan.partition", "partition: equal_layers, by its own methods");
   }
 
-  // What the model has: blocks, and attention cores that can be rebuilt alone.
+  std::vector<std::string> modes_of_framework() const { return {words_.recompute.begin(), words_.recompute.end()}; }
+
+  // What the model has, too: blocks, and attention cores that can be rebuilt alone.
   std::vector<std::string> recomputations() const {
     const Model& model = found_.scenario.model;
     const bool blocks = std::any_of(model.layers.begin(), model.layers.end(), [](const Layer& l) { return l.block; });
@@ -125,9 +128,9 @@ class Narrowing {
       plan().recompute_except_last = false;
       tell("plan.recompute_except_last", "recompute_except_last: false, micro-batches are treated alike");
     }
-    const std::vector<std::string> all = recomputations();
     const auto open = plan().open.find("recompute");
-    if (open == plan().open.end()) return check_recompute(all);
+    if (open == plan().open.end()) return check_recompute(modes_of_framework());
+    const std::vector<std::string> all = open->second.among.empty() ? recomputations() : modes_of_framework();
     std::vector<std::string> left;
     for (const std::string& mode : all)
       if (open->second.among.empty() ||
@@ -180,6 +183,16 @@ class Narrowing {
   void within() {
     found_.within.whole_nodes = true;
     if (found_.scenario.cluster.nodes > 1) found_.restricted.push_back("devices: of one node, or of whole nodes");
+  }
+
+  // A remedy would open these for any value, and copies where placement and their gradients were not settled for them:
+  // with --for its line would find another plan.
+  void keep_what_is_fixed() {
+    std::vector<std::string> keys = {"plan.recompute", "training.zero", "training.precision"};
+    if (!has_copies()) keys.emplace_back("plan.data_parallel");
+    for (std::string& key : keys)
+      if (std::find(found_.keys.begin(), found_.keys.end(), key) == found_.keys.end())
+        found_.keys.push_back(std::move(key));
   }
 
   const FrameworkWords& words_;

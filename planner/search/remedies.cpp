@@ -154,8 +154,13 @@ std::string fewest_nodes(const Scenario& scenario, Questions& questions) {
                      high);
 }
 
+bool is_kept(const SearchOptions& options, std::string_view key) {
+  return std::find(options.kept.begin(), options.kept.end(), key) != options.kept.end();
+}
+
 // Half the bytes of weights and activations, where layers are priced from operators and devices have such a peak.
-std::string shorter_numbers(const Scenario& scenario, Questions& questions) {
+std::string shorter_numbers(const Scenario& scenario, const SearchOptions& options, Questions& questions) {
+  if (is_kept(options, "training.precision")) return "";
   const Training& training = scenario.training;
   if (training.precision != Precision::Fp32 && training.precision != Precision::Tf32) return "";
   if (scenario.cost != CostSourceKind::Roofline || !scenario.cluster.device.peak.contains(Precision::Bf16)) return "";
@@ -175,13 +180,13 @@ std::vector<std::string> cheapest_changes(const Scenario& scenario, const Search
     Scenario changed = scenario;
     OpenFields& fields = field.training ? changed.training.open : changed.plan.open;
     const std::string key = std::string(field.training ? "training." : "plan.") + field.key;
-    if (std::find(options.kept.begin(), options.kept.end(), key) != options.kept.end()) continue;
+    if (is_kept(options, key)) continue;
     if (fields.find(field.key) != fields.end() && fields.at(field.key).among.empty()) continue;
     fields[field.key] = {};
     if (const Fits found = questions.fits(changed); found.yes)
       remedies.push_back(fmt::format("with {0}: auto: {1}: --set {0}=auto", key, found.best));
   }
-  for (std::string line : {shorter_numbers(scenario, questions), fewest_nodes(scenario, questions)})
+  for (std::string line : {shorter_numbers(scenario, options, questions), fewest_nodes(scenario, questions)})
     if (!line.empty()) remedies.push_back(std::move(line));
   if (least) remedies.push_back(memory_line(*least));
   return remedies;

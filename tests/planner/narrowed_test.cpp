@@ -67,7 +67,8 @@ TEST_CASE("a list of the user's keeps what the framework has of it") {
   CHECK(narrow.scenario.plan.open.at("recompute").among == std::vector<std::string>{"none", "blocks"});
   CHECK(narrow.within.one_recompute);
   CHECK(narrow.within.whole_nodes);
-  CHECK(narrow.keys == std::vector<std::string>{"plan.schedule", "plan.recompute"});
+  CHECK(narrow.keys == std::vector<std::string>{"plan.schedule", "plan.recompute", "training.zero",
+                                                "training.precision", "plan.data_parallel"});
   CHECK(tells(narrow, "schedule: 1f1b"));
   CHECK(tells(narrow, "devices: of one node, or of whole nodes"));
 }
@@ -88,6 +89,33 @@ TEST_CASE("what the scenario fixes and the framework lacks is refused, with a wa
             "plan.partition: cuts of its own"));
   CHECK(has(refusal(small("{stages: auto, replicas: auto, schedule: pipedream, partition: auto}"), Framework::Torch),
             "plan.replicas: workers that share a stage"));
+}
+
+// gpt has flash attention: no attention cores to rebuild, and `launch` writes the mode all the same.
+TEST_CASE("a recomputation that the framework has is taken as it stands, also where the model has nothing for it") {
+  const Narrowed fixed = narrowed(small("{stages: auto, recompute: selective}"), Framework::Megatron);
+  CHECK(fixed.scenario.plan.recompute.value == std::vector{Recompute::Selective});
+  const Narrowed listed = narrowed(small("{stages: auto, recompute: {auto: [selective, full]}}"), Framework::Megatron);
+  CHECK(listed.scenario.plan.open.at("recompute").among == std::vector<std::string>{"selective"});
+}
+
+TEST_CASE("where nothing fits, no remedy opens what the framework restricts") {
+  const Narrowed narrow = narrowed(
+      small("{stages: auto, recompute: none}", "optimizer: adam, precision: fp32, micro_batch_size: 8", "90 MiB"),
+      Framework::Megatron);
+  const auto opens = [&](const std::vector<std::string>& kept) {
+    const auto found = search(narrow.scenario, {.top = 1, .within = narrow.within, .kept = kept});
+    std::string all;
+    for (const std::string& line : std::get<Infeasible>(found).remedies)
+      all += line + "\n";
+    return all;
+  };
+  for (const char* key : {"plan.recompute=", "training.precision=", "plan.data_parallel="}) {
+    CAPTURE(key);
+    CHECK(opens(narrow.keys).find(key) == std::string::npos);
+  }
+  CHECK(opens({}).find("plan.recompute=") != std::string::npos);
+  CHECK(opens({}).find("training.precision=") != std::string::npos);
 }
 
 TEST_CASE("what launch would replace in the training is replaced before the search, and told") {
