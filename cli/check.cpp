@@ -13,6 +13,7 @@
 #include "io/profile_file.hpp"
 #include "io/read_scenario.hpp"
 #include "io/read_sweep.hpp"
+#include "io/trained_as.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/yaml_json.hpp"
 #include "io/yaml.hpp"
@@ -60,6 +61,12 @@ std::string in_words(const GivenSchedule& given) {
   return text;
 }
 
+// What launch will have to leave to the user.
+std::string not_kept(const Model& model) {
+  const std::string type = trained_as(model).rope_scaling_not_kept;
+  return type.empty() ? "" : "; rope_scaling of type " + type + " is not kept";
+}
+
 }  // namespace
 
 std::string checked_file(const std::string& path, const ReadOptions& options, std::string* resolved) {
@@ -67,7 +74,7 @@ std::string checked_file(const std::string& path, const ReadOptions& options, st
   const std::string what = kind(path);
   if (what == "model") {
     const Model model = read_model(path, options);
-    return "model, " + counted(static_cast<std::int64_t>(model.layers.size()), "layer");
+    return "model, " + counted(static_cast<std::int64_t>(model.layers.size()), "layer") + not_kept(model);
   }
   if (what == "device") return "device " + read_device(path, options).name;
   if (what == "cluster") return "cluster, " + counted(read_cluster(path, options).devices(), "device");
@@ -84,13 +91,13 @@ std::string checked_file(const std::string& path, const ReadOptions& options, st
     const Space space = layouts_of(scenario);
     if (resolved != nullptr) *resolved = resolved_yaml(scenario);
     return "scenario, " + counted(static_cast<std::int64_t>(scenario.model.layers.size()), "layer") + ", " +
-           counted(space.layouts, "layout") + " to choose from: pipewright plan";
+           counted(space.layouts, "layout") + " to choose from: pipewright plan" + not_kept(scenario.model);
   }
   const InOrder ordered = in_graph_order(scenario);
   const Plan plan = find_plan(ordered.or_else(scenario), cost_model(ordered.or_else(scenario)));
   if (resolved != nullptr) *resolved = resolved_yaml(scenario);
   return "scenario, " + counted(static_cast<std::int64_t>(scenario.model.layers.size()), "layer") + " on " +
-         counted(plan.stages, "stage") + ", " + plan.schedule;
+         counted(plan.stages, "stage") + ", " + plan.schedule + not_kept(scenario.model);
 }
 
 namespace {

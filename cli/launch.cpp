@@ -15,6 +15,7 @@
 #include "core/check.hpp"
 #include "io/launch/changed_keys.hpp"
 #include "io/read_scenario.hpp"
+#include "io/writers/html.hpp"
 #include "io/writers/made_json.hpp"
 #include "io/writers/schedule_csv.hpp"
 #include "io/writers/writers.hpp"
@@ -176,9 +177,12 @@ int run(const Arguments& arguments) {
   const Answer other = same ? Answer{} : answered(nearest.scenario);
   const Answer& written = same ? asked : other;
   const Changes changes = changes_of(arguments, asked, nearest, written);
+  std::vector<std::string> differences = nearest.differences;
+  if (name == "torchtitan")
+    if (const std::string lacks = torchtitan_lacks(*written.scenario); !lacks.empty()) differences.push_back(lacks);
   const std::string text = file_of(name, {.asked = asked,
                                           .written = written,
-                                          .differences = nearest.differences,
+                                          .differences = differences,
                                           .asked_words = plan_in_words(asked.plan),
                                           .written_words = plan_in_words(written.plan),
                                           .plan_path = path == "-" ? "PLAN" : path,
@@ -186,6 +190,7 @@ int run(const Arguments& arguments) {
                                           .set = changes.set,
                                           .set_says_all = changes.says_all,
                                           .sbatch = arguments.has("--sbatch") || name == "slurm"});
+  const std::string tight = tight_memory(written.report);
   const double change = written.report.samples_per_s / asked.report.samples_per_s - 1;
   const std::string question = change < -0.01 ? better_question(arguments, nearest, *framework) : "";
   if (!output.empty()) {
@@ -199,17 +204,19 @@ int run(const Arguments& arguments) {
                        .launched = plan_in_words(written.plan),
                        .predicted_asked = figures_of(asked),
                        .predicted_launched = figures_of(written),
-                       .differences = nearest.differences,
+                       .differences = differences,
                        .better_question = question,
                        .shortfall = written.report.fits ? "" : written.report.shortfall.reason,
+                       .memory_warning = tight,
                        .text = text,
                        .written = output.empty() ? std::vector<std::string>{} : std::vector{output}}));
   else if (output.empty())
     print(text);
-  for (const std::string& difference : nearest.differences)
+  for (const std::string& difference : differences)
     note("not as planned: " + difference);
   if (!same) note(fmt::format("predicted for what is written: {:+.1f} % samples/s", 100 * change));
   if (!question.empty()) note(fmt::format("for the best plan that {} can express: {}", framework->name, question));
+  if (!tight.empty()) note(tight);
   if (!written.report.fits) note("does not fit: " + written.report.shortfall.reason);
   return written.report.fits ? kDone : kNo;
 }

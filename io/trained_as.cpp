@@ -15,6 +15,12 @@ namespace {
 struct AboveZero {
   const char* operator()(double value) const { return value > 0 ? "" : "must be more than 0"; }
 };
+// A word, as it goes into comments of launch files.
+struct TypeWord {
+  const char* operator()(const std::string& value) const {
+    return value == rope_type_word(value) ? "" : "must be 1 to 64 letters, digits, _ or -";
+  }
+};
 struct Epsilon {
   const char* operator()(double value) const { return value > 0 && value < 1 ? "" : "must be more than 0, below 1"; }
 };
@@ -41,6 +47,7 @@ constexpr Field<RopeScaling> kRopeScaling[] = {
 
 void read_rope_scaling(Reader& reader, const At& at, TrainedAs& trained) {
   read_fields<RopeScaling>(reader, at, kRopeScaling, trained.rope_scaling.emplace());
+  trained.rope_scaling_not_kept.clear();
 }
 
 void write_rope_scaling(YamlText& out, std::string_view key, const TrainedAs& trained) {
@@ -53,6 +60,9 @@ void write_rope_scaling(YamlText& out, std::string_view key, const TrainedAs& tr
 constexpr Field<TrainedAs> kTrainedAs[] = {
     {"rope_theta", "number > 0", "base of rotary positions; default: unknown", Need::Optional,
      read_as<&TrainedAs::rope_theta, AboveZero>, write_as<&TrainedAs::rope_theta>},
+    {"rope_scaling_not_kept", "text", "type of a scaling that rope_scaling has no words for; default: none",
+     Need::Optional, read_as<&TrainedAs::rope_scaling_not_kept, TypeWord>,
+     write_text<&TrainedAs::rope_scaling_not_kept>},
     {"rope_scaling", "map", "see model.trained_as.rope_scaling; default: none", Need::Optional, read_rope_scaling,
      write_rope_scaling},
     {"norm_epsilon", "number > 0", "added under the root of every norm; default: unknown", Need::Optional,
@@ -61,10 +71,21 @@ constexpr Field<TrainedAs> kTrainedAs[] = {
 
 }  // namespace
 
+std::string rope_type_word(std::string_view type) {
+  std::string word(type.substr(0, 64));
+  std::replace_if(
+      word.begin(), word.end(),
+      [](char c) {
+        return !(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') && c != '_' && c != '-';
+      },
+      '_');
+  return word.empty() ? "_" : word;
+}
+
 void read_trained_as(Reader& reader, const At& at, bool rotary, TrainedAs& trained) {
   read_fields<TrainedAs>(reader, at, kTrainedAs, trained);
   if (rotary || !at.yaml.is(Yaml::Type::Map)) return;
-  for (const char* key : {"rope_theta", "rope_scaling"})
+  for (const char* key : {"rope_theta", "rope_scaling", "rope_scaling_not_kept"})
     if (const Yaml* value = at.yaml.find(key))
       reader.errors.add(
           value->place,

@@ -25,6 +25,9 @@ void read_trained_as(Reader& reader, const At& at, bool rotary, TrainedAs& train
 void keep_trained_as(Model& model, const TrainedAs& trained);
 TrainedAs trained_as(const Model& model);
 
+// A type of scaling as one word of letters, digits, _ and -, at most 64; other characters become _.
+std::string rope_type_word(std::string_view type);
+
 std::vector<SectionDoc> trained_as_docs();
 
 }  // namespace pipewright

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace pipewright {
 
@@ -23,7 +24,8 @@ struct RopeScaling {
 
 struct TrainedAs {
   std::optional<double> rope_theta;         // base of the rotary wavelengths; absent: unknown
-  std::optional<RopeScaling> rope_scaling;  // absent: none
+  std::optional<RopeScaling> rope_scaling;  // absent: none, or not kept
+  std::string rope_scaling_not_kept;        // its type, where that is no RopeScalingType: "longrope"; else ""
   std::optional<double> norm_epsilon;       // added under the root of every norm; absent: unknown
   bool operator==(const TrainedAs&) const = default;
 };

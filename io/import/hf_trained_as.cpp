@@ -41,7 +41,9 @@ void read_scaling(const HfReading& r, const RopeObject& rope) {
   const auto known = std::find_if(std::begin(kRopeScalingTypes), std::end(kRopeScalingTypes),
                                   [&](const auto& each) { return each.first == type; });
   if (known == std::end(kRopeScalingTypes)) {
-    r.out.notes.push_back(fmt::format("{} of type {} is not kept", rope.key, printable(type.substr(0, 64))));
+    std::string& word = r.out.trained_as.rope_scaling_not_kept;
+    word = rope_type_word(type);
+    r.out.notes.push_back(fmt::format("{} of type {} is not kept", rope.key, word));
     return;
   }
   const auto number = [&](const char* inner) { return r.config.positive_within(rope.key, *rope.json, inner); };

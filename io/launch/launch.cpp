@@ -13,6 +13,7 @@
 #include "io/format_quantity.hpp"
 #include "io/trained_as.hpp"
 #include "io/utf8.hpp"
+#include "io/writers/html.hpp"
 
 namespace pipewright {
 namespace {
@@ -52,11 +53,14 @@ std::string launch_header(const LaunchRequest& request, std::string_view framewo
     lines.push_back(fmt::format("What {} cannot express, and what stands here instead:", framework));
     for (const std::string& difference : request.differences)
       lines.push_back("  " + one_line(difference));
+  }
+  if (&request.asked != &request.written) {
     const double change = request.written.report.samples_per_s / asked.report.samples_per_s - 1;
     lines.push_back("Plan written: " + request.written_words);
     lines.push_back(
         fmt::format("Predicted for it: {} ({:+.1f} % samples/s)", figures(request.written.report), 100 * change));
   }
+  if (const std::string tight = tight_memory(request.written.report); !tight.empty()) lines.push_back(tight);
   if (!version.empty()) lines.push_back(fmt::format("Settings as of {}.", version));
   if (!afterwards.empty()) lines.push_back(fmt::format("Afterwards: {}", one_line(afterwards)));
   if (!request.set_says_all)
@@ -170,6 +174,9 @@ std::string python_trained_as(const Model& model) {
       items.push_back(fmt::format("\"{}\": {}", key, key == "type" ? "\"" + value + "\"" : value));
     text += fmt::format("ROPE_SCALING = {{{}}}\n", fmt::join(items, ", "));
   }
+  if (!trained.rope_scaling_not_kept.empty())
+    text += fmt::format("# rope_scaling of type {} is not kept: take it from the model's own configuration.\n",
+                        trained.rope_scaling_not_kept);
   if (trained.norm_epsilon) text += fmt::format("NORM_EPSILON = {}\n", *trained.norm_epsilon);
   return text.empty() ? "" : "# As the model is trained, for the layers that you put here.\n" + text;
 }
@@ -177,7 +184,11 @@ std::string python_trained_as(const Model& model) {
 std::string trained_as_in_words(const TrainedAs& trained) {
   std::vector<std::string> words;
   if (trained.rope_theta) words.push_back(fmt::format("rope_theta {}", *trained.rope_theta));
-  if (trained.rope_theta && !trained.rope_scaling) words.emplace_back("no rope_scaling");
+  if (!trained.rope_scaling_not_kept.empty())
+    words.push_back(fmt::format("rope_scaling of type {} (not kept: see the model's own configuration)",
+                                trained.rope_scaling_not_kept));
+  else if (trained.rope_theta && !trained.rope_scaling)
+    words.emplace_back("no rope_scaling");
   if (trained.rope_scaling) {
     std::string text = "rope_scaling";
     for (const auto& [key, value] : parts_of(*trained.rope_scaling))

@@ -16,7 +16,7 @@ namespace pipewright {
 struct LaunchRequest {
   const Answer& asked;    // the plan
   const Answer& written;  // the nearest that the framework can say; `asked` where that is the plan itself
-  std::vector<std::string> differences;
+  std::vector<std::string> differences;    // also what it cannot say though `written` is the plan
   std::string asked_words, written_words;  // "TP4 PP8 VP5 DP2 MBS1 x 64 interleaved_1f1b"
   std::string plan_path;                   // as the user named it
   std::string command;                     // how this was made
@@ -28,8 +28,10 @@ struct LaunchRequest {
 std::string megatron_launch(const LaunchRequest& request);    // a shell script
 std::string deepspeed_launch(const LaunchRequest& request);   // a Python program that holds its own JSON
 std::string torchtitan_launch(const LaunchRequest& request);  // a Python recipe for torchtitan's config registry
-std::string torch_launch(const LaunchRequest& request);       // a Python program on torch.distributed.pipelining
-std::string slurm_launch(const LaunchRequest& request);       // a Slurm job around `pipewright run`
+// What torchtitan lacks for any plan of this model, as a difference; "": it has its configuration.
+std::string torchtitan_lacks(const Scenario& scenario);
+std::string torch_launch(const LaunchRequest& request);  // a Python program on torch.distributed.pipelining
+std::string slurm_launch(const LaunchRequest& request);  // a Slurm job around `pipewright run`
 
 // The header's lines, each behind "# ".
 std::string launch_header(const LaunchRequest& request, std::string_view framework, std::string_view version,

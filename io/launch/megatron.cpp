@@ -71,11 +71,23 @@ void parallel_flags(Flags& flags, const Answer& written) {
   flags.add("--global-batch-size {}", plan.global_batch_size);
 }
 
+// Whether selective recomputation repeats anything: attention that keeps its scores. Fused attention does not.
+bool rebuilds_cores(const Model& model) {
+  const auto is_core = [](const Operator& op) { return op.attention_core; };
+  const auto has_core = [&](const Work& work) {
+    return std::any_of(work.operators.begin(), work.operators.end(), is_core);
+  };
+  return std::any_of(model.works.begin(), model.works.end(), has_core);
+}
+
 void recompute_flags(Flags& flags, const Answer& written) {
   const Plan& plan = written.plan;
   const auto any = [&](Recompute mode) {
     return std::find(plan.recompute.begin(), plan.recompute.end(), mode) != plan.recompute.end();
   };
+  if (any(Recompute::Selective) && !rebuilds_cores(written.scenario->model))
+    return flags.line(
+        "# plan.recompute: selective repeats nothing, as attention is fused; core_attn would run its forward again");
   if (any(Recompute::Selective)) return flags.line("--recompute-granularity selective --recompute-modules core_attn");
   if (any(Recompute::Blocks))
     return flags.line("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1");
@@ -102,7 +114,11 @@ std::string sparse_of(const Transformer& t) {
 }
 
 // Scaling of rotary positions, where Megatron-LM has flags for it; else a comment that it has not.
-void scaling_flags(Flags& flags, const Transformer& t, const std::optional<RopeScaling>& scaling) {
+void scaling_flags(Flags& flags, const Transformer& t, const TrainedAs& trained) {
+  if (!trained.rope_scaling_not_kept.empty())
+    return flags.add("# rope_scaling of type {} is not kept: set it yourself, from the model's own configuration",
+                     trained.rope_scaling_not_kept);
+  const std::optional<RopeScaling>& scaling = trained.rope_scaling;
   const bool latent = t.latent.rank > 0;
   if (!scaling) return latent ? flags.line("--rope-type rope") : void();
   if (latent && scaling->type == RopeScalingType::Yarn) {
@@ -138,7 +154,8 @@ void rotary_flags(Flags& flags, const Transformer& t, const TrainedAs& trained) 
               *trained.rope_theta, *trained.rope_theta);
   if (t.rotary_size > 0 && t.rotary_size < t.head_size)
     flags.add("--rotary-percent {}", static_cast<double>(t.rotary_size) / static_cast<double>(t.head_size));
-  if (trained.rope_theta || trained.rope_scaling) scaling_flags(flags, t, trained.rope_scaling);
+  if (trained.rope_theta || trained.rope_scaling || !trained.rope_scaling_not_kept.empty())
+    scaling_flags(flags, t, trained);
 }
 
 // What the model has and no flag here says: it was priced, and the script would train another.
@@ -175,7 +192,10 @@ void model_flags(Flags& flags, const Answer& written) {
   if (t.gated) flags.line("--swiglu");
   if (t.norm == Norm::Rms) flags.line("--normalization RMSNorm");
   const TrainedAs trained = trained_as(written.scenario->model);
-  if (trained.norm_epsilon) flags.add("--norm-epsilon {}", *trained.norm_epsilon);
+  if (trained.norm_epsilon)
+    flags.add("--norm-epsilon {}", *trained.norm_epsilon);
+  else
+    flags.line("# norm epsilon: not stated by the model; Megatron-LM's default is 1e-5");
   if (t.positions == Transformer::Positions::Rotary) rotary_flags(flags, t, trained);
   if (!t.feed_forward_bias && t.attention_bias != Transformer::Bias::All) flags.line("--disable-bias-linear");
   if (t.attention_bias == Transformer::Bias::Queries) flags.line("--add-qkv-bias");

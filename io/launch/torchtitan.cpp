@@ -51,6 +51,12 @@ std::string class_of(const Plan& plan) {
 
 }  // namespace
 
+std::string torchtitan_lacks(const Scenario& scenario) {
+  if (!base_of(*described(scenario.model)).empty()) return "";
+  return "model: none of its configurations is known to be this one; the recipe ends at once until you import yours as "
+         "base";
+}
+
 std::string torchtitan_launch(const LaunchRequest& request) {
   const Answer& written = request.written;
   const Plan& plan = written.plan;
@@ -94,8 +100,9 @@ std::string torchtitan_launch(const LaunchRequest& request) {
   text += "from torchtitan.config import ActivationCheckpointConfig\n";
   if (base.empty())
     text +=
-        "# torchtitan has no configuration that is known to be this model: name yours.\n"
-        "from torchtitan.models.llama3.config_registry import llama3_debugmodel as base\n";
+        "# torchtitan has no configuration that is known to be this model: import yours as base, e.g.\n"
+        "#   from torchtitan.models.MODEL.config_registry import CONFIGURATION as base\n"
+        "# and delete the line of SystemExit below.\n";
   else
     text += fmt::format("from torchtitan.models.llama3.config_registry import {} as base\n", base);
   if (const TrainedAs trained = trained_as(scenario.model); trained != TrainedAs{})
@@ -107,7 +114,12 @@ std::string torchtitan_launch(const LaunchRequest& request) {
       "\nHEAD = \"output\"  # \"lm_head\" in later versions\n\n\ndef blocks(first, end):\n"
       "    return [f\"layers.{i}\" for i in range(first, end)]\n\n\n";
   if (to_file) text += fmt::format("SCHEDULE = \"\"\"\\\n{}\"\"\"\n\n\n", schedule_csv(written.schedule));
-  text += "def pipewright_plan():\n    config = base()\n    parallel, training = config.parallelism, config.training\n";
+  text += "def pipewright_plan():\n";
+  if (base.empty())
+    text +=
+        "    raise SystemExit(\"pipewright_plan.py: import the configuration of your model as base, then delete this "
+        "line\")\n";
+  text += "    config = base()\n    parallel, training = config.parallelism, config.training\n";
   const auto set = [&](const std::string& key, const auto& value) { text += fmt::format("    {} = {}\n", key, value); };
   set("parallel.tensor_parallel_degree", plan.tensor_parallel);
   if (plan.tensor_parallel > 1) set("parallel.enable_sequence_parallel", plan.sequence_parallel ? "True" : "False");
@@ -120,7 +132,8 @@ std::string torchtitan_launch(const LaunchRequest& request) {
       text +=
           "    with tempfile.NamedTemporaryFile(\"w\", suffix=\".csv\", delete=False) as file:\n"
           "        file.write(SCHEDULE)\n";
-      set("parallel.pipeline_parallel_schedule", "\"_PipelineScheduleRuntime\"");
+      // Looked up by name, though the file's class is _PipelineScheduleRuntime, which has none.
+      set("parallel.pipeline_parallel_schedule", "\"PipelineScheduleMulti\"");
       set("parallel.pipeline_parallel_schedule_csv", "file.name");
     } else {
       set("parallel.pipeline_parallel_schedule", "\"" + schedule + "\"");

@@ -26,6 +26,7 @@ std::string compare_html(const ComparedSide& a, const ComparedSide& b, std::stri
 
 // "Memory is tight: up to 86.2 GiB of 80.0 GiB is expected ..." and what to do, for a plan that fits up to `high` only.
 std::string tight_memory(Bytes high, Bytes capacity);
+std::string tight_memory(const Report& report);  // "" where it is not, or where the plan does not fit
 
 // Pieces of pages, for those who make one of their own.
 // What the whole training takes and costs, where the scenario asks.

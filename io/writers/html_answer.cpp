@@ -81,9 +81,13 @@ void add_campaign_figures(std::vector<HtmlPage::Figure>& figures, const Answer& 
 }
 
 void warn_of_tight_memory(HtmlPage& page, const Answer& answer) {
-  const StageReport* full = fullest(answer.report);
-  if (full == nullptr || !answer.report.fits || full->need.high <= full->need.capacity) return;
-  page.warning(tight_memory(full->need.high, full->need.capacity));
+  if (const std::string tight = tight_memory(answer.report); !tight.empty()) page.warning(tight);
+}
+
+std::string tight_memory(const Report& report) {
+  const StageReport* full = fullest(report);
+  if (full == nullptr || !report.fits || full->need.high <= full->need.capacity) return "";
+  return tight_memory(full->need.high, full->need.capacity);
 }
 
 std::string tight_memory(Bytes high, Bytes capacity) {

@@ -66,7 +66,8 @@ std::string launch_json(const LaunchFile& made) {
   write_figures(json, "predicted_asked", made.predicted_asked);
   write_figures(json, "predicted_launched", made.predicted_launched);
   json.field("better_question", unless_empty(made.better_question)).field("fits", made.shortfall.empty());
-  json.field("shortfall", unless_empty(made.shortfall)).field("text", made.text).field("written", made.written);
+  json.field("shortfall", unless_empty(made.shortfall)).field("memory_warning", unless_empty(made.memory_warning));
+  json.field("text", made.text).field("written", made.written);
   json.close();
   return std::move(json).text();
 }
@@ -109,6 +110,7 @@ JsonShape launch_shape() {
                                           {"better_question", maybe(text())},
                                           {"fits", flag()},
                                           {"shortfall", maybe(text())},
+                                          {"memory_warning", maybe(text())},
                                           {"text", text()},
                                           {"written", list(text())}});
 }

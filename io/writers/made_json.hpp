@@ -41,6 +41,7 @@ struct LaunchFile {
   std::vector<std::string> differences;  // what the framework cannot express
   std::string better_question;           // a command; "": none is known to be better
   std::string shortfall;                 // "": it fits
+  std::string memory_warning;            // "": memory is not tight
   std::string text;
   std::vector<std::string> written;
 };

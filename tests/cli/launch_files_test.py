@@ -4,6 +4,7 @@ usage: launch_files_test.py PIPEWRIGHT SOURCE
 """
 
 import ast
+import json
 import os
 import re
 import shlex
@@ -26,6 +27,10 @@ def launched(plan, target, *more):
 
 def parses_as_shell(text):
     return subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
+
+
+def told(text, beginning):
+    return next(line for line in text.splitlines() if line.startswith(beginning))[len(beginning):]
 
 
 def module_of(text):
@@ -52,7 +57,8 @@ ast.parse(launched("what_if/llama3-70b.yaml", "torchtitan", "--set", "plan.sched
                    "plan.virtual_stages=2", "--set", "plan.partition=balanced"))
 zero_bubble = launched("what_if/llama3-70b.yaml", "torchtitan", "--set", "plan.schedule=zb_h1")
 ast.parse(zero_bubble)
-assert "_PipelineScheduleRuntime" in zero_bubble and "\n7F0,7I0," in zero_bubble
+# A name that PyTorch's get_schedule_class knows: torchtitan looks it up, then runs the file.
+assert 'pipeline_parallel_schedule = "PipelineScheduleMulti"\n' in zero_bubble and "\n7F0,7I0," in zero_bubble
 for target in ["torchtitan", "megatron"]:
     assert parses_as_shell(launched("what_if/llama3-70b.yaml", target, "--sbatch")), target
 assert parses_as_shell(launched("what_if/llama3-70b.yaml", "megatron"))
@@ -101,6 +107,57 @@ with tempfile.TemporaryDirectory() as folder:
     asked = subprocess.run([PIPEWRIGHT, "launch", unknown, "--for", "megatron"], capture_output=True, text=True,
                            check=False).stdout
     assert "${ROTARY_BASE:?" in asked and "norm-epsilon" not in asked and parses_as_shell(asked)
+    assert "  # norm epsilon: not stated by the model; Megatron-LM's default is 1e-5\n" in asked
+    # A recipe for a model that torchtitan does not have ends at once, and the header and standard error say so.
+    run = subprocess.run([PIPEWRIGHT, "launch", unknown, "--for", "torchtitan", "--set", "training.precision=bf16"],
+                         capture_output=True, text=True, check=False)
+    lacks = "model: none of its configurations is known to be this one; the recipe ends at once until you import yours"
+    assert f"#   {lacks}" in run.stdout and f"not as planned: {lacks}" in run.stderr, run
+    assert "can express this plan" not in run.stdout and "debugmodel" not in run.stdout
+    recipe = types.ModuleType("recipe")
+    with mock.patch.dict(sys.modules, {name: mock.MagicMock() for name in ["torchtitan", "torchtitan.config"]}):
+        exec(compile(run.stdout, "pipewright_plan.py", "exec"), recipe.__dict__)
+    try:
+        recipe.pipewright_plan()
+        ended = ""
+    except SystemExit as end:
+        ended = str(end)
+    assert "import the configuration of your model as base, then delete this line" in ended, ended
+    recipe.base = mock.MagicMock()
+    without = re.sub(r"\n    raise SystemExit[^\n]*", "", run.stdout)
+    with mock.patch.dict(sys.modules, {name: mock.MagicMock() for name in ["torchtitan", "torchtitan.config"]}):
+        exec(compile(without, "pipewright_plan.py", "exec"), recipe.__dict__)
+    assert recipe.pipewright_plan() is recipe.base.return_value
+    # A type of scaling that is not kept is named, wherever the scaling would stand.
+    with open(f"{SOURCE}/configs/models/hf/llama3-8b.json", encoding="utf-8") as file:
+        config = json.load(file)
+    config["rope_scaling"] = {"type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    scaled = os.path.join(folder, "scaled.yaml")
+    with open(scaled, "w", encoding="utf-8") as file:
+        file.write("model: {hf: config.json}\ncluster: dgx-h100x8\nplan: {stages: 8}\n"
+                   "training: {global_batch_size: 8, micro_batch_size: 1, precision: bf16}\n")
+    for target, words in [("megatron", "  # rope_scaling of type longrope is not kept: set it yourself"),
+                          ("torchtitan", "rope_scaling of type longrope (not kept: see"),
+                          ("torch", "# rope_scaling of type longrope is not kept: take it from")]:
+        text = subprocess.run([PIPEWRIGHT, "launch", scaled, "--for", target], capture_output=True, text=True,
+                              check=False).stdout
+        assert words in text and "no rope_scaling" not in text, (target, text)
+        assert parses_as_shell(text) if target == "megatron" else ast.parse(text)
+    checked = subprocess.run([PIPEWRIGHT, "check", scaled], capture_output=True, text=True, check=False).stdout
+    assert checked.endswith("; rope_scaling of type longrope is not kept)\n"), checked
+# Selective recomputation that repeats nothing has no flag, which would have Megatron-LM repeat fused attention.
+assert "--recompute" not in llama and "# plan.recompute: selective repeats nothing" in llama
+stored = launched("what_if/llama3-70b.yaml", "megatron", "--set", "model.attention=materialised")
+assert "--recompute-granularity selective --recompute-modules core_attn\n" in stored
+# Memory that may not be enough is told in the file, on standard error and in the document; the exit status says "fits".
+for more in [[], ["--json"]]:
+    run = subprocess.run([PIPEWRIGHT, "launch", f"{SOURCE}/scenarios/what_if/llama3-70b.yaml", "--for", "megatron", "--set",
+                          "cluster.node.device.memory=68GiB", *more], capture_output=True, text=True, check=False)
+    assert run.returncode == 0 and "Memory is tight: up to 72.9 GiB of 68.0 GiB is expected" in run.stderr, run
+    warned = json.loads(run.stdout)["memory_warning"] if more else told(run.stdout, "# Memory is tight: ")
+    assert "72.9 GiB of 68.0 GiB is expected" in warned, warned
 trained = module_of(launched("what_if/llama3-70b.yaml", "torch"))
 assert trained.ROPE_THETA == 500000 and trained.NORM_EPSILON == 1e-05
 deepseek = launched("what_if/llama3-70b.yaml", "megatron", "--set", f"model.hf={SOURCE}/configs/models/hf/deepseek-v3.json",
@@ -112,10 +169,6 @@ gpt_oss = launched("what_if/llama3-70b.yaml", "megatron", "--set", f"model.hf={S
 assert ("no flag above says; add Megatron-LM's own: gate of GELU (--swiglu is SiLU), sliding windows, attention sinks, "
         "biases of the attention or of the feed-forward alone, bias of the router, biases of the experts\n") in gpt_oss
 assert parses_as_shell(gpt_oss) and "no flag above says" not in llama
-
-
-def told(text, beginning):
-    return next(line for line in text.splitlines() if line.startswith(beginning))[len(beginning):]
 
 
 def said_by(words):

@@ -472,6 +472,8 @@ TEST_CASE("What a configuration is trained with is kept: base and scaling of rot
       parse_hf_config(llama("\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1]}"), "config.json", {});
   CHECK_FALSE(other.trained_as.rope_scaling);
   CHECK(other.notes.back() == "rope_scaling of type longrope is not kept");
+  CHECK(other.trained_as.rope_scaling_not_kept == "longrope");
+  CHECK(of(llama("\"rope_scaling\": {\"type\": \"a b\\n$(c)\"}")).rope_scaling_not_kept == "a_b___c_");
   for (const char* wrong : {"\"rope_theta\": -1", "\"rope_theta\": \"10000\"", "\"rms_norm_eps\": 0"})
     CHECK(refusal(llama(wrong)).find("is no number above 0") != std::string::npos);
   CHECK(refusal(llama("\"rope_scaling\": {\"type\": \"linear\"}")).find("has no factor of at least 1") !=
@@ -508,6 +510,19 @@ TEST_CASE("What a model is trained with, and where it comes from, goes to a writ
   CHECK(trained_as(changed).norm_epsilon == 1e-06);
 }
 
+TEST_CASE("The type of a rope scaling that is not kept goes to a written file and back, until a scaling is stated") {
+  const Scratch scratch;
+  scratch.write("config.json", llama("\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1]}"));
+  const Model model = read_model(scratch.write("m.yaml", "model: {hf: config.json, name: mine}\n"));
+  CHECK(trained_as(model).rope_scaling_not_kept == "longrope");
+  CHECK(model.source.find("rope_scaling of type longrope is not kept") != std::string::npos);
+  CHECK(trained_as(read_model(scratch.write("back.yaml", model_yaml(model, "")))) == trained_as(model));
+  const Model stated = read_model(
+      scratch.write("stated.yaml", "model: {hf: config.json, trained_as: {rope_scaling: {type: yarn, factor: 4}}}\n"));
+  CHECK(trained_as(stated).rope_scaling_not_kept.empty());
+  CHECK(trained_as(stated).rope_scaling->factor == 4);
+}
+
 TEST_CASE("A family writes back numbers within their ranges only, which its JSON Schema takes") {
   const Scratch scratch;
   const Model model = read_model(scratch.write(
@@ -529,6 +544,8 @@ TEST_CASE("Wrong keys of trained_as are named with their place") {
   CHECK(with(decoder + "{rope_theta: 0}").find("model.trained_as.rope_theta: \"0\" must be more than 0") !=
         std::string::npos);
   CHECK(with(decoder + "{norm_epsilon: 1}").find("must be more than 0, below 1") != std::string::npos);
+  CHECK(with(decoder + "{rope_scaling_not_kept: \"a\\nb\"}").find("must be 1 to 64 letters, digits, _ or -") !=
+        std::string::npos);
   CHECK(with(decoder + "{theta: 1}").find("unknown key \"model.trained_as.theta\"") != std::string::npos);
   CHECK(with(decoder + "{rope_scaling: {type: yran, factor: 2}}").find("did you mean \"yarn\"") != std::string::npos);
   CHECK(with(decoder + "{rope_scaling: {type: yarn}}").find("rope_scaling.factor is missing") != std::string::npos);
