@@ -92,6 +92,18 @@ void write(const std::string& path, std::string_view ending, const Sizing& sizin
   note("wrote " + path + " (best plans by nodes)");
 }
 
+// The plan of the row that the question is answered with, as a command; "": none.
+std::string next_command(const Arguments& arguments, const Sizing& sizing) {
+  const auto nodes = !sizing.deadline ? sizing.cheapest : sizing.in_time ? sizing.in_time : sizing.fastest;
+  if (!nodes) return "";
+  Arguments one = arguments;
+  for (const char* option : {"--nodes", "--deadline", "--format"})
+    one.options.erase(option);
+  one.options["--set"].push_back(fmt::format("cluster.nodes={}", *nodes));
+  const bool taken = arguments.positional.front() == "plan.yaml";
+  return command_line("plan", one) + (taken ? " -o best.yaml" : " -o plan.yaml");
+}
+
 }  // namespace
 
 bool asks_for_nodes(const Arguments& arguments) {
@@ -130,6 +142,8 @@ int plan_nodes(const Arguments& arguments, const Scenario& scenario, const Searc
   sizing.notes.insert(sizing.notes.end(), notes.begin(), notes.end());
   print(arguments.has("--json") ? sizing_json(sizing, scenario)
                                 : sizing_text(sizing, scenario, {output_width(arguments), use_colour(arguments)}));
+  if (const std::string next = next_command(arguments, sizing); !next.empty() && !arguments.has("--json"))
+    print("next          " + next + "\n");
   for (std::size_t i = 0; i < outputs.size(); ++i)
     write(outputs[i], kEndings[endings[i]], sizing, scenario, command_line("plan", arguments));
   if (!sizing.ended.empty()) return kInterrupted;

@@ -19,6 +19,8 @@ struct SizedNodes {
   std::string ended;           // as Ranking::ended
   std::optional<double> days;  // of the whole training, with failures where these can be told; nothing: never
   bool failures = false;       // `days` are with failures
+  // With all efficiencies at the upper and at the lower ends of their bands; of the rows that are marked.
+  std::optional<double> days_low, days_high;
 };
 
 struct Sizing {

@@ -75,14 +75,28 @@ std::vector<TextColumn> table(const Sizing& sizing) {
   return all;
 }
 
+// "46.3 days (36.7 to 64.0)"
+std::string days_text(const SizedNodes& row, std::string_view of_what = "") {
+  std::string text = fmt::format("{:.4g} days", *row.days);
+  if (row.days_low) text += fmt::format(" ({:.4g} to {:.4g}{})", *row.days_low, *row.days_high, of_what);
+  return text;
+}
+
+std::string in_time_text(const SizedNodes& row, double deadline) {
+  const std::string text = days_text(row, " over the bands of the efficiencies");
+  if (!row.days_high) return text;
+  return text + (*row.days_high <= deadline ? ": in time over all of them" : ": in time at the central estimate only");
+}
+
 std::string none_in_time(const Sizing& sizing) {
   const SizedNodes* least = nullptr;
   for (const SizedNodes& row : sizing.rows)
     if (row.best && row.days && (least == nullptr || *row.days < *least->days)) least = &row;
-  return fmt::format("none of these is done in {:.4g} days; {}", *sizing.deadline,
-                     least == nullptr
-                         ? "with these failures none ever is"
-                         : fmt::format("the least are {:.4g}, on {}", *least->days, counted(least->nodes)));
+  return fmt::format(
+      "none of these is done in {:.4g} days; {}", *sizing.deadline,
+      least == nullptr ? "with these failures none ever is"
+                       : fmt::format("the least are {}, on {}",
+                                     days_text(*least, " over the bands of the efficiencies"), counted(least->nodes)));
 }
 
 // The answer, a sentence per question.
@@ -109,8 +123,8 @@ std::vector<std::string> answers(const Sizing& sizing) {
   lines.push_back(fmt::format("fastest: {}, {:.4g} samples/s", with_devices(*sizing.fastest),
                               of(*sizing.fastest).best->report.samples_per_s));
   if (sizing.deadline && sizing.in_time)
-    lines.push_back(fmt::format("fewest that are done in {:.4g} days: {}, {:.4g} days", *sizing.deadline,
-                                with_devices(*sizing.in_time), *of(*sizing.in_time).days));
+    lines.push_back(fmt::format("fewest that are done in {:.4g} days: {}, {}", *sizing.deadline,
+                                with_devices(*sizing.in_time), in_time_text(of(*sizing.in_time), *sizing.deadline)));
   if (sizing.deadline && !sizing.in_time) lines.push_back(none_in_time(sizing));
   return lines;
 }
@@ -206,7 +220,8 @@ std::string sizing_json(const Sizing& sizing, const Scenario& asked) {
     json.open('{').field("nodes", row.nodes).field("devices", row.devices);
     json.field("outcome", row.best ? "fits" : row.known ? "does_not_fit" : "not_known");
     json.field("reason", row.why).field("ended", row.ended).field("bound", row.bound);
-    json.field("gap", row.best ? gap(row) : 0.0).field("days", row.days).key("plan");
+    json.field("gap", row.best ? gap(row) : 0.0).field("days", row.days);
+    json.field("days_low", row.days_low).field("days_high", row.days_high).key("plan");
     if (row.best)
       write_plan(json, *row.best);
     else
@@ -227,6 +242,8 @@ JsonShape sizing_shape() {
                                 {"bound", number()},
                                 {"gap", number()},
                                 {"days", maybe(number())},
+                                {"days_low", maybe(number())},
+                                {"days_high", maybe(number())},
                                 {"plan", maybe(plan_shape())}});
   return document("pipewright.sizing/1", {{"scenario", text()},
                                           {"devices_per_node", whole()},
@@ -287,6 +304,20 @@ std::string sizing_markdown(const Sizing& sizing) {
   return text;
 }
 
+namespace {
+
+// "256 devices, 46.3 days (36.7 to 64.0), cost 208.33"
+std::string under_card(const Sizing& sizing, int nodes) {
+  const SizedNodes& row = *std::find_if(sizing.rows.begin(), sizing.rows.end(),
+                                        [&](const SizedNodes& each) { return each.nodes == nodes; });
+  std::string text = fmt::format("{} devices", row.devices);
+  if (row.days) text += ", " + days_text(row);
+  if (const auto cost = cost_of(row)) text += ", cost " + money_text(*cost);
+  return text;
+}
+
+}  // namespace
+
 std::string sizing_html(const Sizing& sizing, const Scenario& asked, std::string_view command) {
   HtmlPage page(asked.name.empty() ? "how many nodes" : asked.name + ": how many nodes",
                 fmt::format("{} ({} layers) on nodes of {} x {}", asked.model.name, asked.model.layers.size(),
@@ -296,9 +327,7 @@ std::string sizing_html(const Sizing& sizing, const Scenario& asked, std::string
                                   {sizing.cheapest, "cheapest"},
                                   {sizing.fastest, "fastest"},
                                   {sizing.in_time, "fewest in time"}})
-    if (who)
-      figures.push_back(
-          {what, counted(*who), fmt::format("{} devices", std::int64_t{*who} * asked.cluster.devices_per_node)});
+    if (who) figures.push_back({what, counted(*who), under_card(sizing, *who)});
   page.figures(figures);
   page.list(answers(sizing));
   if (const std::vector<TextColumn> all = table(sizing); !all.empty()) {
@@ -308,8 +337,9 @@ std::string sizing_html(const Sizing& sizing, const Scenario& asked, std::string
   for (const auto& lines : {without_plan(sizing), remarks(sizing)})
     if (!lines.empty()) page.list(lines);
   add_curves(page, sizing);
-  const auto known =
-      std::find_if(sizing.rows.begin(), sizing.rows.end(), [](const SizedNodes& row) { return row.best; });
+  const auto known = std::find_if(sizing.rows.begin(), sizing.rows.end(), [](const SizedNodes& row) {
+    return row.best && !row.best->report.provenance.empty();
+  });
   if (known != sizing.rows.end()) {
     page.heading("How it is known");
     page.list(known->best->report.provenance);

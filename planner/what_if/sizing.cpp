@@ -10,6 +10,7 @@
 #include "core/check.hpp"
 #include "core/cluster/topology.hpp"
 #include "core/plan/campaign.hpp"
+#include "planner/answer.hpp"
 
 namespace pipewright {
 namespace {
@@ -48,6 +49,8 @@ class Sizes {
     stopped();
     share();
     mark();
+    for (SizedNodes& row : sizing_.rows)
+      if (marked(row.nodes) && !stopped()) add_bands(row);
     return std::move(sizing_);
   }
 
@@ -196,7 +199,62 @@ class Sizes {
       if (!sizing_.fastest || rate(*row.best) > rate(of(*sizing_.fastest)) * kWorthMore) sizing_.fastest = row.nodes;
       if (question_.deadline && !sizing_.in_time && in_time(row)) sizing_.in_time = row.nodes;
     }
+    for (const SizedNodes& row : sizing_.rows)
+      if (marked(row.nodes)) say_idle(row);
+    say_open();
     say_what_lies_between();
+  }
+
+  bool marked(int nodes) const {
+    return sizing_.smallest == nodes || sizing_.cheapest == nodes || sizing_.fastest == nodes ||
+           sizing_.in_time == nodes;
+  }
+
+  // What `simulate` says of the plan: how it is known, and how wrong its days may be.
+  static void add_bands(SizedNodes& row) {
+    const auto told = answer(*row.best->scenario, {.ignore_memory = true});
+    const Report& report = std::get<Answer>(told).report;
+    row.best->report.range = report.range;
+    row.best->report.provenance = report.provenance;
+    const auto& whole = report.campaign;
+    if (!whole || !whole->days_low || !row.days) return;
+    row.days_low = *row.days * *whole->days_low / whole->days();
+    row.days_high = *row.days * *whole->days_high / whole->days();
+  }
+
+  void say_idle(const SizedNodes& row) {
+    const int used = row.best->plan.devices(), each = scenario_.cluster.devices_per_node;
+    if (used == row.devices) return;
+    const int nodes = (used + each - 1) / each;
+    sizing_.notes.push_back(fmt::format(
+        "on {} the plan uses {} of {} devices{}; device time and cost are of these alone", counted(row.nodes), used,
+        row.devices, nodes < row.nodes ? fmt::format(", {}", counted(nodes)) : ""));
+  }
+
+  // A plan of fewer nodes is one of more: what is proven of a row holds of all before it.
+  void say_open() {
+    if (!sizing_.in_time) return;
+    int excluded = 0;
+    bool open = false;
+    for (const SizedNodes& row : sizing_.rows) {
+      if (row.nodes == *sizing_.in_time) break;
+      open = !too_late(row);
+      if (!open) excluded = row.nodes;
+    }
+    if (!open) return;
+    sizing_.notes.push_back(fmt::format(
+        "fewer than {} are not excluded: the gaps of the searches leave room for plans on {} that are in time",
+        counted(*sizing_.in_time),
+        excluded + 2 == *sizing_.in_time ? counted(excluded + 1)
+                                         : fmt::format("{} to {} nodes", excluded + 1, *sizing_.in_time - 1)));
+  }
+
+  // Proven: by the bound of all plans, were there no failures.
+  bool too_late(const SizedNodes& row) const {
+    if (!row.best) return row.known;
+    if (!row.failures && row.bound >= row.best->value) return true;
+    const auto whole = campaign(*row.best->scenario, row.best->plan, row.best->report);
+    return whole && row.bound * whole->samples / 86400 > *question_.deadline;
   }
 
   // A list that was given is asked as it stands.

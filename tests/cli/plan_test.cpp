@@ -340,6 +340,8 @@ TEST_CASE("plan --nodes: a row per number of nodes, in every form, and the answe
   CHECK(run.status == 0);
   CHECK(has(run, "smallest on which a plan fits: 2 nodes (16 devices)"));
   CHECK(has(run, "no plan on 1 node: no plan fits: "));
+  CHECK(run.out.find("next          pipewright plan ") != std::string::npos);
+  CHECK(run.out.ends_with(" --price 2 --set cluster.nodes=2 --tokens 1T -o plan.yaml\n"));
   const auto document = nlohmann::json::parse(file_text(folder.path("a.json")));
   CHECK(document["schema"] == "pipewright.sizing/1");
   CHECK(document["smallest_nodes"] == 2);
@@ -369,6 +371,31 @@ TEST_CASE(
   CHECK(has(run, ", on 4 nodes"));
   const ProgramRun short_run = run_program({"plan", kLlama, "--nodes", "2", "--time-limit", "1ms"});
   if (!has(short_run, "smallest on which")) CHECK(has(short_run, "no plan found yet on up to 2 nodes"));
+}
+
+TEST_CASE("plan --nodes --deadline: the days of the answer have the band of the efficiencies, in every form") {
+  ScratchFolder folder;
+  const auto ask = [&](const std::string& days) {
+    return run_program({"plan", kLlama, "--nodes", "2,4", "--gap", "30%", "--tokens", "10G", "--deadline", days,
+                        "--width", "1000", "-o", folder.path("a.json"), "-o", folder.path("a.html")});
+  };
+  CHECK(has(ask("1000d"), " over the bands of the efficiencies): in time over all of them"));
+  const auto document = nlohmann::json::parse(file_text(folder.path("a.json")));
+  const auto& row = document["rows"][0];
+  CHECK(document["in_time_nodes"] == 2);
+  REQUIRE(row["days_low"].is_number());
+  CHECK(row["days_low"] < row["days"]);
+  CHECK(row["days"] < row["days_high"]);
+  const std::string page = file_text(folder.path("a.html"));
+  CHECK(page.find(" to ") < page.find("Samples per second of the best plan"));
+  CHECK(page.find("engine: ") != std::string::npos);  // how it is known
+  const double high = row["days_high"], middle = row["days"];
+  CHECK(has(ask(std::to_string((high + middle) / 2) + "d"), "): in time at the central estimate only"));
+  // A plan on 2 nodes that is faster than the one found: the gap leaves room for it.
+  REQUIRE(row["gap"] > 0.01);
+  const ProgramRun near = ask(std::to_string(middle * 0.999) + "d");
+  CHECK(
+      has(near, "fewer than 4 nodes are not excluded: the gaps of the searches leave room for plans on 1 to 3 nodes"));
 }
 
 TEST_CASE("plan --nodes: bad numbers, and options that go with one cluster only, are named with a way out") {

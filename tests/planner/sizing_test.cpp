@@ -86,8 +86,12 @@ TEST_CASE(
   const Sizing sizing = size_cluster(scenario, nodes_by_themselves(scenario), {});
   CHECK(sizing.smallest == 1);
   CHECK(asked(sizing) == std::vector<int>{1, 2, 4, 8, 16, 32, 64});  // 12 layers are 12 stages at most, on 6 nodes
-  REQUIRE(sizing.notes.size() == 1);
+  REQUIRE(sizing.notes.size() == 2);
   CHECK(sizing.notes.front() == "more than 64 nodes were not asked: more brought nothing from 8 to 64");
+  const int used = row(sizing, 8).best->plan.devices();
+  REQUIRE(used < 15);
+  CHECK(sizing.notes.back() == "on 8 nodes the plan uses " + std::to_string(used) + " of 16 devices, " +
+                                   std::to_string((used + 1) / 2) + " nodes; device time and cost are of these alone");
   double before = 0;
   for (const SizedNodes& each : sizing.rows) {
     REQUIRE(each.best.has_value());
@@ -189,6 +193,19 @@ TEST_CASE("a deadline: the fewest nodes that meet it, and none where none does")
   CHECK(*row(between, *between.in_time - 1).days > *question.deadline);
   question.deadline = four / 10;
   CHECK_FALSE(size_cluster(scenario, question, {}).in_time.has_value());
+  // Where the searches leave no gap fewer nodes are excluded; tests/cli/plan_test.cpp has those that do.
+  question = {.nodes = {1, 2}, .deadline = (*row(all, 1).days + two) / 2};
+  const Sizing proven = size_cluster(scenario, question, {.gap = 0});
+  CHECK(proven.in_time == 2);
+  CHECK(std::none_of(proven.notes.begin(), proven.notes.end(),
+                     [](const std::string& note) { return note.find("not excluded") != std::string::npos; }));
+}
+
+TEST_CASE("a marked row says how its plan is known") {
+  const Sizing sizing = size_cluster(with_samples(wide(12), 1e9), nodes_between(1, 2), {});
+  REQUIRE(sizing.smallest == 1);
+  CHECK_FALSE(row(sizing, 1).best->report.provenance.empty());
+  CHECK_FALSE(row(sizing, 1).days_low.has_value());  // stated times have no bands
 }
 
 TEST_CASE("what cannot be asked of several nodes is refused, with a way out") {
