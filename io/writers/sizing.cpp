@@ -72,6 +72,10 @@ std::vector<TextColumn> table(const Sizing& sizing) {
   for (TextColumn& column : all)
     if (failures && (column.head == "days" || column.head == "cost"))
       column = std::move(column.head == "days" ? days : costs);
+  // What the question is about first: nodes, mark, gap, GPUs, then these.
+  std::stable_partition(all.begin() + 4, all.end(), [](const TextColumn& column) {
+    return column.head.starts_with("days") || column.head.starts_with("cost") || column.head == "samples/s";
+  });
   return all;
 }
 
