@@ -20,7 +20,8 @@ std::string in_words(const NearestMiss& nearest);
 StageId fullest_stage(const Found& found);
 
 // Whether anything fits once a field is opened, in shorter numbers, or on more nodes of the same kind (the fewest): a
-// short search each. Then the memory that is enough, from `least`. Lines that can be pasted: "...: --set plan.recompute=auto".
+// short search each. Then the memory that is enough, from `least`. Lines can be pasted:
+// "...: --set plan.recompute=auto".
 std::vector<std::string> cheapest_changes(const Scenario& scenario, const SearchOptions& options,
                                           const std::optional<SearchAnswer>& least);
 
