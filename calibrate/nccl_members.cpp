@@ -76,17 +76,26 @@ void NcclMembers::until(const Done& done) {
       throw NcclError(fmt::format("nothing heard from NCCL for {} s by {} GPUs of one process", timeout_s_, count()));
 }
 
+// Every member is asked again and again, not one after the other: one that fails may leave the others waiting for it.
 void NcclMembers::settle() {
-  for (const Member& m : members_)
-    until([&] { return m.comm->settled(); });
+  until([&] {
+    bool all = true;
+    for (const Member& m : members_)
+      all = m.comm->settled() && all;
+    return all;
+  });
 }
 
 void NcclMembers::finish() {
   std::vector<std::int64_t> marks;
   for (const Member& m : members_)
     marks.push_back(m.queue->mark());
-  for (std::size_t i = 0; i < members_.size(); ++i)
-    until([&] { return members_[i].queue->passed(marks[i]) && members_[i].comm->settled(); });
+  until([&] {
+    bool all = true;
+    for (std::size_t i = 0; i < members_.size(); ++i)
+      all = members_[i].comm->settled() && members_[i].queue->passed(marks[i]) && all;
+    return all;
+  });
 }
 
 void NcclMembers::ask(DeviceWork work, std::int64_t bytes) {

@@ -10,7 +10,8 @@
 // The environment of a process says what goes wrong in it:
 //
 //   FAKE_NCCL_VERSION=20900          what ncclGetVersion says
-//   FAKE_NCCL_FAIL=ncclSend:7        the seventh call of it fails; `async:7`: the seventh operation does, later
+//   FAKE_NCCL_FAIL=ncclSend:7        the seventh call of it fails; `async:7`: the seventh operation does, later;
+//                                    `async of 1:7`: the seventh of member 1
 //   FAKE_NCCL_SILENT_AFTER=7         operations behind the seventh wait forever
 #include "tests/runtime/fake_nccl.hpp"
 
@@ -106,7 +107,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     }).detach();
   }
 
-  int state() {
+  Result state() {
     const std::lock_guard lock(mutex_);
     if (state_ == kSuccess && polls_ > 0) return --polls_, kInProgress;
     return state_;
@@ -121,17 +122,14 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   }
   void fail(Result result, const std::string& why) {
     const std::lock_guard lock(mutex_);
-    state_ = result, error_ = why;
+    if (state_ == kInProgress || state_ == kSuccess) state_ = result, error_ = why;  // the first failure stays
   }
   void finalize() { settle(kSuccess, 2); }
 
   // What a group asks of it, on one stream.
   void ask(std::vector<Operation> group, FakeStream* stream) {
     const std::int64_t turn = turns_++;
-    {
-      const std::lock_guard lock(mutex_);
-      state_ = kInProgress;
-    }
+    settle(kInProgress, 0);
     const auto launch = [self = shared_from_this(), group = std::move(group), stream, turn] {
       stream->ask([self, group, turn] { self->run(group, turn); });
       self->settle(kSuccess, 2);
@@ -250,7 +248,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
       const int number = ++operations;
       while (silent != nullptr && number > std::atoi(silent) && !aborted_)
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      if (fails("async")) fail(kRemoteError, "planned failure");
+      if (fails("async") || fails("async of " + std::to_string(rank_))) fail(kRemoteError, "planned failure");
       if (aborted_ || !run(operation)) break;
     }
     if (!aborted_) ++now_;
@@ -322,7 +320,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::vector<int> sockets_;  // by rank
   std::mutex mutex_;
   std::condition_variable changed_;
-  int state_ = kInProgress;
+  Result state_ = kInProgress;
   int polls_ = 0;  // so often it is still in progress
   std::string error_;
   bool running_ = false;
@@ -395,7 +393,7 @@ Result take(const char* function, void* handle, void* stream, Operation operatio
   }
   if (!communicator->is_settled()) {
     communicator->fail(kInvalidUsage, "used before it has settled");
-    return kInvalidUsage;
+    return communicator->state();
   }
   // One thread that asks for several communicators' parts, each on its own, may wait for itself on GPUs.
   if (depth == 0 && open_communicators > 1) ++ungrouped_operations;
