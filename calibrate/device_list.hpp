@@ -27,7 +27,7 @@
 //
 // Largest product: 4096^3 multiply-adds / K, so that ten readings stay short.
 //
-// Tests: tests/calibrate/device_loop_test.cpp
+// Tests: tests/calibrate/device_list_test.cpp
 #pragma once
 
 #include <memory>

@@ -15,13 +15,9 @@
 namespace pipewright {
 namespace {
 
-void read_version(Reader& reader, const At& at, Scenario&) {
-  std::int64_t version = 0;
-  if (read_value(reader, at, version) && version != 1) reader.error(at, "is no known version; write version: 1");
-}
-
 constexpr Field<Scenario> kScenario[] = {
-    {"version", "1", "of this format; default: 1", Need::Optional, read_version,
+    {"version", "1", "of this format; default: 1", Need::Optional,
+     [](Reader& reader, const At& at, Scenario&) { check_version(reader, at); },
      [](YamlText& out, std::string_view key, const Scenario&) { out.line(key, "1"); }},
     {"name", "text", "for reports; default: the name of the file", Need::Optional, read_as<&Scenario::name>,
      write_text<&Scenario::name>},

@@ -172,11 +172,7 @@ const Yaml* sweep_map(Reader& reader, const Yaml& root) {
   }
   for (const auto& [key, value] : root.map)
     if (key.text != "sweep" && key.text != "version") unknown_key(reader, top, key, {"sweep", "version"});
-  if (const Yaml* version = root.find("version")) {
-    const At here = top.child("version", *version);
-    std::int64_t number = 0;
-    if (read_value(reader, here, number) && number != 1) reader.error(here, "is no known version; write version: 1");
-  }
+  if (const Yaml* version = root.find("version")) check_version(reader, top.child("version", *version));
   if (!sweep) missing_key(reader, top, "sweep", "a map with base: and grid:");
   return sweep;
 }

@@ -103,6 +103,7 @@ Yaml read_anew(Reader& reader, const std::string& file, std::string_view kind, c
       if (key.text != kind && key.text != "version")
         reader.errors.add(key.place,
                           fmt::format("unknown key {}; a {} file holds one map, {}:", in_quotes(key.text), kind, kind));
+    if (const Yaml* version = root.find("version")) check_version(reader, At{root}.child("version", *version));
     Yaml* value = root.find(kind);
     if (value) return std::move(*value);
     reader.errors.add(place, fmt::format("this is no {} file: its top key must be {}:", kind, kind));
@@ -113,6 +114,11 @@ Yaml read_anew(Reader& reader, const std::string& file, std::string_view kind, c
 }
 
 }  // namespace
+
+void check_version(Reader& reader, const At& at) {
+  std::int64_t version = 0;
+  if (read_value(reader, at, version) && version != 1) reader.error(at, "is no known version; write version: 1");
+}
 
 Yaml read_reference(Reader& reader, const std::string& file, std::string_view kind, const YamlPlace& named_at) {
   if (!reader.known_files) return read_anew(reader, file, kind, named_at);

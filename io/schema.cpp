@@ -270,7 +270,7 @@ std::string json_schema(std::string_view name) {
     schema["allOf"] = {body};
   } else {
     schema["type"] = "object";
-    schema["properties"] = {{"version", {{"enum", {1, 3}}}}, {key, body}};
+    schema["properties"] = {{"version", {{"enum", {name == "profile" ? 3 : 1}}}}, {key, body}};
     schema["required"] = {key};
     schema["additionalProperties"] = false;
   }

@@ -27,6 +27,8 @@ void read_profile_section(Reader& reader, const At& at, MachineProfile& profile)
 void read_order(Reader& reader, const At& at, PlanRequest& plan);
 void write_order(YamlText& out, std::string_view key, const PlanRequest& plan);
 void read_cost_section(Reader& reader, const At& at, Scenario& scenario);
+// `version`, where a scenario, a sweep or a file that one names says it: 1.
+void check_version(Reader& reader, const At& at);
 
 // What the blocks `expect:`, `vary:` and `measured:` hold. `changes` are the distinct sets of values that their rows
 // ask for.

@@ -36,6 +36,10 @@ Json hf_object(const std::string& text, const std::string& file) {
                        fmt::format("holds {} where a config.json holds an object, {{...}}", json.type_name()));
     return json;
   } catch (const Json::parse_error& error) {
+    const std::size_t begin = text.find_first_not_of(" \t\r\n");
+    if (begin != std::string::npos && text[begin] != '{')
+      throw InputError(json_place(text, begin, file),
+                       "is no config.json of Hugging Face, which is one JSON object, {...}; look at its first line");
     const std::size_t offset = error.byte > 0 ? error.byte - 1 : 0;
     const bool truncated = offset >= text.size();
     throw InputError(

@@ -120,9 +120,9 @@ class NsysReader {
       for (std::size_t i = 0; i < row.fields.size(); ++i)
         column_.emplace(row.fields[i], i);
       columns_ = row.fields.size();
-      const bool projected = has("Projected Start (ns)") && has("Projected Duration (ns)");
+      projected_ = has("Projected Start (ns)") && has("Projected Duration (ns)");
       const bool host = has("Start (ns)") && (has("Duration (ns)") || has("End (ns)"));
-      if (projected || host || (has("Total Time (ns)") && has("Instances"))) return;
+      if (projected_ || host || (has("Total Time (ns)") && has("Instances"))) return;
       throw InputError(at(row),
                        "a header without times in ns; known reports: nvtx_gpu_proj_trace, nvtx_pushpop_trace, "
                        "cuda_gpu_kern_sum, of nsys stats --format csv --timeunit nsec");
@@ -173,10 +173,9 @@ class NsysReader {
       ++trace_.other_actions;
       return;
     }
-    const bool projected = has("Projected Start (ns)");
-    action->start = Time{number(row, projected ? "Projected Start (ns)" : "Start (ns)")};
-    if (projected || has("Duration (ns)")) {
-      action->duration = Time{number(row, projected ? "Projected Duration (ns)" : "Duration (ns)")};
+    action->start = Time{number(row, projected_ ? "Projected Start (ns)" : "Start (ns)")};
+    if (projected_ || has("Duration (ns)")) {
+      action->duration = Time{number(row, projected_ ? "Projected Duration (ns)" : "Duration (ns)")};
     } else {
       const Time end{number(row, "End (ns)")};
       if (end < action->start) throw InputError(at(row), "an action that ends before it starts");
@@ -202,7 +201,7 @@ class NsysReader {
                        ": has no range such as \"PP:0F3\"; PyTorch's schedules mark actions so when they "
                        "run under torch.autograd.profiler.emit_nvtx()");
     trace_.file = rows_.name();
-    trace_.on_device = has("Projected Start (ns)");
+    trace_.on_device = projected_;
     std::stable_sort(trace_.actions.begin(), trace_.actions.end(),
                      [](const TracedAction& a, const TracedAction& b) { return a.start < b.start; });
     run.source = source_of(path_, "ranges of Nsight Systems");
@@ -217,6 +216,7 @@ class NsysReader {
   const std::string& path_;
   std::map<std::string, std::size_t> column_;
   std::size_t columns_ = 0, kernels_ = 0;
+  bool projected_ = false;  // times of the device, both of them
   ActionTrace trace_;
 };
 

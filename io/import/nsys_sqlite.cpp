@@ -5,7 +5,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <new>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -111,7 +110,8 @@ class Export {
   [[noreturn]] void fail(int status) const {
     const std::string said = handle_ ? sqlite3_errmsg(handle_.get()) : sqlite3_errstr(status);
     switch (status & 0xff) {
-      case SQLITE_NOMEM: throw std::bad_alloc();
+      case SQLITE_NOMEM:  // some damaged files end so, too
+        refuse("is damaged, or needs more memory than there is; write it anew: nsys export --type sqlite");
       case SQLITE_BUSY: refuse("is being written by another process; wait until nsys has ended");
       case SQLITE_INTERRUPT:
         refuse("takes more work than any export of its size; is it damaged? Write it anew: nsys export --type sqlite");

@@ -1,6 +1,9 @@
 #include "tests/fuzz/targets.hpp"
 
 #include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -40,6 +43,28 @@ class MemoryFile {
 
  private:
   int number_;
+};
+
+// A file with a name, which SQLite asks for: one of the process, written anew for every input.
+class NamedFile {
+ public:
+  static const std::string& with(const std::string& bytes) {
+    static const NamedFile file;
+    std::ofstream out(file.path_, std::ios::binary | std::ios::trunc);
+    out.write(bytes.data(), std::ssize(bytes));
+    out.close();
+    PP_CHECK(out.good());
+    return file.path_;
+  }
+
+ private:
+  NamedFile() : path_(std::filesystem::temp_directory_path() / "pipewright-fuzz-XXXXXX") {
+    const int number = mkstemp(path_.data());
+    PP_CHECK(number >= 0);
+    close(number);
+  }
+  ~NamedFile() { unlink(path_.c_str()); }
+  std::string path_;
 };
 
 // What import writes must be read again: a refusal here is a bug of ours, whatever the input was.
@@ -120,6 +145,10 @@ void read_nsys(const std::string& bytes) {
   reads_back(import_nsys(file.path()));
 }
 
+void read_nsys_sqlite(const std::string& bytes) {
+  reads_back(import_nsys(NamedFile::with(bytes)));
+}
+
 constexpr std::array kTargets = {
     FuzzTarget{"scenario", read_scenario_bytes},
     FuzzTarget{"profile", read_profile_bytes},
@@ -129,6 +158,7 @@ constexpr std::array kTargets = {
     FuzzTarget{"log", read_log},
     FuzzTarget{"kineto", read_kineto},
     FuzzTarget{"nsys", read_nsys},
+    FuzzTarget{"nsys-sqlite", read_nsys_sqlite},
     FuzzTarget{"nccl-xml", [](const std::string& bytes) { clusters_of(parse_nccl_xml(bytes, "topology.xml")); }},
     FuzzTarget{"topo", [](const std::string& bytes) { clusters_of(parse_topo_matrix(bytes, "topo.txt")); }},
     FuzzTarget{"schedule-csv", [](const std::string& bytes) { parse_schedule_csv(bytes, "schedule.csv"); }},

@@ -141,6 +141,8 @@ TEST_CASE("Unknown names list the known ones, and files that name each other are
   holds(message_of([&] { read_model(self); }), "name each other in a circle");
   const std::string none = scratch.write("none.yaml", "layers: []\n");
   holds(message_of([&] { read_model(none); }), "this is no model file: its top key must be model:");
+  const std::string later = scratch.write("later.yaml", "version: 2\nmodel: {layers: [{name: a}]}\n");
+  holds(message_of([&] { read_model(later); }), "later.yaml:1:10: version: \"2\" is no known version");
 }
 
 TEST_CASE("Clusters that cannot be are refused") {

@@ -247,7 +247,9 @@ TEST_CASE("What is no JSON, cut off, nested without end, or too large is refused
   const std::string whole = llama();
   CHECK(refusal(whole.substr(0, 40)).find("config.json:2:") == 0);
   CHECK(refusal(whole.substr(0, 40)).find("is the file truncated?") != std::string::npos);
-  CHECK(refusal("model:\n  layers: 3").find("config.json:1:1: is no JSON: ") == 0);
+  CHECK(refusal("model:\n  layers: 3") ==
+        "config.json:1:1: is no config.json of Hugging Face, which is one JSON object, {...}; look at its first line");
+  CHECK(refusal("{\"a\": }").find("config.json:1:7: is no JSON: ") == 0);
   CHECK(refusal("{\"a\": \"\xff\"}").find("is no JSON") != std::string::npos);
   CHECK(refusal(std::string(100'000, '[')) ==
         "config.json: nests deeper than 32 levels; a config.json is a nearly flat object");

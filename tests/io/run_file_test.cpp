@@ -134,6 +134,9 @@ TEST_CASE("nsys: ranges of any domain are actions, times of the device where the
   const ImportedRun host = nsys("Start (ns),End (ns),Name,PID\n10,30,PP:1F0,7\n");
   CHECK_FALSE(host.trace->on_device);
   CHECK(host.trace->actions[0].duration == Time{20});
+  const ImportedRun half = nsys("Start (ns),End (ns),Projected Start (ns),Name,PID\n10,30,15,PP:1F0,7\n");
+  CHECK_FALSE(half.trace->on_device);  // the device's times are there by half
+  CHECK(half.trace->actions[0].duration == Time{20});
 }
 
 TEST_CASE("nsys: sums of kernels, longest first; quotes hold commas, quotes and line ends") {
