@@ -64,19 +64,26 @@ const Values* values_of(const Command& command, std::string_view option) {
   return found == kValues.end() ? nullptr : found;
 }
 
-// The command whose output is the names on a shelf, of keys with the "=" that comes next.
-std::string names_command(const Values& values, std::string_view program = "pipewright") {
-  return fmt::format("{} show {} --names 2>/dev/null{}", program, values.shelf,
-                     values.shelf == "keys" ? " | sed s/$/=/" : "");
+// The command whose output is the names on a shelf, of keys with the "=" that comes next. No $: fish takes it for a
+// variable.
+std::string names_command(const Values& values) {
+  return fmt::format("pipewright show {} --names 2>/dev/null{}", values.shelf,
+                     values.shelf == "keys" ? " | sed \"s/.*/&=/\"" : "");
 }
-
-// What was typed for it: a build that is on no path completes, too.
-constexpr std::string_view kTyped = "\"${COMP_WORDS[0]}\"";
 
 std::string bash() {
   std::string text =
       "# Completion of pipewright for bash: source it, or put it into /etc/bash_completion.d/pipewright.\n"
+      // Names are those of files. compgen -W would run what they hold as code, and so would the line they are put into.
+      "_pipewright_names() {\n"
+      "  local each\n"
+      "  while IFS= read -r each; do\n"
+      "    case $each in \"$word\"*) COMPREPLY+=(\"$(printf %q \"$each\")$2\") ;; esac\n"
+      "  done < <(\"$program\" show \"$1\" --names 2>/dev/null)\n"
+      "}\n"
       "_pipewright() {\n"
+      // What was typed for it: a build that is on no path completes, too.
+      "  local program=${COMP_WORDS[0]/#\\~\\//$HOME/}\n"
       "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} options= values= words=\n"
       "  COMPREPLY=()\n"
       // bash begins a word at "=": --for=mega is three of them.
@@ -102,12 +109,11 @@ std::string bash() {
       "  esac\n"
       "  case $values in *\" $before \"*)\n"
       "    case \"${COMP_WORDS[1]} $before\" in\n";
-  for (const Values& values : kValues) {
-    const std::string words =
-        values.shelf.empty() ? std::string(values.words) : "$(" + names_command(values, kTyped) + ")";
-    text += fmt::format("      {}\" {}\") COMPREPLY=($(compgen -W \"{}\" -- \"$word\")) ;;\n",
-                        values.command.empty() ? "*" : values.command, values.option, words);
-  }
+  for (const Values& values : kValues)
+    text += fmt::format("      {}\" {}\") {} ;;\n", values.command.empty() ? "*" : values.command, values.option,
+                        values.shelf.empty()
+                            ? fmt::format("COMPREPLY=($(compgen -W \"{}\" -- \"$word\"))", values.words)
+                            : fmt::format("_pipewright_names {}{}", values.shelf, values.shelf == "keys" ? " =" : ""));
   return text +
          "    esac\n"
          "    case ${COMPREPLY[0]-} in *=) compopt -o nospace ;; esac\n"
@@ -115,8 +121,7 @@ std::string bash() {
          "    return ;;\n"
          "  esac\n"
          "  if [ \"${COMP_WORDS[1]} $COMP_CWORD\" = 'show 3' ]; then\n"
-         "    local shelf=${COMP_WORDS[2]/%model/models}\n"
-         "    COMPREPLY=($(compgen -W \"$(\"${COMP_WORDS[0]}\" show \"$shelf\" --names 2>/dev/null)\" -- \"$word\"))\n"
+         "    _pipewright_names \"${COMP_WORDS[2]/%model/models}\"\n"
          "    compopt -o default\n"
          "    return\n"
          "  fi\n"
@@ -171,7 +176,8 @@ std::string zsh() {
     for (const Option* option : options_of(command))
       for (const std::string_view name : {option->name, option->letter})
         if (!name.empty())
-          text += fmt::format(" \\\n      '*{}[{}]{}'", name, zsh_text(option->help),
+          text += fmt::format(" \\\n      '*{}{}[{}]{}'", name,
+                              !option->value.empty() && name.starts_with("--") ? "=" : "", zsh_text(option->help),
                               option->value.empty()
                                   ? ""
                                   : fmt::format(":{}:{}", zsh_text(option->value), zsh_values(command, *option)));

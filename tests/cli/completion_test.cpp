@@ -1,4 +1,5 @@
 // Completion as a shell asks for it, and the manual page.
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -46,6 +47,27 @@ TEST_CASE("bash completes what options take: words, names of shelves, keys") {
   CHECK(offered(program + " show schedules interl") == "interleaved_1f1b\n");
   CHECK(offered("pipewright launch x.yaml --for = mega") == "megatron\n");  // as bash splits --for=mega
   CHECK(offered("pipewright plan x.yaml --objective = ") == "throughput step_time cost memory\n");
+}
+
+TEST_CASE("Names that hold code of a shell are offered as text") {
+  const ScratchFolder scratch;
+  std::filesystem::create_directories(scratch.path("models"));
+  const std::string made = scratch.path("made");
+  std::ofstream(scratch.path("models/$(cd ..; touch made).yaml")) << "";
+  const std::string program = std::getenv("PIPEWRIGHT_BINARY");
+  const std::string path = "PIPEWRIGHT_PATH=" + scratch.path("") + " ";
+  const std::string there = "; cd " + scratch.path("models");
+  CHECK(offered(program + " show models '$'); export " + path + there + "; (:") ==
+        "\\$\\(cd\\ ..\\;\\ touch\\ made\\)\n");
+  CHECK(contains(offered(program + " init x.yaml --model ''); export " + path + there + "; (:"), "touch\\ made"));
+  CHECK(!std::filesystem::exists(made));
+}
+
+// fish takes a $ for a variable, and refuses the whole line where it is none.
+TEST_CASE("Completion for fish has no $") {
+  const std::string fish = run_program({"completion", "fish"}).out;
+  CHECK(contains(fish, "show keys --names"));
+  CHECK(!contains(fish, "$"));
 }
 
 // A wrong value is answered with the known ones: those that completion offers.
