@@ -1,7 +1,10 @@
 #include "cli/progress.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
+#include <cstdint>
+#include <ctime>
 #include <string>
 #include <utility>
 
@@ -14,6 +17,8 @@ namespace {
 constexpr std::chrono::milliseconds kQuietTime{500}, kBetween{100};
 
 volatile std::sig_atomic_t interrupted = 0;
+std::atomic<std::int64_t> interrupted_at{0};  // ns
+static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 
 std::string last_words;  // written before the handler is there
 
@@ -22,9 +27,20 @@ extern "C" void say_last_words(int signal) {
   _exit(128 + signal);
 }
 
+// timeout(1) sends its signal to the program and to its group, mpirun hands on what its ranks got from the terminal:
+// two at once are one wish.
 extern "C" void remember_interrupt(int signal) {
-  interrupted = 1;
-  std::signal(signal, SIG_DFL);
+  constexpr std::int64_t kAtOnce = 1'000'000'000;
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  const std::int64_t now = std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  if (interrupted == 0) {
+    interrupted_at = now;
+    interrupted = 1;
+  } else if (now - interrupted_at > kAtOnce) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
 }
 
 // Whether SIGTERM was free for it.

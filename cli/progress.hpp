@@ -26,8 +26,9 @@ class ProgressLine {
   std::chrono::steady_clock::time_point begin_, last_;
 };
 
-// While it lives, SIGINT is remembered instead of ending the program; a second one ends it as ever. So is SIGTERM, by
-// which Slurm and the like announce that the time is up, unless something else listens to it already.
+// While it lives, SIGINT is remembered instead of ending the program; another one, more than a second later, ends it as
+// ever. So is SIGTERM, by which Slurm and the like announce that the time is up, unless something else listens to it
+// already.
 class Interruption {
  public:
   Interruption();

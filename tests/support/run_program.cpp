@@ -67,15 +67,20 @@ std::string process_status(pid_t process, const std::string& key) {
 // Before it is the program it is a copy of the test, which catches signals, too.
 void interrupt(pid_t process, const std::string& binary, int signal) {
   const std::string itself = "/proc/" + std::to_string(process) + "/exe";
+  const auto has = [&](const char* set) {
+    return (std::strtoull(process_status(process, set).c_str(), nullptr, 16) >> (signal - 1) & 1) != 0;
+  };
   const auto catches = [&] {
     std::error_code gone;
-    if (!std::filesystem::equivalent(itself, binary, gone) || gone) return false;
-    return (std::strtoull(process_status(process, "SigCgt:").c_str(), nullptr, 16) >> (signal - 1) & 1) != 0;
+    return std::filesystem::equivalent(itself, binary, gone) && !gone && has("SigCgt:");
   };
   while (!process_status(process, "State:").empty() &&
          process_status(process, "State:").find('Z') == std::string::npos) {
     if (catches()) {
       kill(process, signal);
+      while (signal == SIGTERM && has("ShdPnd:"))
+        usleep(100);
+      if (signal == SIGTERM) kill(process, signal);
       return;
     }
     usleep(1'000);

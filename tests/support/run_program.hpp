@@ -18,7 +18,7 @@ struct ProgramInput {
   std::vector<std::string> settings;  // "NO_COLOR=1", added to the environment
   std::vector<std::string> launcher;  // {"mpirun", "-n", "2"}: starts the program
   bool interrupt = false;             // Ctrl-C, as soon as the program catches it
-  bool terminate = false;             // SIGTERM instead
+  bool terminate = false;             // SIGTERM instead, twice, as timeout(1) sends it
   std::string interrupt_at;           // Ctrl-C, once this stands on standard error, which is then a terminal
 };
 
