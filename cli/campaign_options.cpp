@@ -98,6 +98,7 @@ std::vector<std::string> settings(const Arguments& arguments) {
       begin = end + 1;
     }
     set.push_back("campaign.ask=[" + all + "]");
+    refuse_both(arguments, "--ask", set.back());
   }
   return set;
 }

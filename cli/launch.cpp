@@ -179,7 +179,8 @@ int run(const Arguments& arguments) {
   const Changes changes = changes_of(arguments, asked, nearest, written);
   std::vector<std::string> differences = nearest.differences;
   if (name == "torchtitan")
-    if (const std::string lacks = torchtitan_lacks(*written.scenario); !lacks.empty()) differences.push_back(lacks);
+    for (std::string& lacks : torchtitan_lacks(written))
+      differences.push_back(std::move(lacks));
   const std::string text = file_of(name, {.asked = asked,
                                           .written = written,
                                           .differences = differences,

@@ -99,6 +99,7 @@ std::string next_command(const Arguments& arguments, const Sizing& sizing) {
   Arguments one = arguments;
   for (const char* option : {"--nodes", "--deadline", "--format"})
     one.options.erase(option);
+  std::erase_if(one.options["--set"], [](const std::string& set) { return set.starts_with("cluster.nodes="); });
   one.options["--set"].push_back(fmt::format("cluster.nodes={}", *nodes));
   const bool taken = arguments.positional.front() == "plan.yaml";
   return command_line("plan", one) + (taken ? " -o best.yaml" : " -o plan.yaml");

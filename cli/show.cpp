@@ -139,14 +139,12 @@ void print_names(const std::string& kind) {
       print(stem(file) + "\n");
 }
 
-// The one of that name, of keys those that contain it; all where none is named.
+// The one of that name; all where none is named.
 std::vector<ListEntry> only(const std::string& kind, const std::string& name, std::vector<ListEntry> entries) {
   std::vector<std::string> known;
   for (const ListEntry& entry : entries)
     known.push_back(entry.name);
-  std::erase_if(entries, [&](const ListEntry& entry) {
-    return kind == "keys" ? entry.name.find(name) == std::string::npos : !name.empty() && entry.name != name;
-  });
+  std::erase_if(entries, [&](const ListEntry& entry) { return !name.empty() && entry.name != name; });
   if (entries.empty()) throw InputError("show " + kind + ": " + unknown_name(name, known));
   return entries;
 }
@@ -182,6 +180,8 @@ std::string partitioner_list(const std::string& name) {
 
 int run(const Arguments& arguments) {
   const std::string& kind = arguments.positional.front();
+  if (kind == "model" && arguments.has("--names"))
+    throw InputError("show model: --names is of a list; write pipewright show models --names");
   if (kind == "model") return show_model(arguments);
   for (const Option& option : kOptions)
     if (option.name != "--width" && option.name != "--json" && option.name != "--names" && arguments.has(option.name))
@@ -195,6 +195,7 @@ int run(const Arguments& arguments) {
       throw InputError("show: --names is for a whole list; leave out " + (json ? "--json" : in_quotes(name)));
     return print_names(kind), kDone;
   }
+  if (json && kind == "keys") return print(list_json(kind, keys_with(name))), kDone;
   if (json && is_built_in(kind)) return print(list_json(kind, only(kind, name, built_in(kind)))), kDone;
   if (kind == "keys") return print(key_list(name, output_width(arguments))), kDone;
   if (kind == "schedules") {

@@ -18,8 +18,9 @@ namespace {
 
 // What a section's keys begin with on the command line; nothing where --set does not reach it.
 std::optional<std::string> prefix_of(std::string_view section) {
-  constexpr std::array<std::string_view, 8> as_named = {
-      "cluster", "cluster.node", "cluster.node.links", "cluster.network", "training", "plan", "run", "campaign"};
+  constexpr std::array<std::string_view, 10> as_named = {
+      "cluster", "cluster.node", "cluster.node.links", "cluster.network",  "training",
+      "plan",    "run",          "campaign",           "model.trained_as", "model.trained_as.rope_scaling"};
   if (std::find(as_named.begin(), as_named.end(), section) != as_named.end()) return std::string(section) + ".";
   if (section == "scenario") return "";
   if (section == "cost.uniform") return "cost.uniform.";
@@ -48,12 +49,18 @@ std::vector<ListEntry> settable_keys() {
   return keys;
 }
 
+std::vector<ListEntry> keys_with(const std::string& part) {
+  std::vector<ListEntry> keys = settable_keys();
+  std::erase_if(keys, [&](const ListEntry& key) { return key.name.find(part) == std::string::npos; });
+  if (keys.empty())
+    throw InputError(fmt::format("show keys: no key contains {}; pipewright show keys lists all", in_quotes(part)));
+  return keys;
+}
+
 std::string key_list(const std::string& part, int width) {
   std::string text;
-  for (const ListEntry& key : settable_keys())
-    if (key.name.find(part) != std::string::npos) text += wrapped(padded(key.name, 28) + "  ", key.summary, width);
-  if (text.empty())
-    throw InputError(fmt::format("show keys: no key contains {}; pipewright show keys lists all", in_quotes(part)));
+  for (const ListEntry& key : keys_with(part))
+    text += wrapped(padded(key.name, 28) + "  ", key.summary, width);
   return text;
 }
 

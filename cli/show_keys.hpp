@@ -11,7 +11,9 @@ namespace pipewright {
 // In the order of docs/scenario.md; the keys of one layer, of profiles and of published tables are not among them.
 std::vector<ListEntry> settable_keys();
 
-// As lines of `width` columns, of the keys that contain `part`. Throws InputError where none does.
+// Those that contain `part`. Throws InputError where none does.
+std::vector<ListEntry> keys_with(const std::string& part);
+// The same as lines of `width` columns.
 std::string key_list(const std::string& part, int width);
 
 }  // namespace pipewright

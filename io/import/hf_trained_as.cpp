@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 
 #include <fmt/format.h>
@@ -51,11 +52,21 @@ void read_scaling(const HfReading& r, const RopeObject& rope) {
   const std::optional<double> factor = number("factor");
   if (!factor || *factor < 1) r.config.refuse(rope.key, "has no factor of at least 1; correct it, or write null");
   scaling.factor = *factor;
-  if (const auto length = number("original_max_position_embeddings"); length && *length <= kLargestHfCount)
+  if (const auto length = number("original_max_position_embeddings")) {
+    if (*length < 1 || *length > kLargestHfCount || *length != std::floor(*length))
+      r.config.refuse(rope.key, fmt::format("has an original_max_position_embeddings that is no whole number from 1 to "
+                                            "{}; correct it",
+                                            kLargestHfCount));
     scaling.original_length = static_cast<std::int64_t>(*length);
+  }
   scaling.low_freq_factor = number("low_freq_factor"), scaling.high_freq_factor = number("high_freq_factor");
   scaling.beta_fast = number("beta_fast"), scaling.beta_slow = number("beta_slow");
-  scaling.mscale = number("mscale"), scaling.mscale_all_dim = number("mscale_all_dim");
+  // 0 is their default and means none.
+  const auto unless_0 = [&](const char* inner) {
+    const auto value = rope.json->find(inner);
+    return value != rope.json->end() && *value == Json(0) ? std::nullopt : number(inner);
+  };
+  scaling.mscale = unless_0("mscale"), scaling.mscale_all_dim = unless_0("mscale_all_dim");
   r.out.trained_as.rope_scaling = scaling;
   constexpr std::array<std::string_view, 11> kept = {"rope_type",
                                                      "type",
@@ -78,7 +89,10 @@ void read_scaling(const HfReading& r, const RopeObject& rope) {
 void read_hf_trained_as(const HfReading& r) {
   TrainedAs& trained = r.out.trained_as;
   for (const char* key : {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon"})
-    if (const auto value = r.config.positive(key); value && !trained.norm_epsilon) trained.norm_epsilon = value;
+    if (const auto value = r.config.positive(key); value && !trained.norm_epsilon) {
+      if (*value >= 1) r.config.refuse(key, "is no number above 0, below 1; correct it");
+      trained.norm_epsilon = value;
+    }
   if (r.out.transformer.positions != Transformer::Positions::Rotary) return;
   const RopeObject rope = rope_object(r);
   trained.rope_theta = r.config.positive(r.type == "gpt_neox" ? "rotary_emb_base" : "rope_theta");

@@ -28,8 +28,8 @@ struct LaunchRequest {
 std::string megatron_launch(const LaunchRequest& request);    // a shell script
 std::string deepspeed_launch(const LaunchRequest& request);   // a Python program that holds its own JSON
 std::string torchtitan_launch(const LaunchRequest& request);  // a Python recipe for torchtitan's config registry
-// What torchtitan lacks for any plan of this model, as a difference; "": it has its configuration.
-std::string torchtitan_lacks(const Scenario& scenario);
+// What torchtitan lacks though it can express the plan, as differences.
+std::vector<std::string> torchtitan_lacks(const Answer& written);
 std::string torch_launch(const LaunchRequest& request);  // a Python program on torch.distributed.pipelining
 std::string slurm_launch(const LaunchRequest& request);  // a Slurm job around `pipewright run`
 

@@ -51,10 +51,22 @@ std::string class_of(const Plan& plan) {
 
 }  // namespace
 
-std::string torchtitan_lacks(const Scenario& scenario) {
-  if (!base_of(*described(scenario.model)).empty()) return "";
-  return "model: none of its configurations is known to be this one; the recipe ends at once until you import yours as "
-         "base";
+std::vector<std::string> torchtitan_lacks(const Answer& written) {
+  const Plan& plan = written.plan;
+  std::vector<std::string> lacks;
+  if (base_of(*described(written.scenario->model)).empty())
+    lacks.emplace_back(
+        "model: none of its configurations is known to be this one; the recipe ends at once until you import yours as "
+        "base");
+  // maybe_enable_amp of torchtitan/distributed/utils.py: autocast is for one stage without tensor parallelism, and what
+  // wraps copies or shards brings its own precision.                                               [torchtitan26]
+  if (written.scenario->training.precision == Precision::Bf16 && plan.data_parallel == 1 &&
+      (plan.stages > 1 || plan.tensor_parallel > 1))
+    lacks.emplace_back(
+        "precision: one copy of several stages or of tensor parallelism is trained in fp32 by versions that log "
+        "\"Mixed "
+        "precision training is disabled\"; training.dtype = \"bfloat16\" there computes in bf16, without fp32 weights");
+  return lacks;
 }
 
 std::string torchtitan_launch(const LaunchRequest& request) {

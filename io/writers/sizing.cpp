@@ -37,6 +37,12 @@ std::optional<double> cost_of(const SizedNodes& row) {
   return row.failures ? whole->cost_expected() : whole->cost;
 }
 
+// Likewise.
+std::optional<double> device_hours(const SizedNodes& row) {
+  if (!row.failures) return whole_training(*row.best).device_hours;
+  return row.days ? std::optional(*row.days * 24 * row.best->plan.devices()) : std::nullopt;
+}
+
 // "smallest, cheapest"
 std::string marks(const Sizing& sizing, int nodes) {
   std::string text;
@@ -143,7 +149,7 @@ std::vector<std::string> without_plan(const Sizing& sizing) {
 std::vector<std::string> remarks(const Sizing& sizing) {
   std::vector<std::string> lines = sizing.notes;
   for (const SizedNodes& row : sizing.rows)
-    if (row.best && !row.ended.empty() && (row.bound <= 0 || gap(row) > 0.01))
+    if (row.best && !row.ended.empty() && row.ended != sizing.ended && (row.bound <= 0 || gap(row) > 0.01))
       lines.push_back(fmt::format("on {}: {} ended the search; a longer --time-limit may find a better plan",
                                   counted(row.nodes), row.ended));
   if (!sizing.ended.empty()) lines.push_back("an interrupt (Ctrl-C or SIGTERM) ended the search: rows may be missing");
@@ -273,13 +279,12 @@ std::string sizing_csv(const Sizing& sizing) {
                                     : "not_known");
     if (row.best) {
       const Found& found = *row.best;
-      const Figures whole = whole_training(found);
       text += fmt::format(",{},{},{:.9f},{},{},{},{},{},{}", csv_field(in_words(found.layout)), found.plan.devices(),
                           seconds(found.report.step_time), found.report.samples_per_s,
                           found.report.tokens_per_s ? fmt::format("{}", *found.report.tokens_per_s) : "",
                           found.report.mfu ? fmt::format("{}", *found.report.mfu) : "", fullest(found).need.value,
                           fullest(found).capacity.value, row.bound > 0 ? fmt::format("{}", gap(row)) : "");
-      for (const auto& value : {row.days, whole.device_hours, cost_of(row)})
+      for (const auto& value : {row.days, device_hours(row), cost_of(row)})
         text += value ? fmt::format(",{}", *value) : ",";
     } else {
       text += ",,,,,,,,,,,,";

@@ -257,10 +257,10 @@ class Sizes {
     return whole && row.bound * whole->samples / 86400 > *question_.deadline;
   }
 
-  // A list that was given is asked as it stands.
+  // A list that was given is asked as it stands, and nothing in front of a range.
   void say_what_lies_between() {
     const auto gap = [&](std::optional<int> nodes, const char* what) {
-      if (!nodes || question_.looks_between) return;
+      if (!nodes || (question_.looks_between && nodes != sizing_.rows.front().nodes)) return;
       const auto row = std::find_if(sizing_.rows.begin(), sizing_.rows.end(),
                                     [&](const SizedNodes& other) { return other.nodes == *nodes; });
       const int before = row == sizing_.rows.begin() ? 0 : std::prev(row)->nodes;

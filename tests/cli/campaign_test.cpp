@@ -181,6 +181,8 @@ TEST_CASE("an option of one value that says two, or another than --set, is refus
         "error: --schedule: \"1f1b\", and --set plan.schedule=gpipe says another; keep one of them\n");
   CHECK(refusal({"--samples", "1M", "--price", "3", "--set", "campaign.price_per_hour=4"}) ==
         "error: --price: --set campaign.price_per_hour=4 says another; keep one of them\n");
+  CHECK(refusal({"--samples", "1M", "--ask", "cost", "--set", "campaign.ask=[goodput]"}) ==
+        "error: --ask: --set campaign.ask=[goodput] says another; keep one of them\n");
   CHECK(run_program({"simulate", kQuick, "--schedule", "1f1b", "--schedule", "1f1b", "--set", "plan.schedule=1f1b"})
             .status == 0);
 }

@@ -102,13 +102,16 @@ TEST_CASE("show keys lists what --set changes, once each, and finds words in the
   const ProgramRun names = run_program({"show", "keys", "--names"});
   CHECK(names.status == 0);
   for (const char* key : {"\nplan.stages\n", "\ntraining.micro_batch_size\n", "\ncluster.node.device.memory\n",
-                          "\nmodel.hidden\n", "\nrun.transport\n", "\ncampaign.length\n"})
+                          "\nmodel.hidden\n", "\nrun.transport\n", "\ncampaign.length\n",
+                          "\nmodel.trained_as.rope_theta\n", "\nmodel.trained_as.rope_scaling.factor\n"})
     CHECK_MESSAGE(contains(names.out, key), key);
   CHECK(names.out.find("\nmodel.hidden\n") == names.out.rfind("\nmodel.hidden\n"));
   const ProgramRun found = run_program({"show", "keys", "recompute", "--width", "80"});
   CHECK(found.out.starts_with("plan.recompute "));
   CHECK(
       contains(error_of({"show", "keys", "nonsense"}), "no key contains \"nonsense\"; pipewright show keys lists all"));
+  CHECK(error_of({"show", "keys", "nonsense", "--json"}) == error_of({"show", "keys", "nonsense"}));
+  CHECK(contains(error_of({"show", "model", "vgg16", "--names"}), "write pipewright show models --names"));
   CHECK(contains(error_of({"show", "keys", "plan", "--names"}), "--names is for a whole list; leave out \"plan\""));
   CHECK(contains(run_program({"show", "devices", "--names"}).out, "\nv100-sxm2-16g\n"));
 }

@@ -83,6 +83,11 @@ steps = re.search(r"--train-iters (\d+)", launched("what_if/llama3-70b.yaml", "m
 assert f"training.steps = {steps[1]}\n" in titan and "pull request 2458" in titan, titan
 alone = launched("what_if/llama3-70b.yaml", "torchtitan", "--set", "plan.data_parallel=1")
 assert "training.steps" not in alone and "2458" not in alone and "profiler.enable_profiling = False" in alone
+# torchtitan has autocast for a stage alone, and the precision of what wraps copies for these.
+fp32 = '#   precision: one copy of several stages or of tensor parallelism is trained in fp32 by versions that log "Mixed '
+assert fp32 in alone and fp32 not in titan
+assert fp32 not in launched("what_if/llama3-70b.yaml", "torchtitan", "--set", "plan.data_parallel=1", "--set",
+                            "training.precision=tf32", "--set", "training.gradient_precision=fp32")
 traced = launched("what_if/llama3-70b.yaml", "torchtitan", "--set", "plan.schedule=zb_h1")
 assert "PIPEWRIGHT_TRACE" in traced and "trace/iteration_10/rank*_trace.json*)" in traced
 for target in ["megatron", "torchtitan", "torch"]:  # a name that stands for something is explained; a job has none

@@ -1,6 +1,7 @@
 // `plan` as a user runs it.
 #include <algorithm>
 #include <filesystem>
+#include <sstream>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -361,10 +362,22 @@ TEST_CASE("plan --nodes: a row per number of nodes, in every form, and the answe
 
 TEST_CASE(
     "plan --nodes: days and cost are with failures where these are asked for, and no plan found yet is no proof") {
-  const ProgramRun run = run_program(
-      {"plan",   kLlama,   "--nodes",      "2,4", "--gap",     "30%",   "--tokens",   "1T", "--price", "2",
-       "--mtbf", "5000 h", "--checkpoint", "60s", "--restart", "10min", "--deadline", "1d", "--width", "1000"});
+  ScratchFolder folder;
+  const std::string csv = folder.path("a.csv");
+  const ProgramRun run =
+      run_program({"plan",       kLlama, "--nodes", "2,4",    "--gap",        "30%", "--tokens",  "1T",
+                   "--price",    "2",    "--mtbf",  "5000 h", "--checkpoint", "60s", "--restart", "10min",
+                   "--deadline", "1d",   "--width", "1000",   "-o",           csv});
   CHECK(run.status == 1);
+  // Behind the plan: its devices, seven figures, days, device-hours, cost.
+  const std::string figures = file_text(csv).substr(file_text(csv).find("\",") + 2);
+  std::vector<double> row;
+  std::istringstream cells(figures.substr(0, figures.find('\n')));
+  for (std::string cell; row.size() < 11 && std::getline(cells, cell, ',');)
+    row.push_back(std::stod("0" + cell));
+  REQUIRE(row.size() == 11);
+  CHECK(row[9] == doctest::Approx(row[8] * 24 * row[0]));
+  CHECK(row[10] == doctest::Approx(row[9] * 2));
   CHECK(has(run, "days expected"));
   CHECK(has(run, "cost expected"));
   CHECK(has(run, "none of these is done in 1 days; the least are "));

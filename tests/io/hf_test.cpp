@@ -476,6 +476,15 @@ TEST_CASE("What a configuration is trained with is kept: base and scaling of rot
   CHECK(other.notes.back() == "rope_scaling of type longrope is not kept");
   CHECK(other.trained_as.rope_scaling_not_kept == "longrope");
   CHECK(of(llama("\"rope_scaling\": {\"type\": \"a b\\n$(c)\"}")).rope_scaling_not_kept == "a_b___c_");
+  // The scores of yarn: 0 is their publisher's default.
+  const TrainedAs unscaled =
+      of(llama("\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 40, \"mscale\": 0.707, \"mscale_all_dim\": 0}"));
+  CHECK(unscaled.rope_scaling->mscale == 0.707);
+  CHECK_FALSE(unscaled.rope_scaling->mscale_all_dim.has_value());
+  CHECK(
+      refusal(llama("\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 0.5}"))
+          .find("config.json:") != std::string::npos);
+  CHECK(refusal(llama("\"rms_norm_eps\": 2")).find("is no number above 0, below 1; correct it") != std::string::npos);
   for (const char* wrong : {"\"rope_theta\": -1", "\"rope_theta\": \"10000\"", "\"rms_norm_eps\": 0"})
     CHECK(refusal(llama(wrong)).find("is no number above 0") != std::string::npos);
   CHECK(refusal(llama("\"rope_scaling\": {\"type\": \"linear\"}")).find("has no factor of at least 1") !=

@@ -76,6 +76,10 @@ TEST_CASE("the fewest nodes on which a plan fits are found between two powers of
   const Sizing one_between = size_cluster(scenario, {.nodes = {2, 4}}, {});
   REQUIRE(one_between.notes.size() == 1);
   CHECK(one_between.notes.front() == "3 nodes were not asked: fewer than 4 may do");
+  const Sizing range = size_cluster(scenario, nodes_between(4, 5), {});
+  CHECK(range.smallest == 4);
+  REQUIRE(range.notes.size() == 1);
+  CHECK(range.notes.front() == "1 to 3 nodes were not asked: fewer than 4 may do");
 }
 
 TEST_CASE(
