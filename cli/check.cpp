@@ -122,13 +122,14 @@ int run(const Arguments& arguments) {
   const ReadOptions options{.set = arguments.all("--set"), .config_path = config_path()};
   const bool resolved = arguments.has("--resolved"), as_json = arguments.has("--json");
   std::string errors;
+  bool printed = false;
   JsonText json;
   json.open('{').field("schema", "pipewright.check/1").key("files").open('[');
   for (const std::string& path : arguments.positional) {
     try {
       std::string yaml;
       const std::string what = checked_file(path, options, &yaml);
-      if (resolved && !as_json) print(yaml);
+      if (resolved && !as_json && !yaml.empty()) print((printed ? "---\n" : "") + yaml), printed = true;
       if (as_json)
         add_json(json, path, what, "", resolved ? yaml : "");
       else if (resolved)

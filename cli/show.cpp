@@ -207,15 +207,19 @@ int run(const Arguments& arguments) {
     return kDone;
   }
   const ReadOptions options{.set = {}, .config_path = config_path()};
-  const std::vector<std::string> files = config_files(kind, options);
+  std::vector<std::string> files = config_files(kind, options);
   if (files.empty())
     throw InputError("show " + kind + ": no file in the folder " + kind +
                      "/ of any config folder; set PIPEWRIGHT_PATH to a folder that holds models/ devices/ clusters/");
   if (!name.empty() && !json) return one(kind, files, name);
   const auto line = kind == "models" ? model_line : kind == "devices" ? device_line : cluster_line;
+  const auto is_named = [&](const std::string& path) { return stem(path) == name; };
+  const bool named = !name.empty() && std::any_of(files.begin(), files.end(), is_named);
+  if (named) std::erase_if(files, std::not_fn(is_named));
   std::string errors;
   const std::vector<ListEntry> entries = entries_of(
       files, [&](const std::string& path) { return line(path, options); }, errors);
+  if (named && !errors.empty()) throw InputError(errors);
   if (json && !name.empty()) {
     std::vector<ListEntry> entry = only(kind, name, entries);
     const Yaml document = read_yaml(entry.front().file);

@@ -254,6 +254,12 @@ TEST_CASE("check finds what only the plan shows") {
   CHECK(contains(error_of({"check", kQuickstart, "--set", "plan.stages=8"}), "needs 8 devices, the cluster has 4"));
 }
 
+TEST_CASE("check --resolved prints a document for each of several scenarios") {
+  const std::string one = run_program({"check", "--resolved", kQuickstart}).out;
+  const std::string device = "configs/devices/h100-sxm-80g.yaml";  // which has none
+  CHECK(run_program({"check", "--resolved", device, kQuickstart, kQuickstart}).out == one + "---\n" + one);
+}
+
 TEST_CASE("check --resolved prints a scenario that reads the same") {
   ScratchFolder scratch;
   const ProgramRun resolved = run_program({"check", "--resolved", kQuickstart});

@@ -173,6 +173,13 @@ TEST_CASE("show --json lists what there is with its file") {
   CHECK(contains(one, "\"value\": \"80 GiB\""));
   CHECK(!contains(one, "v100"));
   CHECK(contains(error_of({"show", "devices", "h100", "--json"}), "unknown \"h100\""));
+  const ScratchFolder broken;
+  std::filesystem::create_directories(broken.path("models"));
+  std::ofstream(broken.path("models/mine.yaml")) << "model: {family: gpt, layers: x}\n";
+  const ProgramRun mine =
+      run_program({"show", "models", "mine", "--json"}, {.settings = {"PIPEWRIGHT_PATH=" + broken.path("")}});
+  CHECK(mine.status == 2);
+  CHECK(contains(mine.err, "mine.yaml:1:30: model.layers: \"x\" is not a whole number"));
 }
 
 }  // namespace
