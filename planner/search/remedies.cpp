@@ -98,7 +98,7 @@ std::optional<SearchAnswer> least_memory(const Scenario& scenario, const SearchO
   SearchOptions ask = options;
   ask.objective = Objective::Memory;
   ask.top = 1, ask.gap = 0;
-  ask.keep_going = ask.remedies = false;
+  ask.keep_going = ask.remedies = ask.proof = false;
   auto found = search(roomy, ask);
   if (auto* there = std::get_if<SearchAnswer>(&found)) return std::move(*there);
   return std::nullopt;

@@ -527,9 +527,13 @@ class Search {
       return none;
     }
     none.reason = fmt::format("no plan fits: {} more memory than a device has", too_large_in_words());
-    if (!options_.remedies) return none;
+    const bool proven = std::isinf(given_up_);
+    if (!options_.remedies && (proven || !options_.proof)) return none;
     const std::optional<SearchAnswer> least = least_memory(scenario_, for_the_rest_of_the_time());
     if (least && fits_after_all(least->plans.front())) return finished();
+    if (!proven && options_.stop && options_.stop()) answer_.ended = "interrupted";
+    if (!answer_.ended.empty()) return no_plan_yet();
+    if (!options_.remedies) return none;
     if (least) {
       const Found& best = least->plans.front();
       answer_.nearest_miss = NearestMiss{best.layout, best.peak, scenario_.cluster.device.memory, fullest_stage(best)};

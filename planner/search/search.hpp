@@ -44,9 +44,10 @@ struct SearchOptions {
   std::int64_t most_simulations = 400;  // per layout, for its cuts
   // With gap 0: while time is left, layouts that may still be better are searched again, each time eight times as long.
   bool keep_going = false;
-  Within within = {};                                  // beside what the scenario says
-  std::vector<std::string> kept = {};                  // fields, "plan.recompute", that no remedy may open
-  bool remedies = true;                                // where nothing fits: look for what would help
+  Within within = {};                  // beside what the scenario says
+  std::vector<std::string> kept = {};  // fields, "plan.recompute", that no remedy may open
+  bool remedies = true;                // where nothing fits: look for what would help
+  bool proof = false;  // where no cut fits of those that were tried: ask for the least memory, as for remedies
   std::function<void(const Progress&)> progress = {};  // called whenever `stop` is asked
   std::function<bool()> stop = {};  // asked between two layouts or cuts; true ends the search as the time limit does
 };

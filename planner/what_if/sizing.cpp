@@ -26,7 +26,7 @@ class Sizes {
  public:
   Sizes(const Scenario& scenario, const SizingQuestion& question, const SearchOptions& options)
       : scenario_(scenario), question_(question), options_(options) {
-    options_.top = 1, options_.remedies = false;
+    options_.top = 1, options_.remedies = false, options_.proof = true;
     sizing_.deadline = question.deadline;
   }
 

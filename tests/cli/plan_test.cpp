@@ -386,6 +386,19 @@ TEST_CASE(
   if (!has(short_run, "smallest on which")) CHECK(has(short_run, "no plan found yet on up to 2 nodes"));
 }
 
+// Cuts into several chunks are tried, not searched: that of the least memory fits where those of least time do not.
+TEST_CASE("plan --nodes: no plan fits only where plan on that cluster says so, too") {
+  std::vector<std::string> ask = {
+      "plan",  "scenarios/quickstart.yaml",
+      "--set", "plan={stages: 4, virtual_stages: 3, schedule: interleaved_1f1b, partition: auto}",
+      "--set", "cluster.node.device.memory=1570 MB"};
+  CHECK(run_program(ask).status == 0);
+  ask.insert(ask.end(), {"--nodes", "1"});
+  const ProgramRun run = run_program(ask);
+  CHECK(run.status == 0);
+  CHECK(has(run, "smallest on which a plan fits: 1 node (4 devices)"));
+}
+
 TEST_CASE("plan --nodes --deadline: the days of the answer have the band of the efficiencies, in every form") {
   ScratchFolder folder;
   const auto ask = [&](const std::string& days) {
