@@ -92,6 +92,18 @@ std::string short_interval(const Scenario& scenario, const Report& report) {
                    "write a step or more (--set campaign.interval=TIME)");
 }
 
+std::string more_than_peak(const Scenario& scenario) {
+  bool winograd = false;
+  for (int c = 0; c < scenario.cluster.classes(); ++c)
+    for (const auto& kind : scenario.cluster.device_of(c).efficiency)
+      winograd |= kind && kind->winograd > 1;
+  return winograd
+             ? "MFU is above 100 %: FLOPs are counted as the textbook multiplies, and 3 x 3 convolutions are priced "
+               "by Winograd's algorithm, which multiplies less"
+             : "MFU is above 100 %: the times are shorter than the device's peak FLOP rate allows; are they of "
+               "another device or precision?";
+}
+
 }  // namespace
 
 std::variant<Answer, Infeasible> answer(const Scenario& asked, const AnswerOptions& options) {
@@ -112,7 +124,9 @@ std::variant<Answer, Infeasible> answer(const Scenario& asked, const AnswerOptio
   SensitivityAnswer changes = sensitivity(answer, options.engine);
   report.sensitivity = std::move(changes.rows);
   if (!changes.skipped.empty()) report.warnings.push_back(changes.skipped);
-  report.range = speed_range(answer, options.engine);
+  SpeedRangeAnswer range = speed_range(answer, options.engine);
+  report.range = range.range;
+  if (!range.caution.empty()) report.warnings.push_back(std::move(range.caution));
   report.campaign = whole_training(answer, options.engine);
   if (scenario.campaign && !scenario.campaign->length)
     report.warnings.push_back(
@@ -136,6 +150,7 @@ std::variant<Answer, Infeasible> answer(const Scenario& asked, const AnswerOptio
     report.warnings.push_back(
         "no layer and no transfer takes any time, so throughput, bubble and speed-up say nothing; give the layers "
         "times, or FLOPs and cost: roofline");
+  if (report.mfu > 1) report.warnings.push_back(more_than_peak(scenario));
   report.hints = hints(answer);
   report.provenance = provenance(answer, cost);
   if (!ordered.how.empty()) report.provenance.insert(report.provenance.begin() + 1, ordered.how);

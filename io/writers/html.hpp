@@ -26,7 +26,8 @@ std::string compare_html(const ComparedSide& a, const ComparedSide& b, std::stri
 
 // "Memory is tight: up to 86.2 GiB of 80.0 GiB is expected ..." and what to do, for a plan that fits up to `high` only.
 std::string tight_memory(Bytes high, Bytes capacity);
-std::string tight_memory(const Report& report);  // "" where it is not, or where the plan does not fit
+std::string tight_memory(const Report& report);               // "" where it is not, or where the plan does not fit
+std::vector<std::string> all_warnings(const Report& report);  // those of the report, and of tight memory
 
 // Pieces of pages, for those who make one of their own.
 // What the whole training takes and costs, where the scenario asks.

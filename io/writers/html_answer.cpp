@@ -97,6 +97,12 @@ std::string tight_memory(Bytes high, Bytes capacity) {
       short_bytes(high), short_bytes(capacity));
 }
 
+std::vector<std::string> all_warnings(const Report& report) {
+  std::vector<std::string> warnings = report.warnings;
+  if (std::string tight = tight_memory(report); !tight.empty()) warnings.push_back(std::move(tight));
+  return warnings;
+}
+
 void add_timeline_and_tables(HtmlPage& page, const Answer& answer) {
   page.heading("Timeline and memory");
   page.drawing(svg_timeline(answer));

@@ -6,6 +6,7 @@
 #include "io/names.hpp"
 #include "io/writers/campaign_lines.hpp"
 #include "io/writers/drawing.hpp"
+#include "io/writers/html.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/shapes.hpp"
 #include "io/writers/writers.hpp"
@@ -255,7 +256,7 @@ std::string json_report(const Answer& answer) {
   links(json, r);
   explanations(json, r);
   if (r.campaign) write_campaign(json, *r.campaign, r);
-  json.field("warnings", r.warnings).field("hints", r.hints).field("provenance", r.provenance);
+  json.field("warnings", all_warnings(r)).field("hints", r.hints).field("provenance", r.provenance);
   json.close();
   return std::move(json).text();
 }

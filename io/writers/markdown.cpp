@@ -7,6 +7,7 @@
 #include "io/format_quantity.hpp"
 #include "io/writers/campaign_lines.hpp"
 #include "io/writers/drawing.hpp"
+#include "io/writers/html.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {
@@ -131,7 +132,7 @@ std::string markdown_report(const Answer& answer) {
   }
   if (const std::string idle = idle_devices_in_words(answer.plan, answer.scenario->cluster); !idle.empty())
     text += "\nIdle: " + idle + "\n";
-  for (const auto& warning : r.warnings)
+  for (const auto& warning : all_warnings(r))
     text += "\n> warning: " + cell(warning) + "\n";
   text += is_measured(answer)
               ? fmt::format("\nMeasured by pipewright {} on {}.\n", PIPEWRIGHT_VERSION, answer.timeline.engine_reason)

@@ -5,6 +5,7 @@
 
 #include "io/writers/campaign_lines.hpp"
 #include "io/writers/drawing.hpp"
+#include "io/writers/html.hpp"
 #include "io/writers/report_tables.hpp"
 #include "io/writers/text_table.hpp"
 #include "io/writers/writers.hpp"
@@ -102,8 +103,9 @@ class Page {
   }
 
   void remarks() {
-    if (!report_.warnings.empty() || !report_.hints.empty()) text_ += "\n";
-    for (const auto& warning : report_.warnings)
+    const std::vector<std::string> warnings = all_warnings(report_);
+    if (!warnings.empty() || !report_.hints.empty()) text_ += "\n";
+    for (const auto& warning : warnings)
       text_ += paint(wrapped("warning: ", warning, width_), "33");
     for (const auto& hint : report_.hints)
       text_ += wrapped("hint: ", hint, width_);

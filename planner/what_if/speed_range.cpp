@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "core/cluster/measured_device.hpp"
 #include "core/cost/cost_model.hpp"
 #include "planner/price.hpp"
@@ -38,17 +40,25 @@ Time at_the_ends(const Answer& answer, double sign, Engine engine) {
 
 }  // namespace
 
-std::optional<SpeedRange> speed_range(const Answer& answer, Engine engine) {
-  if (!has_band(*answer.scenario) || answer.report.step_time == Time{} ||
+SpeedRangeAnswer speed_range(const Answer& answer, Engine engine) {
+  const Time stated = answer.report.step_time;
+  if (!has_band(*answer.scenario) || stated == Time{} ||
       run_size(answer.schedule, answer.costs) > largest_repeated_run(answer.timeline))
-    return std::nullopt;
-  SpeedRange range{.fastest = at_the_ends(answer, 1, engine), .slowest = at_the_ends(answer, -1, engine)};
-  const auto rate = [&](Time time) {
-    return time > Time{} ? answer.report.samples_per_s * ratio(answer.report.step_time, time) : 0;
-  };
+    return {};
+  const Time better = at_the_ends(answer, 1, engine), worse = at_the_ends(answer, -1, engine);
+  SpeedRangeAnswer result;
+  SpeedRange& range = result.range.emplace(
+      SpeedRange{.fastest = std::min({better, stated, worse}), .slowest = std::max({better, stated, worse})});
+  const auto rate = [&](Time time) { return time > Time{} ? answer.report.samples_per_s * ratio(stated, time) : 0; };
   range.samples_per_s_low = rate(range.slowest);
   range.samples_per_s_high = rate(range.fastest);
-  return range;
+  if (better > stated || worse < stated)
+    result.caution = fmt::format(
+        "better devices do not always make shorter steps here: {:.4g} s with every efficiency at the upper end of its "
+        "band, {:.4g} s as stated, {:.4g} s at the lower end; the schedule settles into different orders, so take the "
+        "range as what may happen either way",
+        seconds(better), seconds(stated), seconds(worse));
+  return result;
 }
 
 }  // namespace pipewright

@@ -88,6 +88,21 @@ TEST_CASE("goodput by formula and simulated agree, and the same seed gives the s
   CHECK(simulate(kGpt2, other).out != run.out);
 }
 
+TEST_CASE("a range holds what is stated, also where better devices settle into longer steps, and says so") {
+  const ProgramRun run =
+      simulate("scenarios/what_if/vgg16-16xv100.yaml",
+               {"--set", "plan.replicas=[15, 1]", "--set", "plan.partition={layers: [31, 8]}", "--json"});
+  REQUIRE(run.status == 0);
+  const json document = json::parse(run.out), band = document.at("efficiency_band");
+  const double step = document.at("step_time_s"), low = band.at("step_time_low_s"), high = band.at("step_time_high_s");
+  CHECK(low <= step);
+  CHECK(step < high);  // at the upper ends of the bands, too
+  CHECK(band.at("samples_per_s_low").get<double>() < band.at("samples_per_s_high").get<double>());
+  const std::string warnings = document.at("warnings").dump();
+  CHECK(warnings.find("better devices do not always make shorter steps here") != std::string::npos);
+  CHECK(warnings.find("MFU is above 100 %") != std::string::npos);
+}
+
 TEST_CASE("step time and memory are drawn within the bands, and every distribution is named") {
   const ProgramRun run = simulate(kGpt2, {"--ask", "spread,energy", "--json"});
   REQUIRE(run.status == 0);

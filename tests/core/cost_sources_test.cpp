@@ -151,6 +151,23 @@ TEST_CASE("Roofline: stated times win, pass by pass, and the report says how man
         "bandwidth); 1 of 1 layers use their stated times");
 }
 
+TEST_CASE("Roofline: a device without any efficiency is warned of, where a layer is priced by it") {
+  const auto caution = [](const Scenario& scenario) {
+    return cost_model(scenario).source().caution(scenario.model, 4);
+  };
+  Scenario scenario = one_layer();
+  CHECK(caution(scenario).empty());  // states 50 %
+  each_device(scenario.cluster, [](Device& device) { device.compute_efficiency = 1; });
+  CHECK(caution(scenario).find("device X100 states no efficiency, so layers are priced at 100 % of its peaks") == 0);
+  Scenario by_kind = scenario;
+  each_device(by_kind.cluster, [](Device& device) {
+    device.efficiency[static_cast<std::size_t>(OperatorKind::Memory)].emplace().curve = {{0, 0.8}};
+  });
+  CHECK(caution(by_kind).empty());
+  scenario.model.layers[0].forward = us(80), scenario.model.layers[0].backward = us(200);
+  CHECK(caution(scenario).empty());  // nothing is priced by it
+}
+
 TEST_CASE("Roofline: the optimizer step moves every parameter's bytes once in and out") {
   Scenario scenario = one_layer();
   scenario.training.optimizer = Optimizer::RmsProp;

@@ -161,7 +161,7 @@ class Roofline final : public CostSource {
   }
 
   std::string caution(const Model& model, std::int64_t samples) const override {
-    return measured_ ? measured_->caution(model, samples) : "";
+    return measured_ ? measured_->caution(model, samples) : at_full_peak(model);
   }
 
   std::string provenance() const override {
@@ -180,6 +180,20 @@ class Roofline final : public CostSource {
   }
 
  private:
+  // What nobody states is 1, and no device reaches its data sheet's peaks.
+  std::string at_full_peak(const Model& model) const {
+    const auto states_any = [](const auto& kind) { return kind.has_value(); };
+    if (device_.compute_efficiency < 1 ||
+        std::any_of(device_.efficiency.begin(), device_.efficiency.end(), states_any) ||
+        std::all_of(model.layers.begin(), model.layers.end(),
+                    [](const Layer& l) { return l.forward && (l.backward || l.backward_input); }))
+      return "";
+    return "device " + device_.name +
+           " states no efficiency, so layers are priced at 100 % of its peaks, which no device reaches: times, days "
+           "and "
+           "costs are too low, and no range is known; write efficiency: with a band for each kind of operator, as "
+           "configs/devices/h100-sxm-80g.yaml does, or compute_efficiency and memory_efficiency";
+  }
   // "by kind: matrix_product 55 % (assumed, +- 30 %), memory 80 % (published)"
   std::string efficiencies() const {
     static constexpr std::array<const char*, kOperatorKinds> kNames = {
