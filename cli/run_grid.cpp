@@ -102,7 +102,8 @@ void check_run_grid(const SweepFile& file, const Arguments& arguments) {
           fmt::format("{} is of simulated sweeps; with --run there are the table, --csv, --json, and --output with "
                       ".csv, .json or .svg",
                       option));
-  checked_formats<Ending>(arguments.all("--output"), {arguments.positional.front(), file.question().base}, kEndings);
+  checked_formats<Ending>(arguments.all("--output"), {arguments.positional.front(), file.question().base}, kEndings,
+                          arguments.last("--format", ""));
 }
 
 int run_grid(const SweepFile& file, const Arguments& arguments) {
@@ -128,7 +129,8 @@ int run_grid(const SweepFile& file, const Arguments& arguments) {
         : arguments.has("--json") ? losses_json(grid)
                                   : losses_text(grid, output_width(arguments)));
   const std::vector<std::string> outputs = arguments.all("--output");
-  const auto writers = checked_formats<Ending>(outputs, {arguments.positional.front(), question.base}, kEndings);
+  const auto writers = checked_formats<Ending>(outputs, {arguments.positional.front(), question.base}, kEndings,
+                                               arguments.last("--format", ""));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     write_file(outputs[i], writers[i]->write(grid));
     note("wrote " + outputs[i] + " (losses)");

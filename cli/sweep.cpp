@@ -40,15 +40,17 @@ namespace {
 
 constexpr int kMostJobs = 1024;
 
-constexpr std::array<Option, 12> kOwnOptions = {{
+constexpr std::array<Option, 14> kOwnOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the base first (repeatable)"},
     {"--run", "", "", "run every point for real, and show how its loss falls (docs/running.md)"},
     {"--jobs", "-j", "N", "threads of a process (default: as many as it has cores); the rows are the same"},
     {"--output", "-o", "FILE", "also write FILE: .html .json .csv .svg (repeatable); .db .sqlite: rows are kept there"},
+    {"--format", "", "NAME", "write the file of -o as this, whatever its ending: --format csv"},
     {"--resume", "", "", "go on with the database of -o: its points are not asked again"},
     {"--shard", "", "I/N", "only part I of N, for merge (default in a Slurm array: its task; else 1/1)"},
     {"--json", "", "", "one JSON document on standard output instead of the table"},
     {"--csv", "", "", "comma-separated values on standard output instead of the table"},
+    {"--all", "", "", "every row of the table (default: of more than 200 the first 40 that fit)"},
     {"--x", "", "KEY", "key of the grid that the plot has to the right (default: the first with several numbers)"},
     {"--y", "", "FIGURE", "figure that it has upwards (default: samples_per_s)"},
     {"--time-limit", "", "TIME", "with replan: true, of the search at each point (default: 10s)"},
@@ -88,7 +90,7 @@ struct Outputs {
 
 Outputs outputs_of(const Arguments& arguments, const std::vector<std::string>& inputs) {
   const std::vector<std::string> names = arguments.all("--output");
-  const auto endings = checked_formats<Ending>(names, inputs, kEndings);
+  const auto endings = checked_formats<Ending>(names, inputs, kEndings, arguments.last("--format", ""));
   Outputs outputs;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (endings[i]->write != nullptr) {
@@ -131,9 +133,10 @@ std::string nothing_to_draw(const Sweep& result, const std::string& y,
 void show(const Sweep& result, const Outputs& outputs, const Arguments& arguments, const TableOptions& table,
           const std::function<std::string(std::int64_t, SweepFigure)>& lacks) {
   const SweepAxes axes{arguments.last("--x", ""), arguments.last("--y", "")};
-  print(arguments.has("--json")  ? sweep_json(result)
-        : arguments.has("--csv") ? sweep_csv(result)
-                                 : sweep_text(result, table));
+  print(arguments.has("--json") ? sweep_json(result)
+        : arguments.has("--csv")
+            ? sweep_csv(result)
+            : sweep_text(result, table, arguments.has("--all") ? SweepTable::All : SweepTable::Cut));
   const std::string nothing = nothing_to_draw(result, axes.y, lacks);
   for (const auto& [name, ending] : outputs.files) {
     if (ending->ending == ".svg" && !nothing.empty()) continue;

@@ -1,7 +1,6 @@
 #include "io/writers/sweep.hpp"
 
 #include <algorithm>
-#include <map>
 
 #include <fmt/format.h>
 
@@ -11,12 +10,14 @@
 #include "io/writers/html_page.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/shapes.hpp"
+#include "io/writers/sweep_answer.hpp"
+#include "io/writers/sweep_cells.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {
 namespace {
 
-constexpr std::size_t kReasonLines = 12;  // of the table; CSV and JSON have the reason of every row
+constexpr std::size_t kMostRows = 200, kRowsOfCut = 40;  // a longer table is cut to so many rows
 
 constexpr std::array<SweepFigure, 7> kUsual = {SweepFigure::StepTime, SweepFigure::SamplesPerS, SweepFigure::TokensPerS,
                                                SweepFigure::Mfu,      SweepFigure::Bubble,      SweepFigure::PeakMemory,
@@ -37,15 +38,6 @@ std::vector<SweepFigure> shown(const Sweep& sweep) {
   return all;
 }
 
-// The last part of a key is enough for a column, unless another key ends alike.
-std::string head_of(const SweepQuestion& question, std::size_t axis) {
-  const auto last = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
-  const std::string head = last(question.axes[axis].key);
-  const auto alike = std::count_if(question.axes.begin(), question.axes.end(),
-                                   [&](const SweepAxis& other) { return last(other.key) == head; });
-  return alike > 1 ? question.axes[axis].key : head;
-}
-
 // Variant and values of the grid, a column each.
 std::vector<TextColumn> key_columns(const Sweep& sweep) {
   const SweepQuestion& question = sweep.question;
@@ -61,68 +53,6 @@ std::vector<TextColumn> key_columns(const Sweep& sweep) {
       columns.back().cells.push_back(question.axes[i].texts[question.values(row.point)[i]]);
   }
   return columns;
-}
-
-std::string head_of(SweepFigure figure, const Scale& scale) {
-  switch (figure) {
-    case SweepFigure::StepTime: return "step " + scale.name;
-    case SweepFigure::SamplesPerS: return "samples/s";
-    case SweepFigure::SamplesPerSDevice: return "samples/s/dev";
-    case SweepFigure::TokensPerS: return "tokens/s";
-    case SweepFigure::TokensPerSDevice: return "tokens/s/dev";
-    case SweepFigure::Mfu: return "MFU";
-    case SweepFigure::Bubble: return "bubble";
-    case SweepFigure::PeakMemory: return "peak " + scale.name;
-    case SweepFigure::Headroom: return "left " + scale.name;
-    case SweepFigure::Devices: return "devices";
-    case SweepFigure::SpeedUp: return "speed-up";
-    case SweepFigure::Hfu: return "HFU";
-    case SweepFigure::Days: return "days";
-    case SweepFigure::DeviceHours: return "device-h";
-    case SweepFigure::Cost: return "cost";
-    case SweepFigure::EnergyKwh: return "kWh at most";
-    case SweepFigure::Goodput: return "goodput";
-    case SweepFigure::DaysExpected: return "days with failures";
-    case SweepFigure::CostExpected: return "cost with failures";
-  }
-  return "";
-}
-
-std::string cell_of(SweepFigure figure, double value, const Scale& scale) {
-  switch (figure) {
-    case SweepFigure::StepTime: return in_scale(std::llround(value * 1e9), scale);
-    case SweepFigure::PeakMemory:
-    case SweepFigure::Headroom: return in_scale(static_cast<std::int64_t>(value), scale);
-    case SweepFigure::Mfu:
-    case SweepFigure::Hfu:
-    case SweepFigure::Goodput:
-    case SweepFigure::Bubble: return percent(value);
-    case SweepFigure::Days:
-    case SweepFigure::DaysExpected: return significant(value);
-    case SweepFigure::DeviceHours:
-    case SweepFigure::Cost:
-    case SweepFigure::CostExpected:
-    case SweepFigure::EnergyKwh: return significant(value, 4);
-    case SweepFigure::Devices: return fmt::format("{:.0f}", value);
-    case SweepFigure::SpeedUp: return significant(value) + "x";
-    case SweepFigure::TokensPerS:
-    case SweepFigure::TokensPerSDevice:
-    case SweepFigure::SamplesPerS:
-    case SweepFigure::SamplesPerSDevice: return significant(value, 4);
-  }
-  return "";
-}
-
-// One unit for the column.
-Scale scale_of(const Sweep& sweep, SweepFigure figure) {
-  double largest = 0;
-  for (const SweepRow& row : sweep.rows)
-    largest = std::max(largest, std::abs(pipewright::figure(row, figure).value_or(0)));
-  if (figure == SweepFigure::StepTime) return time_scale(Time{std::llround(largest * 1e9)});
-  // One point that is far too large must not blur the others.
-  constexpr double kGiB = 1073741824, kTiB = 1024 * kGiB;
-  if (largest >= kTiB) return {kGiB, "GiB", 1};
-  return bytes_scale(Bytes{static_cast<std::int64_t>(largest)});
 }
 
 bool all_fit(const Sweep& sweep) {
@@ -178,7 +108,27 @@ std::string table(const Sweep& sweep, int width) {
     point.cells.push_back(point_name(sweep.question, row.point));
   all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(keys));
   all.insert(all.begin(), std::move(point));
-  return text_table(all, width, 0);
+  std::string text;
+  if (keys > 2) {  // which value is of which key
+    for (std::size_t i = 0; i < sweep.question.axes.size(); ++i)
+      text += (i == 0 ? "" : ", ") + head_of(sweep.question, i);
+    text = wrapped("point: ", (sweep.question.variants.size() > 1 ? "variant, " : "") + text, width) + "\n";
+  }
+  return text + text_table(all, width, 0);
+}
+
+// The first rows that fit; where none does, that have figures; where none has, the first.
+std::pair<Sweep, std::string_view> cut(const Sweep& sweep) {
+  const auto level = [](const SweepRow& row) {
+    return row.outcome == SweepRow::Outcome::Fits ? 2 : row.has_figures() ? 1 : 0;
+  };
+  int best = 0;
+  for (const SweepRow& row : sweep.rows)
+    best = std::max(best, level(row));
+  Sweep part{.question = sweep.question};
+  for (const SweepRow& row : sweep.rows)
+    if (part.rows.size() < kRowsOfCut && level(row) == best) part.rows.push_back(row);
+  return {std::move(part), best == 2 ? " that fit" : best == 1 ? " that have figures" : ""};
 }
 
 std::string_view words(SweepRow::Outcome outcome) {
@@ -189,31 +139,6 @@ std::string_view words(SweepRow::Outcome outcome) {
     case SweepRow::Outcome::Invalid: return "invalid";
   }
   return "";
-}
-
-// "does not divide: a, b, c and 12 more": the same reason is said once.
-std::string reasons(const Sweep& sweep, int width) {
-  std::vector<std::pair<std::string, std::vector<std::int64_t>>> by_reason;
-  std::map<std::string, std::size_t> known;
-  for (const SweepRow& row : sweep.rows) {
-    if (row.reason.empty()) continue;
-    const auto [at, is_new] = known.emplace(row.reason, by_reason.size());
-    if (is_new) by_reason.emplace_back(row.reason, std::vector<std::int64_t>{});
-    by_reason[at->second].second.push_back(row.point);
-  }
-  std::string text;
-  for (std::size_t i = 0; i < std::min(by_reason.size(), kReasonLines); ++i) {
-    constexpr std::size_t kNamed = 4;
-    const auto& [reason, points] = by_reason[i];
-    std::string names;
-    for (std::size_t p = 0; p < std::min(points.size(), kNamed); ++p)
-      names += (names.empty() ? "" : "; ") + point_name(sweep.question, points[p]);
-    if (points.size() > kNamed) names += fmt::format(" and {} more", points.size() - kNamed);
-    text += wrapped("  ", names + ": " + reason, width);
-  }
-  if (by_reason.size() > kReasonLines)
-    text += fmt::format("  and {} other reasons; -o FILE.csv has that of every row\n", by_reason.size() - kReasonLines);
-  return text;
 }
 
 std::string remarks(const Sweep& sweep) {
@@ -246,12 +171,25 @@ std::string point_name(const SweepQuestion& question, std::int64_t point) {
   return text;
 }
 
-std::string sweep_text(const Sweep& sweep, const TableOptions& options) {
+std::string sweep_text(const Sweep& sweep, const TableOptions& options, SweepTable rows) {
   std::string text;
   if (!sweep.question.description.empty()) text += wrapped("", sweep.question.description, options.width) + "\n";
-  text += sweep.rows.empty() ? "no rows\n" : table(sweep, options.width);
+  if (sweep.rows.empty()) {
+    text += "no rows\n";
+  } else if (rows == SweepTable::All || sweep.rows.size() <= kMostRows) {
+    text += table(sweep, options.width);
+  } else {
+    const auto [part, which] = cut(sweep);
+    const std::size_t shown = part.rows.size();
+    text +=
+        table(part, options.width) +
+        fmt::format("the {}{}; {} rows are left out: --all shows them, -o all.csv writes them\n",
+                    shown == 1 ? "one point" : fmt::format("first {} points", shown), which, sweep.rows.size() - shown);
+  }
   const std::string more = remarks(sweep) + reasons(sweep, options.width);
-  return more.empty() ? text : text + "\n" + more;
+  if (!more.empty()) text += "\n" + more;
+  if (const std::string answer = answer_text(sweep, options.width); !answer.empty()) text += "\n" + answer;
+  return text;
 }
 
 std::string sweep_html(const Sweep& sweep, const SweepAxes& axes, std::string_view command) {
@@ -263,6 +201,7 @@ std::string sweep_html(const Sweep& sweep, const SweepAxes& axes, std::string_vi
              return amount && amount->unit == axis.amounts.front()->unit;
            });
   };
+  add_answer(page, sweep);
   if (!axes.x.empty() || std::any_of(question.axes.begin(), question.axes.end(), plottable)) {
     std::vector<std::string> drawn = {axes.y};
     if (axes.y.empty()) drawn = {"samples_per_s", "peak_memory"};
@@ -368,6 +307,7 @@ std::string sweep_json(const Sweep& sweep) {
     json.value(comparison.text);
   json.close().field("points", question.points()).field("left_out", sweep.left_out).field("not_run", sweep.not_run);
   if (!sweep.shard.whole()) json.field("shard", fmt::format("{}/{}", sweep.shard.number, sweep.shard.of));
+  write_answer(json, sweep);
   json.key("rows").open('[');
   for (const SweepRow& row : sweep.rows) {
     write_point(json.open('{'), question, row.point);
@@ -421,6 +361,8 @@ JsonShape sweep_shape() {
                                          {"left_out", whole()},
                                          {"not_run", whole()},
                                          {"shard?", text()},
+                                         {"outcomes", outcomes_shape()},
+                                         {"best", best_shape()},
                                          {"rows", list(object(std::move(row)))}});
 }
 

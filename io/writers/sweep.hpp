@@ -9,7 +9,9 @@
 
 namespace pipewright {
 
-std::string sweep_text(const Sweep& sweep, const TableOptions& options);
+// A table of more than 200 rows is cut to the first that fit, and says so.
+enum class SweepTable { Cut, All };
+std::string sweep_text(const Sweep& sweep, const TableOptions& options, SweepTable rows = SweepTable::Cut);
 std::string sweep_csv(const Sweep& sweep);
 std::string sweep_json(const Sweep& sweep);  // "schema": "pipewright.sweep/1"
 

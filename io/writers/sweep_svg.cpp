@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "io/format_quantity.hpp"
 #include "io/writers/svg_canvas.hpp"
 #include "io/writers/sweep.hpp"
+#include "io/writers/sweep_cells.hpp"
 
 namespace pipewright {
 namespace {
@@ -74,7 +77,7 @@ class Plot {
     const std::string name = sweep_.question.description.empty() ? sweep_.question.file : sweep_.question.description;
     title(name);
     grid();
-    for (std::size_t i = 0; i < drawn(); ++i)
+    for (std::size_t i = 0; i < lines_.size(); ++i)
       line(i);
     const double height = legend(top_ + kHeight + 62);
     return canvas_.document(left_ + kWidth + kRight, height, name);
@@ -91,32 +94,47 @@ class Plot {
   };
 
   const SweepAxis& axis() const { return sweep_.question.axes[axis_]; }
-  std::size_t drawn() const { return std::min(lines_.size(), kMostLines); }
 
   // Rows of one line agree in all but the value of the axis.
   void collect() {
     const SweepQuestion& question = sweep_.question;
-    std::vector<std::pair<std::int64_t, Line>> by_start;
+    std::map<std::int64_t, std::size_t> known;
     for (const SweepRow& row : sweep_.rows) {
       const std::vector<std::size_t> values = question.values(row.point);
       std::int64_t stride = 1;
       for (std::size_t i = axis_ + 1; i < question.axes.size(); ++i)
         stride *= static_cast<std::int64_t>(question.axes[i].texts.size());
       const std::int64_t start = row.point - static_cast<std::int64_t>(values[axis_]) * stride;
-      auto found =
-          std::find_if(by_start.begin(), by_start.end(), [&](const auto& each) { return each.first == start; });
-      if (found == by_start.end()) {
-        if (by_start.size() > kMostLines) {  // counted, not drawn
-          if (start > last_uncounted_) ++uncounted_, last_uncounted_ = start;
-          continue;
-        }
-        by_start.push_back({start, {line_name(row, values), std::vector<const SweepRow*>(axis().texts.size())}});
-        found = by_start.end() - 1;
-      }
-      if (figure(row, figure_)) found->second.rows[values[axis_]] = &row;
+      const auto [at, is_new] = known.emplace(start, lines_.size());
+      if (is_new) lines_.push_back({line_name(row, values), std::vector<const SweepRow*>(axis().texts.size())});
+      if (figure(row, figure_)) lines_[at->second].rows[values[axis_]] = &row;
     }
-    for (auto& [start, line] : by_start)
-      lines_.push_back(std::move(line));
+    if (lines_.size() > kMostLines) keep_best();
+  }
+
+  // Of more lines than can be told apart: those that reach furthest with what fits, then with what does not; in their
+  // order. Lines without a figure would be empty ones.
+  void keep_best() {
+    const double sign = less_is_better(figure_) ? -1 : 1;
+    using Reach = std::pair<bool, double>;
+    std::vector<std::pair<Reach, std::size_t>> reached;
+    for (std::size_t i = 0; i < lines_.size(); ++i) {
+      std::optional<Reach> furthest;
+      for (const SweepRow* const row : lines_[i].rows)
+        if (row)
+          furthest = std::max(
+              furthest, std::optional<Reach>({row->outcome == SweepRow::Outcome::Fits, sign * *figure(*row, figure_)}));
+      if (furthest) reached.emplace_back(*furthest, i);
+    }
+    without_figures_ = lines_.size() - reached.size();
+    std::stable_sort(reached.begin(), reached.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    uncounted_ = reached.size() - std::min(reached.size(), kMostLines);
+    reached.resize(reached.size() - uncounted_);
+    std::sort(reached.begin(), reached.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    std::vector<Line> kept;
+    for (const auto& [reach, line] : reached)
+      kept.push_back(std::move(lines_[line]));
+    lines_ = std::move(kept);
   }
 
   std::string line_name(const SweepRow& row, const std::vector<std::size_t>& values) const {
@@ -133,7 +151,7 @@ class Plot {
 
   void scale_y() {
     double largest = 0, least = 0;
-    for (std::size_t i = 0; i < drawn(); ++i)
+    for (std::size_t i = 0; i < lines_.size(); ++i)
       for (const SweepRow* row : lines_[i].rows)
         if (row) {
           largest = std::max(largest, *figure(*row, figure_));
@@ -273,7 +291,7 @@ class Plot {
       x_at += width;
     };
     if (lines_.size() > 1)
-      for (std::size_t i = 0; i < drawn(); ++i)
+      for (std::size_t i = 0; i < lines_.size(); ++i)
         entry(lines_[i].name, [&] {
           canvas_.path(fmt::format("M{} {}h26", coordinate(x_at), coordinate(at)),
                        fmt::format("s s{}{}", i % kColours, i >= kColours ? " dash" : ""));
@@ -284,10 +302,16 @@ class Plot {
     };
     if (hollow_) entry("does not fit the device", [&] { circle("3.6", "p s7 hollow"); });
     if (changed_) entry("plan changes", [&] { circle("7", "s s7"); });
-    const std::size_t more = lines_.size() - drawn() + uncounted_;
-    if (more > 0)
-      canvas_.text(left_, at += 24, fmt::format("{} more lines are not drawn; a CSV file has every row.", more),
-                   "quiet", 11);
+    if (uncounted_ > 0)
+      canvas_.text(
+          left_, at += 24,
+          fmt::format("{} more lines, which do not reach as far, are not drawn; a CSV file has every row.", uncounted_),
+          "quiet", 11);
+    if (without_figures_ > 0)
+      canvas_.text(
+          left_, at += uncounted_ > 0 ? 16 : 24,
+          fmt::format("{} {} no figures.", without_figures_, without_figures_ == 1 ? "line has" : "lines have"),
+          "quiet", 11);
     return at + 22;
   }
 
@@ -295,8 +319,7 @@ class Plot {
   std::size_t axis_;
   SweepFigure figure_;
   std::vector<Line> lines_;
-  std::size_t uncounted_ = 0;
-  std::int64_t last_uncounted_ = -1;
+  std::size_t uncounted_ = 0, without_figures_ = 0;  // lines that are not drawn
   std::string label_;
   double unit_ = 1, step_ = 1, top_value_ = 1, bottom_value_ = 0;
   double left_ = 0, top_ = 0;

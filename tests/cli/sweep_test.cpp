@@ -1,4 +1,5 @@
 // `sweep` as a user meets it: table, files, threads, refusals.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,21 @@ TEST_CASE("A plot of a utilization that no row has names the key that is missing
   CHECK_MESSAGE(contains(same.err, "--y: no row has hfu: no forward is repeated (plan.recompute)"), same.err);
   CHECK(plot("mfu", {"--set", layers}).status == 0);
   CHECK(plot("hfu", {"--set", layers, "--set", "plan.recompute=full"}).status == 0);
+}
+
+TEST_CASE("--all shows every row of a long table, and --format writes a file as that") {
+  const ScratchFolder folder;
+  std::string batches;
+  for (int i = 1; i <= 201; ++i)
+    batches += (i == 1 ? "" : ", ") + std::to_string(i);
+  const std::string grid = "grid: {training.micro_batches: [" + batches + "]}";
+  const ProgramRun cut = asked(grid, {"-o", folder.path("rows"), "--format", "csv"});
+  CHECK(cut.status == 0);
+  CHECK(contains(cut.out, "161 rows are left out"));
+  CHECK(contains(cut.out, "points        201 fit\n"));
+  const std::string csv = file_text(folder.path("rows"));
+  CHECK(std::count(csv.begin(), csv.end(), '\n') == 202);
+  CHECK_FALSE(contains(asked(grid, {"--all"}).out, "left out"));
 }
 
 TEST_CASE("--set changes the base before every variant") {

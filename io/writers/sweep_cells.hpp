@@ -1,0 +1,22 @@
+// How a sweep's figures and keys are shown, in its table, its plot and its answer.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "core/plan/sweep.hpp"
+#include "io/format_quantity.hpp"
+
+namespace pipewright {
+
+// Of a key: the last part is enough for a column, unless another key ends alike.
+std::string head_of(const SweepQuestion& question, std::size_t axis);
+
+std::string head_of(SweepFigure figure, const Scale& scale);
+std::string cell_of(SweepFigure figure, double value, const Scale& scale);
+// One unit for the column.
+Scale scale_of(const Sweep& sweep, SweepFigure figure);
+
+bool less_is_better(SweepFigure figure);
+
+}  // namespace pipewright
