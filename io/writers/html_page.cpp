@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "io/format_quantity.hpp"
 #include "io/writers/svg_canvas.hpp"
 
 namespace pipewright {
@@ -12,8 +13,8 @@ namespace {
 
 // Class names of one letter belong to the drawings, whose rules hold for the whole page.
 constexpr std::string_view kStyle = R"css(
-:root{color-scheme:light dark;--text:#1f2328;--quiet:#59636e;--page:#fff;--card:#f6f8fa;--line:#d1d9e0;--warn:#fff8e1;--warnline:#d4a72c}
-@media(prefers-color-scheme:dark){:root{--text:#e6edf3;--quiet:#9ca6b1;--page:#0d1117;--card:#161b22;--line:#30363d;--warn:#2d2408;--warnline:#9e7a1b}}
+:root{color-scheme:light dark;--text:#1f2328;--quiet:#59636e;--page:#fff;--card:#f6f8fa;--line:#d1d9e0;--warn:#fff8e1;--warnline:#d4a72c;--shade:#59636e66}
+@media(prefers-color-scheme:dark){:root{--text:#e6edf3;--quiet:#9ca6b1;--page:#0d1117;--card:#161b22;--line:#30363d;--warn:#2d2408;--warnline:#9e7a1b;--shade:#9ca6b199}}
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:1240px;padding:24px 32px 64px;background:var(--page);color:var(--text);font:15px/1.5 system-ui,-apple-system,"Segoe UI","Liberation Sans",Arial,sans-serif}
 h1{font-size:24px;line-height:1.25;margin:0 0 4px}h2{font-size:18px;margin:36px 0 10px;padding-bottom:4px;border-bottom:1px solid var(--line)}
@@ -21,20 +22,31 @@ p{margin:8px 0;max-width:100ch}.question,.remark,.note,footer{color:var(--quiet)
 .figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(168px,1fr));gap:12px;margin:20px 0 8px}
 .figure{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:10px 14px}
 .figure .name{color:var(--quiet);font-size:13px}.figure .value{font-size:22px;font-weight:600;line-height:1.3}.remark{font-size:13px}
-.wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:4px 0}
+.wide{overflow-x:auto;background:linear-gradient(90deg,var(--page) 40%,transparent) 0 0/48px 100% no-repeat local,linear-gradient(270deg,var(--page) 40%,transparent) 100% 0/48px 100% no-repeat local,linear-gradient(90deg,var(--shade),transparent) 0 0/14px 100% no-repeat scroll,linear-gradient(270deg,var(--shade),transparent) 100% 0/14px 100% no-repeat scroll}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:4px 0}
 th,td{padding:4px 10px;border-bottom:1px solid var(--line);text-align:right;vertical-align:top}
 th{font-weight:600;color:var(--quiet);white-space:nowrap;vertical-align:bottom}td{white-space:nowrap}
 td.words,th.words{text-align:left}.facts td{text-align:left;white-space:normal}.facts td:first-child{color:var(--quiet);white-space:nowrap}
-.dense{font-size:13px}.dense th,.dense td{padding:4px 6px}.dense th,.dense td.words{white-space:normal}
+td.long{white-space:normal;min-width:24ch}
+.dense{font-size:13px}.dense th,.dense td{padding:4px 5px}.dense th,.dense td.words{white-space:normal}
 .note{font-size:13px;margin:4px 0}.warning{background:var(--warn);border-left:4px solid var(--warnline);padding:6px 12px;margin:8px 0}
 pre{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:12px;overflow-x:auto;font:13px/1.45 ui-monospace,SFMono-Regular,"Liberation Mono",Menlo,monospace}
 svg{max-width:100%;height:auto}.wide svg{min-width:1176px}
 footer{margin-top:40px;border-top:1px solid var(--line);padding-top:8px;font-size:13px}
-@media print{body{max-width:none;padding:0;font-size:11pt}h2{break-after:avoid}.figure,tr,svg{break-inside:avoid}pre{white-space:pre-wrap;overflow:visible}.wide{overflow:visible}.wide svg{min-width:0}td{white-space:normal}}
+@media print{body{max-width:none;padding:0;font-size:11pt}h2{break-after:avoid}.figure,tr,svg{break-inside:avoid}pre{white-space:pre-wrap;overflow:visible}.wide{overflow:visible;background:none}.wide svg{min-width:0}td{white-space:normal}}
 )css";
 
-// Tables of more columns have smaller letters and heads that wrap.
+// Tables of more columns, or of more letters in a row, have smaller letters and heads that wrap: a page is 1176 wide.
 constexpr std::size_t kAiryColumns = 12;
+constexpr int kAiryLetters = 118;  // 8 each, and 20 between two columns, which count as 2
+constexpr int kLongWords = 28;     // longer ones wrap
+
+int widest(const TextColumn& column) {
+  int width = display_width(column.head);
+  for (const std::string& cell : column.cells)
+    width = std::max(width, display_width(cell));
+  return width;
+}
 
 bool only_zeros(const TextColumn& column) {
   return std::all_of(column.cells.begin(), column.cells.end(),
@@ -83,16 +95,23 @@ void HtmlPage::list(const std::vector<std::string>& lines) {
 void HtmlPage::table(const std::vector<TextColumn>& columns) {
   std::vector<const TextColumn*> shown;
   std::size_t rows = 0;
+  int letters = 0;
   for (const TextColumn& column : columns) {
     if (column.drop_zero && only_zeros(column)) continue;
     shown.push_back(&column);
     rows = std::max(rows, column.cells.size());
+    letters += widest(column) + 2;
   }
+  const bool dense = shown.size() > kAiryColumns || letters > kAiryLetters;
   const auto cell = [&](std::string_view tag, const TextColumn& column, std::string_view text) {
-    body_ += fmt::format("<{}{}>{}</{}>", tag, column.left ? " class=\"words\"" : "", xml(text), tag);
+    const bool wraps = column.left && tag == "td" && display_width(text) > kLongWords;
+    body_ += fmt::format("<{}{}>{}</{}>", tag,
+                         wraps         ? " class=\"words long\""
+                         : column.left ? " class=\"words\""
+                                       : "",
+                         xml(text), tag);
   };
-  body_ +=
-      fmt::format("<div class=\"wide\"><table{}>\n<thead><tr>", shown.size() > kAiryColumns ? " class=\"dense\"" : "");
+  body_ += fmt::format("<div class=\"wide\"><table{}>\n<thead><tr>", dense ? " class=\"dense\"" : "");
   for (const TextColumn* column : shown)
     cell("th", *column, column->head);
   body_ += "</tr></thead>\n<tbody>\n";

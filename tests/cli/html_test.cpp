@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "io/writers/html_page.hpp"
 #include "tests/cli/refusals.hpp"
 
 namespace pipewright {
@@ -104,6 +105,18 @@ TEST_CASE("The page of a sweep has its table, and plots where there is something
   const std::string variants = page_of({"sweep", "scenarios/what_if/hardware.yaml"});
   check_stands_alone(variants);
   CHECK(contains(variants, "<h2>Points</h2>"));
+}
+
+TEST_CASE("Long texts of a table wrap, a table of many letters is set tighter, and a box that scrolls shows it") {
+  HtmlPage page("plans", "");
+  page.table({{"plan", true, false, {"PP4 VP7 DP4 TP4+SP MBS1 x 32 interleaved_1f1b", "PP4"}}});
+  CHECK(page.document().find("<table>") != std::string::npos);
+  CHECK(page.document().find("<td class=\"words long\">PP4 VP7") != std::string::npos);
+  CHECK(page.document().find("<td class=\"words\">PP4</td>") != std::string::npos);
+  CHECK(page.document().find("var(--shade)") != std::string::npos);
+  HtmlPage wide("plans", "");
+  wide.table({{"a", true, false, {std::string(60, 'a')}}, {"b", true, false, {std::string(60, 'b')}}});
+  CHECK(wide.document().find("<table class=\"dense\">") != std::string::npos);
 }
 
 TEST_CASE("The page of a comparison has both timelines and what differs") {
