@@ -15,6 +15,8 @@
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/fields.hpp"
+#include "io/import/hf.hpp"
+#include "io/read_file.hpp"
 #include "io/read_scenario.hpp"
 #include "io/writers/made_json.hpp"
 #include "io/writers/writers.hpp"
@@ -24,10 +26,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<Option, 10> kOptions = {{
+constexpr std::array<Option, 11> kOptions = {{
     {"--model", "", "NAME|FILE", "a name of configs/models, a model file, or a Hugging Face config.json"},
+    {"--sequence-length", "", "N", "tokens of a sample (default: the longest that the configuration states)"},
     {"--cluster", "", "NAME|FILE", "a name of configs/clusters, or a cluster file"},
-    {"--device", "", "NAME", "instead of a cluster: a name of configs/devices"},
+    {"--device", "", "NAME|FILE", "instead of a cluster: a name of configs/devices, or a device file"},
     {"--devices", "", "N", "with --device: how many in each node"},
     {"--nodes", "", "N", "how many nodes (default: as the cluster says, else 1)"},
     {"--links", "", "BANDWIDTH", "with --device: between the devices of a node, per direction, e.g. '64 GB/s'"},
@@ -88,17 +91,6 @@ std::vector<std::string> stems(const std::vector<std::string>& paths) {
   return names;
 }
 
-std::string model_line(const std::string& model, const std::string& file, const ReadOptions& options) {
-  if (is_path(model)) {
-    std::error_code none;
-    if (!fs::exists(model, none)) throw InputError("--model: " + model + ": no such file");
-    return yaml_string(seen_from(model, file));
-  }
-  const std::vector<std::string> known = stems(config_files("models", options));
-  if (std::find(known.begin(), known.end(), model) != known.end()) return yaml_string(model);
-  throw InputError("--model: " + unknown_name(model.substr(0, 64), known));
-}
-
 std::int64_t count(const std::string& option, const std::string& text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -106,6 +98,66 @@ std::int64_t count(const std::string& option, const std::string& text) {
     throw InputError(
         fmt::format("{}: \"{}\" is no whole number from 1 to {}", option, text.substr(0, 64), kLargestCount));
   return value;
+}
+
+// A path as the scenario names it, of a file that is there.
+std::string path_value(const std::string& option, const std::string& path, const std::string& file) {
+  std::error_code none;
+  if (!fs::exists(path, none)) throw InputError(option + ": " + path + ": no such file");
+  return yaml_string(seen_from(path, file));
+}
+
+struct StartedModel {
+  std::string value;                         // of `model`, or of its `hf`
+  std::string file;                          // where it is described
+  std::optional<std::int64_t> longest = {};  // tokens, where it is a configuration that takes shorter samples, too
+};
+
+StartedModel started_model(const std::string& model, const std::string& file, const ReadOptions& options) {
+  StartedModel started;
+  if (is_path(model)) {
+    started = {path_value("--model", model, file), model};
+  } else {
+    const std::vector<std::string> files = config_files("models", options), known = stems(files);
+    const auto found = std::find(known.begin(), known.end(), model);
+    if (found == known.end()) throw InputError("--model: " + unknown_name(model.substr(0, 64), known));
+    started = {yaml_string(model), files[static_cast<std::size_t>(found - known.begin())]};
+  }
+  if (!started.file.ends_with(".json")) return started;
+  const HfConfig config = parse_hf_config(read_file(started.file), started.file, {});
+  if (std::any_of(config.notes.begin(), config.notes.end(),
+                  [](const std::string& note) { return note.starts_with("sequence_length "); }))
+    started.longest = config.transformer.sequence_length;
+  return started;
+}
+
+// Tokens of a sample: as told or asked for; of a shipped model its own.
+std::optional<std::int64_t> sequence_length(const Questions& ask, const Arguments& arguments,
+                                            const StartedModel& model) {
+  constexpr const char* kOption = "--sequence-length";
+  if (!model.longest) {
+    if (!arguments.has(kOption)) return std::nullopt;
+    throw InputError(std::string(kOption) + ": " + model.file +
+                     " says it itself; leave the option out, or change the model there");
+  }
+  if (!arguments.has(kOption) && !is_path(arguments.last("--model", "./asked"))) return std::nullopt;
+  return count(kOption, ask.answer(kOption, "Tokens of a sample (sequence length)", std::to_string(*model.longest)));
+}
+
+std::string model_line(const StartedModel& model, std::optional<std::int64_t> length) {
+  if (!length) return model.value;
+  return fmt::format("{{hf: {}, sequence_length: {}}}    # tokens of a sample; the configuration's longest: {}",
+                     model.value, *length, *model.longest);
+}
+
+// "; samples of 8192 tokens", and where nobody chose, how to.
+std::string length_words(const Arguments& arguments, const StartedModel& model, std::optional<std::int64_t> length) {
+  if (!model.longest) return "";
+  const std::int64_t tokens = length.value_or(*model.longest);
+  return fmt::format("; samples of {} tokens{}", tokens,
+                     arguments.has("--sequence-length") || tokens != *model.longest
+                         ? ""
+                         : ", the longest of its configuration: --sequence-length N for shorter ones");
 }
 
 std::string known_name(const std::string& option, const std::string& kind, const std::string& name,
@@ -117,16 +169,19 @@ std::string known_name(const std::string& option, const std::string& kind, const
 }
 
 // Nodes of one device, wired as the user says: no figure of ours.
-std::string own_cluster(const Questions& ask, const Arguments& arguments, const ReadOptions& options) {
-  const std::string device = known_name("--device", "devices", arguments.last("--device", ""), options);
+std::string own_cluster(const Questions& ask, const Arguments& arguments, const std::string& file,
+                        const ReadOptions& options) {
+  const std::string asked_device = arguments.last("--device", "");
+  const std::string device = is_path(asked_device) ? path_value("--device", asked_device, file)
+                                                   : known_name("--device", "devices", asked_device, options);
   const std::int64_t devices = count("--devices", ask.answer("--devices", "Devices in each node", ""));
   // Who gives the devices as an option has said what there is: one node, unless --nodes says more.
   const bool asked = arguments.has("--devices") && !arguments.has("--nodes");
   const std::int64_t nodes = asked ? 1 : count("--nodes", ask.answer("--nodes", "Nodes", "1"));
+  const std::string about = is_path(asked_device) ? "" : "    # pipewright show devices " + device;
   std::string text = "cluster:\n";
   if (nodes > 1) text += fmt::format("  nodes: {}\n", nodes);
-  text += fmt::format("  node:\n    devices: {}\n    device: {}    # pipewright show devices {}\n", devices, device,
-                      device);
+  text += fmt::format("  node:\n    devices: {}\n    device: {}{}\n", devices, device, about);
   if (devices > 1)
     text += fmt::format(
         "    links: {{kind: mesh, bandwidth: {}}}    # per direction; pcie shares a host bridge, nvswitch a switch\n",
@@ -143,7 +198,7 @@ std::string cluster_text(const Questions& ask, const Arguments& arguments, const
   if (arguments.has("--device")) {
     if (arguments.has("--cluster"))
       throw InputError("init: --cluster and --device exclude each other; keep one of them");
-    return own_cluster(ask, arguments, options);
+    return own_cluster(ask, arguments, file, options);
   }
   for (const char* option : {"--devices", "--links", "--network", "--nodes"})
     if (arguments.has(option))
@@ -175,10 +230,11 @@ int run(const Arguments& arguments) {
   check_writable(file);
   const ReadOptions options{.set = {}, .config_path = config_path()};
   const Questions ask(arguments);
-  const std::string model = model_line(
+  const StartedModel model = started_model(
       ask.answer("--model", "Model (a name of `pipewright show models`, or a config.json)", ""), file, options);
   const std::string cluster = cluster_text(ask, arguments, file, options);
   const std::int64_t batch = count("--batch", ask.answer("--batch", "Samples of an optimizer step (global batch)", ""));
+  const std::optional<std::int64_t> length = sequence_length(ask, arguments, model);
   const std::string precision = arguments.last("--precision", "bf16");
   const std::string text = fmt::format(
       "{}# Written by pipewright init. Every key: docs/scenario.md; every value with its origin: pipewright check "
@@ -188,10 +244,10 @@ int run(const Arguments& arguments) {
       "  optimizer: adam\n  zero: auto\n"
       "plan: auto    # pipewright plan finds the best one; or e.g. {{stages: 4, schedule: 1f1b}} for pipewright "
       "simulate\n",
-      schema_line(options), yaml_string(stem(file)), model, cluster, batch, yaml_string(precision));
+      schema_line(options), yaml_string(stem(file)), model_line(model, length), cluster, batch, yaml_string(precision));
   write_file(file, text);
   try {
-    const std::string what = checked_file(file, options);
+    const std::string what = checked_file(file, options) + length_words(arguments, model, length);
     if (arguments.has("--json"))
       print(init_json({.file = file, .holds = what, .next = "pipewright plan " + file}));
     else
@@ -213,8 +269,8 @@ constinit const Command kInit{
     .details =
         "Writes FILE (default: scenario.yaml), which must not be there yet. What is not given is asked for.\n"
         "  pipewright init llama.yaml --model llama3-8b --cluster dgx-h100x8 --batch 128\n"
-        "  pipewright init mine.yaml --model ./config.json --device rtx-4090-24g --devices 4 --links '25 GB/s' --batch "
-        "64\n",
+        "  pipewright init mine.yaml --model ./config.json --sequence-length 4096 --device rtx-4090-24g --devices 4 "
+        "--links '25 GB/s' --batch 64\n",
     .options = kOptions,
     .least = 0,
     .most = 1,

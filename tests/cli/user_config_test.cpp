@@ -104,6 +104,37 @@ TEST_CASE("init writes a scenario that passes check, from flags") {
   CHECK(!contains(file_text(folder.path("c.yaml")), "nodes:"));
 }
 
+TEST_CASE("init: a configuration's sequence length is told, asked for, and written down; a device may be a file") {
+  const ScratchFolder folder;
+  std::filesystem::copy_file("configs/models/hf/llama3-8b.json", folder.path("config.json"));
+  std::ofstream(folder.path("own.yaml")) << "device: {name: own, memory: 48 GiB, peak: {bf16: 181 TFLOP/s}, "
+                                            "memory_bandwidth: 864 GB/s}\n";
+  const auto init = [&](const char* file, std::vector<std::string> more, const std::string& answers) {
+    std::vector<std::string> all = {"init",      folder.path(file),
+                                    "--model",   folder.path("config.json"),
+                                    "--device",  folder.path("own.yaml"),
+                                    "--devices", "4",
+                                    "--links",   "64 GB/s",
+                                    "--batch",   "64"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_program(all, {.folder = {}, .input = answers, .output_to = {}, .settings = {}});
+  };
+  const ProgramRun told = init("a.yaml", {"--sequence-length", "4096"}, "");
+  CHECK_MESSAGE(told.status == 0, told.err);
+  CHECK(told.err == "");
+  CHECK(contains(told.out, "; samples of 4096 tokens)"));
+  CHECK(
+      contains(file_text(folder.path("a.yaml")), "model: {hf: \"./config.json\", sequence_length: 4096}    # tokens"));
+  CHECK(contains(file_text(folder.path("a.yaml")), "device: \"./own.yaml\"\n"));
+  CHECK(run_program({"check", folder.path("a.yaml")}).status == 0);
+  const ProgramRun asked = init("b.yaml", {}, "2048\n");
+  CHECK(contains(asked.err, "Tokens of a sample (sequence length) [8192]: "));
+  CHECK(contains(file_text(folder.path("b.yaml")), "sequence_length: 2048}"));
+  const ProgramRun silent = init("c.yaml", {}, "");
+  CHECK(contains(silent.out, "; samples of 8192 tokens, the longest of its configuration: --sequence-length N"));
+  CHECK(contains(file_text(folder.path("c.yaml")), "sequence_length: 8192}"));
+}
+
 TEST_CASE("init asks for what it is not told, and says how to tell it where nobody answers") {
   const ScratchFolder folder;
   const std::string file = folder.path("a.yaml");
@@ -132,6 +163,7 @@ TEST_CASE("init refuses what there is not, and leaves nothing behind") {
   };
   CHECK(contains(refused({"--model", "lama3-8b"}), "did you mean \"llama3-8b\"?"));
   CHECK(contains(refused({"--model", "no/config.json"}), "no such file"));
+  CHECK(contains(refused({"--model", "gpt2", "--device", "./no.yaml"}), "--device: ./no.yaml: no such file"));
   CHECK(contains(refused({"--model", "gpt2", "--cluster", "dgx-h100"}), "did you mean \"dgx-h100x8\"?"));
   CHECK(contains(refused({"--model", "gpt2", "--device", "h100-sxm-80", "--devices", "2"}), "did you mean"));
   CHECK(
