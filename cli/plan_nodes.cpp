@@ -92,9 +92,22 @@ void write(const std::string& path, std::string_view ending, const Sizing& sizin
   note("wrote " + path + " (best plans by nodes)");
 }
 
+// A deadline that no row meets: more nodes, where the most that were asked are the fastest ("": more bring nothing).
+std::string more_nodes(const Arguments& arguments, const Sizing& sizing, int devices_per_node) {
+  const int last = sizing.rows.back().nodes, most = kMostDevices / std::max(1, devices_per_node);
+  if (sizing.fastest != last || last >= most) return "";
+  Arguments more = arguments;
+  for (const char* option : {"--nodes", "--format"})
+    more.options.erase(option);
+  more.options["--nodes"] = {fmt::format("{}..{}", last + 1, std::min<std::int64_t>(4 * std::int64_t{last}, most))};
+  return command_line("plan", more);
+}
+
 // The plan of the row that the question is answered with, as a command; "": none.
-std::string next_command(const Arguments& arguments, const Sizing& sizing) {
-  const auto nodes = !sizing.deadline ? sizing.cheapest : sizing.in_time ? sizing.in_time : sizing.fastest;
+std::string next_command(const Arguments& arguments, const Sizing& sizing, int devices_per_node) {
+  if (sizing.deadline && !sizing.in_time && !sizing.rows.empty())
+    return more_nodes(arguments, sizing, devices_per_node);
+  const auto nodes = !sizing.deadline ? sizing.cheapest : sizing.in_time;
   if (!nodes) return "";
   Arguments one = arguments;
   for (const char* option : {"--nodes", "--deadline", "--format"})
@@ -143,7 +156,8 @@ int plan_nodes(const Arguments& arguments, const Scenario& scenario, const Searc
   sizing.notes.insert(sizing.notes.end(), notes.begin(), notes.end());
   print(arguments.has("--json") ? sizing_json(sizing, scenario)
                                 : sizing_text(sizing, scenario, {output_width(arguments), use_colour(arguments)}));
-  if (const std::string next = next_command(arguments, sizing); !next.empty() && !arguments.has("--json"))
+  if (const std::string next = next_command(arguments, sizing, scenario.cluster.devices_per_node);
+      !next.empty() && !arguments.has("--json"))
     print("next          " + next + "\n");
   for (std::size_t i = 0; i < outputs.size(); ++i)
     write(outputs[i], kEndings[endings[i]], sizing, scenario, command_line("plan", arguments));

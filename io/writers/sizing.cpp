@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/plan/campaign.hpp"
 #include "io/writers/campaign_lines.hpp"
@@ -85,9 +86,14 @@ std::vector<TextColumn> table(const Sizing& sizing) {
   return all;
 }
 
+std::string days_words(double days) {
+  const std::string text = fmt::format("{:.4g}", days);
+  return text + (text == "1" ? " day" : " days");
+}
+
 // "46.3 days (36.7 to 64.0)"
 std::string days_text(const SizedNodes& row, std::string_view of_what = "") {
-  std::string text = fmt::format("{:.4g} days", *row.days);
+  std::string text = days_words(*row.days);
   if (row.days_low) text += fmt::format(" ({:.4g} to {:.4g}{})", *row.days_low, *row.days_high, of_what);
   return text;
 }
@@ -103,10 +109,34 @@ std::string none_in_time(const Sizing& sizing) {
   for (const SizedNodes& row : sizing.rows)
     if (row.best && row.days && (least == nullptr || *row.days < *least->days)) least = &row;
   return fmt::format(
-      "none of these is done in {:.4g} days; {}", *sizing.deadline,
+      "none of these is done in {}; {}", days_words(*sizing.deadline),
       least == nullptr ? "with these failures none ever is"
                        : fmt::format("the least are {}, on {}",
                                      days_text(*least, " over the bands of the efficiencies"), counted(least->nodes)));
+}
+
+// Of a list of numbers those between may do, too.
+std::string_view smallest_of(const Sizing& sizing) {
+  if (*sizing.smallest == 1) return "smallest";
+  const bool before = std::any_of(sizing.rows.begin(), sizing.rows.end(),
+                                  [&](const SizedNodes& row) { return row.nodes == *sizing.smallest - 1; });
+  return before ? "smallest" : "smallest asked";
+}
+
+double device_time(const SizedNodes& row) {
+  return row.best->plan.devices() / row.best->report.samples_per_s;
+}
+
+// " (8, 16 and 32 nodes are within the gaps of their searches)": rows that could be the cheapest were their best plans
+// found; "": no other.
+std::string alike_cheap(const Sizing& sizing) {
+  const double least = device_time(*std::find_if(sizing.rows.begin(), sizing.rows.end(),
+                                                 [&](const SizedNodes& row) { return row.nodes == *sizing.cheapest; }));
+  std::vector<int> open;
+  for (const SizedNodes& row : sizing.rows)
+    if (row.best && device_time(row) / (1 + gap(row)) <= least) open.push_back(row.nodes);
+  if (open.size() < 2) return "";
+  return fmt::format(" (within the gap of the search: {} nodes)", fmt::join(open, ", "));
 }
 
 // The answer, a sentence per question.
@@ -126,14 +156,13 @@ std::vector<std::string> answers(const Sizing& sizing) {
                                 with_devices(sizing.rows.back().nodes)));
     return lines;
   }
-  lines.push_back("smallest on which a plan fits: " + with_devices(*sizing.smallest));
-  const Found& cheap = *of(*sizing.cheapest).best;
-  lines.push_back(fmt::format("cheapest, least device time: {}, {:.4g} device seconds per sample",
-                              with_devices(*sizing.cheapest), cheap.plan.devices() / cheap.report.samples_per_s));
+  lines.push_back(std::string(smallest_of(sizing)) + " on which a plan fits: " + with_devices(*sizing.smallest));
+  lines.push_back(fmt::format("cheapest, least device time: {}, {:.4g} device seconds per sample{}",
+                              with_devices(*sizing.cheapest), device_time(of(*sizing.cheapest)), alike_cheap(sizing)));
   lines.push_back(fmt::format("fastest: {}, {:.4g} samples/s", with_devices(*sizing.fastest),
                               of(*sizing.fastest).best->report.samples_per_s));
   if (sizing.deadline && sizing.in_time)
-    lines.push_back(fmt::format("fewest that are done in {:.4g} days: {}, {}", *sizing.deadline,
+    lines.push_back(fmt::format("fewest that are done in {}: {}, {}", days_words(*sizing.deadline),
                                 with_devices(*sizing.in_time), in_time_text(of(*sizing.in_time), *sizing.deadline)));
   if (sizing.deadline && !sizing.in_time) lines.push_back(none_in_time(sizing));
   return lines;
@@ -332,11 +361,14 @@ std::string sizing_html(const Sizing& sizing, const Scenario& asked, std::string
                 fmt::format("{} ({} layers) on nodes of {} x {}", asked.model.name, asked.model.layers.size(),
                             asked.cluster.devices_per_node, asked.cluster.device.name));
   std::vector<HtmlPage::Figure> figures;
-  for (const auto& [who, what] : {std::pair{sizing.smallest, "smallest that fits"},
+  const std::string smallest = sizing.smallest ? std::string(smallest_of(sizing)) + " that fits" : "";
+  for (const auto& [who, what] : {std::pair{sizing.smallest, smallest.c_str()},
                                   {sizing.cheapest, "cheapest"},
                                   {sizing.fastest, "fastest"},
                                   {sizing.in_time, "fewest in time"}})
-    if (who) figures.push_back({what, counted(*who), under_card(sizing, *who)});
+    if (who)
+      figures.push_back({what, counted(*who),
+                         under_card(sizing, *who) + (std::string_view(what) == "cheapest" ? alike_cheap(sizing) : "")});
   page.figures(figures);
   page.list(answers(sizing));
   if (const std::vector<TextColumn> all = table(sizing); !all.empty()) {

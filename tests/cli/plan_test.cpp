@@ -380,8 +380,14 @@ TEST_CASE(
   CHECK(row[10] == doctest::Approx(row[9] * 2));
   CHECK(has(run, "days expected"));
   CHECK(has(run, "cost expected"));
-  CHECK(has(run, "none of these is done in 1 days; the least are "));
+  CHECK(has(run, "none of these is done in 1 day; the least are "));
+  CHECK(has(run, "smallest on which a plan fits: 2 nodes") == false);  // 1 was not asked
+  CHECK(has(run, "smallest asked on which a plan fits: 2 nodes"));
+  CHECK(has(run, "next          pipewright plan "));  // not one that misses the deadline
+  CHECK(has(run, " --nodes 5..16"));
   CHECK(has(run, ", on 4 nodes"));
+  const ProgramRun alike = run_program({"plan", kLlama, "--nodes", "8,16", "--gap", "30%", "--width", "1000"});
+  CHECK(has(alike, "device seconds per sample (within the gap of the search: 8, 16 nodes)"));
   const ProgramRun short_run = run_program({"plan", kLlama, "--nodes", "2", "--time-limit", "1ms"});
   if (!has(short_run, "smallest on which")) CHECK(has(short_run, "no plan found yet on up to 2 nodes"));
 }
