@@ -1,6 +1,7 @@
 #include "cli/campaign_options.hpp"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <utility>
 
@@ -69,6 +70,26 @@ std::string campaign_option(const Arguments& arguments) {
   for (const Option& option : kCampaignOptions)
     if (arguments.has(option.name)) return std::string(option.name);
   return "";
+}
+
+std::string with_campaign_as_given(std::string message, const Arguments& arguments) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> keys = {{{"--tokens", "length"},
+                                                                                  {"--samples", "length"},
+                                                                                  {"--epochs", "length"},
+                                                                                  {"--price", "price_per_hour"},
+                                                                                  {"--mtbf", "mtbf"},
+                                                                                  {"--checkpoint", "checkpoint"},
+                                                                                  {"--restart", "restart"},
+                                                                                  {"--seed", "seed"}}};
+  for (const auto& [option, key] : keys) {
+    if (!arguments.has(option)) continue;
+    const std::string value = arguments.last(option, ""), given = fmt::format("{} {}", option, value);
+    const std::string change =
+        fmt::format("--set campaign.{}={}{}", key, value, key == "length" ? fmt::format(" {}", option.substr(2)) : "");
+    for (std::size_t at = 0; (at = message.find(change, at)) != std::string::npos; at += given.size())
+      message.replace(at, change.size(), given);
+  }
+  return message;
 }
 
 std::vector<std::string> settings(const Arguments& arguments) {

@@ -43,4 +43,7 @@ std::string only_value(const Arguments& arguments, std::string_view option);
 // What was given with --set, and behind it what these options say. Throws InputError, which names the option.
 std::vector<std::string> settings(const Arguments& arguments);
 
+// The message with "--set campaign.length=15 tokens", where that stands for an option, as it was given: "--tokens 15".
+std::string with_campaign_as_given(std::string message, const Arguments& arguments);
+
 }  // namespace pipewright

@@ -102,6 +102,18 @@ Capacity capacity_row(const ScenarioFile& file, const std::string& over, const V
 
 namespace {
 
+// Near is what differs in the last part only: another key of the same section is no misspelling of this one.
+std::string unknown_key_name(const std::string& over, const std::vector<std::string>& known) {
+  const std::string section = over.substr(0, over.rfind('.') + 1);
+  std::vector<std::string> lasts;
+  for (const std::string& key : known)
+    if (key.rfind('.') + 1 == section.size() && key.starts_with(section)) lasts.push_back(key.substr(section.size()));
+  const std::string near = nearest(over.substr(section.size()), lasts);
+  return fmt::format("unknown {};{} known: {}", in_quotes(over),
+                     near.empty() ? "" : fmt::format(" did you mean {}?", in_quotes(section + near)),
+                     fmt::join(known, ", "));
+}
+
 // What no scenario has, or is no whole number, is refused with the whole numbers that this one states.
 void check_grows(const ScenarioFile& file, const std::string& over, int changes) {
   const std::vector<std::string> known = file.whole_numbers(changes);
@@ -118,7 +130,7 @@ void check_grows(const ScenarioFile& file, const std::string& over, int changes)
     const std::string last = over.substr(over.rfind('.') + 1);
     const auto same = std::find_if(known.begin(), known.end(),
                                    [&](const std::string& key) { return key.substr(key.rfind('.') + 1) == last; });
-    throw InputError("--over: " + (same == known.end() ? unknown_name(over, known)
+    throw InputError("--over: " + (same == known.end() ? unknown_key_name(over, known)
                                                        : fmt::format("unknown {}; did you mean \"{}\"? known: {}",
                                                                      in_quotes(over), *same, fmt::join(known, ", "))));
   }

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "cli/campaign_options.hpp"
 #include "cli/commands.hpp"
 #include "cli/ranks.hpp"
 #include "cli/real_run.hpp"
@@ -92,7 +93,7 @@ int run_checked(const Command& command, const Arguments& arguments) {
   try {
     return command.run(arguments);
   } catch (const InputError& error) {
-    throw InputError(with_options_as_given(error.what(), arguments));
+    throw InputError(with_campaign_as_given(with_options_as_given(error.what(), arguments), arguments));
   }
 }
 

@@ -55,6 +55,14 @@ const Yaml* sourced_value(Reader& reader, const At& at) {
   return value;
 }
 
+// Of a device's memory "25 MB" would be an odd one.
+std::string with_example_of(const At& at, std::string why) {
+  constexpr std::string_view general = "\"25 MB\"";
+  if (const std::size_t found = why.find(general); found != std::string::npos && path(at).ends_with(".memory"))
+    why.replace(found, general.size(), "\"80 GiB\"");
+  return why;
+}
+
 template <class T>
 bool read_quantity(Reader& reader, const At& at, T& value, Parsed<T> (*parse)(std::string_view),
                    std::string_view needed) {
@@ -68,7 +76,7 @@ bool read_quantity(Reader& reader, const At& at, T& value, Parsed<T> (*parse)(st
   const std::string* text = scalar(reader, at, needed);
   if (!text) return false;
   const Parsed<T> parsed = parse(*text);
-  if (!parsed.value) return reader.error(at, parsed.why), false;
+  if (!parsed.value) return reader.error(at, with_example_of(at, parsed.why)), false;
   return value = *parsed.value, true;
 }
 

@@ -218,6 +218,8 @@ std::string_view neighbour(std::string_view unit, const DimensionInfo& wanted) {
 
 std::string wrong_unit(const Split& split, Dimension dimension) {
   const DimensionInfo& wanted = info(dimension);
+  if (split.unit.empty() && dimension == Dimension::Bandwidth)  // an eighth of it, or eightfold, is easily meant
+    return "has no unit; write e.g. \"400 Gb/s\" (bits) or \"50 GB/s\" (bytes)";
   if (split.unit.empty()) return fmt::format("has no unit; write e.g. \"{}\"", wanted.example);
   for (const DimensionInfo& other : kDimensions) {
     if (!find_unit(other.units, split.unit)) continue;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/similar_names.hpp"
 #include "io/read_file.hpp"
 #include "io/read_scenario.hpp"
 #include "io/sections.hpp"
@@ -62,7 +63,7 @@ std::string referenced_file(Reader& reader, const At& at, std::string_view kind)
   }
   const std::string hint =
       known.empty() ? fmt::format("unknown {} {}; no config folder holds any {}", kind, in_quotes(name), kind)
-                    : unknown_name(std::string_view(name).substr(0, 64), known);
+                    : unknown_or_begun(std::string_view(name).substr(0, 64), known);
   reader.errors.add(at.yaml.place, fmt::format("{}: {}; a path needs a \"/\" or must end in .yaml{}", path(at), hint,
                                                kind == "model" ? " or .json" : ""));
   return {};

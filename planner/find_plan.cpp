@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/plan/given_schedule.hpp"
+#include "core/similar_names.hpp"
 #include "planner/one_class.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"
 #include "planner/partitioners/table.hpp"
@@ -386,7 +387,7 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   if (makes_whole_plan(request)) return whole_plan(scenario, cost);
   if (find_schedule(request.schedule.value) == nullptr)
     errors.add(or_else(request.schedule.place, request.place),
-               "plan.schedule: " + unknown_name(request.schedule.value, schedule_names()));
+               "plan.schedule: " + unknown_or_begun(request.schedule.value, schedule_names()));
   if (!check_counts(scenario, errors)) errors.throw_if_any();
 
   Plan plan;

@@ -9,6 +9,7 @@
 #include "core/check.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/plan/given_schedule.hpp"
+#include "core/similar_names.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {
@@ -217,7 +218,7 @@ void check_fixed(const Scenario& scenario) {
   for (const std::string& schedule : schedules_for(scenario))
     if (find_schedule(schedule) == nullptr)
       throw InputError(place_of(scenario, plan.schedule.place),
-                       "plan.schedule: " + unknown_name(schedule, schedule_names()));
+                       "plan.schedule: " + unknown_or_begun(schedule, schedule_names()));
 }
 
 }  // namespace

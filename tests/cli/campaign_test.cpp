@@ -217,6 +217,9 @@ TEST_CASE("advice of the options of the whole training is of their size, and doe
         "\"50000 h\"\n");
   CHECK(refusal("--tokens", "-5") == "error: --tokens: \"-5\" is negative; write more than 0, e.g. 15T\n");
   CHECK(refusal("--tokens", "15e12.5").find("write a whole number behind the e") != std::string::npos);
+  const std::string no_length = refusal("--tokens", "15");  // the quickstart does not say what a sample has
+  CHECK(no_length.find("--tokens 15") != std::string::npos);
+  CHECK(no_length.find("--set campaign") == std::string::npos);
   const ProgramRun one = run_program({"simulate", kQuick, "--set", "training.sequence_length=100", "--tokens", "1"});
   CHECK(one.out.find("1 token · less than 1 sample of 100 tokens · 1 step of 64") != std::string::npos);
 }

@@ -97,6 +97,8 @@ TEST_CASE("capacity refuses what it cannot grow, with a way out") {
       "known: model.batch, model.layers.0.repeat, model.layers.0.parameters, model.layers.1.repeat, "
       "model.layers.1.parameters, cluster.nodes, cluster.node.devices, training.micro_batch_size, "
       "training.micro_batches, plan.stages";
+  CHECK(contains(error_of({"capacity", kQuickstart, "--over", "model.layerz"}),  // which is no model.batch
+                 "--over: unknown \"model.layerz\"; " + known));
   CHECK(contains(error_of({"capacity", kQuickstart, "--over", "foo"}), "--over: unknown \"foo\"; " + known));
   CHECK(contains(error_of({"capacity", kQuickstart, "--over", "micro_batch_size"}),
                  "--over: unknown \"micro_batch_size\"; did you mean \"training.micro_batch_size\"? " + known));

@@ -35,7 +35,7 @@ TEST_CASE("GB is a power of 1000, GiB a power of 1024, b a bit and B a byte") {
 }
 
 TEST_CASE("A number that is none says why and what to write") {
-  CHECK(parse_bandwidth("900").why == "has no unit; write e.g. \"450 GB/s\"");
+  CHECK(parse_bandwidth("900").why == "has no unit; write e.g. \"400 Gb/s\" (bits) or \"50 GB/s\" (bytes)");
   CHECK(parse_time("900").why == "has no unit; write e.g. \"2.5 ms\"");
   CHECK(parse_bandwidth("900 GB").why == "is a size, but a bandwidth is needed; write e.g. \"900 GB/s\"");
   CHECK(parse_bytes("25 MB/s").why == "is a bandwidth, but a size is needed; write e.g. \"25 MB\"");
