@@ -72,6 +72,13 @@ TEST_CASE("An unknown schedule is named with the nearest one") {
         "interleaved_1f1b, zb_h1, pipedream, data_parallel");
 }
 
+TEST_CASE("A name whose beginning is right is completed") {
+  Scenario scenario = uniform_scenario();
+  scenario.plan.schedule.value = "interleaved";
+  CHECK(error_of(scenario).find("unknown \"interleaved\"; did you mean \"interleaved_1f1b\"? known: ") !=
+        std::string::npos);
+}
+
 TEST_CASE("More stages than layers are refused with the possible numbers") {
   CHECK(error_of(uniform_scenario({.stages = 9})) ==
         "s.yaml:1:3: plan.stages: 9 stages for 8 layers; every stage holds at least one: use 1..8");
