@@ -152,12 +152,6 @@ std::vector<Slice> slices_of(const RunPlan& run, const Ranks* ranks) {
   return slices;
 }
 
-std::vector<WorkerResult> measure(const Slice& slice, const CalibrationRun& each, const BackendMaker& backend,
-                                  double seconds, Ranks* ranks) {
-  if (ranks != nullptr) return measure_layers(*ranks, each.run, backend, each.data, each.settings, seconds);
-  return measure_layers(each.run, backend, each.data, each.settings, slice.share * seconds, slice.busy);
-}
-
 void put(BytesOut& out, const LinearTime& time) {
   out.put(time.fixed_ns).put(time.ns_per_unit);
 }
@@ -197,11 +191,17 @@ MachineProfile calibrate(const std::vector<CalibrationRun>& runs, const BackendM
   for (const CalibrationRun& each : runs)
     all += passes * static_cast<std::int64_t>(slices.emplace_back(slices_of(each.run, ranks)).size());
   for (int pass = 0; pass < passes; ++pass)
-    for (std::size_t i = 0; i < runs.size(); ++i)
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const CalibrationRun& each = runs[i];
+      const double seconds = settings.seconds / passes;
+      LayerRounds rounds(each.run, backend, each.data, each.settings);  // of this pass: all runs' may not fit at once
       for (const Slice& slice : slices[i]) {
-        if (settings.progress) settings.progress(runs[i].name, done++, all);
-        add(measured[i][slice.active], measure(slice, runs[i], backend, settings.seconds / passes, ranks));
+        if (settings.progress) settings.progress(each.name, done++, all);
+        add(measured[i][slice.active],
+            ranks != nullptr ? measure_layers(*ranks, each.run, backend, each.data, each.settings, seconds)
+                             : rounds.measured(slice.share * seconds, slice.busy));
       }
+    }
 
   Series series;
   std::vector<double> overhead, probes;

@@ -6,6 +6,7 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -122,20 +123,31 @@ std::vector<WorkerResult> execute(const RunPlan& run, const BackendMaker& backen
   return results;
 }
 
-std::vector<WorkerResult> measure_layers(const RunPlan& run, const BackendMaker& backend, const Data& data,
-                                         RunSettings settings, double seconds, const std::vector<WorkerId>& busy) {
+LayerRounds::LayerRounds(const RunPlan& run, BackendMaker backend, const Data& data, RunSettings settings)
+    : run_(run),
+      backend_(std::move(backend)),
+      data_(data),
+      settings_(std::move(settings)),
+      endpoints_(loopback_transport(run)),
+      workers_(endpoints_.size()),
+      rounds_(endpoints_.size()) {
+  settings_.time_layers = true;
+  settings_.optimizer.learning_rate = 0;
+}
+
+LayerRounds::~LayerRounds() = default;
+
+std::vector<WorkerResult> LayerRounds::measured(double seconds, const std::vector<WorkerId>& busy) {
   constexpr int kLeastRounds = 3;
-  settings.time_layers = true;
-  settings.optimizer.learning_rate = 0;
-  const auto endpoints = loopback_transport(run);
-  std::vector<std::unique_ptr<Worker>> workers(endpoints.size());
-  int running = 0;
-  for (std::size_t w = 0; w < endpoints.size(); ++w)
+  std::vector<std::size_t> measured;
+  for (std::size_t w = 0; w < endpoints_.size(); ++w)
     if (busy.empty() || std::find(busy.begin(), busy.end(), static_cast<WorkerId>(w)) != busy.end()) {
-      workers[w] = std::make_unique<Worker>(run, static_cast<WorkerId>(w), backend(static_cast<WorkerId>(w)), data,
-                                            *endpoints[w], settings);
-      ++running;
+      measured.push_back(w);
+      if (workers_[w] != nullptr) continue;
+      workers_[w] = std::make_unique<Worker>(run_, static_cast<WorkerId>(w), backend_(static_cast<WorkerId>(w)), data_,
+                                             *endpoints_[w], settings_);
     }
+  const int running = static_cast<int>(measured.size());
   Failure failure;
   std::atomic<int> enough{0};  // workers that have measured long enough: they go on until all have
   std::atomic<bool> failed{false};
@@ -143,16 +155,15 @@ std::vector<WorkerResult> measure_layers(const RunPlan& run, const BackendMaker&
     const std::vector<int> allowed = allowed_cores();
     const std::int64_t end = now_ns() + static_cast<std::int64_t>(seconds * 1e9);
     std::vector<std::jthread> threads;
-    for (std::size_t w = 0; w < workers.size(); ++w) {
-      if (workers[w] == nullptr) continue;
+    for (const std::size_t w : measured)
       threads.emplace_back([&, w] {
-        Worker& worker = *workers[w];
-        if (const int core = core_of(settings, run, allowed, w); core >= 0) pin_to(core);
+        Worker& worker = *workers_[w];
+        if (const int core = core_of(settings_, run_, allowed, w); core >= 0) pin_to(core);
         try {
-          worker.load(0);
+          if (rounds_[w] == 0) worker.load(0);
           bool told = false;
           for (int round = 0; enough < running && !failed; ++round) {
-            worker.step(round);
+            worker.step(rounds_[w]++);
             if (!told && round + 1 >= kLeastRounds && now_ns() >= end) told = true, ++enough;
           }
         } catch (const std::exception& error) {
@@ -160,11 +171,10 @@ std::vector<WorkerResult> measure_layers(const RunPlan& run, const BackendMaker&
           failed = true;
         }
       });
-    }
   }
-  std::vector<WorkerResult> results(workers.size());
-  for (std::size_t w = 0; w < workers.size(); ++w)
-    if (workers[w] != nullptr) results[w] = std::move(workers[w]->result());
+  std::vector<WorkerResult> results(workers_.size());
+  for (const std::size_t w : measured)
+    results[w] = std::exchange(workers_[w]->result(), {});
   if (!failure.text().empty()) throw RunFailed(failure.text(), std::move(results));
   for (WorkerResult& result : results) {
     std::vector<char> counts(result.steps.size(), 1);
@@ -172,6 +182,11 @@ std::vector<WorkerResult> measure_layers(const RunPlan& run, const BackendMaker&
     keep_rounds(result, counts);
   }
   return results;
+}
+
+std::vector<WorkerResult> measure_layers(const RunPlan& run, const BackendMaker& backend, const Data& data,
+                                         RunSettings settings, double seconds, const std::vector<WorkerId>& busy) {
+  return LayerRounds(run, backend, data, std::move(settings)).measured(seconds, busy);
 }
 
 }  // namespace pipewright

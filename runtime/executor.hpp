@@ -5,6 +5,7 @@
 // begins when its messages are there and ends when it has computed and sent its own.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -38,10 +39,31 @@ std::vector<WorkerResult> execute(const RunPlan& run, const BackendMaker& backen
                                   const std::vector<std::unique_ptr<Transport>>& endpoints, const RunSettings& settings,
                                   const std::function<void(int)>& after_step = {});
 
-// Every worker of the plan does its own work again and again for `seconds`, at the same time as all others, with
-// messages that are always there and a learning rate of 0: what layers take on a busy machine. At least three rounds.
-// The first and the last one do not count to what is returned: one is cold, in the other a neighbour may have ended.
-// `busy`: these workers alone, others have no result; empty: all.
+class Worker;
+
+// Workers of the plan do their own work again and again, with messages that are always there and a learning rate of 0:
+// what layers take on a busy machine. A worker is made when it is first busy, its weights are drawn then, and it stays:
+// several loads are measured on the same workers.
+class LayerRounds {
+ public:
+  LayerRounds(const RunPlan& run, BackendMaker backend, const Data& data, RunSettings settings);
+  ~LayerRounds();
+
+  // For `seconds` all of these workers at the same time, others have no result; empty: all. At least three rounds. The
+  // first and the last one do not count to what is returned: one is cold, in the other a neighbour may have ended.
+  // After RunFailed nothing more can be measured.
+  std::vector<WorkerResult> measured(double seconds, const std::vector<WorkerId>& busy = {});
+
+ private:
+  const RunPlan& run_;
+  BackendMaker backend_;
+  const Data& data_;
+  RunSettings settings_;
+  std::vector<std::unique_ptr<Transport>> endpoints_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::int64_t> rounds_;  // that each has done
+};
+// Of one load.
 std::vector<WorkerResult> measure_layers(const RunPlan& run, const BackendMaker& backend, const Data& data,
                                          RunSettings settings, double seconds, const std::vector<WorkerId>& busy = {});
 

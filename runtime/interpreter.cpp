@@ -1,9 +1,13 @@
 #include "runtime/interpreter.hpp"
 
+#include <algorithm>
 #include <map>
+#include <span>
+#include <thread>
 
 #include "core/check.hpp"
 #include "kernels/storage.hpp"
+#include "runtime/measurement.hpp"
 
 namespace pipewright {
 namespace {
@@ -17,6 +21,25 @@ void store_as(const std::vector<float>& values, std::byte* to) {
   T* const stored = reinterpret_cast<T*>(to);
   for (std::size_t i = 0; i < values.size(); ++i)
     stored[i] = T(values[i]);
+}
+
+constexpr std::int64_t kDrawnAtOnce = 1 << 22;     // values: 16 MiB, some 25 ms of one core
+constexpr std::int64_t kLeastPerThread = 1 << 15;  // starting a thread takes less
+constexpr std::int64_t kMostThreads = 16;
+
+// Values `begin`, `begin + 1`, ... of a tensor.
+void draw(const CodeParameter& parameter, std::uint64_t seed, int number, std::int64_t begin, std::span<float> to) {
+  const auto fill = [&, begin](std::int64_t from, std::int64_t end) {
+    for (std::int64_t i = from; i < end; ++i)
+      to[static_cast<std::size_t>(i)] = initial_value(parameter.tensor, seed, parameter.layer, number, begin + i);
+  };
+  const std::int64_t values = std::ssize(to);
+  const std::int64_t parts =
+      std::clamp<std::int64_t>(values / kLeastPerThread, 1, std::min<std::int64_t>(kMostThreads, available_cores()));
+  std::vector<std::jthread> others;
+  for (std::int64_t p = 1; p < parts; ++p)
+    others.emplace_back(fill, values * p / parts, values * (p + 1) / parts);
+  fill(0, values / parts);
 }
 
 }  // namespace
@@ -37,16 +60,18 @@ void store_sample(const ChunkCode& code, Precision precision, const Data& data, 
   precision == Precision::Bf16 ? store_as<Bf16>(values, to) : store_as<Fp16>(values, to);
 }
 
-std::vector<std::byte> initial_weights(const ChunkCode& code, std::uint64_t seed) {
-  std::vector<std::byte> weights(static_cast<std::size_t>(code.gradient_bytes));
+void draw_weights(const ChunkCode& code, std::uint64_t seed, Mover& mover, std::byte* block) {
+  std::vector<float> piece;
   std::map<LayerId, int> number;
   for (const CodeParameter& parameter : code.parameters) {
-    auto* const values = reinterpret_cast<float*>(weights.data() + parameter.offset);
     const int n = number[parameter.layer]++;
-    for (std::int64_t i = 0; i < parameter.tensor.elements; ++i)
-      values[i] = initial_value(parameter.tensor, seed, parameter.layer, n, i);
+    for (std::int64_t begin = 0; begin < parameter.tensor.elements; begin += kDrawnAtOnce) {
+      piece.resize(static_cast<std::size_t>(std::min(kDrawnAtOnce, parameter.tensor.elements - begin)));
+      draw(parameter, seed, n, begin, piece);
+      const std::int64_t size = sizeof(float);
+      mover.upload(block + parameter.offset + begin * size, piece.data(), {std::ssize(piece) * size});
+    }
   }
-  return weights;
 }
 
 void store_weights(Backend& backend, const ChunkCode& code, const std::byte* masters, std::byte* weights) {

@@ -51,8 +51,9 @@ std::int64_t first_sample(const Plan& plan, std::int64_t step, CopyId copy, Micr
 std::int64_t sample_bytes(const ChunkCode& code);
 void store_sample(const ChunkCode& code, Precision precision, const Data& data, const SampleShape& shape,
                   std::int64_t sample, std::byte* to);
-// The initial weights of a virtual stage in fp32, laid out as its gradients.
-std::vector<std::byte> initial_weights(const ChunkCode& code, std::uint64_t seed);
+// The initial weights of a virtual stage in fp32, laid out as its gradients, go to `block`, which is zero, piece by
+// piece: several threads draw what one mover moves. A value depends on seed, tensor and place alone.
+void draw_weights(const ChunkCode& code, std::uint64_t seed, Mover& mover, std::byte* block);
 // Weights as the layers read them, of their masters.
 void store_weights(Backend& backend, const ChunkCode& code, const std::byte* masters, std::byte* weights);
 

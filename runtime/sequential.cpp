@@ -24,7 +24,7 @@ class Sequential {
         interpreter_(backend) {
     for (const ChunkCode& code : run.code) {
       masters_.push_back(zeros(code.gradient_bytes));
-      mover_->upload(masters_.back().at(), initial_weights(code, settings.seed).data(), {code.gradient_bytes});
+      draw_weights(code, settings.seed, *mover_, masters_.back().at());
       initial_.push_back(stored_of(code, masters_.back()));
       weights_.push_back(initial_.back().at());
     }

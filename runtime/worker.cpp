@@ -260,8 +260,7 @@ void Worker::place_chunk(std::size_t v, const SteadyChunk& steady) {
   take(steady.masters, code.state_bytes, chunk.masters);
   take(steady.states, code.state_bytes, chunk.states);
   if (!chunk.weights.empty() && !run_.synthetic) {
-    const std::vector<std::byte> weights = initial_weights(code, settings_.seed);
-    mover_->upload(chunk.trained(), weights.data(), {static_cast<std::int64_t>(weights.size())});
+    draw_weights(code, settings_.seed, *mover_, chunk.trained());
     if (code.has_masters()) store_weights(*backend_, code, chunk.trained(), chunk.weights[0]);
   }
   chunk.frames.resize(static_cast<std::size_t>(run_.schedule->shape.micro_batches));

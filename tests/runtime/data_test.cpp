@@ -1,12 +1,16 @@
 // What is loaded into a device that cannot look at it is looked at before.
 #include "runtime/data.hpp"
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "runtime/backends/cpu.hpp"
+#include "runtime/interpreter.hpp"
 #include "runtime/transports/local.hpp"
 #include "tests/runtime/run_case.hpp"
 
@@ -38,6 +42,41 @@ class Wrong final : public Data {
 };
 
 }  // namespace
+
+TEST_CASE("Weights that several threads draw, piece by piece, are those of their places") {
+  ChunkCode code;
+  const ParameterTensor normal{.elements = 5'000'001, .initial = Initial::Normal, .bound = 0.02};
+  const ParameterTensor one{.elements = 3, .initial = Initial::One};
+  const std::int64_t behind = 4 * normal.elements + 60;  // aligned; what lies between stays zero
+  code.parameters = {{normal, 2, 0, 0}, {one, 2, behind, behind}, {normal, 7, behind + 64, behind + 64}};
+  std::vector<float> block(static_cast<std::size_t>((behind + 64) / 4 + normal.elements));
+  const auto mover = host_mover();
+  draw_weights(code, 5, *mover, reinterpret_cast<std::byte*>(block.data()));
+  std::int64_t wrong = 0;
+  for (const auto& [layer, number, offset] : {std::tuple{2, 0, std::int64_t{0}}, {7, 0, behind + 64}})
+    for (std::int64_t i = 0; i < normal.elements; ++i)
+      wrong += block[static_cast<std::size_t>(offset / 4 + i)] == initial_value(normal, 5, layer, number, i) ? 0 : 1;
+  CHECK(wrong == 0);
+  for (std::int64_t i = normal.elements; i < (behind + 64) / 4; ++i)
+    wrong += block[static_cast<std::size_t>(i)] == (i >= behind / 4 && i < behind / 4 + 3 ? 1.0F : 0.0F) ? 0 : 1;
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("Several loads are measured on the same workers, each made once") {
+  const RunCase run({"training.micro_batches=2"});
+  int made = 0;
+  const BackendMaker counted([&](WorkerId) { return ++made, cpu_backend(); });
+  LayerRounds rounds(run.run_plan, counted, *run.data, one_step(1));
+  const auto one = rounds.measured(0, {1});
+  CHECK(made == 1);
+  CHECK(one[0].steps.empty());
+  CHECK(one[0].layer_ns.empty());
+  CHECK(one[1].layer_ns.size() > 1);
+  const auto all = rounds.measured(0);
+  CHECK(made == run.run_plan.plan->workers());
+  CHECK(all[0].steps.front().number == 1);  // the first does not count
+  CHECK(all[1].steps.front().number > one[1].steps.back().number);
+}
 
 TEST_CASE("data: a token or a label outside of the model's range ends the run before a device sees it") {
   const RunCase run({"training.micro_batches=2"});
