@@ -19,7 +19,13 @@ namespace {
 
 using Tensors = std::vector<std::vector<float>>;
 
+const std::string kSanitizer = "compute-sanitizer";  // the record
 constexpr double kSanitizerReserve = 20;  // seconds of the part's time that are kept back behind the sanitizer
+
+// Of the part's time what the runs leave to the sanitizer while it is due: a third.
+Time for_the_sanitizer(const PartTask& task) {
+  return task.dry_run() || task.results.done(task.part, kSanitizer) ? Time{} : Time{task.limit.value / 3};
+}
 
 // Runs of one arithmetic have one reference.
 std::string arithmetic_of(const StudyItem& item) {
@@ -74,7 +80,7 @@ void forget_others(std::map<std::string, std::optional<Tensors>>& references, co
 }
 
 void sanitize(const PartTask& task, const PartBudget& budget) {
-  const std::string name = "compute-sanitizer";
+  const std::string& name = kSanitizer;
   if (task.results.done(task.part, name)) return;
   if (task.dry_run()) return keep_not_applicable(task, name);
   const double seconds = static_cast<double>(budget.left().value) * 1e-9 - kSanitizerReserve;
@@ -93,6 +99,7 @@ void sanitize(const PartTask& task, const PartBudget& budget) {
 
 void gradients_part(const PartTask& task) {
   const PartBudget budget(task.limit);
+  const Time reserve = for_the_sanitizer(task);
   std::map<std::string, std::optional<Tensors>> references;  // by arithmetic
   const auto due = [&](const StudyItem& item) { return !task.results.done(task.part, item.name); };
   const auto own = task.own_items();
@@ -103,7 +110,7 @@ void gradients_part(const PartTask& task) {
     });
     // What others are compared with is computed again where it is known, but not kept.
     if (!due(*item) && (reference || !needed)) continue;
-    if (!budget.allows()) {
+    if (!budget.allows(reserve)) {
       leave_out(task, budget, item->name);
       continue;
     }

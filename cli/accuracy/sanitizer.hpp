@@ -13,8 +13,8 @@ struct SanitizerFindings {
   std::string last_line;  // of what it said: "========= ERROR SUMMARY: 0 errors"
 };
 
-// Runs the tool on `tests`; what it says goes to the file `log`. Not run: no tool (where it was looked for), no tests,
-// or not done within `seconds`, after which it is ended.
+// Runs the tool on `tests`, less those that time something or fail on purpose; what it says goes to the file `log`. Not
+// run: no tool (where it was looked for), no tests, or not done within `seconds`, after which it is ended.
 SanitizerFindings run_sanitizer(const std::string& tests, const std::string& log, double seconds);
 
 // Where the tool is looked for, in this order: the folders of PATH, $CUDA_HOME/bin, /usr/local/cuda/bin.
