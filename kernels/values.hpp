@@ -72,7 +72,7 @@ struct CopyValue {
   PIPEWRIGHT_BOTH void operator()(std::int64_t i) const { y[i] = x[i]; }
 };
 // On SMs, beside the copy engines: of whole 16-byte pieces where both blocks begin at one.
-struct Piece {
+struct alignas(16) Piece {  // so aligned, it moves by one instruction
   std::uint32_t words[4];
 };
 template <class Grid, class S>
