@@ -25,9 +25,21 @@ std::int64_t aligned(std::int64_t bytes) {
 
 constexpr std::int64_t kFirst = 4 << 20;  // bytes that come from the host; the rest of a block is copies of them
 
-// `first` again and again.
+// kFirst bytes, four of each random number. Drawn once: a calibration fills some dozen blocks for every size.
+template <class Bits>
+std::vector<std::byte> drawn_block(std::uint32_t seed, const Bits& bits_of) {
+  std::vector<std::byte> block(static_cast<std::size_t>(kFirst));
+  std::mt19937 generator(seed);
+  for (std::size_t at = 0; at < block.size(); at += 4) {
+    const std::uint32_t bits = bits_of(static_cast<std::uint32_t>(generator()));
+    std::memcpy(block.data() + at, &bits, 4);
+  }
+  return block;
+}
+
+// `first` again and again, or its beginning.
 void repeat(Mover& mover, const std::vector<std::byte>& first, std::byte* block, std::int64_t bytes) {
-  auto filled = static_cast<std::int64_t>(first.size());
+  auto filled = std::min(bytes, std::ssize(first));
   mover.upload(block, first.data(), Bytes{filled});
   for (std::int64_t next = 0; filled < bytes; filled += next) {
     next = std::min(filled, bytes - filled);
@@ -36,13 +48,12 @@ void repeat(Mover& mover, const std::vector<std::byte>& first, std::byte* block,
 }
 
 // fp32 values between 0 and 1.
+float square_of(std::uint32_t random) {
+  return (static_cast<float>(random >> 9) + 0.5F) * 0x1p-23F;
+}
 void fill_random_squares(Mover& mover, std::byte* block, std::int64_t values) {
-  std::vector<std::byte> first(static_cast<std::size_t>(std::min(4 * values, kFirst)));
-  std::mt19937 generator(2);
-  for (std::size_t at = 0; at < first.size(); at += 4) {
-    const float value = (static_cast<float>(static_cast<std::uint32_t>(generator()) >> 9) + 0.5F) * 0x1p-23F;
-    std::memcpy(first.data() + at, &value, 4);
-  }
+  static const std::vector<std::byte> first =
+      drawn_block(2, [](std::uint32_t random) { return std::bit_cast<std::uint32_t>(square_of(random)); });
   repeat(mover, first, block, 4 * values);
 }
 
@@ -404,19 +415,17 @@ std::byte* JobMemory::at_least(Backend& backend, Bytes size) {
 }
 
 void fill_random(Mover& mover, std::byte* block, std::int64_t bytes, Precision precision) {
-  std::vector<std::byte> first(static_cast<std::size_t>(std::min(bytes, kFirst)));
-  std::mt19937 generator(1);
   // fp32, tf32: 24 random bits below a random sign; values of two bytes: the bits of one between 0.5 and 1, or
   // negative.
-  for (std::size_t at = 0; at + 4 <= first.size(); at += 4) {
-    const auto random = static_cast<std::uint32_t>(generator());
-    std::uint32_t bits =
-        std::bit_cast<std::uint32_t>(static_cast<float>((static_cast<double>(random >> 8) + 0.5) / 8388608.0 - 1));
-    if (precision == Precision::Bf16) bits = (random & 0x807f807fU) | 0x3f003f00U;  // exponent of [0.5, 1), 7 bits
-    if (precision == Precision::Fp16) bits = (random & 0x83ff83ffU) | 0x38003800U;  // likewise, 10 bits
-    std::memcpy(first.data() + at, &bits, 4);
-  }
-  repeat(mover, first, block, bytes);
+  static const std::vector<std::byte> floats = drawn_block(1, [](std::uint32_t random) {
+    return std::bit_cast<std::uint32_t>(static_cast<float>((static_cast<double>(random >> 8) + 0.5) / 8388608.0 - 1));
+  });
+  // Exponents of [0.5, 1), 7 and 10 bits.
+  static const std::vector<std::byte> bf16 =
+      drawn_block(1, [](std::uint32_t random) { return (random & 0x807f807fU) | 0x3f003f00U; });
+  static const std::vector<std::byte> fp16 =
+      drawn_block(1, [](std::uint32_t random) { return (random & 0x83ff83ffU) | 0x38003800U; });
+  repeat(mover, precision == Precision::Bf16 ? bf16 : precision == Precision::Fp16 ? fp16 : floats, block, bytes);
 }
 
 }  // namespace pipewright

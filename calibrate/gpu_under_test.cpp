@@ -58,7 +58,9 @@ class OwnJob final : public DeviceJob {
     const std::unique_ptr<Backend> backend = backend_of(place_.devices, place_.group, Precision::Fp32);
     const std::int64_t all = std::max<std::int64_t>(2 * bytes_ * blocks, 4);
     device_ = memory.at_least(*backend, Bytes{all});
-    fill_random(*backend->mover(false), device_, all);
+    const std::unique_ptr<Mover> mover = backend->mover(false);
+    fill_random(*mover, device_, all);
+    mover->finish();  // what is timed may be on another stream
   }
   void launch() override {
     std::byte* const from = device_ + 2 * bytes_ * turn_;

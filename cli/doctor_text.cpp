@@ -36,6 +36,7 @@ std::string group_text(const GpuFacts& gpu) {
   for (const GpuSplit& split : gpu.splits) {
     text += fmt::format("; {} x {}", split.groups, split.sms);
     if (split.groups < split.asked) text += fmt::format(" ({} asked for)", split.asked);
+    if (!split.how.empty()) text += ", " + split.how;
     if (split.left_over > 0) text += fmt::format(", {} left over", split.left_over);
   }
   return text;
@@ -116,6 +117,7 @@ void write(JsonText& json, const GpuFacts& gpu) {
         .field("groups", split.groups)
         .field("sms", split.sms)
         .field("left_over", split.left_over)
+        .field("how", split.how)
         .close();
   json.close().close().key("peers").open('[');
   for (const GpuPeer& peer : gpu.peers)
@@ -154,7 +156,8 @@ JsonShape doctor_shape() {
   using namespace shape;
   const JsonShape cpu =
       object({{"processor", text()}, {"cores", whole()}, {"arithmetic", text()}, {"refusal", text()}, {"mpi", text()}});
-  const JsonShape split = object({{"asked", whole()}, {"groups", whole()}, {"sms", whole()}, {"left_over", whole()}});
+  const JsonShape split =
+      object({{"asked", whole()}, {"groups", whole()}, {"sms", whole()}, {"left_over", whole()}, {"how", text()}});
   const JsonShape groups =
       object({{"least", whole()}, {"step", whole()}, {"refusal", text()}, {"splits", list(split)}});
   const JsonShape gpu = object({{"device", whole()},

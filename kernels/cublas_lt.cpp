@@ -1,5 +1,8 @@
 #include "kernels/cublas_lt.hpp"
 
+#include <map>
+#include <mutex>
+
 #include <cublasLt.h>
 
 #include "kernels/cuda_calls.hpp"
@@ -14,7 +17,6 @@ namespace {
 struct Functions {
   PIPEWRIGHT_FUNCTION(cublasLtGetStatusString);
   PIPEWRIGHT_FUNCTION(cublasLtCreate);
-  PIPEWRIGHT_FUNCTION(cublasLtDestroy);
   PIPEWRIGHT_FUNCTION(cublasLtMatmulDescCreate);
   PIPEWRIGHT_FUNCTION(cublasLtMatmulDescDestroy);
   PIPEWRIGHT_FUNCTION(cublasLtMatmulDescSetAttribute);
@@ -48,6 +50,19 @@ cudaDataType_t type_of(GpuPrecision precision) {
   return CUDA_R_32F;
 }
 
+// One per device, for all threads: a handle has no settings, and a calibration multiplies thousands of shapes. They
+// stay until the process ends, by when the driver may be gone.
+cublasLtHandle_t handle_of_current_device() {
+  static std::mutex mutex;
+  static std::map<int, cublasLtHandle_t> handles;
+  int device = 0;
+  pipewright::check(cudaGetDevice(&device), "cudaGetDevice");
+  const std::lock_guard lock(mutex);
+  cublasLtHandle_t& handle = handles[device];
+  if (handle == nullptr) check(functions().cublasLtCreate(&handle), "cublasLtCreate");
+  return handle;
+}
+
 std::string text(const MatmulShape& shape) {
   return std::to_string(shape.m) + " x " + std::to_string(shape.n) + " x " + std::to_string(shape.k);
 }
@@ -62,7 +77,7 @@ void make_layout(cublasLtMatrixLayout_t& layout, cudaDataType_t type, std::int64
 }  // namespace
 
 struct Matmul::Parts {
-  cublasLtHandle_t handle = nullptr;
+  cublasLtHandle_t handle = nullptr;  // of the device
   cublasLtMatmulDesc_t product = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
   cublasLtMatmulHeuristicResult_t chosen{};
@@ -75,7 +90,6 @@ struct Matmul::Parts {
     for (const cublasLtMatrixLayout_t layout : {a, b, c})
       if (layout != nullptr) static_cast<void>(call.cublasLtMatrixLayoutDestroy(layout));
     if (product != nullptr) static_cast<void>(call.cublasLtMatmulDescDestroy(product));
-    if (handle != nullptr) static_cast<void>(call.cublasLtDestroy(handle));
   }
 
   template <class Value>
@@ -102,7 +116,7 @@ struct Matmul::Parts {
 Matmul::Matmul(GpuPrecision precision, const MatmulShape& shape, int sms, Bytes workspace, MatmulResult result)
     : parts_(std::make_unique<Parts>()) {
   const Functions& call = functions();
-  check(call.cublasLtCreate(&parts_->handle), "cublasLtCreate");
+  parts_->handle = handle_of_current_device();
   check(call.cublasLtMatmulDescCreate(
             &parts_->product, precision == GpuPrecision::Tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
             CUDA_R_32F),

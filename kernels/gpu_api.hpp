@@ -32,6 +32,7 @@ class GpuError : public std::runtime_error {
 // What the driver gives when asked for a number of SM groups: perhaps fewer, perhaps larger ones.
 struct GpuSplit {
   int asked = 0, groups = 0, sms = 0, left_over = 0;
+  std::string how = {};  // "each put together of 2 groups of 8"; "": as asked for
 };
 
 struct GpuPeer {
@@ -166,6 +167,7 @@ class VirtualDevices {
   int count() const { return static_cast<int>(groups_.size()); }
   int sms(int group) const { return groups_[static_cast<std::size_t>(group)].sms; }  // read back, not what was asked
   int left_over() const { return left_over_; }
+  const std::string& how() const { return how_; }  // GpuSplit::how
   GpuStream stream(int group, int number = 0) const {
     return groups_[static_cast<std::size_t>(group)].streams[static_cast<std::size_t>(number)];
   }
@@ -180,6 +182,7 @@ class VirtualDevices {
   void close() noexcept;
 
   int device_ = 0, left_over_ = 0;
+  std::string how_;
   std::vector<Group> groups_;
 };
 

@@ -24,11 +24,8 @@ void add_groups(GpuFacts& facts) {
   try {
     for (const int asked : {2, 4, 8}) {
       const SmGroups split = split_sms(facts.device, asked);
-      facts.least_group = static_cast<int>(split.all.sm.minSmPartitionSize);
-      facts.group_step = static_cast<int>(split.all.sm.smCoscheduledAlignment);
-      const int groups = static_cast<int>(split.groups.size());
-      const int sms = groups > 0 ? static_cast<int>(split.groups.front().sm.smCount) : 0;
-      facts.splits.push_back({asked, groups, sms, facts.sms - groups * sms});
+      facts.least_group = split.least, facts.group_step = split.step;
+      facts.splits.push_back({asked, static_cast<int>(split.groups.size()), split.sms, split.left_over(), split.how});
     }
   } catch (const GpuError& error) {
     facts.no_groups = error.what();

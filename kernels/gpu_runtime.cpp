@@ -145,10 +145,11 @@ void VirtualDevices::cut(int groups, int streams_each) {
     throw GpuError("GPU " + std::to_string(device_) + " gives " + std::to_string(split.groups.size()) +
                    " SM groups where " + std::to_string(groups) +
                    " were asked for; use at most that many virtual devices");
-  left_over_ = static_cast<int>(split.left_over.type == CU_DEV_RESOURCE_TYPE_SM ? split.left_over.sm.smCount : 0);
-  for (CUdevResource& resource : split.groups) {
+  left_over_ = split.left_over(), how_ = split.how;
+  for (std::vector<CUdevResource>& group : split.groups) {
     CUdevResourceDesc description{};
-    check(calls, calls.describe(&description, &resource, 1), "cuDevResourceGenerateDesc");
+    check(calls, calls.describe(&description, group.data(), static_cast<unsigned>(group.size())),
+          "cuDevResourceGenerateDesc");
     CUgreenCtx context = nullptr;
     check(calls, calls.create(&context, description, device_, CU_GREEN_CTX_DEFAULT_STREAM), "cuGreenCtxCreate");
     groups_.push_back({.context = context});

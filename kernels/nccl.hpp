@@ -60,8 +60,9 @@ class NcclLibrary {
 // What is known of it, also where it cannot be used. Never throws.
 GpuLibrary nccl_told();
 
-// Before the first call of a program that reaches CUDA's driver or NCCL, which read these once; the user's own settings
-// stay. A receive that waits on the device must keep nobody from working: CUDA loads all kernels at the start
+// Before the first call of a program that reaches CUDA's driver or NCCL, which read these once; what the user has set
+// does not stay. Only for who uses several GPUs: all kernels of all libraries are then loaded at the start. A receive
+// that waits on the device must keep nobody from working: CUDA loads all kernels at the start
 // (CUDA_MODULE_LOADING=EAGER; a kernel that is loaded later may wait for those that run), and NCCL connects a
 // communicator's members when it is made (NCCL_RUNTIME_CONNECT=0), so that nothing takes memory during a step.
 void prepare_for_nccl();

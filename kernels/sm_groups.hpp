@@ -1,7 +1,6 @@
 // Inside kernels/ only: SM groups by the driver's green contexts, CUDA 12.4 to 13.0 form of the calls.
 //
-// cuda.h, "Green Contexts": smallest group and step are 4 and 2 SMs on architecture 8.x, 8 and 8 from 9.0 on; the
-// driver may give fewer groups than asked; groups of one split are disjoint.
+// Which split is asked for: sm_choice.hpp.
 #pragma once
 
 #include <string>
@@ -32,8 +31,11 @@ void check(const GreenContextCalls& calls, CUresult result, const std::string& c
 
 struct SmGroups {
   CUdevResource all{};
-  std::vector<CUdevResource> groups;  // as many as the driver gives
-  CUdevResource left_over{};
+  int least = 0, step = 0;                         // SMs
+  std::vector<std::vector<CUdevResource>> groups;  // as many as the driver gives, each put together of these
+  int sms = 0;                                     // of each
+  std::string how;                                 // unless the driver gives them as asked for at once
+  int left_over() const { return static_cast<int>(all.sm.smCount) - sms * static_cast<int>(groups.size()); }
 };
 // The SMs of a device cut into `asked` groups of equal size, as large as they can be.
 SmGroups split_sms(int device, int asked);

@@ -216,8 +216,8 @@ class GpuBackend final : public backends::GridBackend<gpu_kernels::Queue, S> {
   }
 
   std::string name() const override {
-    return fmt::format("cuda ({} SMs, {}, {})", devices_->sms(group_), name_of(precision_),
-                       library_ == nullptr ? "own products" : "cuBLASLt");
+    return fmt::format("cuda ({} SMs{}{}, {}, {})", devices_->sms(group_), devices_->how().empty() ? "" : ", ",
+                       devices_->how(), name_of(precision_), library_ == nullptr ? "own products" : "cuBLASLt");
   }
   Precision precision() const override { return precision_; }
   std::string_view kind() const override { return "cuda"; }
@@ -252,7 +252,7 @@ class GpuBackend final : public backends::GridBackend<gpu_kernels::Queue, S> {
   Time probe() override {
     constexpr std::int64_t kNumbers = 1 << 18;
     constexpr int kLaunches = 8;
-    constexpr Time kLaunching{100'000};
+    constexpr Time kLaunching{1'000'000};  // eight workers at once wait for one another's launches
     if (probe_block_ == nullptr)
       probe_block_ = block_of(devices_->device(), Bytes{kNumbers * 4}, GpuMemoryKind::Device);
     stream_->finish();

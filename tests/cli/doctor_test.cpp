@@ -47,17 +47,20 @@ TEST_CASE("A GPU is told with its SM groups, fewer than asked for where that is 
   gpu.name = "Made-up GPU", gpu.bus = "0000:01:00.0", gpu.major = 9, gpu.sms = 132;
   gpu.memory = {std::int64_t{80} << 30}, gpu.free_memory = {std::int64_t{79} << 30}, gpu.l2 = {50 << 20};
   gpu.sm_clock_khz = 1'980'000, gpu.least_group = gpu.group_step = 8;
-  gpu.splits = {{2, 2, 64, 4}, {8, 7, 16, 20}};
+  gpu.splits = {{2, 2, 64, 4}, {4, 4, 32, 4, "each put together of 4 groups of 8"}, {8, 7, 16, 20}};
   gpu.peers = {{1, true}, {2, false}};
   system.gpus = {gpu};
   const std::string text = doctor_text(kCpu, system);
   CHECK(tells(text, "GPU 0       Made-up GPU, architecture 9.0, 132 SMs, at 0000:01:00.0"));
   CHECK(tells(text, "memory    80.0 GiB, 79.0 GiB free; L2 50.0 MiB"));
   CHECK(tells(text, "clocks    SMs 1.98 GHz, memory not told at 0 bits"));
-  CHECK(tells(text, "SM groups of 8 SMs or more, by 8; 2 x 64, 4 left over; 7 x 16 (8 asked for), 20 left over"));
+  CHECK(tells(text,
+              "SM groups of 8 SMs or more, by 8; 2 x 64, 4 left over; 4 x 32, each put together of 4 groups of 8, "
+              "4 left over; 7 x 16 (8 asked for), 20 left over"));
   CHECK(tells(text, "peers     GPU 1: direct, GPU 2: by the host"));
   const auto json = nlohmann::json::parse(doctor_json(kCpu, system));
-  CHECK(json["gpu"]["gpus"][0]["sm_groups"]["splits"][1]["groups"] == 7);
+  CHECK(json["gpu"]["gpus"][0]["sm_groups"]["splits"][2]["groups"] == 7);
+  CHECK(json["gpu"]["gpus"][0]["sm_groups"]["splits"][1]["how"] == "each put together of 4 groups of 8");
   CHECK(json["cpu"]["cores"] == 2);
 }
 

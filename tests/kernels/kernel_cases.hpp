@@ -114,6 +114,14 @@ void visit_values(const Visit& visit) {
     using F = typename std::decay_t<decltype(a)>::F;
     fill(k, n, F(0.5), a[0]);
   });
+  visit({"uniform", {{Out, n}}}, [=](const auto& k, const auto& a) {
+    using F = typename std::decay_t<decltype(a)>::F;
+    uniform(k, n, std::uint64_t{7}, F(1), a[0]);
+  });
+  visit({"normal", {{Out, n}}}, [=](const auto& k, const auto& a) {
+    using F = typename std::decay_t<decltype(a)>::F;
+    normal(k, n, std::uint64_t{7}, F(0.25), a[0]);
+  });
   for (const I size : {n, n - 1})  // whole 16-byte pieces, and not
     visit({"copy of " + std::to_string(size), {{In, size}, {Out, size}}},
           [=](const auto& k, const auto& a) { copy_values(k, size, a[0], a[1]); });

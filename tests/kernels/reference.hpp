@@ -58,6 +58,27 @@ PIPEWRIGHT_SAME(linear)
 PIPEWRIGHT_SAME(linear_input_gradient)
 #undef PIPEWRIGHT_SAME
 
+// The definitions of values.hpp, written again: splitmix64 of a number [Steele14], 23 bits of it, the middle of each
+// step; two of them make a normal number [BoxMuller58].
+inline double unit(std::uint64_t seed, std::uint64_t number) {
+  std::uint64_t z = seed + (number + 1) * 0x9e3779b97f4a7c15U;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9U;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebU;
+  z ^= z >> 31;
+  return (static_cast<double>(z >> 41) + 0.5) / 8388608;
+}
+inline void uniform(const Reference&, I n, std::uint64_t seed, D bound, D* y) {
+  for (I i = 0; i < n; ++i)
+    y[i] = bound * (2 * unit(seed, static_cast<std::uint64_t>(i)) - 1);
+}
+inline void normal(const Reference&, I n, std::uint64_t seed, D deviation, D* y) {
+  constexpr D kTurn = 6.283185307179586;
+  for (I i = 0; i < n; ++i) {
+    const auto at = 2 * static_cast<std::uint64_t>(i);
+    y[i] = deviation * std::sqrt(-2 * std::log(unit(seed, at))) * std::cos(kTurn * unit(seed, at + 1));
+  }
+}
+
 // Kernels whose function or shape has a type of its own.
 #define PIPEWRIGHT_CONVERTED(name, First)                                  \
   template <class... A>                                                    \
