@@ -26,7 +26,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 9> kOptions = {{
+constexpr std::array<Option, 10> kOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first (repeatable)"},
     {"--backend", "", "NAME", "cpu (default) or cuda"},
     {"--virtual-devices", "", "K",
@@ -34,7 +34,11 @@ constexpr std::array<Option, 9> kOptions = {{
      "K,K,... "
      "(default: 1,2,4,8)"},
     {"--gpus", "", "N,N,...", "cuda: over which GPUs workers are spread (default: 0)"},
-    {"--model", "", "FILE", "without SCENARIO: a model or scenario whose operations are measured first (repeatable)"},
+    {"--model", "", "FILE",
+     "without SCENARIO: a model or scenario whose operations are measured first (repeatable; default on a GPU: the "
+     "shipped scenarios' for GPUs)"},
+    {"--precision", "", "P,P,...",
+     "without SCENARIO: only what computes in these: bf16, fp32, fp16, tf32 (default: all)"},
     {"--budget", "", "TIME", "of measured rounds (default: 3 s); without SCENARIO, of everything (default: 8 min)"},
     {"--sizes", "", "N,N,...",
      "micro-batches of these samples instead of the scenario's; others are priced by the line through them"},
@@ -87,7 +91,8 @@ int run(const Arguments& arguments) {
   if (arguments.positional.empty())
     throw InputError(
         "calibrate: name a SCENARIO, or give --backend cuda alone to measure a whole GPU (--backend cpu: a core)");
-  if (arguments.has("--model")) throw InputError("--model belongs to the calibration of a device; leave out SCENARIO");
+  for (const std::string option : {"--model", "--precision"})
+    if (arguments.has(option)) throw InputError(option + " belongs to the calibration of a device; leave out SCENARIO");
   std::vector<std::string> changes = arguments.all("--set");
   for (std::string& change : run_settings_as_changes(arguments))
     changes.push_back(std::move(change));

@@ -1,13 +1,16 @@
 #include "cli/calibrate_device.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <list>
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/chrono.h>
@@ -18,10 +21,14 @@
 #include "calibrate/fit.hpp"
 #include "calibrate/gpu_under_test.hpp"
 #include "calibrate/host_under_test.hpp"
+#include "cli/accuracy/families.hpp"
+#include "cli/accuracy/study_list.hpp"
 #include "cli/config_path.hpp"
+#include "cli/gpu_places.hpp"
 #include "cli/outputs.hpp"
 #include "cli/progress.hpp"
 #include "cli/terminal.hpp"
+#include "io/names.hpp"
 #include "io/quantity.hpp"
 #include "io/read_file.hpp"
 #include "io/read_scenario.hpp"
@@ -91,6 +98,45 @@ std::vector<DeviceSplit> splits_of(DeviceUnderTest& device, const std::vector<in
   return splits;
 }
 
+// Without --model: those of the runs that ship for GPUs, whose predictions the calibration is to be judged by.
+std::vector<StudyItem> shipped_items() {
+  try {
+    return study_items({});
+  } catch (const InputError& error) {
+    note(std::string("the models of the shipped scenarios are left out: ") + error.what());
+    return {};
+  }
+}
+
+std::vector<Precision> precisions_of(const Arguments& arguments) {
+  std::vector<Precision> precisions;
+  if (!arguments.has("--precision")) return precisions;
+  const std::string text = arguments.last("--precision", "");
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    const auto known = names_of(Precision{});
+    const auto found = std::find_if(known.begin(), known.end(), [&](const auto& each) { return each.first == word; });
+    if (found == known.end())
+      throw InputError("--precision: \"" + text +
+                       "\" is no list of bf16, fp32, fp16, tf32; write e.g. --precision bf16");
+    precisions.push_back(found->second);
+    begin = end + 1;
+  }
+  return precisions;
+}
+
+// Of all only what computes in one of these; copies, launches and what several GPUs do have no precision.
+void keep_precisions(std::vector<DeviceMeasurement>& list, const std::vector<Precision>& precisions) {
+  if (precisions.empty()) return;
+  const auto other = [&](const DeviceMeasurement& m) {
+    return (m.work == DeviceWork::Step || m.work == DeviceWork::Update) &&
+           std::find(precisions.begin(), precisions.end(), m.precision) == precisions.end();
+  };
+  std::erase_if(list,
+                [&](const DeviceMeasurement& m) { return other(m) || (m.beside != nullptr && other(*m.beside)); });
+}
+
 std::string name_of(const std::vector<std::string>& outputs, const MeasuredDevice& measured) {
   for (const std::string& path : outputs)
     if (path.ends_with(".yaml")) return std::filesystem::path(path).stem().string();
@@ -111,14 +157,18 @@ int calibrate_device(const Arguments& arguments) {
   DeviceSettings settings;
   settings.seconds = seconds_of(arguments);
   const std::vector<int> numbers = numbers_of(arguments.last("--virtual-devices", backend == "cpu" ? "1" : "1,2,4,8"));
-  std::list<Asked> asked;  // stay where they are
+  const std::vector<Precision> precisions = precisions_of(arguments);
+  std::list<Asked> asked;          // stay where they are
+  std::vector<StudyItem> shipped;  // likewise
   std::vector<AskedModel> models_asked;
+  if (backend == "cuda" && models.empty()) shipped = shipped_items(), models_asked = asked_models(shipped);
   for (const std::string& path : models) {
     asked.push_back(asked_model(path));
     models_asked.push_back({&asked.back().model, asked.back().micro_batches});
   }
   const std::string date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
-  if (backend == "cuda") prepare_for_nccl();  // before anything asks CUDA
+  // Before anything asks CUDA. On one GPU nothing is sent, and loading all of cuBLASLt at once would take long.
+  if (backend == "cuda" && !one_gpu_at_most("/dev", std::getenv("CUDA_VISIBLE_DEVICES"))) prepare_for_nccl();
   if (backend == "cuda" && gpu_count() == 0)
     throw InputError("--backend: cuda: " + gpu_status() +
                      "; `pipewright doctor` shows what is there, --backend cpu measures a core");
@@ -131,7 +181,9 @@ int calibrate_device(const Arguments& arguments) {
     settings.progress = [&](const std::string& what, std::int64_t done, std::int64_t all) {
       line.show("calibrating", done, all, what);
     };
-    measured = measure(*device, device_measurements(models_asked, splits, device->gpus()), settings);
+    std::vector<DeviceMeasurement> list = device_measurements(models_asked, splits, device->gpus());
+    keep_precisions(list, precisions);
+    measured = measure(*device, list, settings);
   }
   for (const std::string& line : measured.left_out)
     if (line.find("its result is wrong") != std::string::npos) note("warning: left out: " + line);

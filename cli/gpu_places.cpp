@@ -1,6 +1,10 @@
 #include "cli/gpu_places.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -122,6 +126,18 @@ GpuPlaces gpu_of_process(const RunRequest& run, int workers, int local, const Gp
                             "of its own: name as many, e.g. --gpus 0,1, or use transport local",
                             run.gpus.size() == 1 ? "one GPU is named, none" : "none is left", local, workers));
   return {{facts_of(run, run.gpus[static_cast<std::size_t>(local)], system).device}, 1};
+}
+
+bool one_gpu_at_most(const std::string& folder, const char* visible) {
+  if (visible != nullptr) return std::string_view(visible).find(',') == std::string_view::npos;
+  int nodes = 0;
+  std::error_code unreadable;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, unreadable)) {
+    const std::string name = entry.path().filename();
+    nodes +=
+        name.size() > 6 && name.starts_with("nvidia") && name.find_first_not_of("0123456789", 6) == std::string::npos;
+  }
+  return nodes == 1;
 }
 
 }  // namespace pipewright

@@ -27,4 +27,8 @@ GpuPlaces gpu_places(const RunRequest& run, int workers, const GpuSystem& system
 // The GPU of this process, the `local`th on its machine: a whole one. Processes that share a GPU would take turns.
 GpuPlaces gpu_of_process(const RunRequest& run, int workers, int local, const GpuSystem& system);
 
+// Whether this process can see no more than one GPU, without asking CUDA: by CUDA_VISIBLE_DEVICES (`visible`, null:
+// unset), else by the nodes nvidia0, nvidia1, ... in the folder /dev. No node: not known, so no.
+bool one_gpu_at_most(const std::string& folder, const char* visible);
+
 }  // namespace pipewright

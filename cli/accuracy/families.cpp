@@ -22,15 +22,10 @@
 #include "kernels/gpu_api.hpp"
 
 namespace pipewright {
-namespace {
 
-constexpr int kDevice = 0;
-const std::string kDone = "operations";  // the record that the whole was done
-
-// The models of parts 3 and 4, each with the sizes of its micro-batches.
-std::vector<AskedModel> asked_models(const PartTask& task) {
+std::vector<AskedModel> asked_models(const std::vector<StudyItem>& items) {
   std::vector<AskedModel> models;
-  for (const StudyItem& item : task.items) {
+  for (const StudyItem& item : items) {
     if ((item.part != 3 && item.part != 4) || !item.scenario.training.micro_batch_size) continue;
     const std::int64_t size = item.scenario.training.micro_batch_size->value;
     auto found = std::find_if(models.begin(), models.end(),
@@ -41,6 +36,11 @@ std::vector<AskedModel> asked_models(const PartTask& task) {
   }
   return models;
 }
+
+namespace {
+
+constexpr int kDevice = 0;
+const std::string kDone = "operations";  // the record that the whole was done
 
 std::vector<DeviceSplit> splits_of(const PartTask& task, DeviceUnderTest& device) {
   if (task.dry_run()) return {{1, device.sms(1)}};
@@ -103,8 +103,8 @@ void calibrate_families(const PartTask& task, double seconds) {
       task.dry_run() ? host_under_test(date, PIPEWRIGHT_VERSION) : gpu_under_test(kDevice, date, PIPEWRIGHT_VERSION);
   DeviceSettings settings;
   settings.seconds = seconds;
-  MeasuredDevice measured =
-      measure(*device, device_measurements(asked_models(task), splits_of(task, *device), device->gpus()), settings);
+  MeasuredDevice measured = measure(
+      *device, device_measurements(asked_models(task.items), splits_of(task, *device), device->gpus()), settings);
   fit(measured);
   const std::string folder = task.results.folder_of(task.part);
   StudyRecord record{.part = task.part, .name = kDone};

@@ -1,4 +1,5 @@
 // The calibration of a device by the command: what it refuses, and a core's from the first reading to a price.
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -30,6 +31,10 @@ TEST_CASE("Without a GPU the calibration of one says what is missing and leaves 
 }
 
 TEST_CASE("What a calibration of a device cannot take is named with a way out") {
+  CHECK(contains(error_of({"calibrate", "--backend", "cpu", "--precision", "bf16,int8"}),
+                 "--precision: \"bf16,int8\" is no list of bf16, fp32, fp16, tf32"));
+  CHECK(contains(error_of({"calibrate", kScenario, "--precision", "bf16"}),
+                 "--precision belongs to the calibration of a device"));
   CHECK(contains(error_of({"calibrate"}), "name a SCENARIO, or give --backend cuda alone"));
   CHECK(contains(error_of({"calibrate", "--backend", "tpu"}), "\"tpu\" is none"));
   CHECK(contains(error_of({"calibrate", "--backend", "cpu", "--sizes", "1"}),
@@ -48,6 +53,16 @@ TEST_CASE(
   REQUIRE(run.status == 0);
   CHECK(contains(run.out, "memory_bandwidth: "));
   CHECK(contains(run.out, "no time was left"));
+  CHECK(contains(run.out, "bf16"));
+}
+
+TEST_CASE("With --precision nothing of another precision is on the list") {
+  const ProgramRun run = run_program({"calibrate", "--backend", "cpu", "--precision", "fp32", "--budget", "1 ms"});
+  INFO(run.err);
+  REQUIRE(run.status == 0);
+  CHECK(contains(run.out, "memory_bandwidth: "));
+  for (const std::string other : {"bf16", "fp16", "tf32"})
+    CHECK_FALSE(contains(run.out, other));
 }
 
 TEST_CASE("A core is measured, and a scenario priced by what came of it") {

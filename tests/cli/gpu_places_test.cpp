@@ -2,12 +2,14 @@
 #include "cli/gpu_places.hpp"
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include <doctest/doctest.h>
 
 #include "core/check.hpp"
 #include "tests/cli/refusals.hpp"
+#include "tests/io/scratch.hpp"
 
 namespace pipewright {
 namespace {
@@ -144,6 +146,21 @@ TEST_CASE("Keys of GPUs fit the backend and the plan") {
 }
 
 // Whether there is a GPU or not, these are wrong before one is looked for.
+TEST_CASE("One GPU is told from several before anything asks CUDA; where nothing tells, there may be several") {
+  const Scratch folder;
+  const std::string dev = std::filesystem::path(folder.write("null", "")).parent_path();
+  CHECK_FALSE(one_gpu_at_most(dev, nullptr));
+  for (const std::string node : {"nvidiactl", "nvidia-uvm", "nvidia0"})
+    folder.write(node, "");
+  CHECK(one_gpu_at_most(dev, nullptr));
+  CHECK(one_gpu_at_most(dev, "1"));
+  CHECK_FALSE(one_gpu_at_most(dev, "0,1"));
+  folder.write("nvidia1", "");
+  CHECK_FALSE(one_gpu_at_most(dev, nullptr));
+  CHECK(one_gpu_at_most(dev, "GPU-8f2c"));
+  CHECK_FALSE(one_gpu_at_most(dev + "/absent", nullptr));
+}
+
 TEST_CASE("run, validate, calibrate and capacity take --backend, --virtual-devices and --gpus") {
   const std::string two = "scenarios/validation/two-stage-gpipe.yaml";
   for (const std::string command : {"run", "validate", "calibrate"}) {
