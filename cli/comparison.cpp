@@ -9,6 +9,7 @@
 #include "calibrate/all_reduce.hpp"
 #include "cli/shapes.hpp"
 #include "cli/terminal.hpp"
+#include "core/cost/loads_text.hpp"
 #include "io/format_quantity.hpp"
 #include "io/writers/compare.hpp"
 #include "io/writers/json_text.hpp"
@@ -179,6 +180,8 @@ std::string comparison_table(const RunComparison& c) {
   }
   for (const std::string& warning : c.predicted.report.warnings)
     text += "  note: " + warning + "\n";
+  if (const MachineProfile* const profile = c.predicted.scenario->profile.get())
+    text += "  prices: " + loads_text(*profile) + "\n";
   text += "\n  ops, by what they add to the error of a step\n";
   for (const ComparedRow& row : compared_ops(c, 5))
     text += fmt::format("  {:<34} {:>12} {:>12} {:>9}\n", "  " + row.what, row.predicted, row.measured, row.error);

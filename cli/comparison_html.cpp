@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/cost/loads_text.hpp"
 #include "io/format_quantity.hpp"
 #include "io/read_file.hpp"
 #include "io/writers/compare.hpp"
@@ -76,7 +77,8 @@ std::string comparison_html(const RunComparison& c, const std::string& command) 
   page.paragraph(step_times(c.times.timed));
   page.heading("How it is known");
   std::vector<std::string> known = measured.provenance;
-  if (scenario.profile != nullptr) known.push_back("prices: " + scenario.profile->source);
+  if (scenario.profile != nullptr)
+    known.push_back("prices: " + scenario.profile->source + "; " + loads_text(*scenario.profile));
   page.list(known);
   add_making(page, command, scenario);
   return page.document();

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/accuracy/prices.hpp"
 #include "cli/accuracy/summary.hpp"
 #include "cli/attempt.hpp"
 #include "cli/config_path.hpp"
@@ -96,7 +97,7 @@ std::vector<PlannedRow> planned(const std::vector<StudyItem>& items) {
     rows.push_back({item.part, item.name, item.scenario.plan.stages.value,
                     item.scenario.training.micro_batches ? item.scenario.training.micro_batches->value : 1,
                     item.scenario.plan.schedule.value, std::string(name(item.scenario.training.precision)),
-                    kernels_of(item.scenario)});
+                    kernels_of(item.scenario), price_group(item.scenario)});
   return rows;
 }
 

@@ -26,7 +26,8 @@ struct PlannedRow {
   std::string name;
   std::int64_t stages = 1, micro_batches = 1;
   std::string schedule, precision;
-  std::string kernels = "own";  // whose products: own, library
+  std::string kernels = "own";   // whose products: own, library
+  std::string price_group = {};  // the profile of part 2 that predicts it
 };
 std::vector<PlannedRow> planned(const std::vector<StudyItem>& items);
 

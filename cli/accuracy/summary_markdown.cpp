@@ -153,14 +153,10 @@ class Tables {
     return text + "\n";
   }
   std::vector<std::string> profiles() const {
-    if (s_.dry_run) return {"cpu"};
-    std::set<std::pair<std::int64_t, std::string>> sizes;
+    std::set<std::string> names;
     for (const PlannedRow& p : s_.plan)
-      if (p.part == 3 || p.part == 4) sizes.emplace(p.stages, p.precision);
-    std::vector<std::string> names;
-    for (const auto& [stages, precision] : sizes)
-      names.push_back(fmt::format("groups-{}-{}", stages, precision));
-    return names;
+      if (p.part == 3 || p.part == 4) names.insert(p.price_group);
+    return {names.begin(), names.end()};
   }
 
   // Predicted and measured step of a run; a step that is withheld has no error.
@@ -172,7 +168,9 @@ class Tables {
 
   std::string runs() const {
     std::string text =
-        "### Part 3: pipelines, predicted and run\n\n" +
+        "### Part 3: pipelines, predicted and run\n\n"
+        "An op is priced by what it took while as many of the K virtual devices worked; sharing of memory bandwidth is "
+        "not modelled beside it.\n\n" +
         header({"scenario", ">K", ">M", "schedule", "precision", ">shortest op", ">predicted", ">measured", ">error",
                 "in band", ">bubble, predicted", ">measured", "memory", ">p95/p5"});
     for (const PlannedRow& p : s_.plan) {

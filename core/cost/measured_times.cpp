@@ -133,7 +133,10 @@ std::string MeasuredTimes::caution(const Model& model, std::int64_t samples) con
 std::string MeasuredTimes::provenance() const {
   std::string text = "operations as measured on " + measured_.gpu;
   if (device_.virtual_devices > 1) text += ", one of " + std::to_string(device_.virtual_devices) + " groups of its SMs";
-  return text + " (" + measured_.date + ", driver " + measured_.driver + ")";
+  text += " (" + measured_.date + ", driver " + measured_.driver + ")";
+  if (device_.virtual_devices > 1)
+    text += ", while as many of the groups worked; sharing of memory bandwidth is not modelled beside it";
+  return text;
 }
 
 }  // namespace pipewright

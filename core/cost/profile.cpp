@@ -6,6 +6,8 @@
 #include <set>
 #include <tuple>
 
+#include "core/cost/loads_text.hpp"
+
 namespace pipewright {
 namespace {
 
@@ -103,6 +105,16 @@ std::vector<int> loads_of(const MachineProfile& profile) {
   for (const LayerTimes& times : profile.layers)
     if (times.active > 0) loads.insert(times.active);
   return {loads.begin(), loads.end()};
+}
+
+std::string loads_text(const MachineProfile& profile) {
+  std::vector<int> loads = loads_of(profile);
+  if (loads.empty() || loads.back() < profile.active) loads.push_back(profile.active);
+  std::string text = "ops as measured while ";
+  for (std::size_t i = 0; i < loads.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == loads.size() ? " or " : ", ") + std::to_string(loads[i]);
+  return text + " of " + std::to_string(profile.active) +
+         " workers worked; sharing of memory bandwidth is not modelled beside it";
 }
 
 const LinearTime* find_all_reduce(const MachineProfile& profile, int members) {

@@ -14,7 +14,8 @@ std::string name_of(std::int64_t stages, std::int64_t micro_batches, const std::
 }
 
 PlannedRow row(int part, std::int64_t stages, std::int64_t micro_batches, const std::string& schedule = "gpipe") {
-  return {part, name_of(stages, micro_batches, schedule), stages, micro_batches, schedule, "fp32"};
+  return {part,  name_of(stages, micro_batches, schedule),    stages, micro_batches, schedule, "fp32",
+          "own", "groups-" + std::to_string(stages) + "-fp32"};
 }
 
 // A judged run: memory exact, bubbles alike, p5 and p95 1 % around the median.

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/cost/cost_model.hpp"
+#include "core/cost/loads_text.hpp"
 
 namespace pipewright {
 namespace {
@@ -132,7 +133,7 @@ class Measured final : public CostSource {
            " % (90 %); calibrate --sizes with that size to know";
   }
 
-  std::string provenance() const override { return "layer times: " + profile_.source; }
+  std::string provenance() const override { return "layer times: " + profile_.source + "; " + loads_text(profile_); }
 
  private:
   [[noreturn]] void refuse(const Layer& layer, const std::string& key, std::int64_t samples) const {
