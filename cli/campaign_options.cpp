@@ -100,14 +100,15 @@ std::vector<std::string> settings(const Arguments& arguments) {
   }
   std::string text;
   const auto add = [&](const char* option, const char* key) {
-    set.push_back(fmt::format("campaign.{}={}", key, text));
+    set.push_back(fmt::format("{}={}", key, text));
     refuse_both(arguments, option, set.back());
   };
-  if (given(arguments, "--price", PriceRule::parse, text)) add("--price", "price_per_hour");
-  if (given(arguments, "--mtbf", MtbfRule::parse, text)) add("--mtbf", "mtbf");
-  if (given(arguments, "--checkpoint", CheckpointRule::parse, text)) add("--checkpoint", "checkpoint");
-  if (given(arguments, "--restart", RestartRule::parse, text)) add("--restart", "restart");
-  if (given(arguments, "--seed", parse_count, text)) add("--seed", "seed");
+  if (given(arguments, "--price", PriceRule::parse, text)) add("--price", "campaign.price_per_hour");
+  if (given(arguments, "--mtbf", MtbfRule::parse, text)) add("--mtbf", "campaign.mtbf");
+  if (given(arguments, "--checkpoint", CheckpointRule::parse, text)) add("--checkpoint", "campaign.checkpoint");
+  if (given(arguments, "--restart", RestartRule::parse, text)) add("--restart", "campaign.restart");
+  if (given(arguments, "--seed", parse_count, text)) add("--seed", "campaign.seed");
+  if (given(arguments, "--fit", FitRule::parse, text)) add("--fit", "plan.fit");
   if (arguments.has("--ask")) {
     constexpr std::array<std::string_view, 4> known = {"cost", "energy", "goodput", "spread"};
     const std::string all = only_value(arguments, "--ask");

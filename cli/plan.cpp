@@ -30,7 +30,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 14> kOwnOptions = {{
+constexpr std::array<Option, 15> kOwnOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first: --set plan.stages=auto (repeatable)"},
     {"--for", "", "NAME", "only plans that launch can write for megatron, torchtitan, torch or deepspeed"},
     {"--nodes", "", "LIST",
@@ -40,6 +40,8 @@ constexpr std::array<Option, 14> kOwnOptions = {{
     {"--objective", "", "NAME", "throughput (default), step_time, cost (device time, or money), memory"},
     {"--time-limit", "", "TIME", "end the search after this long, and say the gap that is left (default: 10s)"},
     {"--gap", "", "PERCENT", "good enough: at most so far from the bound (default: 1%; 0: go on until proven)"},
+    {"--fit", "", "PERCENT",
+     "only plans that fit with this probability over the memory model's range, e.g. 95% (plan.fit)"},
     {"--explain", "", "", "what limits each plan, what was rejected, and bandwidths at which the choice flips"},
     {"--pareto", "", "AXES", "memory, cost or memory,cost: plans that no other beats in time and all of these"},
     {"--output", "-o", "FILE",
@@ -244,8 +246,9 @@ constinit const Command kPlan{
         "megatron` then writes that very plan (docs/launch.md).\n"
         "--nodes auto asks how many nodes it takes: 1, 2, 4, ... and what lies between where the answer does.\n"
         "Ctrl-C ends the search and prints the best plan so far (exit status 130). A plan may fill a device to the\n"
-        "last byte; --set cluster.node.device.reserve=4GiB keeps some of every device free. --pareto asks several\n"
-        "times, each within the time limit.\n",
+        "last byte; --fit 95% takes only plans that fit with that probability over the memory model's range, and\n"
+        "--set cluster.node.device.reserve=4GiB keeps some of every device free. --pareto asks several times, each\n"
+        "within the time limit.\n",
     .options = kOptions,
     .least = 1,
     .most = 1,

@@ -106,7 +106,8 @@ MemoryNeed taken(const MemoryBytes& bytes, Bytes capacity) {
           .with_reserve = all,
           .capacity = capacity,
           .low = all,
-          .high = all};
+          .high = all,
+          .to_fit = all};
 }
 
 Throttles throttles(const Scenario& scenario, const Plan& plan, const RunPlan& run) {

@@ -9,6 +9,7 @@
 #include "io/import/schedule_csv.hpp"
 #include "io/read_scenario.hpp"
 #include "io/sections.hpp"
+#include "io/value_rules.hpp"
 
 namespace pipewright {
 namespace {
@@ -288,6 +289,17 @@ void write_schedule(YamlText& out, std::string_view key, const PlanRequest& plan
   out.line(key, plan.given ? "{file: " + yaml_string(plan.schedule_file) + "}" : value_text(plan.schedule));
 }
 
+void read_fit(Reader& reader, const At& at, PlanRequest& plan) {
+  const std::string* text = scalar(reader, at, FitRule::needed);
+  if (!text) return;
+  const Parsed<double> fit = FitRule::parse(*text);
+  if (!fit.value) return reader.error(at, fit.why);
+  plan.fit = *fit.value;
+}
+void write_fit(YamlText& out, std::string_view key, const PlanRequest& plan) {
+  if (plan.fit > 0) out.line(key, fmt::format("{:.10g}%", 100 * plan.fit));
+}
+
 constexpr Field<PlanRequest> kPlan[] = {
     {"schedule", "name | {file: FILE}",
      "see `pipewright show schedules`; file: the order in PyTorch's schedule CSV, relative to the scenario; default: "
@@ -369,6 +381,10 @@ constexpr Field<PlanRequest> kPlan[] = {
          plan.reserve_pipeline_source = source->second;
      },
      write_as<&PlanRequest::reserve_pipeline>},
+    {"fit", "percentage in (0 %, 100 %], e.g. 95%",
+     "a plan must fit with at least this probability over the range of the memory model; default: what it is expected "
+     "to need must fit",
+     Need::Optional, read_fit, write_fit},
 };
 
 // ---- fields left to the planner -------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kNumber = "^[-+]?[0-9][0-9_.]*([eE][-+]?[0-9]+)?$";
 constexpr std::string_view kQuantity = "^[-+]?[0-9.]+([eE][-+]?[0-9]+)? ?[A-Za-zµ%][A-Za-zµ/]*$";
+constexpr std::string_view kPercentage = "^[0-9.]+([eE][-+]?[0-9]+)? ?%$";
 
 bool begins(std::string_view text, std::string_view with) {
   return text.starts_with(with);
@@ -116,6 +117,7 @@ bool add_atom(std::string_view atom, Json& any, Json& words) {
   }
   if (std::any_of(texts.begin(), texts.end(), [&](std::string_view text) { return begins(atom, text); }))
     return any.push_back({{"type", {"string", "number"}}}), true;
+  if (begins(atom, "percentage")) return any.push_back({{"type", "string"}, {"pattern", kPercentage}}), true;
   if (begins(atom, "number")) return add_figure(any, number(atom), kNumber), true;
   if (atom == "true" || atom == "false" || atom == "yes" || atom == "no") {
     const Json flag = {{"type", "boolean"}};

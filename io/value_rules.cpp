@@ -52,6 +52,19 @@ Parsed<Power> PowerRule::parse(std::string_view text) {
                  [](Power power) -> std::string_view { return power.value > 0 ? "" : "must be more than 0"; });
 }
 
+Parsed<double> FitRule::parse(std::string_view text) {
+  if (!text.ends_with('%')) return {{}, fmt::format("has no %; write {}", needed)};
+  text.remove_suffix(1);
+  while (text.ends_with(' '))
+    text.remove_suffix(1);
+  Parsed<double> percent = checked(parse_number(text), needed, [](double value) -> std::string_view {
+    if (!(value > 0)) return "must be more than 0 %";
+    return value <= 100 ? "" : "is more than certain";
+  });
+  if (percent.value) *percent.value /= 100;
+  return percent;
+}
+
 Parsed<Time> CheckpointRule::parse(std::string_view text) {
   return checked(parse_time(text), needed, some_time_up_to_a_year);
 }

@@ -26,6 +26,11 @@ struct PowerRule {
   static constexpr std::string_view needed = "what one device draws at most, more than 0, e.g. \"700 W\"";
   static Parsed<Power> parse(std::string_view text);
 };
+struct FitRule {
+  static constexpr std::string_view needed =
+      "the probability with which a plan must fit, more than 0 %, at most 100 %, e.g. 95%";
+  static Parsed<double> parse(std::string_view text);  // "95%" is 0.95
+};
 struct CheckpointRule {
   static constexpr std::string_view needed =
       "how long the training stands still while a checkpoint is written, more than 0, at most a year, e.g. \"60 s\"";

@@ -141,7 +141,7 @@ class Trial {
     if (searched_) return pipewright::least_memory(asking_again(answer().plan, scenario_), *cost_);
     Bytes most;
     for (const WorkerReport& worker : answer().report.workers)
-      most = std::max(most, worker.need.with_reserve);
+      most = std::max(most, worker.need.to_fit);
     return most;
   }
 
@@ -156,9 +156,9 @@ class Trial {
   void set_run_memory(Report& report) const {
     for (WorkerReport& worker : report.workers) {
       const RunMemory& memory = run_memory()[static_cast<std::size_t>(worker.id % plan_.positions())];
-      worker.memory.bytes = memory.bytes, worker.need.with_reserve = memory.extent;
+      worker.memory.bytes = memory.bytes, worker.need.with_reserve = worker.need.to_fit = memory.extent;
       StageReport& stage = report.stages[static_cast<std::size_t>(worker.stage)];
-      if (stage.workers.front() == worker.id || memory.extent > stage.need.with_reserve)
+      if (stage.workers.front() == worker.id || memory.extent > stage.need.to_fit)
         stage.memory = worker.memory, stage.need = worker.need;
     }
   }
@@ -414,14 +414,21 @@ class Search {
     result_.next = value;
     const Answer& answer = next->answer();
     result_.next_least_memory = next->least_memory();
+    describe_fit(*next);
     for (const StageReport& stage : answer.report.stages)
-      if (stage.need.with_reserve > result_.next_need) {
-        result_.next_need = stage.need.with_reserve;
+      if (stage.need.to_fit > result_.next_need) {
+        result_.next_need = stage.need.to_fit;
         result_.next_bytes = stage.memory.bytes, result_.next_stage = stage.stage;
       }
   }
 
+  // Of a run nothing is a matter of a range.
+  void describe_fit(const Trial& trial) {
+    if (!result_.of_run && !trial.scenario().model.works.empty()) result_.fit = trial.scenario().plan.fit;
+  }
+
   void describe_largest(const Trial& best) {
+    describe_fit(best);
     const Answer& answer = best.answer();
     result_.stages = answer.plan.stages;
     result_.devices = answer.plan.devices();
@@ -436,8 +443,8 @@ class Search {
       result_.training_state += state;
       result_.activations += activations;
       result_.largest_activations = std::max(result_.largest_activations, activations);
-      if (worker.need.with_reserve > result_.peak)
-        result_.peak = worker.need.with_reserve, result_.fullest = worker.stage;
+      if (worker.need.to_fit > result_.peak)
+        result_.peak = worker.need.to_fit, result_.fullest = worker.stage;
     }
     result_.headroom = result_.device_memory - result_.peak;
     result_.least_memory = best.least_memory();

@@ -226,7 +226,7 @@ class Search {
     for (std::size_t w = 0; w < fullest.size(); ++w) {
       const StageId stage = run.stage_at(static_cast<PositionId>(w));
       const MemoryNeed needed = need(memory, fullest[w].bytes, stage);
-      const Bytes excess = needed.with_reserve - needed.capacity;
+      const Bytes excess = needed.to_fit - needed.capacity;
       if (excess > Bytes{} && (!most || excess > most->bytes)) most = Excess{stage, excess};
     }
     return most;
@@ -309,7 +309,7 @@ class Search {
       const Answer priced = price(each.plan, cost_, Engine::Auto);
       if (!priced.report.fits) {
         for (const WorkerReport& worker : priced.report.workers)
-          if (!worker.fits) reject(each.plan, {worker.stage, worker.need.with_reserve - worker.need.capacity}, false);
+          if (!worker.fits) reject(each.plan, {worker.stage, worker.need.to_fit - worker.need.capacity}, false);
         continue;
       }
       ReplicatedPlan entry;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/cost/memory_model.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {
@@ -64,6 +65,10 @@ void add_links(SuffixProblem& problem, const Plan& shell, const CostModel& cost)
   }
 }
 
+NeedSum sum_of(const Scenario& scenario, const Device& device) {
+  return main_need_sum(device.fragmentation, scenario.model.works.empty() ? 0 : kActivationBand, scenario.plan.fit);
+}
+
 // Bytes as the memory model counts them, but for workspaces, buffers and rounding; of states that ZeRO divides, the
 // share of one among all workers.
 void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost, const LayerCosts& layers) {
@@ -74,6 +79,11 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
   const bool versions = !has_flush(shell);
   const Recompute mode = mode_of(shell);
   const std::vector<Bytes> over = bytes_over_cuts(scenario.model, layers.activation);
+  // By the sum of the need whose other summands are in the capacity.
+  const NeedSum sum = sum_of(scenario, scenario.cluster.device);
+  const auto as_activation = [&](Bytes bytes) {
+    return bytes + Bytes{static_cast<std::int64_t>(static_cast<double>(bytes.value) * sum.activation / sum.model)};
+  };
   int most_members = problem.devices;
   for (const SuffixClass& other : problem.others)
     most_members = std::max(most_members, other.devices);
@@ -86,6 +96,7 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
     if (mode == Recompute::Selective) kept -= layers.core[i];
     if (mode == Recompute::Blocks && layer.block) kept = std::min(kept, layers.activation[i]);
     if (layer.work >= 0 && !layer.keeps_output) kept -= std::min(kept, layers.activation[i]);
+    kept = as_activation(kept);
     Bytes states = of_parameters(optimizer);
     if (training.zero == 1) states = Bytes{states.value / most_members};
     Bytes resident = checked_sum(of_parameters(gradient), states), stash;
@@ -94,17 +105,19 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
     problem.resident.push_back(resident);
     problem.stash.push_back(stash);
     const bool hop = shell.skips == Skips::Hop;
-    problem.entry.push_back(i == 0 ? scaled(scenario.model.input, shell.micro_batch_size, scenario.model.batch)
-                            : hop  ? over[i]
-                                   : Bytes{});
+    problem.entry.push_back(
+        as_activation(i == 0 ? scaled(scenario.model.input, shell.micro_batch_size, scenario.model.batch)
+                      : hop  ? over[i]
+                             : Bytes{}));
     problem.boundary.push_back(hop || problem.places == StagePlaces::Backwards ? over[i + 1] : Bytes{});
     problem.gradients.push_back(of_parameters(gradient));
   }
 }
 
-Bytes capacity_of(const Device& device) {
-  const auto room = static_cast<double>(std::max((device.memory - device.reserve).value, std::int64_t{0}));
-  return {static_cast<std::int64_t>(room / (1 + device.fragmentation))};
+Bytes capacity_of(const Scenario& scenario, const Device& device) {
+  const NeedSum sum = sum_of(scenario, device);
+  const double room = static_cast<double>(device.memory.value) - static_cast<double>(device.reserve.value) * sum.rest;
+  return {static_cast<std::int64_t>(std::max(room, 0.0) / sum.model)};
 }
 
 // Whether a worker waits for the all-reduce of a round behind its backward.
@@ -142,7 +155,7 @@ SuffixClass times_of(const SuffixProblem& problem, const Plan& shell, const Cost
   }
   const int ops = mode == Recompute::Full && !shell.recompute_except_last ? 3 : 2;
   times.per_stage = Time{checked_product(ops, source.op_overhead().value, "the overhead of a stage")};
-  times.capacity = capacity_of(cost.scenario().cluster.device_of(device_class));
+  times.capacity = capacity_of(cost.scenario(), cost.scenario().cluster.device_of(device_class));
   times.devices = workers_of_class(shell, cost.scenario().cluster, device_class);
   return times;
 }

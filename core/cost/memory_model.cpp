@@ -1,6 +1,8 @@
 #include "core/cost/memory_model.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <set>
 
 namespace pipewright {
@@ -237,7 +239,7 @@ MemoryModel empty_model(const Plan& plan, const Scenario& scenario) {
   memory.reserve = first.reserve, memory.capacity = first.capacity, memory.fragmentation = first.fragmentation;
   for (StageId k = 0; scenario.cluster.classes() > 1 && k < plan.stages; ++k)
     memory.rooms.push_back(room(k));
-  if (!scenario.model.works.empty()) memory.activation_band = kActivationBand;
+  if (!scenario.model.works.empty()) memory.activation_band = kActivationBand, memory.fit = scenario.plan.fit;
   memory.chunks.resize(static_cast<std::size_t>(plan.chunks()));
   return memory;
 }
@@ -314,6 +316,18 @@ std::vector<LayerKept> kept_by_layers(const Plan& plan, const CostModel& cost, c
   return kept;
 }
 
+double fit_probability(const MemoryNeed& need) {
+  if (need.high <= need.low) return need.to_fit <= need.capacity ? 1 : 0;
+  const auto from_low = [&](Bytes bytes) { return static_cast<double>((bytes - need.low).value); };
+  return std::clamp(from_low(need.capacity) / from_low(need.high), 0.0, 1.0);
+}
+
+std::string fit_text(double fit) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.10g %%", 100 * fit);
+  return text;
+}
+
 MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes, StageId stage) {
   const DeviceRoom room = memory.room(stage);
   MemoryNeed need;
@@ -325,7 +339,25 @@ MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes, StageId sta
   const Bytes open = share_of(bytes.activations(), memory.activation_band);
   need.low = need.model - open;
   need.high = checked_sum(need.with_reserve, open);
+  need.to_fit = need.with_reserve;
+  need.fit = memory.activation_band > 0 ? memory.fit : 0;
+  if (need.fit > 0)
+    need.to_fit = std::max(need.to_fit, need.low + Bytes{static_cast<std::int64_t>(std::ceil(
+                                                       need.fit * static_cast<double>((need.high - need.low).value)))});
   return need;
+}
+
+// low + P (high - low) with the range written out: model - a + P (reserve + rounding + fragmentation * model + 2 a).
+// Up to P = 1/2 that is no more than the need.
+std::vector<NeedSum> need_sums(double fragmentation, double activation_band, double fit) {
+  std::vector<NeedSum> sums = {{1 + fragmentation, 0, 1}};
+  if (fit > 0.5 && activation_band > 0)
+    sums.push_back({1 + fit * fragmentation, (2 * fit - 1) * activation_band, fit});
+  return sums;
+}
+
+NeedSum main_need_sum(double fragmentation, double activation_band, double fit) {
+  return need_sums(fragmentation, activation_band, fit).back();
 }
 
 }  // namespace pipewright

@@ -19,6 +19,15 @@
 // recompute and workspace. Published activations of a Transformer lie 11 to 18 % above a count from first principles
 // ([GPipe19] table 1); tests/core/memory_operators_test.cpp "need"
 //
+// A plan that is asked to fit with probability P (plan.fit) must have more: with the true need uniform between low =
+// peak - a and high = need + a, the same place of the range on every stage,
+//
+//     P(fits) = min over stages of (capacity - low) / (high - low),     so     to_fit = low + P * (high - low) <= capacity
+//
+// and never less than the need. peak 60, activations 40, reserve 10: a = 6, 54 to 76 B; P = 95 %: 54 + 0.95 * 22 = 74.9
+// where the need is 70. planner/what_if/spread.hpp draws from the same range;
+// tests/core/memory_operators_test.cpp "fits with a probability"
+//
 // Peak without buffers needs no clock: a walk over the op list gives it exactly (`peak`), the simulated time series
 // (`series`) confirms it and adds the buffers.
 #pragma once
@@ -87,11 +96,19 @@ struct MemoryNeed {
   Bytes model;          // exact sum of what the model holds
   Bytes rounding;       // by the allocator
   Bytes fragmentation;  // share of `model`
-  Bytes with_reserve;   // model + reserve + rounding + fragmentation: what is compared with the capacity
+  Bytes with_reserve;   // model + reserve + rounding + fragmentation
   Bytes capacity;       // of the device
   Bytes low, high;
+  Bytes to_fit;    // compared with the capacity: with_reserve, and with plan.fit more
+  double fit = 0;  // plan.fit, where there is a range; 0: not asked for
 };
 constexpr double kActivationBand = 0.15;
+
+// P(fits) above, of one stage: 0 to 1. Without a range: whether it fits.
+double fit_probability(const MemoryNeed& need);
+
+// As it is written: "95 %", "99.5 %".
+std::string fit_text(double fit);
 
 // What a device has, and what of it no model gets.
 struct DeviceRoom {
@@ -106,6 +123,7 @@ struct MemoryModel {
   Bytes capacity;              // likewise
   double fragmentation = 0;    // likewise
   double activation_band = 0;  // kActivationBand where activations follow from operators, else 0: they are stated
+  double fit = 0;              // plan.fit where there is a band; 0: not asked for
   // By sending and receiving virtual stage. Not listed: the sender produced the whole message, and stashes it.
   std::map<std::pair<VirtualStageId, VirtualStageId>, ChunkOutput> outputs = {};
   // By stage, on a cluster of several device classes (the three members above are then the first stage's); else none.
@@ -125,6 +143,15 @@ MemoryModel memory_of_stage(const Plan& plan, const CostModel& cost, const std::
 MemoryModel memory_of_stages(const Plan& plan, const CostModel& cost, const std::array<LayerCosts, 2>& layers);
 // Of a worker of `stage`.
 MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes, StageId stage);
+
+// MemoryNeed::to_fit is the largest of these sums: by what a byte that the model holds counts, what it counts on top
+// where it is an activation, and what a byte of reserve or rounding counts. For bounds and for searches over sums.
+struct NeedSum {
+  double model, activation, rest;
+};
+std::vector<NeedSum> need_sums(double fragmentation, double activation_band, double fit);
+// The one that is the larger as a rule.
+NeedSum main_need_sum(double fragmentation, double activation_band, double fit);
 
 // One layer of a chunk, per micro-batch in flight: what it stashes, and what is left of that where it keeps its input
 // alone and repeats its forward (Plan::rebuilds). The input counts where it is produced or at the boundary, so what is

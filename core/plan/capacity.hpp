@@ -25,6 +25,7 @@ struct Capacity {
   // With the largest value; absent largest: zero.
   int stages = 0, devices = 0;
   std::int64_t layers = 0, parameters = 0;
+  double fit = 0;                // plan.fit, where there is a range: `peak` and the needs are what it takes for that
   Bytes device_memory, reserve;  // of one device; the reserve is part of the memory
   Bytes training_state;          // weights, gradients, optimizer: of all devices
   Bytes activations;             // of all devices, each at its own peak

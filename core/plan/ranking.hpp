@@ -44,6 +44,7 @@ struct Found {
   Report report;
   Bytes peak;        // of the fullest device: what it must have
   Bytes peak_high;   // up to which that is expected (MemoryNeed::high)
+  Bytes to_fit;      // what is compared with the capacity (MemoryNeed::to_fit)
   double value = 0;  // of the objective, less is better: seconds per sample, seconds, device seconds (or money) per
                      // sample, bytes
 };
@@ -53,6 +54,7 @@ struct NearestMiss {
   Bytes need, capacity;  // of the fullest device
   StageId stage = 0;
   bool at_least = false;  // `need` is a bound: the states of the parameters alone are too much
+  double fit = 0;         // plan.fit, where `need` is what it takes to fit with that probability; 0: not asked for
 };
 
 // Where another of the plans becomes the best one, everything else unchanged.

@@ -74,7 +74,7 @@ std::vector<WorkerReport> worker_reports(const Timeline& timeline, const Schedul
     worker.idle = idle_split(causes, timeline, worker.id);
     worker.memory = memory_peaks[w];
     worker.need = need(memory, worker.memory.bytes, worker.stage);
-    worker.fits = worker.need.with_reserve <= worker.need.capacity;
+    worker.fits = worker.need.to_fit <= worker.need.capacity;
   }
   return workers;
 }
@@ -118,7 +118,7 @@ std::vector<StageReport> stage_reports(const std::vector<WorkerReport>& workers,
     const bool first = stage.workers.empty();
     stage.workers.push_back(worker.id);
     if (first || worker.busy > stage.busy) stage.busy = worker.busy, stage.idle = worker.idle;
-    if (first || worker.need.with_reserve > stage.need.with_reserve)  // the devices of a stage are alike
+    if (first || worker.need.to_fit > stage.need.to_fit)  // the devices of a stage are alike
       stage.memory = worker.memory, stage.need = worker.need;
     stage.in_flight = std::max(stage.in_flight, worker.memory.in_flight);
   }
@@ -288,17 +288,22 @@ std::string in_unit(Bytes bytes, const Unit& unit, int decimals) {
 }
 
 // "stage 3 needs 17.2 GiB (weights 6.1, stash 10.4, buffers 0.7) of 16.0 GiB": with as many decimals as it takes to
-// show that the need is larger.
+// show that the need is larger. With plan.fit: "stage 3 needs 17.2 GiB to fit with 95 % (15.4 by the estimate: weights
+// 6.1, ..) of 16.0 GiB".
 std::string shortfall_line(const StageReport& stage) {
   const Bytes capacity = stage.need.capacity;
   const MemoryBytes& bytes = stage.memory.bytes;
-  const Bytes needed = stage.need.with_reserve;
+  const Bytes needed = stage.need.to_fit;
+  const bool with_fit = needed > stage.need.with_reserve;
   const Unit unit = unit_for(needed);
   int decimals = 1;
   while (decimals < 9 && in_unit(needed, unit, decimals) == in_unit(capacity, unit, decimals))
     ++decimals;
   std::string line =
-      "stage " + std::to_string(stage.stage) + " needs " + in_unit(needed, unit, decimals) + " " + unit.name + " (";
+      "stage " + std::to_string(stage.stage) + " needs " + in_unit(needed, unit, decimals) + " " + unit.name +
+      (with_fit ? " to fit with " + fit_text(stage.need.fit) + " (" +
+                      in_unit(stage.need.with_reserve, unit, decimals) + " by the estimate: "
+                : " (");
   const char* separator = "";
   for (std::size_t i = 0; i < kMemoryCategories.size(); ++i) {
     if (category(bytes, i) == Bytes{}) continue;
@@ -313,7 +318,7 @@ std::string shortfall_line(const StageReport& stage) {
 
 void add_fit(Report& report) {
   for (const StageReport& stage : report.stages)
-    if (stage.need.with_reserve > stage.need.capacity) report.shortfall.details.push_back(shortfall_line(stage));
+    if (stage.need.to_fit > stage.need.capacity) report.shortfall.details.push_back(shortfall_line(stage));
   const std::size_t missing = report.shortfall.details.size();
   report.fits = missing == 0;
   if (missing == 1) {
@@ -365,7 +370,7 @@ void add_warnings(Report& report, const Plan& plan, const Scenario& scenario) {
 }  // namespace
 
 const StageReport* fullest(const Report& report) {
-  const auto left = [](const StageReport& stage) { return stage.need.capacity - stage.need.with_reserve; };
+  const auto left = [](const StageReport& stage) { return stage.need.capacity - stage.need.to_fit; };
   const auto least = std::min_element(report.stages.begin(), report.stages.end(),
                                       [&](const auto& a, const auto& b) { return left(a) < left(b); });
   return least == report.stages.end() ? nullptr : &*least;

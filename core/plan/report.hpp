@@ -36,7 +36,7 @@ struct WorkerReport {
   IdleSplit idle;
   MemoryPeak memory;
   MemoryNeed need;   // at that moment
-  bool fits = true;  // need.with_reserve <= capacity
+  bool fits = true;  // need.to_fit <= capacity
 };
 
 struct StageReport {

@@ -104,6 +104,9 @@ std::vector<std::string> explanation(const Capacity& row) {
   if (row.largest && row.next && row.next_least_memory > row.least_memory && !row.of_run)
     lines.push_back(fmt::format("the answer is the same for {} to {} {} per device", unit(row.least_memory),
                                 unit(row.next_least_memory), unit.name));
+  if (row.fit > 0)
+    lines.push_back(fmt::format("peak and needs are what it takes to fit with {} over the memory model's range",
+                                fit_text(row.fit)));
   if (row.of_run)
     lines.push_back("as a real run takes it: peak and need are what a worker's arena spans, memory is its cap");
   lines.push_back(fmt::format("method: {}; {} values tried, {}", row.method, row.tried, row.upper_end));

@@ -53,6 +53,9 @@ std::vector<HtmlPage::Figure> key_figures(const Answer& answer) {
     remark.erase(0, 1);  // the blank
     if (answer.memory.activation_band > 0)
       remark += fmt::format("; expected within {} to {}", short_bytes(full->need.low), short_bytes(full->need.high));
+    if (full->need.fit > 0)
+      remark += fmt::format("; {} with {}: up to {}", r.fits ? "fits" : "does not fit", fit_text(full->need.fit),
+                            short_bytes(full->need.to_fit));
     figures.push_back({r.fits ? "memory peak" : "memory peak: does not fit", short_bytes(full->need.with_reserve),
                        std::move(remark)});
   }
@@ -87,13 +90,15 @@ void warn_of_tight_memory(HtmlPage& page, const Answer& answer) {
 std::string tight_memory(const Report& report) {
   const StageReport* full = fullest(report);
   if (full == nullptr || !report.fits || full->need.high <= full->need.capacity) return "";
+  if (full->need.fit > 0) return "";  // as asked
   return tight_memory(full->need.high, full->need.capacity);
 }
 
 std::string tight_memory(Bytes high, Bytes capacity) {
   return fmt::format(
       "Memory is tight: up to {} of {} is expected, as not every framework keeps the same tensors, and the driver and "
-      "libraries take some. Plan with a reserve, or a larger one, e.g. --set cluster.node.device.reserve=4GiB.",
+      "libraries take some. Plan with --fit 95%, or with a reserve, or a larger one, e.g. --set "
+      "cluster.node.device.reserve=4GiB.",
       short_bytes(high), short_bytes(capacity));
 }
 

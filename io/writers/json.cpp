@@ -122,7 +122,9 @@ void memory(JsonText& json, const MemoryPeak& peak, const MemoryNeed& need) {
   json.field("peak", peak.bytes.total()).close();
   json.key("memory_need_bytes").open('{').field("model", need.model).field("rounding", need.rounding);
   json.field("fragmentation", need.fragmentation).field("with_reserve", need.with_reserve);
-  json.field("low", need.low).field("high", need.high).close();
+  json.field("low", need.low).field("high", need.high);
+  if (need.fit > 0) json.field("to_fit", need.to_fit);
+  json.close();
   json.field("weight_versions", peak.weight_versions).field("in_flight", peak.in_flight);
   json.field("peak_at_s", peak.at);
   peak_owner(json, peak.owner);
@@ -159,7 +161,7 @@ void stages(JsonText& json, const Answer& answer) {
     memory(json, s.memory, s.need);
     const bool limited = s.need.capacity.value > 0;  // a real run need not be
     json.field("capacity_bytes", limited ? std::optional(s.need.capacity) : std::nullopt);
-    json.field("fits", !limited || s.need.with_reserve <= s.need.capacity).close();
+    json.field("fits", !limited || s.need.to_fit <= s.need.capacity).close();
   }
   json.close();
 }
@@ -339,7 +341,8 @@ std::vector<JsonMember> idle_and_memory() {
                                  {"fragmentation", whole()},
                                  {"with_reserve", whole()},
                                  {"low", whole()},
-                                 {"high", whole()}});
+                                 {"high", whole()},
+                                 {"to_fit?", whole()}});
   const JsonShape message = object({{"end", one_of({"sender", "receiver"})},
                                     {"direction", one_of({"forward", "backward"})},
                                     {"from", whole()},

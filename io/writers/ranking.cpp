@@ -49,13 +49,7 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
                             seconds_text(range->fastest), seconds_text(range->slowest)),
                 width);
   const Sizes sizes(asked);
-  const Fullest device = fullest(best);
-  std::string memory = fmt::format("{} of {} on the fullest device, {} left", sizes(device.need),
-                                   sizes.with_unit(device.capacity), sizes.with_unit(device.capacity - device.need));
-  if (device.high > device.capacity)
-    memory += fmt::format("; tight: up to {} is expected, as not every framework keeps the same tensors",
-                          sizes.with_unit(device.high));
-  text += wrapped("memory        ", memory, width);
+  text += wrapped("memory        ", memory_text(best, sizes), width);
   text += wrapped("limited by    ", best.report.limiting_factor, width);
   const bool one_batch = std::all_of(ranking.plans.begin(), ranking.plans.end(), [&](const Found& found) {
     return found.plan.global_batch_size == best.plan.global_batch_size;
@@ -148,7 +142,9 @@ void ranked::write_plan(JsonText& json, const Found& found) {
   json.field("step_time_s", found.report.step_time).field("samples_per_s", found.report.samples_per_s);
   json.field("tokens_per_s", found.report.tokens_per_s).field("mfu", found.report.mfu).field("hfu", found.report.hfu);
   json.field("bubble_fraction", found.report.bubble_fraction).field("peak_bytes", fullest(found).need);
-  json.field("capacity_bytes", fullest(found).capacity).field("value", found.value);
+  json.field("capacity_bytes", fullest(found).capacity);
+  if (fullest(found).fit > 0) json.field("to_fit_bytes", fullest(found).to_fit);
+  json.field("fit_probability", fit_probability(found)).field("value", found.value);
   json.field("limiting_factor", found.report.limiting_factor);
   if (const auto whole = campaign(*found.scenario, found.plan, found.report))
     write_campaign(json, *whole, found.report);
@@ -202,6 +198,7 @@ std::string ranking_json(const Ranking& ranking, const Scenario& asked) {
   json.field("bound", ranking.bound).field("gap", ranking.gap()).field("proven", ranking.proven());
   json.field("layer_order", ranking.order);
   json.field("framework", ranking.framework).field("restricted", ranking.restricted);
+  json.field("fit", asked.plan.fit > 0 ? std::optional(asked.plan.fit) : std::nullopt);
   json.field("ended", ranking.ended).field("idle_devices", ranking.idle_devices);
   json.field("unused_classes", unused_classes(ranking.plans.front().plan, asked.cluster));
   json.key("plans").open('[');
@@ -282,7 +279,10 @@ std::string ranking_markdown(const Ranking& ranking) {
   }
   text += "\n" + quality(ranking) + "\n";
   const Fullest device = fullest(ranking.plans.front());
-  if (device.high > device.capacity) text += "\n" + tight_memory(device.high, device.capacity) + "\n";
+  if (device.fit > 0)
+    text += "\nMemory: " + memory_text(ranking.plans.front(), Sizes(*ranking.plans.front().scenario)) + "\n";
+  else if (device.high > device.capacity)
+    text += "\n" + tight_memory(device.high, device.capacity) + "\n";
   return text;
 }
 
@@ -341,6 +341,8 @@ JsonShape ranked::plan_shape() {
                                          {"bubble_fraction", number()},
                                          {"peak_bytes", whole()},
                                          {"capacity_bytes", whole()},
+                                         {"to_fit_bytes?", whole()},
+                                         {"fit_probability", maybe(number())},
                                          {"value", number()},
                                          {"limiting_factor", text()},
                                          {"campaign?", campaign_shape()}});
@@ -381,6 +383,7 @@ JsonShape ranking_shape() {
                                                {"layer_order", text()},
                                                {"framework", text()},
                                                {"restricted", list(text())},
+                                               {"fit", maybe(number())},
                                                {"ended", text()},
                                                {"idle_devices", whole()},
                                                {"unused_classes", list(text())},

@@ -51,6 +51,7 @@ std::string ranking_html(const Ranking& ranking, const Scenario& asked, const An
                                                             {"cut", layers_text(first.plan)}};
   if (!ranking.order.empty()) facts.emplace_back("layer order", ranking.order);
   facts.emplace_back("optimality", quality(ranking));
+  if (asked.plan.fit > 0) facts.emplace_back("memory", memory_text(first, sizes));
   for (std::size_t i = 0; i < ranking.restricted.size(); ++i)
     facts.emplace_back(i == 0 ? "searched for " + ranking.framework + " alone" : "", ranking.restricted[i]);
   facts.emplace_back("limited by", first.report.limiting_factor);

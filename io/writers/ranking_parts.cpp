@@ -69,14 +69,43 @@ bool several_classes(const Found& found) {
 
 Fullest fullest(const Found& found) {
   const Cluster& cluster = found.scenario->cluster;
-  if (!several_classes(found)) return {found.peak, found.peak_high, cluster.device.memory};
+  double fit = 0;
+  for (const StageReport& stage : found.report.stages)
+    fit = std::max(fit, stage.need.fit);
+  if (!several_classes(found)) return {found.peak, found.peak_high, cluster.device.memory, found.to_fit, fit};
   std::optional<Fullest> most;
   for (const StageReport& stage : found.report.stages) {
     const Bytes memory = cluster.device_of(class_of_stage(found.plan, cluster, stage.stage)).memory;
-    if (!most || memory - stage.need.with_reserve < most->capacity - most->need)
-      most = Fullest{stage.need.with_reserve, stage.need.high, memory};
+    if (!most || memory - stage.need.to_fit < most->capacity - most->to_fit)
+      most = Fullest{stage.need.with_reserve, stage.need.high, memory, stage.need.to_fit, fit};
   }
   return most.value_or(Fullest{});
+}
+
+std::optional<double> fit_probability(const Found& found) {
+  if (found.scenario->model.works.empty()) return std::nullopt;
+  double least = 1;
+  for (const StageReport& stage : found.report.stages)
+    least = std::min(least, pipewright::fit_probability(stage.need));
+  return least;
+}
+
+std::string memory_text(const Found& found, const Sizes& sizes) {
+  const Fullest device = fullest(found);
+  std::string text = fmt::format("{} of {} on the fullest device, {} left", sizes(device.need),
+                                 sizes.with_unit(device.capacity), sizes.with_unit(device.capacity - device.need));
+  const double asked = found.scenario->plan.fit;
+  if (device.fit > 0)
+    text += fmt::format("; fits with {}: peaks up to {} of {}", fit_text(device.fit), sizes(device.to_fit),
+                        sizes.with_unit(device.capacity));
+  else if (asked > 0)
+    text += fmt::format("; fits with {}: the layers state what they hold, so that there is no range", fit_text(asked));
+  else if (device.high > device.capacity)
+    text += fmt::format(
+        "; tight: up to {} is expected, as not every framework keeps the same tensors, and it fits with {:.0f} %; "
+        "--fit 95% takes only plans that fit with that probability",
+        sizes.with_unit(device.high), 100 * fit_probability(found).value_or(1));
+  return text;
 }
 
 // By stage.
@@ -246,8 +275,9 @@ std::vector<std::string> tried(const Ranking& ranking) {
   if (ranking.nearest_miss) {
     const NearestMiss& miss = *ranking.nearest_miss;
     const Sizes sizes(*ranking.plans.front().scenario);
-    lines.push_back(fmt::format("nearest miss: {} needs {}{} on stage {}, {} too much", in_words(miss.layout),
-                                miss.at_least ? "at least " : "", sizes.with_unit(miss.need), miss.stage,
+    lines.push_back(fmt::format("nearest miss: {} needs {}{}{} on stage {}, {} too much", in_words(miss.layout),
+                                miss.at_least ? "at least " : "", sizes.with_unit(miss.need),
+                                miss.fit > 0 ? " to fit with " + fit_text(miss.fit) : "", miss.stage,
                                 sizes.with_unit(miss.need - miss.capacity)));
   }
   return lines;

@@ -29,8 +29,15 @@ class Sizes {
 // that has the least left.
 struct Fullest {
   Bytes need, high, capacity;
+  Bytes to_fit;    // MemoryNeed::to_fit
+  double fit = 0;  // MemoryNeed::fit
 };
 Fullest fullest(const Found& found);
+
+// With which it fits over the memory model's range; nothing where there is none.
+std::optional<double> fit_probability(const Found& found);
+// "60.1 of 80.0 GiB on the fullest device, 19.9 GiB left", and how sure that is.
+std::string memory_text(const Found& found, const Sizes& sizes);
 
 // Of the whole training, where the scenario asks for it.
 struct Figures {

@@ -223,6 +223,7 @@ class Tables {
       text += fmt::format(" · {} of it held by the model", short_bytes(need.model));
     if (answer_.memory.activation_band > 0)
       text += fmt::format(" · expected within {} to {}", short_bytes(need.low), short_bytes(need.high));
+    if (need.fit > 0) text += fmt::format(" · with {} up to {}", fit_text(need.fit), short_bytes(need.to_fit));
     return text;
   }
 

@@ -175,12 +175,23 @@ std::vector<std::string> without_plan(const Sizing& sizing) {
   return lines;
 }
 
+// Whether the plan fits over the memory model's range; "" where it does so for certain.
+std::string how_sure(const Found& found) {
+  const Fullest device = fullest(found);
+  if (device.fit == 0 && device.high <= device.capacity) return "";
+  const std::string text = memory_text(found, Sizes(*found.scenario));
+  return text.substr(text.find("; ") + 2);
+}
+
 std::vector<std::string> remarks(const Sizing& sizing) {
   std::vector<std::string> lines = sizing.notes;
   for (const SizedNodes& row : sizing.rows)
     if (row.best && !row.ended.empty() && row.ended != sizing.ended && (row.bound <= 0 || gap(row) > 0.01))
       lines.push_back(fmt::format("on {}: {} ended the search; a longer --time-limit may find a better plan",
                                   counted(row.nodes), row.ended));
+  for (const SizedNodes& row : sizing.rows)
+    if (std::string sure = row.best ? how_sure(*row.best) : ""; !sure.empty())
+      lines.push_back(fmt::format("on {}: {}", counted(row.nodes), sure));
   if (!sizing.ended.empty()) lines.push_back("an interrupt (Ctrl-C or SIGTERM) ended the search: rows may be missing");
   return lines;
 }

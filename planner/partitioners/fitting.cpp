@@ -220,10 +220,10 @@ Simulated simulated(Plan plan, const CostModel& cost) {
   for (std::size_t w = 0; w < all.size(); ++w) {
     const auto position = static_cast<PositionId>(w % schedule.positions.size());
     const std::size_t k = at(stage_at(schedule.shape, position));
-    result.needs[k] = std::max(result.needs[k], need(memory, all[w].bytes, static_cast<StageId>(k)).with_reserve);
+    result.needs[k] = std::max(result.needs[k], need(memory, all[w].bytes, static_cast<StageId>(k)).to_fit);
     if (w < schedule.positions.size())
       walked[k] = std::max(walked[k],
-                           need(memory, peak(memory, schedule, position).bytes, static_cast<StageId>(k)).with_reserve);
+                           need(memory, peak(memory, schedule, position).bytes, static_cast<StageId>(k)).to_fit);
   }
   for (std::size_t k = 0; k < walked.size(); ++k)
     result.buffers[k] = result.needs[k] - walked[k];

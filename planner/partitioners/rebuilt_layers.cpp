@@ -29,7 +29,10 @@ class Stage {
     // Layers of other stages are of no interest to this one's memory.
     plan_.recompute[at(k)] = Recompute::Layers;
     plan_.rebuilt.clear();
-    const double whole = 1 + cost.scenario().cluster.device.fragmentation;
+    const Scenario& scenario = cost.scenario();
+    const NeedSum sum = main_need_sum(scenario.cluster.device.fragmentation,
+                                      scenario.model.works.empty() ? 0 : kActivationBand, scenario.plan.fit);
+    const double whole = sum.model + sum.activation;
     for (int i = 0; i < plan.virtual_stages; ++i) {
       const VirtualStageId v = plan.chunk_of(k, i);
       LayerId layer = plan.layers[at(v)].begin;
@@ -37,7 +40,7 @@ class Stage {
         const Bytes freed = kept.stash - kept.input;
         items_.push_back(
             {.extra = layers[0].forward[at(layer)],
-             .freed = Bytes{below(freed, whole)} + kept.rounding,
+             .freed = Bytes{below(freed, whole) + below(kept.rounding, sum.rest)},
              .transient = Bytes{static_cast<std::int64_t>(std::ceil(static_cast<double>(kept.again.value) * whole))}});
         layer_.push_back(layer++);
         chunk_.push_back(v / plan.stages);
@@ -54,7 +57,7 @@ class Stage {
     const MemoryModel memory = memory_of_stage(plan_, cost_, layers_, k_);
     const PositionId position = first_position(schedule_.shape, k_);
     const MemoryPeak most = peak(memory, schedule_, position);
-    return {need(memory, most.bytes, k_).with_reserve, in_flight(position, std::get<Op>(most.owner))};
+    return {need(memory, most.bytes, k_).to_fit, in_flight(position, std::get<Op>(most.owner))};
   }
 
   std::vector<RebuildItem> items(const std::vector<std::int64_t>& in_flight) const {
@@ -166,7 +169,7 @@ void choose_rebuilt(Plan& plan, const CostModel& cost) {
     bool again = false;
     for (std::size_t w = 0; w < all.size(); ++w) {
       const StageId k = stage_at(whole.shape, static_cast<PositionId>(w % whole.positions.size()));
-      const Bytes needed = need(memory, all[w].bytes, k).with_reserve;
+      const Bytes needed = need(memory, all[w].bytes, k).to_fit;
       if (asked[at(k)] != Recompute::Knapsack || !chosen[at(k)].fits || needed <= capacity) continue;
       const Bytes buffers = needed - chosen[at(k)].need;
       again |= buffers > aside[at(k)];

@@ -15,7 +15,7 @@ namespace pipewright {
 struct RebuiltStage {
   std::vector<LayerId> layers;  // ascending; empty: everything is kept
   Time extra;                   // what they add to the stage's backward, on the device
-  Bytes need;                   // of a device (MemoryNeed::with_reserve) over the stage's list of ops, buffers left out
+  Bytes need;                   // of a device (MemoryNeed::to_fit) over the stage's list of ops, buffers left out
   bool fits = false;            // else `layers` is the set that needs least
 };
 

@@ -20,7 +20,7 @@ class StageNeeds {
   // With the figures of cost.layers(plan.micro_batch_size), where the caller has them; micro-batches of one size.
   StageNeeds(const Plan& plan, const CostModel& cost, const LayerCosts& layers);
 
-  // What a device of stage k must have to hold these layers (MemoryNeed::with_reserve), buffers left out: a walk over
+  // What a device of stage k must have to hold these layers (MemoryNeed::to_fit), buffers left out: a walk over
   // the stage's list of ops. Asked once per range.
   //
   // Under 1f1b and eager_1f1b the list repeats itself once 2K micro-batches have begun, so a longer step is walked for

@@ -175,7 +175,7 @@ void explain_one(const Scenario& scenario, const SearchOptions& options, SearchA
 double value_on(const std::string& axis, const Found& found) {
   const double time = 1 / found.report.samples_per_s;
   if (axis == "time") return time;
-  if (axis == "memory") return static_cast<double>(found.peak.value);
+  if (axis == "memory") return static_cast<double>(found.to_fit.value);
   return time * price_per_hour(found.plan, *found.scenario);
 }
 
@@ -254,7 +254,7 @@ void add_pareto(const Scenario& scenario, const std::vector<std::string>& axes, 
   if (std::find(axes.begin(), axes.end(), "memory") != axes.end())
     for (const int eighths : {6, 4, 3, 2}) {
       Scenario changed = scenario;
-      const Bytes less{answer.plans.front().peak.value / 8 * eighths};
+      const Bytes less{answer.plans.front().to_fit.value / 8 * eighths};
       each_device(changed.cluster, [&](Device& device) { device.memory = std::min(device.memory, less); });
       if (!look(changed)) break;
     }

@@ -17,7 +17,7 @@ std::vector<Bytes> walked_needs(const Answer& answer) {
     Bytes& most = needs[static_cast<std::size_t>(stage_at(answer.schedule.shape, static_cast<PositionId>(p)))];
     most = std::max(
         most,
-        need(answer.memory, peak(answer.memory, answer.schedule, static_cast<PositionId>(p)).bytes, 0).with_reserve);
+        need(answer.memory, peak(answer.memory, answer.schedule, static_cast<PositionId>(p)).bytes, 0).to_fit);
   }
   return needs;
 }
@@ -38,11 +38,12 @@ PricedPlan priced_plan(const Scenario& scenario, const Candidate& candidate, Obj
   const std::vector<Bytes> walked = walked_needs(answer);
   for (const WorkerReport& worker : found.report.workers) {
     found.peak = std::max(found.peak, worker.need.with_reserve);
+    found.to_fit = std::max(found.to_fit, worker.need.to_fit);
     found.peak_high = std::max(found.peak_high, worker.need.high);
     Bytes& most = result.buffers[static_cast<std::size_t>(worker.stage)];
-    most = std::max(most, worker.need.with_reserve - walked[static_cast<std::size_t>(worker.stage)]);
+    most = std::max(most, worker.need.to_fit - walked[static_cast<std::size_t>(worker.stage)]);
   }
-  found.value = objective_value(objective, found.layout, scenario, found.report.step_time, found.peak);
+  found.value = objective_value(objective, found.layout, scenario, found.report.step_time, found.to_fit);
   found.scenario = std::move(own);
   return result;
 }

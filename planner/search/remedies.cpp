@@ -47,7 +47,7 @@ Size rounded_up(Bytes bytes) {
 
 std::string memory_line(const SearchAnswer& least) {
   const Found& best = least.plans.front();
-  const Size enough = rounded_up(best.peak);
+  const Size enough = rounded_up(best.to_fit);
   const Bytes surely{static_cast<std::int64_t>(least.bound)};
   const bool proven = rounded_up(surely).bytes() >= enough.bytes();
   return fmt::format("with {} per device ({}): {}: --set cluster.node.device.memory={}{}", bytes_text(enough.bytes()),
@@ -105,8 +105,9 @@ std::optional<SearchAnswer> least_memory(const Scenario& scenario, const SearchO
 }
 
 std::string in_words(const NearestMiss& nearest) {
-  return fmt::format("{} needs {}{} on stage {}, {} more than the {} of a device", in_words(nearest.layout),
-                     nearest.at_least ? "at least " : "", bytes_text(nearest.need), nearest.stage,
+  return fmt::format("{} needs {}{}{} on stage {}, {} more than the {} of a device", in_words(nearest.layout),
+                     nearest.at_least ? "at least " : "", bytes_text(nearest.need),
+                     nearest.fit > 0 ? " to fit with " + fit_text(nearest.fit) : "", nearest.stage,
                      bytes_text(nearest.need - nearest.capacity), bytes_text(nearest.capacity));
 }
 
@@ -114,7 +115,7 @@ StageId fullest_stage(const Found& found) {
   const auto& workers = found.report.workers;
   return std::max_element(
              workers.begin(), workers.end(),
-             [](const WorkerReport& a, const WorkerReport& b) { return a.need.with_reserve < b.need.with_reserve; })
+             [](const WorkerReport& a, const WorkerReport& b) { return a.need.to_fit < b.need.to_fit; })
       ->stage;
 }
 
@@ -170,6 +171,17 @@ std::string shorter_numbers(const Scenario& scenario, const SearchOptions& optio
   return found.yes ? fmt::format("with training.precision: bf16: {}: --set training.precision=bf16", found.best) : "";
 }
 
+// What fits by the estimate alone, and with which probability.
+std::string without_fit(const Scenario& scenario, Questions& questions) {
+  if (scenario.plan.fit == 0) return "";
+  Scenario changed = scenario;
+  changed.plan.fit = 0;
+  const Fits found = questions.fits(changed);
+  return found.yes ? fmt::format("without --fit (plan.fit), so with less than {}: {}", fit_text(scenario.plan.fit),
+                                 found.best)
+                   : "";
+}
+
 }  // namespace
 
 std::vector<std::string> cheapest_changes(const Scenario& scenario, const SearchOptions& options,
@@ -186,7 +198,8 @@ std::vector<std::string> cheapest_changes(const Scenario& scenario, const Search
     if (const Fits found = questions.fits(changed); found.yes)
       remedies.push_back(fmt::format("with {0}: auto: {1}: --set {0}=auto", key, found.best));
   }
-  for (std::string line : {shorter_numbers(scenario, options, questions), fewest_nodes(scenario, questions)})
+  for (std::string line : {shorter_numbers(scenario, options, questions), fewest_nodes(scenario, questions),
+                           without_fit(scenario, questions)})
     if (!line.empty()) remedies.push_back(std::move(line));
   if (least) remedies.push_back(memory_line(*least));
   return remedies;

@@ -81,18 +81,11 @@ Plan shell_of(const Scenario& whole, const CostModel& cost, Recompute mode) {
   return shell;
 }
 
-Bytes largest_need(const Report& report) {
-  Bytes most;
-  for (const WorkerReport& worker : report.workers)
-    most = std::max(most, worker.need.with_reserve);
-  return most;
-}
-
 // Of the device that lacks most; below zero where all fit.
 Bytes largest_excess(const Report& report) {
   Bytes most{std::numeric_limits<std::int64_t>::min()};
   for (const WorkerReport& worker : report.workers)
-    most = std::max(most, worker.need.with_reserve - worker.need.capacity);
+    most = std::max(most, worker.need.to_fit - worker.need.capacity);
   return most;
 }
 
@@ -190,10 +183,12 @@ SearchResult search_replicas(const Scenario& scenario, const SearchOptions& opti
             continue;
           }
           entry.report = std::move(priced.report);
-          entry.peak = largest_need(entry.report);
-          for (const WorkerReport& worker : entry.report.workers)
+          for (const WorkerReport& worker : entry.report.workers) {
+            entry.peak = std::max(entry.peak, worker.need.with_reserve);
             entry.peak_high = std::max(entry.peak_high, worker.need.high);
-          entry.value = objective_value(options.objective, entry.layout, scenario, entry.report.step_time, entry.peak);
+            entry.to_fit = std::max(entry.to_fit, worker.need.to_fit);
+          }
+          entry.value = objective_value(options.objective, entry.layout, scenario, entry.report.step_time, entry.to_fit);
           if (options.objective == Objective::Cost)
             entry.value = seconds(entry.report.step_time) / static_cast<double>(entry.layout.global_batch()) *
                           price_per_hour(entry.plan, scenario) / 3600;

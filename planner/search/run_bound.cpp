@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "core/cost/memory_model.hpp"
 #include "sim/schedules/table.hpp"
@@ -32,6 +33,8 @@ class RunMemory {
       plan_.recompute.assign(at(plan_.stages), mode);
       memory_[at(static_cast<int>(mode))] = memory_of_stage(plan_, cost, {layers, layers}, 0);
     }
+    const MemoryModel& any = memory_.front();
+    sums_ = need_sums(any.fragmentation, any.activation_band, any.fit);
     kept_ = kept_by_layers(plan_, cost, layers, 0).front();
     const bool last_is_other = run.end < static_cast<LayerId>(layers.forward.size());
     for (const Recompute mode : {Recompute::None, Recompute::Full}) {
@@ -59,9 +62,13 @@ class RunMemory {
     }
     const std::int64_t states =
         one.weights.value + one.gradients.value + one.optimizer.value - kRoundedUp;  // of one layer
-    const double model = static_cast<double>(layers) * static_cast<double>(states) + static_cast<double>(most);
-    return model * (1 + memory.fragmentation) + static_cast<double>(memory.reserve.value) <=
-           static_cast<double>(memory.capacity.value) * (1 + 1e-12);
+    const auto activations = static_cast<double>(most);
+    const double model = static_cast<double>(layers) * static_cast<double>(states) + activations;
+    const auto within = [&](const NeedSum& sum) {
+      return model * sum.model + activations * sum.activation + static_cast<double>(memory.reserve.value) * sum.rest <=
+             static_cast<double>(memory.capacity.value) * (1 + 1e-12);
+    };
+    return std::all_of(sums_.begin(), sums_.end(), within);
   }
 
   // Of n layers, how many at least keep their input only where a set of layers does: each frees what it keeps, less its
@@ -70,12 +77,13 @@ class RunMemory {
     if (fits(k, layers, Recompute::None)) return 0;
     const MemoryModel& memory = memory_[at(static_cast<int>(Recompute::None))];
     const ChunkMemory& one = memory.chunks.front();
-    const double whole = 1 + memory.fragmentation;
     const double states = static_cast<double>(layers) * static_cast<double>(one.weights.value + one.gradients.value +
                                                                             one.optimizer.value - kRoundedUp);
-    const double room =
-        (static_cast<double>(memory.capacity.value) * (1 + 1e-12) - static_cast<double>(memory.reserve.value)) / whole -
-        states;
+    double room = std::numeric_limits<double>::infinity();
+    for (const NeedSum& sum : sums_)
+      room = std::min(room, (static_cast<double>(memory.capacity.value) * (1 + 1e-12) -
+                             static_cast<double>(memory.reserve.value) * sum.rest - states * sum.model) /
+                                (sum.model + sum.activation));
     const auto freed = static_cast<double>((kept_.stash - kept_.input).value);
     double least = 0;
     for (const InFlight& now : moments_[0][at(k)]) {
@@ -126,6 +134,7 @@ class RunMemory {
   const CostModel& cost_;
   Plan plan_;
   std::array<MemoryModel, 4> memory_;                          // by Recompute, of one layer
+  std::vector<NeedSum> sums_;
   LayerKept kept_;                                             // of one layer
   std::array<std::vector<std::vector<InFlight>>, 2> moments_;  // without and with full recomputation, by stage
 };

@@ -158,10 +158,15 @@ class Search {
     given_up_ = std::min(given_up_, value(layout, bound, least(layout)));
   }
 
+  NearestMiss miss_of(const Layout& layout, Bytes need, StageId stage, bool at_least = false) const {
+    const double fit = scenario_.model.works.empty() ? 0 : scenario_.plan.fit;
+    return {layout, need, scenario_.cluster.device.memory, stage, at_least, fit};
+  }
+
   void miss(const Layout& layout, Bytes need, StageId stage, bool at_least = false) {
     ++answer_.too_large;
     if (!answer_.nearest_miss || need < answer_.nearest_miss->need)
-      answer_.nearest_miss = NearestMiss{layout, need, scenario_.cluster.device.memory, stage, at_least};
+      answer_.nearest_miss = miss_of(layout, need, stage, at_least);
   }
 
   // Whether the layout is done with; else its bound is known to be no better than what is wanted.
@@ -446,15 +451,14 @@ class Search {
           with_buffers(candidate, aside);
         continue;
       }
-      unfit_ =
-          NearestMiss{candidate.layout, found.peak, scenario_.cluster.device.memory, found.report.limiting_stage, true};
+      unfit_ = miss_of(candidate.layout, found.to_fit, found.report.limiting_stage, true);
       candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(i));
       Evaluation again;
       if (++tries[candidate.layout] <= kMostTriesForBuffers) again = evaluator_.evaluate(candidate.layout, aside);
       if (!again.candidate) {
         if (evaluator_.cuts_open()) give_up(candidate.layout, candidate.bound);
         --answer_.evaluated;
-        miss(candidate.layout, found.peak, found.report.limiting_stage);
+        miss(candidate.layout, found.to_fit, found.report.limiting_stage);
         recount_lines();
         continue;
       }
@@ -526,7 +530,9 @@ class Search {
       note_refused(none.details);
       return none;
     }
-    none.reason = fmt::format("no plan fits: {} more memory than a device has", too_large_in_words());
+    const double fit = answer_.nearest_miss->fit;
+    none.reason = fmt::format("no plan fits{}: {} more memory than a device has",
+                              fit > 0 ? " with " + fit_text(fit) : "", too_large_in_words());
     const bool proven = std::isinf(given_up_);
     if (!options_.remedies && (proven || !options_.proof)) return none;
     const std::optional<SearchAnswer> least = least_memory(scenario_, for_the_rest_of_the_time());
@@ -536,7 +542,7 @@ class Search {
     if (!options_.remedies) return none;
     if (least) {
       const Found& best = least->plans.front();
-      answer_.nearest_miss = NearestMiss{best.layout, best.peak, scenario_.cluster.device.memory, fullest_stage(best)};
+      answer_.nearest_miss = miss_of(best.layout, best.to_fit, fullest_stage(best));
     }
     none.details.push_back("nearest miss: " + in_words(*answer_.nearest_miss));
     none.remedies = cheapest_changes(scenario_, options_, least);
@@ -544,7 +550,7 @@ class Search {
   }
 
   bool fits_after_all(const Found& least) {
-    if (least.peak > scenario_.cluster.device.memory) return false;
+    if (least.to_fit > scenario_.cluster.device.memory) return false;
     Candidate candidate;
     candidate.layout = least.layout, candidate.plan = least.plan;
     auto [found, buffers] = priced_plan(scenario_, candidate, options_.objective);

@@ -297,7 +297,7 @@ std::pair<Bytes, StageId> Workbench::fullest_of_chunks(const std::vector<LayerRa
   std::pair<Bytes, StageId> most{Bytes{-1}, 0};
   for (StageId i = 0; i < shell_.stages && most.first < enough; ++i) {
     const StageId k = (first + i) % shell_.stages;
-    const Bytes needed = pipewright::need(memory, peak(memory, schedule, k).bytes, k).with_reserve;
+    const Bytes needed = pipewright::need(memory, peak(memory, schedule, k).bytes, k).to_fit;
     if (needed > most.first || (needed == most.first && k < most.second)) most = {needed, k};
   }
   return most;
@@ -324,7 +324,7 @@ Workbench::Fit Workbench::fit_of_chunks(const std::vector<LayerRange>& cut, Aim 
                                       : rebuild_stage(plan, cost_, sizes(), schedule, k, room(k)));
       } else {
         if (!memory) memory = memory_of_stages(plan, cost_, sizes());
-        const Bytes needed = pipewright::need(*memory, peak(*memory, schedule, k).bytes, k).with_reserve;
+        const Bytes needed = pipewright::need(*memory, peak(*memory, schedule, k).bytes, k).to_fit;
         choice = {modes_[mode], {}, added_on(mode, cut, k), needed, needed <= room(k), true};
       }
       (aim == Aim::Least ? offer_least : offer)(choices[at(k)], std::move(choice));
@@ -372,7 +372,7 @@ Bytes Workbench::need_in_full(const std::vector<LayerRange>& cut, StageId k) {
   plan.layers = cut;
   plan.recompute.assign(at(shell_.stages), Recompute::Full);
   const MemoryModel memory = memory_of_stage(plan, cost_, sizes(), k);
-  return pipewright::need(memory, peak(memory, walked(plan), k).bytes, k).with_reserve;
+  return pipewright::need(memory, peak(memory, walked(plan), k).bytes, k).to_fit;
 }
 
 void Workbench::make_full(Fit& fit, const std::vector<LayerRange>& cut, StageId k) {

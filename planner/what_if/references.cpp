@@ -96,7 +96,7 @@ Reference data_parallelism(const Answer& answer, const CostModel& cost) {
     reference.note =
         fmt::format("with a global batch of {} instead of {}", one.global_batch_size, plan.global_batch_size);
   const MemoryModel memory = memory_model(one, cost);
-  const Bytes needed = need(memory, peak(memory, schedule, 0).bytes, 0).with_reserve;
+  const Bytes needed = need(memory, peak(memory, schedule, 0).bytes, 0).to_fit;
   if (needed > memory.capacity)
     reference.note += fmt::format("{}{}it needs {} of {}", reference.note.empty() ? "" : "; ", kDoesNotFit,
                                   bytes_text(needed), bytes_text(memory.capacity));

@@ -64,10 +64,10 @@ std::optional<Report> tried(const Answer& answer, const Change& change, double l
   }
 }
 
-Bytes largest_need(const Report& report) {
+Bytes largest(const Report& report, Bytes MemoryNeed::*figure) {
   Bytes need;
   for (const WorkerReport& worker : report.workers)
-    need = std::max(need, worker.need.with_reserve);
+    need = std::max(need, worker.need.*figure);
   return need;
 }
 
@@ -210,7 +210,7 @@ std::vector<std::string> fitting(const Answer& answer, const std::vector<Variant
     const auto report = tried(answer, variant.change);
     if (!report || !report->fits) continue;
     done = family(variant);
-    lines.push_back(fmt::format("with {} it needs {}{}: {}", variant.text, bytes_text(largest_need(*report)),
+    lines.push_back(fmt::format("with {} it needs {}{}: {}", variant.text, bytes_text(largest(*report, &MemoryNeed::to_fit)),
                                 rate_text(report->samples_per_s), variant.setting));
   }
   return lines;
@@ -274,7 +274,16 @@ std::optional<Hint> one_change(const Answer& answer, const Variant& variant) {
   if (!report || !report->fits) return std::nullopt;
   const double gain = report->samples_per_s / answer.report.samples_per_s;
   return Hint{gain, fmt::format("{} would bring {:.1f} % more samples/s, with a memory peak of {}: {}", variant.text,
-                                100 * (gain - 1), bytes_text(largest_need(*report)), variant.setting)};
+                                100 * (gain - 1), bytes_text(largest(*report, &MemoryNeed::with_reserve)), variant.setting)};
+}
+
+}  // namespace
+
+namespace {
+
+bool fits_by_estimate(const Report& report) {
+  return std::all_of(report.workers.begin(), report.workers.end(),
+                     [](const WorkerReport& worker) { return worker.need.with_reserve <= worker.need.capacity; });
 }
 
 }  // namespace
@@ -284,6 +293,8 @@ std::vector<std::string> remedies(const Answer& answer) {
   const std::vector<Variant> singles = single_changes(answer);
   std::vector<std::string> lines = fitting(answer, singles);
   if (lines.empty()) lines = fitting(answer, with_recompute(singles));
+  if (answer.scenario->plan.fit > 0 && fits_by_estimate(answer.report))
+    lines.push_back("by the estimate alone it fits: without plan.fit");
   if (lines.empty())
     lines.push_back(
         "nothing that was tried fits (recompute: full, 1f1b, smaller micro-batches, more stages): use devices "

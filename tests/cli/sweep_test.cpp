@@ -117,6 +117,18 @@ TEST_CASE("--set changes the base before every variant") {
   CHECK_FALSE(contains(run.out, "1f1b"));
 }
 
+TEST_CASE("A cut that nobody states is made for every point: where rows differ in it, a note says so") {
+  const std::string faster = "grid: {model.layers.0.forward: [250 us, 100 us]}", note = "the layers are cut anew at every point";
+  CHECK(contains(asked(faster).out, note));
+  const auto document = nlohmann::json::parse(asked(faster, {"--json"}).out);
+  CHECK(document.at("rows").at(0).at("layers") != document.at("rows").at(1).at("layers"));
+  REQUIRE(document.at("notes").size() == 1);
+  CHECK(contains(document.at("notes").at(0).get<std::string>(), note));
+  CHECK_FALSE(contains(asked(faster, {"--set", "plan.partition={layers: [4, 4, 8, 8]}"}).out, note));
+  CHECK_FALSE(contains(asked("grid: {training.micro_batches: [8, 16]}").out, note));
+  CHECK_FALSE(contains(asked("grid: {plan.stages: [2, 4]}").out, note));
+}
+
 TEST_CASE("Points without an answer are rows, and the exit status stays 0") {
   const ProgramRun run = asked("grid: {plan.stages: [4, 25], training.micro_batches: [8]}");
   CHECK(run.status == 0);

@@ -65,6 +65,7 @@ std::set<std::string> written_paths() {
   report.links = {{"node 0 device 0 out", Bytes{800}, Bandwidth{1e9}, 0.5}};
   report.stages[0].memory.owner = report.workers[0].memory.owner = kMessage;
   report.stages[1].memory.owner = report.workers[1].memory.owner = kAllReduce;
+  report.stages[0].need.fit = report.workers[0].need.fit = 0.95;
   report.range = SpeedRange{};
   report.campaign = whole_training();
   full->scenario.cluster.others.emplace_back().nodes = 1;
