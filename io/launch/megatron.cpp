@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/model/attention_cores.hpp"
 #include "core/model/families/described.hpp"
 #include "core/plan/campaign.hpp"
 #include "io/launch/launch.hpp"
@@ -71,21 +72,12 @@ void parallel_flags(Flags& flags, const Answer& written) {
   flags.add("--global-batch-size {}", plan.global_batch_size);
 }
 
-// Whether selective recomputation repeats anything: attention that keeps its scores. Fused attention does not.
-bool rebuilds_cores(const Model& model) {
-  const auto is_core = [](const Operator& op) { return op.attention_core; };
-  const auto has_core = [&](const Work& work) {
-    return std::any_of(work.operators.begin(), work.operators.end(), is_core);
-  };
-  return std::any_of(model.works.begin(), model.works.end(), has_core);
-}
-
 void recompute_flags(Flags& flags, const Answer& written) {
   const Plan& plan = written.plan;
   const auto any = [&](Recompute mode) {
     return std::find(plan.recompute.begin(), plan.recompute.end(), mode) != plan.recompute.end();
   };
-  if (any(Recompute::Selective) && !rebuilds_cores(written.scenario->model))
+  if (any(Recompute::Selective) && !has_attention_core(written.scenario->model))
     return flags.line(
         "# plan.recompute: selective repeats nothing, as attention is fused; core_attn would run its forward again");
   if (any(Recompute::Selective)) return flags.line("--recompute-granularity selective --recompute-modules core_attn");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/model/attention_cores.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {
@@ -17,13 +18,6 @@ bool skips_a_stage(const Model& model, const Plan& plan) {
     for (const LayerId input : model.layers[i].inputs)
       if (chunk_of(static_cast<LayerId>(i)) - chunk_of(input) > 1) return true;
   return false;
-}
-
-bool has_attention_core(const Model& model) {
-  return std::any_of(model.works.begin(), model.works.end(), [](const Work& work) {
-    return std::any_of(work.operators.begin(), work.operators.end(),
-                       [](const Operator& op) { return op.attention_core; });
-  });
 }
 
 }  // namespace
