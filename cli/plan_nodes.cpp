@@ -97,7 +97,7 @@ std::string more_nodes(const Arguments& arguments, const Sizing& sizing, int dev
   const int last = sizing.rows.back().nodes, most = kMostDevices / std::max(1, devices_per_node);
   if (sizing.fastest != last || last >= most) return "";
   Arguments more = arguments;
-  for (const char* option : {"--nodes", "--format"})
+  for (const char* option : {"--nodes", "--format", "--json"})
     more.options.erase(option);
   more.options["--nodes"] = {fmt::format("{}..{}", last + 1, std::min<std::int64_t>(4 * std::int64_t{last}, most))};
   return command_line("plan", more);
@@ -110,7 +110,7 @@ std::string next_command(const Arguments& arguments, const Sizing& sizing, int d
   const auto nodes = !sizing.deadline ? sizing.cheapest : sizing.in_time;
   if (!nodes) return "";
   Arguments one = arguments;
-  for (const char* option : {"--nodes", "--deadline", "--format"})
+  for (const char* option : {"--nodes", "--deadline", "--format", "--json"})
     one.options.erase(option);
   std::erase_if(one.options["--set"], [](const std::string& set) { return set.starts_with("cluster.nodes="); });
   one.options["--set"].push_back(fmt::format("cluster.nodes={}", *nodes));
@@ -154,11 +154,9 @@ int plan_nodes(const Arguments& arguments, const Scenario& scenario, const Searc
   Sizing sizing = size_cluster(scenario, question, options);
   searched();
   sizing.notes.insert(sizing.notes.end(), notes.begin(), notes.end());
+  sizing.next = next_command(arguments, sizing, scenario.cluster.devices_per_node);
   print(arguments.has("--json") ? sizing_json(sizing, scenario)
                                 : sizing_text(sizing, scenario, {output_width(arguments), use_colour(arguments)}));
-  if (const std::string next = next_command(arguments, sizing, scenario.cluster.devices_per_node);
-      !next.empty() && !arguments.has("--json"))
-    print("next          " + next + "\n");
   for (std::size_t i = 0; i < outputs.size(); ++i)
     write(outputs[i], kEndings[endings[i]], sizing, scenario, command_line("plan", arguments));
   if (!sizing.ended.empty()) return kInterrupted;

@@ -33,6 +33,7 @@ struct Sizing {
   std::optional<int> in_time;      // the fewest that meet the deadline
   std::vector<std::string> notes;  // what was not asked, and what is not proven
   std::string ended;               // "interrupted": rows are missing
+  std::string next;                // the command that writes the plan of the answer; "": there is none
 };
 
 }  // namespace pipewright

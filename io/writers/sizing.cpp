@@ -254,6 +254,7 @@ std::string sizing_text(const Sizing& sizing, const Scenario& asked, const Table
   head = "note          ";
   for (const std::string& line : remarks(sizing))
     text += wrapped(std::exchange(head, "              "), line, options.width);
+  if (!sizing.next.empty()) text += "next          " + sizing.next + "\n";
   return text;
 }
 
@@ -278,7 +279,7 @@ std::string sizing_json(const Sizing& sizing, const Scenario& asked) {
       json.null();
     json.close();
   }
-  json.close().field("notes", remarks(sizing)).field("ended", sizing.ended).close();
+  json.close().field("notes", remarks(sizing)).field("next", sizing.next).field("ended", sizing.ended).close();
   return std::move(json).text();
 }
 
@@ -304,6 +305,7 @@ JsonShape sizing_shape() {
                                           {"in_time_nodes", maybe(whole())},
                                           {"rows", list(row)},
                                           {"notes", list(text())},
+                                          {"next", text()},
                                           {"ended", text()}});
 }
 
