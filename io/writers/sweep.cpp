@@ -1,6 +1,9 @@
 #include "io/writers/sweep.hpp"
 
 #include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -141,6 +144,42 @@ std::string_view words(SweepRow::Outcome outcome) {
   return "";
 }
 
+// "6 6 7 5": 4 chunks, 24 layers.
+std::pair<std::int64_t, std::int64_t> chunks_and_layers(std::string_view layers) {
+  std::int64_t chunks = 0, sum = 0, number = 0;
+  for (std::size_t i = 0; i <= layers.size(); ++i) {
+    const bool digit = i < layers.size() && layers[i] != ' ';
+    if (digit) number = 10 * number + (layers[i] - '0');
+    if (!digit) ++chunks, sum += std::exchange(number, 0);
+  }
+  return {chunks, sum};
+}
+
+// Where nobody states the cut it is made for every point: points of one variant, of as many chunks and layers, may
+// differ in it.
+bool cut_changes(const Sweep& sweep) {
+  const SweepQuestion& question = sweep.question;
+  if (question.replan) return false;
+  for (const SweepAxis& axis : question.axes)
+    if (axis.key.starts_with("plan.partition")) return false;
+  std::map<std::pair<std::size_t, std::pair<std::int64_t, std::int64_t>>, std::string_view> cuts;
+  for (const SweepRow& row : sweep.rows) {
+    if (!row.has_figures() || row.layers.empty()) continue;
+    const auto [known, absent] =
+        cuts.try_emplace({question.variant(row.point), chunks_and_layers(row.layers)}, row.layers);
+    if (!absent && known->second != row.layers) return true;
+  }
+  return false;
+}
+
+// What the rows do not show.
+std::vector<std::string> notes(const Sweep& sweep) {
+  if (!cut_changes(sweep)) return {};
+  return {
+      "the layers are cut anew at every point, since no cut is stated: rows differ in it, too (`layers` of -o FILE.csv); "
+      "plan.partition: {layers: [...]} holds one"};
+}
+
 std::string remarks(const Sweep& sweep) {
   const SweepQuestion& question = sweep.question;
   const bool ratios = std::any_of(sweep.rows.begin(), sweep.rows.end(), [](const auto& row) { return row.speed_up; });
@@ -151,6 +190,8 @@ std::string remarks(const Sweep& sweep) {
                 ? fmt::format("speed-up: samples/s over those of variant {} at the same place of the grid\n",
                               question.variants[question.baseline])
                 : "speed-up: samples/s over those of the first row that has figures\n";
+  for (const std::string& line : notes(sweep))
+    text += line + "\n";
   if (sweep.left_out > 0)
     text += fmt::format("{} of {} points are left out by where\n", sweep.left_out, question.points());
   if (!sweep.shard.whole())
@@ -327,7 +368,7 @@ std::string sweep_json(const Sweep& sweep) {
     }
     json.field("reason", row.reason).close();
   }
-  json.close().close();
+  json.close().field("notes", notes(sweep)).close();
   return std::move(json).text();
 }
 
@@ -363,7 +404,8 @@ JsonShape sweep_shape() {
                                          {"shard?", text()},
                                          {"outcomes", outcomes_shape()},
                                          {"best", best_shape()},
-                                         {"rows", list(object(std::move(row)))}});
+                                         {"rows", list(object(std::move(row)))},
+                                         {"notes", list(text())}});
 }
 
 }  // namespace pipewright
