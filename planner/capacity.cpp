@@ -443,8 +443,7 @@ class Search {
       result_.training_state += state;
       result_.activations += activations;
       result_.largest_activations = std::max(result_.largest_activations, activations);
-      if (worker.need.to_fit > result_.peak)
-        result_.peak = worker.need.to_fit, result_.fullest = worker.stage;
+      if (worker.need.to_fit > result_.peak) result_.peak = worker.need.to_fit, result_.fullest = worker.stage;
     }
     result_.headroom = result_.device_memory - result_.peak;
     result_.least_memory = best.least_memory();

@@ -291,12 +291,20 @@ class OrderSearch {
                          : evaluator_.cuts_open()                              ? bound_of_all_orders()
                                                                                : least_;
     all.bound = std::min(bound, least_value);
+    all.gap_left = gap_of_orders(all);
     const Found& best = all.plans.front();
     all.idle_devices = scenario_.cluster.devices() - best.plan.devices();
     const auto& order = best.scenario->model.order;
     const auto found = by_stages_.find(best.layout.stages);
     all.order = found == by_stages_.end() ? "the model's: the time was not enough to look for others"
                                           : found->second.how(std::is_sorted(order.begin(), order.end()));
+  }
+
+  // Where one order is all, its search has said it.
+  std::string gap_of_orders(const SearchAnswer& all) const {
+    if (!all.ended.empty() || all.proven() || (all.bound > 0 && all.gap() <= options_.gap)) return "";
+    if (!all.gap_left.empty() && all.bound >= least_) return all.gap_left;
+    return "bounds that hold for every order of the layers are those of the work and of the largest stage alone";
   }
 
   // Evaluator::bound knows no order where stages follow one another in all of them; the largest stage has a bound of

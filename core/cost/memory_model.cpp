@@ -351,8 +351,7 @@ MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes, StageId sta
 // Up to P = 1/2 that is no more than the need.
 std::vector<NeedSum> need_sums(double fragmentation, double activation_band, double fit) {
   std::vector<NeedSum> sums = {{1 + fragmentation, 0, 1}};
-  if (fit > 0.5 && activation_band > 0)
-    sums.push_back({1 + fit * fragmentation, (2 * fit - 1) * activation_band, fit});
+  if (fit > 0.5 && activation_band > 0) sums.push_back({1 + fit * fragmentation, (2 * fit - 1) * activation_band, fit});
   return sums;
 }
 

@@ -299,11 +299,11 @@ std::string shortfall_line(const StageReport& stage) {
   int decimals = 1;
   while (decimals < 9 && in_unit(needed, unit, decimals) == in_unit(capacity, unit, decimals))
     ++decimals;
-  std::string line =
-      "stage " + std::to_string(stage.stage) + " needs " + in_unit(needed, unit, decimals) + " " + unit.name +
-      (with_fit ? " to fit with " + fit_text(stage.need.fit) + " (" +
-                      in_unit(stage.need.with_reserve, unit, decimals) + " by the estimate: "
-                : " (");
+  std::string line = "stage " + std::to_string(stage.stage) + " needs " + in_unit(needed, unit, decimals) + " " +
+                     unit.name +
+                     (with_fit ? " to fit with " + fit_text(stage.need.fit) + " (" +
+                                     in_unit(stage.need.with_reserve, unit, decimals) + " by the estimate: "
+                               : " (");
   const char* separator = "";
   for (std::size_t i = 0; i < kMemoryCategories.size(); ++i) {
     if (category(bytes, i) == Bytes{}) continue;

@@ -17,6 +17,7 @@ struct SizedNodes {
   std::string why;             // without `best`
   double bound = 0;            // of the objective; 0: not known
   std::string ended;           // as Ranking::ended
+  std::string gap_left;        // as Ranking::gap_left
   std::optional<double> days;  // of the whole training, with failures where these can be told; nothing: never
   bool failures = false;       // `days` are with failures
   // With all efficiencies at the upper and at the lower ends of their bands; of the rows that are marked.

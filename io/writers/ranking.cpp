@@ -199,7 +199,7 @@ std::string ranking_json(const Ranking& ranking, const Scenario& asked) {
   json.field("layer_order", ranking.order);
   json.field("framework", ranking.framework).field("restricted", ranking.restricted);
   json.field("fit", asked.plan.fit > 0 ? std::optional(asked.plan.fit) : std::nullopt);
-  json.field("ended", ranking.ended).field("idle_devices", ranking.idle_devices);
+  json.field("ended", ranking.ended).field("gap_left", ranking.gap_left).field("idle_devices", ranking.idle_devices);
   json.field("unused_classes", unused_classes(ranking.plans.front().plan, asked.cluster));
   json.key("plans").open('[');
   for (const Found& found : ranking.plans)
@@ -385,6 +385,7 @@ JsonShape ranking_shape() {
                                                {"restricted", list(text())},
                                                {"fit", maybe(number())},
                                                {"ended", text()},
+                                               {"gap_left", text()},
                                                {"idle_devices", whole()},
                                                {"unused_classes", list(text())},
                                                {"plans", list(plan_shape())},

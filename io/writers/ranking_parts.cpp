@@ -231,17 +231,19 @@ std::string ended_text(const Ranking& ranking) {
 std::string quality(const Ranking& ranking) {
   const double best = ranking.plans.front().value;
   const char* better = ranking.objective == Objective::Throughput ? "faster" : "better";
+  const std::string why = !ranking.ended.empty()      ? "; " + ended_text(ranking)
+                          : !ranking.gap_left.empty() ? "; what is left: " + ranking.gap_left
+                                                      : "";
   if (ranking.bound <= 0)
-    return fmt::format("{}; how much better another plan could be is not known", unit_of(ranking, best));
+    return fmt::format("{}; how much better another plan could be is not known", unit_of(ranking, best)) + why;
   if (ranking.proven())
     return fmt::format("optimal within the model: {}, and no plan of the space is {}", unit_of(ranking, best), better);
   constexpr double kShown = 5e-5;  // of two decimals of a percent
   const std::string gap =
       ranking.gap() < kShown ? "gap below 0.01 %" : fmt::format("gap {:.2f} %", 100 * ranking.gap());
-  std::string text = fmt::format("{}: {}, and no plan of the space can be {} than {}", gap, unit_of(ranking, best),
-                                 better, unit_of(ranking, ranking.bound));
-  if (!ranking.ended.empty()) text += "; " + ended_text(ranking);
-  return text;
+  return fmt::format("{}: {}, and no plan of the space can be {} than {}", gap, unit_of(ranking, best), better,
+                     unit_of(ranking, ranking.bound)) +
+         why;
 }
 
 // "layers 11 10 10 10": per stage, or chunk by chunk.

@@ -1,6 +1,7 @@
 #include "io/writers/sizing.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -189,6 +190,14 @@ std::vector<std::string> remarks(const Sizing& sizing) {
     if (row.best && !row.ended.empty() && row.ended != sizing.ended && (row.bound <= 0 || gap(row) > 0.01))
       lines.push_back(fmt::format("on {}: {} ended the search; a longer --time-limit may find a better plan",
                                   counted(row.nodes), row.ended));
+  std::map<std::string, std::string> left;  // nodes by reason
+  for (const SizedNodes& row : sizing.rows)
+    if (row.best && !row.gap_left.empty()) {
+      std::string& nodes = left[row.gap_left.substr(0, row.gap_left.find(" ("))];
+      nodes += (nodes.empty() ? "" : ", ") + std::to_string(row.nodes);
+    }
+  for (const auto& [reason, nodes] : left)
+    lines.push_back(fmt::format("what is left of the gap on {} node{}: {}", nodes, nodes == "1" ? "" : "s", reason));
   for (const SizedNodes& row : sizing.rows)
     if (std::string sure = row.best ? how_sure(*row.best) : ""; !sure.empty())
       lines.push_back(fmt::format("on {}: {}", counted(row.nodes), sure));
@@ -270,7 +279,7 @@ std::string sizing_json(const Sizing& sizing, const Scenario& asked) {
   for (const SizedNodes& row : sizing.rows) {
     json.open('{').field("nodes", row.nodes).field("devices", row.devices);
     json.field("outcome", row.best ? "fits" : row.known ? "does_not_fit" : "not_known");
-    json.field("reason", row.why).field("ended", row.ended).field("bound", row.bound);
+    json.field("reason", row.why).field("ended", row.ended).field("gap_left", row.gap_left).field("bound", row.bound);
     json.field("gap", row.best ? gap(row) : 0.0).field("days", row.days);
     json.field("days_low", row.days_low).field("days_high", row.days_high).key("plan");
     if (row.best)
@@ -290,6 +299,7 @@ JsonShape sizing_shape() {
                                 {"outcome", one_of({"fits", "does_not_fit", "not_known"})},
                                 {"reason", text()},
                                 {"ended", text()},
+                                {"gap_left", text()},
                                 {"bound", number()},
                                 {"gap", number()},
                                 {"days", maybe(number())},

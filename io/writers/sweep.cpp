@@ -176,7 +176,8 @@ bool cut_changes(const Sweep& sweep) {
 std::vector<std::string> notes(const Sweep& sweep) {
   if (!cut_changes(sweep)) return {};
   return {
-      "the layers are cut anew at every point, since no cut is stated: rows differ in it, too (`layers` of -o FILE.csv); "
+      "the layers are cut anew at every point, since no cut is stated: rows differ in it, too (`layers` of -o "
+      "FILE.csv); "
       "plan.partition: {layers: [...]} holds one"};
 }
 

@@ -222,8 +222,8 @@ Simulated simulated(Plan plan, const CostModel& cost) {
     const std::size_t k = at(stage_at(schedule.shape, position));
     result.needs[k] = std::max(result.needs[k], need(memory, all[w].bytes, static_cast<StageId>(k)).to_fit);
     if (w < schedule.positions.size())
-      walked[k] = std::max(walked[k],
-                           need(memory, peak(memory, schedule, position).bytes, static_cast<StageId>(k)).to_fit);
+      walked[k] =
+          std::max(walked[k], need(memory, peak(memory, schedule, position).bytes, static_cast<StageId>(k)).to_fit);
   }
   for (std::size_t k = 0; k < walked.size(); ++k)
     result.buffers[k] = result.needs[k] - walked[k];

@@ -113,9 +113,8 @@ std::string in_words(const NearestMiss& nearest) {
 
 StageId fullest_stage(const Found& found) {
   const auto& workers = found.report.workers;
-  return std::max_element(
-             workers.begin(), workers.end(),
-             [](const WorkerReport& a, const WorkerReport& b) { return a.need.to_fit < b.need.to_fit; })
+  return std::max_element(workers.begin(), workers.end(),
+                          [](const WorkerReport& a, const WorkerReport& b) { return a.need.to_fit < b.need.to_fit; })
       ->stage;
 }
 

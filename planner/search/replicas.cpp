@@ -188,7 +188,8 @@ SearchResult search_replicas(const Scenario& scenario, const SearchOptions& opti
             entry.peak_high = std::max(entry.peak_high, worker.need.high);
             entry.to_fit = std::max(entry.to_fit, worker.need.to_fit);
           }
-          entry.value = objective_value(options.objective, entry.layout, scenario, entry.report.step_time, entry.to_fit);
+          entry.value =
+              objective_value(options.objective, entry.layout, scenario, entry.report.step_time, entry.to_fit);
           if (options.objective == Objective::Cost)
             entry.value = seconds(entry.report.step_time) / static_cast<double>(entry.layout.global_batch()) *
                           price_per_hour(entry.plan, scenario) / 3600;
@@ -215,6 +216,11 @@ SearchResult search_replicas(const Scenario& scenario, const SearchOptions& opti
   const bool bounded = answer.not_reached == 0 &&
                        (options.objective == Objective::Throughput || options.objective == Objective::StepTime);
   answer.bound = bounded ? std::min(bound, least) : 0;
+  if (answer.ended.empty() && !answer.proven() && (answer.bound <= 0 || answer.gap() > options.gap))
+    answer.gap_left = answer.bound > 0
+                          ? "the bound is that of the busiest stage, and the plans are those that a dynamic programme "
+                            "ranks first"
+                          : "there are no bounds of memory and cost with replicas";
   answer.idle_devices = scenario.cluster.devices() - answer.plans.front().plan.devices();
   return answer;
 }

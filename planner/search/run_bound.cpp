@@ -133,7 +133,7 @@ class RunMemory {
 
   const CostModel& cost_;
   Plan plan_;
-  std::array<MemoryModel, 4> memory_;                          // by Recompute, of one layer
+  std::array<MemoryModel, 4> memory_;  // by Recompute, of one layer
   std::vector<NeedSum> sums_;
   LayerKept kept_;                                             // of one layer
   std::array<std::vector<std::vector<InFlight>>, 2> moments_;  // without and with full recomputation, by stage

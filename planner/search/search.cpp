@@ -10,7 +10,9 @@
 #include <fmt/format.h>
 
 #include "planner/layer_order.hpp"
+#include "planner/plan_errors.hpp"
 #include "planner/search/better.hpp"
+#include "planner/search/gap_left.hpp"
 #include "planner/search/layout_queue.hpp"
 #include "planner/search/priced_plan.hpp"
 #include "planner/search/remedies.hpp"
@@ -27,16 +29,6 @@ constexpr const char* kTooLong = "longer than the simulator can count: 2^62 ns";
 // Of layouts that are worth the same: the one of fewer devices.
 bool before(const Layout& a, const Layout& b) {
   return a.devices() != b.devices() ? a.devices() < b.devices() : a < b;
-}
-
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
-
-// "10 micro-batches are no multiple of 4 stages" and the like differ in their numbers only.
-std::string without_place(const std::string& message) {
-  const auto at = message.find("plan.");
-  return first_line(at == std::string::npos ? message : message.substr(at));
 }
 
 class Search {
@@ -71,6 +63,7 @@ class Search {
  private:
   SearchAnswer finished() {
     answer_.bound = std::min(lower_bound(), answer_.plans.front().value);
+    answer_.gap_left = gap_left(answer_, options_, open_bounds());
     prefer_fewer_devices(answer_.plans, options_);
     if (std::ssize(answer_.plans) > options_.top) answer_.plans.resize(static_cast<std::size_t>(options_.top));
     answer_.idle_devices = scenario_.cluster.devices() - answer_.plans.front().plan.devices();
@@ -158,9 +151,9 @@ class Search {
     given_up_ = std::min(given_up_, value(layout, bound, least(layout)));
   }
 
+  double range_asked() const { return scenario_.model.works.empty() ? 0 : scenario_.plan.fit; }
   NearestMiss miss_of(const Layout& layout, Bytes need, StageId stage, bool at_least = false) const {
-    const double fit = scenario_.model.works.empty() ? 0 : scenario_.plan.fit;
-    return {layout, need, scenario_.cluster.device.memory, stage, at_least, fit};
+    return {layout, need, scenario_.cluster.device.memory, stage, at_least, range_asked()};
   }
 
   void miss(const Layout& layout, Bytes need, StageId stage, bool at_least = false) {
@@ -304,6 +297,14 @@ class Search {
     for (const Candidate& candidate : candidates_)
       least = std::min(least, bound(candidate));
     return least;
+  }
+
+  OpenBounds open_bounds() {
+    OpenBounds open{.given_up = given_up_, .cuts_open = evaluator_.cuts_open()};
+    for (const Candidate& candidate : candidates_)
+      if (const double here = bound(candidate); open.lowest == nullptr || here < open.lowest_bound)
+        open.lowest = &candidate, open.lowest_bound = here, open.lowest_value = value(candidate);
+    return open;
   }
 
   void refine(Candidate& candidate, const std::vector<Bytes>& set_aside = {}) {
@@ -530,9 +531,8 @@ class Search {
       note_refused(none.details);
       return none;
     }
-    const double fit = answer_.nearest_miss->fit;
     none.reason = fmt::format("no plan fits{}: {} more memory than a device has",
-                              fit > 0 ? " with " + fit_text(fit) : "", too_large_in_words());
+                              range_asked() > 0 ? " with " + fit_text(range_asked()) : "", too_large_in_words());
     const bool proven = std::isinf(given_up_);
     if (!options_.remedies && (proven || !options_.proof)) return none;
     const std::optional<SearchAnswer> least = least_memory(scenario_, for_the_rest_of_the_time());

@@ -119,7 +119,7 @@ class Sizes {
 
   static void take(SizedNodes& row, SearchResult result) {
     if (auto* found = std::get_if<SearchAnswer>(&result)) {
-      row.bound = found->bound, row.ended = found->ended;
+      row.bound = found->bound, row.ended = found->ended, row.gap_left = found->gap_left;
       row.best = std::move(found->plans.front());
       if (const auto whole = campaign(*row.best->scenario, row.best->plan, row.best->report)) {
         row.failures = whole->goodput.has_value();
@@ -150,6 +150,8 @@ class Sizes {
     for (std::size_t i = sizing_.rows.size() - 1; i-- > 0;)
       if (SizedNodes& row = sizing_.rows[i]; row.best && row.bound > 0)
         row.bound = std::min(std::max(row.bound, sizing_.rows[i + 1].bound), row.best->value);
+    for (SizedNodes& row : sizing_.rows)
+      if (row.best && row.bound > 0 && row.best->value <= row.bound * (1 + options_.gap)) row.gap_left.clear();
   }
 
   bool in_time(const SizedNodes& row) const { return row.best && row.days && *row.days <= *question_.deadline; }

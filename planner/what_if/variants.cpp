@@ -210,8 +210,9 @@ std::vector<std::string> fitting(const Answer& answer, const std::vector<Variant
     const auto report = tried(answer, variant.change);
     if (!report || !report->fits) continue;
     done = family(variant);
-    lines.push_back(fmt::format("with {} it needs {}{}: {}", variant.text, bytes_text(largest(*report, &MemoryNeed::to_fit)),
-                                rate_text(report->samples_per_s), variant.setting));
+    lines.push_back(fmt::format("with {} it needs {}{}: {}", variant.text,
+                                bytes_text(largest(*report, &MemoryNeed::to_fit)), rate_text(report->samples_per_s),
+                                variant.setting));
   }
   return lines;
 }
@@ -273,8 +274,9 @@ std::optional<Hint> one_change(const Answer& answer, const Variant& variant) {
   const auto report = tried(answer, variant.change, kWorthAHint);
   if (!report || !report->fits) return std::nullopt;
   const double gain = report->samples_per_s / answer.report.samples_per_s;
-  return Hint{gain, fmt::format("{} would bring {:.1f} % more samples/s, with a memory peak of {}: {}", variant.text,
-                                100 * (gain - 1), bytes_text(largest(*report, &MemoryNeed::with_reserve)), variant.setting)};
+  return Hint{gain,
+              fmt::format("{} would bring {:.1f} % more samples/s, with a memory peak of {}: {}", variant.text,
+                          100 * (gain - 1), bytes_text(largest(*report, &MemoryNeed::with_reserve)), variant.setting)};
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Memory of models built from operators, against published counts.
+#include <algorithm>
 #include <cmath>
 
 #include <doctest/doctest.h>
@@ -211,6 +212,46 @@ TEST_CASE("need: reserve, rounding and fragmentation come on top of what the mod
   CHECK(of.with_reserve == Bytes{11'700});
   CHECK(of.low == Bytes{9'400});
   CHECK(of.high == Bytes{12'300});
+  CHECK(of.to_fit == of.with_reserve);  // nobody asked for a probability
+}
+
+// 60 B held, 40 of them activations, a reserve of 10: the need is 70, expected within 60 - 6 and 70 + 6.
+TEST_CASE("fits with a probability: the place of the range that is asked for, and never less than the need") {
+  MemoryModel memory{.chunks = {}, .reserve = {10}, .capacity = {}};
+  memory.activation_band = 0.15;
+  MemoryBytes bytes;
+  bytes.weights = {20}, bytes.stash = {40}, bytes.reserve = {10};
+  const auto to_fit = [&](double fit) {
+    memory.fit = fit;
+    return need(memory, bytes, 0).to_fit;
+  };
+  CHECK(to_fit(0.95) == Bytes{75});  // 54 + 0.95 * 22 = 74.9
+  CHECK(to_fit(1) == Bytes{76});
+  CHECK(to_fit(0.5) == Bytes{70});  // 65 are less than the need
+  memory.capacity = {65};
+  CHECK(fit_probability(need(memory, bytes, 0)) == doctest::Approx(0.5));
+  memory.capacity = {50};
+  CHECK(fit_probability(need(memory, bytes, 0)) == 0);
+  memory.capacity = {80};
+  CHECK(fit_probability(need(memory, bytes, 0)) == 1);
+  memory.activation_band = 0;  // stated: there is no range
+  CHECK(to_fit(0.95) == Bytes{70});
+}
+
+TEST_CASE("the need that fits with a probability is the largest of the sums that bounds go by") {
+  for (const double fit : {0.0, 0.2, 0.5, 0.6, 0.95, 1.0})
+    for (const std::int64_t stash : {0, 2000, 40'000}) {
+      CAPTURE(fit);
+      MemoryModel memory{.chunks = {}, .reserve = {5000}, .capacity = {}};
+      memory.activation_band = 0.15, memory.fragmentation = 0.05, memory.fit = fit;
+      MemoryBytes bytes;
+      bytes.weights = {30'000}, bytes.stash = {stash}, bytes.reserve = {5000}, bytes.rounding = {700};
+      double most = 0;
+      for (const NeedSum& sum : need_sums(memory.fragmentation, memory.activation_band, fit))
+        most = std::max(most, sum.model * static_cast<double>(bytes.model().value) +
+                                  sum.activation * static_cast<double>(stash) + sum.rest * 5700);
+      CHECK(std::abs(static_cast<double>(need(memory, bytes, 0).to_fit.value) - most) < 2);
+    }
 }
 
 TEST_CASE("PyTorch's allocator hands out 512 B, and from 1 MiB on segments of 2 MiB") {
