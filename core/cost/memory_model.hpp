@@ -22,7 +22,7 @@
 // A plan that is asked to fit with probability P (plan.fit) must have more: with the true need uniform between low =
 // peak - a and high = need + a, the same place of the range on every stage,
 //
-//     P(fits) = min over stages of (capacity - low) / (high - low),     so     to_fit = low + P * (high - low) <= capacity
+//     P(fits) = min over stages of (capacity - low) / (high - low),   so   to_fit = low + P (high - low) <= capacity
 //
 // and never less than the need. peak 60, activations 40, reserve 10: a = 6, 54 to 76 B; P = 95 %: 54 + 0.95 * 22 = 74.9
 // where the need is 70. planner/what_if/spread.hpp draws from the same range;

@@ -81,8 +81,8 @@ struct Ranking {
   std::string ended;  // "", "the time limit", "interrupted": why the search ended before the gap asked for was reached
   // Without `ended`: why the gap asked for was not reached all the same; "": it was.
   std::string gap_left;
-  std::string order;  // plan.order: graph: which orders were cut, and how their cuts are known; "": one order only
-  std::string framework;                // whose plans alone were searched; "": anyone's
+  std::string order;      // plan.order: graph: which orders were cut, and how their cuts are known; "": one order only
+  std::string framework;  // whose plans alone were searched; "": anyone's
   std::vector<std::string> restricted;  // what that left out: "schedule: 1f1b or interleaved_1f1b"
   std::vector<Flip> flips;
   std::vector<Unmoved> unmoved;
