@@ -1,4 +1,5 @@
 // Where options come from that nobody has typed, and `init`.
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -106,7 +107,8 @@ TEST_CASE("init writes a scenario that passes check, from flags") {
 
 TEST_CASE("init: a configuration's sequence length is told, asked for, and written down; a device may be a file") {
   const ScratchFolder folder;
-  std::filesystem::copy_file("configs/models/hf/llama3-8b.json", folder.path("config.json"));
+  std::filesystem::copy_file(std::string(std::getenv("PIPEWRIGHT_SOURCE")) + "/configs/models/hf/llama3-8b.json",
+                             folder.path("config.json"));
   std::ofstream(folder.path("own.yaml")) << "device: {name: own, memory: 48 GiB, peak: {bf16: 181 TFLOP/s}, "
                                             "memory_bandwidth: 864 GB/s}\n";
   const auto init = [&](const char* file, std::vector<std::string> more, const std::string& answers) {
