@@ -58,7 +58,8 @@ TEST_CASE("A missing key says where and what to write") {
 
 TEST_CASE("Quantities without or with the wrong unit are refused") {
   CHECK(with_links("kind: mesh, bandwidth: 900") ==
-        "x.yaml:2:87: cluster.node.links.bandwidth: \"900\" has no unit; write e.g. \"400 Gb/s\" (bits) or \"50 GB/s\" (bytes)");
+        "x.yaml:2:87: cluster.node.links.bandwidth: \"900\" has no unit; write e.g. \"400 Gb/s\" (bits) or \"50 GB/s\" "
+        "(bytes)");
   holds(with_links("kind: mesh, bandwidth: 900 GB"), "\"900 GB\" is a size, but a bandwidth is needed");
   holds(with_links("kind: mesh, bandwidth: 0 GB/s"),
         "\"0 GB/s\" must be more than 0; for links that take no time write kind: ideal");
