@@ -232,7 +232,7 @@ TEST_CASE("a number of nodes of which the layouts are too many to list leaves th
   scenario.training.global_batch_size = Placed<std::int64_t>{1'000'000'000, {}};
   scenario.training.micro_batch_size.reset(), scenario.training.micro_batches.reset();
   open(scenario, {"stages", "data_parallel"}, {"micro_batch_size"});
-  const Sizing sizing = size_cluster(scenario, {.nodes = {1, 1 << 18}}, {.top = 1, .gap = 1, .time_limit = 1});
+  const Sizing sizing = size_cluster(scenario, {.nodes = {1, 1 << 18}}, {.top = 1, .gap = 1, .time_limit = 300});
   REQUIRE(sizing.rows.size() == 2);
   REQUIRE(sizing.notes.size() == 1);
   CHECK(sizing.notes.front().starts_with("on 262144 nodes: plan: more than 262144 combinations of stages, copies"));
