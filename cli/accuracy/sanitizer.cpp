@@ -35,15 +35,15 @@ constexpr std::string_view kNotUnderSanitizer = "not under compute-sanitizer";
 
 // The exit status of the command, or nothing where it took longer than `seconds` (it is then killed).
 std::optional<int> exit_of(const std::vector<std::string>& command, const std::string& log, double seconds) {
-  const pid_t child = fork();
+  std::vector<char*> arguments;
+  for (const std::string& each : command)
+    arguments.push_back(const_cast<char*>(each.c_str()));
+  arguments.push_back(nullptr);
+  const pid_t child = fork();  // the child allocates nothing: a thread of ours may hold the allocator
   if (child < 0) throw InputError("compute-sanitizer: no further process can be started");
   if (child == 0) {
     const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     if (out < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(out, STDERR_FILENO) < 0) _exit(127);
-    std::vector<char*> arguments;
-    for (const std::string& each : command)
-      arguments.push_back(const_cast<char*>(each.c_str()));
-    arguments.push_back(nullptr);
     execv(arguments.front(), arguments.data());
     _exit(127);
   }

@@ -229,4 +229,13 @@ TEST_CASE("An imported profile answers as the profile itself does") {
   }
 }
 
+TEST_CASE("A program that hangs is ended by the tests, which tell what it waited for") {
+  const ProgramRun run =
+      run_program({}, {.launcher = {"sh", "-c", "echo begun; exec sleep 100"}, .longest = std::chrono::seconds(1)});
+  CHECK(run.status == 128 + 9);
+  CHECK(run.out == "begun\n");
+  CHECK(run.err.find("the test ended it after 1 s; its threads:\n  sleep\n") != std::string::npos);
+  CHECK(run.err.find("system call ") != std::string::npos);
+}
+
 }  // namespace pipewright

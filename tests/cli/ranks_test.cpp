@@ -57,8 +57,8 @@ ProgramInput by_mpirun(int count, const std::vector<std::string>& through = {}) 
 }
 
 std::vector<std::string> validate(const std::string& scenario, const std::string& transport, const std::string& out) {
-  return {"validate", scenario,      "--budget", "50 ms", "--steps", "3",           "--warmup",
-          "0",        "--tolerance", "1000%",    "-o",    out,       "--transport", transport};
+  return {"validate", scenario, "--budget",    "50 ms", "--steps", "3", "--set",       "training.micro_batch_size=1",
+          "--warmup", "0",      "--tolerance", "1000%", "-o",      out, "--transport", transport};
 }
 std::string losses(const std::string& folder) {
   return file_text(folder + "/loss.csv");
@@ -183,12 +183,13 @@ TEST_CASE("tcp: a sweep runs its points over the same processes, past one that f
   const std::string sweep = folder.path("sweep.yaml");
   std::ofstream(sweep) << "version: 1\nsweep:\n  base: " << source_folder() << "/" << kTwoStages
                        << "\n  grid:\n    run.learning_rate: [0.1, 1e30, 0.2]\n";
-  const ProgramRun local =
-      run_program({"sweep", "--run", sweep, "--csv", "--set", "run.steps=3", "--set", "run.warmup=0"});
+  std::vector<std::string> training = {"sweep",       "--run", sweep,          "--csv", "--set",
+                                       "run.steps=3", "--set", "run.warmup=0", "--set", "training.micro_batch_size=1"};
+  const ProgramRun local = run_program(training);
   CAPTURE(local.err);
   CHECK(contains(local.out, "smaller learning_rate"));
-  const auto runs = ranks(2, {"sweep", "--run", sweep, "--csv", "--set", "run.steps=3", "--set", "run.warmup=0",
-                              "--set", "run.transport=tcp"});
+  training.insert(training.end(), {"--set", "run.transport=tcp"});
+  const auto runs = ranks(2, training);
   CAPTURE(runs[0].err);
   CHECK(runs[0].out == local.out);
   CHECK((runs[0].status == local.status && runs[1].status == local.status));

@@ -1,17 +1,24 @@
 #include "tests/support/run_program.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include <fcntl.h>
 #include <poll.h>
+#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,26 +41,54 @@ std::string rest_of(std::FILE* file) {
   return text;
 }
 
-[[noreturn]] void become(const std::string& binary, const std::vector<std::string>& arguments,
-                         const ProgramInput& input) {
-  std::vector<char*> argv;
-  for (const std::string& word : input.launcher)
-    argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(const_cast<char*>(binary.c_str()));
-  for (const std::string& argument : arguments)
-    argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-  for (const char* variable : {"PIPEWRIGHT_PATH", "NO_COLOR", "CLICOLOR_FORCE", "FORCE_COLOR"})
-    unsetenv(variable);
-  // What whoever runs the tests has set for himself.
-  for (const char* variable : {"PIPEWRIGHT_COLOR", "PIPEWRIGHT_JOBS", "PIPEWRIGHT_WIDTH"})
-    unsetenv(variable);
-  setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
-  for (const std::string& setting : input.settings)
-    putenv(const_cast<char*>(setting.c_str()));
-  const std::string folder = input.folder.empty() ? source_folder() : input.folder;
-  if (chdir(folder.c_str()) == 0) execvp(argv.front(), argv.data());
-  _exit(127);
+struct FileActions {
+  FileActions() { posix_spawn_file_actions_init(&list); }
+  ~FileActions() { posix_spawn_file_actions_destroy(&list); }
+  FileActions(const FileActions&) = delete;
+  FileActions& operator=(const FileActions&) = delete;
+  posix_spawn_file_actions_t list{};
+};
+
+std::vector<char*> ended_by_null(const std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (const std::string& word : words)
+    pointers.push_back(const_cast<char*>(word.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// Ours, but for what whoever runs the tests has set for himself, and with `settings`.
+std::vector<std::string> environment_with(const std::vector<std::string>& settings) {
+  constexpr std::array<std::string_view, 7> not_inherited = {"PIPEWRIGHT_PATH", "NO_COLOR",         "CLICOLOR_FORCE",
+                                                             "FORCE_COLOR",     "PIPEWRIGHT_COLOR", "PIPEWRIGHT_JOBS",
+                                                             "PIPEWRIGHT_WIDTH"};
+  std::map<std::string, std::string> values;
+  const auto set = [&](const std::string& setting) { values[setting.substr(0, setting.find('='))] = setting; };
+  for (char** one = environ; *one != nullptr; ++one)
+    set(*one);
+  for (const std::string_view name : not_inherited)
+    values.erase(std::string(name));
+  set("XDG_CONFIG_HOME=/nonexistent");
+  for (const std::string& setting : settings)
+    set(setting);
+  std::vector<std::string> all;
+  for (const auto& [name, setting] : values)
+    all.push_back(setting);
+  return all;
+}
+
+// Started without a copy of this process, whose other threads may hold locks (an allocator's) that nobody would free.
+pid_t started(const std::string& binary, const std::vector<std::string>& arguments, const ProgramInput& input,
+              const FileActions& files) {
+  std::vector<std::string> words = input.launcher;
+  words.push_back(binary);
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  const std::vector<std::string> environment = environment_with(input.settings);
+  pid_t child = -1;
+  const int error = posix_spawnp(&child, words.front().c_str(), &files.list, nullptr, ended_by_null(words).data(),
+                                 ended_by_null(environment).data());
+  if (error != 0) throw std::runtime_error("cannot run " + words.front() + ": " + std::strerror(error));
+  return child;
 }
 
 // A line of /proc/PID/status, or its end: what follows `key`.
@@ -64,7 +99,7 @@ std::string process_status(pid_t process, const std::string& key) {
   return {};
 }
 
-// Before it is the program it is a copy of the test, which catches signals, too.
+// Once it is the program and catches signals.
 void interrupt(pid_t process, const std::string& binary, int signal) {
   const std::string itself = "/proc/" + std::to_string(process) + "/exe";
   const auto has = [&](const char* set) {
@@ -94,17 +129,44 @@ int new_terminal() {
   return screen;
 }
 
+// What every thread waits for: the kernel's function, the system call and what it was called with.
+std::string waits_of(pid_t process) {
+  std::string text;
+  std::error_code gone;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task", gone))
+    text += "  " + file_text(thread.path() / "comm") + "    " + file_text(thread.path() / "wchan") + ", system call " +
+            file_text(thread.path() / "syscall");
+  return text;
+}
+
+// Its status; `told` gets a line where it had to be ended, and what its threads waited for.
+int ended(pid_t process, std::chrono::seconds longest, std::string* told) {
+  const auto start = std::chrono::steady_clock::now();
+  int status = 0;
+  for (useconds_t pause = 100;; pause = std::min<useconds_t>(2 * pause, 5'000)) {
+    const pid_t one = waitpid(process, &status, WNOHANG);
+    if (one == process) return status;
+    if (one < 0 && errno != EINTR) throw std::runtime_error("waitpid: " + std::string(std::strerror(errno)));
+    if (told->empty() && std::chrono::steady_clock::now() - start > longest) {
+      *told = "the test ended it after " + std::to_string(longest.count()) + " s; its threads:\n" + waits_of(process);
+      kill(process, SIGKILL);
+    }
+    usleep(pause);
+  }
+}
+
 // What the process writes there to its end; Ctrl-C once `sign` is among it. The far end is held open until the first
 // output, as a terminal without a far end is at its end.
-std::string watched(pid_t process, int screen, const std::string& sign) {
+std::string watched(pid_t process, int screen, const std::string& sign, std::chrono::seconds longest) {
+  const auto end = std::chrono::steady_clock::now() + longest;
   int far = open(ptsname(screen), O_WRONLY | O_NOCTTY);
   std::string shown;
   bool told = false;
   char buffer[4096];
-  while (true) {
+  while (std::chrono::steady_clock::now() < end) {
     pollfd ready{screen, POLLIN, 0};
-    if (far >= 0 && poll(&ready, 1, 10) == 0) {
-      if (process_status(process, "State:").find('Z') != std::string::npos) close(std::exchange(far, -1));
+    if (poll(&ready, 1, 10) == 0) {
+      if (far >= 0 && process_status(process, "State:").find('Z') != std::string::npos) close(std::exchange(far, -1));
       continue;
     }
     const ssize_t n = read(screen, buffer, sizeof buffer);
@@ -137,22 +199,26 @@ ProgramRun run_program(const std::vector<std::string>& arguments, const ProgramI
   std::fwrite(input.input.data(), 1, input.input.size(), in);
   std::fflush(in);
   std::rewind(in);
-  const pid_t child = fork();
-  if (child == 0) {
-    const int target = input.output_to.empty() ? fileno(out) : open(input.output_to.c_str(), O_WRONLY);
-    const int errors = screen < 0 ? fileno(err) : open(ptsname(screen), O_WRONLY | O_NOCTTY);
-    if (dup2(fileno(in), STDIN_FILENO) < 0 || dup2(target, STDOUT_FILENO) < 0 || dup2(errors, STDERR_FILENO) < 0)
-      _exit(126);
-    if (screen >= 0) close(errors), close(screen);
-    become(binary, arguments, input);
-  }
-  if (child > 0 && (input.interrupt || input.terminate)) interrupt(child, binary, input.terminate ? SIGTERM : SIGINT);
-  std::string shown;
-  if (child > 0 && screen >= 0) shown = watched(child, screen, input.interrupt_at);
-  int status = 0;
-  if (child < 0 || waitpid(child, &status, 0) != child) throw std::runtime_error("cannot run " + binary);
+  FileActions files;
+  posix_spawn_file_actions_adddup2(&files.list, fileno(in), STDIN_FILENO);
+  if (input.output_to.empty())
+    posix_spawn_file_actions_adddup2(&files.list, fileno(out), STDOUT_FILENO);
+  else
+    posix_spawn_file_actions_addopen(&files.list, STDOUT_FILENO, input.output_to.c_str(), O_WRONLY, 0);
+  if (screen < 0)
+    posix_spawn_file_actions_adddup2(&files.list, fileno(err), STDERR_FILENO);
+  else
+    posix_spawn_file_actions_addopen(&files.list, STDERR_FILENO, ptsname(screen), O_WRONLY | O_NOCTTY, 0);
+  if (screen >= 0) posix_spawn_file_actions_addclose(&files.list, screen);
+  const std::string folder = input.folder.empty() ? source_folder() : input.folder;
+  posix_spawn_file_actions_addchdir_np(&files.list, folder.c_str());
+  const pid_t child = started(binary, arguments, input, files);
+  if (input.interrupt || input.terminate) interrupt(child, binary, input.terminate ? SIGTERM : SIGINT);
+  std::string shown, hung;
+  if (screen >= 0) shown = watched(child, screen, input.interrupt_at, input.longest);
+  const int status = ended(child, input.longest, &hung);
   std::fclose(in);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), rest_of(out), rest_of(err) + shown};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), rest_of(out), rest_of(err) + shown + hung};
 }
 
 ScratchFolder::ScratchFolder() {

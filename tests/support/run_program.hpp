@@ -1,6 +1,7 @@
 // Runs the pipewright binary (PIPEWRIGHT_BINARY) as a user does, in the source tree (PIPEWRIGHT_SOURCE).
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct ProgramInput {
   bool interrupt = false;             // Ctrl-C, as soon as the program catches it
   bool terminate = false;             // SIGTERM instead, twice, as timeout(1) sends it
   std::string interrupt_at;           // Ctrl-C, once this stands on standard error, which is then a terminal
+  std::chrono::seconds longest{300};  // what takes longer hangs: it is killed, `err` says what its threads waited for
 };
 
 ProgramRun run_program(const std::vector<std::string>& arguments, const ProgramInput& input = {});
