@@ -8,8 +8,8 @@ usage() {
   cat <<'TEXT'
 usage: ./setup.sh [--test | --packages | --fuzz-packages] [--help]
 
-  (nothing)    install missing packages, configure, build: build/pipewright
-  --test       the same, then run all tests
+  (nothing)    install missing packages, configure, build what a user needs: build/pipewright
+  --test       build the tests and benchmarks, too, and run all tests
   --packages   only install missing packages, those of the tests and of .ci/run too
   --fuzz-packages   only install what the fuzzers need (docs/fuzzing.md)
 
@@ -58,13 +58,13 @@ install_missing() { # the packages among $@ that are not installed
     apt-get install --yes --quiet --no-install-recommends "${missing[@]}"
 }
 
-build() {
+build() { # the targets $@; none: all
   if [ ! -f build/build.ninja ]; then
     say "configuring build/"
     meson setup build
   fi
-  say "building build/pipewright"
-  meson compile -C build
+  say "building ${*:-the program, tests and benchmarks}"
+  meson compile -C build "$@"
 }
 
 mode=build
@@ -83,7 +83,7 @@ case $mode in
   packages) install_missing "${build_packages[@]}" "${test_packages[@]}" "${gate_packages[@]}" ;;
   build)
     install_missing "${build_packages[@]}"
-    build
+    build program
     say "done: build/pipewright"
     ;;
   test)

@@ -44,17 +44,20 @@ std::string made_folder(const std::string& path) {
   return path;
 }
 
-std::string made_folder_for_study(const std::string& path, bool chosen) {
+StudyFolder::StudyFolder(std::string path, bool chosen) : path_(std::move(path)) {
   std::error_code absent;
   for (const char* const file : {"study.json", "accuracy.json", "prediction.json"}) {
-    if (!std::filesystem::exists(path + "/" + file, absent)) continue;
+    if (!std::filesystem::exists(path_ + "/" + file, absent)) continue;
     if (chosen)
-      throw InputError("--output: \"" + path + "\" holds a study already (" + file +
+      throw InputError("--output: \"" + path_ + "\" holds a study already (" + file +
                        "), which is not written over; name another folder, or take it away");
-    note("replaces what an earlier call left in " + path);
-    break;
+    replaces_ = true;
   }
-  return made_folder(path);
+}
+
+void StudyFolder::make() const {
+  if (replaces_) note("replaces what an earlier call left in " + path_);
+  made_folder(path_);
 }
 
 std::string file_name_of(const Scenario& scenario) {

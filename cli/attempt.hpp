@@ -46,9 +46,18 @@ class Attempt {
 
 // The folder, made. Throws InputError where it cannot be.
 std::string made_folder(const std::string& path);
-// Likewise, for a validation. One that is there already is not written over where the user has `chosen` the folder:
-// throws InputError; in the folder that nobody named it is replaced, and that is said.
-std::string made_folder_for_study(const std::string& path, bool chosen);
+// The folder of a validation. A study that is there already is not written over where the user has `chosen` the folder,
+// which is said at once: throws InputError. In the folder that nobody named it is replaced. Made (and what it replaces
+// told) only by `make`, once nothing else is refused: a call that ends before leaves no folder.
+class StudyFolder {
+ public:
+  StudyFolder(std::string path, bool chosen);
+  void make() const;
+
+ private:
+  std::string path_;
+  bool replaces_ = false;
+};
 // A scenario's name as that of a file: letters, digits, "-", "_", ".".
 std::string file_name_of(const Scenario& scenario);
 

@@ -34,11 +34,21 @@ bool given(const Arguments& arguments, const char* option, Parsed<T> (*parse)(st
   return true;
 }
 
+// Whether a change of a whole section, campaign={length: 1T tokens, ...}, says something of this key of it.
+bool says(std::string_view change, std::string_view key) {
+  const std::size_t dot = key.find('.');
+  if (!change.starts_with(std::string(key.substr(0, dot)) + "=")) return false;
+  const std::string last = std::string(key.substr(dot + 1)) + ":";
+  for (std::size_t at = 0; (at = change.find(last, at)) != std::string_view::npos; ++at)
+    if (std::string_view("{, =\"'").find(change[at - 1]) != std::string_view::npos) return true;
+  return false;
+}
+
 // Of settings that --set has, one of this key would be overruled silently.
 void refuse_both(const Arguments& arguments, const std::string& option, const std::string& set) {
-  const std::string key = set.substr(0, set.find('=') + 1);
+  const std::string key = set.substr(0, set.find('='));
   for (const std::string& other : arguments.all("--set"))
-    if (other.starts_with(key) && other != set)
+    if ((other.starts_with(key + "=") && other != set) || says(other, key))
       throw InputError(fmt::format("{}: --set {} says another; keep one of them", option, other.substr(0, 64)));
 }
 

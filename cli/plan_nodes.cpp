@@ -35,7 +35,9 @@ constexpr int kMostAsked = 1000;
 int whole(std::string_view part, const std::string& text) {
   int value = 0;
   const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-  if (error != std::errc{} || end != part.data() + part.size() || value < 1 || value > kMostDevices) no_nodes(text);
+  if (error != std::errc{} || end != part.data() + part.size() || value < 1) no_nodes(text);
+  if (value > kMostDevices)
+    throw InputError(fmt::format("--nodes: {} nodes are more than {}; write fewer", value, kMostDevices));
   return value;
 }
 
@@ -92,6 +94,14 @@ void write(const std::string& path, std::string_view ending, const Sizing& sizin
   note("wrote " + path + " (best plans by nodes)");
 }
 
+// A command to be asked next. What came on standard input is there no more: it goes by a file name.
+std::string asked_next(Arguments arguments, const std::string& behind) {
+  const bool read = arguments.positional.front() == "-";
+  if (read) arguments.positional.front() = "scenario.yaml";
+  return command_line("plan", arguments) + behind +
+         (read ? "    # scenario.yaml: a file with what was on standard input" : "");
+}
+
 // A deadline that no row meets: more nodes, where the most that were asked are the fastest ("": more bring nothing).
 std::string more_nodes(const Arguments& arguments, const Sizing& sizing, int devices_per_node) {
   const int last = sizing.rows.back().nodes, most = kMostDevices / std::max(1, devices_per_node);
@@ -100,7 +110,7 @@ std::string more_nodes(const Arguments& arguments, const Sizing& sizing, int dev
   for (const char* option : {"--nodes", "--format", "--json"})
     more.options.erase(option);
   more.options["--nodes"] = {fmt::format("{}..{}", last + 1, std::min<std::int64_t>(4 * std::int64_t{last}, most))};
-  return command_line("plan", more);
+  return asked_next(more, "");
 }
 
 // The plan of the row that the question is answered with, as a command; "": none.
@@ -115,7 +125,7 @@ std::string next_command(const Arguments& arguments, const Sizing& sizing, int d
   std::erase_if(one.options["--set"], [](const std::string& set) { return set.starts_with("cluster.nodes="); });
   one.options["--set"].push_back(fmt::format("cluster.nodes={}", *nodes));
   const bool taken = arguments.positional.front() == "plan.yaml";
-  return command_line("plan", one) + (taken ? " -o best.yaml" : " -o plan.yaml");
+  return asked_next(one, taken ? " -o best.yaml" : " -o plan.yaml");
 }
 
 }  // namespace

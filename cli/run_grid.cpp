@@ -96,10 +96,11 @@ bool told_to_end(Ranks* ranks, const Interruption& interruption) {
 }  // namespace
 
 void check_run_grid(const SweepFile& file, const Arguments& arguments) {
-  for (const std::string_view option : {"--x", "--y", "--jobs", "--time-limit", "--shard", "--resume"})
+  for (const std::string_view option : {"--x", "--y", "--jobs", "--time-limit", "--shard", "--resume", "--all"})
     if (arguments.has(option))
       throw InputError(
-          fmt::format("{} is of simulated sweeps; with --run there are the table, --csv, --json, and --output with "
+          fmt::format("{} is of simulated sweeps; with --run there are the table of every point, --csv, --json, and "
+                      "--output with "
                       ".csv, .json or .svg",
                       option));
   checked_formats<Ending>(arguments.all("--output"), {arguments.positional.front(), file.question().base}, kEndings,

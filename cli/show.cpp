@@ -48,6 +48,12 @@ std::string scaled_figure(double value, const char* unit) {
   return fmt::format("{:.4g} {}{}", value, prefix[i], unit);
 }
 
+// Networks are sold in bits: "400 Gb/s (50 GB/s)".
+std::string of_network(Bandwidth bandwidth) {
+  const double bytes = bandwidth.value;
+  return scaled_figure(8 * bytes, "b/s") + " (" + scaled_figure(bytes, "B/s") + ")";
+}
+
 std::string of_memory(Bytes bytes) {
   return short_bytes(bytes);
 }
@@ -87,8 +93,8 @@ std::string cluster_line(const std::string& path, const ReadOptions& options) {
               ? ", ideal links"
               : ", links " + scaled_figure(cluster.links.bandwidth.value, "B/s") + " per direction";
   if (cluster.network)
-    line += cluster.network->ideal ? ", ideal network"
-                                   : ", network " + scaled_figure(cluster.network->bandwidth.value, "B/s") + " per NIC";
+    line +=
+        cluster.network->ideal ? ", ideal network" : ", network " + of_network(cluster.network->bandwidth) + " per NIC";
   return line;
 }
 

@@ -24,7 +24,8 @@ std::optional<std::string> prefix_of(std::string_view section) {
   if (std::find(as_named.begin(), as_named.end(), section) != as_named.end()) return std::string(section) + ".";
   if (section == "scenario") return "";
   if (section == "cost.uniform") return "cost.uniform.";
-  if (section == "model (hf)" || section.starts_with("model (family")) return "model.";
+  if (section.starts_with("model (")) return "model.";  // a family, or one of the ways to state a model
+  if (section == "model.layers") return "model.layers.<i>.";
   if (section == "device" || section == "device.host" || section == "device.efficiency.<kind>")
     return "cluster.node." + std::string(section) + ".";
   return std::nullopt;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <list>
 #include <map>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -227,10 +228,11 @@ std::vector<Scenario> read_all(const Study& study) {
   return scenarios;
 }
 
-MachineProfile profile_for(const Study& study, const std::vector<Scenario>& scenarios, Ranks* ranks) {
+MachineProfile profile_for(const Study& study, const std::vector<Scenario>& scenarios,
+                           const std::optional<StudyFolder>& folder, Ranks* ranks) {
   if (!study.profile.empty()) {
     MachineProfile profile;
-    if (prints()) profile = read_profile(study.profile);
+    if (prints()) profile = read_profile(study.profile), folder->make();
     if (ranks != nullptr) profile = broadcast(*ranks, profile);
     return profile;
   }
@@ -240,7 +242,10 @@ MachineProfile profile_for(const Study& study, const std::vector<Scenario>& scen
     all.push_back(&runs.emplace_back(scenario, ranks));
     all.back()->check_memory();
   }
-  if (prints()) note(fmt::format("calibrating {} scenarios", all.size()));
+  if (prints()) {
+    folder->make();
+    note(fmt::format("calibrating {} scenarios", all.size()));
+  }
   return calibrated(all, study.seconds, "validation");
 }
 
@@ -268,8 +273,9 @@ int validate_all(const Study& study) {
   for (const Scenario& scenario : scenarios)
     check_like_first(scenarios.front(), scenario);
   Ranks* const ranks = joined_ranks(scenarios.front());  // rank 0 writes and prints
-  if (prints()) made_folder_for_study(study.output, study.chosen);
-  const MachineProfile profile = profile_for(study, scenarios, ranks);
+  std::optional<StudyFolder> folder;
+  if (prints()) folder.emplace(study.output, study.chosen);
+  const MachineProfile profile = profile_for(study, scenarios, folder, ranks);
   if (prints()) write_file(study.output + "/profile.yaml", profile_yaml(profile));
 
   std::vector<Row> rows;

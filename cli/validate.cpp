@@ -1,5 +1,7 @@
 // `validate`: calibrate, predict, run, compare.
 #include <array>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -80,9 +82,9 @@ double tolerance(const Arguments& arguments) {
   return *value.value / 100;
 }
 
-// As --profile says, or calibrated now; stored in the folder `out`.
-MachineProfile profile_for(const Arguments& arguments, const Scenario& asked, double seconds, const std::string& out,
-                           Ranks* ranks) {
+// As --profile says, or calibrated now: `ready` is called before, once the scenario is known to run.
+MachineProfile profile_for(const Arguments& arguments, const Scenario& asked, double seconds,
+                           const std::function<void()>& ready, Ranks* ranks) {
   MachineProfile profile;
   if (arguments.has("--profile")) {
     if (prints()) profile = read_profile(arguments.last("--profile", ""));
@@ -90,9 +92,9 @@ MachineProfile profile_for(const Arguments& arguments, const Scenario& asked, do
   } else {
     const RealRun real(asked, ranks);
     real.check_memory();
+    ready();
     profile = calibrated({&real}, seconds, asked.name);
   }
-  if (prints()) write_file(out + "/profile.yaml", profile_yaml(profile));
   return profile;
 }
 
@@ -123,12 +125,23 @@ int validate_scenario(const Arguments& arguments) {
                      "--profile: a synthetic run takes the stated times; leave out --profile or run.synthetic");
   Ranks* const ranks = joined_ranks(asked);  // rank 0 reads, writes and prints
   const std::string out = outputs.folder.empty() ? "pipewright-out/" + file_name_of(asked) : outputs.folder;
-  if (prints()) made_folder_for_study(out, !outputs.folder.empty());
+  std::optional<StudyFolder> folder;
+  if (prints()) folder.emplace(out, !outputs.folder.empty());
+  const auto make_folder = [&] {
+    if (folder) folder->make(), folder.reset();
+  };
 
   const bool synthetic = asked.run.synthetic;
-  Attempt attempt(
-      synthetic ? with_links_as_run(asked) : priced_with(asked, profile_for(arguments, asked, seconds, out, ranks)),
-      within, forced, out, ranks);
+  std::optional<MachineProfile> profile;
+  if (!synthetic) profile = profile_for(arguments, asked, seconds, make_folder, ranks);
+  // The prediction is the first file, and is there only for what can be run.
+  const FileWriter write = [&](const std::string& path, const std::string& text) {
+    make_folder();
+    write_file(path, text);
+  };
+  Attempt attempt(synthetic ? with_links_as_run(asked) : priced_with(asked, *profile), within, forced, out, ranks,
+                  write);
+  if (profile && prints()) write_file(out + "/profile.yaml", profile_yaml(*profile));
   if (arguments.has("--profile")) note_other_machine(attempt.real());
   attempt.run();
   if (!prints()) return kDone;  // the verdict is rank 0's

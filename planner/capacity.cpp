@@ -67,7 +67,7 @@ class Trial {
     if (run_memory_ != nullptr) {
       partition_ = "the cut that a run takes";
     } else if (std::holds_alternative<Balanced>(scenario_.plan.partition.value)) {
-      searched_ = scenario_.plan.virtual_stages.value == 1;
+      searched_ = balanced_ = scenario_.plan.virtual_stages.value == 1;
       partition_ = searched_ ? "the cut with the least bottleneck among those that fit"
                              : "the balanced cut (several chunks share a device)";
     } else if (std::holds_alternative<Fitting>(scenario_.plan.partition.value)) {
@@ -106,6 +106,14 @@ class Trial {
     const Device& device = scenario_.cluster.device;
     if (run_memory_ != nullptr && scenario_.run.memory_cap) return *scenario_.run.memory_cap;
     return device.memory - device.reserve;
+  }
+
+  // Whether the scenario's own cut, which is not looked at where a better one is searched, is that of the answer.
+  bool cut_as_stated() const { return !balanced_ || answer().plan.layers == plan_.layers; }
+  bool stated_cut_fits() const {
+    Plan plan = plan_;
+    choose_rebuilt(plan, *cost_);
+    return price(plan, *cost_, Engine::Auto).report.fits;
   }
 
   // Without buffers: quick, and never wrong about what does not fit.
@@ -166,6 +174,7 @@ class Trial {
   Scenario scenario_;
   const RunMemoryOf* run_memory_;
   bool searched_ = false;
+  bool balanced_ = false;  // searched, where the scenario asks for the balanced cut
   std::string partition_;
   std::unique_ptr<CostModel> cost_;
   Plan plan_;
@@ -447,6 +456,7 @@ class Search {
     }
     result_.headroom = result_.device_memory - result_.peak;
     result_.least_memory = best.least_memory();
+    if (!best.cut_as_stated()) result_.other_cut = "balanced", result_.other_fits = best.stated_cut_fits();
   }
 
   const ScenarioWith& with_;

@@ -20,6 +20,9 @@ struct Capacity {
   std::string method;                                       // how it was found, and why that is enough
   std::string upper_end;                                    // above which nothing was tried, and why
   std::int64_t tried = 0;                                   // values for which a cut was sought
+  // Where the layers are cut otherwise than the scenario states: its cut by name, and whether it fits, too.
+  std::string other_cut;  // "balanced"; "": it is the stated one
+  bool other_fits = false;
   bool of_run = false;  // sizes are those of a real run's arena: memory its cap, peak and need its extent
 
   // With the largest value; absent largest: zero.

@@ -100,15 +100,23 @@ void add_failures(Lines& lines, const Campaign& campaign) {
   lines.emplace_back("expected", std::move(text));
 }
 
+// Where the work of all draws, and not campaign.trials, says how many there are.
+std::string fewer_draws(const SpreadReport& drawn, const Answer& answer) {
+  const std::int64_t asked = answer.scenario->campaign ? answer.scenario->campaign->trials : drawn.trials;
+  if (drawn.trials >= asked) return "";
+  return fmt::format(" of the {} of campaign.trials (a step of so many ops is not simulated more often)", asked);
+}
+
 void add_spread(Lines& lines, const Campaign& campaign, const Answer& answer) {
   const SpreadReport& drawn = *campaign.spread;
   if (drawn.step_time) {
     const auto step = [](double value) { return short_time(Time{std::llround(value * 1e9)}); };
     const auto days = [&](double value) { return days_text(value * campaign.steps / 86400); };
     const Quantiles& q = *drawn.step_time;
-    lines.emplace_back("step spread", fmt::format("{} · {} · {} (5, 50, 95 %), so {} to {} · {} draws, seed {}: {}",
-                                                  step(q.p5), step(q.p50), step(q.p95), days(q.p5), days(q.p95),
-                                                  drawn.trials, drawn.seed, drawn.step_distribution));
+    lines.emplace_back("step spread",
+                       fmt::format("{} · {} · {} (5, 50, 95 %), so {} to {} · {} draws{}, seed {}: {}", step(q.p5),
+                                   step(q.p50), step(q.p95), days(q.p5), days(q.p95), drawn.trials,
+                                   fewer_draws(drawn, answer), drawn.seed, drawn.step_distribution));
   } else {
     lines.emplace_back("step spread", drawn.step_distribution);
   }

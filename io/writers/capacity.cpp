@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "io/format_quantity.hpp"
 #include "io/writers/csv_text.hpp"
@@ -60,7 +61,7 @@ std::vector<TextColumn> columns(const std::vector<Capacity>& rows) {
     shown(unit(row.largest_activations));
     shown(unit(row.peak));
     shown(unit(row.headroom));
-    cells.push_back(row.next ? std::to_string(*row.next) : "-");
+    cells.push_back(row.next ? std::to_string(*row.next) : row.stopped ? "not tried" : "none");
     cells.push_back(row.next ? unit(row.next_need) : "-");
     for (std::size_t i = 0; i < all.size(); ++i)
       all[i].cells.push_back(cells[i]);
@@ -84,6 +85,19 @@ std::string name_of(const Capacity& row) {
   return text;
 }
 
+// What ends the values that fit: the devices' memory, the scenario (no larger value makes one), or the search itself.
+std::string_view limited_by(const Capacity& row) {
+  return row.next ? "memory" : row.stopped ? "search" : "scenario";
+}
+
+// What the scenario must have for `simulate` to find the answer; the keys of the variant are its own.
+std::vector<std::string> changes(const Capacity& row) {
+  std::vector<std::string> list;
+  if (row.largest) list.push_back(fmt::format("{}={}", row.over, *row.largest));
+  if (!row.other_cut.empty()) list.emplace_back("plan.partition=fitting");
+  return list;
+}
+
 // What stops the next one, and between which amounts of memory the answer stays what it is.
 std::vector<std::string> explanation(const Capacity& row) {
   const Unit unit = unit_of(row);
@@ -94,13 +108,22 @@ std::vector<std::string> explanation(const Capacity& row) {
     lines.push_back(fmt::format("{} = {}: stage {} is the fullest, {} {} of {}", row.over, *row.largest, row.fullest,
                                 unit(row.peak), unit.name, unit(row.device_memory)));
   }
+  if (!row.other_cut.empty())
+    lines.push_back(
+        fmt::format("this cut is not that of plan.partition: {} (which {}); simulate finds it with: --set {}",
+                    row.other_cut, row.other_fits ? "fits, too" : "does not fit", fmt::join(changes(row), " --set ")));
   if (row.stopped)
-    lines.push_back(fmt::format("stopped at {}, the largest value allowed; larger ones were not tried", *row.stopped));
+    lines.push_back(
+        fmt::format("no limit was found: the search stopped at {}, the largest value allowed; larger ones were "
+                    "not tried",
+                    *row.stopped));
   else if (row.next)
     lines.push_back(fmt::format("{} does not fit: stage {} needs {} {} ({})", *row.next, row.next_stage,
                                 unit(row.next_need), unit.name, parts(row.next_bytes, unit)));
   else
-    lines.push_back("no larger value makes a scenario: " + row.next_refused);
+    lines.push_back((row.largest ? "memory is no limit here: no larger value makes a scenario: "
+                                 : "no larger value makes a scenario: ") +
+                    row.next_refused);
   if (row.largest && row.next && row.next_least_memory > row.least_memory && !row.of_run)
     lines.push_back(fmt::format("the answer is the same for {} to {} {} per device", unit(row.least_memory),
                                 unit(row.next_least_memory), unit.name));
@@ -136,14 +159,17 @@ std::string capacity_json(const std::vector<Capacity>& rows, const std::string& 
     for (const auto& [key, value] : row.varied)
       json.field(key, value);
     json.close().field("largest", row.largest);
-    json.field("method", row.method).field("upper_end", row.upper_end).field("tried", row.tried);
+    json.field("limited_by", limited_by(row))
+        .field("method", row.method)
+        .field("upper_end", row.upper_end)
+        .field("tried", row.tried);
     if (row.largest) {
       json.field("stages", row.stages).field("devices", row.devices).field("layers", row.layers);
       json.field("parameters", row.parameters).field("device_memory_bytes", row.device_memory);
       json.field("reserve_bytes", row.reserve).field("training_state_bytes", row.training_state);
       json.field("activations_bytes", row.activations).field("largest_activations_bytes", row.largest_activations);
       json.field("fullest_stage", row.fullest).field("peak_bytes", row.peak).field("headroom_bytes", row.headroom);
-      json.field("least_memory_bytes", row.least_memory);
+      json.field("least_memory_bytes", row.least_memory).field("set", changes(row));
     }
     json.key("next");
     if (row.next) {
@@ -169,7 +195,7 @@ std::string capacity_csv(const std::vector<Capacity>& rows) {
   text +=
       "over,largest,stages,devices,layers,parameters,device_memory_bytes,reserve_bytes,training_state_bytes,"
       "activations_bytes,largest_activations_bytes,fullest_stage,peak_bytes,headroom_bytes,least_memory_bytes,next,"
-      "next_stage,next_peak_bytes,next_least_memory_bytes,tried,method\n";
+      "next_stage,next_peak_bytes,next_least_memory_bytes,tried,method,set,limited_by\n";
   for (const Capacity& row : rows) {
     for (const auto& [key, value] : row.varied)
       text += csv_field(value) + ",";
@@ -193,7 +219,8 @@ std::string capacity_csv(const std::vector<Capacity>& rows) {
       text += fmt::format(",{},{},{},{}", *row.next, row.next_stage, row.next_need.value, row.next_least_memory.value);
     else
       text += ",,,,";
-    text += fmt::format(",{},{}\n", row.tried, csv_field(row.method));
+    text += fmt::format(",{},{},{},{}\n", row.tried, csv_field(row.method),
+                        csv_field(fmt::format("{}", fmt::join(changes(row), " "))), limited_by(row));
   }
   return text;
 }
@@ -231,6 +258,7 @@ JsonShape capacity_shape() {
   const JsonShape row = object({{"over", text()},
                                 {"varied", map(text())},
                                 {"largest", maybe(whole())},
+                                {"limited_by", one_of({"memory", "scenario", "search"})},
                                 {"method", text()},
                                 {"upper_end", text()},
                                 {"tried", whole()},
@@ -247,6 +275,7 @@ JsonShape capacity_shape() {
                                 {"peak_bytes?", whole()},
                                 {"headroom_bytes?", whole()},
                                 {"least_memory_bytes?", whole()},
+                                {"set?", list(text())},
                                 {"next", maybe(next)}});
   return document("pipewright.capacity/1", {{"scenario", text()}, {"rows", list(row)}});
 }

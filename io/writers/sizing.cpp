@@ -45,13 +45,22 @@ std::optional<double> device_hours(const SizedNodes& row) {
   return row.days ? std::optional(*row.days * 24 * row.best->plan.devices()) : std::nullopt;
 }
 
+// Of a list of numbers those between may do, too.
+std::string_view smallest_of(const Sizing& sizing) {
+  if (*sizing.smallest == 1) return "smallest";
+  const bool before = std::any_of(sizing.rows.begin(), sizing.rows.end(),
+                                  [&](const SizedNodes& row) { return row.nodes == *sizing.smallest - 1; });
+  return before ? "smallest" : "smallest asked";
+}
+
 // "smallest, cheapest"
 std::string marks(const Sizing& sizing, int nodes) {
   std::string text;
-  for (const auto& [who, what] : {std::pair{sizing.smallest, "smallest"},
-                                  {sizing.cheapest, "cheapest"},
-                                  {sizing.fastest, "fastest"},
-                                  {sizing.in_time, "in time"}})
+  for (const auto& [who, what] :
+       {std::pair{sizing.smallest, sizing.smallest ? smallest_of(sizing) : std::string_view()},
+        {sizing.cheapest, "cheapest"},
+        {sizing.fastest, "fastest"},
+        {sizing.in_time, "in time"}})
     if (who == nodes) text += (text.empty() ? "" : ", ") + std::string(what);
   return text;
 }
@@ -114,14 +123,6 @@ std::string none_in_time(const Sizing& sizing) {
       least == nullptr ? "with these failures none ever is"
                        : fmt::format("the least are {}, on {}",
                                      days_text(*least, " over the bands of the efficiencies"), counted(least->nodes)));
-}
-
-// Of a list of numbers those between may do, too.
-std::string_view smallest_of(const Sizing& sizing) {
-  if (*sizing.smallest == 1) return "smallest";
-  const bool before = std::any_of(sizing.rows.begin(), sizing.rows.end(),
-                                  [&](const SizedNodes& row) { return row.nodes == *sizing.smallest - 1; });
-  return before ? "smallest" : "smallest asked";
 }
 
 double device_time(const SizedNodes& row) {

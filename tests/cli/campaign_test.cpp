@@ -181,6 +181,26 @@ TEST_CASE("a plot of a figure that no row has is refused with the key that it ne
   CHECK(plot({"days", "--tokens", "15T"}).status == 0);
 }
 
+TEST_CASE("an option wins over the scenario's own block campaign, and leaves the rest of it") {
+  const std::string text =
+      file_text(source_folder() + "/" + kQuick) + "\ncampaign: {length: 9M samples, price_per_hour: 3}\n";
+  const ProgramRun run = run_program({"simulate", "-", "--samples", "2M", "--json"},
+                                     {.folder = {}, .input = text, .output_to = {}, .settings = {}});
+  REQUIRE(run.status == 0);
+  const auto campaign = nlohmann::json::parse(run.out).at("campaign");
+  CHECK(campaign.at("length") == "2M samples");
+  CHECK(campaign.at("cost").is_number());
+}
+
+// 4 stages of 30000 micro-batches: 8 ops and 6 messages each, and 40 million of them altogether.
+TEST_CASE("a run that is drawn less often than campaign.trials says so, with both numbers") {
+  const ProgramRun run = run_program({"simulate", kQuick, "--samples", "100M", "--set", "training.micro_batches=30000",
+                                      "--set", "campaign.device_spread=0.05", "--width", "1000"});
+  CHECK(run.status == 0);
+  const std::string told = " draws of the 200 of campaign.trials (a step of so many ops is not simulated more often)";
+  CHECK_MESSAGE(run.out.find(told) != std::string::npos, run.out);
+}
+
 TEST_CASE("an option of one value that says two, or another than --set, is refused") {
   const auto refusal = [](std::vector<std::string> more) {
     more.insert(more.begin(), {"simulate", kQuick});
@@ -196,6 +216,9 @@ TEST_CASE("an option of one value that says two, or another than --set, is refus
         "error: --schedule: \"1f1b\", and --set plan.schedule=gpipe says another; keep one of them\n");
   CHECK(refusal({"--samples", "1M", "--price", "3", "--set", "campaign.price_per_hour=4"}) ==
         "error: --price: --set campaign.price_per_hour=4 says another; keep one of them\n");
+  CHECK(refusal({"--tokens", "1M", "--set", "campaign={trials: 50, length: 2M samples}"}) ==
+        "error: --tokens: --set campaign={trials: 50, length: 2M samples} says another; keep one of them\n");
+  CHECK(run_program({"simulate", kQuick, "--samples", "1M", "--set", "campaign={trials: 50}"}).status == 0);
   CHECK(refusal({"--samples", "1M", "--ask", "cost", "--set", "campaign.ask=[goodput]"}) ==
         "error: --ask: --set campaign.ask=[goodput] says another; keep one of them\n");
   CHECK(run_program({"simulate", kQuick, "--schedule", "1f1b", "--schedule", "1f1b", "--set", "plan.schedule=1f1b"})

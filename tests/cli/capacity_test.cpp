@@ -30,6 +30,33 @@ TEST_CASE("What capacity answers, simulate confirms: the largest fits, the next 
   CHECK(row.at("next").at("need_bytes").get<std::int64_t>() > row.at("device_memory_bytes").get<std::int64_t>());
 }
 
+TEST_CASE("Where the layers are cut otherwise than the scenario says, what simulate must be told is in every answer") {
+  const ScratchFolder folder;
+  const std::vector<std::string> question = {"capacity", kQuickstart, "--over", "training.micro_batch_size"};
+  const auto asked = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), question.begin(), question.end());
+    return run_program(more);
+  };
+  const auto document = nlohmann::json::parse(asked({"--json"}).out);
+  const auto set = document.at("rows").at(0).at("set").get<std::vector<std::string>>();
+  REQUIRE(set.size() == 2);
+  CHECK(set[1] == "plan.partition=fitting");
+  const auto simulated = [&](const std::vector<std::string>& changes) {
+    std::vector<std::string> line = {"simulate", kQuickstart, "--json"};
+    for (const std::string& change : changes)
+      line.insert(line.end(), {"--set", change});
+    return run_program(line).status;
+  };
+  CHECK(simulated(set) == 0);
+  CHECK(simulated({set[0]}) == 1);  // the scenario's own cut
+  const std::string told = "(which does not fit); simulate finds it with: --set " + set[0] + " --set " + set[1];
+  CHECK(contains(asked({"--width", "400", "-o", folder.path("a.md"), "-o", folder.path("a.csv")}).out, told));
+  CHECK(contains(file_text(folder.path("a.md")), told));
+  CHECK(contains(file_text(folder.path("a.csv")), "," + set[0] + " " + set[1] + ",memory\n"));
+  // Stated as it is found, there is nothing to tell.
+  CHECK_FALSE(contains(asked({"--set", "plan.partition=fitting"}).out, "simulate finds it with"));
+}
+
 TEST_CASE("What capacity answers of a run really runs, and one layer more ends with status 1") {
   const std::string tiny = "scenarios/validation/small-ops.yaml", over = "model.layers.1.repeat";
   for (const char* schedule : {"gpipe", "1f1b", "pipedream"}) {
@@ -87,6 +114,21 @@ TEST_CASE("--at-most bounds the search, --set changes the scenario, and nothing 
       {"capacity", kQuickstart, "--over", "training.micro_batch_size", "--set", "cluster.node.device.memory=10 MB"});
   CHECK(none.status == 1);
   CHECK(contains(none.out, "no value of training.micro_batch_size fits"));
+}
+
+TEST_CASE("A value that ends with the scenario, or with the search, is told as no limit of the memory") {
+  const ScratchFolder folder;
+  const ProgramRun run =
+      run_program({"capacity", kQuickstart, "--over", "plan.stages", "--width", "400", "-o", folder.path("a.json")});
+  CHECK(run.status == 0);
+  CHECK(contains(run.out, "memory is no limit here: no larger value makes a scenario: "));
+  CHECK(contains(run.out, "  none  "));  // in the column `next`
+  CHECK(nlohmann::json::parse(file_text(folder.path("a.json"))).at("rows").at(0).at("limited_by") == "scenario");
+  const ProgramRun stopped = run_program(
+      {"capacity", kQuickstart, "--over", "training.micro_batch_size", "--at-most", "12", "-o", folder.path("b.json")});
+  CHECK(contains(stopped.out, "not tried"));
+  CHECK(contains(stopped.out, "no limit was found: the search stopped at 12"));
+  CHECK(nlohmann::json::parse(file_text(folder.path("b.json"))).at("rows").at(0).at("limited_by") == "search");
 }
 
 TEST_CASE("capacity refuses what it cannot grow, with a way out") {

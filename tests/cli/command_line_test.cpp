@@ -288,6 +288,9 @@ TEST_CASE("show lists what there is and prints one of it") {
     CHECK(run.out.size() > 100);
   }
   CHECK(contains(run_program({"show", "devices", "v100-sxm2-16g"}).out, "source"));
+  // A network in the unit of its file, and in that of the links beside it.
+  CHECK(
+      contains(run_program({"show", "clusters"}).out, "links 450 GB/s per direction, network 400 Gb/s (50 GB/s) per "));
 }
 
 TEST_CASE("Every schedule is drawn by show") {

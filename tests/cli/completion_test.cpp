@@ -101,9 +101,10 @@ TEST_CASE("Completion offers what the commands take") {
 TEST_CASE("show keys lists what --set changes, once each, and finds words in them") {
   const ProgramRun names = run_program({"show", "keys", "--names"});
   CHECK(names.status == 0);
-  for (const char* key : {"\nplan.stages\n", "\ntraining.micro_batch_size\n", "\ncluster.node.device.memory\n",
-                          "\nmodel.hidden\n", "\nrun.transport\n", "\ncampaign.length\n",
-                          "\nmodel.trained_as.rope_theta\n", "\nmodel.trained_as.rope_scaling.factor\n"})
+  for (const char* key :
+       {"\nplan.stages\n", "\ntraining.micro_batch_size\n", "\ncluster.node.device.memory\n", "\nmodel.hidden\n",
+        "\nrun.transport\n", "\ncampaign.length\n", "\nmodel.batch\n", "\nmodel.layers.<i>.forward\n",
+        "\nmodel.layers.<i>.repeat\n", "\nmodel.trained_as.rope_theta\n", "\nmodel.trained_as.rope_scaling.factor\n"})
     CHECK_MESSAGE(contains(names.out, key), key);
   CHECK(names.out.find("\nmodel.hidden\n") == names.out.rfind("\nmodel.hidden\n"));
   const ProgramRun found = run_program({"show", "keys", "recompute", "--width", "80"});

@@ -383,6 +383,7 @@ TEST_CASE(
   CHECK(has(run, "none of these is done in 1 day; the least are "));
   CHECK(has(run, "smallest on which a plan fits: 2 nodes") == false);  // 1 was not asked
   CHECK(has(run, "smallest asked on which a plan fits: 2 nodes"));
+  CHECK(file_text(csv).find("smallest asked") != std::string::npos);
   CHECK(has(run, "next          pipewright plan "));  // not one that misses the deadline
   CHECK(has(run, " --nodes 5..16"));
   CHECK(has(run, ", on 4 nodes"));
@@ -403,6 +404,15 @@ TEST_CASE("plan --nodes: no plan fits only where plan on that cluster says so, t
   const ProgramRun run = run_program(ask);
   CHECK(run.status == 0);
   CHECK(has(run, "smallest on which a plan fits: 1 node (4 devices)"));
+}
+
+TEST_CASE("plan --nodes: the command to go on with names a file where the scenario came on standard input") {
+  const std::string text = file_text(source_folder() + "/scenarios/quickstart.yaml");
+  const ProgramRun run = run_program({"plan", "-", "--set", "plan.partition=auto", "--nodes", "1"},
+                                     {.folder = {}, .input = text, .output_to = {}, .settings = {}});
+  CHECK(run.status == 0);
+  CHECK_MESSAGE(has(run, "next          pipewright plan scenario.yaml --set "), run.out);
+  CHECK(run.out.ends_with(" -o plan.yaml    # scenario.yaml: a file with what was on standard input\n"));
 }
 
 TEST_CASE("plan --nodes --deadline: the days of the answer have the band of the efficiencies, in every form") {

@@ -283,6 +283,31 @@ TEST_CASE(
   CHECK(contains(run.out, "speed of the cores"));
 }
 
+TEST_CASE("validate: what is refused leaves no folder, and nothing is said to be replaced before it is") {
+  ScratchFolder folder;
+  const auto validate = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"validate", "--budget", "50 ms", "--steps", "3", "--warmup", "0"});
+    return run_program(more, {.folder = folder.path("."), .input = {}, .output_to = {}, .settings = {}});
+  };
+  const std::string small = source_folder() + "/" + kSmall;
+  const std::string other = source_folder() + "/scenarios/validation/two-stage-gpipe.yaml";
+  for (const std::vector<std::string>& wrong : {std::vector<std::string>{small, "--gpus", "1"},
+                                                {small, other, "--gpus", "1"},
+                                                {small, "--profile", "none.yaml"},
+                                                {small, "-o", "chosen", "--virtual-devices", "2"},
+                                                {source_folder() + "/" + kSynthetic, "--gpus", "1"}}) {
+    const ProgramRun run = validate(wrong);
+    CHECK(run.status == 2);
+    CHECK_MESSAGE(std::filesystem::is_empty(folder.path(".")), run.err);
+  }
+  const auto replaces = [&](const std::vector<std::string>& asked) {
+    return contains(validate(asked).err, "replaces what an earlier call left");
+  };
+  CHECK_FALSE(replaces({small}));
+  CHECK_FALSE(replaces({small, "--gpus", "1"}));
+  CHECK(replaces({small}));
+}
+
 TEST_CASE("validate: the folder has profile, prediction, measurement and comparison; memory is exact") {
   ScratchFolder folder;
   const std::string out = folder.path("out");

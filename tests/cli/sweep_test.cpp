@@ -107,6 +107,9 @@ TEST_CASE("--all shows every row of a long table, and --format writes a file as 
   const std::string csv = file_text(folder.path("rows"));
   CHECK(std::count(csv.begin(), csv.end(), '\n') == 202);
   CHECK_FALSE(contains(asked(grid, {"--all"}).out, "left out"));
+  const ProgramRun real = asked(grid, {"--all", "--run"});  // whose table is never cut
+  CHECK(real.status == 2);
+  CHECK(contains(real.err, "--all is of simulated sweeps; with --run there are the table of every point"));
 }
 
 TEST_CASE("--set changes the base before every variant") {

@@ -67,6 +67,23 @@ class Setup(unittest.TestCase):
         self.assertEqual((run.returncode, calls), (2, []))
         self.assertIn("as root run: apt-get install meson", run.stderr)
 
+    def test_what_a_user_needs_is_built_and_nothing_else(self):
+        """Of a copy, whose build/ is only configured: what meson is asked to do."""
+        with tempfile.TemporaryDirectory() as copy:
+            shutil.copy(ROOT / "setup.sh", copy)
+            (pathlib.Path(copy) / "build").mkdir()
+            (pathlib.Path(copy) / "build/build.ninja").touch()
+            self.debian(missing="", user=1000)
+            self.tool("meson", f'echo "meson $*" >> {self.calls}')
+            for arguments, calls in [([], ["meson compile -C build program"]),
+                                     (["--test"], ["meson compile -C build",
+                                                   "meson test -C build --print-errorlogs"])]:
+                self.calls.unlink(missing_ok=True)
+                run = subprocess.run([self.bin / "bash", pathlib.Path(copy) / "setup.sh", *arguments],
+                                     env={"PATH": str(self.bin)}, capture_output=True, text=True, check=False)
+                self.assertEqual(run.returncode, 0, run.stderr)
+                self.assertEqual(self.calls.read_text(encoding="utf-8").splitlines(), calls)
+
     def test_an_unknown_argument_is_refused_with_the_usage(self):
         run = subprocess.run(["bash", ROOT / "setup.sh", "--tset"], capture_output=True, text=True, check=False)
         self.assertEqual(run.returncode, 2)
