@@ -17,6 +17,7 @@
 #include <span>
 
 #include "kernels/columns.hpp"
+#include "kernels/dropout_mask.hpp"
 #include "kernels/functions.hpp"
 #include "kernels/gpu_queue.hpp"
 #include "kernels/gpu_shapes.hpp"
@@ -105,6 +106,9 @@ template <class T>
 void gated_input_gradient(const Queue& queue, GpuFunction function, I rows, I features, const T* x, const T* dy, T* dx);
 template <class T>
 void transpose(const Queue& queue, I matrices, I rows, I columns, const T* x, T* y);
+// Dropout and its gradient, of dy: the mask is the same again. y may be x.
+template <class T>
+void dropout(const Queue& queue, const DropoutMask& mask, I n, const T* x, T* y);
 // {samples, tokens, heads, size} -> {samples, heads, tokens, size}; tokens and heads exchanged: its inverse.
 template <class T>
 void transpose_heads(const Queue& queue, I samples, I tokens, I heads, I size, const T* x, T* y);

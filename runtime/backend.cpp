@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "core/check.hpp"
 #include "runtime/measurement.hpp"
 
 namespace pipewright {
@@ -13,6 +14,10 @@ std::int64_t now_ns() {
 }
 
 }  // namespace
+
+void Backend::dropout(const DropoutMask&, std::int64_t, const void*, void*) {
+  PP_CHECK(false);
+}
 
 void Backend::mark(std::size_t number) {
   if (number >= marks_.size()) marks_.resize(number + 1);

@@ -24,6 +24,7 @@
 #include "core/model/program.hpp"
 #include "core/plan/scenario.hpp"
 #include "core/units.hpp"
+#include "kernels/dropout_mask.hpp"
 #include "runtime/device_memory.hpp"
 
 namespace pipewright {
@@ -94,6 +95,8 @@ class Backend {
   virtual void update(const OptimizerSettings& settings, std::int64_t step, std::int64_t elements,
                       const float* weight_in, float* weight_out, const float* gradient, std::span<float* const> states,
                       void* stored) = 0;
+  // Dropout of a tensor, and its gradient, of dy (kernels/dropout.hpp). Only a calibration asks for it: no run has any.
+  virtual void dropout(const DropoutMask& mask, std::int64_t elements, const void* x, void* y);
   virtual void add(float* sum, const float* term, std::int64_t elements) = 0;  // sum += term
   // The same of tensors, and fp32 values as tensors are stored.
   virtual void add_stored(void* sum, const void* term, std::int64_t elements) {

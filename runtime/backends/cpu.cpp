@@ -411,6 +411,12 @@ class CpuBackend final : public Backend {
   void update(const OptimizerSettings& settings, std::int64_t step, std::int64_t elements, const float* weight_in,
               float* weight_out, const float* gradient, std::span<float* const> states_of_tensor,
               void* stored) override;
+  void dropout(const DropoutMask& mask, std::int64_t elements, const void* x, void* y) override {
+    check_aligned(x), check_aligned(y);
+    PP_CHECK(mask.share >= 0 && mask.share < 1);
+    kernels::dropout<S>(mask.seed, mask.place, mask.below(), static_cast<S>(mask.factor()), elements,
+                        static_cast<const S*>(x), static_cast<S*>(y));
+  }
   void add(float* sum, const float* term, std::int64_t elements) override {
     check_aligned(sum), check_aligned(term);
     kernels::add<S>(elements, reinterpret_cast<S*>(sum), reinterpret_cast<const S*>(term), reinterpret_cast<S*>(sum));

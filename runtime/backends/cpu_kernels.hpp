@@ -126,6 +126,10 @@ void cross_entropy(std::int64_t samples, std::int64_t rows, std::int64_t classes
 
 // ---- values ---------------------------------------------------------------------------------------------------------
 
+// y[i] = 0 where the 32 random bits of i are below `below`, else x[i] * factor: kernels/dropout.hpp, written again.
+template <class S>
+void dropout(std::uint64_t seed, std::uint64_t place, std::uint32_t below, S factor, std::int64_t n, const S* x, S* y);
+
 enum class Function { Relu, Gelu, Silu, Tanh, Sigmoid };  // gelu: x (1 + erf(x / sqrt 2)) / 2    [HendrycksGimpel16]
 template <class S>
 void activation(Function function, std::int64_t n, const S* x, S* y);

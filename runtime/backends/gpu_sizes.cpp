@@ -1,6 +1,7 @@
 // The GPU's arithmetic by name only: what its blocks are as large as. The kernels are the CPU's form of the same code,
 // whose workspaces are the same.
 #include "core/check.hpp"
+#include "kernels/dropout.hpp"
 #include "kernels/optimizers.hpp"
 #include "kernels/rows.hpp"
 #include "kernels/tables.hpp"

@@ -399,6 +399,10 @@ template <class K, class S>
 void launch_scale(const K& k, std::int64_t n, S factor, S* y) {
   scale(k, n, factor, y);
 }
+template <class K, class S>
+void launch_dropout(const K& k, const DropoutMask& mask, std::int64_t n, const S* x, S* y) {
+  dropout(k, mask, n, x, y);
+}
 template <class K, class F, class S>
 void launch_update(const K& k, const UpdateRule<F>& rule, const UpdatedTensor<F, S>& tensor) {
   update(k, rule, &tensor, 1);
@@ -452,6 +456,10 @@ class GridBackend : public Backend {
     launch_update(
         queue(), rule,
         UpdatedTensor<F, S>{elements, weight_in, gradient, weight_out, state(0), state(1), static_cast<S*>(stored)});
+  }
+  void dropout(const DropoutMask& mask, std::int64_t elements, const void* x, void* y) override {
+    PP_CHECK(mask.share >= 0 && mask.share < 1);
+    launch_dropout(queue(), mask, elements, static_cast<const S*>(x), static_cast<S*>(y));
   }
   void add(float* sum, const float* term, std::int64_t elements) override {
     launch_add(queue(), elements, static_cast<const F*>(sum), term, sum);

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "kernels/dropout.hpp"
 #include "kernels/flash.hpp"
 #include "kernels/optimizers.hpp"
 #include "kernels/tables.hpp"

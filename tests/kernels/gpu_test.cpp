@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "kernels/cublas_lt.hpp"
+#include "kernels/dropout.hpp"
 #include "kernels/gpu_api.hpp"
 #include "kernels/gpu_graph.hpp"
 #include "kernels/gpu_kernels.hpp"
@@ -131,6 +132,64 @@ void check_conversions() {
 TEST_CASE("A GPU rounds to 16 bits, and reads them, as the host does") {
   check_conversions<Bf16>();
   check_conversions<Fp16>();
+}
+
+// What moves values over more than 2^31 of them: the last row is what it is in a tensor of its own.
+TEST_CASE("Kernels reach the last row of a tensor of more than 2^31 values" * doctest::test_suite(kNotUnderSanitizer)) {
+  constexpr I f = 1024, rows = (I{1} << 31) / f + 1, n = rows * f;
+  const Bytes whole_tensor{n * I{sizeof(Bf16)}}, row{f * I{sizeof(Bf16)}};
+  if (gpu_free_memory(0) < Bytes{3 * whole_tensor.value}) {
+    MESSAGE("not tried: two tensors of 4 GiB do not fit beside the rest");
+    return;
+  }
+  const VirtualDevices whole(0, 1, 1);
+  const GpuStream stream = whole.stream(0);
+  const gpu_kernels::Queue queue = gpu_kernels::queue_of(stream, whole.sms(0));
+  std::vector<Bf16> values;
+  for (I i = 0; i < f; ++i)
+    values.push_back(Bf16(1 + grid_kernels::unit_of(grid_kernels::random_bits(1, static_cast<std::uint64_t>(i)))));
+  const GpuMemory x(0, whole_tensor), y(0, whole_tensor), one = uploaded(stream, values), result(0, row);
+  const std::vector<float> no_statistics(static_cast<std::size_t>(2 * rows));
+  const GpuMemory statistics = uploaded(stream, no_statistics);
+  gpu_zero(stream, x.data(), whole_tensor);
+  const auto last = [](const GpuMemory& tensor) { return static_cast<Bf16*>(tensor.data()) + (n - f); };
+  gpu_copy(stream, last(x), one.data(), row, GpuCopy::DeviceToDevice);
+  const auto bits_at = [&](const void* at) {
+    std::vector<std::uint16_t> bits(static_cast<std::size_t>(f));
+    gpu_copy(stream, bits.data(), at, row, GpuCopy::DeviceToHost);
+    gpu_finish(stream);
+    return bits;
+  };
+  const auto check = [&](const char* name, const auto& call) {
+    CAPTURE(name);
+    gpu_zero(stream, last(y), row);
+    call(rows, static_cast<const Bf16*>(x.data()), static_cast<Bf16*>(y.data()));
+    call(I{1}, static_cast<const Bf16*>(one.data()), static_cast<Bf16*>(result.data()));
+    CHECK(bits_at(last(y)) == bits_at(result.data()));
+  };
+  check("copy", [&](I r, const Bf16* from, Bf16* to) { gpu_kernels::copy_values(queue, r * f, from, to); });
+  check("gelu",
+        [&](I r, const Bf16* from, Bf16* to) { gpu_kernels::activation(queue, GpuFunction::Gelu, r * f, from, to); });
+  check("softmax", [&](I r, const Bf16* from, Bf16* to) { gpu_kernels::softmax(queue, r, f, from, to); });
+  check("layer norm", [&](I r, const Bf16* from, Bf16* to) {
+    gpu_kernels::layer_norm(queue, r, f, from, static_cast<const Bf16*>(nullptr), static_cast<const Bf16*>(nullptr), to,
+                            static_cast<float*>(statistics.data()));
+  });
+  // Dropout's mask is that of the number: the host draws it.
+  const DropoutMask mask = {0.5, 3, 4};
+  gpu_kernels::dropout(queue, mask, n, static_cast<const Bf16*>(x.data()), static_cast<Bf16*>(y.data()));
+  const auto got = bits_at(last(y));
+  const auto word = [](std::uint64_t bits, int shift) { return static_cast<std::uint32_t>(bits >> shift); };
+  int wrong = 0;
+  for (I i = 0; i < f; ++i) {
+    const auto draw = static_cast<std::uint64_t>(n - f + i) / 4;
+    const grid_kernels::Words4 random =
+        grid_kernels::philox({{word(draw, 0), word(draw, 32), word(mask.place, 0), word(mask.place, 32)}}, mask.seed);
+    const auto at = static_cast<std::size_t>(i);
+    const Bf16 right = random.word[i % 4] < mask.below() ? Bf16(0.0f) : Bf16(values[at] * 2);
+    wrong += got[at] == right.bits ? 0 : 1;
+  }
+  CHECK(wrong == 0);
 }
 
 // The SMs that blocks of a stream run on.

@@ -13,6 +13,7 @@
 
 #include "core/check.hpp"
 #include "kernels/columns.hpp"
+#include "kernels/dropout_mask.hpp"
 #include "kernels/functions.hpp"
 #include "kernels/gpu_shapes.hpp"
 #include "kernels/optimizers.hpp"
@@ -142,6 +143,12 @@ void visit_values(const Visit& visit) {
     using F = typename std::decay_t<decltype(a)>::F;
     triad(k, n, a[0], a[1], F(3), a[2]);
   });
+  constexpr DropoutMask mask = {0.3, 0x0123456789abcdef, 0xfedcba9876543210};
+  for (const I size : {n, n - 1})  // whole 16-byte pieces, and not
+    visit({"dropout of " + std::to_string(size), {{In, size}, {Out, size}}},
+          [=](const auto& k, const auto& a) { dropout(k, mask, size, a[0], a[1]); });
+  visit({"dropout beside a piece's begin, in place", {{InOut, n}}},
+        [=](const auto& k, const auto& a) { dropout(k, mask, n - 1, a[0] + 1, a[0] + 1); });
   visit({"add", {{In, n}, {In, n}, {Out, n}}}, [=](const auto& k, const auto& a) { add(k, n, a[0], a[1], a[2]); });
   visit({"multiply", {{In, n}, {In, n}, {Out, n}}},
         [=](const auto& k, const auto& a) { multiply(k, n, a[0], a[1], a[2]); });

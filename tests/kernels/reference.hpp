@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/dropout_mask.hpp"
 #include "kernels/functions.hpp"
 #include "kernels/gpu_shapes.hpp"
 #include "kernels/optimizers.hpp"
@@ -108,6 +109,9 @@ inline void rms_norm_weight_gradient(Reference, I rows, I features, const D* x, 
 inline void cross_entropy(Reference, I samples, I rows, I classes, const D* x, const I* labels, D scale, D* losses,
                           D* gradient, D*) {
   cpu::cross_entropy(samples, rows, classes, x, labels, scale, losses, gradient);
+}
+inline void dropout(Reference, const DropoutMask& mask, I n, const D* x, D* y) {
+  cpu::dropout<D>(mask.seed, mask.place, mask.below(), mask.factor(), n, x, y);
 }
 inline void embedding_weight_gradient(Reference, I rows, I features, const I* index, const D* dy, D* d_table, I*) {
   cpu::embedding_weight_gradient(rows, features, index, dy, d_table);

@@ -1,0 +1,130 @@
+// Dropout:  y[i] = x[i] / (1 - share), or 0 with probability `share`.                                 [Srivastava14]
+// Its gradient is the same of dy: mask and factor are the forward's, drawn anew from seed, place and i.
+//
+// Random bits by number: Philox 4x32-10, ten rounds of two products over a counter of four words.        [Salmon11]
+//
+//     counter = {g, g >> 32, place, place >> 32}, key = {seed, seed >> 32}   for values 4 g ... 4 g + 3
+//
+// No state goes from one value to the next: the mask depends on no grid, no number of SMs, no alignment and no type.
+// A GPU moves 16 bytes by one instruction, as copy_values does; their 4 or 8 values take one or two draws.
+//
+// Tests: tests/kernels/dropout_test.cpp, emulated_test.cpp
+#pragma once
+
+#include <cstring>
+
+#include "kernels/dropout_mask.hpp"
+#include "kernels/storage.hpp"
+
+namespace pipewright::grid_kernels {
+
+struct Words4 {
+  std::uint32_t word[4];
+};
+
+// All zeros: 6627e8d5 e169c58d bc57ac4c 9b00dbd8, the first of the authors' known answers.
+PIPEWRIGHT_BOTH inline Words4 philox(Words4 counter, std::uint64_t key) {
+  auto low = static_cast<std::uint32_t>(key), high = static_cast<std::uint32_t>(key >> 32);
+  PIPEWRIGHT_UNROLL
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t a = std::uint64_t{0xd2511f53u} * counter.word[0];
+    const std::uint64_t b = std::uint64_t{0xcd9e8d57u} * counter.word[2];
+    counter = {{static_cast<std::uint32_t>(b >> 32) ^ counter.word[1] ^ low, static_cast<std::uint32_t>(b),
+                static_cast<std::uint32_t>(a >> 32) ^ counter.word[3] ^ high, static_cast<std::uint32_t>(a)}};
+    low += 0x9e3779b9u, high += 0xbb67ae85u;
+  }
+  return counter;
+}
+
+constexpr int kPerDraw = 4;
+
+// 16 bytes of values of two or four bytes each.
+struct alignas(16) Sixteen {
+  std::uint32_t word[4];
+};
+PIPEWRIGHT_BOTH inline Sixteen sixteen_at(const void* from) {
+#ifdef __CUDA_ARCH__
+  return *static_cast<const Sixteen*>(from);
+#else
+  Sixteen sixteen;
+  std::memcpy(&sixteen, from, sizeof sixteen);
+  return sixteen;
+#endif
+}
+PIPEWRIGHT_BOTH inline void put_sixteen(const Sixteen& sixteen, void* to) {
+#ifdef __CUDA_ARCH__
+  *static_cast<Sixteen*>(to) = sixteen;
+#else
+  std::memcpy(to, &sixteen, sizeof sixteen);
+#endif
+}
+
+// Its i-th value goes through f.
+template <class F>
+PIPEWRIGHT_BOTH void replace(Sixteen& sixteen, int i, const float*, const F& f) {
+  sixteen.word[i] = storage::bits_of(f(storage::float_of(sixteen.word[i])));
+}
+template <class S, class F>
+PIPEWRIGHT_BOTH void replace(Sixteen& sixteen, int i, const S*, const F& f) {
+  std::uint32_t& word = sixteen.word[i / 2];
+  const int shift = i % 2 * 16;
+  S value(0.0f);
+  value.bits = static_cast<std::uint16_t>(word >> shift);
+  word = (word & ~(0xffffu << shift)) | static_cast<std::uint32_t>(f(value).bits) << shift;
+}
+
+// One group of `each` values, a whole number of draws.
+template <class S>
+struct DroppedGroup {
+  using F = Arithmetic<S>;
+  static constexpr bool kPieces = sizeof(S) <= 4;
+  static constexpr int each = kPieces ? 16 / sizeof(S) : kPerDraw;
+  std::int64_t n;
+  std::uint64_t seed, place;
+  std::uint32_t below;
+  F factor;
+  bool whole;  // 16 bytes at once: x and y begin at a multiple of them
+  const S* x;
+  S* y;
+  PIPEWRIGHT_BOTH Words4 drawn(std::int64_t value) const {
+    const auto draw = static_cast<std::uint64_t>(value / kPerDraw);
+    return philox({{static_cast<std::uint32_t>(draw), static_cast<std::uint32_t>(draw >> 32),
+                    static_cast<std::uint32_t>(place), static_cast<std::uint32_t>(place >> 32)}},
+                  seed);
+  }
+  PIPEWRIGHT_BOTH S of(S value, std::uint32_t random) const { return S(random < below ? F(0) : value * factor); }
+
+  PIPEWRIGHT_BOTH void operator()(std::int64_t group) const {
+    const std::int64_t first = group * each;
+    if constexpr (kPieces)
+      if (whole && first + each <= n) return by_sixteen(first);
+    for (std::int64_t begin = first; begin < first + each && begin < n; begin += kPerDraw) {
+      const Words4 random = drawn(begin);
+      for (int i = 0; i < kPerDraw && begin + i < n; ++i)
+        y[begin + i] = of(x[begin + i], random.word[i]);
+    }
+  }
+  PIPEWRIGHT_BOTH void by_sixteen(std::int64_t first) const {
+    Sixteen values = sixteen_at(x + first);
+    PIPEWRIGHT_UNROLL
+    for (int draw = 0; draw < each / kPerDraw; ++draw) {
+      const Words4 random = drawn(first + draw * kPerDraw);
+      PIPEWRIGHT_UNROLL
+      for (int i = 0; i < kPerDraw; ++i)
+        replace(values, draw * kPerDraw + i, x, [&](S value) { return of(value, random.word[i]); });
+    }
+    put_sixteen(values, y + first);
+  }
+};
+
+// y may be x.
+template <class Grid, class S>
+void dropout(const Grid& grid, const DropoutMask& mask, std::int64_t n, const S* x, S* y) {
+  using Group = DroppedGroup<S>;
+  const auto at_sixteen = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % sizeof(Sixteen) == 0; };
+  grid.values("dropout", (n + Group::each - 1) / Group::each,
+              Group{n, mask.seed, mask.place, mask.below(), static_cast<Arithmetic<S>>(mask.factor()),
+                    at_sixteen(x) && at_sixteen(y), x, y});
+}
+
+}  // namespace pipewright::grid_kernels
