@@ -90,7 +90,9 @@ struct StepLayout {
     };
     for (const std::int32_t input : step.inputs)
       inputs.push_back(take(tensor(input))), input_gradients.push_back(take(tensor(input)));
-    output = take(2 * tensor(step.output)), output_gradient = take(2 * tensor(step.output));  // losses are fp32
+    const bool loss = step.operation == "cross_entropy";  // fp32
+    const std::int64_t out = loss ? tensor(step.output) / value * 4 : tensor(step.output);
+    output = take(out), output_gradient = take(out);
     for (const ParameterTensor& each : parameters_of(p, step))
       parameters.push_back(take(value * each.elements)), gradients.push_back(take(4 * each.elements));
     saved = take(samples * saved_bytes(p, step, value));
@@ -269,6 +271,39 @@ class StepJob final : public DeviceJob {
   Blocks blocks_;
 };
 
+// A gradient is the same of dy.
+class DropoutJob final : public DeviceJob {
+ public:
+  DropoutJob(const DeviceMeasurement& m, std::unique_ptr<Backend> backend, std::int64_t blocks, JobMemory& memory)
+      : m_(m),
+        values_(m.size.rows * m.size.columns),
+        backend_(std::move(backend)),
+        blocks_(*backend_, block_bytes(m, *backend_).value, blocks, memory) {}
+  void launch() override { run(blocks_.next()); }
+  std::optional<NumericCheck> check() override {
+    if (m_.size.values > kMostCheckedValues) return std::nullopt;
+    std::byte* const block = blocks_.next();
+    run(block);
+    backend_->finish();
+    const auto at = [&](const std::byte* place) {
+      return values_at(blocks_.mover(), place, values_, backend_->precision());
+    };
+    return NumericCheck{relative_off(at(block + half()), dropout_reference(kMask, at(block))),
+                        numeric_limit(m_, false)};
+  }
+
+ private:
+  static constexpr DropoutMask kMask = {0.1, 1, 1};
+
+  std::int64_t half() const { return aligned(values_ * weight_bytes(backend_->precision()).value); }
+  void run(std::byte* block) { backend_->dropout(kMask, values_, block, block + half()); }
+
+  DeviceMeasurement m_;
+  std::int64_t values_;
+  std::unique_ptr<Backend> backend_;
+  Blocks blocks_;
+};
+
 class UpdateJob final : public DeviceJob {
  public:
   UpdateJob(const DeviceMeasurement& m, std::unique_ptr<Backend> backend, std::int64_t blocks, JobMemory& memory)
@@ -358,7 +393,7 @@ class CopyJob final : public DeviceJob {
 }  // namespace
 
 std::string refusal_of(const DeviceMeasurement& m, const Backend& backend) {
-  if (m.work != DeviceWork::Step && m.work != DeviceWork::Update) return "";
+  if (!computed(m.work)) return "";
   if (m.precision != backend.precision()) return "the backend computes in another precision";
   if (m.work != DeviceWork::Step) return "";
   const Program& p = *m.program.get();
@@ -373,6 +408,8 @@ std::string refusal_of(const DeviceMeasurement& m, const Backend& backend) {
 Bytes block_bytes(const DeviceMeasurement& m, const Backend& backend) {
   switch (m.work) {
     case DeviceWork::Step: return Bytes{StepLayout(m, backend).bytes};
+    case DeviceWork::Dropout:
+      return Bytes{2 * aligned(m.size.rows * m.size.columns * weight_bytes(backend.precision()).value)};
     case DeviceWork::Update: {  // weights, gradients, states; in 16 bits the copy that layers read
       const bool copy = weight_bytes(backend.precision()).value == 2;
       return Bytes{(2 + states(m.optimizer)) * aligned(4 * m.size.rows) + (copy ? aligned(2 * m.size.rows) : 0)};
@@ -385,6 +422,7 @@ std::unique_ptr<DeviceJob> device_job(const DeviceMeasurement& m, std::unique_pt
                                       JobMemory& memory) {
   switch (m.work) {
     case DeviceWork::Step: return std::make_unique<StepJob>(m, std::move(backend), blocks, memory);
+    case DeviceWork::Dropout: return std::make_unique<DropoutJob>(m, std::move(backend), blocks, memory);
     case DeviceWork::Update: return std::make_unique<UpdateJob>(m, std::move(backend), blocks, memory);
     default: return std::make_unique<CopyJob>(m, std::move(backend), blocks, memory);
   }
@@ -412,6 +450,36 @@ std::byte* JobMemory::at_least(Backend& backend, Bytes size) {
     size_ = size;
   }
   return memory_->base();
+}
+
+JobMemory& JobMemories::operator[](std::size_t job) {
+  while (memories_.size() <= job)
+    memories_.emplace_back();
+  return memories_[job];
+}
+
+void JobMemories::make_room(std::span<const std::int64_t> needed, double most) {
+  double all = 0;
+  for (std::size_t i = 0; i < std::max(needed.size(), memories_.size()); ++i)
+    all += static_cast<double>(
+        std::max(i < needed.size() ? needed[i] : 0, i < memories_.size() ? memories_[i].size().value : 0));
+  if (all > most) clear();
+}
+
+Bytes JobMemories::kept() const {
+  Bytes all;
+  for (const JobMemory& memory : memories_)
+    all += memory.size();
+  return all;
+}
+
+std::string too_large(const DeviceMeasurement& m, std::int64_t each, std::int64_t beside, double most) {
+  const auto one = static_cast<double>(each);
+  const double needed = one * (m.beside == nullptr ? m.busy : 1) + static_cast<double>(beside);
+  if (needed > most) return "larger than half of the GPU's free memory";
+  if (m.large && one * m.virtual_devices > most)
+    return "larger than half of a virtual device's part of the GPU's free memory";
+  return "";
 }
 
 void fill_random(Mover& mover, std::byte* block, std::int64_t bytes, Precision precision) {

@@ -8,9 +8,11 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "calibrate/device_list.hpp"
@@ -36,11 +38,29 @@ std::string refusal_of(const DeviceMeasurement& measurement, const Backend& back
 class JobMemory {
  public:
   std::byte* at_least(Backend& backend, Bytes size);
+  Bytes size() const { return size_; }
 
  private:
   std::unique_ptr<DeviceMemory> memory_;
   Bytes size_;
 };
+
+// That of all jobs of a measurement, by their number, for those of the next.
+class JobMemories {
+ public:
+  JobMemory& operator[](std::size_t job);
+  // Before jobs that need so much each: gives all back where that and what is kept are more than `most` together.
+  void make_room(std::span<const std::int64_t> needed, double most);
+  void clear() { memories_.clear(); }
+  Bytes kept() const;
+
+ private:
+  std::deque<JobMemory> memories_;
+};
+
+// Why a device does not hold it in `most` bytes, or "". `each`: bytes of a block of it; `beside`: of all that is beside
+// it. What is large has no more than the part of one of as many virtual devices as there are.
+std::string too_large(const DeviceMeasurement& measurement, std::int64_t each, std::int64_t beside, double most);
 
 // What it reads and writes in one pass.
 Bytes block_bytes(const DeviceMeasurement& measurement, const Backend& backend);

@@ -18,7 +18,9 @@ namespace {
 constexpr std::array kPasses = {MeasuredPass::Forward, MeasuredPass::InputGradient, MeasuredPass::WeightGradient};
 constexpr std::array kPrecisions = {Precision::Bf16, Precision::Fp32, Precision::Fp16, Precision::Tf32};
 constexpr double kMostWork = 2.0 * 4096 * 4096 * 4096;
-constexpr double kMostValues = 256.0 * 1024 * 1024;
+constexpr std::int64_t kMiB = 1024 * 1024, kGi = 1024 * kMiB;
+constexpr double kMostValues = kGi;       // read and written beside a product
+constexpr double kMostMoved = 5.0 * kGi;  // by what only moves values: five tensors, two sums' gradients among them
 constexpr std::int64_t kTile = 128, kMostCollective = 256 << 20;
 constexpr int kLaterPrecision = 10;  // ranks of fp16 and tf32 begin there
 
@@ -45,7 +47,7 @@ class List {
   explicit List(const std::vector<DeviceSplit>& splits) : splits_(splits) {}
 
   // Every pass of the program's only step.
-  void step(const SharedProgram& program, std::int64_t samples, int rank) {
+  void step(const SharedProgram& program, std::int64_t samples, int rank, bool large = false) {
     const Program& p = *program.get();
     for (const MeasuredPass pass : kPasses) {
       const auto size = operation_size(p, p.steps.front(), samples, pass);
@@ -54,7 +56,8 @@ class List {
         if (size->depth == 0 && precision == Precision::Tf32) continue;
         DeviceMeasurement m;
         m.operation = p.steps.front().operation, m.pass = pass, m.precision = precision, m.size = *size;
-        m.program = program, m.samples = samples, m.rank = rank_at(precision, rank);
+        if (m.operation == "dropout") m.work = DeviceWork::Dropout;
+        m.program = program, m.samples = samples, m.rank = rank_at(precision, rank), m.large = large;
         add(m);
       }
     }
@@ -64,6 +67,7 @@ class List {
              Precision precision = Precision::Fp32) {
     DeviceMeasurement m = without_program(work, std::move(operation), values);
     m.rank = rank_at(precision, rank), m.optimizer = optimizer, m.precision = precision;
+    m.large = 4 * values > kGi;
     add(m);
   }
 
@@ -129,7 +133,7 @@ class List {
   std::vector<DeviceMeasurement> sorted() && {
     const auto order = [](const DeviceMeasurement& m) {
       const bool between = m.busy != 1 && m.busy != m.virtual_devices && m.beside == nullptr;
-      return std::tuple(m.rank, between, m.virtual_devices, m.busy);
+      return std::tuple(m.rank, m.large, between, m.virtual_devices, m.busy);
     };
     std::stable_sort(list_.begin(), list_.end(), [&](const auto& a, const auto& b) { return order(a) < order(b); });
     return std::move(list_);
@@ -138,7 +142,8 @@ class List {
  private:
   void add(DeviceMeasurement m) {
     for (const auto& [devices, sms] : splits_) {
-      if (m.size.work() > kMostWork / devices || m.size.values > 4 * kMostValues) continue;
+      if (m.size.work() > kMostWork / devices || m.size.values > (m.size.depth > 0 ? kMostValues : kMostMoved))
+        continue;
       const bool pageable = m.work == DeviceWork::CopyPageableToHost || m.work == DeviceWork::CopyPageableToDevice;
       if (pageable && devices > 1) continue;  // it passes no SM
       for (int busy = 1;; busy = std::min(2 * busy, devices)) {
@@ -207,10 +212,10 @@ void add_essentials(List& list) {
 
 void add_constants(List& list) {
   list.other(DeviceWork::Launch, "launch", 0, 0);
-  for (std::int64_t values = 1024; values <= 256 * 1024 * 1024; values *= 4) {
+  for (std::int64_t values = 1024; values <= kGi; values *= 4) {
     list.other(DeviceWork::Copy, "copy", values, 0);
     list.other(DeviceWork::CopyOnDevice, "copy on device", values, 0);
-    if (values > 16 * 1024 * 1024) continue;  // pinning more of the host's memory takes long
+    if (values > 16 * kMiB) continue;  // pinning more of the host's memory takes long
     list.other(DeviceWork::CopyToHost, "copy to host", values, 0);
     list.other(DeviceWork::CopyToDevice, "copy to device", values, 0);
   }
@@ -220,12 +225,17 @@ void add_constants(List& list) {
         list.other(DeviceWork::Update, update_operation(optimizer), parameters, 0, optimizer, precision);
 }
 
+// An operation on {rows, width}; large by what fp32 takes.
+template <class Build>
+void one_step(List& list, std::int64_t rows, std::int64_t width, const Build& build) {
+  const auto program = [&](LayerBuilder& b) { return b.finish({build(b, b.input({rows, width}))}); };
+  list.step(program_of(program), 1, 1, 4 * rows * width > kGi);
+}
+
 // The cost of rows depends on their length, too; of values that stand alone it does not.
 void add_rows(List& list, std::int64_t rows, std::int64_t width) {
   using B = LayerBuilder;
-  const auto each = [&](const auto& build) {
-    list.step(program_of([&](B& b) { return b.finish({build(b, b.input({rows, width}))}); }), 1, 1);
-  };
+  const auto each = [&](const auto& build) { one_step(list, rows, width, build); };
   each([](B& b, B::Value x) { return b.norm(x, {Norm::Layer}); });
   each([](B& b, B::Value x) { return b.norm(x, {Norm::Rms}); });
   each([](B& b, B::Value x) { return b.softmax(x); });
@@ -236,17 +246,16 @@ void add_rows(List& list, std::int64_t rows, std::int64_t width) {
 
 void add_values(List& list, std::int64_t rows, std::int64_t width) {
   using B = LayerBuilder;
-  const auto each = [&](const auto& build) {
-    list.step(program_of([&](B& b) { return b.finish({build(b, b.input({rows, width}))}); }), 1, 1);
-  };
+  const auto each = [&](const auto& build) { one_step(list, rows, width, build); };
   each([](B& b, B::Value x) { return b.activation(x, Activation::Gelu); });
   each([](B& b, B::Value x) { return b.activation(x, Activation::Relu); });
   each([](B& b, B::Value x) { return b.gated(x, Activation::Silu); });
   each([&](B& b, B::Value x) { return b.add(x, b.input({rows, width})); });
+  each([](B& b, B::Value x) { return b.dropout(x); });
 }
 
 void add_moves(List& list) {
-  for (std::int64_t rows = 4; rows <= 256 * 1024; rows *= 4)
+  for (std::int64_t rows = 4; rows <= kMiB; rows *= 4)
     add_rows(list, rows, 1024), add_values(list, rows, 1024);
   for (const std::int64_t width : {256, 4096})
     for (const std::int64_t rows : {16, 1024, 16'384})
@@ -368,6 +377,10 @@ std::vector<DeviceMeasurement> device_measurements(const std::vector<AskedModel>
 
 std::int64_t all_gather_part(std::int64_t bytes, int members) {
   return bytes / members / 16 * 16;
+}
+
+bool computed(DeviceWork work) {
+  return work == DeviceWork::Step || work == DeviceWork::Dropout || work == DeviceWork::Update;
 }
 
 bool collective(DeviceWork work) {

@@ -216,7 +216,8 @@ class Loop {
     if (!settings_.warm) return;
     for (const DeviceMeasurement& m : list_) {
       const auto series = series_.find(key_of(m));
-      if (m.work != DeviceWork::Step || m.beside != nullptr || series == series_.end()) continue;
+      const bool step = m.work == DeviceWork::Step || m.work == DeviceWork::Dropout;
+      if (!step || m.large || m.beside != nullptr || series == series_.end()) continue;
       for (MeasuredSize& size : series->second.sizes) {
         if (!(size.size == m.size)) continue;
         if (device_.now() >= end_) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <deque>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -170,7 +169,7 @@ class LaunchJob final : public DeviceJob {
 std::unique_ptr<DeviceJob> job_of(const DeviceMeasurement& m, const Place& place, std::int64_t blocks,
                                   JobMemory& memory) {
   const bool first = place.number == 0;
-  if (m.work == DeviceWork::Step || m.work == DeviceWork::Update || (m.work == DeviceWork::CopyOnDevice && first))
+  if (computed(m.work) || (m.work == DeviceWork::CopyOnDevice && first))
     return device_job(m, backend_of(place.devices, place.group, m.precision), blocks, memory);
   if (launches(m.work)) return std::make_unique<LaunchJob>(m, place);
   return std::make_unique<OwnJob>(m, place, blocks, memory);
@@ -199,12 +198,7 @@ struct Instruments {
         start(device),
         probe(device, Bytes{sizeof(SmClockReading)}),
         probed(device, Bytes{sizeof(SmClockReading)}, GpuMemoryKind::PinnedHost) {}
-  JobMemory& memory(std::size_t job) {
-    while (memories.size() <= job)
-      memories.emplace_back();
-    return memories[job];
-  }
-  std::deque<JobMemory> memories;  // by the number of the job
+  JobMemories memories;
   StreamGate gate;
   L2Flush flush;
   GpuEvent start;
@@ -225,7 +219,7 @@ class GpuWatch final : public Stopwatch {
     for (const Place& place : places_of(m, devices)) {
       const bool other = pair_ && !lanes_.empty();
       auto job =
-          job_of(other ? *m.beside : m, place, other ? beside_blocks : blocks, instruments.memory(lanes_.size()));
+          job_of(other ? *m.beside : m, place, other ? beside_blocks : blocks, instruments.memories[lanes_.size()]);
       lanes_.push_back({place.stream(), std::move(job), GpuEvent(devices->device()), GpuEvent(devices->device())});
     }
     for (const Lane& lane : lanes_)  // every kernel has run once before anything waits at a gate
@@ -379,27 +373,28 @@ class Gpu final : public DeviceUnderTest {
   std::string refusal(const DeviceMeasurement& m) override {
     if (collective(m.work)) return refusal_of_collective(m);
     static_cast<void>(cut(m.virtual_devices));
-    double needed = static_cast<double>(each_bytes(m)) * (m.beside == nullptr ? m.busy : 1);
     for (const DeviceMeasurement* const one : {&m, m.beside.get()})
       if (one != nullptr)
         if (std::string why = refusal_of(*one, *backend_of(devices_, 0, one->precision)); !why.empty()) return why;
-    if (m.beside != nullptr) needed += static_cast<double>(each_bytes(*m.beside)) * others(m);
-    return needed > most_bytes() ? "larger than half of the GPU's free memory" : "";
+    return too_large(m, each_bytes(m), m.beside == nullptr ? 0 : each_bytes(*m.beside) * others(m), most_bytes());
   }
   std::unique_ptr<Stopwatch> stopwatch(const DeviceMeasurement& m, bool warm) override {
     if (collective(m.work)) return watch_of_collective(m);
     static_cast<void>(cut(m.virtual_devices));
     if (!instruments_) instruments_.emplace(device_);
-    const std::int64_t beside = m.beside == nullptr ? 0 : blocks_of(*m.beside, 1 + others(m), warm);
-    return std::make_unique<GpuWatch>(m, devices_, *instruments_, warm,
-                                      blocks_of(m, m.beside == nullptr ? m.busy : 1 + others(m), warm), beside,
-                                      clock_ghz());
+    const int jobs = m.beside == nullptr ? m.busy : 1 + others(m);
+    const std::int64_t beside = m.beside == nullptr ? 0 : blocks_of(*m.beside, jobs, warm);
+    const std::int64_t blocks = blocks_of(m, jobs, warm);
+    std::vector<std::int64_t> needed(static_cast<std::size_t>(jobs), blocks * each_bytes(m));
+    if (m.beside != nullptr) std::fill(needed.begin() + 1, needed.end(), beside * each_bytes(*m.beside));
+    instruments_->memories.make_room(needed, most_bytes());
+    return std::make_unique<GpuWatch>(m, devices_, *instruments_, warm, blocks, beside, clock_ghz());
   }
   std::optional<NumericCheck> check(const DeviceMeasurement& m) override {
     if (collective(m.work)) return check_of_collective(m);
     static_cast<void>(cut(m.virtual_devices));
     if (!instruments_) instruments_.emplace(device_);
-    return job_of(m, {devices_, 0, 0}, 1, instruments_->memory(0))->check();
+    return job_of(m, {devices_, 0, 0}, 1, instruments_->memories[0])->check();
   }
   double now() override {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

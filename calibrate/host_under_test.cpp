@@ -63,8 +63,7 @@ class Host final : public DeviceUnderTest {
     if (m.virtual_devices > 1) return "a core has no virtual devices";
     if (collective(m.work)) return "a core is alone";
     if (m.beside != nullptr) return "a core does one thing at a time";
-    if (m.work != DeviceWork::Step && m.work != DeviceWork::Update && m.work != DeviceWork::Copy)
-      return "a core has none";
+    if (!computed(m.work) && m.work != DeviceWork::Copy) return "a core has none";
     if (m.size.work() > kMostWork || m.size.values > kMostValues) return "too large for a core";
     return refusal_of(m, *backend_);
   }

@@ -31,7 +31,7 @@ double one(const std::byte* at) {
 }  // namespace
 
 double numeric_limit(const DeviceMeasurement& m, bool stored_in_fp32) {
-  if (m.work != DeviceWork::Step && m.work != DeviceWork::Update) return 0;
+  if (!computed(m.work)) return 0;
   switch (m.precision) {
     case Precision::Tf32: return m.size.depth > 0 ? storings(m) / 2.0 * kTf32 : kSingle;
     case Precision::Bf16: return kSingle + (stored_in_fp32 ? 0 : 2 * 0x1p-9 * storings(m));

@@ -121,4 +121,10 @@ std::vector<std::vector<double>> update_reference(const OptimizerSettings& setti
   return results;
 }
 
+std::vector<double> dropout_reference(const DropoutMask& mask, const std::vector<double>& x) {
+  const Doubles from(x), to(x.size());
+  cpu_backend_in_double()->dropout(mask, std::ssize(x), from.data(), to.data());
+  return to.values();
+}
+
 }  // namespace pipewright

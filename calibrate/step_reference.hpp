@@ -9,6 +9,7 @@
 
 #include "core/cluster/measured_device.hpp"
 #include "core/model/program.hpp"
+#include "kernels/dropout_mask.hpp"
 #include "runtime/backend.hpp"
 
 namespace pipewright {
@@ -34,5 +35,8 @@ std::vector<std::vector<double>> step_reference(const Program& program, std::int
 std::vector<std::vector<double>> update_reference(const OptimizerSettings& settings, const std::vector<double>& weight,
                                                   const std::vector<double>& gradient,
                                                   const std::vector<std::vector<double>>& states);
+
+// Of a dropout, or of its gradient: the mask is the same.
+std::vector<double> dropout_reference(const DropoutMask& mask, const std::vector<double>& x);
 
 }  // namespace pipewright

@@ -130,8 +130,7 @@ std::vector<Precision> precisions_of(const Arguments& arguments) {
 void keep_precisions(std::vector<DeviceMeasurement>& list, const std::vector<Precision>& precisions) {
   if (precisions.empty()) return;
   const auto other = [&](const DeviceMeasurement& m) {
-    return (m.work == DeviceWork::Step || m.work == DeviceWork::Update) &&
-           std::find(precisions.begin(), precisions.end(), m.precision) == precisions.end();
+    return computed(m.work) && std::find(precisions.begin(), precisions.end(), m.precision) == precisions.end();
   };
   std::erase_if(list,
                 [&](const DeviceMeasurement& m) { return other(m) || (m.beside != nullptr && other(*m.beside)); });

@@ -3,10 +3,12 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include <doctest/doctest.h>
 
 #include "calibrate/device_loop.hpp"
+#include "core/model/layer_builder.hpp"
 #include "tests/calibrate/made_up_device.hpp"
 
 using namespace pipewright;
@@ -46,6 +48,53 @@ TEST_CASE("Fp16 and tf32 come after all of bf16 and fp32") {
     if (m.operation == "linear" && m.rank == 2 && m.virtual_devices == 8 && (busy.empty() || busy.back() != m.busy))
       busy.push_back(m.busy);
   CHECK(busy == std::vector<int>{1, 8, 2, 4});
+}
+
+TEST_CASE("Dropout is measured at the sizes of GELU, whether a model asks for it or not") {
+  const auto sizes_of = [](const std::vector<DeviceMeasurement>& list, const char* operation) {
+    std::set<std::tuple<MeasuredPass, Precision, int, int, std::int64_t, std::int64_t, double>> sizes;
+    for (const DeviceMeasurement& m : list)
+      if (m.operation == operation && m.beside == nullptr)
+        sizes.emplace(m.pass, m.precision, m.virtual_devices, m.busy, m.size.rows, m.size.columns, m.size.values);
+    return sizes;
+  };
+  const auto list = device_measurements({}, {{1, 132}, {4, 32}});
+  CHECK(sizes_of(list, "dropout") == sizes_of(list, "gelu"));
+  CHECK(sizes_of(list, "dropout").size() == 10 * 2 * 3 * (1 + 3));  // sizes, passes, precisions, loads
+  Model model;
+  LayerBuilder b;
+  model.works = {b.finish({b.dropout(b.input({5, 7}))})};
+  const auto asked = device_measurements({{&model, {3}}}, {{1, 132}});
+  CHECK(std::count_if(asked.begin(), asked.end(), [](const auto& m) {
+          return m.rank == 0 && m.work == DeviceWork::Dropout && m.size.rows == 15 && m.size.columns == 7;
+        }) == 2 * 2);  // passes, in bf16 and fp32
+}
+
+TEST_CASE("Copies and moved values reach 4 GiB in fp32, those beyond 1 GiB after all else of their rank") {
+  constexpr std::int64_t kLargest = std::int64_t{1} << 30;
+  const auto list = device_measurements({}, {{1, 132}, {2, 64}});
+  std::map<std::string, std::int64_t> largest;
+  int rank = kEssential;
+  bool large = false;
+  for (const DeviceMeasurement& m : list) {
+    if (m.rank != rank) rank = m.rank, large = false;
+    CHECK(m.large >= large);
+    large = m.large;
+    const std::int64_t values = m.size.rows * m.size.columns;
+    if (m.rank < 2 && m.work != DeviceWork::Update) CHECK(m.large == (4 * values > kLargest));
+    if (m.rank < 2) largest[m.operation] = std::max(largest[m.operation], values);
+  }
+  for (const char* operation : {"copy", "copy on device", "layer_norm", "rms_norm", "softmax", "cross_entropy", "gelu",
+                                "relu", "gated", "add", "dropout"}) {
+    CAPTURE(operation);
+    CHECK(largest[operation] == kLargest);
+  }
+  CHECK(largest["copy to host"] == 16 << 20);       // pinning more of the host's memory takes long
+  CHECK(largest["embedding"] == 64 * 1024 * 1024);  // its gradient sorts rows by comparing all of them
+  // Both passes of each, the gradient of a sum of two among them: five tensors of 1 Gi values.
+  CHECK(std::any_of(list.begin(), list.end(), [](const DeviceMeasurement& m) {
+    return m.operation == "add" && m.pass == MeasuredPass::InputGradient && m.size.values == 5.0 * kLargest;
+  }));
 }
 
 TEST_CASE("Products stand one row before, at and behind full waves of the SMs") {

@@ -11,7 +11,7 @@ inline Model model_of_every_operation() {
   const auto add = [&](LayerBuilder& b, LayerBuilder::Value y) { model.works.push_back(b.finish({y})); };
   LayerBuilder text;
   auto x = text.learned(text.embedding(text.tokens(8), 32, 16), 8);
-  x = text.norm(x, {Norm::Layer});
+  x = text.dropout(text.norm(x, {Norm::Layer}));
   const auto a = text.attention({text.linear(x, {.features = 48})},
                                 {.heads = 2, .key_heads = 2, .key_size = 8, .value_size = 8, .queries = 8, .keys = 8});
   x = text.add(x, text.linear(a, {.features = 16}));

@@ -28,9 +28,11 @@ TEST_CASE("Every pass of every operation of a model runs as a job, and is timed"
   settings.rule.least = 2;
   const auto host = host_under_test("2026-01-01", "0.1.0");
   const MeasuredDevice measured = measure(*host, list, settings);
-  for (const char* operation : {"linear", "attention", "embedding", "learned_table", "layer_norm", "rms_norm", "gelu",
-                                "relu", "gated", "softmax", "add", "multiply", "cross_entropy", "conv2d", "max_pool",
-                                "average_pool", "global_average_pool", "copy", "update adam"}) {
+  for (const char* operation :
+       {"linear",   "attention",     "embedding", "learned_table", "layer_norm",   "rms_norm",
+        "gelu",     "relu",          "gated",     "dropout",       "softmax",      "add",
+        "multiply", "cross_entropy", "conv2d",    "max_pool",      "average_pool", "global_average_pool",
+        "copy",     "update adam"}) {
     INFO(operation);
     CHECK(std::any_of(measured.series.begin(), measured.series.end(),
                       [&](const MeasuredSeries& s) { return s.operation == operation && s.sizes.front().ns > 0; }));
@@ -85,6 +87,59 @@ TEST_CASE("A core refuses what it has not, with the reason") {
   CHECK(host->refusal(m) == "the backend computes in another precision");
   m.work = DeviceWork::Update;  // it would not write the copy in 16 bits
   CHECK(host->refusal(m) == "the backend computes in another precision");
+}
+
+TEST_CASE("A block holds what a pass reads and writes, once") {
+  const auto backend = cpu_backend();
+  const auto bytes_of = [&](DeviceWork work, const auto& build) {
+    LayerBuilder b;
+    DeviceMeasurement m;
+    m.work = work, m.program = b.finish({build(b, b.input({4, 256}))}).program;
+    m.operation = m.program.get()->steps.front().operation, m.size = {1, 4, 256, 0, 2048};
+    return block_bytes(m, *backend).value;
+  };
+  // 4 KiB of input, its gradient, output and the output's gradient; of a dropout any two of them.
+  const auto gelu = [](LayerBuilder& b, LayerBuilder::Value x) { return b.activation(x, Activation::Gelu); };
+  CHECK(bytes_of(DeviceWork::Step, gelu) == 4 * 4096 + 2 * 512);  // nothing saved, no workspace
+  CHECK(bytes_of(DeviceWork::Dropout, [](LayerBuilder& b, LayerBuilder::Value x) { return b.dropout(x); }) == 2 * 4096);
+  // 4 losses and their gradients, what is saved, four labels.
+  const auto loss = [](LayerBuilder& b, LayerBuilder::Value x) { return b.cross_entropy(x); };
+  CHECK(bytes_of(DeviceWork::Step, loss) == 3 * 4096 + 2 * 512 + 512 + 512);
+}
+
+TEST_CASE("What does not fit into half of the free memory is refused, and large sizes have a virtual device's part") {
+  DeviceMeasurement m;
+  m.virtual_devices = 4, m.busy = 2;
+  CHECK(too_large(m, 50, 0, 100) == "");
+  CHECK(too_large(m, 51, 0, 100) == "larger than half of the GPU's free memory");
+  m.busy = 1, m.large = true;
+  CHECK(too_large(m, 25, 0, 100) == "");
+  CHECK(too_large(m, 26, 0, 100) == "larger than half of a virtual device's part of the GPU's free memory");
+  m.large = false;
+  CHECK(too_large(m, 26, 0, 100) == "");
+  m.busy = 4, m.beside = std::make_shared<DeviceMeasurement>(m);
+  CHECK(too_large(m, 40, 60, 100) == "");
+  CHECK(too_large(m, 40, 61, 100) == "larger than half of the GPU's free memory");
+  CHECK(too_large({}, std::int64_t{1} << 40, 0, 0x1p39) != "");
+}
+
+TEST_CASE("Jobs keep their memory for the next, unless that leaves it no room") {
+  const auto backend = cpu_backend();
+  JobMemories memories;
+  const std::byte* const first = memories[0].at_least(*backend, Bytes{3000});
+  memories[1].at_least(*backend, Bytes{1000});
+  CHECK(memories.kept() == Bytes{4000});
+  const std::int64_t small[] = {2000, 1000, 1000};
+  memories.make_room(small, 5000);  // 3000 and 1000 are there, 1000 come
+  CHECK(memories.kept() == Bytes{4000});
+  CHECK(memories[0].at_least(*backend, Bytes{2000}) == first);
+  const std::int64_t large[] = {500, 2001};
+  memories.make_room(large, 5000);  // 3000 would stay beside 2001
+  CHECK(memories.kept() == Bytes{0});
+  memories[1].at_least(*backend, Bytes{2001});
+  const std::int64_t one[] = {4000};
+  memories.make_room(one, 5000);  // what no job of the next one uses counts, too
+  CHECK(memories.kept() == Bytes{0});
 }
 
 TEST_CASE("A copy's job copies, and its blocks hold random values") {

@@ -234,6 +234,25 @@ TEST_CASE(
         "and its efficiencies");
 }
 
+TEST_CASE("A layer with a dropout takes what a measured dropout took beside its product") {
+  OneLinear one;
+  LayerBuilder b;
+  one.scenario.model.works = {b.finish({b.dropout(b.linear(b.input({16, 4}), {.features = 8, .bias = false}))})};
+  settle(one.scenario.model, Bytes{4}, {});
+  CHECK(one.price(1).backward_weight != Time{300});  // by FLOPs and bytes
+  const Program& program = *one.scenario.model.works[0].program.get();
+  double ns = 0;
+  for (const MeasuredPass pass : {MeasuredPass::Forward, MeasuredPass::InputGradient}) {
+    MeasuredSeries s = series("dropout", pass, 1, 1);
+    s.sizes = {{*operation_size(program, program.steps[1], 1, pass), ns += 7, 0, 0.01, 0, 1, 10, 0}};
+    one.measured.series.push_back(s);
+  }
+  const auto passes = one.price(1);
+  CHECK(passes.forward == Time{100 + 7});
+  CHECK(passes.backward_input == Time{200 + 14});
+  CHECK(passes.backward_weight == Time{300});
+}
+
 TEST_CASE("Beyond the measured sizes the report says by how much, and how sure it is") {
   OneLinear one;
   for (MeasuredSeries& s : one.measured.series) {

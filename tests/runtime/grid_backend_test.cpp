@@ -16,6 +16,7 @@
 #include "calibrate/device_jobs.hpp"
 #include "core/check.hpp"
 #include "core/cost/cost_model.hpp"
+#include "kernels/dropout.hpp"
 #include "kernels/optimizers.hpp"
 #include "kernels/rows.hpp"
 #include "kernels/tables.hpp"
@@ -331,12 +332,12 @@ std::vector<DeviceMeasurement> passes_of_everything() {
   auto list = device_measurements({{&model, {2}}}, {{1, 1}});
   std::erase_if(list, [](const DeviceMeasurement& m) {
     return (m.rank != 0 && m.rank != 10) || m.size.values > 2e4 || m.size.work() > 1e7 ||
-           (m.work != DeviceWork::Step && m.work != DeviceWork::Update && m.work != DeviceWork::Copy);
+           (!computed(m.work) && m.work != DeviceWork::Copy);
   });
   return list;
 }
 
-// Adds 1 % to what GELU answers.
+// Adds 1 % to what GELU answers, and draws another dropout's mask.
 class SpoiledBackend final : public EmulatedBackend<Bf16> {
  public:
   using EmulatedBackend<Bf16>::EmulatedBackend;
@@ -347,6 +348,9 @@ class SpoiledBackend final : public EmulatedBackend<Bf16> {
     const auto values = static_cast<std::size_t>(static_cast<double>(a.samples) * shape.elements());
     for (std::size_t i = 0; i < values; ++i)
       y[i] = Bf16(1.02F * static_cast<float>(y[i]));
+  }
+  void dropout(const DropoutMask& mask, std::int64_t elements, const void* x, void* y) override {
+    EmulatedBackend<Bf16>::dropout({mask.share, mask.seed, mask.place + 1}, elements, x, y);
   }
 };
 
@@ -378,7 +382,8 @@ TEST_CASE("grid backend: so it does at the sizes that a calibration compares, th
   std::map<std::tuple<std::string, MeasuredPass, Precision>, const DeviceMeasurement*> smallest;
   const auto effort = [](const DeviceMeasurement& m) { return std::tuple(m.size.work(), m.size.values); };
   for (const DeviceMeasurement& m : list) {
-    if (m.work != DeviceWork::Step || m.beside != nullptr || m.operation == "embedding") continue;  // 128 MiB of table
+    if (!computed(m.work) || m.work == DeviceWork::Update || m.beside != nullptr) continue;
+    if (m.operation == "embedding") continue;  // 128 MiB of table
     const DeviceMeasurement*& least = smallest[{m.operation, m.pass, m.precision}];
     if (least == nullptr || effort(m) < effort(*least)) least = &m;
   }
@@ -401,6 +406,14 @@ TEST_CASE("grid backend: the numeric check of a calibration finds a result that 
     CHECK_FALSE(check->right());
     CHECK(wrong_result(m, *check).find("its result is wrong (forward of ") == 0);
   }
+  // Another mask: 2 p (1 - p) of the squares differ, of (1 - p): sqrt(2 p) off, p = 0.1.
+  DeviceMeasurement m;
+  m.work = DeviceWork::Dropout, m.operation = "dropout", m.precision = Precision::Bf16, m.size = {1, 64, 64, 0, 8192};
+  JobMemory job_memory;
+  const auto wrong = device_job(m, std::make_unique<SpoiledBackend>(Precision::Bf16, 7), 1, job_memory)->check();
+  REQUIRE(wrong.has_value());
+  CHECK(wrong->error == doctest::Approx(std::sqrt(0.2)).epsilon(0.2));
+  CHECK_FALSE(wrong->right());
   // A copy that does nothing.
   const auto backend = emulated(1)();
   const auto memory = backend->reserve(Bytes{8192});
