@@ -160,7 +160,7 @@ TEST_CASE("Kernels reach the last row of a tensor of more than 2^31 values" * do
     gpu_finish(stream);
     return bits;
   };
-  const auto check = [&](const char* name, const auto& call) {
+  const auto check = [&](const std::string& name, const auto& call) {
     CAPTURE(name);
     gpu_zero(stream, last(y), row);
     call(rows, static_cast<const Bf16*>(x.data()), static_cast<Bf16*>(y.data()));

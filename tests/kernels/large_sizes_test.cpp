@@ -67,7 +67,7 @@ std::vector<S> row_of(std::uint64_t seed, std::int64_t n) {
 // call(grid, rows, a, b, y): reads rows of a and b, writes y, of in, in and out values each. Its last row in a large
 // tensor, and alone.
 template <class S, class Call>
-void check_last_row(const char* name, std::int64_t in, std::int64_t out, const Call& call) {
+void check_last_row(const std::string& name, std::int64_t in, std::int64_t out, const Call& call) {
   CAPTURE(name);
   const Reserved<S> a(kRows * in), b(kRows * in), y(kRows * out);
   REQUIRE(a.data() != nullptr);
@@ -90,7 +90,7 @@ void check_last_rows() {
   const auto weight = row_of<S>(3, f), bias = row_of<S>(4, f);
   const Reserved<Arithmetic<S>> statistics(2 * kRows);
   REQUIRE(statistics.data() != nullptr);
-  const auto check = [](const char* name, const auto& call) { check_last_row<S>(name, f, f, call); };
+  const auto check = [](const std::string& name, const auto& call) { check_last_row<S>(name, f, f, call); };
   check("copy", [](const auto& g, std::int64_t r, const S* x, const S*, S* y) { copy_values(g, r * f, x, y); });
   check("add", [](const auto& g, std::int64_t r, const S* a, const S* b, S* y) { add(g, r * f, a, b, y); });
   check("gelu", [](const auto& g, std::int64_t r, const S* x, const S*, S* y) {
