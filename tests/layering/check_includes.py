@@ -44,7 +44,7 @@ THIRD_PARTY = [
 NOT_FMT = ["sim/des/"]  # fmt is for every room except core, kernels and sim/des
 
 # Headers of the operating system: files, terminals, processes. Rooms that only compute have no use for them.
-SYSTEM = re.compile(r"^(sys/.*|unistd|fcntl|signal|dlfcn|link|poll|pthread|sched|errno|stdlib|string|stdio|netdb|ifaddrs|net/if|netinet/.*|arpa/.*)(\.h)?$")
+SYSTEM = re.compile(r"^(sys/.*|unistd|spawn|fcntl|signal|dlfcn|link|poll|pthread|sched|errno|stdlib|string|stdio|netdb|ifaddrs|net/if|netinet/.*|arpa/.*)(\.h)?$")
 SYSTEM_ROOMS = ["io/", "cli/", "runtime/", "calibrate/", "kernels/", "tests/"]
 
 STANDARD = set("""
