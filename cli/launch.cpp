@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <sstream>
 #include <string>
 #include <variant>
 
@@ -19,6 +20,7 @@
 #include "io/writers/made_json.hpp"
 #include "io/writers/schedule_csv.hpp"
 #include "io/writers/writers.hpp"
+#include "io/yaml.hpp"
 #include "planner/answer.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/launch/narrowed.hpp"
@@ -130,15 +132,38 @@ std::string better_question(const Arguments& arguments, const NearestPlan& neare
   return command;
 }
 
+// What checks a run knows where a section of the scenario is. Here the reason gets the place of the key that it names:
+// the
+// `--set` that gives it, or its line in the file.
+std::string at_its_key(const std::string& reason, const std::string& path, const std::vector<std::string>& set) {
+  for (const std::string_view section : {"training", "plan", "run"}) {
+    const std::size_t at = reason.find(fmt::format(": {}.", section));
+    if (at == std::string::npos || !reason.starts_with(path + ":")) continue;
+    const std::size_t begin = at + 2 + section.size() + 1;
+    const std::size_t end = reason.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", begin);
+    const std::string key = reason.substr(begin, end - begin);
+    for (auto change = set.rbegin(); change != set.rend(); ++change)
+      if (key_of(*change) == section || key_of(*change) == fmt::format("{}.{}", section, key))
+        return "--set " + *change + reason.substr(at);
+    const Yaml file = path == "-" ? Yaml{} : read_yaml(path);
+    const Yaml* const inside = file.find(section);
+    const Yaml* const value = inside == nullptr ? nullptr : inside->find(key);
+    if (value != nullptr) return head(value->place) + reason.substr(at + 2);
+  }
+  return reason;
+}
+
 // Whoever runs the job is asked before it is written, and all reasons against it are told.
-void check_run(Scenario scenario) {
+void check_run(Scenario scenario, const std::string& path, const std::vector<std::string>& set) {
   scenario.run.transport = RunTransport::Mpi;
   std::string reasons;
   const auto ask = [&](void (*check)(const Scenario&)) {
     try {
       check(scenario);
     } catch (const InputError& error) {
-      reasons += std::string(error.what()) + "\n";
+      std::istringstream lines(error.what());
+      for (std::string line; std::getline(lines, line);)
+        reasons += at_its_key(line, path, set) + "\n";
     }
   };
   ask(check_precision);
@@ -168,7 +193,7 @@ int run(const Arguments& arguments) {
         fmt::format("leaves fields of its plan open (auto); run `pipewright plan {} -o plan.yaml` and launch "
                     "plan.yaml",
                     path));
-  if (name == "slurm") check_run(scenario);
+  if (name == "slurm") check_run(scenario, path, arguments.all("--set"));
   const Answer asked = answered(scenario);
   NearestPlan nearest;
   const FrameworkWords* const framework = find_framework(name);

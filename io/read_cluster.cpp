@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/cluster/topology.hpp"
 #include "io/read_scenario.hpp"
 #include "io/sections.hpp"
 #include "io/value_rules.hpp"
@@ -444,15 +445,17 @@ constexpr Field<Cluster> kCluster[] = {
 };
 
 // Links are kept one by one: this bounds what a typing error can ask for.
-constexpr std::int64_t kMostDevices = 1'000'000, kMostMeshLinks = 10'000'000;
+constexpr std::int64_t kMostMeshLinks = 10'000'000;
 
 void check_size(Reader& reader, const At& at, const Cluster& cluster) {
   const std::int64_t nodes = cluster.nodes, devices = cluster.devices_per_node;
   if (nodes < 1 || devices < 1) return;
   const Place place = at.yaml.place;
   if (nodes * devices > kMostDevices)
-    return reader.errors.add(place, fmt::format("{}: {} nodes of {} devices are more than {} devices; use fewer",
-                                                path(at), nodes, devices, kMostDevices));
+    return reader.errors.add(
+        place, fmt::format("{}: {} nodes of {} devices are more than {} devices; use {}", path(at), nodes, devices,
+                           kMostDevices,
+                           devices > kMostDevices ? "fewer" : fmt::format("at most {} nodes", kMostDevices / devices)));
   if (cluster.links.kind == LinkKind::Mesh && nodes * devices * (devices - 1) > kMostMeshLinks)
     reader.errors.add(place, fmt::format("{}: a mesh of {} devices in each of {} nodes has {} links, more than {}; use "
                                          "links: {{kind: nvswitch, ...}}",

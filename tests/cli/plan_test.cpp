@@ -406,6 +406,20 @@ TEST_CASE("plan --nodes: no plan fits only where plan on that cluster says so, t
   CHECK(has(run, "smallest on which a plan fits: 1 node (4 devices)"));
 }
 
+TEST_CASE("numbers of nodes that no cluster has are refused at once, with the most that there may be") {
+  const auto refused = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"plan", "scenarios/quickstart.yaml", "--set", "plan=auto"});
+    const ProgramRun run = run_program(more);
+    CHECK(run.status == 2);
+    return run.err;
+  };
+  CHECK(refused({"--nodes", "1000000"}).find("--nodes: 1000000 nodes are more than 262144; write fewer") !=
+        std::string::npos);
+  CHECK(refused({"--set", "cluster.nodes=1000000"})
+            .find("1000000 nodes of 4 devices are more than 262144 devices; use at most 65536 nodes") !=
+        std::string::npos);
+}
+
 TEST_CASE("plan --nodes: the command to go on with names a file where the scenario came on standard input") {
   const std::string text = file_text(source_folder() + "/scenarios/quickstart.yaml");
   const ProgramRun run = run_program({"plan", "-", "--set", "plan.partition=auto", "--nodes", "1"},

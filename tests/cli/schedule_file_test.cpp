@@ -1,4 +1,5 @@
 // Schedules as files, and launch files, as a user asks for them.
+#include <algorithm>
 #include <fstream>
 
 #include <doctest/doctest.h>
@@ -181,6 +182,30 @@ TEST_CASE("launch --for slurm asks run itself whether it can") {
   holds(run.out,
         "pipewright run scenarios/validation/two-stage-gpipe.yaml --set run.steps=3 --set 'name=it'\\''s' "
         "--transport mpi -o run.json\n");
+}
+
+TEST_CASE("launch --for slurm names the line of the key that a run refuses, or the --set that gives it") {
+  const ScratchFolder folder;
+  const std::string plan = folder.path("plan.yaml"), tiny = "scenarios/validation/two-stage-gpipe.yaml";
+  REQUIRE(run_program({"plan", tiny, "--set", "plan.partition=auto", "-o", plan}).status == 0);
+  std::string text = file_text(plan);
+  const auto line_of = [&](const std::string& part) {
+    const std::size_t at = text.find(part);
+    REQUIRE(at != std::string::npos);
+    return std::to_string(1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
+  };
+  const auto change = [&](const std::string& from, const std::string& to) {
+    REQUIRE(text.find(from) != std::string::npos);
+    text.replace(text.find(from), from.size(), to);
+  };
+  change("precision: fp32", "precision: bf16");
+  change("recompute: none", "recompute: selective");
+  static_cast<void>(written(folder, "plan.yaml", text));
+  const std::string error = error_of({"launch", plan, "--for", "slurm"});
+  holds(error, plan + ":" + line_of("precision: bf16") + ":14: training.precision: ");
+  holds(error, plan + ":" + line_of("recompute: selective") + ":14: plan.recompute: ");
+  const std::string given = error_of({"launch", plan, "--for", "slurm", "--set", "run.gpus=[0, 1]"});
+  holds(given, "--set run.gpus=[0, 1]: run.gpus names GPUs");
 }
 
 TEST_CASE("launch asks for a plan that the framework can express where the nearest is slower") {
