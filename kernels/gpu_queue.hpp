@@ -17,8 +17,9 @@ struct Queue {
 };
 
 // Eight blocks of 256 threads fill an SM (2048 threads, architectures 8.0, 9.0 and 10.0).
+constexpr int kBlocksPerSm = 8;
 inline Queue queue_of(GpuStream stream, int sms) {
-  return {stream, 8 * sms};
+  return {stream, kBlocksPerSm * sms};
 }
 
 }  // namespace pipewright::gpu_kernels

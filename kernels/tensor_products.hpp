@@ -1,7 +1,7 @@
 // Products of linear layers by tensor cores, of values in 16 bits (T: Bf16, Fp16) with sums in fp32. Sums run along k
-// from the first value to the last, for any number of blocks. Behind gpu_kernels::linear, on a GPU only.
+// from the first value to the last, for any number of blocks. Behind gpu_kernels::linear; tensor_tiles.hpp on a GPU.
 //
-// Tests: tests/kernels/gpu_test.cpp
+// Tests: tests/kernels/tensor_tiles_test.cpp (any machine), tests/kernels/gpu_test.cpp (a GPU)
 #pragma once
 
 #include <cstdint>

@@ -5,6 +5,7 @@
 
 #include "kernels/columns.hpp"
 #include "kernels/functions.hpp"
+#include "kernels/pieces.hpp"
 #include "kernels/storage.hpp"
 
 namespace pipewright::grid_kernels {
@@ -72,9 +73,6 @@ struct CopyValue {
   PIPEWRIGHT_BOTH void operator()(std::int64_t i) const { y[i] = x[i]; }
 };
 // On SMs, beside the copy engines: of whole 16-byte pieces where both blocks begin at one.
-struct alignas(16) Piece {  // so aligned, it moves by one instruction
-  std::uint32_t words[4];
-};
 template <class Grid, class S>
 void copy_values(const Grid& grid, std::int64_t n, const S* x, S* y) {
   constexpr std::int64_t kPerPiece = sizeof(Piece) / sizeof(S);

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <set>
 
 #define DOCTEST_CONFIG_IMPLEMENT
@@ -100,6 +101,57 @@ TEST_CASE("Stored in bf16, every kernel is off by its roundings alone") {
 }
 TEST_CASE("Stored in fp16, every kernel is off by its roundings alone") {
   check_kernels_stored_as<Fp16>();
+}
+
+// A layer's products of factors that begin at a multiple of 16 bytes, or `off` values behind one.
+template <class T>
+struct LayerResults {
+  std::vector<T> y, dx;
+  std::vector<float> dw;
+  LayerResults(GpuStream stream, I rows, I in, I out, std::size_t off, int blocks)
+      : y(static_cast<std::size_t>(rows * out)),
+        dx(static_cast<std::size_t>(rows * in)),
+        dw(static_cast<std::size_t>(in * out), 0.5F) {
+    std::uint64_t seed = 1;
+    std::vector<GpuMemory> factors;
+    for (const I n : {rows * in, in * out, rows * out, out}) {
+      std::vector<T> values(off, T(0.0F));
+      ++seed;
+      for (I j = 0; j < n; ++j)
+        values.push_back(
+            T(2 * grid_kernels::unit_of(grid_kernels::random_bits(seed, static_cast<std::uint64_t>(j))) - 1));
+      factors.push_back(uploaded(stream, values));
+    }
+    const auto at = [&](std::size_t i) { return static_cast<const T*>(factors[i].data()) + off; };
+    const GpuMemory to_y = uploaded(stream, y), to_dx = uploaded(stream, dx), to_dw = uploaded(stream, dw);
+    const gpu_kernels::Queue queue{stream, blocks};
+    gpu_kernels::linear(queue, rows, in, out, at(0), at(1), at(3), static_cast<T*>(to_y.data()));
+    gpu_kernels::linear_input_gradient(queue, rows, in, out, at(2), at(1), static_cast<T*>(to_dx.data()));
+    gpu_kernels::linear_weight_gradient(queue, rows, in, out, at(0), at(2), static_cast<float*>(to_dw.data()),
+                                        static_cast<float*>(nullptr), static_cast<float*>(nullptr));
+    download(stream, to_y, y), download(stream, to_dx, dx), download(stream, to_dw, dw);
+  }
+  bool operator==(const LayerResults& other) const {
+    const auto same = [](const auto& a, const auto& b) {
+      return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(a[0])) == 0;
+    };
+    return same(y, other.y) && same(dx, other.dx) && same(dw, other.dw);
+  }
+};
+
+TEST_CASE("Products of pieces copied and of values loaded one by one have the same bits, on any grid") {
+  const VirtualDevices whole(0, 1, 1);
+  const auto check = [&]<class T>(T) {
+    const auto results = [&](std::size_t off, int blocks) {
+      return LayerResults<T>(whole.stream(0), 520, 264, 776, off, blocks);
+    };
+    const LayerResults<T> pieces = results(0, 8 * whole.sms(0));
+    CHECK(pieces == results(0, 1));
+    CHECK(pieces == results(1, 8 * whole.sms(0)));
+    CHECK(pieces == results(3, 5));
+  };
+  check(Bf16(0.0F));
+  check(Fp16(0.0F));
 }
 
 // Floats over the whole range, those near the ends of the formats among them.

@@ -227,9 +227,18 @@ void visit_windows(const Visit& visit) {
 }
 
 template <class Visit>
-void visit_products(const Visit& visit) {
+void visit_linear(const Visit& visit) {
   using enum Role;
-  for (const auto& [r, i, o] : {std::array<I, 3>{5, 3, 7}, {130, 50, 140}}) {
+  // Sizes that are no multiples of 8, those that are and end within a tile or a step along k, whole tiles, one of 8 and
+  // another not, more columns than a wide tile has, and more tiles down than a band has.
+  for (const auto& [r, i, o] : {std::array<I, 3>{5, 3, 7},
+                                {130, 50, 140},
+                                {1, 8, 8},
+                                {136, 104, 200},
+                                {128, 128, 256},
+                                {40, 72, 21},
+                                {9, 200, 504},
+                                {2100, 24, 40}}) {
     const I rows = r, in = i, out = o;
     const std::string name = " " + std::to_string(r) + " x " + std::to_string(i) + " x " + std::to_string(o);
     visit({"linear" + name, {{In, rows * in}, {In, out * in}, {In, out}, {Out, rows * out}}},
@@ -246,6 +255,12 @@ void visit_products(const Visit& visit) {
             linear_weight_gradient(k, rows, in, out, a[0], a[1], a.f(2), a.f(3), a.f(4));
           });
   }
+}
+
+template <class Visit>
+void visit_products(const Visit& visit) {
+  using enum Role;
+  visit_linear(visit);
   constexpr I samples = 3;
   // Plain 3 x 3; two groups with stride 2 and windows of unequal sides; 1 x 1 with stride 2 (values that nobody reads).
   for (const GpuConvShape& s :
