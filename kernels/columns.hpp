@@ -1,7 +1,7 @@
 // Sums over the rows of a matrix, column by column, and sums of everything: in two steps, by chunks of fixed length.
 #pragma once
 
-#include "kernels/storage.hpp"
+#include "kernels/pieces.hpp"
 
 namespace pipewright::grid_kernels {
 
@@ -14,52 +14,60 @@ inline std::int64_t columns_workspace(std::int64_t rows, std::int64_t features) 
   return chunks_of(rows) * features;
 }
 
-template <class S, class Term>
+template <class F, class Term>
 struct ChunkSum {
   std::int64_t rows, features;
   Term term;
-  S* partial;
-  PIPEWRIGHT_BOTH void operator()(std::int64_t i) const {
+  F* partial;
+  template <int W>
+  PIPEWRIGHT_BOTH void at(std::int64_t i) const {
     const std::int64_t chunk = i / features, j = i - chunk * features;
     const std::int64_t first = chunk * kRowsPerChunk;
     const std::int64_t last = first + kRowsPerChunk < rows ? first + kRowsPerChunk : rows;
-    S total = 0;
+    Values<F, W> total = {};
     for (std::int64_t r = first; r < last; ++r)
-      total += term(r, j);
-    partial[i] = total;
+      total = each<W>(Add{}, total, term.template at<W>(r, j));
+    put<W>(partial, i, total);
   }
 };
-template <class S>
+template <class F>
 struct SumOfChunks {
   std::int64_t chunks, features;
-  const S* partial;
-  S* sums;
-  PIPEWRIGHT_BOTH void operator()(std::int64_t j) const {
-    S total = 0;
+  const F* partial;
+  F* sums;
+  template <int W>
+  PIPEWRIGHT_BOTH void at(std::int64_t j) const {
+    Values<F, W> total = {};
     for (std::int64_t c = 0; c < chunks; ++c)
-      total += partial[c * features + j];
-    sums[j] += total;
+      total = each<W>(Add{}, total, take<W>(partial, c * features + j));
+    put<W>(sums, j, each<W>(Add{}, take<W>(sums, j), total));
   }
 };
-// sums[j] += sum over r of term(r, j). workspace: columns_workspace values.
-template <class Grid, class S, class Term>
+// sums[j] += sum over r of term(r, j), which term.at<W>(r, j) reads from `arrays`, stored as S {rows, features}.
+// workspace: columns_workspace values.
+template <class S, class Grid, class F, class Term, class... Arrays>
 void add_column_sums(const Grid& grid, const char* name, std::int64_t rows, std::int64_t features, const Term& term,
-                     S* sums, S* workspace) {
-  grid.values(name, columns_workspace(rows, features), ChunkSum<S, Term>{rows, features, term, workspace});
-  grid.values(name, features, SumOfChunks<S>{chunks_of(rows), features, workspace, sums});
+                     F* sums, F* workspace, const Arrays*... arrays) {
+  by_pieces<kPerPiece<S>>(grid, name, columns_workspace(rows, features), features,
+                          ChunkSum<F, Term>{rows, features, term, workspace}, workspace, arrays...);
+  by_pieces<kPerPiece<F>>(grid, name, features, features, SumOfChunks<F>{chunks_of(rows), features, workspace, sums},
+                          workspace, sums);
 }
 
 template <class S>
 struct ValueAt {
   std::int64_t features;
   const S* x;
-  PIPEWRIGHT_BOTH S operator()(std::int64_t r, std::int64_t j) const { return x[r * features + j]; }
+  template <int W>
+  PIPEWRIGHT_BOTH Values<Arithmetic<S>, W> at(std::int64_t r, std::int64_t j) const {
+    return take<W>(x, r * features + j);
+  }
 };
 // db[j] += sum over r of dy[r][j].
 template <class Grid, class S>
 void bias_gradient(const Grid& grid, std::int64_t rows, std::int64_t features, const S* dy, Arithmetic<S>* db,
                    Arithmetic<S>* workspace) {
-  add_column_sums(grid, "bias_gradient", rows, features, ValueAt<S>{features, dy}, db, workspace);
+  add_column_sums<S>(grid, "bias_gradient", rows, features, ValueAt<S>{features, dy}, db, workspace, dy);
 }
 
 // The sum of all values, by a tree that n fixes: blocks sum chunks of 4096, then one block sums those.

@@ -11,10 +11,8 @@
 // Tests: tests/kernels/dropout_test.cpp, emulated_test.cpp
 #pragma once
 
-#include <cstring>
-
 #include "kernels/dropout_mask.hpp"
-#include "kernels/storage.hpp"
+#include "kernels/pieces.hpp"
 
 namespace pipewright::grid_kernels {
 
@@ -38,52 +36,17 @@ PIPEWRIGHT_BOTH inline Words4 philox(Words4 counter, std::uint64_t key) {
 
 constexpr int kPerDraw = 4;
 
-// 16 bytes of values of two or four bytes each.
-struct alignas(16) Sixteen {
-  std::uint32_t word[4];
-};
-PIPEWRIGHT_BOTH inline Sixteen sixteen_at(const void* from) {
-#ifdef __CUDA_ARCH__
-  return *static_cast<const Sixteen*>(from);
-#else
-  Sixteen sixteen;
-  std::memcpy(&sixteen, from, sizeof sixteen);
-  return sixteen;
-#endif
-}
-PIPEWRIGHT_BOTH inline void put_sixteen(const Sixteen& sixteen, void* to) {
-#ifdef __CUDA_ARCH__
-  *static_cast<Sixteen*>(to) = sixteen;
-#else
-  std::memcpy(to, &sixteen, sizeof sixteen);
-#endif
-}
-
-// Its i-th value goes through f.
-template <class F>
-PIPEWRIGHT_BOTH void replace(Sixteen& sixteen, int i, const float*, const F& f) {
-  sixteen.word[i] = storage::bits_of(f(storage::float_of(sixteen.word[i])));
-}
-template <class S, class F>
-PIPEWRIGHT_BOTH void replace(Sixteen& sixteen, int i, const S*, const F& f) {
-  std::uint32_t& word = sixteen.word[i / 2];
-  const int shift = i % 2 * 16;
-  S value(0.0f);
-  value.bits = static_cast<std::uint16_t>(word >> shift);
-  word = (word & ~(0xffffu << shift)) | static_cast<std::uint32_t>(f(value).bits) << shift;
-}
-
 // One group of `each` values, a whole number of draws.
 template <class S>
 struct DroppedGroup {
   using F = Arithmetic<S>;
   static constexpr bool kPieces = sizeof(S) <= 4;
-  static constexpr int each = kPieces ? 16 / sizeof(S) : kPerDraw;
+  static constexpr int each = kPieces ? kPerPiece<S> : kPerDraw;
   std::int64_t n;
   std::uint64_t seed, place;
   std::uint32_t below;
   F factor;
-  bool whole;  // 16 bytes at once: x and y begin at a multiple of them
+  bool whole;  // x and y begin at a multiple of a piece
   const S* x;
   S* y;
   PIPEWRIGHT_BOTH Words4 drawn(std::int64_t value) const {
@@ -97,23 +60,26 @@ struct DroppedGroup {
   PIPEWRIGHT_BOTH void operator()(std::int64_t group) const {
     const std::int64_t first = group * each;
     if constexpr (kPieces)
-      if (whole && first + each <= n) return by_sixteen(first);
+      if (whole && first + each <= n) return by_piece(first);
     for (std::int64_t begin = first; begin < first + each && begin < n; begin += kPerDraw) {
       const Words4 random = drawn(begin);
       for (int i = 0; i < kPerDraw && begin + i < n; ++i)
         y[begin + i] = of(x[begin + i], random.word[i]);
     }
   }
-  PIPEWRIGHT_BOTH void by_sixteen(std::int64_t first) const {
-    Sixteen values = sixteen_at(x + first);
+  PIPEWRIGHT_BOTH void by_piece(std::int64_t first) const {
+    const Piece values = words_at<sizeof(Piece)>(x + first);
+    Piece dropped = {};
     PIPEWRIGHT_UNROLL
     for (int draw = 0; draw < each / kPerDraw; ++draw) {
       const Words4 random = drawn(first + draw * kPerDraw);
       PIPEWRIGHT_UNROLL
-      for (int i = 0; i < kPerDraw; ++i)
-        replace(values, draw * kPerDraw + i, x, [&](S value) { return of(value, random.word[i]); });
+      for (int j = 0; j < kPerDraw; ++j) {
+        const int i = draw * kPerDraw + j;
+        put_in(dropped, i, of(value_in<S>(values, i), random.word[j]));
+      }
     }
-    put_sixteen(values, y + first);
+    put_words(y + first, dropped);
   }
 };
 
@@ -121,10 +87,9 @@ struct DroppedGroup {
 template <class Grid, class S>
 void dropout(const Grid& grid, const DropoutMask& mask, std::int64_t n, const S* x, S* y) {
   using Group = DroppedGroup<S>;
-  const auto at_sixteen = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % sizeof(Sixteen) == 0; };
   grid.values("dropout", (n + Group::each - 1) / Group::each,
               Group{n, mask.seed, mask.place, mask.below(), static_cast<Arithmetic<S>>(mask.factor()),
-                    at_sixteen(x) && at_sixteen(y), x, y});
+                    begins_piece(x) && begins_piece(y), x, y});
 }
 
 }  // namespace pipewright::grid_kernels

@@ -46,8 +46,15 @@ struct Two {
 };
 
 template <class S>
-PIPEWRIGHT_BOTH S larger(S a, S b) {
-  return b > a || b != b ? b : a;  // a NaN wins
+PIPEWRIGHT_BOTH S larger(S a, S b) {  // a NaN wins
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(S) == sizeof(float)) {
+    S most;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(b));
+    return most;
+  }
+#endif
+  return b > a || b != b ? b : a;
 }
 
 struct Add {

@@ -5,6 +5,7 @@
 
 #include "kernels/columns.hpp"
 #include "kernels/grid.hpp"
+#include "kernels/kept_rows.hpp"
 
 namespace pipewright::grid_kernels {
 
@@ -20,13 +21,6 @@ PIPEWRIGHT_TEAM auto row_sum(const T& team, std::int64_t n, const F& f) {
     return total;
   });
 }
-template <class T, class F>
-PIPEWRIGHT_TEAM void row_each(const T& team, std::int64_t n, const F& f) {
-  team.each([&](int t) {
-    for (std::int64_t j = t; j < n; j += T::size())
-      f(j);
-  });
-}
 
 // y = (x - mean) / sqrt(variance + epsilon) * weight + bias                                               [Ba16] eq. 4
 template <class S>
@@ -38,16 +32,19 @@ struct LayerNormRow {
   F* statistics;
   template <class T>
   PIPEWRIGHT_TEAM void operator()(const T& team, std::int64_t r) const {
-    const S* const in = x + r * features;
+    const S* const in[] = {x + r * features};
     S* const out = y + r * features;
     const F n = static_cast<F>(features);
-    const F mean = row_sum(team, features, [&](std::int64_t j) { return F(in[j]); }) / n;
-    const F squares = row_sum(team, features, [&](std::int64_t j) { return (in[j] - mean) * (in[j] - mean); });
-    const F inverse = F(1) / std::sqrt(squares / n + F(kNormEpsilon));
     const S *const w = weight, *const b = bias;
-    row_each(team, features, [&](std::int64_t j) {
-      const F z = (in[j] - mean) * inverse;
-      out[j] = S(w == nullptr ? z : b == nullptr ? z * w[j] : z * w[j] + b[j]);
+    F mean = 0, inverse = 0;
+    with_row(team, features, in, w, b, out, [&](auto& row) {
+      mean = row.sum([](const auto& v) { return v.of[0]; }) / n;
+      const F squares = row.sum([&](const auto& v) { return (v.of[0] - mean) * (v.of[0] - mean); });
+      inverse = F(1) / std::sqrt(squares / n + F(kNormEpsilon));
+      row.each(out, [&](const auto& v) {
+        const F z = (v.of[0] - mean) * inverse;
+        return w == nullptr ? z : b == nullptr ? z * v.shared[0] : z * v.shared[0] + v.shared[1];
+      });
     });
     team.each([&](int t) {
       if (t == 0) statistics[2 * r] = mean, statistics[2 * r + 1] = inverse;
@@ -67,14 +64,16 @@ struct NormGradientRow {
   S* dx;
   template <class T>
   PIPEWRIGHT_TEAM void operator()(const T& team, std::int64_t r) const {
-    const S *const in = x + r * features, *const d_out = dy + r * features, *const w = weight;
+    const S *const in[] = {x + r * features, dy + r * features}, *const w = weight;
     S* const out = dx + r * features;
     const F mean = kLayer ? statistics[2 * r] : F(0), inverse = kLayer ? statistics[2 * r + 1] : statistics[r];
-    const auto g = [&](std::int64_t j) -> F { return w == nullptr ? F(d_out[j]) : d_out[j] * w[j]; };
-    const Two<F> sums = row_sum(team, features, [&](std::int64_t j) { return Two<F>{g(j), g(j) * (in[j] - mean)}; });
     const F n = static_cast<F>(features);
-    const F a = kLayer ? sums.a / n : F(0), b = sums.b / n * inverse * inverse;
-    row_each(team, features, [&](std::int64_t j) { out[j] = S(inverse * (g(j) - a - (in[j] - mean) * b)); });
+    with_row(team, features, in, w, static_cast<const S*>(nullptr), out, [&](auto& row) {
+      const auto g = [&](const auto& v) { return w == nullptr ? v.of[1] : v.of[1] * v.shared[0]; };
+      const Two<F> sums = row.sum([&](const auto& v) { return Two<F>{g(v), g(v) * (v.of[0] - mean)}; });
+      const F a = kLayer ? sums.a / n : F(0), b = sums.b / n * inverse * inverse;
+      row.each(out, [&](const auto& v) { return inverse * (g(v) - a - (v.of[0] - mean) * b); });
+    });
   }
 };
 
@@ -87,12 +86,14 @@ struct RmsNormRow {
   F* statistics;
   template <class T>
   PIPEWRIGHT_TEAM void operator()(const T& team, std::int64_t r) const {
-    const S *const in = x + r * features, *const w = weight;
+    const S *const in[] = {x + r * features}, *const w = weight;
     S* const out = y + r * features;
-    const F squares = row_sum(team, features, [&](std::int64_t j) { return in[j] * in[j]; });
-    const F inverse = F(1) / std::sqrt(squares / static_cast<F>(features) + F(kNormEpsilon));
-    row_each(team, features,
-             [&](std::int64_t j) { out[j] = S(w == nullptr ? in[j] * inverse : in[j] * inverse * w[j]); });
+    F inverse = 0;
+    with_row(team, features, in, w, static_cast<const S*>(nullptr), out, [&](auto& row) {
+      const F squares = row.sum([](const auto& v) { return v.of[0] * v.of[0]; });
+      inverse = F(1) / std::sqrt(squares / static_cast<F>(features) + F(kNormEpsilon));
+      row.each(out, [&](const auto& v) { return w == nullptr ? v.of[0] * inverse : v.of[0] * inverse * v.shared[0]; });
+    });
     team.each([&](int t) {
       if (t == 0) statistics[r] = inverse;
     });
@@ -107,29 +108,37 @@ struct SoftmaxSums {
   PIPEWRIGHT_BOTH F share() const { return F(1) / total; }
   PIPEWRIGHT_BOTH F log_sum() const { return largest + std::log(total); }  // of e^(x scale)
 };
-template <class T, class S>
-PIPEWRIGHT_TEAM SoftmaxSums<Arithmetic<S>> softmax_sums(const T& team, std::int64_t seen, Arithmetic<S> scale,
-                                                        const S* in) {
+// Which columns of a row are seen: all, or those before `end`.
+struct AllSeen {
+  PIPEWRIGHT_BOTH bool operator()(std::int64_t) const { return true; }
+};
+struct SeenBefore {
+  std::int64_t end;
+  PIPEWRIGHT_BOTH bool operator()(std::int64_t column) const { return column < end; }
+};
+// Of a row whose first value is in[0], and seen.
+template <class Row, class Seen, class S>
+PIPEWRIGHT_TEAM SoftmaxSums<Arithmetic<S>> softmax_sums(Row& row, const Seen& seen, Arithmetic<S> scale, const S* in) {
   using F = Arithmetic<S>;
-  const F largest = team.max([&](int t) {
-    F most = in[t < seen ? t : 0];
-    for (std::int64_t j = t; j < seen; j += T::size())
-      most = larger(most, F(in[j]));
-    return most;
-  }) * scale;
+  const F some = in[0];
+  const F largest = row.max(some, [&](const auto& v) { return seen(v.column) ? v.of[0] : some; }) * scale;
   SoftmaxSums<F> sums{scale, largest, F(0)};
-  sums.total = row_sum(team, seen, [&](std::int64_t j) { return sums.value(in[j]); });
+  sums.total = row.sum([&](const auto& v) { return seen(v.column) ? sums.value(v.of[0]) : F(0); });
   return sums;
 }
-// out[j] = e^(x[j] * scale) / sum for j < seen, 0 behind; out may be in. Nothing in between is stored, so that every
-// probability is rounded once.
-template <class T, class S>
-PIPEWRIGHT_TEAM void softmax_row(const T& team, std::int64_t n, std::int64_t seen, Arithmetic<S> scale, const S* in,
+// out[j] = e^(x[j] * scale) / sum for the columns seen, 0 behind; out may be in. Nothing in between is stored, so that
+// every probability is rounded once.
+template <class T, class Seen, class S>
+PIPEWRIGHT_TEAM void softmax_row(const T& team, std::int64_t n, const Seen& seen, Arithmetic<S> scale, const S* in,
                                  S* out) {
   using F = Arithmetic<S>;
-  const SoftmaxSums<F> sums = softmax_sums(team, seen, scale, in);
-  const F share = sums.share();
-  row_each(team, n, [&](std::int64_t j) { out[j] = S(j < seen ? sums.value(in[j]) * share : F(0)); });
+  const S* const none = nullptr;
+  const S* const values[] = {in};
+  with_row(team, n, values, none, none, out, [&](auto& row) {
+    const SoftmaxSums<F> sums = softmax_sums(row, seen, scale, in);
+    const F share = sums.share();
+    row.each(out, [&](const auto& v) { return seen(v.column) ? sums.value(v.of[0]) * share : F(0); });
+  });
 }
 
 template <class S>
@@ -139,7 +148,7 @@ struct SoftmaxRow {
   S* y;
   template <class T>
   PIPEWRIGHT_TEAM void operator()(const T& team, std::int64_t r) const {
-    softmax_row(team, features, features, Arithmetic<S>(1), x + r * features, y + r * features);
+    softmax_row(team, features, AllSeen{}, Arithmetic<S>(1), x + r * features, y + r * features);
   }
 };
 
@@ -154,7 +163,7 @@ struct AttentionSoftmaxRow {
   template <class T>
   PIPEWRIGHT_TEAM void operator()(const T& team, std::int64_t r) const {
     const std::int64_t seen = causal ? r % queries + 1 + keys - queries : keys;
-    softmax_row<T, S>(team, keys, seen, scale, p + r * keys, p + r * keys);
+    softmax_row<T, SeenBefore, S>(team, keys, SeenBefore{seen}, scale, p + r * keys, p + r * keys);
   }
 };
 
@@ -167,10 +176,12 @@ struct SoftmaxGradientRow {
   S* dx;
   template <class T>
   PIPEWRIGHT_TEAM void operator()(const T& team, std::int64_t r) const {
-    const S *const out = y + r * features, *const d_out = dy + r * features;
-    const Arithmetic<S> mean = row_sum(team, features, [&](std::int64_t j) { return out[j] * d_out[j]; });
+    const S *const in[] = {y + r * features, dy + r * features}, *const none = nullptr;
     S* const into = dx + r * features;
-    row_each(team, features, [&](std::int64_t j) { into[j] = S(out[j] * (d_out[j] - mean) * scale); });
+    with_row(team, features, in, none, none, into, [&](auto& row) {
+      const Arithmetic<S> mean = row.sum([](const auto& v) { return v.of[0] * v.of[1]; });
+      row.each(into, [&](const auto& v) { return v.of[0] * (v.of[1] - mean) * scale; });
+    });
   }
 };
 
@@ -190,14 +201,19 @@ struct CrossEntropyRow {
     S* const out = gradient + r * classes;
     const std::int64_t label = labels[r];
     const F of_label = in[label];  // before it is overwritten, should x be the gradient
-    const SoftmaxSums<F> sums = softmax_sums(team, classes, F(1), in);
-    const F share = sums.share(), factor = scale;
-    team.each([&](int t) {
-      if (t == 0) row_losses[r] = sums.log_sum() - of_label;
-    });
-    row_each(team, classes, [&](std::int64_t j) {
-      const F probability = sums.value(in[j]) * share;
-      out[j] = S((j == label ? probability - F(1) : probability) * factor);
+    const S* const values[] = {in};
+    const S* const none = nullptr;
+    const F factor = scale;
+    with_row(team, classes, values, none, none, out, [&](auto& row) {
+      const SoftmaxSums<F> sums = softmax_sums(row, AllSeen{}, F(1), in);
+      const F share = sums.share();
+      team.each([&](int t) {
+        if (t == 0) row_losses[r] = sums.log_sum() - of_label;
+      });
+      row.each(out, [&](const auto& v) {
+        const F probability = sums.value(v.of[0]) * share;
+        return (v.column == label ? probability - F(1) : probability) * factor;
+      });
     });
   }
 };
@@ -211,7 +227,10 @@ struct MeanRow {
   S* mean;
   template <class T>
   PIPEWRIGHT_TEAM void operator()(const T& team, std::int64_t r) const {
-    const F total = row_sum(team, features, [&](std::int64_t j) { return F(x[r * features + j]); });
+    const S *const in[] = {x + r * features}, *const none = nullptr;
+    F total = 0;
+    with_row(team, features, in, none, none, none,
+             [&](auto& row) { total = row.sum([](const auto& v) { return v.of[0]; }); });
     team.each([&](int t) {
       if (t == 0) mean[r] = S(total / static_cast<F>(features));
     });
@@ -239,10 +258,12 @@ struct NormWeightTerm {
   const S* x;
   const F* statistics;
   const S* dy;
-  PIPEWRIGHT_BOTH F operator()(std::int64_t r, std::int64_t j) const {
-    const F z = kLayer ? (x[r * features + j] - statistics[2 * r]) * statistics[2 * r + 1]
-                       : x[r * features + j] * statistics[r];
-    return dy[r * features + j] * z;
+  template <int W>
+  PIPEWRIGHT_BOTH Values<F, W> at(std::int64_t r, std::int64_t j) const {
+    const F mean = kLayer ? statistics[2 * r] : F(0), inverse = kLayer ? statistics[2 * r + 1] : statistics[r];
+    const std::int64_t i = r * features + j;
+    return each<W>([&](F value, F d) { return d * (kLayer ? (value - mean) * inverse : value * inverse); },
+                   take<W>(x, i), take<W>(dy, i));
   }
 };
 // workspace: columns_workspace(rows, features) values. d_bias may be null.
@@ -250,8 +271,8 @@ template <class Grid, class S>
 void layer_norm_weight_gradient(const Grid& grid, std::int64_t rows, std::int64_t features, const S* x,
                                 const Arithmetic<S>* statistics, const S* dy, Arithmetic<S>* d_weight,
                                 Arithmetic<S>* d_bias, Arithmetic<S>* workspace) {
-  add_column_sums(grid, "layer_norm_weight_gradient", rows, features,
-                  NormWeightTerm<S, true>{features, x, statistics, dy}, d_weight, workspace);
+  add_column_sums<S>(grid, "layer_norm_weight_gradient", rows, features,
+                     NormWeightTerm<S, true>{features, x, statistics, dy}, d_weight, workspace, x, dy);
   if (d_bias != nullptr) bias_gradient(grid, rows, features, dy, d_bias, workspace);
 }
 
@@ -270,8 +291,8 @@ template <class Grid, class S>
 void rms_norm_weight_gradient(const Grid& grid, std::int64_t rows, std::int64_t features, const S* x,
                               const Arithmetic<S>* statistics, const S* dy, Arithmetic<S>* d_weight,
                               Arithmetic<S>* workspace) {
-  add_column_sums(grid, "rms_norm_weight_gradient", rows, features,
-                  NormWeightTerm<S, false>{features, x, statistics, dy}, d_weight, workspace);
+  add_column_sums<S>(grid, "rms_norm_weight_gradient", rows, features,
+                     NormWeightTerm<S, false>{features, x, statistics, dy}, d_weight, workspace, x, dy);
 }
 
 template <class Grid, class S>

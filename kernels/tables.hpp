@@ -12,15 +12,17 @@ struct GatheredValue {
   const std::int64_t* index;
   const S* table;
   S* y;
-  PIPEWRIGHT_BOTH void operator()(std::int64_t i) const {
+  template <int W>
+  PIPEWRIGHT_BOTH void at(std::int64_t i) const {
     const std::int64_t r = i / features;
-    y[i] = table[index[r] * features + (i - r * features)];
+    move<W>(y, i, table, index[r] * features + (i - r * features));
   }
 };
 template <class Grid, class S>
 void embedding(const Grid& grid, std::int64_t rows, std::int64_t features, const std::int64_t* index, const S* table,
                S* y) {
-  grid.values("embedding", rows * features, GatheredValue<S>{features, index, table, y});
+  by_pieces<kPerPiece<S>>(grid, "embedding", rows * features, features, GatheredValue<S>{features, index, table, y},
+                          table, y);
 }
 
 // order[p]: the row at place p once the rows are sorted by index, equal ones in their order: its place is the number of
@@ -82,17 +84,22 @@ struct TableValue {
   std::int64_t values;
   const S *x, *table;
   S* y;
-  PIPEWRIGHT_BOTH void operator()(std::int64_t i) const { y[i] = S(x[i] + table[i % values]); }
+  template <int W>
+  PIPEWRIGHT_BOTH void at(std::int64_t i) const {
+    put<W>(y, i, each<W>(Add{}, take<W>(x, i), take<W>(table, i % values)));
+  }
 };
 template <class Grid, class S>
 void learned_table(const Grid& grid, std::int64_t samples, std::int64_t values, const S* x, const S* table, S* y) {
-  grid.values("learned_table", samples * values, TableValue<S>{values, x, table, y});
+  by_pieces<kPerPiece<S>>(grid, "learned_table", samples * values, values, TableValue<S>{values, x, table, y}, x, table,
+                          y);
 }
 // workspace: columns_workspace(samples, values).
 template <class Grid, class S>
 void learned_table_weight_gradient(const Grid& grid, std::int64_t samples, std::int64_t values, const S* dy,
                                    Arithmetic<S>* d_table, Arithmetic<S>* workspace) {
-  add_column_sums(grid, "learned_table_weight_gradient", samples, values, ValueAt<S>{values, dy}, d_table, workspace);
+  add_column_sums<S>(grid, "learned_table_weight_gradient", samples, values, ValueAt<S>{values, dy}, d_table, workspace,
+                     dy);
 }
 
 }  // namespace pipewright::grid_kernels

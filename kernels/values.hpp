@@ -3,21 +3,30 @@
 // once.
 #pragma once
 
+#include <numeric>
+
 #include "kernels/columns.hpp"
 #include "kernels/functions.hpp"
 #include "kernels/pieces.hpp"
-#include "kernels/storage.hpp"
 
 namespace pipewright::grid_kernels {
 
 template <class S>
 struct FillValue {
-  S value, *y;
-  PIPEWRIGHT_BOTH void operator()(std::int64_t i) const { y[i] = value; }
+  Arithmetic<S> value;
+  S* y;
+  template <int W>
+  PIPEWRIGHT_BOTH void at(std::int64_t i) const {
+    Values<Arithmetic<S>, W> values;
+    PIPEWRIGHT_UNROLL
+    for (int j = 0; j < W; ++j)
+      values.of[j] = value;
+    put<W>(y, i, values);
+  }
 };
 template <class Grid, class S>
 void fill(const Grid& grid, std::int64_t n, Arithmetic<S> value, S* y) {
-  grid.values("fill", n, FillValue<S>{S(value), y});
+  by_pieces<kPerPiece<S>>(grid, "fill", n, n, FillValue<S>{value, y}, y);
 }
 
 // From one stored type to another: the compute copy of fp32 weights.
@@ -25,11 +34,15 @@ template <class S, class T>
 struct StoredValue {
   const S* x;
   T* y;
-  PIPEWRIGHT_BOTH void operator()(std::int64_t i) const { y[i] = T(x[i]); }
+  template <int W>
+  PIPEWRIGHT_BOTH void at(std::int64_t i) const {
+    put<W>(y, i, take<W>(x, i));
+  }
 };
 template <class Grid, class S, class T>
 void convert(const Grid& grid, std::int64_t n, const S* x, T* y) {
-  grid.values("convert", n, StoredValue<S, T>{x, y});
+  constexpr int kWidth = sizeof(S) > sizeof(T) ? kPerPiece<S> : kPerPiece<T>;
+  by_pieces<kWidth>(grid, "convert", n, n, StoredValue<S, T>{x, y}, x, y);
 }
 
 // y[i] uniform in (-bound, bound); it depends on seed and i alone.
@@ -70,18 +83,15 @@ template <class S>
 struct CopyValue {
   const S* x;
   S* y;
-  PIPEWRIGHT_BOTH void operator()(std::int64_t i) const { y[i] = x[i]; }
+  template <int W>
+  PIPEWRIGHT_BOTH void at(std::int64_t i) const {
+    move<W>(y, i, x, i);
+  }
 };
-// On SMs, beside the copy engines: of whole 16-byte pieces where both blocks begin at one.
+// On SMs, beside the copy engines.
 template <class Grid, class S>
 void copy_values(const Grid& grid, std::int64_t n, const S* x, S* y) {
-  constexpr std::int64_t kPerPiece = sizeof(Piece) / sizeof(S);
-  const auto whole = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % sizeof(Piece) == 0; };
-  if (n % kPerPiece == 0 && whole(x) && whole(y))
-    grid.values("copy", n / kPerPiece,
-                CopyValue<Piece>{reinterpret_cast<const Piece*>(x), reinterpret_cast<Piece*>(y)});
-  else
-    grid.values("copy", n, CopyValue<S>{x, y});
+  by_pieces<kPerPiece<S>>(grid, "copy", n, n, CopyValue<S>{x, y}, x, y);
 }
 
 // y = a + factor b: STREAM's triad.                                                                     [McCalpin95]
@@ -90,11 +100,15 @@ struct TriadValue {
   const S *a, *b;
   Arithmetic<S> factor;
   S* y;
-  PIPEWRIGHT_BOTH void operator()(std::int64_t i) const { y[i] = S(a[i] + factor * b[i]); }
+  template <int W>
+  PIPEWRIGHT_BOTH void at(std::int64_t i) const {
+    using F = Arithmetic<S>;
+    put<W>(y, i, each<W>([&](F first, F second) { return first + factor * second; }, take<W>(a, i), take<W>(b, i)));
+  }
 };
 template <class Grid, class S>
 void triad(const Grid& grid, std::int64_t n, const S* a, const S* b, Arithmetic<S> factor, S* y) {
-  grid.values("triad", n, TriadValue<S>{a, b, factor, y});
+  by_pieces<kPerPiece<S>>(grid, "triad", n, n, TriadValue<S>{a, b, factor, y}, a, b, y);
 }
 
 // y = terms[0] + terms[1] + ..., added in this order; y may be one of them. What an all-reduce between virtual devices
@@ -105,11 +119,12 @@ struct SumOfTerms {
   int count = 0;
   const S* term[kTermsPerSum] = {};
   S* y = nullptr;
-  PIPEWRIGHT_BOTH void operator()(std::int64_t i) const {
-    Arithmetic<S> sum = term[0][i];
+  template <int W>
+  PIPEWRIGHT_BOTH void at(std::int64_t i) const {
+    Values<Arithmetic<S>, W> sum = take<W>(term[0], i);
     for (int t = 1; t < count; ++t)
-      sum += term[t][i];
-    y[i] = S(sum);
+      sum = each<W>(Add{}, sum, take<W>(term[t], i));
+    put<W>(y, i, sum);
   }
 };
 // At most kTermsPerSum of them.
@@ -117,9 +132,12 @@ template <class Grid, class S>
 void sum_of_terms(const Grid& grid, std::int64_t n, const S* const* terms, int count, S* y) {
   SumOfTerms<S> body;
   body.count = count, body.y = y;
-  for (int t = 0; t < count; ++t)
+  std::uintptr_t begins = 0;
+  for (int t = 0; t < count; ++t) {
     body.term[t] = terms[t];
-  grid.values("sum_of_terms", n, body);
+    begins |= reinterpret_cast<std::uintptr_t>(terms[t]);
+  }
+  by_pieces<kPerPiece<S>>(grid, "sum_of_terms", n, n, body, y, reinterpret_cast<const void*>(begins));
 }
 
 // y *= factor.
@@ -127,33 +145,44 @@ template <class S>
 struct ScaledValue {
   Arithmetic<S> factor;
   S* y;
-  PIPEWRIGHT_BOTH void operator()(std::int64_t i) const { y[i] = S(y[i] * factor); }
+  template <int W>
+  PIPEWRIGHT_BOTH void at(std::int64_t i) const {
+    put<W>(y, i, each<W>([&](Arithmetic<S> value) { return value * factor; }, take<W>(y, i)));
+  }
 };
 template <class Grid, class S>
 void scale(const Grid& grid, std::int64_t n, Arithmetic<S> factor, S* y) {
-  grid.values("scale", n, ScaledValue<S>{factor, y});
+  by_pieces<kPerPiece<S>>(grid, "scale", n, n, ScaledValue<S>{factor, y}, y);
 }
 
 template <class S>
 struct AddValue {
   const S *a, *b;
   S* y;
-  PIPEWRIGHT_BOTH void operator()(std::int64_t i) const { y[i] = S(a[i] + b[i]); }
+  template <int W>
+  PIPEWRIGHT_BOTH void at(std::int64_t i) const {
+    put<W>(y, i, each<W>(Add{}, take<W>(a, i), take<W>(b, i)));
+  }
 };
 template <class Grid, class S>
 void add(const Grid& grid, std::int64_t n, const S* a, const S* b, S* y) {
-  grid.values("add", n, AddValue<S>{a, b, y});
+  by_pieces<kPerPiece<S>>(grid, "add", n, n, AddValue<S>{a, b, y}, a, b, y);
 }
 
 template <class S>
 struct MultiplyValue {
   const S *a, *b;
   S* y;
-  PIPEWRIGHT_BOTH void operator()(std::int64_t i) const { y[i] = S(a[i] * b[i]); }
+  template <int W>
+  PIPEWRIGHT_BOTH void at(std::int64_t i) const {
+    put<W>(y, i,
+           each<W>([](Arithmetic<S> first, Arithmetic<S> second) { return first * second; }, take<W>(a, i),
+                   take<W>(b, i)));
+  }
 };
 template <class Grid, class S>
 void multiply(const Grid& grid, std::int64_t n, const S* a, const S* b, S* y) {
-  grid.values("multiply", n, MultiplyValue<S>{a, b, y});
+  by_pieces<kPerPiece<S>>(grid, "multiply", n, n, MultiplyValue<S>{a, b, y}, a, b, y);
 }
 
 // y {rows, features} = x + bias, + residual unless that is null; y may be x or residual.
@@ -162,15 +191,17 @@ struct BiasValue {
   std::int64_t features;
   const S *x, *bias, *residual;
   S* y;
-  PIPEWRIGHT_BOTH void operator()(std::int64_t i) const {
-    const Arithmetic<S> value = x[i] + bias[i % features];
-    y[i] = S(residual == nullptr ? value : value + residual[i]);
+  template <int W>
+  PIPEWRIGHT_BOTH void at(std::int64_t i) const {
+    const auto value = each<W>(Add{}, take<W>(x, i), take<W>(bias, i % features));
+    put<W>(y, i, residual == nullptr ? value : each<W>(Add{}, value, take<W>(residual, i)));
   }
 };
 template <class Grid, class S>
 void add_bias(const Grid& grid, std::int64_t rows, std::int64_t features, const S* x, const S* bias, const S* residual,
               S* y) {
-  grid.values("add_bias", rows * features, BiasValue<S>{features, x, bias, residual, y});
+  by_pieces<kPerPiece<S>>(grid, "add_bias", rows * features, features, BiasValue<S>{features, x, bias, residual, y}, x,
+                          bias, residual, y);
 }
 
 template <class S>
@@ -178,11 +209,16 @@ struct ActivationValue {
   GpuFunction function;
   const S* x;
   S* y;
-  PIPEWRIGHT_BOTH void operator()(std::int64_t i) const { y[i] = S(value_of<Arithmetic<S>>(function, x[i])); }
+  template <int W>
+  PIPEWRIGHT_BOTH void at(std::int64_t i) const {
+    with_function(function, [&](auto f) {
+      put<W>(y, i, each<W>([](Arithmetic<S> in) { return value_of(decltype(f)::value, in); }, take<W>(x, i)));
+    });
+  }
 };
 template <class Grid, class S>
 void activation(const Grid& grid, GpuFunction function, std::int64_t n, const S* x, S* y) {
-  grid.values("activation", n, ActivationValue<S>{function, x, y});
+  by_pieces<kPerPiece<S>>(grid, "activation", n, n, ActivationValue<S>{function, x, y}, x, y);
 }
 
 template <class S>
@@ -190,14 +226,20 @@ struct ActivationGradientValue {
   GpuFunction function;
   const S *kept, *dy;
   S* dx;
-  PIPEWRIGHT_BOTH void operator()(std::int64_t i) const {
-    dx[i] = S(dy[i] * slope_of<Arithmetic<S>>(function, kept[i]));
+  template <int W>
+  PIPEWRIGHT_BOTH void at(std::int64_t i) const {
+    using F = Arithmetic<S>;
+    with_function(function, [&](auto f) {
+      put<W>(dx, i,
+             each<W>([](F of, F d) { return d * slope_of(decltype(f)::value, of); }, take<W>(kept, i), take<W>(dy, i)));
+    });
   }
 };
 template <class Grid, class S>
 void activation_input_gradient(const Grid& grid, GpuFunction function, std::int64_t n, const S* kept, const S* dy,
                                S* dx) {
-  grid.values("activation_input_gradient", n, ActivationGradientValue<S>{function, kept, dy, dx});
+  by_pieces<kPerPiece<S>>(grid, "activation_input_gradient", n, n, ActivationGradientValue<S>{function, kept, dy, dx},
+                          kept, dy, dx);
 }
 
 template <class S>
@@ -206,14 +248,20 @@ struct GatedValue {
   std::int64_t features;
   const S* x;
   S* y;
-  PIPEWRIGHT_BOTH void operator()(std::int64_t i) const {
+  template <int W>
+  PIPEWRIGHT_BOTH void at(std::int64_t i) const {
+    using F = Arithmetic<S>;
     const std::int64_t r = i / features, gate = r * features + i;  // 2 r features + column
-    y[i] = S(value_of<Arithmetic<S>>(function, x[gate]) * x[gate + features]);
+    with_function(function, [&](auto f) {
+      put<W>(y, i,
+             each<W>([](F in, F value) { return value_of(decltype(f)::value, in) * value; }, take<W>(x, gate),
+                     take<W>(x, gate + features)));
+    });
   }
 };
 template <class Grid, class S>
 void gated(const Grid& grid, GpuFunction function, std::int64_t rows, std::int64_t features, const S* x, S* y) {
-  grid.values("gated", rows * features, GatedValue<S>{function, features, x, y});
+  by_pieces<kPerPiece<S>>(grid, "gated", rows * features, features, GatedValue<S>{function, features, x, y}, x, y);
 }
 
 template <class S>
@@ -222,17 +270,23 @@ struct GatedGradientValue {
   std::int64_t features;
   const S *x, *dy;
   S* dx;
-  PIPEWRIGHT_BOTH void operator()(std::int64_t i) const {
+  template <int W>
+  PIPEWRIGHT_BOTH void at(std::int64_t i) const {
+    using F = Arithmetic<S>;
     const std::int64_t r = i / features, gate = r * features + i;
-    const Arithmetic<S> in = x[gate], value = x[gate + features], d_out = dy[i];
-    dx[gate] = S(d_out * value * slope_at(function, in));
-    dx[gate + features] = S(d_out * value_of(function, in));
+    const auto in = take<W>(x, gate), value = take<W>(x, gate + features), d_out = take<W>(dy, i);
+    with_function(function, [&](auto f) {
+      constexpr GpuFunction known = decltype(f)::value;
+      put<W>(dx, gate, each<W>([](F d, F v, F g) { return d * v * slope_at(known, g); }, d_out, value, in));
+      put<W>(dx, gate + features, each<W>([](F d, F g) { return d * value_of(known, g); }, d_out, in));
+    });
   }
 };
 template <class Grid, class S>
 void gated_input_gradient(const Grid& grid, GpuFunction function, std::int64_t rows, std::int64_t features, const S* x,
                           const S* dy, S* dx) {
-  grid.values("gated_input_gradient", rows * features, GatedGradientValue<S>{function, features, x, dy, dx});
+  by_pieces<kPerPiece<S>>(grid, "gated_input_gradient", rows * features, features,
+                          GatedGradientValue<S>{function, features, x, dy, dx}, x, dy, dx);
 }
 
 // y {columns, rows} = x {rows, columns} transposed, `matrices` times. Writes are consecutive, reads are not.
@@ -257,16 +311,18 @@ struct HeadValue {
   std::int64_t tokens, heads, size;
   const S* x;
   S* y;
-  PIPEWRIGHT_BOTH void operator()(std::int64_t i) const {
+  template <int W>
+  PIPEWRIGHT_BOTH void at(std::int64_t i) const {
     const std::int64_t place = i / size, token = place % tokens, head = place / tokens % heads;
     const std::int64_t sample = place / tokens / heads;
-    y[i] = x[((sample * tokens + token) * heads + head) * size + i % size];
+    move<W>(y, i, x, ((sample * tokens + token) * heads + head) * size + i % size);
   }
 };
 template <class Grid, class S>
 void transpose_heads(const Grid& grid, std::int64_t samples, std::int64_t tokens, std::int64_t heads, std::int64_t size,
                      const S* x, S* y) {
-  grid.values("transpose_heads", samples * tokens * heads * size, HeadValue<S>{tokens, heads, size, x, y});
+  by_pieces<kPerPiece<S>>(grid, "transpose_heads", samples * tokens * heads * size, size,
+                          HeadValue<S>{tokens, heads, size, x, y}, x, y);
 }
 
 // Copies `columns` values of each row; strides count values.
@@ -275,15 +331,17 @@ struct RowValue {
   std::int64_t columns, x_stride, y_stride;
   const S* x;
   S* y;
-  PIPEWRIGHT_BOTH void operator()(std::int64_t i) const {
+  template <int W>
+  PIPEWRIGHT_BOTH void at(std::int64_t i) const {
     const std::int64_t r = i / columns, j = i - r * columns;
-    y[r * y_stride + j] = x[r * x_stride + j];
+    move<W>(y, r * y_stride + j, x, r * x_stride + j);
   }
 };
 template <class Grid, class S>
 void copy_rows(const Grid& grid, std::int64_t rows, std::int64_t columns, const S* x, std::int64_t x_stride, S* y,
                std::int64_t y_stride) {
-  grid.values("copy_rows", rows * columns, RowValue<S>{columns, x_stride, y_stride, x, y});
+  by_pieces<kPerPiece<S>>(grid, "copy_rows", rows * columns, std::gcd(columns, std::gcd(x_stride, y_stride)),
+                          RowValue<S>{columns, x_stride, y_stride, x, y}, x, y);
 }
 
 }  // namespace pipewright::grid_kernels

@@ -41,6 +41,7 @@ struct KernelCase {
   I positions = 0;         // of max_pool, 32 bits each, compared
   I order = 0;             // workspace of numbers
   int roundings = 1;       // how often a result went through storage on its way
+  I terms = 1;             // of a sum that tensor cores may take: they cut, and do not round
 };
 
 // Pointers to a machine's copies of the arrays. S: the stored type, F: its arithmetic's.
@@ -67,7 +68,9 @@ inline std::vector<I> some_numbers(I count, I limit) {
 template <class Visit>
 void visit_rows(const Visit& visit) {
   using enum Role;
-  for (const auto& [rows, features] : {std::pair<I, I>{5, 33}, {70, 100}, {3, 2500}}) {
+  // Longer than a warp's rows, and than what a block keeps; whole pieces of 16 bytes, and not.
+  for (const auto& [rows, features] :
+       {std::pair<I, I>{5, 33}, {70, 100}, {3, 2500}, {9, 1024}, {3, 4096}, {2, 16400}}) {
     const I r = rows, f = features, n = rows * features, w = grid_kernels::columns_workspace(r, f);
     const auto named = [&](const char* name) {
       return std::string(name) + " " + std::to_string(r) + " x " + std::to_string(f);
@@ -241,16 +244,21 @@ void visit_linear(const Visit& visit) {
                                 {2100, 24, 40}}) {
     const I rows = r, in = i, out = o;
     const std::string name = " " + std::to_string(r) + " x " + std::to_string(i) + " x " + std::to_string(o);
-    visit({"linear" + name, {{In, rows * in}, {In, out * in}, {In, out}, {Out, rows * out}}},
+    visit({"linear" + name, {{In, rows * in}, {In, out * in}, {In, out}, {Out, rows * out}}, {}, 0, 0, 1, in},
           [=](const auto& k, const auto& a) { linear(k, rows, in, out, a[0], a[1], a[2], a[3]); });
-    visit({"linear_input_gradient" + name, {{In, rows * out}, {In, out * in}, {Out, rows * in}}},
+    visit({"linear_input_gradient" + name, {{In, rows * out}, {In, out * in}, {Out, rows * in}}, {}, 0, 0, 1, out},
           [=](const auto& k, const auto& a) { linear_input_gradient(k, rows, in, out, a[0], a[1], a[2]); });
     visit({"linear_weight_gradient" + name,
            {{In, rows * in},
             {In, rows * out},
             wide(InOut, out * in),
             wide(InOut, out),
-            wide(Scratch, grid_kernels::columns_workspace(rows, out))}},
+            wide(Scratch, grid_kernels::columns_workspace(rows, out))},
+           {},
+           0,
+           0,
+           1,
+           rows},
           [=](const auto& k, const auto& a) {
             linear_weight_gradient(k, rows, in, out, a[0], a[1], a.f(2), a.f(3), a.f(4));
           });

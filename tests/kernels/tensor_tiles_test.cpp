@@ -1,6 +1,8 @@
 // The products by tensor cores, their lanes, copies and cores emulated: right against double, the same bits on any grid
 // and by any way of loading, and no mishap that the emulation could hide.
+#include <cmath>
 #include <cstring>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -59,6 +61,42 @@ TEST_CASE(
     "Products of bf16 and fp16 by tensor cores are off by their roundings alone, with the same bits on any grid") {
   check_products<Bf16>();
   check_products<Fp16>();
+}
+
+TEST_CASE("A core cuts toward zero what lies below the largest addend's 25th bit, and the sum to 24 bits") {
+  const auto sum = [](std::vector<double> addends) { return tensor_tiles::cut_sum(addends); };
+  CHECK(sum({1, 0x1p-24, 0x1p-24}) == 1 + 0x1p-23f);  // fp32 one by one: 1
+  CHECK(sum({1, 0x1p-24}) == 1);
+  CHECK(sum({1, 0x1p-23, 0x1p-24}) == 1 + 0x1p-23f);  // halfway: even would be 1 + 2^-22
+  CHECK(sum({-1, -0x1p-23, -0x1p-24}) == -1 - 0x1p-23f);
+  CHECK(sum({1, 0x1.8p-25, 0x1.8p-25}) == 1);  // each is cut
+  CHECK(sum({1, -0x1p-25}) == 1);
+  CHECK(sum({1, -0x1p-24}) == 1 - 0x1p-24f);
+  CHECK(sum({0x1p100, 1, -0x1p100}) == 0);
+  CHECK(sum({0, 0}) == 0);
+  CHECK(sum({1, HUGE_VAL}) == HUGE_VAL);
+  CHECK(std::isnan(sum({-HUGE_VAL, HUGE_VAL})));
+}
+
+// Sums of 2100 terms in fp16, which are exact products: off by more than the same in fp32 one by one may be, and
+// within what `terms` allows.
+TEST_CASE("Long sums by cores are off by their cuts, within what the tests allow them") {
+  visit_linear([&](const KernelCase& kernel, const auto& call) {
+    if (kernel.name != "linear_weight_gradient 2100 x 24 x 40") return;
+    const HostRun<double, Fp16> expected(kernel, call, reference::Reference{});
+    Mishaps mishaps;
+    const HostRun<Fp16> cut(kernel, call, HostTensorCores{1, &mishaps});
+    KernelCase rounded = kernel;
+    rounded.terms = 1;
+    CHECK(largest_difference<Fp16>(rounded, cut, expected) > 1);
+    CHECK(largest_difference<Fp16>(kernel, cut, expected) < 0.6);
+    double off = 0, all = 0;  // of the whole gradient
+    for (std::size_t i = 0; i < cut.arrays[2].size(); ++i) {
+      const double right = expected.arrays[2][i], difference = cut.arrays[2][i] - right;
+      off += difference * difference, all += right * right;
+    }
+    CHECK(std::sqrt(off / all) == doctest::Approx(3e-6).epsilon(0.5));
+  });
 }
 
 // x, w and dy of a layer at a multiple of 16 bytes, or `off` values behind one; all zeros beyond their ends.
