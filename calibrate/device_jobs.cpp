@@ -352,12 +352,11 @@ class UpdateJob final : public DeviceJob {
   void update(std::byte* block, const OptimizerSettings& settings) {
     const auto next = [&] { return reinterpret_cast<float*>(std::exchange(block, block + aligned(4 * elements_))); };
     float* const weight = next();
-    const float* const gradient = next();
-    std::vector<float*> all;
+    UpdatedParameter one = {elements_, weight, weight, next()};
     for (int i = 0; i < states(settings.kind); ++i)
-      all.push_back(next());
-    void* const stored = weight_bytes(backend_->precision()).value == 2 ? static_cast<void*>(block) : nullptr;
-    backend_->update(settings, 1, elements_, weight, weight, gradient, all, stored);
+      one.states[static_cast<std::size_t>(i)] = next();
+    if (weight_bytes(backend_->precision()).value == 2) one.stored = block;
+    backend_->update(settings, 1, {&one, 1});
   }
 
   DeviceMeasurement m_;

@@ -108,13 +108,12 @@ std::vector<std::vector<double>> update_reference(const OptimizerSettings& setti
                                                   const std::vector<std::vector<double>>& states) {
   const Doubles w(weight), g(gradient);
   std::vector<Doubles> blocks;
-  std::vector<float*> all;
-  for (const std::vector<double>& state : states) {
-    blocks.emplace_back(state);
-    all.push_back(blocks.back().as_float());
+  UpdatedParameter one = {static_cast<std::int64_t>(weight.size()), w.as_float(), w.as_float(), g.as_float()};
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    blocks.emplace_back(states[i]);
+    one.states[i] = blocks.back().as_float();
   }
-  cpu_backend_in_double()->update(settings, 1, static_cast<std::int64_t>(weight.size()), w.as_float(), w.as_float(),
-                                  g.as_float(), all, nullptr);
+  cpu_backend_in_double()->update(settings, 1, {&one, 1});
   std::vector<std::vector<double>> results = {w.values()};
   for (const Doubles& block : blocks)
     results.push_back(block.values());

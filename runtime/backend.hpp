@@ -7,6 +7,7 @@
 // bits, on any number of workers.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -50,6 +51,17 @@ struct StepArguments {
   float loss_scale = 1;
 };
 
+// One tensor of an update. weight_out may be weight_in. states: as many blocks as the optimizer has, each as long as
+// the tensor, the others null. stored: where weight_out goes as tensors are stored, too, or null.
+struct UpdatedParameter {
+  std::int64_t elements = 0;
+  const float* weight_in = nullptr;
+  float* weight_out = nullptr;
+  const float* gradient = nullptr;
+  std::array<float*, 2> states{};
+  void* stored = nullptr;
+};
+
 // What the optimizer does to the parameters of one tensor; step counts from 1.
 //     sgd        w -= lr g
 //     momentum   v = mu v + g;   w -= lr v                                                            [Sutskever13]
@@ -90,11 +102,9 @@ class Backend {
   virtual void weight_gradient(const StepArguments& arguments) = 0;
   // How a library did the product that was asked for last; nothing: none did.
   virtual std::optional<ProductAlgorithm> product_algorithm() const { return std::nullopt; }
-  // weight_out may be weight_in. states: one block per state, each as long as the tensor. stored: where weight_out goes
-  // as tensors are stored, too, or null.
-  virtual void update(const OptimizerSettings& settings, std::int64_t step, std::int64_t elements,
-                      const float* weight_in, float* weight_out, const float* gradient, std::span<float* const> states,
-                      void* stored) = 0;
+  // All parameters at once: as few launches as a device can do with.
+  virtual void update(const OptimizerSettings& settings, std::int64_t step,
+                      std::span<const UpdatedParameter> parameters) = 0;
   // Dropout of a tensor, and its gradient, of dy (kernels/dropout.hpp). Only a calibration asks for it: no run has any.
   virtual void dropout(const DropoutMask& mask, std::int64_t elements, const void* x, void* y);
   virtual void add(float* sum, const float* term, std::int64_t elements) = 0;  // sum += term

@@ -217,15 +217,16 @@ class Sequential {
     while (static_cast<int>(states_[v].size()) < run_.states)
       states_[v].push_back(zeros_of(v));
     Block after = copy_of(v, versions_[v].back().at());
+    std::vector<UpdatedParameter> updated;
     for (const CodeParameter& parameter : run_.code[v].parameters) {
-      std::vector<float*> states;
-      for (const Block& state : states_[v])
-        states.push_back(reinterpret_cast<float*>(state.at() + parameter.offset));
-      backend_.update(settings_.optimizer, round + 1, parameter.tensor.elements,
-                      reinterpret_cast<const float*>(versions_[v].back().at() + parameter.offset),
-                      reinterpret_cast<float*>(after.at() + parameter.offset),
-                      reinterpret_cast<const float*>(sum.at() + parameter.offset), states, nullptr);
+      updated.push_back({parameter.tensor.elements,
+                         reinterpret_cast<const float*>(versions_[v].back().at() + parameter.offset),
+                         reinterpret_cast<float*>(after.at() + parameter.offset),
+                         reinterpret_cast<const float*>(sum.at() + parameter.offset)});
+      for (std::size_t s = 0; s < states_[v].size(); ++s)
+        updated.back().states[s] = reinterpret_cast<float*>(states_[v][s].at() + parameter.offset);
     }
+    backend_.update(settings_.optimizer, round + 1, updated);
     backend_.finish();
     stored_[v].push_back(stored_of(run_.code[v], after));
     versions_[v].push_back(std::move(after));

@@ -552,16 +552,17 @@ void Worker::update(const Op& op, const OpVersions& versions) {
     const bool copied = code.has_masters();
     const std::byte* const from = copied ? chunk.masters[0] : chunk.weights[static_cast<std::size_t>(versions.read)];
     std::byte* const to = copied ? chunk.masters[0] : stored;
-    std::array<float*, 4> states{};
+    updated_.clear();
     for (const CodeParameter& parameter : code.parameters) {
+      UpdatedParameter& one = updated_.emplace_back();
+      one = {parameter.tensor.elements, reinterpret_cast<const float*>(from + parameter.offset),
+             reinterpret_cast<float*>(to + parameter.offset),
+             reinterpret_cast<const float*>(gradients + parameter.offset)};
       for (std::size_t s = 0; s < chunk.states.size(); ++s)
-        states[s] = reinterpret_cast<float*>(chunk.states[s] + parameter.offset);
-      backend_->update(settings_.optimizer, updates_[v] + 1, parameter.tensor.elements,
-                       reinterpret_cast<const float*>(from + parameter.offset),
-                       reinterpret_cast<float*>(to + parameter.offset),
-                       reinterpret_cast<const float*>(gradients + parameter.offset),
-                       {states.data(), chunk.states.size()}, copied ? stored + parameter.weight_offset : nullptr);
+        one.states[s] = reinterpret_cast<float*>(chunk.states[s] + parameter.offset);
+      if (copied) one.stored = stored + parameter.weight_offset;
     }
+    backend_->update(settings_.optimizer, updates_[v] + 1, updated_);
     backend_->zero(gradients, {code.gradient_bytes});
   }
   if (!chunk.weights.empty()) {

@@ -140,6 +140,7 @@ class Worker {
   std::atomic<bool> stopped_{false};
   std::vector<Piece> pieces_;
   std::vector<float> losses_;  // of a micro-batch
+  std::vector<UpdatedParameter> updated_;
   struct Stamp {
     LayerId layer;
     Pass pass;

@@ -408,9 +408,12 @@ class CpuBackend final : public Backend {
     if (operation.weight_gradient != nullptr) operation.weight_gradient(checked(arguments));
   }
 
-  void update(const OptimizerSettings& settings, std::int64_t step, std::int64_t elements, const float* weight_in,
-              float* weight_out, const float* gradient, std::span<float* const> states_of_tensor,
-              void* stored) override;
+  void update(const OptimizerSettings& settings, std::int64_t step,
+              std::span<const UpdatedParameter> parameters) override {
+    PP_CHECK(step >= 1);
+    for (const UpdatedParameter& one : parameters)
+      update(settings, step, one);
+  }
   void dropout(const DropoutMask& mask, std::int64_t elements, const void* x, void* y) override {
     check_aligned(x), check_aligned(y);
     PP_CHECK(mask.share >= 0 && mask.share < 1);
@@ -439,6 +442,7 @@ class CpuBackend final : public Backend {
     PP_CHECK(operation != nullptr);
     return *operation;
   }
+  static void update(const OptimizerSettings& settings, std::int64_t step, const UpdatedParameter& parameter);
   static Call<S> checked(const StepArguments& a) {
     const auto all = [](const auto& pointers) {
       for (const void* pointer : pointers)
@@ -451,17 +455,17 @@ class CpuBackend final : public Backend {
 };
 
 template <class S>
-void CpuBackend<S>::update(const OptimizerSettings& o, std::int64_t step, std::int64_t elements, const float* weight_in,
-                           float* weight_out, const float* gradient, std::span<float* const> states_of_tensor,
-                           void* stored) {
-  PP_CHECK(static_cast<int>(states_of_tensor.size()) == states(o.kind) && step >= 1 && stored == nullptr);
-  check_aligned(weight_in), check_aligned(weight_out), check_aligned(gradient);
-  const auto* const w = reinterpret_cast<const S*>(weight_in);
-  const auto* const g = reinterpret_cast<const S*>(gradient);
-  auto* const out = reinterpret_cast<S*>(weight_out);
+void CpuBackend<S>::update(const OptimizerSettings& o, std::int64_t step, const UpdatedParameter& one) {
+  PP_CHECK(one.stored == nullptr);
+  check_aligned(one.weight_in), check_aligned(one.weight_out), check_aligned(one.gradient);
+  const std::int64_t elements = one.elements;
+  const auto* const w = reinterpret_cast<const S*>(one.weight_in);
+  const auto* const g = reinterpret_cast<const S*>(one.gradient);
+  auto* const out = reinterpret_cast<S*>(one.weight_out);
   const auto state = [&](std::size_t i) {
-    check_aligned(states_of_tensor[i]);
-    return reinterpret_cast<S*>(states_of_tensor[i]);
+    PP_CHECK(one.states[i] != nullptr);
+    check_aligned(one.states[i]);
+    return reinterpret_cast<S*>(one.states[i]);
   };
   const auto rate = static_cast<S>(o.learning_rate), epsilon = static_cast<S>(o.epsilon);
   const auto beta1 = static_cast<S>(o.beta1), beta2 = static_cast<S>(o.beta2);

@@ -15,10 +15,12 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "core/check.hpp"
 #include "kernels/columns.hpp"
@@ -404,8 +406,8 @@ void launch_dropout(const K& k, const DropoutMask& mask, std::int64_t n, const S
   dropout(k, mask, n, x, y);
 }
 template <class K, class F, class S>
-void launch_update(const K& k, const UpdateRule<F>& rule, const UpdatedTensor<F, S>& tensor) {
-  update(k, rule, &tensor, 1);
+void launch_update(const K& k, const UpdateRule<F>& rule, std::span<const UpdatedTensor<F, S>> tensors) {
+  update(k, rule, tensors.data(), static_cast<std::int64_t>(tensors.size()));
 }
 template <class K, class F, class S>
 void launch_convert(const K& k, std::int64_t n, const F* from, S* to) {
@@ -444,18 +446,20 @@ class GridBackend : public Backend {
     if (operation.weight_gradient != nullptr) operation.weight_gradient(queue(), GridCall<S>(a));
   }
 
-  void update(const OptimizerSettings& o, std::int64_t step, std::int64_t elements, const float* weight_in,
-              float* weight_out, const float* gradient, std::span<float* const> states_of_tensor,
-              void* stored) override {
-    PP_CHECK(static_cast<int>(states_of_tensor.size()) == states(o.kind) && step >= 1);
+  void update(const OptimizerSettings& o, std::int64_t step, std::span<const UpdatedParameter> parameters) override {
+    PP_CHECK(step >= 1);
     const auto correction = [&](double beta) { return static_cast<F>(1 - std::pow(beta, static_cast<double>(step))); };
     const UpdateRule<F> rule{
         kind_of(o.kind),         static_cast<F>(o.learning_rate), static_cast<F>(o.momentum), static_cast<F>(o.beta1),
         static_cast<F>(o.beta2), static_cast<F>(o.epsilon),       correction(o.beta1),        correction(o.beta2)};
-    const auto state = [&](std::size_t i) { return i < states_of_tensor.size() ? states_of_tensor[i] : nullptr; };
-    launch_update(
-        queue(), rule,
-        UpdatedTensor<F, S>{elements, weight_in, gradient, weight_out, state(0), state(1), static_cast<S*>(stored)});
+    updated_.clear();
+    for (const UpdatedParameter& one : parameters) {
+      for (int i = 0; i < states(o.kind); ++i)
+        PP_CHECK(one.states[static_cast<std::size_t>(i)] != nullptr);
+      updated_.push_back({one.elements, one.weight_in, one.gradient, one.weight_out, one.states[0], one.states[1],
+                          static_cast<S*>(one.stored)});
+    }
+    launch_update(queue(), rule, std::span<const UpdatedTensor<F, S>>(updated_));
   }
   void dropout(const DropoutMask& mask, std::int64_t elements, const void* x, void* y) override {
     PP_CHECK(mask.share >= 0 && mask.share < 1);
@@ -499,6 +503,8 @@ class GridBackend : public Backend {
     PP_CHECK(operation != nullptr);
     return *operation;
   }
+
+  std::vector<UpdatedTensor<F, S>> updated_;
 };
 
 // A backend that stores tensors as a precision says: Made<float>, Made<Bf16> or Made<Fp16> of these arguments.

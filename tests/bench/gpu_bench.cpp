@@ -94,12 +94,12 @@ void moves(Gpu& gpu) {
       gpu_backend(std::make_shared<VirtualDevices>(0, 1, 2), 0, {"GPU 0", 0, ""}, {Precision::Fp32, false});
   OptimizerSettings adam;
   adam.kind = Optimizer::Adam, adam.learning_rate = 1e-6;
-  float* const states[] = {gain, statistics};
+  const UpdatedParameter one = {values, x, x, y, {gain, statistics}};
   double best = 0;
   for (int i = 0; i <= kReadings; ++i) {
     backend->set_clock();
     backend->mark(0);
-    backend->update(adam, 1, values, x, x, y, states, nullptr);
+    backend->update(adam, 1, {&one, 1});
     backend->mark(1);
     backend->finish();
     const auto ns = static_cast<double>(backend->moment(1) - backend->moment(0));

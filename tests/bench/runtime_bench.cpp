@@ -146,9 +146,9 @@ void adam(benchmark::State& state) {
   for (float& square : v)
     square = 1;
   const auto backend = cpu_backend();
-  float* const states[] = {m.data(), v.data()};
+  const UpdatedParameter one = {n, w.data(), w.data(), g.data(), {m.data(), v.data()}};
   for (auto _ : state)
-    backend->update({.kind = Optimizer::Adam, .learning_rate = 1e-6}, 10, n, w.data(), w.data(), g.data(), states);
+    backend->update({.kind = Optimizer::Adam, .learning_rate = 1e-6}, 10, {&one, 1});
   report_bytes(state, 28.0 * static_cast<double>(n));
 }
 BENCHMARK(adam)->Arg(1 << 14)->Arg(1 << 22);

@@ -140,8 +140,8 @@ TEST_CASE("Blocks of the optimizer and of sums are refused likewise") {
   const Block<float> w(32), g(32), v(32);
   const OptimizerSettings momentum = {.kind = Optimizer::Momentum};
   const auto run = [&](float* weight, const float* gradient, float* state) {
-    float* const all[] = {state};
-    cpu_backend()->update(momentum, 1, 8, weight, weight, gradient, all, nullptr);
+    const UpdatedParameter one = {8, weight, weight, gradient, {state}};
+    cpu_backend()->update(momentum, 1, {&one, 1});
   };
   CHECK_FALSE(aborts([&] { run(w.data(), g.data(), v.data()); }));
   CHECK(aborts([&] { run(w.data() + 1, g.data(), v.data()); }));

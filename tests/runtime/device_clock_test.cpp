@@ -71,9 +71,8 @@ class ScriptedBackend final : public Backend {
   void forward(const StepArguments& a) override { script_.take(kForward), cpu_->forward(a); }
   void input_gradient(const StepArguments& a) override { script_.take(kInputGradient), cpu_->input_gradient(a); }
   void weight_gradient(const StepArguments& a) override { script_.take(kWeightGradient), cpu_->weight_gradient(a); }
-  void update(const OptimizerSettings& settings, std::int64_t step, std::int64_t elements, const float* weight_in,
-              float* weight_out, const float* gradient, std::span<float* const> states, void* stored) override {
-    script_.take(0), cpu_->update(settings, step, elements, weight_in, weight_out, gradient, states, stored);
+  void update(const OptimizerSettings& settings, std::int64_t step, std::span<const UpdatedParameter> all) override {
+    script_.take(0), cpu_->update(settings, step, all);
   }
   void add(float* sum, const float* term, std::int64_t n) override { script_.take(0), cpu_->add(sum, term, n); }
   void scale(float* values, std::int64_t n, float factor) override { script_.take(0), cpu_->scale(values, n, factor); }

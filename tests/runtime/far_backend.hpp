@@ -93,14 +93,15 @@ class FarBackend : public Backend {
   void forward(const StepArguments& a) override { ask(a, &Backend::forward); }
   void input_gradient(const StepArguments& a) override { ask(a, &Backend::input_gradient); }
   void weight_gradient(const StepArguments& a) override { ask(a, &Backend::weight_gradient); }
-  void update(const OptimizerSettings& settings, std::int64_t step, std::int64_t elements, const float* weight_in,
-              float* weight_out, const float* gradient, std::span<float* const> states, void* stored) override {
-    std::vector<float*> here;
-    for (float* const state : states)
-      here.push_back(near(state));
-    queue_.ask([=, this] {
-      cpu_->update(settings, step, elements, near(weight_in), near(weight_out), near(gradient), here, near(stored));
-    });
+  void update(const OptimizerSettings& settings, std::int64_t step, std::span<const UpdatedParameter> all) override {
+    std::vector<UpdatedParameter> here;
+    for (const UpdatedParameter& one : all) {
+      here.push_back({one.elements, near(one.weight_in), near(one.weight_out), near(one.gradient)});
+      for (std::size_t i = 0; i < one.states.size(); ++i)
+        if (one.states[i] != nullptr) here.back().states[i] = near(one.states[i]);
+      if (one.stored != nullptr) here.back().stored = near(one.stored);
+    }
+    queue_.ask([=, this] { cpu_->update(settings, step, here); });
   }
   void add(float* sum, const float* term, std::int64_t elements) override {
     queue_.ask([=, this] { cpu_->add(near(sum), near(term), elements); });

@@ -24,15 +24,15 @@ Updated updated(const OptimizerSettings& settings, std::int64_t step, double wei
                 std::vector<double> before) {
   const Block<double> w(kValues), g(kValues), out(kValues);
   std::vector<Block<double>> state;
-  std::vector<float*> pointers;
+  const auto cast = [](const Block<double>& block) { return reinterpret_cast<float*>(block.data()); };
+  UpdatedParameter one = {kValues, cast(w), cast(out), cast(g)};
   for (const double value : before) {
     state.emplace_back(kValues);
     std::fill(state.back().begin(), state.back().end(), value);
-    pointers.push_back(reinterpret_cast<float*>(state.back().data()));
+    one.states[state.size() - 1] = cast(state.back());
   }
   std::fill(w.begin(), w.end(), weight), std::fill(g.begin(), g.end(), gradient);
-  const auto cast = [](const Block<double>& block) { return reinterpret_cast<float*>(block.data()); };
-  cpu_backend_in_double()->update(settings, step, kValues, cast(w), cast(out), cast(g), pointers, nullptr);
+  cpu_backend_in_double()->update(settings, step, {&one, 1});
   for (std::int64_t i = 0; i < kValues; ++i) {
     CHECK(out[i] == doctest::Approx(out[0]).epsilon(1e-15));
     CHECK(w[i] == weight);
@@ -75,6 +75,33 @@ TEST_CASE("Adam corrects its averages for their start at zero") {
   CHECK(near(updated(adam, 2, 0.92, 0, {1, 1}), {0.92 - 0.1 * (2.0 / 3) / (std::sqrt(12.0 / 7) + 0.5), {0.5, 0.75}}));
 }
 
+TEST_CASE("Several tensors at once are updated as one after another") {
+  const OptimizerSettings adam = {.kind = Optimizer::Adam, .learning_rate = 0.01};
+  constexpr std::int64_t sizes[] = {7, 300, 64};
+  const auto backend = cpu_backend();
+  const auto run = [&](bool at_once) {
+    std::vector<float> all;
+    std::vector<Block<float>> blocks;
+    std::vector<UpdatedParameter> parameters;
+    for (const std::int64_t n : sizes) {
+      Random random(static_cast<unsigned>(n));
+      for (int i = 0; i < 4; ++i)  // weight, gradient, both states
+        random.fill(blocks.emplace_back(n));
+      const auto at = [&](std::size_t i) { return blocks[blocks.size() - 4 + i].data(); };
+      for (std::int64_t j = 0; j < n; ++j)
+        at(3)[j] = std::abs(at(3)[j]);
+      parameters.push_back({n, at(0), at(0), at(1), {at(2), at(3)}});
+    }
+    if (at_once) backend->update(adam, 2, parameters);
+    for (const UpdatedParameter& one : parameters)
+      if (!at_once) backend->update(adam, 2, {&one, 1});
+    for (const Block<float>& block : blocks)
+      all.insert(all.end(), block.begin(), block.end());
+    return all;
+  };
+  CHECK(run(true) == run(false));
+}
+
 TEST_CASE("An update in place gives the same bits as one into another block") {
   for (const Optimizer kind : {Optimizer::Sgd, Optimizer::Momentum, Optimizer::RmsProp, Optimizer::Adam}) {
     const Block<float> w(1000), g(1000), out(1000), first(1000), second(1000);
@@ -84,9 +111,8 @@ TEST_CASE("An update in place gives the same bits as one into another block") {
     const auto run = [&](float* to) {
       for (const Block<float>& state : {std::cref(first), std::cref(second)})
         std::fill(state.begin(), state.end(), 0.25f);
-      std::vector<float*> pointers = {first.data(), second.data()};
-      pointers.resize(static_cast<std::size_t>(states(kind)));
-      backend->update({.kind = kind}, 3, 1000, w.data(), to, g.data(), pointers, nullptr);
+      const UpdatedParameter one = {1000, w.data(), to, g.data(), {first.data(), second.data()}};
+      backend->update({.kind = kind}, 3, {&one, 1});
     };
     run(out.data());
     run(w.data());
