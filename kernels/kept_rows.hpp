@@ -55,8 +55,8 @@ struct RowArrays {
   const S *in[kArrays], *shared[2];
 };
 
-// What is done with a row; Row::columns(t, f, done) calls f(values, place within their piece) for thread t's columns in
-// order, and done(the piece's first column) behind those of a piece.
+// What is done with a row; Row::columns(t, f, done) calls f(values, place) for thread t's columns in order, which count
+// on from piece to piece, and done(the piece's first column) behind those of a piece.
 template <class Row, class T, class S, int kArrays>
 struct RowSums {
   using F = Arithmetic<S>;
@@ -74,6 +74,15 @@ struct RowSums {
           t, [&](const V& values, int) { total = total + f(values); }, [](std::int64_t) {});
       return total;
     });
+  }
+  // The sum of f(values), which a row that is kept keeps, too; and out[column] = g(what f gave). f: as before.
+  template <class Term>
+  PIPEWRIGHT_TEAM F sum_keeping(const Term& f) {
+    return sum(f);
+  }
+  template <class Term, class Result>
+  PIPEWRIGHT_TEAM void each_kept(S* out, const Term& f, const Result& g) {
+    self().each(out, [&](const V& values) { return g(f(values)); });
   }
   // The largest of f(values), or of `least`.
   template <class Term>
@@ -100,6 +109,7 @@ struct PieceRow : RowSums<PieceRow<T, S, kArrays, kKept>, T, S, kArrays> {
     Piece at[kAtOnce][kArrays];
   };
   KeptBy<T, Part> kept{};
+  KeptBy<T, Values<F, kKept ? kKeptValues : 1>> results{};
 
   PIPEWRIGHT_TEAM PieceRow(const T& by, std::int64_t length, const RowArrays<S, kArrays>& of) : Sums{by, length, of} {
     if constexpr (kKept) by.each([&](int t) { read(kept.of(t), t, 0); });
@@ -110,7 +120,31 @@ struct PieceRow : RowSums<PieceRow<T, S, kArrays, kKept>, T, S, kArrays> {
     this->team.each([&](int t) {
       Piece piece = {};
       columns(
-          t, [&](const V& values, int i) { put_in(piece, i, S(f(values))); },
+          t, [&](const V& values, int place) { put_in(piece, place % kPer, S(f(values))); },
+          [&](std::int64_t first) {
+            put_words(out + first, piece);
+            piece = {};
+          });
+    });
+  }
+  template <class Term>
+  PIPEWRIGHT_TEAM F sum_keeping(const Term& f) {
+    if constexpr (!kKept) return Sums::sum_keeping(f);
+    return this->team.sum([&](int t) {
+      F total{};
+      columns(
+          t, [&](const V& values, int place) { total = total + (results.of(t).of[place] = f(values)); },
+          [](std::int64_t) {});
+      return total;
+    });
+  }
+  template <class Term, class Result>
+  PIPEWRIGHT_TEAM void each_kept(S* out, const Term& f, const Result& g) {
+    if constexpr (!kKept) return Sums::each_kept(out, f, g);
+    this->team.each([&](int t) {
+      Piece piece = {};
+      columns(
+          t, [&](const V&, int place) { put_in(piece, place % kPer, S(g(results.of(t).of[place]))); },
           [&](std::int64_t first) {
             put_words(out + first, piece);
             piece = {};
@@ -161,7 +195,7 @@ struct PieceRow : RowSums<PieceRow<T, S, kArrays, kKept>, T, S, kArrays> {
         for (int m = 0; m < 2; ++m)
           values.shared[m] = value_in<S>(more[m], i);
         values.column = first + i;
-        f(values, i);
+        f(values, p * kPer + i);
       }
       done(first);
     }

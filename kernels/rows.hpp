@@ -100,14 +100,6 @@ struct RmsNormRow {
   }
 };
 
-// What a row's softmax divides by: e^(x[j] * scale - largest) is value(x[j]), `share` of it the probability.
-template <class F>
-struct SoftmaxSums {
-  F scale, largest, total;
-  PIPEWRIGHT_BOTH F value(F x) const { return std::exp(x * scale - largest); }
-  PIPEWRIGHT_BOTH F share() const { return F(1) / total; }
-  PIPEWRIGHT_BOTH F log_sum() const { return largest + std::log(total); }  // of e^(x scale)
-};
 // Which columns of a row are seen: all, or those before `end`.
 struct AllSeen {
   PIPEWRIGHT_BOTH bool operator()(std::int64_t) const { return true; }
@@ -116,15 +108,23 @@ struct SeenBefore {
   std::int64_t end;
   PIPEWRIGHT_BOTH bool operator()(std::int64_t column) const { return column < end; }
 };
-// Of a row whose first value is in[0], and seen.
+// What a softmax is the shares of: e^(x[j] * scale - largest), 0 of columns that are not seen.
+template <class F, class Seen>
+struct SoftmaxPower {
+  F scale, largest;
+  Seen seen;
+  template <class V>
+  PIPEWRIGHT_BOTH F operator()(const V& v) const {
+    return seen(v.column) ? of(v.of[0]) : F(0);
+  }
+  PIPEWRIGHT_BOTH F of(F x) const { return std::exp(x * scale - largest); }
+};
+// Of a row whose first value is in[0], and seen; scale > 0.
 template <class Row, class Seen, class S>
-PIPEWRIGHT_TEAM SoftmaxSums<Arithmetic<S>> softmax_sums(Row& row, const Seen& seen, Arithmetic<S> scale, const S* in) {
-  using F = Arithmetic<S>;
-  const F some = in[0];
-  const F largest = row.max(some, [&](const auto& v) { return seen(v.column) ? v.of[0] : some; }) * scale;
-  SoftmaxSums<F> sums{scale, largest, F(0)};
-  sums.total = row.sum([&](const auto& v) { return seen(v.column) ? sums.value(v.of[0]) : F(0); });
-  return sums;
+PIPEWRIGHT_TEAM SoftmaxPower<Arithmetic<S>, Seen> softmax_power(Row& row, const Seen& seen, Arithmetic<S> scale,
+                                                                const S* in) {
+  const Arithmetic<S> some = in[0];
+  return {scale, row.max(some, [&](const auto& v) { return seen(v.column) ? v.of[0] : some; }) * scale, seen};
 }
 // out[j] = e^(x[j] * scale) / sum for the columns seen, 0 behind; out may be in. Nothing in between is stored, so that
 // every probability is rounded once.
@@ -135,9 +135,9 @@ PIPEWRIGHT_TEAM void softmax_row(const T& team, std::int64_t n, const Seen& seen
   const S* const none = nullptr;
   const S* const values[] = {in};
   with_row(team, n, values, none, none, out, [&](auto& row) {
-    const SoftmaxSums<F> sums = softmax_sums(row, seen, scale, in);
-    const F share = sums.share();
-    row.each(out, [&](const auto& v) { return seen(v.column) ? sums.value(v.of[0]) * share : F(0); });
+    const auto power = softmax_power(row, seen, scale, in);
+    const F share = F(1) / row.sum_keeping(power);
+    row.each_kept(out, power, [&](F p) { return p * share; });
   });
 }
 
@@ -205,14 +205,13 @@ struct CrossEntropyRow {
     const S* const none = nullptr;
     const F factor = scale;
     with_row(team, classes, values, none, none, out, [&](auto& row) {
-      const SoftmaxSums<F> sums = softmax_sums(row, AllSeen{}, F(1), in);
-      const F share = sums.share();
-      team.each([&](int t) {
-        if (t == 0) row_losses[r] = sums.log_sum() - of_label;
-      });
-      row.each(out, [&](const auto& v) {
-        const F probability = sums.value(v.of[0]) * share;
-        return (v.column == label ? probability - F(1) : probability) * factor;
+      const auto power = softmax_power(row, AllSeen{}, F(1), in);
+      const F total = row.sum_keeping(power), share = F(1) / total;
+      row.each_kept(out, power, [&](F p) { return p * share * factor; });
+      team.each([&](int t) {  // over what was written there
+        if (t != 0) return;
+        row_losses[r] = power.largest + std::log(total) - of_label;
+        out[label] = S((power.of(of_label) * share - F(1)) * factor);
       });
     });
   }
