@@ -55,7 +55,8 @@ class Transport {
   // the slots' memory is given back.
   virtual void bind(std::vector<std::vector<std::byte*>> slots, Movers movers) = 0;
 
-  // Copies a message to its receiver. Waits for the slot, if need be.
+  // Copies a message to its receiver. Waits for the slot, if need be, and for the device as far as it copies: who sends
+  // to nobody (loopback.hpp) need not.
   virtual Sent send(const MessageSlot& message, std::span<const Piece> pieces) = 0;
   // Waits until the message may be read; where it lies.
   virtual std::byte* receive(const MessageSlot& message) = 0;

@@ -396,6 +396,7 @@ void Worker::send(const Instruction& i, const ChunkCode& code, Frame& frame, Mic
   if (device) backend_->mark(mark);
   const Sent sent = transport_.send(slot_of(port.edge, i.forward, m), pieces_);
   const std::int64_t end = now_ns();
+  if (device) backend_->finish();  // a transport that copies nothing has not waited, and only now is the mark known
   const std::int64_t made = device ? std::clamp(backend_->moment(mark), begin, end) : begin;
   record_->blocked += Time{sent.waited};
   waited_ += sent.waited;

@@ -115,6 +115,26 @@ TEST_CASE("gpu run: ops of a worker follow one another on the host's clock, and 
   }
 }
 
+TEST_CASE("gpu run: layers of two stages are calibrated, on each alone and on both at once") {
+  const RunCase run({"training.micro_batches=4", "plan.schedule=1f1b"});
+  const RunPlan plan = plan_for(run);
+  RunSettings settings = one_step();
+  settings.poison = settings.keep_gradients = settings.keep_weights = false;
+  LayerRounds rounds(plan, on_gpu(2), *run.data, settings);
+  for (const std::vector<WorkerId>& busy : {std::vector<WorkerId>{0}, {1}, {}}) {
+    const auto results = rounds.measured(0.1, busy);
+    for (std::size_t w = 0; w < 2; ++w) {
+      CAPTURE(w);
+      if (!busy.empty() && busy.front() != static_cast<WorkerId>(w)) continue;
+      CHECK(!results[w].layer_ns.empty());
+      for (const auto& [of, times] : results[w].layer_ns) {
+        REQUIRE(!times.empty());
+        CHECK(*std::max_element(times.begin(), times.end()) > 0);
+      }
+    }
+  }
+}
+
 TEST_CASE("gpu run: a GPU without the memory says so, itemised") {
   const auto backend = on_gpu(1)();
   CHECK_THROWS_WITH_AS(backend->reserve(Bytes{std::int64_t{1} << 46}), doctest::Contains("cudaMalloc"), OutOfArena);
