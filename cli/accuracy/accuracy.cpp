@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -131,6 +132,15 @@ void run_part(const PartTask& task) {
   }
 }
 
+// Profiles that a call before this one could not measure.
+std::set<std::string> failed_profiles(const StudyResults& results) {
+  std::set<std::string> names;
+  for (const StudyRecord& record : results.records())
+    if (record.part == 2 && !results.done(2, record.name) && results.latest(2, record.name)->status == "failed")
+      names.insert(record.name);
+  return names;
+}
+
 void write_summary(const StudyResults& results, const std::vector<StudyItem>& items) {
   const StudySummary summary = summarized(results.records(), planned(items), results.dry_run());
   const std::string path = results.folder() + "/accuracy";
@@ -180,9 +190,25 @@ int run(const Arguments& arguments) {
   StudyResults results(folder, settings_of(items, arguments.all("--set"), dry_run), dry_run);
   const LastWords last_words("interrupted: every result so far is kept in " + results.folder() +
                              "; the same command goes on where this one stopped");
-  for (const int part : parts) {
-    run_part({results, items, part, budget, arguments.last("--kernel-tests", kernel_tests_here())});
+  const std::set<std::string> failed = failed_profiles(results);
+  std::array<Time, kParts + 1> used{};
+  const auto go = [&](int part, bool again) {
+    const PartBudget clock(budget);
+    run_part({results, items, part, budget - used[static_cast<std::size_t>(part)],
+              arguments.last("--kernel-tests", kernel_tests_here()), failed, again});
+    used[static_cast<std::size_t>(part)] = clock.used();
     write_summary(results, items);
+  };
+  try {
+    for (const int part : parts)
+      go(part, false);
+    if (!failed.empty())
+      for (const int part : parts)
+        if (part >= 2 && part <= 4) go(part, true);
+  } catch (const GpuLost& lost) {
+    note(lost.what());
+    write_summary(results, items);
+    return std::max(tell_summary(results, items, arguments.has("--json")), kBadInput);
   }
   return tell_summary(results, items, arguments.has("--json"));
 }

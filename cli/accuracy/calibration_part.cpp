@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <list>
 #include <system_error>
 
@@ -22,11 +23,13 @@ constexpr double kDryRunSeconds = 2;  // of all runs of a dry run together, or a
 
 constexpr double kFitSeconds = 20;  // kept back for what stands behind the list of operations
 
-// Whether anything was predicted with the profiles: then none is measured any more.
-bool predicted_already(const StudyResults& results) {
-  for (const StudyRecord& record : results.records())
-    if ((record.part == 3 || record.part == 4) && record.attempt > 0) return true;
-  return false;
+// Whether anything was predicted with the profile: then it is not measured any more.
+bool predicted_already(const PartTask& task, const std::string& group) {
+  return std::any_of(task.items.begin(), task.items.end(), [&](const StudyItem& item) {
+    if ((item.part != 3 && item.part != 4) || price_group(item.scenario) != group) return false;
+    const StudyRecord* const run = task.results.latest(item.part, item.name);
+    return run != nullptr && run->attempt > 0;
+  });
 }
 
 void measure(const PartTask& task, const std::string& group, const std::vector<const StudyItem*>& items, double each) {
@@ -45,8 +48,24 @@ void measure(const PartTask& task, const std::string& group, const std::vector<c
                     {"common_error", profile.common_error},
                     {"independent_error", profile.independent_error},
                     {"seconds", seconds(clock.used())}};
+  if (const StudyRecord* const last = task.results.latest(task.part, group)) record.attempt = last->attempt + 1;
+  task.results.drop(task.part, group, 0);
   task.results.keep(std::move(record));
   tell(task, group, fmt::format("{} layers", profile.layers.size()));
+}
+
+// What cannot be measured leaves out what is predicted with it, and nothing else.
+void or_tell(const PartTask& task, const std::string& name, const std::function<void()>& measure) {
+  try {
+    measure();
+  } catch (const std::exception& error) {
+    StudyRecord record{.part = task.part, .name = name, .status = "failed", .reason = what_failed(error)};
+    if (const StudyRecord* const last = task.results.latest(task.part, name)) record.attempt = last->attempt + 1;
+    task.results.drop(task.part, name, 0);
+    tell(task, name, "failed: " + record.reason);
+    task.results.keep(std::move(record));
+    check_gpu_is_there(task, name);
+  }
 }
 
 }  // namespace
@@ -69,24 +88,26 @@ void calibration_part(const PartTask& task) {
                          ": was measured and is gone; nothing is calibrated twice: begin anew in another folder");
       continue;
     }
+    if (task.failed_before.contains(group) != task.again) continue;
     // What stands around the rounds that count takes as long again.
     const double expected = 2 * each * static_cast<double>(items.size());
     if (!budget.allows(Time{std::llround(expected * 1e9)})) {
       leave_out(task, budget, group);
       continue;
     }
-    if (predicted_already(task.results))
+    if (predicted_already(task, group))
       throw InputError(
-          fmt::format("--part 2: predictions were made already without {}; nothing is calibrated after a "
+          fmt::format("--part 2: {} is gone, and predictions were made with it; nothing is calibrated after a "
                       "prediction was seen: begin anew in another folder",
                       group));
-    measure(task, group, items, each);
+    or_tell(task, group, [&] { measure(task, group, items, each); });
   }
+  if (task.results.done(task.part, kOperations) || task.failed_before.contains(kOperations) != task.again) return;
   const double left = seconds(budget.left()) - kFitSeconds;
   if (task.dry_run() || left > 0)
-    calibrate_families(task, task.dry_run() ? all : left);
+    or_tell(task, kOperations, [&] { calibrate_families(task, task.dry_run() ? all : left); });
   else
-    leave_out(task, budget, "operations");
+    leave_out(task, budget, kOperations);
 }
 
 }  // namespace pipewright

@@ -40,7 +40,6 @@ std::vector<AskedModel> asked_models(const std::vector<StudyItem>& items) {
 namespace {
 
 constexpr int kDevice = 0;
-const std::string kDone = "operations";  // the record that the whole was done
 
 std::vector<DeviceSplit> splits_of(const PartTask& task, DeviceUnderTest& device) {
   if (task.dry_run()) return {{1, device.sms(1)}};
@@ -49,7 +48,7 @@ std::vector<DeviceSplit> splits_of(const PartTask& task, DeviceUnderTest& device
     try {
       splits.push_back({groups, device.sms(groups)});
     } catch (const GpuError& error) {
-      tell(task, kDone, fmt::format("{} virtual devices are left out: {}", groups, what_failed(error)));
+      tell(task, kOperations, fmt::format("{} virtual devices are left out: {}", groups, what_failed(error)));
     }
   return splits;
 }
@@ -96,8 +95,7 @@ void keep_families(const PartTask& task, const MeasuredDevice& measured) {
 }  // namespace
 
 void calibrate_families(const PartTask& task, double seconds) {
-  if (task.results.done(task.part, kDone)) return;
-  task.results.drop(task.part, kDone, 0);
+  if (task.results.done(task.part, kOperations)) return;
   const std::string date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
   const std::unique_ptr<DeviceUnderTest> device =
       task.dry_run() ? host_under_test(date, PIPEWRIGHT_VERSION) : gpu_under_test(kDevice, date, PIPEWRIGHT_VERSION);
@@ -107,7 +105,7 @@ void calibrate_families(const PartTask& task, double seconds) {
       *device, device_measurements(asked_models(task.items), splits_of(task, *device), device->gpus()), settings);
   fit(measured);
   const std::string folder = task.results.folder_of(task.part);
-  StudyRecord record{.part = task.part, .name = kDone};
+  StudyRecord record{.part = task.part, .name = kOperations};
   try {
     task.results.write(folder + "/device.yaml", device_yaml(preset_of(measured, "device", device->memory())));
   } catch (const InputError& error) {  // too little was measured for a preset
@@ -122,9 +120,11 @@ void calibrate_families(const PartTask& task, double seconds) {
   record.figures["shapes"] = static_cast<double>(sizes);
   for (std::size_t i = 0; i < measured.left_out.size(); ++i)
     record.words[fmt::format("left_out_{:03}", i + 1)] = measured.left_out[i];
-  tell(task, kDone,
+  tell(task, kOperations,
        fmt::format("{} shapes in {} series, {} lines of what was left out", sizes, measured.series.size(),
                    measured.left_out.size()));
+  if (const StudyRecord* const last = task.results.latest(task.part, kOperations)) record.attempt = last->attempt + 1;
+  task.results.drop(task.part, kOperations, 0);
   task.results.keep(std::move(record));
 }
 

@@ -103,7 +103,8 @@ class Search {
       record.words["runs"] = "yes";
     } catch (const OutOfArena& error) {
       record.reason = what_failed(error);
-    } catch (const std::exception& error) {  // of a GPU that has less than the caps together
+    } catch (const std::exception& error) {    // of a GPU that has less than the caps together
+      check_gpu_is_there(task_, record.name);  // else the search would take what it cannot try for too large
       record.reason = what_failed(error), record.words["failed"] = "yes";
     }
     return record;

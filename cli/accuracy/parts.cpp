@@ -7,6 +7,7 @@
 #include "calibrate/calibrate.hpp"
 #include "cli/terminal.hpp"
 #include "io/format_quantity.hpp"
+#include "kernels/gpu_api.hpp"
 #include "runtime/backends/cpu.hpp"
 
 namespace pipewright {
@@ -28,7 +29,10 @@ void tell(const PartTask& task, const std::string& name, const std::string& what
 }
 
 void leave_out(const PartTask& task, const PartBudget& budget, const std::string& name) {
-  const std::string why = fmt::format("the part's {} were used up; call again to go on", short_time(budget.limit()));
+  leave_out(task, name, fmt::format("the part's {} were used up; call again to go on", short_time(budget.limit())));
+}
+
+void leave_out(const PartTask& task, const std::string& name, const std::string& why) {
   task.results.keep({.part = task.part, .name = name, .attempt = 0, .status = "left out", .reason = why});
   tell(task, name, "left out: " + why);
 }
@@ -50,6 +54,16 @@ void processor_part(const PartTask& task) {
   record.words = {{"name", here.processor}, {"arithmetic", here.isa}};
   record.figures = {{"cores", static_cast<double>(here.cores)}};
   task.results.keep(std::move(record));
+}
+
+void check_gpu_is_there(const PartTask& task, const std::string& name) {
+  if (task.dry_run()) return;
+  try {
+    static_cast<void>(gpu_free_memory(0));
+  } catch (const GpuError& error) {
+    throw GpuLost(fmt::format("part {}: {}: the GPU is lost to this process ({}); call again to go on", task.part, name,
+                              what_failed(error)));
+  }
 }
 
 std::string what_failed(const std::exception& error) {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <chrono>
+#include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -35,6 +37,10 @@ struct PartTask {
   int part = 0;
   Time limit;                // of each part
   std::string kernel_tests;  // the program that tests the kernels on a GPU; "": unknown
+  // Profiles that an earlier call failed to measure are tried again behind all that never failed: one that takes the
+  // GPU with it does not keep a call from the rest.
+  std::set<std::string> failed_before = {};
+  bool again = false;  // what failed before, and what hangs on it
 
   bool dry_run() const { return results.dry_run(); }
   std::vector<const StudyItem*> own_items() const;
@@ -55,13 +61,22 @@ void gradients_part(const PartTask& task);
 
 // A line on standard error: "part 3: pipeline-k4: ..."
 void tell(const PartTask& task, const std::string& name, const std::string& what);
-// Keeps the record that nothing was begun, since the part's time is used up.
+// Keeps the record that nothing was begun, since the part's time is used up, or as `why` says.
 void leave_out(const PartTask& task, const PartBudget& budget, const std::string& name);
+void leave_out(const PartTask& task, const std::string& name, const std::string& why);
 // Keeps a record without figures: "not applicable", "not run".
 void keep_without_figures(const PartTask& task, const std::string& name, const std::string& status,
                           const std::string& reason);
 // Of what a dry run has nothing to say.
 void keep_not_applicable(const PartTask& task, const std::string& name);
+// After an illegal address and the like nothing of a GPU works any more in this process: what comes next would fail
+// without having been tried.
+class GpuLost : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+// Throws GpuLost, if it is.
+void check_gpu_is_there(const PartTask& task, const std::string& name);
 // Why a step failed, whatever it threw: a GPU's error names the call.
 std::string what_failed(const std::exception& error);
 

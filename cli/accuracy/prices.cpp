@@ -51,6 +51,13 @@ std::string profile_path(const StudyResults& results, const std::string& group) 
   return fmt::format("{}/part-2/{}.yaml", results.folder(), group);
 }
 
+std::string Prices::missing(const StudyItem& item) const {
+  const std::string group = price_group(item.scenario);
+  const StudyRecord* const latest = results_.latest(2, group);
+  if (latest == nullptr || results_.done(2, group)) return "";
+  return fmt::format("part 2 has no profile {}: {}", group, latest->reason);
+}
+
 Scenario Prices::priced(const StudyItem& item) {
   const std::string group = price_group(item.scenario);
   auto found = read_.find(group);

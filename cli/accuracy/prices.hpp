@@ -26,6 +26,9 @@ std::string profile_path(const StudyResults& results, const std::string& group);
 class Prices {
  public:
   explicit Prices(const StudyResults& results) : results_(results) {}
+  // Why it cannot be predicted: part 2 tried to measure its group and failed, or had no time left. "": it can, or part
+  // 2 has never come to it.
+  std::string missing(const StudyItem& item) const;
   // The scenario with the prices of its group. Throws InputError where part 2 has not measured them.
   Scenario priced(const StudyItem& item);
 

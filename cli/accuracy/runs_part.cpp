@@ -104,6 +104,7 @@ void attempt(const PartTask& task, const StudyItem& item, const Scenario& priced
                    record.status == "failed" ? "failed: " + record.reason
                                              : fmt::format("predicted {}, measured {}, {}", short_time(row.predicted),
                                                            short_time(row.median), without_advice(row.text))));
+  if (record.status == "failed") check_gpu_is_there(task, item.name);
 }
 
 }  // namespace
@@ -111,10 +112,18 @@ void attempt(const PartTask& task, const StudyItem& item, const Scenario& priced
 void runs_part(const PartTask& task) {
   const PartBudget budget(task.limit);
   Prices prices(task.results);
-  for (const StudyItem* const item : task.own_items())
-    static_cast<void>(prices.priced(*item));  // nothing begins where a calibration is missing
+  std::vector<const StudyItem*> items;
+  for (const StudyItem* const item : task.own_items()) {
+    if (task.failed_before.contains(price_group(item->scenario)) != task.again) continue;
+    if (const std::string why = prices.missing(*item); !why.empty()) {
+      if (due(task.results, *item) == 1) leave_out(task, item->name, why);
+      continue;
+    }
+    static_cast<void>(prices.priced(*item));  // nothing begins where no calibration was tried
+    items.push_back(item);
+  }
   for (int round = 1; round <= kAttempts; ++round)
-    for (const StudyItem* const item : task.own_items()) {
+    for (const StudyItem* const item : items) {
       if (due(task.results, *item) != round) continue;
       const Scenario priced = prices.priced(*item);
       if (budget.allows(expected(priced)))

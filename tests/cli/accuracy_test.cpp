@@ -135,6 +135,50 @@ TEST_CASE("accuracy: what a part's time does not suffice for is left out, listed
   CHECK_FALSE(fs::exists(folder + "/part-6/gradients-k8-fp32-own.attempt-0.json"));
 }
 
+TEST_CASE("accuracy: a profile without time leaves out what is predicted with it; all other parts are reached") {
+  ScratchFolder scratch;
+  const std::string folder = scratch.path("study");
+  const ProgramRun run = run_program({"accuracy", "--dry-run", "--budget", "1 ns", "-o", folder});
+  CHECK(run.status == 2);
+  CHECK(contains(run.out, "| 2 | cpu-staged | 0 | left out | the part's 1 ns were used up"));
+  CHECK(
+      contains(run.out, "| 3 | staged-k2-m8-1f1b | 0 | left out | part 2 has no profile cpu-staged: the part's 1 ns"));
+  for (const std::string name : {"part-4/speed-up-k4-m32-gpipe", "part-5/largest-k8", "part-6/gradients-k8-fp32-own"}) {
+    CAPTURE(name);
+    CHECK(fs::exists(folder + "/" + name + ".attempt-0.json"));
+  }
+}
+
+TEST_CASE("accuracy: a profile that fails takes nothing else with it, and the next call tries it again") {
+  ScratchFolder scratch;
+  const std::string folder = scratch.path("study"), profile = folder + "/part-2/cpu-staged.yaml";
+  CHECK(run_program(dry_run(folder, {"--part", "1"})).status == 0);
+  fs::create_directories(profile + "/in-its-way");  // what is measured cannot be kept
+  const Words words = dry_run(folder, {"--part", "2", "--part", "3"});
+  const ProgramRun failed = run_program(words);
+  CHECK(failed.status == 2);
+  CHECK(contains(failed.out, "| cpu-staged | failed | failed |"));
+  CHECK(contains(failed.out, "| 2 | cpu-staged | 1 | failed | " + profile + ": cannot write"));
+  CHECK(contains(failed.out, "| 3 | staged-k4-m16-1f1b | 0 | left out | part 2 has no profile cpu-staged: " + profile));
+  const auto before = texts(folder);
+  CHECK(before.contains("part-2/operations.attempt-1.json"));
+  CHECK(before.contains("part-3/recompute-k4-m16-gpipe.attempt-1.json"));
+  CHECK(run_program(dry_run(folder, {"--part", "2"})).status == 2);
+
+  fs::remove_all(profile);
+  const ProgramRun rest = run_program(words);
+  CHECK(rest.status == 0);
+  const auto after = texts(folder);
+  CHECK(nlohmann::json::parse(after.at("part-2/cpu-staged.attempt-1.json"))["status"] == "failed");
+  CHECK(nlohmann::json::parse(after.at("part-2/cpu-staged.attempt-3.json"))["status"] == "done");
+  CHECK(after.contains("part-3/staged-k4-m16-1f1b.attempt-1.json"));
+  CHECK_FALSE(after.contains("part-3/staged-k4-m16-1f1b.attempt-0.json"));
+  for (const std::string name : {"part-2/cpu.yaml", "part-3/recompute-k4-m16-gpipe.attempt-1.json"}) {
+    CAPTURE(name);
+    CHECK(after.at(name) == before.at(name));
+  }
+}
+
 TEST_CASE("accuracy: a dry run keeps away from where measured results are kept") {
   ScratchFolder scratch;
   const std::string tree = scratch.path("tree"), link = scratch.path("link");
