@@ -1,0 +1,171 @@
+// Every command that a GPU stands behind, from its beginning to its end, on the made-up CUDA.
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/made_up_cuda/made_up_run.hpp"
+
+using namespace pipewright;
+using namespace pipewright::made_up_cuda;
+
+namespace {
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::size_t times(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size()))
+    ++n;
+  return n;
+}
+
+void check_clean(const MadeUpRun& run) {
+  CHECK(run.left == "");
+  CHECK(run.misuse == "");
+  CHECK(run.processes > 0);
+}
+
+MadeUpRun run_of(const std::string& settings, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {"run", tiny()});
+  return made_up_run(settings, arguments);
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("commands");
+
+TEST_CASE("made-up GPU: doctor shows GPUs, their groups of SMs, links and missing libraries") {
+  const MadeUpRun run = made_up_run("gpus=2 sms=132 memory=80GiB", {"doctor"});
+  CHECK(run.status == 0);
+  CHECK(has(run.out, "GPU 1       made-up GPU, architecture 9.0, 132 SMs, at 0000:02:00.0"));
+  CHECK(has(run.out, "memory    80.0 GiB"));
+  CHECK(has(run.out, "2 x 64, 4 left over; 4 x 32, 4 left over; 8 x 16, 4 left over"));
+  CHECK(has(run.out, "peers     GPU 0: direct"));
+  CHECK(has(run.out, "cuBLASLt    not found"));
+  check_clean(run);
+}
+
+TEST_CASE("made-up GPU: run counts the memory of every worker to the byte, over threads and through the host") {
+  for (const std::string transport : {"local", "staged"}) {
+    CAPTURE(transport);
+    const ScratchFolder folder;
+    const std::string file = folder.path("step.json");
+    const MadeUpRun run = run_of("", {"--transport", transport, "-o", file});
+    CAPTURE(run.err);
+    CHECK(run.status == 0);
+    CHECK(times(run.out, "as counted, to the byte") == 2);
+    CHECK(has(run.out, "backend cuda (64 SMs, fp32, own products)"));
+    CHECK(has(file_text(file), "pipewright.result/1"));
+    CHECK(run.calls.at("kernel") > 100);
+    CHECK((run.calls.contains("cudaMallocHost") == (transport == "staged")));
+    check_clean(run);
+  }
+}
+
+TEST_CASE("made-up GPU: a worker's memory on the GPU is its arena and the block of its probe") {
+  const MadeUpRun run = run_of("", {});
+  // extents of the two arenas, KiB, and 1 MiB each (runtime/backends/gpu.cpp)
+  CHECK(has(run.out, "27.5 KiB     28.0 KiB"));
+  CHECK(has(run.out, "22.5 KiB     22.5 KiB"));
+  CHECK(run.most_device_bytes == 28 * 1024 + 22 * 1024 + 512 + 2 * (1 << 20));
+}
+
+TEST_CASE("made-up GPU: run in every precision, with replicas, recomputation and split backwards") {
+  const std::vector<std::vector<std::string>> runs = {
+      {"--set", "training.precision=bf16", "--set", "training.gradient_precision=fp32"},
+      {"--set", "training.precision=fp16", "--set", "training.gradient_precision=fp32"},
+      {"--set", "training.precision=tf32", "--set", "plan.recompute=full"},
+      {"--set", "plan.schedule=zb_h1", "--set", "training.micro_batches=4"},
+      {"--set", "plan.data_parallel=2", "--set", "cluster.node.devices=4"},
+      {"--set", "plan.data_parallel=2", "--set", "cluster.node.devices=4", "--transport", "staged"},
+  };
+  for (const auto& arguments : runs) {
+    CAPTURE(arguments.at(1));
+    const MadeUpRun run = run_of("", arguments);
+    CHECK_MESSAGE(run.status == 0, run.err);
+    CHECK(has(run.out, "as counted, to the byte"));
+    check_clean(run);
+  }
+}
+
+TEST_CASE("made-up GPU: messages between two GPUs go by their link") {
+  const MadeUpRun run = run_of("gpus=2", {"--transport", "peer", "--gpus", "0,1"});
+  CHECK_MESSAGE(run.status == 0, run.err);
+  CHECK(times(run.out, "as counted, to the byte") == 2);
+  CHECK(run.calls.at("cudaMemcpyPeerAsync") == 12);        // an activation and a gradient, 2 micro-batches, 3 steps
+  CHECK(run.calls.at("cudaDeviceEnablePeerAccess") == 2);  // either way
+  check_clean(run);
+}
+
+TEST_CASE("made-up GPU: links as slow as the cluster's need no kernel of their own") {
+  const MadeUpRun run = run_of("", {"--transport", "throttled"});
+  CHECK_MESSAGE(run.status == 0, run.err);
+  CHECK(run.calls.at("kernel") == run_of("", {}).calls.at("kernel"));
+  check_clean(run);
+}
+
+TEST_CASE("made-up GPU: --check gradients compares with one worker on the whole GPU") {
+  const MadeUpRun run = run_of("", {"--check", "gradients"});
+  CHECK_MESSAGE(run.status == 0, run.err);
+  CHECK(has(run.out, "gradients: bit-identical to one worker's"));
+  check_clean(run);
+}
+
+TEST_CASE("made-up GPU: a checkpoint is written, and gone on from") {
+  const ScratchFolder folder;
+  const MadeUpRun first = run_of("", {"--checkpoint", folder.path("state")});
+  CHECK_MESSAGE(first.status == 0, first.err);
+  const MadeUpRun second = run_of("", {"--checkpoint", folder.path("state"), "--resume", "--steps", "4"});
+  CHECK_MESSAGE(second.status == 0, second.err);
+  check_clean(first);
+  check_clean(second);
+}
+
+TEST_CASE("made-up GPU: calibrate times layers and messages of a scenario") {
+  const ScratchFolder folder;
+  const std::string file = folder.path("profile.yaml");
+  const MadeUpRun run =
+      made_up_run("", {"calibrate", tiny(), "--set", "plan.stages=1", "--budget", "10ms", "-o", file});
+  CHECK_MESSAGE(run.status == 0, run.err);
+  CHECK(has(file_text(file), "made-up GPU"));
+  check_clean(run);
+}
+
+TEST_CASE("made-up GPU: calibrate finds out that kernels that do nothing are wrong, and writes nothing") {
+  const ScratchFolder folder;
+  const std::string file = folder.path("device.yaml");
+  const MadeUpRun run = made_up_run("copy_up_to=65536", {"calibrate", "--backend", "cuda", "--precision", "bf16",
+                                                         "--virtual-devices", "1", "--budget", "3s", "-o", file});
+  CHECK(run.status == 2);
+  CHECK(has(run.err, "bf16, its result is wrong (weight gradient of 1 x 10 x 128 x 16: off by"));
+  CHECK(has(run.err, "error: no product and no copy of the whole device was measured"));
+  CHECK(folder.files().empty());
+  check_clean(run);
+}
+
+TEST_CASE("made-up GPU: capacity asks no GPU") {
+  const MadeUpRun run = made_up_run(
+      "", {"capacity", tiny(), "--over", "model.layers.1.repeat", "--set", "cluster.node.device.memory=1MiB"});
+  CHECK_MESSAGE(run.status == 0, run.err);
+  CHECK(run.calls.empty());
+}
+
+TEST_CASE("made-up GPU: accuracy looks at the device and at its groups of SMs") {
+  const ScratchFolder folder;
+  const MadeUpRun run = made_up_run("", {"accuracy", "--part", "1", "--budget", "20s", "-o", folder.path("results")});
+  CHECK_MESSAGE(run.status == 0, run.err);
+  CHECK(has(file_text(folder.path("results/part-1/device.attempt-1.json")), "\"made-up GPU\""));
+  for (const std::string groups : {"2", "4", "8"}) {
+    CAPTURE(groups);
+    const std::string file = file_text(folder.path("results/part-1/groups-" + groups + ".attempt-1.json"));
+    CHECK(has(file, "\"status\": \"done\""));
+    CHECK(has(file, "\"groups\": " + groups + ","));
+    CHECK(has(file, "\"sms_shared\": 0\n"));
+  }
+  check_clean(run);
+}
+
+TEST_SUITE_END();

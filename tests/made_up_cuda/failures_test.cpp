@@ -1,0 +1,132 @@
+// Each call that a run makes fails once: the words, the status, and that nothing is left.
+#include <algorithm>
+#include <regex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/made_up_cuda/made_up_run.hpp"
+
+using namespace pipewright;
+using namespace pipewright::made_up_cuda;
+
+namespace {
+
+struct Failed {
+  MadeUpRun run;
+  std::vector<std::string> files;  // in the folder of its output
+};
+
+Failed failed(const std::string& settings, const std::vector<std::string>& options = {}) {
+  const ScratchFolder folder;
+  std::vector<std::string> arguments = {"run", tiny(), "-o", folder.path("step.json")};
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  Failed out;
+  out.run = made_up_run(settings, arguments);
+  out.files = folder.files();
+  return out;
+}
+
+std::string failing(const std::string& function, long nth, int error) {
+  return "fail=" + function + ":" + std::to_string(nth) + ":" + std::to_string(error);
+}
+
+bool says(const MadeUpRun& run, const std::string& pattern) {
+  return std::regex_search(run.err, std::regex(pattern));
+}
+
+bool is_one_of(const std::string& name, const std::vector<std::string_view>& names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+constexpr int kOutOfMemory = 2, kIllegalAddress = 700, kUnknown = 999;
+
+// What gives something back: nothing can be done about it. And what is told where it is known, but needed by nobody.
+const std::vector<std::string_view> kDoNotMatter = {
+    "cudaEventDestroy",      "cudaStreamDestroy",          "cudaFree",
+    "cudaFreeHost",          "cuGreenCtxDestroy",          "cudaDriverGetVersion",
+    "cudaDeviceGetPCIBusId", "cudaDeviceDisablePeerAccess"};
+// Their failure is an answer of its own ("gives none", "does not reach").
+const std::vector<std::string_view> kInOtherWords = {"cudaDeviceCanAccessPeer", "cudaGetDriverEntryPointByVersion"};
+
+// Each function's last call fails, and one in the middle. `only`: of these functions; none: of all.
+void check_each(const std::string& settings, const std::vector<std::string>& options,
+                const std::vector<std::string_view>& only = {}) {
+  const Failed whole = failed(settings, options);
+  REQUIRE_MESSAGE(whole.run.status == 0, whole.run.err);
+  REQUIRE(whole.run.clean());
+  for (const auto& [name, count] : whole.run.calls) {
+    if (name == "kernel" || is_one_of(name, {"cudaMalloc", "cudaMallocHost"})) continue;
+    if (!only.empty() && !is_one_of(name, only)) continue;
+    for (const long nth : {(count + 1) / 2, count}) {
+      const bool matters = !is_one_of(name, kDoNotMatter);
+      if (!matters && nth != count) continue;
+      CAPTURE(name);
+      CAPTURE(nth);
+      const Failed one = failed(settings + " " + failing(name, nth, kUnknown), options);
+      CAPTURE(one.run.err);
+      CHECK(one.run.status == (matters ? 2 : 0));
+      CHECK(one.files.size() == (matters ? 0 : 1));
+      CHECK(one.run.clean());
+      if (matters && !is_one_of(name, kInOtherWords))
+        CHECK(says(one.run, name == "cudaLaunchKernel" ? "kernel [a-z_ ()]+: unknown error" : name));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("failures");
+
+TEST_CASE("made-up GPU: a call that fails ends a run with its name, and nothing is left behind") {
+  check_each("", {});
+}
+
+TEST_CASE("made-up GPU: so it does between two GPUs") {
+  check_each("gpus=2", {"--transport", "peer", "--gpus", "0,1"},
+             {"cudaDeviceCanAccessPeer", "cudaDeviceEnablePeerAccess", "cudaDeviceDisablePeerAccess",
+              "cudaMemcpyPeerAsync", "cudaStreamCreateWithFlags", "cudaSetDevice"});
+}
+
+TEST_CASE("made-up GPU: a launch that fails is told with worker, op and kernel") {
+  const long all = failed("").run.calls.at("cudaLaunchKernel");
+  const Failed one = failed(failing("cudaLaunchKernel", all / 2, kUnknown));
+  CAPTURE(one.run.err);
+  CHECK(one.run.status == 2);
+  CHECK(says(one.run, "worker [01] at op [01][FBWU][0-9]+: kernel [a-z_ ()]+: unknown error"));
+}
+
+TEST_CASE(
+    "made-up GPU: a kernel that fails while it runs ends the run, and all memory, streams and groups are given back") {
+  const long all = failed("").run.calls.at("kernel");
+  for (const long nth : {all / 3, all / 2, all}) {
+    CAPTURE(nth);
+    const Failed one = failed(failing("kernel", nth, kIllegalAddress));
+    CAPTURE(one.run.err);
+    CHECK(one.run.status == 2);
+    CHECK(says(one.run, "worker [01] at op .*an illegal memory access was encountered \\(cudaErrorIllegalAddress\\)"));
+    CHECK(one.files.empty());
+    CHECK(one.run.clean());
+  }
+}
+
+TEST_CASE("made-up GPU: no memory for an arena or for what goes through the host is an answer, with the worker") {
+  for (const long nth : {1, 2}) {
+    CAPTURE(nth);
+    const Failed arena = failed(failing("cudaMalloc", nth, kOutOfMemory));
+    CAPTURE(arena.run.err);
+    CHECK(arena.run.status == 1);
+    CHECK(arena.run.out.find("infeasible: worker " + std::to_string(nth - 1) + ": cudaMalloc of ") == 0);
+    CHECK(arena.files.empty());
+    CHECK(arena.run.clean());
+    const Failed staging = failed(failing("cudaMallocHost", nth, kOutOfMemory), {"--transport", "staged"});
+    CHECK(staging.run.status == 1);
+    CHECK(staging.run.out.find("cudaMallocHost of ") != std::string::npos);
+    CHECK(staging.files.empty());
+    CHECK(staging.run.clean());
+  }
+}
+
+TEST_SUITE_END();

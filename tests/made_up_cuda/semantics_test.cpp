@@ -1,0 +1,334 @@
+// What the made-up CUDA says of right and wrong calls: it is worth what it refuses. Each case has a CUDA that is new.
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "kernels/gpu_api.hpp"
+#include "kernels/gpu_graph.hpp"
+#include "kernels/probes.hpp"
+#include "tests/made_up_cuda/made_up_cuda.hpp"
+
+using namespace pipewright;
+using namespace pipewright::made_up_cuda;
+
+namespace {
+
+constexpr Time kLong{50'000'000};
+
+// Leaves what it found, so that a case that expects misuse does not spoil the next.
+struct Fresh {
+  explicit Fresh(int gpus = 1) {
+    cuda().machine = {};
+    cuda().machine.gpus = gpus, cuda().machine.driver = CUDART_VERSION;
+    gpu_use(0);
+  }
+  ~Fresh() {
+    for (cudaError_t& broken : cuda().broken)
+      broken = cudaSuccess;
+    static_cast<void>(cudaGetLastError());
+    cuda().ledger.forgive();
+  }
+};
+
+struct OwnStream {
+  OwnStream() { REQUIRE(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking) == cudaSuccess); }
+  ~OwnStream() { static_cast<void>(cudaStreamDestroy(handle)); }
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+  cudaStream_t handle = nullptr;
+};
+struct OwnEvent {
+  OwnEvent() { REQUIRE(cudaEventCreate(&handle) == cudaSuccess); }
+  ~OwnEvent() { static_cast<void>(cudaEventDestroy(handle)); }
+  OwnEvent(const OwnEvent&) = delete;
+  OwnEvent& operator=(const OwnEvent&) = delete;
+  cudaEvent_t handle = nullptr;
+};
+
+// And nothing of it is left to be blamed on the next launch.
+cudaError_t answer(cudaError_t error) {
+  static_cast<void>(cudaGetLastError());
+  return error;
+}
+
+float elapsed_ms(cudaEvent_t from, cudaEvent_t to) {
+  float ms = 0;
+  CHECK(cudaEventElapsedTime(&ms, from, to) == cudaSuccess);
+  return ms;
+}
+
+std::string noted() {
+  std::string all;
+  for (const std::string& line : cuda().ledger.misuse())
+    all += line + '\n';
+  return all;
+}
+bool notes(const std::string& part) {
+  return noted().find(part) != std::string::npos;
+}
+
+std::string reported(const std::string& line) {
+  const std::string all = cuda().ledger.report();
+  const std::size_t at = all.find(line + ' ');
+  return at == std::string::npos ? "" : all.substr(at + line.size() + 1, all.find('\n', at) - at - line.size() - 1);
+}
+
+}  // namespace
+
+TEST_CASE("made-up CUDA: an event behind work has not passed, and has no time yet") {
+  const Fresh fresh;
+  const OwnStream stream;
+  const OwnEvent begin, end;
+  CHECK(cudaEventQuery(begin.handle) == cudaSuccess);  // as of one that was never recorded
+  float ms = 0;
+  CHECK(answer(cudaEventElapsedTime(&ms, begin.handle, end.handle)) == cudaErrorInvalidResourceHandle);
+  CHECK(cudaEventRecord(begin.handle, stream.handle) == cudaSuccess);
+  launch_delay(stream.handle, kLong);
+  CHECK(cudaEventRecord(end.handle, stream.handle) == cudaSuccess);
+  CHECK(answer(cudaEventQuery(end.handle)) == cudaErrorNotReady);
+  CHECK(answer(cudaEventElapsedTime(&ms, begin.handle, end.handle)) == cudaErrorNotReady);
+  CHECK(cudaEventSynchronize(end.handle) == cudaSuccess);
+  CHECK(cudaEventElapsedTime(&ms, begin.handle, end.handle) == cudaSuccess);
+  CHECK(ms >= 50);
+  CHECK(noted() == "");
+}
+
+TEST_CASE("made-up CUDA: a stream that waits for an event goes on behind it, and begins at once where there was none") {
+  const Fresh fresh;
+  const OwnStream slow, waiting;
+  const OwnEvent begin, done, after, never;
+  CHECK(cudaStreamWaitEvent(waiting.handle, never.handle, 0) == cudaSuccess);
+  CHECK(cudaEventRecord(begin.handle, waiting.handle) == cudaSuccess);
+  launch_delay(slow.handle, kLong);
+  CHECK(cudaEventRecord(done.handle, slow.handle) == cudaSuccess);
+  CHECK(cudaStreamWaitEvent(waiting.handle, done.handle, 0) == cudaSuccess);
+  CHECK(cudaEventRecord(done.handle, slow.handle) == cudaSuccess);  // a later record changes nothing
+  CHECK(cudaEventRecord(after.handle, waiting.handle) == cudaSuccess);
+  CHECK(cudaEventQuery(begin.handle) == cudaSuccess);
+  CHECK(answer(cudaEventQuery(after.handle)) == cudaErrorNotReady);
+  CHECK(cudaStreamSynchronize(waiting.handle) == cudaSuccess);
+  float ms = 0;
+  CHECK(cudaEventElapsedTime(&ms, begin.handle, after.handle) == cudaSuccess);
+  CHECK(ms >= 50);
+}
+
+TEST_CASE("made-up CUDA: a gate holds its stream until it is opened") {
+  const Fresh fresh;
+  const OwnStream stream;
+  const OwnEvent behind;
+  StreamGate gate(0);
+  gate.close(stream.handle);
+  CHECK(cudaEventRecord(behind.handle, stream.handle) == cudaSuccess);
+  CHECK(answer(cudaEventQuery(behind.handle)) == cudaErrorNotReady);
+  gate.open();
+  CHECK(cudaEventSynchronize(behind.handle) == cudaSuccess);
+}
+
+TEST_CASE("made-up CUDA: a copy has its effect at its end, not when it is asked for") {
+  const Fresh fresh;
+  const OwnStream stream;
+  const GpuMemory block(0, {4}), pinned(0, {4}, GpuMemoryKind::PinnedHost);
+  std::memcpy(block.data(), "new", 4);
+  launch_delay(stream.handle, kLong);
+  gpu_copy(stream.handle, pinned.data(), block.data(), {4}, GpuCopy::DeviceToHost);
+  CHECK(std::string(static_cast<const char*>(pinned.data())) == "");
+  gpu_finish(stream.handle);
+  CHECK(std::string(static_cast<const char*>(pinned.data())) == "new");
+}
+
+TEST_CASE("made-up CUDA: a copy into memory that is not pinned makes the host wait") {
+  const Fresh fresh;
+  const OwnStream stream;
+  const GpuMemory block(0, {4});
+  char here[4] = {};
+  std::memcpy(block.data(), "new", 4);
+  launch_delay(stream.handle, kLong);
+  gpu_copy(stream.handle, here, block.data(), {4}, GpuCopy::DeviceToHost);
+  CHECK(std::string(here) == "new");
+}
+
+TEST_CASE("made-up CUDA: copies beyond a block, of freed blocks and of the host's memory are refused and noted") {
+  const Fresh fresh;
+  const OwnStream stream;
+  const GpuMemory a(0, {1000}), b(0, {1000});
+  CHECK_THROWS_WITH_AS(gpu_copy(stream.handle, a.data(), b.data(), {1001}, GpuCopy::DeviceToDevice),
+                       doctest::Contains("cudaErrorInvalidValue"), GpuError);
+  CHECK(notes("cudaMemcpyAsync of 1001 bytes at"));
+  CHECK(notes("from byte 0 of a block of 1000"));
+  void* gone = nullptr;
+  {
+    const GpuMemory c(0, {1000});
+    gone = c.data();
+  }
+  CHECK_THROWS_AS(gpu_copy(stream.handle, a.data(), gone, {8}, GpuCopy::DeviceToDevice), GpuError);
+  CHECK(notes("of a block that was freed"));
+  char here[8] = {};
+  CHECK_THROWS_AS(gpu_zero(stream.handle, here, {8}), GpuError);
+  CHECK(notes("cudaMemsetAsync of 8 bytes at"));
+  CHECK(notes("not in the memory of a GPU"));
+}
+
+TEST_CASE("made-up CUDA: copies that overlap are noted, within one and between two at once") {
+  const Fresh fresh;
+  const OwnStream one, other;
+  const OwnEvent done;
+  const GpuMemory block(0, {1 << 20}), away(0, {1 << 20});
+  auto* const bytes = static_cast<char*>(block.data());
+  const auto both = [&](bool ordered) {
+    launch_delay(one.handle, {1'000'000});  // until all is asked for
+    CHECK(cudaEventRecord(done.handle, one.handle) == cudaSuccess);
+    CHECK(cudaStreamWaitEvent(other.handle, done.handle, 0) == cudaSuccess);
+    gpu_copy(one.handle, away.data(), bytes, {1 << 20}, GpuCopy::DeviceToDevice);
+    CHECK(cudaEventRecord(done.handle, one.handle) == cudaSuccess);
+    if (ordered) CHECK(cudaStreamWaitEvent(other.handle, done.handle, 0) == cudaSuccess);
+    gpu_zero(other.handle, bytes, {1 << 20});
+    gpu_finish(one.handle);
+    gpu_finish(other.handle);
+  };
+  both(true);
+  CHECK(noted() == "");
+  both(false);
+  CHECK(notes("two copies at once, of which one writes what the other touches"));
+  gpu_copy(one.handle, bytes + 10, bytes, {100}, GpuCopy::DeviceToDevice);
+  CHECK(notes("a copy whose ends overlap"));
+}
+
+TEST_CASE("made-up CUDA: what is freed, destroyed or used after that is noted") {
+  const Fresh fresh;
+  void* block = nullptr;
+  CHECK(cudaMalloc(&block, 100) == cudaSuccess);
+  CHECK(cudaFree(block) == cudaSuccess);
+  CHECK(answer(cudaFree(block)) == cudaErrorInvalidValue);
+  CHECK(notes("which was freed before"));
+  int here = 0;
+  CHECK(answer(cudaFreeHost(&here)) == cudaErrorInvalidValue);
+  CHECK(notes("which is no block of its own"));
+  cudaStream_t stream = nullptr;
+  cudaEvent_t event = nullptr;
+  CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+  CHECK(cudaEventCreate(&event) == cudaSuccess);
+  CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+  CHECK(answer(cudaEventRecord(event, stream)) == cudaErrorInvalidResourceHandle);
+  CHECK(notes("cudaEventRecord on a stream that is none, or is gone"));
+  CHECK(cudaEventDestroy(event) == cudaSuccess);
+  CHECK(answer(cudaEventSynchronize(event)) == cudaErrorInvalidResourceHandle);
+  CHECK(notes("cudaEventSynchronize of an event that is none, or is gone"));
+  CHECK(answer(cudaStreamDestroy(stream)) == cudaErrorInvalidResourceHandle);
+}
+
+TEST_CASE("made-up CUDA: launches and events are refused on a stream of another GPU") {
+  const Fresh fresh(2);
+  const OwnStream first;
+  gpu_use(1);
+  const OwnEvent second;
+  CHECK_THROWS_WITH_AS(launch_empty(first.handle), doctest::Contains("cudaErrorInvalidResourceHandle"), GpuError);
+  CHECK(answer(cudaEventRecord(second.handle, first.handle)) == cudaErrorInvalidResourceHandle);
+  const GpuMemory there(1, {8}), here(0, {8});
+  CHECK_THROWS_AS(gpu_copy_between(first.handle, there.data(), 0, here.data(), 1, {8}), GpuError);
+  CHECK(notes("an address of another GPU than it is told"));
+  gpu_copy_between(first.handle, there.data(), 1, here.data(), 0, {8});
+  gpu_finish(first.handle);
+}
+
+TEST_CASE("made-up CUDA: direct links are joined once, parted once, and not there on every machine") {
+  const Fresh fresh(2);
+  CHECK(cudaDeviceEnablePeerAccess(1, 0) == cudaSuccess);
+  CHECK(answer(cudaDeviceEnablePeerAccess(1, 0)) == cudaErrorPeerAccessAlreadyEnabled);
+  CHECK(cudaDeviceDisablePeerAccess(1) == cudaSuccess);
+  CHECK(answer(cudaDeviceDisablePeerAccess(1)) == cudaErrorPeerAccessNotEnabled);
+  cuda().machine.peer = false;
+  CHECK_THROWS_AS(gpu_join(0, 1), GpuError);
+}
+
+TEST_CASE("made-up CUDA: memory ends, and what is free is told to the byte") {
+  const Fresh fresh;
+  cuda().machine.memory = kContextBytes + 4096;
+  const Bytes all = gpu_free_memory(0);
+  CHECK(all == Bytes{4096});
+  {
+    const GpuMemory block(0, {3000});
+    CHECK(gpu_free_memory(0) == Bytes{4096 - 3072});
+    CHECK_THROWS_WITH_AS(GpuMemory(0, {2000}), doctest::Contains("cudaErrorMemoryAllocation"), GpuError);
+  }
+  CHECK(gpu_free_memory(0) == all);
+}
+
+TEST_CASE("made-up CUDA: a recording takes launches, runs them when it is launched, and no memory may be asked for") {
+  const Fresh fresh;
+  const OwnStream stream;
+  const OwnEvent begin, end;
+  {
+    const GpuGraph graph(stream.handle, [&] {
+      launch_delay(stream.handle, kLong);
+      CHECK_THROWS_WITH_AS(GpuMemory(0, {8}), doctest::Contains("cudaErrorStreamCaptureUnsupported"), GpuError);
+    });
+    CHECK(cudaEventRecord(begin.handle, stream.handle) == cudaSuccess);
+    CHECK(cudaEventQuery(begin.handle) == cudaSuccess);  // nothing of it has run
+    graph.launch(stream.handle);
+    CHECK(cudaEventRecord(end.handle, stream.handle) == cudaSuccess);
+    CHECK(reported("left graphs") == "1");
+    CHECK(cudaEventSynchronize(end.handle) == cudaSuccess);
+  }
+  CHECK(elapsed_ms(begin.handle, end.handle) >= 50);
+  CHECK(reported("left graphs") == "0");
+}
+
+TEST_CASE("made-up CUDA: after a kernel that fails every call does, and what is given back counts") {
+  const Fresh fresh;
+  const OwnStream stream;
+  const OwnEvent event;
+  {
+    const GpuMemory block(0, {100});
+    cuda().machine.fail = {"kernel", std::stol("0" + reported("calls kernel")) + 2, cudaErrorIllegalAddress};
+    launch_empty(stream.handle);
+    gpu_finish(stream.handle);
+    launch_empty(stream.handle);  // is taken
+    CHECK_THROWS_WITH_AS(gpu_finish(stream.handle), doctest::Contains("cudaErrorIllegalAddress"), GpuError);
+    CHECK(answer(cudaEventRecord(event.handle, stream.handle)) == cudaErrorIllegalAddress);
+    CHECK_THROWS_AS(launch_empty(stream.handle), GpuError);
+  }
+  CHECK(reported("left device_bytes") == "0");
+}
+
+TEST_CASE("made-up CUDA: grids that no GPU takes are refused") {
+  const Fresh fresh;
+  const OwnStream stream;
+  const GpuMemory ids(0, {1024});
+  CHECK_THROWS_WITH_AS(launch_sm_probe(stream.handle, 0, {1000}, static_cast<std::uint32_t*>(ids.data())),
+                       doctest::Contains("cudaErrorInvalidConfiguration"), GpuError);
+}
+
+TEST_CASE("made-up CUDA: groups of SMs are disjoint, and gone before their streams is noted") {
+  const Fresh fresh;
+  {
+    const VirtualDevices two(0, 2, 1);
+    CHECK(two.sms(0) == 64);
+    std::vector<std::uint32_t> seen[2];
+    for (const int group : {0, 1}) {
+      const GpuMemory ids(0, {256});
+      launch_sm_probe(two.stream(group), 64, {1000}, static_cast<std::uint32_t*>(ids.data()));
+      gpu_finish(two.stream(group));
+      const auto* const first = static_cast<const std::uint32_t*>(ids.data());
+      seen[group].assign(first, first + 64);
+    }
+    CHECK(seen[0].front() == 0);
+    CHECK(seen[0].back() == 63);
+    CHECK(seen[1].front() == 64);
+    CHECK(reported("left contexts") == "2");
+  }
+  CHECK(reported("left contexts") == "0");
+  CHECK(noted() == "");
+}
+
+TEST_CASE("made-up CUDA: a call fails when its turn comes, once") {
+  const Fresh fresh;
+  cuda().machine.fail = {"cudaMallocHost", std::stol("0" + reported("calls cudaMallocHost")) + 2,
+                         cudaErrorMemoryAllocation};
+  const GpuMemory first(0, {8}, GpuMemoryKind::PinnedHost);
+  CHECK_THROWS_AS(GpuMemory(0, {8}, GpuMemoryKind::PinnedHost), GpuError);
+  const GpuMemory third(0, {8}, GpuMemoryKind::PinnedHost);
+  CHECK(reported("left pinned_blocks") == "2");
+}
