@@ -22,6 +22,7 @@ constexpr std::int64_t kMiB = 1024 * 1024, kGi = 1024 * kMiB;
 constexpr double kMostValues = kGi;       // read and written beside a product
 constexpr double kMostMoved = 5.0 * kGi;  // by what only moves values: five tensors, two sums' gradients among them
 constexpr std::int64_t kTile = 128, kMostCollective = 256 << 20;
+constexpr int kLarge = 5;            // rank of moved values beyond 1 GiB
 constexpr int kLaterPrecision = 10;  // ranks of fp16 and tf32 begin there
 
 int rank_at(Precision precision, int rank) {
@@ -229,7 +230,8 @@ void add_constants(List& list) {
 template <class Build>
 void one_step(List& list, std::int64_t rows, std::int64_t width, const Build& build) {
   const auto program = [&](LayerBuilder& b) { return b.finish({build(b, b.input({rows, width}))}); };
-  list.step(program_of(program), 1, 1, 4 * rows * width > kGi);
+  const bool large = 4 * rows * width > kGi;
+  list.step(program_of(program), 1, large ? kLarge : 1, large);
 }
 
 // The cost of rows depends on their length, too; of values that stand alone it does not.

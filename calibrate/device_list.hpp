@@ -2,10 +2,11 @@
 //
 //    rank -1  a copy and a product, without which there is no preset: on the whole device whatever the budget
 //          0  the steps of the models that are asked about, at their micro-batches, and copies, launches and optimizers
-//          1  operations that move values, dropout among them, 4 Ki to 1 Gi of them
+//          1  operations that move values, dropout among them, 4 Ki to 256 Mi of them
 //          2  products of layers d -> d, d -> 3d, d -> 4d, 4d -> d at 64 to 16384 rows
 //          3  attention, convolutions
 //          4  products one row short of, at, and one row beyond what fills the SMs once and twice with tiles of 128
+//          5  what moves values beyond 1 GiB of fp32: each takes long, and few models have them
 //         20  copies of pageable memory; what it takes to launch, by four ways
 //         21  pairs: a product or what moves values beside the other, or beside a copy that the driver makes, each
 //         slowing the
@@ -20,7 +21,7 @@
 //
 // Each on one of K virtual devices for every K asked for, while 1, 2, 4, ... of the K do the same at once: alone and
 // all of them first, the numbers between after the whole rank. Within a rank by K, so that a GPU is cut anew seldom.
-// Copies and moved values beyond 1 GiB come after all else of their rank: they take longest, and few models have them.
+// Copies beyond 1 GiB come after all else of their rank.
 //
 // Pairs are measured with one of K groups busy with the one, all others with the other; on the whole device with two
 // streams. What the host takes part in (rank 20) is done by one group alone, copies of pageable memory on the whole
@@ -90,7 +91,7 @@ struct DeviceMeasurement {
   Optimizer optimizer = Optimizer::Sgd;
   int virtual_devices = 1, busy = 1;
   int rank = 0;
-  bool large = false;                 // beyond 1 GiB, the last of its rank
+  bool large = false;                 // beyond 1 GiB of fp32: after all else of its rank, and not warm
   int members = 0, from = 0, to = 0;  // of a collective: how many; GPUs of a copy
   // What the other busy groups do meanwhile, or a second stream where there is one group; null: the same, `busy` of
   // them.

@@ -70,7 +70,7 @@ TEST_CASE("Dropout is measured at the sizes of GELU, whether a model asks for it
         }) == 2 * 2);  // passes, in bf16 and fp32
 }
 
-TEST_CASE("Copies and moved values reach 4 GiB in fp32, those beyond 1 GiB after all else of their rank") {
+TEST_CASE("Copies and moved values reach 4 GiB in fp32, copies beyond 1 GiB after all else of their rank") {
   constexpr std::int64_t kLargest = std::int64_t{1} << 30;
   const auto list = device_measurements({}, {{1, 132}, {2, 64}});
   std::map<std::string, std::int64_t> largest;
@@ -80,9 +80,10 @@ TEST_CASE("Copies and moved values reach 4 GiB in fp32, those beyond 1 GiB after
     if (m.rank != rank) rank = m.rank, large = false;
     CHECK(m.large >= large);
     large = m.large;
+    if (m.size.depth > 0 || m.beside != nullptr || m.rank >= kByTheHost || m.work == DeviceWork::Update) continue;
     const std::int64_t values = m.size.rows * m.size.columns;
-    if (m.rank < 2 && m.work != DeviceWork::Update) CHECK(m.large == (4 * values > kLargest));
-    if (m.rank < 2) largest[m.operation] = std::max(largest[m.operation], values);
+    CHECK(m.large == (4 * values > kLargest));
+    largest[m.operation] = std::max(largest[m.operation], values);
   }
   for (const char* operation : {"copy", "copy on device", "layer_norm", "rms_norm", "softmax", "cross_entropy", "gelu",
                                 "relu", "gated", "add", "dropout"}) {
@@ -95,6 +96,28 @@ TEST_CASE("Copies and moved values reach 4 GiB in fp32, those beyond 1 GiB after
   CHECK(std::any_of(list.begin(), list.end(), [](const DeviceMeasurement& m) {
     return m.operation == "add" && m.pass == MeasuredPass::InputGradient && m.size.values == 5.0 * kLargest;
   }));
+}
+
+TEST_CASE("Moved values beyond 1 GiB come behind all products of their precisions, and before fp16 and tf32") {
+  const auto list = device_measurements({}, kFourSplits);
+  const auto later = [](const DeviceMeasurement& m) {
+    return m.precision == Precision::Fp16 || m.precision == Precision::Tf32;
+  };
+  std::map<bool, std::size_t> last_product, first_large, last_large;  // by `later`
+  std::size_t first_later = list.size();
+  for (std::size_t i = 0; i < list.size() && list[i].rank < kByTheHost; ++i) {
+    const DeviceMeasurement& m = list[i];
+    if (m.size.depth > 0) last_product[later(m)] = i;
+    if (later(m)) first_later = std::min(first_later, i);
+    if (!m.large || m.work != DeviceWork::Step) continue;
+    first_large.try_emplace(later(m), i);
+    last_large[later(m)] = i;
+  }
+  for (const bool each : {false, true}) {
+    REQUIRE(first_large.count(each) == 1);
+    CHECK(last_product[each] < first_large[each]);
+  }
+  CHECK(last_large[false] < first_later);
 }
 
 TEST_CASE("Products stand one row before, at and behind full waves of the SMs") {
