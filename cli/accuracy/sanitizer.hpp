@@ -14,7 +14,8 @@ struct SanitizerFindings {
 };
 
 // Runs the tool on `tests`, less those that time something or fail on purpose; what it says goes to the file `log`. Not
-// run: no tool (where it was looked for), no tests, or not done within `seconds`, after which it is ended.
+// run: no tool (where it was looked for), no tests, or not done within `seconds`. Then the tool and the tests that it
+// started, which would hold the GPU, are killed.
 SanitizerFindings run_sanitizer(const std::string& tests, const std::string& log, double seconds);
 
 // Where the tool is looked for, in this order: the folders of PATH, $CUDA_HOME/bin, /usr/local/cuda/bin.

@@ -6,6 +6,12 @@
 #include <string>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "io/read_file.hpp"
 #include "tests/cli/refusals.hpp"
@@ -38,7 +44,7 @@ struct Tool {
     std::filesystem::permissions(file, std::filesystem::perms::owner_all);
     return file;
   }
-  SanitizerFindings found() const { return run_sanitizer(tests, folder.path("log.txt"), 60); }
+  SanitizerFindings found(double seconds = 60) const { return run_sanitizer(tests, folder.path("log.txt"), seconds); }
 
   Scratch folder;
   std::string tests, tool;
@@ -65,6 +71,89 @@ TEST_CASE("What it finds is not clean; nor are tests that fail beside it, which 
   const SanitizerFindings failed = Tool("ERROR SUMMARY: 0 errors", 1).found();
   CHECK_FALSE(failed.clean);
   CHECK(failed.last_line == "ERROR SUMMARY: 0 errors; but the tests ended with status 1");
+}
+
+// A pipe that the made-up tool and the program that it starts, which would sleep for minutes, hold open as long as they
+// live; they have written a line into it when both are there.
+struct Sleepers {
+  Sleepers() : made_up("ERROR SUMMARY: 0 errors", 0), name(made_up.folder.path("alive")) {
+    REQUIRE(mkfifo(name.c_str(), 0600) == 0);
+    pipe = open(name.c_str(), O_RDONLY | O_NONBLOCK);
+    REQUIRE(pipe >= 0);
+  }
+  ~Sleepers() { close(pipe); }
+  void tool(const std::string& then) const {
+    made_up.program("bin/compute-sanitizer", "exec 3>" + name + "\nsleep 300 &\necho there >&3\n" + then);
+  }
+  bool there(int milliseconds) const {
+    pollfd one{pipe, POLLIN, 0};
+    poll(&one, 1, milliseconds);
+    return (one.revents & POLLIN) != 0;
+  }
+  bool gone() const {
+    char words[16];
+    while (read(pipe, words, sizeof words) > 0) {
+    }
+    pollfd one{pipe, 0, 0};
+    poll(&one, 1, 10'000);
+    return (one.revents & POLLHUP) != 0;
+  }
+
+  Tool made_up;
+  std::string name;
+  int pipe = -1;
+};
+
+TEST_CASE("After its time neither compute-sanitizer nor the program that it started is there") {
+  const Sleepers sleepers;
+  sleepers.tool("wait");
+  for (double seconds = 0.25; !sleepers.there(0); seconds *= 2) {  // a slow machine starts a shell late
+    REQUIRE(seconds < 60);
+    CHECK(contains(sleepers.made_up.found(seconds).not_run, "was not done after "));
+  }
+  CHECK(sleepers.gone());
+}
+
+TEST_CASE("A program that compute-sanitizer leaves behind ends with it, and is no finding") {
+  const Sleepers sleepers;
+  sleepers.tool("echo '========= ERROR SUMMARY: 0 errors'; exit 0");
+  CHECK(sleepers.made_up.found().clean);
+  CHECK(sleepers.there(0));
+  CHECK(sleepers.gone());
+}
+
+extern "C" void own_end(int) {
+  _exit(42);
+}
+
+TEST_CASE("Ctrl-C ends compute-sanitizer with all that it started, and then does what it did before") {
+  for (const int signal : {SIGINT, SIGTERM})
+    for (const bool own : {true, false}) {
+      CAPTURE(signal);
+      CAPTURE(own);
+      const Sleepers sleepers;
+      sleepers.tool("wait");
+      const pid_t child = fork();
+      if (child == 0) {
+        ::signal(signal, own ? own_end : SIG_DFL);
+        _exit(sleepers.made_up.found(300).clean ? 1 : 2);
+      }
+      REQUIRE(child > 0);
+      CHECK(sleepers.there(60'000));
+      REQUIRE(kill(child, signal) == 0);
+      int status = 0;
+      REQUIRE(waitpid(child, &status, 0) == child);
+      if (own) CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 42));
+      if (!own) CHECK((WIFSIGNALED(status) && WTERMSIG(status) == signal));
+      CHECK(sleepers.gone());
+    }
+}
+
+TEST_CASE("A compute-sanitizer that cannot be started is told with the reason") {
+  const Tool made_up("ERROR SUMMARY: 0 errors", 0);
+  made_up.program("bin/compute-sanitizer", "");
+  made_up.folder.write("bin/compute-sanitizer", "#!/nonexistent/shell\n");
+  CHECK(made_up.found().not_run == made_up.tool + ": No such file or directory");
 }
 
 }  // namespace

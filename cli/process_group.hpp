@@ -1,0 +1,23 @@
+// Another program and all that it starts, as one: a group of processes that ends together.
+//
+// Tests: tests/cli/sanitizer_test.cpp
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pipewright {
+
+struct GroupEnd {
+  std::string not_started;    // why, or ""
+  std::optional<int> status;  // of the first process, 128 + the signal that ended it; nothing: it took too long
+};
+
+// Runs `command`, its first word a path, in a group of processes of its own, for at most `seconds`; what it prints goes
+// to the file `log`, and there is nothing to read. Once the first process has ended or the time is up, what is left of
+// the group is killed. Meanwhile SIGINT and SIGTERM, which a terminal sends to its own group only, kill the group, too,
+// and then do what they did before. One call at a time.
+GroupEnd run_in_group(const std::vector<std::string>& command, const std::string& log, double seconds);
+
+}  // namespace pipewright
