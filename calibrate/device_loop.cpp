@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "kernels/gpu_api.hpp"
 #include "runtime/arena.hpp"
 
 namespace pipewright {
@@ -65,6 +66,10 @@ class Loop {
     for (const DeviceMeasurement& m : list_) {
       if (settings_.progress) settings_.progress(label(m), done, static_cast<std::int64_t>(list_.size()));
       ++done;
+      if (!lost_.empty()) {
+        leave_out(m, lost_);
+        continue;
+      }
       if (device_.now() >= end_ && !(m.rank <= kEssential && m.virtual_devices == 1)) {
         // Whether there are several GPUs is known at once; other refusals may have to cut the GPU anew.
         const std::string why = m.rank == kBetweenGpus ? device_.refusal(m) : "";
@@ -82,7 +87,7 @@ class Loop {
       since = 0;
       repeat(*again);
     }
-    if (again != nullptr) repeat(*again);
+    if (again != nullptr && lost_.empty()) repeat(*again);
     warm();
     for (auto& [key, series] : series_)
       measured.series.push_back(std::move(series));
@@ -108,48 +113,75 @@ class Loop {
   }
 
  private:
+  // Why `work` failed, or "".
+  template <class Work>
+  std::string failure(const Work& work) {
+    const auto words = [&](const std::runtime_error& error) {
+      if (const std::string why = device_.lost(); !why.empty()) lost_ = fmt::format("{}: {}", kLost, why);
+      return std::string(error.what());
+    };
+    try {
+      work();
+      return "";
+    } catch (const OutOfArena& error) {
+      return words(error);
+    } catch (const NotTimed& error) {
+      return words(error);
+    } catch (const GpuError& error) {
+      return words(error);
+    }
+  }
+
   // With inputs that are in no cache. Nothing: `told` is left out, with the reason.
   std::optional<Sampling> sampled(const DeviceMeasurement& m, const DeviceMeasurement& told) {
     Sampling cold;
-    try {
+    const std::string failed = failure([&] {
       const std::unique_ptr<Stopwatch> watch = device_.stopwatch(m, false);
       cold = sample(*watch, settings_.rule);
       algorithm_ = watch->algorithm();
-    } catch (const OutOfArena& error) {
-      return leave_out(told, error.what()), std::nullopt;
-    } catch (const NotTimed& error) {
-      return leave_out(told, error.what()), std::nullopt;
-    }
+    });
+    if (!failed.empty()) return leave_out(told, failed), std::nullopt;
     if (cold.times.count == 0) return leave_out(told, "the clock stayed low"), std::nullopt;
     if (cold.times.mean <= 0) return leave_out(told, "too short for the device's clock"), std::nullopt;
     return cold;
   }
 
-  // Of the smallest of the list, cut as `m` is.
+  // Of the smallest of the list, cut as `m` is. Where it throws it is asked for again with the next measurement.
   const std::optional<NumericCheck>& checked(const DeviceMeasurement& m) {
-    const auto [found, first] = checks_.try_emplace(pass_of(m));
-    if (!first) return found->second;
-    DeviceMeasurement one = *smallest_.at(pass_of(m));
+    const PassKey key = pass_of(m);
+    if (const auto found = checks_.find(key); found != checks_.end()) return found->second;
+    DeviceMeasurement one = *smallest_.at(key);
     one.virtual_devices = m.virtual_devices, one.busy = 1, one.beside = nullptr;
-    compared_on_[found->first] = m.virtual_devices;
+    std::optional<NumericCheck> check;
     try {
-      if (device_.refusal(one).empty()) found->second = device_.check(one);
+      if (device_.refusal(one).empty()) check = device_.check(one);
     } catch (const OutOfArena&) {  // told where it is timed
     }
-    if (found->second && !found->second->right()) wrong_[found->first] = wrong_result(one, *found->second);
-    return found->second;
+    compared_on_[key] = m.virtual_devices;
+    if (check && !check->right()) wrong_[key] = wrong_result(one, *check);
+    return checks_[key] = check;
   }
-  // Why it is left out, or "".
   std::string wrong(const DeviceMeasurement& m) {
     static_cast<void>(checked(m));
     const auto found = wrong_.find(pass_of(m));
     return found == wrong_.end() ? "" : found->second;
   }
+  // Why it is left out before it is timed, or "".
+  std::string refusal(const DeviceMeasurement& m) {
+    std::string why;
+    const std::string failed = failure([&] {
+      why = device_.refusal(m);
+      if (why.empty()) why = wrong(m);
+      if (!why.empty() || m.beside == nullptr) return;
+      why = wrong(*m.beside);
+      if (!why.empty()) why = m.beside->operation + " beside it: " + why;
+    });
+    return failed.empty() ? why : failed;
+  }
 
   // The mean; 0: nothing came of it.
   double time(const DeviceMeasurement& m) {
-    if (const std::string why = device_.refusal(m); !why.empty()) return leave_out(m, why);
-    if (const std::string why = wrong(m); !why.empty()) return leave_out(m, why);
+    if (const std::string why = refusal(m); !why.empty()) return leave_out(m, why);
     const std::optional<Sampling> sampling = sampled(m, m);
     if (!sampling) return 0;
     const Sampling& cold = *sampling;
@@ -183,15 +215,10 @@ class Loop {
 
   // Alone, and beside the other at once after that, so that the device is as warm.
   void time_pair(const DeviceMeasurement& m) {
-    if (const std::string why = device_.refusal(m); !why.empty()) {
+    if (const std::string why = refusal(m); !why.empty()) {
       leave_out(m, why);
       return;
     }
-    for (const DeviceMeasurement* const each : {&m, m.beside.get()})
-      if (const std::string why = wrong(*each); !why.empty()) {
-        leave_out(m, each == &m ? why : m.beside->operation + " beside it: " + why);
-        return;
-      }
     DeviceMeasurement one = m;
     one.beside = nullptr, one.busy = 1;
     const std::optional<Sampling> alone = sampled(one, m);
@@ -220,22 +247,25 @@ class Loop {
       if (!step || m.large || m.beside != nullptr || series == series_.end()) continue;
       for (MeasuredSize& size : series->second.sizes) {
         if (!(size.size == m.size)) continue;
-        if (device_.now() >= end_) {
-          leave_out(m, "no time was left for warm inputs");
+        if (!lost_.empty() || device_.now() >= end_) {
+          leave_out(m, lost_.empty() ? "no time was left for warm inputs" : "for warm inputs " + lost_);
           continue;
         }
-        const Sampling sampling = sample(*device_.stopwatch(m, true), settings_.rule);
-        if (sampling.times.count > 0) size.warm_ns = sampling.times.mean;
+        Sampling sampling;
+        const std::string failed = failure([&] { sampling = sample(*device_.stopwatch(m, true), settings_.rule); });
+        if (!failed.empty())
+          leave_out(m, "with warm inputs: " + failed);
+        else if (sampling.times.count > 0)
+          size.warm_ns = sampling.times.mean;
       }
     }
   }
 
   void repeat(const DeviceMeasurement& m) {
-    try {
-      const Sampling once_more = sample(*device_.stopwatch(m, false), settings_.rule);
-      if (once_more.times.count > 0 && once_more.times.mean > 0) repeated_.push_back(std::log(once_more.times.mean));
-    } catch (const NotTimed&) {  // what it took before stays
-    }
+    Sampling once_more;
+    // What it took before stays where this fails.
+    static_cast<void>(failure([&] { once_more = sample(*device_.stopwatch(m, false), settings_.rule); }));
+    if (once_more.times.count > 0 && once_more.times.mean > 0) repeated_.push_back(std::log(once_more.times.mean));
   }
   double repeat_error() const {
     if (repeated_.size() < 2) return 0;
@@ -267,6 +297,7 @@ class Loop {
   std::map<std::tuple<std::string, int, int, int, int>, MeasuredCollective> collectives_;
   std::optional<ProductAlgorithm> algorithm_;  // of what was sampled last
   std::map<std::pair<std::string, std::string>, std::map<std::string, std::int64_t>> left_out_;
+  std::string lost_;              // why nothing more is timed, or ""
   std::vector<double> repeated_;  // ln of means of one measurement
 };
 

@@ -14,9 +14,11 @@
 //
 // Of a pair the one is timed alone, and at once after that beside the other: how much longer it takes then.
 //
-// What the device refuses (with the reason), what stayed at a slow clock and what there was no time for goes to
-// `left_out`, one line per precision and reason, with the number of measurements of each operation. What the device
-// throws otherwise ends the calibration.
+// What the device refuses (with the reason), what failed (NotTimed, OutOfArena, GpuError: with its words), what stayed
+// at a slow clock and what there was no time for goes to `left_out`, one line per precision and reason, with the number
+// of measurements of each operation. After each failure the device is asked whether it still works, as a kernel that
+// fails takes all of CUDA of its process with it. If it does not, nothing more is begun: what was measured is kept,
+// and the rest is left out with that reason (`kLost`). Anything else that is thrown ends the calibration.
 //
 // Series and sizes are in an order of their own: the same times give the same device, whatever was timed first.
 //
@@ -29,6 +31,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "calibrate/device_list.hpp"
@@ -51,6 +54,7 @@ class DeviceUnderTest {
   virtual int gpus() const { return 1; }                                  // that copies can be made between
   virtual int sms(int virtual_devices) = 0;                               // of one of so many groups
   virtual std::string refusal(const DeviceMeasurement& measurement) = 0;  // why it cannot be timed here, or ""
+  virtual std::string lost() { return ""; }  // after a failure: why nothing more can be timed, or ""
   // What `time()` returns is one pass, while others do the same or, where the measurement is a pair, what is beside it:
   // for all of what is timed. `warm`: the same inputs again and again, else ones that are in no cache.
   virtual std::unique_ptr<Stopwatch> stopwatch(const DeviceMeasurement& measurement, bool warm) = 0;
@@ -58,6 +62,8 @@ class DeviceUnderTest {
   virtual std::optional<NumericCheck> check(const DeviceMeasurement&) { return std::nullopt; }
   virtual double now() = 0;  // seconds, of any clock that only grows
 };
+
+inline constexpr std::string_view kLost = "the device can no longer be used";  // begins such a reason
 
 struct DeviceSettings {
   double seconds = 480;  // after which nothing more is begun

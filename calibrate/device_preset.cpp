@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/check.hpp"
 #include "core/cost/cost_model.hpp"
@@ -80,10 +81,16 @@ void add_peaks(Device& device, const MeasuredDevice& measured) {
     }
     if (series.operation == "launch") device.launch_overhead = {std::llround(series.sizes.front().ns)};
   }
-  if (bandwidth == 0 || peaks.empty())
+  if (bandwidth == 0 || peaks.empty()) {
+    constexpr std::ptrdiff_t kTold = 3;
+    const auto& left_out = measured.left_out;
+    const auto end = left_out.begin() + std::min(kTold, std::ssize(left_out));
     throw InputError(
-        "no product and no copy of the whole device was measured, from which a preset has its peaks; add 1 to "
-        "--virtual-devices");
+        fmt::format("no product and no copy of the whole device was measured, from which a preset has its peaks; add 1 "
+                    "to --virtual-devices if it lacks there{}{}{}",
+                    left_out.empty() ? "" : ". Left out: ", fmt::join(left_out.begin(), end, "; "),
+                    end == left_out.end() ? "" : "; ..."));
+  }
   constexpr std::string_view kKeys[] = {"fp32", "tf32", "fp16", "bf16"};
   for (const auto& [precision, rate] : peaks) {
     device.peak[precision] = FlopRate{std::round(rate * 1e3) * 1e6};

@@ -286,7 +286,19 @@ class GpuWatch final : public Stopwatch {
     }
   }
 
+  // Also where asking for something fails: what waits at the gate would keep the stream for its ten seconds.
+  struct OpenAtLast {
+    StreamGate& gate;
+    ~OpenAtLast() {
+      try {
+        gate.open();
+      } catch (const GpuError&) {  // told before
+      }
+    }
+  };
+
   double timed_once() {
+    const OpenAtLast open{instruments_.gate};
     if (gated_)
       for (const Lane& lane : lanes_)
         instruments_.gate.close(lane.stream);
@@ -377,6 +389,16 @@ class Gpu final : public DeviceUnderTest {
       if (one != nullptr)
         if (std::string why = refusal_of(*one, *backend_of(devices_, 0, one->precision)); !why.empty()) return why;
     return too_large(m, each_bytes(m), m.beside == nullptr ? 0 : each_bytes(*m.beside) * others(m), most_bytes());
+  }
+  // What a kernel did wrong stays with the process: every later call fails with it.
+  std::string lost() override {
+    try {
+      gpu_use(device_);
+      gpu_finish(nullptr);
+      return "";
+    } catch (const GpuError& error) {
+      return error.what();
+    }
   }
   std::unique_ptr<Stopwatch> stopwatch(const DeviceMeasurement& m, bool warm) override {
     if (collective(m.work)) return watch_of_collective(m);

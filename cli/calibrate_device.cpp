@@ -185,7 +185,8 @@ int calibrate_device(const Arguments& arguments) {
     measured = measure(*device, list, settings);
   }
   for (const std::string& line : measured.left_out)
-    if (line.find("its result is wrong") != std::string::npos) note("warning: left out: " + line);
+    if (line.find("its result is wrong") != std::string::npos || line.find(kLost) != std::string::npos)
+      note("warning: left out: " + line);
   fit(measured);
   const Device preset = preset_of(measured, name_of(outputs, measured), device->memory());
   if (arguments.has("--json"))

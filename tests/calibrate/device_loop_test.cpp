@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "calibrate/between_gpus.hpp"
+#include "runtime/arena.hpp"
 #include "tests/calibrate/made_up_device.hpp"
 
 using namespace pipewright;
@@ -115,6 +116,86 @@ TEST_CASE("A reading that fails leaves its measurement out, and the rest is time
   const MeasuredDevice repeated = measure(device, moves(3), settings);
   REQUIRE(repeated.series.size() == 1);
   CHECK(repeated.series[0].sizes.size() == 2);
+}
+
+TEST_CASE("A call of the GPU that fails, or memory that is not there, costs one measurement, wherever it happens") {
+  using Lines = std::vector<std::string>;
+  const auto throws_at = [](double values, bool& armed) {
+    return [values, &armed](const DeviceMeasurement& m) -> double {
+      if (armed && m.size.values == values) throw GpuError("cudaMalloc of 7 bytes: out of memory");
+      return 1e6;
+    };
+  };
+  const auto sizes = [](const MeasuredDevice& measured) {
+    return measured.series.empty() ? 0 : measured.series.front().sizes.size();
+  };
+  MadeUp device;
+  bool armed = true;
+  device.ns = throws_at(2e6, armed);
+  const MeasuredDevice timed = measure(device, moves(3), {});
+  CHECK(sizes(timed) == 2);
+  CHECK(timed.left_out == Lines{"fp32, cudaMalloc of 7 bytes: out of memory: gelu (1)"});
+
+  // Of warm inputs, whose measurements come last: the time with cold ones stays.
+  armed = false;
+  DeviceSettings settings;
+  const auto arm_at = [&](std::int64_t number) {
+    return [&armed, number](const std::string&, std::int64_t done, std::int64_t) { armed = done == number; };
+  };
+  settings.progress = arm_at(2);
+  const MeasuredDevice warm = measure(device, moves(3), settings);
+  REQUIRE(sizes(warm) == 3);
+  CHECK(warm.series.front().sizes[1].warm_ns == 0);
+  CHECK(warm.series.front().sizes[2].warm_ns > 0);
+  CHECK(warm.left_out == Lines{"fp32, with warm inputs: cudaMalloc of 7 bytes: out of memory: gelu (1)"});
+
+  // Of a repetition: nothing is lost but that.
+  device.ns = throws_at(1e6, armed);
+  settings.again_after = 1, settings.warm = false;
+  CHECK(sizes(measure(device, moves(3), settings)) == 3);
+
+  // Of what comes before: the cut of the device, and the comparison, which is made with the next one then.
+  device.ns = [](const DeviceMeasurement&) { return 1e6; };
+  device.refused = [](const DeviceMeasurement& m) { return m.size.values == 1e6 ? throw OutOfArena("no groups") : ""; };
+  CHECK(measure(device, moves(3), {}).left_out == Lines{"fp32, no groups: gelu (1)"});
+  device.refused = [](const DeviceMeasurement&) { return ""; };
+  int comparisons = 0;
+  device.result = [&](const DeviceMeasurement&) -> std::optional<NumericCheck> {
+    if (++comparisons == 1) throw GpuError("lost once");
+    return NumericCheck{0.5, 1};
+  };
+  const MeasuredDevice compared = measure(device, moves(3), {});
+  CHECK(compared.left_out == Lines{"fp32, lost once: gelu (1)"});
+  REQUIRE(sizes(compared) == 2);
+  CHECK(compared.series.front().result_error == 0.5);
+  CHECK(comparisons == 2);
+}
+
+TEST_CASE("A device that no longer works ends the list, and what was measured before is kept") {
+  for (const bool warm : {false, true}) {
+    MadeUp device;
+    device.ns = [&](const DeviceMeasurement& m) -> double {
+      if (m.operation == "gelu" && m.size.values < 3e6) return 1e6;
+      device.gone = "an illegal memory access was encountered";
+      throw GpuError("cudaStreamSynchronize: an illegal memory access was encountered");
+    };
+    auto list = moves(5);
+    list.push_back(values("relu", 1e6));
+    DeviceSettings settings;
+    settings.warm = warm;
+    const MeasuredDevice measured = measure(device, list, settings);
+    REQUIRE(measured.series.size() == 1);
+    CHECK(measured.series[0].sizes.size() == 2);
+    std::vector<std::string> expected = {
+        "fp32, cudaStreamSynchronize: an illegal memory access was encountered: gelu (1)",
+        "fp32, the device can no longer be used: an illegal memory access was encountered: gelu (2), relu (1)"};
+    if (warm)
+      expected.insert(
+          expected.begin() + 1,
+          "fp32, for warm inputs the device can no longer be used: an illegal memory access was encountered: gelu (2)");
+    CHECK(measured.left_out == expected);
+    CHECK(device.timed.size() == 3);
+  }
 }
 
 TEST_CASE("Linear layers are compared on each kind of virtual device, others once, and told where they were") {

@@ -59,4 +59,8 @@ TEST_CASE("Without a product or a copy of the whole GPU there is no preset") {
   MeasuredDevice m = made_up();
   m.series.erase(m.series.begin() + 2);
   CHECK_THROWS_WITH_AS(preset_of(m, "x", Bytes{1}), doctest::Contains("--virtual-devices"), InputError);
+  m.left_out = {"fp32, cudaMalloc: out of memory: copy (1)", "2", "3", "4"};
+  CHECK_THROWS_WITH_AS(preset_of(m, "x", Bytes{1}),
+                       doctest::Contains(". Left out: fp32, cudaMalloc: out of memory: copy (1); 2; 3; ..."),
+                       InputError);
 }

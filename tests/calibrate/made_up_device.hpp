@@ -20,6 +20,7 @@ class MadeUp : public DeviceUnderTest {
     return 1'000 + 0.01 * m.size.values + 1e-4 * m.size.work();
   };
   std::function<std::string(const DeviceMeasurement&)> refused = [](const DeviceMeasurement&) { return ""; };
+  std::string gone;                        // why nothing more can be timed
   double noise = 0, clock = 1, drift = 0;  // drift: per second of its clock
 
   MeasuredDevice facts() const override {
@@ -30,6 +31,7 @@ class MadeUp : public DeviceUnderTest {
   Bytes memory() const override { return Bytes{1 << 30}; }
   int sms(int virtual_devices) override { return 128 / virtual_devices; }
   std::string refusal(const DeviceMeasurement& m) override { return refused(m); }
+  std::string lost() override { return gone; }
   std::unique_ptr<Stopwatch> stopwatch(const DeviceMeasurement& m, bool warm) override {
     if (!warm) timed.push_back(text(m));
     return std::make_unique<Watch>(*this, m, warm);
