@@ -28,7 +28,9 @@ CpuFindings cpu_findings() {
 
 int run(const Arguments& arguments) {
   const CpuFindings cpu = cpu_findings();
-  const GpuSystem gpu = gpu_system();
+  GpuSystem gpu = gpu_system();
+  for (GpuFacts& each : gpu.gpus)
+    if (each.no_groups.empty() && each.refusal.empty()) each.group_events = group_events(each.device);
   print(arguments.has("--json") ? doctor_json(cpu, gpu) : doctor_text(cpu, gpu));
   return kDone;
 }

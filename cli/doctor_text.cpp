@@ -39,6 +39,7 @@ std::string group_text(const GpuFacts& gpu) {
     if (!split.how.empty()) text += ", " + split.how;
     if (split.left_over > 0) text += fmt::format(", {} left over", split.left_over);
   }
+  if (!gpu.group_events.empty()) text += "; events in their streams: " + gpu.group_events;
   return text;
 }
 
@@ -110,7 +111,7 @@ void write(JsonText& json, const GpuFacts& gpu) {
   json.field("sm_clock_khz", gpu.sm_clock_khz).field("memory_clock_khz", gpu.memory_clock_khz);
   json.field("memory_bus_bits", gpu.memory_bus_bits).field("refusal", gpu.refusal);
   json.key("sm_groups").open('{').field("least", gpu.least_group).field("step", gpu.group_step);
-  json.field("refusal", gpu.no_groups).key("splits").open('[');
+  json.field("refusal", gpu.no_groups).field("events", gpu.group_events).key("splits").open('[');
   for (const GpuSplit& split : gpu.splits)
     json.open('{')
         .field("asked", split.asked)
@@ -159,7 +160,7 @@ JsonShape doctor_shape() {
   const JsonShape split =
       object({{"asked", whole()}, {"groups", whole()}, {"sms", whole()}, {"left_over", whole()}, {"how", text()}});
   const JsonShape groups =
-      object({{"least", whole()}, {"step", whole()}, {"refusal", text()}, {"splits", list(split)}});
+      object({{"least", whole()}, {"step", whole()}, {"refusal", text()}, {"events", text()}, {"splits", list(split)}});
   const JsonShape gpu = object({{"device", whole()},
                                 {"name", text()},
                                 {"bus", text()},

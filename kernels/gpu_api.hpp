@@ -52,6 +52,7 @@ struct GpuFacts {
   int least_group = 0, group_step = 0;  // SMs of the smallest group, and what its size is a multiple of; 0: not known
   std::vector<GpuSplit> splits;         // asked for 2, 4 and 8
   std::string no_groups;                // why SM groups cannot be made, or ""
+  std::string group_events = {};        // `group_events()`, where somebody asked; else ""
   std::vector<GpuPeer> peers;
   std::string refusal;  // why the kernels of this build cannot run on it, or ""
 };
@@ -118,10 +119,14 @@ class GpuEvent {
  public:
   explicit GpuEvent(int device);
   ~GpuEvent();
-  GpuEvent(GpuEvent&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
-  GpuEvent& operator=(GpuEvent&& other) noexcept { return std::swap(event_, other.event_), *this; }
+  GpuEvent(GpuEvent&& other) noexcept : event_(std::exchange(other.event_, nullptr)), moved_(other.moved_) {}
+  GpuEvent& operator=(GpuEvent&& other) noexcept {
+    return std::swap(event_, other.event_), std::swap(moved_, other.moved_), *this;
+  }
 
+  // Of an SM group's stream: goes before the group does.
   void record(GpuStream stream);
+  bool moved() const { return moved_; }  // made anew in the context of a stream that refused it
   void wait_on(GpuStream stream) const;  // what `stream` gets from now on begins after this moment
   void wait() const;                     // the host waits
   bool passed() const;
@@ -129,6 +134,7 @@ class GpuEvent {
  private:
   friend Time elapsed(const GpuEvent& from, const GpuEvent& to);
   void* event_ = nullptr;
+  bool moved_ = false;
 };
 // Both recorded and passed, on one device. Resolution about 0.5 us, as the driver documents.
 Time elapsed(const GpuEvent& from, const GpuEvent& to);
@@ -153,8 +159,9 @@ void gpu_finish(GpuStream stream);  // the host waits until all of it is done; t
 
 // One GPU as K workers. The SM groups are disjoint and equally large; what is left over belongs to nobody.
 //
-// The groups' streams are used while the GPU's ordinary (primary) context is current; a group's own context never is:
-// it would be bound to one thread at a time. L2, memory bandwidth, copy engines and the clock stay shared.
+// The groups' streams are used while the GPU's ordinary (primary) context is current; a group's own context is so for
+// the moment in which an event is made in it at most, as it is bound to one thread at a time. L2, memory bandwidth,
+// copy engines and the clock stay shared.
 class VirtualDevices {
  public:
   // groups 1: the whole GPU. Throws GpuError when the driver gives fewer groups than asked, and says what it gives.
@@ -185,5 +192,9 @@ class VirtualDevices {
   std::string how_;
   std::vector<Group> groups_;
 };
+
+// Which events can be recorded in the streams of SM groups, waited for and compared, tried on two groups: "those of the
+// whole GPU", "made in each group's own context", or "fail: cudaEventRecord: ...".
+std::string group_events(int device);
 
 }  // namespace pipewright

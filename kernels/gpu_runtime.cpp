@@ -1,6 +1,8 @@
 #include <cmath>
+#include <mutex>
 
 #include "kernels/cuda_calls.hpp"
+#include "kernels/probes.hpp"
 #include "kernels/sm_groups.hpp"
 
 namespace pipewright {
@@ -40,8 +42,41 @@ GpuEvent::~GpuEvent() {
   if (event_ != nullptr) static_cast<void>(cudaEventDestroy(static_cast<cudaEvent_t>(event_)));
 }
 
+namespace {
+
+// A new event in the context of a stream; null where there is no way to it.
+cudaEvent_t event_beside(GpuStream stream) {
+  static const auto context_of = driver_function<PFN_cuStreamGetCtx_v9020>("cuStreamGetCtx", 9020);
+  static const auto push = driver_function<PFN_cuCtxPushCurrent_v4000>("cuCtxPushCurrent", 4000);
+  static const auto pop = driver_function<PFN_cuCtxPopCurrent_v4000>("cuCtxPopCurrent", 4000);
+  static const auto create = driver_function<PFN_cuEventCreate_v2000>("cuEventCreate", 2000);
+  if (context_of == nullptr || push == nullptr || pop == nullptr || create == nullptr) return nullptr;
+  CUcontext context = nullptr, popped = nullptr;
+  if (context_of(stream_of(stream), &context) != CUDA_SUCCESS) return nullptr;
+  static std::mutex one;  // a group's context is current to one thread at a time
+  const std::lock_guard lock(one);
+  if (push(context) != CUDA_SUCCESS) return nullptr;
+  CUevent event = nullptr;
+  const CUresult made = create(&event, CU_EVENT_DEFAULT);
+  static_cast<void>(pop(&popped));  // what was current before is so again, as `use_device` remembers
+  return made == CUDA_SUCCESS ? event : nullptr;
+}
+
+}  // namespace
+
+// An event and its stream must be of one context (cuda.h, cuEventRecord). Events are made in the GPU's primary context,
+// streams of SM groups in green contexts, which retain it; no document says that this is one context to the driver.
+// Where it is not, the event is made anew in the stream's own.
 void GpuEvent::record(GpuStream stream) {
-  check(cudaEventRecord(static_cast<cudaEvent_t>(event_), stream_of(stream)), "cudaEventRecord");
+  cudaError_t error = cudaEventRecord(static_cast<cudaEvent_t>(event_), stream_of(stream));
+  if (error == cudaErrorInvalidResourceHandle)
+    if (const cudaEvent_t event = event_beside(stream); event != nullptr) {
+      static_cast<void>(cudaEventDestroy(static_cast<cudaEvent_t>(event_)));
+      static_cast<void>(cudaGetLastError());
+      event_ = event, moved_ = true;
+      error = cudaEventRecord(event, stream_of(stream));
+    }
+  check(error, "cudaEventRecord");
 }
 
 void GpuEvent::wait_on(GpuStream stream) const {
@@ -177,6 +212,24 @@ void VirtualDevices::close() noexcept {
 
 VirtualDevices::~VirtualDevices() {
   close();
+}
+
+std::string group_events(int device) try {
+  const VirtualDevices devices(device, 2, 1);
+  const GpuStream one = devices.stream(0), other = devices.stream(1);
+  GpuEvent begin(device), end(device), behind(device);
+  begin.record(one);
+  launch_empty(one);
+  end.record(one);
+  end.wait_on(other);
+  launch_empty(other);
+  behind.record(other);
+  behind.wait();
+  static_cast<void>(elapsed(begin, end));
+  static_cast<void>(elapsed(begin, behind));  // of two groups
+  return end.moved() ? "made in each group's own context" : "those of the whole GPU";
+} catch (const GpuError& error) {
+  return std::string("fail: ") + error.what();
 }
 
 }  // namespace pipewright

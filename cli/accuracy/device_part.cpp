@@ -27,6 +27,7 @@ void gpu_facts(const PartTask& task) {
                   {"driver", system.driver},
                   {"toolkit", system.toolkit},
                   {"no_groups", facts.no_groups},
+                  {"group_events", facts.no_groups.empty() ? group_events(kDevice) : ""},
                   {"capability", fmt::format("{}.{}", facts.major, facts.minor)}};
   for (const GpuLibrary& library : system.libraries)
     record.words[library.name] = library.path.empty() ? "not found" : library.version;

@@ -52,8 +52,11 @@ std::int64_t now_ns() {
 // One stream, and what is known of it. A worker's backend and its mover share theirs.
 class Stream {
  public:
-  Stream(int device, GpuStream stream, int sms)
-      : device_(device), queue_(gpu_kernels::queue_of(stream, sms)), done_(device) {}
+  Stream(std::shared_ptr<VirtualDevices> devices, int group, int number)
+      : devices_(std::move(devices)),
+        device_(devices_->device()),
+        queue_(gpu_kernels::queue_of(devices_->stream(group, number), devices_->sms(group))),
+        done_(device_) {}
 
   int device() const { return device_; }
   // How products are computed that are asked of it: with factors in tf32; by the library, or null.
@@ -74,6 +77,7 @@ class Stream {
   const GpuEvent& done() const { return done_; }
 
  private:
+  std::shared_ptr<VirtualDevices> devices_;  // whose group's own the event may be
   int device_;
   gpu_kernels::Queue queue_;
   GpuEvent done_;
@@ -91,6 +95,7 @@ class EventClock {
     std::int64_t shortest = INT64_MAX;
     for (int i = 0; i < kTries; ++i) {
       GpuEvent event(device_);
+      event.record(stream);  // may make it anew
       gpu_finish(stream);
       const std::int64_t before = now_ns();
       event.record(stream);
@@ -277,9 +282,7 @@ class GpuBackend final : public backends::GridBackend<gpu_kernels::Queue, S> {
   const gpu_kernels::Queue& queue() const override { return stream_->asked(); }
 
  private:
-  std::shared_ptr<Stream> stream(int number) const {
-    return std::make_shared<Stream>(devices_->device(), devices_->stream(group_, number), devices_->sms(group_));
-  }
+  std::shared_ptr<Stream> stream(int number) const { return std::make_shared<Stream>(devices_, group_, number); }
 
   Precision precision_;
   std::shared_ptr<VirtualDevices> devices_;

@@ -48,6 +48,7 @@ TEST_CASE("A GPU is told with its SM groups, fewer than asked for where that is 
   gpu.memory = {std::int64_t{80} << 30}, gpu.free_memory = {std::int64_t{79} << 30}, gpu.l2 = {50 << 20};
   gpu.sm_clock_khz = 1'980'000, gpu.least_group = gpu.group_step = 8;
   gpu.splits = {{2, 2, 64, 4}, {4, 4, 32, 4, "each put together of 4 groups of 8"}, {8, 7, 16, 20}};
+  gpu.group_events = "fail: cudaEventRecord: no";
   gpu.peers = {{1, true}, {2, false}};
   system.gpus = {gpu};
   const std::string text = doctor_text(kCpu, system);
@@ -56,11 +57,12 @@ TEST_CASE("A GPU is told with its SM groups, fewer than asked for where that is 
   CHECK(tells(text, "clocks    SMs 1.98 GHz, memory not told at 0 bits"));
   CHECK(tells(text,
               "SM groups of 8 SMs or more, by 8; 2 x 64, 4 left over; 4 x 32, each put together of 4 groups of 8, "
-              "4 left over; 7 x 16 (8 asked for), 20 left over"));
+              "4 left over; 7 x 16 (8 asked for), 20 left over; events in their streams: fail: cudaEventRecord: no\n"));
   CHECK(tells(text, "peers     GPU 1: direct, GPU 2: by the host"));
   const auto json = nlohmann::json::parse(doctor_json(kCpu, system));
   CHECK(json["gpu"]["gpus"][0]["sm_groups"]["splits"][2]["groups"] == 7);
   CHECK(json["gpu"]["gpus"][0]["sm_groups"]["splits"][1]["how"] == "each put together of 4 groups of 8");
+  CHECK(json["gpu"]["gpus"][0]["sm_groups"]["events"] == "fail: cudaEventRecord: no");
   CHECK(json["cpu"]["cores"] == 2);
 }
 

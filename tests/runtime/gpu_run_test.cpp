@@ -64,6 +64,12 @@ void check_gradients(const std::vector<std::string>& changes, bool staged = fals
 
 }  // namespace
 
+TEST_CASE("Events can be recorded in the streams of SM groups, waited for and compared") {
+  const std::string events = group_events(0);
+  MESSAGE(events);
+  CHECK_FALSE(events.starts_with("fail"));
+}
+
 TEST_CASE("gpu run: gradients on virtual devices are those of one worker on the whole GPU, bit by bit") {
   for (const std::string schedule : {"gpipe", "1f1b", "zb_h1"}) {
     CAPTURE(schedule);
