@@ -86,11 +86,7 @@ std::vector<std::vector<std::string>> size_changes(const Arguments& arguments) {
   return list;
 }
 
-int run(const Arguments& arguments) {
-  if (arguments.positional.empty() && arguments.has("--backend")) return calibrate_device(arguments);
-  if (arguments.positional.empty())
-    throw InputError(
-        "calibrate: name a SCENARIO, or give --backend cuda alone to measure a whole GPU (--backend cpu: a core)");
+int calibrate_scenarios(const Arguments& arguments) {
   for (const std::string option : {"--model", "--precision"})
     if (arguments.has(option)) throw InputError(option + " belongs to the calibration of a device; leave out SCENARIO");
   std::vector<std::string> changes = arguments.all("--set");
@@ -126,6 +122,14 @@ int run(const Arguments& arguments) {
   return kDone;
 }
 
+int run(const Arguments& arguments) {
+  if (arguments.positional.empty() && arguments.has("--backend")) return calibrate_device(arguments);
+  if (arguments.positional.empty())
+    throw InputError(
+        "calibrate: name a SCENARIO, or give --backend cuda alone to measure a whole GPU (--backend cpu: a core)");
+  return with_run_failures([&] { return calibrate_scenarios(arguments); });
+}
+
 }  // namespace
 
 constinit const Command kCalibrate{
@@ -135,7 +139,7 @@ constinit const Command kCalibrate{
     .details =
         "SCENARIO is a YAML file whose layers can be run. All workers of its plan compute at once while each layer is\n"
         "timed; then messages between two cores. Several scenarios give one profile, which prices all of them;\n"
-        "with --sizes it prices other sizes of micro-batch, too.\n"
+        "with --sizes it prices other sizes of micro-batch, too. Exit status 1: a worker does not fit.\n"
         "  pipewright calibrate scenarios/validation/two-stage-gpipe.yaml -o here.yaml\n"
         "  pipewright simulate scenarios/validation/two-stage-gpipe.yaml --set 'cost={profile: ./here.yaml}'\n"
         "Without SCENARIO a whole device is measured: its operations at many sizes, as a preset that prices any "

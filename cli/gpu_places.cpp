@@ -24,8 +24,8 @@ constexpr const char* kHow = "; `pipewright doctor` shows what is there";
 std::string given(const GpuFacts& facts) {
   std::string text;
   for (const GpuSplit& split : facts.splits) {
-    const std::string one =
-        fmt::format("{}{} of {}{}", split.groups, text.empty() ? " groups" : "", split.sms, text.empty() ? " SMs" : "");
+    const char* const groups = !text.empty() ? "" : split.groups == 1 ? " group" : " groups";
+    const std::string one = fmt::format("{}{} of {}{}", split.groups, groups, split.sms, text.empty() ? " SMs" : "");
     if (text.find(one) == std::string::npos) text += (text.empty() ? "" : ", ") + one;
   }
   return text.empty() ? "none" : text;

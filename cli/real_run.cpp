@@ -371,10 +371,11 @@ int with_run_failures(const std::function<int()>& body) {
   try {
     return body();
   } catch (const OutOfArena& error) {
+    const bool capped = dynamic_cast<const OutOfDevice*>(&error) == nullptr;
     if (prints())
       print(std::string("infeasible: ") + error.what() +
-            "\nwhat would make it fit: smaller micro-batches, recompute: full, more stages, or a larger "
-            "run.memory_cap\n");
+            "\nwhat would make it fit: smaller micro-batches, recompute: full, " +
+            (capped ? "more stages, or a larger run.memory_cap\n" : "or more stages on devices of their own\n"));
     return kNo;
   } catch (const RunFailed& failed) {
     if (tells_for_itself()) print(measured_until_then(failed.results));

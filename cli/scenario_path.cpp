@@ -17,7 +17,8 @@ std::string shipped_scenario(const std::string& file) {
     if (fs::is_regular_file(path, absent)) return path.string();
   }
   throw InputError("the shipped scenario scenarios/" + file +
-                   " is nowhere to be found; run in the source folder, or name the file itself");
+                   " is nowhere to be found; run in the source folder, name the file itself, or set PIPEWRIGHT_PATH to "
+                   "a folder configs that has scenarios beside it");
 }
 
 }  // namespace pipewright

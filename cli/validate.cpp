@@ -1,8 +1,10 @@
 // `validate`: calibrate, predict, run, compare.
 #include <array>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -133,7 +135,14 @@ int validate_scenario(const Arguments& arguments) {
 
   const bool synthetic = asked.run.synthetic;
   std::optional<MachineProfile> profile;
-  if (!synthetic) profile = profile_for(arguments, asked, seconds, make_folder, ranks);
+  std::error_code ignored;
+  const bool there = std::filesystem::exists(out, ignored);
+  try {
+    if (!synthetic) profile = profile_for(arguments, asked, seconds, make_folder, ranks);
+  } catch (...) {  // nothing is in a folder that was made for it
+    if (prints() && !there) std::filesystem::remove(out, ignored);
+    throw;
+  }
   // The prediction is the first file, and is there only for what can be run.
   const FileWriter write = [&](const std::string& path, const std::string& text) {
     make_folder();

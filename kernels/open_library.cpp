@@ -11,9 +11,10 @@ namespace {
 
 std::vector<std::string> places(const std::string& file) {
   std::vector<std::string> out = {file};
+  const std::string usual = "/usr/local/cuda/lib64/" + file;
   if (const char* const home = std::getenv("CUDA_HOME"); home != nullptr && *home != '\0')
-    out.push_back(std::string(home) + "/lib64/" + file);
-  out.push_back("/usr/local/cuda/lib64/" + file);
+    if (const std::string there = std::string(home) + "/lib64/" + file; there != usual) out.push_back(there);
+  out.push_back(usual);
   return out;
 }
 

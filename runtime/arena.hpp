@@ -43,6 +43,11 @@ class OutOfArena : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+// The device itself has not the memory that the cap would allow.
+class OutOfDevice : public OutOfArena {
+ public:
+  using OutOfArena::OutOfArena;
+};
 
 class Arena {
  public:

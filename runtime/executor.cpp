@@ -48,6 +48,8 @@ std::unique_ptr<Worker> made(const RunPlan& run, WorkerId id, std::unique_ptr<Ba
                              Transport& transport, const RunSettings& settings) {
   try {
     return std::make_unique<Worker>(run, id, std::move(backend), data, transport, settings);
+  } catch (const OutOfDevice& error) {
+    throw OutOfDevice(fmt::format("worker {}: {}", id, error.what()));
   } catch (const OutOfArena& error) {
     throw OutOfArena(fmt::format("worker {}: {}", id, error.what()));
   }
@@ -144,8 +146,8 @@ std::vector<WorkerResult> LayerRounds::measured(double seconds, const std::vecto
     if (busy.empty() || std::find(busy.begin(), busy.end(), static_cast<WorkerId>(w)) != busy.end()) {
       measured.push_back(w);
       if (workers_[w] != nullptr) continue;
-      workers_[w] = std::make_unique<Worker>(run_, static_cast<WorkerId>(w), backend_(static_cast<WorkerId>(w)), data_,
-                                             *endpoints_[w], settings_);
+      const auto id = static_cast<WorkerId>(w);
+      workers_[w] = made(run_, id, backend_(id), data_, *endpoints_[w], settings_);
     }
   const int running = static_cast<int>(measured.size());
   Failure failure;

@@ -48,7 +48,7 @@ std::unique_ptr<DeviceMemory> reserved(const RunPlan& run, PositionId position, 
   try {
     return backend.reserve(use.extent);
   } catch (const OutOfArena& error) {
-    throw OutOfArena(
+    throw OutOfDevice(
         fmt::format("{}; its arena spans {} B, at most at once: {}", error.what(), use.extent.value, text(use)));
   }
 }

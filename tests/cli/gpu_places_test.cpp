@@ -89,6 +89,9 @@ TEST_CASE("What the GPUs cannot give is refused with what they give") {
   CHECK(contains(eight, "8 workers need 8 groups of SMs on GPU 0 (Made-up 100, 100 SMs)"));
   CHECK(contains(eight, "gives 2 groups of 48 SMs, 4 of 24, 6 of 16"));
   CHECK(contains(refused(on({0}), 16), "gives 2 groups"));  // 16 groups of 8 SMs are more than it has
+  GpuSystem whole = made_up(1);
+  whole.gpus[0].splits = {{2, 1, 100}};
+  CHECK_THROWS_WITH_AS(gpu_places(on({0}), 2, whole), doctest::Contains("gives 1 group of 100 SMs; use"), InputError);
   CHECK(contains(refused(on({2}), 2), "there is no GPU 2; this machine has 2"));
   CHECK(contains(refused(on({0, 1}), 3), "3 workers cannot be spread evenly over 2 GPUs"));
 }

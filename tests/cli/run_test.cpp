@@ -119,6 +119,23 @@ TEST_CASE("run: a cap that does not hold a worker is the answer no, itemised") {
   CHECK(contains(run.out, "what would make it fit"));
 }
 
+// No system has 10^15 bytes: what a full GPU says, too.
+TEST_CASE("run: memory that the device itself has not is the answer no; nothing is left of it") {
+  ScratchFolder scratch;
+  const std::string folder = scratch.path("study");
+  for (std::vector<std::string> words : {std::vector<std::string>{"run"}, {"calibrate"}, {"validate", "-o", folder}}) {
+    CAPTURE(words.front());
+    words.insert(words.end(), {kTwoStages, "--set", "training.micro_batch_size=100000000"});
+    const ProgramRun run = run_program(words);
+    CHECK(run.status == 1);
+    CHECK(contains(run.out, "infeasible: worker 0: the system has no "));
+    CHECK(contains(run.out, "its arena spans "));
+    CHECK(contains(run.out, "or more stages on devices of their own"));
+    CHECK_FALSE(contains(run.out, "larger run.memory_cap"));
+  }
+  CHECK_FALSE(std::filesystem::exists(folder));
+}
+
 TEST_CASE("run: what cannot be run is refused with the layer and a way out") {
   CHECK(contains(error_of({"run", kQuickstart}), "has stated figures only; give it an `op:`"));
   CHECK(contains(error_of({"run", kTwoStages, "--transport", "carrier"}),

@@ -97,7 +97,9 @@ TEST_CASE("far memory: a device without the memory is the answer no, itemised") 
   const std::string told =
       "worker 0: no " + extent + " B, made up; its arena spans " + extent + " B, at most at once: weights ";
   CHECK_THROWS_WITH_AS(execute(run.run_plan, full, *run.data, endpoints, one_step()), doctest::Contains(told.c_str()),
-                       OutOfArena);
+                       OutOfDevice);
+  CHECK_THROWS_WITH_AS(measure_layers(run.run_plan, full, *run.data, one_step(), 0), doctest::Contains(told.c_str()),
+                       OutOfDevice);
 }
 
 TEST_CASE("far memory: what goes wrong in a kernel is told with the worker and the op that waited for it") {
