@@ -1,4 +1,5 @@
 // Every command that a GPU stands behind, from its beginning to its end, on the made-up CUDA.
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -127,10 +128,37 @@ TEST_CASE("made-up GPU: a checkpoint is written, and gone on from") {
 TEST_CASE("made-up GPU: calibrate times layers and messages of a scenario") {
   const ScratchFolder folder;
   const std::string file = folder.path("profile.yaml");
-  const MadeUpRun run =
-      made_up_run("", {"calibrate", tiny(), "--set", "plan.stages=1", "--budget", "10ms", "-o", file});
+  const MadeUpRun run = made_up_run("", {"calibrate", tiny(), "--budget", "10ms", "-o", file});
   CHECK_MESSAGE(run.status == 0, run.err);
   CHECK(has(file_text(file), "made-up GPU"));
+  check_clean(run);
+}
+
+// The times are made up, so a prediction may miss (status 1); that all of it is done is what is claimed.
+TEST_CASE("made-up GPU: validate calibrates two stages, predicts, runs and compares") {
+  const ScratchFolder folder;
+  const MadeUpRun run = made_up_run(
+      "", {"validate", tiny(), "--set", "run.steps=20", "--force", "--budget", "10ms", "-o", folder.path("study")});
+  CAPTURE(run.err);
+  CHECK((run.status == 0 || run.status == 1));
+  CHECK(has(run.out + run.err, "verdict: "));
+  for (const std::string name : {"profile.yaml", "prediction.json", "measurement.json", "comparison.json", "loss.csv",
+                                 "overlay.svg", "overlay.trace.json"})
+    CHECK_MESSAGE(file_text(folder.path("study/" + name)) != "", name);
+  CHECK(has(file_text(folder.path("study/profile.yaml")), "made-up GPU"));
+  check_clean(run);
+}
+
+TEST_CASE("made-up GPU: the benchmark of kernels and executor goes to its end") {
+  const char* const benchmark = std::getenv("MADE_UP_BENCHMARK");
+  REQUIRE(benchmark != nullptr);
+  // Which targets times that are made up meet does not matter (status 1); 1 GiB need not be copied.
+  const MadeUpRun run = made_up_run("copy_up_to=65536", {}, benchmark);
+  CAPTURE(run.out);
+  CHECK((run.status == 0 || run.status == 1));
+  for (const std::string line : {"copy, own kernel over the driver's", "softmax, rows of 1024", "Adam in fp32",
+                                 "cuBLASLt was not found", "executor, beside an op's layers"})
+    CHECK_MESSAGE(has(run.out, line), line);
   check_clean(run);
 }
 

@@ -5,11 +5,13 @@
 
 namespace pipewright::made_up_cuda {
 
-MadeUpRun made_up_run(const std::string& settings, const std::vector<std::string>& arguments) {
+MadeUpRun made_up_run(const std::string& settings, const std::vector<std::string>& arguments,
+                      const std::string& instead) {
   const ScratchFolder folder;
   const std::string report = folder.path("report");
   ProgramInput input;
   input.settings = {"MADE_UP_CUDA=kernel_ns=500 report=" + report + " " + settings};
+  if (!instead.empty()) input.launcher = {instead};  // takes no arguments, so that the program's name does no harm
   const ProgramRun run = run_program(arguments, input);
   MadeUpRun out;
   out.status = run.status, out.out = run.out, out.err = run.err;

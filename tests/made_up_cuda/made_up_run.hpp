@@ -23,7 +23,9 @@ struct MadeUpRun {
 };
 
 // settings: of MADE_UP_CUDA (machine.hpp); kernels take 500 ns there unless it says otherwise.
-MadeUpRun made_up_run(const std::string& settings, const std::vector<std::string>& arguments);
+// `instead`: of the program.
+MadeUpRun made_up_run(const std::string& settings, const std::vector<std::string>& arguments,
+                      const std::string& instead = "");
 
 // The smallest scenario with two workers on virtual devices.
 std::string tiny();

@@ -95,6 +95,51 @@ TEST_CASE("gpu run: messages and sums through the host's memory give the same bi
                   true);
 }
 
+TEST_CASE("gpu run: over throttled links no message is readable before its time, and the bits are the same") {
+  const RunCase run({"training.micro_batches=4"});
+  const RunPlan plan = plan_for(run);
+  const Time latency{40'000'000};
+  const auto pairs = static_cast<std::size_t>(run.plan.workers()) * static_cast<std::size_t>(run.plan.workers());
+  RunSettings settings = one_step();
+  settings.optimizer.kind = run.scenario.training.optimizer;
+  const auto endpoints =
+      local_transport(plan, {.spin = false, .timeout_s = 60}, Throttles(pairs, {{20'000'000}, latency}));
+  const auto throttled = execute(plan, on_gpu(run.plan.workers()), *run.data, endpoints, settings);
+  const auto plain = run_on(on_gpu(run.plan.workers()), run, plan);
+  for (std::size_t v = 0; v < run.run_plan.code.size(); ++v)
+    CHECK(differing(gradients_of(throttled, v), gradients_of(plain, v)) == 0);
+  // GPipe: the second stage's first forward waits for the first message. Half: the clocks of the two agree as well as
+  // the host, which may be busy, reads them.
+  CHECK(throttled[1].steps.back().times.compute.front().start >=
+        throttled[0].steps.back().times.compute.front().end + Time{latency.value / 2});
+}
+
+TEST_CASE("gpu run: a stage per GPU, over their direct link, gives the bits of one worker") {
+  if (gpu_count() < 2) {
+    MESSAGE("skipped: one GPU");
+    return;
+  }
+  try {
+    gpu_join(0, 1), gpu_join(1, 0);
+  } catch (const GpuError& error) {
+    MESSAGE("skipped: " << error.what());
+    return;
+  }
+  const RunCase run({"training.micro_batches=4"});
+  const RunPlan plan = plan_for(run);
+  const std::shared_ptr<VirtualDevices> gpus[] = {std::make_shared<VirtualDevices>(0, 1, 2),
+                                                  std::make_shared<VirtualDevices>(1, 1, 2)};
+  const auto joined = run_on(
+      [&](WorkerId worker) {
+        return gpu_backend(gpus[worker % 2], 0, {"GPU " + std::to_string(worker % 2), 0, ""}, {Precision::Fp32, false});
+      },
+      run, plan);
+  const auto reference = sequential_gradients(plan, on_gpu(1), *run.data, one_step());
+  for (std::size_t v = 0; v < reference.size(); ++v)
+    CHECK(differing(gradients_of(joined, v), reference[v]) == 0);
+  gpu_part(0, 1), gpu_part(1, 0);
+}
+
 TEST_CASE("gpu run: gradients and losses are the CPU's within the rounding of fp32") {
   const RunCase run({"training.micro_batches=2"});
   const auto here = run.run(one_step());
