@@ -22,6 +22,11 @@ inline void check(cudaError_t error, const std::string& call) {
   throw GpuError(call + ": " + words(error));
 }
 
+// Of a call that gives something back, in a destructor: what it says is dropped, and no later call is blamed for it.
+inline void let_go(cudaError_t error) {
+  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
+}
+
 // After a launch: a wrong grid, or no code for this GPU. What a kernel does wrong while it runs is told by
 // `gpu_finish`.
 inline void check_launch(const char* kernel) {

@@ -24,7 +24,7 @@ GpuGraph::GpuGraph(GpuStream stream, const std::function<void()>& work) {
 }
 
 GpuGraph::~GpuGraph() {
-  if (graph_ != nullptr) static_cast<void>(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph_)));
+  if (graph_ != nullptr) let_go(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph_)));
 }
 
 void GpuGraph::launch(GpuStream stream) const {

@@ -21,7 +21,7 @@ GpuMemory::GpuMemory(int device, Bytes bytes, GpuMemoryKind kind) : bytes_(bytes
 
 GpuMemory::~GpuMemory() {
   if (data_ == nullptr) return;
-  static_cast<void>(kind_ == GpuMemoryKind::Device ? cudaFree(data_) : cudaFreeHost(data_));
+  let_go(kind_ == GpuMemoryKind::Device ? cudaFree(data_) : cudaFreeHost(data_));
 }
 
 GpuMemory& GpuMemory::operator=(GpuMemory&& other) noexcept {
@@ -39,7 +39,7 @@ GpuEvent::GpuEvent(int device) {
 }
 
 GpuEvent::~GpuEvent() {
-  if (event_ != nullptr) static_cast<void>(cudaEventDestroy(static_cast<cudaEvent_t>(event_)));
+  if (event_ != nullptr) let_go(cudaEventDestroy(static_cast<cudaEvent_t>(event_)));
 }
 
 namespace {
@@ -71,7 +71,7 @@ void GpuEvent::record(GpuStream stream) {
   cudaError_t error = cudaEventRecord(static_cast<cudaEvent_t>(event_), stream_of(stream));
   if (error == cudaErrorInvalidResourceHandle)
     if (const cudaEvent_t event = event_beside(stream); event != nullptr) {
-      static_cast<void>(cudaEventDestroy(static_cast<cudaEvent_t>(event_)));
+      let_go(cudaEventDestroy(static_cast<cudaEvent_t>(event_)));
       static_cast<void>(cudaGetLastError());
       event_ = event, moved_ = true;
       error = cudaEventRecord(event, stream_of(stream));
@@ -203,7 +203,7 @@ void VirtualDevices::cut(int groups, int streams_each) {
 void VirtualDevices::close() noexcept {
   for (const Group& group : groups_)
     for (const GpuStream stream : group.streams)
-      static_cast<void>(cudaStreamDestroy(stream_of(stream)));
+      let_go(cudaStreamDestroy(stream_of(stream)));
   for (const Group& group : groups_)
     if (group.context != nullptr)
       static_cast<void>(green_context_calls().destroy(static_cast<CUgreenCtx>(group.context)));

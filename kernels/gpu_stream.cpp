@@ -32,7 +32,7 @@ GpuOwnStream::GpuOwnStream(int device) {
 }
 
 GpuOwnStream::~GpuOwnStream() {
-  if (stream_ != nullptr) static_cast<void>(cudaStreamDestroy(stream_of(stream_)));
+  if (stream_ != nullptr) let_go(cudaStreamDestroy(stream_of(stream_)));
 }
 
 }  // namespace pipewright

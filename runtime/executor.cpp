@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "core/check.hpp"
+#include "kernels/gpu_api.hpp"
 #include "runtime/checkpoint.hpp"
 #include "runtime/measurement.hpp"
 #include "runtime/transports/loopback.hpp"
@@ -43,7 +44,7 @@ class Failure {
   std::string text_, stop_;
 };
 
-// A worker with its memory; where the cap does not hold it, the error names it.
+// A worker with its memory; where it cannot be made, the error names it.
 std::unique_ptr<Worker> made(const RunPlan& run, WorkerId id, std::unique_ptr<Backend> backend, const Data& data,
                              Transport& transport, const RunSettings& settings) {
   try {
@@ -52,6 +53,8 @@ std::unique_ptr<Worker> made(const RunPlan& run, WorkerId id, std::unique_ptr<Ba
     throw OutOfDevice(fmt::format("worker {}: {}", id, error.what()));
   } catch (const OutOfArena& error) {
     throw OutOfArena(fmt::format("worker {}: {}", id, error.what()));
+  } catch (const GpuError& error) {
+    throw GpuError(fmt::format("worker {}: {}", id, error.what()));
   }
 }
 

@@ -255,23 +255,23 @@ class GpuBackend final : public backends::GridBackend<gpu_kernels::Queue, S> {
   double mark_cost() const override { return 0; }  // the host does not wait for an event; what it costs is not measured
   // Normal numbers: logarithms and cosines, the whole group busy, a block of memory that its L2 holds.
   Time probe() override {
-    constexpr std::int64_t kNumbers = 1 << 18;
     constexpr int kLaunches = 8;
     constexpr Time kLaunching{1'000'000};  // eight workers at once wait for one another's launches
-    if (probe_block_ == nullptr)
-      probe_block_ = block_of(devices_->device(), Bytes{kNumbers * 4}, GpuMemoryKind::Device);
+    make_probe_block();
     stream_->finish();
     // The stream stands still until all of it is asked for, so that launching does not show.
     launch_delay(stream_->asked().stream, kLaunching);
     probe_begin_.record(stream_->asked().stream);
     for (int i = 0; i < kLaunches; ++i)
-      gpu_kernels::normal(stream_->asked(), kNumbers, 1, 1.0F, reinterpret_cast<float*>(probe_block_->base()));
+      gpu_kernels::normal(stream_->asked(), kProbed, 1, 1.0F, reinterpret_cast<float*>(probe_block_->base()));
     stream_->finish();
     return elapsed(probe_begin_, stream_->done());
   }
 
   std::unique_ptr<DeviceMemory> reserve(Bytes size) override {
-    return block_of(devices_->device(), size, GpuMemoryKind::Device);
+    auto block = block_of(devices_->device(), size, GpuMemoryKind::Device);
+    make_probe_block();  // so that a full device is told before anything runs
+    return block;
   }
   std::unique_ptr<Mover> mover(bool beside) override {
     return std::make_unique<GpuMover>(beside ? stream(1) : stream_);
@@ -282,6 +282,10 @@ class GpuBackend final : public backends::GridBackend<gpu_kernels::Queue, S> {
   const gpu_kernels::Queue& queue() const override { return stream_->asked(); }
 
  private:
+  static constexpr std::int64_t kProbed = 1 << 18;
+  void make_probe_block() {
+    if (probe_block_ == nullptr) probe_block_ = block_of(devices_->device(), Bytes{kProbed * 4}, GpuMemoryKind::Device);
+  }
   std::shared_ptr<Stream> stream(int number) const { return std::make_shared<Stream>(devices_, group_, number); }
 
   Precision precision_;
