@@ -1,7 +1,7 @@
 // Rows of values that are summed up more than once: read once, by pieces of 16 bytes, and kept in registers where the
 // team's threads can hold them.
 //
-//     with_row(team, n, {x, dy}, weight, nullptr, y, [&](auto& row) {
+//     with_row<kWay>(team, n, {x, dy}, weight, nullptr, [&](auto& row) {
 //       const F mean = row.sum([](const auto& v) { return v.of[0]; }) / n;      // of x
 //       row.each(y, [&](const auto& v) { return (v.of[0] - mean) * v.shared[0]; });
 //     });
@@ -46,6 +46,8 @@ struct ColumnValues {
   F of[kArrays], shared[2];
   std::int64_t column;
 };
+
+enum class RowWay { Kept, Again, ByValue };
 
 constexpr int kKeptValues = 64;  // of each array, in a thread's registers
 static_assert(kKeptValues * kWarp >= kWarpRow);
@@ -231,29 +233,45 @@ struct ValueRow : RowSums<ValueRow<T, S, kArrays>, T, S, kArrays> {
   }
 };
 
-// body(row) with a row of n values of `in`, kept where the team can; shared: arrays that all rows share, or null; out:
-// where the row's results go, or null.
-template <int kArrays, class T, class S, class Body>
+// body(row) with a row of n values of `in`, read as kWay says; shared: arrays that all rows share, or null.
+template <RowWay kWay, int kArrays, class T, class S, class Body>
 PIPEWRIGHT_TEAM void with_row(const T& team, std::int64_t n, const S* const (&in)[kArrays], const S* first_shared,
-                              const S* second_shared, const S* out, const Body& body) {
+                              const S* second_shared, const Body& body) {
   RowArrays<S, kArrays> arrays;
   arrays.shared[0] = first_shared, arrays.shared[1] = second_shared;
-  bool whole = n % kPerPiece<S> == 0 && begins_piece(first_shared) && begins_piece(second_shared) && begins_piece(out);
   PIPEWRIGHT_UNROLL
-  for (int a = 0; a < kArrays; ++a) {
+  for (int a = 0; a < kArrays; ++a)
     arrays.in[a] = in[a];
-    whole = whole && begins_piece(in[a]);
-  }
-  if (!whole) {
+  if constexpr (kWay == RowWay::ByValue) {
     ValueRow<T, S, kArrays> row(team, n, arrays);
     body(row);
-  } else if (T::size() <= kWarp || n <= static_cast<std::int64_t>(T::size()) * kKeptValues) {
-    PieceRow<T, S, kArrays, true> row(team, n, arrays);
-    body(row);
-  } else if constexpr (T::size() > kWarp) {  // a warp's rows are short
-    PieceRow<T, S, kArrays, false> row(team, n, arrays);
+  } else {
+    PieceRow<T, S, kArrays, kWay == RowWay::Kept> row(team, n, arrays);
     body(row);
   }
+}
+
+template <RowWay kWay, class Body>
+struct RowsBy {
+  Body body;
+  template <class T>
+  PIPEWRIGHT_TEAM void operator()(const T& team, std::int64_t r) const {
+    if constexpr (kWay != RowWay::Again || T::size() > kWarp)  // a warp's rows are short
+      body.template row<kWay>(team, r);
+  }
+};
+// body.row<way>(team, r) for all rows of n values of S: a kernel of its own for each way, as only some need the
+// registers to keep a row. arrays: all that with_row and `each` take, in which rows lie one behind the other.
+template <class S, class Grid, class Body, class... Arrays>
+void rows_by_pieces(const Grid& grid, const char* name, std::int64_t rows, std::int64_t n, const Body& body,
+                    const Arrays*... arrays) {
+  static_assert((std::is_same_v<S, Arrays> && ...));
+  if (n % kPerPiece<S> != 0 || !(begins_piece(arrays) && ...))
+    grid.rows(name, rows, n, RowsBy<RowWay::ByValue, Body>{body});
+  else if (n <= kBlock * kKeptValues)
+    grid.rows(name, rows, n, RowsBy<RowWay::Kept, Body>{body});
+  else
+    grid.rows(name, rows, n, RowsBy<RowWay::Again, Body>{body});
 }
 
 }  // namespace pipewright::grid_kernels

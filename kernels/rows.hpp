@@ -30,14 +30,14 @@ struct LayerNormRow {
   const S *x, *weight, *bias;
   S* y;
   F* statistics;
-  template <class T>
-  PIPEWRIGHT_TEAM void operator()(const T& team, std::int64_t r) const {
+  template <RowWay kWay, class T>
+  PIPEWRIGHT_TEAM void row(const T& team, std::int64_t r) const {
     const S* const in[] = {x + r * features};
     S* const out = y + r * features;
     const F n = static_cast<F>(features);
     const S *const w = weight, *const b = bias;
     F mean = 0, inverse = 0;
-    with_row(team, features, in, w, b, out, [&](auto& row) {
+    with_row<kWay>(team, features, in, w, b, [&](auto& row) {
       mean = row.sum([](const auto& v) { return v.of[0]; }) / n;
       const F squares = row.sum([&](const auto& v) { return (v.of[0] - mean) * (v.of[0] - mean); });
       inverse = F(1) / std::sqrt(squares / n + F(kNormEpsilon));
@@ -62,13 +62,13 @@ struct NormGradientRow {
   const F* statistics;
   const S *weight, *dy;
   S* dx;
-  template <class T>
-  PIPEWRIGHT_TEAM void operator()(const T& team, std::int64_t r) const {
+  template <RowWay kWay, class T>
+  PIPEWRIGHT_TEAM void row(const T& team, std::int64_t r) const {
     const S *const in[] = {x + r * features, dy + r * features}, *const w = weight;
     S* const out = dx + r * features;
     const F mean = kLayer ? statistics[2 * r] : F(0), inverse = kLayer ? statistics[2 * r + 1] : statistics[r];
     const F n = static_cast<F>(features);
-    with_row(team, features, in, w, static_cast<const S*>(nullptr), out, [&](auto& row) {
+    with_row<kWay>(team, features, in, w, static_cast<const S*>(nullptr), [&](auto& row) {
       const auto g = [&](const auto& v) { return w == nullptr ? v.of[1] : v.of[1] * v.shared[0]; };
       const Two<F> sums = row.sum([&](const auto& v) { return Two<F>{g(v), g(v) * (v.of[0] - mean)}; });
       const F a = kLayer ? sums.a / n : F(0), b = sums.b / n * inverse * inverse;
@@ -84,12 +84,12 @@ struct RmsNormRow {
   const S *x, *weight;
   S* y;
   F* statistics;
-  template <class T>
-  PIPEWRIGHT_TEAM void operator()(const T& team, std::int64_t r) const {
+  template <RowWay kWay, class T>
+  PIPEWRIGHT_TEAM void row(const T& team, std::int64_t r) const {
     const S *const in[] = {x + r * features}, *const w = weight;
     S* const out = y + r * features;
     F inverse = 0;
-    with_row(team, features, in, w, static_cast<const S*>(nullptr), out, [&](auto& row) {
+    with_row<kWay>(team, features, in, w, static_cast<const S*>(nullptr), [&](auto& row) {
       const F squares = row.sum([](const auto& v) { return v.of[0] * v.of[0]; });
       inverse = F(1) / std::sqrt(squares / static_cast<F>(features) + F(kNormEpsilon));
       row.each(out, [&](const auto& v) { return w == nullptr ? v.of[0] * inverse : v.of[0] * inverse * v.shared[0]; });
@@ -128,13 +128,13 @@ PIPEWRIGHT_TEAM SoftmaxPower<Arithmetic<S>, Seen> softmax_power(Row& row, const 
 }
 // out[j] = e^(x[j] * scale) / sum for the columns seen, 0 behind; out may be in. Nothing in between is stored, so that
 // every probability is rounded once.
-template <class T, class Seen, class S>
+template <RowWay kWay, class T, class Seen, class S>
 PIPEWRIGHT_TEAM void softmax_row(const T& team, std::int64_t n, const Seen& seen, Arithmetic<S> scale, const S* in,
                                  S* out) {
   using F = Arithmetic<S>;
   const S* const none = nullptr;
   const S* const values[] = {in};
-  with_row(team, n, values, none, none, out, [&](auto& row) {
+  with_row<kWay>(team, n, values, none, none, [&](auto& row) {
     const auto power = softmax_power(row, seen, scale, in);
     const F share = F(1) / row.sum_keeping(power);
     row.each_kept(out, power, [&](F p) { return p * share; });
@@ -146,9 +146,9 @@ struct SoftmaxRow {
   std::int64_t features;
   const S* x;
   S* y;
-  template <class T>
-  PIPEWRIGHT_TEAM void operator()(const T& team, std::int64_t r) const {
-    softmax_row(team, features, AllSeen{}, Arithmetic<S>(1), x + r * features, y + r * features);
+  template <RowWay kWay, class T>
+  PIPEWRIGHT_TEAM void row(const T& team, std::int64_t r) const {
+    softmax_row<kWay>(team, features, AllSeen{}, Arithmetic<S>(1), x + r * features, y + r * features);
   }
 };
 
@@ -160,10 +160,10 @@ struct AttentionSoftmaxRow {
   bool causal;
   Arithmetic<S> scale;
   S* p;
-  template <class T>
-  PIPEWRIGHT_TEAM void operator()(const T& team, std::int64_t r) const {
+  template <RowWay kWay, class T>
+  PIPEWRIGHT_TEAM void row(const T& team, std::int64_t r) const {
     const std::int64_t seen = causal ? r % queries + 1 + keys - queries : keys;
-    softmax_row<T, SeenBefore, S>(team, keys, SeenBefore{seen}, scale, p + r * keys, p + r * keys);
+    softmax_row<kWay, T, SeenBefore, S>(team, keys, SeenBefore{seen}, scale, p + r * keys, p + r * keys);
   }
 };
 
@@ -174,11 +174,11 @@ struct SoftmaxGradientRow {
   Arithmetic<S> scale;
   const S *y, *dy;
   S* dx;
-  template <class T>
-  PIPEWRIGHT_TEAM void operator()(const T& team, std::int64_t r) const {
+  template <RowWay kWay, class T>
+  PIPEWRIGHT_TEAM void row(const T& team, std::int64_t r) const {
     const S *const in[] = {y + r * features, dy + r * features}, *const none = nullptr;
     S* const into = dx + r * features;
-    with_row(team, features, in, none, none, into, [&](auto& row) {
+    with_row<kWay>(team, features, in, none, none, [&](auto& row) {
       const Arithmetic<S> mean = row.sum([](const auto& v) { return v.of[0] * v.of[1]; });
       row.each(into, [&](const auto& v) { return v.of[0] * (v.of[1] - mean) * scale; });
     });
@@ -195,8 +195,8 @@ struct CrossEntropyRow {
   F scale;
   F* row_losses;
   S* gradient;
-  template <class T>
-  PIPEWRIGHT_TEAM void operator()(const T& team, std::int64_t r) const {
+  template <RowWay kWay, class T>
+  PIPEWRIGHT_TEAM void row(const T& team, std::int64_t r) const {
     const S* const in = x + r * classes;
     S* const out = gradient + r * classes;
     const std::int64_t label = labels[r];
@@ -204,7 +204,7 @@ struct CrossEntropyRow {
     const S* const values[] = {in};
     const S* const none = nullptr;
     const F factor = scale;
-    with_row(team, classes, values, none, none, out, [&](auto& row) {
+    with_row<kWay>(team, classes, values, none, none, [&](auto& row) {
       const auto power = softmax_power(row, AllSeen{}, F(1), in);
       const F total = row.sum_keeping(power), share = F(1) / total;
       row.each_kept(out, power, [&](F p) { return p * share * factor; });
@@ -224,12 +224,12 @@ struct MeanRow {
   std::int64_t features;
   const S* x;
   S* mean;
-  template <class T>
-  PIPEWRIGHT_TEAM void operator()(const T& team, std::int64_t r) const {
+  template <RowWay kWay, class T>
+  PIPEWRIGHT_TEAM void row(const T& team, std::int64_t r) const {
     const S *const in[] = {x + r * features}, *const none = nullptr;
     F total = 0;
-    with_row(team, features, in, none, none, none,
-             [&](auto& row) { total = row.sum([](const auto& v) { return v.of[0]; }); });
+    with_row<kWay>(team, features, in, none, none,
+                   [&](auto& row) { total = row.sum([](const auto& v) { return v.of[0]; }); });
     team.each([&](int t) {
       if (t == 0) mean[r] = S(total / static_cast<F>(features));
     });
@@ -241,13 +241,14 @@ struct MeanRow {
 template <class Grid, class S>
 void layer_norm(const Grid& grid, std::int64_t rows, std::int64_t features, const S* x, const S* weight, const S* bias,
                 S* y, Arithmetic<S>* statistics) {
-  grid.rows("layer_norm", rows, features, LayerNormRow<S>{features, x, weight, bias, y, statistics});
+  rows_by_pieces<S>(grid, "layer_norm", rows, features, LayerNormRow<S>{features, x, weight, bias, y, statistics}, x,
+                    weight, bias, y);
 }
 template <class Grid, class S>
 void layer_norm_input_gradient(const Grid& grid, std::int64_t rows, std::int64_t features, const S* x,
                                const Arithmetic<S>* statistics, const S* weight, const S* dy, S* dx) {
-  grid.rows("layer_norm_input_gradient", rows, features,
-            NormGradientRow<S, true>{features, x, statistics, weight, dy, dx});
+  rows_by_pieces<S>(grid, "layer_norm_input_gradient", rows, features,
+                    NormGradientRow<S, true>{features, x, statistics, weight, dy, dx}, x, dy, weight, dx);
 }
 
 template <class S, bool kLayer>
@@ -278,13 +279,13 @@ void layer_norm_weight_gradient(const Grid& grid, std::int64_t rows, std::int64_
 template <class Grid, class S>
 void rms_norm(const Grid& grid, std::int64_t rows, std::int64_t features, const S* x, const S* weight, S* y,
               Arithmetic<S>* statistics) {
-  grid.rows("rms_norm", rows, features, RmsNormRow<S>{features, x, weight, y, statistics});
+  rows_by_pieces<S>(grid, "rms_norm", rows, features, RmsNormRow<S>{features, x, weight, y, statistics}, x, weight, y);
 }
 template <class Grid, class S>
 void rms_norm_input_gradient(const Grid& grid, std::int64_t rows, std::int64_t features, const S* x,
                              const Arithmetic<S>* statistics, const S* weight, const S* dy, S* dx) {
-  grid.rows("rms_norm_input_gradient", rows, features,
-            NormGradientRow<S, false>{features, x, statistics, weight, dy, dx});
+  rows_by_pieces<S>(grid, "rms_norm_input_gradient", rows, features,
+                    NormGradientRow<S, false>{features, x, statistics, weight, dy, dx}, x, dy, weight, dx);
 }
 template <class Grid, class S>
 void rms_norm_weight_gradient(const Grid& grid, std::int64_t rows, std::int64_t features, const S* x,
@@ -296,12 +297,13 @@ void rms_norm_weight_gradient(const Grid& grid, std::int64_t rows, std::int64_t 
 
 template <class Grid, class S>
 void softmax(const Grid& grid, std::int64_t rows, std::int64_t features, const S* x, S* y) {
-  grid.rows("softmax", rows, features, SoftmaxRow<S>{features, x, y});
+  rows_by_pieces<S>(grid, "softmax", rows, features, SoftmaxRow<S>{features, x, y}, x, y);
 }
 template <class Grid, class S>
 void softmax_input_gradient(const Grid& grid, std::int64_t rows, std::int64_t features, const S* y, const S* dy,
                             S* dx) {
-  grid.rows("softmax_input_gradient", rows, features, SoftmaxGradientRow<S>{features, Arithmetic<S>(1), y, dy, dx});
+  rows_by_pieces<S>(grid, "softmax_input_gradient", rows, features,
+                    SoftmaxGradientRow<S>{features, Arithmetic<S>(1), y, dy, dx}, y, dy, dx);
 }
 
 // row_losses: samples * rows values.
@@ -309,14 +311,15 @@ template <class Grid, class S>
 void cross_entropy(const Grid& grid, std::int64_t samples, std::int64_t rows, std::int64_t classes, const S* x,
                    const std::int64_t* labels, Arithmetic<S> scale, Arithmetic<S>* losses, S* gradient,
                    Arithmetic<S>* row_losses) {
-  grid.rows("cross_entropy", samples * rows, classes,
-            CrossEntropyRow<S>{classes, x, labels, scale, row_losses, gradient});
-  grid.rows("cross_entropy (mean)", samples, rows, MeanRow<Arithmetic<S>>{rows, row_losses, losses});
+  rows_by_pieces<S>(grid, "cross_entropy", samples * rows, classes,
+                    CrossEntropyRow<S>{classes, x, labels, scale, row_losses, gradient}, x, gradient);
+  rows_by_pieces<Arithmetic<S>>(grid, "cross_entropy (mean)", samples, rows,
+                                MeanRow<Arithmetic<S>>{rows, row_losses, losses}, row_losses);
 }
 
 template <class Grid, class S>
 void global_average_pool(const Grid& grid, std::int64_t planes, std::int64_t plane, const S* x, S* y) {
-  grid.rows("global_average_pool", planes, plane, MeanRow<S>{plane, x, y});
+  rows_by_pieces<S>(grid, "global_average_pool", planes, plane, MeanRow<S>{plane, x, y}, x);
 }
 
 }  // namespace pipewright::grid_kernels

@@ -347,8 +347,8 @@ void attention(const Grid& grid, const GpuAttentionShape& shape, std::int64_t sa
                          LeftMatrix<S>{q, a.query_stride, 1, a.q()}, RightMatrix<S>{k, 1, a.key_stride, a.k()},
                          OutMatrix<S>{p, a.keys, a.scores()});
   const Arithmetic<S> scale = 1 / std::sqrt(static_cast<Arithmetic<S>>(a.key_size));
-  grid.rows("attention (softmax)", batches * a.queries, a.keys,
-            AttentionSoftmaxRow<S>{a.queries, a.keys, a.causal, scale, p});
+  rows_by_pieces<S>(grid, "attention (softmax)", batches * a.queries, a.keys,
+                    AttentionSoftmaxRow<S>{a.queries, a.keys, a.causal, scale, p}, p);
   product<Arithmetic<S>>(grid, "attention", batches, a.queries, a.value_size, a.keys,
                          LeftMatrix<S>{p, a.keys, 1, a.scores()}, RightMatrix<S>{v, a.value_stride, 1, a.v()},
                          OutMatrix<S>{y, a.y_stride(), a.y()});
@@ -364,8 +364,8 @@ void attention_gradient(const Grid& grid, const GpuAttentionShape& shape, std::i
                          LeftMatrix<S>{dy, a.y_stride(), 1, a.y()}, RightMatrix<S>{v, 1, a.value_stride, a.v()},
                          OutMatrix<S>{d_scores, a.keys, a.scores()});
   const Arithmetic<S> scale = 1 / std::sqrt(static_cast<Arithmetic<S>>(a.key_size));
-  grid.rows("attention_gradient (softmax)", batches * a.queries, a.keys,
-            SoftmaxGradientRow<S>{a.keys, scale, p, d_scores, d_scores});
+  rows_by_pieces<S>(grid, "attention_gradient (softmax)", batches * a.queries, a.keys,
+                    SoftmaxGradientRow<S>{a.keys, scale, p, d_scores, d_scores}, p, d_scores);
   if (dq != nullptr)
     product<Arithmetic<S>>(grid, "attention_gradient (q)", batches, a.queries, a.key_size, a.keys,
                            LeftMatrix<S>{d_scores, a.keys, 1, a.scores()}, RightMatrix<S>{k, a.key_stride, 1, a.k()},

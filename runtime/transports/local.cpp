@@ -225,7 +225,8 @@ class Endpoint : public Transport {
     const auto meet = [&] { world_->meet(group.meeting, count, "the other members of an all-reduce"); };
     meet();
     // Each member sums one segment over all, then fetches the others' segments.
-    const auto begin_of = [&](std::int64_t r) { return elements * r / count; };
+    // Segments begin at multiples of 16 bytes, which a GPU moves by one instruction.
+    const auto begin_of = [&](std::int64_t r) { return r == count ? elements : elements * r / count / 4 * 4; };
     const std::int64_t own = begin_of(static_cast<std::int64_t>(rank));
     std::vector<const float*> terms;
     for (const float* const member : group.data)

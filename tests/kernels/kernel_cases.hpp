@@ -285,13 +285,16 @@ void visit_products(const Visit& visit) {
     visit({"conv2d_weight_gradient" + name, {{In, in}, {In, out}, wide(InOut, w), wide(InOut, s.channels_out)}},
           [=](const auto& k, const auto& a) { conv2d_weight_gradient(k, s, samples, a[0], a[1], a.f(2), a.f(3)); });
   }
-  // As many key heads as heads, side by side in one tensor; fewer key heads, causal, more keys than queries.
-  for (const GpuAttentionShape& s : {GpuAttentionShape{2, 2, 4, 4, 9, 9, false, 24, 24, 24},
-                                     GpuAttentionShape{4, 2, 6, 5, 7, 11, true, 24, 12, 10}}) {
+  // As many key heads as heads, side by side in one tensor; fewer key heads, causal, more keys than queries; rows of
+  // scores that are whole pieces of 16 bytes, of a warp and of a block.
+  for (const GpuAttentionShape& s :
+       {GpuAttentionShape{2, 2, 4, 4, 9, 9, false, 24, 24, 24}, GpuAttentionShape{4, 2, 6, 5, 7, 11, true, 24, 12, 10},
+        GpuAttentionShape{2, 2, 4, 4, 16, 16, true, 24, 24, 24},
+        GpuAttentionShape{1, 1, 4, 4, 3, 2056, true, 12, 12, 12}}) {
     const I q = samples * s.queries * s.query_stride, key = samples * s.keys * s.key_stride;
     const I v = samples * s.keys * s.value_stride, p = samples * s.heads * s.queries * s.keys;
     const I y = samples * s.queries * s.heads * s.value_size;
-    const std::string name = s.causal ? ", causal, shared key heads" : ", all keys";
+    const std::string name = (s.causal ? ", causal, " : ", all, ") + std::to_string(s.keys) + " keys";
     visit({"attention" + name, {{In, q}, {In, key}, {In, v}, {Out, y}, {Out, p}}, {}, 0, 0, 3},
           [=](const auto& k, const auto& a) { attention(k, s, samples, a[0], a[1], a[2], a[3], a[4]); });
     visit({"attention_gradient" + name,

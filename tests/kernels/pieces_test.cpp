@@ -81,6 +81,18 @@ std::vector<T> all_rows(I rows, I n, std::size_t off, const HostGrid& grid) {
     grid_kernels::cross_entropy(grid, I{1}, rows, n, x, labels.data(), F(1), losses.data(), d, row_losses.data());
   });
   all.push_back(T(losses[0]));
+  // In place: over dy, over the logits.
+  const auto last_two = std::vector<T>(all.end() - 1 - 2 * rows * n, all.end() - 1);
+  append([&](T* dx) {
+    std::copy_n(dy, rows * n, dx);
+    grid_kernels::softmax_input_gradient(grid, rows, n, x, static_cast<const T*>(dx), dx);
+  });
+  append([&](T* d) {
+    std::copy_n(x, rows * n, d);
+    grid_kernels::cross_entropy(grid, I{1}, rows, n, static_cast<const T*>(d), labels.data(), F(1), losses.data(), d,
+                                row_losses.data());
+  });
+  CHECK(same(last_two, std::vector<T>(all.end() - 2 * rows * n, all.end())));
   return all;
 }
 
