@@ -72,7 +72,7 @@ class Loop {
       }
       if (device_.now() >= end_ && !(m.rank <= kEssential && m.virtual_devices == 1)) {
         // Whether there are several GPUs is known at once; other refusals may have to cut the GPU anew.
-        const std::string why = m.rank == kBetweenGpus ? device_.refusal(m) : "";
+        const std::string why = m.rank == kBetweenGpus ? refused(m) : "";
         leave_out(m, why.empty() ? "no time was left" : why);
         continue;
       }
@@ -165,6 +165,11 @@ class Loop {
     static_cast<void>(checked(m));
     const auto found = wrong_.find(pass_of(m));
     return found == wrong_.end() ? "" : found->second;
+  }
+  std::string refused(const DeviceMeasurement& m) {
+    std::string why;
+    const std::string failed = failure([&] { why = device_.refusal(m); });
+    return failed.empty() ? why : failed;
   }
   // Why it is left out before it is timed, or "".
   std::string refusal(const DeviceMeasurement& m) {
@@ -302,6 +307,12 @@ class Loop {
 };
 
 }  // namespace
+
+std::string lost_line(const MeasuredDevice& measured) {
+  for (const std::string& line : measured.left_out)
+    if (line.find(kLost) != std::string::npos) return line;
+  return "";
+}
 
 MeasuredDevice measure(DeviceUnderTest& device, const std::vector<DeviceMeasurement>& list,
                        const DeviceSettings& settings) {

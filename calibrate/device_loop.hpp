@@ -65,6 +65,9 @@ class DeviceUnderTest {
 
 inline constexpr std::string_view kLost = "the device can no longer be used";  // begins such a reason
 
+// The first line of `left_out` that says so; "": the device was there to the end.
+std::string lost_line(const MeasuredDevice& measured);
+
 struct DeviceSettings {
   double seconds = 480;  // after which nothing more is begun
   bool warm = true;

@@ -142,6 +142,7 @@ class RingWatch final : public Stopwatch {
   SmClockReading* probe() const { return static_cast<SmClockReading*>(probe_.data()); }
   double timed() {
     ring_.refill();
+    const OpenAtLast open{gate_};
     const GpuStream first = ring_.stream(0);
     for (int i = 0; i < ring_.count(); ++i)
       gate_.close(ring_.stream(i));
@@ -241,6 +242,7 @@ class PeerWatch final : public Stopwatch {
  private:
   static constexpr std::int64_t kMostPasses = 128;
   double timed() {
+    const OpenAtLast open{gate_};
     if (gated_) gate_.close(peers_.stream());
     start_.record(peers_.stream());
     for (std::int64_t pass = 0; pass < passes_; ++pass)

@@ -285,17 +285,6 @@ class GpuWatch final : public Stopwatch {
     }
   }
 
-  // Also where asking for something fails: what waits at the gate would keep the stream for its ten seconds.
-  struct OpenAtLast {
-    StreamGate& gate;
-    ~OpenAtLast() {
-      try {
-        gate.open();
-      } catch (const GpuError&) {  // told before
-      }
-    }
-  };
-
   double timed_once() {
     const OpenAtLast open{instruments_.gate};
     if (gated_)

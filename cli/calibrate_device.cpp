@@ -198,7 +198,7 @@ int calibrate_device(const Arguments& arguments) {
     const std::string path = outputs[i].find('/') == std::string::npos ? "./" + outputs[i] : outputs[i];
     note("wrote " + outputs[i] + (endings[i] == 0 ? " (device: --set cluster.node.device=" + path + ")" : ""));
   }
-  return kDone;
+  return lost_line(measured).empty() ? kDone : kBadInput;  // what was measured before it is kept all the same
 }
 
 }  // namespace pipewright

@@ -53,5 +53,15 @@ class StreamGate {
  private:
   GpuMemory flags_;  // pinned: {open, gave up}
 };
+// Opens it also where asking for something fails: what waits at the gate would keep the stream for its ten seconds.
+struct OpenAtLast {
+  StreamGate& gate;
+  ~OpenAtLast() {
+    try {
+      gate.open();
+    } catch (const GpuError&) {  // told before
+    }
+  }
+};
 
 }  // namespace pipewright

@@ -132,12 +132,11 @@ void run_part(const PartTask& task) {
   }
 }
 
-// Profiles that a call before this one could not measure.
-std::set<std::string> failed_profiles(const StudyResults& results) {
+// What a call before this one could not measure, of the parts that try it again. No two parts share a name.
+std::set<std::string> failed_before(const StudyResults& results) {
   std::set<std::string> names;
   for (const StudyRecord& record : results.records())
-    if (record.part == 2 && !results.done(2, record.name) && results.latest(2, record.name)->status == "failed")
-      names.insert(record.name);
+    if ((record.part <= 2 || record.part == 6) && results.failed(record.part, record.name)) names.insert(record.name);
   return names;
 }
 
@@ -190,11 +189,11 @@ int run(const Arguments& arguments) {
   StudyResults results(folder, settings_of(items, arguments.all("--set"), dry_run), dry_run);
   const LastWords last_words("interrupted: every result so far is kept in " + results.folder() +
                              "; the same command goes on where this one stopped");
-  const std::set<std::string> failed = failed_profiles(results);
+  const std::set<std::string> failed = failed_before(results);
   std::array<Time, kParts + 1> used{};
   const auto go = [&](int part, bool again) {
     const PartBudget clock(budget);
-    run_part({results, items, part, budget - used[static_cast<std::size_t>(part)],
+    run_part({results, items, part, budget, budget - used[static_cast<std::size_t>(part)],
               arguments.last("--kernel-tests", kernel_tests_here()), failed, again});
     used[static_cast<std::size_t>(part)] = clock.used();
     write_summary(results, items);
@@ -204,7 +203,7 @@ int run(const Arguments& arguments) {
       go(part, false);
     if (!failed.empty())
       for (const int part : parts)
-        if (part >= 2 && part <= 4) go(part, true);
+        if (part != 5) go(part, true);
   } catch (const GpuLost& lost) {
     note(lost.what());
     write_summary(results, items);

@@ -48,7 +48,7 @@ void measure(const PartTask& task, const std::string& group, const std::vector<c
                     {"common_error", profile.common_error},
                     {"independent_error", profile.independent_error},
                     {"seconds", seconds(clock.used())}};
-  if (const StudyRecord* const last = task.results.latest(task.part, group)) record.attempt = last->attempt + 1;
+  record.attempt = task.results.next_attempt(task.part, group);
   task.results.drop(task.part, group, 0);
   task.results.keep(std::move(record));
   tell(task, group, fmt::format("{} layers", profile.layers.size()));
@@ -60,12 +60,12 @@ void or_tell(const PartTask& task, const std::string& name, const std::function<
     measure();
   } catch (const std::exception& error) {
     StudyRecord record{.part = task.part, .name = name, .status = "failed", .reason = what_failed(error)};
-    if (const StudyRecord* const last = task.results.latest(task.part, name)) record.attempt = last->attempt + 1;
+    record.attempt = task.results.next_attempt(task.part, name);
     task.results.drop(task.part, name, 0);
     tell(task, name, "failed: " + record.reason);
     task.results.keep(std::move(record));
-    check_gpu_is_there(task, name);
   }
+  check_gpu_is_there(task, name);  // what a device's measurements lose is no exception
 }
 
 }  // namespace
@@ -77,7 +77,8 @@ void calibration_part(const PartTask& task) {
   for (const auto& [group, items] : groups)
     runs += items.size();
   // A quarter of the part's time is for rounds that count; as much stands around them, the rest is for the operations.
-  const double limit = seconds(task.limit);
+  // Of the whole of it: a profile that is tried again with what is left is measured as well as others, or left out.
+  const double limit = seconds(task.budget);
   const double all = task.dry_run() ? std::min(kDryRunSeconds, limit / 20) : limit / 4;
   const double each = std::min(kLongest, all / static_cast<double>(std::max<std::size_t>(1, runs)));
   for (const auto& [group, items] : groups) {
@@ -92,7 +93,7 @@ void calibration_part(const PartTask& task) {
     // What stands around the rounds that count takes as long again.
     const double expected = 2 * each * static_cast<double>(items.size());
     if (!budget.allows(Time{std::llround(expected * 1e9)})) {
-      leave_out(task, budget, group);
+      leave_out(task, group);
       continue;
     }
     if (predicted_already(task, group))
@@ -107,7 +108,7 @@ void calibration_part(const PartTask& task) {
   if (task.dry_run() || left > 0)
     or_tell(task, kOperations, [&] { calibrate_families(task, task.dry_run() ? all : left); });
   else
-    leave_out(task, budget, kOperations);
+    leave_out(task, kOperations);
 }
 
 }  // namespace pipewright

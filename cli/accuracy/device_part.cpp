@@ -106,22 +106,26 @@ void device_part(const PartTask& task) {
   if (!task.results.done(task.part, "device")) task.dry_run() ? processor_part(task) : gpu_facts(task);
   for (const int asked : {2, 4, 8}) {
     const std::string name = fmt::format("groups-{}", asked);
-    if (task.results.latest(task.part, name) != nullptr && task.results.latest(task.part, name)->attempt > 0) continue;
+    const StudyRecord* const last = task.results.latest(task.part, name);
+    if (last != nullptr && last->attempt > 0 && last->status != "failed") continue;
+    if (task.failed_before.contains(name) != task.again) continue;
     if (task.dry_run()) {
       keep_not_applicable(task, name);
       continue;
     }
     if (!budget.allows()) {
-      leave_out(task, budget, name);
+      leave_out(task, name);
       continue;
     }
     task.results.drop(task.part, name, 0);
     try {
-      const StudyRecord record = groups_record(task, asked, name);
+      StudyRecord record = groups_record(task, asked, name);
+      record.attempt = task.results.next_attempt(task.part, name);
       tell(task, name, fmt::format("{:.0f} groups of {:.0f} SMs", record.figure("groups"), record.figure("sms")));
       task.results.keep(record);
     } catch (const std::runtime_error& error) {
       keep_without_figures(task, name, "failed", what_failed(error));
+      check_gpu_is_there(task, name);
     }
   }
 }

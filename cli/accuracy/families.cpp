@@ -123,7 +123,8 @@ void calibrate_families(const PartTask& task, double seconds) {
   tell(task, kOperations,
        fmt::format("{} shapes in {} series, {} lines of what was left out", sizes, measured.series.size(),
                    measured.left_out.size()));
-  if (const StudyRecord* const last = task.results.latest(task.part, kOperations)) record.attempt = last->attempt + 1;
+  if (const std::string lost = lost_line(measured); !lost.empty()) record.status = "failed", record.reason = lost;
+  record.attempt = task.results.next_attempt(task.part, kOperations);
   task.results.drop(task.part, kOperations, 0);
   task.results.keep(std::move(record));
 }

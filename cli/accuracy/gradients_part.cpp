@@ -24,7 +24,7 @@ constexpr double kSanitizerReserve = 20;  // seconds of the part's time that are
 
 // Of the part's time what the runs leave to the sanitizer while it is due: a third.
 Time for_the_sanitizer(const PartTask& task) {
-  return task.dry_run() || task.results.done(task.part, kSanitizer) ? Time{} : Time{task.limit.value / 3};
+  return task.dry_run() || task.again || task.results.done(task.part, kSanitizer) ? Time{} : Time{task.limit.value / 3};
 }
 
 // Runs of one arithmetic have one reference.
@@ -62,7 +62,7 @@ StudyRecord compared(const StudyItem& item, std::optional<Tensors>& reference) {
     const Tensors got = by_tensor(pipelined_gradients(run, run.settings()), run.run_plan());
     record.words["against"] = reference ? "one worker of the same backend" : "the same, without schedule or transport";
     const Difference d = furthest(got, reference ? *reference : alone(run));
-    if (!reference) reference = got;
+    if (!reference && scenario.plan.stages.value == 1) reference = got;
     record.figures["values"] = static_cast<double>(d.values),
     record.figures["differing"] = static_cast<double>(d.differing);
     record.figures["tensors"] = static_cast<double>(got.size());
@@ -84,7 +84,7 @@ void sanitize(const PartTask& task, const PartBudget& budget) {
   if (task.results.done(task.part, name)) return;
   if (task.dry_run()) return keep_not_applicable(task, name);
   const double seconds = static_cast<double>(budget.left().value) * 1e-9 - kSanitizerReserve;
-  if (seconds <= 0) return leave_out(task, budget, name);
+  if (seconds <= 0) return leave_out(task, name);
   const SanitizerFindings found =
       run_sanitizer(task.kernel_tests, task.results.folder_of(task.part) + "/compute-sanitizer.txt", seconds);
   if (!found.not_run.empty()) return keep_without_figures(task, name, "not run", found.not_run);
@@ -101,7 +101,9 @@ void gradients_part(const PartTask& task) {
   const PartBudget budget(task.limit);
   const Time reserve = for_the_sanitizer(task);
   std::map<std::string, std::optional<Tensors>> references;  // by arithmetic
-  const auto due = [&](const StudyItem& item) { return !task.results.done(task.part, item.name); };
+  const auto due = [&](const StudyItem& item) {
+    return !task.results.done(task.part, item.name) && task.failed_before.contains(item.name) == task.again;
+  };
   const auto own = task.own_items();
   for (const StudyItem* const item : own) {
     std::optional<Tensors>& reference = references[arithmetic_of(*item)];
@@ -109,23 +111,28 @@ void gradients_part(const PartTask& task) {
       return due(*other) && arithmetic_of(*other) == arithmetic_of(*item);
     });
     // What others are compared with is computed again where it is known, but not kept.
-    if (!due(*item) && (reference || !needed)) continue;
+    const bool one_worker = task.results.done(task.part, item->name) && item->scenario.plan.stages.value == 1;
+    if (!due(*item) && (reference || !needed || !one_worker)) continue;
     if (!budget.allows(reserve)) {
-      leave_out(task, budget, item->name);
+      leave_out(task, item->name);
       continue;
     }
     if (!reference && references.size() > 1) forget_others(references, arithmetic_of(*item));
     StudyRecord record = compared(*item, reference);
-    if (!due(*item)) continue;
-    if (const StudyRecord* const last = task.results.latest(task.part, item->name)) record.attempt = last->attempt + 1;
+    if (!due(*item)) {
+      if (!record.done()) check_gpu_is_there(task, item->name);
+      continue;
+    }
+    record.attempt = task.results.next_attempt(task.part, item->name);
     task.results.drop(task.part, item->name, 0);
     tell(task, item->name,
          record.done() ? fmt::format("{:.0f} of {:.0f} values differ, relative distance {:.2g}",
                                      record.figure("differing"), record.figure("values"), record.figure("relative"))
                        : "failed: " + record.reason);
     task.results.keep(record);
+    if (!record.done()) check_gpu_is_there(task, item->name);
   }
-  sanitize(task, budget);
+  if (!task.again) sanitize(task, budget);
 }
 
 }  // namespace pipewright

@@ -136,7 +136,7 @@ void settle(const PartTask& task, const PartBudget& budget, const StudyItem& ite
   const StudyRecord prediction = predicted(task, item);
   Search search(task, budget, item);
   const std::optional<std::int64_t> largest = search.largest();
-  if (!largest) return leave_out(task, budget, item.name);
+  if (!largest) return leave_out(task, item.name);
   task.results.drop(task.part, item.name, 0);
   StudyRecord record{.part = task.part, .name = item.name};
   record.figures = {{"stages", static_cast<double>(item.scenario.plan.stages.value)},

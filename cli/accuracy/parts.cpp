@@ -28,8 +28,8 @@ void tell(const PartTask& task, const std::string& name, const std::string& what
   note(fmt::format("part {}: {}: {}", task.part, name, what));
 }
 
-void leave_out(const PartTask& task, const PartBudget& budget, const std::string& name) {
-  leave_out(task, name, fmt::format("the part's {} were used up; call again to go on", short_time(budget.limit())));
+void leave_out(const PartTask& task, const std::string& name) {
+  leave_out(task, name, fmt::format("the part's {} were used up; call again to go on", short_time(task.budget)));
 }
 
 void leave_out(const PartTask& task, const std::string& name, const std::string& why) {
@@ -39,7 +39,8 @@ void leave_out(const PartTask& task, const std::string& name, const std::string&
 
 void keep_without_figures(const PartTask& task, const std::string& name, const std::string& status,
                           const std::string& reason) {
-  task.results.keep({.part = task.part, .name = name, .attempt = 1, .status = status, .reason = reason});
+  const int attempt = status == "failed" ? task.results.next_attempt(task.part, name) : 1;
+  task.results.keep({.part = task.part, .name = name, .attempt = attempt, .status = status, .reason = reason});
   tell(task, name, status + ": " + reason);
 }
 

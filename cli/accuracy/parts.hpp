@@ -24,7 +24,6 @@ class PartBudget {
   Time left() const { return limit_ - used(); }
   // Whether something that is expected to take so long may begin.
   bool allows(Time expected = {}) const { return left() > expected; }
-  Time limit() const { return limit_; }
 
  private:
   Time limit_;
@@ -35,10 +34,11 @@ struct PartTask {
   StudyResults& results;
   const std::vector<StudyItem>& items;  // of all parts
   int part = 0;
-  Time limit;                // of each part
+  Time budget;               // of each part
+  Time limit;                // what is left of it
   std::string kernel_tests;  // the program that tests the kernels on a GPU; "": unknown
-  // Profiles that an earlier call failed to measure are tried again behind all that never failed: one that takes the
-  // GPU with it does not keep a call from the rest.
+  // What an earlier call failed to measure in parts 1, 2 and 6 is tried again behind all that never failed: what takes
+  // the GPU with it does not keep a call from the rest.
   std::set<std::string> failed_before = {};
   bool again = false;  // what failed before, and what hangs on it
 
@@ -62,7 +62,7 @@ void gradients_part(const PartTask& task);
 // A line on standard error: "part 3: pipeline-k4: ..."
 void tell(const PartTask& task, const std::string& name, const std::string& what);
 // Keeps the record that nothing was begun, since the part's time is used up, or as `why` says.
-void leave_out(const PartTask& task, const PartBudget& budget, const std::string& name);
+void leave_out(const PartTask& task, const std::string& name);
 void leave_out(const PartTask& task, const std::string& name, const std::string& why);
 // Keeps a record without figures: "not applicable", "not run".
 void keep_without_figures(const PartTask& task, const std::string& name, const std::string& status,

@@ -184,6 +184,16 @@ bool StudyResults::done(int part, std::string_view name) const {
                      [&](const StudyRecord& r) { return r.part == part && r.name == name && r.done(); });
 }
 
+bool StudyResults::failed(int part, std::string_view name) const {
+  const StudyRecord* const last = latest(part, name);
+  return last != nullptr && last->status == "failed" && !done(part, name);
+}
+
+int StudyResults::next_attempt(int part, std::string_view name) const {
+  const StudyRecord* const last = latest(part, name);
+  return last == nullptr ? 1 : last->attempt + 1;
+}
+
 void StudyResults::keep(StudyRecord record) {
   record.settings = hash_, record.dry_run = dry_run_;
   write_file(path_of(record), study_record_json(record));

@@ -40,7 +40,9 @@ class StudyResults {
 
   // The latest attempt at `name`, or nullptr.
   const StudyRecord* latest(int part, std::string_view name) const;
-  bool done(int part, std::string_view name) const;  // some attempt at it
+  bool done(int part, std::string_view name) const;    // some attempt at it
+  bool failed(int part, std::string_view name) const;  // the latest, and none was done
+  int next_attempt(int part, std::string_view name) const;
 
   // Writes the record and keeps it; one of the same part, name and attempt is replaced.
   void keep(StudyRecord record);

@@ -129,7 +129,7 @@ void runs_part(const PartTask& task) {
       if (budget.allows(expected(priced)))
         attempt(task, *item, priced, round);
       else if (round == 1)
-        leave_out(task, budget, item->name);
+        leave_out(task, item->name);
     }
 }
 

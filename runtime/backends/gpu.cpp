@@ -40,7 +40,7 @@ std::unique_ptr<DeviceMemory> block_of(int device, Bytes size, GpuMemoryKind kin
     return std::make_unique<GpuBlock>(GpuMemory(device, Bytes{std::max<std::int64_t>(size.value, 1)}, kind));
   } catch (const GpuError& error) {
     if (std::string_view(error.what()).find("cudaErrorMemoryAllocation") == std::string_view::npos) throw;
-    throw OutOfArena(error.what());
+    throw OutOfDevice(error.what());
   }
 }
 

@@ -194,8 +194,30 @@ TEST_CASE("A device that no longer works ends the list, and what was measured be
           expected.begin() + 1,
           "fp32, for warm inputs the device can no longer be used: an illegal memory access was encountered: gelu (2)");
     CHECK(measured.left_out == expected);
+    CHECK(lost_line(measured) == expected[1]);
     CHECK(device.timed.size() == 3);
   }
+}
+
+TEST_CASE("So it does where the device is asked what it refuses when the time is up; a whole list has no such line") {
+  MadeUp device;
+  std::vector<DeviceMeasurement> list = moves(1);
+  DeviceSettings settings;
+  settings.warm = false;
+  CHECK(lost_line(measure(device, list, settings)) == "");
+  for (const char* operation : {"peer copy", "nccl send"})
+    list.push_back(values(operation, 4096, kBetweenGpus));
+  device.refused = [&](const DeviceMeasurement& m) -> std::string {
+    if (m.rank != kBetweenGpus) return "";
+    device.gone = "unspecified launch failure";
+    throw GpuError("cudaMemGetInfo: unspecified launch failure");
+  };
+  settings.seconds = 0.001;  // less than one size takes
+  const MeasuredDevice measured = measure(device, list, settings);
+  CHECK(measured.left_out ==
+        std::vector<std::string>{"fp32, cudaMemGetInfo: unspecified launch failure: peer copy (1)",
+                                 "fp32, the device can no longer be used: unspecified launch failure: nccl send (1)"});
+  CHECK(lost_line(measured) == measured.left_out[1]);
 }
 
 TEST_CASE("Linear layers are compared on each kind of virtual device, others once, and told where they were") {

@@ -37,6 +37,13 @@ std::map<std::string, std::string> texts(const std::string& folder) {
   return all;
 }
 
+// As if what it is of had thrown.
+void mark_failed(const std::string& path) {
+  auto record = nlohmann::ordered_json::parse(file_text(path));
+  record["status"] = "failed", record["reason"] = "made up";
+  std::ofstream(path) << record.dump(2) << "\n";
+}
+
 bool no_gpu_here() {
   const auto found = nlohmann::json::parse(run_program({"doctor", "--json"}).out);
   return found.dump().find("\"gpus\":[]") != std::string::npos;
@@ -177,6 +184,42 @@ TEST_CASE("accuracy: a profile that fails takes nothing else with it, and the ne
     CAPTURE(name);
     CHECK(after.at(name) == before.at(name));
   }
+}
+
+TEST_CASE("accuracy: a profile tried again has the rest of the part's time, which is told whole") {
+  ScratchFolder scratch;
+  const std::string folder = scratch.path("study");
+  CHECK(run_program(dry_run(folder, {"--part", "2"})).status == 0);
+  mark_failed(folder + "/part-2/cpu-staged.attempt-1.json");
+  Words words = dry_run(folder, {"--part", "2"});
+  *std::find(words.begin(), words.end(), "5 min") = "1 ns";
+  const ProgramRun run = run_program(words);
+  CHECK(run.status == 2);
+  CHECK(contains(run.err, "part 2: cpu-staged: left out: the part's 1 ns were used up; call again to go on"));
+}
+
+TEST_CASE("accuracy: gradients that failed are tried again behind the rest, and are no reference before") {
+  ScratchFolder scratch;
+  const std::string folder = scratch.path("study"), part = folder + "/part-6/gradients-";
+  const Words words = dry_run(folder, {"--part", "6"});
+  CHECK(run_program(words).status == 0);
+  mark_failed(part + "k1-fp32-own.attempt-1.json"), mark_failed(part + "k2-fp32-own.attempt-1.json");
+  fs::remove(part + "k4-fp32-own.attempt-1.json");
+  const auto before = texts(folder);
+  const ProgramRun run = run_program(words);
+  CHECK(run.status == 0);
+  const auto told = [&](const std::string& k) { return run.err.find("part 6: gradients-" + k + "-fp32-own: 0 of "); };
+  REQUIRE(told("k1") != std::string::npos);
+  CHECK(told("k4") < told("k1"));
+  CHECK(told("k1") < told("k2"));
+  const auto against = [&](const std::string& file) {
+    return nlohmann::json::parse(file_text(part + file))["words"]["against"].get<std::string>();
+  };
+  CHECK(against("k4-fp32-own.attempt-1.json") == "the same, without schedule or transport");
+  CHECK(against("k1-fp32-own.attempt-2.json") == "the same, without schedule or transport");
+  CHECK(against("k2-fp32-own.attempt-2.json") == "one worker of the same backend");
+  CHECK(texts(folder).at("part-6/gradients-k8-fp32-own.attempt-1.json") ==
+        before.at("part-6/gradients-k8-fp32-own.attempt-1.json"));
 }
 
 TEST_CASE("accuracy: a dry run keeps away from where measured results are kept") {

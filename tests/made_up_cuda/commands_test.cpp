@@ -196,4 +196,27 @@ TEST_CASE("made-up GPU: accuracy looks at the device and at its groups of SMs") 
   check_clean(run);
 }
 
+TEST_CASE("made-up GPU: accuracy ends where the GPU is lost, and tries the groups again behind the rest") {
+  const ScratchFolder folder;
+  const std::vector<std::string> words = {"accuracy", "--part", "1", "--budget", "20s", "-o", folder.path("results")};
+  const auto record = [&](const std::string& name) {
+    return file_text(folder.path("results/part-1/groups-" + name + ".json"));
+  };
+  const MadeUpRun lost = made_up_run("fail=kernel:1:700", words);
+  CAPTURE(lost.err);
+  CHECK(lost.status == 2);
+  CHECK(has(lost.err, "part 1: groups-2: the GPU is lost to this process"));
+  CHECK(has(record("2.attempt-1"), "\"status\": \"failed\""));
+  CHECK(record("4.attempt-1") == "");
+  CHECK(record("8.attempt-1") == "");
+  const MadeUpRun again = made_up_run("", words);
+  CAPTURE(again.err);
+  CHECK(again.status == 0);
+  CHECK(has(record("2.attempt-1"), "\"status\": \"failed\""));
+  for (const std::string done : {"2.attempt-2", "4.attempt-1", "8.attempt-1"})
+    CHECK_MESSAGE(has(record(done), "\"status\": \"done\""), done);
+  CHECK(again.err.find("part 1: groups-8") < again.err.find("part 1: groups-2"));
+  check_clean(again);
+}
+
 TEST_SUITE_END();

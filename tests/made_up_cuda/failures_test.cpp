@@ -128,6 +128,7 @@ TEST_CASE("made-up GPU: no memory for an arena or for what goes through the host
     const Failed staging = failed(failing("cudaMallocHost", nth, kOutOfMemory), {"--transport", "staged"});
     CHECK(staging.run.status == 1);
     CHECK(staging.run.out.find("cudaMallocHost of ") != std::string::npos);
+    CHECK(staging.run.out.find("memory_cap") == std::string::npos);  // no cap is what was too small
     CHECK(staging.files.empty());
     CHECK(staging.run.clean());
   }
