@@ -9,7 +9,7 @@ usage() {
 usage: ./setup.sh [--test | --packages | --fuzz-packages] [--help]
 
   (nothing)    install missing packages, configure, build what a user needs: build/pipewright
-  --test       build the tests and benchmarks, too, and run all tests
+  --test       build the tests, too, and run them
   --packages   only install missing packages, those of the tests and of .ci/run too
   --fuzz-packages   only install what the fuzzers need (docs/fuzzing.md)
 
@@ -63,7 +63,7 @@ build() { # the targets $@; none: all
     say "configuring build/"
     meson setup build
   fi
-  say "building ${*:-the program, tests and benchmarks}"
+  say "building ${*:-the program and the tests}"
   meson compile -C build "$@"
 }
 
