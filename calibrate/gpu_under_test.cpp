@@ -373,6 +373,8 @@ class Gpu final : public DeviceUnderTest {
   std::string refusal(const DeviceMeasurement& m) override {
     if (collective(m.work)) return refusal_of_collective(m);
     static_cast<void>(cut(m.virtual_devices));
+    if (m.beside != nullptr && !pairs_can_be_timed())
+      return "events are made in each group's own context; not comparable between groups";
     for (const DeviceMeasurement* const one : {&m, m.beside.get()})
       if (one != nullptr)
         if (std::string why = refusal_of(*one, *backend_of(devices_, 0, one->precision)); !why.empty()) return why;
@@ -448,6 +450,12 @@ class Gpu final : public DeviceUnderTest {
     const auto room = static_cast<std::int64_t>(most_bytes() / static_cast<double>(each) / jobs);
     return std::clamp<std::int64_t>(std::min(beyond_l2, room), 1, kMostBlocks);
   }
+  // What is beside it must be seen to last longer (GpuWatch::covered).
+  bool pairs_can_be_timed() {
+    if (devices_->count() == 1) return true;
+    if (!comparable_) comparable_ = comparable_groups(*devices_);
+    return *comparable_;
+  }
   double clock_ghz() const { return static_cast<double>(gpu_.sm_clock_khz) * 1e-6; }
   double most_bytes() const { return static_cast<double>(gpu_.free_memory.value) / 2; }
   VirtualDevices& cut(int groups) {
@@ -465,6 +473,7 @@ class Gpu final : public DeviceUnderTest {
   GpuFacts gpu_;
   std::shared_ptr<VirtualDevices> devices_;
   std::optional<Instruments> instruments_;
+  std::optional<bool> comparable_;  // events of two groups, once it was tried
   NcclAmong nccl_ = gpu_nccl();
 };
 

@@ -133,11 +133,14 @@ class GpuEvent {
 
  private:
   friend Time elapsed(const GpuEvent& from, const GpuEvent& to);
+  friend bool comparable(const GpuEvent& from, const GpuEvent& to);
   void* event_ = nullptr;
   bool moved_ = false;
 };
 // Both recorded and passed, on one device. Resolution about 0.5 us, as the driver documents.
 Time elapsed(const GpuEvent& from, const GpuEvent& to);
+// Whether the driver tells the time between the two, which have passed: it may refuse events of two contexts.
+bool comparable(const GpuEvent& from, const GpuEvent& to);
 
 enum class GpuCopy : std::uint8_t { HostToDevice, DeviceToHost, DeviceToDevice };
 // In the order of the stream. The host's side must be pinned for the host not to wait.
@@ -194,7 +197,10 @@ class VirtualDevices {
 };
 
 // Which events can be recorded in the streams of SM groups, waited for and compared, tried on two groups: "those of the
-// whole GPU", "made in each group's own context", or "fail: cudaEventRecord: ...".
+// whole GPU", "made in each group's own context", or "fail: cudaEventRecord: ..."; and whether events of two groups can be
+// compared, which pairs that are timed need, runs do not: "...; not comparable between groups".
 std::string group_events(int device);
+// The latter, of two groups that are there. Waits for their streams.
+bool comparable_groups(const VirtualDevices& devices);
 
 }  // namespace pipewright

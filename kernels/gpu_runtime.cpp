@@ -101,6 +101,16 @@ Time elapsed(const GpuEvent& from, const GpuEvent& to) {
   return {std::llround(static_cast<double>(milliseconds) * 1e6)};
 }
 
+bool comparable(const GpuEvent& from, const GpuEvent& to) {
+  float milliseconds = 0;
+  const cudaError_t error =
+      cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(from.event_), static_cast<cudaEvent_t>(to.event_));
+  if (error == cudaErrorInvalidResourceHandle || error == cudaErrorInvalidValue)
+    return static_cast<void>(cudaGetLastError()), false;
+  check(error, "cudaEventElapsedTime");
+  return true;
+}
+
 void gpu_copy(GpuStream stream, void* to, const void* from, Bytes bytes, GpuCopy direction) {
   const cudaMemcpyKind kind = direction == GpuCopy::HostToDevice   ? cudaMemcpyHostToDevice
                               : direction == GpuCopy::DeviceToHost ? cudaMemcpyDeviceToHost
@@ -214,6 +224,13 @@ VirtualDevices::~VirtualDevices() {
   close();
 }
 
+bool comparable_groups(const VirtualDevices& devices) {
+  GpuEvent one(devices.device()), other(devices.device());
+  one.record(devices.stream(0)), one.wait();
+  other.record(devices.stream(1)), other.wait();
+  return comparable(one, other);
+}
+
 std::string group_events(int device) try {
   const VirtualDevices devices(device, 2, 1);
   const GpuStream one = devices.stream(0), other = devices.stream(1);
@@ -226,8 +243,8 @@ std::string group_events(int device) try {
   behind.record(other);
   behind.wait();
   static_cast<void>(elapsed(begin, end));
-  static_cast<void>(elapsed(begin, behind));  // of two groups
-  return end.moved() ? "made in each group's own context" : "those of the whole GPU";
+  const std::string which = end.moved() ? "made in each group's own context" : "those of the whole GPU";
+  return which + (comparable_groups(devices) ? "" : "; not comparable between groups");
 } catch (const GpuError& error) {
   return std::string("fail: ") + error.what();
 }

@@ -108,7 +108,8 @@ TEST_CASE("made-up GPU: links as slow as the cluster's need no kernel of their o
   check_clean(run);
 }
 
-TEST_CASE("made-up GPU: --check gradients compares with one worker on the whole GPU") {
+// Kernels do nothing here, so that both have the same gradients: what they compare is tests/runtime's to show.
+TEST_CASE("made-up GPU: --check gradients runs one worker more, on the whole GPU, and says what came of it") {
   const MadeUpRun run = run_of("", {"--check", "gradients"});
   CHECK_MESSAGE(run.status == 0, run.err);
   CHECK(has(run.out, "gradients: bit-identical to one worker's"));
@@ -172,6 +173,32 @@ TEST_CASE("made-up GPU: calibrate finds out that kernels that do nothing are wro
   CHECK(has(run.err, "error: no product and no copy of the whole device was measured"));
   CHECK(folder.files().empty());
   check_clean(run);
+}
+
+TEST_CASE(
+    "made-up GPU: all goes on where groups take events of their own context only, also where none compares them") {
+  for (const std::string events : {"own", "apart"}) {
+    CAPTURE(events);
+    const std::string settings = "events=" + events;
+    const ScratchFolder folder;
+    const MadeUpRun doctor = made_up_run(settings, {"doctor"});
+    CHECK(doctor.status == 0);
+    const std::string apart = events == "apart" ? "; not comparable between groups\n" : "\n";
+    CHECK_MESSAGE(has(doctor.out, "; events in their streams: made in each group's own context" + apart), doctor.out);
+    const MadeUpRun run = run_of(settings, {"--transport", "staged"});
+    CHECK_MESSAGE(run.status == 0, run.err);
+    CHECK(times(run.out, "as counted, to the byte") == 2);
+    CHECK(run.calls.at("cuEventCreate") > 0);
+    const MadeUpRun layers =
+        made_up_run(settings, {"calibrate", tiny(), "--budget", "10ms", "-o", folder.path("profile.yaml")});
+    CHECK_MESSAGE(layers.status == 0, layers.err);
+    const MadeUpRun validate = made_up_run(settings, {"validate", tiny(), "--set", "run.steps=20", "--force",
+                                                      "--budget", "10ms", "-o", folder.path("study")});
+    CHECK_MESSAGE((validate.status == 0 || validate.status == 1), validate.err);
+    CHECK(has(validate.out + validate.err, "verdict: "));
+    for (const MadeUpRun* const each : {&doctor, &run, &layers, &validate})
+      check_clean(*each);
+  }
 }
 
 TEST_CASE("made-up GPU: capacity asks no GPU") {

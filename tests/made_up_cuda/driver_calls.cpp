@@ -107,6 +107,43 @@ CUresult create_stream(CUstream* handle, CUgreenCtx context, unsigned, int) {
   });
 }
 
+// What stands for the primary contexts of GPUs.
+const char primary[kMostGpus] = {};
+
+CUresult context_of(CUstream handle, CUcontext* context) {
+  return driver_call("cuStreamGetCtx", [&](Lock&) {
+    const Stream* const stream = stream_of("cuStreamGetCtx", handle);
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    const void* const own = stream->context != nullptr ? stream->context : &primary[stream->device];
+    *context = static_cast<CUcontext>(const_cast<void*>(own));
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult push(CUcontext context) {
+  return driver_call("cuCtxPushCurrent", [&](Lock&) {
+    const void* const given = context;
+    const bool whole = std::any_of(std::begin(primary), std::end(primary), [&](const char& c) { return &c == given; });
+    if (!whole && !cuda().ledger.lives(Kind::Context, given)) return CUDA_ERROR_INVALID_CONTEXT;
+    this_thread().pushed.push_back(whole ? nullptr : given);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult pop(CUcontext* context) {
+  return driver_call("cuCtxPopCurrent", [&](Lock&) {
+    std::vector<const void*>& pushed = this_thread().pushed;
+    if (pushed.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+    *context = static_cast<CUcontext>(const_cast<void*>(pushed.back()));
+    return pushed.pop_back(), CUDA_SUCCESS;
+  });
+}
+
+CUresult create_event(CUevent* handle, unsigned) {
+  return driver_call("cuEventCreate",
+                     [&](Lock&) { return *handle = reinterpret_cast<CUevent>(new_event()), CUDA_SUCCESS; });
+}
+
 CUresult error_string(CUresult error, const char** text) {
   *text = error == CUDA_ERROR_OUT_OF_MEMORY                    ? "out of memory"
           : error == CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION ? "invalid resource configuration"
@@ -123,6 +160,10 @@ const std::map<std::string, void*>& functions() {
       {"cuGreenCtxDestroy", reinterpret_cast<void*>(destroy)},
       {"cuGreenCtxGetDevResource", reinterpret_cast<void*>(context_resource)},
       {"cuGreenCtxStreamCreate", reinterpret_cast<void*>(create_stream)},
+      {"cuStreamGetCtx", reinterpret_cast<void*>(context_of)},
+      {"cuCtxPushCurrent", reinterpret_cast<void*>(push)},
+      {"cuCtxPopCurrent", reinterpret_cast<void*>(pop)},
+      {"cuEventCreate", reinterpret_cast<void*>(create_event)},
       {"cuGetErrorString", reinterpret_cast<void*>(error_string)},
   };
   return all;

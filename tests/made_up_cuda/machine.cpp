@@ -62,6 +62,8 @@ Machine machine_of_environment() {
       out.kernel_ns = value();
     else if (key == "copy_up_to")
       out.copy_up_to = value();
+    else if (key == "events" && (text == "own" || text == "apart"))
+      out.events = text == "own" ? EventsTaken::Own : EventsTaken::Apart;
     else if (key == "without")
       out.without = text;
     else if (key == "fail")

@@ -17,6 +17,10 @@ struct Failure {
   int error = 0;
 };
 
+// Which streams of SM groups take which events: all those of their GPU; only those of the group's own context; nor can
+// such events of two groups be compared.
+enum class EventsTaken : std::uint8_t { OfGpu, Own, Apart };
+
 struct Machine {
   int gpus = 1, sms = 132;
   int groups = 1000;                              // SM groups of one split that the driver gives at most
@@ -25,6 +29,7 @@ struct Machine {
   int architecture = 90, driver = 0;              // 90: 9.0; driver 13000: knows CUDA 13.0; 0: there is none
   std::int64_t kernel_ns = 4000;                  // of a launch that is no probe
   std::int64_t copy_up_to = INT64_MAX;            // larger copies and zeros take their time, but have no effect
+  EventsTaken events = EventsTaken::OfGpu;        // "own", "apart"
   std::string without;                            // a function that the driver has not: "cuGreenCtxCreate"
   Failure fail;
   std::string report;  // a file that gets what was asked for and what is left at the end, or ""

@@ -75,6 +75,7 @@ cudaError_t call(const char* name, const std::function<cudaError_t(Lock&)>& body
   Lock lock(all.mutex);
   Thread& thread = this_thread();
   auto answer = static_cast<cudaError_t>(failure_of(name));
+  if (!thread.pushed.empty()) all.ledger.note(std::string(name) + " while a context is pushed");
   all.streams.go_on(now());
   const cudaError_t& broken = all.broken[thread.device];
   if (answer == cudaSuccess) answer = broken;
@@ -122,6 +123,14 @@ Stream* stream_of(const char* name, cudaStream_t handle) {
     defaults[device]->sms = {{0, all.machine.sms}};
   }
   return defaults[device];
+}
+
+Event* new_event() {
+  const Thread& thread = this_thread();
+  const void* const current = thread.pushed.empty() ? nullptr : thread.pushed.back();
+  auto* const event = new Event{thread.device, current, nullptr};
+  cuda().ledger.made(Kind::Event, event);
+  return event;
 }
 
 void ask(Stream& stream, Item item) {

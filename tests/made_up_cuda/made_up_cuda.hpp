@@ -10,9 +10,10 @@
 // - refusals: events that have not passed, streams and events of another GPU, grids that no GPU takes, handles that are
 //   gone, copies beyond a block, a call inside a recording that may not be there, too little memory, a failure of any
 //   call when its turn comes, a kernel that fails while it runs (every later call of that GPU then fails, too);
+// - where `events` says so, streams of SM groups that take events of their own context only;
 // - what a driver would not notice is written down as misuse: a second free, a copy whose ends overlap, two copies at
 // once
-//   of which one writes what the other touches.
+//   of which one writes what the other touches, a stream or event that outlives its SM group, a context left pushed.
 //
 // It cannot show: what a kernel computes (only the probes of kernels/probes.hpp do anything; the kernels' arithmetic is
 // tested by tests/kernels), so memory keeps what copies, zeros and its beginning made of it; what a kernel reads or
@@ -27,6 +28,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -52,6 +54,7 @@ struct Thread {
   int device = 0;
   cudaError_t last = cudaSuccess;
   Stream* recording = nullptr;
+  std::vector<const void*> pushed;  // contexts above the primary one
 };
 Thread& this_thread();
 
@@ -69,6 +72,9 @@ void ask(Stream& stream, Item item);
 // Until the stream has done what was asked of it; until the moment has passed.
 void wait_for(Stream& stream, Lock& lock);
 void wait_for(const Moment& moment, Lock& lock);
+
+// In the calling thread's context.
+Event* new_event();
 
 std::int64_t now();  // ns, of a clock that only grows
 

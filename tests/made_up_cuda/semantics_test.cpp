@@ -1,11 +1,14 @@
 // What the made-up CUDA says of right and wrong calls: it is worth what it refuses. Each case has a CUDA that is new.
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "calibrate/gpu_under_test.hpp"
 #include "kernels/gpu_api.hpp"
 #include "kernels/gpu_graph.hpp"
 #include "kernels/probes.hpp"
@@ -321,6 +324,54 @@ TEST_CASE("made-up CUDA: groups of SMs are disjoint, and gone before their strea
   }
   CHECK(reported("left contexts") == "0");
   CHECK(noted() == "");
+}
+
+TEST_CASE("made-up CUDA: where groups take events of their own context only, events are made there and go before it") {
+  const Fresh fresh;
+  CHECK(group_events(0) == "those of the whole GPU");
+  cuda().machine.events = EventsTaken::Own;
+  CHECK(group_events(0) == "made in each group's own context");
+  cuda().machine.events = EventsTaken::Apart;
+  CHECK(group_events(0) == "made in each group's own context; not comparable between groups");
+  CHECK(noted() == "");
+  CHECK(reported("left events") == "0");
+  CHECK(reported("left contexts") == "0");
+  {
+    std::optional<VirtualDevices> two(std::in_place, 0, 2, 1);
+    const OwnEvent whole;
+    CHECK(answer(cudaEventRecord(whole.handle, static_cast<cudaStream_t>(two->stream(0)))) ==
+          cudaErrorInvalidResourceHandle);
+    GpuEvent event(0);
+    event.record(two->stream(0));
+    event.wait();
+    CHECK(event.moved());
+    CHECK(noted() == "");
+    two.reset();
+  }
+  CHECK(notes("cudaEventDestroy after the SM group of the event"));
+}
+
+TEST_CASE("made-up CUDA: pairs of groups are not timed where their events cannot be compared") {
+  for (const auto& [events, refusal] :
+       {std::pair(EventsTaken::Own, ""),
+        std::pair(EventsTaken::Apart, "events are made in each group's own context; not comparable between groups")}) {
+    const Fresh fresh;
+    cuda().machine.events = events;
+    const auto gpu = gpu_under_test(0, "2026-01-01", "test");
+    DeviceMeasurement copy;
+    copy.work = DeviceWork::Copy, copy.operation = "copy", copy.size.rows = 1 << 16;
+    copy.virtual_devices = 2;
+    DeviceMeasurement pair = copy;
+    pair.busy = 2, pair.beside = std::make_shared<const DeviceMeasurement>(copy);
+    CHECK(gpu->refusal(copy) == "");
+    CHECK(gpu->refusal(pair) == refusal);
+    CHECK(gpu->stopwatch(copy, false)->time().ns > 0);
+    if (events == EventsTaken::Own) CHECK(gpu->stopwatch(pair, false)->time().ns > 0);
+    pair.virtual_devices = 1;
+    CHECK(gpu->refusal(pair) == "");  // two streams of one context
+  }
+  CHECK(noted() == "");
+  CHECK(reported("left events") == "0");
 }
 
 TEST_CASE("made-up CUDA: a call fails when its turn comes, once") {

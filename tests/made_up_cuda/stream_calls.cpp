@@ -5,11 +5,6 @@ using namespace pipewright::made_up_cuda;
 
 namespace {
 
-struct Event {
-  int device = 0;
-  std::shared_ptr<Moment> moment;  // of its last record; null: none yet
-};
-
 struct Graph {
   std::vector<Item> items;
 };
@@ -93,18 +88,17 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
 }
 
 cudaError_t cudaEventCreate(cudaEvent_t* handle) {
-  return call("cudaEventCreate", [&](Lock&) {
-    auto* const event = new Event{this_thread().device, nullptr};
-    *handle = reinterpret_cast<cudaEvent_t>(event);
-    return cuda().ledger.made(Kind::Event, *handle), cudaSuccess;
-  });
+  return call("cudaEventCreate",
+              [&](Lock&) { return *handle = reinterpret_cast<cudaEvent_t>(new_event()), cudaSuccess; });
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t handle) {
   constexpr const char* kName = "cudaEventDestroy";
   return closing_call(kName, [&](Lock&) {
     if (!cuda().ledger.destroyed(kName, Kind::Event, handle)) return cudaErrorInvalidResourceHandle;
-    delete reinterpret_cast<Event*>(handle);
+    const std::unique_ptr<const Event> event(reinterpret_cast<const Event*>(handle));
+    if (event->context != nullptr && !cuda().ledger.lives(Kind::Context, event->context))
+      cuda().ledger.note("cudaEventDestroy after the SM group of the event");
     return cudaSuccess;
   });
 }
@@ -116,6 +110,8 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t on) {
     Event* const event = event_of(kName, handle);
     if (stream == nullptr || event == nullptr) return cudaErrorInvalidResourceHandle;
     if (event->device != stream->device) return cudaErrorInvalidResourceHandle;
+    if (cuda().machine.events != EventsTaken::OfGpu && event->context != stream->context)
+      return cudaErrorInvalidResourceHandle;
     Item item;
     item.reached = event->moment = std::make_shared<Moment>();
     return ask(*stream, std::move(item)), cudaSuccess;
@@ -150,6 +146,8 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEven
     if (begin == nullptr || end == nullptr || begin->moment == nullptr || end->moment == nullptr)
       return cudaErrorInvalidResourceHandle;
     if (begin->device != end->device) return cudaErrorInvalidResourceHandle;
+    if (cuda().machine.events == EventsTaken::Apart && begin->context != end->context)
+      return cudaErrorInvalidResourceHandle;
     if (!begin->moment->passed || !end->moment->passed) return cudaErrorNotReady;
     *milliseconds = static_cast<float>(static_cast<double>(end->moment->at - begin->moment->at) * 1e-6);
     return cudaSuccess;

@@ -18,6 +18,12 @@ struct Moment {
   std::int64_t at = 0;  // ns, once it has passed
 };
 
+struct Event {
+  int device = 0;
+  const void* context = nullptr;   // of an SM group; null: the GPU's primary one
+  std::shared_ptr<Moment> moment;  // of its last record; null: none yet
+};
+
 struct Range {
   std::uintptr_t begin = 0, end = 0;
   bool written = false;
