@@ -197,8 +197,8 @@ class VirtualDevices {
 };
 
 // Which events can be recorded in the streams of SM groups, waited for and compared, tried on two groups: "those of the
-// whole GPU", "made in each group's own context", or "fail: cudaEventRecord: ..."; and whether events of two groups can be
-// compared, which pairs that are timed need, runs do not: "...; not comparable between groups".
+// whole GPU", "made in each group's own context", or "fail: cudaEventRecord: ..."; and whether events of two groups can
+// be compared, which pairs that are timed need, runs do not: "...; not comparable between groups".
 std::string group_events(int device);
 // The latter, of two groups that are there. Waits for their streams.
 bool comparable_groups(const VirtualDevices& devices);
