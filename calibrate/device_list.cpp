@@ -417,6 +417,17 @@ bool by_driver(DeviceWork work) {
   return work == DeviceWork::CopyOnDevice || work == DeviceWork::CopyToHost || work == DeviceWork::CopyToDevice;
 }
 
+std::vector<DeviceMeasurement> of_precisions(std::vector<DeviceMeasurement> list,
+                                             const std::vector<Precision>& precisions) {
+  if (precisions.empty()) return list;
+  const auto other = [&](const DeviceMeasurement& m) {
+    return computed(m.work) && std::find(precisions.begin(), precisions.end(), m.precision) == precisions.end();
+  };
+  std::erase_if(list,
+                [&](const DeviceMeasurement& m) { return other(m) || (m.beside != nullptr && other(*m.beside)); });
+  return list;
+}
+
 std::string label(const DeviceMeasurement& m) {
   if (m.beside == nullptr) return m.operation;
   const bool any = m.beside->work != DeviceWork::Step;  // copies have no precision

@@ -112,6 +112,10 @@ struct DeviceSplit {
 std::vector<DeviceMeasurement> device_measurements(const std::vector<AskedModel>& models,
                                                    const std::vector<DeviceSplit>& splits, int gpus = 1);
 
+// Without what computes in another precision; copies, launches and what several GPUs do have none. No precisions: all.
+std::vector<DeviceMeasurement> of_precisions(std::vector<DeviceMeasurement> list,
+                                             const std::vector<Precision>& precisions);
+
 // "linear", "linear beside copy to host", "copy to host beside linear bf16"
 std::string label(const DeviceMeasurement& measurement);
 // "linear forward bf16, 1 x 512 x 384 x 128; 1 of 4 virtual devices, 2 busy"

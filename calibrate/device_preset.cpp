@@ -83,13 +83,15 @@ void add_peaks(Device& device, const MeasuredDevice& measured) {
   }
   if (bandwidth == 0 || peaks.empty()) {
     constexpr std::ptrdiff_t kTold = 3;
+    const bool parts_only =
+        !measured.series.empty() && std::none_of(measured.series.begin(), measured.series.end(),
+                                                 [](const MeasuredSeries& series) { return whole(series); });
     const auto& left_out = measured.left_out;
     const auto end = left_out.begin() + std::min(kTold, std::ssize(left_out));
-    throw InputError(
-        fmt::format("no product and no copy of the whole device was measured, from which a preset has its peaks; add 1 "
-                    "to --virtual-devices if it lacks there{}{}{}",
-                    left_out.empty() ? "" : ". Left out: ", fmt::join(left_out.begin(), end, "; "),
-                    end == left_out.end() ? "" : "; ..."));
+    throw InputError(fmt::format(
+        "no product and no copy of the whole device was measured, from which a preset has its peaks{}{}{}{}",
+        parts_only ? "; add 1 to --virtual-devices" : "", left_out.empty() ? "" : ". Left out: ",
+        fmt::join(left_out.begin(), end, "; "), end == left_out.end() ? "" : "; ..."));
   }
   constexpr std::string_view kKeys[] = {"fp32", "tf32", "fp16", "bf16"};
   for (const auto& [precision, rate] : peaks) {

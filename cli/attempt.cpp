@@ -55,9 +55,23 @@ StudyFolder::StudyFolder(std::string path, bool chosen) : path_(std::move(path))
   }
 }
 
-void StudyFolder::make() const {
+void StudyFolder::make() {
+  if (there_) return;
   if (replaces_) note("replaces what an earlier call left in " + path_);
+  std::vector<std::string> absent;
+  std::error_code ignored;
+  for (std::filesystem::path path = path_; !path.empty() && !std::filesystem::exists(path, ignored);
+       path = path.parent_path())
+    absent.insert(absent.begin(), path.string());
   made_folder(path_);
+  there_ = true, made_ = std::move(absent);
+}
+
+void StudyFolder::unmake() {
+  std::error_code ignored;
+  for (; !made_.empty(); made_.pop_back())
+    std::filesystem::remove(made_.back(), ignored);  // refused where something is in it
+  there_ = false;
 }
 
 std::string file_name_of(const Scenario& scenario) {

@@ -48,15 +48,18 @@ class Attempt {
 std::string made_folder(const std::string& path);
 // The folder of a validation. A study that is there already is not written over where the user has `chosen` the folder,
 // which is said at once: throws InputError. In the folder that nobody named it is replaced. Made (and what it replaces
-// told) only by `make`, once nothing else is refused: a call that ends before leaves no folder.
+// told) only by `make`, once nothing else is refused: a call that ends before leaves no folder. One that fails after it
+// calls `unmake`: folders that were made and hold nothing go again.
 class StudyFolder {
  public:
   StudyFolder(std::string path, bool chosen);
-  void make() const;
+  void make();
+  void unmake();
 
  private:
   std::string path_;
-  bool replaces_ = false;
+  bool replaces_ = false, there_ = false;
+  std::vector<std::string> made_;  // the outermost first
 };
 // A scenario's name as that of a file: letters, digits, "-", "_", ".".
 std::string file_name_of(const Scenario& scenario);

@@ -126,16 +126,6 @@ std::vector<Precision> precisions_of(const Arguments& arguments) {
   return precisions;
 }
 
-// Of all only what computes in one of these; copies, launches and what several GPUs do have no precision.
-void keep_precisions(std::vector<DeviceMeasurement>& list, const std::vector<Precision>& precisions) {
-  if (precisions.empty()) return;
-  const auto other = [&](const DeviceMeasurement& m) {
-    return computed(m.work) && std::find(precisions.begin(), precisions.end(), m.precision) == precisions.end();
-  };
-  std::erase_if(list,
-                [&](const DeviceMeasurement& m) { return other(m) || (m.beside != nullptr && other(*m.beside)); });
-}
-
 std::string name_of(const std::vector<std::string>& outputs, const MeasuredDevice& measured) {
   for (const std::string& path : outputs)
     if (path.ends_with(".yaml")) return std::filesystem::path(path).stem().string();
@@ -180,8 +170,8 @@ int calibrate_device(const Arguments& arguments) {
     settings.progress = [&](const std::string& what, std::int64_t done, std::int64_t all) {
       line.show("calibrating", done, all, what);
     };
-    std::vector<DeviceMeasurement> list = device_measurements(models_asked, splits, device->gpus());
-    keep_precisions(list, precisions);
+    const std::vector<DeviceMeasurement> list =
+        of_precisions(device_measurements(models_asked, splits, device->gpus()), precisions);
     measured = measure(*device, list, settings);
   }
   for (const std::string& line : measured.left_out)

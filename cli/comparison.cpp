@@ -272,18 +272,17 @@ std::string why_times_say_nothing(const RealRun& real, const StepTimes& times) {
 std::string why_withheld(const RealRun& real, const std::vector<WorkerResult>& results, const StepTimes& times) {
   if (std::string always = why_times_say_nothing(real, times); !always.empty()) return always;
   const MachineProfile* const profile = real.scenario().profile.get();
+  std::string why;
   if (times.noisy())
-    return fmt::format(
-        "p95/p5 = {:.3f} of the measured steps, more than {:.2f}: the machine was not quiet; run again, "
-        "or --force",
-        times.spread(), kNoisy);
+    why = fmt::format("p95/p5 = {:.3f} of the measured steps, more than {:.2f}: the machine was not quiet",
+                      times.spread(), kNoisy);
   if (const double speed = speed_of_cores(profile, results, times); std::abs(speed - 1) > kOtherSpeed)
-    return fmt::format(
-        "{} ran at {:.1f} % of the speed that they had while they were calibrated (a fixed piece of arithmetic before "
-        "each step){}: run again, or --force",
-        computing(profile), 100 * speed,
+    why += fmt::format(
+        "{}{} ran at {:.1f} % of the speed that they had while they were calibrated (a fixed piece of arithmetic "
+        "before each step){}",
+        why.empty() ? "" : "; ", computing(profile), 100 * speed,
         computing(profile) == "SMs" ? "; another program may use the GPU, or its clock was another" : "");
-  return "";
+  return why.empty() ? "" : why + "; run again, or --force";
 }
 
 // `dry_run` is what `accuracy --dry-run` adds to the files that it keeps.

@@ -229,7 +229,7 @@ std::vector<Scenario> read_all(const Study& study) {
 }
 
 MachineProfile profile_for(const Study& study, const std::vector<Scenario>& scenarios,
-                           const std::optional<StudyFolder>& folder, Ranks* ranks) {
+                           std::optional<StudyFolder>& folder, Ranks* ranks) {
   if (!study.profile.empty()) {
     MachineProfile profile;
     if (prints()) profile = read_profile(study.profile), folder->make();
@@ -246,7 +246,12 @@ MachineProfile profile_for(const Study& study, const std::vector<Scenario>& scen
     folder->make();
     note(fmt::format("calibrating {} scenarios", all.size()));
   }
-  return calibrated(all, study.seconds, "validation");
+  try {
+    return calibrated(all, study.seconds, "validation");
+  } catch (...) {
+    if (folder) folder->unmake();
+    throw;
+  }
 }
 
 // Rank 0 knows whether a row calls for another attempt.

@@ -130,17 +130,15 @@ int validate_scenario(const Arguments& arguments) {
   std::optional<StudyFolder> folder;
   if (prints()) folder.emplace(out, !outputs.folder.empty());
   const auto make_folder = [&] {
-    if (folder) folder->make(), folder.reset();
+    if (folder) folder->make();
   };
 
   const bool synthetic = asked.run.synthetic;
   std::optional<MachineProfile> profile;
-  std::error_code ignored;
-  const bool there = std::filesystem::exists(out, ignored);
   try {
     if (!synthetic) profile = profile_for(arguments, asked, seconds, make_folder, ranks);
-  } catch (...) {  // nothing is in a folder that was made for it
-    if (prints() && !there) std::filesystem::remove(out, ignored);
+  } catch (...) {
+    if (folder) folder->unmake();
     throw;
   }
   // The prediction is the first file, and is there only for what can be run.

@@ -53,8 +53,8 @@ void say_what_it_is(const Scenario& scenario, StudyRecord& record) {
 
 // `validate` has an option to judge all the same; a study has none, and repeats by itself.
 std::string without_advice(std::string text) {
-  for (const std::string_view advice : {"; run again, or --force", ": run again, or --force"})
-    if (const std::size_t at = text.find(advice); at != std::string::npos) text.erase(at, advice.size());
+  constexpr std::string_view kAdvice = "; run again, or --force";
+  if (const std::size_t at = text.find(kAdvice); at != std::string::npos) text.erase(at, kAdvice.size());
   return text;
 }
 

@@ -21,9 +21,9 @@ constexpr double kContextError = 0.02;  // |error| of the memory with all that i
 constexpr double kAtOnce = 1.5;  // delays of all groups at once, over one alone: less is "at once", K would be in turn
 struct StepTarget {
   std::int64_t stages;
-  double mean;
+  double mean, stretch;
 };
-constexpr std::array<StepTarget, 3> kSteps = {{{2, 0.05}, {4, 0.06}, {8, 0.08}}};
+constexpr std::array<StepTarget, 3> kSteps = {{{2, 0.05, 0.02}, {4, 0.06, 0.03}, {8, 0.08, 0.04}}};
 
 // Of a tensor's gradients, |g - g0|_2 / |g0|_2, where the order of sums is the library's.
 double gradient_tolerance(const std::string& precision) {
@@ -180,11 +180,15 @@ class Summarizer {
     for (const StepTarget& target : kSteps)
       for (const StepErrors& errors : s_.steps) {
         if (errors.stages != target.stages) continue;
-        add_of_gpu(3, fmt::format("step time, {} virtual devices", target.stages),
-                   fmt::format("mean error at most {:.0f} %", 100 * target.mean),
-                   errors.long_ops > 0 ? std::optional(errors.mean <= target.mean) : std::nullopt,
-                   fmt::format("mean {}, largest {} over {}", percents(errors.mean), percents(errors.largest),
-                               errors.long_ops));
+        const std::string result = fmt::format("mean {}, largest {} over {}", percents(errors.mean),
+                                               percents(errors.largest), errors.long_ops);
+        for (const bool stretch : {false, true}) {
+          const double mean = stretch ? target.stretch : target.mean;
+          add_of_gpu(3, fmt::format("step time, {} virtual devices{}", target.stages, stretch ? ", stretch" : ""),
+                     fmt::format("mean error at most {:.0f} %", 100 * mean),
+                     errors.long_ops > 0 ? std::optional(errors.mean <= mean) : std::nullopt, result);
+          s_.targets.back().stretch = stretch;
+        }
         largest = std::max(largest, errors.largest), long_ops += errors.long_ops;
       }
     add_of_gpu(3, "step time, every run", fmt::format("no error above {:.0f} %", 100 * kNoStepBeyond),
@@ -273,7 +277,7 @@ StudySummary summarized(std::vector<StudyRecord> records, std::vector<PlannedRow
 
 int exit_status(const StudySummary& summary) {
   for (const StudyTarget& target : summary.targets)
-    if (target.state == TargetState::Missed) return kNo;
+    if (target.state == TargetState::Missed && !target.stretch) return kNo;
   for (const StudyRecord& record : summary.records)  // profiles, and the list of operations
     if (record.part == 2 && !summary.counted(2, record.name)->done()) return kBadInput;
   for (const PlannedRow& row : summary.plan) {

@@ -116,6 +116,7 @@ std::string summary_json(const StudySummary& summary, const std::vector<std::str
         .field("target", target.target)
         .field("result", target.result)
         .field("state", state_name(target.state))
+        .field("stretch", target.stretch)
         .close();
   json.close().key("steps").open('[');
   for (const StepErrors& errors : summary.steps)
@@ -157,7 +158,8 @@ JsonShape study_summary_shape() {
                                    {"quantity", text()},
                                    {"target", text()},
                                    {"result", text()},
-                                   {"state", one_of({"not measured", "not applicable", "met", "missed"})}});
+                                   {"state", one_of({"not measured", "not applicable", "met", "missed"})},
+                                   {"stretch", flag()}});
   const JsonShape errors = object({{"stages", whole()},
                                    {"judged", whole()},
                                    {"with_long_ops", whole()},

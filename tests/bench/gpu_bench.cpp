@@ -6,6 +6,9 @@
 //   norm, ...   bytes read and written per second over those of the faster of both copies          target >= 0.80
 //   product     the own bf16 product of 4096 x 4096 x 4096 over cuBLASLt's, both in FLOP/s         target >= 0.50
 //   executor    what an op takes beside its layers and messages (WorkerResult::overhead_ns)        target <= 10 us
+//   calibration what `calibrate --backend cuda --precision bf16` times on the whole device and on 2, 4 and 8 virtual
+//               ones, for the models of scenarios/gpu: every size with inputs outside the cache (those inside it are
+//               timed in what a budget leaves), numeric checks included; it ends after 5 minutes  target <= 240 s
 //
 // Blocks of 1 GiB, so that no cache holds them; random values; the best of ten readings of some launches between two
 // events, begun behind a delay, so that launching does not show.
@@ -19,6 +22,10 @@
 
 #include <fmt/format.h>
 
+#include "calibrate/device_list.hpp"
+#include "calibrate/device_loop.hpp"
+#include "calibrate/gpu_under_test.hpp"
+#include "io/read_scenario.hpp"
 #include "kernels/gpu_api.hpp"
 #include "kernels/gpu_kernels.hpp"
 #include "kernels/library_products.hpp"
@@ -158,6 +165,36 @@ void executor() {
        false);
 }
 
+void calibration() {
+  const std::string root = runtime_test::source();
+  std::vector<Scenario> scenarios;
+  std::vector<AskedModel> models;
+  for (const char* const file : {"pipeline.yaml", "cnn.yaml"})  // the others are of the same models and sizes
+    scenarios.push_back(
+        read_scenario(root + "/scenarios/gpu/" + file, {.set = {}, .config_path = {root + "/configs"}}));
+  for (const Scenario& scenario : scenarios)
+    models.push_back({&scenario.model, {scenario.training.micro_batch_size->value}});
+  const auto device = gpu_under_test(0, "", "");
+  std::vector<DeviceSplit> splits;
+  for (const int groups : {1, 2, 4, 8})
+    splits.push_back({groups, device->sms(groups)});
+  const auto list = of_precisions(device_measurements(models, splits, device->gpus()), {Precision::Bf16});
+  DeviceSettings settings;
+  settings.seconds = 300, settings.warm = false;
+  const double begin = device->now();
+  const MeasuredDevice measured = measure(*device, list, settings);
+  const double took = device->now() - begin;
+  std::size_t timed = measured.interference.size();
+  for (const MeasuredSeries& series : measured.series)
+    timed += series.sizes.size();
+  for (const MeasuredCollective& each : measured.collectives)
+    timed += each.sizes.size();
+  std::puts(fmt::format("calibration: {} of {} measurements were timed", timed, list.size()).c_str());
+  for (const std::string& line : measured.left_out)
+    std::puts(("left out: " + line).c_str());
+  tell("calibration in bf16, at four SM counts", took, "s", 240, false);
+}
+
 }  // namespace
 }  // namespace pipewright
 
@@ -174,6 +211,8 @@ int main() {
     moves(gpu);
     product(gpu);
     executor();
+    std::fflush(stdout);
+    calibration();
   } catch (const std::exception& error) {
     std::puts(error.what());
     return 2;

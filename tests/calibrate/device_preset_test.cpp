@@ -57,8 +57,16 @@ TEST_CASE("Peaks of a preset are the fastest product and copy of the whole GPU, 
 
 TEST_CASE("Without a product or a copy of the whole GPU there is no preset") {
   MeasuredDevice m = made_up();
-  m.series.erase(m.series.begin() + 2);
-  CHECK_THROWS_WITH_AS(preset_of(m, "x", Bytes{1}), doctest::Contains("--virtual-devices"), InputError);
+  MeasuredDevice halves;  // the whole GPU was not asked for
+  halves.series = {m.series[1]};
+  CHECK_THROWS_WITH_AS(preset_of(halves, "x", Bytes{1}), doctest::Contains("; add 1 to --virtual-devices"), InputError);
+  m.series.erase(m.series.begin() + 2);  // it was, and the copy failed
+  CHECK_THROWS_WITH_AS(preset_of(m, "x", Bytes{1}), doctest::Contains("from which a preset has its peaks"), InputError);
+  try {
+    preset_of(m, "x", Bytes{1});
+  } catch (const InputError& error) {
+    CHECK(std::string(error.what()).find("--virtual-devices") == std::string::npos);
+  }
   m.left_out = {"fp32, cudaMalloc: out of memory: copy (1)", "2", "3", "4"};
   CHECK_THROWS_WITH_AS(preset_of(m, "x", Bytes{1}),
                        doctest::Contains(". Left out: fp32, cudaMalloc: out of memory: copy (1); 2; 3; ..."),

@@ -1,5 +1,6 @@
 // Every command that a GPU stands behind, from its beginning to its end, on the made-up CUDA.
 #include <cstdlib>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -150,6 +151,50 @@ TEST_CASE("made-up GPU: validate calibrates two stages, predicts, runs and compa
   check_clean(run);
 }
 
+TEST_CASE("made-up GPU: validate whose calibration fails leaves no folder, of one scenario nor of several") {
+  const ScratchFolder other, folder;
+  std::string text = file_text(tiny());
+  text.replace(text.find("name: tiny"), 10, "name: teeny");
+  std::ofstream(other.path("teeny.yaml")) << text;
+  for (const bool several : {false, true}) {
+    CAPTURE(several);
+    std::vector<std::string> words = {"validate", tiny(), "--budget", "10ms", "-o", folder.path("deep/study")};
+    if (several) words.insert(words.begin() + 2, other.path("teeny.yaml"));
+    const MadeUpRun run = made_up_run("fail=kernel:20:700", words);
+    CHECK(run.status == 2);
+    CHECK_MESSAGE(has(run.err, "error: "), run.err);
+    CHECK(folder.files().empty());
+    check_clean(run);
+  }
+  const MadeUpRun run = made_up_run("", {"validate", tiny(), other.path("teeny.yaml"), "--set", "run.steps=20",
+                                         "--force", "--budget", "10ms", "-o", folder.path("deep/study")});
+  CHECK_MESSAGE((run.status == 0 || run.status == 1), run.err);
+  CHECK(has(file_text(folder.path("deep/study/accuracy.json")), "teeny"));
+}
+
+TEST_CASE("made-up GPU: validate withholds its verdict where the SMs are slower than when they were calibrated") {
+  const ScratchFolder folder;
+  const std::string profile = folder.path("profile.yaml");
+  const MadeUpRun quiet = made_up_run("", {"calibrate", tiny(), "--budget", "10ms", "-o", profile});
+  REQUIRE_MESSAGE(quiet.status == 0, quiet.err);
+  const auto validated = [&](const std::string& settings, const std::string& study) {
+    return made_up_run(settings,
+                       {"validate", tiny(), "--set", "run.steps=20", "--profile", profile, "-o", folder.path(study)});
+  };
+  const MadeUpRun shared = validated("kernel_ns=1000", "shared");
+  CHECK(shared.status == 2);
+  CHECK_MESSAGE(has(shared.out,
+                    "SMs ran at 50.0 % of the speed that they had while they were calibrated (a fixed "
+                    "piece of arithmetic before each step); another program may use the GPU, or its clock "
+                    "was another; run again, or --force"),
+                shared.out);
+  CHECK(has(file_text(folder.path("shared/comparison.json")), "another program may use the GPU"));
+  const MadeUpRun alone = validated("", "alone");
+  CHECK_MESSAGE(!has(alone.out, "another program"), alone.out);
+  check_clean(shared);
+  check_clean(alone);
+}
+
 TEST_CASE("made-up GPU: the benchmark of kernels and executor goes to its end") {
   const char* const benchmark = std::getenv("MADE_UP_BENCHMARK");
   REQUIRE(benchmark != nullptr);
@@ -157,8 +202,9 @@ TEST_CASE("made-up GPU: the benchmark of kernels and executor goes to its end") 
   const MadeUpRun run = made_up_run("copy_up_to=65536", {}, benchmark);
   CAPTURE(run.out);
   CHECK((run.status == 0 || run.status == 1));
-  for (const std::string line : {"copy, own kernel over the driver's", "softmax, rows of 1024", "Adam in fp32",
-                                 "cuBLASLt was not found", "executor, beside an op's layers"})
+  for (const std::string line :
+       {"copy, own kernel over the driver's", "softmax, rows of 1024", "Adam in fp32", "cuBLASLt was not found",
+        "executor, beside an op's layers", "calibration in bf16, at four SM counts"})
     CHECK_MESSAGE(has(run.out, line), line);
   check_clean(run);
 }

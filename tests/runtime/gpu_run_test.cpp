@@ -20,6 +20,7 @@
 #include "runtime/transports/local.hpp"
 #include "runtime/transports/staged.hpp"
 #include "tests/runtime/run_case.hpp"
+#include "tests/support/run_program.hpp"
 
 using namespace pipewright;
 using namespace pipewright::runtime_test;
@@ -183,6 +184,31 @@ TEST_CASE("gpu run: layers of two stages are calibrated, on each alone and on bo
         CHECK(*std::max_element(times.begin(), times.end()) > 0);
       }
     }
+  }
+}
+
+// How near the prediction comes is not judged: ops this small are left out of every target (docs/accuracy.md).
+TEST_CASE("gpu program: validate calibrates two virtual devices, predicts, runs and compares") {
+  for (const std::string transport : {"local", "staged"}) {
+    CAPTURE(transport);
+    const ScratchFolder folder;
+    const ProgramRun run =
+        run_program({"validate", "tests/made_up_cuda/tiny.yaml", "--set", "run.steps=20", "--transport", transport,
+                     "--force", "--budget", "100ms", "-o", folder.path("study")});
+    CAPTURE(run.out);
+    CAPTURE(run.err);
+    CHECK((run.status == 0 || run.status == 1));
+    const auto told = [&](const std::string& text) { return run.out.find(text) != std::string::npos; };
+    CHECK(told("verdict: "));
+    CHECK(told("prices: ops as measured while 1 or 2 of 2 workers worked"));
+    for (const char* const row : {"peak memory, worker 0", "peak memory, worker 1", "traffic between workers"}) {
+      CAPTURE(row);
+      const std::size_t at = run.out.find(row);
+      REQUIRE(at != std::string::npos);
+      CHECK(run.out.substr(at, run.out.find('\n', at) - at).ends_with("exact"));
+    }
+    for (const char* const name : {"profile.yaml", "prediction.json", "measurement.json", "comparison.json"})
+      CHECK_MESSAGE(!file_text(folder.path(std::string("study/") + name)).empty(), name);
   }
 }
 

@@ -14,11 +14,6 @@
 namespace pipewright::runtime_test {
 namespace {
 
-std::string source() {
-  const char* const root = std::getenv("PIPEWRIGHT_SOURCE");
-  return root != nullptr ? root : ".";
-}
-
 // Small enough for hundreds of runs.
 std::vector<std::string> small(std::vector<std::string> changes) {
   changes.insert(changes.begin(), {"training.micro_batch_size=2", "model.input_tokens=16"});
@@ -26,6 +21,11 @@ std::vector<std::string> small(std::vector<std::string> changes) {
 }
 
 }  // namespace
+
+std::string source() {
+  const char* const root = std::getenv("PIPEWRIGHT_SOURCE");
+  return root != nullptr ? root : ".";
+}
 
 RunCase::RunCase(const std::vector<std::string>& changes, const RunOptions& options, const std::string& file)
     : scenario(read_scenario(source() + "/scenarios/validation/" + file,

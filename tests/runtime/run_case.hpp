@@ -14,6 +14,9 @@ namespace pipewright::runtime_test {
 // How a waiting worker waits; the last: links of 20 MB/s and 10 us between all workers.
 enum class Wait { Block, Spin, BlockThrottled, SpinThrottled };
 
+// The source tree: PIPEWRIGHT_SOURCE, else the working directory.
+std::string source();
+
 // Everything a run needs, from a scenario of scenarios/validation with changes. Not to be moved: the run plan points
 // into it.
 struct RunCase {
