@@ -88,13 +88,19 @@ struct StepLayout {
     const auto tensor = [&](std::int32_t number) {
       return samples * tensor_bytes(p.tensors[static_cast<std::size_t>(number)], value);
     };
-    for (const std::int32_t input : step.inputs)
+    for (const std::int32_t input : step.inputs) {
       inputs.push_back(take(tensor(input))), input_gradients.push_back(take(tensor(input)));
+      read += tensor(input);
+      if (p.tensors[static_cast<std::size_t>(input)].needs_gradient) changed += tensor(input);
+    }
     const bool loss = step.operation == "cross_entropy";  // fp32
     const std::int64_t out = loss ? tensor(step.output) / value * 4 : tensor(step.output);
-    output = take(out), output_gradient = take(out);
-    for (const ParameterTensor& each : parameters_of(p, step))
+    output = take(out), output_gradient = take(out), made = out;
+    const bool table = std::holds_alternative<Embedding>(step.spec) || std::holds_alternative<LearnedTable>(step.spec);
+    for (const ParameterTensor& each : parameters_of(p, step)) {
       parameters.push_back(take(value * each.elements)), gradients.push_back(take(4 * each.elements));
+      used += table ? std::min(each.elements, out / value) : each.elements;
+    }
     saved = take(samples * saved_bytes(p, step, value));
     std::int64_t scratch = 0;
     for (const Pass pass : {Pass::Forward, Pass::InputGradient, Pass::WeightGradient})
@@ -103,6 +109,17 @@ struct StepLayout {
     const Shape& first = p.tensors[static_cast<std::size_t>(step.inputs.front())].shape;
     rows = samples * static_cast<std::int64_t>(first.elements()) / first[first.rank - 1];
     if (step.operation == "cross_entropy") labels = take(8 * rows);
+    used_bytes = value * used;
+  }
+
+  // Of a gradient without what some operations read again of the forward pass.
+  std::int64_t touched(MeasuredPass pass) const {
+    switch (pass) {
+      case MeasuredPass::Forward: return read + used_bytes + made;
+      case MeasuredPass::InputGradient: return changed + used_bytes + made;
+      case MeasuredPass::WeightGradient: return read + 4 * used + made;
+    }
+    return bytes;
   }
 
   SharedProgram program;
@@ -110,6 +127,10 @@ struct StepLayout {
   std::int64_t bytes = 0;
   std::vector<std::int64_t> inputs, input_gradients, parameters, gradients;
   std::int64_t output = 0, output_gradient = 0, saved = 0, workspace = 0, labels = -1, rows = 0;
+
+ private:
+  std::int64_t read = 0, changed = 0, made = 0;  // bytes of inputs, of those with gradients, of the output
+  std::int64_t used = 0, used_bytes = 0;         // of parameters
 };
 
 // As many values of the device, stored as that precision's tensors are.
@@ -415,6 +436,23 @@ Bytes block_bytes(const DeviceMeasurement& m, const Backend& backend) {
     }
     default: return Bytes{2 * aligned(4 * m.size.rows)};
   }
+}
+
+Bytes touched_bytes(const DeviceMeasurement& m, const Backend& backend) {
+  switch (m.work) {
+    case DeviceWork::Step: return Bytes{StepLayout(m, backend).touched(m.pass)};
+    case DeviceWork::CopyToHost:
+    case DeviceWork::CopyToDevice:
+    case DeviceWork::CopyPageableToHost:
+    case DeviceWork::CopyPageableToDevice: return Bytes{block_bytes(m, backend).value / 2};
+    default: return block_bytes(m, backend);
+  }
+}
+
+ColdBlocks cold_blocks(Bytes touched, Bytes cache, std::int64_t room, std::int64_t most) {
+  const std::int64_t each = std::max<std::int64_t>(touched.value, 1);
+  const std::int64_t blocks = std::clamp<std::int64_t>(std::min(2 * cache.value / each + 2, room), 1, most);
+  return {blocks, blocks >= most || blocks * each >= 2 * cache.value ? most : blocks};
 }
 
 std::unique_ptr<DeviceJob> device_job(const DeviceMeasurement& m, std::unique_ptr<Backend> backend, std::int64_t blocks,

@@ -62,8 +62,19 @@ class JobMemories {
 // it. What is large has no more than the part of one of as many virtual devices as there are.
 std::string too_large(const DeviceMeasurement& measurement, std::int64_t each, std::int64_t beside, double most);
 
-// What it reads and writes in one pass.
+// Of all that its passes read and write: values, gradients and what lies between them.
 Bytes block_bytes(const DeviceMeasurement& measurement, const Backend& backend);
+// What one pass at least reads and writes of it: of a table no more rows than there are values that come of them.
+Bytes touched_bytes(const DeviceMeasurement& measurement, const Backend& backend);
+
+// Blocks to go round, so that a pass finds nothing of its block in a cache: twice the cache is touched in between.
+// Where there is no `room` for so many, `passes` that begin with an empty cache meet none twice; else there may be
+// `most`.
+struct ColdBlocks {
+  std::int64_t blocks = 1, passes = 1;
+  bool operator==(const ColdBlocks&) const = default;
+};
+ColdBlocks cold_blocks(Bytes touched, Bytes cache, std::int64_t room, std::int64_t most);
 
 // A step, an update, or a copy on the device; other work is the device's own. It keeps the backend. What gradients read
 // has been made by forwards; everything is done when this returns. One job at a time lies in `memory`, which outlives

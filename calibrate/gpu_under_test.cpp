@@ -25,7 +25,7 @@ constexpr int kStreams = 2;
 constexpr double kReadingNs = 100e3;               // 200 times the resolution of events
 constexpr double kPairNs = 300e3;                  // of a pair: what begins and ends beside it shows less
 constexpr std::int64_t kMostPasses = 128;          // in a stream at once: behind a gate its queue must hold them
-constexpr std::int64_t kMostBlocks = kMostPasses;  // then no pass of a reading meets a block twice
+constexpr std::int64_t kMostBlocks = kMostPasses;  // with so many no pass of a reading meets a block twice
 constexpr Time kProbe{20'000};
 struct Place {
   std::shared_ptr<VirtualDevices> devices;
@@ -205,9 +205,9 @@ struct Instruments {
 
 class GpuWatch final : public Stopwatch {
  public:
-  // Blocks: of what is timed, and of what is beside it.
+  // Blocks: of what is timed, with the most passes of a reading, and of what is beside it.
   GpuWatch(const DeviceMeasurement& m, const std::shared_ptr<VirtualDevices>& devices, Instruments& instruments,
-           bool warm, std::int64_t blocks, std::int64_t beside_blocks, double clock_ghz)
+           bool warm, const ColdBlocks& blocks, std::int64_t beside_blocks, double clock_ghz)
       : instruments_(instruments),
         ready_(devices->device()),
         start_(devices->device()),
@@ -217,8 +217,8 @@ class GpuWatch final : public Stopwatch {
         clock_ghz_(clock_ghz) {
     for (const Place& place : places_of(m, devices)) {
       const bool other = pair_ && !lanes_.empty();
-      auto job =
-          job_of(other ? *m.beside : m, place, other ? beside_blocks : blocks, instruments.memories[lanes_.size()]);
+      auto job = job_of(other ? *m.beside : m, place, other ? beside_blocks : blocks.blocks,
+                        instruments.memories[lanes_.size()]);
       lanes_.push_back({place.stream(), std::move(job), GpuEvent(devices->device()), GpuEvent(devices->device())});
     }
     for (const Lane& lane : lanes_)  // every kernel has run once before anything waits at a gate
@@ -234,7 +234,7 @@ class GpuWatch final : public Stopwatch {
     const double once = timed();
     const double wanted = pair_ ? kPairNs : kReadingNs;
     passes_ =
-        once > 0 ? std::clamp(static_cast<std::int64_t>(wanted / once), std::int64_t{1}, kMostPasses) : kMostPasses;
+        once > 0 ? std::clamp(static_cast<std::int64_t>(wanted / once), std::int64_t{1}, blocks.passes) : blocks.passes;
   }
   ~GpuWatch() override {
     try {
@@ -395,9 +395,9 @@ class Gpu final : public DeviceUnderTest {
     static_cast<void>(cut(m.virtual_devices));
     if (!instruments_) instruments_.emplace(device_);
     const int jobs = m.beside == nullptr ? m.busy : 1 + others(m);
-    const std::int64_t beside = m.beside == nullptr ? 0 : blocks_of(*m.beside, jobs, warm);
-    const std::int64_t blocks = blocks_of(m, jobs, warm);
-    std::vector<std::int64_t> needed(static_cast<std::size_t>(jobs), blocks * each_bytes(m));
+    const std::int64_t beside = m.beside == nullptr ? 0 : blocks_of(*m.beside, jobs, warm).blocks;
+    const ColdBlocks blocks = blocks_of(m, jobs, warm);
+    std::vector<std::int64_t> needed(static_cast<std::size_t>(jobs), blocks.blocks * each_bytes(m));
     if (m.beside != nullptr) std::fill(needed.begin() + 1, needed.end(), beside * each_bytes(*m.beside));
     instruments_->memories.make_room(needed, most_bytes());
     return std::make_unique<GpuWatch>(m, devices_, *instruments_, warm, blocks, beside, clock_ghz());
@@ -444,11 +444,12 @@ class Gpu final : public DeviceUnderTest {
     return block_bytes(m, *backend_of(devices_, 0, m.precision)).value;
   }
   // Of one of so many jobs, which share the memory.
-  std::int64_t blocks_of(const DeviceMeasurement& m, int jobs, bool warm) const {
-    if (warm) return 1;
-    const std::int64_t each = each_bytes(m), beyond_l2 = 2 * gpu_.l2.value / each + 2;
-    const auto room = static_cast<std::int64_t>(most_bytes() / static_cast<double>(each) / jobs);
-    return std::clamp<std::int64_t>(std::min(beyond_l2, room), 1, kMostBlocks);
+  ColdBlocks blocks_of(const DeviceMeasurement& m, int jobs, bool warm) const {
+    if (warm) return {1, kMostPasses};
+    const auto backend = backend_of(devices_, 0, m.precision);
+    const auto room = static_cast<std::int64_t>(
+        most_bytes() / static_cast<double>(std::max<std::int64_t>(block_bytes(m, *backend).value, 1)) / jobs);
+    return cold_blocks(touched_bytes(m, *backend), gpu_.l2, room, kMostBlocks);
   }
   // What is beside it must be seen to last longer (GpuWatch::covered).
   bool pairs_can_be_timed() {

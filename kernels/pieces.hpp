@@ -55,6 +55,22 @@ PIPEWRIGHT_BOTH inline void put_words(void* at, const Words<kBytes>& words) {
 #endif
 }
 
+// The same, said outright: where single words are used again, nvcc takes an assignment apart into as many stores. It
+// may not be moved, so it costs registers where a row is kept.
+template <int kBytes>
+PIPEWRIGHT_BOTH inline void put_words_outright(void* at, const Words<kBytes>& words) {
+#ifdef __CUDA_ARCH__
+  if constexpr (kBytes == 16)
+    __stwb(static_cast<uint4*>(at), make_uint4(words.words[0], words.words[1], words.words[2], words.words[3]));
+  else if constexpr (kBytes == 8)
+    __stwb(static_cast<uint2*>(at), make_uint2(words.words[0], words.words[1]));
+  else
+    put_words(at, words);
+#else
+  put_words(at, words);
+#endif
+}
+
 // The i-th value of some words.
 template <class S, int kBytes>
 PIPEWRIGHT_BOTH inline S value_in(const Words<kBytes>& from, int i) {
@@ -120,7 +136,7 @@ PIPEWRIGHT_BOTH inline void put(S* y, std::int64_t i, const Values<Arithmetic<S>
       PIPEWRIGHT_UNROLL
       for (int j = 0; j < kEach; ++j)
         put_in(words, j, S(values.of[part * kEach + j]));
-      put_words(y + i + part * kEach, words);
+      put_words_outright(y + i + part * kEach, words);
     }
   }
 }
@@ -130,7 +146,7 @@ PIPEWRIGHT_BOTH inline void move(S* y, std::int64_t k, const S* x, std::int64_t 
   if constexpr (W == 1)
     y[k] = x[i];
   else
-    put_words(y + k, words_at<W* static_cast<int>(sizeof(S))>(x + i));
+    put_words_outright(y + k, words_at<W* static_cast<int>(sizeof(S))>(x + i));
 }
 // f(of each), value by value.
 template <int W, class Function, class F, class... More>

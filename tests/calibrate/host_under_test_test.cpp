@@ -107,6 +107,41 @@ TEST_CASE("A block holds what a pass reads and writes, once") {
   CHECK(bytes_of(DeviceWork::Step, loss) == 3 * 4096 + 2 * 512 + 512 + 512);
 }
 
+TEST_CASE("What a pass touches of its block: of a table the rows that are asked for, of weights all") {
+  const auto backend = cpu_backend();
+  const auto touched = [&](MeasuredPass pass, const auto& build) {
+    LayerBuilder b;
+    DeviceMeasurement m;
+    m.program = b.finish({build(b)}).program, m.pass = pass;
+    m.operation = m.program.get()->steps.front().operation;
+    return touched_bytes(m, *backend).value;
+  };
+  using enum MeasuredPass;
+  const auto linear = [](LayerBuilder& b) { return b.linear(b.input({4, 256}), {.features = 64, .bias = false}); };
+  CHECK(touched(Forward, linear) == 4 * (4 * 256 + 256 * 64 + 4 * 64));
+  CHECK(touched(InputGradient, linear) == touched(Forward, linear));
+  CHECK(touched(WeightGradient, linear) == touched(Forward, linear));
+  const auto gelu = [](LayerBuilder& b) { return b.activation(b.input({4, 256}), Activation::Gelu); };
+  CHECK(touched(Forward, gelu) == 2 * 4096);  // a block has four such
+  const auto embedding = [](LayerBuilder& b) { return b.embedding(b.tokens(6), 1000, 16); };
+  CHECK(touched(Forward, embedding) == 6 * 8 + 2 * 6 * 16 * 4);
+  CHECK(touched(WeightGradient, embedding) == touched(Forward, embedding));
+  DeviceMeasurement copy;
+  copy.work = DeviceWork::CopyToHost, copy.size = {1, 1000, 1, 0, 2000};
+  CHECK(touched_bytes(copy, *backend) == Bytes{4096});
+  copy.work = DeviceWork::CopyOnDevice;
+  CHECK(touched_bytes(copy, *backend) == Bytes{2 * 4096});
+}
+
+TEST_CASE("Blocks are so many that twice the cache is touched before one is met again, or passes end before") {
+  CHECK(cold_blocks(Bytes{10}, Bytes{100}, 1000, 128) == ColdBlocks{22, 128});
+  CHECK(cold_blocks(Bytes{1000}, Bytes{100}, 1000, 128) == ColdBlocks{2, 128});
+  CHECK(cold_blocks(Bytes{10}, Bytes{100}, 5, 128) == ColdBlocks{5, 5});      // no room
+  CHECK(cold_blocks(Bytes{1000}, Bytes{100}, 0, 128) == ColdBlocks{1, 128});  // one alone is more than the cache holds
+  CHECK(cold_blocks(Bytes{1}, Bytes{100}, 1000, 128) == ColdBlocks{128, 128});
+  CHECK(cold_blocks(Bytes{0}, Bytes{100}, 1000, 128).blocks == 128);
+}
+
 TEST_CASE("What does not fit into half of the free memory is refused, and large sizes have a virtual device's part") {
   DeviceMeasurement m;
   m.virtual_devices = 4, m.busy = 2;

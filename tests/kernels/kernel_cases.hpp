@@ -98,7 +98,8 @@ void visit_rows(const Visit& visit) {
            some_numbers(2 * r, f)},
           [=](const auto& k, const auto& a) {
             using F = typename std::decay_t<decltype(a)>::F;
-            cross_entropy(k, I{2}, r, f, a[0], a.index, F(0.25), a.f(1), a[2], a.f(3));
+            // By the number of classes: so that what is no label's is of size 1, too.
+            cross_entropy(k, I{2}, r, f, a[0], a.index, F(f), a.f(1), a[2], a.f(3));
           });
     visit({named("bias_gradient"), {{In, n}, wide(InOut, f), wide(Scratch, w)}},
           [=](const auto& k, const auto& a) { bias_gradient(k, r, f, a[0], a.f(1), a.f(2)); });
@@ -349,7 +350,7 @@ void visit_flash(const Visit& visit) {
            {},
            0,
            0,
-           2},
+           3},
           [=](const auto& k, const auto& a) {
             using S = typename std::decay_t<decltype(a)>::S;
             using F = typename std::decay_t<decltype(a)>::F;
