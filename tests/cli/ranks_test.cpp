@@ -56,9 +56,15 @@ ProgramInput by_mpirun(int count, const std::vector<std::string>& through = {}) 
   return input;
 }
 
+// The cut is given: a balanced one follows what each call measures.
 std::vector<std::string> validate(const std::string& scenario, const std::string& transport, const std::string& out) {
-  return {"validate", scenario, "--budget",    "50 ms", "--steps", "3", "--set",       "training.micro_batch_size=1",
-          "--warmup", "0",      "--tolerance", "1000%", "-o",      out, "--transport", transport};
+  std::vector<std::string> words = {"validate",    scenario,  "--budget", "50 ms",
+                                    "--steps",     "3",       "--warmup", "0",
+                                    "--tolerance", "1000%",   "-o",       out,
+                                    "--transport", transport, "--set",    "training.micro_batch_size=1"};
+  if (scenario == kTwoStages) words.insert(words.end(), {"--set", "plan.partition={layers: [4, 5]}"});
+  if (scenario == kReplicas) words.insert(words.end(), {"--set", "plan.partition={layers: [5, 2]}"});
+  return words;
 }
 std::string losses(const std::string& folder) {
   return file_text(folder + "/loss.csv");
