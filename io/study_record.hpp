@@ -2,7 +2,8 @@
 //
 //     {"schema": "pipewright.study-record/1", "dry_run": false, "settings": "5f0c...", "part": 3,
 //      "name": "pipeline-k4-m16-1f1b", "attempt": 1, "status": "done", "reason": "",
-//      "words": {"schedule": "1f1b"}, "figures": {"measured_s": 0.0213}, "lists": {"timed_s": [0.0213, 0.0214]}}
+//      "words": {"date": "2026-01-31", "schedule": "1f1b"},
+//      "figures": {"measured_s": 0.0213}, "lists": {"timed_s": [0.0213, 0.0214]}}
 //
 // Figures are in SI units (seconds, bytes) and shares of 1.   tests/io/study_record_test.cpp
 #pragma once

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 #include <system_error>
@@ -15,6 +16,7 @@
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
 #include "cli/real_run.hpp"
+#include "cli/revision.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/quantity.hpp"
@@ -132,12 +134,25 @@ void run_part(const PartTask& task) {
   }
 }
 
-// What a call before this one could not measure, of the parts that try it again. No two parts share a name.
-std::set<std::string> failed_before(const StudyResults& results) {
-  std::set<std::string> names;
-  for (const StudyRecord& record : results.records())
-    if ((record.part <= 2 || record.part == 6) && results.failed(record.part, record.name)) names.insert(record.name);
+// What calls before this one could not measure, of the parts that try it again, and how often. No two parts share a
+// name. A search of part 5 has what failed, or never ended, in the record of one of its runs.
+std::map<std::string, int> failed_before(const StudyResults& results) {
+  std::map<std::string, int> names;
+  for (const StudyRecord& record : results.records()) {
+    if (record.part == 3 || record.part == 4 || &record != results.latest(record.part, record.name)) continue;
+    const bool never_ended = record.part == 5 && record.status == "interrupted";
+    if (never_ended || results.failed(record.part, record.name))
+      names[record.part == 5 ? record.name.substr(0, record.name.find('.')) : record.name] = record.attempt;
+  }
   return names;
+}
+
+// Another commit of the same version may go on; whose results are whose, the dates tell.
+void tell_other_program(const StudyResults& results) {
+  const StudyRecord* const facts = results.latest(1, kDeviceFacts);
+  const std::string there = facts == nullptr ? "" : facts->word("program"), now = version_with_commit();
+  if (!there.empty() && there != now)
+    note(fmt::format("{}: part 1 is of pipewright {}, this is {}", results.folder(), there, now));
 }
 
 void write_summary(const StudyResults& results, const std::vector<StudyItem>& items) {
@@ -189,21 +204,24 @@ int run(const Arguments& arguments) {
   StudyResults results(folder, settings_of(items, arguments.all("--set"), dry_run), dry_run);
   const LastWords last_words("interrupted: every result so far is kept in " + results.folder() +
                              "; the same command goes on where this one stopped");
-  const std::set<std::string> failed = failed_before(results);
+  tell_other_program(results);
+  const std::map<std::string, int> failed = failed_before(results);
+  std::set<int> turns = {0};
+  for (const auto& [name, times] : failed)
+    turns.insert(times);
   std::array<Time, kParts + 1> used{};
-  const auto go = [&](int part, bool again) {
+  const auto go = [&](int part, int turn) {
     const PartBudget clock(budget);
-    run_part({results, items, part, budget, budget - used[static_cast<std::size_t>(part)],
-              arguments.last("--kernel-tests", kernel_tests_here()), failed, again});
-    used[static_cast<std::size_t>(part)] = clock.used();
+    Time& used_by_part = used[static_cast<std::size_t>(part)];
+    run_part({results, items, part, budget, budget - used_by_part,
+              arguments.last("--kernel-tests", kernel_tests_here()), failed, turn});
+    used_by_part = used_by_part + clock.used();
     write_summary(results, items);
   };
   try {
-    for (const int part : parts)
-      go(part, false);
-    if (!failed.empty())
+    for (const int turn : turns)
       for (const int part : parts)
-        if (part != 5) go(part, true);
+        go(part, turn);
   } catch (const GpuLost& lost) {
     note(lost.what());
     write_summary(results, items);
@@ -231,7 +249,8 @@ constinit const Command kAccuracy{
         "  pipewright accuracy --part 3 -o accuracy\n"
         "  pipewright accuracy --dry-run -o tried           (anywhere; nothing of a GPU is learned)\n"
         "  pipewright accuracy --summary -o accuracy        (anywhere; from the results alone)\n"
-        "Exit status 1: a target is missed, 2: something was withheld (but in a dry run), left out or failed.\n",
+        "Exit status 1: a target is missed, 2: something was withheld (but in a dry run), left out, failed or never "
+        "ended.\n",
     .options = kOptions,
     .least = 0,
     .most = 0,

@@ -49,23 +49,19 @@ void measure(const PartTask& task, const std::string& group, const std::vector<c
                     {"independent_error", profile.independent_error},
                     {"seconds", seconds(clock.used())}};
   record.attempt = task.results.next_attempt(task.part, group);
-  task.results.drop(task.part, group, 0);
   task.results.keep(std::move(record));
   tell(task, group, fmt::format("{} layers", profile.layers.size()));
 }
 
 // What cannot be measured leaves out what is predicted with it, and nothing else.
 void or_tell(const PartTask& task, const std::string& name, const std::function<void()>& measure) {
+  std::string words;
   try {
     measure();
   } catch (const std::exception& error) {
-    StudyRecord record{.part = task.part, .name = name, .status = "failed", .reason = what_failed(error)};
-    record.attempt = task.results.next_attempt(task.part, name);
-    task.results.drop(task.part, name, 0);
-    tell(task, name, "failed: " + record.reason);
-    task.results.keep(std::move(record));
+    keep_without_figures(task, name, "failed", words = what_failed(error));
   }
-  check_gpu_is_there(task, name);  // what a device's measurements lose is no exception
+  check_gpu_is_there(task, name, words);  // what a device's measurements lose is no exception
 }
 
 }  // namespace
@@ -89,7 +85,7 @@ void calibration_part(const PartTask& task) {
                          ": was measured and is gone; nothing is calibrated twice: begin anew in another folder");
       continue;
     }
-    if (task.failed_before.contains(group) != task.again) continue;
+    if (!task.has_turn(group)) continue;
     // What stands around the rounds that count takes as long again.
     const double expected = 2 * each * static_cast<double>(items.size());
     if (!budget.allows(Time{std::llround(expected * 1e9)})) {
@@ -103,7 +99,7 @@ void calibration_part(const PartTask& task) {
                       group));
     or_tell(task, group, [&] { measure(task, group, items, each); });
   }
-  if (task.results.done(task.part, kOperations) || task.failed_before.contains(kOperations) != task.again) return;
+  if (task.results.done(task.part, kOperations) || !task.has_turn(kOperations)) return;
   const double left = seconds(budget.left()) - kFitSeconds;
   if (task.dry_run() || left > 0)
     or_tell(task, kOperations, [&] { calibrate_families(task, task.dry_run() ? all : left); });

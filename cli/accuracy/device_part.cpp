@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "cli/accuracy/parts.hpp"
+#include "cli/revision.hpp"
 #include "kernels/gpu_api.hpp"
 #include "kernels/probes.hpp"
 
@@ -22,10 +23,11 @@ constexpr Time kStay{200'000};      // of each of its blocks, so that they sprea
 void gpu_facts(const PartTask& task) {
   const GpuSystem system = gpu_system();
   const GpuFacts& facts = system.gpus.at(kDevice);
-  StudyRecord record{.part = task.part, .name = "device"};
+  StudyRecord record{.part = task.part, .name = std::string(kDeviceFacts)};
   record.words = {{"name", facts.name},
                   {"driver", system.driver},
                   {"toolkit", system.toolkit},
+                  {"program", version_with_commit()},
                   {"no_groups", facts.no_groups},
                   {"group_events", facts.no_groups.empty() ? group_events(kDevice) : ""},
                   {"capability", fmt::format("{}.{}", facts.major, facts.minor)}};
@@ -41,6 +43,13 @@ void gpu_facts(const PartTask& task) {
                     {"least_group", facts.least_group},
                     {"group_step", facts.group_step},
                     {"gpus", static_cast<double>(system.gpus.size())}};
+  // What a GPU that was lost meanwhile says of itself is no fact.
+  if (const std::string lost = lost_gpu(task); !lost.empty()) {
+    const std::string words = record.word(facts.no_groups.empty() ? "group_events" : "no_groups");
+    keep_without_figures(task, record.name, "failed", words.empty() ? lost : words);
+    throw GpuLost(task, record.name, words, lost);
+  }
+  record.attempt = task.results.next_attempt(task.part, record.name);
   task.results.keep(std::move(record));
 }
 
@@ -103,12 +112,13 @@ StudyRecord groups_record(const PartTask& task, int asked, const std::string& na
 
 void device_part(const PartTask& task) {
   const PartBudget budget(task.limit);
-  if (!task.results.done(task.part, "device")) task.dry_run() ? processor_part(task) : gpu_facts(task);
+  if (const std::string name(kDeviceFacts); !task.results.done(task.part, name) && task.has_turn(name))
+    task.dry_run() ? processor_part(task) : gpu_facts(task);
   for (const int asked : {2, 4, 8}) {
     const std::string name = fmt::format("groups-{}", asked);
     const StudyRecord* const last = task.results.latest(task.part, name);
     if (last != nullptr && last->attempt > 0 && last->status != "failed") continue;
-    if (task.failed_before.contains(name) != task.again) continue;
+    if (!task.has_turn(name)) continue;
     if (task.dry_run()) {
       keep_not_applicable(task, name);
       continue;
@@ -117,7 +127,6 @@ void device_part(const PartTask& task) {
       leave_out(task, name);
       continue;
     }
-    task.results.drop(task.part, name, 0);
     try {
       StudyRecord record = groups_record(task, asked, name);
       record.attempt = task.results.next_attempt(task.part, name);
@@ -125,7 +134,7 @@ void device_part(const PartTask& task) {
       task.results.keep(record);
     } catch (const std::runtime_error& error) {
       keep_without_figures(task, name, "failed", what_failed(error));
-      check_gpu_is_there(task, name);
+      check_gpu_is_there(task, name, what_failed(error));
     }
   }
 }

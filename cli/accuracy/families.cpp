@@ -125,7 +125,6 @@ void calibrate_families(const PartTask& task, double seconds) {
                    measured.left_out.size()));
   if (const std::string lost = lost_line(measured); !lost.empty()) record.status = "failed", record.reason = lost;
   record.attempt = task.results.next_attempt(task.part, kOperations);
-  task.results.drop(task.part, kOperations, 0);
   task.results.keep(std::move(record));
 }
 

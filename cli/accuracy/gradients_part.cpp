@@ -24,7 +24,8 @@ constexpr double kSanitizerReserve = 20;  // seconds of the part's time that are
 
 // Of the part's time what the runs leave to the sanitizer while it is due: a third.
 Time for_the_sanitizer(const PartTask& task) {
-  return task.dry_run() || task.again || task.results.done(task.part, kSanitizer) ? Time{} : Time{task.limit.value / 3};
+  return task.dry_run() || task.turn > 0 || task.results.done(task.part, kSanitizer) ? Time{}
+                                                                                     : Time{task.limit.value / 3};
 }
 
 // Runs of one arithmetic have one reference.
@@ -88,7 +89,6 @@ void sanitize(const PartTask& task, const PartBudget& budget) {
   const SanitizerFindings found =
       run_sanitizer(task.kernel_tests, task.results.folder_of(task.part) + "/compute-sanitizer.txt", seconds);
   if (!found.not_run.empty()) return keep_without_figures(task, name, "not run", found.not_run);
-  task.results.drop(task.part, name, 0);
   StudyRecord record{.part = task.part, .name = name};
   record.words = {{"tool", found.tool}, {"clean", found.clean ? "yes" : "no"}, {"said", found.last_line}};
   tell(task, name, found.last_line);
@@ -102,7 +102,7 @@ void gradients_part(const PartTask& task) {
   const Time reserve = for_the_sanitizer(task);
   std::map<std::string, std::optional<Tensors>> references;  // by arithmetic
   const auto due = [&](const StudyItem& item) {
-    return !task.results.done(task.part, item.name) && task.failed_before.contains(item.name) == task.again;
+    return !task.results.done(task.part, item.name) && task.has_turn(item.name);
   };
   const auto own = task.own_items();
   for (const StudyItem* const item : own) {
@@ -114,25 +114,24 @@ void gradients_part(const PartTask& task) {
     const bool one_worker = task.results.done(task.part, item->name) && item->scenario.plan.stages.value == 1;
     if (!due(*item) && (reference || !needed || !one_worker)) continue;
     if (!budget.allows(reserve)) {
-      leave_out(task, item->name);
+      if (due(*item)) leave_out(task, item->name);
       continue;
     }
     if (!reference && references.size() > 1) forget_others(references, arithmetic_of(*item));
     StudyRecord record = compared(*item, reference);
     if (!due(*item)) {
-      if (!record.done()) check_gpu_is_there(task, item->name);
+      if (!record.done()) check_gpu_is_there(task, item->name, record.reason);
       continue;
     }
     record.attempt = task.results.next_attempt(task.part, item->name);
-    task.results.drop(task.part, item->name, 0);
     tell(task, item->name,
          record.done() ? fmt::format("{:.0f} of {:.0f} values differ, relative distance {:.2g}",
                                      record.figure("differing"), record.figure("values"), record.figure("relative"))
                        : "failed: " + record.reason);
     task.results.keep(record);
-    if (!record.done()) check_gpu_is_there(task, item->name);
+    if (!record.done()) check_gpu_is_there(task, item->name, record.reason);
   }
-  if (!task.again) sanitize(task, budget);
+  if (task.turn == 0) sanitize(task, budget);
 }
 
 }  // namespace pipewright

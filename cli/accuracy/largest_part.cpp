@@ -68,11 +68,12 @@ class Search {
   std::optional<bool> runs(std::int64_t layers) {
     ++tried_;
     const std::string name = name_of(layers);
-    if (const StudyRecord* const known = task_.results.latest(task_.part, name);
-        known != nullptr && known->status != "interrupted")
+    if (const StudyRecord* const known = task_.results.latest(task_.part, name); known != nullptr && known->done())
       return known->word("runs") == "yes";
     if (!budget_.allows()) return std::nullopt;
+    task_.results.drop(task_.part, item_.name, 0);
     StudyRecord record{.part = task_.part, .name = name, .status = "interrupted", .reason = "was begun, did not end"};
+    record.attempt = task_.results.next_attempt(task_.part, name);
     task_.results.keep(record);
     record = tried(layers, std::move(record));
     tell(task_, name, record.word("runs") == "yes" ? "runs" : "does not: " + record.reason);
@@ -103,9 +104,13 @@ class Search {
       record.words["runs"] = "yes";
     } catch (const OutOfArena& error) {
       record.reason = what_failed(error);
-    } catch (const std::exception& error) {    // of a GPU that has less than the caps together
-      check_gpu_is_there(task_, record.name);  // else the search would take what it cannot try for too large
+    } catch (const std::exception& error) {  // of a GPU that has less than the caps together
       record.reason = what_failed(error), record.words["failed"] = "yes";
+      if (const std::string lost = lost_gpu(task_); !lost.empty()) {  // then it says nothing of what fits
+        record.status = "failed";
+        task_.results.keep(record);
+        throw GpuLost(task_, record.name, record.reason, lost);
+      }
     }
     return record;
   }
@@ -137,7 +142,6 @@ void settle(const PartTask& task, const PartBudget& budget, const StudyItem& ite
   Search search(task, budget, item);
   const std::optional<std::int64_t> largest = search.largest();
   if (!largest) return leave_out(task, item.name);
-  task.results.drop(task.part, item.name, 0);
   StudyRecord record{.part = task.part, .name = item.name};
   record.figures = {{"stages", static_cast<double>(item.scenario.plan.stages.value)},
                     {"predicted_layers", prediction.figure("layers")},
@@ -157,7 +161,7 @@ void largest_part(const PartTask& task) {
   const PartBudget budget(task.limit);
   if (!task.dry_run()) static_cast<void>(gpu_memory());  // before a run holds it
   for (const StudyItem* const item : task.own_items())
-    if (!task.results.done(task.part, item->name)) settle(task, budget, *item);
+    if (!task.results.done(task.part, item->name) && task.has_turn(item->name)) settle(task, budget, *item);
 }
 
 }  // namespace pipewright

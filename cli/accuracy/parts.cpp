@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "calibrate/calibrate.hpp"
+#include "cli/revision.hpp"
 #include "cli/terminal.hpp"
 #include "io/format_quantity.hpp"
 #include "kernels/gpu_api.hpp"
@@ -22,6 +23,11 @@ std::vector<const StudyItem*> PartTask::own_items() const {
   for (const StudyItem& item : items)
     if (item.part == part) own.push_back(&item);
   return own;
+}
+
+bool PartTask::has_turn(const std::string& name) const {
+  const auto failed = failed_before.find(name);
+  return turn == (failed == failed_before.end() ? 0 : failed->second);
 }
 
 void tell(const PartTask& task, const std::string& name, const std::string& what) {
@@ -51,20 +57,28 @@ void keep_not_applicable(const PartTask& task, const std::string& name) {
 
 void processor_part(const PartTask& task) {
   const Fingerprint here = fingerprint(*cpu_backend(), "");
-  StudyRecord record{.part = task.part, .name = "device"};
-  record.words = {{"name", here.processor}, {"arithmetic", here.isa}};
+  StudyRecord record{.part = task.part, .name = std::string(kDeviceFacts)};
+  record.words = {{"name", here.processor}, {"arithmetic", here.isa}, {"program", version_with_commit()}};
   record.figures = {{"cores", static_cast<double>(here.cores)}};
   task.results.keep(std::move(record));
 }
 
-void check_gpu_is_there(const PartTask& task, const std::string& name) {
-  if (task.dry_run()) return;
+GpuLost::GpuLost(const PartTask& task, const std::string& name, const std::string& words, const std::string& lost)
+    : std::runtime_error(fmt::format("part {}: {}: the GPU is lost to this process ({}{}{}); call again to go on",
+                                     task.part, name, words, words.empty() ? "" : "; then ", lost)) {}
+
+std::string lost_gpu(const PartTask& task) {
+  if (task.dry_run()) return "";
   try {
     static_cast<void>(gpu_free_memory(0));
   } catch (const GpuError& error) {
-    throw GpuLost(fmt::format("part {}: {}: the GPU is lost to this process ({}); call again to go on", task.part, name,
-                              what_failed(error)));
+    return what_failed(error);
   }
+  return "";
+}
+
+void check_gpu_is_there(const PartTask& task, const std::string& name, const std::string& words) {
+  if (const std::string lost = lost_gpu(task); !lost.empty()) throw GpuLost(task, name, words, lost);
 }
 
 std::string what_failed(const std::exception& error) {

@@ -3,9 +3,10 @@
 #pragma once
 
 #include <chrono>
-#include <set>
+#include <map>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/accuracy/results.hpp"
@@ -15,6 +16,7 @@
 namespace pipewright {
 
 constexpr int kParts = 6;
+constexpr std::string_view kDeviceFacts = "device";  // the record of part 1
 
 // The time that a part may take, from now on.
 class PartBudget {
@@ -37,12 +39,13 @@ struct PartTask {
   Time budget;               // of each part
   Time limit;                // what is left of it
   std::string kernel_tests;  // the program that tests the kernels on a GPU; "": unknown
-  // What an earlier call failed to measure in parts 1, 2 and 6 is tried again behind all that never failed: what takes
-  // the GPU with it does not keep a call from the rest.
-  std::set<std::string> failed_before = {};
-  bool again = false;  // what failed before, and what hangs on it
+  // What earlier calls failed to measure, and how often. It is tried again behind all that never failed, what failed
+  // least often first: what takes the GPU with it each time keeps no call from the rest.
+  std::map<std::string, int> failed_before = {};
+  int turn = 0;  // of what failed so often, and of what hangs on it
 
   bool dry_run() const { return results.dry_run(); }
+  bool has_turn(const std::string& name) const;
   std::vector<const StudyItem*> own_items() const;
 };
 
@@ -73,10 +76,13 @@ void keep_not_applicable(const PartTask& task, const std::string& name);
 // without having been tried.
 class GpuLost : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  // `words`: of what failed, or ""; `lost`: of what asked for the GPU then.
+  GpuLost(const PartTask& task, const std::string& name, const std::string& words, const std::string& lost);
 };
+// Why the GPU is lost, or "".
+std::string lost_gpu(const PartTask& task);
 // Throws GpuLost, if it is.
-void check_gpu_is_there(const PartTask& task, const std::string& name);
+void check_gpu_is_there(const PartTask& task, const std::string& name, const std::string& words);
 // Why a step failed, whatever it threw: a GPU's error names the call.
 std::string what_failed(const std::exception& error);
 

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <ctime>
 #include <filesystem>
 #include <set>
 #include <system_error>
 #include <tuple>
 #include <utility>
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -27,6 +29,10 @@ constexpr std::array<std::string_view, 5> kEndings = {".json", ".md", ".svg", ".
 
 bool comes_before(const StudyRecord& a, const StudyRecord& b) {
   return std::tie(a.part, a.name, a.attempt) < std::tie(b.part, b.name, b.attempt);
+}
+
+std::string today() {
+  return fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
 }
 
 std::string setting(const StudySettings& settings, const std::string& name) {
@@ -196,6 +202,8 @@ int StudyResults::next_attempt(int part, std::string_view name) const {
 
 void StudyResults::keep(StudyRecord record) {
   record.settings = hash_, record.dry_run = dry_run_;
+  record.words.try_emplace("date", today());
+  if (record.attempt > 0) drop(record.part, record.name, 0);
   write_file(path_of(record), study_record_json(record));
   forget(record.part, record.name, record.attempt);
   records_.push_back(std::move(record));

@@ -44,7 +44,8 @@ class StudyResults {
   bool failed(int part, std::string_view name) const;  // the latest, and none was done
   int next_attempt(int part, std::string_view name) const;
 
-  // Writes the record and keeps it; one of the same part, name and attempt is replaced.
+  // Writes the record with the day (UTC) and keeps it; one of the same part, name and attempt is replaced, and one that
+  // says that nothing was begun goes.
   void keep(StudyRecord record);
   // Takes the record and its file away.
   void drop(int part, std::string_view name, int attempt);

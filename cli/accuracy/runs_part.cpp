@@ -80,7 +80,6 @@ StudyRecord record_of(const Row& row, StudyRecord record) {
 }
 
 void attempt(const PartTask& task, const StudyItem& item, const Scenario& priced, int number) {
-  task.results.drop(item.part, item.name, 0);
   StudyRecord begun{.part = item.part, .name = item.name, .attempt = number, .status = "interrupted"};
   begun.reason = "was begun and did not end";
   say_what_it_is(item.scenario, begun);
@@ -104,7 +103,7 @@ void attempt(const PartTask& task, const StudyItem& item, const Scenario& priced
                    record.status == "failed" ? "failed: " + record.reason
                                              : fmt::format("predicted {}, measured {}, {}", short_time(row.predicted),
                                                            short_time(row.median), without_advice(row.text))));
-  if (record.status == "failed") check_gpu_is_there(task, item.name);
+  if (record.status == "failed") check_gpu_is_there(task, item.name, record.reason);
 }
 
 }  // namespace
@@ -114,7 +113,7 @@ void runs_part(const PartTask& task) {
   Prices prices(task.results);
   std::vector<const StudyItem*> items;
   for (const StudyItem* const item : task.own_items()) {
-    if (task.failed_before.contains(price_group(item->scenario)) != task.again) continue;
+    if (!task.has_turn(price_group(item->scenario))) continue;
     if (const std::string why = prices.missing(*item); !why.empty()) {
       if (due(task.results, *item) == 1) leave_out(task, item->name, why);
       continue;

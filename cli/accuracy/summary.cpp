@@ -278,12 +278,10 @@ StudySummary summarized(std::vector<StudyRecord> records, std::vector<PlannedRow
 int exit_status(const StudySummary& summary) {
   for (const StudyTarget& target : summary.targets)
     if (target.state == TargetState::Missed && !target.stretch) return kNo;
-  for (const StudyRecord& record : summary.records)  // profiles, and the list of operations
-    if (record.part == 2 && !summary.counted(2, record.name)->done()) return kBadInput;
-  for (const PlannedRow& row : summary.plan) {
-    const StudyRecord* const record = summary.counted(row.part, row.name);
-    if (record == nullptr || record->done() || record->status == "not applicable") continue;
-    if (record->status != "withheld" || !summary.dry_run) return kBadInput;
+  for (const StudyRecord& record : summary.records) {
+    const std::string& status = summary.counted(record.part, record.name)->status;
+    if (status == "failed" || status == "left out" || status == "interrupted") return kBadInput;
+    if (status == "withheld" && !summary.dry_run) return kBadInput;
   }
   return kDone;
 }

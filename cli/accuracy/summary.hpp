@@ -73,7 +73,8 @@ struct StudySummary {
 
 StudySummary summarized(std::vector<StudyRecord> records, std::vector<PlannedRow> plan, bool dry_run);
 
-// 1: a target is missed that is no stretch; 2: something was withheld (no dry run), failed or left out; else 0.
+// 1: a target is missed that is no stretch; 2: something was withheld (no dry run), failed, never ended or was left
+// out, in whichever part; else 0, also where something was not run or is not applicable.
 int exit_status(const StudySummary& summary);
 
 std::string summary_markdown(const StudySummary& summary);  // cells without a result: "not measured"

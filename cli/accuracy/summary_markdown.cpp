@@ -104,12 +104,15 @@ class Tables {
     std::string text = "### Part 1: the device and its SM groups\n\n" + header({"question", "answer"});
     const auto fact = [&](const std::string& question, const std::string& answer) { text += row({question, answer}); };
     fact("device", word(facts, "name"));
+    fact("date", word(facts, "date"));
+    fact("pipewright", word(facts, "program"));
     const auto bytes = [](double value) { return short_bytes({std::llround(value)}); };
     const auto hertz = [](double value) { return fmt::format("{:.0f} MHz", value / 1e6); };
     if (s_.dry_run) {
       fact("cores", plain(facts, "cores"));
     } else {
       fact("driver", word(facts, "driver"));
+      fact("toolkit", word(facts, "toolkit"));
       fact("SMs", plain(facts, "sms"));
       fact("memory", cell(facts, "memory", bytes));
       fact("L2", cell(facts, "l2", bytes));

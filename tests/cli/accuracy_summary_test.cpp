@@ -104,6 +104,32 @@ TEST_CASE("The attempt that counts is the first that was judged") {
                  "| " + a.name + " | 2 | 8 | gpipe | fp32 | 1.00 ms | 2.00 s | 1.00 s | withheld |"));
 }
 
+TEST_CASE("What failed, never ended or was left out is in the exit status, in whichever part, planned or not") {
+  const auto status_of = [](int part, const std::string& name, const std::string& status, bool dry_run = false) {
+    StudyRecord record{.part = part, .name = name};
+    record.status = status;
+    return exit_status(summarized({record}, {}, dry_run));
+  };
+  for (const auto& [part, name] : {std::pair{1, "device"},
+                                   {1, "groups-2"},
+                                   {2, "groups-1-bf16"},
+                                   {3, "no-more-planned"},
+                                   {5, "largest-k1.layers-4"},
+                                   {6, "compute-sanitizer"}}) {
+    CAPTURE(name);
+    for (const std::string status : {"failed", "left out", "interrupted"})
+      for (const bool dry_run : {false, true})
+        CHECK(status_of(part, name, status, dry_run) == 2);
+    for (const std::string status : {"not run", "not applicable"})
+      CHECK(status_of(part, name, status) == 0);
+  }
+  CHECK(status_of(3, "run", "withheld") == 2);
+  CHECK(status_of(3, "run", "withheld", true) == 0);
+  StudyRecord failed{.part = 1, .name = "groups-2"}, done = failed;
+  failed.status = "failed", done.attempt = 2, done.figures = {{"sms", 8}, {"most_seen", 8}};
+  CHECK(exit_status(summarized({failed, done}, {}, false)) == 0);
+}
+
 TEST_CASE("A pair of schedules counts to the ranking where it can be told apart") {
   const PlannedRow a = row(3, 4, 16, "gpipe"), b = row(3, 4, 16, "1f1b"), c = row(3, 4, 16, "other");
   // Ranges of 1 %: 1 and 1.005 are alike, 1.2 is not; c is predicted fastest and is slowest: wrong twice.

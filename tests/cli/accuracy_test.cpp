@@ -222,6 +222,59 @@ TEST_CASE("accuracy: gradients that failed are tried again behind the rest, and 
         before.at("part-6/gradients-k8-fp32-own.attempt-1.json"));
 }
 
+TEST_CASE("accuracy: gradients that are done are not left out as the reference of others") {
+  ScratchFolder scratch;
+  const std::string folder = scratch.path("study"), part = folder + "/part-6/gradients-";
+  CHECK(run_program({"accuracy", "--dry-run", "--part", "6", "-o", folder}).status == 0);
+  fs::remove(part + "k4-fp32-own.attempt-1.json");
+  const ProgramRun run = run_program({"accuracy", "--dry-run", "--part", "6", "--budget", "1 ns", "-o", folder});
+  CHECK(run.status == 2);
+  CHECK_FALSE(contains(run.err, "gradients-k1-fp32-own"));
+  CHECK_FALSE(fs::exists(part + "k1-fp32-own.attempt-0.json"));
+  CHECK(fs::exists(part + "k4-fp32-own.attempt-0.json"));
+}
+
+TEST_CASE("accuracy: a search that never ended goes on behind the others, and is told until it has ended") {
+  ScratchFolder scratch;
+  const std::string folder = scratch.path("study"), part = folder + "/part-5/largest-";
+  const Words words = dry_run(folder, {"--part", "5"});
+  CHECK(run_program(words).status == 0);
+  auto record = nlohmann::ordered_json::parse(file_text(part + "k1.layers-2.attempt-1.json"));
+  record["status"] = "interrupted";
+  std::ofstream(part + "k1.layers-2.attempt-1.json") << record.dump(2) << "\n";
+  fs::remove(part + "k1.attempt-1.json"), fs::remove(part + "k4.attempt-1.json");
+  CHECK(run_program({"accuracy", "--summary", "-o", folder}).status == 2);
+  const ProgramRun run = run_program(words);
+  CHECK(run.status == 0);
+  const auto told = [&](const std::string& k) { return run.err.find("part 5: largest-" + k + ": predicted "); };
+  REQUIRE(told("k1") != std::string::npos);
+  CHECK(told("k4") < told("k1"));
+  CHECK(fs::exists(part + "k1.layers-2.attempt-2.json"));
+}
+
+TEST_CASE("accuracy: results say their day, and of which program they are; another commit goes on, and is told") {
+  ScratchFolder scratch;
+  const std::string folder = scratch.path("study"), file = folder + "/part-1/device.attempt-1.json";
+  const Words words = dry_run(folder, {"--part", "1", "--part", "6"});
+  const ProgramRun run = run_program(words);
+  CHECK(run.status == 0);
+  auto facts = nlohmann::ordered_json::parse(file_text(file));
+  const auto program = facts["words"]["program"].get<std::string>(), day = facts["words"]["date"].get<std::string>();
+  CHECK(program.starts_with("0."));
+  CHECK(day.size() == std::string("2026-01-31").size());
+  CHECK(contains(run.out, "| date | " + day + " |\n| pipewright | " + program + " |\n"));
+  for (const std::string name : {"part-1/groups-2", "part-6/gradients-k8-fp32-own", "part-6/compute-sanitizer"})
+    CHECK(contains(file_text(folder + "/" + name + ".attempt-1.json"), "\"date\": \"20"));
+
+  facts["words"]["program"] = "0.1.0 (made up)";
+  std::ofstream(file) << facts.dump(2) << "\n";
+  const ProgramRun other = run_program(words);
+  CHECK(other.status == 0);
+  CHECK(contains(other.err, folder + ": part 1 is of pipewright 0.1.0 (made up), this is " + program));
+  CHECK_FALSE(
+      contains(run_program({"accuracy", "--dry-run", "-o", scratch.path("new"), "--part", "1"}).err, "this is"));
+}
+
 TEST_CASE("accuracy: a dry run keeps away from where measured results are kept") {
   ScratchFolder scratch;
   const std::string tree = scratch.path("tree"), link = scratch.path("link");

@@ -72,7 +72,7 @@ def measured_on_gpus(root, binary):
             shutil.copytree(results, copy)  # the summary is written anew beside them
             command += ["-o", copy]
         run = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    if run.returncode == 2 or "## On GPUs" not in run.stdout:
+    if "## On GPUs" not in run.stdout:  # status 2 is also that of results some of which failed or were withheld
         raise SystemExit(run.stderr + "accuracy --summary failed")
     return run.stdout, results.exists()
 
