@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -9,6 +10,7 @@
 #include <thread>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -17,10 +19,11 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<int, 2> kEnding = {SIGINT, SIGTERM};
+constexpr std::array<int, 4> kEnding = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 std::atomic<pid_t> running{0};  // 0: none
-static_assert(std::atomic<pid_t>::is_always_lock_free);
+std::atomic<bool> starting{false};
+static_assert(std::atomic<pid_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 std::array<struct sigaction, kEnding.size()> before;  // what each of them did
 
 void kill_group(pid_t group) {
@@ -28,7 +31,11 @@ void kill_group(pid_t group) {
 }
 
 extern "C" void end_group(int signal) {
+  const int error = errno;
+  while (starting)  // in another thread, which this signal cannot interrupt
+    static_cast<void>(poll(nullptr, 0, 1));
   kill_group(running);
+  errno = error;
   for (std::size_t i = 0; i < kEnding.size(); ++i) {
     if (kEnding[i] != signal) continue;
     if (before[i].sa_handler != SIG_DFL) return before[i].sa_handler(signal);
@@ -56,7 +63,24 @@ class EndingSignals {
   EndingSignals& operator=(const EndingSignals&) = delete;
 };
 
-// While it lives, these signals wait: none comes between a process and the moment at which its group is known.
+// While it lives, a process that has ended can be waited for, also where SIGCHLD was ignored.
+class ChildrenStay {
+ public:
+  ChildrenStay() {
+    struct sigaction usual {};
+    usual.sa_handler = SIG_DFL;
+    static_cast<void>(sigaction(SIGCHLD, &usual, &before_));
+  }
+  ~ChildrenStay() { static_cast<void>(sigaction(SIGCHLD, &before_, nullptr)); }
+  ChildrenStay(const ChildrenStay&) = delete;
+  ChildrenStay& operator=(const ChildrenStay&) = delete;
+
+ private:
+  struct sigaction before_ {};
+};
+
+// While it lives, these signals wait, in this thread for its end, in others for their handler's: none comes between a
+// process and the moment at which its group is known.
 class HeldSignals {
  public:
   HeldSignals() {
@@ -65,8 +89,12 @@ class HeldSignals {
     for (const int signal : kEnding)
       sigaddset(&held, signal);
     pthread_sigmask(SIG_BLOCK, &held, &usual);
+    starting = true;
   }
-  ~HeldSignals() { pthread_sigmask(SIG_SETMASK, &usual, nullptr); }
+  ~HeldSignals() {
+    starting = false;
+    pthread_sigmask(SIG_SETMASK, &usual, nullptr);
+  }
   HeldSignals(const HeldSignals&) = delete;
   HeldSignals& operator=(const HeldSignals&) = delete;
 
@@ -111,6 +139,7 @@ bool ended(pid_t process) {
 }  // namespace
 
 GroupEnd run_in_group(const std::vector<std::string>& command, const std::string& log, double seconds) {
+  const ChildrenStay children;
   const EndingSignals signals;
   pid_t first = 0;
   if (const int error = start(command, log, first); error != 0) return {std::strerror(error), std::nullopt};

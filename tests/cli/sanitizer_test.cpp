@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -127,7 +128,7 @@ extern "C" void own_end(int) {
 }
 
 TEST_CASE("Ctrl-C ends compute-sanitizer with all that it started, and then does what it did before") {
-  for (const int signal : {SIGINT, SIGTERM})
+  for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM})
     for (const bool own : {true, false}) {
       CAPTURE(signal);
       CAPTURE(own);
@@ -135,6 +136,8 @@ TEST_CASE("Ctrl-C ends compute-sanitizer with all that it started, and then does
       sleepers.tool("wait");
       const pid_t child = fork();
       if (child == 0) {
+        const rlimit none{};
+        setrlimit(RLIMIT_CORE, &none);  // SIGQUIT would leave one
         ::signal(signal, own ? own_end : SIG_DFL);
         _exit(sleepers.made_up.found(300).clean ? 1 : 2);
       }
@@ -147,6 +150,34 @@ TEST_CASE("Ctrl-C ends compute-sanitizer with all that it started, and then does
       if (!own) CHECK((WIFSIGNALED(status) && WTERMSIG(status) == signal));
       CHECK(sleepers.gone());
     }
+}
+
+TEST_CASE("A signal that is ignored, as nohup ignores SIGHUP, leaves compute-sanitizer alone") {
+  const Sleepers sleepers;
+  const std::string go = sleepers.made_up.folder.path("go");
+  sleepers.tool("until [ -e " + go + " ]; do sleep 0.02; done; echo '========= ERROR SUMMARY: 0 errors'; exit 0");
+  const pid_t child = fork();
+  if (child == 0) {
+    ::signal(SIGHUP, SIG_IGN);
+    _exit(sleepers.made_up.found(300).clean ? 1 : 2);
+  }
+  REQUIRE(child > 0);
+  CHECK(sleepers.there(60'000));
+  REQUIRE(kill(child, SIGHUP) == 0);
+  sleepers.made_up.folder.write("go", "");
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 1));
+}
+
+TEST_CASE("A caller that ignores its children's ends learns how compute-sanitizer ended, and ignores them after it") {
+  const Tool made_up("ERROR SUMMARY: 2 errors", 99);
+  const auto before = ::signal(SIGCHLD, SIG_IGN);
+  const SanitizerFindings found = made_up.found(20);
+  CHECK((::signal(SIGCHLD, before) == SIG_IGN));
+  CHECK(found.not_run.empty());
+  CHECK(found.last_line == "ERROR SUMMARY: 2 errors");
+  CHECK_FALSE(found.clean);
 }
 
 TEST_CASE("A compute-sanitizer that cannot be started is told with the reason") {
