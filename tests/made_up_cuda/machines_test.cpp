@@ -75,8 +75,16 @@ const Lacking kMachines[] = {
      2,
      "run.transport: peer: GPU 0 does not reach the memory of GPU 1 directly; use local",
      "peers     GPU 0: by the host"},
-    {"gpus=1", {"--gpus", "0,1"}, 2, "run.gpus", "peers     no other GPU"},
-    {"", {"--kernels", "library"}, 2, "cuBLASLt", "cuBLASLt    not found"},
+    {"gpus=1",
+     {"--gpus", "0,1"},
+     2,
+     "run.gpus: there is no GPU 1; this machine has 1, numbered from 0",
+     "peers     no other GPU"},
+    {"",
+     {"--kernels", "library"},
+     2,
+     "run.kernels: library: cuBLASLt was not found; looked for libcublasLt.so.",
+     "cuBLASLt    not found; looked for libcublasLt.so."},
 };
 
 }  // namespace

@@ -21,11 +21,15 @@
 #include "runtime/transports/staged.hpp"
 #include "tests/runtime/run_case.hpp"
 #include "tests/support/run_program.hpp"
+#include "tests/support/some_case.hpp"
 
 using namespace pipewright;
 using namespace pipewright::runtime_test;
 
 namespace {
+
+// Suite of what ends, and can fail, whatever kernels compute: it is run on the made-up CUDA, too.
+const char* const kWhateverKernelsCompute = "whatever kernels compute";
 
 // A group of SMs for each of so many workers.
 BackendMaker on_gpu(int workers, Precision precision = Precision::Fp32) {
@@ -96,7 +100,8 @@ TEST_CASE("gpu run: messages and sums through the host's memory give the same bi
                   true);
 }
 
-TEST_CASE("gpu run: over throttled links no message is readable before its time, and the bits are the same") {
+TEST_CASE("gpu run: over throttled links no message is readable before its time, and the bits are the same" *
+          doctest::test_suite(kWhateverKernelsCompute)) {
   const RunCase run({"training.micro_batches=4"});
   const RunPlan plan = plan_for(run);
   const Time latency{40'000'000};
@@ -115,7 +120,8 @@ TEST_CASE("gpu run: over throttled links no message is readable before its time,
         throttled[0].steps.back().times.compute.front().end + Time{latency.value / 2});
 }
 
-TEST_CASE("gpu run: a stage per GPU, over their direct link, gives the bits of one worker") {
+TEST_CASE("gpu run: a stage per GPU, over their direct link, gives the bits of one worker" *
+          doctest::test_suite(kWhateverKernelsCompute)) {
   if (gpu_count() < 2) {
     MESSAGE("skipped: one GPU");
     return;
@@ -188,7 +194,8 @@ TEST_CASE("gpu run: layers of two stages are calibrated, on each alone and on bo
 }
 
 // How near the prediction comes is not judged: ops this small are left out of every target (docs/accuracy.md).
-TEST_CASE("gpu program: validate calibrates two virtual devices, predicts, runs and compares") {
+TEST_CASE("gpu program: validate calibrates two virtual devices, predicts, runs and compares" *
+          doctest::test_suite(kWhateverKernelsCompute)) {
   for (const std::string transport : {"local", "staged"}) {
     CAPTURE(transport);
     const ScratchFolder folder;
@@ -212,7 +219,7 @@ TEST_CASE("gpu program: validate calibrates two virtual devices, predicts, runs 
   }
 }
 
-TEST_CASE("gpu run: a GPU without the memory says so, itemised") {
+TEST_CASE("gpu run: a GPU without the memory says so, itemised" * doctest::test_suite(kWhateverKernelsCompute)) {
   const auto backend = on_gpu(1)();
   CHECK_THROWS_WITH_AS(backend->reserve(Bytes{std::int64_t{1} << 46}), doctest::Contains("cudaMalloc"), OutOfArena);
 }
@@ -278,5 +285,5 @@ int main(int argc, char** argv) {
     std::printf("skipped: %s\n", gpu_status().c_str());
     return 77;
   }
-  return doctest::Context(argc, argv).run();
+  return run_cases(argc, argv);
 }

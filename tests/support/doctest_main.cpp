@@ -1,2 +1,8 @@
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
+
+#include "tests/support/some_case.hpp"
+
+int main(int argc, char** argv) {
+  return pipewright::run_cases(argc, argv);
+}
