@@ -8,6 +8,7 @@
 #include "core/check.hpp"
 #include "io/names.hpp"
 #include "kernels/nccl.hpp"
+#include "runtime/rank_run.hpp"
 
 namespace pipewright {
 namespace {
@@ -89,6 +90,15 @@ void check_size(const Ranks& joined, const Scenario& scenario, int workers) {
                      fmt::format("{} processes were started, and the plan has {} workers, a process each; start {}, or "
                                  "change the plan",
                                  joined.size(), workers, workers));
+}
+
+int with_memory_of_ranks(const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const std::exception&) {
+    if (ranks() == nullptr) throw;
+    return with_memory_of_all(*ranks(), []() -> int { throw; });
+  }
 }
 
 bool prints() {

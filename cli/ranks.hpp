@@ -1,6 +1,7 @@
 // The processes of one run: who this one is, and that all of them end together.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "core/plan/scenario.hpp"
@@ -20,6 +21,9 @@ void check_one_process(const Scenario& scenario);
 void check_like_first(const Scenario& first, const Scenario& scenario);
 // The plan of the scenario has as many workers as there are processes. Throws InputError.
 void check_size(const Ranks& ranks, const Scenario& scenario, int workers);
+
+// Runs `body`, which may join the others. Where one rank has not the memory for its worker, all throw its OutOfArena.
+int with_memory_of_ranks(const std::function<int()>& body);
 
 bool prints();                         // rank 0, or the only process
 bool tells_for_itself();               // likewise, or rank 0 is gone or hangs: what would be told there is told here

@@ -265,12 +265,14 @@ std::vector<WorkerResult> RealRun::run(const RunSettings& settings) const {
     if (prints()) line.show("steps", step + 1, settings.steps, "");
   };
   if (ranks_ != nullptr) {
-    check_alike(settings);
-    check_memory();  // where the cap does not hold a worker, all ranks say so
-    AroundWire around;
-    if (scenario_.run.transport == RunTransport::Nccl)
-      around = by_nccl(*ranks_, run_plan_, NcclLibrary::open(), gpu_nccl_queue, scenario_.run.timeout);
-    return execute(*ranks_, run_plan_, backend_, *data_, settings, after_step, around);
+    return with_memory_of_all(*ranks_, [&] {
+      check_alike(settings);
+      check_memory();
+      AroundWire around;
+      if (scenario_.run.transport == RunTransport::Nccl)
+        around = by_nccl(*ranks_, run_plan_, NcclLibrary::open(), gpu_nccl_queue, scenario_.run.timeout);
+      return execute(*ranks_, run_plan_, backend_, *data_, settings, after_step, around);
+    });
   }
   const bool spin = threads_of(run_plan_) <= available_cores();
   auto endpoints = local_transport(run_plan_, {.spin = spin, .timeout_s = scenario_.run.timeout},
@@ -369,10 +371,10 @@ double calibration_seconds(const Arguments& arguments) {
 
 int with_run_failures(const std::function<int()>& body) {
   try {
-    return body();
+    return with_memory_of_ranks(body);
   } catch (const OutOfArena& error) {
     const bool capped = dynamic_cast<const OutOfDevice*>(&error) == nullptr;
-    if (prints())
+    if (tells_for_itself())
       print(std::string("infeasible: ") + error.what() +
             "\nwhat would make it fit: smaller micro-batches, recompute: full, " +
             (capped ? "more stages, or a larger run.memory_cap\n" : "or more stages on devices of their own\n"));

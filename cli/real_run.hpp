@@ -81,8 +81,8 @@ void check_can_run(const Scenario& scenario);
 // Throws InputError where the backend does not compute in the scenario's precision.
 void check_precision(const Scenario& scenario);
 
-// Runs `body`; a worker that its cap does not hold is the answer no, a run that failed an error with what was measured
-// until then. Both are printed.
+// Runs `body`; a worker that its cap or its device does not hold is the answer no, on all ranks, a run that failed an
+// error with what was measured until then. Both are printed.
 int with_run_failures(const std::function<int()>& body);
 
 // One profile of this machine that prices all these runs: their layers and messages, all workers busy, for about

@@ -41,6 +41,9 @@ LossRow trained(const RealRun& real, std::int64_t point) {
     if (real.ranks() != nullptr && !real.ranks()->recovered()) throw;
     row.failed = failed.what();
     workers = failed.results;
+  } catch (const OutOfArena& error) {
+    if (real.ranks() != nullptr && !real.ranks()->recovered()) throw;
+    row.failed = error.what();
   }
   if (!prints()) return row;
   std::vector<double> losses;

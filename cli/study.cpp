@@ -240,6 +240,7 @@ MachineProfile profile_for(const Study& study, const std::vector<Scenario>& scen
   std::vector<const RealRun*> all;
   for (const Scenario& scenario : scenarios) {
     all.push_back(&runs.emplace_back(scenario, ranks));
+    all.back()->check_alike(all.back()->settings());
     all.back()->check_memory();
   }
   if (prints()) {

@@ -70,6 +70,7 @@ Row attempted(const Scenario& priced, int number, const AttemptSettings& how, Ra
     if (ranks != nullptr && !ranks->recovered()) throw;
     row.failed = failed.what();
   } catch (const OutOfArena& error) {
+    if (ranks != nullptr && !ranks->recovered()) throw;
     row.failed = error.what();
   } catch (const InputError& error) {  // plans that differ
     row.failed = error.what();

@@ -93,6 +93,7 @@ MachineProfile profile_for(const Arguments& arguments, const Scenario& asked, do
     if (ranks != nullptr) profile = broadcast(*ranks, profile);
   } else {
     const RealRun real(asked, ranks);
+    real.check_alike(real.settings());  // who has too little memory stops no rank that is still on its way here
     real.check_memory();
     ready();
     profile = calibrated({&real}, seconds, asked.name);

@@ -190,6 +190,7 @@ std::vector<WorkerResult> execute(Ranks& ranks, const RunPlan& run, const Backen
   std::vector<Blob> all;  // at rank 0: what every rank has sent
   const auto failed = [&](const std::string& why) {
     endpoints[self]->stop(why);
+    ranks.throw_if_out_of_memory();
     if (all.empty()) all = ranks.salvaged(sent(ranks, results.empty() ? WorkerResult{} : results[self]));
     return RunFailed(why, ranks.first() ? finished(merged(all), settings.steps) : std::move(results));
   };
@@ -199,6 +200,7 @@ std::vector<WorkerResult> execute(Ranks& ranks, const RunPlan& run, const Backen
     ranks.run_is_over();
     return ranks.first() ? merged(all) : std::move(results);
   } catch (const OutOfArena& error) {
+    ranks.stop(error);
     endpoints[self]->stop(error.what());
     throw;
   } catch (const InputError& error) {  // a checkpoint that cannot be resumed

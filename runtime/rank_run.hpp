@@ -22,10 +22,24 @@ std::vector<MustMatch> must_match(const RunPlan& run, const RunSettings& setting
 // A rank's endpoint around that of its wire. Throws nothing; what it needs of others was settled before.
 using AroundWire = std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)>;
 
+// What all ranks do at once. Where one has not the memory for its worker, all throw its OutOfArena.
+template <class Body>
+auto with_memory_of_all(Ranks& ranks, const Body& body) {
+  try {
+    return body();
+  } catch (const OutOfArena& error) {
+    ranks.stop(error);
+    throw;
+  } catch (const std::exception&) {
+    ranks.throw_if_out_of_memory();
+    throw;
+  }
+}
+
 // Rank 0 gets the results of all workers, on its own clock; other ranks have that of their worker, others empty. Throws
 // RunFailed on every rank: at rank 0 with the steps that all workers it heard of have finished (a worker that is gone
-// has none), elsewhere with this worker's; OutOfArena. `around`: how messages and sums travel; empty: by the wire, from
-// and to the host's memory.
+// has none), elsewhere with this worker's; OutOfArena on every rank, where one has not the memory. `around`: how
+// messages and sums travel; empty: by the wire, from and to the host's memory.
 std::vector<WorkerResult> execute(Ranks& ranks, const RunPlan& run, const BackendMaker& backend, const Data& data,
                                   RunSettings settings, const std::function<void(int)>& after_step = {},
                                   const AroundWire& around = {});

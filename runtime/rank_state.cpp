@@ -90,8 +90,9 @@ void Ranks::State::end(const FrameHeader& header) {
       break;
     case kAlive: alive_[static_cast<std::size_t>(header.from)] = header.number; break;
     case kStop:
-      if (stopped_.empty())
-        stopped_.assign(reinterpret_cast<const char*>(bodies_[header.from].data()), bodies_[header.from].size());
+      if (!stopped_.empty()) break;
+      stopped_.assign(reinterpret_cast<const char*>(bodies_[header.from].data()), bodies_[header.from].size());
+      stop_reason_ = header.id;
       break;
     default:
       status_[static_cast<std::size_t>(header.from)] = static_cast<int>(header.number);
@@ -184,20 +185,28 @@ bool Ranks::State::found_mail(int from, int about, Blob& into) {
   return true;
 }
 
-void Ranks::State::stop(const std::string& why) noexcept {
+void Ranks::State::stop(const std::string& why, StopReason reason) noexcept {
   try {
     {
       const std::lock_guard lock(mutex_);
       if (!stopped_.empty()) return;  // the others know
       stopped_ = why.empty() ? fmt::format("worker {} has failed", rank()) : why;
+      stop_reason_ = reason;
     }
     changed_.notify_all();
     wire_->hasten();
     const std::array<std::span<const std::byte>, 1> text = {std::as_bytes(std::span(stopped_))};
     for (int r = 0; r < size(); ++r)
-      if (r != rank()) tell(r, {.kind = kStop}, text);
+      if (r != rank()) tell(r, {.kind = kStop, .id = reason}, text);
   } catch (...) {  // whoever cannot be told finds out by its timeout
   }
+}
+
+void Ranks::State::throw_if_out_of_memory() const {
+  const std::lock_guard lock(mutex_);
+  if (stopped_.empty()) return;
+  if (stop_reason_ == kOutOfArena) throw OutOfArena(stopped_);
+  if (stop_reason_ == kOutOfDevice) throw OutOfDevice(stopped_);
 }
 
 void Ranks::State::take_slots(const RunPlan& run, const std::vector<std::vector<std::byte*>>& memory) {
@@ -265,6 +274,7 @@ bool Ranks::State::recovered() {
   forgetting_ = false;
   slots_.clear();
   stopped_.clear();
+  stop_reason_ = kFailed;
   wire_->calm();
   return true;
 }

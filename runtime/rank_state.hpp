@@ -38,6 +38,9 @@ enum About : std::int32_t {
   kReduce
 };
 
+// Why a rank has stopped: what its kStop says.
+enum StopReason : std::int32_t { kFailed, kOutOfArena, kOutOfDevice };
+
 class Ranks::State : public FrameReader {
  public:
   State(std::unique_ptr<Wire> wire, double timeout_s);
@@ -119,7 +122,8 @@ class Ranks::State : public FrameReader {
   // Under the lock.
   bool found_mail(int from, int about, Blob& into);
 
-  void stop(const std::string& why) noexcept;
+  void stop(const std::string& why, StopReason reason = kFailed) noexcept;
+  void throw_if_out_of_memory() const;
 
   // Slots are those of one run. No memory: what still comes has no place any more.
   void take_slots(const RunPlan& run, const std::vector<std::vector<std::byte*>>& memory);
@@ -196,6 +200,7 @@ class Ranks::State : public FrameReader {
   std::vector<std::int64_t> alive_;         // by rank: the last question that it answered
   std::atomic<std::int64_t> questions_{0};
   std::string stopped_;  // the first failure's message
+  std::int32_t stop_reason_ = kFailed;
   std::jthread receiver_;
 };
 

@@ -146,6 +146,14 @@ std::string Ranks::first_failure(const std::string& ours) {
   return BytesIn(told).text();
 }
 
+void Ranks::stop(const OutOfArena& error) noexcept {
+  state_->stop(error.what(), dynamic_cast<const OutOfDevice*>(&error) != nullptr ? kOutOfDevice : kOutOfArena);
+}
+
+void Ranks::throw_if_out_of_memory() const {
+  state_->throw_if_out_of_memory();
+}
+
 std::vector<Blob> Ranks::salvaged(const Blob& ours) {
   std::vector<Blob> all(rank() == 0 ? static_cast<std::size_t>(size()) : 0);
   if (!gone(0)) try {

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/arena.hpp"
 #include "runtime/bytes.hpp"
 #include "runtime/run_plan.hpp"
 #include "runtime/transport.hpp"
@@ -78,6 +79,10 @@ class Ranks {
   bool recovered();
   // What some rank cannot do none does: "" or, on all ranks, the first rank's reason.
   std::string first_failure(const std::string& ours);
+  // This rank has not the memory for its worker: the others' waits end with Stopped, and they learn why.
+  void stop(const OutOfArena& error) noexcept;
+  // Throws OutOfArena or OutOfDevice with the words of the rank that has ended the run so.
+  void throw_if_out_of_memory() const;
   // Behind a run that failed: rank 0 gets what is left in about two seconds; empty: of a rank that is gone or hangs.
   std::vector<Blob> salvaged(const Blob& ours);
   bool gone(int rank) const;

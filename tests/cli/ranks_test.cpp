@@ -2,16 +2,16 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <future>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/refusals.hpp"
-#include "tests/support/free_port.hpp"
 #include "tests/support/run_program.hpp"
+#include "tests/support/run_ranks.hpp"
 
 using namespace pipewright;
 
@@ -20,21 +20,12 @@ namespace {
 const std::string kTwoStages = "scenarios/validation/two-stage-gpipe.yaml";
 const std::string kReplicas = "scenarios/validation/pipedream-2-1.yaml";
 
-// One process per list of arguments, that find one another by variables set by hand. `size`: of the world.
+// One process per list of arguments. `size`: of the world.
 std::vector<ProgramRun> ranks(const std::vector<std::vector<std::string>>& arguments, int size = 0) {
-  const std::string port = "MASTER_PORT=" + std::to_string(free_port());
-  std::vector<std::future<ProgramRun>> running;
-  for (std::size_t r = 0; r < arguments.size(); ++r) {
-    ProgramInput input;
-    input.settings = {"RANK=" + std::to_string(r),
-                      "WORLD_SIZE=" + std::to_string(size > 0 ? size : static_cast<int>(arguments.size())),
-                      "MASTER_ADDR=localhost", port};
-    running.push_back(std::async(std::launch::async, [=] { return run_program(arguments[r], input); }));
-  }
-  std::vector<ProgramRun> runs;
-  for (auto& one : running)
-    runs.push_back(one.get());
-  return runs;
+  std::vector<RankStart> starts;
+  for (const auto& each : arguments)
+    starts.push_back({each, {}});
+  return run_ranks(std::move(starts), size);
 }
 std::vector<ProgramRun> ranks(int count, const std::vector<std::string>& arguments) {
   return ranks(std::vector<std::vector<std::string>>(static_cast<std::size_t>(count), arguments));
@@ -235,6 +226,28 @@ TEST_CASE("Another number of processes than workers, other scenarios, other erro
   CHECK(cap[1].out.empty());
 }
 
+TEST_CASE("tcp: where one rank's memory does not hold a worker, all end with status 1 and rank 0 says so, itemised") {
+  ScratchFolder folder;
+  const std::vector<std::vector<std::string>> commands = {
+      {"run", kTwoStages, "--transport", "tcp"},
+      {"run", kTwoStages, "--transport", "tcp", "--check", "gradients"},
+      validate(kTwoStages, "tcp", folder.path("study"))};
+  for (const auto& command : commands)
+    for (const std::size_t full : {0, 1}) {
+      CAPTURE(command.front());
+      CAPTURE(full);
+      std::vector<std::vector<std::string>> arguments(2, command);
+      arguments[full].insert(arguments[full].end(), {"--memory-cap", "1 MB"});
+      const auto runs = ranks(arguments);
+      CAPTURE(runs[0].err);
+      CHECK((runs[0].status == 1 && runs[1].status == 1));
+      CHECK(runs[0].out.starts_with("infeasible: worker 0: "));
+      CHECK(contains(runs[0].out, " of 1000000 B; held: "));
+      CHECK(contains(runs[0].out, "what would make it fit: "));
+      CHECK((runs[0].err.empty() && runs[1].out.empty() && runs[1].err.empty()));
+    }
+}
+
 TEST_CASE("A launcher's variables without a transport that fits them are an error, never a run of one") {
   const auto error_with = [](const std::vector<std::string>& settings, const std::string& transport) {
     ProgramInput input;
@@ -299,6 +312,11 @@ TEST_CASE("mpi: wrong sizes, threads under mpirun and failing workers are errors
   CHECK(failed.status == 2);
   CHECK(contains(failed.err, "error: the run failed: worker 1 at op 1F"));
   CHECK(contains(failed.out, "measured until then:\n  step    0  loss 5."));
+  const std::string full =
+      "if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then set -- \"$@\" --memory-cap 1MB; fi; exec \"$0\" \"$@\"";
+  const ProgramRun cap = run_program({"run", kTwoStages, "--transport", "mpi"}, by_mpirun(2, {"sh", "-c", full}));
+  CHECK(cap.status == 1);
+  CHECK(cap.out.starts_with("infeasible: worker 0: "));
 }
 
 TEST_CASE("mpi: survivors of a killed rank name it and their op before the launcher ends them") {

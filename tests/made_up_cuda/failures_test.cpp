@@ -1,5 +1,6 @@
 // Each call that a run makes fails once: the words, the status, and that nothing is left.
 #include <algorithm>
+#include <fstream>
 #include <regex>
 #include <string>
 #include <string_view>
@@ -132,6 +133,61 @@ TEST_CASE("made-up GPU: no memory for an arena or for what goes through the host
     CHECK(staging.files.empty());
     CHECK(staging.run.clean());
   }
+}
+
+TEST_CASE("made-up GPU: of several processes, one whose GPU is full ends all with status 1, and rank 0 says so") {
+  const ScratchFolder folder;
+  const std::vector<std::vector<std::string>> commands = {
+      {"run", tiny()}, {"calibrate", tiny(), "--budget", "10ms"}, {"validate", tiny(), "-o", folder.path("study")}};
+  for (const auto& command : commands)
+    for (const std::size_t full : {0, 1}) {
+      CAPTURE(command.front());
+      CAPTURE(full);
+      std::vector<std::string> settings(2, "gpus=2");
+      settings[full] += " memory=601MiB";  // room for the contexts and 1 MiB
+      const auto runs = made_up_ranks(settings, command);
+      CAPTURE(runs[0].err);
+      CHECK(runs[0].out.starts_with("infeasible: worker " + std::to_string(full) + ": cudaMalloc of "));
+      CHECK(runs[0].out.find("out of memory") != std::string::npos);
+      CHECK(runs[0].out.find("memory_cap") == std::string::npos);
+      CHECK((runs[0].err.empty() && runs[1].out.empty() && runs[1].err.empty()));
+      for (const MadeUpRun& run : runs)
+        CHECK((run.status == 1 && run.clean()));
+      CHECK(folder.files().empty());
+    }
+}
+
+TEST_CASE("made-up GPU: of several processes, a full GPU at one point of a sweep is that point's answer only") {
+  const ScratchFolder folder;
+  const std::string sweep = folder.path("sweep.yaml");
+  std::ofstream(sweep) << "version: 1\nsweep:\n  base: " << tiny()
+                       << "\n  grid:\n    training.micro_batch_size: [1, 4096, 2]\n";
+  const auto runs =
+      made_up_ranks({"gpus=2", "gpus=2 memory=602MiB"}, {"sweep", "--run", sweep, "--csv", "--set", "run.steps=2"});
+  CAPTURE(runs[0].out);
+  CAPTURE(runs[0].err);
+  for (const MadeUpRun& run : runs)
+    CHECK((run.status == 0 && run.clean()));
+  CHECK(runs[0].out.find("worker 1: cudaMalloc of ") == runs[0].out.rfind("worker 1: cudaMalloc of "));
+  CHECK(runs[0].out.find("worker 1: cudaMalloc of ") != std::string::npos);
+}
+
+TEST_CASE("made-up GPU: of several processes, a full GPU fails each run of a study, and all ranks come to its end") {
+  const ScratchFolder folder;
+  const std::string profile = folder.path("profile.yaml"), other = folder.path("other.yaml");
+  std::string named = file_text(tiny());
+  named.replace(named.find("name: tiny"), 10, "name: other");
+  std::ofstream(other) << named;
+  CHECK(made_up_ranks({"gpus=2", "gpus=2"}, {"calibrate", tiny(), "--budget", "10ms", "-o", profile})[0].status == 0);
+  const auto runs = made_up_ranks({"gpus=2", "gpus=2 memory=601MiB"},
+                                  {"validate", tiny(), other, "--profile", profile, "-o", folder.path("study")});
+  CAPTURE(runs[0].out);
+  CAPTURE(runs[0].err);
+  CHECK(runs[0].out.find("0 of 2 scenarios judged, 2 failed.") != std::string::npos);
+  CHECK(runs[0].out.find("failed: worker 1: cudaMalloc of ") != runs[0].out.rfind("failed: worker 1: cudaMalloc of "));
+  for (const MadeUpRun& run : runs)
+    CHECK((run.status == 2 && run.clean()));
+  CHECK((runs[1].out.empty() && runs[1].err.empty()));
 }
 
 TEST_SUITE_END();

@@ -27,6 +27,10 @@ struct MadeUpRun {
 MadeUpRun made_up_run(const std::string& settings, const std::vector<std::string>& arguments,
                       const std::string& instead = "");
 
+// As ranks of one run, each with its own settings; `transport` tcp between them.
+std::vector<MadeUpRun> made_up_ranks(const std::vector<std::string>& settings,
+                                     const std::vector<std::string>& arguments);
+
 // The smallest scenario with two workers on virtual devices.
 std::string tiny();
 

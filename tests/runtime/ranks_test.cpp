@@ -22,6 +22,7 @@
 #include "core/check.hpp"
 #include "runtime/backends/cpu.hpp"
 #include "runtime/rank_run.hpp"
+#include "tests/runtime/far_backend.hpp"
 #include "tests/runtime/rank_processes.hpp"
 #include "tests/runtime/run_case.hpp"
 #include "tests/support/free_port.hpp"
@@ -118,6 +119,57 @@ TEST_CASE("A rank that throws ends the run on all ranks with one message, and fi
     CHECK(text.find("smaller learning_rate") != std::string::npos);
   }
   CHECK(!texts[0].starts_with("0 steps of worker 0"));
+}
+
+TEST_CASE("A rank without the memory for its worker ends the run on all ranks with its words, and another may follow") {
+  class Full final : public FarBackend {
+   public:
+    std::unique_ptr<DeviceMemory> reserve(Bytes) override { throw OutOfArena("no such block, made up"); }
+  };
+  const RunCase run({"plan.stages=3", "cluster.node.devices=3"});
+  const std::string whole = everything(run.run(settings_of(run, 2)));
+  for (const int full : {0, 1})
+    for (const bool by_device : {false, true}) {
+      const auto texts = in_processes(3, [&](Ranks& ranks) -> std::string {
+        const auto told = [&](const std::function<void(const BackendMaker&, const RunSettings&)>& act) -> std::string {
+          RunSettings settings = settings_of(run, 2);
+          if (ranks.rank() == full && !by_device) settings.memory_cap = {1000};
+          const BackendMaker none = [] { return std::make_unique<Full>(); };
+          try {
+            act(ranks.rank() == full && by_device ? none : cpu_backend, settings);
+          } catch (const OutOfDevice& error) {
+            return std::string("device: ") + error.what() + (ranks.recovered() ? "; " : " and alone; ");
+          } catch (const OutOfArena& error) {
+            return std::string("cap: ") + error.what() + (ranks.recovered() ? "; " : " and alone; ");
+          }
+          return "fits; ";
+        };
+        const std::string all = told([&](const auto& backend, const auto& settings) {
+          with_memory_of_all(ranks, [&] {
+            ranks.first_failure("");  // all have come, as where they agree on their plans
+            return execute(ranks, run.run_plan, backend, *run.data, settings);
+          });
+        });
+        const std::string layers = told([&](const auto& backend, const auto& settings) {
+          with_memory_of_all(ranks, [&] {
+            measure_layers(ranks, run.run_plan, backend, *run.data, settings, 0);
+            ranks.broadcast({});  // as a calibration ends: who has only sent waits here
+          });
+        });
+        const auto results = execute(ranks, run.run_plan, cpu_backend, *run.data, settings_of(run, 2));
+        return all + layers + (!ranks.first() || everything(results) == whole ? "then well" : "then wrong");
+      });
+      const std::string one = fmt::format("{}: worker {}: ", by_device ? "device" : "cap", full);
+      for (const std::string& text : texts) {
+        CAPTURE(text);
+        CHECK(text == texts[0]);
+        CHECK(text.starts_with(one));
+        CHECK(text.find("; " + one) != std::string::npos);
+        CHECK(text.find(by_device ? "no such block, made up; its arena spans" : "of 1000 B; held: ") !=
+              std::string::npos);
+        CHECK(text.ends_with("; then well"));
+      }
+    }
 }
 
 namespace {
