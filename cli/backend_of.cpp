@@ -76,6 +76,8 @@ GpuArithmetic arithmetic(const Scenario& scenario) {
   const GpuLibrary* const library = cublas_lt();
   const bool there = library != nullptr && !library->path.empty();
   const bool asked = scenario.run.kernels == RunKernels::Library;
+  if (asked && library != nullptr && !library->left_out.empty())
+    throw InputError(scenario.run.place, "run.kernels: library: cuBLASLt: " + library->left_out + "; use own");
   if (asked && !there) {
     std::string looked;
     for (std::size_t i = 0; library != nullptr && i < library->looked.size(); ++i)

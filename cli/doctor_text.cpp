@@ -65,6 +65,8 @@ std::string gpu_text(const GpuFacts& gpu) {
 }
 
 std::string library_text(const GpuLibrary& library) {
+  if (!library.left_out.empty())
+    return fmt::format("left out: {}; would be used for {}", library.left_out, library.use);
   if (library.path.empty())
     return fmt::format("not found; looked for {}; would be used for {}", fmt::join(library.looked, ", "), library.use);
   return fmt::format("{}, {}; for {}", library.version, library.path, library.use);
@@ -148,6 +150,7 @@ std::string doctor_json(const CpuFindings& cpu, const GpuSystem& gpu) {
         .field("version", library.version)
         .field("path", library.path)
         .field("looked", library.looked)
+        .field("left_out", library.left_out)
         .close();
   json.close().close().close();
   return std::move(json).text();
@@ -175,7 +178,8 @@ JsonShape doctor_shape() {
                                 {"refusal", text()},
                                 {"sm_groups", groups},
                                 {"peers", list(object({{"device", whole()}, {"direct", flag()}}))}});
-  const JsonShape library = object({{"name", text()}, {"version", text()}, {"path", text()}, {"looked", list(text())}});
+  const JsonShape library =
+      object({{"name", text()}, {"version", text()}, {"path", text()}, {"looked", list(text())}, {"left_out", text()}});
   const JsonShape system = object({{"missing", text()},
                                    {"toolkit", text()},
                                    {"architectures", text()},

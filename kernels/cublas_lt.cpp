@@ -11,6 +11,18 @@
 #include "kernels/matmul_tiles.hpp"
 
 namespace pipewright {
+
+const OpenLibrary& cublas_lt_library() {
+  static const OpenLibrary library = [] {
+    OpenLibrary out = opened("cuBLASLt", kCublasLtUse, "libcublasLt.so.13");
+    if (out.handle == nullptr) return out;
+    const std::size_t version = symbol_of<decltype(&cublasLtGetVersion)>(out, "cublasLtGetVersion")();  // 130100
+    out.told.version = dotted(version / 10000, version / 100 % 100, version % 100);
+    return out;
+  }();
+  return library;
+}
+
 namespace {
 
 #define PIPEWRIGHT_FUNCTION(name) decltype(&::name) name = symbol_of<decltype(&::name)>(cublas_lt_library(), #name)

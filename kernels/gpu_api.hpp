@@ -64,6 +64,7 @@ struct GpuLibrary {
   std::string version;  // "13.1.0.3"
   std::string path;     // where it was found; "": it was not
   std::vector<std::string> looked;
+  std::string left_out = {};  // why the build cannot use it, wherever it lies; "": it can
 };
 
 struct GpuSystem {

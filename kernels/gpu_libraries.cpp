@@ -1,20 +1,6 @@
 #include "kernels/gpu_libraries.hpp"
 
-#include <cublasLt.h>
-
 namespace pipewright {
-
-const OpenLibrary& cublas_lt_library() {
-  static const OpenLibrary library = [] {
-    OpenLibrary out =
-        opened("cuBLASLt", "matrix products of linear layers (run.kernels: library)", "libcublasLt.so.13");
-    if (out.handle == nullptr) return out;
-    const std::size_t version = symbol_of<decltype(&cublasLtGetVersion)>(out, "cublasLtGetVersion")();  // 130100
-    out.told.version = dotted(version / 10000, version / 100 % 100, version % 100);
-    return out;
-  }();
-  return library;
-}
 
 const OpenLibrary& cudnn_library() {
   static const OpenLibrary library = [] {
