@@ -7,7 +7,9 @@
 #include <map>
 #include <set>
 
-#include <Eigen/Dense>
+#include <Eigen/Core>
+#include <Eigen/LU>
+#include <Eigen/QR>
 
 #include "core/check.hpp"
 #include "core/cost/cost_model.hpp"

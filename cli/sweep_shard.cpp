@@ -21,11 +21,12 @@ std::optional<int> whole(std::string_view text, int least) {
 
 SweepShard of_option(const std::string& text) {
   const std::size_t slash = text.find('/');
-  const auto number = whole(std::string_view(text).substr(0, slash), 1);
-  const auto of = slash == std::string::npos ? std::nullopt : whole(std::string_view(text).substr(slash + 1), 1);
-  if (!number || !of || *number > *of || *of > kMostShards)
-    throw InputError(fmt::format("--shard: \"{}\" is none of 1/N to N/N; write e.g. --shard 1/4", text));
-  return {*number, *of};
+  if (slash != std::string::npos) {
+    const auto number = whole(std::string_view(text).substr(0, slash), 1);
+    const auto of = whole(std::string_view(text).substr(slash + 1), 1);
+    if (number && of && *number <= *of && *of <= kMostShards) return {*number, *of};
+  }
+  throw InputError(fmt::format("--shard: \"{}\" is none of 1/N to N/N; write e.g. --shard 1/4", text));
 }
 
 }  // namespace
