@@ -124,6 +124,12 @@ std::size_t FilePieces::read(std::span<char> room) {
 }
 
 std::string read_file(const std::string& path, std::size_t limit) {
+  std::string text = read_bytes(path, limit);
+  text.erase(0, text.size() - without_byte_order_mark(text).size());
+  return text;
+}
+
+std::string read_bytes(const std::string& path, std::size_t limit) {
   FilePieces file(path);
   std::string text;
   std::array<char, 65536> block;

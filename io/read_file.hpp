@@ -12,9 +12,13 @@ constexpr std::size_t kLargestInput = std::size_t{8} << 20;
 
 // "-": standard input. Ordinary pipes are read to their end. Refuses, without waiting: directories, devices, sockets, a
 // FIFO without a writer, and anything over `limit`. Throws InputError with the path and a way out.
+// A UTF-8 byte-order mark at its head is no part of the text: tests/io/read_file_test.cpp "A byte-order mark".
 std::string read_file(const std::string& path, std::size_t limit = kLargestInput);
 
-// The same file piece by piece, for what may be larger than memory.
+// The same file byte by byte, its mark too: what `sha256sum` reads.
+std::string read_bytes(const std::string& path, std::size_t limit = kLargestInput);
+
+// The same bytes piece by piece, for what may be larger than memory.
 class FilePieces {
  public:
   explicit FilePieces(const std::string& path);

@@ -50,4 +50,9 @@ std::string printable(std::string_view text) {
   return shown;
 }
 
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view mark = "\xef\xbb\xbf";
+  return text.starts_with(mark) ? text.substr(mark.size()) : text;
+}
+
 }  // namespace pipewright

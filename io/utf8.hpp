@@ -17,4 +17,8 @@ bool begins_with_control(std::string_view text);
 // `text` with \xNN in place of every byte that is no UTF-8 and of every control character but the line end.
 std::string printable(std::string_view text);
 
+// `text` without U+FEFF at its head, which spreadsheets and Windows programs write and no reader needs. RFC 3629
+// section 6
+std::string_view without_byte_order_mark(std::string_view text);
+
 }  // namespace pipewright

@@ -213,10 +213,6 @@ void refuse_bombs(std::string_view text, const SourcePointer& source) {
   }
 }
 
-std::string_view without_byte_order_mark(std::string_view text) {
-  return text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text;
-}
-
 // The first line with a tab among its leading blanks, of those up to `last`; 0: none.
 int indented_by_tab(std::string_view text, int last) {
   int line = 1;
@@ -230,19 +226,18 @@ int indented_by_tab(std::string_view text, int last) {
 }
 
 Yaml parse(std::string_view text, const SourcePointer& source) {
-  const std::string_view plain = without_byte_order_mark(text);
-  refuse_binary(plain, source);
-  refuse_bombs(plain, source);
+  refuse_binary(text, source);
+  refuse_bombs(text, source);
   Errors errors;
   Builder builder(source, errors);
   try {
     // Without a line end yaml-cpp takes an unclosed bracket at the end of the text for a key.
-    std::istringstream stream{std::string(plain) + "\n"};
+    std::istringstream stream{std::string(text) + "\n"};
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(builder)) {
     }
   } catch (const YAML::Exception& error) {
-    if (const int line = indented_by_tab(plain, error.mark.line + 1); line > 0)
+    if (const int line = indented_by_tab(text, error.mark.line + 1); line > 0)
       errors.add(YamlPlace{source, line, 1}, "this line is indented by a tab; YAML indents by spaces");
     else
       errors.add(at(source, error.mark), fmt::format("this is not valid YAML: {}; look at the indentation, quotes, "

@@ -1,4 +1,5 @@
-// Bytes of a log or trace, piece by piece, unpacked where the file is gzip: neither has to fit in memory.
+// Bytes of a log or trace, piece by piece, unpacked where the file is gzip: neither has to fit in memory. A UTF-8
+// byte-order mark at the head of the text is skipped.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,7 @@ class ByteSource {
  private:
   class Gunzip;
   bool fill();
-  std::size_t unpacked();
+  std::size_t unpacked(std::size_t from);
 
   FilePieces file_;
   std::string packed_, plain_;

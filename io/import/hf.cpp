@@ -12,6 +12,7 @@
 #include "io/read_file.hpp"
 #include "io/sha256.hpp"
 #include "io/trained_as.hpp"
+#include "io/utf8.hpp"
 
 namespace pipewright {
 namespace {
@@ -73,12 +74,12 @@ HfConfig parse_hf_config(const std::string& text, const std::string& file, const
 }
 
 Model read_hf_config(const std::string& path, const HfOptions& options) {
-  const std::string text = read_file(path), file = path == "-" ? "standard input" : path;
-  const HfConfig config = parse_hf_config(text, file, options);
+  const std::string bytes = read_bytes(path), file = path == "-" ? "standard input" : path;
+  const HfConfig config = parse_hf_config(std::string(without_byte_order_mark(bytes)), file, options);
   try {
     Model model = build(config.transformer);
     std::string source = fmt::format("Hugging Face configuration {}, sha256 {}",
-                                     printable(std::filesystem::path(file).filename().string()), sha256(text));
+                                     printable(std::filesystem::path(file).filename().string()), sha256(bytes));
     for (const std::string& note : config.notes)
       source += "\n" + note;
     if (!model.source.empty()) source += "\n" + model.source.substr(0, model.source.find_last_not_of('\n') + 1);

@@ -126,12 +126,12 @@ Edge parse_edge(const Place& place, std::string_view line) {
           std::string(trimmed(line.substr(separator + kSeparator.size()), kBlanks)), place};
 }
 
-Profile parse_lines(const std::string& text, const std::string& file) {
+Profile parse_lines(std::string_view text, const std::string& file) {
   Profile profile;
   Place place{file, 0, 1};
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view line = std::string_view(text).substr(begin, end - begin);
+    const std::string_view line = text.substr(begin, end - begin);
     begin = end + 1;
     ++place.line;
     if (trimmed(line, kBlanks).empty()) continue;
@@ -196,7 +196,7 @@ std::int64_t derived_batch(const Place& place, Bytes input) {
 }  // namespace
 
 Model parse_pipedream_profile(const std::string& text, const std::string& file, std::optional<std::int64_t> batch) {
-  Profile profile = parse_lines(text, file);
+  Profile profile = parse_lines(without_byte_order_mark(text), file);
   const Place whole{file, 0, 0};
   if (profile.nodes.empty()) throw InputError(whole, "holds no node; a PipeDream profile is a graph.txt");
   Model model;
@@ -221,7 +221,7 @@ Model parse_pipedream_profile(const std::string& text, const std::string& file, 
 }
 
 Model read_pipedream_profile(const std::string& path, std::optional<std::int64_t> batch) {
-  return parse_pipedream_profile(read_file(path), path == "-" ? "standard input" : path, batch);
+  return parse_pipedream_profile(read_bytes(path), path == "-" ? "standard input" : path, batch);
 }
 
 std::string model_yaml(const Model& model, const std::string& provenance) {

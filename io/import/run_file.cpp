@@ -12,6 +12,7 @@
 #include "io/quantity.hpp"
 #include "io/read_file.hpp"
 #include "io/read_scenario.hpp"
+#include "io/utf8.hpp"
 
 namespace pipewright {
 namespace {
@@ -303,7 +304,7 @@ bool is_run_file(const std::string& path) {
   } catch (const InputError&) {
     return false;
   }
-  for (std::string_view rest = text; !rest.empty();) {
+  for (std::string_view rest = without_byte_order_mark(text); !rest.empty();) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));

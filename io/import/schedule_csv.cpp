@@ -82,7 +82,6 @@ class Reading {
   explicit Reading(const std::string& file) { given_.file = file; }
 
   GivenSchedule all(std::string_view text) {
-    if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ' || text.back() == '\t'))
       text.remove_suffix(1);
     for (line_ = 1; !text.empty() && !errors_.full(); ++line_) {

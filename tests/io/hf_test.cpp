@@ -9,6 +9,7 @@
 #include "core/model/flops.hpp"
 #include "io/import/pipedream.hpp"
 #include "io/read_file.hpp"
+#include "io/sha256.hpp"
 #include "io/trained_as.hpp"
 #include "tests/io/scratch.hpp"
 #include "tests/support/family_model.hpp"
@@ -202,6 +203,15 @@ TEST_CASE("An unknown model_type is refused with the known ones") {
       "config.json: is no Hugging Face configuration: model_type is missing; name a config.json of a model, e.g. with "
       "\"model_type\": \"llama\"");
   CHECK(refusal("{\"model_type\": 3}") == "config.json:1:16: model_type: 3 is no text; correct it");
+}
+
+TEST_CASE("A byte-order mark in front of a configuration is skipped; the digest in the report is that of the file") {
+  const Scratch scratch;
+  const std::string marked = "\xef\xbb\xbf" + llama("");
+  const Model model = read_hf_config(scratch.write("marked.json", marked), {});
+  CHECK(model.source.find("sha256 " + sha256(marked)) != std::string::npos);
+  const std::string wrong = scratch.write("wrong.json", "\xef\xbb\xbf{\"model_type\": \"no\"}");
+  CHECK(message_of([&] { read_hf_config(wrong, {}); }).find("wrong.json:1:16: model_type") != std::string::npos);
 }
 
 TEST_CASE("Missing and wrong fields are named with their place, value and law") {

@@ -199,6 +199,18 @@ TEST_CASE("What is wrong with a trace is said with its line, byte and a way out"
   CHECK(has(trace_error("{\"a\": \"" + std::string(20 << 20, 'x')), "no value for 16 MiB"));
 }
 
+TEST_CASE("A byte-order mark at the head of a log or trace is skipped, packed or not, and columns count behind it") {
+  Files files;
+  const std::string mark = "\xef\xbb\xbf";
+  const std::string first = " iteration 1/ 9 | elapsed time per iteration (ms): 36.0 | global batch size: 64 |\n";
+  for (const std::string& text : {mark + first, gzip(mark + first)})
+    CHECK(read_training_log(files.log(text)).steps.at(0).time == Time{36'000'000});
+  const std::string trace = trace_of(event("PP:0F0", "1", "10"));
+  for (const std::string& text : {mark + trace, gzip(mark + trace)})
+    CHECK(read_action_trace(files.trace(text)).actions.size() == 1);
+  CHECK(trace_error(mark + "iteration 1") == trace_error("iteration 1"));
+}
+
 TEST_CASE("Hostile gzip data end in an error that names the byte, and never in more than they unpack to") {
   const std::string good = gzip(trace_of(event("PP:0F0", "1", "10")));
   CHECK(has(trace_error(good.substr(0, good.size() - 9)), "of the gzip data: they end before their stream does"));

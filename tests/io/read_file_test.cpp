@@ -65,6 +65,16 @@ TEST_CASE("A FIFO without a writer is an error at once, one with a writer is rea
   writer.join();
 }
 
+TEST_CASE("A byte-order mark at the head of a file is no part of its text, but of its bytes") {
+  const Scratch scratch;
+  const std::string mark = "\xef\xbb\xbf";
+  CHECK(read_file(scratch.write("x", mark + "a,b\n")) == "a,b\n");
+  CHECK(read_bytes(scratch.path("x")) == mark + "a,b\n");
+  CHECK(read_file(scratch.write("x", "a" + mark)) == "a" + mark);
+  CHECK(read_file(scratch.write("x", mark)).empty());
+  CHECK(read_file(scratch.write("x", "\xef\xbb")) == "\xef\xbb");
+}
+
 TEST_CASE("Files over 8 MiB are refused, files of exactly 8 MiB are read") {
   const Scratch scratch;
   const std::string path = scratch.write("large", std::string(kLargestInput, 'x'));

@@ -59,6 +59,14 @@ TEST_CASE("A wrong line is named by file and line, with its column and value") {
   CHECK(both.find("runs.csv:3:8: stages") != std::string::npos);
 }
 
+TEST_CASE("A file of runs may begin with a byte-order mark, as spreadsheets write it") {
+  const Scratch scratch;
+  scratch.write("runs.csv", "\xef\xbb\xbf# layers,# GPUs,stages,time (ms)\n24,8,2,128.25\n");
+  const auto runs = read_runs(table(), scratch.path(""));
+  REQUIRE(runs.size() == 1);
+  CHECK(runs[0].values == std::vector<std::int64_t>{24, 2});
+}
+
 TEST_CASE("A folder without the files is told") {
   const Scratch scratch;
   CHECK(message_of([&] { read_runs(table(), scratch.path("nowhere")); }).find("runs.csv") != std::string::npos);

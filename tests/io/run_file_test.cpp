@@ -56,6 +56,7 @@ TEST_CASE("A log that is imported reads as the log itself does, with its digest,
   CHECK(is_run_file(file));
   CHECK_FALSE(is_run_file(path));
   CHECK_FALSE(is_run_file(scratch.path("none")));
+  CHECK(is_run_file(scratch.write("marked.yaml", "\xef\xbb\xbf" + kHead)));
   const ImportedRun run = read_run_file(file);
   const TrainingLog direct = read_training_log(path);
   CHECK(run.source.sha256 == sha256(kMegatron));
@@ -137,6 +138,8 @@ TEST_CASE("nsys: ranges of any domain are actions, times of the device where the
   const ImportedRun half = nsys("Start (ns),End (ns),Projected Start (ns),Name,PID\n10,30,15,PP:1F0,7\n");
   CHECK_FALSE(half.trace->on_device);  // the device's times are there by half
   CHECK(half.trace->actions[0].duration == Time{20});
+  const ImportedRun marked = nsys("\xef\xbb\xbfName,Start (ns),End (ns)\nPP:1F0,10,30\n");
+  CHECK(marked.trace->actions[0].duration == Time{20});
 }
 
 TEST_CASE("nsys: sums of kernels, longest first; quotes hold commas, quotes and line ends") {

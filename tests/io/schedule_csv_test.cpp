@@ -21,16 +21,16 @@ void holds(const std::string& message, const std::string& part) {
 }  // namespace
 
 TEST_CASE("A file is read as csv readers do, idle cells, quotes, a byte order mark and CRLF included") {
-  const GivenSchedule given = parse_schedule_csv(
-      "\xEF\xBB\xBF"
-      "0F0,,\"0F1\", 0B0 ,0B1\r\n,1F0,1B0,1F1,1B1,,\r\n\r\n",
-      "my.csv");
+  const Scratch scratch;
+  const GivenSchedule given = read_schedule_csv(scratch.write("my.csv",
+                                                              "\xEF\xBB\xBF"
+                                                              "0F0,,\"0F1\", 0B0 ,0B1\r\n,1F0,1B0,1F1,1B1,,\r\n\r\n"));
   CHECK(given.stages == 2);
   CHECK(given.virtual_stages == 1);
   CHECK(given.micro_batches == 2);
   CHECK(given.compute[0].size() == 4);
   CHECK((given.compute[1].front() == Op{Kind::F, 1, 0, 0}));
-  CHECK((given.place(1, 0) == Place{"my.csv", 2, 2}));
+  CHECK((given.place(1, 0) == Place{scratch.path("my.csv"), 2, 2}));
 }
 
 // PyTorch's B is the whole backward, I and W are its halves.

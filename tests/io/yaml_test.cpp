@@ -33,13 +33,13 @@ TEST_CASE("Every value carries its 1-based line and column") {
 }
 
 TEST_CASE("Windows line ends, a byte order mark and UTF-8 are text like any other") {
-  const Yaml root = parse_yaml(
-      "\xef\xbb\xbf"
-      "a: 1\r\nb: \u00b5s \u4e16\r\n",
-      "x.yaml");
+  const Scratch scratch;
+  const Yaml root = read_yaml(scratch.write("x.yaml",
+                                            "\xef\xbb\xbf"
+                                            "a: 1\r\nb: \u00b5s \u4e16\r\n"));
   CHECK(root.find("a")->scalar == "1");
   CHECK(root.find("b")->scalar == "\u00b5s \u4e16");
-  CHECK(Place(root.find("b")->place) == Place{"x.yaml", 2, 4});
+  CHECK(Place(root.find("b")->place) == Place{scratch.path("x.yaml"), 2, 4});
 }
 
 TEST_CASE("Duplicate keys are refused, all of them at once") {
