@@ -213,9 +213,25 @@ std::vector<TextColumn> columns(const std::vector<Input>& rows) {
   return all;
 }
 
-// Stages of both sides under one number, as many as fit a screen.
+// The stage that leaves least of its device free.
+int fullest_stage(const ResultFigures& side) {
+  const auto least = std::min_element(side.stages.begin(), side.stages.end(), [](const auto& a, const auto& b) {
+    return a.capacity - a.need < b.capacity - b.need;
+  });
+  return static_cast<int>(least - side.stages.begin());
+}
+
+// Stages with a row: as many as fit a screen, and each side's fullest.
+std::vector<int> shown_stages(const ResultFigures& a, const ResultFigures& b) {
+  std::vector<int> fullest;
+  for (const auto* side : {&a, &b})
+    if (!side->stages.empty()) fullest.push_back(fullest_stage(*side));
+  return spread(static_cast<int>(std::max(a.stages.size(), b.stages.size())), kStageRows, fullest);
+}
+
+// Stages of both sides under one number.
 std::vector<TextColumn> stage_columns(const ResultFigures& a, const ResultFigures& b) {
-  const std::size_t count = std::max(a.stages.size(), b.stages.size());
+  const std::vector<int> shown = shown_stages(a, b);
   double largest = 0;
   for (const auto* side : {&a, &b})
     for (const auto& stage : side->stages)
@@ -225,14 +241,14 @@ std::vector<TextColumn> stage_columns(const ResultFigures& a, const ResultFigure
   const auto add = [&](const std::string& head, const auto& cell) {
     for (const auto* side : {&a, &b}) {
       TextColumn column{head + (side == &a ? " A" : " B")};
-      for (const int k : spread(static_cast<int>(count), kStageRows))
+      for (const int k : shown)
         column.cells.push_back(static_cast<std::size_t>(k) < side->stages.size()
                                    ? cell(side->stages[static_cast<std::size_t>(k)], *side)
                                    : "-");
       all.push_back(std::move(column));
     }
   };
-  for (const int k : spread(static_cast<int>(count), kStageRows))
+  for (const int k : shown)
     all[0].cells.push_back(std::to_string(k));
   add("layers", [](const auto& stage, const auto&) { return stage.layers; });
   add("busy", [](const auto& stage, const auto& side) {
@@ -322,8 +338,8 @@ class Page {
     heading("stages (busy: of its own makespan; memory that the fullest device of the stage must have, ! too much)");
     text_ += text_table(stage_columns(a_.figures, b_.figures), options_.width);
     const std::size_t count = std::max(a_.figures.stages.size(), b_.figures.stages.size());
-    if (count > static_cast<std::size_t>(kStageRows))
-      text_ += fmt::format("  {} of {} stages are listed; -o FILE.md has all\n", kStageRows, count);
+    if (const std::size_t listed = shown_stages(a_.figures, b_.figures).size(); listed < count)
+      text_ += fmt::format("  {} of {} stages are listed; -o FILE.md has all\n", listed, count);
   }
 
   void limits() {

@@ -1,6 +1,7 @@
 #include "io/writers/drawing.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -67,11 +68,51 @@ std::vector<WorkerId> distinct_workers(const Answer& answer) {
   return result;
 }
 
-std::string not_drawn(const Answer& answer, std::size_t drawn) {
+namespace {
+
+// Of `cap` rows the nearest that is no end gives way to the wanted one: of two rows either end does.
+std::vector<int> spread_around(int count, int cap, int wanted) {
+  std::vector<int> rows = spread(count, cap);
+  if (rows.empty() || std::binary_search(rows.begin(), rows.end(), wanted)) return rows;
+  const std::ptrdiff_t ends = rows.size() > 2 ? 1 : 0;
+  *std::min_element(rows.begin() + ends, rows.end() - ends,
+                    [&](int a, int b) { return std::abs(a - wanted) < std::abs(b - wanted); }) = wanted;
+  return rows;
+}
+
+// Of its stage, in a copy that is drawn.
+WorkerId fullest_worker(const Answer& answer, const StageReport& stage, int drawn) {
+  const auto need = [&](WorkerId w) { return answer.report.workers[static_cast<std::size_t>(w)].need.to_fit; };
+  WorkerId fullest = stage.workers.front();
+  for (const WorkerId w : stage.workers)
+    if (w < drawn && need(w) > need(fullest)) fullest = w;
+  return fullest;
+}
+
+}  // namespace
+
+std::vector<WorkerId> drawn_workers(const Answer& answer, int cap) {
+  const int distinct = static_cast<int>(distinct_workers(answer).size());  // copy 0 comes first
+  const StageReport* stage = fullest(answer.report);
+  return stage == nullptr ? spread(distinct, cap)
+                          : spread_around(distinct, cap, fullest_worker(answer, *stage, distinct));
+}
+
+std::vector<StageId> drawn_stages(const Answer& answer, int cap) {
+  const StageReport* stage = fullest(answer.report);
+  return spread_around(static_cast<int>(answer.report.stages.size()), cap, stage == nullptr ? 0 : stage->stage);
+}
+
+std::string how_spread(int count, const std::vector<int>& shown) {
+  return shown == spread(count, static_cast<int>(shown.size())) ? "evenly spread" : "evenly spread, and the fullest";
+}
+
+std::string not_drawn(const Answer& answer, const std::vector<WorkerId>& shown) {
+  const std::size_t drawn = shown.size();
   const std::size_t all = answer.timeline.workers.size(), distinct = distinct_workers(answer).size();
   if (drawn == all) return {};
   std::string text = fmt::format("{} of {} workers are drawn", drawn, all);
-  if (drawn < distinct) text += ", evenly spread";
+  if (drawn < distinct) text += ", " + how_spread(static_cast<int>(distinct), shown);
   if (distinct < all)
     text += fmt::format("; {} copies of the pipeline run the same", answer.plan.data_parallel == 2 ? "both" : "all");
   return text;

@@ -26,8 +26,15 @@ std::vector<int> spread(int count, int cap);
 // same times.
 std::vector<WorkerId> distinct_workers(const Answer& answer);
 
+// Rows of a drawing that has room for `cap`: all of these, or evenly spread ones, and always what holds the memory
+// peak, in place of its neighbour. tests/io/writers_timeline_test.cpp "the stage of the memory peak"
+std::vector<WorkerId> drawn_workers(const Answer& answer, int cap);
+std::vector<StageId> drawn_stages(const Answer& answer, int cap);
+
 // "16 of 64 workers are drawn, evenly spread; both copies run the same"; "" when every worker is drawn.
-std::string not_drawn(const Answer& answer, std::size_t drawn);
+std::string not_drawn(const Answer& answer, const std::vector<WorkerId>& drawn);
+// "evenly spread", and of rows that are not: "evenly spread, and the fullest".
+std::string how_spread(int count, const std::vector<int>& shown);
 
 // Whether a kind of work takes time anywhere.
 bool occurs(const Answer& answer, Look look);

@@ -39,7 +39,7 @@ class Gantt {
  public:
   Gantt(const Answer& answer, Canvas& canvas)
       : answer_(answer),
-        rows_(spread(static_cast<int>(distinct_workers(answer).size()), kMostRows)),  // copy 0 comes first
+        rows_(drawn_workers(answer, kMostRows)),
         bars_(all_reduce_rows(answer, rows_)),
         size_(row_size(static_cast<int>(rows_.size()))),
         boxes_(op_count(answer) * rows_.size() / answer.timeline.workers.size() <= kMostBoxes),
@@ -157,7 +157,7 @@ class Gantt {
     }
     canvas_.text(axis_.left - 10, bottom + 20, "time in " + axis_.unit(), "end quiet", 11);
     double y = bottom + 28;
-    std::string note = not_drawn(answer_, rows_.size());
+    std::string note = not_drawn(answer_, rows_);
     if (!note.empty()) note += ". ";
     if (!boxes_)
       note +=

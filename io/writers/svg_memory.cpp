@@ -79,7 +79,7 @@ void strip(Canvas& canvas, const Answer& answer, const Axis& axis, double top, W
 
 double draw_memory(Canvas& canvas, const Answer& answer, const Axis& axis, double top) {
   const auto& stages = answer.report.stages;
-  const std::vector<int> shown = spread(static_cast<int>(stages.size()), kMostStrips);
+  const std::vector<int> shown = drawn_stages(answer, kMostStrips);
   double largest = 1;
   std::array<bool, kLayers> used{};
   for (const auto& stage : stages) {
@@ -130,7 +130,9 @@ double draw_memory(Canvas& canvas, const Answer& answer, const Axis& axis, doubl
     y += kStrip + kGap;
   }
   if (shown.size() < stages.size()) {
-    canvas.text(axis.left, y + 9, fmt::format("{} of {} stages are drawn, evenly spread.", shown.size(), stages.size()),
+    canvas.text(axis.left, y + 9,
+                fmt::format("{} of {} stages are drawn, {}.", shown.size(), stages.size(),
+                            how_spread(static_cast<int>(stages.size()), shown)),
                 "quiet", 11);
     y += 16;
   }

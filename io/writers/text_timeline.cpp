@@ -22,7 +22,7 @@ namespace pipewright {
 namespace {
 
 constexpr double kFillShare = 1.5;  // a window is at least that many times as long as the pipeline takes to fill
-constexpr int kWorkers = 16;        // more workers than that: evenly spread ones are drawn
+constexpr int kWorkers = 16;        // more workers than that: evenly spread ones are drawn, and the fullest
 constexpr int kRows = 20;           // of workers and all-reduces, so that a screen shows them
 constexpr int kFewestColumns = 10;
 
@@ -180,16 +180,15 @@ std::string legend(Answers answers, const Frame& frame, int width) {
 }
 
 // Workers that get a row, so many that their all-reduces have one too.
-std::vector<WorkerId> drawn_workers(const Answer& answer, bool collectives) {
-  const int distinct = static_cast<int>(distinct_workers(answer).size());  // copy 0 comes first
-  std::vector<WorkerId> shown = spread(distinct, kWorkers);
+std::vector<WorkerId> workers_with_rows(const Answer& answer, bool collectives) {
+  std::vector<WorkerId> shown = drawn_workers(answer, kWorkers);
   if (!collectives) return shown;
   const auto rows = [&] {
     const std::vector<bool> bars = all_reduce_rows(answer, shown);
     return static_cast<int>(shown.size()) + static_cast<int>(std::count(bars.begin(), bars.end(), true));
   };
   for (int most = kWorkers - 1; rows() > kRows; --most)  // ends: no worker has more than one of its own
-    shown = spread(distinct, most);
+    shown = drawn_workers(answer, most);
   return shown;
 }
 
@@ -203,7 +202,7 @@ struct Drawn {
 Drawn drawn(const Answer& answer) {
   Drawn result;
   result.collectives = occurs(answer, Look::AllReduce);
-  result.shown = drawn_workers(answer, result.collectives);
+  result.shown = workers_with_rows(answer, result.collectives);
   for (const int w : result.shown)
     result.label = std::max(result.label, display_width(worker_name(answer, w)));
   if (result.collectives) result.label = std::max(result.label, 10);
@@ -229,7 +228,7 @@ std::string rows(const Answer& answer, const Drawn& drawn, int label, const Fram
         fmt::format(" busy {:.0f} %", 100 * busy));
     if (drawn.collectives && bars[i]) add("all-reduce", row(lane(answer, w).collective, times.collective, frame), "");
   }
-  if (const std::string note = not_drawn(answer, drawn.shown.size()); !note.empty()) text += wrapped("  ", note, width);
+  if (const std::string note = not_drawn(answer, drawn.shown); !note.empty()) text += wrapped("  ", note, width);
   return text;
 }
 

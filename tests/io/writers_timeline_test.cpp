@@ -124,6 +124,26 @@ TEST_CASE("of many workers sixteen are drawn, first and last among them") {
   CHECK(text.find("16 of 40 workers are drawn, evenly spread") != std::string::npos);
 }
 
+// Of 100 stages stage 43 keeps twice as much; no row of 16 or 64 evenly spread ones is its own.
+TEST_CASE("the stage of the memory peak has a row in every drawing and a strip, however many there are") {
+  const auto small = small_answer({.stages = 100, .micro_batches = 4, .data_parallel = 2});
+  Answer& answer = small->answer;
+  answer.memory.chunks[43].stash[0] = answer.memory.chunks[43].stash[1] = Bytes{std::int64_t{3} << 30};
+  answer.report = summarize(answer.timeline, answer.schedule, answer.plan, answer.costs, answer.memory,
+                            *answer.scenario, std::nullopt);
+  REQUIRE(fullest(answer.report)->stage == 43);
+  const std::string text = text_timeline(answer, 200);
+  CHECK(rows(text) == 16);
+  for (const char* stage : {"copy 0 stage 0 ", "copy 0 stage 43", "copy 0 stage 99"})
+    CHECK(drawing(text, stage) != std::string("no row ") + stage);
+  CHECK(text.find("16 of 200 workers are drawn, evenly spread, and the fullest; both copies") != std::string::npos);
+  const std::string svg = svg_timeline(answer);
+  CHECK(svg.find(">copy 0 stage 43<") != std::string::npos);
+  CHECK(svg.find(">stage 43<") != std::string::npos);  // of the strips
+  CHECK(svg.find("64 of 200 workers are drawn, evenly spread, and the fullest; both") != std::string::npos);
+  CHECK(svg.find("8 of 100 stages are drawn, evenly spread, and the fullest.") != std::string::npos);
+}
+
 TEST_CASE("a long run is drawn in two windows: its beginning and its end, or the steady state") {
   const auto flush = small_answer({.micro_batches = 1000});
   CHECK(drawing(text_timeline(flush->answer, 100), "stage 0").starts_with("0123......aa4bb5cc6dd7ee8ff9gg0hh"));
