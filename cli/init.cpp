@@ -14,6 +14,7 @@
 #include "cli/config_path.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "io/changes.hpp"
 #include "io/fields.hpp"
 #include "io/import/hf.hpp"
 #include "io/read_file.hpp"
@@ -193,6 +194,54 @@ std::string own_cluster(const Questions& ask, const Arguments& arguments, const 
   return text;
 }
 
+// A map as it stood, key by key, in lines of its own: `{value: 450 GB/s, source: ...}` stays one line.
+void add_lines(std::string& text, const Yaml& map, const std::string& indent) {
+  for (const auto& [key, value] : map.map)
+    if (value.is(Yaml::Type::Map) && !value.find("value")) {
+      text += indent + key.text + ":\n";
+      add_lines(text, value, indent + "  ");
+    } else {
+      text += indent + key.text + ": " + flow_text(value) + "\n";
+    }
+}
+
+// Files are named as seen from the new scenario, which lies elsewhere; words that were fine on a line of their own
+// stand in quotes.
+void carry_over(Yaml& map, const std::string& cluster_file, const std::string& file) {
+  for (auto& [key, value] : map.map) {
+    if (value.is(Yaml::Type::Map)) carry_over(value, cluster_file, file);
+    if (value.scalar.find_first_of(",[]{}#:'\"\n") != std::string::npos) value.quoted = true;
+    if (key.text != "device" || !value.is(Yaml::Type::Scalar) || !is_path(value.scalar)) continue;
+    value.scalar = seen_from((fs::path(cluster_file).parent_path() / value.scalar).string(), file);
+    value.quoted = true;
+  }
+}
+
+// A cluster of another number of nodes than its file says: all else as it stands there.
+std::string cluster_of(const std::string& cluster_file, std::int64_t nodes, const std::string& file) {
+  Yaml root = read_yaml(cluster_file);
+  const Yaml* there = root.find("cluster");
+  if (there == nullptr || !there->is(Yaml::Type::Map))
+    throw InputError(cluster_file + ": this is no cluster file: its top key must be cluster:");
+  const Yaml* before = there->find("nodes");
+  const std::string said = before == nullptr ? "1" : flow_text(*before);
+  if (there->find("name") == nullptr) set(root, "cluster.name=" + yaml_string(stem(cluster_file)));
+  set(root, fmt::format("cluster.nodes={}", nodes));
+  Yaml& cluster = *root.find("cluster");
+  carry_over(cluster, cluster_file, file);
+  std::string text = fmt::format("cluster:    # as {}, but for the nodes: {} there\n", stem(cluster_file), said);
+  add_lines(text, cluster, "  ");
+  return text;
+}
+
+std::string cluster_file(const std::string& cluster, const ReadOptions& options) {
+  if (is_path(cluster)) return cluster;
+  const std::vector<std::string> files = config_files("clusters", options), known = stems(files);
+  const auto found = std::find(known.begin(), known.end(), cluster);
+  if (found == known.end()) throw InputError("--cluster: " + unknown_name(cluster.substr(0, 64), known));
+  return files[static_cast<std::size_t>(found - known.begin())];
+}
+
 std::string cluster_text(const Questions& ask, const Arguments& arguments, const std::string& file,
                          const ReadOptions& options) {
   if (arguments.has("--device")) {
@@ -200,13 +249,13 @@ std::string cluster_text(const Questions& ask, const Arguments& arguments, const
       throw InputError("init: --cluster and --device exclude each other; keep one of them");
     return own_cluster(ask, arguments, file, options);
   }
-  for (const char* option : {"--devices", "--links", "--network", "--nodes"})
+  for (const char* option : {"--devices", "--links", "--network"})
     if (arguments.has(option))
-      throw InputError(std::string(option) +
-                       ": goes with --device; a cluster of configs/ has its own (change it with --set "
-                       "cluster.nodes=N)");
+      throw InputError(std::string(option) + ": goes with --device; a cluster of configs/ has its own");
   const std::string cluster = ask.answer(
       "--cluster", fmt::format("Cluster ({})", fmt::join(stems(config_files("clusters", options)), ", ")), "");
+  if (arguments.has("--nodes"))
+    return cluster_of(cluster_file(cluster, options), count("--nodes", arguments.last("--nodes", "")), file);
   return "cluster: " +
          (is_path(cluster) ? yaml_string(seen_from(cluster, file))
                            : known_name("--cluster", "clusters", cluster, options)) +
@@ -268,7 +317,7 @@ constinit const Command kInit{
     .summary = "a first scenario, from options or by questions",
     .details =
         "Writes FILE (default: scenario.yaml), which must not be there yet. What is not given is asked for.\n"
-        "  pipewright init llama.yaml --model llama3-8b --cluster dgx-h100x8 --batch 128\n"
+        "  pipewright init llama.yaml --model llama3-8b --cluster dgx-h100x8 --nodes 16 --batch 128\n"
         "  pipewright init mine.yaml --model ./config.json --sequence-length 4096 --device rtx-4090-24g --devices 4 "
         "--links '25 GB/s' --batch 64\n",
     .options = kOptions,

@@ -105,6 +105,32 @@ TEST_CASE("init writes a scenario that passes check, from flags") {
   CHECK(!contains(file_text(folder.path("c.yaml")), "nodes:"));
 }
 
+TEST_CASE("init --cluster NAME --nodes N writes that cluster with N nodes, and says how many it had") {
+  const ScratchFolder folder;
+  const auto init = [&](const char* name, const std::string& cluster, const char* nodes) {
+    return run_program(
+        {"init", folder.path(name), "--model", "gpt2", "--cluster", cluster, "--nodes", nodes, "--batch", "64"});
+  };
+  CHECK(init("a.yaml", "dgx-h100x8", "16").status == 0);
+  const std::string text = file_text(folder.path("a.yaml"));
+  CHECK(contains(text, "cluster:    # as dgx-h100x8, but for the nodes: 8 there\n  name: dgx-h100x8\n  nodes: 16\n"));
+  CHECK(contains(text, "      bandwidth: {value: 450 GB/s, source: \"NVIDIA H100 datasheet: NVLink"));
+  CHECK(run_program({"check", folder.path("a.yaml")}).status == 0);
+  // A file that says no number of nodes and names its device by a path.
+  const auto write = [&](const char* name, const std::string& words) { std::ofstream(folder.path(name)) << words; };
+  std::filesystem::create_directory(folder.path("my"));
+  write("my/own.yaml", "device: {name: own, memory: 48 GiB, peak: {bf16: 181 TFLOP/s}, memory_bandwidth: 864 GB/s}\n");
+  write("my/two.yaml", "cluster: {node: {devices: 1, device: ./own.yaml}, network: {bandwidth: 100 Gb/s}}\n");
+  CHECK(init("b.yaml", folder.path("my/two.yaml"), "3").status == 0);
+  CHECK(contains(file_text(folder.path("b.yaml")), "    device: my/own.yaml\n"));
+  write("my/alone.yaml", "cluster: {node: {devices: 1, device: ./own.yaml}}\n");
+  const ProgramRun alone = init("c.yaml", folder.path("my/alone.yaml"), "2");
+  CHECK(alone.status == 2);
+  CHECK(contains(alone.err, "cluster.network is missing: 2 nodes need one"));
+  CHECK(contains(init("c.yaml", "dgx-h100x8", "0").err, "--nodes: \"0\" is no whole number from 1"));
+  CHECK_FALSE(std::filesystem::exists(folder.path("c.yaml")));
+}
+
 TEST_CASE("init: a configuration's sequence length is told, asked for, and written down; a device may be a file") {
   const ScratchFolder folder;
   std::filesystem::copy_file(std::string(std::getenv("PIPEWRIGHT_SOURCE")) + "/configs/models/hf/llama3-8b.json",
