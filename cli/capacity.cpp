@@ -21,6 +21,7 @@
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/errors.hpp"
+#include "io/fields.hpp"
 #include "io/scenario_file.hpp"
 #include "planner/capacity.hpp"
 #include "runtime/run_plan.hpp"
@@ -108,9 +109,11 @@ std::string unknown_key_name(const std::string& over, const std::vector<std::str
   std::vector<std::string> lasts;
   for (const std::string& key : known)
     if (key.rfind('.') + 1 == section.size() && key.starts_with(section)) lasts.push_back(key.substr(section.size()));
-  const std::string near = nearest(over.substr(section.size()), lasts);
+  const std::string last = over.substr(section.size()), meant = meant_by(last), near = nearest(last, lasts);
   return fmt::format("unknown {};{} known: {}", in_quotes(over),
-                     near.empty() ? "" : fmt::format(" did you mean {}?", in_quotes(section + near)),
+                     !meant.empty()  ? " " + meant + ";"
+                     : !near.empty() ? fmt::format(" did you mean {}?", in_quotes(section + near))
+                                     : "",
                      fmt::join(known, ", "));
 }
 

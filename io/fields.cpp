@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "io/quantity.hpp"
+#include "io/usual_names.hpp"
 #include "io/utf8.hpp"
 
 namespace pipewright {
@@ -166,18 +167,52 @@ bool read_value(Reader& reader, const At& at, std::string& value) {
   return value = *text, true;
 }
 
+namespace {
+
+constexpr const char* kNotModelled = " is not modelled yet: docs/scope.md";
+
+// "; did you mean "stages"? known: ..." of the section's own keys.
+std::string near_keys(std::string_view name, const std::vector<std::string_view>& known) {
+  std::string hints = unknown_name(name, known).substr(sizeof("unknown \"\"") - 1 + name.size());
+  if (name.size() < 4 || !nearest(name, known).empty()) return hints;
+  std::vector<std::string> longer;  // batch_size: a part of micro_batch_size
+  for (const std::string_view each : known)
+    if (each.find(name) != std::string_view::npos) longer.push_back(in_quotes(each));
+  if (!longer.empty()) hints.insert(1, fmt::format(" did you mean {}?", fmt::join(longer, " or ")));
+  return hints;
+}
+
+}  // namespace
+
+std::string meant_by(std::string_view key) {
+  const std::string bare = bare_name(key);
+  if (const std::string_view what = usual_name(kKeysNotModelled, bare); !what.empty())
+    return std::string(what) + kNotModelled;
+  const std::string_view ours = usual_name(kUsualKeys, bare);
+  return ours.empty() ? "" : "use " + std::string(ours);
+}
+
 void unknown_key(Reader& reader, const At& at, const YamlKey& key, std::vector<std::string_view> known) {
   const std::string where = path(at);
   const std::string_view name = std::string_view(key.text).substr(0, 64);
-  std::string hints = unknown_name(name, known).substr(sizeof("unknown \"\"") - 1 + name.size());
-  if (name.size() >= 4 && nearest(name, known).empty()) {  // batch_size: a part of micro_batch_size
-    std::vector<std::string> longer;
-    for (const std::string_view each : known)
-      if (each.find(name) != std::string_view::npos) longer.push_back(in_quotes(each));
-    if (!longer.empty()) hints.insert(1, fmt::format(" did you mean {}?", fmt::join(longer, " or ")));
-  }
-  reader.errors.add(
-      key.place, fmt::format("unknown key {}{}", in_quotes(where.empty() ? key.text : where + "." + key.text), hints));
+  std::string meant = meant_by(name);
+  if (meant.ends_with(kNotModelled)) meant += "; take the key out";
+  reader.errors.add(key.place,
+                    fmt::format("unknown key {}{}", in_quotes(where.empty() ? key.text : where + "." + key.text),
+                                meant.empty() ? near_keys(name, known) : "; " + meant));
+}
+
+std::string unknown_value(std::string_view text, const std::vector<std::string_view>& known) {
+  const std::string_view name = text.substr(0, 64);
+  const std::string bare = bare_name(name), all = fmt::format("; known: {}", fmt::join(known, ", "));
+  const auto is_known = [&](std::string_view value) {
+    return std::find(known.begin(), known.end(), value) != known.end();
+  };
+  const std::string_view ours = is_known(bare) ? bare : usual_name(kUsualPrecisions, bare);
+  if (is_known(ours)) return fmt::format("unknown {}; use {}{}", in_quotes(name), ours, all);
+  const std::string_view what = usual_name(kPrecisionsNotModelled, bare);
+  if (is_known("bf16") && !what.empty()) return fmt::format("{}: {}{}{}", in_quotes(name), what, kNotModelled, all);
+  return unknown_name(name, known);
 }
 
 void missing_key(Reader& reader, const At& at, std::string_view key, std::string_view takes) {

@@ -134,6 +134,9 @@ const std::string* scalar(Reader& reader, const At& at, std::string_view needed)
 bool is_map(Reader& reader, const At& at, std::string_view needed);
 bool is_list(Reader& reader, const At& at, std::string_view needed);
 
+// `unknown "bfloat16"; use bf16; known: ...`: of what is no name of ours, what it is here.
+std::string unknown_value(std::string_view text, const std::vector<std::string_view>& known);
+
 template <Enumeration E>
 bool read_value(Reader& reader, const At& at, E& value) {
   const std::string* text = scalar(reader, at, "a name");
@@ -143,7 +146,7 @@ bool read_value(Reader& reader, const At& at, E& value) {
     if (name == *text) return value = enumerator, true;
     known.push_back(name);
   }
-  reader.errors.add(at.yaml.place, path(at) + ": " + unknown_name(std::string_view(*text).substr(0, 64), known));
+  reader.errors.add(at.yaml.place, path(at) + ": " + unknown_value(*text, known));
   return false;
 }
 
@@ -272,6 +275,9 @@ void write_text(YamlText& out, std::string_view key, const owner_of<Member>& tar
 }
 
 // ---- sections -------------------------------------------------------------------------------------------------------
+// `use plan.stages`, or `context parallelism is not modelled yet: docs/scope.md`, of a key as other programs call it;
+// "".
+std::string meant_by(std::string_view key);
 void unknown_key(Reader& reader, const At& at, const YamlKey& key, std::vector<std::string_view> known);
 void missing_key(Reader& reader, const At& at, std::string_view key, std::string_view takes);
 

@@ -392,6 +392,11 @@ void read_profile_form(Reader& reader, const At& at, Model& model) {
 }
 
 // A family: every other key is one of its parameters.
+bool has_parameter(const Family& family, std::string_view key) {
+  return std::any_of(family.parameters.begin(), family.parameters.end(),
+                     [&](const FamilyParameter& parameter) { return parameter.name == key; });
+}
+
 void read_family_form(Reader& reader, const At& at, Model& model) {
   const Yaml& chosen = *at.yaml.find("family");
   std::string name;
@@ -417,7 +422,9 @@ void read_family_form(Reader& reader, const At& at, Model& model) {
     }
     std::string text;
     if (!read_value(reader, here, text)) continue;
-    if (key.text == "name")
+    if (!has_parameter(*family, key.text) && !meant_by(key.text).empty())
+      unknown_key(reader, at, key, {});
+    else if (key.text == "name")
       title = text;
     else if (key.text == "source")
       source = text;

@@ -18,7 +18,7 @@ void read_zero(Reader& reader, const At& at, Training& training) {
   training.zero_place = at.yaml.place;
   if (!read_value(reader, at, training.zero)) return;
   if (training.zero < 0 || training.zero > 1)
-    reader.error(at, "is not modelled; write 0, or 1 (optimizer states divided)");
+    reader.error(at, "is not modelled yet: docs/scope.md; write 0, or 1 (optimizer states divided)");
 }
 
 constexpr Field<Training> kTraining[] = {

@@ -34,8 +34,11 @@ struct SweepText {
 bool read_swept_key(Reader& reader, const At& at, const YamlKey& key, std::vector<std::string>& keys) {
   if (!read_keys(reader, key.place, path(at), key.text, keys)) return false;
   if (std::find(kSweptSections.begin(), kSweptSections.end(), keys.front()) != kSweptSections.end()) return true;
+  const std::string meant = meant_by(keys.front());
   reader.errors.add(key.place,
-                    fmt::format("{}: {}", path(at), unknown_name(keys.front().substr(0, 64), kSweptSections)));
+                    fmt::format("{}: {}", path(at),
+                                meant.empty() ? unknown_name(keys.front().substr(0, 64), kSweptSections)
+                                              : fmt::format("unknown {}; {}", in_quotes(keys.front()), meant)));
   return false;
 }
 
