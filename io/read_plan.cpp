@@ -23,7 +23,8 @@ void read_zero(Reader& reader, const At& at, Training& training) {
 
 constexpr Field<Training> kTraining[] = {
     {"global_batch_size", "whole number >= 1",
-     "samples per optimizer step = micro_batch_size * micro_batches * plan.data_parallel; two of the three are given",
+     "samples per optimizer step = micro_batch_size * micro_batches * plan.data_parallel; two of the three are given; "
+     "where plan says auto, this one will do",
      Need::Optional, read_as<&Training::global_batch_size, AtLeast1>, write_as<&Training::global_batch_size>},
     {"micro_batch_size", "whole number >= 1", "samples of one micro-batch", Need::Optional,
      read_as<&Training::micro_batch_size, AtLeast1>, write_as<&Training::micro_batch_size>},

@@ -7,6 +7,7 @@
 
 #include "core/cost/cost_model.hpp"
 #include "core/plan/campaign.hpp"
+#include "core/plan/open_micro_batches.hpp"
 #include "io/changes.hpp"
 #include "io/quantity.hpp"
 #include "io/sections.hpp"
@@ -188,6 +189,16 @@ std::span<const Field<Scenario>> scenario_fields() {
   return kScenario;
 }
 
+namespace {
+
+// Whether `pipewright plan` is to settle it. Partitioners that choose whole plans open fields by themselves.
+bool left_to_planner(const PlanRequest& plan) {
+  return !std::holds_alternative<WholePlan>(plan.partition.value) &&
+         std::any_of(plan.open.begin(), plan.open.end(), [](const auto& field) { return field.first != "replicas"; });
+}
+
+}  // namespace
+
 void complete(Scenario& scenario, const Yaml& root) {
   if (!root.find("cost")) scenario.cost = default_cost(scenario.model);
   if (scenario.name.empty()) scenario.name = stem(scenario.file);
@@ -208,6 +219,7 @@ void complete(Scenario& scenario, const Yaml& root) {
                     "it out, or change the model's",
                     *stated, *tokens));
   if (tokens) stated = tokens;
+  open_micro_batches(scenario.training, left_to_planner(scenario.plan));
   check_campaign(scenario);
 }
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/plan/open_micro_batches.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 
@@ -11,6 +12,7 @@ Scenario with_open_plan(const Scenario& scenario) {
   Scenario result = scenario;
   for (const std::string_view key : kOpenedByPlanAuto)
     result.plan.open[std::string(key)] = {};
+  open_micro_batches(result.training, true);
   return result;
 }
 

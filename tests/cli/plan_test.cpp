@@ -1,6 +1,7 @@
 // `plan` as a user runs it.
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include <doctest/doctest.h>
@@ -26,6 +27,30 @@ ProgramRun plan(const std::string& yaml, std::vector<std::string> more = {}) {
 }
 
 }  // namespace
+
+TEST_CASE("plan: a scenario that gives nothing but the global batch is searched over the micro-batches, too") {
+  std::string bare = kSmall;
+  bare.replace(bare.find(", micro_batch_size: auto"), sizeof(", micro_batch_size: auto") - 1, "");
+  const ProgramRun stated = plan(kSmall), found = plan(bare);
+  CHECK_MESSAGE(found.status == 0, found.err);
+  CHECK(found.out.substr(0, found.out.find(" in ")) == stated.out.substr(0, stated.out.find(" in ")));
+  CHECK(found.out.find("micro-batches of") != std::string::npos);
+  const ProgramRun simulated = run_program({"simulate", "-"}, {.input = bare});
+  CHECK(simulated.status == 2);
+  CHECK(simulated.err.find("pipewright plan") != std::string::npos);
+  // So does a sweep that plans every point anew.
+  const ScratchFolder folder;
+  bare.replace(bare.find("plan: "), std::string::npos, "plan: {stages: 1}\n");
+  std::ofstream(folder.path("x.yaml")) << bare;
+  std::ofstream(folder.path("sweep.yaml"))
+      << "sweep: {base: ./x.yaml, replan: true, grid: {training.global_batch_size: [8, 16]}}\n";
+  const ProgramRun swept = run_program({"sweep", folder.path("sweep.yaml"), "--json"});
+  CHECK_MESSAGE(swept.status == 0, swept.err);
+  const auto points = nlohmann::json::parse(swept.out)["rows"];
+  REQUIRE(points.size() == 2);
+  for (const auto& point : points)
+    CHECK(point.at("samples_per_s") > 200);
+}
 
 TEST_CASE("plan: the best plan is a scenario that simulate prices alike") {
   ScratchFolder folder;

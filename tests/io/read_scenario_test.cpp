@@ -161,6 +161,25 @@ TEST_CASE("A resolved scenario reads back to the same scenario, and names the or
   CHECK(line.find("x.yaml:1:") != std::string::npos);
 }
 
+TEST_CASE("A plan left open with nothing but the global batch opens the micro-batches, as if they said auto") {
+  const auto open = [](const std::string& plan, const std::string& training, std::vector<std::string> set = {}) {
+    const Scenario scenario = read_text(ScenarioText{.training = training, .plan = plan}, {.set = std::move(set)});
+    return scenario.training.open.contains("micro_batch_size");
+  };
+  const std::string batch = "{global_batch_size: 8}";
+  CHECK(open("auto", batch));
+  CHECK(open("{stages: auto}", batch));
+  CHECK(open("auto", batch, {"plan.stages=2"}));
+  CHECK_FALSE(open("{stages: 2}", batch));
+  CHECK_FALSE(open("auto", "{global_batch_size: 8, micro_batches: 4}"));
+  CHECK_FALSE(open("auto", "{global_batch_size: 8, micro_batches: auto}"));
+  CHECK_FALSE(open("auto", batch, {"training.micro_batch_size=2"}));
+  CHECK_FALSE(open("auto", "{micro_batch_size: 2, micro_batches: 4}"));
+  const std::string text = resolved_yaml(read_text(ScenarioText{.training = batch, .plan = "auto"}));
+  CHECK(text.find("micro_batch_size: auto") != std::string::npos);
+  CHECK(read_text(text).training.open.contains("micro_batch_size"));
+}
+
 TEST_CASE("A partition of whole plans leaves stages, replicas and placement open, and reads back as it was") {
   const Scratch scratch;
   for (const char* name : {"suffix_dp", "pipedream_sosp", "pipedream_released", "pipedream_ring"}) {
