@@ -16,6 +16,7 @@
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "core/cluster/topology.hpp"
+#include "core/plan/expert_caution.hpp"
 #include "io/quantity.hpp"
 #include "io/writers/sizing.hpp"
 #include "planner/what_if/sizing.hpp"
@@ -164,6 +165,7 @@ int plan_nodes(const Arguments& arguments, const Scenario& scenario, const Searc
   Sizing sizing = size_cluster(scenario, question, options);
   searched();
   sizing.notes.insert(sizing.notes.end(), notes.begin(), notes.end());
+  if (std::string caution = expert_caution(scenario); !caution.empty()) sizing.notes.push_back(std::move(caution));
   sizing.next = next_command(arguments, sizing, scenario.cluster.devices_per_node);
   print(arguments.has("--json") ? sizing_json(sizing, scenario)
                                 : sizing_text(sizing, scenario, {output_width(arguments), use_colour(arguments)}));

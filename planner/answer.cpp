@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/plan/campaign.hpp"
+#include "core/plan/expert_caution.hpp"
 #include "core/plan/given_schedule.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/layer_order.hpp"
@@ -139,6 +140,7 @@ std::variant<Answer, Infeasible> answer(const Scenario& asked, const AnswerOptio
     if (!caution.empty() && (report.warnings.empty() || report.warnings.back() != caution))
       report.warnings.push_back(std::move(caution));
   }
+  if (std::string caution = expert_caution(scenario); !caution.empty()) report.warnings.push_back(std::move(caution));
   if (answer.plan.given && answer.plan.given->overlapped > 0)
     report.warnings.push_back(
         fmt::format("{} cells of {} ask for two actions at a time (OVERLAP_F_B); they are priced one after the other, "

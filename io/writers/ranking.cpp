@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/plan/campaign.hpp"
+#include "core/plan/expert_caution.hpp"
 #include "core/plan/idle_devices.hpp"
 #include "io/format_quantity.hpp"
 #include "io/names.hpp"
@@ -102,6 +103,8 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
                                 ranking.order.empty() ? "their order" : "any of their orders"),
                     width);
   }
+  if (const std::string caution = expert_caution(asked); !caution.empty())
+    text += "\n" + wrapped("warning: ", caution, width);
   if (!ranking.pareto.empty()) {
     text += fmt::format("\nnot beaten in all of {}\n", fmt::join(ranking.pareto_axes, ", "));
     text += text_table(columns(ranking.pareto), width);
@@ -201,6 +204,9 @@ std::string ranking_json(const Ranking& ranking, const Scenario& asked) {
   json.field("fit", asked.plan.fit > 0 ? std::optional(asked.plan.fit) : std::nullopt);
   json.field("ended", ranking.ended).field("gap_left", ranking.gap_left).field("idle_devices", ranking.idle_devices);
   json.field("unused_classes", unused_classes(ranking.plans.front().plan, asked.cluster));
+  json.key("warnings").open('[');
+  if (const std::string caution = expert_caution(asked); !caution.empty()) json.value(caution);
+  json.close();
   json.key("plans").open('[');
   for (const Found& found : ranking.plans)
     write_plan(json, found);
@@ -283,6 +289,8 @@ std::string ranking_markdown(const Ranking& ranking) {
     text += "\nMemory: " + memory_text(ranking.plans.front(), Sizes(*ranking.plans.front().scenario)) + "\n";
   else if (device.high > device.capacity)
     text += "\n" + tight_memory(device.high, device.capacity) + "\n";
+  if (const std::string caution = expert_caution(*ranking.plans.front().scenario); !caution.empty())
+    text += "\nWarning: " + caution + "\n";
   return text;
 }
 
@@ -388,6 +396,7 @@ JsonShape ranking_shape() {
                                                {"gap_left", text()},
                                                {"idle_devices", whole()},
                                                {"unused_classes", list(text())},
+                                               {"warnings", list(text())},
                                                {"plans", list(plan_shape())},
                                                {"pareto", list(plan_shape())},
                                                {"searched", searched},

@@ -91,6 +91,35 @@ TEST_CASE("simulate tells devices without work in its text, in Markdown and in J
   CHECK_FALSE(contains(all_four, "\nidle   "));
 }
 
+// All formats that have warnings; the ranking's JSON has them for all its plans.
+TEST_CASE("a model with experts is warned of: they are priced as one dense product, without exchange") {
+  ScratchFolder folder;
+  const std::string told = "experts are priced as one dense product";
+  const Asked mixtral{
+      "scenarios/what_if/mixtral-8x7b.yaml",
+      {"plan={stages: {auto: [8]}, tensor_parallel: 8}", "training.micro_batch_size=1", "training.zero=0"}};
+  Asked fixed = mixtral;
+  fixed.set[0] = "plan={stages: 8, tensor_parallel: 8}";
+  const auto all_of = [&](const char* command, const Asked& asked) {
+    std::vector<std::string> to_files = with_set(command, asked);
+    to_files.insert(to_files.end(), {"-o", folder.path("r.md"), "-o", folder.path("r.html")});
+    CHECK(contains(run_program(to_files).out, "\nwarning: " + told));
+    CHECK(contains(file_text(folder.path("r.md")), "arning: " + told));
+    CHECK(contains(file_text(folder.path("r.html")), told));
+    std::vector<std::string> to_json = with_set(command, asked);
+    to_json.push_back("--json");
+    const json document = json::parse(run_program(to_json).out);
+    return std::string(document.at("warnings").at(0));
+  };
+  CHECK(contains(all_of("simulate", fixed), told));
+  CHECK(contains(all_of("plan", mixtral), "no exchange of tokens between devices takes time"));
+  // No experts, or times that are stated: nothing to warn of.
+  fixed.set.push_back("model={hf: mistral-7b, sequence_length: 4096}");
+  CHECK_FALSE(contains(run_program(with_set("simulate", fixed)).out, told));
+  fixed.set.back() = "cost={uniform: {forward: 1 ms, backward: 2 ms}}";
+  CHECK_FALSE(contains(run_program(with_set("simulate", fixed)).out, told));
+}
+
 TEST_CASE("simulate and plan tell a class of devices of which none is used") {
   const Asked on_new{"scenarios/what_if/old-and-new.yaml",
                      {"plan={partition: suffix_dp, schedule: 1f1b}", "cluster.other_nodes.old.device.memory=1 GiB"}};
