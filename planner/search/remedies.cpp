@@ -170,6 +170,39 @@ std::string shorter_numbers(const Scenario& scenario, const SearchOptions& optio
   return found.yes ? fmt::format("with training.precision: bf16: {}: --set training.precision=bf16", found.best) : "";
 }
 
+bool has_long_gradients(const Training& training) {
+  return training.gradient_precision && weight_bytes(training.precision) < weight_bytes(*training.gradient_precision);
+}
+
+// Gradients accumulated in the 16 bits of the weights.
+std::string shorter_gradients(const Scenario& scenario, const SearchOptions& options, Questions& questions) {
+  if (is_kept(options, "training.gradient_precision") || !has_long_gradients(scenario.training)) return "";
+  Scenario changed = scenario;
+  changed.training.gradient_precision = changed.training.precision;
+  const char* name = changed.training.precision == Precision::Bf16 ? "bf16" : "fp16";
+  const Fits found = questions.fits(changed);
+  return found.yes ? fmt::format("with training.gradient_precision: {0}: {1}: --set training.gradient_precision={0}",
+                                 name, found.best)
+                   : "";
+}
+
+// Where no field suffices alone: those that cost no devices, opened together.
+std::string opened_together(const Scenario& scenario, const SearchOptions& options, Questions& questions) {
+  Scenario changed = scenario;
+  std::vector<std::string> opened, settings;
+  for (const Field& field : {Field{"recompute", false}, Field{"zero", true}, Field{"micro_batch_size", true}}) {
+    OpenFields& fields = field.training ? changed.training.open : changed.plan.open;
+    const std::string key = std::string(field.training ? "training." : "plan.") + field.key;
+    if (is_kept(options, key) || (fields.contains(field.key) && fields.at(field.key).among.empty())) continue;
+    fields[field.key] = {};
+    opened.push_back(key + ": auto"), settings.push_back("--set " + key + "=auto");
+  }
+  if (opened.size() < 2) return "";
+  const Fits found = questions.fits(changed);
+  return found.yes ? fmt::format("with {}: {}: {}", fmt::join(opened, " and "), found.best, fmt::join(settings, " "))
+                   : "";
+}
+
 // What fits by the estimate alone, and with which probability.
 std::string without_fit(const Scenario& scenario, Questions& questions) {
   if (scenario.plan.fit == 0) return "";
@@ -197,6 +230,11 @@ std::vector<std::string> cheapest_changes(const Scenario& scenario, const Search
     if (const Fits found = questions.fits(changed); found.yes)
       remedies.push_back(fmt::format("with {0}: auto: {1}: --set {0}=auto", key, found.best));
   }
+  if (std::string line = shorter_gradients(scenario, options, questions); !line.empty())
+    remedies.push_back(std::move(line));
+  if (remedies.empty())
+    if (std::string line = opened_together(scenario, options, questions); !line.empty())
+      remedies.push_back(std::move(line));
   for (std::string line : {shorter_numbers(scenario, options, questions), fewest_nodes(scenario, questions),
                            without_fit(scenario, questions)})
     if (!line.empty()) remedies.push_back(std::move(line));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -71,20 +72,43 @@ Bytes largest(const Report& report, Bytes MemoryNeed::*figure) {
   return need;
 }
 
+bool all_stages(const Plan& plan, Recompute mode) {
+  return std::all_of(plan.recompute.begin(), plan.recompute.end(), [&](Recompute each) { return each == mode; });
+}
+
 bool recomputed(Scenario& scenario, const Plan& plan) {
-  const bool all =
-      std::all_of(plan.recompute.begin(), plan.recompute.end(), [](Recompute each) { return each == Recompute::Full; });
   scenario.plan.recompute.value = {Recompute::Full};
-  return !all || plan.recompute_except_last;
+  return !all_stages(plan, Recompute::Full) || plan.recompute_except_last;
 }
 
 bool selective(Scenario& scenario, const Plan& plan) {
-  const bool none =
-      std::all_of(plan.recompute.begin(), plan.recompute.end(), [](Recompute each) { return each == Recompute::None; });
   const bool cores = std::any_of(scenario.model.works.begin(), scenario.model.works.end(),
                                  [](const Work& work) { return !(work.kept == work.kept_selective); });
   scenario.plan.recompute.value = {Recompute::Selective};
-  return none && cores;
+  return all_stages(plan, Recompute::None) && cores;
+}
+
+// Both rebuild some layers of a stage at a time, where `full` holds a whole stage's at once.
+bool blocks(Scenario& scenario, const Plan& plan) {
+  const bool already = all_stages(plan, Recompute::Blocks) || all_stages(plan, Recompute::Full);
+  scenario.plan.recompute.value = {Recompute::Blocks};
+  return !already;
+}
+
+bool knapsack(Scenario& scenario, const Plan&) {
+  const auto& asked = scenario.plan.recompute.value;
+  const bool already = asked.size() == 1 && asked.front() == Recompute::Knapsack;
+  scenario.plan.recompute.value = {Recompute::Knapsack};
+  return !already;
+}
+
+// Gradients accumulated in the 16 bits of the weights.
+bool short_gradients(Scenario& scenario, const Plan&) {
+  Training& training = scenario.training;
+  const bool shorter =
+      weight_bytes(training.precision) < weight_bytes(training.gradient_precision.value_or(training.precision));
+  training.gradient_precision = training.precision;
+  return shorter;
 }
 
 bool sharded_states(Scenario& scenario, const Plan& plan) {
@@ -170,24 +194,62 @@ std::vector<std::int64_t> larger_stage_counts(const Answer& answer) {
   return counts;
 }
 
-std::vector<Variant> single_changes(const Answer& answer) {
-  const Scenario& scenario = *answer.scenario;
-  std::vector<Variant> list = {
-      {"recompute: full", "--set plan.recompute=full", recomputed},
-      {"recompute: selective", "--set plan.recompute=selective", selective},
-      {"schedule: 1f1b", "--set plan.schedule=1f1b", one_f_one_b},
-      {"zero: 1", "--set training.zero=1", sharded_states},
-      {"sequence_parallel: true", "--set plan.sequence_parallel=true", sequence_parallel},
-      {"partition: fitting", "--set plan.partition=fitting", fitting},
-  };
+std::string name_of_short(Precision precision) {
+  return precision == Precision::Bf16 ? "bf16" : "fp16";
+}
+
+// They make no step longer, or hardly.
+std::vector<Variant> free_changes(const Answer& answer) {
+  const std::string precision = name_of_short(answer.scenario->training.precision);
+  return {{"schedule: 1f1b", "--set plan.schedule=1f1b", one_f_one_b},
+          {"sequence_parallel: true", "--set plan.sequence_parallel=true", sequence_parallel},
+          {"zero: 1", "--set training.zero=1", sharded_states},
+          {"gradient_precision: " + precision, "--set training.gradient_precision=" + precision, short_gradients}};
+}
+
+std::vector<Variant> recompute_changes() {
+  return {{"recompute: selective", "--set plan.recompute=selective", selective},
+          {"recompute: knapsack", "--set plan.recompute=knapsack", knapsack},
+          {"recompute: blocks", "--set plan.recompute=blocks", blocks},
+          {"recompute: full", "--set plan.recompute=full", recomputed}};
+}
+
+std::vector<Variant> smaller_changes(const Answer& answer) {
+  std::vector<Variant> list;
   for (std::int64_t size = answer.plan.micro_batch_size / 2; size >= 1; size /= 2)
     list.push_back(
-        {fmt::format("micro_batch_size: {}", size), smaller_setting(scenario, answer.plan, size),
+        {fmt::format("micro_batch_size: {}", size), smaller_setting(*answer.scenario, answer.plan, size),
          [size](Scenario& changed, const Plan& plan) { return smaller_micro_batches(changed, plan, size); }});
+  return list;
+}
+
+std::vector<Variant> stage_changes(const Answer& answer) {
+  std::vector<Variant> list;
   for (const std::int64_t stages : larger_stage_counts(answer))
-    list.push_back({fmt::format("stages: {}", stages), stages_setting(scenario, stages),
+    list.push_back({fmt::format("stages: {}", stages), stages_setting(*answer.scenario, stages),
                     [stages](Scenario& changed, const Plan& plan) { return more_stages(changed, plan, stages); }});
   return list;
+}
+
+void append(std::vector<Variant>& list, std::vector<Variant> more) {
+  std::move(more.begin(), more.end(), std::back_inserter(list));
+}
+
+std::vector<Variant> single_changes(const Answer& answer) {
+  std::vector<Variant> list = free_changes(answer);
+  list.push_back({"partition: fitting", "--set plan.partition=fitting", fitting});
+  append(list, recompute_changes());
+  append(list, smaller_changes(answer));
+  append(list, stage_changes(answer));
+  return list;
+}
+
+// Both, the second as the first leaves the scenario.
+Variant together(const Variant& a, const Variant& b) {
+  return {a.text + " and " + b.text, a.setting + " " + b.setting,
+          [first = a.change, second = b.change](Scenario& scenario, const Plan& plan) {
+            return first(scenario, plan) && second(scenario, plan);
+          }};
 }
 
 std::string family(const Variant& variant) {
@@ -201,32 +263,117 @@ std::string rate_text(double samples_per_s) {
   return fmt::format(" and makes {:.{}f} samples/s", samples_per_s, std::clamp(4 - before_point, 0, 12));
 }
 
-// The first variant of each family that fits; `fitting` lines.
-std::vector<std::string> fitting(const Answer& answer, const std::vector<Variant>& variants) {
-  std::vector<std::string> lines;
+// What fits, with what it makes.
+struct Remedy {
+  double samples_per_s;
+  std::string line;
+};
+
+// The same plan with fewer micro-batches, which never needs more memory; false: it has few.
+bool shortened(Scenario& scenario) {
+  constexpr std::int64_t kPerStage = 4;
+  Training& training = scenario.training;
+  const BatchSplit split = batch_split(training, scenario.plan.data_parallel.value);
+  const std::int64_t few = kPerStage * scenario.plan.stages.value;
+  if (split.micro_batches <= 2 * few) return false;
+  training.global_batch_size =
+      Placed<std::int64_t>{few * split.micro_batch_size * scenario.plan.data_parallel.value, training.place};
+  training.micro_batch_size = Placed<std::int64_t>{split.micro_batch_size, training.place};
+  training.micro_batches.reset();
+  return true;
+}
+
+// Whether a run of a few micro-batches does not fit. Not asked where the cut depends on their number.
+bool hopeless(const Answer& answer, const Change& change) {
+  if (std::holds_alternative<LeastStep>(answer.scenario->plan.partition.value)) return false;
+  const auto report = tried(
+      answer, [&](Scenario& scenario, const Plan& plan) { return change(scenario, plan) && shortened(scenario); });
+  return report && !report->fits;
+}
+
+std::optional<Remedy> remedy(const Answer& answer, const Variant& variant) {
+  const auto report = tried(answer, variant.change);
+  if (!report || !report->fits) return std::nullopt;
+  return Remedy{report->samples_per_s, fmt::format("with {} it needs {}{}: {}", variant.text,
+                                                   bytes_text(largest(*report, &MemoryNeed::to_fit)),
+                                                   rate_text(report->samples_per_s), variant.setting)};
+}
+
+// The first variant of each family that fits, the fastest first: that does least harm.
+std::vector<Remedy> first_of_families(const Answer& answer, const std::vector<Variant>& variants) {
+  std::vector<Remedy> found;
   std::string done;
   for (const Variant& variant : variants) {
     if (family(variant) == done) continue;
-    const auto report = tried(answer, variant.change);
-    if (!report || !report->fits) continue;
-    done = family(variant);
-    lines.push_back(fmt::format("with {} it needs {}{}: {}", variant.text,
-                                bytes_text(largest(*report, &MemoryNeed::to_fit)), rate_text(report->samples_per_s),
-                                variant.setting));
+    auto fits = hopeless(answer, variant.change) ? std::nullopt : remedy(answer, variant);
+    if (!fits) continue;
+    // Knapsack is what this program chooses, blocks what frameworks know: both are worth a line.
+    if (variant.text != "recompute: knapsack") done = family(variant);
+    found.push_back(std::move(*fits));
   }
-  return lines;
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Remedy& a, const Remedy& b) { return a.samples_per_s > b.samples_per_s; });
+  return found;
 }
 
-std::vector<Variant> with_recompute(const std::vector<Variant>& singles) {
-  std::vector<Variant> pairs;
-  for (std::size_t i = 1; i < singles.size(); ++i)
-    pairs.push_back({singles[i].text + " and recompute: full", singles[i].setting + " --set plan.recompute=full",
-                     [change = singles[i].change](Scenario& scenario, const Plan& plan) {
-                       if (!change(scenario, plan)) return false;
-                       scenario.plan.recompute.value = {Recompute::Full};
-                       return true;
-                     }});
-  return pairs;
+// Those of a list that apply to the scenario at all, so that combinations are of them alone.
+std::vector<Variant> that_apply(const Answer& answer, std::vector<Variant> list) {
+  std::erase_if(list, [&](const Variant& variant) {
+    Scenario scratch = *answer.scenario;
+    return !variant.change(scratch, answer.plan);
+  });
+  return list;
+}
+
+// The gentlest and the most of a row of sizes.
+std::vector<Variant> ends(std::vector<Variant> list) {
+  if (list.size() > 2) list.erase(list.begin() + 1, list.end() - 1);
+  return list;
+}
+
+void add_pairs(std::vector<Variant>& pairs, const std::vector<Variant>& first, const std::vector<Variant>& second) {
+  for (const Variant& a : first)
+    for (const Variant& b : second)
+      pairs.push_back(together(a, b));
+}
+
+// Where no change suffices alone, from least harm to most: pairs, then all that is free with one or two of the others.
+std::vector<Variant> combinations(const Answer& answer) {
+  const std::vector<Variant> free = that_apply(answer, free_changes(answer)),
+                             rebuilt = that_apply(answer, recompute_changes()),
+                             smaller = ends(that_apply(answer, smaller_changes(answer))),
+                             stages = ends(that_apply(answer, stage_changes(answer)));
+  std::vector<Variant> list;
+  for (std::size_t i = 0; i < free.size(); ++i)
+    add_pairs(list, {free[i]}, {free.begin() + static_cast<std::ptrdiff_t>(i) + 1, free.end()});
+  for (const auto* others : {&rebuilt, &smaller, &stages})
+    add_pairs(list, free, *others);
+  std::vector<Variant> two;
+  for (const auto* others : {&smaller, &stages})
+    add_pairs(two, *others, rebuilt);
+  list.insert(list.end(), two.begin(), two.end());
+  if (free.empty()) return list;
+  Variant all = free.front();
+  for (std::size_t i = 1; i < free.size(); ++i)
+    all = together(all, free[i]);
+  if (free.size() > 2) list.push_back(all);
+  for (const auto* others : {&rebuilt, &smaller, &stages})
+    if (free.size() > 1) add_pairs(list, {all}, *others);
+  add_pairs(list, {all}, two);
+  return list;
+}
+
+// As many are tried in full as take about as long as the single changes of the longest run.
+std::vector<Remedy> first_combination(const Answer& answer) {
+  constexpr std::int64_t kFewest = 16;
+  const std::int64_t size = std::max<std::int64_t>(1, run_size(answer.schedule, answer.costs));
+  std::int64_t left = kFewest * std::max<std::int64_t>(1, kLargestVariant / size);
+  for (const Variant& variant : combinations(answer)) {
+    if (hopeless(answer, variant.change)) continue;
+    if (left-- == 0) break;
+    if (auto fits = remedy(answer, variant)) return {std::move(*fits)};
+  }
+  return {};
 }
 
 bool too_long(const Answer& answer) {
@@ -292,15 +439,17 @@ bool fits_by_estimate(const Report& report) {
 
 std::vector<std::string> remedies(const Answer& answer) {
   if (too_long(answer)) return {"the run is too long to try others at once: try fewer micro-batches"};
-  const std::vector<Variant> singles = single_changes(answer);
-  std::vector<std::string> lines = fitting(answer, singles);
-  if (lines.empty()) lines = fitting(answer, with_recompute(singles));
+  std::vector<Remedy> found = first_of_families(answer, single_changes(answer));
+  if (found.empty()) found = first_combination(answer);
+  std::vector<std::string> lines;
+  for (Remedy& each : found)
+    lines.push_back(std::move(each.line));
   if (answer.scenario->plan.fit > 0 && fits_by_estimate(answer.report))
     lines.push_back("by the estimate alone it fits: without plan.fit");
   if (lines.empty())
     lines.push_back(
-        "nothing that was tried fits (recompute: full, 1f1b, smaller micro-batches, more stages): use devices "
-        "with more memory or more of them");
+        "nothing that was tried fits (1f1b, ZeRO-1, gradients in 16 bits, recompute, smaller micro-batches, more "
+        "stages, and these together): use devices with more memory or more of them");
   return lines;
 }
 

@@ -1,5 +1,6 @@
 // What the tool tells: devices without work, and settings to paste.
 #include <algorithm>
+#include <fstream>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -72,6 +73,19 @@ int paste_all(const char* command, const Asked& asked) {
   return offered;
 }
 
+// Llama-3 8B on eight H100, whose states alone are more than a device has: 15.0 GiB of weights, 29.9 of fp32 gradients,
+// 89.7 of Adam's, an eighth of that with ZeRO-1.
+std::string write_8b(const ScratchFolder& folder, const std::string& zero, const std::string& plan) {
+  std::ofstream(folder.path("8b.yaml"))
+      << "model: {hf: llama3-8b, sequence_length: 8192}\n"
+         "cluster: {node: {devices: 8, device: h100-sxm-80g, links: {kind: nvswitch, bandwidth: 450 GB/s}}}\n"
+         "training: {global_batch_size: 128, micro_batch_size: 2, precision: bf16, gradient_precision: fp32, "
+         "optimizer: "
+         "adam, zero: "
+      << zero << "}\nplan: " << plan << "\n";
+  return folder.path("8b.yaml");
+}
+
 }  // namespace
 
 TEST_CASE("simulate tells devices without work in its text, in Markdown and in JSON") {
@@ -89,6 +103,46 @@ TEST_CASE("simulate tells devices without work in its text, in Markdown and in J
   CHECK(document["unused_classes"].empty());
   const std::string all_four = run_program({"simulate", "scenarios/quickstart.yaml"}).out;
   CHECK_FALSE(contains(all_four, "\nidle   "));
+}
+
+TEST_CASE("what makes an 8B model fit is recomputation, and with whole states on every device ZeRO-1, too") {
+  ScratchFolder folder;
+  const std::string dp8 = "{stages: 1, data_parallel: 8}";
+  const std::string sharded = run_program({"simulate", write_8b(folder, "1", dp8)}).out;
+  const auto blocks = sharded.find("  with recompute: blocks it needs 72.3 GiB and makes "),
+             knapsack = sharded.find("  with recompute: knapsack it needs ");
+  REQUIRE(blocks != std::string::npos);
+  CHECK(knapsack < blocks);  // the fastest first
+  CHECK_FALSE(contains(sharded, "nothing that was tried"));
+  CHECK(paste_all("simulate", {folder.path("8b.yaml"), {}}) == 2);
+  // As many more micro-batches of the same size change nothing, of which a few tell what is hopeless.
+  CHECK(contains(run_program({"simulate", folder.path("8b.yaml"), "--set", "training.global_batch_size=8192"}).out,
+                 "  with recompute: blocks it needs 72.3 GiB and makes "));
+  // No single change suffices: the first pair that does, and of less memory three together.
+  const auto remedies = [&](const std::string& memory) {
+    const Asked asked{folder.path("8b.yaml"), {"cluster.node.device.memory=" + memory}};
+    CHECK(paste_all("simulate", asked) == 1);
+    return run_program(with_set("simulate", asked)).out;
+  };
+  CHECK(contains(remedies("60GiB"), "  with gradient_precision: bf16 and recompute: "));
+  CHECK(contains(remedies("50GiB"),
+                 "  with gradient_precision: bf16 and micro_batch_size: 1 and recompute: knapsack it needs "));
+  write_8b(folder, "0", dp8);
+  CHECK(contains(remedies("80GiB"), ": --set training.zero=1 --set plan.recompute=knapsack\n"));
+}
+
+TEST_CASE("where no plan fits by one open field, plan tells what fits with several") {
+  ScratchFolder folder;
+  const std::string file = write_8b(folder, "0", "{stages: 1, data_parallel: 8, schedule: {auto: [1f1b]}}");
+  CHECK(contains(run_program({"plan", file}).out,
+                 ": --set plan.recompute=auto --set training.zero=auto --set training.micro_batch_size=auto\n"));
+  CHECK(contains(run_program({"plan",
+                              write_8b(folder, "1",
+                                       "{stages: 1, data_parallel: 8, schedule: {auto: [1f1b]}, "
+                                       "recompute: blocks}"),
+                              "--set", "cluster.node.device.memory=60GiB"})
+                     .out,
+                 "  with training.gradient_precision: bf16: PP1 DP8, "));
 }
 
 // All formats that have warnings; the ranking's JSON has them for all its plans.
