@@ -142,6 +142,8 @@ TEST_CASE("capacity refuses what it cannot grow, with a way out") {
   CHECK(contains(error_of({"capacity", kQuickstart, "--over", "model.layerz"}),  // which is no model.batch
                  "--over: unknown \"model.layerz\"; " + known));
   CHECK(contains(error_of({"capacity", kQuickstart, "--over", "foo"}), "--over: unknown \"foo\"; " + known));
+  CHECK(contains(error_of({"capacity", kQuickstart, "--over", "plan.pp"}),
+                 "--over: unknown \"plan.pp\"; use plan.stages;"));
   CHECK(contains(error_of({"capacity", kQuickstart, "--over", "micro_batch_size"}),
                  "--over: unknown \"micro_batch_size\"; did you mean \"training.micro_batch_size\"? " + known));
   CHECK(contains(error_of({"capacity", kQuickstart, "--over", "plan.schedule"}),
