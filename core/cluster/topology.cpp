@@ -57,73 +57,136 @@ std::string of_device(int node, int place) {
 Topology::Topology(const Cluster& cluster) : cluster_(cluster) {
   require_sound(cluster_);
   devices_ = cluster_.devices();
-  if (cluster_.nodes > 1 && !cluster_.network->ideal)
-    nics_per_node_ = cluster_.network->per == NicPer::Node ? 1 : cluster_.devices_per_node;
-  for (int node = 0; node < cluster_.nodes; ++node) {
-    add_node_links(node);
-    if (nics_per_node_ > 0) add_nics(node);
-  }
-  if (nics_per_node_ > 0) add_leaves();
-}
-
-int Topology::new_link(const std::string& name, Bandwidth bandwidth) {
-  links_.push_back({name, bandwidth});
-  return static_cast<int>(links_.size()) - 1;
-}
-
-void Topology::add_node_links(int node) {
+  nodes_ = cluster_.nodes;
   const NodeLinks& links = cluster_.links;
   const int n = cluster_.devices_per_node;
+  if (nodes_ > 1 && !cluster_.network->ideal) {
+    nics_per_node_ = cluster_.network->per == NicPer::Node ? 1 : n;
+    per_nic_ = cluster_.network->duplex == Duplex::Half ? 1 : 2;
+  }
   const bool half = links.duplex == Duplex::Half;
   const bool way_to_nic = links.kind == LinkKind::Pcie && nics_per_node_ > 0;
-  if (links.kind == LinkKind::Ideal || (n == 1 && !way_to_nic)) return;
-  if (links.kind == LinkKind::Mesh) {
-    mesh_.push_back(static_cast<int>(links_.size()));
-    for (int a = 0; a < n; ++a)
-      for (int b = half ? a + 1 : 0; b < n; ++b)
-        if (a != b) new_link(of_device(node, a) + (half ? " - " : " to ") + std::to_string(b), links.bandwidth);
-    return;
+  const bool wired = links.kind != LinkKind::Ideal && (n > 1 || way_to_nic);
+  if (wired && links.kind == LinkKind::Mesh) {
+    pairs_ = n * (n - 1) / (half ? 2 : 1);
+  } else if (wired) {
+    ports_per_device_ = half ? 1 : 2;
+    host_memory_ = !links.peer_access && links.host_bandwidth && n > 1;
   }
-  for (int i = 0; i < n; ++i) {
-    out_.push_back(new_link(of_device(node, i) + (half ? " port" : " out"), links.bandwidth));
-    in_.push_back(half ? out_.back() : new_link(of_device(node, i) + " in", links.bandwidth));
-  }
-  if (!links.peer_access && links.host_bandwidth && n > 1)
-    host_.push_back(new_link(of_node(node) + " host memory", Bandwidth{links.host_bandwidth->value / 2}));
+  links_in_node_ = pairs_ + n * ports_per_device_ + (host_memory_ ? 1 : 0);
+  if (nics_per_node_ == 0) return;
+  const Network& network = *cluster_.network;
+  if (network.oversubscription == 1.0 || network.nodes_per_switch >= nodes_) return;
+  leaves_ = (nodes_ + network.nodes_per_switch - 1) / network.nodes_per_switch;
+  per_leaf_ = per_nic_;
 }
 
-void Topology::add_nics(int node) {
-  const Network& network = *cluster_.network;
-  for (int i = 0; i < nics_per_node_; ++i) {
-    const std::string owner = network.per == NicPer::Node ? of_node(node) : of_device(node, i);
-    const bool half = network.duplex == Duplex::Half;
-    nic_out_.push_back(new_link(owner + (half ? " NIC" : " NIC out"), network.bandwidth));
-    nic_in_.push_back(half ? nic_out_.back() : new_link(owner + " NIC in", network.bandwidth));
-  }
+int Topology::second(LinkPlace::Kind kind) const {
+  return kind == LinkPlace::Kind::Down && per_leaf_ == 2 ? 1 : 0;
 }
 
-void Topology::add_leaves() {
-  const Network& network = *cluster_.network;
-  if (network.oversubscription == 1.0 || network.nodes_per_switch >= cluster_.nodes) return;
-  const Bandwidth capacity{static_cast<double>(network.nodes_per_switch) * nics_per_node_ * network.bandwidth.value /
-                           network.oversubscription};
-  const bool half = network.duplex == Duplex::Half;
-  for (int first = 0; first < cluster_.nodes; first += network.nodes_per_switch) {
-    const std::string leaf = "leaf " + std::to_string(first / network.nodes_per_switch);
-    up_.push_back(new_link(leaf + (half ? " uplink" : " up"), capacity));
-    down_.push_back(half ? up_.back() : new_link(leaf + " down", capacity));
+int Topology::port(LinkPlace::Kind kind, DeviceId device) const {
+  const int n = cluster_.devices_per_node, second = kind == LinkPlace::Kind::PortIn && ports_per_device_ == 2 ? 1 : 0;
+  return device / n * per_node() + device % n * ports_per_device_ + second;
+}
+
+int Topology::nic(LinkPlace::Kind kind, DeviceId device) const {
+  const int n = cluster_.devices_per_node, second = kind == LinkPlace::Kind::NicIn && per_nic_ == 2 ? 1 : 0;
+  return device / n * per_node() + links_in_node_ + (nics_per_node_ == 1 ? 0 : device % n) * per_nic_ + second;
+}
+
+LinkPlace Topology::place(int link) const {
+  using Kind = LinkPlace::Kind;
+  if (const int leaf = link - nodes_ * per_node(); leaf >= 0)
+    return {leaf % per_leaf_ == 0 ? Kind::Up : Kind::Down, leaf / per_leaf_, 0};
+  const int node = link / per_node(), at = link % per_node();
+  if (const int on_nic = at - links_in_node_; on_nic >= 0)
+    return {on_nic % per_nic_ == 0 ? Kind::NicOut : Kind::NicIn, node, on_nic / per_nic_};
+  if (at < pairs_) return {Kind::Pair, node, at};
+  if (host_memory_ && at + 1 == links_in_node_) return {Kind::HostMemory, node, 0};
+  return {at % ports_per_device_ == 0 ? Kind::PortOut : Kind::PortIn, node, at / ports_per_device_};
+}
+
+Bandwidth Topology::bandwidth(int link) const {
+  const NodeLinks& links = cluster_.links;
+  switch (place(link).kind) {
+    case LinkPlace::Kind::PortOut:
+    case LinkPlace::Kind::PortIn:
+    case LinkPlace::Kind::Pair: return links.bandwidth;
+    case LinkPlace::Kind::HostMemory: return Bandwidth{links.host_bandwidth->value / 2};
+    case LinkPlace::Kind::NicOut:
+    case LinkPlace::Kind::NicIn: return cluster_.network->bandwidth;
+    case LinkPlace::Kind::Up:
+    case LinkPlace::Kind::Down: break;
   }
+  return uplink_bandwidth();
+}
+
+Bandwidth Topology::uplink_bandwidth() const {
+  const Network& network = *cluster_.network;
+  return Bandwidth{static_cast<double>(network.nodes_per_switch) * nics_per_node_ * network.bandwidth.value /
+                   network.oversubscription};
+}
+
+std::string Topology::name(const LinkPlace& place) const {
+  using Kind = LinkPlace::Kind;
+  const bool half = cluster_.links.duplex == Duplex::Half, half_nic = per_nic_ == 1;
+  const std::string device = of_device(place.owner, place.place);
+  const std::string nic = nics_per_node_ == 1 && cluster_.network->per == NicPer::Node ? of_node(place.owner) : device;
+  const std::string leaf = "leaf " + std::to_string(place.owner);
+  switch (place.kind) {
+    case Kind::PortOut: return device + (half ? " port" : " out");
+    case Kind::PortIn: return device + " in";
+    case Kind::HostMemory: return of_node(place.owner) + " host memory";
+    case Kind::NicOut: return nic + (half_nic ? " NIC" : " NIC out");
+    case Kind::NicIn: return nic + " NIC in";
+    case Kind::Up: return leaf + (half_nic ? " uplink" : " up");
+    case Kind::Down: return leaf + " down";
+    case Kind::Pair: break;
+  }
+  const int n = cluster_.devices_per_node;
+  int a = 0, b = place.place;
+  for (; b >= (half ? n - 1 - a : n - 1); ++a)
+    b -= half ? n - 1 - a : n - 1;
+  b += half ? a + 1 : b >= a ? 1 : 0;
+  return of_device(place.owner, a) + (half ? " - " : " to ") + std::to_string(b);
+}
+
+Link Topology::link(int link) const {
+  return {name(place(link)), bandwidth(link)};
+}
+
+std::vector<Link> Topology::links() const {
+  std::vector<Link> all;
+  all.reserve(static_cast<std::size_t>(link_count()));
+  for (int i = 0; i < link_count(); ++i)
+    all.push_back(link(i));
+  return all;
+}
+
+Topology::Way Topology::way(DeviceId from, DeviceId to) const {
+  if (from == to) return Way::None;
+  if (from / cluster_.devices_per_node == to / cluster_.devices_per_node) return Way::InsideNode;
+  return leaves_ > 0 && leaf(from) != leaf(to) ? Way::BetweenLeaves : Way::BetweenNodes;
 }
 
 Route Topology::route(DeviceId from, DeviceId to) const {
+  Route result;
+  route(from, to, result);
+  return result;
+}
+
+void Topology::route(DeviceId from, DeviceId to, Route& result) const {
   PP_CHECK(from >= 0 && from < devices_ && to >= 0 && to < devices_);
-  Route route;
-  if (from == to) return route;
-  if (from / cluster_.devices_per_node == to / cluster_.devices_per_node)
-    inside_node(from, to, route);
-  else
-    between_nodes(from, to, route);
-  return route;
+  result.links.clear();
+  result.bandwidth = Bandwidth{0};
+  result.latency = {};
+  switch (way(from, to)) {
+    case Way::None: return;
+    case Way::InsideNode: return inside_node(from, to, result);
+    case Way::BetweenNodes:
+    case Way::BetweenLeaves: return between_nodes(from, to, result);
+  }
 }
 
 void Topology::inside_node(DeviceId from, DeviceId to, Route& route) const {
@@ -131,47 +194,45 @@ void Topology::inside_node(DeviceId from, DeviceId to, Route& route) const {
   if (links.kind == LinkKind::Ideal) return;
   route.latency = links.latency;
   route.bandwidth = links.bandwidth;
+  const int n = cluster_.devices_per_node;
   if (links.kind == LinkKind::Mesh) {
-    const int n = cluster_.devices_per_node, a = from % n, b = to % n;
+    const int a = from % n, b = to % n;
     const int low = std::min(a, b), high = std::max(a, b);
     const int pair = links.duplex == Duplex::Half ? low * n - low * (low + 1) / 2 + (high - low - 1)
                                                   : a * (n - 1) + (b < a ? b : b - 1);
-    route.links = {mesh_[static_cast<std::size_t>(from / n)] + pair};
+    route.links = {from / n * per_node() + pair};
     return;
   }
-  route.links.push_back(out_[static_cast<std::size_t>(from)]);
+  route.links.push_back(port(LinkPlace::Kind::PortOut, from));
   if (!links.peer_access) {
     double half = links.bandwidth.value;  // rate of each of the two halves: both ports have the same bandwidth
-    if (!host_.empty()) {
-      route.links.push_back(host_[static_cast<std::size_t>(from / cluster_.devices_per_node)]);
+    if (host_memory_) {
+      route.links.push_back(from / n * per_node() + links_in_node_ - 1);
       half = std::min(half, links.host_bandwidth->value);
     }
     route.bandwidth = Bandwidth{half / 2};
   }
-  route.links.push_back(in_[static_cast<std::size_t>(to)]);
+  route.links.push_back(port(LinkPlace::Kind::PortIn, to));
 }
 
 void Topology::between_nodes(DeviceId from, DeviceId to, Route& route) const {
   if (nics_per_node_ == 0) return;
   const Network& network = *cluster_.network;
   const bool through_ports = cluster_.links.kind == LinkKind::Pcie;
-  const int n = cluster_.devices_per_node;
-  const auto nic = [&](DeviceId device) {
-    return static_cast<std::size_t>(network.per == NicPer::Node ? device / n : device);
-  };
-  const auto leaf = [&](DeviceId device) { return static_cast<std::size_t>(device / n / network.nodes_per_switch); };
-  if (through_ports) route.links.push_back(out_[static_cast<std::size_t>(from)]);
-  route.links.push_back(nic_out_[nic(from)]);
-  if (!up_.empty() && leaf(from) != leaf(to)) {
-    route.links.push_back(up_[leaf(from)]);
-    route.links.push_back(down_[leaf(to)]);
-  }
-  route.links.push_back(nic_in_[nic(to)]);
-  if (through_ports) route.links.push_back(in_[static_cast<std::size_t>(to)]);
   route.latency = network.latency;
   route.bandwidth = network.bandwidth;
-  for (const int link : route.links)
-    route.bandwidth = std::min(route.bandwidth, links_[static_cast<std::size_t>(link)].bandwidth);
+  if (through_ports) {
+    route.links.push_back(port(LinkPlace::Kind::PortOut, from));
+    route.bandwidth = std::min(route.bandwidth, cluster_.links.bandwidth);
+  }
+  route.links.push_back(nic(LinkPlace::Kind::NicOut, from));
+  if (leaves_ > 0 && leaf(from) != leaf(to)) {
+    route.links.push_back(uplink(LinkPlace::Kind::Up, leaf(from)));
+    route.links.push_back(uplink(LinkPlace::Kind::Down, leaf(to)));
+    route.bandwidth = std::min(route.bandwidth, uplink_bandwidth());
+  }
+  route.links.push_back(nic(LinkPlace::Kind::NicIn, to));
+  if (through_ports) route.links.push_back(port(LinkPlace::Kind::PortIn, to));
 }
 
 }  // namespace pipewright

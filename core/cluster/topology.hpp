@@ -44,33 +44,60 @@ struct Route {
   Time latency;            // from one end to the other
 };
 
+// What a link is, whichever node has it: links of one kind have one bandwidth on every cluster. `place` says which of
+// them it is inside its node (or leaf switch): the device of a port or NIC, the pair of a mesh.
+struct LinkPlace {
+  enum class Kind : std::uint8_t { PortOut, PortIn, Pair, HostMemory, NicOut, NicIn, Up, Down };
+  Kind kind{};
+  int owner = 0;  // node, or leaf switch
+  int place = 0;
+  bool operator==(const LinkPlace&) const = default;
+};
+
+// Links are numbered node by node: ports (or pairs), host memory, NICs; then those of the leaf switches. All nodes are
+// wired alike, so a link's place follows from its number, and nothing here grows with the cluster.
 class Topology {
  public:
   // Throws InputError (at the cluster's place) for more than `kMostDevices` devices, a bandwidth of 0, several nodes
   // without a network, and a mesh without peer access (it has no way through host memory).
   explicit Topology(const Cluster& cluster);
 
-  const std::vector<Link>& links() const { return links_; }
+  int link_count() const { return nodes_ * per_node() + leaves_ * per_leaf_; }
+  LinkPlace place(int link) const;
+  Bandwidth bandwidth(int link) const;
+  Link link(int link) const;  // with its name
+  std::vector<Link> links() const;
   int devices() const { return devices_; }
 
   // Route of a transfer from one device to another. from == to: no links, no time. O(1) links, built on each call.
   Route route(DeviceId from, DeviceId to) const;
+  void route(DeviceId from, DeviceId to, Route& result) const;  // the same, into memory that is there
+
+  // Which kind of route it is. Routes of one kind pass links of the same kinds, and have one bandwidth and latency.
+  enum class Way : std::uint8_t { None, InsideNode, BetweenNodes, BetweenLeaves };
+  Way way(DeviceId from, DeviceId to) const;
 
  private:
-  int new_link(const std::string& name, Bandwidth bandwidth);
-  void add_node_links(int node);
-  void add_nics(int node);
-  void add_leaves();
+  int per_node() const { return links_in_node_ + nics_per_node_ * per_nic_; }
+  int port(LinkPlace::Kind kind, DeviceId device) const;
+  int nic(LinkPlace::Kind kind, DeviceId device) const;
+  int leaf(DeviceId device) const { return device / cluster_.devices_per_node / cluster_.network->nodes_per_switch; }
+  int uplink(LinkPlace::Kind kind, int leaf) const { return nodes_ * per_node() + leaf * per_leaf_ + second(kind); }
+  int second(LinkPlace::Kind kind) const;
+  Bandwidth uplink_bandwidth() const;
+  std::string name(const LinkPlace& place) const;
   void inside_node(DeviceId from, DeviceId to, Route& route) const;
   void between_nodes(DeviceId from, DeviceId to, Route& route) const;
 
   Cluster cluster_;
-  int devices_;
-  int nics_per_node_ = 0;  // 0: one node, or an ideal network
-  std::vector<Link> links_;
-  // Links by device (ports), by node (host memory, first link of the mesh), by NIC and by leaf switch; empty where the
-  // cluster has none. Half duplex: the entries of both directions are the same link.
-  std::vector<int> out_, in_, host_, mesh_, nic_out_, nic_in_, up_, down_;
+  int devices_ = 0, nodes_ = 0;
+  int ports_per_device_ = 0;  // 0: the links inside a node are none, or pairs
+  int pairs_ = 0;             // of a node's mesh
+  int links_in_node_ = 0;     // ports, or pairs, and host memory
+  bool host_memory_ = false;
+  int nics_per_node_ = 0;           // 0: one node, or an ideal network
+  int per_nic_ = 0, per_leaf_ = 0;  // 1: half duplex, both directions are one link; else 2
+  int leaves_ = 0;                  // leaf switches whose uplinks can bind
 };
 
 // More than any cluster has; keeps a slip of the keyboard from filling the memory.

@@ -90,7 +90,7 @@ TEST_CASE("A ring over two nodes crosses each NIC once") {
   const Topology topology(cluster(2, 4));
   double on_nics = 0;
   for (const auto& [link, weight] : ring.phases[0].links)
-    if (topology.links()[static_cast<std::size_t>(link)].name.find("NIC") != std::string::npos) on_nics += weight;
+    if (topology.link(link).name.find("NIC") != std::string::npos) on_nics += weight;
   CHECK(on_nics == 4.0);  // two NICs, out and in
 }
 
@@ -141,7 +141,7 @@ TEST_CASE("Every member but the two roots sends all bytes up and receives all by
     double sent = 0, received = 0;
     for (const auto& [link, weight] : tree.phases[0].links) {
       CHECK(weight <= 1.0);
-      const std::string& name = topology.links()[static_cast<std::size_t>(link)].name;
+      const std::string name = topology.link(link).name;
       (name.ends_with("out") ? sent : received) += weight;
     }
     CHECK(sent == doctest::Approx(n - 1));  // two trees of n - 1 edges with half the bytes each

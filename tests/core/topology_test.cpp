@@ -1,6 +1,8 @@
 #include "core/cluster/topology.hpp"
 
+#include <iterator>
 #include <set>
+#include <string>
 
 #include <doctest/doctest.h>
 
@@ -32,7 +34,7 @@ Cluster cluster(LinkKind kind, int nodes = 1) {
 std::string way(const Topology& topology, DeviceId from, DeviceId to) {
   std::string text;
   for (const int link : topology.route(from, to).links)
-    text += (text.empty() ? "" : " | ") + topology.links()[static_cast<std::size_t>(link)].name;
+    text += (text.empty() ? "" : " | ") + topology.link(link).name;
   return text;
 }
 
@@ -168,6 +170,36 @@ TEST_CASE("An ideal network takes no time even from PCIe") {
   CHECK(topology.route(0, 1).bandwidth == GB(100));
 }
 
+TEST_CASE("A link's place and name follow from its number") {
+  for (const LinkKind kind : {LinkKind::Ideal, LinkKind::Mesh, LinkKind::Nvswitch, LinkKind::Pcie})
+    for (const Duplex duplex : {Duplex::Full, Duplex::Half})
+      for (const NicPer per : {NicPer::Node, NicPer::Device}) {
+        Cluster c = cluster(kind, 4);
+        c.links.duplex = c.network->duplex = duplex;
+        c.links.peer_access = kind != LinkKind::Pcie;
+        if (kind == LinkKind::Pcie) c.links.host_bandwidth = GB(24);
+        c.network->per = per, c.network->nodes_per_switch = 2, c.network->oversubscription = 2;
+        const Topology topology(c);
+        std::set<std::string> names;
+        for (int i = 0; i < topology.link_count(); ++i) {
+          names.insert(topology.link(i).name);
+          CHECK(topology.link(i).bandwidth == topology.bandwidth(i));
+        }
+        CHECK(std::ssize(names) == topology.link_count());
+        for (DeviceId from = 0; from < 16; ++from)
+          for (DeviceId to = 0; to < 16; ++to) {
+            const Route route = topology.route(from, to);
+            for (const int link : route.links) {
+              const LinkPlace place = topology.place(link);
+              const bool switches = place.kind == LinkPlace::Kind::Up || place.kind == LinkPlace::Kind::Down;
+              CHECK((place.owner == (switches ? from / 8 : from / 4) || place.owner == (switches ? to / 8 : to / 4)));
+            }
+            const bool far = topology.way(from, to) == Topology::Way::BetweenLeaves;
+            CHECK(far == (from / 8 != to / 8));
+          }
+      }
+}
+
 TEST_CASE("Links on a route are distinct and no slower than the route") {
   for (const LinkKind kind : {LinkKind::Ideal, LinkKind::Mesh, LinkKind::Nvswitch, LinkKind::Pcie})
     for (const Duplex duplex : {Duplex::Full, Duplex::Half}) {
@@ -180,7 +212,7 @@ TEST_CASE("Links on a route are distinct and no slower than the route") {
           const Route route = topology.route(from, to);
           CHECK(std::set<int>(route.links.begin(), route.links.end()).size() == route.links.size());
           for (const int link : route.links)
-            CHECK(route.bandwidth <= topology.links()[static_cast<std::size_t>(link)].bandwidth);
+            CHECK(route.bandwidth <= topology.bandwidth(link));
         }
     }
 }
