@@ -80,8 +80,7 @@ void check_links_apart(const Scenario& scenario, const RunPlan& run, const Topol
         throw InputError(scenario.cluster.place,
                          "run.transport: throttled gives every pair of workers a link of its own, and this cluster's "
                          "routes share " +
-                             topology.links()[static_cast<std::size_t>(link)].name +
-                             "; use links of kind mesh, or transport local");
+                             topology.link(link).name + "; use links of kind mesh, or transport local");
     }
   }
 }
@@ -213,7 +212,7 @@ RealRun::RealRun(const Scenario& scenario, Ranks* ranks) : scenario_(scenario), 
   check_precision(scenario);
   const Scenario cut_by = with_a_peak(scenario);
   const CostModel cost = cost_model(cut_by);
-  predicted_ = price(find_plan(cut_by, cost), cost, Engine::Auto);
+  predicted_ = price(find_plan(cut_by, cost), cost, Engine::Auto, Copies::Each);
   settle(predicted_, Engine::Auto);
   predicted_.scenario = &scenario;
   backend_ = backend_of(scenario, predicted_.plan.workers(), ranks != nullptr);

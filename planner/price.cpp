@@ -45,12 +45,17 @@ std::int64_t run_size(const Schedule& schedule, const StepCosts& costs) {
   return (ops + messages) * schedule.shape.data_parallel;
 }
 
-Answer price(const Plan& plan, const CostModel& cost, Engine engine) {
+StepCosts folded_costs(const Plan& plan, const CostModel& cost, Engine engine) {
+  const bool whole = engine == Engine::EventQueueSteps;
+  return step_costs(plan, cost, whole ? nullptr : fold_copies(plan, cost, Alike::OnLinks));
+}
+
+Answer price(const Plan& plan, const CostModel& cost, Engine engine, Copies copies) {
   const Scenario& scenario = cost.scenario();
   Answer answer;
   answer.scenario = &scenario;
   answer.plan = plan;
-  answer.costs = step_costs(plan, cost);
+  answer.costs = copies == Copies::Each ? step_costs(plan, cost) : folded_costs(plan, cost, engine);
   PP_CHECK(validate(answer.costs).empty());
   answer.schedule = make_schedule(plan, answer.costs.shape);
   answer.timeline = simulate(answer.schedule, answer.costs, engine);

@@ -22,12 +22,20 @@ std::optional<SteadyState> steady_state_of(const Schedule& schedule, const StepC
 // The engine that ran: what a second run "with the same engine" asks for.
 Engine engine_of(const Timeline& timeline);
 
-// Ops and messages of one run over all workers: the measure for what may be run again within a blink.
+// Ops and messages of one run over all workers that are simulated: the measure for what may be run again within a
+// blink.
 std::int64_t run_size(const Schedule& schedule, const StepCosts& costs);
+
+// Which copies are simulated: those that run alike once, or each by itself, for who compares a real run with them.
+enum class Copies { Folded, Each };
 
 // The priced plan with the figures that follow from its timeline (`summarize`). `answer.scenario` is cost.scenario().
 // Ops are priced as if all workers always computed: what searches compare.
-Answer price(const Plan& plan, const CostModel& cost, Engine engine);
+Answer price(const Plan& plan, const CostModel& cost, Engine engine, Copies copies = Copies::Folded);
+
+// The prices of a run that is simulated by `engine`: copies that run alike are folded, unless rings are to be played
+// step by step, which are those of all members.
+StepCosts folded_costs(const Plan& plan, const CostModel& cost, Engine engine = Engine::Auto);
 
 // The same with each op priced by the number of workers that compute while it runs (sim/at_load.hpp), where the prices
 // tell them apart.

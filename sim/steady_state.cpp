@@ -92,10 +92,13 @@ Time last_end(const Run& run, std::int64_t until) {
 }
 
 // Compute time of all workers for the micro-batches [from, until) and the updates of their rounds.
-void add_busy(SteadyState& steady, const Schedule& schedule, const Timeline& timeline, std::int64_t from,
-              std::int64_t until) {
+void add_busy(SteadyState& steady, const Schedule& schedule, const StepCosts& costs, const Timeline& timeline,
+              std::int64_t from, std::int64_t until) {
+  const std::vector<int> alike =
+      costs.fold ? costs.fold->counts() : std::vector<int>(at(schedule.shape.data_parallel), 1);
   for (std::size_t worker = 0; worker < timeline.workers.size(); ++worker) {
     const std::size_t position = worker % schedule.positions.size();
+    const int times = alike[worker / schedule.positions.size()];
     const int replicas = schedule.shape.replicas_of(stage_at(schedule.shape, static_cast<PositionId>(position)));
     const auto& ops = schedule.positions[position].compute;
     for (std::size_t i = 0; i < ops.size(); ++i) {
@@ -103,15 +106,16 @@ void add_busy(SteadyState& steady, const Schedule& schedule, const Timeline& tim
       const std::int64_t m = static_cast<std::int64_t>(ops[i].micro_batch) * (update ? replicas : 1);
       if (m < from || m >= until) continue;
       const Span& span = timeline.workers[worker].compute[i];
-      steady.busy += span.end - span.start;
-      if (update) steady.update += span.end - span.start;
+      const Time duration{(span.end - span.start).value * times};
+      steady.busy += duration;
+      if (update) steady.update += duration;
     }
   }
 }
 
 }  // namespace
 
-SteadyState steady_state(const Schedule& schedule, const StepCosts& /*costs*/, const Timeline& timeline) {
+SteadyState steady_state(const Schedule& schedule, const StepCosts& costs, const Timeline& timeline) {
   const std::int64_t count = schedule.shape.micro_batches;
   const std::int64_t round = round_of_all(schedule.shape, count);
   const Run run = run_of(schedule, timeline);
@@ -127,7 +131,7 @@ SteadyState steady_state(const Schedule& schedule, const StepCosts& /*costs*/, c
     if (const auto growth = common_growth(run, until - window, until, period)) {
       steady.micro_batches = period;
       steady.growth = *growth;
-      add_busy(steady, schedule, timeline, until - period, until);
+      add_busy(steady, schedule, costs, timeline, until - period, until);
       return steady;
     }
   }
@@ -138,7 +142,7 @@ SteadyState steady_state(const Schedule& schedule, const StepCosts& /*costs*/, c
   const bool too_short = half < 1;
   steady.micro_batches = too_short ? count : end - half;
   steady.growth = too_short ? timeline.makespan : last_end(run, end) - last_end(run, half);
-  add_busy(steady, schedule, timeline, too_short ? 0 : half, too_short ? count : end);
+  add_busy(steady, schedule, costs, timeline, too_short ? 0 : half, too_short ? count : end);
   return steady;
 }
 

@@ -4,6 +4,8 @@
 #include <bit>
 #include <utility>
 
+#include "core/plan/plan.hpp"
+
 namespace pipewright {
 namespace {
 
@@ -14,11 +16,11 @@ class Load {
 
   // A hop that carries `weight` for each unit of the phase.
   void add(DeviceId from, DeviceId to, double weight) {
-    const Route route = topology_.route(from, to);
-    latency_ = std::max(latency_, route.latency);
-    for (const int link : route.links)
+    topology_.route(from, to, route_);
+    latency_ = std::max(latency_, route_.latency);
+    for (const int link : route_.links)
       links_.emplace_back(link, weight);
-    if (route.bandwidth.value > 0) limit(route.bandwidth.value / weight);
+    if (route_.bandwidth.value > 0) limit(route_.bandwidth.value / weight);
   }
 
   // share: bytes moved per byte of the all-reduce; steps: hops that follow one another.
@@ -26,23 +28,41 @@ class Load {
     CollectivePhase phase;
     phase.bytes = share;
     phase.latency = Time{checked_product(latency_.value, steps, "the latency of an all-reduce")};
-    // Stable, so that the sums below are formed in the order of the hops whatever the sort does.
-    std::stable_sort(links_.begin(), links_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (const auto& [link, weight] : links_)
-      if (!phase.links.empty() && phase.links.back().first == link)
-        phase.links.back().second += weight;
-      else
-        phase.links.emplace_back(link, weight);
+    phase.links = dense() ? summed_densely() : summed();
     for (const auto& [link, weight] : phase.links)
-      limit(topology_.links()[static_cast<std::size_t>(link)].bandwidth.value / weight);
+      limit(topology_.bandwidth(link).value / weight);
     phase.rate = Bandwidth{rate_};
     return phase;
   }
 
  private:
+  // What each link carries, by link. The sums are formed in the order of the hops either way.
+  std::vector<std::pair<std::int32_t, double>> summed() {
+    std::vector<std::pair<std::int32_t, double>> sums;
+    std::stable_sort(links_.begin(), links_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (const auto& [link, weight] : links_)
+      if (!sums.empty() && sums.back().first == link)
+        sums.back().second += weight;
+      else
+        sums.emplace_back(link, weight);
+    return sums;
+  }
+  // The same for groups that pass a good part of the cluster's links: a table of them takes less time than sorting.
+  std::vector<std::pair<std::int32_t, double>> summed_densely() const {
+    std::vector<double> carried(static_cast<std::size_t>(topology_.link_count()));
+    for (const auto& [link, weight] : links_)
+      carried[static_cast<std::size_t>(link)] += weight;
+    std::vector<std::pair<std::int32_t, double>> sums;
+    for (std::size_t link = 0; link < carried.size(); ++link)
+      if (carried[link] > 0) sums.emplace_back(static_cast<std::int32_t>(link), carried[link]);
+    return sums;
+  }
+  bool dense() const { return static_cast<std::int64_t>(links_.size()) * 8 > topology_.link_count(); }
+
   void limit(double rate) { rate_ = rate_ == 0 ? rate : std::min(rate_, rate); }
 
   const Topology& topology_;
+  Route route_;  // scratch
   std::vector<std::pair<std::int32_t, double>> links_;
   double rate_ = 0;
   Time latency_;
@@ -143,6 +163,16 @@ AllReduceGroup::AllReduceGroup(std::vector<DeviceId> members, const Topology& to
   hierarchy_ = {half, between.phase(2.0 * (p - 1) / p / g, 2 * (p - 1)), half};
 }
 
+void AllReduceGroup::keep_links(const Fold& fold) {
+  for (auto* algorithm : {&ring_, &tree_, &hierarchy_})
+    for (CollectivePhase& phase : *algorithm) {
+      std::vector<std::pair<std::int32_t, double>> kept;
+      for (const auto& [link, weight] : phase.links)
+        if (const std::int32_t now = fold.kept_link(link); now >= 0) kept.emplace_back(now, weight);
+      phase.links = std::move(kept);
+    }
+}
+
 Collective AllReduceGroup::price(AllReduce algorithm, Bytes bytes) const {
   PP_CHECK(algorithm != AllReduce::Hierarchical || hierarchical_ || count_ < 2);
   switch (algorithm) {
@@ -163,6 +193,16 @@ Collective AllReduceGroup::best(Bytes bytes) const {
   consider(AllReduce::Tree, tree_);
   if (hierarchical_) consider(AllReduce::Hierarchical, hierarchy_);
   return price(best, bytes);
+}
+
+std::vector<DeviceId> members(const Plan& plan, StageId stage) {
+  std::vector<DeviceId> devices;
+  const PositionId first = plan.first_position(stage);
+  const int positions = plan.positions();
+  for (CopyId copy = 0; copy < plan.data_parallel; ++copy)
+    for (int replica = 0; replica < plan.replicas[static_cast<std::size_t>(stage)]; ++replica)
+      devices.push_back(plan.device[static_cast<std::size_t>(copy * positions + first + replica)]);
+  return devices;
 }
 
 std::vector<Route> ring_routes(std::vector<DeviceId> members, const Topology& topology) {

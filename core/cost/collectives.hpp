@@ -21,9 +21,11 @@
 // Tests: tests/core/collectives_test.cpp.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "core/cluster/topology.hpp"
+#include "core/cost/fold.hpp"
 #include "core/cost/step_costs.hpp"
 
 namespace pipewright {
@@ -40,6 +42,11 @@ class AllReduceGroup {
   bool hierarchical() const { return hierarchical_; }
   std::size_t members() const { return count_; }
 
+  // The phases of every algorithm, for one byte; none where it cannot be used.
+  std::array<const std::vector<CollectivePhase>*, 3> algorithms() const { return {&ring_, &tree_, &hierarchy_}; }
+  // Keeps of every phase's links those that `fold` keeps, by their new numbers. Rates and times are those of all links.
+  void keep_links(const Fold& fold);
+
   // One all-reduce of `bytes`. No phases and no time for n <= 1 members or 0 bytes.
   Collective price(AllReduce algorithm, Bytes bytes) const;
 
@@ -52,6 +59,9 @@ class AllReduceGroup {
   std::size_t count_;
   bool hierarchical_ = false;
 };
+
+// Devices of all members of the all-reduces of a stage: its replicas in every copy.
+std::vector<DeviceId> members(const Plan& plan, StageId stage);
 
 // Routes around the ring: from each member, in the order of their devices, to the next one. Empty for n <= 1.
 std::vector<Route> ring_routes(std::vector<DeviceId> members, const Topology& topology);

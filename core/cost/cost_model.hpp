@@ -152,7 +152,10 @@ CostModel cost_model(const Scenario& scenario);
 // these tensors; a tensor counts once per edge. Chunks that no tensor joins wait for nothing of one another and have no
 // edge; a tensor of 0 bytes is one, and still takes its latency. Gradients have the size of the tensors. Only pairs of
 // replicas that some micro-batch joins (equal modulo the common divisor) have a channel.
-StepCosts step_costs(const Plan& plan, const CostModel& cost);
+//
+// `fold`: of this plan, or nullptr for every copy. The shape counts the copies that are simulated, messages and links
+// are theirs; all-reduces are priced over the members of all copies. Ring hops are those of whole steps only.
+StepCosts step_costs(const Plan& plan, const CostModel& cost, std::shared_ptr<const Fold> fold = nullptr);
 
 // Shape of the schedule that the plan asks for, with the number of all-reduce buckets of every chunk (`buckets`).
 ScheduleShape schedule_shape(const Plan& plan, const Model& model, const Training& training);

@@ -179,25 +179,32 @@ Collective priced_all_reduce(const CostSource& source, const AllReduceGroup& gro
   return {bytes, *measured, {phase}};
 }
 
-void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost) {
-  const Scenario& scenario = cost.scenario();
-  const Workers workers(costs.shape);
-  bool any = false;
-  for (int k = 0; k < plan.stages; ++k)
-    any = any || reduces(costs.shape, k);
-  if (any) costs.collectives.resize(plan.layers.size());
-  if (any) costs.ring_hops.resize(static_cast<std::size_t>(plan.stages));
-  for (int k = 0; k < plan.stages; ++k) {
-    std::vector<DeviceId> members;
-    for (CopyId copy = 0; copy < plan.data_parallel; ++copy)
-      for (int replica = 0; replica < costs.shape.replicas_of(k); ++replica)
-        members.push_back(plan.device[static_cast<std::size_t>(workers.id(copy, k, replica))]);
-    for (Route& route : ring_routes(members, cost.topology())) {
+// Routes around the rings of all stages, for the engine that plays them step by step.
+void add_ring_hops(StepCosts& costs, const Plan& plan, const CostModel& cost) {
+  costs.ring_hops.resize(static_cast<std::size_t>(plan.stages));
+  for (StageId k = 0; k < plan.stages; ++k)
+    for (Route& route : ring_routes(members(plan, k), cost.topology())) {
       costs.ring_hops[static_cast<std::size_t>(k)].push_back(static_cast<std::int32_t>(costs.routes.size()));
       costs.routes.push_back(std::move(route));
     }
-    const AllReduceGroup group(std::move(members), cost.topology(), scenario.cluster.devices_per_node);
+}
+
+bool any_reduces(const ScheduleShape& shape) {
+  for (StageId k = 0; k < shape.stages; ++k)
+    if (reduces(shape, k)) return true;
+  return false;
+}
+
+// Over the members of all copies, whichever are simulated.
+void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost) {
+  const Scenario& scenario = cost.scenario();
+  if (!any_reduces(costs.shape)) return;
+  costs.collectives.resize(plan.layers.size());
+  if (costs.fold == nullptr) add_ring_hops(costs, plan, cost);
+  for (StageId k = 0; k < plan.stages; ++k) {
     if (!reduces(costs.shape, k)) continue;
+    AllReduceGroup group(members(plan, k), cost.topology(), scenario.cluster.devices_per_node);
+    if (costs.fold != nullptr) group.keep_links(*costs.fold);
     for (int i = 0; i < plan.virtual_stages; ++i) {
       const auto v = static_cast<std::size_t>(plan.chunk_of(k, i));
       for (const Bucket& bucket :
@@ -252,13 +259,51 @@ std::vector<int> loads_for(int workers, std::vector<int> loads) {
   return loads;
 }
 
+// Where the simulated copies lie.
+class SimulatedCopies {
+ public:
+  SimulatedCopies(const Plan& plan, const Topology& topology, const Fold* fold)
+      : plan_(plan), topology_(topology), fold_(fold), positions_(plan.positions()) {}
+
+  int count() const { return fold_ == nullptr ? plan_.data_parallel : static_cast<int>(fold_->copies.size()); }
+  DeviceId device(WorkerId worker) const {
+    const CopyId copy = worker / positions_;
+    const CopyId in_plan = fold_ == nullptr ? copy : fold_->copies[static_cast<std::size_t>(copy)];
+    return plan_.device[static_cast<std::size_t>(in_plan * positions_ + worker % positions_)];
+  }
+  std::vector<Link> links() const {
+    if (fold_ == nullptr) return topology_.links();
+    std::vector<Link> links;
+    for (const std::int32_t first : fold_->names)
+      links.push_back(topology_.link(first));
+    return links;
+  }
+  Route route(WorkerId from, WorkerId to) const {
+    Route route = topology_.route(device(from), device(to));
+    if (fold_ == nullptr) return route;
+    for (int& link : route.links)
+      link = fold_->kept_link(link);
+    std::erase(route.links, -1);  // all of them, or none
+    return route;
+  }
+
+ private:
+  const Plan& plan_;
+  const Topology& topology_;
+  const Fold* fold_;
+  int positions_;
+};
+
 }  // namespace
 
-StepCosts step_costs(const Plan& plan, const CostModel& cost) {
+StepCosts step_costs(const Plan& plan, const CostModel& cost, std::shared_ptr<const Fold> fold) {
   const Scenario& scenario = cost.scenario();
   StepCosts costs;
   costs.shape = schedule_shape(plan, scenario.model, scenario.training);
-  costs.links = cost.topology().links();
+  costs.fold = std::move(fold);
+  const SimulatedCopies placed(plan, cost.topology(), costs.fold.get());
+  costs.shape.data_parallel = placed.count();
+  costs.links = placed.links();
   costs.sharing = scenario.cluster.sharing;
   const OnStages full(plan, cost, plan.micro_batch_size);
   const bool ragged = plan.last_micro_batch_size != plan.micro_batch_size;
@@ -280,12 +325,10 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost) {
   const EdgeTraffic tensors_last = ragged ? tensors_of(last) : tensors;
   costs.edges = std::move(tensors.edges);
   check_pairs(costs, scenario.plan.replicas.place);
-  const auto device = [&](WorkerId worker) { return plan.device[static_cast<std::size_t>(worker)]; };
   Scatter scatter(plan, scenario.cluster);
   lay_messages(
-      costs, tensors.bytes, tensors_last.bytes,
-      [&](WorkerId from, WorkerId to) { return cost.topology().route(device(from), device(to)); },
-      [&](Bytes bytes, WorkerId to) { return scatter(bytes, device(to)); });
+      costs, tensors.bytes, tensors_last.bytes, [&](WorkerId from, WorkerId to) { return placed.route(from, to); },
+      [&](Bytes bytes, WorkerId to) { return scatter(bytes, placed.device(to)); });
   if (scenario.cost == CostSourceKind::Profile)
     add_handing_over(costs, cost.source(), tensors.bytes, tensors_last.bytes);
   add_all_reduces(costs, plan, cost);
@@ -296,61 +339,14 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost) {
 
 // ---- many cuts of one plan ------------------------------------------------------------------------------------------
 
-namespace {
-
-// Where the positions of a copy lie, seen from inside: nodes and leaf switches numbered by first appearance. Copies
-// that agree have routes of equal rates and latencies, since all nodes are alike.
-std::vector<int> situation(const Plan& plan, const Cluster& cluster, CopyId copy) {
-  const auto numbered = [](std::vector<int>& seen, int id) {
-    const auto found = std::find(seen.begin(), seen.end(), id);
-    if (found == seen.end()) seen.push_back(id);
-    return static_cast<int>(std::find(seen.begin(), seen.end(), id) - seen.begin());
-  };
-  std::vector<int> nodes, leaves, result;
-  const int per_leaf = cluster.network ? std::max(1, cluster.network->nodes_per_switch) : 1;
-  for (PositionId position = 0; position < plan.positions(); ++position) {
-    const int node = plan.device[static_cast<std::size_t>(copy * plan.positions() + position)] /
-                     std::max(1, cluster.devices_per_node);
-    result.push_back(numbered(nodes, node));
-    result.push_back(numbered(leaves, node / per_leaf));
-  }
-  return result;
-}
-
-// Copies that stand for all: one of each situation, and at least two where there are two, so that gradients are still
-// exchanged.
-std::vector<CopyId> distinct_copies(const Plan& plan, const Cluster& cluster) {
-  std::vector<CopyId> kept;
-  std::vector<std::vector<int>> seen;
-  for (CopyId copy = 0; copy < plan.data_parallel; ++copy) {
-    std::vector<int> here = situation(plan, cluster, copy);
-    if (std::find(seen.begin(), seen.end(), here) != seen.end()) continue;
-    seen.push_back(std::move(here));
-    kept.push_back(copy);
-  }
-  if (kept.size() == 1 && plan.data_parallel > 1) kept.push_back(1);
-  return kept;
-}
-
-}  // namespace
-
 StepPricer::StepPricer(Plan shell, const CostModel& cost)
     : plan_(std::move(shell)), cost_(cost), full_(cost.layers(plan_.micro_batch_size)) {
   PP_CHECK(plan_.last_micro_batch_size == plan_.micro_batch_size);
   PP_CHECK(cost.scenario().cluster.classes() == 1);
   over_ = tensors_over_cuts(cost.scenario().model, full_.activation);
-  copies_ = distinct_copies(plan_, cost.scenario().cluster);
-  ScheduleShape shape;
-  shape.stages = plan_.stages;
-  shape.replicas = plan_.replicas;
-  const Workers workers(shape);
-  for (int k = 0; k < plan_.stages; ++k) {
-    std::vector<DeviceId> members;
-    for (CopyId copy = 0; copy < plan_.data_parallel; ++copy)
-      for (int replica = 0; replica < shape.replicas_of(k); ++replica)
-        members.push_back(plan_.device[static_cast<std::size_t>(workers.id(copy, k, replica))]);
-    groups_.emplace_back(std::move(members), cost.topology(), cost.scenario().cluster.devices_per_node);
-  }
+  fold_ = fold_copies(plan_, cost, Alike::InTime);
+  for (StageId k = 0; k < plan_.stages; ++k)
+    groups_.emplace_back(members(plan_, k), cost.topology(), cost.scenario().cluster.devices_per_node);
   prices_.resize(groups_.size());
 }
 
@@ -360,7 +356,8 @@ StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::ve
   plan_.layers = layers, plan_.recompute = recompute, plan_.rebuilt = rebuilt;
   StepCosts costs;
   costs.shape = schedule_shape(plan_, scenario.model, scenario.training);
-  costs.shape.data_parallel = static_cast<int>(copies_.size());
+  const SimulatedCopies placed(plan_, cost_.topology(), fold_.get());
+  costs.shape.data_parallel = placed.count();
   costs.duration = durations(plan_, OnAllAlike{full_}, cost_);
   costs.duration_last = costs.duration;
   EdgeTraffic tensors = edge_traffic(plan_, scenario.model, full_.activation, over_);
@@ -369,18 +366,12 @@ StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::ve
   Scatter scatter(plan_, scenario.cluster);
   lay_messages(
       costs, tensors.bytes, tensors.bytes,
-      [&](WorkerId from, WorkerId to) { return cost_.topology().route(device(from), device(to)); },
-      [&](Bytes bytes, WorkerId to) { return scatter(bytes, device(to)); });
+      [&](WorkerId from, WorkerId to) { return cost_.topology().route(placed.device(from), placed.device(to)); },
+      [&](Bytes bytes, WorkerId to) { return scatter(bytes, placed.device(to)); });
   if (scenario.cost == CostSourceKind::Profile) add_handing_over(costs, cost_.source(), tensors.bytes, tensors.bytes);
   add_all_reduces(costs);
   costs.ready_before_end = ready_before_end(plan_, scenario, OnAllAlike{full_});
   return costs;
-}
-
-DeviceId StepPricer::device(WorkerId kept) const {
-  const int positions = plan_.positions();
-  const CopyId copy = copies_[static_cast<std::size_t>(kept / positions)];
-  return plan_.device[static_cast<std::size_t>(copy * positions + kept % positions)];
 }
 
 std::vector<Time> StepPricer::fastest_hops() const {
@@ -388,9 +379,10 @@ std::vector<Time> StepPricer::fastest_hops() const {
   if (plan_.skips == Skips::Direct || plan_.stages < 2) return hops;
   std::vector<Route> routes;
   const int positions = plan_.positions();
-  for (int copy = 0; copy < static_cast<int>(copies_.size()); ++copy)
+  const SimulatedCopies placed(plan_, cost_.topology(), fold_.get());
+  for (int copy = 0; copy < placed.count(); ++copy)
     for (int k = 0; k + 1 < positions; ++k) {
-      const DeviceId here = device(copy * positions + k), next = device(copy * positions + k + 1);
+      const DeviceId here = placed.device(copy * positions + k), next = placed.device(copy * positions + k + 1);
       routes.push_back(cost_.topology().route(here, next));
       routes.push_back(cost_.topology().route(next, here));
     }
@@ -410,10 +402,7 @@ std::vector<Time> StepPricer::fastest_hops() const {
 
 void StepPricer::add_all_reduces(StepCosts& costs) {
   const Scenario& scenario = cost_.scenario();
-  bool any = false;
-  for (int k = 0; k < plan_.stages; ++k)
-    any = any || reduces(costs.shape, k);
-  if (!any) return;
+  if (!any_reduces(costs.shape)) return;
   costs.collectives.resize(plan_.layers.size());
   for (int v = 0; v < plan_.chunks(); ++v) {
     const auto stage = static_cast<std::size_t>(plan_.stage_of(v));
@@ -475,10 +464,7 @@ StepCosts plain_costs(const ScheduleShape& shape, const std::vector<Time>& forwa
       [](Bytes bytes, WorkerId) {
         return Sent{bytes, {}};
       });
-  bool any = false;
-  for (int k = 0; k < shape.stages; ++k)
-    any = any || reduces(shape, k);
-  if (any) costs.collectives.resize(chunks);
+  if (any_reduces(shape)) costs.collectives.resize(chunks);
   costs.ready_before_end.resize(chunks);
   for (std::size_t v = 0; v < chunks; ++v) {
     const auto count = static_cast<std::size_t>(shape.buckets_of(static_cast<int>(v)));

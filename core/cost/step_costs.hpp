@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/cluster/topology.hpp"
+#include "core/cost/fold.hpp"
 #include "core/plan/schedule.hpp"
 #include "core/units.hpp"
 
@@ -79,6 +81,8 @@ struct StepCosts {
   // Empty `_last`: the same with the round's last backward being the (smaller) last micro-batch's.
   std::vector<std::vector<Time>> ready_before_end, ready_before_end_last;
   std::vector<std::vector<Collective>> collectives;  // [chunk][bucket]; empty: no all-reduce needed (one worker)
+  // Which copies of the plan these are; nullptr: all of them. The engines do not look at it.
+  std::shared_ptr<const Fold> fold;
   // [stage]: routes from each member of the stage's all-reduce to the next one around the ring, for the engine that
   // plays a ring step by step; empty: not known.
   std::vector<std::vector<std::int32_t>> ring_hops;

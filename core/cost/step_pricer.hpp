@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "core/cost/collectives.hpp"
 #include "core/cost/cost_model.hpp"
+#include "core/cost/fold.hpp"
 
 namespace pipewright {
 
@@ -18,9 +20,7 @@ class StepPricer {
 
   // step_costs of the shell with these layers and recomputation, for the engine of fixed orders alone:
   //   - no links, so that nobody can ask who shares them;
-  //   - of copies whose workers lie alike on the cluster one is kept (and a second one to exchange gradients with):
-  //   they
-  //     run alike, and an all-reduce takes what it takes for all of them.
+  //   - of copies that are alike in time (core/cost/fold.hpp) one is kept: an all-reduce takes what it takes for all.
   // The makespan is that of step_costs.                      tests/core/step_pricer_test.cpp
   StepCosts costs(const std::vector<LayerRange>& layers, const std::vector<Recompute>& recompute,
                   const std::vector<LayerId>& rebuilt = {});
@@ -44,13 +44,12 @@ class StepPricer {
  private:
   void add_all_reduces(StepCosts& costs);
   Time all_reduce(StageId k, Bytes bucket);
-  DeviceId device(WorkerId kept) const;  // workers of the kept copies, numbered as ever
 
   Plan plan_;
   const CostModel& cost_;
   LayerCosts full_;
   TensorsOverCuts over_;
-  std::vector<CopyId> copies_;
+  std::shared_ptr<const Fold> fold_;
   std::vector<AllReduceGroup> groups_;                // by stage
   std::vector<std::map<std::int64_t, Time>> prices_;  // by stage and bytes of a bucket
 };

@@ -53,6 +53,7 @@ Time work_span(const Lane& lane, const LaneTimes& times) {
   return first == kNever ? Time{0} : last - first;
 }
 
+// Of the simulated workers.
 std::vector<WorkerReport> worker_reports(const Timeline& timeline, const Schedule& schedule, const Plan& plan,
                                          const StepCosts& costs, const MemoryModel& memory, const Causes& causes) {
   const std::vector<MemoryPeak> memory_peaks = peaks(memory, schedule, costs, timeline);
@@ -75,6 +76,21 @@ std::vector<WorkerReport> worker_reports(const Timeline& timeline, const Schedul
     worker.memory = memory_peaks[w];
     worker.need = need(memory, worker.memory.bytes, worker.stage);
     worker.fits = worker.need.to_fit <= worker.need.capacity;
+  }
+  return workers;
+}
+
+// Every worker of the plan, as the one that it runs like.
+std::vector<WorkerReport> of_all_workers(std::vector<WorkerReport> simulated, const Plan& plan, const Fold* fold) {
+  if (fold == nullptr) return simulated;
+  const int positions = plan.positions();
+  std::vector<WorkerReport> workers;
+  workers.reserve(at(plan.workers()));
+  for (WorkerId w = 0; w < plan.workers(); ++w) {
+    workers.push_back(simulated[at(simulated_worker(fold, w, positions))]);
+    workers.back().id = w;
+    workers.back().copy = w / positions;
+    workers.back().device = plan.device[at(w)];
   }
   return workers;
 }
@@ -168,12 +184,13 @@ void add_bubbles(Report& report, const Timeline& timeline, const Schedule& sched
     return;
   }
   double busy = 0, work = 0;
-  Time span;
-  for (std::size_t w = 0; w < report.workers.size(); ++w) {
-    busy += static_cast<double>(report.workers[w].busy.value);
-    work += static_cast<double>((report.workers[w].busy - report.workers[w].update).value);
-    span = std::max(span, work_span(schedule.positions[w % schedule.positions.size()], timeline.workers[w]));
+  for (const WorkerReport& worker : report.workers) {
+    busy += static_cast<double>(worker.busy.value);
+    work += static_cast<double>((worker.busy - worker.update).value);
   }
+  Time span;
+  for (std::size_t w = 0; w < timeline.workers.size(); ++w)
+    span = std::max(span, work_span(schedule.positions[w % schedule.positions.size()], timeline.workers[w]));
   const double makespan = static_cast<double>(report.makespan.value), longest = static_cast<double>(span.value);
   if (makespan > 0) report.bubble_fraction = 1.0 - busy / (workers * makespan);
   if (longest > 0) report.bubble_fraction_span = 1.0 - work / (workers * longest);
@@ -205,18 +222,27 @@ std::vector<double> bytes_over_links(const Timeline& timeline, const Schedule& s
   return bytes;
 }
 
-std::vector<LinkReport> link_reports(const Timeline& timeline, const Schedule& schedule, const StepCosts& costs) {
+std::vector<LinkReport> link_reports(const Timeline& timeline, const Schedule& schedule, const StepCosts& costs,
+                                     const Cluster& cluster) {
   const std::vector<double> bytes = bytes_over_links(timeline, schedule, costs);
   std::vector<LinkReport> links;
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    if (bytes[i] <= 0) continue;
-    const Link& link = costs.links[i];
-    const double could = link.bandwidth.value * seconds(timeline.makespan);
-    links.push_back({.name = link.name,
+  const auto add = [&](std::size_t i, std::string name) {
+    const Bandwidth bandwidth = costs.links[i].bandwidth;
+    const double could = bandwidth.value * seconds(timeline.makespan);
+    links.push_back({.name = std::move(name),
                      .bytes = {rounded(bytes[i], "the bytes over a link")},
-                     .bandwidth = link.bandwidth,
+                     .bandwidth = bandwidth,
                      .utilization = could > 0 ? bytes[i] / could : 0});
+  };
+  if (costs.fold == nullptr) {
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      if (bytes[i] > 0) add(i, costs.links[i].name);
+    return links;
   }
+  const Topology topology(cluster);
+  for (std::size_t link = 0; link < costs.fold->link_like.size(); ++link)
+    if (const std::int32_t like = costs.fold->link_like[link]; like >= 0 && bytes[at(like)] > 0)
+      add(at(like), topology.link(static_cast<int>(link)).name);
   return links;
 }
 
@@ -397,7 +423,8 @@ Report summarize(const Timeline& timeline, const Schedule& schedule, const Plan&
   Report report;
   report.makespan = timeline.makespan;
   report.steady = steady;
-  report.workers = worker_reports(timeline, schedule, plan, costs, memory, causes);
+  report.workers =
+      of_all_workers(worker_reports(timeline, schedule, plan, costs, memory, causes), plan, costs.fold.get());
   report.stages = stage_reports(report.workers, schedule, plan, costs, scenario.model);
   report.step_time = step_time(plan, timeline.makespan, steady);
   report.samples_per_s = samples_per_second(plan, timeline.makespan, steady);
@@ -406,7 +433,7 @@ Report summarize(const Timeline& timeline, const Schedule& schedule, const Plan&
   report.mfu = model_flop_utilization(scenario, plan, report.samples_per_s);
   report.hfu = hardware_flop_utilization(scenario, plan, report.mfu);
   add_bubbles(report, timeline, schedule);
-  report.links = link_reports(timeline, schedule, costs);
+  report.links = link_reports(timeline, schedule, costs, scenario.cluster);
   report.critical_path = critical_path(causes, timeline, schedule, costs);
   add_limit(report, schedule);
   add_fit(report);

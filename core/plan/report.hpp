@@ -140,7 +140,8 @@ double samples_per_second(const Plan& plan, Time makespan, const std::optional<S
 Report summarize(const Timeline& timeline, const Schedule& schedule, const Plan& plan, const StepCosts& costs,
                  const MemoryModel& memory, const Scenario& scenario, const std::optional<SteadyState>& steady);
 
-// The whole answer: what the writers print and draw.
+// The whole answer: what the writers print and draw. Where copies run alike (core/cost/fold.hpp), schedule, costs and
+// timeline are those of the simulated ones; the plan and the report are of all.
 struct Answer {
   const Scenario* scenario = nullptr;
   std::shared_ptr<const Scenario> own;  // behind `scenario` where that is not the one asked: its layers in a new order
@@ -150,6 +151,17 @@ struct Answer {
   MemoryModel memory;
   Timeline timeline;
   Report report;
+
+  // The worker of `timeline` that runs as this worker of the plan does, and its times.
+  WorkerId simulated(WorkerId worker) const { return simulated_worker(costs.fold.get(), worker, plan.positions()); }
+  const LaneTimes& times(WorkerId worker) const {
+    return timeline.workers[static_cast<std::size_t>(simulated(worker))];
+  }
 };
+
+// The timeline of every copy.
+Timeline unfolded(const Timeline& timeline, const Plan& plan, const Fold* fold);
+// An answer with the timeline of every copy, as a trace has it; its costs are still those of the simulated ones.
+Answer unfolded(const Answer& answer);
 
 }  // namespace pipewright

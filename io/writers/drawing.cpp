@@ -63,7 +63,7 @@ std::vector<WorkerId> distinct_workers(const Answer& answer) {
   bool same = true;
   for (std::size_t w = positions; w < workers.size() && same; ++w)
     same = workers[w] == workers[w % positions];
-  std::vector<WorkerId> result(same ? positions : workers.size());
+  std::vector<WorkerId> result(same ? positions : answer.report.workers.size());
   std::iota(result.begin(), result.end(), 0);
   return result;
 }
@@ -109,7 +109,7 @@ std::string how_spread(int count, const std::vector<int>& shown) {
 
 std::string not_drawn(const Answer& answer, const std::vector<WorkerId>& shown) {
   const std::size_t drawn = shown.size();
-  const std::size_t all = answer.timeline.workers.size(), distinct = distinct_workers(answer).size();
+  const std::size_t all = answer.report.workers.size(), distinct = distinct_workers(answer).size();
   if (drawn == all) return {};
   std::string text = fmt::format("{} of {} workers are drawn", drawn, all);
   if (drawn < distinct) text += ", " + how_spread(static_cast<int>(distinct), shown);
@@ -185,23 +185,22 @@ bool is_measured(const Answer& answer) {
 
 std::size_t op_count(const Answer& answer) {
   std::size_t count = 0;
-  for (const auto& worker : answer.timeline.workers)
-    count += worker.compute.size() + worker.collective.size();
-  return count;
+  for (const Lane& lane : answer.schedule.positions)
+    count += lane.compute.size() + lane.collective.size();
+  return count * static_cast<std::size_t>(answer.plan.data_parallel);
 }
 
 bool has_collectives(const Answer& answer, WorkerId worker) {
-  return !answer.timeline.workers[static_cast<std::size_t>(worker)].collective.empty();
+  return !answer.times(worker).collective.empty();
 }
 
 std::vector<bool> all_reduce_rows(const Answer& answer, const std::vector<WorkerId>& shown) {
   const auto stage = [&](WorkerId w) { return answer.report.workers[static_cast<std::size_t>(w)].stage; };
-  const auto& times = answer.timeline.workers;
   std::vector<bool> rows;
   for (std::size_t i = 0; i < shown.size(); ++i) {
-    const auto& mine = times[static_cast<std::size_t>(shown[i])].collective;
+    const auto& mine = answer.times(shown[i]).collective;
     const bool again = std::any_of(shown.begin() + static_cast<std::ptrdiff_t>(i) + 1, shown.end(), [&](WorkerId w) {
-      return stage(w) == stage(shown[i]) && times[static_cast<std::size_t>(w)].collective == mine;
+      return stage(w) == stage(shown[i]) && answer.times(w).collective == mine;
     });
     rows.push_back(!mine.empty() && !again);
   }

@@ -1,12 +1,26 @@
 // What all drawings of a timeline share: how an op looks, what a worker is called, which rows are shown of many.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/plan/report.hpp"
 
 namespace pipewright {
+
+// The answer with the timeline of every copy, for drawings that need those of all: unfolded only where it has to be.
+class EveryCopy {
+ public:
+  explicit EveryCopy(const Answer& simulated) : simulated_(simulated) {
+    if (simulated.costs.fold) whole_ = unfolded(simulated);
+  }
+  const Answer& answer() const { return whole_ ? *whole_ : simulated_; }
+
+ private:
+  const Answer& simulated_;
+  std::optional<Answer> whole_;
+};
 
 // How ops are told apart in pictures, in the order of the legend.
 enum class Look { Forward, Backward, WeightGradient, Recompute, Update, AllReduce, Idle };

@@ -162,8 +162,13 @@ class Tables {
     std::vector<std::pair<Told, std::size_t>> alike;
     TextColumn name{"link", true, false, {}}, bytes{"carried"}, rate{"bandwidth"}, use{"in use"};
     std::size_t left_out = 0;
+    const LinkReport* last = nullptr;  // links that carry the same stand together: what is told is worked out once
+    Told told;
     for (const LinkReport* link : busiest) {
-      const Told told = {short_bytes(link->bytes), short_bandwidth(link->bandwidth), percent(link->utilization)};
+      if (last == nullptr || last->bytes != link->bytes || last->bandwidth != link->bandwidth ||
+          last->utilization != link->utilization)
+        told = {short_bytes(link->bytes), short_bandwidth(link->bandwidth), percent(link->utilization)};
+      last = link;
       const auto known = std::find_if(alike.begin(), alike.end(), [&](const auto& each) { return each.first == told; });
       if (known != alike.end()) {
         ++known->second;

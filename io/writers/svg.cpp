@@ -42,7 +42,7 @@ class Gantt {
         rows_(drawn_workers(answer, kMostRows)),
         bars_(all_reduce_rows(answer, rows_)),
         size_(row_size(static_cast<int>(rows_.size()))),
-        boxes_(op_count(answer) * rows_.size() / answer.timeline.workers.size() <= kMostBoxes),
+        boxes_(op_count(answer) * rows_.size() / answer.report.workers.size() <= kMostBoxes),
         canvas_(canvas) {
     double label = text_width(fmt::format("stage {}", answer.plan.stages - 1), 12);  // of the memory strips
     for (const int w : rows_)
@@ -342,7 +342,9 @@ class Gantt {
 
 }  // namespace
 
-std::string svg_timeline(const Answer& answer) {
+std::string svg_timeline(const Answer& simulated) {
+  const EveryCopy whole(simulated);
+  const Answer& answer = whole.answer();
   Canvas canvas;
   Gantt gantt(answer, canvas);
   double y = gantt.draw(0, "");
@@ -350,7 +352,10 @@ std::string svg_timeline(const Answer& answer) {
   return canvas.document(gantt.width(), y + 12, question(answer));
 }
 
-std::string svg_timelines(const Answer& a, const Answer& b, std::string_view name_a, std::string_view name_b) {
+std::string svg_timelines(const Answer& simulated_a, const Answer& simulated_b, std::string_view name_a,
+                          std::string_view name_b) {
+  const EveryCopy whole_a(simulated_a), whole_b(simulated_b);
+  const Answer &a = whole_a.answer(), &b = whole_b.answer();
   const std::string head_a = std::string(name_a) + ": ", head_b = std::string(name_b) + ": ";
   Canvas canvas;
   Gantt first(a, canvas), second(b, canvas);

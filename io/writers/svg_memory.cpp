@@ -53,7 +53,7 @@ WorkerId fullest(const Answer& answer, const StageReport& stage) {
 }
 
 void strip(Canvas& canvas, const Answer& answer, const Axis& axis, double top, WorkerId worker, double full_scale) {
-  const auto points = series(answer.memory, answer.schedule, answer.costs, answer.timeline, worker);
+  const auto points = series(answer.memory, answer.schedule, answer.costs, answer.timeline, answer.simulated(worker));
   const auto pixels = by_pixel(points, axis.end, static_cast<std::size_t>(axis.width));
   std::vector<double> base(pixels.size(), 0);  // bytes below this layer
   for (std::size_t layer = 0; layer < kLayers; ++layer) {

@@ -222,7 +222,7 @@ std::string rows(const Answer& answer, const Drawn& drawn, int label, const Fram
   const std::vector<bool> bars = all_reduce_rows(answer, drawn.shown);
   for (std::size_t i = 0; i < drawn.shown.size(); ++i) {
     const WorkerId w = drawn.shown[i];
-    const auto& times = answer.timeline.workers[static_cast<std::size_t>(w)];
+    const auto& times = answer.times(w);
     const double busy = ratio(answer.report.workers[static_cast<std::size_t>(w)].busy, answer.timeline.makespan);
     add(worker_name(answer, w), row(lane(answer, w).compute, times.compute, frame),
         fmt::format(" busy {:.0f} %", 100 * busy));

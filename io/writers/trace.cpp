@@ -331,7 +331,9 @@ class Trace {
 
 }  // namespace
 
-std::string trace_json(const Answer& answer) {
+std::string trace_json(const Answer& simulated) {
+  const EveryCopy whole(simulated);
+  const Answer& answer = whole.answer();
   Document document;
   Trace trace(answer, document);
   document.text.reserve(trace.estimated_size());
@@ -340,10 +342,11 @@ std::string trace_json(const Answer& answer) {
   return end(document);
 }
 
-std::string trace_json(const Answer& predicted, const Answer& measured) {
+std::string trace_json(const Answer& simulated, const Answer& measured) {
+  const EveryCopy predicted(simulated);
   Document document;
   begin(document, measured);
-  Trace(predicted, document, {"predicted: ", 0, 2}).print();
+  Trace(predicted.answer(), document, {"predicted: ", 0, 2}).print();
   Trace(measured, document, {"measured: ", 1, 2}).print();
   return end(document);
 }

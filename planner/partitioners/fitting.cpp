@@ -210,7 +210,7 @@ struct Simulated {
 };
 Simulated simulated(Plan plan, const CostModel& cost) {
   choose_rebuilt(plan, cost);
-  const StepCosts costs = step_costs(plan, cost);
+  const StepCosts costs = folded_costs(plan, cost);
   const Schedule schedule = make_schedule(plan, costs.shape);
   const Timeline timeline = simulate(schedule, costs);
   const MemoryModel memory = memory_model(plan, cost);

@@ -161,7 +161,7 @@ void choose_rebuilt(Plan& plan, const CostModel& cost) {
       plan.rebuilt.insert(plan.rebuilt.end(), set.begin(), set.end());
     }
     std::sort(plan.rebuilt.begin(), plan.rebuilt.end());
-    const StepCosts costs = step_costs(plan, cost);
+    const StepCosts costs = folded_costs(plan, cost);
     const Schedule whole = make_schedule(plan, costs.shape);
     const Timeline timeline = simulate(whole, costs);
     const MemoryModel memory = memory_model(plan, cost);

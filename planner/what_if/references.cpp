@@ -81,7 +81,8 @@ Reference data_parallelism(const Answer& answer, const CostModel& cost) {
   const std::int64_t share = answer.schedule.flush ? plan.global_batch_size / workers / plan.micro_batch_size : 1;
   const std::int64_t micro_batches = std::max<std::int64_t>(1, share);
   const Plan one = one_stage(plan, cost.scenario().model, all_devices(plan), micro_batches);
-  StepCosts costs = step_costs(one, cost);
+  const bool alone = cost.source().loads().empty();  // else ops depend on how many workers compute
+  StepCosts costs = step_costs(one, cost, alone ? fold_copies(one, cost, Alike::InTime) : nullptr);
   const Schedule schedule = make_schedule(one, costs.shape);
   if (run_size(schedule, costs) > 4'000'000) {
     reference.note = "not simulated: the run is too long to be repeated at once";

@@ -68,7 +68,7 @@ class Runs {
     const Cluster before = changed_.cluster;
     change(changed_.cluster);
     const CostModel cost(changed_);
-    add(what, step_costs(answer_.plan, cost));
+    add(what, step_costs(answer_.plan, cost, answer_.costs.fold));
     changed_.cluster = before;
   }
   // The same for a change of more than the cluster: on a copy.
@@ -76,7 +76,7 @@ class Runs {
     Scenario scenario = changed_;
     change(scenario);
     const CostModel cost(scenario);
-    add(what, step_costs(answer_.plan, cost));
+    add(what, step_costs(answer_.plan, cost, answer_.costs.fold));
   }
   std::vector<Sensitivity> rows() const { return rows_; }
 

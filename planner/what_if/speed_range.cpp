@@ -35,7 +35,7 @@ Time at_the_ends(const Answer& answer, double sign, Engine engine) {
     if (device.measured) device.measured = moved(*device.measured, -sign * kSigmas90);
   });
   const CostModel cost(changed);
-  return repeated_step_time(answer, step_costs(answer.plan, cost), engine);
+  return repeated_step_time(answer, step_costs(answer.plan, cost, answer.costs.fold), engine);
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ class Trials {
     if (sources_.bands || sources_.measured) {
       changed_.cluster = answer_.scenario->cluster;
       draw_devices(changed_.cluster, random);
-      costs = step_costs(answer_.plan, CostModel(changed_));
+      costs = step_costs(answer_.plan, CostModel(changed_), answer_.costs.fold);
       if (!costs.loads.empty()) settle(answer_.schedule, costs, engine_);
     }
     // Settled times are those of the ops; whoever runs them again must not settle them anew.

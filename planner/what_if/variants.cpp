@@ -35,7 +35,7 @@ struct Variant {
 // Costs a fraction of the figures. Asynchronous schedules are not judged this way.
 bool promising(const Answer& answer, const Plan& plan, const CostModel& cost, double least_gain) {
   if (!answer.schedule.flush || least_gain <= 0) return true;
-  const StepCosts costs = step_costs(plan, cost);
+  const StepCosts costs = folded_costs(plan, cost);
   if (!costs.loads.empty()) return true;  // ops may take less than that
   const Time makespan = static_order_makespan(make_schedule(plan, costs.shape), costs);
   return samples_per_second(plan, makespan, std::nullopt) >= least_gain * answer.report.samples_per_s;

@@ -58,6 +58,10 @@ TEST_CASE("a step priced with the copies folded is that of all copies") {
           const StepCosts folded = pricer.costs(plan.layers, plan.recompute), whole = step_costs(plan, cost);
           CHECK(folded.shape.data_parallel < whole.shape.data_parallel);
           CHECK(makespan(schedule, folded) == makespan(schedule, whole));
+          const StepCosts in_time = step_costs(plan, cost, fold_copies(plan, cost, Alike::InTime));
+          CHECK(in_time.shape.data_parallel == folded.shape.data_parallel);
+          CHECK(makespan(schedule, in_time) == makespan(schedule, whole));
+          CHECK(in_time.links.empty());
         }
       }
 }
