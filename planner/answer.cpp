@@ -5,6 +5,7 @@
 #include "core/plan/campaign.hpp"
 #include "core/plan/expert_caution.hpp"
 #include "core/plan/given_schedule.hpp"
+#include "planner/bucket_size.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/layer_order.hpp"
 #include "planner/price.hpp"
@@ -152,6 +153,8 @@ std::variant<Answer, Infeasible> answer(const Scenario& asked, const AnswerOptio
     report.warnings.push_back(
         "no layer and no transfer takes any time, so throughput, bubble and speed-up say nothing; give the layers "
         "times, or FLOPs and cost: roofline");
+  if (std::string larger = coarsened_buckets(answer.plan, scenario); !larger.empty())
+    report.warnings.push_back(std::move(larger));
   if (report.mfu > 1) report.warnings.push_back(more_than_peak(scenario));
   report.hints = hints(answer);
   report.provenance = provenance(answer, cost);

@@ -11,6 +11,7 @@
 
 #include "core/plan/given_schedule.hpp"
 #include "core/similar_names.hpp"
+#include "planner/bucket_size.hpp"
 #include "planner/one_class.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"
 #include "planner/partitioners/table.hpp"
@@ -197,31 +198,35 @@ void split_batch(const Scenario& scenario, Plan& plan) {
   plan.last_micro_batch_size = split.last_micro_batch_size;
 }
 
-// F, R and a backward of every micro-batch on every chunk, and the all-reduces, over all copies.
-void check_size(const Scenario& scenario, const Plan& plan) {
+// Copies that are simulated where those that run alike are folded. Costs more than to count them all.
+int simulated_copies(const Plan& plan, const CostModel& cost) {
+  if (std::ssize(plan.device) != plan.workers()) return plan.data_parallel;  // an error is on its way
+  const auto fold = fold_copies(plan, cost, Alike::OnLinks);
+  return fold == nullptr ? plan.data_parallel : static_cast<int>(fold->copies.size());
+}
+
+// F, R and a backward of every micro-batch on every chunk, over all copies that are simulated: refused where they are
+// too many. All-reduces that are too many become fewer, of larger buckets.
+void check_size(const Scenario& scenario, const CostModel& cost, Plan& plan) {
   const Training& training = scenario.training;
-  const std::int64_t per_micro_batch = std::int64_t{3} * plan.chunks() * plan.data_parallel;
-  if (plan.micro_batches > kMostOps / per_micro_batch) {
+  if (plan.bucket.value < 1)
+    throw InputError(scenario.plan.place, "plan.bucket: 0 B holds no gradient; use e.g. 25 MB");
+  int copies = plan.data_parallel;
+  const auto most_micro_batches = [&] { return kMostOps / (std::int64_t{3} * plan.chunks() * copies); };
+  if (plan.micro_batches > most_micro_batches() || all_reduces(plan, scenario, copies) > kMostOps)
+    copies = simulated_copies(plan, cost);
+  if (plan.micro_batches > most_micro_batches()) {
     const Place& place = training.micro_batches      ? training.micro_batches->place
                          : training.micro_batch_size ? training.micro_batch_size->place
                                                      : training.place;
-    throw InputError(place,
-                     fmt::format("training.micro_batches: {} on {} and {} are too many to simulate; at most {}",
-                                 plan.micro_batches, counted(plan.chunks(), "stage"),
-                                 plan.data_parallel == 1 ? "1 copy" : fmt::format("{} copies", plan.data_parallel),
-                                 std::max<std::int64_t>(1, kMostOps / per_micro_batch)));
+    throw InputError(place, fmt::format("training.micro_batches: {} on {} and {} are too many to simulate; at most {}",
+                                        plan.micro_batches, counted(plan.chunks(), "stage"),
+                                        copies == 1                    ? "1 copy"
+                                        : copies == plan.data_parallel ? fmt::format("{} copies", copies)
+                                                                       : fmt::format("{} different copies", copies),
+                                        std::max<std::int64_t>(1, most_micro_batches())));
   }
-  if (plan.bucket.value < 1)
-    throw InputError(scenario.plan.place, "plan.bucket: 0 B holds no gradient; use e.g. 25 MB");
-  const double gradients =
-      static_cast<double>(parameter_count(scenario.model)) * static_cast<double>(gradient_bytes(training).value);
-  const double rounds = plan.schedule == "pipedream" ? static_cast<double>(plan.micro_batches) : 1.0;
-  if (gradients / static_cast<double>(plan.bucket.value) * rounds * plan.workers() > static_cast<double>(kMostOps))
-    throw InputError(
-        scenario.plan.place,
-        fmt::format("plan.bucket: buckets of {} B make too many all-reduces to simulate; use larger buckets, or "
-                    "fewer micro-batches, parameters or workers",
-                    plan.bucket.value));
+  coarsen_buckets(plan, scenario, copies, kMostOps);
 }
 
 void check_schedule(const Scenario& scenario, const Plan& plan) {
@@ -347,7 +352,7 @@ Plan whole_plan(const Scenario& scenario, const CostModel& cost) {
   std::optional<Plan> best;
   Time least{};
   for (Plan& plan : asked.plans(shell, cost)) {
-    check_size(scenario, plan);
+    check_size(scenario, cost, plan);
     check_schedule(scenario, plan);
     const Time step = price(plan, cost, Engine::Auto).report.step_time;
     if (best && step >= least) continue;
@@ -424,11 +429,11 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   });
   if (asked && asked->kind == Partitioner::Kind::CutOnDevices && find_schedule(plan.schedule) != nullptr) {
     errors.throw_if_any();
-    check_size(scenario, plan);
+    check_size(scenario, cost, plan);
     asked->cut(scenario, cost, plan);
   }
   errors.attempt([&] {
-    check_size(scenario, plan);
+    check_size(scenario, cost, plan);
     check_schedule(scenario, plan);
   });
   settle_rebuilt(scenario, plan, errors);

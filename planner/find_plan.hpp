@@ -7,7 +7,8 @@
 
 namespace pipewright {
 
-// Compute ops of all workers in one simulated run: more are refused. A run keeps about 100 bytes per op (the op, its
+// Compute ops of all workers that are simulated in one run (core/cost/fold.hpp): more are refused. So many all-reduces
+// at most: buckets grow until there are no more (bucket_size.hpp). A run keeps about 100 bytes per op (the op, its
 // times, its message), so this is about 1.6 GiB.
 constexpr std::int64_t kMostOps = std::int64_t{1} << 24;
 // Chunks of a model: ops and messages hold a chunk's number in 16 bits.

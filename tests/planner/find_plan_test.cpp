@@ -180,15 +180,6 @@ TEST_CASE("No micro-batches, or more than can be simulated, are refused") {
         "s.yaml:3:3: training.micro_batches: 2000000 on 4 stages and 1 copy are too many to simulate; at most 1398101");
 }
 
-TEST_CASE("Buckets so small that the all-reduces cannot be counted are refused") {
-  Scenario scenario = uniform_scenario({.stages = 1});
-  scenario.plan.data_parallel.value = 8;
-  scenario.plan.schedule.value = "data_parallel";
-  scenario.model.layers[0].parameters = 1'000'000'000'000;
-  scenario.plan.bucket = Bytes{1};
-  CHECK(error_of(scenario).find("plan.bucket: buckets of 1 B make too many all-reduces") != std::string::npos);
-}
-
 // Work 9 and 3, all parameters in the second layer: three workers share the first, and 9/3 = 3/1. Every other plan has
 // a stage of 4.5 or more, or sends the 4 GB of gradients of the second layer.
 Scenario three_to_one() {

@@ -1,0 +1,53 @@
+#include "planner/bucket_size.hpp"
+
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/cost/cost_model.hpp"
+
+namespace pipewright {
+namespace {
+
+// As a scenario has it: "25 MB", "1.6 GB".
+std::string size_text(Bytes bytes) {
+  const auto value = static_cast<double>(bytes.value);
+  for (const auto& [unit, name] : {std::pair{1e9, "GB"}, {1e6, "MB"}, {1e3, "kB"}})
+    if (value >= unit) return fmt::format("{:.4g} {}", value / unit, name);
+  return fmt::format("{} B", bytes.value);
+}
+
+}  // namespace
+
+std::int64_t all_reduces(const Plan& plan, const Scenario& scenario, int simulated_copies) {
+  double sum = 0;  // a product of four large numbers of a scenario passes 2^63
+  for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
+    const int replicas = plan.replicas[static_cast<std::size_t>(plan.stage_of(v))];
+    if (plan.data_parallel < 2 && replicas < 2) continue;
+    const std::int64_t rounds = plan.schedule == "pipedream" ? (plan.micro_batches + replicas - 1) / replicas : 1;
+    const LayerRange& layers = plan.layers[static_cast<std::size_t>(v)];
+    const auto count = buckets(scenario.model, layers, gradient_bytes(scenario.training), plan.bucket).size();
+    sum += static_cast<double>(count) * replicas * simulated_copies * static_cast<double>(rounds);
+  }
+  return sum < 9e18 ? static_cast<std::int64_t>(sum) : std::numeric_limits<std::int64_t>::max();
+}
+
+void coarsen_buckets(Plan& plan, const Scenario& scenario, int simulated_copies, std::int64_t most) {
+  Bytes all{0};
+  for (const Layer& layer : scenario.model.layers)
+    all = checked_sum(
+        all, Bytes{checked_product(layer.held(), gradient_bytes(scenario.training).value, "the size of a gradient")});
+  while (plan.bucket < all && all_reduces(plan, scenario, simulated_copies) > most)
+    plan.bucket = Bytes{plan.bucket.value * 2};
+}
+
+std::string coarsened_buckets(const Plan& plan, const Scenario& scenario) {
+  const Bytes asked = scenario.plan.bucket;
+  if (plan.bucket == asked) return {};
+  return fmt::format(
+      "plan.bucket: buckets of {} make more all-reduces than one run simulates, so gradients travel in buckets of {}",
+      size_text(asked), size_text(plan.bucket));
+}
+
+}  // namespace pipewright
