@@ -43,6 +43,25 @@ TEST_CASE("1F1B on equal stages takes M + K - 1 turns") {
   CHECK(report.samples_per_s == doctest::Approx(8 / 0.066));
 }
 
+// 1.28 TB of gradients in buckets of 25 MB on 2048 workers would be 105 million all-reduces; but a bucket is at least a
+// layer, and copies that run alike count once.
+TEST_CASE("A plan on thousands of devices is answered with the default buckets") {
+  Scenario scenario = uniform_scenario({.layers = 16, .stages = 16, .micro_batches = 16});
+  scenario.cluster.nodes = 2048, scenario.cluster.devices_per_node = 1;
+  scenario.cluster.network = Network{.bandwidth = {50e9}, .latency = {5000}};
+  scenario.plan.data_parallel.value = 128;
+  for (Layer& layer : scenario.model.layers)
+    layer.activation = {100'000'000}, layer.parameters = 20'000'000'000;
+  scenario.plan.bucket = PlanRequest{}.bucket;
+  const Answer large = found(scenario, {.ignore_memory = true});
+  CHECK(large.plan.bucket == Bytes{25'000'000});
+  CHECK(large.report.workers.size() == 2048);
+  CHECK(large.timeline.workers.size() == 32);
+  CHECK(large.times(2047).compute == large.times(15).compute);  // the last copy runs as the first, at the trees' end
+  CHECK(large.report.links.size() == 4096);
+  CHECK_FALSE(large.report.sensitivity.empty());
+}
+
 // A port in and one out per device: every permutation of the devices sees the same links.
 TEST_CASE("Shuffled devices of a symmetric node give the same times, in both engines") {
   Scenario scenario = uniform_scenario();
