@@ -278,9 +278,20 @@ class Folding {
   Route route_;                      // scratch
 };
 
+// Pairs of workers to be looked at: beyond it, plans with thousands of replicas, which have few copies.
+constexpr double kMostPairs = 1 << 25;
+double pairs_of_workers(const Plan& plan) {
+  double replicas = 0, neighbours = 0;
+  for (const int r : plan.replicas)
+    replicas += r;
+  for (int v = 0; v + 1 < plan.chunks(); ++v)
+    neighbours += double(plan.replicas[at(plan.stage_of(v))]) * plan.replicas[at(plan.stage_of(v + 1))];
+  return plan.data_parallel * (plan.skips == Skips::Direct ? replicas * replicas : 2 * neighbours);
+}
+
 // What no fold can be proven for, and what is not worth one.
 bool stays_whole(const Plan& plan, const CostModel& cost, Alike alike) {
-  if (plan.data_parallel < 3) return true;
+  if (plan.data_parallel < 3 || pairs_of_workers(plan) > kMostPairs) return true;
   if (alike == Alike::InTime) return false;
   const Scenario& scenario = cost.scenario();
   return scenario.cluster.sharing == Sharing::Fifo ||

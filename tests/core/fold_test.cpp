@@ -90,5 +90,20 @@ TEST_CASE("What no proof covers stays whole: two copies, and links that are firs
   CHECK(large.fold(Alike::OnLinks) == nullptr);
 }
 
+// 12 000 x 12 000 pairs in each of three copies: check_pairs refuses the plan, which must not take long to be found
+// out.
+TEST_CASE("Thousands of replicas are not looked at pair by pair") {
+  Scenario scenario = uniform_scenario({.stages = 2});
+  scenario.cluster.nodes = 72'000, scenario.cluster.devices_per_node = 1;
+  scenario.cluster.network = Network{.ideal = true};
+  scenario.plan.replicas.value = {12'000, 12'000};
+  scenario.plan.data_parallel.value = 3;
+  scenario.training.micro_batches->value = 12'000;
+  const CostModel cost(scenario);
+  const Plan plan = find_plan(scenario, cost);
+  CHECK(fold_copies(plan, cost, Alike::OnLinks) == nullptr);
+  CHECK_THROWS_AS(step_costs(plan, cost), InputError);
+}
+
 }  // namespace
 }  // namespace pipewright
