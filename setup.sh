@@ -6,12 +6,11 @@ cd "$(dirname "$0")"
 
 usage() {
   cat <<'TEXT'
-usage: ./setup.sh [--test | --packages | --fuzz-packages] [--help]
+usage: ./setup.sh [--test | --packages] [--help]
 
   (nothing)    install missing packages, configure, build what a user needs: build/pipewright
   --test       build the tests, too, and run them
   --packages   only install missing packages, those of the tests and of .ci/run too
-  --fuzz-packages   only install what the fuzzers need (docs/fuzzing.md)
 
 Needs root, or a user with sudo, only when a package is missing.
 TEXT
@@ -22,9 +21,7 @@ build_packages=(meson ninja-build pkg-config g++ libboost-graph-dev libeigen3-de
   libfmt-dev nlohmann-json3-dev zlib1g-dev libexpat1-dev libsqlite3-dev doctest-dev libbenchmark-dev)
 # What the tests need on top (Open MPI and jsonschema: without them they skip its transport, and schemas), and what .ci/run needs on top of that.
 test_packages=(python3 python3-jsonschema python3-yaml libopenmpi-dev openmpi-bin)
-gate_packages=(clang-format)
-# Fuzzers only: .ci/run goes on without them.
-fuzz_packages=(clang-16 libclang-rt-16-dev)
+gate_packages=(clang-format clang-16 libclang-rt-16-dev)
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: error: %s\n' "$*" >&2; exit 2; }
@@ -72,14 +69,12 @@ case "${1-}" in
   '') ;;
   --test) mode=test ;;
   --packages) mode=packages ;;
-  --fuzz-packages) mode=fuzz ;;
   -h | --help) usage; exit 0 ;;
   *) usage >&2; fail "unknown argument \"$1\"" ;;
 esac
 [ $# -le 1 ] || { usage >&2; fail "one argument at most, got $#"; }
 
 case $mode in
-  fuzz) install_missing "${fuzz_packages[@]}" ;;
   packages) install_missing "${build_packages[@]}" "${test_packages[@]}" "${gate_packages[@]}" ;;
   build)
     install_missing "${build_packages[@]}"
