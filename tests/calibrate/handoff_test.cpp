@@ -48,13 +48,13 @@ TEST_CASE("handoff: a device that fails ends both sides, and its error is the ca
 TEST_CASE("handoff: over processes a device's message comes down at its sender and goes up at its receiver") {
   const int port = free_port();
   const auto rank = [&](int number) {
-    Ranks ranks(tcp_wire({number, 2, "the test"}, {"127.0.0.1", port}, 20), 20);
+    Ranks ranks(tcp_wire({number, 2, "the test"}, {"127.0.0.1", port}, 120), 120);
     const HandoffTimes times = hand_over(ranks, far_backend, 4096, 4);  // a host's copy would end this program
     static_cast<void>(ranks.leave(0));
     return times;
   };
   HandoffTimes second;
-  std::thread other([&] { second = rank(1); });
+  std::jthread other([&] { second = rank(1); });
   const HandoffTimes first = rank(0);
   other.join();
   REQUIRE(first.copied.size() == 4);

@@ -1,5 +1,6 @@
 // The command line as a user meets it: exit statuses, messages, files, broken outputs.
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -136,11 +137,10 @@ TEST_CASE("Two runs write the same bytes in every format") {
 
 TEST_CASE("On one stream, what was written is named after the report") {
   ScratchFolder scratch;
-  const std::string program = std::getenv("PIPEWRIGHT_BINARY");
-  const std::string command = program + " simulate " + source_folder() + "/" + kQuickstart + " -o " +
-                              scratch.path("t.svg") + " > " + scratch.path("both") + " 2>&1";
-  REQUIRE(std::system(command.c_str()) == 0);
-  const std::string both = file_text(scratch.path("both"));
+  const ProgramRun run = run_program({"simulate", kQuickstart, "-o", scratch.path("t.svg")},
+                                     {.launcher = {"sh", "-c", "exec \"$0\" \"$@\" 2>&1"}});
+  REQUIRE(run.status == 0);
+  const std::string& both = run.out;
   CHECK(both.starts_with("4 stages"));
   CHECK(both.find("\nwrote ") == both.rfind('\n', both.size() - 2));  // the last line
 }
@@ -319,7 +319,7 @@ TEST_CASE("A folder of PIPEWRIGHT_PATH that is not there is told, once, and is n
 
 TEST_CASE("PIPEWRIGHT_PATH adds folders to look names up in") {
   ScratchFolder scratch;
-  REQUIRE(std::system(("mkdir " + scratch.path("devices")).c_str()) == 0);
+  std::filesystem::create_directory(scratch.path("devices"));
   std::ofstream(scratch.path("devices/mine.yaml")) << "device: {name: mine, memory: 1 GiB, source: this test}\n";
   const ProgramRun run = run_program({"show", "devices"}, {.settings = {"PIPEWRIGHT_PATH=" + scratch.path("")}});
   CHECK(run.status == 0);

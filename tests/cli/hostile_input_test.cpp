@@ -1,4 +1,5 @@
 // Bad, huge and hostile input through the binary: one clear message, status 2 or 1, never a hang, never half a file.
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -7,7 +8,9 @@
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
+#include <poll.h>
 #include <sys/mount.h>
+#include <unistd.h>
 
 #include "tests/support/run_program.hpp"
 
@@ -229,13 +232,46 @@ TEST_CASE("An imported profile answers as the profile itself does") {
   }
 }
 
-TEST_CASE("A program that hangs is ended by the tests, which tell what it waited for") {
-  const ProgramRun run =
-      run_program({}, {.launcher = {"sh", "-c", "echo begun; exec sleep 100"}, .longest = std::chrono::seconds(1)});
+TEST_CASE("A program that hangs is ended by the tests with all that it has started; they tell what it waited for") {
+  ProgramRun run;
+  int seconds = 1;
+  for (; run.out.empty(); seconds *= 2) {  // a slow machine starts a shell late
+    REQUIRE(seconds < 100);
+    run = run_program(
+        {}, {.launcher = {"sh", "-c", "setsid sleep 300 & echo $!; wait"}, .longest = std::chrono::seconds(seconds)});
+  }
   CHECK(run.status == 128 + 9);
-  CHECK(run.out == "begun\n");
-  CHECK(run.err.find("the test ended it after 1 s; its threads:\n  sleep\n") != std::string::npos);
+  CHECK(run.err.starts_with("the test ended it after " + std::to_string(seconds / 2) + " s; its threads:\n  sh\n"));
   CHECK(run.err.find("system call ") != std::string::npos);
+  const auto lives = [&] {  // neither gone, nor dead and not buried by anybody
+    const std::string stat = proc_text(std::to_string(std::stol(run.out)) + "/stat");
+    return stat.find(") ") != std::string::npos && stat.find(") Z ") == std::string::npos;
+  };
+  for (int i = 0; i < 60'000 && lives(); ++i)
+    usleep(1000);
+  CHECK_FALSE(lives());
+}
+
+TEST_CASE("A process that a test leaves behind, by an exception say, ends with what it has started") {
+  std::array<int, 2> ends{};
+  REQUIRE(pipe(ends.data()) == 0);
+  {
+    const Child left = forked([&] {
+      const pid_t other = fork();
+      const ssize_t put = write(ends[1], "x", 1);
+      pause();
+      return static_cast<int>(other + put);
+    });
+    close(ends[1]);
+    for (int i = 0; i < 2; ++i) {
+      char x = 0;
+      REQUIRE(read(ends[0], &x, 1) == 1);  // both are there
+    }
+  }
+  pollfd far{ends[0], 0, 0};
+  poll(&far, 1, 120'000);
+  CHECK((far.revents & POLLHUP) != 0);  // and hold the pipe open no more
+  close(ends[0]);
 }
 
 }  // namespace pipewright

@@ -35,7 +35,7 @@ bool has_mpi() {
   const bool built = contains(run_program({"--version"}).out, "MPI: transport mpi");
   const bool launcher = std::system("command -v mpirun >/dev/null 2>&1") == 0;
   if (!built || !launcher)
-    MESSAGE("skipped: ", !built ? "pipewright was built without MPI" : "mpirun is not installed");
+    MESSAGE("skipped: ", std::string(!built ? "pipewright was built without MPI" : "mpirun is not installed"));
   return built && launcher;
 }
 // Open MPI leaves memory behind when it ends (4.1.4: its event base and module lists), so leaks are not looked for.

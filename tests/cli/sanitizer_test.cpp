@@ -17,6 +17,7 @@
 #include "io/read_file.hpp"
 #include "tests/cli/refusals.hpp"
 #include "tests/io/scratch.hpp"
+#include "tests/support/children.hpp"
 
 namespace pipewright {
 namespace {
@@ -45,7 +46,7 @@ struct Tool {
     std::filesystem::permissions(file, std::filesystem::perms::owner_all);
     return file;
   }
-  SanitizerFindings found(double seconds = 60) const { return run_sanitizer(tests, folder.path("log.txt"), seconds); }
+  SanitizerFindings found(double seconds = 120) const { return run_sanitizer(tests, folder.path("log.txt"), seconds); }
 
   Scratch folder;
   std::string tests, tool;
@@ -77,6 +78,7 @@ TEST_CASE("What it finds is not clean; nor are tests that fail beside it, which 
 // A pipe that the made-up tool and the program that it starts, which would sleep for minutes, hold open as long as they
 // live; they have written a line into it when both are there.
 struct Sleepers {
+  static constexpr int kPatience = 120'000;  // milliseconds; ends a wait for what does not come
   Sleepers() : made_up("ERROR SUMMARY: 0 errors", 0), name(made_up.folder.path("alive")) {
     REQUIRE(mkfifo(name.c_str(), 0600) == 0);
     pipe = open(name.c_str(), O_RDONLY | O_NONBLOCK);
@@ -86,7 +88,7 @@ struct Sleepers {
   void tool(const std::string& then) const {
     made_up.program("bin/compute-sanitizer", "exec 3>" + name + "\nsleep 300 &\necho there >&3\n" + then);
   }
-  bool there(int milliseconds) const {
+  bool there(int milliseconds = kPatience) const {
     pollfd one{pipe, POLLIN, 0};
     poll(&one, 1, milliseconds);
     return (one.revents & POLLIN) != 0;
@@ -96,7 +98,7 @@ struct Sleepers {
     while (read(pipe, words, sizeof words) > 0) {
     }
     pollfd one{pipe, 0, 0};
-    poll(&one, 1, 10'000);
+    poll(&one, 1, kPatience);
     return (one.revents & POLLHUP) != 0;
   }
 
@@ -134,18 +136,15 @@ TEST_CASE("Ctrl-C ends compute-sanitizer with all that it started, and then does
       CAPTURE(own);
       const Sleepers sleepers;
       sleepers.tool("wait");
-      const pid_t child = fork();
-      if (child == 0) {
+      Child child = forked([&] {
         const rlimit none{};
         setrlimit(RLIMIT_CORE, &none);  // SIGQUIT would leave one
         ::signal(signal, own ? own_end : SIG_DFL);
-        _exit(sleepers.made_up.found(300).clean ? 1 : 2);
-      }
-      REQUIRE(child > 0);
-      CHECK(sleepers.there(60'000));
-      REQUIRE(kill(child, signal) == 0);
-      int status = 0;
-      REQUIRE(waitpid(child, &status, 0) == child);
+        return sleepers.made_up.found(300).clean ? 1 : 2;
+      });
+      CHECK(sleepers.there());
+      REQUIRE(kill(child.process(), signal) == 0);
+      const int status = child.status();
       if (own) CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 42));
       if (!own) CHECK((WIFSIGNALED(status) && WTERMSIG(status) == signal));
       CHECK(sleepers.gone());
@@ -156,24 +155,21 @@ TEST_CASE("A signal that is ignored, as nohup ignores SIGHUP, leaves compute-san
   const Sleepers sleepers;
   const std::string go = sleepers.made_up.folder.path("go");
   sleepers.tool("until [ -e " + go + " ]; do sleep 0.02; done; echo '========= ERROR SUMMARY: 0 errors'; exit 0");
-  const pid_t child = fork();
-  if (child == 0) {
+  Child child = forked([&] {
     ::signal(SIGHUP, SIG_IGN);
-    _exit(sleepers.made_up.found(300).clean ? 1 : 2);
-  }
-  REQUIRE(child > 0);
-  CHECK(sleepers.there(60'000));
-  REQUIRE(kill(child, SIGHUP) == 0);
+    return sleepers.made_up.found(300).clean ? 1 : 2;
+  });
+  CHECK(sleepers.there());
+  REQUIRE(kill(child.process(), SIGHUP) == 0);
   sleepers.made_up.folder.write("go", "");
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
+  const int status = child.status();
   CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 1));
 }
 
 TEST_CASE("A caller that ignores its children's ends learns how compute-sanitizer ended, and ignores them after it") {
   const Tool made_up("ERROR SUMMARY: 2 errors", 99);
   const auto before = ::signal(SIGCHLD, SIG_IGN);
-  const SanitizerFindings found = made_up.found(20);
+  const SanitizerFindings found = made_up.found();
   CHECK((::signal(SIGCHLD, before) == SIG_IGN));
   CHECK(found.not_run.empty());
   CHECK(found.last_line == "ERROR SUMMARY: 2 errors");

@@ -1,10 +1,7 @@
 // Every file that ships in scenarios/ is a promise: it reads without a complaint, and where it stands for a published
 // number it gives that number, through the binary, as a user would ask for it.
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -12,36 +9,15 @@
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
-#include <sys/wait.h>
-#include <unistd.h>
+
+#include "tests/support/run_program.hpp"
+
+using namespace pipewright;
 
 namespace {
 
-struct Run {
-  int status = -1;
-  std::string out;  // stdout and stderr
-};
-
-Run pipewright(const std::string& arguments, bool with_errors) {
-  const std::string command =
-      "'" + std::string(std::getenv("PIPEWRIGHT_BINARY")) + "' " + arguments + (with_errors ? " 2>&1" : " 2>/dev/null");
-  Run run;
-  std::FILE* pipe = popen(command.c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  std::array<char, 4096> buffer{};
-  while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe))
-    run.out.append(buffer.data(), n);
-  const int ended = pclose(pipe);
-  run.status = WIFEXITED(ended) ? WEXITSTATUS(ended) : -1;
-  return run;
-}
-
 std::filesystem::path source_root() {
-  return std::getenv("PIPEWRIGHT_SOURCE");
-}
-
-std::string quoted(const std::filesystem::path& path) {
-  return "'" + path.string() + "'";
+  return source_folder();
 }
 
 bool is_sweep(const std::filesystem::path& file) {
@@ -68,23 +44,22 @@ std::vector<std::filesystem::path> scenarios() {
 TEST_CASE("every shipped scenario passes check") {
   REQUIRE(scenarios().size() >= 15);
   for (const auto& file : scenarios()) {
-    const Run run = pipewright("check " + quoted(file), true);
-    CHECK_MESSAGE(run.status == 0, file.string(), ":\n", run.out);
+    const ProgramRun run = run_program({"check", file});
+    CHECK_MESSAGE(run.status == 0, file.string(), ":\n", run.out, run.err);
   }
 }
 
 TEST_CASE("every shipped scenario fits its cluster and gives an answer") {
   for (const auto& file : scenarios()) {
-    std::string priced = quoted(file);
-    const auto found =
-        std::filesystem::temp_directory_path() / ("pipewright-plan-" + std::to_string(getpid()) + ".yaml");
-    if (pipewright("check " + priced, true).out.find("pipewright plan") != std::string::npos) {  // fields left open
-      const std::string plan = quoted(found);
-      REQUIRE_MESSAGE(pipewright("plan " + priced + " --top 1 --gap 10% -o " + plan, false).status == 0, file.string());
-      priced = plan;
+    const ScratchFolder scratch;
+    std::string priced = file;
+    const ProgramRun checked = run_program({"check", file});
+    if ((checked.out + checked.err).find("pipewright plan") != std::string::npos) {  // fields left open
+      priced = scratch.path("plan.yaml");
+      const ProgramRun planned = run_program({"plan", file, "--top", "1", "--gap", "10%", "-o", priced});
+      REQUIRE_MESSAGE(planned.status == 0, file.string(), ":\n", planned.err);
     }
-    const Run run = pipewright("simulate --json " + priced, false);
-    std::filesystem::remove(found);
+    const ProgramRun run = run_program({"simulate", "--json", priced});
     REQUIRE_MESSAGE(run.status == 0, file.string());
     const auto answer = nlohmann::json::parse(run.out);
     CHECK_MESSAGE(answer.at("schema") == "pipewright.result/1", file.string());
@@ -97,7 +72,7 @@ TEST_CASE("every shipped scenario fits its cluster and gives an answer") {
 TEST_CASE("every shipped sweep has figures in all its rows" * doctest::test_suite("whole searches")) {
   REQUIRE(shipped(true).size() >= 2);
   for (const auto& file : shipped(true)) {
-    const Run run = pipewright("sweep --json " + quoted(file), false);
+    const ProgramRun run = run_program({"sweep", "--json", "--time-limit", "10min", file});
     REQUIRE_MESSAGE(run.status == 0, file.string());
     const auto document = nlohmann::json::parse(run.out);
     for (const auto& row : document.at("rows"))
@@ -114,7 +89,7 @@ TEST_CASE("1F1B gives the zero-bubble paper's bubble rates at its four settings"
   };
   for (const auto& [file, published] : {Row{"1.5b-p8.yaml", 0.2431}, Row{"6.2b-p8.yaml", 0.2347},
                                         Row{"14.6b-p16.yaml", 0.2552}, Row{"28.3b-p32.yaml", 0.2646}}) {
-    const Run run = pipewright("simulate --json " + quoted(source_root() / "scenarios/zero_bubble" / file), false);
+    const ProgramRun run = run_program({"simulate", "--json", source_root() / "scenarios/zero_bubble" / file});
     REQUIRE_MESSAGE(run.status == 0, file);
     const double rate = nlohmann::json::parse(run.out).at("bubble_fraction_span").get<double>();
     CHECK_MESSAGE(std::abs(rate - published) < 5e-5, file, ": ", rate, " for the published ", published);
@@ -131,7 +106,7 @@ TEST_CASE("1F1B pays for every hop, eager 1F1B and GPipe only at fill and drain"
   };
   for (const auto& [file, seconds] :
        {Row{"hops-1f1b.yaml", 0.2502}, Row{"hops-eager.yaml", 0.2172}, Row{"hops-gpipe.yaml", 0.2172}}) {
-    const Run run = pipewright("simulate --json " + quoted(source_root() / "scenarios/what_if" / file), false);
+    const ProgramRun run = run_program({"simulate", "--json", source_root() / "scenarios/what_if" / file});
     REQUIRE_MESSAGE(run.status == 0, file);
     CHECK_MESSAGE(nlohmann::json::parse(run.out).at("step_time_s").get<double>() == seconds, file);
   }
@@ -139,7 +114,7 @@ TEST_CASE("1F1B pays for every hop, eager 1F1B and GPipe only at fill and drain"
 
 // docs/model.md, "The quickstart by hand": 11 (f + b) + 16 c.
 TEST_CASE("the quickstart takes the 34.6 ms that the documentation derives") {
-  const Run run = pipewright("simulate --json " + quoted(source_root() / "scenarios/quickstart.yaml"), false);
+  const ProgramRun run = run_program({"simulate", "--json", source_root() / "scenarios/quickstart.yaml"});
   REQUIRE(run.status == 0);
   const auto answer = nlohmann::json::parse(run.out);
   CHECK(answer.at("step_time_s").get<double>() == 0.0346);

@@ -99,7 +99,7 @@ TEST_CASE("A sweep that is killed again and again loses no row, computes none tw
     CHECK(points_held(run.err) >= held);
     held = points_held(run.err);
   }
-  const ProgramRun last = killed_after("60");
+  const ProgramRun last = killed_after("280");
   CHECK(last.status == 0);  // a row computed twice would be refused by the database
   CHECK(points_held(last.err) >= held);
   CHECK(contains(last.err, "(4000 points)"));

@@ -23,7 +23,7 @@ ProgramRun over(int processes, const std::vector<std::string>& arguments,
                 const std::vector<std::string>& through = {}) {
   ProgramInput input;
   input.settings = {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "ASAN_OPTIONS=detect_leaks=0"};
-  input.launcher = {"timeout", "-s", "KILL", "120", "mpirun", "--oversubscribe", "-n", std::to_string(processes)};
+  input.launcher = {"mpirun", "--oversubscribe", "-n", std::to_string(processes)};
   input.launcher.insert(input.launcher.end(), through.begin(), through.end());
   return run_program(arguments, input);
 }

@@ -17,6 +17,7 @@
 #include "runtime/backends/cpu_kernels.hpp"
 #include "tests/runtime/step_runner.hpp"
 #include "tests/runtime/step_table.hpp"
+#include "tests/support/children.hpp"
 
 using namespace pipewright;
 using namespace pipewright::runtime_test;
@@ -27,16 +28,12 @@ using Value = LayerBuilder::Value;
 
 // Whether `act` ends the process by abort(), as a failed PP_CHECK does; tried in a child.
 bool aborts(const std::function<void()>& act) {
-  const pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    std::signal(SIGABRT, SIG_DFL);
-    dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
-    act();
-    _exit(0);
-  }
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
+  const int status = forked([&] {
+                       std::signal(SIGABRT, SIG_DFL);
+                       dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+                       act();
+                       return 0;
+                     }).status();
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 

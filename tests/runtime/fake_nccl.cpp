@@ -349,7 +349,7 @@ Result given_back(void* handle, bool aborts) {
   // As an abort that waits for the whole device: whoever aborts one after the other while another's operation waits for
   // somebody hangs here.
   for (int waited = 0; aborts && on_device > 0; ++waited) {
-    if (waited > 20000) {
+    if (waited > 200'000) {  // a minute and a half at least
       std::fputs("fake NCCL: an abort waits for an operation of another communicator\n", stderr);
       std::abort();
     }

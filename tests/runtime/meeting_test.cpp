@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "core/check.hpp"
+#include "tests/support/children.hpp"
 #include "tests/support/free_port.hpp"
 
 using namespace pipewright;
@@ -87,8 +88,7 @@ TEST_CASE("A socket that has reached itself is told from one that has reached an
 TEST_CASE("A rank that calls before rank 0 listens does not take itself for rank 0") {
   // In a network of its own, where calls leave from two ports only, every second one reaches itself.
   constexpr int kNoNamespace = 77;
-  const pid_t child = ::fork();
-  if (child == 0) {
+  Child child = forked([] {
     const auto give_up = [](bool unless) {
       if (!unless) ::_exit(kNoNamespace);
     };
@@ -104,12 +104,11 @@ TEST_CASE("A rank that calls before rank 0 listens does not take itself for rank
     try {
       met({1, 2, "the test"}, {"127.0.0.1", 40000}, 0.5);
     } catch (const InputError& error) {
-      ::_exit(std::string(error.what()).find("nobody answers as rank 0") != std::string::npos ? 0 : 1);
+      return std::string(error.what()).find("nobody answers as rank 0") != std::string::npos ? 0 : 1;
     }
-    ::_exit(2);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
+    return 2;
+  });
+  const int status = child.status();
   REQUIRE(WIFEXITED(status));
   if (WEXITSTATUS(status) == kNoNamespace) {
     MESSAGE("skipped: no network namespace can be made here");

@@ -263,32 +263,25 @@ TEST_CASE("NCCL: what fails on the device is told by the wait for it") {
   }
 }
 
-// Without those who heard of another's failure before their own time was up; one at least has waited itself.
-std::vector<std::string> own_words(std::vector<std::string> texts) {
-  std::erase_if(texts, [](const std::string& text) { return text.ends_with(" has failed"); });
-  CHECK(!texts.empty());
-  return texts;
-}
-
 TEST_CASE("NCCL: a member that never answers is named after the timeout, with the op that waits for it") {
-  const RunCase run({});
-  for (const std::string& text : own_words(failures(run, {{"FAKE_NCCL_SILENT_AFTER", "5"}}, 1))) {
-    CAPTURE(text);
-    CHECK(has(text, " at op "));
-    CHECK(has(text, ": nothing heard for 1 s while waiting for "));
-    CHECK((has(text, "worker 1 to take a message by NCCL") || has(text, "a message of worker 0 by NCCL") ||
-           has(text, "worker 0 to take a message by NCCL") || has(text, "a message of worker 1 by NCCL")));
-  }
-  for (const std::string& text : own_words(failures(run, {{"FAKE_NCCL_SILENT_AFTER", "0"}}, 1))) {
-    CAPTURE(text);
-    CHECK(has(text, " at op start: nothing heard for 1 s while waiting for worker "));
-    CHECK(has(text, " to join by NCCL"));
-  }
-  const RunCase copies({"plan.stages=1", "plan.data_parallel=2", "cluster.node.devices=2"});
-  for (const std::string& text : own_words(failures(copies, {{"FAKE_NCCL_SILENT_AFTER", "1"}}, 1))) {
-    CAPTURE(text);
-    CHECK(has(text, ": nothing heard for 1 s while waiting for the other members of an all-reduce by NCCL"));
-  }
+  const auto silent_after = [](const RunCase& run, const char* operations) {
+    return [&run, operations](double timeout) {
+      return failures(run, {{"FAKE_NCCL_SILENT_AFTER", operations}}, timeout);
+    };
+  };
+  const RunCase run({}), copies({"plan.stages=1", "plan.data_parallel=2", "cluster.node.devices=2"});
+  check_silence(silent_after(run, "5"), [](const std::string& text, const std::string& silence) {
+    return has(text, " at op ") && (has(text, silence + "worker 1 to take a message by NCCL") ||
+                                    has(text, silence + "a message of worker 0 by NCCL") ||
+                                    has(text, silence + "worker 0 to take a message by NCCL") ||
+                                    has(text, silence + "a message of worker 1 by NCCL"));
+  });
+  check_silence(silent_after(run, "0"), [](const std::string& text, const std::string& silence) {
+    return has(text, " at op start: " + silence + "worker ") && has(text, " to join by NCCL");
+  });
+  check_silence(silent_after(copies, "1"), [](const std::string& text, const std::string& silence) {
+    return has(text, ": " + silence + "the other members of an all-reduce by NCCL");
+  });
 }
 
 TEST_CASE("NCCL: a process that is killed is named by those who wait for the device") {

@@ -1,39 +1,50 @@
 // Runs over several processes, for tests: children of the test that meet at a port which the system has chosen.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include <sys/wait.h>
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include "runtime/rank_run.hpp"
 #include "runtime/wire.hpp"
 #include "tests/runtime/run_case.hpp"
+#include "tests/support/children.hpp"
 #include "tests/support/free_port.hpp"
 
 namespace pipewright::runtime_test {
 
-inline constexpr double kTimeout = 20;
+inline constexpr double kTimeout = 120;  // seconds; ends what hangs
 
+// They meet in whatever time it takes; `timeout`: of their waits for one another.
 inline std::unique_ptr<Ranks> joined(int rank, int size, int port, double timeout = kTimeout) {
-  return std::make_unique<Ranks>(tcp_wire({rank, size, "the test"}, {"127.0.0.1", port}, timeout), timeout);
+  return std::make_unique<Ranks>(tcp_wire({rank, size, "the test"}, {"127.0.0.1", port}, kTimeout), timeout);
 }
 
-// What a child says goes back as text through a pipe.
-struct Child {
-  pid_t process = 0;
-  int pipe = -1;
+// A child of the test; what it says goes back as text through a pipe.
+struct Speaker {
+  Speaker(Child started, int from) : child(std::move(started)), pipe(from) {}
+  Speaker(Speaker&& other) noexcept : child(std::move(other.child)), pipe(std::exchange(other.pipe, -1)) {}
+  ~Speaker() {
+    if (pipe >= 0) ::close(pipe);
+  }
+  Child child;
+  int pipe;
 };
 
-inline Child started(const std::function<std::string()>& body) {
+inline Speaker started(const std::function<std::string()>& body) {
   std::array<int, 2> ends{};
   if (::pipe(ends.data()) != 0) throw std::runtime_error("no pipe");
-  const pid_t process = ::fork();
-  if (process == 0) {
+  Child child = forked([&] {
     ::close(ends[0]);
     std::string text;
     try {
@@ -46,26 +57,33 @@ inline Child started(const std::function<std::string()>& body) {
       if (put <= 0) break;
       at += static_cast<std::size_t>(put);
     }
-    ::_exit(0);
-  }
+    return 0;
+  });
   ::close(ends[1]);
-  return {process, ends[0]};
+  return {std::move(child), ends[0]};
 }
 
-inline std::string said(const Child& child) {
-  std::string text;
+// All of it, once the child has ended; what hangs is ended, which is then the end of the text.
+inline std::string said(Speaker& speaker) {
+  using std::chrono::steady_clock, std::chrono::milliseconds, std::chrono::seconds;
+  std::string text, hung;
   std::array<char, 4096> buffer{};
-  for (ssize_t got = 0; (got = ::read(child.pipe, buffer.data(), buffer.size())) > 0;)
-    text.append(buffer.data(), static_cast<std::size_t>(got));
-  ::close(child.pipe);
-  ::waitpid(child.process, nullptr, 0);
-  return text;
+  const auto late = steady_clock::now() + kLongest;
+  for (ssize_t got = 1; got > 0 && steady_clock::now() < late;) {
+    pollfd one{speaker.pipe, POLLIN, 0};
+    if (::poll(&one, 1, 100) <= 0) continue;
+    got = ::read(speaker.pipe, buffer.data(), buffer.size());
+    if (got > 0) text.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+  static_cast<void>(
+      speaker.child.status(&hung, std::chrono::duration_cast<seconds>(late - steady_clock::now() + milliseconds(999))));
+  return text + hung;
 }
 
 // Every rank in a process of its own; what each returned.
 inline std::vector<std::string> in_processes(int count, const std::function<std::string(Ranks&)>& body) {
   const int port = free_port();
-  std::vector<Child> children;
+  std::vector<Speaker> children;
   for (int r = 0; r < count; ++r)
     children.push_back(started([=] {
       const auto ranks = joined(r, count, port);
@@ -80,9 +98,28 @@ inline std::vector<std::string> in_processes(int count, const std::function<std:
       return text;
     }));
   std::vector<std::string> texts;
-  for (const Child& child : children)
+  for (Speaker& child : children)
     texts.push_back(said(child));
   return texts;
+}
+
+// Runs that end by a timeout of `run`'s: each text fits, which gets the words for that, or tells of another's failure.
+// A machine that does much besides may let a quick rank wait as long as a silent one: then again with a longer timeout.
+inline void check_silence(const std::function<std::vector<std::string>(double)>& run,
+                          const std::function<bool(const std::string&, const std::string&)>& fits) {
+  for (double timeout = 1;; timeout *= 8) {
+    std::vector<std::string> texts = run(timeout);
+    std::erase_if(texts, [](const std::string& text) { return text.ends_with(" has failed"); });
+    const std::string silence = fmt::format("nothing heard for {} s while waiting for ", timeout);
+    const auto one_fits = [&](const std::string& text) { return fits(text, silence); };
+    if (timeout < 60 && !(std::all_of(texts.begin(), texts.end(), one_fits) && !texts.empty())) continue;
+    CHECK(!texts.empty());  // one at least has waited itself
+    for (const std::string& text : texts) {
+      CAPTURE(text);
+      CHECK(one_fits(text));
+    }
+    return;
+  }
 }
 
 inline RunSettings settings_of(const RunCase& run, int steps) {

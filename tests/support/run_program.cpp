@@ -78,7 +78,7 @@ std::vector<std::string> environment_with(const std::vector<std::string>& settin
 }
 
 // Started without a copy of this process, whose other threads may hold locks (an allocator's) that nobody would free.
-pid_t started(const std::string& binary, const std::vector<std::string>& arguments, const ProgramInput& input,
+Child started(const std::string& binary, const std::vector<std::string>& arguments, const ProgramInput& input,
               const FileActions& files) {
   std::vector<std::string> words = input.launcher;
   words.push_back(binary);
@@ -88,7 +88,7 @@ pid_t started(const std::string& binary, const std::vector<std::string>& argumen
   const int error = posix_spawnp(&child, words.front().c_str(), &files.list, nullptr, ended_by_null(words).data(),
                                  ended_by_null(environment).data());
   if (error != 0) throw std::runtime_error("cannot run " + words.front() + ": " + std::strerror(error));
-  return child;
+  return Child(child);
 }
 
 // A line of /proc/PID/status, or its end: what follows `key`.
@@ -99,8 +99,10 @@ std::string process_status(pid_t process, const std::string& key) {
   return {};
 }
 
-// Once it is the program and catches signals.
-void interrupt(pid_t process, const std::string& binary, int signal) {
+// Once it is the program and catches signals; not where its time is up before.
+void interrupt(pid_t process, const std::string& binary, int signal, std::chrono::seconds longest) {
+  const auto end = std::chrono::steady_clock::now() + longest;
+  const auto in_time = [&] { return std::chrono::steady_clock::now() < end; };
   const std::string itself = "/proc/" + std::to_string(process) + "/exe";
   const auto has = [&](const char* set) {
     return (std::strtoull(process_status(process, set).c_str(), nullptr, 16) >> (signal - 1) & 1) != 0;
@@ -109,11 +111,11 @@ void interrupt(pid_t process, const std::string& binary, int signal) {
     std::error_code gone;
     return std::filesystem::equivalent(itself, binary, gone) && !gone && has("SigCgt:");
   };
-  while (!process_status(process, "State:").empty() &&
+  while (in_time() && !process_status(process, "State:").empty() &&
          process_status(process, "State:").find('Z') == std::string::npos) {
     if (catches()) {
       kill(process, signal);
-      while (signal == SIGTERM && has("ShdPnd:"))
+      while (signal == SIGTERM && has("ShdPnd:") && in_time())
         usleep(100);
       if (signal == SIGTERM) kill(process, signal);
       return;
@@ -127,32 +129,6 @@ int new_terminal() {
   const int screen = posix_openpt(O_RDWR | O_NOCTTY);
   if (screen < 0 || grantpt(screen) != 0 || unlockpt(screen) != 0) throw std::runtime_error("no terminal");
   return screen;
-}
-
-// What every thread waits for: the kernel's function, the system call and what it was called with.
-std::string waits_of(pid_t process) {
-  std::string text;
-  std::error_code gone;
-  for (const auto& thread : std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task", gone))
-    text += "  " + file_text(thread.path() / "comm") + "    " + file_text(thread.path() / "wchan") + ", system call " +
-            file_text(thread.path() / "syscall");
-  return text;
-}
-
-// Its status; `told` gets a line where it had to be ended, and what its threads waited for.
-int ended(pid_t process, std::chrono::seconds longest, std::string* told) {
-  const auto start = std::chrono::steady_clock::now();
-  int status = 0;
-  for (useconds_t pause = 100;; pause = std::min<useconds_t>(2 * pause, 5'000)) {
-    const pid_t one = waitpid(process, &status, WNOHANG);
-    if (one == process) return status;
-    if (one < 0 && errno != EINTR) throw std::runtime_error("waitpid: " + std::string(std::strerror(errno)));
-    if (told->empty() && std::chrono::steady_clock::now() - start > longest) {
-      *told = "the test ended it after " + std::to_string(longest.count()) + " s; its threads:\n" + waits_of(process);
-      kill(process, SIGKILL);
-    }
-    usleep(pause);
-  }
 }
 
 // What the process writes there to its end; Ctrl-C once `sign` is among it. The far end is held open until the first
@@ -178,6 +154,17 @@ std::string watched(pid_t process, int screen, const std::string& sign, std::chr
   }
   close(screen);
   return shown;
+}
+
+// A search ends when it is done: by the ten seconds that it has unless told otherwise, a busy machine would get another
+// answer. Not over several numbers of nodes, which are small searches here, and whose answers repeat their options.
+std::vector<std::string> unhurried(std::vector<std::string> arguments) {
+  const auto has = [&](const char* option) {
+    return std::find(arguments.begin(), arguments.end(), option) != arguments.end();
+  };
+  if (!arguments.empty() && arguments.front() == "plan" && !has("--time-limit") && !has("--nodes"))
+    arguments.insert(arguments.begin() + 1, {"--time-limit", "10min"});
+  return arguments;
 }
 
 }  // namespace
@@ -212,11 +199,12 @@ ProgramRun run_program(const std::vector<std::string>& arguments, const ProgramI
   if (screen >= 0) posix_spawn_file_actions_addclose(&files.list, screen);
   const std::string folder = input.folder.empty() ? source_folder() : input.folder;
   posix_spawn_file_actions_addchdir_np(&files.list, folder.c_str());
-  const pid_t child = started(binary, arguments, input, files);
-  if (input.interrupt || input.terminate) interrupt(child, binary, input.terminate ? SIGTERM : SIGINT);
+  Child child = started(binary, unhurried(arguments), input, files);
+  if (input.interrupt || input.terminate)
+    interrupt(child.process(), binary, input.terminate ? SIGTERM : SIGINT, input.longest);
   std::string shown, hung;
-  if (screen >= 0) shown = watched(child, screen, input.interrupt_at, input.longest);
-  const int status = ended(child, input.longest, &hung);
+  if (screen >= 0) shown = watched(child.process(), screen, input.interrupt_at, input.longest);
+  const int status = child.status(&hung, input.longest);
   std::fclose(in);
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), rest_of(out), rest_of(err) + shown + hung};
 }

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/children.hpp"
+
 namespace pipewright {
 
 struct ProgramRun {
@@ -13,17 +15,19 @@ struct ProgramRun {
 };
 
 struct ProgramInput {
-  std::string folder;                 // working directory; "": the source tree
-  std::string input;                  // standard input
-  std::string output_to;              // standard output goes to this path instead of ProgramRun::out
-  std::vector<std::string> settings;  // "NO_COLOR=1", added to the environment
-  std::vector<std::string> launcher;  // {"mpirun", "-n", "2"}: starts the program
-  bool interrupt = false;             // Ctrl-C, as soon as the program catches it
-  bool terminate = false;             // SIGTERM instead, twice, as timeout(1) sends it
-  std::string interrupt_at;           // Ctrl-C, once this stands on standard error, which is then a terminal
-  std::chrono::seconds longest{300};  // what takes longer hangs: it is killed, `err` says what its threads waited for
+  std::string folder;                       // working directory; "": the source tree
+  std::string input;                        // standard input
+  std::string output_to;                    // standard output goes to this path instead of ProgramRun::out
+  std::vector<std::string> settings;        // "NO_COLOR=1", added to the environment
+  std::vector<std::string> launcher;        // {"mpirun", "-n", "2"}: starts the program
+  bool interrupt = false;                   // Ctrl-C, as soon as the program catches it
+  bool terminate = false;                   // SIGTERM instead, twice, as timeout(1) sends it
+  std::string interrupt_at;                 // Ctrl-C, once this stands on standard error, which is then a terminal
+  std::chrono::seconds longest = kLongest;  // what takes longer hangs: it and what it started are killed, and `err`
+                                            // says what its threads waited for
 };
 
+// `plan` of one cluster searches until it is done, unless --time-limit says else.
 ProgramRun run_program(const std::vector<std::string>& arguments, const ProgramInput& input = {});
 
 std::string source_folder();
