@@ -21,7 +21,8 @@ def compiled(entry):
             skip = True
         elif word not in ("-c", "-MD"):
             command.append(word)
-    done = subprocess.run(command + ["-fsyntax-only"], cwd=entry["directory"], capture_output=True, text=True)
+    done = subprocess.run(command + ["-fsyntax-only"], cwd=entry["directory"], capture_output=True, text=True,
+                          timeout=500)
     return entry["file"], done.returncode, done.stderr
 
 

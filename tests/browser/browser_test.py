@@ -14,9 +14,11 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import started
 
 PAGES = {
     "simulate": (["simulate", "scenarios/quickstart.yaml"], 0),
@@ -106,7 +108,7 @@ def written(root, binary, folder):
     pages = {}
     for name, (arguments, status) in PAGES.items():
         page = folder / f"{name}.html"
-        run = subprocess.run([binary, *arguments, "-o", page], cwd=root, capture_output=True, text=True)
+        run = started.run([binary, *arguments, "-o", page], cwd=root, capture_output=True, text=True)
         if status is not None and run.returncode != status:
             sys.exit(f"{name}: exit {run.returncode}\n{run.stderr}")
         if not page.is_file():

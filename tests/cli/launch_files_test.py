@@ -6,19 +6,22 @@ usage: launch_files_test.py PIPEWRIGHT SOURCE
 import ast
 import json
 import os
+import pathlib
 import re
 import shlex
-import subprocess
 import sys
 import tempfile
 import types
 from unittest import mock
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import started
+
 PIPEWRIGHT, SOURCE = sys.argv[1], sys.argv[2]
 
 
 def launched(plan, target, *more):
-    run = subprocess.run(
+    run = started.run(
         [PIPEWRIGHT, "launch", f"{SOURCE}/scenarios/{plan}", "--for", target, *more],
         capture_output=True, text=True, check=False)
     assert run.returncode in (0, 1), run.stderr
@@ -26,7 +29,7 @@ def launched(plan, target, *more):
 
 
 def parses_as_shell(text):
-    return subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
+    return started.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
 
 
 def told(text, beginning):
@@ -109,13 +112,13 @@ with tempfile.TemporaryDirectory() as folder:
     with open(unknown, "w", encoding="utf-8") as file:
         file.write("model: {family: decoder, layers: 4, hidden: 256, heads: 4, feed_forward: 512}\ncluster: dgx-h100x8\n"
                    "training: {global_batch_size: 8, micro_batch_size: 1}\nplan: {stages: 2}\n")
-    asked = subprocess.run([PIPEWRIGHT, "launch", unknown, "--for", "megatron"], capture_output=True, text=True,
-                           check=False).stdout
+    asked = started.run([PIPEWRIGHT, "launch", unknown, "--for", "megatron"], capture_output=True, text=True,
+                        check=False).stdout
     assert "${ROTARY_BASE:?" in asked and "norm-epsilon" not in asked and parses_as_shell(asked)
     assert "  # norm epsilon: not stated by the model; Megatron-LM's default is 1e-5\n" in asked
     # A recipe for a model that torchtitan does not have ends at once, and the header and standard error say so.
-    run = subprocess.run([PIPEWRIGHT, "launch", unknown, "--for", "torchtitan", "--set", "training.precision=bf16"],
-                         capture_output=True, text=True, check=False)
+    run = started.run([PIPEWRIGHT, "launch", unknown, "--for", "torchtitan", "--set", "training.precision=bf16"],
+                      capture_output=True, text=True, check=False)
     lacks = "model: none of its configurations is known to be this one; the recipe ends at once until you import yours"
     assert f"#   {lacks}" in run.stdout and f"not as planned: {lacks}" in run.stderr, run
     assert "can express this plan" not in run.stdout and "debugmodel" not in run.stdout
@@ -146,11 +149,11 @@ with tempfile.TemporaryDirectory() as folder:
     for target, words in [("megatron", "  # rope_scaling of type longrope is not kept: set it yourself"),
                           ("torchtitan", "rope_scaling of type longrope (not kept: see"),
                           ("torch", "# rope_scaling of type longrope is not kept: take it from")]:
-        text = subprocess.run([PIPEWRIGHT, "launch", scaled, "--for", target], capture_output=True, text=True,
-                              check=False).stdout
+        text = started.run([PIPEWRIGHT, "launch", scaled, "--for", target], capture_output=True, text=True,
+                           check=False).stdout
         assert words in text and "no rope_scaling" not in text, (target, text)
         assert parses_as_shell(text) if target == "megatron" else ast.parse(text)
-    checked = subprocess.run([PIPEWRIGHT, "check", scaled], capture_output=True, text=True, check=False).stdout
+    checked = started.run([PIPEWRIGHT, "check", scaled], capture_output=True, text=True, check=False).stdout
     assert checked.endswith("; rope_scaling of type longrope is not kept)\n"), checked
 # Selective recomputation that repeats nothing has no flag, which would have Megatron-LM repeat fused attention.
 assert "--recompute" not in llama and "# plan.recompute: selective repeats nothing" in llama
@@ -158,7 +161,7 @@ stored = launched("what_if/llama3-70b.yaml", "megatron", "--set", "model.attenti
 assert "--recompute-granularity selective --recompute-modules core_attn\n" in stored
 # Memory that may not be enough is told in the file, on standard error and in the document; the exit status says "fits".
 for more in [[], ["--json"]]:
-    run = subprocess.run([PIPEWRIGHT, "launch", f"{SOURCE}/scenarios/what_if/llama3-70b.yaml", "--for", "megatron", "--set",
+    run = started.run([PIPEWRIGHT, "launch", f"{SOURCE}/scenarios/what_if/llama3-70b.yaml", "--for", "megatron", "--set",
                           "cluster.node.device.memory=68GiB", *more], capture_output=True, text=True, check=False)
     assert run.returncode == 0 and "Memory is tight: up to 72.9 GiB of 68.0 GiB is expected" in run.stderr, run
     warned = json.loads(run.stdout)["memory_warning"] if more else told(run.stdout, "# Memory is tight: ")
@@ -206,5 +209,5 @@ for plan, target, more in [
                 file.write(f" iteration {number}/ 100 | elapsed time per iteration (ms): {float(step) * {'ms': 1, 's': 1e3}[unit]} | "
                            "lm loss: 2.5 |\n")
         check = said_by([*words[:3], *changes, "--log", log, "--tolerance", "0.1%"])
-        judged = subprocess.run(check, capture_output=True, text=True, check=False)
+        judged = started.run(check, capture_output=True, text=True, check=False)
         assert judged.returncode == 0 and "within" in judged.stdout, (plan, target, judged.stdout, judged.stderr)

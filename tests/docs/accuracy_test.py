@@ -10,9 +10,11 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import started
 
 BEGIN, END = "<!-- accuracy: written by tests/docs/accuracy_test.py -->\n", "<!-- /accuracy -->"
 
@@ -71,7 +73,7 @@ def measured_on_gpus(root, binary):
             copy = pathlib.Path(folder) / "results"
             shutil.copytree(results, copy)  # the summary is written anew beside them
             command += ["-o", copy]
-        run = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+        run = started.run(command, cwd=root, capture_output=True, text=True, check=False)
     if "## On GPUs" not in run.stdout:  # status 2 is also that of results some of which failed or were withheld
         raise SystemExit(run.stderr + "accuracy --summary failed")
     return run.stdout, results.exists()
@@ -95,7 +97,7 @@ def figures_without_results(document):
 def main():
     root, binary = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
     accuracy, readme = root / "docs/accuracy.md", root / "README.md"
-    run = subprocess.run([binary, "reproduce", "--all", "--md"], cwd=root, capture_output=True, text=True, check=False)
+    run = started.run([binary, "reproduce", "--all", "--md"], cwd=root, capture_output=True, text=True, check=False)
     if run.returncode != 0:
         print(run.stderr + f"reproduce --all --md exits with {run.returncode}: a cell without a status misses its tolerance")
         return 1

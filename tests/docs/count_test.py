@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The count at the end of .ci/run never turns a failure into a pass.
+"""The count at the end of .ci/run never turns a failure into a pass; a test that would hang fails.
 
 usage: count_test.py SOURCE_ROOT
 """
@@ -9,6 +9,9 @@ import subprocess
 import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import started
 
 ROOT = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parents[2]
 
@@ -30,8 +33,8 @@ class Count(unittest.TestCase):
             if programs is not None:
                 text = "".join(json.dumps(entry) + "\n" for entry in programs)
                 (folder / "log.json").write_text(text, encoding="utf-8")
-            run = subprocess.run([sys.executable, ROOT / ".ci/count.py", folder / "steps", folder / "log.json"],
-                                 capture_output=True, text=True, check=False)
+            run = started.run([sys.executable, ROOT / ".ci/count.py", folder / "steps", folder / "log.json"],
+                              capture_output=True, text=True, check=False)
             return run.stdout.splitlines()[-1], run.returncode
 
     def test_steps_doctest_cases_and_other_programs_add_up(self):
@@ -51,6 +54,19 @@ class Count(unittest.TestCase):
 
     def test_a_skipped_program_counts_as_neither(self):
         self.assertEqual(self.count(["passed a"], [program("SKIP")]), ("1 passed, 0 failed", 0))
+
+
+class Started(unittest.TestCase):
+    def test_a_program_that_hangs_ends_with_what_it_has_started_and_the_test_says_so(self):
+        with self.assertRaisesRegex(SystemExit, r"(?s)the test ended it after 0\.\d+ s: sh -c .*"):
+            started.run(["sh", "-c", "sleep 600 & sleep 600"], longest=0.1, capture_output=True, text=True)
+        # It came back: both sleepers, which had its pipes, are gone.
+
+    def test_what_ends_is_as_subprocess_says(self):
+        done = started.run(["sh", "-c", "cat; echo err >&2; exit 3"], input="in", capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (3, "in", "err\n"))
+        with self.assertRaises(subprocess.CalledProcessError):
+            started.run(["false"], check=True)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,12 @@ Skipped (77) where there is no meson.
 import json
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import started
 
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 MESON = shutil.which("meson")
@@ -22,15 +24,15 @@ class Installed(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
-        run = subprocess.run([MESON, "install", "-C", BUILD, "--no-rebuild", "--destdir", cls.folder.name],
-                             capture_output=True, text=True, check=False)
+        run = started.run([MESON, "install", "-C", BUILD, "--no-rebuild", "--destdir", cls.folder.name],
+                          capture_output=True, text=True, check=False)
         assert run.returncode == 0, run.stdout + run.stderr
         cls.binary = next(pathlib.Path(cls.folder.name).rglob("bin/pipewright"))
         cls.share = cls.binary.parent.parent / "share"
 
     def run_in(self, folder, *arguments):
-        return subprocess.run([self.binary, *arguments], cwd=folder, capture_output=True, text=True, check=False,
-                              env={"PATH": "/usr/bin:/bin", "HOME": folder})
+        return started.run([self.binary, *arguments], cwd=folder, capture_output=True, text=True, check=False,
+                           env={"PATH": "/usr/bin:/bin", "HOME": folder})
 
     def test_everything_is_in_place(self):
         for place in ["pipewright/configs/devices", "pipewright/scenarios/quickstart.yaml", "man/man1/pipewright.1",

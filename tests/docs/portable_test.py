@@ -4,10 +4,12 @@
 usage: portable_test.py SOURCE_ROOT
 """
 import pathlib
-import subprocess
 import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import started
 
 ROOT = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parents[2]
 
@@ -35,7 +37,7 @@ class Portable(unittest.TestCase):
                 (folder / path).write_text(f"#!/bin/sh\n{lines}\n", encoding="utf-8")
                 (folder / path).chmod(0o755)
             script = f"set -euo pipefail\nPATH={folder}/bin:$PATH\n{step()}\nif portable; then exit 0; else exit 9; fi"
-            run = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, text=True, check=False)
+            run = started.run(["bash", "-c", script], cwd=folder, capture_output=True, text=True, check=False)
             self.assertIn(run.returncode, (0, 9), run.stderr)
             return run.returncode == 0
 

@@ -10,10 +10,12 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import started
 
 try:
     import jsonschema
@@ -60,7 +62,7 @@ measured:
 
 
 def schema(kind):
-    return json.loads(subprocess.run([BINARY, "schema", kind], check=True, capture_output=True, text=True).stdout)
+    return json.loads(started.run([BINARY, "schema", kind], check=True, capture_output=True, text=True).stdout)
 
 
 def kind_of(document):
@@ -81,8 +83,8 @@ def written_documents(folder):
     documents = []
 
     def run(*arguments, text=None, statuses=(0,)):
-        done = subprocess.run([BINARY, *map(str, arguments)], capture_output=True, text=True, cwd=ROOT, input=text,
-                              check=False)
+        done = started.run([BINARY, *map(str, arguments)], capture_output=True, text=True, cwd=ROOT, input=text,
+                           check=False)
         if done.returncode not in statuses:
             raise AssertionError(f"{arguments}: status {done.returncode}: {done.stderr}")
         return done
@@ -238,7 +240,7 @@ class Schemas(unittest.TestCase):
         for name, title in DOCUMENTS.items():
             self.assertEqual(self.schemas[name]["title"], title)
             self.assertEqual(schema(title), self.schemas[name])
-        completion = subprocess.run([BINARY, "completion", "bash"], check=True, capture_output=True, text=True).stdout
+        completion = started.run([BINARY, "completion", "bash"], check=True, capture_output=True, text=True).stdout
         self.assertEqual(re.search(r"^    schema\) .*words='([^']*)'", completion, re.M).group(1).split(), names)
         installed = re.search(r"foreach kind : \[([^\]]*)\]", (ROOT / "meson.build").read_text(encoding="utf-8"))
         self.assertEqual(re.findall(r"'([^']+)'", installed.group(1)), names)
@@ -265,8 +267,8 @@ class Schemas(unittest.TestCase):
                     self.assertFalse(validator.is_valid({**document, key: object()}), f"{key} is nothing that JSON has")
 
     def test_broken_parts_of_a_document_are_refused(self):
-        text = subprocess.run([BINARY, "simulate", QUICKSTART, "--json"], check=True, capture_output=True, text=True,
-                              cwd=ROOT).stdout
+        text = started.run([BINARY, "simulate", QUICKSTART, "--json"], check=True, capture_output=True, text=True,
+                           cwd=ROOT).stdout
         validator = self.validators["result"]
         self.assertTrue(validator.is_valid(json.loads(text)))
         for what, change in [
@@ -288,8 +290,8 @@ class Schemas(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             log = pathlib.Path(folder) / "run.log"
             log.write_text("".join(MEGATRON.format(i) for i in range(1, 6)), encoding="utf-8")
-            text = subprocess.run([BINARY, "import", "megatron-log", log], check=True, capture_output=True,
-                                  text=True).stdout
+            text = started.run([BINARY, "import", "megatron-log", log], check=True, capture_output=True,
+                               text=True).stdout
         validator = self.validators["run"]
         error = jsonschema.exceptions.best_match(validator.iter_errors(yaml.safe_load(text)))
         self.assertIsNone(error, error and f"{list(error.absolute_path)}: {error.message}"[:600])
@@ -305,7 +307,7 @@ class Schemas(unittest.TestCase):
                 self.assertFalse(validator.is_valid(document), what)
 
     def test_an_unknown_kind_is_refused_with_a_suggestion(self):
-        run = subprocess.run([BINARY, "schema", "scenaro"], capture_output=True, text=True, check=False)
+        run = started.run([BINARY, "schema", "scenaro"], capture_output=True, text=True, check=False)
         self.assertEqual(run.returncode, 2)
         self.assertIn('did you mean "scenario"?', run.stderr)
 

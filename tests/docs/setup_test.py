@@ -5,10 +5,12 @@ usage: setup_test.py SOURCE_ROOT
 """
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import started
 
 ROOT = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parents[2]
 
@@ -34,8 +36,8 @@ class Setup(unittest.TestCase):
         self.tool("id", f"echo {user}")
 
     def packages(self):
-        run = subprocess.run([self.bin / "bash", ROOT / "setup.sh", "--packages"], env={"PATH": str(self.bin)},
-                             capture_output=True, text=True, check=False)
+        run = started.run([self.bin / "bash", ROOT / "setup.sh", "--packages"], env={"PATH": str(self.bin)},
+                          capture_output=True, text=True, check=False)
         calls = self.calls.read_text(encoding="utf-8").splitlines() if self.calls.exists() else []
         return run, calls
 
@@ -79,13 +81,13 @@ class Setup(unittest.TestCase):
                                      (["--test"], ["meson compile -C build",
                                                    "meson test -C build --print-errorlogs"])]:
                 self.calls.unlink(missing_ok=True)
-                run = subprocess.run([self.bin / "bash", pathlib.Path(copy) / "setup.sh", *arguments],
-                                     env={"PATH": str(self.bin)}, capture_output=True, text=True, check=False)
+                run = started.run([self.bin / "bash", pathlib.Path(copy) / "setup.sh", *arguments],
+                                  env={"PATH": str(self.bin)}, capture_output=True, text=True, check=False)
                 self.assertEqual(run.returncode, 0, run.stderr)
                 self.assertEqual(self.calls.read_text(encoding="utf-8").splitlines(), calls)
 
     def test_an_unknown_argument_is_refused_with_the_usage(self):
-        run = subprocess.run(["bash", ROOT / "setup.sh", "--tset"], capture_output=True, text=True, check=False)
+        run = started.run(["bash", ROOT / "setup.sh", "--tset"], capture_output=True, text=True, check=False)
         self.assertEqual(run.returncode, 2)
         self.assertIn('unknown argument "--tset"', run.stderr)
         self.assertIn("usage: ./setup.sh", run.stderr)

@@ -12,9 +12,11 @@ import os
 import pathlib
 import re
 import shlex
-import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import started
 
 BEGIN = "```console\n$ build/pipewright simulate scenarios/quickstart.yaml\n"
 END = "\n\n[then: "
@@ -27,8 +29,8 @@ def searched(text, root, binary):
     """The text with the output of every `plan` and `sweep` block as it is now."""
 
     def block(found):
-        run = subprocess.run([binary, *shlex.split(found[1]), "--time-limit", "600s"], cwd=root, check=True,
-                             capture_output=True, text=True)
+        run = started.run([binary, *shlex.split(found[1]), "--time-limit", "600s"], cwd=root, check=True,
+                          capture_output=True, text=True, longest=560)
         return f"```console\n$ build/pipewright {found[1]}\n{run.stdout}```"
 
     return SEARCH.sub(block, text)
@@ -41,7 +43,7 @@ def whole_trainings(text, root, binary):
     """The text with what every `simulate` block says of the whole training as it is now."""
 
     def block(found):
-        run = subprocess.run([binary, *shlex.split(found[1])], cwd=root, check=True, capture_output=True, text=True)
+        run = started.run([binary, *shlex.split(found[1])], cwd=root, check=True, capture_output=True, text=True)
         part = run.stdout[run.stdout.index("\nthe whole training\n") + 1 :].split("\n\n")[0]
         return f"```console\n$ build/pipewright {found[1]}\n[...]\n{part}\n```"
 
@@ -53,8 +55,8 @@ def main():
     readme, picture = root / "README.md", root / "docs/quickstart.svg"
     with tempfile.TemporaryDirectory() as folder:
         drawn = pathlib.Path(folder) / "quickstart.svg"
-        run = subprocess.run([binary, "simulate", "scenarios/quickstart.yaml", "-o", drawn], cwd=root, check=True,
-                             capture_output=True, text=True)
+        run = started.run([binary, "simulate", "scenarios/quickstart.yaml", "-o", drawn], cwd=root, check=True,
+                          capture_output=True, text=True)
         svg = drawn.read_text(encoding="utf-8")
     page = root / "docs/whole-training.md"
     told = page.read_text(encoding="utf-8")

@@ -37,7 +37,8 @@ def main():
     if len(sys.argv) != 2:
         print(__doc__.strip(), file=sys.stderr)
         return 2
-    listing = subprocess.run(["nm", "-C", sys.argv[1]], capture_output=True, text=True, check=True).stdout
+    listing = subprocess.run(["nm", "-C", sys.argv[1]], capture_output=True, text=True, check=True,
+                             timeout=300).stdout
     if "linear" not in listing:
         print(f"{sys.argv[1]}: no symbols found")
         return 1

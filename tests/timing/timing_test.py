@@ -7,9 +7,13 @@ Exit status 0: in all bands, 1: outside one, 77: not asked for, or too few scena
 """
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import started
 
 # docs/accuracy-cpu.md says what each of them is about.
 SCENARIOS = """two-stage-gpipe two-stage-1f1b two-stage-interleaved one-micro-batch many-micro-batches imbalanced recompute
@@ -50,8 +54,8 @@ def main(pipewright, source):
         return SKIPPED
     with tempfile.TemporaryDirectory() as folder:
         scenarios = [f"scenarios/validation/{name}.yaml" for name in SCENARIOS]
-        run = subprocess.run([pipewright, "validate", *scenarios, "-o", folder], cwd=source, text=True,
-                             stdout=subprocess.PIPE, check=False)
+        run = started.run([pipewright, "validate", *scenarios, "-o", folder], cwd=source, text=True,
+                          stdout=subprocess.PIPE, check=False, longest=3500)
         print(run.stdout)
         with open(os.path.join(folder, "accuracy.json"), encoding="utf-8") as file:
             found = misses(json.load(file))
