@@ -102,6 +102,15 @@ std::vector<WorkerResult> run_on(const RunCase& run, const RunPlan& plan, std::i
   return execute(plan, emulated(blocks, plan.precision), *run.data, endpoints, settings);
 }
 
+// On seven blocks: the gradients of `reference`, to the last bit, and the memory that was counted, to the byte.
+void check_run(const RunCase& run, const RunPlan& plan, const std::vector<std::vector<float>>& reference) {
+  const auto pipelined = run_on(run, plan, 7);
+  for (std::size_t v = 0; v < reference.size(); ++v)
+    CHECK(gradients_of(pipelined, v) == reference[v]);
+  for (std::size_t w = 0; w < pipelined.size(); ++w)
+    CHECK(pipelined[w].memory == replayed(plan, static_cast<PositionId>(w) % run.plan.positions()));
+}
+
 double relative_difference(const std::vector<float>& a, const std::vector<float>& b) {
   REQUIRE(a.size() == b.size());
   double off = 0, all = 0;
@@ -141,7 +150,7 @@ TEST_CASE("grid backend: sums of gradients have the bits of the host's, whoever 
   }
   // A whole run: every member adds its segment of every bucket.
   const RunCase run(
-      {"plan.data_parallel=2", "plan.schedule=1f1b", "training.micro_batches=2", "cluster.node.devices=4"});
+      {kTwoBlocks, "plan.data_parallel=2", "plan.schedule=1f1b", "training.micro_batches=2", "cluster.node.devices=4"});
   const RunPlan plan = plan_for(run);
   const auto pipelined = run_on(run, plan, 7);
   const auto reference = sequential_gradients(plan, emulated(1), *run.data, one_step());
@@ -164,25 +173,31 @@ TEST_CASE("grid backend: sizes of a GPU's run are known without one, with its al
   }
 }
 
+// One worker sums up micro-batches in the order of the schedule: GPipe has one of its own. What is computed again
+// changes nothing.
 TEST_CASE("grid backend: pipelined gradients are those of one worker, bit by bit, on any number of blocks") {
-  for (const std::string schedule : {"gpipe", "1f1b", "zb_h1"})
-    for (const std::string recompute : {"none", "full"})
-      for (const int stages : {1, 3}) {
-        if (schedule == "zb_h1" && recompute == "full") continue;
-        CAPTURE(schedule);
-        CAPTURE(recompute);
-        CAPTURE(stages);
-        const RunCase run({kTwoBlocks, "plan.schedule=" + schedule, "plan.recompute=" + recompute,
-                           "plan.stages=" + std::to_string(stages), "training.micro_batches=2",
-                           "cluster.node.devices=4"});
-        const RunPlan plan = plan_for(run);
-        const auto pipelined = run_on(run, plan, 7);
-        const auto reference = sequential_gradients(plan, emulated(1), *run.data, one_step());
-        for (std::size_t v = 0; v < reference.size(); ++v)
-          CHECK(gradients_of(pipelined, v) == reference[v]);
-        for (std::size_t w = 0; w < pipelined.size(); ++w)
-          CHECK(pipelined[w].memory == replayed(plan, static_cast<PositionId>(w) % run.plan.positions()));
-      }
+  struct Case {
+    std::string schedule, recompute;
+    int stages;
+  };
+  std::map<std::pair<int, bool>, std::vector<std::vector<float>>> references;
+  for (const auto& [schedule, recompute, stages] : {Case{"gpipe", "none", 1},
+                                                    {"gpipe", "full", 1},
+                                                    {"gpipe", "none", 3},
+                                                    {"gpipe", "full", 3},
+                                                    {"1f1b", "none", 3},
+                                                    {"1f1b", "full", 3},
+                                                    {"zb_h1", "none", 3}}) {
+    CAPTURE(schedule);
+    CAPTURE(recompute);
+    CAPTURE(stages);
+    const RunCase run({kTwoBlocks, "plan.schedule=" + schedule, "plan.recompute=" + recompute,
+                       "plan.stages=" + std::to_string(stages), "training.micro_batches=2", "cluster.node.devices=4"});
+    const RunPlan plan = plan_for(run);
+    auto& reference = references[{stages, schedule == "gpipe"}];
+    if (reference.empty()) reference = sequential_gradients(plan, emulated(1), *run.data, one_step());
+    check_run(run, plan, reference);
+  }
 }
 
 TEST_CASE("grid backend: gradients, losses and weights are the CPU's within the rounding of fp32") {
@@ -210,8 +225,6 @@ TEST_CASE(
     std::string schedule, recompute;
   };
   for (const auto& [precision, schedule, recompute] : {Case{Precision::Bf16, "gpipe", "none"},
-                                                       {Precision::Bf16, "gpipe", "full"},
-                                                       {Precision::Bf16, "1f1b", "none"},
                                                        {Precision::Bf16, "1f1b", "full"},
                                                        {Precision::Fp16, "1f1b", "none"},
                                                        {Precision::Tf32, "gpipe", "full"}}) {
@@ -221,12 +234,8 @@ TEST_CASE(
     const RunCase run({kTwoBlocks, "plan.schedule=" + schedule, "plan.recompute=" + recompute, "plan.stages=3",
                        "training.micro_batches=3", "cluster.node.devices=4", "training.optimizer=adam"});
     const RunPlan plan = plan_for(run, precision);
-    const auto pipelined = run_on(run, plan, 7);
     const auto reference = sequential_gradients(plan, emulated(1, precision), *run.data, one_step());
-    for (std::size_t v = 0; v < reference.size(); ++v)
-      CHECK(gradients_of(pipelined, v) == reference[v]);
-    for (std::size_t w = 0; w < pipelined.size(); ++w)
-      CHECK(pipelined[w].memory == replayed(plan, static_cast<PositionId>(w) % run.plan.positions()));
+    check_run(run, plan, reference);
   }
 }
 
