@@ -186,11 +186,14 @@ class OrderSearch {
   SearchResult answer() {
     find_orders();
     SearchResult model = search(scenario_, within_time());
-    if (auto* found = std::get_if<SearchAnswer>(&model)) take(std::move(*found));
+    take(model);
     for (const auto& [order, stages] : stages_of_) {
-      if (stop()) break;
+      if (stop()) {
+        all_bounded_ = false;
+        break;
+      }
       auto there = search(restricted(order, stages), within_time());
-      if (auto* found = std::get_if<SearchAnswer>(&there)) take(std::move(*found));
+      take(there);
     }
     if (!merged_ && !ended_.empty() && std::holds_alternative<Infeasible>(model))
       return NoPlanYet{
@@ -251,6 +254,11 @@ class OrderSearch {
     return result;
   }
 
+  void take(SearchResult& result) {
+    if (auto* found = std::get_if<SearchAnswer>(&result)) return take(std::move(*found));
+    const auto* none = std::get_if<Infeasible>(&result);
+    all_bounded_ &= none != nullptr && none->known;
+  }
   void take(SearchAnswer found) {
     least_ = std::min(least_, found.bound);
     if (!merged_) {
@@ -265,8 +273,11 @@ class OrderSearch {
     all.layouts += found.layouts, all.evaluated += found.evaluated, all.bounded += found.bounded;
     all.refined += found.refined, all.simulations += found.simulations;
     all.not_reached += found.not_reached, all.too_large += found.too_large;
+    all.within_gap += found.within_gap, all.no_cut += found.no_cut;
     for (const auto& [reason, count] : found.refused)
       all.refused[reason] += count;
+    for (const auto& [reason, count] : found.not_simulated)
+      all.not_simulated[reason] += count;
     if (found.nearest_miss && (!all.nearest_miss || found.nearest_miss->need < all.nearest_miss->need))
       all.nearest_miss = found.nearest_miss;
     if (all.ended.empty()) all.ended = found.ended;
@@ -287,9 +298,9 @@ class OrderSearch {
     }
     all.plans = std::move(kept);
     if (all.ended.empty()) all.ended = ended_;
-    const double bound = stages_of_.empty() && one_order_only(scenario_.model) ? least_
-                         : evaluator_.cuts_open()                              ? bound_of_all_orders()
-                                                                               : least_;
+    const bool one_order = stages_of_.empty() && one_order_only(scenario_.model);
+    const double bound =
+        (one_order || !evaluator_.cuts_open()) && all_bounded_ ? least_ : std::min(least_, bound_of_all_orders());
     all.bound = std::min(bound, least_value);
     all.gap_left = gap_of_orders(all);
     const Found& best = all.plans.front();
@@ -336,7 +347,8 @@ class OrderSearch {
   std::map<int, OrderFound> by_stages_;                      // of the first layout of so many stages
   std::map<std::vector<LayerId>, std::set<int>> stages_of_;  // orders better than the model's, and for which stages
   std::optional<SearchAnswer> merged_;
-  double least_ = kInfinite;
+  double least_ = kInfinite;  // bound of the searches that have one
+  bool all_bounded_ = true;   // the others have no plan, for certain
   std::string ended_;
 };
 

@@ -41,11 +41,13 @@ inline std::string counted(std::int64_t n, std::string_view what) {
   return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
 }
 
-// "10 micro-batches are no multiple of 4 stages" and the like, without their place: the first line from the key on.
+// The first line of a message without its place: "plan.yaml:3:7: plan.bucket: buckets of 1 B ..." from the key on.
 inline std::string without_place(const std::string& message) {
-  const auto at = message.find("plan.");
-  const std::string text = at == std::string::npos ? message : message.substr(at);
-  return text.substr(0, text.find('\n'));
+  const std::string line = message.substr(0, message.find('\n'));
+  std::size_t at = std::string::npos;
+  for (const char* key : {": plan.", ": plan:", ": training.", ": training:"})
+    at = std::min(at, line.find(key));
+  return at == std::string::npos ? line : line.substr(at + 2);
 }
 
 inline const Place& or_else(const Place& place, const Place& otherwise) {

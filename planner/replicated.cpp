@@ -84,13 +84,13 @@ class Search {
   bool proven() const { return !found_.empty() && best_cycle() <= answer_.lower_bound; }
 
   // Times are rounded once per layer and bucket: so much less than the DP's bottleneck a cycle may be. Where no plan is
-  // below the best so far, that one is the bound.
+  // below the best so far, that one is the bound; where there is none so far, either, no plan fits.
   Time lower_bound() const {
     SuffixProblem problem = suffix_problem(shell_, cost_, StagePlaces::Anywhere);
     problem.devices = shapes_.workers_of(0);
     problem.limit = best_cycle();
     const SuffixAnswer least = suffix_dp(problem);
-    if (least.stages.empty()) return found_.empty() ? Time{} : best_cycle();
+    if (least.stages.empty()) return best_cycle();
     const std::int64_t rounding = static_cast<std::int64_t>(problem.compute.size()) + 1;
     return {std::max(least.bottleneck.value - rounding, std::int64_t{0})};
   }
@@ -333,7 +333,8 @@ class Search {
         [](const ReplicatedPlan& a, const ReplicatedPlan& b) { return a.samples_per_s > b.samples_per_s; });
     const double micro_batches =
         static_cast<double>(shell_.global_batch_size) / static_cast<double>(shell_.micro_batch_size);
-    answer_.lower_bound = {static_cast<std::int64_t>(static_cast<double>(cycle_bound.value) * micro_batches)};
+    if (cycle_bound < kNever)
+      answer_.lower_bound = {static_cast<std::int64_t>(static_cast<double>(cycle_bound.value) * micro_batches)};
   }
 
   const Plan& shell_;

@@ -47,7 +47,7 @@ struct ReplicatedPlan {
 
 struct ReplicatedAnswer {
   std::vector<ReplicatedPlan> ranking;  // best first, no replicas (and classes) twice; empty: nothing fits
-  Time lower_bound;                     // of the step of any contiguous plan of one chunk per stage on these workers
+  Time lower_bound;  // of the step of any contiguous plan of one chunk per stage on these workers; kNever: none fits
   std::int64_t candidates = 0, simulated = 0;
   std::map<std::string, std::int64_t> rejected;  // by reason
   std::string nearest_miss;                      // of those that do not fit the one that misses least; ""

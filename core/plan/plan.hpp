@@ -69,6 +69,7 @@ struct Infeasible {
   std::string reason;                 // one line
   std::vector<std::string> details;   // itemised shortfall, one line per stage
   std::vector<std::string> remedies;  // "with recompute: full it needs 9.8 GiB and makes 120.8 samples/s: --set ..."
+  bool known = true;                  // false: of a search that could not simulate all; there may be a plan
 };
 
 // M and the micro-batch size from two of (global batch, micro-batch size, micro-batches) and the number of copies.

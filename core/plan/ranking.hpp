@@ -87,11 +87,19 @@ struct Ranking {
   std::vector<Flip> flips;
   std::vector<Unmoved> unmoved;
 
-  std::int64_t layouts = 0, evaluated = 0, bounded = 0, refined = 0, simulations = 0;
-  std::int64_t not_reached = 0;                  // layouts that nobody looked at before the end
-  std::int64_t too_large = 0;                    // do not fit their devices
-  std::map<std::string, std::int64_t> left_out;  // combinations that make no layout, by reason
-  std::map<std::string, std::int64_t> refused;   // by the schedule, by reason
+  // Every layout is counted once. Those of the first line are proven to be no better, or are no plans at all; those of
+  // the second have their share in `bound`.
+  //     layouts = evaluated + bounded + too_large + refused
+  //             + within_gap + no_cut + not_simulated + not_reached            tests/planner/search_limits_test.cpp
+  std::int64_t layouts = 0, evaluated = 0, refined = 0, simulations = 0;
+  std::int64_t bounded = 0;                           // cannot be better than the best plan
+  std::int64_t too_large = 0;                         // do not fit their devices, however they are cut
+  std::int64_t within_gap = 0;                        // may be better, by less than the gap that was asked for
+  std::int64_t no_cut = 0;                            // no cut was found that fits, and nothing proves that none does
+  std::int64_t not_reached = 0;                       // nobody looked at them before the end
+  std::map<std::string, std::int64_t> left_out;       // combinations that make no layout, by reason
+  std::map<std::string, std::int64_t> refused;        // by the schedule, by reason
+  std::map<std::string, std::int64_t> not_simulated;  // too large for the simulator, by reason
   std::optional<NearestMiss> nearest_miss;
   int idle_devices = 0;  // of the first plan
 

@@ -216,11 +216,15 @@ std::string ranking_json(const Ranking& ranking, const Scenario& asked) {
   json.close().key("searched").open('{').field("layouts", ranking.layouts).field("simulated", ranking.evaluated);
   json.field("simulations", ranking.simulations).field("cuts_searched", ranking.refined);
   json.field("bounded", ranking.bounded).field("too_large", ranking.too_large);
+  json.field("within_gap", ranking.within_gap).field("no_cut", ranking.no_cut);
   json.field("not_reached", ranking.not_reached).key("left_out").open('{');
   for (const auto& [reason, count] : ranking.left_out)
     json.field(reason, count);
   json.close().key("refused").open('{');
   for (const auto& [reason, count] : ranking.refused)
+    json.field(reason, count);
+  json.close().key("not_simulated").open('{');
+  for (const auto& [reason, count] : ranking.not_simulated)
     json.field(reason, count);
   json.close().close().key("nearest_miss");
   if (const auto& miss = ranking.nearest_miss) {
@@ -375,9 +379,12 @@ JsonShape ranking_shape() {
                                      {"cuts_searched", whole()},
                                      {"bounded", whole()},
                                      {"too_large", whole()},
+                                     {"within_gap", whole()},
+                                     {"no_cut", whole()},
                                      {"not_reached", whole()},
                                      {"left_out", map(whole())},
-                                     {"refused", map(whole())}});
+                                     {"refused", map(whole())},
+                                     {"not_simulated", map(whole())}});
   const JsonShape miss =
       with(object(layout_members()), {{"need_bytes", whole()}, {"capacity_bytes", whole()}, {"stage", whole()}});
   const JsonShape flip = object({{"what", text()},

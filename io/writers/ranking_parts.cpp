@@ -272,8 +272,12 @@ std::vector<std::string> tried(const Ranking& ranking) {
   for (const auto& [reason, count] : ranking.refused)
     refused += count;
   if (refused > 0) text += fmt::format(", {} refused by their schedule", refused);
+  if (ranking.within_gap > 0) text += fmt::format(", {} better by less than the gap asked for", ranking.within_gap);
+  if (ranking.no_cut > 0) text += fmt::format(", of {} no cut was found that fits", ranking.no_cut);
   if (ranking.not_reached > 0) text += fmt::format(", {} not looked at", ranking.not_reached);
   lines.push_back(text);
+  for (const auto& [reason, count] : ranking.not_simulated)
+    lines.push_back(fmt::format("{} not simulated, their bounds are in the one above: {}", count, reason));
   if (ranking.nearest_miss) {
     const NearestMiss& miss = *ranking.nearest_miss;
     const Sizes sizes(*ranking.plans.front().scenario);

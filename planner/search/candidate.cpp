@@ -3,17 +3,22 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <variant>
 
+#include "core/cost/step_pricer.hpp"
 #include "core/model/graph.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/partitioners/exact.hpp"
 #include "planner/partitioners/min_max.hpp"
 #include "planner/partitioners/rank_balance.hpp"
+#include "planner/plan_errors.hpp"
+#include "planner/search/path_bound.hpp"
 #include "planner/search/run_bound.hpp"
 #include "planner/search/workbench.hpp"
+#include "sim/schedules/lists.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {
@@ -42,7 +47,8 @@ bool every_cut_is_crossed(const Scenario& scenario) {
 }
 
 Time below(double nanoseconds) {
-  return {static_cast<std::int64_t>(std::max(0.0, std::floor(nanoseconds * (1 - 1e-12)) - 1))};
+  const double less = std::floor(nanoseconds * (1 - 1e-12)) - 1;
+  return {less < static_cast<double>(kLargest) ? static_cast<std::int64_t>(std::max(0.0, less)) : kLargest};
 }
 
 }  // namespace
@@ -144,9 +150,19 @@ Recompute Evaluator::surely() const {
 
 namespace {
 
-// The layout's plan with everything but layers and recomputation, or why the schedule refuses it.
-std::variant<Plan, std::string> shell_of(Scenario& scenario, const CostModel& cost, const Layout& layout,
-                                         bool cuts_open) {
+// Whether there is no list of ops for such a layout, however large a list may be: the schedule's own law.
+bool has_no_schedule(const Layout& layout) {
+  const ScheduleRule* rule = find_schedule(layout.schedule);
+  if (rule == nullptr || layout.micro_batches > std::numeric_limits<MicroBatchId>::max()) return false;
+  ScheduleShape shape;
+  shape.stages = layout.stages, shape.virtual_stages = layout.virtual_stages;
+  shape.micro_batches = static_cast<int>(layout.micro_batches), shape.data_parallel = layout.data_parallel;
+  return shape_refusal(shape).empty() && !rule->refusal(shape).empty();
+}
+
+// The layout's plan with everything but layers and recomputation, or why it is refused. Only what the schedule itself
+// refuses has no plan; whatever else is refused may have one that is too large for this program.
+std::variant<Plan, Miss> shell_of(Scenario& scenario, const CostModel& cost, const Layout& layout, bool cuts_open) {
   PlanRequest& request = scenario.plan;
   request.stages.value = layout.stages, request.virtual_stages.value = layout.virtual_stages;
   request.data_parallel.value = layout.data_parallel;
@@ -162,13 +178,34 @@ std::variant<Plan, std::string> shell_of(Scenario& scenario, const CostModel& co
   } catch (const OverflowError&) {
     throw;
   } catch (const InputError& error) {
-    return std::string(error.what());
+    return Miss{.why = has_no_schedule(layout) ? Miss::Why::Invalid : Miss::Why::NotSimulated,
+                .reason = without_place(error.what())};
   }
 }
 
 }  // namespace
 
+std::optional<Time> Evaluator::of_run(World& here, const Plan& shell,
+                                      const std::function<Time(const Modes&)>& of) const {
+  if (!here.run || !here.straight || shell.recompute_except_last) return std::nullopt;
+  if (!one_for_all_) {
+    const bool alike = std::adjacent_find(shell.recompute.begin(), shell.recompute.end(), std::not_equal_to<>()) ==
+                       shell.recompute.end();
+    if (modes_.empty() && !alike) return std::nullopt;
+    return of(modes_.empty() ? Modes{shell.recompute.front()} : modes_);
+  }
+  Time least = kNever;
+  for (const Recompute mode : modes_)
+    least = std::min(least, of({mode}));
+  return least;
+}
+
 Time Evaluator::tight_bound(const Layout& layout) {
+  const auto known = bounds_.find(layout);
+  return known != bounds_.end() ? known->second : bounds_.emplace(layout, cut_bound(layout)).first->second;
+}
+
+Time Evaluator::cut_bound(const Layout& layout) {
   const Time simple = bound(layout);
   const ScheduleRule* rule = find_schedule(layout.schedule);
   if (!cuts_open_ || rule == nullptr || !rule->flush || layout.schedule == "naive") return simple;
@@ -177,22 +214,37 @@ Time Evaluator::tight_bound(const Layout& layout) {
   const Plan* plan = std::get_if<Plan>(&shell);
   if (plan == nullptr) return simple;  // `evaluate` says why
   const LayerCosts& layers = here.layers(layout.micro_batch_size);
-  if (here.run && here.straight && !plan->recompute_except_last) {
-    const bool alike = std::adjacent_find(plan->recompute.begin(), plan->recompute.end(), std::not_equal_to<>()) ==
-                       plan->recompute.end();
-    const auto of = [&](const Modes& modes) { return run_bound(*here.run, *plan, here.cost, layers, modes); };
-    if (one_for_all_) {
-      Time least = kNever;
-      for (const Recompute mode : modes_)
-        least = std::min(least, of({mode}));
-      return std::max(simple, least);
-    }
-    if (!modes_.empty() || alike) return std::max(simple, of(modes_.empty() ? Modes{plan->recompute.front()} : modes_));
-  }
+  const auto of = [&](const Modes& modes) { return run_bound(*here.run, *plan, here.cost, layers, modes); };
+  if (const std::optional<Time> of_all = of_run(here, *plan, of)) return std::max(simple, *of_all);
   if (layout.virtual_stages > 1) return simple;
   const std::vector<Time> load = loads(layers, surely());
   const Time bottleneck = rank_load(load, min_max(load, layout.stages), layout.stages);
   return std::max(simple, Time{checked_product(bottleneck.value, layout.micro_batches, "a bound")});
+}
+
+Time Evaluator::raise_bound(const Layout& layout, Time enough, int rounds) {
+  const Time known = tight_bound(layout);
+  World& here = world(layout);
+  if (!cuts_open_ || layout.virtual_stages == 1 || known >= enough || !here.run) return known;
+  auto shell = shell_of(here.scenario, here.cost, layout, true);
+  const Plan* plan = std::get_if<Plan>(&shell);
+  if (plan == nullptr) return known;
+  const LayerCosts& layers = here.layers(layout.micro_batch_size);
+  const RunMemory memory(*here.run, *plan, here.cost, layers);
+  const std::vector<Time> hops = StepPricer(*plan, here.cost).fastest_hops();
+  const auto first = hops.begin() + here.run->begin - 1, last = hops.begin() + here.run->end;
+  const auto of = [&](const Modes& modes) {
+    return path_bound({.run = *here.run,
+                       .shell = *plan,
+                       .layers = layers,
+                       .memory = memory,
+                       .modes = modes,
+                       .hop = *std::min_element(first, last == hops.end() ? last - 1 : last),
+                       .block = here.scenario.model.layers[at(here.run->begin)].block},
+                      enough, rounds);
+  };
+  const Time raised = of_run(here, *plan, of).value_or(known);
+  return bounds_[layout] = std::max(known, raised);
 }
 
 Bytes Evaluator::least_states(const Layout& layout) {
@@ -253,7 +305,7 @@ bool Evaluator::better(const Evaluation& a, const Evaluation& b) const {
   if (a.candidate && b.candidate)
     return aim_ == Aim::LeastTime ? a.candidate->step < b.candidate->step : a.candidate->need < b.candidate->need;
   if (a.candidate || b.candidate) return a.candidate.has_value();
-  const auto worth_it = [](const Evaluation& each) { return each.miss.reason == kNotWorthIt ? 0 : 1; };
+  const auto worth_it = [](const Evaluation& each) { return each.miss.why == Miss::Why::NotWorthIt ? 0 : 1; };
   return std::pair(worth_it(a), a.miss.need) < std::pair(worth_it(b), b.miss.need);
 }
 
@@ -262,8 +314,8 @@ Evaluation Evaluator::evaluate(const Layout& layout, const Modes& modes, const s
   Evaluation result;
   World& here = world(layout);
   auto shell = shell_of(here.scenario, here.cost, layout, cuts_open_);
-  if (const auto* refused = std::get_if<std::string>(&shell)) {
-    result.miss.reason = *refused;
+  if (const auto* refused = std::get_if<Miss>(&shell)) {
+    result.miss = *refused;
     return result;
   }
   Workbench bench(here.cost, std::move(std::get<Plan>(shell)), modes, set_aside);
@@ -283,11 +335,11 @@ Evaluation Evaluator::evaluate(const Layout& layout, const Modes& modes, const s
   if (aim_ == Aim::LeastMemory) {
     const Lowest lowest = lowest_level(bench, cuts, cuts_open_ && one_chunk, wanted);
     if (lowest.cut.empty()) {
-      result.miss = {kNotWorthIt, lowest.fit.need, 0, true};
+      result.miss = {.why = Miss::Why::NotWorthIt, .need = lowest.fit.need};
       return result;
     }
     if (lowest.fit.level > bench.level()) {
-      result.miss = {"memory", lowest.fit.need, lowest.fit.stage, one_chunk};
+      result.miss = {.need = lowest.fit.need, .stage = lowest.fit.stage, .proven = one_chunk};
       return result;
     }
     bench.set_level(lowest.fit.level);
@@ -298,7 +350,8 @@ Evaluation Evaluator::evaluate(const Layout& layout, const Modes& modes, const s
     Workbench::Fit fit = bench.lightest_fit(cut);
     if (fit.recompute.empty() && aim_ == Aim::LeastMemory) fit = bench.least_fit(cut);
     if (fit.recompute.empty()) {
-      if (result.miss.reason.empty() || fit.need < result.miss.need) result.miss = {"memory", fit.need, fit.stage};
+      if (result.miss.need == Bytes{} || fit.need < result.miss.need)
+        result.miss = {.need = fit.need, .stage = fit.stage};
       return;
     }
     const Time step = bench.step(cut, fit);
@@ -315,8 +368,8 @@ Evaluation Evaluator::evaluate(const Layout& layout, const Modes& modes, const s
       if (const auto repaired = bench.fitting_chunks(cuts[i])) consider(*repaired);
   if (cuts_open_ && one_chunk && (!result.candidate || aim_ == Aim::LeastMemory))
     if (const auto cut = bench.fitting()) consider(*cut);
-  if (result.candidate && !cuts_open_) result.candidate->bound = result.candidate->step;
-  result.miss.proven = !cuts_open_ || one_chunk;
+  if (result.candidate && !cuts_open_ && bench.all_tried()) result.candidate->bound = result.candidate->step;
+  result.miss.proven = one_chunk || (!cuts_open_ && !bench.chooses_layers());
   result.simulations = bench.simulations();
   return result;
 }
@@ -385,10 +438,12 @@ std::int64_t Evaluator::refine(Candidate& candidate, const Modes& modes, std::in
   }
   const LayerCosts& layers = bench.pricer().layers();
   const auto extra = [&](StageId k, LayerRange range) { return bench.extra(k, range); };
+  Time open = kNever;  // of cuts of which not every recomputation was simulated
   const auto step = [&](const std::vector<LayerRange>& cut) {
     Workbench::Fit fit = bench.lightest_fit(cut);
     PP_CHECK(!fit.recompute.empty());
-    const Time time = bench.step(cut, fit);
+    const Time least = bench.busiest(cut, fit.extra), time = bench.step(cut, fit);
+    if (!bench.all_tried()) open = std::min(open, least);
     take(cut, fit, time);
     return time;
   };
@@ -407,7 +462,8 @@ std::int64_t Evaluator::refine(Candidate& candidate, const Modes& modes, std::in
              .stop = stop_,
              .most_simulations = simulations,
              .most_prefixes = std::int64_t{1} << 17});
-  if (!answer.layers.empty()) candidate.bound = std::max(candidate.bound, std::min(answer.lower_bound, candidate.step));
+  if (!answer.layers.empty())
+    candidate.bound = std::max(candidate.bound, std::min({answer.lower_bound, candidate.step, open}));
   return bench.simulations();
 }
 

@@ -25,16 +25,23 @@ struct Candidate {
   Bytes need;            // of the fullest device, buffers left out
   Bytes least;           // with Aim::LeastMemory: no cut and no recomputation of this layout needs less; 0: not known
   bool refined = false;  // the search for cuts was given all its simulations
+  bool raised = false;   // so was its bound, of several chunks per stage
 };
 
 // Why a layout has no candidate.
 struct Miss {
-  std::string reason;  // "memory", or what the schedule refuses
-  Bytes need;          // memory: of the fullest device, in the cut and with the recomputation that come nearest
+  enum class Why : std::uint8_t {
+    Memory,        // `need` of the fullest device, in the cut and with the recomputation that come nearest
+    NotWorthIt,    // needs more than is wanted: `need` is a bound
+    Invalid,       // the schedule has no such list of ops: there is no plan of this layout
+    NotSimulated,  // there may be plans, and no simulation of them: a limit of the program. Only bounds speak of them
+  };
+  Why why = Why::Memory;
+  std::string reason = {};  // Invalid, NotSimulated: the message, without its place
+  Bytes need = {};
   StageId stage = 0;
-  bool proven = true;  // no cut and no recomputation fits; else none of the cuts tried
+  bool proven = true;  // Memory: no cut and no recomputation fits; else none of the cuts tried
 };
-constexpr const char* kNotWorthIt = "needs more than is wanted";  // Miss::reason; `need` is then a bound
 
 struct Evaluation {
   std::optional<Candidate> candidate;
@@ -69,8 +76,12 @@ class Evaluator {
   Time bound(const Layout& layout);
 
   // The same with whole layers and memory counted, where the model is a run of equal layers (run_bound), else with the
-  // least bottleneck of all cuts. kNever: nothing of the layout fits.
+  // least bottleneck of all cuts. kNever: nothing of the layout fits. What raise_bound found for the layout counts.
   Time tight_bound(const Layout& layout);
+
+  // The tight bound of a layout with several chunks per stage, raised by path_bound of so many rounds, as far as
+  // `enough`.
+  Time raise_bound(const Layout& layout, Time enough, int rounds);
 
   // The least memory per device that the states of all parameters need, however they are cut.
   Bytes least_states(const Layout& layout);
@@ -95,11 +106,16 @@ class Evaluator {
 
   const Scenario& scenario() const { return scenario_; }
   bool cuts_open() const { return cuts_open_; }
+  // Whether a layout is one plan: nothing of it is left to choose.
+  bool one_plan() const { return !cuts_open_ && modes_.empty(); }
 
  private:
   struct World;
   World& world(const Layout& layout);
   using Modes = std::vector<Recompute>;
+  // Of a run of equal layers, by `of` for the recomputations that a stage may have; nothing where `of` does not hold.
+  std::optional<Time> of_run(World& here, const Plan& shell, const std::function<Time(const Modes&)>& of) const;
+  Time cut_bound(const Layout& layout);
   Evaluation evaluate(const Layout& layout, const Modes& modes, const std::vector<Bytes>& set_aside, Bytes wanted);
   std::int64_t refine(Candidate& candidate, const Modes& modes, std::int64_t simulations,
                       const std::vector<Bytes>& set_aside);
@@ -114,6 +130,7 @@ class Evaluator {
   std::function<bool()> stop_;
   Aim aim_;
   std::map<std::tuple<int, bool, std::int64_t>, std::shared_ptr<World>> worlds_;
+  std::map<Layout, Time> bounds_;  // tight ones, as far as they are known
 };
 
 }  // namespace pipewright

@@ -11,13 +11,16 @@ std::string gap_left(const Ranking& answer, const SearchOptions& options, const 
   if (options.objective == Objective::Memory)
     return "the bound of the memory counts no buffers, and of several chunks per stage the states of the parameters "
            "alone";
+  if (open.not_simulated <= answer.bound)
+    return fmt::format("layouts that are too large to be simulated may be better ({})",
+                       answer.not_simulated.empty() ? "" : answer.not_simulated.begin()->first);
   if (open.given_up <= answer.bound)
     return "layouts of which no cut was found that fits are not ruled out: their cuts are found by a heuristic";
   if (open.lowest == nullptr || open.lowest_bound > answer.bound || open.lowest_bound >= open.lowest_value)
     return "bounds do not know the waiting for links that several transfers share";
   if (open.lowest->layout.virtual_stages > 1 && open.cuts_open)
     return fmt::format(
-        "a heuristic finds the cuts into several chunks per stage, and no search raises their bound ({})",
+        "a heuristic finds the cuts into several chunks per stage, and their bound deals out fractions of layers ({})",
         in_words(open.lowest->layout));
   if (!options.keep_going)
     return fmt::format("the cuts of a layout get {} simulations ({}); --gap 0 goes on", options.most_simulations,

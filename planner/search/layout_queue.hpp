@@ -12,13 +12,15 @@
 namespace pipewright {
 
 struct OpenLayout {
-  enum class Bound : std::uint8_t { Tight, Simple, OfGroup };  // of equal bounds this comes first
+  enum class Bound : std::uint8_t { Raised, Tight, Simple, OfGroup };  // of equal bounds this comes first
 
   double bound;  // of the objective
   Bound kind;
   std::int64_t number;  // in the order of their opening
   const LayoutGroup* group;
   Layout layout;
+
+  std::int64_t layouts() const { return kind == Bound::OfGroup ? std::ssize(members(*group)) : 1; }
 };
 
 class LayoutQueue {
@@ -33,6 +35,13 @@ class LayoutQueue {
   bool empty() const { return queue_.empty(); }
   const OpenLayout& top() const { return queue_.top(); }
   void pop() { queue_.pop(); }
+  // How many layouts are left of those whose bound is less than this.
+  std::int64_t layouts_below(double value) const {
+    std::int64_t count = 0;
+    for (const OpenLayout& open : queue_.all())
+      if (open.bound < value) count += open.layouts();
+    return count;
+  }
 
  private:
   struct Later {
@@ -42,7 +51,10 @@ class LayoutQueue {
       return a.number > b.number;
     }
   };
-  std::priority_queue<OpenLayout, std::vector<OpenLayout>, Later> queue_;
+  struct Queue : std::priority_queue<OpenLayout, std::vector<OpenLayout>, Later> {
+    const std::vector<OpenLayout>& all() const { return c; }
+  };
+  Queue queue_;
   std::int64_t opened_ = 0;
 };
 

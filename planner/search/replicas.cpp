@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <limits>
 
 #include <fmt/format.h>
@@ -9,10 +10,12 @@
 #include "planner/find_plan.hpp"
 #include "planner/one_class.hpp"
 #include "planner/partitioners/table.hpp"
+#include "planner/plan_errors.hpp"
 #include "planner/price.hpp"
 #include "planner/replicated.hpp"
 #include "planner/search/better.hpp"
 #include "planner/search/device_price.hpp"
+#include "planner/search/no_plan.hpp"
 #include "planner/search/space.hpp"
 #include "planner/what_if/bytes_text.hpp"
 
@@ -143,6 +146,53 @@ SearchResult search_replicas(const Scenario& scenario, const SearchOptions& opti
   std::erase(modes, Recompute::Knapsack);
   if (modes.empty())
     modes.push_back(scenario.plan.recompute.value.empty() ? Recompute::None : scenario.plan.recompute.value.front());
+  // Throws InputError where this layout is too large to be simulated.
+  const auto look_at = [&](const Layout& layout, Recompute mode) {
+    const Scenario whole = settled(narrow, layout, nullptr);
+    const CostModel cost(whole);
+    const ReplicatedAnswer found =
+        plans_of(asked, shell_of(whole, cost, mode), cost,
+                 {.top = static_cast<std::size_t>(std::max(options.top, kFewestRanked)), .stopped = over});
+    ++answer.evaluated;
+    answer.simulations += found.simulated;
+    for (const auto& [reason, count] : found.rejected)
+      (reason == "memory" ? answer.too_large : answer.refused[reason]) += count;
+    if (!found.nearest_miss.empty() && (nearest.empty() || found.missing < missing))
+      nearest = found.nearest_miss, missing = found.missing;
+    if (found.lower_bound < kNever)
+      bound = std::min(bound, objective_value(options.objective, layout, scenario, found.lower_bound, Bytes{}));
+    for (const ReplicatedPlan& each : found.ranking) {
+      Found entry;
+      entry.layout = layout;
+      entry.layout.stages = each.plan.stages;
+      entry.plan = each.plan;
+      auto settled_scenario = std::make_shared<Scenario>(settled(narrow, entry.layout, &each.plan));
+      settled_scenario->plan.placement = std::vector<std::int64_t>(each.plan.device.begin(), each.plan.device.end());
+      const CostModel own(*settled_scenario);
+      entry.plan = find_plan(*settled_scenario, own);
+      PP_CHECK(entry.plan.layers == each.plan.layers && entry.plan.replicas == each.plan.replicas);
+      Answer priced = price(entry.plan, own, Engine::Auto);
+      if (!priced.report.fits) {
+        const Bytes excess = largest_excess(priced.report);
+        if (nearest.empty() || excess < missing)
+          nearest = in_words(entry.layout) + ": " + bytes_text(excess) + " too much", missing = excess;
+        continue;
+      }
+      entry.report = std::move(priced.report);
+      for (const WorkerReport& worker : entry.report.workers) {
+        entry.peak = std::max(entry.peak, worker.need.with_reserve);
+        entry.peak_high = std::max(entry.peak_high, worker.need.high);
+        entry.to_fit = std::max(entry.to_fit, worker.need.to_fit);
+      }
+      entry.value = objective_value(options.objective, entry.layout, scenario, entry.report.step_time, entry.to_fit);
+      if (options.objective == Objective::Cost)
+        entry.value = seconds(entry.report.step_time) / static_cast<double>(entry.layout.global_batch()) *
+                      price_per_hour(entry.plan, scenario) / 3600;
+      entry.scenario = std::move(settled_scenario);
+      answer.plans.push_back(std::move(entry));
+    }
+  };
+  std::exception_ptr refusal;  // the first
   for (const LayoutGroup& group : space.groups)
     for (const Layout& layout : members(group))
       for (const Recompute mode : modes) {
@@ -151,61 +201,28 @@ SearchResult search_replicas(const Scenario& scenario, const SearchOptions& opti
           ++answer.not_reached;
           continue;
         }
-        const Scenario whole = settled(narrow, layout, nullptr);
-        const CostModel cost(whole);
-        const ReplicatedAnswer found =
-            plans_of(asked, shell_of(whole, cost, mode), cost,
-                     {.top = static_cast<std::size_t>(std::max(options.top, kFewestRanked)), .stopped = over});
-        ++answer.evaluated;
-        answer.simulations += found.simulated;
-        for (const auto& [reason, count] : found.rejected)
-          (reason == "memory" ? answer.too_large : answer.refused[reason]) += count;
-        if (!found.nearest_miss.empty() && (nearest.empty() || found.missing < missing))
-          nearest = found.nearest_miss, missing = found.missing;
-        if (!found.ranking.empty())
-          bound = std::min(bound, objective_value(options.objective, layout, scenario, found.lower_bound, Bytes{}));
-        for (const ReplicatedPlan& each : found.ranking) {
-          Found entry;
-          entry.layout = layout;
-          entry.layout.stages = each.plan.stages;
-          entry.plan = each.plan;
-          auto settled_scenario = std::make_shared<Scenario>(settled(narrow, entry.layout, &each.plan));
-          settled_scenario->plan.placement =
-              std::vector<std::int64_t>(each.plan.device.begin(), each.plan.device.end());
-          const CostModel own(*settled_scenario);
-          entry.plan = find_plan(*settled_scenario, own);
-          PP_CHECK(entry.plan.layers == each.plan.layers && entry.plan.replicas == each.plan.replicas);
-          Answer priced = price(entry.plan, own, Engine::Auto);
-          if (!priced.report.fits) {
-            const Bytes excess = largest_excess(priced.report);
-            if (nearest.empty() || excess < missing)
-              nearest = in_words(entry.layout) + ": " + bytes_text(excess) + " too much", missing = excess;
-            continue;
-          }
-          entry.report = std::move(priced.report);
-          for (const WorkerReport& worker : entry.report.workers) {
-            entry.peak = std::max(entry.peak, worker.need.with_reserve);
-            entry.peak_high = std::max(entry.peak_high, worker.need.high);
-            entry.to_fit = std::max(entry.to_fit, worker.need.to_fit);
-          }
-          entry.value =
-              objective_value(options.objective, entry.layout, scenario, entry.report.step_time, entry.to_fit);
-          if (options.objective == Objective::Cost)
-            entry.value = seconds(entry.report.step_time) / static_cast<double>(entry.layout.global_batch()) *
-                          price_per_hour(entry.plan, scenario) / 3600;
-          entry.scenario = std::move(settled_scenario);
-          answer.plans.push_back(std::move(entry));
+        try {
+          look_at(layout, mode);
+        } catch (const InputError& error) {
+          if (!refusal) refusal = std::current_exception();
+          ++answer.not_simulated[without_place(error.what())];
+          bound = 0;
         }
         ++done;
       }
   if (answer.plans.empty()) {
+    if (refusal && answer.evaluated == 0 && answer.ended.empty()) std::rethrow_exception(refusal);
     std::vector<std::string> details;
     if (!nearest.empty()) details.push_back("nearest miss: " + nearest);
     if (answer.too_large > 0) details.push_back(fmt::format("{} x memory", answer.too_large));
-    for (const auto& [reason, count] : answer.refused)
-      details.push_back(fmt::format("{} x {}", count, reason));
+    for (std::string& line : reasons_in_words(answer))
+      details.push_back(std::move(line));
     if (!answer.ended.empty()) return NoPlanYet{answer.ended, answer.layouts, answer.not_reached, std::move(details)};
-    return Infeasible{"no plan with replicas fits", std::move(details), {}};
+    const bool known = answer.not_simulated.empty();
+    return Infeasible{known ? "no plan with replicas fits" : "no plan with replicas was found that fits",
+                      std::move(details),
+                      {},
+                      known};
   }
   std::stable_sort(answer.plans.begin(), answer.plans.end(),
                    [](const Found& a, const Found& b) { return is_better(a, b); });
@@ -217,10 +234,12 @@ SearchResult search_replicas(const Scenario& scenario, const SearchOptions& opti
                        (options.objective == Objective::Throughput || options.objective == Objective::StepTime);
   answer.bound = bounded ? std::min(bound, least) : 0;
   if (answer.ended.empty() && !answer.proven() && (answer.bound <= 0 || answer.gap() > options.gap))
-    answer.gap_left = answer.bound > 0
-                          ? "the bound is that of the busiest stage, and the plans are those that a dynamic programme "
-                            "ranks first"
-                          : "there are no bounds of memory and cost with replicas";
+    answer.gap_left =
+        !answer.not_simulated.empty()
+            ? "layouts that are too large to be simulated may be better (" + answer.not_simulated.begin()->first + ")"
+        : answer.bound > 0 ? "the bound is that of the busiest stage, and the plans are those that a dynamic programme "
+                             "ranks first"
+                           : "there are no bounds of memory and cost with replicas";
   answer.idle_devices = scenario.cluster.devices() - answer.plans.front().plan.devices();
   return answer;
 }

@@ -8,14 +8,10 @@
 #include "core/cost/cost_model.hpp"
 #include "core/plan/plan.hpp"
 #include "core/units.hpp"
+#include "planner/search/run_memory.hpp"
 
 namespace pipewright {
 
-// Layers [begin, end) form a chain, cost and hold the same; what is before and behind is at most one layer each.
-struct EqualRun {
-  LayerId begin = 0, end = 0;
-  int size() const { return end - begin; }
-};
 std::optional<EqualRun> equal_run(const Model& model, const LayerCosts& costs);
 
 // A stage with n layers of the run in v chunks, one at least in each, has at any moment at least

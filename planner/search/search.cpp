@@ -10,21 +10,25 @@
 #include <fmt/format.h>
 
 #include "planner/layer_order.hpp"
-#include "planner/plan_errors.hpp"
 #include "planner/search/better.hpp"
 #include "planner/search/gap_left.hpp"
 #include "planner/search/layout_queue.hpp"
+#include "planner/search/lines.hpp"
+#include "planner/search/no_plan.hpp"
 #include "planner/search/priced_plan.hpp"
 #include "planner/search/remedies.hpp"
 #include "planner/search/replicas.hpp"
+#include "planner/search/unsettled.hpp"
+#include "planner/search/values.hpp"
 
 namespace pipewright {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr int kMostTriesForBuffers = 3;
-constexpr int kMostPriced = 16;  // beside those of the ranking
-constexpr const char* kTooLong = "longer than the simulator can count: 2^62 ns";
+constexpr int kMostPriced = 16;                  // beside those of the ranking
+constexpr int kQuickRounds = 40, kRounds = 200;  // of path_bound: before a layout is simulated, and for the gap
+constexpr const char* kTooLong = "2^62 ns or bytes: more is not counted";
 
 // Of layouts that are worth the same: the one of fewer devices.
 bool before(const Layout& a, const Layout& b) {
@@ -39,8 +43,10 @@ class Search {
         evaluator_(
             scenario, [this] { return over(); },
             options.objective == Objective::Memory ? Aim::LeastMemory : Aim::LeastTime, options.within),
+        values_(scenario, options.objective, evaluator_),
         space_(layouts_of(scenario, options.within)),
-        begin_(std::chrono::steady_clock::now()) {
+        begin_(std::chrono::steady_clock::now()),
+        lines_(options.top) {
     answer_.objective = options.objective;
     answer_.layouts = space_.layouts;
     answer_.left_out = space_.left_out;
@@ -56,6 +62,7 @@ class Search {
       look_further();
     }
     if (answer_.plans.empty()) return without_plan();
+    raise_bounds();
     refine_harder();
     return finished();
   }
@@ -63,6 +70,7 @@ class Search {
  private:
   SearchAnswer finished() {
     answer_.bound = std::min(lower_bound(), answer_.plans.front().value);
+    count_what_is_left();
     answer_.gap_left = gap_left(answer_, options_, open_bounds());
     prefer_fewer_devices(answer_.plans, options_);
     if (std::ssize(answer_.plans) > options_.top) answer_.plans.resize(static_cast<std::size_t>(options_.top));
@@ -71,47 +79,17 @@ class Search {
     return std::move(answer_);
   }
 
-  double value(const Layout& layout, Time step, Bytes need) const {
-    return objective_value(options_.objective, layout, scenario_, step, need);
-  }
-  double value(const Candidate& candidate) const { return value(candidate.layout, candidate.step, candidate.need); }
-  double bound(const Candidate& candidate) {
-    return value(candidate.layout, candidate.bound, std::max(candidate.least, least(candidate.layout)));
-  }
-  // Of plans of one value the better one: as little memory in less time.
-  double second_value(const Layout& layout, Time step) const {
-    if (options_.objective != Objective::Memory) return 0;
-    return objective_value(Objective::Throughput, layout, scenario_, step, {});
-  }
-  Bytes least(const Layout& layout) {
-    return options_.objective == Objective::Memory ? evaluator_.least_states(layout) : Bytes{};
-  }
-
   // Whatever may be better than this is looked at, however many plans are wanted: it may become the best one.
   double settling() const {
     if (options_.gap > kSettling || candidates_.empty()) return 0;
-    const double best = value(candidates_.front());
+    const double best = values_.of(candidates_.front());
     return (answer_.plans.empty() ? best : std::max(best, answer_.plans.front().value)) * (1 + tie(options_));
   }
 
   // Better than this is worth looking at: the worst of the plans wanted, less the gap.
   double threshold() const {
-    if (std::ssize(lines_) < options_.top) return kInfinite;
-    return std::max(settling(), std::max(worst_wanted_, worst_priced_) / (1 + options_.gap));
-  }
-
-  // The worst of the lines wanted, among the candidates so far.
-  void note_line(const Candidate& candidate) {
-    const auto [line, absent] = lines_.try_emplace(line_of(candidate.layout), value(candidate));
-    if (!absent && line->second <= value(candidate)) return;
-    line->second = value(candidate);
-    if (std::ssize(lines_) < options_.top) return;
-    std::vector<double> values;
-    for (const auto& [layout, best] : lines_)
-      values.push_back(best);
-    const auto nth = values.begin() + options_.top - 1;
-    std::nth_element(values.begin(), nth, values.end());
-    worst_wanted_ = *nth;
+    if (!lines_.enough()) return kInfinite;
+    return std::max(settling(), std::max(lines_.worst(), worst_priced_) / (1 + options_.gap));
   }
 
   bool over() {
@@ -135,20 +113,16 @@ class Search {
   }
 
   void insert(Candidate candidate) {
-    note_line(candidate);
-    const double mine = value(candidate);
+    lines_.note(candidate.layout, values_.of(candidate));
+    const double mine = values_.of(candidate);
     const auto behind = std::upper_bound(
         candidates_.begin(), candidates_.end(), candidate, [&](const Candidate& a, const Candidate& b) {
-          const double x = &a == &candidate ? mine : value(a), y = &b == &candidate ? mine : value(b);
+          const double x = &a == &candidate ? mine : values_.of(a), y = &b == &candidate ? mine : values_.of(b);
           if (x != y) return x < y;
-          const double u = second_value(a.layout, a.step), v = second_value(b.layout, b.step);
+          const double u = values_.second(a.layout, a.step), v = values_.second(b.layout, b.step);
           return u != v ? u < v : before(a.layout, b.layout);
         });
     candidates_.insert(behind, std::move(candidate));
-  }
-
-  void give_up(const Layout& layout, Time bound) {
-    given_up_ = std::min(given_up_, value(layout, bound, least(layout)));
   }
 
   double range_asked() const { return scenario_.model.works.empty() ? 0 : scenario_.plan.fit; }
@@ -157,7 +131,6 @@ class Search {
   }
 
   void miss(const Layout& layout, Bytes need, StageId stage, bool at_least = false) {
-    ++answer_.too_large;
     if (!answer_.nearest_miss || need < answer_.nearest_miss->need)
       answer_.nearest_miss = miss_of(layout, need, stage, at_least);
   }
@@ -169,16 +142,26 @@ class Search {
     if (found.candidate) {
       ++answer_.evaluated;
       insert(std::move(*found.candidate));
-    } else if (found.miss.reason == kNotWorthIt) {
-      not_worth_it_ = std::min(not_worth_it_, value(layout, {}, found.miss.need));
-      return false;
-    } else if (found.miss.reason == "memory") {
-      if (!found.miss.proven) give_up(layout, evaluator_.tight_bound(layout));
-      miss(layout, found.miss.need, found.miss.stage);
-    } else {
-      ++answer_.refused[without_place(found.miss.reason)];
+      return true;
+    }
+    switch (found.miss.why) {
+      case Miss::Why::NotWorthIt:
+        left_.not_worth_it = std::min(left_.not_worth_it, values_.of(layout, {}, found.miss.need));
+        return false;
+      case Miss::Why::Memory:
+        if (!found.miss.proven) values_.raised(layout, threshold(), kRounds);
+        does_not_fit(layout, found.miss, evaluator_.tight_bound(layout));
+        break;
+      case Miss::Why::Invalid: ++answer_.refused[found.miss.reason]; break;
+      case Miss::Why::NotSimulated:
+        left_.leave_out(answer_, found.miss.reason, values_.bound(layout, evaluator_.tight_bound(layout)), 1);
     }
     return true;
+  }
+  void does_not_fit(const Layout& layout, const Miss& why, Time bound) {
+    if (!why.proven && bound < kNever) left_.given_up = std::min(left_.given_up, values_.bound(layout, bound));
+    ++(why.proven || bound == kNever ? answer_.too_large : answer_.no_cut);
+    miss(layout, why.need, why.stage);
   }
   Bytes wanted() const {
     const auto capacity = static_cast<double>(scenario_.cluster.device.memory.value);
@@ -191,15 +174,15 @@ class Search {
     std::int64_t lost = 0, opened = 0;
     for (const LayoutGroup& group : space_.groups) {
       if (++opened % 1024 == 0 && over()) {
-        unreached_ = 0;  // of the groups behind nothing is known
+        left_.unreached = 0;  // of the groups behind nothing is known
         return lost;
       }
       Layout layout = group.first;
       layout.zero = *std::max_element(group.zeros.begin(), group.zeros.end());
       try {
-        queue_.push_group(value(layout, evaluator_.bound(group), least(layout)), group);
+        queue_.push_group(values_.bound(layout, evaluator_.bound(group)), group);
       } catch (const OverflowError& error) {
-        lost += too_long(error, std::ssize(members(group)));
+        lost += too_long(error, 0, std::ssize(members(group)));
       }
     }
     return lost;
@@ -211,7 +194,7 @@ class Search {
       std::vector<Layout> layouts = members(*next.group);
       std::vector<double> bounds;
       for (const Layout& layout : layouts)  // what bounds the group bounds each of them
-        bounds.push_back(std::max(next.bound, value(layout, evaluator_.bound(layout), least(layout))));
+        bounds.push_back(std::max(next.bound, values_.bound(layout, evaluator_.bound(layout))));
       for (std::size_t i = 0; i < layouts.size(); ++i)
         queue_.push(bounds[i], OpenLayout::Bound::Simple, std::move(layouts[i]));
       return 0;
@@ -219,23 +202,43 @@ class Search {
     const Bytes capacity = scenario_.cluster.device.memory;
     if (next.kind == OpenLayout::Bound::Simple) {
       if (const Bytes states = evaluator_.least_states(next.layout); states > capacity) {
+        ++answer_.too_large;
         miss(next.layout, states, 0, true);
         return 1;
       }
       const Time tight = evaluator_.tight_bound(next.layout);
       if (tight < kNever) {
-        queue_.push(std::max(next.bound, value(next.layout, tight, least(next.layout))), OpenLayout::Bound::Tight,
-                    next.layout);
+        queue_.push(std::max(next.bound, values_.bound(next.layout, tight)), OpenLayout::Bound::Tight, next.layout);
         return 0;
       }
     }
+    if (next.kind == OpenLayout::Bound::Tight && next.layout.virtual_stages > 1)
+      if (const double raised = values_.raised(next.layout, threshold(), kQuickRounds); raised > next.bound) {
+        queue_.push(raised, OpenLayout::Bound::Raised, next.layout);
+        return 0;
+      }
     return evaluate(next.layout) ? 1 : 0;
   }
 
-  // What takes longer than the simulator can count is none of the best.
-  std::int64_t too_long(const OverflowError& error, std::int64_t layouts) {
+  // The bounds that keep that of the answer low, least first.
+  void raise_bounds() {
+    while (!over()) {
+      const auto lowest = std::min_element(
+          candidates_.begin(), candidates_.end(),
+          [this](const Candidate& a, const Candidate& b) { return values_.bound(a) < values_.bound(b); });
+      if (lowest == candidates_.end() || lowest->raised || lowest->layout.virtual_stages == 1 || answer_.plans.empty())
+        return;
+      const double best = answer_.plans.front().value;
+      if (values_.bound(*lowest) >= best) return;
+      values_.raised(lowest->layout, best, kRounds);
+      lowest->raised = true;
+      lowest->bound = std::max(lowest->bound, std::min(lowest->step, evaluator_.tight_bound(lowest->layout)));
+    }
+  }
+
+  std::int64_t too_long(const OverflowError& error, double bound, std::int64_t layouts) {
     if (!overflow_) overflow_ = error.what();
-    answer_.refused[kTooLong] += layouts;
+    left_.leave_out(answer_, kTooLong, bound, layouts);
     return layouts;
   }
 
@@ -243,7 +246,7 @@ class Search {
     try {
       return look_at(next);
     } catch (const OverflowError& error) {
-      return too_long(error, next.kind == OpenLayout::Bound::OfGroup ? std::ssize(members(*next.group)) : 1);
+      return too_long(error, next.bound, next.layouts());
     }
   }
 
@@ -253,16 +256,25 @@ class Search {
       const OpenLayout next = queue_.top();
       if (next.bound >= threshold()) break;
       if (over()) {
-        unreached_ = std::min(unreached_, next.bound);
+        left_.unreached = std::min(left_.unreached, next.bound);
         break;
       }
       queue_.pop();
       done_ += looked_at(next);
       tell("layouts", done_, space_.layouts);
     }
-    pruned_ = !queue_.empty() && unreached_ == kInfinite ? queue_.top().bound : kInfinite;
-    answer_.bounded = answer_.not_reached = 0;
-    (unreached_ < kInfinite ? answer_.not_reached : answer_.bounded) = space_.layouts - done_;
+    left_.pruned = !queue_.empty() && left_.unreached == kInfinite ? queue_.top().bound : kInfinite;
+  }
+
+  // Of the layouts that nobody evaluated some may be better all the same, by less than the gap that was asked for.
+  void count_what_is_left() {
+    const std::int64_t left = space_.layouts - done_;
+    if (left_.unreached < kInfinite) {
+      answer_.not_reached = left;
+      return;
+    }
+    answer_.within_gap = answer_.plans.empty() ? 0 : queue_.layouts_below(answer_.plans.front().value);
+    answer_.bounded = left - answer_.within_gap;
   }
 
   // Where links are shared, plans are slower than fixed orders say, and what was ruled out against those orders may be
@@ -284,33 +296,31 @@ class Search {
     }
   }
 
-  // Of the candidates that are left.
-  void recount_lines() {
-    lines_.clear(), worst_wanted_ = kInfinite;
-    for (const Candidate& candidate : candidates_)
-      note_line(candidate);
-  }
-
   // No plan of the space is better, by fixed orders.
   double lower_bound() {
-    double least = std::min({pruned_, unreached_, given_up_, not_worth_it_});
+    double least = left_.least();
     for (const Candidate& candidate : candidates_)
-      least = std::min(least, bound(candidate));
+      least = std::min(least, values_.bound(candidate));
     return least;
   }
 
   OpenBounds open_bounds() {
-    OpenBounds open{.given_up = given_up_, .cuts_open = evaluator_.cuts_open()};
+    OpenBounds open{.given_up = left_.given_up,
+                    .not_simulated = left_.not_simulated,
+
+                    .cuts_open = evaluator_.cuts_open()};
     for (const Candidate& candidate : candidates_)
-      if (const double here = bound(candidate); open.lowest == nullptr || here < open.lowest_bound)
-        open.lowest = &candidate, open.lowest_bound = here, open.lowest_value = value(candidate);
+      if (const double here = values_.bound(candidate); open.lowest == nullptr || here < open.lowest_bound)
+        open.lowest = &candidate, open.lowest_bound = here, open.lowest_value = values_.of(candidate);
     return open;
   }
 
   void refine(Candidate& candidate, const std::vector<Bytes>& set_aside = {}) {
+    const Time known = candidate.bound;
     try {
       answer_.simulations += evaluator_.refine(candidate, options_.most_simulations, set_aside);
-    } catch (const OverflowError&) {  // of a bound: the cut stays as it is
+    } catch (const OverflowError&) {  // of a bound: the cut and its bound stay as they are
+      candidate.bound = known;
     }
   }
 
@@ -326,14 +336,14 @@ class Search {
   // that is nearly the best may become the best.
   bool worth_refining(const Candidate& candidate, double best) const {
     constexpr double kNearly = 1.05;
-    return candidate.layout.virtual_stages == 1 || value(candidate) <= best * kNearly;
+    return candidate.layout.virtual_stages == 1 || values_.of(candidate) <= best * kNearly;
   }
 
   // Whether a cut that was not searched may be better than the best plan as it is priced.
   bool any_coarse() {
-    const double best = value(candidates_.front());
+    const double best = values_.of(candidates_.front());
     return std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& candidate) {
-      return !candidate.refined && worth_refining(candidate, best) && bound(candidate) < settling();
+      return !candidate.refined && worth_refining(candidate, best) && values_.bound(candidate) < settling();
     });
   }
 
@@ -352,12 +362,12 @@ class Search {
         if (!candidates_[i].refined) wait(i);
       }
       const bool ranked = open > 0;
-      const double best = value(candidates_.front());
+      const double best = values_.of(candidates_.front());
       const double enough = std::max(best / (1 + options_.gap), settling());
       double least = enough;
       for (std::size_t i = 0; i < candidates_.size(); ++i) {
         if (candidates_[i].refined || !worth_refining(candidates_[i], best)) continue;
-        const double low = bound(candidates_[i]);
+        const double low = values_.bound(candidates_[i]);
         if (low >= enough) continue;
         ++open;
         if (!ranked && low < least) least = low, next = i;
@@ -375,18 +385,12 @@ class Search {
       const double best = answer_.plans.front().value;
       bool open = false;
       for (Candidate& candidate : candidates_)
-        if (bound(candidate) < best) candidate.refined = false, open = true;
+        if (values_.bound(candidate) < best) candidate.refined = false, open = true;
       if (!open) return;
       options_.most_simulations *= 8;
       refine_best();
       confirm();
     }
-  }
-
-  // Plans that differ in their placement or in ZeRO alone are one line of the ranking: the best of them.
-  static Layout line_of(Layout layout) {
-    layout.placement = PlacementOrder::Pipeline, layout.zero = 0;
-    return layout;
   }
 
   void rank(Found found) {
@@ -399,7 +403,8 @@ class Search {
     const auto behind =
         std::upper_bound(answer_.plans.begin(), answer_.plans.end(), found, [this](const Found& a, const Found& b) {
           if (a.value != b.value) return a.value < b.value;
-          const double u = second_value(a.layout, a.report.step_time), v = second_value(b.layout, b.report.step_time);
+          const double u = values_.second(a.layout, a.report.step_time),
+                       v = values_.second(b.layout, b.report.step_time);
           return u != v ? u < v : before(a.layout, b.layout);
         });
     answer_.plans.insert(behind, std::move(found));
@@ -423,14 +428,14 @@ class Search {
     for (std::size_t i = 0, count = 0; i < candidates_.size() && count < wanted + kMostPriced;) {
       const Candidate candidate = candidates_[i];
       if (answer_.plans.size() >= wanted &&
-          value(candidate) >=
+          values_.of(candidate) >=
               std::max(answer_.plans[wanted - 1].value, answer_.plans.front().value * (1 + tie(options_))))
         break;
       // A line that has its plan already needs no second one, unless this one may be better.
       const auto same = std::find_if(answer_.plans.begin(), answer_.plans.end(), [&](const Found& known) {
         return line_of(known.layout) == line_of(candidate.layout);
       });
-      if (same != answer_.plans.end() && same->value <= value(candidate)) {
+      if (same != answer_.plans.end() && same->value <= values_.of(candidate)) {
         ++i;
         continue;
       }
@@ -457,10 +462,13 @@ class Search {
       Evaluation again;
       if (++tries[candidate.layout] <= kMostTriesForBuffers) again = evaluator_.evaluate(candidate.layout, aside);
       if (!again.candidate) {
-        if (evaluator_.cuts_open()) give_up(candidate.layout, candidate.bound);
-        --answer_.evaluated;
-        miss(candidate.layout, found.to_fit, found.report.limiting_stage);
-        recount_lines();
+        --answer_.evaluated;  // with other cuts, or another recomputation, its buffers may fit
+        does_not_fit(candidate.layout,
+                     {.need = found.to_fit, .stage = found.report.limiting_stage, .proven = evaluator_.one_plan()},
+                     candidate.bound);
+        lines_.clear();  // of the candidates that are left
+        for (const Candidate& other : candidates_)
+          lines_.note(other.layout, values_.of(other));
         continue;
       }
       again.candidate->bound = std::max(again.candidate->bound, candidate.bound);
@@ -468,7 +476,7 @@ class Search {
       refine(*again.candidate, aside);
       again.candidate->bound = std::min(candidate.bound, again.candidate->step);  // other cuts have other buffers
       insert(std::move(*again.candidate));
-      if (value(candidates_[std::min(i, candidates_.size() - 1)]) < value(candidate)) continue;
+      if (values_.of(candidates_[std::min(i, candidates_.size() - 1)]) < values_.of(candidate)) continue;
     }
     const double tied = answer_.plans.empty() ? 0 : answer_.plans.front().value * (1 + tie(options_));
     while (answer_.plans.size() > wanted && answer_.plans.back().value > tied)
@@ -497,22 +505,6 @@ class Search {
     return text + "; open another field, or change one that is fixed";
   }
 
-  std::string too_large_in_words() const {
-    return answer_.too_large == 1 ? "1 layout needs" : fmt::format("{} layouts need", answer_.too_large);
-  }
-  void note_refused(std::vector<std::string>& details) const {
-    for (const auto& [reason, count] : answer_.refused)
-      details.push_back(fmt::format("{} x {}", count, reason));
-  }
-
-  NoPlanYet no_plan_yet() const {
-    NoPlanYet none{answer_.ended, space_.layouts, answer_.not_reached, {}};
-    if (answer_.too_large > 0) none.details.push_back(too_large_in_words() + " more memory than a device has");
-    if (answer_.nearest_miss) none.details.push_back("nearest so far: " + in_words(*answer_.nearest_miss));
-    note_refused(none.details);
-    return none;
-  }
-
   // One limit holds for both searches; the second has half a second at least.
   SearchOptions for_the_rest_of_the_time() const {
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
@@ -523,22 +515,19 @@ class Search {
 
   // The plan that needs least is the nearest miss; where it fits after all, it is the answer.
   SearchResult without_plan() {
-    if (!answer_.ended.empty()) return no_plan_yet();
-    if (!answer_.nearest_miss && unfit_) answer_.nearest_miss = unfit_, answer_.too_large = 1;
-    Infeasible none;
-    if (!answer_.nearest_miss) {
-      none.reason = "no layout can be scheduled";
-      note_refused(none.details);
-      return none;
+    if (!answer_.ended.empty()) {
+      count_what_is_left();
+      return no_plan_yet(answer_);
     }
-    none.reason = fmt::format("no plan fits{}: {} more memory than a device has",
-                              range_asked() > 0 ? " with " + fit_text(range_asked()) : "", too_large_in_words());
-    const bool proven = std::isinf(given_up_);
+    if (!answer_.nearest_miss && unfit_) answer_.nearest_miss = unfit_, answer_.too_large = 1;
+    Infeasible none = without_remedies(answer_, range_asked());
+    if (!answer_.nearest_miss) return none;
+    const bool proven = std::isinf(left_.given_up);
     if (!options_.remedies && (proven || !options_.proof)) return none;
     const std::optional<SearchAnswer> least = least_memory(scenario_, for_the_rest_of_the_time());
     if (least && fits_after_all(least->plans.front())) return finished();
     if (!proven && options_.stop && options_.stop()) answer_.ended = "interrupted";
-    if (!answer_.ended.empty()) return no_plan_yet();
+    if (!answer_.ended.empty()) return no_plan_yet(answer_);
     if (!options_.remedies) return none;
     if (least) {
       const Found& best = least->plans.front();
@@ -555,7 +544,7 @@ class Search {
     candidate.layout = least.layout, candidate.plan = least.plan;
     auto [found, buffers] = priced_plan(scenario_, candidate, options_.objective);
     if (!found.report.fits) return false;
-    ++answer_.evaluated, --answer_.too_large;
+    ++answer_.evaluated, --(answer_.no_cut > 0 ? answer_.no_cut : answer_.too_large);
     rank(std::move(found));
     return true;
   }
@@ -563,22 +552,20 @@ class Search {
   const Scenario& scenario_;
   SearchOptions options_;
   Evaluator evaluator_;
+  Values values_;
   Space space_;
   std::chrono::steady_clock::time_point begin_;
   SearchAnswer answer_;
   Progress now_;
   std::vector<Candidate> candidates_;  // best first
   LayoutQueue queue_;
-  std::map<Layout, double> lines_;  // best value by line of the ranking
-  double worst_wanted_ = kInfinite;
-  double pruned_ = kInfinite, unreached_ = kInfinite;
+  Lines lines_;
   double worst_priced_ = 0;           // value of the last plan of the ranking, as `simulate` has it
   std::set<Key> priced_;              // plans that were simulated as they are
   std::optional<NearestMiss> unfit_;  // the last of them that did not fit
   bool groups_opened_ = false;
   std::int64_t done_ = 0;
-  double not_worth_it_ = kInfinite;  // least bound of the layouts that turned out to be no better than what is wanted
-  double given_up_ = kInfinite;      // layouts of which no cut was found that fits, without proof that there is none
+  Unsettled left_;
   std::optional<std::string> overflow_;
 };
 

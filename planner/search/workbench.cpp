@@ -117,6 +117,7 @@ Time Workbench::step(const std::vector<LayerRange>& cut, Fit& fit) {
   std::vector<StageId> more = may_run_early(cut, fit, best);
   constexpr std::size_t kFew = 4;
   const bool few = more.size() <= kFew;
+  all_tried_ = few && (shell_.virtual_stages == 1 || !chooses_layers());
   const std::size_t all = more.size() + 1;
   const std::size_t tries = few ? std::size_t{1} << more.size() : all + 1;
   const Fit lightest = fit;
@@ -356,7 +357,7 @@ Time Workbench::simulated(const std::vector<LayerRange>& cut, const Fit& fit) {
 std::vector<StageId> Workbench::may_run_early(const std::vector<LayerRange>& cut, const Fit& fit, Time best) {
   std::vector<StageId> stages;
   const auto full = std::find(modes_.begin(), modes_.end(), Recompute::Full);
-  if (fixed_ || knapsack_ == modes_.size() || full == modes_.end()) return stages;
+  if (fixed_ || full == modes_.end()) return stages;
   const auto mode = static_cast<std::size_t>(full - modes_.begin());
   for (StageId k = 0; k < shell_.stages; ++k) {
     if (fit.recompute[at(k)] == Recompute::None || fit.recompute[at(k)] == Recompute::Full) continue;

@@ -65,6 +65,10 @@ class Workbench {
   // stage that recomputes and has room for more work: all combinations of a few such stages, else one after the other,
   // then all.
   Time step(const std::vector<LayerRange>& cut, Fit& fit);
+  // Whether that was every recomputation with which the last cut may be faster.
+  bool all_tried() const { return all_tried_; }
+  // Of several chunks the set of layers that adds least is not known (rebuild_stage).
+  bool chooses_layers() const { return knapsack_ < modes_.size(); }
 
   // No step of the cut is shorter: what its busiest stage computes, with `extra` (by stage; empty: none) on top.
   Time busiest(const std::vector<LayerRange>& cut, const std::vector<Time>& extra = {});
@@ -140,6 +144,7 @@ class Workbench {
   std::optional<std::array<LayerCosts, 2>> sizes_;
   std::vector<std::int64_t> work_before_;  // forward and backward of the layers before each
   std::int64_t simulations_ = 0;
+  bool all_tried_ = true;
 };
 
 }  // namespace pipewright

@@ -13,6 +13,24 @@
 
 using namespace pipewright;
 
+namespace {
+
+std::int64_t sum_of(const std::map<std::string, std::int64_t>& by_reason) {
+  std::int64_t sum = 0;
+  for (const auto& [reason, count] : by_reason)
+    sum += count;
+  return sum;
+}
+
+// Every layout is counted under one reason.
+void check_counts(const SearchAnswer& answer) {
+  CHECK(answer.evaluated + answer.bounded + answer.too_large + sum_of(answer.refused) + answer.within_gap +
+            answer.no_cut + sum_of(answer.not_simulated) + answer.not_reached ==
+        answer.layouts);
+}
+
+}  // namespace
+
 TEST_CASE("fields that are restricted take the values listed and no others") {
   Scenario scenario = uniform_scenario({.layers = 4, .devices = 1, .stages = 1, .micro_batches = 64});
   open(scenario, {"stages"});
@@ -60,11 +78,8 @@ TEST_CASE("a space too large to list says so, and a layout longer than time can 
   const auto result = search(slow);
   const auto* answer = std::get_if<SearchAnswer>(&result);
   REQUIRE(answer != nullptr);
-  std::int64_t refused = 0;
-  for (const auto& [reason, count] : answer->refused)
-    refused += count;
-  CHECK(refused >= 1);
-  CHECK(answer->evaluated + answer->bounded + answer->too_large + answer->not_reached + refused == answer->layouts);
+  CHECK(sum_of(answer->not_simulated) >= 1);
+  check_counts(*answer);
 }
 
 TEST_CASE("an interrupted search answers with what it has, and says so") {
@@ -153,4 +168,118 @@ TEST_CASE("plans of whole nodes: devices of one, or all of several") {
   CHECK(whole == std::set<int>{1, 2, 3, 4, 8, 12});
   CHECK(layouts_of(scenario, {.whole_nodes = true})
             .left_out.contains("devices that do not fill the last of their nodes"));
+}
+
+// Equal stages on ideal links: T = (M + K - 1) t, so that the best of all layouts is known without simulating those of
+// 2^23 micro-batches and more, which are more ops than a run may have. They are the fastest.
+TEST_CASE("what is too large to be simulated stays in the bound, under its true reason") {
+  constexpr std::int64_t kBatch = std::int64_t{1} << 24, kRefused = std::int64_t{1} << 23;
+  for (const char* stages : {"1", "2", "4"}) {
+    CAPTURE(stages);
+    Scenario scenario = uniform_scenario({.layers = 4, .devices = 4, .stages = 1, .micro_batches = 4});
+    for (Layer& layer : scenario.model.layers)
+      layer.forward = Time{1}, layer.backward = Time{2}, layer.activation = {}, layer.stash = Bytes{};
+    scenario.training.global_batch_size = Placed<std::int64_t>{kBatch, {}};
+    scenario.training.micro_batch_size.reset(), scenario.training.micro_batches.reset();
+    open(scenario, {"partition"});
+    scenario.plan.open["schedule"].among = {"1f1b"};
+    scenario.plan.open["stages"].among = {stages};
+    scenario.training.open["micro_batch_size"].among = {"1", "2", "1048576", "2097152"};
+    double best = std::numeric_limits<double>::infinity(), simulated = best;
+    std::int64_t refused = 0;
+    for (const Layout& layout : all_layouts(scenario)) {
+      const std::int64_t time = 3 * (4 / layout.stages) * layout.micro_batch_size;
+      const Time step{(layout.micro_batches + layout.stages - 1) * time};
+      const double value = objective_value(Objective::Throughput, layout, scenario, step, {});
+      best = std::min(best, value);
+      if (layout.micro_batches >= kRefused)
+        ++refused;
+      else
+        simulated = std::min(simulated, value);
+    }
+    CHECK(refused >= 2);
+    const auto answer = std::get<SearchAnswer>(search(scenario, {.top = 1, .gap = 0}));
+    CHECK(answer.plans.front().value == doctest::Approx(simulated).epsilon(1e-12));
+    CHECK(answer.bound <= best * (1 + 1e-12));
+    CHECK(answer.bound >= best * 0.8);
+    CHECK(answer.refused.empty());
+    REQUIRE(answer.not_simulated.size() == 1);
+    CHECK(answer.not_simulated.begin()->first.starts_with("training.micro_batch"));
+    CHECK(answer.not_simulated.begin()->second == refused);
+    check_counts(answer);
+    if (answer.bound < answer.plans.front().value)
+      CHECK(answer.gap_left.starts_with("layouts that are too large to be simulated may be better (training.micro_"));
+  }
+}
+
+TEST_CASE("nothing is said to fit nowhere that was not simulated") {
+  Scenario scenario = uniform_scenario({.layers = 2, .devices = 2, .stages = 2, .micro_batches = 4});
+  scenario.training.global_batch_size = Placed<std::int64_t>{std::int64_t{1} << 24, {}};
+  scenario.training.micro_batch_size = Placed<std::int64_t>{1, {}};
+  scenario.training.micro_batches.reset();
+  open(scenario, {"partition"});
+  const auto result = search(scenario, {.remedies = false});
+  REQUIRE(std::holds_alternative<Infeasible>(result));
+  const auto& none = std::get<Infeasible>(result);
+  CHECK_FALSE(none.known);
+  CHECK(none.reason == "no layout can be simulated");
+  REQUIRE(none.details.size() == 1);
+  CHECK(none.details[0].starts_with("1 x training.micro_batch"));
+}
+
+// A fixed cut, and what a stage repeats is chosen: full recomputation runs while the gradient is on its way, so it may
+// be faster than less of it that runs behind. The least of all is brute force.
+TEST_CASE("of a fixed cut the recomputation that adds least is not said to be the best one") {
+  std::mt19937 random(3);
+  int fitting = 0;
+  for (int i = 0; i < 12; ++i) {
+    Scenario scenario = random_scenario(random, 6, 6);
+    scenario.model.works.resize(1);
+    scenario.plan.stages.value = 6;
+    scenario.plan.partition.value = Balanced{};
+    scenario.origins["plan.partition"] = {};
+    scenario.cluster.device.memory = Bytes{scenario.cluster.device.memory.value / 5};
+    open(scenario, {"schedule"});
+    scenario.plan.open["schedule"].among = {"1f1b"};
+    scenario.plan.open["recompute"].among = {"none", "knapsack", "full"};
+    const auto result = search(scenario, {.top = 1, .gap = 0, .remedies = false});
+    const auto* answer = std::get_if<SearchAnswer>(&result);
+    if (answer == nullptr) continue;
+    ++fitting;
+    Layout layout = answer->plans.front().layout;
+    double best = answer->plans.front().value;
+    Plan plan = answer->plans.front().plan;
+    for (int full = 0; full < 1 << 6; ++full) {
+      for (std::size_t k = 0; k < 6; ++k)
+        plan.recompute[k] = (full >> k & 1) != 0 ? Recompute::Full
+                            : answer->plans.front().plan.recompute[k] == Recompute::Full
+                                ? Recompute::None
+                                : answer->plans.front().plan.recompute[k];
+      const Scenario whole = settled(scenario, layout, &plan);
+      const CostModel cost(whole);
+      const Answer priced = price(find_plan(whole, cost), cost, Engine::Auto);
+      if (priced.report.fits)
+        best = std::min(best, objective_value(Objective::Throughput, layout, scenario, priced.report.step_time, {}));
+    }
+    CHECK(answer->bound <= best * (1 + 1e-12));
+  }
+  CHECK(fitting >= 3);
+}
+
+TEST_CASE("with a gap of 20 % layouts that may be better are counted as such, and the bound is theirs") {
+  std::mt19937 random(12);
+  int within = 0;
+  for (int i = 0; i < 6; ++i) {
+    Scenario scenario = random_scenario(random, 8, 4);
+    scenario.cluster.device.memory.value *= 4;
+    open(scenario, {"stages", "data_parallel", "recompute", "schedule", "virtual_stages"}, {"micro_batch_size"});
+    const auto exact = std::get<SearchAnswer>(search(scenario, {.top = 1, .gap = 0}));
+    const auto loose = std::get<SearchAnswer>(search(scenario, {.top = 1, .gap = 0.2}));
+    CHECK(loose.bound <= exact.plans.front().value * (1 + 1e-12));
+    CHECK(exact.within_gap == 0);
+    within += loose.within_gap > 0 ? 1 : 0;
+    if (loose.within_gap > 0) CHECK(loose.bound < loose.plans.front().value);
+    check_counts(exact), check_counts(loose);
+  }
+  CHECK(within >= 1);
 }
