@@ -41,6 +41,7 @@ class Sizes {
         break;
       }
     }
+    if (question_.ends_itself && question_.deadline) double_until_in_time();
     if (question_.looks_between) {
       look_between([](const SizedNodes& row) { return row.best.has_value(); });
       if (question_.deadline) look_between([this](const SizedNodes& row) { return in_time(row); });
@@ -130,6 +131,7 @@ class Sizes {
       row.known = false, row.ended = none->ended, row.why = in_words(*none);
     } else {
       const Infeasible& why = std::get<Infeasible>(result);
+      row.known = why.known;
       row.why = why.details.empty() ? why.reason : why.details.front();
     }
   }
@@ -156,18 +158,34 @@ class Sizes {
 
   bool in_time(const SizedNodes& row) const { return row.best && row.days && *row.days <= *question_.deadline; }
 
-  // Whether the last rows are no faster than the one before them, and all of them had their time. A deadline that is
-  // not met yet may still be.
-  bool no_gain() const {
+  bool any_in_time() const {
+    return std::any_of(sizing_.rows.begin(), sizing_.rows.end(),
+                       [this](const SizedNodes& row) { return in_time(row); });
+  }
+
+  // Whether the last rows bring nothing, and there is no deadline that is not met yet: it may still be.
+  bool no_gain() const { return flat() && (!question_.deadline || any_in_time()); }
+
+  // Whether the last rows are no faster than the one before them, and all of them had their time.
+  bool flat() const {
     if (std::ssize(sizing_.rows) <= kFlat) return false;
     const auto first = std::prev(sizing_.rows.end(), kFlat + 1);
-    const auto flat = [&](const SizedNodes& row) {
+    const auto no_faster = [&](const SizedNodes& row) {
       return row.best && row.ended.empty() && first->best &&
              row.best->report.samples_per_s < first->best->report.samples_per_s * kWorthMore;
     };
-    if (!std::all_of(first, sizing_.rows.end(), flat)) return false;
-    return !question_.deadline || std::any_of(sizing_.rows.begin(), sizing_.rows.end(),
-                                              [this](const SizedNodes& row) { return in_time(row); });
+    return std::all_of(first, sizing_.rows.end(), no_faster);
+  }
+
+  // Beyond the numbers that are asked by themselves: until a plan is in time, or more nodes bring nothing.
+  void double_until_in_time() {
+    const int most = kMostDevices / scenario_.cluster.devices_per_node;
+    while (!stopped() && !any_in_time() && !flat() && sizing_.rows.back().known && sizing_.rows.back().nodes < most)
+      ask(static_cast<int>(std::min<std::int64_t>(2 * std::int64_t{sizing_.rows.back().nodes}, most)));
+    if (!any_in_time() && flat())
+      sizing_.notes.push_back(fmt::format("more than {} were not asked: more brought nothing from {} on",
+                                          counted(sizing_.rows.back().nodes),
+                                          std::prev(sizing_.rows.end(), kFlat + 1)->nodes));
   }
 
   // Between the last row that does not and the first one that does: the fewest nodes that do.

@@ -25,7 +25,9 @@ SizingQuestion nodes_by_themselves(const Scenario& scenario);
 SizingQuestion nodes_between(int first, int last);
 
 // A plan on some nodes is a plan on more of them, so whether one fits, and how fast the best one is, grows with the
-// nodes: the fewest are found by halving between two numbers of the list. That holds for what a search finds up to its
+// nodes: the fewest are found by halving between two numbers of the list; with a deadline and `ends_itself` the last
+// number is doubled before, until a plan is in time, three doublings bring nothing, or there are kMostDevices devices.
+// That holds for what a search finds up to its
 // gap; where a time limit cut a search, `notes` says so. Each search takes `options.time_limit` at most.
 // Throws InputError for a cluster of several device classes, for several nodes without a network, for a deadline
 // without a length of the training, and as `search` does.

@@ -131,8 +131,38 @@ TEST_CASE("one flat doubling does not end the list, nor do any while a deadline 
   question.deadline = 1;
   const Sizing met = size_cluster(long_one, question, {});
   CHECK(met.in_time == 5);
+  // 27 copies are the most, on 41 nodes: three doublings behind 64 bring nothing.
   question.deadline = 0.001;
-  CHECK(asked(size_cluster(long_one, question, {})) == question.nodes);
+  const Sizing never = size_cluster(long_one, question, {});
+  std::vector<int> beyond = question.nodes;
+  beyond.insert(beyond.end(), {128, 256, 512});
+  CHECK(asked(never) == beyond);
+  CHECK_FALSE(never.in_time.has_value());
+  CHECK(std::find(never.notes.begin(), never.notes.end(),
+                  "more than 512 nodes were not asked: more brought nothing from 64 on") != never.notes.end());
+}
+
+// One layer of 2 ms on every device, a batch of 2^16: n devices take 2^17 / n ms.
+TEST_CASE(
+    "a deadline that the numbers asked by themselves do not meet doubles the nodes, and is then halved in between") {
+  Scenario scenario = wide(12);
+  scenario.model.layers.resize(1);
+  scenario.model.layers.front().parameters = 0;
+  scenario.plan.open.clear();
+  scenario.plan.stages.value = 1;
+  scenario.training.global_batch_size = Placed<std::int64_t>{std::int64_t{1} << 16, {}};
+  scenario.training.micro_batches.reset();
+  scenario.training.micro_batch_size = Placed<std::int64_t>{1, {}};
+  open(scenario, {"data_parallel"});
+  SizingQuestion question = nodes_by_themselves(scenario);
+  const double rate_of_64 = 128 * 500;  // samples per second
+  question.deadline = 1;
+  const Sizing met = size_cluster(with_samples(scenario, 86400 * 3 * rate_of_64), question, {});
+  REQUIRE(met.in_time.has_value());
+  CHECK(*met.in_time == 256);  // copies divide the batch: 64 and 128 nodes, and then 256
+  CHECK(row(met, 128).days > 1);
+  CHECK(row(met, 255).days > 1);
+  CHECK(met.rows.back().nodes == 256);
 }
 
 TEST_CASE(
