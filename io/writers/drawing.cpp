@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/plan/idle_devices.hpp"
 #include "io/format_quantity.hpp"
 
 namespace pipewright {
@@ -173,6 +174,11 @@ std::string question(const Answer& answer) {
   if (!scenario.cluster.name.empty() && scenario.cluster.name != scenario.cluster.device.name)
     text += fmt::format(" ({})", scenario.cluster.name);
   return text;
+}
+
+std::string headline(const Answer& answer) {
+  const std::string idle = is_measured(answer) ? "" : idle_devices_in_words(answer.plan, answer.scenario->cluster);
+  return question(answer) + (idle.empty() ? "" : " · " + idle);
 }
 
 std::string of_capacity(Bytes capacity) {

@@ -62,6 +62,8 @@ std::string layer_ranges(const std::vector<LayerRange>& ranges);
 // "4 stages · 8 micro-batches of 32 · 1f1b · NAME (24 layers) on 4 × DEVICE": the question in one line.
 // Of a real run it ends with "measured on" and the machine.
 std::string question(const Answer& answer);
+// The same with the devices that have nothing to do, and what would use them: the first line of an answer.
+std::string headline(const Answer& answer);
 // " of 80.0 GiB"; "" where memory has no bound, as in a real run without a cap.
 std::string of_capacity(Bytes capacity);
 // Whether the times are those of a real run, and so say nothing of the scenario's devices.

@@ -147,7 +147,7 @@ void add_making(HtmlPage& page, std::string_view command, const Scenario& scenar
 std::string html_report(const Answer& answer, std::string_view command) {
   const Report& r = answer.report;
   const std::string& name = answer.scenario->name;
-  HtmlPage page(name.empty() ? "pipewright report" : name, question(answer));
+  HtmlPage page(name.empty() ? "pipewright report" : name, headline(answer));
   std::vector<HtmlPage::Figure> figures = key_figures(answer);
   add_campaign_figures(figures, answer);
   page.figures(figures);

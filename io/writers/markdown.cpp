@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "core/plan/idle_devices.hpp"
 #include "io/format_quantity.hpp"
 #include "io/writers/campaign_lines.hpp"
 #include "io/writers/drawing.hpp"
@@ -109,7 +108,7 @@ std::string stages(const Answer& answer) {
 
 std::string markdown_report(const Answer& answer) {
   const Report& r = answer.report;
-  std::string text = "**" + question(answer) + "**\n\n" + summary(answer);
+  std::string text = "**" + headline(answer) + "**\n\n" + summary(answer);
   text +=
       "\nGBS: global batch; MBS: micro-batch; Seq: tokens per sample; TP, PP, DP: tensor, pipeline and data "
       "parallelism "
@@ -130,8 +129,6 @@ std::string markdown_report(const Answer& answer) {
     if (!name.empty()) label = name;
     text += fmt::format("- {}: {}\n", label, line);
   }
-  if (const std::string idle = idle_devices_in_words(answer.plan, answer.scenario->cluster); !idle.empty())
-    text += "\nIdle: " + idle + "\n";
   for (const auto& warning : all_warnings(r))
     text += "\n> warning: " + cell(warning) + "\n";
   text += is_measured(answer)

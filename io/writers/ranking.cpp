@@ -26,11 +26,12 @@ using namespace ranked;
 std::string ranking_text(const Ranking& ranking, const Scenario& asked, const RankingText& options) {
   const int width = options.table.width;
   const Found& best = ranking.plans.front();
-  std::string text = wrapped(
-      "",
+  std::string head_line =
       fmt::format("{} · {} ({} layers) on {}{}", asked.name, asked.model.name, asked.model.layers.size(),
-                  asked.cluster.devices_in_words(), asked.cluster.name.empty() ? "" : " (" + asked.cluster.name + ")"),
-      width);
+                  asked.cluster.devices_in_words(), asked.cluster.name.empty() ? "" : " (" + asked.cluster.name + ")");
+  if (const std::string idle = idle_devices_in_words(best.plan, asked.cluster); !idle.empty())
+    head_line += " · in the best plan " + idle;
+  std::string text = wrapped("", head_line, width);
   text += text_table(columns(ranking.plans), width) + "\n";
   std::string chosen = in_words(best.layout) + ", " + recompute_in_words(best.plan);
   if (replicas_text(best.plan) != "-") chosen += ", replicas " + replicas_text(best.plan);
@@ -60,8 +61,6 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
                     "the plans have different global batches (GBS); training.global_batch_size would "
                     "hold it",
                     width);
-  if (const std::string idle = idle_devices_in_words(best.plan, asked.cluster); !idle.empty())
-    text += wrapped("idle          ", "in the best plan " + idle, width);
   const char* head = "searched      ";
   for (const std::string& line : tried(ranking)) {
     text += wrapped(head, line, width);

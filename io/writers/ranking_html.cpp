@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/plan/campaign.hpp"
+#include "core/plan/idle_devices.hpp"
 #include "io/format_quantity.hpp"
 #include "io/writers/campaign_lines.hpp"
 #include "io/writers/html.hpp"
@@ -49,6 +50,8 @@ std::string ranking_html(const Ranking& ranking, const Scenario& asked, const An
     page.warning(warning);
   std::vector<std::pair<std::string, std::string>> facts = {{"recomputation", recompute_in_words(first.plan)},
                                                             {"cut", layers_text(first.plan)}};
+  if (const std::string idle = idle_devices_in_words(first.plan, asked.cluster); !idle.empty())
+    facts.insert(facts.begin(), {"idle devices", idle});
   if (!ranking.order.empty()) facts.emplace_back("layer order", ranking.order);
   facts.emplace_back("optimality", quality(ranking));
   if (asked.plan.fit > 0) facts.emplace_back("memory", memory_text(first, sizes));

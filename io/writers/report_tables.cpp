@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "core/plan/idle_devices.hpp"
 #include "core/plan/reference_note.hpp"
 #include "io/format_quantity.hpp"
 #include "io/writers/drawing.hpp"
@@ -51,7 +50,6 @@ class Tables {
     if (const StageReport* full = fullest()) line("memory peak", memory_peak(*full));
     if (timed && !is_measured(answer_)) line("speed-up", speed_up());
     line("limited by", report_.limiting_factor);
-    if (const std::string idle = idle_devices_in_words(answer_.plan, cluster()); !idle.empty()) line("idle", idle);
     if (!report_.fits) {
       line("infeasible", report_.shortfall.reason);
       const auto& details = report_.shortfall.details;

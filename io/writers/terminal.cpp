@@ -26,7 +26,7 @@ class Page {
       : answer_(answer), report_(answer.report), width_(std::max(kNarrowest, options.width)), colour_(options.colour) {}
 
   std::string print() {
-    text_ += paint(wrapped("", question(answer_), width_), "1");
+    text_ += paint(wrapped("", headline(answer_), width_), "1");
     summary();
     text_ += whole_training_text(answer_, {width_, colour_});
     heading("timeline");

@@ -127,6 +127,30 @@ TEST_CASE("devices without work are counted by class, and a class that no stage 
   CHECK(unused_classes(plan_on({}), one).empty());
 }
 
+TEST_CASE("what would use all devices: the nearest batch, and the nearest number of nodes") {
+  Cluster cluster;
+  cluster.nodes = 3, cluster.devices_per_node = 4, cluster.network = Network{};
+  Plan plan;
+  plan.stages = 4, plan.replicas = {1, 1, 1, 1}, plan.data_parallel = 2;
+  plan.micro_batch_size = 1, plan.micro_batches = 4, plan.global_batch_size = 8, plan.schedule = "1f1b";
+  plan.device = {0, 1, 2, 3, 4, 5, 6, 7};
+  CHECK(nearest_full_use(plan, cluster).batch == 9);
+  CHECK(nearest_full_use(plan, cluster).nodes == 2);
+  CHECK(idle_devices_in_words(plan, cluster) ==
+        "4 of 12 devices have nothing to do; the same pipeline uses all with a global batch of 9, or on 2 nodes");
+  plan.schedule = "interleaved_1f1b";  // four micro-batches at a time
+  CHECK(nearest_full_use(plan, cluster).batch == 12);
+  CHECK(nearest_full_use(plan, cluster).nodes == 2);
+  plan.global_batch_size = 12;  // three copies would do, and none is asked for
+  CHECK_FALSE(nearest_full_use(plan, cluster).batch);
+  CHECK_FALSE(nearest_full_use(plan, cluster).nodes);
+  cluster.network.reset();
+  plan.global_batch_size = 8;
+  CHECK(nearest_full_use(plan, cluster).nodes == 1);
+  cluster.nodes = 1, cluster.devices_per_node = 6;  // no copies fill six devices
+  CHECK_FALSE(nearest_full_use(plan, cluster).batch);
+}
+
 TEST_CASE("The workers of a stage lie on devices of one class") {
   const Scenario scenario = new_and_old();
   CHECK_NOTHROW(validate(plan_on({1, 4, 5}), scenario.model, scenario.cluster));

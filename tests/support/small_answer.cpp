@@ -28,7 +28,6 @@ Scenario scenario(const SmallShape& small) {
     s.model.layers.push_back(layer);
   }
   s.cluster.name = "some-gpus";
-  s.cluster.devices_per_node = 1024;
   s.cluster.device.name = "gpu-16g";
   s.cluster.device.memory = 16 * kGiB;
   return s;
@@ -141,6 +140,7 @@ std::unique_ptr<SmallAnswer> small_answer(const SmallShape& small) {
   Answer& a = result->answer;
   a.scenario = &result->scenario;
   a.plan = plan(small, shape);
+  result->scenario.cluster.devices_per_node = a.plan.devices();
   const ScheduleRule* rule = find_schedule(small.schedule);
   PP_CHECK(rule != nullptr);
   a.schedule = rule->generate(shape);
