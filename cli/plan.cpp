@@ -26,6 +26,7 @@
 #include "planner/launch/narrowed.hpp"
 #include "planner/search/explain.hpp"
 #include "planner/search/search.hpp"
+#include "planner/what_if/speed_range.hpp"
 
 namespace pipewright {
 namespace {
@@ -208,6 +209,7 @@ int run(const Arguments& arguments) {
     return interruption.requested() ? kInterrupted : kNo;
   }
   SearchAnswer& answer = std::get<SearchAnswer>(result);
+  answer.plans.front().report.range = speed_range(answer.plans.front());
   if (words != nullptr) answer.framework = words->name, answer.restricted = narrow.restricted;
   print(json ? ranking_json(answer, scenario)
              : ranking_text(answer, scenario, {.table = table, .explain = arguments.has("--explain")}));

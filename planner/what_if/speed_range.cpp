@@ -6,8 +6,10 @@
 
 #include "core/cluster/measured_device.hpp"
 #include "core/cost/cost_model.hpp"
+#include "core/cost/step_pricer.hpp"
 #include "planner/price.hpp"
 #include "planner/what_if/sensitivity.hpp"
+#include "sim/static_order.hpp"
 
 namespace pipewright {
 namespace {
@@ -25,8 +27,8 @@ bool has_band(const Scenario& scenario) {
 }
 
 // sign: +1 the upper ends, -1 the lower ones.
-Time at_the_ends(const Answer& answer, double sign, Engine engine) {
-  Scenario changed = *answer.scenario;
+Scenario at_the_ends(const Scenario& scenario, double sign) {
+  Scenario changed = scenario;
   each_device(changed.cluster, [sign](Device& device) {
     for (auto& each : device.efficiency)
       if (each)
@@ -34,18 +36,50 @@ Time at_the_ends(const Answer& answer, double sign, Engine engine) {
           share = std::min(1.0, share * (1 + sign * each->band));
     if (device.measured) device.measured = moved(*device.measured, -sign * kSigmas90);
   });
+  return changed;
+}
+
+// The plan on another scenario, run as it was.
+Time repeated(const Answer& answer, const Scenario& changed, Engine engine) {
   const CostModel cost(changed);
   return repeated_step_time(answer, step_costs(answer.plan, cost, answer.costs.fold), engine);
 }
 
+// Whether copies that run alike can stand for one another: core/cost/step_pricer.hpp.
+bool has_alike_copies(const Answer& answer) {
+  const Plan& plan = answer.plan;
+  return answer.schedule.flush && answer.scenario->cluster.classes() == 1 && answer.costs.loads.empty() &&
+         plan.last_micro_batch_size == plan.micro_batch_size;
+}
+
+// By fixed orders, one copy for all that lie alike on the cluster.
+Time of_alike_copies(const Plan& plan, const Scenario& scenario) {
+  const CostModel cost(scenario);
+  StepPricer pricer(plan, cost);
+  const StepCosts costs = pricer.costs(plan.layers, plan.recompute, plan.rebuilt);
+  return static_order_makespan(make_schedule(plan, costs.shape), costs);
+}
+
+// The step at both ends of the bands.
+struct Ends {
+  Time better, worse;
+};
+Ends ends(const Answer& answer, Engine engine, std::int64_t largest_run) {
+  const Scenario upper = at_the_ends(*answer.scenario, 1), lower = at_the_ends(*answer.scenario, -1);
+  if (run_size(answer.schedule, answer.costs) <= largest_run || !has_alike_copies(answer))
+    return {repeated(answer, upper, engine), repeated(answer, lower, engine)};
+  const Time stated = of_alike_copies(answer.plan, *answer.scenario), whole = answer.report.step_time;
+  if (stated == Time{}) return {whole, whole};
+  return {scaled(whole, of_alike_copies(answer.plan, upper).value, stated.value),
+          scaled(whole, of_alike_copies(answer.plan, lower).value, stated.value)};
+}
+
 }  // namespace
 
-SpeedRangeAnswer speed_range(const Answer& answer, Engine engine) {
+SpeedRangeAnswer speed_range(const Answer& answer, Engine engine, std::optional<std::int64_t> largest_run) {
   const Time stated = answer.report.step_time;
-  if (!has_band(*answer.scenario) || stated == Time{} ||
-      run_size(answer.schedule, answer.costs) > largest_repeated_run(answer.timeline))
-    return {};
-  const Time better = at_the_ends(answer, 1, engine), worse = at_the_ends(answer, -1, engine);
+  if (!has_band(*answer.scenario) || stated == Time{}) return {};
+  const auto [better, worse] = ends(answer, engine, largest_run.value_or(largest_repeated_run(answer.timeline)));
   SpeedRangeAnswer result;
   SpeedRange& range = result.range.emplace(
       SpeedRange{.fastest = std::min({better, stated, worse}), .slowest = std::max({better, stated, worse})});
@@ -59,6 +93,14 @@ SpeedRangeAnswer speed_range(const Answer& answer, Engine engine) {
         "range as what may happen either way",
         seconds(better), seconds(stated), seconds(worse));
   return result;
+}
+
+std::optional<SpeedRange> speed_range(const Found& found) {
+  if (!has_band(*found.scenario)) return std::nullopt;
+  const CostModel cost(*found.scenario);
+  Answer whole = price(found.plan, cost, Engine::Auto);
+  settle(whole, Engine::Auto);
+  return speed_range(whole, Engine::Auto).range;
 }
 
 }  // namespace pipewright
