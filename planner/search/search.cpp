@@ -27,7 +27,7 @@ namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr int kMostTriesForBuffers = 3;
 constexpr int kMostPriced = 16;                  // beside those of the ranking
-constexpr int kQuickRounds = 40, kRounds = 200;  // of path_bound: before a layout is simulated, and for the gap
+constexpr int kQuickRounds = 40, kRounds = 400;  // of path_bound: before a layout is simulated, and for the gap
 constexpr const char* kTooLong = "2^62 ns or bytes: more is not counted";
 
 // Of layouts that are worth the same: the one of fewer devices.
