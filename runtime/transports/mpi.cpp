@@ -27,6 +27,13 @@ namespace {
 constexpr int kHeaderTag = 1, kBodyTag = 2;
 constexpr std::int64_t kPiece = std::int64_t{1} << 24;
 
+struct Incoming {  // a message that is being received
+  FrameHeader header;
+  std::int64_t have = 0;  // bytes of the body that are there
+  std::int64_t coming = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+};
+
 class MpiWire : public Wire {
  public:
   explicit MpiWire(const Launch& launch) {
@@ -97,12 +104,6 @@ class MpiWire : public Wire {
       MPI_Testall(static_cast<int>(requests.size()), requests.data(), &all, MPI_STATUSES_IGNORE);
       return all != 0;
     }
-  };
-  struct Incoming {
-    FrameHeader header;
-    std::int64_t have = 0;  // bytes of the body that are there
-    std::int64_t coming = 0;
-    MPI_Request request = MPI_REQUEST_NULL;
   };
 
   // The lock, with right of way before the thread that asks again and again.
