@@ -219,12 +219,12 @@ void check_size(const Scenario& scenario, const CostModel& cost, Plan& plan) {
     const Place& place = training.micro_batches      ? training.micro_batches->place
                          : training.micro_batch_size ? training.micro_batch_size->place
                                                      : training.place;
-    throw InputError(place, fmt::format("training.micro_batches: {} on {} and {} are too many to simulate; at most {}",
-                                        plan.micro_batches, counted(plan.chunks(), "stage"),
-                                        copies == 1                    ? "1 copy"
-                                        : copies == plan.data_parallel ? fmt::format("{} copies", copies)
-                                                                       : fmt::format("{} different copies", copies),
-                                        std::max<std::int64_t>(1, most_micro_batches())));
+    throw TooLarge(place, fmt::format("training.micro_batches: {} on {} and {} are too many to simulate; at most {}",
+                                      plan.micro_batches, counted(plan.chunks(), "stage"),
+                                      copies == 1                    ? "1 copy"
+                                      : copies == plan.data_parallel ? fmt::format("{} copies", copies)
+                                                                     : fmt::format("{} different copies", copies),
+                                      std::max<std::int64_t>(1, most_micro_batches())));
   }
   coarsen_buckets(plan, scenario, copies, kMostOps);
 }

@@ -4,19 +4,21 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "core/check.hpp"
+#include "core/plan/too_large.hpp"
 
 namespace pipewright {
 
 // Errors of independent parts of the plan, so that one run names them all.
 class PlanErrors {
  public:
-  void add(const Place& place, const std::string& message) { lines_.push_back(head(place) + message); }
+  void add(const Place& place, const std::string& message) { keep(head(place) + message, false); }
   std::size_t count() const { return lines_.size(); }
   // What `step` throws is kept; the steps after it still run.
   void attempt(const auto& step) {
@@ -24,16 +26,28 @@ class PlanErrors {
       step();
     } catch (const OverflowError&) {
       throw;  // whoever knows the file adds it
+    } catch (const TooLarge& error) {
+      keep(error.what(), true);
     } catch (const InputError& error) {
-      lines_.push_back(error.what());
+      keep(error.what(), false);
     }
   }
+  // TooLarge where nothing but the size stands against the plan.
   void throw_if_any() const {
-    if (!lines_.empty()) throw InputError(fmt::format("{}", fmt::join(lines_, "\n")));
+    if (lines_.empty()) return;
+    const std::string all = fmt::format("{}", fmt::join(lines_, "\n"));
+    if (only_too_large_) throw TooLarge(all);
+    throw InputError(all);
   }
 
  private:
+  void keep(std::string line, bool too_large) {
+    lines_.push_back(std::move(line));
+    only_too_large_ &= too_large;
+  }
+
   std::vector<std::string> lines_;
+  bool only_too_large_ = true;
 };
 
 // "1 stage", "2 stages"

@@ -2,6 +2,7 @@
 #include <tuple>
 
 #include "core/plan/plan.hpp"
+#include "core/plan/too_large.hpp"
 
 namespace pipewright {
 namespace {
@@ -88,9 +89,9 @@ BatchSplit by_size(const Placed<std::int64_t>& global, const Placed<std::int64_t
                                      "; or set `ragged: true` for a smaller last micro-batch");
   const std::int64_t full = std::min(size.value, samples), count = (samples - 1) / full + 1;
   if (count > kMostMicroBatches)
-    throw InputError(size.place, "training.micro_batch_size: " + text(size.value) + " makes " + text(count) +
-                                     " micro-batches; at most " + text(kMostMicroBatches) +
-                                     " are supported, use larger ones");
+    throw TooLarge(size.place, "training.micro_batch_size: " + text(size.value) + " makes " + text(count) +
+                                   " micro-batches; at most " + text(kMostMicroBatches) +
+                                   " are supported, use larger ones");
   return {global.value, full, count, samples - (count - 1) * full};
 }
 

@@ -10,6 +10,22 @@
 #include "io/format_quantity.hpp"
 
 namespace pipewright {
+namespace {
+
+constexpr std::size_t kMostDrawnOps = std::size_t{1} << 24;  // some 100 bytes each, and as many again for messages
+
+}  // namespace
+
+DrawnCopies::DrawnCopies(const Answer& simulated, Of of) : simulated_(simulated) {
+  if (!simulated.costs.fold) return;
+  if (of == Of::Distinct && distinct_workers(simulated).size() == simulated.schedule.positions.size()) return;
+  if (const std::size_t ops = op_count(simulated); ops > kMostDrawnOps)
+    throw InputError(
+        fmt::format("{} ops of {} copies are too many to draw; at most {}: draw fewer copies with --set "
+                    "plan.data_parallel, or fewer micro-batches with --set training.micro_batches",
+                    ops, simulated.plan.data_parallel, kMostDrawnOps));
+  whole_ = unfolded(simulated);
+}
 
 Look look(Kind kind) {
   switch (kind) {

@@ -9,12 +9,15 @@
 
 namespace pipewright {
 
-// The answer with the timeline of every copy, for drawings that need those of all: unfolded only where it has to be.
-class EveryCopy {
+// The answer with the timelines of all copies that are drawn: unfolded only where it has to be. An InputError where
+// that is too much to hold.                                   tests/planner/folding_test.cpp "too many ops to draw"
+class DrawnCopies {
  public:
-  explicit EveryCopy(const Answer& simulated) : simulated_(simulated) {
-    if (simulated.costs.fold) whole_ = unfolded(simulated);
-  }
+  enum class Of {
+    All,
+    Distinct
+  };  // Distinct: of copies that all run the same copy 0 alone, as distinct_workers has it
+  DrawnCopies(const Answer& simulated, Of of);
   const Answer& answer() const { return whole_ ? *whole_ : simulated_; }
 
  private:

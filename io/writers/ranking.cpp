@@ -23,6 +23,19 @@ namespace pipewright {
 
 using namespace ranked;
 
+namespace {
+
+// Of the model, and of the best plan.
+std::vector<std::string> warnings_of(const Ranking& ranking) {
+  const Found& best = ranking.plans.front();
+  std::vector<std::string> warnings = best.report.warnings;
+  if (std::string caution = expert_caution(*best.scenario); !caution.empty())
+    warnings.insert(warnings.begin(), std::move(caution));
+  return warnings;
+}
+
+}  // namespace
+
 std::string ranking_text(const Ranking& ranking, const Scenario& asked, const RankingText& options) {
   const int width = options.table.width;
   const Found& best = ranking.plans.front();
@@ -102,8 +115,8 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
                                 ranking.order.empty() ? "their order" : "any of their orders"),
                     width);
   }
-  if (const std::string caution = expert_caution(asked); !caution.empty())
-    text += "\n" + wrapped("warning: ", caution, width);
+  for (const std::string& warning : warnings_of(ranking))
+    text += "\n" + wrapped("warning: ", warning, width);
   if (!ranking.pareto.empty()) {
     text += fmt::format("\nnot beaten in all of {}\n", fmt::join(ranking.pareto_axes, ", "));
     text += text_table(columns(ranking.pareto), width);
@@ -203,9 +216,7 @@ std::string ranking_json(const Ranking& ranking, const Scenario& asked) {
   json.field("fit", asked.plan.fit > 0 ? std::optional(asked.plan.fit) : std::nullopt);
   json.field("ended", ranking.ended).field("gap_left", ranking.gap_left).field("idle_devices", ranking.idle_devices);
   json.field("unused_classes", unused_classes(ranking.plans.front().plan, asked.cluster));
-  json.key("warnings").open('[');
-  if (const std::string caution = expert_caution(asked); !caution.empty()) json.value(caution);
-  json.close();
+  json.field("warnings", warnings_of(ranking));
   json.key("plans").open('[');
   for (const Found& found : ranking.plans)
     write_plan(json, found);
@@ -292,8 +303,8 @@ std::string ranking_markdown(const Ranking& ranking) {
     text += "\nMemory: " + memory_text(ranking.plans.front(), Sizes(*ranking.plans.front().scenario)) + "\n";
   else if (device.high > device.capacity)
     text += "\n" + tight_memory(device.high, device.capacity) + "\n";
-  if (const std::string caution = expert_caution(*ranking.plans.front().scenario); !caution.empty())
-    text += "\nWarning: " + caution + "\n";
+  for (const std::string& warning : warnings_of(ranking))
+    text += "\nWarning: " + warning + "\n";
   return text;
 }
 

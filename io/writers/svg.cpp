@@ -343,7 +343,7 @@ class Gantt {
 }  // namespace
 
 std::string svg_timeline(const Answer& simulated) {
-  const EveryCopy whole(simulated);
+  const DrawnCopies whole(simulated, DrawnCopies::Of::Distinct);
   const Answer& answer = whole.answer();
   Canvas canvas;
   Gantt gantt(answer, canvas);
@@ -354,7 +354,7 @@ std::string svg_timeline(const Answer& simulated) {
 
 std::string svg_timelines(const Answer& simulated_a, const Answer& simulated_b, std::string_view name_a,
                           std::string_view name_b) {
-  const EveryCopy whole_a(simulated_a), whole_b(simulated_b);
+  const DrawnCopies whole_a(simulated_a, DrawnCopies::Of::Distinct), whole_b(simulated_b, DrawnCopies::Of::Distinct);
   const Answer &a = whole_a.answer(), &b = whole_b.answer();
   const std::string head_a = std::string(name_a) + ": ", head_b = std::string(name_b) + ": ";
   Canvas canvas;

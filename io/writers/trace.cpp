@@ -332,7 +332,7 @@ class Trace {
 }  // namespace
 
 std::string trace_json(const Answer& simulated) {
-  const EveryCopy whole(simulated);
+  const DrawnCopies whole(simulated, DrawnCopies::Of::All);
   const Answer& answer = whole.answer();
   Document document;
   Trace trace(answer, document);
@@ -343,7 +343,7 @@ std::string trace_json(const Answer& simulated) {
 }
 
 std::string trace_json(const Answer& simulated, const Answer& measured) {
-  const EveryCopy predicted(simulated);
+  const DrawnCopies predicted(simulated, DrawnCopies::Of::All);
   Document document;
   begin(document, measured);
   Trace(predicted.answer(), document, {"predicted: ", 0, 2}).print();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -100,7 +99,10 @@ Evaluator::Evaluator(const Scenario& scenario, std::function<bool()> stop, Aim a
       one_for_all_(within.one_recompute && modes_.size() > 1),
       cuts_open_(is_open(scenario, "partition") || scenario.origins.find("plan.partition") == scenario.origins.end()),
       stop_(std::move(stop)),
-      aim_(aim) {}
+      aim_(aim) {
+  for (const std::int64_t replicas : scenario.plan.replicas.value)
+    workers_ += replicas, widest_ = std::max(widest_, replicas);
+}
 
 Evaluator::World& Evaluator::world(const Layout& layout) {
   std::shared_ptr<World>& known = worlds_[{layout.tensor_parallel, layout.sequence_parallel, layout.zero}];
@@ -133,11 +135,13 @@ Time Evaluator::bound(const Layout& layout) {
   const auto [work, largest] = here.work(layout.micro_batch_size, surely());
   const ScheduleRule* rule = find_schedule(layout.schedule);
   const auto micro_batches = static_cast<double>(layout.micro_batches);
-  const double busy = micro_batches * std::max(work / layout.stages, largest);
-  if (!here.straight || (rule != nullptr && !rule->flush)) return below(busy);
+  const auto workers = static_cast<double>(widest_ > 1 ? workers_ : layout.stages);
+  const double busy = micro_batches * std::max(work / workers, largest / static_cast<double>(widest_));
+  if (!here.straight || widest_ > 1 || (rule != nullptr && (!rule->flush || rule->splits_backward))) return below(busy);
+  const double waited = here.work(layout.micro_batch_size, Recompute::None).all;
   const double filling = layout.virtual_stages > 1 || rule == nullptr
-                             ? work
-                             : work / -std::expm1(layout.stages * std::log1p(-1 / micro_batches));
+                             ? waited
+                             : waited / -std::expm1(layout.stages * std::log1p(-1 / micro_batches));
   return below(std::max(filling, busy));
 }
 
@@ -150,18 +154,7 @@ Recompute Evaluator::surely() const {
 
 namespace {
 
-// Whether there is no list of ops for such a layout, however large a list may be: the schedule's own law.
-bool has_no_schedule(const Layout& layout) {
-  const ScheduleRule* rule = find_schedule(layout.schedule);
-  if (rule == nullptr || layout.micro_batches > std::numeric_limits<MicroBatchId>::max()) return false;
-  ScheduleShape shape;
-  shape.stages = layout.stages, shape.virtual_stages = layout.virtual_stages;
-  shape.micro_batches = static_cast<int>(layout.micro_batches), shape.data_parallel = layout.data_parallel;
-  return shape_refusal(shape).empty() && !rule->refusal(shape).empty();
-}
-
-// The layout's plan with everything but layers and recomputation, or why it is refused. Only what the schedule itself
-// refuses has no plan; whatever else is refused may have one that is too large for this program.
+// The layout's plan with everything but layers and recomputation, or why it is refused.
 std::variant<Plan, Miss> shell_of(Scenario& scenario, const CostModel& cost, const Layout& layout, bool cuts_open) {
   PlanRequest& request = scenario.plan;
   request.stages.value = layout.stages, request.virtual_stages.value = layout.virtual_stages;
@@ -177,9 +170,10 @@ std::variant<Plan, Miss> shell_of(Scenario& scenario, const CostModel& cost, con
     return find_plan(scenario, cost);
   } catch (const OverflowError&) {
     throw;
+  } catch (const TooLarge& error) {
+    return Miss{.why = Miss::Why::NotSimulated, .reason = without_place(error.what())};
   } catch (const InputError& error) {
-    return Miss{.why = has_no_schedule(layout) ? Miss::Why::Invalid : Miss::Why::NotSimulated,
-                .reason = without_place(error.what())};
+    return Miss{.why = Miss::Why::Invalid, .reason = without_place(error.what())};
   }
 }
 
@@ -208,7 +202,7 @@ Time Evaluator::tight_bound(const Layout& layout) {
 Time Evaluator::cut_bound(const Layout& layout) {
   const Time simple = bound(layout);
   const ScheduleRule* rule = find_schedule(layout.schedule);
-  if (!cuts_open_ || rule == nullptr || !rule->flush || layout.schedule == "naive") return simple;
+  if (!cuts_open_ || widest_ > 1 || rule == nullptr || !rule->flush || layout.schedule == "naive") return simple;
   World& here = world(layout);
   auto shell = shell_of(here.scenario, here.cost, layout, true);
   const Plan* plan = std::get_if<Plan>(&shell);
@@ -250,7 +244,7 @@ Time Evaluator::raise_bound(const Layout& layout, Time enough, int rounds) {
 Bytes Evaluator::least_states(const Layout& layout) {
   World& here = world(layout);
   const Training& training = here.scenario.training;
-  const double owners = layout.zero == 1 ? layout.data_parallel : 1;
+  const double owners = layout.zero == 1 ? static_cast<double>(layout.data_parallel * widest_) : 1;
   const double each = static_cast<double>(weight_bytes(training.precision).value + gradient_bytes(training).value) +
                       static_cast<double>(optimizer_bytes(training.precision, training.optimizer).value) / owners;
   const double per_device = static_cast<double>(here.parameters) * each / layout.stages;
@@ -325,7 +319,8 @@ Evaluation Evaluator::evaluate(const Layout& layout, const Modes& modes, const s
   if (!cuts_open_) {
     cuts.push_back(bench.shell().layers);
   } else {
-    cuts.push_back(min_max(load, bench.shell().chunks()));
+    cuts.push_back(layout.virtual_stages == 1 ? min_max(load, bench.shell().replicas)
+                                              : min_max(load, bench.shell().chunks()));
     if (layout.virtual_stages > 1)
       for (const double first_round : {1.0, 0.75, 0.5, 0.25})
         cuts.push_back(rank_balanced(load, layout.stages, layout.virtual_stages, first_round));
@@ -410,8 +405,8 @@ std::int64_t Evaluator::refine(Candidate& candidate, const Modes& modes, std::in
     candidate.step = step, candidate.need = fit.need;
     return true;
   };
-  if (!here.straight || !cuts_can_be_bounded(layout)) {
-    if (here.straight && layout.virtual_stages == 1) return 0;
+  if (!here.straight || widest_ > 1 || !cuts_can_be_bounded(layout)) {
+    if (here.straight && widest_ == 1 && layout.virtual_stages == 1) return 0;
     // Single layers from one chunk to the chunks up to a round of stages away.
     bool better = true;
     while (better && bench.simulations() < simulations && !stopped()) {

@@ -33,7 +33,7 @@ struct Miss {
   enum class Why : std::uint8_t {
     Memory,        // `need` of the fullest device, in the cut and with the recomputation that come nearest
     NotWorthIt,    // needs more than is wanted: `need` is a bound
-    Invalid,       // the schedule has no such list of ops: there is no plan of this layout
+    Invalid,       // the schedule, or a list that the scenario states, refuses the layout: it has no plan
     NotSimulated,  // there may be plans, and no simulation of them: a limit of the program. Only bounds speak of them
   };
   Why why = Why::Memory;
@@ -66,12 +66,14 @@ class Evaluator {
   // together, and w its largest layer,
   //     T >= W / (1 - (1 - 1/M)^K)     one chunk per stage: stage k begins after those before it, so T >= S_k + M t_k,
   //                                    S_k = t_0 + .. + t_{k-1}; equal for all k where t_k = T/M (1 - 1/M)^k
-  //     T >= M W / K, W                several chunks per stage
-  //     T >= M w
-  // Where a stage need not wait for the one before it, as with branches and `skips: direct`, W alone is no bound:
-  //     T >= M W / K, M w              likewise without a flush
+  //     T >= W                         several chunks per stage
+  //     T >= M W / K, M w
+  // In the last line the layers' times are those with the recomputation that the scenario asks for, in the others those
+  // without: a stage may rebuild while it waits. The last line alone holds where a stage need not wait for the one
+  // before it (branches and `skips: direct`), without a flush, and where the backward is split. With r_k replicas of
+  // stage k:
+  //     T >= M W / sum r_k, M w / max r_k
   //     K = 2, M = 4, W = 7: 7 / (1 - (3/4)^2) = 16;  K = 1: M W.      tests/planner/search_test.cpp "bounds"
-  // The layers' times are those without recomputation, or with the one that the scenario asks for.
   Time bound(const LayoutGroup& group);
   Time bound(const Layout& layout);
 
@@ -127,6 +129,7 @@ class Evaluator {
   Modes modes_;  // lightest first; empty: as the scenario says
   bool one_for_all_ = false;
   bool cuts_open_;
+  std::int64_t workers_ = 0, widest_ = 1;  // stated replicas: of all stages, and of one at most
   std::function<bool()> stop_;
   Aim aim_;
   std::map<std::tuple<int, bool, std::int64_t>, std::shared_ptr<World>> worlds_;

@@ -36,16 +36,25 @@ NoPlanYet no_plan_yet(const Ranking& answer) {
 Infeasible without_remedies(const Ranking& answer, double fit) {
   Infeasible none;
   none.details = reasons_in_words(answer);
-  none.known = answer.not_simulated.empty();
+  none.known = answer.not_simulated.empty() && answer.no_cut == 0;
   if (!answer.nearest_miss) {
     none.reason = none.known ? "no layout can be scheduled" : "no layout can be simulated";
     return none;
   }
-  const bool proven = none.known && answer.no_cut == 0;
-  none.reason =
-      fmt::format("{}{}: {} more memory than a device has", proven ? "no plan fits" : "no plan was found that fits",
-                  fit > 0 ? " with " + fit_text(fit) : "", layouts_need(answer.too_large + answer.no_cut));
-  if (proven) none.details.clear();
+  const std::string with = fit > 0 ? " with " + fit_text(fit) : "";
+  if (none.known) {
+    none.reason = fmt::format("no plan fits{}: {} more memory than a device has", with, layouts_need(answer.too_large));
+    none.details.clear();
+    return none;
+  }
+  none.reason = fmt::format("no plan was found that fits{}", with);
+  if (answer.no_cut > 0)
+    none.reason += answer.no_cut == 1
+                       ? ": of 1 layout no cut that was tried fits, others may"
+                       : fmt::format(": of {} layouts no cut that was tried fits, others may", answer.no_cut);
+  if (answer.too_large > 0)
+    none.reason +=
+        (answer.no_cut > 0 ? "; " : ": ") + layouts_need(answer.too_large) + " more memory than a device has";
   return none;
 }
 

@@ -9,7 +9,7 @@
 
 namespace pipewright {
 
-// "2 x plan.bucket: ...", a line per reason.
+// "2 x training.micro_batches: ...", a line per reason.
 std::vector<std::string> reasons_in_words(const Ranking& answer);
 
 // It ended before it had one: `answer.ended`.

@@ -57,7 +57,7 @@ std::string memory_line(const SearchAnswer& least) {
 
 // An answer to "does anything fit?".
 struct Fits {
-  bool yes = false, known = true;  // not known: the time was not enough
+  bool yes = false, known = true;  // not known: time, or the cuts that were tried, did not show it
   std::string best;                // of what does
 };
 
@@ -76,7 +76,8 @@ class Questions {
     try {
       const auto found = search(changed, quick);
       if (const auto* there = std::get_if<SearchAnswer>(&found)) return {true, true, in_words(there->plans.front())};
-      return {false, std::holds_alternative<Infeasible>(found), ""};
+      const auto* none = std::get_if<Infeasible>(&found);
+      return {false, none != nullptr && none->known, ""};
     } catch (const InputError&) {
     }
     return {};
@@ -150,7 +151,7 @@ std::string fewest_nodes(const Scenario& scenario, Questions& questions) {
   }
   known &= high - low == 1;
   return fmt::format("on {} nodes ({} devices{}): {}: --set cluster.nodes={}", high, high * cluster.devices_per_node,
-                     known ? "; on fewer none was found" : "; fewer may do: the time was not enough to say", found.best,
+                     known ? "; on fewer none was found" : "; fewer may do: not all of their layouts were ruled out", found.best,
                      high);
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/schedules/table.hpp"
+
 namespace pipewright {
 namespace {
 
@@ -63,6 +65,10 @@ Time run_bound(const EqualRun& run, const Plan& shell, const CostModel& cost, co
   const std::int64_t micro_batches = shell.micro_batches;
   const auto each = [&](LayerId layer) { return layers.forward[at(layer)].value + layers.backward[at(layer)].value; };
   const std::int64_t unit = each(run.begin);
+  // What the stages behind wait for: where the backward is split, how much of it is not known here.
+  const bool split = find_schedule(shell.schedule)->splits_backward;
+  const auto waited = [&](LayerId layer) { return split ? layers.forward[at(layer)].value : each(layer); };
+  const std::int64_t waited_unit = waited(run.begin);
   const bool block = cost.scenario().model.layers[at(run.begin)].block;
   const auto added = [&](Recompute mode) {
     const bool repeated = mode == Recompute::Full || (mode == Recompute::Blocks && block);
@@ -103,8 +109,9 @@ Time run_bound(const EqualRun& run, const Plan& shell, const CostModel& cost, co
   // The first layer may have stage 0, or its first chunk, to itself: then it alone is before the stages behind.
   const bool chunks = shell.virtual_stages > 1;
   const std::int64_t alone = least_bound(times, most, 0, chunks ? most : 0, high,
-                                         [&](int k) { return k == 0 ? 0 : each(0) + (k - 1) * unit; });
-  const std::int64_t shared = chunks ? alone : least_bound(times, most, 1, most, high, [&](int k) { return k * unit; });
+                                         [&](int k) { return k == 0 ? 0 : waited(0) + (k - 1) * waited_unit; });
+  const std::int64_t shared =
+      chunks ? alone : least_bound(times, most, 1, most, high, [&](int k) { return k * waited_unit; });
   const std::int64_t least = std::min(alone, shared);
   return least > high ? kNever : Time{least};
 }

@@ -21,7 +21,8 @@ std::optional<EqualRun> equal_run(const Model& model, const LayerCosts& costs);
 // the last one on stage K-1),
 //     T >= min over n_0 + .. + n_{K-1} = N   max_k [ k u + M (n_k u + x_k(n_k) + h_k) ]
 // as stage k begins, and ends, with at least one layer of each stage before it in between; where the first layer of the
-// model may have stage 0 (or the first of its chunks) to itself, h_0 stands for that u.
+// model may have stage 0 (or the first of its chunks) to itself, h_0 stands for that u. Where a schedule splits the
+// backward, stages before k may end with their weights' gradients: k f in place of k u, f the forward of one layer.
 //     N = 80, K = 8, M = 64, u = 1, h_7 = 1.139: stage 0 has 11, the others 10 or less: 704 = 11 M
 //                                                               tests/planner/search_test.cpp "a run of equal layers"
 // `shell`: the layout's plan; `modes`: the recomputations allowed, lightest first. kNever where no n fits at all.

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/bucket_size.hpp"
 #include "planner/layer_order.hpp"
 #include "planner/search/better.hpp"
 #include "planner/search/gap_left.hpp"
@@ -394,6 +395,8 @@ class Search {
   }
 
   void rank(Found found) {
+    if (std::string larger = coarsened_buckets(found.plan, *found.scenario); !larger.empty())
+      found.report.warnings.push_back(std::move(larger));
     for (std::size_t i = 0; i < answer_.plans.size(); ++i)
       if (line_of(answer_.plans[i].layout) == line_of(found.layout)) {
         if (answer_.plans[i].value <= found.value) return;

@@ -142,9 +142,10 @@ Time Workbench::busiest(const std::vector<LayerRange>& cut, const std::vector<Ti
     std::int64_t work = extra.empty() || shell_.recompute_except_last ? 0 : extra[at(k)].value;
     for (std::size_t chunk = at(k); chunk < cut.size(); chunk += at(shell_.stages))
       work += work_before_[at(cut[chunk].end)] - work_before_[at(cut[chunk].begin)];
-    most = std::max(most, work);
+    const std::int64_t replicas = shell_.replicas[at(k)];
+    most = std::max(most, checked_product(work, (shell_.micro_batches + replicas - 1) / replicas, "a stage's work"));
   }
-  return Time{checked_product(most, shell_.micro_batches, "a stage's work")};
+  return Time{most};
 }
 
 Time Workbench::extra(StageId k, LayerRange range) {

@@ -106,7 +106,7 @@ class Sizes {
       throw;
     } catch (const InputError& error) {  // too few devices for what is fixed, or too many to list what is open
       if (failed_++ == 0) error_ = std::current_exception();
-      row.known = too_few(changed);
+      row.known = too_few(changed), refused_ = !row.known;
       const std::string what = error.what();
       constexpr std::string_view kBehindPlace = ": plan";
       const auto at = what.find(kBehindPlace);
@@ -180,7 +180,8 @@ class Sizes {
   // Beyond the numbers that are asked by themselves: until a plan is in time, or more nodes bring nothing.
   void double_until_in_time() {
     const int most = kMostDevices / scenario_.cluster.devices_per_node;
-    while (!stopped() && !any_in_time() && !flat() && sizing_.rows.back().known && sizing_.rows.back().nodes < most)
+    while (!stopped() && !any_in_time() && !flat() && !refused_ &&
+           (sizing_.rows.back().best || sizing_.rows.back().ended.empty()) && sizing_.rows.back().nodes < most)
       ask(static_cast<int>(std::min<std::int64_t>(2 * std::int64_t{sizing_.rows.back().nodes}, most)));
     if (!any_in_time() && flat())
       sizing_.notes.push_back(fmt::format("more than {} were not asked: more brought nothing from {} on",
@@ -306,6 +307,7 @@ class Sizes {
   const SizingQuestion& question_;
   SearchOptions options_;
   Sizing sizing_;
+  bool refused_ = false;       // a number of nodes could not be asked, and so can no larger one
   std::ptrdiff_t failed_ = 0;  // rows that could not be asked
   std::exception_ptr error_;   // of the first of these
 };

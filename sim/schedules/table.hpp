@@ -24,6 +24,7 @@ struct ScheduleRule {
   std::string_view source;  // key of docs/references.md
   std::string_view memory;  // in words: "min(K-k, M) micro-batches on stage k"
   bool flush = true;
+  bool splits_backward = false;  // W apart from B: no other stage waits for W
   Schedule (*generate)(const ScheduleShape&);
   // Why this schedule cannot be built for the shape, or "": "M = 10 is not a multiple of K = 4: use 8 or 12".
   std::string (*refusal)(const ScheduleShape&);

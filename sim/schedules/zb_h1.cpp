@@ -64,6 +64,7 @@ ScheduleRule zb_h1() {
           .source = "ZeroBubble23",
           .memory = "min(M, K) micro-batches on every stage",
           .flush = true,
+          .splits_backward = true,
           .generate = generate,
           .refusal = refusal,
           .bubble = bubble,

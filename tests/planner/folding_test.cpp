@@ -265,5 +265,16 @@ TEST_CASE("every output of a folded answer is that of a run of every copy") {
   CHECK(drawn_apart > 3);
 }
 
+TEST_CASE("copies that run the same are drawn as one, and a trace of too many ops to draw is refused") {
+  Scenario scenario = uniform_scenario({.layers = 2, .devices = 4096, .stages = 2, .micro_batches = 4096});
+  scenario.plan.data_parallel.value = 2048;
+  const CostModel cost(scenario);
+  const Answer answer = price(find_plan(scenario, cost), cost, Engine::Auto);
+  REQUIRE(answer.costs.fold != nullptr);
+  CHECK(svg_timeline(answer).find("2 of 4096 workers are drawn; all copies of the pipeline run the same") !=
+        std::string::npos);
+  CHECK_THROWS_WITH_AS(trace_json(answer), doctest::Contains("are too many to draw; at most 16777216"), InputError);
+}
+
 }  // namespace
 }  // namespace pipewright

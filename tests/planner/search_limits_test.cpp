@@ -212,6 +212,28 @@ TEST_CASE("what is too large to be simulated stays in the bound, under its true 
   }
 }
 
+TEST_CASE("lists that no layout matches have no plan, and leave the bound alone") {
+  const auto refuse = [](const Scenario& scenario) {
+    const auto answer = std::get<SearchAnswer>(search(scenario, {.top = 1, .gap = 0}));
+    CHECK(answer.layouts == 4);
+    CHECK(sum_of(answer.refused) >= 2);  // before the only plan is found
+    CHECK(answer.not_simulated.empty());
+    CHECK(answer.gap() == 0);
+    check_counts(answer);
+  };
+  Scenario scenario = uniform_scenario({.layers = 4, .devices = 4, .stages = 1, .micro_batches = 4});
+  open(scenario, {"stages"});
+  scenario.plan.schedule.value = "1f1b";
+  Scenario recomputed = scenario, replicated = scenario, cut = scenario;
+  recomputed.plan.recompute.value = {Recompute::None, Recompute::Full};
+  refuse(recomputed);
+  replicated.plan.replicas.value = {1, 1, 1};
+  refuse(replicated);
+  cut.plan.partition.value = LayerCounts{{2, 2}};
+  cut.origins["plan.partition"] = {};
+  refuse(cut);
+}
+
 TEST_CASE("nothing is said to fit nowhere that was not simulated") {
   Scenario scenario = uniform_scenario({.layers = 2, .devices = 2, .stages = 2, .micro_batches = 4});
   scenario.training.global_batch_size = Placed<std::int64_t>{std::int64_t{1} << 24, {}};

@@ -25,6 +25,8 @@ double brute_force(const Scenario& scenario, const Layout& layout, const std::ve
   double best = std::numeric_limits<double>::infinity();
   Plan plan;
   plan.replicas.assign(static_cast<std::size_t>(layout.stages), 1);
+  if (const auto& stated = scenario.plan.replicas.value; !stated.empty())
+    plan.replicas.assign(stated.begin(), stated.end());
   const auto price_all = [&] {
     std::size_t combinations = 1;
     for (int k = 0; k < layout.stages; ++k)
@@ -267,6 +269,7 @@ namespace {
 void check_against_all_plans(const Scenario& scenario, int& fitting) {
   Evaluator evaluator(scenario);
   std::vector<Recompute> modes = recomputations(scenario);
+  if (modes.empty()) modes = scenario.plan.recompute.value;
   if (modes.empty()) modes = {Recompute::None};
   double best = std::numeric_limits<double>::infinity();
   for (const Layout& layout : all_layouts(scenario)) {
@@ -326,6 +329,33 @@ TEST_CASE("no plan beats the search: full recomputation that needs more than non
     check_against_all_plans(scenario, fitting);
   }
   CHECK(fitting >= 4);
+}
+
+// A stage rebuilds while it waits for a gradient, and does its weights' gradients when nobody waits for them.
+TEST_CASE("no plan beats the search: full recomputation asked for, split backwards, stated replicas") {
+  std::mt19937 random(14);
+  int fitting = 0;
+  for (int i = 0; i < 18; ++i) {
+    CAPTURE(i);
+    Scenario scenario = random_scenario(random, 5, 4);
+    scenario.cluster.device.memory = 1000 * scenario.cluster.device.memory;
+    scenario.training.global_batch_size->value = 1 + i % 4;
+    if (i % 2 == 0)
+      for (Layer& layer : scenario.model.layers)
+        layer = Layer{layer}, layer.forward = Time{4000}, layer.backward = Time{8000}, layer.parameters = 1000,
+        layer.activation = scenario.model.layers[1].activation, layer.stash = scenario.model.layers[1].stash;
+    open(scenario, {"stages", "partition"});
+    scenario.plan.open["schedule"].among = {"1f1b", "gpipe", "eager_1f1b"};
+    if (i % 3 == 0) scenario.plan.recompute.value = {Recompute::Full};
+    if (i % 3 == 1) scenario.plan.open["schedule"].among = {"zb_h1"};
+    if (i % 3 == 2) {
+      scenario.plan.open["stages"].among = {"2"};
+      scenario.plan.open["schedule"].among = {"1f1b"};
+      scenario.plan.replicas.value = i % 4 < 2 ? std::vector<std::int64_t>{2, 1} : std::vector<std::int64_t>{1, 3};
+    }
+    check_against_all_plans(scenario, fitting);
+  }
+  CHECK(fitting == 18);
 }
 
 TEST_CASE("no plan beats the search: copies with buckets of gradients, blocking or not, ZeRO, and a shared network") {
