@@ -272,7 +272,8 @@ std::vector<std::string> tried(const Ranking& ranking) {
   for (const auto& [reason, count] : ranking.refused)
     refused += count;
   if (refused > 0) text += fmt::format(", {} refused", refused);
-  if (ranking.within_gap > 0) text += fmt::format(", {} may be better by less than the gap asked for", ranking.within_gap);
+  if (ranking.within_gap > 0)
+    text += fmt::format(", {} may be better by less than the gap asked for", ranking.within_gap);
   if (ranking.no_cut > 0) text += fmt::format(", of {} no cut was found that fits", ranking.no_cut);
   if (ranking.not_reached > 0) text += fmt::format(", {} not looked at", ranking.not_reached);
   lines.push_back(text);

@@ -151,8 +151,8 @@ std::string fewest_nodes(const Scenario& scenario, Questions& questions) {
   }
   known &= high - low == 1;
   return fmt::format("on {} nodes ({} devices{}): {}: --set cluster.nodes={}", high, high * cluster.devices_per_node,
-                     known ? "; on fewer none was found" : "; fewer may do: not all of their layouts were ruled out", found.best,
-                     high);
+                     known ? "; on fewer none was found" : "; fewer may do: not all of their layouts were ruled out",
+                     found.best, high);
 }
 
 bool is_kept(const SearchOptions& options, std::string_view key) {

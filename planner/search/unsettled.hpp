@@ -23,7 +23,8 @@ struct Unsettled {
 
   double least() const { return std::min({pruned, unreached, given_up, not_simulated, not_worth_it}); }
 
-  // Figures in a message differ from layout to layout: of one key ("training.micro_batches") the first message stands for all.
+  // Figures in a message differ from layout to layout: of one key ("training.micro_batches") the first message stands
+  // for all.
   void leave_out(Ranking& answer, const std::string& why, double bound, std::int64_t layouts) {
     not_simulated = std::min(not_simulated, bound);
     answer.not_simulated[said_.try_emplace(why.substr(0, why.find(':')), why).first->second] += layouts;
