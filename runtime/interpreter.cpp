@@ -95,7 +95,8 @@ StepArguments Interpreter::arguments(const CodeStep& step, const Place& place) {
   for (int p = 0; p < step.parameters; ++p) {
     const CodeParameter& parameter = place.code->parameters[static_cast<std::size_t>(step.first_parameter + p)];
     parameters_[static_cast<std::size_t>(p)] = place.weights + parameter.weight_offset;
-    parameter_gradients_[static_cast<std::size_t>(p)] = reinterpret_cast<float*>(place.gradients + parameter.offset);
+    parameter_gradients_[static_cast<std::size_t>(p)] =
+        place.gradients == nullptr ? nullptr : reinterpret_cast<float*>(place.gradients + parameter.offset);
   }
   a.parameters = {parameters_.data(), static_cast<std::size_t>(step.parameters)};
   a.saved = block(step.saved);
