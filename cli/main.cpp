@@ -89,7 +89,7 @@ int run_checked(const Command& command, const Arguments& arguments) {
   const std::string name(command.name);
   if (count < command.least) throw InputError(name + ": an argument is missing" + usage(command));
   if (count > command.most)
-    throw InputError(name + ": \"" + arguments.positional[command.most] + "\" is one too many" + usage(command));
+    throw InputError(name + ": unexpected argument \"" + arguments.positional[command.most] + "\"" + usage(command));
   try {
     return command.run(arguments);
   } catch (const InputError& error) {

@@ -39,7 +39,7 @@ constexpr std::array<Option, 15> kOwnOptions = {{
     {"--deadline", "", "TIME", "with --tokens: the fewest nodes that are done in time, e.g. 30d (--nodes auto)"},
     {"--top", "", "N", "plans in the ranking (default: 5)"},
     {"--objective", "", "NAME", "throughput (default), step_time, cost (device time, or money), memory"},
-    {"--time-limit", "", "TIME", "end the search after this long, and say the gap that is left (default: 10s)"},
+    {"--time-limit", "", "TIME", "stop after TIME and report the remaining gap (default: 10s)"},
     {"--gap", "", "PERCENT", "good enough: at most so far from the bound (default: 1%; 0: go on until proven)"},
     {"--fit", "", "PERCENT",
      "only plans that fit with this probability over the memory model's range, e.g. 95% (plan.fit)"},
@@ -72,7 +72,7 @@ double gap(const Arguments& arguments) {
     text.pop_back();
   const Parsed<double> value = parse_number(text);
   if (!value.value || *value.value < 0 || *value.value > 1000 || (!percent && *value.value != 0))
-    throw InputError(fmt::format("--gap: \"{}\" is no share in percent; write e.g. --gap 1%, or --gap 0", given));
+    throw InputError(fmt::format("--gap: \"{}\" is not a percentage; write e.g. --gap 1%, or --gap 0", given));
   return *value.value / 100;
 }
 

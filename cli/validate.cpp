@@ -80,7 +80,7 @@ double tolerance(const Arguments& arguments) {
   if (text.ends_with('%')) text.pop_back();
   const Parsed<double> value = parse_number(text);
   if (!value.value || *value.value <= 0 || *value.value > 1000 || text == given)
-    throw InputError("--tolerance: \"" + given + "\" is no share in percent; write e.g. --tolerance 5%");
+    throw InputError("--tolerance: \"" + given + "\" is not a percentage; write e.g. --tolerance 5%");
   return *value.value / 100;
 }
 

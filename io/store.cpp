@@ -79,7 +79,7 @@ struct Store::Connection {
         break;
       case SQLITE_IOERR:
         refuse("cannot read or write" + (system.empty() ? ": " + said : system) +
-               "; what was committed is kept: go on with --resume when the disk is well");
+               "; what was committed is kept: go on with --resume once the disk is healthy");
         break;
       case SQLITE_NOMEM: throw std::bad_alloc();
       default: refuse(said);

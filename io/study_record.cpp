@@ -25,8 +25,8 @@ auto parsed(const std::string& text, const std::string& file, std::string_view s
       throw InputError(place, fmt::format("is no {} document; it is no result of `pipewright accuracy`", schema));
     return read(json);
   } catch (const Json::exception& error) {
-    throw InputError(place, fmt::format("is no {} document ({}); take it away, and what it told is made anew", schema,
-                                        error.what()));
+    throw InputError(
+        place, fmt::format("is not a {} document ({}); delete it to regenerate the record", schema, error.what()));
   }
 }
 

@@ -47,7 +47,7 @@ std::vector<int> asked_parts(const Arguments& arguments) {
   for (const std::string& text : arguments.all("--part")) {
     const Parsed<std::int64_t> number = parse_count(text);
     if (!number.value || *number.value < 1 || *number.value > kParts)
-      throw InputError("--part: \"" + text + "\" is none of 1 to 6; write e.g. --part 3");
+      throw InputError("--part: \"" + text + "\" must be 1 to 6; write e.g. --part 3");
     parts.push_back(static_cast<int>(*number.value));
   }
   if (parts.empty()) parts = {1, 2, 3, 4, 5, 6};

@@ -96,7 +96,7 @@ std::string tight_memory(const Report& report) {
 
 std::string tight_memory(Bytes high, Bytes capacity) {
   return fmt::format(
-      "Memory is tight: up to {} of {} is expected, as not every framework keeps the same tensors, and the driver and "
+      "Memory is tight: frameworks differ, and real use may reach {} of {}; the driver and "
       "libraries take some. Plan with --fit 95%, or with a reserve, or a larger one, e.g. --set "
       "cluster.node.device.reserve=4GiB.",
       short_bytes(high), short_bytes(capacity));

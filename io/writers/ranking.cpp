@@ -96,7 +96,7 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
   else if (options.explain && !ranking.order.empty())
     text += wrapped(head, "not looked for with plan.order: graph; write the plan with -o and ask that one", width);
   if (options.explain) {
-    text += "\nwhat limits each plan, and what makes none (-)\n";
+    text += "\nbottleneck of each plan; rejected layouts (-)\n";
     for (std::size_t i = 0; i < ranking.plans.size(); ++i)
       text += wrapped(fmt::format("  {:<3} ", i + 1),
                       fmt::format("{}, {}: {}", in_words(ranking.plans[i].layout),

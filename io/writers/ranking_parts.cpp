@@ -102,7 +102,7 @@ std::string memory_text(const Found& found, const Sizes& sizes) {
     text += fmt::format("; fits with {}: the layers state what they hold, so that there is no range", fit_text(asked));
   else if (device.high > device.capacity)
     text += fmt::format(
-        "; tight: up to {} is expected, as not every framework keeps the same tensors, and it fits with {:.0f} %; "
+        "; tight: frameworks differ, and real use may reach {} ({:.0f} % chance to fit); "
         "--fit 95% takes only plans that fit with that probability",
         sizes.with_unit(device.high), 100 * fit_probability(found).value_or(1));
   return text;
@@ -267,7 +267,7 @@ std::vector<std::string> tried(const Ranking& ranking) {
       fmt::format("{} layout{}: {} simulated ({} simulation{}", ranking.layouts, ranking.layouts == 1 ? "" : "s",
                   ranking.evaluated, ranking.simulations, ranking.simulations == 1 ? "" : "s");
   if (ranking.refined > 0) text += fmt::format(", cuts of {} searched", ranking.refined);
-  text += fmt::format("), {} cannot be better by their bound, {} do not fit", ranking.bounded, ranking.too_large);
+  text += fmt::format("), {} pruned by bound, {} do not fit", ranking.bounded, ranking.too_large);
   std::int64_t refused = 0;
   for (const auto& [reason, count] : ranking.refused)
     refused += count;

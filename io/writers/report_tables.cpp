@@ -180,7 +180,7 @@ class Tables {
     }
     for (std::size_t i = 0; i < alike.size(); ++i)
       if (alike[i].second > 1)
-        name.cells[i] += fmt::format(" and {} more alike", alike[i].second - 1), bytes.head = "carried each";
+        name.cells[i] += fmt::format(" (+{} identical)", alike[i].second - 1), bytes.head = "carried each";
     ReportTable table{"links (busiest first)", {name, bytes, rate, use}, {}};
     if (left_out > 0)
       table.notes.push_back(fmt::format("{} more link{} carried something", left_out, left_out == 1 ? "" : "s"));

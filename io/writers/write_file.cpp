@@ -33,7 +33,7 @@ std::string way_out(int error, const std::string& folder) {
     case ENOSPC:
     case EDQUOT: return "free some space, or write to another disk with -o";
     case ENAMETOOLONG: return "take a shorter name with -o";
-    case ENXIO: return "nobody reads from this pipe: start its reader first, or write to a file with -o";
+    case ENXIO: return "the pipe has no reader: start its reader first, or write to a file with -o";
     default: return "write elsewhere with -o";
   }
 }

@@ -256,11 +256,11 @@ std::string family(const Variant& variant) {
   return variant.text.substr(0, variant.text.find(':'));
 }
 
-// " and makes 159.2 samples/s": four digits, all of those before the point. Nothing when the step takes no time.
+// ", 159.2 samples/s": four digits, all of those before the point. Nothing when the step takes no time.
 std::string rate_text(double samples_per_s) {
   if (samples_per_s <= 0) return {};
   const int before_point = static_cast<int>(std::floor(std::log10(samples_per_s))) + 1;
-  return fmt::format(" and makes {:.{}f} samples/s", samples_per_s, std::clamp(4 - before_point, 0, 12));
+  return fmt::format(", {:.{}f} samples/s", samples_per_s, std::clamp(4 - before_point, 0, 12));
 }
 
 // What fits, with what it makes.

@@ -129,7 +129,7 @@ TEST_CASE("plan: bad input is named, with a way out") {
   };
   const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
   CHECK(has(error({"--top", "0"}), "--top: \"0\" is no whole number from 1 to 1000"));
-  CHECK(has(error({"--gap", "1"}), "--gap: \"1\" is no share in percent; write e.g. --gap 1%"));
+  CHECK(has(error({"--gap", "1"}), "--gap: \"1\" is not a percentage; write e.g. --gap 1%"));
   CHECK(has(error({"--gap", "-1%"}), "--gap"));
   CHECK(has(error({"--time-limit", "soon"}), "--time-limit: \"soon\" is no time above 0"));
   CHECK(has(error({"--objective", "speed"}), "--objective: unknown \"speed\""));

@@ -111,7 +111,7 @@ TEST_CASE("what makes an 8B model fit is recomputation, and with whole states on
   ScratchFolder folder;
   const std::string dp8 = "{stages: 1, data_parallel: 8}";
   const std::string sharded = run_program({"simulate", write_8b(folder, "1", dp8)}).out;
-  const auto blocks = sharded.find("  with recompute: blocks it needs 72.3 GiB and makes "),
+  const auto blocks = sharded.find("  with recompute: blocks needs 72.3 GiB, "),
              knapsack = sharded.find("  with recompute: knapsack it needs ");
   REQUIRE(blocks != std::string::npos);
   CHECK(knapsack < blocks);  // the fastest first
@@ -119,7 +119,7 @@ TEST_CASE("what makes an 8B model fit is recomputation, and with whole states on
   CHECK(paste_all("simulate", {folder.path("8b.yaml"), {}}) == 2);
   // As many more micro-batches of the same size change nothing, of which a few tell what is hopeless.
   CHECK(contains(run_program({"simulate", folder.path("8b.yaml"), "--set", "training.global_batch_size=8192"}).out,
-                 "  with recompute: blocks it needs 72.3 GiB and makes "));
+                 "  with recompute: blocks needs 72.3 GiB, "));
   // No single change suffices: the first pair that does, and of less memory three together.
   const auto remedies = [&](const std::string& memory) {
     const Asked asked{folder.path("8b.yaml"), {"cluster.node.device.memory=" + memory}};

@@ -204,7 +204,7 @@ TEST_CASE("links of which the same is told share a row with their number") {
   CHECK_MESSAGE(text.find("links (busiest first)\n"
                           "  link                     carried each  bandwidth  in use\n"
                           "  b to c                       1.00 MiB  25.0 GB/s  30.0 %\n"
-                          "  c to d and 1 more alike      1.00 MiB  25.0 GB/s  20.0 %\n"
+                          "  c to d (+1 identical)      1.00 MiB  25.0 GB/s  20.0 %\n"
                           "  d to e                       2.00 MiB  25.0 GB/s  20.0 %\n\n") != std::string::npos,
                 text);
   // Four rows are shown; what is in none of them is counted by the link.
@@ -212,7 +212,7 @@ TEST_CASE("links of which the same is told share a row with their number") {
     small->answer.report.links.insert(small->answer.report.links.end(),
                                       {link("x", 0.1 - 0.01 * i), link("y", 0.1 - 0.01 * i)});
   text = terminal_report(small->answer, {});
-  CHECK(text.find("  x and 1 more alike") != std::string::npos);
+  CHECK(text.find("  x (+1 identical)") != std::string::npos);
   CHECK(text.find("\n  4 more links carried something\n") != std::string::npos);
 }
 
