@@ -316,7 +316,7 @@ constinit const Command kInit{
     .arguments = "[FILE]",
     .summary = "a first scenario, from options or by questions",
     .details =
-        "Writes FILE (default: scenario.yaml), which must not be there yet. What is not given is asked for.\n"
+        "Writes FILE (default: scenario.yaml), which must not exist yet. What is not given is asked for.\n"
         "  pipewright init llama.yaml --model llama3-8b --cluster dgx-h100x8 --nodes 16 --batch 128\n"
         "  pipewright init mine.yaml --model ./config.json --sequence-length 4096 --device rtx-4090-24g --devices 4 "
         "--links '25 GB/s' --batch 64\n",

@@ -1,4 +1,4 @@
-// `merge`: the databases of a sweep's shards, in one.
+// `merge`: merge the databases of a sweep's shards into one.
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -19,7 +19,7 @@ namespace pipewright {
 namespace {
 
 constexpr std::array<Option, 2> kOptions = {{
-    {"--output", "-o", "FILE", "the database to write: .db or .sqlite; it must not be there yet"},
+    {"--output", "-o", "FILE", "the database to write: .db or .sqlite; it must not exist yet"},
     {"--json", "", "", "one JSON document on standard output: what was merged, and what is missing"},
 }};
 
@@ -106,7 +106,7 @@ int run(const Arguments& arguments) {
 constinit const Command kMerge{
     .name = "merge",
     .arguments = "DATABASE...",
-    .summary = "the databases of a sweep's shards, in one",
+    .summary = "merge the databases of a sweep's shards into one",
     .details =
         "  pipewright merge a.db b.db -o all.db\n"
         "  pipewright sweep all.db -o all.csv\n"

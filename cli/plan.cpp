@@ -35,19 +35,19 @@ constexpr std::array<Option, 15> kOwnOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first: --set plan.stages=auto (repeatable)"},
     {"--for", "", "NAME", "only plans that launch can write for megatron, torchtitan, torch or deepspeed"},
     {"--nodes", "", "LIST",
-     "the best plan on each of so many nodes: auto, 1,2,4 or 1..64; which fit, which are cheapest"},
+     "the best plan for each number of nodes: auto, 1,2,4 or 1..64; marks which fit and which is cheapest"},
     {"--deadline", "", "TIME", "with --tokens: the fewest nodes that are done in time, e.g. 30d (--nodes auto)"},
     {"--top", "", "N", "plans in the ranking (default: 5)"},
     {"--objective", "", "NAME", "throughput (default), step_time, cost (device time, or money), memory"},
     {"--time-limit", "", "TIME", "stop after TIME and report the remaining gap (default: 10s)"},
-    {"--gap", "", "PERCENT", "good enough: at most so far from the bound (default: 1%; 0: go on until proven)"},
+    {"--gap", "", "PERCENT", "stop when the plan is this close to the bound (default: 1%; 0: go on until proven)"},
     {"--fit", "", "PERCENT",
      "only plans that fit with this probability over the memory model's range, e.g. 95% (plan.fit)"},
     {"--explain", "", "", "what limits each plan, what was rejected, and bandwidths at which the choice flips"},
     {"--pareto", "", "AXES", "memory, cost or memory,cost: plans that no other beats in time and all of these"},
     {"--output", "-o", "FILE",
      "also write FILE: .yaml (the best plan as a scenario) .schedule.csv .html .json .csv .md (repeatable)"},
-    {"--format", "", "NAME", "write the file of -o as this, whatever its ending: --format yaml"},
+    {"--format", "", "NAME", "write the file of -o in this format, whatever its extension: --format yaml"},
     {"--json", "", "", "one JSON document on standard output instead of the table"},
     {"--width", "", "N", "columns of the table (default: the terminal's, else 100)"},
 }};
@@ -246,10 +246,11 @@ constinit const Command kPlan{
         "--for megatron searches only what Megatron-LM can express, and says what that left out: `launch plan.yaml "
         "--for\n"
         "megatron` then writes that very plan (docs/launch.md).\n"
-        "--nodes auto asks how many nodes it takes: 1, 2, 4, ... and what lies between where the answer does.\n"
+        "--nodes auto finds how many nodes it takes: it tries 1, 2, 4, ... and then the numbers in between.\n"
         "Ctrl-C ends the search and prints the best plan so far (exit status 130). A plan may fill a device to the\n"
         "last byte; --fit 95% takes only plans that fit with that probability over the memory model's range, and\n"
-        "--set cluster.node.device.reserve=4GiB keeps some of every device free. --pareto asks several times, each\n"
+        "--set cluster.node.device.reserve=4GiB keeps some of every device free. --pareto searches several times, "
+        "each\n"
         "within the time limit.\n",
     .options = kOptions,
     .least = 1,

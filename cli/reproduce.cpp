@@ -77,7 +77,7 @@ const std::vector<Published>& published() {
 constexpr std::array<Option, 9> kOptions = {{
     {"--all", "", "", "every table that ships with pipewright"},
     {"--data", "", "DIR", "folder of the published data that a table needs"},
-    {"--fit", "", "", "search the constants that were fitted on some of these runs anew, and print them"},
+    {"--fit", "", "", "search again for the constants that were fitted on some of these runs, and print them"},
     {"--md", "", "", "Markdown instead of the terminal's tables"},
     {"--csv", "", "", "one row per cell, for plots"},
     {"--json", "", "", "one JSON document on standard output instead of the tables"},

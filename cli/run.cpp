@@ -37,7 +37,8 @@ constexpr std::array<Option, 6> kBehind = {{
     {"--every", "", "N", "steps between two checkpoints, warm-up counted"},
     {"--resume", "", "", "go on from the newest checkpoint of --checkpoint, to the same bits"},
     {"--check", "", "gradients", "compare the gradients of the first step with one worker's, and stop"},
-    {"--output", "-o", "FILE", "also write the step of median length as FILE, by its ending (repeatable)"},
+    {"--output", "-o", "FILE",
+     "also write the step of median length as FILE, in the format of its extension (repeatable)"},
     {"--json", "", "", "the step of median length as one JSON document instead of the report"},
 }};
 constexpr auto kOptions = joined(kBefore, kRunOptions, kBehind);

@@ -242,7 +242,7 @@ int run(const Arguments& arguments) {
 constinit const Command kShow{
     .name = "show",
     .arguments = "WHAT [NAME|FILE]",
-    .summary = "schedules, partitioners, models, devices, clusters: what there is, or one of it",
+    .summary = "schedules, partitioners, models, devices, clusters: list them, or show one",
     .details =
         "WHAT is schedules, partitioners, models, devices, clusters, keys, or model with its NAME or FILE.\n"
         "  pipewright show schedules         all schedules with their formulas\n"

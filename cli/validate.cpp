@@ -36,8 +36,8 @@ constexpr std::array<Option, 7> kBefore = {{
     {"--trace", "", "FILE",
      "no run here: a trace of PyTorch's profiler with its PP:0F3 actions (.json, .gz, imported; repeatable)"},
     {"--profile", "", "FILE", "prices from this profile instead of a calibration now"},
-    {"--budget", "", "TIME", "of the calibration (default: 3 s)"},
-    {"--tolerance", "", "PERCENT", "of the step time, for the verdict (default: 10%)"},
+    {"--budget", "", "TIME", "time for the calibration (default: 3 s)"},
+    {"--tolerance", "", "PERCENT", "tolerance of the step time, for the verdict (default: 10%)"},
     {"--force", "", "", "judge a run on a machine that was not quiet, too; marked as forced"},
 }};
 constexpr std::array<Option, 2> kBehind = {{
@@ -193,7 +193,7 @@ constinit const Command kValidate{
         "the table.\n"
         "  pipewright validate scenarios/validation/two-stage-gpipe.yaml\n"
         "  pipewright validate scenarios/validation/*.yaml -o accuracy\n"
-        "With --log or --trace nothing is run or measured here; what others measured stands beside the prediction.\n"
+        "With --log or --trace nothing runs here; the measurements of the file are compared with the prediction.\n"
         "They also take what `import` made of a log or trace; SCENARIO may then be a result of simulate -o FILE.json.\n"
         "  pipewright validate scenario.yaml --log run.log --trace rank0.json.gz --trace rank1.json.gz\n",
     .options = kOptions,

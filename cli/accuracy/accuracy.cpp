@@ -1,4 +1,4 @@
-// `accuracy`: how near predictions come on a GPU, from the device's facts to gradients, in six parts.
+// `accuracy`: how accurate predictions are on a GPU, from the device's facts to gradients, in six parts.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -30,12 +30,12 @@ constexpr std::array<Option, 9> kOptions = {{
     {"--backend", "", "NAME", "cuda (default): one GPU, cut into virtual devices"},
     {"--part", "", "N", "this part, 1 to 6 (repeatable; default: all, in their order)"},
     {"--dry-run", "", "", "every step with small sizes and the CPU; all files say so, and no figure is one of a GPU"},
-    {"--budget", "", "TIME", "of each part, after which nothing more is begun (default: 270 s; at most 5 min)"},
+    {"--budget", "", "TIME", "time for each part; nothing new starts after it (default: 270 s; at most 5 min)"},
     {"--set", "", "KEY=VALUE", "change one value of all scenarios first (repeatable)"},
     {"--kernel-tests", "", "FILE",
      "the tests that compute-sanitizer runs (default: tests/kernels/test_gpu beside the program)"},
     {"--summary", "", "",
-     "measure nothing: make the summary anew from the results of -o; without -o, its empty tables"},
+     "measure nothing: write the summary again from the results of -o; without -o, its empty tables"},
     {"--output", "-o", "DIR", "for the results (default: pipewright-out/accuracy-cuda, in a dry run accuracy-dry-run)"},
     {"--json", "", "", "the summary as one JSON document on standard output instead of Markdown"},
 }};
@@ -235,7 +235,7 @@ int run(const Arguments& arguments) {
 constinit const Command kAccuracy{
     .name = "accuracy",
     .arguments = "",
-    .summary = "how near predictions come on a GPU: device, calibration, runs, memory, gradients",
+    .summary = "how accurate predictions are on a GPU: device, calibration, runs, memory, gradients",
     .details =
         "Parts: 1 the device and its SM groups, 2 the calibration, 3 pipelines predicted and run, 4 speed-ups of 2, 4\n"
         "and 8 virtual devices over one, 5 the largest model under a cap, 6 gradients and compute-sanitizer. "
