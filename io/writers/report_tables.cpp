@@ -44,6 +44,7 @@ class Tables {
                           significant(report_.range->samples_per_s_high));
     if (report_.tokens_per_s) rate += " · " + significant(*report_.tokens_per_s, 4) + " tokens/s";
     if (report_.mfu) rate += " · MFU " + percent(*report_.mfu);
+    if (report_.mfu > 1) rate += " (more than the peak allows: see the warnings)";
     if (report_.hfu) rate += " · HFU " + percent(*report_.hfu);
     line("throughput", rate);
     line("bubble", bubble());

@@ -171,6 +171,15 @@ TEST_CASE("no line of a report is wider than the terminal, but for single words 
     }
 }
 
+TEST_CASE("a utilization above 100 % points at the warning that explains it") {
+  const auto small = small_answer();
+  small->answer.report.mfu = 0.9;
+  CHECK(terminal_report(small->answer, {}).find("MFU 90.0 %\n") != std::string::npos);
+  small->answer.report.mfu = 1.04;
+  CHECK(terminal_report(small->answer, {}).find("MFU 104.0 % (more than the peak allows: see the warnings)") !=
+        std::string::npos);
+}
+
 TEST_CASE("colour adds escapes and nothing else") {
   const auto small = small_answer();
   std::string coloured = terminal_report(small->answer, {100, true});
