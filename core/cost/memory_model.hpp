@@ -6,9 +6,9 @@
 //   + recompute    one micro-batch's activations, rebuilt by R: from the start of R to the end of its backward;
 //                  selective, blocks, layers: the largest attention core or rebuilt layer, while a backward runs
 //   + workspace    scratch memory of operators, while an op runs
-//   + buffers      received activations until their forward begins, received gradients until their backward ends, buckets
-//                  while they travel; until they are sent: gradients, and of a virtual stage's own outputs what its stash
-//                  does not hold
+//   + buffers      received activations until their forward begins, received gradients until their backward ends;
+//                  buckets while they travel; until they are sent: gradients, and of a virtual stage's own outputs what
+//                  its stash does not hold
 //
 // The sum without the reserve is the model's peak. What the device must have is more:
 //
