@@ -17,6 +17,7 @@
 #include "core/check.hpp"
 #include "io/format_quantity.hpp"
 #include "io/import/run_file.hpp"
+#include "io/utf8.hpp"
 #include "io/writers/json_text.hpp"
 #include "runtime/measurement.hpp"
 
@@ -155,8 +156,9 @@ int two_runs(const Arguments& arguments) {
     print(std::move(json).text());
     return kDone;
   }
-  print(fmt::format("two measured runs\n  A  {} ({})\n  B  {} ({})\n\n{}{}", paths[0], a.source.format, paths[1],
-                    b.source.format, figures.empty() ? "" : table(figures, figures.size()),
+  print(fmt::format("two measured runs\n  A  {} ({})\n  B  {} ({})\n\n{}{}", one_line(paths[0]),
+                    one_line(a.source.format), one_line(paths[1]), one_line(b.source.format),
+                    figures.empty() ? "" : table(figures, figures.size()),
                     sums.empty() ? "" : "\nkernels, all calls\n" + table(sums, kShownKernels)));
   return kDone;
 }

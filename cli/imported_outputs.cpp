@@ -4,6 +4,7 @@
 #include "cli/imported.hpp"
 #include "cli/shapes.hpp"
 #include "io/format_quantity.hpp"
+#include "io/utf8.hpp"
 #include "io/writers/html_page.hpp"
 
 namespace pipewright {
@@ -42,7 +43,7 @@ HtmlPage::Figure step_figure(const char* name, Time time) {
 }  // namespace
 
 std::string imported_text(const ImportedComparison& c) {
-  std::string text = c.predicted.name + ": predicted, beside a run that was imported\n";
+  std::string text = one_line(c.predicted.name) + ": predicted, beside a run that was imported\n";
   if (c.log) text += table_text(log_title(*c.log), log_rows(c.predicted, *c.log), log_notes(*c.log), 38, 14);
   if (c.trace) text += table_text(trace_title(*c.trace), trace_rows(*c.trace), trace_notes(*c.trace), 36, 12);
   return c.tolerance ? text + "\n  verdict: " + c.verdict + "\n" : text;

@@ -15,6 +15,7 @@
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/launch/changed_keys.hpp"
+#include "io/quote.hpp"
 #include "io/read_scenario.hpp"
 #include "io/writers/html.hpp"
 #include "io/writers/made_json.hpp"
@@ -126,7 +127,7 @@ std::string better_question(const Arguments& arguments, const NearestPlan& neare
   } catch (const InputError&) {
     return "";
   }
-  std::string command = fmt::format("pipewright plan {} --for {}", shell_word(path), words.word);
+  std::string command = fmt::format("pipewright plan {} --for {}", shell_path(path), words.word);
   for (const std::string& change : set)
     command += " --set " + shell_word(change);
   return command;

@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "io/utf8.hpp"
+
 namespace pipewright {
 namespace {
 
@@ -80,7 +82,7 @@ void ProgressLine::show(std::string_view what, std::int64_t done, std::int64_t a
 void ProgressLine::say(std::string_view text) {
   if (!due()) return;
   last_ = std::chrono::steady_clock::now(), shown_ = true;
-  const std::string line = fmt::format("\r\033[K{}", text);
+  const std::string line = fmt::format("\r\033[K{}", one_line(text));
   static_cast<void>(!write(STDERR_FILENO, line.data(), line.size()));
 }
 
@@ -91,7 +93,7 @@ void ProgressLine::clear() {
 }
 
 LastWords::LastWords(const std::string& text) {
-  last_words = (isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "") + text + "\n";
+  last_words = (isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "") + printable(text) + "\n";
   terminations_ = listen(say_last_words);
 }
 

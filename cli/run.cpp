@@ -21,6 +21,7 @@
 #include "core/check.hpp"
 #include "io/format_quantity.hpp"
 #include "io/read_scenario.hpp"
+#include "io/utf8.hpp"
 #include "io/writers/writers.hpp"
 #include "runtime/backends/cpu.hpp"
 #include "runtime/checkpoint.hpp"
@@ -54,8 +55,8 @@ std::string memory_line(const RunPlan& run, std::size_t worker, const ArenaUse& 
 std::string report(const RealRun& run, const Answer& measured, const std::vector<WorkerResult>& workers,
                    const StepTimes& times, const Scenario& scenario) {
   const Plan& plan = measured.plan;
-  std::string text = fmt::format("{}: {} for real, {} stages on {}, M = {}, backend {}\n", scenario.name, plan.schedule,
-                                 plan.stages, run.workers(), plan.micro_batches, run.backend_name());
+  std::string text = fmt::format("{}: {} for real, {} stages on {}, M = {}, backend {}\n", one_line(scenario.name),
+                                 plan.schedule, plan.stages, run.workers(), plan.micro_batches, run.backend_name());
   const std::size_t last = workers.front().steps.size() - 1;
   const std::int64_t first = workers.front().steps.front().number;
   if (run.synthetic())

@@ -11,6 +11,7 @@
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/fields.hpp"
+#include "io/quote.hpp"
 #include "io/read_scenario.hpp"
 #include "io/writers/writers.hpp"
 #include "planner/answer.hpp"

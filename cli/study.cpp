@@ -17,6 +17,7 @@
 #include "core/check.hpp"
 #include "io/format_quantity.hpp"
 #include "io/profile_file.hpp"
+#include "io/quote.hpp"
 #include "io/read_scenario.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/writers.hpp"
@@ -136,35 +137,34 @@ std::string markdown(const std::vector<Row>& rows, const MachineProfile& profile
       "Profile: {}; pipewright {}. Each scenario ran once, in this order, after all had been calibrated; one whose run "
       "was withheld ran again, at most twice. Every attempt is here. The step is the median of the timed ones; band: "
       "90 %, from the spread of the calibration.\n\n",
-      profile.source, profile.machine.revision);
+      markdown_text(profile.source), profile.machine.revision);
   text +=
       "| scenario | attempt | schedule, K x M | shortest op | predicted | measured | error | in band | bubble, "
       "predicted | "
       "measured | memory | p95/p5 | verdict |\n|---|--:|---|--:|--:|--:|--:|---|--:|--:|---|--:|---|\n";
   for (const Row& r : rows) {
     if (!r.failed.empty()) {
-      std::string why = r.failed;
-      std::replace(why.begin(), why.end(), '\n', ' ');
-      text += fmt::format("| {} | {} | | | | | | | | | | | failed: {} |\n", r.scenario, r.attempt, why);
+      text += fmt::format("| {} | {} | | | | | | | | | | | failed: {} |\n", markdown_cell(r.scenario), r.attempt,
+                          markdown_cell(r.failed));
       continue;
     }
     // A run that says nothing about time has no error: its cells say so, its times are in the JSON.
     const bool judged = r.judged();
-    text += fmt::format("| {} | {} | {}, {} x {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.2f} | {} |\n", r.scenario,
-                        r.attempt, r.schedule, r.stages, r.micro_batches, short_time(r.shortest_op),
-                        short_time(r.predicted), short_time(r.median), judged ? signed_percent(r.error) : "withheld",
-                        judged ? (r.in_band() ? "yes" : "no") : "", percent(r.bubble_predicted),
-                        percent(r.bubble_measured), r.memory_exact ? "exact" : "NOT EXACT", r.spread(),
-                        r.verdict == Verdict::Within    ? "within " + whole_percent(tolerance)
-                        : r.verdict == Verdict::Outside ? "outside " + whole_percent(tolerance)
-                        : r.noisy                       ? "withheld: not quiet"
-                        : r.other_speed                 ? "withheld: cores at another speed"
-                                                        : r.text);
+    text += fmt::format(
+        "| {} | {} | {}, {} x {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.2f} | {} |\n", markdown_cell(r.scenario),
+        r.attempt, r.schedule, r.stages, r.micro_batches, short_time(r.shortest_op), short_time(r.predicted),
+        short_time(r.median), judged ? signed_percent(r.error) : "withheld", judged ? (r.in_band() ? "yes" : "no") : "",
+        percent(r.bubble_predicted), percent(r.bubble_measured), r.memory_exact ? "exact" : "NOT EXACT", r.spread(),
+        r.verdict == Verdict::Within    ? "within " + whole_percent(tolerance)
+        : r.verdict == Verdict::Outside ? "outside " + whole_percent(tolerance)
+        : r.noisy                       ? "withheld: not quiet"
+        : r.other_speed                 ? "withheld: cores at another speed"
+                                        : markdown_cell(r.text));
   }
   const std::vector<std::string> said = remarks(rows);
-  text += "\n" + said.front() + "\n";
+  text += "\n" + markdown_text(said.front()) + "\n";
   for (std::size_t i = 1; i < said.size(); ++i)
-    text += "- " + said[i] + "\n";
+    text += "- " + markdown_text(said[i]) + "\n";
   return text;
 }
 

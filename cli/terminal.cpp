@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/check.hpp"
+#include "io/utf8.hpp"
 
 namespace pipewright {
 namespace {
@@ -32,14 +33,15 @@ bool set_and_true(const char* variable) {
 }  // namespace
 
 void print(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() && output_error() == 0)
+  const std::string shown = for_terminal(text);
+  if (std::fwrite(shown.data(), 1, shown.size(), stdout) != shown.size() && output_error() == 0)
     output_error() = errno != 0 ? errno : EIO;
 }
 
 // What was printed before comes first, also where both streams end in one pipe (`2>&1 |`).
 void note(std::string_view line) {
   if (std::fflush(stdout) != 0 && output_error() == 0) output_error() = errno != 0 ? errno : EIO;
-  std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+  std::fprintf(stderr, "%s\n", for_terminal(line).c_str());
 }
 
 bool same_file(const std::string& a, const std::string& b) {

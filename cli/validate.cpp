@@ -25,6 +25,7 @@
 #include "io/profile_file.hpp"
 #include "io/quantity.hpp"
 #include "io/read_scenario.hpp"
+#include "io/utf8.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {
@@ -157,7 +158,7 @@ int validate_scenario(const Arguments& arguments) {
   if (arguments.has("--json"))
     print(comparison_json(comparison));
   else
-    print(fmt::format("{}: predicted, then run ({}, {} timed steps)\n", asked.name,
+    print(fmt::format("{}: predicted, then run ({}, {} timed steps)\n", one_line(asked.name),
                       synthetic ? kSynthetic : attempt.real().backend_name(), comparison.times.timed.size()) +
           comparison_table(comparison) + fmt::format("\n  verdict: {}\n", comparison.verdict_text()));
   for (const std::string& page : outputs.pages) {

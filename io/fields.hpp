@@ -85,8 +85,6 @@ class YamlText {
   std::map<std::string, std::string> sources_;
 };
 
-std::string yaml_string(std::string_view text);  // plain where that is safe, else in double quotes
-
 template <class T>
 struct Field {
   std::string_view key;

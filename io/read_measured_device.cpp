@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/cluster/measured_device.hpp"
+#include "io/quote.hpp"
 #include "io/read_scenario.hpp"
 #include "io/sections.hpp"
 

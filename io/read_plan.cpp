@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "io/import/schedule_csv.hpp"
+#include "io/quote.hpp"
 #include "io/read_scenario.hpp"
 #include "io/sections.hpp"
 #include "io/value_rules.hpp"

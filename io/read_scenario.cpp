@@ -10,6 +10,7 @@
 #include "core/plan/open_micro_batches.hpp"
 #include "io/changes.hpp"
 #include "io/quantity.hpp"
+#include "io/quote.hpp"
 #include "io/sections.hpp"
 #include "io/utf8.hpp"
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/check.hpp"
+#include "io/quote.hpp"
 #include "io/sha256.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/shapes.hpp"

@@ -16,6 +16,7 @@
 
 #include "cli/attempt.hpp"
 #include "core/check.hpp"
+#include "io/quote.hpp"
 #include "io/read_file.hpp"
 #include "io/writers/writers.hpp"
 
@@ -104,7 +105,7 @@ std::string stamped(const std::string& path, std::string text) {
     return behind(end + 1, "\n<!-- dry_run: true -->");
   }
   if (path.ends_with(".md")) return "<!-- dry_run: true -->\n" + text;
-  return "# dry_run: true\n" + text;  // .yaml, .csv
+  return comment("dry_run: true") + text;  // .yaml, .csv
 }
 
 StudyResults::StudyResults(std::string folder, const StudySettings& settings, bool dry_run)

@@ -208,8 +208,7 @@ class Document {
   void net(const XML_Char** attributes) {
     if (cards.size() == kMostCards) throw InputError(here(), fmt::format("more than {} network cards", kMostCards));
     Card card;
-    card.card.name = printable(attribute(attributes, "name").substr(0, 64));
-    std::replace(card.card.name.begin(), card.card.name.end(), '\n', ' ');  // it will stand in a comment
+    card.card.name = one_line(attribute(attributes, "name").substr(0, 64));
     if (const std::string speed = attribute(attributes, "speed"); !speed.empty())
       if (const std::int64_t megabits = count("speed", speed, 100'000'000); megabits > 0)
         card.card.rate = Bandwidth{static_cast<double>(megabits) * 1e6 / 8};

@@ -133,12 +133,6 @@ struct Range {
   std::int64_t first = std::numeric_limits<std::int64_t>::max(), last = -1;  // ns of the device; last -1: nothing
 };
 
-std::string one_line(std::string_view text) {
-  std::string name = printable(text.substr(0, kLongestName));
-  std::replace(name.begin(), name.end(), '\n', ' ');
-  return name;
-}
-
 class ExportReader {
  public:
   explicit ExportReader(const std::string& path) : file_(path) {}
@@ -302,7 +296,8 @@ class ExportReader {
                            name, table, kMostRunKernels),
                [&](const Row& row) {
                  ++rows;
-                 KernelSum sum{one_line(row.text(0)), row.number(1).value_or(0), Time{row.number(2).value_or(0)}};
+                 KernelSum sum{one_line(row.text(0).substr(0, kLongestName)), row.number(1).value_or(0),
+                               Time{row.number(2).value_or(0)}};
                  if (sum.calls > 0 && sum.total <= Time{kLatest}) run.kernels.push_back(std::move(sum));
                });
     if (all > static_cast<std::int64_t>(rows))

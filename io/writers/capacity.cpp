@@ -6,8 +6,9 @@
 #include <fmt/ranges.h>
 
 #include "io/format_quantity.hpp"
-#include "io/writers/csv_text.hpp"
+#include "io/quote.hpp"
 #include "io/writers/json_text.hpp"
+#include "io/writers/markdown_table.hpp"
 #include "io/writers/shapes.hpp"
 #include "io/writers/text_table.hpp"
 
@@ -226,24 +227,14 @@ std::string capacity_csv(const std::vector<Capacity>& rows) {
 }
 
 std::string capacity_markdown(const std::vector<Capacity>& rows) {
-  std::string head = "|", rule = "|", text;
-  const std::vector<TextColumn> all = columns(rows);
-  for (const TextColumn& column : all)
-    head += " " + column.head + " |", rule += "--:|";
-  text = head + "\n" + rule + "\n";
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    text += "|";
-    for (const TextColumn& column : all)
-      text += " " + column.cells[i] + " |";
-    text += "\n";
-  }
+  std::string text = markdown_table(columns(rows));
   text += "\n";
   for (const Capacity& row : rows) {
     const std::string name = name_of(row);
     std::string line;
     for (const std::string& part : explanation(row))
       line += (line.empty() ? "" : "; ") + part;
-    text += "- " + (name.empty() ? "" : "`" + name + "`: ") + line + "\n";
+    text += "- " + (name.empty() ? "" : markdown_code(name) + ": ") + markdown_text(line) + "\n";
   }
   return text;
 }

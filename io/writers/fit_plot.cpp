@@ -12,6 +12,7 @@
 
 #include "io/format_quantity.hpp"
 #include "io/names.hpp"
+#include "io/quote.hpp"
 #include "io/writers/svg_canvas.hpp"
 
 namespace pipewright {

@@ -10,11 +10,12 @@
 #include "core/plan/idle_devices.hpp"
 #include "io/format_quantity.hpp"
 #include "io/names.hpp"
+#include "io/quote.hpp"
 #include "io/read_scenario.hpp"
 #include "io/writers/campaign_lines.hpp"
-#include "io/writers/csv_text.hpp"
 #include "io/writers/html.hpp"
 #include "io/writers/json_text.hpp"
+#include "io/writers/markdown_table.hpp"
 #include "io/writers/ranking_parts.hpp"
 #include "io/writers/shapes.hpp"
 #include "io/writers/text_table.hpp"
@@ -286,36 +287,28 @@ std::string ranking_csv(const Ranking& ranking) {
 }
 
 std::string ranking_markdown(const Ranking& ranking) {
-  std::string head = "|", rule = "|", text;
-  const std::vector<TextColumn> all = columns(ranking.plans);
-  for (const TextColumn& column : all)
-    head += " " + column.head + " |", rule += column.left ? "---|" : "--:|";
-  text = head + "\n" + rule + "\n";
-  for (std::size_t i = 0; i < ranking.plans.size(); ++i) {
-    text += "|";
-    for (const TextColumn& column : all)
-      text += " " + column.cells[i] + " |";
-    text += "\n";
-  }
-  text += "\n" + quality(ranking) + "\n";
+  std::string text = markdown_table(columns(ranking.plans));
+  text += "\n" + markdown_text(quality(ranking)) + "\n";
   const Fullest device = fullest(ranking.plans.front());
   if (device.fit > 0)
-    text += "\nMemory: " + memory_text(ranking.plans.front(), Sizes(*ranking.plans.front().scenario)) + "\n";
+    text +=
+        "\nMemory: " + markdown_text(memory_text(ranking.plans.front(), Sizes(*ranking.plans.front().scenario))) + "\n";
   else if (device.high > device.capacity)
     text += "\n" + tight_memory(device.high, device.capacity) + "\n";
   for (const std::string& warning : warnings_of(ranking))
-    text += "\nWarning: " + warning + "\n";
+    text += "\nWarning: " + markdown_text(warning) + "\n";
   return text;
 }
 
 std::string plan_yaml(const Ranking& ranking, const Found& found, const Scenario& asked, const std::string& command) {
-  std::string text = fmt::format("# Found by: {}\n# From: {}\n# {}\n", command,
-                                 asked.file == "-" ? "standard input" : asked.file, quality(ranking));
+  std::string text = comment("Found by: " + command) +
+                     comment("From: " + (asked.file == "-" ? "standard input" : asked.file)) +
+                     comment(quality(ranking));
   const Sizes sizes(*found.scenario);
-  text +=
-      fmt::format("# Predicted: step {} s, {:.4g} samples/s, bubble {:.1f} %, peak {} of {}\n",
-                  seconds_text(found.report.step_time), found.report.samples_per_s, 100 * found.report.bubble_fraction,
-                  sizes(fullest(found).need), sizes.with_unit(fullest(found).capacity));
+  text += comment(fmt::format("Predicted: step {} s, {:.4g} samples/s, bubble {:.1f} %, peak {} of {}",
+                              seconds_text(found.report.step_time), found.report.samples_per_s,
+                              100 * found.report.bubble_fraction, sizes(fullest(found).need),
+                              sizes.with_unit(fullest(found).capacity)));
   // Not "default": where `plan` put a value, the comment beside it says so.
   Scenario scenario = *found.scenario;
   const Place chosen = {"chosen by plan", 0, 0};

@@ -9,10 +9,11 @@
 #include <fmt/ranges.h>
 
 #include "core/plan/campaign.hpp"
+#include "io/quote.hpp"
 #include "io/writers/campaign_lines.hpp"
-#include "io/writers/csv_text.hpp"
 #include "io/writers/html.hpp"
 #include "io/writers/json_text.hpp"
+#include "io/writers/markdown_table.hpp"
 #include "io/writers/ranking_parts.hpp"
 #include "io/writers/shapes.hpp"
 #include "io/writers/sweep.hpp"
@@ -348,21 +349,11 @@ std::string sizing_csv(const Sizing& sizing) {
 }
 
 std::string sizing_markdown(const Sizing& sizing) {
-  const std::vector<TextColumn> all = table(sizing);
-  std::string head = "|", rule = "|", text;
-  for (const TextColumn& column : all)
-    head += " " + column.head + " |", rule += column.left ? "---|" : "--:|";
-  if (!all.empty()) text = head + "\n" + rule + "\n";
-  for (std::size_t i = 0; !all.empty() && i < all.front().cells.size(); ++i) {
-    text += "|";
-    for (const TextColumn& column : all)
-      text += " " + column.cells[i] + " |";
-    text += "\n";
-  }
+  std::string text = markdown_table(table(sizing));
   text += "\n";
   for (const auto& lines : {answers(sizing), without_plan(sizing), remarks(sizing)})
     for (const std::string& line : lines)
-      text += "- " + line + "\n";
+      text += "- " + markdown_text(line) + "\n";
   return text;
 }
 

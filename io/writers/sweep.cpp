@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "io/format_quantity.hpp"
-#include "io/writers/csv_text.hpp"
+#include "io/quote.hpp"
 #include "io/writers/html.hpp"
 #include "io/writers/html_page.hpp"
 #include "io/writers/json_text.hpp"

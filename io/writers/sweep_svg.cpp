@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "io/format_quantity.hpp"
+#include "io/quote.hpp"
 #include "io/writers/svg_canvas.hpp"
 #include "io/writers/sweep.hpp"
 #include "io/writers/sweep_cells.hpp"
