@@ -7,6 +7,7 @@
 
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "core/plain_words.hpp"
 #include "io/writers/compare.hpp"
 
 namespace pipewright {
@@ -40,7 +41,9 @@ void Attempt::run() {
 std::string made_folder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) throw InputError("--output: \"" + path + "\" cannot be made: " + error.message());
+  if (error)
+    throw InputError("--output: \"" + path + "\" cannot be made: " + system_words(error.value()) +
+                     "; name a folder that can be");
   return path;
 }
 

@@ -20,11 +20,13 @@
 #include "cli/real_run.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "core/ending.hpp"
 #include "io/errors.hpp"
 #include "io/fields.hpp"
 #include "io/scenario_file.hpp"
 #include "planner/capacity.hpp"
 #include "runtime/run_plan.hpp"
+#include "runtime/signals.hpp"
 
 namespace pipewright {
 namespace {
@@ -94,6 +96,7 @@ Capacity capacity_row(const ScenarioFile& file, const std::string& over, const V
       .check_run = [](const Scenario& scenario, const Plan& plan) { check_gpu_keys(scenario.run, plan.workers()); },
       .progress =
           [&](std::int64_t value, std::int64_t tried) {
+            end_if_asked(fmt::format("{} = {} was being tried, after {} other values", over, value, tried));
             line.say(fmt::format("capacity: {} values tried, now {} = {}", tried, over, value));
           }};
   Capacity found = capacity(over, with, how);
@@ -139,6 +142,19 @@ void check_grows(const ScenarioFile& file, const std::string& over, int changes)
   }
 }
 
+// Until a signal asks to end: "" or what was being done then.
+std::string find_rows(const ScenarioFile& file, const std::string& over, const std::vector<VariedPoint>& points,
+                      std::optional<std::int64_t> most, std::vector<Capacity>& rows) {
+  const Interruption interruption;
+  try {
+    for (const VariedPoint& point : points)
+      rows.push_back(capacity_row(file, over, point, most));
+  } catch (const Interrupted& ended) {
+    return ended.what();
+  }
+  return "";
+}
+
 int run(const Arguments& arguments) {
   if (!arguments.has("--over"))
     throw InputError("capacity: what is to grow? Name a whole number of the scenario, e.g. --over model.layers");
@@ -157,13 +173,15 @@ int run(const Arguments& arguments) {
   std::vector<Capacity> rows;
   for (const VariedPoint& point : points)
     check_grows(file, over, point.changes);
-  for (const VariedPoint& point : points)
-    rows.push_back(capacity_row(file, over, point, most));
+  const std::string ended = find_rows(file, over, points, most, rows);
+  if (rows.empty()) return interrupted(ended);
   print(arguments.has("--json") ? capacity_json(rows, path) : capacity_text(rows, table));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     write_file(outputs[i], writers[i]->write(rows, path));
     note("wrote " + outputs[i] + " (capacity)");
   }
+  if (!ended.empty())
+    return interrupted(fmt::format("{} of {} rows are printed; {}", rows.size(), points.size(), ended));
   for (const Capacity& each : rows)
     if (!each.largest) return kNo;
   return kDone;

@@ -11,6 +11,7 @@
 #include "cli/sweep_database.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "core/ending.hpp"
 #include "io/utf8.hpp"
 #include "io/writers/made_json.hpp"
 #include "io/writers/sweep.hpp"
@@ -40,6 +41,12 @@ void add(Rows& rows, const SweepQuestion& question, std::vector<SweepFinding> fi
 void write_merged(const std::string& path, SweepStore& first, const std::vector<SweepFinding>& findings,
                   const std::vector<SweepShard>& shards) {
   const std::string part = fmt::format("{}.part{}", path, ::getpid());
+  const auto clear = [&] {
+    std::error_code ignored;
+    std::filesystem::remove(part, ignored);
+    std::filesystem::remove(part + "-journal", ignored);
+  };
+  const ClearedAtEnd cleared([] {}, clear);
   try {
     {
       SweepStore merged = SweepStore::for_sweep(part, first.question(), first.identity());
@@ -51,9 +58,7 @@ void write_merged(const std::string& path, SweepStore& first, const std::vector<
     if (std::rename(part.c_str(), path.c_str()) != 0)
       throw InputError(path + ": cannot be written; name another file with -o");
   } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove(part, ignored);
-    std::filesystem::remove(part + "-journal", ignored);
+    clear();
     throw;
   }
 }

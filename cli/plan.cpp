@@ -27,6 +27,7 @@
 #include "planner/search/explain.hpp"
 #include "planner/search/search.hpp"
 #include "planner/what_if/speed_range.hpp"
+#include "runtime/signals.hpp"
 
 namespace pipewright {
 namespace {
@@ -108,6 +109,8 @@ std::vector<std::string> axes(const Arguments& arguments) {
 
 constexpr std::array<std::string_view, 7> kEndings = {".yaml",         ".html", ".json", ".comms.schedule.csv",
                                                       ".schedule.csv", ".csv",  ".md"};
+
+constexpr const char* kSoFar = "what the search had found is printed";
 
 // What the time limit kept from being looked at, where the best plan may be worse than is told by a glance: one line.
 std::string cut_short(const SearchAnswer& answer, const SearchOptions& options) {
@@ -202,11 +205,11 @@ int run(const Arguments& arguments) {
   if (auto* none = std::get_if<Infeasible>(&result)) {
     none->details.insert(none->details.end(), restricted.begin(), restricted.end());
     const int status = infeasible(*none, json);
-    return interruption.requested() ? kInterrupted : status;
+    return interruption.requested() ? interrupted(kSoFar) : status;
   }
   if (const auto* none = std::get_if<NoPlanYet>(&result)) {
     print(json ? no_plan_json(*none, scenario, options.objective) : no_plan_text(*none));
-    return interruption.requested() ? kInterrupted : kNo;
+    return interruption.requested() ? interrupted(kSoFar) : kNo;
   }
   SearchAnswer& answer = std::get<SearchAnswer>(result);
   answer.plans.front().report.range = speed_range(answer.plans.front());
@@ -228,7 +231,7 @@ int run(const Arguments& arguments) {
                      answer.plans.size(), options.top));
   for (std::size_t i = 0; i < outputs.size(); ++i)
     write(outputs[i], kEndings[endings[i]], answer, scenario, command_line("plan", arguments));
-  return answer.ended == "interrupted" || interruption.requested() ? kInterrupted : kDone;
+  return interruption.requested() ? interrupted(kSoFar) : kDone;
 }
 
 }  // namespace

@@ -11,14 +11,17 @@
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
 #include "cli/outputs.hpp"
+#include "cli/progress.hpp"
 #include "cli/reproduce_measured.hpp"
 #include "cli/reproduce_profiles.hpp"
 #include "cli/scenario_path.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "core/ending.hpp"
 #include "io/scenario_file.hpp"
 #include "io/writers/accuracy.hpp"
 #include "io/writers/list_json.hpp"
+#include "runtime/signals.hpp"
 
 namespace pipewright {
 namespace {
@@ -142,8 +145,12 @@ std::vector<ScenarioFile> opened(const std::vector<std::string>& files, const Re
   return result;
 }
 
+// The tables that are whole, should a signal ask to end.
 std::vector<TableResult> evaluated(const std::vector<ScenarioFile>& files) {
   std::vector<TableResult> tables;
+  const Interruption interruption;
+  ProgressLine line;
+  std::int64_t read = 0;
   for (const ScenarioFile& file : files) {
     const std::string& path = file.path();
     if (file.measured())
@@ -151,10 +158,19 @@ std::vector<TableResult> evaluated(const std::vector<ScenarioFile>& files) {
     if (file.expectations().empty())
       throw InputError(Place{path, 0, 0}, "has no expect: block, so there is nothing to compare; see docs/scenario.md");
     const VariantSource variants{
-        .scenario = [&](int changes, const std::vector<std::string>& set) { return file.scenario(changes, set); },
+        .scenario =
+            [&](int changes, const std::vector<std::string>& set) {
+              end_if_asked(path);
+              line.say(fmt::format("reproduce: {} scenarios, now {}", ++read, path));
+              return file.scenario(changes, set);
+            },
         .whole_number = [&](const std::string& key, int changes) { return file.whole_number(key, changes); }};
     for (const ExpectationTable& table : file.expectations())
-      add(tables, table, reproduce(table, path, variants));
+      try {
+        add(tables, table, reproduce(table, path, variants));
+      } catch (const Interrupted&) {
+        return tables;
+      }
   }
   return tables;
 }
@@ -235,6 +251,7 @@ int run(const Arguments& arguments) {
                       "megatron-a100 --data DIR",
                       option));
   const std::vector<TableResult> tables = evaluated(files);
+  if (asked_to_end() != 0 && tables.empty()) return interrupted("no table is whole yet");
   if (arguments.has("--json")) {
     print(accuracy_json(tables, outputs));
   } else if (arguments.has("--csv")) {
@@ -255,6 +272,7 @@ int run(const Arguments& arguments) {
   }
   for (const std::string& line : misses_that_hit(tables))
     note(line);
+  if (asked_to_end() != 0) return interrupted("the tables that were whole are printed");
   const bool missed =
       std::any_of(tables.begin(), tables.end(), [](const TableResult& t) { return t.accuracy().missed > 0; });
   return missed ? kNo : kDone;

@@ -15,12 +15,14 @@
 #include "cli/study_row.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "core/ending.hpp"
 #include "io/format_quantity.hpp"
 #include "io/profile_file.hpp"
 #include "io/quote.hpp"
 #include "io/read_scenario.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/writers.hpp"
+#include "runtime/signals.hpp"
 
 namespace pipewright {
 namespace {
@@ -281,6 +283,7 @@ int validate_all(const Study& study) {
   Ranks* const ranks = joined_ranks(scenarios.front());  // rank 0 writes and prints
   std::optional<StudyFolder> folder;
   if (prints()) folder.emplace(study.output, study.chosen);
+  const Interruption interruption;
   const MachineProfile profile = profile_for(study, scenarios, folder, ranks);
   if (prints()) write_file(study.output + "/profile.yaml", profile_yaml(profile));
 
@@ -291,6 +294,10 @@ int validate_all(const Study& study) {
                               .tolerance = study.tolerance,
                               .forced = study.forced},
                              ranks));
+    if (asked_to_end() != 0 && !rows.back().failed.empty()) {
+      rows.pop_back();  // it would have gone on
+      throw Interrupted("a run was ended");
+    }
     const Row& row = rows.back();
     const bool again = told_by_first(ranks, row.calls_for_another());
     if (!prints()) return again;
@@ -300,14 +307,18 @@ int validate_all(const Study& study) {
     write_file(study.output + "/accuracy.md", markdown(rows, profile, study.tolerance));
     return again;
   };
-  std::vector<const Scenario*> again;
-  for (const Scenario& scenario : scenarios)
-    if (run(scenario, 1)) again.push_back(&scenario);
-  for (int number = 2; number <= kAttempts; ++number) {
-    std::vector<const Scenario*> still;
-    for (const Scenario* const scenario : again)
-      if (run(*scenario, number)) still.push_back(scenario);
-    again = std::move(still);
+  try {
+    std::vector<const Scenario*> again;
+    for (const Scenario& scenario : scenarios)
+      if (run(scenario, 1)) again.push_back(&scenario);
+    for (int number = 2; number <= kAttempts; ++number) {
+      std::vector<const Scenario*> still;
+      for (const Scenario* const scenario : again)
+        if (run(*scenario, number)) still.push_back(scenario);
+      again = std::move(still);
+    }
+  } catch (const Interrupted&) {
+    if (rows.empty() || !prints()) throw;
   }
   if (!prints()) return kDone;  // the status is rank 0's
   print(study.as_json ? json(rows, profile) : markdown(rows, profile, study.tolerance));
@@ -316,6 +327,7 @@ int validate_all(const Study& study) {
     note("wrote " + page + " (all attempts in one page, for any browser)");
   }
   note("wrote " + study.output + "/: profile.yaml accuracy.md accuracy.json and a folder for each scenario");
+  if (asked_to_end() != 0) return interrupted(fmt::format("the {} attempts that were done are printed", rows.size()));
   return status_of(rows);
 }
 

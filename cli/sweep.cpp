@@ -34,6 +34,7 @@
 #include "io/writers/html.hpp"
 #include "planner/search/replan.hpp"
 #include "runtime/launch.hpp"
+#include "runtime/signals.hpp"
 
 namespace pipewright {
 namespace {
@@ -382,12 +383,11 @@ int run(const Arguments& arguments) {
        [&](std::int64_t point, SweepFigure figure) { return lacking(file, point, figure); });
   if (store) note(fmt::format("wrote {} ({} points)", store->path(), store->count()));
   if (result.not_run == 0) return kDone;
+  std::string words = fmt::format("the rows that are there are printed; {} points were not run", result.not_run);
   if (store)
-    note(fmt::format("interrupted: {} points were not run; go on with: {} -o {}{}", result.not_run,
-                     command_line("sweep", arguments), store->path(), arguments.has("--resume") ? "" : " --resume"));
-  else if (arguments.has("--json") || arguments.has("--csv"))  // the table tells it itself
-    note(fmt::format("interrupted: {} points were not run", result.not_run));
-  return kInterrupted;
+    words += fmt::format("; go on with: {} -o {}{}", command_line("sweep", arguments), store->path(),
+                         arguments.has("--resume") ? "" : " --resume");
+  return interrupted(words);
 }
 
 }  // namespace

@@ -27,6 +27,7 @@
 #include "io/read_scenario.hpp"
 #include "io/utf8.hpp"
 #include "io/writers/writers.hpp"
+#include "runtime/signals.hpp"
 
 namespace pipewright {
 namespace {
@@ -102,7 +103,8 @@ MachineProfile profile_for(const Arguments& arguments, const Scenario& asked, do
   return profile;
 }
 
-int validate_scenario(const Arguments& arguments) {
+// `kept`: what is there should the run be interrupted.
+int validate_scenario(const Arguments& arguments, std::string& kept) {
   std::vector<std::string> changes = arguments.all("--set");
   for (std::string& change : run_settings_as_changes(arguments))
     changes.push_back(std::move(change));
@@ -137,6 +139,7 @@ int validate_scenario(const Arguments& arguments) {
 
   const bool synthetic = asked.run.synthetic;
   std::optional<MachineProfile> profile;
+  const Interruption interruption;
   try {
     if (!synthetic) profile = profile_for(arguments, asked, seconds, make_folder, ranks);
   } catch (...) {
@@ -151,6 +154,7 @@ int validate_scenario(const Arguments& arguments) {
   Attempt attempt(synthetic ? with_links_as_run(asked) : priced_with(asked, *profile), within, forced, out, ranks,
                   write);
   if (profile && prints()) write_file(out + "/profile.yaml", profile_yaml(*profile));
+  if (prints()) kept = "; the prediction is kept in " + out;
   if (arguments.has("--profile")) note_other_machine(attempt.real());
   attempt.run();
   if (!prints()) return kDone;  // the verdict is rank 0's
@@ -176,7 +180,8 @@ int run(const Arguments& arguments) {
     if (!asks_for_import(arguments) && path.ends_with(".json"))
       throw InputError("validate: " + path + " is a result, which cannot be run here; name its scenario, or add --log");
   if (asks_for_import(arguments)) return validate_import(arguments, tolerance(arguments));
-  return with_run_failures([&] { return validate_scenario(arguments); });
+  std::string kept;
+  return with_run_failures([&] { return validate_scenario(arguments, kept); }, [&] { return kept; });
 }
 
 }  // namespace

@@ -5,12 +5,15 @@
 #include <chrono>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "core/check.hpp"
+#include "core/ending.hpp"
+#include "core/plain_words.hpp"
 #include "kernels/gpu_api.hpp"
 #include "runtime/checkpoint.hpp"
 #include "runtime/measurement.hpp"
@@ -31,16 +34,19 @@ class Failure {
   void note(const std::string& why) {
     const std::lock_guard lock(mutex_);
     if (text_.empty()) text_ = why;
+    noted_ = true;
   }
   // A worker that was stopped: of another process's failure nothing else is known.
   void note_stop(const std::string& why) {
     const std::lock_guard lock(mutex_);
     if (stop_.empty()) stop_ = why;
   }
+  bool noted() const { return noted_; }
   std::string text() const { return text_.empty() ? stop_ : text_; }
 
  private:
   std::mutex mutex_;
+  std::atomic<bool> noted_{false};
   std::string text_, stop_;
 };
 
@@ -77,6 +83,24 @@ void run_all_steps(Worker& worker, const RunSettings& settings, Failure& failure
   }
 }
 
+// A thread for each of these workers. Where the system has none for one of them, those that run are stopped: they would
+// wait for it until their time is up.
+template <class Body>
+void each_in_a_thread(const std::vector<std::size_t>& workers, const std::vector<std::unique_ptr<Worker>>& all,
+                      Failure& failure, const Body& body) {
+  std::vector<std::jthread> threads;
+  for (const std::size_t w : workers)
+    try {
+      threads.emplace_back([&body, w] { body(w); });
+    } catch (const std::system_error& error) {
+      const std::string why = fmt::format("worker {} at op start: {}", w, plain_words(error));
+      failure.note(why);
+      for (const std::size_t started : workers)
+        all[started]->stop(why);
+      return;
+    }
+}
+
 // The core that a worker's threads stay on, its collective stream beside its compute stream; -1: none.
 int core_of(const RunSettings& settings, const RunPlan& run, const std::vector<int>& allowed, std::size_t worker) {
   if (!settings.pin) return -1;
@@ -99,19 +123,17 @@ std::vector<WorkerResult> execute(const RunPlan& run, const BackendMaker& backen
     }
   if (settings.checkpoints != nullptr && workers[0] != nullptr) settings.checkpoints->tidy();
   Failure failure;
-  {
-    const std::vector<int> allowed = allowed_cores();
-    std::vector<std::jthread> threads;
-    bool first = true;
-    for (std::size_t w = 0; w < workers.size(); ++w) {
-      if (workers[w] == nullptr) continue;
-      threads.emplace_back([&, w, first] {
-        if (const int core = core_of(settings, run, allowed, w); core >= 0) pin_to(core);
-        run_all_steps(*workers[w], settings, failure, first ? after_step : std::function<void(int)>{});
-      });
-      first = false;
-    }
-  }
+  std::vector<std::size_t> here;
+  for (std::size_t w = 0; w < workers.size(); ++w)
+    if (workers[w] != nullptr) here.push_back(w);
+  const std::vector<int> allowed = allowed_cores();
+  each_in_a_thread(here, workers, failure, [&](std::size_t w) {
+    if (const int core = core_of(settings, run, allowed, w); core >= 0) pin_to(core);
+    run_all_steps(*workers[w], settings, failure, w == here.front() ? after_step : std::function<void(int)>{});
+  });
+  // Of a run that was asked to end no checkpoint stays half written; nobody writes it any more where all are here.
+  if (asked_to_end() != 0 && settings.checkpoints != nullptr && here.size() == workers.size())
+    settings.checkpoints->tidy();
   std::vector<WorkerResult> results(workers.size());
   for (std::size_t w = 0; w < workers.size(); ++w)
     if (workers[w] != nullptr) results[w] = std::move(workers[w]->result());
@@ -155,28 +177,22 @@ std::vector<WorkerResult> LayerRounds::measured(double seconds, const std::vecto
   const int running = static_cast<int>(measured.size());
   Failure failure;
   std::atomic<int> enough{0};  // workers that have measured long enough: they go on until all have
-  std::atomic<bool> failed{false};
-  {
-    const std::vector<int> allowed = allowed_cores();
-    const std::int64_t end = now_ns() + static_cast<std::int64_t>(seconds * 1e9);
-    std::vector<std::jthread> threads;
-    for (const std::size_t w : measured)
-      threads.emplace_back([&, w] {
-        Worker& worker = *workers_[w];
-        if (const int core = core_of(settings_, run_, allowed, w); core >= 0) pin_to(core);
-        try {
-          if (rounds_[w] == 0) worker.load(0);
-          bool told = false;
-          for (int round = 0; enough < running && !failed; ++round) {
-            worker.step(rounds_[w]++);
-            if (!told && round + 1 >= kLeastRounds && now_ns() >= end) told = true, ++enough;
-          }
-        } catch (const std::exception& error) {
-          failure.note(worker.told(error));
-          failed = true;
-        }
-      });
-  }
+  const std::vector<int> allowed = allowed_cores();
+  const std::int64_t end = now_ns() + static_cast<std::int64_t>(seconds * 1e9);
+  each_in_a_thread(measured, workers_, failure, [&](std::size_t w) {
+    Worker& worker = *workers_[w];
+    if (const int core = core_of(settings_, run_, allowed, w); core >= 0) pin_to(core);
+    try {
+      if (rounds_[w] == 0) worker.load(0);
+      bool told = false;
+      for (int round = 0; enough < running && !failure.noted(); ++round) {
+        worker.step(rounds_[w]++);
+        if (!told && round + 1 >= kLeastRounds && now_ns() >= end) told = true, ++enough;
+      }
+    } catch (const std::exception& error) {
+      failure.note(worker.told(error));
+    }
+  });
   std::vector<WorkerResult> results(workers_.size());
   for (const std::size_t w : measured)
     results[w] = std::exchange(workers_[w]->result(), {});

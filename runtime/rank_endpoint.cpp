@@ -108,7 +108,7 @@ class RankEndpoint final : public Transport, public RunWatch {
   }
 
   void meet() override {
-    state_.check_termination();
+    check_asked_to_end();
     if (state_.rank() == 0) {
       for (int r = 1; r < state_.size(); ++r)
         state_.take_mail(r, kMeetUp);
@@ -120,6 +120,7 @@ class RankEndpoint final : public Transport, public RunWatch {
     }
   }
 
+  void check_asked_to_end() const override { state_.check_asked_to_end(); }
   void stop(const std::string& why) noexcept override { state_.stop(why); }
 
   void check(const std::string& what) override {

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "core/check.hpp"
+#include "core/plain_words.hpp"
 #include "core/plan/op_index.hpp"
 #include "runtime/measurement.hpp"
 
@@ -153,6 +154,7 @@ void Worker::step(std::int64_t number) {
     record_->began = now_ns();
     for (std::size_t i = 0; i < lane_.compute.size(); ++i) {
       at_op_.store(static_cast<int>(i), std::memory_order_relaxed);
+      transport_.check_asked_to_end();
       if (lane_.compute[i].kind == Kind::Update)
         update(lane_.compute[i], versions_[i]);
       else
@@ -202,7 +204,7 @@ void Worker::keep_weights() {
 }
 
 std::string Worker::told(const std::exception& error) const {
-  return fmt::format("worker {} at op {}: {}", self_, at(), error.what());
+  return fmt::format("worker {} at op {}: {}", self_, at(), plain_words(error));
 }
 
 void Worker::stop(const std::string& why) {

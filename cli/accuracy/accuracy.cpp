@@ -14,7 +14,6 @@
 #include "cli/accuracy/parts.hpp"
 #include "cli/accuracy/summary.hpp"
 #include "cli/commands.hpp"
-#include "cli/progress.hpp"
 #include "cli/real_run.hpp"
 #include "cli/revision.hpp"
 #include "cli/terminal.hpp"
@@ -22,6 +21,7 @@
 #include "io/quantity.hpp"
 #include "io/sha256.hpp"
 #include "kernels/gpu_api.hpp"
+#include "runtime/signals.hpp"
 
 namespace pipewright {
 namespace {
@@ -202,7 +202,7 @@ int run(const Arguments& arguments) {
       arguments.last("--output", dry_run ? "pipewright-out/accuracy-dry-run" : "pipewright-out/accuracy-cuda");
   check_items(items, parts);
   StudyResults results(folder, settings_of(items, arguments.all("--set"), dry_run), dry_run);
-  const LastWords last_words("interrupted: every result so far is kept in " + results.folder() +
+  const LastWords last_words("every result so far is kept in " + results.folder() +
                              "; the same command goes on where this one stopped");
   tell_other_program(results);
   const std::map<std::string, int> failed = failed_before(results);

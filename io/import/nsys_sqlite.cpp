@@ -13,6 +13,7 @@
 #include <sqlite3.h>
 
 #include "core/check.hpp"
+#include "core/plain_words.hpp"
 #include "io/utf8.hpp"
 
 namespace pipewright {
@@ -115,7 +116,9 @@ class Export {
       case SQLITE_BUSY: refuse("is being written by another process; wait until nsys has ended");
       case SQLITE_INTERRUPT:
         refuse("takes more work than any export of its size; is it damaged? Write it anew: nsys export --type sqlite");
-      case SQLITE_CANTOPEN: refuse("cannot open: " + said + "; name the file that nsys export --type sqlite wrote");
+      case SQLITE_CANTOPEN:
+        refuse("cannot open: " + system_words(handle_ ? sqlite3_system_errno(handle_.get()) : 0) +
+               "; name the file that nsys export --type sqlite wrote");
       default: refuse("is no sound export (" + said + "); write it anew: nsys export --type sqlite");
     }
   }

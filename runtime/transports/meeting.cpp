@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "core/check.hpp"
+#include "core/plain_words.hpp"
 
 namespace pipewright {
 namespace {
@@ -137,6 +138,17 @@ std::string own_addresses() {
   return text.empty() ? "none" : text;
 }
 
+// Why a name has no address.
+std::string lookup_words(int error) {
+  switch (error) {
+    case EAI_NONAME: return "no host of this name is known here";
+    case EAI_AGAIN:
+    case EAI_FAIL: return "the name server does not answer";
+    case EAI_SYSTEM: return system_words(errno);
+    default: return "the name has no address here";
+  }
+}
+
 Socket listening(const Address& address) {
   Socket socket(::socket(address.at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
@@ -219,7 +231,7 @@ Socket meeting_place(const MeetingPoint& point) {
   throw InputError(
       fmt::format("rank 0 cannot wait at MASTER_ADDR={} MASTER_PORT={}: {}; choose another port, or the "
                   "address of this host",
-                  point.host, point.port, std::strerror(error)));
+                  point.host, point.port, system_words(error)));
 }
 
 std::vector<Socket> met_as_first(const Launch& launch, const MeetingPoint& point, double timeout_s,
@@ -255,7 +267,8 @@ std::vector<Socket> met_as_other(const Launch& launch, const MeetingPoint& point
     return InputError(
         fmt::format("nobody answers as rank 0 at MASTER_ADDR={} MASTER_PORT={} after {} s ({}: {}){}; start rank 0 "
                     "there, or wait longer with --timeout",
-                    point.host, point.port, timeout_s, text_of(places.front()), std::strerror(error),
+                    point.host, point.port, timeout_s, text_of(places.front()),
+                    error == 0 ? "whoever listens there says nothing" : system_words(error),
                     is_loopback(places.front()) ? ", which is this machine itself; where rank 0 runs on another one, "
                                                   "name that one's address"
                                                 : ""));
@@ -275,7 +288,7 @@ std::vector<Socket> met_as_other(const Launch& launch, const MeetingPoint& point
   if (is_loopback(own) && is_everywhere(places_to_listen(point.host, places).front())) own = everywhere(own);
   const Socket listener = listening(own);
   if (!listener)
-    throw InputError(fmt::format("rank {} cannot listen for others: {}", launch.rank, std::strerror(errno)));
+    throw InputError(fmt::format("rank {} cannot listen for others: {}", launch.rank, system_words(errno)));
   own = own_end(listener.get());
   Hello hello{.rank = launch.rank, .size = launch.size, .port = port_of(own.at)};
   std::vector<Address> addresses(static_cast<std::size_t>(launch.size));
@@ -299,7 +312,7 @@ std::vector<Socket> met_as_other(const Launch& launch, const MeetingPoint& point
       throw InputError(
           fmt::format("rank {} cannot reach rank {} at {}: {}; the machines of all ranks must reach one "
                       "another, at any port",
-                      launch.rank, r, text_of(address), std::strerror(errno)));
+                      launch.rank, r, text_of(address), system_words(errno)));
     peers[static_cast<std::size_t>(r)] = std::move(peer);
   }
   take_calls(listener.get(), launch, launch.rank + 1, peers, nullptr, end, timeout_s);
@@ -319,7 +332,7 @@ std::vector<Address> resolved(const MeetingPoint& point) {
   addrinfo* list = nullptr;
   if (const int error = ::getaddrinfo(point.host.c_str(), std::to_string(point.port).c_str(), &hints, &list);
       error != 0)
-    throw InputError(fmt::format("MASTER_ADDR=\"{}\": {}; name the host of rank 0", point.host, ::gai_strerror(error)));
+    throw InputError(fmt::format("MASTER_ADDR=\"{}\": {}; name the host of rank 0", point.host, lookup_words(error)));
   std::vector<Address> all;
   for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {
     Address address;

@@ -260,10 +260,10 @@ const std::string kLlama = "scenarios/megatron/llama3-70b-64xh100.yaml";
 const std::vector<std::string> kEndless = {"plan", kLlama, "--gap", "0", "--width", "1000"};
 
 // 240 000 layouts on 4096 GPUs: a quarter of a minute of work on the machine that this was written on.
-ProgramRun hard_plan(const std::string& time_limit, bool interrupt) {
+ProgramRun hard_plan(const std::string& time_limit, const ProgramInput& input = {}) {
   return run_program({"plan", kLlama, "--set", "cluster.nodes=512", "--set", "training.global_batch_size=4096", "--gap",
                       "0", "--top", "50", "--width", "1000", "--time-limit", time_limit},
-                     {.interrupt = interrupt});
+                     input);
 }
 
 bool has(const ProgramRun& run, const char* part) {
@@ -281,8 +281,9 @@ TEST_CASE("plan: a bar on the terminal tells of the cuts; Ctrl-C prints the best
 }
 
 TEST_CASE("plan: an early Ctrl-C says that no plan is found yet, and not that none fits") {
-  const ProgramRun run = hard_plan("60min", true);
+  const ProgramRun run = hard_plan("60min", {.interrupt_at = "layouts ["});
   CHECK(run.status == 130);
+  CHECK(run.err.find("interrupted (SIGINT): what the search had found is printed") != std::string::npos);
   CHECK(has(run, "Ctrl-C or SIGTERM) ended the search"));
   CHECK(has(run, "no plan found yet: ") == !has(run, "best plan "));
   CHECK_FALSE(has(run, "infeasible"));
@@ -297,7 +298,7 @@ TEST_CASE("plan: a time limit that comes before the first plan says so, and how 
 }
 
 TEST_CASE("plan: on a hard question gap 0 goes on to the time limit, and says the gap that is left") {
-  const ProgramRun run = hard_plan("1s", false);
+  const ProgramRun run = hard_plan("1s");
   const bool best = has(run, "optimality    gap ") && has(run, "the time limit ended the search");
   CHECK((best || has(run, "no plan found yet: the time limit ended the search after ")));
 }

@@ -113,8 +113,7 @@ TEST_CASE("Ctrl-C keeps what is done and says how to go on") {
   const ScratchFolder folder;
   const std::string database = folder.path("r.db");
   const ProgramRun run =
-      run_program({"sweep", "scenarios/what_if/replan.yaml", "-o", database},
-                  {.folder = {}, .input = {}, .output_to = {}, .settings = {}, .launcher = {}, .interrupt = true});
+      run_program({"sweep", "scenarios/what_if/replan.yaml", "-o", database}, {.interrupt_at = "points ["});
   CHECK(run.status == 130);
   CHECK(contains(run.err, "go on with: pipewright sweep scenarios/what_if/replan.yaml -o " + database + " --resume"));
 }
@@ -122,8 +121,10 @@ TEST_CASE("Ctrl-C keeps what is done and says how to go on") {
 TEST_CASE("SIGTERM, as a batch system sends it, keeps what is done, too") {
   const ScratchFolder folder;
   const std::string database = folder.path("r.db");
-  const ProgramRun run = run_program({"sweep", "scenarios/what_if/replan.yaml", "-o", database}, {.terminate = true});
-  CHECK(run.status == 130);
+  const ProgramRun run = run_program({"sweep", "scenarios/what_if/replan.yaml", "-o", database},
+                                     {.interrupt_at = "points [", .signal = SIGTERM, .twice = true});
+  CHECK(run.status == 143);
+  CHECK(contains(run.err, "interrupted (SIGTERM): the rows that are there are printed; "));
   CHECK(contains(run.err, "go on with: pipewright sweep scenarios/what_if/replan.yaml -o " + database + " --resume"));
 }
 
