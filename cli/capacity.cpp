@@ -95,9 +95,9 @@ Capacity capacity_row(const ScenarioFile& file, const std::string& over, const V
       .run_memory = run_memory,
       .check_run = [](const Scenario& scenario, const Plan& plan) { check_gpu_keys(scenario.run, plan.workers()); },
       .progress =
-          [&](std::int64_t value, std::int64_t tried) {
-            end_if_asked(fmt::format("{} = {} was being tried, after {} other values", over, value, tried));
-            line.say(fmt::format("capacity: {} values tried, now {} = {}", tried, over, value));
+          [&](std::int64_t value, std::int64_t read) {
+            end_if_asked(fmt::format("{} = {} was being tried, after {} other values", over, value, read));
+            line.say(fmt::format("capacity: {} values read, now {} = {}", read, over, value));
           }};
   Capacity found = capacity(over, with, how);
   found.varied = point.values;
@@ -142,17 +142,37 @@ void check_grows(const ScenarioFile& file, const std::string& over, int changes)
   }
 }
 
-// Until a signal asks to end: "" or what was being done then.
-std::string find_rows(const ScenarioFile& file, const std::string& over, const std::vector<VariedPoint>& points,
-                      std::optional<std::int64_t> most, std::vector<Capacity>& rows) {
+// "plan.stages=8"
+std::string name_of(const VariedPoint& point) {
+  std::string text;
+  for (const auto& [key, value] : point.values)
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, value);
+  return text;
+}
+
+struct Rows {
+  std::vector<Capacity> found;
+  std::string failed;  // a line for each variant that has no answer
+  std::string ended;   // what was being done when a signal asked to end, or ""
+};
+
+Rows rows_of(const ScenarioFile& file, const std::string& over, const std::vector<VariedPoint>& points,
+             std::optional<std::int64_t> most) {
   const Interruption interruption;
-  try {
-    for (const VariedPoint& point : points)
-      rows.push_back(capacity_row(file, over, point, most));
-  } catch (const Interrupted& ended) {
-    return ended.what();
+  Rows rows;
+  for (const VariedPoint& point : points) {
+    try {
+      rows.found.push_back(capacity_row(file, over, point, most));
+    } catch (const Interrupted& ended) {
+      rows.ended = ended.what();
+      return rows;
+    } catch (const InputError& error) {
+      if (points.size() == 1) throw;
+      rows.failed += fmt::format("{}{}: {}", rows.failed.empty() ? "" : "\n", name_of(point), error.what());
+    }
   }
-  return "";
+  if (rows.found.empty()) throw InputError(rows.failed);
+  return rows;
 }
 
 int run(const Arguments& arguments) {
@@ -170,10 +190,9 @@ int run(const Arguments& arguments) {
   const ScenarioFile file(path, {.set = std::move(changes), .config_path = config_path()});
   std::vector<VariedPoint> points = file.varied();
   if (points.empty()) points.emplace_back();
-  std::vector<Capacity> rows;
   for (const VariedPoint& point : points)
     check_grows(file, over, point.changes);
-  const std::string ended = find_rows(file, over, points, most, rows);
+  const auto [rows, failed, ended] = rows_of(file, over, points, most);
   if (rows.empty()) return interrupted(ended);
   print(arguments.has("--json") ? capacity_json(rows, path) : capacity_text(rows, table));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -182,6 +201,7 @@ int run(const Arguments& arguments) {
   }
   if (!ended.empty())
     return interrupted(fmt::format("{} of {} rows are printed; {}", rows.size(), points.size(), ended));
+  if (!failed.empty()) throw InputError(failed);
   for (const Capacity& each : rows)
     if (!each.largest) return kNo;
   return kDone;
@@ -197,6 +217,7 @@ constinit const Command kCapacity{
         "KEY is a whole number of the scenario; everything else stays as the scenario says. The layers are cut so "
         "that\n"
         "every stage fits, and among those cuts with the least bottleneck. With a vary: block, a row per variant.\n"
+        "A variant without an answer is an error, and the other rows are printed all the same.\n"
         "With a run: block the answer is the largest model that really runs: its plan is taken as run takes it, and\n"
         "a worker's arena may span run.memory_cap, or else the device's memory less its reserve.\n"
         "  pipewright capacity scenarios/quickstart.yaml --over training.micro_batch_size\n"

@@ -51,13 +51,7 @@ std::string comparison_html(const RunComparison& c, const std::string& command) 
   const Report &predicted = c.predicted.report, &measured = c.measured.report;
   const Scenario& scenario = *c.predicted.scenario;
   HtmlPage page(scenario.name, question(c.measured));
-  page.figures({{"predicted step", short_time(predicted.makespan, 4), ""},
-                {"measured step", short_time(c.times.median, 4),
-                 fmt::format("median of {}; p5 {}, p95 {}", c.times.timed.size(), short_time(c.times.p5),
-                             short_time(c.times.p95))},
-                {"error", signed_percent(c.step_error()), "predicted / measured - 1"},
-                {"bubble", percent(predicted.bubble_fraction), "measured " + percent(measured.bubble_fraction)},
-                {"peak memory", c.memory_exact() ? "exact" : "NOT EXACT", "of every worker, to the byte"},
+  page.figures({{"error of the step", signed_percent(c.step_error()), "predicted / measured - 1"},
                 {"verdict", word(c.verdict()), fmt::format("tolerance {}", whole_percent(c.tolerance))}});
   if (c.verdict() == Verdict::Withheld)
     page.warning(c.verdict_text());
@@ -75,6 +69,8 @@ std::string comparison_html(const RunComparison& c, const std::string& command) 
   page.table(table_of("op", compared_ops(c, kMostOps)));
   page.heading("Timed steps, in their order");
   page.paragraph(step_times(c.times.timed));
+  page.paragraph(fmt::format("Median {}, p5 {}, p95 {}.", short_time(c.times.median, 4), short_time(c.times.p5),
+                             short_time(c.times.p95)));
   page.heading("How it is known");
   std::vector<std::string> known = measured.provenance;
   if (scenario.profile != nullptr)

@@ -36,10 +36,6 @@ void add_table(HtmlPage& page, const std::string& title, const std::vector<Impor
   if (!notes.empty()) page.list(notes);
 }
 
-HtmlPage::Figure step_figure(const char* name, Time time) {
-  return {name, short_time(time, 4), ""};
-}
-
 }  // namespace
 
 std::string imported_text(const ImportedComparison& c) {
@@ -67,9 +63,7 @@ std::string imported_html(const ImportedComparison& c, const std::string& comman
   const Time predicted = c.log ? c.predicted.step_time : c.trace->predicted_step();
   const Time measured = c.log ? c.log->median : c.trace->measured_step();
   std::vector<HtmlPage::Figure> figures = {
-      step_figure("predicted step", predicted),
-      step_figure("measured step", measured),
-      {"error", fmt::format("{:+.1f} %", 100 * error_of(predicted, measured)), "predicted / measured - 1"}};
+      {"error of the step", fmt::format("{:+.1f} %", 100 * error_of(predicted, measured)), "predicted / measured - 1"}};
   if (c.tolerance) figures.push_back({"verdict", c.within ? "within" : "outside", c.verdict});
   page.figures(figures);
   if (c.log && !c.log->other_layout.empty()) page.warning(c.log->other_layout + "; are they of one run?");

@@ -64,7 +64,7 @@ std::string drawing(const ScheduleRule& rule, const ScheduleShape& shape, int wi
 }
 
 std::string bubble_text(const ScheduleRule& rule, const ScheduleShape& shape) {
-  const auto bubble = rule.bubble(shape);
+  const auto bubble = textbook_bubble(rule, shape, {});
   return bubble ? bubble->text : "-";
 }
 
@@ -90,7 +90,7 @@ std::string schedule_in_detail(const std::string& name, int width) {
   const ScheduleShape shape = example(*rule);
   std::string text = fmt::format("{}: {}\n\n", rule->name, rule->title);
   text += "bubble  " + bubble_text(*rule, shape);
-  if (const auto bubble = rule->bubble(shape); bubble && bubble->numerator > 0)
+  if (const auto bubble = textbook_bubble(*rule, shape, {}); bubble && bubble->numerator > 0)
     text += fmt::format("; here {}/{} = {:.1f} %", bubble->numerator, bubble->denominator,
                         100.0 * static_cast<double>(bubble->numerator) / static_cast<double>(bubble->denominator));
   if (!rule->flush) text += "; the run drawn below also fills and drains, which the steady state leaves out";

@@ -53,7 +53,7 @@ constexpr std::array<Option, 14> kOwnOptions = {{
     {"--json", "", "", "one JSON document on standard output instead of the table"},
     {"--csv", "", "", "comma-separated values on standard output instead of the table"},
     {"--all", "", "", "every row of the table (default: of more than 200 rows, the first 40 that fit)"},
-    {"--x", "", "KEY", "key of the grid on the x axis (default: the first with several numbers)"},
+    {"--x", "", "KEY", "key of the grid on the x axis (default: the one with most numbers)"},
     {"--y", "", "FIGURE", "figure on the y axis (default: samples_per_s)"},
     {"--time-limit", "", "TIME", "with replan: true, time limit of the search at each point (default: 10s)"},
     {"--width", "", "N", "columns of the table (default: the terminal's, else 100)"},

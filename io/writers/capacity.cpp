@@ -104,7 +104,8 @@ std::vector<std::string> explanation(const Capacity& row) {
   const Unit unit = unit_of(row);
   std::vector<std::string> lines;
   if (!row.largest) {
-    lines.push_back(fmt::format("no value of {} fits", row.over));
+    lines.push_back(
+        fmt::format("no value of {}{} fits", row.over, row.tried_to ? fmt::format(" up to {}", *row.tried_to) : ""));
   } else {
     lines.push_back(fmt::format("{} = {}: stage {} is the fullest, {} {} of {}", row.over, *row.largest, row.fullest,
                                 unit(row.peak), unit.name, unit(row.device_memory)));
@@ -125,7 +126,10 @@ std::vector<std::string> explanation(const Capacity& row) {
     lines.push_back((row.largest ? "memory is no limit here: no larger value makes a scenario: "
                                  : "no larger value makes a scenario: ") +
                     row.next_refused);
-  if (row.largest && row.next && row.next_least_memory > row.least_memory && !row.of_run)
+  if (row.largest && row.next && row.tried_to)
+    lines.push_back(fmt::format("no value from {} to {} fits; larger ones were not tried, and one may fit",
+                                *row.largest + 1, *row.tried_to));
+  if (row.proven && row.largest && row.next && row.next_least_memory > row.least_memory && !row.of_run)
     lines.push_back(fmt::format("the answer is the same for {} to {} {} per device", unit(row.least_memory),
                                 unit(row.next_least_memory), unit.name));
   if (row.fit > 0)
@@ -163,7 +167,9 @@ std::string capacity_json(const std::vector<Capacity>& rows, const std::string& 
     json.field("limited_by", limited_by(row))
         .field("method", row.method)
         .field("upper_end", row.upper_end)
-        .field("tried", row.tried);
+        .field("tried", row.tried)
+        .field("proven", row.proven)
+        .field("tried_to", row.tried_to);
     if (row.largest) {
       json.field("stages", row.stages).field("devices", row.devices).field("layers", row.layers);
       json.field("parameters", row.parameters).field("device_memory_bytes", row.device_memory);
@@ -196,7 +202,7 @@ std::string capacity_csv(const std::vector<Capacity>& rows) {
   text +=
       "over,largest,stages,devices,layers,parameters,device_memory_bytes,reserve_bytes,training_state_bytes,"
       "activations_bytes,largest_activations_bytes,fullest_stage,peak_bytes,headroom_bytes,least_memory_bytes,next,"
-      "next_stage,next_peak_bytes,next_least_memory_bytes,tried,method,set,limited_by\n";
+      "next_stage,next_peak_bytes,next_least_memory_bytes,tried,proven,tried_to,method,set,limited_by\n";
   for (const Capacity& row : rows) {
     for (const auto& [key, value] : row.varied)
       text += csv_field(value) + ",";
@@ -220,8 +226,9 @@ std::string capacity_csv(const std::vector<Capacity>& rows) {
       text += fmt::format(",{},{},{},{}", *row.next, row.next_stage, row.next_need.value, row.next_least_memory.value);
     else
       text += ",,,,";
-    text += fmt::format(",{},{},{},{}\n", row.tried, csv_field(row.method),
-                        csv_field(fmt::format("{}", fmt::join(changes(row), " "))), limited_by(row));
+    text +=
+        fmt::format(",{},{},{},{},{},{}\n", row.tried, row.proven, row.tried_to ? std::to_string(*row.tried_to) : "",
+                    csv_field(row.method), csv_field(fmt::format("{}", fmt::join(changes(row), " "))), limited_by(row));
   }
   return text;
 }
@@ -253,6 +260,8 @@ JsonShape capacity_shape() {
                                 {"method", text()},
                                 {"upper_end", text()},
                                 {"tried", whole()},
+                                {"proven", flag()},
+                                {"tried_to", maybe(whole())},
                                 {"stages?", whole()},
                                 {"devices?", whole()},
                                 {"layers?", whole()},

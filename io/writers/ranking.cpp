@@ -157,6 +157,8 @@ void ranked::write_plan(JsonText& json, const Found& found) {
   if (!found.plan.rebuilt.empty()) json.field("rebuilt_layers", found.plan.rebuilt);
   json.field("step_time_s", found.report.step_time).field("samples_per_s", found.report.samples_per_s);
   json.field("tokens_per_s", found.report.tokens_per_s).field("mfu", found.report.mfu).field("hfu", found.report.hfu);
+  json.field("tokens_per_s_per_device", tokens_per_s_per_device(found));
+  json.field("tflops_per_device", tflops_per_device(found));
   json.field("bubble_fraction", found.report.bubble_fraction).field("peak_bytes", fullest(found).need);
   json.field("capacity_bytes", fullest(found).capacity);
   if (fullest(found).fit > 0) json.field("to_fit_bytes", fullest(found).to_fit);
@@ -353,6 +355,8 @@ JsonShape ranked::plan_shape() {
                                          {"tokens_per_s", maybe(number())},
                                          {"mfu", maybe(number())},
                                          {"hfu", maybe(number())},
+                                         {"tokens_per_s_per_device", maybe(number())},
+                                         {"tflops_per_device", maybe(number())},
                                          {"bubble_fraction", number()},
                                          {"peak_bytes", whole()},
                                          {"capacity_bytes", whole()},

@@ -14,19 +14,6 @@
 namespace pipewright::ranked {
 namespace {
 
-std::optional<double> flop_rate(const Found& found) {
-  const Scenario& scenario = *found.scenario;
-  const auto peak = scenario.cluster.device.peak.find(scenario.training.precision);
-  if (several_classes(found)) return std::nullopt;  // of whose peak?
-  if (!found.report.mfu || peak == scenario.cluster.device.peak.end()) return std::nullopt;
-  return *found.report.mfu * peak->second.value * 1e-12;
-}
-
-std::optional<double> tokens_per_device(const Found& found) {
-  if (!found.report.tokens_per_s) return std::nullopt;
-  return *found.report.tokens_per_s / found.plan.devices();
-}
-
 // What a device is called in a head: a TPU or a processor's core is no GPU.
 bool is_gpu(const Device& device) {
   return !device.name.starts_with("tpu") && !device.name.starts_with("xeon");
@@ -80,6 +67,19 @@ Fullest fullest(const Found& found) {
       most = Fullest{stage.need.with_reserve, stage.need.high, memory, stage.need.to_fit, fit};
   }
   return most.value_or(Fullest{});
+}
+
+std::optional<double> tflops_per_device(const Found& found) {
+  const Scenario& scenario = *found.scenario;
+  const auto peak = scenario.cluster.device.peak.find(scenario.training.precision);
+  if (several_classes(found)) return std::nullopt;  // of whose peak?
+  if (!found.report.mfu || peak == scenario.cluster.device.peak.end()) return std::nullopt;
+  return *found.report.mfu * peak->second.value * 1e-12;
+}
+
+std::optional<double> tokens_per_s_per_device(const Found& found) {
+  if (!found.report.tokens_per_s) return std::nullopt;
+  return *found.report.tokens_per_s / found.plan.devices();
 }
 
 std::optional<double> fit_probability(const Found& found) {
@@ -205,8 +205,8 @@ std::vector<TextColumn> columns(const std::vector<Found>& plans) {
                                       std::to_string(layout.zero),
                                       seconds_text(found.report.step_time),
                                       fmt::format("{:.4g}", found.report.samples_per_s),
-                                      figure(tokens_per_device(found), "{:.0f}"),
-                                      figure(flop_rate(found), "{:.0f}"),
+                                      figure(tokens_per_s_per_device(found), "{:.0f}"),
+                                      figure(tflops_per_device(found), "{:.0f}"),
                                       found.report.mfu ? fmt::format("{:.1f}", 100 * *found.report.mfu) : "-",
                                       fmt::format("{:.1f}", 100 * found.report.bubble_fraction),
                                       sizes(device.need),

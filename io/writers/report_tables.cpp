@@ -47,19 +47,20 @@ class Tables {
     if (report_.mfu > 1) rate += " (more than the peak allows: see the warnings)";
     if (report_.hfu) rate += " · HFU " + percent(*report_.hfu);
     line("throughput", rate);
-    line("bubble", bubble());
+    line("bubble", bubble_of_all() + " · " + other_bubbles());
     if (const StageReport* full = fullest()) line("memory peak", memory_peak(*full));
-    if (timed && !is_measured(answer_)) line("speed-up", speed_up());
-    line("limited by", report_.limiting_factor);
-    if (!report_.fits) {
-      line("infeasible", report_.shortfall.reason);
-      const auto& details = report_.shortfall.details;
-      for (std::size_t i = 0; i < std::min<std::size_t>(details.size(), kShortfallLines); ++i)
-        line("", details[i]);
-      if (details.size() > kShortfallLines) line("", fmt::format("{} more stages", details.size() - kShortfallLines));
-      for (const auto& remedy : report_.shortfall.remedies)
-        line("", remedy);
-    }
+    explain(lines);
+    return lines;
+  }
+
+  std::vector<std::pair<std::string, std::string>> beside_figures() const {
+    std::vector<std::pair<std::string, std::string>> lines;
+    if (report_.samples_per_s <= 0) lines.emplace_back("throughput", "none: the step takes no time");
+    lines.emplace_back("other bubbles", other_bubbles());
+    const StageReport* full = fullest();
+    if (full != nullptr && limited() && short_bytes(full->need.with_reserve) != short_bytes(full->need.model))
+      lines.emplace_back("held by the model", short_bytes(full->need.model) + " of the memory peak");
+    explain(lines);
     return lines;
   }
 
@@ -217,6 +218,21 @@ class Tables {
   }
 
  private:
+  // Speed-up, what limits the step, and what keeps the plan from fitting.
+  void explain(std::vector<std::pair<std::string, std::string>>& lines) const {
+    if (report_.samples_per_s > 0 && !is_measured(answer_)) lines.emplace_back("speed-up", speed_up());
+    lines.emplace_back("limited by", report_.limiting_factor);
+    if (report_.fits) return;
+    lines.emplace_back("infeasible", report_.shortfall.reason);
+    const auto& details = report_.shortfall.details;
+    for (std::size_t i = 0; i < std::min<std::size_t>(details.size(), kShortfallLines); ++i)
+      lines.emplace_back("", details[i]);
+    if (details.size() > kShortfallLines)
+      lines.emplace_back("", fmt::format("{} more stages", details.size() - kShortfallLines));
+    for (const auto& remedy : report_.shortfall.remedies)
+      lines.emplace_back("", remedy);
+  }
+
   // The sum of what the model holds, what the device must have for it, and the range in which that is expected.
   std::string memory_peak(const StageReport& full) const {
     const MemoryNeed& need = full.need;
@@ -234,10 +250,11 @@ class Tables {
   // A real run without a cap says of no memory how full it is.
   bool limited() const { return answer_.memory.capacity.value > 0; }
 
-  std::string bubble() const {
-    std::string text = percent(report_.bubble_fraction);
-    text += report_.steady ? " of a steady period" : " of the makespan";
-    text += fmt::format(" · {} of the longest worker's span", percent(report_.bubble_fraction_span));
+  std::string bubble_of_all() const {
+    return percent(report_.bubble_fraction) + (report_.steady ? " of a steady period" : " of the makespan");
+  }
+  std::string other_bubbles() const {
+    std::string text = percent(report_.bubble_fraction_span) + " of the longest worker's span";
     for (const auto& formula : report_.formulas)
       if (formula.quantity == "bubble")
         text += fmt::format(" · by formula {} = {}{}", formula.formula, with_unit(formula.value, formula.unit),
@@ -344,6 +361,9 @@ class Tables {
 
 std::vector<std::pair<std::string, std::string>> summary_lines(const Answer& answer) {
   return Tables(answer, 0).summary();
+}
+std::vector<std::pair<std::string, std::string>> lines_beside_figures(const Answer& answer) {
+  return Tables(answer, 0).beside_figures();
 }
 ReportTable stage_table(const Answer& answer, int rows) {
   return Tables(answer, rows).stages();

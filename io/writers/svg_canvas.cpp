@@ -110,7 +110,7 @@ void Canvas::text(double x, double y, std::string_view content, std::string_view
 std::string Canvas::document(double width, double height, std::string_view name) const {
   return fmt::format(
              "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} "
-             "{1}\">\n"
+             "{1}\" style=\"max-width:100%;height:auto\">\n"
              "<title>{2}</title>\n",
              coordinate(width), coordinate(height), xml(name)) +
          std::string(kStyle) + "<rect width=\"100%\" height=\"100%\" class=\"bg\"/>\n" + body_ + "</svg>\n";
