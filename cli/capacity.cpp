@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "cli/backend_of.hpp"
+#include "cli/campaign_options.hpp"
 #include "cli/capacity.hpp"
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
@@ -20,6 +21,7 @@
 #include "cli/real_run.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "core/cost/memory_model.hpp"
 #include "core/ending.hpp"
 #include "io/errors.hpp"
 #include "io/fields.hpp"
@@ -31,10 +33,13 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 9> kOptions = {{
+constexpr std::array<Option, 10> kOptions = {{
     {"--over", "", "KEY", "the whole number to grow: model.layers, model.hidden, training.micro_batch_size, ..."},
     {"--at-most", "", "N", "try no larger value (default: where the training state alone passes all memory)"},
     {"--set", "", "KEY=VALUE", "change one value of the scenario first (repeatable)"},
+    {"--fit", "", "PERCENT",
+     "fit with this probability over the memory model's range (plan.fit; default: 95%; 50%: the estimate itself must "
+     "fit)"},
     {"--backend", "", "NAME",
      "of run.backend: cpu or cuda, whose blocks lie at multiples of 64 or 512 B; no GPU is needed"},
     {"--virtual-devices", "", "K", "of run.virtual_devices: at least as many as the plan has workers"},
@@ -85,7 +90,7 @@ std::vector<RunMemory> run_memory(const Scenario& scenario, const Plan& plan, co
 Capacity capacity_row(const ScenarioFile& file, const std::string& over, const VariedPoint& point,
                       std::optional<std::int64_t> most) {
   const ScenarioWith with = [&](std::int64_t value) {
-    Scenario scenario = file.scenario(point.changes, {over + "=" + std::to_string(value)});
+    Scenario scenario = fitting_by_default(file.scenario(point.changes, {over + "=" + std::to_string(value)}));
     return scenario.run.place == Place{} ? scenario : with_a_peak(std::move(scenario));
   };
   ProgressLine line;
@@ -184,7 +189,7 @@ int run(const Arguments& arguments) {
   const auto most = at_most(arguments);
   const std::vector<std::string> outputs = arguments.all("--output");
   const auto writers = checked_formats<Ending>(outputs, {path}, kEndings);
-  std::vector<std::string> changes = arguments.all("--set");
+  std::vector<std::string> changes = settings(arguments);
   for (std::string& change : run_settings_as_changes(arguments))
     changes.push_back(std::move(change));
   const ScenarioFile file(path, {.set = std::move(changes), .config_path = config_path()});
@@ -216,7 +221,8 @@ constinit const Command kCapacity{
     .details =
         "KEY is a whole number of the scenario; everything else stays as the scenario says. The layers are cut so "
         "that\n"
-        "every stage fits, and among those cuts with the least bottleneck. With a vary: block, a row per variant.\n"
+        "every stage fits, with 95 % over the memory model's range as for `plan`, and among those cuts with the least\n"
+        "bottleneck. With a vary: block, a row per variant.\n"
         "A variant without an answer is an error, and the other rows are printed all the same.\n"
         "With a run: block the answer is the largest model that really runs: its plan is taken as run takes it, and\n"
         "a worker's arena may span run.memory_cap, or else the device's memory less its reserve.\n"

@@ -16,6 +16,7 @@
 #include "cli/terminal.hpp"
 #include "cli/time_limit.hpp"
 #include "core/check.hpp"
+#include "core/cost/memory_model.hpp"
 #include "io/quantity.hpp"
 #include "io/read_scenario.hpp"
 #include "io/writers/campaign_lines.hpp"
@@ -43,7 +44,8 @@ constexpr std::array<Option, 15> kOwnOptions = {{
     {"--time-limit", "", "TIME", "stop after TIME and report the remaining gap (default: 10s)"},
     {"--gap", "", "PERCENT", "stop when the plan is this close to the bound (default: 1%; 0: go on until proven)"},
     {"--fit", "", "PERCENT",
-     "only plans that fit with this probability over the memory model's range, e.g. 95% (plan.fit)"},
+     "only plans that fit with this probability over the memory model's range (plan.fit; default: 95%; 50%: the "
+     "estimate itself must fit)"},
     {"--explain", "", "", "what limits each plan, what was rejected, and bandwidths at which the choice flips"},
     {"--pareto", "", "AXES", "memory, cost or memory,cost: plans that no other beats in time and all of these"},
     {"--output", "-o", "FILE",
@@ -182,6 +184,7 @@ int run(const Arguments& arguments) {
   const std::vector<std::string> pareto_axes = axes(arguments);
   const FrameworkWords* const words = framework(arguments);
   Narrowed narrow{read_scenario(path, {.set = settings(arguments), .config_path = config_path()}), {}, {}, {}};
+  narrow.scenario = fitting_by_default(std::move(narrow.scenario));
   if (words != nullptr) narrow = narrowed(narrow.scenario, words->framework);
   const Scenario& scenario = narrow.scenario;
   options.within = narrow.within, options.kept = narrow.keys;
@@ -250,11 +253,9 @@ constinit const Command kPlan{
         "--for\n"
         "megatron` then writes that very plan (docs/launch.md).\n"
         "--nodes auto finds how many nodes it takes: it tries 1, 2, 4, ... and then the numbers in between.\n"
-        "Ctrl-C ends the search and prints the best plan so far (exit status 130). A plan may fill a device to the\n"
-        "last byte; --fit 95% takes only plans that fit with that probability over the memory model's range, and\n"
-        "--set cluster.node.device.reserve=4GiB keeps some of every device free. --pareto searches several times, "
-        "each\n"
-        "within the time limit.\n",
+        "Ctrl-C ends the search and prints the best plan so far (exit status 130). A plan must fit with 95 % over the\n"
+        "memory model's range, after what context and libraries take (device.reserve); --fit 50% takes plans that may\n"
+        "fill a device to the last byte. --pareto searches several times, each within the time limit.\n",
     .options = kOptions,
     .least = 1,
     .most = 1,

@@ -43,16 +43,23 @@ bool wrong_type(Reader& reader, const At& at, std::string_view needed) {
   return false;
 }
 
-// {value: 15.7 TFLOP/s, source: "datasheet, page 4"}: notes the source and gives the value.
+// {value: 15.7 TFLOP/s, provenance: published, source: "datasheet, page 4"}: notes source and provenance, gives the
+// value.
 const Yaml* sourced_value(Reader& reader, const At& at) {
   const Yaml* value = at.yaml.find("value");
   const Yaml* source = at.yaml.find("source");
+  const Yaml* provenance = at.yaml.find("provenance");
   for (const auto& [key, item] : at.yaml.map)
-    if (key.text != "value" && key.text != "source") unknown_key(reader, at, key, {"value", "source"});
+    if (key.text != "value" && key.text != "source" && key.text != "provenance")
+      unknown_key(reader, at, key, {"value", "source", "provenance"});
   if (!value) return missing_key(reader, at, "value", "the figure"), nullptr;
   if (source) {
     std::string text;
     if (read_value(reader, at.child("source", *source), text)) reader.sources[path(at)] = text;
+  }
+  if (provenance) {
+    Provenance how{};
+    if (read_value(reader, at.child("provenance", *provenance), how)) reader.provenances[path(at)] = how;
   }
   return value;
 }
@@ -263,12 +270,19 @@ std::string YamlText::full_path(std::string_view key) const {
   return full + std::string(key);
 }
 
+std::string YamlText::sourced(const std::string& value, const std::string& path) const {
+  const auto source = sources_.find(path);
+  const auto provenance = provenances_.find(path);
+  if (source == sources_.end() && provenance == provenances_.end()) return value;
+  std::string text = "{value: " + value;
+  if (provenance != provenances_.end()) text += ", provenance: " + value_text(provenance->second);
+  if (source != sources_.end()) text += ", source: " + yaml_string(source->second);
+  return text + "}";
+}
+
 void YamlText::line(std::string_view key, const std::string& value) {
   const std::string full = full_path(key);
-  const auto source = sources_.find(full);
-  const std::string shown_value =
-      source == sources_.end() ? value : fmt::format("{{value: {}, source: {}}}", value, yaml_string(source->second));
-  const std::string entry = fmt::format("{:{}}{}: {}", "", 2 * path_.size(), yaml_string(key), shown_value);
+  const std::string entry = fmt::format("{:{}}{}: {}", "", 2 * path_.size(), yaml_string(key), sourced(value, full));
   std::string origin;
   if (origins_) {
     const auto place = origins_->find(full);

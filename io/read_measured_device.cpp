@@ -475,7 +475,10 @@ std::string device_yaml(const Device& device) {
   std::map<std::string, std::string> sources;
   for (const auto& [key, source] : device.sources)
     sources.emplace("device." + key, source);
-  YamlText out(nullptr, std::move(sources));
+  std::map<std::string, Provenance> provenances;
+  for (const auto& [key, how] : device.provenances)
+    provenances.emplace("device." + key, how);
+  YamlText out(nullptr, std::move(sources), std::move(provenances));
   out.open("device");
   write_device_section(out, device);
   out.close();

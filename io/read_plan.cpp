@@ -299,7 +299,7 @@ void read_fit(Reader& reader, const At& at, PlanRequest& plan) {
   plan.fit = *fit.value;
 }
 void write_fit(YamlText& out, std::string_view key, const PlanRequest& plan) {
-  if (plan.fit > 0) out.line(key, fmt::format("{:.10g}%", 100 * plan.fit));
+  if (plan.fit > 0 && !plan.fit_by_default) out.line(key, fmt::format("{:.10g}%", 100 * plan.fit));
 }
 
 constexpr Field<PlanRequest> kPlan[] = {
@@ -384,8 +384,9 @@ constexpr Field<PlanRequest> kPlan[] = {
      },
      write_as<&PlanRequest::reserve_pipeline>},
     {"fit", "percentage in (0 %, 100 %], e.g. 95%",
-     "a plan must fit with at least this probability over the range of the memory model; default: what it is expected "
-     "to need must fit",
+     "a plan must fit with at least this probability over the range of the memory model; up to 50%: what it is "
+     "expected "
+     "to need must fit; default: 95% of `plan` and `capacity`, else 50%",
      Need::Optional, read_fit, write_fit},
 };
 

@@ -354,7 +354,7 @@ class CapacitySearch {
 
   // Of a run nothing is a matter of a range.
   void describe_fit(const CapacityTrial& trial) {
-    if (!result_.of_run && !trial.scenario().model.works.empty()) result_.fit = trial.scenario().plan.fit;
+    if (!result_.of_run) result_.fit = fit_asked(trial.scenario());
   }
 
   void describe_largest(const CapacityTrial& best) {

@@ -402,6 +402,13 @@ const StageReport* fullest(const Report& report) {
   return least == report.stages.end() ? nullptr : &*least;
 }
 
+double fit_probability(const Report& report) {
+  double least = 1;
+  for (const StageReport& stage : report.stages)
+    least = std::min(least, fit_probability(stage.need));
+  return least;
+}
+
 Time step_time(const Plan& plan, Time makespan, const std::optional<SteadyState>& steady) {
   if (!steady) return makespan;
   const std::int64_t samples = checked_product(steady->micro_batches * plan.data_parallel, plan.micro_batch_size,

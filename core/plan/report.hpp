@@ -128,6 +128,9 @@ struct Report {
 // The stage whose devices have the least left; none: nullptr.
 const StageReport* fullest(const Report& report);
 
+// With which probability the plan fits over the memory model's range: that of the stage with the least.
+double fit_probability(const Report& report);
+
 // One optimizer step, and samples per second (0 when it takes no time).
 //     flush          step = makespan,                                      samples/s = global batch / step
 //     asynchronous   samples/s = micro-batch * micro-batches per period * copies / period,   step = batch / (samples/s)

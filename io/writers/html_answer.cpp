@@ -103,16 +103,16 @@ void warn_of_tight_memory(HtmlPage& page, const Answer& answer) {
 std::string tight_memory(const Report& report) {
   const StageReport* full = fullest(report);
   if (full == nullptr || !report.fits || full->need.high <= full->need.capacity) return "";
-  if (full->need.fit > 0) return "";  // as asked
-  return tight_memory(full->need.high, full->need.capacity);
+  if (full->need.fit > 0 || full->need.high <= full->need.low) return "";  // as asked; nothing is open
+  const double fit = fit_probability(report);
+  return fit < kFitByDefault ? tight_memory(full->need.high, full->need.capacity, fit) : "";
 }
 
-std::string tight_memory(Bytes high, Bytes capacity) {
+std::string tight_memory(Bytes high, Bytes capacity, double fit) {
   return fmt::format(
-      "Memory is tight: frameworks differ, and real use may reach {} of {}; the driver and "
-      "libraries take some. Plan with --fit 95%, or with a reserve, or a larger one, e.g. --set "
-      "cluster.node.device.reserve=4GiB.",
-      short_bytes(high), short_bytes(capacity));
+      "Memory is tight: real use may reach {} of {}, as frameworks differ in the tensors that they keep, and the plan "
+      "fits with {:.0f} %. `plan` takes plans that fit with {}, or with what --fit asks for.",
+      short_bytes(high), short_bytes(capacity), 100 * fit, fit_text(kFitByDefault));
 }
 
 std::vector<std::string> all_warnings(const Report& report) {

@@ -295,8 +295,8 @@ std::string ranking_markdown(const Ranking& ranking) {
   if (device.fit > 0)
     text +=
         "\nMemory: " + markdown_text(memory_text(ranking.plans.front(), Sizes(*ranking.plans.front().scenario))) + "\n";
-  else if (device.high > device.capacity)
-    text += "\n" + tight_memory(device.high, device.capacity) + "\n";
+  else if (const std::string tight = tight_memory(ranking.plans.front().report); !tight.empty())
+    text += "\n" + tight + "\n";
   for (const std::string& warning : warnings_of(ranking))
     text += "\nWarning: " + markdown_text(warning) + "\n";
   return text;

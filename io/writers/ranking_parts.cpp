@@ -84,10 +84,7 @@ std::optional<double> tokens_per_s_per_device(const Found& found) {
 
 std::optional<double> fit_probability(const Found& found) {
   if (found.scenario->model.works.empty()) return std::nullopt;
-  double least = 1;
-  for (const StageReport& stage : found.report.stages)
-    least = std::min(least, pipewright::fit_probability(stage.need));
-  return least;
+  return pipewright::fit_probability(found.report);
 }
 
 std::string memory_text(const Found& found, const Sizes& sizes) {
@@ -98,13 +95,11 @@ std::string memory_text(const Found& found, const Sizes& sizes) {
   if (device.fit > 0)
     text += fmt::format("; fits with {}: peaks up to {} of {}", fit_text(device.fit), sizes(device.to_fit),
                         sizes.with_unit(device.capacity));
-  else if (asked > 0)
+  else if (asked > 0.5 && !fit_probability(found))
     text += fmt::format("; fits with {}: the layers state what they hold, so that there is no range", fit_text(asked));
   else if (device.high > device.capacity)
-    text += fmt::format(
-        "; tight: frameworks differ, and real use may reach {} ({:.0f} % chance to fit); "
-        "--fit 95% takes only plans that fit with that probability",
-        sizes.with_unit(device.high), 100 * fit_probability(found).value_or(1));
+    text += fmt::format("; tight: frameworks differ, and real use may reach {} ({:.0f} % chance to fit)",
+                        sizes.with_unit(device.high), 100 * fit_probability(found).value_or(1));
   return text;
 }
 

@@ -88,9 +88,9 @@ double RunMemory::states(int layers) const {
 double RunMemory::room(int layers) const {
   double room = std::numeric_limits<double>::infinity();
   for (const NeedSum& sum : sums_)
-    room = std::min(
-        room, (bytes(memory_.capacity) * (1 + 1e-12) - bytes(memory_.reserve) * sum.rest - states(layers) * sum.model) /
-                  (sum.model + sum.activation));
+    room =
+        std::min(room, (bytes(memory_.capacity) * (1 + 1e-12) - bytes(memory_.reserve) - states(layers) * sum.model) /
+                           (sum.model + sum.activation));
   return room;
 }
 

@@ -444,8 +444,8 @@ std::vector<std::string> remedies(const Answer& answer) {
   std::vector<std::string> lines;
   for (Remedy& each : found)
     lines.push_back(std::move(each.line));
-  if (answer.scenario->plan.fit > 0 && fits_by_estimate(answer.report))
-    lines.push_back("by the estimate alone it fits: without plan.fit");
+  if (fit_asked(*answer.scenario) > 0 && fits_by_estimate(answer.report))
+    lines.push_back("by the estimate alone it fits: --set plan.fit=50%");
   if (lines.empty())
     lines.push_back(
         "nothing that was tried fits (1f1b, ZeRO-1, gradients in 16 bits, recompute, smaller micro-batches, more "
