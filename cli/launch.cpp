@@ -134,8 +134,7 @@ std::string better_question(const Arguments& arguments, const NearestPlan& neare
 }
 
 // What checks a run knows where a section of the scenario is. Here the reason gets the place of the key that it names:
-// the
-// `--set` that gives it, or its line in the file.
+// the `--set` that gives it, or its line in the file.
 std::string at_its_key(const std::string& reason, const std::string& path, const std::vector<std::string>& set) {
   for (const std::string_view section : {"training", "plan", "run"}) {
     const std::size_t at = reason.find(fmt::format(": {}.", section));

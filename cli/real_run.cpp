@@ -14,6 +14,7 @@
 #include "cli/progress.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "core/cost/buckets.hpp"
 #include "core/ending.hpp"
 #include "io/format_quantity.hpp"
 #include "io/import/byte_source.hpp"

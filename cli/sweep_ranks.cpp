@@ -38,8 +38,7 @@ bool is_terminated() {
   return asked_to_end() == SIGTERM;
 }
 
-// ---- rows as bytes
-// ----------------------------------------------------------------------------------------------------
+// ---- rows as bytes --------------------------------------------------------------------------------------------------
 
 void put(BytesOut& out, const StoreValue& value) {
   out.put(static_cast<std::int32_t>(value.index()));

@@ -5,6 +5,7 @@
 
 #include "planner/find_plan.hpp"
 #include "planner/one_class.hpp"
+#include "core/cost/buckets.hpp"
 #include "planner/partitioners/fitting.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"
 

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "core/cost/buckets.hpp"
 #include "core/plan/given_schedule.hpp"
 #include "core/similar_names.hpp"
 #include "planner/bucket_size.hpp"

@@ -5,6 +5,7 @@
 #include <map>
 #include <variant>
 
+#include "core/cost/buckets.hpp"
 #include "core/cost/memory_model.hpp"
 #include "core/plan/op_index.hpp"
 #include "planner/partitioners/recompute_knapsack.hpp"

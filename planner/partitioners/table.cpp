@@ -4,6 +4,7 @@
 #include <array>
 #include <variant>
 
+#include "core/cost/buckets.hpp"
 #include "planner/partitioners/block_partition.hpp"
 #include "planner/partitioners/equal_layers.hpp"
 #include "planner/partitioners/fitting.hpp"

@@ -224,7 +224,7 @@ Time Evaluator::raise_bound(const Layout& layout, Time enough, int rounds) {
   const Plan* plan = std::get_if<Plan>(&shell);
   if (plan == nullptr) return known;
   const LayerCosts& layers = here.layers(layout.micro_batch_size);
-  const RunMemory memory(*here.run, *plan, here.cost, layers);
+  const EqualRunMemory memory(*here.run, *plan, here.cost, layers);
   const std::vector<Time> hops = StepPricer(*plan, here.cost).fastest_hops();
   const auto first = hops.begin() + here.run->begin - 1, last = hops.begin() + here.run->end;
   const auto of = [&](const Modes& modes) {

@@ -35,7 +35,7 @@ struct PathProblem {
   const EqualRun& run;
   const Plan& shell;  // with everything but its layers
   const LayerCosts& layers;
-  const RunMemory& memory;
+  const EqualRunMemory& memory;
   const std::vector<Recompute>& modes;  // that a stage may have
   Time hop;                             // least time of a message between neighbours, but from the last stage back
   bool block = false;                   // the run's layers are blocks: Recompute::Blocks repeats them

@@ -79,8 +79,9 @@ std::string joined(const std::vector<std::string>& list) {
 // GPipe with any stages and hops; a hop's tensor must not wait for the one before it:
 //     T = sum_k (f_k + b_k) + 2 sum_k c_k + (M - 1) (max_k f_k + max_k b_k)
 // One pass fills the pipeline, then the slowest stage of each pass sets the pace.
-// K = 3, M = 4, f = 1 2 1, b = 2 4 2, c = 0: 12 + 3 * 6 = 30.     tests/papers/identities_test.cpp "GPipe in closed
-// form", tests/planner/answer_test.cpp "GPipe's step time with unequal stages is its closed form"
+// K = 3, M = 4, f = 1 2 1, b = 2 4 2, c = 0: 12 + 3 * 6 = 30.
+//     tests/papers/identities_test.cpp "GPipe in closed form",
+//     tests/planner/answer_test.cpp "GPipe's step time with unequal stages is its closed form"
 FormulaReport gpipe_step(const Answer& answer, std::vector<std::string> missing) {
   const StepCosts& costs = answer.costs;
   const int stages = costs.shape.stages;

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/cost/buckets.hpp"
 #include "core/cost/memory_model.hpp"
 #include "sim/schedules/table.hpp"
 #include "tests/support/transformer_block.hpp"

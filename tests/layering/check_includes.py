@@ -36,6 +36,7 @@ THIRD_PARTY = [
     ("zlib", ["zlib.h"], ["io/"]),
     ("nlohmann-json", ["nlohmann/"], ["io/"]),
     ("expat", ["expat.h"], ["io/import/nccl_xml."]),
+    ("OpenSSL", ["openssl/"], ["io/sha256.", "runtime/transports/proof."]),
     ("SQLite", ["sqlite3.h"], ["io/store.", "io/import/nsys_sqlite."]),
     ("fmt", ["fmt/"], ["sim/", "planner/", "runtime/", "calibrate/", "io/", "cli/"]),
     ("doctest", ["doctest/"], []),

@@ -76,9 +76,9 @@ std::vector<char*> ended_by_null(const std::vector<std::string>& words) {
 
 // Ours, but for what whoever runs the tests has set for himself, and with `settings`.
 std::vector<std::string> environment_with(const std::vector<std::string>& settings) {
-  constexpr std::array<std::string_view, 7> not_inherited = {"PIPEWRIGHT_PATH", "NO_COLOR",         "CLICOLOR_FORCE",
-                                                             "FORCE_COLOR",     "PIPEWRIGHT_COLOR", "PIPEWRIGHT_JOBS",
-                                                             "PIPEWRIGHT_WIDTH"};
+  constexpr std::array<std::string_view, 9> not_inherited = {
+      "PIPEWRIGHT_PATH", "NO_COLOR",         "CLICOLOR_FORCE",    "FORCE_COLOR",           "PIPEWRIGHT_COLOR",
+      "PIPEWRIGHT_JOBS", "PIPEWRIGHT_WIDTH", "PIPEWRIGHT_SECRET", "PIPEWRIGHT_SECRET_FILE"};
   std::map<std::string, std::string> values;
   const auto set = [&](const std::string& setting) { values[setting.substr(0, setting.find('='))] = setting; };
   for (char** one = environ; *one != nullptr; ++one)

@@ -1,6 +1,6 @@
 // A model under construction: layers are added in execution order, each with a recipe of operators.
 //
-//     Network net("VGG-16", "[VGG15] table 1, column D");
+//     ModelBuilder net("VGG-16", "[VGG15] table 1, column D");
 //     auto x = net.image({3, 224, 224});
 //     x = net.add("conv1", {x}, [](LayerBuilder& b, In in) { return b.conv2d(in[0], {.channels = 64}); });
 //     x = net.add("relu1", {x}, [](LayerBuilder& b, In in) { return b.activation(in[0], Activation::Relu); });
@@ -20,7 +20,7 @@
 
 namespace pipewright {
 
-class Network {
+class ModelBuilder {
  public:
   struct Tensor {
     LayerId layer = -1;   // that makes it; -1: the model's own input
@@ -29,7 +29,7 @@ class Network {
   };
   using In = std::span<const LayerBuilder::Value>;
 
-  Network(std::string name, std::string source);
+  ModelBuilder(std::string name, std::string source);
 
   // Further inputs of the model: an image, features, or token numbers of 8 B each.
   Tensor input(const Shape& shape);
@@ -67,20 +67,23 @@ class Network {
 
 // The single layers that convolutional networks are made of: one operator each.
 namespace single {
-Network::Tensor conv2d(Network& net, std::string name, const Network::Tensor& x, const Conv2d& conv);
-Network::Tensor linear(Network& net, std::string name, const Network::Tensor& x, const Linear& linear);
-Network::Tensor norm(Network& net, std::string name, const Network::Tensor& x, const NormSpec& norm);
-Network::Tensor relu(Network& net, std::string name, const Network::Tensor& x);
-Network::Tensor pool(Network& net, std::string name, const Network::Tensor& x, const PoolSpec& pool);
-Network::Tensor dropout(Network& net, std::string name, const Network::Tensor& x, bool per_channel = false);
-Network::Tensor flatten(Network& net, std::string name, const Network::Tensor& x);
-Network::Tensor lstm(Network& net, std::string name, const Network::Tensor& x, const Lstm& lstm);
-Network::Tensor embedding(Network& net, std::string name, const Network::Tensor& tokens, std::int64_t vocabulary,
-                          std::int64_t features);
-Network::Tensor add(Network& net, std::string name, const Network::Tensor& a, const Network::Tensor& b);
-Network::Tensor concat(Network& net, std::string name, const Network::Tensor& a, const Network::Tensor& b);
+ModelBuilder::Tensor conv2d(ModelBuilder& net, std::string name, const ModelBuilder::Tensor& x, const Conv2d& conv);
+ModelBuilder::Tensor linear(ModelBuilder& net, std::string name, const ModelBuilder::Tensor& x, const Linear& linear);
+ModelBuilder::Tensor norm(ModelBuilder& net, std::string name, const ModelBuilder::Tensor& x, const NormSpec& norm);
+ModelBuilder::Tensor relu(ModelBuilder& net, std::string name, const ModelBuilder::Tensor& x);
+ModelBuilder::Tensor pool(ModelBuilder& net, std::string name, const ModelBuilder::Tensor& x, const PoolSpec& pool);
+ModelBuilder::Tensor dropout(ModelBuilder& net, std::string name, const ModelBuilder::Tensor& x,
+                             bool per_channel = false);
+ModelBuilder::Tensor flatten(ModelBuilder& net, std::string name, const ModelBuilder::Tensor& x);
+ModelBuilder::Tensor lstm(ModelBuilder& net, std::string name, const ModelBuilder::Tensor& x, const Lstm& lstm);
+ModelBuilder::Tensor embedding(ModelBuilder& net, std::string name, const ModelBuilder::Tensor& tokens,
+                               std::int64_t vocabulary, std::int64_t features);
+ModelBuilder::Tensor add(ModelBuilder& net, std::string name, const ModelBuilder::Tensor& a,
+                         const ModelBuilder::Tensor& b);
+ModelBuilder::Tensor concat(ModelBuilder& net, std::string name, const ModelBuilder::Tensor& a,
+                            const ModelBuilder::Tensor& b);
 // Hands its input on, to be picked up again further down.
-Network::Tensor stash(Network& net, std::string name, const Network::Tensor& x);
+ModelBuilder::Tensor stash(ModelBuilder& net, std::string name, const ModelBuilder::Tensor& x);
 }  // namespace single
 
 }  // namespace pipewright
