@@ -69,7 +69,7 @@ Summary summary(const std::vector<Row>& rows) {
     } else {
       s.mean_error += error, s.largest_error = std::max(s.largest_error, error);
     }
-    s.in_band += row->in_band(), s.exact += row->memory_exact;
+    s.in_band += row->in_band, s.exact += row->memory_exact;
     s.bubbles += std::abs(row->bubble_off()) <= kBubblePoints;
   }
   if (s.judged > 0) s.mean_with_short /= s.judged;
@@ -112,7 +112,7 @@ std::vector<std::string> remarks(const std::vector<Row>& rows) {
     return fmt::format("mean |error| {:.1f} %, largest {:.1f} % over {}", 100 * mean, 100 * largest, count);
   };
   std::string judged = fmt::format("{} of {} scenarios judged", s.judged, s.scenarios);
-  if (s.withheld > 0) judged += fmt::format(", {} withheld: no quiet run was possible", s.withheld);
+  if (s.withheld > 0) judged += fmt::format(", {} withheld: the machine was too restless", s.withheld);
   if (s.failed > 0) judged += fmt::format(", {} failed", s.failed);
   std::vector<std::string> lines = {judged + "."};
   const int long_ops = s.judged - s.short_ops;
@@ -137,8 +137,8 @@ std::vector<std::string> remarks(const std::vector<Row>& rows) {
 std::string markdown(const std::vector<Row>& rows, const MachineProfile& profile, double tolerance) {
   std::string text = fmt::format(
       "Profile: {}; pipewright {}. Each scenario ran once, in this order, after all had been calibrated; one whose run "
-      "was withheld ran again, at most twice. Every attempt is here. The step is the median of the timed ones; band: "
-      "90 %, from the spread of the calibration.\n\n",
+      "was withheld ran again, at most twice. Every attempt is here. The step is the median of the timed ones, "
+      "predicted as the machine was meanwhile; band: 90 %.\n\n",
       markdown_text(profile.source), profile.machine.revision);
   text +=
       "| scenario | attempt | schedule, K x M | shortest op | predicted | measured | error | in band | bubble, "
@@ -155,13 +155,12 @@ std::string markdown(const std::vector<Row>& rows, const MachineProfile& profile
     text += fmt::format(
         "| {} | {} | {}, {} x {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.2f} | {} |\n", markdown_cell(r.scenario),
         r.attempt, r.schedule, r.stages, r.micro_batches, short_time(r.shortest_op), short_time(r.predicted),
-        short_time(r.median), judged ? signed_percent(r.error) : "withheld", judged ? (r.in_band() ? "yes" : "no") : "",
+        short_time(r.median), judged ? signed_percent(r.error) : "withheld", judged ? (r.in_band ? "yes" : "no") : "",
         percent(r.bubble_predicted), percent(r.bubble_measured), r.memory_exact ? "exact" : "NOT EXACT", r.spread(),
         r.verdict == Verdict::Within    ? "within " + whole_percent(tolerance)
         : r.verdict == Verdict::Outside ? "outside " + whole_percent(tolerance)
-        : r.noisy                       ? "withheld: not quiet"
-        : r.other_speed                 ? "withheld: cores at another speed"
-                                        : markdown_cell(r.text));
+        : r.never                       ? markdown_cell(r.text)
+                                        : "withheld: the machine changed");
   }
   const std::vector<std::string> said = remarks(rows);
   text += "\n" + markdown_text(said.front()) + "\n";
@@ -185,7 +184,7 @@ std::string json(const std::vector<Row>& rows, const MachineProfile& profile) {
     json.field("group", r.group).field("shortest_op", r.shortest_op);
     json.key("step").open('{').field("predicted", r.predicted).field("measured_median", r.median);
     json.field("measured_p5", r.p5).field("measured_p95", r.p95).field("error", r.error);
-    json.field("band", r.half_band).field("in_band", r.in_band()).field("timed", r.timed).close();
+    json.field("band", r.half_band).field("in_band", r.in_band).field("timed", r.timed).close();
     json.key("bubble").open('{').field("predicted", r.bubble_predicted).field("measured", r.bubble_measured).close();
     json.field("memory_exact", r.memory_exact);
     json.field("verdict", r.verdict == Verdict::Within    ? "within"
@@ -292,7 +291,8 @@ int validate_all(const Study& study) {
     rows.push_back(attempted(priced_with(scenario, profile), number,
                              {.folder = fmt::format("{}/{}/attempt-{}", study.output, file_name_of(scenario), number),
                               .tolerance = study.tolerance,
-                              .forced = study.forced},
+                              .forced = study.forced,
+                              .seconds = study.seconds},
                              ranks));
     if (asked_to_end() != 0 && !rows.back().failed.empty()) {
       rows.pop_back();  // it would have gone on

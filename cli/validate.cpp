@@ -38,9 +38,9 @@ constexpr std::array<Option, 7> kBefore = {{
     {"--trace", "", "FILE",
      "no run here: a trace of PyTorch's profiler with its PP:0F3 actions (.json, .gz, imported; repeatable)"},
     {"--profile", "", "FILE", "prices from this profile instead of a calibration now"},
-    {"--budget", "", "TIME", "time for the calibration (default: 3 s)"},
+    {"--budget", "", "TIME", "time for the calibration, and for looks at the machine during the run (default: 3 s)"},
     {"--tolerance", "", "PERCENT", "tolerance of the step time, for the verdict (default: 10%)"},
-    {"--force", "", "", "judge a run on a machine that was not quiet, too; marked as forced"},
+    {"--force", "", "", "judge even if the machine changed too much; marked as forced"},
 }};
 constexpr std::array<Option, 2> kBehind = {{
     {"--output", "-o", "FOLDER",
@@ -151,8 +151,15 @@ int validate_scenario(const Arguments& arguments, std::string& kept) {
     make_folder();
     write_file(path, text);
   };
-  Attempt attempt(synthetic ? with_links_as_run(asked) : priced_with(asked, *profile), within, forced, out, ranks,
-                  write);
+  std::optional<Attempt> begun;
+  try {
+    begun.emplace(synthetic ? with_links_as_run(asked) : priced_with(asked, *profile), within, forced, seconds, out,
+                  ranks, write);
+  } catch (...) {
+    if (folder) folder->unmake();
+    throw;
+  }
+  Attempt& attempt = *begun;
   if (profile && prints()) write_file(out + "/profile.yaml", profile_yaml(*profile));
   if (prints()) kept = "; the prediction is kept in " + out;
   if (arguments.has("--profile")) note_other_machine(attempt.real());
@@ -167,7 +174,7 @@ int validate_scenario(const Arguments& arguments, std::string& kept) {
           comparison_table(comparison) + fmt::format("\n  verdict: {}\n", comparison.verdict_text()));
   for (const std::string& page : outputs.pages) {
     write_file(page, comparison_html(comparison, command));
-    note("wrote " + page + " (predicted beside measured in one page, for any browser)");
+    note("wrote " + page + " (predicted next to measured in one page, for any browser)");
   }
   note("wrote " + out + "/: " + (synthetic ? "" : "profile.yaml ") +
        "prediction.json measurement.json comparison.json " + (synthetic ? "" : "loss.csv ") +
@@ -191,12 +198,12 @@ constinit const Command kValidate{
     .arguments = "SCENARIO...",
     .summary = "calibrate, predict, run for real, and show how far the prediction was off",
     .details =
-        "The prediction is written before the run. Exit status 0: within the tolerance, 1: not, 2: withheld, since "
-        "the\n"
-        "machine was not quiet or has fewer cores than workers. Several scenarios: all are calibrated first, into one\n"
-        "profile; each is run once, in the given order; those withheld are repeated at most twice; every attempt is "
-        "in\n"
-        "the table.\n"
+        "The prediction is written before the run. Between its steps validate measures the load on the machine and\n"
+        "corrects the prediction for it. Exit status 0: the prediction is within the tolerance, or the measurement is\n"
+        "within the interval; 1: neither; 2: no verdict, since the machine changed so much that the interval's upper\n"
+        "end is more than twice its lower end, or it has fewer cores than workers. Several scenarios: all are\n"
+        "calibrated first, into one profile; each is run once, in the given order; those without a verdict are\n"
+        "repeated at most twice; every attempt is in the table.\n"
         "  pipewright validate scenarios/validation/two-stage-gpipe.yaml\n"
         "  pipewright validate scenarios/validation/*.yaml -o accuracy\n"
         "With --log or --trace nothing runs here; the measurements of the file are compared with the prediction.\n"

@@ -54,7 +54,7 @@ std::string reason() {
 [[noreturn]] void broken(const std::string& path, const std::string& what) {
   throw InputError(
       fmt::format("{}: {}; remove this checkpoint to resume from the one before, if there is one, or "
-                  "begin anew",
+                  "begin again",
                   path, what));
 }
 
@@ -298,7 +298,7 @@ void Checkpoints::check(const std::string& path, const std::vector<std::byte>& p
   const auto differs = [&](const std::string& what, const std::string& there, const std::string& here) {
     throw InputError(
         fmt::format("{}: the checkpoint's run differs in its {} ({} there, {} here); resume with that "
-                    "run's scenario and options, or begin anew in another folder",
+                    "run's scenario and options, or begin again in another folder",
                     path, what, there, here));
   };
   try {
@@ -335,7 +335,7 @@ void Checkpoints::read(WorkerId worker, const std::vector<ChunkState>& state) co
            fmt::format("holds {} B, and worker {} carries {} B from step to step", file.payload(), worker, expected));
   Blob found(head.size());
   file.read(found);
-  if (found != head) broken(file.path(), "belongs to another checkpoint than the manifest beside it");
+  if (found != head) broken(file.path(), "belongs to another checkpoint than the manifest next to it");
   for (const ChunkState& chunk : state) {
     file.read(std::as_writable_bytes(std::span(chunk.updates, 1)));
     if (*chunk.updates < 0 || *chunk.updates > std::int64_t{1} << 48)

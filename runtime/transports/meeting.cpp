@@ -40,7 +40,8 @@ void check_secret(const MeetingPoint& point, const Address& address) {
   throw InputError(fmt::format(
       "MASTER_ADDR={} ({}) is an address that other machines can reach, and there a run needs a secret that "
       "all its ranks know: make one with `export {}=$(head -c 32 /dev/urandom | base64)` and start every "
-      "rank with it (docs/running.md); where all ranks run on this machine, MASTER_ADDR=localhost needs none",
+      "rank with it (docs/how-it-works/running.md); where all ranks run on this machine, MASTER_ADDR=localhost needs "
+      "none",
       point.host, host_text(address), kSecretVariable));
 }
 
@@ -127,7 +128,8 @@ Socket reached(const Address& address, const Callee& callee, const OwnPort& own,
   Socket socket = called(address, soon);
   if (!socket) {
     const int error = errno;
-    silence = {system_words(error), error != ETIMEDOUT};
+    // A last call whose time is over says less than the one before it.
+    if (error != ETIMEDOUT || silence.why.empty()) silence = {system_words(error), error != ETIMEDOUT};
     return socket;
   }
   silence = {proven(socket.get(), callee, own(socket), soon)};

@@ -300,7 +300,7 @@ TEST_CASE(
   CHECK((run.status == 0 || run.status == 1));  // judged: within or outside, a matter of the machine
   CHECK(contains(profile, ", active: 1}"));
   CHECK(contains(profile, "{members: 2, fixed_ns: "));
-  CHECK(contains(run.out, "speed of the cores"));
+  CHECK(contains(run.out, "machine: cores ran at "));
 }
 
 TEST_CASE("validate: what is refused leaves no folder, and nothing is said to be replaced before it is") {
@@ -334,8 +334,9 @@ TEST_CASE("validate: the folder has profile, prediction, measurement and compari
   const ProgramRun run = run_program({"validate", kSmall, "--budget", "100 ms", "--steps", "5", "--warmup", "0", "-o",
                                       out, "-o", folder.path("page.html")});
   const std::string page = file_text(folder.path("page.html"));
-  for (const char* told : {"<h2>Predicted beside measured</h2>", "peak memory, worker 1", "predicted: 2 stages",
-                           "measured: 2 stages", "90 % band of the prediction", "<div class=\"name\">verdict</div>"})
+  for (const char* told :
+       {"<h2>Predicted next to measured</h2>", "peak memory, worker 1", "predicted: 2 stages", "measured: 2 stages",
+        "90 % interval of the prediction", "<div class=\"name\">verdict</div>"})
     CHECK_MESSAGE(contains(page, told), told);
   CHECK(run.status != 130);  // within, outside or withheld: a matter of the machine
   for (const std::string file : {"profile.yaml", "prediction.json", "measurement.json", "comparison.json", "loss.csv",
@@ -343,6 +344,11 @@ TEST_CASE("validate: the folder has profile, prediction, measurement and compari
     CHECK(std::filesystem::file_size(out + "/" + file) > 0);
   const auto comparison = nlohmann::json::parse(file_text(out + "/comparison.json"));
   CHECK(comparison["schema"] == "pipewright.validation/1");
+  if (!contains(run.out, "times cannot")) {
+    CHECK(comparison["machine"]["looks"].size() == 6);
+    CHECK(contains(run.out, "\n  machine: cores ran at "));
+    CHECK(contains(run.out, "\n  step, corrected for the load "));
+  }
   for (const auto& worker : comparison["workers"]) {
     CHECK(worker["live_peak"]["predicted"] == worker["live_peak"]["measured"]);
     CHECK(worker["extent"]["predicted"] == worker["extent"]["measured"]);
