@@ -37,7 +37,7 @@ constexpr std::array<Option, 10> kOptions = {{
      "cuda: groups of SMs, one per worker (default: as many as workers); without SCENARIO those to be measured, "
      "K,K,... "
      "(default: 1,2,4,8)"},
-    {"--gpus", "", "N,N,...", "cuda: over which GPUs workers are spread (default: 0)"},
+    {"--gpus", "", "N,N,...", "cuda: GPUs over which workers are distributed (default: 0)"},
     {"--model", "", "FILE",
      "without SCENARIO: a model or scenario whose operations are measured first (repeatable; default on a GPU: the "
      "shipped scenarios' for GPUs)"},

@@ -85,6 +85,14 @@ std::vector<RunMemory> run_memory(const Scenario& scenario, const Plan& plan, co
   return workers;
 }
 
+// "plan.stages=8"
+std::string name_of(const VariedPoint& point) {
+  std::string text;
+  for (const auto& [key, value] : point.values)
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, value);
+  return text;
+}
+
 }  // namespace
 
 Capacity capacity_row(const ScenarioFile& file, const std::string& over, const VariedPoint& point,
@@ -93,6 +101,7 @@ Capacity capacity_row(const ScenarioFile& file, const std::string& over, const V
     Scenario scenario = fitting_by_default(file.scenario(point.changes, {over + "=" + std::to_string(value)}));
     return scenario.run.place == Place{} ? scenario : with_a_peak(std::move(scenario));
   };
+  const std::string name = name_of(point);
   ProgressLine line;
   const CapacityOptions how{
       .first = file.whole_number(over, point.changes).value_or(1),
@@ -102,7 +111,8 @@ Capacity capacity_row(const ScenarioFile& file, const std::string& over, const V
       .progress =
           [&](std::int64_t value, std::int64_t read) {
             end_if_asked(fmt::format("{} = {} was being tried, after {} other values", over, value, read));
-            line.say(fmt::format("capacity: {} values read, now {} = {}", read, over, value));
+            line.say(fmt::format("capacity{}: {} values read, now {} = {}", name.empty() ? "" : ", " + name, read, over,
+                                 value));
           }};
   Capacity found = capacity(over, with, how);
   found.varied = point.values;
@@ -145,14 +155,6 @@ void check_grows(const ScenarioFile& file, const std::string& over, int changes)
                                                        : fmt::format("unknown {}; did you mean \"{}\"? known: {}",
                                                                      in_quotes(over), *same, fmt::join(known, ", "))));
   }
-}
-
-// "plan.stages=8"
-std::string name_of(const VariedPoint& point) {
-  std::string text;
-  for (const auto& [key, value] : point.values)
-    text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, value);
-  return text;
 }
 
 struct Rows {
@@ -223,7 +225,7 @@ constinit const Command kCapacity{
         "that\n"
         "every stage fits, with 95 % over the memory model's range as for `plan`, and among those cuts with the least\n"
         "bottleneck. With a vary: block, a row per variant.\n"
-        "A variant without an answer is an error, and the other rows are printed all the same.\n"
+        "A variant without an answer is an error, and the other rows are still printed.\n"
         "With a run: block the answer is the largest model that really runs: its plan is taken as run takes it, and\n"
         "a worker's arena may span run.memory_cap, or else the device's memory less its reserve.\n"
         "  pipewright capacity scenarios/quickstart.yaml --over training.micro_batch_size\n"

@@ -173,7 +173,7 @@ int compare_runs(const Arguments& arguments) {
   if (first && is_run_file(paths[1])) return two_runs(arguments);
   const std::string run = paths[first ? 0 : 1], scenario = paths[first ? 1 : 0];
   if (arguments.has("--output"))
-    throw InputError("--output: a measured run has no timeline to draw beside a prediction; write --json > FILE");
+    throw InputError("--output: a measured run has no timeline to draw next to a prediction; write --json > FILE");
   const ImportedRun measured = read_run_file(run);
   if (!measured.log && !measured.trace)
     throw InputError(run + ": has sums of kernels only, which no prediction has; compare it with another such run");

@@ -276,7 +276,7 @@ std::string manual_page() {
          "looked through first\n.TP\n.B PIPEWRIGHT_SECRET\nwhat the processes of a run over a network all know and "
          "nobody else does; or PIPEWRIGHT_SECRET_FILE, a file that holds it\n"
          ".TP\n.B NO_COLOR\nno colours, unless \\-\\-color says so\n"
-         ".SH FILES\nDevices, clusters and models lie in share/pipewright/configs beside the program, scenarios in "
+         ".SH FILES\nDevices, clusters and models lie in share/pipewright/configs next to the program, scenarios in "
          "share/pipewright/scenarios.\n";
 }
 

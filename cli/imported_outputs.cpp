@@ -39,7 +39,7 @@ void add_table(HtmlPage& page, const std::string& title, const std::vector<Impor
 }  // namespace
 
 std::string imported_text(const ImportedComparison& c) {
-  std::string text = one_line(c.predicted.name) + ": predicted, beside a run that was imported\n";
+  std::string text = one_line(c.predicted.name) + ": predicted, next to a run that was imported\n";
   if (c.log) text += table_text(log_title(*c.log), log_rows(c.predicted, *c.log), log_notes(*c.log), 38, 14);
   if (c.trace) text += table_text(trace_title(*c.trace), trace_rows(*c.trace), trace_notes(*c.trace), 36, 12);
   return c.tolerance ? text + "\n  verdict: " + c.verdict + "\n" : text;
@@ -59,7 +59,7 @@ std::string imported_json(const ImportedComparison& c) {
 }
 
 std::string imported_html(const ImportedComparison& c, const std::string& command) {
-  HtmlPage page(c.predicted.name, "Predicted, beside a run that was imported.");
+  HtmlPage page(c.predicted.name, "Predicted, next to a run that was imported.");
   const Time predicted = c.log ? c.predicted.step_time : c.trace->predicted_step();
   const Time measured = c.log ? c.log->median : c.trace->measured_step();
   std::vector<HtmlPage::Figure> figures = {

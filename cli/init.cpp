@@ -296,7 +296,8 @@ int run(const Arguments& arguments) {
       "  optimizer: adam\n  zero: auto\n"
       "plan: auto    {}",
       schema_line(options),
-      comment("Written by pipewright init. Every key: docs/scenario.md; every value with its origin: pipewright check "
+      comment("Written by pipewright init. Every key: docs/reference/scenario.md; every value with its origin: "
+              "pipewright check "
               "--resolved"),
       yaml_string(stem(file)), model_line(model, length), cluster, batch, yaml_string(precision),
       comment("pipewright plan finds the best one; or e.g. {stages: 4, schedule: 1f1b} for pipewright simulate"));
@@ -322,7 +323,7 @@ constinit const Command kInit{
     .arguments = "[FILE]",
     .summary = "a first scenario, from options or by questions",
     .details =
-        "Writes FILE (default: scenario.yaml), which must not exist yet. What is not given is asked for.\n"
+        "Writes FILE (default: scenario.yaml), which must not exist yet. It asks for everything that is not given.\n"
         "  pipewright init llama.yaml --model llama3-8b --cluster dgx-h100x8 --nodes 16 --batch 128\n"
         "  pipewright init mine.yaml --model ./config.json --sequence-length 4096 --device rtx-4090-24g --devices 4 "
         "--links '25 GB/s' --batch 64\n",

@@ -255,7 +255,8 @@ constinit const Command kLaunch{
     .summary = "the file that starts a plan in Megatron-LM, torchtitan, PyTorch, DeepSpeed or Slurm",
     .details =
         "PLAN is a scenario without auto, e.g. what `pipewright plan -o plan.yaml` writes. What the framework cannot\n"
-        "express is replaced by the nearest that it can, with its predicted cost; docs/launch.md has versions and "
+        "express is replaced by the nearest that it can, with its predicted cost; docs/reference/launch.md has "
+        "versions and "
         "limits.\n"
         "  pipewright launch plan.yaml --for megatron --sbatch -o train.sbatch\n"
         "Exit status 1: written, but what is written does not fit the devices.\n",

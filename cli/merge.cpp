@@ -32,7 +32,7 @@ void add(Rows& rows, const SweepQuestion& question, std::vector<SweepFinding> fi
     const std::int64_t point = finding.point;
     const auto [at, is_new] = rows.try_emplace(point, finding, &path);
     if (is_new || at->second.first == finding) continue;
-    throw InputError(fmt::format("{} and {} differ at point {} ({}); make one of them anew", *at->second.second, path,
+    throw InputError(fmt::format("{} and {} differ at point {} ({}); make one of them again", *at->second.second, path,
                                  point, point_name(question, point)));
   }
 }

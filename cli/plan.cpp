@@ -38,7 +38,7 @@ constexpr std::array<Option, 15> kOwnOptions = {{
     {"--for", "", "NAME", "only plans that launch can write for megatron, torchtitan, torch or deepspeed"},
     {"--nodes", "", "LIST",
      "the best plan for each number of nodes: auto, 1,2,4 or 1..64; marks which fit and which is cheapest"},
-    {"--deadline", "", "TIME", "with --tokens: the fewest nodes that are done in time, e.g. 30d (--nodes auto)"},
+    {"--deadline", "", "TIME", "with --tokens: the fewest nodes that finish in time, e.g. 30d (--nodes auto)"},
     {"--top", "", "N", "plans in the ranking (default: 5)"},
     {"--objective", "", "NAME", "throughput (default), step_time, cost (device time, or money), memory"},
     {"--time-limit", "", "TIME", "stop after TIME and report the remaining gap (default: 10s)"},
@@ -46,7 +46,7 @@ constexpr std::array<Option, 15> kOwnOptions = {{
     {"--fit", "", "PERCENT",
      "only plans that fit with this probability over the memory model's range (plan.fit; default: 95%; 50%: the "
      "estimate itself must fit)"},
-    {"--explain", "", "", "what limits each plan, what was rejected, and bandwidths at which the choice flips"},
+    {"--explain", "", "", "what limits each plan, what was rejected, and bandwidths at which the best plan changes"},
     {"--pareto", "", "AXES", "memory, cost or memory,cost: plans that no other beats in time and all of these"},
     {"--output", "-o", "FILE",
      "also write FILE: .yaml (the best plan as a scenario) .schedule.csv .html .json .csv .md (repeatable)"},
@@ -251,7 +251,7 @@ constinit const Command kPlan{
         "  pipewright plan scenarios/quickstart.yaml --set plan=auto -o plan.yaml\n"
         "--for megatron searches only what Megatron-LM can express, and says what that left out: `launch plan.yaml "
         "--for\n"
-        "megatron` then writes that very plan (docs/launch.md).\n"
+        "megatron` then writes exactly that plan (docs/reference/launch.md).\n"
         "--nodes auto finds how many nodes it takes: it tries 1, 2, 4, ... and then the numbers in between.\n"
         "Ctrl-C ends the search and prints the best plan so far (exit status 130). A plan must fit with 95 % over the\n"
         "memory model's range, after what context and libraries take (device.reserve); --fit 50% takes plans that may\n"

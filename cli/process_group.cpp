@@ -53,14 +53,16 @@ int start(const std::vector<std::string>& command, const std::string& log, pid_t
     words.push_back(const_cast<char*>(each.c_str()));
   words.push_back(nullptr);
   Preparation to;
-  sigset_t none;  // blocked, as the threads of this program block some (runtime/signals.hpp)
-  sigemptyset(&none);
+  sigset_t none, usual;  // what the threads of this program block or ignore (runtime/signals.hpp) is its own affair
+  sigemptyset(&none), sigemptyset(&usual);
+  sigaddset(&usual, SIGPIPE), sigaddset(&usual, SIGXFSZ);
   posix_spawn_file_actions_addopen(&to.files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);  // a terminal would stop it
   posix_spawn_file_actions_addopen(&to.files, STDOUT_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
   posix_spawn_file_actions_adddup2(&to.files, STDOUT_FILENO, STDERR_FILENO);
   posix_spawnattr_setpgroup(&to.attributes, 0);
   posix_spawnattr_setsigmask(&to.attributes, &none);
-  posix_spawnattr_setflags(&to.attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
+  posix_spawnattr_setsigdefault(&to.attributes, &usual);
+  posix_spawnattr_setflags(&to.attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   const int error = posix_spawn(&first, words.front(), &to.files, &to.attributes, words.data(), environ);
   if (error != 0) first = 0;
   return error;

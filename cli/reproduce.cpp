@@ -48,7 +48,7 @@ const std::vector<Published>& published() {
        "GPipe, table 3: speed-up on GPUs without fast links",
        {"gpipe/table3-transformer.yaml", "gpipe/table3-amoebanet.yaml"}},
       {"gpipe-memory",
-       "GPipe: activations over the number of micro-batches, N + L/K N/M, beside the simulated peak",
+       "GPipe: activations over the number of micro-batches, N + L/K N/M, next to the simulated peak",
        {"gpipe/memory-formula.yaml"}},
       {"gpipe-claims",
        "GPipe: 25x and 298x the parameters, 3.5x the speed, a negligible bubble",
@@ -68,7 +68,7 @@ const std::vector<Published>& published() {
        "Zero Bubble Pipeline Parallelism, tables 4 and 5",
        {"zero_bubble/1.5b-p8.yaml", "zero_bubble/6.2b-p8.yaml", "zero_bubble/14.6b-p16.yaml",
         "zero_bubble/28.3b-p32.yaml"}},
-      {kProfiles, "PipeDream's seven profiles: this planner beside PipeDream's (needs --data DIR)", {}, true},
+      {kProfiles, "PipeDream's seven profiles: this planner next to PipeDream's (needs --data DIR)", {}, true},
       {"megatron-a100",
        "GPT on 2 to 512 A100: 138 measured iteration times (needs --data DIR)",
        {"megatron/a100-runs.yaml"},
@@ -156,7 +156,8 @@ std::vector<TableResult> evaluated(const std::vector<ScenarioFile>& files) {
     if (file.measured())
       throw InputError(Place{path, 0, 0}, "has a measured: block; compare it alone, with --data DIR");
     if (file.expectations().empty())
-      throw InputError(Place{path, 0, 0}, "has no expect: block, so there is nothing to compare; see docs/scenario.md");
+      throw InputError(Place{path, 0, 0},
+                       "has no expect: block, so there is nothing to compare; see docs/reference/scenario.md");
     const VariantSource variants{
         .scenario =
             [&](int changes, const std::vector<std::string>& set) {
@@ -283,7 +284,7 @@ int run(const Arguments& arguments) {
 constinit const Command kReproduce{
     .name = "reproduce",
     .arguments = "[NAME|FILE...]",
-    .summary = "published tables beside predictions, with the error of each cell",
+    .summary = "published tables next to predictions, with the error of each cell",
     .details =
         "NAME is a table that ships with pipewright (without an argument: their list), FILE a scenario with an\n"
         "expect: block. Exit status 1: a cell without a status misses its tolerance.\n"

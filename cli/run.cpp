@@ -36,8 +36,8 @@ constexpr std::array<Option, 1> kBefore = {{
 }};
 constexpr std::array<Option, 6> kBehind = {{
     {"--checkpoint", "", "DIR", "leave what is needed to go on in DIR, after the last step and as --every says"},
-    {"--every", "", "N", "steps between two checkpoints, warm-up counted"},
-    {"--resume", "", "", "go on from the newest checkpoint of --checkpoint, to the same bits"},
+    {"--every", "", "N", "steps between checkpoints, warm-up included"},
+    {"--resume", "", "", "continue from the newest checkpoint in --checkpoint, with bit-identical results"},
     {"--check", "", "gradients", "compare the gradients of the first step with one worker's, and stop"},
     {"--output", "-o", "FILE",
      "also write the step of median length as FILE, in the format of its extension (repeatable)"},
@@ -239,7 +239,7 @@ int run(const Arguments& arguments) {
 constinit const Command kRun{
     .name = "run",
     .arguments = "SCENARIO",
-    .summary = "train for real with the very schedule that was simulated",
+    .summary = "train for real with exactly the simulated schedule",
     .details =
         "SCENARIO is a YAML file, or - for standard input; its layers need operators (`op:`, `ops:`, a family).\n"
         "  pipewright run scenarios/validation/two-stage-gpipe.yaml --steps 40 -o measured.svg\n"

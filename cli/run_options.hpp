@@ -11,7 +11,7 @@ namespace pipewright {
 inline constexpr std::array<Option, 19> kRunOptions = {{
     {"--backend", "", "NAME", "cpu (default) or cuda; this and the following replace the keys of `run:`"},
     {"--virtual-devices", "", "K", "cuda: groups of SMs, one per worker (default: as many as workers)"},
-    {"--gpus", "", "N,N,...", "cuda: over which GPUs workers are spread (default: 0)"},
+    {"--gpus", "", "N,N,...", "cuda: GPUs over which workers are distributed (default: 0)"},
     {"--transport", "", "NAME",
      "local (default), throttled: links as slow as the cluster's, staged: through the host's memory, peer: between "
      "GPUs, tcp, mpi: a process each"},

@@ -94,7 +94,7 @@ std::string schedule_in_detail(const std::string& name, int width) {
     text += fmt::format("; here {}/{} = {:.1f} %", bubble->numerator, bubble->denominator,
                         100.0 * static_cast<double>(bubble->numerator) / static_cast<double>(bubble->denominator));
   if (!rule->flush) text += "; the run drawn below also fills and drains, which the steady state leaves out";
-  text += fmt::format("\nmemory  {}\nupdate  {}\nsource  {}, see docs/references.md\n", rule->memory,
+  text += fmt::format("\nmemory  {}\nupdate  {}\nsource  {}, see docs/reference/references.md\n", rule->memory,
                       rule->flush ? "once, after a flush" : "after every micro-batch, no flush", rule->source);
   return text + fmt::format("\n{}, backward twice the forward, free communication:\n", in_words(shape)) +
          drawing(*rule, shape, width);

@@ -43,7 +43,7 @@ constexpr int kMostJobs = 1024;
 
 constexpr std::array<Option, 14> kOwnOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the base first (repeatable)"},
-    {"--run", "", "", "run every point for real, and show how its loss falls (docs/running.md)"},
+    {"--run", "", "", "run every point for real, and show how its loss falls (docs/how-it-works/running.md)"},
     {"--jobs", "-j", "N", "threads per process (default: one per core); the rows do not depend on it"},
     {"--output", "-o", "FILE",
      "also write FILE: .html .json .csv .svg (repeatable); .db .sqlite: rows are stored there"},
@@ -288,8 +288,7 @@ Sweep swept(const SweepFile& file, const SweepShard& shard, SweepStore* store, i
   const auto asked = static_cast<std::int64_t>(known.size() + points.size());
   if (store != nullptr) store->note(shard);
   if (!known.empty())
-    note(
-        fmt::format("{} holds {} of {} points; {} are left to ask", store->path(), known.size(), asked, points.size()));
+    note(fmt::format("{} holds {} of {} points; {} remain", store->path(), known.size(), asked, points.size()));
   std::vector<SweepFinding> found;
   if (!points.empty() || ranks != nullptr) {
     Findings findings(store, static_cast<std::int64_t>(points.size()));
@@ -397,7 +396,8 @@ constinit const Command kSweep{
     .arguments = "FILE",
     .summary = "what-if questions: variants of a scenario x a grid of values, a row each",
     .details =
-        "FILE names a base scenario, variants of it and a grid (docs/sweep.md), or - for standard input; or it is a "
+        "FILE names a base scenario, variants of it and a grid (docs/reference/sweep.md), or - for standard input; or "
+        "it is a "
         "database\n"
         "of results.\n"
         "  pipewright sweep scenarios/what_if/bandwidth.yaml -o bandwidth.svg\n"

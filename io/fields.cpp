@@ -175,7 +175,7 @@ bool read_value(Reader& reader, const At& at, std::string& value) {
 
 namespace {
 
-constexpr const char* kNotModelled = " is not modelled yet: docs/scope.md";
+constexpr const char* kNotModelled = " is not modelled yet: docs/guide/scope.md";
 
 // "; did you mean "stages"? known: ..." of the section's own keys.
 std::string near_keys(std::string_view name, const std::vector<std::string_view>& known) {

@@ -278,8 +278,8 @@ void write_text(YamlText& out, std::string_view key, const owner_of<Member>& tar
 }
 
 // ---- sections -------------------------------------------------------------------------------------------------------
-// `use plan.stages`, or `context parallelism is not modelled yet: docs/scope.md`, of a key as other programs call it;
-// "".
+// `use plan.stages`, or `context parallelism is not modelled yet: docs/guide/scope.md`, of a key as other programs call
+// it; "".
 std::string meant_by(std::string_view key);
 void unknown_key(Reader& reader, const At& at, const YamlKey& key, std::vector<std::string_view> known);
 void missing_key(Reader& reader, const At& at, std::string_view key, std::string_view takes);

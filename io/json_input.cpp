@@ -52,6 +52,11 @@ char before(std::string_view text, std::size_t offset) {
   return at == std::string_view::npos ? '\0' : text[at];
 }
 
+std::string shortened(const std::string& text) {
+  constexpr std::size_t kShown = 40;
+  return text.size() > kShown ? text.substr(0, kShown) + "..." : text;
+}
+
 // What is wrong within a text in quotes.
 std::string in_text(std::string_view text, std::size_t offset) {
   constexpr std::size_t kEscape = 12;  // "\ud83d\ude00"
@@ -67,15 +72,49 @@ std::string in_text(std::string_view text, std::size_t offset) {
   return fmt::format("byte 0x{:02x} is not UTF-8 text; save the file as UTF-8", byte);
 }
 
+// What is wrong before the quote that closes a text: half of a pair of escapes, a character of UTF-8 cut off. "": nothing.
+std::string before_quote(std::string_view text) {
+  const std::string_view escape = text.substr(text.size() - std::min<std::size_t>(text.size(), 6));
+  const bool first_half = (escape.starts_with("\\ud") || escape.starts_with("\\uD")) && escape.size() == 6 &&
+                          std::string_view("89abAB").find(escape[3]) != std::string_view::npos;
+  if (first_half) return fmt::format("{} is half of a character, which takes two such escapes", in_quotes(escape));
+  std::size_t begin = text.size();
+  while (begin > 0 && text.size() - begin < 3 && (static_cast<unsigned char>(text[begin - 1]) & 0xc0) == 0x80)
+    --begin;
+  if (begin == 0 || static_cast<unsigned char>(text[begin - 1]) < 0xc0) return "";
+  return utf8_length(text.substr(begin - 1)) > 0 ? "" : "a character of UTF-8 is cut off; save the file as UTF-8";
+}
+
+// Whether the last character of `token` stands within a text that begins it: nlohmann-json's token goes on behind one.
+bool ends_within_text(std::string_view token) {
+  if (!token.starts_with('"')) return false;
+  for (std::size_t i = 1; i + 1 < token.size(); ++i) {
+    if (token[i] == '"') return false;
+    if (token[i] == '\\') ++i;
+  }
+  return true;
+}
+
+// What stands there up to `offset`: a bracket, a comma, a word cut where it is wrong.
+std::string_view piece_at(std::string_view text, std::size_t offset) {
+  constexpr std::string_view kEnds = " \t\r\n{}[],:\"";
+  if (kEnds.find(text[offset]) != std::string_view::npos) return text.substr(offset, 1);
+  const std::size_t end = text.substr(0, offset).find_last_of(kEnds);
+  const std::size_t begin = end == std::string_view::npos ? 0 : end + 1;
+  return text.substr(begin, offset + 1 - begin);
+}
+
 std::string in_words(std::string_view text, const Fault& fault) {
-  if (fault.is_too_large) return fmt::format("the number {} is out of range", printable(fault.token));
+  if (fault.is_too_large) return fmt::format("the number {} is out of range", shortened(printable(fault.token)));
   if (fault.offset >= text.size()) return "it ends within a value, so the file may be cut off";
   const char c = text[fault.offset];
-  if (fault.token.starts_with('"') && c != '"') return in_text(text, fault.offset);
+  if (ends_within_text(fault.token) && c != '"') return in_text(text, fault.offset);
+  if (fault.token.size() > 1 && c == '"')
+    if (std::string wrong = before_quote(text.substr(0, fault.offset)); !wrong.empty()) return wrong;
   if ((c == '}' || c == ']') && before(text, fault.offset) == ',')
     return fmt::format("a comma stands before \"{}\"; take it out", c);
   return fmt::format("{} is not expected here; look at the commas, colons, quotes and brackets just before",
-                     in_quotes(fault.token));
+                     c == '"' ? shortened(printable(fault.token)) : in_quotes(piece_at(text, fault.offset)));
 }
 
 std::string with(const std::string& way_out) {
@@ -91,6 +130,8 @@ std::string joined(const std::string& path, std::string_view key) {
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& file, const std::string& way_out, int deepest) {
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)  // where nlohmann-json would end
+    throw InputError(json_place(text, nul, file), "not valid JSON: a NUL byte stands here" + with(way_out));
   Fault fault(deepest);
   if (Json::sax_parse(text, &fault)) return Json::parse(text);
   if (fault.is_too_deep())
@@ -112,8 +153,7 @@ void JsonValue::refuse(const std::string& why) const {
 
 void JsonValue::not_a(const std::string& kind) const {
   const std::string value = json_->dump(-1, ' ', true, Json::error_handler_t::replace);
-  constexpr std::size_t kShown = 40;
-  refuse(fmt::format("is {}, not {}", value.size() > kShown ? value.substr(0, kShown) + "..." : value, kind));
+  refuse(fmt::format("is {}, not {}", shortened(value), kind));
 }
 
 JsonValue JsonValue::at(std::string_view key) const {

@@ -59,8 +59,11 @@ class JsonValue {
       return flag();
     else if constexpr (std::same_as<T, double>)
       return number();
-    else
-      return static_cast<T>(whole());
+    else {
+      const std::int64_t value = whole();
+      if (!std::in_range<T>(value)) not_a("a whole number of this size");
+      return static_cast<T>(value);
+    }
   }
 
   [[noreturn]] void refuse(const std::string& why) const;  // "workers[2].busy_s " + why

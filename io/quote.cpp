@@ -228,7 +228,8 @@ class MarkdownLine {
       case '|': return cell_;
       case '_': return !is_word(at(i - 1)) || !is_word(at(i + 1));
       case '\\': return at(i + 1) == '\0' || is_punctuation(at(i + 1));
-      case ']': return is_one_of(at(i + 1), "([:");
+      // A definition of a link is one at the head of a paragraph only.
+      case ']': return is_one_of(at(i + 1), "([") || (at(i + 1) == ':' && text_.front() == '[');
       case '(': return at(i - 1) == ']';
       default: return begins_block(i);
     }

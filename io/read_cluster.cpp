@@ -389,7 +389,7 @@ void read_other_nodes(Reader& reader, const At& at, Cluster& cluster) {
   if (!is_map(reader, at, "a map of names, e.g. {old: {nodes: 2, device: a100-80g}},")) return;
   if (at.yaml.map.size() >= static_cast<std::size_t>(kMostClasses))
     return reader.errors.add(at.yaml.place,
-                             fmt::format("{}: {} classes of devices beside node.device; use at most {}, or put "
+                             fmt::format("{}: {} classes of devices in addition to node.device; use at most {}, or put "
                                          "devices that compute alike into one",
                                          path(at), at.yaml.map.size(), kMostClasses - 1));
   for (const auto& [key, value] : at.yaml.map) {

@@ -182,10 +182,11 @@ Scenario scenario_of(const std::string& path, Yaml root, const ReadOptions& opti
                      "SCENARIO --set 'cost={profile: " +
                          path + "}'");
   if (root.find("schema") && root.find("source") && !root.find("model"))
-    throw InputError(root.place,
-                     "this is a run that was measured, not a scenario; put it beside one: pipewright validate SCENARIO "
-                     "--log " +
-                         path);
+    throw InputError(
+        root.place,
+        "this is a run that was measured, not a scenario; put it next to one: pipewright validate SCENARIO "
+        "--log " +
+            path);
   if (!root.find("model") && (root.find("model_type") || root.find("architectures")))
     throw InputError(root.place, fmt::format("this is a Hugging Face configuration, not a scenario; write one with it: "
                                              "pipewright init scenario.yaml --model {}",

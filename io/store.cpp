@@ -68,10 +68,11 @@ struct Store::Connection {
         break;
       case SQLITE_CANTOPEN:
         refuse("cannot open" + why +
-               "; its folder must exist and be writable, as SQLite keeps a journal beside the file");
+               "; its folder must exist and be writable, as SQLite keeps a journal next to the file");
         break;
       case SQLITE_CORRUPT:
-        refuse("the database is damaged; `sqlite3 " + path + " .recover` shows what is left, another name begins anew");
+        refuse("the database is damaged; `sqlite3 " + path +
+               " .recover` shows what is left, another name starts a new one");
         break;
       case SQLITE_NOTADB:
         refuse("is no SQLite database; name a file that `sweep FILE -o results.db` has written");

@@ -324,7 +324,7 @@ void remove(Yaml& root, const Assignment& assignment) {
   for (std::size_t i = 0; i + 1 < assignment.keys.size() && node; ++i)
     node = node->is(Yaml::Type::List) ? &item(*node, assignment.keys[i], place) : node->find(assignment.keys[i]);
   if (node && node->is(Yaml::Type::List))
-    throw InputError(place, "an item of a list cannot be removed; give the whole list anew");
+    throw InputError(place, "an item of a list cannot be removed; give the whole list again");
   const auto removed =
       node ? std::erase_if(node->map, [&](const auto& entry) { return entry.first.text == assignment.keys.back(); })
            : 0;

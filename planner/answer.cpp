@@ -21,7 +21,7 @@
 namespace pipewright {
 namespace {
 
-// "memory of v100: 15.8 GiB (measured: ...), of it 1.31 GiB taken before the model gets any (assumed: ...)"; "":
+// "memory of v100: 15.8 GiB (measured: ...), of it 1.31 GiB is reserved before the model gets any (assumed: ...)"; "":
 // nothing is said of how that is known.
 std::string memory_provenance(const Device& device) {
   const auto figure = [&](const char* key, Bytes bytes) {
@@ -34,7 +34,7 @@ std::string memory_provenance(const Device& device) {
   const std::string memory = figure("memory", device.memory), reserve = figure("reserve", device.reserve);
   if (memory.empty()) return "";
   return fmt::format("memory of {}: {}{}", device.name, memory,
-                     reserve.empty() ? "" : ", of it " + reserve + " taken before the model gets any");
+                     reserve.empty() ? "" : ", of it " + reserve + " is reserved before the model gets any");
 }
 
 // How the answer is known: where costs, model and hardware come from, which engine ran, what is not modelled.

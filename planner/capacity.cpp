@@ -233,7 +233,7 @@ class CapacitySearch {
     }
     // Buffers in flight may take more than the walk says: then the values below are looked at one by one.
     if (const auto found = low > 0 ? trial(low) : nullptr; found && found->fits()) {
-      result_.largest = low, result_.proven = true;
+      result_.largest = low, result_.proven = result_.needs_grow = true;
       result_.method =
           growth_ == Growth::Repetition
               ? "bisection: the model is a chain that grows by layers like their neighbours, so a larger value never "
@@ -243,7 +243,9 @@ class CapacitySearch {
     }
     if (low > 0) misses_.insert(low);
     look_below(low, true);
-    if (result_.proven)
+    if (result_.proven && low == 0)
+      result_.method = "bisection: the smallest value does not fit, and a larger one needs no less";
+    if (result_.proven && low > 0)
       result_.method = fmt::format("bisection without buffers, then downwards from {}, since buffers need more", low);
   }
 

@@ -92,7 +92,7 @@ Growth growth(const CapacityTrial& smaller, const CapacityTrial& larger) {
   if (recomputes_listed_layers(smaller)) return Growth::Unproven;
   const bool searched = smaller.cut_is_searched();
   if (searched && grows_by_layers(smaller, larger)) return Growth::Repetition;
-  const bool same_cuts = searched || smaller.plan().layers == larger.plan().layers;
+  const bool same_cuts = searched || smaller.cut_is_stated();
   return same_cuts && grows_by_samples(smaller, larger) ? Growth::Samples : Growth::Unproven;
 }
 

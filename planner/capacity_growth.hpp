@@ -8,8 +8,8 @@
 //     layer after the other, the smaller model is reached. It is reached by some cut: proven where all cuts are
 //     searched, not where a partitioner makes one. With several chunks per stage the balanced cut moves from value to
 //     value, and 14 layers may fit where 13 do not.
-// Samples of a micro-batch. The layers, their cut (or all cuts) and the number of micro-batches are the same: every
-//     tensor shrinks with the samples.
+// Samples of a micro-batch. The layers and the number of micro-batches are the same, and the cut is stated, or all cuts
+//     are searched: every tensor shrinks with the samples. A partitioner that weighs prices may cut otherwise.
 //
 // Nothing is proven where layers to be recomputed are listed by number, or chosen for a cut that is not searched.
 //     14 fit, 13 do not: tests/planner/capacity_test.cpp "several chunks per stage"

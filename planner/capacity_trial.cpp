@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/cost/buckets.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/one_class.hpp"
-#include "core/cost/buckets.hpp"
 #include "planner/partitioners/fitting.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"
 
@@ -31,6 +31,12 @@ CapacityTrial::CapacityTrial(Scenario scenario, const RunMemoryOf* run_memory)
   cost_ = std::make_unique<CostModel>(scenario_);
   plan_ = find_plan(scenario_, *cost_);
   if (searched_) plan_ = asking_again(std::move(plan_), scenario_);
+}
+
+bool CapacityTrial::cut_is_stated() const {
+  const Partition& partition = scenario_.plan.partition.value;
+  return std::holds_alternative<LayerCounts>(partition) || std::holds_alternative<CutLayers>(partition) ||
+         std::holds_alternative<EqualLayers>(partition) || std::holds_alternative<EqualBlocks>(partition);
 }
 
 double CapacityTrial::share(bool with_kept) const {

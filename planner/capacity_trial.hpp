@@ -40,6 +40,8 @@ class CapacityTrial {
   const Plan& plan() const { return plan_; }
   const std::string& partition() const { return partition_; }
   bool cut_is_searched() const { return searched_; }
+  // Whether the cut depends on the layers alone, not on their prices or on memory.
+  bool cut_is_stated() const;
 
   // Of the memory of all workers of a copy: the training state of the whole model, and with it what one micro-batch
   // keeps. All stages keep that when its forward ends on the last one, so nothing above 1 fits, whatever the cut and

@@ -33,7 +33,7 @@ constexpr std::array<Option, 9> kOptions = {{
     {"--budget", "", "TIME", "time for each part; nothing new starts after it (default: 270 s; at most 5 min)"},
     {"--set", "", "KEY=VALUE", "change one value of all scenarios first (repeatable)"},
     {"--kernel-tests", "", "FILE",
-     "the tests that compute-sanitizer runs (default: tests/kernels/test_gpu beside the program)"},
+     "the tests that compute-sanitizer runs (default: tests/kernels/test_gpu next to the program)"},
     {"--summary", "", "",
      "measure nothing: write the summary again from the results of -o; without -o, its empty tables"},
     {"--output", "-o", "DIR", "for the results (default: pipewright-out/accuracy-cuda, in a dry run accuracy-dry-run)"},

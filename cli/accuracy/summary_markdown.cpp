@@ -71,9 +71,9 @@ class Tables {
              "times of workers that share cores say nothing.\n\n";
     text +=
         "Written by `pipewright accuracy`, which goes through six parts on a machine with a GPU "
-        "([how](gpu.md#on-a-machine-with-a-gpu)); "
+        "([how](../how-it-works/gpu.md#on-a-machine-with-a-gpu)); "
         "one GPU is cut into K virtual devices, groups of its SMs. The scenarios are those of "
-        "[scenarios/gpu](../scenarios/gpu). What a CPU gave is in [accuracy-cpu.md](accuracy-cpu.md).\n\n"
+        "[scenarios/gpu](../../scenarios/gpu). What a CPU gave is in [accuracy-cpu.md](accuracy-cpu.md).\n\n"
         "```sh\nbuild/pipewright accuracy -o accuracy\n```\n\n";
     if (s_.records.empty()) text += "**No GPU has been measured yet**: every cell below says so.\n\n";
     return text;
@@ -170,7 +170,7 @@ class Tables {
     std::string text =
         "### Part 3: pipelines, predicted and run\n\n"
         "An op is priced by what it took while as many of the K virtual devices worked; sharing of memory bandwidth is "
-        "not modelled beside it.\n\n" +
+        "not modelled in addition.\n\n" +
         header({"scenario", ">K", ">M", "schedule", "precision", ">shortest op", ">predicted", ">measured", ">error",
                 "in band", ">bubble, predicted", ">measured", "memory", ">p95/p5"});
     for (const PlannedRow& p : s_.plan) {

@@ -190,7 +190,7 @@ std::int64_t derived_batch(const Place& place, Bytes input) {
   throw InputError(
       place, fmt::format("batch: cannot be derived from an input of {} (no whole number of 3x224x224 or 3x299x299 fp32 "
                          "images); state N, the samples that the profile was taken with: --batch N on the command line "
-                         "of import, batch: N beside pipedream_profile in a scenario",
+                         "of import, batch: N with pipedream_profile in a scenario",
                          to_text(input)));
 }
 

@@ -330,8 +330,8 @@ std::string run_yaml(ImportedRun run) {
   YamlText out(nullptr, {});
   write_fields<ImportedRun>(out, kRun, run);
   return comment(
-             "A run that was measured elsewhere; `pipewright validate` puts it beside a prediction "
-             "(docs/importing.md).") +
+             "A run that was measured elsewhere; `pipewright validate` puts it next to a prediction "
+             "(docs/reference/importing.md).") +
          out.text();
 }
 

@@ -1,7 +1,7 @@
 // Files that start a plan in a training framework. Each begins with what was predicted, what the framework cannot say,
 // and the command that compares the run with the prediction.
 //
-// Names of flags and settings as of the versions that `framework_version` gives; docs/launch.md lists them.
+// Names of flags and settings as of the versions that `framework_version` gives; docs/reference/launch.md lists them.
 #pragma once
 
 #include <string>

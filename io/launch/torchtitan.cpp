@@ -82,7 +82,7 @@ std::string torchtitan_launch(const LaunchRequest& request) {
   std::string text = python_head(request, "torchtitan", kVersion);
   if (plan.data_parallel > 1 && (plan.stages > 1 || plan.tensor_parallel > 1))
     text += comment(
-                "Needs torchtitan with its pull request 2458 of 2026: before it, copies beside stages or tensor "
+                "Needs torchtitan with its pull request 2458 of 2026: before it, copies of several stages or of tensor "
                 "parallelism end with") +
             comment("  \"DDP has not supported > 1D parallelism\". It is there where this finds something:") +
             comment("  grep -n apply_replicate torchtitan/models/llama3/parallelize.py");

@@ -146,7 +146,7 @@ std::string in_short(const TableResult& table) {
   if (accuracy.mean_with_misses)
     text += fmt::format("; with the known misses mean {}", mean_error(accuracy.mean_with_misses));
   if (accuracy.baseline_mean)
-    text += fmt::format("; baseline: mean {} (ours beside it {}), largest {}", mean_error(accuracy.baseline_mean),
+    text += fmt::format("; baseline: mean {} (ours next to it {}), largest {}", mean_error(accuracy.baseline_mean),
                         mean_error(accuracy.mean_beside_baseline), mean_error(accuracy.baseline_largest));
   if (accuracy.tau) text += fmt::format("; Kendall's tau {:.2f}", *accuracy.tau);
   std::string left_out;
@@ -235,7 +235,7 @@ std::vector<std::string> over_the_box(const TableResult& table) {
                   accuracy.with_references));
   if (accuracy.all_baselines > 0)
     lines.push_back(fmt::format(
-        "beside the baseline: unfitted rows {}, baseline {}, over {}; fitted rows too {}, baseline {}, over {}",
+        "next to the baseline: unfitted rows {}, baseline {}, over {}; fitted rows too {}, baseline {}, over {}",
         mean_error(accuracy.beside_predicted), mean_error(accuracy.baseline_of_predicted), accuracy.predicted_baselines,
         mean_error(accuracy.beside_all), mean_error(accuracy.baseline_of_all), accuracy.all_baselines));
   lines.push_back(fmt::format("interval: over the corners of the box {}; {} of {} intervals hold the published figure",
@@ -288,8 +288,8 @@ std::size_t count_of_cells(const std::vector<TableResult>& tables) {
 }
 
 std::vector<TextColumn> summary(const std::vector<TableResult>& tables) {
-  std::vector<TextColumn> all = {{"table", true}, {"cells"},          {"missed"},         {"mean error"}, {"largest"},
-                                 {"with misses"}, {"baseline, mean"}, {"ours beside it"}, {"left out"}};
+  std::vector<TextColumn> all = {{"table", true}, {"cells"},          {"missed"},          {"mean error"}, {"largest"},
+                                 {"with misses"}, {"baseline, mean"}, {"ours next to it"}, {"left out"}};
   for (const TableResult& table : tables) {
     const Accuracy accuracy = table.accuracy();
     const std::string row[] = {table.title,
@@ -355,7 +355,7 @@ std::string accuracy_html(const std::vector<TableResult>& tables, const std::str
     const Accuracy accuracy = table.accuracy();
     all.cells += accuracy.cells, all.missed += accuracy.missed;
   }
-  HtmlPage page(tables.size() == 1 ? tables.front().title : "Published tables beside predictions",
+  HtmlPage page(tables.size() == 1 ? tables.front().title : "Published tables next to predictions",
                 "A published figure is compared, never read by the model; its tolerance was set beforehand.");
   page.figures({{"cells that count", std::to_string(all.cells), fmt::format("of {}", count_of_cells(tables))},
                 {"missed", std::to_string(all.missed), all.missed == 0 ? "all within their tolerance" : ""}});

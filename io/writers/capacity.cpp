@@ -129,15 +129,16 @@ std::vector<std::string> explanation(const Capacity& row) {
   if (row.largest && row.next && row.tried_to)
     lines.push_back(fmt::format("no value from {} to {} fits; larger ones were not tried, and one may fit",
                                 *row.largest + 1, *row.tried_to));
-  if (row.proven && row.largest && row.next && row.next_least_memory > row.least_memory && !row.of_run)
+  if (row.needs_grow && row.largest && row.next && row.next_least_memory > row.least_memory && !row.of_run)
     lines.push_back(fmt::format("the answer is the same for {} to {} {} per device", unit(row.least_memory),
                                 unit(row.next_least_memory), unit.name));
   if (row.fit > 0)
-    lines.push_back(fmt::format("peak and needs are what it takes to fit with {} over the memory model's range",
-                                fit_text(row.fit)));
+    lines.push_back(fmt::format(
+        "peak and needs: the memory that fits with {} probability over the memory model's range", fit_text(row.fit)));
   if (row.of_run)
     lines.push_back("as a real run takes it: peak and need are what a worker's arena spans, memory is its cap");
-  lines.push_back(fmt::format("method: {}; {} values tried, {}", row.method, row.tried, row.upper_end));
+  lines.push_back(
+      fmt::format("method: {}; {} value{} tried, {}", row.method, row.tried, row.tried == 1 ? "" : "s", row.upper_end));
   return lines;
 }
 

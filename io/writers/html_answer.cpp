@@ -176,7 +176,7 @@ std::string html_report(const Answer& answer, std::string_view command) {
   add_timeline_and_tables(page, answer);
   if (!r.formulas.empty()) {
     FormulaTable formulas = formula_table(answer, r.formulas.size());
-    page.table(ReportTable{"Textbook formulas beside the simulation",
+    page.table(ReportTable{"Textbook formulas next to the simulation",
                            {std::move(formulas.quantity),
                             std::move(formulas.by_formula),
                             std::move(formulas.simulated),

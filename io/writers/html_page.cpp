@@ -7,6 +7,7 @@
 
 #include "io/format_quantity.hpp"
 #include "io/quote.hpp"
+#include "io/utf8.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/page_text.hpp"
 #include "io/writers/svg_canvas.hpp"
@@ -86,7 +87,7 @@ std::string shown_figure(std::string_view text) {
 // Of a style sheet, in an HTML document: only letters, digits and blanks stand as they are.
 std::string css_string(std::string_view text) {
   std::string result = "\"";
-  for (const char letter : utf8(text)) {
+  for (const char letter : printable(text)) {
     const char lower = static_cast<char>(letter | 0x20);
     const bool plain = (lower >= 'a' && lower <= 'z') || (letter >= '0' && letter <= '9') || letter == ' ' ||
                        static_cast<unsigned char>(letter) >= 0x80;

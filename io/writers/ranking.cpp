@@ -32,6 +32,8 @@ std::vector<std::string> warnings_of(const Ranking& ranking) {
   std::vector<std::string> warnings = best.report.warnings;
   if (std::string caution = expert_caution(*best.scenario); !caution.empty())
     warnings.insert(warnings.begin(), std::move(caution));
+  if (best.report.mfu > 1)
+    warnings.push_back("MFU is above 100 %, more than the peak allows: `pipewright simulate` of the plan says why");
   return warnings;
 }
 
@@ -67,6 +69,14 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
   const Sizes sizes(asked);
   text += wrapped("memory        ", memory_text(best, sizes), width);
   text += wrapped("limited by    ", best.report.limiting_factor, width);
+  const bool beside_late_copies =
+      best.report.steady && std::any_of(ranking.plans.begin(), ranking.plans.end(),
+                                        [](const Found& found) { return found.plan.stages == 1; });
+  if (beside_late_copies)
+    text += wrapped("note          ",
+                    "copies of one stage update one round late here, next to their computation; `simulate` compares "
+                    "with data parallelism that waits for its gradients, which is slower",
+                    width);
   const bool one_batch = std::all_of(ranking.plans.begin(), ranking.plans.end(), [&](const Found& found) {
     return found.plan.global_batch_size == best.plan.global_batch_size;
   });

@@ -93,7 +93,7 @@ std::string memory_text(const Found& found, const Sizes& sizes) {
                                  sizes.with_unit(device.capacity), sizes.with_unit(device.capacity - device.need));
   const double asked = found.scenario->plan.fit;
   if (device.fit > 0)
-    text += fmt::format("; fits with {}: peaks up to {} of {}", fit_text(device.fit), sizes(device.to_fit),
+    text += fmt::format("; fits with {}: needs up to {} of {}", fit_text(device.fit), sizes(device.to_fit),
                         sizes.with_unit(device.capacity));
   else if (asked > 0.5 && !fit_probability(found))
     text += fmt::format("; fits with {}: the layers state what they hold, so that there is no range", fit_text(asked));
@@ -232,11 +232,12 @@ std::string quality(const Ranking& ranking) {
   if (ranking.bound <= 0)
     return fmt::format("{}; how much better another plan could be is not known", unit_of(ranking, best)) + why;
   if (ranking.proven())
-    return fmt::format("optimal within the model: {}, and no plan of the space is {}", unit_of(ranking, best), better);
+    return fmt::format("optimal within the model: {}, and no plan in the search space is {}", unit_of(ranking, best),
+                       better);
   constexpr double kShown = 5e-5;  // of two decimals of a percent
   const std::string gap =
       ranking.gap() < kShown ? "gap below 0.01 %" : fmt::format("gap {:.2f} %", 100 * ranking.gap());
-  return fmt::format("{}: {}, and no plan of the space can be {} than {}", gap, unit_of(ranking, best), better,
+  return fmt::format("{}: {}, and no plan in the search space can be {} than {}", gap, unit_of(ranking, best), better,
                      unit_of(ranking, ranking.bound)) +
          why;
 }

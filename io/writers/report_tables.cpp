@@ -269,12 +269,13 @@ class Tables {
                          significant(report_.speedup_one_device),
                          report_.references.empty() ? "one device" : report_.references.front().what,
                          percent(report_.scaling_efficiency));
-    std::string text = fmt::format("{}x over one device that could hold the model ({} of {} {})",
+    std::string text = fmt::format("{}x over one device with enough memory for the model ({} of {} {})",
                                    significant(report_.speedup_one_device), percent(report_.scaling_efficiency),
                                    workers, answer_.plan.tensor_parallel > 1 ? "devices" : "workers");
     if (!report_.speedup_data_parallel) return text;
     text += fmt::format(" · {}x over data parallelism on as many {}", significant(*report_.speedup_data_parallel),
                         answer_.plan.tensor_parallel > 1 ? "devices" : "workers");
+    if (!answer_.schedule.flush) text += " that waits for its gradients";
     if (const std::string short_of = what_does_not_fit(report_, "data parallelism"); !short_of.empty())
       text += fmt::format(", which would not fit: {}", short_of);
     return text;
@@ -338,7 +339,7 @@ class Tables {
         reduce = reduce || std::get<Op>(owner).kind == Kind::AllReduce;
     }
     std::vector<std::string> words;
-    if (receive) words.push_back("RECV: a message that comes in or waits for its op");
+    if (receive) words.push_back("RECV: a message that is arriving or waiting for its op");
     if (send) words.push_back("SEND: a message that waits to leave");
     if (send || receive) words.push_back("_F: activation, _B: gradient");
     if (reduce) words.push_back("AR: all-reduce of round.bucket");

@@ -51,7 +51,7 @@ std::string_view smallest_of(const Sizing& sizing) {
   if (*sizing.smallest == 1) return "smallest";
   const bool before = std::any_of(sizing.rows.begin(), sizing.rows.end(),
                                   [&](const SizedNodes& row) { return row.nodes == *sizing.smallest - 1; });
-  return before ? "smallest" : "smallest asked";
+  return before ? "smallest" : "smallest tried";
 }
 
 // "smallest, cheapest"
@@ -165,7 +165,7 @@ std::vector<std::string> answers(const Sizing& sizing) {
   lines.push_back(fmt::format("fastest: {}, {:.4g} samples/s", with_devices(*sizing.fastest),
                               of(*sizing.fastest).best->report.samples_per_s));
   if (sizing.deadline && sizing.in_time)
-    lines.push_back(fmt::format("fewest that are done in {}: {}, {}", days_words(*sizing.deadline),
+    lines.push_back(fmt::format("fewest nodes that finish in {}: {}, {}", days_words(*sizing.deadline),
                                 with_devices(*sizing.in_time), in_time_text(of(*sizing.in_time), *sizing.deadline)));
   if (sizing.deadline && !sizing.in_time) lines.push_back(none_in_time(sizing));
   return lines;

@@ -1,4 +1,4 @@
-// A sweep's rows: as a table, CSV, JSON (docs/sweep.md) and a line plot.
+// A sweep's rows: as a table, CSV, JSON (docs/reference/sweep.md) and a line plot.
 #pragma once
 
 #include <string>

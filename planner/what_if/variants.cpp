@@ -294,9 +294,9 @@ bool hopeless(const Answer& answer, const Change& change) {
 std::optional<Remedy> remedy(const Answer& answer, const Variant& variant) {
   const auto report = tried(answer, variant.change);
   if (!report || !report->fits) return std::nullopt;
-  return Remedy{report->samples_per_s, fmt::format("with {} it needs {}{}: {}", variant.text,
-                                                   bytes_text(largest(*report, &MemoryNeed::to_fit)),
-                                                   rate_text(report->samples_per_s), variant.setting)};
+  return Remedy{report->samples_per_s,
+                fmt::format("{} needs {}{}: {}", variant.text, bytes_text(largest(*report, &MemoryNeed::to_fit)),
+                            rate_text(report->samples_per_s), variant.setting)};
 }
 
 // The first variant of each family that fits, the fastest first: that does least harm.

@@ -26,7 +26,7 @@ struct PassTimes {
 struct ScheduleRule {
   std::string_view name;    // as written in YAML
   std::string_view title;   // "one forward, one backward, with a flush"
-  std::string_view source;  // key of docs/references.md
+  std::string_view source;  // key of docs/reference/references.md
   std::string_view memory;  // in words: "min(K-k, M) micro-batches on stage k"
   bool flush = true;
   bool splits_backward = false;  // W apart from B: no other stage waits for W

@@ -12,6 +12,7 @@
 #include <deque>
 #include <numeric>
 
+#include "core/units.hpp"
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
@@ -74,7 +75,7 @@ std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId) 
 
 ScheduleRule zb_h1() {
   return {.name = "zb_h1",
-          .title = "1F1B with the weights' gradients put off into the drain (ZB-H1)",
+          .title = "1F1B with the weight gradients postponed into the drain (ZB-H1)",
           .source = "ZeroBubble23",
           .memory = "min(M, K) micro-batches on every stage",
           .flush = true,

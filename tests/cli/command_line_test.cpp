@@ -106,7 +106,7 @@ TEST_CASE("An unknown ending is refused before anything is simulated, with the k
   ScratchFolder scratch;
   const std::string error =
       error_of({"simulate", kQuickstart, "-o", scratch.path("a.json"), "-o", scratch.path("a.pdf")});
-  CHECK(contains(error, "has no known ending; known: "));
+  CHECK(contains(error, "has no known extension; known: "));
   CHECK(contains(error, ".svg"));
   CHECK(scratch.files().empty());
 }
@@ -162,7 +162,7 @@ TEST_CASE("A profile that does not tell its batch says how import and a scenario
          "parameter_size=0.000\n";
   const std::string message = error_of({"import", "pipedream", scratch.path("graph.txt")});
   CHECK(contains(message, "--batch N on the command line of import"));
-  CHECK(contains(message, "batch: N beside pipedream_profile in a scenario"));
+  CHECK(contains(message, "batch: N with pipedream_profile in a scenario"));
 }
 
 TEST_CASE("--json is one document on standard output and nothing else") {
@@ -299,7 +299,7 @@ TEST_CASE("Every schedule is drawn by show") {
     const ProgramRun run = run_program({"show", "schedules", name});
     CAPTURE(name);
     CHECK(run.status == 0);
-    CHECK(contains(run.out, "docs/references.md"));
+    CHECK(contains(run.out, "docs/reference/references.md"));
     CHECK(contains(run.out, "stage 0 ▕0"));
   }
 }

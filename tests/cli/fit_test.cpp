@@ -53,13 +53,13 @@ TEST_CASE("plan: the plan found does not fit in 5 % of the draws at most, and th
   const std::string memory = tight_memory(), any = folder.path("any.yaml"), sure = folder.path("sure.yaml");
   const ProgramRun half = with(gpt(memory), {"plan", "--width", "200", "--fit", "50%", "-o", any});
   CHECK(half.status == 0);
-  CHECK(contains(half.out, "; tight: frameworks differ, real use may reach "));
+  CHECK(contains(half.out, "; tight: frameworks differ, and real use may reach "));
   CHECK(contains(file_text(any), "\n  fit: 50%"));
   CHECK(not_fitting(any) > 0.05);
 
   const ProgramRun text = with(gpt(memory), {"plan", "--width", "200", "-o", sure});
   CHECK(text.status == 0);
-  CHECK(contains(text.out, "; fits with 95 %: peaks up to "));
+  CHECK(contains(text.out, "; fits with 95 %: needs up to "));
   CHECK(!contains(text.out, "tight"));
   CHECK(!contains(file_text(sure), "\n  fit: "));  // what nobody stated is not written
   CHECK(not_fitting(sure) <= 0.05);
@@ -97,7 +97,7 @@ TEST_CASE("simulate warns of a plan that fits with less than 95 %, and says with
   std::int64_t bytes = std::stoll(memory);
   const auto [half, tight] = warning(bytes);
   CHECK(half < 0.95);
-  CHECK(contains(tight, "and the plan fits with " + std::to_string(std::lround(100 * half)) + " % only"));
+  CHECK(contains(tight, "and the plan fits with " + std::to_string(std::lround(100 * half)) + " %"));
   // Up to the 95 % it warns, beyond them no more, although the range goes on.
   double last = half;
   while (last < 0.95) {

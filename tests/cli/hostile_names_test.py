@@ -22,7 +22,7 @@ import xml.etree.ElementTree
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import started
 
-PIPEWRIGHT, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
+PIPEWRIGHT, SOURCE = str(pathlib.Path(sys.argv[1]).resolve()), pathlib.Path(sys.argv[2])
 CORPUS = SOURCE / "tests/fuzz/corpus"
 
 # Each for Python and for a shell; "/" may not stand in the name of a file.

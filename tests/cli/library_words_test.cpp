@@ -40,7 +40,7 @@ struct SilentHost {
 
 // What is written into a file and refused by the command, without the file's name and place.
 std::string refused(const ScratchFolder& folder, const std::string& text, std::vector<std::string> command) {
-  const std::string path = folder.path("x");
+  const std::string path = folder.path("x.json");
   std::ofstream(path, std::ios::binary) << text;
   for (std::string& word : command)
     if (word == "FILE") word = path;
@@ -79,7 +79,7 @@ TEST_CASE("YAML: every text of yaml-cpp has one of our own") {
       {"a: %x\n", "a value cannot begin with this character; put it in quotes"},
       {"a: b: c\n", "a colon stands where no value can follow; look at"},
       {"a: \"\\q\"\n", "this is not an escape of YAML; "},
-      {"a: \"\\xzz\"\n", "need hexadecimal digits; "},
+      {"a: \"\\xzz\"\n", "\\x, \\u and \\U need hexadecimal digits; "},
       {"a: \"\\Uffffffff\"\n", "there is no character of this number; "},
       {"a: }\n", "this bracket closes nothing; "},
       {"a: &\n", "a value that begins with & is an anchor; put it in quotes"},
@@ -129,7 +129,7 @@ TEST_CASE("The system: a host that says nothing, a name that is none, a folder t
   input.settings = {"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + std::to_string(host.port)};
   const ProgramRun silent = run_program({"run", kTwoStages, "--transport", "tcp", "--timeout", "1"}, input);
   CHECK(silent.status == 2);
-  CHECK(contains(silent.err, ": whoever listens there says nothing)"));
+  CHECK(contains(silent.err, ": what listens there does not speak as a rank does)"));
   input.settings[2] = "MASTER_ADDR=no-such-host.invalid";
   const ProgramRun unknown = run_program({"run", kTwoStages, "--transport", "tcp", "--timeout", "1"}, input);
   CHECK(unknown.status == 2);

@@ -124,7 +124,7 @@ TEST_CASE("capacity: the rows that were found are printed") {
   std::ofstream(path) << file_text(source_folder() + "/" + kQuickstart)
                       << "vary: {training.micro_batches: [4, 300000]}\n";
   const ProgramRun run = run_program({"capacity", path, "--over", "model.layers.0.repeat"},
-                                     {.interrupt_at = "capacity: ", .signal = SIGTERM});
+                                     {.interrupt_at = "capacity, training.micro_batches=300000: ", .signal = SIGTERM});
   CAPTURE(run.err);
   CHECK(run.status == 128 + SIGTERM);
   CHECK(contains(run.out, "\ntraining.micro_batches=4\n"));
@@ -132,7 +132,7 @@ TEST_CASE("capacity: the rows that were found are printed") {
   CHECK(contains(run.err, "interrupted (SIGTERM): 1 of 2 rows are printed; model.layers.0.repeat = "));
   const ProgramRun none = run_program({"capacity", path, "--over", "model.layers.0.repeat", "--set",
                                        "vary={training.micro_batches: [300000]}", "--json"},
-                                      {.interrupt_at = "capacity: "});
+                                      {.interrupt_at = "capacity, training.micro_batches=300000: "});
   CHECK(none.status == 130);
   CHECK(none.out == "");
 }

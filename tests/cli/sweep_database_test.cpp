@@ -41,7 +41,8 @@ TEST_CASE("Shards merged are one run, byte for byte; one that is missing is name
   CHECK(contains(as_json.out, "\"written\": [\n    \"" + folder.path("again.db") + "\"\n  ]"));
   const ProgramRun whole = run_program({"sweep", folder.path("two.db")});
   CHECK(contains(whole.out, "7 of 21 points were not run"));
-  CHECK(contains(run_program({"sweep", folder.path("2.db")}).out, "shard 2 of 3: the points of the others are theirs"));
+  CHECK(contains(run_program({"sweep", folder.path("2.db")}).out,
+                 "shard 2 of 3: other shards compute the remaining points"));
   const ProgramRun all = run_program(
       {"merge", folder.path("two.db"), folder.path("2.db"), folder.path("1.db"), "-o", folder.path("all.sqlite")});
   CHECK(all.status == 0);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/accuracy.md and the summary in the README say what `reproduce --all` computes today; behind it stands what
+"""docs/results/accuracy.md and the summary in the README say what `reproduce --all` computes today; behind it stands what
 `accuracy` has measured on a GPU. Its results are in docs/accuracy-gpu: while there are none, no cell has a figure.
 
 usage: accuracy_test.py SOURCE_ROOT BINARY
@@ -93,7 +93,7 @@ def figures_without_results(document):
 
 def main():
     root, binary = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
-    accuracy, readme = root / "docs/accuracy.md", root / "README.md"
+    accuracy, readme = root / "docs/results/accuracy.md", root / "README.md"
     run = started.run([binary, "reproduce", "--all", "--md"], cwd=root, capture_output=True, text=True, check=False)
     if run.returncode != 0:
         print(run.stderr + f"reproduce --all --md exits with {run.returncode}: a cell without a status misses its tolerance")
@@ -106,15 +106,15 @@ def main():
     if os.environ.get("PIPEWRIGHT_ACCEPT"):
         accuracy.write_text(document, encoding="utf-8")
         readme.write_text(text[:begin] + by_kind(summary(run.stdout)) + text[end:], encoding="utf-8")
-        print("wrote docs/accuracy.md and its summary in README.md")
+        print("wrote docs/results/accuracy.md and its summary in README.md")
         return 77
     faults = []
     if not accuracy.exists() or accuracy.read_text(encoding="utf-8") != document:
-        faults.append("docs/accuracy.md is not what `reproduce --all --md` and `accuracy --summary` write")
+        faults.append("docs/results/accuracy.md is not what `reproduce --all --md` and `accuracy --summary` write")
     if not any_results:
         faults += [f"a figure of a GPU without results: {cell}" for cell in figures_without_results(on_gpus)]
     if text[begin:end] != by_kind(summary(run.stdout)):
-        faults.append("README.md: the summary of docs/accuracy.md is out of date")
+        faults.append("README.md: the summary of docs/results/accuracy.md is out of date")
     for fault in faults:
         print(fault + "; PIPEWRIGHT_ACCEPT=1 meson test --suite docs writes it anew")
     return 1 if faults else 0

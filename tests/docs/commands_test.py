@@ -19,8 +19,8 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import started
 
-PAGES = ["README.md", "docs/bubble.md", "docs/guide.md", "docs/launch.md", "docs/schedule-csv.md",
-         "docs/whole-training.md"]
+PAGES = ["README.md", "docs/guide/bubble.md", "docs/guide/by-task.md", "docs/reference/launch.md", "docs/reference/schedule-csv.md",
+         "docs/reference/whole-training.md"]
 
 # Beginnings of commands that are not run here, and why. One that no page shows any more is a fault.
 ELSEWHERE = {

@@ -72,7 +72,7 @@ def kind_of(document):
 
 
 # Keys that a document need not have; the writers' forms say so with "?".
-OPTIONAL = {"campaign", "classes", "shard", "synthetic", "speed_of_cores", "works", "flops_of_a_sample", "written",
+OPTIONAL = {"campaign", "classes", "shard", "synthetic", "works", "flops_of_a_sample", "written",
             "dry_run"}
 STORES = True  # whether this build has databases: written_documents finds out
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""README, docs/bubble.md and docs/whole-training.md show what the tool prints and draws today, and docs/quickstart.svg.
+"""README, docs/guide/bubble.md and docs/reference/whole-training.md show what the tool prints and draws today, and docs/quickstart.svg.
 
 Of `plan` and `sweep` the whole output stands there. They are run with a longer time limit than a reader needs, so that a
 slow machine gets the same answer.
@@ -69,10 +69,10 @@ def main():
         run = started.run([binary, "simulate", "scenarios/quickstart.yaml", "-o", drawn], cwd=root, check=True,
                           capture_output=True, text=True)
         svg = drawn.read_text(encoding="utf-8")
-    page = root / "docs/whole-training.md"
+    page = root / "docs/reference/whole-training.md"
     told = page.read_text(encoding="utf-8")
     now = whole_trainings(told, root, binary)
-    bubble = root / "docs/bubble.md"
+    bubble = root / "docs/guide/bubble.md"
     shown = bubble.read_text(encoding="utf-8")
     computed = answers(shown, root, binary)
     printed = run.stdout.split("\n\nstages (times")[0].rstrip()  # the first screen: answer and timeline
@@ -84,11 +84,11 @@ def main():
         picture.write_text(svg, encoding="utf-8")
         page.write_text(now, encoding="utf-8")
         bubble.write_text(computed, encoding="utf-8")
-        print("wrote the transcripts of README.md, docs/bubble.md and docs/whole-training.md, and docs/quickstart.svg")
+        print("wrote the transcripts of README.md, docs/guide/bubble.md and docs/reference/whole-training.md, and docs/quickstart.svg")
         return 77
-    faults = [] if told == now else ["docs/whole-training.md: a transcript is not what the tool prints"]
+    faults = [] if told == now else ["docs/reference/whole-training.md: a transcript is not what the tool prints"]
     if shown != computed:
-        faults.append("docs/bubble.md: a transcript is not what the tool prints")
+        faults.append("docs/guide/bubble.md: a transcript is not what the tool prints")
     if text[begin:end] != printed or searched(text, root, binary) != text:
         faults.append("README.md: a transcript is not what the tool prints")
     if picture.read_text(encoding="utf-8") != svg:

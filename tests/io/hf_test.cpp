@@ -265,8 +265,7 @@ TEST_CASE("What is no JSON, cut off, nested without end, or too large is refused
       "config.json:1:1: is not a config.json of Hugging Face, which is one JSON object, {...}; look at its first line");
   CHECK(refusal("{\"a\": }").find("config.json:1:7: not valid JSON: \"}\" is not expected here; ") == 0);
   CHECK(refusal("{\"a\": \"\xff\"}").find("not valid JSON: byte 0xff is not UTF-8 text") != std::string::npos);
-  CHECK(refusal(std::string(100'000, '[')) ==
-        "config.json: nests deeper than 32 levels; copy the file again from its publisher");
+  CHECK(refusal(std::string(100'000, '[')).starts_with("config.json:1:1: is not a config.json of Hugging Face"));
   std::string objects;
   for (int i = 0; i < 50'000; ++i)
     objects += "{\"a\":";

@@ -36,6 +36,12 @@ TEST_CASE("A text that is not JSON is refused at its place, with what is wrong t
         "x.json:1:5: not valid JSON: \"\\q\" is not an escape of JSON; write \\\\ for a backslash");
   CHECK(fault("[\"\\u12x4\"]").starts_with("x.json:1:7: not valid JSON: \"\\u12x\" is not an escape of JSON"));
   CHECK(fault("{\"a\" 1}").starts_with("x.json:1:6: not valid JSON: \"1\" is not expected here; look at the commas"));
+  CHECK(fault("{\"a\" \"b\"}").starts_with("x.json:1:8: not valid JSON: \"b\" is not expected here"));
+  CHECK(fault("{\"a\": }").starts_with("x.json:1:7: not valid JSON: \"}\" is not expected here"));
+  CHECK(fault("[\"\\ud800\"]").find("\"\\ud800\" is half of a character") != std::string::npos);
+  CHECK(fault("[\"a\xc3\"]").find("a character of UTF-8 is cut off") != std::string::npos);
+  CHECK(fault(std::string("[1]\0 2", 6)) == "x.json:1:4: not valid JSON: a NUL byte stands here");
+  CHECK(fault("[" + std::string(400, '9') + "e999]").size() < 120);
   CHECK(fault("{\"a\": 1} 2").find("\"2\" is not expected here") != std::string::npos);
   CHECK(fault("nul").find("it ends within a value") != std::string::npos);
   CHECK(fault("[[[[[]]]]]") == "x.json: nests deeper than 4 levels");

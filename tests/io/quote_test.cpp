@@ -149,7 +149,7 @@ TEST_CASE("YAML gives a text back as it was, and a control character spelt out")
     const std::string text = "name: " + yaml_string(name) + "\n";
     CHECK(all_is_seen(text));
     CHECK(parse_yaml(text, "").find("name")->scalar == (is_text(name) ? std::string(name) : printable(name)));
-    CHECK_NOTHROW(read_text({.more = text}));
+    CHECK_NOTHROW(read_text(ScenarioText{.more = text}));
   }
   CHECK(message_of([] { yaml_path("a\x1b.csv"); }) ==
         "the path \"a\\x1b.csv\" holds a character that no scenario can; rename the file or its folder");

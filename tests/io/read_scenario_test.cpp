@@ -146,7 +146,7 @@ TEST_CASE("set: of a scenario changes what the files say that it names, before -
   };
   CHECK(error("5").find("set: \"5\" where a map of keys and values") != std::string::npos);
   CHECK(error("{expect: 1}").find("set: \"expect\" cannot be changed") != std::string::npos);
-  CHECK(error("{plan.fitt: 50%}").find("unknown key \"fitt\"") != std::string::npos);
+  CHECK(error("{plan.fitt: 50%}").find("unknown key \"plan.fitt\"; did you mean \"fit\"?") != std::string::npos);
 }
 
 TEST_CASE("Names are found in the config folders, paths are relative to the file that holds them") {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Who may include whom: checks every #include of the tree against the tables below (docs/house.md explains them).
+"""Who may include whom: checks every #include of the tree against the tables below (docs/how-it-works/house.md explains them).
 
 usage: check_includes.py SOURCE_ROOT
 

@@ -209,8 +209,8 @@ TEST_CASE("A plan that does not fit says what does, each remedy with its need an
   scenario.cluster.device.memory = Bytes{100 << 20};
   const Infeasible why = refused(scenario);
   CHECK(why.reason.find("stage") != std::string::npos);
-  CHECK(mentions(why.remedies, "with schedule: 1f1b needs 11.0 MiB, 159.2 samples/s: --set plan.schedule=1f1b"));
-  CHECK(mentions(why.remedies, "with recompute: full needs 67.0 MiB, 120.8 samples/s: --set plan.recompute=full"));
+  CHECK(mentions(why.remedies, "schedule: 1f1b needs 11.0 MiB, 159.2 samples/s: --set plan.schedule=1f1b"));
+  CHECK(mentions(why.remedies, "recompute: full needs 67.0 MiB, 120.8 samples/s: --set plan.recompute=full"));
   CHECK_FALSE(mentions(why.remedies, "nothing"));
 }
 

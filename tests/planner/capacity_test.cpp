@@ -167,8 +167,35 @@ TEST_CASE("With several chunks per stage fitting is not monotone, and 14 is the 
     CHECK(found.largest == 14);
     CHECK(found.next == 15);
     CHECK(found.proven);
+    CHECK_FALSE(found.needs_grow);  // with 13 MB 15 fit, although 15 need more than 12 MB
     CHECK(found.method.starts_with("scan downwards from"));
     CHECK(found.upper_end.find("the training state and what one micro-batch keeps pass") != std::string::npos);
+  }
+}
+
+// Times round otherwise with more samples, and with them the balanced cut of two chunks per stage moves: 16 and 17 samples
+// do not fit, 18 do.
+TEST_CASE("With several chunks per stage fitting is not monotone in the samples either") {
+  for (const int start : {4, 9}) {
+    CAPTURE(start);
+    const Case c({.model =
+                      "{batch: 4, layers: [{name: l0, forward: 8 ns, backward: 8 ns, activation: 0 B, stash: 100 kB, "
+                      "parameters: 0}, {name: l1, forward: 4 ns, backward: 1 ns, activation: 0 B, stash: 800 "
+                      "kB, parameters: 0}, {name: l2, forward: 3 ns, backward: 9 ns, activation: 0 B, stash: "
+                      "200 kB, parameters: 0}, {name: l3, forward: 7 ns, backward: 8 ns, activation: 0 B, "
+                      "stash: 100 kB, parameters: 0}, {name: l4, forward: 6 ns, backward: 5 ns, activation: 0 "
+                      "B, stash: 200 kB, parameters: 0}, {name: l5, forward: 3 ns, backward: 6 ns, activation: "
+                      "0 B, stash: 200 kB, parameters: 0}, {name: l6, forward: 3 ns, backward: 9 ns, "
+                      "activation: 0 B, stash: 400 kB, parameters: 0}, {name: l7, forward: 4 ns, backward: 9 "
+                      "ns, activation: 0 B, stash: 800 kB, parameters: 0}, {name: l8, forward: 8 ns, backward: "
+                      "8 ns, activation: 0 B, stash: 1600 kB, parameters: 0}]}",
+                  .cluster = "{node: {devices: 2, device: {memory: 18 MB}, links: {kind: ideal}}}",
+                  .training = "{micro_batch_size: " + std::to_string(start) + ", micro_batches: 2}",
+                  .plan = "{stages: 2, schedule: interleaved_1f1b, virtual_stages: 2}"});
+    CHECK_FALSE(fits(c.with("training.micro_batch_size")(16)));
+    const Capacity found = c.find("training.micro_batch_size");
+    CHECK(found.largest == 18);
+    CHECK_FALSE(found.needs_grow);
   }
 }
 
