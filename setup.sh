@@ -18,7 +18,7 @@ TEXT
 
 # What building needs. Debian's names; one reason each is in docs/decisions/0005-dependencies.md.
 build_packages=(meson ninja-build pkg-config g++ libboost-graph-dev libeigen3-dev libcli11-dev libyaml-cpp-dev
-  libfmt-dev nlohmann-json3-dev zlib1g-dev libexpat1-dev libsqlite3-dev doctest-dev libbenchmark-dev)
+  libfmt-dev nlohmann-json3-dev zlib1g-dev libexpat1-dev libssl-dev libsqlite3-dev doctest-dev libbenchmark-dev)
 # What the tests need on top (Open MPI and jsonschema: without them they skip its transport, and schemas), and what .ci/run needs on top of that.
 test_packages=(python3 python3-jsonschema python3-yaml libopenmpi-dev openmpi-bin)
 gate_packages=(clang-format clang-16 libclang-rt-16-dev)

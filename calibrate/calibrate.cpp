@@ -190,18 +190,23 @@ MachineProfile calibrate(const std::vector<CalibrationRun>& runs, const BackendM
   std::int64_t done = 0, all = 0;
   for (const CalibrationRun& each : runs)
     all += passes * static_cast<std::int64_t>(slices.emplace_back(slices_of(each.run, ranks)).size());
-  for (int pass = 0; pass < passes; ++pass)
-    for (std::size_t i = 0; i < runs.size(); ++i) {
-      const CalibrationRun& each = runs[i];
-      const double seconds = settings.seconds / passes;
-      LayerRounds rounds(each.run, backend, each.data, each.settings);  // of this pass: all runs' may not fit at once
-      for (const Slice& slice : slices[i]) {
-        if (settings.progress) settings.progress(each.name, done++, all);
-        add(measured[i][slice.active],
-            ranks != nullptr ? measure_layers(*ranks, each.run, backend, each.data, each.settings, seconds)
-                             : rounds.measured(slice.share * seconds, slice.busy));
+  try {
+    for (int pass = 0; pass < passes; ++pass)
+      for (std::size_t i = 0; i < runs.size(); ++i) {
+        const CalibrationRun& each = runs[i];
+        const double seconds = settings.seconds / passes;
+        LayerRounds rounds(each.run, backend, each.data, each.settings);  // of this pass: all runs' may not fit at once
+        for (const Slice& slice : slices[i]) {
+          if (settings.progress) settings.progress(each.name, done++, all);
+          add(measured[i][slice.active],
+              ranks != nullptr ? measure_layers(*ranks, each.run, backend, each.data, each.settings, seconds)
+                               : rounds.measured(slice.share * seconds, slice.busy));
+        }
       }
-    }
+  } catch (const RunFailed&) {
+    if (asked_to_end() == 0 || ranks != nullptr) throw;
+  }
+  const bool ended = asked_to_end() != 0;
 
   Series series;
   std::vector<double> overhead, probes;
@@ -242,6 +247,7 @@ MachineProfile calibrate(const std::vector<CalibrationRun>& runs, const BackendM
   profile.op_overhead = rounded_mean(overhead);
   for (const auto& [optimizer, ns_by_parameters] : update_ns)
     profile.updates.push_back({optimizer, update_line(ns_by_parameters)});
+  if (ended) throw CalibrationEnded(std::move(profile));
   if (ranks == nullptr)
     for (const CalibrationRun& each : runs)
       for (const int members : group_sizes(each.run))

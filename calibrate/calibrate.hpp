@@ -5,10 +5,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "calibrate/handoff.hpp"
 #include "core/cost/profile.hpp"
+#include "core/ending.hpp"
 #include "core/model/graph.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/ranks.hpp"
@@ -31,6 +33,15 @@ struct CalibrationSettings {
   std::function<void(const std::string& what, std::int64_t done, std::int64_t all)> progress = {};
 };
 
+// The process was asked to end (core/ending.hpp): the layers that were measured until then, and nothing of messages. It
+// prices nothing.
+class CalibrationEnded : public Interrupted {
+ public:
+  explicit CalibrationEnded(MachineProfile so_far)
+      : Interrupted("the calibration was ended, so nothing is predicted"), profile(std::move(so_far)) {}
+  MachineProfile profile;
+};
+
 // What is measured: the layers of a model at a plan's sizes of micro-batches, and the step of its optimizer.
 struct CalibrationRun {
   const RunPlan& run;
@@ -42,7 +53,7 @@ struct CalibrationRun {
 
 // One profile of all runs, which are measured one after the other, in their order: layers that compute the same, at the
 // same size, are one entry. At least one run. Over processes, each measures its own worker, messages go from rank 0 to
-// rank 1, and all get the one profile. Throws RunFailed.
+// rank 1, and all get the one profile. Throws RunFailed; CalibrationEnded.
 MachineProfile calibrate(const std::vector<CalibrationRun>& runs, const BackendMaker& backend,
                          const CalibrationSettings& settings, Ranks* ranks = nullptr);
 

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "core/ending.hpp"
 #include "kernels/gpu_api.hpp"
 #include "runtime/arena.hpp"
 
@@ -66,6 +67,7 @@ class Loop {
     for (const DeviceMeasurement& m : list_) {
       if (settings_.progress) settings_.progress(label(m), done, static_cast<std::int64_t>(list_.size()));
       ++done;
+      if (lost_.empty() && asked_to_end() != 0) lost_ = interrupted_by();
       if (!lost_.empty()) {
         leave_out(m, lost_);
         continue;
@@ -252,6 +254,7 @@ class Loop {
       if (!step || m.large || m.beside != nullptr || series == series_.end()) continue;
       for (MeasuredSize& size : series->second.sizes) {
         if (!(size.size == m.size)) continue;
+        if (lost_.empty() && asked_to_end() != 0) lost_ = interrupted_by();
         if (!lost_.empty() || device_.now() >= end_) {
           leave_out(m, lost_.empty() ? "no time was left for warm inputs" : "for warm inputs " + lost_);
           continue;

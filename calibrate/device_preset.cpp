@@ -44,6 +44,9 @@ Efficiency efficiency_of(std::vector<double> shares, std::string source) {
   return e;
 }
 
+// As the presets of devices of which no measurement is known.
+constexpr Bytes kAssumedReserve{std::int64_t{3} << 29};
+
 struct Assumed {
   OperatorKind kind;
   double share, band;
@@ -108,7 +111,11 @@ void add_peaks(Device& device, const MeasuredDevice& measured) {
 Device preset_of(const MeasuredDevice& measured, const std::string& name, Bytes memory) {
   Device device;
   device.name = name, device.memory = memory;
-  device.sources["memory"] = source_of(measured, "as the system tells");
+  device.sources["memory"] = source_of(measured, "as CUDA reports it");
+  device.provenances["memory"] = Provenance::Measured;
+  device.reserve = std::min(kAssumedReserve, Bytes{memory.value / 8});
+  device.sources["reserve"] = "assumed: context and communicators took 1.08 to 1.43 GiB where that was measured";
+  device.provenances["reserve"] = Provenance::Assumed;
   add_peaks(device, measured);
   std::vector<double> shares[kOperatorKinds];
   for (const MeasuredSeries& series : measured.series) {

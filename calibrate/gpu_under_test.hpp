@@ -9,7 +9,7 @@
 // events, as it does in a run. Cold passes go round blocks of more than twice the L2 in all. All
 // values are random, between -1 and 1; nothing is ever 0.
 //
-// Nothing of it has run on a GPU yet (docs/gpu.md).
+// Nothing of it has run on a GPU yet (docs/how-it-works/gpu.md).
 #pragma once
 
 #include <memory>

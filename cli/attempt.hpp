@@ -19,8 +19,9 @@ class Attempt {
   // `priced`: the scenario with the prices of the prediction (`priced_with`; of a synthetic run, its own). Predicts and
   // writes prediction.json into the folder. Throws InputError where the scenario cannot be run.
   // `write`: writes the files, in one piece each.
-  Attempt(Scenario priced, double tolerance, bool forced, const std::string& folder, Ranks* ranks = nullptr,
-          FileWriter write = write_file);
+  // `seconds`: of the looks at the machine between its steps, all together.
+  Attempt(Scenario priced, double tolerance, bool forced, double seconds, const std::string& folder,
+          Ranks* ranks = nullptr, FileWriter write = write_file);
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
 
@@ -33,10 +34,13 @@ class Attempt {
   const RunComparison& comparison() const { return *comparison_; }
 
  private:
+  bool can_look() const;
+
   const Scenario scenario_;
   const RealRun real_;
   const double tolerance_;
   const bool forced_;
+  const double seconds_;
   const std::string folder_;
   const FileWriter write_;
   std::vector<WorkerResult> workers_;

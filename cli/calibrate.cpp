@@ -1,10 +1,13 @@
 // `calibrate`: what a scenario's layers cost on this machine.
+#include "calibrate/calibrate.hpp"
+
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -22,6 +25,7 @@
 #include "io/quantity.hpp"
 #include "io/writers/calibration_json.hpp"
 #include "io/writers/writers.hpp"
+#include "runtime/signals.hpp"
 
 namespace pipewright {
 namespace {
@@ -33,28 +37,33 @@ constexpr std::array<Option, 10> kOptions = {{
      "cuda: groups of SMs, one per worker (default: as many as workers); without SCENARIO those to be measured, "
      "K,K,... "
      "(default: 1,2,4,8)"},
-    {"--gpus", "", "N,N,...", "cuda: over which GPUs workers are spread (default: 0)"},
+    {"--gpus", "", "N,N,...", "cuda: GPUs over which workers are distributed (default: 0)"},
     {"--model", "", "FILE",
      "without SCENARIO: a model or scenario whose operations are measured first (repeatable; default on a GPU: the "
      "shipped scenarios' for GPUs)"},
     {"--precision", "", "P,P,...",
      "without SCENARIO: only what computes in these: bf16, fp32, fp16, tf32 (default: all)"},
-    {"--budget", "", "TIME", "of measured rounds (default: 3 s); without SCENARIO, of everything (default: 8 min)"},
+    {"--budget", "", "TIME",
+     "time for measured rounds (default: 3 s); without SCENARIO, for everything (default: 8 min)"},
     {"--sizes", "", "N,N,...",
      "micro-batches of these samples instead of the scenario's; others are priced by the line through them"},
     {"--output", "-o", "FILE", "write the profile there (default: standard output)"},
     {"--json", "", "", "one JSON document on standard output: all that was measured, in SI units"},
 }};
 
-std::string table(const MachineProfile& profile) {
-  std::string text = fmt::format("{}\n", profile.source);
-  text += fmt::format("  {:>12} {:>12} {:>12}  {:>7} {:>6} {:>5}  layer, samples\n", "forward", "d input", "d weight",
-                      "spread", "times", "busy");
+std::string layers_table(const MachineProfile& profile) {
+  std::string text = fmt::format("  {:>12} {:>12} {:>12}  {:>7} {:>6} {:>5}  layer, samples\n", "forward", "d input",
+                                 "d weight", "spread", "times", "busy");
   for (const LayerTimes& layer : profile.layers)
     text += fmt::format("  {:>12} {:>12} {:>12}  {:>7} {:>6} {:>5}  {}{}, {}\n", short_time(layer.forward),
                         short_time(layer.input_gradient), short_time(layer.weight_gradient), percent(layer.spread),
                         layer.measured, layer.active == 0 ? "all" : std::to_string(layer.active),
                         layer.key.substr(0, 60), layer.key.size() > 60 ? "..." : "", layer.samples);
+  return text;
+}
+
+std::string table(const MachineProfile& profile) {
+  std::string text = profile.source + "\n" + layers_table(profile);
   text += fmt::format("  per op {}, message noticed after {}; copy {:.3f} ns/B, first read {:.3f} ns/B more\n",
                       short_time(profile.op_overhead), short_time(profile.handoff), profile.send.ns_per_unit,
                       profile.first_read.ns_per_unit);
@@ -66,6 +75,17 @@ std::string table(const MachineProfile& profile) {
     text += fmt::format("  step of {}: {:.3f} ns per parameter\n", name(update.optimizer),
                         update.by_parameters.ns_per_unit);
   return text;
+}
+
+// Of a calibration that was asked to end: what is no whole profile prices nothing, and no file is written.
+int ended(MachineProfile so_far) {
+  std::erase_if(so_far.layers, [](const LayerTimes& layer) { return layer.measured == 0; });
+  if (so_far.layers.empty()) return interrupted("nothing was measured yet, and no profile is written");
+  print(layers_table(so_far));
+  return interrupted(
+      fmt::format("the {} layers measured until then are printed; no profile is written, it would not be "
+                  "whole",
+                  so_far.layers.size()));
 }
 
 // --sizes 1,2,8 as changes of the scenario; none: as it is.
@@ -108,7 +128,13 @@ int calibrate_scenarios(const Arguments& arguments) {
       check_like_first(scenarios.front(), scenarios.back());
       all.push_back(&runs.emplace_back(scenarios.back(), ranks));
     }
-  const MachineProfile profile = calibrated(all, seconds, scenarios.front().name);
+  MachineProfile profile;
+  try {
+    const Interruption interruption;
+    profile = calibrated(all, seconds, scenarios.front().name);
+  } catch (CalibrationEnded& so_far) {
+    return ended(std::move(so_far.profile));
+  }
   if (!prints()) return kDone;
   const std::string path = arguments.last("--output", "");
   if (!path.empty()) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <list>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -28,6 +29,8 @@
 #include "cli/outputs.hpp"
 #include "cli/progress.hpp"
 #include "cli/terminal.hpp"
+#include "core/check.hpp"
+#include "core/ending.hpp"
 #include "io/names.hpp"
 #include "io/quantity.hpp"
 #include "io/read_file.hpp"
@@ -38,6 +41,7 @@
 #include "io/yaml.hpp"
 #include "kernels/gpu_api.hpp"
 #include "kernels/nccl.hpp"
+#include "runtime/signals.hpp"
 
 namespace pipewright {
 namespace {
@@ -132,6 +136,16 @@ std::string name_of(const std::vector<std::string>& outputs, const MeasuredDevic
   return measured.gpu;
 }
 
+// Nothing: the measurements were interrupted before there was enough for one.
+std::optional<Device> preset_until_then(const MeasuredDevice& measured, const std::string& name, Bytes memory) {
+  try {
+    return preset_of(measured, name, memory);
+  } catch (const InputError&) {
+    if (asked_to_end() == 0) throw;
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 int calibrate_device(const Arguments& arguments) {
@@ -167,6 +181,7 @@ int calibrate_device(const Arguments& arguments) {
   MeasuredDevice measured;
   {
     ProgressLine line;
+    const Interruption interruption;  // what was measured until then is kept
     settings.progress = [&](const std::string& what, std::int64_t done, std::int64_t all) {
       line.show("calibrating", done, all, what);
     };
@@ -178,7 +193,9 @@ int calibrate_device(const Arguments& arguments) {
     if (line.find("its result is wrong") != std::string::npos || line.find(kLost) != std::string::npos)
       note("warning: left out: " + line);
   fit(measured);
-  const Device preset = preset_of(measured, name_of(outputs, measured), device->memory());
+  const std::optional<Device> made = preset_until_then(measured, name_of(outputs, measured), device->memory());
+  if (!made) return interrupted("no preset is made: too little was measured until then");
+  const Device& preset = *made;
   if (arguments.has("--json"))
     print(device_calibration_json(measured, preset, outputs));
   else
@@ -188,6 +205,7 @@ int calibrate_device(const Arguments& arguments) {
     const std::string path = outputs[i].find('/') == std::string::npos ? "./" + outputs[i] : outputs[i];
     note("wrote " + outputs[i] + (endings[i] == 0 ? " (device: --set cluster.node.device=" + path + ")" : ""));
   }
+  if (asked_to_end() != 0) return interrupted("the preset lacks what was not measured until then");
   return lost_line(measured).empty() ? kDone : kBadInput;  // what was measured before it is kept all the same
 }
 

@@ -12,15 +12,16 @@
 namespace pipewright {
 
 inline constexpr std::array<Option, 9> kCampaignOptions = {{
-    {"--tokens", "", "AMOUNT", "the whole training: days, device-hours, cost, energy for so many tokens, e.g. 15T"},
-    {"--samples", "", "AMOUNT", "likewise, for so many samples"},
-    {"--epochs", "", "AMOUNT", "likewise, for so many times through the data (campaign.samples_per_epoch)"},
-    {"--price", "", "MONEY", "of one device for an hour, in any currency"},
+    {"--tokens", "", "AMOUNT",
+     "report the whole training (days, device-hours, cost, energy) for this many tokens, e.g. 15T"},
+    {"--samples", "", "AMOUNT", "the same for this many samples"},
+    {"--epochs", "", "AMOUNT", "the same for this many passes over the data (campaign.samples_per_epoch)"},
+    {"--price", "", "MONEY", "price of one device per hour, in any currency"},
     {"--mtbf", "", "TIME", "mean time between failures of one device, e.g. \"50000 h\""},
-    {"--checkpoint", "", "TIME", "that the training stands still while a checkpoint is written, e.g. 60s"},
-    {"--restart", "", "TIME", "from a failure until the training goes on, e.g. 10min"},
-    {"--seed", "", "N", "of everything that is drawn (default: 1)"},
-    {"--ask", "", "QUESTIONS", "must be answered, else it is an error: cost,energy,goodput,spread"},
+    {"--checkpoint", "", "TIME", "time that training pauses to write a checkpoint, e.g. 60s"},
+    {"--restart", "", "TIME", "time from a failure until training resumes, e.g. 10min"},
+    {"--seed", "", "N", "seed of all random draws (default: 1)"},
+    {"--ask", "", "QUESTIONS", "fail unless these can be answered: cost,energy,goodput,spread"},
 }};
 
 // A command's own options and these.

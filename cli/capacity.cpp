@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "cli/backend_of.hpp"
+#include "cli/campaign_options.hpp"
 #include "cli/capacity.hpp"
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
@@ -20,19 +21,25 @@
 #include "cli/real_run.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "core/cost/memory_model.hpp"
+#include "core/ending.hpp"
 #include "io/errors.hpp"
 #include "io/fields.hpp"
 #include "io/scenario_file.hpp"
 #include "planner/capacity.hpp"
 #include "runtime/run_plan.hpp"
+#include "runtime/signals.hpp"
 
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 9> kOptions = {{
+constexpr std::array<Option, 10> kOptions = {{
     {"--over", "", "KEY", "the whole number to grow: model.layers, model.hidden, training.micro_batch_size, ..."},
     {"--at-most", "", "N", "try no larger value (default: where the training state alone passes all memory)"},
     {"--set", "", "KEY=VALUE", "change one value of the scenario first (repeatable)"},
+    {"--fit", "", "PERCENT",
+     "fit with this probability over the memory model's range (plan.fit; default: 95%; 50%: the estimate itself must "
+     "fit)"},
     {"--backend", "", "NAME",
      "of run.backend: cpu or cuda, whose blocks lie at multiples of 64 or 512 B; no GPU is needed"},
     {"--virtual-devices", "", "K", "of run.virtual_devices: at least as many as the plan has workers"},
@@ -78,14 +85,23 @@ std::vector<RunMemory> run_memory(const Scenario& scenario, const Plan& plan, co
   return workers;
 }
 
+// "plan.stages=8"
+std::string name_of(const VariedPoint& point) {
+  std::string text;
+  for (const auto& [key, value] : point.values)
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, value);
+  return text;
+}
+
 }  // namespace
 
 Capacity capacity_row(const ScenarioFile& file, const std::string& over, const VariedPoint& point,
                       std::optional<std::int64_t> most) {
   const ScenarioWith with = [&](std::int64_t value) {
-    Scenario scenario = file.scenario(point.changes, {over + "=" + std::to_string(value)});
+    Scenario scenario = fitting_by_default(file.scenario(point.changes, {over + "=" + std::to_string(value)}));
     return scenario.run.place == Place{} ? scenario : with_a_peak(std::move(scenario));
   };
+  const std::string name = name_of(point);
   ProgressLine line;
   const CapacityOptions how{
       .first = file.whole_number(over, point.changes).value_or(1),
@@ -93,8 +109,10 @@ Capacity capacity_row(const ScenarioFile& file, const std::string& over, const V
       .run_memory = run_memory,
       .check_run = [](const Scenario& scenario, const Plan& plan) { check_gpu_keys(scenario.run, plan.workers()); },
       .progress =
-          [&](std::int64_t value, std::int64_t tried) {
-            line.say(fmt::format("capacity: {} values tried, now {} = {}", tried, over, value));
+          [&](std::int64_t value, std::int64_t read) {
+            end_if_asked(fmt::format("{} = {} was being tried, after {} other values", over, value, read));
+            line.say(fmt::format("capacity{}: {} values read, now {} = {}", name.empty() ? "" : ", " + name, read, over,
+                                 value));
           }};
   Capacity found = capacity(over, with, how);
   found.varied = point.values;
@@ -139,6 +157,31 @@ void check_grows(const ScenarioFile& file, const std::string& over, int changes)
   }
 }
 
+struct Rows {
+  std::vector<Capacity> found;
+  std::string failed;  // a line for each variant that has no answer
+  std::string ended;   // what was being done when a signal asked to end, or ""
+};
+
+Rows rows_of(const ScenarioFile& file, const std::string& over, const std::vector<VariedPoint>& points,
+             std::optional<std::int64_t> most) {
+  const Interruption interruption;
+  Rows rows;
+  for (const VariedPoint& point : points) {
+    try {
+      rows.found.push_back(capacity_row(file, over, point, most));
+    } catch (const Interrupted& ended) {
+      rows.ended = ended.what();
+      return rows;
+    } catch (const InputError& error) {
+      if (points.size() == 1) throw;
+      rows.failed += fmt::format("{}{}: {}", rows.failed.empty() ? "" : "\n", name_of(point), error.what());
+    }
+  }
+  if (rows.found.empty()) throw InputError(rows.failed);
+  return rows;
+}
+
 int run(const Arguments& arguments) {
   if (!arguments.has("--over"))
     throw InputError("capacity: what is to grow? Name a whole number of the scenario, e.g. --over model.layers");
@@ -148,22 +191,24 @@ int run(const Arguments& arguments) {
   const auto most = at_most(arguments);
   const std::vector<std::string> outputs = arguments.all("--output");
   const auto writers = checked_formats<Ending>(outputs, {path}, kEndings);
-  std::vector<std::string> changes = arguments.all("--set");
+  std::vector<std::string> changes = settings(arguments);
   for (std::string& change : run_settings_as_changes(arguments))
     changes.push_back(std::move(change));
   const ScenarioFile file(path, {.set = std::move(changes), .config_path = config_path()});
   std::vector<VariedPoint> points = file.varied();
   if (points.empty()) points.emplace_back();
-  std::vector<Capacity> rows;
   for (const VariedPoint& point : points)
     check_grows(file, over, point.changes);
-  for (const VariedPoint& point : points)
-    rows.push_back(capacity_row(file, over, point, most));
+  const auto [rows, failed, ended] = rows_of(file, over, points, most);
+  if (rows.empty()) return interrupted(ended);
   print(arguments.has("--json") ? capacity_json(rows, path) : capacity_text(rows, table));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     write_file(outputs[i], writers[i]->write(rows, path));
     note("wrote " + outputs[i] + " (capacity)");
   }
+  if (!ended.empty())
+    return interrupted(fmt::format("{} of {} rows are printed; {}", rows.size(), points.size(), ended));
+  if (!failed.empty()) throw InputError(failed);
   for (const Capacity& each : rows)
     if (!each.largest) return kNo;
   return kDone;
@@ -178,7 +223,9 @@ constinit const Command kCapacity{
     .details =
         "KEY is a whole number of the scenario; everything else stays as the scenario says. The layers are cut so "
         "that\n"
-        "every stage fits, and among those cuts with the least bottleneck. With a vary: block, a row per variant.\n"
+        "every stage fits, with 95 % over the memory model's range as for `plan`, and among those cuts with the least\n"
+        "bottleneck. With a vary: block, a row per variant.\n"
+        "A variant without an answer is an error, and the other rows are still printed.\n"
         "With a run: block the answer is the largest model that really runs: its plan is taken as run takes it, and\n"
         "a worker's arena may span run.memory_cap, or else the device's memory less its reserve.\n"
         "  pipewright capacity scenarios/quickstart.yaml --over training.micro_batch_size\n"

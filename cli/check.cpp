@@ -14,6 +14,7 @@
 #include "io/read_scenario.hpp"
 #include "io/read_sweep.hpp"
 #include "io/trained_as.hpp"
+#include "io/utf8.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/yaml_json.hpp"
 #include "io/yaml.hpp"
@@ -133,9 +134,9 @@ int run(const Arguments& arguments) {
       if (as_json)
         add_json(json, path, what, "", resolved ? yaml : "");
       else if (resolved)
-        note(path + ": ok (" + what + ")");  // standard output holds the YAML alone
+        note(one_line(path) + ": ok (" + what + ")");  // standard output holds the YAML alone
       else
-        print(path + ": ok (" + what + ")\n");
+        print(one_line(path) + ": ok (" + what + ")\n");
     } catch (const InputError& error) {
       if (as_json) add_json(json, path, "", error.what());
       errors += (errors.empty() ? "" : "\n") + std::string(error.what());

@@ -2,30 +2,18 @@
 
 #include <array>
 
+#include "io/quote.hpp"
+
 namespace pipewright {
-
-namespace {
-
-// As a shell takes it: in single quotes where it holds anything but letters, digits and a few signs.
-std::string quoted(const std::string& text) {
-  constexpr std::string_view plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:=,@%+-";
-  if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) return text;
-  std::string out = "'";
-  for (const char c : text)
-    out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
-}  // namespace
 
 std::string command_line(std::string_view command, const Arguments& arguments) {
   std::string text = "pipewright " + std::string(command);
   for (const std::string& argument : arguments.positional)
-    text += " " + quoted(argument);
+    text += " " + shell_path(argument);
   for (const auto& [name, values] : arguments.options)
     for (const std::string& value : values)
       if (name != "--output" && name != "--width" && name != "--color" && name != "--json")
-        text += " " + name + (value.empty() ? "" : " " + quoted(value));
+        text += " " + name + (value.empty() ? "" : " " + shell_word(value));
   return text;
 }
 

@@ -12,11 +12,10 @@
 
 namespace pipewright {
 
-// Exit statuses, as of grep and diff.
-constexpr int kDone = 0;           // done, or yes
-constexpr int kNo = 1;             // the answer is no: the plan does not fit
-constexpr int kBadInput = 2;       // bad usage, bad input, or a failure
-constexpr int kInterrupted = 130;  // by Ctrl-C; what is printed is not all
+// Exit statuses, as of grep and diff. A signal's are 128 + its number (runtime/signals.hpp).
+constexpr int kDone = 0;      // done, or yes
+constexpr int kNo = 1;        // the answer is no: the plan does not fit
+constexpr int kBadInput = 2;  // bad usage, bad input, or a failure
 
 struct Option {
   std::string_view name;    // "--set"

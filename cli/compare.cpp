@@ -116,8 +116,8 @@ constinit const Command kCompare{
     .arguments = "A B",
     .summary = "two scenarios or results: what differs, timelines on one scale",
     .details =
-        "A and B are scenarios, which are simulated whether they fit or not, results of simulate -o FILE.json, or\n"
-        "measured runs that `import` wrote: two of them beside one another, or one beside a prediction.\n"
+        "A and B are scenarios, which are simulated even if they do not fit, results of simulate -o FILE.json, or\n"
+        "measured runs that `import` wrote: two of them, or one next to a prediction.\n"
         "  pipewright compare scenarios/what_if/hops-1f1b.yaml scenarios/what_if/hops-gpipe.yaml -o both.svg\n"
         "  pipewright compare scenarios/quickstart.yaml scenarios/quickstart.yaml --set-b plan.schedule=gpipe\n",
     .options = kOptions,

@@ -17,6 +17,7 @@
 #include "core/check.hpp"
 #include "io/format_quantity.hpp"
 #include "io/import/run_file.hpp"
+#include "io/utf8.hpp"
 #include "io/writers/json_text.hpp"
 #include "runtime/measurement.hpp"
 
@@ -155,8 +156,9 @@ int two_runs(const Arguments& arguments) {
     print(std::move(json).text());
     return kDone;
   }
-  print(fmt::format("two measured runs\n  A  {} ({})\n  B  {} ({})\n\n{}{}", paths[0], a.source.format, paths[1],
-                    b.source.format, figures.empty() ? "" : table(figures, figures.size()),
+  print(fmt::format("two measured runs\n  A  {} ({})\n  B  {} ({})\n\n{}{}", one_line(paths[0]),
+                    one_line(a.source.format), one_line(paths[1]), one_line(b.source.format),
+                    figures.empty() ? "" : table(figures, figures.size()),
                     sums.empty() ? "" : "\nkernels, all calls\n" + table(sums, kShownKernels)));
   return kDone;
 }
@@ -171,7 +173,7 @@ int compare_runs(const Arguments& arguments) {
   if (first && is_run_file(paths[1])) return two_runs(arguments);
   const std::string run = paths[first ? 0 : 1], scenario = paths[first ? 1 : 0];
   if (arguments.has("--output"))
-    throw InputError("--output: a measured run has no timeline to draw beside a prediction; write --json > FILE");
+    throw InputError("--output: a measured run has no timeline to draw next to a prediction; write --json > FILE");
   const ImportedRun measured = read_run_file(run);
   if (!measured.log && !measured.trace)
     throw InputError(run + ": has sums of kernels only, which no prediction has; compare it with another such run");

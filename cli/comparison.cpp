@@ -18,8 +18,6 @@
 namespace pipewright {
 namespace {
 
-constexpr double kOtherSpeed = 0.05;  // of the cores, off which a profile says nothing about a run
-
 // Time per op of one kind on one virtual stage, ns: priced, and the mean over all timed steps.
 struct OpError {
   std::string what;  // "stage 0 F"
@@ -60,10 +58,6 @@ std::vector<OpError> op_errors(const Answer& predicted, const std::vector<Worker
 double share(double predicted, double measured) {
   return measured > 0 ? predicted / measured - 1 : 0;
 }
-// Whether the speed of the cores was measured with the profile.
-bool has_probe(const RunComparison& c) {
-  return c.predicted.scenario->profile != nullptr && c.predicted.scenario->profile->probe > Time{};
-}
 // What the probe has timed.
 std::string computing(const MachineProfile* profile) {
   return profile != nullptr && profile->machine.sms > 0 ? "SMs" : "cores";
@@ -78,20 +72,16 @@ ComparedRow time_row(const std::string& what, Time predicted, Time measured) {
 
 }  // namespace
 
-double band(const Answer& predicted) {
+double error_of_prices(const Answer& predicted, bool common) {
   if (predicted.scenario->profile == nullptr) return 0;
   const MachineProfile& profile = *predicted.scenario->profile;
   std::size_t ops = 1;
   for (const Lane& lane : predicted.schedule.positions)
     ops = std::max(ops, lane.compute.size());
   const double beyond = beyond_measured(profile, predicted.scenario->model, predicted.plan.micro_batch_size).error;
-  return 1.645 *
-         std::sqrt(profile.common_error * profile.common_error +
+  if (!common) return beyond;
+  return std::sqrt(profile.common_error * profile.common_error +
                    profile.independent_error * profile.independent_error / static_cast<double>(ops) + beyond * beyond);
-}
-
-double RunComparison::step_error() const {
-  return share(static_cast<double>(predicted.report.makespan.value), static_cast<double>(times.median.value));
 }
 
 bool RunComparison::memory_exact() const {
@@ -102,17 +92,26 @@ bool RunComparison::memory_exact() const {
 
 Verdict RunComparison::verdict() const {
   if (!withheld.empty() && !forced) return Verdict::Withheld;
-  return std::abs(step_error()) <= tolerance && memory_exact() ? Verdict::Within : Verdict::Outside;
+  const bool near = std::abs(judgement.error()) <= tolerance || judgement.holds();
+  return near && memory_exact() ? Verdict::Within : Verdict::Outside;
 }
 
 std::string RunComparison::verdict_text() const {
   const std::string mark =
       forced && !withheld.empty() ? " (forced: " + withheld.substr(0, withheld.find(';')) + ")" : "";
+  const std::string off = whole_percent(std::max(tolerance, judgement.half));
   switch (verdict()) {
-    case Verdict::Within: return fmt::format("within {} of the measured step{}", whole_percent(tolerance), mark);
+    case Verdict::Within:
+      return (std::abs(judgement.error()) <= tolerance
+                  ? "within: the corrected prediction is within " + whole_percent(tolerance) + " of the measured step"
+                  : fmt::format(
+                        "within: the measured step is in the interval, which is {} wide to either side as the machine "
+                        "was not quiet",
+                        off)) +
+             mark;
     case Verdict::Outside:
-      return (memory_exact() ? fmt::format("more than {} off the measured step", whole_percent(tolerance))
-                             : std::string("memory was not what was counted")) +
+      return (memory_exact() ? fmt::format("outside: more than {} off the measured step", off)
+                             : std::string("outside: memory was not what was counted")) +
              mark;
     case Verdict::Withheld: return "withheld: " + withheld;
   }
@@ -124,11 +123,8 @@ std::vector<ComparedRow> compared_rows(const RunComparison& c) {
   const auto times = [&](const std::string& what, Time predicted, Time measured) {
     rows.push_back(time_row(what, predicted, measured));
   };
-  times("step", c.predicted.report.makespan, c.times.median);
-  const MachineProfile* const profile = c.predicted.scenario->profile.get();
-  if (has_probe(c))
-    rows.push_back({"speed of the " + computing(profile), "100 %",
-                    fmt::format("{:.1f} %", 100 * speed_of_cores(profile, c.workers, c.times)), ""});
+  times("step, before the run", c.predicted.report.makespan, c.times.median);
+  times("step, corrected for the load", c.judgement.predicted, c.judgement.measured);
   rows.push_back(
       {"bubble", percent(c.predicted.report.bubble_fraction), percent(c.measured.report.bubble_fraction),
        fmt::format("{:+.1f} pt", 100 * (c.predicted.report.bubble_fraction - c.measured.report.bubble_fraction))});
@@ -160,24 +156,25 @@ std::vector<ComparedRow> compared_ops(const RunComparison& c, std::size_t most) 
   return rows;
 }
 
-std::string band_text(const RunComparison& c) {
-  if (c.run.synthetic) return "";
-  const double half = band(c.predicted), step = static_cast<double>(c.predicted.report.makespan.value);
-  return fmt::format("{} to {}: the measured step is {}", short_time({std::llround(step * (1 - half))}),
-                     short_time({std::llround(step * (1 + half))}),
-                     std::abs(static_cast<double>(c.times.median.value) - step) <= half * step ? "in it" : "outside");
+std::string interval_text(const RunComparison& c) {
+  return fmt::format("{} to {}: the measured step is {}", short_time(c.judgement.low()), short_time(c.judgement.high()),
+                     c.judgement.holds() ? "in it" : "outside");
+}
+
+std::string movement_text(const RunComparison& c) {
+  return movement_text(c.judgement, computing(c.predicted.scenario->profile.get()));
 }
 
 std::string comparison_table(const RunComparison& c) {
   std::string text = fmt::format("  {:<34} {:>12} {:>12} {:>9}\n", "", "predicted", "measured", "error");
-  const std::string band = band_text(c);
   for (const ComparedRow& row : compared_rows(c)) {
-    if (row.what == "bubble" && !band.empty())
-      text += fmt::format("  {:<34} {}\n", "  90 % band of the prediction", band);
+    if (row.what == "bubble") text += fmt::format("  {:<34} {}\n", "  90 % interval", interval_text(c));
     std::string line = fmt::format("  {:<34} {:>12} {:>12} {:>9}", row.what, row.predicted, row.measured, row.error);
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   }
+  text += "  bubble and busy times are compared with the prediction before the run\n";
+  text += "  machine: " + movement_text(c) + "\n";
   for (const std::string& warning : c.predicted.report.warnings)
     text += "  note: " + warning + "\n";
   if (const MachineProfile* const profile = c.predicted.scenario->profile.get())
@@ -199,13 +196,13 @@ std::string comparison_json(const RunComparison& c) {
                         : c.verdict() == Verdict::Outside ? "outside"
                                                           : "withheld");
   json.field("reason", c.verdict_text()).field("forced", c.forced).field("tolerance", c.tolerance);
-  json.key("step").open('{').field("predicted", c.predicted.report.makespan).field("measured_median", c.times.median);
+  json.key("step").open('{').field("predicted", c.predicted.report.makespan).field("corrected", c.judgement.predicted);
+  json.field("measured_median", c.times.median);
   json.field("measured_p5", c.times.p5).field("measured_p95", c.times.p95);
-  json.field("timed_steps", static_cast<std::int64_t>(c.times.timed.size())).field("error", c.step_error());
-  if (!c.run.synthetic) json.field("band", band(c.predicted));
-  json.close();
-  if (has_probe(c))
-    json.field("speed_of_cores", speed_of_cores(c.predicted.scenario->profile.get(), c.workers, c.times));
+  json.field("timed_steps", static_cast<std::int64_t>(c.times.timed.size())).field("error", c.judgement.error());
+  json.field("band", c.judgement.half).field("in_band", c.judgement.holds()).close();
+  json.key("machine").open('{').field("speed", c.judgement.speed).field("looks", c.judgement.speeds);
+  json.field("unrest", c.judgement.unrest).field("waits", c.judgement.waits).field("away", c.judgement.away).close();
   pair("bubble", c.predicted.report.bubble_fraction, c.measured.report.bubble_fraction);
   json.key("workers").open('[');
   for (std::size_t w = 0; w < c.workers.size(); ++w) {
@@ -236,7 +233,11 @@ int exit_status(Verdict verdict) {
   return kBadInput;
 }
 
-double speed_of_cores(const MachineProfile* profile, const std::vector<WorkerResult>& workers, const StepTimes& times) {
+namespace {
+
+// How fast cores were in the timed steps over how fast they were while they were calibrated, by the same piece of
+// arithmetic (`probe`); 1 where there is no profile, or it has none.
+double speed_by_probe(const MachineProfile* profile, const std::vector<WorkerResult>& workers, const StepTimes& times) {
   std::vector<Time> probes;
   for (const WorkerResult& worker : workers)
     for (std::size_t s = worker.steps.size() - std::min(worker.steps.size(), times.timed.size());
@@ -248,11 +249,41 @@ double speed_of_cores(const MachineProfile* profile, const std::vector<WorkerRes
   return median > Time{} ? static_cast<double>(profile->probe.value) / static_cast<double>(median.value) : 1;
 }
 
-bool at_other_speed(const RunComparison& c) {
-  return std::abs(speed_of_cores(c.predicted.scenario->profile.get(), c.workers, c.times) - 1) > kOtherSpeed;
+// The timed steps between each two looks.
+std::vector<std::vector<Time>> parts_of(const StepTimes& times, const RunSettings& settings) {
+  std::vector<std::vector<Time>> parts;
+  const std::vector<int> looks = looked_at(settings);
+  for (std::size_t k = 0; k + 1 < looks.size(); ++k)
+    parts.emplace_back(times.timed.begin() + (looks[k] - settings.warmup),
+                       times.timed.begin() + (looks[k + 1] - settings.warmup));
+  return parts;
 }
 
-std::string why_times_say_nothing(const RealRun& real, const StepTimes& times) {
+// Prices of the plan's ops without messages: what rounds of looks take.
+StepCosts without_messages(const RealRun& real) {
+  Scenario scenario = real.scenario();
+  MachineProfile profile = *scenario.profile;
+  profile.send = profile.first_read = {};
+  scenario.profile = std::make_shared<const MachineProfile>(std::move(profile));
+  return step_costs(real.predicted().plan, cost_model(scenario));
+}
+
+}  // namespace
+
+Judgement judgement_of(const RealRun& real, const std::vector<WorkerResult>& workers, const StepTimes& times,
+                       const std::vector<MachineLook>& looks) {
+  const Answer& predicted = real.predicted();
+  if (looks.empty())
+    return judged(predicted.report.makespan, speed_by_probe(real.scenario().profile.get(), workers, times),
+                  error_of_prices(predicted, true), times);
+  const StepCosts bare = without_messages(real);
+  std::vector<SeenStep> seen;
+  for (const MachineLook& look : looks)
+    seen.push_back(seen_step(predicted, bare, look));
+  return judged(seen, parts_of(times, real.settings()), error_of_prices(predicted, false));
+}
+
+std::string why_times_say_nothing(const RealRun& real, std::size_t timed) {
   const int workers = real.predicted().plan.workers();
   const MachineProfile* const profile = real.scenario().profile.get();
   for (const int members : group_sizes(real.run_plan()))
@@ -263,38 +294,35 @@ std::string why_times_say_nothing(const RealRun& real, const StepTimes& times) {
   if (workers > real.cores())
     return fmt::format("{} workers on {} cores: memory and gradients can be judged, times cannot", workers,
                        real.cores());
-  if (times.timed.size() < 5)
-    return fmt::format("{} timed steps are too few to tell how quiet the machine was; use --set run.steps=20",
-                       times.timed.size());
+  if (timed < 5)
+    return fmt::format("{} timed steps are too few to tell how quiet the machine was; use --set run.steps=20", timed);
   return "";
 }
 
-std::string why_withheld(const RealRun& real, const std::vector<WorkerResult>& results, const StepTimes& times) {
-  if (std::string always = why_times_say_nothing(real, times); !always.empty()) return always;
-  const MachineProfile* const profile = real.scenario().profile.get();
-  std::string why;
-  if (times.noisy())
-    why = fmt::format("p95/p5 = {:.3f} of the measured steps, more than {:.2f}: the machine was not quiet",
-                      times.spread(), kNoisy);
-  if (const double speed = speed_of_cores(profile, results, times); std::abs(speed - 1) > kOtherSpeed)
-    why += fmt::format(
-        "{}{} ran at {:.1f} % of the speed that they had while they were calibrated (a fixed piece of arithmetic "
-        "before each step){}",
-        why.empty() ? "" : "; ", computing(profile), 100 * speed,
-        computing(profile) == "SMs" ? "; another program may use the GPU, or its clock was another" : "");
-  return why.empty() ? "" : why + "; run again, or --force";
+std::string why_withheld(const RealRun& real, const Judgement& judgement, const StepTimes& times) {
+  if (std::string always = why_times_say_nothing(real, times.timed.size()); !always.empty()) return always;
+  if (!judgement.too_wide()) return "";
+  return fmt::format(
+      "the machine changed too much: the interval is the prediction +- {}, its upper end more than twice its lower "
+      "one; "
+      "stop what else runs here and run again, or --force",
+      whole_percent(judgement.half));
 }
 
 // `dry_run` is what `accuracy --dry-run` adds to the files that it keeps.
 JsonShape validation_shape() {
   using namespace shape;
   const JsonShape step = object({{"predicted", number()},
+                                 {"corrected", number()},
                                  {"measured_median", number()},
                                  {"measured_p5", number()},
                                  {"measured_p95", number()},
                                  {"timed_steps", whole()},
                                  {"error", maybe(number())},
-                                 {"band?", number()}});
+                                 {"band", number()},
+                                 {"in_band", flag()}});
+  const JsonShape machine = object(
+      {{"speed", number()}, {"looks", list(number())}, {"unrest", number()}, {"waits", number()}, {"away", number()}});
   const JsonShape worker = object({{"worker", whole()},
                                    {"busy", compared(number())},
                                    {"live_peak", compared(whole())},
@@ -307,7 +335,7 @@ JsonShape validation_shape() {
                                                    {"forced", flag()},
                                                    {"tolerance", number()},
                                                    {"step", step},
-                                                   {"speed_of_cores?", number()},
+                                                   {"machine", machine},
                                                    {"bubble", compared(number())},
                                                    {"workers", list(worker)}});
 }

@@ -51,13 +51,8 @@ std::string comparison_html(const RunComparison& c, const std::string& command) 
   const Report &predicted = c.predicted.report, &measured = c.measured.report;
   const Scenario& scenario = *c.predicted.scenario;
   HtmlPage page(scenario.name, question(c.measured));
-  page.figures({{"predicted step", short_time(predicted.makespan, 4), ""},
-                {"measured step", short_time(c.times.median, 4),
-                 fmt::format("median of {}; p5 {}, p95 {}", c.times.timed.size(), short_time(c.times.p5),
-                             short_time(c.times.p95))},
-                {"error", signed_percent(c.step_error()), "predicted / measured - 1"},
-                {"bubble", percent(predicted.bubble_fraction), "measured " + percent(measured.bubble_fraction)},
-                {"peak memory", c.memory_exact() ? "exact" : "NOT EXACT", "of every worker, to the byte"},
+  page.figures({{"error of the step", signed_percent(c.judgement.error()),
+                 "predicted as the machine was meanwhile / measured - 1"},
                 {"verdict", word(c.verdict()), fmt::format("tolerance {}", whole_percent(c.tolerance))}});
   if (c.verdict() == Verdict::Withheld)
     page.warning(c.verdict_text());
@@ -65,16 +60,17 @@ std::string comparison_html(const RunComparison& c, const std::string& command) 
     page.paragraph("Verdict: " + c.verdict_text() + ".");
   for (const std::string& warning : predicted.warnings)
     page.warning(warning);
-  page.heading("Predicted beside measured");
+  page.heading("Predicted next to measured");
   page.table(table_of("", compared_rows(c)));
-  if (const std::string band = band_text(c); !band.empty())
-    page.paragraph("90 % band of the prediction: " + band + ".");
+  page.paragraph("90 % interval of the prediction: " + interval_text(c) + ". The machine: " + movement_text(c) + ".");
   page.heading("Both timelines on one scale");
   page.drawing(svg_timelines(c.predicted, c.measured, "predicted", "measured"));
   page.heading("Ops, by what they add to the error of a step");
   page.table(table_of("op", compared_ops(c, kMostOps)));
   page.heading("Timed steps, in their order");
   page.paragraph(step_times(c.times.timed));
+  page.paragraph(fmt::format("Median {}, p5 {}, p95 {}.", short_time(c.times.median, 4), short_time(c.times.p5),
+                             short_time(c.times.p95)));
   page.heading("How it is known");
   std::vector<std::string> known = measured.provenance;
   if (scenario.profile != nullptr)
@@ -86,7 +82,7 @@ std::string comparison_html(const RunComparison& c, const std::string& command) 
 
 std::string study_html(const std::vector<Row>& rows, const std::vector<std::string>& remarks,
                        const std::string& profile, const std::string& folder, const std::string& command) {
-  HtmlPage page("Predictions beside runs",
+  HtmlPage page("Predictions next to runs",
                 "Every scenario was predicted from one calibration, before it ran; every attempt is here.");
   std::vector<TextColumn> columns = {
       {"scenario", true}, {"attempt"},  {"schedule, K x M", true}, {"predicted"}, {"measured"},     {"error"},

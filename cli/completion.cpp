@@ -271,10 +271,12 @@ std::string manual_page() {
     text += fmt::format(".TP\n\\fB{}\\fR {}\n{}\n", troff(option.name), troff(option.value), troff(option.help));
   return text +
          ".SH EXIT STATUS\n.TP\n0\ndone\n.TP\n1\nthe answer is no: the plan does not fit, a tolerance is exceeded\n"
-         ".TP\n2\nbad input, or a failure\n.TP\n130\ninterrupted; what was done is kept\n"
+         ".TP\n2\nbad input, or a failure\n.TP\n128 + N\nended by signal N (130: Ctrl-C); what was done is kept\n"
          ".SH ENVIRONMENT\n.TP\n.B PIPEWRIGHT_PATH\nfolders with configurations of devices, clusters and models, "
-         "looked through first\n.TP\n.B NO_COLOR\nno colours, unless \\-\\-color says so\n"
-         ".SH FILES\nDevices, clusters and models lie in share/pipewright/configs beside the program, scenarios in "
+         "looked through first\n.TP\n.B PIPEWRIGHT_SECRET\nwhat the processes of a run over a network all know and "
+         "nobody else does; or PIPEWRIGHT_SECRET_FILE, a file that holds it\n"
+         ".TP\n.B NO_COLOR\nno colours, unless \\-\\-color says so\n"
+         ".SH FILES\nDevices, clusters and models lie in share/pipewright/configs next to the program, scenarios in "
          "share/pipewright/scenarios.\n";
 }
 

@@ -40,7 +40,7 @@ int run(const Arguments& arguments) {
 constinit const Command kDoctor{
     .name = "doctor",
     .arguments = "",
-    .summary = "what of this machine can be used: cores, transports, GPUs, their libraries",
+    .summary = "what this machine offers: cores, transports, GPUs, their libraries",
     .details = "  Names what is missing and what that means; the exit status is 0 either way.\n",
     .options = kOptions,
     .least = 0,

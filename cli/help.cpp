@@ -70,7 +70,7 @@ std::string help_text() {
       "\n"
       "More on one: pipewright help COMMAND\n"
       "Exit status: 0 done, 1 the answer is no (the plan does not fit), 2 bad input or a failure,\n"
-      "             130 interrupted\n";
+      "             128 + the signal that ended it: 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP\n";
   return text;
 }
 

@@ -21,7 +21,7 @@ constexpr std::array<Option, 12> kOptions = {{
     {"--attention", "", "KIND", "hf: flash or materialised (default: flash)"},
     {"--next-token-modules", "", "N", "hf: how many of the configuration's are built (default: none)"},
     {"--device", "", "NAME", "topo, nccl-xml: the preset of the GPUs (nccl-xml: default: as the file says)"},
-    {"--nodes", "", "N", "topo, nccl-xml: so many such machines (default: 1)"},
+    {"--nodes", "", "N", "topo, nccl-xml: number of such machines (default: 1)"},
     {"--nvlink", "", "RATE", "topo, nccl-xml: of one NVLink and direction (default: by the device)"},
     {"--pcie", "", "RATE",
      "topo, nccl-xml: of a GPU's slot and direction (default: as the file says, or by the device)"},
@@ -78,9 +78,9 @@ int run(const Arguments& arguments) {
 constinit const Command kImport{
     .name = "import",
     .arguments = "FORMAT FILE",
-    .summary = "turn someone else's file into YAML: a model, run or cluster",
+    .summary = "turn a file of another program into YAML: a model, run or cluster",
     .details =
-        "What is written says where it comes from, what was assumed, and what was not in the file: look it over.\n"
+        "The output states its source, what was assumed, and what the file does not say: check it before you use it.\n"
         "Models, for `model:` of a scenario:\n"
         "  hf              the config.json of a transformer on Hugging Face\n"
         "  pipedream       a layer profile, graph.txt, of the PipeDream release\n"

@@ -16,6 +16,7 @@
 #include "io/import/schedule_csv.hpp"
 #include "io/import/topology_file.hpp"
 #include "io/quantity.hpp"
+#include "io/quote.hpp"
 #include "io/read_scenario.hpp"
 #include "io/writers/writers.hpp"
 
@@ -131,7 +132,7 @@ std::string from_schedule_csv(const Arguments&, const std::string& path) {
                              " cells about messages, sharding and gradients are left out: they follow from the order");
   source.absent.emplace_back(
       "model, cluster, samples of a micro-batch, recomputation: a scenario of your own has them");
-  return as_comment(source) + "plan:\n  schedule: {file: " + yaml_string(std::filesystem::absolute(path).string()) +
+  return as_comment(source) + "plan:\n  schedule: {file: " + yaml_path(std::filesystem::absolute(path).string()) +
          "}\n  stages: " + std::to_string(given.stages) +
          "\n  virtual_stages: " + std::to_string(given.virtual_stages) +
          "\ntraining:\n  micro_batches: " + std::to_string(given.micro_batches) + "\n";

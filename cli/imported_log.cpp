@@ -73,7 +73,7 @@ std::string other_layout(const Prediction& predicted, const TrainingLog& log) {
 // How the scenario would have the batch of the run.
 std::string setting_of_batch(const Prediction& predicted, std::int64_t batch) {
   if (predicted.answer == nullptr)
-    return fmt::format("simulate the scenario anew with a batch of {}, or name the scenario instead", batch);
+    return fmt::format("simulate the scenario again with a batch of {}, or name the scenario instead", batch);
   const Training& training = predicted.answer->scenario->training;
   const std::int64_t at_once = predicted.answer->plan.micro_batch_size * predicted.answer->plan.data_parallel;
   if (training.global_batch_size)
@@ -184,7 +184,7 @@ std::vector<ImportedRow> log_rows(const Prediction& predicted, const LogComparis
 
 std::vector<std::string> log_notes(const LogComparison& c) {
   std::vector<std::string> notes;
-  if (!c.log.synthetic.empty()) notes.push_back("the log says of itself: " + c.log.synthetic);
+  if (!c.log.synthetic.empty()) notes.push_back("the log describes itself as: " + c.log.synthetic);
   const double spread = static_cast<double>(c.p95.value) / static_cast<double>(c.p5.value);
   if (spread > kNoisy)
     notes.push_back(fmt::format("the steps differ: p95/p5 = {:.2f}, more than {:.2f}", spread, kNoisy));

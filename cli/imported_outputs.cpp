@@ -4,6 +4,7 @@
 #include "cli/imported.hpp"
 #include "cli/shapes.hpp"
 #include "io/format_quantity.hpp"
+#include "io/utf8.hpp"
 #include "io/writers/html_page.hpp"
 
 namespace pipewright {
@@ -35,14 +36,10 @@ void add_table(HtmlPage& page, const std::string& title, const std::vector<Impor
   if (!notes.empty()) page.list(notes);
 }
 
-HtmlPage::Figure step_figure(const char* name, Time time) {
-  return {name, short_time(time, 4), ""};
-}
-
 }  // namespace
 
 std::string imported_text(const ImportedComparison& c) {
-  std::string text = c.predicted.name + ": predicted, beside a run that was imported\n";
+  std::string text = one_line(c.predicted.name) + ": predicted, next to a run that was imported\n";
   if (c.log) text += table_text(log_title(*c.log), log_rows(c.predicted, *c.log), log_notes(*c.log), 38, 14);
   if (c.trace) text += table_text(trace_title(*c.trace), trace_rows(*c.trace), trace_notes(*c.trace), 36, 12);
   return c.tolerance ? text + "\n  verdict: " + c.verdict + "\n" : text;
@@ -62,13 +59,11 @@ std::string imported_json(const ImportedComparison& c) {
 }
 
 std::string imported_html(const ImportedComparison& c, const std::string& command) {
-  HtmlPage page(c.predicted.name, "Predicted, beside a run that was imported.");
+  HtmlPage page(c.predicted.name, "Predicted, next to a run that was imported.");
   const Time predicted = c.log ? c.predicted.step_time : c.trace->predicted_step();
   const Time measured = c.log ? c.log->median : c.trace->measured_step();
   std::vector<HtmlPage::Figure> figures = {
-      step_figure("predicted step", predicted),
-      step_figure("measured step", measured),
-      {"error", fmt::format("{:+.1f} %", 100 * error_of(predicted, measured)), "predicted / measured - 1"}};
+      {"error of the step", fmt::format("{:+.1f} %", 100 * error_of(predicted, measured)), "predicted / measured - 1"}};
   if (c.tolerance) figures.push_back({"verdict", c.within ? "within" : "outside", c.verdict});
   page.figures(figures);
   if (c.log && !c.log->other_layout.empty()) page.warning(c.log->other_layout + "; are they of one run?");

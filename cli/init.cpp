@@ -17,8 +17,10 @@
 #include "io/changes.hpp"
 #include "io/fields.hpp"
 #include "io/import/hf.hpp"
+#include "io/quote.hpp"
 #include "io/read_file.hpp"
 #include "io/read_scenario.hpp"
+#include "io/utf8.hpp"
 #include "io/writers/made_json.hpp"
 #include "io/writers/writers.hpp"
 
@@ -105,7 +107,7 @@ std::int64_t count(const std::string& option, const std::string& text) {
 std::string path_value(const std::string& option, const std::string& path, const std::string& file) {
   std::error_code none;
   if (!fs::exists(path, none)) throw InputError(option + ": " + path + ": no such file");
-  return yaml_string(seen_from(path, file));
+  return yaml_path(seen_from(path, file));
 }
 
 struct StartedModel {
@@ -147,8 +149,8 @@ std::optional<std::int64_t> sequence_length(const Questions& ask, const Argument
 
 std::string model_line(const StartedModel& model, std::optional<std::int64_t> length) {
   if (!length) return model.value;
-  return fmt::format("{{hf: {}, sequence_length: {}}}    # tokens of a sample; the configuration's longest: {}",
-                     model.value, *length, *model.longest);
+  return fmt::format("{{hf: {}, sequence_length: {}}}    {}", model.value, *length,
+                     comment_text(fmt::format("tokens of a sample; the configuration's longest: {}", *model.longest)));
 }
 
 // "; samples of 8192 tokens", and where nobody chose, how to.
@@ -179,18 +181,20 @@ std::string own_cluster(const Questions& ask, const Arguments& arguments, const 
   // Who gives the devices as an option has said what there is: one node, unless --nodes says more.
   const bool asked = arguments.has("--devices") && !arguments.has("--nodes");
   const std::int64_t nodes = asked ? 1 : count("--nodes", ask.answer("--nodes", "Nodes", "1"));
-  const std::string about = is_path(asked_device) ? "" : "    # pipewright show devices " + device;
+  const std::string about = is_path(asked_device) ? "" : "    " + comment_text("pipewright show devices " + device);
   std::string text = "cluster:\n";
   if (nodes > 1) text += fmt::format("  nodes: {}\n", nodes);
   text += fmt::format("  node:\n    devices: {}\n    device: {}{}\n", devices, device, about);
   if (devices > 1)
     text += fmt::format(
-        "    links: {{kind: mesh, bandwidth: {}}}    # per direction; pcie shares a host bridge, nvswitch a switch\n",
-        yaml_string(ask.answer("--links", "Bandwidth between devices of a node, per direction (64 GB/s)", "")));
+        "    links: {{kind: mesh, bandwidth: {}}}    {}",
+        yaml_string(ask.answer("--links", "Bandwidth between devices of a node, per direction (64 GB/s)", "")),
+        comment("per direction; pcie shares a host bridge, nvswitch a switch"));
   if (nodes > 1)
     text += fmt::format(
-        "  network: {{bandwidth: {}}}    # per NIC and direction; a NIC per node unless per: device\n",
-        yaml_string(ask.answer("--network", "Bandwidth between nodes, per NIC and direction (400 Gb/s)", "")));
+        "  network: {{bandwidth: {}}}    {}",
+        yaml_string(ask.answer("--network", "Bandwidth between nodes, per NIC and direction (400 Gb/s)", "")),
+        comment("per NIC and direction; a NIC per node unless per: device"));
   return text;
 }
 
@@ -198,10 +202,10 @@ std::string own_cluster(const Questions& ask, const Arguments& arguments, const 
 void add_lines(std::string& text, const Yaml& map, const std::string& indent) {
   for (const auto& [key, value] : map.map)
     if (value.is(Yaml::Type::Map) && !value.find("value")) {
-      text += indent + key.text + ":\n";
+      text += indent + yaml_string(key.text) + ":\n";
       add_lines(text, value, indent + "  ");
     } else {
-      text += indent + key.text + ": " + flow_text(value) + "\n";
+      text += indent + yaml_string(key.text) + ": " + flow_text(value) + "\n";
     }
 }
 
@@ -229,7 +233,8 @@ std::string cluster_of(const std::string& cluster_file, std::int64_t nodes, cons
   set(root, fmt::format("cluster.nodes={}", nodes));
   Yaml& cluster = *root.find("cluster");
   carry_over(cluster, cluster_file, file);
-  std::string text = fmt::format("cluster:    # as {}, but for the nodes: {} there\n", stem(cluster_file), said);
+  std::string text =
+      "cluster:    " + comment(fmt::format("as {}, but for the nodes: {} there", stem(cluster_file), said));
   add_lines(text, cluster, "  ");
   return text;
 }
@@ -257,7 +262,7 @@ std::string cluster_text(const Questions& ask, const Arguments& arguments, const
   if (arguments.has("--nodes"))
     return cluster_of(cluster_file(cluster, options), count("--nodes", arguments.last("--nodes", "")), file);
   return "cluster: " +
-         (is_path(cluster) ? yaml_string(seen_from(cluster, file))
+         (is_path(cluster) ? yaml_path(seen_from(cluster, file))
                            : known_name("--cluster", "clusters", cluster, options)) +
          "\n";
 }
@@ -267,7 +272,7 @@ std::string schema_line(const ReadOptions& options) {
   for (const std::string& folder : options.config_path) {
     const fs::path schema = (fs::path(folder) / "../schemas/scenario.json").lexically_normal();
     std::error_code none;
-    if (fs::is_regular_file(schema, none)) return "# yaml-language-server: $schema=" + schema.string() + "\n";
+    if (fs::is_regular_file(schema, none)) return comment("yaml-language-server: $schema=" + schema.string());
   }
   return "";
 }
@@ -286,21 +291,23 @@ int run(const Arguments& arguments) {
   const std::optional<std::int64_t> length = sequence_length(ask, arguments, model);
   const std::string precision = arguments.last("--precision", "bf16");
   const std::string text = fmt::format(
-      "{}# Written by pipewright init. Every key: docs/scenario.md; every value with its origin: pipewright check "
-      "--resolved\n"
-      "version: 1\nname: {}\nmodel: {}\n{}"
+      "{}{}version: 1\nname: {}\nmodel: {}\n{}"
       "training:\n  global_batch_size: {}\n  micro_batch_size: auto\n  precision: {}\n  gradient_precision: fp32\n"
       "  optimizer: adam\n  zero: auto\n"
-      "plan: auto    # pipewright plan finds the best one; or e.g. {{stages: 4, schedule: 1f1b}} for pipewright "
-      "simulate\n",
-      schema_line(options), yaml_string(stem(file)), model_line(model, length), cluster, batch, yaml_string(precision));
+      "plan: auto    {}",
+      schema_line(options),
+      comment("Written by pipewright init. Every key: docs/reference/scenario.md; every value with its origin: "
+              "pipewright check "
+              "--resolved"),
+      yaml_string(stem(file)), model_line(model, length), cluster, batch, yaml_string(precision),
+      comment("pipewright plan finds the best one; or e.g. {stages: 4, schedule: 1f1b} for pipewright simulate"));
   write_file(file, text);
   try {
     const std::string what = checked_file(file, options) + length_words(arguments, model, length);
     if (arguments.has("--json"))
-      print(init_json({.file = file, .holds = what, .next = "pipewright plan " + file}));
+      print(init_json({.file = file, .holds = what, .next = "pipewright plan " + shell_path(file)}));
     else
-      print(fmt::format("wrote {} ({})\nnext: pipewright plan {}\n", file, what, file));
+      print(fmt::format("wrote {} ({})\nnext: pipewright plan {}\n", one_line(file), what, shell_path(file)));
   } catch (const InputError& error) {
     std::error_code ignored;
     fs::remove(file, ignored);
@@ -316,7 +323,7 @@ constinit const Command kInit{
     .arguments = "[FILE]",
     .summary = "a first scenario, from options or by questions",
     .details =
-        "Writes FILE (default: scenario.yaml), which must not be there yet. What is not given is asked for.\n"
+        "Writes FILE (default: scenario.yaml), which must not exist yet. It asks for everything that is not given.\n"
         "  pipewright init llama.yaml --model llama3-8b --cluster dgx-h100x8 --nodes 16 --batch 128\n"
         "  pipewright init mine.yaml --model ./config.json --sequence-length 4096 --device rtx-4090-24g --devices 4 "
         "--links '25 GB/s' --batch 64\n",

@@ -15,6 +15,7 @@
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/launch/changed_keys.hpp"
+#include "io/quote.hpp"
 #include "io/read_scenario.hpp"
 #include "io/writers/html.hpp"
 #include "io/writers/made_json.hpp"
@@ -126,15 +127,14 @@ std::string better_question(const Arguments& arguments, const NearestPlan& neare
   } catch (const InputError&) {
     return "";
   }
-  std::string command = fmt::format("pipewright plan {} --for {}", shell_word(path), words.word);
+  std::string command = fmt::format("pipewright plan {} --for {}", shell_path(path), words.word);
   for (const std::string& change : set)
     command += " --set " + shell_word(change);
   return command;
 }
 
 // What checks a run knows where a section of the scenario is. Here the reason gets the place of the key that it names:
-// the
-// `--set` that gives it, or its line in the file.
+// the `--set` that gives it, or its line in the file.
 std::string at_its_key(const std::string& reason, const std::string& path, const std::vector<std::string>& set) {
   for (const std::string_view section : {"training", "plan", "run"}) {
     const std::size_t at = reason.find(fmt::format(": {}.", section));
@@ -255,7 +255,8 @@ constinit const Command kLaunch{
     .summary = "the file that starts a plan in Megatron-LM, torchtitan, PyTorch, DeepSpeed or Slurm",
     .details =
         "PLAN is a scenario without auto, e.g. what `pipewright plan -o plan.yaml` writes. What the framework cannot\n"
-        "express is replaced by the nearest that it can, with its predicted cost; docs/launch.md has versions and "
+        "express is replaced by the nearest that it can, with its predicted cost; docs/reference/launch.md has "
+        "versions and "
         "limits.\n"
         "  pipewright launch plan.yaml --for megatron --sbatch -o train.sbatch\n"
         "Exit status 1: written, but what is written does not fit the devices.\n",

@@ -1,9 +1,8 @@
 // Parses the command line and turns every failure into one message and exit status 2. The only includer of CLI11, whose
 // own exit codes (105 ...), missing suggestions and long messages stop here.
 #include <array>
-#include <csignal>
 #include <cstdio>
-#include <new>
+#include <span>
 
 #include <CLI/CLI.hpp>
 #include <fcntl.h>
@@ -16,7 +15,11 @@
 #include "cli/terminal.hpp"
 #include "cli/user_config.hpp"
 #include "core/check.hpp"
+#include "core/ending.hpp"
+#include "core/plain_words.hpp"
+#include "io/errors.hpp"
 #include "io/utf8.hpp"
+#include "runtime/signals.hpp"
 
 namespace pipewright {
 namespace {
@@ -50,14 +53,19 @@ std::string usage(const Command& command) {
   throw InputError(std::string(command.name) + ": option: " + unknown_name(given.substr(0, given.find('=')), known));
 }
 
-// CLI11 names the option first: "--width: 1 required TEXT missing".
-[[noreturn]] void malformed(const CLI::ParseError& error, const Command& command) {
+// CLI11 names the option first: "--width: 1 required TEXT missing". Its own words go no further: either a value is
+// missing, or a switch was given one.
+[[noreturn]] void malformed(const CLI::ParseError& error, const Command& command, std::span<char* const> given) {
   const std::string message = error.what();
-  for (const Option* option : options_of(command))
-    if (message.starts_with(std::string(option->name) + ":") && !option->value.empty())
-      throw InputError(std::string(option->name) + " lacks its value: " + std::string(option->name) + " " +
-                       std::string(option->value));
-  throw InputError(std::string(command.name) + ": " + message + usage(command));
+  for (const Option* option : options_of(command)) {
+    const std::string name(option->name);
+    if (message.starts_with(name + ":") && !option->value.empty())
+      throw InputError(name + " lacks its value: " + name + " " + std::string(option->value));
+    for (const std::string_view word : given)
+      if (option->value.empty() && word.starts_with(name + "="))
+        throw InputError(name + " takes no value: leave out " + in_quotes(word.substr(name.size())));
+  }
+  throw InputError(std::string(command.name) + ": the options cannot be told apart" + usage(command));
 }
 
 Arguments parsed_arguments(const Command& command, int argc, char** argv) {
@@ -70,7 +78,7 @@ Arguments parsed_arguments(const Command& command, int argc, char** argv) {
   try {
     parsed.app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    malformed(error, command);
+    malformed(error, command, std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
   }
   for (const std::string& rest : parsed.app.remaining())
     if (rest != "--") unknown_option(rest, command);
@@ -89,7 +97,7 @@ int run_checked(const Command& command, const Arguments& arguments) {
   const std::string name(command.name);
   if (count < command.least) throw InputError(name + ": an argument is missing" + usage(command));
   if (count > command.most)
-    throw InputError(name + ": \"" + arguments.positional[command.most] + "\" is one too many" + usage(command));
+    throw InputError(name + ": unexpected argument \"" + arguments.positional[command.most] + "\"" + usage(command));
   try {
     return command.run(arguments);
   } catch (const InputError& error) {
@@ -131,7 +139,7 @@ int run(int argc, char** argv) {
 }
 
 // "error: " before every line of a message: one line per error.
-void report(const char* message) {
+int report(const std::string& message) {
   const std::string begin = "error: " + rank_name();
   std::string text = begin;
   const std::string shown = printable(message);  // names of files may hold anything
@@ -142,6 +150,14 @@ void report(const char* message) {
   while (text.ends_with('\n'))
     text.pop_back();
   note(text);
+  return asked_to_end() != 0 ? 128 + asked_to_end() : kBadInput;  // what fails once it was asked to end fails of that
+}
+
+// What a program says that a signal ends at once.
+std::string last_words(int argc, char** argv) {
+  const Command* const command = argc > 1 ? find_command(argv[1]) : nullptr;
+  return (command != nullptr ? std::string(command->name) : "pipewright") +
+         " was ended before it was done; what it has printed, and files that it has named as written, are kept";
 }
 
 // A stream closed by the caller (`>&-`) would hand its number to the next file that we open, and that file would then
@@ -156,17 +172,15 @@ void occupy_closed_streams() {
 
 int main(int argc, char** argv) {
   using namespace pipewright;
-  std::signal(SIGPIPE, SIG_IGN);
   occupy_closed_streams();
+  const SignalGuard guard(last_words(argc, argv));
   int status = kBadInput;
   try {
     status = run(argc, argv);
-  } catch (const InputError& error) {
-    report(error.what());
-  } catch (const std::bad_alloc&) {
-    report("out of memory; ask for fewer micro-batches or stages");
+  } catch (const Interrupted& ended) {
+    status = interrupted(ended.what());
   } catch (const std::exception& error) {
-    report(error.what());
+    status = report(plain_words(error));
   }
   return leave_ranks(flush_output(status));
 }

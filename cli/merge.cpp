@@ -1,4 +1,4 @@
-// `merge`: the databases of a sweep's shards, in one.
+// `merge`: merge the databases of a sweep's shards into one.
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -11,6 +11,7 @@
 #include "cli/sweep_database.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "core/ending.hpp"
 #include "io/utf8.hpp"
 #include "io/writers/made_json.hpp"
 #include "io/writers/sweep.hpp"
@@ -19,7 +20,7 @@ namespace pipewright {
 namespace {
 
 constexpr std::array<Option, 2> kOptions = {{
-    {"--output", "-o", "FILE", "the database to write: .db or .sqlite; it must not be there yet"},
+    {"--output", "-o", "FILE", "the database to write: .db or .sqlite; it must not exist yet"},
     {"--json", "", "", "one JSON document on standard output: what was merged, and what is missing"},
 }};
 
@@ -31,7 +32,7 @@ void add(Rows& rows, const SweepQuestion& question, std::vector<SweepFinding> fi
     const std::int64_t point = finding.point;
     const auto [at, is_new] = rows.try_emplace(point, finding, &path);
     if (is_new || at->second.first == finding) continue;
-    throw InputError(fmt::format("{} and {} differ at point {} ({}); make one of them anew", *at->second.second, path,
+    throw InputError(fmt::format("{} and {} differ at point {} ({}); make one of them again", *at->second.second, path,
                                  point, point_name(question, point)));
   }
 }
@@ -40,6 +41,12 @@ void add(Rows& rows, const SweepQuestion& question, std::vector<SweepFinding> fi
 void write_merged(const std::string& path, SweepStore& first, const std::vector<SweepFinding>& findings,
                   const std::vector<SweepShard>& shards) {
   const std::string part = fmt::format("{}.part{}", path, ::getpid());
+  const auto clear = [&] {
+    std::error_code ignored;
+    std::filesystem::remove(part, ignored);
+    std::filesystem::remove(part + "-journal", ignored);
+  };
+  const ClearedAtEnd cleared([] {}, clear);
   try {
     {
       SweepStore merged = SweepStore::for_sweep(part, first.question(), first.identity());
@@ -51,9 +58,7 @@ void write_merged(const std::string& path, SweepStore& first, const std::vector<
     if (std::rename(part.c_str(), path.c_str()) != 0)
       throw InputError(path + ": cannot be written; name another file with -o");
   } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove(part, ignored);
-    std::filesystem::remove(part + "-journal", ignored);
+    clear();
     throw;
   }
 }
@@ -106,7 +111,7 @@ int run(const Arguments& arguments) {
 constinit const Command kMerge{
     .name = "merge",
     .arguments = "DATABASE...",
-    .summary = "the databases of a sweep's shards, in one",
+    .summary = "merge the databases of a sweep's shards into one",
     .details =
         "  pipewright merge a.db b.db -o all.db\n"
         "  pipewright sweep all.db -o all.csv\n"

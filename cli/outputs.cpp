@@ -39,7 +39,7 @@ std::vector<std::size_t> check_outputs(const std::vector<std::string>& outputs, 
     if (format.empty())
       for (number = 0; number < endings.size() && !ends_in(output, endings[number]);)
         ++number;
-    if (number == endings.size()) refuse(fmt::format("has no known ending; known: {}", fmt::join(endings, ", ")));
+    if (number == endings.size()) refuse(fmt::format("has no known extension; known: {}", fmt::join(endings, ", ")));
     for (std::size_t j = 0; j < i; ++j)
       if (outputs[j] == output) refuse("is given twice; name each file once");
     check_writable(output);

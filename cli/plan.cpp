@@ -16,6 +16,7 @@
 #include "cli/terminal.hpp"
 #include "cli/time_limit.hpp"
 #include "core/check.hpp"
+#include "core/cost/memory_model.hpp"
 #include "io/quantity.hpp"
 #include "io/read_scenario.hpp"
 #include "io/writers/campaign_lines.hpp"
@@ -27,6 +28,7 @@
 #include "planner/search/explain.hpp"
 #include "planner/search/search.hpp"
 #include "planner/what_if/speed_range.hpp"
+#include "runtime/signals.hpp"
 
 namespace pipewright {
 namespace {
@@ -35,19 +37,20 @@ constexpr std::array<Option, 15> kOwnOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first: --set plan.stages=auto (repeatable)"},
     {"--for", "", "NAME", "only plans that launch can write for megatron, torchtitan, torch or deepspeed"},
     {"--nodes", "", "LIST",
-     "the best plan on each of so many nodes: auto, 1,2,4 or 1..64; which fit, which are cheapest"},
-    {"--deadline", "", "TIME", "with --tokens: the fewest nodes that are done in time, e.g. 30d (--nodes auto)"},
+     "the best plan for each number of nodes: auto, 1,2,4 or 1..64; marks which fit and which is cheapest"},
+    {"--deadline", "", "TIME", "with --tokens: the fewest nodes that finish in time, e.g. 30d (--nodes auto)"},
     {"--top", "", "N", "plans in the ranking (default: 5)"},
     {"--objective", "", "NAME", "throughput (default), step_time, cost (device time, or money), memory"},
-    {"--time-limit", "", "TIME", "end the search after this long, and say the gap that is left (default: 10s)"},
-    {"--gap", "", "PERCENT", "good enough: at most so far from the bound (default: 1%; 0: go on until proven)"},
+    {"--time-limit", "", "TIME", "stop after TIME and report the remaining gap (default: 10s)"},
+    {"--gap", "", "PERCENT", "stop when the plan is this close to the bound (default: 1%; 0: go on until proven)"},
     {"--fit", "", "PERCENT",
-     "only plans that fit with this probability over the memory model's range, e.g. 95% (plan.fit)"},
-    {"--explain", "", "", "what limits each plan, what was rejected, and bandwidths at which the choice flips"},
+     "only plans that fit with this probability over the memory model's range (plan.fit; default: 95%; 50%: the "
+     "estimate itself must fit)"},
+    {"--explain", "", "", "what limits each plan, what was rejected, and bandwidths at which the best plan changes"},
     {"--pareto", "", "AXES", "memory, cost or memory,cost: plans that no other beats in time and all of these"},
     {"--output", "-o", "FILE",
      "also write FILE: .yaml (the best plan as a scenario) .schedule.csv .html .json .csv .md (repeatable)"},
-    {"--format", "", "NAME", "write the file of -o as this, whatever its ending: --format yaml"},
+    {"--format", "", "NAME", "write the file of -o in this format, whatever its extension: --format yaml"},
     {"--json", "", "", "one JSON document on standard output instead of the table"},
     {"--width", "", "N", "columns of the table (default: the terminal's, else 100)"},
 }};
@@ -72,7 +75,7 @@ double gap(const Arguments& arguments) {
     text.pop_back();
   const Parsed<double> value = parse_number(text);
   if (!value.value || *value.value < 0 || *value.value > 1000 || (!percent && *value.value != 0))
-    throw InputError(fmt::format("--gap: \"{}\" is no share in percent; write e.g. --gap 1%, or --gap 0", given));
+    throw InputError(fmt::format("--gap: \"{}\" is not a percentage; write e.g. --gap 1%, or --gap 0", given));
   return *value.value / 100;
 }
 
@@ -108,6 +111,8 @@ std::vector<std::string> axes(const Arguments& arguments) {
 
 constexpr std::array<std::string_view, 7> kEndings = {".yaml",         ".html", ".json", ".comms.schedule.csv",
                                                       ".schedule.csv", ".csv",  ".md"};
+
+constexpr const char* kSoFar = "what the search had found is printed";
 
 // What the time limit kept from being looked at, where the best plan may be worse than is told by a glance: one line.
 std::string cut_short(const SearchAnswer& answer, const SearchOptions& options) {
@@ -179,6 +184,7 @@ int run(const Arguments& arguments) {
   const std::vector<std::string> pareto_axes = axes(arguments);
   const FrameworkWords* const words = framework(arguments);
   Narrowed narrow{read_scenario(path, {.set = settings(arguments), .config_path = config_path()}), {}, {}, {}};
+  narrow.scenario = fitting_by_default(std::move(narrow.scenario));
   if (words != nullptr) narrow = narrowed(narrow.scenario, words->framework);
   const Scenario& scenario = narrow.scenario;
   options.within = narrow.within, options.kept = narrow.keys;
@@ -202,11 +208,11 @@ int run(const Arguments& arguments) {
   if (auto* none = std::get_if<Infeasible>(&result)) {
     none->details.insert(none->details.end(), restricted.begin(), restricted.end());
     const int status = infeasible(*none, json);
-    return interruption.requested() ? kInterrupted : status;
+    return interruption.requested() ? interrupted(kSoFar) : status;
   }
   if (const auto* none = std::get_if<NoPlanYet>(&result)) {
     print(json ? no_plan_json(*none, scenario, options.objective) : no_plan_text(*none));
-    return interruption.requested() ? kInterrupted : kNo;
+    return interruption.requested() ? interrupted(kSoFar) : kNo;
   }
   SearchAnswer& answer = std::get<SearchAnswer>(result);
   answer.plans.front().report.range = speed_range(answer.plans.front());
@@ -228,7 +234,7 @@ int run(const Arguments& arguments) {
                      answer.plans.size(), options.top));
   for (std::size_t i = 0; i < outputs.size(); ++i)
     write(outputs[i], kEndings[endings[i]], answer, scenario, command_line("plan", arguments));
-  return answer.ended == "interrupted" || interruption.requested() ? kInterrupted : kDone;
+  return interruption.requested() ? interrupted(kSoFar) : kDone;
 }
 
 }  // namespace
@@ -245,12 +251,11 @@ constinit const Command kPlan{
         "  pipewright plan scenarios/quickstart.yaml --set plan=auto -o plan.yaml\n"
         "--for megatron searches only what Megatron-LM can express, and says what that left out: `launch plan.yaml "
         "--for\n"
-        "megatron` then writes that very plan (docs/launch.md).\n"
-        "--nodes auto asks how many nodes it takes: 1, 2, 4, ... and what lies between where the answer does.\n"
-        "Ctrl-C ends the search and prints the best plan so far (exit status 130). A plan may fill a device to the\n"
-        "last byte; --fit 95% takes only plans that fit with that probability over the memory model's range, and\n"
-        "--set cluster.node.device.reserve=4GiB keeps some of every device free. --pareto asks several times, each\n"
-        "within the time limit.\n",
+        "megatron` then writes exactly that plan (docs/reference/launch.md).\n"
+        "--nodes auto finds how many nodes it takes: it tries 1, 2, 4, ... and then the numbers in between.\n"
+        "Ctrl-C ends the search and prints the best plan so far (exit status 130). A plan must fit with 95 % over the\n"
+        "memory model's range, after what context and libraries take (device.reserve); --fit 50% takes plans that may\n"
+        "fill a device to the last byte. --pareto searches several times, each within the time limit.\n",
     .options = kOptions,
     .least = 1,
     .most = 1,

@@ -171,7 +171,7 @@ int plan_nodes(const Arguments& arguments, const Scenario& scenario, const Searc
                                 : sizing_text(sizing, scenario, {output_width(arguments), use_colour(arguments)}));
   for (std::size_t i = 0; i < outputs.size(); ++i)
     write(outputs[i], kEndings[endings[i]], sizing, scenario, command_line("plan", arguments));
-  if (!sizing.ended.empty()) return kInterrupted;
+  if (!sizing.ended.empty()) return interrupted("the rows that were found are printed");
   return sizing.smallest && (!sizing.deadline || sizing.in_time) ? kDone : kNo;
 }
 

@@ -18,7 +18,7 @@ std::optional<double> flop_rate_device(const Answer& answer) {
 
 Time time_of(double seconds, const std::string& path) {
   if (!(seconds >= 0 && seconds < 4e9))
-    throw InputError(Place{path, 0, 0}, "step_time_s is no time of a step; write the result anew");
+    throw InputError(Place{path, 0, 0}, "step_time_s is no time of a step; write the result again");
   return Time{std::llround(seconds * 1e9)};
 }
 
@@ -50,7 +50,7 @@ Prediction read_prediction(const std::string& path) {
                .devices = figures.devices,
                .sequence_length = figures.sequence_length};
   if (p.global_batch_size < 1 || p.devices < 1)
-    throw InputError(Place{path, 0, 0}, "has a plan without samples or devices; write the result anew");
+    throw InputError(Place{path, 0, 0}, "has a plan without samples or devices; write the result again");
   const ResultFigures::Stage* full = nullptr;
   for (const auto& stage : figures.stages)
     if (full == nullptr || stage.capacity - stage.need < full->capacity - full->need) full = &stage;

@@ -16,8 +16,8 @@ struct GroupEnd {
 
 // Runs `command`, its first word a path, in a group of processes of its own, for at most `seconds`; what it prints goes
 // to the file `log`, and there is nothing to read. Once the first process has ended or the time is up, what is left of
-// the group is killed. Meanwhile SIGHUP, SIGINT, SIGQUIT and SIGTERM, which a terminal or a shell sends to this group
-// only, kill the other one, too, and then do what they did before; what was ignored stays so. One call at a time.
+// the group is killed; so it is where a signal ends this program (runtime/signals.hpp), which a terminal or a shell
+// sends to this program's own group only.
 GroupEnd run_in_group(const std::vector<std::string>& command, const std::string& log, double seconds);
 
 }  // namespace pipewright

@@ -1,4 +1,4 @@
-// A line on the terminal for work that takes longer than half a second, and Ctrl-C as a wish instead of an end.
+// A line on the terminal for work that takes longer than half a second.
 #pragma once
 
 #include <chrono>
@@ -24,34 +24,6 @@ class ProgressLine {
  private:
   bool terminal_, shown_ = false;
   std::chrono::steady_clock::time_point begin_, last_;
-};
-
-// While it lives, SIGINT is remembered instead of ending the program; another one, more than a second later, ends it as
-// ever. So is SIGTERM, by which Slurm and the like announce that the time is up, unless something else listens to it
-// already.
-class Interruption {
- public:
-  Interruption();
-  ~Interruption();
-  Interruption(const Interruption&) = delete;
-  Interruption& operator=(const Interruption&) = delete;
-
-  bool requested() const;
-
- private:
-  bool terminations_ = false;
-};
-
-// While it lives, SIGINT prints the text on standard error and ends the program with status 130, SIGTERM with 143.
-class LastWords {
- public:
-  explicit LastWords(const std::string& text);
-  ~LastWords();
-  LastWords(const LastWords&) = delete;
-  LastWords& operator=(const LastWords&) = delete;
-
- private:
-  bool terminations_ = false;
 };
 
 }  // namespace pipewright

@@ -64,7 +64,7 @@ Ranks* joined_ranks(const Scenario& scenario) {
     throw InputError(
         fmt::format("run.transport: {}: neither RANK and WORLD_SIZE nor another launcher's variables are set; start a "
                     "process per worker with torchrun or srun, or by hand with RANK, WORLD_SIZE, MASTER_ADDR and "
-                    "MASTER_PORT (docs/running.md), or use --transport local",
+                    "MASTER_PORT (docs/how-it-works/running.md), or use --transport local",
                     transport_name(transport)));
   if (transport == RunTransport::Nccl) prepare_for_nccl();
   auto wire =

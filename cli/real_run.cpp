@@ -14,6 +14,8 @@
 #include "cli/progress.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "core/cost/buckets.hpp"
+#include "core/ending.hpp"
 #include "io/format_quantity.hpp"
 #include "io/import/byte_source.hpp"
 #include "io/names.hpp"
@@ -368,7 +370,7 @@ double calibration_seconds(const Arguments& arguments) {
   return static_cast<double>(budget.value->value) * 1e-9;
 }
 
-int with_run_failures(const std::function<int()>& body) {
+int with_run_failures(const std::function<int()>& body, const std::function<std::string()>& kept) {
   try {
     return with_memory_of_ranks(body);
   } catch (const OutOfArena& error) {
@@ -379,8 +381,11 @@ int with_run_failures(const std::function<int()>& body) {
             (capped ? "more stages, or a larger run.memory_cap\n" : "or more stages on devices of their own\n"));
     return kNo;
   } catch (const RunFailed& failed) {
-    if (tells_for_itself()) print(measured_until_then(failed.results));
-    throw InputError(std::string("the run failed: ") + failed.what());
+    const std::string until_then = tells_for_itself() ? measured_until_then(failed.results) : "";
+    if (!until_then.empty()) print(until_then);
+    if (asked_to_end() == 0) throw InputError(std::string("the run failed: ") + failed.what());
+    return interrupted(fmt::format("{}{}{}", failed.what(), until_then.empty() ? "" : "; what was measured is printed",
+                                   kept ? kept() : ""));
   }
 }
 

@@ -82,11 +82,12 @@ void check_can_run(const Scenario& scenario);
 void check_precision(const Scenario& scenario);
 
 // Runs `body`; a worker that its cap or its device does not hold is the answer no, on all ranks, a run that failed an
-// error with what was measured until then. Both are printed.
-int with_run_failures(const std::function<int()>& body);
+// error with what was measured until then. Both are printed; so is what was measured of a run that was asked to end,
+// and behind it what `kept` says is there to go on with.
+int with_run_failures(const std::function<int()>& body, const std::function<std::string()>& kept = {});
 
 // One profile of this machine that prices all these runs: their layers and messages, all workers busy, for about
-// `seconds` each. Throws RunFailed.
+// `seconds` each. Throws RunFailed, CalibrationEnded.
 MachineProfile calibrated(const std::vector<const RealRun*>& runs, double seconds, const std::string& name);
 
 // The time after --budget. Throws InputError.

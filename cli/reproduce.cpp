@@ -11,14 +11,17 @@
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
 #include "cli/outputs.hpp"
+#include "cli/progress.hpp"
 #include "cli/reproduce_measured.hpp"
 #include "cli/reproduce_profiles.hpp"
 #include "cli/scenario_path.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "core/ending.hpp"
 #include "io/scenario_file.hpp"
 #include "io/writers/accuracy.hpp"
 #include "io/writers/list_json.hpp"
+#include "runtime/signals.hpp"
 
 namespace pipewright {
 namespace {
@@ -45,7 +48,7 @@ const std::vector<Published>& published() {
        "GPipe, table 3: speed-up on GPUs without fast links",
        {"gpipe/table3-transformer.yaml", "gpipe/table3-amoebanet.yaml"}},
       {"gpipe-memory",
-       "GPipe: activations over the number of micro-batches, N + L/K N/M, beside the simulated peak",
+       "GPipe: activations over the number of micro-batches, N + L/K N/M, next to the simulated peak",
        {"gpipe/memory-formula.yaml"}},
       {"gpipe-claims",
        "GPipe: 25x and 298x the parameters, 3.5x the speed, a negligible bubble",
@@ -65,7 +68,7 @@ const std::vector<Published>& published() {
        "Zero Bubble Pipeline Parallelism, tables 4 and 5",
        {"zero_bubble/1.5b-p8.yaml", "zero_bubble/6.2b-p8.yaml", "zero_bubble/14.6b-p16.yaml",
         "zero_bubble/28.3b-p32.yaml"}},
-      {kProfiles, "PipeDream's seven profiles: this planner beside PipeDream's (needs --data DIR)", {}, true},
+      {kProfiles, "PipeDream's seven profiles: this planner next to PipeDream's (needs --data DIR)", {}, true},
       {"megatron-a100",
        "GPT on 2 to 512 A100: 138 measured iteration times (needs --data DIR)",
        {"megatron/a100-runs.yaml"},
@@ -77,7 +80,7 @@ const std::vector<Published>& published() {
 constexpr std::array<Option, 9> kOptions = {{
     {"--all", "", "", "every table that ships with pipewright"},
     {"--data", "", "DIR", "folder of the published data that a table needs"},
-    {"--fit", "", "", "search the constants that were fitted on some of these runs anew, and print them"},
+    {"--fit", "", "", "search again for the constants that were fitted on some of these runs, and print them"},
     {"--md", "", "", "Markdown instead of the terminal's tables"},
     {"--csv", "", "", "one row per cell, for plots"},
     {"--json", "", "", "one JSON document on standard output instead of the tables"},
@@ -142,19 +145,33 @@ std::vector<ScenarioFile> opened(const std::vector<std::string>& files, const Re
   return result;
 }
 
+// The tables that are whole, should a signal ask to end.
 std::vector<TableResult> evaluated(const std::vector<ScenarioFile>& files) {
   std::vector<TableResult> tables;
+  const Interruption interruption;
+  ProgressLine line;
+  std::int64_t read = 0;
   for (const ScenarioFile& file : files) {
     const std::string& path = file.path();
     if (file.measured())
       throw InputError(Place{path, 0, 0}, "has a measured: block; compare it alone, with --data DIR");
     if (file.expectations().empty())
-      throw InputError(Place{path, 0, 0}, "has no expect: block, so there is nothing to compare; see docs/scenario.md");
+      throw InputError(Place{path, 0, 0},
+                       "has no expect: block, so there is nothing to compare; see docs/reference/scenario.md");
     const VariantSource variants{
-        .scenario = [&](int changes, const std::vector<std::string>& set) { return file.scenario(changes, set); },
+        .scenario =
+            [&](int changes, const std::vector<std::string>& set) {
+              end_if_asked(path);
+              line.say(fmt::format("reproduce: {} scenarios, now {}", ++read, path));
+              return file.scenario(changes, set);
+            },
         .whole_number = [&](const std::string& key, int changes) { return file.whole_number(key, changes); }};
     for (const ExpectationTable& table : file.expectations())
-      add(tables, table, reproduce(table, path, variants));
+      try {
+        add(tables, table, reproduce(table, path, variants));
+      } catch (const Interrupted&) {
+        return tables;
+      }
   }
   return tables;
 }
@@ -235,6 +252,7 @@ int run(const Arguments& arguments) {
                       "megatron-a100 --data DIR",
                       option));
   const std::vector<TableResult> tables = evaluated(files);
+  if (asked_to_end() != 0 && tables.empty()) return interrupted("no table is whole yet");
   if (arguments.has("--json")) {
     print(accuracy_json(tables, outputs));
   } else if (arguments.has("--csv")) {
@@ -255,6 +273,7 @@ int run(const Arguments& arguments) {
   }
   for (const std::string& line : misses_that_hit(tables))
     note(line);
+  if (asked_to_end() != 0) return interrupted("the tables that were whole are printed");
   const bool missed =
       std::any_of(tables.begin(), tables.end(), [](const TableResult& t) { return t.accuracy().missed > 0; });
   return missed ? kNo : kDone;
@@ -265,7 +284,7 @@ int run(const Arguments& arguments) {
 constinit const Command kReproduce{
     .name = "reproduce",
     .arguments = "[NAME|FILE...]",
-    .summary = "published tables beside predictions, with the error of each cell",
+    .summary = "published tables next to predictions, with the error of each cell",
     .details =
         "NAME is a table that ships with pipewright (without an argument: their list), FILE a scenario with an\n"
         "expect: block. Exit status 1: a cell without a status misses its tolerance.\n"

@@ -15,8 +15,10 @@
 #include "cli/shapes.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "io/quote.hpp"
 #include "io/scenario_file.hpp"
 #include "io/writers/json_document.hpp"
+#include "io/writers/markdown_table.hpp"
 #include "io/writers/text_table.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/pipedream_plans.hpp"
@@ -117,8 +119,8 @@ Row row_of(const ScenarioFile& file, const std::string& folder, const Profile& p
            const char* network) {
   Scenario scenario = file.scenario(
       -1,
-      {fmt::format("model={{pipedream_profile: \"{}/{}.txt\", batch: {}, name: {}}}", folder, profile.name,
-                   profile.batch, profile.name),
+      {fmt::format("model={{pipedream_profile: {}, batch: {}, name: {}}}",
+                   yaml_string(fmt::format("{}/{}.txt", folder, profile.name)), profile.batch, profile.name),
        fmt::format("training.micro_batch_size={}", profile.batch), fmt::format("cluster.nodes={}", machines.nodes),
        fmt::format("cluster.node.devices={}", machines.devices), fmt::format("cluster.network.bandwidth={}", network)});
   // PipeDream's optimizer does not look at memory unless asked: neither does this comparison. What the plans need is
@@ -221,20 +223,6 @@ std::vector<TextColumn> columns(const std::vector<Row>& rows) {
   return list;
 }
 
-std::string markdown(const std::vector<Row>& rows) {
-  std::string head = "|", rule = "|", body;
-  const std::vector<TextColumn> all = columns(rows);
-  for (const TextColumn& column : all)
-    head += " " + column.head + " |", rule += column.left ? "---|" : "--:|";
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    body += "|";
-    for (const TextColumn& column : all)
-      body += " " + column.cells[i] + " |";
-    body += "\n";
-  }
-  return head + "\n" + rule + "\n" + body;
-}
-
 constexpr std::string_view kHow =
     "plan: replicas per stage, 3x1: three stages of one. ms: per micro-batch in the steady state of asynchronous 1F1B, "
     "both plans simulated alike. gap: above the lower "
@@ -273,7 +261,7 @@ int reproduce_profiles(const Arguments& arguments) {
   else if (arguments.has("--csv"))
     print(csv(rows));
   else if (arguments.has("--md"))
-    print(markdown(rows) + "\n" + std::string(kHow) + "\n");
+    print(markdown_table(columns(rows)) + "\n" + std::string(kHow) + "\n");
   else
     print(text_table(columns(rows), output_width(arguments)) + "\n" + wrapped("  ", kHow, output_width(arguments)) +
           "\n");

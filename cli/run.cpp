@@ -21,10 +21,12 @@
 #include "core/check.hpp"
 #include "io/format_quantity.hpp"
 #include "io/read_scenario.hpp"
+#include "io/utf8.hpp"
 #include "io/writers/writers.hpp"
 #include "runtime/backends/cpu.hpp"
 #include "runtime/checkpoint.hpp"
 #include "runtime/sequential.hpp"
+#include "runtime/signals.hpp"
 
 namespace pipewright {
 namespace {
@@ -34,10 +36,11 @@ constexpr std::array<Option, 1> kBefore = {{
 }};
 constexpr std::array<Option, 6> kBehind = {{
     {"--checkpoint", "", "DIR", "leave what is needed to go on in DIR, after the last step and as --every says"},
-    {"--every", "", "N", "steps between two checkpoints, warm-up counted"},
-    {"--resume", "", "", "go on from the newest checkpoint of --checkpoint, to the same bits"},
+    {"--every", "", "N", "steps between checkpoints, warm-up included"},
+    {"--resume", "", "", "continue from the newest checkpoint in --checkpoint, with bit-identical results"},
     {"--check", "", "gradients", "compare the gradients of the first step with one worker's, and stop"},
-    {"--output", "-o", "FILE", "also write the step of median length as FILE, by its ending (repeatable)"},
+    {"--output", "-o", "FILE",
+     "also write the step of median length as FILE, in the format of its extension (repeatable)"},
     {"--json", "", "", "the step of median length as one JSON document instead of the report"},
 }};
 constexpr auto kOptions = joined(kBefore, kRunOptions, kBehind);
@@ -53,8 +56,8 @@ std::string memory_line(const RunPlan& run, std::size_t worker, const ArenaUse& 
 std::string report(const RealRun& run, const Answer& measured, const std::vector<WorkerResult>& workers,
                    const StepTimes& times, const Scenario& scenario) {
   const Plan& plan = measured.plan;
-  std::string text = fmt::format("{}: {} for real, {} stages on {}, M = {}, backend {}\n", scenario.name, plan.schedule,
-                                 plan.stages, run.workers(), plan.micro_batches, run.backend_name());
+  std::string text = fmt::format("{}: {} for real, {} stages on {}, M = {}, backend {}\n", one_line(scenario.name),
+                                 plan.schedule, plan.stages, run.workers(), plan.micro_batches, run.backend_name());
   const std::size_t last = workers.front().steps.size() - 1;
   const std::int64_t first = workers.front().steps.front().number;
   if (run.synthetic())
@@ -84,6 +87,13 @@ std::string report(const RealRun& run, const Answer& measured, const std::vector
   return text;
 }
 
+// A signal ends it with what was measured until then.
+template <class Body>
+auto until_interrupted(const Body& body) {
+  const Interruption interruption;
+  return body();
+}
+
 int check_gradients(const RealRun& run, RunSettings settings) {
   if (!run.run_plan().schedule->flush)
     throw InputError(
@@ -98,7 +108,7 @@ int check_gradients(const RealRun& run, RunSettings settings) {
                         "they need not be one worker's bit by bit; use --transport tcp",
                         chunk.members));
   settings.steps = 1, settings.warmup = 0;
-  const Gradients got = pipelined_gradients(run, settings);
+  const Gradients got = until_interrupted([&] { return pipelined_gradients(run, settings); });
   if (!prints()) return kDone;
   settings.keep_gradients = true;
   const Gradients reference = sequential_gradients(run.run_plan(), run.backend(), run.data(), settings);
@@ -112,6 +122,27 @@ int check_gradients(const RealRun& run, RunSettings settings) {
   }
   print((same ? "gradients: bit-identical to one worker's\n" : "gradients: NOT those of one worker\n") + text);
   return same ? kDone : kNo;
+}
+
+// A number that rank 0 knows.
+int told_by_first(Ranks* ranks, int number) {
+  if (ranks == nullptr) return number;
+  const Blob told = ranks->broadcast(BytesOut().put(number).bytes());
+  return BytesIn(told).get<int>();
+}
+
+// Goes on from the newest checkpoint, which is the one that rank 0 sees; where there is none, begins. The command of a
+// job that is put back into its queue never changes.
+void go_on(Checkpoints& all, Ranks* ranks) {
+  const int newest = told_by_first(ranks, prints() ? all.newest() : 0);
+  if (newest > 0)
+    all.resume(newest);
+  else if (prints())
+    note("no checkpoint in " + all.folder() + " yet: the run begins");
+}
+
+std::string use_of_checkpoints(const Arguments& arguments) {
+  return !arguments.has("--checkpoint") ? "none" : arguments.has("--resume") ? "--resume" : "from the beginning";
 }
 
 // As --checkpoint, --every and --resume say; none: nullptr.
@@ -132,13 +163,33 @@ std::unique_ptr<Checkpoints> checkpoints(const RealRun& run, const RunSettings& 
       checkpoint_identity(run.run_plan(), settings, run.data(), *run.backend()(), PIPEWRIGHT_VERSION),
       *run.run_plan().plan);
   if (arguments.has("--resume"))
-    all->resume();
+    go_on(*all, run.ranks());
   else
     all->begin_anew();
   return all;
 }
 
-int run_scenario(const Arguments& arguments) {
+// Of a run that goes on where all steps are done.
+int nothing_left(const Checkpoints& kept, const RunSettings& settings, const Arguments& arguments) {
+  if (!prints()) return kDone;
+  const std::string text =
+      fmt::format("done: all {} steps, warm-up counted, are in {}; a larger --steps goes on from there", settings.steps,
+                  kept.folder(kept.first_step()));
+  if (arguments.has("--json"))
+    note(text);
+  else
+    print(text + "\n");
+  if (arguments.has("--output")) note("nothing was written: no step was left to measure");
+  return kDone;
+}
+
+// What an interrupted run can go on from.
+std::string to_go_on(const Checkpoints* kept) {
+  const int newest = kept == nullptr ? 0 : kept->newest();
+  return newest == 0 ? "" : fmt::format("; {} is kept: --resume goes on from there", kept->folder(newest));
+}
+
+int run_scenario(const Arguments& arguments, std::unique_ptr<Checkpoints>& kept) {
   std::vector<std::string> changes = arguments.all("--set");
   for (std::string& change : run_settings_as_changes(arguments))
     changes.push_back(std::move(change));
@@ -158,10 +209,12 @@ int run_scenario(const Arguments& arguments) {
                                      option, option));
   const RealRun real(scenario, joined_ranks(scenario));
   RunSettings settings = real.settings();
-  const std::unique_ptr<Checkpoints> kept = checkpoints(real, settings, arguments);
+  if (real.ranks() != nullptr) real.ranks()->agree({{"use of checkpoints", use_of_checkpoints(arguments)}});
+  kept = checkpoints(real, settings, arguments);
   settings.checkpoints = kept.get();
+  if (first_step(settings) >= settings.steps) return nothing_left(*kept, settings, arguments);
   if (!check.empty()) return check_gradients(real, settings);
-  const std::vector<WorkerResult> workers = real.run(settings);
+  const std::vector<WorkerResult> workers = until_interrupted([&] { return real.run(settings); });
   if (!prints()) return kDone;
   // What is left of a resumed run warms up, too, but for its last step.
   const StepTimes times =
@@ -177,7 +230,8 @@ int run_scenario(const Arguments& arguments) {
 }
 
 int run(const Arguments& arguments) {
-  return with_run_failures([&] { return run_scenario(arguments); });
+  std::unique_ptr<Checkpoints> kept;
+  return with_run_failures([&] { return run_scenario(arguments, kept); }, [&] { return to_go_on(kept.get()); });
 }
 
 }  // namespace
@@ -185,7 +239,7 @@ int run(const Arguments& arguments) {
 constinit const Command kRun{
     .name = "run",
     .arguments = "SCENARIO",
-    .summary = "train for real with the very schedule that was simulated",
+    .summary = "train for real with exactly the simulated schedule",
     .details =
         "SCENARIO is a YAML file, or - for standard input; its layers need operators (`op:`, `ops:`, a family).\n"
         "  pipewright run scenarios/validation/two-stage-gpipe.yaml --steps 40 -o measured.svg\n"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,9 +14,11 @@
 #include "cli/real_run.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "core/ending.hpp"
 #include "core/plan/loss_grid.hpp"
 #include "io/writers/losses.hpp"
 #include "io/writers/writers.hpp"
+#include "runtime/signals.hpp"
 
 namespace pipewright {
 namespace {
@@ -89,11 +92,21 @@ std::optional<Scenario> first_readable(PointReader& reader, const SweepFile& fil
   return std::nullopt;
 }
 
-// Rank 0's Ctrl-C ends the sweep on all ranks.
-bool told_to_end(Ranks* ranks, const Interruption& interruption) {
-  if (ranks == nullptr) return interruption.requested();
-  const Blob told = ranks->broadcast(BytesOut().put(interruption.requested()).bytes());
-  return BytesIn(told).get<bool>();
+// "" or who was asked to end, which ends the sweep on all ranks.
+std::string told_to_end(Ranks* ranks) {
+  const std::string asked = asked_to_end() != 0 ? interrupted_by() : "";
+  return ranks == nullptr ? asked : ranks->first_failure(asked);
+}
+
+int status_of(const LossGrid& grid, const std::string& ended) {
+  const std::string there = fmt::format("the rows that are there are printed; {} points were not run", grid.not_run);
+  if (asked_to_end() != 0) return interrupted(there);
+  const bool any =
+      std::any_of(grid.rows.begin(), grid.rows.end(), [](const LossRow& row) { return !row.windows.empty(); });
+  if (any && ended.empty()) return kDone;
+  note("error: " +
+       (ended.empty() ? "no point could be run; the reason of each stands in its row" : ended + ": " + there));
+  return kBadInput;
 }
 
 }  // namespace
@@ -116,18 +129,21 @@ int run_grid(const SweepFile& file, const Arguments& arguments) {
   PointReader reader(file.base());
   const std::optional<Scenario> first = first_readable(reader, file);
   Ranks* const ranks = first ? joined_ranks(*first) : nullptr;
-  {
+  std::string ended;
+  std::exception_ptr failed;  // all that is there is printed before it is told
+  try {
     ProgressLine progress;
     const Interruption interruption;
     for (std::int64_t point = 0; point < question.points(); ++point) {
-      if (told_to_end(ranks, interruption)) {
-        grid.not_run = question.points() - point;
-        break;
-      }
+      if (ended = told_to_end(ranks); !ended.empty()) break;
       grid.rows.push_back(row_of(reader, file, point, first ? &*first : nullptr, ranks));
       if (prints()) progress.show("runs", point + 1, question.points(), "");
     }
+  } catch (...) {
+    failed = std::current_exception();
   }
+  grid.not_run = question.points() - std::ssize(grid.rows);
+  if (failed && (grid.rows.empty() || !prints())) std::rethrow_exception(failed);
   if (!prints()) return kDone;  // the status is rank 0's
   print(arguments.has("--csv")    ? losses_csv(grid)
         : arguments.has("--json") ? losses_json(grid)
@@ -139,13 +155,8 @@ int run_grid(const SweepFile& file, const Arguments& arguments) {
     write_file(outputs[i], writers[i]->write(grid));
     note("wrote " + outputs[i] + " (losses)");
   }
-  if (grid.not_run > 0) note(fmt::format("interrupted: {} points were not run", grid.not_run));
-  if (grid.not_run > 0) return kInterrupted;
-  const bool any =
-      std::any_of(grid.rows.begin(), grid.rows.end(), [](const LossRow& row) { return !row.windows.empty(); });
-  if (any) return kDone;
-  note("error: no point could be run; the reason of each stands in its row");
-  return kBadInput;
+  if (failed) std::rethrow_exception(failed);
+  return status_of(grid, ended);
 }
 
 }  // namespace pipewright

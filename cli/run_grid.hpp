@@ -6,7 +6,7 @@
 
 namespace pipewright {
 
-// Prints the table and writes the files after --output (.csv, .svg). The exit status: kDone, or kInterrupted.
+// Prints the table and writes the files after --output (.csv, .svg). The exit status: kDone, or 128 + a signal.
 int run_grid(const SweepFile& file, const Arguments& arguments);
 
 // Refuses what goes with a simulated sweep alone, and outputs that cannot be written. Throws InputError.

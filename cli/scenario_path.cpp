@@ -18,7 +18,7 @@ std::string shipped_scenario(const std::string& file) {
   }
   throw InputError("the shipped scenario scenarios/" + file +
                    " is nowhere to be found; run in the source folder, name the file itself, or set PIPEWRIGHT_PATH to "
-                   "a folder configs that has scenarios beside it");
+                   "a folder configs that has scenarios next to it");
 }
 
 }  // namespace pipewright

@@ -80,7 +80,8 @@ constinit const Command kSchema{
     .summary = "JSON Schema of a kind of file or document, for editors and other programs",
     .details =
         "KIND is a YAML file: scenario (the default), sweep, model, device, cluster, profile or run; or a document in\n"
-        "JSON by its name: result, ranking, sweep-result, capacity, comparison, validation, ... (docs/command-line.md\n"
+        "JSON by its name: result, ranking, sweep-result, capacity, comparison, validation, ... "
+        "(docs/reference/command-line.md\n"
         "lists all), or by what its key schema says: pipewright.result/1. Draft-07 of JSON Schema. sweep is the\n"
         "file that asks, sweep-result the answer.\n"
         "  pipewright schema scenario > scenario.json\n"

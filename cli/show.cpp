@@ -14,7 +14,9 @@
 #include "core/check.hpp"
 #include "io/errors.hpp"
 #include "io/format_quantity.hpp"
+#include "io/quote.hpp"
 #include "io/read_scenario.hpp"
+#include "io/utf8.hpp"
 #include "io/writers/list_json.hpp"
 #include "io/yaml.hpp"
 #include "planner/partitioners/table.hpp"
@@ -117,7 +119,7 @@ void print_list(const std::vector<ListEntry>& entries) {
   for (const ListEntry& entry : entries)
     width = std::max(width, entry.name.size());
   for (const ListEntry& entry : entries)
-    print(fmt::format("{:<{}}  {}\n", entry.name, width, entry.summary));
+    print(fmt::format("{:<{}}  {}\n", one_line(entry.name), width, one_line(entry.summary)));
 }
 
 bool is_built_in(const std::string& kind) {
@@ -142,7 +144,7 @@ void print_names(const std::string& kind) {
       print(entry.name + "\n");
   else
     for (const std::string& file : config_files(kind, {.set = {}, .config_path = config_path()}))
-      print(stem(file) + "\n");
+      print(one_line(stem(file)) + "\n");
 }
 
 // The one of that name; all where none is named.
@@ -160,7 +162,7 @@ int one(const std::string& kind, const std::vector<std::string>& files, const st
   for (const std::string& path : files) {
     known.push_back(stem(path));
     if (known.back() != name) continue;
-    print("# " + path + "\n" + read_file(path));
+    print(comment(path) + read_file(path));
     return kDone;
   }
   throw InputError("show " + kind + ": " + unknown_name(name, known));
@@ -242,7 +244,7 @@ int run(const Arguments& arguments) {
 constinit const Command kShow{
     .name = "show",
     .arguments = "WHAT [NAME|FILE]",
-    .summary = "schedules, partitioners, models, devices, clusters: what there is, or one of it",
+    .summary = "schedules, partitioners, models, devices, clusters: list them, or show one",
     .details =
         "WHAT is schedules, partitioners, models, devices, clusters, keys, or model with its NAME or FILE.\n"
         "  pipewright show schedules         all schedules with their formulas\n"

@@ -8,7 +8,8 @@
 
 namespace pipewright {
 
-// In the order of docs/scenario.md; the keys of one layer, of profiles and of published tables are not among them.
+// In the order of docs/reference/scenario.md; the keys of one layer, of profiles and of published tables are not among
+// them.
 std::vector<ListEntry> settable_keys();
 
 // Those that contain `part`. Throws InputError where none does.

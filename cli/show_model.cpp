@@ -51,7 +51,7 @@ std::vector<std::string> known_models(const ReadOptions& options) {
 
 void write_dot(const std::string& path, const std::string& graph) {
   const bool dot = path.size() > 4 && path.compare(path.size() - 4, 4, ".dot") == 0;
-  if (!dot) throw InputError("--output: \"" + path + "\" has no known ending; known: .dot");
+  if (!dot) throw InputError("--output: \"" + path + "\" has no known extension; known: .dot");
   write_file(path, graph);
   note("wrote " + path + " (layer graph for Graphviz)");
 }

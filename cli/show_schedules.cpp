@@ -64,7 +64,7 @@ std::string drawing(const ScheduleRule& rule, const ScheduleShape& shape, int wi
 }
 
 std::string bubble_text(const ScheduleRule& rule, const ScheduleShape& shape) {
-  const auto bubble = rule.bubble(shape);
+  const auto bubble = textbook_bubble(rule, shape, {});
   return bubble ? bubble->text : "-";
 }
 
@@ -90,11 +90,11 @@ std::string schedule_in_detail(const std::string& name, int width) {
   const ScheduleShape shape = example(*rule);
   std::string text = fmt::format("{}: {}\n\n", rule->name, rule->title);
   text += "bubble  " + bubble_text(*rule, shape);
-  if (const auto bubble = rule->bubble(shape); bubble && bubble->numerator > 0)
+  if (const auto bubble = textbook_bubble(*rule, shape, {}); bubble && bubble->numerator > 0)
     text += fmt::format("; here {}/{} = {:.1f} %", bubble->numerator, bubble->denominator,
                         100.0 * static_cast<double>(bubble->numerator) / static_cast<double>(bubble->denominator));
   if (!rule->flush) text += "; the run drawn below also fills and drains, which the steady state leaves out";
-  text += fmt::format("\nmemory  {}\nupdate  {}\nsource  {}, see docs/references.md\n", rule->memory,
+  text += fmt::format("\nmemory  {}\nupdate  {}\nsource  {}, see docs/reference/references.md\n", rule->memory,
                       rule->flush ? "once, after a flush" : "after every micro-batch, no flush", rule->source);
   return text + fmt::format("\n{}, backward twice the forward, free communication:\n", in_words(shape)) +
          drawing(*rule, shape, width);

@@ -11,6 +11,7 @@
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/fields.hpp"
+#include "io/quote.hpp"
 #include "io/read_scenario.hpp"
 #include "io/writers/writers.hpp"
 #include "planner/answer.hpp"
@@ -20,8 +21,8 @@ namespace {
 
 constexpr std::array<Option, 8> kOwnOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario: --set training.micro_batches=32 (repeatable)"},
-    {"--output", "-o", "FILE", "also write FILE, by its ending (repeatable)"},
-    {"--format", "", "NAME", "write the file of -o as this, whatever its ending: --format schedule.csv"},
+    {"--output", "-o", "FILE", "also write FILE, in the format of its extension (repeatable)"},
+    {"--format", "", "NAME", "write the file of -o in this format, whatever its extension: --format schedule.csv"},
     {"--schedule", "", "NAME", "run this schedule: a name, or a file in PyTorch's schedule CSV (ending .csv)"},
     {"--json", "", "", "one JSON document on standard output instead of the report"},
     {"--ignore-memory", "", "", "show the timeline of a plan that does not fit (the exit status stays 1)"},
@@ -113,7 +114,8 @@ constinit const Command kSimulate{
         "  pipewright simulate scenarios/quickstart.yaml --set training.micro_batches=32 -o steps.svg\n"
         "  pipewright simulate scenarios/quickstart.yaml -o my.schedule.csv\n"
         "  pipewright simulate scenarios/quickstart.yaml --schedule my.schedule.csv\n"
-        "Endings of -o: .html .json .csv .md .svg .trace.json .trace.json.gz .dot .schedule.csv .comms.schedule.csv\n",
+        "File extensions of -o: .html .json .csv .md .svg .trace.json .trace.json.gz .dot .schedule.csv "
+        ".comms.schedule.csv\n",
     .options = kOptions,
     .least = 1,
     .most = 1,

@@ -15,11 +15,14 @@
 #include "cli/study_row.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "core/ending.hpp"
 #include "io/format_quantity.hpp"
 #include "io/profile_file.hpp"
+#include "io/quote.hpp"
 #include "io/read_scenario.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/writers.hpp"
+#include "runtime/signals.hpp"
 
 namespace pipewright {
 namespace {
@@ -66,7 +69,7 @@ Summary summary(const std::vector<Row>& rows) {
     } else {
       s.mean_error += error, s.largest_error = std::max(s.largest_error, error);
     }
-    s.in_band += row->in_band(), s.exact += row->memory_exact;
+    s.in_band += row->in_band, s.exact += row->memory_exact;
     s.bubbles += std::abs(row->bubble_off()) <= kBubblePoints;
   }
   if (s.judged > 0) s.mean_with_short /= s.judged;
@@ -109,7 +112,7 @@ std::vector<std::string> remarks(const std::vector<Row>& rows) {
     return fmt::format("mean |error| {:.1f} %, largest {:.1f} % over {}", 100 * mean, 100 * largest, count);
   };
   std::string judged = fmt::format("{} of {} scenarios judged", s.judged, s.scenarios);
-  if (s.withheld > 0) judged += fmt::format(", {} withheld: no quiet run was possible", s.withheld);
+  if (s.withheld > 0) judged += fmt::format(", {} withheld: the machine was too restless", s.withheld);
   if (s.failed > 0) judged += fmt::format(", {} failed", s.failed);
   std::vector<std::string> lines = {judged + "."};
   const int long_ops = s.judged - s.short_ops;
@@ -134,37 +137,35 @@ std::vector<std::string> remarks(const std::vector<Row>& rows) {
 std::string markdown(const std::vector<Row>& rows, const MachineProfile& profile, double tolerance) {
   std::string text = fmt::format(
       "Profile: {}; pipewright {}. Each scenario ran once, in this order, after all had been calibrated; one whose run "
-      "was withheld ran again, at most twice. Every attempt is here. The step is the median of the timed ones; band: "
-      "90 %, from the spread of the calibration.\n\n",
-      profile.source, profile.machine.revision);
+      "was withheld ran again, at most twice. Every attempt is here. The step is the median of the timed ones, "
+      "predicted as the machine was meanwhile; band: 90 %.\n\n",
+      markdown_text(profile.source), profile.machine.revision);
   text +=
       "| scenario | attempt | schedule, K x M | shortest op | predicted | measured | error | in band | bubble, "
       "predicted | "
       "measured | memory | p95/p5 | verdict |\n|---|--:|---|--:|--:|--:|--:|---|--:|--:|---|--:|---|\n";
   for (const Row& r : rows) {
     if (!r.failed.empty()) {
-      std::string why = r.failed;
-      std::replace(why.begin(), why.end(), '\n', ' ');
-      text += fmt::format("| {} | {} | | | | | | | | | | | failed: {} |\n", r.scenario, r.attempt, why);
+      text += fmt::format("| {} | {} | | | | | | | | | | | failed: {} |\n", markdown_cell(r.scenario), r.attempt,
+                          markdown_cell(r.failed));
       continue;
     }
     // A run that says nothing about time has no error: its cells say so, its times are in the JSON.
     const bool judged = r.judged();
-    text += fmt::format("| {} | {} | {}, {} x {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.2f} | {} |\n", r.scenario,
-                        r.attempt, r.schedule, r.stages, r.micro_batches, short_time(r.shortest_op),
-                        short_time(r.predicted), short_time(r.median), judged ? signed_percent(r.error) : "withheld",
-                        judged ? (r.in_band() ? "yes" : "no") : "", percent(r.bubble_predicted),
-                        percent(r.bubble_measured), r.memory_exact ? "exact" : "NOT EXACT", r.spread(),
-                        r.verdict == Verdict::Within    ? "within " + whole_percent(tolerance)
-                        : r.verdict == Verdict::Outside ? "outside " + whole_percent(tolerance)
-                        : r.noisy                       ? "withheld: not quiet"
-                        : r.other_speed                 ? "withheld: cores at another speed"
-                                                        : r.text);
+    text += fmt::format(
+        "| {} | {} | {}, {} x {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.2f} | {} |\n", markdown_cell(r.scenario),
+        r.attempt, r.schedule, r.stages, r.micro_batches, short_time(r.shortest_op), short_time(r.predicted),
+        short_time(r.median), judged ? signed_percent(r.error) : "withheld", judged ? (r.in_band ? "yes" : "no") : "",
+        percent(r.bubble_predicted), percent(r.bubble_measured), r.memory_exact ? "exact" : "NOT EXACT", r.spread(),
+        r.verdict == Verdict::Within    ? "within " + whole_percent(tolerance)
+        : r.verdict == Verdict::Outside ? "outside " + whole_percent(tolerance)
+        : r.never                       ? markdown_cell(r.text)
+                                        : "withheld: the machine changed");
   }
   const std::vector<std::string> said = remarks(rows);
-  text += "\n" + said.front() + "\n";
+  text += "\n" + markdown_text(said.front()) + "\n";
   for (std::size_t i = 1; i < said.size(); ++i)
-    text += "- " + said[i] + "\n";
+    text += "- " + markdown_text(said[i]) + "\n";
   return text;
 }
 
@@ -183,7 +184,7 @@ std::string json(const std::vector<Row>& rows, const MachineProfile& profile) {
     json.field("group", r.group).field("shortest_op", r.shortest_op);
     json.key("step").open('{').field("predicted", r.predicted).field("measured_median", r.median);
     json.field("measured_p5", r.p5).field("measured_p95", r.p95).field("error", r.error);
-    json.field("band", r.half_band).field("in_band", r.in_band()).field("timed", r.timed).close();
+    json.field("band", r.half_band).field("in_band", r.in_band).field("timed", r.timed).close();
     json.key("bubble").open('{').field("predicted", r.bubble_predicted).field("measured", r.bubble_measured).close();
     json.field("memory_exact", r.memory_exact);
     json.field("verdict", r.verdict == Verdict::Within    ? "within"
@@ -281,6 +282,7 @@ int validate_all(const Study& study) {
   Ranks* const ranks = joined_ranks(scenarios.front());  // rank 0 writes and prints
   std::optional<StudyFolder> folder;
   if (prints()) folder.emplace(study.output, study.chosen);
+  const Interruption interruption;
   const MachineProfile profile = profile_for(study, scenarios, folder, ranks);
   if (prints()) write_file(study.output + "/profile.yaml", profile_yaml(profile));
 
@@ -289,8 +291,13 @@ int validate_all(const Study& study) {
     rows.push_back(attempted(priced_with(scenario, profile), number,
                              {.folder = fmt::format("{}/{}/attempt-{}", study.output, file_name_of(scenario), number),
                               .tolerance = study.tolerance,
-                              .forced = study.forced},
+                              .forced = study.forced,
+                              .seconds = study.seconds},
                              ranks));
+    if (asked_to_end() != 0 && !rows.back().failed.empty()) {
+      rows.pop_back();  // it would have gone on
+      throw Interrupted("a run was ended");
+    }
     const Row& row = rows.back();
     const bool again = told_by_first(ranks, row.calls_for_another());
     if (!prints()) return again;
@@ -300,14 +307,18 @@ int validate_all(const Study& study) {
     write_file(study.output + "/accuracy.md", markdown(rows, profile, study.tolerance));
     return again;
   };
-  std::vector<const Scenario*> again;
-  for (const Scenario& scenario : scenarios)
-    if (run(scenario, 1)) again.push_back(&scenario);
-  for (int number = 2; number <= kAttempts; ++number) {
-    std::vector<const Scenario*> still;
-    for (const Scenario* const scenario : again)
-      if (run(*scenario, number)) still.push_back(scenario);
-    again = std::move(still);
+  try {
+    std::vector<const Scenario*> again;
+    for (const Scenario& scenario : scenarios)
+      if (run(scenario, 1)) again.push_back(&scenario);
+    for (int number = 2; number <= kAttempts; ++number) {
+      std::vector<const Scenario*> still;
+      for (const Scenario* const scenario : again)
+        if (run(*scenario, number)) still.push_back(scenario);
+      again = std::move(still);
+    }
+  } catch (const Interrupted&) {
+    if (rows.empty() || !prints()) throw;
   }
   if (!prints()) return kDone;  // the status is rank 0's
   print(study.as_json ? json(rows, profile) : markdown(rows, profile, study.tolerance));
@@ -316,6 +327,7 @@ int validate_all(const Study& study) {
     note("wrote " + page + " (all attempts in one page, for any browser)");
   }
   note("wrote " + study.output + "/: profile.yaml accuracy.md accuracy.json and a folder for each scenario");
+  if (asked_to_end() != 0) return interrupted(fmt::format("the {} attempts that were done are printed", rows.size()));
   return status_of(rows);
 }
 

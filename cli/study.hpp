@@ -1,7 +1,7 @@
 // Many scenarios confronted with their runs, from one calibration: how near the predictions come on this machine.
 //
 // Nothing is chosen after it was seen: every scenario is calibrated before any is run, each runs once in the given
-// order, those whose run was withheld because the machine was not quiet are repeated at most twice after that, and
+// order, those whose run was withheld because the machine changed too much are repeated at most twice after that, and
 // every attempt is written down.
 #pragma once
 

@@ -1,7 +1,6 @@
 #include "cli/study_row.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include <fmt/format.h>
@@ -32,23 +31,18 @@ Row row_of(const Attempt& attempt, int number) {
   row.group = group_of(attempt.scenario(), plan), row.attempt = number;
   row.schedule = plan.schedule, row.stages = plan.stages, row.micro_batches = plan.micro_batches;
   row.shortest_op = shortest_op(c.predicted);
-  row.predicted = c.predicted.report.makespan, row.median = c.times.median;
+  row.predicted = c.judgement.predicted, row.median = c.judgement.measured;
   row.p5 = c.times.p5, row.p95 = c.times.p95, row.timed = c.times.timed;
-  row.error = c.step_error(), row.half_band = band(c.predicted);
+  row.error = c.judgement.error(), row.half_band = c.judgement.half;
+  row.in_band = c.judgement.holds();
   row.bubble_predicted = c.predicted.report.bubble_fraction, row.bubble_measured = c.measured.report.bubble_fraction;
-  row.memory_exact = c.memory_exact(), row.noisy = c.times.noisy();
-  row.other_speed = at_other_speed(c);
-  row.never = !why_times_say_nothing(attempt.real(), c.times).empty();
+  row.memory_exact = c.memory_exact();
+  row.never = !why_times_say_nothing(attempt.real(), c.times.timed.size()).empty();
   row.verdict = c.verdict(), row.text = c.verdict_text();
   return row;
 }
 
 }  // namespace
-
-bool Row::in_band() const {
-  const auto step = static_cast<double>(predicted.value);
-  return std::abs(static_cast<double>(median.value) - step) <= half_band * step;
-}
 
 Row attempted(const Scenario& priced, int number, const AttemptSettings& how, Ranks* ranks) {
   Row row;
@@ -56,7 +50,7 @@ Row attempted(const Scenario& priced, int number, const AttemptSettings& how, Ra
   std::optional<Attempt> attempt;
   try {
     if (prints()) made_folder(how.folder);
-    attempt.emplace(priced, how.tolerance, how.forced, how.folder, ranks, how.write);
+    attempt.emplace(priced, how.tolerance, how.forced, how.seconds, how.folder, ranks, how.write);
   } catch (const InputError& error) {  // a layer that the profile does not have
     row.failed = error.what();
   }

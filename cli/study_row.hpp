@@ -17,22 +17,19 @@ struct Row {
   std::string schedule;
   int stages = 0;
   std::int64_t micro_batches = 0;
-  Time shortest_op;  // predicted
-  Time predicted, median, p5, p95;
+  Time shortest_op;                 // predicted
+  Time predicted, median, p5, p95;  // predicted: as the machine was meanwhile
   std::vector<Time> timed;
   double error = 0, half_band = 0, bubble_predicted = 0, bubble_measured = 0;
-  bool memory_exact = false, noisy = false, other_speed = false;
+  bool in_band = false, memory_exact = false;
   bool never = false;  // no repetition could be judged either
   Verdict verdict = Verdict::Withheld;
   std::string text;    // of the verdict
   std::string failed;  // why there is none
 
   bool judged() const { return failed.empty() && verdict != Verdict::Withheld; }
-  // Whether another attempt may find the machine quiet.
-  bool calls_for_another() const {
-    return failed.empty() && verdict == Verdict::Withheld && !never && (noisy || other_speed);
-  }
-  bool in_band() const;
+  // Whether another attempt may find the machine quieter.
+  bool calls_for_another() const { return failed.empty() && verdict == Verdict::Withheld && !never; }
   double bubble_off() const { return bubble_predicted - bubble_measured; }
   double spread() const { return p5.value > 0 ? static_cast<double>(p95.value) / static_cast<double>(p5.value) : 1; }
 };
@@ -42,6 +39,7 @@ struct AttemptSettings {
   std::string folder;  // made; prediction and measurement go there
   double tolerance = 0.1;
   bool forced = false;
+  double seconds = 3;  // of the looks at the machine between the steps
   FileWriter write = write_file;
 };
 

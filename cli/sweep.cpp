@@ -34,6 +34,7 @@
 #include "io/writers/html.hpp"
 #include "planner/search/replan.hpp"
 #include "runtime/launch.hpp"
+#include "runtime/signals.hpp"
 
 namespace pipewright {
 namespace {
@@ -42,18 +43,19 @@ constexpr int kMostJobs = 1024;
 
 constexpr std::array<Option, 14> kOwnOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the base first (repeatable)"},
-    {"--run", "", "", "run every point for real, and show how its loss falls (docs/running.md)"},
-    {"--jobs", "-j", "N", "threads of a process (default: as many as it has cores); the rows are the same"},
-    {"--output", "-o", "FILE", "also write FILE: .html .json .csv .svg (repeatable); .db .sqlite: rows are kept there"},
-    {"--format", "", "NAME", "write the file of -o as this, whatever its ending: --format csv"},
-    {"--resume", "", "", "go on with the database of -o: its points are not asked again"},
+    {"--run", "", "", "run every point for real, and show how its loss falls (docs/how-it-works/running.md)"},
+    {"--jobs", "-j", "N", "threads per process (default: one per core); the rows do not depend on it"},
+    {"--output", "-o", "FILE",
+     "also write FILE: .html .json .csv .svg (repeatable); .db .sqlite: rows are stored there"},
+    {"--format", "", "NAME", "write the file of -o in this format, whatever its extension: --format csv"},
+    {"--resume", "", "", "continue with the database of -o; its points are not computed again"},
     {"--shard", "", "I/N", "only part I of N, for merge (default in a Slurm array: its task; else 1/1)"},
     {"--json", "", "", "one JSON document on standard output instead of the table"},
     {"--csv", "", "", "comma-separated values on standard output instead of the table"},
-    {"--all", "", "", "every row of the table (default: of more than 200 the first 40 that fit)"},
-    {"--x", "", "KEY", "key of the grid that the plot has to the right (default: the first with several numbers)"},
-    {"--y", "", "FIGURE", "figure that it has upwards (default: samples_per_s)"},
-    {"--time-limit", "", "TIME", "with replan: true, of the search at each point (default: 10s)"},
+    {"--all", "", "", "every row of the table (default: of more than 200 rows, the first 40 that fit)"},
+    {"--x", "", "KEY", "key of the grid on the x axis (default: the one with most numbers)"},
+    {"--y", "", "FIGURE", "figure on the y axis (default: samples_per_s)"},
+    {"--time-limit", "", "TIME", "with replan: true, time limit of the search at each point (default: 10s)"},
     {"--width", "", "N", "columns of the table (default: the terminal's, else 100)"},
 }};
 constexpr auto kOptions = with_campaign(kOwnOptions);
@@ -286,8 +288,7 @@ Sweep swept(const SweepFile& file, const SweepShard& shard, SweepStore* store, i
   const auto asked = static_cast<std::int64_t>(known.size() + points.size());
   if (store != nullptr) store->note(shard);
   if (!known.empty())
-    note(
-        fmt::format("{} holds {} of {} points; {} are left to ask", store->path(), known.size(), asked, points.size()));
+    note(fmt::format("{} holds {} of {} points; {} remain", store->path(), known.size(), asked, points.size()));
   std::vector<SweepFinding> found;
   if (!points.empty() || ranks != nullptr) {
     Findings findings(store, static_cast<std::int64_t>(points.size()));
@@ -381,12 +382,11 @@ int run(const Arguments& arguments) {
        [&](std::int64_t point, SweepFigure figure) { return lacking(file, point, figure); });
   if (store) note(fmt::format("wrote {} ({} points)", store->path(), store->count()));
   if (result.not_run == 0) return kDone;
+  std::string words = fmt::format("the rows that are there are printed; {} points were not run", result.not_run);
   if (store)
-    note(fmt::format("interrupted: {} points were not run; go on with: {} -o {}{}", result.not_run,
-                     command_line("sweep", arguments), store->path(), arguments.has("--resume") ? "" : " --resume"));
-  else if (arguments.has("--json") || arguments.has("--csv"))  // the table tells it itself
-    note(fmt::format("interrupted: {} points were not run", result.not_run));
-  return kInterrupted;
+    words += fmt::format("; go on with: {} -o {}{}", command_line("sweep", arguments), store->path(),
+                         arguments.has("--resume") ? "" : " --resume");
+  return interrupted(words);
 }
 
 }  // namespace
@@ -396,14 +396,16 @@ constinit const Command kSweep{
     .arguments = "FILE",
     .summary = "what-if questions: variants of a scenario x a grid of values, a row each",
     .details =
-        "FILE names a base scenario, variants of it and a grid (docs/sweep.md), or - for standard input; or it is a "
+        "FILE names a base scenario, variants of it and a grid (docs/reference/sweep.md), or - for standard input; or "
+        "it is a "
         "database\n"
         "of results.\n"
         "  pipewright sweep scenarios/what_if/bandwidth.yaml -o bandwidth.svg\n"
-        "  pipewright sweep scenarios/what_if/bandwidth.yaml -o results.db --resume   # goes on where it was killed\n"
+        "  pipewright sweep scenarios/what_if/bandwidth.yaml -o results.db --resume   # continues where it was killed\n"
         "  pipewright sweep results.db -o results.csv\n"
-        "A point that does not fit or is no scenario is a row with the reason; the exit status stays 0. Ctrl-C prints\n"
-        "the rows that are there; the exit status is then 130.\n",
+        "A point that does not fit or is not a valid scenario is a row with the reason; the exit status stays 0. "
+        "Ctrl-C\n"
+        "prints the finished rows; the exit status is then 130.\n",
     .options = kOptions,
     .least = 1,
     .most = 1,

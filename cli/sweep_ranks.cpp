@@ -17,8 +17,11 @@
 
 #include "cli/commands.hpp"
 #include "core/check.hpp"
+#include "core/ending.hpp"
+#include "core/plain_words.hpp"
 #include "io/sweep_store.hpp"
 #include "runtime/bytes.hpp"
+#include "runtime/signals.hpp"
 
 namespace pipewright {
 namespace {
@@ -31,13 +34,11 @@ constexpr std::int64_t kLargestFrame = std::int64_t{1} << 30;
 enum Kind : std::int32_t { kAsk = 1, kWork, kFound, kEnded, kStop, kBye };
 
 // mpirun ends all processes by SIGTERM when one has died, and on Ctrl-C.
-volatile std::sig_atomic_t terminated = 0;
-extern "C" void remember_termination(int) {
-  terminated = 1;
+bool is_terminated() {
+  return asked_to_end() == SIGTERM;
 }
 
-// ---- rows as bytes
-// ----------------------------------------------------------------------------------------------------
+// ---- rows as bytes --------------------------------------------------------------------------------------------------
 
 void put(BytesOut& out, const StoreValue& value) {
   out.put(static_cast<std::int32_t>(value.index()));
@@ -118,7 +119,7 @@ class SweepRanks::State : public FrameReader {
     Blob body;
   };
 
-  explicit State(const Launch& launch) : wire_(mpi_wire(launch)) { std::signal(SIGTERM, remember_termination); }
+  explicit State(const Launch& launch) : wire_(mpi_wire(launch)) {}
 
   void begin(const FrameHeader& header) override {
     if (header.bytes < 0 || header.bytes > kLargestFrame) throw std::runtime_error("a message of no possible size");
@@ -163,7 +164,7 @@ class SweepRanks::State : public FrameReader {
           if (frame.kind == kStop) stopped_ = true;
           if (frame.kind == kBye) stopped_ = bye_ = true;
         }
-        if (terminated != 0 || !gone_.empty()) stopped_ = lost_ = true;
+        if (is_terminated() || !gone_.empty()) stopped_ = lost_ = true;
         changed_.notify_all();
       }
     });
@@ -200,6 +201,7 @@ class SweepRanks::State : public FrameReader {
   bool left() const { return left_; }
 
  private:
+  const Interruption listening_;  // rank 0 ends the sweep, on all ranks
   std::unique_ptr<Wire> wire_;
   Blob body_;
   std::deque<Frame> frames_;
@@ -289,7 +291,7 @@ void SweepRanks::serve(const SweepOptions& options, const std::string& identity)
     for (State::Frame& frame : state_->received())
       take(frame);
     if (Clock::now() - told >= std::chrono::milliseconds(100)) tell(), told = Clock::now();
-    if (failure.empty() && terminated != 0)
+    if (failure.empty() && is_terminated())
       failure =
           "mpirun has ended the run: a process has died, or it was told to; rows in a database are kept: go on with "
           "--resume";
@@ -298,7 +300,7 @@ void SweepRanks::serve(const SweepOptions& options, const std::string& identity)
     if (!failure.empty() || options.stopped()) stop();
     if (failure.empty()) continue;
     if (!give_up) give_up = Clock::now() + kLeaving;
-    if (terminated != 0 || Clock::now() > *give_up) break;
+    if (is_terminated() || Clock::now() > *give_up) break;
   }
   tell();
   if (others.all_ended()) {
@@ -327,7 +329,7 @@ int SweepRanks::work(const SweepQuestion& question, SweepOptions options, const 
   try {
     price_points(question, options);
   } catch (const std::exception& error) {
-    return end(fmt::format("rank {}: {}", state_->wire().rank(), error.what()));
+    return end(fmt::format("rank {}: {}", state_->wire().rank(), plain_words(error)));
   }
   return end("");
 }

@@ -27,7 +27,7 @@ namespace pipewright {
 // WORLD_SIZE, and the number of tasks of a whole Slurm job, say nothing about a sweep.
 std::optional<Launch> sweep_launch(const Environment& variables = environment);
 
-// Threads of a process that were not asked for by number: the cores that it may use, shared with the processes of this
+// Threads of a process that were not tried for by number: the cores that it may use, shared with the processes of this
 // machine where none is bound to its own.
 int usual_jobs(const Environment& variables = environment);
 

@@ -12,7 +12,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "cli/ranks.hpp"
 #include "core/check.hpp"
+#include "core/ending.hpp"
+#include "core/plain_words.hpp"
+#include "io/utf8.hpp"
 
 namespace pipewright {
 namespace {
@@ -32,14 +36,18 @@ bool set_and_true(const char* variable) {
 }  // namespace
 
 void print(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() && output_error() == 0)
-    output_error() = errno != 0 ? errno : EIO;
+  const std::string shown = for_terminal(text);
+  const bool whole = std::fwrite(shown.data(), 1, shown.size(), stdout) == shown.size();
+  if ((std::fflush(stdout) != 0 || !whole) && output_error() == 0) output_error() = errno != 0 ? errno : EIO;
 }
 
-// What was printed before comes first, also where both streams end in one pipe (`2>&1 |`).
 void note(std::string_view line) {
-  if (std::fflush(stdout) != 0 && output_error() == 0) output_error() = errno != 0 ? errno : EIO;
-  std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+  std::fprintf(stderr, "%s\n", for_terminal(line).c_str());
+}
+
+int interrupted(const std::string& what) {
+  note(interrupted_by() + ": " + rank_name() + what);
+  return 128 + asked_to_end();
 }
 
 bool same_file(const std::string& a, const std::string& b) {
@@ -48,9 +56,8 @@ bool same_file(const std::string& a, const std::string& b) {
 }
 
 int flush_output(int status) {
-  if (std::fflush(stdout) != 0 && output_error() == 0) output_error() = errno != 0 ? errno : EIO;
   if (output_error() == 0 || output_error() == EPIPE) return status;
-  note(std::string("error: standard output: ") + std::strerror(output_error()) +
+  note("error: standard output: " + system_words(output_error()) +
        "; the output is not complete: free some space, or write elsewhere");
   return kBadInput;
 }

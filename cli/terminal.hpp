@@ -8,10 +8,14 @@
 
 namespace pipewright {
 
-// Writes to standard output (buffered). Failures are noticed here or by `flush_output`.
+// Writes to standard output, at once: what was printed stays printed where a signal ends the program.
 void print(std::string_view text);
 // One line on standard error.
 void note(std::string_view line);
+
+// The last line of a command that was asked to end (core/ending.hpp), "interrupted (SIGTERM): " and `what`, and its
+// exit status: 128 + the signal.
+int interrupted(const std::string& what);
 
 // Whether two paths lead to one file that exists: an output must not replace the input it is made from.
 bool same_file(const std::string& a, const std::string& b);

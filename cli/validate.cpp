@@ -25,7 +25,9 @@
 #include "io/profile_file.hpp"
 #include "io/quantity.hpp"
 #include "io/read_scenario.hpp"
+#include "io/utf8.hpp"
 #include "io/writers/writers.hpp"
+#include "runtime/signals.hpp"
 
 namespace pipewright {
 namespace {
@@ -36,9 +38,9 @@ constexpr std::array<Option, 7> kBefore = {{
     {"--trace", "", "FILE",
      "no run here: a trace of PyTorch's profiler with its PP:0F3 actions (.json, .gz, imported; repeatable)"},
     {"--profile", "", "FILE", "prices from this profile instead of a calibration now"},
-    {"--budget", "", "TIME", "of the calibration (default: 3 s)"},
-    {"--tolerance", "", "PERCENT", "of the step time, for the verdict (default: 10%)"},
-    {"--force", "", "", "judge a run on a machine that was not quiet, too; marked as forced"},
+    {"--budget", "", "TIME", "time for the calibration, and for looks at the machine during the run (default: 3 s)"},
+    {"--tolerance", "", "PERCENT", "tolerance of the step time, for the verdict (default: 10%)"},
+    {"--force", "", "", "judge even if the machine changed too much; marked as forced"},
 }};
 constexpr std::array<Option, 2> kBehind = {{
     {"--output", "-o", "FOLDER",
@@ -80,7 +82,7 @@ double tolerance(const Arguments& arguments) {
   if (text.ends_with('%')) text.pop_back();
   const Parsed<double> value = parse_number(text);
   if (!value.value || *value.value <= 0 || *value.value > 1000 || text == given)
-    throw InputError("--tolerance: \"" + given + "\" is no share in percent; write e.g. --tolerance 5%");
+    throw InputError("--tolerance: \"" + given + "\" is not a percentage; write e.g. --tolerance 5%");
   return *value.value / 100;
 }
 
@@ -101,7 +103,8 @@ MachineProfile profile_for(const Arguments& arguments, const Scenario& asked, do
   return profile;
 }
 
-int validate_scenario(const Arguments& arguments) {
+// `kept`: what is there should the run be interrupted.
+int validate_scenario(const Arguments& arguments, std::string& kept) {
   std::vector<std::string> changes = arguments.all("--set");
   for (std::string& change : run_settings_as_changes(arguments))
     changes.push_back(std::move(change));
@@ -136,6 +139,7 @@ int validate_scenario(const Arguments& arguments) {
 
   const bool synthetic = asked.run.synthetic;
   std::optional<MachineProfile> profile;
+  const Interruption interruption;
   try {
     if (!synthetic) profile = profile_for(arguments, asked, seconds, make_folder, ranks);
   } catch (...) {
@@ -147,9 +151,17 @@ int validate_scenario(const Arguments& arguments) {
     make_folder();
     write_file(path, text);
   };
-  Attempt attempt(synthetic ? with_links_as_run(asked) : priced_with(asked, *profile), within, forced, out, ranks,
-                  write);
+  std::optional<Attempt> begun;
+  try {
+    begun.emplace(synthetic ? with_links_as_run(asked) : priced_with(asked, *profile), within, forced, seconds, out,
+                  ranks, write);
+  } catch (...) {
+    if (folder) folder->unmake();
+    throw;
+  }
+  Attempt& attempt = *begun;
   if (profile && prints()) write_file(out + "/profile.yaml", profile_yaml(*profile));
+  if (prints()) kept = "; the prediction is kept in " + out;
   if (arguments.has("--profile")) note_other_machine(attempt.real());
   attempt.run();
   if (!prints()) return kDone;  // the verdict is rank 0's
@@ -157,12 +169,12 @@ int validate_scenario(const Arguments& arguments) {
   if (arguments.has("--json"))
     print(comparison_json(comparison));
   else
-    print(fmt::format("{}: predicted, then run ({}, {} timed steps)\n", asked.name,
+    print(fmt::format("{}: predicted, then run ({}, {} timed steps)\n", one_line(asked.name),
                       synthetic ? kSynthetic : attempt.real().backend_name(), comparison.times.timed.size()) +
           comparison_table(comparison) + fmt::format("\n  verdict: {}\n", comparison.verdict_text()));
   for (const std::string& page : outputs.pages) {
     write_file(page, comparison_html(comparison, command));
-    note("wrote " + page + " (predicted beside measured in one page, for any browser)");
+    note("wrote " + page + " (predicted next to measured in one page, for any browser)");
   }
   note("wrote " + out + "/: " + (synthetic ? "" : "profile.yaml ") +
        "prediction.json measurement.json comparison.json " + (synthetic ? "" : "loss.csv ") +
@@ -175,7 +187,8 @@ int run(const Arguments& arguments) {
     if (!asks_for_import(arguments) && path.ends_with(".json"))
       throw InputError("validate: " + path + " is a result, which cannot be run here; name its scenario, or add --log");
   if (asks_for_import(arguments)) return validate_import(arguments, tolerance(arguments));
-  return with_run_failures([&] { return validate_scenario(arguments); });
+  std::string kept;
+  return with_run_failures([&] { return validate_scenario(arguments, kept); }, [&] { return kept; });
 }
 
 }  // namespace
@@ -185,15 +198,15 @@ constinit const Command kValidate{
     .arguments = "SCENARIO...",
     .summary = "calibrate, predict, run for real, and show how far the prediction was off",
     .details =
-        "The prediction is written before the run. Exit status 0: within the tolerance, 1: not, 2: withheld, since "
-        "the\n"
-        "machine was not quiet or has fewer cores than workers. Several scenarios: all are calibrated first, into one\n"
-        "profile; each is run once, in the given order; those withheld are repeated at most twice; every attempt is "
-        "in\n"
-        "the table.\n"
+        "The prediction is written before the run. Between its steps validate measures the load on the machine and\n"
+        "corrects the prediction for it. Exit status 0: the prediction is within the tolerance, or the measurement is\n"
+        "within the interval; 1: neither; 2: no verdict, since the machine changed so much that the interval's upper\n"
+        "end is more than twice its lower end, or it has fewer cores than workers. Several scenarios: all are\n"
+        "calibrated first, into one profile; each is run once, in the given order; those without a verdict are\n"
+        "repeated at most twice; every attempt is in the table.\n"
         "  pipewright validate scenarios/validation/two-stage-gpipe.yaml\n"
         "  pipewright validate scenarios/validation/*.yaml -o accuracy\n"
-        "With --log or --trace nothing is run or measured here; what others measured stands beside the prediction.\n"
+        "With --log or --trace nothing runs here; the measurements of the file are compared with the prediction.\n"
         "They also take what `import` made of a log or trace; SCENARIO may then be a result of simulate -o FILE.json.\n"
         "  pipewright validate scenario.yaml --log run.log --trace rank0.json.gz --trace rank1.json.gz\n",
     .options = kOptions,

@@ -42,13 +42,14 @@ std::string plain(const ImportedComparison& c, const std::string&) {
 constexpr std::array kWriters = {
     ImportedWriter{".txt", "the tables as text", plain<imported_text>},
     ImportedWriter{".json", "schema pipewright.imported/1", plain<imported_json>},
-    ImportedWriter{".html", "predicted beside measured in one page, for any browser", imported_html},
+    ImportedWriter{".html", "predicted next to measured in one page, for any browser", imported_html},
 };
 
 void refuse_options_of_runs(const Arguments& arguments) {
   for (const auto& [name, values] : arguments.options)
     if (std::find(kTaken.begin(), kTaken.end(), name) == kTaken.end())
-      throw InputError(name + ": is for runs on this machine, not beside --log or --trace; leave it out" +
+      throw InputError(name +
+                       ": is for runs on this machine and cannot be combined with --log or --trace; leave it out" +
                        (name == "--profile" ? ", and price with --set 'cost={profile: FILE}'" : ""));
 }
 
@@ -92,8 +93,9 @@ ActionTrace trace_of(const std::string& path) {
   if (!is_run_file(path)) return read_action_trace(path);
   ImportedRun run = read_run_file(path);
   if (!run.trace)
-    throw InputError(path + (run.log ? ": is a run without a trace; give it with --log"
-                                     : ": is a run without actions of a pipeline; put it beside another with compare"));
+    throw InputError(path + (run.log
+                                 ? ": is a run without a trace; give it with --log"
+                                 : ": is a run without actions of a pipeline; put it next to another with compare"));
   return *std::move(run.trace);
 }
 
@@ -140,7 +142,7 @@ bool asks_for_import(const Arguments& arguments) {
 int validate_import(const Arguments& arguments, std::optional<double> tolerance) {
   refuse_options_of_runs(arguments);
   if (arguments.positional.size() > 1)
-    throw InputError(fmt::format("validate: {} scenarios beside --log or --trace; name the one that was run",
+    throw InputError(fmt::format("validate: {} scenarios with --log or --trace; name the one that was run",
                                  arguments.positional.size()));
   const int warmup = warmup_of(arguments);
   if (arguments.all("--log").size() > 1)

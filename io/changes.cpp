@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "io/quote.hpp"
 #include "io/sections.hpp"
 
 namespace pipewright {
@@ -61,7 +62,7 @@ std::string flow_text(const Yaml& yaml) {
       return "[" + text + "]";
     case Yaml::Type::Map:
       for (const auto& [key, value] : yaml.map)
-        text += (text.empty() ? "" : ", ") + key.text + ": " + flow_text(value);
+        text += (text.empty() ? "" : ", ") + yaml_string(key.text) + ": " + flow_text(value);
       return "{" + text + "}";
   }
   return text;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "io/quantity.hpp"
+#include "io/quote.hpp"
 #include "io/usual_names.hpp"
 #include "io/utf8.hpp"
 
@@ -42,16 +43,23 @@ bool wrong_type(Reader& reader, const At& at, std::string_view needed) {
   return false;
 }
 
-// {value: 15.7 TFLOP/s, source: "datasheet, page 4"}: notes the source and gives the value.
+// {value: 15.7 TFLOP/s, provenance: published, source: "datasheet, page 4"}: notes source and provenance, gives the
+// value.
 const Yaml* sourced_value(Reader& reader, const At& at) {
   const Yaml* value = at.yaml.find("value");
   const Yaml* source = at.yaml.find("source");
+  const Yaml* provenance = at.yaml.find("provenance");
   for (const auto& [key, item] : at.yaml.map)
-    if (key.text != "value" && key.text != "source") unknown_key(reader, at, key, {"value", "source"});
+    if (key.text != "value" && key.text != "source" && key.text != "provenance")
+      unknown_key(reader, at, key, {"value", "source", "provenance"});
   if (!value) return missing_key(reader, at, "value", "the figure"), nullptr;
   if (source) {
     std::string text;
     if (read_value(reader, at.child("source", *source), text)) reader.sources[path(at)] = text;
+  }
+  if (provenance) {
+    Provenance how{};
+    if (read_value(reader, at.child("provenance", *provenance), how)) reader.provenances[path(at)] = how;
   }
   return value;
 }
@@ -161,15 +169,13 @@ bool read_value(Reader& reader, const At& at, std::string& value) {
   const std::string* text = scalar(reader, at, "text");
   if (!text) return false;
   // "\e[2J" in double quotes would reach the terminal of whoever reads the report.
-  for (std::size_t i = 0; i < text->size(); ++i)
-    if (begins_with_control(std::string_view(*text).substr(i)) && (*text)[i] != '\n' && (*text)[i] != '\t')
-      return reader.error(at, "holds a control character; write plain text"), false;
+  if (!is_text(*text)) return reader.error(at, "holds a control character; write plain text"), false;
   return value = *text, true;
 }
 
 namespace {
 
-constexpr const char* kNotModelled = " is not modelled yet: docs/scope.md";
+constexpr const char* kNotModelled = " is not modelled yet: docs/guide/scope.md";
 
 // "; did you mean "stages"? known: ..." of the section's own keys.
 std::string near_keys(std::string_view name, const std::vector<std::string_view>& known) {
@@ -223,29 +229,6 @@ void missing_key(Reader& reader, const At& at, std::string_view key, std::string
 
 // ---- the way back ---------------------------------------------------------------------------------------------------
 
-std::string yaml_string(std::string_view text) {
-  constexpr std::string_view words[] = {"null", "Null", "NULL", "~", "true", "false", "yes", "no", "on", "off"};
-  const bool safe = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
-           c == '.' || c == '/' || c == ' ' || c == '+';
-  });
-  const bool word = std::find(std::begin(words), std::end(words), text) != std::end(words);
-  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-  if (safe && !word && letter(text.front()) && text.back() != ' ') return std::string(text);
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\')
-      result += '\\', result += c;
-    else if (c == '\n')
-      result += "\\n";
-    else if (c == '\t')
-      result += "\\t";
-    else
-      result += c;
-  }
-  return result + "\"";
-}
-
 std::string value_text(Time value) {
   return to_text(value);
 }
@@ -287,12 +270,19 @@ std::string YamlText::full_path(std::string_view key) const {
   return full + std::string(key);
 }
 
+std::string YamlText::sourced(const std::string& value, const std::string& path) const {
+  const auto source = sources_.find(path);
+  const auto provenance = provenances_.find(path);
+  if (source == sources_.end() && provenance == provenances_.end()) return value;
+  std::string text = "{value: " + value;
+  if (provenance != provenances_.end()) text += ", provenance: " + value_text(provenance->second);
+  if (source != sources_.end()) text += ", source: " + yaml_string(source->second);
+  return text + "}";
+}
+
 void YamlText::line(std::string_view key, const std::string& value) {
   const std::string full = full_path(key);
-  const auto source = sources_.find(full);
-  const std::string shown_value =
-      source == sources_.end() ? value : fmt::format("{{value: {}, source: {}}}", value, yaml_string(source->second));
-  const std::string entry = fmt::format("{:{}}{}: {}", "", 2 * path_.size(), key, shown_value);
+  const std::string entry = fmt::format("{:{}}{}: {}", "", 2 * path_.size(), yaml_string(key), sourced(value, full));
   std::string origin;
   if (origins_) {
     const auto place = origins_->find(full);
@@ -307,11 +297,11 @@ void YamlText::item(const std::string& value, const Place& place) {
 
 void YamlText::add(const std::string& entry, std::string origin) {
   if (origin.ends_with(": ")) origin.resize(origin.size() - 2);
-  text_ += origin.empty() ? entry + "\n" : fmt::format("{:<56}  # {}\n", entry, origin);
+  text_ += origin.empty() ? entry + "\n" : fmt::format("{:<56}  {}\n", entry, comment_text(origin));
 }
 
 void YamlText::open(std::string_view key) {
-  text_ += fmt::format("{:{}}{}:\n", "", 2 * path_.size(), key);
+  text_ += fmt::format("{:{}}{}:\n", "", 2 * path_.size(), yaml_string(key));
   path_.emplace_back(key);
 }
 

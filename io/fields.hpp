@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/check.hpp"
+#include "core/cluster/cluster.hpp"
 #include "core/power.hpp"
 #include "core/units.hpp"
 #include "io/errors.hpp"
@@ -48,14 +49,15 @@ std::string path(const At& at);  // "cluster.node.links", "model.layers.3.forwar
 struct Reader {
   const ReadOptions& options;
   Errors& errors;
-  const Model* model = nullptr;                  // once it is read: cuts may name its layers
-  std::map<std::string, Place> origins{};        // of every value read through a table, by path
-  std::map<std::string, std::string> sources{};  // of figures written as {value: ..., source: ...}, by path
-  bool keep_origins = true;                      // not for the layers of a model: there may be a million
-  bool sourced = false;                          // figures of this section may be {value: ..., source: ...}
-  int files_deep = 0;                            // references followed to get here
-  KnownFiles* known_files = nullptr;             // what was read of them already, where scenarios are read in series
-  ExpectAndVary* more = nullptr;                 // where `expect:` and `vary:` go; absent: checked and dropped
+  const Model* model = nullptr;                     // once it is read: cuts may name its layers
+  std::map<std::string, Place> origins{};           // of every value read through a table, by path
+  std::map<std::string, std::string> sources{};     // of figures written as {value: ..., source: ...}, by path
+  std::map<std::string, Provenance> provenances{};  // of those that say `provenance: assumed`, too
+  bool keep_origins = true;                         // not for the layers of a model: there may be a million
+  bool sourced = false;                             // figures of this section may be {value: ..., source: ...}
+  int files_deep = 0;                               // references followed to get here
+  KnownFiles* known_files = nullptr;                // what was read of them already, where scenarios are read in series
+  ExpectAndVary* more = nullptr;                    // where `expect:` and `vary:` go; absent: checked and dropped
 
   // `path: "value" clause`, at the place of the value.
   void error(const At& at, const std::string& clause);
@@ -66,8 +68,9 @@ enum class Need { Optional, Required };
 // YAML text under construction, with the origin of every value as a comment.
 class YamlText {
  public:
-  YamlText(const std::map<std::string, Place>* origins, std::map<std::string, std::string> sources)
-      : origins_(origins), sources_(std::move(sources)) {}
+  YamlText(const std::map<std::string, Place>* origins, std::map<std::string, std::string> sources,
+           std::map<std::string, Provenance> provenances = {})
+      : origins_(origins), sources_(std::move(sources)), provenances_(std::move(provenances)) {}
 
   void line(std::string_view key, const std::string& value);
   void item(const std::string& value, const Place& place);  // of a list
@@ -77,15 +80,15 @@ class YamlText {
 
  private:
   std::string full_path(std::string_view key) const;
+  std::string sourced(const std::string& value, const std::string& path) const;
   void add(const std::string& entry, std::string origin);
 
   std::string text_;
   std::vector<std::string> path_;
   const std::map<std::string, Place>* origins_;
   std::map<std::string, std::string> sources_;
+  std::map<std::string, Provenance> provenances_;
 };
-
-std::string yaml_string(std::string_view text);  // plain where that is safe, else in double quotes
 
 template <class T>
 struct Field {
@@ -275,8 +278,8 @@ void write_text(YamlText& out, std::string_view key, const owner_of<Member>& tar
 }
 
 // ---- sections -------------------------------------------------------------------------------------------------------
-// `use plan.stages`, or `context parallelism is not modelled yet: docs/scope.md`, of a key as other programs call it;
-// "".
+// `use plan.stages`, or `context parallelism is not modelled yet: docs/guide/scope.md`, of a key as other programs call
+// it; "".
 std::string meant_by(std::string_view key);
 void unknown_key(Reader& reader, const At& at, const YamlKey& key, std::vector<std::string_view> known);
 void missing_key(Reader& reader, const At& at, std::string_view key, std::string_view takes);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "io/campaign_text.hpp"
+#include "io/quote.hpp"
 #include "io/sections.hpp"
 #include "io/trimmed.hpp"
 #include "io/value_rules.hpp"

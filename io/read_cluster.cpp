@@ -14,10 +14,11 @@ namespace {
 
 constexpr int kMostFilesDeep = 8;
 
-// Sources of single figures are kept by the section that owns them, without the path that leads to it.
-std::map<std::string, std::string> sources_below(const Reader& reader, const std::string& prefix) {
-  std::map<std::string, std::string> found;
-  for (auto entry = reader.sources.lower_bound(prefix + "."); entry != reader.sources.end(); ++entry) {
+// What is known of single figures is kept by the section that owns them, without the path that leads to it.
+template <class T>
+std::map<std::string, T> below(const std::map<std::string, T>& all, const std::string& prefix) {
+  std::map<std::string, T> found;
+  for (auto entry = all.lower_bound(prefix + "."); entry != all.end(); ++entry) {
     if (!entry->first.starts_with(prefix + ".")) break;
     found.emplace(entry->first.substr(prefix.size() + 1), entry->second);
   }
@@ -228,9 +229,12 @@ struct LostShare {
 constexpr Field<Device> kDevice[] = {
     {"name", "text", "for reports; default: the name of its file", Need::Optional, read_as<&Device::name>,
      write_as<&Device::name>},
-    {"memory", "size", "on the device", Need::Required, read_as<&Device::memory>, write_as<&Device::memory>},
-    {"reserve", "size", "taken by context, libraries and allocator before the model gets any; default: 0 B",
-     Need::Optional, read_as<&Device::reserve>, write_as<&Device::reserve>},
+    {"memory", "size",
+     "what a program is given of the device in total: on a GPU what CUDA reports, which is less than its nominal size",
+     Need::Required, read_as<&Device::memory>, write_as<&Device::memory>},
+    {"reserve", "size",
+     "of that, taken by context, communicators and libraries before the model gets any; default: 0 B", Need::Optional,
+     read_as<&Device::reserve>, write_as<&Device::reserve>},
     {"allocator", "exact | caching",
      "caching: PyTorch's, in blocks of 512 B and from 1 MiB on in segments of 2 MiB; default: exact", Need::Optional,
      read_as<&Device::allocator>, write_as<&Device::allocator>},
@@ -385,7 +389,7 @@ void read_other_nodes(Reader& reader, const At& at, Cluster& cluster) {
   if (!is_map(reader, at, "a map of names, e.g. {old: {nodes: 2, device: a100-80g}},")) return;
   if (at.yaml.map.size() >= static_cast<std::size_t>(kMostClasses))
     return reader.errors.add(at.yaml.place,
-                             fmt::format("{}: {} classes of devices beside node.device; use at most {}, or put "
+                             fmt::format("{}: {} classes of devices in addition to node.device; use at most {}, or put "
                                          "devices that compute alike into one",
                                          path(at), at.yaml.map.size(), kMostClasses - 1));
   for (const auto& [key, value] : at.yaml.map) {
@@ -478,6 +482,13 @@ std::string file_stem(const Yaml& yaml, const char* otherwise) {
   return file.substr(begin, end == std::string::npos || end < begin ? end : end - begin);
 }
 
+// Both stated by the same file or command line: of a memory that is set smaller for a question (`--set`) the preset's
+// reserve is no error, but leaves no room.
+bool from_one_place(const Yaml& map, std::string_view a, std::string_view b) {
+  const Yaml *first = map.find(a), *second = map.find(b);
+  return first != nullptr && second != nullptr && first->place.source == second->place.source;
+}
+
 }  // namespace
 
 void read_device_section(Reader& reader, const At& at, Device& device) {
@@ -486,8 +497,9 @@ void read_device_section(Reader& reader, const At& at, Device& device) {
     device.place = here.yaml.place;
     read_fields<Device>(reader, here, kDevice, device);
     if (device.name.empty()) device.name = at.yaml.is(Yaml::Type::Scalar) ? file_stem(here.yaml, "device") : "device";
-    device.sources = sources_below(reader, path(at));
-    if (device.reserve > device.memory && here.yaml.find("memory"))
+    device.sources = below(reader.sources, path(at));
+    device.provenances = below(reader.provenances, path(at));
+    if (device.reserve > device.memory && from_one_place(here.yaml, "memory", "reserve"))
       reader.errors.add(here.yaml.place, path(at) + ".reserve: is more than memory; lower it");
     reader.sourced = sourced;
   });
@@ -500,11 +512,14 @@ void read_cluster_section(Reader& reader, const At& at, Cluster& cluster) {
     read_fields<Cluster>(reader, here, kCluster, cluster);
     if (cluster.name.empty())
       cluster.name = at.yaml.is(Yaml::Type::Scalar) || !at.parent ? file_stem(here.yaml, "cluster") : "cluster";
-    cluster.sources = sources_below(reader, path(at));
-    std::erase_if(cluster.sources, [](const auto& entry) {
+    cluster.sources = below(reader.sources, path(at));
+    cluster.provenances = below(reader.provenances, path(at));
+    const auto of_a_device = [](const auto& entry) {
       const bool other = entry.first.starts_with("other_nodes.") && entry.first.find(".device.") != std::string::npos;
       return other || entry.first.starts_with("node.device.");
-    });
+    };
+    std::erase_if(cluster.sources, of_a_device);
+    std::erase_if(cluster.provenances, of_a_device);
     for (const DeviceClass& other : cluster.others)
       cluster.nodes = checked_nodes(cluster.nodes, other.nodes);
     if (here.yaml.is(Yaml::Type::Map)) check_size(reader, here, cluster);

@@ -27,8 +27,8 @@ void axis_not_written(YamlText&, std::string_view, const AxisText&) {}
 constexpr Field<AxisText> kAxis[] = {
     {"name", "text", "what varies, and from where to where", Need::Required,
      [](Reader& reader, const At& at, AxisText& axis) { read_value(reader, at, axis.name); }, axis_not_written},
-    {"values", "list of maps of keys and values", "a value each, beside the nominal one: what a row sets in addition",
-     Need::Required,
+    {"values", "list of maps of keys and values",
+     "a value each, in addition to the nominal one: what a row sets in addition", Need::Required,
      [](Reader& reader, const At& at, AxisText& axis) {
        if (!is_list(reader, at, "a list of maps, e.g. [{cluster.network.bandwidth: 5 Gb/s}]")) return;
        for (std::size_t i = 0; i < at.yaml.list.size(); ++i)

@@ -239,12 +239,12 @@ constexpr Field<RowText> kRow[] = {
     {"baseline", kBaselines, "the trivial prediction to beat; default: none", Need::Optional, read_baseline,
      not_written},
     {"search", "map of keys and values",
-     "what makes, after `set`, the scenario in which the planner looks for stages and replicas of its own, beside the "
+     "what makes, after `set`, the scenario in which the planner looks for stages and replicas of its own, next to the "
      "published plan of a ratio of samples_per_s; ratio_to must be data parallelism",
      Need::Optional,
      [](Reader& reader, const At& at, RowText& text) { read_changes(reader, at, text.search.emplace()); }, not_written},
     {"time_to_accuracy", "number",
-     "published beside a speed-up: the ratio of the times to an accuracy; its quotient by `published`, the epochs, is "
+     "published next to a speed-up: the ratio of the times to an accuracy; its quotient by `published`, the epochs, is "
      "an "
      "input",
      Need::Optional, read_row_text<&Expectation::time_to_accuracy>, not_written},
@@ -283,12 +283,12 @@ void check_row(Reader& reader, const At& at, RowText& text) {
       refuse(text.unit_at, row.ratio_to.empty()
                                ? fmt::format(".unit: {} is no unit of {}; write {}", in_quotes(row.unit), quantity.text,
                                              units_of(dimension))
-                               : fmt::format(".unit: {} beside ratio_to; a ratio has no unit", in_quotes(row.unit)));
+                               : fmt::format(".unit: {} with ratio_to; a ratio has no unit", in_quotes(row.unit)));
   }
   if (text.search && (row.ratio_to.empty() || row.quantity->figure != Figure::SamplesPerS))
     refuse(row.place, ".search compares speeds; it needs samples_per_s and ratio_to");
   if (row.time_to_accuracy && (row.ratio_to.empty() || !row.published || !(*row.published > 0)))
-    refuse(row.place, ".time_to_accuracy stands beside a speed-up; it needs ratio_to and published");
+    refuse(row.place, ".time_to_accuracy stands next to a speed-up; it needs ratio_to and published");
   if (!row.published) return;
   const bool truth = row.published_text == "true" || row.published_text == "false";
   if (truth != (dimension == Dimension::Truth))

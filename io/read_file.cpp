@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <string_view>
 
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/check.hpp"
+#include "core/plain_words.hpp"
 #include "io/utf8.hpp"
 
 namespace pipewright {
@@ -41,7 +41,7 @@ class OpenFile {
 }
 
 std::string system_reason() {
-  return std::strerror(errno);
+  return system_words(errno);
 }
 
 // What a relative path begins at, in full.

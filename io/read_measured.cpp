@@ -98,7 +98,7 @@ constexpr Field<MeasuredTable> kMeasured[] = {
      "none",
      Need::Optional, read_as<&MeasuredTable::fit_every, AtLeast2>, write_nothing},
     {"noise", "number > 0",
-     "relative standard deviation of a run: how much a fit trusts a run beside what is expected; default: 0.05",
+     "relative standard deviation of a run: how much a fit trusts a run compared with what is expected; default: 0.05",
      Need::Optional, read_as<&MeasuredTable::noise, Positive>, write_nothing},
     {"constants", "list of maps", "what was fitted; see measured.constants", Need::Optional, read_constants,
      write_nothing},

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/cluster/measured_device.hpp"
+#include "io/quote.hpp"
 #include "io/read_scenario.hpp"
 #include "io/sections.hpp"
 
@@ -355,17 +356,17 @@ constexpr Field<MeasuredPair> kPairs[] = {
      read_size<&MeasuredPair::beside_size>, write_size<&MeasuredPair::beside_size>},
     {"alone_ns", "number > 0", "what it takes alone, inputs outside the cache", Need::Required,
      read_as<&MeasuredPair::alone_ns, Above0>, write_as<&MeasuredPair::alone_ns>},
-    {"slowdown", "number > 0", "what it takes beside the other, times that", Need::Required,
+    {"slowdown", "number > 0", "its time while the other runs, as a multiple of that", Need::Required,
      read_as<&MeasuredPair::slowdown, Above0>, write_as<&MeasuredPair::slowdown>},
     {"error", "number >= 0", "standard error of the slowdown, relative", Need::Required,
      read_as<&MeasuredPair::error, NotNegative>, write_as<&MeasuredPair::error>},
-    {"spread", "number >= 0", "(p95 - p5) / mean of the time beside the other", Need::Required,
+    {"spread", "number >= 0", "(p95 - p5) / mean of the time while the other runs", Need::Required,
      read_as<&MeasuredPair::spread, NotNegative>, write_as<&MeasuredPair::spread>},
     {"alone_spread", "number >= 0", "likewise, alone", Need::Required,
      read_as<&MeasuredPair::alone_spread, NotNegative>, write_as<&MeasuredPair::alone_spread>},
-    {"clock", "number >= 0", "mean share of the normal clock beside the other", Need::Required,
+    {"clock", "number >= 0", "mean share of the normal clock while the other runs", Need::Required,
      read_as<&MeasuredPair::clock, NotNegative>, write_as<&MeasuredPair::clock>},
-    {"readings", "whole number >= 0", "beside the other, that were kept", Need::Required,
+    {"readings", "whole number >= 0", "that were kept, taken while the other runs", Need::Required,
      read_as<&MeasuredPair::readings, NotNegative>, write_as<&MeasuredPair::readings>},
     {"discarded", "whole number >= 0", "likewise, that were not", Need::Required,
      read_as<&MeasuredPair::discarded, NotNegative>, write_as<&MeasuredPair::discarded>},
@@ -435,7 +436,7 @@ constexpr Field<MeasuredDevice> kMeasured[] = {
      "the "
      "depth; after `sizes`",
      Need::Optional, read_algorithms, write_algorithms},
-    {"interference", "list of maps", "how much longer an operation takes beside another one; prices nothing yet",
+    {"interference", "list of maps", "how much longer an operation takes while another one runs; prices nothing yet",
      Need::Optional, read_pairs, write_pairs},
     {"collectives", "list of maps", "what groups of the GPU, or several GPUs, do together; prices nothing",
      Need::Optional, read_collectives, write_collectives},
@@ -474,7 +475,10 @@ std::string device_yaml(const Device& device) {
   std::map<std::string, std::string> sources;
   for (const auto& [key, source] : device.sources)
     sources.emplace("device." + key, source);
-  YamlText out(nullptr, std::move(sources));
+  std::map<std::string, Provenance> provenances;
+  for (const auto& [key, how] : device.provenances)
+    provenances.emplace("device." + key, how);
+  YamlText out(nullptr, std::move(sources), std::move(provenances));
   out.open("device");
   write_device_section(out, device);
   out.close();

@@ -99,7 +99,7 @@ constexpr Field<LayerText> kLayer[] = {
     {"flops", "work", "of the forward for model.batch samples; the backward counts twice that", Need::Optional,
      read_figure<&Layer::flops>, write_figure<&Layer::flops>},
     {"op", "name of an operator",
-     "what the layer computes, instead of figures: its parameters stand beside it, see below", Need::Optional,
+     "what the layer computes, instead of figures: its parameters stand next to it, see below", Need::Optional,
      [](Reader&, const At&, LayerText&) {}, [](YamlText&, std::string_view, const LayerText&) {}},
     {"ops", "list of {op: ..., as: name, from: [names]}",
      "several operators: each takes the result of the one before, or what `from` names: `input`, `input.1` (the "
@@ -124,7 +124,7 @@ void complete_backward(Reader& reader, const At& at, Layer& layer) {
     return;
   }
   const Time part = input ? *input : *weight;
-  if (!whole) return refuse(".backward: is missing beside a part of it; write backward, or both parts");
+  if (!whole) return refuse(".backward: is missing where a part of it is stated; write backward, or both parts");
   if (part > *whole) return refuse(".backward: is less than a part of it");
   (input ? weight : input) = *whole - part;
 }

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "io/quote.hpp"
 #include "io/sections.hpp"
 
 namespace pipewright {

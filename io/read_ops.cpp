@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/model/families/described.hpp"
+#include "io/quote.hpp"
 
 namespace pipewright {
 namespace {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "io/import/schedule_csv.hpp"
+#include "io/quote.hpp"
 #include "io/read_scenario.hpp"
 #include "io/sections.hpp"
 #include "io/value_rules.hpp"
@@ -18,7 +19,7 @@ void read_zero(Reader& reader, const At& at, Training& training) {
   training.zero_place = at.yaml.place;
   if (!read_value(reader, at, training.zero)) return;
   if (training.zero < 0 || training.zero > 1)
-    reader.error(at, "is not modelled yet: docs/scope.md; write 0, or 1 (optimizer states divided)");
+    reader.error(at, "is not modelled yet: docs/guide/scope.md; write 0, or 1 (optimizer states divided)");
 }
 
 constexpr Field<Training> kTraining[] = {
@@ -298,7 +299,7 @@ void read_fit(Reader& reader, const At& at, PlanRequest& plan) {
   plan.fit = *fit.value;
 }
 void write_fit(YamlText& out, std::string_view key, const PlanRequest& plan) {
-  if (plan.fit > 0) out.line(key, fmt::format("{:.10g}%", 100 * plan.fit));
+  if (plan.fit > 0 && !plan.fit_by_default) out.line(key, fmt::format("{:.10g}%", 100 * plan.fit));
 }
 
 constexpr Field<PlanRequest> kPlan[] = {
@@ -334,9 +335,10 @@ constexpr Field<PlanRequest> kPlan[] = {
      "balanced | fitting | exact | equal_layers | equal_blocks | block_partition | suffix_dp | pipedream_sosp | "
      "pipedream_released | "
      "pipedream_ring | {layers: [3, 3]} | {cuts: [3]}",
-     "balanced: the least bottleneck; fitting: the least among the cuts whose stages all fit their devices; exact: the "
+     "balanced: the least bottleneck, and of such cuts the shortest step found; fitting: the least bottleneck among "
+     "the cuts whose stages all fit their devices; exact: the "
      "least simulated step of all cuts (gpipe, 1f1b, eager_1f1b); equal_blocks: as many blocks of a Transformer each, "
-     "embedding and head beside the first and the last (Megatron-LM's); equal_layers, block_partition (torchgpipe's): "
+     "embedding and head next to the first and the last (Megatron-LM's); equal_layers, block_partition (torchgpipe's): "
      "baselines; suffix_dp, and as baselines PipeDream's optimizer as printed (pipedream_sosp), as released, or with a "
      "ring's volume: stages, replicas and placement, too, which are left out (pipedream, 1f1b); layers per (virtual) "
      "stage; first layer of every stage but the first, by number or name; default: balanced",
@@ -359,7 +361,7 @@ constexpr Field<PlanRequest> kPlan[] = {
     {"skips", "hop | direct", "how a tensor travels that skips stages; default: hop", Need::Optional,
      read_as<&PlanRequest::skips>, write_as<&PlanRequest::skips>},
     {"gradient_sync", "overlapped | at_once | blocking",
-     "all-reduces run beside the backward and what follows, beside the backward alone, or behind it; default: "
+     "all-reduces run during the backward and what follows, during the backward alone, or after it; default: "
      "overlapped",
      Need::Optional, read_as<&PlanRequest::gradient_sync>, write_as<&PlanRequest::gradient_sync>},
     {"scatter_gather", "true | false",
@@ -372,7 +374,7 @@ constexpr Field<PlanRequest> kPlan[] = {
     {"vertical_sync", "true | false", "PipeDream: all stages use the weight version of stage 0; default: false",
      Need::Optional, read_as<&PlanRequest::vertical_sync>, write_as<&PlanRequest::vertical_sync>},
     {"reserve_pipeline", "size",
-     "memory of every device that the pipeline takes beside the device's reserve when stages > 1; default: 0 B",
+     "memory of every device that the pipeline takes in addition to the device's reserve when stages > 1; default: 0 B",
      Need::Optional,
      [](Reader& reader, const At& at, PlanRequest& plan) {
        const bool sourced = std::exchange(reader.sourced, true);
@@ -383,8 +385,9 @@ constexpr Field<PlanRequest> kPlan[] = {
      },
      write_as<&PlanRequest::reserve_pipeline>},
     {"fit", "percentage in (0 %, 100 %], e.g. 95%",
-     "a plan must fit with at least this probability over the range of the memory model; default: what it is expected "
-     "to need must fit",
+     "a plan must fit with at least this probability over the range of the memory model; up to 50%: what it is "
+     "expected "
+     "to need must fit; default: 95% of `plan` and `capacity`, else 50%",
      Need::Optional, read_fit, write_fit},
 };
 

@@ -1,4 +1,4 @@
-// A result as `simulate` writes it (docs/result-json.md), read back for `compare` and `validate`.
+// A result as `simulate` writes it (docs/reference/result-json.md), read back for `compare` and `validate`.
 #pragma once
 
 #include <cstdint>

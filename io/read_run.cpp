@@ -72,7 +72,8 @@ constexpr Field<RunRequest> kRun[] = {
     {"seed", "whole number >= 0", "of weights and data; default: 1", Need::Optional,
      read_as<&RunRequest::seed, StepCount>, write_as<&RunRequest::seed>},
     {"data", "synthetic | path",
-     "what is learned: made up, a text (its bytes are tokens), or images in IDX with their labels beside; default: "
+     "what is learned: made up, a text (its bytes are tokens), or images in IDX with their labels in a second file; "
+     "default: "
      "synthetic",
      Need::Optional, read_as<&RunRequest::data>, write_as<&RunRequest::data>},
     {"loss", "cross_entropy", "what the last layer computes; default: cross_entropy", Need::Optional,

@@ -9,7 +9,9 @@
 #include "core/plan/campaign.hpp"
 #include "core/plan/open_micro_batches.hpp"
 #include "io/changes.hpp"
+#include "io/expect_text.hpp"
 #include "io/quantity.hpp"
+#include "io/quote.hpp"
 #include "io/sections.hpp"
 #include "io/utf8.hpp"
 
@@ -84,6 +86,12 @@ constexpr Field<Scenario> kScenario[] = {
        write_campaign_section(out, *scenario.campaign);
        out.close();
      }},
+    {"set", "map of keys and values, e.g. {plan.fit: 50%}",
+     "values changed in what stands here and in the files that it names, before those of --set", Need::Optional,
+     [](Reader& reader, const At& at, Scenario&) {
+       reader.errors.add(at.yaml.place, "set: is a block of the file; change the key itself: --set plan.fit=50%");
+     },
+     [](YamlText&, std::string_view, const Scenario&) {}},
     {"vary", "map of lists, or list of maps", "variants for `capacity`, a row each; see vary", Need::Optional,
      [](Reader& reader, const At& at, Scenario&) {
        ExpectAndVary dropped;
@@ -140,6 +148,19 @@ std::vector<Assignment> with_texts(Reader& reader, std::vector<Assignment> chang
   return changes;
 }
 
+// A scenario's file, with the changes of its own `set:` made.
+Yaml with_own_changes(Yaml root, const ReadOptions& options) {
+  if (!root.is(Yaml::Type::Map) || !root.find("set")) return root;
+  Errors errors;
+  Reader reader{options, errors};
+  std::vector<Assignment> changes;
+  read_changes(reader, At{root}.child("set", *root.find("set")), changes);
+  std::erase_if(root.map, [](const YamlEntry& entry) { return entry.first.text == "set"; });
+  apply_changes(reader, root, std::move(changes));
+  errors.throw_if_any();
+  return root;
+}
+
 // The scenario of a parsed file, with values changed: first `changes`, then `texts`.
 Scenario scenario_of(const std::string& path, Yaml root, const ReadOptions& options, std::vector<Assignment> changes,
                      const std::vector<std::string>& texts, ExpectAndVary* more) {
@@ -161,10 +182,11 @@ Scenario scenario_of(const std::string& path, Yaml root, const ReadOptions& opti
                      "SCENARIO --set 'cost={profile: " +
                          path + "}'");
   if (root.find("schema") && root.find("source") && !root.find("model"))
-    throw InputError(root.place,
-                     "this is a run that was measured, not a scenario; put it beside one: pipewright validate SCENARIO "
-                     "--log " +
-                         path);
+    throw InputError(
+        root.place,
+        "this is a run that was measured, not a scenario; put it next to one: pipewright validate SCENARIO "
+        "--log " +
+            path);
   if (!root.find("model") && (root.find("model_type") || root.find("architectures")))
     throw InputError(root.place, fmt::format("this is a Hugging Face configuration, not a scenario; write one with it: "
                                              "pipewright init scenario.yaml --model {}",
@@ -224,6 +246,7 @@ void complete(Scenario& scenario, const Yaml& root) {
 }
 
 Scenario base_scenario(const std::string& path, Yaml& root, const ReadOptions& options) {
+  root = with_own_changes(std::move(root), options);
   Scenario scenario = scenario_of(path, root, options, {}, options.set, nullptr);
   Errors errors;
   Reader reader{options, errors};
@@ -234,11 +257,11 @@ Scenario base_scenario(const std::string& path, Yaml& root, const ReadOptions& o
 }
 
 Scenario read_scenario(const std::string& path, const ReadOptions& options) {
-  return scenario_of(path, read_yaml(path), options, {}, options.set, nullptr);
+  return scenario_of(path, with_own_changes(read_yaml(path), options), options, {}, options.set, nullptr);
 }
 
 ScenarioFile::ScenarioFile(const std::string& path, const ReadOptions& options)
-    : path_(path), options_(options), root_(read_yaml(path)) {
+    : path_(path), options_(options), root_(with_own_changes(read_yaml(path), options)) {
   ExpectAndVary more;
   scenario_of(path_, root_, options_, {}, options_.set, &more);
   changes_ = std::move(more.changes);
@@ -347,18 +370,32 @@ Cluster read_cluster(const std::string& path, const ReadOptions& options) {
   return read_single<Cluster>(path, options, "cluster", read_cluster_section);
 }
 
+namespace {
+
+// What is known of single figures, by their whole path: `of` is Cluster::sources and Device::sources, or likewise.
+template <class T>
+std::map<std::string, T> known_of(const Cluster& cluster, std::map<std::string, T> Cluster::*of_cluster,
+                                  std::map<std::string, T> Device::*of_device) {
+  std::map<std::string, T> all;
+  const auto add = [&](const std::string& prefix, const std::map<std::string, T>& known) {
+    for (const auto& [key, value] : known)
+      all.emplace(prefix + key, value);
+  };
+  add("cluster.", cluster.*of_cluster);
+  add("cluster.node.device.", cluster.device.*of_device);
+  for (const DeviceClass& other : cluster.others)
+    add("cluster.other_nodes." + other.name + ".device.", other.device.*of_device);
+  return all;
+}
+
+}  // namespace
+
 std::string resolved_yaml(const Scenario& scenario) {
-  std::map<std::string, std::string> sources;
-  for (const auto& [key, text] : scenario.cluster.sources)
-    sources.emplace("cluster." + key, text);
+  auto sources = known_of(scenario.cluster, &Cluster::sources, &Device::sources);
   if (!scenario.plan.reserve_pipeline_source.empty())
     sources.emplace("plan.reserve_pipeline", scenario.plan.reserve_pipeline_source);
-  for (const auto& [key, text] : scenario.cluster.device.sources)
-    sources.emplace("cluster.node.device." + key, text);
-  for (const DeviceClass& other : scenario.cluster.others)
-    for (const auto& [key, text] : other.device.sources)
-      sources.emplace("cluster.other_nodes." + other.name + ".device." + key, text);
-  YamlText text(&scenario.origins, std::move(sources));
+  YamlText text(&scenario.origins, std::move(sources),
+                known_of(scenario.cluster, &Cluster::provenances, &Device::provenances));
   write_fields<Scenario>(text, kScenario, scenario);
   return text.text();
 }

@@ -133,7 +133,7 @@ void read_metrics(Reader& reader, const At& at, SweepText& text) {
 void not_written(YamlText&, std::string_view, const SweepText&) {}
 
 constexpr Field<SweepText> kSweep[] = {
-    {"base", "path", "the scenario that everything is asked of; relative to the sweep file", Need::Required, read_base,
+    {"base", "path", "the scenario that the sweep varies; relative to the sweep file", Need::Required, read_base,
      not_written},
     {"description", "text", "the question that the sweep asks", Need::Optional,
      [](Reader& reader, const At& at, SweepText& text) { read_value(reader, at, text.question.description); },
@@ -142,7 +142,8 @@ constexpr Field<SweepText> kSweep[] = {
      "changes of the base, as --set makes them; each is asked at every point of the grid", Need::Optional,
      read_variants, not_written},
     {"baseline", "name of a variant",
-     "ratios refer to it; default: base, the base itself, which is then a variant beside those named; without variants "
+     "ratios refer to it; default: base, the base itself, which is then a variant next to those named; without "
+     "variants "
      "ratios refer to the first row",
      Need::Optional, [](Reader& reader, const At& at, SweepText& text) { read_value(reader, at, text.baseline); },
      not_written},
@@ -150,7 +151,7 @@ constexpr Field<SweepText> kSweep[] = {
      "every combination of these values, the last key fastest; applied after the variant", Need::Optional, read_grid,
      not_written},
     {"where", "comparison, or list of them",
-     "the points that are asked for: plan.stages * plan.data_parallel <= 64 and peak_memory < 79 GiB", Need::Optional,
+     "the points to evaluate: plan.stages * plan.data_parallel <= 64 and peak_memory < 79 GiB", Need::Optional,
      read_where, not_written},
     {"metrics",
      "list of step_time | samples_per_s | samples_per_s_per_device | tokens_per_s | tokens_per_s_per_device | mfu | "
@@ -160,7 +161,7 @@ constexpr Field<SweepText> kSweep[] = {
      "cost, "
      "days_expected, cost_expected where the whole training was asked for",
      Need::Optional, read_metrics, not_written},
-    {"replan", "true | false", "the planner chooses the plan of every point anew; default: false", Need::Optional,
+    {"replan", "true | false", "the planner chooses the plan of every point again; default: false", Need::Optional,
      [](Reader& reader, const At& at, SweepText& text) { read_value(reader, at, text.question.replan); }, not_written},
 };
 

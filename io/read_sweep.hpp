@@ -1,4 +1,4 @@
-// The sweep file: which points of which base scenario are asked for. docs/sweep.md describes it.
+// The sweep file: which points of which base scenario are asked for. docs/reference/sweep.md describes it.
 #pragma once
 
 #include <cstdint>

@@ -88,7 +88,10 @@ void add_figure(Json& any, Json as_number, std::string_view pattern) {
   any.push_back(std::move(as_number));
   any.push_back({{"type", "string"}, {"pattern", pattern}});
   any.push_back({{"type", "object"},
-                 {"properties", {{"value", Json::object()}, {"source", {{"type", "string"}}}}},
+                 {"properties",
+                  {{"value", Json::object()},
+                   {"source", {{"type", "string"}}},
+                   {"provenance", {{"enum", {"assumed", "published", "measured"}}}}}},
                  {"required", {"value"}},
                  {"additionalProperties", false}});
 }

@@ -1,81 +1,37 @@
 #include "io/sha256.hpp"
 
-#include <algorithm>
-#include <bit>
+#include <array>
+#include <stdexcept>
 
 #include <fmt/format.h>
+#include <openssl/evp.h>
 
 namespace pipewright {
 namespace {
 
-using State = std::array<std::uint32_t, 8>;
-
-// First 32 bits of the fractional parts of the cube roots of the first 64 primes, [FIPS 180-4] section 4.2.2.
-constexpr std::array<std::uint32_t, 64> kRoundConstants = {
-    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
-    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
-    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
-    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
-    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
-    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
-    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
-    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
-
-// One block of 64 bytes, section 6.2.2.
-void absorb(State& state, const char* block) {
-  std::array<std::uint32_t, 64> w{};
-  for (std::size_t t = 0; t < 16; ++t)
-    for (std::size_t i = 0; i < 4; ++i)
-      w[t] = (w[t] << 8) | static_cast<std::uint8_t>(block[4 * t + i]);
-  for (std::size_t t = 16; t < 64; ++t) {
-    const std::uint32_t s0 = std::rotr(w[t - 15], 7) ^ std::rotr(w[t - 15], 18) ^ (w[t - 15] >> 3);
-    const std::uint32_t s1 = std::rotr(w[t - 2], 17) ^ std::rotr(w[t - 2], 19) ^ (w[t - 2] >> 10);
-    w[t] = w[t - 16] + s0 + w[t - 7] + s1;
-  }
-  auto [a, b, c, d, e, f, g, h] = state;
-  for (std::size_t t = 0; t < 64; ++t) {
-    const std::uint32_t s1 = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
-    const std::uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + kRoundConstants[t] + w[t];
-    const std::uint32_t s0 = std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22);
-    const std::uint32_t t2 = s0 + ((a & b) ^ (a & c) ^ (b & c));
-    h = g, g = f, f = e, e = d + t1, d = c, c = b, b = a, a = t1 + t2;
-  }
-  const State sum = {a, b, c, d, e, f, g, h};
-  for (std::size_t i = 0; i < 8; ++i)
-    state[i] += sum[i];
+void demand(bool done) {
+  if (!done) throw std::runtime_error("OpenSSL has no SHA-256");
 }
 
 }  // namespace
 
-void Sha256::add(std::string_view piece) {
-  bytes_ += piece.size();
-  if (!tail_.empty()) {
-    const std::size_t more = std::min(piece.size(), 64 - tail_.size());
-    tail_ += piece.substr(0, more);
-    piece.remove_prefix(more);
-    if (tail_.size() < 64) return;
-    absorb(state_, tail_.data());
-    tail_.clear();
-  }
-  for (; piece.size() >= 64; piece.remove_prefix(64))
-    absorb(state_, piece.data());
-  tail_ = piece;
+Sha256::Sha256() : state_(EVP_MD_CTX_new()) {
+  demand(state_ != nullptr && EVP_DigestInit_ex(state_, EVP_sha256(), nullptr) == 1);
+}
+Sha256::~Sha256() {
+  EVP_MD_CTX_free(state_);
 }
 
-std::string Sha256::digits() const {
-  State state = state_;
-  // Padding, section 5.1.1: a one bit, zeros, and the length in bits as 64-bit big-endian.
-  std::string tail = tail_;
-  tail += '\x80';
-  while (tail.size() % 64 != 56)
-    tail += '\0';
-  for (int shift = 56; shift >= 0; shift -= 8)
-    tail += static_cast<char>(bytes_ * 8 >> shift & 0xff);
-  for (std::size_t i = 0; i < tail.size(); i += 64)
-    absorb(state, tail.data() + i);
+void Sha256::add(std::string_view piece) {
+  demand(EVP_DigestUpdate(state_, piece.data(), piece.size()) == 1);
+}
+
+std::string Sha256::digits() {
+  std::array<unsigned char, 32> digest{};
+  demand(EVP_DigestFinal_ex(state_, digest.data(), nullptr) == 1);
   std::string hex;
-  for (const std::uint32_t word : state)
-    hex += fmt::format("{:08x}", word);
+  for (const unsigned char byte : digest)
+    hex += fmt::format("{:02x}", byte);
   return hex;
 }
 

@@ -1,10 +1,11 @@
 // SHA-256 of a text, as 64 hexadecimal digits: the provenance of imported files.   [FIPS 180-4]
+// "abc" has ba7816bf..f20015ad.                                           tests/io/sha256_test.cpp
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <string>
 #include <string_view>
+
+struct evp_md_ctx_st;  // OpenSSL's
 
 namespace pipewright {
 
@@ -13,14 +14,15 @@ std::string sha256(std::string_view text);
 // The same, piece by piece.
 class Sha256 {
  public:
+  Sha256();
+  ~Sha256();
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
   void add(std::string_view piece);
-  std::string digits() const;  // of all that was added
+  std::string digits();  // of all that was added; the last call
 
  private:
-  std::array<std::uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                         0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  std::uint64_t bytes_ = 0;
-  std::string tail_;  // less than a block
+  evp_md_ctx_st* state_;
 };
 
 }  // namespace pipewright

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <string_view>
@@ -12,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "core/check.hpp"
+#include "core/plain_words.hpp"
 
 namespace pipewright {
 namespace {
@@ -25,7 +25,7 @@ void check_path(const std::string& path, Store::Access access) {
   if (path.empty()) throw InputError("a database needs a name; write e.g. -o results.db");
   if (::stat(path.c_str(), &status) != 0) {
     if (errno == ENOENT && access == Store::Access::Write) return;
-    throw InputError(fmt::format("{}: cannot read: {}", path, std::strerror(errno)));
+    throw InputError(fmt::format("{}: cannot read: {}; name a database that is there", path, system_words(errno)));
   }
   if (S_ISDIR(status.st_mode))
     throw InputError(fmt::format("{}: is a folder, not a database; name a file in it, e.g. {}/results.db", path, path));
@@ -34,7 +34,7 @@ void check_path(const std::string& path, Store::Access access) {
   if (status.st_size > 0 && !is_store(path)) {
     errno = 0;
     if (std::ifstream file(path); !file)
-      throw InputError(fmt::format("{}: cannot read: {}", path, std::strerror(errno)));
+      throw InputError(fmt::format("{}: cannot read: {}; make it readable", path, system_words(errno)));
     throw InputError(path + ": is no SQLite database; name a file that `sweep FILE -o results.db` has written");
   }
 }
@@ -54,8 +54,8 @@ struct Store::Connection {
   [[noreturn]] void fail(const std::string& path, int status) const {
     const std::string said = handle != nullptr ? sqlite3_errmsg(handle) : sqlite3_errstr(status);
     const int number = handle != nullptr ? sqlite3_system_errno(handle) : 0;
-    const std::string system = number != 0 ? fmt::format(" ({})", std::strerror(number)) : "";
-    const auto refuse = [&](const std::string& why) { throw InputError(path + ": " + why); };
+    const std::string why = number != 0 ? ": " + system_words(number) : "";
+    const auto refuse = [&](const std::string& text) { throw InputError(path + ": " + text); };
     switch (status & 0xff) {
       case SQLITE_BUSY:
       case SQLITE_LOCKED: refuse("another process is writing this database; wait until it has ended"); break;
@@ -64,27 +64,34 @@ struct Store::Connection {
         break;
       case SQLITE_READONLY:
       case SQLITE_PERM:
-        refuse("cannot write: " + said + "; make the file and its folder writable, or name another with -o");
+        refuse("cannot write" + why + "; make the file and its folder writable, or name another with -o");
         break;
       case SQLITE_CANTOPEN:
-        refuse("cannot open" + (system.empty() ? ": " + said : system) +
-               "; its folder must exist and be writable, as SQLite keeps a journal beside the file");
+        refuse("cannot open" + why +
+               "; its folder must exist and be writable, as SQLite keeps a journal next to the file");
         break;
       case SQLITE_CORRUPT:
-        refuse("the database is damaged (" + said + "); `sqlite3 " + path +
-               " .recover` shows what is left, another name begins anew");
+        refuse("the database is damaged; `sqlite3 " + path +
+               " .recover` shows what is left, another name starts a new one");
         break;
       case SQLITE_NOTADB:
         refuse("is no SQLite database; name a file that `sweep FILE -o results.db` has written");
         break;
       case SQLITE_IOERR:
-        refuse("cannot read or write" + (system.empty() ? ": " + said : system) +
-               "; what was committed is kept: go on with --resume when the disk is well");
+        if (number == EFBIG)
+          refuse(
+              "files may not be so large here; what was committed is kept: raise the limit (ulimit -f), then go on "
+              "with --resume");
+        refuse("cannot read or write" + why +
+               "; what was committed is kept: go on with --resume once the disk is healthy");
         break;
       case SQLITE_NOMEM: throw std::bad_alloc();
-      default: refuse(said);
+      default: break;  // a table or column is missing, its format is not known: SQLite names it
     }
-    throw InputError(path + ": " + said);
+    throw InputError(
+        fmt::format("{}: this is not the database of a sweep, or something else has written to it ({}); name "
+                    "another file",
+                    path, said));
   }
 
   void check(const std::string& path, int status) const {

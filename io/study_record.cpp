@@ -1,9 +1,10 @@
 #include "io/study_record.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "core/check.hpp"
+#include "io/json_input.hpp"
+#include "io/quote.hpp"
 #include "io/sha256.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/shapes.hpp"
@@ -11,23 +12,17 @@
 namespace pipewright {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr std::string_view kRecord = "pipewright.study-record/1", kStudy = "pipewright.study/1";
 
 // A document of that schema, handed to `read`; what is wrong with it as an InputError.
 template <class Read>
 auto parsed(const std::string& text, const std::string& file, std::string_view schema, const Read& read) {
-  const Place place{file, 0, 0};
-  try {
-    const Json json = Json::parse(text);
-    if (!json.is_object() || json.value("schema", "") != schema)
-      throw InputError(place, fmt::format("is no {} document; it is no result of `pipewright accuracy`", schema));
-    return read(json);
-  } catch (const Json::exception& error) {
-    throw InputError(place, fmt::format("is no {} document ({}); take it away, and what it told is made anew", schema,
-                                        error.what()));
-  }
+  const std::string way_out = "delete it to regenerate the record";
+  const Json json = parse_json(text, file, way_out);
+  if (!json.is_object() || !json.contains("schema") || json["schema"] != Json(std::string(schema)))
+    throw InputError(Place{file, 0, 0},
+                     fmt::format("is not a {} document; it is not a result of `pipewright accuracy`", schema));
+  return read(JsonValue(json, file, way_out));
 }
 
 template <class T>
@@ -63,12 +58,20 @@ std::string study_record_json(const StudyRecord& record) {
 }
 
 StudyRecord parse_study_record(const std::string& text, const std::string& file) {
-  return parsed(text, file, kRecord, [](const Json& json) {
+  return parsed(text, file, kRecord, [](const JsonValue& json) {
     StudyRecord record;
     record.dry_run = json.at("dry_run"), record.settings = json.at("settings");
     record.part = json.at("part"), record.name = json.at("name"), record.attempt = json.at("attempt");
     record.status = json.at("status"), record.reason = json.at("reason");
-    record.words = json.at("words"), record.figures = json.at("figures"), record.lists = json.at("lists");
+    for (const auto& [key, value] : json.at("words").map())
+      record.words[key] = value.text();
+    for (const auto& [key, value] : json.at("figures").map())
+      if (!value.is_null()) record.figures[key] = value.number();  // null: not a number
+    for (const auto& [key, values] : json.at("lists").map()) {
+      std::vector<double>& list = record.lists[key];
+      for (const JsonValue& value : values.items())
+        list.push_back(value.number());
+    }
     return record;
   });
 }
@@ -89,7 +92,12 @@ std::string study_settings_json(const StudySettings& settings, bool dry_run) {
 }
 
 StudySettings parse_study_settings(const std::string& text, const std::string& file) {
-  return parsed(text, file, kStudy, [](const Json& json) { return json.at("settings").get<StudySettings>(); });
+  return parsed(text, file, kStudy, [](const JsonValue& json) {
+    StudySettings settings;
+    for (const auto& [key, value] : json.at("settings").map())
+      settings[key] = value.text();
+    return settings;
+  });
 }
 
 JsonShape study_record_shape() {

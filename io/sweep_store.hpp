@@ -1,5 +1,5 @@
 // What a sweep has found, kept in a database: rows are committed while the sweep runs, so that one that is killed goes
-// on where it was. docs/sweep.md describes the tables.
+// on where it was. docs/reference/sweep.md describes the tables.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Keys and values as other programs and papers call them: what they are here, or that they are not modelled.
 //
 //     plan.pp: 4               unknown key "plan.pp"; use plan.stages
-//     plan.context_parallel    context parallelism is not modelled yet: docs/scope.md
+//     plan.context_parallel    context parallelism is not modelled yet: docs/guide/scope.md
 //     precision: bfloat16      unknown "bfloat16"; use bf16
 //
 // Compared in lower case, with _ for -, without _size, _degree and _model: one line stands for Megatron-LM's

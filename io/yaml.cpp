@@ -1,6 +1,7 @@
 #include "io/yaml.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdint>
 #include <optional>
@@ -225,6 +226,59 @@ int indented_by_tab(std::string_view text, int last) {
   return 0;
 }
 
+// What yaml-cpp calls an error begins so, and this is what a user would call it.
+struct Wording {
+  std::string_view theirs, ours;
+};
+const std::array kWordings = {
+    Wording{YAML::ErrorMsg::END_OF_SEQ_FLOW, "a list that begins with [ is not closed"},
+    Wording{YAML::ErrorMsg::END_OF_MAP_FLOW, "a map that begins with { is not closed"},
+    Wording{YAML::ErrorMsg::END_OF_MAP,
+            "this line is indented neither as the map before it nor as what is around that"},
+    Wording{YAML::ErrorMsg::END_OF_SEQ,
+            "this line is indented neither as the list before it nor as what is around that"},
+    Wording{YAML::ErrorMsg::MAP_VALUE, "a colon stands where no value can follow"},
+    Wording{YAML::ErrorMsg::MAP_KEY, "a key stands where there can be none"},
+    Wording{YAML::ErrorMsg::BLOCK_ENTRY, "an item of a list (-) stands where there can be none"},
+    Wording{YAML::ErrorMsg::FLOW_END, "this bracket closes nothing"},
+    Wording{YAML::ErrorMsg::UNKNOWN_TOKEN, "a value cannot begin with this character; put it in quotes"},
+    Wording{YAML::ErrorMsg::DOC_IN_SCALAR, "a quote is not closed before the next document; close it"},
+    Wording{YAML::ErrorMsg::EOF_IN_SCALAR, "a quote is not closed; close it"},
+    Wording{YAML::ErrorMsg::CHAR_IN_SCALAR, "a text holds a character that it cannot hold; put it in quotes"},
+    Wording{YAML::ErrorMsg::INVALID_ESCAPE,
+            "this is not an escape of YAML; use single quotes, or write \\\\ for a backslash"},
+    Wording{YAML::ErrorMsg::INVALID_HEX, "\\x, \\u and \\U need hexadecimal digits; use single quotes for a backslash"},
+    Wording{YAML::ErrorMsg::INVALID_UNICODE, "there is no character of this number; correct the escape"},
+    Wording{YAML::ErrorMsg::ANCHOR_NOT_FOUND, "a value that begins with & is an anchor; put it in quotes"},
+    Wording{YAML::ErrorMsg::CHAR_IN_ANCHOR, "a value that begins with & is an anchor; put it in quotes"},
+    Wording{YAML::ErrorMsg::MULTIPLE_ANCHORS, "a value that begins with & is an anchor; put it in quotes"},
+    Wording{YAML::ErrorMsg::ALIAS_NOT_FOUND, "a value that begins with * is an alias; put it in quotes"},
+    Wording{YAML::ErrorMsg::CHAR_IN_ALIAS, "a value that begins with * is an alias; put it in quotes"},
+    Wording{YAML::ErrorMsg::UNKNOWN_ANCHOR, "a value that begins with * is an alias; put it in quotes"},
+    Wording{YAML::ErrorMsg::END_OF_VERBATIM_TAG, "a value that begins with ! is a tag; put it in quotes"},
+    Wording{YAML::ErrorMsg::CHAR_IN_TAG_HANDLE, "a value that begins with ! is a tag; put it in quotes"},
+    Wording{YAML::ErrorMsg::TAG_WITH_NO_SUFFIX, "a value that begins with ! is a tag; put it in quotes"},
+    Wording{YAML::ErrorMsg::MULTIPLE_TAGS, "a value that begins with ! is a tag; put it in quotes"},
+    Wording{YAML::ErrorMsg::CHAR_IN_BLOCK, "a line break has to follow | or >; write the text on the lines below"},
+    Wording{YAML::ErrorMsg::ZERO_INDENT_IN_BLOCK, "a text below | or > has to be indented; leave out the 0"},
+    Wording{YAML::ErrorMsg::TAB_IN_INDENTATION, "this line is indented by a tab; YAML indents by spaces"},
+    Wording{YAML::ErrorMsg::YAML_DIRECTIVE_ARGS, "a line that begins with % is a directive; take it out"},
+    Wording{YAML::ErrorMsg::YAML_VERSION, "a line that begins with % is a directive; take it out"},
+    Wording{YAML::ErrorMsg::YAML_MAJOR_VERSION, "a line that begins with % is a directive; take it out"},
+    Wording{YAML::ErrorMsg::REPEATED_YAML_DIRECTIVE, "a line that begins with % is a directive; take it out"},
+    Wording{YAML::ErrorMsg::TAG_DIRECTIVE_ARGS, "a line that begins with % is a directive; take it out"},
+    Wording{YAML::ErrorMsg::REPEATED_TAG_DIRECTIVE, "a line that begins with % is a directive; take it out"},
+};
+
+std::string in_words(const YAML::Exception& error) {
+  const auto found = std::find_if(kWordings.begin(), kWordings.end(),
+                                  [&](const Wording& each) { return error.msg.starts_with(each.theirs); });
+  const std::string ours(found == kWordings.end() ? "it cannot be read from here on" : found->ours);
+  const bool has_way_out = ours.find("; ") != std::string::npos;
+  return "this is not valid YAML: " + ours +
+         (has_way_out ? "" : "; look at the indentation, quotes, brackets and colons just before");
+}
+
 Yaml parse(std::string_view text, const SourcePointer& source) {
   refuse_binary(text, source);
   refuse_bombs(text, source);
@@ -240,9 +294,7 @@ Yaml parse(std::string_view text, const SourcePointer& source) {
     if (const int line = indented_by_tab(text, error.mark.line + 1); line > 0)
       errors.add(YamlPlace{source, line, 1}, "this line is indented by a tab; YAML indents by spaces");
     else
-      errors.add(at(source, error.mark), fmt::format("this is not valid YAML: {}; look at the indentation, quotes, "
-                                                     "brackets and colons just before",
-                                                     error.msg));
+      errors.add(at(source, error.mark), in_words(error));
   } catch (const InputError& error) {
     errors.add(error);
   }
@@ -272,7 +324,7 @@ void remove(Yaml& root, const Assignment& assignment) {
   for (std::size_t i = 0; i + 1 < assignment.keys.size() && node; ++i)
     node = node->is(Yaml::Type::List) ? &item(*node, assignment.keys[i], place) : node->find(assignment.keys[i]);
   if (node && node->is(Yaml::Type::List))
-    throw InputError(place, "an item of a list cannot be removed; give the whole list anew");
+    throw InputError(place, "an item of a list cannot be removed; give the whole list again");
   const auto removed =
       node ? std::erase_if(node->map, [&](const auto& entry) { return entry.first.text == assignment.keys.back(); })
            : 0;

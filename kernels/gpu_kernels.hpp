@@ -151,8 +151,7 @@ void global_average_pool_input_gradient(const Queue& queue, I planes, I plane, c
 template <class T>
 void update(const Queue& queue, const UpdateRule<float>& rule, const UpdatedTensor<float, T>* tensors, I count);
 
-// ---- products: one sum per value in the order of k; tensor cores where T has 16 bits
-// ----------------------------------
+// ---- products: one sum per value in the order of k; tensor cores where T has 16 bits --------------------------------
 
 template <class T>
 void linear(const Queue& queue, I rows, I in, I out, const T* x, const T* w, const T* bias, T* y);

@@ -21,6 +21,22 @@
 namespace pipewright {
 namespace {
 
+// "memory of v100: 15.8 GiB (measured: ...), of it 1.31 GiB is reserved before the model gets any (assumed: ...)"; "":
+// nothing is said of how that is known.
+std::string memory_provenance(const Device& device) {
+  const auto figure = [&](const char* key, Bytes bytes) {
+    const auto how = device.provenances.find(key);
+    if (how == device.provenances.end()) return std::string();
+    const auto source = device.sources.find(key);
+    return fmt::format("{} ({}{})", bytes_text(bytes), in_words(how->second),
+                       source == device.sources.end() ? "" : ": " + source->second);
+  };
+  const std::string memory = figure("memory", device.memory), reserve = figure("reserve", device.reserve);
+  if (memory.empty()) return "";
+  return fmt::format("memory of {}: {}{}", device.name, memory,
+                     reserve.empty() ? "" : ", of it " + reserve + " is reserved before the model gets any");
+}
+
 // How the answer is known: where costs, model and hardware come from, which engine ran, what is not modelled.
 std::vector<std::string> provenance(const Answer& answer, const CostModel& cost) {
   const Scenario& scenario = cost.scenario();
@@ -40,6 +56,9 @@ std::vector<std::string> provenance(const Answer& answer, const CostModel& cost)
   lines.push_back(from("cluster", cluster.name, cluster.source));
   for (int c = 0; c < cluster.classes(); ++c)
     lines.push_back(from("device", cluster.device_of(c).name, cluster.device_of(c).source));
+  for (int c = 0; c < cluster.classes(); ++c)
+    if (std::string memory = memory_provenance(cluster.device_of(c)); !memory.empty())
+      lines.push_back(std::move(memory));
   for (const DeviceClass& other : cluster.others)
     if (other.speed)
       lines.push_back(fmt::format("speed of {}: {} x that of {} where a layer states its times", other.device.name,

@@ -16,9 +16,9 @@ struct PipelineTimes {
 // GPipe's step of M micro-batches, exactly, for any stages: the first micro-batch passes all stages in both directions,
 // each further one waits for the slowest forward and the slowest backward, which may sit on different stages.
 //     T = sum (f_k + b_k) + 2 sum c_k + (M - 1) (max f + max b)
-// f = 2 1, b = 2 5, c = 1, M = 3: 10 + 2 + 2 (2 + 5) = 26 ns.    Derived; equal to the engine:
-// tests/planner/bounds_test.cpp Messages that follow one another on a wire must not be slower than the stages (c <= max
-// f and max b), which `hop` as pure latency never is.
+// f = 2 1, b = 2 5, c = 1, M = 3: 10 + 2 + 2 (2 + 5) = 26 ns.    Derived; equal to the engine: tests/planner/bounds_test.cpp
+// Messages that follow one another on a wire must not be slower than the stages (c <= max f and max b), which `hop` as
+// pure latency never is.
 Time gpipe_step(const PipelineTimes& times, std::int64_t micro_batches);
 
 // No fixed order with a flush ends earlier: stage k begins after the stages before it, does all its work, and the last

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/cost/buckets.hpp"
 #include "core/cost/cost_model.hpp"
 
 namespace pipewright {

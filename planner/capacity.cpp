@@ -1,194 +1,37 @@
 #include "planner/capacity.hpp"
 
 #include <algorithm>
-#include <map>
 #include <memory>
+#include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
-#include "planner/find_plan.hpp"
-#include "planner/one_class.hpp"
-#include "planner/partitioners/fitting.hpp"
-#include "planner/partitioners/rebuilt_layers.hpp"
-#include "planner/price.hpp"
+#include "planner/capacity_growth.hpp"
 
 namespace pipewright {
 namespace {
 
 constexpr std::int64_t kLargestValue = 1'000'000'000;
-constexpr std::int64_t kWidestGap = 4096;           // values in a row that make no scenario
-constexpr std::int64_t kMostLayersTried = 200'000;  // of all models that a scan builds: within a few seconds
+constexpr std::int64_t kWidestGap = 4096;    // values in a row that make no scenario, with some behind them that do
+constexpr std::int64_t kNear = 64;           // behind a double that makes none
+constexpr int kMostEnds = 16;                // times that values end and begin again
+constexpr std::int64_t kMostTried = 5'000;   // values of a scan
+constexpr std::int64_t kMostWork = 200'000;  // of a scan (CapacityTrial::work): within a few seconds
 
-// ---- proofs ---------------------------------------------------------------------------------------------------------
-
-// Whether two layers are alike in everything that takes room; times have no part in it.
-bool alike(const Layer& a, const Layer& b) {
-  return a.activation == b.activation && a.stash == b.stash && a.stash_selective == b.stash_selective &&
-         a.parameters == b.parameters && a.parameters_on_device == b.parameters_on_device &&
-         a.keeps_output == b.keeps_output && (a.tied_to < 0) == (b.tied_to < 0);
+std::string without_digits(std::string text) {
+  std::erase_if(text, [](char letter) { return letter >= '0' && letter <= '9'; });
+  return text;
 }
 
-struct Run {
-  LayerId first;
-  std::int64_t length;
+struct FirstValid {
+  std::int64_t value;
+  std::unique_ptr<CapacityTrial> trial;  // nothing: no value before `value` makes a scenario
 };
 
-// Runs of equal layers of a chain; empty: it is none.
-std::vector<Run> runs_of(const Model& model) {
-  std::vector<Run> runs;
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    const Layer& layer = model.layers[i];
-    const bool chained =
-        i == 0 ? layer.inputs.empty() : layer.inputs.size() == 1 && layer.inputs.front() == static_cast<LayerId>(i) - 1;
-    if (!chained) return {};
-    if (i > 0 && alike(layer, model.layers[i - 1]))
-      ++runs.back().length;
-    else
-      runs.push_back({static_cast<LayerId>(i), 1});
-  }
-  return runs;
-}
-
-// Whether two models are the same, layer by layer, in everything that takes room.
-bool same_figures(const Model& a, const Model& b) {
-  if (a.layers.size() != b.layers.size() || a.batch != b.batch || a.input != b.input) return false;
-  for (std::size_t i = 0; i < a.layers.size(); ++i)
-    if (!alike(a.layers[i], b.layers[i]) || a.layers[i].inputs != b.layers[i].inputs) return false;
-  return true;
-}
-
-// ---- one value ------------------------------------------------------------------------------------------------------
-
-// The scenario with one value, its plan, and whether it fits.
-class Trial {
+class CapacitySearch {
  public:
-  // `run_memory`: null, or what a run takes decides.
-  Trial(Scenario scenario, const RunMemoryOf* run_memory) : scenario_(std::move(scenario)), run_memory_(run_memory) {
-    if (run_memory_ != nullptr) {
-      partition_ = "the cut that a run takes";
-    } else if (std::holds_alternative<Balanced>(scenario_.plan.partition.value)) {
-      searched_ = balanced_ = scenario_.plan.virtual_stages.value == 1;
-      partition_ = searched_ ? "the cut with the least bottleneck among those that fit"
-                             : "the balanced cut (several chunks share a device)";
-    } else if (std::holds_alternative<Fitting>(scenario_.plan.partition.value)) {
-      searched_ = true;
-      partition_ = "the cut with the least bottleneck among those that fit";
-    } else {
-      partition_ = "the cut that the scenario states";
-    }
-    refuse_classes(scenario_.cluster, scenario_.cluster.place, "capacity");
-    // Sizes do not depend on it, and errors of the plan show before any search.
-    if (searched_) scenario_.plan.partition.value = Balanced{};
-    cost_ = std::make_unique<CostModel>(scenario_);
-    plan_ = find_plan(scenario_, *cost_);
-    if (searched_) plan_ = asking_again(std::move(plan_), scenario_);
-  }
-
-  const Scenario& scenario() const { return scenario_; }
-  const Plan& plan() const { return plan_; }
-  const CostModel& cost() const { return *cost_; }
-  const std::string& partition() const { return partition_; }
-
-  // Bytes of training state of the whole model on one worker: together the workers of a copy hold no less.
-  Bytes state() const {
-    Plan whole = plan_;
-    const auto layers = static_cast<LayerId>(scenario_.model.layers.size());
-    whole.layers.assign(whole.layers.size(), {layers, layers});
-    whole.layers.front() = {0, layers};
-    const ChunkMemory chunk = memory_model(whole, *cost_).chunks.front();
-    return chunk.weights + chunk.gradients + chunk.optimizer;
-  }
-  bool state_fits() const {
-    return static_cast<double>(state().value) <= static_cast<double>(room().value) * plan_.stages;
-  }
-  // What a worker may fill.
-  Bytes room() const {
-    const Device& device = scenario_.cluster.device;
-    if (run_memory_ != nullptr && scenario_.run.memory_cap) return *scenario_.run.memory_cap;
-    return device.memory - device.reserve;
-  }
-
-  // Whether the scenario's own cut, which is not looked at where a better one is searched, is that of the answer.
-  bool cut_as_stated() const { return !balanced_ || answer().plan.layers == plan_.layers; }
-  bool stated_cut_fits() const {
-    Plan plan = plan_;
-    choose_rebuilt(plan, *cost_);
-    return price(plan, *cost_, Engine::Auto).report.fits;
-  }
-
-  // Without buffers: quick, and never wrong about what does not fit.
-  bool may_fit() const { return searched_ ? some_cut_fits(plan_, *cost_) : fits(); }
-
-  bool fits() const { return run_memory_ != nullptr ? extent() <= room() : answer().report.fits; }
-
-  // Of a real run, by position.
-  const std::vector<RunMemory>& run_memory() const {
-    if (in_run_.empty())
-      in_run_ = (*run_memory_)(scenario_, plan_,
-                               make_schedule(plan_, schedule_shape(plan_, scenario_.model, scenario_.training)));
-    return in_run_;
-  }
-
-  // Priced with its cut: the one that fits, or else comes nearest.
-  const Answer& answer() const {
-    if (!answer_) {
-      Plan plan = plan_;
-      if (searched_) {
-        plan.layers = fitting_layers(plan_, *cost_).layers;
-        choose_rebuilt(plan, *cost_);
-      }
-      answer_ = std::make_unique<Answer>(price(plan, *cost_, Engine::Auto));
-      if (run_memory_ != nullptr) set_run_memory(answer_->report);
-    }
-    return *answer_;
-  }
-
-  // The least memory per device with which a cut fits.
-  Bytes least_memory() const {
-    if (run_memory_ != nullptr) return extent();
-    if (searched_) return pipewright::least_memory(asking_again(answer().plan, scenario_), *cost_);
-    Bytes most;
-    for (const WorkerReport& worker : answer().report.workers)
-      most = std::max(most, worker.need.to_fit);
-    return most;
-  }
-
- private:
-  // Of the worker that takes most.
-  Bytes extent() const {
-    Bytes most;
-    for (const RunMemory& worker : run_memory())
-      most = std::max(most, worker.extent);
-    return most;
-  }
-  void set_run_memory(Report& report) const {
-    for (WorkerReport& worker : report.workers) {
-      const RunMemory& memory = run_memory()[static_cast<std::size_t>(worker.id % plan_.positions())];
-      worker.memory.bytes = memory.bytes, worker.need.with_reserve = worker.need.to_fit = memory.extent;
-      StageReport& stage = report.stages[static_cast<std::size_t>(worker.stage)];
-      if (stage.workers.front() == worker.id || memory.extent > stage.need.to_fit)
-        stage.memory = worker.memory, stage.need = worker.need;
-    }
-  }
-
-  Scenario scenario_;
-  const RunMemoryOf* run_memory_;
-  bool searched_ = false;
-  bool balanced_ = false;  // searched, where the scenario asks for the balanced cut
-  std::string partition_;
-  std::unique_ptr<CostModel> cost_;
-  Plan plan_;
-  mutable std::vector<RunMemory> in_run_;
-  mutable std::unique_ptr<Answer> answer_;
-};
-
-// ---- the search -----------------------------------------------------------------------------------------------------
-
-enum class Growth { Unproven, Repetition, Samples };
-
-class Search {
- public:
-  Search(const std::string& over, const ScenarioWith& with, const CapacityOptions& options)
+  CapacitySearch(const std::string& over, const ScenarioWith& with, const CapacityOptions& options)
       : with_(with), options_(options) {
     result_.over = over;
   }
@@ -197,7 +40,7 @@ class Search {
     settle_memory();
     find_upper_end();
     if (growth_ == Growth::Unproven || result_.of_run)
-      scan(upper_);
+      look_below(upper_, grows_ && passed_memory_ && !result_.of_run);
     else
       bisect();
     describe();
@@ -208,12 +51,12 @@ class Search {
   // Whether the sizes are those of a run.
   void settle_memory() {
     if (!options_.run_memory) return;
-    const auto [value, tried] = first_valid();
-    const Scenario& scenario = tried->scenario();
+    const FirstValid first = first_valid();
+    const Scenario& scenario = first.trial->scenario();
     if (scenario.run.place == Place{}) return;
-    if (options_.check_run) options_.check_run(scenario, tried->plan());
+    if (options_.check_run) options_.check_run(scenario, first.trial->plan());
     try {
-      Trial(scenario, &options_.run_memory).run_memory();
+      CapacityTrial(scenario, &options_.run_memory).run_memory();
       result_.of_run = true;
     } catch (const InputError& error) {
       if (scenario.run.memory_cap) throw;
@@ -222,12 +65,15 @@ class Search {
     }
   }
 
-  // Nothing: the value makes no scenario, and `refused_` says why.
-  std::unique_ptr<Trial> trial(std::int64_t value) {
+  // ---- values that make a scenario ----
+
+  // Nothing: the value makes none, and `refused_` says why.
+  std::unique_ptr<CapacityTrial> trial(std::int64_t value) {
     if (value > kLargestValue) return refused_ = "1000000000 is the largest value", nullptr;
-    if (options_.progress) options_.progress(value, result_.tried);
+    if (options_.progress) options_.progress(value, read_);
+    ++read_;
     try {
-      return std::make_unique<Trial>(with_(value), result_.of_run ? &options_.run_memory : nullptr);
+      return std::make_unique<CapacityTrial>(with_(value), result_.of_run ? &options_.run_memory : nullptr);
     } catch (const InputError& error) {
       const std::string what = error.what();
       refused_ = what.substr(0, what.find('\n'));
@@ -235,37 +81,19 @@ class Search {
     }
   }
 
-  // What makes a model larger between two values.
-  static Growth growth(const Trial& smaller, const Trial& larger) {
-    const Plan &a = smaller.plan(), &b = larger.plan();
-    if (a.stages != b.stages || a.micro_batches != b.micro_batches) return Growth::Unproven;
-    const bool same_samples =
-        a.micro_batch_size == b.micro_batch_size && a.last_micro_batch_size == b.last_micro_batch_size;
-    const Model &x = smaller.scenario().model, &y = larger.scenario().model;
-    if (same_samples && repetition(x, y)) return Growth::Repetition;
-    const bool more_samples =
-        a.micro_batch_size <= b.micro_batch_size && a.last_micro_batch_size <= b.last_micro_batch_size;
-    return more_samples && same_figures(x, y) ? Growth::Samples : Growth::Unproven;
-  }
-
-  // Whether no larger value fits if this one does not: for runs, there must be more layers than stages.
-  bool proves(std::int64_t value, const Trial& tried) {
-    const std::int64_t known = value == proof_first_ ? proof_second_ : proof_first_;
-    const auto other = trial(known);
-    const Trial &smaller = value < known ? tried : *other, &larger = value < known ? *other : tried;
-    if (growth(smaller, larger) != growth_) return false;
-    if (growth_ == Growth::Samples) return true;
-    const auto runs = repetition(smaller.scenario().model, larger.scenario().model);
-    return (value < known ? runs->in_smaller : runs->in_larger) > tried.plan().stages;
-  }
-
-  void pass_memory(std::int64_t value) {
-    upper_ = value;
-    result_.upper_end = fmt::format("with {} the training state alone passes the memory of all devices", value);
+  // The first value in [low, high) that makes a scenario; if none does, `refused_` says why not the first of them.
+  FirstValid next_valid(std::int64_t low, std::int64_t high) {
+    std::string why;
+    for (std::int64_t value = low; value < high; ++value) {
+      if (auto found = trial(value)) return {value, std::move(found)};
+      if (why.empty()) why = refused_;
+    }
+    refused_ = why;
+    return {std::max(low, high), nullptr};
   }
 
   // The first value from the scenario's own on, doubled, that makes a scenario.
-  std::pair<std::int64_t, std::unique_ptr<Trial>> first_valid() {
+  FirstValid first_valid() {
     std::string why;
     for (std::int64_t value = options_.first; value <= kLargestValue; value *= 2) {
       if (auto found = trial(value)) return {value, std::move(found)};
@@ -274,114 +102,191 @@ class Search {
     throw InputError(why);
   }
 
-  // Sets upper_, the first value that is known not to fit (or to make no scenario), and what proof there is.
+  // Of values of which the last is refused: the first from which on they are for the same reason.
+  std::int64_t end_of_scenarios(std::int64_t good, std::int64_t bad) {
+    static_cast<void>(trial(bad));
+    const std::string why = without_digits(refused_);
+    while (bad - good > 1) {
+      const std::int64_t middle = good + (bad - good) / 2;
+      const bool ended = !trial(middle) && without_digits(refused_) == why;
+      (ended ? bad : good) = middle;
+    }
+    return bad;
+  }
+
+  // The double of a value, or one close behind it; where values end before that: the next behind their end.
+  FirstValid beyond(std::int64_t value) {
+    FirstValid found = next_valid(2 * value, 2 * value + kNear);
+    if (found.trial) return found;
+    end_ = ++times_ended_ > kMostEnds ? 2 * value : end_of_scenarios(value, 2 * value);
+    static_cast<void>(trial(end_));
+    end_refused_ = refused_;
+    const std::int64_t last = std::min(end_ + kReadBeyond, options_.most.value_or(kLargestValue) + 1);
+    found = next_valid(end_ + 1, last);
+    if (times_ended_ > kMostEnds) found.trial = nullptr;
+    read_to_ = found.value - 1;
+    return found;
+  }
+
+  // ---- the upper end ----
+
+  void pass_memory(std::int64_t value, const CapacityTrial& tried) {
+    upper_ = value, passed_memory_ = true;
+    misses_.insert(value);
+    result_.upper_end = fmt::format("with {} {} the memory of all devices", value,
+                                    tried.state_share() > 1 ? "the training state alone passes"
+                                                            : "the training state and what one micro-batch keeps pass");
+  }
+
+  void end_of_values() {
+    upper_ = end_, ended_ = true;
+    result_.upper_end = fmt::format("{} makes no scenario: {}", end_, end_refused_);
+  }
+
+  // Sets upper_, the first value that is not looked at, and what proof there is.
   void find_upper_end() {
+    double_until_the_end();
+    if (!options_.most || (upper_ > 0 && upper_ <= *options_.most)) return;
+    upper_ = *options_.most + 1, passed_memory_ = ended_ = false;
+    result_.upper_end = fmt::format("{} was given", *options_.most);
+  }
+
+  void double_until_the_end() {
     auto [value, tried] = first_valid();
     partition_ = tried->partition();
     proof_first_ = value;
-    const bool fits = tried->state_fits();
-    if (!fits) pass_memory(value);
     while (true) {
-      auto next = trial(2 * value);
-      if (next) {
-        growth_ = growth(*tried, *next);
-        proof_second_ = 2 * value;
+      FirstValid next = beyond(value);
+      if (next.trial) {
+        growth_ = growth(*tried, *next.trial), grows_ = grows(*tried, *next.trial);
+        proof_second_ = next.value;
       }
-      if (!fits) break;
-      if (!next) {
-        upper_ = 2 * value;
-        result_.upper_end = fmt::format("{} makes no scenario: {}", 2 * value, refused_);
-        break;
-      }
-      value *= 2;
-      tried = std::move(next);
-      if (!tried->state_fits()) {
-        pass_memory(value);
-        break;
-      }
+      const double share = tried->held_share();
+      const bool falls = next.trial && next.trial->held_share() < share;
+      if (share > 1 && !falls) return pass_memory(value, *tried);
+      if (!next.trial) return end_of_values();
+      value = next.value, tried = std::move(next.trial);
+      if (tried->held_share() > 1 && !falls) return pass_memory(value, *tried);
       if (growth_ == Growth::Samples && !tried->may_fit()) {
         upper_ = value;
+        misses_.insert(value);
         result_.upper_end = fmt::format("{} does not fit", value);
-        break;
+        return;
       }
-      if (options_.most && value > *options_.most) break;
+      if (options_.most && value > *options_.most) return;
       if (value > kLargestValue / 2)
         throw InputError(fmt::format(
             "capacity: nothing bounds {}: its training state still fits with {}; give --at-most", result_.over, value));
     }
-    if (!options_.most || (upper_ > 0 && upper_ <= *options_.most)) return;
-    upper_ = *options_.most + 1;
-    result_.upper_end = fmt::format("{} was given", *options_.most);
   }
 
-  bool may_fit(const Trial& trial) {
+  // ---- what fits ----
+
+  bool may_fit(std::int64_t value, const CapacityTrial& tried) {
     ++result_.tried;
-    return trial.state_fits() && trial.may_fit();
+    const bool may = tried.may_fit();
+    if (!may) misses_.insert(value);
+    return may;
+  }
+  bool fits(std::int64_t value, const CapacityTrial& tried) {
+    const bool fit = may_fit(value, tried) && tried.fits();
+    if (!fit) misses_.insert(value);
+    return fit;
   }
 
-  // Values above low that make a scenario; `high` where there is none below it.
-  std::pair<std::int64_t, std::unique_ptr<Trial>> next_valid(std::int64_t low, std::int64_t high) {
-    std::string why;  // the first of them
-    for (std::int64_t value = low; value < high; ++value) {
-      if (auto found = trial(value)) return {value, std::move(found)};
-      if (why.empty()) why = refused_;
-    }
-    refused_ = why;
-    return {high, nullptr};
+  // Whether no larger value may fit if this one may not: for runs, there must be more layers than stages.
+  bool proves(std::int64_t value, const CapacityTrial& tried) {
+    const std::int64_t known = value == proof_first_ ? proof_second_ : proof_first_;
+    const auto other = trial(known);
+    const CapacityTrial &smaller = value < known ? tried : *other, &larger = value < known ? *other : tried;
+    if (growth(smaller, larger) != growth_) return false;
+    if (growth_ == Growth::Samples) return true;
+    const auto runs = repetition(smaller.scenario().model, larger.scenario().model);
+    return (value < known ? runs->in_smaller : runs->in_larger) > tried.plan().stages;
+  }
+
+  // Where values end below the upper end, the last of them may fit.
+  bool last_fits() {
+    if (misses_.contains(upper_)) return false;
+    const auto tried = trial(upper_ - 1);
+    if (!tried || !fits(upper_ - 1, *tried)) return false;
+    result_.largest = upper_ - 1;
+    result_.tried_to = known_to(upper_);
+    result_.method = fmt::format("{} is the largest value that {}, and it fits", upper_ - 1,
+                                 ended_ ? "makes a scenario" : "is allowed");
+    return true;
   }
 
   void bisect() {
+    if (last_fits()) return;
     std::int64_t low = 0, high = upper_;  // low may fit (or is 0), high does not
     while (high - low > 1) {
-      auto [middle, tried] = next_valid(low + (high - low) / 2, high);
-      if (tried == nullptr) {
-        high = low + (high - low) / 2;
-        continue;
-      }
-      const bool fits = may_fit(*tried);
-      if (!fits && !proves(middle, *tried)) return scan(high);  // too few layers for the proof
-      if (fits)
-        low = middle;
+      const std::int64_t middle = low + (high - low) / 2;
+      const auto [value, tried] = next_valid(middle, std::min(high, middle + kWidestGap));
+      if (tried == nullptr && value < high) return climb(high);
+      const bool may = tried && may_fit(value, *tried);
+      if (tried && !may && !proves(value, *tried)) return look_below(high, true);  // too few layers for the proof
+      if (may)
+        low = value;
       else
-        high = low + (high - low) / 2;
+        high = middle;
     }
     // Buffers in flight may take more than the walk says: then the values below are looked at one by one.
-    if (low > 0 && trial(low) && trial(low)->fits()) {
-      settle(low);
-      result_.method = growth_ == Growth::Repetition
-                           ? "bisection: the model is a chain that grows by layers like their neighbours, so what fits "
-                             "with a value fits with every smaller one"
-                           : "bisection: the same layers and micro-batches of fewer samples need no more";
+    if (const auto found = low > 0 ? trial(low) : nullptr; found && found->fits()) {
+      result_.largest = low, result_.proven = result_.needs_grow = true;
+      result_.method =
+          growth_ == Growth::Repetition
+              ? "bisection: the model is a chain that grows by layers like their neighbours, so a larger value never "
+                "needs less (message buffers left out)"
+              : "bisection: the same layers and micro-batches of fewer samples need no more";
       return;
     }
-    scan(low);
-    result_.method = fmt::format("bisection without buffers, then downwards from {}, since buffers need more", low);
+    if (low > 0) misses_.insert(low);
+    look_below(low, true);
+    if (result_.proven && low == 0)
+      result_.method = "bisection: the smallest value does not fit, and a larger one needs no less";
+    if (result_.proven && low > 0)
+      result_.method = fmt::format("bisection without buffers, then downwards from {}, since buffers need more", low);
   }
 
-  void scan(std::int64_t below) {
-    std::int64_t looked = 0, layers = 0;
-    for (std::int64_t value = below - 1; value >= 1; --value) {
-      if (++looked > kMostTried || layers > kMostLayersTried) return gallop(below);
+  // `proven`: that nothing from `below` on fits.
+  void look_below(std::int64_t below, bool proven) {
+    if (!scan(below)) return climb(below);
+    result_.proven = proven;
+  }
+
+  // As far as values are known not to fit or to make no scenario, where those below `below` are.
+  std::int64_t known_to(std::int64_t below) const {
+    if (ended_ && below == upper_) return std::max(end_, read_to_);
+    return misses_.contains(below) ? below : below - 1;
+  }
+
+  // Downwards, value by value. False: it would take too long.
+  bool scan(std::int64_t below) {
+    std::int64_t looked = 0, work = 0, value = below - 1;
+    for (; value >= 1; --value) {
+      if (++looked > kMostTried || work > kMostWork) return false;
       const auto tried = trial(value);
       if (!tried) continue;
-      layers += static_cast<std::int64_t>(tried->scenario().model.layers.size());
-      if (!may_fit(*tried) || !tried->fits()) continue;
-      settle(value);
-      break;
+      work += tried->work();
+      if (fits(value, *tried)) break;
     }
+    if (value >= 1) result_.largest = value;
+    result_.tried_to = known_to(below);
     result_.method =
         fmt::format("scan downwards from {}, value by value: nothing is assumed about values in between", below - 1);
+    return true;
   }
 
-  // Too many values to look at one by one: upwards by doubling while they fit, then bisection. No proof.
-  void gallop(std::int64_t below) {
-    const auto fits = [&](std::int64_t from, std::int64_t to) -> std::optional<std::int64_t> {
-      auto [value, tried] = next_valid(from, std::min(to, from + kWidestGap));
-      return tried && may_fit(*tried) && tried->fits() ? std::optional(value) : std::nullopt;
+  // Upwards by doubling while values fit, then bisection, then value by value. No proof.
+  void climb(std::int64_t below) {
+    const auto first_fit = [&](std::int64_t from, std::int64_t to) -> std::optional<std::int64_t> {
+      const auto [value, tried] = next_valid(from, std::min(to, from + kWidestGap));
+      return tried && fits(value, *tried) ? std::optional(value) : std::nullopt;
     };
     std::int64_t low = 0, high = below;
     for (std::int64_t value = 1; value < below; value *= 2) {
-      const auto found = fits(value, below);
+      const auto found = first_fit(value, below);
       if (found)
         low = std::max(low, *found);
       else if (low > 0) {
@@ -391,35 +296,53 @@ class Search {
     }
     while (low > 0 && high - low > 1) {
       const std::int64_t middle = low + (high - low) / 2;
-      if (const auto found = fits(middle, high))
+      if (const auto found = first_fit(middle, high))
         low = *found;
       else
         high = middle;
     }
-    if (low > 0) settle(low);
+    low = climb_on(low, below);
+    if (low > 0) result_.largest = low;
     result_.method = fmt::format(
-        "doubling, then bisection, since below {} there are too many values to look at one by one: that nothing larger "
-        "fits is not proven",
-        below);
+        "doubling, then bisection, then value by value up to {}, since below {} there are too many values to look at "
+        "one by one: that nothing larger fits is not proven",
+        *result_.tried_to, below);
   }
 
-  void settle(std::int64_t value) { result_.largest = value; }
+  // The largest that fits before as many values in a row do not as are worth the time, and at least as many as there
+  // are chunks: over so many layers the cut of equal ones repeats itself.
+  std::int64_t climb_on(std::int64_t low, std::int64_t below) {
+    std::int64_t value = low + 1;
+    for (std::int64_t missed = 0, most = 1; missed < most && value < below; ++value) {
+      const FirstValid found = next_valid(value, std::min(below, value + kWidestGap));
+      value = found.value;
+      if (!found.trial) break;
+      missed = fits(value, *found.trial) ? 0 : missed + 1;
+      if (missed == 0) low = value;
+      const std::int64_t affordable = std::min(kMostBeyond, kMostWork / found.trial->work());
+      most = std::max<std::int64_t>({kLeastBeyond, affordable, found.trial->plan().chunks()});
+    }
+    result_.tried_to = value < below ? value - 1 : known_to(below);
+    return low;
+  }
 
   // ---- what is said of the largest and of the next one ----
+
   void describe() {
+    if (result_.proven) result_.tried_to.reset();
     if (result_.of_run) result_.method += "; sizes by replaying a run's arena";
     result_.method += "; " + partition_ + not_run_;
     if (result_.largest) describe_largest(*trial(*result_.largest));
-    const std::int64_t after = result_.largest.value_or(0) + 1;
-    if (options_.most && after > *options_.most) {
-      result_.stopped = *options_.most;
-      return;
-    }
-    auto [value, next] = next_valid(after, after + kWidestGap);
-    if (next == nullptr) {
-      result_.next_refused = refused_;
-      return;
-    }
+    const auto miss = misses_.upper_bound(result_.largest.value_or(0));
+    if (miss != misses_.end() && *miss <= options_.most.value_or(*miss)) return describe_next(*miss);
+    if (ended_)
+      result_.next_refused = fmt::format("{} ({} to {} were read)", end_refused_, end_, known_to(upper_));
+    else
+      result_.stopped = options_.most;
+  }
+
+  void describe_next(std::int64_t value) {
+    const auto next = trial(value);
     result_.next = value;
     const Answer& answer = next->answer();
     result_.next_least_memory = next->least_memory();
@@ -432,11 +355,11 @@ class Search {
   }
 
   // Of a run nothing is a matter of a range.
-  void describe_fit(const Trial& trial) {
-    if (!result_.of_run && !trial.scenario().model.works.empty()) result_.fit = trial.scenario().plan.fit;
+  void describe_fit(const CapacityTrial& trial) {
+    if (!result_.of_run) result_.fit = fit_asked(trial.scenario());
   }
 
-  void describe_largest(const Trial& best) {
+  void describe_largest(const CapacityTrial& best) {
     describe_fit(best);
     const Answer& answer = best.answer();
     result_.stages = answer.plan.stages;
@@ -463,33 +386,23 @@ class Search {
   CapacityOptions options_;
   Capacity result_;
   std::string partition_, refused_, not_run_;
+  std::int64_t read_ = 0;  // values, whether they make a scenario or not
   std::int64_t upper_ = 0;
+  bool passed_memory_ = false;  // what all layers take passes it with upper_
+  bool ended_ = false;          // upper_ makes no scenario, and nothing behind it was found that does
+  std::int64_t end_ = 0, read_to_ = 0;
+  std::string end_refused_;
+  int times_ended_ = 0;
+  std::set<std::int64_t> misses_;                    // values that do not fit
   std::int64_t proof_first_ = 0, proof_second_ = 0;  // two values that were compared
   Growth growth_ = Growth::Unproven;
+  bool grows_ = false;
 };
 
 }  // namespace
 
-std::optional<Repetition> repetition(const Model& smaller, const Model& larger) {
-  const std::vector<Run> a = runs_of(smaller), b = runs_of(larger);
-  if (a.empty() || a.size() != b.size() || smaller.batch != larger.batch || smaller.input != larger.input)
-    return std::nullopt;
-  std::optional<Repetition> shortest;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const Layer& layer = smaller.layers[static_cast<std::size_t>(a[i].first)];
-    if (!alike(layer, larger.layers[static_cast<std::size_t>(b[i].first)]) || a[i].length > b[i].length)
-      return std::nullopt;
-    if (a[i].length == b[i].length) continue;
-    const Bytes before =
-        a[i].first == 0 ? smaller.input : smaller.layers[static_cast<std::size_t>(a[i].first) - 1].activation;
-    if (layer.tied_to >= 0 || before > layer.activation) return std::nullopt;
-    if (!shortest || a[i].length < shortest->in_smaller) shortest = {a[i].length, b[i].length};
-  }
-  return shortest;
-}
-
 Capacity capacity(const std::string& over, const ScenarioWith& with, const CapacityOptions& options) {
-  return Search(over, with, options).run();
+  return CapacitySearch(over, with, options).run();
 }
 
 }  // namespace pipewright

@@ -9,10 +9,12 @@
 
 #include <fmt/format.h>
 
+#include "core/cost/buckets.hpp"
 #include "core/plan/given_schedule.hpp"
 #include "core/similar_names.hpp"
 #include "planner/bucket_size.hpp"
 #include "planner/one_class.hpp"
+#include "planner/partitioners/balanced.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"
 #include "planner/partitioners/table.hpp"
 #include "planner/placement.hpp"
@@ -177,16 +179,17 @@ std::vector<Recompute> recompute_of(const Scenario& scenario, PlanErrors& errors
   return std::vector<Recompute>(stages, request.value.empty() ? Recompute::None : request.value.front());
 }
 
-// The layers as given, or by a partitioner that needs no devices; the others begin with the balanced cut.
+// The layers as given, or by a partitioner that needs no devices; the others begin with the least largest stage.
 void partition(const Scenario& scenario, const CostModel& cost, Plan& plan) {
   const Partition& request = scenario.plan.partition.value;
   if (const auto* counts = std::get_if<LayerCounts>(&request)) {
     plan.layers = by_counts(scenario, counts->counts);
   } else if (const auto* cuts = std::get_if<CutLayers>(&request)) {
     plan.layers = by_cuts(scenario, cuts->first);
+  } else if (const Partitioner* asked = partitioner_of(request); asked->kind == Partitioner::Kind::Cut) {
+    asked->cut(scenario, cost, plan);
   } else {
-    const Partitioner* asked = partitioner_of(request);
-    (asked->kind == Partitioner::Kind::Cut ? asked : find_partitioner("balanced"))->cut(scenario, cost, plan);
+    plan.layers = least_largest(plan, cost);
   }
 }
 
@@ -427,11 +430,11 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
     plan.device = placement(scenario, plan);
     refuse_mixed(scenario, plan);
   });
-  if (asked && asked->kind == Partitioner::Kind::CutOnDevices && find_schedule(plan.schedule) != nullptr) {
-    errors.throw_if_any();
-    check_size(scenario, cost, plan);
-    asked->cut(scenario, cost, plan);
-  }
+  if (asked && asked->kind == Partitioner::Kind::CutOnDevices && errors.count() == 0)
+    errors.attempt([&] {
+      check_size(scenario, cost, plan);
+      asked->cut(scenario, cost, plan);
+    });
   errors.attempt([&] {
     check_size(scenario, cost, plan);
     check_schedule(scenario, plan);

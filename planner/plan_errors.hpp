@@ -1,6 +1,7 @@
 // What the errors of a plan that a scenario states have in common.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -41,7 +42,9 @@ class PlanErrors {
   }
 
  private:
+  // Once, however many steps say it.
   void keep(std::string line, bool too_large) {
+    if (std::find(lines_.begin(), lines_.end(), line) != lines_.end()) return;
     lines_.push_back(std::move(line));
     only_too_large_ &= too_large;
   }

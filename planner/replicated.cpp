@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "core/cost/buckets.hpp"
 #include "planner/price.hpp"
 #include "planner/replica_shapes.hpp"
 #include "planner/what_if/bytes_text.hpp"

@@ -66,7 +66,7 @@ void add_links(SuffixProblem& problem, const Plan& shell, const CostModel& cost)
 }
 
 NeedSum sum_of(const Scenario& scenario, const Device& device) {
-  return main_need_sum(device.fragmentation, scenario.model.works.empty() ? 0 : kActivationBand, scenario.plan.fit);
+  return main_need_sum(device.fragmentation, scenario.model.works.empty() ? 0 : kActivationBand, fit_asked(scenario));
 }
 
 // Bytes as the memory model counts them, but for workspaces, buffers and rounding; of states that ZeRO divides, the
@@ -116,7 +116,7 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
 
 Bytes capacity_of(const Scenario& scenario, const Device& device) {
   const NeedSum sum = sum_of(scenario, device);
-  const double room = static_cast<double>(device.memory.value) - static_cast<double>(device.reserve.value) * sum.rest;
+  const auto room = static_cast<double>((device.memory - device.reserve).value);
   return {static_cast<std::int64_t>(std::max(room, 0.0) / sum.model)};
 }
 

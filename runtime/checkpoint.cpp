@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "core/check.hpp"
+#include "core/plain_words.hpp"
 #include "runtime/bytes.hpp"
 #include "runtime/hash.hpp"
 
@@ -44,7 +45,7 @@ std::span<const std::byte> raw(const T& value) {
 }
 
 std::string reason() {
-  return std::generic_category().message(errno);
+  return system_words(errno);
 }
 [[noreturn]] void cannot_write(const std::string& path, const std::string& why) {
   throw InputError(
@@ -53,7 +54,7 @@ std::string reason() {
 [[noreturn]] void broken(const std::string& path, const std::string& what) {
   throw InputError(
       fmt::format("{}: {}; remove this checkpoint to resume from the one before, if there is one, or "
-                  "begin anew",
+                  "begin again",
                   path, what));
 }
 
@@ -177,9 +178,10 @@ std::vector<int> steps_in(const std::string& folder, bool partial) {
   std::error_code error;
   const fs::directory_iterator entries(folder, error);
   if (error)
-    throw InputError(fmt::format("--checkpoint {}: {}; name a folder that can be read", folder, error.message()));
+    throw InputError(
+        fmt::format("--checkpoint {}: {}; name a folder that can be read", folder, system_words(error.value())));
   for (const fs::directory_entry& entry : entries)
-    if (const std::optional<int> step = step_of(entry.path(), partial); step && entry.is_directory())
+    if (const std::optional<int> step = step_of(entry.path(), partial); step && entry.is_directory(error))
       steps.push_back(*step);
   std::sort(steps.begin(), steps.end());
   return steps;
@@ -239,9 +241,12 @@ Checkpoints::Checkpoints(std::string folder, int every, int steps, std::vector<M
       identity_(std::move(identity)) {
   std::error_code error;
   fs::create_directories(folder_, error);
-  if (!fs::is_directory(folder_))
-    throw InputError(
-        fmt::format("--checkpoint {}: {}; name a folder", folder_, error ? error.message() : "is no folder"));
+  std::error_code ignored;
+  if (!fs::is_directory(folder_, ignored))
+    throw InputError(fmt::format("--checkpoint {}: {}; name a folder", folder_.empty() ? "\"\"" : folder_,
+                                 folder_.empty() ? "is no name"
+                                 : error         ? system_words(error.value())
+                                                 : "is not a folder"));
   if (::access(folder_.c_str(), W_OK | X_OK) != 0)
     throw InputError(fmt::format("--checkpoint {}: {}; name a folder that can be written", folder_, reason()));
 }
@@ -259,12 +264,17 @@ void Checkpoints::begin_anew() {
                     folder(steps.back())));
 }
 
-void Checkpoints::resume() {
+int Checkpoints::newest() const {
   const std::vector<int> steps = steps_in(folder_, false);
-  if (steps.empty())
-    throw InputError(fmt::format("--resume: {} has no checkpoint{}; leave --resume out to begin", folder_,
-                                 steps_in(folder_, true).empty() ? "" : ", only one that was never completed"));
-  const int newest = steps.back();
+  return steps.empty() ? 0 : steps.back();
+}
+
+void Checkpoints::resume(int newest) {
+  std::error_code ignored;
+  if (!fs::exists(folder(newest), ignored))
+    throw InputError(fmt::format(
+        "{}: rank 0 goes on from this checkpoint, and it is not there; all processes of a run must share the folder",
+        folder(newest)));
   FileIn file(folder(newest) + "/manifest");
   if (file.payload() > kLargestManifest)
     broken(file.path(), fmt::format("is damaged: a manifest is never {} B long", file.payload()));
@@ -272,11 +282,6 @@ void Checkpoints::resume() {
   file.read(payload);
   file.finish();
   check(file.path(), payload, newest);
-  if (newest >= steps_)
-    throw InputError(
-        fmt::format("{}: all of the run's {} steps, warm-up counted, are done; use a larger --steps to go "
-                    "on",
-                    folder(newest), steps_));
   first_step_ = newest;
 }
 
@@ -293,7 +298,7 @@ void Checkpoints::check(const std::string& path, const std::vector<std::byte>& p
   const auto differs = [&](const std::string& what, const std::string& there, const std::string& here) {
     throw InputError(
         fmt::format("{}: the checkpoint's run differs in its {} ({} there, {} here); resume with that "
-                    "run's scenario and options, or begin anew in another folder",
+                    "run's scenario and options, or begin again in another folder",
                     path, what, there, here));
   };
   try {
@@ -330,7 +335,7 @@ void Checkpoints::read(WorkerId worker, const std::vector<ChunkState>& state) co
            fmt::format("holds {} B, and worker {} carries {} B from step to step", file.payload(), worker, expected));
   Blob found(head.size());
   file.read(found);
-  if (found != head) broken(file.path(), "belongs to another checkpoint than the manifest beside it");
+  if (found != head) broken(file.path(), "belongs to another checkpoint than the manifest next to it");
   for (const ChunkState& chunk : state) {
     file.read(std::as_writable_bytes(std::span(chunk.updates, 1)));
     if (*chunk.updates < 0 || *chunk.updates > std::int64_t{1} << 48)
@@ -345,7 +350,7 @@ void Checkpoints::write(int done, WorkerId worker, const std::vector<ChunkState>
   const std::string partial = folder(done) + ".partial";
   std::error_code error;
   fs::create_directory(partial, error);
-  if (error) cannot_write(partial, error.message());
+  if (error) cannot_write(partial, system_words(error.value()));
   const Blob head = worker_head(manifest(done), worker, state);
   FileOut file(worker_file(partial, worker), payload_bytes(head, state));
   file.write(head);
@@ -359,8 +364,9 @@ void Checkpoints::write(int done, WorkerId worker, const std::vector<ChunkState>
 
 void Checkpoints::complete(int done) const {
   const std::string partial = folder(done) + ".partial";
+  std::error_code ignored;  // what cannot be removed stays
   for (WorkerId worker = 0; worker < workers_; ++worker)
-    if (const std::string path = worker_file(partial, worker); !fs::is_regular_file(path))
+    if (const std::string path = worker_file(partial, worker); !fs::is_regular_file(path, ignored))
       cannot_write(path, "the file is not there (all processes of a run must share the folder)");
   const Blob payload = manifest(done);
   FileOut file(partial + "/manifest", static_cast<std::int64_t>(payload.size()));
@@ -370,7 +376,6 @@ void Checkpoints::complete(int done) const {
   if (std::rename(partial.c_str(), folder(done).c_str()) != 0) cannot_write(folder(done), reason());
   sync_folder(folder_);
   const std::vector<int> steps = steps_in(folder_, false);
-  std::error_code ignored;  // what cannot be removed stays
   for (std::size_t i = 0; i + kKept < steps.size(); ++i) {
     // Out of the way first: half removed, it must not look whole.
     const std::string old = folder(steps[i]);

@@ -47,12 +47,14 @@ class Checkpoints {
   // be used.
   Checkpoints(std::string folder, int every, int steps, std::vector<MustMatch> identity, const Plan& plan);
 
-  void begin_anew();  // throws InputError when the folder has a checkpoint
-  void resume();      // from the newest one; throws InputError when it is of another run, broken, or none is there
+  void begin_anew();        // throws InputError when the folder has a checkpoint
+  int newest() const;       // steps after which the newest checkpoint was left; 0: there is none
+  void resume(int newest);  // from that one; throws InputError when it is of another run, broken, or not there
 
   int first_step() const { return first_step_; }  // steps that are done
   int every() const { return every_; }
   bool due(int done) const { return done == steps_ || (every_ > 0 && done % every_ == 0); }
+  const std::string& folder() const { return folder_; }
   std::string folder(int done) const;  // of the checkpoint after `done` steps
 
   // Of the checkpoint that is resumed. Throws InputError for a file that is cut short, damaged or of another run.

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/check.hpp"
+#include "core/cost/buckets.hpp"
 #include "core/cost/cost_model.hpp"
 #include "runtime/crossings.hpp"
 #include "runtime/runnable.hpp"
@@ -12,8 +13,7 @@
 namespace pipewright {
 namespace {
 
-// ---- one virtual stage
-// -----------------------------------------------------------------------------------------------
+// ---- one virtual stage ----------------------------------------------------------------------------------------------
 
 constexpr std::int64_t kLossBytes = 4;  // fp32, whatever tensors are stored in
 

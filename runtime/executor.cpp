@@ -4,15 +4,20 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <limits>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "core/check.hpp"
+#include "core/ending.hpp"
+#include "core/plain_words.hpp"
 #include "kernels/gpu_api.hpp"
 #include "runtime/checkpoint.hpp"
+#include "runtime/clock.hpp"
 #include "runtime/measurement.hpp"
 #include "runtime/transports/loopback.hpp"
 #include "runtime/worker.hpp"
@@ -20,27 +25,25 @@
 namespace pipewright {
 namespace {
 
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 // The first failure of a run; what follows from it is not told.
 class Failure {
  public:
   void note(const std::string& why) {
     const std::lock_guard lock(mutex_);
     if (text_.empty()) text_ = why;
+    noted_ = true;
   }
   // A worker that was stopped: of another process's failure nothing else is known.
   void note_stop(const std::string& why) {
     const std::lock_guard lock(mutex_);
     if (stop_.empty()) stop_ = why;
   }
+  bool noted() const { return noted_; }
   std::string text() const { return text_.empty() ? stop_ : text_; }
 
  private:
   std::mutex mutex_;
+  std::atomic<bool> noted_{false};
   std::string text_, stop_;
 };
 
@@ -58,23 +61,75 @@ std::unique_ptr<Worker> made(const RunPlan& run, WorkerId id, std::unique_ptr<Ba
   }
 }
 
+// Where all workers of this process are while one of them makes the call of a pause.
+class Pause {
+ public:
+  Pause(const Pauses* pauses, bool calls, std::atomic<int>& over) : pauses_(pauses), calls_(calls), over_(over) {}
+
+  void before(int step, Worker& worker) {
+    if (pauses_ == nullptr || std::ranges::count(pauses_->before, step) == 0) return;
+    worker.meet();  // nobody fails from here on until the pause is over
+    const int number = ++number_;
+    if (!calls_) {
+      for (int over = over_; over < number; over = over_)
+        over_.wait(over);
+      return;
+    }
+    const std::shared_ptr<void> end(nullptr, [this](void*) { ++over_, over_.notify_all(); });
+    pauses_->call();
+  }
+
+  // Of a worker that has failed: nobody waits for its call.
+  void give_up() {
+    if (calls_) over_ = std::numeric_limits<int>::max(), over_.notify_all();
+  }
+
+ private:
+  const Pauses* pauses_;
+  bool calls_;
+  std::atomic<int>& over_;  // pauses that have ended
+  int number_ = 0;
+};
+
 // A worker's whole run.
-void run_all_steps(Worker& worker, const RunSettings& settings, Failure& failure,
+void run_all_steps(Worker& worker, const RunSettings& settings, Failure& failure, Pause pause,
                    const std::function<void(int)>& after_step) {
   try {
     for (int step = first_step(settings); step < settings.steps; ++step) {
+      pause.before(step, worker);
       worker.load(step);
       worker.step(step);
       if (after_step) after_step(step);
       worker.checkpoint(step + 1);
     }
+    pause.before(settings.steps, worker);
     if (settings.keep_weights) worker.keep_weights();
   } catch (const Stopped& stopped) {
     failure.note_stop(stopped.what());
+    pause.give_up();
   } catch (const std::exception& error) {
     failure.note(worker.told(error));
     worker.stop(worker.told(error));
+    pause.give_up();
   }
+}
+
+// A thread for each of these workers. Where the system has none for one of them, those that run are stopped: they would
+// wait for it until their time is up.
+template <class Body>
+void each_in_a_thread(const std::vector<std::size_t>& workers, const std::vector<std::unique_ptr<Worker>>& all,
+                      Failure& failure, const Body& body) {
+  std::vector<std::jthread> threads;
+  for (const std::size_t w : workers)
+    try {
+      threads.emplace_back([&body, w] { body(w); });
+    } catch (const std::system_error& error) {
+      const std::string why = fmt::format("worker {} at op start: {}", w, plain_words(error));
+      failure.note(why);
+      for (const std::size_t started : workers)
+        all[started]->stop(why);
+      return;
+    }
 }
 
 // The core that a worker's threads stay on, its collective stream beside its compute stream; -1: none.
@@ -99,19 +154,20 @@ std::vector<WorkerResult> execute(const RunPlan& run, const BackendMaker& backen
     }
   if (settings.checkpoints != nullptr && workers[0] != nullptr) settings.checkpoints->tidy();
   Failure failure;
-  {
-    const std::vector<int> allowed = allowed_cores();
-    std::vector<std::jthread> threads;
-    bool first = true;
-    for (std::size_t w = 0; w < workers.size(); ++w) {
-      if (workers[w] == nullptr) continue;
-      threads.emplace_back([&, w, first] {
-        if (const int core = core_of(settings, run, allowed, w); core >= 0) pin_to(core);
-        run_all_steps(*workers[w], settings, failure, first ? after_step : std::function<void(int)>{});
-      });
-      first = false;
-    }
-  }
+  std::vector<std::size_t> here;
+  for (std::size_t w = 0; w < workers.size(); ++w)
+    if (workers[w] != nullptr) here.push_back(w);
+  const std::vector<int> allowed = allowed_cores();
+  std::atomic<int> pauses_over{0};
+  each_in_a_thread(here, workers, failure, [&](std::size_t w) {
+    if (const int core = core_of(settings, run, allowed, w); core >= 0) pin_to(core);
+    const bool first = w == here.front();
+    run_all_steps(*workers[w], settings, failure, Pause(settings.pauses, first, pauses_over),
+                  first ? after_step : std::function<void(int)>{});
+  });
+  // Of a run that was asked to end no checkpoint stays half written; nobody writes it any more where all are here.
+  if (asked_to_end() != 0 && settings.checkpoints != nullptr && here.size() == workers.size())
+    settings.checkpoints->tidy();
   std::vector<WorkerResult> results(workers.size());
   for (std::size_t w = 0; w < workers.size(); ++w)
     if (workers[w] != nullptr) results[w] = std::move(workers[w]->result());
@@ -128,22 +184,23 @@ std::vector<WorkerResult> execute(const RunPlan& run, const BackendMaker& backen
   return results;
 }
 
-LayerRounds::LayerRounds(const RunPlan& run, BackendMaker backend, const Data& data, RunSettings settings)
+LayerRounds::LayerRounds(const RunPlan& run, BackendMaker backend, const Data& data, RunSettings settings,
+                         bool time_layers)
     : run_(run),
       backend_(std::move(backend)),
       data_(data),
       settings_(std::move(settings)),
       endpoints_(loopback_transport(run)),
       workers_(endpoints_.size()),
-      rounds_(endpoints_.size()) {
-  settings_.time_layers = true;
+      rounds_(endpoints_.size()),
+      allowed_(allowed_cores()) {
+  settings_.time_layers = time_layers;
   settings_.optimizer.learning_rate = 0;
 }
 
 LayerRounds::~LayerRounds() = default;
 
-std::vector<WorkerResult> LayerRounds::measured(double seconds, const std::vector<WorkerId>& busy) {
-  constexpr int kLeastRounds = 3;
+std::vector<WorkerResult> LayerRounds::measured(double seconds, const std::vector<WorkerId>& busy, int least) {
   std::vector<std::size_t> measured;
   for (std::size_t w = 0; w < endpoints_.size(); ++w)
     if (busy.empty() || std::find(busy.begin(), busy.end(), static_cast<WorkerId>(w)) != busy.end()) {
@@ -155,28 +212,25 @@ std::vector<WorkerResult> LayerRounds::measured(double seconds, const std::vecto
   const int running = static_cast<int>(measured.size());
   Failure failure;
   std::atomic<int> enough{0};  // workers that have measured long enough: they go on until all have
-  std::atomic<bool> failed{false};
-  {
-    const std::vector<int> allowed = allowed_cores();
-    const std::int64_t end = now_ns() + static_cast<std::int64_t>(seconds * 1e9);
-    std::vector<std::jthread> threads;
-    for (const std::size_t w : measured)
-      threads.emplace_back([&, w] {
-        Worker& worker = *workers_[w];
-        if (const int core = core_of(settings_, run_, allowed, w); core >= 0) pin_to(core);
-        try {
-          if (rounds_[w] == 0) worker.load(0);
-          bool told = false;
-          for (int round = 0; enough < running && !failed; ++round) {
-            worker.step(rounds_[w]++);
-            if (!told && round + 1 >= kLeastRounds && now_ns() >= end) told = true, ++enough;
-          }
-        } catch (const std::exception& error) {
-          failure.note(worker.told(error));
-          failed = true;
-        }
-      });
-  }
+  const std::int64_t end = steady_ns() + static_cast<std::int64_t>(seconds * 1e9);
+  each_in_a_thread(measured, workers_, failure, [&](std::size_t w) {
+    Worker& worker = *workers_[w];
+    if (const int core = core_of(settings_, run_, allowed_, w); core >= 0) pin_to(core);
+    try {
+      if (rounds_[w] == 0) worker.load(0);
+      bool told = false;
+      const CoreUse before = core_use();
+      for (int round = 0; enough < running && !failure.noted(); ++round) {
+        worker.step(rounds_[w]++);
+        if (!told && round + 1 >= least && steady_ns() >= end) told = true, ++enough;
+      }
+      const CoreUse after = core_use();
+      worker.result().core = {after.wall - before.wall, after.cpu - before.cpu,
+                              after.interruptions - before.interruptions};
+    } catch (const std::exception& error) {
+      failure.note(worker.told(error));
+    }
+  });
   std::vector<WorkerResult> results(workers_.size());
   for (const std::size_t w : measured)
     results[w] = std::exchange(workers_[w]->result(), {});

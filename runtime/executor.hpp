@@ -46,13 +46,15 @@ class Worker;
 // several loads are measured on the same workers.
 class LayerRounds {
  public:
-  LayerRounds(const RunPlan& run, BackendMaker backend, const Data& data, RunSettings settings);
+  // `time_layers`: else ops only.
+  LayerRounds(const RunPlan& run, BackendMaker backend, const Data& data, RunSettings settings,
+              bool time_layers = true);
   ~LayerRounds();
 
-  // For `seconds` all of these workers at the same time, others have no result; empty: all. At least three rounds. The
-  // first and the last one do not count to what is returned: one is cold, in the other a neighbour may have ended.
-  // After RunFailed nothing more can be measured.
-  std::vector<WorkerResult> measured(double seconds, const std::vector<WorkerId>& busy = {});
+  // For `seconds` all of these workers at the same time, others have no result; empty: all. At least `least` rounds, 3
+  // or more. The first and the last one do not count to what is returned: one is cold, in the other a neighbour may
+  // have ended. After RunFailed nothing more can be measured.
+  std::vector<WorkerResult> measured(double seconds, const std::vector<WorkerId>& busy = {}, int least = 3);
 
  private:
   const RunPlan& run_;
@@ -62,6 +64,7 @@ class LayerRounds {
   std::vector<std::unique_ptr<Transport>> endpoints_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::int64_t> rounds_;  // that each has done
+  std::vector<int> allowed_;          // cores of who made this: who calls `measured` may be bound to one
 };
 // Of one load.
 std::vector<WorkerResult> measure_layers(const RunPlan& run, const BackendMaker& backend, const Data& data,

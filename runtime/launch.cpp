@@ -1,13 +1,18 @@
 #include "runtime/launch.hpp"
 
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <string_view>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include "core/check.hpp"
+#include "core/plain_words.hpp"
 
 namespace pipewright {
 namespace {
@@ -58,6 +63,45 @@ std::optional<Launch> of(const Names& names, const Environment& variables) {
   return launch;
 }
 
+constexpr std::size_t kLeastSecret = 16, kMostSecret = 4096;
+constexpr const char* kMakeSecret = "head -c 32 /dev/urandom | base64";
+
+std::string secret_of_file(const char* path) {
+  const auto wrong = [&](const std::string& what) {
+    return InputError(fmt::format("{}={}: {}", kSecretFileVariable, path, what));
+  };
+  struct stat about {};
+  if (::stat(path, &about) != 0)
+    throw wrong(fmt::format("{}; make it: (umask 077; {} > {})", system_words(errno), kMakeSecret, path));
+  if (!S_ISREG(about.st_mode)) throw wrong("is not a file; name one that holds the secret");
+  if ((about.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+    throw wrong(
+        fmt::format("others than its owner may use it (mode {:04o}); say chmod 600 {}", about.st_mode & 07777, path));
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMostSecret + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.eof() || file.bad()) throw wrong(fmt::format("cannot be read, or is larger than {} bytes", kMostSecret));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  text.erase(text.find_last_not_of(" \t\r\n") + 1);
+  return text;
+}
+
+std::string secret(const Environment& variables) {
+  const char *const given = variables(kSecretVariable), *const file = variables(kSecretFileVariable);
+  const bool has_file = file != nullptr && *file != '\0';
+  std::string text = given == nullptr ? "" : given;
+  if (!text.empty() && has_file)
+    throw InputError(fmt::format("{} and {} are both set; unset one of them", kSecretVariable, kSecretFileVariable));
+  if (text.empty() && !has_file) return "";
+  if (has_file) text = secret_of_file(file);
+  if (text.size() < kLeastSecret)
+    throw InputError(
+        fmt::format("{} has {} characters, and whoever hears the ranks meet can guess a short one; use {} or "
+                    "more: {}",
+                    has_file ? kSecretFileVariable : kSecretVariable, text.size(), kLeastSecret, kMakeSecret));
+  return text;
+}
+
 }  // namespace
 
 const char* environment(const char* name) {
@@ -89,7 +133,7 @@ MeetingPoint meeting_point(const Environment& variables) {
     throw InputError(
         "run.transport: tcp needs MASTER_ADDR (the host of rank 0) and MASTER_PORT (a free port there) in the "
         "environment, the same for all ranks, e.g. MASTER_ADDR=localhost MASTER_PORT=29500");
-  MeetingPoint point{host, number("MASTER_PORT", port, 1, 65535)};
+  MeetingPoint point{host, number("MASTER_PORT", port, 1, 65535), secret(variables)};
   const char* const store = variables("TORCHELASTIC_USE_AGENT_STORE");
   if (store != nullptr && std::string_view(store) == "True" && point.port < 65535) ++point.port;
   return point;

@@ -33,9 +33,17 @@ int local_rank(const Environment& variables = environment);
 
 // Where rank 0 waits for the others: MASTER_ADDR and MASTER_PORT. torchrun keeps a store of its own at that port
 // (TORCHELASTIC_USE_AGENT_STORE=True): then ours is the next one. Throws InputError.
+//
+// What the ranks of a run know and nobody else: the text of PIPEWRIGHT_SECRET, or of the file that
+// PIPEWRIGHT_SECRET_FILE names, which nobody but its owner may read. 16 characters at least: whoever listens to a meeting
+// can try secrets on his own. "" where neither is set.
+inline constexpr const char* kSecretVariable = "PIPEWRIGHT_SECRET";
+inline constexpr const char* kSecretFileVariable = "PIPEWRIGHT_SECRET_FILE";
+
 struct MeetingPoint {
   std::string host;
   int port = 0;
+  std::string secret = {};
 };
 MeetingPoint meeting_point(const Environment& variables = environment);
 

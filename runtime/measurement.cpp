@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <iterator>
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/resource.h>
 
 #include "core/check.hpp"
 
@@ -44,6 +46,16 @@ Time probe() {
     asm volatile("" : : "r"(values) : "memory");  // the rounds are not folded into one
   }
   return {std::chrono::duration_cast<std::chrono::nanoseconds>(now() - begin).count()};
+}
+
+CoreUse core_use() {
+  timespec cpu{};
+  rusage use{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+  getrusage(RUSAGE_THREAD, &use);
+  return {
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(),
+      std::int64_t{cpu.tv_sec} * 1'000'000'000 + cpu.tv_nsec, use.ru_nivcsw};
 }
 
 double clock_cost() {

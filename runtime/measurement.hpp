@@ -32,6 +32,8 @@ Time percentile(const std::vector<Time>& sorted, double share);
 // is now. It slows down with the core's clock, and where another hyperthread shares its arithmetic; not with caches and
 // memory.
 Time probe();
+// Of the calling thread, from some fixed moment each: differences of two count.
+CoreUse core_use();
 // ns that reading the clock takes: the median of 1001 readings.
 double clock_cost();
 

@@ -7,9 +7,11 @@
 //     linear                (weight)          x, dy                        -
 //     conv2d                (weight)          x, dy                        -
 //     embedding             no dx             token numbers, dy            -
-//     learned_table         -                 dy                           -                       positions
-//     layer_norm, rms_norm  x, saved          x, saved, dy                 mean and 1 / deviation (rms: the latter), 4
-//     B relu, tanh, sigmoid   y                                              - gelu, silu, gated     x - softmax y -
+//     learned_table         -                 dy                           -
+//     layer_norm, rms_norm  x, saved          x, saved, dy                 mean and 1 / deviation (rms: the latter), 4 B
+//     relu, tanh, sigmoid   y                 -                            -
+//     gelu, silu, gated     x                 -                            -
+//     softmax               y                 -                            -
 //     attention             q, k, v           -                            scores after softmax; `flash`: y, and of
 //                                                                          every row the log of its sum, 4 B
 //     add, concat, slice,   -                 -                            -

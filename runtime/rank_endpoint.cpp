@@ -1,19 +1,14 @@
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 
 #include "core/check.hpp"
+#include "runtime/clock.hpp"
 #include "runtime/rank_state.hpp"
 #include "runtime/run_watch.hpp"
 
 namespace pipewright {
 namespace {
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 // Between a float segment of all members.
 std::int64_t segment(std::int64_t elements, std::size_t i, std::size_t count) {
@@ -30,7 +25,7 @@ class RankEndpoint final : public Transport, public RunWatch {
 
   Sent send(const MessageSlot& message, std::span<const Piece> pieces) override {
     const int to = first_ + run_.channels[static_cast<std::size_t>(message.channel)].to;
-    const std::int64_t begin = now_ns();
+    const std::int64_t begin = steady_ns();
     bool waited = false;
     state_.wait(
         [&] {
@@ -39,7 +34,7 @@ class RankEndpoint final : public Transport, public RunWatch {
           return free;
         },
         [&] { return fmt::format("worker {} to read", to); });
-    const Sent sent{waited ? now_ns() - begin : 0, 0};
+    const Sent sent{waited ? steady_ns() - begin : 0, 0};
     if (to == state_.rank()) {
       for (const Piece& piece : pieces)
         std::memcpy(state_.memory(message) + piece.offset, piece.from, static_cast<std::size_t>(piece.bytes));
@@ -108,7 +103,7 @@ class RankEndpoint final : public Transport, public RunWatch {
   }
 
   void meet() override {
-    state_.check_termination();
+    check_asked_to_end();
     if (state_.rank() == 0) {
       for (int r = 1; r < state_.size(); ++r)
         state_.take_mail(r, kMeetUp);
@@ -120,6 +115,7 @@ class RankEndpoint final : public Transport, public RunWatch {
     }
   }
 
+  void check_asked_to_end() const override { state_.check_asked_to_end(); }
   void stop(const std::string& why) noexcept override { state_.stop(why); }
 
   void check(const std::string& what) override {

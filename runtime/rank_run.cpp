@@ -11,6 +11,7 @@
 #include "core/check.hpp"
 #include "core/cost/profile.hpp"
 #include "core/model/program.hpp"
+#include "core/plain_words.hpp"
 #include "kernels/nccl.hpp"
 #include "runtime/checkpoint.hpp"
 #include "runtime/hash.hpp"
@@ -185,7 +186,6 @@ std::vector<WorkerResult> execute(Ranks& ranks, const RunPlan& run, const Backen
     endpoints[self] = around(std::move(endpoints[self]));
   else if (!backend(ranks.rank())->in_host_memory())  // sockets read and write the host's memory
     endpoints[self] = staged_transport(std::move(endpoints[self]), run, Takes::ByReading);
-  const Ranks::Termination termination;
   std::vector<WorkerResult> results;
   std::vector<Blob> all;  // at rank 0: what every rank has sent
   const auto failed = [&](const std::string& why) {
@@ -212,7 +212,7 @@ std::vector<WorkerResult> execute(Ranks& ranks, const RunPlan& run, const Backen
   } catch (const Stopped& stopped) {  // another rank has failed after its last step
     throw failed(stopped.what());
   } catch (const std::exception& error) {  // after the last step, while the results travel
-    throw failed(fmt::format("worker {} at op end: {}", self, error.what()));
+    throw failed(fmt::format("worker {} at op end: {}", self, plain_words(error)));
   }
 }
 

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <csignal>
 #include <cstring>
 #include <stdexcept>
 
-#include <signal.h>
-
 #include "core/check.hpp"
+#include "core/plain_words.hpp"
 
 namespace pipewright {
 namespace {
@@ -19,26 +17,7 @@ constexpr std::int64_t kLargestMail = std::int64_t{1} << 36;
 // Memory for mail grows with the bytes that have come: a header alone, whatever length it states, costs this at most.
 constexpr std::int64_t kFirstRoom = std::int64_t{1} << 24;
 
-std::atomic<bool> terminated{false};
-extern "C" void note_termination(int) {
-  terminated = true;
-}
-
 }  // namespace
-
-bool Ranks::State::is_terminated() {
-  return terminated;
-}
-
-Ranks::Termination::Termination() {
-  terminated = false;
-  struct sigaction action {};
-  action.sa_handler = note_termination;
-  sigaction(SIGTERM, &action, nullptr);
-}
-Ranks::Termination::~Termination() {
-  std::signal(SIGTERM, SIG_DFL);
-}
 
 Ranks::State::State(std::unique_ptr<Wire> wire, double timeout_s)
     : wire_(std::move(wire)),
@@ -53,7 +32,7 @@ Ranks::State::State(std::unique_ptr<Wire> wire, double timeout_s)
         wire_->receive(*this, waiting_.load() > 0);
     } catch (const std::exception& error) {
       const std::lock_guard lock(mutex_);
-      if (stopped_.empty()) stopped_ = fmt::format("rank {} cannot receive: {}", wire_->rank(), error.what());
+      if (stopped_.empty()) stopped_ = fmt::format("rank {} cannot receive: {}", wire_->rank(), plain_words(error));
     }
   });
 }
@@ -129,8 +108,9 @@ void Ranks::State::post_mail(int to, int about, std::span<const std::byte> body)
   post(to, {.kind = kMail, .id = about}, parts);
 }
 
-void Ranks::State::check_termination() const {
-  if (terminated) throw PeerSilent(fmt::format("the launcher ended the run (SIGTERM){}", ended_processes()));
+void Ranks::State::check_asked_to_end() const {
+  if (const int signal = asked_to_end(); signal != 0)
+    throw PeerSilent(fmt::format("{} ended the run{}", signal_name(signal), ended_processes()));
 }
 
 std::string Ranks::State::who_is_silent() {
@@ -258,7 +238,7 @@ bool Ranks::State::recovered() {
     if (r != rank()) tell(r, {.kind = kMail, .id = kForget}, {});
   const bool over = !wait_at_most(timeout_s_, [&] {
     all_here = true;
-    bool hopeless = terminated;
+    bool hopeless = is_terminated();
     for (int r = 0; r < size(); ++r) {
       const auto found = mail_.find({r, kForget});
       const bool here = r == rank() || (found != mail_.end() && !found->second.empty());
@@ -280,7 +260,7 @@ bool Ranks::State::recovered() {
 }
 
 int Ranks::State::leave(int status, const std::function<void()>& left_alone) noexcept {
-  const bool failed_here = failed() || terminated;
+  const bool failed_here = failed() || asked_to_end() != 0;
   for (int r = 0; r < size(); ++r)
     if (r != rank()) tell(r, {.kind = kBye, .number = status}, {});
   // Rank 0 prints and writes, for as long as it takes; then all end at once, so that no launcher ends it before.

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -19,6 +20,7 @@
 
 #include <fmt/format.h>
 
+#include "core/ending.hpp"
 #include "runtime/rank_home.hpp"
 #include "runtime/ranks.hpp"
 
@@ -108,9 +110,10 @@ class Ranks::State : public FrameReader {
     if (is_stopped) throw Stopped(broken);
     if (!broken.empty()) throw PeerSilent(broken);
   }
-  static bool is_terminated();  // by SIGTERM
-  // Throws where the launcher has ended the run. A worker that waits for nobody would never notice.
-  void check_termination() const;
+  // By SIGTERM, as a launcher ends its ranks, which it kills a second later.
+  static bool is_terminated() { return asked_to_end() == SIGTERM; }
+  // Throws where this process was asked to end. A worker that waits for nobody would never notice.
+  void check_asked_to_end() const;
 
   // Ranks wait for one another, and only one of them hangs: whose receiving thread does not answer within a second?
   std::string who_is_silent();
@@ -177,9 +180,10 @@ class Ranks::State : public FrameReader {
     for (int r = 0; r < size(); ++r)
       if (status_of(r) > 0 && Clock::now() > left_at_[static_cast<std::size_t>(r)] + std::chrono::seconds(1))
         return fmt::format("worker {} has given up; its own message says why", r);
-    return is_terminated() ? fmt::format("the launcher ended the run (SIGTERM) while this worker waited for {}{}",
-                                         what(), ended_processes())
-                           : "";
+    const int signal = asked_to_end();
+    return signal == 0 ? ""
+                       : fmt::format("{} ended the run while this worker waited for {}{}", signal_name(signal), what(),
+                                     ended_processes());
   }
   std::string ended_processes() const;
   // One rank that cannot be told keeps nobody from telling the next.

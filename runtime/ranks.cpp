@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/check.hpp"
+#include "runtime/clock.hpp"
 #include "runtime/measurement.hpp"
 #include "runtime/rank_state.hpp"
 
@@ -16,10 +17,6 @@ namespace pipewright {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
-}
 
 Blob joined(const std::vector<Blob>& blobs) {
   BytesOut out;
@@ -71,12 +68,12 @@ Ranks::Ranks(std::unique_ptr<Wire> wire, double timeout_s)
     for (int i = 0; i < 64; ++i) {
       if (rank() == 0) {
         state_->take_mail(r, kClock);
-        state_->post_mail(r, kClock, BytesOut().put(now_ns()).bytes());
+        state_->post_mail(r, kClock, BytesOut().put(steady_ns()).bytes());
       } else if (rank() == r) {
-        const std::int64_t asked = now_ns();
+        const std::int64_t asked = steady_ns();
         state_->post_mail(0, kClock, {});
         const Blob said = state_->take_mail(0, kClock);
-        readings.push_back({asked, BytesIn(said).get<std::int64_t>(), now_ns()});
+        readings.push_back({asked, BytesIn(said).get<std::int64_t>(), steady_ns()});
       }
     }
     if (rank() == r) state_->clock = clock_offset(readings);

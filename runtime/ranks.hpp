@@ -4,8 +4,8 @@
 // and MPI: messages into slots, a word back when a slot is free, mail. A thread of each process receives, always.
 //
 // Every wait ends: with what it waited for; with `Stopped` when a worker has failed, its message being that worker's;
-// with `PeerSilent` after the timeout, when a process is gone, or when the launcher ends the run (SIGTERM) because one
-// is.
+// with `PeerSilent` after the timeout, when a process is gone, or when this one is asked to end (core/ending.hpp), as a
+// launcher does with SIGTERM because another one is gone.
 //
 //     all-reduce   member i sums segment i of n over all members in their order, then sends the sum to the others:
 //                  the same bits as the local transport's                   tests/runtime/ranks_test.cpp
@@ -88,9 +88,6 @@ class Ranks {
   bool gone(int rank) const;
   bool answers(int rank);  // its process does, within a second
 
-  // While it lives, SIGTERM ends this process's waits instead of the process.
-  class Termination;
-
   int cores() const;  // of all machines that these processes may use
   int machines() const;
   // The core that this worker's thread should stay on; -1: wherever it is put. `threads`: of a worker.
@@ -106,15 +103,6 @@ class Ranks {
 
  private:
   std::unique_ptr<State> state_;
-};
-
-// One at a time.
-class Ranks::Termination {
- public:
-  Termination();
-  ~Termination();
-  Termination(const Termination&) = delete;
-  Termination& operator=(const Termination&) = delete;
 };
 
 }  // namespace pipewright

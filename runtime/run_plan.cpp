@@ -15,8 +15,7 @@ namespace {
 
 constexpr int kGradientSlots = 2;
 
-// ---- what comes before what
-// ------------------------------------------------------------------------------------------
+// ---- what comes before what -----------------------------------------------------------------------------------------
 
 struct OpPlace {
   PositionId position = 0;
@@ -148,8 +147,7 @@ class Clocks {
   std::vector<std::vector<std::int32_t>> clock_;  // [position][op * positions + position]
 };
 
-// ---- channels
-// --------------------------------------------------------------------------------------------------------
+// ---- channels -------------------------------------------------------------------------------------------------------
 
 // The op that makes a message, and the one after which its slot is free.
 struct MessageOps {
@@ -231,8 +229,7 @@ void add_channels(RunPlan& run, const Places& places) {
       run.channels[c].slots = unlimited[c];
 }
 
-// ---- versions
-// --------------------------------------------------------------------------------------------------------
+// ---- versions -------------------------------------------------------------------------------------------------------
 
 // Updates of the input stage before it ran the forward of every micro-batch.
 std::vector<int> versions_of_input_stage(const Schedule& schedule) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <vector>
 
 #include "core/units.hpp"
 #include "runtime/backend.hpp"
@@ -10,6 +12,12 @@
 namespace pipewright {
 
 class Checkpoints;
+
+// Between two steps, while every worker of this process sleeps. The weights know nothing of it.
+struct Pauses {
+  std::vector<int> before;     // these steps; that of the number of steps is behind the last one
+  std::function<void()> call;  // by one thread; what it throws ends the run
+};
 
 struct RunSettings {
   OptimizerSettings optimizer;
@@ -25,6 +33,7 @@ struct RunSettings {
   bool time_layers = false;
   // Where the run goes on from, and leaves its state: steps before its first_step() are done and not run again.
   const Checkpoints* checkpoints = nullptr;
+  const Pauses* pauses = nullptr;
 };
 
 // Steps that a checkpoint says are done.

@@ -19,7 +19,7 @@ std::string refusal(const Model& model, const Layer& layer, const Backend& backe
   if (program->extra_parameters > 0) return "has parameters that no operation uses: they are counted, not trained";
   if (program->outputs.size() != 1) return "hands on several tensors, which no run does yet";
   if (program->inputs.size() != std::max<std::size_t>(1, layer.inputs.size()))
-    return "reads the model's input beside other layers' outputs, which no run does yet";
+    return "reads the model's input together with other layers' outputs, which no run does yet";
   for (const ProgramStep& step : program->steps) {
     try {
       rule_of(*program, step);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/check.hpp"
+#include "core/cost/buckets.hpp"
 #include "core/cost/memory_model.hpp"
 #include "runtime/crossings.hpp"
 

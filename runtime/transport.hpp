@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "core/ending.hpp"
 #include "core/ids.hpp"
 #include "core/units.hpp"
 #include "runtime/device_memory.hpp"
@@ -69,6 +70,11 @@ class Transport {
   virtual void all_reduce(int group, std::span<const WorkerId> members, float* data, std::int64_t elements) = 0;
 
   virtual void meet() = 0;  // all workers of the run
+  // Throws PeerSilent where this process was asked to end (core/ending.hpp): before each op, as a worker that waits for
+  // nobody would not notice.
+  virtual void check_asked_to_end() const {
+    if (const int signal = asked_to_end(); signal != 0) throw PeerSilent(signal_name(signal) + " ended the run");
+  }
   // This worker has failed: all waits end, also those of workers elsewhere, who are told why. "": because another one
   // has.
   virtual void stop(const std::string& why) noexcept = 0;

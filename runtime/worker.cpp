@@ -12,16 +12,13 @@
 #include <fmt/format.h>
 
 #include "core/check.hpp"
+#include "core/plain_words.hpp"
 #include "core/plan/op_index.hpp"
+#include "runtime/clock.hpp"
 #include "runtime/measurement.hpp"
 
 namespace pipewright {
 namespace {
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 // Whether a backward op is the last of its round on its worker: then its gradients are complete.
 std::vector<char> closes_round(const std::vector<Op>& ops, const RunPlan& run) {
@@ -42,7 +39,7 @@ void fill_with_nan(Mover& mover, std::byte* block, std::int64_t bytes) {
   mover.upload(block, ones.data(), {bytes});
 }
 
-// The block that the worker's arena is laid over: as large as was counted.
+// What the worker's arena is laid over: as large as was counted.
 std::unique_ptr<DeviceMemory> reserved(const RunPlan& run, PositionId position, Backend& backend, Bytes cap) {
   const ArenaUse use = replayed(run, position, cap);
   try {
@@ -150,9 +147,10 @@ void Worker::step(std::int64_t number) {
     backend_->set_clock();
     record_->probe = backend_->probe();
     transport_.meet();
-    record_->began = now_ns();
+    record_->began = steady_ns();
     for (std::size_t i = 0; i < lane_.compute.size(); ++i) {
       at_op_.store(static_cast<int>(i), std::memory_order_relaxed);
+      transport_.check_asked_to_end();
       if (lane_.compute[i].kind == Kind::Update)
         update(lane_.compute[i], versions_[i]);
       else
@@ -202,7 +200,7 @@ void Worker::keep_weights() {
 }
 
 std::string Worker::told(const std::exception& error) const {
-  return fmt::format("worker {} at op {}: {}", self_, at(), error.what());
+  return fmt::format("worker {} at op {}: {}", self_, at(), plain_words(error));
 }
 
 void Worker::stop(const std::string& why) {
@@ -236,11 +234,11 @@ void Worker::collectives() {
     const std::int64_t end = op.bucket == 0 ? run_.code[v].gradient_bytes : run_.code[v].bucket_begin[op.bucket - 1];
     const std::size_t set = op.micro_batch % static_cast<std::size_t>(run_.chunks[v].gradient_sets);
     Span& span = record_->times.collective[i];
-    span.start = {now_ns()};
+    span.start = {steady_ns()};
     if (!chunks_[v].gradients.empty())
       transport_.all_reduce(static_cast<int>(v), members_[v],
                             reinterpret_cast<float*>(chunks_[v].gradients[set] + begin), (end - begin) / 4);
-    span.end = {now_ns()};
+    span.end = {steady_ns()};
     done_[v].store(number, std::memory_order_release);
     done_[v].notify_all();
   }
@@ -344,7 +342,7 @@ void Worker::run(const Op& op, std::size_t index) {
   std::size_t i = 0;
   for (; i < line.size() && line[i].verb == Verb::Receive; ++i)
     receive(line[i], code, frame, m, place.size);
-  const std::int64_t start = op_began_ = now_ns();
+  const std::int64_t start = op_began_ = steady_ns();
   for (std::size_t r = 0; r < i; ++r)
     transport_.fetch(message_of(line[r], code, m));
   if (settings_.time_layers)
@@ -389,13 +387,13 @@ void Worker::send(const Instruction& i, const ChunkCode& code, Frame& frame, Mic
                        i.forward ? tensor.offset[size] : tensor.gradient_offset[size], tensor.bytes[size]});
     bytes += tensor.bytes[size];
   }
-  const std::int64_t begin = now_ns();
+  const std::int64_t begin = steady_ns();
   // A device may still be computing what the host hands over: the mark stands between its arithmetic and the copy.
   const bool device = !backend_->in_host_memory();
   const std::size_t mark = stamps_.size() + 1;  // the next that is free
   if (device) backend_->mark(mark);
   const Sent sent = transport_.send(slot_of(port.edge, i.forward, m), pieces_);
-  const std::int64_t end = now_ns();
+  const std::int64_t end = steady_ns();
   if (device) backend_->finish();  // a transport that copies nothing has not waited, and only now is the mark known
   const std::int64_t made = device ? std::clamp(backend_->moment(mark), begin, end) : begin;
   record_->blocked += Time{sent.waited};
@@ -460,7 +458,7 @@ void Worker::time(std::span<const Instruction> line, const ChunkCode& code, Fram
     backend_->mark(stamps_.size());
   }
   backend_->finish();
-  const std::int64_t end = now_ns();
+  const std::int64_t end = steady_ns();
   // Only now are they looked at: ops of some microseconds would be measured together with this bookkeeping. Between two
   // marks lies one reading of the clock, which a run does not have.
   std::map<std::pair<LayerId, Pass>, double> taken;
@@ -487,7 +485,7 @@ void Worker::spin(const Instruction& i, const ChunkCode& code, std::size_t size)
 }
 
 void Worker::spin_until(std::int64_t ns) const {
-  for (std::int64_t now = now_ns(); now < ns && !stopped_.load(std::memory_order_relaxed); now = now_ns())
+  for (std::int64_t now = steady_ns(); now < ns && !stopped_.load(std::memory_order_relaxed); now = steady_ns())
     if (crowded_ && ns - now > 200'000) std::this_thread::sleep_for(std::chrono::nanoseconds(ns - now - 100'000));
 }
 
@@ -538,7 +536,7 @@ void Worker::update(const Op& op, const OpVersions& versions) {
     const int all = (static_cast<int>(op.micro_batch) + 1) * buckets;
     wait_until(done_[v], all);
   }
-  const std::int64_t start = now_ns();
+  const std::int64_t start = steady_ns();
   if (run_.synthetic) {
     spin_until(start + code.time[static_cast<std::size_t>(Kind::Update)][0].value);
   } else if (!chunk.weights.empty()) {
@@ -577,7 +575,7 @@ void Worker::update(const Op& op, const OpVersions& versions) {
     std::int64_t count = 0;
     for (const CodeParameter& parameter : code.parameters)
       count += parameter.tensor.elements;
-    result_.update_ns.emplace_back(static_cast<double>(count), static_cast<double>(now_ns() - start));
+    result_.update_ns.emplace_back(static_cast<double>(count), static_cast<double>(steady_ns() - start));
   }
 }
 

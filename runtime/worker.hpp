@@ -41,6 +41,7 @@ class Worker {
   // Samples of the step, outside the timed part.
   void load(std::int64_t step);
 
+  void meet() { transport_.meet(); }
   void step(std::int64_t number);
   // All ops of a step, and the step's collectives.
   std::size_t complete_steps() const { return complete_; }

@@ -26,6 +26,12 @@ struct WorkerStep {
   Time probe;                       // a fixed piece of arithmetic right before the step (measurement.hpp)
 };
 
+// How much of a core a thread had while it wanted all of it.
+struct CoreUse {
+  std::int64_t wall = 0, cpu = 0;  // ns
+  std::int64_t interruptions = 0;  // times that the system gave its core to another thread
+};
+
 struct WorkerResult {
   std::vector<WorkerStep> steps;  // warm-up included
   ArenaUse memory;                // measured: what the arena handed out
@@ -35,6 +41,7 @@ struct WorkerResult {
   // last one); and what ops took beside their layers and messages.
   std::map<std::tuple<LayerId, Pass, int>, std::vector<double>> layer_ns;
   std::vector<double> overhead_ns;
+  CoreUse core;                                      // of rounds (LayerRounds)
   std::vector<std::pair<double, double>> update_ns;  // parameters, ns
 
   // Asynchronous schedules: versions that the forward and the backward of each (virtual stage, micro-batch) read in the

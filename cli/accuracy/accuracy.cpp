@@ -1,4 +1,4 @@
-// `accuracy`: how near predictions come on a GPU, from the device's facts to gradients, in six parts.
+// `accuracy`: how accurate predictions are on a GPU, from the device's facts to gradients, in six parts.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -14,7 +14,6 @@
 #include "cli/accuracy/parts.hpp"
 #include "cli/accuracy/summary.hpp"
 #include "cli/commands.hpp"
-#include "cli/progress.hpp"
 #include "cli/real_run.hpp"
 #include "cli/revision.hpp"
 #include "cli/terminal.hpp"
@@ -22,6 +21,7 @@
 #include "io/quantity.hpp"
 #include "io/sha256.hpp"
 #include "kernels/gpu_api.hpp"
+#include "runtime/signals.hpp"
 
 namespace pipewright {
 namespace {
@@ -30,12 +30,12 @@ constexpr std::array<Option, 9> kOptions = {{
     {"--backend", "", "NAME", "cuda (default): one GPU, cut into virtual devices"},
     {"--part", "", "N", "this part, 1 to 6 (repeatable; default: all, in their order)"},
     {"--dry-run", "", "", "every step with small sizes and the CPU; all files say so, and no figure is one of a GPU"},
-    {"--budget", "", "TIME", "of each part, after which nothing more is begun (default: 270 s; at most 5 min)"},
+    {"--budget", "", "TIME", "time for each part; nothing new starts after it (default: 270 s; at most 5 min)"},
     {"--set", "", "KEY=VALUE", "change one value of all scenarios first (repeatable)"},
     {"--kernel-tests", "", "FILE",
-     "the tests that compute-sanitizer runs (default: tests/kernels/test_gpu beside the program)"},
+     "the tests that compute-sanitizer runs (default: tests/kernels/test_gpu next to the program)"},
     {"--summary", "", "",
-     "measure nothing: make the summary anew from the results of -o; without -o, its empty tables"},
+     "measure nothing: write the summary again from the results of -o; without -o, its empty tables"},
     {"--output", "-o", "DIR", "for the results (default: pipewright-out/accuracy-cuda, in a dry run accuracy-dry-run)"},
     {"--json", "", "", "the summary as one JSON document on standard output instead of Markdown"},
 }};
@@ -47,7 +47,7 @@ std::vector<int> asked_parts(const Arguments& arguments) {
   for (const std::string& text : arguments.all("--part")) {
     const Parsed<std::int64_t> number = parse_count(text);
     if (!number.value || *number.value < 1 || *number.value > kParts)
-      throw InputError("--part: \"" + text + "\" is none of 1 to 6; write e.g. --part 3");
+      throw InputError("--part: \"" + text + "\" must be 1 to 6; write e.g. --part 3");
     parts.push_back(static_cast<int>(*number.value));
   }
   if (parts.empty()) parts = {1, 2, 3, 4, 5, 6};
@@ -202,7 +202,7 @@ int run(const Arguments& arguments) {
       arguments.last("--output", dry_run ? "pipewright-out/accuracy-dry-run" : "pipewright-out/accuracy-cuda");
   check_items(items, parts);
   StudyResults results(folder, settings_of(items, arguments.all("--set"), dry_run), dry_run);
-  const LastWords last_words("interrupted: every result so far is kept in " + results.folder() +
+  const LastWords last_words("every result so far is kept in " + results.folder() +
                              "; the same command goes on where this one stopped");
   tell_other_program(results);
   const std::map<std::string, int> failed = failed_before(results);
@@ -235,7 +235,7 @@ int run(const Arguments& arguments) {
 constinit const Command kAccuracy{
     .name = "accuracy",
     .arguments = "",
-    .summary = "how near predictions come on a GPU: device, calibration, runs, memory, gradients",
+    .summary = "how accurate predictions are on a GPU: device, calibration, runs, memory, gradients",
     .details =
         "Parts: 1 the device and its SM groups, 2 the calibration, 3 pipelines predicted and run, 4 speed-ups of 2, 4\n"
         "and 8 virtual devices over one, 5 the largest model under a cap, 6 gradients and compute-sanitizer. "

@@ -82,7 +82,7 @@ void calibration_part(const PartTask& task) {
     if (task.results.done(task.part, group)) {
       if (!std::filesystem::exists(profile_path(task.results, group), absent))
         throw InputError(profile_path(task.results, group) +
-                         ": was measured and is gone; nothing is calibrated twice: begin anew in another folder");
+                         ": was measured and is gone; nothing is calibrated twice: begin again in another folder");
       continue;
     }
     if (!task.has_turn(group)) continue;
@@ -95,7 +95,7 @@ void calibration_part(const PartTask& task) {
     if (predicted_already(task, group))
       throw InputError(
           fmt::format("--part 2: {} is gone, and predictions were made with it; nothing is calibrated after a "
-                      "prediction was seen: begin anew in another folder",
+                      "prediction was seen: begin again in another folder",
                       group));
     or_tell(task, group, [&] { measure(task, group, items, each); });
   }

@@ -7,6 +7,7 @@
 #include "calibrate/calibrate.hpp"
 #include "cli/revision.hpp"
 #include "cli/terminal.hpp"
+#include "core/plain_words.hpp"
 #include "io/format_quantity.hpp"
 #include "kernels/gpu_api.hpp"
 #include "runtime/backends/cpu.hpp"
@@ -82,7 +83,7 @@ void check_gpu_is_there(const PartTask& task, const std::string& name, const std
 }
 
 std::string what_failed(const std::exception& error) {
-  std::string text = error.what();
+  std::string text = plain_words(error);
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
 }

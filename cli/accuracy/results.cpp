@@ -16,6 +16,7 @@
 
 #include "cli/attempt.hpp"
 #include "core/check.hpp"
+#include "io/quote.hpp"
 #include "io/read_file.hpp"
 #include "io/writers/writers.hpp"
 
@@ -104,7 +105,7 @@ std::string stamped(const std::string& path, std::string text) {
     return behind(end + 1, "\n<!-- dry_run: true -->");
   }
   if (path.ends_with(".md")) return "<!-- dry_run: true -->\n" + text;
-  return "# dry_run: true\n" + text;  // .yaml, .csv
+  return comment("dry_run: true") + text;  // .yaml, .csv
 }
 
 StudyResults::StudyResults(std::string folder, const StudySettings& settings, bool dry_run)
@@ -119,7 +120,7 @@ StudyResults::StudyResults(std::string folder, const StudySettings& settings, bo
     const StudySettings there = parse_study_settings(read_file(path), path);
     if (const std::string other = differences(there, settings); !other.empty())
       throw InputError("--output: \"" + folder_ + "\" holds a study of other settings (" + other +
-                       "); its results cannot stand beside new ones: ask the same again, or name another folder");
+                       "); its results cannot be mixed with new ones: ask the same again, or name another folder");
     clear_unfinished(folder_);
     read_records();
     return;
@@ -162,7 +163,7 @@ void StudyResults::read_records() {
     for (const std::string& path : paths) {
       StudyRecord record = parse_study_record(read_file(path), path);
       if (record.settings != hash_ || record.dry_run != dry_run_)
-        throw InputError(path + ": is of a study of other settings; take it away, and it is made anew");
+        throw InputError(path + ": belongs to a study with other settings; remove it to measure again");
       records_.push_back(std::move(record));
     }
   }

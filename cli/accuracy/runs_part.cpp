@@ -53,7 +53,7 @@ void say_what_it_is(const Scenario& scenario, StudyRecord& record) {
 
 // `validate` has an option to judge all the same; a study has none, and repeats by itself.
 std::string without_advice(std::string text) {
-  constexpr std::string_view kAdvice = "; run again, or --force";
+  constexpr std::string_view kAdvice = "; stop what else runs here and run again, or --force";
   if (const std::size_t at = text.find(kAdvice); at != std::string::npos) text.erase(at, kAdvice.size());
   return text;
 }
@@ -71,7 +71,7 @@ StudyRecord record_of(const Row& row, StudyRecord record) {
   record.figures["predicted_s"] = seconds(row.predicted), record.figures["measured_s"] = seconds(row.median);
   record.figures["p5_s"] = seconds(row.p5), record.figures["p95_s"] = seconds(row.p95);
   record.figures["error"] = row.error, record.figures["band"] = row.half_band;
-  record.figures["in_band"] = row.in_band() ? 1 : 0;
+  record.figures["in_band"] = row.in_band ? 1 : 0;
   record.figures["bubble_predicted"] = row.bubble_predicted, record.figures["bubble_measured"] = row.bubble_measured;
   record.figures["memory_exact"] = row.memory_exact ? 1 : 0;
   for (const Time step : row.timed)

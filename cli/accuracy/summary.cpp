@@ -208,7 +208,7 @@ class Summarizer {
         all.begin(), all.end(), [](const StudyRecord* record) { return record->figure("memory_exact") == 1; }));
     const auto number = static_cast<int>(all.size());
     add(3, "memory in the arena", "to the byte", number > 0 ? std::optional(exact == number) : none, of(exact, number));
-    const Ranking& r = s_.ranking;
+    const PairsInOrder& r = s_.ranking;
     add_of_gpu(3, "ranking of schedules", "every pair that can be told apart",
                r.told_apart > 0 ? std::optional(r.right == r.told_apart) : none,
                fmt::format("{} of {}, {} of {} told apart", r.right, r.told_apart, r.told_apart, r.pairs));

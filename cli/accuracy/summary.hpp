@@ -54,7 +54,7 @@ struct SpeedUp {
   std::optional<double> predicted, measured;  // over one worker
 };
 
-struct Ranking {
+struct PairsInOrder {
   int right = 0, told_apart = 0, pairs = 0;
 };
 
@@ -63,7 +63,7 @@ struct StudySummary {
   std::vector<PlannedRow> plan;
   std::vector<StudyRecord> records;
   std::vector<StepErrors> steps;  // K = 1, 2, 4, 8, as far as planned
-  Ranking ranking;
+  PairsInOrder ranking;
   std::vector<SpeedUp> speed_ups;  // by M, then K > 1
   std::vector<StudyTarget> targets;
 

@@ -10,27 +10,21 @@
 
 #include "cli/accuracy/summary.hpp"
 #include "io/format_quantity.hpp"
+#include "io/writers/markdown_table.hpp"
 
 namespace pipewright {
 namespace {
 
 const std::string kNotMeasured = "not measured";
 
-// A header row and the line below it: "name" to the left, ">name" to the right.
-std::string header(const std::vector<std::string>& columns) {
-  std::string names = "|", line = "|";
-  for (const std::string& column : columns) {
-    const bool right = column.starts_with(">");
-    names += " " + column.substr(right ? 1 : 0) + " |", line += right ? "--:|" : "---|";
+// "name" to the left, ">name" to the right.
+std::string header(const std::vector<std::string>& names) {
+  std::vector<TextColumn> columns;
+  for (const std::string& name : names) {
+    const bool right = name.starts_with(">");
+    columns.push_back({.head = name.substr(right ? 1 : 0), .left = !right});
   }
-  return names + "\n" + line + "\n";
-}
-
-std::string row(const std::vector<std::string>& cells) {
-  std::string text = "|";
-  for (const std::string& cell : cells)
-    text += " " + cell + " |";
-  return text + "\n";
+  return markdown_head(columns);
 }
 
 std::string time_of(double seconds) {
@@ -77,9 +71,9 @@ class Tables {
              "times of workers that share cores say nothing.\n\n";
     text +=
         "Written by `pipewright accuracy`, which goes through six parts on a machine with a GPU "
-        "([how](gpu.md#on-a-machine-with-a-gpu)); "
+        "([how](../how-it-works/gpu.md#on-a-machine-with-a-gpu)); "
         "one GPU is cut into K virtual devices, groups of its SMs. The scenarios are those of "
-        "[scenarios/gpu](../scenarios/gpu). What a CPU gave is in [accuracy-cpu.md](accuracy-cpu.md).\n\n"
+        "[scenarios/gpu](../../scenarios/gpu). What a CPU gave is in [accuracy-cpu.md](accuracy-cpu.md).\n\n"
         "```sh\nbuild/pipewright accuracy -o accuracy\n```\n\n";
     if (s_.records.empty()) text += "**No GPU has been measured yet**: every cell below says so.\n\n";
     return text;
@@ -93,8 +87,8 @@ class Tables {
     for (const StudyTarget& target : s_.targets) {
       const std::array<std::string, 4> verdicts = {kNotMeasured, "not applicable", "met",
                                                    target.stretch ? "missed" : "MISSED"};
-      text += row({std::to_string(target.part), target.quantity, target.target, target.result,
-                   verdicts[static_cast<std::size_t>(target.state)]});
+      text += markdown_row({std::to_string(target.part), target.quantity, target.target, target.result,
+                            verdicts[static_cast<std::size_t>(target.state)]});
     }
     return text + "\n";
   }
@@ -102,7 +96,9 @@ class Tables {
   std::string device() const {
     const StudyRecord* const facts = s_.counted(1, "device");
     std::string text = "### Part 1: the device and its SM groups\n\n" + header({"question", "answer"});
-    const auto fact = [&](const std::string& question, const std::string& answer) { text += row({question, answer}); };
+    const auto fact = [&](const std::string& question, const std::string& answer) {
+      text += markdown_row({question, answer});
+    };
     fact("device", word(facts, "name"));
     fact("date", word(facts, "date"));
     fact("pipewright", word(facts, "program"));
@@ -124,9 +120,9 @@ class Tables {
                            ">of them shared", ">a delay on one", ">delays on all"});
     for (const int asked : {2, 4, 8}) {
       const StudyRecord* const r = s_.counted(1, fmt::format("groups-{}", asked));
-      text +=
-          row({std::to_string(asked), plain(r, "groups"), plain(r, "sms"), plain(r, "left_over"), plain(r, "sms_seen"),
-               plain(r, "sms_shared"), cell(r, "one_delay_s", time_of), cell(r, "all_delays_s", time_of)});
+      text += markdown_row({std::to_string(asked), plain(r, "groups"), plain(r, "sms"), plain(r, "left_over"),
+                            plain(r, "sms_seen"), plain(r, "sms_shared"), cell(r, "one_delay_s", time_of),
+                            cell(r, "all_delays_s", time_of)});
     }
     return text + "\n";
   }
@@ -138,8 +134,8 @@ class Tables {
         header({"profile", ">layers and sizes", ">error common to all", ">of each op's own", ">took"});
     for (const std::string& name : profiles()) {
       const StudyRecord* const r = s_.counted(2, name);
-      text += row({name, plain(r, "layers"), cell(r, "common_error", percent), cell(r, "independent_error", percent),
-                   cell(r, "seconds", time_of)});
+      text += markdown_row({name, plain(r, "layers"), cell(r, "common_error", percent),
+                            cell(r, "independent_error", percent), cell(r, "seconds", time_of)});
     }
     text += "\nCross-validated by family of shapes: each family left out of the fit, then predicted by it.\n\n" +
             header({"family", ">SMs", ">shapes", ">mean error", ">p95", ">bias"});
@@ -147,13 +143,13 @@ class Tables {
     for (const StudyRecord& r : s_.records) {
       if (r.part != 2 || r.word("kind").empty()) continue;
       any = true;
-      text += row({r.word("family"), plain(&r, "sms"), plain(&r, "shapes"), cell(&r, "mean_error", percent),
-                   cell(&r, "p95_error", percent), cell(&r, "bias", signed_percent)});
+      text += markdown_row({r.word("family"), plain(&r, "sms"), plain(&r, "shapes"), cell(&r, "mean_error", percent),
+                            cell(&r, "p95_error", percent), cell(&r, "bias", signed_percent)});
     }
     const std::string cell_text = s_.dry_run ? "not applicable" : kNotMeasured;
     if (!any)
       for (const char* const kind : {"matrix products", "memory-bound"})
-        text += row({kind, cell_text, cell_text, cell_text, cell_text, cell_text});
+        text += markdown_row({kind, cell_text, cell_text, cell_text, cell_text, cell_text});
     return text + "\n";
   }
   std::vector<std::string> profiles() const {
@@ -174,7 +170,7 @@ class Tables {
     std::string text =
         "### Part 3: pipelines, predicted and run\n\n"
         "An op is priced by what it took while as many of the K virtual devices worked; sharing of memory bandwidth is "
-        "not modelled beside it.\n\n" +
+        "not modelled in addition.\n\n" +
         header({"scenario", ">K", ">M", "schedule", "precision", ">shortest op", ">predicted", ">measured", ">error",
                 "in band", ">bubble, predicted", ">measured", "memory", ">p95/p5"});
     for (const PlannedRow& p : s_.plan) {
@@ -192,7 +188,7 @@ class Tables {
       cells.push_back(cell(r, "memory_exact", [](double exact) { return exact != 0 ? "exact" : "NOT EXACT"; }));
       const bool spread = r != nullptr && r->figure("p5_s") > 0;
       cells.push_back(spread ? fmt::format("{:.2f}", r->figure("p95_s") / r->figure("p5_s")) : status_of(r));
-      text += row(cells);
+      text += markdown_row(cells);
     }
     return text + "\n";
   }
@@ -209,7 +205,7 @@ class Tables {
                                    signed_percent(*one.predicted / *one.measured - 1)});
       else
         cells.insert(cells.end(), 3, missing(one));
-      text += row(cells);
+      text += markdown_row(cells);
     }
     return text + "\n";
   }
@@ -231,9 +227,10 @@ class Tables {
       if (p.part != 5) continue;
       const StudyRecord* const r = s_.counted(5, p.name);
       const auto bytes = [](double value) { return short_bytes({std::llround(value)}); };
-      text += row({std::to_string(p.stages), cell(r, "cap", bytes), plain(r, "predicted_layers"),
-                   plain(r, "measured_layers"), cell(r, "parameters", [](double n) { return short_count(n); }),
-                   plain(r, "runs"), s_.dry_run ? "not applicable" : cell(r, "context_error", signed_percent)});
+      text +=
+          markdown_row({std::to_string(p.stages), cell(r, "cap", bytes), plain(r, "predicted_layers"),
+                        plain(r, "measured_layers"), cell(r, "parameters", [](double n) { return short_count(n); }),
+                        plain(r, "runs"), s_.dry_run ? "not applicable" : cell(r, "context_error", signed_percent)});
     }
     return text + "\n";
   }
@@ -246,8 +243,9 @@ class Tables {
     for (const PlannedRow& p : s_.plan) {
       if (p.part != 6) continue;
       const StudyRecord* const r = s_.counted(6, p.name);
-      text += row({std::to_string(p.stages), p.precision, p.kernels, plain(r, "values"), plain(r, "differing"),
-                   cell(r, "relative", [](double d) { return d == 0 ? std::string("0") : fmt::format("{:.1e}", d); })});
+      text += markdown_row(
+          {std::to_string(p.stages), p.precision, p.kernels, plain(r, "values"), plain(r, "differing"),
+           cell(r, "relative", [](double d) { return d == 0 ? std::string("0") : fmt::format("{:.1e}", d); })});
     }
     return text + "\n";
   }
@@ -261,19 +259,12 @@ class Tables {
           i + 1 == s_.records.size() || s_.records[i + 1].part != r.part || s_.records[i + 1].name != r.name;
       const StudyRecord* const counts = s_.counted(r.part, r.name);
       if (!last || counts->done() || r.status == "not applicable") continue;
-      rows += row({std::to_string(r.part), r.name, std::to_string(r.attempt), r.status, one_line(r)});
+      rows += markdown_row({std::to_string(r.part), r.name, std::to_string(r.attempt), r.status, r.reason});
     }
     if (rows.empty()) return "";
     return "### Without a judgement\n\n" + header({">part", "name", ">attempts", "status", "reason of the latest"}) +
            rows + "\n";
   }
-  static std::string one_line(const StudyRecord& r) {
-    std::string text = r.reason;
-    for (char& c : text)
-      if (c == '\n' || c == '|') c = ' ';
-    return text;
-  }
-
   const StudySummary& s_;
 };
 

@@ -25,6 +25,7 @@ namespace pipewright {
 enum class Precision { Fp32, Tf32, Fp16, Bf16 };
 
 enum class Provenance { Assumed, Published, Measured };
+const char* in_words(Provenance provenance);  // "assumed"
 
 // The share of a peak rate that operators of one kind reach: of the FLOP rate, or for OperatorKind::Memory of the
 // memory bandwidth, which all kinds share.
@@ -66,8 +67,8 @@ struct MeasuredDevice;  // core/cluster/measured_device.hpp
 // One accelerator. Peak rates are dense (no sparsity); each figure has a `source` in its file.
 struct Device {
   std::string name;
-  Bytes memory;   // total on the device
-  Bytes reserve;  // taken by context, libraries and allocator before the model gets any
+  Bytes memory;   // what a program is given of it, in total: on a GPU what CUDA reports, less than its nominal size
+  Bytes reserve;  // of that, taken by context, communicators and libraries before the model gets any
   Allocator allocator = Allocator::Exact;
   double fragmentation = 0;            // share of what the model holds that is lost between blocks
   std::map<Precision, FlopRate> peak;  // by precision
@@ -85,7 +86,8 @@ struct Device {
   std::optional<Power> power;            // that it draws at most while it computes: its thermal design power
   std::optional<Time> mtbf;              // mean time between failures that stop the training, of one device
   std::string source;
-  std::map<std::string, std::string> sources;  // of single figures, by key: "peak.fp16"
+  std::map<std::string, std::string> sources;     // of single figures, by key: "peak.fp16"
+  std::map<std::string, Provenance> provenances;  // likewise, where it is stated how a figure is known: "memory"
   Place place;
 };
 
@@ -144,7 +146,8 @@ struct Cluster {
   std::optional<Network> network;  // must be there when nodes > 1
   Sharing sharing = Sharing::MaxMin;
   std::string source;
-  std::map<std::string, std::string> sources;  // of single figures, by key: "node.links.bandwidth"
+  std::map<std::string, std::string> sources;     // of single figures, by key: "node.links.bandwidth"
+  std::map<std::string, Provenance> provenances;  // likewise
   Place place;
 
   int devices() const { return nodes * devices_per_node; }

@@ -18,6 +18,11 @@ double interpolated(const std::vector<std::pair<double, double>>& curve, double 
 
 }  // namespace
 
+const char* in_words(Provenance provenance) {
+  constexpr const char* kWords[] = {"assumed", "published", "measured"};
+  return kWords[static_cast<std::size_t>(provenance)];
+}
+
 double Efficiency::at(double work) const {
   PP_CHECK(!curve.empty());
   const double share = interpolated(curve, work);

@@ -1,3 +1,5 @@
+#include "core/cost/buckets.hpp"
+
 #include <algorithm>
 #include <limits>
 

@@ -136,48 +136,12 @@ class CostModel {
 
 CostModel cost_model(const Scenario& scenario);
 
-// The layers' figures compiled into the prices of one step of `plan`. The plan must be valid (`validate`).
-//
-// Per virtual stage: F, BW, B, W sum their layers' passes, R repeats F, each plus the source's overhead per op; Update
-// is the optimizer step over its parameters. Where a host limits (`LayerCosts::issued`) an op is a flow line of two
-// machines, host and device, whose layers follow one another on each:
-//     done = max(max(done, issued) + device, issued + host);   issued = issued + host
-// Layers of 1 and 4 ms on the device, 3 and 1 ms on the host: done after 3, then 7 ms. In the other order 4, then 5 ms.
-// On the last stage the host issues the backward of a micro-batch while the device still works on its forward.
-// tests/core/operator_costs_test.cpp "a flow line"
-// A worker id is copy * positions + position.
-//
-// Messages. `skips: hop`: the edge between chunks v and v + 1 carries every tensor produced up to chunk v and used
-// after it. `skips: direct`: each pair of chunks of which one uses a tensor that the other produces has an edge with
-// these tensors; a tensor counts once per edge. Chunks that no tensor joins wait for nothing of one another and have no
-// edge; a tensor of 0 bytes is one, and still takes its latency. Gradients have the size of the tensors. Only pairs of
-// replicas that some micro-batch joins (equal modulo the common divisor) have a channel.
-//
-// `fold`: of this plan, or nullptr for every copy. The shape counts the copies that are simulated, messages and links
-// are theirs; all-reduces are priced over the members of all copies. Ring hops are those of whole steps only.
-StepCosts step_costs(const Plan& plan, const CostModel& cost, std::shared_ptr<const Fold> fold = nullptr);
-
-// Shape of the schedule that the plan asks for, with the number of all-reduce buckets of every chunk (`buckets`).
-ScheduleShape schedule_shape(const Plan& plan, const Model& model, const Training& training);
-
-// One all-reduce bucket: gradients of consecutive layers, complete when backward has passed `first_layer`.
-struct Bucket {
-  Bytes bytes;
-  LayerId first_layer = 0;
-};
-
-// Buckets of a range of layers in the order in which backward completes them: filled from the last layer backwards, a
-// bucket is closed once it holds `limit` bytes or more. A layer is never split; a range without parameters has one
-// empty bucket. As PyTorch's DistributedDataParallel, without its smaller first bucket.  [PyTorchDDP20] section 3.2.2
-// `per_parameter`: bytes of a gradient. Of layers shared by a tensor-parallel group those of one device count.
-std::vector<Bucket> buckets(const Model& model, LayerRange layers, Bytes per_parameter, Bytes limit);
-
 // Bytes per parameter, by precision and optimizer.   [GPipe19] Table 1: 12 B = fp32 weight + gradient + RMSProp state.
 // bf16 with Adam and gradients accumulated in fp32: 2 + 4 + 12 = 18 B, as Megatron-LM.
 Bytes weight_bytes(Precision precision);         // fp32, tf32: 4; fp16, bf16: 2
 Bytes gradient_bytes(const Training& training);  // as the weight, unless training.gradient_precision says otherwise
-Bytes optimizer_bytes(Precision precision,
-                      Optimizer optimizer);  // states in fp32 (+ 4 for the fp32 master of fp16/bf16)
+// States in fp32, and 4 B for the fp32 master of fp16 and bf16.
+Bytes optimizer_bytes(Precision precision, Optimizer optimizer);
 
 // Optimizer states of `parameters` (those on one device) that a worker of the stage holds and updates: all of them, or
 // with training.zero = 1 ceil(parameters / members), members = copies x replicas of the stage.              [ZeRO20]

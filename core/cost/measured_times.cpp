@@ -135,7 +135,7 @@ std::string MeasuredTimes::provenance() const {
   if (device_.virtual_devices > 1) text += ", one of " + std::to_string(device_.virtual_devices) + " groups of its SMs";
   text += " (" + measured_.date + ", driver " + measured_.driver + ")";
   if (device_.virtual_devices > 1)
-    text += ", while as many of the groups worked; sharing of memory bandwidth is not modelled beside it";
+    text += ", while as many of the groups worked; sharing of memory bandwidth is not modelled in addition";
   return text;
 }
 

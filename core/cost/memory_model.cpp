@@ -239,7 +239,7 @@ MemoryModel empty_model(const Plan& plan, const Scenario& scenario) {
   memory.reserve = first.reserve, memory.capacity = first.capacity, memory.fragmentation = first.fragmentation;
   for (StageId k = 0; scenario.cluster.classes() > 1 && k < plan.stages; ++k)
     memory.rooms.push_back(room(k));
-  if (!scenario.model.works.empty()) memory.activation_band = kActivationBand, memory.fit = scenario.plan.fit;
+  if (!scenario.model.works.empty()) memory.activation_band = kActivationBand, memory.fit = fit_asked(scenario);
   memory.chunks.resize(static_cast<std::size_t>(plan.chunks()));
   return memory;
 }
@@ -316,6 +316,17 @@ std::vector<LayerKept> kept_by_layers(const Plan& plan, const CostModel& cost, c
   return kept;
 }
 
+double fit_asked(const Scenario& scenario) {
+  const double fit = scenario.model.works.empty() ? 0 : scenario.plan.fit;
+  return fit > 0.5 ? fit : 0;
+}
+
+Scenario fitting_by_default(Scenario scenario) {
+  PlanRequest& plan = scenario.plan;
+  if (plan.fit == 0 && !scenario.model.works.empty()) plan.fit = kFitByDefault, plan.fit_by_default = true;
+  return scenario;
+}
+
 double fit_probability(const MemoryNeed& need) {
   if (need.high <= need.low) return need.to_fit <= need.capacity ? 1 : 0;
   const auto from_low = [&](Bytes bytes) { return static_cast<double>((bytes - need.low).value); };
@@ -337,7 +348,7 @@ MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes, StageId sta
   need.fragmentation = share_of(need.model, room.fragmentation);
   need.with_reserve = checked_sum(checked_sum(bytes.total(), need.rounding), need.fragmentation);
   const Bytes open = share_of(bytes.activations(), memory.activation_band);
-  need.low = need.model - open;
+  need.low = bytes.total() - open;
   need.high = checked_sum(need.with_reserve, open);
   need.to_fit = need.with_reserve;
   need.fit = memory.activation_band > 0 ? memory.fit : 0;
@@ -347,8 +358,8 @@ MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes, StageId sta
   return need;
 }
 
-// low + P (high - low) with the range written out: model - a + P (reserve + rounding + fragmentation * model + 2 a).
-// Up to P = 1/2 that is no more than the need.
+// low + P (high - low) with the range written out: model + reserve - a + P (rounding + fragmentation * model + 2 a). Up
+// to P = 1/2 that is no more than the need.
 std::vector<NeedSum> need_sums(double fragmentation, double activation_band, double fit) {
   std::vector<NeedSum> sums = {{1 + fragmentation, 0, 1}};
   if (fit > 0.5 && activation_band > 0) sums.push_back({1 + fit * fragmentation, (2 * fit - 1) * activation_band, fit});

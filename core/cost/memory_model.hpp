@@ -6,8 +6,9 @@
 //   + recompute    one micro-batch's activations, rebuilt by R: from the start of R to the end of its backward;
 //                  selective, blocks, layers: the largest attention core or rebuilt layer, while a backward runs
 //   + workspace    scratch memory of operators, while an op runs
-//   + buffers      received tensors until their op begins, buckets while they travel; until they are sent: gradients,
-//                  and of a virtual stage's own outputs what its stash does not hold
+//   + buffers      received activations until their forward begins, received gradients until their backward ends;
+//                  buckets while they travel; until they are sent: gradients, and of a virtual stage's own outputs what
+//                  its stash does not hold
 //
 // The sum without the reserve is the model's peak. What the device must have is more:
 //
@@ -15,17 +16,18 @@
 //
 // rounding: by the device's allocator, a block per layer each for its weights, gradients, optimizer states and stash,
 // and one for the boundary. Which tensors a framework keeps is not the same everywhere: where the activations follow
-// from operators, the true need is expected between peak - a and need + a, a = kActivationBand of stash, logits,
-// recompute and workspace. Published activations of a Transformer lie 11 to 18 % above a count from first principles
+// from operators, the true need is expected between peak + reserve - a and need + a, a = kActivationBand of stash,
+// logits, recompute and workspace. Published activations of a Transformer lie 11 to 18 % above a count from first
+// principles
 // ([GPipe19] table 1); tests/core/memory_operators_test.cpp "need"
 //
 // A plan that is asked to fit with probability P (plan.fit) must have more: with the true need uniform between low =
-// peak - a and high = need + a, the same place of the range on every stage,
+// peak + reserve - a and high = need + a, the same place of the range on every stage,
 //
 //     P(fits) = min over stages of (capacity - low) / (high - low),   so   to_fit = low + P (high - low) <= capacity
 //
-// and never less than the need. peak 60, activations 40, reserve 10: a = 6, 54 to 76 B; P = 95 %: 54 + 0.95 * 22 = 74.9
-// where the need is 70. planner/what_if/spread.hpp draws from the same range;
+// and never less than the need, which P up to 1/2 asks for. peak 60, activations 40, reserve 10: a = 6, 64 to 76 B;
+// P = 95 %: 64 + 0.95 * 12 = 75.4 where the need is 70. planner/what_if/spread.hpp draws from the same range;
 // tests/core/memory_operators_test.cpp "fits with a probability"
 //
 // Peak without buffers needs no clock: a walk over the op list gives it exactly (`peak`), the simulated time series
@@ -100,9 +102,15 @@ struct MemoryNeed {
   Bytes capacity;       // of the device
   Bytes low, high;
   Bytes to_fit;    // compared with the capacity: with_reserve, and with plan.fit more
-  double fit = 0;  // plan.fit, where there is a range; 0: not asked for
+  double fit = 0;  // plan.fit, where there is a range and it asks for more than the need; else 0
 };
 constexpr double kActivationBand = 0.15;
+constexpr double kFitByDefault = 0.95;  // what `plan` and `capacity` ask for, and `simulate` warns below
+
+// plan.fit of a model whose activations have a range; 0: none, or no more than 1/2, for which the need must fit.
+double fit_asked(const Scenario& scenario);
+// The scenario as `plan` and `capacity` take it: where it states no plan.fit, plans fit with kFitByDefault.
+Scenario fitting_by_default(Scenario scenario);
 
 // P(fits) above, of one stage: 0 to 1. Without a range: whether it fits.
 double fit_probability(const MemoryNeed& need);
@@ -123,7 +131,7 @@ struct MemoryModel {
   Bytes capacity;              // likewise
   double fragmentation = 0;    // likewise
   double activation_band = 0;  // kActivationBand where activations follow from operators, else 0: they are stated
-  double fit = 0;              // plan.fit where there is a band; 0: not asked for
+  double fit = 0;              // as MemoryNeed::fit
   // By sending and receiving virtual stage. Not listed: the sender produced the whole message, and stashes it.
   std::map<std::pair<VirtualStageId, VirtualStageId>, ChunkOutput> outputs = {};
   // By stage, on a cluster of several device classes (the three members above are then the first stage's); else none.
@@ -144,10 +152,10 @@ MemoryModel memory_of_stages(const Plan& plan, const CostModel& cost, const std:
 // Of a worker of `stage`.
 MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes, StageId stage);
 
-// MemoryNeed::to_fit is the largest of these sums: by what a byte that the model holds counts, what it counts on top
-// where it is an activation, and what a byte of reserve or rounding counts. For bounds and for searches over sums.
+// MemoryNeed::to_fit less the reserve is the largest of these sums: by what a byte that the model holds counts, what it
+// counts on top where it is an activation, and what a byte of rounding counts. For bounds and for searches over sums.
 struct NeedSum {
-  double model, activation, rest;
+  double model, activation, rounding;
 };
 std::vector<NeedSum> need_sums(double fragmentation, double activation_band, double fit);
 // The one that is the larger as a rule.

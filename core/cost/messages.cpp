@@ -125,7 +125,7 @@ void check_pairs(const StepCosts& costs, const Place& replicas) {
 
 void lay_messages(StepCosts& costs, const std::vector<Bytes>& full, const std::vector<Bytes>& last,
                   const std::function<Route(WorkerId, WorkerId)>& route,
-                  const std::function<Sent(Bytes, WorkerId)>& sent) {
+                  const std::function<SentShare(Bytes, WorkerId)>& sent) {
   const ScheduleShape& shape = costs.shape;
   const Workers workers(shape);
   Channels channels(costs);
@@ -142,7 +142,7 @@ void lay_messages(StepCosts& costs, const std::vector<Bytes>& full, const std::v
               WorkerId sender = workers.id(copy, from, a), receiver = workers.id(copy, to, b);
               if (direction == Direction::Backward) std::swap(sender, receiver);
               message = channels.connect(sender, receiver, route);
-              const Sent whole = sent(full[e], receiver), rest = sent(last[e], receiver);
+              const SentShare whole = sent(full[e], receiver), rest = sent(last[e], receiver);
               message_last = channels.loaded(message, rest.bytes, rest.gather);
               message = channels.loaded(message, whole.bytes, whole.gather);
             }

@@ -47,7 +47,7 @@ void check_pairs(const StepCosts& costs, const Place& replicas);
 
 // One tensor from worker to worker as the lead device sends it: its share of the bytes, and the time until the
 // receiving group has all of it.
-struct Sent {
+struct SentShare {
   Bytes bytes;
   Time gather;
 };
@@ -61,7 +61,7 @@ class Scatter {
       : degree_(plan.scatter_gather ? plan.tensor_parallel : 1), per_node_(cluster.devices_per_node) {
     if (degree_ > 1) whole_.emplace(cluster);
   }
-  Sent operator()(Bytes bytes, DeviceId to) {
+  SentShare operator()(Bytes bytes, DeviceId to) {
     if (degree_ < 2 || bytes == Bytes{}) return {bytes, {}};
     const Time both = ring_of(to).price(AllReduce::Ring, bytes).time;
     return {{(bytes.value + degree_ - 1) / degree_}, {(both.value + 1) / 2}};
@@ -85,6 +85,6 @@ class Scatter {
 // `route` is asked once for every ordered pair of workers, `sent` says how a tensor reaches a receiver.
 void lay_messages(StepCosts& costs, const std::vector<Bytes>& full, const std::vector<Bytes>& last,
                   const std::function<Route(WorkerId, WorkerId)>& route,
-                  const std::function<Sent(Bytes, WorkerId)>& sent);
+                  const std::function<SentShare(Bytes, WorkerId)>& sent);
 
 }  // namespace pipewright

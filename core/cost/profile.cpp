@@ -114,7 +114,7 @@ std::string loads_text(const MachineProfile& profile) {
   for (std::size_t i = 0; i < loads.size(); ++i)
     text += (i == 0 ? "" : i + 1 == loads.size() ? " or " : ", ") + std::to_string(loads[i]);
   return text + " of " + std::to_string(profile.active) +
-         " workers worked; sharing of memory bandwidth is not modelled beside it";
+         " workers worked; sharing of memory bandwidth is not modelled in addition";
 }
 
 const LinearTime* find_all_reduce(const MachineProfile& profile, int members) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/cost/buckets.hpp"
 #include "core/cost/messages.hpp"
 #include "core/cost/step_pricer.hpp"
 
@@ -462,7 +463,7 @@ StepCosts plain_costs(const ScheduleShape& shape, const std::vector<Time>& forwa
         return route;
       },
       [](Bytes bytes, WorkerId) {
-        return Sent{bytes, {}};
+        return SentShare{bytes, {}};
       });
   if (any_reduces(shape)) costs.collectives.resize(chunks);
   costs.ready_before_end.resize(chunks);

@@ -1,6 +1,7 @@
 // The prices of one step: how long each op, message and all-reduce takes for one plan on one cluster.
 //
 // This is all that the engines know of the world. `step_costs` compiles it from a plan; tests write it by hand.
+//                                                                         tests/core/step_costs_test.cpp
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,9 @@
 #include "core/units.hpp"
 
 namespace pipewright {
+
+class CostModel;
+struct Plan;
 
 enum class Direction : std::uint8_t { Forward, Backward };
 
@@ -110,6 +114,27 @@ struct StepCosts {
     return m + 1 == shape.micro_batches ? messages_last[index] : messages[index];
   }
 };
+
+// The layers' figures compiled into the prices of one step of `plan`. The plan must be valid (`validate`).
+//
+// Per virtual stage: F, BW, B, W sum their layers' passes, R repeats F, each plus the source's overhead per op; Update
+// is the optimizer step over its parameters. Where a host limits (`LayerCosts::issued`) an op is a flow line of two
+// machines, host and device, whose layers follow one another on each:
+//     done = max(max(done, issued) + device, issued + host);   issued = issued + host
+// Layers of 1 and 4 ms on the device, 3 and 1 ms on the host: done after 3, then 7 ms. In the other order 4, then 5 ms.
+// On the last stage the host issues the backward of a micro-batch while the device still works on its forward.
+// tests/core/operator_costs_test.cpp "a flow line"
+// A worker id is copy * positions + position.
+//
+// Messages. `skips: hop`: the edge between chunks v and v + 1 carries every tensor produced up to chunk v and used
+// after it. `skips: direct`: each pair of chunks of which one uses a tensor that the other produces has an edge with
+// these tensors; a tensor counts once per edge. Chunks that no tensor joins wait for nothing of one another and have no
+// edge; a tensor of 0 bytes is one, and still takes its latency. Gradients have the size of the tensors. Only pairs of
+// replicas that some micro-batch joins (equal modulo the common divisor) have a channel.
+//
+// `fold`: of this plan, or nullptr for every copy. The shape counts the copies that are simulated, messages and links
+// are theirs; all-reduces are priced over the members of all copies. Ring hops are those of whole steps only.
+StepCosts step_costs(const Plan& plan, const CostModel& cost, std::shared_ptr<const Fold> fold = nullptr);
 
 // Prices for equal or unequal stages without a cluster: forward[v], backward[v] per chunk (R costs as F, B and W half
 // the backward each, Update nothing), the same hop on every edge as pure latency. The textbook setting, and the tests'.

@@ -5,8 +5,7 @@
 //     device-h   = devices of the plan * hours,    cost = sum over devices of price per hour * hours
 //     energy     = sum over devices of power * the time that they compute = power * (1 - bubble) * time
 // 1 M samples in batches of 64: 15625 steps; of 2 s each: 8.68 h. On 8 devices of 3.00 an hour and 400 W with a bubble
-// of 25 %: 69.4 device-hours, 208.33 of money, 20.83 kWh.              tests/core/campaign_test.cpp "The whole
-// training"
+// of 25 %: 69.4 device-hours, 208.33 of money, 20.83 kWh.    tests/core/campaign_test.cpp "The whole training"
 //
 // Power is the device's thermal design power: devices that compute draw less than that in the mean, so the energy is an
 // upper estimate of what computing takes; what idle devices, hosts, network and cooling draw is not in it.

@@ -20,6 +20,9 @@ struct Capacity {
   std::string method;                                       // how it was found, and why that is enough
   std::string upper_end;                                    // above which nothing was tried, and why
   std::int64_t tried = 0;                                   // values for which a cut was sought
+  bool proven = false;                                      // that no larger value fits
+  bool needs_grow = false;                                  // proven of every device: no larger value needs less
+  std::optional<std::int64_t> tried_to;                     // else: none above `largest` and up to this one does
   // Where the layers are cut otherwise than the scenario states: its cut by name, and whether it fits, too.
   std::string other_cut;  // "balanced"; "": it is the stated one
   bool other_fits = false;

@@ -21,10 +21,10 @@ inline bool prices_experts(const Scenario& scenario) {
 // What that leaves out, ready for a report's warnings; "": the model has no experts, or its layers' times are stated.
 inline std::string expert_caution(const Scenario& scenario) {
   return prices_experts(scenario)
-             ? "experts are priced as one dense product: all experts of a layer lie on the devices of its stage, "
+             ? "experts are priced as one dense product: all experts of a layer are on the devices of its stage, "
                "tokens "
                "divide evenly among them, and no exchange of tokens between devices takes time; expert parallelism is "
-               "not modelled yet: docs/scope.md"
+               "not modelled yet: docs/guide/scope.md"
              : "";
 }
 

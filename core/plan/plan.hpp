@@ -68,7 +68,7 @@ struct Plan {
 struct Infeasible {
   std::string reason;                 // one line
   std::vector<std::string> details;   // itemised shortfall, one line per stage
-  std::vector<std::string> remedies;  // "with recompute: full it needs 9.8 GiB and makes 120.8 samples/s: --set ..."
+  std::vector<std::string> remedies;  // "with recompute: full needs 9.8 GiB, 120.8 samples/s: --set ..."
   bool known = true;                  // false: of a search that could not simulate all; there may be a plan
 };
 

@@ -257,7 +257,7 @@ double load_of(const StageReport& stage, const Schedule& schedule, bool steady) 
 }
 
 // What the critical path is made of, and which stage has most to compute: "transfers (77.0 % of the critical path;
-// compute 23.0 %); busiest is stage 1, 21.0 % of the run".
+// compute 23.0 %); the busiest is stage 1, 21.0 % of the run".
 void add_limit(Report& report, const Schedule& schedule) {
   const bool steady = report.steady.has_value();
   bool alike = true;
@@ -287,7 +287,7 @@ void add_limit(Report& report, const Schedule& schedule) {
   const StageReport& busiest = report.stages[at(report.limiting_stage)];
   text += ")";
   if (report.stages.size() > 1)
-    text += alike ? "; all stages compute alike" : "; busiest is stage " + stage;
+    text += alike ? "; all stages are equally busy" : "; the busiest is stage " + stage;
   else
     text += "; its one stage is busy";
   text += (report.stages.size() > 1 ? ", " : " ") + percent(ratio(busiest.busy, report.makespan)) + " of the run";
@@ -400,6 +400,13 @@ const StageReport* fullest(const Report& report) {
   const auto least = std::min_element(report.stages.begin(), report.stages.end(),
                                       [&](const auto& a, const auto& b) { return left(a) < left(b); });
   return least == report.stages.end() ? nullptr : &*least;
+}
+
+double fit_probability(const Report& report) {
+  double least = 1;
+  for (const StageReport& stage : report.stages)
+    least = std::min(least, fit_probability(stage.need));
+  return least;
 }
 
 Time step_time(const Plan& plan, Time makespan, const std::optional<SteadyState>& steady) {

@@ -87,7 +87,7 @@ struct FormulaReport {
   double value = 0;      // by the formula, in `unit`: 27.3 for "%"
   double simulated = 0;
   std::string unit;     // "%", "s", ""
-  std::string source;   // key of docs/references.md
+  std::string source;   // key of docs/reference/references.md
   std::string applies;  // "" when its assumptions hold, else what differs: "stages are unequal"
 };
 
@@ -116,7 +116,7 @@ struct Report {
   std::vector<Sensitivity> sensitivity;
   std::vector<FormulaReport> formulas;
   std::vector<Reference> references;
-  double speedup_one_device = 0;  // over one device that could hold the model
+  double speedup_one_device = 0;  // over one device with enough memory for the model
   std::optional<double> speedup_data_parallel;
   double scaling_efficiency = 0;             // speedup_one_device / devices
   std::shared_ptr<const Campaign> campaign;  // the whole training, where the scenario asks for it
@@ -127,6 +127,9 @@ struct Report {
 
 // The stage whose devices have the least left; none: nullptr.
 const StageReport* fullest(const Report& report);
+
+// With which probability the plan fits over the memory model's range: that of the stage with the least.
+double fit_probability(const Report& report);
 
 // One optimizer step, and samples per second (0 when it takes no time).
 //     flush          step = makespan,                                      samples/s = global batch / step

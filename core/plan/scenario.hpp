@@ -141,8 +141,9 @@ struct PlanRequest {
   bool vertical_sync = false;  // PipeDream: every stage uses the version that stage 0 used
   Bytes reserve_pipeline;      // taken by the pipeline runtime on every device when K > 1, beside the device's reserve
   std::string reserve_pipeline_source;  // where that figure comes from: "fitted on ..."
-  double fit = 0;   // least probability of fitting, over the memory model's band; 0: the need itself must fit
-  OpenFields open;  // stages, data_parallel, schedule, ...: see io/read_open.cpp
+  double fit = 0;  // least probability of fitting, over the memory model's band; 0: not stated, the need must fit
+  bool fit_by_default = false;  // nobody stated it: what `plan` and `capacity` ask for
+  OpenFields open;              // stages, data_parallel, schedule, ...: see io/read_open.cpp
   Place place;
 };
 

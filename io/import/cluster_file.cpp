@@ -10,6 +10,7 @@
 #include "io/fields.hpp"
 #include "io/import/topology_file.hpp"
 #include "io/quantity.hpp"
+#include "io/quote.hpp"
 
 namespace pipewright {
 namespace {
@@ -193,26 +194,24 @@ class ClusterText {
     return each_gpu ? text + fmt::format(", shared by {} GPUs", machine_.gpus.size()) : text;
   }
 
+  // A row of the matrix as a comment.
+  static std::string row_text(const std::string& name, const std::vector<std::string>& cells, std::size_t count) {
+    std::string text = fmt::format("{:<6}", name);
+    for (std::size_t i = 0; i < count; ++i)
+      text += fmt::format(" {:<6}", cells[i]);
+    return comment(text.substr(0, text.find_last_not_of(' ') + 1));
+  }
+
   // The matrix as a comment, for whoever looks it over.
   std::string matrix_text() const {
     const std::size_t shown = std::min(machine_.gpus.size(), kShownGpus);
-    std::string text = "#\n#       ";
-    for (std::size_t b = 0; b < shown; ++b)
-      text += fmt::format(" {:<6}", machine_.gpus[b]);
-    for (std::size_t a = 0; a < shown; ++a) {
-      while (text.ends_with(' '))
-        text.pop_back();
-      text += fmt::format("\n# {:<6}", machine_.gpus[a]);
-      for (std::size_t b = 0; b < shown; ++b)
-        text += fmt::format(" {:<6}", machine_.by[a][b]);
-    }
-    while (text.ends_with(' '))
-      text.pop_back();
-    text += '\n';
-    if (shown < machine_.gpus.size()) text += fmt::format("# and {} GPUs more\n", machine_.gpus.size() - shown);
+    std::string text = comment("") + row_text("", machine_.gpus, shown);
+    for (std::size_t a = 0; a < shown; ++a)
+      text += row_text(machine_.gpus[a], machine_.by[a], shown);
+    if (shown < machine_.gpus.size()) text += comment(fmt::format("and {} GPUs more", machine_.gpus.size() - shown));
     for (std::size_t i = 0; i < std::min(machine_.cards.size(), 2 * kShownGpus); ++i)
-      text += fmt::format("# network card {}{}\n", machine_.cards[i].name,
-                          machine_.cards[i].rate ? ": " + to_text(*machine_.cards[i].rate) : "");
+      text += comment(fmt::format("network card {}{}", machine_.cards[i].name,
+                                  machine_.cards[i].rate ? ": " + to_text(*machine_.cards[i].rate) : ""));
     return text;
   }
 

@@ -9,6 +9,7 @@
 #include "io/fields.hpp"
 #include "io/import/hf_types.hpp"
 #include "io/import/json_places.hpp"
+#include "io/quote.hpp"
 #include "io/read_file.hpp"
 #include "io/sha256.hpp"
 #include "io/trained_as.hpp"
@@ -89,7 +90,7 @@ Model read_hf_config(const std::string& path, const HfOptions& options) {
       model.form.emplace_back("family", form->family);
       model.form.insert(model.form.end(), form->arguments.begin(), form->arguments.end());
     } else {  // blocks that follow no rule: the configuration itself stays the description
-      model.form.emplace_back("hf", yaml_string(std::filesystem::absolute(path).string()));
+      model.form.emplace_back("hf", yaml_path(std::filesystem::absolute(path).string()));
       model.form.emplace_back("sequence_length", std::to_string(config.transformer.sequence_length));
       if (options.target_length) model.form.emplace_back("target_length", std::to_string(*options.target_length));
       if (options.next_token_modules > 0)

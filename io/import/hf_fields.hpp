@@ -12,15 +12,13 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "core/check.hpp"
 #include "io/errors.hpp"
+#include "io/json_input.hpp"
 #include "io/utf8.hpp"
 
 namespace pipewright {
-
-using Json = nlohmann::json;
 
 constexpr std::int64_t kLargestHfCount = 100'000'000;  // products of two fit in 64 bits
 

@@ -1,6 +1,5 @@
 #include "io/import/import_source.hpp"
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <filesystem>
@@ -8,6 +7,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "io/quote.hpp"
 #include "io/read_file.hpp"
 #include "io/sha256.hpp"
 #include "io/utf8.hpp"
@@ -20,12 +20,6 @@ std::string date_of(std::time_t seconds) {
   const std::chrono::year_month_day day(std::chrono::floor<std::chrono::days>(time));
   return fmt::format("{:04}-{:02}-{:02}", static_cast<int>(day.year()), static_cast<unsigned>(day.month()),
                      static_cast<unsigned>(day.day()));
-}
-
-// A name may hold a line end, which would end a comment.
-std::string one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
 }
 
 std::string hash_of(const std::string& path) {
@@ -43,7 +37,7 @@ ImportSource source_of(const std::string& path, const std::string& format) {
   ImportSource source{.file = "standard input", .format = format, .tool = "pipewright " PIPEWRIGHT_VERSION};
   struct stat info {};
   if (path == "-") return source;
-  source.file = one_line(printable(std::filesystem::path(path).filename().string()));
+  source.file = one_line(std::filesystem::path(path).filename().string());
   if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return source;  // a pipe
   source.bytes = info.st_size;
   source.dated = date_of(info.st_mtime);
@@ -52,15 +46,16 @@ ImportSource source_of(const std::string& path, const std::string& format) {
 }
 
 std::string as_comment(const ImportSource& source) {
-  std::string text = fmt::format("# {}: {}", source.format, source.file);
-  if (source.bytes >= 0) text += fmt::format(", {} bytes, last changed {}", source.bytes, source.dated);
-  if (!source.sha256.empty()) text += "\n# sha256 " + source.sha256;
-  text += fmt::format("\n# imported by {}: look it over before use\n", source.tool);
-  if (!source.synthetic.empty()) text += fmt::format("# it says of itself: {}\n", source.synthetic);
+  std::string first = fmt::format("{}: {}", source.format, source.file);
+  if (source.bytes >= 0) first += fmt::format(", {} bytes, last changed {}", source.bytes, source.dated);
+  std::string text = comment(first);
+  if (!source.sha256.empty()) text += comment("sha256 " + source.sha256);
+  text += comment(fmt::format("imported by {}: look it over before use", source.tool));
+  if (!source.synthetic.empty()) text += comment("it says of itself: " + source.synthetic);
   for (const std::string& line : source.assumed)
-    text += fmt::format("# assumed: {}\n", line);
+    text += comment("assumed: " + line);
   for (const std::string& line : source.absent)
-    text += fmt::format("# not in the file: {}\n", line);
+    text += comment("not in the file: " + line);
   return text;
 }
 

@@ -25,7 +25,7 @@ struct ImportSource {
 // Of a file that can be read. Throws InputError.
 ImportSource source_of(const std::string& path, const std::string& format);
 
-// As lines of a comment, "# " in front of each.
+// As lines of a comment.
 std::string as_comment(const ImportSource& source);
 
 }  // namespace pipewright

@@ -170,7 +170,7 @@ class Events : public nlohmann::json_sax<nlohmann::json> {
     if (source_.next() < 0)  // nothing is behind what cannot be read
       throw InputError(source_.place(),
                        fmt::format("the JSON ends early, behind {} action{} of a pipeline; the trace was "
-                                   "cut off: write it anew",
+                                   "cut off: write it again",
                                    read, read == 1 ? "" : "s"));
     throw InputError(source_.place(), fmt::format("no JSON at {}; name a trace that torch.profiler's "
                                                   "export_chrome_trace wrote (.json or .json.gz)",

@@ -77,6 +77,21 @@ struct Slot {  // a <pci> that is open
   std::optional<Bandwidth> rate;
 };
 
+std::string_view in_words(XML_Error error) {
+  switch (error) {
+    case XML_ERROR_NO_ELEMENTS:
+    case XML_ERROR_UNCLOSED_TOKEN: return "it ends early, so the file may be cut off";
+    case XML_ERROR_TAG_MISMATCH: return "this tag closes another one than was opened";
+    case XML_ERROR_DUPLICATE_ATTRIBUTE: return "an attribute stands twice in one tag";
+    case XML_ERROR_UNDEFINED_ENTITY: return "an & stands for nothing that is known; write &amp;";
+    case XML_ERROR_INVALID_TOKEN:
+    case XML_ERROR_PARTIAL_CHAR: return "a character stands where there can be none";
+    case XML_ERROR_JUNK_AFTER_DOC_ELEMENT: return "something follows the end of the outermost tag";
+    case XML_ERROR_NO_MEMORY: throw std::bad_alloc();
+    default: return "it cannot be read from here on";
+  }
+}
+
 class Document {
  public:
   Document(const std::string& file) : parser_(XML_ParserCreate(nullptr), XML_ParserFree), file_(file) {
@@ -95,8 +110,8 @@ class Document {
       const XML_Status status = XML_Parse(parser_.get(), text.data() + begin, static_cast<int>(count), last);
       if (failure_) std::rethrow_exception(failure_);
       if (status != XML_STATUS_OK)
-        throw InputError(here(), fmt::format("{}; name what NCCL wrote to NCCL_TOPO_DUMP_FILE",
-                                             XML_ErrorString(XML_GetErrorCode(parser_.get()))));
+        throw InputError(here(), fmt::format("not valid XML: {}; name what NCCL wrote to NCCL_TOPO_DUMP_FILE",
+                                             in_words(XML_GetErrorCode(parser_.get()))));
     }
   }
 
@@ -208,8 +223,7 @@ class Document {
   void net(const XML_Char** attributes) {
     if (cards.size() == kMostCards) throw InputError(here(), fmt::format("more than {} network cards", kMostCards));
     Card card;
-    card.card.name = printable(attribute(attributes, "name").substr(0, 64));
-    std::replace(card.card.name.begin(), card.card.name.end(), '\n', ' ');  // it will stand in a comment
+    card.card.name = one_line(attribute(attributes, "name").substr(0, 64));
     if (const std::string speed = attribute(attributes, "speed"); !speed.empty())
       if (const std::int64_t megabits = count("speed", speed, 100'000'000); megabits > 0)
         card.card.rate = Bandwidth{static_cast<double>(megabits) * 1e6 / 8};

@@ -144,8 +144,7 @@ class NsysReader {
 
   void kernel(const Row& row, ImportedRun& run) {
     KernelSum sum;
-    sum.name = printable(field(row, "Name").substr(0, 2000));
-    std::replace(sum.name.begin(), sum.name.end(), '\n', ' ');
+    sum.name = one_line(field(row, "Name").substr(0, 2000));
     const Parsed<std::int64_t> calls = parse_count(field(row, "Instances"));
     if (!calls.value || *calls.value < 1 || *calls.value > 1'000'000'000)
       throw InputError(at(row), fmt::format("Instances: {} is no number of calls", in_quotes(field(row, "Instances"))));

@@ -13,6 +13,7 @@
 #include <sqlite3.h>
 
 #include "core/check.hpp"
+#include "core/plain_words.hpp"
 #include "io/utf8.hpp"
 
 namespace pipewright {
@@ -111,12 +112,14 @@ class Export {
     const std::string said = handle_ ? sqlite3_errmsg(handle_.get()) : sqlite3_errstr(status);
     switch (status & 0xff) {
       case SQLITE_NOMEM:  // some damaged files end so, too
-        refuse("is damaged, or needs more memory than there is; write it anew: nsys export --type sqlite");
+        refuse("is damaged, or needs more memory than there is; write it again: nsys export --type sqlite");
       case SQLITE_BUSY: refuse("is being written by another process; wait until nsys has ended");
       case SQLITE_INTERRUPT:
-        refuse("takes more work than any export of its size; is it damaged? Write it anew: nsys export --type sqlite");
-      case SQLITE_CANTOPEN: refuse("cannot open: " + said + "; name the file that nsys export --type sqlite wrote");
-      default: refuse("is no sound export (" + said + "); write it anew: nsys export --type sqlite");
+        refuse("takes more work than any export of its size; is it damaged? Write it again: nsys export --type sqlite");
+      case SQLITE_CANTOPEN:
+        refuse("cannot open: " + system_words(handle_ ? sqlite3_system_errno(handle_.get()) : 0) +
+               "; name the file that nsys export --type sqlite wrote");
+      default: refuse("is no sound export (" + said + "); write it again: nsys export --type sqlite");
     }
   }
 
@@ -132,12 +135,6 @@ struct Range {
   TracedAction action;
   std::int64_t first = std::numeric_limits<std::int64_t>::max(), last = -1;  // ns of the device; last -1: nothing
 };
-
-std::string one_line(std::string_view text) {
-  std::string name = printable(text.substr(0, kLongestName));
-  std::replace(name.begin(), name.end(), '\n', ' ');
-  return name;
-}
 
 class ExportReader {
  public:
@@ -181,7 +178,7 @@ class ExportReader {
   std::int64_t time(const Row& row, int column, std::string_view table, std::string_view name) const {
     const std::optional<std::int64_t> value = row.number(column);
     if (!value || *value < 0 || *value > kLatest)
-      file_.refuse(fmt::format("{}: a {} that is no number of nanoseconds; write it anew: nsys export --type sqlite",
+      file_.refuse(fmt::format("{}: a {} that is no number of nanoseconds; write it again: nsys export --type sqlite",
                                table, name));
     return *value;
   }
@@ -216,7 +213,7 @@ class ExportReader {
     if (ranges_.size() == kMostRanges)
       file_.refuse(fmt::format("more than {} actions; profile fewer steps", kMostRanges));
     const std::optional<std::int64_t> thread = row.number(3);
-    if (!thread) file_.refuse("NVTX_EVENTS: a globalTid that is no number; write it anew: nsys export --type sqlite");
+    if (!thread) file_.refuse("NVTX_EVENTS: a globalTid that is no number; write it again: nsys export --type sqlite");
     Range range{*thread, time(row, 1, "NVTX_EVENTS", "start"), time(row, 2, "NVTX_EVENTS", "end"), *action};
     if (range.end < range.start) file_.refuse("NVTX_EVENTS: an action that ends before it starts");
     range.action.process = *thread / 0x1000000 % 0x1000000;
@@ -293,8 +290,8 @@ class ExportReader {
                            name, kLatest, table),
                [&](const Row& row) { all = row.number(0).value_or(0), wrong = row.number(1).value_or(0); });
     if (wrong > 0)
-      file_.refuse(fmt::format("{}: {} rows whose start and end are no times; write it anew: nsys export --type sqlite",
-                               table, wrong));
+      file_.refuse(fmt::format(
+          "{}: {} rows whose start and end are no times; write it again: nsys export --type sqlite", table, wrong));
     std::size_t rows = 0;
     file_.each(fmt::format("SELECT s.value, g.calls, g.total FROM (SELECT {0} AS name, COUNT(*) AS calls, "
                            "SUM(\"end\" - start) AS total FROM {1} GROUP BY {0} ORDER BY total DESC, {0} LIMIT {2}) g "
@@ -302,7 +299,8 @@ class ExportReader {
                            name, table, kMostRunKernels),
                [&](const Row& row) {
                  ++rows;
-                 KernelSum sum{one_line(row.text(0)), row.number(1).value_or(0), Time{row.number(2).value_or(0)}};
+                 KernelSum sum{one_line(row.text(0).substr(0, kLongestName)), row.number(1).value_or(0),
+                               Time{row.number(2).value_or(0)}};
                  if (sum.calls > 0 && sum.total <= Time{kLatest}) run.kernels.push_back(std::move(sum));
                });
     if (all > static_cast<std::int64_t>(rows))

@@ -10,6 +10,7 @@
 
 #include "io/errors.hpp"
 #include "io/quantity.hpp"
+#include "io/quote.hpp"
 #include "io/read_file.hpp"
 #include "io/sections.hpp"
 #include "io/sha256.hpp"
@@ -102,7 +103,7 @@ Node parse_node(const Place& place, std::string_view line) {
         trimmed(line.substr(id_end + kSeparator.size(), figures_begin - id_end - kSeparator.size()), kBlanks);
   std::string_view figures = line.substr(figures_begin + kSeparator.size());
   figures = figures.substr(0, figures.find(kSeparator));  // " -- stage_id=3" of a partitioned profile
-  node.layer.name = node.id + " " + head_of(node.description);
+  node.layer.name = one_line(node.id + " " + head_of(node.description));
   node.layer.forward =
       Time{figure(place, "forward_compute_time", value_of(place, figures, "forward_compute_time"), kMillisecond)};
   node.layer.backward =
@@ -189,7 +190,7 @@ std::int64_t derived_batch(const Place& place, Bytes input) {
   throw InputError(
       place, fmt::format("batch: cannot be derived from an input of {} (no whole number of 3x224x224 or 3x299x299 fp32 "
                          "images); state N, the samples that the profile was taken with: --batch N on the command line "
-                         "of import, batch: N beside pipedream_profile in a scenario",
+                         "of import, batch: N with pipedream_profile in a scenario",
                          to_text(input)));
 }
 
@@ -228,7 +229,7 @@ std::string model_yaml(const Model& model, const std::string& provenance) {
   std::string header;
   for (std::size_t begin = 0; begin < provenance.size();) {
     const std::size_t end = std::min(provenance.find('\n', begin), provenance.size());
-    header += "# " + provenance.substr(begin, end - begin) + "\n";
+    header += comment(std::string_view(provenance).substr(begin, end - begin));
     begin = end + 1;
   }
   YamlText text(nullptr, {});

@@ -10,6 +10,7 @@
 
 #include "io/fields.hpp"
 #include "io/quantity.hpp"
+#include "io/quote.hpp"
 #include "io/read_file.hpp"
 #include "io/read_scenario.hpp"
 #include "io/utf8.hpp"
@@ -328,8 +329,9 @@ std::string run_yaml(ImportedRun run) {
   }
   YamlText out(nullptr, {});
   write_fields<ImportedRun>(out, kRun, run);
-  return "# A run that was measured elsewhere; `pipewright validate` puts it beside a prediction "
-         "(docs/importing.md).\n" +
+  return comment(
+             "A run that was measured elsewhere; `pipewright validate` puts it next to a prediction "
+             "(docs/reference/importing.md).") +
          out.text();
 }
 

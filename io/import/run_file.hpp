@@ -1,5 +1,5 @@
 // A run that was measured elsewhere, as a file of its own: what `import megatron-log`, `torchtitan-log`, `kineto` and
-// `nsys` write, `validate` and `compare` read. Schema "pipewright.run/1" (docs/importing.md):
+// `nsys` write, `validate` and `compare` read. Schema "pipewright.run/1" (docs/reference/importing.md):
 //
 //   schema: pipewright.run/1
 //   source: {format: Megatron-LM log, file: run.log, dated: 2026-11-22, bytes: 51234, sha256: ..., tool: ...}

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "io/launch/launch.hpp"
+#include "io/quote.hpp"
 
 namespace pipewright {
 namespace {
@@ -25,6 +26,15 @@ const char* dtype_of(Precision precision) {
   return precision == Precision::Bf16 ? "bf16" : precision == Precision::Fp16 ? "fp16" : "fp32";
 }
 
+std::string how_to_run(const NodeShape& shape) {
+  if (shape.nodes == 1)
+    return comment(fmt::format("Run with: deepspeed --num_gpus={} FILE 2>&1 | tee train.log", shape.per_node));
+  return comment(fmt::format(
+             "Run on one node with: deepspeed --hostfile=HOSTS --num_nodes={} --num_gpus={} FILE 2>&1 | tee train.log",
+             shape.nodes, shape.per_node)) +
+         comment(fmt::format("  HOSTS: a file with a line \"NAME slots={}\" for each node", shape.per_node));
+}
+
 }  // namespace
 
 std::string deepspeed_launch(const LaunchRequest& request) {
@@ -35,16 +45,9 @@ std::string deepspeed_launch(const LaunchRequest& request) {
     return std::find(plan.recompute.begin(), plan.recompute.end(), mode) != plan.recompute.end();
   };
   const auto layers = written.scenario->model.layers.size();
-  std::string text = launch_header(request, "DeepSpeed", kVersion,
-                                   fmt::format("pipewright validate {} --log train.log", plan_named(request)));
+  std::string text = python_head(request, "DeepSpeed", kVersion);
   const NodeShape shape = nodes_of(written);
-  if (!request.sbatch)
-    text += shape.nodes == 1
-                ? fmt::format("# Run with: deepspeed --num_gpus={} FILE 2>&1 | tee train.log\n", shape.per_node)
-                : fmt::format(
-                      "# Run on one node with: deepspeed --hostfile=HOSTS --num_nodes={} --num_gpus={} FILE 2>&1 "
-                      "| tee train.log\n#   HOSTS: a file with a line \"NAME slots={}\" for each node\n",
-                      shape.nodes, shape.per_node, shape.per_node);
+  if (!request.sbatch) text += how_to_run(shape);
   const bool adam = training.optimizer == Optimizer::Adam;
   text += "import time\n\nimport deepspeed\nimport torch\nfrom deepspeed.pipe import LayerSpec, PipelineModule\n";
   if (plan.tensor_parallel > 1) text += "from deepspeed.runtime.pipe.topology import PipeModelDataParallelTopology\n";

@@ -11,19 +11,12 @@
 #include "core/check.hpp"
 #include "core/plan/devices_by_node.hpp"
 #include "io/format_quantity.hpp"
+#include "io/quote.hpp"
 #include "io/trained_as.hpp"
-#include "io/utf8.hpp"
 #include "io/writers/html.hpp"
 
 namespace pipewright {
 namespace {
-
-// One line of a comment, whatever the text holds.
-std::string one_line(std::string_view text) {
-  std::string line = printable(text);
-  std::replace(line.begin(), line.end(), '\n', ' ');
-  return line;
-}
 
 std::string figures(const Report& report) {
   std::string text = fmt::format("step {}, {} samples/s, bubble {}", short_time(report.step_time, 4),
@@ -41,10 +34,9 @@ std::string launch_header(const LaunchRequest& request, std::string_view framewo
   const Answer& asked = request.asked;
   const Scenario& scenario = *asked.scenario;
   std::vector<std::string> lines = {
-      fmt::format("{}: {} on {}", one_line(scenario.name), one_line(scenario.model.name),
-                  one_line(devices_in_words(asked.plan, scenario.cluster))),
+      fmt::format("{}: {} on {}", scenario.name, scenario.model.name, devices_in_words(asked.plan, scenario.cluster)),
       "Plan: " + request.asked_words,
-      "Written by: " + one_line(request.command),
+      "Written by: " + request.command,
       "Predicted: " + figures(asked.report),
   };
   if (request.differences.empty()) {
@@ -52,7 +44,7 @@ std::string launch_header(const LaunchRequest& request, std::string_view framewo
   } else {
     lines.push_back(fmt::format("What {} cannot express, and what stands here instead:", framework));
     for (const std::string& difference : request.differences)
-      lines.push_back("  " + one_line(difference));
+      lines.push_back("  " + difference);
   }
   if (&request.asked != &request.written) {
     const double change = request.written.report.samples_per_s / asked.report.samples_per_s - 1;
@@ -62,12 +54,12 @@ std::string launch_header(const LaunchRequest& request, std::string_view framewo
   }
   if (const std::string tight = tight_memory(request.written.report); !tight.empty()) lines.push_back(tight);
   if (!version.empty()) lines.push_back(fmt::format("Settings as of {}.", version));
-  if (!afterwards.empty()) lines.push_back(fmt::format("Afterwards: {}", one_line(afterwards)));
+  if (!afterwards.empty()) lines.push_back(fmt::format("Afterwards: {}", afterwards));
   if (!request.set_says_all)
     lines.push_back("  (which compares with another plan than this: no --set says all that stands here instead)");
   std::string text;
   for (const std::string& line : lines)
-    text += "# " + line + "\n";
+    text += comment(line);
   return text;
 }
 
@@ -103,15 +95,15 @@ std::string torchrun_by_hand(const Answer& answer) {
 
 std::string run_with(const Answer& answer, const std::string& command, std::string_view more) {
   const bool several = nodes_of(answer).nodes > 1;
-  std::string text = fmt::format("# Run with: {}\n", command);
-  if (!more.empty()) text += fmt::format("#   {}\n", more);
+  std::string text = comment("Run with: " + command);
+  if (!more.empty()) text += comment(fmt::format("  {}", more));
   if (several && command.find("HEAD_NODE") != std::string::npos)
-    text += "#   on every node; HEAD_NODE: the name or address of one of them, the same everywhere\n";
+    text += comment("  on every node; HEAD_NODE: the name or address of one of them, the same everywhere");
   return text;
 }
 
 std::string plan_named(const LaunchRequest& request) {
-  std::string text = shell_word(request.plan_path);
+  std::string text = shell_path(request.plan_path);
   for (const std::string& change : request.set)
     text += " --set " + shell_word(change);
   return text;
@@ -135,9 +127,9 @@ std::string sbatch_lines(const LaunchRequest& request, int tasks_per_node) {
 }
 
 std::string torchrun_job(const LaunchRequest& request, const std::string& program, const std::string& file) {
-  return "#!/bin/bash\n" + sbatch_lines(request, 1) +
+  return "#!/bin/bash\n" + sbatch_lines(request, 1) + comment("Submit with: sbatch FILE") +
          fmt::format(
-             "# Submit with: sbatch FILE\nset -euo pipefail\ncat > {0} <<'PIPEWRIGHT_PROGRAM'\n{1}PIPEWRIGHT_PROGRAM\n"
+             "set -euo pipefail\ncat > {0} <<'PIPEWRIGHT_PROGRAM'\n{1}PIPEWRIGHT_PROGRAM\n"
              "head=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n"
              "srun {2} {0} 2>&1 | tee train.log\n",
              file, program, torchrun(request.written, "\"$SLURM_JOB_ID\"", "\"$head\""));
@@ -164,6 +156,12 @@ std::vector<std::pair<std::string, std::string>> parts_of(const RopeScaling& sca
 
 }  // namespace
 
+std::string python_head(const LaunchRequest& request, std::string_view framework, std::string_view version) {
+  return comment("-*- coding: utf-8 -*-") +
+         launch_header(request, framework, version,
+                       fmt::format("pipewright validate {} --log train.log", plan_named(request)));
+}
+
 std::string python_trained_as(const Model& model) {
   const TrainedAs trained = trained_as(model);
   std::string text;
@@ -175,10 +173,10 @@ std::string python_trained_as(const Model& model) {
     text += fmt::format("ROPE_SCALING = {{{}}}\n", fmt::join(items, ", "));
   }
   if (!trained.rope_scaling_not_kept.empty())
-    text += fmt::format("# rope_scaling of type {} is not kept: take it from the model's own configuration.\n",
-                        trained.rope_scaling_not_kept);
+    text += comment(fmt::format("rope_scaling of type {} is not kept: take it from the model's own configuration.",
+                                trained.rope_scaling_not_kept));
   if (trained.norm_epsilon) text += fmt::format("NORM_EPSILON = {}\n", *trained.norm_epsilon);
-  return text.empty() ? "" : "# As the model is trained, for the layers that you put here.\n" + text;
+  return text.empty() ? "" : comment("As the model is trained, for the layers that you put here.") + text;
 }
 
 std::string trained_as_in_words(const TrainedAs& trained) {
@@ -197,22 +195,6 @@ std::string trained_as_in_words(const TrainedAs& trained) {
   }
   if (trained.norm_epsilon) words.push_back(fmt::format("norm epsilon {}", *trained.norm_epsilon));
   return fmt::format("{}", fmt::join(words, ", "));
-}
-
-std::string python_list(const std::vector<std::string>& items) {
-  std::vector<std::string> quoted;
-  for (const std::string& item : items)
-    quoted.push_back("\"" + item + "\"");
-  return fmt::format("[{}]", fmt::join(quoted, ", "));
-}
-
-std::string shell_word(std::string_view text) {
-  constexpr std::string_view plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:=,@%+-";
-  if (!text.empty() && text.find_first_not_of(plain) == std::string_view::npos) return std::string(text);
-  std::string out = "'";
-  for (const char c : text)
-    out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
 }
 
 }  // namespace pipewright

@@ -1,7 +1,7 @@
 // Files that start a plan in a training framework. Each begins with what was predicted, what the framework cannot say,
 // and the command that compares the run with the prediction.
 //
-// Names of flags and settings as of the versions that `framework_version` gives; docs/launch.md lists them.
+// Names of flags and settings as of the versions that `framework_version` gives; docs/reference/launch.md lists them.
 #pragma once
 
 #include <string>
@@ -33,7 +33,10 @@ std::vector<std::string> torchtitan_lacks(const Answer& written);
 std::string torch_launch(const LaunchRequest& request);  // a Python program on torch.distributed.pipelining
 std::string slurm_launch(const LaunchRequest& request);  // a Slurm job around `pipewright run`
 
-// The header's lines, each behind "# ".
+// What a scenario says in words (names, descriptions, paths) stands in comments and in arguments of commands, through
+// `comment` and `shell_word` of io/quote.hpp, and nowhere in a program's code: that has numbers and names of its own.
+
+// The header's lines, each a comment.
 std::string launch_header(const LaunchRequest& request, std::string_view framework, std::string_view version,
                           std::string_view afterwards);
 
@@ -64,12 +67,13 @@ bool copies_first(const Plan& plan);
 // `script` as a job: a shell script as it is; a Python program is written to a file first.
 std::string torchrun_job(const LaunchRequest& request, const std::string& program, const std::string& file);
 
+// The header of a Python program, below a line that says how it is encoded: of the first two lines a comment with
+// "coding: utf-7" in it would make Python read what follows as UTF-7, where "+AAo-" is a line end.           PEP 263
+std::string python_head(const LaunchRequest& request, std::string_view framework, std::string_view version);
+
 // "ROPE_THETA = 500000\n..": what is known of how the model is trained, for layers that are the user's; "" if nothing.
 std::string python_trained_as(const Model& model);
 // The same in words: "rope_theta 500000, rope_scaling none, norm epsilon 1e-05".
 std::string trained_as_in_words(const TrainedAs& trained);
-
-std::string python_list(const std::vector<std::string>& items);  // ["a", "b"]
-std::string shell_word(std::string_view text);                   // in single quotes where it needs them
 
 }  // namespace pipewright

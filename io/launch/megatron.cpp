@@ -10,6 +10,7 @@
 #include "core/plan/campaign.hpp"
 #include "io/launch/launch.hpp"
 #include "io/launch/layout.hpp"
+#include "io/quote.hpp"
 #include "io/trained_as.hpp"
 
 namespace pipewright {
@@ -36,6 +37,7 @@ class Flags {
   void add(fmt::format_string<Values...> text, Values&&... values) {
     lines_.push_back(fmt::format(text, std::forward<Values>(values)...));
   }
+  void remark(std::string_view text) { lines_.push_back(comment_text(text)); }
   std::string text() const {
     std::string out;
     for (const std::string& line : lines_)
@@ -78,8 +80,8 @@ void recompute_flags(Flags& flags, const Answer& written) {
     return std::find(plan.recompute.begin(), plan.recompute.end(), mode) != plan.recompute.end();
   };
   if (any(Recompute::Selective) && !has_attention_core(written.scenario->model))
-    return flags.line(
-        "# plan.recompute: selective repeats nothing, as attention is fused; core_attn would run its forward again");
+    return flags.remark(
+        "plan.recompute: selective repeats nothing, as attention is fused; core_attn would run its forward again");
   if (any(Recompute::Selective)) return flags.line("--recompute-granularity selective --recompute-modules core_attn");
   if (any(Recompute::Blocks))
     return flags.line("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1");
@@ -108,8 +110,9 @@ std::string sparse_of(const Transformer& t) {
 // Scaling of rotary positions, where Megatron-LM has flags for it; else a comment that it has not.
 void scaling_flags(Flags& flags, const Transformer& t, const TrainedAs& trained) {
   if (!trained.rope_scaling_not_kept.empty())
-    return flags.add("# rope_scaling of type {} is not kept: set it yourself, from the model's own configuration",
-                     trained.rope_scaling_not_kept);
+    return flags.remark(
+        fmt::format("rope_scaling of type {} is not kept: set it yourself, from the model's own configuration",
+                    trained.rope_scaling_not_kept));
   const std::optional<RopeScaling>& scaling = trained.rope_scaling;
   const bool latent = t.latent.rank > 0;
   if (!scaling) return latent ? flags.line("--rope-type rope") : void();
@@ -130,8 +133,8 @@ void scaling_flags(Flags& flags, const Transformer& t, const TrainedAs& trained)
   }
   if (!latent && scaling->type == RopeScalingType::Linear && scaling->factor == std::floor(scaling->factor))
     return flags.add("--rotary-seq-len-interpolation-factor {:.0f}", scaling->factor);
-  flags.add("# rope_scaling of type {}, factor {}: no flag for it is known here; set it yourself", name(scaling->type),
-            scaling->factor);
+  flags.remark(fmt::format("rope_scaling of type {}, factor {}: no flag for it is known here; set it yourself",
+                           name(scaling->type), scaling->factor));
 }
 
 void rotary_flags(Flags& flags, const Transformer& t, const TrainedAs& trained) {
@@ -187,7 +190,7 @@ void model_flags(Flags& flags, const Answer& written) {
   if (trained.norm_epsilon)
     flags.add("--norm-epsilon {}", *trained.norm_epsilon);
   else
-    flags.line("# norm epsilon: not stated by the model; Megatron-LM's default is 1e-5");
+    flags.remark("norm epsilon: not stated by the model; Megatron-LM's default is 1e-5");
   if (t.positions == Transformer::Positions::Rotary) rotary_flags(flags, t, trained);
   if (!t.feed_forward_bias && t.attention_bias != Transformer::Bias::All) flags.line("--disable-bias-linear");
   if (t.attention_bias == Transformer::Bias::Queries) flags.line("--add-qkv-bias");
@@ -203,7 +206,8 @@ void model_flags(Flags& flags, const Answer& written) {
               t.latent.rank, t.latent.nope_size, t.latent.rope_size, t.latent.value_size,
               t.latent.query_rank > 0 ? fmt::format(" --q-lora-rank {}", t.latent.query_rank) : "");
   if (const auto parts = unsaid(t); !parts.empty())
-    flags.add("# The model has what no flag above says; add Megatron-LM's own: {}", fmt::join(parts, ", "));
+    flags.remark(
+        fmt::format("The model has what no flag above says; add Megatron-LM's own: {}", fmt::join(parts, ", ")));
   if (!t.dropout) flags.line("--attention-dropout 0.0 --hidden-dropout 0.0");
   flags.add("--tokenizer-type NullTokenizer --vocab-size {} --mock-data  # put your tokenizer and --data-path here",
             t.vocabulary - 1);
@@ -225,6 +229,16 @@ void training_flags(Flags& flags, const Answer& written) {
   flags.line("--log-interval 1 --log-throughput");
 }
 
+std::string how_to_run(const LaunchRequest& request, bool several) {
+  constexpr const char* where = "in the folder of Megatron-LM, where pretrain_gpt.py is";
+  if (request.sbatch) return comment(fmt::format("Submit with: sbatch FILE, {}.", where));
+  if (!several) return comment(fmt::format("Run with: bash FILE, {}.", where));
+  return comment(fmt::format("Run with: MASTER_ADDR=HEAD_NODE bash FILE, on every node, {};", where)) +
+         comment(
+             "  HEAD_NODE: the name or address of one of them, the same everywhere. The last node's train.log has "
+             "the steps.");
+}
+
 }  // namespace
 
 std::string megatron_launch(const LaunchRequest& request) {
@@ -237,17 +251,7 @@ std::string megatron_launch(const LaunchRequest& request) {
   text += launch_header(request, "Megatron-LM", kVersion,
                         fmt::format("pipewright validate {} --log train.log", plan_named(request)));
   const bool several = nodes_of(written).nodes > 1;
-  if (request.sbatch)
-    text += "# Submit with: sbatch FILE, in the folder of Megatron-LM, where pretrain_gpt.py is.\n";
-  else if (several)
-    text +=
-        "# Run with: MASTER_ADDR=HEAD_NODE bash FILE, on every node, in the folder of Megatron-LM, where "
-        "pretrain_gpt.py "
-        "is;\n#   HEAD_NODE: the name or address of one of them, the same everywhere. The last node's train.log has "
-        "the "
-        "steps.\n";
-  else
-    text += "# Run with: bash FILE, in the folder of Megatron-LM, where pretrain_gpt.py is.\n";
+  text += how_to_run(request, several);
   text += "set -euo pipefail\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n";
   if (written.scenario->training.precision == Precision::Tf32) text += "export TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1\n";
   text += "parallel=(\n" + parallel.text() + recompute.text() + ")\n";

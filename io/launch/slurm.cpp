@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "io/launch/launch.hpp"
+#include "io/quote.hpp"
 
 namespace pipewright {
 
@@ -17,8 +18,9 @@ std::string slurm_launch(const LaunchRequest& request) {
   return "#!/bin/bash\n" + lines +
          launch_header(request, "pipewright run", "",
                        fmt::format("pipewright validate {} --transport mpi", plan_named(request))) +
+         comment("Submit with: sbatch FILE") +
          fmt::format(
-             "# Submit with: sbatch FILE\nset -euo pipefail\nsrun --ntasks={} pipewright run {} --transport mpi -o "
+             "set -euo pipefail\nsrun --ntasks={} pipewright run {} --transport mpi -o "
              "run.json\n",
              plan.workers(), plan_named(request));
 }

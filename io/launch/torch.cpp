@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "io/launch/launch.hpp"
+#include "io/quote.hpp"
 #include "io/writers/schedule_csv.hpp"
 
 namespace pipewright {
@@ -216,16 +217,14 @@ std::string settings_of(const Answer& written) {
 std::string torch_launch(const LaunchRequest& request) {
   const Answer& written = request.written;
   std::string program = kProgram;
-  const std::string head = launch_header(request, "torch.distributed.pipelining", kVersion,
-                                         fmt::format("pipewright validate {} --log train.log", plan_named(request)));
+  const std::string head = python_head(request, "torch.distributed.pipelining", kVersion);
   const std::size_t at = program.find("WIDTH = 64");
   program.insert(at, settings_of(written) + "\n\n");
   const std::string text =
       head +
-      fmt::format(
-          "# Or with traces of PIPEWRIGHT_TRACE=trace: pipewright validate {} $(printf -- '--trace %s ' "
-          "trace/rank*.json.gz)\n",
-          plan_named(request)) +
+      comment(fmt::format("Or with traces of PIPEWRIGHT_TRACE=trace: pipewright validate {} $(printf -- '--trace %s ' "
+                          "trace/rank*.json.gz)",
+                          plan_named(request))) +
       (request.sbatch ? ""
                       : run_with(written, torchrun_by_hand(written) + " FILE 2>&1 | tee train.log",
                                  "without GPUs it runs on gloo")) +

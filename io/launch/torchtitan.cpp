@@ -7,6 +7,7 @@
 #include "core/model/families/described.hpp"
 #include "core/plan/campaign.hpp"
 #include "io/launch/launch.hpp"
+#include "io/quote.hpp"
 #include "io/trained_as.hpp"
 #include "io/writers/schedule_csv.hpp"
 
@@ -78,31 +79,32 @@ std::string torchtitan_launch(const LaunchRequest& request) {
   const bool to_file = plan.stages > 1 && schedule.empty();
   // PyTorch's classes for 1F1B and GPipe do not name their actions in a trace; what runs lists of actions does.
   const bool traced = plan.stages > 1 && schedule != "1F1B" && schedule != "GPipe";
-  std::string text = launch_header(request, "torchtitan", kVersion,
-                                   fmt::format("pipewright validate {} --log train.log", plan_named(request)));
+  std::string text = python_head(request, "torchtitan", kVersion);
   if (plan.data_parallel > 1 && (plan.stages > 1 || plan.tensor_parallel > 1))
-    text +=
-        "# Needs torchtitan with its pull request 2458 of 2026: before it, copies beside stages or tensor parallelism "
-        "end "
-        "with\n#   \"DDP has not supported > 1D parallelism\". It is there where this finds something:\n"
-        "#   grep -n apply_replicate torchtitan/models/llama3/parallelize.py\n";
+    text += comment(
+                "Needs torchtitan with its pull request 2458 of 2026: before it, copies of several stages or of tensor "
+                "parallelism end with") +
+            comment("  \"DDP has not supported > 1D parallelism\". It is there where this finds something:") +
+            comment("  grep -n apply_replicate torchtitan/models/llama3/parallelize.py");
   const NodeShape shape = nodes_of(written);
   if (request.sbatch) {
-    text += "# Submit with: sbatch FILE, in the folder of torchtitan.\n";
+    text += comment("Submit with: sbatch FILE, in the folder of torchtitan.");
   } else {
+    text += comment(
+                "In the folder of torchtitan, put this file there as torchtitan/models/llama3/pipewright_plan.py, "
+                "add to") +
+            comment("torchtitan/models/llama3/config_registry.py: from .pipewright_plan import pipewright_plan, then:");
     text +=
-        "# In the folder of torchtitan, put this file there as torchtitan/models/llama3/pipewright_plan.py, add to\n"
-        "# torchtitan/models/llama3/config_registry.py: from .pipewright_plan import pipewright_plan, then:\n";
-    text += shape.nodes == 1
-                ? fmt::format("#   NGPU={} MODULE=llama3 CONFIG=pipewright_plan ./run_train.sh 2>&1 | tee train.log\n",
-                              shape.per_node)
-                : run_with(written, torchrun_by_hand(written) + " " + kTrain);
+        shape.nodes == 1
+            ? comment(fmt::format("  NGPU={} MODULE=llama3 CONFIG=pipewright_plan ./run_train.sh 2>&1 | tee train.log",
+                                  shape.per_node))
+            : run_with(written, torchrun_by_hand(written) + " " + kTrain);
   }
   if (traced)
-    text += fmt::format(
-        "# Or with traces of PIPEWRIGHT_TRACE=$PWD/trace: pipewright validate {} $(printf -- '--trace %s ' "
-        "trace/iteration_10/rank*_trace.json*)\n",
-        plan_named(request));
+    text += comment(
+        fmt::format("Or with traces of PIPEWRIGHT_TRACE=$PWD/trace: pipewright validate {} $(printf -- '--trace %s ' "
+                    "trace/iteration_10/rank*_trace.json*)",
+                    plan_named(request)));
   const bool tf32 = scenario.training.precision == Precision::Tf32;
   std::string imports = traced ? "import os\n" : "";
   if (to_file) imports += "import tempfile\n";
@@ -111,17 +113,16 @@ std::string torchtitan_launch(const LaunchRequest& request) {
   text += imports;
   text += "from torchtitan.config import ActivationCheckpointConfig\n";
   if (base.empty())
-    text +=
-        "# torchtitan has no configuration that is known to be this model: import yours as base, e.g.\n"
-        "#   from torchtitan.models.MODEL.config_registry import CONFIGURATION as base\n"
-        "# and delete the line of SystemExit below.\n";
+    text += comment("torchtitan has no configuration that is known to be this model: import yours as base, e.g.") +
+            comment("  from torchtitan.models.MODEL.config_registry import CONFIGURATION as base") +
+            comment("and delete the line of SystemExit below.");
   else
     text += fmt::format("from torchtitan.models.llama3.config_registry import {} as base\n", base);
   if (const TrainedAs trained = trained_as(scenario.model); trained != TrainedAs{})
-    text += fmt::format("# The model is trained with {}.\n{}", trained_as_in_words(trained),
-                        base.empty() ? "# No time depends on it; your configuration says it.\n"
-                                     : "# No time depends on it; the base has rope_theta 500000, scaled as Llama 3.1 "
-                                       "does, and epsilon 1e-05.\n");
+    text += comment(fmt::format("The model is trained with {}.", trained_as_in_words(trained))) +
+            comment(base.empty() ? "No time depends on it; your configuration says it."
+                                 : "No time depends on it; the base has rope_theta 500000, scaled as Llama 3.1 does, "
+                                   "and epsilon 1e-05.");
   text +=
       "\nHEAD = \"output\"  # \"lm_head\" in later versions\n\n\ndef blocks(first, end):\n"
       "    return [f\"layers.{i}\" for i in range(first, end)]\n\n\n";
@@ -176,9 +177,8 @@ std::string torchtitan_launch(const LaunchRequest& request) {
   if (tf32) text += "    torch.set_float32_matmul_precision(\"high\")\n";
   text += "    return config\n";
   if (!request.sbatch) return text;
-  return "#!/bin/bash\n" + sbatch_lines(request, 1) + "set -euo pipefail\n" +
-         "# In the folder of torchtitan.\ncat > torchtitan/models/llama3/pipewright_plan.py <<'PIPEWRIGHT_RECIPE'\n" +
-         text +
+  return "#!/bin/bash\n" + sbatch_lines(request, 1) + "set -euo pipefail\n" + comment("In the folder of torchtitan.") +
+         "cat > torchtitan/models/llama3/pipewright_plan.py <<'PIPEWRIGHT_RECIPE'\n" + text +
          fmt::format(
              "PIPEWRIGHT_RECIPE\ngrep -q pipewright_plan torchtitan/models/llama3/config_registry.py ||\n"
              "  echo 'from .pipewright_plan import pipewright_plan' >> "

@@ -8,8 +8,9 @@
 
 #include "io/format_quantity.hpp"
 #include "io/names.hpp"
-#include "io/writers/csv_text.hpp"
+#include "io/quote.hpp"
 #include "io/writers/html_page.hpp"
+#include "io/writers/markdown_table.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {
@@ -145,7 +146,7 @@ std::string in_short(const TableResult& table) {
   if (accuracy.mean_with_misses)
     text += fmt::format("; with the known misses mean {}", mean_error(accuracy.mean_with_misses));
   if (accuracy.baseline_mean)
-    text += fmt::format("; baseline: mean {} (ours beside it {}), largest {}", mean_error(accuracy.baseline_mean),
+    text += fmt::format("; baseline: mean {} (ours next to it {}), largest {}", mean_error(accuracy.baseline_mean),
                         mean_error(accuracy.mean_beside_baseline), mean_error(accuracy.baseline_largest));
   if (accuracy.tau) text += fmt::format("; Kendall's tau {:.2f}", *accuracy.tau);
   std::string left_out;
@@ -234,7 +235,7 @@ std::vector<std::string> over_the_box(const TableResult& table) {
                   accuracy.with_references));
   if (accuracy.all_baselines > 0)
     lines.push_back(fmt::format(
-        "beside the baseline: unfitted rows {}, baseline {}, over {}; fitted rows too {}, baseline {}, over {}",
+        "next to the baseline: unfitted rows {}, baseline {}, over {}; fitted rows too {}, baseline {}, over {}",
         mean_error(accuracy.beside_predicted), mean_error(accuracy.baseline_of_predicted), accuracy.predicted_baselines,
         mean_error(accuracy.beside_all), mean_error(accuracy.baseline_of_all), accuracy.all_baselines));
   lines.push_back(fmt::format("interval: over the corners of the box {}; {} of {} intervals hold the published figure",
@@ -269,31 +270,14 @@ std::vector<std::pair<std::string, std::string>> reasons(const TableResult& tabl
   return lines;
 }
 
-std::string markdown_cell(std::string text) {
-  for (std::size_t at = 0; (at = text.find_first_of("|\n", at)) != std::string::npos; at += 2)
-    text.replace(at, 1, text[at] == '|' ? "\\|" : "  ");
-  return text;
-}
-
-std::string markdown_table(const std::vector<TextColumn>& all) {
-  std::vector<const TextColumn*> shown;
+// But for columns in which no row has anything.
+std::string filled_table(const std::vector<TextColumn>& all) {
+  std::vector<TextColumn> shown;
   for (const TextColumn& column : all)
     if (!column.drop_zero ||
         std::any_of(column.cells.begin(), column.cells.end(), [](const std::string& c) { return !c.empty(); }))
-      shown.push_back(&column);
-  std::string head = "|", rule = "|", text;
-  for (const TextColumn* column : shown) {
-    head += " " + column->head + " |";
-    rule += column->left ? "---|" : "--:|";
-  }
-  text = head + "\n" + rule + "\n";
-  for (std::size_t row = 0; row < shown.front()->cells.size(); ++row) {
-    text += "|";
-    for (const TextColumn* column : shown)
-      text += " " + markdown_cell(column->cells[row]) + " |";
-    text += "\n";
-  }
-  return text;
+      shown.push_back(column);
+  return markdown_table(shown);
 }
 
 std::size_t count_of_cells(const std::vector<TableResult>& tables) {
@@ -304,8 +288,8 @@ std::size_t count_of_cells(const std::vector<TableResult>& tables) {
 }
 
 std::vector<TextColumn> summary(const std::vector<TableResult>& tables) {
-  std::vector<TextColumn> all = {{"table", true}, {"cells"},          {"missed"},         {"mean error"}, {"largest"},
-                                 {"with misses"}, {"baseline, mean"}, {"ours beside it"}, {"left out"}};
+  std::vector<TextColumn> all = {{"table", true}, {"cells"},          {"missed"},          {"mean error"}, {"largest"},
+                                 {"with misses"}, {"baseline, mean"}, {"ours next to it"}, {"left out"}};
   for (const TableResult& table : tables) {
     const Accuracy accuracy = table.accuracy();
     const std::string row[] = {table.title,
@@ -351,17 +335,17 @@ std::string accuracy_text(const TableResult& table, const TableOptions& options)
 }
 
 std::string accuracy_markdown(const TableResult& table) {
-  std::string text = "## " + table.title + "\n\n" + table.source + "\n\n" + markdown_table(columns(table)) + "\n" +
-                     in_short(table) + ".\n";
+  std::string text = "## " + markdown_text(table.title) + "\n\n" + markdown_text(table.source) + "\n\n" +
+                     filled_table(columns(table)) + "\n" + markdown_text(in_short(table)) + ".\n";
   for (const std::string& line : over_the_box(table))
-    text += "\n" + line + ".\n";
+    text += "\n" + markdown_text(line) + ".\n";
   if (const auto cells = with_choice(table); !cells.empty())
-    text += "\n" + markdown_table(choices(cells)) + "\n" + choices_in_short(cells) + ".\n";
-  if (!table.note.empty()) text += "\n" + table.note + "\n";
+    text += "\n" + filled_table(choices(cells)) + "\n" + markdown_text(choices_in_short(cells)) + ".\n";
+  if (!table.note.empty()) text += "\n" + markdown_text(table.note) + "\n";
   const auto why = reasons(table);
   if (!why.empty()) text += "\n";
   for (const auto& [cells, reason] : why)
-    text += "- " + cells + ": " + reason + "\n";
+    text += "- " + markdown_text(cells + ": " + reason) + "\n";
   return text;
 }
 
@@ -371,7 +355,7 @@ std::string accuracy_html(const std::vector<TableResult>& tables, const std::str
     const Accuracy accuracy = table.accuracy();
     all.cells += accuracy.cells, all.missed += accuracy.missed;
   }
-  HtmlPage page(tables.size() == 1 ? tables.front().title : "Published tables beside predictions",
+  HtmlPage page(tables.size() == 1 ? tables.front().title : "Published tables next to predictions",
                 "A published figure is compared, never read by the model; its tolerance was set beforehand.");
   page.figures({{"cells that count", std::to_string(all.cells), fmt::format("of {}", count_of_cells(tables))},
                 {"missed", std::to_string(all.missed), all.missed == 0 ? "all within their tolerance" : ""}});
@@ -413,9 +397,9 @@ std::string accuracy_csv(const std::vector<TableResult>& tables) {
   for (const TableResult& table : tables)
     for (const Cell& cell : table.cells)
       text += fmt::format("{},{},{},{},{},{},{},{},{},{},{}\n", csv_field(table.title), csv_field(cell.row.name),
-                          csv_field(what(cell.row)), cell.row.published_text, number(cell.predicted), unit_of(cell.row),
-                          number(cell.error), csv_field(tolerance(cell.row)), number(cell.baseline),
-                          number(cell.baseline_error), csv_field(verdict(cell)));
+                          csv_field(what(cell.row)), csv_field(cell.row.published_text), number(cell.predicted),
+                          csv_field(unit_of(cell.row)), number(cell.error), csv_field(tolerance(cell.row)),
+                          number(cell.baseline), number(cell.baseline_error), csv_field(verdict(cell)));
   return text;
 }
 
@@ -439,7 +423,7 @@ std::string accuracy_summary_text(const std::vector<TableResult>& tables, const 
 }
 
 std::string accuracy_summary_markdown(const std::vector<TableResult>& tables) {
-  return markdown_table(summary(tables));
+  return filled_table(summary(tables));
 }
 
 std::vector<std::string> misses_that_hit(const std::vector<TableResult>& tables) {

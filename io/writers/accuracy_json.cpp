@@ -1,4 +1,4 @@
-// "pipewright.reproduction/1": published tables beside predictions, as docs/accuracy.md explains their columns.
+// "pipewright.reproduction/1": published tables beside predictions, as docs/results/accuracy.md explains their columns.
 #include "io/names.hpp"
 #include "io/writers/accuracy.hpp"
 #include "io/writers/json_document.hpp"

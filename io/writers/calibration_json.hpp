@@ -1,4 +1,5 @@
-// What `calibrate` has measured, as JSON: times in seconds where the YAML has them with units.   docs/command-line.md
+// What `calibrate` has measured, as JSON: times in seconds where the YAML has them with units.
+// docs/reference/command-line.md
 #pragma once
 
 #include <string>

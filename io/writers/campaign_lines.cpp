@@ -27,13 +27,17 @@ std::string share_of_draws(double share) {
   return share > 0 ? percent(share) : "0 (no draw)";
 }
 
+std::string price_of(const Campaign& campaign, double all) {
+  return fmt::format("{} per device-hour{}", brief(all / campaign.device_hours),
+                     campaign.cost_expected() ? ", without failures" : "");
+}
+
 std::string cost_of(const Campaign& campaign, double all) {
   std::string text = money_text(all);
   if (campaign.days_low)
     text += fmt::format(" ({} to {} over the same bands)", money_text(all * *campaign.days_low / campaign.days()),
                         money_text(all * *campaign.days_high / campaign.days()));
-  return text + fmt::format(" · {} per device-hour{}", brief(all / campaign.device_hours),
-                            campaign.cost_expected() ? ", without failures" : "");
+  return text + " · " + price_of(campaign, all);
 }
 
 // Less than one, where so few tokens are asked for, is no "0 samples".
@@ -58,6 +62,12 @@ std::string devices_text(const Campaign& campaign) {
   return fmt::format("{} device{}", campaign.devices, campaign.devices == 1 ? "" : "s");
 }
 
+std::string hours_text(const Campaign& campaign) {
+  const double hours = campaign.device_hours;
+  return fmt::format("{} device-hours{}", hours < 1000 ? significant(hours) : short_count(hours),
+                     campaign.goodput ? " · without failures" : "");
+}
+
 std::string time_text(const Campaign& campaign) {
   std::string text = days_text(campaign.days());
   if (text.ends_with("years")) text += fmt::format(", {:.0f} days,", campaign.days());
@@ -65,9 +75,7 @@ std::string time_text(const Campaign& campaign) {
   if (campaign.days_low)
     text += fmt::format(" ({} to {} over the bands of the efficiencies)", days_text(*campaign.days_low),
                         days_text(*campaign.days_high));
-  const double hours = campaign.device_hours;
-  text += fmt::format(" · {} device-hours", hours < 1000 ? significant(hours) : short_count(hours));
-  return campaign.goodput ? text + " · without failures" : text;
+  return text + " · " + hours_text(campaign);
 }
 
 void add_failures(Lines& lines, const Campaign& campaign) {
@@ -180,18 +188,20 @@ std::string money_text(double money) {
   return money < 1e9 ? significant(money * 1e-6, 4) + " M" : significant(money * 1e-9, 4) + " B";
 }
 
-std::vector<std::pair<std::string, std::string>> campaign_lines(const Answer& answer) {
+std::vector<std::pair<std::string, std::string>> campaign_lines(const Answer& answer, CampaignLines which) {
   Lines lines;
   const Report& report = answer.report;
   if (!report.campaign) return lines;
   const Campaign& campaign = *report.campaign;
   lines.emplace_back("length", length_text(campaign, answer));
-  lines.emplace_back("time", time_text(campaign));
-  if (report.mfu)
+  const bool all = which == CampaignLines::All;
+  lines.emplace_back("time", all ? time_text(campaign) : "on " + devices_text(campaign) + " · " + hours_text(campaign));
+  if (report.mfu && all)
     lines.emplace_back("utilization", fmt::format("MFU {} · HFU {}", percent(*report.mfu),
                                                   report.hfu ? percent(*report.hfu) + ", with repeated forwards"
                                                              : "the same: no forward is repeated"));
-  if (campaign.cost) lines.emplace_back("cost", cost_of(campaign, *campaign.cost));
+  if (campaign.cost)
+    lines.emplace_back("cost", all ? cost_of(campaign, *campaign.cost) : price_of(campaign, *campaign.cost));
   if (campaign.energy)
     lines.emplace_back("energy",
                        fmt::format("{} at most for computing (an upper estimate: TDP x busy time) · {} if all "

@@ -13,12 +13,15 @@
 namespace pipewright {
 
 // "time", "412 days on 64 devices ...": a line each, as summary_lines. No lines: the scenario does not ask.
-std::vector<std::pair<std::string, std::string>> campaign_lines(const Answer& answer);
+// BesideFigures: without what a page's figures say.
+enum class CampaignLines { All, BesideFigures };
+std::vector<std::pair<std::string, std::string>> campaign_lines(const Answer& answer,
+                                                                CampaignLines which = CampaignLines::All);
 
 // The same as a part of a report, with a heading; "" where there are no lines.
 std::string whole_training_text(const Answer& answer, const TableOptions& options);
 
-// Under the key "campaign", SI base units; docs/result-json.md.
+// Under the key "campaign", SI base units; docs/reference/result-json.md.
 void write_campaign(JsonText& json, const Campaign& campaign, const Report& report);
 
 std::string days_text(double days);    // "8.68 hours", "31.4 days", "2.10 years"

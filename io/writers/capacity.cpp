@@ -6,8 +6,9 @@
 #include <fmt/ranges.h>
 
 #include "io/format_quantity.hpp"
-#include "io/writers/csv_text.hpp"
+#include "io/quote.hpp"
 #include "io/writers/json_text.hpp"
+#include "io/writers/markdown_table.hpp"
 #include "io/writers/shapes.hpp"
 #include "io/writers/text_table.hpp"
 
@@ -103,7 +104,8 @@ std::vector<std::string> explanation(const Capacity& row) {
   const Unit unit = unit_of(row);
   std::vector<std::string> lines;
   if (!row.largest) {
-    lines.push_back(fmt::format("no value of {} fits", row.over));
+    lines.push_back(
+        fmt::format("no value of {}{} fits", row.over, row.tried_to ? fmt::format(" up to {}", *row.tried_to) : ""));
   } else {
     lines.push_back(fmt::format("{} = {}: stage {} is the fullest, {} {} of {}", row.over, *row.largest, row.fullest,
                                 unit(row.peak), unit.name, unit(row.device_memory)));
@@ -124,15 +126,19 @@ std::vector<std::string> explanation(const Capacity& row) {
     lines.push_back((row.largest ? "memory is no limit here: no larger value makes a scenario: "
                                  : "no larger value makes a scenario: ") +
                     row.next_refused);
-  if (row.largest && row.next && row.next_least_memory > row.least_memory && !row.of_run)
+  if (row.largest && row.next && row.tried_to)
+    lines.push_back(fmt::format("no value from {} to {} fits; larger ones were not tried, and one may fit",
+                                *row.largest + 1, *row.tried_to));
+  if (row.needs_grow && row.largest && row.next && row.next_least_memory > row.least_memory && !row.of_run)
     lines.push_back(fmt::format("the answer is the same for {} to {} {} per device", unit(row.least_memory),
                                 unit(row.next_least_memory), unit.name));
   if (row.fit > 0)
-    lines.push_back(fmt::format("peak and needs are what it takes to fit with {} over the memory model's range",
-                                fit_text(row.fit)));
+    lines.push_back(fmt::format(
+        "peak and needs: the memory that fits with {} probability over the memory model's range", fit_text(row.fit)));
   if (row.of_run)
     lines.push_back("as a real run takes it: peak and need are what a worker's arena spans, memory is its cap");
-  lines.push_back(fmt::format("method: {}; {} values tried, {}", row.method, row.tried, row.upper_end));
+  lines.push_back(
+      fmt::format("method: {}; {} value{} tried, {}", row.method, row.tried, row.tried == 1 ? "" : "s", row.upper_end));
   return lines;
 }
 
@@ -162,7 +168,9 @@ std::string capacity_json(const std::vector<Capacity>& rows, const std::string& 
     json.field("limited_by", limited_by(row))
         .field("method", row.method)
         .field("upper_end", row.upper_end)
-        .field("tried", row.tried);
+        .field("tried", row.tried)
+        .field("proven", row.proven)
+        .field("tried_to", row.tried_to);
     if (row.largest) {
       json.field("stages", row.stages).field("devices", row.devices).field("layers", row.layers);
       json.field("parameters", row.parameters).field("device_memory_bytes", row.device_memory);
@@ -195,7 +203,7 @@ std::string capacity_csv(const std::vector<Capacity>& rows) {
   text +=
       "over,largest,stages,devices,layers,parameters,device_memory_bytes,reserve_bytes,training_state_bytes,"
       "activations_bytes,largest_activations_bytes,fullest_stage,peak_bytes,headroom_bytes,least_memory_bytes,next,"
-      "next_stage,next_peak_bytes,next_least_memory_bytes,tried,method,set,limited_by\n";
+      "next_stage,next_peak_bytes,next_least_memory_bytes,tried,proven,tried_to,method,set,limited_by\n";
   for (const Capacity& row : rows) {
     for (const auto& [key, value] : row.varied)
       text += csv_field(value) + ",";
@@ -219,31 +227,22 @@ std::string capacity_csv(const std::vector<Capacity>& rows) {
       text += fmt::format(",{},{},{},{}", *row.next, row.next_stage, row.next_need.value, row.next_least_memory.value);
     else
       text += ",,,,";
-    text += fmt::format(",{},{},{},{}\n", row.tried, csv_field(row.method),
-                        csv_field(fmt::format("{}", fmt::join(changes(row), " "))), limited_by(row));
+    text +=
+        fmt::format(",{},{},{},{},{},{}\n", row.tried, row.proven, row.tried_to ? std::to_string(*row.tried_to) : "",
+                    csv_field(row.method), csv_field(fmt::format("{}", fmt::join(changes(row), " "))), limited_by(row));
   }
   return text;
 }
 
 std::string capacity_markdown(const std::vector<Capacity>& rows) {
-  std::string head = "|", rule = "|", text;
-  const std::vector<TextColumn> all = columns(rows);
-  for (const TextColumn& column : all)
-    head += " " + column.head + " |", rule += "--:|";
-  text = head + "\n" + rule + "\n";
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    text += "|";
-    for (const TextColumn& column : all)
-      text += " " + column.cells[i] + " |";
-    text += "\n";
-  }
+  std::string text = markdown_table(columns(rows));
   text += "\n";
   for (const Capacity& row : rows) {
     const std::string name = name_of(row);
     std::string line;
     for (const std::string& part : explanation(row))
       line += (line.empty() ? "" : "; ") + part;
-    text += "- " + (name.empty() ? "" : "`" + name + "`: ") + line + "\n";
+    text += "- " + (name.empty() ? "" : markdown_code(name) + ": ") + markdown_text(line) + "\n";
   }
   return text;
 }
@@ -262,6 +261,8 @@ JsonShape capacity_shape() {
                                 {"method", text()},
                                 {"upper_end", text()},
                                 {"tried", whole()},
+                                {"proven", flag()},
+                                {"tried_to", maybe(whole())},
                                 {"stages?", whole()},
                                 {"devices?", whole()},
                                 {"layers?", whole()},

@@ -1,4 +1,4 @@
-// The largest models that fit, a row each: as a table, JSON (docs/capacity-json.md), CSV and Markdown.
+// The largest models that fit, a row each: as a table, JSON (docs/reference/capacity-json.md), CSV and Markdown.
 #pragma once
 
 #include <span>

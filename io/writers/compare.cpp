@@ -6,10 +6,12 @@
 #include <fmt/format.h>
 
 #include "io/format_quantity.hpp"
+#include "io/quote.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/html.hpp"
 #include "io/writers/html_page.hpp"
 #include "io/writers/json_text.hpp"
+#include "io/writers/markdown_table.hpp"
 #include "io/writers/shapes.hpp"
 #include "io/writers/text_table.hpp"
 
@@ -357,18 +359,10 @@ class Page {
 
 // ---- Markdown, JSON -------------------------------------------------------------------------------------------------
 
-std::string markdown_cell(std::string text) {
-  for (std::size_t at = text.find('|'); at != std::string::npos; at = text.find('|', at + 2))
-    text.insert(at, 1, '\\');
-  return text.empty() ? "-" : text;
-}
-
-std::string markdown_rows(const std::vector<Row>& rows, std::string_view head) {
-  std::string text = fmt::format("| {} | A | B | B against A |\n|---|--:|--:|--:|\n", head);
+std::string markdown_rows(const std::vector<Row>& rows, const std::string& head) {
+  std::string text = markdown_head({{head, true}, {"A"}, {"B"}, {"B against A"}});
   for (const Row& row : rows)
-    if (row.a || row.b)
-      text += fmt::format("| {} | {} | {} | {} |\n", markdown_cell(row.what), shown(row.a, row.kind),
-                          shown(row.b, row.kind), change(row));
+    if (row.a || row.b) text += markdown_row({row.what, shown(row.a, row.kind), shown(row.b, row.kind), change(row)});
   return text;
 }
 
@@ -409,12 +403,13 @@ std::string compare_text(const ComparedSide& a, const ComparedSide& b, const Tab
 }
 
 std::string compare_markdown(const ComparedSide& a, const ComparedSide& b) {
-  std::string text = fmt::format("- A: `{}`\n- B: `{}`\n", a.name, b.name);
+  std::string text = fmt::format("- A: {}\n- B: {}\n", markdown_code(a.name), markdown_code(b.name));
   if (same(a, b)) return text + "\nNo difference: the inputs and all figures are the same.\n";
   const std::vector<Input> changed = inputs(a, b);
-  text += changed.empty() ? "\nInputs: the same.\n" : "\n| key | A | B |\n|---|---|---|\n";
+  text += changed.empty() ? "\nInputs: the same.\n" : "\n" + markdown_head({{"key", true}, {"A", true}, {"B", true}});
+  const auto or_dash = [](const std::string& value) { return value.empty() ? "-" : markdown_cell(value); };
   for (const Input& row : changed)
-    text += fmt::format("| `{}` | {} | {} |\n", row.key, markdown_cell(row.a), markdown_cell(row.b));
+    text += fmt::format("| {} | {} | {} |\n", markdown_code(row.key), or_dash(row.a), or_dash(row.b));
   text += "\n" + markdown_rows(figures(a.figures, b.figures), "figure");
   text += "\n" + markdown_rows(times(a.figures, b.figures), "of all workers' time");
   text += "\n" + markdown_rows(stage_rows(a.figures, b.figures), "stage");

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "io/format_quantity.hpp"
-#include "io/writers/csv_text.hpp"
+#include "io/quote.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/writers.hpp"
 

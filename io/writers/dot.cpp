@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "io/format_quantity.hpp"
+#include "io/quote.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/writers.hpp"
 
@@ -9,18 +10,6 @@ namespace pipewright {
 namespace {
 
 constexpr int kColours = 8;  // of ColorBrewer's set2, known to Graphviz as set28
-
-std::string quoted(std::string_view text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    if (c == '\n')
-      result += "\\n";
-    else if (c != '\r')
-      result += c;
-  }
-  return result + "\"";
-}
 
 std::string node(const Model& model, LayerId id, VirtualStageId chunk) {
   const Layer& layer = model.layers[static_cast<std::size_t>(id)];
@@ -30,7 +19,7 @@ std::string node(const Model& model, LayerId id, VirtualStageId chunk) {
   else if (layer.flops)
     label += fmt::format("\n{}FLOP", short_count(layer.flops->value));
   if (layer.parameters > 0) label += fmt::format("\n{} parameters", short_count(static_cast<double>(layer.parameters)));
-  return fmt::format("    layer{} [label={}, fillcolor={}];\n", id, quoted(label), chunk % kColours + 1);
+  return fmt::format("    layer{} [label={}, fillcolor={}];\n", id, dot_string(label), chunk % kColours + 1);
 }
 
 std::string edges(const Model& model, std::int64_t samples) {
@@ -40,16 +29,17 @@ std::string edges(const Model& model, std::int64_t samples) {
   std::string text;
   for (std::size_t id = 0; id < model.layers.size(); ++id) {
     const Layer& layer = model.layers[id];
-    if (layer.inputs.empty()) text += fmt::format("  input -> layer{} [label={}];\n", id, quoted(size(model.input)));
+    if (layer.inputs.empty())
+      text += fmt::format("  input -> layer{} [label={}];\n", id, dot_string(size(model.input)));
     for (const LayerId from : layer.inputs)
       text += fmt::format("  layer{} -> layer{} [label={}];\n", from, id,
-                          quoted(size(model.layers[static_cast<std::size_t>(from)].activation)));
+                          dot_string(size(model.layers[static_cast<std::size_t>(from)].activation)));
   }
   return text;
 }
 
 std::string head(const std::string& title) {
-  std::string text = fmt::format("digraph model {{\n  label={};\n  labelloc=t;\n  rankdir=TB;\n", quoted(title));
+  std::string text = fmt::format("digraph model {{\n  label={};\n  labelloc=t;\n  rankdir=TB;\n", dot_string(title));
   text += "  node [shape=box, style=\"filled,rounded\", colorscheme=set28, fontname=\"sans-serif\", fontsize=10];\n";
   text += "  edge [fontname=\"sans-serif\", fontsize=9];\n";
   return text + "  input [label=\"input\", shape=plaintext, style=\"\"];\n";
@@ -66,7 +56,7 @@ std::string dot_graph(const Answer& answer) {
     const LayerRange range = plan.layers[static_cast<std::size_t>(v)];
     const std::string chunk = plan.virtual_stages > 1 ? fmt::format(" (chunk {})", v) : "";
     text += fmt::format("  subgraph cluster_{} {{\n    label={};\n    color=gray;\n", v,
-                        quoted(fmt::format("stage {}{}", plan.stage_of(v), chunk)));
+                        dot_string(fmt::format("stage {}{}", plan.stage_of(v), chunk)));
     for (LayerId id = range.begin; id < range.end; ++id)
       text += node(model, id, plan.stage_of(v));
     text += "  }\n";

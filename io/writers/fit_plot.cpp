@@ -12,6 +12,7 @@
 
 #include "io/format_quantity.hpp"
 #include "io/names.hpp"
+#include "io/quote.hpp"
 #include "io/writers/svg_canvas.hpp"
 
 namespace pipewright {
@@ -98,7 +99,7 @@ std::string collectives(const MeasuredDevice& device) {
 
 std::string interference(const MeasuredDevice& device) {
   if (device.interference.empty()) return "";
-  std::string text = "  beside others: time / time alone, spread of the time (p95 - p5)\n";
+  std::string text = "  while others run: time / time alone, spread of the time (p95 - p5)\n";
   for (const MeasuredPair& pair : device.interference)
     text += fmt::format("    {:<44} {:<27} {:.3f} ± {:.1f} %, spread {:.1f} %\n",
                         fmt::format("{} {} beside {} {}", pair.operation, name(pair.precision), pair.beside,

@@ -24,9 +24,10 @@ std::string sweep_html(const Sweep& sweep, const SweepAxes& axes, std::string_vi
 
 std::string compare_html(const ComparedSide& a, const ComparedSide& b, std::string_view command);
 
-// "Memory is tight: up to 86.2 GiB of 80.0 GiB is expected ..." and what to do, for a plan that fits up to `high` only.
-std::string tight_memory(Bytes high, Bytes capacity);
-std::string tight_memory(const Report& report);               // "" where it is not, or where the plan does not fit
+// "Memory is tight: up to 86.2 GiB of 80.0 GiB is expected ...", for a plan that fits with so small a probability.
+std::string tight_memory(Bytes high, Bytes capacity, double fit);
+// "" where the plan does not fit, or fits with kFitByDefault or with what the scenario asks for.
+std::string tight_memory(const Report& report);
 std::vector<std::string> all_warnings(const Report& report);  // those of the report, and of tight memory
 
 // Pieces of pages, for those who make one of their own.

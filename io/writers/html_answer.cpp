@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -33,13 +34,25 @@ ReportTable critical_path_table(const Answer& answer, std::size_t most) {
   return table;
 }
 
+// What the step time of a pipeline without a flush is made of.
+std::string steady_in_words(const Report& report) {
+  const SteadyState& steady = *report.steady;
+  const double cycle = seconds(steady.growth) / static_cast<double>(steady.micro_batches);
+  return fmt::format("at the steady rate{}: {} per micro-batch; whole run {}",
+                     steady.exact ? "" : " (averaged: no exact period found)",
+                     short_time(Time{static_cast<std::int64_t>(std::llround(cycle * 1e9))}, 4),
+                     short_time(report.makespan, 4));
+}
+
 std::vector<HtmlPage::Figure> key_figures(const Answer& answer) {
   const Report& r = answer.report;
   std::vector<HtmlPage::Figure> figures;
   std::string range, rates;
+  if (r.steady) range = steady_in_words(r);
   if (r.range) {
-    range = fmt::format("{} to {} over the bands of the efficiencies", short_time(r.range->fastest),
-                        short_time(r.range->slowest));
+    range += range.empty() ? "" : "; ";
+    range += fmt::format("{} to {} over the bands of the efficiencies", short_time(r.range->fastest),
+                         short_time(r.range->slowest));
     rates = fmt::format("{} to {}", significant(r.range->samples_per_s_low), significant(r.range->samples_per_s_high));
   }
   figures.push_back({"step time", short_time(r.step_time, 4), range});
@@ -90,16 +103,16 @@ void warn_of_tight_memory(HtmlPage& page, const Answer& answer) {
 std::string tight_memory(const Report& report) {
   const StageReport* full = fullest(report);
   if (full == nullptr || !report.fits || full->need.high <= full->need.capacity) return "";
-  if (full->need.fit > 0) return "";  // as asked
-  return tight_memory(full->need.high, full->need.capacity);
+  if (full->need.fit > 0 || full->need.high <= full->need.low) return "";  // as asked; nothing is open
+  const double fit = fit_probability(report);
+  return fit < kFitByDefault ? tight_memory(full->need.high, full->need.capacity, fit) : "";
 }
 
-std::string tight_memory(Bytes high, Bytes capacity) {
+std::string tight_memory(Bytes high, Bytes capacity, double fit) {
   return fmt::format(
-      "Memory is tight: up to {} of {} is expected, as not every framework keeps the same tensors, and the driver and "
-      "libraries take some. Plan with --fit 95%, or with a reserve, or a larger one, e.g. --set "
-      "cluster.node.device.reserve=4GiB.",
-      short_bytes(high), short_bytes(capacity));
+      "Memory is tight: real use may reach {} of {}, as frameworks differ in the tensors that they keep, and the plan "
+      "fits with {:.0f} %. `plan` takes plans that fit with {}, or with what --fit asks for.",
+      short_bytes(high), short_bytes(capacity), 100 * fit, fit_text(kFitByDefault));
 }
 
 std::vector<std::string> all_warnings(const Report& report) {
@@ -155,15 +168,15 @@ std::string html_report(const Answer& answer, std::string_view command) {
   for (const std::string& warning : r.warnings)
     page.warning(warning);
   page.heading("Answer");
-  page.facts(summary_lines(answer));
+  page.facts(lines_beside_figures(answer));
   if (r.campaign) {
     page.heading("The whole training");
-    page.facts(campaign_lines(answer));
+    page.facts(campaign_lines(answer, CampaignLines::BesideFigures));
   }
   add_timeline_and_tables(page, answer);
   if (!r.formulas.empty()) {
     FormulaTable formulas = formula_table(answer, r.formulas.size());
-    page.table(ReportTable{"Textbook formulas beside the simulation",
+    page.table(ReportTable{"Textbook formulas next to the simulation",
                            {std::move(formulas.quantity),
                             std::move(formulas.by_formula),
                             std::move(formulas.simulated),

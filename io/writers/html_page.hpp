@@ -1,5 +1,6 @@
-// A report as one HTML file: no scripts, nothing loaded from elsewhere, light and dark, printable. The SVG drawings are
-// part of the text.
+// A report as one HTML file: no scripts, nothing loaded from elsewhere, light and dark, printable, for wide screens and
+// narrow ones. The SVG drawings are part of the text, and as wide as the page at most. Numbers have separators of
+// thousands, and no folder of this machine is shown (page_text.hpp).
 //
 // Tests: tests/cli/html_test.cpp
 #pragma once
@@ -39,7 +40,11 @@ class HtmlPage {
   std::string document() const;
 
  private:
+  std::string narrow_style() const;
+
   std::string title_, body_;
+  std::string narrow_;  // rules for narrow screens: what stands before each cell of a column
+  int tables_ = 0;
 };
 
 }  // namespace pipewright

@@ -1,4 +1,4 @@
-// "pipewright.result/1": every key is described in docs/result-json.md (a test compares the two).
+// "pipewright.result/1": every key is described in docs/reference/result-json.md (a test compares the two).
 #include <algorithm>
 #include <string>
 

@@ -5,39 +5,9 @@
 #include <fmt/format.h>
 
 #include "io/format_quantity.hpp"
-#include "io/utf8.hpp"
+#include "io/quote.hpp"
 
 namespace pipewright {
-std::string utf8(std::string_view text) {
-  std::string result;
-  while (!text.empty()) {
-    const std::size_t length = utf8_length(text);
-    if (length == 0)
-      result += "\uFFFD";
-    else
-      result += text.substr(0, length);
-    text.remove_prefix(length == 0 ? 1 : length);
-  }
-  return result;
-}
-
-std::string json_string(std::string_view text) {
-  std::string result = "\"";
-  for (const char c : utf8(text)) {
-    if (c == '"' || c == '\\')
-      result += {'\\', c};
-    else if (c == '\n')
-      result += "\\n";
-    else if (c == '\t')
-      result += "\\t";
-    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F)
-      result += fmt::format("\\u{:04x}", static_cast<int>(c));
-    else
-      result += c;
-  }
-  return result + "\"";
-}
-
 void JsonText::before_value() {
   if (after_key_) {
     after_key_ = false;

@@ -11,12 +11,6 @@
 
 namespace pipewright {
 
-// Bytes that are no UTF-8 replaced by U+FFFD, so that documents are always valid.
-std::string utf8(std::string_view text);
-
-// "text" with quotes and escapes, always valid UTF-8.
-std::string json_string(std::string_view text);
-
 class JsonText {
  public:
   JsonText& open(char bracket);  // '{' or '['

@@ -13,7 +13,7 @@ struct ListEntry {
   const Yaml* document = nullptr;   // of one that is asked for: what its file holds
 };
 
-// Schema pipewright.show/1.   docs/command-line.md
+// Schema pipewright.show/1.   docs/reference/command-line.md
 std::string list_json(const std::string& kind, const std::vector<ListEntry>& entries);
 
 }  // namespace pipewright

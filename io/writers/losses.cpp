@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "io/writers/csv_text.hpp"
+#include "io/quote.hpp"
+#include "io/utf8.hpp"
 #include "io/writers/json_document.hpp"
 #include "io/writers/shapes.hpp"
 #include "io/writers/sweep.hpp"
@@ -42,13 +43,13 @@ std::string losses_text(const LossGrid& grid, int width) {
     columns[axes.size() + curve.variant].cells.back() = last_of(curve);
     if (!curve.at.empty()) samples = std::max(samples, curve.at.back().samples);
   }
-  std::string text = question.description.empty() ? question.file : question.description;
+  std::string text = one_line(question.description.empty() ? question.file : question.description);
   text += fmt::format("\n\nloss after {} samples, mean over the last stretch", samples);
   text += " [least, largest of the seeds]\n\n" + text_table(columns, width);
   // That a loss is no number is told in its cell; anything else is told here.
   for (const LossRow& row : grid.rows)
     if (!row.failed.empty() && row.failed.find("the loss of micro-batch") == std::string::npos)
-      text += fmt::format("  run {}: {}\n", row.point, row.failed);
+      text += fmt::format("  run {}: {}\n", row.point, one_line(row.failed));
   return text;
 }
 

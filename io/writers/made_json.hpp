@@ -1,4 +1,5 @@
-// What commands say as JSON whose product is a file: `init`, `import`, `merge`, `launch`.   docs/command-line.md
+// What commands say as JSON whose product is a file: `init`, `import`, `merge`, `launch`.
+// docs/reference/command-line.md
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "io/writers/csv_text.hpp"
+#include "io/quote.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {
@@ -107,7 +107,7 @@ std::string constants_text(const MeasuredResult& result, int width) {
 }  // namespace
 
 std::string measured_text(const MeasuredResult& result, const TableOptions& options) {
-  std::string text = result.title + "\n" + wrapped("source ", result.source, options.width);
+  std::string text = wrapped("", result.title, options.width) + wrapped("source ", result.source, options.width);
   if (!result.note.empty()) text += wrapped("note   ", result.note, options.width);
   text += "\n" + runs_table(result, std::max(options.width, 140)) + "\n" + constants_text(result, options.width) + "\n";
   text += "errors of the predictions, magnitudes; bias with signs\n" + summary_table(result, options.width);

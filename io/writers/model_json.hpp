@@ -1,4 +1,5 @@
-// `show model` as JSON: every layer with its figures, which hold for the model's batch.   docs/command-line.md
+// `show model` as JSON: every layer with its figures, which hold for the model's batch.
+// docs/reference/command-line.md
 #pragma once
 
 #include <string>

@@ -166,7 +166,7 @@ std::string flop_tables(const Model& model, const TableOptions& options) {
     const bool product = static_cast<OperatorKind>(k) != OperatorKind::Memory;
     kind.cells.emplace_back(kind_name(static_cast<OperatorKind>(k)));
     of_kind.cells.push_back(flop(flops));
-    share.cells.push_back(product ? fmt::format("{:.1f} %", 100 * flops / complete.forward) : "beside them");
+    share.cells.push_back(product ? fmt::format("{:.1f} %", 100 * flops / complete.forward) : "next to them");
   }
   std::vector<TextColumn> columns = {convention, forward, training};
   if (model.tokens) columns.push_back(token);

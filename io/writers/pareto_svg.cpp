@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "io/format_quantity.hpp"
+#include "io/quote.hpp"
 #include "io/writers/svg_canvas.hpp"
 
 namespace pipewright {

@@ -10,11 +10,12 @@
 #include "core/plan/idle_devices.hpp"
 #include "io/format_quantity.hpp"
 #include "io/names.hpp"
+#include "io/quote.hpp"
 #include "io/read_scenario.hpp"
 #include "io/writers/campaign_lines.hpp"
-#include "io/writers/csv_text.hpp"
 #include "io/writers/html.hpp"
 #include "io/writers/json_text.hpp"
+#include "io/writers/markdown_table.hpp"
 #include "io/writers/ranking_parts.hpp"
 #include "io/writers/shapes.hpp"
 #include "io/writers/text_table.hpp"
@@ -31,6 +32,8 @@ std::vector<std::string> warnings_of(const Ranking& ranking) {
   std::vector<std::string> warnings = best.report.warnings;
   if (std::string caution = expert_caution(*best.scenario); !caution.empty())
     warnings.insert(warnings.begin(), std::move(caution));
+  if (best.report.mfu > 1)
+    warnings.push_back("MFU is above 100 %, more than the peak allows: `pipewright simulate` of the plan says why");
   return warnings;
 }
 
@@ -66,6 +69,14 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
   const Sizes sizes(asked);
   text += wrapped("memory        ", memory_text(best, sizes), width);
   text += wrapped("limited by    ", best.report.limiting_factor, width);
+  const bool beside_late_copies =
+      best.report.steady && std::any_of(ranking.plans.begin(), ranking.plans.end(),
+                                        [](const Found& found) { return found.plan.stages == 1; });
+  if (beside_late_copies)
+    text += wrapped("note          ",
+                    "copies of one stage update one round late here, next to their computation; `simulate` compares "
+                    "with data parallelism that waits for its gradients, which is slower",
+                    width);
   const bool one_batch = std::all_of(ranking.plans.begin(), ranking.plans.end(), [&](const Found& found) {
     return found.plan.global_batch_size == best.plan.global_batch_size;
   });
@@ -96,7 +107,7 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
   else if (options.explain && !ranking.order.empty())
     text += wrapped(head, "not looked for with plan.order: graph; write the plan with -o and ask that one", width);
   if (options.explain) {
-    text += "\nwhat limits each plan, and what makes none (-)\n";
+    text += "\nbottleneck of each plan; rejected layouts (-)\n";
     for (std::size_t i = 0; i < ranking.plans.size(); ++i)
       text += wrapped(fmt::format("  {:<3} ", i + 1),
                       fmt::format("{}, {}: {}", in_words(ranking.plans[i].layout),
@@ -156,6 +167,8 @@ void ranked::write_plan(JsonText& json, const Found& found) {
   if (!found.plan.rebuilt.empty()) json.field("rebuilt_layers", found.plan.rebuilt);
   json.field("step_time_s", found.report.step_time).field("samples_per_s", found.report.samples_per_s);
   json.field("tokens_per_s", found.report.tokens_per_s).field("mfu", found.report.mfu).field("hfu", found.report.hfu);
+  json.field("tokens_per_s_per_device", tokens_per_s_per_device(found));
+  json.field("tflops_per_device", tflops_per_device(found));
   json.field("bubble_fraction", found.report.bubble_fraction).field("peak_bytes", fullest(found).need);
   json.field("capacity_bytes", fullest(found).capacity);
   if (fullest(found).fit > 0) json.field("to_fit_bytes", fullest(found).to_fit);
@@ -286,36 +299,28 @@ std::string ranking_csv(const Ranking& ranking) {
 }
 
 std::string ranking_markdown(const Ranking& ranking) {
-  std::string head = "|", rule = "|", text;
-  const std::vector<TextColumn> all = columns(ranking.plans);
-  for (const TextColumn& column : all)
-    head += " " + column.head + " |", rule += column.left ? "---|" : "--:|";
-  text = head + "\n" + rule + "\n";
-  for (std::size_t i = 0; i < ranking.plans.size(); ++i) {
-    text += "|";
-    for (const TextColumn& column : all)
-      text += " " + column.cells[i] + " |";
-    text += "\n";
-  }
-  text += "\n" + quality(ranking) + "\n";
+  std::string text = markdown_table(columns(ranking.plans));
+  text += "\n" + markdown_text(quality(ranking)) + "\n";
   const Fullest device = fullest(ranking.plans.front());
   if (device.fit > 0)
-    text += "\nMemory: " + memory_text(ranking.plans.front(), Sizes(*ranking.plans.front().scenario)) + "\n";
-  else if (device.high > device.capacity)
-    text += "\n" + tight_memory(device.high, device.capacity) + "\n";
+    text +=
+        "\nMemory: " + markdown_text(memory_text(ranking.plans.front(), Sizes(*ranking.plans.front().scenario))) + "\n";
+  else if (const std::string tight = tight_memory(ranking.plans.front().report); !tight.empty())
+    text += "\n" + tight + "\n";
   for (const std::string& warning : warnings_of(ranking))
-    text += "\nWarning: " + warning + "\n";
+    text += "\nWarning: " + markdown_text(warning) + "\n";
   return text;
 }
 
 std::string plan_yaml(const Ranking& ranking, const Found& found, const Scenario& asked, const std::string& command) {
-  std::string text = fmt::format("# Found by: {}\n# From: {}\n# {}\n", command,
-                                 asked.file == "-" ? "standard input" : asked.file, quality(ranking));
+  std::string text = comment("Found by: " + command) +
+                     comment("From: " + (asked.file == "-" ? "standard input" : asked.file)) +
+                     comment(quality(ranking));
   const Sizes sizes(*found.scenario);
-  text +=
-      fmt::format("# Predicted: step {} s, {:.4g} samples/s, bubble {:.1f} %, peak {} of {}\n",
-                  seconds_text(found.report.step_time), found.report.samples_per_s, 100 * found.report.bubble_fraction,
-                  sizes(fullest(found).need), sizes.with_unit(fullest(found).capacity));
+  text += comment(fmt::format("Predicted: step {} s, {:.4g} samples/s, bubble {:.1f} %, peak {} of {}",
+                              seconds_text(found.report.step_time), found.report.samples_per_s,
+                              100 * found.report.bubble_fraction, sizes(fullest(found).need),
+                              sizes.with_unit(fullest(found).capacity)));
   // Not "default": where `plan` put a value, the comment beside it says so.
   Scenario scenario = *found.scenario;
   const Place chosen = {"chosen by plan", 0, 0};
@@ -360,6 +365,8 @@ JsonShape ranked::plan_shape() {
                                          {"tokens_per_s", maybe(number())},
                                          {"mfu", maybe(number())},
                                          {"hfu", maybe(number())},
+                                         {"tokens_per_s_per_device", maybe(number())},
+                                         {"tflops_per_device", maybe(number())},
                                          {"bubble_fraction", number()},
                                          {"peak_bytes", whole()},
                                          {"capacity_bytes", whole()},

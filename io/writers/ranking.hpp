@@ -1,5 +1,5 @@
-// The best plans for what a scenario leaves open: as a table, JSON (docs/ranking-json.md), CSV, Markdown, and the best
-// one as a scenario of its own.
+// The best plans for what a scenario leaves open: as a table, JSON (docs/reference/ranking-json.md), CSV, Markdown, and
+// the best one as a scenario of its own.
 #pragma once
 
 #include <string>

@@ -34,14 +34,11 @@ std::string ranking_html(const Ranking& ranking, const Scenario& asked, const An
   std::vector<HtmlPage::Figure> figures = {
       {"step time", seconds_text(first.report.step_time) + " s", range},
       {"samples per second", fmt::format("{:.4g}", first.report.samples_per_s), ""},
-      {"memory of the fullest device", sizes.with_unit(device.need), "of " + sizes.with_unit(device.capacity)},
-      {"how good it is",
-       ranking.proven()    ? "optimal"
-       : ranking.bound > 0 ? fmt::format("gap {:.2f} %", 100 * ranking.gap())
-                           : "unknown",
-       "within the model"}};
+      {"memory of the fullest device", sizes.with_unit(device.need), "of " + sizes.with_unit(device.capacity)}};
   if (first.report.mfu)
     figures.insert(figures.begin() + 2, {"model FLOPs utilization", percent(*first.report.mfu), ""});
+  if (first.report.hfu)
+    figures.insert(figures.begin() + 3, {"hardware FLOPs utilization", percent(*first.report.hfu), ""});
   page.heading("Best plan: " + in_words(first.layout));
   add_campaign_figures(figures, best);
   page.figures(figures);
@@ -68,7 +65,7 @@ std::string ranking_html(const Ranking& ranking, const Scenario& asked, const An
   page.facts(facts);
   if (best.report.campaign) {
     page.heading("The whole training, by the best plan");
-    page.facts(campaign_lines(best));
+    page.facts(campaign_lines(best, CampaignLines::BesideFigures));
   }
   page.heading("Plans, best first");
   add_differing(page, columns(ranking.plans));

@@ -14,19 +14,6 @@
 namespace pipewright::ranked {
 namespace {
 
-std::optional<double> flop_rate(const Found& found) {
-  const Scenario& scenario = *found.scenario;
-  const auto peak = scenario.cluster.device.peak.find(scenario.training.precision);
-  if (several_classes(found)) return std::nullopt;  // of whose peak?
-  if (!found.report.mfu || peak == scenario.cluster.device.peak.end()) return std::nullopt;
-  return *found.report.mfu * peak->second.value * 1e-12;
-}
-
-std::optional<double> tokens_per_device(const Found& found) {
-  if (!found.report.tokens_per_s) return std::nullopt;
-  return *found.report.tokens_per_s / found.plan.devices();
-}
-
 // What a device is called in a head: a TPU or a processor's core is no GPU.
 bool is_gpu(const Device& device) {
   return !device.name.starts_with("tpu") && !device.name.starts_with("xeon");
@@ -82,12 +69,22 @@ Fullest fullest(const Found& found) {
   return most.value_or(Fullest{});
 }
 
+std::optional<double> tflops_per_device(const Found& found) {
+  const Scenario& scenario = *found.scenario;
+  const auto peak = scenario.cluster.device.peak.find(scenario.training.precision);
+  if (several_classes(found)) return std::nullopt;  // of whose peak?
+  if (!found.report.mfu || peak == scenario.cluster.device.peak.end()) return std::nullopt;
+  return *found.report.mfu * peak->second.value * 1e-12;
+}
+
+std::optional<double> tokens_per_s_per_device(const Found& found) {
+  if (!found.report.tokens_per_s) return std::nullopt;
+  return *found.report.tokens_per_s / found.plan.devices();
+}
+
 std::optional<double> fit_probability(const Found& found) {
   if (found.scenario->model.works.empty()) return std::nullopt;
-  double least = 1;
-  for (const StageReport& stage : found.report.stages)
-    least = std::min(least, pipewright::fit_probability(stage.need));
-  return least;
+  return pipewright::fit_probability(found.report);
 }
 
 std::string memory_text(const Found& found, const Sizes& sizes) {
@@ -96,15 +93,13 @@ std::string memory_text(const Found& found, const Sizes& sizes) {
                                  sizes.with_unit(device.capacity), sizes.with_unit(device.capacity - device.need));
   const double asked = found.scenario->plan.fit;
   if (device.fit > 0)
-    text += fmt::format("; fits with {}: peaks up to {} of {}", fit_text(device.fit), sizes(device.to_fit),
+    text += fmt::format("; fits with {}: needs up to {} of {}", fit_text(device.fit), sizes(device.to_fit),
                         sizes.with_unit(device.capacity));
-  else if (asked > 0)
+  else if (asked > 0.5 && !fit_probability(found))
     text += fmt::format("; fits with {}: the layers state what they hold, so that there is no range", fit_text(asked));
   else if (device.high > device.capacity)
-    text += fmt::format(
-        "; tight: up to {} is expected, as not every framework keeps the same tensors, and it fits with {:.0f} %; "
-        "--fit 95% takes only plans that fit with that probability",
-        sizes.with_unit(device.high), 100 * fit_probability(found).value_or(1));
+    text += fmt::format("; tight: frameworks differ, and real use may reach {} ({:.0f} % chance to fit)",
+                        sizes.with_unit(device.high), 100 * fit_probability(found).value_or(1));
   return text;
 }
 
@@ -205,8 +200,8 @@ std::vector<TextColumn> columns(const std::vector<Found>& plans) {
                                       std::to_string(layout.zero),
                                       seconds_text(found.report.step_time),
                                       fmt::format("{:.4g}", found.report.samples_per_s),
-                                      figure(tokens_per_device(found), "{:.0f}"),
-                                      figure(flop_rate(found), "{:.0f}"),
+                                      figure(tokens_per_s_per_device(found), "{:.0f}"),
+                                      figure(tflops_per_device(found), "{:.0f}"),
                                       found.report.mfu ? fmt::format("{:.1f}", 100 * *found.report.mfu) : "-",
                                       fmt::format("{:.1f}", 100 * found.report.bubble_fraction),
                                       sizes(device.need),
@@ -237,11 +232,12 @@ std::string quality(const Ranking& ranking) {
   if (ranking.bound <= 0)
     return fmt::format("{}; how much better another plan could be is not known", unit_of(ranking, best)) + why;
   if (ranking.proven())
-    return fmt::format("optimal within the model: {}, and no plan of the space is {}", unit_of(ranking, best), better);
+    return fmt::format("optimal within the model: {}, and no plan in the search space is {}", unit_of(ranking, best),
+                       better);
   constexpr double kShown = 5e-5;  // of two decimals of a percent
   const std::string gap =
       ranking.gap() < kShown ? "gap below 0.01 %" : fmt::format("gap {:.2f} %", 100 * ranking.gap());
-  return fmt::format("{}: {}, and no plan of the space can be {} than {}", gap, unit_of(ranking, best), better,
+  return fmt::format("{}: {}, and no plan in the search space can be {} than {}", gap, unit_of(ranking, best), better,
                      unit_of(ranking, ranking.bound)) +
          why;
 }
@@ -267,7 +263,7 @@ std::vector<std::string> tried(const Ranking& ranking) {
       fmt::format("{} layout{}: {} simulated ({} simulation{}", ranking.layouts, ranking.layouts == 1 ? "" : "s",
                   ranking.evaluated, ranking.simulations, ranking.simulations == 1 ? "" : "s");
   if (ranking.refined > 0) text += fmt::format(", cuts of {} searched", ranking.refined);
-  text += fmt::format("), {} cannot be better by their bound, {} do not fit", ranking.bounded, ranking.too_large);
+  text += fmt::format("), {} pruned by bound, {} do not fit", ranking.bounded, ranking.too_large);
   std::int64_t refused = 0;
   for (const auto& [reason, count] : ranking.refused)
     refused += count;

@@ -34,6 +34,11 @@ struct Fullest {
 };
 Fullest fullest(const Found& found);
 
+// Nothing where the scenario does not say how many tokens a sample has.
+std::optional<double> tokens_per_s_per_device(const Found& found);
+// The model's FLOPs alone: MFU x peak. Nothing where either is not known, or where the devices are of several classes.
+std::optional<double> tflops_per_device(const Found& found);
+
 // With which it fits over the memory model's range; nothing where there is none.
 std::optional<double> fit_probability(const Found& found);
 // "60.1 of 80.0 GiB on the fullest device, 19.9 GiB left", and how sure that is.

@@ -44,21 +44,23 @@ class Tables {
                           significant(report_.range->samples_per_s_high));
     if (report_.tokens_per_s) rate += " · " + significant(*report_.tokens_per_s, 4) + " tokens/s";
     if (report_.mfu) rate += " · MFU " + percent(*report_.mfu);
+    if (report_.mfu > 1) rate += " (more than the peak allows: see the warnings)";
     if (report_.hfu) rate += " · HFU " + percent(*report_.hfu);
     line("throughput", rate);
-    line("bubble", bubble());
+    line("bubble", bubble_of_all() + " · " + other_bubbles());
     if (const StageReport* full = fullest()) line("memory peak", memory_peak(*full));
-    if (timed && !is_measured(answer_)) line("speed-up", speed_up());
-    line("limited by", report_.limiting_factor);
-    if (!report_.fits) {
-      line("infeasible", report_.shortfall.reason);
-      const auto& details = report_.shortfall.details;
-      for (std::size_t i = 0; i < std::min<std::size_t>(details.size(), kShortfallLines); ++i)
-        line("", details[i]);
-      if (details.size() > kShortfallLines) line("", fmt::format("{} more stages", details.size() - kShortfallLines));
-      for (const auto& remedy : report_.shortfall.remedies)
-        line("", remedy);
-    }
+    explain(lines);
+    return lines;
+  }
+
+  std::vector<std::pair<std::string, std::string>> beside_figures() const {
+    std::vector<std::pair<std::string, std::string>> lines;
+    if (report_.samples_per_s <= 0) lines.emplace_back("throughput", "none: the step takes no time");
+    lines.emplace_back("other bubbles", other_bubbles());
+    const StageReport* full = fullest();
+    if (full != nullptr && limited() && short_bytes(full->need.with_reserve) != short_bytes(full->need.model))
+      lines.emplace_back("held by the model", short_bytes(full->need.model) + " of the memory peak");
+    explain(lines);
     return lines;
   }
 
@@ -180,7 +182,7 @@ class Tables {
     }
     for (std::size_t i = 0; i < alike.size(); ++i)
       if (alike[i].second > 1)
-        name.cells[i] += fmt::format(" and {} more alike", alike[i].second - 1), bytes.head = "carried each";
+        name.cells[i] += fmt::format(" (+{} identical)", alike[i].second - 1), bytes.head = "carried each";
     ReportTable table{"links (busiest first)", {name, bytes, rate, use}, {}};
     if (left_out > 0)
       table.notes.push_back(fmt::format("{} more link{} carried something", left_out, left_out == 1 ? "" : "s"));
@@ -216,6 +218,21 @@ class Tables {
   }
 
  private:
+  // Speed-up, what limits the step, and what keeps the plan from fitting.
+  void explain(std::vector<std::pair<std::string, std::string>>& lines) const {
+    if (report_.samples_per_s > 0 && !is_measured(answer_)) lines.emplace_back("speed-up", speed_up());
+    lines.emplace_back("limited by", report_.limiting_factor);
+    if (report_.fits) return;
+    lines.emplace_back("infeasible", report_.shortfall.reason);
+    const auto& details = report_.shortfall.details;
+    for (std::size_t i = 0; i < std::min<std::size_t>(details.size(), kShortfallLines); ++i)
+      lines.emplace_back("", details[i]);
+    if (details.size() > kShortfallLines)
+      lines.emplace_back("", fmt::format("{} more stages", details.size() - kShortfallLines));
+    for (const auto& remedy : report_.shortfall.remedies)
+      lines.emplace_back("", remedy);
+  }
+
   // The sum of what the model holds, what the device must have for it, and the range in which that is expected.
   std::string memory_peak(const StageReport& full) const {
     const MemoryNeed& need = full.need;
@@ -233,10 +250,11 @@ class Tables {
   // A real run without a cap says of no memory how full it is.
   bool limited() const { return answer_.memory.capacity.value > 0; }
 
-  std::string bubble() const {
-    std::string text = percent(report_.bubble_fraction);
-    text += report_.steady ? " of a steady period" : " of the makespan";
-    text += fmt::format(" · {} of the longest worker's span", percent(report_.bubble_fraction_span));
+  std::string bubble_of_all() const {
+    return percent(report_.bubble_fraction) + (report_.steady ? " of a steady period" : " of the makespan");
+  }
+  std::string other_bubbles() const {
+    std::string text = percent(report_.bubble_fraction_span) + " of the longest worker's span";
     for (const auto& formula : report_.formulas)
       if (formula.quantity == "bubble")
         text += fmt::format(" · by formula {} = {}{}", formula.formula, with_unit(formula.value, formula.unit),
@@ -251,12 +269,13 @@ class Tables {
                          significant(report_.speedup_one_device),
                          report_.references.empty() ? "one device" : report_.references.front().what,
                          percent(report_.scaling_efficiency));
-    std::string text = fmt::format("{}x over one device that could hold the model ({} of {} {})",
+    std::string text = fmt::format("{}x over one device with enough memory for the model ({} of {} {})",
                                    significant(report_.speedup_one_device), percent(report_.scaling_efficiency),
                                    workers, answer_.plan.tensor_parallel > 1 ? "devices" : "workers");
     if (!report_.speedup_data_parallel) return text;
     text += fmt::format(" · {}x over data parallelism on as many {}", significant(*report_.speedup_data_parallel),
                         answer_.plan.tensor_parallel > 1 ? "devices" : "workers");
+    if (!answer_.schedule.flush) text += " that waits for its gradients";
     if (const std::string short_of = what_does_not_fit(report_, "data parallelism"); !short_of.empty())
       text += fmt::format(", which would not fit: {}", short_of);
     return text;
@@ -320,7 +339,7 @@ class Tables {
         reduce = reduce || std::get<Op>(owner).kind == Kind::AllReduce;
     }
     std::vector<std::string> words;
-    if (receive) words.push_back("RECV: a message that comes in or waits for its op");
+    if (receive) words.push_back("RECV: a message that is arriving or waiting for its op");
     if (send) words.push_back("SEND: a message that waits to leave");
     if (send || receive) words.push_back("_F: activation, _B: gradient");
     if (reduce) words.push_back("AR: all-reduce of round.bucket");
@@ -343,6 +362,9 @@ class Tables {
 
 std::vector<std::pair<std::string, std::string>> summary_lines(const Answer& answer) {
   return Tables(answer, 0).summary();
+}
+std::vector<std::pair<std::string, std::string>> lines_beside_figures(const Answer& answer) {
+  return Tables(answer, 0).beside_figures();
 }
 ReportTable stage_table(const Answer& answer, int rows) {
   return Tables(answer, rows).stages();

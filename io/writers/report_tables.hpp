@@ -20,6 +20,9 @@ struct ReportTable {
 // before it.
 std::vector<std::pair<std::string, std::string>> summary_lines(const Answer& answer);
 
+// Those without what a page's figures say: step time, rates, bubble and memory peak.
+std::vector<std::pair<std::string, std::string>> lines_beside_figures(const Answer& answer);
+
 // At most `rows` stages of many are listed: evenly spread ones, the limiting and the fullest.
 ReportTable stage_table(const Answer& answer, int rows);
 ReportTable idle_table(const Answer& answer, int rows);

@@ -9,10 +9,11 @@
 #include <fmt/ranges.h>
 
 #include "core/plan/campaign.hpp"
+#include "io/quote.hpp"
 #include "io/writers/campaign_lines.hpp"
-#include "io/writers/csv_text.hpp"
 #include "io/writers/html.hpp"
 #include "io/writers/json_text.hpp"
+#include "io/writers/markdown_table.hpp"
 #include "io/writers/ranking_parts.hpp"
 #include "io/writers/shapes.hpp"
 #include "io/writers/sweep.hpp"
@@ -50,7 +51,7 @@ std::string_view smallest_of(const Sizing& sizing) {
   if (*sizing.smallest == 1) return "smallest";
   const bool before = std::any_of(sizing.rows.begin(), sizing.rows.end(),
                                   [&](const SizedNodes& row) { return row.nodes == *sizing.smallest - 1; });
-  return before ? "smallest" : "smallest asked";
+  return before ? "smallest" : "smallest tried";
 }
 
 // "smallest, cheapest"
@@ -164,7 +165,7 @@ std::vector<std::string> answers(const Sizing& sizing) {
   lines.push_back(fmt::format("fastest: {}, {:.4g} samples/s", with_devices(*sizing.fastest),
                               of(*sizing.fastest).best->report.samples_per_s));
   if (sizing.deadline && sizing.in_time)
-    lines.push_back(fmt::format("fewest that are done in {}: {}, {}", days_words(*sizing.deadline),
+    lines.push_back(fmt::format("fewest nodes that finish in {}: {}, {}", days_words(*sizing.deadline),
                                 with_devices(*sizing.in_time), in_time_text(of(*sizing.in_time), *sizing.deadline)));
   if (sizing.deadline && !sizing.in_time) lines.push_back(none_in_time(sizing));
   return lines;
@@ -348,21 +349,11 @@ std::string sizing_csv(const Sizing& sizing) {
 }
 
 std::string sizing_markdown(const Sizing& sizing) {
-  const std::vector<TextColumn> all = table(sizing);
-  std::string head = "|", rule = "|", text;
-  for (const TextColumn& column : all)
-    head += " " + column.head + " |", rule += column.left ? "---|" : "--:|";
-  if (!all.empty()) text = head + "\n" + rule + "\n";
-  for (std::size_t i = 0; !all.empty() && i < all.front().cells.size(); ++i) {
-    text += "|";
-    for (const TextColumn& column : all)
-      text += " " + column.cells[i] + " |";
-    text += "\n";
-  }
+  std::string text = markdown_table(table(sizing));
   text += "\n";
   for (const auto& lines : {answers(sizing), without_plan(sizing), remarks(sizing)})
     for (const std::string& line : lines)
-      text += "- " + line + "\n";
+      text += "- " + markdown_text(line) + "\n";
   return text;
 }
 

@@ -1,5 +1,5 @@
-// How many nodes a training needs: the best plan on each number of them, as a table, JSON (docs/sizing-json.md), CSV,
-// Markdown and a page.
+// How many nodes a training needs: the best plan on each number of them, as a table, JSON
+// (docs/reference/sizing-json.md), CSV, Markdown and a page.
 #pragma once
 
 #include <string>

@@ -9,6 +9,7 @@
 
 #include "io/format_quantity.hpp"
 #include "io/writers/compare.hpp"
+#include "io/writers/page_text.hpp"
 #include "io/writers/svg_canvas.hpp"
 #include "io/writers/writers.hpp"
 
@@ -112,7 +113,8 @@ class Gantt {
       text +=
           fmt::format(" · cycle {} per micro-batch · whole run {}",
                       short_time(Time{r.steady->growth.value / r.steady->micro_batches}, 4), short_time(r.makespan, 4));
-    text += fmt::format(" · {} samples/s · bubble {}", significant(r.samples_per_s, 4), percent(r.bubble_fraction));
+    text += fmt::format(" · {} samples/s · bubble {}", with_separators(significant(r.samples_per_s, 4)),
+                        percent(r.bubble_fraction));
     if (const StageReport* full = fullest(r))
       text += fmt::format(" · peak {}{} on stage {}", short_bytes(full->need.with_reserve),
                           of_capacity(full->need.capacity), full->stage);

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "io/format_quantity.hpp"
-#include "io/writers/json_text.hpp"
+#include "io/quote.hpp"
 
 namespace pipewright {
 namespace {
@@ -32,23 +32,6 @@ svg{color:#e6edf3}
 )svg";
 
 }  // namespace
-
-std::string xml(std::string_view text) {
-  std::string result;
-  for (const char c : utf8(text)) {
-    if (c == '&')
-      result += "&amp;";
-    else if (c == '<')
-      result += "&lt;";
-    else if (c == '>')
-      result += "&gt;";
-    else if (c == '"')
-      result += "&quot;";
-    else
-      result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;  // XML 1.0 has no control characters
-  }
-  return result;
-}
 
 std::string coordinate(double value) {
   const auto hundredths = static_cast<std::int64_t>(std::llround(value * 100));
@@ -127,7 +110,7 @@ void Canvas::text(double x, double y, std::string_view content, std::string_view
 std::string Canvas::document(double width, double height, std::string_view name) const {
   return fmt::format(
              "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} "
-             "{1}\">\n"
+             "{1}\" style=\"max-width:100%;height:auto\">\n"
              "<title>{2}</title>\n",
              coordinate(width), coordinate(height), xml(name)) +
          std::string(kStyle) + "<rect width=\"100%\" height=\"100%\" class=\"bg\"/>\n" + body_ + "</svg>\n";

@@ -13,8 +13,7 @@
 
 namespace pipewright {
 
-std::string xml(std::string_view text);  // escaped for content and attributes, always valid
-std::string coordinate(double value);    // at most two decimals: 12.5, 3, 0.33
+std::string coordinate(double value);  // at most two decimals: 12.5, 3, 0.33
 
 // Class of a look's boxes in the style sheet; `light`: the paler variant that tells odd chunks from even ones.
 std::string_view css_class(Look look, bool light = false);

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "io/format_quantity.hpp"
-#include "io/writers/csv_text.hpp"
+#include "io/quote.hpp"
 #include "io/writers/html.hpp"
 #include "io/writers/html_page.hpp"
 #include "io/writers/json_text.hpp"
@@ -176,9 +176,9 @@ bool cut_changes(const Sweep& sweep) {
 std::vector<std::string> notes(const Sweep& sweep) {
   if (!cut_changes(sweep)) return {};
   return {
-      "the layers are cut anew at every point, since no cut is stated: rows differ in it, too (`layers` of -o "
+      "no cut is stated, so the layers are cut again at every point, and rows also differ in their cut (`layers` of -o "
       "FILE.csv); "
-      "plan.partition: {layers: [...]} holds one"};
+      "plan.partition: {layers: [...]} fixes one"};
 }
 
 std::string remarks(const Sweep& sweep) {
@@ -188,7 +188,7 @@ std::string remarks(const Sweep& sweep) {
   if (!sweep.rows.empty() && all_fit(sweep)) text += "every plan fits its devices\n";
   if (ratios)
     text += question.variants.size() > 1
-                ? fmt::format("speed-up: samples/s over those of variant {} at the same place of the grid\n",
+                ? fmt::format("speed-up: samples/s relative to variant {} at the same point of the grid\n",
                               question.variants[question.baseline])
                 : "speed-up: samples/s over those of the first row that has figures\n";
   for (const std::string& line : notes(sweep))
@@ -196,7 +196,7 @@ std::string remarks(const Sweep& sweep) {
   if (sweep.left_out > 0)
     text += fmt::format("{} of {} points are left out by where\n", sweep.left_out, question.points());
   if (!sweep.shard.whole())
-    text += fmt::format("shard {} of {}: the points of the others are theirs; pipewright merge puts them together\n",
+    text += fmt::format("shard {} of {}: other shards compute the remaining points; pipewright merge combines them\n",
                         sweep.shard.number, sweep.shard.of);
   if (sweep.not_run > 0)
     text += fmt::format("interrupted: {} of {} points were not run\n", sweep.not_run, question.points());

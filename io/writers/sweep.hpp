@@ -1,4 +1,4 @@
-// A sweep's rows: as a table, CSV, JSON (docs/sweep.md) and a line plot.
+// A sweep's rows: as a table, CSV, JSON (docs/reference/sweep.md) and a line plot.
 #pragma once
 
 #include <string>
@@ -20,14 +20,14 @@ class JsonText;
 void write_grid(JsonText& json, const SweepQuestion& question);
 void write_point(JsonText& json, const SweepQuestion& question, std::int64_t point);
 
-// What the plot shows: a key of the grid to the right, a figure upwards. Empty texts: the first key with two numbers or
+// What the plot shows: a key of the grid to the right, a figure upwards. Empty texts: the key with most numbers, two or
 // more, and samples_per_s.
 struct SweepAxes {
   std::string x, y;
 };
 // Throws InputError for axes that there are not.
 void check_axes(const SweepQuestion& question, const SweepAxes& axes);
-// A line per variant and combination of the other keys.
+// A line per variant, or per value of one other key, and a panel per combination of the rest.
 std::string sweep_svg(const Sweep& sweep, const SweepAxes& axes);
 
 // "no_nvlink, 64": a row's variant (where there are several) and values of the grid.

@@ -1,5 +1,6 @@
-// A sweep as a line plot: a key of the grid to the right, a figure upwards, a line per variant and combination of the
-// other keys. Points without figures leave a gap; what does not fit is hollow.
+// A sweep as line plots: a key of the grid to the right, a figure upwards, a line per variant (or, of one variant, per
+// value of the longest key that is left), and a panel per combination of the keys that then are left, all on one scale.
+// Points without figures leave a gap; what does not fit is hollow.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -9,6 +10,8 @@
 #include <fmt/format.h>
 
 #include "io/format_quantity.hpp"
+#include "io/quote.hpp"
+#include "io/writers/page_text.hpp"
 #include "io/writers/svg_canvas.hpp"
 #include "io/writers/sweep.hpp"
 #include "io/writers/sweep_cells.hpp"
@@ -16,7 +19,13 @@
 namespace pipewright {
 namespace {
 
-constexpr double kWidth = 820, kHeight = 380, kRight = 24;
+// Of a panel, by how many stand side by side; all are at most 1176 wide, as a page is.
+struct PanelSize {
+  double width, height;
+};
+constexpr std::array<PanelSize, 4> kSizes = {{{}, {820, 380}, {510, 260}, {336, 210}}};
+constexpr double kGap = 28, kRight = 24, kBetweenRows = 64;
+constexpr std::size_t kMostPanels = 24;
 constexpr std::size_t kColours = 8;
 constexpr std::size_t kMostLines = 2 * kColours;  // the second half is dashed
 constexpr double kLogarithmicFrom = 8;  // largest over smallest value: below it equal steps are easier to read
@@ -38,20 +47,32 @@ bool numeric(const SweepAxis& axis) {
                      [&](const auto& amount) { return amount && amount->unit == axis.amounts.front()->unit; });
 }
 
+// The longest of some axes of a grid, the first of several; nothing where none has two values.
+std::optional<std::size_t> longest(const SweepQuestion& question, const auto& wanted) {
+  std::optional<std::size_t> best;
+  for (std::size_t i = 0; i < question.axes.size(); ++i) {
+    const std::size_t values = question.axes[i].texts.size();
+    if (values > 1 && wanted(i) && (!best || values > question.axes[*best].texts.size())) best = i;
+  }
+  return best;
+}
+
 std::size_t x_axis(const SweepQuestion& question, const std::string& key) {
+  if (key.empty()) {
+    if (const auto found = longest(question, [&](std::size_t i) { return numeric(question.axes[i]); })) return *found;
+    throw InputError(
+        "--output: an SVG needs a key of the grid with two numbers or more to plot over; write .csv or .json");
+  }
   std::vector<std::string_view> known;
   for (std::size_t i = 0; i < question.axes.size(); ++i) {
     const SweepAxis& axis = question.axes[i];
-    if (key.empty() && axis.texts.size() > 1 && numeric(axis)) return i;
-    if (!key.empty() && axis.key == key) {
+    if (axis.key == key) {
       if (numeric(axis)) return i;
       throw InputError("--x: the values of " + key + " are not all numbers of one unit; name another key");
     }
     known.push_back(axis.key);
   }
-  if (!key.empty()) throw InputError("--x: " + unknown_name(key, known));
-  throw InputError(
-      "--output: an SVG needs a key of the grid with two numbers or more to plot over; write .csv or .json");
+  throw InputError("--x: " + unknown_name(key, known));
 }
 
 SweepFigure y_figure(const std::string& name) {
@@ -67,105 +88,169 @@ class Plot {
  public:
   Plot(const Sweep& sweep, const SweepAxes& axes)
       : sweep_(sweep), axis_(x_axis(sweep.question, axes.x)), figure_(y_figure(axes.y)) {
+    choose_axes();
     collect();
+    keep_best();
+    columns_ = panels_.size() <= 2 ? panels_.size() : panels_.size() == 4 ? 2 : 3;
+    size_ = kSizes[columns_];
     scale_y();
     scale_x();
   }
 
   std::string draw() {
     canvas_.raw(kStyle);
-    const std::string name = sweep_.question.description.empty() ? sweep_.question.file : sweep_.question.description;
+    const std::string name =
+        without_folders(sweep_.question.description.empty() ? sweep_.question.file : sweep_.question.description);
     title(name);
-    grid();
-    for (std::size_t i = 0; i < lines_.size(); ++i)
-      line(i);
-    const double height = legend(top_ + kHeight + 62);
-    return canvas_.document(left_ + kWidth + kRight, height, name);
+    for (std::size_t i = 0; i < panels_.size(); ++i) {
+      panels_[i].labelled = i % columns_ == 0;
+      panels_[i].left = left_ + static_cast<double>(i % columns_) * (size_.width + kGap);
+      panels_[i].top = top_ + static_cast<double>(i / columns_) * (size_.height + kBetweenRows);
+      grid(panels_[i]);
+      for (std::size_t line = 0; line < lines_.size(); ++line)
+        draw_line(panels_[i], line);
+    }
+    const double bottom = panels_.back().top + size_.height;
+    canvas_.text((left_ + right()) / 2, bottom + 38, axis().key + (logarithmic_ ? " (logarithmic)" : ""), "mid quiet",
+                 12);
+    const double height = legend(bottom + 62);
+    return canvas_.document(right() + kRight, height, name);
   }
 
  private:
-  struct Point {
-    double x, y;
-    const SweepRow* row;
-  };
-  struct Line {
-    std::string name;
-    std::vector<const SweepRow*> rows;  // by the value of the axis; nullptr: no figures
+  struct Panel {
+    std::string name;                                // "" where it is the only one
+    std::vector<std::vector<const SweepRow*>> rows;  // by line, and by the value of the axis; nullptr: no figures
+    double left = 0, top = 0;
+    bool labelled = false;  // the leftmost of its row has the figures of the scale
   };
 
-  const SweepAxis& axis() const { return sweep_.question.axes[axis_]; }
+  const SweepQuestion& question() const { return sweep_.question; }
+  const SweepAxis& axis() const { return question().axes[axis_]; }
+  double right() const { return left_ + static_cast<double>(columns_) * (size_.width + kGap) - kGap; }
 
-  // Rows of one line agree in all but the value of the axis.
-  void collect() {
-    const SweepQuestion& question = sweep_.question;
-    std::map<std::int64_t, std::size_t> known;
-    for (const SweepRow& row : sweep_.rows) {
-      const std::vector<std::size_t> values = question.values(row.point);
-      std::int64_t stride = 1;
-      for (std::size_t i = axis_ + 1; i < question.axes.size(); ++i)
-        stride *= static_cast<std::int64_t>(question.axes[i].texts.size());
-      const std::int64_t start = row.point - static_cast<std::int64_t>(values[axis_]) * stride;
-      const auto [at, is_new] = known.emplace(start, lines_.size());
-      if (is_new) lines_.push_back({line_name(row, values), std::vector<const SweepRow*>(axis().texts.size())});
-      if (figure(row, figure_)) lines_[at->second].rows[values[axis_]] = &row;
-    }
-    if (lines_.size() > kMostLines) keep_best();
+  // Which keys make lines and which make panels.
+  void choose_axes() {
+    const bool variants = question().variants.size() > 1;
+    if (!variants) line_axis_ = longest(question(), [&](std::size_t i) { return i != axis_; });
+    for (std::size_t i = 0; i < question().axes.size(); ++i)
+      if (i != axis_ && i != line_axis_ && question().axes[i].texts.size() > 1) panel_axes_.push_back(i);
+    if (variants)
+      lines_ = question().variants;
+    else if (line_axis_)
+      for (std::size_t value = 0; value < question().axes[*line_axis_].texts.size(); ++value)
+        lines_.push_back(named(*line_axis_, value));
+    else
+      lines_ = {"base"};
   }
 
-  // Of more lines than can be told apart: those that reach furthest with what fits, then with what does not; in their
-  // order. Lines without a figure would be empty ones.
+  // "stages 4"
+  std::string named(std::size_t axis, std::size_t value) const {
+    const std::string& key = question().axes[axis].key;
+    return key.substr(key.rfind('.') + 1) + " " + question().axes[axis].texts[value];
+  }
+
+  void collect() {
+    std::map<std::vector<std::size_t>, std::size_t> known;  // values of the panel's keys
+    for (const SweepRow& row : sweep_.rows) {
+      const std::vector<std::size_t> values = question().values(row.point);
+      std::vector<std::size_t> place;
+      for (const std::size_t i : panel_axes_)
+        place.push_back(values[i]);
+      const auto [at, is_new] = known.emplace(place, panels_.size());
+      if (is_new) panels_.push_back(empty_panel(place));
+      const std::size_t line = line_axis_ ? values[*line_axis_] : question().variant(row.point);
+      if (figure(row, figure_)) panels_[at->second].rows[line][values[axis_]] = &row;
+    }
+    if (panels_.empty()) panels_.push_back(empty_panel({}));
+  }
+
+  Panel empty_panel(const std::vector<std::size_t>& place) const {
+    Panel panel;
+    for (std::size_t i = 0; i < place.size(); ++i)
+      panel.name += (i > 0 ? " · " : "") + named(panel_axes_[i], place[i]);
+    panel.rows.assign(lines_.size(), std::vector<const SweepRow*>(axis().texts.size()));
+    return panel;
+  }
+
+  // Of more lines or panels than can be told apart: those that reach furthest with what fits, then with what does not;
+  // in their order. Those without a figure would be empty ones.
   void keep_best() {
+    const auto all_lines = [&](std::size_t line, const auto& see) {
+      for (const Panel& panel : panels_)
+        see(panel.rows[line]);
+    };
+    const auto all_panels = [&](std::size_t panel, const auto& see) {
+      for (const auto& rows : panels_[panel].rows)
+        see(rows);
+    };
+    if (lines_.size() > kMostLines) {
+      const std::vector<std::size_t> kept = furthest(lines_.size(), kMostLines, all_lines, left_out_lines_);
+      lines_ = picked(lines_, kept);
+      for (Panel& panel : panels_)
+        panel.rows = picked(panel.rows, kept);
+    }
+    if (panels_.size() > 1) {
+      const std::vector<std::size_t> kept = furthest(panels_.size(), kMostPanels, all_panels, left_out_panels_);
+      panels_ = kept.empty() ? std::vector<Panel>{panels_.front()} : picked(panels_, kept);
+    }
+  }
+
+  struct LeftOut {
+    std::size_t behind = 0, empty = 0;  // those that do not reach as far, and those without figures
+  };
+
+  std::vector<std::size_t> furthest(std::size_t count, std::size_t most, const auto& each, LeftOut& left_out) const {
     const double sign = less_is_better(figure_) ? -1 : 1;
     using Reach = std::pair<bool, double>;
     std::vector<std::pair<Reach, std::size_t>> reached;
-    for (std::size_t i = 0; i < lines_.size(); ++i) {
-      std::optional<Reach> furthest;
-      for (const SweepRow* const row : lines_[i].rows)
-        if (row)
-          furthest = std::max(
-              furthest, std::optional<Reach>({row->outcome == SweepRow::Outcome::Fits, sign * *figure(*row, figure_)}));
-      if (furthest) reached.emplace_back(*furthest, i);
+    for (std::size_t i = 0; i < count; ++i) {
+      std::optional<Reach> reach;
+      each(i, [&](const std::vector<const SweepRow*>& rows) {
+        for (const SweepRow* const row : rows)
+          if (row)
+            reach = std::max(
+                reach, std::optional<Reach>({row->outcome == SweepRow::Outcome::Fits, sign * *figure(*row, figure_)}));
+      });
+      if (reach) reached.emplace_back(*reach, i);
     }
-    without_figures_ = lines_.size() - reached.size();
+    left_out.empty = count - reached.size();
     std::stable_sort(reached.begin(), reached.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-    uncounted_ = reached.size() - std::min(reached.size(), kMostLines);
-    reached.resize(reached.size() - uncounted_);
-    std::sort(reached.begin(), reached.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-    std::vector<Line> kept;
-    for (const auto& [reach, line] : reached)
-      kept.push_back(std::move(lines_[line]));
-    lines_ = std::move(kept);
+    left_out.behind = reached.size() - std::min(reached.size(), most);
+    reached.resize(reached.size() - left_out.behind);
+    std::vector<std::size_t> kept;
+    for (const auto& [reach, i] : reached)
+      kept.push_back(i);
+    std::sort(kept.begin(), kept.end());
+    return kept;
   }
 
-  std::string line_name(const SweepRow& row, const std::vector<std::size_t>& values) const {
-    const SweepQuestion& question = sweep_.question;
-    std::string text = question.variants.size() > 1 ? question.variants[question.variant(row.point)] : "";
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (i == axis_ || question.axes[i].texts.size() < 2) continue;
-      const std::string& key = question.axes[i].key;
-      text += fmt::format("{}{} {}", text.empty() ? "" : " · ", key.substr(key.rfind('.') + 1),
-                          question.axes[i].texts[values[i]]);
-    }
-    return text.empty() ? "base" : text;
+  template <class T>
+  static std::vector<T> picked(std::vector<T>& all, const std::vector<std::size_t>& numbers) {
+    std::vector<T> some;
+    for (const std::size_t i : numbers)
+      some.push_back(std::move(all[i]));
+    return some;
   }
 
   void scale_y() {
     double largest = 0, least = 0;
-    for (std::size_t i = 0; i < lines_.size(); ++i)
-      for (const SweepRow* row : lines_[i].rows)
-        if (row) {
-          largest = std::max(largest, *figure(*row, figure_));
-          least = std::min(least, *figure(*row, figure_));
-        }
-    const SweepFigureName& named = name_of(figure_);
-    label_ = std::string(named.name);
+    for (const Panel& panel : panels_)
+      for (const auto& rows : panel.rows)
+        for (const SweepRow* row : rows)
+          if (row) {
+            largest = std::max(largest, *figure(*row, figure_));
+            least = std::min(least, *figure(*row, figure_));
+          }
+    const SweepFigureName& chosen = name_of(figure_);
+    label_ = std::string(chosen.name);
     std::replace(label_.begin(), label_.end(), '_', ' ');
-    if (named.figure == SweepFigure::SamplesPerS) label_ = "samples/s";
-    if (named.figure == SweepFigure::TokensPerS) label_ = "tokens/s";
-    if (named.unit == Unit::Second) {
+    if (chosen.figure == SweepFigure::SamplesPerS) label_ = "samples/s";
+    if (chosen.figure == SweepFigure::TokensPerS) label_ = "tokens/s";
+    if (chosen.unit == Unit::Second) {
       const Scale scale = time_scale(Time{std::llround(largest * 1e9)});
       unit_ = scale.unit * 1e-9, label_ += " in " + scale.name;
-    } else if (named.unit == Unit::Byte) {
+    } else if (chosen.unit == Unit::Byte) {
       const Scale scale = bytes_scale(Bytes{static_cast<std::int64_t>(std::max(largest, -least))});
       unit_ = scale.unit, label_ += " in " + scale.name;
     } else if (figure_ == SweepFigure::Mfu || figure_ == SweepFigure::Hfu || figure_ == SweepFigure::Bubble ||
@@ -181,7 +266,7 @@ class Plot {
     left_ = std::ceil(widest) + 30;
   }
 
-  std::string tick(double value) const { return brief(std::abs(value) < step_ / 2 ? 0 : value); }
+  std::string tick(double value) const { return with_separators(brief(std::abs(value) < step_ / 2 ? 0 : value)); }
 
   void scale_x() {
     smallest_ = largest_ = axis().amounts.front()->value;
@@ -192,15 +277,15 @@ class Plot {
     logarithmic_ = smallest_ > 0 && largest_ / smallest_ >= kLogarithmicFrom;
   }
 
-  double x(double value) const {
+  double x(const Panel& panel, double value) const {
     constexpr double kInset = 18;  // the outermost points lie clear of the frame
-    if (largest_ == smallest_) return left_ + kWidth / 2;
+    if (largest_ == smallest_) return panel.left + size_.width / 2;
     const double share = logarithmic_ ? std::log(value / smallest_) / std::log(largest_ / smallest_)
                                       : (value - smallest_) / (largest_ - smallest_);
-    return left_ + kInset + (kWidth - 2 * kInset) * share;
+    return panel.left + kInset + (size_.width - 2 * kInset) * share;
   }
-  double y(double value) const {
-    return top_ + kHeight * (1 - (value / unit_ - bottom_value_) / (top_value_ - bottom_value_));
+  double y(const Panel& panel, double value) const {
+    return panel.top + size_.height * (1 - (value / unit_ - bottom_value_) / (top_value_ - bottom_value_));
   }
 
   void title(const std::string& name) {
@@ -209,7 +294,7 @@ class Plot {
     for (std::size_t begin = 0; begin < name.size();) {
       const std::size_t end = std::min(name.find(' ', begin + 1), name.size());
       const std::string word = name.substr(begin, end - begin);
-      if (!line.empty() && text_width(line + word, 15) > left_ + kWidth) {
+      if (!line.empty() && text_width(line + word, 15) > right()) {
         canvas_.text(12, at, line, "title", 15);
         line.clear();
         at += 20;
@@ -219,20 +304,21 @@ class Plot {
     }
     canvas_.text(12, at, line, "title", 15);
     canvas_.text(12, at + 22, label_, "quiet", 12);
-    top_ = at + 34;
+    top_ = at + (panels_.size() > 1 ? 58 : 34);
   }
 
-  void grid() {
+  void grid(const Panel& panel) {
+    const double bottom = panel.top + size_.height, right = panel.left + size_.width;
+    if (panels_.size() > 1) canvas_.text(panel.left, panel.top - 10, panel.name, "", 12);
     for (double value = bottom_value_; value < top_value_ + step_ / 2; value += step_) {
-      const double at = y(value * unit_);
-      canvas_.line(left_, at, left_ + kWidth, at, "grid");
-      canvas_.text(left_ - 8, at + 4, tick(value), "end quiet", 11);
+      const double at = y(panel, value * unit_);
+      canvas_.line(panel.left, at, right, at, "grid");
+      if (panel.labelled) canvas_.text(left_ - 8, at + 4, tick(value), "end quiet", 11);
     }
-    const double bottom = top_ + kHeight;
-    canvas_.line(left_, bottom, left_ + kWidth, bottom, "tick");
+    canvas_.line(panel.left, bottom, right, bottom, "tick");
     std::vector<std::pair<double, std::string>> marks;
     for (std::size_t i = 0; i < axis().texts.size(); ++i)
-      marks.emplace_back(x(axis().amounts[i]->value), axis().texts[i]);
+      marks.emplace_back(x(panel, axis().amounts[i]->value), axis().texts[i]);
     std::sort(marks.begin(), marks.end());
     double free_from = 0;
     for (const auto& [at, text] : marks) {
@@ -242,42 +328,45 @@ class Plot {
       canvas_.text(at, bottom + 18, text, "mid quiet", 11);
       free_from = at + half + 6;
     }
-    canvas_.text(left_ + kWidth / 2, bottom + 38, axis().key + (logarithmic_ ? " (logarithmic)" : ""), "mid quiet", 12);
   }
 
-  void line(std::size_t number) {
+  // Of the line style: the second half of the colours is dashed.
+  static std::string css(std::size_t number) {
+    return fmt::format("s s{}{}", number % kColours, number >= kColours ? " dash" : "");
+  }
+
+  void draw_line(const Panel& panel, std::size_t number) {
     std::vector<std::pair<double, const SweepRow*>> points;
-    for (std::size_t i = 0; i < lines_[number].rows.size(); ++i)
-      points.emplace_back(axis().amounts[i]->value, lines_[number].rows[i]);
+    for (std::size_t i = 0; i < panel.rows[number].size(); ++i)
+      points.emplace_back(axis().amounts[i]->value, panel.rows[number][i]);
     std::sort(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     std::string d;
     bool pen_down = false;
     for (const auto& [value, row] : points) {
       if (row)
-        d += fmt::format("{}{} {}", pen_down ? "L" : "M", coordinate(x(value)), coordinate(y(*figure(*row, figure_))));
+        d += fmt::format("{}{} {}", pen_down ? "L" : "M", coordinate(x(panel, value)),
+                         coordinate(y(panel, *figure(*row, figure_))));
       pen_down = row != nullptr;
     }
-    if (!d.empty())
-      canvas_.path(d, fmt::format("s s{}{}", number % kColours, number >= kColours ? " dash" : ""),
-                   lines_[number].name);
+    if (!d.empty()) canvas_.path(d, css(number), lines_[number]);
     for (const auto& [value, row] : points)
-      if (row) mark(number, value, *row);
+      if (row) mark(x(panel, value), y(panel, *figure(*row, figure_)), number, *row);
   }
 
-  void mark(std::size_t number, double value, const SweepRow& row) {
+  void mark(double at_x, double at_y, std::size_t number, const SweepRow& row) {
     const bool fits = row.outcome == SweepRow::Outcome::Fits;
     hollow_ |= !fits;
-    const double at = *figure(row, figure_);
-    std::string tooltip = fmt::format("{}: {} {}", point_name(sweep_.question, row.point), label_, brief(at / unit_));
+    std::string tooltip = fmt::format("{}: {} {}", point_name(question(), row.point), label_,
+                                      with_separators(brief(*figure(row, figure_) / unit_)));
     if (!fits) tooltip += " (does not fit)";
-    if (sweep_.question.replan) tooltip += " · " + row.plan;
+    if (question().replan) tooltip += " · " + row.plan;
     canvas_.raw(fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"3.6\" class=\"p s{} {}\"><title>{}</title></circle>\n",
-                            coordinate(x(value)), coordinate(y(at)), number % kColours,
+                            coordinate(at_x), coordinate(at_y), number % kColours,
                             fits ? fmt::format("p{}", number % kColours) : "hollow", xml(tooltip)));
-    if (sweep_.question.replan && row.plan_changes) {
+    if (question().replan && row.plan_changes) {
       changed_ = true;
-      canvas_.raw(fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"7\" class=\"s s{}\"/>\n", coordinate(x(value)),
-                              coordinate(y(at)), number % kColours));
+      canvas_.raw(fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"7\" class=\"s s{}\"/>\n", coordinate(at_x),
+                              coordinate(at_y), number % kColours));
     }
   }
 
@@ -285,41 +374,54 @@ class Plot {
     double x_at = left_;
     const auto entry = [&](const std::string& name, const auto& swatch) {
       const double width = 34 + text_width(name, 12) + 14;
-      if (x_at > left_ && x_at + width > left_ + kWidth) x_at = left_, at += 20;
+      if (x_at > left_ && x_at + width > right()) x_at = left_, at += 20;
       swatch();
       canvas_.text(x_at + 34, at + 4, name, "", 12);
       x_at += width;
     };
     if (lines_.size() > 1)
       for (std::size_t i = 0; i < lines_.size(); ++i)
-        entry(lines_[i].name, [&] {
-          canvas_.path(fmt::format("M{} {}h26", coordinate(x_at), coordinate(at)),
-                       fmt::format("s s{}{}", i % kColours, i >= kColours ? " dash" : ""));
-        });
-    const auto circle = [&](const char* radius, const char* css) {
+        entry(lines_[i], [&] { canvas_.path(fmt::format("M{} {}h26", coordinate(x_at), coordinate(at)), css(i)); });
+    const auto circle = [&](const char* radius, const char* style) {
       canvas_.raw(fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"{}\" class=\"{}\"/>\n", coordinate(x_at + 13),
-                              coordinate(at), radius, css));
+                              coordinate(at), radius, style));
     };
     if (hollow_) entry("does not fit the device", [&] { circle("3.6", "p s7 hollow"); });
     if (changed_) entry("plan changes", [&] { circle("7", "s s7"); });
-    if (uncounted_ > 0)
-      canvas_.text(
-          left_, at += 24,
-          fmt::format("{} more lines, which do not reach as far, are not drawn; a CSV file has every row.", uncounted_),
-          "quiet", 11);
-    if (without_figures_ > 0)
-      canvas_.text(
-          left_, at += uncounted_ > 0 ? 16 : 24,
-          fmt::format("{} {} no figures.", without_figures_, without_figures_ == 1 ? "line has" : "lines have"),
-          "quiet", 11);
-    return at + 22;
+    at += 8;
+    for (const std::string& note : notes())
+      canvas_.text(left_, at += 16, note, "quiet", 11);
+    return at + 14;
+  }
+
+  std::vector<std::string> notes() const {
+    std::vector<std::string> all;
+    const auto behind = [&](std::size_t count, const char* what) {
+      if (count > 0)
+        all.push_back(fmt::format("{} more {}, which do not reach as far, are not drawn; a CSV file has every row.",
+                                  count, what));
+    };
+    const auto empty = [&](std::size_t count, const std::string& what) {
+      if (count > 0)
+        all.push_back(fmt::format("{} {} no figures.", count, count == 1 ? what + " has" : what + "s have"));
+    };
+    behind(left_out_lines_.behind, "lines");
+    behind(left_out_panels_.behind, "panels");
+    empty(left_out_lines_.empty, "line");
+    empty(left_out_panels_.empty, "panel");
+    return all;
   }
 
   const Sweep& sweep_;
-  std::size_t axis_;
+  std::size_t axis_;                      // to the right
+  std::optional<std::size_t> line_axis_;  // whose values are lines; nothing: variants are, or there is one line
+  std::vector<std::size_t> panel_axes_;
   SweepFigure figure_;
-  std::vector<Line> lines_;
-  std::size_t uncounted_ = 0, without_figures_ = 0;  // lines that are not drawn
+  std::vector<std::string> lines_;  // names
+  std::vector<Panel> panels_;
+  LeftOut left_out_lines_, left_out_panels_;
+  std::size_t columns_ = 1;  // of panels
+  PanelSize size_{};
   std::string label_;
   double unit_ = 1, step_ = 1, top_value_ = 1, bottom_value_ = 0;
   double left_ = 0, top_ = 0;

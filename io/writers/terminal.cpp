@@ -78,7 +78,7 @@ class Page {
   // Figures in columns, then the formula and what differs from its assumptions, in words.
   void formulas() {
     if (report_.formulas.empty()) return;
-    heading("textbook formulas beside the simulation");
+    heading("textbook formulas next to the simulation");
     const FormulaTable table = formula_table(answer_, kFormulaRows);
     constexpr int kUnlimited = 1000;
     std::string rows = text_table({table.quantity, table.by_formula, table.simulated}, kUnlimited);

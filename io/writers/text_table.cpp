@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "io/format_quantity.hpp"
+#include "io/utf8.hpp"
 
 namespace pipewright {
 namespace {
@@ -26,6 +27,16 @@ std::string aligned(const std::string& cell, int width, bool left) {
   return left ? cell + spaces : spaces + cell;
 }
 
+// Cells as they can be shown: their widths are those of what is seen.
+std::vector<TextColumn> on_one_line(std::vector<TextColumn> columns) {
+  for (TextColumn& column : columns) {
+    column.head = one_line(column.head);
+    for (std::string& cell : column.cells)
+      cell = one_line(cell);
+  }
+  return columns;
+}
+
 std::string trimmed(std::string line) {
   line.erase(line.find_last_not_of(' ') + 1);
   return line + "\n";
@@ -47,7 +58,8 @@ std::string block(const std::vector<const TextColumn*>& columns, int indent) {
 
 }  // namespace
 
-std::string text_table(const std::vector<TextColumn>& columns, int width, int indent) {
+std::string text_table(const std::vector<TextColumn>& given, int width, int indent) {
+  const std::vector<TextColumn> columns = on_one_line(given);
   std::string text;
   std::vector<const TextColumn*> fitting;
   int used = 0;
@@ -64,7 +76,8 @@ std::string text_table(const std::vector<TextColumn>& columns, int width, int in
   return fitting.empty() ? text : text + block(fitting, indent);
 }
 
-std::string wrapped(std::string_view head, std::string_view text, int width) {
+std::string wrapped(std::string_view head, std::string_view given, int width) {
+  const std::string text = one_line(given);
   const int indent = display_width(head);
   std::string result(head), line;
   const auto flush = [&] {
@@ -73,9 +86,9 @@ std::string wrapped(std::string_view head, std::string_view text, int width) {
   };
   for (std::size_t begin = 0; begin < text.size();) {
     std::size_t end = std::min(text.find(' ', begin), text.size());
-    if (text.substr(end).starts_with(" %"))
+    if (std::string_view(text).substr(end).starts_with(" %"))
       end = std::min(text.find(' ', end + 1), text.size());  // "100 %" is one word
-    const std::string_view word = text.substr(begin, end - begin);
+    const std::string_view word = std::string_view(text).substr(begin, end - begin);
     if (!line.empty() && indent + display_width(line) + 1 + display_width(word) > width) {
       flush();
       result.append(static_cast<std::size_t>(indent), ' ');
@@ -87,8 +100,9 @@ std::string wrapped(std::string_view head, std::string_view text, int width) {
   return result;
 }
 
-std::string padded(std::string_view text, int width) {
-  return std::string(text) + std::string(static_cast<std::size_t>(std::max(0, width - display_width(text))), ' ');
+std::string padded(std::string_view given, int width) {
+  const std::string text = one_line(given);
+  return text + std::string(static_cast<std::size_t>(std::max(0, width - display_width(text))), ' ');
 }
 
 }  // namespace pipewright

@@ -1,4 +1,5 @@
-// Aligned columns for a terminal, and sentences broken at its width.
+// Aligned columns for a terminal, and sentences broken at its width: each cell and sentence by `one_line` of
+// io/utf8.hpp.
 #pragma once
 
 #include <string>
@@ -16,13 +17,13 @@ struct TextColumn {
 
 // Rows below their heads. Columns that do not fit into `width` follow in a second block (a third, ...) that repeats the
 // first column.
-std::string text_table(const std::vector<TextColumn>& columns, int width, int indent = 2);
+std::string text_table(const std::vector<TextColumn>& given, int width, int indent = 2);
 
-// Words of `text` on lines of at most `width` columns; the first line begins with `head`, the others with as many
+// Words of `given` on lines of at most `width` columns; the first line begins with `head`, the others with as many
 // spaces. A word longer than a line stands alone.
-std::string wrapped(std::string_view head, std::string_view text, int width);
+std::string wrapped(std::string_view head, std::string_view given, int width);
 
-// `text` followed by spaces up to `width` columns.
-std::string padded(std::string_view text, int width);
+// `given` followed by spaces up to `width` columns.
+std::string padded(std::string_view given, int width);
 
 }  // namespace pipewright

@@ -160,7 +160,7 @@ std::string legend(Answers answers, const Frame& frame, int width) {
   const Time cell{static_cast<std::int64_t>(std::llround(frame.cell))};
   std::string text =
       fmt::format("1 character = {}{}; digit: forward of that micro-batch (last digit), letter: backward",
-                  brief_time(cell), frame.exact ? "" : ", shown as at its middle");
+                  brief_time(cell), frame.exact ? "" : ", sampled at its midpoint");
   if (occur(Look::Recompute)) text += ", capital: recompute";
   if (occur(Look::WeightGradient)) text += ", w weight gradient";
   if (occur(Look::Update)) text += ", u update";

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "io/format_quantity.hpp"
+#include "io/quote.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/trace_text.hpp"

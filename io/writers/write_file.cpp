@@ -2,7 +2,6 @@
 // byte is on the disk. Devices and pipes cannot be renamed onto and are written directly.
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <utility>
 
 #include <fcntl.h>
@@ -10,13 +9,15 @@
 #include <unistd.h>
 
 #include "core/check.hpp"
+#include "core/ending.hpp"
+#include "core/plain_words.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {
 namespace {
 
 [[noreturn]] void fail(const std::string& path, int error, const std::string& way_out) {
-  throw InputError(path + ": cannot write: " + std::strerror(error) + "; " + way_out);
+  throw InputError(path + ": cannot write: " + system_words(error) + "; " + way_out);
 }
 
 std::string way_out(int error, const std::string& folder) {
@@ -32,8 +33,9 @@ std::string way_out(int error, const std::string& folder) {
     case EROFS: return "write into a folder that is yours to write with -o";
     case ENOSPC:
     case EDQUOT: return "free some space, or write to another disk with -o";
+    case EFBIG: return "files may not be so large here: raise the limit (ulimit -f), or write elsewhere with -o";
     case ENAMETOOLONG: return "take a shorter name with -o";
-    case ENXIO: return "nobody reads from this pipe: start its reader first, or write to a file with -o";
+    case ENXIO: return "the pipe has no reader: start its reader first, or write to a file with -o";
     default: return "write elsewhere with -o";
   }
 }
@@ -62,17 +64,19 @@ int write_all(int file, const std::string& bytes) {
   return 0;
 }
 
-// A temporary file that vanishes unless it is given its final name.
+// A temporary file that vanishes unless it is given its final name; also where a signal ends the program.
 class Temporary {
  public:
-  explicit Temporary(const std::string& target) : name_(target + ".XXXXXX") { file_ = ::mkstemp(name_.data()); }
+  explicit Temporary(const std::string& target)
+      : name_(target + ".XXXXXX"), cleared_([this] { make(); }, [this] { unlink(); }) {}
   Temporary(const Temporary&) = delete;
   Temporary& operator=(const Temporary&) = delete;
   ~Temporary() {
     if (file_ >= 0) ::close(file_);
-    if (file_ >= 0 || closed_) ::unlink(name_.c_str());
+    if (file_ >= 0 || closed_) unlink();
   }
   bool is_open() const { return file_ >= 0; }
+  int error() const { return error_; }  // why it is not
 
   // Each returns 0 or errno.
   int fill(const std::string& bytes, mode_t mode) {
@@ -89,9 +93,16 @@ class Temporary {
   }
 
  private:
+  void make() {
+    file_ = ::mkstemp(name_.data());
+    if (file_ < 0) error_ = errno, name_.clear();
+  }
+  void unlink() const { ::unlink(name_.c_str()); }  // of no name: nothing
+
   std::string name_;
-  int file_ = -1;
+  int file_ = -1, error_ = 0;
   bool closed_ = false;
+  ClearedAtEnd cleared_;
 };
 
 void write_stream(const std::string& path, const std::string& bytes) {
@@ -138,14 +149,14 @@ void check_writable(const std::string& path) {
   const Target target(path);
   if (!target.regular()) return;  // a device, or a pipe whose reader may come later
   const Temporary probe(target.name);
-  if (!probe.is_open()) fail(path, errno, way_out(errno, folder_of(path)));
+  if (!probe.is_open()) fail(path, probe.error(), way_out(probe.error(), folder_of(path)));
 }
 
 void write_file(const std::string& path, const std::string& bytes) {
   const Target target(path);
   if (!target.regular()) return write_stream(path, bytes);
   Temporary temporary(target.name);
-  if (!temporary.is_open()) fail(path, errno, way_out(errno, folder_of(path)));
+  if (!temporary.is_open()) fail(path, temporary.error(), way_out(temporary.error(), folder_of(path)));
   if (const int error = temporary.fill(bytes, target.exists ? target.mode & 07777 : usual_mode()))
     fail(path, error, way_out(error, folder_of(path)));
   if (const int error = temporary.rename_to(target.name)) fail(path, error, way_out(error, folder_of(path)));

@@ -21,7 +21,8 @@ struct TableOptions {
 std::string terminal_report(const Answer& answer, const TableOptions& options);  // table + text timeline
 // Rows of at most `width` columns with their labels, and a legend; exact where the run fits at one character per unit.
 std::string text_timeline(const Answer& answer, int width);
-std::string json_report(const Answer& answer);  // "schema": "pipewright.result/1", SI base units; docs/result-json.md
+std::string json_report(
+    const Answer& answer);  // "schema": "pipewright.result/1", SI base units; docs/reference/result-json.md
 std::string json_infeasible(
     const Infeasible& why);                    // the same schema where no answer exists: "fits": false, "shortfall"
 std::string csv_report(const Answer& answer);  // one row per worker

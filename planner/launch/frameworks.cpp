@@ -109,7 +109,7 @@ void settle_gradient_sync(GradientSync& sync, const std::optional<GradientSync>&
     sync = GradientSync::Blocking;
   }
   if (has == GradientSync::Overlapped && sync == GradientSync::Blocking) {
-    differs("gradient_sync: gradients are all-reduced beside the backward; overlapped");
+    differs("gradient_sync: gradients are all-reduced during the backward; overlapped");
     sync = GradientSync::Overlapped;
   }
 }

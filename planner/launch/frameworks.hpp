@@ -1,6 +1,6 @@
 // What training frameworks can say of a plan: the one table that `launch` replaces by and `plan --for` searches in.
 //
-// A fact about their versions: docs/launch.md lists both.
+// A fact about their versions: docs/reference/launch.md lists both.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // The plan nearest to one that a training framework can run: what the framework has no words for is replaced by what
 // comes next, and every replacement is named.
 //
-// What the frameworks can say is a fact about their versions: docs/launch.md lists both.
+// What the frameworks can say is a fact about their versions: docs/reference/launch.md lists both.
 #pragma once
 
 #include <string>

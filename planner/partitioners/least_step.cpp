@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include "core/cost/step_pricer.hpp"
+#include "core/model/graph.hpp"
 #include "core/plan/given_schedule.hpp"
+#include "planner/partitioners/balanced.hpp"
 #include "planner/partitioners/exact.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
@@ -40,6 +42,17 @@ std::string least_step_refusal(const Plan& plan) {
   return "";
 }
 
+bool every_cut_is_crossed(const Scenario& scenario) {
+  const std::vector<Layer>& layers = scenario.model.layers;
+  bool each_reads_the_last = true;
+  for (std::size_t i = 1; i < layers.size(); ++i)
+    each_reads_the_last &= std::find(layers[i].inputs.begin(), layers[i].inputs.end(), static_cast<LayerId>(i) - 1) !=
+                           layers[i].inputs.end();
+  if (each_reads_the_last || scenario.plan.skips == Skips::Direct) return each_reads_the_last;
+  const std::vector<Bytes> crossing = bytes_over_cuts(scenario.model, std::vector<Bytes>(layers.size(), Bytes{1}));
+  return std::all_of(crossing.begin() + 1, crossing.end() - 1, [](Bytes count) { return count > Bytes{}; });
+}
+
 LeastStepPlan least_step(const Plan& plan, const CostModel& cost) {
   StepPricer pricer(plan, cost);
   const ScheduleRule* rule = find_schedule(plan.schedule);
@@ -47,15 +60,18 @@ LeastStepPlan least_step(const Plan& plan, const CostModel& cost) {
     const StepCosts costs = pricer.costs(cut, plan.recompute, plan.rebuilt);
     return static_order_makespan(rule->generate(costs.shape), costs);
   };
-  const ExactAnswer answer = exact({.schedule = plan.schedule,
-                                    .stages = plan.stages,
-                                    .micro_batches = static_cast<int>(plan.micro_batches),
-                                    .forward = pricer.layers().forward,
-                                    .backward = pricer.layers().backward,
-                                    .hop = pricer.fastest_hops(),
-                                    .step = step,
-                                    .most_simulations = kMostSimulations,
-                                    .most_prefixes = kMostPrefixes});
+  ExactAnswer answer = exact({.schedule = plan.schedule,
+                              .stages = plan.stages,
+                              .micro_batches = static_cast<int>(plan.micro_batches),
+                              .forward = pricer.layers().forward,
+                              .backward = pricer.layers().backward,
+                              .hop = pricer.fastest_hops(),
+                              .step = step,
+                              .most_simulations = kMostSimulations,
+                              .most_prefixes = kMostPrefixes});
+  if (!answer.proven())
+    if (std::vector<LayerRange> cut = balanced_layers(plan, cost); step(cut) < answer.step)
+      answer.step = step(cut), answer.layers = std::move(cut);
   const std::string tried = fmt::format("{} cut{} simulated", answer.simulations, answer.simulations == 1 ? "" : "s");
   return {answer.layers, answer.proven()
                              ? "partition: the least step of all cuts, proven; " + tried

@@ -5,6 +5,7 @@
 #include <map>
 #include <variant>
 
+#include "core/cost/buckets.hpp"
 #include "core/cost/memory_model.hpp"
 #include "core/plan/op_index.hpp"
 #include "planner/partitioners/recompute_knapsack.hpp"
@@ -31,7 +32,7 @@ class Stage {
     plan_.rebuilt.clear();
     const Scenario& scenario = cost.scenario();
     const NeedSum sum = main_need_sum(scenario.cluster.device.fragmentation,
-                                      scenario.model.works.empty() ? 0 : kActivationBand, scenario.plan.fit);
+                                      scenario.model.works.empty() ? 0 : kActivationBand, fit_asked(scenario));
     const double whole = sum.model + sum.activation;
     for (int i = 0; i < plan.virtual_stages; ++i) {
       const VirtualStageId v = plan.chunk_of(k, i);
@@ -40,7 +41,7 @@ class Stage {
         const Bytes freed = kept.stash - kept.input;
         items_.push_back(
             {.extra = layers[0].forward[at(layer)],
-             .freed = Bytes{below(freed, whole) + below(kept.rounding, sum.rest)},
+             .freed = Bytes{below(freed, whole) + below(kept.rounding, sum.rounding)},
              .transient = Bytes{static_cast<std::int64_t>(std::ceil(static_cast<double>(kept.again.value) * whole))}});
         layer_.push_back(layer++);
         chunk_.push_back(v / plan.stages);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/cost/buckets.hpp"
 #include "core/plan/op_index.hpp"
 #include "sim/schedules/table.hpp"
 

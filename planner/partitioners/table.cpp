@@ -4,11 +4,12 @@
 #include <array>
 #include <variant>
 
+#include "core/cost/buckets.hpp"
+#include "planner/partitioners/balanced.hpp"
 #include "planner/partitioners/block_partition.hpp"
 #include "planner/partitioners/equal_layers.hpp"
 #include "planner/partitioners/fitting.hpp"
 #include "planner/partitioners/least_step.hpp"
-#include "planner/partitioners/min_max.hpp"
 #include "planner/pipedream_plans.hpp"
 #include "planner/replicated.hpp"
 #include "sim/schedules/table.hpp"
@@ -21,19 +22,8 @@ const Place& place_of(const Scenario& scenario) {
   return own.file.empty() ? scenario.plan.place : own;
 }
 
-// Forward + backward of every layer.
-std::vector<Time> loads(const CostModel& cost, const Plan& plan) {
-  const LayerCosts layers = cost.layers(plan.micro_batch_size);
-  std::vector<Time> load;
-  for (std::size_t i = 0; i < layers.forward.size(); ++i)
-    load.push_back(checked_sum(layers.forward[i], layers.backward[i]));
-  return load;
-}
-
 void cut_balanced(const Scenario&, const CostModel& cost, Plan& plan) {
-  const std::vector<Time> load = loads(cost, plan);
-  const bool replicated = std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; });
-  plan.layers = replicated ? min_max(load, plan.replicas) : min_max(load, plan.chunks());
+  plan.layers = balanced_layers(plan, cost);
 }
 
 void cut_equally(const Scenario& scenario, const CostModel&, Plan& plan) {
@@ -53,17 +43,16 @@ void cut_at_blocks(const Scenario& scenario, const CostModel&, Plan& plan) {
 }
 
 void cut_by_blocks(const Scenario&, const CostModel& cost, Plan& plan) {
-  plan.layers = block_partition(loads(cost, plan), plan.chunks());
+  plan.layers = block_partition(layer_loads(plan, cost), plan.chunks());
 }
 
 // Of the cuts whose stages all fit, simulated on the plan's devices. Chunks of one stage share its device, so with
-// several the balanced cut is taken as it is.
+// several there is none.
 void cut_fitting(const Scenario& scenario, const CostModel& cost, Plan& plan) {
   const ScheduleRule* rule = find_schedule(plan.schedule);
   if (plan.virtual_stages > 1)
     throw InputError(place_of(scenario),
                      "plan.partition: fitting is for one chunk per stage; with plan.virtual_stages write balanced");
-  cut_balanced(scenario, cost, plan);
   if (rule->refusal(schedule_shape(plan, scenario.model, scenario.training)).empty())
     plan.layers = fitting_layers(plan, cost).layers;
 }
@@ -72,6 +61,10 @@ void cut_fitting(const Scenario& scenario, const CostModel& cost, Plan& plan) {
 void cut_for_least_step(const Scenario& scenario, const CostModel& cost, Plan& plan) {
   if (const std::string refusal = least_step_refusal(plan); !refusal.empty())
     throw InputError(place_of(scenario), "plan.partition: " + refusal);
+  if (!every_cut_is_crossed(scenario))
+    throw InputError(place_of(scenario),
+                     "plan.partition: exact is for stages that wait for one another, and branches of this model may "
+                     "run side by side; write balanced or fitting");
   const ScheduleRule* rule = find_schedule(plan.schedule);
   if (!rule->refusal(schedule_shape(plan, scenario.model, scenario.training)).empty()) return;  // said elsewhere
   LeastStepPlan found = least_step(plan, cost);
@@ -97,13 +90,14 @@ std::span<const Partitioner> partitioners() {
   using enum PipeDreamRule;
   using enum PipeDreamTransfer;
   static constexpr std::array<Partitioner, 10> table = {{
-      {"balanced", "the least largest stage, replicas counted (min_max, exact)", "", Cut, cut_balanced},
+      {"balanced", "the least largest stage, replicas counted; of such cuts the shortest simulated step", "",
+       CutOnDevices, cut_balanced},
       {"fitting", "the least largest stage of the cuts whose stages all fit their devices", "", CutOnDevices,
        cut_fitting},
       {"exact", "the least simulated step of all cuts, proven or with the gap that is left", "LandDoig60", CutOnDevices,
        cut_for_least_step},
       {"equal_layers", "baseline: as many layers each", "", Cut, cut_equally, nullptr, true},
-      {"equal_blocks", "as many blocks of a Transformer each, embedding and head beside the first and the last",
+      {"equal_blocks", "as many blocks of a Transformer each, embedding and head next to the first and the last",
        "Megatron21", Cut, cut_at_blocks, nullptr, true},
       {"block_partition", "baseline: torchgpipe's balance of blocks", "torchgpipe20", Cut, cut_by_blocks},
       {"suffix_dp", "stages, replicas and places on two levels of links, memory as a limit, ranked by simulation", "",

@@ -22,7 +22,7 @@ struct Partitioner {
   };
   std::string_view name;    // as written in YAML, plan.partition
   std::string_view what;    // one line
-  std::string_view source;  // key of docs/references.md, or ""
+  std::string_view source;  // key of docs/reference/references.md, or ""
   Kind kind = Kind::Cut;
   // Cut, CutOnDevices: fills in plan.layers (and plan.cut). Throws InputError at plan.partition where it is not for the
   // plan. The others: null.

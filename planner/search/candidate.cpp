@@ -8,10 +8,11 @@
 #include <variant>
 
 #include "core/cost/step_pricer.hpp"
-#include "core/model/graph.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/partitioners/exact.hpp"
+#include "planner/partitioners/least_step.hpp"
 #include "planner/partitioners/min_max.hpp"
+#include "planner/partitioners/neighbours.hpp"
 #include "planner/partitioners/rank_balance.hpp"
 #include "planner/plan_errors.hpp"
 #include "planner/search/path_bound.hpp"
@@ -30,19 +31,6 @@ std::size_t at(std::int64_t number) {
 bool cuts_can_be_bounded(const Layout& layout) {
   return layout.virtual_stages == 1 &&
          (layout.schedule == "1f1b" || layout.schedule == "gpipe" || layout.schedule == "eager_1f1b");
-}
-
-// Whether something passes from each stage to the next one under any cut: else stages may run side by side, as branches
-// do whose tensors go to their users directly.
-bool every_cut_is_crossed(const Scenario& scenario) {
-  const std::vector<Layer>& layers = scenario.model.layers;
-  bool each_reads_the_last = true;
-  for (std::size_t i = 1; i < layers.size(); ++i)
-    each_reads_the_last &= std::find(layers[i].inputs.begin(), layers[i].inputs.end(), static_cast<LayerId>(i) - 1) !=
-                           layers[i].inputs.end();
-  if (each_reads_the_last || scenario.plan.skips == Skips::Direct) return each_reads_the_last;
-  const std::vector<Bytes> crossing = bytes_over_cuts(scenario.model, std::vector<Bytes>(layers.size(), Bytes{1}));
-  return std::all_of(crossing.begin() + 1, crossing.end() - 1, [](Bytes count) { return count > Bytes{}; });
 }
 
 Time below(double nanoseconds) {
@@ -224,7 +212,7 @@ Time Evaluator::raise_bound(const Layout& layout, Time enough, int rounds) {
   const Plan* plan = std::get_if<Plan>(&shell);
   if (plan == nullptr) return known;
   const LayerCosts& layers = here.layers(layout.micro_batch_size);
-  const RunMemory memory(*here.run, *plan, here.cost, layers);
+  const EqualRunMemory memory(*here.run, *plan, here.cost, layers);
   const std::vector<Time> hops = StepPricer(*plan, here.cost).fastest_hops();
   const auto first = hops.begin() + here.run->begin - 1, last = hops.begin() + here.run->end;
   const auto of = [&](const Modes& modes) {
@@ -416,11 +404,7 @@ std::int64_t Evaluator::refine(Candidate& candidate, const Modes& modes, std::in
       for (int i = 0; i < chunks && bench.simulations() < simulations && !stopped(); ++i)
         for (int j = std::max(0, i - layout.stages); j < std::min(chunks, i + layout.stages + 1); ++j) {
           if (j == i || candidate.plan.layers != from || from[at(i)].size() < 2) continue;
-          std::vector<LayerRange> cut = from;
-          for (int c = std::min(i, j); c < std::max(i, j); ++c) {
-            cut[at(c)].end += i < j ? -1 : 1;
-            cut[at(c) + 1].begin += i < j ? -1 : 1;
-          }
+          const std::vector<LayerRange> cut = moved(from, i, j);
           if (bench.busiest(cut) >= candidate.step) continue;
           Workbench::Fit fit = bench.lightest_fit(cut);
           if (fit.recompute.empty() || bench.simulations() >= simulations) continue;

@@ -19,9 +19,8 @@ std::string gap_left(const Ranking& answer, const SearchOptions& options, const 
   if (open.lowest == nullptr || open.lowest_bound > answer.bound || open.lowest_bound >= open.lowest_value)
     return "bounds do not know the waiting for links that several transfers share";
   if (open.lowest->layout.virtual_stages > 1 && open.cuts_open)
-    return fmt::format(
-        "a heuristic finds the cuts into several chunks per stage, and their bound deals out fractions of layers ({})",
-        in_words(open.lowest->layout));
+    return fmt::format("cuts of interleaved schedules are heuristic, and their bound allows fractional layers ({})",
+                       in_words(open.lowest->layout));
   if (!options.keep_going)
     return fmt::format("the cuts of a layout get {} simulations ({}); --gap 0 goes on", options.most_simulations,
                        in_words(open.lowest->layout));

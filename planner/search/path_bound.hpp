@@ -8,7 +8,7 @@
 // which is linear in c and r, so its least value over all cuts that memory allows bounds every cut's step. That least
 // value is the sum of one of each stage, found for every number of layers n_k and of rebuilt ones r_k:
 //     n_k in the stage's cheapest chunks that leave the activations room (run_memory.hpp), r_k at the least B_V,
-// and a dynamic programme deals out sum n_k = N. A stage alone is busy for M (n_k (f + b) + r_k f) and begins k (f + b)
+// and a dynamic program deals out sum n_k = N. A stage alone is busy for M (n_k (f + b) + r_k f) and begins k (f + b)
 // after the first one: numbers for which that is T' or more are left out, so that T >= min(T', least of what is left),
 // for the largest such T'.
 //
@@ -35,7 +35,7 @@ struct PathProblem {
   const EqualRun& run;
   const Plan& shell;  // with everything but its layers
   const LayerCosts& layers;
-  const RunMemory& memory;
+  const EqualRunMemory& memory;
   const std::vector<Recompute>& modes;  // that a stage may have
   Time hop;                             // least time of a message between neighbours, but from the last stage back
   bool block = false;                   // the run's layers are blocks: Recompute::Blocks repeats them

@@ -204,14 +204,14 @@ std::string opened_together(const Scenario& scenario, const SearchOptions& optio
                    : "";
 }
 
-// What fits by the estimate alone, and with which probability.
-std::string without_fit(const Scenario& scenario, Questions& questions) {
-  if (scenario.plan.fit == 0) return "";
+// What fits by the estimate alone.
+std::string by_estimate(const Scenario& scenario, Questions& questions) {
+  if (fit_asked(scenario) == 0) return "";
   Scenario changed = scenario;
   changed.plan.fit = 0;
   const Fits found = questions.fits(changed);
-  return found.yes ? fmt::format("without --fit (plan.fit), so with less than {}: {}", fit_text(scenario.plan.fit),
-                                 found.best)
+  return found.yes ? fmt::format("by the estimate alone, so with less than {}: {}: --fit 50% (plan.fit)",
+                                 fit_text(scenario.plan.fit), found.best)
                    : "";
 }
 
@@ -237,7 +237,7 @@ std::vector<std::string> cheapest_changes(const Scenario& scenario, const Search
     if (std::string line = opened_together(scenario, options, questions); !line.empty())
       remedies.push_back(std::move(line));
   for (std::string line : {shorter_numbers(scenario, options, questions), fewest_nodes(scenario, questions),
-                           without_fit(scenario, questions)})
+                           by_estimate(scenario, questions)})
     if (!line.empty()) remedies.push_back(std::move(line));
   if (least) remedies.push_back(memory_line(*least));
   return remedies;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/cost/memory_model.hpp"
 #include "core/plan/open_micro_batches.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
@@ -17,7 +18,7 @@ Scenario with_open_plan(const Scenario& scenario) {
 }
 
 std::variant<Answer, Infeasible> replanned(const Scenario& scenario, const SearchOptions& options) {
-  auto found = search(anything_open(scenario) ? scenario : with_open_plan(scenario), options);
+  auto found = search(fitting_by_default(anything_open(scenario) ? scenario : with_open_plan(scenario)), options);
   if (auto* none = std::get_if<Infeasible>(&found)) return std::move(*none);
   if (const auto* none = std::get_if<NoPlanYet>(&found)) return Infeasible{in_words(*none), none->details, {}};
   const Found& best = std::get<SearchAnswer>(found).plans.front();

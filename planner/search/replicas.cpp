@@ -237,7 +237,7 @@ SearchResult search_replicas(const Scenario& scenario, const SearchOptions& opti
     answer.gap_left =
         !answer.not_simulated.empty()
             ? "layouts that are too large to be simulated may be better (" + answer.not_simulated.begin()->first + ")"
-        : answer.bound > 0 ? "the bound is that of the busiest stage, and the plans are those that a dynamic programme "
+        : answer.bound > 0 ? "the bound is that of the busiest stage, and the plans are those that a dynamic program "
                              "ranks first"
                            : "there are no bounds of memory and cost with replicas";
   answer.idle_devices = scenario.cluster.devices() - answer.plans.front().plan.devices();

@@ -76,7 +76,7 @@ Time run_bound(const EqualRun& run, const Plan& shell, const CostModel& cost, co
            : mode == Recompute::Selective ? layers.rebuild[at(run.begin)].value
                                           : 0;
   };
-  RunMemory memory(run, shell, cost, layers);
+  EqualRunMemory memory(run, shell, cost, layers);
   // What the lightest recomputation under which n layers fit on stage k adds; nothing: none.
   const auto least_added = [&](StageId k, int n) {
     std::optional<std::int64_t> least;

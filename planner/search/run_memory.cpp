@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/cost/buckets.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {
@@ -36,7 +37,7 @@ Plan laid_out(Plan plan, const EqualRun& run, LayerId count) {
 
 }  // namespace
 
-RunMemory::RunMemory(const EqualRun& run, const Plan& shell, const CostModel& cost, const LayerCosts& layers)
+EqualRunMemory::EqualRunMemory(const EqualRun& run, const Plan& shell, const CostModel& cost, const LayerCosts& layers)
     : cost_(cost), plan_(shell) {
   for (const Recompute mode : {Recompute::Full, Recompute::Blocks, Recompute::Selective, Recompute::None})
     measure(mode, run, layers);
@@ -66,7 +67,7 @@ RunMemory::RunMemory(const EqualRun& run, const Plan& shell, const CostModel& co
 }
 
 // What one layer of the run keeps, as the first of a chunk and as a later one.
-void RunMemory::measure(Recompute mode, const EqualRun& run, const LayerCosts& layers) {
+void EqualRunMemory::measure(Recompute mode, const EqualRun& run, const LayerCosts& layers) {
   const StageId here = plan_.stages > 1 ? 1 : 0;
   plan_.recompute.assign(at(plan_.stages), mode);
   const auto of = [&](LayerId count) {
@@ -80,35 +81,35 @@ void RunMemory::measure(Recompute mode, const EqualRun& run, const LayerCosts& l
   kept_[at(static_cast<int>(mode))] = mode == Recompute::Full ? 0 : std::max(0.0, kept);
 }
 
-double RunMemory::states(int layers) const {
+double EqualRunMemory::states(int layers) const {
   const ChunkMemory& one = memory_.chunks[plan_.stages > 1 ? 1 : 0];
   return layers * bytes(one.weights + one.gradients + one.optimizer - Bytes{kRoundedUp});
 }
 
-double RunMemory::room(int layers) const {
+double EqualRunMemory::room(int layers) const {
   double room = std::numeric_limits<double>::infinity();
   for (const NeedSum& sum : sums_)
-    room = std::min(
-        room, (bytes(memory_.capacity) * (1 + 1e-12) - bytes(memory_.reserve) * sum.rest - states(layers) * sum.model) /
-                  (sum.model + sum.activation));
+    room =
+        std::min(room, (bytes(memory_.capacity) * (1 + 1e-12) - bytes(memory_.reserve) - states(layers) * sum.model) /
+                           (sum.model + sum.activation));
   return room;
 }
 
 // Of full recomputation the input of every chunk is left, but of the first one of the model.
-double RunMemory::in_flight_bytes(const InFlight& now, int layers, Recompute mode) const {
+double EqualRunMemory::in_flight_bytes(const InFlight& now, int layers, Recompute mode) const {
   if (mode != Recompute::Full)
     return static_cast<double>(surely_in_flight(now, layers)) * kept_[at(static_cast<int>(mode))];
   return plan_.virtual_stages > 1 ? static_cast<double>(now.all) * boundary_ : 0;
 }
 
-bool RunMemory::fits(StageId k, int layers, Recompute mode) const {
+bool EqualRunMemory::fits(StageId k, int layers, Recompute mode) const {
   const double most = room(layers);
   const auto& all = moments_[mode == Recompute::Full ? kInFull : kWithout][at(k)];
   return most >= 0 && std::all_of(all.begin(), all.end(),
                                   [&](const InFlight& now) { return in_flight_bytes(now, layers, mode) <= most; });
 }
 
-int RunMemory::least_rebuilt(StageId k, int layers) const {
+int EqualRunMemory::least_rebuilt(StageId k, int layers) const {
   if (fits(k, layers, Recompute::None)) return 0;
   const double most = room(layers);
   double least = 0;
@@ -123,24 +124,24 @@ int RunMemory::least_rebuilt(StageId k, int layers) const {
   return least > layers ? layers + 1 : static_cast<int>(std::ceil(least * (1 - 1e-9)));
 }
 
-double RunMemory::most_in_flight(StageId k, int layers, int rebuilt) const {
+double EqualRunMemory::most_in_flight(StageId k, int layers, int rebuilt) const {
   const double kept = kept_[at(static_cast<int>(Recompute::None))];
   if (kept <= 0) return std::numeric_limits<double>::infinity();
   return (room(layers) + rebuilt * freed_ * static_cast<double>(fullest(k).most)) / kept;
 }
 
-const InFlight& RunMemory::fullest(StageId k) const {
+const InFlight& EqualRunMemory::fullest(StageId k) const {
   const auto& all = moments_[kWithout][at(k)];
   return *std::max_element(all.begin(), all.end(), [](const InFlight& a, const InFlight& b) { return a.all < b.all; });
 }
 
 // Micro-batches in flight, summed over n layers.
-std::int64_t RunMemory::surely_in_flight(const InFlight& now, int layers) const {
+std::int64_t EqualRunMemory::surely_in_flight(const InFlight& now, int layers) const {
   return plan_.virtual_stages == 1 ? layers * now.fewest
                                    : now.all + std::max<std::int64_t>(0, layers - now.chunks) * now.fewest;
 }
 
-std::vector<InFlight> RunMemory::moments(const Lane& lane, int other) const {
+std::vector<InFlight> EqualRunMemory::moments(const Lane& lane, int other) const {
   const int v = plan_.virtual_stages;
   std::vector<std::int64_t> count(at(v));
   std::vector<InFlight> result;

@@ -31,10 +31,10 @@ struct InFlight {
   std::vector<std::int64_t> of_chunk;
 };
 
-class RunMemory {
+class EqualRunMemory {
  public:
   // `cost` must outlive it.
-  RunMemory(const EqualRun& run, const Plan& shell, const CostModel& cost, const LayerCosts& layers);
+  EqualRunMemory(const EqualRun& run, const Plan& shell, const CostModel& cost, const LayerCosts& layers);
 
   // False: n layers of the run on stage k do not fit with this recomputation, however they lie in its chunks.
   bool fits(StageId k, int layers, Recompute mode) const;

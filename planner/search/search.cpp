@@ -126,9 +126,8 @@ class Search {
     candidates_.insert(behind, std::move(candidate));
   }
 
-  double range_asked() const { return scenario_.model.works.empty() ? 0 : scenario_.plan.fit; }
   NearestMiss miss_of(const Layout& layout, Bytes need, StageId stage, bool at_least = false) const {
-    return {layout, need, scenario_.cluster.device.memory, stage, at_least, range_asked()};
+    return {layout, need, scenario_.cluster.device.memory, stage, at_least, fit_asked(scenario_)};
   }
 
   void miss(const Layout& layout, Bytes need, StageId stage, bool at_least = false) {
@@ -523,7 +522,7 @@ class Search {
       return no_plan_yet(answer_);
     }
     if (!answer_.nearest_miss && unfit_) answer_.nearest_miss = unfit_, answer_.too_large = 1;
-    Infeasible none = without_remedies(answer_, range_asked());
+    Infeasible none = without_remedies(answer_, fit_asked(scenario_));
     if (!answer_.nearest_miss) return none;
     const bool proven = std::isinf(left_.given_up);
     if (!options_.remedies && (proven || !options_.proof)) return none;

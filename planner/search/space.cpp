@@ -176,7 +176,8 @@ std::string no_search_beside(const GivenSchedule& given) {
       fmt::format("--set plan.stages={} --set training.micro_batches={}", given.stages, given.micro_batches);
   if (given.virtual_stages > 1) settings += fmt::format(" --set plan.virtual_stages={}", given.virtual_stages);
   return fmt::format(
-      "plan.schedule: the order of {} is for {} stages x {} micro-batches, so `plan` cannot search beside it; for that "
+      "plan.schedule: the order of {} is for {} stages x {} micro-batches, so `plan` cannot search with it; for "
+      "that "
       "order ask simulate, which finds the cut and the layers to recompute: pipewright simulate with {} --set "
       "plan.partition={} --set plan.recompute=knapsack; or write another schedule",
       given.file.empty() ? "a file" : given.file, given.stages, given.micro_batches, settings,
@@ -213,7 +214,7 @@ void check_fixed(const Scenario& scenario) {
   if (!is_open(scenario, "schedule") && plan.schedule.value == "file")
     throw InputError(place_of(scenario, plan.schedule.place),
                      plan.given ? no_search_beside(*plan.given)
-                                : "plan.schedule: `plan` cannot search beside the order of a file; write another "
+                                : "plan.schedule: `plan` cannot search when a file states the order; write another "
                                   "schedule, or settle the fields that say auto");
   for (const std::string& schedule : schedules_for(scenario))
     if (find_schedule(schedule) == nullptr)

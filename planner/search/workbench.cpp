@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/cost/buckets.hpp"
 #include "core/cost/memory_model.hpp"
 #include "core/plan/op_index.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"

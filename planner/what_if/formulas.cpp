@@ -1,6 +1,7 @@
 #include "planner/what_if/formulas.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include <fmt/format.h>
 
@@ -13,12 +14,16 @@ Time time_of(const StepCosts& costs, VirtualStageId v, Kind kind) {
   return costs.duration[static_cast<std::size_t>(v) * kKinds + static_cast<std::size_t>(kind)];
 }
 
-bool equal_stages(const StepCosts& costs) {
+// In the kinds of ops that the formula knows.
+bool equal_stages(const StepCosts& costs, std::initializer_list<Kind> kinds) {
   for (VirtualStageId v = 1; v < costs.shape.chunks(); ++v)
-    if (time_of(costs, v, Kind::F) != time_of(costs, 0, Kind::F) ||
-        time_of(costs, v, Kind::BW) != time_of(costs, 0, Kind::BW))
-      return false;
+    for (const Kind kind : kinds)
+      if (time_of(costs, v, kind) != time_of(costs, 0, kind)) return false;
   return true;
+}
+
+PassTimes times_of_first_stage(const StepCosts& costs) {
+  return {time_of(costs, 0, Kind::F).value, time_of(costs, 0, Kind::B).value, time_of(costs, 0, Kind::W).value};
 }
 
 bool free_messages(const StepCosts& costs) {
@@ -60,9 +65,10 @@ std::vector<std::string> differences(const Answer& answer) {
   return list;
 }
 
-// "(K-1)/(M+K-1) = 3/11"; a zero is its own text.
-std::string in_words(const Formula& formula) {
-  if (formula.numerator == 0) return formula.text;
+// "(K-1)/(M+K-1) = 3/11"; a zero is its own text, and a fraction of nanoseconds tells nobody anything.
+std::string in_words(const Formula& formula, bool of_times) {
+  constexpr std::int64_t kReadable = 9999;
+  if (formula.numerator == 0 || (of_times && formula.denominator > kReadable)) return formula.text;
   return fmt::format("{} = {}/{}", formula.text, formula.numerator, formula.denominator);
 }
 
@@ -73,8 +79,9 @@ std::string joined(const std::vector<std::string>& list) {
 // GPipe with any stages and hops; a hop's tensor must not wait for the one before it:
 //     T = sum_k (f_k + b_k) + 2 sum_k c_k + (M - 1) (max_k f_k + max_k b_k)
 // One pass fills the pipeline, then the slowest stage of each pass sets the pace.
-// K = 3, M = 4, f = 1 2 1, b = 2 4 2, c = 0: 12 + 3 * 6 = 30.     tests/papers/identities_test.cpp "GPipe in closed
-// form", tests/planner/answer_test.cpp "GPipe's step time with unequal stages is its closed form"
+// K = 3, M = 4, f = 1 2 1, b = 2 4 2, c = 0: 12 + 3 * 6 = 30.
+//     tests/papers/identities_test.cpp "GPipe in closed form",
+//     tests/planner/answer_test.cpp "GPipe's step time with unequal stages is its closed form"
 FormulaReport gpipe_step(const Answer& answer, std::vector<std::string> missing) {
   const StepCosts& costs = answer.costs;
   const int stages = costs.shape.stages;
@@ -120,14 +127,17 @@ std::vector<FormulaReport> formulas(const Answer& answer) {
   const std::string source(rule->source);
   const std::vector<std::string> missing = differences(answer);
   std::vector<FormulaReport> list;
-  if (const auto bubble = rule->bubble(shape)) {
+  if (const auto bubble = textbook_bubble(*rule, shape, times_of_first_stage(answer.costs))) {
     auto misses = missing;
-    if (!equal_stages(answer.costs)) misses.insert(misses.begin(), "stages are unequal");
+    const bool of_times = rule->bubble_of_times != nullptr;
+    const bool equal = of_times ? equal_stages(answer.costs, {Kind::F, Kind::B, Kind::W})
+                                : equal_stages(answer.costs, {Kind::F, Kind::BW});
+    if (!equal) misses.insert(misses.begin(), "stages are unequal");
     if (!free_messages(answer.costs)) misses.push_back("transfers take time");
     if (!has_chain(answer.costs)) misses.push_back("stages work side by side");
     const double value = static_cast<double>(bubble->numerator) / static_cast<double>(bubble->denominator);
-    list.push_back(
-        {"bubble", in_words(*bubble), 100 * value, 100 * answer.report.bubble_fraction, "%", source, joined(misses)});
+    list.push_back({"bubble", in_words(*bubble, of_times), 100 * value, 100 * answer.report.bubble_fraction, "%",
+                    source, joined(misses)});
   }
   const bool one_chain = shape.virtual_stages == 1 && has_chain(answer.costs) &&
                          answer.costs.edges.size() + 1 == static_cast<std::size_t>(shape.stages);

@@ -47,7 +47,7 @@ std::vector<std::string> options_without_effect(const Scenario& scenario, const 
         "plan.scatter_gather has no effect: it divides tensors among the devices of a tensor-parallel group");
   if (scenario.training.zero > 0 && plan.data_parallel == 1 &&
       std::all_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r == 1; }))
-    lines.push_back("training.zero: 1 has no effect: every stage has one worker, with whom it shares nothing");
+    lines.push_back("training.zero: 1 has no effect: each stage has a single worker, so there is nothing to shard");
   if (plan.skips == Skips::Direct && !skips_a_stage(scenario.model, plan))
     lines.push_back("plan.skips: direct has no effect: no tensor of this partition skips a stage");
   return lines;

@@ -111,7 +111,7 @@ Time repeated_step_time(const Answer& answer, const StepCosts& costs, Engine eng
 
 std::int64_t largest_repeated_run(const Timeline& timeline) {
   // Ops and messages in about 0.2 s: the static order runs some 100 million a second, the event queue with shared links
-  // about one million (docs/performance.md).
+  // about one million (docs/results/performance.md).
   return engine_of(timeline) == Engine::EventQueue ? 200'000 : 4'000'000;
 }
 

@@ -36,7 +36,7 @@ class Sizes {
       if (!sizing_.rows.empty() && stopped()) break;
       ask(nodes);
       if (question_.ends_itself && nodes != question_.nodes.back() && no_gain()) {
-        sizing_.notes.push_back(fmt::format("more than {} were not asked: more brought nothing from {} to {}",
+        sizing_.notes.push_back(fmt::format("more than {} were not tried: more brought nothing from {} to {}",
                                             counted(nodes), std::prev(sizing_.rows.end(), kFlat + 1)->nodes, nodes));
         break;
       }
@@ -184,7 +184,7 @@ class Sizes {
            (sizing_.rows.back().best || sizing_.rows.back().ended.empty()) && sizing_.rows.back().nodes < most)
       ask(static_cast<int>(std::min<std::int64_t>(2 * std::int64_t{sizing_.rows.back().nodes}, most)));
     if (!any_in_time() && flat())
-      sizing_.notes.push_back(fmt::format("more than {} were not asked: more brought nothing from {} on",
+      sizing_.notes.push_back(fmt::format("more than {} were not tried: more brought nothing from {} on",
                                           counted(sizing_.rows.back().nodes),
                                           std::prev(sizing_.rows.end(), kFlat + 1)->nodes));
   }
@@ -286,7 +286,7 @@ class Sizes {
                                     [&](const SizedNodes& other) { return other.nodes == *nodes; });
       const int before = row == sizing_.rows.begin() ? 0 : std::prev(row)->nodes;
       if (*nodes - before > 1)
-        sizing_.notes.push_back(fmt::format("{} not asked: fewer than {} may {}",
+        sizing_.notes.push_back(fmt::format("{} not tried: fewer than {} may {}",
                                             *nodes - before > 2
                                                 ? fmt::format("{} to {} nodes were", before + 1, *nodes - 1)
                                                 : counted(before + 1) + (before == 0 ? " was" : " were"),

@@ -7,8 +7,7 @@
 //     a measured device            all times so many of their standard errors longer, the number normal
 //     a measured profile           all ops by 1 + common error * normal, each kind of op of a stage by 1 + independent
 //                                  error * normal
-//     campaign.device_spread s     a device is 1 + s * normal times slower, for the whole trial; a group of t is as
-//     slow
+//     campaign.device_spread s     a device is 1 + s * normal times slower, for the whole trial; a group of t is as slow
 //                                  as its slowest device, and so is a stage with replicas; of several copies of the
 //                                  pipeline each is drawn, and the slowest is waited for
 //     campaign.op_spread s         an op takes 1 + s * normal times as long; absent: of a measured profile or device

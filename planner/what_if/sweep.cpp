@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -180,6 +181,24 @@ struct Shared {
     ended.notify_one();
   }
 
+  // As many threads as the system has, where it has fewer than that: the rows are the same.
+  void start(std::vector<std::jthread>& threads, int jobs) {
+    for (int i = 0; i < jobs; ++i) {
+      {
+        const std::lock_guard lock(mutex);
+        ++running;
+      }
+      try {
+        threads.emplace_back([this] { run(); });
+      } catch (const std::system_error&) {
+        const std::lock_guard lock(mutex);
+        --running;
+        if (i == 0) throw;
+        return;
+      }
+    }
+  }
+
   // Tells what was found until all threads have ended.
   void tell() {
     std::unique_lock lock(mutex);
@@ -233,9 +252,7 @@ void price_points(const SweepQuestion& question, const SweepOptions& options) {
   Shared shared(question, options);
   {
     std::vector<std::jthread> threads;
-    shared.running = std::max(1, options.jobs);
-    for (int i = 0; i < std::max(1, options.jobs); ++i)
-      threads.emplace_back([&shared] { shared.run(); });
+    shared.start(threads, std::max(1, options.jobs));
     shared.tell();
   }
   if (shared.failure) std::rethrow_exception(shared.failure);

@@ -256,11 +256,11 @@ std::string family(const Variant& variant) {
   return variant.text.substr(0, variant.text.find(':'));
 }
 
-// " and makes 159.2 samples/s": four digits, all of those before the point. Nothing when the step takes no time.
+// ", 159.2 samples/s": four digits, all of those before the point. Nothing when the step takes no time.
 std::string rate_text(double samples_per_s) {
   if (samples_per_s <= 0) return {};
   const int before_point = static_cast<int>(std::floor(std::log10(samples_per_s))) + 1;
-  return fmt::format(" and makes {:.{}f} samples/s", samples_per_s, std::clamp(4 - before_point, 0, 12));
+  return fmt::format(", {:.{}f} samples/s", samples_per_s, std::clamp(4 - before_point, 0, 12));
 }
 
 // What fits, with what it makes.
@@ -294,9 +294,9 @@ bool hopeless(const Answer& answer, const Change& change) {
 std::optional<Remedy> remedy(const Answer& answer, const Variant& variant) {
   const auto report = tried(answer, variant.change);
   if (!report || !report->fits) return std::nullopt;
-  return Remedy{report->samples_per_s, fmt::format("with {} it needs {}{}: {}", variant.text,
-                                                   bytes_text(largest(*report, &MemoryNeed::to_fit)),
-                                                   rate_text(report->samples_per_s), variant.setting)};
+  return Remedy{report->samples_per_s,
+                fmt::format("{} needs {}{}: {}", variant.text, bytes_text(largest(*report, &MemoryNeed::to_fit)),
+                            rate_text(report->samples_per_s), variant.setting)};
 }
 
 // The first variant of each family that fits, the fastest first: that does least harm.
@@ -444,8 +444,8 @@ std::vector<std::string> remedies(const Answer& answer) {
   std::vector<std::string> lines;
   for (Remedy& each : found)
     lines.push_back(std::move(each.line));
-  if (answer.scenario->plan.fit > 0 && fits_by_estimate(answer.report))
-    lines.push_back("by the estimate alone it fits: without plan.fit");
+  if (fit_asked(*answer.scenario) > 0 && fits_by_estimate(answer.report))
+    lines.push_back("by the estimate alone it fits: --set plan.fit=50%");
   if (lines.empty())
     lines.push_back(
         "nothing that was tried fits (1f1b, ZeRO-1, gradients in 16 bits, recompute, smaller micro-batches, more "

@@ -12,8 +12,8 @@ namespace pipewright {
 
 // Ways to make a plan fit that does not, the fastest first: what costs no time (1f1b, sequence parallelism, ZeRO-1,
 // gradients in 16 bits, a fitting partition), recompute, smaller micro-batches, more stages; when none helps alone, the
-// first of pairs of them, then of what costs no time together with one and two of the others. "with recompute: blocks
-// it needs 72.3 GiB and makes 6.944 samples/s: --set plan.recompute=blocks". One line saying so when nothing that was
+// first of pairs of them, then of what costs no time together with one and two of the others. "recompute: blocks
+// needs 73.4 GiB, 6.944 samples/s: --set plan.recompute=blocks". One line saying so when nothing that was
 // tried fits. tests/cli/told_test.cpp "8B"
 std::vector<std::string> remedies(const Answer& answer);
 

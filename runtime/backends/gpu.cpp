@@ -21,6 +21,7 @@
 #include "kernels/values.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/backends/grid_backend.hpp"
+#include "runtime/clock.hpp"
 #include "runtime/runnable.hpp"
 
 namespace pipewright {
@@ -42,11 +43,6 @@ std::unique_ptr<DeviceMemory> block_of(int device, Bytes size, GpuMemoryKind kin
     if (std::string_view(error.what()).find("cudaErrorMemoryAllocation") == std::string_view::npos) throw;
     throw OutOfDevice(error.what());
   }
-}
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
 }
 
 // One stream, and what is known of it. A worker's backend and its mover share theirs.
@@ -97,10 +93,10 @@ class EventClock {
       GpuEvent event(device_);
       event.record(stream);  // may make it anew
       gpu_finish(stream);
-      const std::int64_t before = now_ns();
+      const std::int64_t before = steady_ns();
       event.record(stream);
       event.wait();
-      const std::int64_t after = now_ns();
+      const std::int64_t after = steady_ns();
       if (after - before >= shortest) continue;
       shortest = after - before, at_ = before + shortest / 2, origin_ = std::move(event);
     }

@@ -1,7 +1,7 @@
 // The GPU backend: every worker has a group of a GPU's SMs (a virtual device) with a stream for its arithmetic and one
 // for its collectives, and one block of the GPU's memory that its arena is laid over. Arithmetic: gpu_kernels.hpp.
 //
-// Nothing of it has run on a GPU yet (docs/gpu.md). The same operations run on the CPU in
+// Nothing of it has run on a GPU yet (docs/how-it-works/gpu.md). The same operations run on the CPU in
 // tests/runtime/grid_backend_test.cpp.
 #pragma once
 

@@ -13,15 +13,12 @@
 #include <fmt/format.h>
 
 #include "core/check.hpp"
+#include "runtime/clock.hpp"
 
 namespace pipewright {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
-}
 
 void pause() {
 #if defined(__x86_64__)
@@ -92,9 +89,9 @@ class World {
   // A message on a slow link: its time is known. A core that sleeps wakes up slower than it was (halted, its caches
   // taken by others), and what it computes next is charged with that: only where cores are short does it sleep.
   void wait_until(std::int64_t ns) {
-    while (now_ns() < ns) {
+    while (steady_ns() < ns) {
       if (stopped_.load(std::memory_order_relaxed)) throw Stopped("another worker has failed");
-      if (!settings_.spin && ns - now_ns() > 200'000)
+      if (!settings_.spin && ns - steady_ns() > 200'000)
         std::this_thread::sleep_for(std::chrono::microseconds(50));
       else
         pause();
@@ -125,7 +122,7 @@ class World {
     const std::size_t link =
         static_cast<std::size_t>(from) * static_cast<std::size_t>(workers_) + static_cast<std::size_t>(to);
     const Throttle& throttle = throttles_[link];
-    const std::int64_t begin = std::max(link_free_[link], now_ns());
+    const std::int64_t begin = std::max(link_free_[link], steady_ns());
     link_free_[link] =
         begin + (throttle.bandwidth.value > 0 ? transfer_time(Bytes{bytes}, throttle.bandwidth).value : 0);
     return link_free_[link] + throttle.latency.value;
@@ -180,10 +177,10 @@ class Endpoint : public Transport {
     std::int64_t waited = 0;
     if (slot.freed.load(std::memory_order_acquire) < message.before) {
       movers_.worker->finish();  // what the device still computes is no waiting
-      const std::int64_t begin = now_ns();
+      const std::int64_t begin = steady_ns();
       world_->wait([&] { return slot.freed.load(std::memory_order_acquire) >= message.before; },
                    [&] { return fmt::format("worker {} to read", world_->ends(copy_, message.channel).second); });
-      waited = now_ns() - begin;
+      waited = steady_ns() - begin;
     }
     std::int64_t bytes = 0;
     for (const Piece& piece : pieces) {

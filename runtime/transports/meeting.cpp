@@ -4,91 +4,28 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <ifaddrs.h>
-#include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
-#include <unistd.h>
 
 #include "core/check.hpp"
+#include "core/plain_words.hpp"
+#include "runtime/transports/proof.hpp"
+#include "runtime/transports/reception.hpp"
 
 namespace pipewright {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::array<char, 8> kMagic = {'p', 'w', 'r', 'a', 'n', 'k', 's', '1'};
-
-struct Hello {
-  std::array<char, 8> magic = kMagic;
-  std::int32_t rank = 0, size = 0;
-  std::int32_t port = 0;  // where this rank listens for others
-  std::int32_t refused = 0;
+// What rank 0 says to each rank when all have come; behind it the addresses, by rank.
+struct Roster {
+  Digest run{};  // random: the run's own key is made of it
 };
-double left(Clock::time_point end) {
-  return std::chrono::duration<double>(end - Clock::now()).count();
-}
-
-bool read_whole(int descriptor, void* into, std::size_t bytes, Clock::time_point end) {
-  auto* at = static_cast<char*>(into);
-  while (bytes > 0) {
-    if (!ready(descriptor, POLLIN, end)) return false;
-    const ssize_t got = ::recv(descriptor, at, bytes, 0);
-    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got <= 0) return false;
-    at += got, bytes -= static_cast<std::size_t>(got);
-  }
-  return true;
-}
-bool write_whole(int descriptor, const void* from, std::size_t bytes, Clock::time_point end) {
-  const auto* at = static_cast<const char*>(from);
-  while (bytes > 0) {
-    if (!ready(descriptor, POLLOUT, end)) return false;
-    const ssize_t put = ::send(descriptor, at, bytes, MSG_NOSIGNAL);
-    if (put < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (put <= 0) return false;
-    at += put, bytes -= static_cast<std::size_t>(put);
-  }
-  return true;
-}
-
-void without_delay(int descriptor) {
-  const int on = 1;
-  ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-}
-
-int port_of(const sockaddr_storage& at) {
-  return ntohs(at.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(at).sin6_port
-                                        : reinterpret_cast<const sockaddr_in&>(at).sin_port);
-}
-void set_port(sockaddr_storage& at, int port) {
-  (at.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(at).sin6_port
-                            : reinterpret_cast<sockaddr_in&>(at).sin_port) = htons(static_cast<std::uint16_t>(port));
-}
-
-const sockaddr_in& v4(const Address& address) {
-  return reinterpret_cast<const sockaddr_in&>(address.at);
-}
-const sockaddr_in6& v6(const Address& address) {
-  return reinterpret_cast<const sockaddr_in6&>(address.at);
-}
-
-bool is_loopback(const Address& address) {
-  return address.at.ss_family == AF_INET6 ? IN6_IS_ADDR_LOOPBACK(&v6(address).sin6_addr)
-                                          : (ntohl(v4(address).sin_addr.s_addr) >> 24) == 127;
-}
-
-std::string host_text(const Address& address) {
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  const void* const from = address.at.ss_family == AF_INET6 ? static_cast<const void*>(&v6(address).sin6_addr)
-                                                            : static_cast<const void*>(&v4(address).sin_addr);
-  return ::inet_ntop(address.at.ss_family, from, text.data(), text.size()) != nullptr ? text.data() : "?";
-}
 
 // This machine alone is meant.
 bool means_loopback(const std::string& host) {
@@ -98,140 +35,44 @@ bool means_loopback(const std::string& host) {
          ::inet_pton(AF_INET6, host.c_str(), binary.data()) == 1;
 }
 
-Address everywhere(const Address& like) {
-  Address any;
-  any.length = like.length, any.at.ss_family = like.at.ss_family;  // zeros are INADDR_ANY and in6addr_any
-  set_port(any.at, port_of(like.at));
-  return any;
-}
-bool is_everywhere(const Address& address) {
-  return address.at.ss_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&v6(address).sin6_addr)
-                                          : v4(address).sin_addr.s_addr == INADDR_ANY;
-}
-
-Address own_end(int descriptor) {
-  Address own;
-  own.length = sizeof own.at;
-  ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&own.at), &own.length);
-  return own;
-}
-Address other_end(int descriptor) {
-  Address other;
-  other.length = sizeof other.at;
-  ::getpeername(descriptor, reinterpret_cast<sockaddr*>(&other.at), &other.length);
-  return other;
-}
-
-// Of this machine, others than loopback: "10.0.0.7, 172.17.0.2".
-std::string own_addresses() {
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return "none";
-  std::string text;
-  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
-    Address address;
-    std::memcpy(&address.at, one->ifa_addr, sizeof(sockaddr_in));
-    if (!is_loopback(address)) text += (text.empty() ? "" : ", ") + host_text(address);
-  }
-  ::freeifaddrs(list);
-  return text.empty() ? "none" : text;
-}
-
-Socket listening(const Address& address) {
-  Socket socket(::socket(address.at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int on = 1;
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.at), address.length) != 0 ||
-      ::listen(socket.get(), 128) != 0)
-    return Socket();
-  return socket;
-}
-
-std::string list_of(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size(); ++i)
-    text += (i > 0 ? ", " : "") + std::to_string(ranks[i]);
-  return text;
-}
-
-// Where it is and who comes there.
-std::string waiting_at(int listener) {
-  const Address own = own_end(listener);
-  return text_of(own) + (is_everywhere(own) ? ": all addresses of this machine"
-                         : is_loopback(own) ? ": only processes of this machine reach it; for others, MASTER_ADDR is "
-                                              "another address of it"
-                                            : "");
-}
-
-// Takes calls until `peers` has a socket for every rank from `first` on. `addresses`: where those listen.
-void take_calls(int listener, const Launch& launch, int first, std::vector<Socket>& peers,
-                std::vector<Address>* addresses, Clock::time_point end, double timeout_s) {
-  const auto missing = [&] {
-    std::vector<int> ranks;
-    for (int r = first; r < launch.size; ++r)
-      if (r != launch.rank && !peers[static_cast<std::size_t>(r)]) ranks.push_back(r);
-    return ranks;
-  };
-  while (!missing().empty()) {
-    if (!ready(listener, POLLIN, end))
-      throw InputError(
-          fmt::format("{} did not come within {} s: start {} processes with the same MASTER_ADDR and "
-                      "MASTER_PORT, or wait longer with --timeout (rank {} waits at {})",
-                      list_of(missing()), timeout_s, launch.size, launch.rank, waiting_at(listener)));
-    Address from;
-    from.length = sizeof from.at;
-    Socket peer(::accept4(listener, reinterpret_cast<sockaddr*>(&from.at), &from.length, SOCK_CLOEXEC));
-    if (!peer) continue;
-    Hello hello;
-    // Somebody else's call says nothing we know: it is dropped.
-    if (!read_whole(peer.get(), &hello, sizeof hello, std::min(end, Clock::now() + std::chrono::seconds(5))) ||
-        hello.magic != kMagic)
-      continue;
-    const auto refuse = [&](const std::string& why) {
-      hello.refused = 1;
-      write_whole(peer.get(), &hello, sizeof hello, Clock::now() + std::chrono::seconds(1));
-      throw InputError(why);
-    };
-    if (hello.size != launch.size)
-      refuse(fmt::format("rank {} counts {} ranks, rank {} counts {}; start all with the same WORLD_SIZE", hello.rank,
-                         hello.size, launch.rank, launch.size));
-    if (hello.rank < first || hello.rank >= launch.size || peers[static_cast<std::size_t>(hello.rank)])
-      refuse(fmt::format("two processes say that they are rank {}; give every process a RANK of its own", hello.rank));
-    without_delay(peer.get());
-    if (addresses != nullptr) {
-      set_port(from.at, hello.port);
-      (*addresses)[static_cast<std::size_t>(hello.rank)] = from;
-    }
-    peers[static_cast<std::size_t>(hello.rank)] = std::move(peer);
-  }
+void check_secret(const MeetingPoint& point, const Address& address) {
+  if (!point.secret.empty() || is_loopback(address)) return;
+  throw InputError(fmt::format(
+      "MASTER_ADDR={} ({}) is an address that other machines can reach, and there a run needs a secret that "
+      "all its ranks know: make one with `export {}=$(head -c 32 /dev/urandom | base64)` and start every "
+      "rank with it (docs/how-it-works/running.md); where all ranks run on this machine, MASTER_ADDR=localhost needs "
+      "none",
+      point.host, host_text(address), kSecretVariable));
 }
 
 Socket meeting_place(const MeetingPoint& point) {
-  const std::vector<Address> places = places_to_listen(point.host, resolved(point));
+  const std::vector<Address> named = resolved(point);
+  check_secret(point, named.front());
+  const std::vector<Address> places = places_to_listen(point, named);
   for (const Address& address : places)
     if (Socket listener = listening(address)) return listener;
   const int error = errno;
   if (error == EADDRNOTAVAIL)
     throw InputError(
-        fmt::format("MASTER_ADDR={} ({}) is no address of this machine, where rank 0 runs; it has {}: name one "
+        fmt::format("MASTER_ADDR={} ({}) is not an address of this machine, where rank 0 runs; it has {}: name one "
                     "of these, or start rank 0 there",
                     point.host, host_text(places.front()), own_addresses()));
   throw InputError(
       fmt::format("rank 0 cannot wait at MASTER_ADDR={} MASTER_PORT={}: {}; choose another port, or the "
                   "address of this host",
-                  point.host, point.port, std::strerror(error)));
+                  point.host, point.port, system_words(error)));
 }
 
-std::vector<Socket> met_as_first(const Launch& launch, const MeetingPoint& point, double timeout_s,
-                                 Clock::time_point end) {
+std::vector<Socket> met_as_first(const Launch& launch, const MeetingPoint& point, double timeout_s, Deadline end) {
   const Socket listener = meeting_place(point);
   std::vector<Socket> peers(static_cast<std::size_t>(launch.size));
   std::vector<Address> addresses(static_cast<std::size_t>(launch.size));
-  take_calls(listener.get(), launch, 1, peers, &addresses, end, timeout_s);
-  const Hello welcome{.rank = 0, .size = launch.size};
+  take_calls(listener.get(), {.launch = launch, .first = 1, .key = point.secret, .end = end, .timeout_s = timeout_s},
+             peers, &addresses);
+  const Roster roster{random_digest()};
   for (int r = 1; r < launch.size; ++r) {
     const int peer = peers[static_cast<std::size_t>(r)].get();
-    if (!write_whole(peer, &welcome, sizeof welcome, end) ||
+    if (!write_whole(peer, &roster, sizeof roster, end) ||
         !write_whole(peer, addresses.data(), addresses.size() * sizeof(Address), end))
       throw InputError(fmt::format("rank {} went away while the ranks met", r));
   }
@@ -241,102 +82,166 @@ std::vector<Socket> met_as_first(const Launch& launch, const MeetingPoint& point
 // Rank 0 knows a rank of its own machine by a loopback address; from another machine it is where rank 0 is.
 Address seen_from_here(const Address& by_rank_0, const Address& rank_0) {
   if (!is_loopback(by_rank_0) || is_loopback(rank_0)) return by_rank_0;
-  Address address = rank_0;
-  set_port(address.at, port_of(by_rank_0.at));
-  return address;
+  return with_port(rank_0, port_of(by_rank_0));
 }
 
-std::vector<Socket> met_as_other(const Launch& launch, const MeetingPoint& point, double timeout_s,
-                                 Clock::time_point end) {
-  std::vector<Socket> peers(static_cast<std::size_t>(launch.size));
-  const std::vector<Address> places = resolved(point);
-  int error = 0;
-  const auto late = [&] {
+// A rank that is called.
+struct Callee {
+  const Launch& launch;  // the caller's
+  int rank = 0;
+  std::string_view key;
+};
+
+// Why there is no connection.
+struct Silence {
+  std::string why;
+  bool unreachable = false;  // as the system says at once, not as nobody has answered there
+};
+
+// The claim travels when the challenge is here; the other end's proof comes back.
+std::string proven(int descriptor, const Callee& callee, int port, Deadline end) {
+  Challenge challenge;
+  if (!read_whole(descriptor, &challenge, sizeof challenge, end) || challenge.magic != kRankMagic)
+    return "what listens there does not speak as a rank does";
+  Claim claim{
+      .caller = callee.launch.rank, .called = callee.rank, .world = callee.launch.size, .port = port, .random = {}};
+  claim.random = random_digest();
+  claim.proof = proof_of(callee.key, challenge, claim);
+  Reply reply;
+  if (!write_whole(descriptor, &claim, sizeof claim, end) || !read_whole(descriptor, &reply, sizeof reply, end))
+    return "what listens there does not take this process for one of its run; all ranks need the same "
+           "PIPEWRIGHT_SECRET";
+  if (reply.magic != kRankMagic || !same(reply.proof, proof_of(callee.key, challenge, claim, reply)))
+    return "what listens there did not prove that it belongs to this run";
+  if (reply.refused != 0)
+    throw InputError(fmt::format("rank {} refused this process as rank {} of {}: its message says why", callee.rank,
+                                 callee.launch.rank, callee.launch.size));
+  const char stays = 1;
+  return write_whole(descriptor, &stays, sizeof stays, end) ? "" : "it has closed the connection";
+}
+
+// A connection on which both ends have proven that they are of this run, or why there is none after a second. `own`
+// opens, knowing the connection, where the caller listens: its port.
+template <class OwnPort>
+Socket reached(const Address& address, const Callee& callee, const OwnPort& own, Deadline end, Silence& silence) {
+  const Deadline soon = std::min<Deadline>(end, Clock::now() + kPatience);
+  Socket socket = called(address, soon);
+  if (!socket) {
+    const int error = errno;
+    // A last call whose time is over says less than the one before it.
+    if (error != ETIMEDOUT || silence.why.empty()) silence = {system_words(error), error != ETIMEDOUT};
+    return socket;
+  }
+  silence = {proven(socket.get(), callee, own(socket), soon)};
+  return silence.why.empty() ? std::move(socket) : Socket();
+}
+
+// Somebody who is there and is not the rank has its time; a rank that starts is there at once.
+void pause_behind(const Silence& silence) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(silence.unreachable ? 20 : 200));
+}
+
+class OtherRank {
+ public:
+  OtherRank(const Launch& launch, const MeetingPoint& point, double timeout_s, Deadline end)
+      : launch_(launch),
+        point_(point),
+        timeout_s_(timeout_s),
+        end_(end),
+        places_(resolved(point)),
+        peers_(static_cast<std::size_t>(launch.size)),
+        addresses_(static_cast<std::size_t>(launch.size)) {
+    check_secret(point, places_.front());
+  }
+
+  std::vector<Socket> met() {
+    join_first();
+    const std::string key = run_key(point_.secret, read_roster().run);
+    take_calls(listener_.get(),
+               {.launch = launch_, .first = launch_.rank + 1, .key = key, .end = end_, .timeout_s = timeout_s_}, peers_,
+               nullptr);
+    for (int r = launch_.rank - 1; r > 0; --r)
+      call(r, key);
+    return std::move(peers_);
+  }
+
+ private:
+  // The others find this rank where rank 0 sees it; beside rank 0, at any address of their machine.
+  void listen(const Socket& first) {
+    Address own = with_port(own_end(first.get()), 0);
+    if (is_loopback(own) && is_everywhere(places_to_listen(point_, places_).front())) own = everywhere(own);
+    listener_ = listening(own);
+    if (!listener_)
+      throw InputError(fmt::format("rank {} cannot listen for others: {}", launch_.rank, system_words(errno)));
+  }
+
+  void join_first() {
+    const auto own_port = [&](const Socket& first) {
+      listen(first);
+      return port_of(own_end(listener_.get()));
+    };
+    Silence silence;
+    for (;;) {
+      for (const Address& address : places_) {
+        peers_[0] = reached(address, {launch_, 0, point_.secret}, own_port, end_, silence);
+        if (peers_[0]) return;
+      }
+      if (seconds_to(end_) <= 0) throw nobody(silence);
+      pause_behind(silence);
+    }
+  }
+  InputError nobody(const Silence& silence) const {
     return InputError(
         fmt::format("nobody answers as rank 0 at MASTER_ADDR={} MASTER_PORT={} after {} s ({}: {}){}; start rank 0 "
                     "there, or wait longer with --timeout",
-                    point.host, point.port, timeout_s, text_of(places.front()), std::strerror(error),
-                    is_loopback(places.front()) ? ", which is this machine itself; where rank 0 runs on another one, "
-                                                  "name that one's address"
-                                                : ""));
-  };
-  Socket first;
-  while (!first) {
-    for (const Address& address : places)
-      if (!first) first = called(address), error = first ? 0 : errno;
-    if (first) break;
-    if (left(end) <= 0) throw late();
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                    point_.host, point_.port, timeout_s_, text_of(places_.front()), silence.why,
+                    silence.unreachable && is_loopback(places_.front())
+                        ? ", which is this machine itself; where rank 0 runs on another one, name that one's address"
+                        : ""));
   }
-  const Address rank_0 = other_end(first.get());
-  // The others find this rank where rank 0 sees it; beside rank 0, at any address of their machine.
-  Address own = own_end(first.get());
-  set_port(own.at, 0);
-  if (is_loopback(own) && is_everywhere(places_to_listen(point.host, places).front())) own = everywhere(own);
-  const Socket listener = listening(own);
-  if (!listener)
-    throw InputError(fmt::format("rank {} cannot listen for others: {}", launch.rank, std::strerror(errno)));
-  own = own_end(listener.get());
-  Hello hello{.rank = launch.rank, .size = launch.size, .port = port_of(own.at)};
-  std::vector<Address> addresses(static_cast<std::size_t>(launch.size));
-  if (!write_whole(first.get(), &hello, sizeof hello, end) || !read_whole(first.get(), &hello, sizeof hello, end) ||
-      hello.magic != kMagic) {
-    if (left(end) <= 0) throw late();
-    throw InputError(fmt::format("rank 0 at MASTER_ADDR={} MASTER_PORT={} has ended, or another program listens there",
-                                 point.host, point.port));
-  }
-  if (hello.refused != 0)
-    throw InputError(
-        fmt::format("rank 0 refused this process as rank {} of {}: its message says why", launch.rank, launch.size));
-  if (!read_whole(first.get(), addresses.data(), addresses.size() * sizeof(Address), end))
-    throw InputError("rank 0 went away while the ranks met");
-  peers[0] = std::move(first);
-  for (int r = 1; r < launch.rank; ++r) {
-    const Address address = seen_from_here(addresses[static_cast<std::size_t>(r)], rank_0);
-    Socket peer = called(address);
-    const Hello mine{.rank = launch.rank, .size = launch.size};
-    if (!peer || !write_whole(peer.get(), &mine, sizeof mine, end))
+
+  Roster read_roster() {
+    Roster roster;
+    const int first = peers_[0].get();
+    if (!read_whole(first, &roster, sizeof roster, end_) ||
+        !read_whole(first, addresses_.data(), addresses_.size() * sizeof(Address), end_))
       throw InputError(
-          fmt::format("rank {} cannot reach rank {} at {}: {}; the machines of all ranks must reach one "
-                      "another, at any port",
-                      launch.rank, r, text_of(address), std::strerror(errno)));
-    peers[static_cast<std::size_t>(r)] = std::move(peer);
+          seconds_to(end_) <= 0
+              ? fmt::format("rank 0 has waited for other ranks for {} s; its message says for whom", timeout_s_)
+              : "rank 0 went away while the ranks met; its message says why");
+    return roster;
   }
-  take_calls(listener.get(), launch, launch.rank + 1, peers, nullptr, end, timeout_s);
-  return peers;
-}
+
+  void call(int rank, std::string_view key) {
+    const Address address = seen_from_here(addresses_[static_cast<std::size_t>(rank)], other_end(peers_[0].get()));
+    check_secret(point_, address);
+    const auto no_port = [](const Socket&) { return 0; };
+    for (Silence silence;;) {
+      Socket peer = reached(address, {launch_, rank, key}, no_port, end_, silence);
+      if (peer) return void(peers_[static_cast<std::size_t>(rank)] = std::move(peer));
+      if (silence.unreachable || seconds_to(end_) <= 0)
+        throw InputError(
+            fmt::format("rank {} cannot reach rank {} at {}: {}; the machines of all ranks must reach one "
+                        "another, at any port",
+                        launch_.rank, rank, text_of(address), silence.why));
+      pause_behind(silence);
+    }
+  }
+
+  const Launch& launch_;
+  const MeetingPoint& point_;
+  double timeout_s_;
+  Deadline end_;
+  std::vector<Address> places_;  // of rank 0
+  std::vector<Socket> peers_;
+  std::vector<Address> addresses_;  // where they listen, by rank
+  Socket listener_;
+};
 
 }  // namespace
 
-std::string text_of(const Address& address) {
-  const std::string host = host_text(address);
-  return fmt::format("{}:{}", address.at.ss_family == AF_INET6 ? "[" + host + "]" : host, port_of(address.at));
-}
-
-std::vector<Address> resolved(const MeetingPoint& point) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC, hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  if (const int error = ::getaddrinfo(point.host.c_str(), std::to_string(point.port).c_str(), &hints, &list);
-      error != 0)
-    throw InputError(fmt::format("MASTER_ADDR=\"{}\": {}; name the host of rank 0", point.host, ::gai_strerror(error)));
-  std::vector<Address> all;
-  for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {
-    Address address;
-    std::memcpy(&address.at, one->ai_addr, one->ai_addrlen);
-    address.length = one->ai_addrlen;
-    all.push_back(address);
-  }
-  ::freeaddrinfo(list);
-  // Both sides take IPv4 first, so that a host with both finds itself.
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Address& a, const Address& b) { return a.at.ss_family < b.at.ss_family; });
-  if (!std::all_of(all.begin(), all.end(), is_loopback)) std::erase_if(all, is_loopback);
-  return all;
-}
-
-std::vector<Address> places_to_listen(const std::string& host, const std::vector<Address>& named) {
-  if (means_loopback(host) || !is_loopback(named.front())) return named;
+std::vector<Address> places_to_listen(const MeetingPoint& point, const std::vector<Address>& named) {
+  if (point.secret.empty() || means_loopback(point.host) || !is_loopback(named.front())) return named;
   std::vector<Address> places;
   for (const Address& address : named)
     if (std::none_of(places.begin(), places.end(),
@@ -345,39 +250,11 @@ std::vector<Address> places_to_listen(const std::string& host, const std::vector
   return places;
 }
 
-bool is_connected_to_itself(int descriptor) {
-  return text_of(own_end(descriptor)) == text_of(other_end(descriptor));
-}
-
-Socket called(const Address& address) {
-  Socket socket(::socket(address.at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const timeval seconds{5, 0};  // of a call to a host that says nothing
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &seconds, sizeof seconds);
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.at), address.length) != 0) return Socket();
-  if (is_connected_to_itself(socket.get())) {
-    const linger at_once{1, 0};  // the port must be free for rank 0
-    ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-    errno = ECONNREFUSED;
-    return Socket();
-  }
-  without_delay(socket.get());
-  return socket;
-}
-
-bool ready(int descriptor, short what, Clock::time_point end) {
-  for (;;) {
-    const double seconds = left(end);
-    if (seconds <= 0) return false;
-    pollfd one{descriptor, what, 0};
-    const int got = ::poll(&one, 1, static_cast<int>(std::min(seconds, 1.0) * 1000) + 1);
-    if (got > 0) return true;
-    if (got < 0 && errno != EINTR) return false;
-  }
-}
-
 std::vector<Socket> met(const Launch& launch, const MeetingPoint& point, double timeout_s) {
   const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_s));
-  return launch.rank == 0 ? met_as_first(launch, point, timeout_s, end) : met_as_other(launch, point, timeout_s, end);
+  if (launch.size == 1) return std::vector<Socket>(1);
+  return launch.rank == 0 ? met_as_first(launch, point, timeout_s, end)
+                          : OtherRank(launch, point, timeout_s, end).met();
 }
 
 }  // namespace pipewright

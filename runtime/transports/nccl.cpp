@@ -120,6 +120,7 @@ class NcclEndpoint final : public Transport {
   }
 
   void meet() override { words_->meet(); }
+  void check_asked_to_end() const override { words_->check_asked_to_end(); }
   void stop(const std::string& why) noexcept override {
     stopped_ = true;
     words_->stop(why);

@@ -88,6 +88,7 @@ class Staged final : public Transport {
   }
 
   void meet() override { within_->meet(); }
+  void check_asked_to_end() const override { within_->check_asked_to_end(); }
   void stop(const std::string& why) noexcept override { within_->stop(why); }
 
  private:

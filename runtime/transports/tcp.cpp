@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "core/plain_words.hpp"
 #include "runtime/transport.hpp"
 #include "runtime/transports/meeting.hpp"
 #include "runtime/wire.hpp"
@@ -113,7 +114,7 @@ class TcpWire : public Wire {
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
         if (got < 0 || (got == 0 && !into.empty()))
-          throw std::runtime_error(got == 0 ? "its process has ended" : std::strerror(errno));
+          throw std::runtime_error(got == 0 ? "its process has ended" : system_words(errno));
         if (in_header) {
           peer.of_header += static_cast<std::size_t>(got);
           if (peer.of_header < sizeof peer.header) continue;
@@ -129,7 +130,7 @@ class TcpWire : public Wire {
       }
     } catch (const std::exception& error) {
       peer.ended = true;
-      reader.gone(rank, error.what());
+      reader.gone(rank, plain_words(error));
     }
   }
 

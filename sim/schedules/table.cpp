@@ -29,6 +29,10 @@ const ScheduleRule* find_schedule(std::string_view name) {
   return found == all.end() ? nullptr : &*found;
 }
 
+std::optional<Formula> textbook_bubble(const ScheduleRule& rule, const ScheduleShape& shape, const PassTimes& times) {
+  return rule.bubble_of_times != nullptr ? rule.bubble_of_times(shape, times) : rule.bubble(shape);
+}
+
 std::vector<std::string_view> schedule_names() {
   std::vector<std::string_view> names;
   for (const ScheduleRule& rule : schedules())

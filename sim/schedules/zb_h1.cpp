@@ -8,8 +8,11 @@
 //
 // [ZeroBubble23] section 2.2. Its four published bubble rates come out to all four decimals:
 // tests/papers/zero_bubble_test.cpp
+#include <algorithm>
 #include <deque>
+#include <numeric>
 
+#include "core/units.hpp"
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
@@ -42,12 +45,24 @@ Schedule generate(const ScheduleShape& shape) {
   return schedule;
 }
 
-// For M >= K and w <= min(f, b), equal stages and free communication, the step takes
-//     M (f + b + w) + (K - 1)(f + b - w)                                           [ZeroBubble23] section 2.3
-// K = 4, M = 8, f = b = w = 1: 27, where 1F1B takes 33.      tests/papers/zero_bubble_test.cpp "ZB-H1"
-// Its share depends on the three times, not on the shape alone: no formula here.
+// Its share depends on the times of the passes, not on the shape alone.
 std::optional<Formula> bubble(const ScheduleShape&) {
   return std::nullopt;
+}
+
+// For M >= K and w <= min(f, b), equal stages and free communication, the step takes
+//     M (f + b + w) + (K - 1)(f + b - w)                                           [ZeroBubble23] section 2.3
+// of which the second term is idle. K = 4, M = 8, f = b = w = 1: 27, where 1F1B takes 33, and a bubble of 3/27 = 1/9.
+// tests/papers/zero_bubble_test.cpp "ZB-H1", tests/planner/answer_test.cpp "ZB-H1's bubble"
+std::optional<Formula> bubble_of_times(const ScheduleShape& shape, const PassTimes& times) {
+  const std::int64_t f = times.forward, b = times.input_gradient, w = times.weight_gradient;
+  if (shape.micro_batches < shape.stages || w > std::min(f, b)) return std::nullopt;
+  const std::int64_t shared = std::max<std::int64_t>(1, std::gcd(std::gcd(f, b), w));
+  const std::int64_t work = checked_product(shape.micro_batches, (f + b + w) / shared, "the work of a stage");
+  const std::int64_t idle = checked_product(shape.stages - 1, (f + b - w) / shared, "the idle time of a stage");
+  const std::int64_t step = checked_sum(work, idle, "the step");
+  const std::int64_t both = std::max<std::int64_t>(1, std::gcd(idle, step));
+  return Formula{"(K-1)(f+b-w)/(M(f+b+w)+(K-1)(f+b-w))", idle / both, std::max<std::int64_t>(1, step / both)};
 }
 
 // 1F1B's K - k, and the k that wait for their W:
@@ -60,7 +75,7 @@ std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId) 
 
 ScheduleRule zb_h1() {
   return {.name = "zb_h1",
-          .title = "1F1B with the weights' gradients put off into the drain (ZB-H1)",
+          .title = "1F1B with the weight gradients postponed into the drain (ZB-H1)",
           .source = "ZeroBubble23",
           .memory = "min(M, K) micro-batches on every stage",
           .flush = true,
@@ -68,7 +83,8 @@ ScheduleRule zb_h1() {
           .generate = generate,
           .refusal = refusal,
           .bubble = bubble,
-          .peak_in_flight = peak_in_flight};
+          .peak_in_flight = peak_in_flight,
+          .bubble_of_times = bubble_of_times};
 }
 
 }  // namespace pipewright

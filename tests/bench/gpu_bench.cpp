@@ -1,6 +1,6 @@
 // How near GPU kernels come to what the device gives, as ratios on one GPU, and what the executor takes beside them.
 // Not part of `meson test`: run build/tests/bench/bench_gpu. Without a GPU it says why and ends with status 77. It has
-// not run on a GPU yet: docs/gpu.md.
+// not run on a GPU yet: docs/how-it-works/gpu.md.
 //
 //   copy        the own copy's rate over the driver's copy of the same bytes on the device         target >= 0.90
 //   norm, ...   bytes read and written per second over those of the faster of both copies          target >= 0.80

@@ -51,6 +51,10 @@ TEST_CASE("Peaks of a preset are the fastest product and copy of the whole GPU, 
   CHECK(device.efficiency[static_cast<std::size_t>(OperatorKind::Memory)]->curve.front().second ==
         doctest::Approx(0.5));
   CHECK(device.efficiency[static_cast<std::size_t>(OperatorKind::Recurrent)]->provenance == Provenance::Assumed);
+  CHECK(device.provenances.at("memory") == Provenance::Measured);
+  CHECK(device.provenances.at("reserve") == Provenance::Assumed);
+  CHECK(device.reserve == Bytes{1 << 27});  // an eighth of so small a memory
+  CHECK(preset_of(made_up(), "large", Bytes{std::int64_t{80} << 30}).reserve == Bytes{std::int64_t{3} << 29});
   CHECK(device.sources.at("peak.bf16") == "the fastest product measured on made up, 2026-01-01");
   CHECK(*device.measured == made_up());
 }

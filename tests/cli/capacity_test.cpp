@@ -107,6 +107,44 @@ TEST_CASE("vary: gives a row per variant, in the table and in every file") {
   CHECK(nlohmann::json::parse(file_text(folder.path("a.json"))).at("rows").size() == 2);
 }
 
+TEST_CASE("Rows are printed and written, whatever became of other variants") {
+  const ScratchFolder folder;
+  const std::string text = file_text(source_folder() + "/" + kQuickstart) + "\nvary: {plan.stages: [2, 64, 4]}\n";
+  const ProgramRun run =
+      run_program({"capacity", "-", "--over", "training.micro_batch_size", "-o", folder.path("a.json")},
+                  {.folder = {}, .input = text, .output_to = {}, .settings = {}});
+  CHECK(run.status == 2);
+  CHECK(contains(run.out, "plan.stages=2\n"));
+  CHECK(contains(run.out, "plan.stages=4\n"));
+  CHECK(contains(run.err, "error: plan.stages=64: "));
+  CHECK(contains(run.err, "64 stages for 24 layers"));
+  CHECK(nlohmann::json::parse(file_text(folder.path("a.json"))).at("rows").size() == 2);
+}
+
+// The balanced cut of several chunks per stage: 13 layers do not fit, 14 do.
+TEST_CASE("What is not proven is not told: how far values were tried is") {
+  const std::string text =
+      "{model: {batch: 1, layers: [{name: l0, repeat: 3, forward: 600 us, backward: 1 ms, activation: 0 B, stash: 800 "
+      "kB, parameters: 0}, {name: l1, repeat: 3, forward: 600 us, backward: 1 ms, activation: 0 B, stash: 200 kB, "
+      "parameters: 0}]}, cluster: {nodes: 1, node: {devices: 2, device: {name: d, memory: 12 MB}, links: {kind: "
+      "ideal}}}, training: {micro_batch_size: 1, micro_batches: 2, precision: fp32, optimizer: sgd}, plan: {stages: 2, "
+      "schedule: interleaved_1f1b, partition: balanced, virtual_stages: 2}}";
+  const auto asked = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"capacity", "-", "--over", "model.layers.0.repeat", "--width", "400"});
+    return run_program(more, {.folder = {}, .input = text, .output_to = {}, .settings = {}}).out;
+  };
+  const std::string all = asked({});
+  CHECK(contains(all, "model.layers.0.repeat = 14: "));
+  CHECK(!contains(all, "so what fits with a value fits with every smaller one"));
+  const std::string some = asked({"--at-most", "20"});
+  CHECK(contains(some, "model.layers.0.repeat = 14: "));
+  CHECK(contains(some, "no value from 15 to 20 fits; larger ones were not tried, and one may fit"));
+  const auto row = nlohmann::json::parse(asked({"--at-most", "20", "--json"})).at("rows").at(0);
+  CHECK(row.at("proven") == false);
+  CHECK(row.at("tried_to") == 20);
+  CHECK(nlohmann::json::parse(asked({"--json"})).at("rows").at(0).at("tried_to").is_null());
+}
+
 TEST_CASE("--at-most bounds the search, --set changes the scenario, and nothing that fits is status 1") {
   CHECK(contains(run_program({"capacity", kQuickstart, "--over", "training.micro_batch_size", "--at-most", "12"}).out,
                  "12 was given"));

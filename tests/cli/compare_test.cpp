@@ -103,12 +103,13 @@ TEST_CASE("compare refuses what it cannot compare, with a way out") {
     write(folder.path("x.json"), text);
     return error_of({"compare", folder.path("x.json"), kQuickstart});
   };
-  CHECK(contains(refused("{"), "is no pipewright.result/1 document: parse error"));
-  CHECK(contains(refused("[]"), "is no pipewright.result/1 document; write one with pipewright simulate"));
-  CHECK(contains(refused("{\"schema\": 3}"), "is no pipewright.result/1 document"));
-  CHECK(contains(refused("{\"schema\": \"pipewright.capacity/1\"}"), "is no pipewright.result/1 document"));
+  CHECK(contains(refused("{"), "x.json:1:2: not valid JSON: it ends within a value"));
+  CHECK(contains(refused("[]"), "is not a pipewright.result/1 document; write one with pipewright simulate"));
+  CHECK(contains(refused("{\"schema\": 3}"), "is not a pipewright.result/1 document"));
+  CHECK(contains(refused("{\"schema\": \"pipewright.capacity/1\"}"), "is not a pipewright.result/1 document"));
   CHECK(contains(refused("{\"schema\": \"pipewright.result/1\", \"fits\": false}"), "the plan did not fit"));
-  CHECK(contains(refused("{\"schema\": \"pipewright.result/1\", \"stages\": []}"), "key 'scenario' not found"));
+  CHECK(contains(refused("{\"schema\": \"pipewright.result/1\", \"stages\": []}"),
+                 "x.json: scenario is missing; this is not a whole pipewright.result/1 document"));
   CHECK(contains(error_of({"compare", kQuickstart}), "an argument is missing"));
   CHECK(contains(error_of({"compare", kQuickstart, "nowhere.yaml"}), "nowhere.yaml"));
   CHECK(contains(error_of({"compare", "-", "-"}), "standard input can be one side only"));

@@ -168,7 +168,7 @@ TEST_CASE("A full disk leaves the files that were complete, and no part of the o
 }
 
 TEST_CASE("Every remedy of a plan that does not fit makes it fit when pasted") {
-  Words small = {"simulate", kQuickstart, "--set", "cluster.node.device.memory=1000MiB"};
+  Words small = {"simulate", kQuickstart, "--set", "cluster.node.device.memory=2341MiB"};
   const ProgramRun refused = run_program(small);
   REQUIRE(refused.status == 1);
   small.push_back("--ignore-memory");

@@ -1,5 +1,6 @@
 // Reports as HTML pages: complete, closed, without anything loaded from elsewhere, and with the figures of the report.
 #include <algorithm>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -72,11 +73,62 @@ TEST_CASE("The page of simulate has the answer, the drawing, the tables, the sce
   CHECK(contains(page, "<div class=\"value\">34.60 ms</div>"));
   CHECK(contains(page, "<svg "));
   for (const char* heading : {"Answer", "Timeline and memory", "Links (busiest first)", "Critical path",
-                              "Textbook formulas beside the simulation", "How it is known", "Made by"})
+                              "Textbook formulas next to the simulation", "How it is known", "Made by"})
     CHECK_MESSAGE(contains(page, std::string("<h2>") + heading + "</h2>"), heading);
   CHECK(contains(page, "pipewright simulate scenarios/quickstart.yaml --set 'name=a '\\''b'\\'' &amp; &lt;c&gt;'"));
   CHECK(contains(page, "micro_batches: 8"));  // of the resolved scenario
   CHECK(contains(page, "(K-1)/(M+K-1) = 3/11 [DAPPLE20]"));
+}
+
+TEST_CASE("What the figures of a page say stands there once, with separators of thousands") {
+  const std::string page = page_of({"simulate", kQuickstart});
+  CHECK(contains(page, "<div class=\"value\">1,850</div>"));
+  CHECK(count(page, "<td>step time</td>") == 0);
+  CHECK(count(page, "<td>throughput</td>") == 0);
+  CHECK(count(page, "<td>memory peak</td>") == 0);
+  CHECK(contains(page, "<td>other bubbles</td><td>30.6 % of the longest worker's span"));
+  const std::string steady = page_of({"simulate", "scenarios/pipedream/replicated-2-1-1.yaml"});
+  CHECK(contains(steady, "<div class=\"remark\">at the steady rate: 12.20 ms per micro-batch; whole run "));
+  const std::string whole =
+      page_of({"simulate", "scenarios/what_if/llama3-70b.yaml", "--tokens", "1T", "--price", "3"});
+  CHECK(contains(whole, "<div class=\"value\">56,"));  // tokens/s
+  CHECK(contains(whole, "953,675 steps"));
+  CHECK(contains(whole, "<td>time</td><td>on 64 devices"));
+  CHECK(contains(whole, "<td>cost</td><td>3 per device-hour"));
+}
+
+TEST_CASE("A drawing is as wide as its page at most, and tables have heads for narrow screens") {
+  const std::string page = page_of({"simulate", kQuickstart});
+  CHECK(contains(page, ".drawing svg{display:block;max-width:100%;height:auto}"));
+  CHECK(contains(page, "viewBox=\"0 0 "));
+  CHECK(!contains(page, "min-width:1176px"));
+  CHECK(contains(page, "@media screen and (max-width:640px)"));
+  CHECK(contains(page, ".t1 td:nth-child(3)::before{content:\"layers\"}"));
+  CHECK(contains(page, "::before{content:\"busy \\000025\"}"));  // busy %
+  HtmlPage hostile("", "");
+  hostile.table({{"\"}</style><b>\\", true, false, {"x"}}});
+  CHECK(count(hostile.document(), "</style>") == 1);
+}
+
+// Copied elsewhere first, so that the folder is none of the source tree's.
+TEST_CASE("No folder of this machine is in a page") {
+  const ScratchFolder folder;
+  std::ofstream(folder.path("mine.yaml")) << file_text(source_folder() + "/" + kQuickstart);
+  std::ofstream(folder.path("grid.yaml")) << "version: 1\nsweep: {base: mine.yaml, grid: {plan.stages: [2, 4]}}\n";
+  const std::string home = folder.path("");
+  const std::vector<std::vector<std::string>> commands = {
+      {"simulate", folder.path("mine.yaml")},
+      {"plan", folder.path("mine.yaml"), "--set", "plan.stages=auto"},
+      {"compare", folder.path("mine.yaml"), kQuickstart},
+      {"sweep", folder.path("grid.yaml")}};
+  for (const auto& command : commands) {
+    CAPTURE(command.front());
+    const std::string page = page_of(command);
+    CHECK(!contains(page, home.substr(0, home.size() - 1)));
+    CHECK(!contains(page, source_folder() + "/"));
+    CHECK(contains(page, command[1].ends_with("grid.yaml") ? "grid.yaml" : "mine.yaml"));
+  }
+  CHECK(contains(page_of(commands[0]), "configs/devices/v100-sxm2-16g.yaml:"));
 }
 
 TEST_CASE("The page of a plan that does not fit says so") {
@@ -164,7 +216,7 @@ TEST_CASE("The line of the speed-up says where data parallelism would not fit, i
   const std::string line = told(llama);
   const std::string part = "x over data parallelism on as many devices, which would not fit: it needs ";
   CHECK_MESSAGE(contains(line, part), line);
-  CHECK(line.ends_with(" of 80.0 GiB"));
+  CHECK(line.ends_with(" of 79.1 GiB"));
   CHECK(contains(file_text(folder.path("p.html")), line.substr(line.find(part))));
   CHECK(contains(told(kQuickstart), "x over data parallelism on as many workers"));
   CHECK(!contains(told(kQuickstart), "would not fit"));

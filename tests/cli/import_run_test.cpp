@@ -81,9 +81,9 @@ TEST_CASE("validate --log -o writes what it prints, as text, JSON and a page, an
   CHECK(contains(page, "pipewright validate scenarios/quickstart.yaml --log "));
   more = asked;
   more.insert(more.end(), {"-o", folder.path("c.pdf")});
-  CHECK(contains(error_of(more), "has no known ending; known: .txt, .json, .html"));
+  CHECK(contains(error_of(more), "has no known extension; known: .txt, .json, .html"));
   more.back() = folder.path("folder");
-  CHECK(contains(error_of(more), "has no known ending"));
+  CHECK(contains(error_of(more), "has no known extension"));
   CHECK(contains(error_of({"validate", kQuickstart, "--log", folder.path("c.json"), "-o", folder.path("c.json")}),
                  "is read by this command"));
 }
@@ -286,7 +286,7 @@ TEST_CASE("validate --log: a log that says another layout than the plan's is war
     CHECK(contains(table.err, "warning: " + path +
                                   ": the log says world size 8, TP 2, PP 4, DP 1; the plan has world "
                                   "size 4, TP 1, PP 4, DP 1; are they of one run?"));
-    CHECK(contains(table.out, "the log says of itself: Synthetic, by hand"));
+    CHECK(contains(table.out, "the log describes itself as: Synthetic, by hand"));
   }
   CHECK(contains(file_text(run), "  synthetic: \"Synthetic, by hand\"\n"));
   const std::string same = written(folder, "same.log",

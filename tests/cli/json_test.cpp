@@ -55,7 +55,7 @@ TEST_CASE("reproduce --json has every cell of the table that --csv has, and name
   const json& cells = document["tables"][0]["cells"];
   const std::string csv = run_program({"reproduce", "gpipe-memory", "--csv"}).out;
   CHECK(cells.size() == static_cast<std::size_t>(std::count(csv.begin(), csv.end(), '\n')) - 1);
-  // (64 + 4096 / M) MiB: docs/model.md
+  // (64 + 4096 / M) MiB: docs/how-it-works/model.md
   const auto of = [&](const std::string& name) {
     for (const json& cell : cells)
       if (cell["cell"] == name) return cell;

@@ -132,7 +132,8 @@ TEST_CASE("tcp: processes go on from a checkpoint of threads, each with its work
   const auto differ = ranks(
       {arguments("a", "2", {"--set", "plan.replicas=[1, 1]", "--transport", "tcp"}),
        {"run", kReplicas, "--warmup", "0", "--steps", "2", "--set", "plan.replicas=[1, 1]", "--transport", "tcp"}});
-  CHECK(contains(differ[0].err, "rank 1 differs from rank 0 in its steps (2, 0 of them warm-up there, "));
+  CHECK(contains(differ[0].err,
+                 "rank 1 differs from rank 0 in its use of checkpoints (none there, from the beginning here)"));
 }
 
 TEST_CASE("mpi: processes go on from a checkpoint of threads, and threads from one of processes, to the same bits") {
@@ -271,6 +272,23 @@ TEST_CASE("A launcher's variables without a transport that fits them are an erro
   CHECK(run_program({"run", kTwoStages, "--steps", "1", "--warmup", "0"}, one).status == 0);
 }
 
+TEST_CASE("tcp: one command with --resume begins, and once all is done says so, on all ranks with status 0") {
+  ScratchFolder folder;
+  const std::vector<std::string> command = {"run",     kTwoStages, "--transport", "tcp",          "--steps",
+                                            "2",       "--warmup", "0",           "--checkpoint", folder.path("c"),
+                                            "--resume"};
+  const auto first = ranks(2, command), second = ranks(2, command);
+  for (const ProgramRun& run : first)
+    CHECK(run.status == 0);
+  CHECK(contains(first[0].err, "no checkpoint in " + folder.path("c") + " yet: the run begins"));
+  for (const ProgramRun& run : second)
+    CHECK(run.status == 0);
+  CHECK(contains(second[0].out, "done: all 2 steps, warm-up counted, are in " + folder.path("c/step-2")));
+  CHECK(second[1].out.empty());
+  const auto apart = ranks({command, {command.begin(), command.end() - 1}});
+  CHECK(contains(apart[1].err, "rank 1 differs from rank 0 in its use of checkpoints"));
+}
+
 TEST_CASE("tcp: a loss that is no number ends all ranks with one message, and what was measured is shown") {
   const auto runs = ranks(2, {"run", kTwoStages, "--transport", "tcp", "--learning-rate", "1e30", "--steps", "30"});
   for (const ProgramRun& run : runs) {
@@ -321,15 +339,16 @@ TEST_CASE("mpi: wrong sizes, threads under mpirun and failing workers are errors
 
 TEST_CASE("mpi: survivors of a killed rank name it and their op before the launcher ends them") {
   if (!has_mpi()) return;
-  // Rank 1 is killed a second after it has begun to catch SIGTERM, which it does when the steps begin.
-  const std::string killed =
-      "me=$$; if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then (until [ $((0x$(sed -n 's/^SigCgt:[^0-9a-f]*//p' "
-      "/proc/$me/status) & 0x4000)) -ne 0 ]; do sleep 0.05; done; sleep 1; kill -9 $me) & fi; exec \"$0\" \"$@\"";
-  const ProgramRun run =
-      run_program({"run", kTwoStages, "--transport", "mpi", "--steps", "1000000"}, by_mpirun(2, {"sh", "-c", killed}));
+  // Rank 1 is killed once a first checkpoint is being left.
+  ScratchFolder folder;
+  const std::string killed = "me=$$; if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then (until [ -n \"$(ls " +
+                             folder.path(".") + ")\" ]; do sleep 0.05; done; kill -9 $me) & fi; exec \"$0\" \"$@\"";
+  const ProgramRun run = run_program(
+      {"run", kTwoStages, "--transport", "mpi", "--steps", "1000000", "--checkpoint", folder.path("."), "--every", "1"},
+      by_mpirun(2, {"sh", "-c", killed}));
   CAPTURE(run.err);
   CHECK(run.status != 0);
-  CHECK(contains(run.err, "error: the run failed: worker 0 at op "));
+  CHECK(contains(run.err, "worker 0 at op "));
   CHECK(contains(run.err, "worker 1's process has ended"));
 }
 

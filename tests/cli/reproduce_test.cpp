@@ -8,7 +8,7 @@
 namespace pipewright {
 namespace {
 
-// The quickstart with an expect: block; its step takes 34.6 ms (docs/model.md).
+// The quickstart with an expect: block; its step takes 34.6 ms (docs/how-it-works/model.md).
 ProgramRun with_expectation(const std::string& row) {
   std::string text = file_text(source_folder() + "/scenarios/quickstart.yaml");
   text += "\nexpect: {table: mine, source: me, rows: [" + row + "]}\n";

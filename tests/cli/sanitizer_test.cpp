@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "io/read_file.hpp"
+#include "runtime/signals.hpp"
 #include "tests/cli/refusals.hpp"
 #include "tests/io/scratch.hpp"
 #include "tests/support/children.hpp"
@@ -125,30 +126,27 @@ TEST_CASE("A program that compute-sanitizer leaves behind ends with it, and is n
   CHECK(sleepers.gone());
 }
 
-extern "C" void own_end(int) {
-  _exit(42);
-}
-
-TEST_CASE("Ctrl-C ends compute-sanitizer with all that it started, and then does what it did before") {
-  for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM})
-    for (const bool own : {true, false}) {
-      CAPTURE(signal);
-      CAPTURE(own);
-      const Sleepers sleepers;
-      sleepers.tool("wait");
-      Child child = forked([&] {
-        const rlimit none{};
-        setrlimit(RLIMIT_CORE, &none);  // SIGQUIT would leave one
-        ::signal(signal, own ? own_end : SIG_DFL);
-        return sleepers.made_up.found(300).clean ? 1 : 2;
-      });
-      CHECK(sleepers.there());
-      REQUIRE(kill(child.process(), signal) == 0);
-      const int status = child.status();
-      if (own) CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 42));
-      if (!own) CHECK((WIFSIGNALED(status) && WTERMSIG(status) == signal));
-      CHECK(sleepers.gone());
-    }
+TEST_CASE("A signal that ends this program ends compute-sanitizer with all that it started") {
+  for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM}) {
+    CAPTURE(signal);
+    const Sleepers sleepers;
+    sleepers.tool("wait");
+    Child child = forked([&] {
+      const rlimit none{};
+      setrlimit(RLIMIT_CORE, &none);  // SIGQUIT would leave one
+      ::signal(signal, SIG_DFL);
+      const SignalGuard guard("the study was ended");
+      return sleepers.made_up.found(300).clean ? 1 : 2;
+    });
+    CHECK(sleepers.there());
+    REQUIRE(kill(child.process(), signal) == 0);
+    const int status = child.status();
+    if (signal == SIGQUIT)
+      CHECK((WIFSIGNALED(status) && WTERMSIG(status) == signal));
+    else
+      CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 128 + signal));
+    CHECK(sleepers.gone());
+  }
 }
 
 TEST_CASE("A signal that is ignored, as nohup ignores SIGHUP, leaves compute-sanitizer alone") {
@@ -157,6 +155,7 @@ TEST_CASE("A signal that is ignored, as nohup ignores SIGHUP, leaves compute-san
   sleepers.tool("until [ -e " + go + " ]; do sleep 0.02; done; echo '========= ERROR SUMMARY: 0 errors'; exit 0");
   Child child = forked([&] {
     ::signal(SIGHUP, SIG_IGN);
+    const SignalGuard guard("the study was ended");
     return sleepers.made_up.found(300).clean ? 1 : 2;
   });
   CHECK(sleepers.there());

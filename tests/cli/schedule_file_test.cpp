@@ -70,7 +70,7 @@ TEST_CASE("A schedule of another size than the scenario is refused with a way ou
   holds(error_of({"simulate", kQuickstart, "--schedule", few}), "runs 1 micro-batches, the plan has 8");
   holds(error_of({"simulate", kQuickstart, "--schedule", folder.path("none.csv")}), "none.csv: cannot be read");
   holds(error_of({"plan", kQuickstart, "--set", "plan.stages=auto", "--set", "plan.schedule={file: \"" + few + "\"}"}),
-        "cannot search beside it");
+        "cannot search with it");
 }
 
 // What the message says works as it stands, and the cut is the best for the order of the file.
@@ -84,7 +84,7 @@ TEST_CASE("plan beside the order of a file says how simulate finds the cut and t
     REQUIRE(run_program(writing).status == 0);
     const std::string schedule = "plan.schedule={file: \"" + file + "\"}";
     const std::string told = error_of({"plan", kQuickstart, "--set", "plan=auto", "--set", schedule});
-    holds(told, "for 4 stages x 8 micro-batches, so `plan` cannot search beside it");
+    holds(told, "for 4 stages x 8 micro-batches, so `plan` cannot search with it");
     std::vector<std::string> asked;
     for (std::size_t at = told.find("--set ", told.find("simulate with")); at != std::string::npos;
          at = told.find("--set ", at + 1)) {

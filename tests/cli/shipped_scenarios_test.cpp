@@ -96,9 +96,9 @@ TEST_CASE("1F1B gives the zero-bubble paper's bubble rates at its four settings"
   }
 }
 
-// Warm-up K - 1 exposes every hop; docs/model.md derives the cycle f + b + 2 (K-1) c / K. f = 1 ms, b = 2 ms, c = 0.3
-// ms, K = 8, M = 64: 1F1B's growth from one group of K to the next is 8 * 3 ms + 14 * 0.3 ms = 28.2 ms. Its last hops
-// are part of fill and drain: 250.2 ms in all. GPipe and eager 1F1B pay 2 (K-1) c once: 71 * 3 ms + 4.2 ms.
+// Warm-up K - 1 exposes every hop; docs/how-it-works/model.md derives the cycle f + b + 2 (K-1) c / K. f = 1 ms, b = 2
+// ms, c = 0.3 ms, K = 8, M = 64: 1F1B's growth from one group of K to the next is 8 * 3 ms + 14 * 0.3 ms = 28.2 ms. Its
+// last hops are part of fill and drain: 250.2 ms in all. GPipe and eager 1F1B pay 2 (K-1) c once: 71 * 3 ms + 4.2 ms.
 TEST_CASE("1F1B pays for every hop, eager 1F1B and GPipe only at fill and drain") {
   struct Row {
     const char* file;
@@ -112,7 +112,7 @@ TEST_CASE("1F1B pays for every hop, eager 1F1B and GPipe only at fill and drain"
   }
 }
 
-// docs/model.md, "The quickstart by hand": 11 (f + b) + 16 c.
+// docs/how-it-works/model.md, "The quickstart by hand": 11 (f + b) + 16 c.
 TEST_CASE("the quickstart takes the 34.6 ms that the documentation derives") {
   const ProgramRun run = run_program({"simulate", "--json", source_root() / "scenarios/quickstart.yaml"});
   REQUIRE(run.status == 0);

@@ -41,7 +41,8 @@ TEST_CASE("Shards merged are one run, byte for byte; one that is missing is name
   CHECK(contains(as_json.out, "\"written\": [\n    \"" + folder.path("again.db") + "\"\n  ]"));
   const ProgramRun whole = run_program({"sweep", folder.path("two.db")});
   CHECK(contains(whole.out, "7 of 21 points were not run"));
-  CHECK(contains(run_program({"sweep", folder.path("2.db")}).out, "shard 2 of 3: the points of the others are theirs"));
+  CHECK(contains(run_program({"sweep", folder.path("2.db")}).out,
+                 "shard 2 of 3: other shards compute the remaining points"));
   const ProgramRun all = run_program(
       {"merge", folder.path("two.db"), folder.path("2.db"), folder.path("1.db"), "-o", folder.path("all.sqlite")});
   CHECK(all.status == 0);
@@ -113,8 +114,7 @@ TEST_CASE("Ctrl-C keeps what is done and says how to go on") {
   const ScratchFolder folder;
   const std::string database = folder.path("r.db");
   const ProgramRun run =
-      run_program({"sweep", "scenarios/what_if/replan.yaml", "-o", database},
-                  {.folder = {}, .input = {}, .output_to = {}, .settings = {}, .launcher = {}, .interrupt = true});
+      run_program({"sweep", "scenarios/what_if/replan.yaml", "-o", database}, {.interrupt_at = "points ["});
   CHECK(run.status == 130);
   CHECK(contains(run.err, "go on with: pipewright sweep scenarios/what_if/replan.yaml -o " + database + " --resume"));
 }
@@ -122,8 +122,10 @@ TEST_CASE("Ctrl-C keeps what is done and says how to go on") {
 TEST_CASE("SIGTERM, as a batch system sends it, keeps what is done, too") {
   const ScratchFolder folder;
   const std::string database = folder.path("r.db");
-  const ProgramRun run = run_program({"sweep", "scenarios/what_if/replan.yaml", "-o", database}, {.terminate = true});
-  CHECK(run.status == 130);
+  const ProgramRun run = run_program({"sweep", "scenarios/what_if/replan.yaml", "-o", database},
+                                     {.interrupt_at = "points [", .signal = SIGTERM, .twice = true});
+  CHECK(run.status == 143);
+  CHECK(contains(run.err, "interrupted (SIGTERM): the rows that are there are printed; "));
   CHECK(contains(run.err, "go on with: pipewright sweep scenarios/what_if/replan.yaml -o " + database + " --resume"));
 }
 

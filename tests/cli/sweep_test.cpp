@@ -122,7 +122,7 @@ TEST_CASE("--set changes the base before every variant") {
 
 TEST_CASE("A cut that nobody states is made for every point: where rows differ in it, a note says so") {
   const std::string faster = "grid: {model.layers.0.forward: [250 us, 100 us]}",
-                    note = "the layers are cut anew at every point";
+                    note = "the layers are cut again at every point";
   CHECK(contains(asked(faster).out, note));
   const auto document = nlohmann::json::parse(asked(faster, {"--json"}).out);
   CHECK(document.at("rows").at(0).at("layers") != document.at("rows").at(1).at("layers"));

@@ -82,7 +82,7 @@ Model gpt_oss(const char* sequence) {
 struct Row {
   const char* name;
   Model model;
-  double flops;               // GFLOP per token, as printed in docs/models.md
+  double flops;               // GFLOP per token, as printed in docs/reference/models.md
   double rate, tokens;        // published TFLOP/s and tokens/s, per GPU
   double parameters, active;  // billions, as shown there
   double unit, active_unit;   // of their last digits

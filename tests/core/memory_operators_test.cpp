@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/cost/buckets.hpp"
 #include "core/cost/memory_model.hpp"
 #include "sim/schedules/table.hpp"
 #include "tests/support/transformer_block.hpp"
@@ -210,12 +211,12 @@ TEST_CASE("need: reserve, rounding and fragmentation come on top of what the mod
   CHECK(of.model == Bytes{10'000});
   CHECK(of.fragmentation == Bytes{500});
   CHECK(of.with_reserve == Bytes{11'700});
-  CHECK(of.low == Bytes{9'400});
+  CHECK(of.low == Bytes{10'400});  // the reserve is taken for certain
   CHECK(of.high == Bytes{12'300});
   CHECK(of.to_fit == of.with_reserve);  // nobody asked for a probability
 }
 
-// 60 B held, 40 of them activations, a reserve of 10: the need is 70, expected within 60 - 6 and 70 + 6.
+// 60 B held, 40 of them activations, a reserve of 10: the need is 70, expected within 70 - 6 and 70 + 6.
 TEST_CASE("fits with a probability: the place of the range that is asked for, and never less than the need") {
   MemoryModel memory{.chunks = {}, .reserve = {10}, .capacity = {}};
   memory.activation_band = 0.15;
@@ -225,12 +226,13 @@ TEST_CASE("fits with a probability: the place of the range that is asked for, an
     memory.fit = fit;
     return need(memory, bytes, 0).to_fit;
   };
-  CHECK(to_fit(0.95) == Bytes{75});  // 54 + 0.95 * 22 = 74.9
+  CHECK(to_fit(0.95) == Bytes{76});  // 64 + 0.95 * 12 = 75.4
   CHECK(to_fit(1) == Bytes{76});
-  CHECK(to_fit(0.5) == Bytes{70});  // 65 are less than the need
-  memory.capacity = {65};
+  CHECK(to_fit(0.5) == Bytes{70});
+  CHECK(to_fit(0.3) == Bytes{70});  // 67.6 are less than the need
+  memory.capacity = {70};
   CHECK(fit_probability(need(memory, bytes, 0)) == doctest::Approx(0.5));
-  memory.capacity = {50};
+  memory.capacity = {60};
   CHECK(fit_probability(need(memory, bytes, 0)) == 0);
   memory.capacity = {80};
   CHECK(fit_probability(need(memory, bytes, 0)) == 1);
@@ -249,7 +251,7 @@ TEST_CASE("the need that fits with a probability is the largest of the sums that
       double most = 0;
       for (const NeedSum& sum : need_sums(memory.fragmentation, memory.activation_band, fit))
         most = std::max(most, sum.model * static_cast<double>(bytes.model().value) +
-                                  sum.activation * static_cast<double>(stash) + sum.rest * 5700);
+                                  sum.activation * static_cast<double>(stash) + sum.rounding * 700 + 5000);
       CHECK(std::abs(static_cast<double>(need(memory, bytes, 0).to_fit.value) - most) < 2);
     }
 }

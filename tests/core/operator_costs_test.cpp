@@ -1,6 +1,7 @@
 // Layers built from operators, priced one operator at a time; tensor parallelism, selective recomputation, ZeRO-1.
 #include <doctest/doctest.h>
 
+#include "core/cost/buckets.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/model/layer_builder.hpp"
 #include "tests/support/transformer_block.hpp"

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/cost/buckets.hpp"
 #include "core/cost/collectives.hpp"
 #include "core/cost/cost_model.hpp"
 #include "sim/event_order.hpp"

@@ -118,7 +118,7 @@ TEST_CASE("the critical path goes back from the last op through what came last, 
   CHECK(total(report.critical_path) == report.makespan);
 }
 
-// The setting of docs/model.md section 13: f = 1 ms, b = 2 ms, hops of 96 + 4 us.
+// The setting of docs/how-it-works/model.md section 13: f = 1 ms, b = 2 ms, hops of 96 + 4 us.
 TEST_CASE("the quickstart by hand: 34.6 ms, stage 0 waits 9.9 ms for others and 0.7 ms for gradients in transit") {
   World world("1f1b", {.stages = 4, .micro_batches = 8}, 1'000'000, 2'000'000, 0);
   for (auto* messages : {&world.costs.messages, &world.costs.messages_last})
@@ -313,21 +313,21 @@ TEST_CASE("the limiting stage is the busiest, the earliest of equals") {
   CHECK(report.stages[1].backward == ns(21));
   CHECK(report.stages[1].parameters == 7);
   CHECK(report.stages[1].in_flight == 2);
-  CHECK(report.limiting_factor.find("compute (100.0 % of the critical path); busiest is stage 1, ") == 0);
+  CHECK(report.limiting_factor.find("compute (100.0 % of the critical path); the busiest is stage 1, ") == 0);
 }
 
 TEST_CASE("with a single micro-batch every stage computes a share of the run only") {
   World world("1f1b", {.stages = 4, .micro_batches = 1}, 10, 20, 0);
   const Report report = world.report();
   CHECK(report.limiting_factor ==
-        "compute (100.0 % of the critical path); all stages compute alike, 25.0 % of the run");
+        "compute (100.0 % of the critical path); all stages are equally busy, 25.0 % of the run");
 }
 
 TEST_CASE("transfers limit where they make up most of the critical path") {
   World world("1f1b", {.stages = 2, .micro_batches = 1}, 10, 20, 100);
   // F 0-10, transfer to 110, F and BW to 140, transfer to 240, BW to 260
   CHECK(world.report().limiting_factor ==
-        "transfers (76.9 % of the critical path; compute 23.1 %); all stages compute alike, 11.5 % of the run");
+        "transfers (76.9 % of the critical path; compute 23.1 %); all stages are equally busy, 11.5 % of the run");
 }
 
 TEST_CASE("the limiting stage of an asynchronous run has most compute per micro-batch and replica") {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/accuracy.md and the summary in the README say what `reproduce --all` computes today; behind it stands what
+"""docs/results/accuracy.md and the summary in the README say what `reproduce --all` computes today; behind it stands what
 `accuracy` has measured on a GPU. Its results are in docs/accuracy-gpu: while there are none, no cell has a figure.
 
 usage: accuracy_test.py SOURCE_ROOT BINARY
@@ -31,18 +31,15 @@ def summary(document):
 KINDS = [("speed", re.compile(r"speed|time|throughput|bubble rate|tax|forward and backward|shares of the peak", re.I)),
          ("memory and what fits", re.compile(r"memory|activations|fits|largest number", re.I)),
          ("parameters", re.compile(""))]
-SOURCES = ["torchgpipe", "GPipe", "AmoebaNet", "Korthikanti", "PipeDream", "One V100", "Megatron-LM", "zero-bubble"]
-SHOWN_AS = {"AmoebaNet": "GPipe", "Korthikanti": "Korthikanti et al.", "One V100": "NVIDIA, one V100"}
 
 
-def by_source(table):
-    """The summary in short: a line per source and kind of figure, errors averaged over the cells that count."""
+def by_kind(table):
+    """The summary in short: a line per kind of figure, errors averaged over the cells that count."""
     groups = {}
     for line in table.splitlines()[2:]:
         title, cells, missed, mean, largest, *_, left_out = (cell.strip() for cell in line.strip("|").split("|"))
-        source = next(name for name in SOURCES if title.startswith(name))
         kind = next(name for name, words in KINDS if words.search(title))
-        group = groups.setdefault((SHOWN_AS.get(source, source), kind), {"cells": 0, "sum": 0.0, "n": 0, "largest": 0.0, "left": 0})
+        group = groups.setdefault(kind, {"cells": 0, "sum": 0.0, "n": 0, "largest": 0.0, "left": 0})
         group["cells"] += int(cells)
         group["left"] += int(left_out)
         if mean != "-":
@@ -51,11 +48,11 @@ def by_source(table):
             group["largest"] = max(group["largest"], float(largest.rstrip(" %")))
         if int(missed):
             raise SystemExit(f"{title}: {missed} cells missed without a status")
-    lines = ["| published by | figures | cells that count | mean error | largest | left out, with reasons |",
-             "|---|---|--:|--:|--:|--:|"]
-    for (source, kind), group in sorted(groups.items(), key=lambda item: item[0][0].lower()):
-        error = f"{group['sum'] / group['n']:.2f} % | {group['largest']:.2f} %" if group["n"] else "- | -"
-        lines.append(f"| {source} | {kind} | {group['cells']} | {error} | {group['left']} |")
+    lines = ["| published figures of | cells that count | mean error | largest | left out, with reasons |",
+             "|---|--:|--:|--:|--:|"]
+    for kind, _ in KINDS:
+        group = groups[kind]
+        lines.append(f"| {kind} | {group['cells']} | {group['sum'] / group['n']:.2f} % | {group['largest']:.2f} % | {group['left']} |")
     return "\n".join(lines) + "\n"
 
 
@@ -96,7 +93,7 @@ def figures_without_results(document):
 
 def main():
     root, binary = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
-    accuracy, readme = root / "docs/accuracy.md", root / "README.md"
+    accuracy, readme = root / "docs/results/accuracy.md", root / "README.md"
     run = started.run([binary, "reproduce", "--all", "--md"], cwd=root, capture_output=True, text=True, check=False)
     if run.returncode != 0:
         print(run.stderr + f"reproduce --all --md exits with {run.returncode}: a cell without a status misses its tolerance")
@@ -108,16 +105,16 @@ def main():
     end = text.index(END, begin)
     if os.environ.get("PIPEWRIGHT_ACCEPT"):
         accuracy.write_text(document, encoding="utf-8")
-        readme.write_text(text[:begin] + by_source(summary(run.stdout)) + text[end:], encoding="utf-8")
-        print("wrote docs/accuracy.md and its summary in README.md")
+        readme.write_text(text[:begin] + by_kind(summary(run.stdout)) + text[end:], encoding="utf-8")
+        print("wrote docs/results/accuracy.md and its summary in README.md")
         return 77
     faults = []
     if not accuracy.exists() or accuracy.read_text(encoding="utf-8") != document:
-        faults.append("docs/accuracy.md is not what `reproduce --all --md` and `accuracy --summary` write")
+        faults.append("docs/results/accuracy.md is not what `reproduce --all --md` and `accuracy --summary` write")
     if not any_results:
         faults += [f"a figure of a GPU without results: {cell}" for cell in figures_without_results(on_gpus)]
-    if text[begin:end] != by_source(summary(run.stdout)):
-        faults.append("README.md: the summary of docs/accuracy.md is out of date")
+    if text[begin:end] != by_kind(summary(run.stdout)):
+        faults.append("README.md: the summary of docs/results/accuracy.md is out of date")
     for fault in faults:
         print(fault + "; PIPEWRIGHT_ACCEPT=1 meson test --suite docs writes it anew")
     return 1 if faults else 0

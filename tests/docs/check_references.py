@@ -5,7 +5,7 @@ usage: check_references.py SOURCE_ROOT
 
 Checked: paths of files of the tree (in code not those of presets and scenarios: tests write their own), the test named
 in quotes behind the path of a test file, relative links of the Markdown files, and keys such as [GPipe19], which
-docs/references.md must list. Prints one line per fault, "file:line: what", and exits 1 when there is any.
+docs/reference/references.md must list. Prints one line per fault, "file:line: what", and exits 1 when there is any.
 """
 import pathlib
 import re
@@ -22,7 +22,7 @@ TEXT = CODE | {".md", ".yaml", ".build", ".py"}
 
 
 def faults(root):
-    known = set(LISTED.findall((root / "docs/references.md").read_text(encoding="utf-8")))
+    known = set(LISTED.findall((root / "docs/reference/references.md").read_text(encoding="utf-8")))
     found = []
     for file in sorted(root.rglob("*")):
         path = file.relative_to(root)
@@ -39,7 +39,7 @@ def faults(root):
                     found.append(f'{path}:{number}: {target} has no test "{name}"')
             for key in KEY.findall(line):
                 if key not in known:
-                    found.append(f"{path}:{number}: [{key}] is not in docs/references.md")
+                    found.append(f"{path}:{number}: [{key}] is not in docs/reference/references.md")
             if file.suffix == ".md":
                 for target in LINK.findall(line):
                     if not (file.parent / target).exists():

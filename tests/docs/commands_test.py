@@ -5,7 +5,7 @@ usage: commands_test.py SOURCE_ROOT BINARY
 
 Commands are the lines of ```sh blocks, and the lines of ```console blocks that begin with `$ `. They run one after the
 other, page by page, in a folder that has scenarios/ and configs/ of the source, so that a command finds what one before it
-wrote. A trailing `# exit N` states the status that is expected (0 unless given).
+wrote. A ```yaml block that begins with `# NAME.yaml` is there as that file. A trailing `# exit N` states the status that is expected (0 unless given).
 """
 import os
 import pathlib
@@ -19,8 +19,8 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import started
 
-PAGES = ["README.md", "docs/guide.md", "docs/launch.md", "docs/schedule-csv.md",
-         "docs/whole-training.md"]
+PAGES = ["README.md", "docs/guide/bubble.md", "docs/guide/by-task.md", "docs/reference/launch.md", "docs/reference/schedule-csv.md",
+         "docs/reference/whole-training.md"]
 
 # Beginnings of commands that are not run here, and why. One that no page shows any more is a fault.
 ELSEWHERE = {
@@ -29,6 +29,9 @@ ELSEWHERE = {
 }
 
 BLOCK = re.compile(r"^```(sh|console)\n(.*?)^```", re.S | re.M)
+
+
+FILE = re.compile(r"^```yaml\n# (\S+\.yaml)\n(.*?)^```", re.S | re.M)
 
 
 def commands(text):
@@ -60,7 +63,10 @@ def main():
             (folder / "build").mkdir()
             (folder / "build/pipewright").symlink_to(binary)
             environment["PIPEWRIGHT_PATH"] = str(folder / "configs")
-            for command, status in commands((root / page).read_text(encoding="utf-8")):
+            text = (root / page).read_text(encoding="utf-8")
+            for file in FILE.finditer(text):
+                (folder / file[1]).write_text(file[2], encoding="utf-8")
+            for command, status in commands(text):
                 beginning = next((b for b in ELSEWHERE if command.startswith(b)), None)
                 if beginning:
                     used.add(beginning)

@@ -72,7 +72,7 @@ def kind_of(document):
 
 
 # Keys that a document need not have; the writers' forms say so with "?".
-OPTIONAL = {"campaign", "classes", "shard", "synthetic", "speed_of_cores", "works", "flops_of_a_sample", "written",
+OPTIONAL = {"campaign", "classes", "shard", "synthetic", "works", "flops_of_a_sample", "written",
             "dry_run"}
 STORES = True  # whether this build has databases: written_documents finds out
 
@@ -160,8 +160,7 @@ def written_documents(folder):
                  statuses=(0, 2)).returncode == 0
     if STORES:
         ask("merge", folder / "1.db", "-o", folder / "all.db", statuses=(1,))
-    for path in sorted([*folder.glob("one/*.json"), *folder.glob("two/**/*.json"), *folder.glob("study/**/*.json"),
-                        *ROOT.glob("docs/accuracy-cpu/*.json")]):
+    for path in sorted([*folder.glob("one/*.json"), *folder.glob("two/**/*.json"), *folder.glob("study/**/*.json")]):
         document = json.loads(path.read_text(encoding="utf-8"))
         if "schema" in document:  # a trace has none
             documents.append((path.name, document))

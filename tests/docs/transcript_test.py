@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The README and docs/whole-training.md show what the tool prints and draws today: transcripts and docs/quickstart.svg.
+"""README, docs/guide/bubble.md and docs/reference/whole-training.md show what the tool prints and draws today, and docs/quickstart.svg.
 
 Of `plan` and `sweep` the whole output stands there. They are run with a longer time limit than a reader needs, so that a
 slow machine gets the same answer.
@@ -50,6 +50,17 @@ def whole_trainings(text, root, binary):
     return TRAINING.sub(block, searched(text, root, binary))
 
 
+def answers(text, root, binary):
+    """The text with the first lines of the answer of every `simulate` block as they are now."""
+
+    def block(found):
+        run = started.run([binary, *shlex.split(found[1])], cwd=root, check=True, capture_output=True, text=True)
+        lines = run.stdout[run.stdout.index("\nstep time ") + 1 : run.stdout.index("\nspeed-up ")]
+        return f"```console\n$ build/pipewright {found[1]}\n{lines}\n```"
+
+    return TRAINING.sub(block, text)
+
+
 def main():
     root, binary = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
     readme, picture = root / "README.md", root / "docs/quickstart.svg"
@@ -58,9 +69,12 @@ def main():
         run = started.run([binary, "simulate", "scenarios/quickstart.yaml", "-o", drawn], cwd=root, check=True,
                           capture_output=True, text=True)
         svg = drawn.read_text(encoding="utf-8")
-    page = root / "docs/whole-training.md"
+    page = root / "docs/reference/whole-training.md"
     told = page.read_text(encoding="utf-8")
     now = whole_trainings(told, root, binary)
+    bubble = root / "docs/guide/bubble.md"
+    shown = bubble.read_text(encoding="utf-8")
+    computed = answers(shown, root, binary)
     printed = run.stdout.split("\n\nstages (times")[0].rstrip()  # the first screen: answer and timeline
     text = readme.read_text(encoding="utf-8")
     begin = text.index(BEGIN) + len(BEGIN)
@@ -69,9 +83,12 @@ def main():
         readme.write_text(searched(text[:begin] + printed + text[end:], root, binary), encoding="utf-8")
         picture.write_text(svg, encoding="utf-8")
         page.write_text(now, encoding="utf-8")
-        print("wrote the transcripts of README.md and docs/whole-training.md, and docs/quickstart.svg")
+        bubble.write_text(computed, encoding="utf-8")
+        print("wrote the transcripts of README.md, docs/guide/bubble.md and docs/reference/whole-training.md, and docs/quickstart.svg")
         return 77
-    faults = [] if told == now else ["docs/whole-training.md: a transcript is not what the tool prints"]
+    faults = [] if told == now else ["docs/reference/whole-training.md: a transcript is not what the tool prints"]
+    if shown != computed:
+        faults.append("docs/guide/bubble.md: a transcript is not what the tool prints")
     if text[begin:end] != printed or searched(text, root, binary) != text:
         faults.append("README.md: a transcript is not what the tool prints")
     if picture.read_text(encoding="utf-8") != svg:

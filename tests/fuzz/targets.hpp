@@ -1,5 +1,5 @@
-// Every reader of other people's bytes, as a function of bytes: what the fuzzers (docs/fuzzing.md) call a million
-// times, and the ordinary tests with the inputs that are kept in corpus/.
+// Every reader of other people's bytes, as a function of bytes: what the fuzzers (docs/results/fuzzing.md) call a
+// million times, and the ordinary tests with the inputs that are kept in corpus/.
 #pragma once
 
 #include <span>

@@ -67,27 +67,30 @@ TEST_CASE("A key or a precision as other programs call it is answered with what 
 TEST_CASE("What is not modelled is answered as such, and never with a key that means something else") {
   const auto plan = [](const std::string& key) { return error_in(ScenarioText{.plan = "{" + key + ": 2}"}); };
   CHECK(plan("context_parallel") ==
-        "x.yaml:4:8: unknown key \"plan.context_parallel\"; context parallelism is not modelled yet: docs/scope.md; "
+        "x.yaml:4:8: unknown key \"plan.context_parallel\"; context parallelism is not modelled yet: "
+        "docs/guide/scope.md; "
         "take the key out");
   for (const char* key : {"cp", "ep", "expert_parallel", "expert_model_parallel_size", "fsdp", "offload", "cpu_offload",
                           "fp8", "zero3", "data_parallel_shard_degree"}) {
     const std::string message = plan(key);
-    CHECK_MESSAGE(message.find(" is not modelled yet: docs/scope.md; take the key out") != std::string::npos, message);
+    CHECK_MESSAGE(message.find(" is not modelled yet: docs/guide/scope.md; take the key out") != std::string::npos,
+                  message);
     CHECK(message.find("did you mean") == std::string::npos);
   }
   holds(error_in(ScenarioText{.model = "{family: mlp, expert_parallel: 8}"}),
-        "unknown key \"model.expert_parallel\"; expert parallelism is not modelled yet: docs/scope.md");
+        "unknown key \"model.expert_parallel\"; expert parallelism is not modelled yet: docs/guide/scope.md");
   const auto training = [](const std::string& pair) {
     return error_in(ScenarioText{.training = "{micro_batch_size: 1, micro_batches: 4, " + pair + "}"});
   };
   CHECK(training("precision: fp8") ==
-        "x.yaml:3:62: training.precision: \"fp8\": training in fp8 or less is not modelled yet: docs/scope.md; known: "
+        "x.yaml:3:62: training.precision: \"fp8\": training in fp8 or less is not modelled yet: docs/guide/scope.md; "
+        "known: "
         "fp32, tf32, fp16, bf16");
-  CHECK(
-      training("zero: 3") ==
-      "x.yaml:3:57: training.zero: \"3\" is not modelled yet: docs/scope.md; write 0, or 1 (optimizer states divided)");
+  CHECK(training("zero: 3") ==
+        "x.yaml:3:57: training.zero: \"3\" is not modelled yet: docs/guide/scope.md; write 0, or 1 (optimizer states "
+        "divided)");
   holds(error_in(ScenarioText{.cluster = "{node: {devices: 2, device: {memory: 16 GiB, peak: {fp8: 1979 TFLOP/s}}}}"}),
-        "cluster.node.device.peak: \"fp8\": training in fp8 or less is not modelled yet: docs/scope.md");
+        "cluster.node.device.peak: \"fp8\": training in fp8 or less is not modelled yet: docs/guide/scope.md");
 }
 
 TEST_CASE("A file of another kind is told with what it is for") {
@@ -172,7 +175,8 @@ TEST_CASE("Layers that are no graph are refused") {
   holds(with_layers("{name: a, backward: 3 ms, backward_input: 1 ms, backward_weight: 1 ms}"),
         "is not backward_input + backward_weight");
   holds(with_layers("{name: a, backward: 3 ms, backward_input: 4 ms}"), "is less than a part of it");
-  holds(with_layers("{name: a, backward_input: 4 ms}"), "model.layers.0.backward: is missing beside a part of it");
+  holds(with_layers("{name: a, backward_input: 4 ms}"),
+        "model.layers.0.backward: is missing where a part of it is stated");
 }
 
 TEST_CASE("The forms of model exclude each other") {

@@ -75,6 +75,6 @@ TEST_CASE("Other nodes that cannot be are refused") {
   for (const char* name : {"a", "b", "c"})
     three += std::string(three.empty() ? "{" : ", ") + name + ": {nodes: 1, " + device + "}";
   says(three + "}",
-       "cluster.other_nodes: 3 classes of devices beside node.device; use at most 2, or put devices that "
+       "cluster.other_nodes: 3 classes of devices in addition to node.device; use at most 2, or put devices that "
        "compute alike into one");
 }

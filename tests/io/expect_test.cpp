@@ -150,7 +150,7 @@ TEST_CASE("Ratios name a row of their table, of the same quantity, that is no ot
                          "samples_per_s, ratio_to: b, published: 3}"),
         "ratio_to: \"b\" is a ratio itself");
   holds(row_error(base + "{name: b, quantity: samples_per_s, ratio_to: a, published: 2, unit: k}"),
-        "\"k\" beside ratio_to; a ratio has no unit");
+        "\"k\" with ratio_to; a ratio has no unit");
   holds(row_error("{name: a, quantity: layers}"), "\"a\" has no published figure and no row is a ratio to it");
   holds(row_error("{name: a, quantity: layers, published: 1}, {name: a, quantity: layers, published: 1}"),
         "a row \"a\" stands above already; give each its own name");

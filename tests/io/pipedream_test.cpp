@@ -53,7 +53,7 @@ TEST_CASE("Input nodes go, with their data-loading time; their tensor gives the 
   CHECK(refusal(node("node1", "Input", figures("0", "0", "0.0", "0")) + kConv + "\tnode1 -- node2\n") ==
         "graph.txt:1:1: batch: cannot be derived from an input of 0 B (no whole number of 3x224x224 or 3x299x299 fp32 "
         "images); state N, the samples that the profile was taken with: --batch N on the command line of import, "
-        "batch: N beside pipedream_profile in a scenario");
+        "batch: N with pipedream_profile in a scenario");
   CHECK(refusal(kConv + node("node3", "ReLU", figures("1", "1", "8", "0")) + "\tnode2 -- node3\n")
             .find("graph.txt: batch: ") == 0);  // without an Input node there is no line to name
 }

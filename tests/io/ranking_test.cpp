@@ -45,3 +45,18 @@ TEST_CASE("Neighbouring stages with one recomputation are told together") {
   plan.recompute = {Recompute::Full, Recompute::Full, Recompute::None};
   CHECK(recompute_in_words(plan) == "recompute full on stages 0-1, none on stage 2");
 }
+
+// 1000 tokens/s on 4 devices, and half of 100 TFLOP/s.
+TEST_CASE("The document of a ranking has tokens and FLOPs per second of a device") {
+  Ranking ranking = with_gap(0);
+  Scenario scenario = uniform_scenario();
+  scenario.cluster.device.peak[scenario.training.precision] = FlopRate{100e12};
+  Found& found = ranking.plans.front();
+  found.scenario = std::make_shared<const Scenario>(scenario);
+  found.plan.data_parallel = 4;
+  CHECK(ranking_json(ranking, scenario).find("\"tokens_per_s_per_device\": null") != std::string::npos);
+  found.report.tokens_per_s = 1000, found.report.mfu = 0.5;
+  const std::string json = ranking_json(ranking, scenario);
+  CHECK(json.find("\"tokens_per_s_per_device\": 250") != std::string::npos);
+  CHECK(json.find("\"tflops_per_device\": 50") != std::string::npos);
+}

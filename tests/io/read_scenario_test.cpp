@@ -1,7 +1,12 @@
 #include "io/read_scenario.hpp"
 
+#include <map>
+#include <string>
+
 #include <doctest/doctest.h>
 
+#include "io/point_reader.hpp"
+#include "io/scenario_file.hpp"
 #include "tests/io/scratch.hpp"
 
 using namespace pipewright;
@@ -86,6 +91,62 @@ TEST_CASE("Figures of a cluster may carry their source") {
   CHECK(scenario.cluster.device.sources.at("peak.fp16") == "sheet");
   CHECK(scenario.cluster.sources.at("network.bandwidth") == "paper");
   CHECK(scenario.cluster.network->bandwidth == Bandwidth{1.25e9});
+}
+
+TEST_CASE("A figure may say how it is known, and keeps that where the scenario is written back") {
+  const Scratch scratch;
+  const ScenarioText text{
+      .cluster =
+          "{node: {devices: 1, device: {memory: {value: 15 GiB, provenance: measured, source: card}, "
+          "reserve: {value: 1 GiB, provenance: assumed}}}, other_nodes: {old: {nodes: 1, device: "
+          "{memory: {value: 8 GiB, provenance: published}}}}, network: {bandwidth: 10 Gb/s}}"};
+  const Scenario scenario = read_text(text);
+  const Device& device = scenario.cluster.device;
+  CHECK(device.provenances ==
+        std::map<std::string, Provenance>{{"memory", Provenance::Measured}, {"reserve", Provenance::Assumed}});
+  CHECK(scenario.cluster.provenances.empty());  // they are the devices'
+  const Scenario again = read_scenario(scratch.write("again.yaml", resolved_yaml(scenario)), {});
+  CHECK(again.cluster.device.provenances == device.provenances);
+  CHECK(again.cluster.device.sources == device.sources);
+  CHECK(again.cluster.others.at(0).device.provenances.at("memory") == Provenance::Published);
+  CHECK_THROWS_WITH_AS(
+      read_text(ScenarioText{.cluster = "{node: {devices: 1, device: {memory: {value: 1 GiB, provenance: guessed}}}}"}),
+      doctest::Contains("cluster.node.device.memory.provenance: unknown \"guessed\""), InputError);
+}
+
+TEST_CASE("set: of a scenario changes what the files say that it names, before --set does") {
+  const Scratch scratch;
+  scratch.write("configs/devices/card.yaml",
+                "device: {memory: {value: 15 GiB, provenance: measured, source: card}, reserve: 1 GiB}\n");
+  scratch.write("configs/clusters/pair.yaml", "cluster: {node: {devices: 2, device: card}}\n");
+  const ReadOptions options{.set = {}, .config_path = {scratch.path("configs")}};
+  const std::string pinned = scratch.write(
+      "x.yaml",
+      ScenarioText{
+          .cluster = "pair",
+          .more = "set: {cluster.node.device.memory: 16 GiB, cluster.node.device.reserve: 0 B, plan.fit: 50%}\n"}
+          .text());
+  const Scenario scenario = read_scenario(pinned, options);
+  CHECK(scenario.cluster.device.memory == Bytes{std::int64_t{16} << 30});
+  CHECK(scenario.cluster.device.reserve == Bytes{});
+  CHECK(scenario.cluster.device.provenances.empty());
+  CHECK(scenario.plan.fit == 0.5);
+  ReadOptions changed = options;
+  changed.set = {"cluster.node.device.memory=2 GiB", "plan.fit=90%"};
+  CHECK(read_scenario(pinned, changed).cluster.device.memory == Bytes{std::int64_t{2} << 30});
+  CHECK(read_scenario(pinned, changed).plan.fit == 0.9);
+  CHECK(ScenarioFile(pinned, changed).scenario().cluster.device.reserve == Bytes{});
+  CHECK(PointReader(pinned, options).read({}).plan.fit == 0.5);
+  changed.set = {"cluster.node.device=card"};  // a device of its own: nothing is left of the change
+  CHECK(read_scenario(pinned, changed).cluster.device.reserve == Bytes{std::int64_t{1} << 30});
+  changed.set = {"set.plan.fit=90%"};
+  CHECK_THROWS_WITH_AS(read_scenario(pinned, changed), doctest::Contains("set: is a block of the file"), InputError);
+  const auto error = [&](const std::string& set) {
+    return error_in(ScenarioText{.cluster = "pair", .more = "set: " + set + "\n"}, options);
+  };
+  CHECK(error("5").find("set: \"5\" where a map of keys and values") != std::string::npos);
+  CHECK(error("{expect: 1}").find("set: \"expect\" cannot be changed") != std::string::npos);
+  CHECK(error("{plan.fitt: 50%}").find("unknown key \"plan.fitt\"; did you mean \"fit\"?") != std::string::npos);
 }
 
 TEST_CASE("Names are found in the config folders, paths are relative to the file that holds them") {

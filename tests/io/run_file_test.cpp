@@ -111,7 +111,7 @@ TEST_CASE("What is wrong with a run file is said with line, column and a way out
   const Scratch scratch;
   CHECK(has(message_of([&] { read_scenario(scratch.write("x.yaml", kHead + "log: {steps: [{number: 1}]}\n")); },
                        scratch.path("")),
-            "this is a run that was measured, not a scenario; put it beside one: pipewright validate SCENARIO"));
+            "this is a run that was measured, not a scenario; put it next to one: pipewright validate SCENARIO"));
 }
 
 TEST_CASE("A run file holds so much; what is larger says what to do instead") {

@@ -1,4 +1,5 @@
-// docs/scenario.md and docs/sweep.md list the keys of their files; the reader's own tables say which there are.
+// docs/reference/scenario.md and docs/reference/sweep.md list the keys of their files; the reader's own tables say
+// which there are.
 // PIPEWRIGHT_ACCEPT=1 writes the tables into the document instead of comparing.
 #include <cstdlib>
 #include <fstream>
@@ -60,10 +61,10 @@ void lists_exactly(const char* file, const std::vector<SectionDoc>& sections) {
 
 }  // namespace
 
-TEST_CASE("docs/scenario.md lists exactly the keys that the reader knows") {
-  lists_exactly("/docs/scenario.md", scenario_docs());
+TEST_CASE("docs/reference/scenario.md lists exactly the keys that the reader knows") {
+  lists_exactly("/docs/reference/scenario.md", scenario_docs());
 }
 
-TEST_CASE("docs/sweep.md lists exactly the keys that the reader knows") {
-  lists_exactly("/docs/sweep.md", sweep_docs());
+TEST_CASE("docs/reference/sweep.md lists exactly the keys that the reader knows") {
+  lists_exactly("/docs/reference/sweep.md", sweep_docs());
 }

@@ -20,10 +20,10 @@ TEST_CASE("A record of a study reads back as it was written") {
 
 TEST_CASE("A record that is cut short or of another kind is refused with its file") {
   const std::string text = study_record_json({.part = 1, .name = "device"});
-  CHECK(error_of([&] { parse_study_record(text.substr(0, text.size() / 2), "cut.json"); }).starts_with("cut.json: "));
+  CHECK(error_of([&] { parse_study_record(text.substr(0, text.size() / 2), "cut.json"); }).starts_with("cut.json:"));
   CHECK(error_of([&] { parse_study_record("{\"schema\": \"pipewright.study/1\"}", "other.json"); }) ==
-        "other.json: is no pipewright.study-record/1 document; it is no result of `pipewright accuracy`");
-  CHECK(error_of([&] { parse_study_record("[]", "list.json"); }).starts_with("list.json: is no "));
+        "other.json: is not a pipewright.study-record/1 document; it is not a result of `pipewright accuracy`");
+  CHECK(error_of([&] { parse_study_record("[]", "list.json"); }).starts_with("list.json: is not a "));
 }
 
 TEST_CASE("What a study was asked has a hash that every value counts to") {

@@ -1,6 +1,8 @@
 // What a sweep of many points says in the end, on rows written by hand.
 #include "io/writers/sweep_answer.hpp"
 
+#include <string>
+
 #include <doctest/doctest.h>
 
 #include "io/writers/sweep.hpp"
@@ -104,4 +106,36 @@ TEST_CASE("A plot of more lines than it draws has those that reach furthest, and
   CHECK_FALSE(contains(svg, ">global_batch_size 1</text>"));  // it does not fit, for all its 1000 samples/s
   CHECK(contains(svg, "23 more lines, which do not reach as far, are not drawn"));
   CHECK(contains(svg, "1 line has no figures"));
+}
+
+TEST_CASE("The key with most numbers is to the right, wherever it stands; the other one makes lines") {
+  const std::string svg = sweep_svg(of(4, 9), {});  // reserve, the second key
+  CHECK(contains(svg, ">cluster.node.device.reserve"));
+  CHECK(contains(svg, ">global_batch_size 3</text>"));
+  CHECK(contains(sweep_svg(of(9, 4), {}), ">training.global_batch_size"));
+}
+
+TEST_CASE("Keys beyond two, and beyond one where there are variants, make panels on one scale") {
+  Sweep sweep = of(8, 3);
+  sweep.question.variants = {"a", "b"};
+  const std::size_t half = sweep.rows.size();
+  for (std::size_t i = 0; i < half; ++i) {
+    sweep.rows.push_back(sweep.rows[i]);
+    sweep.rows.back().point += static_cast<std::int64_t>(half);
+    sweep.rows.back().samples_per_s *= 2;
+  }
+  const std::string svg = sweep_svg(sweep, {});
+  CHECK(contains(svg, ">training.global_batch_size"));
+  for (const char* const panel : {">reserve 0 GiB</text>", ">reserve 1 GiB</text>", ">reserve 2 GiB</text>"})
+    CHECK(contains(svg, panel));
+  CHECK(lines_with(svg, ">reserve ") == 3);
+  CHECK(contains(svg, ">a</text>"));
+  CHECK(contains(svg, ">b</text>"));
+  CHECK(lines_with(svg, ">1,000</text>") == 1);  // of the scale: once per row of panels
+  const std::size_t at = svg.find("width=\"") + 7;
+  CHECK(std::stod(svg.substr(at)) <= 1176);
+}
+
+TEST_CASE("Figures of a scale have separators of thousands") {
+  CHECK(contains(sweep_svg(of(4, 3), {}), ">1,000</text>"));
 }

@@ -37,7 +37,7 @@ std::set<std::string> paths_of(const std::string& document) {
 
 std::set<std::string> documented_paths() {
   const char* source = std::getenv("PIPEWRIGHT_SOURCE");
-  std::ifstream file(std::string(source ? source : ".") + "/docs/result-json.md");
+  std::ifstream file(std::string(source ? source : ".") + "/docs/reference/result-json.md");
   std::set<std::string> paths;
   for (std::string line; std::getline(file, line);)
     if (line.starts_with("| `")) paths.insert(line.substr(3, line.find('`', 3) - 3));
@@ -81,7 +81,9 @@ std::set<std::string> written_paths() {
 
 }  // namespace
 
-TEST_CASE("every key of the result document is described in docs/result-json.md, and every described key is written") {
+TEST_CASE(
+    "every key of the result document is described in docs/reference/result-json.md, and every described key is "
+    "written") {
   const std::set<std::string> written = written_paths(), documented = documented_paths();
   REQUIRE(documented.size() > 100);
   for (const auto& path : written)
@@ -117,7 +119,7 @@ TEST_CASE("the schema of the result document has the keys that are documented, a
   for (const auto& path : documented)
     CHECK_MESSAGE(paths.contains(path), path, " is documented and not in the schema");
   for (const auto& path : paths) {
-    // null in place of a map: docs/result-json.md tells it where it describes the map's keys
+    // null in place of a map: docs/reference/result-json.md tells it where it describes the map's keys
     const auto below = documented.lower_bound(path + ".");
     const bool map = below != documented.end() && below->starts_with(path + ".");
     const bool of_dry_runs = path == "dry_run";

@@ -54,7 +54,7 @@ TEST_CASE("where the exact drawing is wider than the terminal, a character shows
   const auto small = small_answer();
   const std::string text = text_timeline(small->answer, 10 + 23);
   CHECK(drawing(text, "stage 0") == "2.4ce.h");
-  CHECK(text.find("1 character = 5 ms, shown as") != std::string::npos);
+  CHECK(text.find("1 character = 5 ms, sampled") != std::string::npos);
 }
 
 TEST_CASE("ops of round lengths are boxes of one size, wherever odd transfer times put them") {
@@ -62,7 +62,7 @@ TEST_CASE("ops of round lengths are boxes of one size, wherever odd transfer tim
   // least, so 0.5 ms: forwards of 1 ms are two characters, backwards of 2 ms four.
   const auto small = small_answer({.hop = Time{123'000}});
   const std::string text = text_timeline(small->answer, 100);
-  CHECK(text.find("1 character = 500 us, shown as") != std::string::npos);
+  CHECK(text.find("1 character = 500 us, sampled") != std::string::npos);
   for (int stage = 0; stage < 4; ++stage) {
     const std::string row = drawing(text, "stage " + std::to_string(stage));
     for (int m = 0; m < 8; ++m) {
@@ -171,6 +171,15 @@ TEST_CASE("no line of a report is wider than the terminal, but for single words 
     }
 }
 
+TEST_CASE("a utilization above 100 % points at the warning that explains it") {
+  const auto small = small_answer();
+  small->answer.report.mfu = 0.9;
+  CHECK(terminal_report(small->answer, {}).find("MFU 90.0 %\n") != std::string::npos);
+  small->answer.report.mfu = 1.04;
+  CHECK(terminal_report(small->answer, {}).find("MFU 104 % (more than the peak allows: see the warnings)") !=
+        std::string::npos);
+}
+
 TEST_CASE("colour adds escapes and nothing else") {
   const auto small = small_answer();
   std::string coloured = terminal_report(small->answer, {100, true});
@@ -202,17 +211,17 @@ TEST_CASE("links of which the same is told share a row with their number") {
                                 link("d to e", 0.2, 2 << 20)};
   std::string text = terminal_report(small->answer, {});
   CHECK_MESSAGE(text.find("links (busiest first)\n"
-                          "  link                     carried each  bandwidth  in use\n"
-                          "  b to c                       1.00 MiB  25.0 GB/s  30.0 %\n"
-                          "  c to d and 1 more alike      1.00 MiB  25.0 GB/s  20.0 %\n"
-                          "  d to e                       2.00 MiB  25.0 GB/s  20.0 %\n\n") != std::string::npos,
+                          "  link                   carried each  bandwidth  in use\n"
+                          "  b to c                     1.00 MiB  25.0 GB/s  30.0 %\n"
+                          "  c to d (+1 identical)      1.00 MiB  25.0 GB/s  20.0 %\n"
+                          "  d to e                     2.00 MiB  25.0 GB/s  20.0 %\n\n") != std::string::npos,
                 text);
   // Four rows are shown; what is in none of them is counted by the link.
   for (int i = 0; i < 3; ++i)
     small->answer.report.links.insert(small->answer.report.links.end(),
                                       {link("x", 0.1 - 0.01 * i), link("y", 0.1 - 0.01 * i)});
   text = terminal_report(small->answer, {});
-  CHECK(text.find("  x and 1 more alike") != std::string::npos);
+  CHECK(text.find("  x (+1 identical)") != std::string::npos);
   CHECK(text.find("\n  4 more links carried something\n") != std::string::npos);
 }
 

@@ -136,7 +136,7 @@ TEST_CASE("--set key=null removes a key that is there, and nothing else") {
   CHECK(refused("none.stages=null") == "--set none.stages=null: there is no such key to remove; leave this --set out");
   CHECK(root.find("none") == nullptr);
   CHECK(refused("layers.1=null") ==
-        "--set layers.1=null: an item of a list cannot be removed; give the whole list anew");
+        "--set layers.1=null: an item of a list cannot be removed; give the whole list again");
   CHECK(refused("plan.schedule=") ==
         "--set plan.schedule=: has no value; write e.g. --set training.micro_batches=8, or =null to remove the key");
 }

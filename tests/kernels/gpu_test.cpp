@@ -383,7 +383,7 @@ TEST_CASE("cuBLASLt computes the products of a linear layer, each way round, whe
   const GpuStream stream = whole.stream(0);
   const auto check = [&](const MatmulShape& shape, std::size_t a, std::size_t b, const std::vector<double>& expected,
                          bool add) {
-    // What docs/gpu.md allows for |difference| / |right|: fp32 1e-5, tf32 1e-3.
+    // What docs/how-it-works/gpu.md allows for |difference| / |right|: fp32 1e-5, tf32 1e-3.
     for (const auto& [precision, allowed] :
          {std::pair{GpuPrecision::Fp32, 1e-5}, std::pair{GpuPrecision::Tf32, 1e-3}}) {
       const Matmul product(precision, shape, whole.sms(0), Bytes{32 << 20});

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Who may include whom: checks every #include of the tree against the tables below (docs/house.md explains them).
+"""Who may include whom: checks every #include of the tree against the tables below (docs/how-it-works/house.md explains them).
 
 usage: check_includes.py SOURCE_ROOT
 
@@ -36,6 +36,7 @@ THIRD_PARTY = [
     ("zlib", ["zlib.h"], ["io/"]),
     ("nlohmann-json", ["nlohmann/"], ["io/"]),
     ("expat", ["expat.h"], ["io/import/nccl_xml."]),
+    ("OpenSSL", ["openssl/"], ["io/sha256.", "runtime/transports/proof."]),
     ("SQLite", ["sqlite3.h"], ["io/store.", "io/import/nsys_sqlite."]),
     ("fmt", ["fmt/"], ["sim/", "planner/", "runtime/", "calibrate/", "io/", "cli/"]),
     ("doctest", ["doctest/"], []),

@@ -29,6 +29,7 @@ PLANTS = [
     ("io/read_scenario.hpp", "#include <CLI/CLI.hpp>", "CLI11"),
     ("planner/find_plan.hpp", "#include <Eigen/Dense>", "Eigen"),
     ("planner/find_plan.hpp", "#include <nlohmann/json.hpp>", "nlohmann-json"),
+    ("runtime/transports/tcp.cpp", "#include <openssl/evp.h>", "OpenSSL"),
     ("planner/find_plan.hpp", "#include <doctest/doctest.h>", "doctest"),
     ("planner/find_plan.hpp", "#include <absl/strings/str_cat.h>", "nor a listed dependency"),
     ("kernels/gpu_api.hpp", '#include "core/plan/plan.hpp"', "kernels may include core/units.hpp"),

@@ -132,8 +132,8 @@ TEST_CASE("PipeDream's rules choose the configurations that were published for t
             std::vector<int>{15, 1});
 }
 
-// docs/model.md, "VGG-16, 15-1, by hand": stage 0 takes 331.192 ms of f + b and 0.327 ms of optimizer step per
-// micro-batch, on 15 replicas: a cycle of 22.101 ms. Stage 1 takes 5.075 + 2.748 = 7.823 ms of it.
+// docs/how-it-works/model.md, "VGG-16, 15-1, by hand": stage 0 takes 331.192 ms of f + b and 0.327 ms of optimizer step
+// per micro-batch, on 15 replicas: a cycle of 22.101 ms. Stage 1 takes 5.075 + 2.748 = 7.823 ms of it.
 TEST_CASE("VGG-16 15-1 on PipeDream's own profile gives the figures that the documentation derives") {
   const ProgramRun run = run_program({"simulate", "scenarios/pipedream/vgg16-15-1.yaml", "--set",
                                       "model.pipedream_profile=" + profiles() + "vgg16.txt", "--json"});

@@ -93,6 +93,26 @@ TEST_CASE("The bubble formula stands beside the simulated bubble and misses noth
   CHECK(report.formulas[2].simulated == 1);
 }
 
+// Stages of 2 layers, f = 2 ms and a backward of 4 ms, half of it for the weights: f = b = w, M = 8, K = 4.
+// (K-1)(f+b-w) / (M(f+b+w) + (K-1)(f+b-w)) = 3 / (24 + 3)                                    [ZeroBubble23] section 2.3
+TEST_CASE("ZB-H1's bubble stands beside its formula, which depends on the times of the passes") {
+  Scenario scenario = uniform_scenario();
+  scenario.plan.schedule.value = "zb_h1";
+  const Report report = found(scenario).report;
+  REQUIRE(report.formulas.size() == 3);
+  CHECK(report.formulas[0].quantity == "bubble");
+  CHECK(report.formulas[0].formula == "(K-1)(f+b-w)/(M(f+b+w)+(K-1)(f+b-w)) = 1/9");
+  CHECK(report.formulas[0].value == doctest::Approx(100.0 / 9));
+  CHECK(report.formulas[0].simulated == doctest::Approx(report.formulas[0].value));
+  CHECK(report.formulas[0].source == "ZeroBubble23");
+  CHECK(report.formulas[0].applies == "");
+  scenario.plan.partition.value = LayerCounts{{1, 3, 2, 2}};
+  CHECK(found(scenario).report.formulas[0].applies == "stages are unequal");
+  scenario.plan.partition.value = Balanced{};
+  scenario.training.micro_batches->value = 3;  // fewer than stages: the formula does not hold
+  CHECK(found(scenario).report.formulas[0].quantity != "bubble");
+}
+
 TEST_CASE("Unequal stages are named as what the bubble formula misses") {
   Scenario scenario = uniform_scenario();
   scenario.plan.partition.value = LayerCounts{{1, 3, 2, 2}};
@@ -189,10 +209,8 @@ TEST_CASE("A plan that does not fit says what does, each remedy with its need an
   scenario.cluster.device.memory = Bytes{100 << 20};
   const Infeasible why = refused(scenario);
   CHECK(why.reason.find("stage") != std::string::npos);
-  CHECK(mentions(why.remedies,
-                 "with schedule: 1f1b it needs 11.0 MiB and makes 159.2 samples/s: --set plan.schedule=1f1b"));
-  CHECK(mentions(why.remedies,
-                 "with recompute: full it needs 67.0 MiB and makes 120.8 samples/s: --set plan.recompute=full"));
+  CHECK(mentions(why.remedies, "schedule: 1f1b needs 11.0 MiB, 159.2 samples/s: --set plan.schedule=1f1b"));
+  CHECK(mentions(why.remedies, "recompute: full needs 67.0 MiB, 120.8 samples/s: --set plan.recompute=full"));
   CHECK_FALSE(mentions(why.remedies, "nothing"));
 }
 

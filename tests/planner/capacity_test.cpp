@@ -1,9 +1,16 @@
 // The largest value that fits: against trying every value, and with bytes worked out by hand.
 #include "planner/capacity.hpp"
 
+#include <algorithm>
+#include <functional>
+#include <initializer_list>
+#include <string>
+
 #include <doctest/doctest.h>
 
+#include "core/random.hpp"
 #include "io/scenario_file.hpp"
+#include "planner/capacity_growth.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/partitioners/fitting.hpp"
 #include "planner/price.hpp"
@@ -36,20 +43,24 @@ struct Case {
   }
 };
 
-// Every value up to `most`, each priced with the cut that fits; the largest that does, or 0.
-std::int64_t largest_of_all(const Case& c, const std::string& key, std::int64_t most) {
-  std::int64_t largest = 0;
-  for (std::int64_t value = 1; value <= most; ++value) {
+// Priced with its cut; with one chunk per stage, where the scenario asks for the balanced one, with that which fits.
+bool fits(Scenario scenario) {
+  Partition& partition = scenario.plan.partition.value;
+  if (std::holds_alternative<Balanced>(partition) && scenario.plan.virtual_stages.value == 1) partition = Fitting{};
+  const CostModel cost = cost_model(scenario);
+  return price(find_plan(scenario, cost), cost, Engine::Auto).report.fits;
+}
+
+// Every value from `least` to `most`; the largest that fits, or 0.
+std::int64_t largest_of_all(const Case& c, const std::string& key, std::int64_t most, std::int64_t least = 1) {
+  for (std::int64_t value = most; value >= least; --value) {
     try {
-      Scenario scenario = c.with(key)(value);
-      scenario.plan.partition.value = Fitting{};
-      const CostModel cost = cost_model(scenario);
-      if (price(find_plan(scenario, cost), cost, Engine::Auto).report.fits) largest = value;
+      if (fits(c.with(key)(value))) return value;
     } catch (const InputError&) {
       continue;
     }
   }
-  return largest;
+  return 0;
 }
 
 const std::string kBlocks = "model.layers.1.repeat";
@@ -137,6 +148,179 @@ TEST_CASE("Values beyond which there is no scenario end the search") {
   const Capacity found = c.find("plan.stages");
   CHECK(found.largest == 4);
   CHECK(found.next_refused.find("5 stages for 4 layers") != std::string::npos);
+}
+
+// Two stages of two chunks each: the balanced cut of n + 3 layers moves with n, and with it what stage 0 keeps. 13 do
+// not fit, 14 do; 15 and more were tried one by one, and with 48 what one micro-batch keeps passes both devices.
+TEST_CASE("With several chunks per stage fitting is not monotone, and 14 is the answer from every start") {
+  for (const int start : {2, 3, 7, 12, 13}) {
+    CAPTURE(start);
+    const Case c({.model = "{layers: [{name: l0, repeat: " + std::to_string(start) +
+                           ", forward: 600 us, backward: 1 ms, activation: 0 B, stash: 800 kB, parameters: 0}, {name: "
+                           "l1, repeat: 3, forward: 600 us, backward: 1 ms, activation: 0 B, stash: 200 kB, "
+                           "parameters: 0}]}",
+                  .cluster = "{node: {devices: 2, device: {memory: 12 MB}, links: {kind: ideal}}}",
+                  .training = "{micro_batch_size: 1, micro_batches: 2}",
+                  .plan = "{stages: 2, schedule: interleaved_1f1b, virtual_stages: 2}"});
+    CHECK_FALSE(fits(c.with("model.layers.0.repeat")(13)));
+    const Capacity found = c.find("model.layers.0.repeat");
+    CHECK(found.largest == 14);
+    CHECK(found.next == 15);
+    CHECK(found.proven);
+    CHECK_FALSE(found.needs_grow);  // with 13 MB 15 fit, although 15 need more than 12 MB
+    CHECK(found.method.starts_with("scan downwards from"));
+    CHECK(found.upper_end.find("the training state and what one micro-batch keeps pass") != std::string::npos);
+  }
+}
+
+// Times round otherwise with more samples, and with them the balanced cut of two chunks per stage moves: 16 and 17 samples
+// do not fit, 18 do.
+TEST_CASE("With several chunks per stage fitting is not monotone in the samples either") {
+  for (const int start : {4, 9}) {
+    CAPTURE(start);
+    const Case c({.model =
+                      "{batch: 4, layers: [{name: l0, forward: 8 ns, backward: 8 ns, activation: 0 B, stash: 100 kB, "
+                      "parameters: 0}, {name: l1, forward: 4 ns, backward: 1 ns, activation: 0 B, stash: 800 "
+                      "kB, parameters: 0}, {name: l2, forward: 3 ns, backward: 9 ns, activation: 0 B, stash: "
+                      "200 kB, parameters: 0}, {name: l3, forward: 7 ns, backward: 8 ns, activation: 0 B, "
+                      "stash: 100 kB, parameters: 0}, {name: l4, forward: 6 ns, backward: 5 ns, activation: 0 "
+                      "B, stash: 200 kB, parameters: 0}, {name: l5, forward: 3 ns, backward: 6 ns, activation: "
+                      "0 B, stash: 200 kB, parameters: 0}, {name: l6, forward: 3 ns, backward: 9 ns, "
+                      "activation: 0 B, stash: 400 kB, parameters: 0}, {name: l7, forward: 4 ns, backward: 9 "
+                      "ns, activation: 0 B, stash: 800 kB, parameters: 0}, {name: l8, forward: 8 ns, backward: "
+                      "8 ns, activation: 0 B, stash: 1600 kB, parameters: 0}]}",
+                  .cluster = "{node: {devices: 2, device: {memory: 18 MB}, links: {kind: ideal}}}",
+                  .training = "{micro_batch_size: " + std::to_string(start) + ", micro_batches: 2}",
+                  .plan = "{stages: 2, schedule: interleaved_1f1b, virtual_stages: 2}"});
+    CHECK_FALSE(fits(c.with("training.micro_batch_size")(16)));
+    const Capacity found = c.find("training.micro_batch_size");
+    CHECK(found.largest == 18);
+    CHECK_FALSE(found.needs_grow);
+  }
+}
+
+namespace {
+
+ScenarioText random_scenario(Random& random) {
+  const auto below = [&](std::uint64_t n) { return static_cast<int>(random.bits() % n); };
+  const auto one_of = [&](std::initializer_list<const char*> texts) {
+    return std::string(texts.begin()[below(texts.size())]);
+  };
+  ScenarioText text;
+  text.model = "{layers: [";
+  const int specs = 1 + below(3);
+  for (int i = 0; i < specs; ++i)
+    text.model += std::string(i > 0 ? ", " : "") + "{name: l" + std::to_string(i) +
+                  ", repeat: " + std::to_string(1 + below(4)) + ", forward: " + std::to_string(100 * (1 + below(8))) +
+                  " us, backward: 1 ms, activation: " + std::to_string(100 * below(3)) +
+                  " kB, stash: " + std::to_string(200 * (1 + below(5))) +
+                  " kB, parameters: " + std::to_string(20'000 * below(4)) + "}";
+  text.model += "]}";
+  const int stages = 1 + below(3), chunks = stages > 1 ? 1 + below(3) : 1;
+  text.cluster =
+      "{node: {devices: 4, device: {memory: " + std::to_string(6 + below(9)) + " MB}, links: {kind: ideal}}}";
+  text.training = "{micro_batch_size: 1, micro_batches: " + std::to_string(stages * (1 + below(2))) + "}";
+  text.plan = "{stages: " + std::to_string(stages) + ", schedule: " +
+              (chunks > 1 ? "interleaved_1f1b, virtual_stages: " + std::to_string(chunks)
+                          : one_of({"gpipe", "1f1b", "zb_h1", "naive"})) +
+              ", partition: " + one_of({"balanced", "balanced", "equal_layers", "block_partition"}) +
+              ", recompute: " + one_of({"none", "none", "full"}) + "}";
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("What the search claims of random scenarios is what trying every value shows") {
+  int unlike = 0, chunked = 0;  // cases in which some value fits and a smaller one does not
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    CAPTURE(seed);
+    Random random(seed);
+    const ScenarioText text = random_scenario(random);
+    CAPTURE(text.text());
+    const Case c(text);
+    const std::string key = "model.layers.0.repeat";
+    const Capacity found = capacity(key, c.with(key), {.first = 1 + static_cast<std::int64_t>(seed % 7), .most = 24});
+    CAPTURE(found.method);
+    REQUIRE((found.proven || found.tried_to || found.stopped));
+    const std::int64_t largest = found.largest.value_or(0),
+                       to = std::min<std::int64_t>(found.tried_to.value_or(24), 24);
+    CHECK(largest_of_all(c, key, to, largest) == largest);
+    const std::int64_t first_miss = [&] {
+      std::int64_t value = 1;
+      while (value < largest && largest_of_all(c, key, value, value) == value)
+        ++value;
+      return value;
+    }();
+    unlike += first_miss < largest ? 1 : 0;
+    chunked += text.plan.find("interleaved") != std::string::npos ? 1 : 0;
+  }
+  CHECK(unlike > 0);
+  CHECK(chunked > 10);
+}
+
+// 70 stages of a model hold less each than one: a state that does not fit one device bounds nothing.
+TEST_CASE("Where a larger value takes less of every device, a small one that does not fit ends nothing") {
+  ScenarioText text = chain("20 kB", "{stages: 1, schedule: gpipe}");
+  text.model.replace(text.model.find("repeat: 2"), 9, "repeat: 6");
+  const Case c(text);
+  CHECK(largest_of_all(c, "plan.stages", 1) == 0);
+  CHECK(c.find("plan.stages").largest == 4);
+}
+
+namespace {
+
+// Scenarios of a chain, of which only some values make one, and how many values were read.
+struct Some {
+  Case c{chain("64000 B", "{stages: 1, schedule: gpipe}")};
+  std::int64_t read = 0;
+  Capacity find(std::int64_t first, const std::function<bool(std::int64_t)>& valid, bool grows) {
+    const ScenarioWith with = [&](std::int64_t value) {
+      if (!valid(value)) throw InputError(std::to_string(value) + " nodes are refused");
+      return c.with(kBlocks)(grows ? value : 2);
+    };
+    return capacity(kBlocks, with, {.first = first, .progress = [&](std::int64_t, std::int64_t done) { read = done; }});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("Values that make no scenario are read in numbers, not by the hundred thousand") {
+  Some some;
+  const Capacity found = some.find(
+      4, [](std::int64_t value) { return value <= 200'000; }, false);
+  CHECK(found.largest == 200'000);
+  CHECK_FALSE(found.next);
+  CHECK(found.next_refused == "200001 nodes are refused (200001 to 200256 were read)");
+  CHECK(found.upper_end == "200001 makes no scenario: 200001 nodes are refused");
+  CHECK(some.read < 500);
+}
+
+TEST_CASE("Values between which others make no scenario are found") {
+  Some some;
+  CHECK(some.find(
+                1, [](std::int64_t value) { return value % 2 == 1; }, true)
+            .largest == 7);
+  CHECK(some.find(
+                1, [](std::int64_t value) { return value % 5 == 1; }, true)
+            .largest == 6);
+  CHECK(some.find(
+                8, [](std::int64_t value) { return 24 % value == 0; }, false)
+            .largest == 24);
+  CHECK(some.find(
+                2, [](std::int64_t value) { return value == 2 || value == 7; }, true)
+            .largest == 7);
+}
+
+TEST_CASE("What is too much to look at value by value is climbed, and how far is said") {
+  // gpipe keeps all its micro-batches: 24000 B of state and 2600 B each leave room for 1529 of them, less buffers.
+  const Case c(chain("4 MB", "{stages: 1, schedule: gpipe}"));
+  const Capacity found = c.find("training.micro_batches", 100'000);
+  CHECK(found.largest == largest_of_all(c, "training.micro_batches", 1540, 1500));
+  CHECK_FALSE(found.proven);
+  REQUIRE(found.tried_to);
+  CHECK(*found.tried_to >= *found.largest + kLeastBeyond);
+  CHECK(found.method.starts_with("doubling, then bisection, then value by value up to " +
+                                 std::to_string(*found.tried_to)));
 }
 
 TEST_CASE("Repetition: only chains whose runs get longer, behind layers that hand on no more") {

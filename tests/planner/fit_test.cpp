@@ -142,6 +142,38 @@ TEST_CASE("with a probability of fitting the search finds the best of the plans 
   CHECK(none >= 1);
 }
 
+TEST_CASE("50 % asks for the estimate alone: the plans, their order and every figure are those without a probability") {
+  int tight = 0;
+  for (std::int64_t memory = 1'200'000; memory < 3'200'000; memory += 100'000) {
+    CAPTURE(memory);
+    Scenario scenario = small_gpt(memory);
+    const SearchResult without = best_plan(scenario, 0), half = best_plan(scenario, 0.5);
+    REQUIRE(without.index() == half.index());
+    if (std::holds_alternative<Infeasible>(half)) {
+      CHECK(std::get<Infeasible>(half).reason == std::get<Infeasible>(without).reason);
+      continue;
+    }
+    const SearchAnswer &a = std::get<SearchAnswer>(without), &b = std::get<SearchAnswer>(half);
+    CHECK(a.plans.front().plan.layers == b.plans.front().plan.layers);
+    CHECK(a.plans.front().value == b.plans.front().value);
+    CHECK(a.plans.front().to_fit == b.plans.front().to_fit);
+    CHECK(a.bound == b.bound);
+    tight += probability(b.plans.front().report) < 0.95 ? 1 : 0;
+  }
+  CHECK(tight >= 2);
+}
+
+TEST_CASE("what plan and capacity ask for: 95 % where the scenario states nothing and the model has a range") {
+  Scenario scenario = small_gpt(1'200'000);
+  CHECK(fitting_by_default(scenario).plan.fit == 0.95);
+  CHECK(fitting_by_default(scenario).plan.fit_by_default);
+  scenario.plan.fit = 0.5;
+  CHECK(fitting_by_default(scenario).plan.fit == 0.5);
+  CHECK(!fitting_by_default(scenario).plan.fit_by_default);
+  std::mt19937 random(3);
+  CHECK(fitting_by_default(random_scenario(random, 5, 3)).plan.fit == 0);  // its layers state what they hold
+}
+
 TEST_CASE("a plan found with 95 % does not fit in 5 % of the draws at most, the one found without in more") {
   int gained = 0;
   for (std::int64_t memory = 1'200'000; memory < 3'200'000; memory += 50'000) {
@@ -171,7 +203,7 @@ TEST_CASE("where no plan fits so surely, the answer says with which probability,
     CHECK(none.reason.starts_with("no plan fits with 95 %: "));
     CHECK(none.details.front().find(" to fit with 95 % on stage ") != std::string::npos);
     CHECK(std::any_of(none.remedies.begin(), none.remedies.end(),
-                      [](const std::string& line) { return line.starts_with("without --fit"); }));
+                      [](const std::string& line) { return line.starts_with("by the estimate alone, so with less"); }));
     return;
   }
   FAIL("there is a memory with which plans fit by the estimate alone");

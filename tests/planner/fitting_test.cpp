@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/cost/buckets.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 #include "tests/io/scratch.hpp"

@@ -170,7 +170,7 @@ TEST_CASE("settings of the training that a framework lacks are named, none is dr
   for (const Framework framework : {Framework::Torch, Framework::Torchtitan})
     CHECK(differences("optimizer: adam", framework,
                       "stages: 4, data_parallel: 2, placement: data, gradient_sync: blocking") ==
-          List{"gradient_sync: gradients are all-reduced beside the backward; overlapped"});
+          List{"gradient_sync: gradients are all-reduced during the backward; overlapped"});
 }
 
 TEST_CASE("fp16 becomes bf16 where it is not there, and the price is that of bf16") {

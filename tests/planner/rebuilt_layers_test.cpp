@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/cost/buckets.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/partitioners/fitting.hpp"
 #include "planner/price.hpp"

@@ -72,14 +72,14 @@ TEST_CASE("the fewest nodes on which a plan fits are found between two powers of
   const Sizing as_listed = size_cluster(scenario, {.nodes = {1, 4}}, {});
   CHECK(as_listed.smallest == 4);
   REQUIRE(as_listed.notes.size() == 1);
-  CHECK(as_listed.notes.front() == "2 to 3 nodes were not asked: fewer than 4 may do");
+  CHECK(as_listed.notes.front() == "2 to 3 nodes were not tried: fewer than 4 may do");
   const Sizing one_between = size_cluster(scenario, {.nodes = {2, 4}}, {});
   REQUIRE(one_between.notes.size() == 1);
-  CHECK(one_between.notes.front() == "3 nodes were not asked: fewer than 4 may do");
+  CHECK(one_between.notes.front() == "3 nodes were not tried: fewer than 4 may do");
   const Sizing range = size_cluster(scenario, nodes_between(4, 5), {});
   CHECK(range.smallest == 4);
   REQUIRE(range.notes.size() == 1);
-  CHECK(range.notes.front() == "1 to 3 nodes were not asked: fewer than 4 may do");
+  CHECK(range.notes.front() == "1 to 3 nodes were not tried: fewer than 4 may do");
 }
 
 TEST_CASE(
@@ -91,7 +91,7 @@ TEST_CASE(
   CHECK(sizing.smallest == 1);
   CHECK(asked(sizing) == std::vector<int>{1, 2, 4, 8, 16, 32, 64});  // 12 layers are 12 stages at most, on 6 nodes
   REQUIRE(sizing.notes.size() == 2);
-  CHECK(sizing.notes.front() == "more than 64 nodes were not asked: more brought nothing from 8 to 64");
+  CHECK(sizing.notes.front() == "more than 64 nodes were not tried: more brought nothing from 8 to 64");
   const int used = row(sizing, 8).best->plan.devices();
   REQUIRE(used < 15);
   CHECK(sizing.notes.back() == "on 8 nodes the plan uses " + std::to_string(used) + " of 16 devices, " +
@@ -139,7 +139,7 @@ TEST_CASE("one flat doubling does not end the list, nor do any while a deadline 
   CHECK(asked(never) == beyond);
   CHECK_FALSE(never.in_time.has_value());
   CHECK(std::find(never.notes.begin(), never.notes.end(),
-                  "more than 512 nodes were not asked: more brought nothing from 64 on") != never.notes.end());
+                  "more than 512 nodes were not tried: more brought nothing from 64 on") != never.notes.end());
 }
 
 // One layer of 2 ms on every device, a batch of 2^16: n devices take 2^17 / n ms.

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/cost/buckets.hpp"
 #include "planner/find_plan.hpp"
 #include "sim/schedules/table.hpp"
 #include "tests/support/uniform_scenario.hpp"

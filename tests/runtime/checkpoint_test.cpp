@@ -66,7 +66,7 @@ std::vector<WorkerResult> begun(const RunCase& run, const std::string& folder, i
 }
 std::vector<WorkerResult> resumed(const RunCase& run, const std::string& folder, int every, int steps) {
   Checkpoints all = checkpoints(run, folder, every, steps);
-  all.resume();
+  all.resume(all.newest());
   return run_with(run, all, steps);
 }
 
@@ -246,7 +246,7 @@ TEST_CASE("A checkpoint of another run is refused: file, what differs, way out")
     const std::string message = refusal(SmallCase(changes, options), folder);
     CHECK(message.starts_with(folder + "/step-2/manifest: "));
     CHECK(message.find("the checkpoint's run differs in its " + what) != std::string::npos);
-    CHECK(message.find("resume with that run's scenario and options, or begin anew") != std::string::npos);
+    CHECK(message.find("resume with that run's scenario and options, or begin again") != std::string::npos);
   };
   refused({"plan.schedule=1f1b"}, "plan (gpipe, 2 workers");
   refused({"plan.stages=1"}, "plan");
@@ -260,7 +260,7 @@ TEST_CASE("A checkpoint of another run is refused: file, what differs, way out")
   const SmallCase run(kTwo);
   const auto differs = [&](const RunSettings& settings, const Data& data, const std::string& version) {
     Checkpoints all(folder, 0, 4, checkpoint_identity(run.run_plan, settings, data, *cpu_backend(), version), run.plan);
-    return message_of([&] { all.resume(); });
+    return message_of([&] { all.resume(all.newest()); });
   };
   RunSettings settings = of_steps(4);
   settings.optimizer.kind = Optimizer::Adam;
@@ -287,7 +287,7 @@ TEST_CASE("Another backend, other versions of the weights, and one more byte of 
   for (MustMatch& each : other)
     if (each.what == "backend") each.text = "cpu (an abacus)";
   Checkpoints all(scratch.path("c"), 0, 4, other, run.plan);
-  const std::string message = message_of([&] { all.resume(); });
+  const std::string message = message_of([&] { all.resume(all.newest()); });
   CHECK(message.find("differs in its backend (" + cpu_backend()->name() + " there, cpu (an abacus) here)") !=
         std::string::npos);
 
@@ -342,7 +342,7 @@ TEST_CASE("Files that are cut short, damaged, hostile or missing are refused, wh
     with(worker, changed(state, at, {static_cast<char>(state[at] ^ 0x80)}), "");
   with(worker, changed(state, state.size() / 2, {static_cast<char>(state[state.size() / 2] ^ 0x80)}), "is damaged");
   with(worker, bytes(folder + "/step-2/worker-0"), "worker 1 carries");
-  CHECK(refusal(run, folder, 2).find("all of the run's 2 steps") != std::string::npos);
+  CHECK(refusal(run, folder, 2) == "");  // all steps are done: nothing is wrong
   CHECK(refusal(run, folder) == "");
 
   fs::remove_all(folder + "/step-4");
@@ -365,16 +365,21 @@ TEST_CASE("A checkpoint of an earlier step under a later name is refused, as is 
   CHECK(refusal(run, folder).find("/step-3/manifest: is of step 1, the folder was renamed") != std::string::npos);
 }
 
-TEST_CASE("A folder with a checkpoint is not written over, one without is not resumed, and a file is no folder") {
+TEST_CASE("A folder without a checkpoint has none to resume; one with it is not written over; a file is not a folder") {
   const SmallCase run(kTwo);
   const Scratch scratch;
   const std::string folder = scratch.path("deep/er");
-  CHECK(refusal(run, folder) == "--resume: " + folder + " has no checkpoint; leave --resume out to begin");
+  CHECK(checkpoints(run, folder, 0, 4).newest() == 0);
   fs::create_directory(folder + "/step-2.partial");
-  CHECK(refusal(run, folder).find("only one that was never completed") != std::string::npos);
+  CHECK(checkpoints(run, folder, 0, 4).newest() == 0);
   begun(run, folder, 0, 2);
+  CHECK(checkpoints(run, folder, 0, 4).newest() == 2);
   CHECK(message_of([&] { begun(run, folder, 0, 2); }).find("/step-2: this folder has a checkpoint already; go on") !=
         std::string::npos);
+  CHECK(message_of([&] { checkpoints(run, folder, 0, 8).resume(6); }) ==
+        folder +
+            "/step-6: rank 0 goes on from this checkpoint, and it is not there; all processes of a run must share "
+            "the folder");
   scratch.write("file", "");
   CHECK(message_of([&] {
           begun(run, scratch.path("file"), 0, 2);

@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "runtime/backends/cpu.hpp"
+#include "runtime/measurement.hpp"
 #include "tests/runtime/run_case.hpp"
 
 using namespace pipewright;
@@ -202,4 +205,39 @@ TEST_CASE("A stage with replicas steps with the averaged gradient of its round, 
     difference[i] = a[i] - b[i];
   CHECK(norm(b) > 1e-3);
   CHECK(norm(difference) < 1e-4 * norm(b));
+}
+
+TEST_CASE("A pause comes before its steps, while no worker works, and changes no bit; what fails in it ends the run") {
+  const RunCase run(with({"model.layers.1.repeat=2"}));
+  const auto begun = run.run(one_step(4));
+  std::vector<int> calls;
+  Pauses pauses{{1, 3, 4}, [&] { calls.push_back(static_cast<int>(calls.size())); }};
+  RunSettings settings = one_step(4);
+  settings.pauses = &pauses;
+  const auto paused = run.run(settings);
+  CHECK(calls.size() == 3);
+  for (std::size_t w = 0; w < begun.size(); ++w)
+    for (std::size_t v = 0; v < begun[w].weights.size(); ++v)
+      CHECK(differing(paused[w].weights[v], begun[w].weights[v]) == 0);
+  pauses.call = [] { throw std::runtime_error("nothing to see"); };
+  CHECK_THROWS_WITH_AS(run.run(settings), doctest::Contains("nothing to see"), RunFailed);
+}
+
+TEST_CASE("Who measures rounds from a thread that is bound to one core has the other workers on theirs") {
+  const RunCase run(with({"model.layers.1.repeat=2"}));
+  if (available_cores() < 2) return;
+  LayerRounds rounds(
+      run.run_plan, [](WorkerId) { return cpu_backend(); }, *run.data, one_step(), false);
+  std::vector<WorkerResult> results;
+  std::jthread([&] {
+    pin_to(allowed_cores().front());
+    results = rounds.measured(0.01, {}, 5);
+  }).join();
+  REQUIRE(results.size() == 2);
+  for (const WorkerResult& worker : results) {
+    CHECK(worker.steps.size() >= 3);  // without the first and the last
+    CHECK(worker.layer_ns.empty());
+    CHECK(worker.core.wall > 0);
+    CHECK(worker.core.cpu > 0);
+  }
 }

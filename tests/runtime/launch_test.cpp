@@ -4,8 +4,10 @@
 #include <string>
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include "core/check.hpp"
+#include "tests/io/scratch.hpp"
 
 using namespace pipewright;
 
@@ -74,4 +76,33 @@ TEST_CASE("Rank 0 is met at MASTER_ADDR and MASTER_PORT, one further where torch
   const Variables half = {{"MASTER_ADDR", "node1"}}, none = {{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "0"}};
   CHECK_THROWS_WITH_AS(meeting_point(of(half)), doctest::Contains("MASTER_PORT"), InputError);
   CHECK_THROWS_WITH_AS(meeting_point(of(none)), doctest::Contains("MASTER_PORT=\"0\""), InputError);
+}
+
+TEST_CASE("The secret of a run is a variable's or a file's, of sixteen characters or more, and nobody else's to read") {
+  const auto with = [](Variables more) {
+    more.insert({{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}});
+    return meeting_point(of(more)).secret;
+  };
+  CHECK(with({}).empty());
+  CHECK(with({{"PIPEWRIGHT_SECRET", ""}, {"PIPEWRIGHT_SECRET_FILE", ""}}).empty());
+  CHECK(with({{"PIPEWRIGHT_SECRET", "sixteen letters."}}) == "sixteen letters.");
+  CHECK_THROWS_WITH_AS(with({{"PIPEWRIGHT_SECRET", "fifteen letters"}}),
+                       doctest::Contains("PIPEWRIGHT_SECRET has 15 characters"), InputError);
+  CHECK_THROWS_WITH_AS(with({{"PIPEWRIGHT_SECRET", "sixteen letters."}, {"PIPEWRIGHT_SECRET_FILE", "x"}}),
+                       doctest::Contains("are both set; unset one of them"), InputError);
+
+  const Scratch folder;
+  const auto file = [&](const std::string& text, ::mode_t mode) {
+    const std::string path = folder.write("secret", text);
+    ::chmod(path.c_str(), mode);
+    return with({{"PIPEWRIGHT_SECRET_FILE", path}});
+  };
+  CHECK(file("sixteen letters.\r\n", 0600) == "sixteen letters.");
+  CHECK(file("sixteen letters.", 0400) == "sixteen letters.");
+  CHECK_THROWS_WITH_AS(file("sixteen letters.", 0644), doctest::Contains("(mode 0644); say chmod 600"), InputError);
+  CHECK_THROWS_WITH_AS(file("short\n", 0600), doctest::Contains("PIPEWRIGHT_SECRET_FILE has 5 characters"), InputError);
+  CHECK_THROWS_WITH_AS(file(std::string(5000, 'x'), 0600), doctest::Contains("is larger than 4096 bytes"), InputError);
+  CHECK_THROWS_WITH_AS(with({{"PIPEWRIGHT_SECRET_FILE", folder.path("none")}}),
+                       doctest::Contains("No such file or directory; make it: (umask 077; head -c 32"), InputError);
+  CHECK_THROWS_WITH_AS(with({{"PIPEWRIGHT_SECRET_FILE", "/dev/zero"}}), doctest::Contains("is not a file"), InputError);
 }

@@ -3,6 +3,7 @@
 #include "runtime/transports/meeting.hpp"
 
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <string>
@@ -25,6 +26,8 @@ using namespace pipewright;
 
 namespace {
 
+const std::string kSecret = "known to these ranks alone";
+
 Address address(const char* host, int port = 29500) {
   Address made;
   auto& v4 = reinterpret_cast<sockaddr_in&>(made.at);
@@ -33,9 +36,9 @@ Address address(const char* host, int port = 29500) {
   made.length = sizeof v4;
   return made;
 }
-std::string listens(const std::string& host, const std::vector<Address>& named) {
+std::string listens(const std::string& host, const std::vector<Address>& named, const std::string& secret = kSecret) {
   std::string text;
-  for (const Address& one : places_to_listen(host, named))
+  for (const Address& one : places_to_listen({host, 29500, secret}, named))
     text += (text.empty() ? "" : " ") + text_of(one);
   return text;
 }
@@ -50,10 +53,18 @@ TEST_CASE("A name that only this machine takes for loopback is one that other ma
   CHECK(listens("127.0.0.1", {address("127.0.0.1")}) == "127.0.0.1:29500");
 }
 
+TEST_CASE("Without a secret nobody listens but at loopback addresses, nor calls another one") {
+  CHECK(listens("box", {address("127.0.1.1")}, "") == "127.0.1.1:29500");
+  for (const int rank : {0, 1})
+    CHECK_THROWS_WITH_AS(met({rank, 2, "the test"}, {"192.0.2.1", 29500}, 60),
+                         doctest::Contains("(192.0.2.1) is an address that other machines can reach"), InputError);
+  CHECK(met({0, 1, "the test"}, {"192.0.2.1", 29500}, 60).size() == 1);  // alone it meets nobody
+}
+
 TEST_CASE("An address of another machine is no place for rank 0: it says which ones there are") {
   // 192.0.2.1 is for documentation and nobody's [RFC 5737]
-  CHECK_THROWS_WITH_AS(met({0, 2, "the test"}, {"192.0.2.1", 29500}, 0.2),
-                       doctest::Contains("MASTER_ADDR=192.0.2.1 (192.0.2.1) is no address of this machine, where "
+  CHECK_THROWS_WITH_AS(met({0, 2, "the test"}, {"192.0.2.1", 29500, kSecret}, 0.2),
+                       doctest::Contains("MASTER_ADDR=192.0.2.1 (192.0.2.1) is not an address of this machine, where "
                                          "rank 0 runs; it has "),
                        InputError);
 }
@@ -80,7 +91,7 @@ TEST_CASE("A socket that has reached itself is told from one that has reached an
   const Address other = address("127.0.0.1", free_port());
   REQUIRE(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&other.at), other.length) == 0);
   REQUIRE(::listen(listener.get(), 1) == 0);
-  const Socket call = called(other);
+  const Socket call = called(other, std::chrono::steady_clock::now() + kLongest);
   REQUIRE(call);
   CHECK_FALSE(is_connected_to_itself(call.get()));
 }

@@ -21,8 +21,10 @@
 #include <unistd.h>
 
 #include "core/check.hpp"
+#include "core/ending.hpp"
 #include "runtime/backends/cpu.hpp"
 #include "runtime/rank_run.hpp"
+#include "runtime/signals.hpp"
 #include "tests/runtime/far_backend.hpp"
 #include "tests/runtime/rank_processes.hpp"
 #include "tests/runtime/run_case.hpp"
@@ -321,10 +323,9 @@ TEST_CASE("SIGTERM ends a run of one worker before its next step, and its steps 
   const auto texts = in_processes(1, [&](Ranks& ranks) -> std::string {
     std::vector<std::unique_ptr<Transport>> endpoints;
     endpoints.push_back(ranks.endpoint(run.run_plan));
-    const Ranks::Termination termination;
     try {
       execute(run.run_plan, cpu_backend, *run.data, endpoints, settings_of(run, 5), [](int step) {
-        if (step == 2) ::raise(SIGTERM);  // by this thread, before it goes on
+        if (step == 2) ask_to_end(SIGTERM);  // in this thread, before it goes on
       });
     } catch (const RunFailed& failed) {
       return fmt::format("{} steps, {}", failed.results.at(0).steps.size(), failed.what());
@@ -332,7 +333,7 @@ TEST_CASE("SIGTERM ends a run of one worker before its next step, and its steps 
     return "ran";
   });
   CAPTURE(texts[0]);
-  CHECK(texts[0].starts_with("3 steps, worker 0 at op start: the launcher ended the run (SIGTERM)"));
+  CHECK(texts[0].starts_with("3 steps, worker 0 at op start: SIGTERM ended the run"));
 }
 
 namespace {
@@ -436,13 +437,14 @@ std::vector<std::string> after_signal(int signal, int victim, double timeout) {
   std::vector<Speaker> children;
   for (int r = 0; r < 3; ++r)
     children.push_back(started([&, r] {
+      const SignalGuard guard("the rank was ended at once");
+      const Interruption interruption;
       const auto ranks = joined(r, 3, port, timeout);
       std::string text = "ran";
       try {
         RunSettings settings = settings_of(run, 1'000'000);
         std::vector<std::unique_ptr<Transport>> endpoints(3);
         endpoints[static_cast<std::size_t>(r)] = ranks->endpoint(run.run_plan);
-        const Ranks::Termination termination;
         execute(run.run_plan, cpu_backend, *run.data, endpoints, settings, [&](int step) {
           if (r == victim) *steps = step + 1;
         });

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "core/cost/buckets.hpp"
 #include "io/read_scenario.hpp"
 #include "planner/find_plan.hpp"
 #include "runtime/backends/cpu.hpp"

@@ -49,6 +49,23 @@ struct FileActions {
   posix_spawn_file_actions_t list{};
 };
 
+// Signals do what they do by themselves, whoever runs the tests: a shell's jobs in the background ignore some.
+struct Attributes {
+  Attributes() {
+    posix_spawnattr_init(&all);
+    sigset_t usual;
+    sigemptyset(&usual);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXFSZ})
+      sigaddset(&usual, signal);
+    posix_spawnattr_setsigdefault(&all, &usual);
+    posix_spawnattr_setflags(&all, POSIX_SPAWN_SETSIGDEF);
+  }
+  ~Attributes() { posix_spawnattr_destroy(&all); }
+  Attributes(const Attributes&) = delete;
+  Attributes& operator=(const Attributes&) = delete;
+  posix_spawnattr_t all{};
+};
+
 std::vector<char*> ended_by_null(const std::vector<std::string>& words) {
   std::vector<char*> pointers;
   for (const std::string& word : words)
@@ -59,9 +76,9 @@ std::vector<char*> ended_by_null(const std::vector<std::string>& words) {
 
 // Ours, but for what whoever runs the tests has set for himself, and with `settings`.
 std::vector<std::string> environment_with(const std::vector<std::string>& settings) {
-  constexpr std::array<std::string_view, 7> not_inherited = {"PIPEWRIGHT_PATH", "NO_COLOR",         "CLICOLOR_FORCE",
-                                                             "FORCE_COLOR",     "PIPEWRIGHT_COLOR", "PIPEWRIGHT_JOBS",
-                                                             "PIPEWRIGHT_WIDTH"};
+  constexpr std::array<std::string_view, 9> not_inherited = {
+      "PIPEWRIGHT_PATH", "NO_COLOR",         "CLICOLOR_FORCE",    "FORCE_COLOR",           "PIPEWRIGHT_COLOR",
+      "PIPEWRIGHT_JOBS", "PIPEWRIGHT_WIDTH", "PIPEWRIGHT_SECRET", "PIPEWRIGHT_SECRET_FILE"};
   std::map<std::string, std::string> values;
   const auto set = [&](const std::string& setting) { values[setting.substr(0, setting.find('='))] = setting; };
   for (char** one = environ; *one != nullptr; ++one)
@@ -85,8 +102,9 @@ Child started(const std::string& binary, const std::vector<std::string>& argumen
   words.insert(words.end(), arguments.begin(), arguments.end());
   const std::vector<std::string> environment = environment_with(input.settings);
   pid_t child = -1;
-  const int error = posix_spawnp(&child, words.front().c_str(), &files.list, nullptr, ended_by_null(words).data(),
-                                 ended_by_null(environment).data());
+  const Attributes attributes;
+  const int error = posix_spawnp(&child, words.front().c_str(), &files.list, &attributes.all,
+                                 ended_by_null(words).data(), ended_by_null(environment).data());
   if (error != 0) throw std::runtime_error("cannot run " + words.front() + ": " + std::strerror(error));
   return Child(child);
 }
@@ -99,27 +117,30 @@ std::string process_status(pid_t process, const std::string& key) {
   return {};
 }
 
-// Once it is the program and catches signals; not where its time is up before.
-void interrupt(pid_t process, const std::string& binary, int signal, std::chrono::seconds longest) {
-  const auto end = std::chrono::steady_clock::now() + longest;
-  const auto in_time = [&] { return std::chrono::steady_clock::now() < end; };
+// Sends the signal; again, once the first has been taken.
+void send(pid_t process, const ProgramInput& input) {
+  kill(process, input.signal);
+  if (!input.twice) return;
+  const auto end = std::chrono::steady_clock::now() + input.longest;
+  while ((std::strtoull(process_status(process, "ShdPnd:").c_str(), nullptr, 16) >> (input.signal - 1) & 1) != 0 &&
+         std::chrono::steady_clock::now() < end)
+    usleep(100);
+  kill(process, input.signal);
+}
+
+// Once it is the program and listens to signals, which it blocks for the thread that waits for them; not where its time
+// is up before.
+void interrupt(pid_t process, const std::string& binary, const ProgramInput& input) {
+  const auto end = std::chrono::steady_clock::now() + input.longest;
   const std::string itself = "/proc/" + std::to_string(process) + "/exe";
-  const auto has = [&](const char* set) {
-    return (std::strtoull(process_status(process, set).c_str(), nullptr, 16) >> (signal - 1) & 1) != 0;
-  };
-  const auto catches = [&] {
+  const auto listens = [&] {
     std::error_code gone;
-    return std::filesystem::equivalent(itself, binary, gone) && !gone && has("SigCgt:");
+    const auto blocked = std::strtoull(process_status(process, "SigBlk:").c_str(), nullptr, 16);
+    return std::filesystem::equivalent(itself, binary, gone) && !gone && (blocked >> (input.signal - 1) & 1) != 0;
   };
-  while (in_time() && !process_status(process, "State:").empty() &&
+  while (std::chrono::steady_clock::now() < end && !process_status(process, "State:").empty() &&
          process_status(process, "State:").find('Z') == std::string::npos) {
-    if (catches()) {
-      kill(process, signal);
-      while (signal == SIGTERM && has("ShdPnd:") && in_time())
-        usleep(100);
-      if (signal == SIGTERM) kill(process, signal);
-      return;
-    }
+    if (listens()) return send(process, input);
     usleep(1'000);
   }
 }
@@ -131,10 +152,10 @@ int new_terminal() {
   return screen;
 }
 
-// What the process writes there to its end; Ctrl-C once `sign` is among it. The far end is held open until the first
-// output, as a terminal without a far end is at its end.
-std::string watched(pid_t process, int screen, const std::string& sign, std::chrono::seconds longest) {
-  const auto end = std::chrono::steady_clock::now() + longest;
+// What the process writes there to its end; a signal once `interrupt_at` is among it. The far end is held open until
+// the first output, as a terminal without a far end is at its end.
+std::string watched(pid_t process, int screen, const ProgramInput& input) {
+  const auto end = std::chrono::steady_clock::now() + input.longest;
   int far = open(ptsname(screen), O_WRONLY | O_NOCTTY);
   std::string shown;
   bool told = false;
@@ -148,9 +169,9 @@ std::string watched(pid_t process, int screen, const std::string& sign, std::chr
     const ssize_t n = read(screen, buffer, sizeof buffer);
     if (n <= 0) break;
     shown.append(buffer, static_cast<std::size_t>(n));
-    if (told || shown.find(sign) == std::string::npos) continue;
+    if (told || shown.find(input.interrupt_at) == std::string::npos) continue;
     told = true;
-    kill(process, SIGINT);
+    send(process, input);
   }
   close(screen);
   return shown;
@@ -200,10 +221,9 @@ ProgramRun run_program(const std::vector<std::string>& arguments, const ProgramI
   const std::string folder = input.folder.empty() ? source_folder() : input.folder;
   posix_spawn_file_actions_addchdir_np(&files.list, folder.c_str());
   Child child = started(binary, unhurried(arguments), input, files);
-  if (input.interrupt || input.terminate)
-    interrupt(child.process(), binary, input.terminate ? SIGTERM : SIGINT, input.longest);
+  if (input.interrupt_at_once) interrupt(child.process(), binary, input);
   std::string shown, hung;
-  if (screen >= 0) shown = watched(child.process(), screen, input.interrupt_at, input.longest);
+  if (screen >= 0) shown = watched(child.process(), screen, input);
   const int status = child.status(&hung, input.longest);
   std::fclose(in);
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), rest_of(out), rest_of(err) + shown + hung};

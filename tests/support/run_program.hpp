@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <csignal>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,10 @@ struct ProgramInput {
   std::string output_to;                    // standard output goes to this path instead of ProgramRun::out
   std::vector<std::string> settings;        // "NO_COLOR=1", added to the environment
   std::vector<std::string> launcher;        // {"mpirun", "-n", "2"}: starts the program
-  bool interrupt = false;                   // Ctrl-C, as soon as the program catches it
-  bool terminate = false;                   // SIGTERM instead, twice, as timeout(1) sends it
-  std::string interrupt_at;                 // Ctrl-C, once this stands on standard error, which is then a terminal
+  std::string interrupt_at;                 // `signal`, once this stands on standard error, which is then a terminal
+  bool interrupt_at_once = false;           // `signal`, as soon as the program listens to it
+  int signal = SIGINT;                      // Ctrl-C
+  bool twice = false;                       // at once after the other, as timeout(1) sends it
   std::chrono::seconds longest = kLongest;  // what takes longer hangs: it and what it started are killed, and `err`
                                             // says what its threads waited for
 };

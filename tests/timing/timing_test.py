@@ -15,7 +15,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import started
 
-# docs/accuracy-cpu.md says what each of them is about.
+# docs/results/accuracy-cpu.md says what each of them is about.
 SCENARIOS = """two-stage-gpipe two-stage-1f1b two-stage-interleaved one-micro-batch many-micro-batches imbalanced recompute
 throttled-5-mb throttled-20-mb throttled-80-mb cnn-1f1b small-ops data-parallel""".split()
 JUDGED = 6  # of them at least, else the machine was not quiet

@@ -198,7 +198,6 @@ class Roofline final : public CostSource {
   std::string efficiencies() const {
     static constexpr std::array<const char*, kOperatorKinds> kNames = {
         "matrix_product", "convolution", "grouped_convolution", "attention", "recurrent", "memory"};
-    static constexpr std::array<const char*, 3> kHow = {"assumed", "published", "measured"};
     std::string text;
     for (std::size_t kind = 0; kind < kNames.size(); ++kind) {
       const auto& stated = device_.efficiency[kind];
@@ -207,7 +206,7 @@ class Roofline final : public CostSource {
                                                      [](const auto& a, const auto& b) { return a.second < b.second; });
       text += (text.empty() ? "by kind: " : ", ") + std::string(kNames[kind]) + " " + percent(least->second);
       if (most->second > least->second) text += " to " + percent(most->second);
-      text += std::string(" (") + kHow[static_cast<std::size_t>(stated->provenance)];
+      text += std::string(" (") + in_words(stated->provenance);
       text += (stated->band > 0 ? ", +- " + percent(stated->band) : "");
       text += (stated->winograd > 1 ? ", 3 x 3 by Winograd" : "") + std::string(")");
     }

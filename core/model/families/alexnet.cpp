@@ -12,7 +12,7 @@
 // Tests: tests/core/families/single_layers_test.cpp
 #include <array>
 
-#include "core/model/families/network.hpp"
+#include "core/model/families/model_builder.hpp"
 #include "core/model/families/network_families.hpp"
 
 namespace pipewright {
@@ -24,8 +24,8 @@ constexpr std::array kParameters = {
 };
 
 Model build(const FamilyValues& values) {
-  Network net("AlexNet", "[Krizhevsky14], one tower as in torchvision");
-  Network::Tensor x = net.input({3, values["image"], values["image"]});
+  ModelBuilder net("AlexNet", "[Krizhevsky14], one tower as in torchvision");
+  ModelBuilder::Tensor x = net.input({3, values["image"], values["image"]});
   const auto convolution = [&](const std::string& number, std::int64_t channels, std::int64_t kernel,
                                std::int64_t stride, std::int64_t padding) {
     x = single::conv2d(net, "conv" + number, x, {channels, kernel, kernel, stride, padding, padding, 1, true});

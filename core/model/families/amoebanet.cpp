@@ -2,14 +2,14 @@
 
 #include <vector>
 
-#include "core/model/families/network.hpp"
+#include "core/model/families/model_builder.hpp"
 
 namespace pipewright {
 namespace {
 
 using Value = LayerBuilder::Value;
-using Tensor = Network::Tensor;
-using In = Network::In;
+using Tensor = ModelBuilder::Tensor;
+using In = ModelBuilder::In;
 
 Value relu(LayerBuilder& b, Value x) {
   return b.activation(x, Activation::Relu);
@@ -106,8 +106,8 @@ Model build_amoebanet(const AmoebaNet& recipe, const FamilyValues& values) {
   check(values);
   const std::int64_t layers = values["layers"], filters = values["filters"], image = values["image"];
   const Pool max_pools = values.is("max_pools", "average") ? Pool::Average : Pool::Max;
-  Network net(std::string(recipe.name) + "(" + std::to_string(layers) + ", " + std::to_string(filters) + ")",
-              recipe.source);
+  ModelBuilder net(std::string(recipe.name) + "(" + std::to_string(layers) + ", " + std::to_string(filters) + ")",
+                   recipe.source);
   std::int64_t c = filters / 4;
   const Tensor stem = net.add("stem1", {net.input({3, image, image})}, [&](LayerBuilder& b, In in) {
     return relu_conv_norm(b, in[0], {c, 3, 3, 2, 1, 1});

@@ -1,5 +1,4 @@
-// AmoebaNet-D: the network of GPipe's and torchgpipe's image experiments.       [Real19] figure 3, [GPipe19],
-// [torchgpipe20]
+// AmoebaNet-D: the network of GPipe's and torchgpipe's image experiments.    [Real19] figure 3, [GPipe19], [torchgpipe20]
 //
 // The output of a normal cell is states 0, 3, 4 and 6, as TensorFlow's and torchgpipe's code have it; the paper's text
 // says 4, 5 and 6, which misses the published sizes.

@@ -13,14 +13,14 @@
 // Tests: tests/core/families/recurrent_test.cpp
 #include <array>
 
-#include "core/model/families/network.hpp"
+#include "core/model/families/model_builder.hpp"
 #include "core/model/families/network_families.hpp"
 
 namespace pipewright {
 namespace {
 
-using Tensor = Network::Tensor;
-using In = Network::In;
+using Tensor = ModelBuilder::Tensor;
+using In = ModelBuilder::In;
 
 constexpr std::array kParameters = {
     FamilyParameter{"layers", "LSTMs", 1, 1024, 3},
@@ -34,8 +34,8 @@ constexpr std::array kParameters = {
 Model build(const FamilyValues& values) {
   const std::int64_t layers = values["layers"];
   const bool tied = values.is("tied", "yes");
-  Network net("AWD-LSTM(" + std::to_string(layers) + ", " + std::to_string(values["hidden"]) + ")",
-              "[Merity17], Penn Treebank model");
+  ModelBuilder net("AWD-LSTM(" + std::to_string(layers) + ", " + std::to_string(values["hidden"]) + ")",
+                   "[Merity17], Penn Treebank model");
   const Tensor table = single::embedding(net, "embedding", net.tokens(values["sequence_length"]), values["vocabulary"],
                                          values["embedding"]);
   Tensor x = table;

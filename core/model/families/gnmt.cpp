@@ -1,5 +1,4 @@
-// GNMT as PipeDream trains it: stacked LSTMs, additive attention, residuals.                       [Wu16],
-// [PipeDream19]
+// GNMT as PipeDream trains it: stacked LSTMs, additive attention, residuals.               [Wu16], [PipeDream19]
 //
 // `layers` counts the LSTMs, half of them each side: GNMT-8 has 4 + 4, GNMT-16 8 + 8. h = hidden.
 //     encoder   embedding; bidirectional LSTM h -> 2 h; LSTM 2 h -> h; then LSTMs h -> h, each added to its input
@@ -21,14 +20,14 @@
 // Tests: tests/core/families/recurrent_test.cpp
 #include <array>
 
-#include "core/model/families/network.hpp"
+#include "core/model/families/model_builder.hpp"
 #include "core/model/families/network_families.hpp"
 
 namespace pipewright {
 namespace {
 
-using Tensor = Network::Tensor;
-using In = Network::In;
+using Tensor = ModelBuilder::Tensor;
+using In = ModelBuilder::In;
 
 constexpr std::array kParameters = {
     FamilyParameter{"layers", "LSTMs, half in the encoder: an even number", 4, 1024, 8},
@@ -38,7 +37,7 @@ constexpr std::array kParameters = {
     FamilyParameter{"target_length", "tokens of the target sentence; default: sequence_length", 1, 1'000'000, 0},
 };
 
-Tensor encoder(Network& net, const Tensor& tokens, std::int64_t layers, const FamilyValues& values) {
+Tensor encoder(ModelBuilder& net, const Tensor& tokens, std::int64_t layers, const FamilyValues& values) {
   const std::int64_t h = values["hidden"];
   Tensor x = single::embedding(net, "encoder_embedding", tokens, values["vocabulary"], h);
   x = single::lstm(net, "encoder_lstm1", x, {.hidden = h, .bidirectional = true});
@@ -52,7 +51,7 @@ Tensor encoder(Network& net, const Tensor& tokens, std::int64_t layers, const Fa
   return x;
 }
 
-Tensor decoder(Network& net, const Tensor& tokens, const Tensor& context, std::int64_t layers,
+Tensor decoder(ModelBuilder& net, const Tensor& tokens, const Tensor& context, std::int64_t layers,
                const FamilyValues& values) {
   const std::int64_t h = values["hidden"];
   Tensor x = single::embedding(net, "decoder_embedding", tokens, values["vocabulary"], h);
@@ -77,7 +76,8 @@ Model build(const FamilyValues& values) {
                                 std::to_string(layers + 1));
   const std::int64_t source = values["sequence_length"],
                      target = values["target_length"] > 0 ? values["target_length"] : source;
-  Network net("GNMT-" + std::to_string(layers), "[Wu16], as PipeDream's runtime and profiles have it [PipeDream19]");
+  ModelBuilder net("GNMT-" + std::to_string(layers),
+                   "[Wu16], as PipeDream's runtime and profiles have it [PipeDream19]");
   const Tensor source_tokens = net.tokens(source), target_tokens = net.tokens(target);
   const Tensor context = encoder(net, source_tokens, layers / 2, values);
   Tensor x = decoder(net, target_tokens, context, layers / 2, values);

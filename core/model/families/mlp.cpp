@@ -7,7 +7,7 @@
 // Tests: tests/core/families/single_layers_test.cpp
 #include <array>
 
-#include "core/model/families/network.hpp"
+#include "core/model/families/model_builder.hpp"
 #include "core/model/families/network_families.hpp"
 
 namespace pipewright {
@@ -22,9 +22,9 @@ constexpr std::array kParameters = {
 
 Model build(const FamilyValues& values) {
   const std::int64_t layers = values["layers"];
-  Network net("MLP(" + std::to_string(layers) + ", " + std::to_string(values["hidden"]) + ")",
-              "multi-layer perceptron, from its parameters");
-  Network::Tensor x = net.input({values["features"]});
+  ModelBuilder net("MLP(" + std::to_string(layers) + ", " + std::to_string(values["hidden"]) + ")",
+                   "multi-layer perceptron, from its parameters");
+  ModelBuilder::Tensor x = net.input({values["features"]});
   for (std::int64_t i = 1; i <= layers; ++i) {
     const std::string name = "linear" + std::to_string(i);
     if (i == layers)
@@ -32,7 +32,7 @@ Model build(const FamilyValues& values) {
     else if (i > 3)  // the same as the one before
       x = net.add_like(name, {x}, x);
     else
-      x = net.add(name, {x}, [&](LayerBuilder& b, Network::In in) {
+      x = net.add(name, {x}, [&](LayerBuilder& b, ModelBuilder::In in) {
         return b.activation(b.linear(in[0], {.features = values["hidden"]}), Activation::Relu);
       });
   }

@@ -18,21 +18,22 @@
 // Tests: tests/core/families/resnet_test.cpp
 #include <array>
 
-#include "core/model/families/network.hpp"
+#include "core/model/families/model_builder.hpp"
 #include "core/model/families/network_families.hpp"
 
 namespace pipewright {
 namespace {
 
-using Tensor = Network::Tensor;
-using In = Network::In;
+using Tensor = ModelBuilder::Tensor;
+using In = ModelBuilder::In;
 
 constexpr std::array kParameters = {
     FamilyParameter{"image", "height and width of the image", 32, 4096, 224},
     FamilyParameter{"classes", "outputs of the last layer", 1, 1'000'000, 1000},
 };
 
-Tensor bottleneck(Network& net, const std::string& name, const Tensor& x, std::int64_t planes, std::int64_t stride) {
+Tensor bottleneck(ModelBuilder& net, const std::string& name, const Tensor& x, std::int64_t planes,
+                  std::int64_t stride) {
   const Tensor identity = single::stash(net, name + "identity", x);
   Tensor y = single::conv2d(net, name + "conv1", identity, {.channels = planes});
   y = single::norm(net, name + "bn1", y, {Norm::Batch});
@@ -51,7 +52,7 @@ Tensor bottleneck(Network& net, const std::string& name, const Tensor& x, std::i
 
 Model resnet(const FamilyValues& values, const char* name, const std::array<int, 4>& blocks) {
   const std::int64_t image = values["image"];
-  Network net(name, std::string("[He16] table 1, layers as in torchgpipe [torchgpipe20]"));
+  ModelBuilder net(name, std::string("[He16] table 1, layers as in torchgpipe [torchgpipe20]"));
   Tensor x = single::conv2d(net, "conv1", net.input({3, image, image}), {64, 7, 7, 2, 3, 3});
   x = single::norm(net, "bn1", x, {Norm::Batch});
   x = single::relu(net, "relu", x);

@@ -15,14 +15,14 @@
 // Tests: tests/core/families/recurrent_test.cpp
 #include <array>
 
-#include "core/model/families/network.hpp"
+#include "core/model/families/model_builder.hpp"
 #include "core/model/families/network_families.hpp"
 
 namespace pipewright {
 namespace {
 
-using Tensor = Network::Tensor;
-using In = Network::In;
+using Tensor = ModelBuilder::Tensor;
+using In = ModelBuilder::In;
 
 constexpr std::array kParameters = {
     FamilyParameter{"vocabulary", "words of the captions", 1, 10'000'000},
@@ -34,7 +34,7 @@ constexpr std::array kParameters = {
 
 Model build(const FamilyValues& values) {
   const std::int64_t steps = values["sequence_length"];
-  Network net("S2VT", "[Venugopalan15] section 3");
+  ModelBuilder net("S2VT", "[Venugopalan15] section 3");
   Tensor frames = net.input({steps, values["features"]});
   const Tensor captions = net.tokens(steps);
   frames = single::linear(net, "frame_embedding", frames, {.features = values["embedding"]});

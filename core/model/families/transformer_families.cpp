@@ -70,8 +70,7 @@ Transformer common(const FamilyValues& values, std::string name) {
   return t;
 }
 
-// ---- transformer: Transformer-L of GPipe
-// -----------------------------------------------------------------------------
+// ---- transformer: Transformer-L of GPipe ----------------------------------------------------------------------------
 
 constexpr std::array kTransformerParameters = {
     kLayers,
@@ -86,8 +85,7 @@ constexpr std::array kTransformerParameters = {
     FamilyParameter{"extra_kept", "values per token that a block keeps beyond what its operators need; default: none",
                     0, kLongest, 0}};
 
-// ---- transformer_mt: T(L, H, A) of GPipe
-// -----------------------------------------------------------------------------
+// ---- transformer_mt: T(L, H, A) of GPipe ----------------------------------------------------------------------------
 
 constexpr std::array kTransformerMtParameters = {
     FamilyParameter{"layers", "L: blocks of the encoder, and as many of the decoder", 1, 100'000},
@@ -101,8 +99,7 @@ constexpr std::array kTransformerMtParameters = {
     kMaterialised,
     kDropout};
 
-// ---- gpt
-// --------------------------------------------------------------------------------------------------------------
+// ---- gpt ------------------------------------------------------------------------------------------------------------
 
 constexpr std::array kGptParameters = {
     kLayers,
@@ -117,8 +114,7 @@ constexpr std::array kGptParameters = {
     kMaterialised,
     kDropout};
 
-// ---- bert
-// -------------------------------------------------------------------------------------------------------------
+// ---- bert -----------------------------------------------------------------------------------------------------------
 
 constexpr std::array kBertParameters = {
     FamilyParameter{"layers", "blocks", 1, 100'000, 12},
@@ -137,8 +133,7 @@ constexpr std::array kBertParameters = {
     kMaterialised,
     kDropout};
 
-// ---- t5
-// ---------------------------------------------------------------------------------------------------------------
+// ---- t5 -------------------------------------------------------------------------------------------------------------
 
 constexpr std::array kT5Parameters = {
     FamilyParameter{"layers", "blocks of the decoder", 1, 100'000, 12},
@@ -156,8 +151,7 @@ constexpr std::array kT5Parameters = {
     kMaterialised,
     kDropout};
 
-// ---- vit
-// --------------------------------------------------------------------------------------------------------------
+// ---- vit ------------------------------------------------------------------------------------------------------------
 
 constexpr std::array kVitParameters = {FamilyParameter{"layers", "blocks", 1, 100'000, 12},
                                        kHidden(768),
@@ -170,8 +164,7 @@ constexpr std::array kVitParameters = {FamilyParameter{"layers", "blocks", 1, 10
                                        kMaterialised,
                                        kNoDropout};
 
-// ---- decoder
-// ----------------------------------------------------------------------------------------------------------
+// ---- decoder --------------------------------------------------------------------------------------------------------
 
 constexpr std::array kDecoderParameters = {
     kLayers,

@@ -18,14 +18,14 @@
 #include <array>
 #include <vector>
 
-#include "core/model/families/network.hpp"
+#include "core/model/families/model_builder.hpp"
 #include "core/model/families/network_families.hpp"
 
 namespace pipewright {
 namespace {
 
-using Tensor = Network::Tensor;
-using In = Network::In;
+using Tensor = ModelBuilder::Tensor;
+using In = ModelBuilder::In;
 
 constexpr std::int64_t kDepth = 5;
 
@@ -39,7 +39,7 @@ struct Channels {
   std::int64_t mid, out;
 };
 
-Tensor cell(Network& net, const std::string& name, Tensor x, std::int64_t convolutions, Channels channels) {
+Tensor cell(ModelBuilder& net, const std::string& name, Tensor x, std::int64_t convolutions, Channels channels) {
   for (std::int64_t i = 1; i <= convolutions; ++i) {
     const std::string number = std::to_string(i);
     x = single::conv2d(net, name + "conv" + number, x,
@@ -59,8 +59,8 @@ Model build(const FamilyValues& values) {
   if (image % 32 != 0)
     values.refuse("image", "is not a multiple of 32 (five 2 x 2 pools); use " + std::to_string(image / 32 * 32) +
                                " or " + std::to_string((image / 32 + 1) * 32));
-  Network net("U-Net(" + std::to_string(convolutions) + ", " + std::to_string(c) + ")",
-              "simplified U-Net of torchgpipe [torchgpipe20], after [Ronneberger15]");
+  ModelBuilder net("U-Net(" + std::to_string(convolutions) + ", " + std::to_string(c) + ")",
+                   "simplified U-Net of torchgpipe [torchgpipe20], after [Ronneberger15]");
   Tensor x = net.input({3, image, image});
   std::vector<Tensor> skips;
   for (std::int64_t i = 0; i < kDepth; ++i) {

@@ -14,7 +14,7 @@
 // Tests: tests/core/families/vgg_test.cpp
 #include <array>
 
-#include "core/model/families/network.hpp"
+#include "core/model/families/model_builder.hpp"
 #include "core/model/families/network_families.hpp"
 
 namespace pipewright {
@@ -32,8 +32,8 @@ Model vgg(const FamilyValues& values, const char* name, const char* column, cons
   if (image % 32 != 0)
     values.refuse("image", "is not a multiple of 32 (five 2 x 2 pools); use " + std::to_string(image / 32 * 32) +
                                " or " + std::to_string((image / 32 + 1) * 32));
-  Network net(name, std::string("[VGG15] table 1, column ") + column);
-  Network::Tensor x = net.input({3, image, image});
+  ModelBuilder net(name, std::string("[VGG15] table 1, column ") + column);
+  ModelBuilder::Tensor x = net.input({3, image, image});
   for (std::size_t group = 0; group < convolutions.size(); ++group) {
     for (int i = 0; i < convolutions[group]; ++i) {
       const std::string number = std::to_string(group + 1) + "_" + std::to_string(i + 1);

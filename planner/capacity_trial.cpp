@@ -1,0 +1,130 @@
+#include "planner/capacity_trial.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/cost/buckets.hpp"
+#include "planner/find_plan.hpp"
+#include "planner/one_class.hpp"
+#include "planner/partitioners/fitting.hpp"
+#include "planner/partitioners/rebuilt_layers.hpp"
+
+namespace pipewright {
+
+CapacityTrial::CapacityTrial(Scenario scenario, const RunMemoryOf* run_memory)
+    : scenario_(std::move(scenario)), run_memory_(run_memory) {
+  if (run_memory_ != nullptr) {
+    partition_ = "the cut that a run takes";
+  } else if (std::holds_alternative<Balanced>(scenario_.plan.partition.value)) {
+    searched_ = balanced_ = scenario_.plan.virtual_stages.value == 1;
+    partition_ = searched_ ? "the cut with the least bottleneck among those that fit"
+                           : "the balanced cut (several chunks share a device)";
+  } else if (std::holds_alternative<Fitting>(scenario_.plan.partition.value)) {
+    searched_ = true;
+    partition_ = "the cut with the least bottleneck among those that fit";
+  } else {
+    partition_ = "the cut that the scenario states";
+  }
+  refuse_classes(scenario_.cluster, scenario_.cluster.place, "capacity");
+  // Sizes do not depend on it, and errors of the plan show before any search.
+  if (searched_) scenario_.plan.partition.value = Balanced{};
+  cost_ = std::make_unique<CostModel>(scenario_);
+  plan_ = find_plan(scenario_, *cost_);
+  if (searched_) plan_ = asking_again(std::move(plan_), scenario_);
+}
+
+bool CapacityTrial::cut_is_stated() const {
+  const Partition& partition = scenario_.plan.partition.value;
+  return std::holds_alternative<LayerCounts>(partition) || std::holds_alternative<CutLayers>(partition) ||
+         std::holds_alternative<EqualLayers>(partition) || std::holds_alternative<EqualBlocks>(partition);
+}
+
+double CapacityTrial::share(bool with_kept) const {
+  Plan whole = plan_;
+  const auto layers = static_cast<LayerId>(scenario_.model.layers.size());
+  whole.layers.assign(whole.layers.size(), {layers, layers});
+  whole.layers.front() = {0, layers};
+  const ChunkMemory chunk = memory_model(whole, *cost_).chunks.front();
+  Bytes held = chunk.weights + chunk.gradients + chunk.optimizer;
+  if (with_kept && run_memory_ == nullptr) held += kept(chunk);
+  const double room_of_all = static_cast<double>(std::max<std::int64_t>(room().value, 1)) * plan_.stages;
+  return static_cast<double>(held.value) / room_of_all;
+}
+
+Bytes CapacityTrial::kept(const ChunkMemory& chunk) const {
+  const auto& modes = plan_.recompute;
+  const Recompute mode = modes.front();
+  const bool alike = std::all_of(modes.begin(), modes.end(), [&](Recompute each) { return each == mode; });
+  if (!alike || mode == Recompute::Layers || mode == Recompute::Knapsack) return {};
+  const auto& bytes = mode == Recompute::Full ? chunk.boundary : chunk.stash;
+  return std::min(bytes[0], bytes[1]);
+}
+
+Bytes CapacityTrial::room() const {
+  const Device& device = scenario_.cluster.device;
+  if (run_memory_ != nullptr && scenario_.run.memory_cap) return *scenario_.run.memory_cap;
+  return device.memory - device.reserve;
+}
+
+bool CapacityTrial::stated_cut_fits() const {
+  Plan plan = plan_;
+  choose_rebuilt(plan, *cost_);
+  return price(plan, *cost_, Engine::Auto).report.fits;
+}
+
+bool CapacityTrial::may_fit() const {
+  return held_share() <= 1 && (searched_ ? some_cut_fits(plan_, *cost_) : fits());
+}
+
+const std::vector<RunMemory>& CapacityTrial::run_memory() const {
+  if (in_run_.empty())
+    in_run_ = (*run_memory_)(scenario_, plan_,
+                             make_schedule(plan_, schedule_shape(plan_, scenario_.model, scenario_.training)));
+  return in_run_;
+}
+
+const Answer& CapacityTrial::answer() const {
+  if (!answer_) {
+    Plan plan = plan_;
+    if (searched_) {
+      plan.layers = fitting_layers(plan_, *cost_).layers;
+      choose_rebuilt(plan, *cost_);
+    }
+    answer_ = std::make_unique<Answer>(price(plan, *cost_, Engine::Auto));
+    if (run_memory_ != nullptr) set_run_memory(answer_->report);
+  }
+  return *answer_;
+}
+
+Bytes CapacityTrial::least_memory() const {
+  if (run_memory_ != nullptr) return extent();
+  if (searched_) return pipewright::least_memory(asking_again(answer().plan, scenario_), *cost_);
+  Bytes most;
+  for (const WorkerReport& worker : answer().report.workers)
+    most = std::max(most, worker.need.to_fit);
+  return most;
+}
+
+std::int64_t CapacityTrial::work() const {
+  const std::int64_t ops = std::int64_t{3} * plan_.chunks() * plan_.micro_batches;
+  return static_cast<std::int64_t>(scenario_.model.layers.size()) + ops / 16;
+}
+
+Bytes CapacityTrial::extent() const {
+  Bytes most;
+  for (const RunMemory& worker : run_memory())
+    most = std::max(most, worker.extent);
+  return most;
+}
+
+void CapacityTrial::set_run_memory(Report& report) const {
+  for (WorkerReport& worker : report.workers) {
+    const RunMemory& memory = run_memory()[static_cast<std::size_t>(worker.id % plan_.positions())];
+    worker.memory.bytes = memory.bytes, worker.need.with_reserve = worker.need.to_fit = memory.extent;
+    StageReport& stage = report.stages[static_cast<std::size_t>(worker.stage)];
+    if (stage.workers.front() == worker.id || memory.extent > stage.need.to_fit)
+      stage.memory = worker.memory, stage.need = worker.need;
+  }
+}
+
+}  // namespace pipewright
