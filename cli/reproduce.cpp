@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -69,10 +72,35 @@ const std::vector<Published>& published() {
        {"zero_bubble/1.5b-p8.yaml", "zero_bubble/6.2b-p8.yaml", "zero_bubble/14.6b-p16.yaml",
         "zero_bubble/28.3b-p32.yaml"}},
       {kProfiles, "PipeDream's seven profiles: this planner next to PipeDream's (needs --data DIR)", {}, true},
-      {"megatron-a100",
-       "GPT on 2 to 512 A100: 138 measured iteration times (needs --data DIR)",
-       {"megatron/a100-runs.yaml"},
+  };
+  return table;
+}
+
+constexpr std::string_view kAllRuns = "runs";
+
+// A new set of measured runs: its file in scenarios/ and a line here.
+const std::vector<Published>& measured_runs() {
+  static const std::vector<Published> table = {
+      {"megatron-a100", "GPT on 2 to 512 A100: iteration times", {"megatron/a100-runs.yaml"}, true},
+      {"b200-node", "Llama 3 and DeepSeek-V2 on eight B200: times and memory", {"runs/b200-node.yaml"}, true},
+      {"h100-layouts",
+       "Llama of 1 to 80 billion on 8 to 512 H100: speed, memory, failures",
+       {"runs/h100-layouts.yaml"},
        true},
+      {"zero-bubble-times",
+       "zero-bubble's runs, priced from the times printed with them",
+       {"runs/zero-bubble-times.yaml"},
+       true},
+      {"zero-bubble-runs", "zero-bubble's runs, priced from the model", {"runs/zero-bubble-runs.yaml"}, true},
+      {"zero-a100", "GPT and Llama with ZeRO on eight A100: speed and memory", {"runs/zero-a100.yaml"}, true},
+      {"memory-golden", "Megatron-LM's own memory references", {"runs/memory-golden.yaml"}, true},
+      {"dgxc", "weak scaling of Llama and others on 8 to 2304 H100 and GB200", {"runs/dgxc.yaml"}, true},
+      {"schedules-measured", "six schedules of one job on MI300X", {"runs/schedules-measured.yaml"}, true},
+      {"megatron-bridge", "NVIDIA's performance summary", {"runs/megatron-bridge.yaml"}, true},
+      {"mlperf", "MLPerf Training: Llama 3.1 on 256 to 1024 GPUs", {"runs/mlperf.yaml"}, true},
+      {"fsdp-mpt", "MPT with FSDP on A100 and H100", {"runs/fsdp-mpt.yaml"}, true},
+      {"long-sequence", "context parallelism from 4K to 1M tokens", {"runs/long-sequence.yaml"}, true},
+      {"ab-pairs", "pairs of runs that differ by one switch", {"runs/ab-pairs.yaml"}, true},
   };
   return table;
 }
@@ -93,6 +121,52 @@ bool is_path(const std::string& text) {
   return text.find('/') != std::string::npos || text.ends_with(".yaml") || text.ends_with(".yml") || text == "-";
 }
 
+const Published* find(const std::vector<Published>& table, std::string_view name) {
+  const auto found = std::find_if(table.begin(), table.end(), [&](const Published& each) { return each.name == name; });
+  return found == table.end() ? nullptr : &*found;
+}
+
+// Scenarios that are opened once, standard input among them.
+class Opened {
+ public:
+  explicit Opened(const ReadOptions& options) : options_(options) {}
+  const ScenarioFile& operator()(const std::string& path) {
+    auto& file = files_[path];
+    if (!file) file = std::make_unique<ScenarioFile>(path, options_);
+    return *file;
+  }
+
+ private:
+  ReadOptions options_;
+  std::map<std::string, std::unique_ptr<ScenarioFile>> files_;
+};
+
+// The sets that are asked for, by name or as files with a measured: block. None: tables are asked for.
+std::vector<MeasuredSet> sets_of(const Arguments& arguments, Opened& open) {
+  std::vector<MeasuredSet> sets;
+  std::size_t tables = 0;
+  const auto add = [&](const std::string& name, const std::string& path) {
+    const ScenarioFile& file = open(path);
+    if (file.measured())
+      sets.push_back({name, &file});
+    else
+      ++tables;
+  };
+  for (const std::string& text : arguments.positional)
+    if (text == kAllRuns)
+      for (const Published& each : measured_runs())
+        add(std::string(each.name), shipped_scenario(each.files.front()));
+    else if (const Published* set = find(measured_runs(), text))
+      add(text, shipped_scenario(set->files.front()));
+    else if (is_path(text))
+      add(text == "-" ? text : std::filesystem::path(text).stem().string(), text);
+    else
+      ++tables;
+  if (!sets.empty() && tables > 0)
+    throw InputError("reproduce: measured runs and published tables are compared apart; name one kind");
+  return sets;
+}
+
 std::vector<std::string> files_of(const Arguments& arguments) {
   std::vector<std::string> files;
   const auto add = [&](const std::string& file) {
@@ -103,6 +177,8 @@ std::vector<std::string> files_of(const Arguments& arguments) {
     throw InputError("reproduce: --all and \"" + arguments.positional.front() +
                      "\" exclude each other; keep one of them");
   std::vector<std::string_view> names;
+  for (const Published& each : measured_runs())
+    names.push_back(each.name);
   for (const Published& each : published()) {
     names.push_back(each.name);
     if (!all || each.needs_data) continue;
@@ -110,9 +186,7 @@ std::vector<std::string> files_of(const Arguments& arguments) {
       add(shipped_scenario(file));
   }
   for (const std::string& text : arguments.positional) {
-    const auto found =
-        std::find_if(published().begin(), published().end(), [&](const Published& each) { return each.name == text; });
-    if (found != published().end())
+    if (const Published* found = find(published(), text))
       for (const std::string& file : found->files)
         add(shipped_scenario(file));
     else if (is_path(text))
@@ -138,23 +212,15 @@ void add(std::vector<TableResult>& tables, const ExpectationTable& table, std::v
     found->cells.push_back(std::move(cell));
 }
 
-std::vector<ScenarioFile> opened(const std::vector<std::string>& files, const ReadOptions& options) {
-  std::vector<ScenarioFile> result;
-  for (const std::string& path : files)
-    result.emplace_back(path, options);
-  return result;
-}
-
 // The tables that are whole, should a signal ask to end.
-std::vector<TableResult> evaluated(const std::vector<ScenarioFile>& files) {
+std::vector<TableResult> evaluated(const std::vector<const ScenarioFile*>& files) {
   std::vector<TableResult> tables;
   const Interruption interruption;
   ProgressLine line;
   std::int64_t read = 0;
-  for (const ScenarioFile& file : files) {
+  for (const ScenarioFile* each : files) {
+    const ScenarioFile& file = *each;
     const std::string& path = file.path();
-    if (file.measured())
-      throw InputError(Place{path, 0, 0}, "has a measured: block; compare it alone, with --data DIR");
     if (file.expectations().empty())
       throw InputError(Place{path, 0, 0},
                        "has no expect: block, so there is nothing to compare; see docs/reference/scenario.md");
@@ -179,14 +245,18 @@ std::vector<TableResult> evaluated(const std::vector<ScenarioFile>& files) {
 std::string list_of_names(bool json) {
   if (json) {
     std::vector<ListEntry> entries;
-    for (const Published& each : published())
-      entries.push_back({std::string(each.name), std::string(each.what), ""});
+    for (const auto* table : {&published(), &measured_runs()})
+      for (const Published& each : *table)
+        entries.push_back({std::string(each.name), std::string(each.what), ""});
     return list_json("tables", entries);
   }
   std::string text = "tables that ship with pipewright:\n";
   for (const Published& each : published())
     text += fmt::format("  {:<18}  {}\n", each.name, each.what);
-  return text + "\nOne of them: pipewright reproduce NAME; all: pipewright reproduce --all\n";
+  text += "\nmeasured runs, which do not ship: pipewright reproduce NAME --data DIR; all: reproduce runs --data DIR\n";
+  for (const Published& each : measured_runs())
+    text += fmt::format("  {:<18}  {}\n", each.name, each.what);
+  return text + "\nOne of the tables: pipewright reproduce NAME; all: pipewright reproduce --all\n";
 }
 
 std::string markdown(const std::vector<TableResult>& tables) {
@@ -233,17 +303,19 @@ int run(const Arguments& arguments) {
     refuse_pages(outputs);
     return reproduce_profiles(arguments);
   }
-  const TableOptions options{output_width(arguments), use_colour(arguments)};
-  const std::vector<ScenarioFile> files =
-      opened(files_of(arguments), {.set = arguments.all("--set"), .config_path = config_path()});
-  if (files.size() == 1 && files.front().measured()) {
+  Opened open({.set = arguments.all("--set"), .config_path = config_path()});
+  if (const std::vector<MeasuredSet> sets = sets_of(arguments, open); !sets.empty() && !all) {
     refuse_pages(outputs);
-    return reproduce_measured(files.front(), arguments);
+    return reproduce_measured(sets, arguments);
   }
+  const TableOptions options{output_width(arguments), use_colour(arguments)};
+  std::vector<const ScenarioFile*> files;
+  for (const std::string& path : files_of(arguments))
+    files.push_back(&open(path));
   constexpr std::array<std::string_view, 1> endings = {".html"};
   std::vector<std::string> inputs;
-  for (const ScenarioFile& file : files)
-    inputs.push_back(file.path());
+  for (const ScenarioFile* file : files)
+    inputs.push_back(file->path());
   check_outputs(outputs, inputs, endings);
   for (const std::string_view option : {"--data", "--fit"})
     if (arguments.has(option))

@@ -1,14 +1,19 @@
 #include "cli/reproduce_measured.hpp"
 
 #include <algorithm>
+#include <filesystem>
 
 #include <fmt/format.h>
 
+#include "cli/progress.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
+#include "core/ending.hpp"
+#include "io/errors.hpp"
 #include "io/read_runs.hpp"
 #include "io/writers/measured.hpp"
 #include "planner/measured.hpp"
+#include "runtime/signals.hpp"
 
 namespace pipewright {
 namespace {
@@ -22,7 +27,7 @@ std::vector<std::pair<FittedConstant, std::string>> used(const MeasuredTable& ta
 
 // The search, and how near it came: the lines that it was made on are all that it reads.
 void print_fit(const MeasuredTable& table, std::vector<MeasuredRun> runs, const ScenarioOf& scenario, bool json) {
-  std::erase_if(runs, [](const MeasuredRun& run) { return !run.fitted; });
+  std::erase_if(runs, [](const MeasuredRun& run) { return !run.fitted || run.state != RunState::Compared; });
   const Fit found = fit(table, runs, scenario);
   std::vector<std::string> set;
   std::string text = fmt::format("{} constants on {} lines, {} combinations tried, sum of squares {:.2f}\n",
@@ -41,29 +46,100 @@ void print_fit(const MeasuredTable& table, std::vector<MeasuredRun> runs, const 
   print(text);
   for (const PredictedRun& each : predicted)
     print(fmt::format("  {}:{}: measured {:.1f} ms, with them {:.1f} ms, {:+.1f} %\n", each.run.place.file,
-                      each.run.place.line, 1e3 * each.run.seconds, 1e3 * each.seconds, 100 * each.error()));
+                      each.run.place.line, 1e3 * *each.run.figures.front(), 1e3 * each.figures.front(),
+                      100 * (each.figures.front() / *each.run.figures.front() - 1)));
+}
+
+MeasuredResult compared(const std::string& name, const MeasuredTable& table, std::vector<PredictedRun> runs) {
+  MeasuredResult result{.name = name,
+                        .title = table.title,
+                        .source = table.source,
+                        .note = table.note,
+                        .columns = table.columns,
+                        .figures = table.figures,
+                        .runs = std::move(runs),
+                        .counts = {},
+                        .summaries = {},
+                        .ranking = {},
+                        .constants = {}};
+  result.counts = row_counts(result.runs);
+  result.summaries = error_summaries(table, result.runs);
+  result.ranking = ranking(table, result.runs);
+  return result;
+}
+
+// A set and, where constants were fitted, the same rows with the constants as they were expected.
+std::vector<MeasuredResult> results_of(const MeasuredSet& set, const std::string& folder) {
+  const MeasuredTable& table = *set.file->measured();
+  const std::vector<MeasuredRun> runs = read_runs(table, folder);
+  const ScenarioOf scenario = [&](const std::vector<std::string>& more) { return set.file->scenario(-1, more); };
+  std::vector<MeasuredResult> results = {compared(set.name, table, predict(table, runs, scenario))};
+  results.front().constants = used(table, *set.file);
+  if (table.constants.empty()) return results;
+  results.push_back(
+      compared(set.name + ", nothing fitted", table, predict(table, runs, scenario, expected_constants(table))));
+  results.back().counts.fitted = 0;
+  return results;
+}
+
+bool is_there(const MeasuredTable& table, const std::string& folder) {
+  return std::all_of(table.files.begin(), table.files.end(), [&](const RunFile& file) {
+    std::error_code ignored;
+    return std::filesystem::exists(file_of_runs(file, folder), ignored);
+  });
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+void print_results(const std::vector<MeasuredResult>& results, bool one_set, const Arguments& arguments) {
+  const TableOptions options{output_width(arguments), use_colour(arguments)};
+  if (arguments.has("--json")) return print(measured_json(results));
+  if (arguments.has("--csv")) return print(measured_csv(results));
+  if (arguments.has("--md")) return print(measured_markdown(results));
+  if (!one_set) return print(measured_summary(results, options));
+  print(measured_text(results.front(), options));
+  if (results.size() > 1)
+    print("\nwith nothing fitted\n" + measured_summary({results.begin() + 1, results.end()}, options));
 }
 
 }  // namespace
 
-int reproduce_measured(const ScenarioFile& file, const Arguments& arguments) {
-  const MeasuredTable& table = *file.measured();
+int reproduce_measured(const std::vector<MeasuredSet>& sets, const Arguments& arguments) {
+  const MeasuredTable& first = *sets.front().file->measured();
   if (!arguments.has("--data"))
     throw InputError(
         fmt::format("reproduce: \"{}\" compares with runs that do not ship with pipewright ({}); name their "
                     "folder with --data DIR",
-                    table.title, table.source));
-  const std::vector<MeasuredRun> runs = read_runs(table, arguments.last("--data", ""));
-  const ScenarioOf scenario = [&](const std::vector<std::string>& set) { return file.scenario(-1, set); };
-  if (arguments.has("--fit")) return print_fit(table, runs, scenario, arguments.has("--json")), kDone;
-  MeasuredResult result{table.title, table.source, table.note, table.columns, predict(table, runs, scenario),
-                        {},          {},           {}};
-  result.summaries = error_summaries(table, result.runs);
-  result.ranking = ranking(table, result.runs);
-  result.constants = used(table, file);
-  print(arguments.has("--json")  ? measured_json(result)
-        : arguments.has("--csv") ? measured_csv(result)
-                                 : measured_text(result, {output_width(arguments), use_colour(arguments)}));
+                    first.title, first.source));
+  const std::string folder = arguments.last("--data", "");
+  if (arguments.has("--fit")) {
+    if (sets.size() > 1) throw InputError("reproduce: --fit is for one set; name it, e.g. megatron-a100");
+    const ScenarioOf scenario = [&](const std::vector<std::string>& set) {
+      return sets.front().file->scenario(-1, set);
+    };
+    return print_fit(first, read_runs(first, folder), scenario, arguments.has("--json")), kDone;
+  }
+  std::vector<MeasuredResult> results;
+  std::vector<std::string> absent;
+  const Interruption interruption;
+  ProgressLine line;
+  for (const MeasuredSet& set : sets) {
+    if (sets.size() > 1 && !is_there(*set.file->measured(), folder)) {
+      absent.push_back(set.name);
+      continue;
+    }
+    if (asked_to_end() != 0) return interrupted("nothing is printed yet");
+    line.say(fmt::format("reproduce: {}", set.name));
+    for (MeasuredResult& each : results_of(set, folder))
+      results.push_back(std::move(each));
+  }
+  if (results.empty())
+    throw InputError(fmt::format("reproduce: {} has no file of any set ({}); --data names the folder that holds {}",
+                                 in_quotes(folder), joined(absent), first.files.front().file));
+  print_results(results, sets.size() == 1, arguments);
+  if (!absent.empty()) note("not there in " + folder + ": " + joined(absent));
   return kDone;
 }
 

@@ -1,13 +1,22 @@
-// `reproduce` of a scenario whose `measured:` block names files of runs.
+// `reproduce` of scenarios whose `measured:` block names files of runs.
 #pragma once
+
+#include <string>
+#include <vector>
 
 #include "cli/commands.hpp"
 #include "io/scenario_file.hpp"
 
 namespace pipewright {
 
-// Reads the runs in the folder of `--data`, prices each and prints them beside the measurement; `--fit` searches the
-// constants anew on the lines chosen for that, and prints them and these lines only. Returns the exit status.
-int reproduce_measured(const ScenarioFile& file, const Arguments& arguments);
+struct MeasuredSet {
+  std::string name;
+  const ScenarioFile* file;
+};
+
+// Reads the runs in the folder of `--data`, prices each and prints them beside the measurement: every run of one set,
+// the errors alone of several, of which those whose files are not in the folder are named. `--fit` searches the
+// constants of one set anew on the lines chosen for that, and prints them and these lines only. Returns the exit status.
+int reproduce_measured(const std::vector<MeasuredSet>& sets, const Arguments& arguments);
 
 }  // namespace pipewright

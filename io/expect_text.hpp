@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,16 @@ int number_of(ExpectAndVary& more, const std::vector<Assignment>& changes);
 
 SectionDoc vary_doc();
 
+// ---- a figure (read_expect_row.cpp) ---------------------------------------------------------------------------------
+bool read_quantity(Reader& reader, const At& at, FigureSought& quantity);  // whether it is one; else an error was added
+void read_where(Reader& reader, const At& at, std::optional<std::pair<Where, std::int64_t>>& where);
+// `where` stands in the map `at`; a figure of the whole run has none.
+void place_quantity(Reader& reader, const At& at, FigureSought& quantity,
+                    const std::optional<std::pair<Where, std::int64_t>>& where);
+// Size of a unit in SI base units, or nothing: not a unit of this dimension.
+std::optional<double> unit_size(Dimension dimension, const std::string& unit);
+const char* units_of(Dimension dimension);  // those that it has
+
 // ---- one row (read_expect_row.cpp) ----------------------------------------------------------------------------------
 // A row as written, and the table's defaults before it is read.
 struct RowText {
@@ -38,7 +49,7 @@ std::span<const Field<RowText>> expect_row_fields();
 void read_row_set(Reader& reader, const At& at, RowText& text);
 void read_row_quantity(Reader& reader, const At& at, RowText& text);
 void read_row_unit(Reader& reader, const At& at, RowText& text);
-void read_where(Reader& reader, const At& at, RowText& text);
+void read_row_where(Reader& reader, const At& at, RowText& text);
 void read_tolerance(Reader& reader, const At& at, RowText& text);
 void read_baseline(Reader& reader, const At& at, RowText& text);
 template <auto Member>

@@ -108,7 +108,7 @@ constexpr Field<TableText> kTable[] = {
     {"set", "map of keys and values", "of all its rows", Need::Optional, read_default<read_row_set>, table_not_written},
     {"quantity", "as in a row", "of rows that give none", Need::Optional, read_default<read_row_quantity>,
      table_not_written},
-    {"where", "as in a row", "likewise", Need::Optional, read_default<read_where>, table_not_written},
+    {"where", "as in a row", "likewise", Need::Optional, read_default<read_row_where>, table_not_written},
     {"unit", "as in a row", "likewise", Need::Optional, read_default<read_row_unit>, table_not_written},
     {"tolerance", "as in a row", "likewise", Need::Optional, read_default<read_tolerance>, table_not_written},
     {"reason", "text", "likewise", Need::Optional, read_default<read_row_text<&Expectation::reason>>,

@@ -15,6 +15,7 @@ constexpr Name<Figure> kFigures[] = {{"step_time_s", Figure::StepTime},
                                      {"samples_per_s", Figure::SamplesPerS},
                                      {"samples_per_s_per_device", Figure::SamplesPerSDevice},
                                      {"tokens_per_s", Figure::TokensPerS},
+                                     {"tokens_per_s_per_device", Figure::TokensPerSDevice},
                                      {"mfu", Figure::Mfu},
                                      {"bubble_fraction", Figure::BubbleFraction},
                                      {"bubble_fraction_span", Figure::BubbleFractionSpan},
@@ -35,6 +36,8 @@ bool of_a_stage(Figure figure) {
   return figure == Figure::Memory || figure == Figure::Parameters || figure == Figure::ForwardTime ||
          figure == Figure::BackwardTime;
 }
+
+}  // namespace
 
 bool read_quantity(Reader& reader, const At& at, FigureSought& quantity) {
   const std::string* text = scalar(reader, at, "a quantity, e.g. step_time_s");
@@ -64,7 +67,6 @@ bool read_quantity(Reader& reader, const At& at, FigureSought& quantity) {
   return false;
 }
 
-// Size of a unit in SI base units, or nothing: not a unit of this dimension.
 std::optional<double> unit_size(Dimension dimension, const std::string& unit) {
   switch (dimension) {
     case Dimension::Count:
@@ -97,6 +99,8 @@ const char* units_of(Dimension dimension) {
   return "";
 }
 
+namespace {
+
 constexpr std::string_view kBaselines =
     "none | bubble_bound | bubble_formula | {bubble_rate: 0.24} | {value: 2, source: text}";
 
@@ -120,18 +124,20 @@ void read_tolerance(Reader& reader, const At& at, RowText& text) {
   text.row.tolerance = tolerance;
 }
 
-void read_where(Reader& reader, const At& at, RowText& text) {
-  const std::string* written = scalar(reader, at, "fullest, all or the number of a stage");
+void read_where(Reader& reader, const At& at, std::optional<std::pair<Where, std::int64_t>>& where) {
+  const std::string* written = scalar(reader, at, "fullest, all, last or the number of a stage");
   if (!written) return;
   const Parsed<std::int64_t> stage = parse_count(*written);
   if (*written == "fullest")
-    text.where = {Where::Fullest, 0};
+    where = {Where::Fullest, 0};
   else if (*written == "all")
-    text.where = {Where::All, 0};
+    where = {Where::All, 0};
+  else if (*written == "last")
+    where = {Where::Last, 0};
   else if (stage.value)
-    text.where = {Where::Stage, *stage.value};
+    where = {Where::Stage, *stage.value};
   else
-    reader.error(at, "is no place; write fullest, all or the number of a stage");
+    reader.error(at, "is no place; write fullest, all, last or the number of a stage");
 }
 
 void read_baseline(Reader& reader, const At& at, RowText& text) {
@@ -163,6 +169,20 @@ void read_baseline(Reader& reader, const At& at, RowText& text) {
   if (at.yaml.find("value") && at.yaml.find("bubble_rate"))
     reader.errors.add(at.yaml.place, path(at) + ": value and bubble_rate exclude each other; keep one of them");
   if (at.yaml.find("value") && !at.yaml.find("source")) missing_key(reader, at, "source", "whose figure it is");
+}
+
+void place_quantity(Reader& reader, const At& at, FigureSought& quantity,
+                    const std::optional<std::pair<Where, std::int64_t>>& where) {
+  if (quantity.figure == Figure::Parameters) quantity.where = Where::All;
+  if (where && of_a_stage(quantity.figure))
+    std::tie(quantity.where, quantity.stage) = *where;
+  else if (const Yaml* written = at.yaml.find("where"))
+    reader.errors.add(written->place, fmt::format("{}.where: {} is of the whole run, not of a stage; leave `where` out",
+                                                  path(at), quantity.text));
+}
+
+void read_row_where(Reader& reader, const At& at, RowText& text) {
+  read_where(reader, at, text.where);
 }
 
 void read_row_quantity(Reader& reader, const At& at, RowText& text) {
@@ -210,14 +230,15 @@ constexpr Field<RowText> kRow[] = {
      },
      not_written},
     {"quantity",
-     "step_time_s | samples_per_s | samples_per_s_per_device | tokens_per_s | mfu | bubble_fraction | "
-     "bubble_fraction_span | forward_s | backward_s | parameters | layers | fits | memory.<part> | capacity(<key>)",
+     "step_time_s | samples_per_s | samples_per_s_per_device | tokens_per_s | tokens_per_s_per_device | mfu | "
+     "bubble_fraction | bubble_fraction_span | forward_s | backward_s | parameters | layers | fits | memory.<part> | "
+     "capacity(<key>)",
      "the figure; parts of memory: the categories of the report, or total, activations, training_state (weights, "
-     "gradients and optimizer)",
+     "gradients and optimizer), allocated (all but the reserve), reserved (with the allocator's rounding)",
      Need::Optional, read_row_quantity, not_written},
-    {"where", "fullest | all | number of a stage",
+    {"where", "fullest | all | last | number of a stage",
      "of which stage a figure of stages is; memory all: the sum over all devices; default: fullest (parameters: all)",
-     Need::Optional, read_where, not_written},
+     Need::Optional, read_row_where, not_written},
     {"ratio_to", "name of a row", "the figure is divided by that row's", Need::Optional,
      [](Reader& reader, const At& at, RowText& text) {
        text.ratio_at = at.yaml.place;
@@ -267,13 +288,7 @@ void check_row(Reader& reader, const At& at, RowText& text) {
     return;
   }
   const Dimension dimension = pipewright::dimension(row.quantity->figure);
-  FigureSought& quantity = *row.quantity;
-  if (quantity.figure == Figure::Parameters) quantity.where = Where::All;
-  if (text.where && of_a_stage(quantity.figure))
-    std::tie(quantity.where, quantity.stage) = *text.where;
-  else if (const Yaml* where = at.yaml.find("where"))
-    refuse(where->place,
-           fmt::format(".where: {} is of the whole run, not of a stage; leave `where` out", quantity.text));
+  place_quantity(reader, at, *row.quantity, text.where);
   if (!row.ratio_to.empty() && !at.yaml.find("unit")) row.unit.clear();
   if (!row.unit.empty()) {
     const auto size = row.ratio_to.empty() ? unit_size(dimension, row.unit) : std::nullopt;
@@ -281,8 +296,8 @@ void check_row(Reader& reader, const At& at, RowText& text) {
       row.unit_size = *size;
     else
       refuse(text.unit_at, row.ratio_to.empty()
-                               ? fmt::format(".unit: {} is no unit of {}; write {}", in_quotes(row.unit), quantity.text,
-                                             units_of(dimension))
+                               ? fmt::format(".unit: {} is no unit of {}; write {}", in_quotes(row.unit),
+                                             row.quantity->text, units_of(dimension))
                                : fmt::format(".unit: {} with ratio_to; a ratio has no unit", in_quotes(row.unit)));
   }
   if (text.search && (row.ratio_to.empty() || row.quantity->figure != Figure::SamplesPerS))

@@ -2,8 +2,12 @@
 #include <fmt/format.h>
 
 #include "core/plan/measured.hpp"
+#include "io/changes.hpp"
+#include "io/expect_text.hpp"
 #include "io/quantity.hpp"
+#include "io/quote.hpp"
 #include "io/sections.hpp"
+#include "io/trimmed.hpp"
 
 namespace pipewright {
 namespace {
@@ -50,11 +54,144 @@ constexpr Field<FittedConstant> kConstant[] = {
     {"meaning", "text", "what it is physically", Need::Required, read_as<&FittedConstant::meaning>, write_nothing},
 };
 
+// ">1", "<=8", "!x", "*", "": what a cell must say.
+CellTest::Choice choice_of(std::string text) {
+  CellTest::Choice choice;
+  if (text == "*") return choice.other = true, choice;
+  if (text.starts_with('!')) return choice.other = true, choice.is = text.substr(1), choice;
+  if (!text.starts_with('<') && !text.starts_with('>')) return choice.is = std::move(text), choice;
+  const bool with_limit = text.size() > 1 && text[1] == '=';
+  const Parsed<double> limit = parse_number(trimmed(std::string_view(text).substr(with_limit ? 2 : 1), " "));
+  if (!limit.value) return choice.is = std::move(text), choice;
+  (text[0] == '<' ? choice.most : choice.least) = *limit.value;
+  choice.strict = !with_limit;
+  return choice;
+}
+
+void read_test(Reader& reader, const At& at, RowTest& test) {
+  if (!is_map(reader, at, "a map of columns and what they must say, e.g. {tp: \"<=8\"}")) return;
+  for (const auto& [key, value] : at.yaml.map) {
+    const At here = at.child(key.text, value);
+    CellTest cell{.head = key.text, .choices = {}};
+    const auto add = [&](const At& one) {
+      if (const std::string* text = scalar(reader, one, "a text, a limit (>1, <=8), \"*\" or a list of them"))
+        cell.choices.push_back(choice_of(*text));
+    };
+    if (value.is(Yaml::Type::List))
+      for (std::size_t i = 0; i < value.list.size(); ++i)
+        add(here.child(static_cast<std::ptrdiff_t>(i), value.list[i]));
+    else
+      add(here);
+    test.push_back(std::move(cell));
+  }
+  if (at.yaml.map.empty()) reader.error(at, "is empty; name a column and what it must say");
+}
+
+void read_heads(Reader& reader, const At& at, std::vector<std::string>& heads) {
+  if (!is_list(reader, at, "a list of column heads")) return;
+  for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
+    read_value(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), heads.emplace_back());
+}
+
+constexpr Field<RunColumn> kColumn[] = {
+    {"column", "column head", "the cell is the value", Need::Optional,
+     [](Reader& reader, const At& at, RunColumn& column) { read_value(reader, at, column.heads.emplace_back()); },
+     write_nothing},
+    {"product", "list of column heads", "instead of column: the product of whole numbers is the value", Need::Optional,
+     [](Reader& reader, const At& at, RunColumn& column) { read_heads(reader, at, column.heads); }, write_nothing},
+    {"values", "map of texts", "what each text of the column is in the scenario; rows with another text are missing",
+     Need::Optional,
+     [](Reader& reader, const At& at, RunColumn& column) {
+       if (!is_map(reader, at, "a map, e.g. {1F1B: 1f1b}")) return;
+       for (const auto& [key, value] : at.yaml.map)
+         read_value(reader, at.child(key.text, value), column.values[key.text]);
+     },
+     write_nothing},
+    {"unit", "text", "follows the cell: GB/s; default: none", Need::Optional, read_as<&RunColumn::unit>, write_nothing},
+};
+
 void read_columns(Reader& reader, const At& at, MeasuredTable& table) {
   if (!is_map(reader, at, "a map of keys and column heads, e.g. {plan.stages: pipeline parallelism}")) return;
-  for (const auto& [key, value] : at.yaml.map)
-    if (std::string head; read_value(reader, at.child(key.text, value), head))
-      table.columns.push_back({key.text, head});
+  for (const auto& [key, value] : at.yaml.map) {
+    const At here = at.child(key.text, value);
+    RunColumn column{.key = key.text, .heads = {}, .values = {}, .unit = {}};
+    if (value.is(Yaml::Type::Map))
+      read_fields<RunColumn>(reader, here, kColumn, column);
+    else if (std::string head; read_value(reader, here, head))
+      column.heads.push_back(head);
+    if (value.is(Yaml::Type::Map) && (value.find("column") != nullptr) == (value.find("product") != nullptr))
+      reader.errors.add(value.place, path(here) + ": say either column or product");
+    table.columns.push_back(std::move(column));
+  }
+}
+
+constexpr Field<RowSetting> kSetting[] = {
+    {"when", "map of column heads and tests", "rows that pass; see measured", Need::Required,
+     [](Reader& reader, const At& at, RowSetting& setting) { read_test(reader, at, setting.when); }, write_nothing},
+    {"set", "map of keys and values", "what they set, after the columns", Need::Required,
+     [](Reader& reader, const At& at, RowSetting& setting) {
+       std::vector<Assignment> changes;
+       read_changes(reader, at, changes);
+       for (const Assignment& change : changes)
+         setting.set.emplace_back(fmt::format("{}", fmt::join(change.keys, ".")), flow_text(change.value));
+     },
+     write_nothing},
+};
+
+void read_when(Reader& reader, const At& at, RowNote& note) {
+  read_test(reader, at, note.when);
+}
+
+constexpr Field<RowNote> kLeftOut[] = {
+    {"when", "map of column heads and tests", "rows that pass; see measured", Need::Required, read_when, write_nothing},
+    {"why", "text", "the reason", Need::Required, read_as<&RowNote::text>, write_nothing},
+};
+constexpr Field<RowNote> kMissing[] = {
+    {"when", "map of column heads and tests", "rows that pass; see measured", Need::Required, read_when, write_nothing},
+    {"needs", "text", "the key that a scenario would need", Need::Required, read_as<&RowNote::text>, write_nothing},
+};
+constexpr Field<RowNote> kSubset[] = {
+    {"name", "text", "of the subset, which has errors of its own", Need::Required, read_as<&RowNote::text>,
+     write_nothing},
+    {"when", "map of column heads and tests", "rows that pass; see measured", Need::Required, read_when, write_nothing},
+};
+
+// A figure as written.
+struct FigureText {
+  RunFigure figure;
+  std::string unit;
+  std::optional<std::pair<Where, std::int64_t>> where;
+};
+
+constexpr Field<FigureText> kFigure[] = {
+    {"name", "text", "as tables call it: time", Need::Required,
+     [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.figure.name); }, write_nothing},
+    {"figure", "as quantity of expect", "what was measured", Need::Required,
+     [](Reader& reader, const At& at, FigureText& text) { read_quantity(reader, at, text.figure.sought); },
+     write_nothing},
+    {"where", "as where of expect", "of which stage it is", Need::Optional,
+     [](Reader& reader, const At& at, FigureText& text) { read_where(reader, at, text.where); }, write_nothing},
+    {"column", "column head", "it stands there; a row with an empty cell does not tell it", Need::Required,
+     [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.figure.head); }, write_nothing},
+    {"unit", "text", "of the cells; default: s, B or none", Need::Optional,
+     [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.unit); }, write_nothing},
+};
+
+void read_figures(Reader& reader, const At& at, MeasuredTable& table) {
+  std::vector<FigureText> texts;
+  read_list<FigureText>(reader, at, kFigure, texts);
+  for (std::size_t i = 0; i < texts.size() && i < at.yaml.list.size(); ++i) {
+    FigureText& text = texts[i];
+    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    place_quantity(reader, here, text.figure.sought, text.where);
+    const Dimension kind = dimension(text.figure.sought.figure);
+    if (const auto size = text.unit.empty() ? std::optional(1.0) : unit_size(kind, text.unit))
+      text.figure.unit_size = *size;
+    else
+      reader.errors.add(here.yaml.place, fmt::format("{}.unit: {} is no unit of {}; it has {}", path(here),
+                                                     in_quotes(text.unit), text.figure.sought.text, units_of(kind)));
+    table.figures.push_back(std::move(text.figure));
+  }
 }
 
 void read_constants(Reader& reader, const At& at, MeasuredTable& table) {
@@ -78,21 +215,30 @@ constexpr Field<MeasuredTable> kMeasured[] = {
     {"files", "list of {name, file}", "see measured.files", Need::Required,
      [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RunFile>(reader, at, kFile, t.files); },
      write_nothing},
-    {"columns", "map of keys and column heads", "whole numbers of a run and the keys that they set", Need::Required,
-     read_columns, write_nothing},
-    {"devices", "column head", "how many devices the run used", Need::Required, read_as<&MeasuredTable::devices>,
+    {"figures", "list of maps", "what was measured, the speed first; see measured.figures", Need::Required,
+     read_figures, write_nothing},
+    {"columns", "map of keys and column heads", "what the cells of a row set; or maps, see measured.column",
+     Need::Required, read_columns, write_nothing},
+    {"settings", "list of {when, set}",
+     "what rows set whose cells pass a test. A test is a text (8B), a limit (>1, <=8), \"*\" (not empty), \"\" "
+     "(empty), !x (not x), or a list of these, of which one must hold",
+     Need::Optional,
+     [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RowSetting>(reader, at, kSetting, t.settings); },
      write_nothing},
-    {"time", "column head", "of an iteration", Need::Required, read_as<&MeasuredTable::time>, write_nothing},
-    {"unit", "unit of time", "of the time column; default: ms", Need::Optional,
-     [](Reader& reader, const At& at, MeasuredTable& table) {
-       std::string unit;
-       if (!read_value(reader, at, unit)) return;
-       if (const auto size = parse_time("1 " + unit).value)
-         table.unit = seconds(*size);
-       else
-         reader.error(at, "is no unit of time; write ns, us, ms, s, min or h");
-     },
+    {"left_out", "list of {when, why}", "rows that are not compared: counted", Need::Optional,
+     [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RowNote>(reader, at, kLeftOut, t.left_out); },
      write_nothing},
+    {"missing", "list of {when, needs}", "rows that no scenario can express yet: counted with the key", Need::Optional,
+     [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RowNote>(reader, at, kMissing, t.missing); },
+     write_nothing},
+    {"failed", "map of column heads and tests", "runs that did not come to an end: counted with whether they fit",
+     Need::Optional, [](Reader& reader, const At& at, MeasuredTable& t) { read_test(reader, at, t.failed); },
+     write_nothing},
+    {"subsets", "list of {name, when}", "rows that have errors of their own", Need::Optional,
+     [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RowNote>(reader, at, kSubset, t.subsets); },
+     write_nothing},
+    {"devices", "column head", "how many devices the run used; default: what the layout takes", Need::Optional,
+     read_as<&MeasuredTable::devices>, write_nothing},
     {"fit_every", "whole number >= 2",
      "constants are fitted on the lines of each file whose number it divides, the header being line 1; default: on "
      "none",
@@ -118,7 +264,10 @@ void read_measured_section(Reader& reader, const At& at, ExpectAndVary& more) {
 }
 
 std::vector<SectionDoc> measured_docs() {
-  return {document<MeasuredTable>("measured", kMeasured), document<RunFile>("measured.files", kFile),
+  return {document<MeasuredTable>("measured", kMeasured),           document<RunFile>("measured.files", kFile),
+          document<FigureText>("measured.figures", kFigure),        document<RunColumn>("measured.column", kColumn),
+          document<RowSetting>("measured.settings", kSetting),      document<RowNote>("measured.left_out", kLeftOut),
+          document<RowNote>("measured.missing", kMissing),          document<RowNote>("measured.subsets", kSubset),
           document<FittedConstant>("measured.constants", kConstant)};
 }
 

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/figures.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 
@@ -17,23 +18,41 @@ bool of_layout(const std::string& key) {
   return key.starts_with("plan.") || key == "training.micro_batch_size";
 }
 
+// "file:3:5: plan.stages: ..." without the place: rows that fail alike are counted together.
+std::string reason(const std::string& what) {
+  std::string line = what.substr(0, what.find('\n'));
+  const std::size_t colon = line.find(": ");
+  const bool placed = colon != std::string::npos && line.find(' ') == colon + 1 && line.find(':') != colon;
+  return placed ? line.substr(colon + 2) : line;
+}
+
 PredictedRun predicted(const MeasuredTable& table, const MeasuredRun& run, const ScenarioOf& scenario_of,
                        const std::vector<std::string>& more) {
+  PredictedRun result{.run = run, .figures = {}};
+  if (run.state != RunState::Compared && run.state != RunState::Failed) return result;
   std::vector<std::string> set = more;
-  for (std::size_t i = 0; i < table.columns.size(); ++i)
-    set.push_back(fmt::format("{}={}", table.columns[i].key, run.values[i]));
+  set.insert(set.end(), run.set.begin(), run.set.end());
   try {
     const Scenario scenario = scenario_of(set);
     const CostModel cost(scenario);
     const Plan plan = find_plan(scenario, cost);
-    if (std::int64_t{plan.workers()} * plan.tensor_parallel != run.devices)
-      throw InputError(fmt::format("{}: {}, but the layout takes {}", table.devices, run.devices,
-                                   std::int64_t{plan.workers()} * plan.tensor_parallel));
+    if (run.devices > 0 && plan.devices() != run.devices)
+      throw InputError(fmt::format("{}: {}, but the layout takes {}", table.devices, run.devices, plan.devices()));
     const Answer answer = price(plan, cost, Engine::Auto);
-    return {run, seconds(answer.report.step_time), answer.report.fits};
+    result.fits = answer.report.fits;
+    if (run.state == RunState::Failed) return result;
+    for (const RunFigure& figure : table.figures)
+      result.figures.push_back(figure_of(answer, figure.sought));
   } catch (const InputError& error) {
-    throw InputError(run.place, std::string("makes no scenario: ") + error.what());
+    result.run.state = RunState::Unpriced, result.run.why = reason(error.what());
+    result.figures.clear();
   }
+  return result;
+}
+
+// The first figure tells the speed; of a rate, more is faster.
+bool is_rate(const MeasuredTable& table) {
+  return dimension(table.figures.front().sought.figure) != Dimension::Duration;
 }
 
 ErrorSummary summary(std::string split, std::string of, const std::vector<double>& errors) {
@@ -51,113 +70,111 @@ ErrorSummary summary(std::string split, std::string of, const std::vector<double
   return summary;
 }
 
-class Search {
+// Errors by something, in the order in which it comes first.
+class ErrorsBy {
  public:
-  Search(const MeasuredTable& table, const std::vector<MeasuredRun>& runs, const ScenarioOf& scenario)
-      : table_(table), scenario_(scenario) {
-    for (const MeasuredRun& run : runs)
-      if (run.fitted) runs_.push_back(run);
-    for (const FittedConstant& constant : table.constants)
-      values_.push_back(constant.expected);
+  void add(const std::string& of, double error) {
+    if (!errors_.contains(of)) order_.push_back(of);
+    errors_[of].push_back(error);
   }
-
-  Fit found() {
-    best_ = loss(values_);
-    double step = 1.6;
-    while (step > 1.002) {
-      bool moved = false;
-      for (std::size_t i = 0; i < values_.size(); ++i)
-        moved |= along(i, step) || along(i, 1 / step);
-      if (!moved) step = std::sqrt(step);
+  void into(std::vector<ErrorSummary>& summaries, const std::string& figure, const std::string& split) const {
+    for (const std::string& of : order_) {
+      summaries.push_back(summary(split, of, errors_.at(of)));
+      summaries.back().figure = figure;
     }
-    Fit fit{.values = {}, .loss = best_, .tried = tried_};
-    for (std::size_t i = 0; i < values_.size(); ++i)
-      fit.values.push_back(text(i, values_[i]));
-    return fit;
   }
+  // Numbers by size, texts as they come.
+  void sort() {
+    std::stable_sort(order_.begin(), order_.end(), [](const std::string& a, const std::string& b) {
+      return a.size() != b.size() ? a.size() < b.size() : a < b;
+    });
+  }
+  std::size_t size() const { return order_.size(); }
 
  private:
-  std::string text(std::size_t i, double value) const {
-    const std::string& unit = table_.constants[i].unit;
-    return fmt::format("{:.4g}{}{}", value, unit.empty() ? "" : " ", unit);
-  }
-
-  double loss(const std::vector<double>& values) {
-    ++tried_;
-    std::vector<std::string> set;
-    for (std::size_t i = 0; i < values.size(); ++i)
-      set.push_back(table_.constants[i].key + "=" + text(i, values[i]));
-    double sum = 0, runs = 0;
-    for (const MeasuredRun& run : runs_)
-      runs += std::pow(std::log(predicted(table_, run, scenario_, set).seconds / run.seconds), 2);
-    sum = runs / std::pow(table_.noise, 2);
-    for (std::size_t i = 0; i < values.size(); ++i)
-      sum += std::pow(std::log(values[i] / table_.constants[i].expected) / std::log(table_.constants[i].factor), 2);
-    return sum;
-  }
-
-  // Goes on in one direction while that helps.
-  bool along(std::size_t i, double factor) {
-    bool moved = false;
-    for (;;) {
-      std::vector<double> next = values_;
-      next[i] = values_[i] * factor;
-      if (table_.constants[i].most > 0) next[i] = std::min(next[i], table_.constants[i].most);
-      if (next[i] == values_[i]) return moved;
-      const double reached = loss(next);
-      if (!(reached < best_ * (1 - 1e-6))) return moved;
-      best_ = reached, values_ = std::move(next), moved = true;
-    }
-  }
-
-  const MeasuredTable& table_;
-  const ScenarioOf& scenario_;
-  std::vector<MeasuredRun> runs_;
-  std::vector<double> values_;
-  double best_ = 0;
-  int tried_ = 0;
+  std::vector<std::string> order_;
+  std::map<std::string, std::vector<double>> errors_;
 };
+
+std::string short_key(const std::string& key) {
+  return key.substr(key.rfind('.') + 1);
+}
 
 }  // namespace
 
 std::vector<PredictedRun> predict(const MeasuredTable& table, const std::vector<MeasuredRun>& runs,
-                                  const ScenarioOf& scenario) {
+                                  const ScenarioOf& scenario, const std::vector<std::string>& more) {
   std::vector<PredictedRun> result;
   for (const MeasuredRun& run : runs)
-    result.push_back(predicted(table, run, scenario, {}));
+    result.push_back(predicted(table, run, scenario, more));
   return result;
 }
 
-std::vector<ErrorSummary> error_summaries(const MeasuredTable& table, const std::vector<PredictedRun>& runs) {
-  std::vector<double> all;
-  std::map<std::string, std::vector<double>> by_group;
-  std::vector<std::map<std::int64_t, std::vector<double>>> by_column(table.columns.size());
+RowCounts row_counts(const std::vector<PredictedRun>& runs) {
+  RowCounts counts;
+  std::map<std::string, int> left_out, missing, unpriced;
   for (const PredictedRun& each : runs) {
-    if (each.run.fitted) continue;
-    all.push_back(each.error());
-    by_group[each.run.group].push_back(each.error());
-    for (std::size_t i = 0; i < table.columns.size(); ++i)
-      by_column[i][each.run.values[i]].push_back(each.error());
+    ++counts.rows;
+    switch (each.run.state) {
+      case RunState::Compared:
+        ++(each.run.fitted ? counts.fitted : counts.compared);
+        counts.compared_fit += each.fits && !each.run.fitted;
+        break;
+      case RunState::Failed: ++counts.failed, counts.failed_fit += each.fits; break;
+      case RunState::LeftOut: ++left_out[each.run.why]; break;
+      case RunState::Missing: ++missing[each.run.why]; break;
+      case RunState::Unpriced: ++unpriced[each.run.why]; break;
+    }
   }
-  std::vector<ErrorSummary> summaries = {summary("", "all", all)};
-  for (const RunFile& group : table.files)
-    summaries.push_back(summary("group", group.name, by_group[group.name]));
-  for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    if (!of_layout(table.columns[i].key)) continue;
-    for (const auto& [value, errors] : by_column[i])
-      summaries.push_back(summary(table.columns[i].head, std::to_string(value), errors));
+  const auto sorted = [](const std::map<std::string, int>& by_reason) {
+    std::vector<std::pair<std::string, int>> list(by_reason.begin(), by_reason.end());
+    std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+    return list;
+  };
+  counts.left_out = sorted(left_out), counts.missing = sorted(missing), counts.unpriced = sorted(unpriced);
+  return counts;
+}
+
+std::vector<ErrorSummary> error_summaries(const MeasuredTable& table, const std::vector<PredictedRun>& runs) {
+  std::vector<ErrorSummary> summaries;
+  for (std::size_t f = 0; f < table.figures.size(); ++f) {
+    ErrorsBy all, subset, group;
+    std::vector<ErrorsBy> by_column(table.columns.size());
+    for (const PredictedRun& each : runs) {
+      const auto error = each.error(f);
+      if (!error) continue;
+      all.add("all", *error);
+      for (std::size_t i = 0; i < table.subsets.size(); ++i)
+        if (each.run.in_subset[i]) subset.add(table.subsets[i].text, *error);
+      group.add(each.run.group, *error);
+      for (std::size_t i = 0; i < table.columns.size(); ++i)
+        by_column[i].add(each.run.values[i].empty() ? "-" : each.run.values[i], *error);
+    }
+    const std::string& name = table.figures[f].name;
+    all.into(summaries, name, "");
+    subset.into(summaries, name, "subset");
+    if (table.files.size() > 1) group.into(summaries, name, "group");
+    for (std::size_t i = 0; i < table.columns.size(); ++i) {
+      if (!of_layout(table.columns[i].key) || by_column[i].size() < 2) continue;
+      by_column[i].sort();
+      by_column[i].into(summaries, name, short_key(table.columns[i].key));
+    }
   }
   return summaries;
 }
 
 std::vector<RankedGroup> ranking(const MeasuredTable& table, const std::vector<PredictedRun>& runs) {
-  std::map<std::vector<std::int64_t>, std::vector<const PredictedRun*>> groups;
-  std::vector<std::vector<std::int64_t>> order;
+  const bool rate = is_rate(table);
+  const auto slowness = [&](double figure) { return rate ? 1 / figure : figure; };
+  std::map<std::vector<std::string>, std::vector<const PredictedRun*>> groups;
+  std::vector<std::vector<std::string>> order;
   for (const PredictedRun& each : runs) {
-    if (each.run.fitted) continue;
-    std::vector<std::int64_t> key = {each.run.devices};
+    if (!each.error(0)) continue;
+    std::vector<std::string> key = {each.run.group, std::to_string(each.run.devices)};
     for (std::size_t i = 0; i < table.columns.size(); ++i)
       if (!of_layout(table.columns[i].key)) key.push_back(each.run.values[i]);
+    for (const std::string& set : each.run.set)
+      if (set.starts_with("model.")) key.push_back(set);
     auto& group = groups[key];
     if (group.empty()) order.push_back(key);
     group.push_back(&each);
@@ -166,24 +183,25 @@ std::vector<RankedGroup> ranking(const MeasuredTable& table, const std::vector<P
   for (const auto& key : order) {
     const auto& group = groups[key];
     if (group.size() < 2) continue;
-    const auto by = [](double (*time)(const PredictedRun&)) {
-      return [time](const PredictedRun* a, const PredictedRun* b) { return time(*a) < time(*b); };
+    const auto first_by = [&](auto figure) {
+      return *std::min_element(group.begin(), group.end(), [&](const PredictedRun* a, const PredictedRun* b) {
+        return slowness(figure(*a)) < slowness(figure(*b));
+      });
     };
-    const PredictedRun& first =
-        **std::min_element(group.begin(), group.end(), by([](const PredictedRun& run) { return run.seconds; }));
-    const PredictedRun& fastest =
-        **std::min_element(group.begin(), group.end(), by([](const PredictedRun& run) { return run.run.seconds; }));
+    const auto measured = [](const PredictedRun& run) { return *run.run.figures.front(); };
+    const PredictedRun& first = *first_by([](const PredictedRun& run) { return run.figures.front(); });
+    const PredictedRun& fastest = *first_by(measured);
     result.push_back({first.run.place, fastest.run.place, static_cast<int>(group.size()),
-                      first.run.seconds / fastest.run.seconds - 1});
+                      slowness(measured(first)) / slowness(measured(fastest)) - 1});
   }
   return result;
 }
 
-Fit fit(const MeasuredTable& table, const std::vector<MeasuredRun>& runs, const ScenarioOf& scenario) {
-  if (table.constants.empty()) throw InputError(table.place, "measured.constants: nothing to fit");
-  if (std::none_of(runs.begin(), runs.end(), [](const MeasuredRun& run) { return run.fitted; }))
-    throw InputError(table.place, "measured.fit_every: no line to fit on; use a smaller number");
-  return Search(table, runs, scenario).found();
+std::vector<std::string> expected_constants(const MeasuredTable& table) {
+  std::vector<std::string> set;
+  for (const FittedConstant& each : table.constants)
+    set.push_back(fmt::format("{}={:.4g}{}{}", each.key, each.expected, each.unit.empty() ? "" : " ", each.unit));
+  return set;
 }
 
 }  // namespace pipewright

@@ -13,23 +13,30 @@ namespace pipewright {
 // The scenario with "key=value" changes. Throws InputError.
 using ScenarioOf = std::function<Scenario(const std::vector<std::string>& set)>;
 
-// Each run as a scenario of its own: its columns set their keys, the plan is priced (`price`) whether it fits the
-// devices' memory or not, and its step time stands beside the measured one. Throws InputError, with the run's place,
-// where a line makes no good scenario or its layout does not take the devices that the line names.
+// Each run as a scenario of its own: its row sets keys, after `more`, the plan is priced whether it fits the devices'
+// memory or not, and its figures stand beside the measured ones. A run that makes no good scenario, or whose layout does
+// not take the devices that its row names, becomes RunState::Unpriced with the reason. Runs that cannot be expressed or
+// are left out pass through.
 std::vector<PredictedRun> predict(const MeasuredTable& table, const std::vector<MeasuredRun>& runs,
-                                  const ScenarioOf& scenario);
+                                  const ScenarioOf& scenario, const std::vector<std::string>& more = {});
 
-// Errors of the runs that are predictions: of all, by group of files, and by each column under plan. or
-// training.micro_batch_size whose values differ.
+RowCounts row_counts(const std::vector<PredictedRun>& runs);
+
+// Errors of the runs that are predictions, of each figure: of all, by subset, by group of files, and by each column
+// under plan. or training.micro_batch_size whose values differ.
 //     errors -2 %, 1 % and 6 %: mean 3 %, median 2 %, largest 6 %, bias 1.667 %.   tests/planner/measured_test.cpp
 std::vector<ErrorSummary> error_summaries(const MeasuredTable& table, const std::vector<PredictedRun>& runs);
 
-// Runs that are predictions, grouped by the number of devices and every column that is no choice of layout (plan.*,
-// training.micro_batch_size); groups of one are left out. Ties go to the line that stands first.
+// Runs that are predictions of the first figure, a time or a rate, grouped by the number of devices, what they set of
+// the model, and every column that is no choice of layout (plan.*, training.micro_batch_size); groups of one are left
+// out. Ties go to the line that stands first.
 std::vector<RankedGroup> ranking(const MeasuredTable& table, const std::vector<PredictedRun>& runs);
 
+// The constants as they were expected before any run was seen: "key=value" of each. With them nothing is fitted.
+std::vector<std::string> expected_constants(const MeasuredTable& table);
+
 // A value for each constant, as text ("52.1 us"): the most probable one, given what is expected of the constants and
-// the runs that are marked `fitted`, with logarithms distributed normally. It makes least
+// the first figure of the runs that are marked `fitted`, with logarithms distributed normally. It makes least
 //     sum over runs (ln(predicted / measured) / noise)^2 + sum over constants (ln(value / expected) / ln(factor))^2
 // so that a constant that the runs do not determine stays where it was expected. The search goes along one constant at
 // a time, by factors that shrink from 1.6 until none of 0.2 % helps. The same input gives the same values.

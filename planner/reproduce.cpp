@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "planner/capacity.hpp"
+#include "planner/figures.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 #include "planner/replicated.hpp"
@@ -43,72 +44,9 @@ class Variant {
   std::unique_ptr<Answer> answer_;
 };
 
-const StageReport& stage_of(const Answer& answer, const FigureSought& quantity) {
-  const auto stages = static_cast<std::int64_t>(answer.report.stages.size());
-  if (quantity.stage >= stages)
-    throw InputError(fmt::format("where: there is no stage {}; the plan has 0..{}", quantity.stage, stages - 1));
-  return answer.report.stages[static_cast<std::size_t>(quantity.stage)];
-}
-
-// A figure that every stage has: the largest, the sum, or one stage's.
-double over_stages(const Answer& answer, const FigureSought& quantity, double (*figure)(const StageReport&)) {
-  if (quantity.where == Where::Stage) return figure(stage_of(answer, quantity));
-  double sum = 0, largest = 0;
-  for (const StageReport& stage : answer.report.stages) {
-    sum += figure(stage);
-    largest = std::max(largest, figure(stage));
-  }
-  return quantity.where == Where::All ? sum : largest;
-}
-
-// `fullest`: the device with the largest peak decides, also for a part of it; `all`: each device at its own peak.
-double memory(const Answer& answer, const FigureSought& quantity) {
-  const auto part = [&](const MemoryPeak& peak) {
-    return static_cast<double>(memory_part(peak.bytes, quantity.of).value);
-  };
-  if (quantity.where == Where::Stage) return part(stage_of(answer, quantity).memory);
-  double sum = 0;
-  const MemoryPeak* fullest = nullptr;
-  for (const WorkerReport& worker : answer.report.workers) {
-    sum += part(worker.memory);
-    if (!fullest || worker.memory.bytes.total() > fullest->bytes.total()) fullest = &worker.memory;
-  }
-  return quantity.where == Where::All ? sum : fullest ? part(*fullest) : 0;
-}
-
-double or_refuse(const std::optional<double>& figure, const char* needs) {
-  if (!figure) throw InputError(std::string("the scenario says too little for it: ") + needs);
-  return *figure;
-}
-
 double figure_of(Variant& variant, const FigureSought& quantity) {
-  const auto figure = quantity.figure;
-  const Scenario& scenario = variant.scenario();
-  if (figure == Figure::Parameters && quantity.where == Where::All)
-    return static_cast<double>(parameter_count(scenario.model));
-  if (figure == Figure::Layers) return static_cast<double>(scenario.model.layers.size());
-  const Answer& answer = variant.answer();
-  const Report& report = answer.report;
-  switch (figure) {
-    case Figure::StepTime: return seconds(report.step_time);
-    case Figure::SamplesPerS: return report.samples_per_s;
-    case Figure::SamplesPerSDevice: return report.samples_per_s / static_cast<double>(report.workers.size());
-    case Figure::TokensPerS: return or_refuse(report.tokens_per_s, "give training.sequence_length");
-    case Figure::Mfu: return or_refuse(report.mfu, "give the FLOPs of the layers and the peak of the device");
-    case Figure::BubbleFraction: return report.bubble_fraction;
-    case Figure::BubbleFractionSpan: return report.bubble_fraction_span;
-    case Figure::ForwardTime:
-      return over_stages(answer, quantity, [](const StageReport& s) { return seconds(s.forward); });
-    case Figure::BackwardTime:
-      return over_stages(answer, quantity, [](const StageReport& s) { return seconds(s.backward + s.recompute); });
-    case Figure::Parameters:
-      return over_stages(answer, quantity, [](const StageReport& s) { return static_cast<double>(s.parameters); });
-    case Figure::Memory: return memory(answer, quantity);
-    case Figure::Fits: return report.fits ? 1 : 0;
-    case Figure::Layers:
-    case Figure::Capacity: break;
-  }
-  check_failed("a figure has its value", __FILE__, __LINE__);
+  if (const auto figure = figure_of(variant.scenario(), quantity)) return *figure;
+  return figure_of(variant.answer(), quantity);
 }
 
 // K M / (M + K - 1): throughput over one stage with one micro-batch in flight, equal stages, free communication.
@@ -148,7 +86,7 @@ std::optional<double> baseline_of(Variant& variant, const Expectation& row) {
       const double time = step_time_at(variant, row.baseline.value);
       if (row.quantity->figure == Figure::StepTime) return time;
       const double devices =
-          row.quantity->figure == Figure::SamplesPerSDevice ? static_cast<double>(answer.report.workers.size()) : 1;
+          row.quantity->figure == Figure::SamplesPerSDevice ? static_cast<double>(answer.plan.devices()) : 1;
       return static_cast<double>(answer.plan.global_batch_size) / time / devices;
     }
     case Baseline::Kind::Stated: return row.baseline.value * row.unit_size;

@@ -12,7 +12,8 @@ Dimension dimension(Figure figure) {
     case Figure::BackwardTime: return Dimension::Duration;
     case Figure::SamplesPerS:
     case Figure::SamplesPerSDevice:
-    case Figure::TokensPerS: return Dimension::Rate;
+    case Figure::TokensPerS:
+    case Figure::TokensPerSDevice: return Dimension::Rate;
     case Figure::Mfu:
     case Figure::BubbleFraction:
     case Figure::BubbleFractionSpan: return Dimension::Share;
@@ -28,6 +29,7 @@ Dimension dimension(Figure figure) {
 Bytes memory_part(const MemoryBytes& bytes, std::string_view part) {
   const Bytes state = bytes.weights + bytes.gradients + bytes.optimizer;
   if (part == "total") return bytes.total();
+  if (part == "allocated") return bytes.model();
   if (part == "training_state") return state;
   if (part == "activations") return bytes.total() - state - bytes.reserve;
   const auto found = std::find(kMemoryCategories.begin(), kMemoryCategories.end(), part);

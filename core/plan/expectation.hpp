@@ -33,6 +33,7 @@ enum class Figure {
   SamplesPerS,
   SamplesPerSDevice,
   TokensPerS,
+  TokensPerSDevice,
   Mfu,
   BubbleFraction,
   BubbleFractionSpan,
@@ -52,11 +53,14 @@ Dimension dimension(Figure figure);
 //     total            everything, the device's reserve included
 //     training_state   weights, gradients, optimizer
 //     activations      the rest without the reserve: what comes and goes with the micro-batches
-inline constexpr std::array<std::string_view, 3> kMemorySums = {"total", "training_state", "activations"};
+//     allocated        everything but the reserve: what the framework's allocator hands out
+//     reserved         that, with what the allocator adds by rounding and fragmentation (planner/figures.hpp)
+inline constexpr std::array<std::string_view, 5> kMemorySums = {"total", "training_state", "activations", "allocated",
+                                                                "reserved"};
 Bytes memory_part(const MemoryBytes& bytes, std::string_view part);
 
 // Of which stage or device a figure is.
-enum class Where { Fullest, All, Stage };
+enum class Where { Fullest, All, Last, Stage };
 
 struct FigureSought {
   std::string text;  // as written: "memory.weights", "capacity(model.layers)"

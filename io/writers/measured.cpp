@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "io/quote.hpp"
+#include "io/writers/markdown_table.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {
@@ -19,67 +20,107 @@ std::string percent(double share) {
 std::string size(double share) {
   return fmt::format("{:.2f} %", 100 * share);
 }
-std::string milliseconds(double seconds) {
-  return fmt::format("{:.1f}", seconds * 1e3);
-}
 std::string line_of(const Place& place) {
   return fmt::format("{}:{}", place.file.substr(place.file.rfind('/') + 1), place.line);
 }
 
-std::vector<std::string> heads_of(const MeasuredResult& result) {
-  std::vector<std::string> heads;
-  for (const RunColumn& column : result.columns)
-    heads.push_back(column.key.substr(column.key.rfind('.') + 1));
-  return heads;
+// In the unit that people read: ms, GiB, per second.
+struct Shown {
+  double unit = 1;
+  std::string name;
+  int digits = 1;
+};
+Shown shown(const RunFigure& figure) {
+  switch (dimension(figure.sought.figure)) {
+    case Dimension::Duration: return {1e-3, " ms", 1};
+    case Dimension::Size: return {1024.0 * 1024 * 1024, " GiB", 2};
+    case Dimension::Share: return {0.01, " %", 1};
+    case Dimension::Rate: return {1, " /s", 2};
+    case Dimension::Count:
+    case Dimension::Truth: break;
+  }
+  return {1, "", 0};
+}
+std::string value_of(const RunFigure& figure, double value) {
+  const Shown how = shown(figure);
+  return fmt::format("{:.{}f}", value / how.unit, how.digits);
 }
 
-std::string runs_table(const MeasuredResult& result, int width) {
-  std::vector<TextColumn> columns = {{.head = "line", .left = true, .cells = {}}, {.head = "GPUs", .cells = {}}};
-  for (const std::string& head : heads_of(result))
-    columns.push_back({.head = head.substr(0, 6), .cells = {}});
-  columns.push_back({.head = "measured ms", .cells = {}});
-  columns.push_back({.head = "predicted ms", .cells = {}});
-  columns.push_back({.head = "error", .cells = {}});
+std::vector<TextColumn> runs_columns(const MeasuredResult& result) {
+  std::vector<TextColumn> columns = {{.head = "line", .left = true, .cells = {}},
+                                     {.head = "GPUs", .drop_zero = true, .cells = {}}};
+  for (const RunColumn& column : result.columns)
+    columns.push_back({.head = column.key.substr(column.key.rfind('.') + 1).substr(0, 6), .cells = {}});
+  for (const RunFigure& figure : result.figures) {
+    columns.push_back({.head = figure.name + shown(figure).name, .cells = {}});
+    columns.push_back({.head = "predicted", .cells = {}});
+    columns.push_back({.head = "error", .cells = {}});
+  }
   columns.push_back({.head = "", .left = true, .cells = {}});
   for (const PredictedRun& each : result.runs) {
+    if (each.run.state != RunState::Compared) continue;
     std::size_t c = 0;
     columns[c++].cells.push_back(line_of(each.run.place));
     columns[c++].cells.push_back(std::to_string(each.run.devices));
-    for (const std::int64_t value : each.run.values)
-      columns[c++].cells.push_back(std::to_string(value));
-    columns[c++].cells.push_back(milliseconds(each.run.seconds));
-    columns[c++].cells.push_back(milliseconds(each.seconds));
-    columns[c++].cells.push_back(percent(each.error()));
+    for (const std::string& value : each.run.values)
+      columns[c++].cells.push_back(value);
+    for (std::size_t f = 0; f < result.figures.size(); ++f) {
+      const auto& measured = each.run.figures[f];
+      columns[c++].cells.push_back(measured ? value_of(result.figures[f], *measured) : "-");
+      columns[c++].cells.push_back(value_of(result.figures[f], each.figures[f]));
+      columns[c++].cells.push_back(measured ? percent(each.figures[f] / *measured - 1) : "-");
+    }
     columns[c++].cells.push_back(std::string(each.run.fitted ? "fitted on" : "") + (each.fits ? "" : " memory short"));
   }
-  return text_table(columns, width);
+  return columns;
 }
 
-std::string summary_table(const MeasuredResult& result, int width) {
-  std::vector<TextColumn> columns = {{.head = "split", .left = true, .cells = {}},
+// `short_form`: all, subsets and groups only.
+std::vector<TextColumn> summary_columns(const std::vector<const MeasuredResult*>& results, bool short_form) {
+  std::vector<TextColumn> columns = {{.head = results.size() > 1 ? "set" : "", .left = true, .cells = {}},
+                                     {.head = "figure", .left = true, .cells = {}},
                                      {.head = "of", .left = true, .cells = {}},
-                                     {.head = "runs", .cells = {}},
+                                     {.head = "fitted", .cells = {}},
+                                     {.head = "scored", .cells = {}},
                                      {.head = "mean", .cells = {}},
                                      {.head = "median", .cells = {}},
                                      {.head = "largest", .cells = {}},
                                      {.head = "bias", .cells = {}}};
-  for (const ErrorSummary& each : result.summaries) {
-    const std::vector<std::string> cells = {each.split,        each.of,           std::to_string(each.runs),
-                                            size(each.mean),   size(each.median), size(each.largest),
-                                            percent(each.bias)};
-    for (std::size_t i = 0; i < cells.size(); ++i)
-      columns[i].cells.push_back(cells[i]);
-  }
-  return text_table(columns, width);
+  for (const MeasuredResult* result : results)
+    for (const ErrorSummary& each : result->summaries) {
+      const bool layout = !each.split.empty() && each.split != "subset" && each.split != "group";
+      if (short_form && layout) continue;
+      const std::vector<std::string> cells = {result->name,
+                                              each.figure,
+                                              layout ? each.split + " " + each.of : each.of,
+                                              fmt::format("{}", result->counts.fitted),
+                                              fmt::format("{}", each.runs),
+                                              size(each.mean),
+                                              size(each.median),
+                                              size(each.largest),
+                                              percent(each.bias)};
+      for (std::size_t i = 0; i < cells.size(); ++i)
+        columns[i].cells.push_back(cells[i]);
+    }
+  if (results.size() == 1) columns.erase(columns.begin());
+  return columns;
 }
 
-std::string ranking_text(const MeasuredResult& result) {
-  const auto near = std::count_if(result.ranking.begin(), result.ranking.end(),
-                                  [](const RankedGroup& group) { return group.excess <= kNear; });
-  std::string text = fmt::format(
-      "ranking: in {} of {} groups of one model, batch and number of GPUs the layout predicted fastest is measured\n"
-      "within {:.0f} % of the group's fastest\n",
-      near, result.ranking.size(), 100 * kNear);
+int near(const MeasuredResult& result) {
+  return static_cast<int>(std::count_if(result.ranking.begin(), result.ranking.end(),
+                                        [](const RankedGroup& group) { return group.excess <= kNear; }));
+}
+
+std::string ranking_line(const MeasuredResult& result) {
+  return fmt::format(
+      "In {} of {} groups of one model, batch and number of GPUs the layout predicted fastest is measured within "
+      "{:.0f} "
+      "% of the group's fastest.",
+      near(result), result.ranking.size(), 100 * kNear);
+}
+
+std::string ranking_text(const MeasuredResult& result, int width) {
+  std::string text = wrapped("ranking: ", ranking_line(result), width);
   for (const RankedGroup& group : result.ranking)
     if (group.excess > kNear)
       text += fmt::format("  missed: {} of {} runs, {} was {} slower than {}\n", line_of(group.place), group.runs,
@@ -104,29 +145,108 @@ std::string constants_text(const MeasuredResult& result, int width) {
   return text;
 }
 
+std::string head_of_counts(const RowCounts& counts) {
+  std::string text = fmt::format("{} rows: {} compared", counts.rows, counts.compared);
+  if (counts.fitted > 0) text += fmt::format(", {} fitted on", counts.fitted);
+  if (counts.failed > 0)
+    text += fmt::format(", {} failed, of which {} are predicted to fit (of those that ran: {} of {})", counts.failed,
+                        counts.failed_fit, counts.compared_fit, counts.compared);
+  return text;
+}
+
+// "missing: plan.fsdp 98"
+std::vector<std::string> lost(const RowCounts& counts) {
+  std::vector<std::string> lines;
+  for (const auto& [name, list] : {std::pair{"missing", &counts.missing}, std::pair{"left out", &counts.left_out},
+                                   std::pair{"not priced", &counts.unpriced}})
+    for (const auto& [why, rows] : *list)
+      lines.push_back(fmt::format("{}, {} row{}: {}", name, rows, rows == 1 ? "" : "s", why));
+  return lines;
+}
+
+std::string counts_text(const MeasuredResult& result, int width, std::string_view head) {
+  std::string text = wrapped(head, head_of_counts(result.counts), width);
+  for (const std::string& line : lost(result.counts))
+    text += wrapped("  ", line, width);
+  return text;
+}
+
 }  // namespace
 
 std::string measured_text(const MeasuredResult& result, const TableOptions& options) {
   std::string text = wrapped("", result.title, options.width) + wrapped("source ", result.source, options.width);
   if (!result.note.empty()) text += wrapped("note   ", result.note, options.width);
-  text += "\n" + runs_table(result, std::max(options.width, 140)) + "\n" + constants_text(result, options.width) + "\n";
-  text += "errors of the predictions, magnitudes; bias with signs\n" + summary_table(result, options.width);
-  if (!result.ranking.empty()) text += "\n" + ranking_text(result);
+  if (result.counts.compared + result.counts.fitted > 0)
+    text += "\n" + text_table(runs_columns(result), std::max(options.width, 140)) + "\n";
+  text += counts_text(result, options.width, "");
+  if (!result.constants.empty()) text += "\n" + constants_text(result, options.width);
+  if (!result.summaries.empty())
+    text += "\nerrors of the predictions, magnitudes; bias with signs\n" +
+            text_table(summary_columns({&result}, false), options.width);
+  if (!result.ranking.empty()) text += "\n" + ranking_text(result, options.width);
   return text;
 }
 
-std::string measured_csv(const MeasuredResult& result) {
-  std::string text = "file,line,group,devices";
-  for (const RunColumn& column : result.columns)
-    text += "," + csv_field(column.key);
-  text += ",measured_s,predicted_s,error,fitted,fits\n";
-  for (const PredictedRun& each : result.runs) {
-    text += fmt::format("{},{},{},{}", csv_field(each.run.place.file), each.run.place.line, csv_field(each.run.group),
-                        each.run.devices);
-    for (const std::int64_t value : each.run.values)
-      text += fmt::format(",{}", value);
-    text += fmt::format(",{},{},{},{},{}\n", each.run.seconds, each.seconds, each.error(), each.run.fitted, each.fits);
+std::string measured_summary(const std::vector<MeasuredResult>& results, const TableOptions& options) {
+  std::vector<const MeasuredResult*> all;
+  for (const MeasuredResult& each : results)
+    all.push_back(&each);
+  std::string text = "errors of the predictions, magnitudes; bias with signs\n" +
+                     text_table(summary_columns(all, true), options.width) + "\nranking within 3 % of the fastest\n";
+  for (const MeasuredResult& each : results)
+    if (!each.ranking.empty())
+      text += fmt::format("  {}: {} of {} groups\n", each.name, near(each), each.ranking.size());
+  text += "\nrows\n";
+  for (const MeasuredResult& each : results)
+    text += counts_text(each, options.width, "  " + each.name + ": ");
+  return text;
+}
+
+std::string measured_markdown(const std::vector<MeasuredResult>& results) {
+  std::vector<const MeasuredResult*> all;
+  for (const MeasuredResult& each : results)
+    all.push_back(&each);
+  std::string text =
+      "# Measured runs beside predictions\n\n"
+      "Written by `pipewright reproduce runs --data DIR --md`. The runs do not ship with pipewright; each scenario in\n"
+      "`scenarios/runs` names its source and says what the columns of the file mean. Device presets are taken as they\n"
+      "ship; where constants were fitted, the lines are named by a rule beforehand and stay out of every average.\n"
+      "Errors are relative, as magnitudes; the bias has its sign. Fitted: how many rows constants were fitted on.\n\n" +
+      markdown_table(summary_columns(all, true));
+  for (const MeasuredResult& each : results) {
+    text += fmt::format("\n## {}\n\n{}\n\nSource: {}\n", each.name, each.title, each.source);
+    if (!each.note.empty()) text += "\n" + each.note + "\n";
+    text += "\n" + head_of_counts(each.counts) + ".\n";
+    if (const auto lines = lost(each.counts); !lines.empty()) {
+      text += "\n";
+      for (const std::string& line : lines)
+        text += "- " + line + "\n";
+    }
+    if (!each.summaries.empty()) text += "\n" + markdown_table(summary_columns({&each}, false));
+    if (!each.ranking.empty()) text += "\n" + ranking_line(each) + "\n";
   }
+  return text;
+}
+
+std::string measured_csv(const std::vector<MeasuredResult>& results) {
+  constexpr std::string_view kStates[] = {"compared", "left_out", "missing", "failed", "not_priced"};
+  std::string text =
+      "set,file,line,group,devices,settings,state,why,figure,measured,predicted,error,fitted,fits\n";  // SI base units
+  for (const MeasuredResult& result : results)
+    for (const PredictedRun& each : result.runs) {
+      const std::string head = fmt::format(
+          "{},{},{},{},{},{},{},{}", csv_field(result.name), csv_field(each.run.place.file), each.run.place.line,
+          csv_field(each.run.group), each.run.devices, csv_field(fmt::format("{}", fmt::join(each.run.set, " "))),
+          kStates[static_cast<std::size_t>(each.run.state)], csv_field(each.run.why));
+      if (each.figures.empty()) text += fmt::format("{},,,,,{},{}\n", head, each.run.fitted, each.fits);
+      for (std::size_t f = 0; f < each.figures.size(); ++f) {
+        const auto& measured = each.run.figures[f];
+        text +=
+            fmt::format("{},{},{},{},{},{},{}\n", head, csv_field(result.figures[f].name),
+                        measured ? fmt::format("{}", *measured) : "", each.figures[f],
+                        measured ? fmt::format("{}", each.figures[f] / *measured - 1) : "", each.run.fitted, each.fits);
+      }
+    }
   return text;
 }
 

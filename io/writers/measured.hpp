@@ -1,4 +1,4 @@
-// Measured runs beside predictions, as text and as comma-separated values.
+// Measured runs beside predictions, as text, Markdown, comma-separated values and JSON.
 #pragma once
 
 #include <string>
@@ -9,12 +9,16 @@
 
 namespace pipewright {
 
-// Every run, the errors by split, how often the layout ranked first was the fastest, and what was fitted.
+// One set: every run, what became of the other rows, the errors by split, how often the layout ranked first was the
+// fastest, and what was fitted.
 std::string measured_text(const MeasuredResult& result, const TableOptions& options);
-std::string measured_csv(const MeasuredResult& result);   // one row per run
-std::string measured_json(const MeasuredResult& result);  // schema pipewright.measured-runs/1
+// Several sets: a row of errors per figure and subset, and which rows no scenario can express.
+std::string measured_summary(const std::vector<MeasuredResult>& results, const TableOptions& options);
+std::string measured_markdown(const std::vector<MeasuredResult>& results);
+std::string measured_csv(const std::vector<MeasuredResult>& results);   // one row per run
+std::string measured_json(const std::vector<MeasuredResult>& results);  // schema pipewright.measured-runs/2
 
-// The search for constants anew, and the runs that it was made on with what it found. Schema pipewright.fit/1.
+// The search for constants anew, and the runs that it was made on with what it found. Schema pipewright.fit/2.
 struct FittedAnew {
   std::string title;
   std::vector<std::string> set;  // "key=value" of each constant

@@ -5,25 +5,54 @@
 namespace pipewright {
 namespace {
 
-void write_run(JsonText& json, const std::vector<RunColumn>& columns, const PredictedRun& each) {
+constexpr std::string_view kStates[] = {"compared", "left_out", "missing", "failed", "not_priced"};
+
+void write_figures(JsonText& json, const std::vector<RunFigure>& figures, const PredictedRun& each) {
+  json.key("figures").open('[');
+  for (std::size_t i = 0; i < each.figures.size(); ++i) {
+    json.open('{').field("figure", figures[i].name);
+    json.key("measured");
+    each.run.figures[i] ? json.value(*each.run.figures[i]) : json.null();
+    json.field("predicted", each.figures[i]).key("error");
+    each.run.figures[i] ? json.value(each.figures[i] / *each.run.figures[i] - 1) : json.null();
+    json.close();
+  }
+  json.close();
+}
+
+void write_run(JsonText& json, const std::vector<RunFigure>& figures, const PredictedRun& each) {
   json.open('{').field("file", each.run.place.file).field("line", each.run.place.line).field("group", each.run.group);
-  json.field("devices", each.run.devices).key("values").open('{');
-  for (std::size_t i = 0; i < columns.size(); ++i)
-    json.field(columns[i].key, each.run.values[i]);
-  json.close().field("measured_s", each.run.seconds).field("predicted_s", each.seconds).field("error", each.error());
+  json.field("state", kStates[static_cast<std::size_t>(each.run.state)]).field("why", each.run.why);
+  json.field("devices", each.run.devices).field("set", each.run.set);
+  write_figures(json, figures, each);
   json.field("fitted", each.run.fitted).field("fits", each.fits).close();
+}
+
+void write_reasons(JsonText& json, std::string_view key, const std::vector<std::pair<std::string, int>>& reasons) {
+  json.key(key).open('[');
+  for (const auto& [why, rows] : reasons)
+    json.open('{').field("why", why).field("rows", rows).close();
+  json.close();
+}
+
+void write_counts(JsonText& json, const RowCounts& counts) {
+  json.key("rows").open('{').field("all", counts.rows).field("compared", counts.compared);
+  json.field("compared_fit", counts.compared_fit).field("fitted", counts.fitted);
+  json.field("failed", counts.failed).field("failed_fit", counts.failed_fit);
+  write_reasons(json, "missing", counts.missing);
+  write_reasons(json, "left_out", counts.left_out);
+  write_reasons(json, "not_priced", counts.unpriced);
+  json.close();
 }
 
 void write_place(JsonText& json, std::string_view key, const Place& place) {
   json.key(key).open('{').field("file", place.file).field("line", place.line).close();
 }
 
-}  // namespace
-
-std::string measured_json(const MeasuredResult& result) {
-  JsonText json;
-  open_document(json, "pipewright.measured-runs/1");
-  json.field("table", result.title).field("source", result.source).field("note", result.note);
+void write_set(JsonText& json, const MeasuredResult& result) {
+  json.open('{').field("set", result.name).field("table", result.title).field("source", result.source);
+  json.field("note", result.note);
+  write_counts(json, result.counts);
   json.key("constants").open('[');
   for (const auto& [constant, value] : result.constants) {
     json.open('{').field("key", constant.key).field("value", value).field("meaning", constant.meaning);
@@ -31,12 +60,12 @@ std::string measured_json(const MeasuredResult& result) {
   }
   json.close().key("runs").open('[');
   for (const PredictedRun& each : result.runs)
-    write_run(json, result.columns, each);
+    write_run(json, result.figures, each);
   json.close().key("errors").open('[');
   for (const ErrorSummary& each : result.summaries) {
-    json.open('{').field("split", each.split).field("of", each.of).field("runs", each.runs);
-    json.field("mean", each.mean).field("median", each.median).field("largest", each.largest);
-    json.field("bias", each.bias).close();
+    json.open('{').field("figure", each.figure).field("split", each.split).field("of", each.of);
+    json.field("runs", each.runs).field("mean", each.mean).field("median", each.median);
+    json.field("largest", each.largest).field("bias", each.bias).close();
   }
   json.close().key("ranking").open('[');
   for (const RankedGroup& group : result.ranking) {
@@ -46,17 +75,29 @@ std::string measured_json(const MeasuredResult& result) {
     json.close();
   }
   json.close().close();
+}
+
+}  // namespace
+
+std::string measured_json(const std::vector<MeasuredResult>& results) {
+  JsonText json;
+  open_document(json, "pipewright.measured-runs/2");
+  json.key("sets").open('[');
+  for (const MeasuredResult& each : results)
+    write_set(json, each);
+  json.close().close();
   return std::move(json).text();
 }
 
 std::string fit_json(const FittedAnew& found) {
   JsonText json;
-  open_document(json, "pipewright.fit/1");
+  open_document(json, "pipewright.fit/2");
   json.field("table", found.title).field("set", found.set).field("tried", found.tried);
   json.field("sum_of_squares", found.loss).key("runs").open('[');
   for (const PredictedRun& each : found.runs) {
     json.open('{').field("file", each.run.place.file).field("line", each.run.place.line);
-    json.field("measured_s", each.run.seconds).field("predicted_s", each.seconds).field("error", each.error()).close();
+    const double measured = *each.run.figures.front(), predicted = each.figures.front();
+    json.field("measured", measured).field("predicted", predicted).field("error", predicted / measured - 1).close();
   }
   json.close().close();
   return std::move(json).text();
@@ -65,17 +106,30 @@ std::string fit_json(const FittedAnew& found) {
 JsonShape measured_runs_shape() {
   using namespace shape;
   const JsonShape place = object({{"file", text()}, {"line", whole()}});
+  const JsonShape figure =
+      object({{"figure", text()}, {"measured", maybe(number())}, {"predicted", number()}, {"error", maybe(number())}});
   const JsonShape run = object({{"file", text()},
                                 {"line", whole()},
                                 {"group", text()},
+                                {"state", text()},
+                                {"why", text()},
                                 {"devices", whole()},
-                                {"values", map(whole())},
-                                {"measured_s", number()},
-                                {"predicted_s", number()},
-                                {"error", number()},
+                                {"set", list(text())},
+                                {"figures", list(figure)},
                                 {"fitted", flag()},
                                 {"fits", flag()}});
-  const JsonShape errors = object({{"split", text()},
+  const JsonShape reasons = list(object({{"why", text()}, {"rows", whole()}}));
+  const JsonShape rows = object({{"all", whole()},
+                                 {"compared", whole()},
+                                 {"compared_fit", whole()},
+                                 {"fitted", whole()},
+                                 {"failed", whole()},
+                                 {"failed_fit", whole()},
+                                 {"missing", reasons},
+                                 {"left_out", reasons},
+                                 {"not_priced", reasons}});
+  const JsonShape errors = object({{"figure", text()},
+                                   {"split", text()},
                                    {"of", text()},
                                    {"runs", whole()},
                                    {"mean", number()},
@@ -85,20 +139,23 @@ JsonShape measured_runs_shape() {
   const JsonShape constant = object({{"key", text()}, {"value", text()}, {"meaning", text()}, {"source", text()}});
   const JsonShape group =
       object({{"runs", whole()}, {"excess", number()}, {"predicted_fastest", place}, {"measured_fastest", place}});
-  return document("pipewright.measured-runs/1", {{"table", text()},
-                                                 {"source", text()},
-                                                 {"note", text()},
-                                                 {"constants", list(constant)},
-                                                 {"runs", list(run)},
-                                                 {"errors", list(errors)},
-                                                 {"ranking", list(group)}});
+  const JsonShape set = object({{"set", text()},
+                                {"table", text()},
+                                {"source", text()},
+                                {"note", text()},
+                                {"rows", rows},
+                                {"constants", list(constant)},
+                                {"runs", list(run)},
+                                {"errors", list(errors)},
+                                {"ranking", list(group)}});
+  return document("pipewright.measured-runs/2", {{"sets", list(set)}});
 }
 
 JsonShape fit_shape() {
   using namespace shape;
   const JsonShape run = object(
-      {{"file", text()}, {"line", whole()}, {"measured_s", number()}, {"predicted_s", number()}, {"error", number()}});
-  return document("pipewright.fit/1", {{"table", text()},
+      {{"file", text()}, {"line", whole()}, {"measured", number()}, {"predicted", number()}, {"error", number()}});
+  return document("pipewright.fit/2", {{"table", text()},
                                        {"set", list(text())},
                                        {"tried", whole()},
                                        {"sum_of_squares", number()},

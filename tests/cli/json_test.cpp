@@ -90,18 +90,23 @@ TEST_CASE("reproduce --json of measured runs: a run per line, errors, and the fi
   written(folder, "a.csv", "n,M,t\n4,8,34.6\n4,16,60\n4,32,110\n");
   const std::string scenario = file_text(source_folder() + "/" + kQuickstart) +
                                "\nmeasured:\n  table: mine\n  source: me\n  files: [{name: one, file: a.csv}]\n"
-                               "  columns: {training.micro_batches: M}\n  devices: n\n  time: t\n  unit: ms\n";
+                               "  columns: {training.micro_batches: M}\n  devices: n\n"
+                               "  figures: [{name: time, figure: step_time_s, column: t, unit: ms}]\n";
   const ProgramRun run = run_program({"reproduce", "-", "--json", "--data", folder.path("")}, {.input = scenario});
   CAPTURE(run.err);
   REQUIRE(run.status == 0);
   const json document = json::parse(run.out);
-  CHECK(document["schema"] == "pipewright.measured-runs/1");
-  REQUIRE(document["runs"].size() == 3);
-  CHECK(document["runs"][0]["values"]["training.micro_batches"] == 8);
-  CHECK(document["runs"][0]["line"] == 2);
-  CHECK(double(document["runs"][0]["predicted_s"]) == doctest::Approx(0.0346));
-  CHECK(double(document["runs"][0]["measured_s"]) == doctest::Approx(0.0346));
-  CHECK(document["errors"][0]["runs"] == 3);
+  CHECK(document["schema"] == "pipewright.measured-runs/2");
+  REQUIRE(document["sets"].size() == 1);
+  const json& set = document["sets"][0];
+  REQUIRE(set["runs"].size() == 3);
+  CHECK(set["runs"][0]["set"] == json::array({"training.micro_batches=8"}));
+  CHECK(set["runs"][0]["line"] == 2);
+  CHECK(set["runs"][0]["state"] == "compared");
+  CHECK(double(set["runs"][0]["figures"][0]["predicted"]) == doctest::Approx(0.0346));
+  CHECK(double(set["runs"][0]["figures"][0]["measured"]) == doctest::Approx(0.0346));
+  CHECK(set["errors"][0]["runs"] == 3);
+  CHECK(set["rows"]["all"] == 3);
 }
 
 TEST_CASE("show model --json: every layer by itself, whose parameters are the model's") {

@@ -122,8 +122,10 @@ void read_graph(const std::string& bytes) {
 
 void read_runs_csv(const std::string& bytes) {
   MeasuredTable table;
-  table.columns.push_back({.key = "training.micro_batch_size", .head = "mbs"});
-  table.devices = "gpus", table.time = "time";
+  table.columns.push_back({.key = "training.micro_batch_size", .heads = {"mbs"}, .values = {}, .unit = {}});
+  table.columns.push_back({.key = "training.global_batch_size", .heads = {"mbs", "gpus"}, .values = {}, .unit = {}});
+  table.figures.push_back({.name = "time", .sought = {.text = "step_time_s"}, .head = "time"});
+  table.devices = "gpus";
   parse_runs(table, {.name = "runs", .file = "runs.csv"}, bytes, "runs.csv");
 }
 

@@ -129,7 +129,7 @@ TEST_CASE("A row of expect: must say what it compares, with what, and how near")
   holds(row_error("{name: a, quantity: layers, published: 1, where: 1}"),
         "expect.rows.0.where: layers is of the whole run, not of a stage; leave `where` out");
   holds(row_error("{name: a, quantity: memory.total, published: 1, where: middle}"),
-        "\"middle\" is no place; write fullest, all or the number of a stage");
+        "\"middle\" is no place; write fullest, all, last or the number of a stage");
   const std::string bare = "expect: {table: t, source: s, rows: [{name: a, quantity: layers, published: 1";
   holds(error_of(bare + "}]}\n"), "expect.rows.0.tolerance is missing; write a share (3 %) or an amount");
   holds(error_of(bare + ", tolerance: 1}]}\n"),

@@ -13,15 +13,19 @@ namespace {
 MeasuredTable table() {
   MeasuredTable table;
   table.files = {{"one node", "runs.csv"}};
-  table.columns = {{"model.layers", "# layers"}, {"plan.stages", "stages"}};
-  table.devices = "# GPUs", table.time = "time (ms)", table.fit_every = 3;
+  table.columns = {{"model.layers", {"# layers"}, {}, ""}, {"plan.stages", {"stages"}, {}, ""}};
+  table.figures = {{"time", {.text = "step_time_s", .figure = Figure::StepTime}, "time (ms)", 1e-3}};
+  table.devices = "# GPUs", table.fit_every = 3;
   return table;
 }
-std::vector<MeasuredRun> parsed(const std::string& text) {
-  return parse_runs(table(), {"one node", "runs.csv"}, text, "runs.csv");
+std::vector<MeasuredRun> parsed(const std::string& text, const MeasuredTable& with = table()) {
+  return parse_runs(with, {"one node", "runs.csv"}, text, "runs.csv");
 }
 std::string refusal(const std::string& text) {
   return message_of([&] { parsed(text); });
+}
+CellTest::Choice choice(const std::string& is, bool other = false) {
+  return {.is = is, .other = other, .least = {}, .most = {}, .strict = false};
 }
 
 const std::string kHeader = "other,# GPUs,# layers,stages,time (ms)\n";
@@ -31,13 +35,70 @@ const std::string kHeader = "other,# GPUs,# layers,stages,time (ms)\n";
 TEST_CASE("A line is a run; every third one is fitted on, the header being line 1") {
   const auto runs = parsed(kHeader + "x,8,24,2,128.25\r\n\n, 2 ,12,1,1000\nx,4,12,4,1e3");
   REQUIRE(runs.size() == 3);
-  CHECK(runs[0].values == std::vector<std::int64_t>{24, 2});
+  CHECK(runs[0].set == std::vector<std::string>{"model.layers=24", "plan.stages=2"});
   CHECK(runs[0].devices == 8);
-  CHECK(runs[0].seconds == doctest::Approx(0.12825));
+  CHECK(runs[0].figures.at(0) == doctest::Approx(0.12825));
   CHECK(runs[1].place.line == 4);
   CHECK_FALSE(runs[1].fitted);
   CHECK(parsed(kHeader + "x,8,24,2,1\nx,8,24,2,1").at(1).fitted);
-  CHECK(runs[2].seconds == doctest::Approx(1));
+  CHECK(runs[2].figures.at(0) == doctest::Approx(1));
+}
+
+TEST_CASE("Comments are skipped, fields may stand in quotes, a figure may begin with its point") {
+  const auto runs =
+      parsed("# a source, and\n# a trap\n" + kHeader + "\"a, \"\"b\"\"\",8,24.0,2,.527\n# later\n\"\",8,\"24\",2,1\n");
+  REQUIRE(runs.size() == 2);
+  CHECK(runs[0].figures.at(0) == doctest::Approx(0.000527));
+  CHECK(runs[0].values == std::vector<std::string>{"24", "2"});
+  CHECK(runs[1].values.at(0) == "24");
+  CHECK(runs[1].place.line == 6);
+}
+
+TEST_CASE("Texts stand for values, products of columns for batches, and rows set more than their cells") {
+  MeasuredTable with = table();
+  with.columns = {{"plan.schedule", {"other"}, {{"1F1B", "1f1b"}}, ""},
+                  {"training.global_batch_size", {"# layers", "stages"}, {}, ""},
+                  {"network.bandwidth", {"stages"}, {}, "GB/s"}};
+  with.settings = {{{{"stages", {{.is = "", .least = 4, .most = {}}}}}, {{"plan.recompute", "full"}}}};
+  const auto runs = parsed(kHeader + "1F1B,8,24,2,1\nZB,8,24,2,1\n1F1B,8,3,5,1\n", with);
+  REQUIRE(runs.size() == 3);
+  CHECK(runs[0].set ==
+        std::vector<std::string>{"plan.schedule=1f1b", "training.global_batch_size=48", "network.bandwidth=2 GB/s"});
+  CHECK(runs[1].state == RunState::Missing);
+  CHECK(runs[1].why == "other: ZB");
+  CHECK(runs[2].set.back() == "plan.recompute=full");
+}
+
+TEST_CASE("Rows that are left out, cannot be expressed, failed or measured nothing keep their place and their reason") {
+  MeasuredTable with = table();
+  with.left_out = {{{{"other", {choice("", true)}}}, "the source doubts it"}};
+  with.missing = {{{{"stages", {{.is = "", .least = 8, .most = {}, .strict = true}}}}, "plan.fsdp"}};
+  with.failed = {{"# layers", {choice("1"), choice("2")}}};
+  with.subsets = {{{{"stages", {{.is = "", .least = {}, .most = 2}}}}, "small"}};
+  const auto runs = parsed(kHeader + "x,8,24,2,1\n,8,24,9,1\n,8,2,8,\n,8,24,2,\n,8,24,2,7\n", with);
+  REQUIRE(runs.size() == 5);
+  CHECK(runs[0].state == RunState::LeftOut);
+  CHECK(runs[0].why == "the source doubts it");
+  CHECK(runs[1].state == RunState::Missing);
+  CHECK(runs[1].why == "plan.fsdp");
+  CHECK(runs[2].state == RunState::Failed);
+  CHECK(runs[3].why == "nothing was measured");
+  CHECK(runs[4].state == RunState::Compared);
+  CHECK(runs[4].in_subset == std::vector<bool>{true});
+  CHECK(runs[1].in_subset == std::vector<bool>{false});
+}
+
+TEST_CASE("What a cell must say: a text, a number however it is written, a limit, anything else") {
+  CHECK(choice("1").holds("1.0"));
+  CHECK_FALSE(choice("1").holds("one"));
+  CHECK(choice("").holds(""));
+  CHECK(choice("", true).holds("x"));
+  CHECK_FALSE(choice("", true).holds(""));
+  CHECK(choice("1", true).holds("2"));
+  const CellTest::Choice most{.is = "", .least = {}, .most = 8, .strict = true};
+  CHECK(most.holds("7.5"));
+  CHECK_FALSE(most.holds("8"));
+  CHECK_FALSE(most.holds(""));
 }
 
 TEST_CASE("A wrong line is named by file and line, with its column and value") {
@@ -48,15 +109,13 @@ TEST_CASE("A wrong line is named by file and line, with its column and value") {
   CHECK(refusal("# GPUs,stages,# layers,stages,time (ms)\n") == "runs.csv:1:1: has two columns \"stages\"; remove one");
   CHECK(refusal(kHeader + "x,8,24,2,1\nx,8,24\n") ==
         "runs.csv:3:1: has 3 fields, the header has 5; is the line truncated?");
-  CHECK(refusal(kHeader + "x,8,24,two,1\n").starts_with("runs.csv:2:8: stages: \"two\" "));
-  CHECK(refusal(kHeader + "x,8,-24,2,1\n").starts_with("runs.csv:2:5: # layers: \"-24\" "));
   CHECK(refusal(kHeader + "x,0,24,2,1\n") == "runs.csv:2:3: # GPUs: \"0\" must be at least 1");
+  CHECK(refusal(kHeader + "x,a,24,2,1\n").starts_with("runs.csv:2:3: # GPUs: \"a\" "));
   CHECK(refusal(kHeader + "x,8,24,2,-1.5\n").starts_with("runs.csv:2:10: time (ms): \"-1.5\" "));
   CHECK(refusal(kHeader + "x,8,24,2,0\n") == "runs.csv:2:10: time (ms): \"0\" must be more than 0");
-  CHECK(refusal(kHeader + "x,8,24,2,\n").starts_with("runs.csv:2:10: time (ms): \"\" "));
-  const std::string both = refusal(kHeader + "x,8,a,2,1\nx,8,24,b,1\n");
-  CHECK(both.find("runs.csv:2:5: # layers") != std::string::npos);
-  CHECK(both.find("runs.csv:3:8: stages") != std::string::npos);
+  const std::string both = refusal(kHeader + "x,a,24,2,1\nx,8,24,2,b\n");
+  CHECK(both.find("runs.csv:2:3: # GPUs") != std::string::npos);
+  CHECK(both.find("runs.csv:3:10: time (ms)") != std::string::npos);
 }
 
 TEST_CASE("A file of runs may begin with a byte-order mark, as spreadsheets write it") {
@@ -64,7 +123,15 @@ TEST_CASE("A file of runs may begin with a byte-order mark, as spreadsheets writ
   scratch.write("runs.csv", "\xef\xbb\xbf# layers,# GPUs,stages,time (ms)\n24,8,2,128.25\n");
   const auto runs = read_runs(table(), scratch.path(""));
   REQUIRE(runs.size() == 1);
-  CHECK(runs[0].values == std::vector<std::int64_t>{24, 2});
+  CHECK(runs[0].values == std::vector<std::string>{"24", "2"});
+}
+
+TEST_CASE("A folder may hold the file as it is named, or its last part") {
+  const Scratch scratch;
+  scratch.write("runs.csv", kHeader + "x,8,24,2,1\n");
+  MeasuredTable with = table();
+  with.files = {{"one node", "somewhere/runs.csv"}};
+  CHECK(read_runs(with, scratch.path("")).size() == 1);
 }
 
 TEST_CASE("A folder without the files is told") {
@@ -76,22 +143,38 @@ TEST_CASE("A measured: block is read, and what contradicts itself is refused") {
   const Scratch scratch;
   const auto block = [&](const std::string& more) {
     const ScenarioText text{.more =
-                                "measured: {table: t, source: s, files: [{name: a, file: a.csv}], devices: n, time: "
-                                "ms, columns: {plan.stages: K}" +
+                                "measured: {table: t, source: s, files: [{name: a, file: a.csv}], devices: n, "
+                                "columns: {plan.stages: K}" +
                                 more + "}\n"};
     return ScenarioFile(scratch.write("x.yaml", text.text()), {}).measured().value();
   };
-  CHECK(block(", unit: s").unit == doctest::Approx(1));
-  CHECK(block("").columns.at(0).key == "plan.stages");
+  const std::string figure = ", figures: [{name: time, figure: step_time_s, column: ms, unit: s}]";
+  CHECK(block(figure).figures.at(0).unit_size == doctest::Approx(1));
+  CHECK(block(figure).columns.at(0).key == "plan.stages");
+  const MeasuredTable more = block(
+      ", figures: [{name: held, figure: memory.allocated, where: last, column: mem, unit: MiB}], missing: [{when: {cp: "
+      "'>1', x: ['', a]}, needs: k}], settings: [{when: {m: 8B}, set: {model.layers: 3}}]");
+  CHECK(more.figures.at(0).sought.where == Where::Last);
+  CHECK(more.figures.at(0).unit_size == doctest::Approx(1024 * 1024));
+  CHECK(more.missing.at(0).when.at(0).choices.at(0).holds("2"));
+  CHECK_FALSE(more.missing.at(0).when.at(0).choices.at(0).holds("1"));
+  CHECK(more.missing.at(0).when.at(1).choices.size() == 2);
+  CHECK(more.settings.at(0).set.at(0).second == "3");
   const std::string constant = "constants: [{key: a.b, expected: 2, factor: 1.5, most: 3, meaning: m, source: s}]";
-  CHECK(block(", fit_every: 14, " + constant).constants.at(0).expected == 2);
-  CHECK(message_of([&] { block(", " + constant); }).find("say on which lines") != std::string::npos);
-  CHECK(message_of([&] { block(", fit_every: 1, " + constant); }).find("at least 2") != std::string::npos);
-  CHECK(message_of([&] { block(", unit: m"); }).find("is no unit of time") != std::string::npos);
+  CHECK(block(figure + ", fit_every: 14, " + constant).constants.at(0).expected == 2);
+  CHECK(message_of([&] { block(figure + ", " + constant); }).find("say on which lines") != std::string::npos);
+  CHECK(message_of([&] { block(figure + ", fit_every: 1, " + constant); }).find("at least 2") != std::string::npos);
   CHECK(message_of([&] {
-          block(", fit_every: 14, constants: [{key: a, expected: 4, factor: 2, most: 3, meaning: m, source: s}]");
+          block(", figures: [{name: time, figure: step_time_s, column: ms, unit: m}]");
+        }).find("\"m\" is no unit of step_time_s; it has ns, us, ms, s, min, h") != std::string::npos);
+  CHECK(message_of([&] {
+          block(", figures: [{name: time, figure: step_time_s, where: last, column: ms}]");
+        }).find("is of the whole run") != std::string::npos);
+  CHECK(message_of([&] {
+          block(figure +
+                ", fit_every: 14, constants: [{key: a, expected: 4, factor: 2, most: 3, meaning: m, source: s}]");
         }).find("expected is more than most") != std::string::npos);
   CHECK(message_of([&] {
-          block(", fit_every: 14, constants: [{key: a, expected: 4, factor: 1, meaning: m, source: s}]");
+          block(figure + ", fit_every: 14, constants: [{key: a, expected: 4, factor: 1, meaning: m, source: s}]");
         }).find("more than 1") != std::string::npos);
 }

@@ -14,8 +14,9 @@ namespace {
 MeasuredTable table() {
   MeasuredTable table;
   table.files = {{"one", "a.csv"}, {"more", "b.csv"}};
-  table.columns = {{"model.layers", "layers"}, {"plan.stages", "K"}};
-  table.devices = "n", table.time = "t";
+  table.columns = {{"model.layers", {"layers"}, {}, ""}, {"plan.stages", {"K"}, {}, ""}};
+  table.figures = {{"time", {.text = "step_time_s", .figure = Figure::StepTime}, "t", 1}};
+  table.devices = "n";
   return table;
 }
 
@@ -23,9 +24,9 @@ MeasuredTable table() {
 PredictedRun run(int line, std::int64_t layers, std::int64_t stages, double error, const std::string& group = "one") {
   PredictedRun result;
   result.run.group = group, result.run.place = {"a.csv", line, 1};
-  result.run.values = {layers, stages};
-  result.run.devices = 4, result.run.seconds = 1;
-  result.seconds = 1 + error;
+  result.run.values = {std::to_string(layers), std::to_string(stages)};
+  result.run.devices = 4, result.run.figures = {1};
+  result.figures = {1 + error};
   return result;
 }
 
@@ -45,7 +46,9 @@ ScenarioOf uniform() {
 MeasuredRun measured(std::int64_t stages, double seconds, bool fitted = false) {
   MeasuredRun run;
   run.group = "one", run.place = {"a.csv", 2, 1};
-  run.values = {stages, stages}, run.devices = stages, run.seconds = seconds, run.fitted = fitted;
+  run.values = {std::to_string(stages), std::to_string(stages)};
+  run.set = {"plan.stages=" + std::to_string(stages)};
+  run.devices = stages, run.figures = {seconds}, run.fitted = fitted;
   return run;
 }
 
@@ -71,7 +74,7 @@ TEST_CASE("Averages of magnitudes, the bias with signs, without the runs that we
 TEST_CASE("Of each model the layout predicted fastest, beside the one measured fastest") {
   // Measured 1, 1.02 and 1.5 s; predicted 2, 1 and 3 s: the second is ranked first, 2 % slower than the first.
   std::vector<PredictedRun> runs = {run(2, 8, 1, 1), run(3, 8, 2, 0), run(4, 8, 4, 2), run(5, 9, 1, 0)};
-  runs[1].run.seconds = 1.02, runs[2].run.seconds = 1.5;
+  runs[1].run.figures = {1.02}, runs[2].run.figures = {1.5};
   auto groups = ranking(table(), runs);
   REQUIRE(groups.size() == 1);  // nine layers: one run only
   CHECK(groups[0].runs == 3);
@@ -86,21 +89,69 @@ TEST_CASE("Of each model the layout predicted fastest, beside the one measured f
 
 TEST_CASE("A run is priced as a scenario of its own: (M + K - 1) 3 ms") {
   const auto runs = predict(table(), {measured(1, 0.006), measured(3, 0.01)}, uniform());
-  CHECK(runs[0].seconds == doctest::Approx(0.006));
-  CHECK(runs[0].error() == doctest::Approx(0));
-  CHECK(runs[1].error() == doctest::Approx(0.2));
+  CHECK(runs[0].figures.at(0) == doctest::Approx(0.006));
+  CHECK(runs[0].error(0).value() == doctest::Approx(0));
+  CHECK(runs[1].error(0).value() == doctest::Approx(0.2));
 }
 
-TEST_CASE("A line whose layout takes other devices than it says is refused") {
+TEST_CASE("A line whose layout takes other devices than it says is not priced, and says why") {
   MeasuredRun wrong = measured(2, 1);
   wrong.devices = 4;
-  try {
-    predict(table(), {wrong}, uniform());
-    FAIL("accepted");
-  } catch (const InputError& error) {
-    CHECK(std::string(error.what()).find("a.csv:2:1: makes no scenario: n: 4, but the layout takes 2") !=
-          std::string::npos);
-  }
+  const auto runs = predict(table(), {wrong}, uniform());
+  CHECK(runs[0].run.state == RunState::Unpriced);
+  CHECK(runs[0].run.why == "n: 4, but the layout takes 2");
+  CHECK_FALSE(runs[0].error(0).has_value());
+  wrong.fitted = true;
+  MeasuredTable fitted = table();
+  fitted.constants = {{.key = "t", .unit = "us", .expected = 1000, .factor = 4}};
+  CHECK_THROWS_AS(fit(fitted, {wrong}, uniform()), InputError);
+}
+
+TEST_CASE("What became of the rows: compared, fitted on, failed, left out, missing by key") {
+  MeasuredRun failed = measured(2, 1), missing = measured(2, 1), left = measured(2, 1);
+  failed.state = RunState::Failed, failed.figures.clear();
+  missing.state = RunState::Missing, missing.why = "plan.fsdp";
+  left.state = RunState::LeftOut, left.why = "doubtful";
+  MeasuredRun other = missing;
+  other.why = "plan.context_parallel";
+  const auto counts = row_counts(
+      predict(table(), {measured(1, 1), measured(1, 1, true), failed, other, missing, missing, left}, uniform()));
+  CHECK(counts.rows == 7);
+  CHECK(counts.compared == 1);
+  CHECK(counts.compared_fit == 1);
+  CHECK(counts.fitted == 1);
+  CHECK(counts.failed == 1);
+  CHECK(counts.failed_fit == 1);
+  REQUIRE(counts.missing.size() == 2);
+  CHECK(counts.missing[0] == std::pair<std::string, int>{"plan.fsdp", 2});
+  CHECK(counts.left_out.at(0).second == 1);
+}
+
+TEST_CASE("Of a rate, more is faster") {
+  MeasuredTable rates = table();
+  rates.figures[0].sought.figure = Figure::SamplesPerS;
+  std::vector<PredictedRun> runs = {run(2, 8, 1, 0), run(3, 8, 2, 0)};
+  runs[1].run.figures = {2}, runs[1].figures = {3};
+  CHECK(ranking(rates, runs).at(0).place.line == 3);
+  CHECK(ranking(table(), runs).at(0).place.line == 2);
+}
+
+TEST_CASE("Errors by figure, subset and value of a column") {
+  MeasuredTable two = table();
+  two.figures.push_back({"memory", {.text = "memory.total", .figure = Figure::Memory}, "m", 1});
+  two.subsets = {{{}, "some"}};
+  std::vector<PredictedRun> runs = {run(2, 8, 10, 0.1), run(3, 8, 2, 0.3)};
+  runs[0].run.in_subset = {true}, runs[1].run.in_subset = {false};
+  runs[0].run.figures.push_back(std::nullopt), runs[0].figures.push_back(7);
+  runs[1].run.figures.push_back(4), runs[1].figures.push_back(5);
+  const auto summaries = error_summaries(two, runs);
+  REQUIRE(summaries.size() == 7);  // time: all, some, one, K = 2, K = 10; memory: all, one
+  CHECK(summaries[1].of == "some");
+  CHECK(summaries[1].mean == doctest::Approx(0.1));
+  CHECK(summaries[3].of == "2");
+  CHECK(summaries[4].of == "10");
+  CHECK(summaries[5].figure == "memory");
+  CHECK(summaries[5].mean == doctest::Approx(0.25));
 }
 
 TEST_CASE("A fit finds the constant that the runs were made with, and keeps what they do not tell") {

@@ -1,0 +1,94 @@
+#include "planner/figures.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "core/check.hpp"
+
+namespace pipewright {
+namespace {
+
+const StageReport& stage_of(const Answer& answer, const FigureSought& quantity) {
+  const auto stages = static_cast<std::int64_t>(answer.report.stages.size());
+  if (quantity.where == Where::Last) return answer.report.stages.back();
+  if (quantity.stage >= stages)
+    throw InputError(fmt::format("where: there is no stage {}; the plan has 0..{}", quantity.stage, stages - 1));
+  return answer.report.stages[static_cast<std::size_t>(quantity.stage)];
+}
+
+// A figure that every stage has: the largest, the sum, or one stage's.
+double over_stages(const Answer& answer, const FigureSought& quantity, double (*figure)(const StageReport&)) {
+  if (quantity.where == Where::Stage || quantity.where == Where::Last) return figure(stage_of(answer, quantity));
+  double sum = 0, largest = 0;
+  for (const StageReport& stage : answer.report.stages) {
+    sum += figure(stage);
+    largest = std::max(largest, figure(stage));
+  }
+  return quantity.where == Where::All ? sum : largest;
+}
+
+double memory_of(const Answer& answer, const MemoryPeak& peak, std::string_view part, StageId stage) {
+  if (part != "reserved") return static_cast<double>(memory_part(peak.bytes, part).value);
+  const MemoryNeed needed = need(answer.memory, peak.bytes, stage);
+  return static_cast<double>((needed.model + needed.rounding + needed.fragmentation).value);
+}
+
+// `fullest`: the device with the largest peak decides, also for a part of it; `all`: each device at its own peak.
+double memory(const Answer& answer, const FigureSought& quantity) {
+  const auto part = [&](const MemoryPeak& peak, StageId stage) { return memory_of(answer, peak, quantity.of, stage); };
+  if (quantity.where == Where::Stage || quantity.where == Where::Last) {
+    const StageReport& stage = stage_of(answer, quantity);
+    return part(stage.memory, stage.stage);
+  }
+  double sum = 0;
+  const WorkerReport* fullest = nullptr;
+  for (const WorkerReport& worker : answer.report.workers) {
+    sum += part(worker.memory, worker.stage);
+    if (!fullest || worker.memory.bytes.total() > fullest->memory.bytes.total()) fullest = &worker;
+  }
+  return quantity.where == Where::All ? sum : fullest ? part(fullest->memory, fullest->stage) : 0;
+}
+
+double or_refuse(const std::optional<double>& figure, const char* needs) {
+  if (!figure) throw InputError(std::string("the scenario says too little for it: ") + needs);
+  return *figure;
+}
+
+}  // namespace
+
+std::optional<double> figure_of(const Scenario& scenario, const FigureSought& quantity) {
+  if (quantity.figure == Figure::Parameters && quantity.where == Where::All)
+    return static_cast<double>(parameter_count(scenario.model));
+  if (quantity.figure == Figure::Layers) return static_cast<double>(scenario.model.layers.size());
+  return std::nullopt;
+}
+
+double figure_of(const Answer& answer, const FigureSought& quantity) {
+  const Report& report = answer.report;
+  const double devices = answer.plan.devices();
+  switch (quantity.figure) {
+    case Figure::StepTime: return seconds(report.step_time);
+    case Figure::SamplesPerS: return report.samples_per_s;
+    case Figure::SamplesPerSDevice: return report.samples_per_s / devices;
+    case Figure::TokensPerS: return or_refuse(report.tokens_per_s, "give training.sequence_length");
+    case Figure::TokensPerSDevice: return or_refuse(report.tokens_per_s, "give training.sequence_length") / devices;
+    case Figure::Mfu: return or_refuse(report.mfu, "give the FLOPs of the layers and the peak of the device");
+    case Figure::BubbleFraction: return report.bubble_fraction;
+    case Figure::BubbleFractionSpan: return report.bubble_fraction_span;
+    case Figure::ForwardTime:
+      return over_stages(answer, quantity, [](const StageReport& s) { return seconds(s.forward); });
+    case Figure::BackwardTime:
+      return over_stages(answer, quantity, [](const StageReport& s) { return seconds(s.backward + s.recompute); });
+    case Figure::Parameters:
+      return over_stages(answer, quantity, [](const StageReport& s) { return static_cast<double>(s.parameters); });
+    case Figure::Memory: return memory(answer, quantity);
+    case Figure::Fits: return report.fits ? 1 : 0;
+    case Figure::Layers:
+    case Figure::Capacity: break;
+  }
+  check_failed("a figure has its value", __FILE__, __LINE__);
+}
+
+}  // namespace pipewright
