@@ -18,9 +18,17 @@ namespace {
 
 // What a section's keys begin with on the command line; nothing where --set does not reach it.
 std::optional<std::string> prefix_of(std::string_view section) {
-  constexpr std::array<std::string_view, 10> as_named = {
-      "cluster", "cluster.node", "cluster.node.links", "cluster.network",  "training",
-      "plan",    "run",          "campaign",           "model.trained_as", "model.trained_as.rope_scaling"};
+  constexpr std::array<std::string_view, 11> as_named = {"cluster",
+                                                         "cluster.node",
+                                                         "cluster.node.links",
+                                                         "cluster.network",
+                                                         "training",
+                                                         "training.framework",
+                                                         "plan",
+                                                         "run",
+                                                         "campaign",
+                                                         "model.trained_as",
+                                                         "model.trained_as.rope_scaling"};
   if (std::find(as_named.begin(), as_named.end(), section) != as_named.end()) return std::string(section) + ".";
   if (section == "scenario") return "";
   if (section == "cost.uniform") return "cost.uniform.";

@@ -47,6 +47,14 @@ inline constexpr Name<MeasuredPass> kMeasuredPasses[] = {{"forward", MeasuredPas
 inline constexpr Name<Skips> kSkips[] = {{"hop", Skips::Hop}, {"direct", Skips::Direct}};
 inline constexpr Name<GradientSync> kGradientSyncs[] = {
     {"overlapped", GradientSync::Overlapped}, {"at_once", GradientSync::AtOnce}, {"blocking", GradientSync::Blocking}};
+inline constexpr Name<FrameworkTensors> kFrameworkTensors[] = {{"none", FrameworkTensors::None},
+                                                               {"megatron", FrameworkTensors::Megatron},
+                                                               {"megatron_local", FrameworkTensors::MegatronLocal}};
+inline constexpr Name<GradientBuffer> kGradientBuffers[] = {{"in_place", GradientBuffer::InPlace},
+                                                            {"copied", GradientBuffer::Copied}};
+inline constexpr Name<WeightGradients> kWeightGradients[] = {{"separate", WeightGradients::Separate},
+                                                             {"fused", WeightGradients::Fused},
+                                                             {"fused_kept", WeightGradients::FusedKept}};
 inline constexpr Name<CostSourceKind> kCostSources[] = {{"explicit", CostSourceKind::Explicit},
                                                         {"roofline", CostSourceKind::Roofline},
                                                         {"uniform", CostSourceKind::Uniform},
@@ -121,6 +129,15 @@ constexpr std::span<const Name<Skips>> names_of(Skips) {
 }
 constexpr std::span<const Name<GradientSync>> names_of(GradientSync) {
   return kGradientSyncs;
+}
+constexpr std::span<const Name<FrameworkTensors>> names_of(FrameworkTensors) {
+  return kFrameworkTensors;
+}
+constexpr std::span<const Name<GradientBuffer>> names_of(GradientBuffer) {
+  return kGradientBuffers;
+}
+constexpr std::span<const Name<WeightGradients>> names_of(WeightGradients) {
+  return kWeightGradients;
 }
 constexpr std::span<const Name<CostSourceKind>> names_of(CostSourceKind) {
   return kCostSources;

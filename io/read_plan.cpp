@@ -51,6 +51,8 @@ constexpr Field<Training> kTraining[] = {
      Need::Optional, read_as<&Training::update_bytes, DeviceRate>, write_as<&Training::update_bytes>},
     {"sequence_length", "whole number >= 1", "tokens per sample, for tokens/s", Need::Optional,
      read_as<&Training::sequence_length, AtLeast1>, write_as<&Training::sequence_length>},
+    {"framework", "map", "what a framework holds beside the tensors of the operators; default: nothing", Need::Optional,
+     read_framework, write_framework},
 };
 
 // Whole numbers, each at least 1; an error names the entry.
@@ -510,7 +512,7 @@ void write_plan_section(YamlText& out, const PlanRequest& plan) {
 }
 
 std::vector<SectionDoc> training_docs() {
-  return {document<Training>("training", kTraining)};
+  return {document<Training>("training", kTraining), framework_doc()};
 }
 std::vector<SectionDoc> plan_docs() {
   return {document<PlanRequest>("plan", kPlan), document<UniformTimes>("cost.uniform", kUniform)};

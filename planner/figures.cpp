@@ -30,6 +30,7 @@ double over_stages(const Answer& answer, const FigureSought& quantity, double (*
 }
 
 double memory_of(const Answer& answer, const MemoryPeak& peak, std::string_view part, StageId stage) {
+  if (part == "held") return static_cast<double>(held_between_steps(answer.memory, peak.bytes, stage).value);
   if (part != "reserved") return static_cast<double>(memory_part(peak.bytes, part).value);
   const MemoryNeed needed = need(answer.memory, peak.bytes, stage);
   return static_cast<double>((needed.model + needed.rounding + needed.fragmentation).value);

@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "core/cost/framework_memory.hpp"
+
 namespace pipewright {
 
 BackwardTimes split_backward(Time backward, std::int64_t parameters) {
@@ -103,6 +105,7 @@ Bytes bytes_of(double per_sample, std::int64_t samples) {
 struct WorkCosts {
   std::optional<CostSource::Passes> passes;
   Bytes logits, workspace;
+  BesideOperators beside;  // what the framework holds
   bool known = false;
 };
 
@@ -129,6 +132,9 @@ LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active)
     known.logits = bytes_of(work.logits.on_device(per_value, split), samples);
     for (const Operator& op : work.operators)
       known.workspace = std::max(known.workspace, bytes_of(op.workspace.on_device(per_value, split), samples));
+    known.beside = beside_operators(work, scenario_.training.framework, split, per_value, samples);
+    known.logits -= std::min(known.logits, known.beside.fewer_logits);
+    known.workspace = known.beside.instead ? known.beside.workspace : known.workspace + known.beside.workspace;
     return known;
   };
   const auto passes_of = [&](std::size_t i) {
@@ -156,6 +162,12 @@ LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active)
     if (passes.issued) costs.issued.push_back(*passes.issued);
     costs.core.push_back(
         layer.stash_selective ? costs.stash.back() - scaled(*layer.stash_selective, samples, model.batch) : Bytes{});
+    if (layer.work >= 0) {
+      const BesideOperators& beside = costs_of_work(layer).beside;
+      costs.stash.back() -= std::min(costs.stash.back(), beside.fewer_logits);
+      costs.stash.back() = checked_sum(costs.stash.back(), beside.stash);
+      costs.core.back() = checked_sum(costs.core.back(), beside.core);
+    }
     costs.logits.push_back(layer.work < 0 ? Bytes{} : std::min(costs_of_work(layer).logits, costs.stash.back()));
     costs.workspace.push_back(layer.work < 0 ? Bytes{} : costs_of_work(layer).workspace);
   };

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <set>
 
+#include "core/cost/framework_memory.hpp"
+
 namespace pipewright {
 namespace {
 
@@ -137,13 +139,27 @@ std::vector<std::int64_t> parameters_by_layer(const Plan& plan, const Model& mod
   return held;
 }
 
+// Scratch memory of a chunk from that of its blocks and of its head. What Megatron needs for the loss is gone when the
+// blocks' backward runs, so of both the larger counts: chunk.logits stay on top of either.
+void settle_workspace(ChunkMemory& chunk, Bytes of_head, std::size_t size, bool megatron) {
+  Bytes& workspace = chunk.workspace[size];
+  if (!megatron || of_head == Bytes{}) {
+    workspace = std::max(workspace, of_head);
+    return;
+  }
+  const Bytes blocks = workspace + chunk.core[size], head = chunk.logits[size] + of_head;
+  workspace = of_head;
+  chunk.core[size] = blocks - std::min(blocks, head);
+}
+
 // Stash, working set and what belongs to them, of one chunk and one size of micro-batch.
 void add_activations(ChunkMemory& chunk, const Plan& plan, VirtualStageId v, const Model& model,
-                     const LayerCosts& layers, const std::vector<char>& leaves, Allocator allocator, std::size_t size) {
+                     const LayerCosts& layers, const std::vector<char>& leaves, Allocator allocator, std::size_t size,
+                     bool megatron) {
   const LayerRange range = plan.layers[static_cast<std::size_t>(v)];
   const StageId stage = plan.stage_of(v);
   const bool selective = plan.recompute[static_cast<std::size_t>(stage)] == Recompute::Selective;
-  Bytes kept;
+  Bytes kept, of_head;  // scratch memory of the layer that keeps logits
   for (LayerId i = range.begin; i < range.end; ++i) {
     const auto layer = static_cast<std::size_t>(i);
     const LayerKept of = kept_of(model, range, i, layers, leaves);
@@ -154,13 +170,29 @@ void add_activations(ChunkMemory& chunk, const Plan& plan, VirtualStageId v, con
     chunk.core[size] = std::max(chunk.core[size], again);
     kept = checked_sum(kept, stash);
     if (!rebuilt) chunk.logits[size] = checked_sum(chunk.logits[size], layers.logits[layer]);
-    chunk.workspace[size] = std::max(chunk.workspace[size], layers.workspace[layer]);
+    Bytes& workspace = !rebuilt && layers.logits[layer] > Bytes{} ? of_head : chunk.workspace[size];
+    workspace = std::max(workspace, layers.workspace[layer]);
     chunk.rounding_working[size] += rounding(stash, allocator);
   }
+  settle_workspace(chunk, of_head, size, megatron);
   chunk.working[size] = kept;
   chunk.stash[size] = checked_sum(chunk.boundary[size], kept);
   chunk.rounding_boundary[size] = rounding(chunk.boundary[size], allocator);
   chunk.rounding_stash[size] = chunk.rounding_boundary[size] + chunk.rounding_working[size];
+}
+
+// Megatron's gradient of the embedding comes last in a backward: the micro-batch's tensors are gone by then.
+void add_table_gradient(ChunkMemory& chunk, LayerRange range, const Scenario& scenario, std::size_t size) {
+  if (!scenario.training.framework.megatron()) return;
+  const PlanRequest& plan = scenario.plan;
+  const TensorParallel split{static_cast<int>(plan.tensor_parallel.value), plan.sequence_parallel.value};
+  for (LayerId i = range.begin; i < range.end; ++i) {
+    const Layer& layer = scenario.model.layers[static_cast<std::size_t>(i)];
+    if (layer.work < 0) continue;
+    const Bytes table = table_gradient(scenario.model.works[static_cast<std::size_t>(layer.work)], split,
+                                       weight_bytes(scenario.training.precision));
+    chunk.workspace[size] = std::max(chunk.workspace[size], table - std::min(table, chunk.stash[size]));
+  }
 }
 
 const Device& device_of(const Plan& plan, const Scenario& scenario, StageId stage) {
@@ -184,7 +216,8 @@ void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, 
                                allocator);
   }
   chunk.weights = bytes(parameters, weight_bytes(training.precision));
-  chunk.gradients = bytes(parameters, gradient_bytes(training));
+  chunk.gradients = checked_sum(bytes(parameters, gradient_bytes(training)),
+                                bytes(parameters, training.framework.bytes_per_parameter));
   chunk.optimizer = bytes(updated_parameters(parameters, plan, stage, training),
                           optimizer_bytes(training.precision, training.optimizer));
 }
@@ -220,11 +253,14 @@ Bytes category(const MemoryBytes& bytes, std::size_t index) {
 
 namespace {
 
-Bytes largest_reserve(const MemoryModel& memory) {
+Bytes largest_fixed(const MemoryModel& memory) {
   Bytes largest = memory.reserve;
   for (const DeviceRoom& room : memory.rooms)
     largest = std::max(largest, room.reserve);
-  return largest;
+  Bytes fixed;
+  for (const FixedMemory& of : memory.fixed)
+    fixed = std::max(fixed, checked_sum(checked_sum(of.always, of.running), of.between));
+  return checked_sum(largest, fixed);
 }
 
 // What does not depend on the cut.
@@ -252,7 +288,9 @@ void fill(MemoryModel& memory, const Plan& plan, const Scenario& scenario, const
   for (std::size_t v = first; v < memory.chunks.size(); v += step) {
     memory.chunks[v].boundary[size] = boundary[v];
     add_activations(memory.chunks[v], plan, static_cast<VirtualStageId>(v), scenario.model, layers, leaves,
-                    device_of(plan, scenario, plan.stage_of(static_cast<int>(v))).allocator, size);
+                    device_of(plan, scenario, plan.stage_of(static_cast<int>(v))).allocator, size,
+                    scenario.training.framework.megatron());
+    add_table_gradient(memory.chunks[v], plan.layers[v], scenario, size);
   }
 }
 
@@ -270,7 +308,8 @@ MemoryModel memory_model(const Plan& plan, const CostModel& cost) {
     fill(memory, plan, scenario, layers, leaves, size, 0, 1);
     add_outputs(memory, plan, scenario.model, layers, leaves, size);
   }
-  refuse_overflow(memory.chunks, largest_reserve(memory), plan.micro_batches);
+  add_fixed(memory, plan, scenario);
+  refuse_overflow(memory.chunks, largest_fixed(memory), plan.micro_batches);
   return memory;
 }
 
@@ -286,7 +325,8 @@ MemoryModel without_outputs(const Plan& plan, const CostModel& cost, const std::
   const std::vector<char> leaves = leaving_outputs(plan, scenario.model);
   for (std::size_t size = 0; size < layers.size(); ++size)
     fill(memory, plan, scenario, layers[size], leaves, size, first, step);
-  refuse_overflow(memory.chunks, largest_reserve(memory), plan.micro_batches);
+  add_fixed(memory, plan, scenario);
+  refuse_overflow(memory.chunks, largest_fixed(memory), plan.micro_batches);
   return memory;
 }
 
@@ -337,6 +377,11 @@ std::string fit_text(double fit) {
   char text[32];
   std::snprintf(text, sizeof text, "%.10g %%", 100 * fit);
   return text;
+}
+
+Bytes held_between_steps(const MemoryModel& memory, const MemoryBytes& bytes, StageId stage) {
+  const FixedMemory fixed = memory.fixed_of(stage);
+  return bytes.weights + bytes.gradients + bytes.optimizer + fixed.always + fixed.between;
 }
 
 MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes, StageId stage) {

@@ -30,6 +30,8 @@
 // P = 95 %: 64 + 0.95 * 12 = 75.4 where the need is 70. planner/what_if/spread.hpp draws from the same range;
 // tests/core/memory_operators_test.cpp "fits with a probability"
 //
+// `training.framework` adds what a framework holds beside these: core/cost/framework_memory.hpp
+//
 // Peak without buffers needs no clock: a walk over the op list gives it exactly (`peak`), the simulated time series
 // (`series`) confirms it and adds the buffers.
 #pragma once
@@ -118,6 +120,14 @@ double fit_probability(const MemoryNeed& need);
 // As it is written: "95 %", "99.5 %".
 std::string fit_text(double fit);
 
+// What a framework holds on a stage beside the tensors of its ops: core/cost/framework_memory.hpp
+struct FixedMemory {
+  Bytes always;   // counted as workspace
+  Bytes running;  // likewise, while an op runs
+  Bytes between;  // after the step, beside `always`
+  bool operator==(const FixedMemory&) const = default;
+};
+
 // What a device has, and what of it no model gets.
 struct DeviceRoom {
   Bytes reserve;             // of the device, and of the pipeline runtime when K > 1
@@ -136,7 +146,11 @@ struct MemoryModel {
   std::map<std::pair<VirtualStageId, VirtualStageId>, ChunkOutput> outputs = {};
   // By stage, on a cluster of several device classes (the three members above are then the first stage's); else none.
   std::vector<DeviceRoom> rooms = {};
+  // By stage; none: the framework holds nothing of its own. Where there are some, messages are among them: no buffers.
+  std::vector<FixedMemory> fixed = {};
+  bool reduces_in_place = false;  // gradients travel from where they lie: no buckets
 
+  FixedMemory fixed_of(StageId k) const { return fixed.empty() ? FixedMemory{} : fixed[static_cast<std::size_t>(k)]; }
   DeviceRoom room(StageId k) const {
     return rooms.empty() ? DeviceRoom{reserve, capacity, fragmentation} : rooms[static_cast<std::size_t>(k)];
   }
@@ -149,6 +163,8 @@ MemoryModel memory_of_stage(const Plan& plan, const CostModel& cost, const std::
                             StageId k);
 // Of all stages.
 MemoryModel memory_of_stages(const Plan& plan, const CostModel& cost, const std::array<LayerCosts, 2>& layers);
+// What a worker of `stage` holds between steps: weights, gradients, optimizer, and what its framework holds then.
+Bytes held_between_steps(const MemoryModel& memory, const MemoryBytes& bytes, StageId stage);
 // Of a worker of `stage`.
 MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes, StageId stage);
 

@@ -72,6 +72,8 @@ class Ledger {
         progress_(slot_of(rows_) * slot_of(shape_.virtual_stages)) {
     const StageId stage = stage_at(shape_, position);
     bytes_.reserve = memory.room(stage).reserve;
+    fixed_ = memory.fixed_of(stage);
+    bytes_.workspace = fixed_.always;
     for (int i = 0; i < shape_.virtual_stages; ++i) {
       const ChunkMemory& chunk = memory.chunks[slot_of(shape_.chunk_of(stage, i))];
       bytes_.weights += chunk.weights;
@@ -88,7 +90,7 @@ class Ledger {
   void begin(const Op& op) {
     const ChunkMemory& chunk = memory_.chunks[op.virtual_stage];
     const std::size_t size = is_last(op) ? 1 : 0;
-    if (op.kind != Kind::Update) bytes_.workspace = chunk.workspace[size];
+    if (op.kind != Kind::Update) bytes_.workspace = fixed_.always + fixed_.running + chunk.workspace[size];
     switch (op.kind) {
       case Kind::F:
         hold(chunk, size, is_recomputed(op), 1);
@@ -109,7 +111,7 @@ class Ledger {
   }
 
   void end(const Op& op) {
-    bytes_.workspace = {};
+    bytes_.workspace = fixed_.always;
     if (op.kind == Kind::B || op.kind == Kind::BW)
       bytes_.recompute -= memory_.chunks[op.virtual_stage].core[is_last(op) ? 1 : 0];
     if (op.kind == Kind::BW) return finish_backward(op);
@@ -196,6 +198,7 @@ class Ledger {
   std::vector<int> version_used_;       // likewise; asynchronous schedules only
   std::vector<Versions> versions_;      // [chunk here]
   bool promised_ = false;
+  FixedMemory fixed_;
   MemoryBytes bytes_;
   int in_flight_ = 0, most_in_flight_ = 0, most_versions_ = 1;
 };
@@ -261,6 +264,8 @@ class BufferFinder {
       : schedule_(schedule),
         costs_(costs),
         timeline_(timeline),
+        messages_(memory.fixed.empty()),
+        buckets_(!memory.reduces_in_place),
         index_(only < 0 ? OpIndex(schedule)
                         : OpIndex(schedule, static_cast<PositionId>(slot_of(only) % schedule.positions.size()))) {
     sort_by_receiver(only);
@@ -272,20 +277,8 @@ class BufferFinder {
 
   void find(WorkerId worker, Buffers& buffers) const {
     buffers.clear();
-    for (std::uint32_t i = first_received_[slot_of(worker)]; i < first_received_[slot_of(worker) + 1]; ++i)
-      hold_at_receiver(received_[i], buffers);
-    for (std::uint32_t i = first_sent(worker); i < timeline_.transfers.size() && timeline_.transfers[i].from == worker;
-         ++i)
-      hold_at_sender(i, buffers);
-    const LaneTimes& times = timeline_.workers[slot_of(worker)];
-    const auto& collective = schedule_.positions[slot_of(worker) % schedule_.positions.size()].collective;
-    for (std::size_t i = 0; i < collective.size(); ++i) {
-      if (collective[i].virtual_stage >= costs_.collectives.size()) continue;
-      const auto& buckets = costs_.collectives[collective[i].virtual_stage];
-      if (collective[i].bucket < buckets.size())
-        buffers.hold(buckets[collective[i].bucket].bytes, times.collective[i].start, times.collective[i].end,
-                     {Source::List::Collective, static_cast<std::uint32_t>(i)});
-    }
+    if (messages_) find_messages(worker, buffers);
+    if (buckets_) find_buckets(worker, buffers);
     buffers.sort();
   }
 
@@ -307,6 +300,26 @@ class BufferFinder {
   }
 
  private:
+  void find_messages(WorkerId worker, Buffers& buffers) const {
+    for (std::uint32_t i = first_received_[slot_of(worker)]; i < first_received_[slot_of(worker) + 1]; ++i)
+      hold_at_receiver(received_[i], buffers);
+    for (std::uint32_t i = first_sent(worker); i < timeline_.transfers.size() && timeline_.transfers[i].from == worker;
+         ++i)
+      hold_at_sender(i, buffers);
+  }
+
+  void find_buckets(WorkerId worker, Buffers& buffers) const {
+    const LaneTimes& times = timeline_.workers[slot_of(worker)];
+    const auto& collective = schedule_.positions[slot_of(worker) % schedule_.positions.size()].collective;
+    for (std::size_t i = 0; i < collective.size(); ++i) {
+      if (collective[i].virtual_stage >= costs_.collectives.size()) continue;
+      const auto& buckets = costs_.collectives[collective[i].virtual_stage];
+      if (collective[i].bucket < buckets.size())
+        buffers.hold(buckets[collective[i].bucket].bytes, times.collective[i].start, times.collective[i].end,
+                     {Source::List::Collective, static_cast<std::uint32_t>(i)});
+    }
+  }
+
   // Counting sort that keeps the order of each worker's transfers.
   void sort_by_receiver(WorkerId only) {
     const auto wanted = [only](const Transfer& transfer) { return only < 0 || transfer.to == only; };
@@ -369,6 +382,7 @@ class BufferFinder {
   const Schedule& schedule_;
   const StepCosts& costs_;
   const Timeline& timeline_;
+  const bool messages_, buckets_;  // that take buffers: a framework may count them among what is fixed
   const OpIndex index_;
   std::vector<const ChunkOutput*> outputs_;               // [edge]; nullptr: not listed
   std::vector<std::uint32_t> first_received_, received_;  // transfers to worker w: received_[first[w] .. first[w + 1])

@@ -30,7 +30,8 @@ Bytes memory_part(const MemoryBytes& bytes, std::string_view part) {
   const Bytes state = bytes.weights + bytes.gradients + bytes.optimizer;
   if (part == "total") return bytes.total();
   if (part == "allocated") return bytes.model();
-  if (part == "training_state") return state;
+  if (part == "training_state" || part == "held")
+    return state;  // held: with what a framework holds, in planner/figures.cpp
   if (part == "activations") return bytes.total() - state - bytes.reserve;
   const auto found = std::find(kMemoryCategories.begin(), kMemoryCategories.end(), part);
   PP_CHECK(found != kMemoryCategories.end());

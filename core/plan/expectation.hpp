@@ -52,11 +52,12 @@ Dimension dimension(Figure figure);
 // Parts of a memory peak: the report's categories, and sums of them.
 //     total            everything, the device's reserve included
 //     training_state   weights, gradients, optimizer
+//     held             what stays between steps: training_state, and what the framework holds (training.framework)
 //     activations      the rest without the reserve: what comes and goes with the micro-batches
 //     allocated        everything but the reserve: what the framework's allocator hands out
 //     reserved         that, with what the allocator adds by rounding and fragmentation (planner/figures.hpp)
-inline constexpr std::array<std::string_view, 5> kMemorySums = {"total", "training_state", "activations", "allocated",
-                                                                "reserved"};
+inline constexpr std::array<std::string_view, 6> kMemorySums = {"total",       "training_state", "held",
+                                                                "activations", "allocated",      "reserved"};
 Bytes memory_part(const MemoryBytes& bytes, std::string_view part);
 
 // Of which stage or device a figure is.

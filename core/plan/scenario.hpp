@@ -15,6 +15,7 @@
 #include "core/cluster/cluster.hpp"
 #include "core/cost/profile.hpp"
 #include "core/model/graph.hpp"
+#include "core/plan/framework_memory.hpp"
 #include "core/plan/optimizer.hpp"
 #include "core/plan/run_request.hpp"
 
@@ -75,7 +76,8 @@ struct Training {
   // weight and states written once.
   std::optional<Bytes> update_bytes;
   std::optional<std::int64_t> sequence_length;  // tokens per sample; tokens/s needs it
-  OpenFields open;                              // micro_batch_size, micro_batches, zero
+  FrameworkMemory framework;
+  OpenFields open;  // micro_batch_size, micro_batches, zero
   Place place;
 };
 

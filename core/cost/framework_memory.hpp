@@ -1,0 +1,55 @@
+// Memory of frameworks, tensor by tensor: what `training.framework` adds to the tensors that operators keep.
+//
+// u = 2 s b h, one hidden state (its part with sequence parallelism); T = s b tokens; t devices share a layer; V the
+// vocabulary. Per layer and micro-batch in flight:
+//
+//     norm statistics       8 T of a layer norm, 4 T of an RMS norm: mean and reciprocal deviation in fp32
+//     attention_copy        2 T q / t: FlashAttention-2 behind Transformer Engine keeps its output in the order batch,
+//                           sequence beside the one that the projection reads, with micro-batches of more than a sample
+//     fp32_softmax          2 a s^2 b / t more than the 2 of fp16: PyTorch's softmax instead of Megatron's fused one
+//     gathered_inputs       (1 - 1/t) u of each product that divides its columns
+//     gate_kept             2 T f / t: activation(gate) beside gate, value and product
+//
+// While the loss and its backward run (once: the last stage has one micro-batch between them):
+//
+//     max(c T V / t, 2 T V / t + 2 V h / t) + 38 T, with sequence parallelism + the gathered input of the head
+//     c = 6: bf16 logits and a copy in fp32, in which maximum, exponents, softmax and gradient replace one another
+//        10: fused by torch.compile with a second buffer in fp32; 2: Transformer Engine's kernel, in place of the logits
+//     2 V h / t: the gradient of the head's weight
+//
+// While a layer's backward runs: 2 T f' / t, the gradient of what the first product of the feed-forward made (f' its
+// features), and 2 h f' / t where weight gradients are `separate`. At the end of the backward of the first stage 2 V h / t.
+//
+// All the time: `workspace`; with `fused_kept` 2 B per weight of each shape that blocks have; local layers: 2 a s^2 b /
+// t, the buffer of scores. While ops run: mask s^2 b, tokens, labels and positions 24 T, loss mask 4 T; with several
+// stages the messages 2 u (3 u with virtual stages), and without virtual stages the next mask. After the step: 3584 B,
+// with several stages 2 v u and (v = 1) a mask; fp16: the gradients' copy in fp32.
+//
+// [Korthikanti22] section 4 for what a block keeps; Megatron-LM core (tensor_parallel/cross_entropy.py,
+// transformer/dot_product_attention.py, pipeline_parallel/schedules.py), Transformer Engine (pytorch/module/base.py).
+// Worked numbers: docs/how-it-works/memory.md, tests/planner/framework_memory_test.cpp
+#pragma once
+
+#include "core/cost/memory_model.hpp"
+#include "core/plan/framework_memory.hpp"
+
+namespace pipewright {
+
+// Of one layer and one micro-batch, on a device.
+struct BesideOperators {
+  Bytes stash;         // more of it
+  Bytes core;          // of that: rebuilt by selective recomputation
+  Bytes fewer_logits;  // less of it: the loss keeps less than 4 B per logit
+  Bytes workspace;     // instead of the operators' scratch memory; absent where the framework says nothing
+  bool instead = false;
+};
+BesideOperators beside_operators(const Work& work, const FrameworkMemory& framework, TensorParallel split,
+                                 Bytes per_value, std::int64_t samples);
+
+// 2 V h / t of a layer with a table: its gradient, at the end of the backward.
+Bytes table_gradient(const Work& work, TensorParallel split, Bytes per_value);
+
+// Fills MemoryModel::fixed from its chunks.
+void add_fixed(MemoryModel& memory, const Plan& plan, const Scenario& scenario);
+
+}  // namespace pipewright

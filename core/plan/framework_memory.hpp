@@ -1,0 +1,51 @@
+// What a framework holds beside the tensors that a model's operators keep: `training.framework` of a scenario. Without
+// it nothing is held beside them, as in a run of our own. Formulas and sources: core/cost/framework_memory.hpp
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/units.hpp"
+
+namespace pipewright {
+
+enum class FrameworkTensors {
+  None,           // those of the operators alone
+  Megatron,       // Megatron-core with the layers of Transformer Engine
+  MegatronLocal,  // with its own layers
+};
+// Where gradients lie while they are reduced.
+enum class GradientBuffer {
+  Copied,   // in a bucket of their own: a second copy of what travels
+  InPlace,  // where they were summed up
+};
+// How the gradient of a weight is added to the sum of the micro-batches.
+enum class WeightGradients {
+  Separate,   // a tensor of its own, then added
+  Fused,      // by the product itself
+  FusedKept,  // likewise; a placeholder per shape of a weight stays
+};
+
+struct FrameworkMemory {
+  FrameworkTensors tensors = FrameworkTensors::None;
+  std::optional<GradientBuffer> gradient_buffer;  // absent: in_place for Megatron, else copied
+  WeightGradients weight_gradients = WeightGradients::Fused;
+  std::optional<std::int64_t>
+      logit_bytes;               // per logit, at the most full moment of the loss; absent: 6 for Megatron, else 4
+  Bytes workspace;               // of kernels, all the time
+  Bytes bytes_per_parameter;     // beside weight, gradient and states
+  bool attention_mask = true;    // Megatron: a mask of s x s per sample is loaded
+  bool attention_copy = false;   // a fused kernel keeps its output twice
+  bool fp32_softmax = false;     // materialised scores are kept in fp32
+  bool gathered_inputs = false;  // sequence parallelism: gathered inputs of products are kept
+  bool gate_kept = false;        // the gate's activation is kept, too: gate and product are two operators
+
+  bool megatron() const { return tensors != FrameworkTensors::None; }
+  bool reduces_in_place() const {
+    return gradient_buffer.value_or(megatron() ? GradientBuffer::InPlace : GradientBuffer::Copied) ==
+           GradientBuffer::InPlace;
+  }
+  bool operator==(const FrameworkMemory&) const = default;
+};
+
+}  // namespace pipewright
