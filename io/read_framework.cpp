@@ -28,6 +28,17 @@ constexpr Field<FrameworkMemory> kFramework[] = {
      "per logit when the loss holds most: 6 bf16 and a copy in fp32, 10 with a second copy, 2 in place; default: 6 for "
      "Megatron, else 4",
      Need::Optional, read_as<&FrameworkMemory::logit_bytes, LogitBytes>, write_as<&FrameworkMemory::logit_bytes>},
+    {"first_logit_bytes", "whole number, 0 to 64",
+     "the same in the first step, where torch.compile tunes a fused loss: 16 to 20; Adam's states are not there yet; "
+     "default: as logit_bytes",
+     Need::Optional, read_as<&FrameworkMemory::first_logit_bytes, LogitBytes>,
+     write_as<&FrameworkMemory::first_logit_bytes>},
+    {"vocabulary_multiple", "whole number >= 1",
+     "of which each device's rows of a table are a multiple: padding that takes memory; default: 128 for Megatron, "
+     "else "
+     "1",
+     Need::Optional, read_as<&FrameworkMemory::vocabulary_multiple, AtLeast1>,
+     write_as<&FrameworkMemory::vocabulary_multiple>},
     {"workspace", "size", "of kernels (cuBLAS, Transformer Engine), all the time; default: 0 B", Need::Optional,
      read_as<&FrameworkMemory::workspace>, write_as<&FrameworkMemory::workspace>},
     {"bytes_per_parameter", "size",

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/cost/framework_memory.hpp"
 #include "core/cost/memory_model.hpp"
 #include "sim/schedules/table.hpp"
 
@@ -66,7 +67,7 @@ void add_links(SuffixProblem& problem, const Plan& shell, const CostModel& cost)
 }
 
 NeedSum sum_of(const Scenario& scenario, const Device& device) {
-  return main_need_sum(device.fragmentation, scenario.model.works.empty() ? 0 : kActivationBand, fit_asked(scenario));
+  return main_need_sum(device.fragmentation, activation_band(scenario), fit_asked(scenario));
 }
 
 // Bytes as the memory model counts them, but for workspaces, buffers and rounding; of states that ZeRO divides, the

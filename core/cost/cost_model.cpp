@@ -105,6 +105,7 @@ Bytes bytes_of(double per_sample, std::int64_t samples) {
 struct WorkCosts {
   std::optional<CostSource::Passes> passes;
   Bytes logits, workspace;
+  Bytes of_operators;      // logits as the operators keep them
   BesideOperators beside;  // what the framework holds
   bool known = false;
 };
@@ -129,11 +130,11 @@ LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active)
     WorkCosts& known = by_work[static_cast<std::size_t>(layer.work)];
     if (std::exchange(known.known, true)) return known;
     const Work& work = model.works[static_cast<std::size_t>(layer.work)];
-    known.logits = bytes_of(work.logits.on_device(per_value, split), samples);
+    known.logits = known.of_operators = bytes_of(work.logits.on_device(per_value, split), samples);
     for (const Operator& op : work.operators)
       known.workspace = std::max(known.workspace, bytes_of(op.workspace.on_device(per_value, split), samples));
     known.beside = beside_operators(work, scenario_.training.framework, split, per_value, samples);
-    known.logits -= std::min(known.logits, known.beside.fewer_logits);
+    if (known.beside.logits) known.logits = *known.beside.logits;
     known.workspace = known.beside.instead ? known.beside.workspace : known.workspace + known.beside.workspace;
     return known;
   };
@@ -163,10 +164,11 @@ LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active)
     costs.core.push_back(
         layer.stash_selective ? costs.stash.back() - scaled(*layer.stash_selective, samples, model.batch) : Bytes{});
     if (layer.work >= 0) {
-      const BesideOperators& beside = costs_of_work(layer).beside;
-      costs.stash.back() -= std::min(costs.stash.back(), beside.fewer_logits);
-      costs.stash.back() = checked_sum(costs.stash.back(), beside.stash);
-      costs.core.back() = checked_sum(costs.core.back(), beside.core);
+      const WorkCosts& of = costs_of_work(layer);
+      Bytes& stash = costs.stash.back();
+      if (of.beside.logits) stash = checked_sum(stash - std::min(stash, of.of_operators), of.logits);
+      stash = checked_sum(stash, of.beside.stash);
+      costs.core.back() = checked_sum(costs.core.back(), of.beside.core);
     }
     costs.logits.push_back(layer.work < 0 ? Bytes{} : std::min(costs_of_work(layer).logits, costs.stash.back()));
     costs.workspace.push_back(layer.work < 0 ? Bytes{} : costs_of_work(layer).workspace);

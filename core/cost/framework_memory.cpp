@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -9,7 +10,6 @@ namespace pipewright {
 namespace {
 
 constexpr double kLogitBytesKept = 4;         // fp32 probabilities, from the loss to its backward
-constexpr double kMegatronLogitBytes = 6;     // with the bf16 logits
 constexpr double kLossBytesPerToken = 38;     // targets, masks, maxima, sums and losses of the loss
 constexpr double kBatchBytesPerToken = 28;    // tokens, labels, positions (8 B each) and the loss mask (4 B)
 constexpr std::int64_t kBetweenSteps = 3584;  // scalars that stay after a step: losses, norms, scales
@@ -64,7 +64,7 @@ class Sum {
   }
 
   BesideOperators done() const {
-    return {whole(stash_ + core_), whole(core_), whole(fewer_logits_), whole(workspace_), framework_.megatron()};
+    return {whole(stash_ + core_), whole(core_), logits_, whole(workspace_), framework_.megatron()};
   }
 
  private:
@@ -84,20 +84,23 @@ class Sum {
   void add_linear(const Linear& linear, const StepFigures& of) {
     if (linear.split != Split::Columns) return;
     const double tokens = samples_ * of.in / static_cast<double>(of.in_features);
-    const double features = divided(of.out_features, t_), weight = features * static_cast<double>(of.in_features);
-    if (linear.logits) return add_head(tokens, features, weight, samples_ * of.in * each_);
+    const auto weight_of = [&](double features) { return features * static_cast<double>(of.in_features); };
+    if (linear.logits) {
+      const auto rows = static_cast<double>(framework_.rows_of_table(of.out_features, t_));
+      return add_head(tokens * rows, tokens, weight_of(rows), samples_ * of.in * each_);
+    }
+    const double features = divided(of.out_features, t_);
     if (sequence_parallel_ && framework_.gathered_inputs) stash_ += samples_ * of.in * each_ * (1 - 1.0 / t_);
     if (!framework_.megatron()) return;
     const bool separate = framework_.weight_gradients == WeightGradients::Separate;
-    workspace_ = std::max(workspace_, each_ * (tokens * features + (separate ? weight : 0)));
+    workspace_ = std::max(workspace_, each_ * (tokens * features + (separate ? weight_of(features) : 0)));
   }
 
-  void add_head(double tokens, double features, double weight, double gathered) {
-    const double logits = tokens * features;
-    const double most = static_cast<double>(framework_.logit_bytes.value_or(
-        static_cast<std::int64_t>(framework_.megatron() ? kMegatronLogitBytes : kLogitBytesKept)));
+  void add_head(double logits, double tokens, double weight, double gathered) {
+    if (!framework_.megatron() && !framework_.logit_bytes && !framework_.vocabulary_multiple) return;
+    const auto most = static_cast<double>(framework_.bytes_of_logit());
     const double kept = std::min(kLogitBytesKept, most);
-    fewer_logits_ = (kLogitBytesKept - kept) * logits;
+    logits_ = checked_sum(logits_.value_or(Bytes{}), whole(kept * logits));
     double held = most * logits;
     if (framework_.megatron()) {
       held = std::max(held, each_ * (logits + weight)) + kLossBytesPerToken * tokens;
@@ -110,7 +113,8 @@ class Sum {
   const int t_;
   const bool sequence_parallel_;
   const double each_, samples_;
-  double stash_ = 0, core_ = 0, fewer_logits_ = 0, workspace_ = 0;
+  double stash_ = 0, core_ = 0, workspace_ = 0;
+  std::optional<Bytes> logits_;
 };
 
 // One buffer per shape of a weight in the stage's blocks.
@@ -184,6 +188,31 @@ FixedMemory fixed_of(const MemoryModel& memory, const Plan& plan, const Scenario
   return fixed;
 }
 
+// The first step's loss, before Adam's states are there.
+void add_first_step(MemoryModel& memory, const Plan& plan, const Scenario& scenario) {
+  const Training& training = scenario.training;
+  const FrameworkMemory& framework = training.framework;
+  const std::int64_t most = framework.bytes_of_logit(),
+                     states = optimizer_bytes(training.precision, training.optimizer).value;
+  const std::int64_t later =
+      states - optimizer_bytes(training.precision, Optimizer::Sgd).value;  // all but the master weights
+  for (StageId k = 0; k < plan.stages; ++k) {
+    double missing = 0;
+    for (VirtualStageId v = k; v < plan.chunks() && states > 0; v += plan.stages)
+      missing += static_cast<double>(memory.chunks[static_cast<std::size_t>(v)].optimizer.value) *
+                 static_cast<double>(later) / static_cast<double>(states);
+    for (VirtualStageId v = k; v < plan.chunks(); v += plan.stages) {
+      ChunkMemory& chunk = memory.chunks[static_cast<std::size_t>(v)];
+      for (std::size_t size = 0; size < chunk.logits.size(); ++size) {
+        const double logits =
+            static_cast<double>(chunk.logits[size].value) / std::min(kLogitBytesKept, static_cast<double>(most));
+        const double more = static_cast<double>(*framework.first_logit_bytes - most) * logits - missing;
+        if (more > 0) chunk.workspace[size] = checked_sum(chunk.workspace[size], whole(more));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 BesideOperators beside_operators(const Work& work, const FrameworkMemory& framework, TensorParallel split,
@@ -195,14 +224,42 @@ BesideOperators beside_operators(const Work& work, const FrameworkMemory& framew
   return sum.done();
 }
 
-Bytes table_gradient(const Work& work, TensorParallel split, Bytes per_value) {
+double activation_band(const Scenario& scenario) {
+  if (scenario.model.works.empty()) return 0;
+  return scenario.training.framework.megatron() ? kFrameworkBand : kActivationBand;
+}
+
+Bytes table_gradient(const Work& work, const FrameworkMemory& framework, TensorParallel split, Bytes per_value) {
   const Program* const program = work.program.get();
   if (program == nullptr) return {};
   for (const ProgramStep& step : program->steps)
     if (const auto* table = std::get_if<Embedding>(&step.spec))
-      return whole(divided(table->vocabulary, split.degree) *
-                   static_cast<double>(figures_of(*program, step).out_features) * static_cast<double>(per_value.value));
+      return {checked_product(checked_product(framework.rows_of_table(table->vocabulary, split.degree),
+                                              figures_of(*program, step).out_features, "a table"),
+                              per_value.value, "a table")};
   return {};
+}
+
+std::int64_t padding(const Work& work, const FrameworkMemory& framework, int tensor_parallel, bool tied) {
+  const Program* const program = work.program.get();
+  if (program == nullptr || !work.split_vocabulary) return 0;
+  const auto added = [&](std::int64_t vocabulary, std::int64_t features) {
+    const std::int64_t rows = framework.rows_of_table(vocabulary, tensor_parallel);
+    if (rows == vocabulary / tensor_parallel + (vocabulary % tensor_parallel != 0 ? 1 : 0)) return std::int64_t{0};
+    // A device holds its share of all values of the table (Layer::held).
+    const std::int64_t values = checked_product(vocabulary, features, "a table");
+    return checked_product(rows, features, "a table") - (values + tensor_parallel - 1) / tensor_parallel;
+  };
+  std::int64_t values = 0;
+  for (const ProgramStep& step : program->steps) {
+    const StepFigures of = figures_of(*program, step);
+    const auto* linear = std::get_if<Linear>(&step.spec);
+    if (const auto* table = std::get_if<Embedding>(&step.spec))
+      values += added(table->vocabulary, of.out_features);
+    else if (linear != nullptr && linear->logits && linear->split == Split::Columns && (tied || !linear->tied))
+      values += added(of.out_features, of.in_features);
+  }
+  return values;
 }
 
 void add_fixed(MemoryModel& memory, const Plan& plan, const Scenario& scenario) {
@@ -211,6 +268,7 @@ void add_fixed(MemoryModel& memory, const Plan& plan, const Scenario& scenario) 
   if (!framework.megatron()) return;
   for (StageId k = 0; k < plan.stages; ++k)
     memory.fixed.push_back(fixed_of(memory, plan, scenario, k));
+  if (framework.first_logit_bytes) add_first_step(memory, plan, scenario);
 }
 
 }  // namespace pipewright

@@ -16,6 +16,9 @@
 //     c = 6: bf16 logits and a copy in fp32, in which maximum, exponents, softmax and gradient replace one another
 //        10: fused by torch.compile with a second buffer in fp32; 2: Transformer Engine's kernel, in place of the logits
 //     2 V h / t: the gradient of the head's weight
+//     V: padded to a multiple of 128 t
+//     first_logit_bytes f: while torch.compile tunes its kernels (f - c) T V / t more, where that is more than the 8 B
+//     per parameter of Adam's states, which the first step's loss does not see
 //
 // While a layer's backward runs: 2 T f' / t, the gradient of what the first product of the feed-forward made (f' its
 // features), and 2 h f' / t where weight gradients are `separate`. At the end of the backward of the first stage 2 V h / t.
@@ -30,6 +33,8 @@
 // Worked numbers: docs/how-it-works/memory.md, tests/planner/framework_memory_test.cpp
 #pragma once
 
+#include <optional>
+
 #include "core/cost/memory_model.hpp"
 #include "core/plan/framework_memory.hpp"
 
@@ -37,19 +42,28 @@ namespace pipewright {
 
 // Of one layer and one micro-batch, on a device.
 struct BesideOperators {
-  Bytes stash;         // more of it
-  Bytes core;          // of that: rebuilt by selective recomputation
-  Bytes fewer_logits;  // less of it: the loss keeps less than 4 B per logit
-  Bytes workspace;     // instead of the operators' scratch memory; absent where the framework says nothing
+  Bytes stash;                  // more of it, but for logits
+  Bytes core;                   // of that: rebuilt by selective recomputation
+  std::optional<Bytes> logits;  // that the loss keeps, instead of the operators'
+  Bytes workspace;              // scratch memory, of Megatron instead of the operators', else beside it
   bool instead = false;
 };
 BesideOperators beside_operators(const Work& work, const FrameworkMemory& framework, TensorParallel split,
                                  Bytes per_value, std::int64_t samples);
 
 // 2 V h / t of a layer with a table: its gradient, at the end of the backward.
-Bytes table_gradient(const Work& work, TensorParallel split, Bytes per_value);
+Bytes table_gradient(const Work& work, const FrameworkMemory& framework, TensorParallel split, Bytes per_value);
 
-// Fills MemoryModel::fixed from its chunks.
+// Values of the rows that pad the layer's tables, on a device; `tied`: also of one that it shares with another layer.
+std::int64_t padding(const Work& work, const FrameworkMemory& framework, int tensor_parallel, bool tied);
+
+// The place of kActivationBand where tensors are counted as Megatron holds them: on which kernel an attention runs, which
+// is often unknown, decides up to 5 % of a layer. Of the peaks of its own tests 84 % lie
+// within 1 %.
+constexpr double kFrameworkBand = 0.05;
+double activation_band(const Scenario& scenario);  // 0: the model states what it keeps
+
+// Fills MemoryModel::fixed from its chunks; the loss's scratch memory becomes the first step's where that is more.
 void add_fixed(MemoryModel& memory, const Plan& plan, const Scenario& scenario);
 
 }  // namespace pipewright

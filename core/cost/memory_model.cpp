@@ -121,7 +121,8 @@ Bytes rounding(Bytes block, Allocator allocator) {
 
 // Parameters of a chunk on one device: those of its layers, and its own copy of a table that is tied to a layer of
 // another stage (Megatron-LM keeps the embedding on the first and on the last stage).
-std::vector<std::int64_t> parameters_by_layer(const Plan& plan, const Model& model, VirtualStageId chunk) {
+std::vector<std::int64_t> parameters_by_layer(const Plan& plan, const Model& model, const FrameworkMemory& framework,
+                                              VirtualStageId chunk) {
   const LayerRange range = plan.layers[static_cast<std::size_t>(chunk)];
   const auto stage_of_layer = [&](LayerId layer) {
     const auto holds = [layer](const LayerRange& r) { return layer < r.end; };
@@ -132,8 +133,12 @@ std::vector<std::int64_t> parameters_by_layer(const Plan& plan, const Model& mod
   for (LayerId i = range.begin; i < range.end; ++i) {
     const Layer& layer = model.layers[static_cast<std::size_t>(i)];
     held.push_back(layer.held());
-    if (layer.tied_to < 0 || layer.work < 0 || stage_of_layer(layer.tied_to) == plan.stage_of(chunk)) continue;
-    const std::int64_t table = model.works[static_cast<std::size_t>(layer.work)].tied_parameters;
+    if (layer.work < 0) continue;
+    const bool copy = layer.tied_to >= 0 && stage_of_layer(layer.tied_to) != plan.stage_of(chunk);
+    const Work& work = model.works[static_cast<std::size_t>(layer.work)];
+    held.back() = checked_sum(held.back(), padding(work, framework, plan.tensor_parallel, copy), "the parameters");
+    if (!copy) continue;
+    const std::int64_t table = work.tied_parameters;
     held.back() = checked_sum(held.back(), (table + plan.tensor_parallel - 1) / plan.tensor_parallel, "the parameters");
   }
   return held;
@@ -189,8 +194,8 @@ void add_table_gradient(ChunkMemory& chunk, LayerRange range, const Scenario& sc
   for (LayerId i = range.begin; i < range.end; ++i) {
     const Layer& layer = scenario.model.layers[static_cast<std::size_t>(i)];
     if (layer.work < 0) continue;
-    const Bytes table = table_gradient(scenario.model.works[static_cast<std::size_t>(layer.work)], split,
-                                       weight_bytes(scenario.training.precision));
+    const Bytes table = table_gradient(scenario.model.works[static_cast<std::size_t>(layer.work)],
+                                       scenario.training.framework, split, weight_bytes(scenario.training.precision));
     chunk.workspace[size] = std::max(chunk.workspace[size], table - std::min(table, chunk.stash[size]));
   }
 }
@@ -207,7 +212,7 @@ void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, 
     return Bytes{checked_product(parameters, each.value, "the bytes of the parameters")};
   };
   std::int64_t parameters = 0;
-  for (const std::int64_t of_layer : parameters_by_layer(plan, scenario.model, v)) {
+  for (const std::int64_t of_layer : parameters_by_layer(plan, scenario.model, training.framework, v)) {
     parameters = checked_sum(parameters, of_layer, "the parameters");
     chunk.rounding += rounding(bytes(of_layer, weight_bytes(training.precision)), allocator) +
                       rounding(bytes(of_layer, gradient_bytes(training)), allocator) +
@@ -275,7 +280,8 @@ MemoryModel empty_model(const Plan& plan, const Scenario& scenario) {
   memory.reserve = first.reserve, memory.capacity = first.capacity, memory.fragmentation = first.fragmentation;
   for (StageId k = 0; scenario.cluster.classes() > 1 && k < plan.stages; ++k)
     memory.rooms.push_back(room(k));
-  if (!scenario.model.works.empty()) memory.activation_band = kActivationBand, memory.fit = fit_asked(scenario);
+  memory.activation_band = activation_band(scenario);
+  if (!scenario.model.works.empty()) memory.fit = fit_asked(scenario);
   memory.chunks.resize(static_cast<std::size_t>(plan.chunks()));
   return memory;
 }

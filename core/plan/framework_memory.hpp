@@ -30,8 +30,10 @@ struct FrameworkMemory {
   FrameworkTensors tensors = FrameworkTensors::None;
   std::optional<GradientBuffer> gradient_buffer;  // absent: in_place for Megatron, else copied
   WeightGradients weight_gradients = WeightGradients::Fused;
-  std::optional<std::int64_t>
-      logit_bytes;               // per logit, at the most full moment of the loss; absent: 6 for Megatron, else 4
+  // Per logit, when the loss holds most; absent: 6 for Megatron, else 4. In the first step; absent: the same.
+  std::optional<std::int64_t> logit_bytes, first_logit_bytes;
+  // A vocabulary is padded to a multiple of this on each device; absent: 128 for Megatron, else 1.
+  std::optional<std::int64_t> vocabulary_multiple;
   Bytes workspace;               // of kernels, all the time
   Bytes bytes_per_parameter;     // beside weight, gradient and states
   bool attention_mask = true;    // Megatron: a mask of s x s per sample is loaded
@@ -44,6 +46,13 @@ struct FrameworkMemory {
   bool reduces_in_place() const {
     return gradient_buffer.value_or(megatron() ? GradientBuffer::InPlace : GradientBuffer::Copied) ==
            GradientBuffer::InPlace;
+  }
+  std::int64_t bytes_of_logit() const { return logit_bytes.value_or(megatron() ? 6 : 4); }
+  // Rows of a table that one of t devices holds: 128 256 words are 16 128 with t = 8, not 16 032.
+  std::int64_t rows_of_table(std::int64_t vocabulary, int t) const {
+    const std::int64_t multiple = vocabulary_multiple.value_or(megatron() ? 128 : 1);
+    const std::int64_t rows = vocabulary / t + (vocabulary % t != 0 ? 1 : 0);
+    return (rows + multiple - 1) / multiple * multiple;
   }
   bool operator==(const FrameworkMemory&) const = default;
 };

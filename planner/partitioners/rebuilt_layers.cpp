@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "core/cost/buckets.hpp"
+#include "core/cost/framework_memory.hpp"
 #include "core/cost/memory_model.hpp"
 #include "core/plan/op_index.hpp"
 #include "planner/partitioners/recompute_knapsack.hpp"
@@ -31,8 +32,8 @@ class Stage {
     plan_.recompute[at(k)] = Recompute::Layers;
     plan_.rebuilt.clear();
     const Scenario& scenario = cost.scenario();
-    const NeedSum sum = main_need_sum(scenario.cluster.device.fragmentation,
-                                      scenario.model.works.empty() ? 0 : kActivationBand, fit_asked(scenario));
+    const NeedSum sum =
+        main_need_sum(scenario.cluster.device.fragmentation, activation_band(scenario), fit_asked(scenario));
     const double whole = sum.model + sum.activation;
     for (int i = 0; i < plan.virtual_stages; ++i) {
       const VirtualStageId v = plan.chunk_of(k, i);

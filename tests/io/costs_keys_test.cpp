@@ -55,6 +55,39 @@ TEST_CASE("Plan, training and device say how operators are shared and priced") {
   CHECK_FALSE(device.efficiency[static_cast<std::size_t>(OperatorKind::Attention)].has_value());
 }
 
+TEST_CASE("What a framework holds is read, and written as it was read") {
+  ScenarioText text = tensor_parallel();
+  text.training =
+      "{micro_batch_size: 1, micro_batches: 4, precision: bf16, framework: {name: megatron_local, gradient_buffer: "
+      "copied, "
+      "weight_gradients: fused_kept, logit_bytes: 10, first_logit_bytes: 20, vocabulary_multiple: 64, workspace: 64 "
+      "MiB, "
+      "bytes_per_parameter: 2 B, attention_mask: false, attention_copy: true, fp32_softmax: true, gathered_inputs: "
+      "true, "
+      "gate_kept: true}}";
+  const Scenario scenario = read_text(text);
+  const FrameworkMemory read = scenario.training.framework;
+  CHECK(read == FrameworkMemory{.tensors = FrameworkTensors::MegatronLocal,
+                                .gradient_buffer = GradientBuffer::Copied,
+                                .weight_gradients = WeightGradients::FusedKept,
+                                .logit_bytes = 10,
+                                .first_logit_bytes = 20,
+                                .vocabulary_multiple = 64,
+                                .workspace = Bytes{std::int64_t{64} << 20},
+                                .bytes_per_parameter = Bytes{2},
+                                .attention_mask = false,
+                                .attention_copy = true,
+                                .fp32_softmax = true,
+                                .gathered_inputs = true,
+                                .gate_kept = true});
+  CHECK_FALSE(read.reduces_in_place());
+  CHECK(FrameworkMemory{.tensors = FrameworkTensors::Megatron}.reduces_in_place());
+  CHECK_FALSE(FrameworkMemory{}.reduces_in_place());
+  const Scratch scratch;
+  const Scenario again = read_scenario(scratch.write("again.yaml", resolved_yaml(scenario)));
+  CHECK(again.training.framework == read);
+}
+
 TEST_CASE("The layers of a family are settled for the precision and the split of the plan") {
   const Scenario alone = read_text(tensor_parallel("{stages: 2}")), shared = read_text(tensor_parallel());
   const auto block = [](const Scenario& scenario) { return scenario.model.layers[2]; };

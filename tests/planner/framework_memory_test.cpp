@@ -42,10 +42,10 @@ Told told(const std::string& model, const std::string& training, const std::stri
   return {std::move(scenario), std::move(found)};
 }
 
-// 2 blocks with 4 heads of 2, 16 inner features, 8 tokens, 32 words. By hand: T = 2 * 8 = 16 tokens, u = 2 * 16 * 8 =
+// 2 blocks with 4 heads of 2, 16 inner features, 8 tokens, 128 words. By hand: T = 2 * 8 = 16 tokens, u = 2 * 16 * 8 =
 // 256 B.
 const char* const kSmall =
-    "{family: gpt, layers: 2, hidden: 8, heads: 4, feed_forward: 16, vocabulary: 32, sequence_length: 8, attention: ";
+    "{family: gpt, layers: 2, hidden: 8, heads: 4, feed_forward: 16, vocabulary: 128, sequence_length: 8, attention: ";
 
 std::string trained(const std::string& framework, const std::string& more = "") {
   return "{micro_batches: 2, micro_batch_size: 2, precision: bf16, gradient_precision: fp32, optimizer: adam" + more +
@@ -77,9 +77,9 @@ TEST_CASE("framework: tensors of a small model by hand") {
   // Two norms per block and the last one, 8 B per token each: 5 * 16 * 8 = 640 B.
   CHECK(all.of("stash") - none.of("stash") == 640);
   CHECK(all.of("logits") == none.of("logits"));
-  CHECK(all.of("logits") == 4 * 16 * 32);
+  CHECK(all.of("logits") == 4 * 16 * 128);
   // 1000; mask 2 * 8 * 8 and 20 * 16 of the batch; the loss: 2 more bytes per logit, or 2 T V + 2 V h - 4 T V: less; 38 T.
-  CHECK(all.of("workspace") == 1000 + 128 + 320 + 2 * 16 * 32 + 38 * 16);
+  CHECK(all.of("workspace") == 1000 + 128 + 320 + 2 * 16 * 128 + 38 * 16);
   CHECK(all.of("held") - all.of("training_state") == 1000 + 3584);
   CHECK(none.of("held") == none.of("training_state"));
   // An output of 256 B twice, in two blocks.
@@ -90,10 +90,10 @@ TEST_CASE("framework: tensors of a small model by hand") {
   CHECK(told(std::string(kSmall) + "materialised}", trained("name: megatron, fp32_softmax: true"), plan).of("stash") -
             told(std::string(kSmall) + "materialised}", trained("name: megatron"), plan).of("stash") ==
         2 * 512 * 2);
-  // 2 B per logit: 4 * 512 B less are kept, 2 T V + 2 V h = 1024 + 512 B are needed.
+  // 2 B per logit: 2 T V = 4096 B are kept, 2 T V + 2 V h = 4096 + 2048 B are needed.
   const Told in_place = told(std::string(kSmall) + "flash}", trained("name: megatron, logit_bytes: 2"), plan);
-  CHECK(in_place.of("logits") == 1024);
-  CHECK(in_place.of("workspace") == 128 + 320 + 512 + 38 * 16);
+  CHECK(in_place.of("logits") == 4096);
+  CHECK(in_place.of("workspace") == 128 + 320 + 2048 + 38 * 16);
   // Shapes 24 x 8, 8 x 8, 16 x 8 and 8 x 16 of 2 B.
   CHECK(told(std::string(kSmall) + "flash}", trained("name: megatron, weight_gradients: fused_kept"), plan).of("held") -
             in_place.of("held") ==
@@ -107,6 +107,34 @@ TEST_CASE("framework: tensors of a small model by hand") {
   CHECK(two.of("buffers") == 0);
 }
 
+TEST_CASE("framework: a vocabulary is padded on each device") {
+  const auto with = [](const char* words, const char* framework) {
+    return told(
+        std::string("{family: gpt, layers: 2, hidden: 8, heads: 4, feed_forward: 16, sequence_length: 8, attention: "
+                    "flash, vocabulary: ") +
+            words + "}",
+        trained(framework), "{stages: 1, tensor_parallel: 2}");
+  };
+  // 130 words on 2 devices: 65 rows each, padded to 128, so that each has as much as of 256 words.
+  for (const char* part : {"weights", "gradients", "optimizer", "logits", "workspace", "allocated"})
+    CHECK(with("130", "name: megatron").of(part) == with("256", "name: megatron").of(part));
+  const Told none = with("130", "name: megatron, vocabulary_multiple: 1");
+  CHECK(with("130", "name: megatron").of("weights") - none.of("weights") == 2 * 63 * 8);
+  CHECK(none.of("logits") == 4 * 16 * 65);
+  CHECK(none.of("weights") == with("130", "").of("weights"));
+}
+
+TEST_CASE("framework: the first step's loss, before Adam's states are there") {
+  const Told later = told(std::string(kSmall) + "flash}", trained("name: megatron, logit_bytes: 10"), "{stages: 1}");
+  const Told first = told(std::string(kSmall) + "flash}",
+                          trained("name: megatron, logit_bytes: 10, first_logit_bytes: 64"), "{stages: 1}");
+  // 54 B more of each of 16 * 128 logits, less 8 of 12 B of the states.
+  CHECK(first.of("allocated") - later.of("allocated") == 54 * 16 * 128 - later.of("optimizer") * 8 / 12);
+  const Told less = told(std::string(kSmall) + "flash}",
+                         trained("name: megatron, logit_bytes: 10, first_logit_bytes: 11"), "{stages: 1}");
+  CHECK(less.of("allocated") == later.of("allocated"));
+}
+
 TEST_CASE("framework: fp16 keeps a copy of the gradients between steps alone") {
   const std::string training =
       "{micro_batches: 2, micro_batch_size: 2, precision: fp16, optimizer: adam, framework: {name: megatron}}";
@@ -118,7 +146,7 @@ TEST_CASE("framework: what Megatron-LM allocated, to the byte") {
   // gpt3_mcore_te_tp1_pp1_dist_optimizer_no_mmap_bin_files, dev_dgx_a100: Megatron-LM, tests/functional_tests, commit
   // d98e8a6. docs/how-it-works/memory.md has the sum.
   const Told run = told(
-      "{family: gpt, layers: 12, hidden: 512, heads: 8, feed_forward: 2048, vocabulary: 50304, sequence_length: 1024, "
+      "{family: gpt, layers: 12, hidden: 512, heads: 8, feed_forward: 2048, vocabulary: 50257, sequence_length: 1024, "
       "attention: materialised}",
       "{global_batch_size: 32, micro_batch_size: 4, precision: bf16, gradient_precision: fp32, optimizer: adam, zero: "
       "1, "
@@ -130,20 +158,19 @@ TEST_CASE("framework: what Megatron-LM allocated, to the byte") {
 
 TEST_CASE("framework: what Megatron-LM allocated on B200, within 0.3 %") {
   // SimuMax, docs/b200/b200_release_v1.2_summary.json, commit 4dcaae5: alloc_max of rank 0 and of the last rank, MiB.
-  const auto run = [](const char* vocabulary, const char* plan) {
+  const auto run = [](const char* plan) {
     return told(
         std::string("{family: decoder, layers: 12, hidden: 8192, heads: 64, key_heads: 8, feed_forward: 28672, "
-                    "sequence_length: 4096, vocabulary: ") +
-            vocabulary + "}",
+                    "sequence_length: 4096, vocabulary: 128256}"),
         "{micro_batches: 4, micro_batch_size: 1, precision: bf16, gradient_precision: fp32, optimizer: adam, "
         "zero: 1, framework: {name: megatron, weight_gradients: fused_kept, logit_bytes: 2, workspace: 100664320 "
         "B}}",
         plan);
   };
-  const Told eight = run("129024", "{stages: 1, tensor_parallel: 8, sequence_parallel: true, gradient_sync: blocking}");
+  const Told eight = run("{stages: 1, tensor_parallel: 8, sequence_parallel: true, gradient_sync: blocking}");
   CHECK(std::abs(eight.of("allocated") / kMiB / 28965.4 - 1) < 0.003);
   const Told two =
-      run("128256", "{stages: 2, data_parallel: 4, partition: equal_blocks, schedule: 1f1b, gradient_sync: blocking}");
+      run("{stages: 2, data_parallel: 4, partition: equal_blocks, schedule: 1f1b, gradient_sync: blocking}");
   CHECK(std::abs(two.of("allocated", Where::Stage) / kMiB / 68149.2 - 1) < 0.003);
 }
 
