@@ -7,6 +7,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
+#include "cli/show_device.hpp"
 #include "cli/show_keys.hpp"
 #include "cli/show_model.hpp"
 #include "cli/show_schedules.hpp"
@@ -25,17 +26,48 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 7> kOptions = {{
+constexpr std::array<Option, 11> kOptions = {{
     {"--names", "", "", "of a list: the names alone, a line each"},
     {"--json", "", "", "one JSON document on standard output instead"},
     {"--set", "", "KEY=VALUE", "of a model: change a parameter, --set model.layers=24 (repeatable)"},
     {"--operators", "", "", "of a model: the operators of every distinct layer, too"},
     {"--flops", "", "", "of a model: its FLOPs as publishers count them, and by kind of operator"},
-    {"--output", "-o", "FILE", "of a model: the layer graph as .dot, coloured by stage where FILE is a scenario"},
+    {"--curve", "", "", "of a device: its matrix products, attention and collectives by size"},
+    {"--links", "", "BANDWIDTH",
+     "of a device's --curve: what its links have in a node (default: its cluster preset's)"},
+    {"--points", "", "FILE", "of a device: how far the curve is off measured products; columns m,n,k,time_us"},
+    {"--every", "", "N", "of --points: every Nth was used to fit the constants, the others judge them"},
+    {"--output", "-o", "FILE",
+     "of a model: the layer graph as .dot, coloured by stage where FILE is a scenario; of a device: its curves as "
+     ".svg"},
     {"--width", "", "N", "columns of the drawing (default: the terminal's, else 100)"},
 }};
-constexpr std::array<std::string_view, 7> kShelves = {"schedules", "partitioners", "models", "devices",
-                                                      "clusters",  "keys",         "model"};
+constexpr std::array<std::string_view, 8> kShelves = {"schedules", "partitioners", "models", "devices",
+                                                      "clusters",  "keys",         "model",  "device"};
+
+// Options that only one or both of `show model NAME` and `show device NAME` take.
+struct OptionOf {
+  std::string_view option;
+  bool model, device;
+};
+constexpr std::array<OptionOf, 8> kOptionsOf = {{{"--set", true, false},
+                                                 {"--operators", true, false},
+                                                 {"--flops", true, false},
+                                                 {"--curve", false, true},
+                                                 {"--links", false, true},
+                                                 {"--points", false, true},
+                                                 {"--every", false, true},
+                                                 {"--output", true, true}}};
+
+void refuse_options_of_others(const std::string& kind, const Arguments& arguments) {
+  for (const auto& [option, model, device] : kOptionsOf) {
+    if (!arguments.has(option) || (kind == "model" && model) || (kind == "device" && device)) continue;
+    const std::string whose = !device  ? "`show model NAME`"
+                              : !model ? "`show device NAME`"
+                                       : "`show model NAME` and `show device NAME`";
+    throw InputError(std::string(option) + ": is for " + whose + ", not for show " + kind);
+  }
+}
 
 std::string stem(const std::string& path) {
   return std::filesystem::path(path).stem().string();
@@ -188,12 +220,14 @@ std::string partitioner_list(const std::string& name) {
 
 int run(const Arguments& arguments) {
   const std::string& kind = arguments.positional.front();
-  if (kind == "model" && arguments.has("--names"))
-    throw InputError("show model: --names is of a list; write pipewright show models --names");
+  if ((kind == "model" || kind == "device") && arguments.has("--names"))
+    throw InputError(fmt::format("show {0}: --names is of a list; write pipewright show {0}s --names", kind));
+  refuse_options_of_others(kind, arguments);
   if (kind == "model") return show_model(arguments);
-  for (const Option& option : kOptions)
-    if (option.name != "--width" && option.name != "--json" && option.name != "--names" && arguments.has(option.name))
-      throw InputError(std::string(option.name) + ": is for `show model NAME`, not for show " + kind);
+  if (kind == "device")
+    return show_device(arguments, [](const std::string& path) {
+      return device_line(path, {.set = {}, .config_path = config_path()});
+    });
   const std::string name = arguments.positional.size() > 1 ? arguments.positional[1] : "";
   if (std::find(kShelves.begin(), kShelves.end(), kind) == kShelves.end())
     throw InputError("show: " + unknown_name(kind, kShelves));
@@ -246,11 +280,13 @@ constinit const Command kShow{
     .arguments = "WHAT [NAME|FILE]",
     .summary = "schedules, partitioners, models, devices, clusters: list them, or show one",
     .details =
-        "WHAT is schedules, partitioners, models, devices, clusters, keys, or model with its NAME or FILE.\n"
+        "WHAT is schedules, partitioners, models, devices, clusters, keys, or model or device with its NAME or FILE.\n"
         "  pipewright show schedules         all schedules with their formulas\n"
         "  pipewright show schedules 1f1b    one of them, drawn\n"
         "  pipewright show partitioners      all ways to cut a model into stages\n"
         "  pipewright show devices           the devices that a cluster can name\n"
+        "  pipewright show device h100-sxm-80g --curve\n"
+        "                                    one of them: its kernels and collectives by size\n"
         "  pipewright show keys recompute    the keys of a scenario that contain this word, and what they take\n"
         "  pipewright show model resnet50    its layers: parameters, FLOPs, bytes, with totals\n"
         "  pipewright show model amoebanet_d --set model.layers=18 --set model.filters=256\n",

@@ -31,6 +31,8 @@ inline constexpr Name<Recompute> kRecomputes[] = {
     {"none", Recompute::None}, {"selective", Recompute::Selective}, {"blocks", Recompute::Blocks},
     {"full", Recompute::Full}, {"knapsack", Recompute::Knapsack},   {"layers", Recompute::Layers}};
 inline constexpr Name<Allocator> kAllocators[] = {{"exact", Allocator::Exact}, {"caching", Allocator::Caching}};
+inline constexpr Name<AttentionKernelName> kAttentionKernels[] = {
+    {"fa2", AttentionKernelName::Fa2}, {"fa3", AttentionKernelName::Fa3}, {"cudnn", AttentionKernelName::Cudnn}};
 inline constexpr Name<Provenance> kProvenances[] = {
     {"assumed", Provenance::Assumed}, {"published", Provenance::Published}, {"measured", Provenance::Measured}};
 inline constexpr Name<OperatorKind> kOperatorKindNames[] = {{"matrix_product", OperatorKind::MatrixProduct},
@@ -117,6 +119,9 @@ constexpr std::span<const Name<Recompute>> names_of(Recompute) {
 }
 constexpr std::span<const Name<Allocator>> names_of(Allocator) {
   return kAllocators;
+}
+constexpr std::span<const Name<AttentionKernelName>> names_of(AttentionKernelName) {
+  return kAttentionKernels;
 }
 constexpr std::span<const Name<Provenance>> names_of(Provenance) {
   return kProvenances;

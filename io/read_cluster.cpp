@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/cluster/topology.hpp"
+#include "io/read_efficiency.hpp"
 #include "io/read_scenario.hpp"
 #include "io/sections.hpp"
 #include "io/value_rules.hpp"
@@ -65,144 +66,15 @@ void write_peak(YamlText& out, std::string_view key, const Device& device) {
   out.close();
 }
 
-// ---- efficiency -----------------------------------------------------------------------------------------------------
-
-struct EfficiencyKeys {
-  Efficiency value;
-  std::optional<double> share;
-  bool curve_given = false;
-};
-
-// [[work per call, share], ...]: work in FLOPs, of memory in bytes.
-void read_curve(Reader& reader, const At& at, EfficiencyKeys& efficiency) {
-  efficiency.curve_given = true;
-  if (!is_list(reader, at, "a list of [work, share] pairs")) return;
-  auto& curve = efficiency.value.curve;
-  for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
-    const At point = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
-    std::vector<double> pair;
-    if (!read_value(reader, point, pair)) continue;
-    if (pair.size() != 2 || !(pair[0] > 0) || *Share{}(pair[1]))
-      reader.error(point, "is no [work per call, share]; write e.g. [1e9, 0.4]: work more than 0, share in (0, 1]");
-    else if (!curve.empty() && pair[0] <= curve.back().first)
-      reader.error(point, "does not grow: every point needs more work than the one before it");
-    else
-      curve.emplace_back(pair[0], pair[1]);
-  }
-}
-
-struct Band {
-  const char* operator()(double value) const {
-    return value >= 0 && value < 1 ? "" : "must be at least 0, less than 1";
-  }
-};
-
-struct Winograd {
-  const char* operator()(double value) const { return value >= 1 && value <= 4 ? "" : "must be 1 to 4; 1 means none"; }
-};
-
-constexpr Field<EfficiencyKeys> kEfficiency[] = {
-    {"share", "number in (0, 1]", "of the peak rate that every operator of this kind reaches; this or curve",
-     Need::Optional, read_as<&EfficiencyKeys::share, Share>, write_as<&EfficiencyKeys::share>},
-    {"curve", "list of [work, share]",
-     "by FLOPs per operator and pass on one device (memory: bytes), growing; between two points over the logarithm of "
-     "the work, outside as the nearest",
-     Need::Optional, read_curve,
-     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
-       std::string text;
-       for (const auto& [work, share] : efficiency.value.curve)
-         text += fmt::format("{}[{}, {}]", text.empty() ? "" : ", ", value_text(work), value_text(share));
-       if (efficiency.value.curve.size() > 1) out.line(key, "[" + text + "]");
-     }},
-    {"half_work", "number >= 0",
-     "work per call at which half of share or curve is reached, share * w / (w + half_work): what a call loses while "
-     "it "
-     "fills and drains the device; default: 0",
-     Need::Optional,
-     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
-       if (!read_value(reader, at, efficiency.value.half_work)) return;
-       if (!(efficiency.value.half_work >= 0)) reader.error(at, "must be at least 0");
-     },
-     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
-       if (efficiency.value.half_work > 0) out.line(key, value_text(efficiency.value.half_work));
-     }},
-    {"band", "number in [0, 1)", "the true share lies within share * (1 - band) and share * (1 + band); default: 0",
-     Need::Optional,
-     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
-       if (!read_value(reader, at, efficiency.value.band)) return;
-       if (const char* broken = Band{}(efficiency.value.band); *broken) reader.error(at, broken);
-     },
-     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
-       out.line(key, value_text(efficiency.value.band));
-     }},
-    {"winograd", "number in [1, 4]",
-     "convolution: those of 3 x 3 with stride 1 run this many times faster than their FLOPs say, since minimal "
-     "filtering "
-     "multiplies less: 2.25 times with tiles of 2 x 2; default: 1",
-     Need::Optional,
-     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
-       if (!read_value(reader, at, efficiency.value.winograd)) return;
-       if (const char* broken = Winograd{}(efficiency.value.winograd); *broken) reader.error(at, broken);
-     },
-     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
-       if (efficiency.value.winograd > 1) out.line(key, value_text(efficiency.value.winograd));
-     }},
-    {"provenance", "assumed | published | measured", "how the share is known", Need::Required,
-     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
-       read_value(reader, at, efficiency.value.provenance);
-     },
-     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
-       out.line(key, value_text(efficiency.value.provenance));
-     }},
-    {"source", "text", "where the share comes from", Need::Required,
-     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) { read_value(reader, at, efficiency.value.source); },
-     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
-       out.line(key, value_text(efficiency.value.source));
-     }},
-};
-
-void read_efficiency(Reader& reader, const At& at, Device& device) {
-  if (!is_map(reader, at, "a map of operator kinds, e.g. {matrix_product: {share: 0.5, ...}},")) return;
-  for (const auto& [key, value] : at.yaml.map) {
-    const At here = at.child(key.text, value);
-    const Yaml name = as_value(key);
-    OperatorKind kind{};
-    if (!read_value(reader, At{name, at.parent, at.key, at.item}, kind)) continue;
-    const std::size_t before = reader.errors.count();
-    EfficiencyKeys read;
-    read.value.place = value.place;
-    read_fields<EfficiencyKeys>(reader, here, kEfficiency, read);
-    if (reader.errors.count() > before) continue;
-    if (read.value.winograd > 1 && kind != OperatorKind::Convolution)
-      reader.errors.add(value.place, path(here) + ": winograd is of convolutions; leave it out");
-    if (read.share.has_value() == read.curve_given)
-      reader.errors.add(value.place, path(here) + ": give one of share and curve");
-    if (read.share) read.value.curve = {{1.0, *read.share}};
-    if (!read.value.curve.empty()) device.efficiency[static_cast<std::size_t>(kind)] = read.value;
-  }
-}
-
-void write_efficiency(YamlText& out, std::string_view key, const Device& device) {
-  const auto& all = device.efficiency;
-  if (std::none_of(all.begin(), all.end(), [](const auto& each) { return each.has_value(); })) return;
-  out.open(key);
-  for (const auto& [text, kind] : kOperatorKindNames) {
-    const auto& stated = all[static_cast<std::size_t>(kind)];
-    if (!stated) continue;
-    EfficiencyKeys keys{.value = *stated};
-    if (stated->curve.size() == 1) keys.share = stated->curve.front().second;
-    out.open(text);
-    write_fields<EfficiencyKeys>(out, kEfficiency, keys);
-    out.close();
-  }
-  out.close();
-}
-
 constexpr Field<HostTimes> kHost[] = {
     {"operator", "time", "to issue one operator of one pass; default: 0 ns", Need::Optional,
      read_as<&HostTimes::operation>, write_as<&HostTimes::operation>},
+    {"backward", "time", "likewise, in a backward, which issues more kernels; default: as operator", Need::Optional,
+     read_as<&HostTimes::backward>, write_as<&HostTimes::backward>},
     {"collective", "time", "to issue one all-reduce of a tensor-parallel group; default: 0 ns", Need::Optional,
      read_as<&HostTimes::collective>, write_as<&HostTimes::collective>},
+    {"skew", "time", "that the device waits at each of them for the slowest member; default: 0 ns", Need::Optional,
+     read_as<&HostTimes::skew>, write_as<&HostTimes::skew>},
     {"pass", "time", "around each forward and each backward of a stage; default: 0 ns", Need::Optional,
      read_as<&HostTimes::pass>, write_as<&HostTimes::pass>},
     {"message", "time",
@@ -214,7 +86,10 @@ constexpr Field<HostTimes> kHost[] = {
 
 void write_host(YamlText& out, std::string_view key, const Device& device) {
   const HostTimes& host = device.host;
-  if ((host.operation + host.collective + host.pass + host.message + host.step).value == 0) return;
+  if ((host.operation + host.backward.value_or(Time{}) + host.collective + host.skew + host.pass + host.message +
+       host.step)
+          .value == 0)
+    return;
   out.open(key);
   write_fields<HostTimes>(out, kHost, host);
   out.close();
@@ -268,6 +143,14 @@ constexpr Field<Device> kDevice[] = {
      "by kind (matrix_product, convolution, grouped_convolution, attention, recurrent, memory), for layers built from "
      "operators; default: compute_efficiency, of memory memory_efficiency",
      Need::Optional, read_efficiency, write_efficiency},
+    {"collectives", "map",
+     "how NCCL's collectives run over the links of a node, by size; default: rings at the links' bandwidth and latency",
+     Need::Optional, read_collectives, write_collectives},
+    {"multiprocessors", "whole number >= 1", "that run kernels; needed by efficiency tiles and kernels", Need::Optional,
+     read_as<&Device::multiprocessors, AtLeast1>,
+     [](YamlText& out, std::string_view key, const Device& device) {
+       if (device.multiprocessors > 0) out.line(key, value_text(device.multiprocessors));
+     }},
     {"virtual_devices", "whole number >= 1",
      "measured: this device is one of so many equal groups of the GPU's SMs; default: 1", Need::Optional,
      read_as<&Device::virtual_devices, AtLeast1>,
@@ -328,6 +211,11 @@ constexpr Field<Network> kNetwork[] = {
      }},
     {"latency", "time", "per transfer; default: 0 ns", Need::Optional, read_as<&Network::latency>,
      write_as<&Network::latency>},
+    {"share", "number in (0, 1]", "of the bandwidth that collectives reach, where the device states theirs; default: 1",
+     Need::Optional, read_as<&Network::share, Share>,
+     [](YamlText& out, std::string_view key, const Network& network) {
+       if (network.share < 1) out.line(key, value_text(network.share));
+     }},
     {"per", "node | device", "who has a NIC of its own; default: node", Need::Optional, read_as<&Network::per>,
      write_as<&Network::per>},
     {"duplex", "full | half", "half: both directions share the bandwidth; default: full", Need::Optional,
@@ -499,6 +387,10 @@ void read_device_section(Reader& reader, const At& at, Device& device) {
     if (device.name.empty()) device.name = at.yaml.is(Yaml::Type::Scalar) ? file_stem(here.yaml, "device") : "device";
     device.sources = below(reader.sources, path(at));
     device.provenances = below(reader.provenances, path(at));
+    const auto by_size = [](const auto& each) { return each && (each->tiles || !each->kernels.empty()); };
+    if (device.multiprocessors == 0 && std::any_of(device.efficiency.begin(), device.efficiency.end(), by_size))
+      reader.errors.add(here.yaml.place,
+                        path(at) + ": efficiency by size (tiles, kernels) needs multiprocessors; give their number");
     if (device.reserve > device.memory && from_one_place(here.yaml, "memory", "reserve"))
       reader.errors.add(here.yaml.place, path(at) + ".reserve: is more than memory; lower it");
     reader.sourced = sourced;
@@ -541,8 +433,9 @@ std::vector<SectionDoc> cluster_docs() {
                                   document<NodeLinks>("cluster.node.links", kLinks),
                                   document<Network>("cluster.network", kNetwork),
                                   document<Device>("device", kDevice),
-                                  document<HostTimes>("device.host", kHost),
-                                  document<EfficiencyKeys>("device.efficiency.<kind>", kEfficiency)};
+                                  document<HostTimes>("device.host", kHost)};
+  for (SectionDoc& doc : kernel_curve_docs())
+    docs.push_back(std::move(doc));
   for (SectionDoc& doc : measured_device_docs())
     docs.push_back(std::move(doc));
   return docs;

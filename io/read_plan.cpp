@@ -49,6 +49,9 @@ constexpr Field<Training> kTraining[] = {
      "that the optimizer step moves per parameter (roofline); default: weight, gradient and states read once, weight "
      "and states written once",
      Need::Optional, read_as<&Training::update_bytes, DeviceRate>, write_as<&Training::update_bytes>},
+    {"attention_kernel", "fa2 | fa3 | cudnn",
+     "of fused attention (model.attention: flash), on devices that state curves for it; default: the device's first",
+     Need::Optional, read_as<&Training::attention_kernel>, write_as<&Training::attention_kernel>},
     {"sequence_length", "whole number >= 1", "tokens per sample, for tokens/s", Need::Optional,
      read_as<&Training::sequence_length, AtLeast1>, write_as<&Training::sequence_length>},
     {"framework", "map", "what a framework holds beside the tensors of the operators; default: nothing", Need::Optional,

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "io/csv_line.hpp"
 #include "io/errors.hpp"
 #include "io/quantity.hpp"
 #include "io/read_file.hpp"
@@ -17,35 +18,6 @@ namespace pipewright {
 namespace {
 
 constexpr std::string_view kBlanks = " \t\r";
-
-// A field and where it begins. Quotes around a field are removed, "" inside of them is one quote.
-struct CsvField {
-  std::string text;
-  int column = 1;
-};
-
-std::vector<CsvField> fields_of(std::string_view line) {
-  std::vector<CsvField> fields;
-  for (std::size_t begin = 0; begin <= line.size();) {
-    CsvField field{.text = {}, .column = static_cast<int>(begin) + 1};
-    std::size_t end = begin;
-    if (begin < line.size() && line[begin] == '"') {
-      for (++end; end < line.size(); ++end) {
-        if (line[end] == '"' && (end + 1 == line.size() || line[++end] != '"')) break;
-        field.text += line[end];
-      }
-      end = std::min(line.find(',', end), line.size());
-    } else {
-      end = std::min(line.find(',', begin), line.size());
-      const std::string_view plain = trimmed(line.substr(begin, end - begin), kBlanks);
-      field.text = plain;
-      if (!plain.empty()) field.column = static_cast<int>(plain.data() - line.data()) + 1;
-    }
-    fields.push_back(std::move(field));
-    begin = end + 1;
-  }
-  return fields;
-}
 
 class RunReader {
  public:
@@ -75,7 +47,7 @@ class RunReader {
  private:
   bool is_header(std::string_view line) const {
     if (!columns_of_.empty() || table_.figures.empty()) return false;
-    const auto fields = fields_of(line);
+    const auto fields = csv_fields(line);
     return std::any_of(fields.begin(), fields.end(),
                        [&](const CsvField& field) { return field.text == table_.figures.front().head; });
   }
@@ -94,7 +66,7 @@ class RunReader {
 
   void header(std::string_view line) {
     header_ = place_.line;
-    for (CsvField& field : fields_of(line)) {
+    for (CsvField& field : csv_fields(line)) {
       columns_of_.emplace(field.text, heads_.size());
       heads_.push_back(std::move(field.text));
     }
@@ -181,7 +153,7 @@ class RunReader {
   }
 
   void run(std::string_view line) {
-    cells_ = fields_of(line);
+    cells_ = csv_fields(line);
     if (cells_.size() != heads_.size())
       return errors_.add(place_, fmt::format("has {} fields, the header has {}; is the line truncated?", cells_.size(),
                                              heads_.size()));

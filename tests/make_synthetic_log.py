@@ -3,7 +3,7 @@
 
 usage: make_synthetic_log.py > scenarios/megatron/llama3-70b-64xh100.synthetic.log
 
-The times are 17.0 s with a spread of 1 %, from a fixed sequence: they were not taken from a prediction, and they prove
+The times are 14.5 s with a spread of 1 %, from a fixed sequence: they were not taken from a prediction, and they prove
 nothing about one.
 """
 import datetime
@@ -22,7 +22,7 @@ print("# SYNTHETIC: made up by tests/make_synthetic_log.py in Megatron-LM's form
 print("using world size: 64, data-parallel size: 4, tensor-model-parallel size: 4, pipeline-model-parallel size: 4")
 now = BEGIN
 for step in range(1, STEPS + 1):
-    seconds = 41.5 if step == 1 else 17.0 * (1 + 0.01 * noise(step))
+    seconds = 39.0 if step == 1 else 14.5 * (1 + 0.01 * noise(step))
     now += datetime.timedelta(seconds=seconds)  # Megatron-LM prints when a step is through
     rate = FLOP_PER_TOKEN * BATCH * TOKENS / seconds / DEVICES / 1e12
     loss = 12.2 - 0.18 * (step - 1) + 0.02 * noise(3 * step)

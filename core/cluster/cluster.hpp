@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "core/check.hpp"
+#include "core/cluster/collective_curves.hpp"
+#include "core/cluster/kernel_curves.hpp"
 #include "core/ids.hpp"
 #include "core/model/work.hpp"
 #include "core/power.hpp"
@@ -23,9 +25,6 @@
 namespace pipewright {
 
 enum class Precision { Fp32, Tf32, Fp16, Bf16 };
-
-enum class Provenance { Assumed, Published, Measured };
-const char* in_words(Provenance provenance);  // "assumed"
 
 // The share of a peak rate that operators of one kind reach: of the FLOP rate, or for OperatorKind::Memory of the
 // memory bandwidth, which all kinds share.
@@ -40,6 +39,10 @@ struct Efficiency {
   // what is lost while it fills and drains the device.                    share * w / (w + half_work)   [Hockney94]
   // Share 0.6, half_work 2e9, 1e10 FLOPs: 0.5.
   double half_work = 0;
+  // Products whose shape is known: by tiles and waves, in place of the share. fp16 and bf16 alone.
+  std::optional<ProductCurve> tiles;
+  std::vector<AttentionKernel> kernels;  // fused attention by kernel and head size, in place of the share; likewise
+  Time fixed;                            // of a call beside its work: what starting a kernel that moves few bytes takes
   double band = 0;  // the true share lies within share * (1 - band) and share * (1 + band), at most 1
   Provenance provenance = Provenance::Assumed;
   std::string source;
@@ -47,6 +50,8 @@ struct Efficiency {
 
   // {[1e9, 0.2], [1e11, 0.6]} at 1e10: 0.4.     tests/core/operator_costs_test.cpp "an efficiency curve"
   double at(double work) const;
+  // Every rate times a factor; a share of the peak is at most 1.
+  void scale(double factor);
 };
 
 // How memory is handed out. Caching: as PyTorch's allocator, in blocks of 512 B, from 1 MiB on in segments of 2 MiB.
@@ -55,11 +60,13 @@ enum class Allocator { Exact, Caching };
 // What the host spends on issuing work to a device. It runs ahead: a pass of a layer takes as long as the slower of the
 // two, the device working or the host issuing. All 0: the host never limits.
 struct HostTimes {
-  Time operation;   // to issue one operator of one pass
-  Time collective;  // to issue one all-reduce of a tensor-parallel group
-  Time pass;        // around each forward and each backward of a stage: reading the batch, starting and ending the pass
-  Time message;     // likewise, in a pipeline of several stages: to exchange tensors with the neighbours
-  Time step;        // around each optimizer step
+  Time operation;                // to issue one operator of one pass
+  std::optional<Time> backward;  // likewise, of a backward, which issues more kernels; absent: as operation
+  Time collective;               // to issue one all-reduce of a tensor-parallel group
+  Time skew;                     // that the device waits at each of them, as its members do not come at the same time
+  Time pass;     // around each forward and each backward of a stage: reading the batch, starting and ending the pass
+  Time message;  // likewise, in a pipeline of several stages: to exchange tensors with the neighbours
+  Time step;     // around each optimizer step
 };
 
 struct MeasuredDevice;  // core/cluster/measured_device.hpp
@@ -79,8 +86,11 @@ struct Device {
   double memory_efficiency = 1.0;   // share of the memory bandwidth, likewise
   // By OperatorKind; absent: compute_efficiency, or for Memory memory_efficiency.
   std::array<std::optional<Efficiency>, kOperatorKinds> efficiency;
+  // Collectives over the links of its node; absent: rings at the links' bandwidth and latency.
+  std::optional<CollectiveCurve> collectives;
   // What `calibrate --backend cuda` measured on it: prices operations in place of the shares above. Null: nothing.
   std::shared_ptr<const MeasuredDevice> measured;
+  int multiprocessors = 0;               // that run kernels; 0: not stated
   int virtual_devices = 1;               // measured: this device is one of so many equal groups of a GPU's SMs
   std::optional<double> price_per_hour;  // of one device, in any currency: the same for all that is compared
   std::optional<Power> power;            // that it draws at most while it computes: its thermal design power
@@ -117,6 +127,7 @@ struct Network {
   bool ideal = false;
   Bandwidth bandwidth{0};
   Time latency;
+  double share = 1;  // of the bandwidth that collectives reach
   NicPer per = NicPer::Node;
   Duplex duplex = Duplex::Full;
   double oversubscription = 1.0;  // bandwidth into a leaf switch / bandwidth out of it, >= 1

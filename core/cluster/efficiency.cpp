@@ -18,15 +18,19 @@ double interpolated(const std::vector<std::pair<double, double>>& curve, double 
 
 }  // namespace
 
-const char* in_words(Provenance provenance) {
-  constexpr const char* kWords[] = {"assumed", "published", "measured"};
-  return kWords[static_cast<std::size_t>(provenance)];
-}
-
 double Efficiency::at(double work) const {
   PP_CHECK(!curve.empty());
   const double share = interpolated(curve, work);
   return half_work > 0 && work > 0 ? share * work / (work + half_work) : share;
+}
+
+void Efficiency::scale(double factor) {
+  for (auto& [work, share] : curve)
+    share = std::min(1.0, share * factor);
+  if (tiles) tiles->sustained *= factor;
+  for (AttentionKernel& kernel : kernels)
+    for (AttentionCurve* each : {&kernel.forward, &kernel.backward})
+      each->share = std::min(1.0, each->share * factor);
 }
 
 }  // namespace pipewright

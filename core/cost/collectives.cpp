@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <utility>
 
 #include "core/plan/plan.hpp"
@@ -134,7 +135,8 @@ Time time_alone(const std::vector<CollectivePhase>& phases, Bytes bytes) {
 
 }  // namespace
 
-AllReduceGroup::AllReduceGroup(std::vector<DeviceId> members, const Topology& topology, int devices_per_node)
+AllReduceGroup::AllReduceGroup(std::vector<DeviceId> members, const Topology& topology, int devices_per_node,
+                               const Cluster* cluster)
     : count_(members.size()) {
   if (count_ < 2) return;
   std::sort(members.begin(), members.end());
@@ -146,6 +148,7 @@ AllReduceGroup::AllReduceGroup(std::vector<DeviceId> members, const Topology& to
   add_trees(to_roots, from_roots, members);
   const int depth = std::bit_width(static_cast<unsigned>(n - 1));  // ceil(log2 n)
   tree_ = {to_roots.phase(1.0, depth), from_roots.phase(1.0, depth)};
+  if (cluster && cluster->device.collectives) add_ways(*cluster, members, topology);
   const auto groups = equal_groups(members, devices_per_node);
   if (groups.empty()) return;
   hierarchical_ = true;
@@ -163,8 +166,97 @@ AllReduceGroup::AllReduceGroup(std::vector<DeviceId> members, const Topology& to
   hierarchy_ = {half, between.phase(2.0 * (p - 1) / p / g, 2 * (p - 1)), half};
 }
 
+namespace {
+
+// Rings at once, one through every NIC: ring j enters each node at its j-th member, and leaves it from the one before.
+void add_rails(Load& load, const std::vector<std::vector<DeviceId>>& nodes) {
+  const std::size_t g = nodes.front().size();
+  for (std::size_t j = 0; j < g; ++j)
+    for (std::size_t node = 0; node < nodes.size(); ++node) {
+      const auto& here = nodes[node];
+      for (std::size_t i = 0; i + 1 < g; ++i)
+        load.add(here[(j + i) % g], here[(j + i + 1) % g], 1.0 / static_cast<double>(g));
+      load.add(here[(j + g - 1) % g], nodes[(node + 1) % nodes.size()][j], 1.0 / static_cast<double>(g));
+    }
+}
+
+// Members by node where all nodes have as many.
+std::vector<std::vector<DeviceId>> by_node(const std::vector<DeviceId>& members, int devices_per_node) {
+  std::vector<std::vector<DeviceId>> nodes;
+  for (const DeviceId device : members) {
+    if (nodes.empty() || nodes.back().front() / devices_per_node != device / devices_per_node) nodes.emplace_back();
+    nodes.back().push_back(device);
+  }
+  for (const auto& node : nodes)
+    if (node.size() != nodes.front().size()) return {};
+  return nodes;
+}
+
+constexpr double kLowLatency = 20.4e9, kLowLatencyOn2 = 39e9;  // bytes per second of protocol LL between nodes
+constexpr double kLl128 = 0.92, kTree = 0.92, kTreeLowLatency = 0.8;
+constexpr double kSwitchTree = 0.82, kSwitchTreeOn2 = 1.30;   // of the NICs together
+constexpr double kSwitchTreeStart = 25, kSwitchTreeHop = 14;  // us
+constexpr int kSwitchTreeMembers = 4;                         // per node
+
+}  // namespace
+
+void AllReduceGroup::add_ways(const Cluster& cluster, const std::vector<DeviceId>& members, const Topology& topology) {
+  const CollectiveCurve& curve = *cluster.device.collectives;
+  const auto nodes = by_node(members, cluster.devices_per_node);
+  const bool one_node = nodes.size() == 1;
+  if (nodes.empty() || (one_node && cluster.links.kind != LinkKind::Nvswitch)) return;
+  if (!one_node && (!cluster.network || cluster.network->ideal)) return;
+  const auto add = [&](double us, double rate) { ways_.push_back({Time{std::llround(us * 1e3)}, rate}); };
+  const int n = static_cast<int>(count_), p = static_cast<int>(nodes.size()), g = n / p;
+  const double nominal = cluster.links.bandwidth.value;
+  Load load(topology);
+  if (one_node) {
+    add_ring(load, members);
+    rails_ = {load.phase(2.0 * (n - 1) / n, 0)};
+    for (const CollectiveWay& way : ways_inside(curve, CollectiveKind::AllReduce, n))
+      add(way.start, way.rate * nominal);
+    return;
+  }
+  add_rails(load, nodes);
+  rails_ = {load.phase(2.0 * (n - 1) / n, 0)};
+  const Network& network = *cluster.network;
+  const double rails = std::min(g, network.per == NicPer::Device ? cluster.devices_per_node : 1);
+  const double nics = std::min(rails * network.bandwidth.value, rails_.front().rate.value) * network.share;
+  const bool switched = cluster.links.kind == LinkKind::Nvswitch;
+  const double inside = g > 1 && switched ? curve.large * (1 - curve.lost_reduce / g) * nominal : nics;
+  const double bus = std::min(inside, nics);
+  const double low = p == 2 ? kLowLatencyOn2 : kLowLatency, nic = static_cast<double>(network.latency.value) * 1e-3;
+  const double ll128 = std::min(kLl128 * bus, rails * curve.ll128 * 1e9);
+  const auto ring = tuner_latency(CollectiveShape::Ring, CollectiveKind::AllReduce, n, p, 1, nic);
+  const auto tree = tuner_latency(CollectiveShape::Tree, CollectiveKind::AllReduce, n, p, 1, nic);
+  add(ring[0], std::min(bus / 2, low)), add(ring[1], ll128), add(ring[2], bus);
+  add(tree[0], std::min(kTree * bus / 2, kTreeLowLatency * low)), add(tree[1], kTree * ll128),
+      add(tree[2], kTree * bus);
+  if (curve.in_switch.empty() || g < kSwitchTreeMembers) return;
+  const double between = kSwitchTreeHop + 2 * nic, cap = curve.in_switch.front().share * nominal;
+  const double reached = (p == 2 ? kSwitchTreeOn2 : kSwitchTree) * nics;
+  add(kSwitchTreeStart + 2 * between * std::log2(p), std::min({cap, reached, rails_.front().rate.value}));
+}
+
+Collective AllReduceGroup::by_least_way(Bytes bytes) const {
+  Collective collective;
+  collective.bytes = bytes;
+  if (bytes.value == 0) return collective;
+  CollectivePhase phase = rails_.front();
+  phase.bytes *= static_cast<double>(bytes.value);
+  bool first = true;
+  for (const Way& way : ways_) {
+    const Time time = checked_sum(way.start, transfer_time(phase.bytes, Bandwidth{way.rate}));
+    if (!first && time >= phase.time) continue;
+    first = false, phase.time = time, phase.latency = way.start, phase.rate = Bandwidth{way.rate};
+  }
+  collective.time = phase.time;
+  collective.phases = {std::move(phase)};
+  return collective;
+}
+
 void AllReduceGroup::keep_links(const Fold& fold) {
-  for (auto* algorithm : {&ring_, &tree_, &hierarchy_})
+  for (auto* algorithm : {&ring_, &tree_, &hierarchy_, &rails_})
     for (CollectivePhase& phase : *algorithm) {
       std::vector<std::pair<std::int32_t, double>> kept;
       for (const auto& [link, weight] : phase.links)
@@ -175,6 +267,7 @@ void AllReduceGroup::keep_links(const Fold& fold) {
 
 Collective AllReduceGroup::price(AllReduce algorithm, Bytes bytes) const {
   PP_CHECK(algorithm != AllReduce::Hierarchical || hierarchical_ || count_ < 2);
+  if (!ways_.empty()) return by_least_way(bytes);
   switch (algorithm) {
     case AllReduce::Ring: return priced(ring_, bytes);
     case AllReduce::Tree: return priced(tree_, bytes);
@@ -184,6 +277,7 @@ Collective AllReduceGroup::price(AllReduce algorithm, Bytes bytes) const {
 }
 
 Collective AllReduceGroup::best(Bytes bytes) const {
+  if (!ways_.empty()) return by_least_way(bytes);
   AllReduce best = AllReduce::Ring;
   Time shortest = time_alone(ring_, bytes);
   const auto consider = [&](AllReduce algorithm, const std::vector<CollectivePhase>& phases) {

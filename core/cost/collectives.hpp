@@ -18,6 +18,13 @@
 // Hierarchical: g members in each of p nodes. Inside (twice): ring of (g-1)/g * S, (g-1) hops. Between: g rings at
 // once, one through the j-th members of all nodes, each 2(p-1)/p * S/g. Two nodes of 4, NIC per node of 10 GB/s, ports
 // of 100 GB/s, S = 800 MB: 6 ms + (4 rings share a NIC: 2.5 GB/s each) 200 MB / 2.5 GB/s = 80 ms + 6 ms.
+// Where the device states how its collectives run by size (core/cluster/collective_curves.hpp), a group takes the least of
+// these ways instead: inside a node those of the curve; between nodes with equal groups, rings over all NICs of a node and
+// trees in three protocols, with NCCL's latencies. g members per node, p nodes, R NICs of B_nic per node:
+//     B = min(large (1 - lost/g) N, min(g, R) B_nic share)                    bus bandwidth
+//     ring    LL min(B/2, 20.4 GB/s; 39 on 2 nodes), LL128 min(0.92 B, min(g, R) ll128), Simple B
+//     tree    0.92 of each, LL 0.8 of its limit;     inside switches and a tree between them: from 4 members per node on
+// Every way loads the links as the rings over all NICs do. Groups of other forms take rings and trees as above.
 // Tests: tests/core/collectives_test.cpp.
 #pragma once
 
@@ -35,27 +42,41 @@ enum class AllReduce { Ring, Tree, Hierarchical };
 // One group of members, priced for any number of bytes: routes and weights are worked out once.
 class AllReduceGroup {
  public:
-  // members: distinct devices in any order.
-  AllReduceGroup(std::vector<DeviceId> members, const Topology& topology, int devices_per_node);
+  // members: distinct devices in any order. `cluster`: for the ways of its first device class; nullptr: without.
+  AllReduceGroup(std::vector<DeviceId> members, const Topology& topology, int devices_per_node,
+                 const Cluster* cluster = nullptr);
 
   // Members form equal groups of more than one in several nodes: what Hierarchical needs.
   bool hierarchical() const { return hierarchical_; }
   std::size_t members() const { return count_; }
 
   // The phases of every algorithm, for one byte; none where it cannot be used.
-  std::array<const std::vector<CollectivePhase>*, 3> algorithms() const { return {&ring_, &tree_, &hierarchy_}; }
+  std::array<const std::vector<CollectivePhase>*, 4> algorithms() const {
+    return {&ring_, &tree_, &hierarchy_, &rails_};
+  }
+  // Of the device's curve: start and rate of the bytes that a ring moves, 2 (n - 1) / n of all. Empty: it has none.
+  struct Way {
+    Time start;
+    double rate = 0;  // bytes per second
+  };
+  const std::vector<Way>& ways() const { return ways_; }
   // Keeps of every phase's links those that `fold` keeps, by their new numbers. Rates and times are those of all links.
   void keep_links(const Fold& fold);
 
-  // One all-reduce of `bytes`. No phases and no time for n <= 1 members or 0 bytes.
+  // One all-reduce of `bytes`; by the device's ways where it states them, whatever the algorithm. No phases and no time for
+  // n <= 1 members or 0 bytes.
   Collective price(AllReduce algorithm, Bytes bytes) const;
 
   // By the algorithm with the shortest time alone, ties to the earlier in the enum.
   Collective best(Bytes bytes) const;
 
  private:
+  void add_ways(const Cluster& cluster, const std::vector<DeviceId>& members, const Topology& topology);
+  Collective by_least_way(Bytes bytes) const;
+
   // Phases for one byte: `bytes` is the share of S that a phase moves.
-  std::vector<CollectivePhase> ring_, tree_, hierarchy_;
+  std::vector<CollectivePhase> ring_, tree_, hierarchy_, rails_;
+  std::vector<Way> ways_;  // each loads the links as `rails_` does
   std::size_t count_;
   bool hierarchical_ = false;
 };

@@ -50,7 +50,8 @@ class Loads {
   Loads(const Plan& plan, const CostModel& cost) : first_(at(cost.topology().link_count()) + 1) {
     std::vector<AllReduceGroup> groups;
     for (StageId k = 0; k < plan.stages; ++k)
-      groups.emplace_back(members(plan, k), cost.topology(), cost.scenario().cluster.devices_per_node);
+      groups.emplace_back(members(plan, k), cost.topology(), cost.scenario().cluster.devices_per_node,
+                          &cost.scenario().cluster);
     std::vector<const CollectivePhase*> phases;
     for (const AllReduceGroup& group : groups)
       for (const auto* algorithm : group.algorithms())

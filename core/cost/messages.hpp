@@ -58,7 +58,7 @@ struct SentShare {
 class Scatter {
  public:
   Scatter(const Plan& plan, const Cluster& cluster)
-      : degree_(plan.scatter_gather ? plan.tensor_parallel : 1), per_node_(cluster.devices_per_node) {
+      : degree_(plan.scatter_gather ? plan.tensor_parallel : 1), cluster_(cluster) {
     if (degree_ > 1) whole_.emplace(cluster);
   }
   SentShare operator()(Bytes bytes, DeviceId to) {
@@ -74,9 +74,11 @@ class Scatter {
     std::vector<DeviceId> members;
     for (int member = 0; member < degree_; ++member)
       members.push_back(lead + member);
-    return rings_.emplace(lead, AllReduceGroup(std::move(members), *whole_, per_node_)).first->second;
+    return rings_.emplace(lead, AllReduceGroup(std::move(members), *whole_, cluster_.devices_per_node, &cluster_))
+        .first->second;
   }
-  int degree_, per_node_;
+  int degree_;
+  const Cluster& cluster_;
   std::optional<Topology> whole_;  // as each device sees it
   std::map<DeviceId, AllReduceGroup> rings_;
 };

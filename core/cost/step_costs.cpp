@@ -204,7 +204,7 @@ void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost) 
   if (costs.fold == nullptr) add_ring_hops(costs, plan, cost);
   for (StageId k = 0; k < plan.stages; ++k) {
     if (!reduces(costs.shape, k)) continue;
-    AllReduceGroup group(members(plan, k), cost.topology(), scenario.cluster.devices_per_node);
+    AllReduceGroup group(members(plan, k), cost.topology(), scenario.cluster.devices_per_node, &scenario.cluster);
     if (costs.fold != nullptr) group.keep_links(*costs.fold);
     for (int i = 0; i < plan.virtual_stages; ++i) {
       const auto v = static_cast<std::size_t>(plan.chunk_of(k, i));
@@ -347,7 +347,8 @@ StepPricer::StepPricer(Plan shell, const CostModel& cost)
   over_ = tensors_over_cuts(cost.scenario().model, full_.activation);
   fold_ = fold_copies(plan_, cost, Alike::InTime);
   for (StageId k = 0; k < plan_.stages; ++k)
-    groups_.emplace_back(members(plan_, k), cost.topology(), cost.scenario().cluster.devices_per_node);
+    groups_.emplace_back(members(plan_, k), cost.topology(), cost.scenario().cluster.devices_per_node,
+                         &cost.scenario().cluster);
   prices_.resize(groups_.size());
 }
 

@@ -68,6 +68,12 @@ LayerBuilder::Value LayerBuilder::linear(Value x, const Linear& linear) {
   Operator& op = add_operator(linear.routed ? "router" : "linear", OperatorKind::MatrixProduct);
   op.product = true, op.routed = linear.routed, op.logits = linear.logits;
   op.divided = linear.split != Split::None;
+  op.shape = {.rows = in.elements() / static_cast<double>(features),
+              .columns = static_cast<double>(linear.features),
+              .depth = static_cast<double>(features),
+              .divided = columns ? ProductOfLayer::Divided::Columns
+                         : rows  ? ProductOfLayer::Divided::Depth
+                                 : ProductOfLayer::Divided::None};
   op.forward_flops = op.weight_flops = 2 * in.elements() * static_cast<double>(linear.features);
   if (linear.gate && *linear.gate != Activation::Silu) op.other_gate_flops = op.forward_flops / 2;
   op.forward_bytes = op.weight_bytes = values(x) + values(y);
@@ -126,14 +132,33 @@ LayerBuilder::Value LayerBuilder::attention(std::initializer_list<Value> inputs,
   const auto key_size = static_cast<double>(core.key_size), value_size = static_cast<double>(core.value_size);
   if (core.flash) {
     const Amount rows = sized(0, 4 * heads * static_cast<double>(core.queries));  // log of each row's sum, fp32
-    product("attention", key_size + value_size, read + values(y) + rows).rebuilt_flops = 2 * pairs * key_size;
+    Operator& op = product("attention", key_size + value_size, read + values(y) + rows);
+    op.rebuilt_flops = 2 * pairs * key_size;
+    op.attention = {.queries = static_cast<double>(core.queries),
+                    .keys = static_cast<double>(core.keys),
+                    .heads = heads,
+                    .key_heads = static_cast<double>(core.key_heads),
+                    .key_size = key_size,
+                    .value_size = value_size,
+                    .pairs = pairs / heads,
+                    .longest = static_cast<double>(core.window > 0 ? std::min(core.window, core.keys) : core.keys),
+                    .causal = core.causal};
     keep(y), keep_own(rows);
     return y;
   }
   const Amount matrix = sized(scores, 0);
   const Amount query_key =
       read - sized(static_cast<double>(core.keys) * static_cast<double>(core.key_heads) * value_size, 0);
-  product("scores", key_size, query_key + matrix).attention_core = true;
+  const auto of_heads = [&](Operator& op, std::int64_t columns, std::int64_t depth) {
+    op.attention_core = true;
+    op.shape = {.rows = static_cast<double>(core.queries),
+                .columns = static_cast<double>(columns),
+                .depth = static_cast<double>(depth),
+                .groups = heads,
+                .of_sample = true,
+                .divided = sharded ? ProductOfLayer::Divided::Groups : ProductOfLayer::Divided::None};
+  };
+  of_heads(product("scores", key_size, query_key + matrix), core.keys, core.key_size);
   const auto over_scores = [&](std::string_view name, double forward, double backward,
                                const Amount& extra) -> Operator& {
     Operator& op = add_operator(name, OperatorKind::Memory);
@@ -155,7 +180,7 @@ LayerBuilder::Value LayerBuilder::attention(std::initializer_list<Value> inputs,
     over_scores("dropout", 1, 1, mask);
     keep_own(mask + matrix, true);
   }
-  product("weighted_values", value_size, matrix + (read - query_key) + values(y)).attention_core = true;
+  of_heads(product("weighted_values", value_size, matrix + (read - query_key) + values(y)), core.value_size, core.keys);
   work_.operators[work_.operators.size() - 1].workspace = matrix;
   return y;
 }
@@ -261,8 +286,16 @@ LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
   Operator& dispatch = add_operator("dispatch", OperatorKind::Memory);
   dispatch.forward_bytes = dispatch.input_bytes = values(x) + sent;
   dispatch.input_flops = sent.gathered_values, dispatch.gathered = true;
-  const auto product = [&](std::int64_t weight, std::int64_t bias, const Amount& from, const Amount& to) -> Operator& {
+  using Divided = ProductOfLayer::Divided;
+  const auto product = [&](std::int64_t weight, std::int64_t bias, const Amount& from, const Amount& to,
+                           Divided divided) -> Operator& {
     Operator& op = add_operator("experts", OperatorKind::MatrixProduct);
+    const std::int64_t columns = divided == Divided::Columns ? inner : features;
+    op.shape = {.rows = rows / static_cast<double>(spec.experts),
+                .columns = static_cast<double>(columns),
+                .depth = static_cast<double>(weight / columns),
+                .groups = static_cast<double>(spec.experts),
+                .divided = divided};
     op.product = true, op.divided = true;
     op.forward_flops = op.input_flops = op.weight_flops = 2 * rows * static_cast<double>(weight);
     op.forward_bytes = op.input_bytes = op.weight_bytes = from + to;
@@ -272,7 +305,7 @@ LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
     op.idle_parameters = (spec.experts - spec.active) * each;
     return op;
   };
-  Operator& opening = product(up, b_up, sent, opened);
+  Operator& opening = product(up, b_up, sent, opened, Divided::Columns);
   if (spec.gated && spec.activation != Activation::Silu) opening.other_gate_flops = opening.forward_flops / 2;
   const PointwiseFlops flops = pointwise(spec.activation);
   Operator& act = add_operator(name_of(spec.activation), OperatorKind::Memory);
@@ -280,7 +313,7 @@ LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
   act.forward_flops = (flops.forward + (spec.gated ? 1 : 0)) * inner_values.sharded_values;
   act.input_flops = (flops.backward + (spec.gated ? 2 : 0)) * inner_values.sharded_values;
   act.forward_bytes = opened + inner_values, act.input_bytes = 2.0 * opened + inner_values;
-  product(down, b_down, inner_values, sent);
+  product(down, b_down, inner_values, sent, Divided::Depth);
   const Value y = make(in, false, true);
   record("experts", {x}, y);
   Operator& combine = add_operator("combine", OperatorKind::Memory);

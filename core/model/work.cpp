@@ -1,5 +1,7 @@
 #include "core/model/work.hpp"
 
+#include <cmath>
+
 namespace pipewright {
 
 Amount& Amount::operator+=(const Amount& other) {
@@ -24,6 +26,34 @@ double Amount::on_device(Bytes per_value, TensorParallel split) const {
   const auto each = static_cast<double>(per_value.value);
   const double whole = values * each + fixed, sharded = sharded_values * each + sharded_fixed;
   return (split.sequence_parallel ? whole / split.degree : whole) + sharded / split.degree + gathered_values * each;
+}
+
+namespace {
+
+// What one device of the group has of a divided side; where the degree does not divide it, it is padded to 128 each.
+double divided_among(double size, int degree) {
+  if (degree == 1 || std::fmod(size, degree) == 0) return size / degree;
+  return std::ceil(size / degree / 128) * 128;
+}
+
+}  // namespace
+
+ProductShape ProductOfLayer::call(PassKind pass, double samples, TensorParallel split, bool divided_rows) const {
+  const int t = split.degree;
+  const double m = rows * (of_sample ? 1 : samples) / (divided_rows ? t : 1);
+  const double n = divided == Divided::Columns ? divided_among(columns, t) : columns;
+  const double k = divided == Divided::Depth ? divided_among(depth, t) : depth;
+  const double batch = groups * (of_sample ? samples : 1) / (divided == Divided::Groups ? t : 1);
+  switch (pass) {
+    case PassKind::Forward: return {m, n, k, batch};
+    case PassKind::Input: return {m, k, n, batch};
+    case PassKind::Weight: return {n, k, m, batch};
+  }
+  return {};
+}
+
+bool ProductOfLayer::aligned() const {
+  return std::fmod(columns, 8) == 0 && std::fmod(depth, 8) == 0;
 }
 
 double Work::forward_flops() const {

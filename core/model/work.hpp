@@ -54,6 +54,40 @@ enum class OperatorKind : std::uint8_t {
 };
 constexpr int kOperatorKinds = 6;
 
+// One call of a matrix product C[m, n] = A[m, k] B[k, n], `batch` of them together.
+struct ProductShape {
+  double m = 0, n = 0, k = 0, batch = 1;
+};
+
+enum class PassKind { Forward, Input, Weight };  // forward, gradients of the input and of the weights
+
+// A product as a layer has it: what one sample adds to its rows, and what a tensor-parallel group divides.
+struct ProductOfLayer {
+  enum class Divided : std::uint8_t { None, Columns, Depth, Groups };
+  double rows = 0;  // per sample; 0: there is no product
+  double columns = 0, depth = 0;
+  double groups = 1;       // products in one call: heads of attention, experts
+  bool of_sample = false;  // every sample has groups of its own, with its own rows (attention)
+  Divided divided = Divided::None;
+
+  explicit operator bool() const { return rows > 0; }
+  // The call of a pass on one device. Gradient of the input: C[m, k] sums over n; of the weights C[n, k] over m.
+  // 512 rows, 1024 columns, depth 256, 2 samples: (1024, 1024, 256), (1024, 256, 1024), (1024, 256, 1024).
+  ProductShape call(PassKind pass, double samples, TensorParallel split, bool divided_rows) const;
+  // fp16 and bf16 products run at full rate where rows of memory begin at multiples of 16 B.
+  bool aligned() const;
+  bool operator==(const ProductOfLayer&) const = default;
+};
+
+// Fused attention of one sample.
+struct AttentionShape {
+  double queries = 0, keys = 0, heads = 0, key_heads = 0, key_size = 0, value_size = 0;
+  double pairs = 0;    // of query and key that are computed, per head
+  double longest = 0;  // keys that the last query sees
+  bool causal = false;
+  bool operator==(const AttentionShape&) const = default;
+};
+
 // One operator of a layer, for one sample.
 struct Operator {
   std::string_view name;  // a literal: "conv2d", "layer_norm"
@@ -81,6 +115,8 @@ struct Operator {
   double all_pairs_flops = 0;   // attention: with every pair of query and key, masked or not
   double other_gate_flops = 0;  // part of forward_flops that computes a gate other than SwiGLU's
   bool causal = false;          // attention: of all pairs, each query sees the keys before it
+  ProductOfLayer shape;         // of a product
+  AttentionShape attention;     // of fused attention; heads 0: it is none
   bool operator==(const Operator&) const = default;
 };
 

@@ -75,7 +75,8 @@ struct Training {
   // Bytes of device memory that the optimizer step moves per parameter; absent: weight, gradient and states read once,
   // weight and states written once.
   std::optional<Bytes> update_bytes;
-  std::optional<std::int64_t> sequence_length;  // tokens per sample; tokens/s needs it
+  std::optional<AttentionKernelName> attention_kernel;  // of fused attention; absent: the device's first
+  std::optional<std::int64_t> sequence_length;          // tokens per sample; tokens/s needs it
   FrameworkMemory framework;
   OpenFields open;  // micro_batch_size, micro_batches, zero
   Place place;

@@ -22,7 +22,7 @@ std::string list_json(const std::string& kind, const std::vector<ListEntry>& ent
 JsonShape list_shape() {
   using namespace shape;
   const JsonShape entry = object({{"name", text()}, {"summary", text()}, {"file?", text()}, {"document?", map(any())}});
-  return bare_document("pipewright.show/1", {{"kind", text()}, {"entries", list(entry)}});
+  return bare_document("pipewright.show/1", {{"kind", text()}, {"entries", list(entry)}, {"written?", list(text())}});
 }
 
 }  // namespace pipewright

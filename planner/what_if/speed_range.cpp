@@ -31,9 +31,7 @@ Scenario at_the_ends(const Scenario& scenario, double sign) {
   Scenario changed = scenario;
   each_device(changed.cluster, [sign](Device& device) {
     for (auto& each : device.efficiency)
-      if (each)
-        for (auto& [work, share] : each->curve)
-          share = std::min(1.0, share * (1 + sign * each->band));
+      if (each) each->scale(1 + sign * each->band);
     if (device.measured) device.measured = moved(*device.measured, -sign * kSigmas90);
   });
   return changed;

@@ -84,10 +84,7 @@ std::string in_words(const Sources& sources, bool flush) {
 void draw_devices(Cluster& cluster, Random& random) {
   each_device(cluster, [&](Device& device) {
     for (auto& each : device.efficiency) {
-      if (!each || !(each->band > 0)) continue;
-      const double factor = random.uniform(1 - each->band, 1 + each->band);
-      for (auto& [work, share] : each->curve)
-        share = std::min(1.0, share * factor);
+      if (each && each->band > 0) each->scale(random.uniform(1 - each->band, 1 + each->band));
     }
     if (device.measured) device.measured = moved(*device.measured, random.normal_within(kMostSigmas));
   });

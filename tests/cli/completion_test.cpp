@@ -27,7 +27,7 @@ std::string offered(const std::string& words) {
 TEST_CASE("bash completes commands, their options, and the words they take") {
   CHECK(offered("pipewright ca") == "capacity calibrate\n");
   CHECK(offered("pipewright simulate --ig") == "--ignore-memory\n");
-  CHECK(offered("pipewright show d") == "devices\n");
+  CHECK(offered("pipewright show d") == "devices device\n");
   CHECK(offered("pipewright help val") == "validate\n");
   CHECK(offered("pipewright simulate x.yaml -o --j") == "\n");  // the value of -o is a file
 }
@@ -44,6 +44,7 @@ TEST_CASE("bash completes what options take: words, names of shelves, keys") {
   CHECK(offered(program + " init x.yaml --model llama3-7") == "llama3-70b\n");
   CHECK(offered(program + " plan x.yaml --set plan.schedu") == "plan.schedule=\n");
   CHECK(offered(program + " show model llama3-7") == "llama3-70b\n");
+  CHECK(offered(program + " show device h100-sxm") == "h100-sxm-80g\n");
   CHECK(offered(program + " show schedules interl") == "interleaved_1f1b\n");
   CHECK(offered("pipewright launch x.yaml --for = mega") == "megatron\n");  // as bash splits --for=mega
   CHECK(offered("pipewright plan x.yaml --objective = ") == "throughput step_time cost memory\n");

@@ -221,8 +221,8 @@ TEST_CASE("The synthetic log that ships is read, said to be one, and judged") {
   CHECK(document["log"]["synthetic"] == first.substr(2));
   CHECK(document["log"]["other_layout"].is_null());
   const double median = document["log"]["step_s"]["measured_median"];
-  CHECK(median > 16.83);  // 17 s, 1 % around it: tests/make_synthetic_log.py
-  CHECK(median < 17.17);
+  CHECK(median > 14.35);  // 14.5 s, 1 % around it: tests/make_synthetic_log.py
+  CHECK(median < 14.65);
   CHECK(document["log"]["allocated_bytes"]["measured"] == 74800LL << 20);
   CHECK(document["log"]["flop_per_s_device"]["predicted"].is_number());
 }

