@@ -86,7 +86,7 @@ class PointReader {
       const auto parsed = parse_number(field.text);
       if (!parsed.value || !(*parsed.value > 0) || !std::isfinite(*parsed.value))
         return errors_.add({path_, place_.line, field.column},
-                           fmt::format("{}: {} is no number larger than 0", kHeads[i], in_quotes(field.text)));
+                           fmt::format("{}: {} is not a number above 0", kHeads[i], in_quotes(field.text)));
       values[i] = *parsed.value;
     }
     const bool fitted = every_ > 0 && points_.size() % static_cast<std::size_t>(every_) == 0;

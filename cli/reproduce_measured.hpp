@@ -16,7 +16,7 @@ struct MeasuredSet {
 
 // Reads the runs in the folder of `--data`, prices each and prints them beside the measurement: every run of one set,
 // the errors alone of several, of which those whose files are not in the folder are named. `--fit` searches the
-// constants of one set anew on the lines chosen for that, and prints them and these lines only. Returns the exit status.
+// constants of one set again on the lines chosen for that, and prints them and these lines only. Returns the exit status.
 int reproduce_measured(const std::vector<MeasuredSet>& sets, const Arguments& arguments);
 
 }  // namespace pipewright

@@ -53,7 +53,7 @@ int every_of(const Arguments& arguments) {
   const std::string text = arguments.last("--every", "");
   const auto parsed = parse_count(text);
   if (!parsed.value || *parsed.value < 2 || *parsed.value > 1'000'000)
-    throw InputError("--every: " + in_quotes(text) + " is no number of 2 to 1000000; write --every 5");
+    throw InputError("--every: " + in_quotes(text) + " is not a whole number from 2 to 1000000; write --every 5");
   return static_cast<int>(*parsed.value);
 }
 

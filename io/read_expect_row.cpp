@@ -137,7 +137,7 @@ void read_where(Reader& reader, const At& at, std::optional<std::pair<Where, std
   else if (stage.value)
     where = {Where::Stage, *stage.value};
   else
-    reader.error(at, "is no place; write fullest, all, last or the number of a stage");
+    reader.error(at, "is not a place; write fullest, all, last or the number of a stage");
 }
 
 void read_baseline(Reader& reader, const At& at, RowText& text) {
@@ -297,7 +297,7 @@ void check_row(Reader& reader, const At& at, RowText& text) {
       row.unit_size = *size;
     else
       refuse(text.unit_at, row.ratio_to.empty()
-                               ? fmt::format(".unit: {} is no unit of {}; write {}", in_quotes(row.unit),
+                               ? fmt::format(".unit: {} is not a unit of {}; write {}", in_quotes(row.unit),
                                              row.quantity->text, units_of(dimension))
                                : fmt::format(".unit: {} with ratio_to; a ratio has no unit", in_quotes(row.unit)));
   }

@@ -22,7 +22,7 @@ constexpr Field<FrameworkMemory> kFramework[] = {
      Need::Optional, read_as<&FrameworkMemory::gradient_buffer>, write_as<&FrameworkMemory::gradient_buffer>},
     {"weight_gradients", "separate | fused | fused_kept",
      "Megatron: a weight's gradient is a tensor of its own, or the product adds it to the sum; fused_kept: newer "
-     "Transformer Engine, a placeholder per shape of a weight stays; default: fused",
+     "Transformer Engine, a dummy gradient stays for each shape of a weight; default: fused",
      Need::Optional, read_as<&FrameworkMemory::weight_gradients>, write_as<&FrameworkMemory::weight_gradients>},
     {"logit_bytes", "whole number, 0 to 64",
      "per logit when the loss holds most: 6 bf16 and a copy in fp32, 10 with a second copy, 2 in place; default: 6 for "

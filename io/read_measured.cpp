@@ -188,7 +188,7 @@ void read_figures(Reader& reader, const At& at, MeasuredTable& table) {
     if (const auto size = text.unit.empty() ? std::optional(1.0) : unit_size(kind, text.unit))
       text.figure.unit_size = *size;
     else
-      reader.errors.add(here.yaml.place, fmt::format("{}.unit: {} is no unit of {}; it has {}", path(here),
+      reader.errors.add(here.yaml.place, fmt::format("{}.unit: {} is not a unit of {}; it has {}", path(here),
                                                      in_quotes(text.unit), text.figure.sought.text, units_of(kind)));
     table.figures.push_back(std::move(text.figure));
   }

@@ -14,7 +14,7 @@ namespace pipewright {
 using ScenarioOf = std::function<Scenario(const std::vector<std::string>& set)>;
 
 // Each run as a scenario of its own: its row sets keys, after `more`, the plan is priced whether it fits the devices'
-// memory or not, and its figures stand beside the measured ones. A run that makes no good scenario, or whose layout does
+// memory or not, and its figures stand beside the measured ones. A run that does not make a valid scenario, or whose layout does
 // not take the devices that its row names, becomes RunState::Unpriced with the reason. Runs that cannot be expressed or
 // are left out pass through.
 std::vector<PredictedRun> predict(const MeasuredTable& table, const std::vector<MeasuredRun>& runs,
@@ -28,7 +28,7 @@ RowCounts row_counts(const std::vector<PredictedRun>& runs);
 std::vector<ErrorSummary> error_summaries(const MeasuredTable& table, const std::vector<PredictedRun>& runs);
 
 // Runs that are predictions of the first figure, a time or a rate, grouped by the number of devices, what they set of
-// the model, and every column that is no choice of layout (plan.*, training.micro_batch_size); groups of one are left
+// the model, and every column that is not a choice of layout (plan.*, training.micro_batch_size); groups of one are left
 // out. Ties go to the line that stands first.
 std::vector<RankedGroup> ranking(const MeasuredTable& table, const std::vector<PredictedRun>& runs);
 

@@ -80,7 +80,7 @@ void check_runnable(const Plan& plan, const Model& model, const Training& traini
     errors += std::string(errors.empty() ? "" : "\n") + head(training.zero_place) +
               "training.zero: a run keeps the optimizer's states whole; use 0";
   if (training.framework != FrameworkMemory{})
-    refuse("training.framework: a run is no framework's and holds the tensors of its operators; leave it out");
+    refuse("training.framework: only predictions use it; a real run holds the tensors of its operators; leave it out");
   std::set<std::string> told;
   for (const Layer& layer : model.layers)
     if (const std::string why = refusal(model, layer, backend); !why.empty() && told.insert(why).second)

@@ -118,7 +118,7 @@ class Sum {
 };
 
 // One buffer per shape of a weight in the stage's blocks.
-Bytes placeholders(const Plan& plan, const Scenario& scenario, StageId stage) {
+Bytes dummy_gradients(const Plan& plan, const Scenario& scenario, StageId stage) {
   std::set<std::pair<std::int64_t, std::int64_t>> shapes;
   const int t = plan.tensor_parallel;
   for (VirtualStageId v = stage; v < plan.chunks(); v += plan.stages) {
@@ -167,7 +167,7 @@ FixedMemory fixed_of(const MemoryModel& memory, const Plan& plan, const Scenario
   const Bytes mask = whole(framework.attention_mask ? samples * pairs : 0);
   FixedMemory fixed{.always = framework.workspace, .running = {}, .between = Bytes{kBetweenSteps}};
   if (framework.weight_gradients == WeightGradients::FusedKept)
-    fixed.always = checked_sum(fixed.always, placeholders(plan, scenario, stage));
+    fixed.always = checked_sum(fixed.always, dummy_gradients(plan, scenario, stage));
   if (framework.tensors == FrameworkTensors::MegatronLocal && core != nullptr && !core->flash)
     fixed.always = checked_sum(fixed.always, whole(2 * static_cast<double>(core->heads) * pairs * samples / t));
   // The first stage's tokens are stash: its boundary.

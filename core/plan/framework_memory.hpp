@@ -23,7 +23,7 @@ enum class GradientBuffer {
 enum class WeightGradients {
   Separate,   // a tensor of its own, then added
   Fused,      // by the product itself
-  FusedKept,  // likewise; a placeholder per shape of a weight stays
+  FusedKept,  // likewise; a dummy gradient stays for each shape of a weight
 };
 
 struct FrameworkMemory {

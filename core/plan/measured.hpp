@@ -1,4 +1,4 @@
-// Measured runs beside predictions: the `measured:` block of a scenario, the runs that its files hold, and what comes
+// Measured runs against predictions: the `measured:` block of a scenario, the runs that its files hold, and what comes
 // of them.
 //
 // A file has a line per run. Its columns set keys of the scenario and hold the figures that were measured. Rows that the

@@ -207,7 +207,7 @@ std::string measured_markdown(const std::vector<MeasuredResult>& results) {
   for (const MeasuredResult& each : results)
     all.push_back(&each);
   std::string text =
-      "# Measured runs beside predictions\n\n"
+      "# Measured runs against predictions\n\n"
       "Written by `pipewright reproduce runs --data DIR --md`. The runs do not ship with pipewright; each scenario in\n"
       "`scenarios/runs` names its source and says what the columns of the file mean. Device presets are taken as they\n"
       "ship; where constants were fitted, the lines are named by a rule beforehand and stay out of every average.\n"

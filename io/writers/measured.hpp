@@ -1,4 +1,4 @@
-// Measured runs beside predictions, as text, Markdown, comma-separated values and JSON.
+// Measured runs against predictions, as text, Markdown, comma-separated values and JSON.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ std::string measured_markdown(const std::vector<MeasuredResult>& results);
 std::string measured_csv(const std::vector<MeasuredResult>& results);   // one row per run
 std::string measured_json(const std::vector<MeasuredResult>& results);  // schema pipewright.measured-runs/2
 
-// The search for constants anew, and the runs that it was made on with what it found. Schema pipewright.fit/2.
+// The repeated search for constants, and the runs that it was made on with what it found. Schema pipewright.fit/2.
 struct FittedAnew {
   std::string title;
   std::vector<std::string> set;  // "key=value" of each constant

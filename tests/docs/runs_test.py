@@ -6,7 +6,7 @@ usage: runs_test.py SOURCE_ROOT BINARY
 tests/docs/runs.csv keeps, for every set, figure and subset, how many rows are scored and their mean error. A mean that is
 worse by more than 2 points and a tenth of itself, or fewer rows, fails until the line's column `why` says why and the new
 figures are written; the old mean is then put before the reason, so that it explains this change only. docs/results/runs.md is the output of `reproduce runs --data DIR --md`, and README quotes it.
-PIPEWRIGHT_ACCEPT=1 writes all of it anew and reports "skipped" (77). Without the runs (PIPEWRIGHT_TEST_DATA, default
+PIPEWRIGHT_ACCEPT=1 writes all of it again and reports "skipped" (77). Without the runs (PIPEWRIGHT_TEST_DATA, default
 ../shared/data beside the source tree) the means are not checked: skipped.
 """
 import csv
@@ -119,14 +119,14 @@ def main():
         print("wrote docs/results/runs.md, tests/docs/runs.csv and the table of README.md")
         return 77
     for fault in unexplained:
-        print(fault + "; mend it, or say why in column `why` of tests/docs/runs.csv and write it anew with PIPEWRIGHT_ACCEPT=1")
+        print(fault + "; mend it, or say why in column `why` of tests/docs/runs.csv and write it again with PIPEWRIGHT_ACCEPT=1")
     stale = []
     if not results.exists() or results.read_text(encoding="utf-8") != page:
         stale.append("docs/results/runs.md is not what `reproduce runs --md` writes")
     if text[begin:end] != readme_lines(document):
         stale.append("README.md: its table of measured runs is out of date")
     for fault in stale:
-        print(fault + "; PIPEWRIGHT_ACCEPT=1 meson test \"measured runs\" writes it anew")
+        print(fault + "; PIPEWRIGHT_ACCEPT=1 meson test \"measured runs\" writes it again")
     return 1 if unexplained or stale else 0
 
 

@@ -115,9 +115,9 @@ TEST_CASE("A row of expect: must say what it compares, with what, and how near")
   holds(row_error("{name: a, quantity: memory.weight, published: 1}"),
         "expect.rows.0.quantity: unknown \"weight\"; did you mean \"weights\"? known: weights,");
   holds(row_error("{name: a, quantity: layers, published: 1, unit: GiB}"),
-        "expect.rows.0.unit: \"GiB\" is no unit of layers; write k, M, G, or leave it out");
+        "expect.rows.0.unit: \"GiB\" is not a unit of layers; write k, M, G, or leave it out");
   holds(row_error("{name: a, quantity: step_time_s, published: 1, unit: GiB}"),
-        "\"GiB\" is no unit of step_time_s; write ns, us, ms, s, min, h");
+        "\"GiB\" is not a unit of step_time_s; write ns, us, ms, s, min, h");
   holds(row_error("{name: a, quantity: layers, published: two}"), "expect.rows.0.published: \"two\"");
   holds(row_error("{name: a, quantity: layers, published: true}"), ".published: true where a number is needed");
   holds(row_error("{name: a, quantity: fits, published: 1}"), ".published: 1 where true or false is needed");
@@ -129,7 +129,7 @@ TEST_CASE("A row of expect: must say what it compares, with what, and how near")
   holds(row_error("{name: a, quantity: layers, published: 1, where: 1}"),
         "expect.rows.0.where: layers is of the whole run, not of a stage; leave `where` out");
   holds(row_error("{name: a, quantity: memory.total, published: 1, where: middle}"),
-        "\"middle\" is no place; write fullest, all, last or the number of a stage");
+        "\"middle\" is not a place; write fullest, all, last or the number of a stage");
   const std::string bare = "expect: {table: t, source: s, rows: [{name: a, quantity: layers, published: 1";
   holds(error_of(bare + "}]}\n"), "expect.rows.0.tolerance is missing; write a share (3 %) or an amount");
   holds(error_of(bare + ", tolerance: 1}]}\n"),

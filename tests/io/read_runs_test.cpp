@@ -166,7 +166,7 @@ TEST_CASE("A measured: block is read, and what contradicts itself is refused") {
   CHECK(message_of([&] { block(figure + ", fit_every: 1, " + constant); }).find("at least 2") != std::string::npos);
   CHECK(message_of([&] {
           block(", figures: [{name: time, figure: step_time_s, column: ms, unit: m}]");
-        }).find("\"m\" is no unit of step_time_s; it has ns, us, ms, s, min, h") != std::string::npos);
+        }).find("\"m\" is not a unit of step_time_s; it has ns, us, ms, s, min, h") != std::string::npos);
   CHECK(message_of([&] {
           block(", figures: [{name: time, figure: step_time_s, where: last, column: ms}]");
         }).find("is of the whole run") != std::string::npos);

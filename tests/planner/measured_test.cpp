@@ -1,4 +1,4 @@
-// Measured runs beside predictions: averages and ranking worked out by hand, and a fit that must find a known constant.
+// Measured runs against predictions: averages and ranking worked out by hand, and a fit that must find a known constant.
 #include "planner/measured.hpp"
 
 #include <cstdlib>

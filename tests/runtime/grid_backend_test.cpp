@@ -552,5 +552,5 @@ TEST_CASE("grid backend: a precision that a backend has not is refused, and grad
   training.precision = Precision::Bf16, training.gradient_precision = Precision::Fp32;
   training.framework.tensors = FrameworkTensors::Megatron;
   CHECK_THROWS_WITH_AS(run_plan(run.plan, run.schedule, run.scenario.model, training, *emulated(1, Precision::Bf16)()),
-                       doctest::Contains("training.framework: a run is no framework's"), InputError);
+                       doctest::Contains("training.framework: only predictions use it"), InputError);
 }
