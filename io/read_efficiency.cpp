@@ -74,11 +74,13 @@ void read_curve(Reader& reader, const At& at, AttentionKernel& kernel) {
   if (is_map(reader, at, "a map, e.g. {share: 0.5, start: 1, tail: 0.25, launch: 5}"))
     read_fields<AttentionCurve>(reader, at, kCurve, kernel.*Member);
 }
+std::string curve_text(const AttentionCurve& curve) {
+  return fmt::format("{{share: {}, start: {}, tail: {}, launch: {}}}", curve.share, curve.start, curve.tail,
+                     curve.launch);
+}
 template <AttentionCurve AttentionKernel::*Member>
 void write_curve(YamlText& out, std::string_view key, const AttentionKernel& kernel) {
-  const AttentionCurve& curve = kernel.*Member;
-  out.line(key, fmt::format("{{share: {}, start: {}, tail: {}, launch: {}}}", curve.share, curve.start, curve.tail,
-                            curve.launch));
+  out.line(key, curve_text(kernel.*Member));
 }
 
 struct AtLeast1 {
@@ -204,12 +206,9 @@ static void read_kernels(Reader& reader, const At& at, Efficiency& efficiency) {
 static void write_kernels(YamlText& out, std::string_view key, const Efficiency& efficiency) {
   std::string text;
   for (const AttentionKernel& each : efficiency.kernels) {
-    const auto curve = [](const AttentionCurve& c) {
-      return fmt::format("{{share: {}, start: {}, tail: {}, launch: {}}}", c.share, c.start, c.tail, c.launch);
-    };
     text += fmt::format("{}{{kernel: {}, head_size: {}, forward: {}, backward: {}, provenance: {}, source: {}}}",
-                        text.empty() ? "" : ", ", in_words(each.kernel), each.head_size, curve(each.forward),
-                        curve(each.backward), in_words(each.provenance), json_string(each.source));
+                        text.empty() ? "" : ", ", in_words(each.kernel), each.head_size, curve_text(each.forward),
+                        curve_text(each.backward), in_words(each.provenance), json_string(each.source));
   }
   if (!text.empty()) out.line(key, "[" + text + "]");
 }
