@@ -243,8 +243,7 @@ constexpr Field<MeasuredTable> kMeasured[] = {
      read_as<&MeasuredTable::devices>, write_nothing},
     {"fit_every", "whole number >= 2",
      "constants are fitted on the lines of each file (but those with fit: false) whose number it divides, the header "
-     "being line 1; default: on "
-     "none",
+     "being line 1; default: on none",
      Need::Optional, read_as<&MeasuredTable::fit_every, AtLeast2>, write_nothing},
     {"noise", "number > 0",
      "relative standard deviation of a run: how much a fit trusts a run compared with what is expected; default: 0.05",
