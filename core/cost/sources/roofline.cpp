@@ -243,8 +243,22 @@ class Roofline final : public CostSource {
     if (device_.collectives)
       text += std::string("; collectives by size (") + in_words(device_.collectives->provenance) + ")";
     if (host_limits())
-      text += "; the host issues each operator in " + std::to_string(device_.host.operation.value / 1000) + " us";
+      text += "; the host issues each operator in " + short_us(issue_times().forward) + " us" + how_executed();
     return text;
+  }
+
+  // "84", "1.5"
+  static std::string short_us(double ns) {
+    const auto tenths = std::lround(ns / 100);
+    return std::to_string(tenths / 10) + (tenths % 10 == 0 ? "" : "." + std::to_string(tenths % 10));
+  }
+  const char* how_executed() const {
+    switch (scenario_.training.execution) {
+      case Execution::Eager: return "";
+      case Execution::Compiled: return " (compiled)";
+      case Execution::Graphs: return " (CUDA graphs)";
+    }
+    return "";
   }
 
   // How one of the plan's tensor-parallel groups exchanges a tensor: so many times, in the least of several ways.
