@@ -438,8 +438,9 @@ class Roofline final : public CostSource {
     }
   };
 
-  // Megatron's kernel that scales, masks and normalises at once runs where its softmax has 4 n matrices of scores on a
-  // device, with rows of more than 16 and at most 4096 keys, 4 n of both (FusedScaleMaskSoftmax.is_kernel_available).
+  // Megatron's kernel that scales, masks and normalises at once runs where a device has a multiple of four matrices of
+  // scores, each with a multiple of four queries and of keys, more than 16 and at most 4096 keys
+  // (FusedScaleMaskSoftmax.is_kernel_available of github.com/NVIDIA/Megatron-LM).
   // Elsewhere five kernels do: to fp32, scale, mask in place, softmax, back. In reads and writes of an fp16 matrix:
   //     forward  3 + 4 + 4.5 + 4 + 3 = 18.5 in place of 2;   backward  3 + 6 + 4.5 + 4 + 3 = 20.5 in place of 3
   static constexpr int kSoftmaxKernels = 5;
