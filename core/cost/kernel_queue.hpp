@@ -3,7 +3,7 @@
 // The host issues kernels one after the other, h_i each, and runs ahead; the device works on each once it is issued and
 // the one before has ended, d_i each:
 //     issued_i = issued_(i-1) + h_i;   ended_i = max(issued_i, ended_(i-1)) + d_i
-// What a list does to the two clocks is a product of max-plus matrices                                        [Baccelli92]
+// What a list does to the two clocks is a product of max-plus matrices                                     [Baccelli92]
 // of which three figures remain, so that lists are joined without looking at their kernels again:
 //     host h = sum h_i;   device d = sum d_i;   end a = max over i of (issued_i + sum over j >= i of d_j)
 //     two lists one after the other: (h1 + h2, d1 + d2, max(a1 + d2, h1 + a2))

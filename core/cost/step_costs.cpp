@@ -58,8 +58,8 @@ KernelQueue forward_of(const LayerRange& range, const LayerCosts& costs) {
 }
 
 // From the last layer to the first, each rebuilt right before the gradient of its input needs it, behind what the host
-// has issued `before`. By layer all that was issued until it is complete, in the order of the layers: the first entry is
-// the whole op.
+// has issued `before`. By layer all that was issued until it is complete, in the order of the layers: the first entry
+// is the whole op.
 enum class Gradients { Both, Input };
 std::vector<KernelQueue> backward_of(const Plan& plan, VirtualStageId v, const Model& model, const LayerCosts& costs,
                                      Gradients gradients, KernelQueue queue = {}) {

@@ -412,7 +412,7 @@ class Roofline final : public CostSource {
     return times;
   }
 
-  // The kernels of one pass over a layer, in the order in which they are issued, with its all-reduces spread among them.
+  // The kernels of one pass over a layer as they are issued one after the other, its all-reduces spread among them.
   struct Kernels {
     std::vector<Queue> list;
     double device = 0;
