@@ -333,8 +333,8 @@ TEST_CASE("layers that share a work cost the same, and stated times of one of th
   CHECK(costs.forward == std::vector<Time>{us(410), us(7), us(410)});
 }
 
-// Two operators forward, of 205 us each on the device and 300 us on the host: issued after 300 and 600 us, done after 505
-// and 805 us. Backward: of the inputs likewise, of the weights one operator, issued after 900 us: 1105 us.
+// Two operators forward, of 205 us each on the device and 300 us on the host: issued after 300 and 600 us, done after
+// 505 and 805 us. Backward: of the inputs likewise, of the weights one operator, issued after 900 us: 1105 us.
 TEST_CASE("the device waits for its host, kernel by kernel") {
   Scenario scenario = of_work(dense_and_norm());
   scenario.cluster.device.host.blocking = Blocking::Passes;
@@ -412,8 +412,8 @@ TEST_CASE("compiled code and CUDA graphs take less of the host, the device does 
   CHECK(host(Execution::Compiled) == us(2 * 4 + 2 * 50));  // never slower than eager
 }
 
-// Softmax of two matrices of 1024 x 1024 scores in one sample, 1 M values moved: 4 MB at 60 GB/s, 66.667 us and a launch.
-// Two are no multiple of four: 9.25 times the bytes and five launches. Two samples have four: one kernel.
+// Softmax of two matrices of 1024 x 1024 scores in one sample, 1 M values moved: 4 MB at 60 GB/s, 66.667 us and a
+// launch. Two are no multiple of four: 9.25 times the bytes and five launches. Two samples have four: one kernel.
 TEST_CASE("Megatron's fused softmax needs a multiple of four matrices of scores") {
   Operator scores, softmax;
   scores.name = "scores", scores.attention_core = true;
