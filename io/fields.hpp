@@ -272,6 +272,11 @@ void write_as(YamlText& out, std::string_view key, const owner_of<Member>& targe
   }
 }
 
+template <auto Member, auto Default>  // for values that are left out where nothing else was asked for
+void write_unless(YamlText& out, std::string_view key, const owner_of<Member>& target) {
+  if (target.*Member != Default) write_as<Member>(out, key, target);
+}
+
 template <auto Member>  // for texts that are left out when they are empty
 void write_text(YamlText& out, std::string_view key, const owner_of<Member>& target) {
   if (!(target.*Member).empty()) out.line(key, value_text(target.*Member));

@@ -31,6 +31,10 @@ inline constexpr Name<Recompute> kRecomputes[] = {
     {"none", Recompute::None}, {"selective", Recompute::Selective}, {"blocks", Recompute::Blocks},
     {"full", Recompute::Full}, {"knapsack", Recompute::Knapsack},   {"layers", Recompute::Layers}};
 inline constexpr Name<Allocator> kAllocators[] = {{"exact", Allocator::Exact}, {"caching", Allocator::Caching}};
+inline constexpr Name<Blocking> kBlockings[] = {
+    {"passes", Blocking::Passes}, {"messages", Blocking::Messages}, {"step", Blocking::Step}};
+inline constexpr Name<Execution> kExecutions[] = {
+    {"eager", Execution::Eager}, {"compiled", Execution::Compiled}, {"graphs", Execution::Graphs}};
 inline constexpr Name<AttentionKernelName> kAttentionKernels[] = {
     {"fa2", AttentionKernelName::Fa2}, {"fa3", AttentionKernelName::Fa3}, {"cudnn", AttentionKernelName::Cudnn}};
 inline constexpr Name<Provenance> kProvenances[] = {
@@ -119,6 +123,12 @@ constexpr std::span<const Name<Recompute>> names_of(Recompute) {
 }
 constexpr std::span<const Name<Allocator>> names_of(Allocator) {
   return kAllocators;
+}
+constexpr std::span<const Name<Blocking>> names_of(Blocking) {
+  return kBlockings;
+}
+constexpr std::span<const Name<Execution>> names_of(Execution) {
+  return kExecutions;
 }
 constexpr std::span<const Name<AttentionKernelName>> names_of(AttentionKernelName) {
   return kAttentionKernels;

@@ -82,6 +82,14 @@ constexpr Field<HostTimes> kHost[] = {
      read_as<&HostTimes::message>, write_as<&HostTimes::message>},
     {"step", "time", "around each optimizer step; default: 0 ns", Need::Optional, read_as<&HostTimes::step>,
      write_as<&HostTimes::step>},
+    {"blocking", "passes | messages | step",
+     "where the host waits for its device: before and after each pass; after an exchange with a neighbouring stage and "
+     "at the end of a step; there alone; default: messages",
+     Need::Optional, read_as<&HostTimes::blocking>, write_unless<&HostTimes::blocking, HostTimes{}.blocking>},
+    {"compiled", "time", "to launch one kernel of compiled code (training.execution: compiled); default: 5 us",
+     Need::Optional, read_as<&HostTimes::compiled>, write_unless<&HostTimes::compiled, HostTimes{}.compiled>},
+    {"graph_node", "time", "of one kernel in a CUDA graph (training.execution: graphs); default: 1.5 us",
+     Need::Optional, read_as<&HostTimes::graph_node>, write_unless<&HostTimes::graph_node, HostTimes{}.graph_node>},
 };
 
 void write_host(YamlText& out, std::string_view key, const Device& device) {

@@ -28,6 +28,8 @@ constexpr Field<RunFile> kFile[] = {
     {"name", "text", "of the group that its runs form", Need::Required, read_as<&RunFile::name>, write_nothing},
     {"file", "file name", "in the folder of the data; comma-separated, with a header", Need::Required,
      read_as<&RunFile::file>, write_nothing},
+    {"fit", "true | false", "whether constants are fitted on lines of it (fit_every); default: true", Need::Optional,
+     read_as<&RunFile::fit>, write_nothing},
 };
 
 struct Positive {
@@ -242,8 +244,8 @@ constexpr Field<MeasuredTable> kMeasured[] = {
     {"devices", "column head", "how many devices the run used; default: what the layout takes", Need::Optional,
      read_as<&MeasuredTable::devices>, write_nothing},
     {"fit_every", "whole number >= 2",
-     "constants are fitted on the lines of each file whose number it divides, the header being line 1; default: on "
-     "none",
+     "constants are fitted on the lines of each file (but those with fit: false) whose number it divides, the header "
+     "being line 1; default: on none",
      Need::Optional, read_as<&MeasuredTable::fit_every, AtLeast2>, write_nothing},
     {"noise", "number > 0",
      "relative standard deviation of a run: how much a fit trusts a run compared with what is expected; default: 0.05",

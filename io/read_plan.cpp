@@ -52,6 +52,11 @@ constexpr Field<Training> kTraining[] = {
     {"attention_kernel", "fa2 | fa3 | cudnn",
      "of fused attention (model.attention: flash), on devices that state curves for it; default: the device's first",
      Need::Optional, read_as<&Training::attention_kernel>, write_as<&Training::attention_kernel>},
+    {"execution", "eager | compiled | graphs",
+     "what the host does per kernel (device.host): eager runs Python and autograd, compiled (torch.compile) launches "
+     "alone, graphs replays CUDA graphs; the kernels are the same: fusion of elementwise operators is not modelled; "
+     "default: eager",
+     Need::Optional, read_as<&Training::execution>, write_unless<&Training::execution, Execution::Eager>},
     {"sequence_length", "whole number >= 1", "tokens per sample, for tokens/s", Need::Optional,
      read_as<&Training::sequence_length, AtLeast1>, write_as<&Training::sequence_length>},
     {"framework", "map", "what a framework holds beside the tensors of the operators; default: nothing", Need::Optional,

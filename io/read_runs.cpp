@@ -161,7 +161,7 @@ class RunReader {
                                              heads_.size()));
     MeasuredRun run;
     run.group = group_.name, run.place = place_;
-    run.fitted = table_.fit_every > 0 && (place_.line - header_ + 1) % table_.fit_every == 0;
+    run.fitted = group_.fit && table_.fit_every > 0 && (place_.line - header_ + 1) % table_.fit_every == 0;
     for (const RowNote& subset : table_.subsets)
       run.in_subset.push_back(passes(subset.when));
     for (const std::string& head : table_.by)

@@ -57,8 +57,18 @@ struct Efficiency {
 // How memory is handed out. Caching: as PyTorch's allocator, in blocks of 512 B, from 1 MiB on in segments of 2 MiB.
 enum class Allocator { Exact, Caching };
 
-// What the host spends on issuing work to a device. It runs ahead: a pass of a layer takes as long as the slower of the
-// two, the device working or the host issuing. All 0: the host never limits.
+// Where the host waits until its device has done all that was issued.
+enum class Blocking : std::uint8_t {
+  Passes,    // before and after each forward and backward: timers that synchronise, as those of early Megatron-LM
+  Messages,  // after an exchange with a neighbouring stage, and at the end of a step: batched sends and receives
+  Step,      // at the end of a step alone: messages beside the computing
+};
+constexpr bool waits_between_passes(Blocking blocking, std::int64_t stages) {
+  return blocking == Blocking::Passes || (blocking == Blocking::Messages && stages > 1);
+}
+
+// What the host spends on issuing work to a device, kernel by kernel; it runs ahead of the device from one blocking
+// point to the next (core/cost/kernel_queue.hpp). All 0: the host never limits.
 struct HostTimes {
   Time operation;                // to issue one operator of one pass
   std::optional<Time> backward;  // likewise, of a backward, which issues more kernels; absent: as operation
@@ -67,6 +77,11 @@ struct HostTimes {
   Time pass;     // around each forward and each backward of a stage: reading the batch, starting and ending the pass
   Time message;  // likewise, in a pipeline of several stages: to exchange tensors with the neighbours
   Time step;     // around each optimizer step
+  Blocking blocking = Blocking::Messages;
+  // To launch one kernel of compiled code, and one node of a CUDA graph: see Training::execution.
+  Time compiled{5'000}, graph_node{1'500};
+
+  constexpr Time around_pass(std::int64_t stages) const { return stages > 1 ? pass + message : pass; }
 };
 
 struct MeasuredDevice;  // core/cluster/measured_device.hpp

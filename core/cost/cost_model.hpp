@@ -9,26 +9,24 @@
 #include <vector>
 
 #include "core/cluster/topology.hpp"
+#include "core/cost/kernel_queue.hpp"
 #include "core/cost/step_costs.hpp"
 #include "core/plan/plan.hpp"
 #include "core/plan/scenario.hpp"
 
 namespace pipewright {
 
-// One pass over a layer as the device and its host share it: the host issues the work, the device does it later.
-struct Issued {
-  Time device, host;
-};
+// The kernels of a layer by pass; `rebuild`: of its attention cores, under selective recomputation.
 struct IssuedPasses {
-  Issued forward, input, weight;
+  KernelQueue forward, input, weight, rebuild;
 };
 
 // Figures of every layer for one micro-batch of a given size, each rounded once.
 struct LayerCosts {
   std::vector<Time> forward, backward, backward_input, backward_weight;  // backward = input + weight, to the nanosecond
   std::vector<Time> rebuild;  // selective recomputation: forward of the attention cores once more, before the backward
-  // The times above with those of the host; empty: no host limits. Else an op of a stage takes at least the sum of the
-  // times above (`step_costs`), so that bounds that are made of them hold.
+  // The kernels behind the times above, which are their `device`; empty: no host limits. An op of a stage takes at least
+  // the sum of the times above (`step_costs`), so that bounds that are made of them hold.
   std::vector<IssuedPasses> issued;
   std::vector<Bytes> activation, stash;
   std::vector<Bytes> core;       // of the stash: what selective recomputation rebuilds instead of keeping it

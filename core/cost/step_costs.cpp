@@ -25,81 +25,77 @@ bool reduces(const ScheduleShape& shape, StageId stage) {
   return shape.data_parallel > 1 || shape.replicas_of(stage) > 1;
 }
 
-// One op of a stage as its layers follow one another: a sum where no host limits, else the flow line of cost_model.hpp.
-class Line {
- public:
-  void run(const Issued& pass) {
-    const Time begin = std::max(done_, host_);
-    host_ = checked_sum(host_, pass.host);
-    done_ = std::max(checked_sum(begin, pass.device), host_);
-  }
-  Time done() const { return done_; }
-  // The op after this one begins when this one is done; its host has been at work since it was free.
-  Line next() const {
-    Line line;
-    line.host_ = host_ - done_;
-    return line;
-  }
-
- private:
-  Time host_, done_;
-};
-
 enum class Pass { Forward, Input, Weight };
-Issued issued(const LayerCosts& costs, Pass pass, LayerId layer) {
+KernelQueue kernels(const LayerCosts& costs, Pass pass, LayerId layer) {
   const auto i = static_cast<std::size_t>(layer);
   const bool host = !costs.issued.empty();
   switch (pass) {
-    case Pass::Forward: return host ? costs.issued[i].forward : Issued{costs.forward[i], {}};
-    case Pass::Input: return host ? costs.issued[i].input : Issued{costs.backward_input[i], {}};
-    case Pass::Weight: return host ? costs.issued[i].weight : Issued{costs.backward_weight[i], {}};
+    case Pass::Forward: return host ? costs.issued[i].forward : KernelQueue::kernel({}, costs.forward[i]);
+    case Pass::Input: return host ? costs.issued[i].input : KernelQueue::kernel({}, costs.backward_input[i]);
+    case Pass::Weight: return host ? costs.issued[i].weight : KernelQueue::kernel({}, costs.backward_weight[i]);
   }
   return {};
 }
 
 // What the backward of a layer does again first: under `selective` the attention cores, else what `rebuilds` says.
-Issued rebuilt(const Plan& plan, StageId stage, const Model& model, const LayerCosts& costs, LayerId layer) {
+KernelQueue rebuilt(const Plan& plan, StageId stage, const Model& model, const LayerCosts& costs, LayerId layer) {
+  const auto i = static_cast<std::size_t>(layer);
   if (plan.recompute[static_cast<std::size_t>(stage)] == Recompute::Selective)
-    return {costs.rebuild[static_cast<std::size_t>(layer)], {}};
-  return plan.rebuilds(stage, layer, model) ? issued(costs, Pass::Forward, layer) : Issued{};
+    return costs.issued.empty() ? KernelQueue::kernel({}, costs.rebuild[i]) : costs.issued[i].rebuild;
+  return plan.rebuilds(stage, layer, model) ? kernels(costs, Pass::Forward, layer) : KernelQueue{};
 }
 
-Line forward_of(const LayerRange& range, const LayerCosts& costs) {
-  Line line;
+KernelQueue joined(const KernelQueue& before, const KernelQueue& next) {
+  checked_sum(checked_sum(before.host, next.host), checked_sum(before.end, next.end));
+  return before.then(next);
+}
+
+KernelQueue forward_of(const LayerRange& range, const LayerCosts& costs) {
+  KernelQueue queue;
   for (LayerId i = range.begin; i < range.end; ++i)
-    line.run(issued(costs, Pass::Forward, i));
-  return line;
+    queue = joined(queue, kernels(costs, Pass::Forward, i));
+  return queue;
 }
 
-// The last stage goes from the forward of a micro-batch to its backward without waiting for anybody, in every schedule
-// that does not hold backwards back until all forwards are done.
-bool turns_at_once(const Plan& plan, VirtualStageId v) {
-  return v + 1 == plan.chunks() && plan.schedule != "gpipe" &&
-         plan.recompute[static_cast<std::size_t>(plan.stage_of(v))] != Recompute::Full;
-}
-
-// From the last layer to the first, each rebuilt right before the gradient of its input needs it. When each layer is
-// done, in the order of the layers: the first entry is the end.
+// From the last layer to the first, each rebuilt right before the gradient of its input needs it, behind what the host
+// has issued `before`. By layer all that was issued until it is complete, in the order of the layers: the first entry
+// is the whole op.
 enum class Gradients { Both, Input };
-std::vector<Time> backward_of(const Plan& plan, VirtualStageId v, const Model& model, const LayerCosts& costs,
-                              Gradients gradients) {
+std::vector<KernelQueue> backward_of(const Plan& plan, VirtualStageId v, const Model& model, const LayerCosts& costs,
+                                     Gradients gradients, KernelQueue queue = {}) {
   const LayerRange& range = plan.layers[static_cast<std::size_t>(v)];
-  std::vector<Time> done(static_cast<std::size_t>(range.size()));
-  Line line = turns_at_once(plan, v) ? forward_of(range, costs).next() : Line{};
+  std::vector<KernelQueue> upto(static_cast<std::size_t>(range.size()));
   for (LayerId i = range.end; i-- > range.begin;) {
-    line.run(rebuilt(plan, plan.stage_of(v), model, costs, i));
-    line.run(issued(costs, Pass::Input, i));
-    if (gradients == Gradients::Both) line.run(issued(costs, Pass::Weight, i));
-    done[static_cast<std::size_t>(i - range.begin)] = line.done();
+    queue = joined(queue, rebuilt(plan, plan.stage_of(v), model, costs, i));
+    queue = joined(queue, kernels(costs, Pass::Input, i));
+    if (gradients == Gradients::Both) queue = joined(queue, kernels(costs, Pass::Weight, i));
+    upto[static_cast<std::size_t>(i - range.begin)] = queue;
   }
-  return done;
+  return upto;
 }
 
-Time weights_of(const LayerRange& range, const LayerCosts& costs) {
-  Line line;
+KernelQueue weights_of(const LayerRange& range, const LayerCosts& costs) {
+  KernelQueue queue;
   for (LayerId i = range.end; i-- > range.begin;)
-    line.run(issued(costs, Pass::Weight, i));
-  return line.done();
+    queue = joined(queue, kernels(costs, Pass::Weight, i));
+  return queue;
+}
+
+// How a host limits the ops of a plan: where it waits for its device.
+struct Host {
+  const HostTimes& times;
+  std::int64_t stages;  // as the source's overhead per op counts them
+
+  bool waits() const { return waits_between_passes(times.blocking, stages); }
+  // The last stage goes from the forward of a micro-batch to its backward without waiting for anybody, in every
+  // schedule that does not hold backwards back until all forwards are done.
+  bool turns_at_once(const Plan& plan, VirtualStageId v) const {
+    return v + 1 == plan.chunks() && plan.schedule != "gpipe" && times.blocking == Blocking::Messages &&
+           plan.recompute[static_cast<std::size_t>(plan.stage_of(v))] != Recompute::Full;
+  }
+};
+Host host_of(const CostModel& cost, int device_class) {
+  return {cost.scenario().cluster.device_of(device_class).host, cost.scenario().plan.stages.value};
 }
 
 // The layers' figures as each stage's devices have them: by class, only those that the plan uses filled in.
@@ -130,23 +126,79 @@ struct OnAllAlike {
   const LayerCosts& of(StageId) const { return layers; }
 };
 
+// A host that does not wait between passes runs ahead through the whole step: M rounds of all forwards and backwards of
+// a stage, each pass behind what the host does around it. What the device waits, all in all, is spread over the ops in
+// proportion to the time of their hosts:
+//     op = device + (end of M rounds - M device of a round) / M * host / host of a round
+// One chunk, forward (6, 7, 10) twice in place of forward and backward, M = 1: (12, 14, 17), 3 ns of waiting: 8.5 each.
+class RunningAhead {
+ public:
+  RunningAhead(const Plan& plan, StageId stage, const Model& model, const LayerCosts& layers, const Host& host)
+      : around_(host.times.around_pass(host.stages)) {
+    KernelQueue round;
+    for (int i = 0; i < plan.virtual_stages; ++i) {
+      const VirtualStageId v = plan.chunk_of(stage, i);
+      round = joined(round, around(forward_of(plan.layers[static_cast<std::size_t>(v)], layers)));
+      round = joined(round, around(backward_of(plan, v, model, layers, Gradients::Both).front()));
+    }
+    const std::int64_t rounds =
+        std::max<std::int64_t>(1, plan.micro_batches / plan.replicas[static_cast<std::size_t>(stage)]);
+    checked_product(rounds, round.end.value, "a step's time");
+    const Time waits = round.times(rounds).end - round.device * rounds;
+    if (round.host > Time{})
+      waits_per_host_ =
+          static_cast<double>(waits.value) / static_cast<double>(rounds) / static_cast<double>(round.host.value);
+  }
+  Time operator()(const KernelQueue& op) const {
+    const double waits = waits_per_host_ * static_cast<double>(checked_sum(op.host, around_).value);
+    return checked_sum(op.device, Time{rounded(waits, "an op's time")});
+  }
+
+ private:
+  KernelQueue around(const KernelQueue& pass) const { return joined({around_, {}, around_}, pass); }
+
+  Time around_;
+  double waits_per_host_ = 0;
+};
+
+// F, BW, B and W of a chunk, without the overhead of an op.
+struct OpTimes {
+  Time forward, both, input, weight;
+};
+OpTimes op_times(const Plan& plan, VirtualStageId v, const Model& model, const LayerCosts& layers, const Host& host) {
+  const LayerRange& range = plan.layers[static_cast<std::size_t>(v)];
+  const KernelQueue forward = forward_of(range, layers), weight = weights_of(range, layers);
+  const auto backward = [&](Gradients gradients, const KernelQueue& before) {
+    return backward_of(plan, v, model, layers, gradients, before).front();
+  };
+  if (!layers.issued.empty() && !host.waits()) {
+    const RunningAhead times(plan, plan.stage_of(v), model, layers, host);
+    return {times(forward), times(backward(Gradients::Both, {})), times(backward(Gradients::Input, {})), times(weight)};
+  }
+  // A backward behind a forward begins when the device has done that; its host has been at work since it was free.
+  const KernelQueue before = host.turns_at_once(plan, v) ? forward : KernelQueue{};
+  return {forward.end, backward(Gradients::Both, before).end - before.end,
+          backward(Gradients::Input, before).end - before.end, weight.end};
+}
+
 std::vector<Time> durations(const Plan& plan, const auto& on_stages, const CostModel& cost) {
   std::vector<Time> duration(static_cast<std::size_t>(plan.chunks()) * kKinds);
   const Model& model = cost.scenario().model;
   for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
-    const LayerCosts& layers = on_stages.of(plan.stage_of(v));
-    const CostSource& source = cost.source(on_stages.class_of(plan.stage_of(v)));
+    const int device_class = on_stages.class_of(plan.stage_of(v));
+    const CostSource& source = cost.source(device_class);
     const Time overhead = source.op_overhead();
     const LayerRange& range = plan.layers[static_cast<std::size_t>(v)];
     std::int64_t parameters = 0;
     for (LayerId i = range.begin; i < range.end; ++i)
       parameters = checked_sum(parameters, model.layers[static_cast<std::size_t>(i)].held(), "parameters");
+    const OpTimes times = op_times(plan, v, model, on_stages.of(plan.stage_of(v)), host_of(cost, device_class));
     const auto op = [&](Time time) { return checked_sum(time, overhead); };
     Time* const row = &duration[static_cast<std::size_t>(v) * kKinds];
-    row[of(Kind::F)] = row[of(Kind::R)] = op(forward_of(range, layers).done());
-    row[of(Kind::BW)] = op(backward_of(plan, v, model, layers, Gradients::Both).front());
-    row[of(Kind::B)] = op(backward_of(plan, v, model, layers, Gradients::Input).front());
-    row[of(Kind::W)] = op(weights_of(range, layers));
+    row[of(Kind::F)] = row[of(Kind::R)] = op(times.forward);
+    row[of(Kind::BW)] = op(times.both);
+    row[of(Kind::B)] = op(times.input);
+    row[of(Kind::W)] = op(times.weight);
     row[of(Kind::Update)] =
         source.update(updated_parameters(parameters, plan, plan.stage_of(v), cost.scenario().training));
   }
@@ -155,16 +207,21 @@ std::vector<Time> durations(const Plan& plan, const auto& on_stages, const CostM
 
 // Backward runs from the last layer to the first: a bucket is complete when only the layers before its first one are
 // left, whether the worker then waits (at once) or goes on. Blocking: all buckets wait for the end of the backward.
-std::vector<std::vector<Time>> ready_before_end(const Plan& plan, const Scenario& scenario, const auto& on_stages) {
+std::vector<std::vector<Time>> ready_before_end(const Plan& plan, const CostModel& cost, const auto& on_stages) {
+  const Scenario& scenario = cost.scenario();
   const bool blocking = plan.gradient_sync == GradientSync::Blocking;
   std::vector<std::vector<Time>> ready;
   for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
     const LayerRange& layers = plan.layers[static_cast<std::size_t>(v)];
     const LayerCosts& costs = on_stages.of(plan.stage_of(v));
-    const std::vector<Time> done = backward_of(plan, v, scenario.model, costs, Gradients::Both);
+    const Host host = host_of(cost, on_stages.class_of(plan.stage_of(v)));
+    const bool ahead = !costs.issued.empty() && !host.waits();
+    const KernelQueue before = host.turns_at_once(plan, v) ? forward_of(layers, costs) : KernelQueue{};
+    const std::vector<KernelQueue> upto = backward_of(plan, v, scenario.model, costs, Gradients::Both, before);
     ready.emplace_back();
     for (const Bucket& bucket : buckets(scenario.model, layers, gradient_bytes(scenario.training), plan.bucket)) {
-      const Time left = done.front() - done[static_cast<std::size_t>(bucket.first_layer - layers.begin)];
+      const KernelQueue &all = upto.front(), &of = upto[static_cast<std::size_t>(bucket.first_layer - layers.begin)];
+      const Time left = ahead ? all.device - of.device : all.end - of.end;
       ready.back().push_back(blocking ? Time{} : left);
     }
   }
@@ -333,8 +390,8 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost, std::shared_ptr<co
   if (scenario.cost == CostSourceKind::Profile)
     add_handing_over(costs, cost.source(), tensors.bytes, tensors_last.bytes);
   add_all_reduces(costs, plan, cost);
-  costs.ready_before_end = ready_before_end(plan, scenario, full);
-  if (ragged) costs.ready_before_end_last = ready_before_end(plan, scenario, last);
+  costs.ready_before_end = ready_before_end(plan, cost, full);
+  if (ragged) costs.ready_before_end_last = ready_before_end(plan, cost, last);
   return costs;
 }
 
@@ -372,7 +429,7 @@ StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::ve
       [&](Bytes bytes, WorkerId to) { return scatter(bytes, placed.device(to)); });
   if (scenario.cost == CostSourceKind::Profile) add_handing_over(costs, cost_.source(), tensors.bytes, tensors.bytes);
   add_all_reduces(costs);
-  costs.ready_before_end = ready_before_end(plan_, scenario, OnAllAlike{full_});
+  costs.ready_before_end = ready_before_end(plan_, cost_, OnAllAlike{full_});
   return costs;
 }
 

@@ -118,12 +118,12 @@ struct StepCosts {
 // The layers' figures compiled into the prices of one step of `plan`. The plan must be valid (`validate`).
 //
 // Per virtual stage: F, BW, B, W sum their layers' passes, R repeats F, each plus the source's overhead per op; Update
-// is the optimizer step over its parameters. Where a host limits (`LayerCosts::issued`) an op is a flow line of two
-// machines, host and device, whose layers follow one another on each:
-//     done = max(max(done, issued) + device, issued + host);   issued = issued + host
-// Layers of 1 and 4 ms on the device, 3 and 1 ms on the host: done after 3, then 7 ms. In the other order 4, then 5 ms.
-// On the last stage the host issues the backward of a micro-batch while the device still works on its forward.
-// tests/core/operator_costs_test.cpp "a flow line"
+// is the optimizer step over its parameters. Where a host limits (`LayerCosts::issued`) an op is the queue of its
+// kernels (core/cost/kernel_queue.hpp), from one blocking point to the next (`HostTimes::blocking`): from its start on;
+// on the last stage, as the host issued it during the forward before it; or, where the host waits at the end of a step
+// alone, with an even share of what the device waits in the whole step. Two kernels of 205 us, 300 us of host each:
+// 805 us. Never less than the sum of the device's times.
+// tests/core/operator_costs_test.cpp "the device waits for its host"
 // A worker id is copy * positions + position.
 //
 // Messages. `skips: hop`: the edge between chunks v and v + 1 carries every tensor produced up to chunk v and used

@@ -23,6 +23,7 @@ namespace pipewright {
 struct RunFile {
   std::string name;  // of the group that its runs form: "one node"
   std::string file;  // in the folder of the data: "runs/b200-node.csv", or its last part
+  bool fit = true;   // constants are fitted on lines of it; else all of them are predictions
 };
 
 // What the cell of a column must say: a text, a number within limits, anything, or nothing.

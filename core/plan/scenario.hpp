@@ -43,6 +43,12 @@ enum class PlacementOrder {
   Pipeline,  // each copy of the pipeline takes consecutive devices
   Data,      // the copies of one stage take consecutive devices (Megatron-LM's order)
 };
+// How the framework runs a layer. What differs is the time of the host per kernel; which kernels run is the same.
+enum class Execution : std::uint8_t {
+  Eager,     // operator by operator, from Python and autograd: `operator` and `backward` of the host
+  Compiled,  // torch.compile: no Python between kernels, each still launched: `compiled`
+  Graphs,    // a CUDA graph per pass, launched at once, collectives inside: `graph_node` per kernel
+};
 enum class CostSourceKind { Explicit, Roofline, Uniform, Profile };
 
 // Fields that a scenario leaves to the planner, by key ("stages"): `auto`, or {auto: [2, 4]}.
@@ -76,7 +82,8 @@ struct Training {
   // weight and states written once.
   std::optional<Bytes> update_bytes;
   std::optional<AttentionKernelName> attention_kernel;  // of fused attention; absent: the device's first
-  std::optional<std::int64_t> sequence_length;          // tokens per sample; tokens/s needs it
+  Execution execution = Execution::Eager;
+  std::optional<std::int64_t> sequence_length;  // tokens per sample; tokens/s needs it
   FrameworkMemory framework;
   OpenFields open;  // micro_batch_size, micro_batches, zero
   Place place;

@@ -333,10 +333,11 @@ TEST_CASE("layers that share a work cost the same, and stated times of one of th
   CHECK(costs.forward == std::vector<Time>{us(410), us(7), us(410)});
 }
 
-// Two operators forward (205 and 205 us, 410 us); the host needs 300 us for each: 600 us. Backward: of the inputs
-// likewise, of the weights one operator of 205 us and 300 us of issuing: 600 + 300 us.
-TEST_CASE("an op takes no less time than its host needs to issue it") {
+// Two operators forward, of 205 us each on the device and 300 us on the host: issued after 300 and 600 us, done after
+// 505 and 805 us. Backward: of the inputs likewise, of the weights one operator, issued after 900 us: 1105 us.
+TEST_CASE("the device waits for its host, kernel by kernel") {
   Scenario scenario = of_work(dense_and_norm());
+  scenario.cluster.device.host.blocking = Blocking::Passes;
   const auto duration = [&](Kind kind) {
     const Plan plan = plan_of(scenario, {{0, 1}}, {Recompute::None});
     return step_costs(plan, cost_model(scenario)).duration[static_cast<std::size_t>(kind)];
@@ -347,13 +348,89 @@ TEST_CASE("an op takes no less time than its host needs to issue it") {
   scenario.cluster.device.host.operation = us(300);
   const CostSource::Passes passes = price(scenario);
   CHECK(passes.forward == us(410));
-  CHECK(passes.issued->forward.device == us(410));
-  CHECK(passes.issued->forward.host == us(600));
-  CHECK(passes.issued->weight.host == us(300));
-  CHECK(duration(Kind::F) == us(600));
-  CHECK(duration(Kind::BW) == us(900));
+  CHECK(passes.issued->forward == KernelQueue{us(600), us(410), us(805)});
+  CHECK(passes.issued->weight == KernelQueue{us(300), us(205), us(505)});
+  CHECK(duration(Kind::F) == us(805));
+  CHECK(duration(Kind::BW) == us(1105));
   scenario.cluster.device.host.operation = us(10);
-  CHECK(duration(Kind::F) == us(410));
+  CHECK(duration(Kind::F) == us(420));  // but for the first kernel the host is ahead
+}
+
+// The last stage's forward takes 805 us, and its host is free after 600: the backward's three kernels are issued after
+// 900, 1200 and 1500 us, done after 1105, 1405 and 1705 us: 900 us more. A host that waits begins it after 805 us.
+TEST_CASE("on the last stage of a pipeline the host issues the backward while the device is in the forward") {
+  Scenario scenario = of_work(dense_and_norm(), 2);
+  scenario.plan.stages.value = 2;
+  scenario.cluster.device.host.operation = us(300);
+  const auto backward = [&](int stage) {
+    const Plan plan = plan_of(scenario, {{0, 1}, {1, 2}}, {Recompute::None, Recompute::None});
+    const auto row = static_cast<std::size_t>(stage) * kKinds + static_cast<std::size_t>(Kind::BW);
+    return step_costs(plan, cost_model(scenario)).duration[row];
+  };
+  CHECK(backward(0) == us(1105));
+  CHECK(backward(1) == us(900));
+  scenario.cluster.device.host.blocking = Blocking::Passes;
+  CHECK(backward(1) == us(1105));
+}
+
+// A round is forward and backward: 5 x 300 us on the host and 1025 us on the device, whose last kernel takes 205 us.
+// Four rounds: 4 x 1500 + 205 us. With 100 us around each pass: 4 x 1700 + 205 us.
+TEST_CASE("without a blocking point between passes the host runs ahead through the whole step") {
+  Scenario scenario = of_work(dense_and_norm());
+  scenario.cluster.device.host.operation = us(300);
+  const auto step = [&] {
+    Plan plan = plan_of(scenario, {{0, 1}}, {Recompute::None});
+    plan.micro_batches = 4;
+    const StepCosts costs = step_costs(plan, cost_model(scenario));
+    return 4 * (costs.duration[static_cast<std::size_t>(Kind::F)] + costs.duration[static_cast<std::size_t>(Kind::BW)]);
+  };
+  CHECK(step() == us(6205));
+  scenario.cluster.device.host.pass = us(100);
+  CHECK(cost_model(scenario).source().op_overhead() == Time{});
+  CHECK(step() == us(7005));
+  scenario.cluster.device.host.blocking = Blocking::Passes;
+  CHECK(cost_model(scenario).source().op_overhead() == us(100));
+  CHECK(step() == us(4 * (905 + 1205)));
+}
+
+TEST_CASE("compiled code and CUDA graphs take less of the host, the device does the same") {
+  Work work = dense_and_norm();
+  work.reduced_forward = values(1e6), work.reductions_forward = 2;
+  Scenario scenario = of_work(work);
+  scenario.plan.tensor_parallel.value = 4;
+  scenario.cluster.device.host = {.operation = us(100), .collective = us(50), .compiled = us(6), .graph_node = us(2)};
+  const auto host = [&](Execution execution) {
+    scenario.training.execution = execution;
+    return price(scenario).issued->forward.host;
+  };
+  const Time device = price(scenario).forward;
+  CHECK(host(Execution::Eager) == us(2 * 100 + 2 * 50));
+  CHECK(host(Execution::Compiled) == us(2 * 6 + 2 * 50));
+  CHECK(host(Execution::Graphs) == us(2 * 2 + 2 * 2));
+  CHECK(price(scenario).forward == device);
+  scenario.cluster.device.host.operation = us(4);
+  CHECK(host(Execution::Compiled) == us(2 * 4 + 2 * 50));  // never slower than eager
+}
+
+// Softmax of two matrices of 1024 x 1024 scores in one sample, 1 M values moved: 4 MB at 60 GB/s, 66.667 us and a
+// launch. Two are no multiple of four: 9.25 times the bytes and five launches. Two samples have four: one kernel.
+TEST_CASE("Megatron's fused softmax needs a multiple of four matrices of scores") {
+  Operator scores, softmax;
+  scores.name = "scores", scores.attention_core = true;
+  scores.shape = {.rows = 1024, .columns = 1024, .depth = 64, .groups = 2, .of_sample = true};
+  softmax.name = "softmax", softmax.attention_core = true;
+  softmax.forward_bytes = softmax.input_bytes = values(1e6);
+  Work work;
+  work.operators = {scores, softmax};
+  work.outputs = {values(1)};
+  Scenario scenario = of_work(work);
+  CHECK(price(scenario).forward == Time{71'667});
+  scenario.training.framework.tensors = FrameworkTensors::MegatronLocal;
+  CHECK(price(scenario).forward == Time{616'667 + 25'000});
+  CHECK(price(scenario, 2).forward == Time{138'333});
+  scenario.cluster.device.host.operation = us(10);
+  CHECK(price(scenario).issued->forward.host == us(50));
+  CHECK(price(scenario).issued->rebuild == price(scenario).issued->forward);
 }
 
 TEST_CASE("all-reduces of a tensor-parallel group are issued, too") {
@@ -421,9 +498,7 @@ TEST_CASE("a set of layers repeats the forward of what is in it right before its
   CHECK(backward() == us(2 * 1025));
 }
 
-// One stage of 410 us on the device and 600 us of issuing, then the other way round in its backward by the flow line:
-//     forward 600 us; its backward: inputs 410 / 600 us and weights 205 / 300 us: 900 us.
-TEST_CASE("a flow line: the host issues the next layer while the device works") {
+TEST_CASE("the host issues the next layer while the device works on this one") {
   Scenario scenario = of_work(dense_and_norm(), 2);
   Work small = dense_and_norm();  // 10 us on the device
   for (Operator& op : small.operators) {
@@ -432,14 +507,14 @@ TEST_CASE("a flow line: the host issues the next layer while the device works") 
   }
   scenario.model.works.push_back(small);
   scenario.model.layers[1].work = 1;
-  scenario.cluster.device.host.operation = us(100);
+  scenario.cluster.device.host = {.operation = us(100), .blocking = Blocking::Passes};
   const auto forward = [&] {
     const Plan plan = plan_of(scenario, {{0, 2}}, {Recompute::None});
     return step_costs(plan, cost_model(scenario)).duration[static_cast<std::size_t>(Kind::F)];
   };
-  // Large, then small: the device ends the large one after 410 us; the small one was issued by then (400 us): 420 us.
-  CHECK(forward() == us(420));
-  // Small, then large: 200 us to issue the small one, then 410 us: 610 us.
+  // Large, then small: issued after 100, 200, 300 and 400 us, done after 305, 510, 515 and 520 us.
+  CHECK(forward() == us(520));
+  // Small, then large: done after 105, 205, 505 and 710 us.
   std::swap(scenario.model.layers[0].work, scenario.model.layers[1].work);
-  CHECK(forward() == us(610));
+  CHECK(forward() == us(710));
 }

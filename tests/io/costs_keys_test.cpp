@@ -55,6 +55,25 @@ TEST_CASE("Plan, training and device say how operators are shared and priced") {
   CHECK_FALSE(device.efficiency[static_cast<std::size_t>(OperatorKind::Attention)].has_value());
 }
 
+TEST_CASE("How a host runs layers is read, and written where it is not what holds without it") {
+  ScenarioText text = tensor_parallel();
+  text.training = "{micro_batch_size: 1, micro_batches: 4, precision: bf16, execution: graphs}";
+  text.cluster =
+      "{node: {devices: 8, device: {memory: 16 GiB, memory_bandwidth: 100 GB/s, peak: {bf16: 10 TFLOP/s}, host: "
+      "{operator: 84 us, blocking: passes, compiled: 6 us, graph_node: 2 us}}}}";
+  const Scenario scenario = read_text(text);
+  const HostTimes& host = scenario.cluster.device.host;
+  CHECK(scenario.training.execution == Execution::Graphs);
+  CHECK(host.blocking == Blocking::Passes);
+  CHECK(host.compiled == Time{6'000});
+  CHECK(host.graph_node == Time{2'000});
+  CHECK(read_text(tensor_parallel()).training.execution == Execution::Eager);
+  const std::string written = resolved_yaml(scenario);
+  CHECK(written.find("execution: graphs") != std::string::npos);
+  CHECK(written.find("blocking: passes") != std::string::npos);
+  CHECK(resolved_yaml(read_text(tensor_parallel())).find("execution") == std::string::npos);
+}
+
 TEST_CASE("What a framework holds is read, and written as it was read") {
   ScenarioText text = tensor_parallel();
   text.training =

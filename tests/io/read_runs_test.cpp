@@ -40,7 +40,10 @@ TEST_CASE("A line is a run; every third one is fitted on, the header being line 
   CHECK(runs[0].figures.at(0) == doctest::Approx(0.12825));
   CHECK(runs[1].place.line == 4);
   CHECK_FALSE(runs[1].fitted);
-  CHECK(parsed(kHeader + "x,8,24,2,1\nx,8,24,2,1").at(1).fitted);
+  const std::string two = kHeader + "x,8,24,2,1\nx,8,24,2,1";
+  CHECK(parsed(two).at(1).fitted);
+  const RunFile kept{.name = "one node", .file = "runs.csv", .fit = false};
+  CHECK_FALSE(parse_runs(table(), kept, two, "runs.csv").at(1).fitted);
   CHECK(runs[2].figures.at(0) == doctest::Approx(1));
 }
 

@@ -49,20 +49,20 @@ const Compared& compared() {
 
 }  // namespace
 
-TEST_CASE("All 138 runs are read and simulated; nine of them, lines 14, 28, ..., were fitted on") {
+TEST_CASE("All 138 runs are read and simulated; twelve on one node, lines 10, 20, ..., were fitted on") {
   const auto& runs = compared().runs;
   CHECK(runs.size() == 138);
   int fitted = 0, several = 0;
   for (const PredictedRun& each : runs) {
-    CHECK(each.run.fitted == (each.run.place.line % 14 == 0));
+    CHECK(each.run.fitted == (each.run.group == "one node" && each.run.place.line % 10 == 0));
     CHECK(each.figures.at(0) > 0);
     fitted += each.run.fitted, several += each.run.group == "several nodes";
   }
-  CHECK(fitted == 9);
+  CHECK(fitted == 12);
   CHECK(several == 18);
 }
 
-TEST_CASE("Each split divides the 129 predictions, and every mean is that of its runs") {
+TEST_CASE("Each split divides the 126 predictions, and every mean is that of its runs") {
   const auto& [table, runs] = compared();
   const std::vector<ErrorSummary> summaries = error_summaries(table, runs);
   std::map<std::string, int> count;
@@ -77,35 +77,40 @@ TEST_CASE("Each split divides the 129 predictions, and every mean is that of its
     errors += error, largest = std::max(largest, error);
   }
   for (const auto& [split, runs_of_split] : count) {
-    CHECK(runs_of_split == 129);
+    CHECK(runs_of_split == 126);
     CHECK(sum[split] == doctest::Approx(errors));
   }
   CHECK(summaries.front().largest == doctest::Approx(largest));
 }
 
-TEST_CASE("The predictions stay nearer than the simulator published with the runs comes on several nodes: 14.73 %") {
+// On several nodes the simulator published with the runs comes to 14.73 %.
+TEST_CASE("The predictions stay within 5 % on one node, and nearer than another simulator on several") {
   const auto& [table, runs] = compared();
   const auto summaries = error_summaries(table, runs);
-  const auto several = std::find_if(summaries.begin(), summaries.end(),
-                                    [](const ErrorSummary& each) { return each.of == "several nodes"; });
-  REQUIRE(several != summaries.end());
-  CHECK(several->mean < 0.1473);
+  const auto mean = [&](const char* group) {
+    const auto found =
+        std::find_if(summaries.begin(), summaries.end(), [&](const ErrorSummary& each) { return each.of == group; });
+    REQUIRE(found != summaries.end());
+    return found->mean;
+  };
+  CHECK(mean("one node") < 0.05);
+  CHECK(mean("several nodes") < 0.1);
 }
 
-TEST_CASE("In four groups of five the layout ranked first is measured within 3 % of the fastest") {
+TEST_CASE("In five groups of six the layout ranked first is measured within 3 % of the fastest") {
   const auto& [table, runs] = compared();
   const auto groups = ranking(table, runs);
   const auto near =
       std::count_if(groups.begin(), groups.end(), [](const RankedGroup& group) { return group.excess <= 0.03; });
   REQUIRE(!groups.empty());
-  CHECK(static_cast<double>(near) >= 0.8 * static_cast<double>(groups.size()));
+  CHECK(static_cast<double>(near) >= 5.0 / 6 * static_cast<double>(groups.size()));
 }
 
 TEST_CASE("The command prints them, and the constants with their lines") {
   const ProgramRun run = run_program({"reproduce", "megatron-a100", "--data", data_folder(), "--width", "160"});
   CHECK(run.status == 0);
-  CHECK(run.out.find("fitted 10 constants, on single_node.csv:14, ") != std::string::npos);
-  CHECK(run.out.find("multi_node.csv:14") != std::string::npos);
+  CHECK(run.out.find("fitted 10 constants, on single_node.csv:10, ") != std::string::npos);
+  CHECK(run.out.find("single_node.csv:120") != std::string::npos);
   const ProgramRun csv = run_program({"reproduce", "megatron-a100", "--data", data_folder(), "--csv"});
   CHECK(std::count(csv.out.begin(), csv.out.end(), '\n') == 1 + 2 * 138);  // and once more with nothing fitted
 }

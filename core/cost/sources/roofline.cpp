@@ -148,15 +148,21 @@ class Roofline final : public CostSource {
       passes.backward_weight = at_speed(backward->weight, speed_);
     }
     if (layer.forward || backward) passes.issued.reset();
-    if (!passes.issued && host_limits())
-      passes.issued = {{passes.forward, {}}, {passes.backward_input, {}}, {passes.backward_weight, {}}};
+    if (!passes.issued && host_limits()) {
+      const auto alone = [](Time device) { return KernelQueue::kernel({}, device); };
+      passes.issued = {alone(passes.forward), alone(passes.backward_input), alone(passes.backward_weight),
+                       alone(passes.rebuild)};
+    }
     return passes;
   }
 
-  // Each layer's time has its launch; the host's part of a pass remains.
+  // Each layer's time has its launch; the host's part of a pass remains. Where the host does not wait for the device
+  // between passes it is the first entry of the pass's queue (`step_costs`).
   Time op_overhead() const override {
     const HostTimes& host = device_.host;
-    return scenario_.plan.stages.value > 1 ? checked_sum(host.pass, host.message) : host.pass;
+    const std::int64_t stages = scenario_.plan.stages.value;
+    if (host_limits() && !waits_between_passes(host.blocking, stages)) return {};
+    return host.around_pass(stages);
   }
 
   Time update(std::int64_t parameters) const override {
@@ -237,8 +243,22 @@ class Roofline final : public CostSource {
     if (device_.collectives)
       text += std::string("; collectives by size (") + in_words(device_.collectives->provenance) + ")";
     if (host_limits())
-      text += "; the host issues each operator in " + std::to_string(device_.host.operation.value / 1000) + " us";
+      text += "; the host issues each operator in " + short_us(issue_times().forward) + " us" + how_executed();
     return text;
+  }
+
+  // "84", "1.5"
+  static std::string short_us(double ns) {
+    const auto tenths = std::lround(ns / 100);
+    return std::to_string(tenths / 10) + (tenths % 10 == 0 ? "" : "." + std::to_string(tenths % 10));
+  }
+  const char* how_executed() const {
+    switch (scenario_.training.execution) {
+      case Execution::Eager: return "";
+      case Execution::Compiled: return " (compiled)";
+      case Execution::Graphs: return " (CUDA graphs)";
+    }
+    return "";
   }
 
   // How one of the plan's tensor-parallel groups exchanges a tensor: so many times, in the least of several ways.
@@ -357,8 +377,9 @@ class Roofline final : public CostSource {
     return us * 1e3 + static_cast<double>(device_.launch_overhead.value);
   }
 
-  // Nanoseconds of one operator in one pass, its launch included.
-  double operator_time(const Operator& op, PassKind pass, double samples, double flops, double bytes) const {
+  // Nanoseconds of one operator in one pass, its launches included.
+  double operator_time(const Operator& op, PassKind pass, double samples, double flops, double bytes,
+                       int kernels = 1) const {
     if (flops <= 0 && bytes <= 0) return 0;
     if (tiles_ && op.shape && flops > 0) return product_time(op, pass, samples);
     if (kernels_ && op.attention.heads > 0) return attention_time(op, pass, samples);
@@ -369,13 +390,75 @@ class Roofline final : public CostSource {
     const double memory = bytes > 0 ? bytes / (bandwidth_ * share(OperatorKind::Memory, bytes)) : 0;
     const auto& stated = device_.efficiency[of(op.kind)];
     const Time fixed = stated ? stated->fixed : Time{};
-    return std::max(arithmetic, memory) * 1e9 + static_cast<double>((device_.launch_overhead + fixed).value);
+    return std::max(arithmetic, memory) * 1e9 + kernels * static_cast<double>((device_.launch_overhead + fixed).value);
+  }
+
+  using Queue = KernelQueueOf<double>;  // ns
+
+  // Host time per kernel, as the training runs: compiled code launches without Python, a CUDA graph holds collectives,
+  // too. Neither is slower than the host is without it.
+  struct IssueTimes {
+    double forward, backward, collective;
+  };
+  IssueTimes issue_times() const {
+    const HostTimes& host = device_.host;
+    const auto ns = [](Time time) { return static_cast<double>(time.value); };
+    IssueTimes times{ns(host.operation), ns(host.backward.value_or(host.operation)), ns(host.collective)};
+    if (scenario_.training.execution == Execution::Eager) return times;
+    const bool graphs = scenario_.training.execution == Execution::Graphs;
+    const double each = ns(graphs ? host.graph_node : host.compiled);
+    times.forward = std::min(times.forward, each), times.backward = std::min(times.backward, each);
+    if (graphs) times.collective = std::min(times.collective, each);
+    return times;
+  }
+
+  // The kernels of one pass over a layer as they are issued one after the other, its all-reduces spread among them.
+  struct Kernels {
+    std::vector<Queue> list;
+    double device = 0;
+
+    void add(double host, double time, int kernels = 1) {
+      device += time;
+      if (time > 0) list.push_back(Queue::kernel(host, time / kernels).times(kernels));
+    }
+    // Rounded once, with `count` all-reduces that take `time` together.
+    KernelQueue with(int count = 0, double host = 0, double time = 0) const {
+      const Queue each = time > 0 ? Queue::kernel(host, time / count) : Queue{};
+      Queue all;
+      int done = 0;
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        all = all.then(list[i]);
+        const int due = static_cast<int>(static_cast<std::size_t>(count) * (i + 1) / list.size());
+        all = all.then(each.times(due - done)), done = due;
+      }
+      all = all.then(each.times(count - done));
+      const auto whole = [](double ns) { return Time{rounded(ns, "a layer's time")}; };
+      const Time all_device = whole(device + time);
+      return {whole(all.host), all_device, std::max(whole(all.end), all_device)};
+    }
+  };
+
+  // Megatron's kernel that scales, masks and normalises at once runs where a device has a multiple of four matrices of
+  // scores, each with a multiple of four queries and of keys, more than 16 and at most 4096 keys
+  // (FusedScaleMaskSoftmax.is_kernel_available of github.com/NVIDIA/Megatron-LM).
+  // Elsewhere five kernels do: to fp32, scale, mask in place, softmax, back. In reads and writes of an fp16 matrix:
+  //     forward  3 + 4 + 4.5 + 4 + 3 = 18.5 in place of 2;   backward  3 + 6 + 4.5 + 4 + 3 = 20.5 in place of 3
+  static constexpr int kSoftmaxKernels = 5;
+  static constexpr double kSoftmaxForward = 18.5 / 2, kSoftmaxBackward = 20.5 / 3;
+  bool softmax_apart(const Operator& op, const ProductOfLayer& scores, double samples) const {
+    if (op.name != "softmax" || !op.attention_core || !scenario_.training.framework.megatron()) return false;
+    const double matrices = samples * scores.groups / (op.divided ? split_.degree : 1);
+    const auto by_four = [](double count) { return std::fmod(count, 4) == 0; };
+    return !(scores.columns > 16 && scores.columns <= 4096 && by_four(scores.columns) && by_four(scores.rows) &&
+             by_four(matrices));
   }
 
   Passes by_operators(const Work& work, double samples) const {
     const Bytes per_value{static_cast<std::int64_t>(weight_)};
     const double t = split_.degree;
-    Pass forward, input, weight, core;
+    const IssueTimes host = issue_times();
+    Kernels forward, input, weight, core;
+    ProductOfLayer scores;
     for (const Operator& op : work.operators) {
       const bool shared = op.divided || (split_.sequence_parallel && !op.gathered);
       const double flops = samples / (shared ? t : 1.0);
@@ -386,46 +469,37 @@ class Roofline final : public CostSource {
         const double tensors = amount.on_device(per_value, split_) * samples;
         return tensors > 0 ? tensors + parameters * of_weights : 0;
       };
-      const double once =
-          operator_time(op, PassKind::Forward, samples, op.forward_flops * flops, bytes(op.forward_bytes, weight_));
-      forward.add(once);
-      if (op.attention_core) core.add(once);
-      input.add(operator_time(op, PassKind::Input, samples, (op.input_flops + op.rebuilt_flops) * flops,
-                              bytes(op.input_bytes, weight_)));
-      weight.add(
-          operator_time(op, PassKind::Weight, samples, op.weight_flops * flops, bytes(op.weight_bytes, gradient_)));
+      if (op.name == "scores") scores = op.shape;
+      const bool apart = softmax_apart(op, scores, samples);
+      const int kernels = apart ? kSoftmaxKernels : 1;
+      const double once = operator_time(op, PassKind::Forward, samples, op.forward_flops * flops,
+                                        bytes(op.forward_bytes, weight_) * (apart ? kSoftmaxForward : 1), kernels);
+      forward.add(host.forward, once, kernels);
+      if (op.attention_core) core.add(host.forward, once, kernels);
+      input.add(host.backward,
+                operator_time(op, PassKind::Input, samples, (op.input_flops + op.rebuilt_flops) * flops,
+                              bytes(op.input_bytes, weight_) * (apart ? kSoftmaxBackward : 1), kernels),
+                kernels);
+      weight.add(host.backward, operator_time(op, PassKind::Weight, samples, op.weight_flops * flops,
+                                              bytes(op.weight_bytes, gradient_)));
     }
-    forward.reduce(collectives(work.reduced_forward, work.reductions_forward, samples), work.reductions_forward);
-    input.reduce(collectives(work.reduced_backward, work.reductions_backward, samples), work.reductions_backward);
+    std::reverse(input.list.begin(), input.list.end());
+    std::reverse(weight.list.begin(), weight.list.end());
+    const auto reduced = [&](const Kernels& pass, const Amount& amount, int count) {
+      return pass.with(count, host.collective, collectives(amount, count, samples));
+    };
+    const IssuedPasses issued{reduced(forward, work.reduced_forward, work.reductions_forward),
+                              reduced(input, work.reduced_backward, work.reductions_backward), weight.with(),
+                              core.with()};
     Passes passes;
-    const HostTimes& host = device_.host;
-    const Time backward = host.backward.value_or(host.operation);
-    const IssuedPasses issued{of_pass(forward, host.operation), of_pass(input, backward), of_pass(weight, backward)};
     passes.forward = issued.forward.device;
     passes.backward_input = issued.input.device;
     passes.backward_weight = issued.weight.device;
-    passes.rebuild = of_pass(core, host.operation).device;
+    passes.rebuild = issued.rebuild.device;
     if (host_limits()) passes.issued = issued;
     return passes;
   }
 
-  // One pass over a layer: what the device does, and how much the host has to issue for it.
-  struct Pass {
-    double device = 0;  // ns
-    int operators = 0, collectives = 0;
-    void add(double time) { device += time, operators += time > 0; }
-    void reduce(double time, int count) { device += time, collectives += time > 0 ? count : 0; }
-  };
-
-  // host = operators x host.operator + all-reduces x host.collective; `step_costs` lets it run ahead of the device.
-  // 15 operators at 20 us and 2 all-reduces at 50 us: 400 us.                 tests/core/operator_costs_test.cpp
-  Issued of_pass(const Pass& pass, Time operation) const {
-    const auto times = [](Time each, int count) {
-      return Time{checked_product(each.value, count, "the host's time for a layer")};
-    };
-    return {{rounded(pass.device, "a layer's time")},
-            checked_sum(times(operation, pass.operators), times(device_.host.collective, pass.collectives))};
-  }
   bool host_limits() const {
     const HostTimes& host = device_.host;
     return host.operation.value > 0 || host.backward.value_or(Time{}).value > 0 || host.collective.value > 0;

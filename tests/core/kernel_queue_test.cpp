@@ -1,0 +1,62 @@
+#include "core/cost/kernel_queue.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+namespace pipewright {
+namespace {
+
+KernelQueue queue(std::int64_t host, std::int64_t device, std::int64_t end) {
+  return {Time{host}, Time{device}, Time{end}};
+}
+KernelQueue kernel(std::int64_t host, std::int64_t device) {
+  return KernelQueue::kernel(Time{host}, Time{device});
+}
+
+// Issued at 2, 4, 6; the device works in 2-3, 4-9, 9-10.
+const KernelQueue kThree = kernel(2, 1).then(kernel(2, 5)).then(kernel(2, 1));
+
+TEST_CASE("a list of kernels ends when the device has worked off what the host issued") {
+  CHECK(kThree == queue(6, 7, 10));
+}
+
+// The host issues the second list from 6 on; its kernels: issued at 8, 10, 12, worked on in 10-11, 11-16, 16-17.
+TEST_CASE("the host runs ahead into the next list, unless it waits for the device in between") {
+  CHECK(kThree.then(kThree) == queue(12, 14, 17));
+  CHECK(kThree.blocking() == queue(10, 10, 10));
+  CHECK(kThree.blocking().then(kThree.blocking()).end == Time{20});
+}
+
+TEST_CASE("n repetitions are n lists one after the other") {
+  KernelQueue one_by_one;
+  for (int n = 0; n < 20; ++n) {
+    CHECK(kThree.times(n) == one_by_one);
+    one_by_one = one_by_one.then(kThree);
+  }
+}
+
+// By the definition, kernel by kernel: issued += h; ended = max(issued, ended) + d.
+TEST_CASE("joining lists is the same as running their kernels, and it does not matter where they are cut") {
+  const std::vector<KernelQueue> kernels = {kernel(3, 1), kernel(1, 9), kernel(4, 0),  kernel(7, 2),
+                                            kernel(1, 1), kernel(0, 6), kernel(20, 3), kernel(2, 2)};
+  Time issued, ended;
+  KernelQueue from_left, from_right;
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    issued += kernels[i].host;
+    ended = std::max(issued, ended) + kernels[i].device;
+    from_left = from_left.then(kernels[i]);
+    from_right = kernels[kernels.size() - 1 - i].then(from_right);
+  }
+  CHECK(from_left == KernelQueue{issued, Time{24}, ended});
+  CHECK(from_right == from_left);
+}
+
+TEST_CASE("a list takes at least the host's time and at least the device's, and at most both") {
+  CHECK(kThree.end >= std::max(kThree.host, kThree.device));
+  CHECK(kThree.end <= kThree.host + kThree.device);
+}
+
+}  // namespace
+}  // namespace pipewright
