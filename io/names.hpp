@@ -33,6 +33,8 @@ inline constexpr Name<Recompute> kRecomputes[] = {
 inline constexpr Name<Allocator> kAllocators[] = {{"exact", Allocator::Exact}, {"caching", Allocator::Caching}};
 inline constexpr Name<AttentionKernelName> kAttentionKernels[] = {
     {"fa2", AttentionKernelName::Fa2}, {"fa3", AttentionKernelName::Fa3}, {"cudnn", AttentionKernelName::Cudnn}};
+inline constexpr Name<ExpertProducts> kExpertProducts[] = {{"fused", ExpertProducts::Fused},
+                                                           {"looped", ExpertProducts::Looped}};
 inline constexpr Name<Provenance> kProvenances[] = {
     {"assumed", Provenance::Assumed}, {"published", Provenance::Published}, {"measured", Provenance::Measured}};
 inline constexpr Name<OperatorKind> kOperatorKindNames[] = {{"matrix_product", OperatorKind::MatrixProduct},
@@ -122,6 +124,9 @@ constexpr std::span<const Name<Allocator>> names_of(Allocator) {
 }
 constexpr std::span<const Name<AttentionKernelName>> names_of(AttentionKernelName) {
   return kAttentionKernels;
+}
+constexpr std::span<const Name<ExpertProducts>> names_of(ExpertProducts) {
+  return kExpertProducts;
 }
 constexpr std::span<const Name<Provenance>> names_of(Provenance) {
   return kProvenances;

@@ -77,6 +77,7 @@ struct Training {
   std::optional<Bytes> update_bytes;
   std::optional<AttentionKernelName> attention_kernel;  // of fused attention; absent: the device's first
   std::optional<std::int64_t> sequence_length;          // tokens per sample; tokens/s needs it
+  ExpertProducts expert_products = ExpertProducts::Fused;
   FrameworkMemory framework;
   OpenFields open;  // micro_batch_size, micro_batches, zero
   Place place;
