@@ -124,7 +124,7 @@ ConvolutionTimes profiled(const Model& model) {
 TEST_CASE("VGG-16, which the curve of convolutions was not fitted to, repeats its layers as fast as the curve says") {
   const Scenario scenario = read_scenario(
       source_folder() + "/scenarios/pipedream/profiles.yaml",
-      {.set = {"cluster.node.device=v100-sxm2-16g", "model=vgg16"}, .config_path = {source_folder() + "/configs"}});
+      {.set = {"cluster.node.device=v100-sxm2-16g", "model={family: vgg16}"}, .config_path = {source_folder() + "/configs"}});
   const ConvolutionTimes ours = priced(scenario),
                          theirs = profiled(read_pipedream_profile(profiles() + "vgg16.txt", 128));
   REQUIRE(ours.forward.size() == 13);
