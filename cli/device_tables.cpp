@@ -66,7 +66,9 @@ std::string shares(const Device& device, int width) {
       value = fmt::format("{:.3g}", kind == OperatorKind::Memory ? device.memory_efficiency : rest);
     } else {
       if (stated->tiles)
-        value = "by shape";
+        value = kind == OperatorKind::Convolution
+                    ? fmt::format("by shape in fp32, else {:.3g}", stated->curve.front().second)
+                    : "by shape";
       else if (stated->curve.size() == 1)
         value = fmt::format("{:.3g}", stated->curve.front().second);
       else
@@ -77,6 +79,39 @@ std::string shares(const Device& device, int width) {
     text += figure_line(std::string(name(kind)), value, from, width);
   }
   return text;
+}
+
+std::string constants(const ProductCurve& curve) {
+  return fmt::format(
+      "share {:g}, fill {:g}, launch {:g} us, operands {:g}, tile_128x128 {:g}, tile_128x64 {:g}, "
+      "tile_64x64 {:g}, split {:g} us, waves {:g}, slowdown {:g}, slowdown_half {:g} TFLOP, sustained "
+      "{:g}",
+      curve.share, curve.fill, curve.launch, curve.operands, curve.tile_128x128, curve.tile_128x64, curve.tile_64x64,
+      curve.split, curve.waves, curve.slowdown, curve.slowdown_half, curve.sustained);
+}
+
+std::string known(const ProductCurve& curve, const Efficiency& stated, int width) {
+  return wrapped("  constants  ", constants(curve), width) +
+         fmt::format("  band       ± {:.0f} %\n", 100 * stated.band) +
+         wrapped("  source     ", known_as(stated.provenance, stated.source), width);
+}
+
+std::string convolutions(const ConvolutionBase& base, int width) {
+  std::string text = fmt::format(
+      "\nconvolutions of {:g} images in fp32: TFLOP/s of the definition (share of the peak)\n", kShownImages);
+  std::vector<TextColumn> columns{{"kernel", true, false, {}},          {"channels", false, false, {}},
+                                  {"pixels", false, false, {}},         {"forward", false, false, {}},
+                                  {"input gradient", false, false, {}}, {"weight gradient", false, false, {}}};
+  for (const ConvolutionShape& shape : shown_convolutions()) {
+    columns[0].cells.push_back(
+        fmt::format("{0:g} x {0:g}{1}", shape.kernel_height, shape.stride > 1 ? ", stride 2" : ""));
+    columns[1].cells.push_back(fmt::format("{:g}", shape.channels));
+    columns[2].cells.push_back(fmt::format("{0:g} x {0:g}", shape.height));
+    std::size_t at = 3;
+    for (const PassKind pass : {PassKind::Forward, PassKind::Input, PassKind::Weight})
+      columns[at++].cells.push_back(tflops(convolution_figure(base, shape, pass)));
+  }
+  return text + text_table(columns, width) + known(*base.stated.tiles, base.stated, width);
 }
 
 std::string products(const ShownDevice& shown, const ProductCurve& curve, int width) {
@@ -105,16 +140,7 @@ std::string products(const ShownDevice& shown, const ProductCurve& curve, int wi
                                     curve.sustained)
                       : std::string("In a long training the rates are taken to be the same (`sustained` is 1)."),
                   width);
-  text += wrapped(
-      "  constants  ",
-      fmt::format("share {:g}, fill {:g}, launch {:g} us, operands {:g}, tile_128x128 {:g}, tile_128x64 "
-                  "{:g}, tile_64x64 {:g}, split {:g} us, waves {:g}, slowdown {:g}, slowdown_half {:g} "
-                  "TFLOP, sustained {:g}",
-                  curve.share, curve.fill, curve.launch, curve.operands, curve.tile_128x128, curve.tile_128x64,
-                  curve.tile_64x64, curve.split, curve.waves, curve.slowdown, curve.slowdown_half, curve.sustained),
-      width);
-  text += fmt::format("  band       ± {:.0f} %\n", 100 * products.band);
-  return text + wrapped("  source     ", known_as(products.provenance, products.source), width);
+  return text + known(curve, products, width);
 }
 
 std::string attention(const ShownDevice& shown, int width) {
@@ -255,10 +281,12 @@ std::string device_tables(const ShownDevice& shown, int width) {
   const ProductCurve* curve = product_curve(shown.device);
   if (shown.curve) {
     const auto& kernels = attention_kernels(shown.device);
-    if (!shown.base || (!curve && kernels.empty() && !shown.device.collectives))
+    const auto convolved = convolution_base(shown.device);
+    if (!convolved && (!shown.base || (!curve && kernels.empty() && !shown.device.collectives)))
       text +=
           "\n" + wrapped("", "This device has no curves by size: its kernels are priced by the shares above.", width);
     if (shown.base && curve) text += products(shown, *curve, width);
+    if (convolved) text += convolutions(*convolved, width);
     if (shown.base && !kernels.empty()) text += attention(shown, width);
     if (shown.device.collectives) text += collectives(shown, *shown.device.collectives, width);
   }

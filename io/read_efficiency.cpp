@@ -247,10 +247,6 @@ struct Band {
   }
 };
 
-struct Winograd {
-  const char* operator()(double value) const { return value >= 1 && value <= 4 ? "" : "must be 1 to 4; 1 means none"; }
-};
-
 constexpr Field<EfficiencyKeys> kEfficiency[] = {
     {"share", "number in (0, 1]", "of the peak rate that every operator of this kind reaches; this or curve",
      Need::Optional, read_as<&EfficiencyKeys::share, Share>, write_as<&EfficiencyKeys::share>},
@@ -277,7 +273,8 @@ constexpr Field<EfficiencyKeys> kEfficiency[] = {
        if (efficiency.value.half_work > 0) out.line(key, value_text(efficiency.value.half_work));
      }},
     {"tiles", "map",
-     "matrix_product, instead of share: fp16 and bf16 products by shape; see device.efficiency.<kind>.tiles",
+     "matrix_product, instead of share: fp16 and bf16 products by shape; convolution, and a share for other "
+     "precisions: those of one group in fp32; see device.efficiency.<kind>.tiles",
      Need::Optional,
      [](Reader& reader, const At& at, EfficiencyKeys& efficiency) { read_tiles(reader, at, efficiency.value); },
      [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
@@ -304,18 +301,6 @@ constexpr Field<EfficiencyKeys> kEfficiency[] = {
      },
      [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
        out.line(key, value_text(efficiency.value.band));
-     }},
-    {"winograd", "number in [1, 4]",
-     "convolution: those of 3 x 3 with stride 1 run this many times faster than their FLOPs say, since minimal "
-     "filtering "
-     "multiplies less: 2.25 times with tiles of 2 x 2; default: 1",
-     Need::Optional,
-     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
-       if (!read_value(reader, at, efficiency.value.winograd)) return;
-       if (const char* broken = Winograd{}(efficiency.value.winograd); *broken) reader.error(at, broken);
-     },
-     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
-       if (efficiency.value.winograd > 1) out.line(key, value_text(efficiency.value.winograd));
      }},
     {"provenance", "assumed | published | measured", "how the share is known", Need::Required,
      [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
@@ -345,11 +330,10 @@ void read_efficiency(Reader& reader, const At& at, Device& device) {
     read.value.place = value.place;
     read_fields<EfficiencyKeys>(reader, here, kEfficiency, read);
     if (reader.errors.count() > before) continue;
-    if (read.value.winograd > 1 && kind != OperatorKind::Convolution)
-      reader.errors.add(value.place, path(here) + ": winograd is of convolutions; leave it out");
-    const bool products = kind == OperatorKind::MatrixProduct, tiles = read.value.tiles.has_value();
-    if (tiles && !products)
-      reader.errors.add(value.place, path(here) + ": tiles are of matrix_product; leave them out");
+    const bool products = kind == OperatorKind::MatrixProduct, convolutions = kind == OperatorKind::Convolution;
+    if (read.value.tiles && !products && !convolutions)
+      reader.errors.add(value.place, path(here) + ": tiles are of matrix_product and convolution; leave them out");
+    const bool tiles = read.value.tiles && !convolutions;  // in place of a share
     if (!read.value.kernels.empty() && kind != OperatorKind::Attention)
       reader.errors.add(value.place, path(here) + ": kernels are of attention; leave them out");
     if (read.share.has_value() + read.curve_given + tiles != 1)
@@ -371,7 +355,8 @@ void write_efficiency(YamlText& out, std::string_view key, const Device& device)
     const auto& stated = all[static_cast<std::size_t>(kind)];
     if (!stated) continue;
     EfficiencyKeys keys{.value = *stated};
-    if (stated->curve.size() == 1 && !stated->tiles) keys.share = stated->curve.front().second;
+    if (stated->curve.size() == 1 && (!stated->tiles || kind == OperatorKind::Convolution))
+      keys.share = stated->curve.front().second;
     out.open(text);
     write_fields<EfficiencyKeys>(out, kEfficiency, keys);
     out.close();

@@ -114,15 +114,16 @@ std::string short_interval(const Scenario& scenario, const Report& report) {
 }
 
 std::string more_than_peak(const Scenario& scenario) {
-  bool winograd = false;
-  for (int c = 0; c < scenario.cluster.classes(); ++c)
-    for (const auto& kind : scenario.cluster.device_of(c).efficiency)
-      winograd |= kind && kind->winograd > 1;
-  return winograd
-             ? "MFU is above 100 %: FLOPs are counted as the textbook multiplies, and 3 x 3 convolutions are priced "
-               "by Winograd's algorithm, which multiplies less"
-             : "MFU is above 100 %: the times are shorter than the device's peak FLOP rate allows; are they of "
-               "another device or precision?";
+  bool filtered = false;
+  for (int c = 0; c < scenario.cluster.classes(); ++c) {
+    const auto& efficiency = scenario.cluster.device_of(c).efficiency;
+    const auto& convolution = efficiency[static_cast<std::size_t>(OperatorKind::Convolution)];
+    filtered |= convolution && convolution->tiles && scenario.training.precision == Precision::Fp32;
+  }
+  return filtered ? "MFU is above 100 %: FLOPs are counted as the textbook multiplies, and convolutions are priced by "
+                    "Winograd's algorithm, which multiplies less"
+                  : "MFU is above 100 %: the times are shorter than the device's peak FLOP rate allows; are they of "
+                    "another device or precision?";
 }
 
 }  // namespace

@@ -32,14 +32,12 @@ struct Efficiency {
   // Work per call on one device (FLOPs; Memory: bytes) and share, by growing work. Between two points the share is
   // interpolated over the logarithm of the work; outside it stays at the nearest point. One point: a constant.
   std::vector<std::pair<double, double>> curve;
-  // Convolutions of 3 x 3 with stride 1 run this many times faster than their FLOPs say: a library that uses Winograd's
-  // minimal filtering multiplies 2.25 times less with tiles of 2 x 2, 4 times less with 4 x 4 [Lavin16]. 1: none does.
-  double winograd = 1;
   // Work per call at which half of that share is reached: a call of w takes as long as w + half_work at the full share,
   // what is lost while it fills and drains the device.                    share * w / (w + half_work)   [Hockney94]
   // Share 0.6, half_work 2e9, 1e10 FLOPs: 0.5.
   double half_work = 0;
-  // Products whose shape is known: by tiles and waves, in place of the share. fp16 and bf16 alone.
+  // Products whose shape is known: by tiles and waves, in place of the share: fp16 and bf16 products, and convolutions
+  // in fp32 (their share is for other precisions).
   std::optional<ProductCurve> tiles;
   std::vector<AttentionKernel> kernels;  // fused attention by kernel and head size, in place of the share; likewise
   Time fixed;                            // of a call beside its work: what starting a kernel that moves few bytes takes

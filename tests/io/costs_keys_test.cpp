@@ -158,8 +158,10 @@ TEST_CASE("An efficiency is one share or one growing curve, and says how it is k
   names("{matrix_product: {curve: [[1e9, 0.5], [1e8, 0.6]], " + known + "}}", "does not grow");
   names("{matrix_product: {curve: [[1e9]], " + known + "}}", "write e.g. [1e9, 0.4]");
   names("{matmul: {share: 0.5, " + known + "}}", "matrix_product");
-  names("{convolution: {share: 0.5, winograd: 5, " + known + "}}", "must be 1 to 4");
-  names("{matrix_product: {share: 0.5, winograd: 2, " + known + "}}", "winograd is of convolutions");
+  const std::string tiles = "tiles: {share: 0.8, fill: 0, launch: 5, operands: 0.5}, ";
+  names("{recurrent: {share: 0.5, " + tiles + known + "}}", "tiles are of matrix_product and convolution");
+  names("{convolution: {" + tiles + known + "}}", "give one of share and curve");
+  names("{convolution: {share: 0.5, " + tiles + known + "}}", "needs multiprocessors");
 }
 
 TEST_CASE("What is not modelled, or cannot be divided, is refused with a way out") {
