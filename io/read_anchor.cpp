@@ -7,6 +7,7 @@
 #include "io/changes.hpp"
 #include "io/expect_text.hpp"
 #include "io/import/logged_memory.hpp"
+#include "io/import/run_file.hpp"
 #include "io/sections.hpp"
 
 namespace pipewright {
@@ -53,19 +54,27 @@ constexpr Field<MemoryAnchor> kAnchor[] = {
     {"in_use", "size", "of the device at the same time, as nvidia-smi shows it: with context and communicators",
      Need::Optional, read_as<&MemoryAnchor::in_use>, write_as<&MemoryAnchor::in_use>},
     {"log", "file name, from the scenario's folder",
-     "of the run, as Megatron-LM, nanotron or torchtitan prints it: has held, allocated and reserved, where they are "
-     "not given here",
+     "of the run, as Megatron-LM, nanotron or torchtitan prints it, or the file that `pipewright import` has made of "
+     "it: for what is not given here",
      Need::Optional, read_as<&MemoryAnchor::log>, write_text<&MemoryAnchor::log>},
     {"source", "text", "whose run it is", Need::Optional, read_as<&MemoryAnchor::source>,
      write_text<&MemoryAnchor::source>},
 };
+
+// Of a log, or of the file that `pipewright import` has made of one.
+LoggedMemory memory_of(const std::string& file) {
+  if (!is_run_file(file)) return read_logged_memory(file);
+  const ImportedRun run = read_run_file(file);
+  if (!run.log) return {};
+  return {.held = {}, .allocated = run.log->max_allocated, .reserved = run.log->max_reserved, .place = {}};
+}
 
 // Figures from the log that are not given.
 void read_log(Reader& reader, const At& at, MemoryAnchor& anchor) {
   const Yaml& log = *at.yaml.find("log");
   const std::filesystem::path folder = std::filesystem::path(Place(log.place).file).parent_path();
   try {
-    const LoggedMemory logged = read_logged_memory((folder / anchor.log).string());
+    const LoggedMemory logged = memory_of((folder / anchor.log).string());
     if (!anchor.held) anchor.held = logged.held;
     if (!anchor.allocated) anchor.allocated = logged.allocated;
     if (!anchor.reserved) anchor.reserved = logged.reserved;
