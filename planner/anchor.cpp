@@ -101,6 +101,12 @@ MemoryCorrection correction_by(const MemoryAnchor& anchor) {
   const double allocated = allocated_of(anchor, run);
   refuse_other_run(anchor, "the memory allocated", allocated, run.allocated);
   if (anchor.held) refuse_other_run(anchor, "the memory held", number(*anchor.held), run.held);
+  if (!anchor.held && allocated < number(run.held))
+    throw InputError(
+        anchor.place,
+        fmt::format("training.framework.anchor: {} were allocated at most, and {} are predicted to be held "
+                    "between steps; add held, so that both are told apart",
+                    bytes_text(whole(allocated)), bytes_text(run.held)));
   MemoryCorrection correction;
   const double held = anchor.held ? number(*anchor.held) : number(run.held);
   correction.held = whole(held) - run.held;

@@ -169,6 +169,7 @@ TEST_CASE("anchor: what is wrong with it, and the way out") {
   CHECK(has(error("held: 2 MB, allocated: 1 MB"), "held is more than allocated, which holds it; are the units right?"));
   CHECK(has(error("allocated: 1 MB, in_use: 2 MB"), "in_use says nothing without reserved; add it"));
   CHECK(has(error("allocated: 900 GB"), "too far apart to carry over; is anchor.set what ran"));
+  CHECK(has(error("allocated: " + bytes(told(scenario("")).of("held") - 1)), "add held, so that both are told apart"));
   CHECK(has(error("allocated: 1 MB, set: {model.layers: x}"), "the run that it sets cannot be read"));
   CHECK(has(error("allocated: 1 MB, set: {plan.stages: 9}"), "its run cannot be priced"));
   CHECK(has(error("allocated: 1 MB, where: all"), "is not one device; write fullest, last or the number of a stage"));
