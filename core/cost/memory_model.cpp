@@ -406,8 +406,9 @@ MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes, StageId sta
   need.capacity = room.capacity;
   need.communicators = room.communicators;
   need.model = bytes.model();
-  need.anchored =
-      memory.correction + share_of(bytes.activations() - memory.fixed_of(stage).always, memory.activation_factor - 1);
+  // What comes and goes: a run that was measured cannot tell activations from messages.
+  const Bytes comes_and_goes = bytes.activations() + bytes.buffers - memory.fixed_of(stage).always;
+  need.anchored = memory.correction + share_of(comes_and_goes, memory.activation_factor - 1);
   const Bytes held = need.model + need.anchored;
   need.rounding = bytes.rounding;
   need.fragmentation = share_of(held, room.fragmentation);

@@ -97,6 +97,10 @@ TEST_CASE("anchor: what is held apart from the rest") {
   CHECK(with.need().high.value - with.need().with_reserve.value ==
         doctest::Approx(1.075 * static_cast<double>((alone.need().high - alone.need().with_reserve).value))
             .epsilon(0.01));
+  // By --set as by the file.
+  CHECK(told(scenario(""), {"training.framework.anchor={set: {model.layers: 2}, held: " + bytes(held) +
+                            ", allocated: " + bytes(allocated) + "}"})
+            .of("allocated") == with.of("allocated"));
   // What is asked is not what ran.
   const Told other = told(scenario(anchor + bytes(allocated) + "}"), {"model.layers=8"});
   CHECK(other.of("held") == told(scenario(""), {"model.layers=8"}).of("held") + 1000);
