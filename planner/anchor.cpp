@@ -21,7 +21,7 @@ namespace pipewright {
 namespace {
 
 // A prediction that is off by more than this factor is of another run, or the figures have other units.
-constexpr double kOtherRun = 1.5;
+constexpr double kOtherRun = 3;
 
 struct Predicted {
   Bytes held, allocated;  // of the device that the anchor's figures are of
