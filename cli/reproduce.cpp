@@ -24,6 +24,7 @@
 #include "io/scenario_file.hpp"
 #include "io/writers/accuracy.hpp"
 #include "io/writers/list_json.hpp"
+#include "planner/anchor.hpp"
 #include "runtime/signals.hpp"
 
 namespace pipewright {
@@ -236,7 +237,7 @@ std::vector<TableResult> evaluated(const std::vector<const ScenarioFile*>& files
             [&](int changes, const std::vector<std::string>& set) {
               end_if_asked(path);
               line.say(fmt::format("reproduce: {} scenarios, now {}", ++read, path));
-              return file.scenario(changes, set);
+              return anchored(file.scenario(changes, set));
             },
         .whole_number = [&](const std::string& key, int changes) { return file.whole_number(key, changes); }};
     for (const ExpectationTable& table : file.expectations())

@@ -12,6 +12,7 @@
 #include "io/errors.hpp"
 #include "io/read_runs.hpp"
 #include "io/writers/measured.hpp"
+#include "planner/anchor.hpp"
 #include "planner/measured.hpp"
 #include "runtime/signals.hpp"
 
@@ -72,7 +73,9 @@ MeasuredResult compared(const std::string& name, const MeasuredTable& table, std
 std::vector<MeasuredResult> results_of(const MeasuredSet& set, const std::string& folder) {
   const MeasuredTable& table = *set.file->measured();
   const std::vector<MeasuredRun> runs = read_runs(table, folder);
-  const ScenarioOf scenario = [&](const std::vector<std::string>& more) { return set.file->scenario(-1, more); };
+  const ScenarioOf scenario = [&](const std::vector<std::string>& more) {
+    return anchored(set.file->scenario(-1, more));
+  };
   std::vector<MeasuredResult> results = {compared(set.name, table, predict(table, runs, scenario))};
   results.front().constants = used(table, *set.file);
   if (table.constants.empty()) return results;
@@ -119,7 +122,7 @@ int reproduce_measured(const std::vector<MeasuredSet>& sets, const std::vector<T
   if (arguments.has("--fit")) {
     if (sets.size() > 1) throw InputError("reproduce: --fit is for one set; name it, e.g. megatron-a100");
     const ScenarioOf scenario = [&](const std::vector<std::string>& set) {
-      return sets.front().file->scenario(-1, set);
+      return anchored(sets.front().file->scenario(-1, set));
     };
     return print_fit(first, read_runs(first, folder), scenario, arguments.has("--json")), kDone;
   }

@@ -528,7 +528,7 @@ void write_plan_section(YamlText& out, const PlanRequest& plan) {
 }
 
 std::vector<SectionDoc> training_docs() {
-  return {document<Training>("training", kTraining), framework_doc()};
+  return {document<Training>("training", kTraining), framework_doc(), anchor_doc()};
 }
 std::vector<SectionDoc> plan_docs() {
   return {document<PlanRequest>("plan", kPlan), document<UniformTimes>("cost.uniform", kUniform)};

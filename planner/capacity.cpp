@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/plan/memory_anchor.hpp"
 #include "planner/capacity_growth.hpp"
 
 namespace pipewright {
@@ -357,6 +358,7 @@ class CapacitySearch {
   // Of a run nothing is a matter of a range.
   void describe_fit(const CapacityTrial& trial) {
     if (!result_.of_run) result_.fit = fit_asked(trial.scenario());
+    if (const auto& correction = trial.scenario().training.framework.correction) result_.anchored = correction->text;
   }
 
   void describe_largest(const CapacityTrial& best) {

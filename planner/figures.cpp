@@ -30,10 +30,12 @@ double over_stages(const Answer& answer, const FigureSought& quantity, double (*
 }
 
 double memory_of(const Answer& answer, const MemoryPeak& peak, std::string_view part, StageId stage) {
-  if (part == "held") return static_cast<double>(held_between_steps(answer.memory, peak.bytes, stage).value);
-  if (part != "reserved") return static_cast<double>(memory_part(peak.bytes, part).value);
+  if (part == "held")
+    return static_cast<double>((held_between_steps(answer.memory, peak.bytes, stage) + answer.memory.correction).value);
   const MemoryNeed needed = need(answer.memory, peak.bytes, stage);
-  return static_cast<double>((needed.model + needed.rounding + needed.fragmentation).value);
+  if (part == "allocated") return static_cast<double>((needed.model + needed.anchored).value);
+  if (part != "reserved") return static_cast<double>(memory_part(peak.bytes, part).value);
+  return static_cast<double>((needed.model + needed.anchored + needed.rounding + needed.fragmentation).value);
 }
 
 // `fullest`: the device with the largest peak decides, also for a part of it; `all`: each device at its own peak.

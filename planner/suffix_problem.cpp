@@ -7,6 +7,7 @@
 
 #include "core/cost/framework_memory.hpp"
 #include "core/cost/memory_model.hpp"
+#include "core/plan/memory_anchor.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {
@@ -66,10 +67,6 @@ void add_links(SuffixProblem& problem, const Plan& shell, const CostModel& cost)
   }
 }
 
-NeedSum sum_of(const Scenario& scenario, const Device& device) {
-  return main_need_sum(device.fragmentation, activation_band(scenario), fit_asked(scenario));
-}
-
 // Bytes as the memory model counts them, but for workspaces, buffers and rounding; of states that ZeRO divides, the
 // share of one among all workers.
 void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost, const LayerCosts& layers) {
@@ -81,7 +78,7 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
   const Recompute mode = mode_of(shell);
   const std::vector<Bytes> over = bytes_over_cuts(scenario.model, layers.activation);
   // By the sum of the need whose other summands are in the capacity.
-  const NeedSum sum = sum_of(scenario, scenario.cluster.device);
+  const NeedSum sum = main_need_sum(scenario, scenario.cluster.device);
   const auto as_activation = [&](Bytes bytes) {
     return bytes + Bytes{static_cast<std::int64_t>(static_cast<double>(bytes.value) * sum.activation / sum.model)};
   };
@@ -116,9 +113,10 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
 }
 
 Bytes capacity_of(const Scenario& scenario, const Device& device) {
-  const NeedSum sum = sum_of(scenario, device);
-  const auto room = static_cast<double>((device.memory - device.reserve).value);
-  return {static_cast<std::int64_t>(std::max(room, 0.0) / sum.model)};
+  const NeedSum sum = main_need_sum(scenario, device);
+  const MemoryCorrection& correction = correction_of(scenario);
+  const auto room = static_cast<double>((device.memory - correction.reserve.value_or(device.reserve)).value);
+  return {static_cast<std::int64_t>(std::max(room / sum.model - static_cast<double>(correction.held.value), 0.0))};
 }
 
 // Whether a worker waits for the all-reduce of a round behind its backward.

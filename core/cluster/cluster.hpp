@@ -89,6 +89,9 @@ struct Device {
   std::string name;
   Bytes memory;   // what a program is given of it, in total: on a GPU what CUDA reports, less than its nominal size
   Bytes reserve;  // of that, taken by context, communicators and libraries before the model gets any
+  // That a group of devices takes in addition once it communicates: NCCL's buffers of each channel and peer. One group
+  // is in `reserve`.
+  Bytes communicator = {};
   Allocator allocator = Allocator::Exact;
   double fragmentation = 0;            // share of what the model holds that is lost between blocks
   std::map<Precision, FlopRate> peak;  // by precision

@@ -103,8 +103,10 @@ struct MemoryNeed {
   Bytes with_reserve;   // model + reserve + rounding + fragmentation
   Bytes capacity;       // of the device
   Bytes low, high;
-  Bytes to_fit;    // compared with the capacity: with_reserve, and with plan.fit more
-  double fit = 0;  // plan.fit, where there is a range and it asks for more than the need; else 0
+  Bytes communicators = {};  // of the reserve: groups that communicate, beyond the device's first
+  Bytes anchored = {};       // what a measured run adds to `model` (core/plan/memory_anchor.hpp); may be below 0
+  Bytes to_fit;              // compared with the capacity: with_reserve, and with plan.fit more
+  double fit = 0;            // plan.fit, where there is a range and it asks for more than the need; else 0
 };
 constexpr double kActivationBand = 0.15;
 constexpr double kFitByDefault = 0.95;  // what `plan` and `capacity` ask for, and `simulate` warns below
@@ -130,9 +132,10 @@ struct FixedMemory {
 
 // What a device has, and what of it no model gets.
 struct DeviceRoom {
-  Bytes reserve;             // of the device, and of the pipeline runtime when K > 1
+  Bytes reserve;             // of the device, of the pipeline runtime when K > 1, and of communicators
   Bytes capacity;            // of the device
   double fragmentation = 0;  // of the device
+  Bytes communicators = {};  // of the reserve
 };
 
 struct MemoryModel {
@@ -149,10 +152,15 @@ struct MemoryModel {
   // By stage; none: the framework holds nothing of its own. Where there are some, messages are among them: no buffers.
   std::vector<FixedMemory> fixed = {};
   bool reduces_in_place = false;  // gradients travel from where they lie: no buckets
+  Bytes communicators = {};       // as in DeviceRoom
+  // From a measured run (MemoryCorrection): added to what the model holds, and factor of its activations.
+  Bytes correction = {};
+  double activation_factor = 1;
 
   FixedMemory fixed_of(StageId k) const { return fixed.empty() ? FixedMemory{} : fixed[static_cast<std::size_t>(k)]; }
   DeviceRoom room(StageId k) const {
-    return rooms.empty() ? DeviceRoom{reserve, capacity, fragmentation} : rooms[static_cast<std::size_t>(k)];
+    return rooms.empty() ? DeviceRoom{reserve, capacity, fragmentation, communicators}
+                         : rooms[static_cast<std::size_t>(k)];
   }
 };
 
@@ -173,9 +181,9 @@ MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes, StageId sta
 struct NeedSum {
   double model, activation, rounding;
 };
-std::vector<NeedSum> need_sums(double fragmentation, double activation_band, double fit);
-// The one that is the larger as a rule.
-NeedSum main_need_sum(double fragmentation, double activation_band, double fit);
+std::vector<NeedSum> need_sums(const MemoryModel& memory);  // of the first stage's device
+// The one that is the larger as a rule, and by it what a measured run adds (MemoryModel::correction).
+NeedSum main_need_sum(const Scenario& scenario, const Device& device);
 
 // One layer of a chunk, per micro-batch in flight: what it stashes, and what is left of that where it keeps its input
 // alone and repeats its forward (Plan::rebuilds). The input counts where it is produced or at the boundary, so what is

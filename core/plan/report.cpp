@@ -336,9 +336,10 @@ std::string shortfall_line(const StageReport& stage) {
     line += separator + std::string(kMemoryCategories[i]) + " " + in_unit(category(bytes, i), unit, decimals);
     separator = ", ";
   }
-  for (const auto& [extra, name] :
-       {std::pair{stage.need.rounding, "rounding"}, {stage.need.fragmentation, "fragmentation"}})
-    if (extra > Bytes{}) line += separator + std::string(name) + " " + in_unit(extra, unit, decimals);
+  for (const auto& [extra, name] : {std::pair{stage.need.rounding, "rounding"},
+                                    {stage.need.fragmentation, "fragmentation"},
+                                    {stage.need.anchored, "by a measured run"}})
+    if (extra != Bytes{}) line += separator + std::string(name) + " " + in_unit(extra, unit, decimals);
   return line + ") of " + in_unit(capacity, unit, decimals) + " " + unit.name;
 }
 

@@ -5,6 +5,7 @@
 
 #include "io/format_quantity.hpp"
 #include "io/read_scenario.hpp"
+#include "io/writers/anchored.hpp"
 #include "io/writers/campaign_lines.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/html.hpp"
@@ -69,6 +70,7 @@ std::vector<HtmlPage::Figure> key_figures(const Answer& answer) {
     if (full->need.fit > 0)
       remark += fmt::format("; {} with {}: up to {}", r.fits ? "fits" : "does not fit", fit_text(full->need.fit),
                             short_bytes(full->need.to_fit));
+    if (is_anchored(*answer.scenario)) remark += "; " + anchored_text(full->need);
     figures.push_back({r.fits ? "memory peak" : "memory peak: does not fit", short_bytes(full->need.with_reserve),
                        std::move(remark)});
   }

@@ -4,6 +4,7 @@
 
 #include "core/plan/idle_devices.hpp"
 #include "io/names.hpp"
+#include "io/writers/anchored.hpp"
 #include "io/writers/campaign_lines.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/html.hpp"
@@ -115,7 +116,7 @@ void peak_owner(JsonText& json, const MemoryOwner& owner) {
     json.null();
 }
 
-void memory(JsonText& json, const MemoryPeak& peak, const MemoryNeed& need) {
+void memory(JsonText& json, const MemoryPeak& peak, const MemoryNeed& need, bool anchored) {
   json.key("memory_bytes").open('{');
   for (std::size_t i = 0; i < kMemoryCategories.size(); ++i)
     json.field(kMemoryCategories[i], category(peak.bytes, i));
@@ -124,6 +125,8 @@ void memory(JsonText& json, const MemoryPeak& peak, const MemoryNeed& need) {
   json.field("fragmentation", need.fragmentation).field("with_reserve", need.with_reserve);
   json.field("low", need.low).field("high", need.high);
   if (need.fit > 0) json.field("to_fit", need.to_fit);
+  if (need.communicators > Bytes{}) json.field("communicators", need.communicators);
+  if (anchored) json.field("anchored", need.anchored).field("verdict", memory_verdict(need));
   json.close();
   json.field("weight_versions", peak.weight_versions).field("in_flight", peak.in_flight);
   json.field("peak_at_s", peak.at);
@@ -139,7 +142,7 @@ void workers(JsonText& json, const Answer& answer) {
     json.field("busy_s", w.busy).field("forward_s", w.forward).field("backward_s", w.backward);
     json.field("recompute_s", w.recompute).field("update_s", w.update);
     idle(json, w.idle);
-    memory(json, w.memory, w.need);
+    memory(json, w.memory, w.need, is_anchored(*answer.scenario));
     json.field("fits", w.fits).close();
   }
   json.close();
@@ -158,7 +161,7 @@ void stages(JsonText& json, const Answer& answer) {
     json.field("forward_s", s.forward).field("backward_s", s.backward).field("recompute_s", s.recompute);
     json.field("busy_s", s.busy);
     idle(json, s.idle);
-    memory(json, s.memory, s.need);
+    memory(json, s.memory, s.need, is_anchored(*answer.scenario));
     const bool limited = s.need.capacity.value > 0;  // a real run need not be
     json.field("capacity_bytes", limited ? std::optional(s.need.capacity) : std::nullopt);
     json.field("fits", !limited || s.need.to_fit <= s.need.capacity).close();
@@ -342,7 +345,10 @@ std::vector<JsonMember> idle_and_memory() {
                                  {"with_reserve", whole()},
                                  {"low", whole()},
                                  {"high", whole()},
-                                 {"to_fit?", whole()}});
+                                 {"to_fit?", whole()},
+                                 {"communicators?", whole()},
+                                 {"anchored?", whole()},
+                                 {"verdict?", one_of({"fits", "at risk", "out of memory"})}});
   const JsonShape message = object({{"end", one_of({"sender", "receiver"})},
                                     {"direction", one_of({"forward", "backward"})},
                                     {"from", whole()},

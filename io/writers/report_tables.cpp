@@ -8,6 +8,7 @@
 
 #include "core/plan/reference_note.hpp"
 #include "io/format_quantity.hpp"
+#include "io/writers/anchored.hpp"
 #include "io/writers/drawing.hpp"
 
 namespace pipewright {
@@ -244,6 +245,7 @@ class Tables {
     if (answer_.memory.activation_band > 0)
       text += fmt::format(" · expected within {} to {}", short_bytes(need.low), short_bytes(need.high));
     if (need.fit > 0) text += fmt::format(" · with {} up to {}", fit_text(need.fit), short_bytes(need.to_fit));
+    if (is_anchored(*answer_.scenario)) text += " · " + anchored_text(need);
     return text;
   }
 

@@ -1,6 +1,7 @@
 // Keys of devices, training and plans that price models built from operators.
 #include <doctest/doctest.h>
 
+#include "core/plan/memory_anchor.hpp"
 #include "tests/io/scratch.hpp"
 
 using namespace pipewright;
@@ -105,6 +106,33 @@ TEST_CASE("What a framework holds is read, and written as it was read") {
   const Scratch scratch;
   const Scenario again = read_scenario(scratch.write("again.yaml", resolved_yaml(scenario)));
   CHECK(again.training.framework == read);
+}
+
+TEST_CASE("A measured run is read with its own scenario, and written as it was read") {
+  ScenarioText text = tensor_parallel();
+  text.training =
+      "{micro_batch_size: 1, micro_batches: 4, precision: bf16, framework: {communicators: 6, anchor: {set: "
+      "{training.micro_batches: 2, plan.stages: 1, plan.recompute: none}, where: last, held: 1 MiB, allocated: 2 MiB, "
+      "reserved: 3 MiB, in_use: 4 MiB, source: a run}}}";
+  const Scenario scenario = read_text(text, {.set = {"training.micro_batch_size=3"}, .config_path = {}});
+  const auto check = [](const Scenario& read) {
+    CHECK(read.training.framework.communicators == 6);
+    const MemoryAnchor& anchor = *read.training.framework.anchor;
+    CHECK(anchor.set.size() == 3);
+    CHECK(anchor.where == std::pair{Where::Last, std::int64_t{0}});
+    CHECK(anchor.held == Bytes{1 << 20});
+    CHECK(anchor.allocated == Bytes{2 << 20});
+    CHECK(anchor.reserved == Bytes{3 << 20});
+    CHECK(anchor.in_use == Bytes{4 << 20});
+    CHECK(anchor.source == "a run");
+    CHECK(anchor.run->training.micro_batches->value == 2);
+    CHECK(anchor.run->training.framework.anchor == nullptr);
+  };
+  check(scenario);
+  CHECK(scenario.training.micro_batch_size->value == 3);
+  CHECK(scenario.training.framework.anchor->run->training.micro_batch_size->value == 1);  // --set is not what ran
+  const Scratch scratch;
+  check(read_scenario(scratch.write("again.yaml", resolved_yaml(scenario))));
 }
 
 TEST_CASE("The layers of a family are settled for the precision and the split of the plan") {
