@@ -229,6 +229,18 @@ std::string collectives(const ShownDevice& shown, const CollectiveCurve& curve, 
   return text + wrapped("  source     ", known_as(curve.provenance, curve.source), width);
 }
 
+std::string messages(const MessageCurve& curve, int width) {
+  return "\nmessages to another device of the node\n" +
+         wrapped(
+             "  ",
+             fmt::format("start {:.1f} us; then at {} of the links' bandwidth until that takes {:.0f} us, and as long "
+                         "until {} of the bandwidth takes more",
+                         curve.start, percent(curve.small), curve.middle, percent(curve.large)),
+             width) +
+         fmt::format("  band       ± {:.0f} %\n", 100 * curve.band) +
+         wrapped("  source     ", known_as(curve.provenance, curve.source), width);
+}
+
 std::string points(const ShownDevice& shown, const ProductCurve& curve, int width) {
   std::string text = fmt::format("\nproducts of {}: predicted / measured - 1\n", one_line(shown.points_file));
   TextColumn rows{"points", true, false, {}};
@@ -289,6 +301,7 @@ std::string device_tables(const ShownDevice& shown, int width) {
     if (convolved) text += convolutions(*convolved, width);
     if (shown.base && !kernels.empty()) text += attention(shown, width);
     if (shown.device.collectives) text += collectives(shown, *shown.device.collectives, width);
+    if (shown.device.messages) text += messages(*shown.device.messages, width);
   }
   if (!shown.points_file.empty()) text += points(shown, *curve, width);
   return text;

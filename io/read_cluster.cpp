@@ -157,6 +157,9 @@ constexpr Field<Device> kDevice[] = {
     {"collectives", "map",
      "how NCCL's collectives run over the links of a node, by size; default: rings at the links' bandwidth and latency",
      Need::Optional, read_collectives, write_collectives},
+    {"messages", "map",
+     "how long a message to another device takes, by size; default: at the links' bandwidth and latency",
+     Need::Optional, read_messages, write_messages},
     {"multiprocessors", "whole number >= 1", "that run kernels; needed by efficiency tiles and kernels", Need::Optional,
      read_as<&Device::multiprocessors, AtLeast1>,
      [](YamlText& out, std::string_view key, const Device& device) {
@@ -210,6 +213,10 @@ void read_network_kind(Reader& reader, const At& at, Network& network) {
     reader.errors.add(at.yaml.place, path(at) + ": " + unknown_name(std::string_view(*text).substr(0, 64), known));
 }
 
+struct Contention {
+  const char* operator()(double value) const { return value >= 0 && value <= 1 ? "" : "must be in [0, 1]"; }
+};
+
 constexpr Field<Network> kNetwork[] = {
     {"kind", "ideal | tree", "tree: leaf switches under one spine; default: tree", Need::Optional, read_network_kind,
      [](YamlText& out, std::string_view key, const Network& network) {
@@ -222,10 +229,17 @@ constexpr Field<Network> kNetwork[] = {
      }},
     {"latency", "time", "per transfer; default: 0 ns", Need::Optional, read_as<&Network::latency>,
      write_as<&Network::latency>},
-    {"share", "number in (0, 1]", "of the bandwidth that collectives reach, where the device states theirs; default: 1",
-     Need::Optional, read_as<&Network::share, Share>,
+    {"share", "number in (0, 1]",
+     "of the bandwidth that collectives and messages reach, where the device states theirs; default: 1", Need::Optional,
+     read_as<&Network::share, Share>,
      [](YamlText& out, std::string_view key, const Network& network) {
        if (network.share < 1) out.line(key, value_text(network.share));
+     }},
+    {"contention", "number in [0, 1]",
+     "likewise: beside the traffic of others, what passes n nodes takes n^contention times as long; default: 0",
+     Need::Optional, read_as<&Network::contention, Contention>,
+     [](YamlText& out, std::string_view key, const Network& network) {
+       if (network.contention > 0) out.line(key, value_text(network.contention));
      }},
     {"per", "node | device", "who has a NIC of its own; default: node", Need::Optional, read_as<&Network::per>,
      write_as<&Network::per>},

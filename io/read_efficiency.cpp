@@ -113,6 +113,23 @@ constexpr Field<SwitchCurve> kSwitch[] = {
      read_as<&SwitchCurve::share, UpTo1>, write_number<&SwitchCurve::share>},
 };
 
+constexpr Field<MessageCurve> kMessages[] = {
+    {"start", "number >= 0", "us, of every message", Need::Required, read_as<&MessageCurve::start, NotNegative>,
+     write_number<&MessageCurve::start>},
+    {"small", "number in (0, 1]", "share of the links' bandwidth that small messages reach", Need::Required,
+     read_as<&MessageCurve::small, UpTo1>, write_number<&MessageCurve::small>},
+    {"middle", "number >= 0", "us that messages of medium size take beside the start, whatever their size",
+     Need::Required, read_as<&MessageCurve::middle, NotNegative>, write_number<&MessageCurve::middle>},
+    {"large", "number in (0, 1]", "share of the links' bandwidth that large messages reach", Need::Required,
+     read_as<&MessageCurve::large, UpTo1>, write_number<&MessageCurve::large>},
+    {"band", "number in [0, 1)", "how far off they may be; default: 0", Need::Optional,
+     read_as<&MessageCurve::band, From0To1>, write_number<&MessageCurve::band>},
+    {"provenance", "assumed | published | measured", "how they are known", Need::Required,
+     read_as<&MessageCurve::provenance>, write_as<&MessageCurve::provenance>},
+    {"source", "text", "where they come from", Need::Required, read_as<&MessageCurve::source>,
+     write_text<&MessageCurve::source>},
+};
+
 constexpr Field<CollectiveCurve> kCollectives[] = {
     {"start", "number >= 0", "us, of small messages", Need::Required, read_as<&CollectiveCurve::start, NotNegative>,
      write_number<&CollectiveCurve::start>},
@@ -164,6 +181,18 @@ void read_collectives(Reader& reader, const At& at, Device& device) {
   CollectiveCurve& curve = device.collectives.emplace();
   curve.place = at.yaml.place;
   read_fields<CollectiveCurve>(reader, at, kCollectives, curve);
+}
+
+void read_messages(Reader& reader, const At& at, Device& device) {
+  if (!is_map(reader, at, "a map, e.g. {start: 13, small: 0.25, ...}")) return;
+  read_fields<MessageCurve>(reader, at, kMessages, device.messages.emplace());
+}
+
+void write_messages(YamlText& out, std::string_view key, const Device& device) {
+  if (!device.messages) return;
+  out.open(key);
+  write_fields<MessageCurve>(out, kMessages, *device.messages);
+  out.close();
 }
 
 void write_collectives(YamlText& out, std::string_view key, const Device& device) {
@@ -370,7 +399,8 @@ std::vector<SectionDoc> kernel_curve_docs() {
           document<AttentionKernel>("device.efficiency.<kind>.kernels[]", kKernel),
           document<AttentionCurve>("device.efficiency.<kind>.kernels[].forward", kCurve),
           document<CollectiveCurve>("device.collectives", kCollectives),
-          document<SwitchCurve>("device.collectives.in_switch[]", kSwitch)};
+          document<SwitchCurve>("device.collectives.in_switch[]", kSwitch),
+          document<MessageCurve>("device.messages", kMessages)};
 }
 
 }  // namespace pipewright

@@ -104,6 +104,7 @@ struct Device {
   std::array<std::optional<Efficiency>, kOperatorKinds> efficiency;
   // Collectives over the links of its node; absent: rings at the links' bandwidth and latency.
   std::optional<CollectiveCurve> collectives;
+  std::optional<MessageCurve> messages;  // from device to device; absent: at the links' bandwidth and latency
   // What `calibrate --backend cuda` measured on it: prices operations in place of the shares above. Null: nothing.
   std::shared_ptr<const MeasuredDevice> measured;
   int multiprocessors = 0;               // that run kernels; 0: not stated
@@ -143,7 +144,8 @@ struct Network {
   bool ideal = false;
   Bandwidth bandwidth{0};
   Time latency;
-  double share = 1;  // of the bandwidth that collectives reach
+  double share = 1;       // of the bandwidth that collectives and messages reach
+  double contention = 0;  // beside the traffic of others what passes n nodes takes n^contention times as long
   NicPer per = NicPer::Node;
   Duplex duplex = Duplex::Full;
   double oversubscription = 1.0;  // bandwidth into a leaf switch / bandwidth out of it, >= 1

@@ -1,6 +1,7 @@
 #include "core/cost/messages.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <string>
 #include <unordered_map>
@@ -34,12 +35,12 @@ class Channels {
     return entry->second.message;
   }
 
-  // The last connected message with its bytes, and what its receivers do with it before it has arrived.
-  Message loaded(Message message, Bytes bytes, Time afterwards) const {
+  // The last connected message with its bytes, and what it takes beyond its links and their latency.
+  Message loaded(Message message, Bytes bytes, Time more) const {
     message.bytes = bytes;
     if (message.channel < 0) return message;
     if (rate_.value > 0) message.occupancy = transfer_time(bytes, rate_);
-    message.latency = checked_sum(message.latency, afterwards);
+    message.latency = checked_sum(message.latency, more);
     return message;
   }
 
@@ -123,9 +124,43 @@ void check_pairs(const StepCosts& costs, const Place& replicas) {
   }
 }
 
+SentShare Sending::operator()(Bytes bytes, DeviceId from, DeviceId to) {
+  if (bytes == Bytes{}) return {};
+  const Bytes share{(bytes.value + degree_ - 1) / degree_};
+  const Time more = by_size(share, from, to);
+  return {share, degree_ < 2 ? more : checked_sum(more, group_of(to).gather(bytes))};
+}
+
+Time Sending::by_size(Bytes bytes, DeviceId from, DeviceId to) const {
+  const auto& curve = cluster_.device.messages;
+  if (!curve || from == to) return {};
+  const Route route = topology_.route(from, to);
+  const double size = static_cast<double>(bytes.value), rate = route.bandwidth.value;
+  if (rate <= 0) return {};
+  const double alone = size / rate * 1e6 + static_cast<double>(route.latency.value) * 1e-3;
+  double us = 0;
+  if (topology_.way(from, to) == Topology::Way::InsideNode) {
+    if (cluster_.links.kind == LinkKind::Pcie) return {};
+    us = message_us(*curve, size, rate);
+  } else {
+    const Network& network = *cluster_.network;
+    us = curve->start + (alone + size / rate * (1 / network.share - 1) * 1e6) * std::pow(2, network.contention);
+  }
+  return Time{std::llround(std::max(0.0, us - alone) * 1e3)};
+}
+
+const AllReduceGroup& Sending::group_of(DeviceId lead) {
+  if (const auto found = groups_.find(lead); found != groups_.end()) return found->second;
+  std::vector<DeviceId> members;
+  for (int member = 0; member < degree_; ++member)
+    members.push_back(lead + member);
+  return groups_.emplace(lead, AllReduceGroup(std::move(members), topology_, cluster_.devices_per_node, &cluster_))
+      .first->second;
+}
+
 void lay_messages(StepCosts& costs, const std::vector<Bytes>& full, const std::vector<Bytes>& last,
                   const std::function<Route(WorkerId, WorkerId)>& route,
-                  const std::function<SentShare(Bytes, WorkerId)>& sent) {
+                  const std::function<SentShare(Bytes, WorkerId, WorkerId)>& sent) {
   const ScheduleShape& shape = costs.shape;
   const Workers workers(shape);
   Channels channels(costs);
@@ -142,9 +177,9 @@ void lay_messages(StepCosts& costs, const std::vector<Bytes>& full, const std::v
               WorkerId sender = workers.id(copy, from, a), receiver = workers.id(copy, to, b);
               if (direction == Direction::Backward) std::swap(sender, receiver);
               message = channels.connect(sender, receiver, route);
-              const SentShare whole = sent(full[e], receiver), rest = sent(last[e], receiver);
-              message_last = channels.loaded(message, rest.bytes, rest.gather);
-              message = channels.loaded(message, whole.bytes, whole.gather);
+              const SentShare whole = sent(full[e], sender, receiver), rest = sent(last[e], sender, receiver);
+              message_last = channels.loaded(message, rest.bytes, rest.more);
+              message = channels.loaded(message, whole.bytes, whole.more);
             }
             costs.messages.push_back(message);
             costs.messages_last.push_back(message_last);

@@ -93,6 +93,7 @@ struct MeasuredTable {
   std::string devices;          // head of the column with the number of devices; "": there is none
   std::int64_t fit_every = 0;   // lines 14, 28, ... of every file, the header being line 1; 0: none
   double noise = 0.05;          // of a run: relative standard deviation, against which the fit weighs what is expected
+  double faulty = 0;         // share of the runs that a fit takes to have gone wrong
   std::vector<FittedConstant> constants;
   Place place;
 };

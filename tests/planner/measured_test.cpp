@@ -174,6 +174,18 @@ TEST_CASE("A fit finds the constant that the runs were made with, and keeps what
   CHECK(fit(fitted, runs, uniform()).values == found.values);
 }
 
+TEST_CASE("Where some runs may be faulty the fit goes by the others") {
+  MeasuredTable asked = table();
+  asked.constants = {{.key = "t", .unit = "us", .expected = 3000, .factor = 3}};
+  // K = 1, 2, 3 with 2 ms per forward: 12, 18, 24 ms; the run with 4 stages took ten times its 30 ms.
+  const std::vector<MeasuredRun> runs = {measured(1, 0.012, true), measured(2, 0.018, true), measured(3, 0.024, true),
+                                         measured(4, 0.3, true)};
+  asked.faulty = 0.1;
+  CHECK(std::atof(fit(asked, runs, uniform()).values[0].c_str()) == doctest::Approx(2000).epsilon(0.01));
+  asked.faulty = 0;
+  CHECK(std::atof(fit(asked, runs, uniform()).values[0].c_str()) > 3000);
+}
+
 TEST_CASE("Between a run and what is expected the fit takes the middle that their spreads give") {
   // One run says f = 1100, the expectation 1000, equally sure (noise = ln factor): the geometric mean, 1048.8.
   MeasuredTable fitted = table();

@@ -281,23 +281,17 @@ class Roofline final : public CostSource {
       return times * least;
     }
   };
-  // Inside a node sequence parallelism exchanges by a reduce-scatter and an all-gather, which have curves of their own.
-  static Exchange exchange(const Scenario& scenario, const AllReduceGroup& group, bool one_node) {
-    const Cluster& cluster = scenario.cluster;
-    const int n = static_cast<int>(group.members());
+  // Sequence parallelism exchanges by a reduce-scatter and an all-gather, which have ways of their own.
+  static Exchange exchange(const Scenario& scenario, const AllReduceGroup& group) {
+    const double n = static_cast<double>(group.members());
     if (group.ways().empty()) {
       const CollectivePhase ring = group.price(AllReduce::Ring, Bytes{1}).phases.front();
       return {1, {{static_cast<double>(ring.latency.value), ring.bytes, ring.rate.value}}};
     }
-    Exchange result;
-    if (one_node && scenario.plan.sequence_parallel.value) {
-      result.times = 2;
-      for (const CollectiveWay& way : ways_inside(*cluster.device.collectives, CollectiveKind::AllGather, n))
-        result.ways.push_back({way.start * 1e3, (n - 1.0) / n, way.rate * cluster.links.bandwidth.value});
-      return result;
-    }
-    for (const AllReduceGroup::Way& way : group.ways())
-      result.ways.push_back({static_cast<double>(way.start.value), 2.0 * (n - 1) / n, way.rate});
+    const bool halves = scenario.plan.sequence_parallel.value;
+    Exchange result{halves ? 2 : 1, {}};
+    for (const AllReduceGroup::Way& way : halves ? group.gather_ways() : group.ways())
+      result.ways.push_back({static_cast<double>(way.start.value), (halves ? 1 : 2) * (n - 1) / n, way.rate});
     return result;
   }
   // Of the plan's tensor-parallel groups, alike ones once.
@@ -305,14 +299,13 @@ class Roofline final : public CostSource {
     const std::int64_t t = scenario.plan.tensor_parallel.value, devices = scenario.cluster.devices();
     std::vector<Exchange> rings;
     if (t < 2 || t > devices) return rings;
-    const std::int64_t per_node = scenario.cluster.devices_per_node;
     const auto add = [&](std::int64_t lead) {
       if (lead < 0 || lead + t > devices) return;  // the plan is refused elsewhere
       std::vector<DeviceId> members;
       for (std::int64_t member = 0; member < t; ++member)
         members.push_back(static_cast<DeviceId>(lead + member));
       const AllReduceGroup group(std::move(members), topology, scenario.cluster.devices_per_node, &scenario.cluster);
-      Exchange found = exchange(scenario, group, lead / per_node == (lead + t - 1) / per_node);
+      Exchange found = exchange(scenario, group);
       if (std::find(rings.begin(), rings.end(), found) == rings.end()) rings.push_back(std::move(found));
     };
     if (const auto* leads = std::get_if<std::vector<std::int64_t>>(&scenario.plan.placement)) {
