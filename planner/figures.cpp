@@ -29,7 +29,14 @@ double over_stages(const Answer& answer, const FigureSought& quantity, double (*
   return quantity.where == Where::All ? sum : largest;
 }
 
-double memory_of(const Answer& answer, const MemoryPeak& peak, std::string_view part, StageId stage) {
+// `end`: 0 the figure, -1 and 1 the ends of its 90 %.
+double memory_of(const Answer& answer, const MemoryPeak& peak, std::string_view part, StageId stage, int end) {
+  if (end != 0) {
+    MemoryNeed needed = need(answer.memory, peak.bytes, stage);
+    if (part == "allocated" || part == "total") needed.high = needed.high - needed.rounding - needed.fragmentation;
+    const Bytes reserve = part == "total" ? Bytes{} : peak.bytes.reserve;
+    return static_cast<double>((quantile(needed, end < 0 ? 0.05 : 0.95) - reserve).value);
+  }
   if (part == "held") return static_cast<double>(held_between_steps(answer.memory, peak.bytes, stage).value);
   if (part != "reserved") return static_cast<double>(memory_part(peak.bytes, part).value);
   const MemoryNeed needed = need(answer.memory, peak.bytes, stage);
@@ -37,8 +44,10 @@ double memory_of(const Answer& answer, const MemoryPeak& peak, std::string_view 
 }
 
 // `fullest`: the device with the largest peak decides, also for a part of it; `all`: each device at its own peak.
-double memory(const Answer& answer, const FigureSought& quantity) {
-  const auto part = [&](const MemoryPeak& peak, StageId stage) { return memory_of(answer, peak, quantity.of, stage); };
+double memory(const Answer& answer, const FigureSought& quantity, int end) {
+  const auto part = [&](const MemoryPeak& peak, StageId stage) {
+    return memory_of(answer, peak, quantity.of, stage, end);
+  };
   if (quantity.where == Where::Stage || quantity.where == Where::Last) {
     const StageReport& stage = stage_of(answer, quantity);
     return part(stage.memory, stage.stage);
@@ -84,12 +93,33 @@ double figure_of(const Answer& answer, const FigureSought& quantity) {
       return over_stages(answer, quantity, [](const StageReport& s) { return seconds(s.backward + s.recompute); });
     case Figure::Parameters:
       return over_stages(answer, quantity, [](const StageReport& s) { return static_cast<double>(s.parameters); });
-    case Figure::Memory: return memory(answer, quantity);
+    case Figure::Memory: return memory(answer, quantity, 0);
     case Figure::Fits: return report.fits ? 1 : 0;
     case Figure::Layers:
     case Figure::Capacity: break;
   }
   check_failed("a figure has its value", __FILE__, __LINE__);
+}
+
+std::optional<FigureRange> range_of(const Answer& answer, const FigureSought& quantity, double value,
+                                    const std::optional<SpeedRange>& range) {
+  if (quantity.figure == Figure::Memory) {
+    const bool open = quantity.of == "allocated" || quantity.of == "total" || quantity.of == "reserved";
+    if (!open || !(answer.memory.activation_band > 0)) return std::nullopt;
+    return FigureRange{memory(answer, quantity, -1), memory(answer, quantity, 1)};
+  }
+  if (!range) return std::nullopt;
+  const double shorter = ratio(range->fastest, answer.report.step_time);
+  const double longer = ratio(range->slowest, answer.report.step_time);
+  switch (quantity.figure) {
+    case Figure::StepTime: return FigureRange{value * shorter, value * longer};
+    case Figure::SamplesPerS:
+    case Figure::SamplesPerSDevice:
+    case Figure::TokensPerS:
+    case Figure::TokensPerSDevice:
+    case Figure::Mfu: return FigureRange{value / longer, value / shorter};
+    default: return std::nullopt;
+  }
 }
 
 }  // namespace pipewright
