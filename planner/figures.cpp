@@ -35,7 +35,9 @@ double memory_of(const Answer& answer, const MemoryPeak& peak, std::string_view 
     MemoryNeed needed = need(answer.memory, peak.bytes, stage);
     if (part == "allocated" || part == "total") needed.high = needed.high - needed.rounding - needed.fragmentation;
     const Bytes reserve = part == "total" ? Bytes{} : peak.bytes.reserve;
-    return static_cast<double>((quantile(needed, end < 0 ? 0.05 : 0.95) - reserve).value);
+    const Bytes stated = part == "reserved" ? needed.with_reserve : peak.bytes.total();
+    const Bytes at = end < 0 ? std::min(quantile(needed, 0.05), stated) : std::max(quantile(needed, 0.95), stated);
+    return static_cast<double>((at - reserve).value);
   }
   if (part == "held") return static_cast<double>(held_between_steps(answer.memory, peak.bytes, stage).value);
   if (part != "reserved") return static_cast<double>(memory_part(peak.bytes, part).value);

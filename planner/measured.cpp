@@ -15,6 +15,8 @@
 namespace pipewright {
 namespace {
 
+constexpr int kCalibratedOn = 5;  // every such line tells what the model leaves out
+
 bool of_layout(const std::string& key) {
   return key.starts_with("plan.") || key == "training.micro_batch_size";
 }
@@ -193,6 +195,22 @@ std::vector<ErrorSummary> error_summaries(const MeasuredTable& table, const std:
     }
   }
   return summaries;
+}
+
+std::vector<double> left_out_needed(const MeasuredTable& table, const std::vector<PredictedRun>& runs) {
+  const Dimension of = dimension(table.figures.front().sought.figure);
+  if (of != Dimension::Duration && of != Dimension::Rate) return {};
+  std::vector<double> needed;
+  for (const PredictedRun& each : runs) {
+    const auto error = each.error(0);
+    const auto range = each.range(0);
+    if (!error || !range || each.run.place.line % kCalibratedOn != 0) continue;
+    const double off = std::log1p(*error), stated = each.figures.front(), left_out = std::log1p(kLeftOut);
+    const double side = off < 0 ? std::log(range->high / stated) : std::log(stated / range->low);
+    needed.push_back(std::expm1(std::sqrt(std::max(0.0, off * off - side * side + left_out * left_out))));
+  }
+  std::sort(needed.begin(), needed.end());
+  return needed;
 }
 
 std::vector<RankedGroup> ranking(const MeasuredTable& table, const std::vector<PredictedRun>& runs) {

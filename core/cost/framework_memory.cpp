@@ -226,7 +226,12 @@ BesideOperators beside_operators(const Work& work, const FrameworkMemory& framew
 
 double activation_band(const Scenario& scenario) {
   if (scenario.model.works.empty()) return 0;
-  return scenario.training.framework.megatron() ? kFrameworkBand : kActivationBand;
+  switch (scenario.training.framework.tensors) {
+    case FrameworkTensors::None: return kActivationBand;
+    case FrameworkTensors::MegatronLocal: return kLocalBand;
+    case FrameworkTensors::Megatron: return kFrameworkBand;
+  }
+  return kActivationBand;
 }
 
 Bytes table_gradient(const Work& work, const FrameworkMemory& framework, TensorParallel split, Bytes per_value) {

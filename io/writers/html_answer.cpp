@@ -64,10 +64,7 @@ std::vector<HtmlPage::Figure> key_figures(const Answer& answer) {
   if (const StageReport* full = fullest(r)) {
     std::string remark = fmt::format("{} on stage {}", of_capacity(full->need.capacity), full->stage);
     remark.erase(0, 1);  // the blank
-    if (answer.memory.activation_band > 0)
-      remark += fmt::format("; {} ({})",
-                            within_90(short_bytes(quantile(full->need, 0.05)), short_bytes(quantile(full->need, 0.95))),
-                            memory_causes_text(full->need));
+    if (full->need.high > full->need.low) remark += "; " + memory_within_90(full->need);
     if (full->need.fit > 0)
       remark += fmt::format("; {} with {}: up to {}", r.fits ? "fits" : "does not fit", fit_text(full->need.fit),
                             short_bytes(full->need.to_fit));

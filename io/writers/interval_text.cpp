@@ -55,11 +55,13 @@ std::vector<std::pair<std::string, std::string>> interval_lines(const Report& re
   return lines;
 }
 
-std::string memory_causes_text(const MemoryNeed& need) {
-  const Bytes width = need.high - need.low, allocator = need.rounding + need.fragmentation;
-  if (width <= Bytes{}) return "";
-  const double share = static_cast<double>(allocator.value) / static_cast<double>(width.value);
-  return fmt::format("activations {}, allocator {} of its width", percent(1 - share), percent(share));
+std::string memory_within_90(const MemoryNeed& need) {
+  const Bytes low = std::min(quantile(need, 0.05), need.with_reserve);
+  const Bytes high = std::max(quantile(need, 0.95), need.with_reserve);
+  const double width = static_cast<double>((need.high - need.low).value);
+  const double allocator = static_cast<double>((need.rounding + need.fragmentation).value) / width;
+  return fmt::format("{} (activations {}, allocator {} of its width)", within_90(short_bytes(low), short_bytes(high)),
+                     percent(1 - allocator), percent(allocator));
 }
 
 }  // namespace pipewright

@@ -19,7 +19,7 @@ std::string within_90(std::string_view low, std::string_view high);  // "90 % wi
 //     to measure  matrix products on a100 (calibrate --backend cuda on such a device): 90 % within 13.9 s to 15.1 s
 std::vector<std::pair<std::string, std::string>> interval_lines(const Report& report);
 
-// "activations 80.0 %, allocator 20.0 %" of the width of a need's range; "" where there is none.
-std::string memory_causes_text(const MemoryNeed& need);
+// "90 % within 64.2 GiB to 75.7 GiB (activations 98.6 %, allocator 1.4 % of its width)", of a need with a range.
+std::string memory_within_90(const MemoryNeed& need);
 
 }  // namespace pipewright

@@ -244,9 +244,7 @@ class Tables {
                                    full.stage, report_.fits ? "" : ": DOES NOT FIT");
     if (short_bytes(need.with_reserve) != short_bytes(need.model))
       text += fmt::format(" · {} of it held by the model", short_bytes(need.model));
-    if (answer_.memory.activation_band > 0)
-      text += fmt::format(" · {} ({})", within_90(short_bytes(quantile(need, 0.05)), short_bytes(quantile(need, 0.95))),
-                          memory_causes_text(need));
+    if (need.high > need.low) text += " · " + memory_within_90(need);
     if (need.fit > 0) text += fmt::format(" · with {} up to {}", fit_text(need.fit), short_bytes(need.to_fit));
     return text;
   }

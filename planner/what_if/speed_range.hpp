@@ -23,7 +23,8 @@
 namespace pipewright {
 
 // 90 % of what a price from operators leaves out (other work of the framework, clocks, neighbours): a step takes
-// between 1 / (1 + kLeftOut) and 1 + kLeftOut of it.
+// between 1 / (1 + kLeftOut) and 1 + kLeftOut of it. With 7.5 % 85 % of every fifth line of the measured runs lie inside
+// their interval (39 lines of six sets); `reproduce runs` prints it.
 constexpr double kLeftOut = 0.08;
 
 struct SpeedRangeAnswer {

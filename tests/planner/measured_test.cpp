@@ -1,6 +1,7 @@
 // Measured runs against predictions: averages and ranking worked out by hand, and a fit that must find a known constant.
 #include "planner/measured.hpp"
 
+#include <cmath>
 #include <cstdlib>
 
 #include <doctest/doctest.h>
@@ -86,6 +87,19 @@ TEST_CASE("The share of rows in their 90 % interval, and the median of its half-
   CHECK(all.ranged == 3);
   CHECK(all.inside == doctest::Approx(2.0 / 3));
   CHECK(all.half_width == doctest::Approx(0.1 / 0.9));  // of 0.15/1.05, 0.1/0.9 and 0.1/1.25
+}
+
+TEST_CASE("What the model would have to leave out for every fifth line to lie inside its interval") {
+  // Predicted 1 s, 0.9 to 1.2 s, measured 1.3, 1.1 and 0.8 s; line 6 is none of the fifth lines.
+  std::vector<PredictedRun> runs = {run(5, 8, 1, 0), run(10, 8, 1, 0), run(15, 8, 1, 0), run(6, 8, 1, 0)};
+  for (PredictedRun& each : runs)
+    each.ranges = {FigureRange{0.9, 1.2}};
+  runs[0].run.figures = {1.3}, runs[1].run.figures = {1.1}, runs[2].run.figures = {0.8}, runs[3].run.figures = {9};
+  const std::vector<double> needed = left_out_needed(table(), runs);
+  REQUIRE(needed.size() == 3);
+  CHECK(needed[0] == 0);
+  CHECK(needed[1] == doctest::Approx(std::exp(std::sqrt(0.068835 - 0.033241 + 0.005923)) - 1).epsilon(1e-4));
+  CHECK(needed[2] == doctest::Approx(std::exp(std::sqrt(0.049793 - 0.011101 + 0.005923)) - 1).epsilon(1e-4));
 }
 
 TEST_CASE("Times have the interval of the step, rates its inverse, and other figures none") {
