@@ -66,6 +66,12 @@ void write_peak(YamlText& out, std::string_view key, const Device& device) {
   out.close();
 }
 
+struct Below1 {
+  const char* operator()(double value) const {
+    return value >= 0 && value < 1 ? "" : "must be at least 0, less than 1";
+  }
+};
+
 constexpr Field<HostTimes> kHost[] = {
     {"operator", "time", "to issue one operator of one pass; default: 0 ns", Need::Optional,
      read_as<&HostTimes::operation>, write_as<&HostTimes::operation>},
@@ -90,6 +96,8 @@ constexpr Field<HostTimes> kHost[] = {
      Need::Optional, read_as<&HostTimes::compiled>, write_unless<&HostTimes::compiled, HostTimes{}.compiled>},
     {"graph_node", "time", "of one kernel in a CUDA graph (training.execution: graphs); default: 1.5 us",
      Need::Optional, read_as<&HostTimes::graph_node>, write_unless<&HostTimes::graph_node, HostTimes{}.graph_node>},
+    {"band", "number in [0, 1)", "how far off they may be, all together, in nine of ten cases; default: 0.5, assumed",
+     Need::Optional, read_as<&HostTimes::band, Below1>, write_as<&HostTimes::band>},
 };
 
 void write_host(YamlText& out, std::string_view key, const Device& device) {
@@ -102,12 +110,6 @@ void write_host(YamlText& out, std::string_view key, const Device& device) {
   write_fields<HostTimes>(out, kHost, host);
   out.close();
 }
-
-struct LostShare {
-  const char* operator()(double value) const {
-    return value >= 0 && value < 1 ? "" : "must be at least 0, less than 1";
-  }
-};
 
 constexpr Field<Device> kDevice[] = {
     {"name", "text", "for reports; default: the name of its file", Need::Optional, read_as<&Device::name>,
@@ -125,7 +127,7 @@ constexpr Field<Device> kDevice[] = {
      "caching: PyTorch's, in blocks of 512 B and from 1 MiB on in segments of 2 MiB; default: exact", Need::Optional,
      read_as<&Device::allocator>, write_as<&Device::allocator>},
     {"fragmentation", "number in [0, 1)", "share of what the model holds that is lost between blocks; default: 0",
-     Need::Optional, read_as<&Device::fragmentation, LostShare>, write_as<&Device::fragmentation>},
+     Need::Optional, read_as<&Device::fragmentation, Below1>, write_as<&Device::fragmentation>},
     {"price_per_hour", "number",
      "of one device, in one currency throughout; for `plan --objective cost` and the cost of the whole training",
      Need::Optional, read_by_rule<&Device::price_per_hour, PriceRule>, write_as<&Device::price_per_hour>},
@@ -195,6 +197,8 @@ constexpr Field<NodeLinks> kLinks[] = {
      read_as<&NodeLinks::peer_access>, write_as<&NodeLinks::peer_access>},
     {"host_bandwidth", "bandwidth", "of host memory, shared by the copies of a node; default: no limit", Need::Optional,
      read_as<&NodeLinks::host_bandwidth, LinkRate>, write_as<&NodeLinks::host_bandwidth>},
+    {"band", "number in [0, 1)", "how far off messages may be, in nine of ten cases; default: 0.3, assumed",
+     Need::Optional, read_as<&NodeLinks::band, Below1>, write_as<&NodeLinks::band>},
 };
 
 void read_links(Reader& reader, const At& at, Cluster& cluster) {
@@ -249,6 +253,8 @@ constexpr Field<Network> kNetwork[] = {
      Need::Optional, read_as<&Network::oversubscription, Factor>, write_as<&Network::oversubscription>},
     {"nodes_per_switch", "whole number >= 1", "nodes under one leaf switch; default: 1", Need::Optional,
      read_as<&Network::nodes_per_switch, AtLeast1>, write_as<&Network::nodes_per_switch>},
+    {"band", "number in [0, 1)", "how far off its rates may be, in nine of ten cases; default: 0.3, assumed",
+     Need::Optional, read_as<&Network::band, Below1>, write_as<&Network::band>},
 };
 
 void read_network(Reader& reader, const At& at, Cluster& cluster) {

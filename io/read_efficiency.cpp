@@ -24,6 +24,12 @@ struct From0To1 {
   const char* operator()(double value) const { return value >= 0 && value <= 1 ? "" : "must be in [0, 1]"; }
 };
 
+struct Band {
+  const char* operator()(double value) const {
+    return value >= 0 && value < 1 ? "" : "must be at least 0, less than 1";
+  }
+};
+
 template <auto Member, class T>
 void write_number(YamlText& out, std::string_view key, const T& value) {
   out.line(key, fmt::format("{}", value.*Member));
@@ -96,6 +102,8 @@ constexpr Field<AttentionKernel> kKernel[] = {
      read_curve<&AttentionKernel::forward>, write_curve<&AttentionKernel::forward>},
     {"backward", "map", "likewise, with 2.5 times the work of the forward", Need::Required,
      read_curve<&AttentionKernel::backward>, write_curve<&AttentionKernel::backward>},
+    {"band", "number in [0, 1)", "of both, as that of the kind, which is the default", Need::Optional,
+     read_as<&AttentionKernel::band, Band>, write_as<&AttentionKernel::band>},
     {"provenance", "assumed | published | measured", "how they are known", Need::Required,
      read_as<&AttentionKernel::provenance>, write_as<&AttentionKernel::provenance>},
     {"source", "text", "where they come from", Need::Required, read_as<&AttentionKernel::source>,
@@ -166,8 +174,8 @@ constexpr Field<CollectiveCurve> kCollectives[] = {
                              each.start, each.hop, each.share);
        if (!text.empty()) out.line(key, "[" + text + "]");
      }},
-    {"band", "number in [0, 1)", "how far off they may be; default: 0", Need::Optional,
-     read_as<&CollectiveCurve::band, From0To1>, write_number<&CollectiveCurve::band>},
+    {"band", "number in [0, 1)", "how far off they may be, in nine of ten cases; default: 0", Need::Optional,
+     read_as<&CollectiveCurve::band, Band>, write_number<&CollectiveCurve::band>},
     {"provenance", "assumed | published | measured", "how they are known", Need::Required,
      read_as<&CollectiveCurve::provenance>, write_as<&CollectiveCurve::provenance>},
     {"source", "text", "where they come from", Need::Required, read_as<&CollectiveCurve::source>,
@@ -270,12 +278,6 @@ void read_curve(Reader& reader, const At& at, EfficiencyKeys& efficiency) {
   }
 }
 
-struct Band {
-  const char* operator()(double value) const {
-    return value >= 0 && value < 1 ? "" : "must be at least 0, less than 1";
-  }
-};
-
 constexpr Field<EfficiencyKeys> kEfficiency[] = {
     {"share", "number in (0, 1]", "of the peak rate that every operator of this kind reaches; this or curve",
      Need::Optional, read_as<&EfficiencyKeys::share, Share>, write_as<&EfficiencyKeys::share>},
@@ -322,7 +324,8 @@ constexpr Field<EfficiencyKeys> kEfficiency[] = {
      [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
        if (efficiency.value.fixed.value > 0) out.line(key, value_text(efficiency.value.fixed));
      }},
-    {"band", "number in [0, 1)", "the true share lies within share * (1 - band) and share * (1 + band); default: 0",
+    {"band", "number in [0, 1)",
+     "in nine of ten cases the true share lies within share * (1 - band) and share * (1 + band); default: 0",
      Need::Optional,
      [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
        if (!read_value(reader, at, efficiency.value.band)) return;

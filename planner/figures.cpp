@@ -38,9 +38,21 @@ double memory_of(const Answer& answer, const MemoryPeak& peak, std::string_view 
   return static_cast<double>((needed.model + needed.anchored + needed.rounding + needed.fragmentation).value);
 }
 
+// Of its 90 % the lower end (-1) or the upper one (1).
+double memory_end(const Answer& answer, const MemoryPeak& peak, std::string_view part, StageId stage, int end) {
+  MemoryNeed needed = need(answer.memory, peak.bytes, stage);
+  const Bytes lost = part == "reserved" ? Bytes{} : needed.rounding + needed.fragmentation;
+  needed.high = needed.high - lost;
+  const Bytes stated = needed.with_reserve - lost, reserve = part == "total" ? Bytes{} : peak.bytes.reserve;
+  const Bytes at = end < 0 ? std::min(quantile(needed, 0.05), stated) : std::max(quantile(needed, 0.95), stated);
+  return static_cast<double>((at - reserve).value);
+}
+
 // `fullest`: the device with the largest peak decides, also for a part of it; `all`: each device at its own peak.
-double memory(const Answer& answer, const FigureSought& quantity) {
-  const auto part = [&](const MemoryPeak& peak, StageId stage) { return memory_of(answer, peak, quantity.of, stage); };
+double memory(const Answer& answer, const FigureSought& quantity, int end) {
+  const auto part = [&](const MemoryPeak& peak, StageId stage) {
+    return end == 0 ? memory_of(answer, peak, quantity.of, stage) : memory_end(answer, peak, quantity.of, stage, end);
+  };
   if (quantity.where == Where::Stage || quantity.where == Where::Last) {
     const StageReport& stage = stage_of(answer, quantity);
     return part(stage.memory, stage.stage);
@@ -86,12 +98,33 @@ double figure_of(const Answer& answer, const FigureSought& quantity) {
       return over_stages(answer, quantity, [](const StageReport& s) { return seconds(s.backward + s.recompute); });
     case Figure::Parameters:
       return over_stages(answer, quantity, [](const StageReport& s) { return static_cast<double>(s.parameters); });
-    case Figure::Memory: return memory(answer, quantity);
+    case Figure::Memory: return memory(answer, quantity, 0);
     case Figure::Fits: return report.fits ? 1 : 0;
     case Figure::Layers:
     case Figure::Capacity: break;
   }
   check_failed("a figure has its value", __FILE__, __LINE__);
+}
+
+std::optional<FigureRange> range_of(const Answer& answer, const FigureSought& quantity, double value,
+                                    const std::optional<SpeedRange>& range) {
+  if (quantity.figure == Figure::Memory) {
+    const bool open = quantity.of == "allocated" || quantity.of == "total" || quantity.of == "reserved";
+    if (!open || !(answer.memory.activation_band > 0)) return std::nullopt;
+    return FigureRange{memory(answer, quantity, -1), memory(answer, quantity, 1)};
+  }
+  if (!range) return std::nullopt;
+  const double shorter = ratio(range->fastest, answer.report.step_time);
+  const double longer = ratio(range->slowest, answer.report.step_time);
+  switch (quantity.figure) {
+    case Figure::StepTime: return FigureRange{value * shorter, value * longer};
+    case Figure::SamplesPerS:
+    case Figure::SamplesPerSDevice:
+    case Figure::TokensPerS:
+    case Figure::TokensPerSDevice:
+    case Figure::Mfu: return FigureRange{value / longer, value / shorter};
+    default: return std::nullopt;
+  }
 }
 
 }  // namespace pipewright

@@ -41,15 +41,13 @@ struct Efficiency {
   std::optional<ProductCurve> tiles;
   std::vector<AttentionKernel> kernels;  // fused attention by kernel and head size, in place of the share; likewise
   Time fixed;                            // of a call beside its work: what starting a kernel that moves few bytes takes
-  double band = 0;  // the true share lies within share * (1 - band) and share * (1 + band), at most 1
+  double band = 0;                       // of the share: core/cluster/bands.hpp
   Provenance provenance = Provenance::Assumed;
   std::string source;
   Place place;
 
   // {[1e9, 0.2], [1e11, 0.6]} at 1e10: 0.4.     tests/core/operator_costs_test.cpp "an efficiency curve"
   double at(double work) const;
-  // Every rate times a factor; a share of the peak is at most 1.
-  void scale(double factor);
 };
 
 // How memory is handed out. Caching: as PyTorch's allocator, in blocks of 512 B, from 1 MiB on in segments of 2 MiB.
@@ -80,6 +78,7 @@ struct HostTimes {
   Time compiled{5'000}, graph_node{1'500};
 
   constexpr Time around_pass(std::int64_t stages) const { return stages > 1 ? pass + message : pass; }
+  std::optional<double> band;  // of all of them together; absent: kHostBand
 };
 
 struct MeasuredDevice;  // core/cluster/measured_device.hpp
@@ -135,6 +134,7 @@ struct NodeLinks {
   Duplex duplex = Duplex::Full;
   bool peer_access = true;  // false: a copy goes device -> host memory -> device, both halves one after the other
   std::optional<Bandwidth> host_bandwidth;  // host memory, shared by all such copies of a node; absent: no limit
+  std::optional<double> band;               // of the rates that messages reach; absent: kLinkBand
 };
 
 enum class NicPer { Node, Device };
@@ -150,6 +150,7 @@ struct Network {
   Duplex duplex = Duplex::Full;
   double oversubscription = 1.0;  // bandwidth into a leaf switch / bandwidth out of it, >= 1
   int nodes_per_switch = 1;       // nodes under one leaf switch
+  std::optional<double> band;     // of the rates that messages reach; absent: kNetworkBand
 };
 
 // A class beside the first one.

@@ -62,7 +62,7 @@ struct CollectiveCurve {
   double lost_gather = 0, lost_reduce = 0;  // of `large`, over n: small groups reach less
   double ll128 = 20;                        // GB/s of protocol LL128 through one NIC
   std::vector<SwitchCurve> in_switch;
-  double band = 0;
+  double band = 0;  // of its rates and starts: core/cluster/bands.hpp
   Provenance provenance = Provenance::Assumed;
   std::string source;
   Place place;

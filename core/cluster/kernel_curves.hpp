@@ -34,6 +34,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -104,6 +105,7 @@ struct AttentionKernel {
   AttentionKernelName kernel = AttentionKernelName::Fa2;
   int head_size = 128;
   AttentionCurve forward, backward;
+  std::optional<double> band;  // of both; absent: that of the kind
   Provenance provenance = Provenance::Assumed;
   std::string source;
   Place place;

@@ -125,7 +125,9 @@ std::optional<MeasuredPrice> measured_price(const MeasuredDevice& device, const 
     price.common = std::hypot(series->errors.common, device.repeat_error) * (1 + price.beyond);
     price.independent = series->errors.independent * (1 + price.beyond);
   }
-  price.ns *= std::exp(device.sigmas * price.error());  // errors are those of logarithms
+  const auto own = device.sigmas_of.find(std::string(question.operation));
+  const double sigmas = device.sigmas + (own == device.sigmas_of.end() ? 0 : own->second);
+  price.ns *= std::exp(sigmas * price.error());  // errors are those of logarithms
   return price;
 }
 
@@ -143,9 +145,9 @@ std::vector<int> measured_splits(const MeasuredDevice& device) {
   return {splits.begin(), splits.end()};
 }
 
-std::shared_ptr<const MeasuredDevice> moved(const MeasuredDevice& device, double sigmas) {
+std::shared_ptr<const MeasuredDevice> moved(const MeasuredDevice& device, double sigmas, const std::string& operation) {
   auto other = std::make_shared<MeasuredDevice>(device);
-  other->sigmas = sigmas;
+  (operation.empty() ? other->sigmas : other->sigmas_of[operation]) = sigmas;
   return other;
 }
 

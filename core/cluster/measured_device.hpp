@@ -22,6 +22,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -156,7 +157,8 @@ struct MeasuredDevice {
   std::vector<MeasuredPair> interference;
   std::vector<MeasuredCollective> collectives;
 
-  double sigmas = 0;  // every time is so many of its standard errors longer: the ends of an error bar (`moved`)
+  double sigmas = 0;  // times are so many of their standard errors longer: the ends of an error bar (`moved`)
+  std::map<std::string, double> sigmas_of;  // likewise of one operation, on top
   bool operator==(const MeasuredDevice&) const = default;
 };
 
@@ -192,7 +194,9 @@ std::vector<int> measured_splits(const MeasuredDevice& device);
 // Sum over dimensions of |ln(size / nearest measured)|; 0 within the box that the series' sizes span.
 double distance(const MeasuredSeries& series, const OperationSize& size);
 
-// The same device with every time `sigmas` standard errors longer (shorter: negative).
-std::shared_ptr<const MeasuredDevice> moved(const MeasuredDevice& device, double sigmas);
+// The same device with the times of one operation, or "": all of them, `sigmas` standard errors longer (shorter:
+// negative).
+std::shared_ptr<const MeasuredDevice> moved(const MeasuredDevice& device, double sigmas,
+                                            const std::string& operation = "");
 
 }  // namespace pipewright

@@ -256,8 +256,13 @@ std::string_view memory_verdict(const MemoryNeed& need) {
 
 double activation_band(const Scenario& scenario) {
   if (scenario.model.works.empty()) return 0;
-  return std::max(scenario.training.framework.megatron() ? kFrameworkBand : kActivationBand,
-                  correction_of(scenario).band);
+  const double of_run = correction_of(scenario).band;
+  switch (scenario.training.framework.tensors) {
+    case FrameworkTensors::None: break;
+    case FrameworkTensors::MegatronLocal: return std::max(kLocalBand, of_run);
+    case FrameworkTensors::Megatron: return std::max(kFrameworkBand, of_run);
+  }
+  return std::max(kActivationBand, of_run);
 }
 
 Bytes table_gradient(const Work& work, const FrameworkMemory& framework, TensorParallel split, Bytes per_value) {

@@ -389,6 +389,11 @@ double fit_probability(const MemoryNeed& need) {
   return std::clamp(from_low(need.capacity) / from_low(need.high), 0.0, 1.0);
 }
 
+Bytes quantile(const MemoryNeed& need, double probability) {
+  return need.low + Bytes{static_cast<std::int64_t>(
+                        std::ceil(probability * static_cast<double>((need.high - need.low).value)))};
+}
+
 std::string fit_text(double fit) {
   char text[32];
   std::snprintf(text, sizeof text, "%.10g %%", 100 * fit);
@@ -418,9 +423,7 @@ MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes, StageId sta
   need.high = checked_sum(need.with_reserve, open);
   need.to_fit = need.with_reserve;
   need.fit = memory.activation_band > 0 ? memory.fit : 0;
-  if (need.fit > 0)
-    need.to_fit = std::max(need.to_fit, need.low + Bytes{static_cast<std::int64_t>(std::ceil(
-                                                       need.fit * static_cast<double>((need.high - need.low).value)))});
+  if (need.fit > 0) need.to_fit = std::max(need.to_fit, quantile(need, need.fit));
   return need;
 }
 

@@ -118,6 +118,9 @@ Scenario fitting_by_default(Scenario scenario);
 
 // P(fits) above, of one stage: 0 to 1. Without a range: whether it fits.
 double fit_probability(const MemoryNeed& need);
+// What the true need does not pass with this probability: low + P (high - low). Of 64 to 76 B the 90 % interval, from
+// the 5 % to the 95 % quantile, is 64.6 to 75.4 B.
+Bytes quantile(const MemoryNeed& need, double probability);
 
 // As it is written: "95 %", "99.5 %".
 std::string fit_text(double fit);

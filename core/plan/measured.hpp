@@ -120,14 +120,23 @@ struct MeasuredRun {
   bool fitted = false;  // a constant was fitted on it: no prediction
 };
 
+// The 90 % interval of a figure.
+struct FigureRange {
+  double low = 0, high = 0;
+};
+
 struct PredictedRun {
   MeasuredRun run;
-  std::vector<double> figures;  // by figure, SI base units; none where the run was not priced
-  bool fits = true;             // its devices' memory
+  std::vector<double> figures;                          // by figure, SI base units; none where the run was not priced
+  std::vector<std::optional<FigureRange>> ranges = {};  // likewise; none: not asked for
+  bool fits = true;                                     // its devices' memory
   // Relative error of a figure that was measured and predicted.
   std::optional<double> error(std::size_t figure) const {
     if (run.fitted || figures.empty() || !run.figures[figure]) return std::nullopt;
     return figures[figure] / *run.figures[figure] - 1;
+  }
+  std::optional<FigureRange> range(std::size_t figure) const {
+    return figure < ranges.size() ? ranges[figure] : std::nullopt;
   }
 };
 
@@ -138,6 +147,9 @@ struct ErrorSummary {
   int runs = 0;
   double mean = 0, median = 0, largest = 0;  // of the magnitudes
   double bias = 0;                           // mean with signs
+  int ranged = 0;                            // runs with a 90 % interval
+  double inside = 0;                         // share of them whose measured figure lies in it
+  double half_width = 0;                     // median of the intervals: half of high - low, over the predicted figure
 };
 
 // Runs of one model, batch and number of devices: what the layout that we rank first costs in the measurement.

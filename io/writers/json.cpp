@@ -8,6 +8,7 @@
 #include "io/writers/campaign_lines.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/html.hpp"
+#include "io/writers/interval_text.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/shapes.hpp"
 #include "io/writers/writers.hpp"
@@ -174,20 +175,29 @@ void shortfall(JsonText& json, const Infeasible& why) {
   json.field("details", why.details).field("remedies", why.remedies).close();
 }
 
+void interval(JsonText& json, const SpeedRange& range) {
+  json.open('{').field("step_time_low_s", range.fastest).field("step_time_high_s", range.slowest);
+  json.field("samples_per_s_low", range.samples_per_s_low).field("samples_per_s_high", range.samples_per_s_high);
+  json.field("to_halve", range.to_halve).key("causes").open('[');
+  for (const RangeCause& each : range.causes) {
+    json.open('{').field("what", each.what).field("known", each.known).field("measure", each.measure);
+    json.field("share", each.share).field("step_time_low_s", each.fastest).field("step_time_high_s", each.slowest);
+    json.close();
+  }
+  json.close().close();
+}
+
 void times(JsonText& json, const Report& r, bool measured) {
   json.field("step_time_s", r.step_time);
   json.key("cycle_time_s");
   // One division at the end: a cycle need not be a whole number of nanoseconds.
   r.steady ? json.value(seconds(r.steady->growth) / static_cast<double>(r.steady->micro_batches)) : json.null();
   json.field("makespan_s", r.makespan).field("samples_per_s", r.samples_per_s);
-  json.key("efficiency_band");
-  if (r.range) {
-    json.open('{').field("step_time_low_s", r.range->fastest).field("step_time_high_s", r.range->slowest);
-    json.field("samples_per_s_low", r.range->samples_per_s_low);
-    json.field("samples_per_s_high", r.range->samples_per_s_high).close();
-  } else {
+  json.key("interval_90");
+  if (r.range)
+    interval(json, *r.range);
+  else
     json.null();
-  }
   json.field("tokens_per_s", r.tokens_per_s).field("mfu", r.mfu).field("hfu", r.hfu);
   json.field("bubble_fraction", r.bubble_fraction).field("bubble_fraction_span", r.bubble_fraction_span);
   json.key("steady_state");
@@ -400,10 +410,18 @@ JsonShape shortfall_shape() {
 }
 
 std::vector<JsonMember> times_shape() {
-  const JsonShape band = object({{"step_time_low_s", number()},
-                                 {"step_time_high_s", number()},
-                                 {"samples_per_s_low", number()},
-                                 {"samples_per_s_high", number()}});
+  const JsonShape cause = object({{"what", text()},
+                                  {"known", text()},
+                                  {"measure", text()},
+                                  {"share", number()},
+                                  {"step_time_low_s", number()},
+                                  {"step_time_high_s", number()}});
+  const JsonShape interval = object({{"step_time_low_s", number()},
+                                     {"step_time_high_s", number()},
+                                     {"samples_per_s_low", number()},
+                                     {"samples_per_s_high", number()},
+                                     {"to_halve", whole()},
+                                     {"causes", list(cause)}});
   const JsonShape steady = object({{"micro_batches", whole()},
                                    {"duration_s", number()},
                                    {"busy_s", number()},
@@ -413,7 +431,7 @@ std::vector<JsonMember> times_shape() {
           {"cycle_time_s", maybe(number())},
           {"makespan_s", number()},
           {"samples_per_s", number()},
-          {"efficiency_band", maybe(band)},
+          {"interval_90", maybe(interval)},
           {"tokens_per_s", maybe(number())},
           {"mfu", maybe(number())},
           {"hfu", maybe(number())},

@@ -245,7 +245,9 @@ TEST_CASE("fits with a probability: the place of the range that is asked for, an
   CHECK(to_fit(0.95) == Bytes{76});  // 64 + 0.95 * 12 = 75.4
   CHECK(to_fit(1) == Bytes{76});
   CHECK(to_fit(0.5) == Bytes{70});
-  CHECK(to_fit(0.3) == Bytes{70});  // 67.6 are less than the need
+  CHECK(to_fit(0.3) == Bytes{70});                             // 67.6 are less than the need
+  CHECK(quantile(need(memory, bytes, 0), 0.05) == Bytes{65});  // of 64.6 and 75.4, rounded up
+  CHECK(quantile(need(memory, bytes, 0), 0.95) == Bytes{76});
   memory.capacity = {70};
   CHECK(fit_probability(need(memory, bytes, 0)) == doctest::Approx(0.5));
   memory.capacity = {60};

@@ -1,5 +1,8 @@
-// The range over the bands of the efficiencies, of short runs and of long ones.
+// The 90 % interval of the step time: worked out by hand, of short runs and of long ones.
 #include "planner/what_if/speed_range.hpp"
+
+#include <cmath>
+#include <string>
 
 #include <doctest/doctest.h>
 
@@ -33,7 +36,88 @@ Scenario banded() {
   return scenario;
 }
 
+// One that moves the step by so much either way: +10 % and -9.1 % for 0.1.
+RangeCause even(const std::string& what, double effect, const std::string& measure = "calibrate") {
+  return {.what = what, .measure = measure, .faster = std::log(1 + effect), .slower = std::log(1 + effect)};
+}
+
+Efficiency share(double value, double band) {
+  Efficiency each;
+  each.curve = {{0.0, value}}, each.band = band;
+  return each;
+}
+
 }  // namespace
+
+TEST_CASE("two independent causes of +-10 % and +-24 % make +-26.5 %, 83.6 % of the variance by the second") {
+  const Time step{1'000'000};
+  const SpeedRange range = combined(step, 50, {even("a", 0.10), even("b", 0.24)});
+  // sqrt(ln 1.1^2 + ln 1.24^2) = sqrt(0.009084 + 0.046274) = 0.235282
+  CHECK(range.slowest == Time{1'265'264});
+  CHECK(range.fastest == Time{790'349});
+  CHECK(range.samples_per_s_low == doctest::Approx(50 / 1.265264));
+  REQUIRE(range.causes.size() == 2);
+  CHECK(range.causes[0].what == "b");
+  CHECK(range.causes[0].share == doctest::Approx(0.8359).epsilon(1e-4));
+  CHECK(range.causes[0].slowest == Time{1'100'000});  // what is left without it
+  CHECK(range.causes[1].slowest == Time{1'240'000});
+  CHECK(range.to_halve == 1);  // 0.0953 of 0.2353 are left
+}
+
+TEST_CASE("an asymmetric cause widens its side alone, and one without an effect is none") {
+  RangeCause slower = even("a", 0);
+  slower.slower = std::log(1.5);
+  const SpeedRange range = combined(Time{1'000'000}, 1, {slower, even("b", 0.2), even("c", 0)});
+  CHECK(range.fastest == Time{833'333});    // 1 / 1.2
+  CHECK(range.slowest == Time{1'559'820});  // exp(sqrt(0.405465^2 + 0.182322^2)) = exp(0.444571)
+  CHECK(range.causes.size() == 2);
+}
+
+TEST_CASE("what cannot be measured may be too wide to halve an interval") {
+  CHECK(combined(Time{1000}, 1, {even("left out", 0.2, ""), even("a", 0.05)}).to_halve == 0);
+  CHECK(combined(Time{1000}, 1, {even("a", 0.2), even("b", 0.2), even("left out", 0.02, "")}).to_halve == 2);
+}
+
+TEST_CASE("one figure's effect is that of the plan priced with it at the ends of its band") {
+  Scenario scenario = banded();
+  scenario.cluster.links.band = 0;
+  auto& all = scenario.cluster.device.efficiency;
+  for (auto& each : all)
+    each->band = 0;
+  auto& products = all[static_cast<std::size_t>(OperatorKind::MatrixProduct)];
+  const auto step = [&](double of_products) {
+    products = share(of_products, 0);
+    const auto told = answer(scenario, {.ignore_memory = true});
+    return static_cast<double>(std::get<Answer>(told).report.step_time.value);
+  };
+  const double better = step(0.65), worse = step(0.35), stated = step(0.5);
+  products = share(0.5, 0.3);
+  const auto told = answer(scenario, {.ignore_memory = true});
+  const auto& range = std::get<Answer>(told).report.range;
+  REQUIRE(range.has_value());
+  REQUIRE(range->causes.size() == 2);  // the products, and what the model leaves out
+  CHECK(range->causes[0].what.starts_with("matrix products"));
+  const double left_out = std::log(1 + kLeftOut);
+  CHECK(static_cast<double>(range->fastest.value) ==
+        doctest::Approx(stated * std::exp(-std::hypot(std::log(stated / better), left_out))).epsilon(1e-6));
+  CHECK(static_cast<double>(range->slowest.value) ==
+        doctest::Approx(stated * std::exp(std::hypot(std::log(worse / stated), left_out))).epsilon(1e-6));
+}
+
+TEST_CASE("the interval holds the step and shrinks with every band that is known to be 0") {
+  Scenario scenario = banded();
+  double before = 1e9;
+  for (auto& each : scenario.cluster.device.efficiency) {
+    const auto told = answer(scenario, {.ignore_memory = true});
+    const Report& report = std::get<Answer>(told).report;
+    CHECK(report.range->fastest < report.step_time);
+    CHECK(report.step_time < report.range->slowest);
+    const double width = static_cast<double>((report.range->slowest - report.range->fastest).value);
+    CHECK(width <= before);
+    before = width;
+    each->band = 0;
+  }
+}
 
 TEST_CASE("a long run's range is that of copies that run alike") {
   const Scenario scenario = banded();
