@@ -46,6 +46,7 @@ std::string figures(const Device& device, int width) {
   };
   line("memory", short_bytes(device.memory), "memory");
   if (device.reserve.value > 0) line("  of it kept back", short_bytes(device.reserve), "reserve");
+  if (device.communicator.value > 0) line("  each further group", short_bytes(device.communicator), "communicator");
   if (device.memory_bandwidth) line("memory bandwidth", to_text(*device.memory_bandwidth), "memory_bandwidth");
   for (const auto& [precision, rate] : device.peak) {
     const std::string word(name(precision));

@@ -14,6 +14,8 @@
 //
 //     need = peak + reserve + rounding + fragmentation * peak
 //
+// reserve: the device's, and communicators (core/cost/framework_memory.hpp). A measured run (core/plan/memory_anchor.hpp)
+// adds to the peak and multiplies what comes and goes; the sum of tensors stays what it is.
 // rounding: by the device's allocator, a block per layer each for its weights, gradients, optimizer states and stash,
 // and one for the boundary. Which tensors a framework keeps is not the same everywhere: where the activations follow
 // from operators, the true need is expected between peak + reserve - a and need + a, a = kActivationBand of stash,
@@ -156,7 +158,7 @@ struct MemoryModel {
   std::vector<FixedMemory> fixed = {};
   bool reduces_in_place = false;  // gradients travel from where they lie: no buckets
   Bytes communicators = {};       // as in DeviceRoom
-  // From a measured run (MemoryCorrection): added to what the model holds, and factor of its activations.
+  // From a measured run (MemoryCorrection): added to what the model holds, and factor of what comes and goes.
   Bytes correction = {};
   double activation_factor = 1;
 

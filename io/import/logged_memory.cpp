@@ -22,14 +22,13 @@ struct Words {
   std::string_view behind;  // it; "": anything
   std::optional<Bytes> LoggedMemory::*of;
 };
-constexpr std::array<Words, 10> kWords = {{
+constexpr std::array<Words, 9> kWords = {{
     {"| allocated:", kMebi, "", &LoggedMemory::held},
     {"| max allocated:", kMebi, "", &LoggedMemory::allocated},
     {"| max reserved:", kMebi, "", &LoggedMemory::reserved},
     {"mem-allocated-gigabytes:", kGiga, "", &LoggedMemory::held},
     {"mem-max-allocated-gigabytes:", kGiga, "", &LoggedMemory::allocated},
     {"mem-max-reserved-gigabytes:", kGiga, "", &LoggedMemory::reserved},
-    {"Memory usage:", kMebi, "MiB", &LoggedMemory::held},
     {"Peak allocated", kMebi, "MiB", &LoggedMemory::allocated},
     {"Peak reserved:", kMebi, "MiB", &LoggedMemory::reserved},
     {"memory:", kGibi, "GiB(", &LoggedMemory::reserved},
@@ -37,7 +36,7 @@ constexpr std::array<Words, 10> kWords = {{
 
 // The figure behind `at`, and whether it is followed by the unit.
 std::optional<double> figure_at(std::string_view line, std::size_t at, std::string_view behind) {
-  at = line.find_first_not_of(' ', at);
+  at = line.find_first_not_of(" :", at);  // nanotron's colon comes and goes with its versions
   if (at == std::string_view::npos) return std::nullopt;
   const std::size_t end = std::min(line.find_first_not_of("0123456789.", at), line.size());
   if (line.substr(end, behind.size()) != behind) return std::nullopt;

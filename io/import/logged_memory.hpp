@@ -3,7 +3,8 @@
 //   Megatron-LM  [Rank 0] (after 2 iterations) memory (MB) | allocated: 26571.5 | max allocated: 28965.4 | reserved: .. |
 //                max reserved: 29816.0                      megabytes of 2^20 bytes
 //                ... | mem-allocated-gigabytes: 63.66 | mem-max-allocated-gigabytes: 153.4 | ...   gigabytes of 10^9
-//   nanotron     Memory usage: 1234.50MiB. Peak allocated 5678.90MiB. Peak reserved: 7890.00MiB
+//   nanotron     Memory usage: 1234.50MiB. Peak allocated 5678.90MiB. Peak reserved: 7890.00MiB      usage is that in the
+//                middle of a step: it is not taken
 //   torchtitan   step: 12  loss: ..  memory: 49.66GiB(52.28%)  ...                the most that was reserved
 #pragma once
 
