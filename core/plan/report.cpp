@@ -377,14 +377,12 @@ void add_latency_warnings(Report& report, const Plan& plan, const Scenario& scen
   if (between && cluster.network && !cluster.network->ideal && cluster.network->latency == Time{})
     report.warnings.push_back(
         "cluster.network.latency is 0: whatever passes between nodes starts at once; state it, e.g. 7.1 us of "
-        "InfiniBand, "
-        "58 us of EFA");
+        "InfiniBand, 58 us of EFA");
   if (several && cluster.devices_per_node > 1 && cluster.links.kind != LinkKind::Ideal && !by_size &&
       cluster.links.latency == Time{})
     report.warnings.push_back(
         "cluster.node.links.latency is 0: whatever passes inside a node starts at once; state it, e.g. 6.6 us of "
-        "NVLink, or "
-        "name a device with collectives by size");
+        "NVLink, or name a device with collectives by size");
 }
 
 // Times of a layer are stated for `model.batch` samples and scaled in proportion; far from there that is a guess.
