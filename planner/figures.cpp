@@ -33,7 +33,12 @@ double over_stages(const Answer& answer, const FigureSought& quantity, double (*
 double memory_of(const Answer& answer, const MemoryPeak& peak, std::string_view part, StageId stage, int end) {
   if (end != 0) {
     MemoryNeed needed = need(answer.memory, peak.bytes, stage);
-    if (part == "allocated" || part == "total") needed.high = needed.high - needed.rounding - needed.fragmentation;
+    const Bytes allocator = needed.rounding + needed.fragmentation;
+    if (part == "reserved") {  // a device needs what the allocator adds at most; what it did add is half of that off
+      needed.low = needed.low + Bytes{allocator.value / 2}, needed.high = needed.high + Bytes{allocator.value / 2};
+    } else {
+      needed.high = needed.high - allocator;
+    }
     const Bytes reserve = part == "total" ? Bytes{} : peak.bytes.reserve;
     const Bytes stated = part == "reserved" ? needed.with_reserve : peak.bytes.total();
     const Bytes at = end < 0 ? std::min(quantile(needed, 0.05), stated) : std::max(quantile(needed, 0.95), stated);

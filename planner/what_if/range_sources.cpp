@@ -125,6 +125,12 @@ void add_links(std::vector<RangeSource>& sources, const Cluster& cluster) {
                        [](Scenario& changed, double place) { move(*changed.cluster.network, place); }});
 }
 
+// A layer that computes much has a long key.
+std::string shortened(const std::string& key) {
+  constexpr std::size_t kMost = 60;
+  return key.size() <= kMost ? key : key.substr(0, kMost) + "...";
+}
+
 // Times of the layers of one key, or "": of all, so many times as long.
 std::shared_ptr<const MachineProfile> scaled(MachineProfile profile, double factor, const std::string& key) {
   for (LayerTimes& layer : profile.layers)
@@ -159,7 +165,7 @@ std::vector<RangeSource> profile_sources(const Scenario& scenario) {
   if (scenario.cost != CostSourceKind::Profile || !scenario.profile) return {};
   const MachineProfile& profile = *scenario.profile;
   const auto source = [](std::string what, double error, std::string measure, const std::string& key) {
-    return RangeSource{std::move(what), fmt::format("+-{:.2g} %, standard error", 100 * kSigmas90 * error),
+    return RangeSource{std::move(what), fmt::format("+-{:.3g} %, standard error", 100 * kSigmas90 * error),
                        std::move(measure), [error, key](Scenario& changed, double place) {
                          changed.profile = scaled(*changed.profile, std::exp(-place * kSigmas90 * error), key);
                        }};
@@ -171,7 +177,7 @@ std::vector<RangeSource> profile_sources(const Scenario& scenario) {
   std::set<std::string> keys;
   for (const LayerTimes& layer : profile.layers)
     if (profile.independent_error > 0 && keys.insert(layer.key).second)
-      sources.push_back(source("measured times of " + layer.key, profile.independent_error,
+      sources.push_back(source("measured times of " + shortened(layer.key), profile.independent_error,
                                "calibrate with a larger --budget", layer.key));
   return sources;
 }
