@@ -106,10 +106,26 @@ void add_device(std::vector<RangeSource>& sources, const Scenario& scenario, int
                        "a step of a small model with the same framework (device.host)",
                        [c](Scenario& changed, double place) { move(device_of(changed.cluster, c).host, place); }});
   if (device.collectives && device.collectives->band > 0)
-    sources.push_back({"collectives inside a node", known(device.collectives->band, device.collectives->provenance),
+    sources.push_back({fmt::format("collectives inside a node of {}", device.name),
+                       known(device.collectives->band, device.collectives->provenance),
                        "collectives by size on one node (device.collectives)", [c](Scenario& changed, double place) {
                          move(*device_of(changed.cluster, c).collectives, place);
                        }});
+}
+
+// Collectives with a curve of their own are shares of the nominal bandwidth that were measured: messages alone move.
+void move_messages(Cluster& cluster, double place) {
+  const double before = cluster.links.bandwidth.value;
+  move(cluster.links, place);
+  const double lost = before / cluster.links.bandwidth.value;
+  each_device(cluster, [lost](Device& device) {
+    if (!device.collectives) return;
+    CollectiveCurve& curve = *device.collectives;
+    for (double* share : {&curve.small, &curve.middle, &curve.large})
+      *share *= lost;
+    for (SwitchCurve& each : curve.in_switch)
+      each.share *= lost;
+  });
 }
 
 void add_links(std::vector<RangeSource>& sources, const Cluster& cluster) {
@@ -117,7 +133,7 @@ void add_links(std::vector<RangeSource>& sources, const Cluster& cluster) {
     sources.push_back({"links inside a node",
                        known(cluster.links.band, kLinkBand, cluster.provenances, "node.links.band"),
                        "messages by size inside a node (cluster.node.links)",
-                       [](Scenario& changed, double place) { move(changed.cluster.links, place); }});
+                       [](Scenario& changed, double place) { move_messages(changed.cluster, place); }});
   if (cluster.nodes > 1 && cluster.network && !cluster.network->ideal &&
       cluster.network->band.value_or(kNetworkBand) > 0)
     sources.push_back({"the network", known(cluster.network->band, kNetworkBand, cluster.provenances, "network.band"),
