@@ -23,8 +23,8 @@
 namespace pipewright {
 
 // 90 % of what a price from operators leaves out (other work of the framework, clocks, neighbours): a step takes
-// between 1 / (1 + kLeftOut) and 1 + kLeftOut of it. With 7.5 % 85 % of every fifth line of the measured runs lie inside
-// their interval (39 lines of six sets); `reproduce runs` prints it.
+// between 1 / (1 + kLeftOut) and 1 + kLeftOut of it. Of every fifth line of the measured
+// runs (38 of five sets) 33 lie inside their interval with it; `reproduce runs` prints how many would with others.
 constexpr double kLeftOut = 0.08;
 
 struct SpeedRangeAnswer {

@@ -66,7 +66,7 @@ std::set<std::string> written_paths() {
   report.stages[0].memory.owner = report.workers[0].memory.owner = kMessage;
   report.stages[1].memory.owner = report.workers[1].memory.owner = kAllReduce;
   report.stages[0].need.fit = report.workers[0].need.fit = 0.95;
-  report.range = SpeedRange{};
+  report.range = SpeedRange{.causes = {RangeCause{}}};
   report.campaign = whole_training();
   full->scenario.cluster.others.emplace_back().nodes = 1;
   ++full->scenario.cluster.nodes;
