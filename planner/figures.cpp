@@ -38,12 +38,19 @@ double memory_of(const Answer& answer, const MemoryPeak& peak, std::string_view 
   return static_cast<double>((needed.model + needed.anchored + needed.rounding + needed.fragmentation).value);
 }
 
-// Of its 90 % the lower end (-1) or the upper one (1).
+// Of its 90 % the lower end (-1) or the upper one (1). A device needs what the allocator adds at most; what it did add is half of that off.
 double memory_end(const Answer& answer, const MemoryPeak& peak, std::string_view part, StageId stage, int end) {
   MemoryNeed needed = need(answer.memory, peak.bytes, stage);
-  const Bytes lost = part == "reserved" ? Bytes{} : needed.rounding + needed.fragmentation;
-  needed.high = needed.high - lost;
-  const Bytes stated = needed.with_reserve - lost, reserve = part == "total" ? Bytes{} : peak.bytes.reserve;
+  const Bytes allocator = needed.rounding + needed.fragmentation;
+  Bytes stated = needed.with_reserve;
+  if (part == "reserved") {
+    needed.low = needed.low + Bytes{allocator.value / 2};
+    needed.high = needed.high + Bytes{allocator.value / 2};
+  } else {
+    needed.high = needed.high - allocator;
+    stated = stated - allocator;
+  }
+  const Bytes reserve = part == "total" ? Bytes{} : peak.bytes.reserve;
   const Bytes at = end < 0 ? std::min(quantile(needed, 0.05), stated) : std::max(quantile(needed, 0.95), stated);
   return static_cast<double>((at - reserve).value);
 }

@@ -390,8 +390,8 @@ double fit_probability(const MemoryNeed& need) {
 }
 
 Bytes quantile(const MemoryNeed& need, double probability) {
-  return need.low + Bytes{static_cast<std::int64_t>(
-                        std::ceil(probability * static_cast<double>((need.high - need.low).value)))};
+  return need.low +
+         Bytes{static_cast<std::int64_t>(std::ceil(probability * static_cast<double>((need.high - need.low).value)))};
 }
 
 std::string fit_text(double fit) {

@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::string_view kErrorsHead =
     "errors of the predictions, magnitudes; bias with signs; rows inside their 90 % interval, median half-width\n";
-constexpr double kNear = 0.03;  // of the group's fastest: as good
+constexpr int kSummaryWidth = 165;  // a table without its last columns says nothing
+constexpr double kNear = 0.03;      // of the group's fastest: as good
 
 std::string percent(double share) {
   return fmt::format("{:+.1f} %", 100 * share);
@@ -188,7 +189,8 @@ std::string measured_text(const MeasuredResult& result, const TableOptions& opti
   text += counts_text(result, options.width, "");
   if (!result.constants.empty()) text += "\n" + constants_text(result, options.width);
   if (!result.summaries.empty())
-    text += "\n" + std::string(kErrorsHead) + text_table(summary_columns({&result}, false), options.width);
+    text += "\n" + std::string(kErrorsHead) +
+            text_table(summary_columns({&result}, false), std::max(options.width, kSummaryWidth));
   if (!result.ranking.empty()) text += "\n" + ranking_text(result, options.width);
   return text;
 }
@@ -198,7 +200,8 @@ std::string measured_summary(const std::vector<MeasuredResult>& results, const s
   std::vector<const MeasuredResult*> all;
   for (const MeasuredResult& each : results)
     all.push_back(&each);
-  std::string text = std::string(kErrorsHead) + text_table(summary_columns(all, true), options.width) +
+  std::string text = std::string(kErrorsHead) +
+                     text_table(summary_columns(all, true), std::max(options.width, kSummaryWidth)) +
                      "\nranking within 3 % of the fastest\n";
   for (const MeasuredResult& each : results)
     if (!each.ranking.empty())
@@ -243,11 +246,9 @@ std::string measured_markdown(const std::vector<MeasuredResult>& results, const 
 
 std::string measured_csv(const std::vector<MeasuredResult>& results) {
   constexpr std::string_view kStates[] = {"compared", "left_out", "missing", "failed", "not_priced"};
-  std::
-      string
-          text =
-              "set,file,line,group,devices,settings,state,why,figure,measured,predicted,error,fitted,fits,low_90,high_"
-              "90\n";  // SI base units
+  std::string text =
+      "set,file,line,group,devices,settings,state,why,figure,measured,predicted,error,fitted,fits,low_90,high_"
+      "90\n";  // SI base units
   for (const MeasuredResult& result : results)
     for (const PredictedRun& each : result.runs) {
       const std::string head = fmt::format(

@@ -106,10 +106,26 @@ void add_device(std::vector<RangeSource>& sources, const Scenario& scenario, int
                        "a step of a small model with the same framework (device.host)",
                        [c](Scenario& changed, double place) { move(device_of(changed.cluster, c).host, place); }});
   if (device.collectives && device.collectives->band > 0)
-    sources.push_back({"collectives inside a node", known(device.collectives->band, device.collectives->provenance),
+    sources.push_back({fmt::format("collectives inside a node of {}", device.name),
+                       known(device.collectives->band, device.collectives->provenance),
                        "collectives by size on one node (device.collectives)", [c](Scenario& changed, double place) {
                          move(*device_of(changed.cluster, c).collectives, place);
                        }});
+}
+
+// Collectives with a curve of their own are shares of the nominal bandwidth that were measured: messages alone move.
+void move_messages(Cluster& cluster, double place) {
+  const double before = cluster.links.bandwidth.value;
+  move(cluster.links, place);
+  const double lost = before / cluster.links.bandwidth.value;
+  each_device(cluster, [lost](Device& device) {
+    if (!device.collectives) return;
+    CollectiveCurve& curve = *device.collectives;
+    for (double* share : {&curve.small, &curve.middle, &curve.large})
+      *share *= lost;
+    for (SwitchCurve& each : curve.in_switch)
+      each.share *= lost;
+  });
 }
 
 void add_links(std::vector<RangeSource>& sources, const Cluster& cluster) {
@@ -117,12 +133,18 @@ void add_links(std::vector<RangeSource>& sources, const Cluster& cluster) {
     sources.push_back({"links inside a node",
                        known(cluster.links.band, kLinkBand, cluster.provenances, "node.links.band"),
                        "messages by size inside a node (cluster.node.links)",
-                       [](Scenario& changed, double place) { move(changed.cluster.links, place); }});
+                       [](Scenario& changed, double place) { move_messages(changed.cluster, place); }});
   if (cluster.nodes > 1 && cluster.network && !cluster.network->ideal &&
       cluster.network->band.value_or(kNetworkBand) > 0)
     sources.push_back({"the network", known(cluster.network->band, kNetworkBand, cluster.provenances, "network.band"),
                        "collectives by size between nodes (cluster.network)",
                        [](Scenario& changed, double place) { move(*changed.cluster.network, place); }});
+}
+
+// A layer that computes much has a long key.
+std::string shortened(const std::string& key) {
+  constexpr std::size_t kMost = 60;
+  return key.size() <= kMost ? key : key.substr(0, kMost) + "...";
 }
 
 // Times of the layers of one key, or "": of all, so many times as long.
@@ -159,7 +181,7 @@ std::vector<RangeSource> profile_sources(const Scenario& scenario) {
   if (scenario.cost != CostSourceKind::Profile || !scenario.profile) return {};
   const MachineProfile& profile = *scenario.profile;
   const auto source = [](std::string what, double error, std::string measure, const std::string& key) {
-    return RangeSource{std::move(what), fmt::format("+-{:.2g} %, standard error", 100 * kSigmas90 * error),
+    return RangeSource{std::move(what), fmt::format("+-{:.3g} %, standard error", 100 * kSigmas90 * error),
                        std::move(measure), [error, key](Scenario& changed, double place) {
                          changed.profile = scaled(*changed.profile, std::exp(-place * kSigmas90 * error), key);
                        }};
@@ -171,7 +193,7 @@ std::vector<RangeSource> profile_sources(const Scenario& scenario) {
   std::set<std::string> keys;
   for (const LayerTimes& layer : profile.layers)
     if (profile.independent_error > 0 && keys.insert(layer.key).second)
-      sources.push_back(source("measured times of " + layer.key, profile.independent_error,
+      sources.push_back(source("measured times of " + shortened(layer.key), profile.independent_error,
                                "calibrate with a larger --budget", layer.key));
   return sources;
 }

@@ -8,8 +8,8 @@
 //     d_c = ln(t / shortest of t, better_c, worse_c)      u_c = ln(longest / t)
 //     interval = t exp(-sqrt(sum of d_c^2)) .. t exp(sqrt(sum of u_c^2))        share_c = (d_c^2 + u_c^2) / sum of them
 //
-// A step of 8 s in products, share 0.5 +-10 %, and 2 s that move bytes, 0.8 +-20 %: 9.273 and 10.889 s; 9.667 and
-// 10.5 s; with nothing left out 9.206 to 11.031 s, 79 % of the variance by products.    tests/planner/speed_range_test.cpp
+// Causes of +-10 % and +-24 %: sqrt(ln^2 1.1 + ln^2 1.24) = 0.2353, so 26.5 % longer or 21.0 % shorter, 84 % of the variance
+// by the second.                                                            tests/planner/speed_range_test.cpp
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@
 namespace pipewright {
 
 // 90 % of what a price from operators leaves out (other work of the framework, clocks, neighbours): a step takes
-// between 1 / (1 + kLeftOut) and 1 + kLeftOut of it. With 7.5 % 85 % of every fifth line of the measured runs lie inside
-// their interval (39 lines of six sets); `reproduce runs` prints it.
+// between 1 / (1 + kLeftOut) and 1 + kLeftOut of it. Of every fifth line of the measured
+// runs (38 of five sets) 33 lie inside their interval with it; `reproduce runs` prints how many would with others.
 constexpr double kLeftOut = 0.08;
 
 struct SpeedRangeAnswer {

@@ -69,7 +69,7 @@ std::set<std::string> written_paths() {
   report.stages[0].need.fit = report.workers[0].need.fit = 0.95;
   report.stages[0].need.communicators = report.workers[0].need.communicators = Bytes{1};
   full->scenario.training.framework.correction = std::make_shared<const MemoryCorrection>();
-  report.range = SpeedRange{};
+  report.range = SpeedRange{.causes = {RangeCause{}}};
   report.campaign = whole_training();
   full->scenario.cluster.others.emplace_back().nodes = 1;
   ++full->scenario.cluster.nodes;
