@@ -167,11 +167,21 @@ std::vector<MeasuredSet> sets_of(const Arguments& arguments, Opened& open) {
   return sets;
 }
 
-std::vector<std::string> files_of(const Arguments& arguments) {
+void add_once(std::vector<std::string>& files, const std::string& file) {
+  if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);
+}
+
+// The files of all tables that ship.
+std::vector<std::string> shipped_tables() {
   std::vector<std::string> files;
-  const auto add = [&](const std::string& file) {
-    if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);
-  };
+  for (const Published& each : published())
+    if (!each.needs_data)
+      for (const std::string& file : each.files)
+        add_once(files, shipped_scenario(file));
+  return files;
+}
+
+std::vector<std::string> files_of(const Arguments& arguments) {
   const bool all = arguments.has("--all");
   if (all && !arguments.positional.empty())
     throw InputError("reproduce: --all and \"" + arguments.positional.front() +
@@ -179,18 +189,15 @@ std::vector<std::string> files_of(const Arguments& arguments) {
   std::vector<std::string_view> names;
   for (const Published& each : measured_runs())
     names.push_back(each.name);
-  for (const Published& each : published()) {
+  for (const Published& each : published())
     names.push_back(each.name);
-    if (!all || each.needs_data) continue;
-    for (const std::string& file : each.files)
-      add(shipped_scenario(file));
-  }
+  std::vector<std::string> files = all ? shipped_tables() : std::vector<std::string>{};
   for (const std::string& text : arguments.positional) {
     if (const Published* found = find(published(), text))
       for (const std::string& file : found->files)
-        add(shipped_scenario(file));
+        add_once(files, shipped_scenario(file));
     else if (is_path(text))
-      add(text);
+      add_once(files, text);
     else
       throw InputError("reproduce: " + unknown_name(text, names) +
                        "; a file of your own needs a \"/\" or must end in .yaml");
@@ -240,6 +247,18 @@ std::vector<TableResult> evaluated(const std::vector<const ScenarioFile*>& files
       }
   }
   return tables;
+}
+
+// `reproduce runs` says how near all that was measured by others comes, tables of papers included.
+// `--set` is for the runs: not every table knows its key.
+std::vector<TableResult> published_with(const Arguments& arguments, Opened& open) {
+  const auto& names = arguments.positional;
+  const bool all = std::find(names.begin(), names.end(), kAllRuns) != names.end();
+  if (!all || !arguments.has("--data") || arguments.has("--set") || arguments.has("--csv")) return {};
+  std::vector<const ScenarioFile*> files;
+  for (const std::string& path : shipped_tables())
+    files.push_back(&open(path));
+  return evaluated(files);
 }
 
 std::string list_of_names(bool json) {
@@ -306,7 +325,7 @@ int run(const Arguments& arguments) {
   Opened open({.set = arguments.all("--set"), .config_path = config_path()});
   if (const std::vector<MeasuredSet> sets = sets_of(arguments, open); !sets.empty() && !all) {
     refuse_pages(outputs);
-    return reproduce_measured(sets, arguments);
+    return reproduce_measured(sets, published_with(arguments, open), arguments);
   }
   const TableOptions options{output_width(arguments), use_colour(arguments)};
   std::vector<const ScenarioFile*> files;

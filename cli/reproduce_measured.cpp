@@ -93,20 +93,22 @@ std::string joined(const std::vector<std::string>& names) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-void print_results(const std::vector<MeasuredResult>& results, bool one_set, const Arguments& arguments) {
+void print_results(const std::vector<MeasuredResult>& results, const std::vector<TableResult>& published, bool one_set,
+                   const Arguments& arguments) {
   const TableOptions options{output_width(arguments), use_colour(arguments)};
-  if (arguments.has("--json")) return print(measured_json(results));
+  if (arguments.has("--json")) return print(measured_json(results, published));
   if (arguments.has("--csv")) return print(measured_csv(results));
-  if (arguments.has("--md")) return print(measured_markdown(results));
-  if (!one_set) return print(measured_summary(results, options));
+  if (arguments.has("--md")) return print(measured_markdown(results, published));
+  if (!one_set) return print(measured_summary(results, published, options));
   print(measured_text(results.front(), options));
   if (results.size() > 1)
-    print("\nwith nothing fitted\n" + measured_summary({results.begin() + 1, results.end()}, options));
+    print("\nwith nothing fitted\n" + measured_summary({results.begin() + 1, results.end()}, {}, options));
 }
 
 }  // namespace
 
-int reproduce_measured(const std::vector<MeasuredSet>& sets, const Arguments& arguments) {
+int reproduce_measured(const std::vector<MeasuredSet>& sets, const std::vector<TableResult>& published,
+                       const Arguments& arguments) {
   const MeasuredTable& first = *sets.front().file->measured();
   if (!arguments.has("--data"))
     throw InputError(
@@ -138,7 +140,7 @@ int reproduce_measured(const std::vector<MeasuredSet>& sets, const Arguments& ar
   if (results.empty())
     throw InputError(fmt::format("reproduce: {} has no file of any set ({}); --data names the folder that holds {}",
                                  in_quotes(folder), joined(absent), first.files.front().file));
-  print_results(results, sets.size() == 1, arguments);
+  print_results(results, published, sets.size() == 1, arguments);
   if (!absent.empty()) note("not there in " + folder + ": " + joined(absent));
   return kDone;
 }

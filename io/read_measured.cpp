@@ -239,6 +239,8 @@ constexpr Field<MeasuredTable> kMeasured[] = {
     {"subsets", "list of {name, when}", "rows that have errors of their own", Need::Optional,
      [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RowNote>(reader, at, kSubset, t.subsets); },
      write_nothing},
+    {"by", "list of column heads", "each text of these columns has errors of its own: by model, by device",
+     Need::Optional, read_as<&MeasuredTable::by>, write_nothing},
     {"devices", "column head", "how many devices the run used; default: what the layout takes", Need::Optional,
      read_as<&MeasuredTable::devices>, write_nothing},
     {"fit_every", "whole number >= 2",

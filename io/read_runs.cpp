@@ -80,6 +80,8 @@ class RunReader {
     for (const auto* notes : {&table_.left_out, &table_.missing, &table_.subsets})
       for (const RowNote& each : *notes)
         need(each.when);
+    for (const std::string& head : table_.by)
+      need(head);
     need(table_.failed);
     if (!table_.devices.empty()) need(table_.devices);
     errors_.throw_if_any();  // nothing below can be read
@@ -162,6 +164,8 @@ class RunReader {
     run.fitted = group_.fit && table_.fit_every > 0 && (place_.line - header_ + 1) % table_.fit_every == 0;
     for (const RowNote& subset : table_.subsets)
       run.in_subset.push_back(passes(subset.when));
+    for (const std::string& head : table_.by)
+      run.by.push_back(cell(head).text);
     if (const RowNote* note = first_passed(table_.left_out))
       run.state = RunState::LeftOut, run.why = note->text;
     else if (const RowNote* key = first_passed(table_.missing))

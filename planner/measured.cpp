@@ -139,7 +139,7 @@ std::vector<ErrorSummary> error_summaries(const MeasuredTable& table, const std:
   std::vector<ErrorSummary> summaries;
   for (std::size_t f = 0; f < table.figures.size(); ++f) {
     ErrorsBy all, subset, group;
-    std::vector<ErrorsBy> by_column(table.columns.size());
+    std::vector<ErrorsBy> by(table.by.size()), by_column(table.columns.size());
     for (const PredictedRun& each : runs) {
       const auto error = each.error(f);
       if (!error) continue;
@@ -147,6 +147,8 @@ std::vector<ErrorSummary> error_summaries(const MeasuredTable& table, const std:
       for (std::size_t i = 0; i < table.subsets.size(); ++i)
         if (each.run.in_subset[i]) subset.add(table.subsets[i].text, *error);
       group.add(each.run.group, *error);
+      for (std::size_t i = 0; i < table.by.size(); ++i)
+        by[i].add(each.run.by[i].empty() ? "-" : each.run.by[i], *error);
       for (std::size_t i = 0; i < table.columns.size(); ++i)
         by_column[i].add(each.run.values[i].empty() ? "-" : each.run.values[i], *error);
     }
@@ -154,6 +156,8 @@ std::vector<ErrorSummary> error_summaries(const MeasuredTable& table, const std:
     all.into(summaries, name, "");
     subset.into(summaries, name, "subset");
     if (table.files.size() > 1) group.into(summaries, name, "group");
+    for (std::size_t i = 0; i < table.by.size(); ++i)
+      if (by[i].size() > 1) by[i].sort(), by[i].into(summaries, name, table.by[i]);
     for (std::size_t i = 0; i < table.columns.size(); ++i) {
       if (!of_layout(table.columns[i].key) || by_column[i].size() < 2) continue;
       by_column[i].sort();

@@ -88,10 +88,11 @@ struct MeasuredTable {
   std::vector<RowSetting> settings;
   std::vector<RunFigure> figures;
   std::vector<RowNote> left_out, missing, subsets;
-  RowTest failed;              // empty: none did
-  std::string devices;         // head of the column with the number of devices; "": there is none
-  std::int64_t fit_every = 0;  // lines 14, 28, ... of every file, the header being line 1; 0: none
-  double noise = 0.05;         // of a run: relative standard deviation, against which the fit weighs what is expected
+  std::vector<std::string> by;  // heads of columns whose texts have errors of their own: "model", "device"
+  RowTest failed;               // empty: none did
+  std::string devices;          // head of the column with the number of devices; "": there is none
+  std::int64_t fit_every = 0;   // lines 14, 28, ... of every file, the header being line 1; 0: none
+  double noise = 0.05;          // of a run: relative standard deviation, against which the fit weighs what is expected
   std::vector<FittedConstant> constants;
   Place place;
 };
@@ -112,6 +113,7 @@ struct MeasuredRun {
   std::int64_t devices = 0;                    // 0: the file does not say
   std::vector<std::optional<double>> figures;  // by figure, SI base units
   std::vector<bool> in_subset;                 // by subset
+  std::vector<std::string> by;                 // cells of the columns of MeasuredTable::by
   RunState state = RunState::Compared;
   std::string why;      // left out, missing
   bool fitted = false;  // a constant was fitted on it: no prediction
@@ -160,7 +162,8 @@ struct MeasuredResult {
   std::vector<RunFigure> figures;
   std::vector<PredictedRun> runs;
   RowCounts counts;
-  std::vector<ErrorSummary> summaries;  // of each figure: all, by subset, by group, then by the columns of the layout
+  // Of each figure: all, by subset, by group, by the columns of `by`, then by the columns of the layout.
+  std::vector<ErrorSummary> summaries;
   std::vector<RankedGroup> ranking;
   std::vector<std::pair<FittedConstant, std::string>> constants;  // with the value that was used
 };

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "io/quote.hpp"
+#include "io/writers/accuracy.hpp"
 #include "io/writers/markdown_table.hpp"
 #include "io/writers/text_table.hpp"
 
@@ -187,7 +188,8 @@ std::string measured_text(const MeasuredResult& result, const TableOptions& opti
   return text;
 }
 
-std::string measured_summary(const std::vector<MeasuredResult>& results, const TableOptions& options) {
+std::string measured_summary(const std::vector<MeasuredResult>& results, const std::vector<TableResult>& published,
+                             const TableOptions& options) {
   std::vector<const MeasuredResult*> all;
   for (const MeasuredResult& each : results)
     all.push_back(&each);
@@ -199,10 +201,11 @@ std::string measured_summary(const std::vector<MeasuredResult>& results, const T
   text += "\nrows\n";
   for (const MeasuredResult& each : results)
     text += counts_text(each, options.width, "  " + each.name + ": ");
+  if (!published.empty()) text += "\npublished tables\n" + accuracy_summary_text(published, options);
   return text;
 }
 
-std::string measured_markdown(const std::vector<MeasuredResult>& results) {
+std::string measured_markdown(const std::vector<MeasuredResult>& results, const std::vector<TableResult>& published) {
   std::vector<const MeasuredResult*> all;
   for (const MeasuredResult& each : results)
     all.push_back(&each);
@@ -213,6 +216,9 @@ std::string measured_markdown(const std::vector<MeasuredResult>& results) {
       "ship; where constants were fitted, the lines are named by a rule beforehand and stay out of every average.\n"
       "Errors are relative, as magnitudes; the bias has its sign. Fitted: how many rows constants were fitted on.\n\n" +
       markdown_table(summary_columns(all, true));
+  if (!published.empty())
+    text += "\nTables of papers, from [accuracy.md](accuracy.md), where each cell stands:\n\n" +
+            accuracy_summary_markdown(published);
   for (const MeasuredResult& each : results) {
     text += fmt::format("\n## {}\n\n{}\n\nSource: {}\n", each.name, each.title, each.source);
     if (!each.note.empty()) text += "\n" + each.note + "\n";

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/plan/expectation.hpp"
 #include "core/plan/measured.hpp"
 #include "io/writers/writers.hpp"
 
@@ -12,11 +13,14 @@ namespace pipewright {
 // One set: every run, what became of the other rows, the errors by split, how often the layout ranked first was the
 // fastest, and what was fitted.
 std::string measured_text(const MeasuredResult& result, const TableOptions& options);
-// Several sets: a row of errors per figure and subset, and which rows no scenario can express.
-std::string measured_summary(const std::vector<MeasuredResult>& results, const TableOptions& options);
-std::string measured_markdown(const std::vector<MeasuredResult>& results);
-std::string measured_csv(const std::vector<MeasuredResult>& results);   // one row per run
-std::string measured_json(const std::vector<MeasuredResult>& results);  // schema pipewright.measured-runs/2
+// Several sets: a row of errors per figure and subset, and which rows no scenario can express. `published`: tables of
+// papers, a row each at the end.
+std::string measured_summary(const std::vector<MeasuredResult>& results, const std::vector<TableResult>& published,
+                             const TableOptions& options);
+std::string measured_markdown(const std::vector<MeasuredResult>& results, const std::vector<TableResult>& published);
+std::string measured_csv(const std::vector<MeasuredResult>& results);  // one row per run
+// Schema pipewright.measured-runs/2.
+std::string measured_json(const std::vector<MeasuredResult>& results, const std::vector<TableResult>& published);
 
 // The repeated search for constants, and the runs that it was made on with what it found. Schema pipewright.fit/2.
 struct FittedAnew {

@@ -79,12 +79,19 @@ void write_set(JsonText& json, const MeasuredResult& result) {
 
 }  // namespace
 
-std::string measured_json(const std::vector<MeasuredResult>& results) {
+std::string measured_json(const std::vector<MeasuredResult>& results, const std::vector<TableResult>& published) {
   JsonText json;
   open_document(json, "pipewright.measured-runs/2");
   json.key("sets").open('[');
   for (const MeasuredResult& each : results)
     write_set(json, each);
+  json.close().key("published").open('[');
+  for (const TableResult& each : published) {
+    const Accuracy accuracy = each.accuracy();
+    json.open('{').field("table", each.title).field("source", each.source).field("cells", accuracy.cells);
+    json.field("missed", accuracy.missed).field("mean_error", accuracy.mean);
+    json.field("largest_error", accuracy.largest).close();
+  }
   json.close().close();
   return std::move(json).text();
 }
@@ -148,7 +155,13 @@ JsonShape measured_runs_shape() {
                                 {"runs", list(run)},
                                 {"errors", list(errors)},
                                 {"ranking", list(group)}});
-  return document("pipewright.measured-runs/2", {{"sets", list(set)}});
+  const JsonShape table = object({{"table", text()},
+                                  {"source", text()},
+                                  {"cells", whole()},
+                                  {"missed", whole()},
+                                  {"mean_error", maybe(number())},
+                                  {"largest_error", maybe(number())}});
+  return document("pipewright.measured-runs/2", {{"sets", list(set)}, {"published", list(table)}});
 }
 
 JsonShape fit_shape() {

@@ -90,7 +90,7 @@ TEST_CASE("reproduce --json of measured runs: a run per line, errors, and the fi
   written(folder, "a.csv", "n,M,t\n4,8,34.6\n4,16,60\n4,32,110\n");
   const std::string scenario = file_text(source_folder() + "/" + kQuickstart) +
                                "\nmeasured:\n  table: mine\n  source: me\n  files: [{name: one, file: a.csv}]\n"
-                               "  columns: {training.micro_batches: M}\n  devices: n\n"
+                               "  columns: {training.micro_batches: M}\n  devices: n\n  by: [M]\n"
                                "  figures: [{name: time, figure: step_time_s, column: t, unit: ms}]\n";
   const ProgramRun run = run_program({"reproduce", "-", "--json", "--data", folder.path("")}, {.input = scenario});
   CAPTURE(run.err);
@@ -106,6 +106,10 @@ TEST_CASE("reproduce --json of measured runs: a run per line, errors, and the fi
   CHECK(double(set["runs"][0]["figures"][0]["predicted"]) == doctest::Approx(0.0346));
   CHECK(double(set["runs"][0]["figures"][0]["measured"]) == doctest::Approx(0.0346));
   CHECK(set["errors"][0]["runs"] == 3);
+  CHECK(set["errors"][1]["split"] == "M");
+  CHECK(set["errors"][1]["of"] == "8");
+  CHECK(double(set["errors"][1]["mean"]) == doctest::Approx(0));
+  CHECK(document["published"].empty());  // tables of papers stand where all sets are asked for
   CHECK(set["rows"]["all"] == 3);
 }
 

@@ -136,22 +136,28 @@ TEST_CASE("Of a rate, more is faster") {
   CHECK(ranking(table(), runs).at(0).place.line == 2);
 }
 
-TEST_CASE("Errors by figure, subset and value of a column") {
+TEST_CASE("Errors by figure, subset, text of a column and value of a key") {
   MeasuredTable two = table();
+  two.by = {"device"};
   two.figures.push_back({"memory", {.text = "memory.total", .figure = Figure::Memory}, "m", 1});
   two.subsets = {{{}, "some"}};
   std::vector<PredictedRun> runs = {run(2, 8, 10, 0.1), run(3, 8, 2, 0.3)};
   runs[0].run.in_subset = {true}, runs[1].run.in_subset = {false};
+  runs[0].run.by = {"a100"}, runs[1].run.by = {""};
   runs[0].run.figures.push_back(std::nullopt), runs[0].figures.push_back(7);
   runs[1].run.figures.push_back(4), runs[1].figures.push_back(5);
   const auto summaries = error_summaries(two, runs);
-  REQUIRE(summaries.size() == 7);  // time: all, some, one, K = 2, K = 10; memory: all, one
+  REQUIRE(summaries.size() == 9);  // time: all, some, one, no device, a100, K = 2, K = 10; memory: all, one
   CHECK(summaries[1].of == "some");
   CHECK(summaries[1].mean == doctest::Approx(0.1));
-  CHECK(summaries[3].of == "2");
-  CHECK(summaries[4].of == "10");
-  CHECK(summaries[5].figure == "memory");
-  CHECK(summaries[5].mean == doctest::Approx(0.25));
+  CHECK(summaries[3].of == "-");
+  CHECK(summaries[4].split == "device");
+  CHECK(summaries[4].of == "a100");
+  CHECK(summaries[4].mean == doctest::Approx(0.1));
+  CHECK(summaries[5].of == "2");
+  CHECK(summaries[6].of == "10");
+  CHECK(summaries[7].figure == "memory");
+  CHECK(summaries[7].mean == doctest::Approx(0.25));
 }
 
 TEST_CASE("A fit finds the constant that the runs were made with, and keeps what they do not tell") {
