@@ -162,10 +162,10 @@ assert "--recompute-granularity selective --recompute-modules core_attn\n" in st
 # Memory that may not be enough is told in the file, on standard error and in the document; the exit status says "fits".
 for more in [[], ["--json"]]:
     run = started.run([PIPEWRIGHT, "launch", f"{SOURCE}/scenarios/what_if/llama3-70b.yaml", "--for", "megatron", "--set",
-                          "cluster.node.device.memory=68GiB", *more], capture_output=True, text=True, check=False)
-    assert run.returncode == 0 and "Memory is tight: real use may reach 74.0 GiB of 68.0 GiB" in run.stderr, run
+                          "cluster.node.device.memory=72GiB", *more], capture_output=True, text=True, check=False)
+    assert run.returncode == 0 and "Memory is tight: real use may reach 76.3 GiB of 72.0 GiB" in run.stderr, run
     warned = json.loads(run.stdout)["memory_warning"] if more else told(run.stdout, "# Memory is tight: ")
-    assert "74.0 GiB of 68.0 GiB" in warned, warned
+    assert "76.3 GiB of 72.0 GiB" in warned, warned
 trained = module_of(launched("what_if/llama3-70b.yaml", "torch"))
 assert trained.ROPE_THETA == 500000 and trained.NORM_EPSILON == 1e-05
 deepseek = launched("what_if/llama3-70b.yaml", "megatron", "--set", f"model.hf={SOURCE}/configs/models/hf/deepseek-v3.json",

@@ -69,7 +69,7 @@ TEST_CASE("Each split divides the 126 predictions, and every mean is that of its
   std::map<std::string, double> sum;
   for (const ErrorSummary& each : summaries)
     count[each.split] += each.runs, sum[each.split] += each.mean * each.runs;
-  REQUIRE(count.size() == 6);  // all, group, micro-batch, tensor, data and pipeline parallelism
+  REQUIRE(count.size() == 8);  // all, group, hidden size, GPUs, micro-batch, tensor, data and pipeline parallelism
   double errors = 0, largest = 0;
   for (const PredictedRun& each : runs) {
     if (each.run.fitted) continue;
