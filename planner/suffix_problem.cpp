@@ -82,6 +82,10 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
   const auto as_activation = [&](Bytes bytes) {
     return bytes + Bytes{static_cast<std::int64_t>(static_cast<double>(bytes.value) * sum.activation / sum.model)};
   };
+  // Of each byte an all-reduce passes twice (r - 1) / r; ZeRO scatters gradients and gathers weights, once each, where the
+  // device states its collectives (AllReduceGroup::sharded).
+  const bool gathers = training.zero == 1 && scenario.cluster.device.collectives.has_value();
+  const Bytes exchanged = gathers ? std::min(gradient, Bytes{(gradient.value + weight.value) / 2}) : gradient;
   int most_members = problem.devices;
   for (const SuffixClass& other : problem.others)
     most_members = std::max(most_members, other.devices);
@@ -108,7 +112,7 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
                       : hop  ? over[i]
                              : Bytes{}));
     problem.boundary.push_back(hop || problem.places == StagePlaces::Backwards ? over[i + 1] : Bytes{});
-    problem.gradients.push_back(of_parameters(gradient));
+    problem.gradients.push_back(of_parameters(exchanged));
   }
 }
 

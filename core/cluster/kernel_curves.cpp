@@ -23,6 +23,7 @@ constexpr std::array<Tile, 6> kTiles = {{{256, 128, nullptr},
 constexpr std::array<double, 11> kAllSplits = {1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128};
 constexpr std::span<const double> kSplits = std::span(kAllSplits).first(8);
 constexpr double kFiltered = 4;            // outputs of a block of minimal filtering, along a side
+constexpr double kMostFiltered = 25;       // values of a kernel
 constexpr double kBlock = 128;             // rows and keys of a block of scores
 constexpr double kAttentionMemory = 0.85;  // share of the bandwidth at which its tensors move
 
@@ -111,7 +112,7 @@ double convolution_us(const ProductCurve& curve, const DeviceRates& rates, const
     return overlapped(by_tiles(curve, rates, product, splits), moved_us(curve, rates, bytes));
   };
   double least = time(direct_product(shape, pass, samples), tensors + value_bytes * r * s * c * d);
-  if (shape.stride == 1 && std::max(r, s) > 1) {
+  if (shape.stride == 1 && r * s > 1 && r * s <= kMostFiltered) {
     const double high = r > 1 ? kFiltered : 1, wide = s > 1 ? kFiltered : 1;
     const double inputs = (high + r - 1) * (wide + s - 1);
     const double blocks = samples * std::ceil(shape.out_height / high) * std::ceil(shape.out_width / wide);

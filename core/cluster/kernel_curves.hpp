@@ -27,8 +27,8 @@
 //
 //     forward (N H' W', D, C R S)     input gradient (N H W, C, D R S / stride^2)     weights (D, C R S, N H' W')
 //
-// Or, with stride 1, by minimal filtering [Lavin16]: blocks of 4 outputs along each side where the kernel is longer
-// than 1 need blocks of a = (R + 3)(S + 3) inputs, and there are b = N ceil(H'/4) ceil(W'/4) of them:
+// Or, with stride 1 and up to 25 values of a kernel (5 x 5 is the largest that was profiled), by minimal filtering
+// [Lavin16]: blocks of 4 outputs along each side where the kernel is longer than 1 need blocks of a = (R + 3)(S + 3) inputs, and there are b = N ceil(H'/4) ceil(W'/4) of them:
 //
 //     a products of (b, D, C), (b, C, D), (D, C, b)     and the bytes of all tensors, transformed ones too, moved once
 #pragma once

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/cost/collectives.hpp"
@@ -45,17 +46,18 @@ EdgeTraffic edge_traffic(const Plan& plan, const Model& model, const std::vector
 // where those are too many.
 void check_pairs(const StepCosts& costs, const Place& replicas);
 
-// One tensor from worker to worker as the lead device sends it: its share of the bytes, and the time beyond what its links
-// and their latency take, until the receiving group has all of it.
+// One tensor from worker to worker as the lead device sends it: its share of the bytes; how much longer than these at the
+// nominal bandwidth it keeps its channel; and what it takes on top until the receiving group has all of it.
 struct SentShare {
   Bytes bytes;
-  Time more;
+  Time slower, later;
 };
 
 // What a tensor of some bytes takes from device to device. Where the device states its messages by size
 // (core/cluster/collective_curves.hpp) one inside a node takes as long as that; between nodes of such devices the start of a
 // message comes to the network's latency, and its bytes pass at `share` of the bandwidth, slowed down by contention of two
-// nodes. H100, 32 MB, 450 GB/s: 12.9 + 286 us, of which its links are in use for 71.
+// nodes. All but the start and the latency keeps the channel: a stream of messages is no faster than their bytes pass.
+// H100, 32 MB, 450 GB/s: 12.9 us, then 286 on the channel, 71 at the nominal bandwidth.
 //                                                              tests/core/step_costs_test.cpp "message by size"
 // `scatter_gather`: each of t devices sends S / t; then the receivers gather all of it [Megatron21] section 4.1. 8 MB, t = 4,
 // 1 us, 100 GB/s: 2 MB each, then 3 + 60 us.      tests/core/step_costs_test.cpp "scatter and gather"
@@ -67,11 +69,16 @@ class Sending {
   SentShare operator()(Bytes bytes, DeviceId from, DeviceId to);
 
  private:
-  Time by_size(Bytes bytes, DeviceId from, DeviceId to) const;
+  struct Way {
+    double rate = 0, latency = 0;  // bytes per us, us
+    bool by_size = false, inside = false;
+  };
+  const Way& way(DeviceId from, DeviceId to);
   const AllReduceGroup& group_of(DeviceId lead);
   int degree_;
   const Cluster& cluster_;
   const Topology& topology_;
+  std::map<std::pair<DeviceId, DeviceId>, Way> ways_;
   std::map<DeviceId, AllReduceGroup> groups_;
 };
 

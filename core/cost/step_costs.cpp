@@ -408,6 +408,7 @@ StepPricer::StepPricer(Plan shell, const CostModel& cost)
   PP_CHECK(cost.scenario().cluster.classes() == 1);
   over_ = tensors_over_cuts(cost.scenario().model, full_.activation);
   fold_ = fold_copies(plan_, cost, Alike::InTime);
+  sending_ = std::make_shared<Sending>(plan_, cost.scenario().cluster, cost.topology());
   for (StageId k = 0; k < plan_.stages; ++k)
     groups_.emplace_back(members(plan_, k), cost.topology(), cost.scenario().cluster.devices_per_node,
                          &cost.scenario().cluster);
@@ -427,11 +428,12 @@ StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::ve
   EdgeTraffic tensors = edge_traffic(plan_, scenario.model, full_.activation, over_);
   costs.edges = std::move(tensors.edges);
   check_pairs(costs, scenario.plan.replicas.place);
-  Sending sending(plan_, scenario.cluster, cost_.topology());
   lay_messages(
       costs, tensors.bytes, tensors.bytes,
       [&](WorkerId from, WorkerId to) { return cost_.topology().route(placed.device(from), placed.device(to)); },
-      [&](Bytes bytes, WorkerId from, WorkerId to) { return sending(bytes, placed.device(from), placed.device(to)); });
+      [&](Bytes bytes, WorkerId from, WorkerId to) {
+        return (*sending_)(bytes, placed.device(from), placed.device(to));
+      });
   if (scenario.cost == CostSourceKind::Profile) add_handing_over(costs, cost_.source(), tensors.bytes, tensors.bytes);
   add_all_reduces(costs);
   costs.ready_before_end = ready_before_end(plan_, cost_, OnAllAlike{full_});
@@ -526,7 +528,7 @@ StepCosts plain_costs(const ScheduleShape& shape, const std::vector<Time>& forwa
         return route;
       },
       [](Bytes bytes, WorkerId, WorkerId) {
-        return SentShare{bytes, {}};
+        return SentShare{bytes, {}, {}};
       });
   if (any_reduces(shape)) costs.collectives.resize(chunks);
   costs.ready_before_end.resize(chunks);

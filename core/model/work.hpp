@@ -109,7 +109,7 @@ struct Operator {
   bool divided = false;   // its FLOPs divide among the devices of a tensor-parallel group; else by sequence parallelism
   bool gathered = false;  // its FLOPs are done on every device of the group, with sequence parallelism, too
   bool logits = false;    // the product with the vocabulary
-  bool attention_core = false;  // rebuilt by selective recomputation
+  bool attention_core = false;                      // rebuilt by selective recomputation
   bool routed = false;                              // belongs to a router: left out by some publishers' FLOP counts
   std::int64_t parameters = 0;                      // whole count
   std::int64_t sharded_parameters = 0;              // of them: divided among the devices

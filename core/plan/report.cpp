@@ -369,17 +369,21 @@ bool stated_times_used(const Scenario& scenario) {
 void add_latency_warnings(Report& report, const Plan& plan, const Scenario& scenario) {
   const Cluster& cluster = scenario.cluster;
   if (scenario.cost != CostSourceKind::Roofline || plan.device.empty()) return;
-  const auto [first, last] = std::minmax_element(plan.device.begin(), plan.device.end());
-  const int behind = *last + plan.tensor_parallel - 1;
-  const bool several = *first != behind,
-             between = *first / cluster.devices_per_node != behind / cluster.devices_per_node;
+  std::vector<DeviceId> leads = plan.device;
+  std::sort(leads.begin(), leads.end());
+  const auto node = [&](DeviceId device) { return device / cluster.devices_per_node; };
+  const int t = plan.tensor_parallel;
+  bool inside = false;
+  for (std::size_t i = 0; i < leads.size(); ++i)
+    inside =
+        inside || (t > 1 && cluster.devices_per_node > 1) || (i > 0 && node(leads[i - 1] + t - 1) == node(leads[i]));
+  const bool between = node(leads.front()) != node(leads.back() + t - 1);
   const bool by_size = cluster.links.kind == LinkKind::Nvswitch && cluster.device.collectives;
   if (between && cluster.network && !cluster.network->ideal && cluster.network->latency == Time{})
     report.warnings.push_back(
         "cluster.network.latency is 0: whatever passes between nodes starts at once; state it, e.g. 7.1 us of "
         "InfiniBand, 58 us of EFA");
-  if (several && cluster.devices_per_node > 1 && cluster.links.kind != LinkKind::Ideal && !by_size &&
-      cluster.links.latency == Time{})
+  if (inside && cluster.links.kind != LinkKind::Ideal && !by_size && cluster.links.latency == Time{})
     report.warnings.push_back(
         "cluster.node.links.latency is 0: whatever passes inside a node starts at once; state it, e.g. 6.6 us of "
         "NVLink, or name a device with collectives by size");

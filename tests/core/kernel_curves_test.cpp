@@ -101,6 +101,8 @@ TEST_CASE("Minimal filtering takes a quarter of the products of 3 x 3, and moves
     CHECK(us({1e12, 1e18, 1}, four_by_four(3, 3), pass) == doctest::Approx(150.995).epsilon(1e-5));
   // 1 x 7: 10 products of 512 x 128 x 128, 1.67772e8 FLOP.
   CHECK(us({1e12, 1e18, 1}, four_by_four(1, 7)) == doctest::Approx(167.772).epsilon(1e-5));
+  // 7 x 7 is longer than what was profiled: 2 * 2048 * 128 * 128 * 49 = 3.28833e9 FLOP, none filtered.
+  CHECK(us({1e12, 1e18, 1}, four_by_four(7, 7)) == doctest::Approx(3288.33).epsilon(1e-5));
   // With stride 2 nothing is filtered. 512 pixels written, 2 * 512 * 128 * 1152 = 1.50995e8 FLOP; each of 2048 pixels of
   // the input's gradient meets a quarter of the window: as many.
   ConvolutionShape strided = four_by_four(3, 3);

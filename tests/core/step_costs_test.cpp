@@ -114,16 +114,17 @@ TEST_CASE("message by size: inside a node by the device's curve, between nodes a
   };
   // 8 MB at 100 GB/s: 80 us on the links; by the curve 10 + min(800, 500) = 510 us.
   const Message inside = message({0, 1});
-  CHECK(inside.occupancy == us(80));
-  CHECK(inside.latency == us(430));
+  CHECK(inside.occupancy == us(500));
+  CHECK(inside.latency == us(10));
   // 800 us on the NIC, 5 us, and the start; at a share of 0.8 its bytes take 1000 us.
   CHECK(message({0, 2}).latency == us(5 + 10));
   cluster.network->share = 0.8;
-  CHECK(message({0, 2}).occupancy == us(800));
-  CHECK(message({0, 2}).latency == us(5 + 10 + 200));
+  CHECK(message({0, 2}).occupancy == us(1000));
+  CHECK(message({0, 2}).latency == us(5 + 10));
   // Beside the traffic of others two nodes take 2^1 times as long: 10 + 2 (1000 + 5) us.
   cluster.network->contention = 1;
-  CHECK(message({0, 2}).latency == us(10 + 2 * 1005 - 800));
+  CHECK(message({0, 2}).occupancy == us(2 * 1005 - 5));
+  CHECK(message({0, 2}).latency == us(5 + 10));
 }
 
 TEST_CASE("A stage costs the sum of its layers, and a launch per op") {

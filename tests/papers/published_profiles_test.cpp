@@ -122,9 +122,9 @@ ConvolutionTimes profiled(const Model& model) {
 // shape that it has not met before: those layers take 1.2 to 1.4 times as long as later ones of the same shape. So of
 // layers of one shape all but the first count forward, all but the last backward.
 TEST_CASE("VGG-16, which the curve of convolutions was not fitted to, repeats its layers as fast as the curve says") {
-  const Scenario scenario = read_scenario(
-      source_folder() + "/scenarios/pipedream/profiles.yaml",
-      {.set = {"cluster.node.device=v100-sxm2-16g", "model={family: vgg16}"}, .config_path = {source_folder() + "/configs"}});
+  const Scenario scenario = read_scenario(source_folder() + "/scenarios/pipedream/profiles.yaml",
+                                          {.set = {"cluster.node.device=v100-sxm2-16g", "model={family: vgg16}"},
+                                           .config_path = {source_folder() + "/configs"}});
   const ConvolutionTimes ours = priced(scenario),
                          theirs = profiled(read_pipedream_profile(profiles() + "vgg16.txt", 128));
   REQUIRE(ours.forward.size() == 13);
