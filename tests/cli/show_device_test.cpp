@@ -51,7 +51,7 @@ TEST_CASE("show device --curve: 8192 x 8192 x 8192 on an H100 takes 1394 us, 788
   CHECK(contains(text, "788.7 (80 %)"));
   CHECK(contains(text, "0.9 of these rates"));
   CHECK(contains(text, "fa3 128 backward"));
-  CHECK(contains(text, "links of 450 GB/s (cluster dgx-h100x8)"));
+  CHECK(contains(text, "links of 450 GB/s (cluster "));
 }
 
 // 256 MiB among eight H100: 1093 us, core/cluster/collective_curves.hpp; 7/4 * 2^28 B over it are 95.5 % of 450 GB/s.
