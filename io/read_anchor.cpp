@@ -1,5 +1,6 @@
 // training.framework.anchor of a scenario: a small run whose memory was measured.
-#include <filesystem>
+#include <algorithm>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -13,9 +14,24 @@
 namespace pipewright {
 namespace {
 
+// Whether it sets an anchor, or keys that hold one.
+bool sets_anchor(const Assignment& change) {
+  constexpr std::string_view kAnchorKeys[] = {"training", "framework", "anchor"};
+  const Yaml* value = &change.value;
+  for (std::size_t i = 0; i < std::size(kAnchorKeys); ++i) {
+    if (i < change.keys.size() && change.keys[i] != kAnchorKeys[i]) return false;
+    if (i >= change.keys.size() && (value = value->find(kAnchorKeys[i])) == nullptr) return false;
+  }
+  return true;
+}
+
 void read_set(Reader& reader, const At& at, MemoryAnchor& anchor) {
   std::vector<Assignment> changes;
   read_changes(reader, at, changes);
+  for (const Assignment& change : changes)
+    if (sets_anchor(change))
+      reader.errors.add(change.value.place, fmt::format("{}: the run of an anchor has no anchor of its own; remove {}",
+                                                        path(at), fmt::join(change.keys, ".")));
   for (const Assignment& change : changes)
     anchor.set.emplace_back(fmt::format("{}", fmt::join(change.keys, ".")), flow_text(change.value));
 }
@@ -72,9 +88,8 @@ LoggedMemory memory_of(const std::string& file) {
 // Figures from the log that are not given.
 void read_log(Reader& reader, const At& at, MemoryAnchor& anchor) {
   const Yaml& log = *at.yaml.find("log");
-  const std::filesystem::path folder = std::filesystem::path(Place(log.place).file).parent_path();
   try {
-    const LoggedMemory logged = memory_of((folder / anchor.log).string());
+    const LoggedMemory logged = memory_of(relative_to(log.place, anchor.log));
     if (!anchor.held) anchor.held = logged.held;
     if (!anchor.allocated) anchor.allocated = logged.allocated;
     if (!anchor.reserved) anchor.reserved = logged.reserved;
@@ -120,6 +135,42 @@ void write_anchor(YamlText& out, std::string_view key, const FrameworkMemory& fr
   out.open(key);
   write_fields<MemoryAnchor>(out, kAnchor, *framework.anchor);
   out.close();
+}
+
+namespace {
+
+using KeysAndValues = std::vector<std::pair<std::string, std::string>>;
+
+bool told_by_key(const Yaml& from, const Yaml& to, const std::string& key) {
+  if (!from.is(Yaml::Type::Map) || !to.is(Yaml::Type::Map)) return false;
+  const auto dotted = [](const YamlEntry& entry) { return entry.first.text.find('.') != std::string::npos; };
+  if (std::any_of(from.map.begin(), from.map.end(), dotted) || std::any_of(to.map.begin(), to.map.end(), dotted))
+    return false;
+  const auto other_form = [&](const YamlEntry& entry) {
+    return is_model_form(entry.first.text) && !from.find(entry.first.text);
+  };
+  return key != "model" || std::none_of(to.map.begin(), to.map.end(), other_form);
+}
+
+// What turns one tree into the other, as `set` takes it; null removes a key.
+void add_differences(const Yaml& from, const Yaml& to, const std::string& key, KeysAndValues& set) {
+  if (flow_text(from) == flow_text(to)) return;
+  if (!told_by_key(from, to, key)) return set.emplace_back(key, flow_text(to)), void();
+  for (const auto& [name, value] : from.map)
+    if (!to.find(name.text)) set.emplace_back(key + "." + name.text, "null");
+  for (const auto& [name, value] : to.map) {
+    const Yaml* const old = from.find(name.text);
+    add_differences(old ? *old : Yaml{}, value, key + "." + name.text, set);
+  }
+}
+
+}  // namespace
+
+MemoryAnchor resolved_anchor(MemoryAnchor anchor, const Yaml& base, const Yaml& run) {
+  anchor.set.clear(), anchor.log.clear();
+  for (const char* section : {"model", "cluster", "training", "plan", "cost"})
+    add_differences(*base.find(section), *run.find(section), section, anchor.set);
+  return anchor;
 }
 
 SectionDoc anchor_doc() {

@@ -432,9 +432,7 @@ std::map<std::string, T> known_of(const Cluster& cluster, std::map<std::string, 
   return all;
 }
 
-}  // namespace
-
-std::string resolved_yaml(const Scenario& scenario) {
+std::string written(const Scenario& scenario) {
   auto sources = known_of(scenario.cluster, &Cluster::sources, &Device::sources);
   if (!scenario.plan.reserve_pipeline_source.empty())
     sources.emplace("plan.reserve_pipeline", scenario.plan.reserve_pipeline_source);
@@ -442,6 +440,20 @@ std::string resolved_yaml(const Scenario& scenario) {
                 known_of(scenario.cluster, &Cluster::provenances, &Device::provenances));
   write_fields<Scenario>(text, kScenario, scenario);
   return text.text();
+}
+
+}  // namespace
+
+std::string resolved_yaml(const Scenario& scenario) {
+  const auto& anchor = scenario.training.framework.anchor;
+  if (!anchor || !anchor->run) return written(scenario);
+  Scenario with = scenario;
+  with.training.framework.anchor = nullptr;
+  with.training.framework.anchor = std::make_shared<const MemoryAnchor>(
+      resolved_anchor(*anchor, parse_yaml(written(with), ""), parse_yaml(written(*anchor->run), "")));
+  for (const auto& [key, value] : with.training.framework.anchor->set)
+    with.origins["training.framework.anchor.set." + key] = anchor->place;
+  return written(with);
 }
 
 std::vector<SectionDoc> scenario_docs() {

@@ -51,6 +51,9 @@ void write_cluster_section(YamlText& out, const Cluster& cluster);
 void write_training_section(YamlText& out, const Training& training);
 void write_framework(YamlText& out, std::string_view key, const Training& training);
 void write_anchor(YamlText& out, std::string_view key, const FrameworkMemory& framework);
+// The anchor as it stands in the file `base`, both scenarios resolved and without one: with all that its run has
+// differently from that file, and without its log, whose figures it has.
+MemoryAnchor resolved_anchor(MemoryAnchor anchor, const Yaml& base, const Yaml& run);
 void write_plan_section(YamlText& out, const PlanRequest& plan);
 void write_run_section(YamlText& out, const RunRequest& run);
 void write_campaign_section(YamlText& out, const CampaignRequest& campaign);

@@ -26,7 +26,8 @@ constexpr double kOtherRun = 3;
 struct Predicted {
   Bytes held, allocated;  // of the device that the anchor's figures are of
   Bytes rounding;
-  Bytes communicators;  // of all its groups
+  double fragmentation;  // of its class
+  Bytes beside;          // communicators of all its groups, and what the pipeline takes
 };
 
 double number(Bytes bytes) {
@@ -47,17 +48,11 @@ Predicted predicted(const MemoryAnchor& anchor) {
     const auto part = [&](const char* of) {
       return whole(figure_of(answer, {.text = of, .figure = Figure::Memory, .of = of, .where = where, .stage = stage}));
     };
-    const StageReport* device = &answer.report.stages.back();
-    for (const StageReport& other : answer.report.stages)
-      if (where == Where::Stage ? other.stage == stage
-                                : where == Where::Fullest && other.memory.bytes.total() > device->memory.bytes.total())
-        device = &other;
-    const std::int64_t groups = communicating_groups(answer.plan, run, device->stage);
-    return {
-        part("held"),
-        part("allocated"),
-        device->need.rounding,
-        {groups * run.cluster.device_of(class_of_stage(answer.plan, run.cluster, device->stage)).communicator.value}};
+    const FigureDevice of = device_of(answer, where, stage);
+    const Device& device = run.cluster.device_of(class_of_stage(answer.plan, run.cluster, of.stage));
+    Bytes beside{communicating_groups(answer.plan, run, of.stage) * device.communicator.value};
+    if (answer.plan.stages > 1) beside += answer.plan.reserve_pipeline;
+    return {part("held"), part("allocated"), of.need.rounding, device.fragmentation, beside};
   } catch (const InputError& error) {
     throw InputError(anchor.place, fmt::format("training.framework.anchor: its run cannot be priced: {}; state under "
                                                "anchor.set what ran",
@@ -68,7 +63,7 @@ Predicted predicted(const MemoryAnchor& anchor) {
 // What was allocated at the peak: as measured, or what is left of what was reserved.
 double allocated_of(const MemoryAnchor& anchor, const Predicted& run) {
   if (anchor.allocated) return number(*anchor.allocated);
-  return number(*anchor.reserved - run.rounding) / (1 + anchor.run->cluster.device.fragmentation);
+  return number(*anchor.reserved - run.rounding) / (1 + run.fragmentation);
 }
 
 void refuse_other_run(const MemoryAnchor& anchor, const char* what, double measured, Bytes predicted) {
@@ -77,6 +72,25 @@ void refuse_other_run(const MemoryAnchor& anchor, const char* what, double measu
                    fmt::format("training.framework.anchor: {} was {}, and {} is predicted of its run: too far apart to "
                                "carry over; is anchor.set what ran, and are the units right?",
                                what, bytes_text(whole(measured)), bytes_text(predicted)));
+}
+
+// What was allocated is no more than what was held, so that nothing is left for activations.
+[[noreturn]] void refuse_no_activations(const MemoryAnchor& anchor, const Predicted& run, double allocated) {
+  const std::string most = bytes_text(whole(allocated));
+  if (!anchor.held)
+    throw InputError(
+        anchor.place,
+        fmt::format("training.framework.anchor: {} were allocated at most, and {} are predicted to be held "
+                    "between steps; add held, so that both are told apart",
+                    most, bytes_text(run.held)));
+  throw InputError(
+      anchor.place,
+      fmt::format(
+          "training.framework.anchor: {} were held between steps and {} allocated at most{}, which "
+          "leaves nothing for the activations; {}",
+          bytes_text(*anchor.held), most,
+          anchor.allocated ? "" : ", as reserved has it without rounding and fragmentation",
+          anchor.allocated ? "is held of between steps, and allocated the peak?" : "add allocated, or leave held out"));
 }
 
 std::string text_of(const MemoryAnchor& anchor, const MemoryCorrection& correction, double measured, Bytes predicted) {
@@ -101,21 +115,17 @@ MemoryCorrection correction_by(const MemoryAnchor& anchor) {
   const double allocated = allocated_of(anchor, run);
   refuse_other_run(anchor, "the memory allocated", allocated, run.allocated);
   if (anchor.held) refuse_other_run(anchor, "the memory held", number(*anchor.held), run.held);
-  if (!anchor.held && allocated < number(run.held))
-    throw InputError(
-        anchor.place,
-        fmt::format("training.framework.anchor: {} were allocated at most, and {} are predicted to be held "
-                    "between steps; add held, so that both are told apart",
-                    bytes_text(whole(allocated)), bytes_text(run.held)));
-  MemoryCorrection correction;
   const double held = anchor.held ? number(*anchor.held) : number(run.held);
+  if (allocated < held || (allocated == held && run.allocated > run.held))
+    refuse_no_activations(anchor, run, allocated);
+  MemoryCorrection correction;
   correction.held = whole(held) - run.held;
   if (run.allocated > run.held)
     correction.activations = activations_carried((allocated - held) / number(run.allocated - run.held) - 1);
   correction.band = std::abs(correction.activations - 1) / 2;
   if (anchor.reserved && anchor.allocated)
     correction.fragmentation = std::clamp((number(*anchor.reserved - run.rounding) - allocated) / allocated, 0.0, 0.99);
-  if (anchor.in_use) correction.reserve = std::max(*anchor.in_use - *anchor.reserved - run.communicators, Bytes{});
+  if (anchor.in_use) correction.reserve = std::max(*anchor.in_use - *anchor.reserved - run.beside, Bytes{});
   correction.text = text_of(anchor, correction, allocated, run.allocated);
   return correction;
 }
@@ -128,8 +138,14 @@ double activations_carried(double x) {
 
 Scenario anchored(Scenario scenario) {
   FrameworkMemory& framework = scenario.training.framework;
-  if (framework.anchor)
-    framework.correction = std::make_shared<const MemoryCorrection>(correction_by(*framework.anchor));
+  if (!framework.anchor) return scenario;
+  const MemoryCorrection correction = correction_by(*framework.anchor);
+  if (const int classes = scenario.cluster.classes(); classes > 1 && (correction.fragmentation || correction.reserve))
+    throw InputError(framework.anchor->place,
+                     fmt::format("training.framework.anchor: reserved and in_use are of one device class, and the "
+                                 "cluster has {}; write held and allocated alone, without reserved, in_use and log",
+                                 classes));
+  framework.correction = std::make_shared<const MemoryCorrection>(correction);
   return scenario;
 }
 

@@ -7,7 +7,8 @@
 //     held           + (h - H)                     workspaces, tables: states are known to the byte, so this is the rest
 //     A              x f                           activations: what a kernel keeps, it keeps in every layer
 //     fragmentation  (r - a - rounding) / a        in place of the device's
-//     reserve        u - r - communicators         in place of the device's; those of the asked plan are added
+//     reserve        u - r - communicators         in place of the device's; those of the asked plan are added. A run of
+//                      - reserve_pipeline          several stages has its own; that of the asked plan is added
 //
 // One run differs from another by its containers and kernels, so that a small difference says nothing of the next plan.
 // With x = (a - h) / A - 1, and n = kRunNoise, the spread of runs that differ in nothing that is known:
@@ -26,7 +27,7 @@
 
 namespace pipewright {
 
-constexpr double kRunNoise = 0.05;  // kFrameworkBand: which kernel an attention runs on
+constexpr double kRunNoise = 0.05;  // of a layer: which kernel an attention runs on, docs/how-it-works/memory.md
 
 // f above, for x. 0.1: 1.075; 0.05 and less: 1.
 double activations_carried(double x);

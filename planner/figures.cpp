@@ -10,17 +10,18 @@
 namespace pipewright {
 namespace {
 
-const StageReport& stage_of(const Answer& answer, const FigureSought& quantity) {
+const StageReport& stage_of(const Answer& answer, Where where, std::int64_t stage) {
   const auto stages = static_cast<std::int64_t>(answer.report.stages.size());
-  if (quantity.where == Where::Last) return answer.report.stages.back();
-  if (quantity.stage >= stages)
-    throw InputError(fmt::format("where: there is no stage {}; the plan has 0..{}", quantity.stage, stages - 1));
-  return answer.report.stages[static_cast<std::size_t>(quantity.stage)];
+  if (where == Where::Last) return answer.report.stages.back();
+  if (stage >= stages)
+    throw InputError(fmt::format("where: there is no stage {}; the plan has 0..{}", stage, stages - 1));
+  return answer.report.stages[static_cast<std::size_t>(stage)];
 }
 
 // A figure that every stage has: the largest, the sum, or one stage's.
 double over_stages(const Answer& answer, const FigureSought& quantity, double (*figure)(const StageReport&)) {
-  if (quantity.where == Where::Stage || quantity.where == Where::Last) return figure(stage_of(answer, quantity));
+  if (quantity.where == Where::Stage || quantity.where == Where::Last)
+    return figure(stage_of(answer, quantity.where, quantity.stage));
   double sum = 0, largest = 0;
   for (const StageReport& stage : answer.report.stages) {
     sum += figure(stage);
@@ -34,6 +35,7 @@ double memory_of(const Answer& answer, const MemoryPeak& peak, std::string_view 
     return static_cast<double>((held_between_steps(answer.memory, peak.bytes, stage) + answer.memory.correction).value);
   const MemoryNeed needed = need(answer.memory, peak.bytes, stage);
   if (part == "allocated") return static_cast<double>((needed.model + needed.anchored).value);
+  if (part == "total") return static_cast<double>((needed.model + needed.anchored + peak.bytes.reserve).value);
   if (part != "reserved") return static_cast<double>(memory_part(peak.bytes, part).value);
   return static_cast<double>((needed.model + needed.anchored + needed.rounding + needed.fragmentation).value);
 }
@@ -60,17 +62,14 @@ double memory(const Answer& answer, const FigureSought& quantity, int end) {
   const auto part = [&](const MemoryPeak& peak, StageId stage) {
     return end == 0 ? memory_of(answer, peak, quantity.of, stage) : memory_end(answer, peak, quantity.of, stage, end);
   };
-  if (quantity.where == Where::Stage || quantity.where == Where::Last) {
-    const StageReport& stage = stage_of(answer, quantity);
-    return part(stage.memory, stage.stage);
+  if (quantity.where != Where::All) {
+    const FigureDevice device = device_of(answer, quantity.where, quantity.stage);
+    return part(device.memory, device.stage);
   }
   double sum = 0;
-  const WorkerReport* fullest = nullptr;
-  for (const WorkerReport& worker : answer.report.workers) {
+  for (const WorkerReport& worker : answer.report.workers)
     sum += part(worker.memory, worker.stage);
-    if (!fullest || worker.memory.bytes.total() > fullest->memory.bytes.total()) fullest = &worker;
-  }
-  return quantity.where == Where::All ? sum : fullest ? part(fullest->memory, fullest->stage) : 0;
+  return sum;
 }
 
 double or_refuse(const std::optional<double>& figure, const char* needs) {
@@ -79,6 +78,19 @@ double or_refuse(const std::optional<double>& figure, const char* needs) {
 }
 
 }  // namespace
+
+FigureDevice device_of(const Answer& answer, Where where, std::int64_t stage) {
+  if (where != Where::Fullest) {
+    const StageReport& of = stage_of(answer, where, stage);
+    return {of.stage, of.memory, of.need};
+  }
+  const auto& workers = answer.report.workers;
+  const auto less = [](const WorkerReport& a, const WorkerReport& b) {
+    return a.memory.bytes.total() < b.memory.bytes.total();
+  };
+  const WorkerReport& fullest = *std::max_element(workers.begin(), workers.end(), less);
+  return {fullest.stage, fullest.memory, fullest.need};
+}
 
 std::optional<double> figure_of(const Scenario& scenario, const FigureSought& quantity) {
   if (quantity.figure == Figure::Parameters && quantity.where == Where::All)

@@ -1,6 +1,7 @@
 #include "planner/suffix_problem.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -80,7 +81,8 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
   // By the sum of the need whose other summands are in the capacity.
   const NeedSum sum = main_need_sum(scenario, scenario.cluster.device);
   const auto as_activation = [&](Bytes bytes) {
-    return bytes + Bytes{static_cast<std::int64_t>(static_cast<double>(bytes.value) * sum.activation / sum.model)};
+    const double more = static_cast<double>(bytes.value) * sum.activation / sum.model;
+    return bytes + Bytes{static_cast<std::int64_t>(std::floor(more))};
   };
   // Of each byte an all-reduce passes twice (r - 1) / r; ZeRO scatters gradients and gathers weights, once each, where the
   // device states its collectives (AllReduceGroup::sharded).

@@ -281,15 +281,19 @@ MemoryModel empty_model(const Plan& plan, const Scenario& scenario) {
     if (plan.stages > 1) of.reserve = checked_sum(of.reserve, plan.reserve_pipeline);
     return of;
   };
-  // Where all devices are of one class, the stage with the most groups stands for all.
-  DeviceRoom first = room(0);
-  for (StageId k = 1; scenario.cluster.classes() == 1 && k < plan.stages; ++k)
-    if (const DeviceRoom other = room(k); other.reserve > first.reserve) first = other;
+  std::vector<DeviceRoom> rooms;
+  for (StageId k = 0; k < plan.stages; ++k)
+    rooms.push_back(room(k));
+  // Where all devices are of one class, stages differ by their groups alone: bounds go by the one with the fewest.
+  const bool one_class = scenario.cluster.classes() == 1;
+  const auto [least, most] = std::minmax_element(
+      rooms.begin(), rooms.end(), [](const DeviceRoom& a, const DeviceRoom& b) { return a.reserve < b.reserve; });
+  const DeviceRoom first = one_class ? *least : rooms.front();
+  const bool alike = one_class && least->reserve == most->reserve;
   memory.reserve = first.reserve, memory.capacity = first.capacity, memory.fragmentation = first.fragmentation;
   memory.communicators = first.communicators;
   memory.correction = correction.held, memory.activation_factor = correction.activations;
-  for (StageId k = 0; scenario.cluster.classes() > 1 && k < plan.stages; ++k)
-    memory.rooms.push_back(room(k));
+  if (!alike) memory.rooms = std::move(rooms);
   memory.activation_band = activation_band(scenario);
   if (!scenario.model.works.empty()) memory.fit = fit_asked(scenario);
   memory.chunks.resize(static_cast<std::size_t>(plan.chunks()));

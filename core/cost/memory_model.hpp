@@ -152,7 +152,7 @@ struct MemoryModel {
   double fit = 0;              // as MemoryNeed::fit
   // By sending and receiving virtual stage. Not listed: the sender produced the whole message, and stashes it.
   std::map<std::pair<VirtualStageId, VirtualStageId>, ChunkOutput> outputs = {};
-  // By stage, on a cluster of several device classes (the three members above are then the first stage's); else none.
+  // By stage, where they differ; then those above are the first stage's, of one device class those of the least.
   std::vector<DeviceRoom> rooms = {};
   // By stage; none: the framework holds nothing of its own. Where there are some, messages are among them: no buffers.
   std::vector<FixedMemory> fixed = {};

@@ -108,17 +108,16 @@ TEST_CASE("What a framework holds is read, and written as it was read") {
   CHECK(again.training.framework == read);
 }
 
-TEST_CASE("A measured run is read with its own scenario, and written as it was read") {
+TEST_CASE("A measured run is read with its own scenario, and written with what it has differently from that file") {
   ScenarioText text = tensor_parallel();
   text.training =
       "{micro_batch_size: 1, micro_batches: 4, precision: bf16, framework: {communicators: 6, anchor: {set: "
       "{training.micro_batches: 2, plan.stages: 1, plan.recompute: none}, where: last, held: 1 MiB, allocated: 2 MiB, "
       "reserved: 3 MiB, in_use: 4 MiB, source: a run}}}";
   const Scenario scenario = read_text(text, {.set = {"training.micro_batch_size=3"}, .config_path = {}});
-  const auto check = [](const Scenario& read) {
+  const auto check = [&](const Scenario& read) {
     CHECK(read.training.framework.communicators == 6);
     const MemoryAnchor& anchor = *read.training.framework.anchor;
-    CHECK(anchor.set.size() == 3);
     CHECK(anchor.where == std::pair{Where::Last, std::int64_t{0}});
     CHECK(anchor.held == Bytes{1 << 20});
     CHECK(anchor.allocated == Bytes{2 << 20});
@@ -126,13 +125,37 @@ TEST_CASE("A measured run is read with its own scenario, and written as it was r
     CHECK(anchor.in_use == Bytes{4 << 20});
     CHECK(anchor.source == "a run");
     CHECK(anchor.run->training.micro_batches->value == 2);
+    CHECK(anchor.run->training.micro_batch_size->value == 1);  // --set is not what ran
+    CHECK(anchor.run->plan.stages.value == 1);
+    CHECK(anchor.run->plan.recompute.value == std::vector{Recompute::None});
+    CHECK(anchor.run->plan.tensor_parallel.value == 2);
+    CHECK(anchor.run->model.layers.size() == scenario.model.layers.size());
     CHECK(anchor.run->training.framework.anchor == nullptr);
   };
   check(scenario);
   CHECK(scenario.training.micro_batch_size->value == 3);
-  CHECK(scenario.training.framework.anchor->run->training.micro_batch_size->value == 1);  // --set is not what ran
+  CHECK(scenario.training.framework.anchor->set.size() == 3);
   const Scratch scratch;
-  check(read_scenario(scratch.write("again.yaml", resolved_yaml(scenario))));
+  const std::string once = resolved_yaml(scenario);
+  CHECK(once.find("training.micro_batch_size: 1") != std::string::npos);
+  CHECK(once.find("model.") == std::string::npos);  // the same
+  const Scenario again = read_scenario(scratch.write("again.yaml", once));
+  CHECK(again.training.micro_batch_size->value == 3);
+  check(again);
+  CHECK(again.training.framework.anchor->set.size() == 4);
+}
+
+TEST_CASE("The run of an anchor has no anchor of its own") {
+  for (const char* set : {"training.framework.anchor: {allocated: 1 MiB}", "training.framework.anchor.held: 1 MiB",
+                          "training.framework: {anchor: {allocated: 1 MiB}}",
+                          "training: {micro_batch_size: 1, framework: {anchor: {allocated: 1 MiB}}}"}) {
+    ScenarioText text = tensor_parallel();
+    text.training = "{micro_batch_size: 1, micro_batches: 4, framework: {anchor: {allocated: 2 MiB, set: {" +
+                    std::string(set) + "}}}}";
+    CHECK_MESSAGE(
+        error_in(text).find("the run of an anchor has no anchor of its own; remove training") != std::string::npos,
+        error_in(text));
+  }
 }
 
 TEST_CASE("The layers of a family are settled for the precision and the split of the plan") {
