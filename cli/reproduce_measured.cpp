@@ -123,7 +123,7 @@ std::string joined(const std::vector<std::string>& names) {
 
 void print_results(const std::vector<MeasuredResult>& results, const std::vector<TableResult>& published, bool one_set,
                    const Arguments& arguments) {
-  const TableOptions options{output_width(arguments), use_colour(arguments)};
+  const TableOptions options{output_width(arguments), use_colour(arguments), arguments.has("--width")};
   if (arguments.has("--json")) return print(measured_json(results, published));
   if (arguments.has("--csv")) return print(measured_csv(results));
   if (arguments.has("--md")) return print(measured_markdown(results, published));

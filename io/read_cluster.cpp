@@ -66,12 +66,6 @@ void write_peak(YamlText& out, std::string_view key, const Device& device) {
   out.close();
 }
 
-struct Below1 {
-  const char* operator()(double value) const {
-    return value >= 0 && value < 1 ? "" : "must be at least 0, less than 1";
-  }
-};
-
 constexpr Field<HostTimes> kHost[] = {
     {"operator", "time", "to issue one operator of one pass; default: 0 ns", Need::Optional,
      read_as<&HostTimes::operation>, write_as<&HostTimes::operation>},
@@ -96,8 +90,9 @@ constexpr Field<HostTimes> kHost[] = {
      Need::Optional, read_as<&HostTimes::compiled>, write_unless<&HostTimes::compiled, HostTimes{}.compiled>},
     {"graph_node", "time", "of one kernel in a CUDA graph (training.execution: graphs); default: 1.5 us",
      Need::Optional, read_as<&HostTimes::graph_node>, write_unless<&HostTimes::graph_node, HostTimes{}.graph_node>},
-    {"band", "number in [0, 1)", "how far off they may be, all together, in nine of ten cases; default: 0.5, assumed",
-     Need::Optional, read_as<&HostTimes::band, Below1>, write_as<&HostTimes::band>},
+    {"band", "number in [0, 0.95]",
+     "how far off they may be, all together, in nine of ten cases; default: 0.5, assumed", Need::Optional,
+     read_as<&HostTimes::band, Band>, write_as<&HostTimes::band>},
 };
 
 void write_host(YamlText& out, std::string_view key, const Device& device) {
@@ -197,8 +192,8 @@ constexpr Field<NodeLinks> kLinks[] = {
      read_as<&NodeLinks::peer_access>, write_as<&NodeLinks::peer_access>},
     {"host_bandwidth", "bandwidth", "of host memory, shared by the copies of a node; default: no limit", Need::Optional,
      read_as<&NodeLinks::host_bandwidth, LinkRate>, write_as<&NodeLinks::host_bandwidth>},
-    {"band", "number in [0, 1)", "how far off messages may be, in nine of ten cases; default: 0.3, assumed",
-     Need::Optional, read_as<&NodeLinks::band, Below1>, write_as<&NodeLinks::band>},
+    {"band", "number in [0, 0.95]", "how far off messages may be, in nine of ten cases; default: 0.3, assumed",
+     Need::Optional, read_as<&NodeLinks::band, Band>, write_as<&NodeLinks::band>},
 };
 
 void read_links(Reader& reader, const At& at, Cluster& cluster) {
@@ -253,8 +248,8 @@ constexpr Field<Network> kNetwork[] = {
      Need::Optional, read_as<&Network::oversubscription, Factor>, write_as<&Network::oversubscription>},
     {"nodes_per_switch", "whole number >= 1", "nodes under one leaf switch; default: 1", Need::Optional,
      read_as<&Network::nodes_per_switch, AtLeast1>, write_as<&Network::nodes_per_switch>},
-    {"band", "number in [0, 1)", "how far off its rates may be, in nine of ten cases; default: 0.3, assumed",
-     Need::Optional, read_as<&Network::band, Below1>, write_as<&Network::band>},
+    {"band", "number in [0, 0.95]", "how far off its rates may be, in nine of ten cases; default: 0.3, assumed",
+     Need::Optional, read_as<&Network::band, Band>, write_as<&Network::band>},
 };
 
 void read_network(Reader& reader, const At& at, Cluster& cluster) {

@@ -24,12 +24,6 @@ struct From0To1 {
   const char* operator()(double value) const { return value >= 0 && value <= 1 ? "" : "must be in [0, 1]"; }
 };
 
-struct Band {
-  const char* operator()(double value) const {
-    return value >= 0 && value < 1 ? "" : "must be at least 0, less than 1";
-  }
-};
-
 template <auto Member, class T>
 void write_number(YamlText& out, std::string_view key, const T& value) {
   out.line(key, fmt::format("{}", value.*Member));
@@ -102,7 +96,7 @@ constexpr Field<AttentionKernel> kKernel[] = {
      read_curve<&AttentionKernel::forward>, write_curve<&AttentionKernel::forward>},
     {"backward", "map", "likewise, with 2.5 times the work of the forward", Need::Required,
      read_curve<&AttentionKernel::backward>, write_curve<&AttentionKernel::backward>},
-    {"band", "number in [0, 1)", "of both, as that of the kind, which is the default", Need::Optional,
+    {"band", "number in [0, 0.95]", "of both, as that of the kind, which is the default", Need::Optional,
      read_as<&AttentionKernel::band, Band>, write_as<&AttentionKernel::band>},
     {"provenance", "assumed | published | measured", "how they are known", Need::Required,
      read_as<&AttentionKernel::provenance>, write_as<&AttentionKernel::provenance>},
@@ -130,8 +124,8 @@ constexpr Field<MessageCurve> kMessages[] = {
      Need::Required, read_as<&MessageCurve::middle, NotNegative>, write_number<&MessageCurve::middle>},
     {"large", "number in (0, 1]", "share of the links' bandwidth that large messages reach", Need::Required,
      read_as<&MessageCurve::large, UpTo1>, write_number<&MessageCurve::large>},
-    {"band", "number in [0, 1)", "how far off they may be; default: 0", Need::Optional,
-     read_as<&MessageCurve::band, From0To1>, write_number<&MessageCurve::band>},
+    {"band", "number in [0, 0.95]", "how far off they may be; default: 0", Need::Optional,
+     read_as<&MessageCurve::band, Band>, write_number<&MessageCurve::band>},
     {"provenance", "assumed | published | measured", "how they are known", Need::Required,
      read_as<&MessageCurve::provenance>, write_as<&MessageCurve::provenance>},
     {"source", "text", "where they come from", Need::Required, read_as<&MessageCurve::source>,
@@ -174,7 +168,7 @@ constexpr Field<CollectiveCurve> kCollectives[] = {
                              each.start, each.hop, each.share);
        if (!text.empty()) out.line(key, "[" + text + "]");
      }},
-    {"band", "number in [0, 1)", "how far off they may be, in nine of ten cases; default: 0", Need::Optional,
+    {"band", "number in [0, 0.95]", "how far off they may be, in nine of ten cases; default: 0", Need::Optional,
      read_as<&CollectiveCurve::band, Band>, write_number<&CollectiveCurve::band>},
     {"provenance", "assumed | published | measured", "how they are known", Need::Required,
      read_as<&CollectiveCurve::provenance>, write_as<&CollectiveCurve::provenance>},
@@ -324,7 +318,7 @@ constexpr Field<EfficiencyKeys> kEfficiency[] = {
      [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
        if (efficiency.value.fixed.value > 0) out.line(key, value_text(efficiency.value.fixed));
      }},
-    {"band", "number in [0, 1)",
+    {"band", "number in [0, 0.95]",
      "in nine of ten cases the true share lies within share * (1 - band) and share * (1 + band); default: 0",
      Need::Optional,
      [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {

@@ -210,12 +210,6 @@ struct AtLeast2 {
   const char* operator()(std::int64_t value) const { return value >= 2 ? "" : "must be at least 2"; }
 };
 
-struct LessThan1 {
-  const char* operator()(double value) const {
-    return value >= 0 && value < 1 ? "" : "must be at least 0, less than 1";
-  }
-};
-
 constexpr Field<MeasuredTable> kMeasured[] = {
     {"table", "text", "its title", Need::Required, read_as<&MeasuredTable::title>, write_nothing},
     {"source", "text", "where it is published", Need::Required, read_as<&MeasuredTable::source>, write_nothing},
@@ -258,7 +252,7 @@ constexpr Field<MeasuredTable> kMeasured[] = {
      Need::Optional, read_as<&MeasuredTable::noise, Positive>, write_nothing},
     {"faulty", "number in [0, 1)",
      "share of the runs that may have gone wrong, unmarked: how little a fit minds those that are far off; default: 0",
-     Need::Optional, read_as<&MeasuredTable::faulty, LessThan1>, write_nothing},
+     Need::Optional, read_as<&MeasuredTable::faulty, Below1>, write_nothing},
     {"constants", "list of maps", "what was fitted; see measured.constants", Need::Optional, read_constants,
      write_nothing},
 };

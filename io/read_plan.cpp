@@ -22,10 +22,6 @@ void read_zero(Reader& reader, const At& at, Training& training) {
     reader.error(at, "is not modelled yet: docs/guide/scope.md; write 0, or 1 (optimizer states divided)");
 }
 
-void write_expert_products(YamlText& out, std::string_view key, const Training& training) {
-  if (training.expert_products != ExpertProducts::Fused) write_as<&Training::expert_products>(out, key, training);
-}
-
 constexpr Field<Training> kTraining[] = {
     {"global_batch_size", "whole number >= 1",
      "samples per optimizer step = micro_batch_size * micro_batches * plan.data_parallel; two of the three are given; "
@@ -64,7 +60,8 @@ constexpr Field<Training> kTraining[] = {
     {"expert_products", "fused | looped",
      "of experts, on devices with efficiency.matrix_product.tiles, in fp16 and bf16: one call for all, or one each; "
      "default: fused",
-     Need::Optional, read_as<&Training::expert_products>, write_expert_products},
+     Need::Optional, read_as<&Training::expert_products>,
+     write_unless<&Training::expert_products, ExpertProducts::Fused>},
     {"sequence_length", "whole number >= 1", "tokens per sample, for tokens/s", Need::Optional,
      read_as<&Training::sequence_length, AtLeast1>, write_as<&Training::sequence_length>},
     {"framework", "map", "what a framework holds beside the tensors of the operators; default: nothing", Need::Optional,

@@ -30,7 +30,7 @@ std::string reason(const std::string& what) {
 }
 
 PredictedRun predicted(const MeasuredTable& table, const MeasuredRun& run, const ScenarioOf& scenario_of,
-                       const std::vector<std::string>& more) {
+                       const std::vector<std::string>& more, bool ranges) {
   PredictedRun result{.run = run, .figures = {}};
   if (run.state != RunState::Compared && run.state != RunState::Failed) return result;
   std::vector<std::string> set = more;
@@ -44,11 +44,13 @@ PredictedRun predicted(const MeasuredTable& table, const MeasuredRun& run, const
     const Answer answer = price(plan, cost, Engine::Auto);
     result.fits = answer.report.fits;
     if (run.state == RunState::Failed) return result;
-    const std::optional<SpeedRange> range = speed_range(answer, Engine::Auto, 0).range;
-    for (const RunFigure& figure : table.figures) {
+    result.from_operators = scenario.cost == CostSourceKind::Roofline;
+    for (const RunFigure& figure : table.figures)
       result.figures.push_back(figure_of(answer, figure.sought));
-      result.ranges.push_back(range_of(answer, figure.sought, result.figures.back(), range));
-    }
+    if (!ranges) return result;
+    const std::optional<SpeedRange> range = speed_range(answer, Engine::Auto, 0).range;
+    for (std::size_t f = 0; f < table.figures.size(); ++f)
+      result.ranges.push_back(range_of(answer, table.figures[f].sought, result.figures[f], range));
   } catch (const InputError& error) {
     result.run.state = RunState::Unpriced, result.run.why = reason(error.what());
     result.figures.clear(), result.ranges.clear();
@@ -136,10 +138,10 @@ std::string short_key(const std::string& key) {
 }  // namespace
 
 std::vector<PredictedRun> predict(const MeasuredTable& table, const std::vector<MeasuredRun>& runs,
-                                  const ScenarioOf& scenario, const std::vector<std::string>& more) {
+                                  const ScenarioOf& scenario, const std::vector<std::string>& more, bool ranges) {
   std::vector<PredictedRun> result;
   for (const MeasuredRun& run : runs)
-    result.push_back(predicted(table, run, scenario, more));
+    result.push_back(predicted(table, run, scenario, more, ranges));
   return result;
 }
 
@@ -208,7 +210,7 @@ std::vector<double> left_out_needed(const MeasuredTable& table, const std::vecto
   for (const PredictedRun& each : runs) {
     const auto error = each.error(0);
     const auto range = each.range(0);
-    if (!error || !range || each.run.place.line % kCalibratedOn != 0) continue;
+    if (!error || !range || !each.from_operators || each.run.place.line % kCalibratedOn != 0) continue;
     const double off = std::log1p(*error), stated = each.figures.front(), left_out = std::log1p(kLeftOut);
     const double side = off < 0 ? std::log(range->high / stated) : std::log(stated / range->low);
     needed.push_back(std::expm1(std::sqrt(std::max(0.0, off * off - side * side + left_out * left_out))));

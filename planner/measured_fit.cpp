@@ -52,7 +52,7 @@ class Search {
     for (std::size_t i = 0; i < values.size(); ++i)
       set.push_back(table_.constants[i].key + "=" + text(i, values[i]));
     double sum = 0;
-    for (const PredictedRun& each : predict(table_, runs_, scenario_, set)) {
+    for (const PredictedRun& each : predict(table_, runs_, scenario_, set, false)) {
       if (each.run.state != RunState::Compared) throw InputError(each.run.place, "makes no scenario: " + each.run.why);
       sum += of_run(std::log(each.figures.front() / *each.run.figures.front()) / table_.noise);
     }

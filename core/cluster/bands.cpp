@@ -7,7 +7,11 @@ namespace pipewright {
 namespace {
 
 void divide(Time& time, double factor) {
-  time.value = std::llround(static_cast<double>(time.value) / factor);
+  time.value = rounded(static_cast<double>(time.value) / factor, "a time at the end of its band");
+}
+
+void raise(double& share, double factor) {
+  share = std::min(1.0, share * factor);
 }
 
 }  // namespace
@@ -19,12 +23,12 @@ double band_factor(double band, double place) {
 void move(Efficiency& efficiency, double place) {
   const double factor = band_factor(efficiency.band, place);
   for (auto& [work, share] : efficiency.curve)
-    share = std::min(1.0, share * factor);
+    raise(share, factor);
   if (efficiency.tiles) efficiency.tiles->sustained *= factor;
   for (AttentionKernel& kernel : efficiency.kernels) {
     const double own = band_factor(kernel.band.value_or(efficiency.band), place);
     for (AttentionCurve* each : {&kernel.forward, &kernel.backward})
-      each->share = std::min(1.0, each->share * own);
+      raise(each->share, own);
   }
 }
 
@@ -33,14 +37,23 @@ void move(CollectiveCurve& curve, double place) {
   for (double* start : {&curve.start, &curve.hop, &curve.large_start, &curve.large_hop})
     *start /= factor;
   for (double* share : {&curve.small, &curve.middle, &curve.large})
-    *share *= factor;
-  for (SwitchCurve& each : curve.in_switch)
-    each.start /= factor, each.hop /= factor, each.share *= factor;
+    raise(*share, factor);
+  for (SwitchCurve& each : curve.in_switch) {
+    each.start /= factor, each.hop /= factor;
+    raise(each.share, factor);
+  }
+}
+
+void move(MessageCurve& curve, double place) {
+  const double factor = band_factor(curve.band, place);
+  curve.start /= factor, curve.middle /= factor;
+  raise(curve.small, factor), raise(curve.large, factor);
 }
 
 void move(HostTimes& host, double place) {
   const double factor = band_factor(host.band.value_or(kHostBand), place);
-  for (Time* time : {&host.operation, &host.collective, &host.skew, &host.pass, &host.message, &host.step})
+  for (Time* time : {&host.operation, &host.collective, &host.skew, &host.pass, &host.message, &host.step,
+                     &host.compiled, &host.graph_node})
     divide(*time, factor);
   if (host.backward) divide(*host.backward, factor);
 }
@@ -54,7 +67,10 @@ void move(NodeLinks& links, double place) {
 
 void move(Network& network, double place) {
   const double factor = band_factor(network.band.value_or(kNetworkBand), place);
-  network.bandwidth.value *= std::min(factor, 1 / network.share);
+  if (factor > 1)
+    raise(network.share, factor);
+  else
+    network.bandwidth.value *= factor;
   divide(network.latency, factor);
 }
 

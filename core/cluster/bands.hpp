@@ -23,9 +23,11 @@ constexpr double kNetworkBand = 0.3;  // NICs reach 0.65 to 0.92 of their rate b
 
 double band_factor(double band, double place);
 
-// Everything at one place of its band; shares of a peak are at most 1, and a network's rate is at most nominal.
+// Everything at one place of its band. Shares are at most 1, and nothing is faster than a link's or NIC's nominal rate:
+// above its stated figures a network reaches more of it (`share`). Throws OverflowError where a time passes 2^62 ns.
 void move(Efficiency& efficiency, double place);
 void move(CollectiveCurve& curve, double place);
+void move(MessageCurve& curve, double place);
 void move(HostTimes& host, double place);
 void move(NodeLinks& links, double place);
 void move(Network& network, double place);

@@ -113,21 +113,24 @@ std::optional<MeasuredPrice> measured_price(const MeasuredDevice& device, const 
   const MeasuredSeries* const series = find_series(device, question);
   if (series == nullptr) return std::nullopt;
   MeasuredPrice price;
+  double shared = device.repeat_error, formula = 0;
   for (const MeasuredSize& each : series->sizes)
     if (each.size == size) {
-      price = {each.ns, device.repeat_error, each.error, true, 0};
+      price = {each.ns, shared, each.error, true, 0};
       break;
     }
   if (!price.exact) {
     if (!series->formula) return std::nullopt;
     price.beyond = distance(*series, size);
     price.ns = series->formula->at(size, series->sms);
-    price.common = std::hypot(series->errors.common, device.repeat_error) * (1 + price.beyond);
+    shared *= 1 + price.beyond, formula = series->errors.common * (1 + price.beyond);
+    price.common = std::hypot(formula, shared);
     price.independent = series->errors.independent * (1 + price.beyond);
   }
   const auto own = device.sigmas_of.find(std::string(question.operation));
-  const double sigmas = device.sigmas + (own == device.sigmas_of.end() ? 0 : own->second);
-  price.ns *= std::exp(sigmas * price.error());  // errors are those of logarithms
+  const double sigmas = own == device.sigmas_of.end() ? 0 : own->second;
+  // Errors are those of logarithms.
+  price.ns *= std::exp(device.sigmas * shared + sigmas * std::hypot(formula, price.independent));
   return price;
 }
 

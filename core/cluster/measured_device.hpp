@@ -157,8 +157,9 @@ struct MeasuredDevice {
   std::vector<MeasuredPair> interference;
   std::vector<MeasuredCollective> collectives;
 
-  double sigmas = 0;  // times are so many of their standard errors longer: the ends of an error bar (`moved`)
-  std::map<std::string, double> sigmas_of;  // likewise of one operation, on top
+  // Times are so many standard errors longer (`moved`): of what all share (repeat_error), and of an operation's own.
+  double sigmas = 0;
+  std::map<std::string, double> sigmas_of;
   bool operator==(const MeasuredDevice&) const = default;
 };
 
@@ -194,8 +195,8 @@ std::vector<int> measured_splits(const MeasuredDevice& device);
 // Sum over dimensions of |ln(size / nearest measured)|; 0 within the box that the series' sizes span.
 double distance(const MeasuredSeries& series, const OperationSize& size);
 
-// The same device with the times of one operation, or "": all of them, `sigmas` standard errors longer (shorter:
-// negative).
+// The same device with its times longer (shorter: negative) by so many standard errors: of `operation` by those of its
+// own readings and formula, or with "" of all operations by `repeat_error`, which they share.
 std::shared_ptr<const MeasuredDevice> moved(const MeasuredDevice& device, double sigmas,
                                             const std::string& operation = "");
 

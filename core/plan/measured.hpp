@@ -93,7 +93,7 @@ struct MeasuredTable {
   std::string devices;          // head of the column with the number of devices; "": there is none
   std::int64_t fit_every = 0;   // lines 14, 28, ... of every file, the header being line 1; 0: none
   double noise = 0.05;          // of a run: relative standard deviation, against which the fit weighs what is expected
-  double faulty = 0;         // share of the runs that a fit takes to have gone wrong
+  double faulty = 0;            // share of the runs that a fit takes to have gone wrong
   std::vector<FittedConstant> constants;
   Place place;
 };
@@ -130,6 +130,7 @@ struct PredictedRun {
   std::vector<double> figures;                          // by figure, SI base units; none where the run was not priced
   std::vector<std::optional<FigureRange>> ranges = {};  // likewise; none: not asked for
   bool fits = true;                                     // its devices' memory
+  bool from_operators = true;                           // so what the model leaves out is part of its ranges
   // Relative error of a figure that was measured and predicted.
   std::optional<double> error(std::size_t figure) const {
     if (run.fitted || figures.empty() || !run.figures[figure]) return std::nullopt;

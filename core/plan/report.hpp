@@ -114,7 +114,7 @@ struct Report {
   std::optional<SteadyState> steady;  // asynchronous schedules only
   Time makespan;                      // the whole run, with fill and drain
   double samples_per_s = 0;
-  std::optional<SpeedRange> range;  // where figures with a band or measured ones price the layers
+  std::optional<SpeedRange> range;  // where figures with a stated band or measured ones price the step
   std::optional<double> tokens_per_s, mfu;
   std::optional<double> hfu;        // as mfu, with the forwards that are repeated; where any is
   double bubble_fraction = 0;       // 1 - busy / (workers * makespan); asynchronous: of one steady period

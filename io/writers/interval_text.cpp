@@ -58,8 +58,10 @@ std::vector<std::pair<std::string, std::string>> interval_lines(const Report& re
 std::string memory_within_90(const MemoryNeed& need) {
   const Bytes low = std::min(quantile(need, 0.05), need.with_reserve);
   const Bytes high = std::max(quantile(need, 0.95), need.with_reserve);
-  const double width = static_cast<double>((need.high - need.low).value);
-  const double allocator = static_cast<double>((need.rounding + need.fragmentation).value) / width;
+  const Bytes width = need.high - need.low, by_allocator = need.rounding + need.fragmentation;
+  if (width <= by_allocator)  // the model states what it keeps
+    return within_90(short_bytes(low), short_bytes(high)) + " (what the allocator adds)";
+  const double allocator = ratio(by_allocator, width);
   return fmt::format("{} (activations {}, allocator {} of its width)", within_90(short_bytes(low), short_bytes(high)),
                      percent(1 - allocator), percent(allocator));
 }

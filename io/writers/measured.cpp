@@ -15,14 +15,18 @@ namespace {
 
 constexpr std::string_view kErrorsHead =
     "errors of the predictions, magnitudes; bias with signs; rows inside their 90 % interval, median half-width\n";
-constexpr int kSummaryWidth = 165;  // a table without its last columns says nothing
-constexpr double kNear = 0.03;      // of the group's fastest: as good
+// Tables whose last columns, below the others, would say nothing.
+constexpr int kRunsWidth = 140, kSummaryWidth = 165;
+constexpr double kNear = 0.03;  // of the group's fastest: as good
 
 std::string percent(double share) {
   return fmt::format("{:+.1f} %", 100 * share);
 }
 std::string size(double share) {
   return fmt::format("{:.2f} %", 100 * share);
+}
+int wide(const TableOptions& options, int least) {
+  return options.given ? options.width : std::max(options.width, least);
 }
 std::string line_of(const Place& place) {
   return fmt::format("{}:{}", place.file.substr(place.file.rfind('/') + 1), place.line);
@@ -185,12 +189,12 @@ std::string measured_text(const MeasuredResult& result, const TableOptions& opti
   std::string text = wrapped("", result.title, options.width) + wrapped("source ", result.source, options.width);
   if (!result.note.empty()) text += wrapped("note   ", result.note, options.width);
   if (result.counts.compared + result.counts.fitted > 0)
-    text += "\n" + text_table(runs_columns(result), std::max(options.width, 140)) + "\n";
+    text += "\n" + text_table(runs_columns(result), wide(options, kRunsWidth)) + "\n";
   text += counts_text(result, options.width, "");
   if (!result.constants.empty()) text += "\n" + constants_text(result, options.width);
   if (!result.summaries.empty())
-    text += "\n" + std::string(kErrorsHead) +
-            text_table(summary_columns({&result}, false), std::max(options.width, kSummaryWidth));
+    text +=
+        "\n" + std::string(kErrorsHead) + text_table(summary_columns({&result}, false), wide(options, kSummaryWidth));
   if (!result.ranking.empty()) text += "\n" + ranking_text(result, options.width);
   return text;
 }
@@ -200,8 +204,7 @@ std::string measured_summary(const std::vector<MeasuredResult>& results, const s
   std::vector<const MeasuredResult*> all;
   for (const MeasuredResult& each : results)
     all.push_back(&each);
-  std::string text = std::string(kErrorsHead) +
-                     text_table(summary_columns(all, true), std::max(options.width, kSummaryWidth)) +
+  std::string text = std::string(kErrorsHead) + text_table(summary_columns(all, true), wide(options, kSummaryWidth)) +
                      "\nranking within 3 % of the fastest\n";
   for (const MeasuredResult& each : results)
     if (!each.ranking.empty())

@@ -45,13 +45,31 @@ Device& device_of(Cluster& cluster, int device_class) {
   return device_class == 0 ? cluster.device : cluster.others[static_cast<std::size_t>(device_class - 1)].device;
 }
 
-// The attention kernel that runs, where there are several; nullptr: none has a curve of its own.
-const AttentionKernel* kernel_of(const Efficiency& efficiency, const Training& training) {
-  if (efficiency.kernels.empty()) return nullptr;
-  const AttentionKernelName name = training.attention_kernel.value_or(efficiency.kernels.front().kernel);
-  const auto found = std::find_if(efficiency.kernels.begin(), efficiency.kernels.end(),
-                                  [&](const AttentionKernel& each) { return each.kernel == name; });
-  return found == efficiency.kernels.end() ? nullptr : &*found;
+struct KnownBand {
+  double band = 0;
+  Provenance provenance = Provenance::Assumed;
+};
+
+// The attention kernel of an operator, as core/cost/sources/roofline.cpp takes it; nullptr: it takes the share.
+const AttentionKernel* kernel_of(const Efficiency& efficiency, const Operator& op, const Training& training) {
+  const bool halves = training.precision == Precision::Fp16 || training.precision == Precision::Bf16;
+  if (!halves || efficiency.kernels.empty() || op.attention.heads <= 0) return nullptr;
+  return attention_kernel(efficiency.kernels, training.attention_kernel.value_or(efficiency.kernels.front().kernel),
+                          (op.attention.key_size + op.attention.value_size) / 2);
+}
+
+// The widest band of what prices the operators of one kind.
+KnownBand widest(const Efficiency& stated, OperatorKind kind, const Scenario& scenario) {
+  if (stated.kernels.empty()) return {stated.band, stated.provenance};
+  KnownBand widest{-1};
+  for (const Work& work : scenario.model.works)
+    for (const Operator& op : work.operators) {
+      if (op.kind != kind) continue;
+      const AttentionKernel* const kernel = kernel_of(stated, op, scenario.training);
+      const double band = kernel ? kernel->band.value_or(stated.band) : stated.band;
+      if (band > widest.band) widest = {band, kernel ? kernel->provenance : stated.provenance};
+    }
+  return widest;
 }
 
 void add_kinds(std::vector<RangeSource>& sources, const Scenario& scenario, int c) {
@@ -60,10 +78,8 @@ void add_kinds(std::vector<RangeSource>& sources, const Scenario& scenario, int 
   for (std::size_t kind = 0; kind < used.size(); ++kind) {
     const auto& stated = device.efficiency[kind];
     if (!used[kind] || !stated) continue;
-    const AttentionKernel* const kernel = kernel_of(*stated, scenario.training);
-    const double band = kernel ? kernel->band.value_or(stated->band) : stated->band;
+    const auto [band, provenance] = widest(*stated, static_cast<OperatorKind>(kind), scenario);
     if (band <= 0) continue;
-    const Provenance provenance = kernel ? kernel->provenance : stated->provenance;
     sources.push_back({fmt::format("{} on {}", kKindWords[kind], device.name), known(band, provenance),
                        "calibrate --backend cuda on such a device", [c, kind](Scenario& changed, double place) {
                          move(*device_of(changed.cluster, c).efficiency[kind], place);
@@ -83,15 +99,26 @@ std::set<std::string> operations_of(const Scenario& scenario, const MeasuredDevi
   return found;
 }
 
+std::string standard_error(double error) {
+  return fmt::format("+-{:.3g} %, standard error", 100 * kSigmas90 * error);
+}
+
 void add_measured(std::vector<RangeSource>& sources, const Scenario& scenario, int c) {
   const Device& device = scenario.cluster.device_of(c);
-  for (const std::string& operation : operations_of(scenario, *device.measured))
+  const std::set<std::string> operations = operations_of(scenario, *device.measured);
+  const auto moving = [c](const std::string& operation) {
+    return [c, operation](Scenario& changed, double place) {
+      auto& measured = device_of(changed.cluster, c).measured;
+      measured = moved(*measured, -place * kSigmas90, operation);
+    };
+  };
+  if (device.measured->repeat_error > 0 && !operations.empty())
+    sources.push_back({fmt::format("repeated readings of {}", device.name),
+                       standard_error(device.measured->repeat_error), "calibrate on a quiet machine", moving("")});
+  for (const std::string& operation : operations)
     sources.push_back({fmt::format("measured times of {} on {}", operation, device.name),
                        "standard errors of readings and formula", "calibrate with more sizes and a larger --budget",
-                       [c, operation](Scenario& changed, double place) {
-                         auto& measured = device_of(changed.cluster, c).measured;
-                         measured = moved(*measured, -place * kSigmas90, operation);
-                       }});
+                       moving(operation)});
 }
 
 void add_device(std::vector<RangeSource>& sources, const Scenario& scenario, int c) {
@@ -99,12 +126,13 @@ void add_device(std::vector<RangeSource>& sources, const Scenario& scenario, int
   if (device.measured) add_measured(sources, scenario, c);
   add_kinds(sources, scenario, c);
   const HostTimes& host = device.host;
-  if ((host.operation + host.backward.value_or(Time{}) + host.collective + host.skew + host.pass + host.message +
-       host.step) > Time{})
+  if (host.band.value_or(kHostBand) > 0 && (host.operation + host.backward.value_or(Time{}) + host.collective +
+                                            host.skew + host.pass + host.message + host.step) > Time{})
     sources.push_back({fmt::format("the host of {}", device.name),
                        known(host.band, kHostBand, device.provenances, "host.band"),
                        "a step of a small model with the same framework (device.host)",
-                       [c](Scenario& changed, double place) { move(device_of(changed.cluster, c).host, place); }});
+                       [c](Scenario& changed, double place) { move(device_of(changed.cluster, c).host, place); },
+                       host.band.has_value()});
   if (device.collectives && device.collectives->band > 0)
     sources.push_back({fmt::format("collectives inside a node of {}", device.name),
                        known(device.collectives->band, device.collectives->provenance),
@@ -113,12 +141,13 @@ void add_device(std::vector<RangeSource>& sources, const Scenario& scenario, int
                        }});
 }
 
-// Collectives with a curve of their own are shares of the nominal bandwidth that were measured: messages alone move.
-void move_messages(Cluster& cluster, double place) {
+// Curves of collectives and messages are shares of the nominal bandwidth with bands of their own: these do not move.
+void move_links(Cluster& cluster, double place) {
   const double before = cluster.links.bandwidth.value;
   move(cluster.links, place);
   const double lost = before / cluster.links.bandwidth.value;
   each_device(cluster, [lost](Device& device) {
+    if (device.messages) device.messages->small *= lost, device.messages->large *= lost;
     if (!device.collectives) return;
     CollectiveCurve& curve = *device.collectives;
     for (double* share : {&curve.small, &curve.middle, &curve.large})
@@ -129,16 +158,21 @@ void move_messages(Cluster& cluster, double place) {
 }
 
 void add_links(std::vector<RangeSource>& sources, const Cluster& cluster) {
+  if (const auto& messages = cluster.device.messages; messages && messages->band > 0)
+    sources.push_back({fmt::format("messages of {}", cluster.device.name), known(messages->band, messages->provenance),
+                       "messages by size from device to device (device.messages)",
+                       [](Scenario& changed, double place) { move(*changed.cluster.device.messages, place); }});
   if (cluster.links.kind != LinkKind::Ideal && cluster.links.band.value_or(kLinkBand) > 0)
-    sources.push_back({"links inside a node",
-                       known(cluster.links.band, kLinkBand, cluster.provenances, "node.links.band"),
-                       "messages by size inside a node (cluster.node.links)",
-                       [](Scenario& changed, double place) { move_messages(changed.cluster, place); }});
+    sources.push_back(
+        {"links inside a node", known(cluster.links.band, kLinkBand, cluster.provenances, "node.links.band"),
+         "messages by size inside a node (cluster.node.links)",
+         [](Scenario& changed, double place) { move_links(changed.cluster, place); }, cluster.links.band.has_value()});
   if (cluster.nodes > 1 && cluster.network && !cluster.network->ideal &&
       cluster.network->band.value_or(kNetworkBand) > 0)
     sources.push_back({"the network", known(cluster.network->band, kNetworkBand, cluster.provenances, "network.band"),
                        "collectives by size between nodes (cluster.network)",
-                       [](Scenario& changed, double place) { move(*changed.cluster.network, place); }});
+                       [](Scenario& changed, double place) { move(*changed.cluster.network, place); },
+                       cluster.network->band.has_value()});
 }
 
 // A layer that computes much has a long key.
@@ -152,28 +186,19 @@ std::shared_ptr<const MachineProfile> scaled(MachineProfile profile, double fact
   for (LayerTimes& layer : profile.layers)
     if (key.empty() || layer.key == key)
       for (Time* time : {&layer.forward, &layer.input_gradient, &layer.weight_gradient})
-        time->value = std::llround(static_cast<double>(time->value) * factor);
+        time->value = rounded(static_cast<double>(time->value) * factor, "a layer's time");
   return std::make_shared<const MachineProfile>(std::move(profile));
-}
-
-bool has_band(const Cluster& cluster) {
-  for (int c = 0; c < cluster.classes(); ++c) {
-    if (cluster.device_of(c).measured) return true;
-    for (const auto& each : cluster.device_of(c).efficiency)
-      if (each && each->band > 0) return true;
-  }
-  return false;
 }
 
 }  // namespace
 
 std::vector<RangeSource> range_sources(const Scenario& scenario) {
-  if (scenario.cost != CostSourceKind::Roofline || scenario.model.works.empty() || !has_band(scenario.cluster))
-    return {};
+  if (scenario.cost != CostSourceKind::Roofline || scenario.model.works.empty()) return {};
   std::vector<RangeSource> sources;
   for (int c = 0; c < scenario.cluster.classes(); ++c)
     add_device(sources, scenario, c);
   add_links(sources, scenario.cluster);
+  if (std::none_of(sources.begin(), sources.end(), [](const RangeSource& each) { return each.stated; })) return {};
   return sources;
 }
 
@@ -181,8 +206,8 @@ std::vector<RangeSource> profile_sources(const Scenario& scenario) {
   if (scenario.cost != CostSourceKind::Profile || !scenario.profile) return {};
   const MachineProfile& profile = *scenario.profile;
   const auto source = [](std::string what, double error, std::string measure, const std::string& key) {
-    return RangeSource{std::move(what), fmt::format("+-{:.3g} %, standard error", 100 * kSigmas90 * error),
-                       std::move(measure), [error, key](Scenario& changed, double place) {
+    return RangeSource{std::move(what), standard_error(error), std::move(measure),
+                       [error, key](Scenario& changed, double place) {
                          changed.profile = scaled(*changed.profile, std::exp(-place * kSigmas90 * error), key);
                        }};
   };

@@ -76,7 +76,7 @@ std::pair<Time, Time> ends(Time stated, const std::vector<RangeCause>& causes, s
   for (std::size_t i = 0; i < causes.size(); ++i)
     if (i != without) faster += causes[i].faster * causes[i].faster, slower += causes[i].slower * causes[i].slower;
   const auto at = [&](double exponent) {
-    return Time{std::llround(static_cast<double>(stated.value) * std::exp(exponent))};
+    return Time{rounded(static_cast<double>(stated.value) * std::exp(exponent), "the 90 % interval")};
   };
   return {at(-std::sqrt(faster)), at(std::sqrt(slower))};
 }
@@ -127,7 +127,7 @@ SpeedRange combined(Time stated, double samples_per_s, std::vector<RangeCause> c
   return range;
 }
 
-SpeedRangeAnswer speed_range(const Answer& answer, Engine engine, std::optional<std::int64_t> largest_run) {
+SpeedRangeAnswer speed_range(const Answer& answer, Engine engine, std::optional<std::int64_t> largest_run) try {
   const Time stated = answer.report.step_time;
   if (stated == Time{}) return {};
   SpeedRangeAnswer result;
@@ -150,6 +150,8 @@ SpeedRangeAnswer speed_range(const Answer& answer, Engine engine, std::optional<
   if (from_operators) causes.push_back(left_out());
   result.range = combined(stated, answer.report.samples_per_s, std::move(causes));
   return result;
+} catch (const InputError& error) {
+  return {.range = std::nullopt, .caution = fmt::format("no 90 % interval: at an end of it {}", error.what())};
 }
 
 std::optional<SpeedRange> speed_range(const Found& found) {

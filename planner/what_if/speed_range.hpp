@@ -1,9 +1,10 @@
 // The 90 % interval of the step time, what it is made of, and what to measure to make it smaller.
 //
 // Causes are independent of one another: each kind of operator on each class of devices (its band), collectives inside
-// a node, links, network and host (theirs), a measured device or profile (its errors), and what the model leaves out
-// (kLeftOut). The same plan and schedule is priced with one cause at a time at either end of its own 90 %, and the
-// effects add up by the root of the sum of squares of their logarithms, on each side of the stated step t:
+// a node, messages, links, network and host (theirs), each operation of a measured device and what all its times share,
+// a measured profile (its errors), and what the model leaves out (kLeftOut). The same plan and schedule is priced with
+// one cause at a time at either end of its own 90 %, and the effects add up by the root of the sum of squares of their
+// logarithms, on each side of the stated step t:
 //
 //     d_c = ln(t / shortest of t, better_c, worse_c)      u_c = ln(longest / t)
 //     interval = t exp(-sqrt(sum of d_c^2)) .. t exp(sqrt(sum of u_c^2))        share_c = (d_c^2 + u_c^2) / sum of them
@@ -32,7 +33,8 @@ struct SpeedRangeAnswer {
   std::string caution;  // "", or which better figures do not make shorter steps
 };
 
-// Nothing where no figure with a band, no measured device and no measured profile prices a layer.
+// Nothing where no figure with a stated band, no measured device and no measured profile prices the step, or where an
+// end of it is longer than 2^62 ns, which the caution says.
 //
 // A run too long to be repeated at once (more ops and messages than `largest_run`, else `largest_repeated_run`) is
 // repeated by fixed orders, with one copy for all that lie alike on the cluster: the step grows and shrinks as that

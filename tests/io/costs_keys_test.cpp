@@ -205,7 +205,7 @@ TEST_CASE("An efficiency is one share or one growing curve, and says how it is k
   names("{matrix_product: {" + known + "}}", "give one of share and curve");
   names("{matrix_product: {share: 0.5, curve: [[1e9, 0.5]], " + known + "}}", "give one of share and curve");
   names("{matrix_product: {share: 1.5, " + known + "}}", "at most 1");
-  names("{matrix_product: {share: 0.5, band: 1, " + known + "}}", "less than 1");
+  names("{matrix_product: {share: 0.5, band: 0.96, " + known + "}}", "must be at least 0, at most 0.95");
   names("{matrix_product: {curve: [[1e9, 0.5], [1e8, 0.6]], " + known + "}}", "does not grow");
   names("{matrix_product: {curve: [[1e9]], " + known + "}}", "write e.g. [1e9, 0.4]");
   names("{matmul: {share: 0.5, " + known + "}}", "matrix_product");
@@ -213,6 +213,9 @@ TEST_CASE("An efficiency is one share or one growing curve, and says how it is k
   names("{recurrent: {share: 0.5, " + tiles + known + "}}", "tiles are of matrix_product and convolution");
   names("{convolution: {" + tiles + known + "}}", "give one of share and curve");
   names("{convolution: {share: 0.5, " + tiles + known + "}}", "needs multiprocessors");
+  names("{matrix_product: {share: 0.5, " + known + "}}, messages: {start: 1, small: 1, middle: 1, large: 1, band: 1, " +
+            known + "}, host: {band: 1}",
+        "messages.band: \"1\" must be at least 0, at most 0.95");
 }
 
 TEST_CASE("What is not modelled, or cannot be divided, is refused with a way out") {

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/model/layer_builder.hpp"
 #include "planner/figures.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
@@ -100,6 +101,8 @@ TEST_CASE("What the model would have to leave out for every fifth line to lie in
   CHECK(needed[0] == 0);
   CHECK(needed[1] == doctest::Approx(std::exp(std::sqrt(0.068835 - 0.033241 + 0.005923)) - 1).epsilon(1e-4));
   CHECK(needed[2] == doctest::Approx(std::exp(std::sqrt(0.049793 - 0.011101 + 0.005923)) - 1).epsilon(1e-4));
+  runs[2].from_operators = false;  // a profile's interval has no such part
+  CHECK(left_out_needed(table(), runs).size() == 2);
 }
 
 TEST_CASE("Times have the interval of the step, rates its inverse, and other figures none") {
@@ -218,6 +221,40 @@ TEST_CASE("A fit finds the constant that the runs were made with, and keeps what
   CHECK(std::atof(found.values[0].c_str()) == doctest::Approx(1500).epsilon(0.003));
   CHECK(found.values[1] == "7");
   CHECK(fit(fitted, runs, uniform()).values == found.values);
+}
+
+TEST_CASE("Runs have 90 % intervals unless they are not asked for") {
+  const std::vector<MeasuredRun> runs = {measured(1, 0.006)};
+  const ScenarioOf operators = [](const std::vector<std::string>& set) {
+    Scenario scenario = uniform()(set);
+    LayerBuilder b;
+    scenario.model.works = {b.finish({b.linear(b.input({16, 4}), {.features = 4, .bias = false})})};
+    scenario.model.layers = {{.name = "one", .work = 0}};
+    scenario.model.input_amount = {.values = 64};
+    settle(scenario.model, Bytes{4}, {});
+    scenario.cost = CostSourceKind::Roofline;
+    Device& device = scenario.cluster.device;
+    device.peak[Precision::Fp32] = FlopRate{1e9}, device.memory_bandwidth = Bandwidth{1e9};
+    device.host.operation = Time{20'000}, device.host.band = 0.3;
+    return scenario;
+  };
+  const PredictedRun with = predict(table(), runs, operators).at(0);
+  const PredictedRun without = predict(table(), runs, operators, {}, false).at(0);
+  CHECK(with.range(0).has_value());
+  CHECK(with.from_operators);
+  CHECK_FALSE(predict(table(), runs, uniform()).at(0).from_operators);  // stated times
+  CHECK(without.figures == with.figures);
+  CHECK(without.ranges.empty());
+}
+
+TEST_CASE("What a run counts where some may be faulty") {
+  MeasuredTable asked = table();
+  asked.constants = {{.key = "nobody", .expected = 7, .factor = 2}};
+  asked.faulty = 0.1, asked.noise = 0.1;
+  const auto counts = [&](double factor) { return fit(asked, {measured(1, 0.006 * factor, true)}, uniform()).loss; };
+  CHECK(counts(1.1) == doctest::Approx(1.08).epsilon(0.005));  // off 0.953: -2 ln(0.9 exp(-0.4542) + 0.01)
+  CHECK(counts(10) == doctest::Approx(9.21).epsilon(0.0005));
+  CHECK(counts(100) == doctest::Approx(9.21).epsilon(0.0005));
 }
 
 TEST_CASE("Where some runs may be faulty the fit goes by the others") {

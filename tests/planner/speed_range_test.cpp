@@ -1,13 +1,19 @@
 // The 90 % interval of the step time: worked out by hand, of short runs and of long ones.
 #include "planner/what_if/speed_range.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 
+#include "core/cluster/bands.hpp"
+#include "core/cluster/measured_device.hpp"
 #include "planner/answer.hpp"
 #include "planner/search/search.hpp"
+#include "planner/what_if/range_sources.hpp"
 #include "tests/planner/small_spaces.hpp"
 #include "tests/support/family_model.hpp"
 #include "tests/support/uniform_scenario.hpp"
@@ -45,6 +51,26 @@ Efficiency share(double value, double band) {
   Efficiency each;
   each.curve = {{0.0, value}}, each.band = band;
   return each;
+}
+
+// Two stages on two devices of which no figure states a band.
+Scenario unbanded() {
+  Scenario scenario = banded();
+  for (auto& each : scenario.cluster.device.efficiency)
+    each->band = 0;
+  scenario.plan.data_parallel.value = 1, scenario.cluster.devices_per_node = 2;
+  return scenario;
+}
+
+std::vector<std::string> causes_of(const Scenario& scenario) {
+  const auto told = answer(scenario, {.ignore_memory = true});
+  const auto& range = std::get<Answer>(told).report.range;
+  std::vector<std::string> causes;
+  if (range)
+    for (const RangeCause& each : range->causes)
+      causes.push_back(each.what);
+  std::sort(causes.begin(), causes.end());
+  return causes;
 }
 
 }  // namespace
@@ -147,4 +173,106 @@ TEST_CASE("a plan that a search has found has the range that its answer has") {
   for (auto& each : exact.cluster.device.efficiency)
     each->band = 0;
   CHECK_FALSE(speed_range(std::get<SearchAnswer>(search(exact, {.top = 1})).plans.front()).has_value());
+}
+
+TEST_CASE("messages that the device states have its band, and the links' band moves what they do not price") {
+  Scenario scenario = unbanded();
+  MessageCurve curve;
+  curve.start = 50, curve.small = 0.2, curve.middle = 30, curve.large = 0.5, curve.band = 0.3;
+  scenario.cluster.device.messages = curve;
+  const auto step = [](const Scenario& changed) {
+    const auto told = answer(changed, {.ignore_memory = true});
+    return static_cast<double>(std::get<Answer>(told).report.step_time.value);
+  };
+  CHECK(causes_of(scenario) == std::vector<std::string>{"messages of roomy", "what the model leaves out"});
+  Scenario slower = scenario;
+  move(*slower.cluster.device.messages, -1);
+  const auto told = answer(scenario, {.ignore_memory = true});
+  const auto& causes = std::get<Answer>(told).report.range->causes;
+  const auto messages = std::find_if(causes.begin(), causes.end(),
+                                     [](const RangeCause& each) { return each.what.starts_with("messages"); });
+  REQUIRE(messages != causes.end());
+  CHECK(messages->slower == doctest::Approx(std::log(step(slower) / step(scenario))).epsilon(1e-6));
+  // Without them the links' band is that of the messages.
+  scenario.cluster.device.messages.reset(), scenario.cluster.links.band = 0.3;
+  CHECK(causes_of(scenario) == std::vector<std::string>{"links inside a node", "what the model leaves out"});
+}
+
+TEST_CASE("any figure that states a band makes an interval, and assumed bands alone do not") {
+  const Scenario none = unbanded();
+  CHECK(causes_of(none).empty());
+  Scenario host = none;
+  host.cluster.device.host.operation = Time{20'000};
+  CHECK(causes_of(host).empty());
+  host.cluster.device.host.band = 0.3;
+  CHECK(causes_of(host).size() == 3);  // the links' assumed band is one of them
+  host.cluster.device.host.band = 0;
+  CHECK(causes_of(host).empty());
+  Scenario links = none;
+  links.cluster.links.band = 0.2;
+  CHECK(causes_of(links).size() == 2);
+  links.cluster.links.band = 0;
+  CHECK(causes_of(links).empty());
+}
+
+TEST_CASE("attention has the widest band of the kernels that the model's head sizes take") {
+  Scenario scenario = unbanded();
+  scenario.model = family_model("gpt", {{"layers", "2"},
+                                        {"hidden", "64"},
+                                        {"heads", "4"},
+                                        {"sequence_length", "32"},
+                                        {"vocabulary", "512"},
+                                        {"attention", "flash"}});
+  settle(scenario.model, Bytes{2}, {});
+  scenario.training.precision = Precision::Bf16;
+  scenario.cluster.device.peak[Precision::Bf16] = FlopRate{1e12}, scenario.cluster.device.multiprocessors = 4;
+  AttentionKernel exact, banded;
+  exact.forward.share = exact.backward.share = banded.forward.share = banded.backward.share = 0.5;
+  exact.band = 0, banded.band = 0.25, banded.head_size = 16, banded.provenance = Provenance::Published;
+  auto& kernels = scenario.cluster.device.efficiency[static_cast<std::size_t>(OperatorKind::Attention)]->kernels;
+  const auto known = [&] {
+    std::string text;
+    for (const RangeSource& each : range_sources(scenario))
+      if (each.what.starts_with("attention")) text = each.known;
+    return text;
+  };
+  kernels = {exact, banded};
+  CHECK(known() == "+-25 %, published");
+  banded.head_size = 256;  // heads of 16 take that of 128
+  kernels = {exact, banded};
+  CHECK(known().empty());
+}
+
+TEST_CASE("what all times of a measured device share is one cause, beside each operation's own errors") {
+  Scenario scenario = unbanded();
+  MeasuredDevice measured;
+  measured.repeat_error = 0.02;
+  for (const char* operation : {"linear", "layer_norm", "nobody's"})
+    measured.series.emplace_back().operation = operation;
+  scenario.cluster.device.measured = std::make_shared<const MeasuredDevice>(measured);
+  std::vector<std::string> told;
+  for (const RangeSource& each : range_sources(scenario)) {
+    told.push_back(each.what);
+    if (each.what != "repeated readings of roomy") continue;
+    CHECK(each.known == "+-3.29 %, standard error");
+    Scenario changed = scenario;
+    each.move(changed, 1);
+    CHECK(changed.cluster.device.measured->sigmas == -kSigmas90);
+    CHECK(changed.cluster.device.measured->sigmas_of.empty());
+  }
+  REQUIRE(told.size() >= 3);
+  CHECK(told[0] == "repeated readings of roomy");
+  CHECK(told[1] == "measured times of layer_norm on roomy");
+  CHECK(told[2] == "measured times of linear on roomy");
+}
+
+TEST_CASE("a step whose interval would be too long for 64 bits has none, and says so") {
+  Scenario scenario = unbanded();
+  scenario.cluster.device.host.step = Time{kLargest / 4}, scenario.cluster.device.host.band = 0.95;
+  const auto told = answer(scenario, {.ignore_memory = true});
+  const Report& report = std::get<Answer>(told).report;
+  CHECK_FALSE(report.range.has_value());
+  CHECK(std::any_of(report.warnings.begin(), report.warnings.end(), [](const std::string& each) {
+    return each.starts_with("no 90 % interval: at an end of it a time at the end of its band overflows");
+  }));
 }
