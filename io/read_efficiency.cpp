@@ -116,6 +116,9 @@ constexpr Field<SwitchCurve> kSwitch[] = {
 };
 
 constexpr Field<MessageCurve> kMessages[] = {
+    {"links", "ideal | mesh | nvswitch | pcie",
+     "over which they were measured; over others the links' bandwidth holds; default: nvswitch", Need::Optional,
+     read_as<&MessageCurve::links>, write_unless<&MessageCurve::links, LinkKind::Nvswitch>},
     {"start", "number >= 0", "us, of every message", Need::Required, read_as<&MessageCurve::start, NotNegative>,
      write_number<&MessageCurve::start>},
     {"small", "number in (0, 1]", "share of the links' bandwidth that small messages reach", Need::Required,

@@ -117,12 +117,6 @@ struct Device {
   Place place;
 };
 
-enum class LinkKind {
-  Ideal,     // transfers take no time (identities, textbook settings)
-  Mesh,      // a link of its own for every ordered pair of devices
-  Nvswitch,  // a port in and a port out per device, any pair at full rate
-  Pcie,      // a port in and a port out per device, shared with the way to the NIC
-};
 enum class Duplex { Full, Half };     // Half: both directions share one capacity
 enum class Sharing { MaxMin, Fifo };  // how transfers divide a link
 

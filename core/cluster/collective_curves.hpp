@@ -36,6 +36,14 @@
 
 namespace pipewright {
 
+// How the devices of a node are wired.
+enum class LinkKind {
+  Ideal,     // transfers take no time (identities, textbook settings)
+  Mesh,      // a link of its own for every ordered pair of devices
+  Nvswitch,  // a port in and a port out per device, any pair at full rate
+  Pcie,      // a port in and a port out per device, shared with the way to the NIC
+};
+
 // All-reduce inside the switch.
 struct SwitchCurve {
   int members = 2;            // at least
@@ -44,8 +52,9 @@ struct SwitchCurve {
   bool operator==(const SwitchCurve&) const = default;
 };
 
-// A message between two devices of a node.
+// A message between two devices of a node, as measured over such links: over others it takes what the links say.
 struct MessageCurve {
+  LinkKind links = LinkKind::Nvswitch;
   double start = 0;             // us
   double small = 1, large = 1;  // shares of the nominal bandwidth
   double middle = 0;            // us

@@ -148,7 +148,7 @@ const Sending::Way& Sending::way(DeviceId from, DeviceId to) {
     Way& found = entry->second;
     found.rate = route.bandwidth.value / 1e6, found.latency = static_cast<double>(route.latency.value) / 1e3;
     found.inside = topology_.way(from, to) == Topology::Way::InsideNode;
-    found.by_size = found.rate > 0 && !(found.inside && cluster_.links.kind == LinkKind::Pcie);
+    found.by_size = found.rate > 0 && (!found.inside || cluster_.links.kind == cluster_.device.messages->links);
   }
   return entry->second;
 }

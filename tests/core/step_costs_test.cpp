@@ -116,6 +116,9 @@ TEST_CASE("message by size: inside a node by the device's curve, between nodes a
   const Message inside = message({0, 1});
   CHECK(inside.occupancy == us(500));
   CHECK(inside.latency == us(10));
+  cluster.links.kind = LinkKind::Mesh;  // not measured over these
+  CHECK(message({0, 1}).occupancy == us(80));
+  cluster.links.kind = LinkKind::Nvswitch;
   // 800 us on the NIC, 5 us, and the start; at a share of 0.8 its bytes take 1000 us.
   CHECK(message({0, 2}).latency == us(5 + 10));
   cluster.network->share = 0.8;
