@@ -65,7 +65,7 @@ std::vector<HtmlPage::Figure> key_figures(const Answer& answer) {
   if (const StageReport* full = fullest(r)) {
     std::string remark = fmt::format("{} on stage {}", of_capacity(full->need.capacity), full->stage);
     remark.erase(0, 1);  // the blank
-    if (full->need.high > full->need.low) remark += "; " + memory_within_90(full->need);
+    if (const std::string within = memory_within_90(full->need); !within.empty()) remark += "; " + within;
     if (full->need.fit > 0)
       remark += fmt::format("; {} with {}: up to {}", r.fits ? "fits" : "does not fit", fit_text(full->need.fit),
                             short_bytes(full->need.to_fit));

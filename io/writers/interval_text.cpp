@@ -59,6 +59,8 @@ std::string memory_within_90(const MemoryNeed& need) {
   const Bytes low = std::min(quantile(need, 0.05), need.with_reserve);
   const Bytes high = std::max(quantile(need, 0.95), need.with_reserve);
   const Bytes width = need.high - need.low, by_allocator = need.rounding + need.fragmentation;
+  if (width == Bytes{}) return {};
+  if (width <= by_allocator && ratio(high - low, need.with_reserve) < 0.02) return {};  // of no use to anybody
   if (width <= by_allocator)  // the model states what it keeps
     return within_90(short_bytes(low), short_bytes(high)) + " (what the allocator adds)";
   const double allocator = ratio(by_allocator, width);

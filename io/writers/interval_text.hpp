@@ -20,7 +20,8 @@ std::string within_90(std::string_view low, std::string_view high);  // "90 % wi
 std::vector<std::pair<std::string, std::string>> interval_lines(const Report& report);
 
 // "90 % within 64.2 GiB to 75.7 GiB (activations 98.6 %, allocator 1.4 % of its width)", of a need with a range.
-// A model that states what it keeps leaves the allocator's part open alone: "... (what the allocator adds)".
+// A model that states what it keeps leaves the allocator's part open alone: "... (what the allocator adds)", or
+// nothing where that is less than 2 %.
 std::string memory_within_90(const MemoryNeed& need);
 
 }  // namespace pipewright

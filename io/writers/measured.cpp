@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kErrorsHead =
     "errors of the predictions, magnitudes; bias with signs; rows inside their 90 % interval, median half-width\n";
 // Tables whose last columns, below the others, would say nothing.
-constexpr int kRunsWidth = 140, kSummaryWidth = 165;
+constexpr int kRunsWidth = 140, kSummaryWidth = 180;
 constexpr double kNear = 0.03;  // of the group's fastest: as good
 
 std::string percent(double share) {

@@ -245,7 +245,7 @@ class Tables {
                                    full.stage, report_.fits ? "" : ": DOES NOT FIT");
     if (short_bytes(need.with_reserve) != short_bytes(need.model))
       text += fmt::format(" · {} of it held by the model", short_bytes(need.model));
-    if (need.high > need.low) text += " · " + memory_within_90(need);
+    if (const std::string within = memory_within_90(need); !within.empty()) text += " · " + within;
     if (need.fit > 0) text += fmt::format(" · with {} up to {}", fit_text(need.fit), short_bytes(need.to_fit));
     if (is_anchored(*answer_.scenario)) text += " · " + anchored_text(need);
     return text;

@@ -19,6 +19,10 @@ TEST_CASE(
         "90 % within 64.6 GiB to 75.4 GiB (activations 75.0 %, allocator 25.0 % of its width)");
   need.rounding = Bytes{9} * (1 << 30);
   CHECK(memory_within_90(need) == "90 % within 64.6 GiB to 75.4 GiB (what the allocator adds)");
+  need.low = need.high - Bytes{1 << 30}, need.with_reserve = need.high;  // 1.3 %
+  CHECK(memory_within_90(need).empty());
+  need.low = need.high;
+  CHECK(memory_within_90(need).empty());
 }
 
 TEST_CASE("Errors of measured runs keep to a width that is asked for; else they are as wide as they need") {
