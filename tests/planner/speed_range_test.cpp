@@ -178,6 +178,7 @@ TEST_CASE("a plan that a search has found has the range that its answer has") {
 TEST_CASE("messages that the device states have its band, and the links' band moves what they do not price") {
   Scenario scenario = unbanded();
   MessageCurve curve;
+  curve.links = LinkKind::Mesh;
   curve.start = 50, curve.small = 0.2, curve.middle = 30, curve.large = 0.5, curve.band = 0.3;
   scenario.cluster.device.messages = curve;
   const auto step = [](const Scenario& changed) {
