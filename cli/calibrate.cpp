@@ -18,6 +18,7 @@
 #include "cli/outputs.hpp"
 #include "cli/real_run.hpp"
 #include "cli/terminal.hpp"
+#include "cli/what_to_measure.hpp"
 #include "core/check.hpp"
 #include "io/format_quantity.hpp"
 #include "io/names.hpp"
@@ -145,6 +146,8 @@ int calibrate_scenarios(const Arguments& arguments) {
     print(calibration_json(profile, path.empty() ? std::vector<std::string>{} : std::vector{path}));
   else
     print(path.empty() ? profile_yaml(profile) : table(profile));
+  for (const Scenario& scenario : scenarios)
+    note(what_to_measure(priced_with(scenario, profile)));
   return kDone;
 }
 

@@ -29,6 +29,7 @@
 #include "cli/outputs.hpp"
 #include "cli/progress.hpp"
 #include "cli/terminal.hpp"
+#include "cli/what_to_measure.hpp"
 #include "core/check.hpp"
 #include "core/ending.hpp"
 #include "io/names.hpp"
@@ -75,6 +76,7 @@ std::vector<int> numbers_of(const std::string& text) {
 struct Asked {
   Model model;
   std::vector<std::int64_t> micro_batches;
+  std::optional<Scenario> scenario;  // where it has a plan
 };
 
 // A scenario's model at its micro-batch, or a model alone at several.
@@ -82,11 +84,18 @@ Asked asked_model(const std::string& path) {
   const ReadOptions options{.set = {}, .config_path = config_path()};
   const Yaml root = parse_yaml(read_file(path), path);
   if (root.find("plan") == nullptr && root.find("training") == nullptr)
-    return {read_model(path, options), {kMicroBatches.begin(), kMicroBatches.end()}};
+    return {read_model(path, options), {kMicroBatches.begin(), kMicroBatches.end()}, std::nullopt};
   Scenario scenario = read_scenario(path, options);
-  Asked asked{std::move(scenario.model), {kMicroBatches.begin(), kMicroBatches.end()}};
+  Asked asked{scenario.model, {kMicroBatches.begin(), kMicroBatches.end()}, scenario};
   if (scenario.training.micro_batch_size) asked.micro_batches = {scenario.training.micro_batch_size->value};
   return asked;
+}
+
+// The scenario as the preset prices it.
+Scenario on_device(Scenario scenario, const Device& preset) {
+  each_device(scenario.cluster, [&](Device& device) { device = preset; });
+  scenario.cost = CostSourceKind::Roofline;
+  return scenario;
 }
 
 // Groups that the device can be cut into; one that it cannot is an error where it was asked for.
@@ -205,6 +214,8 @@ int calibrate_device(const Arguments& arguments) {
     const std::string path = outputs[i].find('/') == std::string::npos ? "./" + outputs[i] : outputs[i];
     note("wrote " + outputs[i] + (endings[i] == 0 ? " (device: --set cluster.node.device=" + path + ")" : ""));
   }
+  for (const Asked& each : asked)
+    if (each.scenario) note(what_to_measure(on_device(*each.scenario, preset)));
   if (asked_to_end() != 0) return interrupted("the preset lacks what was not measured until then");
   return lost_line(measured).empty() ? kDone : kBadInput;  // what was measured before it is kept all the same
 }

@@ -26,6 +26,7 @@
 #include "io/errors.hpp"
 #include "io/fields.hpp"
 #include "io/scenario_file.hpp"
+#include "planner/anchor.hpp"
 #include "planner/capacity.hpp"
 #include "runtime/run_plan.hpp"
 #include "runtime/signals.hpp"
@@ -98,7 +99,8 @@ std::string name_of(const VariedPoint& point) {
 Capacity capacity_row(const ScenarioFile& file, const std::string& over, const VariedPoint& point,
                       std::optional<std::int64_t> most) {
   const ScenarioWith with = [&](std::int64_t value) {
-    Scenario scenario = fitting_by_default(file.scenario(point.changes, {over + "=" + std::to_string(value)}));
+    Scenario scenario =
+        fitting_by_default(anchored(file.scenario(point.changes, {over + "=" + std::to_string(value)})));
     return scenario.run.place == Place{} ? scenario : with_a_peak(std::move(scenario));
   };
   const std::string name = name_of(point);

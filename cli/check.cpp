@@ -18,6 +18,7 @@
 #include "io/writers/json_text.hpp"
 #include "io/writers/yaml_json.hpp"
 #include "io/yaml.hpp"
+#include "planner/anchor.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/layer_order.hpp"
 #include "planner/search/replicas.hpp"
@@ -85,7 +86,7 @@ std::string checked_file(const std::string& path, const ReadOptions& options, st
     return "profile, " + counted(static_cast<std::int64_t>(profile.layers.size()), "layer") + " measured on " +
            profile.machine.processor;
   }
-  const Scenario scenario = read_scenario(path, options);
+  const Scenario scenario = anchored(read_scenario(path, options));
   if (needs_search(scenario)) {
     check_whole_plan(scenario);
     check_classes_of_search(scenario);

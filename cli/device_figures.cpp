@@ -162,6 +162,33 @@ std::vector<double> shown_lengths() {
   return powers(1024, 131072, 2);
 }
 
+std::optional<ConvolutionBase> convolution_base(const Device& device) {
+  const auto& stated = of(device, OperatorKind::Convolution);
+  const auto peak = device.peak.find(Precision::Fp32);
+  if (!stated || !stated->tiles || peak == device.peak.end() || !device.memory_bandwidth) return std::nullopt;
+  const auto& memory = of(device, OperatorKind::Memory);
+  return ConvolutionBase{*stated,
+                         {peak->second.value, device.memory_bandwidth->value, device.multiprocessors},
+                         memory ? memory->at(1e9) : device.memory_efficiency};
+}
+
+std::vector<ConvolutionShape> shown_convolutions() {
+  std::vector<ConvolutionShape> all;
+  for (const auto& [kernel, stride] : {std::pair{1.0, 1.0}, {3.0, 1.0}, {3.0, 2.0}})
+    for (double channels = 64, side = 56; channels <= 512; channels *= 2, side /= 2) {
+      const double out = std::ceil(side / stride);
+      all.push_back({channels, side, side, channels, out, out, kernel, kernel, stride});
+    }
+  return all;
+}
+
+KernelFigure convolution_figure(const ConvolutionBase& base, const ConvolutionShape& shape, PassKind pass) {
+  const double us = convolution_us(*base.stated.tiles, base.rates, shape, pass, kShownImages, 4, base.transforms);
+  const double flop = 2 * kShownImages * shape.out_channels * shape.out_height * shape.out_width * shape.channels *
+                      shape.kernel_height * shape.kernel_width;
+  return figure(us, flop, base.rates);
+}
+
 CollectiveFigure collective_figure(const CollectiveCurve& curve, CollectiveKind kind, int members, double bytes,
                                    Bandwidth links) {
   const double us = collective_us(curve, kind, members, bytes, links.value);

@@ -41,6 +41,19 @@ double heads_that_fill(const DeviceRates& rates, double length);
 KernelFigure attention_figure(const AttentionKernel& kernel, const DeviceRates& rates, double length, bool backward);
 std::vector<double> shown_lengths();  // 1024, 2048, ... 131072
 
+// Convolutions in fp32 by shape. Absent: the device has no curve for them, or lacks what it is a share of.
+struct ConvolutionBase {
+  const Efficiency& stated;
+  DeviceRates rates;
+  double transforms = 1;  // share of the memory bandwidth
+};
+std::optional<ConvolutionBase> convolution_base(const Device& device);
+
+inline constexpr double kShownImages = 64;
+std::vector<ConvolutionShape> shown_convolutions();  // 1 x 1, 3 x 3, 3 x 3 with stride 2; 64 channels at 56 x 56, ...
+// FLOPs are those of the definition: minimal filtering may pass the peak.
+KernelFigure convolution_figure(const ConvolutionBase& base, const ConvolutionShape& shape, PassKind pass);
+
 struct CollectiveFigure {
   double us = 0;
   double share = 0;  // bus bandwidth over the links' nominal bandwidth

@@ -37,14 +37,38 @@ void write_kernel(JsonText& json, const KernelFigure& figure) {
   json.field("us", figure.us).field("flop_per_s", figure.rate).field("share", figure.share);
 }
 
-void write_products(JsonText& json, const ShownDevice& shown, const ProductCurve& curve) {
-  const Efficiency& products = *shown.device.efficiency[static_cast<std::size_t>(OperatorKind::MatrixProduct)];
-  json.key("products").open('{').field("precision", name(shown.base->precision)).key("constants").open('{');
+void write_constants(JsonText& json, const ProductCurve& curve) {
   json.field("share", curve.share).field("fill", curve.fill).field("launch_us", curve.launch);
   json.field("operands", curve.operands).field("tile_128x128", curve.tile_128x128);
   json.field("tile_128x64", curve.tile_128x64).field("tile_64x64", curve.tile_64x64).field("split_us", curve.split);
   json.field("waves", curve.waves).field("slowdown", curve.slowdown).field("slowdown_half_tflop", curve.slowdown_half);
-  json.field("sustained", curve.sustained).close();
+  json.field("sustained", curve.sustained);
+}
+
+void write_convolutions(JsonText& json, const ConvolutionBase& base) {
+  json.key("convolutions").open('{').field("precision", name(Precision::Fp32)).field("images", kShownImages);
+  json.key("constants").open('{');
+  write_constants(json, *base.stated.tiles);
+  json.close();
+  write_known(json, base.stated.band, base.stated.provenance, base.stated.source);
+  json.key("rows").open('[');
+  for (const ConvolutionShape& shape : shown_convolutions())
+    for (const auto& [pass, word] : {std::pair{PassKind::Forward, "forward"},
+                                     {PassKind::Input, "input_gradient"},
+                                     {PassKind::Weight, "weight_gradient"}}) {
+      json.open('{').field("channels", shape.channels).field("side", shape.height);
+      json.field("kernel", shape.kernel_height).field("stride", shape.stride).field("pass", word);
+      write_kernel(json, convolution_figure(base, shape, pass));
+      json.close();
+    }
+  json.close().close();
+}
+
+void write_products(JsonText& json, const ShownDevice& shown, const ProductCurve& curve) {
+  const Efficiency& products = *shown.device.efficiency[static_cast<std::size_t>(OperatorKind::MatrixProduct)];
+  json.key("products").open('{').field("precision", name(shown.base->precision)).key("constants").open('{');
+  write_constants(json, curve);
+  json.close();
   write_known(json, products.band, products.provenance, products.source);
   json.field("sustained_counts", false).key("rows").open('[');
   for (const double m : shown_rows())
@@ -139,6 +163,7 @@ std::string device_json(const ShownDevice& shown) {
     if (curve) write_products(json, shown, *curve);
     write_attention(json, shown);
   }
+  if (const auto base = convolution_base(shown.device); shown.curve && base) write_convolutions(json, *base);
   if (shown.curve && shown.device.collectives) write_collectives(json, shown, *shown.device.collectives);
   if (!shown.points_file.empty()) write_points(json, shown);
   json.close().close().close().field("written", shown.written).close();

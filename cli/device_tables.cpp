@@ -46,6 +46,7 @@ std::string figures(const Device& device, int width) {
   };
   line("memory", short_bytes(device.memory), "memory");
   if (device.reserve.value > 0) line("  of it kept back", short_bytes(device.reserve), "reserve");
+  if (device.communicator.value > 0) line("  each further group", short_bytes(device.communicator), "communicator");
   if (device.memory_bandwidth) line("memory bandwidth", to_text(*device.memory_bandwidth), "memory_bandwidth");
   for (const auto& [precision, rate] : device.peak) {
     const std::string word(name(precision));
@@ -66,7 +67,9 @@ std::string shares(const Device& device, int width) {
       value = fmt::format("{:.3g}", kind == OperatorKind::Memory ? device.memory_efficiency : rest);
     } else {
       if (stated->tiles)
-        value = "by shape";
+        value = kind == OperatorKind::Convolution
+                    ? fmt::format("by shape in fp32, else {:.3g}", stated->curve.front().second)
+                    : "by shape";
       else if (stated->curve.size() == 1)
         value = fmt::format("{:.3g}", stated->curve.front().second);
       else
@@ -77,6 +80,39 @@ std::string shares(const Device& device, int width) {
     text += figure_line(std::string(name(kind)), value, from, width);
   }
   return text;
+}
+
+std::string constants(const ProductCurve& curve) {
+  return fmt::format(
+      "share {:g}, fill {:g}, launch {:g} us, operands {:g}, tile_128x128 {:g}, tile_128x64 {:g}, "
+      "tile_64x64 {:g}, split {:g} us, waves {:g}, slowdown {:g}, slowdown_half {:g} TFLOP, sustained "
+      "{:g}",
+      curve.share, curve.fill, curve.launch, curve.operands, curve.tile_128x128, curve.tile_128x64, curve.tile_64x64,
+      curve.split, curve.waves, curve.slowdown, curve.slowdown_half, curve.sustained);
+}
+
+std::string known(const ProductCurve& curve, const Efficiency& stated, int width) {
+  return wrapped("  constants  ", constants(curve), width) +
+         fmt::format("  band       ± {:.0f} %\n", 100 * stated.band) +
+         wrapped("  source     ", known_as(stated.provenance, stated.source), width);
+}
+
+std::string convolutions(const ConvolutionBase& base, int width) {
+  std::string text = fmt::format(
+      "\nconvolutions of {:g} images in fp32: TFLOP/s of the definition (share of the peak)\n", kShownImages);
+  std::vector<TextColumn> columns{{"kernel", true, false, {}},          {"channels", false, false, {}},
+                                  {"pixels", false, false, {}},         {"forward", false, false, {}},
+                                  {"input gradient", false, false, {}}, {"weight gradient", false, false, {}}};
+  for (const ConvolutionShape& shape : shown_convolutions()) {
+    columns[0].cells.push_back(
+        fmt::format("{0:g} x {0:g}{1}", shape.kernel_height, shape.stride > 1 ? ", stride 2" : ""));
+    columns[1].cells.push_back(fmt::format("{:g}", shape.channels));
+    columns[2].cells.push_back(fmt::format("{0:g} x {0:g}", shape.height));
+    std::size_t at = 3;
+    for (const PassKind pass : {PassKind::Forward, PassKind::Input, PassKind::Weight})
+      columns[at++].cells.push_back(tflops(convolution_figure(base, shape, pass)));
+  }
+  return text + text_table(columns, width) + known(*base.stated.tiles, base.stated, width);
 }
 
 std::string products(const ShownDevice& shown, const ProductCurve& curve, int width) {
@@ -105,16 +141,7 @@ std::string products(const ShownDevice& shown, const ProductCurve& curve, int wi
                                     curve.sustained)
                       : std::string("In a long training the rates are taken to be the same (`sustained` is 1)."),
                   width);
-  text += wrapped(
-      "  constants  ",
-      fmt::format("share {:g}, fill {:g}, launch {:g} us, operands {:g}, tile_128x128 {:g}, tile_128x64 "
-                  "{:g}, tile_64x64 {:g}, split {:g} us, waves {:g}, slowdown {:g}, slowdown_half {:g} "
-                  "TFLOP, sustained {:g}",
-                  curve.share, curve.fill, curve.launch, curve.operands, curve.tile_128x128, curve.tile_128x64,
-                  curve.tile_64x64, curve.split, curve.waves, curve.slowdown, curve.slowdown_half, curve.sustained),
-      width);
-  text += fmt::format("  band       ± {:.0f} %\n", 100 * products.band);
-  return text + wrapped("  source     ", known_as(products.provenance, products.source), width);
+  return text + known(curve, products, width);
 }
 
 std::string attention(const ShownDevice& shown, int width) {
@@ -203,6 +230,18 @@ std::string collectives(const ShownDevice& shown, const CollectiveCurve& curve, 
   return text + wrapped("  source     ", known_as(curve.provenance, curve.source), width);
 }
 
+std::string messages(const MessageCurve& curve, int width) {
+  return "\nmessages to another device of the node\n" +
+         wrapped(
+             "  ",
+             fmt::format("start {:.1f} us; then at {} of the links' bandwidth until that takes {:.0f} us, and as long "
+                         "until {} of the bandwidth takes more",
+                         curve.start, percent(curve.small), curve.middle, percent(curve.large)),
+             width) +
+         fmt::format("  band       ± {:.0f} %\n", 100 * curve.band) +
+         wrapped("  source     ", known_as(curve.provenance, curve.source), width);
+}
+
 std::string points(const ShownDevice& shown, const ProductCurve& curve, int width) {
   std::string text = fmt::format("\nproducts of {}: predicted / measured - 1\n", one_line(shown.points_file));
   TextColumn rows{"points", true, false, {}};
@@ -255,12 +294,15 @@ std::string device_tables(const ShownDevice& shown, int width) {
   const ProductCurve* curve = product_curve(shown.device);
   if (shown.curve) {
     const auto& kernels = attention_kernels(shown.device);
-    if (!shown.base || (!curve && kernels.empty() && !shown.device.collectives))
+    const auto convolved = convolution_base(shown.device);
+    if (!convolved && (!shown.base || (!curve && kernels.empty() && !shown.device.collectives)))
       text +=
           "\n" + wrapped("", "This device has no curves by size: its kernels are priced by the shares above.", width);
     if (shown.base && curve) text += products(shown, *curve, width);
+    if (convolved) text += convolutions(*convolved, width);
     if (shown.base && !kernels.empty()) text += attention(shown, width);
     if (shown.device.collectives) text += collectives(shown, *shown.device.collectives, width);
+    if (shown.device.messages) text += messages(*shown.device.messages, width);
   }
   if (!shown.points_file.empty()) text += points(shown, *curve, width);
   return text;

@@ -22,6 +22,7 @@
 #include "io/writers/schedule_csv.hpp"
 #include "io/writers/writers.hpp"
 #include "io/yaml.hpp"
+#include "planner/anchor.hpp"
 #include "planner/answer.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/launch/narrowed.hpp"
@@ -63,7 +64,7 @@ std::string file_of(const std::string& name, const LaunchRequest& request) {
 }
 
 Scenario read(const std::string& path, std::vector<std::string> set) {
-  return read_scenario(path, {.set = std::move(set), .config_path = config_path()});
+  return anchored(read_scenario(path, {.set = std::move(set), .config_path = config_path()}));
 }
 
 std::string_view key_of(std::string_view change) {

@@ -23,6 +23,7 @@
 #include "io/writers/html.hpp"
 #include "io/writers/ranking.hpp"
 #include "io/writers/schedule_csv.hpp"
+#include "planner/anchor.hpp"
 #include "planner/answer.hpp"
 #include "planner/launch/narrowed.hpp"
 #include "planner/search/explain.hpp"
@@ -184,7 +185,7 @@ int run(const Arguments& arguments) {
   const std::vector<std::string> pareto_axes = axes(arguments);
   const FrameworkWords* const words = framework(arguments);
   Narrowed narrow{read_scenario(path, {.set = settings(arguments), .config_path = config_path()}), {}, {}, {}};
-  narrow.scenario = fitting_by_default(std::move(narrow.scenario));
+  narrow.scenario = fitting_by_default(anchored(std::move(narrow.scenario)));
   if (words != nullptr) narrow = narrowed(narrow.scenario, words->framework);
   const Scenario& scenario = narrow.scenario;
   options.within = narrow.within, options.kept = narrow.keys;

@@ -36,7 +36,8 @@ Prediction prediction_of(const Answer& answer) {
                .answer = &answer};
   // What the allocator of a framework has: not what context and libraries take beside it.
   if (const StageReport* full = fullest(answer.report))
-    p.allocated = full->need.model, p.reserved = full->need.with_reserve - full->memory.bytes.reserve;
+    p.allocated = full->need.model + full->need.anchored,
+    p.reserved = full->need.with_reserve - full->memory.bytes.reserve;
   return p;
 }
 

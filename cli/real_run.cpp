@@ -291,7 +291,8 @@ Answer RealRun::measured(const std::vector<WorkerResult>& results, const StepTim
   answer.timeline.engine_reason = fmt::format("{}, {}, {}", here.processor, workers(), backend_name());
   // What the scenario says of its devices holds for none of this: no peak, no reserve, no memory but the cap.
   answer.memory.capacity = scenario_.run.memory_cap.value_or(Bytes{});
-  answer.memory.reserve = {}, answer.memory.fragmentation = 0, answer.memory.activation_band = 0;
+  answer.memory.reserve = {}, answer.memory.communicators = {}, answer.memory.fragmentation = 0,
+  answer.memory.activation_band = 0;
   answer.memory.rooms.clear();
   answer.report = summarize(answer.timeline, answer.schedule, answer.plan, answer.costs, answer.memory, scenario_, {});
   answer.report.mfu.reset(), answer.report.hfu.reset();

@@ -24,6 +24,7 @@
 #include "io/scenario_file.hpp"
 #include "io/writers/accuracy.hpp"
 #include "io/writers/list_json.hpp"
+#include "planner/anchor.hpp"
 #include "runtime/signals.hpp"
 
 namespace pipewright {
@@ -58,8 +59,8 @@ const std::vector<Published>& published() {
        {"gpipe/claims-transformer.yaml", "gpipe/claims-amoebanet.yaml"}},
       {"torchgpipe",
        "torchgpipe's benchmarks: speed, memory, and what recomputation costs",
-       {"torchgpipe/amoebanet-speed.yaml", "torchgpipe/amoebanet-memory.yaml", "torchgpipe/unet-memory.yaml",
-        "torchgpipe/recompute-tax.yaml"}},
+       {"torchgpipe/speed.yaml", "torchgpipe/amoebanet-speed.yaml", "torchgpipe/amoebanet-memory.yaml",
+        "torchgpipe/unet-memory.yaml", "torchgpipe/recompute-tax.yaml"}},
       {"korthikanti",
        "Korthikanti et al.: activations by formula, one layer's times, iteration times of 22B and 175B",
        {"korthikanti/layer.yaml", "korthikanti/22b.yaml", "korthikanti/175b.yaml"}},
@@ -236,7 +237,7 @@ std::vector<TableResult> evaluated(const std::vector<const ScenarioFile*>& files
             [&](int changes, const std::vector<std::string>& set) {
               end_if_asked(path);
               line.say(fmt::format("reproduce: {} scenarios, now {}", ++read, path));
-              return file.scenario(changes, set);
+              return anchored(file.scenario(changes, set));
             },
         .whole_number = [&](const std::string& key, int changes) { return file.whole_number(key, changes); }};
     for (const ExpectationTable& table : file.expectations())

@@ -215,6 +215,18 @@ struct DeviceRate {
 struct Share {
   const char* operator()(double value) const { return value > 0 && value <= 1 ? "" : "must be more than 0, at most 1"; }
 };
+struct Below1 {
+  const char* operator()(double value) const {
+    return value >= 0 && value < 1 ? "" : "must be at least 0, less than 1";
+  }
+};
+// core/cluster/bands.hpp: below 1 - band = 0.05 the lower end would say nothing.
+struct Band {
+  const char* operator()(double value) const {
+    return value >= 0 && value <= 0.95 ? ""
+                                       : "must be at least 0, at most 0.95; of what is not known at all write 0.95";
+  }
+};
 struct Factor {
   const char* operator()(double value) const { return value >= 1 ? "" : "must be at least 1; 1 means none"; }
 };

@@ -37,6 +37,8 @@ inline constexpr Name<Execution> kExecutions[] = {
     {"eager", Execution::Eager}, {"compiled", Execution::Compiled}, {"graphs", Execution::Graphs}};
 inline constexpr Name<AttentionKernelName> kAttentionKernels[] = {
     {"fa2", AttentionKernelName::Fa2}, {"fa3", AttentionKernelName::Fa3}, {"cudnn", AttentionKernelName::Cudnn}};
+inline constexpr Name<ExpertProducts> kExpertProducts[] = {{"fused", ExpertProducts::Fused},
+                                                           {"looped", ExpertProducts::Looped}};
 inline constexpr Name<Provenance> kProvenances[] = {
     {"assumed", Provenance::Assumed}, {"published", Provenance::Published}, {"measured", Provenance::Measured}};
 inline constexpr Name<OperatorKind> kOperatorKindNames[] = {{"matrix_product", OperatorKind::MatrixProduct},
@@ -132,6 +134,9 @@ constexpr std::span<const Name<Execution>> names_of(Execution) {
 }
 constexpr std::span<const Name<AttentionKernelName>> names_of(AttentionKernelName) {
   return kAttentionKernels;
+}
+constexpr std::span<const Name<ExpertProducts>> names_of(ExpertProducts) {
+  return kExpertProducts;
 }
 constexpr std::span<const Name<Provenance>> names_of(Provenance) {
   return kProvenances;

@@ -90,6 +90,9 @@ constexpr Field<HostTimes> kHost[] = {
      Need::Optional, read_as<&HostTimes::compiled>, write_unless<&HostTimes::compiled, HostTimes{}.compiled>},
     {"graph_node", "time", "of one kernel in a CUDA graph (training.execution: graphs); default: 1.5 us",
      Need::Optional, read_as<&HostTimes::graph_node>, write_unless<&HostTimes::graph_node, HostTimes{}.graph_node>},
+    {"band", "number in [0, 0.95]",
+     "how far off they may be, all together, in nine of ten cases; default: 0.5, assumed", Need::Optional,
+     read_as<&HostTimes::band, Band>, write_as<&HostTimes::band>},
 };
 
 void write_host(YamlText& out, std::string_view key, const Device& device) {
@@ -103,12 +106,6 @@ void write_host(YamlText& out, std::string_view key, const Device& device) {
   out.close();
 }
 
-struct LostShare {
-  const char* operator()(double value) const {
-    return value >= 0 && value < 1 ? "" : "must be at least 0, less than 1";
-  }
-};
-
 constexpr Field<Device> kDevice[] = {
     {"name", "text", "for reports; default: the name of its file", Need::Optional, read_as<&Device::name>,
      write_as<&Device::name>},
@@ -118,11 +115,14 @@ constexpr Field<Device> kDevice[] = {
     {"reserve", "size",
      "of that, taken by context, communicators and libraries before the model gets any; default: 0 B", Need::Optional,
      read_as<&Device::reserve>, write_as<&Device::reserve>},
+    {"communicator", "size",
+     "that each further group of communicating devices takes (NCCL's buffers); the reserve has one; default: 0 B",
+     Need::Optional, read_as<&Device::communicator>, write_as<&Device::communicator>},
     {"allocator", "exact | caching",
      "caching: PyTorch's, in blocks of 512 B and from 1 MiB on in segments of 2 MiB; default: exact", Need::Optional,
      read_as<&Device::allocator>, write_as<&Device::allocator>},
     {"fragmentation", "number in [0, 1)", "share of what the model holds that is lost between blocks; default: 0",
-     Need::Optional, read_as<&Device::fragmentation, LostShare>, write_as<&Device::fragmentation>},
+     Need::Optional, read_as<&Device::fragmentation, Below1>, write_as<&Device::fragmentation>},
     {"price_per_hour", "number",
      "of one device, in one currency throughout; for `plan --objective cost` and the cost of the whole training",
      Need::Optional, read_by_rule<&Device::price_per_hour, PriceRule>, write_as<&Device::price_per_hour>},
@@ -154,6 +154,9 @@ constexpr Field<Device> kDevice[] = {
     {"collectives", "map",
      "how NCCL's collectives run over the links of a node, by size; default: rings at the links' bandwidth and latency",
      Need::Optional, read_collectives, write_collectives},
+    {"messages", "map",
+     "how long a message to another device takes, by size; default: at the links' bandwidth and latency",
+     Need::Optional, read_messages, write_messages},
     {"multiprocessors", "whole number >= 1", "that run kernels; needed by efficiency tiles and kernels", Need::Optional,
      read_as<&Device::multiprocessors, AtLeast1>,
      [](YamlText& out, std::string_view key, const Device& device) {
@@ -189,6 +192,8 @@ constexpr Field<NodeLinks> kLinks[] = {
      read_as<&NodeLinks::peer_access>, write_as<&NodeLinks::peer_access>},
     {"host_bandwidth", "bandwidth", "of host memory, shared by the copies of a node; default: no limit", Need::Optional,
      read_as<&NodeLinks::host_bandwidth, LinkRate>, write_as<&NodeLinks::host_bandwidth>},
+    {"band", "number in [0, 0.95]", "how far off messages may be, in nine of ten cases; default: 0.3, assumed",
+     Need::Optional, read_as<&NodeLinks::band, Band>, write_as<&NodeLinks::band>},
 };
 
 void read_links(Reader& reader, const At& at, Cluster& cluster) {
@@ -207,6 +212,10 @@ void read_network_kind(Reader& reader, const At& at, Network& network) {
     reader.errors.add(at.yaml.place, path(at) + ": " + unknown_name(std::string_view(*text).substr(0, 64), known));
 }
 
+struct Contention {
+  const char* operator()(double value) const { return value >= 0 && value <= 1 ? "" : "must be in [0, 1]"; }
+};
+
 constexpr Field<Network> kNetwork[] = {
     {"kind", "ideal | tree", "tree: leaf switches under one spine; default: tree", Need::Optional, read_network_kind,
      [](YamlText& out, std::string_view key, const Network& network) {
@@ -219,10 +228,17 @@ constexpr Field<Network> kNetwork[] = {
      }},
     {"latency", "time", "per transfer; default: 0 ns", Need::Optional, read_as<&Network::latency>,
      write_as<&Network::latency>},
-    {"share", "number in (0, 1]", "of the bandwidth that collectives reach, where the device states theirs; default: 1",
-     Need::Optional, read_as<&Network::share, Share>,
+    {"share", "number in (0, 1]",
+     "of the bandwidth that collectives and messages reach, where the device states theirs; default: 1", Need::Optional,
+     read_as<&Network::share, Share>,
      [](YamlText& out, std::string_view key, const Network& network) {
        if (network.share < 1) out.line(key, value_text(network.share));
+     }},
+    {"contention", "number in [0, 1]",
+     "likewise: beside the traffic of others, what passes n nodes takes n^contention times as long; default: 0",
+     Need::Optional, read_as<&Network::contention, Contention>,
+     [](YamlText& out, std::string_view key, const Network& network) {
+       if (network.contention > 0) out.line(key, value_text(network.contention));
      }},
     {"per", "node | device", "who has a NIC of its own; default: node", Need::Optional, read_as<&Network::per>,
      write_as<&Network::per>},
@@ -232,6 +248,8 @@ constexpr Field<Network> kNetwork[] = {
      Need::Optional, read_as<&Network::oversubscription, Factor>, write_as<&Network::oversubscription>},
     {"nodes_per_switch", "whole number >= 1", "nodes under one leaf switch; default: 1", Need::Optional,
      read_as<&Network::nodes_per_switch, AtLeast1>, write_as<&Network::nodes_per_switch>},
+    {"band", "number in [0, 0.95]", "how far off its rates may be, in nine of ten cases; default: 0.3, assumed",
+     Need::Optional, read_as<&Network::band, Band>, write_as<&Network::band>},
 };
 
 void read_network(Reader& reader, const At& at, Cluster& cluster) {

@@ -96,6 +96,8 @@ constexpr Field<AttentionKernel> kKernel[] = {
      read_curve<&AttentionKernel::forward>, write_curve<&AttentionKernel::forward>},
     {"backward", "map", "likewise, with 2.5 times the work of the forward", Need::Required,
      read_curve<&AttentionKernel::backward>, write_curve<&AttentionKernel::backward>},
+    {"band", "number in [0, 0.95]", "of both, as that of the kind, which is the default", Need::Optional,
+     read_as<&AttentionKernel::band, Band>, write_as<&AttentionKernel::band>},
     {"provenance", "assumed | published | measured", "how they are known", Need::Required,
      read_as<&AttentionKernel::provenance>, write_as<&AttentionKernel::provenance>},
     {"source", "text", "where they come from", Need::Required, read_as<&AttentionKernel::source>,
@@ -111,6 +113,26 @@ constexpr Field<SwitchCurve> kSwitch[] = {
      read_as<&SwitchCurve::hop, NotNegative>, write_number<&SwitchCurve::hop>},
     {"share", "number in (0, 1]", "of the links' bandwidth, which a ring's 2 (n-1)/n of the bytes pass", Need::Required,
      read_as<&SwitchCurve::share, UpTo1>, write_number<&SwitchCurve::share>},
+};
+
+constexpr Field<MessageCurve> kMessages[] = {
+    {"links", "ideal | mesh | nvswitch | pcie",
+     "over which they were measured; over others the links' bandwidth holds; default: nvswitch", Need::Optional,
+     read_as<&MessageCurve::links>, write_unless<&MessageCurve::links, LinkKind::Nvswitch>},
+    {"start", "number >= 0", "us, of every message", Need::Required, read_as<&MessageCurve::start, NotNegative>,
+     write_number<&MessageCurve::start>},
+    {"small", "number in (0, 1]", "share of the links' bandwidth that small messages reach", Need::Required,
+     read_as<&MessageCurve::small, UpTo1>, write_number<&MessageCurve::small>},
+    {"middle", "number >= 0", "us that messages of medium size take beside the start, whatever their size",
+     Need::Required, read_as<&MessageCurve::middle, NotNegative>, write_number<&MessageCurve::middle>},
+    {"large", "number in (0, 1]", "share of the links' bandwidth that large messages reach", Need::Required,
+     read_as<&MessageCurve::large, UpTo1>, write_number<&MessageCurve::large>},
+    {"band", "number in [0, 0.95]", "how far off they may be; default: 0", Need::Optional,
+     read_as<&MessageCurve::band, Band>, write_number<&MessageCurve::band>},
+    {"provenance", "assumed | published | measured", "how they are known", Need::Required,
+     read_as<&MessageCurve::provenance>, write_as<&MessageCurve::provenance>},
+    {"source", "text", "where they come from", Need::Required, read_as<&MessageCurve::source>,
+     write_text<&MessageCurve::source>},
 };
 
 constexpr Field<CollectiveCurve> kCollectives[] = {
@@ -149,8 +171,8 @@ constexpr Field<CollectiveCurve> kCollectives[] = {
                              each.start, each.hop, each.share);
        if (!text.empty()) out.line(key, "[" + text + "]");
      }},
-    {"band", "number in [0, 1)", "how far off they may be; default: 0", Need::Optional,
-     read_as<&CollectiveCurve::band, From0To1>, write_number<&CollectiveCurve::band>},
+    {"band", "number in [0, 0.95]", "how far off they may be, in nine of ten cases; default: 0", Need::Optional,
+     read_as<&CollectiveCurve::band, Band>, write_number<&CollectiveCurve::band>},
     {"provenance", "assumed | published | measured", "how they are known", Need::Required,
      read_as<&CollectiveCurve::provenance>, write_as<&CollectiveCurve::provenance>},
     {"source", "text", "where they come from", Need::Required, read_as<&CollectiveCurve::source>,
@@ -164,6 +186,18 @@ void read_collectives(Reader& reader, const At& at, Device& device) {
   CollectiveCurve& curve = device.collectives.emplace();
   curve.place = at.yaml.place;
   read_fields<CollectiveCurve>(reader, at, kCollectives, curve);
+}
+
+void read_messages(Reader& reader, const At& at, Device& device) {
+  if (!is_map(reader, at, "a map, e.g. {start: 13, small: 0.25, ...}")) return;
+  read_fields<MessageCurve>(reader, at, kMessages, device.messages.emplace());
+}
+
+void write_messages(YamlText& out, std::string_view key, const Device& device) {
+  if (!device.messages) return;
+  out.open(key);
+  write_fields<MessageCurve>(out, kMessages, *device.messages);
+  out.close();
 }
 
 void write_collectives(YamlText& out, std::string_view key, const Device& device) {
@@ -241,16 +275,6 @@ void read_curve(Reader& reader, const At& at, EfficiencyKeys& efficiency) {
   }
 }
 
-struct Band {
-  const char* operator()(double value) const {
-    return value >= 0 && value < 1 ? "" : "must be at least 0, less than 1";
-  }
-};
-
-struct Winograd {
-  const char* operator()(double value) const { return value >= 1 && value <= 4 ? "" : "must be 1 to 4; 1 means none"; }
-};
-
 constexpr Field<EfficiencyKeys> kEfficiency[] = {
     {"share", "number in (0, 1]", "of the peak rate that every operator of this kind reaches; this or curve",
      Need::Optional, read_as<&EfficiencyKeys::share, Share>, write_as<&EfficiencyKeys::share>},
@@ -277,7 +301,8 @@ constexpr Field<EfficiencyKeys> kEfficiency[] = {
        if (efficiency.value.half_work > 0) out.line(key, value_text(efficiency.value.half_work));
      }},
     {"tiles", "map",
-     "matrix_product, instead of share: fp16 and bf16 products by shape; see device.efficiency.<kind>.tiles",
+     "matrix_product, instead of share: fp16 and bf16 products by shape; convolution, and a share for other "
+     "precisions: those of one group in fp32; see device.efficiency.<kind>.tiles",
      Need::Optional,
      [](Reader& reader, const At& at, EfficiencyKeys& efficiency) { read_tiles(reader, at, efficiency.value); },
      [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
@@ -296,7 +321,8 @@ constexpr Field<EfficiencyKeys> kEfficiency[] = {
      [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
        if (efficiency.value.fixed.value > 0) out.line(key, value_text(efficiency.value.fixed));
      }},
-    {"band", "number in [0, 1)", "the true share lies within share * (1 - band) and share * (1 + band); default: 0",
+    {"band", "number in [0, 0.95]",
+     "in nine of ten cases the true share lies within share * (1 - band) and share * (1 + band); default: 0",
      Need::Optional,
      [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
        if (!read_value(reader, at, efficiency.value.band)) return;
@@ -304,18 +330,6 @@ constexpr Field<EfficiencyKeys> kEfficiency[] = {
      },
      [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
        out.line(key, value_text(efficiency.value.band));
-     }},
-    {"winograd", "number in [1, 4]",
-     "convolution: those of 3 x 3 with stride 1 run this many times faster than their FLOPs say, since minimal "
-     "filtering "
-     "multiplies less: 2.25 times with tiles of 2 x 2; default: 1",
-     Need::Optional,
-     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
-       if (!read_value(reader, at, efficiency.value.winograd)) return;
-       if (const char* broken = Winograd{}(efficiency.value.winograd); *broken) reader.error(at, broken);
-     },
-     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
-       if (efficiency.value.winograd > 1) out.line(key, value_text(efficiency.value.winograd));
      }},
     {"provenance", "assumed | published | measured", "how the share is known", Need::Required,
      [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
@@ -345,11 +359,10 @@ void read_efficiency(Reader& reader, const At& at, Device& device) {
     read.value.place = value.place;
     read_fields<EfficiencyKeys>(reader, here, kEfficiency, read);
     if (reader.errors.count() > before) continue;
-    if (read.value.winograd > 1 && kind != OperatorKind::Convolution)
-      reader.errors.add(value.place, path(here) + ": winograd is of convolutions; leave it out");
-    const bool products = kind == OperatorKind::MatrixProduct, tiles = read.value.tiles.has_value();
-    if (tiles && !products)
-      reader.errors.add(value.place, path(here) + ": tiles are of matrix_product; leave them out");
+    const bool products = kind == OperatorKind::MatrixProduct, convolutions = kind == OperatorKind::Convolution;
+    if (read.value.tiles && !products && !convolutions)
+      reader.errors.add(value.place, path(here) + ": tiles are of matrix_product and convolution; leave them out");
+    const bool tiles = read.value.tiles && !convolutions;  // in place of a share
     if (!read.value.kernels.empty() && kind != OperatorKind::Attention)
       reader.errors.add(value.place, path(here) + ": kernels are of attention; leave them out");
     if (read.share.has_value() + read.curve_given + tiles != 1)
@@ -371,7 +384,8 @@ void write_efficiency(YamlText& out, std::string_view key, const Device& device)
     const auto& stated = all[static_cast<std::size_t>(kind)];
     if (!stated) continue;
     EfficiencyKeys keys{.value = *stated};
-    if (stated->curve.size() == 1 && !stated->tiles) keys.share = stated->curve.front().second;
+    if (stated->curve.size() == 1 && (!stated->tiles || kind == OperatorKind::Convolution))
+      keys.share = stated->curve.front().second;
     out.open(text);
     write_fields<EfficiencyKeys>(out, kEfficiency, keys);
     out.close();
@@ -385,7 +399,8 @@ std::vector<SectionDoc> kernel_curve_docs() {
           document<AttentionKernel>("device.efficiency.<kind>.kernels[]", kKernel),
           document<AttentionCurve>("device.efficiency.<kind>.kernels[].forward", kCurve),
           document<CollectiveCurve>("device.collectives", kCollectives),
-          document<SwitchCurve>("device.collectives.in_switch[]", kSwitch)};
+          document<SwitchCurve>("device.collectives.in_switch[]", kSwitch),
+          document<MessageCurve>("device.messages", kMessages)};
 }
 
 }  // namespace pipewright

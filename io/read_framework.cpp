@@ -59,6 +59,12 @@ constexpr Field<FrameworkMemory> kFramework[] = {
     {"gate_kept", "true | false",
      "gated feed-forward: the gate's activation is kept beside gate, value and product; default: false", Need::Optional,
      read_as<&FrameworkMemory::gate_kept>, write_as<&FrameworkMemory::gate_kept>},
+    {"communicators", "whole number",
+     "groups in which a device communicates, of which the device's reserve has one; default: one each of devices that "
+     "share layers, of copies and of stages",
+     Need::Optional, read_as<&FrameworkMemory::communicators>, write_as<&FrameworkMemory::communicators>},
+    {"anchor", "map", "a small run whose memory was measured: it corrects what is predicted; default: none",
+     Need::Optional, read_anchor, write_anchor},
 };
 
 }  // namespace

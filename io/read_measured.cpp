@@ -250,6 +250,9 @@ constexpr Field<MeasuredTable> kMeasured[] = {
     {"noise", "number > 0",
      "relative standard deviation of a run: how much a fit trusts a run compared with what is expected; default: 0.05",
      Need::Optional, read_as<&MeasuredTable::noise, Positive>, write_nothing},
+    {"faulty", "number in [0, 1)",
+     "share of the runs that may have gone wrong, unmarked: how little a fit minds those that are far off; default: 0",
+     Need::Optional, read_as<&MeasuredTable::faulty, Below1>, write_nothing},
     {"constants", "list of maps", "what was fitted; see measured.constants", Need::Optional, read_constants,
      write_nothing},
 };

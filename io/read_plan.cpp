@@ -57,6 +57,11 @@ constexpr Field<Training> kTraining[] = {
      "alone, graphs replays CUDA graphs; the kernels are the same: fusion of elementwise operators is not modelled; "
      "default: eager",
      Need::Optional, read_as<&Training::execution>, write_unless<&Training::execution, Execution::Eager>},
+    {"expert_products", "fused | looped",
+     "of experts, on devices with efficiency.matrix_product.tiles, in fp16 and bf16: one call for all, or one each; "
+     "default: fused",
+     Need::Optional, read_as<&Training::expert_products>,
+     write_unless<&Training::expert_products, ExpertProducts::Fused>},
     {"sequence_length", "whole number >= 1", "tokens per sample, for tokens/s", Need::Optional,
      read_as<&Training::sequence_length, AtLeast1>, write_as<&Training::sequence_length>},
     {"framework", "map", "what a framework holds beside the tensors of the operators; default: nothing", Need::Optional,
@@ -520,7 +525,7 @@ void write_plan_section(YamlText& out, const PlanRequest& plan) {
 }
 
 std::vector<SectionDoc> training_docs() {
-  return {document<Training>("training", kTraining), framework_doc()};
+  return {document<Training>("training", kTraining), framework_doc(), anchor_doc()};
 }
 std::vector<SectionDoc> plan_docs() {
   return {document<PlanRequest>("plan", kPlan), document<UniformTimes>("cost.uniform", kUniform)};

@@ -7,6 +7,7 @@
 
 #include "core/cost/cost_model.hpp"
 #include "core/plan/campaign.hpp"
+#include "core/plan/memory_anchor.hpp"
 #include "core/plan/open_micro_batches.hpp"
 #include "io/changes.hpp"
 #include "io/expect_text.hpp"
@@ -161,6 +162,24 @@ Yaml with_own_changes(Yaml root, const ReadOptions& options) {
   return root;
 }
 
+Yaml* framework_of(Yaml& root) {
+  Yaml* const training = root.find("training");
+  return training == nullptr ? nullptr : training->find("framework");
+}
+
+// Whether the scenario is to have a measured run: its file has one, or a change may add it.
+bool has_anchor(Yaml& root, const std::vector<Assignment>& changes) {
+  const Yaml* const framework = framework_of(root);
+  return (framework != nullptr && framework->find("anchor") != nullptr) ||
+         std::any_of(changes.begin(), changes.end(), [](const Assignment& change) {
+           return change.keys.front() == "training" && (change.keys.size() == 1 || change.keys[1] == "framework");
+         });
+}
+
+// The run of an anchor: the scenario as its file has it, with what the run had differently.
+std::shared_ptr<const Scenario> run_of(const std::string& path, Yaml as_written, const ReadOptions& options,
+                                       const MemoryAnchor& anchor, const Yaml* set);
+
 // The scenario of a parsed file, with values changed: first `changes`, then `texts`.
 Scenario scenario_of(const std::string& path, Yaml root, const ReadOptions& options, std::vector<Assignment> changes,
                      const std::vector<std::string>& texts, ExpectAndVary* more) {
@@ -194,7 +213,9 @@ Scenario scenario_of(const std::string& path, Yaml root, const ReadOptions& opti
   Errors errors;
   Reader reader{options, errors};
   reader.more = more;
-  if (root.is(Yaml::Type::Map)) apply_changes(reader, root, with_texts(reader, std::move(changes), texts));
+  changes = with_texts(reader, std::move(changes), texts);
+  Yaml as_written = has_anchor(root, changes) ? root : Yaml{};
+  if (root.is(Yaml::Type::Map)) apply_changes(reader, root, std::move(changes));
   Scenario scenario;
   scenario.file = path;
   scenario.cost = CostSourceKind::Explicit;
@@ -202,7 +223,30 @@ Scenario scenario_of(const std::string& path, Yaml root, const ReadOptions& opti
   errors.throw_if_any();
   complete(scenario, root);
   scenario.origins = std::move(reader.origins);
+  if (const auto& anchor = scenario.training.framework.anchor) {
+    MemoryAnchor with_run = *anchor;
+    with_run.run =
+        run_of(path, std::move(as_written), options, *anchor, framework_of(root)->find("anchor")->find("set"));
+    scenario.training.framework.anchor = std::make_shared<const MemoryAnchor>(std::move(with_run));
+  }
   return scenario;
+}
+
+std::shared_ptr<const Scenario> run_of(const std::string& path, Yaml as_written, const ReadOptions& options,
+                                       const MemoryAnchor& anchor, const Yaml* set) {
+  if (Yaml* const framework = framework_of(as_written))
+    std::erase_if(framework->map, [](const YamlEntry& entry) { return entry.first.text == "anchor"; });
+  Errors errors;
+  Reader reader{options, errors};
+  std::vector<Assignment> changes;
+  if (set != nullptr) read_changes(reader, At{*set}, changes);
+  try {
+    return std::make_shared<const Scenario>(
+        scenario_of(path, std::move(as_written), options, std::move(changes), {}, nullptr));
+  } catch (const InputError& error) {
+    throw InputError(anchor.place,
+                     fmt::format("training.framework.anchor: the run that it sets cannot be read: {}", error.what()));
+  }
 }
 
 }  // namespace
@@ -388,9 +432,7 @@ std::map<std::string, T> known_of(const Cluster& cluster, std::map<std::string, 
   return all;
 }
 
-}  // namespace
-
-std::string resolved_yaml(const Scenario& scenario) {
+std::string written(const Scenario& scenario) {
   auto sources = known_of(scenario.cluster, &Cluster::sources, &Device::sources);
   if (!scenario.plan.reserve_pipeline_source.empty())
     sources.emplace("plan.reserve_pipeline", scenario.plan.reserve_pipeline_source);
@@ -398,6 +440,20 @@ std::string resolved_yaml(const Scenario& scenario) {
                 known_of(scenario.cluster, &Cluster::provenances, &Device::provenances));
   write_fields<Scenario>(text, kScenario, scenario);
   return text.text();
+}
+
+}  // namespace
+
+std::string resolved_yaml(const Scenario& scenario) {
+  const auto& anchor = scenario.training.framework.anchor;
+  if (!anchor || !anchor->run) return written(scenario);
+  Scenario with = scenario;
+  with.training.framework.anchor = nullptr;
+  with.training.framework.anchor = std::make_shared<const MemoryAnchor>(
+      resolved_anchor(*anchor, parse_yaml(written(with), ""), parse_yaml(written(*anchor->run), "")));
+  for (const auto& [key, value] : with.training.framework.anchor->set)
+    with.origins["training.framework.anchor.set." + key] = anchor->place;
+  return written(with);
 }
 
 std::vector<SectionDoc> scenario_docs() {

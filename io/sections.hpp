@@ -21,6 +21,7 @@ void read_measured_device(Reader& reader, const At& at, Device& device);
 void read_cluster_section(Reader& reader, const At& at, Cluster& cluster);
 void read_training_section(Reader& reader, const At& at, Training& training);
 void read_framework(Reader& reader, const At& at, Training& training);
+void read_anchor(Reader& reader, const At& at, FrameworkMemory& framework);
 void read_plan_section(Reader& reader, const At& at, PlanRequest& plan);
 void read_run_section(Reader& reader, const At& at, RunRequest& run);
 void read_campaign_section(Reader& reader, const At& at, Scenario& scenario);
@@ -49,6 +50,10 @@ void write_measured_device(YamlText& out, std::string_view key, const Device& de
 void write_cluster_section(YamlText& out, const Cluster& cluster);
 void write_training_section(YamlText& out, const Training& training);
 void write_framework(YamlText& out, std::string_view key, const Training& training);
+void write_anchor(YamlText& out, std::string_view key, const FrameworkMemory& framework);
+// The anchor as it stands in the file `base`, both scenarios resolved and without one: with all that its run has
+// differently from that file, and without its log, whose figures it has.
+MemoryAnchor resolved_anchor(MemoryAnchor anchor, const Yaml& base, const Yaml& run);
 void write_plan_section(YamlText& out, const PlanRequest& plan);
 void write_run_section(YamlText& out, const RunRequest& run);
 void write_campaign_section(YamlText& out, const CampaignRequest& campaign);
@@ -58,6 +63,7 @@ std::vector<SectionDoc> cluster_docs();  // devices, too
 std::vector<SectionDoc> measured_device_docs();
 std::vector<SectionDoc> training_docs();
 SectionDoc framework_doc();
+SectionDoc anchor_doc();
 std::vector<SectionDoc> plan_docs();
 std::vector<SectionDoc> run_docs();
 std::vector<SectionDoc> campaign_docs();

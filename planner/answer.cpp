@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "core/cost/framework_memory.hpp"
 #include "core/plan/campaign.hpp"
 #include "core/plan/expert_caution.hpp"
 #include "core/plan/given_schedule.hpp"
+#include "core/plan/memory_anchor.hpp"
+#include "planner/anchor.hpp"
 #include "planner/bucket_size.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/layer_order.hpp"
@@ -37,6 +40,28 @@ std::string memory_provenance(const Device& device) {
                      reserve.empty() ? "" : ", of it " + reserve + " is reserved before the model gets any");
 }
 
+// "memory of communicators: 1.3 GiB for 2 of 3 groups that a device is in (measured: ...)"; "": they take none.
+std::string communicators_text(const Answer& answer, const Scenario& scenario) {
+  Bytes most;
+  std::string text;
+  for (StageId k = 0; k < answer.plan.stages; ++k) {
+    const Bytes bytes = communicators(answer.plan, scenario, k);
+    if (bytes <= most) continue;
+    most = bytes;
+    const Device& device = scenario.cluster.device_of(class_of_stage(answer.plan, scenario.cluster, k));
+    const auto how = device.provenances.find("communicator");
+    const auto source = device.sources.find("communicator");
+    text = fmt::format("memory of communicators: {}, {} for each of {} groups of a device{}{}", bytes_text(bytes),
+                       bytes_text(device.communicator), bytes.value / device.communicator.value,
+                       correction_of(scenario).reserve ? "" : " beyond the first, which its reserve has",
+                       how == device.provenances.end()
+                           ? ""
+                           : fmt::format(" ({}{})", in_words(how->second),
+                                         source == device.sources.end() ? "" : ": " + source->second));
+  }
+  return text;
+}
+
 // How the answer is known: where costs, model and hardware come from, which engine ran, what is not modelled.
 std::vector<std::string> provenance(const Answer& answer, const CostModel& cost) {
   const Scenario& scenario = cost.scenario();
@@ -59,6 +84,8 @@ std::vector<std::string> provenance(const Answer& answer, const CostModel& cost)
   for (int c = 0; c < cluster.classes(); ++c)
     if (std::string memory = memory_provenance(cluster.device_of(c)); !memory.empty())
       lines.push_back(std::move(memory));
+  if (const std::string text = communicators_text(answer, scenario); !text.empty()) lines.push_back(text);
+  if (const auto& correction = scenario.training.framework.correction) lines.push_back(correction->text);
   for (const DeviceClass& other : cluster.others)
     if (other.speed)
       lines.push_back(fmt::format("speed of {}: {} x that of {} where a layer states its times", other.device.name,
@@ -114,26 +141,29 @@ std::string short_interval(const Scenario& scenario, const Report& report) {
 }
 
 std::string more_than_peak(const Scenario& scenario) {
-  bool winograd = false;
-  for (int c = 0; c < scenario.cluster.classes(); ++c)
-    for (const auto& kind : scenario.cluster.device_of(c).efficiency)
-      winograd |= kind && kind->winograd > 1;
-  return winograd
-             ? "MFU is above 100 %: FLOPs are counted as the textbook multiplies, and 3 x 3 convolutions are priced "
-               "by Winograd's algorithm, which multiplies less"
-             : "MFU is above 100 %: the times are shorter than the device's peak FLOP rate allows; are they of "
-               "another device or precision?";
+  bool filtered = false;
+  for (int c = 0; c < scenario.cluster.classes(); ++c) {
+    const auto& efficiency = scenario.cluster.device_of(c).efficiency;
+    const auto& convolution = efficiency[static_cast<std::size_t>(OperatorKind::Convolution)];
+    filtered |= convolution && convolution->tiles && scenario.training.precision == Precision::Fp32;
+  }
+  return filtered ? "MFU is above 100 %: FLOPs are counted as the textbook multiplies, and convolutions are priced by "
+                    "Winograd's algorithm, which multiplies less"
+                  : "MFU is above 100 %: the times are shorter than the device's peak FLOP rate allows; are they of "
+                    "another device or precision?";
 }
 
 }  // namespace
 
 std::variant<Answer, Infeasible> answer(const Scenario& asked, const AnswerOptions& options) {
-  const InOrder ordered = in_graph_order(asked);
-  const Scenario& scenario = ordered.or_else(asked);
+  const bool anchors = asked.training.framework.anchor && !asked.training.framework.correction;
+  const auto own = anchors ? std::make_shared<const Scenario>(anchored(asked)) : nullptr;
+  const InOrder ordered = in_graph_order(own ? *own : asked);
+  const Scenario& scenario = ordered.or_else(own ? *own : asked);
   const CostModel cost = cost_model(scenario);
   Answer answer = price(find_plan(scenario, cost), cost, options.engine);
   settle(answer, options.engine);
-  answer.own = ordered.own;
+  answer.own = ordered.own ? ordered.own : own;
   Report& report = answer.report;
   if (!report.fits) {
     report.shortfall.remedies = remedies(answer);

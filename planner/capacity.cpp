@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/plan/memory_anchor.hpp"
 #include "planner/capacity_growth.hpp"
 
 namespace pipewright {
@@ -357,6 +358,7 @@ class CapacitySearch {
   // Of a run nothing is a matter of a range.
   void describe_fit(const CapacityTrial& trial) {
     if (!result_.of_run) result_.fit = fit_asked(trial.scenario());
+    if (const auto& correction = trial.scenario().training.framework.correction) result_.anchored = correction->text;
   }
 
   void describe_largest(const CapacityTrial& best) {
@@ -367,7 +369,6 @@ class CapacitySearch {
     result_.layers = static_cast<std::int64_t>(best.scenario().model.layers.size());
     result_.parameters = parameter_count(best.scenario().model);
     result_.device_memory = result_.of_run ? best.room() : best.scenario().cluster.device.memory;
-    result_.reserve = result_.of_run ? Bytes{} : answer.memory.reserve;
     for (const WorkerReport& worker : answer.report.workers) {
       const MemoryBytes& bytes = worker.memory.bytes;
       const Bytes state = bytes.weights + bytes.gradients + bytes.optimizer;
@@ -377,6 +378,7 @@ class CapacitySearch {
       result_.largest_activations = std::max(result_.largest_activations, activations);
       if (worker.need.to_fit > result_.peak) result_.peak = worker.need.to_fit, result_.fullest = worker.stage;
     }
+    result_.reserve = result_.of_run ? Bytes{} : answer.memory.room(result_.fullest).reserve;
     result_.headroom = result_.device_memory - result_.peak;
     result_.least_memory = best.least_memory();
     if (!best.cut_as_stated()) result_.other_cut = "balanced", result_.other_fits = best.stated_cut_fits();

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "core/cost/buckets.hpp"
+#include "core/cost/framework_memory.hpp"
+#include "core/plan/memory_anchor.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/one_class.hpp"
 #include "planner/partitioners/fitting.hpp"
@@ -45,10 +47,12 @@ double CapacityTrial::share(bool with_kept) const {
   whole.layers.assign(whole.layers.size(), {layers, layers});
   whole.layers.front() = {0, layers};
   const ChunkMemory chunk = memory_model(whole, *cost_).chunks.front();
-  Bytes held = chunk.weights + chunk.gradients + chunk.optimizer;
-  if (with_kept && run_memory_ == nullptr) held += kept(chunk);
+  auto held = static_cast<double>((chunk.weights + chunk.gradients + chunk.optimizer).value);
+  // Of a factor above 1 nothing is sure: at its peak a worker may hold less activations and more versions of weights.
+  if (with_kept && run_memory_ == nullptr)
+    held += std::min(correction_of(scenario_).activations, 1.0) * static_cast<double>(kept(chunk).value);
   const double room_of_all = static_cast<double>(std::max<std::int64_t>(room().value, 1)) * plan_.stages;
-  return static_cast<double>(held.value) / room_of_all;
+  return held / room_of_all;
 }
 
 Bytes CapacityTrial::kept(const ChunkMemory& chunk) const {
@@ -63,7 +67,8 @@ Bytes CapacityTrial::kept(const ChunkMemory& chunk) const {
 Bytes CapacityTrial::room() const {
   const Device& device = scenario_.cluster.device;
   if (run_memory_ != nullptr && scenario_.run.memory_cap) return *scenario_.run.memory_cap;
-  return device.memory - device.reserve;
+  const MemoryCorrection& correction = correction_of(scenario_);
+  return device.memory - correction.reserve.value_or(device.reserve) - correction.held;
 }
 
 bool CapacityTrial::stated_cut_fits() const {

@@ -48,7 +48,7 @@ class CapacityTrial {
   // the schedule. Two workers of 16 B, 24 B of state, 4 B kept: 0.75 and 0.875. Of a run the state alone.
   double state_share() const { return share(false); }
   double held_share() const { return share(true); }
-  // What a worker may fill.
+  // What a worker may fill with tensors: what a measured run holds beside them is left out.
   Bytes room() const;
 
   // Whether the scenario's own cut, which is not looked at where a better one is searched, is that of the answer.

@@ -10,17 +10,18 @@
 namespace pipewright {
 namespace {
 
-const StageReport& stage_of(const Answer& answer, const FigureSought& quantity) {
+const StageReport& stage_of(const Answer& answer, Where where, std::int64_t stage) {
   const auto stages = static_cast<std::int64_t>(answer.report.stages.size());
-  if (quantity.where == Where::Last) return answer.report.stages.back();
-  if (quantity.stage >= stages)
-    throw InputError(fmt::format("where: there is no stage {}; the plan has 0..{}", quantity.stage, stages - 1));
-  return answer.report.stages[static_cast<std::size_t>(quantity.stage)];
+  if (where == Where::Last) return answer.report.stages.back();
+  if (stage >= stages)
+    throw InputError(fmt::format("where: there is no stage {}; the plan has 0..{}", stage, stages - 1));
+  return answer.report.stages[static_cast<std::size_t>(stage)];
 }
 
 // A figure that every stage has: the largest, the sum, or one stage's.
 double over_stages(const Answer& answer, const FigureSought& quantity, double (*figure)(const StageReport&)) {
-  if (quantity.where == Where::Stage || quantity.where == Where::Last) return figure(stage_of(answer, quantity));
+  if (quantity.where == Where::Stage || quantity.where == Where::Last)
+    return figure(stage_of(answer, quantity.where, quantity.stage));
   double sum = 0, largest = 0;
   for (const StageReport& stage : answer.report.stages) {
     sum += figure(stage);
@@ -30,26 +31,45 @@ double over_stages(const Answer& answer, const FigureSought& quantity, double (*
 }
 
 double memory_of(const Answer& answer, const MemoryPeak& peak, std::string_view part, StageId stage) {
-  if (part == "held") return static_cast<double>(held_between_steps(answer.memory, peak.bytes, stage).value);
-  if (part != "reserved") return static_cast<double>(memory_part(peak.bytes, part).value);
+  if (part == "held")
+    return static_cast<double>((held_between_steps(answer.memory, peak.bytes, stage) + answer.memory.correction).value);
   const MemoryNeed needed = need(answer.memory, peak.bytes, stage);
-  return static_cast<double>((needed.model + needed.rounding + needed.fragmentation).value);
+  if (part == "allocated") return static_cast<double>((needed.model + needed.anchored).value);
+  if (part == "total") return static_cast<double>((needed.model + needed.anchored + peak.bytes.reserve).value);
+  if (part != "reserved") return static_cast<double>(memory_part(peak.bytes, part).value);
+  return static_cast<double>((needed.model + needed.anchored + needed.rounding + needed.fragmentation).value);
+}
+
+// Of its 90 % the lower end (-1) or the upper one (1). A device needs what the allocator adds at most; what it did add is half of that off.
+double memory_end(const Answer& answer, const MemoryPeak& peak, std::string_view part, StageId stage, int end) {
+  MemoryNeed needed = need(answer.memory, peak.bytes, stage);
+  const Bytes allocator = needed.rounding + needed.fragmentation;
+  Bytes stated = needed.with_reserve;
+  if (part == "reserved") {
+    needed.low = needed.low + Bytes{allocator.value / 2};
+    needed.high = needed.high + Bytes{allocator.value / 2};
+  } else {
+    needed.high = needed.high - allocator;
+    stated = stated - allocator;
+  }
+  const Bytes reserve = part == "total" ? Bytes{} : peak.bytes.reserve;
+  const Bytes at = end < 0 ? std::min(quantile(needed, 0.05), stated) : std::max(quantile(needed, 0.95), stated);
+  return static_cast<double>((at - reserve).value);
 }
 
 // `fullest`: the device with the largest peak decides, also for a part of it; `all`: each device at its own peak.
-double memory(const Answer& answer, const FigureSought& quantity) {
-  const auto part = [&](const MemoryPeak& peak, StageId stage) { return memory_of(answer, peak, quantity.of, stage); };
-  if (quantity.where == Where::Stage || quantity.where == Where::Last) {
-    const StageReport& stage = stage_of(answer, quantity);
-    return part(stage.memory, stage.stage);
+double memory(const Answer& answer, const FigureSought& quantity, int end) {
+  const auto part = [&](const MemoryPeak& peak, StageId stage) {
+    return end == 0 ? memory_of(answer, peak, quantity.of, stage) : memory_end(answer, peak, quantity.of, stage, end);
+  };
+  if (quantity.where != Where::All) {
+    const FigureDevice device = device_of(answer, quantity.where, quantity.stage);
+    return part(device.memory, device.stage);
   }
   double sum = 0;
-  const WorkerReport* fullest = nullptr;
-  for (const WorkerReport& worker : answer.report.workers) {
+  for (const WorkerReport& worker : answer.report.workers)
     sum += part(worker.memory, worker.stage);
-    if (!fullest || worker.memory.bytes.total() > fullest->memory.bytes.total()) fullest = &worker;
-  }
-  return quantity.where == Where::All ? sum : fullest ? part(fullest->memory, fullest->stage) : 0;
+  return sum;
 }
 
 double or_refuse(const std::optional<double>& figure, const char* needs) {
@@ -58,6 +78,19 @@ double or_refuse(const std::optional<double>& figure, const char* needs) {
 }
 
 }  // namespace
+
+FigureDevice device_of(const Answer& answer, Where where, std::int64_t stage) {
+  if (where != Where::Fullest) {
+    const StageReport& of = stage_of(answer, where, stage);
+    return {of.stage, of.memory, of.need};
+  }
+  const auto& workers = answer.report.workers;
+  const auto less = [](const WorkerReport& a, const WorkerReport& b) {
+    return a.memory.bytes.total() < b.memory.bytes.total();
+  };
+  const WorkerReport& fullest = *std::max_element(workers.begin(), workers.end(), less);
+  return {fullest.stage, fullest.memory, fullest.need};
+}
 
 std::optional<double> figure_of(const Scenario& scenario, const FigureSought& quantity) {
   if (quantity.figure == Figure::Parameters && quantity.where == Where::All)
@@ -84,12 +117,33 @@ double figure_of(const Answer& answer, const FigureSought& quantity) {
       return over_stages(answer, quantity, [](const StageReport& s) { return seconds(s.backward + s.recompute); });
     case Figure::Parameters:
       return over_stages(answer, quantity, [](const StageReport& s) { return static_cast<double>(s.parameters); });
-    case Figure::Memory: return memory(answer, quantity);
+    case Figure::Memory: return memory(answer, quantity, 0);
     case Figure::Fits: return report.fits ? 1 : 0;
     case Figure::Layers:
     case Figure::Capacity: break;
   }
   check_failed("a figure has its value", __FILE__, __LINE__);
+}
+
+std::optional<FigureRange> range_of(const Answer& answer, const FigureSought& quantity, double value,
+                                    const std::optional<SpeedRange>& range) {
+  if (quantity.figure == Figure::Memory) {
+    const bool open = quantity.of == "allocated" || quantity.of == "total" || quantity.of == "reserved";
+    if (!open || !(answer.memory.activation_band > 0)) return std::nullopt;
+    return FigureRange{memory(answer, quantity, -1), memory(answer, quantity, 1)};
+  }
+  if (!range) return std::nullopt;
+  const double shorter = ratio(range->fastest, answer.report.step_time);
+  const double longer = ratio(range->slowest, answer.report.step_time);
+  switch (quantity.figure) {
+    case Figure::StepTime: return FigureRange{value * shorter, value * longer};
+    case Figure::SamplesPerS:
+    case Figure::SamplesPerSDevice:
+    case Figure::TokensPerS:
+    case Figure::TokensPerSDevice:
+    case Figure::Mfu: return FigureRange{value / longer, value / shorter};
+    default: return std::nullopt;
+  }
 }
 
 }  // namespace pipewright

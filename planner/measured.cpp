@@ -10,9 +10,12 @@
 #include "planner/figures.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
+#include "planner/what_if/speed_range.hpp"
 
 namespace pipewright {
 namespace {
+
+constexpr int kCalibratedOn = 5;  // every such line tells what the model leaves out
 
 bool of_layout(const std::string& key) {
   return key.starts_with("plan.") || key == "training.micro_batch_size";
@@ -27,7 +30,7 @@ std::string reason(const std::string& what) {
 }
 
 PredictedRun predicted(const MeasuredTable& table, const MeasuredRun& run, const ScenarioOf& scenario_of,
-                       const std::vector<std::string>& more) {
+                       const std::vector<std::string>& more, bool ranges) {
   PredictedRun result{.run = run, .figures = {}};
   if (run.state != RunState::Compared && run.state != RunState::Failed) return result;
   std::vector<std::string> set = more;
@@ -41,11 +44,16 @@ PredictedRun predicted(const MeasuredTable& table, const MeasuredRun& run, const
     const Answer answer = price(plan, cost, Engine::Auto);
     result.fits = answer.report.fits;
     if (run.state == RunState::Failed) return result;
+    result.from_operators = scenario.cost == CostSourceKind::Roofline;
     for (const RunFigure& figure : table.figures)
       result.figures.push_back(figure_of(answer, figure.sought));
+    if (!ranges) return result;
+    const std::optional<SpeedRange> range = speed_range(answer, Engine::Auto, 0).range;
+    for (std::size_t f = 0; f < table.figures.size(); ++f)
+      result.ranges.push_back(range_of(answer, table.figures[f].sought, result.figures[f], range));
   } catch (const InputError& error) {
     result.run.state = RunState::Unpriced, result.run.why = reason(error.what());
-    result.figures.clear();
+    result.figures.clear(), result.ranges.clear();
   }
   return result;
 }
@@ -55,27 +63,54 @@ bool is_rate(const MeasuredTable& table) {
   return dimension(table.figures.front().sought.figure) != Dimension::Duration;
 }
 
-ErrorSummary summary(std::string split, std::string of, const std::vector<double>& errors) {
-  ErrorSummary summary{.split = std::move(split), .of = std::move(of), .runs = static_cast<int>(errors.size())};
-  std::vector<double> sizes;
-  for (const double error : errors)
-    sizes.push_back(std::abs(error));
-  std::sort(sizes.begin(), sizes.end());
-  const std::size_t n = sizes.size();
-  if (n == 0) return summary;
-  summary.mean = std::accumulate(sizes.begin(), sizes.end(), 0.0) / static_cast<double>(n);
-  summary.bias = std::accumulate(errors.begin(), errors.end(), 0.0) / static_cast<double>(n);
-  summary.median = n % 2 == 1 ? sizes[n / 2] : (sizes[n / 2 - 1] + sizes[n / 2]) / 2;
-  summary.largest = sizes.back();
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+// A figure of a run, as far as it is a prediction.
+struct Scored {
+  double error = 0;
+  std::optional<double> half_width;  // of its interval, over the predicted figure
+  bool inside = false;
+};
+
+Scored scored(const PredictedRun& run, std::size_t figure, double error) {
+  Scored result{.error = error};
+  if (const auto range = run.range(figure)) {
+    const double measured = *run.run.figures[figure];
+    result.half_width = (range->high - range->low) / 2 / run.figures[figure];
+    result.inside = range->low <= measured && measured <= range->high;
+  }
+  return result;
+}
+
+ErrorSummary summary(std::string split, std::string of, const std::vector<Scored>& runs) {
+  ErrorSummary summary{.split = std::move(split), .of = std::move(of), .runs = static_cast<int>(runs.size())};
+  std::vector<double> sizes, widths;
+  for (const Scored& each : runs) {
+    sizes.push_back(std::abs(each.error));
+    summary.bias += each.error / static_cast<double>(runs.size());
+    if (each.half_width) widths.push_back(*each.half_width), summary.inside += each.inside;
+  }
+  if (sizes.empty()) return summary;
+  summary.mean = std::accumulate(sizes.begin(), sizes.end(), 0.0) / static_cast<double>(sizes.size());
+  summary.median = median_of(sizes);
+  summary.largest = *std::max_element(sizes.begin(), sizes.end());
+  summary.ranged = static_cast<int>(widths.size());
+  if (widths.empty()) return summary;
+  summary.inside /= summary.ranged;
+  summary.half_width = median_of(std::move(widths));
   return summary;
 }
 
 // Errors by something, in the order in which it comes first.
 class ErrorsBy {
  public:
-  void add(const std::string& of, double error) {
+  void add(const std::string& of, const Scored& run) {
     if (!errors_.contains(of)) order_.push_back(of);
-    errors_[of].push_back(error);
+    errors_[of].push_back(run);
   }
   void into(std::vector<ErrorSummary>& summaries, const std::string& figure, const std::string& split) const {
     for (const std::string& of : order_) {
@@ -93,7 +128,7 @@ class ErrorsBy {
 
  private:
   std::vector<std::string> order_;
-  std::map<std::string, std::vector<double>> errors_;
+  std::map<std::string, std::vector<Scored>> errors_;
 };
 
 std::string short_key(const std::string& key) {
@@ -103,10 +138,10 @@ std::string short_key(const std::string& key) {
 }  // namespace
 
 std::vector<PredictedRun> predict(const MeasuredTable& table, const std::vector<MeasuredRun>& runs,
-                                  const ScenarioOf& scenario, const std::vector<std::string>& more) {
+                                  const ScenarioOf& scenario, const std::vector<std::string>& more, bool ranges) {
   std::vector<PredictedRun> result;
   for (const MeasuredRun& run : runs)
-    result.push_back(predicted(table, run, scenario, more));
+    result.push_back(predicted(table, run, scenario, more, ranges));
   return result;
 }
 
@@ -143,14 +178,15 @@ std::vector<ErrorSummary> error_summaries(const MeasuredTable& table, const std:
     for (const PredictedRun& each : runs) {
       const auto error = each.error(f);
       if (!error) continue;
-      all.add("all", *error);
+      const Scored run = scored(each, f, *error);
+      all.add("all", run);
       for (std::size_t i = 0; i < table.subsets.size(); ++i)
-        if (each.run.in_subset[i]) subset.add(table.subsets[i].text, *error);
-      group.add(each.run.group, *error);
+        if (each.run.in_subset[i]) subset.add(table.subsets[i].text, run);
+      group.add(each.run.group, run);
       for (std::size_t i = 0; i < table.by.size(); ++i)
-        by[i].add(each.run.by[i].empty() ? "-" : each.run.by[i], *error);
+        by[i].add(each.run.by[i].empty() ? "-" : each.run.by[i], run);
       for (std::size_t i = 0; i < table.columns.size(); ++i)
-        by_column[i].add(each.run.values[i].empty() ? "-" : each.run.values[i], *error);
+        by_column[i].add(each.run.values[i].empty() ? "-" : each.run.values[i], run);
     }
     const std::string& name = table.figures[f].name;
     all.into(summaries, name, "");
@@ -165,6 +201,22 @@ std::vector<ErrorSummary> error_summaries(const MeasuredTable& table, const std:
     }
   }
   return summaries;
+}
+
+std::vector<double> left_out_needed(const MeasuredTable& table, const std::vector<PredictedRun>& runs) {
+  const Dimension of = dimension(table.figures.front().sought.figure);
+  if (of != Dimension::Duration && of != Dimension::Rate) return {};
+  std::vector<double> needed;
+  for (const PredictedRun& each : runs) {
+    const auto error = each.error(0);
+    const auto range = each.range(0);
+    if (!error || !range || !each.from_operators || each.run.place.line % kCalibratedOn != 0) continue;
+    const double off = std::log1p(*error), stated = each.figures.front(), left_out = std::log1p(kLeftOut);
+    const double side = off < 0 ? std::log(range->high / stated) : std::log(stated / range->low);
+    needed.push_back(std::expm1(std::sqrt(std::max(0.0, off * off - side * side + left_out * left_out))));
+  }
+  std::sort(needed.begin(), needed.end());
+  return needed;
 }
 
 std::vector<RankedGroup> ranking(const MeasuredTable& table, const std::vector<PredictedRun>& runs) {

@@ -40,15 +40,21 @@ class Search {
     return fmt::format("{:.4g}{}{}", value, unit.empty() ? "" : " ", unit);
   }
 
+  // `off`: in standard deviations. A run that may be faulty counts no more than its being so.
+  double of_run(double off) const {
+    if (table_.faulty <= 0) return off * off;
+    return -2 * std::log((1 - table_.faulty) * std::exp(-off * off / 2) + table_.faulty * table_.noise);
+  }
+
   double loss(const std::vector<double>& values) {
     ++tried_;
     std::vector<std::string> set;
     for (std::size_t i = 0; i < values.size(); ++i)
       set.push_back(table_.constants[i].key + "=" + text(i, values[i]));
     double sum = 0;
-    for (const PredictedRun& each : predict(table_, runs_, scenario_, set)) {
+    for (const PredictedRun& each : predict(table_, runs_, scenario_, set, false)) {
       if (each.run.state != RunState::Compared) throw InputError(each.run.place, "makes no scenario: " + each.run.why);
-      sum += std::pow(std::log(each.figures.front() / *each.run.figures.front()) / table_.noise, 2);
+      sum += of_run(std::log(each.figures.front() / *each.run.figures.front()) / table_.noise);
     }
     for (std::size_t i = 0; i < values.size(); ++i)
       sum += std::pow(std::log(values[i] / table_.constants[i].expected) / std::log(table_.constants[i].factor), 2);

@@ -1,12 +1,14 @@
 #include "planner/suffix_problem.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "core/cost/framework_memory.hpp"
 #include "core/cost/memory_model.hpp"
+#include "core/plan/memory_anchor.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {
@@ -66,10 +68,6 @@ void add_links(SuffixProblem& problem, const Plan& shell, const CostModel& cost)
   }
 }
 
-NeedSum sum_of(const Scenario& scenario, const Device& device) {
-  return main_need_sum(device.fragmentation, activation_band(scenario), fit_asked(scenario));
-}
-
 // Bytes as the memory model counts them, but for workspaces, buffers and rounding; of states that ZeRO divides, the
 // share of one among all workers.
 void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost, const LayerCosts& layers) {
@@ -81,10 +79,15 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
   const Recompute mode = mode_of(shell);
   const std::vector<Bytes> over = bytes_over_cuts(scenario.model, layers.activation);
   // By the sum of the need whose other summands are in the capacity.
-  const NeedSum sum = sum_of(scenario, scenario.cluster.device);
+  const NeedSum sum = main_need_sum(scenario, scenario.cluster.device);
   const auto as_activation = [&](Bytes bytes) {
-    return bytes + Bytes{static_cast<std::int64_t>(static_cast<double>(bytes.value) * sum.activation / sum.model)};
+    const double more = static_cast<double>(bytes.value) * sum.activation / sum.model;
+    return bytes + Bytes{static_cast<std::int64_t>(std::floor(more))};
   };
+  // Of each byte an all-reduce passes twice (r - 1) / r; ZeRO scatters gradients and gathers weights, once each, where the
+  // device states its collectives (AllReduceGroup::sharded).
+  const bool gathers = training.zero == 1 && scenario.cluster.device.collectives.has_value();
+  const Bytes exchanged = gathers ? std::min(gradient, Bytes{(gradient.value + weight.value) / 2}) : gradient;
   int most_members = problem.devices;
   for (const SuffixClass& other : problem.others)
     most_members = std::max(most_members, other.devices);
@@ -111,14 +114,15 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
                       : hop  ? over[i]
                              : Bytes{}));
     problem.boundary.push_back(hop || problem.places == StagePlaces::Backwards ? over[i + 1] : Bytes{});
-    problem.gradients.push_back(of_parameters(gradient));
+    problem.gradients.push_back(of_parameters(exchanged));
   }
 }
 
 Bytes capacity_of(const Scenario& scenario, const Device& device) {
-  const NeedSum sum = sum_of(scenario, device);
-  const auto room = static_cast<double>((device.memory - device.reserve).value);
-  return {static_cast<std::int64_t>(std::max(room, 0.0) / sum.model)};
+  const NeedSum sum = main_need_sum(scenario, device);
+  const MemoryCorrection& correction = correction_of(scenario);
+  const auto room = static_cast<double>((device.memory - correction.reserve.value_or(device.reserve)).value);
+  return {static_cast<std::int64_t>(std::max(room / sum.model - static_cast<double>(correction.held.value), 0.0))};
 }
 
 // Whether a worker waits for the all-reduce of a round behind its backward.

@@ -287,8 +287,11 @@ class EventOrder {
         queue_.push(now() + sent.occupancy, Rank::Finish, about(What::MessageLeaves, index));
       } else {
         const Route& route = costs_.routes[static_cast<std::size_t>(sent.route)];
-        start_flow(route, static_cast<double>(sent.bytes.value), sent.occupancy, about(What::MessageLeaves, index),
-                   sent.latency);
+        const auto bytes = static_cast<double>(sent.bytes.value);
+        const bool slower = sent.occupancy > transfer_time(bytes, route.bandwidth);
+        const Bandwidth rate =
+            slower ? Bandwidth{bytes / static_cast<double>(sent.occupancy.value) * 1e9} : route.bandwidth;
+        start_flow(route, {bytes, rate, sent.occupancy, about(What::MessageLeaves, index)}, sent.latency);
       }
     }
   }
@@ -313,11 +316,11 @@ class EventOrder {
 
   // --- links -------------------------------------------------------------------------------------------------------
 
-  void start_flow(const Route& route, double bytes, Time alone, std::uint32_t owner, Time latency) {
+  void start_flow(const Route& route, const FlowDemand& demand, Time latency) {
     route_weights_.clear();
     for (const int link : route.links)
       route_weights_.push_back({static_cast<std::uint32_t>(link), 1});
-    start_flow({bytes, route.bandwidth, alone, owner}, latency);
+    start_flow(demand, latency);
   }
 
   void start_flow(const FlowDemand& demand, Time latency) {  // over route_weights_
@@ -434,7 +437,7 @@ class EventOrder {
   void begin_hop(const Route& route, double bytes, std::uint32_t owner) {
     const Time alone = bytes > 0 && limited(route) ? transfer_time(bytes, route.bandwidth) : Time{0};
     if (links_ && bytes > 0 && limited(route))
-      start_flow(route, bytes, alone, owner, route.latency);
+      start_flow(route, {bytes, route.bandwidth, alone, owner}, route.latency);
     else
       queue_.push(now() + alone + route.latency, Rank::Finish, owner);
   }

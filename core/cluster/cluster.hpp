@@ -32,26 +32,22 @@ struct Efficiency {
   // Work per call on one device (FLOPs; Memory: bytes) and share, by growing work. Between two points the share is
   // interpolated over the logarithm of the work; outside it stays at the nearest point. One point: a constant.
   std::vector<std::pair<double, double>> curve;
-  // Convolutions of 3 x 3 with stride 1 run this many times faster than their FLOPs say: a library that uses Winograd's
-  // minimal filtering multiplies 2.25 times less with tiles of 2 x 2, 4 times less with 4 x 4 [Lavin16]. 1: none does.
-  double winograd = 1;
   // Work per call at which half of that share is reached: a call of w takes as long as w + half_work at the full share,
   // what is lost while it fills and drains the device.                    share * w / (w + half_work)   [Hockney94]
   // Share 0.6, half_work 2e9, 1e10 FLOPs: 0.5.
   double half_work = 0;
-  // Products whose shape is known: by tiles and waves, in place of the share. fp16 and bf16 alone.
+  // Products whose shape is known: by tiles and waves, in place of the share: fp16 and bf16 products, and convolutions
+  // in fp32 (their share is for other precisions).
   std::optional<ProductCurve> tiles;
   std::vector<AttentionKernel> kernels;  // fused attention by kernel and head size, in place of the share; likewise
   Time fixed;                            // of a call beside its work: what starting a kernel that moves few bytes takes
-  double band = 0;  // the true share lies within share * (1 - band) and share * (1 + band), at most 1
+  double band = 0;                       // of the share: core/cluster/bands.hpp
   Provenance provenance = Provenance::Assumed;
   std::string source;
   Place place;
 
   // {[1e9, 0.2], [1e11, 0.6]} at 1e10: 0.4.     tests/core/operator_costs_test.cpp "an efficiency curve"
   double at(double work) const;
-  // Every rate times a factor; a share of the peak is at most 1.
-  void scale(double factor);
 };
 
 // How memory is handed out. Caching: as PyTorch's allocator, in blocks of 512 B, from 1 MiB on in segments of 2 MiB.
@@ -82,6 +78,7 @@ struct HostTimes {
   Time compiled{5'000}, graph_node{1'500};
 
   constexpr Time around_pass(std::int64_t stages) const { return stages > 1 ? pass + message : pass; }
+  std::optional<double> band;  // of all of them together; absent: kHostBand
 };
 
 struct MeasuredDevice;  // core/cluster/measured_device.hpp
@@ -91,6 +88,9 @@ struct Device {
   std::string name;
   Bytes memory;   // what a program is given of it, in total: on a GPU what CUDA reports, less than its nominal size
   Bytes reserve;  // of that, taken by context, communicators and libraries before the model gets any
+  // That a group of devices takes in addition once it communicates: NCCL's buffers of each channel and peer. One group
+  // is in `reserve`.
+  Bytes communicator = {};
   Allocator allocator = Allocator::Exact;
   double fragmentation = 0;            // share of what the model holds that is lost between blocks
   std::map<Precision, FlopRate> peak;  // by precision
@@ -103,6 +103,7 @@ struct Device {
   std::array<std::optional<Efficiency>, kOperatorKinds> efficiency;
   // Collectives over the links of its node; absent: rings at the links' bandwidth and latency.
   std::optional<CollectiveCurve> collectives;
+  std::optional<MessageCurve> messages;  // from device to device; absent: at the links' bandwidth and latency
   // What `calibrate --backend cuda` measured on it: prices operations in place of the shares above. Null: nothing.
   std::shared_ptr<const MeasuredDevice> measured;
   int multiprocessors = 0;               // that run kernels; 0: not stated
@@ -116,12 +117,6 @@ struct Device {
   Place place;
 };
 
-enum class LinkKind {
-  Ideal,     // transfers take no time (identities, textbook settings)
-  Mesh,      // a link of its own for every ordered pair of devices
-  Nvswitch,  // a port in and a port out per device, any pair at full rate
-  Pcie,      // a port in and a port out per device, shared with the way to the NIC
-};
 enum class Duplex { Full, Half };     // Half: both directions share one capacity
 enum class Sharing { MaxMin, Fifo };  // how transfers divide a link
 
@@ -133,6 +128,7 @@ struct NodeLinks {
   Duplex duplex = Duplex::Full;
   bool peer_access = true;  // false: a copy goes device -> host memory -> device, both halves one after the other
   std::optional<Bandwidth> host_bandwidth;  // host memory, shared by all such copies of a node; absent: no limit
+  std::optional<double> band;               // of the rates that messages reach; absent: kLinkBand
 };
 
 enum class NicPer { Node, Device };
@@ -142,11 +138,13 @@ struct Network {
   bool ideal = false;
   Bandwidth bandwidth{0};
   Time latency;
-  double share = 1;  // of the bandwidth that collectives reach
+  double share = 1;       // of the bandwidth that collectives and messages reach
+  double contention = 0;  // beside the traffic of others what passes n nodes takes n^contention times as long
   NicPer per = NicPer::Node;
   Duplex duplex = Duplex::Full;
   double oversubscription = 1.0;  // bandwidth into a leaf switch / bandwidth out of it, >= 1
   int nodes_per_switch = 1;       // nodes under one leaf switch
+  std::optional<double> band;     // of the rates that messages reach; absent: kNetworkBand
 };
 
 // A class beside the first one.

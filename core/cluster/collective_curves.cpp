@@ -10,6 +10,12 @@ namespace {
 constexpr double kAllChannels = 1.13;  // LL on all channels starts this much later than on one
 constexpr double kSmallGroups = 1.05;
 
+constexpr double kLowLatency = 20.4e9, kLowLatencyOn2 = 39e9;  // bytes per second of protocol LL between nodes
+constexpr double kLl128 = 0.92, kTree = 0.92, kTreeLowLatency = 0.8;
+constexpr double kSwitchTree = 0.82, kSwitchTreeOn2 = 1.30;   // of the NICs together
+constexpr double kSwitchTreeStart = 25, kSwitchTreeHop = 14;  // us
+constexpr int kSwitchTreeMembers = 4;                         // per node
+
 double steps(CollectiveKind kind, int members) {
   return (kind == CollectiveKind::AllReduce ? 2.0 : 1.0) * (members - 1);
 }
@@ -38,6 +44,11 @@ double collective_us(const CollectiveCurve& curve, CollectiveKind kind, int memb
   return least;
 }
 
+double message_us(const MessageCurve& curve, double bytes, double nominal) {
+  const auto us = [&](double share) { return bytes / (share * nominal) * 1e6; };
+  return curve.start + std::max(us(curve.large), std::min(us(curve.small), curve.middle));
+}
+
 std::array<double, 3> tuner_latency(CollectiveShape shape, CollectiveKind kind, int members, int nodes, double post,
                                     double nic) {
   constexpr std::array<double, 3> kTreeBase = {6.8, 14, 8.4}, kRingBase = {6.6, 14, 8.4};
@@ -60,6 +71,28 @@ std::array<double, 3> tuner_latency(CollectiveShape shape, CollectiveKind kind, 
     latency[protocol] = kRingBase[protocol] + (all - between) * inside + between * net;
   }
   return latency;
+}
+
+std::vector<CollectiveWay> ways_between(const CollectiveCurve& curve, CollectiveKind kind, const NodeSpan& span) {
+  const int n = span.members, p = span.nodes, g = n / p;
+  const bool all_reduce = kind == CollectiveKind::AllReduce;
+  const double lost = all_reduce ? curve.lost_reduce : curve.lost_gather;
+  const double inside = g > 1 && span.nominal > 0 ? curve.large * (1 - lost / g) * span.nominal : span.nics;
+  const double bus = std::min(inside, span.nics), low = p == 2 ? kLowLatencyOn2 : kLowLatency;
+  const double ll128 = std::min(kLl128 * bus, span.rails * curve.ll128 * 1e9);
+  std::vector<CollectiveWay> ways;
+  const auto add = [&](double start, double rate) { ways.push_back({start * span.slower, rate / span.slower}); };
+  const auto ring = tuner_latency(CollectiveShape::Ring, kind, n, p, 1, span.nic_us);
+  add(ring[0], std::min(bus / 2, low)), add(ring[1], ll128), add(ring[2], bus);
+  if (!all_reduce) return ways;
+  const auto tree = tuner_latency(CollectiveShape::Tree, kind, n, p, 1, span.nic_us);
+  add(tree[0], std::min(kTree * bus / 2, kTreeLowLatency * low)), add(tree[1], kTree * ll128);
+  add(tree[2], kTree * bus);
+  if (curve.in_switch.empty() || g < kSwitchTreeMembers) return ways;
+  const double cap = curve.in_switch.front().share * span.nominal;
+  const double reached = (p == 2 ? kSwitchTreeOn2 : kSwitchTree) * span.nics;
+  add(kSwitchTreeStart + 2 * (kSwitchTreeHop + 2 * span.nic_us) * std::log2(p), std::min(cap, reached));
+  return ways;
 }
 
 }  // namespace pipewright

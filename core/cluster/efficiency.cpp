@@ -24,13 +24,4 @@ double Efficiency::at(double work) const {
   return half_work > 0 && work > 0 ? share * work / (work + half_work) : share;
 }
 
-void Efficiency::scale(double factor) {
-  for (auto& [work, share] : curve)
-    share = std::min(1.0, share * factor);
-  if (tiles) tiles->sustained *= factor;
-  for (AttentionKernel& kernel : kernels)
-    for (AttentionCurve* each : {&kernel.forward, &kernel.backward})
-      each->share = std::min(1.0, each->share * factor);
-}
-
 }  // namespace pipewright

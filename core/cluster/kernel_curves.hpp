@@ -21,9 +21,20 @@
 //     L = blocks of keys of the longest row + start
 //     w = max(U + tail L, L)
 //     t = launch + ((u w)^4 + (bytes / (0.85 bandwidth))^4)^(1/4)
+//
+// A convolution of N images, C to D channels, kernel R x S, in fp32 is the cheaper of two ways. Direct, a product of
+// gathered windows [Chetlur14], whose bytes are input, output and weights:
+//
+//     forward (N H' W', D, C R S)     input gradient (N H W, C, D R S / stride^2)     weights (D, C R S, N H' W')
+//
+// Or, with stride 1 and up to 25 values of a kernel (5 x 5 is the largest that was profiled), by minimal filtering
+// [Lavin16]: blocks of 4 outputs along each side where the kernel is longer than 1 need blocks of a = (R + 3)(S + 3) inputs, and there are b = N ceil(H'/4) ceil(W'/4) of them:
+//
+//     a products of (b, D, C), (b, C, D), (D, C, b)     and the bytes of all tensors, transformed ones too, moved once
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -63,6 +74,21 @@ struct ProductCurve {
 double product_us(const ProductCurve& curve, const DeviceRates& rates, const ProductShape& shape, double value_bytes,
                   double output_bytes);
 
+enum class ExpertProducts : std::uint8_t { Fused, Looped };  // one call for all experts, or one each
+
+// Microseconds that `products` of one call take as calls of their own, where the one call takes `us`: experts in a loop.
+// 3 us each; gradients of weights 4 us each, at 0.85 of the rate.                 docs/how-it-works/kernels.md
+// 8 experts, 102 us with a launch of 2 us: 126 us; weights 2 + 100/0.85 + 32 = 151.6 us.
+//                                                                                 tests/core/kernel_curves_test.cpp
+double looped_us(const ProductCurve& curve, double us, double products, PassKind pass);
+
+// Microseconds of one pass of a convolution over `samples` images. `transforms`: share of the memory bandwidth at which
+// minimal filtering moves its tensors.
+// 128 images of 56 x 56, 256 to 256 channels, 3 x 3, on a V100: 13.3 ms, direct 39.0 ms.
+//                                                                                 tests/core/kernel_curves_test.cpp
+double convolution_us(const ProductCurve& curve, const DeviceRates& rates, const ConvolutionShape& shape, PassKind pass,
+                      double samples, double value_bytes, double transforms);
+
 struct AttentionCurve {
   double share = 0;   // of the peak
   double start = 0;   // blocks of keys that a block of rows costs beside its own
@@ -79,6 +105,7 @@ struct AttentionKernel {
   AttentionKernelName kernel = AttentionKernelName::Fa2;
   int head_size = 128;
   AttentionCurve forward, backward;
+  std::optional<double> band;  // of both; absent: that of the kind
   Provenance provenance = Provenance::Assumed;
   std::string source;
   Place place;

@@ -113,19 +113,24 @@ std::optional<MeasuredPrice> measured_price(const MeasuredDevice& device, const 
   const MeasuredSeries* const series = find_series(device, question);
   if (series == nullptr) return std::nullopt;
   MeasuredPrice price;
+  double shared = device.repeat_error, formula = 0;
   for (const MeasuredSize& each : series->sizes)
     if (each.size == size) {
-      price = {each.ns, device.repeat_error, each.error, true, 0};
+      price = {each.ns, shared, each.error, true, 0};
       break;
     }
   if (!price.exact) {
     if (!series->formula) return std::nullopt;
     price.beyond = distance(*series, size);
     price.ns = series->formula->at(size, series->sms);
-    price.common = std::hypot(series->errors.common, device.repeat_error) * (1 + price.beyond);
+    shared *= 1 + price.beyond, formula = series->errors.common * (1 + price.beyond);
+    price.common = std::hypot(formula, shared);
     price.independent = series->errors.independent * (1 + price.beyond);
   }
-  price.ns *= std::exp(device.sigmas * price.error());  // errors are those of logarithms
+  const auto own = device.sigmas_of.find(std::string(question.operation));
+  const double sigmas = own == device.sigmas_of.end() ? 0 : own->second;
+  // Errors are those of logarithms.
+  price.ns *= std::exp(device.sigmas * shared + sigmas * std::hypot(formula, price.independent));
   return price;
 }
 
@@ -143,9 +148,9 @@ std::vector<int> measured_splits(const MeasuredDevice& device) {
   return {splits.begin(), splits.end()};
 }
 
-std::shared_ptr<const MeasuredDevice> moved(const MeasuredDevice& device, double sigmas) {
+std::shared_ptr<const MeasuredDevice> moved(const MeasuredDevice& device, double sigmas, const std::string& operation) {
   auto other = std::make_shared<MeasuredDevice>(device);
-  other->sigmas = sigmas;
+  (operation.empty() ? other->sigmas : other->sigmas_of[operation]) = sigmas;
   return other;
 }
 

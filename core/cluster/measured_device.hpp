@@ -22,6 +22,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -156,7 +157,9 @@ struct MeasuredDevice {
   std::vector<MeasuredPair> interference;
   std::vector<MeasuredCollective> collectives;
 
-  double sigmas = 0;  // every time is so many of its standard errors longer: the ends of an error bar (`moved`)
+  // Times are so many standard errors longer (`moved`): of what all share (repeat_error), and of an operation's own.
+  double sigmas = 0;
+  std::map<std::string, double> sigmas_of;
   bool operator==(const MeasuredDevice&) const = default;
 };
 
@@ -192,7 +195,9 @@ std::vector<int> measured_splits(const MeasuredDevice& device);
 // Sum over dimensions of |ln(size / nearest measured)|; 0 within the box that the series' sizes span.
 double distance(const MeasuredSeries& series, const OperationSize& size);
 
-// The same device with every time `sigmas` standard errors longer (shorter: negative).
-std::shared_ptr<const MeasuredDevice> moved(const MeasuredDevice& device, double sigmas);
+// The same device with its times longer (shorter: negative) by so many standard errors: of `operation` by those of its
+// own readings and formula, or with "" of all operations by `repeat_error`, which they share.
+std::shared_ptr<const MeasuredDevice> moved(const MeasuredDevice& device, double sigmas,
+                                            const std::string& operation = "");
 
 }  // namespace pipewright

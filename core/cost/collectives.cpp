@@ -192,67 +192,61 @@ std::vector<std::vector<DeviceId>> by_node(const std::vector<DeviceId>& members,
   return nodes;
 }
 
-constexpr double kLowLatency = 20.4e9, kLowLatencyOn2 = 39e9;  // bytes per second of protocol LL between nodes
-constexpr double kLl128 = 0.92, kTree = 0.92, kTreeLowLatency = 0.8;
-constexpr double kSwitchTree = 0.82, kSwitchTreeOn2 = 1.30;   // of the NICs together
-constexpr double kSwitchTreeStart = 25, kSwitchTreeHop = 14;  // us
-constexpr int kSwitchTreeMembers = 4;                         // per node
-
 }  // namespace
 
 void AllReduceGroup::add_ways(const Cluster& cluster, const std::vector<DeviceId>& members, const Topology& topology) {
   const CollectiveCurve& curve = *cluster.device.collectives;
   const auto nodes = by_node(members, cluster.devices_per_node);
-  const bool one_node = nodes.size() == 1;
-  if (nodes.empty() || (one_node && cluster.links.kind != LinkKind::Nvswitch)) return;
+  const bool one_node = nodes.size() == 1, switched = cluster.links.kind == LinkKind::Nvswitch;
+  if (nodes.empty() || (one_node && !switched)) return;
   if (!one_node && (!cluster.network || cluster.network->ideal)) return;
-  const auto add = [&](double us, double rate) { ways_.push_back({Time{std::llround(us * 1e3)}, rate}); };
   const int n = static_cast<int>(count_), p = static_cast<int>(nodes.size()), g = n / p;
-  const double nominal = cluster.links.bandwidth.value;
   Load load(topology);
+  one_node ? add_ring(load, members) : add_rails(load, nodes);
+  rails_ = {load.phase(2.0 * (n - 1) / n, 0)};
+  const double nominal = switched ? cluster.links.bandwidth.value : 0, most = rails_.front().rate.value;
+  const auto add = [&](std::vector<Way>& ways, const std::vector<CollectiveWay>& found, double unit) {
+    for (const CollectiveWay& way : found)
+      ways.push_back({Time{std::llround(way.start * 1e3)}, way.rate * unit});
+  };
   if (one_node) {
-    add_ring(load, members);
-    rails_ = {load.phase(2.0 * (n - 1) / n, 0)};
-    for (const CollectiveWay& way : ways_inside(curve, CollectiveKind::AllReduce, n))
-      add(way.start, way.rate * nominal);
+    add(ways_, ways_inside(curve, CollectiveKind::AllReduce, n), nominal);
+    add(gather_ways_, ways_inside(curve, CollectiveKind::AllGather, n), nominal);
     return;
   }
-  add_rails(load, nodes);
-  rails_ = {load.phase(2.0 * (n - 1) / n, 0)};
   const Network& network = *cluster.network;
-  const double rails = std::min(g, network.per == NicPer::Device ? cluster.devices_per_node : 1);
-  const double nics = std::min(rails * network.bandwidth.value, rails_.front().rate.value) * network.share;
-  const bool switched = cluster.links.kind == LinkKind::Nvswitch;
-  const double inside = g > 1 && switched ? curve.large * (1 - curve.lost_reduce / g) * nominal : nics;
-  const double bus = std::min(inside, nics);
-  const double low = p == 2 ? kLowLatencyOn2 : kLowLatency, nic = static_cast<double>(network.latency.value) * 1e-3;
-  const double ll128 = std::min(kLl128 * bus, rails * curve.ll128 * 1e9);
-  const auto ring = tuner_latency(CollectiveShape::Ring, CollectiveKind::AllReduce, n, p, 1, nic);
-  const auto tree = tuner_latency(CollectiveShape::Tree, CollectiveKind::AllReduce, n, p, 1, nic);
-  add(ring[0], std::min(bus / 2, low)), add(ring[1], ll128), add(ring[2], bus);
-  add(tree[0], std::min(kTree * bus / 2, kTreeLowLatency * low)), add(tree[1], kTree * ll128),
-      add(tree[2], kTree * bus);
-  if (curve.in_switch.empty() || g < kSwitchTreeMembers) return;
-  const double between = kSwitchTreeHop + 2 * nic, cap = curve.in_switch.front().share * nominal;
-  const double reached = (p == 2 ? kSwitchTreeOn2 : kSwitchTree) * nics;
-  add(kSwitchTreeStart + 2 * between * std::log2(p), std::min({cap, reached, rails_.front().rate.value}));
+  const int rails = std::min(g, network.per == NicPer::Device ? cluster.devices_per_node : 1);
+  const NodeSpan span{n,
+                      p,
+                      nominal,
+                      rails,
+                      std::min(rails * network.bandwidth.value, most) * network.share,
+                      static_cast<double>(network.latency.value) * 1e-3,
+                      std::pow(p, network.contention)};
+  add(ways_, ways_between(curve, CollectiveKind::AllReduce, span), 1);
+  add(gather_ways_, ways_between(curve, CollectiveKind::AllGather, span), 1);
+  for (Way& way : ways_)
+    way.rate = std::min(way.rate, most);
+}
+
+CollectivePhase AllReduceGroup::least_way(const std::vector<Way>& ways, double bytes) const {
+  CollectivePhase phase = rails_.front();
+  phase.bytes = bytes;
+  phase.time = kNever;
+  for (const Way& way : ways)
+    if (const Time time = checked_sum(way.start, transfer_time(bytes, Bandwidth{way.rate})); time < phase.time)
+      phase.time = time, phase.latency = way.start, phase.rate = Bandwidth{way.rate};
+  return phase;
+}
+
+double AllReduceGroup::passed(Bytes bytes) const {
+  return static_cast<double>(count_ - 1) / static_cast<double>(count_) * static_cast<double>(bytes.value);
 }
 
 Collective AllReduceGroup::by_least_way(Bytes bytes) const {
-  Collective collective;
-  collective.bytes = bytes;
-  if (bytes.value == 0) return collective;
-  CollectivePhase phase = rails_.front();
-  phase.bytes *= static_cast<double>(bytes.value);
-  bool first = true;
-  for (const Way& way : ways_) {
-    const Time time = checked_sum(way.start, transfer_time(phase.bytes, Bandwidth{way.rate}));
-    if (!first && time >= phase.time) continue;
-    first = false, phase.time = time, phase.latency = way.start, phase.rate = Bandwidth{way.rate};
-  }
-  collective.time = phase.time;
-  collective.phases = {std::move(phase)};
-  return collective;
+  if (bytes.value == 0) return {};
+  CollectivePhase phase = least_way(ways_, 2 * passed(bytes));
+  return {bytes, phase.time, {std::move(phase)}};
 }
 
 void AllReduceGroup::keep_links(const Fold& fold) {
@@ -274,6 +268,20 @@ Collective AllReduceGroup::price(AllReduce algorithm, Bytes bytes) const {
     case AllReduce::Hierarchical: return priced(hierarchy_, bytes);
   }
   return {};
+}
+
+Time AllReduceGroup::gather(Bytes bytes) const {
+  if (count_ < 2 || bytes.value == 0) return {};
+  if (gather_ways_.empty()) return {(time_alone(ring_, bytes).value + 1) / 2};
+  return least_way(gather_ways_, passed(bytes)).time;
+}
+
+Collective AllReduceGroup::sharded(Bytes reduced, Bytes gathered) const {
+  if (gather_ways_.empty() || reduced.value == 0) return best(reduced);
+  std::vector<CollectivePhase> phases = {least_way(gather_ways_, passed(reduced)),
+                                         least_way(gather_ways_, passed(gathered))};
+  const Time time = checked_sum(phases.front().time, phases.back().time);
+  return {reduced, time, std::move(phases)};
 }
 
 Collective AllReduceGroup::best(Bytes bytes) const {

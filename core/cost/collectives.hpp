@@ -20,11 +20,9 @@
 // of 100 GB/s, S = 800 MB: 6 ms + (4 rings share a NIC: 2.5 GB/s each) 200 MB / 2.5 GB/s = 80 ms + 6 ms.
 // Where the device states how its collectives run by size (core/cluster/collective_curves.hpp), a group takes the least of
 // these ways instead: inside a node those of the curve; between nodes with equal groups, rings over all NICs of a node and
-// trees in three protocols, with NCCL's latencies. g members per node, p nodes, R NICs of B_nic per node:
-//     B = min(large (1 - lost/g) N, min(g, R) B_nic share)                    bus bandwidth
-//     ring    LL min(B/2, 20.4 GB/s; 39 on 2 nodes), LL128 min(0.92 B, min(g, R) ll128), Simple B
-//     tree    0.92 of each, LL 0.8 of its limit;     inside switches and a tree between them: from 4 members per node on
-// Every way loads the links as the rings over all NICs do. Groups of other forms take rings and trees as above.
+// trees in three protocols, with NCCL's latencies. Every way loads the links as the rings over all NICs do. Groups of other
+// forms take rings and trees as above. An all-gather and a reduce-scatter have ways of their own; without a curve each takes
+// half of a ring's all-reduce.
 // Tests: tests/core/collectives_test.cpp.
 #pragma once
 
@@ -60,6 +58,8 @@ class AllReduceGroup {
     double rate = 0;  // bytes per second
   };
   const std::vector<Way>& ways() const { return ways_; }
+  // Likewise of an all-gather or reduce-scatter, which moves (n - 1) / n of all bytes.
+  const std::vector<Way>& gather_ways() const { return gather_ways_; }
   // Keeps of every phase's links those that `fold` keeps, by their new numbers. Rates and times are those of all links.
   void keep_links(const Fold& fold);
 
@@ -67,16 +67,27 @@ class AllReduceGroup {
   // n <= 1 members or 0 bytes.
   Collective price(AllReduce algorithm, Bytes bytes) const;
 
+  // One all-gather, or reduce-scatter, of `bytes` in all. Four members, 100 GB/s, 1 us, 8 MB: 3 + 60 us.
+  //                                                          tests/core/collectives_test.cpp "gather"
+  Time gather(Bytes bytes) const;
+  // What ZeRO-1 exchanges: a reduce-scatter of the gradients, `reduced`, and an all-gather of the weights, `gathered`. Without
+  // gather_ways() it takes what an all-reduce of `reduced` does.
+  Collective sharded(Bytes reduced, Bytes gathered) const;
+
   // By the algorithm with the shortest time alone, ties to the earlier in the enum.
   Collective best(Bytes bytes) const;
 
  private:
   void add_ways(const Cluster& cluster, const std::vector<DeviceId>& members, const Topology& topology);
   Collective by_least_way(Bytes bytes) const;
+  double passed(Bytes bytes) const;  // bytes that every member passes on when it gathers, or scatters, so many in all
+  // A phase that passes `bytes` on in the way of the least time.
+  CollectivePhase least_way(const std::vector<Way>& ways, double bytes) const;
 
   // Phases for one byte: `bytes` is the share of S that a phase moves.
   std::vector<CollectivePhase> ring_, tree_, hierarchy_, rails_;
   std::vector<Way> ways_;  // each loads the links as `rails_` does
+  std::vector<Way> gather_ways_;
   std::size_t count_;
   bool hierarchical_ = false;
 };

@@ -6,6 +6,9 @@
 #include <set>
 #include <utility>
 
+#include "core/plan/memory_anchor.hpp"
+#include "core/plan/plan.hpp"
+
 namespace pipewright {
 namespace {
 
@@ -224,9 +227,42 @@ BesideOperators beside_operators(const Work& work, const FrameworkMemory& framew
   return sum.done();
 }
 
+std::int64_t communicating_groups(const Plan& plan, const Scenario& scenario, StageId k) {
+  if (const auto& stated = scenario.training.framework.communicators) return *stated;
+  const bool copies =
+      plan.data_parallel > 1 || (!plan.replicas.empty() && plan.replicas[static_cast<std::size_t>(k)] > 1);
+  return (plan.tensor_parallel > 1 ? 1 : 0) + (copies ? 1 : 0) + (plan.stages > 1 ? 1 : 0);
+}
+
+Bytes communicators(const Plan& plan, const Scenario& scenario, StageId k) {
+  const std::int64_t in_reserve = correction_of(scenario).reserve ? 0 : 1;
+  const std::int64_t beyond = std::max<std::int64_t>(communicating_groups(plan, scenario, k) - in_reserve, 0);
+  const Device& device = scenario.cluster.device_of(class_of_stage(plan, scenario.cluster, k));
+  return {checked_product(beyond, device.communicator.value, "the memory of communicators")};
+}
+
+const MemoryCorrection& correction_of(const Scenario& scenario) {
+  static const MemoryCorrection none;
+  const FrameworkMemory& framework = scenario.training.framework;
+  if (framework.anchor && !framework.correction)
+    throw InputError(framework.anchor->place,
+                     "training.framework.anchor: this command does not use it; remove the key");
+  return framework.correction ? *framework.correction : none;
+}
+
+std::string_view memory_verdict(const MemoryNeed& need) {
+  return need.high <= need.capacity ? "fits" : need.with_reserve <= need.capacity ? "at risk" : "out of memory";
+}
+
 double activation_band(const Scenario& scenario) {
   if (scenario.model.works.empty()) return 0;
-  return scenario.training.framework.megatron() ? kFrameworkBand : kActivationBand;
+  const double of_run = correction_of(scenario).band;
+  switch (scenario.training.framework.tensors) {
+    case FrameworkTensors::None: break;
+    case FrameworkTensors::MegatronLocal: return std::max(kLocalBand, of_run);
+    case FrameworkTensors::Megatron: return std::max(kFrameworkBand, of_run);
+  }
+  return std::max(kActivationBand, of_run);
 }
 
 Bytes table_gradient(const Work& work, const FrameworkMemory& framework, TensorParallel split, Bytes per_value) {

@@ -90,6 +90,12 @@ std::optional<Time> MeasuredTimes::update(std::int64_t parameters) const {
   return Time{rounded(known->ns, "the optimizer's time")};
 }
 
+bool MeasuredTimes::all_of(const Model& model, std::int64_t samples) const {
+  return std::all_of(model.layers.begin(), model.layers.end(), [&](const Layer& layer) {
+    return layer.work < 0 || price(model.works[static_cast<std::size_t>(layer.work)], samples, 0);
+  });
+}
+
 std::vector<int> MeasuredTimes::loads() const {
   std::vector<int> loads = measured_loads(measured_, device_.virtual_devices);
   return loads.size() > 1 ? loads : std::vector<int>{};

@@ -26,6 +26,8 @@ class MeasuredTimes {
   std::optional<CostSource::Passes> price(const Work& work, std::int64_t samples, int busy) const;
   // Nothing: that optimizer was not measured.
   std::optional<Time> update(std::int64_t parameters) const;
+  // Whether none of its layers is priced by FLOPs, bytes and efficiencies.
+  bool all_of(const Model& model, std::int64_t samples) const;
   std::vector<int> loads() const;
   std::string caution(const Model& model, std::int64_t samples) const;
   std::string provenance() const;

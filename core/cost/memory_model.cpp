@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/cost/framework_memory.hpp"
+#include "core/plan/memory_anchor.hpp"
 
 namespace pipewright {
 namespace {
@@ -271,15 +272,28 @@ Bytes largest_fixed(const MemoryModel& memory) {
 // What does not depend on the cut.
 MemoryModel empty_model(const Plan& plan, const Scenario& scenario) {
   MemoryModel memory;
+  const MemoryCorrection& correction = correction_of(scenario);
   const auto room = [&](StageId k) {
     const Device& device = device_of(plan, scenario, k);
-    const Bytes reserve = plan.stages > 1 ? checked_sum(device.reserve, plan.reserve_pipeline) : device.reserve;
-    return DeviceRoom{reserve, device.memory, device.fragmentation};
+    DeviceRoom of{correction.reserve.value_or(device.reserve), device.memory,
+                  correction.fragmentation.value_or(device.fragmentation), communicators(plan, scenario, k)};
+    of.reserve = checked_sum(of.reserve, of.communicators);
+    if (plan.stages > 1) of.reserve = checked_sum(of.reserve, plan.reserve_pipeline);
+    return of;
   };
-  const DeviceRoom first = room(0);
+  std::vector<DeviceRoom> rooms;
+  for (StageId k = 0; k < plan.stages; ++k)
+    rooms.push_back(room(k));
+  // Where all devices are of one class, stages differ by their groups alone: bounds go by the one with the fewest.
+  const bool one_class = scenario.cluster.classes() == 1;
+  const auto [least, most] = std::minmax_element(
+      rooms.begin(), rooms.end(), [](const DeviceRoom& a, const DeviceRoom& b) { return a.reserve < b.reserve; });
+  const DeviceRoom first = one_class ? *least : rooms.front();
+  const bool alike = one_class && least->reserve == most->reserve;
   memory.reserve = first.reserve, memory.capacity = first.capacity, memory.fragmentation = first.fragmentation;
-  for (StageId k = 0; scenario.cluster.classes() > 1 && k < plan.stages; ++k)
-    memory.rooms.push_back(room(k));
+  memory.communicators = first.communicators;
+  memory.correction = correction.held, memory.activation_factor = correction.activations;
+  if (!alike) memory.rooms = std::move(rooms);
   memory.activation_band = activation_band(scenario);
   if (!scenario.model.works.empty()) memory.fit = fit_asked(scenario);
   memory.chunks.resize(static_cast<std::size_t>(plan.chunks()));
@@ -379,6 +393,11 @@ double fit_probability(const MemoryNeed& need) {
   return std::clamp(from_low(need.capacity) / from_low(need.high), 0.0, 1.0);
 }
 
+Bytes quantile(const MemoryNeed& need, double probability) {
+  return need.low +
+         Bytes{static_cast<std::int64_t>(std::ceil(probability * static_cast<double>((need.high - need.low).value)))};
+}
+
 std::string fit_text(double fit) {
   char text[32];
   std::snprintf(text, sizeof text, "%.10g %%", 100 * fit);
@@ -394,31 +413,43 @@ MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes, StageId sta
   const DeviceRoom room = memory.room(stage);
   MemoryNeed need;
   need.capacity = room.capacity;
+  need.communicators = room.communicators;
   need.model = bytes.model();
+  // What comes and goes: a run that was measured cannot tell activations from messages.
+  const Bytes comes_and_goes = bytes.activations() + bytes.buffers - memory.fixed_of(stage).always;
+  need.anchored = memory.correction + share_of(comes_and_goes, memory.activation_factor - 1);
+  const Bytes held = need.model + need.anchored;
   need.rounding = bytes.rounding;
-  need.fragmentation = share_of(need.model, room.fragmentation);
-  need.with_reserve = checked_sum(checked_sum(bytes.total(), need.rounding), need.fragmentation);
-  const Bytes open = share_of(bytes.activations(), memory.activation_band);
-  need.low = bytes.total() - open;
+  need.fragmentation = share_of(held, room.fragmentation);
+  need.with_reserve = checked_sum(checked_sum(held + bytes.reserve, need.rounding), need.fragmentation);
+  const Bytes open = share_of(bytes.activations(), memory.activation_factor * memory.activation_band);
+  need.low = held + bytes.reserve - open;
   need.high = checked_sum(need.with_reserve, open);
   need.to_fit = need.with_reserve;
   need.fit = memory.activation_band > 0 ? memory.fit : 0;
-  if (need.fit > 0)
-    need.to_fit = std::max(need.to_fit, need.low + Bytes{static_cast<std::int64_t>(std::ceil(
-                                                       need.fit * static_cast<double>((need.high - need.low).value)))});
+  if (need.fit > 0) need.to_fit = std::max(need.to_fit, quantile(need, need.fit));
   return need;
 }
 
-// low + P (high - low) with the range written out: model + reserve - a + P (rounding + fragmentation * model + 2 a). Up
-// to P = 1/2 that is no more than the need.
-std::vector<NeedSum> need_sums(double fragmentation, double activation_band, double fit) {
-  std::vector<NeedSum> sums = {{1 + fragmentation, 0, 1}};
-  if (fit > 0.5 && activation_band > 0) sums.push_back({1 + fit * fragmentation, (2 * fit - 1) * activation_band, fit});
+// low + P (high - low) with the range written out: m + reserve - a + P (rounding + fragmentation * m + 2 a), where m is
+// what the model holds, anchored. Up to P = 1/2 that is no more than the need. With the factor r of activations of a
+// measured run a byte of activations counts r - 1 more in m, and its range r times as much.
+std::vector<NeedSum> need_sums(const MemoryModel& memory) {
+  const double f = memory.fragmentation, more = memory.activation_factor - 1, fit = memory.fit;
+  std::vector<NeedSum> sums = {{1 + f, (1 + f) * more, 1}};
+  if (fit > 0.5 && memory.activation_band > 0)
+    sums.push_back(
+        {1 + fit * f, (1 + fit * f) * more + (2 * fit - 1) * memory.activation_factor * memory.activation_band, fit});
   return sums;
 }
 
-NeedSum main_need_sum(double fragmentation, double activation_band, double fit) {
-  return need_sums(fragmentation, activation_band, fit).back();
+NeedSum main_need_sum(const Scenario& scenario, const Device& device) {
+  const MemoryCorrection& correction = correction_of(scenario);
+  MemoryModel memory{.chunks = {}, .reserve = {}, .capacity = {}};
+  memory.fragmentation = correction.fragmentation.value_or(device.fragmentation);
+  memory.activation_band = activation_band(scenario), memory.fit = fit_asked(scenario);
+  memory.activation_factor = correction.activations;
+  return need_sums(memory).back();
 }
 
 }  // namespace pipewright

@@ -14,6 +14,8 @@
 //
 //     need = peak + reserve + rounding + fragmentation * peak
 //
+// reserve: the device's, and communicators (core/cost/framework_memory.hpp). A measured run (core/plan/memory_anchor.hpp)
+// adds to the peak and multiplies what comes and goes; the sum of tensors stays what it is.
 // rounding: by the device's allocator, a block per layer each for its weights, gradients, optimizer states and stash,
 // and one for the boundary. Which tensors a framework keeps is not the same everywhere: where the activations follow
 // from operators, the true need is expected between peak + reserve - a and need + a, a = kActivationBand of stash,
@@ -103,8 +105,10 @@ struct MemoryNeed {
   Bytes with_reserve;   // model + reserve + rounding + fragmentation
   Bytes capacity;       // of the device
   Bytes low, high;
-  Bytes to_fit;    // compared with the capacity: with_reserve, and with plan.fit more
-  double fit = 0;  // plan.fit, where there is a range and it asks for more than the need; else 0
+  Bytes communicators = {};  // of the reserve: groups that communicate, beyond the device's first
+  Bytes anchored = {};       // what a measured run adds to `model` (core/plan/memory_anchor.hpp); may be below 0
+  Bytes to_fit;              // compared with the capacity: with_reserve, and with plan.fit more
+  double fit = 0;            // plan.fit, where there is a range and it asks for more than the need; else 0
 };
 constexpr double kActivationBand = 0.15;
 constexpr double kFitByDefault = 0.95;  // what `plan` and `capacity` ask for, and `simulate` warns below
@@ -116,6 +120,9 @@ Scenario fitting_by_default(Scenario scenario);
 
 // P(fits) above, of one stage: 0 to 1. Without a range: whether it fits.
 double fit_probability(const MemoryNeed& need);
+// What the true need does not pass with this probability: low + P (high - low). Of 64 to 76 B the 90 % interval, from
+// the 5 % to the 95 % quantile, is 64.6 to 75.4 B.
+Bytes quantile(const MemoryNeed& need, double probability);
 
 // As it is written: "95 %", "99.5 %".
 std::string fit_text(double fit);
@@ -130,9 +137,10 @@ struct FixedMemory {
 
 // What a device has, and what of it no model gets.
 struct DeviceRoom {
-  Bytes reserve;             // of the device, and of the pipeline runtime when K > 1
+  Bytes reserve;             // of the device, of the pipeline runtime when K > 1, and of communicators
   Bytes capacity;            // of the device
   double fragmentation = 0;  // of the device
+  Bytes communicators = {};  // of the reserve
 };
 
 struct MemoryModel {
@@ -144,15 +152,20 @@ struct MemoryModel {
   double fit = 0;              // as MemoryNeed::fit
   // By sending and receiving virtual stage. Not listed: the sender produced the whole message, and stashes it.
   std::map<std::pair<VirtualStageId, VirtualStageId>, ChunkOutput> outputs = {};
-  // By stage, on a cluster of several device classes (the three members above are then the first stage's); else none.
+  // By stage, where they differ; then those above are the first stage's, of one device class those of the least.
   std::vector<DeviceRoom> rooms = {};
   // By stage; none: the framework holds nothing of its own. Where there are some, messages are among them: no buffers.
   std::vector<FixedMemory> fixed = {};
   bool reduces_in_place = false;  // gradients travel from where they lie: no buckets
+  Bytes communicators = {};       // as in DeviceRoom
+  // From a measured run (MemoryCorrection): added to what the model holds, and factor of what comes and goes.
+  Bytes correction = {};
+  double activation_factor = 1;
 
   FixedMemory fixed_of(StageId k) const { return fixed.empty() ? FixedMemory{} : fixed[static_cast<std::size_t>(k)]; }
   DeviceRoom room(StageId k) const {
-    return rooms.empty() ? DeviceRoom{reserve, capacity, fragmentation} : rooms[static_cast<std::size_t>(k)];
+    return rooms.empty() ? DeviceRoom{reserve, capacity, fragmentation, communicators}
+                         : rooms[static_cast<std::size_t>(k)];
   }
 };
 
@@ -173,9 +186,9 @@ MemoryNeed need(const MemoryModel& memory, const MemoryBytes& bytes, StageId sta
 struct NeedSum {
   double model, activation, rounding;
 };
-std::vector<NeedSum> need_sums(double fragmentation, double activation_band, double fit);
-// The one that is the larger as a rule.
-NeedSum main_need_sum(double fragmentation, double activation_band, double fit);
+std::vector<NeedSum> need_sums(const MemoryModel& memory);  // of the first stage's device
+// The one that is the larger as a rule, and by it what a measured run adds (MemoryModel::correction).
+NeedSum main_need_sum(const Scenario& scenario, const Device& device);
 
 // One layer of a chunk, per micro-batch in flight: what it stashes, and what is left of that where it keeps its input
 // alone and repeats its forward (Plan::rebuilds). The input counts where it is produced or at the boundary, so what is

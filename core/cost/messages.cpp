@@ -1,6 +1,7 @@
 #include "core/cost/messages.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <string>
 #include <unordered_map>
@@ -34,12 +35,12 @@ class Channels {
     return entry->second.message;
   }
 
-  // The last connected message with its bytes, and what its receivers do with it before it has arrived.
-  Message loaded(Message message, Bytes bytes, Time afterwards) const {
-    message.bytes = bytes;
+  // The last connected message with what is sent by it.
+  Message loaded(Message message, const SentShare& sent) const {
+    message.bytes = sent.bytes;
     if (message.channel < 0) return message;
-    if (rate_.value > 0) message.occupancy = transfer_time(bytes, rate_);
-    message.latency = checked_sum(message.latency, afterwards);
+    if (rate_.value > 0) message.occupancy = checked_sum(transfer_time(sent.bytes, rate_), sent.slower);
+    message.latency = checked_sum(message.latency, sent.later);
     return message;
   }
 
@@ -123,9 +124,47 @@ void check_pairs(const StepCosts& costs, const Place& replicas) {
   }
 }
 
+SentShare Sending::operator()(Bytes bytes, DeviceId from, DeviceId to) {
+  if (bytes == Bytes{}) return {};
+  SentShare share{{(bytes.value + degree_ - 1) / degree_}, {}, {}};
+  if (const Way& by = way(from, to); by.by_size) {
+    const MessageCurve& curve = *cluster_.device.messages;
+    const double size = static_cast<double>(share.bytes.value), nominal = size / by.rate;
+    const double us = by.inside ? message_us(curve, size, by.rate * 1e6)
+                                : curve.start + (nominal / cluster_.network->share + by.latency) *
+                                                    std::pow(2, cluster_.network->contention);
+    const double on_channel = std::max(nominal, us - curve.start - by.latency);
+    share.slower = Time{rounded((on_channel - nominal) * 1e3, "the time of a message")};
+    share.later = Time{rounded(std::max(0.0, us - on_channel - by.latency) * 1e3, "the time of a message")};
+  }
+  if (degree_ > 1) share.later = checked_sum(share.later, group_of(to).gather(bytes));
+  return share;
+}
+
+const Sending::Way& Sending::way(DeviceId from, DeviceId to) {
+  const auto [entry, is_new] = ways_.try_emplace({from, to});
+  if (is_new && cluster_.device.messages && from != to) {
+    const Route route = topology_.route(from, to);
+    Way& found = entry->second;
+    found.rate = route.bandwidth.value / 1e6, found.latency = static_cast<double>(route.latency.value) / 1e3;
+    found.inside = topology_.way(from, to) == Topology::Way::InsideNode;
+    found.by_size = found.rate > 0 && (!found.inside || cluster_.links.kind == cluster_.device.messages->links);
+  }
+  return entry->second;
+}
+
+const AllReduceGroup& Sending::group_of(DeviceId lead) {
+  if (const auto found = groups_.find(lead); found != groups_.end()) return found->second;
+  std::vector<DeviceId> members;
+  for (int member = 0; member < degree_; ++member)
+    members.push_back(lead + member);
+  return groups_.emplace(lead, AllReduceGroup(std::move(members), topology_, cluster_.devices_per_node, &cluster_))
+      .first->second;
+}
+
 void lay_messages(StepCosts& costs, const std::vector<Bytes>& full, const std::vector<Bytes>& last,
                   const std::function<Route(WorkerId, WorkerId)>& route,
-                  const std::function<SentShare(Bytes, WorkerId)>& sent) {
+                  const std::function<SentShare(Bytes, WorkerId, WorkerId)>& sent) {
   const ScheduleShape& shape = costs.shape;
   const Workers workers(shape);
   Channels channels(costs);
@@ -142,9 +181,9 @@ void lay_messages(StepCosts& costs, const std::vector<Bytes>& full, const std::v
               WorkerId sender = workers.id(copy, from, a), receiver = workers.id(copy, to, b);
               if (direction == Direction::Backward) std::swap(sender, receiver);
               message = channels.connect(sender, receiver, route);
-              const SentShare whole = sent(full[e], receiver), rest = sent(last[e], receiver);
-              message_last = channels.loaded(message, rest.bytes, rest.gather);
-              message = channels.loaded(message, whole.bytes, whole.gather);
+              const SentShare whole = sent(full[e], sender, receiver);
+              message_last = channels.loaded(message, last[e] == full[e] ? whole : sent(last[e], sender, receiver));
+              message = channels.loaded(message, whole);
             }
             costs.messages.push_back(message);
             costs.messages_last.push_back(message_last);

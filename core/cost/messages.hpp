@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/cost/collectives.hpp"
@@ -45,48 +46,46 @@ EdgeTraffic edge_traffic(const Plan& plan, const Model& model, const std::vector
 // where those are too many.
 void check_pairs(const StepCosts& costs, const Place& replicas);
 
-// One tensor from worker to worker as the lead device sends it: its share of the bytes, and the time until the
-// receiving group has all of it.
+// One tensor from worker to worker as the lead device sends it: its share of the bytes; how much longer than these at the
+// nominal bandwidth it keeps its channel; and what it takes on top until the receiving group has all of it.
 struct SentShare {
   Bytes bytes;
-  Time gather;
+  Time slower, later;
 };
 
-// `scatter_gather`: each of t devices sends S / t; the receivers' all-gather is half an all-reduce around their ring,
-//     (t - 1) alpha + (t - 1) / t * S / B                                          [Megatron21] section 4.1, [Thakur05]
-// 8 MB, t = 4, 1 us, 100 GB/s: 2 MB each, then 3 + 60 us.      tests/core/step_costs_test.cpp "scatter and gather"
-class Scatter {
+// What a tensor of some bytes takes from device to device. Where the device states its messages by size
+// (core/cluster/collective_curves.hpp) one inside a node takes as long as that; between nodes of such devices the start of a
+// message comes to the network's latency, and its bytes pass at `share` of the bandwidth, slowed down by contention of two
+// nodes. All but the start and the latency keeps the channel: a stream of messages is no faster than their bytes pass.
+// H100, 32 MB, 450 GB/s: 12.9 us, then 286 on the channel, 71 at the nominal bandwidth.
+//                                                              tests/core/step_costs_test.cpp "message by size"
+// `scatter_gather`: each of t devices sends S / t; then the receivers gather all of it [Megatron21] section 4.1. 8 MB, t = 4,
+// 1 us, 100 GB/s: 2 MB each, then 3 + 60 us.      tests/core/step_costs_test.cpp "scatter and gather"
+class Sending {
  public:
-  Scatter(const Plan& plan, const Cluster& cluster)
-      : degree_(plan.scatter_gather ? plan.tensor_parallel : 1), cluster_(cluster) {
-    if (degree_ > 1) whole_.emplace(cluster);
-  }
-  SentShare operator()(Bytes bytes, DeviceId to) {
-    if (degree_ < 2 || bytes == Bytes{}) return {bytes, {}};
-    const Time both = ring_of(to).price(AllReduce::Ring, bytes).time;
-    return {{(bytes.value + degree_ - 1) / degree_}, {(both.value + 1) / 2}};
-  }
+  // `topology`: as each device sees it, of the whole cluster.
+  Sending(const Plan& plan, const Cluster& cluster, const Topology& topology)
+      : degree_(plan.scatter_gather ? plan.tensor_parallel : 1), cluster_(cluster), topology_(topology) {}
+  SentShare operator()(Bytes bytes, DeviceId from, DeviceId to);
 
  private:
-  const AllReduceGroup& ring_of(DeviceId lead) {
-    const auto found = rings_.find(lead);
-    if (found != rings_.end()) return found->second;
-    std::vector<DeviceId> members;
-    for (int member = 0; member < degree_; ++member)
-      members.push_back(lead + member);
-    return rings_.emplace(lead, AllReduceGroup(std::move(members), *whole_, cluster_.devices_per_node, &cluster_))
-        .first->second;
-  }
+  struct Way {
+    double rate = 0, latency = 0;  // bytes per us, us
+    bool by_size = false, inside = false;
+  };
+  const Way& way(DeviceId from, DeviceId to);
+  const AllReduceGroup& group_of(DeviceId lead);
   int degree_;
   const Cluster& cluster_;
-  std::optional<Topology> whole_;  // as each device sees it
-  std::map<DeviceId, AllReduceGroup> rings_;
+  const Topology& topology_;
+  std::map<std::pair<DeviceId, DeviceId>, Way> ways_;
+  std::map<DeviceId, AllReduceGroup> groups_;
 };
 
 // Lays out the messages of all edges; `full` and `last` are the bytes of each edge in the two micro-batch sizes.
-// `route` is asked once for every ordered pair of workers, `sent` says how a tensor reaches a receiver.
+// `route` is asked once for every ordered pair of workers, `sent` says how a tensor of the first reaches the second.
 void lay_messages(StepCosts& costs, const std::vector<Bytes>& full, const std::vector<Bytes>& last,
                   const std::function<Route(WorkerId, WorkerId)>& route,
-                  const std::function<SentShare(Bytes, WorkerId)>& sent);
+                  const std::function<SentShare(Bytes, WorkerId, WorkerId)>& sent);
 
 }  // namespace pipewright

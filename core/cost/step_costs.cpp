@@ -228,10 +228,15 @@ std::vector<std::vector<Time>> ready_before_end(const Plan& plan, const CostMode
   return ready;
 }
 
-// As it was measured, else in closed form. A measured one passes no links.
-Collective priced_all_reduce(const CostSource& source, const AllReduceGroup& group, Bytes bytes) {
+// As it was measured, else in closed form. A measured one passes no links. ZeRO gathers the weights that it updated.
+Collective priced_all_reduce(const CostSource& source, const AllReduceGroup& group, Bytes bytes,
+                             const Training& training) {
   const std::optional<Time> measured = source.all_reduce(static_cast<int>(group.members()), bytes);
-  if (!measured || bytes == Bytes{}) return group.best(bytes);
+  if (!measured || bytes == Bytes{}) {
+    if (training.zero == 0) return group.best(bytes);
+    return group.sharded(bytes,
+                         {bytes.value / gradient_bytes(training).value * weight_bytes(training.precision).value});
+  }
   CollectivePhase phase;
   phase.latency = phase.time = *measured;
   return {bytes, *measured, {phase}};
@@ -267,7 +272,7 @@ void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost) 
       const auto v = static_cast<std::size_t>(plan.chunk_of(k, i));
       for (const Bucket& bucket :
            buckets(scenario.model, plan.layers[v], gradient_bytes(scenario.training), plan.bucket))
-        costs.collectives[v].push_back(priced_all_reduce(cost.source(), group, bucket.bytes));
+        costs.collectives[v].push_back(priced_all_reduce(cost.source(), group, bucket.bytes, scenario.training));
     }
   }
 }
@@ -383,10 +388,10 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost, std::shared_ptr<co
   const EdgeTraffic tensors_last = ragged ? tensors_of(last) : tensors;
   costs.edges = std::move(tensors.edges);
   check_pairs(costs, scenario.plan.replicas.place);
-  Scatter scatter(plan, scenario.cluster);
+  Sending sending(plan, scenario.cluster, cost.topology());
   lay_messages(
       costs, tensors.bytes, tensors_last.bytes, [&](WorkerId from, WorkerId to) { return placed.route(from, to); },
-      [&](Bytes bytes, WorkerId to) { return scatter(bytes, placed.device(to)); });
+      [&](Bytes bytes, WorkerId from, WorkerId to) { return sending(bytes, placed.device(from), placed.device(to)); });
   if (scenario.cost == CostSourceKind::Profile)
     add_handing_over(costs, cost.source(), tensors.bytes, tensors_last.bytes);
   add_all_reduces(costs, plan, cost);
@@ -403,6 +408,7 @@ StepPricer::StepPricer(Plan shell, const CostModel& cost)
   PP_CHECK(cost.scenario().cluster.classes() == 1);
   over_ = tensors_over_cuts(cost.scenario().model, full_.activation);
   fold_ = fold_copies(plan_, cost, Alike::InTime);
+  sending_ = std::make_shared<Sending>(plan_, cost.scenario().cluster, cost.topology());
   for (StageId k = 0; k < plan_.stages; ++k)
     groups_.emplace_back(members(plan_, k), cost.topology(), cost.scenario().cluster.devices_per_node,
                          &cost.scenario().cluster);
@@ -422,11 +428,12 @@ StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::ve
   EdgeTraffic tensors = edge_traffic(plan_, scenario.model, full_.activation, over_);
   costs.edges = std::move(tensors.edges);
   check_pairs(costs, scenario.plan.replicas.place);
-  Scatter scatter(plan_, scenario.cluster);
   lay_messages(
       costs, tensors.bytes, tensors.bytes,
       [&](WorkerId from, WorkerId to) { return cost_.topology().route(placed.device(from), placed.device(to)); },
-      [&](Bytes bytes, WorkerId to) { return scatter(bytes, placed.device(to)); });
+      [&](Bytes bytes, WorkerId from, WorkerId to) {
+        return (*sending_)(bytes, placed.device(from), placed.device(to));
+      });
   if (scenario.cost == CostSourceKind::Profile) add_handing_over(costs, cost_.source(), tensors.bytes, tensors.bytes);
   add_all_reduces(costs);
   costs.ready_before_end = ready_before_end(plan_, cost_, OnAllAlike{full_});
@@ -476,7 +483,7 @@ void StepPricer::add_all_reduces(StepCosts& costs) {
 Time StepPricer::all_reduce(StageId k, Bytes bucket) {
   const auto stage = static_cast<std::size_t>(k);
   const auto [known, absent] = prices_[stage].try_emplace(bucket.value);
-  if (absent) known->second = priced_all_reduce(cost_.source(), groups_[stage], bucket).time;
+  if (absent) known->second = priced_all_reduce(cost_.source(), groups_[stage], bucket, cost_.scenario().training).time;
   return known->second;
 }
 
@@ -520,8 +527,8 @@ StepCosts plain_costs(const ScheduleShape& shape, const std::vector<Time>& forwa
         route.latency = hop;
         return route;
       },
-      [](Bytes bytes, WorkerId) {
-        return SentShare{bytes, {}};
+      [](Bytes bytes, WorkerId, WorkerId) {
+        return SentShare{bytes, {}, {}};
       });
   if (any_reduces(shape)) costs.collectives.resize(chunks);
   costs.ready_before_end.resize(chunks);

@@ -33,7 +33,7 @@ struct Edge {
 //     sent = max(channel free, end of the producing op) + occupancy;   channel free = sent;   arrived = sent + latency
 // No worker is ever blocked by it. Checked by hand in tests/sim/static_order_test.cpp.
 struct Message {
-  Time occupancy;  // bytes / bandwidth, alone on its route
+  Time occupancy;  // alone on its route; at least bytes / bandwidth
   Time latency;
   Bytes bytes;
   std::int32_t channel = -1;  // -1: both ends on one worker, arrives at once

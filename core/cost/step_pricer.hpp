@@ -12,6 +12,8 @@
 
 namespace pipewright {
 
+class Sending;
+
 class StepPricer {
  public:
   // `shell`: a plan with everything but its layers and recomputation, its micro-batches of one size, on a cluster of
@@ -50,6 +52,7 @@ class StepPricer {
   LayerCosts full_;
   TensorsOverCuts over_;
   std::shared_ptr<const Fold> fold_;
+  std::shared_ptr<Sending> sending_;
   std::vector<AllReduceGroup> groups_;                // by stage
   std::vector<std::map<std::int64_t, Time>> prices_;  // by stage and bytes of a bucket
 };

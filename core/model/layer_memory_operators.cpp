@@ -29,6 +29,10 @@ LayerBuilder::Value LayerBuilder::norm(Value x, const NormSpec& norm) {
   steps_.back().spec = norm;
   Operator& op = work_.operators.back();
   op.parameters = !norm.affine ? 0 : norm.kind == Norm::Rms || !norm.bias ? width : 2 * width;
+  if (image) {  // sums over whole images first: forward reads its input twice, backward both of its own
+    op.forward_bytes += values(x);
+    if (at(x).needs_gradient) op.input_bytes += values(x) + values(y);
+  }
   if (op.parameters > 0) at(y).needs_gradient = true;
   if (!at(x).needs_gradient && op.parameters > 0)
     op.weight_flops = forward * in.elements(), op.weight_bytes = values(x);

@@ -46,8 +46,18 @@ LayerBuilder::Value LayerBuilder::conv2d(Value x, const Conv2d& conv) {
   record("conv2d", {x}, y, conv);
   Operator& op = add_operator("conv2d", conv.groups > 1 ? OperatorKind::GroupedConvolution : OperatorKind::Convolution);
   op.product = true;
-  op.winograd = conv.kernel_height == 3 && conv.kernel_width == 3 && conv.stride == 1 && conv.groups == 1;
-  op.forward_flops = op.weight_flops = 2 * out.elements() * static_cast<double>(per_channel);
+  const auto d = [](std::int64_t value) { return static_cast<double>(value); };
+  if (conv.groups == 1)
+    op.convolution = {.channels = d(in[0]),
+                      .height = d(in[1]),
+                      .width = d(in[2]),
+                      .out_channels = d(out[0]),
+                      .out_height = d(out[1]),
+                      .out_width = d(out[2]),
+                      .kernel_height = d(conv.kernel_height),
+                      .kernel_width = d(conv.kernel_width),
+                      .stride = d(conv.stride)};
+  op.forward_flops = op.weight_flops = 2 * out.elements() * d(per_channel);
   op.parameters = checked_sum(checked_product(conv.channels, per_channel, "the parameters"),
                               conv.bias ? conv.channels : 0, "the parameters");
   op.forward_bytes = op.weight_bytes = values(x) + values(y);

@@ -88,6 +88,14 @@ struct AttentionShape {
   bool operator==(const AttentionShape&) const = default;
 };
 
+// A convolution of one group, of one sample.
+struct ConvolutionShape {
+  double channels = 0, height = 0, width = 0;  // of the input; 0: it is none
+  double out_channels = 0, out_height = 0, out_width = 0;
+  double kernel_height = 1, kernel_width = 1, stride = 1;
+  bool operator==(const ConvolutionShape&) const = default;
+};
+
 // One operator of a layer, for one sample.
 struct Operator {
   std::string_view name;  // a literal: "conv2d", "layer_norm"
@@ -101,9 +109,7 @@ struct Operator {
   bool divided = false;   // its FLOPs divide among the devices of a tensor-parallel group; else by sequence parallelism
   bool gathered = false;  // its FLOPs are done on every device of the group, with sequence parallelism, too
   bool logits = false;    // the product with the vocabulary
-  bool attention_core = false;  // rebuilt by selective recomputation
-  // A convolution of 3 x 3, stride 1, one group: computable with 1/2.25 to 1/4 of the multiplications [Lavin16].
-  bool winograd = false;
+  bool attention_core = false;                      // rebuilt by selective recomputation
   bool routed = false;                              // belongs to a router: left out by some publishers' FLOP counts
   std::int64_t parameters = 0;                      // whole count
   std::int64_t sharded_parameters = 0;              // of them: divided among the devices
@@ -117,6 +123,7 @@ struct Operator {
   bool causal = false;          // attention: of all pairs, each query sees the keys before it
   ProductOfLayer shape;         // of a product
   AttentionShape attention;     // of fused attention; heads 0: it is none
+  ConvolutionShape convolution;
   bool operator==(const Operator&) const = default;
 };
 

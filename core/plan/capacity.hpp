@@ -26,7 +26,8 @@ struct Capacity {
   // Where the layers are cut otherwise than the scenario states: its cut by name, and whether it fits, too.
   std::string other_cut;  // "balanced"; "": it is the stated one
   bool other_fits = false;
-  bool of_run = false;  // sizes are those of a real run's arena: memory its cap, peak and need its extent
+  std::string anchored;  // by which measured run the sizes are corrected; "": by none
+  bool of_run = false;   // sizes are those of a real run's arena: memory its cap, peak and need its extent
 
   // With the largest value; absent largest: zero.
   int stages = 0, devices = 0;

@@ -3,11 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "core/units.hpp"
 
 namespace pipewright {
+
+struct MemoryAnchor;      // core/plan/memory_anchor.hpp
+struct MemoryCorrection;  // likewise
 
 enum class FrameworkTensors {
   None,           // those of the operators alone
@@ -41,6 +45,10 @@ struct FrameworkMemory {
   bool fp32_softmax = false;     // materialised scores are kept in fp32
   bool gathered_inputs = false;  // sequence parallelism: gathered inputs of products are kept
   bool gate_kept = false;        // the gate's activation is kept, too: gate and product are two operators
+  // Groups in which a device communicates; absent: those of the plan (core/cost/framework_memory.hpp).
+  std::optional<std::int64_t> communicators;
+  std::shared_ptr<const MemoryAnchor> anchor;          // a measured run; null: none
+  std::shared_ptr<const MemoryCorrection> correction;  // what it says of all others: planner/anchor.hpp
 
   bool megatron() const { return tensors != FrameworkTensors::None; }
   bool reduces_in_place() const {

@@ -93,6 +93,7 @@ struct MeasuredTable {
   std::string devices;          // head of the column with the number of devices; "": there is none
   std::int64_t fit_every = 0;   // lines 14, 28, ... of every file, the header being line 1; 0: none
   double noise = 0.05;          // of a run: relative standard deviation, against which the fit weighs what is expected
+  double faulty = 0;            // share of the runs that a fit takes to have gone wrong
   std::vector<FittedConstant> constants;
   Place place;
 };
@@ -119,14 +120,24 @@ struct MeasuredRun {
   bool fitted = false;  // a constant was fitted on it: no prediction
 };
 
+// The 90 % interval of a figure.
+struct FigureRange {
+  double low = 0, high = 0;
+};
+
 struct PredictedRun {
   MeasuredRun run;
-  std::vector<double> figures;  // by figure, SI base units; none where the run was not priced
-  bool fits = true;             // its devices' memory
+  std::vector<double> figures;                          // by figure, SI base units; none where the run was not priced
+  std::vector<std::optional<FigureRange>> ranges = {};  // likewise; none: not asked for
+  bool fits = true;                                     // its devices' memory
+  bool from_operators = true;                           // so what the model leaves out is part of its ranges
   // Relative error of a figure that was measured and predicted.
   std::optional<double> error(std::size_t figure) const {
     if (run.fitted || figures.empty() || !run.figures[figure]) return std::nullopt;
     return figures[figure] / *run.figures[figure] - 1;
+  }
+  std::optional<FigureRange> range(std::size_t figure) const {
+    return figure < ranges.size() ? ranges[figure] : std::nullopt;
   }
 };
 
@@ -137,6 +148,9 @@ struct ErrorSummary {
   int runs = 0;
   double mean = 0, median = 0, largest = 0;  // of the magnitudes
   double bias = 0;                           // mean with signs
+  int ranged = 0;                            // runs with a 90 % interval
+  double inside = 0;                         // share of them whose measured figure lies in it
+  double half_width = 0;                     // median of the intervals: half of high - low, over the predicted figure
 };
 
 // Runs of one model, batch and number of devices: what the layout that we rank first costs in the measurement.

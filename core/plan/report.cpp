@@ -336,9 +336,10 @@ std::string shortfall_line(const StageReport& stage) {
     line += separator + std::string(kMemoryCategories[i]) + " " + in_unit(category(bytes, i), unit, decimals);
     separator = ", ";
   }
-  for (const auto& [extra, name] :
-       {std::pair{stage.need.rounding, "rounding"}, {stage.need.fragmentation, "fragmentation"}})
-    if (extra > Bytes{}) line += separator + std::string(name) + " " + in_unit(extra, unit, decimals);
+  for (const auto& [extra, name] : {std::pair{stage.need.rounding, "rounding"},
+                                    {stage.need.fragmentation, "fragmentation"},
+                                    {stage.need.anchored, "by a measured run"}})
+    if (extra != Bytes{}) line += separator + std::string(name) + " " + in_unit(extra, unit, decimals);
   return line + ") of " + in_unit(capacity, unit, decimals) + " " + unit.name;
 }
 
@@ -364,6 +365,30 @@ bool stated_times_used(const Scenario& scenario) {
          });
 }
 
+// Links whose latency is 0 although prices are predicted and something passes them: that nobody measured it is more likely.
+void add_latency_warnings(Report& report, const Plan& plan, const Scenario& scenario) {
+  const Cluster& cluster = scenario.cluster;
+  if (scenario.cost != CostSourceKind::Roofline || plan.device.empty()) return;
+  std::vector<DeviceId> leads = plan.device;
+  std::sort(leads.begin(), leads.end());
+  const auto node = [&](DeviceId device) { return device / cluster.devices_per_node; };
+  const int t = plan.tensor_parallel;
+  bool inside = false;
+  for (std::size_t i = 0; i < leads.size(); ++i)
+    inside =
+        inside || (t > 1 && cluster.devices_per_node > 1) || (i > 0 && node(leads[i - 1] + t - 1) == node(leads[i]));
+  const bool between = node(leads.front()) != node(leads.back() + t - 1);
+  const bool by_size = cluster.links.kind == LinkKind::Nvswitch && cluster.device.collectives;
+  if (between && cluster.network && !cluster.network->ideal && cluster.network->latency == Time{})
+    report.warnings.push_back(
+        "cluster.network.latency is 0: whatever passes between nodes starts at once; state it, e.g. 7.1 us of "
+        "InfiniBand, 58 us of EFA");
+  if (inside && cluster.links.kind != LinkKind::Ideal && !by_size && cluster.links.latency == Time{})
+    report.warnings.push_back(
+        "cluster.node.links.latency is 0: whatever passes inside a node starts at once; state it, e.g. 6.6 us of "
+        "NVLink, or name a device with collectives by size");
+}
+
 // Times of a layer are stated for `model.batch` samples and scaled in proportion; far from there that is a guess.
 // FLOPs and bytes do scale in proportion: a model that states nothing else and names no batch needs no warning.
 void add_warnings(Report& report, const Plan& plan, const Scenario& scenario) {
@@ -372,6 +397,7 @@ void add_warnings(Report& report, const Plan& plan, const Scenario& scenario) {
     report.warnings.push_back("tensor-parallel groups of " + std::to_string(t) + " devices do not fit into nodes of " +
                               std::to_string(node) +
                               ": their all-reduces pass the network, and count as part of the layers' compute time");
+  add_latency_warnings(report, plan, scenario);
   const RunRequest& run = scenario.run;
   const auto gpus = static_cast<std::int64_t>(run.gpus.size());
   const std::int64_t parts = run.virtual_devices.value_or(plan.workers());

@@ -74,10 +74,22 @@ struct Sensitivity {
   double speedup = 1;  // samples/s over today's
 };
 
-// The same plan with all efficiencies of the device at the upper and at the lower ends of their bands.
+// Something that is not known better, independent of the others.
+struct RangeCause {
+  std::string what;               // "matrix products on a100-sxm-80g"
+  std::string known;              // "+-10 %, measured"
+  std::string measure;            // what would tell it: "calibrate --backend cuda"; "": no measurement alone
+  double faster = 0, slower = 0;  // |ln(step / stated step)| at the ends of its own 90 %
+  double share = 0;               // of the variance
+  Time fastest, slowest;          // the interval if it were known exactly
+};
+
+// The 90 % interval of the step time: planner/what_if/speed_range.hpp.
 struct SpeedRange {
   Time fastest, slowest;  // one optimizer step
   double samples_per_s_low = 0, samples_per_s_high = 0;
+  std::vector<RangeCause> causes;  // the largest share first
+  int to_halve = 0;                // so many of the first that can be measured halve it; 0: measuring does not
 };
 
 // A textbook formula beside the simulated value.
@@ -102,7 +114,7 @@ struct Report {
   std::optional<SteadyState> steady;  // asynchronous schedules only
   Time makespan;                      // the whole run, with fill and drain
   double samples_per_s = 0;
-  std::optional<SpeedRange> range;  // where efficiencies with a band price the layers
+  std::optional<SpeedRange> range;  // where figures with a stated band or measured ones price the step
   std::optional<double> tokens_per_s, mfu;
   std::optional<double> hfu;        // as mfu, with the forwards that are repeated; where any is
   double bubble_fraction = 0;       // 1 - busy / (workers * makespan); asynchronous: of one steady period

@@ -83,6 +83,7 @@ struct Training {
   std::optional<Bytes> update_bytes;
   std::optional<AttentionKernelName> attention_kernel;  // of fused attention; absent: the device's first
   Execution execution = Execution::Eager;
+  ExpertProducts expert_products = ExpertProducts::Fused;
   std::optional<std::int64_t> sequence_length;  // tokens per sample; tokens/s needs it
   FrameworkMemory framework;
   OpenFields open;  // micro_batch_size, micro_batches, zero

@@ -9,6 +9,7 @@
 
 #include "io/errors.hpp"
 #include "io/import/byte_source.hpp"
+#include "io/import/logged_memory.hpp"
 #include "io/quantity.hpp"
 #include "io/trimmed.hpp"
 #include "io/utf8.hpp"
@@ -20,7 +21,7 @@ constexpr std::string_view kBlanks = " \t\r";
 
 constexpr std::size_t kLongestLine = std::size_t{1} << 20;
 constexpr std::size_t kMostSteps = std::size_t{1} << 22;
-constexpr double kMebi = 1024.0 * 1024.0, kGiga = 1e9;
+constexpr double kMebi = 1024.0 * 1024.0;
 
 // ESC [ ... letter: colours.
 std::string without_colours(std::string_view text) {
@@ -179,21 +180,12 @@ class LogReader {
     if (!step.time) throw InputError(here(), fmt::format("{} has no figure; is the line cut off?", kTime));
   }
 
-  // "[Rank 0] (after 2 iterations) memory (MB) | ... | max allocated: 5678.9 | ..."; megabytes are 2^20 bytes there,
-  // the gigabytes of the newer keys 10^9.
+  // "[Rank 0] (after 2 iterations) memory (MB) | ... | max allocated: 5678.9 | ..."
   void megatron_memory(std::string_view line) {
     if (cut_off_) return;
-    const auto most_of = [&](std::string_view key, double unit, std::optional<Bytes>& most) {
-      const auto at = line.find(key);
-      if (at == std::string_view::npos) return;
-      const std::string_view value = line.substr(at + key.size());
-      const double size = unit * number(key, value.substr(0, value.find('|')));
-      if (size >= 0 && size < 1e18) keep_most(most, Bytes{std::llround(size)});
-    };
-    most_of("| max allocated:", kMebi, log_.max_allocated);
-    most_of("| max reserved:", kMebi, log_.max_reserved);
-    most_of("mem-max-allocated-gigabytes:", kGiga, log_.max_allocated);
-    most_of("mem-max-reserved-gigabytes:", kGiga, log_.max_reserved);
+    const LoggedMemory memory = memory_of_line(line);
+    if (memory.allocated) keep_most(log_.max_allocated, *memory.allocated);
+    if (memory.reserved) keep_most(log_.max_reserved, *memory.reserved);
   }
 
   // "step: 12  loss:  8.1661  grad_norm:  3.6855  memory:  2.47GiB(3.12%)  tps: 3,502  tflops: 1.90  mfu: 0.19%"

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "io/format_quantity.hpp"
+#include "io/writers/interval_text.hpp"
 #include "io/writers/shapes.hpp"
 #include "io/writers/text_table.hpp"
 
@@ -35,8 +36,8 @@ std::string price_of(const Campaign& campaign, double all) {
 std::string cost_of(const Campaign& campaign, double all) {
   std::string text = money_text(all);
   if (campaign.days_low)
-    text += fmt::format(" ({} to {} over the same bands)", money_text(all * *campaign.days_low / campaign.days()),
-                        money_text(all * *campaign.days_high / campaign.days()));
+    text += fmt::format(" ({})", within_90(money_text(all * *campaign.days_low / campaign.days()),
+                                           money_text(all * *campaign.days_high / campaign.days())));
   return text + " · " + price_of(campaign, all);
 }
 
@@ -73,8 +74,7 @@ std::string time_text(const Campaign& campaign) {
   if (text.ends_with("years")) text += fmt::format(", {:.0f} days,", campaign.days());
   text += " on " + devices_text(campaign);
   if (campaign.days_low)
-    text += fmt::format(" ({} to {} over the bands of the efficiencies)", days_text(*campaign.days_low),
-                        days_text(*campaign.days_high));
+    text += fmt::format(" ({})", within_90(days_text(*campaign.days_low), days_text(*campaign.days_high)));
   return text + " · " + hours_text(campaign);
 }
 

@@ -135,6 +135,7 @@ std::vector<std::string> explanation(const Capacity& row) {
   if (row.fit > 0)
     lines.push_back(fmt::format(
         "peak and needs: the memory that fits with {} probability over the memory model's range", fit_text(row.fit)));
+  if (!row.anchored.empty()) lines.push_back(row.anchored);
   if (row.of_run)
     lines.push_back("as a real run takes it: peak and need are what a worker's arena spans, memory is its cap");
   lines.push_back(

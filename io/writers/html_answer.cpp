@@ -5,10 +5,12 @@
 
 #include "io/format_quantity.hpp"
 #include "io/read_scenario.hpp"
+#include "io/writers/anchored.hpp"
 #include "io/writers/campaign_lines.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/html.hpp"
 #include "io/writers/html_page.hpp"
+#include "io/writers/interval_text.hpp"
 #include "io/writers/report_tables.hpp"
 #include "io/writers/writers.hpp"
 
@@ -51,8 +53,7 @@ std::vector<HtmlPage::Figure> key_figures(const Answer& answer) {
   if (r.steady) range = steady_in_words(r);
   if (r.range) {
     range += range.empty() ? "" : "; ";
-    range += fmt::format("{} to {} over the bands of the efficiencies", short_time(r.range->fastest),
-                         short_time(r.range->slowest));
+    range += within_90(short_time(r.range->fastest), short_time(r.range->slowest));
     rates = fmt::format("{} to {}", significant(r.range->samples_per_s_low), significant(r.range->samples_per_s_high));
   }
   figures.push_back({"step time", short_time(r.step_time, 4), range});
@@ -64,11 +65,11 @@ std::vector<HtmlPage::Figure> key_figures(const Answer& answer) {
   if (const StageReport* full = fullest(r)) {
     std::string remark = fmt::format("{} on stage {}", of_capacity(full->need.capacity), full->stage);
     remark.erase(0, 1);  // the blank
-    if (answer.memory.activation_band > 0)
-      remark += fmt::format("; expected within {} to {}", short_bytes(full->need.low), short_bytes(full->need.high));
+    if (const std::string within = memory_within_90(full->need); !within.empty()) remark += "; " + within;
     if (full->need.fit > 0)
       remark += fmt::format("; {} with {}: up to {}", r.fits ? "fits" : "does not fit", fit_text(full->need.fit),
                             short_bytes(full->need.to_fit));
+    if (is_anchored(*answer.scenario)) remark += "; " + anchored_text(full->need);
     figures.push_back({r.fits ? "memory peak" : "memory peak: does not fit", short_bytes(full->need.with_reserve),
                        std::move(remark)});
   }
@@ -83,9 +84,8 @@ void add_campaign_figures(std::vector<HtmlPage::Figure>& figures, const Answer& 
   const auto remark = [&](const auto& text, double all, const std::optional<double>& expected) {
     std::string words;
     if (campaign.days_low)
-      words =
-          fmt::format("{} to {} over the bands of the efficiencies", text(all * *campaign.days_low / campaign.days()),
-                      text(all * *campaign.days_high / campaign.days()));
+      words = within_90(text(all * *campaign.days_low / campaign.days()),
+                        text(all * *campaign.days_high / campaign.days()));
     if (expected) words += fmt::format("{}{} with failures", words.empty() ? "" : "; ", text(*expected));
     return words;
   };

@@ -4,9 +4,11 @@
 
 #include "core/plan/idle_devices.hpp"
 #include "io/names.hpp"
+#include "io/writers/anchored.hpp"
 #include "io/writers/campaign_lines.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/html.hpp"
+#include "io/writers/interval_text.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/shapes.hpp"
 #include "io/writers/writers.hpp"
@@ -115,7 +117,7 @@ void peak_owner(JsonText& json, const MemoryOwner& owner) {
     json.null();
 }
 
-void memory(JsonText& json, const MemoryPeak& peak, const MemoryNeed& need) {
+void memory(JsonText& json, const MemoryPeak& peak, const MemoryNeed& need, bool anchored) {
   json.key("memory_bytes").open('{');
   for (std::size_t i = 0; i < kMemoryCategories.size(); ++i)
     json.field(kMemoryCategories[i], category(peak.bytes, i));
@@ -124,6 +126,8 @@ void memory(JsonText& json, const MemoryPeak& peak, const MemoryNeed& need) {
   json.field("fragmentation", need.fragmentation).field("with_reserve", need.with_reserve);
   json.field("low", need.low).field("high", need.high);
   if (need.fit > 0) json.field("to_fit", need.to_fit);
+  if (need.communicators > Bytes{}) json.field("communicators", need.communicators);
+  if (anchored) json.field("anchored", need.anchored).field("verdict", memory_verdict(need));
   json.close();
   json.field("weight_versions", peak.weight_versions).field("in_flight", peak.in_flight);
   json.field("peak_at_s", peak.at);
@@ -139,7 +143,7 @@ void workers(JsonText& json, const Answer& answer) {
     json.field("busy_s", w.busy).field("forward_s", w.forward).field("backward_s", w.backward);
     json.field("recompute_s", w.recompute).field("update_s", w.update);
     idle(json, w.idle);
-    memory(json, w.memory, w.need);
+    memory(json, w.memory, w.need, is_anchored(*answer.scenario));
     json.field("fits", w.fits).close();
   }
   json.close();
@@ -158,7 +162,7 @@ void stages(JsonText& json, const Answer& answer) {
     json.field("forward_s", s.forward).field("backward_s", s.backward).field("recompute_s", s.recompute);
     json.field("busy_s", s.busy);
     idle(json, s.idle);
-    memory(json, s.memory, s.need);
+    memory(json, s.memory, s.need, is_anchored(*answer.scenario));
     const bool limited = s.need.capacity.value > 0;  // a real run need not be
     json.field("capacity_bytes", limited ? std::optional(s.need.capacity) : std::nullopt);
     json.field("fits", !limited || s.need.to_fit <= s.need.capacity).close();
@@ -171,20 +175,29 @@ void shortfall(JsonText& json, const Infeasible& why) {
   json.field("details", why.details).field("remedies", why.remedies).close();
 }
 
+void interval(JsonText& json, const SpeedRange& range) {
+  json.open('{').field("step_time_low_s", range.fastest).field("step_time_high_s", range.slowest);
+  json.field("samples_per_s_low", range.samples_per_s_low).field("samples_per_s_high", range.samples_per_s_high);
+  json.field("to_halve", range.to_halve).key("causes").open('[');
+  for (const RangeCause& each : range.causes) {
+    json.open('{').field("what", each.what).field("known", each.known).field("measure", each.measure);
+    json.field("share", each.share).field("step_time_low_s", each.fastest).field("step_time_high_s", each.slowest);
+    json.close();
+  }
+  json.close().close();
+}
+
 void times(JsonText& json, const Report& r, bool measured) {
   json.field("step_time_s", r.step_time);
   json.key("cycle_time_s");
   // One division at the end: a cycle need not be a whole number of nanoseconds.
   r.steady ? json.value(seconds(r.steady->growth) / static_cast<double>(r.steady->micro_batches)) : json.null();
   json.field("makespan_s", r.makespan).field("samples_per_s", r.samples_per_s);
-  json.key("efficiency_band");
-  if (r.range) {
-    json.open('{').field("step_time_low_s", r.range->fastest).field("step_time_high_s", r.range->slowest);
-    json.field("samples_per_s_low", r.range->samples_per_s_low);
-    json.field("samples_per_s_high", r.range->samples_per_s_high).close();
-  } else {
+  json.key("interval_90");
+  if (r.range)
+    interval(json, *r.range);
+  else
     json.null();
-  }
   json.field("tokens_per_s", r.tokens_per_s).field("mfu", r.mfu).field("hfu", r.hfu);
   json.field("bubble_fraction", r.bubble_fraction).field("bubble_fraction_span", r.bubble_fraction_span);
   json.key("steady_state");
@@ -342,7 +355,10 @@ std::vector<JsonMember> idle_and_memory() {
                                  {"with_reserve", whole()},
                                  {"low", whole()},
                                  {"high", whole()},
-                                 {"to_fit?", whole()}});
+                                 {"to_fit?", whole()},
+                                 {"communicators?", whole()},
+                                 {"anchored?", whole()},
+                                 {"verdict?", one_of({"fits", "at risk", "out of memory"})}});
   const JsonShape message = object({{"end", one_of({"sender", "receiver"})},
                                     {"direction", one_of({"forward", "backward"})},
                                     {"from", whole()},
@@ -394,10 +410,18 @@ JsonShape shortfall_shape() {
 }
 
 std::vector<JsonMember> times_shape() {
-  const JsonShape band = object({{"step_time_low_s", number()},
-                                 {"step_time_high_s", number()},
-                                 {"samples_per_s_low", number()},
-                                 {"samples_per_s_high", number()}});
+  const JsonShape cause = object({{"what", text()},
+                                  {"known", text()},
+                                  {"measure", text()},
+                                  {"share", number()},
+                                  {"step_time_low_s", number()},
+                                  {"step_time_high_s", number()}});
+  const JsonShape interval = object({{"step_time_low_s", number()},
+                                     {"step_time_high_s", number()},
+                                     {"samples_per_s_low", number()},
+                                     {"samples_per_s_high", number()},
+                                     {"to_halve", whole()},
+                                     {"causes", list(cause)}});
   const JsonShape steady = object({{"micro_batches", whole()},
                                    {"duration_s", number()},
                                    {"busy_s", number()},
@@ -407,7 +431,7 @@ std::vector<JsonMember> times_shape() {
           {"cycle_time_s", maybe(number())},
           {"makespan_s", number()},
           {"samples_per_s", number()},
-          {"efficiency_band", maybe(band)},
+          {"interval_90", maybe(interval)},
           {"tokens_per_s", maybe(number())},
           {"mfu", maybe(number())},
           {"hfu", maybe(number())},

@@ -8,6 +8,7 @@
 #include "io/writers/campaign_lines.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/html.hpp"
+#include "io/writers/interval_text.hpp"
 #include "io/writers/markdown_table.hpp"
 #include "io/writers/writers.hpp"
 
@@ -99,9 +100,10 @@ std::string markdown_report(const Answer& answer) {
   text += "\n" + stages(answer);
   if (r.range)
     text += fmt::format(
-        "\nStep {} to {} s, {} to {} samples/s with the device's efficiencies at the ends of their bands.\n",
-        significant(seconds(r.range->fastest), 4), significant(seconds(r.range->slowest), 4),
-        significant(r.range->samples_per_s_low, 4), significant(r.range->samples_per_s_high, 4));
+        "\nStep: {}; samples/s: {}.\n", within_90(short_time(r.range->fastest, 4), short_time(r.range->slowest, 4)),
+        within_90(significant(r.range->samples_per_s_low, 4), significant(r.range->samples_per_s_high, 4)));
+  for (const auto& [label, line] : interval_lines(r))
+    text += fmt::format("\n{}: {}.\n", label, markdown_text(line));
   text += fmt::format("\nLimited by: {}\n", markdown_text(r.limiting_factor));
   if (r.campaign) text += "\nThe whole training:\n";
   std::string_view label;

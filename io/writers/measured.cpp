@@ -13,6 +13,10 @@
 namespace pipewright {
 namespace {
 
+constexpr std::string_view kErrorsHead =
+    "errors of the predictions, magnitudes; bias with signs; rows inside their 90 % interval, median half-width\n";
+// Tables whose last columns, below the others, would say nothing.
+constexpr int kRunsWidth = 140, kSummaryWidth = 180;
 constexpr double kNear = 0.03;  // of the group's fastest: as good
 
 std::string percent(double share) {
@@ -20,6 +24,9 @@ std::string percent(double share) {
 }
 std::string size(double share) {
   return fmt::format("{:.2f} %", 100 * share);
+}
+int wide(const TableOptions& options, int least) {
+  return options.given ? options.width : std::max(options.width, least);
 }
 std::string line_of(const Place& place) {
   return fmt::format("{}:{}", place.file.substr(place.file.rfind('/') + 1), place.line);
@@ -86,7 +93,9 @@ std::vector<TextColumn> summary_columns(const std::vector<const MeasuredResult*>
                                      {.head = "mean", .cells = {}},
                                      {.head = "median", .cells = {}},
                                      {.head = "largest", .cells = {}},
-                                     {.head = "bias", .cells = {}}};
+                                     {.head = "bias", .cells = {}},
+                                     {.head = "in 90 %", .cells = {}},
+                                     {.head = "+-", .cells = {}}};
   for (const MeasuredResult* result : results)
     for (const ErrorSummary& each : result->summaries) {
       const bool layout = !each.split.empty() && each.split != "subset" && each.split != "group";
@@ -99,7 +108,9 @@ std::vector<TextColumn> summary_columns(const std::vector<const MeasuredResult*>
                                               size(each.mean),
                                               size(each.median),
                                               size(each.largest),
-                                              percent(each.bias)};
+                                              percent(each.bias),
+                                              each.ranged > 0 ? fmt::format("{:.0f} %", 100 * each.inside) : "-",
+                                              each.ranged > 0 ? fmt::format("{:.1f} %", 100 * each.half_width) : "-"};
       for (std::size_t i = 0; i < cells.size(); ++i)
         columns[i].cells.push_back(cells[i]);
     }
@@ -178,12 +189,12 @@ std::string measured_text(const MeasuredResult& result, const TableOptions& opti
   std::string text = wrapped("", result.title, options.width) + wrapped("source ", result.source, options.width);
   if (!result.note.empty()) text += wrapped("note   ", result.note, options.width);
   if (result.counts.compared + result.counts.fitted > 0)
-    text += "\n" + text_table(runs_columns(result), std::max(options.width, 140)) + "\n";
+    text += "\n" + text_table(runs_columns(result), wide(options, kRunsWidth)) + "\n";
   text += counts_text(result, options.width, "");
   if (!result.constants.empty()) text += "\n" + constants_text(result, options.width);
   if (!result.summaries.empty())
-    text += "\nerrors of the predictions, magnitudes; bias with signs\n" +
-            text_table(summary_columns({&result}, false), options.width);
+    text +=
+        "\n" + std::string(kErrorsHead) + text_table(summary_columns({&result}, false), wide(options, kSummaryWidth));
   if (!result.ranking.empty()) text += "\n" + ranking_text(result, options.width);
   return text;
 }
@@ -193,8 +204,8 @@ std::string measured_summary(const std::vector<MeasuredResult>& results, const s
   std::vector<const MeasuredResult*> all;
   for (const MeasuredResult& each : results)
     all.push_back(&each);
-  std::string text = "errors of the predictions, magnitudes; bias with signs\n" +
-                     text_table(summary_columns(all, true), options.width) + "\nranking within 3 % of the fastest\n";
+  std::string text = std::string(kErrorsHead) + text_table(summary_columns(all, true), wide(options, kSummaryWidth)) +
+                     "\nranking within 3 % of the fastest\n";
   for (const MeasuredResult& each : results)
     if (!each.ranking.empty())
       text += fmt::format("  {}: {} of {} groups\n", each.name, near(each), each.ranking.size());
@@ -214,7 +225,9 @@ std::string measured_markdown(const std::vector<MeasuredResult>& results, const 
       "Written by `pipewright reproduce runs --data DIR --md`. The runs do not ship with pipewright; each scenario in\n"
       "`scenarios/runs` names its source and says what the columns of the file mean. Device presets are taken as they\n"
       "ship; where constants were fitted, the lines are named by a rule beforehand and stay out of every average.\n"
-      "Errors are relative, as magnitudes; the bias has its sign. Fitted: how many rows constants were fitted on.\n\n" +
+      "Errors are relative, as magnitudes; the bias has its sign. Fitted: how many rows constants were fitted on. In "
+      "90 %:\n"
+      "the share of scored rows inside their 90 % interval; +-: the median of its half-widths.\n\n" +
       markdown_table(summary_columns(all, true));
   if (!published.empty())
     text += "\nTables of papers, from [accuracy.md](accuracy.md), where each cell stands:\n\n" +
@@ -237,20 +250,22 @@ std::string measured_markdown(const std::vector<MeasuredResult>& results, const 
 std::string measured_csv(const std::vector<MeasuredResult>& results) {
   constexpr std::string_view kStates[] = {"compared", "left_out", "missing", "failed", "not_priced"};
   std::string text =
-      "set,file,line,group,devices,settings,state,why,figure,measured,predicted,error,fitted,fits\n";  // SI base units
+      "set,file,line,group,devices,settings,state,why,figure,measured,predicted,error,fitted,fits,low_90,high_"
+      "90\n";  // SI base units
   for (const MeasuredResult& result : results)
     for (const PredictedRun& each : result.runs) {
       const std::string head = fmt::format(
           "{},{},{},{},{},{},{},{}", csv_field(result.name), csv_field(each.run.place.file), each.run.place.line,
           csv_field(each.run.group), each.run.devices, csv_field(fmt::format("{}", fmt::join(each.run.set, " "))),
           kStates[static_cast<std::size_t>(each.run.state)], csv_field(each.run.why));
-      if (each.figures.empty()) text += fmt::format("{},,,,,{},{}\n", head, each.run.fitted, each.fits);
+      if (each.figures.empty()) text += fmt::format("{},,,,,{},{},,\n", head, each.run.fitted, each.fits);
       for (std::size_t f = 0; f < each.figures.size(); ++f) {
         const auto& measured = each.run.figures[f];
-        text +=
-            fmt::format("{},{},{},{},{},{},{}\n", head, csv_field(result.figures[f].name),
-                        measured ? fmt::format("{}", *measured) : "", each.figures[f],
-                        measured ? fmt::format("{}", each.figures[f] / *measured - 1) : "", each.run.fitted, each.fits);
+        const auto range = each.range(f);
+        text += fmt::format("{},{},{},{},{},{},{},{}\n", head, csv_field(result.figures[f].name),
+                            measured ? fmt::format("{}", *measured) : "", each.figures[f],
+                            measured ? fmt::format("{}", each.figures[f] / *measured - 1) : "", each.run.fitted,
+                            each.fits, range ? fmt::format("{},{}", range->low, range->high) : ",");
       }
     }
   return text;

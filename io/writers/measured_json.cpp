@@ -15,6 +15,9 @@ void write_figures(JsonText& json, const std::vector<RunFigure>& figures, const 
     each.run.figures[i] ? json.value(*each.run.figures[i]) : json.null();
     json.field("predicted", each.figures[i]).key("error");
     each.run.figures[i] ? json.value(each.figures[i] / *each.run.figures[i] - 1) : json.null();
+    json.key("interval_90");
+    const auto range = each.range(i);
+    range ? json.open('{').field("low", range->low).field("high", range->high).close() : json.null();
     json.close();
   }
   json.close();
@@ -65,7 +68,8 @@ void write_set(JsonText& json, const MeasuredResult& result) {
   for (const ErrorSummary& each : result.summaries) {
     json.open('{').field("figure", each.figure).field("split", each.split).field("of", each.of);
     json.field("runs", each.runs).field("mean", each.mean).field("median", each.median);
-    json.field("largest", each.largest).field("bias", each.bias).close();
+    json.field("largest", each.largest).field("bias", each.bias);
+    json.field("with_interval", each.ranged).field("inside", each.inside).field("half_width", each.half_width).close();
   }
   json.close().key("ranking").open('[');
   for (const RankedGroup& group : result.ranking) {
@@ -113,8 +117,11 @@ std::string fit_json(const FittedAnew& found) {
 JsonShape measured_runs_shape() {
   using namespace shape;
   const JsonShape place = object({{"file", text()}, {"line", whole()}});
-  const JsonShape figure =
-      object({{"figure", text()}, {"measured", maybe(number())}, {"predicted", number()}, {"error", maybe(number())}});
+  const JsonShape figure = object({{"figure", text()},
+                                   {"measured", maybe(number())},
+                                   {"predicted", number()},
+                                   {"error", maybe(number())},
+                                   {"interval_90", maybe(object({{"low", number()}, {"high", number()}}))}});
   const JsonShape run = object({{"file", text()},
                                 {"line", whole()},
                                 {"group", text()},
@@ -142,7 +149,10 @@ JsonShape measured_runs_shape() {
                                    {"mean", number()},
                                    {"median", number()},
                                    {"largest", number()},
-                                   {"bias", number()}});
+                                   {"bias", number()},
+                                   {"with_interval", whole()},
+                                   {"inside", number()},
+                                   {"half_width", number()}});
   const JsonShape constant = object({{"key", text()}, {"value", text()}, {"meaning", text()}, {"source", text()}});
   const JsonShape group =
       object({{"runs", whole()}, {"excess", number()}, {"predicted_fastest", place}, {"measured_fastest", place}});

@@ -14,6 +14,7 @@
 #include "io/read_scenario.hpp"
 #include "io/writers/campaign_lines.hpp"
 #include "io/writers/html.hpp"
+#include "io/writers/interval_text.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/markdown_table.hpp"
 #include "io/writers/ranking_parts.hpp"
@@ -61,11 +62,12 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
     text += wrapped(i == 0 ? "searched for  " : "              ",
                     (i == 0 ? ranking.framework + " alone: " : "") + ranking.restricted[i], width);
   if (const auto& range = best.report.range)
-    text +=
-        wrapped("step time     ",
-                fmt::format("{} s ({} to {} over the bands of the efficiencies)", seconds_text(best.report.step_time),
-                            seconds_text(range->fastest), seconds_text(range->slowest)),
-                width);
+    text += wrapped("step time     ",
+                    fmt::format("{} s ({})", seconds_text(best.report.step_time),
+                                within_90(seconds_text(range->fastest), seconds_text(range->slowest))),
+                    width);
+  for (const auto& [label, line] : interval_lines(best.report))
+    text += wrapped(fmt::format("{:<14}", label), line, width);
   const Sizes sizes(asked);
   text += wrapped("memory        ", memory_text(best, sizes), width);
   text += wrapped("limited by    ", best.report.limiting_factor, width);

@@ -11,6 +11,7 @@
 #include "io/writers/campaign_lines.hpp"
 #include "io/writers/html.hpp"
 #include "io/writers/html_page.hpp"
+#include "io/writers/interval_text.hpp"
 #include "io/writers/pareto_svg.hpp"
 #include "io/writers/ranking.hpp"
 #include "io/writers/ranking_parts.hpp"
@@ -28,9 +29,8 @@ std::string ranking_html(const Ranking& ranking, const Scenario& asked, const An
       fmt::format("{} ({} layers) on {}{}", asked.model.name, asked.model.layers.size(),
                   asked.cluster.devices_in_words(), asked.cluster.name.empty() ? "" : " (" + asked.cluster.name + ")"));
   std::string range;
-  if (const auto& band = best.report.range)
-    range = fmt::format("{} to {} s over the bands of the efficiencies", seconds_text(band->fastest),
-                        seconds_text(band->slowest));
+  if (const auto& interval = best.report.range)
+    range = within_90(seconds_text(interval->fastest), seconds_text(interval->slowest) + " s");
   std::vector<HtmlPage::Figure> figures = {
       {"step time", seconds_text(first.report.step_time) + " s", range},
       {"samples per second", fmt::format("{:.4g}", first.report.samples_per_s), ""},

@@ -91,6 +91,7 @@ std::string memory_text(const Found& found, const Sizes& sizes) {
   const Fullest device = fullest(found);
   std::string text = fmt::format("{} of {} on the fullest device, {} left", sizes(device.need),
                                  sizes.with_unit(device.capacity), sizes.with_unit(device.capacity - device.need));
+  if (found.scenario->training.framework.correction) text += ", anchored on a measured run";
   const double asked = found.scenario->plan.fit;
   if (device.fit > 0)
     text += fmt::format("; fits with {}: needs up to {} of {}", fit_text(device.fit), sizes(device.to_fit),

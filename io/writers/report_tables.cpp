@@ -8,7 +8,9 @@
 
 #include "core/plan/reference_note.hpp"
 #include "io/format_quantity.hpp"
+#include "io/writers/anchored.hpp"
 #include "io/writers/drawing.hpp"
+#include "io/writers/interval_text.hpp"
 
 namespace pipewright {
 namespace {
@@ -34,8 +36,8 @@ class Tables {
                           steady.exact ? "" : " (averaged: no exact period found)", short_time(report_.makespan, 4));
     }
     if (report_.range)
-      step += fmt::format(" ({} to {} over the bands of the efficiencies)", short_time(report_.range->fastest, 3),
-                          short_time(report_.range->slowest, 3));
+      step +=
+          fmt::format(" ({})", within_90(short_time(report_.range->fastest, 3), short_time(report_.range->slowest, 3)));
     line("step time", step);
     const bool timed = report_.samples_per_s > 0;
     std::string rate = timed ? significant(report_.samples_per_s, 4) + " samples/s" : "none: the step takes no time";
@@ -220,6 +222,8 @@ class Tables {
  private:
   // Speed-up, what limits the step, and what keeps the plan from fitting.
   void explain(std::vector<std::pair<std::string, std::string>>& lines) const {
+    for (auto& line : interval_lines(report_))
+      lines.push_back(std::move(line));
     if (report_.samples_per_s > 0 && !is_measured(answer_)) lines.emplace_back("speed-up", speed_up());
     lines.emplace_back("limited by", report_.limiting_factor);
     if (report_.fits) return;
@@ -241,9 +245,9 @@ class Tables {
                                    full.stage, report_.fits ? "" : ": DOES NOT FIT");
     if (short_bytes(need.with_reserve) != short_bytes(need.model))
       text += fmt::format(" · {} of it held by the model", short_bytes(need.model));
-    if (answer_.memory.activation_band > 0)
-      text += fmt::format(" · expected within {} to {}", short_bytes(need.low), short_bytes(need.high));
+    if (const std::string within = memory_within_90(need); !within.empty()) text += " · " + within;
     if (need.fit > 0) text += fmt::format(" · with {} up to {}", fit_text(need.fit), short_bytes(need.to_fit));
+    if (is_anchored(*answer_.scenario)) text += " · " + anchored_text(need);
     return text;
   }
 

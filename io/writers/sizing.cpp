@@ -12,6 +12,7 @@
 #include "io/quote.hpp"
 #include "io/writers/campaign_lines.hpp"
 #include "io/writers/html.hpp"
+#include "io/writers/interval_text.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/markdown_table.hpp"
 #include "io/writers/ranking_parts.hpp"
@@ -102,28 +103,29 @@ std::string days_words(double days) {
   return text + (text == "1" ? " day" : " days");
 }
 
-// "46.3 days (36.7 to 64.0)"
-std::string days_text(const SizedNodes& row, std::string_view of_what = "") {
+// "46.3 days (90 % within 36.7 to 64.0)"
+std::string days_text(const SizedNodes& row) {
   std::string text = days_words(*row.days);
-  if (row.days_low) text += fmt::format(" ({:.4g} to {:.4g}{})", *row.days_low, *row.days_high, of_what);
+  if (row.days_low)
+    text +=
+        fmt::format(" ({})", within_90(fmt::format("{:.4g}", *row.days_low), fmt::format("{:.4g}", *row.days_high)));
   return text;
 }
 
 std::string in_time_text(const SizedNodes& row, double deadline) {
-  const std::string text = days_text(row, " over the bands of the efficiencies");
+  const std::string text = days_text(row);
   if (!row.days_high) return text;
-  return text + (*row.days_high <= deadline ? ": in time over all of them" : ": in time at the central estimate only");
+  return text + (*row.days_high <= deadline ? ": in time over all of it" : ": in time at the central estimate only");
 }
 
 std::string none_in_time(const Sizing& sizing) {
   const SizedNodes* least = nullptr;
   for (const SizedNodes& row : sizing.rows)
     if (row.best && row.days && (least == nullptr || *row.days < *least->days)) least = &row;
-  return fmt::format(
-      "none of these is done in {}; {}", days_words(*sizing.deadline),
-      least == nullptr ? "with these failures none ever is"
-                       : fmt::format("the least are {}, on {}",
-                                     days_text(*least, " over the bands of the efficiencies"), counted(least->nodes)));
+  return fmt::format("none of these is done in {}; {}", days_words(*sizing.deadline),
+                     least == nullptr
+                         ? "with these failures none ever is"
+                         : fmt::format("the least are {}, on {}", days_text(*least), counted(least->nodes)));
 }
 
 double device_time(const SizedNodes& row) {

@@ -16,6 +16,7 @@ struct Model;
 struct TableOptions {
   int width = 100;  // columns of the terminal
   bool colour = false;
+  bool given = false;  // --width: wide tables keep to it, too
 };
 
 std::string terminal_report(const Answer& answer, const TableOptions& options);  // table + text timeline

@@ -32,8 +32,7 @@ class Stage {
     plan_.recompute[at(k)] = Recompute::Layers;
     plan_.rebuilt.clear();
     const Scenario& scenario = cost.scenario();
-    const NeedSum sum =
-        main_need_sum(scenario.cluster.device.fragmentation, activation_band(scenario), fit_asked(scenario));
+    const NeedSum sum = main_need_sum(scenario, scenario.cluster.device);
     const double whole = sum.model + sum.activation;
     for (int i = 0; i < plan.virtual_stages; ++i) {
       const VirtualStageId v = plan.chunk_of(k, i);

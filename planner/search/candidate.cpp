@@ -7,7 +7,9 @@
 #include <utility>
 #include <variant>
 
+#include "core/cost/framework_memory.hpp"
 #include "core/cost/step_pricer.hpp"
+#include "core/plan/memory_anchor.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/partitioners/exact.hpp"
 #include "planner/partitioners/least_step.hpp"
@@ -236,7 +238,8 @@ Bytes Evaluator::least_states(const Layout& layout) {
   const double each = static_cast<double>(weight_bytes(training.precision).value + gradient_bytes(training).value) +
                       static_cast<double>(optimizer_bytes(training.precision, training.optimizer).value) / owners;
   const double per_device = static_cast<double>(here.parameters) * each / layout.stages;
-  return {static_cast<std::int64_t>(per_device * (1 - 1e-9))};
+  const auto measured = static_cast<double>(correction_of(here.scenario).held.value);
+  return {static_cast<std::int64_t>(std::max(per_device * (1 - 1e-9) + measured, 0.0))};
 }
 
 namespace {

@@ -41,7 +41,7 @@ EqualRunMemory::EqualRunMemory(const EqualRun& run, const Plan& shell, const Cos
     : cost_(cost), plan_(shell) {
   for (const Recompute mode : {Recompute::Full, Recompute::Blocks, Recompute::Selective, Recompute::None})
     measure(mode, run, layers);
-  sums_ = need_sums(memory_.fragmentation, memory_.activation_band, memory_.fit);
+  sums_ = need_sums(memory_);
   for (const LayerId count : {1, 2, 3}) {
     const Plan plan = laid_out(plan_, run, count);
     for (const LayerKept& kept : kept_by_layers(plan, cost, layers, plan.stages > 1 ? 1 : 0)) {
@@ -89,9 +89,9 @@ double EqualRunMemory::states(int layers) const {
 double EqualRunMemory::room(int layers) const {
   double room = std::numeric_limits<double>::infinity();
   for (const NeedSum& sum : sums_)
-    room =
-        std::min(room, (bytes(memory_.capacity) * (1 + 1e-12) - bytes(memory_.reserve) - states(layers) * sum.model) /
-                           (sum.model + sum.activation));
+    room = std::min(room, (bytes(memory_.capacity) * (1 + 1e-12) - bytes(memory_.reserve) -
+                           (states(layers) + bytes(memory_.correction)) * sum.model) /
+                              (sum.model + sum.activation));
   return room;
 }
 

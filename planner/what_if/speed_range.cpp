@@ -1,47 +1,22 @@
 #include "planner/what_if/speed_range.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
-#include "core/cluster/measured_device.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/cost/step_pricer.hpp"
 #include "planner/price.hpp"
+#include "planner/what_if/range_sources.hpp"
 #include "planner/what_if/sensitivity.hpp"
 #include "sim/static_order.hpp"
 
 namespace pipewright {
 namespace {
 
-constexpr double kSigmas90 = 1.645;  // 90 % of a normal distribution lie within so many standard deviations
-
-bool has_band(const Scenario& scenario) {
-  if (scenario.cost != CostSourceKind::Roofline || scenario.model.works.empty()) return false;
-  for (int c = 0; c < scenario.cluster.classes(); ++c) {
-    if (scenario.cluster.device_of(c).measured) return true;
-    for (const auto& each : scenario.cluster.device_of(c).efficiency)
-      if (each && each->band > 0) return true;
-  }
-  return false;
-}
-
-// sign: +1 the upper ends, -1 the lower ones.
-Scenario at_the_ends(const Scenario& scenario, double sign) {
-  Scenario changed = scenario;
-  each_device(changed.cluster, [sign](Device& device) {
-    for (auto& each : device.efficiency)
-      if (each) each->scale(1 + sign * each->band);
-    if (device.measured) device.measured = moved(*device.measured, -sign * kSigmas90);
-  });
-  return changed;
-}
-
-// The plan on another scenario, run as it was.
-Time repeated(const Answer& answer, const Scenario& changed, Engine engine) {
-  const CostModel cost(changed);
-  return repeated_step_time(answer, step_costs(answer.plan, cost, answer.costs.fold), engine);
-}
+constexpr double kNothing = 1e-6;  // effects below it are rounding
 
 // Whether copies that run alike can stand for one another: core/cost/step_pricer.hpp.
 bool has_alike_copies(const Answer& answer) {
@@ -50,51 +25,137 @@ bool has_alike_copies(const Answer& answer) {
          plan.last_micro_batch_size == plan.micro_batch_size;
 }
 
-// By fixed orders, one copy for all that lie alike on the cluster.
-Time of_alike_copies(const Plan& plan, const Scenario& scenario) {
-  const CostModel cost(scenario);
-  StepPricer pricer(plan, cost);
-  const StepCosts costs = pricer.costs(plan.layers, plan.recompute, plan.rebuilt);
-  return static_order_makespan(make_schedule(plan, costs.shape), costs);
+// The answer's step under changed figures.
+class Repeated {
+ public:
+  Repeated(const Answer& answer, Engine engine, std::int64_t largest_run)
+      : answer_(answer), engine_(engine), changed_(*answer.scenario) {
+    if (run_size(answer.schedule, answer.costs) > largest_run && has_alike_copies(answer)) alike_ = of_alike_copies();
+  }
+
+  Time with(const RangeSource& source, double place) {
+    changed_.cluster = answer_.scenario->cluster, changed_.profile = answer_.scenario->profile;
+    source.move(changed_, place);
+    if (alike_ > Time{}) return scaled(answer_.report.step_time, of_alike_copies().value, alike_.value);
+    const CostModel cost(changed_);
+    return repeated_step_time(answer_, step_costs(answer_.plan, cost, answer_.costs.fold), engine_);
+  }
+
+ private:
+  // By fixed orders, one copy for all that lie alike on the cluster.
+  Time of_alike_copies() const {
+    const Plan& plan = answer_.plan;
+    const CostModel cost(changed_);
+    StepPricer pricer(plan, cost);
+    const StepCosts costs = pricer.costs(plan.layers, plan.recompute, plan.rebuilt);
+    return static_order_makespan(make_schedule(plan, costs.shape), costs);
+  }
+
+  const Answer& answer_;
+  Engine engine_;
+  Scenario changed_;
+  Time alike_;  // of the copies that run alike, as stated; 0: each copy is repeated
+};
+
+RangeCause cause(const RangeSource& source, Time stated, Time better, Time worse) {
+  const auto [shortest, longest] = std::minmax({better, stated, worse});
+  return {.what = source.what,
+          .known = source.known,
+          .measure = source.measure,
+          .faster = std::log(ratio(stated, shortest)),
+          .slower = std::log(ratio(longest, stated))};
 }
 
-// The step at both ends of the bands.
-struct Ends {
-  Time better, worse;
-};
-Ends ends(const Answer& answer, Engine engine, std::int64_t largest_run) {
-  const Scenario upper = at_the_ends(*answer.scenario, 1), lower = at_the_ends(*answer.scenario, -1);
-  if (run_size(answer.schedule, answer.costs) <= largest_run || !has_alike_copies(answer))
-    return {repeated(answer, upper, engine), repeated(answer, lower, engine)};
-  const Time stated = of_alike_copies(answer.plan, *answer.scenario), whole = answer.report.step_time;
-  if (stated == Time{}) return {whole, whole};
-  return {scaled(whole, of_alike_copies(answer.plan, upper).value, stated.value),
-          scaled(whole, of_alike_copies(answer.plan, lower).value, stated.value)};
+double squares(const RangeCause& cause) {
+  return cause.faster * cause.faster + cause.slower * cause.slower;
+}
+
+// Without one of the causes, or with all of them.
+std::pair<Time, Time> ends(Time stated, const std::vector<RangeCause>& causes, std::size_t without) {
+  double faster = 0, slower = 0;
+  for (std::size_t i = 0; i < causes.size(); ++i)
+    if (i != without) faster += causes[i].faster * causes[i].faster, slower += causes[i].slower * causes[i].slower;
+  const auto at = [&](double exponent) {
+    return Time{rounded(static_cast<double>(stated.value) * std::exp(exponent), "the 90 % interval")};
+  };
+  return {at(-std::sqrt(faster)), at(std::sqrt(slower))};
+}
+
+// How many of the first causes that can be measured leave half of the width at most: that of the logarithms.
+int to_halve(const std::vector<RangeCause>& causes) {
+  double faster = 0, slower = 0;
+  for (const RangeCause& each : causes)
+    faster += each.faster * each.faster, slower += each.slower * each.slower;
+  const double half = (std::sqrt(faster) + std::sqrt(slower)) / 2;
+  int measured = 0;
+  for (const RangeCause& each : causes) {
+    if (each.measure.empty()) continue;
+    faster = std::max(0.0, faster - each.faster * each.faster);
+    slower = std::max(0.0, slower - each.slower * each.slower);
+    ++measured;
+    if (std::sqrt(faster) + std::sqrt(slower) <= half) return measured;
+  }
+  return 0;
+}
+
+RangeCause left_out() {
+  return {.what = "what the model leaves out",
+          .known = fmt::format("+-{:.4g} %, as measured runs show", 100 * kLeftOut),
+          .faster = std::log(1 + kLeftOut),
+          .slower = std::log(1 + kLeftOut)};
 }
 
 }  // namespace
 
-SpeedRangeAnswer speed_range(const Answer& answer, Engine engine, std::optional<std::int64_t> largest_run) {
+SpeedRange combined(Time stated, double samples_per_s, std::vector<RangeCause> causes) {
+  std::erase_if(causes, [](const RangeCause& each) { return squares(each) < kNothing * kNothing; });
+  std::stable_sort(causes.begin(), causes.end(),
+                   [](const RangeCause& a, const RangeCause& b) { return squares(a) > squares(b); });
+  double sum = 0;
+  for (const RangeCause& each : causes)
+    sum += squares(each);
+  for (std::size_t i = 0; i < causes.size(); ++i) {
+    causes[i].share = squares(causes[i]) / sum;
+    std::tie(causes[i].fastest, causes[i].slowest) = ends(stated, causes, i);
+  }
+  SpeedRange range;
+  std::tie(range.fastest, range.slowest) = ends(stated, causes, causes.size());
+  const auto rate = [&](Time time) { return time > Time{} ? samples_per_s * ratio(stated, time) : 0; };
+  range.samples_per_s_low = rate(range.slowest), range.samples_per_s_high = rate(range.fastest);
+  range.to_halve = to_halve(causes);
+  range.causes = std::move(causes);
+  return range;
+}
+
+SpeedRangeAnswer speed_range(const Answer& answer, Engine engine, std::optional<std::int64_t> largest_run) try {
   const Time stated = answer.report.step_time;
-  if (!has_band(*answer.scenario) || stated == Time{}) return {};
-  const auto [better, worse] = ends(answer, engine, largest_run.value_or(largest_repeated_run(answer.timeline)));
+  if (stated == Time{}) return {};
   SpeedRangeAnswer result;
-  SpeedRange& range = result.range.emplace(
-      SpeedRange{.fastest = std::min({better, stated, worse}), .slowest = std::max({better, stated, worse})});
-  const auto rate = [&](Time time) { return time > Time{} ? answer.report.samples_per_s * ratio(stated, time) : 0; };
-  range.samples_per_s_low = rate(range.slowest);
-  range.samples_per_s_high = rate(range.fastest);
-  if (better > stated || worse < stated)
-    result.caution = fmt::format(
-        "better devices do not always make shorter steps here: {:.4g} s with every efficiency at the upper end of its "
-        "band, {:.4g} s as stated, {:.4g} s at the lower end; the schedule settles into different orders, so take the "
-        "range as what may happen either way",
-        seconds(better), seconds(stated), seconds(worse));
+  std::vector<RangeSource> sources = range_sources(*answer.scenario);
+  const bool from_operators = !sources.empty();
+  for (RangeSource& each : profile_sources(*answer.scenario))
+    sources.push_back(std::move(each));
+  if (sources.empty()) return {};
+  std::vector<RangeCause> causes;
+  Repeated repeated(answer, engine, largest_run.value_or(largest_repeated_run(answer.timeline) / 4));
+  for (const RangeSource& source : sources) {
+    const Time better = repeated.with(source, 1), worse = repeated.with(source, -1);
+    causes.push_back(cause(source, stated, better, worse));
+    if (result.caution.empty() && (better > stated || worse < stated))
+      result.caution = fmt::format(
+          "better figures do not always make shorter steps here: {:.4g} s with {} at the upper end, {:.4g} s as "
+          "stated, {:.4g} s at the lower end; the schedule settles into different orders",
+          seconds(better), source.what, seconds(stated), seconds(worse));
+  }
+  if (from_operators) causes.push_back(left_out());
+  result.range = combined(stated, answer.report.samples_per_s, std::move(causes));
   return result;
+} catch (const InputError& error) {
+  return {.range = std::nullopt, .caution = fmt::format("no 90 % interval: at an end of it {}", error.what())};
 }
 
 std::optional<SpeedRange> speed_range(const Found& found) {
-  if (!has_band(*found.scenario)) return std::nullopt;
+  if (range_sources(*found.scenario).empty() && profile_sources(*found.scenario).empty()) return std::nullopt;
   const CostModel cost(*found.scenario);
   Answer whole = price(found.plan, cost, Engine::Auto);
   settle(whole, Engine::Auto);

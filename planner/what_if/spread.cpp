@@ -8,11 +8,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/cluster/bands.hpp"
 #include "core/cluster/measured_device.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/random.hpp"
 #include "planner/price.hpp"
+#include "planner/what_if/range_sources.hpp"
 #include "planner/what_if/sensitivity.hpp"
+#include "planner/what_if/speed_range.hpp"
 #include "sim/at_load.hpp"
 #include "sim/goodput.hpp"
 
@@ -27,10 +30,11 @@ constexpr std::int64_t kRunsOfLargest = 10;  // work of all trials, in runs of `
 
 // What there is to be drawn of the step time.
 struct Sources {
-  bool bands = false, measured = false, profile = false;
+  std::vector<RangeSource> figures;
+  bool profile = false;
   double device_spread = 0, op_spread = 0;
 
-  bool any() const { return bands || measured || profile || device_spread > 0 || op_spread > 0; }
+  bool any() const { return !figures.empty() || profile || device_spread > 0 || op_spread > 0; }
 };
 
 // Of the readings behind one time, as a standard deviation; the mean over all times.
@@ -55,20 +59,13 @@ Sources sources_of(const Answer& answer) {
   if (!answer.schedule.flush) sources.op_spread = 0;  // a steady state is found in runs of another length
   if (scenario.cost == CostSourceKind::Profile && scenario.profile)
     sources.profile = scenario.profile->common_error > 0 || scenario.profile->independent_error > 0;
-  if (scenario.cost != CostSourceKind::Roofline || scenario.model.works.empty()) return sources;
-  for (int c = 0; c < scenario.cluster.classes(); ++c) {
-    const Device& device = scenario.cluster.device_of(c);
-    sources.measured |= device.measured != nullptr;
-    for (const auto& each : device.efficiency)
-      sources.bands |= each && each->band > 0;
-  }
+  sources.figures = range_sources(scenario);
   return sources;
 }
 
 std::string in_words(const Sources& sources, bool flush) {
   std::vector<std::string> parts;
-  if (sources.bands) parts.emplace_back("efficiencies uniform over their bands, by kind of operator");
-  if (sources.measured) parts.emplace_back("measured times normal with their standard errors, all together");
+  if (!sources.figures.empty()) parts.emplace_back("each cause of the 90 % interval normal, independent of the others");
   if (sources.profile) parts.emplace_back("op times normal with the profile's common and independent errors");
   if (sources.device_spread > 0)
     parts.push_back(fmt::format("speed of each device normal, {:.4g} %", 100 * sources.device_spread));
@@ -80,14 +77,8 @@ std::string in_words(const Sources& sources, bool flush) {
   return text;
 }
 
-// One trial's devices: every efficiency and every calibration somewhere in its band.
-void draw_devices(Cluster& cluster, Random& random) {
-  each_device(cluster, [&](Device& device) {
-    for (auto& each : device.efficiency) {
-      if (each && each->band > 0) each->scale(random.uniform(1 - each->band, 1 + each->band));
-    }
-    if (device.measured) device.measured = moved(*device.measured, random.normal_within(kMostSigmas));
-  });
+double place(Random& random) {
+  return random.normal_within(kMostSigmas) / kSigmas90;
 }
 
 double factor(Random& random, double deviation) {
@@ -107,9 +98,10 @@ class Trials {
   double step(std::int64_t trial) {
     Random random(static_cast<std::uint64_t>(answer_.scenario->campaign->seed), static_cast<std::uint64_t>(trial) + 1);
     StepCosts costs = answer_.costs;
-    if (sources_.bands || sources_.measured) {
+    if (!sources_.figures.empty()) {
       changed_.cluster = answer_.scenario->cluster;
-      draw_devices(changed_.cluster, random);
+      for (const RangeSource& each : sources_.figures)
+        each.move(changed_, place(random));
       costs = step_costs(answer_.plan, CostModel(changed_), answer_.costs.fold);
       if (!costs.loads.empty()) settle(answer_.schedule, costs, engine_);
     }
@@ -124,7 +116,7 @@ class Trials {
       if (drawn) draw_ops(of_copy, random);
       slowest = std::max(slowest, repeated_step_time(answer_, of_copy, engine_));
     }
-    return seconds(slowest);
+    return seconds(slowest) * (sources_.figures.empty() ? 1 : std::pow(1 + kLeftOut, place(random)));
   }
 
  private:

@@ -2,9 +2,8 @@
 // errors (Monte Carlo), with a seed.
 //
 // Step time, per trial, independent of one another:
-//     an efficiency with a band    uniform in share * (1 - band) .. share * (1 + band), at most 1, by kind of operator
-//                                  and class of devices: nobody knows better
-//     a measured device            all times so many of their standard errors longer, the number normal
+//     each cause of the interval   a figure with a band, a measured device, what the model leaves out: somewhere in its
+//                                  90 %, normal on the logarithm of the rate (core/cluster/bands.hpp)
 //     a measured profile           all ops by 1 + common error * normal, each kind of op of a stage by 1 + independent
 //                                  error * normal
 //     campaign.device_spread s     a device is 1 + s * normal times slower, for the whole trial; a group of t is as slow
@@ -12,7 +11,7 @@
 //                                  pipeline each is drawn, and the slowest is waited for
 //     campaign.op_spread s         an op takes 1 + s * normal times as long; absent: of a measured profile or device
 //                                  (p95 - p5) / mean of its readings / 3.29, as of a normal distribution
-// Normal draws farther than three standard deviations are drawn again. What crosses links is not drawn.
+// Normal draws farther than three standard deviations are drawn again.
 // Memory: uniform over the stated band, MemoryNeed::low .. high, at the same place of it on every stage.
 // A need between 60 and 100 on devices of 90 does not fit with probability 1/4.   tests/planner/spread_test.cpp
 #pragma once

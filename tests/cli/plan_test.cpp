@@ -52,6 +52,27 @@ TEST_CASE("plan: a scenario that gives nothing but the global batch is searched 
     CHECK(point.at("samples_per_s") > 200);
 }
 
+TEST_CASE("plan: what is written of an anchored scenario needs the same memory") {
+  const ScratchFolder folder;
+  std::string text = kSmall;
+  text.replace(text.find("micro_batch_size: auto"), sizeof("micro_batch_size: auto") - 1,
+               "micro_batch_size: auto, framework: {anchor: {set: {plan: {stages: 1}, training.micro_batch_size: 1, "
+               "model.layers.0.repeat: 2}, held: 17 MB, allocated: 24 MB}}");
+  const std::string path = folder.path("plan.yaml");
+  const ProgramRun found = plan(text, {"--set", "model.layers.0.repeat=8", "--json", "-o", path});
+  CHECK_MESSAGE(found.status == 0, found.err);
+  const ProgramRun again = run_program({"simulate", path, "--json"});
+  CHECK_MESSAGE(again.status == 0, again.err);
+  const auto result = nlohmann::json::parse(again.out);
+  std::int64_t peak = 0;
+  for (const auto& stage : result.at("stages")) {
+    const auto& need = stage.at("memory_need_bytes");
+    CHECK(need.at("anchored") != 0);
+    peak = std::max(peak, need.at("with_reserve").get<std::int64_t>());
+  }
+  CHECK(nlohmann::json::parse(found.out).at("plans").at(0).at("peak_bytes") == peak);
+}
+
 TEST_CASE("plan: the best plan is a scenario that simulate prices alike") {
   ScratchFolder folder;
   const std::string path = folder.path("plan.yaml");

@@ -201,3 +201,41 @@ TEST_CASE("The time of an all-reduce is the sum of its phases") {
     CHECK(collective.time == sum_of_phases(collective));
   }
 }
+
+TEST_CASE("gather: without a curve half of a ring's all-reduce, on nodes of a curve its own ways") {
+  // Four members, 100 GB/s, 1 us, 8 MB: 3 us + 3/4 * 8 MB / (100 GB/s) = 63 us.
+  CHECK(AllReduceGroup(first(4), Topology(cluster(1, 4)), 4).gather(8 * kMB) == Time{63'000});
+  CHECK(AllReduceGroup(first(4), Topology(cluster(1, 4)), 4).gather(Bytes{0}) == Time{0});
+  CHECK(AllReduceGroup({2}, Topology(cluster(1, 4)), 4).gather(8 * kMB) == Time{0});
+}
+
+namespace {
+
+// A start of 3 us, nothing per hop, and half of the links' 100 GB/s whatever the size; all-gathers of n lose 1/n of it.
+Cluster with_curve() {
+  Cluster result = cluster(1, 4);
+  result.device.collectives =
+      CollectiveCurve{.start = 3, .small = 0.001, .middle = 0.001, .large_start = 3, .large = 0.5, .lost_gather = 1};
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("gather and all-reduce by the device's curve") {
+  // All-reduce of 8 MB: 3 us + 2 * 3/4 * 8 MB / (50 GB/s) = 243 us. All-gather: 3 us + 3/4 * 8 MB / (50 GB/s * 3/4) = 163 us.
+  const Cluster c = with_curve();
+  const AllReduceGroup group(first(4), Topology(c), 4, &c);
+  CHECK(group.best(8 * kMB).time == Time{243'000});
+  CHECK(group.gather(8 * kMB) == Time{163'000});
+}
+
+TEST_CASE("ZeRO-1 scatters the gradients and gathers the weights, each in its own time") {
+  // 8 MB of gradients in fp32, 4 MB of weights in bf16: 163 + (3 + 80) us.
+  const Cluster c = with_curve();
+  const Collective both = AllReduceGroup(first(4), Topology(c), 4, &c).sharded(8 * kMB, 4 * kMB);
+  CHECK(both.time == Time{246'000});
+  CHECK(both.phases.size() == 2);
+  CHECK(both.time == sum_of_phases(both));
+  const AllReduceGroup plain(first(4), Topology(cluster(1, 4)), 4);
+  CHECK(plain.sharded(8 * kMB, 4 * kMB).time == plain.best(8 * kMB).time);
+}

@@ -51,6 +51,30 @@ TEST_CASE("a 7 x 7 / 2 convolution of 3 x 224 x 224 to 64 channels has 118 013 9
   CHECK(conv.forward_bytes.on_device(kFp32, {}) == 4.0 * (3 * 224 * 224 + 64 * 112 * 112));
 }
 
+TEST_CASE("a convolution of one group knows its shape") {
+  const auto shape_of = [](std::int64_t groups) {
+    LayerBuilder layer;
+    const Work work = layer.finish({layer.conv2d(
+        layer.input({4, 9, 7}),
+        {.channels = 6, .kernel_height = 3, .kernel_width = 1, .stride = 2, .padding_height = 1, .groups = groups})});
+    return only(work).convolution;
+  };
+  CHECK(shape_of(1) == ConvolutionShape{4, 9, 7, 6, 5, 4, 3, 1, 2});
+  CHECK(shape_of(2) == ConvolutionShape{});
+}
+
+TEST_CASE("norms over whole images read twice what they sum up first") {
+  const auto bytes = [](Norm kind) {
+    LayerBuilder layer;
+    const Work work = layer.finish({layer.norm(layer.conv2d(layer.input({4, 10, 10}), {.channels = 4}), {kind})});
+    const Operator& norm = work.operators.at(1);
+    return std::pair{norm.forward_bytes.values, norm.input_bytes.values};
+  };
+  CHECK(bytes(Norm::Batch) == std::pair{3 * 400.0, 5 * 400.0});
+  CHECK(bytes(Norm::Instance) == std::pair{3 * 400.0, 5 * 400.0});
+  CHECK(bytes(Norm::Layer) == std::pair{2 * 400.0, 3 * 400.0});
+}
+
 TEST_CASE("the first convolution computes no gradient of the model's own input") {
   LayerBuilder layer;
   const Work work = layer.finish({layer.conv2d(layer.input({3, 8, 8}, false), {.channels = 4})});

@@ -147,10 +147,11 @@ TEST_CASE(
   CHECK(price(4'000).error() == doctest::Approx((1 + std::log(2)) * price(1'000).error()));
   CHECK(price(20'000).beyond == doctest::Approx(std::log(10)));
   CHECK(price(20).beyond == doctest::Approx(std::log(10)));
-  // The ends of the error bar.
-  const auto end = moved(device, 1.645);
-  CHECK(measured_price(*end, {"gelu"}, {1, 50, 10, 0, 1'000})->ns ==
-        doctest::Approx(2'000 * std::exp(1.645 * price(1'000).error())));
+  // The ends of the error bars: of what all times share, and of the operation's own.
+  const auto ns = [](const MeasuredDevice& at) { return measured_price(at, {"gelu"}, {1, 50, 10, 0, 1'000})->ns; };
+  CHECK(ns(*moved(device, 1.645)) == doctest::Approx(2'000 * std::exp(1.645 * 0.003)));
+  CHECK(ns(*moved(device, 1.645, "gelu")) == doctest::Approx(2'000 * std::exp(1.645 * std::hypot(0.03, 0.04))));
+  CHECK(ns(*moved(device, 1.645, "relu")) == 2'000);
   CHECK_FALSE(measured_price(device, {"relu"}, {1, 50, 10, 0, 1'000}).has_value());
 }
 

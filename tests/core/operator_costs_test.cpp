@@ -138,33 +138,60 @@ TEST_CASE("each kind of operator has its own efficiency") {
   CHECK(price(scenario).forward == us(405 + 405));
 }
 
-// A product of 1 GFLOP takes 200 us at 5 TFLOP/s; as a convolution of 3 x 3 with 2.25 times fewer multiplications 88.9
-// us, so its 133.3 us of bytes decide.
-TEST_CASE("Winograd's filtering divides the arithmetic of 3 x 3 convolutions with stride 1, and of nothing else") {
-  Work work = dense_and_norm();
-  work.operators.pop_back();
-  work.operators[0].kind = OperatorKind::Convolution;
-  Efficiency efficiency = share(0.5);
-  efficiency.winograd = 2.25;
-  const auto forward = [&](bool winograd) {
-    work.operators[0].winograd = winograd;
-    Scenario scenario = of_work(work);
-    scenario.cluster.device.efficiency[static_cast<std::size_t>(OperatorKind::Convolution)] = efficiency;
-    return price(scenario).forward;
-  };
-  CHECK(forward(false) == us(205));
-  CHECK(forward(true) == Time{133'333 + 5'000});
-  efficiency.winograd = 1.25;
-  CHECK(forward(true) == us(165));
-
-  const auto is_winograd = [](const Conv2d& conv) {
+// 128 images of 4 x 4, 3 x 3, 128 to 128 channels, one multiprocessor of 1e6 FLOP/us: 150.995 us by minimal filtering
+// (tests/core/kernel_curves_test.cpp), here with 7 us of the curve's launch and 5 us of the device's.
+TEST_CASE("Convolutions are priced by shape in fp32, and by their share in other precisions") {
+  const auto passes = [](std::int64_t groups, Precision precision) {
     LayerBuilder layer;
-    return layer.finish({layer.conv2d(layer.input({16, 32, 32}), conv)}).operators.at(0).winograd;
+    const auto x = layer.conv2d(layer.input({128, 4, 4}), {.channels = 128});
+    const Work work = layer.finish({layer.conv2d(x, {.channels = 128,
+                                                     .kernel_height = 3,
+                                                     .kernel_width = 3,
+                                                     .padding_height = 1,
+                                                     .padding_width = 1,
+                                                     .groups = groups})});
+    Work only = work;
+    only.operators.erase(only.operators.begin());
+    Scenario scenario = of_work(only);
+    Device& device = scenario.cluster.device;
+    device.peak[Precision::Fp32] = device.peak[Precision::Tf32] = FlopRate{1e12};
+    device.memory_bandwidth = Bandwidth{1e18}, device.multiprocessors = 1;
+    for (const OperatorKind kind : {OperatorKind::Convolution, OperatorKind::GroupedConvolution})
+      device.efficiency[static_cast<std::size_t>(kind)] = share(0.25);
+    device.efficiency[static_cast<std::size_t>(OperatorKind::Convolution)]->tiles =
+        ProductCurve{.share = 1, .launch = 7, .operands = 1};
+    scenario.training.precision = precision;
+    return price(scenario, 128);
   };
-  CHECK(is_winograd({.channels = 16, .kernel_height = 3, .kernel_width = 3, .padding_height = 1, .padding_width = 1}));
-  CHECK_FALSE(is_winograd({.channels = 16, .kernel_height = 3, .kernel_width = 3, .stride = 2}));
-  CHECK_FALSE(is_winograd({.channels = 16, .kernel_height = 1, .kernel_width = 3}));
-  CHECK_FALSE(is_winograd({.channels = 16, .kernel_height = 3, .kernel_width = 3, .groups = 16}));
+  for (const Time pass : {passes(1, Precision::Fp32).forward, passes(1, Precision::Fp32).backward_input,
+                          passes(1, Precision::Fp32).backward_weight})
+    CHECK(static_cast<double>(pass.value) == doctest::Approx(162'995).epsilon(1e-5));
+  // 2 * 2048 * 128 * 1152 FLOP at 0.25 TFLOP/s; of two groups half of them.
+  CHECK(static_cast<double>(passes(1, Precision::Tf32).forward.value) == doctest::Approx(2'415'919 + 5'000));
+  CHECK(static_cast<double>(passes(2, Precision::Fp32).forward.value) == doctest::Approx(1'207'960 + 5'000));
+}
+
+// 2 experts of 8 tokens each on one multiprocessor; looped adds 2 * 3 us to the forward of each of two products.
+TEST_CASE("Experts in a loop cost more than fused ones, where products are priced by shape") {
+  const auto passes = [](ExpertProducts products) {
+    LayerBuilder layer;
+    const auto x = layer.linear(layer.input({8, 64}), {.features = 64});
+    Work work = layer.finish({layer.experts(x, {.experts = 2, .active = 2, .hidden = 64})});
+    Scenario scenario = of_work(work);
+    Device& device = scenario.cluster.device;
+    device.peak[Precision::Bf16] = FlopRate{1e12};
+    device.multiprocessors = 1;
+    device.efficiency[static_cast<std::size_t>(OperatorKind::MatrixProduct)] = share(0.25);
+    device.efficiency[static_cast<std::size_t>(OperatorKind::MatrixProduct)]->tiles =
+        ProductCurve{.share = 1, .operands = 1};
+    scenario.training.precision = Precision::Bf16;
+    scenario.training.expert_products = products;
+    return price(scenario);
+  };
+  const auto fused = passes(ExpertProducts::Fused), looped = passes(ExpertProducts::Looped);
+  CHECK((looped.forward - fused.forward).value == doctest::Approx(12'000).epsilon(1e-3));
+  CHECK((looped.backward_input - fused.backward_input).value == doctest::Approx(12'000).epsilon(1e-3));
+  CHECK((looped.backward_weight - fused.backward_weight).value > 16'000);
 }
 
 TEST_CASE("an efficiency curve is interpolated over the logarithm of the work, and flat outside") {

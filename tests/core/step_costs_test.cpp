@@ -95,6 +95,41 @@ TEST_CASE("scatter and gather: each device of a group sends its share, the recei
   CHECK(share.latency == us(1 + 63));
 }
 
+TEST_CASE("message by size: inside a node by the device's curve, between nodes at the share of a NIC that is reached") {
+  Scenario scenario;
+  scenario.model.layers = {layer("a", {}, 8'000'000, 10), layer("b", {0}, 0, 10)};
+  Cluster& cluster = scenario.cluster;
+  cluster.nodes = 2, cluster.devices_per_node = 2;
+  cluster.links.kind = LinkKind::Nvswitch;
+  cluster.links.bandwidth = Bandwidth{100e9};
+  cluster.device.messages = MessageCurve{.start = 10, .small = 0.1, .large = 0.5, .middle = 500};
+  cluster.network.emplace();
+  cluster.network->bandwidth = Bandwidth{10e9}, cluster.network->latency = us(5);
+  Plan plan;
+  plan.schedule = "1f1b", plan.stages = 2, plan.replicas = {1, 1}, plan.recompute.assign(2, Recompute::None);
+  plan.layers = {{0, 1}, {1, 2}};
+  const auto message = [&](std::vector<DeviceId> devices) {
+    plan.device = std::move(devices);
+    return step_costs(plan, CostModel(scenario)).message(0, Direction::Forward, 0, 0);
+  };
+  // 8 MB at 100 GB/s: 80 us on the links; by the curve 10 + min(800, 500) = 510 us.
+  const Message inside = message({0, 1});
+  CHECK(inside.occupancy == us(500));
+  CHECK(inside.latency == us(10));
+  cluster.links.kind = LinkKind::Mesh;  // not measured over these
+  CHECK(message({0, 1}).occupancy == us(80));
+  cluster.links.kind = LinkKind::Nvswitch;
+  // 800 us on the NIC, 5 us, and the start; at a share of 0.8 its bytes take 1000 us.
+  CHECK(message({0, 2}).latency == us(5 + 10));
+  cluster.network->share = 0.8;
+  CHECK(message({0, 2}).occupancy == us(1000));
+  CHECK(message({0, 2}).latency == us(5 + 10));
+  // Beside the traffic of others two nodes take 2^1 times as long: 10 + 2 (1000 + 5) us.
+  cluster.network->contention = 1;
+  CHECK(message({0, 2}).occupancy == us(2 * 1005 - 5));
+  CHECK(message({0, 2}).latency == us(5 + 10));
+}
+
 TEST_CASE("A stage costs the sum of its layers, and a launch per op") {
   const Scenario scenario = with_skips();
   Plan plan = four_stages();

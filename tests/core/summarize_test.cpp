@@ -1,5 +1,6 @@
 // The summary of a timeline: idle time and its causes, the critical path, bubbles, links, speed, and whether it fits.
 // Timelines are small enough to be drawn by hand above each test.
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -405,6 +406,29 @@ TEST_CASE("times that name no batch hold for one sample, and the warning says so
             "times of it"});
   scenario.cost = CostSourceKind::Uniform;  // the stated time is not used
   CHECK(warnings(5).empty());
+}
+
+TEST_CASE("links that something passes without latency are warned about where times are predicted") {
+  World world("1f1b", {.stages = 2, .micro_batches = 1}, 10, 20, 0);  // devices 0 and 1
+  Cluster& cluster = world.scenario.cluster;
+  cluster.nodes = 2, cluster.devices_per_node = 2;
+  cluster.links.kind = LinkKind::Nvswitch;
+  cluster.network.emplace();
+  const auto warned = [&](const std::string& key) {
+    const std::vector<std::string> warnings = world.report().warnings;
+    return std::any_of(warnings.begin(), warnings.end(),
+                       [&](const std::string& each) { return each.starts_with(key + " is 0"); });
+  };
+  CHECK(!warned("cluster.node.links.latency"));  // times are stated
+  world.scenario.cost = CostSourceKind::Roofline;
+  CHECK(warned("cluster.node.links.latency"));
+  CHECK(!warned("cluster.network.latency"));  // nothing passes it
+  cluster.links.latency = ns(1);
+  CHECK(!warned("cluster.node.links.latency"));
+  cluster.devices_per_node = 1;
+  CHECK(warned("cluster.network.latency"));
+  cluster.network->latency = ns(1);
+  CHECK(!warned("cluster.network.latency"));
 }
 
 TEST_CASE("the step of an asynchronous schedule is its batch over the steady rate") {

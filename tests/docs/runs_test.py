@@ -4,7 +4,8 @@
 usage: runs_test.py SOURCE_ROOT BINARY
 
 tests/docs/runs.csv keeps, for every set, figure and subset, how many rows are scored and their mean error. A mean that is
-worse by more than 2 points and a tenth of itself, or fewer rows, fails until the line's column `why` says why and the new
+worse by more than 2 points and a tenth of itself, a share of rows inside their 90 % interval that falls by more than 10 points and by more than
+one row, or fewer rows, fails until the line's column `why` says why and the new
 figures are written; the old mean is then put before the reason, so that it explains this change only. docs/results/runs.md is the output of `reproduce runs --data DIR --md`, and README quotes it.
 PIPEWRIGHT_ACCEPT=1 writes all of it again and reports "skipped" (77). Without the runs (PIPEWRIGHT_TEST_DATA, default
 ../shared/data beside the source tree) the means are not checked: skipped.
@@ -19,17 +20,19 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import started
 
-HEADS = ["set", "figure", "of", "scored", "mean_percent", "why"]
+HEADS = ["set", "figure", "of", "scored", "mean_percent", "inside_percent", "half_width_percent", "why"]
 BEGIN, END = "<!-- runs: written by tests/docs/runs_test.py -->\n", "<!-- /runs -->"
 
 
 def now(document):
-    """{(set, figure, of): (scored, mean in percent)} of what stands in docs/results/runs.md's first table."""
+    """{(set, figure, of): (scored, mean in percent, share inside and half-width of the 90 % interval in percent or "")} of
+    what stands in docs/results/runs.md's first table."""
     figures = {}
     for each in document["sets"]:
         for error in each["errors"]:
             if error["split"] in ("", "subset", "group"):
-                figures[each["set"], error["figure"], error["of"]] = (error["runs"], 100 * error["mean"])
+                interval = [f"{100 * error[key]:.1f}" if error["with_interval"] else "" for key in ("inside", "half_width")]
+                figures[each["set"], error["figure"], error["of"]] = (error["runs"], 100 * error["mean"], *interval)
     return figures
 
 
@@ -42,22 +45,28 @@ def faults(kept, figures):
         if key not in figures:
             found.append(f"{name}: is not compared any more")
             continue
-        scored, mean = figures[key]
+        scored, mean, inside, _ = figures[key]
         before = float(row["mean_percent"])
         if scored < int(row["scored"]):
             found.append(f"{name}: {scored} rows are scored, {row['scored']} were")
         if mean > before + 2 and mean > 1.1 * before:
             found.append(f"{name}: mean error {mean:.2f} %, was {before:.2f} %")
+        if (fewer := float(row.get("inside_percent") or 0) - float(inside or 0)) > 10 and fewer * scored > 100.5:
+            found.append(f"{name}: {inside or 0} % of the rows lie inside their interval, {row['inside_percent']} % did")
     return found
 
 
 def check_of_the_check():
     kept = [{"set": "a", "figure": "time", "of": "all", "scored": "10", "mean_percent": "8.00", "why": ""}]
-    assert not faults(kept, {("a", "time", "all"): (10, 9.9)})
-    assert not faults([{**kept[0], "mean_percent": "40.00"}], {("a", "time", "all"): (10, 43.0)})
-    assert faults(kept, {("a", "time", "all"): (10, 10.1)})
-    assert faults(kept, {("a", "time", "all"): (9, 5.0)})
+    assert not faults(kept, {("a", "time", "all"): (10, 9.9, "", "")})
+    assert not faults([{**kept[0], "mean_percent": "40.00"}], {("a", "time", "all"): (10, 43.0, "", "")})
+    assert faults(kept, {("a", "time", "all"): (10, 10.1, "", "")})
+    assert faults(kept, {("a", "time", "all"): (9, 5.0, "", "")})
     assert faults(kept, {})
+    covered = [{**kept[0], "inside_percent": "90.0"}]
+    assert not faults(covered, {("a", "time", "all"): (10, 8.0, "80.0", "9.0")})
+    assert faults(covered, {("a", "time", "all"): (10, 8.0, "70.0", "9.0")})
+    assert faults(covered, {("a", "time", "all"): (10, 8.0, "", "")})
 
 
 def explained(row):
@@ -70,20 +79,22 @@ def written(figures, kept):
     text = io.StringIO()
     out = csv.writer(text, lineterminator="\n")
     out.writerow(HEADS)
-    for key, (scored, mean) in figures.items():
-        out.writerow([*key, scored, f"{mean:.2f}", why.get(key, "")])
+    for key, (scored, mean, inside, half_width) in figures.items():
+        out.writerow([*key, scored, f"{mean:.2f}", inside, half_width, why.get(key, "")])
     return text.getvalue()
 
 
 def readme_lines(document):
     """A line per set and figure over all rows."""
-    lines = ["| measured runs | figure | fitted on | scored | mean error | median |", "|---|---|--:|--:|--:|--:|"]
+    lines = ["| measured runs | figure | fitted on | scored | mean error | median | inside 90 % | half-width |",
+             "|---|---|--:|--:|--:|--:|--:|--:|"]
     for each in document["sets"]:
         for error in each["errors"]:
             if error["split"] == "":
                 fitted = each["rows"]["fitted"] if each["constants"] else 0
+                interval = [f"{100 * error['inside']:.0f} %", f"{100 * error['half_width']:.1f} %"] if error["with_interval"] else ["-", "-"]
                 lines.append(f"| {each['set']} | {error['figure']} | {fitted} | {error['runs']} | {100 * error['mean']:.1f} % | "
-                             f"{100 * error['median']:.1f} % |")
+                             f"{100 * error['median']:.1f} % | {interval[0]} | {interval[1]} |")
     return "\n".join(lines) + "\n"
 
 

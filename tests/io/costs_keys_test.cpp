@@ -1,6 +1,7 @@
 // Keys of devices, training and plans that price models built from operators.
 #include <doctest/doctest.h>
 
+#include "core/plan/memory_anchor.hpp"
 #include "tests/io/scratch.hpp"
 
 using namespace pipewright;
@@ -107,6 +108,56 @@ TEST_CASE("What a framework holds is read, and written as it was read") {
   CHECK(again.training.framework == read);
 }
 
+TEST_CASE("A measured run is read with its own scenario, and written with what it has differently from that file") {
+  ScenarioText text = tensor_parallel();
+  text.training =
+      "{micro_batch_size: 1, micro_batches: 4, precision: bf16, framework: {communicators: 6, anchor: {set: "
+      "{training.micro_batches: 2, plan.stages: 1, plan.recompute: none}, where: last, held: 1 MiB, allocated: 2 MiB, "
+      "reserved: 3 MiB, in_use: 4 MiB, source: a run}}}";
+  const Scenario scenario = read_text(text, {.set = {"training.micro_batch_size=3"}, .config_path = {}});
+  const auto check = [&](const Scenario& read) {
+    CHECK(read.training.framework.communicators == 6);
+    const MemoryAnchor& anchor = *read.training.framework.anchor;
+    CHECK(anchor.where == std::pair{Where::Last, std::int64_t{0}});
+    CHECK(anchor.held == Bytes{1 << 20});
+    CHECK(anchor.allocated == Bytes{2 << 20});
+    CHECK(anchor.reserved == Bytes{3 << 20});
+    CHECK(anchor.in_use == Bytes{4 << 20});
+    CHECK(anchor.source == "a run");
+    CHECK(anchor.run->training.micro_batches->value == 2);
+    CHECK(anchor.run->training.micro_batch_size->value == 1);  // --set is not what ran
+    CHECK(anchor.run->plan.stages.value == 1);
+    CHECK(anchor.run->plan.recompute.value == std::vector{Recompute::None});
+    CHECK(anchor.run->plan.tensor_parallel.value == 2);
+    CHECK(anchor.run->model.layers.size() == scenario.model.layers.size());
+    CHECK(anchor.run->training.framework.anchor == nullptr);
+  };
+  check(scenario);
+  CHECK(scenario.training.micro_batch_size->value == 3);
+  CHECK(scenario.training.framework.anchor->set.size() == 3);
+  const Scratch scratch;
+  const std::string once = resolved_yaml(scenario);
+  CHECK(once.find("training.micro_batch_size: 1") != std::string::npos);
+  CHECK(once.find("model.") == std::string::npos);  // the same
+  const Scenario again = read_scenario(scratch.write("again.yaml", once));
+  CHECK(again.training.micro_batch_size->value == 3);
+  check(again);
+  CHECK(again.training.framework.anchor->set.size() == 4);
+}
+
+TEST_CASE("The run of an anchor has no anchor of its own") {
+  for (const char* set : {"training.framework.anchor: {allocated: 1 MiB}", "training.framework.anchor.held: 1 MiB",
+                          "training.framework: {anchor: {allocated: 1 MiB}}",
+                          "training: {micro_batch_size: 1, framework: {anchor: {allocated: 1 MiB}}}"}) {
+    ScenarioText text = tensor_parallel();
+    text.training = "{micro_batch_size: 1, micro_batches: 4, framework: {anchor: {allocated: 2 MiB, set: {" +
+                    std::string(set) + "}}}}";
+    CHECK_MESSAGE(
+        error_in(text).find("the run of an anchor has no anchor of its own; remove training") != std::string::npos,
+        error_in(text));
+  }
+}
+
 TEST_CASE("The layers of a family are settled for the precision and the split of the plan") {
   const Scenario alone = read_text(tensor_parallel("{stages: 2}")), shared = read_text(tensor_parallel());
   const auto block = [](const Scenario& scenario) { return scenario.model.layers[2]; };
@@ -154,12 +205,17 @@ TEST_CASE("An efficiency is one share or one growing curve, and says how it is k
   names("{matrix_product: {" + known + "}}", "give one of share and curve");
   names("{matrix_product: {share: 0.5, curve: [[1e9, 0.5]], " + known + "}}", "give one of share and curve");
   names("{matrix_product: {share: 1.5, " + known + "}}", "at most 1");
-  names("{matrix_product: {share: 0.5, band: 1, " + known + "}}", "less than 1");
+  names("{matrix_product: {share: 0.5, band: 0.96, " + known + "}}", "must be at least 0, at most 0.95");
   names("{matrix_product: {curve: [[1e9, 0.5], [1e8, 0.6]], " + known + "}}", "does not grow");
   names("{matrix_product: {curve: [[1e9]], " + known + "}}", "write e.g. [1e9, 0.4]");
   names("{matmul: {share: 0.5, " + known + "}}", "matrix_product");
-  names("{convolution: {share: 0.5, winograd: 5, " + known + "}}", "must be 1 to 4");
-  names("{matrix_product: {share: 0.5, winograd: 2, " + known + "}}", "winograd is of convolutions");
+  const std::string tiles = "tiles: {share: 0.8, fill: 0, launch: 5, operands: 0.5}, ";
+  names("{recurrent: {share: 0.5, " + tiles + known + "}}", "tiles are of matrix_product and convolution");
+  names("{convolution: {" + tiles + known + "}}", "give one of share and curve");
+  names("{convolution: {share: 0.5, " + tiles + known + "}}", "needs multiprocessors");
+  names("{matrix_product: {share: 0.5, " + known + "}}, messages: {start: 1, small: 1, middle: 1, large: 1, band: 1, " +
+            known + "}, host: {band: 1}",
+        "messages.band: \"1\" must be at least 0, at most 0.95");
 }
 
 TEST_CASE("What is not modelled, or cannot be divided, is refused with a way out") {

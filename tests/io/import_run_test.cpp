@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "io/import/kineto.hpp"
+#include "io/import/logged_memory.hpp"
 #include "io/import/training_log.hpp"
 #include "io/writers/writers.hpp"
 #include "tests/io/scratch.hpp"
@@ -219,4 +220,45 @@ TEST_CASE("Hostile gzip data end in an error that names the byte, and never in m
   CHECK(has(trace_error(damaged), "of the gzip data: they are damaged"));
   CHECK(has(trace_error(gzip(std::string(64 << 20, ' '))), "no value for 16 MiB"));  // 64 kB that unpack to 64 MiB
   CHECK(has(trace_error("\x1f\x8b"), "of the gzip data"));
+}
+
+TEST_CASE("memory of a log: what each framework prints, in bytes") {
+  const LoggedMemory megatron = memory_of_line(
+      "[Rank 0] (after 2 iterations) memory (MB) | allocated: 1.5 | max allocated: 2.0 | reserved: 2.5 | max reserved: "
+      "3.0");
+  CHECK(megatron.held == Bytes{3 << 19});
+  CHECK(megatron.allocated == Bytes{2 << 20});
+  CHECK(megatron.reserved == Bytes{3 << 20});
+  const LoggedMemory newer = memory_of_line(
+      "[Rank 1] memory (GB) | mem-allocated-gigabytes: 63.66 | mem-max-allocated-gigabytes: 153.4 | "
+      "mem-max-reserved-gigabytes: 182.2 | mem-alloc-retires: 0");
+  CHECK(newer.held == Bytes{63'660'000'000});
+  CHECK(newer.allocated == Bytes{153'400'000'000});
+  CHECK(newer.reserved == Bytes{182'200'000'000});
+  const LoggedMemory nanotron =
+      memory_of_line(" Memory usage: 1.50MiB. Peak allocated 2.00MiB. Peak reserved: 3.00MiB");
+  CHECK_FALSE(nanotron.held);  // printed in the middle of a step
+  CHECK(memory_of_line("Memory usage: 0.04MiB. Peak allocated: 2.00MiB Peak reserved: 3.00MiB").allocated ==
+        megatron.allocated);
+  CHECK(nanotron.allocated == megatron.allocated);
+  CHECK(nanotron.reserved == megatron.reserved);
+  const LoggedMemory titan = memory_of_line("step: 12  loss:  8.1  memory:  2.50GiB(3.12%)  tps: 3,502");
+  CHECK(titan.reserved == Bytes{std::int64_t{5} << 29});
+  CHECK_FALSE(titan.allocated);
+  CHECK_FALSE(memory_of_line("memory: 2.50 of 80").reserved);
+  CHECK_FALSE(memory_of_line("| max allocated: none |").allocated);
+}
+
+TEST_CASE("memory of a log: of the rank with the most, whose figures belong together") {
+  Files files;
+  const LoggedMemory most =
+      read_logged_memory(files.log("memory (MB) | allocated: 3.0 | max allocated: 4.0 | max reserved: 9.0\n"
+                                   "noise\n"
+                                   "memory (MB) | allocated: 2.0 | max allocated: 5.0 | max reserved: 6.0\n"));
+  CHECK(most.held == Bytes{2 << 20});
+  CHECK(most.reserved == Bytes{6 << 20});
+  CHECK(most.place.line == 3);
+  CHECK(without_folder(error_of([&] {
+          read_logged_memory(files.log("hello\n"));
+        })).starts_with("run.log: no line says what memory was allocated or reserved; expected are Megatron-LM's"));
 }

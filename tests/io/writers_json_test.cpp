@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/plan/campaign.hpp"
+#include "core/plan/memory_anchor.hpp"
 #include "io/writers/shapes.hpp"
 #include "io/writers/writers.hpp"
 #include "tests/support/small_answer.hpp"
@@ -66,7 +67,9 @@ std::set<std::string> written_paths() {
   report.stages[0].memory.owner = report.workers[0].memory.owner = kMessage;
   report.stages[1].memory.owner = report.workers[1].memory.owner = kAllReduce;
   report.stages[0].need.fit = report.workers[0].need.fit = 0.95;
-  report.range = SpeedRange{};
+  report.stages[0].need.communicators = report.workers[0].need.communicators = Bytes{1};
+  full->scenario.training.framework.correction = std::make_shared<const MemoryCorrection>();
+  report.range = SpeedRange{.causes = {RangeCause{}}};
   report.campaign = whole_training();
   full->scenario.cluster.others.emplace_back().nodes = 1;
   ++full->scenario.cluster.nodes;

@@ -1,6 +1,7 @@
 // What the published PipeDream profiles are promised to give. A program of its own, so that without the data (env
 // PIPEWRIGHT_TEST_DATA, default ../shared/data beside the source tree) the test runner shows it as skipped, with the
 // reason, and not as passed.
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -11,7 +12,9 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "core/cost/cost_model.hpp"
 #include "io/import/pipedream.hpp"
+#include "io/read_scenario.hpp"
 #include "planner/cells.hpp"
 #include "planner/graph_cut.hpp"
 #include "planner/partitioners/min_max.hpp"
@@ -78,6 +81,62 @@ TEST_CASE("All seven published profiles load with their published totals") {
     CHECK(totals(back).parameters == sum.parameters);
     CHECK(back.layers.size() == model.layers.size());
   }
+}
+
+namespace {
+
+struct ConvolutionTimes {
+  std::vector<ConvolutionShape> shapes;
+  std::vector<double> forward, backward;  // ms
+};
+
+// By the preset of the V100, of 128 images.
+ConvolutionTimes priced(const Scenario& scenario) {
+  const LayerCosts costs = cost_model(scenario).layers(128);
+  ConvolutionTimes times;
+  for (std::size_t i = 0; i < scenario.model.layers.size(); ++i) {
+    const Work& work = scenario.model.works[static_cast<std::size_t>(scenario.model.layers[i].work)];
+    if (work.operators.empty() || work.operators[0].convolution.channels == 0) continue;
+    times.shapes.push_back(work.operators[0].convolution);
+    times.forward.push_back(static_cast<double>(costs.forward[i].value) * 1e-6);
+    times.backward.push_back(static_cast<double>(costs.backward[i].value) * 1e-6);
+  }
+  return times;
+}
+
+// As profiled, less what the profiler adds to each layer: 0.27 ms to a forward, 0.11 to a backward (with networks
+// other than VGG-16, where the layers are small).
+ConvolutionTimes profiled(const Model& model) {
+  ConvolutionTimes times;
+  for (const Layer& layer : model.layers) {
+    if (layer.name.find("Conv2d") == std::string::npos) continue;
+    times.forward.push_back(static_cast<double>(layer.forward->value) * 1e-6 - 0.27);
+    times.backward.push_back(static_cast<double>(layer.backward->value) * 1e-6 - 0.11);
+  }
+  return times;
+}
+
+}  // namespace
+
+// The profile's times are means over mini-batches, in the first of which the library tries its algorithms for every
+// shape that it has not met before: those layers take 1.2 to 1.4 times as long as later ones of the same shape. So of
+// layers of one shape all but the first count forward, all but the last backward.
+TEST_CASE("VGG-16, which the curve of convolutions was not fitted to, repeats its layers as fast as the curve says") {
+  const Scenario scenario = read_scenario(source_folder() + "/scenarios/pipedream/profiles.yaml",
+                                          {.set = {"cluster.node.device=v100-sxm2-16g", "model={family: vgg16}"},
+                                           .config_path = {source_folder() + "/configs"}});
+  const ConvolutionTimes ours = priced(scenario),
+                         theirs = profiled(read_pipedream_profile(profiles() + "vgg16.txt", 128));
+  REQUIRE(ours.forward.size() == 13);
+  REQUIRE(theirs.forward.size() == 13);
+  double forward = 0, backward = 0;
+  for (std::size_t i = 1; i < ours.shapes.size(); ++i) {
+    if (!(ours.shapes[i] == ours.shapes[i - 1])) continue;
+    forward += std::abs(ours.forward[i] / theirs.forward[i] - 1) / 4;
+    backward += std::abs(ours.backward[i - 1] / theirs.backward[i - 1] - 1) / 4;
+  }
+  CHECK(forward < 0.05);   // 0.022; half of the peak, as other devices have it, is 3.5 times too slow
+  CHECK(backward < 0.10);  // 0.067
 }
 
 // Down-sets of the profiles' graphs after layers without cost have joined their only input.

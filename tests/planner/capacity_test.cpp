@@ -7,10 +7,13 @@
 #include <string>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "core/random.hpp"
 #include "io/scenario_file.hpp"
+#include "planner/anchor.hpp"
 #include "planner/capacity_growth.hpp"
+#include "planner/figures.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/partitioners/fitting.hpp"
 #include "planner/price.hpp"
@@ -79,6 +82,39 @@ TEST_CASE("The search finds what trying every value finds, on one to four stages
         const Capacity found = c.find(kBlocks);
         CHECK(found.largest.value_or(0) == expected);
       }
+}
+
+// The run has none of the reserve of 20 kB, 1500 B less than predicted are held, and half of the activations are there.
+TEST_CASE("With a measured run the search finds what trying every value finds") {
+  for (const int stages : {1, 2, 3})
+    for (const char* memory : {"40 kB", "50 kB", "64 kB"}) {
+      CAPTURE(stages);
+      CAPTURE(memory);
+      ScenarioText text =
+          chain(std::string(memory) + ", reserve: 20 kB", "{stages: " + std::to_string(stages) + ", schedule: gpipe}");
+      const auto figure = [&](const std::string& of) {
+        const Scratch scratch;
+        const Scenario run =
+            read_scenario(scratch.write("x.yaml", text.text()), {.set = {"plan.stages=1"}, .config_path = {}});
+        const CostModel cost = cost_model(run);
+        return static_cast<std::int64_t>(figure_of(price(find_plan(run, cost), cost, Engine::Auto),
+                                                   {.text = of, .figure = Figure::Memory, .of = of}));
+      };
+      const std::int64_t held = figure("held") - 1500;
+      const std::int64_t most = held + (figure("allocated") - figure("held")) / 2;
+      text.training = fmt::format(
+          "{{micro_batch_size: 1, micro_batches: 2, framework: {{anchor: {{set: {{plan: {{stages: 1, schedule: "
+          "gpipe}}}}, held: {} B, allocated: {} B, reserved: {} B, in_use: {} B}}}}}}",
+          held, most, most, most);
+      const Case c(text);
+      const ScenarioWith with = [&](std::int64_t value) { return anchored(c.with(kBlocks)(value)); };
+      std::int64_t expected = 0;
+      for (std::int64_t value = 1; value <= 70; ++value)
+        if (fits(with(value))) expected = value;
+      const Capacity found = capacity(kBlocks, with, {.first = 2});
+      CHECK(found.largest.value_or(0) == expected);
+      CHECK(found.proven);
+    }
 }
 
 // One stage holds everything: 8 B of state per parameter (weight and gradient, SGD). Embedding and head: 16000 B, kept

@@ -1,10 +1,15 @@
 // Measured runs against predictions: averages and ranking worked out by hand, and a fit that must find a known constant.
 #include "planner/measured.hpp"
 
+#include <cmath>
 #include <cstdlib>
 
 #include <doctest/doctest.h>
 
+#include "core/model/layer_builder.hpp"
+#include "planner/figures.hpp"
+#include "planner/find_plan.hpp"
+#include "planner/price.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
 using namespace pipewright;
@@ -69,6 +74,50 @@ TEST_CASE("Averages of magnitudes, the bias with signs, without the runs that we
   CHECK(summaries[1].runs + summaries[2].runs == 3);
   CHECK(summaries[3].runs + summaries[4].runs == 3);
   CHECK(summaries[4].of == "2");
+}
+
+TEST_CASE("The share of rows in their 90 % interval, and the median of its half-widths, of rows that have one") {
+  // Measured 1 s: in 0.9..1.2 and 0.8..1.0, not in 1.1..1.3; the last has no interval, and the fourth is fitted on.
+  std::vector<PredictedRun> runs = {run(2, 8, 1, 0.05), run(3, 8, 1, -0.1), run(4, 8, 1, 0.25), run(5, 8, 1, 0.5),
+                                    run(6, 8, 1, 0)};
+  runs[0].ranges = {FigureRange{0.9, 1.2}}, runs[1].ranges = {FigureRange{0.8, 1.0}};
+  runs[2].ranges = {FigureRange{1.1, 1.3}}, runs[3].ranges = {FigureRange{1.4, 1.6}};
+  runs[3].run.fitted = true;
+  const ErrorSummary all = error_summaries(table(), runs).at(0);
+  CHECK(all.runs == 4);
+  CHECK(all.ranged == 3);
+  CHECK(all.inside == doctest::Approx(2.0 / 3));
+  CHECK(all.half_width == doctest::Approx(0.1 / 0.9));  // of 0.15/1.05, 0.1/0.9 and 0.1/1.25
+}
+
+TEST_CASE("What the model would have to leave out for every fifth line to lie inside its interval") {
+  // Predicted 1 s, 0.9 to 1.2 s, measured 1.3, 1.1 and 0.8 s; line 6 is none of the fifth lines.
+  std::vector<PredictedRun> runs = {run(5, 8, 1, 0), run(10, 8, 1, 0), run(15, 8, 1, 0), run(6, 8, 1, 0)};
+  for (PredictedRun& each : runs)
+    each.ranges = {FigureRange{0.9, 1.2}};
+  runs[0].run.figures = {1.3}, runs[1].run.figures = {1.1}, runs[2].run.figures = {0.8}, runs[3].run.figures = {9};
+  const std::vector<double> needed = left_out_needed(table(), runs);
+  REQUIRE(needed.size() == 3);
+  CHECK(needed[0] == 0);
+  CHECK(needed[1] == doctest::Approx(std::exp(std::sqrt(0.068835 - 0.033241 + 0.005923)) - 1).epsilon(1e-4));
+  CHECK(needed[2] == doctest::Approx(std::exp(std::sqrt(0.049793 - 0.011101 + 0.005923)) - 1).epsilon(1e-4));
+  runs[2].from_operators = false;  // a profile's interval has no such part
+  CHECK(left_out_needed(table(), runs).size() == 2);
+}
+
+TEST_CASE("Times have the interval of the step, rates its inverse, and other figures none") {
+  const Scenario scenario = uniform()({"plan.stages=1", "t=1000"});
+  const CostModel cost(scenario);
+  const Answer answer = price(find_plan(scenario, cost), cost, Engine::Auto);
+  REQUIRE(answer.report.step_time == Time{6'000'000});
+  const std::optional<SpeedRange> range = SpeedRange{.fastest = Time{5'000'000}, .slowest = Time{7'500'000}};
+  const auto of = [&](Figure figure, double value) { return range_of(answer, {.figure = figure}, value, range); };
+  CHECK(of(Figure::StepTime, 0.006)->low == doctest::Approx(0.005));
+  CHECK(of(Figure::StepTime, 0.006)->high == doctest::Approx(0.0075));
+  CHECK(of(Figure::SamplesPerS, 100)->low == doctest::Approx(80));
+  CHECK(of(Figure::SamplesPerS, 100)->high == doctest::Approx(120));
+  CHECK_FALSE(of(Figure::BubbleFraction, 0.1).has_value());
+  CHECK_FALSE(range_of(answer, {.figure = Figure::StepTime}, 0.006, std::nullopt).has_value());
 }
 
 TEST_CASE("Of each model the layout predicted fastest, beside the one measured fastest") {
@@ -172,6 +221,52 @@ TEST_CASE("A fit finds the constant that the runs were made with, and keeps what
   CHECK(std::atof(found.values[0].c_str()) == doctest::Approx(1500).epsilon(0.003));
   CHECK(found.values[1] == "7");
   CHECK(fit(fitted, runs, uniform()).values == found.values);
+}
+
+TEST_CASE("Runs have 90 % intervals unless they are not asked for") {
+  const std::vector<MeasuredRun> runs = {measured(1, 0.006)};
+  const ScenarioOf operators = [](const std::vector<std::string>& set) {
+    Scenario scenario = uniform()(set);
+    LayerBuilder b;
+    scenario.model.works = {b.finish({b.linear(b.input({16, 4}), {.features = 4, .bias = false})})};
+    scenario.model.layers = {{.name = "one", .work = 0}};
+    scenario.model.input_amount = {.values = 64};
+    settle(scenario.model, Bytes{4}, {});
+    scenario.cost = CostSourceKind::Roofline;
+    Device& device = scenario.cluster.device;
+    device.peak[Precision::Fp32] = FlopRate{1e9}, device.memory_bandwidth = Bandwidth{1e9};
+    device.host.operation = Time{20'000}, device.host.band = 0.3;
+    return scenario;
+  };
+  const PredictedRun with = predict(table(), runs, operators).at(0);
+  const PredictedRun without = predict(table(), runs, operators, {}, false).at(0);
+  CHECK(with.range(0).has_value());
+  CHECK(with.from_operators);
+  CHECK_FALSE(predict(table(), runs, uniform()).at(0).from_operators);  // stated times
+  CHECK(without.figures == with.figures);
+  CHECK(without.ranges.empty());
+}
+
+TEST_CASE("What a run counts where some may be faulty") {
+  MeasuredTable asked = table();
+  asked.constants = {{.key = "nobody", .expected = 7, .factor = 2}};
+  asked.faulty = 0.1, asked.noise = 0.1;
+  const auto counts = [&](double factor) { return fit(asked, {measured(1, 0.006 * factor, true)}, uniform()).loss; };
+  CHECK(counts(1.1) == doctest::Approx(1.08).epsilon(0.005));  // off 0.953: -2 ln(0.9 exp(-0.4542) + 0.01)
+  CHECK(counts(10) == doctest::Approx(9.21).epsilon(0.0005));
+  CHECK(counts(100) == doctest::Approx(9.21).epsilon(0.0005));
+}
+
+TEST_CASE("Where some runs may be faulty the fit goes by the others") {
+  MeasuredTable asked = table();
+  asked.constants = {{.key = "t", .unit = "us", .expected = 3000, .factor = 3}};
+  // K = 1, 2, 3 with 2 ms per forward: 12, 18, 24 ms; the run with 4 stages took ten times its 30 ms.
+  const std::vector<MeasuredRun> runs = {measured(1, 0.012, true), measured(2, 0.018, true), measured(3, 0.024, true),
+                                         measured(4, 0.3, true)};
+  asked.faulty = 0.1;
+  CHECK(std::atof(fit(asked, runs, uniform()).values[0].c_str()) == doctest::Approx(2000).epsilon(0.01));
+  asked.faulty = 0;
+  CHECK(std::atof(fit(asked, runs, uniform()).values[0].c_str()) > 3000);
 }
 
 TEST_CASE("Between a run and what is expected the fit takes the middle that their spreads give") {

@@ -94,6 +94,20 @@ TEST_CASE("two copies that send at once share the wire and take twice as long") 
   CHECK(first_shared_link(static_order(two.schedule, two.costs), two.schedule, two.costs) == 0);
 }
 
+TEST_CASE(
+    "messages that reach a quarter of the wire alone do not slow one another, and a stream of them is no faster") {
+  TwoCopies two;
+  for (Message& message : two.costs.messages)
+    message.occupancy = {400};
+  two.costs.messages_last = two.costs.messages;
+  const Timeline timeline = event_order(two.schedule, two.costs);
+  // F 0-10. Both activations 10-410, arrive 413. F 413-423, BW 423-443. Gradients 443-843, 846.
+  CHECK(timeline.workers[1].compute == std::vector<Span>{{{413}, {423}}, {{423}, {443}}});
+  CHECK(timeline.workers[3] == timeline.workers[1]);
+  CHECK(timeline.workers[0].compute[1] == Span{{846}, {866}});
+  CHECK(validate(timeline, two.schedule, two.costs) == "");
+}
+
 TEST_CASE("fifo: the copy whose message is posted first sends first, the other one afterwards") {
   TwoCopies two;
   two.costs.sharing = Sharing::Fifo;

@@ -40,8 +40,8 @@
 //
 // A device that was measured prices layers by what their steps took (cost/measured_times.hpp), where it can.
 //
-// Products and fused attention of a device with curves (core/cluster/kernel_curves.hpp) take what their kernels take, by
-// size, in place of the share.
+// Products, fused attention and convolutions of a device with curves (core/cluster/kernel_curves.hpp) take what their
+// kernels take, by size, in place of the share.
 //
 // One device: 1 GFLOP forward at 10 TFLOP/s * 0.5 = 200 us; 4 MB at 100 GB/s * 0.6 = 66.7 us: 200 us + 5 us.
 // Test: tests/core/cost_sources_test.cpp, tests/core/operator_costs_test.cpp.
@@ -116,7 +116,9 @@ class Roofline final : public CostSource {
         tiles_ = &*products->tiles;
       if (const auto& attention = device_.efficiency[of(OperatorKind::Attention)]) choose_kernel(*attention);
     }
-    if (const auto& convolution = device_.efficiency[of(OperatorKind::Convolution)]) winograd_ = convolution->winograd;
+    if (const auto& convolution = device_.efficiency[of(OperatorKind::Convolution)];
+        used == Precision::Fp32 && convolution && convolution->tiles)
+      convolutions_ = &*convolution->tiles;
     if (device_.measured) measured_.emplace(scenario, device_);
     if (states_times(scenario.model)) speed_ = stated_speed(scenario.cluster, device_class);
     rings_ = slowest_rings(scenario, topology);
@@ -224,8 +226,9 @@ class Roofline final : public CostSource {
       if (!stated) continue;
       const auto [least, most] = std::minmax_element(stated->curve.begin(), stated->curve.end(),
                                                      [](const auto& a, const auto& b) { return a.second < b.second; });
-      const bool by_size =
-          (kind == of(OperatorKind::MatrixProduct) && tiles_) || (kind == of(OperatorKind::Attention) && kernels_);
+      const bool by_size = (kind == of(OperatorKind::MatrixProduct) && tiles_) ||
+                           (kind == of(OperatorKind::Attention) && kernels_) ||
+                           (kind == of(OperatorKind::Convolution) && convolutions_);
       text += (text.empty() ? "by kind: " : ", ") + std::string(kNames[kind]);
       if (by_size) {
         text += kind == of(OperatorKind::Attention) ? std::string(" by size, kernel ") + in_words(kernel_) : " by size";
@@ -237,7 +240,7 @@ class Roofline final : public CostSource {
       text += std::string(" (") +
               in_words(of_kernel ? attention_kernel(*kernels_, kernel_, 128)->provenance : stated->provenance);
       text += (stated->band > 0 ? ", +- " + percent(stated->band) : "");
-      text += (stated->winograd > 1 ? ", 3 x 3 by Winograd" : "") + std::string(")");
+      text += ")";
     }
     if (text.empty()) text = "the same for operators of every kind";
     if (device_.collectives)
@@ -278,23 +281,17 @@ class Roofline final : public CostSource {
       return times * least;
     }
   };
-  // Inside a node sequence parallelism exchanges by a reduce-scatter and an all-gather, which have curves of their own.
-  static Exchange exchange(const Scenario& scenario, const AllReduceGroup& group, bool one_node) {
-    const Cluster& cluster = scenario.cluster;
-    const int n = static_cast<int>(group.members());
+  // Sequence parallelism exchanges by a reduce-scatter and an all-gather, which have ways of their own.
+  static Exchange exchange(const Scenario& scenario, const AllReduceGroup& group) {
+    const double n = static_cast<double>(group.members());
     if (group.ways().empty()) {
       const CollectivePhase ring = group.price(AllReduce::Ring, Bytes{1}).phases.front();
       return {1, {{static_cast<double>(ring.latency.value), ring.bytes, ring.rate.value}}};
     }
-    Exchange result;
-    if (one_node && scenario.plan.sequence_parallel.value) {
-      result.times = 2;
-      for (const CollectiveWay& way : ways_inside(*cluster.device.collectives, CollectiveKind::AllGather, n))
-        result.ways.push_back({way.start * 1e3, (n - 1.0) / n, way.rate * cluster.links.bandwidth.value});
-      return result;
-    }
-    for (const AllReduceGroup::Way& way : group.ways())
-      result.ways.push_back({static_cast<double>(way.start.value), 2.0 * (n - 1) / n, way.rate});
+    const bool halves = scenario.plan.sequence_parallel.value;
+    Exchange result{halves ? 2 : 1, {}};
+    for (const AllReduceGroup::Way& way : halves ? group.gather_ways() : group.ways())
+      result.ways.push_back({static_cast<double>(way.start.value), (halves ? 1 : 2) * (n - 1) / n, way.rate});
     return result;
   }
   // Of the plan's tensor-parallel groups, alike ones once.
@@ -302,14 +299,13 @@ class Roofline final : public CostSource {
     const std::int64_t t = scenario.plan.tensor_parallel.value, devices = scenario.cluster.devices();
     std::vector<Exchange> rings;
     if (t < 2 || t > devices) return rings;
-    const std::int64_t per_node = scenario.cluster.devices_per_node;
     const auto add = [&](std::int64_t lead) {
       if (lead < 0 || lead + t > devices) return;  // the plan is refused elsewhere
       std::vector<DeviceId> members;
       for (std::int64_t member = 0; member < t; ++member)
         members.push_back(static_cast<DeviceId>(lead + member));
       const AllReduceGroup group(std::move(members), topology, scenario.cluster.devices_per_node, &scenario.cluster);
-      Exchange found = exchange(scenario, group, lead / per_node == (lead + t - 1) / per_node);
+      Exchange found = exchange(scenario, group);
       if (std::find(rings.begin(), rings.end(), found) == rings.end()) rings.push_back(std::move(found));
     };
     if (const auto* leads = std::get_if<std::vector<std::int64_t>>(&scenario.plan.placement)) {
@@ -356,10 +352,12 @@ class Roofline final : public CostSource {
   // One pass of a product whose shape is known, by tiles and waves.
   double product_time(const Operator& op, PassKind pass, double samples) const {
     const bool rows = !op.divided && split_.sequence_parallel && !op.gathered;
+    const bool looped = scenario_.training.expert_products == ExpertProducts::Looped && !op.shape.of_sample;
     const auto one = [&](PassKind kind) {
       const bool added = kind == PassKind::Weight && gradient_ > weight_;  // to an fp32 buffer, read and written
       const ProductShape shape = op.shape.call(kind, samples, split_, rows);
-      const double us = product_us(*tiles_, rates_, shape, weight_, added ? 2 * gradient_ : weight_);
+      double us = product_us(*tiles_, rates_, shape, weight_, added ? 2 * gradient_ : weight_);
+      if (looped && shape.batch > 1) us = looped_us(*tiles_, us, shape.batch, kind);
       return op.shape.aligned() ? us : tiles_->launch + (us - tiles_->launch) / kMisaligned;
     };
     // Two factors of activations have a gradient each.
@@ -383,9 +381,13 @@ class Roofline final : public CostSource {
     if (flops <= 0 && bytes <= 0) return 0;
     if (tiles_ && op.shape && flops > 0) return product_time(op, pass, samples);
     if (kernels_ && op.attention.heads > 0) return attention_time(op, pass, samples);
+    if (convolutions_ && op.convolution.channels > 0 && flops > 0)
+      return convolution_us(*convolutions_, rates_, op.convolution, pass, flops / op.forward_flops, weight_,
+                            share(OperatorKind::Memory, bytes)) *
+                 1e3 +
+             static_cast<double>(device_.launch_overhead.value);
     // What only moves bytes computes on the side: at the share that products reach without one of their own.
-    const double compute = op.kind == OperatorKind::Memory ? device_.compute_efficiency
-                                                           : share(op.kind, flops) * (op.winograd ? winograd_ : 1.0);
+    const double compute = op.kind == OperatorKind::Memory ? device_.compute_efficiency : share(op.kind, flops);
     const double arithmetic = flops > 0 ? flops / (peak_ * compute) : 0;
     const double memory = bytes > 0 ? bytes / (bandwidth_ * share(OperatorKind::Memory, bytes)) : 0;
     const auto& stated = device_.efficiency[of(op.kind)];
@@ -529,11 +531,12 @@ class Roofline final : public CostSource {
   const Device& device_;
   TensorParallel split_;
   double weight_, gradient_;  // bytes
-  double peak_ = 0, bandwidth_ = 0, winograd_ = 1, speed_ = 1;
+  double peak_ = 0, bandwidth_ = 0, speed_ = 1;
   FlopRate flop_rate_;
   Bandwidth byte_rate_;
   DeviceRates rates_;
   const ProductCurve* tiles_ = nullptr;                    // nullptr: products take their share of the peak
+  const ProductCurve* convolutions_ = nullptr;             // likewise
   const std::vector<AttentionKernel>* kernels_ = nullptr;  // likewise
   AttentionKernelName kernel_ = AttentionKernelName::Fa2;
   std::optional<MeasuredTimes> measured_;
