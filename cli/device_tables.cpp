@@ -27,7 +27,7 @@ std::string known_as(Provenance provenance, const std::string& source) {
 
 std::string figure_line(const std::string& what, const std::string& value, const std::string& from, int width) {
   const std::string head = "  " + padded(what, 22);
-  return from.empty() ? head + value + "\n" : wrapped(head + padded(value, 18), from, width);
+  return from.empty() ? head + value + "\n" : wrapped(head + padded(value, 17) + " ", from, width);
 }
 
 std::string signed_percent(double share) {
@@ -208,8 +208,8 @@ std::string collectives(const ShownDevice& shown, const CollectiveCurve& curve, 
   if (!shown.links) {
     text = ways(curve, width);
   } else {
-    text = fmt::format("\ncollectives inside a node with links of {} ({}): us (bus bandwidth)\n", to_text(*shown.links),
-                       one_line(shown.links_from));
+    text = fmt::format("\ncollectives inside a node with links of {} ({}): us (share of the links' bandwidth)\n",
+                       to_text(*shown.links), one_line(shown.links_from));
     for (const auto& [kind, words] : kKinds) {
       TextColumn sizes{"bytes", false, false, {}};
       for (const double bytes : shown_bytes())

@@ -98,7 +98,7 @@ constexpr int kLargestPower = 400;  // beyond any double: what lies there overfl
 // Why the head of `text` is no plain decimal number; asked only when it is none.
 std::string no_number(std::string_view text) {
   if (text.empty()) return "is empty";
-  if (text[0] == '-') return "is negative; write 0 or more";
+  if (text[0] == '-') return "is negative";
   if (text[0] == '+') return "starts with a plus sign; leave it out";
   std::string lower(text.substr(0, 4));
   for (char& c : lower)
@@ -371,7 +371,8 @@ Parsed<double> parse_number(std::string_view text) {
   const Split parts = split(text);
   if (parts.why == "is empty" || parts.why == "is no number") return {{}, parts.why + "; write e.g. 0.5"};
   if (!parts.why.empty()) return {{}, parts.why};
-  if (!parts.unit.empty()) return {{}, fmt::format("is no plain number; leave out {}", in_quotes(parts.unit))};
+  if (parts.unit == "%") return {{}, "is a percentage; write it as a fraction: 90 % is 0.9"};
+  if (!parts.unit.empty()) return {{}, fmt::format("is not a plain number; leave out {}", in_quotes(parts.unit))};
   if (const auto value = inexact(parts.number, {"", 1})) return {*value, {}};
   return {{}, "overflows: it is no finite number; write a smaller one"};
 }

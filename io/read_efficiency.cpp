@@ -240,9 +240,10 @@ static void read_kernels(Reader& reader, const At& at, Efficiency& efficiency) {
 static void write_kernels(YamlText& out, std::string_view key, const Efficiency& efficiency) {
   std::string text;
   for (const AttentionKernel& each : efficiency.kernels) {
-    text += fmt::format("{}{{kernel: {}, head_size: {}, forward: {}, backward: {}, provenance: {}, source: {}}}",
+    text += fmt::format("{}{{kernel: {}, head_size: {}, forward: {}, backward: {}{}, provenance: {}, source: {}}}",
                         text.empty() ? "" : ", ", in_words(each.kernel), each.head_size, curve_text(each.forward),
-                        curve_text(each.backward), in_words(each.provenance), json_string(each.source));
+                        curve_text(each.backward), each.band ? ", band: " + value_text(*each.band) : "",
+                        in_words(each.provenance), json_string(each.source));
   }
   if (!text.empty()) out.line(key, "[" + text + "]");
 }

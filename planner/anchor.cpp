@@ -24,6 +24,8 @@ namespace {
 constexpr double kOtherRun = 3;
 
 struct Predicted {
+  const std::string device;
+  Bytes memory;           // of the device
   Bytes held, allocated;  // of the device that the anchor's figures are of
   Bytes rounding;
   double fragmentation;  // of its class
@@ -52,11 +54,14 @@ Predicted predicted(const MemoryAnchor& anchor) {
     const Device& device = run.cluster.device_of(class_of_stage(answer.plan, run.cluster, of.stage));
     Bytes beside{communicating_groups(answer.plan, run, of.stage) * device.communicator.value};
     if (answer.plan.stages > 1) beside += answer.plan.reserve_pipeline;
-    return {part("held"), part("allocated"), of.need.rounding, device.fragmentation, beside};
+    return {device.name,      device.memory,        part("held"), part("allocated"),
+            of.need.rounding, device.fragmentation, beside};
   } catch (const InputError& error) {
-    throw InputError(anchor.place, fmt::format("training.framework.anchor: its run cannot be priced: {}; state under "
-                                               "anchor.set what ran",
-                                               error.what()));
+    throw InputError(anchor.place,
+                     fmt::format("training.framework.anchor: its run cannot be priced: {}; write what ran "
+                                 "under anchor.set, and where the plan is open the whole plan: set: "
+                                 "{{plan: {{stages: 1}}, model.layers: 4}}",
+                                 error.what()));
   }
 }
 
@@ -93,18 +98,37 @@ void refuse_other_run(const MemoryAnchor& anchor, const char* what, double measu
           anchor.allocated ? "is held of between steps, and allocated the peak?" : "add allocated, or leave held out"));
 }
 
+// nvidia-smi shows up to 1 % more than CUDA gives a program.
+void refuse_more_than_there_is(const MemoryAnchor& anchor, const Predicted& run) {
+  const auto check = [&](const char* key, const std::optional<Bytes>& bytes) {
+    if (!bytes || run.memory.value == 0 || number(*bytes) <= 1.05 * number(run.memory)) return;
+    throw InputError(anchor.place, fmt::format("training.framework.anchor.{}: {} are more than a {} has, {}; are the "
+                                               "units right?",
+                                               key, bytes_text(*bytes), run.device, bytes_text(run.memory)));
+  };
+  check("held", anchor.held);
+  check("allocated", anchor.allocated);
+  check("reserved", anchor.reserved);
+  check("in_use", anchor.in_use);
+}
+
 std::string text_of(const MemoryAnchor& anchor, const MemoryCorrection& correction, double measured, Bytes predicted) {
   std::string run;
   for (const auto& [key, value] : anchor.set)
     run += fmt::format("{}{} {}", run.empty() ? "" : ", ", key, value);
   const int figures =
       anchor.held.has_value() + anchor.allocated.has_value() + anchor.reserved.has_value() + anchor.in_use.has_value();
-  std::string text = fmt::format("memory: anchored on {} figure{} of a run{}{}: {} allocated, {} predicted, {:+.1f} %",
-                                 figures, figures == 1 ? "" : "s", run.empty() ? " of the same plan" : " with " + run,
-                                 anchor.source.empty() ? "" : " (" + anchor.source + ")", bytes_text(whole(measured)),
-                                 bytes_text(predicted), 100 * (measured / number(predicted) - 1));
-  text += fmt::format("; carried over: {}{} held, activations x {:.3f}", correction.held.value < 0 ? "-" : "+",
-                      bytes_text(Bytes{std::abs(correction.held.value)}), correction.activations);
+  std::string text =
+      fmt::format("memory: anchored on {} figure{} of a run{}{}: {} allocated{}, {} predicted, {:+.1f} %", figures,
+                  figures == 1 ? "" : "s", run.empty() ? " of the same plan" : " with " + run,
+                  anchor.source.empty() ? "" : " (" + anchor.source + ")", bytes_text(whole(measured)),
+                  anchor.allocated ? "" : fmt::format(" of {} reserved", bytes_text(*anchor.reserved)),
+                  bytes_text(predicted), 100 * (measured / number(predicted) - 1));
+  text += "; carried over: ";
+  if (correction.held.value != 0)
+    text += fmt::format("{}{} held, ", correction.held.value < 0 ? "-" : "+",
+                        bytes_text(Bytes{std::abs(correction.held.value)}));
+  text += fmt::format("activations x {:.3f}", correction.activations);
   if (correction.fragmentation) text += fmt::format(", fragmentation {:.1f} %", 100 * *correction.fragmentation);
   if (correction.reserve) text += fmt::format(", {} of context and libraries", bytes_text(*correction.reserve));
   return text;
@@ -112,12 +136,15 @@ std::string text_of(const MemoryAnchor& anchor, const MemoryCorrection& correcti
 
 MemoryCorrection correction_by(const MemoryAnchor& anchor) {
   const Predicted run = predicted(anchor);
+  refuse_more_than_there_is(anchor, run);
   const double allocated = allocated_of(anchor, run);
   refuse_other_run(anchor, "the memory allocated", allocated, run.allocated);
   if (anchor.held) refuse_other_run(anchor, "the memory held", number(*anchor.held), run.held);
   const double held = anchor.held ? number(*anchor.held) : number(run.held);
   if (allocated < held || (allocated == held && run.allocated > run.held))
     refuse_no_activations(anchor, run, allocated);
+  if (run.allocated > run.held)
+    refuse_other_run(anchor, "what is allocated beyond what is held", allocated - held, run.allocated - run.held);
   MemoryCorrection correction;
   correction.held = whole(held) - run.held;
   if (run.allocated > run.held)

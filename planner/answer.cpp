@@ -51,9 +51,10 @@ std::string communicators_text(const Answer& answer, const Scenario& scenario) {
     const Device& device = scenario.cluster.device_of(class_of_stage(answer.plan, scenario.cluster, k));
     const auto how = device.provenances.find("communicator");
     const auto source = device.sources.find("communicator");
-    text = fmt::format("memory of communicators: {}, {} for each of {} groups of a device{}{}", bytes_text(bytes),
-                       bytes_text(device.communicator), bytes.value / device.communicator.value,
+    text = fmt::format("memory of communicators: {}, {} for each of a device's groups{} ({}){}", bytes_text(bytes),
+                       bytes_text(device.communicator),
                        correction_of(scenario).reserve ? "" : " beyond the first, which its reserve has",
+                       bytes.value / device.communicator.value,
                        how == device.provenances.end()
                            ? ""
                            : fmt::format(" ({}{})", in_words(how->second),
@@ -113,12 +114,17 @@ std::vector<std::string> provenance(const Answer& answer, const CostModel& cost)
   const bool inside = cluster.links.kind != LinkKind::Ideal && cluster.links.latency == Time{};
   const bool between = cluster.network && !cluster.network->ideal && cluster.network->latency == Time{} &&
                        answer.plan.devices() > cluster.devices_per_node;
-  lines.push_back(fmt::format(
-      "not modelled: data loading, kernels that slow down at small micro-batches, memory fragmentation, stragglers{}",
-      answer.plan.devices() == 1 || !(inside || between) ? ""
-      : inside && between                                ? ", latencies of links and network (0: none is stated)"
-      : inside                                           ? ", latency of links inside a node (0: none is stated)"
-                                                         : ", latency between nodes (0: none is stated)"));
+  const auto& products = cluster.device.efficiency[static_cast<std::size_t>(OperatorKind::MatrixProduct)];
+  const bool by_size = scenario.cost == CostSourceKind::Roofline && products && products->tiles;
+  const auto& corrected = scenario.training.framework.correction;
+  const bool fragments = cluster.device.fragmentation > 0 || (corrected && corrected->fragmentation);
+  lines.push_back(fmt::format("not modelled: data loading, {}{}stragglers{}",
+                              by_size ? "" : "kernels that slow down at small micro-batches, ",
+                              fragments ? "" : "memory fragmentation, ",
+                              answer.plan.devices() == 1 || !(inside || between) ? ""
+                              : inside && between ? ", latencies of links and network (0: none is stated)"
+                              : inside            ? ", latency of links inside a node (0: none is stated)"
+                                                  : ", latency between nodes (0: none is stated)"));
   return lines;
 }
 

@@ -338,7 +338,7 @@ std::string shortfall_line(const StageReport& stage) {
   }
   for (const auto& [extra, name] : {std::pair{stage.need.rounding, "rounding"},
                                     {stage.need.fragmentation, "fragmentation"},
-                                    {stage.need.anchored, "by a measured run"}})
+                                    {stage.need.anchored, "added by a measured run"}})
     if (extra != Bytes{}) line += separator + std::string(name) + " " + in_unit(extra, unit, decimals);
   return line + ") of " + in_unit(capacity, unit, decimals) + " " + unit.name;
 }

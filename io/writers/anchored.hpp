@@ -1,12 +1,14 @@
 // What reports say of a need that a measured run corrects.
 #pragma once
 
+#include <cstdlib>
 #include <string>
 
 #include <fmt/format.h>
 
 #include "core/cost/framework_memory.hpp"
 #include "core/plan/report.hpp"
+#include "io/format_quantity.hpp"
 
 namespace pipewright {
 
@@ -14,12 +16,11 @@ inline bool is_anchored(const Scenario& scenario) {
   return scenario.training.framework.correction != nullptr;
 }
 
-// "anchored, +1.2 %: fits"
+// "a measured run adds 1.2 GiB: fits"
 inline std::string anchored_text(const MemoryNeed& need) {
-  const double more = need.model.value == 0
-                          ? 0
-                          : 100 * static_cast<double>(need.anchored.value) / static_cast<double>(need.model.value);
-  return fmt::format("anchored, {:+.1f} %: {}", more, memory_verdict(need));
+  const bool less = need.anchored.value < 0;
+  return fmt::format("a measured run {} {}: {}", less ? "takes off" : "adds",
+                     short_bytes(Bytes{std::abs(need.anchored.value)}), memory_verdict(need));
 }
 
 }  // namespace pipewright

@@ -21,13 +21,14 @@ std::string causes_text(const std::vector<RangeCause>& causes) {
     rest -= each.share;
   }
   if (causes.size() > kMostCauses)
-    text += fmt::format(" · {} others {}", causes.size() - kMostCauses, percent(std::max(rest, 0.0)));
+    text += fmt::format(" · {} other{} {}", causes.size() - kMostCauses, causes.size() == kMostCauses + 1 ? "" : "s",
+                        percent(std::max(rest, 0.0)));
   return text;
 }
 
 std::string halving_text(const SpeedRange& range) {
   if (range.to_halve == 1) return "; that halves the interval";
-  if (range.to_halve == 0) return "; no measurement of a constant halves the interval";
+  if (range.to_halve == 0) return "; no measurement of constants halves it, as the rest is what the model leaves out";
   std::string names;
   int left = range.to_halve;
   for (const RangeCause& each : range.causes)

@@ -145,8 +145,9 @@ class Tables {
         full && short_bytes(full->need.with_reserve) != short_bytes(full->memory.bytes.total()))
       table.notes.push_back(
           fmt::format("peak: what the model holds; the device of stage {} must have {}, with what the "
-                      "allocator rounds up and fragments",
-                      full->stage, short_bytes(full->need.with_reserve)));
+                      "allocator rounds up and fragments{}",
+                      full->stage, short_bytes(full->need.with_reserve),
+                      full->need.anchored.value != 0 ? " and what a measured run adds" : ""));
     for (std::string& line : not_shown())
       table.notes.push_back(std::move(line));
     return table;

@@ -20,6 +20,13 @@ bool skips_a_stage(const Model& model, const Plan& plan) {
   return false;
 }
 
+bool has_experts(const Model& model) {
+  const auto grouped = [](const Operator& op) { return op.shape.groups > 1 && !op.shape.of_sample; };
+  return std::any_of(model.works.begin(), model.works.end(), [&](const Work& work) {
+    return std::any_of(work.operators.begin(), work.operators.end(), grouped);
+  });
+}
+
 }  // namespace
 
 std::vector<std::string> options_without_effect(const Scenario& scenario, const Plan& plan) {
@@ -48,6 +55,11 @@ std::vector<std::string> options_without_effect(const Scenario& scenario, const 
   if (scenario.training.zero > 0 && plan.data_parallel == 1 &&
       std::all_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r == 1; }))
     lines.push_back("training.zero: 1 has no effect: each stage has a single worker, so there is nothing to shard");
+  const Training& training = scenario.training;
+  if (training.execution != Execution::Eager && scenario.cost != CostSourceKind::Roofline)
+    lines.push_back("training.execution has no effect: times of layers are stated or measured, the host's with them");
+  if (training.expert_products == ExpertProducts::Looped && !has_experts(scenario.model))
+    lines.push_back("training.expert_products: looped has no effect: the model has no experts");
   if (plan.skips == Skips::Direct && !skips_a_stage(scenario.model, plan))
     lines.push_back("plan.skips: direct has no effect: no tensor of this partition skips a stage");
   return lines;

@@ -100,7 +100,7 @@ int to_halve(const std::vector<RangeCause>& causes) {
 
 RangeCause left_out() {
   return {.what = "what the model leaves out",
-          .known = fmt::format("+-{:.4g} %, as measured runs show", 100 * kLeftOut),
+          .known = fmt::format("+-{:.4g} %, calibrated on measured runs", 100 * kLeftOut),
           .faster = std::log(1 + kLeftOut),
           .slower = std::log(1 + kLeftOut)};
 }

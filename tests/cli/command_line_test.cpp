@@ -262,13 +262,17 @@ TEST_CASE("check --resolved prints a document for each of several scenarios") {
 
 TEST_CASE("check --resolved prints a scenario that reads the same") {
   ScratchFolder scratch;
-  const ProgramRun resolved = run_program({"check", "--resolved", kQuickstart});
-  REQUIRE(resolved.status == 0);
-  std::ofstream(scratch.path("again.yaml")) << resolved.out;
-  const ProgramRun a = run_program({"simulate", kQuickstart, "--json"});
-  const ProgramRun b = run_program({"simulate", scratch.path("again.yaml"), "--json"});
-  REQUIRE(b.status == 0);
-  CHECK(nlohmann::json::parse(a.out).at("step_time_s") == nlohmann::json::parse(b.out).at("step_time_s"));
+  for (const std::string& file : {std::string(kQuickstart), std::string("scenarios/what_if/llama3-70b.yaml")}) {
+    const ProgramRun resolved = run_program({"check", "--resolved", file});
+    REQUIRE(resolved.status == 0);
+    std::ofstream(scratch.path("again.yaml")) << resolved.out;
+    const ProgramRun a = run_program({"simulate", file, "--json"});
+    const ProgramRun b = run_program({"simulate", scratch.path("again.yaml"), "--json"});
+    REQUIRE(b.status == 0);
+    const auto stated = nlohmann::json::parse(a.out), read = nlohmann::json::parse(b.out);
+    CHECK(stated.at("step_time_s") == read.at("step_time_s"));
+    CHECK(stated.at("interval_90") == read.at("interval_90"));
+  }
 }
 
 TEST_CASE("check reads models, devices and clusters by what they hold") {

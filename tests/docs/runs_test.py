@@ -91,9 +91,8 @@ def readme_lines(document):
     for each in document["sets"]:
         for error in each["errors"]:
             if error["split"] == "":
-                fitted = each["rows"]["fitted"] if each["constants"] else 0
                 interval = [f"{100 * error['inside']:.0f} %", f"{100 * error['half_width']:.1f} %"] if error["with_interval"] else ["-", "-"]
-                lines.append(f"| {each['set']} | {error['figure']} | {fitted} | {error['runs']} | {100 * error['mean']:.1f} % | "
+                lines.append(f"| {each['set']} | {error['figure']} | {each['rows']['fitted']} | {error['runs']} | {100 * error['mean']:.1f} % | "
                              f"{100 * error['median']:.1f} % | {interval[0]} | {interval[1]} |")
     return "\n".join(lines) + "\n"
 

@@ -119,7 +119,7 @@ TEST_CASE("Quantities without or with the wrong unit are refused") {
         "\"0 GB/s\" must be more than 0; for links that take no time write kind: ideal");
   holds(with_links("kind: mesh"), "cluster.node.links.bandwidth is missing");
   holds(with_links("kind: mash"), "cluster.node.links.kind: unknown \"mash\"; did you mean \"mesh\"?");
-  holds(with_layers("{forward: -1 ms}"), "model.layers.0.forward: \"-1 ms\" is negative; write 0 or more");
+  holds(with_layers("{forward: -1 ms}"), "model.layers.0.forward: \"-1 ms\" is negative");
   holds(with_layers("{forward: .nan}"), "\".nan\" is not a number (NaN)");
   holds(with_layers("{forward: 1e30 s}"), "overflows: the longest time is 2^62 ns");
   holds(with_layers("{forward: 010 ms}"), "starts with a zero");

@@ -306,7 +306,13 @@ TEST_CASE("anchor: what is wrong with it, and the way out") {
   CHECK(has(error("set: {model.layers: 2}"), "has no figure to go by; write allocated, reserved or log"));
   CHECK(has(error("held: 2 MB, allocated: 1 MB"), "held is more than allocated, which holds it; are the units right?"));
   CHECK(has(error("allocated: 1 MB, in_use: 2 MB"), "in_use says nothing without reserved; add it"));
-  CHECK(has(error("allocated: 900 GB"), "too far apart to carry over; is anchor.set what ran"));
+  CHECK(has(error("allocated: 900 GB"), "training.framework.anchor.allocated: 838.2 GiB are more than a "));
+  const Told same = told(scenario(""));
+  CHECK(has(error("allocated: " + bytes(4 * same.of("allocated"))), "too far apart to carry over; is anchor.set what"));
+  const double rest = same.of("allocated") - same.of("held");
+  const std::string held = "held: " + bytes(same.of("held")) + ", allocated: ";
+  CHECK(has(error(held + bytes(same.of("held") + rest / 4)), "what is allocated beyond what is held was"));
+  CHECK(error(held + bytes(same.of("held") + rest / 2)) == "");
   CHECK(has(error("allocated: " + bytes(told(scenario("")).of("held") - 1)), "add held, so that both are told apart"));
   CHECK(has(error("allocated: 1 MB, set: {model.layers: x}"), "the run that it sets cannot be read"));
   CHECK(has(error("allocated: 1 MB, set: {plan.stages: 9}"), "its run cannot be priced"));

@@ -25,6 +25,15 @@ TEST_CASE("A plan whose options all do something gets no warning") {
   CHECK(warnings(scenario).empty());
 }
 
+TEST_CASE("How kernels are launched and experts computed has no effect where times are stated") {
+  Scenario scenario = uniform_scenario();
+  scenario.training.execution = Execution::Graphs, scenario.training.expert_products = ExpertProducts::Looped;
+  const auto lines = warnings(scenario);
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0].starts_with("training.execution has no effect: "));
+  CHECK(lines[1] == "training.expert_products: looped has no effect: the model has no experts");
+}
+
 TEST_CASE("Vertical sync with a flush has no effect") {
   Scenario scenario = uniform_scenario();
   scenario.plan.vertical_sync = true;

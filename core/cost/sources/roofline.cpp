@@ -237,9 +237,10 @@ class Roofline final : public CostSource {
         if (most->second > least->second) text += " to " + percent(most->second);
       }
       const bool of_kernel = by_size && kind == of(OperatorKind::Attention);
-      text += std::string(" (") +
-              in_words(of_kernel ? attention_kernel(*kernels_, kernel_, 128)->provenance : stated->provenance);
-      text += (stated->band > 0 ? ", +- " + percent(stated->band) : "");
+      const AttentionKernel* kernel = of_kernel ? attention_kernel(*kernels_, kernel_, 128) : nullptr;
+      const double band = kernel ? kernel->band.value_or(stated->band) : stated->band;
+      text += std::string(" (") + in_words(kernel ? kernel->provenance : stated->provenance);
+      text += band > 0 ? ", +- " + percent(band) : "";
       text += ")";
     }
     if (text.empty()) text = "the same for operators of every kind";
