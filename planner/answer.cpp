@@ -40,7 +40,8 @@ std::string memory_provenance(const Device& device) {
                      reserve.empty() ? "" : ", of it " + reserve + " is reserved before the model gets any");
 }
 
-// "memory of communicators: 1.3 GiB for 2 of 3 groups that a device is in (measured: ...)"; "": they take none.
+// "memory of communicators: 1.3 GiB: 2 groups of a device beyond the one that its reserve has, 656 MiB each (measured: ...)";
+// "": they take none.
 std::string communicators_text(const Answer& answer, const Scenario& scenario) {
   Bytes most;
   std::string text;
@@ -51,14 +52,14 @@ std::string communicators_text(const Answer& answer, const Scenario& scenario) {
     const Device& device = scenario.cluster.device_of(class_of_stage(answer.plan, scenario.cluster, k));
     const auto how = device.provenances.find("communicator");
     const auto source = device.sources.find("communicator");
-    text = fmt::format("memory of communicators: {}, {} for each of a device's groups{} ({}){}", bytes_text(bytes),
-                       bytes_text(device.communicator),
-                       correction_of(scenario).reserve ? "" : " beyond the first, which its reserve has",
-                       bytes.value / device.communicator.value,
-                       how == device.provenances.end()
-                           ? ""
-                           : fmt::format(" ({}{})", in_words(how->second),
-                                         source == device.sources.end() ? "" : ": " + source->second));
+    const std::int64_t groups = bytes.value / device.communicator.value;
+    text = fmt::format(
+        "memory of communicators: {}: {} group{} of a device{}, {} each{}", bytes_text(bytes), groups,
+        groups == 1 ? "" : "s", correction_of(scenario).reserve ? "" : " beyond the one that its reserve has",
+        bytes_text(device.communicator),
+        how == device.provenances.end() ? ""
+                                        : fmt::format(" ({}{})", in_words(how->second),
+                                                      source == device.sources.end() ? "" : ": " + source->second));
   }
   return text;
 }
