@@ -15,12 +15,9 @@
 namespace pipewright {
 namespace {
 
-// A negative amount's advice is of numbers in general; here 0 is refused, too.
 Parsed<double> some_amount(std::string_view text) {
-  constexpr std::string_view general = "write 0 or more";
   Parsed<double> amount = parse_amount(text);
-  if (const std::size_t at = amount.why.find(general); at != std::string::npos)
-    amount.why.replace(at, general.size(), "write more than 0, e.g. 15T");
+  if (!amount.value && text.starts_with('-')) amount.why += "; write more than 0, e.g. 15T";
   return amount;
 }
 
