@@ -87,8 +87,7 @@ TEST_CASE("A list of a million entries is read, two million values are the limit
 
 TEST_CASE("What is no text is refused before it is parsed") {
   CHECK(refusal(std::string("SQLite format 3\0\x10", 17)) ==
-        "x.yaml: is an SQLite database, not YAML; rows of a sweep are shown by `pipewright sweep FILE`, an export of "
-        "Nsight Systems is read by `pipewright import nsys FILE`");
+        "x.yaml: is an SQLite database, not YAML; rows of a sweep are shown by `pipewright sweep FILE`");
   CHECK(refusal(std::string("a: 1\nb: \0x", 9)) == "x.yaml:2:4: byte 0x00 is no text; the file must be UTF-8 text");
   CHECK(refusal("\x7f"
                 "ELF\x02") == "x.yaml:1:1: byte 0x7f is no text; the file must be UTF-8 text");
