@@ -33,7 +33,6 @@ constexpr std::array kDocuments = {
     Document{"reproduction", "pipewright.reproduction/1", reproduction_shape},
     Document{"measured-runs", "pipewright.measured-runs/2", measured_runs_shape},
     Document{"fit", "pipewright.fit/2", fit_shape},
-    Document{"profile-plans", "pipewright.profile-plans/1", profile_plans_shape},
     Document{"calibration", "pipewright.calibration/1", calibration_shape},
     Document{"device-calibration", "pipewright.device-calibration/1", device_calibration_shape},
     Document{"study", "pipewright.study/1", study_settings_shape},

@@ -15,6 +15,5 @@ JsonShape compared_runs_shape();  // compare_runs.cpp
 JsonShape study_summary_shape();  // accuracy/summary_files.cpp
 JsonShape check_shape();          // check.cpp
 JsonShape doctor_shape();         // doctor_text.cpp
-JsonShape profile_plans_shape();  // reproduce_profiles.cpp
 
 }  // namespace pipewright
