@@ -11,14 +11,12 @@
 #include <fmt/format.h>
 
 #include "cli/campaign_options.hpp"
-#include "cli/shapes.hpp"
 #include "cli/terminal.hpp"
 #include "cli/validate_import.hpp"
 #include "core/check.hpp"
 #include "io/format_quantity.hpp"
 #include "io/import/run_file.hpp"
 #include "io/utf8.hpp"
-#include "io/writers/json_text.hpp"
 #include "runtime/measurement.hpp"
 
 namespace pipewright {
@@ -109,35 +107,16 @@ std::string table(const std::vector<Row>& rows) {
   return text;
 }
 
-void write_rows(JsonText& json, std::string_view key, const std::vector<Row>& rows) {
-  json.key(key).open('[');
-  for (const Row& row : rows) {
-    json.open('{').field("what", row.what);
-    json.field("unit", row.kind == Kind::Time ? "s" : row.kind == Kind::Bytes ? "byte" : "");
-    json.field("a", row.a).field("b", row.b).close();
-  }
-  json.close();
-}
-
 int two_runs(const Arguments& arguments) {
-  for (const char* option : {"--set", "--set-a", "--set-b", "--output"})
+  for (const char* option : {"--set", "--set-a", "--set-b", "--output", "--json"})
     if (arguments.has(option))
-      throw InputError(std::string(option) + ": is for scenarios, not for two measured runs; leave it out" +
-                       (option == std::string_view("--output") ? ", and write --json > FILE" : ""));
+      throw InputError(std::string(option) + ": is for scenarios, not for two measured runs; leave it out");
   const std::vector<std::string>& paths = arguments.positional;
   const ImportedRun a = read_run_file(paths[0]), b = read_run_file(paths[1]);
   const std::vector<Row> figures = common(a, b);
   if (figures.empty())
     throw InputError("compare: " + paths[0] + " and " + paths[1] +
                      " have no figure in common; compare two logs or two traces");
-  if (arguments.has("--json")) {
-    JsonText json;
-    json.open('{').field("schema", "pipewright.compared-runs/1").field("a", paths[0]).field("b", paths[1]);
-    write_rows(json, "figures", figures);
-    json.close();
-    print(std::move(json).text());
-    return kDone;
-  }
   print(fmt::format("two measured runs\n  A  {} ({})\n  B  {} ({})\n\n{}", one_line(paths[0]),
                     one_line(a.source.format), one_line(paths[1]), one_line(b.source.format), table(figures)));
   return kDone;
@@ -166,13 +145,6 @@ int compare_runs(const Arguments& arguments) {
   if (!set.empty()) asked.options["--set"] = set;
   if (arguments.has("--json")) asked.options["--json"] = {""};
   return validate_import(asked, std::nullopt);
-}
-
-JsonShape compared_runs_shape() {
-  using namespace shape;
-  const JsonShape rows = list(
-      object({{"what", text()}, {"unit", one_of({"s", "byte", ""})}, {"a", maybe(number())}, {"b", maybe(number())}}));
-  return bare_document("pipewright.compared-runs/1", {{"a", text()}, {"b", text()}, {"figures", rows}});
 }
 
 }  // namespace pipewright

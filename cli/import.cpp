@@ -2,26 +2,23 @@
 #include <algorithm>
 #include <array>
 #include <string>
-#include <vector>
 
 #include "cli/commands.hpp"
 #include "cli/import_formats.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
-#include "io/writers/made_json.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 7> kOptions = {{
+constexpr std::array<Option, 6> kOptions = {{
     {"--batch", "", "N", "pipedream: samples that the profile was taken with (default: derived from its input tensor)"},
     {"--sequence-length", "", "N", "hf: tokens of a sample (default: the longest that the configuration states)"},
     {"--target-length", "", "N", "hf: tokens of a decoder behind an encoder (default: as the encoder)"},
     {"--attention", "", "KIND", "hf: flash or materialised (default: flash)"},
     {"--next-token-modules", "", "N", "hf: how many of the configuration's are built (default: none)"},
     {"--output", "-o", "FILE", "write FILE (default: standard output)"},
-    {"--json", "", "", "one JSON document on standard output: what the YAML says, and the file it was written to"},
 }};
 
 // The same list for completion, which needs it without running anything.
@@ -55,15 +52,9 @@ int run(const Arguments& arguments) {
   if (!output.empty()) {
     write_file(output, yaml);
     note("wrote " + output + " (" + std::string(format.gives) + ")");
-  }
-  if (arguments.has("--json"))
-    print(import_json({.format = std::string(format.name),
-                       .file = path,
-                       .gives = std::string(format.gives),
-                       .yaml = yaml,
-                       .written = output.empty() ? std::vector<std::string>{} : std::vector{output}}));
-  else if (output.empty())
+  } else {
     print(yaml);
+  }
   return kDone;
 }
 

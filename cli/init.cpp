@@ -14,7 +14,6 @@
 #include "io/quote.hpp"
 #include "io/read_scenario.hpp"
 #include "io/utf8.hpp"
-#include "io/writers/made_json.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {
@@ -22,11 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<Option, 4> kOptions = {{
+constexpr std::array<Option, 3> kOptions = {{
     {"--model", "", "NAME|FILE", "a name of configs/models, a model file, or a Hugging Face config.json (llama3-8b)"},
     {"--cluster", "", "NAME|FILE", "a name of configs/clusters, or a cluster file (dgx-h100x8)"},
     {"--batch", "", "N", "samples of an optimizer step (128)"},
-    {"--json", "", "", "one JSON document on standard output: what was written, and what comes next"},
 }};
 
 // A path as the file names it, which is relative to its own folder; else a name.
@@ -97,10 +95,7 @@ int run(const Arguments& arguments) {
   write_file(file, text);
   try {
     const std::string what = checked_file(file, options);
-    if (arguments.has("--json"))
-      print(init_json({.file = file, .holds = what, .next = "pipewright plan " + shell_path(file)}));
-    else
-      print(fmt::format("wrote {} ({})\nnext: pipewright plan {}\n", one_line(file), what, shell_path(file)));
+    print(fmt::format("wrote {} ({})\nnext: pipewright plan {}\n", one_line(file), what, shell_path(file)));
   } catch (const InputError& error) {
     std::error_code ignored;
     fs::remove(file, ignored);

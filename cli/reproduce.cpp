@@ -22,7 +22,6 @@
 #include "core/ending.hpp"
 #include "io/scenario_file.hpp"
 #include "io/writers/accuracy.hpp"
-#include "io/writers/list_json.hpp"
 #include "planner/anchor.hpp"
 #include "runtime/signals.hpp"
 
@@ -254,14 +253,7 @@ std::vector<TableResult> published_with(const Arguments& arguments, Opened& open
   return evaluated(files);
 }
 
-std::string list_of_names(bool json) {
-  if (json) {
-    std::vector<ListEntry> entries;
-    for (const auto* table : {&published(), &measured_runs()})
-      for (const Published& each : *table)
-        entries.push_back({std::string(each.name), std::string(each.what), ""});
-    return list_json("tables", entries);
-  }
+std::string list_of_names() {
   std::string text = "tables that ship with pipewright:\n";
   for (const Published& each : published())
     text += fmt::format("  {:<18}  {}\n", each.name, each.what);
@@ -306,7 +298,9 @@ void refuse_two_forms(const Arguments& arguments) {
 int run(const Arguments& arguments) {
   const bool all = arguments.has("--all");
   if (arguments.positional.empty() && !all) {
-    print(list_of_names(arguments.has("--json")));
+    if (arguments.has("--json"))
+      throw InputError("reproduce: --json is of tables; name one (pipewright reproduce lists them), or write --all");
+    print(list_of_names());
     return kDone;
   }
   refuse_two_forms(arguments);

@@ -342,9 +342,8 @@ TEST_CASE("plan --for: launch writes the plan as it is, and the ranking says wha
     const auto ranking = nlohmann::json::parse(planned.out);
     CHECK_FALSE(ranking["framework"].get<std::string>().empty());
     CHECK_FALSE(ranking["restricted"].empty());
-    const ProgramRun launched = run_program({"launch", path, "--for", framework, "--json"});
+    const ProgramRun launched = run_program({"launch", path, "--for", framework});
     CHECK(launched.status == 0);
-    CHECK(nlohmann::json::parse(launched.out)["differences"].empty());
     CHECK(launched.err.find("not as planned") == std::string::npos);
   }
 }

@@ -143,44 +143,9 @@ TEST_CASE("init refuses what there is not, and leaves nothing behind") {
   CHECK(contains(error_of({"init", "README.md", "--model", "gpt2"}), "is there already"));
 }
 
-TEST_CASE("check --json tells of every file what it holds, or its errors, and changes no exit status") {
-  const ScratchFolder folder;
-  std::ofstream(folder.path("bad.yaml")) << "model: gpt2\nplans: 3\n";
-  const ProgramRun run = run_program({"check", kQuickstart, folder.path("bad.yaml"), "--json"});
-  CHECK(run.status == 2);
-  CHECK(run.err == "");
-  CHECK(contains(run.out, "\"schema\": \"pipewright.check/1\""));
-  CHECK(contains(run.out, "\"holds\": \"scenario, 24 layers on 4 stages, 1f1b\""));
-  CHECK(contains(run.out, "bad.yaml:2:1"));
-  CHECK(run_program({"check", kQuickstart, "--json"}).status == 0);
-}
-
-TEST_CASE("check --resolved --json holds every value") {
-  const std::string all = run_program({"check", kQuickstart, "--resolved", "--json"}).out;
-  CHECK(contains(all, "\"resolved\": {"));
-  CHECK(contains(all, "\"schedule\": \"1f1b\""));
-  CHECK(!contains(run_program({"check", kQuickstart, "--json"}).out, "resolved"));
-}
-
-TEST_CASE("show --json lists what there is with its file") {
-  const ProgramRun devices = run_program({"show", "devices", "--json"});
-  CHECK(devices.status == 0);
-  CHECK(contains(devices.out, "\"schema\": \"pipewright.show/1\""));
-  CHECK(contains(devices.out, "\"name\": \"h100-sxm-80g\""));
-  CHECK(contains(devices.out, "devices/h100-sxm-80g.yaml\""));
-  CHECK(contains(run_program({"show", "schedules", "--json"}).out, "\"name\": \"1f1b\""));
-  const std::string one = run_program({"show", "devices", "h100-sxm-80g", "--json"}).out;
-  CHECK(contains(one, "\"name\": \"h100-sxm-80g\""));
-  CHECK(contains(one, "\"value\": \"79.11 GiB\""));
-  CHECK(!contains(one, "\"name\": \"v100"));
-  CHECK(contains(error_of({"show", "devices", "h100", "--json"}), "unknown \"h100\""));
-  const ScratchFolder broken;
-  std::filesystem::create_directories(broken.path("models"));
-  std::ofstream(broken.path("models/mine.yaml")) << "model: {family: gpt, layers: x}\n";
-  const ProgramRun mine =
-      run_program({"show", "models", "mine", "--json"}, {.settings = {"PIPEWRIGHT_PATH=" + broken.path("")}});
-  CHECK(mine.status == 2);
-  CHECK(contains(mine.err, "mine.yaml:1:30: model.layers: \"x\" is not a whole number"));
+TEST_CASE("show --json is of a device, not of a list") {
+  CHECK(contains(run_program({"show", "device", "h100-sxm-80g", "--json"}).out, "\"name\": \"h100-sxm-80g\""));
+  CHECK(contains(error_of({"show", "devices", "--json"}), "--json: is for `show device NAME`, not for show devices"));
 }
 
 }  // namespace
