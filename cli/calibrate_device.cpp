@@ -36,7 +36,6 @@
 #include "io/quantity.hpp"
 #include "io/read_file.hpp"
 #include "io/read_scenario.hpp"
-#include "io/writers/calibration_json.hpp"
 #include "io/writers/fit_plot.hpp"
 #include "io/writers/writers.hpp"
 #include "io/yaml.hpp"
@@ -205,10 +204,7 @@ int calibrate_device(const Arguments& arguments) {
   const std::optional<Device> made = preset_until_then(measured, name_of(outputs, measured), device->memory());
   if (!made) return interrupted("no preset is made: too little was measured until then");
   const Device& preset = *made;
-  if (arguments.has("--json"))
-    print(device_calibration_json(measured, preset, outputs));
-  else
-    print(outputs.empty() ? device_yaml(preset) : fit_table(measured));
+  print(outputs.empty() ? device_yaml(preset) : fit_table(measured));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     write_file(outputs[i], endings[i] == 0 ? device_yaml(preset) : fit_svg(measured));
     const std::string path = outputs[i].find('/') == std::string::npos ? "./" + outputs[i] : outputs[i];

@@ -53,7 +53,7 @@ std::shared_ptr<const Campaign> whole_training() {
   Campaign campaign{.length = "1M samples", .samples = 1e6, .steps = 1000, .duration = 86400, .devices = 4};
   campaign.days_low = 0.9, campaign.days_high = 1.1, campaign.missing = {"cost: no price"}, campaign.known = {"time"};
   campaign.energy = Energy{1}, campaign.energy_most = Energy{2};
-  campaign.goodput = GoodputReport{.formula = 0.9, .trials = 20};
+  campaign.goodput = GoodputReport{.formula = 0.9};
   campaign.spread = SpreadReport{.trials = 20, .step_time = Quantiles{}, .memory = Quantiles{}};
   return std::make_shared<const Campaign>(campaign);
 }

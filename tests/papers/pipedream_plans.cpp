@@ -1,4 +1,4 @@
-#include "planner/pipedream_plans.hpp"
+#include "tests/papers/pipedream_plans.hpp"
 
 #include <algorithm>
 

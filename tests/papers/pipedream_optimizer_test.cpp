@@ -1,4 +1,4 @@
-#include "planner/partitioners/pipedream.hpp"
+#include "tests/papers/pipedream_optimizer.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-// PipeDream's own plan for a scenario, as a baseline: its optimizer (partitioners/pipedream.hpp) on the chain of layers
+// PipeDream's own plan for a scenario, as a baseline: its optimizer (pipedream_optimizer.hpp) on the chain of layers
 // in their order, one level of machines where every worker is a node of its own or all are in one node, else two.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 #include "core/cost/cost_model.hpp"
 #include "core/plan/plan.hpp"
-#include "planner/partitioners/pipedream.hpp"
+#include "tests/papers/pipedream_optimizer.hpp"
 
 namespace pipewright {
 
