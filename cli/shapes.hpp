@@ -12,7 +12,7 @@ JsonShape imported_shape();       // imported_outputs.cpp
 JsonShape log_shape();            // imported_log.cpp: a part of it
 JsonShape trace_shape();          // imported_trace.cpp: likewise
 JsonShape compared_runs_shape();  // compare_runs.cpp
-JsonShape study_summary_shape();  // accuracy/summary_files.cpp
+JsonShape study_summary_shape();  // accuracy.cpp
 JsonShape check_shape();          // check.cpp
 JsonShape doctor_shape();         // doctor_text.cpp
 JsonShape profile_plans_shape();  // reproduce_profiles.cpp

@@ -24,8 +24,6 @@ JsonShape init_shape();                // made_json.cpp
 JsonShape import_shape();              // made_json.cpp
 JsonShape merge_shape();               // made_json.cpp
 JsonShape launch_shape();              // made_json.cpp
-JsonShape study_record_shape();        // io/study_record.cpp
-JsonShape study_settings_shape();      // io/study_record.cpp
 
 // Parts of several documents.
 JsonShape memory_shape();    // json.cpp: bytes by category and their sum

@@ -201,11 +201,4 @@ TEST_CASE("calibrate --json has the profile's times in seconds, and a whole devi
   CHECK(device["written"] == json::array());
 }
 
-TEST_CASE("accuracy --summary --json is the empty table where nothing was measured") {
-  const json summary = document_of({"accuracy", "--summary", "--json"}, 0);
-  CHECK(summary["schema"] == "pipewright.study-summary/1");
-  CHECK(summary["attempts"] == json::array());
-  CHECK_FALSE(summary.contains("written"));
-}
-
 }  // namespace pipewright

@@ -39,8 +39,7 @@ DOCUMENTS = {
     "compared-runs": "pipewright.compared-runs/1", "reproduction": "pipewright.reproduction/1",
     "measured-runs": "pipewright.measured-runs/2", "fit": "pipewright.fit/2",
     "profile-plans": "pipewright.profile-plans/1", "calibration": "pipewright.calibration/1",
-    "device-calibration": "pipewright.device-calibration/1", "study": "pipewright.study/1",
-    "study-record": "pipewright.study-record/1", "study-summary": "pipewright.study-summary/1",
+    "device-calibration": "pipewright.device-calibration/1", "study-summary": "pipewright.study-summary/2",
     "check": "pipewright.check/1", "doctor": "pipewright.doctor/1", "show": "pipewright.show/1",
     "layers": "pipewright.layers/1", "import": "pipewright.import/1", "launch": "pipewright.launch/1",
     "merge": "pipewright.merge/1", "init": "pipewright.init/1",
@@ -156,8 +155,8 @@ def written_documents(folder):
         "0", "-o", folder / "two", statuses=judged)
     ask("calibrate", SMALL, "--budget", "50 ms", "-o", folder / "profile.yaml")
     ask("calibrate", "--backend", "cpu", "--budget", "1 ms")
-    ask("accuracy", "--dry-run", "--part", "1", "-o", folder / "study", statuses=judged)
-    ask("accuracy", "--summary")
+    ask("accuracy", SMALL, "--budget", "50 ms", "--set", "run.steps=2", "--set", "run.warmup=0", "-o", folder / "study",
+        statuses=judged)
     STORES = run("sweep", "scenarios/what_if/bandwidth.yaml", "--shard", "1/3", "-o", folder / "1.db",
                  statuses=(0, 2)).returncode == 0
     if STORES:
