@@ -22,8 +22,7 @@
 #include "calibrate/fit.hpp"
 #include "calibrate/gpu_under_test.hpp"
 #include "calibrate/host_under_test.hpp"
-#include "cli/accuracy/families.hpp"
-#include "cli/accuracy/study_list.hpp"
+#include "cli/accuracy_list.hpp"
 #include "cli/config_path.hpp"
 #include "cli/gpu_places.hpp"
 #include "cli/outputs.hpp"
@@ -111,13 +110,28 @@ std::vector<DeviceSplit> splits_of(DeviceUnderTest& device, const std::vector<in
 }
 
 // Without --model: those of the runs that ship for GPUs, whose predictions the calibration is to be judged by.
-std::vector<StudyItem> shipped_items() {
+std::vector<AccuracyItem> shipped_items() {
   try {
-    return study_items({});
+    return accuracy_items(shipped_for_gpus(), {});
   } catch (const InputError& error) {
     note(std::string("the models of the shipped scenarios are left out: ") + error.what());
     return {};
   }
+}
+
+// Each model with the sizes of its micro-batches.
+std::vector<AskedModel> asked_models(const std::vector<AccuracyItem>& items) {
+  std::vector<AskedModel> models;
+  for (const AccuracyItem& item : items) {
+    if (!item.scenario.training.micro_batch_size) continue;
+    const std::int64_t size = item.scenario.training.micro_batch_size->value;
+    auto found = std::find_if(models.begin(), models.end(),
+                              [&](const AskedModel& one) { return one.model->name == item.scenario.model.name; });
+    if (found == models.end()) found = models.insert(models.end(), {&item.scenario.model, {}});
+    if (std::find(found->micro_batches.begin(), found->micro_batches.end(), size) == found->micro_batches.end())
+      found->micro_batches.push_back(size);
+  }
+  return models;
 }
 
 std::vector<Precision> precisions_of(const Arguments& arguments) {
@@ -169,8 +183,8 @@ int calibrate_device(const Arguments& arguments) {
   settings.seconds = seconds_of(arguments);
   const std::vector<int> numbers = numbers_of(arguments.last("--virtual-devices", backend == "cpu" ? "1" : "1,2,4,8"));
   const std::vector<Precision> precisions = precisions_of(arguments);
-  std::list<Asked> asked;          // stay where they are
-  std::vector<StudyItem> shipped;  // likewise
+  std::list<Asked> asked;             // stay where they are
+  std::vector<AccuracyItem> shipped;  // likewise
   std::vector<AskedModel> models_asked;
   if (backend == "cuda" && models.empty()) shipped = shipped_items(), models_asked = asked_models(shipped);
   for (const std::string& path : models) {

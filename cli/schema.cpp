@@ -31,9 +31,7 @@ constexpr std::array kDocuments = {
     Document{"imported", "pipewright.imported/1", imported_shape},
     Document{"reproduction", "pipewright.reproduction/1", reproduction_shape},
     Document{"measured-runs", "pipewright.measured-runs/2", measured_runs_shape},
-    Document{"study", "pipewright.study/1", study_settings_shape},
-    Document{"study-record", "pipewright.study-record/1", study_record_shape},
-    Document{"study-summary", "pipewright.study-summary/1", study_summary_shape},
+    Document{"study-summary", "pipewright.study-summary/2", study_summary_shape},
     Document{"show", "pipewright.show/1", show_shape},
 };
 

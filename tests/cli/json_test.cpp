@@ -110,11 +110,4 @@ TEST_CASE("reproduce --json of measured runs: a run per line, errors, and the fi
   CHECK(set["rows"]["all"] == 3);
 }
 
-TEST_CASE("accuracy --summary --json is the empty table where nothing was measured") {
-  const json summary = document_of({"accuracy", "--summary", "--json"}, 0);
-  CHECK(summary["schema"] == "pipewright.study-summary/1");
-  CHECK(summary["attempts"] == json::array());
-  CHECK_FALSE(summary.contains("written"));
-}
-
 }  // namespace pipewright
