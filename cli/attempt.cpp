@@ -63,7 +63,7 @@ std::string made_folder(const std::string& path) {
 
 StudyFolder::StudyFolder(std::string path, bool chosen) : path_(std::move(path)) {
   std::error_code absent;
-  for (const char* const file : {"study.json", "accuracy.json", "prediction.json"}) {
+  for (const char* const file : {"accuracy.json", "prediction.json"}) {
     if (!std::filesystem::exists(path_ + "/" + file, absent)) continue;
     if (chosen)
       throw InputError("--output: \"" + path_ + "\" holds a study already (" + file +

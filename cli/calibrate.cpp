@@ -24,14 +24,13 @@
 #include "io/names.hpp"
 #include "io/profile_file.hpp"
 #include "io/quantity.hpp"
-#include "io/writers/calibration_json.hpp"
 #include "io/writers/writers.hpp"
 #include "runtime/signals.hpp"
 
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 10> kOptions = {{
+constexpr std::array<Option, 9> kOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first (repeatable)"},
     {"--backend", "", "NAME", "cpu (default) or cuda"},
     {"--virtual-devices", "", "K",
@@ -49,7 +48,6 @@ constexpr std::array<Option, 10> kOptions = {{
     {"--sizes", "", "N,N,...",
      "micro-batches of these samples instead of the scenario's; others are priced by the line through them"},
     {"--output", "-o", "FILE", "write the profile there (default: standard output)"},
-    {"--json", "", "", "one JSON document on standard output: all that was measured, in SI units"},
 }};
 
 std::string layers_table(const MachineProfile& profile) {
@@ -142,10 +140,7 @@ int calibrate_scenarios(const Arguments& arguments) {
     write_file(path, profile_yaml(profile));
     note("wrote " + path + " (profile: --set 'cost={profile: " + path + "}')");
   }
-  if (arguments.has("--json"))
-    print(calibration_json(profile, path.empty() ? std::vector<std::string>{} : std::vector{path}));
-  else
-    print(path.empty() ? profile_yaml(profile) : table(profile));
+  print(path.empty() ? profile_yaml(profile) : table(profile));
   for (const Scenario& scenario : scenarios)
     note(what_to_measure(priced_with(scenario, profile)));
   return kDone;

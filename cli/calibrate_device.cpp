@@ -22,8 +22,7 @@
 #include "calibrate/fit.hpp"
 #include "calibrate/gpu_under_test.hpp"
 #include "calibrate/host_under_test.hpp"
-#include "cli/accuracy/families.hpp"
-#include "cli/accuracy/study_list.hpp"
+#include "cli/accuracy_list.hpp"
 #include "cli/config_path.hpp"
 #include "cli/gpu_places.hpp"
 #include "cli/outputs.hpp"
@@ -36,7 +35,6 @@
 #include "io/quantity.hpp"
 #include "io/read_file.hpp"
 #include "io/read_scenario.hpp"
-#include "io/writers/calibration_json.hpp"
 #include "io/writers/fit_plot.hpp"
 #include "io/writers/writers.hpp"
 #include "io/yaml.hpp"
@@ -112,13 +110,28 @@ std::vector<DeviceSplit> splits_of(DeviceUnderTest& device, const std::vector<in
 }
 
 // Without --model: those of the runs that ship for GPUs, whose predictions the calibration is to be judged by.
-std::vector<StudyItem> shipped_items() {
+std::vector<AccuracyItem> shipped_items() {
   try {
-    return study_items({});
+    return accuracy_items(shipped_for_gpus(), {});
   } catch (const InputError& error) {
     note(std::string("the models of the shipped scenarios are left out: ") + error.what());
     return {};
   }
+}
+
+// Each model with the sizes of its micro-batches.
+std::vector<AskedModel> asked_models(const std::vector<AccuracyItem>& items) {
+  std::vector<AskedModel> models;
+  for (const AccuracyItem& item : items) {
+    if (!item.scenario.training.micro_batch_size) continue;
+    const std::int64_t size = item.scenario.training.micro_batch_size->value;
+    auto found = std::find_if(models.begin(), models.end(),
+                              [&](const AskedModel& one) { return one.model->name == item.scenario.model.name; });
+    if (found == models.end()) found = models.insert(models.end(), {&item.scenario.model, {}});
+    if (std::find(found->micro_batches.begin(), found->micro_batches.end(), size) == found->micro_batches.end())
+      found->micro_batches.push_back(size);
+  }
+  return models;
 }
 
 std::vector<Precision> precisions_of(const Arguments& arguments) {
@@ -170,8 +183,8 @@ int calibrate_device(const Arguments& arguments) {
   settings.seconds = seconds_of(arguments);
   const std::vector<int> numbers = numbers_of(arguments.last("--virtual-devices", backend == "cpu" ? "1" : "1,2,4,8"));
   const std::vector<Precision> precisions = precisions_of(arguments);
-  std::list<Asked> asked;          // stay where they are
-  std::vector<StudyItem> shipped;  // likewise
+  std::list<Asked> asked;             // stay where they are
+  std::vector<AccuracyItem> shipped;  // likewise
   std::vector<AskedModel> models_asked;
   if (backend == "cuda" && models.empty()) shipped = shipped_items(), models_asked = asked_models(shipped);
   for (const std::string& path : models) {
@@ -205,10 +218,7 @@ int calibrate_device(const Arguments& arguments) {
   const std::optional<Device> made = preset_until_then(measured, name_of(outputs, measured), device->memory());
   if (!made) return interrupted("no preset is made: too little was measured until then");
   const Device& preset = *made;
-  if (arguments.has("--json"))
-    print(device_calibration_json(measured, preset, outputs));
-  else
-    print(outputs.empty() ? device_yaml(preset) : fit_table(measured));
+  print(outputs.empty() ? device_yaml(preset) : fit_table(measured));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     write_file(outputs[i], endings[i] == 0 ? device_yaml(preset) : fit_svg(measured));
     const std::string path = outputs[i].find('/') == std::string::npos ? "./" + outputs[i] : outputs[i];

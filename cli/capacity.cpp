@@ -12,7 +12,6 @@
 
 #include "cli/backend_of.hpp"
 #include "cli/campaign_options.hpp"
-#include "cli/capacity.hpp"
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
 #include "cli/gpu_places.hpp"
@@ -94,8 +93,8 @@ std::string name_of(const VariedPoint& point) {
   return text;
 }
 
-}  // namespace
-
+// `most`: no larger value is tried. A scenario with a block `run:` is asked of what a real run takes. Throws InputError
+// (planner/capacity.hpp).
 Capacity capacity_row(const ScenarioFile& file, const std::string& over, const VariedPoint& point,
                       std::optional<std::int64_t> most) {
   const ScenarioWith with = [&](std::int64_t value) {
@@ -120,8 +119,6 @@ Capacity capacity_row(const ScenarioFile& file, const std::string& over, const V
   found.varied = point.values;
   return found;
 }
-
-namespace {
 
 // Near is what differs in the last part only: another key of the same section is no misspelling of this one.
 std::string unknown_key_name(const std::string& over, const std::vector<std::string>& known) {

@@ -6,7 +6,6 @@
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
-#include "cli/shapes.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/import/schedule_csv.hpp"
@@ -15,8 +14,6 @@
 #include "io/read_sweep.hpp"
 #include "io/trained_as.hpp"
 #include "io/utf8.hpp"
-#include "io/writers/json_text.hpp"
-#include "io/writers/yaml_json.hpp"
 #include "io/yaml.hpp"
 #include "planner/anchor.hpp"
 #include "planner/find_plan.hpp"
@@ -27,8 +24,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 3> kOptions = {{
-    {"--json", "", "", "one JSON document on standard output: of each file what it holds, or its errors"},
+constexpr std::array<Option, 2> kOptions = {{
     {"--resolved", "", "", "print scenarios with every default filled in, and where each value comes from"},
     {"--set", "", "KEY=VALUE", "change one value of the scenarios first (repeatable)"},
 }};
@@ -104,62 +100,29 @@ std::string checked_file(const std::string& path, const ReadOptions& options, st
 
 namespace {
 
-// One of the files, as a row of the JSON document.
-void add_json(JsonText& json, const std::string& path, const std::string& what, const std::string& errors,
-              const std::string& resolved = "") {
-  json.open('{').field("file", path).field("ok", errors.empty());
-  if (errors.empty()) json.field("holds", what);
-  json.key("errors").open('[');
-  for (std::size_t begin = 0; begin < errors.size();) {
-    const std::size_t end = std::min(errors.find('\n', begin), errors.size());
-    json.value(errors.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  json.close();
-  if (!resolved.empty()) write_yaml(json.key("resolved"), parse_yaml(resolved, path));
-  json.close();
-}
-
 int run(const Arguments& arguments) {
   const ReadOptions options{.set = arguments.all("--set"), .config_path = config_path()};
-  const bool resolved = arguments.has("--resolved"), as_json = arguments.has("--json");
+  const bool resolved = arguments.has("--resolved");
   std::string errors;
   bool printed = false;
-  JsonText json;
-  json.open('{').field("schema", "pipewright.check/1").key("files").open('[');
   for (const std::string& path : arguments.positional) {
     try {
       std::string yaml;
       const std::string what = checked_file(path, options, &yaml);
-      if (resolved && !as_json && !yaml.empty()) print((printed ? "---\n" : "") + yaml), printed = true;
-      if (as_json)
-        add_json(json, path, what, "", resolved ? yaml : "");
-      else if (resolved)
+      if (resolved && !yaml.empty()) print((printed ? "---\n" : "") + yaml), printed = true;
+      if (resolved)
         note(one_line(path) + ": ok (" + what + ")");  // standard output holds the YAML alone
       else
         print(one_line(path) + ": ok (" + what + ")\n");
     } catch (const InputError& error) {
-      if (as_json) add_json(json, path, "", error.what());
       errors += (errors.empty() ? "" : "\n") + std::string(error.what());
     }
-  }
-  if (as_json) {
-    json.close().close();
-    print(std::move(json).text());
-    return errors.empty() ? kDone : kBadInput;
   }
   if (!errors.empty()) throw InputError(errors);
   return kDone;
 }
 
 }  // namespace
-
-JsonShape check_shape() {
-  using namespace shape;
-  const JsonShape file = object(
-      {{"file", text()}, {"ok", flag()}, {"holds?", text()}, {"errors", list(text())}, {"resolved?", map(any())}});
-  return bare_document("pipewright.check/1", {{"files", list(file)}});
-}
 
 constinit const Command kCheck{
     .name = "check",

@@ -11,21 +11,19 @@
 #include <fmt/format.h>
 
 #include "cli/campaign_options.hpp"
-#include "cli/shapes.hpp"
 #include "cli/terminal.hpp"
 #include "cli/validate_import.hpp"
 #include "core/check.hpp"
 #include "io/format_quantity.hpp"
 #include "io/import/run_file.hpp"
 #include "io/utf8.hpp"
-#include "io/writers/json_text.hpp"
 #include "runtime/measurement.hpp"
 
 namespace pipewright {
 namespace {
 
 constexpr std::size_t kWarmup = 3;  // first steps of a log that do not count, as validate has it
-constexpr std::size_t kShownKernels = 12, kLongestName = 60;
+constexpr std::size_t kLongestName = 60;
 
 enum class Kind { Time, Bytes, Rate };
 
@@ -89,21 +87,6 @@ std::vector<Row> common(const ImportedRun& a, const ImportedRun& b) {
   return rows;
 }
 
-// Kernels of both by name, those first on which most time is spent.
-std::vector<Row> kernels(const ImportedRun& a, const ImportedRun& b) {
-  std::map<std::string, std::pair<double, double>> totals;
-  for (const KernelSum& kernel : a.kernels)
-    totals[kernel.name].first += seconds(kernel.total);
-  for (const KernelSum& kernel : b.kernels)
-    totals[kernel.name].second += seconds(kernel.total);
-  std::vector<Row> rows;
-  for (const auto& [name, both] : totals)
-    rows.push_back({name, Kind::Time, both.first, both.second});
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const Row& x, const Row& y) { return std::max(x.a, x.b) > std::max(y.a, y.b); });
-  return rows;
-}
-
 std::string shown(Kind kind, double value) {
   switch (kind) {
     case Kind::Time: return short_time(Time{std::llround(std::min(value, 4e9) * 1e9)}, 4);
@@ -116,50 +99,26 @@ std::string ratio(const Row& row) {
   return row.a > 0 ? fmt::format("{:+.1f} %", 100 * (row.b / row.a - 1)) : "";
 }
 
-std::string table(const std::vector<Row>& rows, std::size_t most) {
+std::string table(const std::vector<Row>& rows) {
   std::string text = fmt::format("  {:<{}} {:>12} {:>12} {:>9}\n", "", kLongestName, "A", "B", "B to A");
-  for (std::size_t i = 0; i < std::min(rows.size(), most); ++i)
-    text += fmt::format("  {:<{}} {:>12} {:>12} {:>9}\n", rows[i].what.substr(0, kLongestName), kLongestName,
-                        shown(rows[i].kind, rows[i].a), shown(rows[i].kind, rows[i].b), ratio(rows[i]));
-  if (rows.size() > most) text += fmt::format("  and {} more\n", rows.size() - most);
+  for (const Row& row : rows)
+    text += fmt::format("  {:<{}} {:>12} {:>12} {:>9}\n", row.what.substr(0, kLongestName), kLongestName,
+                        shown(row.kind, row.a), shown(row.kind, row.b), ratio(row));
   return text;
 }
 
-void write_rows(JsonText& json, std::string_view key, const std::vector<Row>& rows) {
-  json.key(key).open('[');
-  for (const Row& row : rows) {
-    json.open('{').field("what", row.what);
-    json.field("unit", row.kind == Kind::Time ? "s" : row.kind == Kind::Bytes ? "byte" : "");
-    json.field("a", row.a).field("b", row.b).close();
-  }
-  json.close();
-}
-
 int two_runs(const Arguments& arguments) {
-  for (const char* option : {"--set", "--set-a", "--set-b", "--output"})
+  for (const char* option : {"--set", "--set-a", "--set-b", "--output", "--json"})
     if (arguments.has(option))
-      throw InputError(std::string(option) + ": is for scenarios, not for two measured runs; leave it out" +
-                       (option == std::string_view("--output") ? ", and write --json > FILE" : ""));
+      throw InputError(std::string(option) + ": is for scenarios, not for two measured runs; leave it out");
   const std::vector<std::string>& paths = arguments.positional;
   const ImportedRun a = read_run_file(paths[0]), b = read_run_file(paths[1]);
   const std::vector<Row> figures = common(a, b);
-  const std::vector<Row> sums = a.kernels.empty() || b.kernels.empty() ? std::vector<Row>() : kernels(a, b);
-  if (figures.empty() && sums.empty())
+  if (figures.empty())
     throw InputError("compare: " + paths[0] + " and " + paths[1] +
-                     " have no figure in common; compare two logs, two traces or two reports of kernels");
-  if (arguments.has("--json")) {
-    JsonText json;
-    json.open('{').field("schema", "pipewright.compared-runs/1").field("a", paths[0]).field("b", paths[1]);
-    write_rows(json, "figures", figures);
-    write_rows(json, "kernels", sums);
-    json.close();
-    print(std::move(json).text());
-    return kDone;
-  }
-  print(fmt::format("two measured runs\n  A  {} ({})\n  B  {} ({})\n\n{}{}", one_line(paths[0]),
-                    one_line(a.source.format), one_line(paths[1]), one_line(b.source.format),
-                    figures.empty() ? "" : table(figures, figures.size()),
-                    sums.empty() ? "" : "\nkernels, all calls\n" + table(sums, kShownKernels)));
+                     " have no figure in common; compare two logs or two traces");
+  print(fmt::format("two measured runs\n  A  {} ({})\n  B  {} ({})\n\n{}", one_line(paths[0]),
+                    one_line(a.source.format), one_line(paths[1]), one_line(b.source.format), table(figures)));
   return kDone;
 }
 
@@ -175,8 +134,6 @@ int compare_runs(const Arguments& arguments) {
   if (arguments.has("--output"))
     throw InputError("--output: a measured run has no timeline to draw next to a prediction; write --json > FILE");
   const ImportedRun measured = read_run_file(run);
-  if (!measured.log && !measured.trace)
-    throw InputError(run + ": has sums of kernels only, which no prediction has; compare it with another such run");
   // As validate has it, with nothing judged.
   Arguments asked;
   asked.positional = {scenario};
@@ -188,14 +145,6 @@ int compare_runs(const Arguments& arguments) {
   if (!set.empty()) asked.options["--set"] = set;
   if (arguments.has("--json")) asked.options["--json"] = {""};
   return validate_import(asked, std::nullopt);
-}
-
-JsonShape compared_runs_shape() {
-  using namespace shape;
-  const JsonShape rows = list(
-      object({{"what", text()}, {"unit", one_of({"s", "byte", ""})}, {"a", maybe(number())}, {"b", maybe(number())}}));
-  return bare_document("pipewright.compared-runs/1",
-                       {{"a", text()}, {"b", text()}, {"figures", rows}, {"kernels", rows}});
 }
 
 }  // namespace pipewright

@@ -309,7 +309,6 @@ std::string why_withheld(const RealRun& real, const Judgement& judgement, const 
       whole_percent(judgement.half));
 }
 
-// `dry_run` is what `accuracy --dry-run` adds to the files that it keeps.
 JsonShape validation_shape() {
   using namespace shape;
   const JsonShape step = object({{"predicted", number()},
@@ -327,8 +326,7 @@ JsonShape validation_shape() {
                                    {"busy", compared(number())},
                                    {"live_peak", compared(whole())},
                                    {"extent", compared(whole())}});
-  return bare_document("pipewright.validation/1", {{"dry_run?", flag()},
-                                                   {"scenario", text()},
+  return bare_document("pipewright.validation/1", {{"scenario", text()},
                                                    {"synthetic?", text()},
                                                    {"verdict", one_of({"within", "outside", "withheld"})},
                                                    {"reason", text()},

@@ -1,8 +1,7 @@
-// `completion`: what a shell needs to complete commands, options and file names; and the manual page. Both are written
+// `completion`: what bash needs to complete commands, options and file names; and the manual page. Both are written
 // from the table of commands, so that they know what the program knows.
 #include "cli/completion.hpp"
 
-#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -16,7 +15,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<std::string_view, 4> kKinds = {"bash", "zsh", "fish", "man"};
+constexpr std::array<std::string_view, 2> kKinds = {"bash", "man"};
 
 std::string all_commands() {
   std::string text;
@@ -31,8 +30,8 @@ std::string words_of(const Command& command) {
   return fmt::format("{}", fmt::join(command.words, " "));
 }
 
-// What follows an option: words, or what `pipewright show SHELF --names` lists. Everything else is left to the shell,
-// which offers files.
+// What follows an option: words, or what `pipewright show SHELF --names` lists. Everything else is left to bash, which
+// offers files.
 struct Values {
   std::string_view option, words, shelf = "", command = "";  // command: "" is any; a certain one stands first
 };
@@ -50,26 +49,11 @@ constexpr std::array kValues = {
     Values{"--attention", "flash materialised"},
     Values{"--model", "", "models", "init"},
     Values{"--cluster", "", "clusters"},
-    Values{"--device", "", "devices"},
     Values{"--schedule", "", "schedules"},
     Values{"--set", "", "keys"},
     Values{"--set-a", "", "keys"},
     Values{"--set-b", "", "keys"},
 };
-
-const Values* values_of(const Command& command, std::string_view option) {
-  const auto* found = std::find_if(kValues.begin(), kValues.end(), [&](const Values& v) {
-    return v.option == option && (v.command.empty() || v.command == command.name);
-  });
-  return found == kValues.end() ? nullptr : found;
-}
-
-// The command whose output is the names on a shelf, of keys with the "=" that comes next. No $: fish takes it for a
-// variable.
-std::string names_command(const Values& values) {
-  return fmt::format("pipewright show {} --names 2>/dev/null{}", values.shelf,
-                     values.shelf == "keys" ? " | sed \"s/.*/&=/\"" : "");
-}
 
 std::string bash() {
   std::string text =
@@ -134,93 +118,6 @@ std::string bash() {
          "complete -F _pipewright pipewright\n";
 }
 
-// In single quotes, with what zsh's descriptions take for syntax escaped.
-std::string zsh_text(std::string_view text) {
-  std::string out;
-  for (const char c : text)
-    if (c == '\'')
-      out += "'\\''";
-    else if (c == '[' || c == ']' || c == ':')
-      out += std::string("\\") + c;
-    else
-      out += c;
-  return out;
-}
-
-std::string zsh_values(const Command& command, const Option& option) {
-  const Values* values = values_of(command, option.name);
-  if (values == nullptr) return "_files";
-  if (values->shelf.empty()) return fmt::format("({})", values->words);
-  return fmt::format("{{ compadd {}-- $({}); _files }}", values->shelf == "keys" ? "-S \"\" " : "",
-                     names_command(*values));
-}
-
-std::string zsh() {
-  std::string text =
-      "#compdef pipewright\n"
-      "# Completion of pipewright for zsh: put it as _pipewright into a folder of $fpath.\n"
-      "_pipewright() {\n"
-      "  if (( CURRENT == 2 )); then\n"
-      "    local -a all=(\n";
-  for (const Command& command : commands())
-    text += fmt::format("      '{}:{}'\n", command.name, zsh_text(command.summary));
-  text +=
-      "    )\n"
-      "    _describe command all\n"
-      "    return\n"
-      "  fi\n"
-      "  local command=$words[2]\n"
-      "  shift words; (( CURRENT-- ))\n"
-      "  case $command in\n";
-  for (const Command& command : commands()) {
-    text += fmt::format("    {}) _arguments", command.name);
-    for (const Option* option : options_of(command))
-      for (const std::string_view name : {option->name, option->letter})
-        if (!name.empty())
-          text += fmt::format(" \\\n      '*{}{}[{}]{}'", name,
-                              !option->value.empty() && name.starts_with("--") ? "=" : "", zsh_text(option->help),
-                              option->value.empty()
-                                  ? ""
-                                  : fmt::format(":{}:{}", zsh_text(option->value), zsh_values(command, *option)));
-    const std::string words = words_of(command);
-    text += words.empty() ? " \\\n      '*:file:_files' ;;\n"
-                          : fmt::format(" \\\n      '1:word:({})' '*:file:_files' ;;\n", words);
-  }
-  return text +
-         "  esac\n"
-         "}\n"
-         "_pipewright \"$@\"\n";
-}
-
-std::string fish_text(std::string_view text) {
-  std::string out = "'";
-  for (const char c : text)
-    out += c == '\'' || c == '\\' ? std::string("\\") + c : std::string(1, c);
-  return out + "'";
-}
-
-std::string fish() {
-  std::string text =
-      "# Completion of pipewright for fish: put it into ~/.config/fish/completions/pipewright.fish.\n"
-      "complete -c pipewright -n __fish_use_subcommand -f\n";
-  for (const Command& command : commands()) {
-    text += fmt::format("complete -c pipewright -n __fish_use_subcommand -a {} -d {}\n", command.name,
-                        fish_text(command.summary));
-    const std::string when = fmt::format("complete -c pipewright -n '__fish_seen_subcommand_from {}'", command.name);
-    for (const Option* option : options_of(command)) {
-      text += fmt::format("{} -l {}", when, option->name.substr(2));
-      if (!option->letter.empty()) text += fmt::format(" -s {}", option->letter.substr(1));
-      if (const Values* values = values_of(command, option->name); values != nullptr && !option->value.empty())
-        text += fmt::format(" -a {}",
-                            values->shelf.empty() ? fish_text(values->words) : "'(" + names_command(*values) + ")'");
-      text += fmt::format("{} -d {}\n", option->value.empty() ? "" : " -r", fish_text(option->help));
-    }
-    if (const std::string words = words_of(command); !words.empty())
-      text += fmt::format("{} -a {}\n", when, fish_text(words));
-  }
-  return text;
-}
-
 // ---- manual page ----------------------------------------------------------------------------------------------------
 
 // A line of the source may not begin with a sign of control; hyphens are meant as such.
@@ -239,8 +136,6 @@ int run(const Arguments& arguments) {
   const std::string& shell = arguments.positional.front();
   if (shell == "man") return print(manual_page()), kDone;
   if (shell == "bash") return print(bash()), kDone;
-  if (shell == "zsh") return print(zsh()), kDone;
-  if (shell == "fish") return print(fish()), kDone;
   throw InputError("completion: " + unknown_name(shell, kKinds));
 }
 
@@ -283,8 +178,8 @@ std::string manual_page() {
 
 constinit const Command kCompletion{
     .name = "completion",
-    .arguments = "bash|zsh|fish|man",
-    .summary = "completion of commands and options for a shell, or the manual page",
+    .arguments = "bash|man",
+    .summary = "completion of commands and options for bash, or the manual page",
     .details =
         "  source <(pipewright completion bash)\n"
         "  pipewright completion man | man -l -\n"

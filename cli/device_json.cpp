@@ -1,4 +1,5 @@
-// `show device --json`: an entry of pipewright.show/1 whose document has the figures of the tables, unrounded.
+// `show device --json`: the one entry of pipewright.show/1 whose document has the figures of the tables, unrounded.
+#include "cli/shapes.hpp"
 #include "cli/show_device.hpp"
 #include "io/names.hpp"
 #include "io/writers/json_text.hpp"
@@ -168,6 +169,12 @@ std::string device_json(const ShownDevice& shown) {
   if (!shown.points_file.empty()) write_points(json, shown);
   json.close().close().close().field("written", shown.written).close();
   return std::move(json).text();
+}
+
+JsonShape show_shape() {
+  using namespace shape;
+  const JsonShape entry = object({{"name", text()}, {"summary", text()}, {"file", text()}, {"document", map(any())}});
+  return bare_document("pipewright.show/1", {{"kind", text()}, {"entries", list(entry)}, {"written", list(text())}});
 }
 
 }  // namespace pipewright

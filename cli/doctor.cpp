@@ -1,5 +1,3 @@
-#include <array>
-
 #include "calibrate/calibrate.hpp"
 #include "cli/commands.hpp"
 #include "cli/doctor_text.hpp"
@@ -9,10 +7,6 @@
 
 namespace pipewright {
 namespace {
-
-constexpr std::array<Option, 1> kOptions = {{
-    {"--json", "", "", "the same as one JSON document"},
-}};
 
 CpuFindings cpu_findings() {
   CpuFindings cpu;
@@ -26,12 +20,12 @@ CpuFindings cpu_findings() {
   return cpu;
 }
 
-int run(const Arguments& arguments) {
+int run(const Arguments&) {
   const CpuFindings cpu = cpu_findings();
   GpuSystem gpu = gpu_system();
   for (GpuFacts& each : gpu.gpus)
     if (each.no_groups.empty() && each.refusal.empty()) each.group_events = group_events(each.device);
-  print(arguments.has("--json") ? doctor_json(cpu, gpu) : doctor_text(cpu, gpu));
+  print(doctor_text(cpu, gpu));
   return kDone;
 }
 
@@ -42,7 +36,7 @@ constinit const Command kDoctor{
     .arguments = "",
     .summary = "what this machine offers: cores, transports, GPUs, their libraries",
     .details = "  Names what is missing and what that means; the exit status is 0 either way.\n",
-    .options = kOptions,
+    .options = {},
     .least = 0,
     .most = 0,
     .run = run,

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cli/shapes.hpp"
 #include "io/format_quantity.hpp"
-#include "io/writers/json_text.hpp"
 
 namespace pipewright {
 namespace {
@@ -106,87 +104,10 @@ std::string use_text(const GpuSystem& gpu) {
                            "its kernels: meson test -C build --suite gpu");
 }
 
-void write(JsonText& json, const GpuFacts& gpu) {
-  json.open('{').field("device", gpu.device).field("name", gpu.name).field("bus", gpu.bus);
-  json.field("architecture", fmt::format("{}.{}", gpu.major, gpu.minor)).field("sms", gpu.sms);
-  json.field("memory_bytes", gpu.memory).field("free_memory_bytes", gpu.free_memory).field("l2_bytes", gpu.l2);
-  json.field("sm_clock_khz", gpu.sm_clock_khz).field("memory_clock_khz", gpu.memory_clock_khz);
-  json.field("memory_bus_bits", gpu.memory_bus_bits).field("refusal", gpu.refusal);
-  json.key("sm_groups").open('{').field("least", gpu.least_group).field("step", gpu.group_step);
-  json.field("refusal", gpu.no_groups).field("events", gpu.group_events).key("splits").open('[');
-  for (const GpuSplit& split : gpu.splits)
-    json.open('{')
-        .field("asked", split.asked)
-        .field("groups", split.groups)
-        .field("sms", split.sms)
-        .field("left_over", split.left_over)
-        .field("how", split.how)
-        .close();
-  json.close().close().key("peers").open('[');
-  for (const GpuPeer& peer : gpu.peers)
-    json.open('{').field("device", peer.device).field("direct", peer.direct).close();
-  json.close().close();
-}
-
 }  // namespace
 
 std::string doctor_text(const CpuFindings& cpu, const GpuSystem& gpu) {
   return cpu_text(cpu) + "\n" + gpus_text(gpu) + "\n" + use_text(gpu);
-}
-
-std::string doctor_json(const CpuFindings& cpu, const GpuSystem& gpu) {
-  JsonText json;
-  json.open('{').field("schema", "pipewright.doctor/1").key("cpu").open('{');
-  json.field("processor", cpu.processor).field("cores", cpu.cores).field("arithmetic", cpu.arithmetic);
-  json.field("refusal", cpu.refusal).field("mpi", cpu.mpi).close();
-  json.key("gpu").open('{').field("missing", gpu.missing).field("toolkit", gpu.toolkit);
-  json.field("architectures", gpu.architectures).field("driver", gpu.driver).key("gpus").open('[');
-  for (const GpuFacts& facts : gpu.gpus)
-    write(json, facts);
-  json.close().key("libraries").open('[');
-  for (const GpuLibrary& library : gpu.libraries)
-    json.open('{')
-        .field("name", library.name)
-        .field("version", library.version)
-        .field("path", library.path)
-        .field("looked", library.looked)
-        .field("left_out", library.left_out)
-        .close();
-  json.close().close().close();
-  return std::move(json).text();
-}
-
-JsonShape doctor_shape() {
-  using namespace shape;
-  const JsonShape cpu =
-      object({{"processor", text()}, {"cores", whole()}, {"arithmetic", text()}, {"refusal", text()}, {"mpi", text()}});
-  const JsonShape split =
-      object({{"asked", whole()}, {"groups", whole()}, {"sms", whole()}, {"left_over", whole()}, {"how", text()}});
-  const JsonShape groups =
-      object({{"least", whole()}, {"step", whole()}, {"refusal", text()}, {"events", text()}, {"splits", list(split)}});
-  const JsonShape gpu = object({{"device", whole()},
-                                {"name", text()},
-                                {"bus", text()},
-                                {"architecture", text()},
-                                {"sms", whole()},
-                                {"memory_bytes", whole()},
-                                {"free_memory_bytes", whole()},
-                                {"l2_bytes", whole()},
-                                {"sm_clock_khz", whole()},
-                                {"memory_clock_khz", whole()},
-                                {"memory_bus_bits", whole()},
-                                {"refusal", text()},
-                                {"sm_groups", groups},
-                                {"peers", list(object({{"device", whole()}, {"direct", flag()}}))}});
-  const JsonShape library =
-      object({{"name", text()}, {"version", text()}, {"path", text()}, {"looked", list(text())}, {"left_out", text()}});
-  const JsonShape system = object({{"missing", text()},
-                                   {"toolkit", text()},
-                                   {"architectures", text()},
-                                   {"driver", text()},
-                                   {"gpus", list(gpu)},
-                                   {"libraries", list(library)}});
-  return bare_document("pipewright.doctor/1", {{"cpu", cpu}, {"gpu", system}});
 }
 
 }  // namespace pipewright

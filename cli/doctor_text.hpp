@@ -19,6 +19,5 @@ struct CpuFindings {
 };
 
 std::string doctor_text(const CpuFindings& cpu, const GpuSystem& gpu);
-std::string doctor_json(const CpuFindings& cpu, const GpuSystem& gpu);
 
 }  // namespace pipewright

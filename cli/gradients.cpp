@@ -29,21 +29,4 @@ Difference difference(std::span<const float> got, std::span<const float> referen
   return d;
 }
 
-std::vector<std::vector<float>> by_tensor(const Gradients& gradients, const RunPlan& run) {
-  std::vector<std::vector<float>> tensors;
-  for (std::size_t v = 0; v < run.code.size(); ++v)
-    for (const CodeParameter& parameter : run.code[v].parameters) {
-      const std::vector<float>& all = gradients[v];
-      const auto begin = static_cast<std::size_t>(parameter.offset) / sizeof(float);
-      const auto count = static_cast<std::size_t>(parameter.tensor.elements);
-      if (begin + count > all.size()) {
-        tensors.emplace_back();  // nobody has them
-        continue;
-      }
-      const auto first = all.begin() + static_cast<std::ptrdiff_t>(begin);
-      tensors.emplace_back(first, first + static_cast<std::ptrdiff_t>(count));
-    }
-  return tensors;
-}
-
 }  // namespace pipewright

@@ -21,7 +21,4 @@ struct Difference {
 // Values that `got` lacks count as zero.
 Difference difference(std::span<const float> got, std::span<const float> reference);
 
-// Gradients by parameter tensor, in the order of the layers, whatever the cut: virtual stage after virtual stage.
-std::vector<std::vector<float>> by_tensor(const Gradients& gradients, const RunPlan& run);
-
 }  // namespace pipewright

@@ -1,38 +1,29 @@
-// `import`: other people's files as YAML to look over: models, measured runs, clusters.
+// `import`: other people's files as YAML to look over: models, measured runs, plans.
 #include <algorithm>
 #include <array>
 #include <string>
-#include <vector>
 
 #include "cli/commands.hpp"
 #include "cli/import_formats.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
-#include "io/writers/made_json.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 12> kOptions = {{
+constexpr std::array<Option, 6> kOptions = {{
     {"--batch", "", "N", "pipedream: samples that the profile was taken with (default: derived from its input tensor)"},
     {"--sequence-length", "", "N", "hf: tokens of a sample (default: the longest that the configuration states)"},
     {"--target-length", "", "N", "hf: tokens of a decoder behind an encoder (default: as the encoder)"},
     {"--attention", "", "KIND", "hf: flash or materialised (default: flash)"},
     {"--next-token-modules", "", "N", "hf: how many of the configuration's are built (default: none)"},
-    {"--device", "", "NAME", "topo, nccl-xml: the preset of the GPUs (nccl-xml: default: as the file says)"},
-    {"--nodes", "", "N", "topo, nccl-xml: number of such machines (default: 1)"},
-    {"--nvlink", "", "RATE", "topo, nccl-xml: of one NVLink and direction (default: by the device)"},
-    {"--pcie", "", "RATE",
-     "topo, nccl-xml: of a GPU's slot and direction (default: as the file says, or by the device)"},
-    {"--nic", "", "RATE", "topo, nccl-xml: of one network card and direction (nccl-xml: default: as the file says)"},
     {"--output", "-o", "FILE", "write FILE (default: standard output)"},
-    {"--json", "", "", "one JSON document on standard output: what the YAML says, and the file it was written to"},
 }};
 
 // The same list for completion, which needs it without running anything.
-constexpr std::array<std::string_view, 9> kWords = {
-    "pipedream", "hf", "megatron-log", "torchtitan-log", "kineto", "nsys", "schedule-csv", "topo", "nccl-xml"};
+constexpr std::array<std::string_view, 6> kWords = {"pipedream",      "hf",     "megatron-log",
+                                                    "torchtitan-log", "kineto", "schedule-csv"};
 
 const ImportFormat& format_named(const std::string& name) {
   const auto formats = import_formats();
@@ -61,15 +52,9 @@ int run(const Arguments& arguments) {
   if (!output.empty()) {
     write_file(output, yaml);
     note("wrote " + output + " (" + std::string(format.gives) + ")");
-  }
-  if (arguments.has("--json"))
-    print(import_json({.format = std::string(format.name),
-                       .file = path,
-                       .gives = std::string(format.gives),
-                       .yaml = yaml,
-                       .written = output.empty() ? std::vector<std::string>{} : std::vector{output}}));
-  else if (output.empty())
+  } else {
     print(yaml);
+  }
   return kDone;
 }
 
@@ -78,7 +63,7 @@ int run(const Arguments& arguments) {
 constinit const Command kImport{
     .name = "import",
     .arguments = "FORMAT FILE",
-    .summary = "turn a file of another program into YAML: a model, run or cluster",
+    .summary = "turn a file of another program into YAML: a model, run or plan",
     .details =
         "The output states its source, what was assumed, and what the file does not say: check it before you use it.\n"
         "Models, for `model:` of a scenario:\n"
@@ -88,17 +73,11 @@ constinit const Command kImport{
         "  megatron-log    what Megatron-LM printed\n"
         "  torchtitan-log  what torchtitan printed\n"
         "  kineto          a trace of PyTorch's profiler with its PP:0F3 actions (.json, .json.gz)\n"
-        "  nsys            the SQLite export of Nsight Systems, or a report of nsys stats --format csv:\n"
-        "                  nvtx_gpu_proj_trace, nvtx_pushpop_trace, cuda_gpu_kern_sum\n"
         "Plans, keys of a scenario:\n"
         "  schedule-csv    a pipeline schedule as PyTorch reads it\n"
-        "Clusters, for `cluster:` of a scenario:\n"
-        "  topo            what nvidia-smi topo -m prints\n"
-        "  nccl-xml        what NCCL writes to NCCL_TOPO_DUMP_FILE\n"
         "\n"
         "  pipewright import hf Qwen3-8B/config.json --sequence-length 4096 -o qwen3-8b.yaml\n"
-        "  pipewright import megatron-log run.log -o run.yaml\n"
-        "  nvidia-smi topo -m | pipewright import topo - --device h100-sxm-80g --nodes 8 --nic '400 Gb/s'\n",
+        "  pipewright import megatron-log run.log -o run.yaml\n",
     .options = kOptions,
     .words = kWords,
     .least = 2,

@@ -6,18 +6,13 @@
 #include <filesystem>
 #include <optional>
 
-#include "cli/config_path.hpp"
 #include "core/check.hpp"
 #include "io/fields.hpp"
 #include "io/import/hf.hpp"
 #include "io/import/import_run.hpp"
-#include "io/import/nsys.hpp"
 #include "io/import/pipedream.hpp"
 #include "io/import/schedule_csv.hpp"
-#include "io/import/topology_file.hpp"
-#include "io/quantity.hpp"
 #include "io/quote.hpp"
-#include "io/read_scenario.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {
@@ -77,47 +72,6 @@ std::string from_kineto(const Arguments&, const std::string& path) {
   return run_yaml(import_kineto(path));
 }
 
-std::string from_nsys(const Arguments&, const std::string& path) {
-  return run_yaml(import_nsys(path));
-}
-
-// ---- clusters -------------------------------------------------------------------------------------------------------
-
-// `of`: what the rate is of, with an example.
-std::optional<Bandwidth> rate(const Arguments& arguments, const char* option, const std::string& of) {
-  if (!arguments.has(option)) return std::nullopt;
-  const std::string text = arguments.last(option, "");
-  const Parsed<Bandwidth> value = parse_bandwidth(text);
-  if (value.value && value.value->value > 0) return value.value;
-  const std::string why = value.value ? "must be more than 0" : value.why.substr(0, value.why.find("; write "));
-  throw InputError(std::string(option) + ": \"" + text + "\" " + why + "; write what " + of);
-}
-
-TopologyOptions topology_options(const Arguments& arguments) {
-  TopologyOptions options{.device = arguments.last("--device", ""),
-                          .nvlink = rate(arguments, "--nvlink", "one NVLink carries per direction, e.g. '25 GB/s'"),
-                          .pcie = rate(arguments, "--pcie", "a GPU's slot carries per direction, e.g. '31.5 GB/s'"),
-                          .nic = rate(arguments, "--nic", "one network card carries per direction, e.g. '400 Gb/s'"),
-                          .nodes = count(arguments, "--nodes", "nodes").value_or(1)};
-  if (options.nodes > 1'000'000) throw InputError("--nodes: more than 1000000 nodes; write fewer");
-  if (options.device.empty()) return options;
-  std::vector<std::string> known;
-  for (const std::string& file : config_files("devices", {.config_path = config_path()}))
-    known.push_back(std::filesystem::path(file).stem().string());
-  if (options.device.find('/') == std::string::npos &&
-      std::find(known.begin(), known.end(), options.device) == known.end())
-    throw InputError("--device: " + unknown_name(options.device, known));
-  return options;
-}
-
-std::string from_topo(const Arguments& arguments, const std::string& path) {
-  return cluster_file(read_topo_matrix(path), topology_options(arguments));
-}
-
-std::string from_nccl_xml(const Arguments& arguments, const std::string& path) {
-  return cluster_file(read_nccl_xml(path), topology_options(arguments));
-}
-
 // ---- schedules ------------------------------------------------------------------------------------------------------
 
 // The keys of a scenario that the order of a file settles.
@@ -138,7 +92,6 @@ std::string from_schedule_csv(const Arguments&, const std::string& path) {
          "\ntraining:\n  micro_batches: " + std::to_string(given.micro_batches) + "\n";
 }
 
-constexpr std::array<std::string_view, 5> kOfTopology = {"--device", "--nodes", "--nvlink", "--pcie", "--nic"};
 constexpr std::array<std::string_view, 1> kOfPipedream = {"--batch"};
 constexpr std::array<std::string_view, 4> kOfHf = {"--sequence-length", "--target-length", "--attention",
                                                    "--next-token-modules"};
@@ -149,10 +102,7 @@ constexpr std::array kFormats = {
     ImportFormat{"megatron-log", "log", "run", {}, from_megatron},
     ImportFormat{"torchtitan-log", "log", "run", {}, from_torchtitan},
     ImportFormat{"kineto", "trace", "run", {}, from_kineto},
-    ImportFormat{"nsys", "report", "run", {}, from_nsys},
     ImportFormat{"schedule-csv", "schedule", "plan", {}, from_schedule_csv},
-    ImportFormat{"topo", "matrix", "cluster", kOfTopology, from_topo},
-    ImportFormat{"nccl-xml", "topology", "cluster", kOfTopology, from_nccl_xml},
 };
 
 }  // namespace

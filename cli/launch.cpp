@@ -18,7 +18,6 @@
 #include "io/quote.hpp"
 #include "io/read_scenario.hpp"
 #include "io/writers/html.hpp"
-#include "io/writers/made_json.hpp"
 #include "io/writers/schedule_csv.hpp"
 #include "io/writers/writers.hpp"
 #include "io/yaml.hpp"
@@ -32,12 +31,11 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 5> kOptions = {{
+constexpr std::array<Option, 4> kOptions = {{
     {"--for", "", "NAME", "megatron, torchtitan, torch, deepspeed, or slurm (a job around `pipewright run`)"},
     {"--sbatch", "", "", "as a Slurm job"},
     {"--set", "", "KEY=VALUE", "change one value of the plan first (repeatable)"},
     {"--output", "-o", "FILE", "write FILE instead of standard output"},
-    {"--json", "", "", "one JSON document on standard output: the file, what differs from the plan, and its price"},
 }};
 
 constexpr std::array<std::string_view, 5> kTargets = {"megatron", "torchtitan", "torch", "deepspeed", "slurm"};
@@ -176,10 +174,6 @@ void check_run(Scenario scenario, const std::string& path, const std::vector<std
                      "framework, with --sbatch");
 }
 
-LaunchFile::Figures figures_of(const Answer& answer) {
-  return {seconds(answer.report.step_time), answer.report.samples_per_s};
-}
-
 int run(const Arguments& arguments) {
   const std::string name = target(arguments), path = arguments.positional.front();
   const std::string output = arguments.last("--output", "");
@@ -223,22 +217,9 @@ int run(const Arguments& arguments) {
   if (!output.empty()) {
     write_file(output, text);
     note("wrote " + output + " (launch file for " + name + ")");
-  }
-  if (arguments.has("--json"))
-    print(launch_json({.plan = path,
-                       .framework = name,
-                       .asked = plan_in_words(asked.plan),
-                       .launched = plan_in_words(written.plan),
-                       .predicted_asked = figures_of(asked),
-                       .predicted_launched = figures_of(written),
-                       .differences = differences,
-                       .better_question = question,
-                       .shortfall = written.report.fits ? "" : written.report.shortfall.reason,
-                       .memory_warning = tight,
-                       .text = text,
-                       .written = output.empty() ? std::vector<std::string>{} : std::vector{output}}));
-  else if (output.empty())
+  } else {
     print(text);
+  }
   for (const std::string& difference : differences)
     note("not as planned: " + difference);
   if (!same) note(fmt::format("predicted for what is written: {:+.1f} % samples/s", 100 * change));

@@ -13,15 +13,13 @@
 #include "core/check.hpp"
 #include "core/ending.hpp"
 #include "io/utf8.hpp"
-#include "io/writers/made_json.hpp"
 #include "io/writers/sweep.hpp"
 
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 2> kOptions = {{
+constexpr std::array<Option, 1> kOptions = {{
     {"--output", "-o", "FILE", "the database to write: .db or .sqlite; it must not exist yet"},
-    {"--json", "", "", "one JSON document on standard output: what was merged, and what is missing"},
 }};
 
 // Rows by point, with the database that each came from.
@@ -93,16 +91,9 @@ int run(const Arguments& arguments) {
   note(fmt::format("wrote {} ({} of {} points)", output, findings.size(), first->question().points()));
   SweepStore merged = SweepStore::existing(output);
   const std::string missing = missing_in(merged, findings);
-  const std::string go_on = fmt::format("{} --shard 1/1 --resume -o {}", printable(command_of(merged)), output);
-  if (arguments.has("--json"))
-    print(merge_json({.database = output,
-                      .from = arguments.positional,
-                      .points = first->question().points(),
-                      .found = static_cast<std::int64_t>(findings.size()),
-                      .missing = missing,
-                      .go_on = missing.empty() ? "" : go_on}));
   if (missing.empty()) return kDone;
-  note(fmt::format("not whole: {}; merge theirs, too, or go on with {}", missing, go_on));
+  note(fmt::format("not whole: {}; merge theirs, too, or go on with {} --shard 1/1 --resume -o {}", missing,
+                   printable(command_of(merged)), output));
   return kNo;
 }
 

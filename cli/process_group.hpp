@@ -1,6 +1,6 @@
 // Another program and all that it starts, as one: a group of processes that ends together.
 //
-// Tests: tests/cli/sanitizer_test.cpp
+// Tests: tests/cli/process_group_test.cpp
 #pragma once
 
 #include <optional>

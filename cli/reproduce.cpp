@@ -16,14 +16,12 @@
 #include "cli/outputs.hpp"
 #include "cli/progress.hpp"
 #include "cli/reproduce_measured.hpp"
-#include "cli/reproduce_profiles.hpp"
 #include "cli/scenario_path.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "core/ending.hpp"
 #include "io/scenario_file.hpp"
 #include "io/writers/accuracy.hpp"
-#include "io/writers/list_json.hpp"
 #include "planner/anchor.hpp"
 #include "runtime/signals.hpp"
 
@@ -35,10 +33,7 @@ struct Published {
   std::string_view name;
   std::string_view what;
   std::vector<std::string> files;
-  bool needs_data = false;  // that does not ship: not part of --all
 };
-
-constexpr std::string_view kProfiles = "pipedream-profiles";
 
 const std::vector<Published>& published() {
   static const std::vector<Published> table = {
@@ -72,7 +67,6 @@ const std::vector<Published>& published() {
        "Zero Bubble Pipeline Parallelism, tables 4 and 5",
        {"zero_bubble/1.5b-p8.yaml", "zero_bubble/6.2b-p8.yaml", "zero_bubble/14.6b-p16.yaml",
         "zero_bubble/28.3b-p32.yaml"}},
-      {kProfiles, "PipeDream's seven profiles: this planner next to PipeDream's (needs --data DIR)", {}, true},
   };
   return table;
 }
@@ -82,26 +76,24 @@ constexpr std::string_view kAllRuns = "runs";
 // A new set of measured runs: its file in scenarios/ and a line here.
 const std::vector<Published>& measured_runs() {
   static const std::vector<Published> table = {
-      {"megatron-a100", "GPT on 2 to 512 A100: iteration times", {"megatron/a100-runs.yaml"}, true},
-      {"b200-node", "Llama 3 and DeepSeek-V2 on eight B200: times and memory", {"runs/b200-node.yaml"}, true},
+      {"megatron-a100", "GPT on 2 to 512 A100: iteration times", {"megatron/a100-runs.yaml"}},
+      {"b200-node", "Llama 3 and DeepSeek-V2 on eight B200: times and memory", {"runs/b200-node.yaml"}},
       {"h100-layouts",
        "Llama of 1 to 80 billion on 8 to 512 H100: speed, memory, failures",
-       {"runs/h100-layouts.yaml"},
-       true},
+       {"runs/h100-layouts.yaml"}},
       {"zero-bubble-times",
        "zero-bubble's runs, priced from the times printed with them",
-       {"runs/zero-bubble-times.yaml"},
-       true},
-      {"zero-bubble-runs", "zero-bubble's runs, priced from the model", {"runs/zero-bubble-runs.yaml"}, true},
-      {"zero-a100", "GPT and Llama with ZeRO on eight A100: speed and memory", {"runs/zero-a100.yaml"}, true},
-      {"memory-golden", "Megatron-LM's own memory references", {"runs/memory-golden.yaml"}, true},
-      {"dgxc", "weak scaling of Llama and others on 8 to 2304 H100 and GB200", {"runs/dgxc.yaml"}, true},
-      {"schedules-measured", "six schedules of one job on MI300X", {"runs/schedules-measured.yaml"}, true},
-      {"megatron-bridge", "NVIDIA's performance summary", {"runs/megatron-bridge.yaml"}, true},
-      {"mlperf", "MLPerf Training: Llama 3.1 on 256 to 1024 GPUs", {"runs/mlperf.yaml"}, true},
-      {"fsdp-mpt", "MPT with FSDP on A100 and H100", {"runs/fsdp-mpt.yaml"}, true},
-      {"long-sequence", "context parallelism from 4K to 1M tokens", {"runs/long-sequence.yaml"}, true},
-      {"ab-pairs", "pairs of runs that differ by one switch", {"runs/ab-pairs.yaml"}, true},
+       {"runs/zero-bubble-times.yaml"}},
+      {"zero-bubble-runs", "zero-bubble's runs, priced from the model", {"runs/zero-bubble-runs.yaml"}},
+      {"zero-a100", "GPT and Llama with ZeRO on eight A100: speed and memory", {"runs/zero-a100.yaml"}},
+      {"memory-golden", "Megatron-LM's own memory references", {"runs/memory-golden.yaml"}},
+      {"dgxc", "weak scaling of Llama and others on 8 to 2304 H100 and GB200", {"runs/dgxc.yaml"}},
+      {"schedules-measured", "six schedules of one job on MI300X", {"runs/schedules-measured.yaml"}},
+      {"megatron-bridge", "NVIDIA's performance summary", {"runs/megatron-bridge.yaml"}},
+      {"mlperf", "MLPerf Training: Llama 3.1 on 256 to 1024 GPUs", {"runs/mlperf.yaml"}},
+      {"fsdp-mpt", "MPT with FSDP on A100 and H100", {"runs/fsdp-mpt.yaml"}},
+      {"long-sequence", "context parallelism from 4K to 1M tokens", {"runs/long-sequence.yaml"}},
+      {"ab-pairs", "pairs of runs that differ by one switch", {"runs/ab-pairs.yaml"}},
   };
   return table;
 }
@@ -176,9 +168,8 @@ void add_once(std::vector<std::string>& files, const std::string& file) {
 std::vector<std::string> shipped_tables() {
   std::vector<std::string> files;
   for (const Published& each : published())
-    if (!each.needs_data)
-      for (const std::string& file : each.files)
-        add_once(files, shipped_scenario(file));
+    for (const std::string& file : each.files)
+      add_once(files, shipped_scenario(file));
   return files;
 }
 
@@ -262,14 +253,7 @@ std::vector<TableResult> published_with(const Arguments& arguments, Opened& open
   return evaluated(files);
 }
 
-std::string list_of_names(bool json) {
-  if (json) {
-    std::vector<ListEntry> entries;
-    for (const auto* table : {&published(), &measured_runs()})
-      for (const Published& each : *table)
-        entries.push_back({std::string(each.name), std::string(each.what), ""});
-    return list_json("tables", entries);
-  }
+std::string list_of_names() {
   std::string text = "tables that ship with pipewright:\n";
   for (const Published& each : published())
     text += fmt::format("  {:<18}  {}\n", each.name, each.what);
@@ -298,7 +282,7 @@ std::string markdown(const std::vector<TableResult>& tables) {
 void refuse_pages(const std::vector<std::string>& outputs) {
   if (!outputs.empty())
     throw InputError("--output: \"" + outputs.front() +
-                     "\": runs and profiles that do not ship are printed, or written by --csv; leave out -o");
+                     "\": runs that do not ship are printed, or written by --csv; leave out -o");
 }
 
 void refuse_two_forms(const Arguments& arguments) {
@@ -314,15 +298,13 @@ void refuse_two_forms(const Arguments& arguments) {
 int run(const Arguments& arguments) {
   const bool all = arguments.has("--all");
   if (arguments.positional.empty() && !all) {
-    print(list_of_names(arguments.has("--json")));
+    if (arguments.has("--json"))
+      throw InputError("reproduce: --json is of tables; name one (pipewright reproduce lists them), or write --all");
+    print(list_of_names());
     return kDone;
   }
   refuse_two_forms(arguments);
   const std::vector<std::string> outputs = arguments.all("--output");
-  if (arguments.positional == std::vector<std::string>{std::string(kProfiles)}) {
-    refuse_pages(outputs);
-    return reproduce_profiles(arguments);
-  }
   Opened open({.set = arguments.all("--set"), .config_path = config_path()});
   if (const std::vector<MeasuredSet> sets = sets_of(arguments, open); !sets.empty() && !all) {
     refuse_pages(outputs);

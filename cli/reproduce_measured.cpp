@@ -29,7 +29,7 @@ std::vector<std::pair<FittedConstant, std::string>> used(const MeasuredTable& ta
 }
 
 // The search, and how near it came: the lines that it was made on are all that it reads.
-void print_fit(const MeasuredTable& table, std::vector<MeasuredRun> runs, const ScenarioOf& scenario, bool json) {
+void print_fit(const MeasuredTable& table, std::vector<MeasuredRun> runs, const ScenarioOf& scenario) {
   std::erase_if(runs, [](const MeasuredRun& run) { return !run.fitted || run.state != RunState::Compared; });
   const Fit found = fit(table, runs, scenario);
   std::vector<std::string> set;
@@ -44,10 +44,8 @@ void print_fit(const MeasuredTable& table, std::vector<MeasuredRun> runs, const 
     all.insert(all.end(), more.begin(), more.end());
     return scenario(all);
   };
-  const std::vector<PredictedRun> predicted = predict(table, runs, with);
-  if (json) return print(fit_json({table.title, set, found.tried, found.loss, predicted}));
   print(text);
-  for (const PredictedRun& each : predicted)
+  for (const PredictedRun& each : predict(table, runs, with))
     print(fmt::format("  {}:{}: measured {:.1f} ms, with them {:.1f} ms, {:+.1f} %\n", each.run.place.file,
                       each.run.place.line, 1e3 * *each.run.figures.front(), 1e3 * each.figures.front(),
                       100 * (each.figures.front() / *each.run.figures.front() - 1)));
@@ -146,10 +144,11 @@ int reproduce_measured(const std::vector<MeasuredSet>& sets, const std::vector<T
   const std::string folder = arguments.last("--data", "");
   if (arguments.has("--fit")) {
     if (sets.size() > 1) throw InputError("reproduce: --fit is for one set; name it, e.g. megatron-a100");
+    if (arguments.has("--json")) throw InputError("reproduce: --fit prints lines of text; leave out --json");
     const ScenarioOf scenario = [&](const std::vector<std::string>& set) {
       return anchored(sets.front().file->scenario(-1, set));
     };
-    return print_fit(first, read_runs(first, folder), scenario, arguments.has("--json")), kDone;
+    return print_fit(first, read_runs(first, folder), scenario), kDone;
   }
   std::vector<MeasuredResult> results;
   std::vector<const MeasuredTable*> tables;  // of the results

@@ -11,10 +11,7 @@ JsonShape study_shape();          // study.cpp: of several scenarios
 JsonShape imported_shape();       // imported_outputs.cpp
 JsonShape log_shape();            // imported_log.cpp: a part of it
 JsonShape trace_shape();          // imported_trace.cpp: likewise
-JsonShape compared_runs_shape();  // compare_runs.cpp
-JsonShape study_summary_shape();  // accuracy/summary_files.cpp
-JsonShape check_shape();          // check.cpp
-JsonShape doctor_shape();         // doctor_text.cpp
-JsonShape profile_plans_shape();  // reproduce_profiles.cpp
+JsonShape study_summary_shape();  // accuracy.cpp
+JsonShape show_shape();           // device_json.cpp
 
 }  // namespace pipewright

@@ -16,10 +16,9 @@
 #include "io/errors.hpp"
 #include "io/format_quantity.hpp"
 #include "io/quote.hpp"
+#include "io/read_file.hpp"
 #include "io/read_scenario.hpp"
 #include "io/utf8.hpp"
-#include "io/writers/list_json.hpp"
-#include "io/yaml.hpp"
 #include "planner/partitioners/table.hpp"
 #include "sim/schedules/table.hpp"
 
@@ -28,7 +27,7 @@ namespace {
 
 constexpr std::array<Option, 11> kOptions = {{
     {"--names", "", "", "of a list: the names alone, a line each"},
-    {"--json", "", "", "one JSON document on standard output instead"},
+    {"--json", "", "", "of a device: one JSON document on standard output instead"},
     {"--set", "", "KEY=VALUE", "of a model: change a parameter, --set model.layers=24 (repeatable)"},
     {"--operators", "", "", "of a model: the operators of every distinct layer, too"},
     {"--flops", "", "", "of a model: its FLOPs as publishers count them, and by kind of operator"},
@@ -50,7 +49,8 @@ struct OptionOf {
   std::string_view option;
   bool model, device;
 };
-constexpr std::array<OptionOf, 8> kOptionsOf = {{{"--set", true, false},
+constexpr std::array<OptionOf, 9> kOptionsOf = {{{"--json", false, true},
+                                                 {"--set", true, false},
                                                  {"--operators", true, false},
                                                  {"--flops", true, false},
                                                  {"--curve", false, true},
@@ -138,7 +138,7 @@ std::vector<ListEntry> entries_of(const std::vector<std::string>& files,
   std::vector<ListEntry> entries;
   for (const std::string& path : files) {
     try {
-      entries.push_back({stem(path), line(path), path});
+      entries.push_back({stem(path), line(path)});
     } catch (const InputError& error) {
       errors += (errors.empty() ? "" : "\n") + std::string(error.what());
     }
@@ -163,10 +163,10 @@ std::vector<ListEntry> built_in(const std::string& kind) {
   std::vector<ListEntry> entries;
   if (kind == "schedules")
     for (const ScheduleRule& rule : schedules())
-      entries.push_back({std::string(rule.name), fmt::format("{}; {}", rule.title, rule.memory), ""});
+      entries.push_back({std::string(rule.name), fmt::format("{}; {}", rule.title, rule.memory)});
   else
     for (const Partitioner& each : partitioners())
-      entries.push_back({std::string(each.name), std::string(each.what), ""});
+      entries.push_back({std::string(each.name), std::string(each.what)});
   return entries;
 }
 
@@ -177,16 +177,6 @@ void print_names(const std::string& kind) {
   else
     for (const std::string& file : config_files(kind, {.set = {}, .config_path = config_path()}))
       print(one_line(stem(file)) + "\n");
-}
-
-// The one of that name; all where none is named.
-std::vector<ListEntry> only(const std::string& kind, const std::string& name, std::vector<ListEntry> entries) {
-  std::vector<std::string> known;
-  for (const ListEntry& entry : entries)
-    known.push_back(entry.name);
-  std::erase_if(entries, [&](const ListEntry& entry) { return !name.empty() && entry.name != name; });
-  if (entries.empty()) throw InputError("show " + kind + ": " + unknown_name(name, known));
-  return entries;
 }
 
 int one(const std::string& kind, const std::vector<std::string>& files, const std::string& name) {
@@ -231,14 +221,10 @@ int run(const Arguments& arguments) {
   const std::string name = arguments.positional.size() > 1 ? arguments.positional[1] : "";
   if (std::find(kShelves.begin(), kShelves.end(), kind) == kShelves.end())
     throw InputError("show: " + unknown_name(kind, kShelves));
-  const bool json = arguments.has("--json");
   if (arguments.has("--names")) {
-    if (json || !name.empty())
-      throw InputError("show: --names is for a whole list; leave out " + (json ? "--json" : in_quotes(name)));
+    if (!name.empty()) throw InputError("show: --names is for a whole list; leave out " + in_quotes(name));
     return print_names(kind), kDone;
   }
-  if (json && kind == "keys") return print(list_json(kind, keys_with(name))), kDone;
-  if (json && is_built_in(kind)) return print(list_json(kind, only(kind, name, built_in(kind)))), kDone;
   if (kind == "keys") return print(key_list(name, output_width(arguments))), kDone;
   if (kind == "schedules") {
     print(name.empty() ? schedule_list() : schedule_in_detail(name, output_width(arguments)));
@@ -253,22 +239,12 @@ int run(const Arguments& arguments) {
   if (files.empty())
     throw InputError("show " + kind + ": no file in the folder " + kind +
                      "/ of any config folder; set PIPEWRIGHT_PATH to a folder that holds models/ devices/ clusters/");
-  if (!name.empty() && !json) return one(kind, files, name);
+  if (!name.empty()) return one(kind, files, name);
   const auto line = kind == "models" ? model_line : kind == "devices" ? device_line : cluster_line;
-  const auto is_named = [&](const std::string& path) { return stem(path) == name; };
-  const bool named = !name.empty() && std::any_of(files.begin(), files.end(), is_named);
-  if (named) std::erase_if(files, std::not_fn(is_named));
   std::string errors;
   const std::vector<ListEntry> entries = entries_of(
       files, [&](const std::string& path) { return line(path, options); }, errors);
-  if (named && !errors.empty()) throw InputError(errors);
-  if (json && !name.empty()) {
-    std::vector<ListEntry> entry = only(kind, name, entries);
-    const Yaml document = read_yaml(entry.front().file);
-    entry.front().document = &document;
-    return print(list_json(kind, entry)), kDone;
-  }
-  json ? print(list_json(kind, entries)) : print_list(entries);
+  print_list(entries);
   if (!errors.empty()) throw InputError(errors);
   return kDone;
 }

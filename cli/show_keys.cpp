@@ -52,7 +52,7 @@ std::vector<ListEntry> settable_keys() {
       std::string summary = fmt::format("{}: {}", field.takes, field.meaning);
       if (family) summary = section.name.substr(7, section.name.size() - 8) + "; " + summary;
       const auto same = std::find_if(keys.begin(), keys.end(), [&](const ListEntry& each) { return each.name == key; });
-      if (same == keys.end()) keys.push_back({key, summary, ""});
+      if (same == keys.end()) keys.push_back({key, summary});
     }
   }
   return keys;

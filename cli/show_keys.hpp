@@ -4,9 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "io/writers/list_json.hpp"
-
 namespace pipewright {
+
+struct ListEntry {
+  std::string name, summary;
+};
 
 // In the order of docs/reference/scenario.md; the keys of one layer, of profiles and of published tables are not among
 // them.

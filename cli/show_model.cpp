@@ -12,7 +12,6 @@
 #include "core/model/families/table.hpp"
 #include "io/import/hf.hpp"
 #include "io/read_scenario.hpp"
-#include "io/writers/model_json.hpp"
 #include "io/writers/writers.hpp"
 #include "io/yaml.hpp"
 #include "planner/answer.hpp"
@@ -97,14 +96,8 @@ int show_model(const Arguments& arguments) {
     if (!sets.empty()) throw InputError("--set: changes a scenario or a family, not a model file; edit " + file);
     model = read_model(file, options);
   }
-  const bool operators = arguments.has("--operators"), flops = arguments.has("--flops");
-  if (arguments.has("--json")) {
-    print(model_json(model, {.operators = operators, .flops = flops},
-                     output.empty() ? std::vector<std::string>{} : std::vector{output}));
-  } else {
-    print(model_table(model, table, operators));
-    if (flops) print(flop_tables(model, table));
-  }
+  print(model_table(model, table, arguments.has("--operators")));
+  if (arguments.has("--flops")) print(flop_tables(model, table));
   if (!output.empty()) write_dot(output, scenario ? scenario_graph(*scenario) : dot_graph(model));
   return kDone;
 }

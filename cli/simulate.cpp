@@ -26,18 +26,16 @@ constexpr std::array<Option, 8> kOwnOptions = {{
     {"--schedule", "", "NAME", "run this schedule: a name, or a file in PyTorch's schedule CSV (ending .csv)"},
     {"--json", "", "", "one JSON document on standard output instead of the report"},
     {"--ignore-memory", "", "", "show the timeline of a plan that does not fit (the exit status stays 1)"},
-    {"--engine", "", "NAME",
-     "auto (default), static: fixed orders, event: queue with shared links, event-steps: rings step by step"},
+    {"--engine", "", "NAME", "auto (default), static: fixed orders, event: queue with shared links"},
     {"--width", "", "N", "columns of the report (default: the terminal's, else 100)"},
 }};
 constexpr auto kOptions = with_campaign(kOwnOptions);
 
 Engine engine_named(const std::string& name) {
-  constexpr std::array<std::string_view, 4> known = {"auto", "static", "event", "event-steps"};
+  constexpr std::array<std::string_view, 3> known = {"auto", "static", "event"};
   if (name == "auto") return Engine::Auto;
   if (name == "static") return Engine::StaticOrder;
   if (name == "event") return Engine::EventQueue;
-  if (name == "event-steps") return Engine::EventQueueSteps;
   throw InputError("--engine: " + unknown_name(name, known));
 }
 

@@ -50,7 +50,7 @@ Row attempted(const Scenario& priced, int number, const AttemptSettings& how, Ra
   std::optional<Attempt> attempt;
   try {
     if (prints()) made_folder(how.folder);
-    attempt.emplace(priced, how.tolerance, how.forced, how.seconds, how.folder, ranks, how.write);
+    attempt.emplace(priced, how.tolerance, how.forced, how.seconds, how.folder, ranks);
   } catch (const InputError& error) {  // a layer that the profile does not have
     row.failed = error.what();
   }

@@ -40,7 +40,6 @@ struct AttemptSettings {
   double tolerance = 0.1;
   bool forced = false;
   double seconds = 3;  // of the looks at the machine between the steps
-  FileWriter write = write_file;
 };
 
 // Predicts, writes the prediction down, runs, compares. A run that fails is a row as well. Over processes all ranks

@@ -3,7 +3,6 @@
 //     bits      z += 0x9e3779b97f4a7c15, then mixed                                                       [Steele14]
 //     uniform   (bits / 2^11 + 1/2) / 2^53, in (0, 1)
 //     normal    sqrt(-2 ln u) cos(2 pi v)                                                                 [BoxMuller58]
-//     exponential of mean 1: -ln u
 // Seed 1: the first bits are 0x910a2dec89025cc1.                        tests/core/random_test.cpp "the first numbers"
 #pragma once
 
@@ -21,7 +20,6 @@ class Random {
   std::uint64_t bits() { return mixed(state_ += 0x9e3779b97f4a7c15U); }
   double uniform() { return (static_cast<double>(bits() >> 11) + 0.5) * 0x1p-53; }
   double uniform(double low, double high) { return low + (high - low) * uniform(); }
-  double exponential() { return -std::log(uniform()); }
   double normal() {
     const double u = uniform(), v = uniform();
     return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);

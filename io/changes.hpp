@@ -1,5 +1,5 @@
 // Values changed in a scenario before it is read: `--set`, the rows of `expect:` and `vary:`, the points of a sweep.
-// Inside io only, but for flow_text.
+// Inside io only.
 #pragma once
 
 #include <string>

@@ -151,26 +151,21 @@ void read_cuts(Reader& reader, const At& at, const LayerOrder& order, std::vecto
 
 // Partitions that a name chooses.
 std::span<const std::pair<std::string_view, Partition>> named_partitions() {
-  static const std::array<std::pair<std::string_view, Partition>, 10> table = {
-      {{"balanced", Balanced{}},
-       {"fitting", Fitting{}},
-       {"exact", LeastStep{}},
-       {"equal_layers", EqualLayers{}},
-       {"equal_blocks", EqualBlocks{}},
-       {"block_partition", BlockPartition{}},
-       {"suffix_dp", WholePlan::SuffixDp},
-       {"pipedream_sosp", WholePlan::PipeDreamSosp},
-       {"pipedream_released", WholePlan::PipeDreamReleased},
-       {"pipedream_ring", WholePlan::PipeDreamRing}}};
+  static const std::array<std::pair<std::string_view, Partition>, 7> table = {{{"balanced", Balanced{}},
+                                                                               {"fitting", Fitting{}},
+                                                                               {"exact", LeastStep{}},
+                                                                               {"equal_layers", EqualLayers{}},
+                                                                               {"equal_blocks", EqualBlocks{}},
+                                                                               {"block_partition", BlockPartition{}},
+                                                                               {"suffix_dp", SuffixDp{}}}};
   return table;
 }
 
 void read_partition(Reader& reader, const At& at, PlanRequest& plan) {
   plan.partition.place = at.yaml.place;
   constexpr const char* forms =
-      "write balanced, fitting, exact, equal_layers, equal_blocks, block_partition, suffix_dp, pipedream_sosp, "
-      "pipedream_released, "
-      "pipedream_ring, {layers: [3, 3]} (per stage) or {cuts: [3]} (first layers)";
+      "write balanced, fitting, exact, equal_layers, equal_blocks, block_partition, suffix_dp, {layers: [3, 3]} "
+      "(per stage) or {cuts: [3]} (first layers)";
   if (at.yaml.is(Yaml::Type::Scalar))
     for (const auto& [name, partition] : named_partitions())
       if (at.yaml.scalar == name) {
@@ -194,11 +189,6 @@ void read_partition(Reader& reader, const At& at, PlanRequest& plan) {
   }
 }
 
-bool same_name(const Partition& a, const Partition& b) {
-  const auto *whole = std::get_if<WholePlan>(&a), *other = std::get_if<WholePlan>(&b);
-  return a.index() == b.index() && (whole == nullptr || *whole == *other);
-}
-
 void write_partition(YamlText& out, std::string_view key, const PlanRequest& plan) {
   const Partition& partition = plan.partition.value;
   if (const auto* counts = std::get_if<LayerCounts>(&partition))
@@ -207,7 +197,7 @@ void write_partition(YamlText& out, std::string_view key, const PlanRequest& pla
     out.line(key, fmt::format("{{cuts: {}}}", value_text(cuts->first)));
   else
     for (const auto& [name, named] : named_partitions())
-      if (same_name(named, partition)) out.line(key, std::string(name));
+      if (named.index() == partition.index()) out.line(key, std::string(name));
 }
 
 // ---- placement, recompute -------------------------------------------------------------------------------------------
@@ -347,16 +337,14 @@ constexpr Field<PlanRequest> kPlan[] = {
      "partitions count in this order; default: model",
      Need::Optional, read_order, write_order},
     {"partition",
-     "balanced | fitting | exact | equal_layers | equal_blocks | block_partition | suffix_dp | pipedream_sosp | "
-     "pipedream_released | "
-     "pipedream_ring | {layers: [3, 3]} | {cuts: [3]}",
+     "balanced | fitting | exact | equal_layers | equal_blocks | block_partition | suffix_dp | {layers: [3, 3]} | "
+     "{cuts: [3]}",
      "balanced: the least bottleneck, and of such cuts the shortest step found; fitting: the least bottleneck among "
      "the cuts whose stages all fit their devices; exact: the "
      "least simulated step of all cuts (gpipe, 1f1b, eager_1f1b); equal_blocks: as many blocks of a Transformer each, "
      "embedding and head next to the first and the last (Megatron-LM's); equal_layers, block_partition (torchgpipe's): "
-     "baselines; suffix_dp, and as baselines PipeDream's optimizer as printed (pipedream_sosp), as released, or with a "
-     "ring's volume: stages, replicas and placement, too, which are left out (pipedream, 1f1b); layers per (virtual) "
-     "stage; first layer of every stage but the first, by number or name; default: balanced",
+     "baselines; suffix_dp: stages, replicas and placement, too, which are left out (pipedream, 1f1b); layers per "
+     "(virtual) stage; first layer of every stage but the first, by number or name; default: balanced",
      Need::Optional, read_partition, write_partition},
     {"placement", "pipeline | data | list of device numbers",
      "pipeline: each copy on consecutive devices; data: the copies of a stage; list: a device per worker, with "
@@ -440,12 +428,12 @@ void open_for_whole_plan(Reader& reader, const At& at, const Yaml& closed, PlanR
   if (const auto open = plan.open.find("partition"); open != plan.open.end())
     for (const std::string& name : open->second.among)
       for (const auto& [known, partition] : named_partitions())
-        if (name == known && std::holds_alternative<WholePlan>(partition))
+        if (name == known && std::holds_alternative<SuffixDp>(partition))
           reader.errors.add(open->second.place,
                             fmt::format("{}.partition: {} chooses stages and replicas, too, and stands alone; write "
                                         "partition: {}",
                                         path(at), name, name));
-  if (!std::holds_alternative<WholePlan>(plan.partition.value)) return;
+  if (!std::holds_alternative<SuffixDp>(plan.partition.value)) return;
   for (const std::string_view key : kSetByWholePlan)
     if (!closed.find(key)) plan.open.try_emplace(std::string(key), OpenField{plan.partition.place, {}});
 }

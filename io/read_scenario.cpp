@@ -259,7 +259,7 @@ namespace {
 
 // Whether `pipewright plan` is to settle it. Partitioners that choose whole plans open fields by themselves.
 bool left_to_planner(const PlanRequest& plan) {
-  return !std::holds_alternative<WholePlan>(plan.partition.value) &&
+  return !std::holds_alternative<SuffixDp>(plan.partition.value) &&
          std::any_of(plan.open.begin(), plan.open.end(), [](const auto& field) { return field.first != "replicas"; });
 }
 

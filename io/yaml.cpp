@@ -337,10 +337,8 @@ Yaml parse_yaml(const std::string& text, const std::string& file) {
   const auto source =
       std::make_shared<const YamlSource>(YamlSource{file == "-" ? "standard input" : file, folder_of(file), true});
   if (text.starts_with("SQLite format 3"))
-    throw InputError(
-        Place{source->name, 0, 0},
-        "is an SQLite database, not YAML; rows of a sweep are shown by `pipewright sweep FILE`, an export of "
-        "Nsight Systems is read by `pipewright import nsys FILE`");
+    throw InputError(Place{source->name, 0, 0},
+                     "is an SQLite database, not YAML; rows of a sweep are shown by `pipewright sweep FILE`");
   Yaml root = parse(text, source);
   if (root.is(Yaml::Type::Null)) throw InputError(Place{source->name, 0, 0}, "is empty; see scenarios/quickstart.yaml");
   return root;

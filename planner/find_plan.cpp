@@ -244,7 +244,7 @@ void check_schedule(const Scenario& scenario, const Plan& plan) {
 namespace {
 
 bool makes_whole_plan(const PlanRequest& plan) {
-  return std::holds_alternative<WholePlan>(plan.partition.value);
+  return std::holds_alternative<SuffixDp>(plan.partition.value);
 }
 
 bool left_to_search(const PlanRequest& plan, std::string_view key) {

@@ -45,9 +45,8 @@ std::int64_t run_size(const Schedule& schedule, const StepCosts& costs) {
   return (ops + messages) * schedule.shape.data_parallel;
 }
 
-StepCosts folded_costs(const Plan& plan, const CostModel& cost, Engine engine) {
-  const bool whole = engine == Engine::EventQueueSteps;
-  return step_costs(plan, cost, whole ? nullptr : fold_copies(plan, cost, Alike::OnLinks));
+StepCosts folded_costs(const Plan& plan, const CostModel& cost) {
+  return step_costs(plan, cost, fold_copies(plan, cost, Alike::OnLinks));
 }
 
 Answer price(const Plan& plan, const CostModel& cost, Engine engine, Copies copies) {
@@ -55,7 +54,7 @@ Answer price(const Plan& plan, const CostModel& cost, Engine engine, Copies copi
   Answer answer;
   answer.scenario = &scenario;
   answer.plan = plan;
-  answer.costs = copies == Copies::Each ? step_costs(plan, cost) : folded_costs(plan, cost, engine);
+  answer.costs = copies == Copies::Each ? step_costs(plan, cost) : folded_costs(plan, cost);
   PP_CHECK(validate(answer.costs).empty());
   answer.schedule = make_schedule(plan, answer.costs.shape);
   answer.timeline = simulate(answer.schedule, answer.costs, engine);

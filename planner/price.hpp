@@ -33,9 +33,8 @@ enum class Copies { Folded, Each };
 // Ops are priced as if all workers always computed: what searches compare.
 Answer price(const Plan& plan, const CostModel& cost, Engine engine, Copies copies = Copies::Folded);
 
-// The prices of a run that is simulated by `engine`: copies that run alike are folded, unless rings are to be played
-// step by step, which are those of all members.
-StepCosts folded_costs(const Plan& plan, const CostModel& cost, Engine engine = Engine::Auto);
+// The prices of a run in which copies that run alike are folded.
+StepCosts folded_costs(const Plan& plan, const CostModel& cost);
 
 // The same with each op priced by the number of workers that compute while it runs (sim/at_load.hpp), where the prices
 // tell them apart.

@@ -27,7 +27,7 @@ constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 // What an event says, and about which worker, message or stage.
 enum class What : std::uint32_t {
   OpEnds,          // Finish, worker
-  StepEnds,        // Finish, stage: one part of its all-reduce is over
+  StepEnds,        // Finish, stage: a phase of its all-reduce is over
   MessageLeaves,   // Finish, message: its channel is free again
   FlowsEnd,        // Finish: flows over shared links are over
   MessageArrives,  // Arrive, message
@@ -69,8 +69,7 @@ struct Meeting {
   const Collective* what = nullptr;
   VirtualStageId chunk = 0;
   int joined = 0;
-  std::size_t step = 0;  // phase, or step of the ring
-  int running = 0;       // parts of the step that are not over
+  std::size_t step = 0;  // phase
   Time start;
 };
 
@@ -81,8 +80,8 @@ struct Channel {
 
 class EventOrder {
  public:
-  EventOrder(const Schedule& schedule, const StepCosts& costs, LinkUse links, CollectiveSteps steps)
-      : schedule_(schedule), costs_(costs), wiring_(schedule, costs), steps_(steps) {
+  EventOrder(const Schedule& schedule, const StepCosts& costs, LinkUse links)
+      : schedule_(schedule), costs_(costs), wiring_(schedule, costs) {
     prepare_legs();
     prepare_workers();
     if (links == LinkUse::Shared && !costs.links.empty()) prepare_links();
@@ -389,37 +388,19 @@ class EventOrder {
   }
 
   void step_ends(std::uint32_t stage) {
-    Meeting& meeting = meetings_[stage];
-    if (--meeting.running > 0) return;
-    ++meeting.step;
+    ++meetings_[stage].step;
     begin_step(stage);
   }
 
-  bool step_by_step(std::uint32_t stage) const {
-    return steps_ == CollectiveSteps::StepByStep && meetings_[stage].what->phases.size() == 1 &&
-           stage < costs_.ring_hops.size() && !costs_.ring_hops[stage].empty();
-  }
-
   void begin_step(std::uint32_t stage) {
-    Meeting& meeting = meetings_[stage];
+    const Meeting& meeting = meetings_[stage];
     const Collective& what = *meeting.what;
-    const std::uint32_t owner = about(What::StepEnds, stage);
-    if (step_by_step(stage)) {
-      const auto& hops = costs_.ring_hops[stage];
-      if (meeting.step == 2 * (hops.size() - 1)) return meeting_ends(stage);
-      for (const std::int32_t hop : hops)
-        begin_hop(costs_.routes[static_cast<std::size_t>(hop)],
-                  static_cast<double>(what.bytes.value) / static_cast<double>(hops.size()), owner);
-      meeting.running = static_cast<int>(hops.size());
-    } else if (!links_ || what.phases.empty()) {
-      if (meeting.step == 1) return meeting_ends(stage);
-      queue_.push(now() + what.time, Rank::Finish, owner);
-      meeting.running = 1;
-    } else {
-      if (meeting.step == what.phases.size()) return meeting_ends(stage);
-      begin_phase(what.phases[meeting.step], owner);
-      meeting.running = 1;
-    }
+    const bool whole = !links_ || what.phases.empty();
+    if (meeting.step == (whole ? 1 : what.phases.size())) return meeting_ends(stage);
+    if (whole)
+      queue_.push(now() + what.time, Rank::Finish, about(What::StepEnds, stage));
+    else
+      begin_phase(what.phases[meeting.step], about(What::StepEnds, stage));
   }
 
   void begin_phase(const CollectivePhase& phase, std::uint32_t owner) {
@@ -431,15 +412,6 @@ class EventOrder {
     for (const auto& [link, weight] : phase.links)
       route_weights_.push_back({static_cast<std::uint32_t>(link), weight});
     start_flow({phase.bytes, phase.rate, phase.time - phase.latency, owner}, phase.latency);
-  }
-
-  // One member's message of one step of a ring.
-  void begin_hop(const Route& route, double bytes, std::uint32_t owner) {
-    const Time alone = bytes > 0 && limited(route) ? transfer_time(bytes, route.bandwidth) : Time{0};
-    if (links_ && bytes > 0 && limited(route))
-      start_flow(route, {bytes, route.bandwidth, alone, owner}, route.latency);
-    else
-      queue_.push(now() + alone + route.latency, Rank::Finish, owner);
   }
 
   void meeting_ends(std::uint32_t stage) {
@@ -469,7 +441,6 @@ class EventOrder {
   const Schedule& schedule_;
   const StepCosts& costs_;
   const Wiring wiring_;
-  const CollectiveSteps steps_;
   EventQueue queue_;
   std::vector<Worker> workers_;
   std::vector<LaneTimes> times_;
@@ -579,8 +550,8 @@ void EventOrder::prepare_links() {
 
 }  // namespace
 
-Timeline event_order(const Schedule& schedule, const StepCosts& costs, LinkUse links, CollectiveSteps steps) {
-  return EventOrder(schedule, costs, links, steps).run();
+Timeline event_order(const Schedule& schedule, const StepCosts& costs, LinkUse links) {
+  return EventOrder(schedule, costs, links).run();
 }
 
 }  // namespace pipewright

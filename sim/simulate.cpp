@@ -13,11 +13,6 @@ Timeline simulate(const Schedule& schedule, const StepCosts& costs, Engine engin
     timeline.engine_reason = "asked for";
     return timeline;
   }
-  if (engine == Engine::EventQueueSteps) {
-    Timeline timeline = event_order(schedule, costs, LinkUse::Shared, CollectiveSteps::StepByStep);
-    timeline.engine_reason = "asked for, ring all-reduces step by step";
-    return timeline;
-  }
   Timeline timeline = static_order(schedule, costs);
   const int shared = costs.links.empty() ? -1 : first_shared_link(timeline, schedule, costs);
   if (engine == Engine::StaticOrder) {

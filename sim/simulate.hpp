@@ -7,9 +7,7 @@
 
 namespace pipewright {
 
-// EventQueueSteps: the event queue with ring all-reduces played as 2(n-1) steps of n messages instead of one flow;
-// trees and hierarchical ones stay in closed form. Slow; on links of their own both give the same times.
-enum class Engine { Auto, StaticOrder, EventQueue, EventQueueSteps };
+enum class Engine { Auto, StaticOrder, EventQueue };
 
 // Auto: static order first; when two transfers met on a link, the event queue instead. Timeline::engine names the one
 // used and Timeline::engine_reason says why. The result passes `validate(timeline, schedule, costs)`.

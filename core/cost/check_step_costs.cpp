@@ -76,9 +76,6 @@ std::string check_routes(const StepCosts& costs) {
     for (const int link : costs.routes[i].links)
       if (link < 0 || link >= static_cast<int>(costs.links.size())) return where + ": no such link";
   }
-  for (const auto& hops : costs.ring_hops)
-    for (const std::int32_t hop : hops)
-      if (hop < 0 || hop >= static_cast<std::int64_t>(costs.routes.size())) return "ring hops: no such route";
   return {};
 }
 

@@ -307,15 +307,6 @@ std::vector<DeviceId> members(const Plan& plan, StageId stage) {
   return devices;
 }
 
-std::vector<Route> ring_routes(std::vector<DeviceId> members, const Topology& topology) {
-  std::vector<Route> routes;
-  if (members.size() < 2) return routes;
-  std::sort(members.begin(), members.end());
-  for (std::size_t i = 0; i < members.size(); ++i)
-    routes.push_back(topology.route(members[i], members[(i + 1) % members.size()]));
-  return routes;
-}
-
 Collective all_reduce(AllReduce algorithm, const std::vector<DeviceId>& members, Bytes bytes, const Topology& topology,
                       int devices_per_node) {
   return AllReduceGroup(members, topology, devices_per_node).price(algorithm, bytes);

@@ -95,9 +95,6 @@ class AllReduceGroup {
 // Devices of all members of the all-reduces of a stage: its replicas in every copy.
 std::vector<DeviceId> members(const Plan& plan, StageId stage);
 
-// Routes around the ring: from each member, in the order of their devices, to the next one. Empty for n <= 1.
-std::vector<Route> ring_routes(std::vector<DeviceId> members, const Topology& topology);
-
 // One all-reduce of `bytes` over `members` (distinct devices). n <= 1: no phases, no time.
 // Hierarchical needs a group that is `AllReduceGroup::hierarchical`.
 Collective all_reduce(AllReduce algorithm, const std::vector<DeviceId>& members, Bytes bytes, const Topology& topology,

@@ -242,16 +242,6 @@ Collective priced_all_reduce(const CostSource& source, const AllReduceGroup& gro
   return {bytes, *measured, {phase}};
 }
 
-// Routes around the rings of all stages, for the engine that plays them step by step.
-void add_ring_hops(StepCosts& costs, const Plan& plan, const CostModel& cost) {
-  costs.ring_hops.resize(static_cast<std::size_t>(plan.stages));
-  for (StageId k = 0; k < plan.stages; ++k)
-    for (Route& route : ring_routes(members(plan, k), cost.topology())) {
-      costs.ring_hops[static_cast<std::size_t>(k)].push_back(static_cast<std::int32_t>(costs.routes.size()));
-      costs.routes.push_back(std::move(route));
-    }
-}
-
 bool any_reduces(const ScheduleShape& shape) {
   for (StageId k = 0; k < shape.stages; ++k)
     if (reduces(shape, k)) return true;
@@ -263,7 +253,6 @@ void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost) 
   const Scenario& scenario = cost.scenario();
   if (!any_reduces(costs.shape)) return;
   costs.collectives.resize(plan.layers.size());
-  if (costs.fold == nullptr) add_ring_hops(costs, plan, cost);
   for (StageId k = 0; k < plan.stages; ++k) {
     if (!reduces(costs.shape, k)) continue;
     AllReduceGroup group(members(plan, k), cost.topology(), scenario.cluster.devices_per_node, &scenario.cluster);

@@ -87,9 +87,6 @@ struct StepCosts {
   std::vector<std::vector<Collective>> collectives;  // [chunk][bucket]; empty: no all-reduce needed (one worker)
   // Which copies of the plan these are; nullptr: all of them. The engines do not look at it.
   std::shared_ptr<const Fold> fold;
-  // [stage]: routes from each member of the stage's all-reduce to the next one around the ring, for the engine that
-  // plays a ring step by step; empty: not known.
-  std::vector<std::vector<std::int32_t>> ring_hops;
 
   bool is_last(const Op& op) const { return op.micro_batch + 1 == static_cast<std::uint32_t>(shape.micro_batches); }
   Time time_of(const Op& op) const {

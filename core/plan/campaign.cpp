@@ -110,7 +110,6 @@ GoodputReport goodput_of(const CampaignRequest& request, Time mtbf, double durat
   goodput.interval = request.interval.value_or(goodput.daly);
   goodput.formula = goodput_by_formula(goodput.interval, goodput.checkpoint, goodput.restart, mtbf);
   goodput.failures = goodput.formula > 0 ? duration / goodput.formula / seconds(mtbf) : 0;
-  goodput.seed = request.seed;
   return goodput;
 }
 

@@ -22,7 +22,7 @@
 //     tau = sqrt(2 delta M) (1 + sqrt(delta/2M)/3 + (delta/2M)/9) - delta where delta < 2M, else M
 //                                                                                   [Daly06]: 617.9 s
 //                                                         tests/core/campaign_test.cpp "the best checkpoint interval"
-// `sim/goodput.hpp` simulates the same training, failure by failure.
+// tests/core/goodput_test.cpp simulates the same training, failure by failure.
 #pragma once
 
 #include <cstdint>
@@ -80,13 +80,6 @@ struct GoodputReport {
   Time interval;        // that is used
   double formula = 0;   // share of the time that goes into the training
   double failures = 0;  // expected in the whole training, by formula
-  // Simulated; trials 0: not.
-  std::int64_t trials = 0, seed = 0;
-  double simulated = 0;           // training / mean time
-  Quantiles spread;               // of one training's share
-  double simulated_failures = 0;  // mean of one training
-  double simulated_part = 1;      // of the training's length, where all of it would have taken too long
-  std::string not_simulated;      // why
 };
 
 // Drawn anew `trials` times; seconds and bytes.
@@ -125,7 +118,7 @@ struct Campaign {
 // names lacks a key. A scenario without `campaign` is good.
 void check_campaign(const Scenario& scenario);
 
-// All but what is drawn or simulated. Nothing: the scenario does not ask, or the step takes no time.
+// All but what is drawn. Nothing: the scenario does not ask, or the step takes no time.
 // Throws as check_campaign does.
 std::optional<Campaign> campaign(const Scenario& scenario, const Plan& plan, const Report& report);
 

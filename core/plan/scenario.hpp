@@ -104,10 +104,9 @@ struct LayerCounts {
 struct CutLayers {
   std::vector<std::int64_t> first;
 };
-// Whole plans: these choose stages, replicas and devices, too, which the scenario leaves open.
-enum class WholePlan { SuffixDp, PipeDreamSosp, PipeDreamReleased, PipeDreamRing };
+struct SuffixDp {};  // a whole plan: stages, replicas and devices, too, which the scenario leaves open
 using Partition = std::variant<Balanced, Fitting, LeastStep, EqualLayers, EqualBlocks, BlockPartition, LayerCounts,
-                               CutLayers, WholePlan>;
+                               CutLayers, SuffixDp>;
 
 // In which order stages take the layers: as the model lists them, in the one of which the best cut has the least
 // bottleneck (planner/layer_order.hpp), or as listed. `layers` counts in the model as it was given; it is filled where

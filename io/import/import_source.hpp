@@ -12,7 +12,7 @@ constexpr std::int64_t kLargestHashed = std::int64_t{64} << 20;
 
 struct ImportSource {
   std::string file;                  // its name without folders; "standard input"
-  std::string format;                // "Megatron-LM log", "nvidia-smi topo -m"
+  std::string format;                // "Megatron-LM log", "trace of PyTorch's profiler"
   std::string tool;                  // who imported it
   std::string dated;                 // when it was last changed, "2026-11-22" (UTC); "": a pipe
   std::string sha256;                // "": a pipe, or larger than kLargestHashed

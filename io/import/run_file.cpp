@@ -217,25 +217,6 @@ constexpr Field<ActionTrace> kTrace[] = {
      }},
 };
 
-// ---- kernels --------------------------------------------------------------------------------------------------------
-
-constexpr Field<KernelSum> kKernel[] = {
-    {"name", "text", "of the kernel", Need::Required, read_as<&KernelSum::name>, write_as<&KernelSum::name>},
-    {"calls", "whole number >= 1", "of it", Need::Required, read_as<&KernelSum::calls, AtLeast1>,
-     write_as<&KernelSum::calls>},
-    {"total", "time", "of all calls", Need::Required, read_as<&KernelSum::total>, write_as<&KernelSum::total>},
-};
-
-void read_kernels(Reader& reader, const At& at, ImportedRun& run) {
-  if (!is_list(reader, at, "a list of kernels")) return;
-  if (at.yaml.list.empty() || at.yaml.list.size() > kMostRunKernels)
-    return reader.errors.add(at.yaml.place, fmt::format("{}: {} kernels; a run file has 1 to {}", path(at),
-                                                        at.yaml.list.size(), kMostRunKernels));
-  for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
-    read_fields<KernelSum>(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), kKernel,
-                           run.kernels.emplace_back());
-}
-
 // ---- the file -------------------------------------------------------------------------------------------------------
 
 void read_schema(Reader& reader, const At& at, ImportedRun&) {
@@ -272,16 +253,6 @@ constexpr Field<ImportedRun> kRun[] = {
        if (!run.trace) return;
        out.open(key);
        write_fields<ActionTrace>(out, kTrace, *run.trace);
-       out.close();
-     }},
-    {"kernels", "list of maps", "name, calls, total", Need::Optional, read_kernels,
-     [](YamlText& out, std::string_view key, const ImportedRun& run) {
-       if (run.kernels.empty()) return;
-       out.open(key);
-       for (const KernelSum& kernel : run.kernels)
-         out.item(fmt::format("{{calls: {}, total: {}, name: {}}}", kernel.calls, to_text(kernel.total),
-                              yaml_string(kernel.name)),
-                  {});
        out.close();
      }},
 };
@@ -322,11 +293,6 @@ std::string run_yaml(ImportedRun run) {
   if (run.trace)
     check_size(run.source, run.trace->actions, kMostRunActions, "actions",
                "give validate --trace the trace itself, or profile fewer steps");
-  if (run.kernels.size() > kMostRunKernels) {
-    run.source.assumed.push_back(
-        fmt::format("of {} kernels the {} longest are kept", run.kernels.size(), kMostRunKernels));
-    run.kernels.resize(kMostRunKernels);
-  }
   YamlText out(nullptr, {});
   write_fields<ImportedRun>(out, kRun, run);
   return comment(
@@ -336,9 +302,9 @@ std::string run_yaml(ImportedRun run) {
 }
 
 std::vector<SectionDoc> run_file_docs() {
-  return {document<ImportedRun>("run_file", kRun),         document<ImportSource>("run_file.source", kSource),
-          document<TrainingLog>("run_file.log", kLog),     document<LoggedStep>("run_file.log.steps[]", kStep),
-          document<ActionTrace>("run_file.trace", kTrace), document<KernelSum>("run_file.kernels[]", kKernel)};
+  return {document<ImportedRun>("run_file", kRun), document<ImportSource>("run_file.source", kSource),
+          document<TrainingLog>("run_file.log", kLog), document<LoggedStep>("run_file.log.steps[]", kStep),
+          document<ActionTrace>("run_file.trace", kTrace)};
 }
 
 ImportedRun parse_run_file(const std::string& text, const std::string& file) {
@@ -349,8 +315,8 @@ ImportedRun parse_run_file(const std::string& text, const std::string& file) {
   ImportedRun run;
   const Yaml yaml = parse_yaml(text, file);
   read_fields<ImportedRun>(reader, At{yaml}, kRun, run);
-  if (errors.empty() && !run.log && !run.trace && run.kernels.empty())
-    errors.add(yaml.place, "has neither log nor trace nor kernels; import the run again");
+  if (errors.empty() && !run.log && !run.trace)
+    errors.add(yaml.place, "has neither log nor trace; import the run again");
   errors.throw_if_any();
   if (run.log) run.log->file = file, run.log->format = run.source.format, run.log->synthetic = run.source.synthetic;
   if (run.trace) run.trace->file = file;

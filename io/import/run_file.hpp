@@ -1,5 +1,5 @@
-// A run that was measured elsewhere, as a file of its own: what `import megatron-log`, `torchtitan-log`, `kineto` and
-// `nsys` write, `validate` and `compare` read. Schema "pipewright.run/1" (docs/reference/importing.md):
+// A run that was measured elsewhere, as a file of its own: what `import megatron-log`, `torchtitan-log`, `kineto`
+// write, `validate` and `compare` read. Schema "pipewright.run/1" (docs/reference/importing.md):
 //
 //   schema: pipewright.run/1
 //   source: {format: Megatron-LM log, file: run.log, dated: 2026-11-22, bytes: 51234, sha256: ..., tool: ...}
@@ -24,19 +24,12 @@
 namespace pipewright {
 
 // Steps and actions that a run file holds at most: 8 MiB of YAML.
-constexpr std::size_t kMostRunSteps = 50'000, kMostRunActions = 100'000, kMostRunKernels = 20'000;
-
-struct KernelSum {  // all calls of one kernel
-  std::string name;
-  std::int64_t calls = 0;
-  Time total;
-};
+constexpr std::size_t kMostRunSteps = 50'000, kMostRunActions = 100'000;
 
 struct ImportedRun {
   ImportSource source;
   std::optional<TrainingLog> log;
   std::optional<ActionTrace> trace;
-  std::vector<KernelSum> kernels;  // longest first
 };
 
 // Whether the file says, as the first key, that it is one. A file that cannot be read is none: whoever reads it tells.

@@ -80,18 +80,9 @@ std::string time_text(const Campaign& campaign) {
 
 void add_failures(Lines& lines, const Campaign& campaign) {
   const GoodputReport& good = *campaign.goodput;
-  std::string text = percent(good.formula) + " by formula [Daly06]";
-  if (good.trials > 0) {
-    text += fmt::format(" · {} simulated (5 to 95 %: {} to {}; {} trainings, seed {}", percent(good.simulated),
-                        percent(good.spread.p5), percent(good.spread.p95), good.trials, good.seed);
-    text += good.simulated_part < 1 ? fmt::format(", {} of the length)", percent(good.simulated_part)) : ")";
-  } else {
-    text += " · not simulated: " + good.not_simulated;
-  }
-  lines.emplace_back("goodput", std::move(text));
-  text = fmt::format("one in {} on {}", duration_text(good.mtbf), devices_text(campaign));
+  lines.emplace_back("goodput", percent(good.formula) + " by formula [Daly06]");
+  std::string text = fmt::format("one in {} on {}", duration_text(good.mtbf), devices_text(campaign));
   if (good.failures > 0) text += fmt::format(" · {} in the whole training by formula", significant(good.failures));
-  if (good.trials > 0) text += fmt::format(", {} simulated", significant(good.simulated_failures));
   lines.emplace_back("failures", std::move(text));
   const bool own = good.interval != good.daly;
   lines.emplace_back(
@@ -150,15 +141,7 @@ void write_goodput(JsonText& json, const std::optional<GoodputReport>& goodput) 
   const GoodputReport& good = *goodput;
   json.open('{').field("mtbf_s", good.mtbf).field("checkpoint_s", good.checkpoint).field("restart_s", good.restart);
   json.field("interval_young_s", good.young).field("interval_daly_s", good.daly).field("interval_s", good.interval);
-  json.field("by_formula", good.formula).field("failures_by_formula", good.failures).key("simulated");
-  if (good.trials > 0) {
-    json.open('{').field("trials", good.trials).field("seed", good.seed).field("goodput", good.simulated);
-    json.field("p5", good.spread.p5).field("p50", good.spread.p50).field("p95", good.spread.p95);
-    json.field("failures", good.simulated_failures).field("part_of_length", good.simulated_part).close();
-  } else {
-    json.null();
-  }
-  json.close();
+  json.field("by_formula", good.formula).field("failures_by_formula", good.failures).close();
 }
 
 void write_spread(JsonText& json, const std::optional<SpreadReport>& spread) {
@@ -252,14 +235,6 @@ void write_campaign(JsonText& json, const Campaign& campaign, const Report& repo
 JsonShape campaign_shape() {
   using namespace shape;
   const JsonShape quantiles = object({{"p5", number()}, {"p50", number()}, {"p95", number()}});
-  const JsonShape simulated = object({{"trials", whole()},
-                                      {"seed", whole()},
-                                      {"goodput", number()},
-                                      {"p5", number()},
-                                      {"p50", number()},
-                                      {"p95", number()},
-                                      {"failures", number()},
-                                      {"part_of_length", number()}});
   const JsonShape goodput = object({{"mtbf_s", number()},
                                     {"checkpoint_s", number()},
                                     {"restart_s", number()},
@@ -267,8 +242,7 @@ JsonShape campaign_shape() {
                                     {"interval_daly_s", number()},
                                     {"interval_s", number()},
                                     {"by_formula", number()},
-                                    {"failures_by_formula", number()},
-                                    {"simulated", maybe(simulated)}});
+                                    {"failures_by_formula", number()}});
   const JsonShape spread = object({{"seed", whole()},
                                    {"trials", whole()},
                                    {"step_time_s", maybe(quantiles)},

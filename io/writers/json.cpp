@@ -467,12 +467,10 @@ JsonShape memory_shape() {
   return object(std::move(members));
 }
 
-// `dry_run` is what `accuracy --dry-run` adds to the files that it keeps.
 JsonShape result_shape() {
   const JsonShape link =
       object({{"name", text()}, {"bytes", whole()}, {"bandwidth_bytes_per_s", number()}, {"utilization", number()}});
-  JsonShape report = document(kSchema, {{"dry_run?", flag()},
-                                        {"scenario", scenario_shape()},
+  JsonShape report = document(kSchema, {{"scenario", scenario_shape()},
                                         {"plan", plan_shape()},
                                         {"idle_devices", whole()},
                                         {"unused_classes", list(text())},

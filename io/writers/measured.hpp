@@ -22,14 +22,4 @@ std::string measured_csv(const std::vector<MeasuredResult>& results);  // one ro
 // Schema pipewright.measured-runs/2.
 std::string measured_json(const std::vector<MeasuredResult>& results, const std::vector<TableResult>& published);
 
-// The repeated search for constants, and the runs that it was made on with what it found. Schema pipewright.fit/2.
-struct FittedAnew {
-  std::string title;
-  std::vector<std::string> set;  // "key=value" of each constant
-  int tried = 0;
-  double loss = 0;  // sum of squares
-  std::vector<PredictedRun> runs;
-};
-std::string fit_json(const FittedAnew& found);
-
 }  // namespace pipewright

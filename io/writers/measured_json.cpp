@@ -100,20 +100,6 @@ std::string measured_json(const std::vector<MeasuredResult>& results, const std:
   return std::move(json).text();
 }
 
-std::string fit_json(const FittedAnew& found) {
-  JsonText json;
-  open_document(json, "pipewright.fit/2");
-  json.field("table", found.title).field("set", found.set).field("tried", found.tried);
-  json.field("sum_of_squares", found.loss).key("runs").open('[');
-  for (const PredictedRun& each : found.runs) {
-    json.open('{').field("file", each.run.place.file).field("line", each.run.place.line);
-    const double measured = *each.run.figures.front(), predicted = each.figures.front();
-    json.field("measured", measured).field("predicted", predicted).field("error", predicted / measured - 1).close();
-  }
-  json.close().close();
-  return std::move(json).text();
-}
-
 JsonShape measured_runs_shape() {
   using namespace shape;
   const JsonShape place = object({{"file", text()}, {"line", whole()}});
@@ -172,17 +158,6 @@ JsonShape measured_runs_shape() {
                                   {"mean_error", maybe(number())},
                                   {"largest_error", maybe(number())}});
   return document("pipewright.measured-runs/2", {{"sets", list(set)}, {"published", list(table)}});
-}
-
-JsonShape fit_shape() {
-  using namespace shape;
-  const JsonShape run = object(
-      {{"file", text()}, {"line", whole()}, {"measured", number()}, {"predicted", number()}, {"error", number()}});
-  return document("pipewright.fit/2", {{"table", text()},
-                                       {"set", list(text())},
-                                       {"tried", whole()},
-                                       {"sum_of_squares", number()},
-                                       {"runs", list(run)}});
 }
 
 }  // namespace pipewright

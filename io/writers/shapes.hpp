@@ -6,26 +6,15 @@
 
 namespace pipewright {
 
-JsonShape result_shape();              // json.cpp
-JsonShape ranking_shape();             // ranking.cpp
-JsonShape sizing_shape();              // sizing.cpp
-JsonShape sweep_shape();               // sweep.cpp
-JsonShape losses_shape();              // losses.cpp
-JsonShape capacity_shape();            // capacity.cpp
-JsonShape comparison_shape();          // compare.cpp
-JsonShape reproduction_shape();        // accuracy_json.cpp
-JsonShape measured_runs_shape();       // measured_json.cpp
-JsonShape fit_shape();                 // measured_json.cpp
-JsonShape layers_shape();              // model_json.cpp
-JsonShape list_shape();                // list_json.cpp
-JsonShape calibration_shape();         // calibration_json.cpp
-JsonShape device_calibration_shape();  // calibration_json.cpp
-JsonShape init_shape();                // made_json.cpp
-JsonShape import_shape();              // made_json.cpp
-JsonShape merge_shape();               // made_json.cpp
-JsonShape launch_shape();              // made_json.cpp
-JsonShape study_record_shape();        // io/study_record.cpp
-JsonShape study_settings_shape();      // io/study_record.cpp
+JsonShape result_shape();         // json.cpp
+JsonShape ranking_shape();        // ranking.cpp
+JsonShape sizing_shape();         // sizing.cpp
+JsonShape sweep_shape();          // sweep.cpp
+JsonShape losses_shape();         // losses.cpp
+JsonShape capacity_shape();       // capacity.cpp
+JsonShape comparison_shape();     // compare.cpp
+JsonShape reproduction_shape();   // accuracy_json.cpp
+JsonShape measured_runs_shape();  // measured_json.cpp
 
 // Parts of several documents.
 JsonShape memory_shape();    // json.cpp: bytes by category and their sum

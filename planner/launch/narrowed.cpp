@@ -62,7 +62,7 @@ class Narrowing {
   void refuse_replicas() {
     if (plan().open.contains("replicas") || !plan().replicas.value.empty())
       refuse(plan().replicas.place, "replicas", "workers that share a stage", "leave plan.replicas out");
-    if (std::holds_alternative<WholePlan>(plan().partition.value))
+    if (std::holds_alternative<SuffixDp>(plan().partition.value))
       refuse(plan().partition.place, "partition", "stages with replicas of their own", "write plan.partition: auto");
   }
 

@@ -53,7 +53,7 @@ Scenario settled(const Scenario& scenario, const Plan& plan) {
     for (int v = 0; v < plan.chunks(); ++v)
       if (layer >= plan.layers[at(v)].begin && layer < plan.layers[at(v)].end)
         request.recompute_layers[at(plan.stage_of(v))].value.push_back(layer);
-  if (std::holds_alternative<WholePlan>(scenario.plan.partition.value))
+  if (std::holds_alternative<SuffixDp>(scenario.plan.partition.value))
     request.placement = std::vector<std::int64_t>(plan.device.begin(), plan.device.end());
   return fixed;
 }

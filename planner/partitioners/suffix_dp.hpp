@@ -16,7 +16,7 @@
 //                       ceil(a_in / B / r), ceil(a_out / B / r) ) the messages over its two cuts
 //     ring(r, S) = 2 (r - 1) / r S / B                            [Thakur05], without latency
 // A cut between r and s replicas thus takes a / (B min(r, s)). [PipeDream19] section 3.1 prints m times that ring, and
-// 2 a / B for both directions of a cut whatever the replicas (partitioners/pipedream.hpp keeps its rules as they are).
+// 2 a / B for both directions of a cut whatever the replicas (tests/papers/pipedream_optimizer.hpp keeps its rules).
 //     compute 60 ns, r = 2, gradients 100 B, a_in = 40 B, a_out = 0, B = 1 GB/s: max(30, 100/2, 40/2) = 50 ns
 // Where a round's update waits for its all-reduce (gradient_sync: at_once or blocking), what a replica computes outside
 // the backward (`apart`: forward, a recomputation, the update; blocking: all) cannot run beside that all-reduce, since

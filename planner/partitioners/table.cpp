@@ -10,7 +10,6 @@
 #include "planner/partitioners/equal_layers.hpp"
 #include "planner/partitioners/fitting.hpp"
 #include "planner/partitioners/least_step.hpp"
-#include "planner/pipedream_plans.hpp"
 #include "planner/replicated.hpp"
 #include "sim/schedules/table.hpp"
 
@@ -78,18 +77,11 @@ std::vector<Plan> by_suffix_dp(const Plan& shell, const CostModel& cost) {
   return plans;
 }
 
-template <PipeDreamRule rule, PipeDreamTransfer transfer>
-std::vector<Plan> by_pipedream(const Plan& shell, const CostModel& cost) {
-  return pipedream_plans(shell, cost, rule, transfer);
-}
-
 }  // namespace
 
 std::span<const Partitioner> partitioners() {
   using enum Partitioner::Kind;
-  using enum PipeDreamRule;
-  using enum PipeDreamTransfer;
-  static constexpr std::array<Partitioner, 10> table = {{
+  static constexpr std::array<Partitioner, 7> table = {{
       {"balanced", "the least largest stage, replicas counted; of such cuts the shortest simulated step", "",
        CutOnDevices, cut_balanced},
       {"fitting", "the least largest stage of the cuts whose stages all fit their devices", "", CutOnDevices,
@@ -102,12 +94,6 @@ std::span<const Partitioner> partitioners() {
       {"block_partition", "baseline: torchgpipe's balance of blocks", "torchgpipe20", Cut, cut_by_blocks},
       {"suffix_dp", "stages, replicas and places on two levels of links, memory as a limit, ranked by simulation", "",
        StagesAndCuts, nullptr, by_suffix_dp, true},
-      {"pipedream_sosp", "baseline: PipeDream's optimizer as printed, transfers 2 a / B", "PipeDream19", StagesAndCuts,
-       nullptr, by_pipedream<Sosp, Whole>},
-      {"pipedream_released", "baseline: the released program's rule, transfers over the receiving replicas",
-       "PipeDream19", StagesAndCuts, nullptr, by_pipedream<Released, OverReceivers>},
-      {"pipedream_ring", "baseline: the printed rule with a ring's volume", "PipeDream19", StagesAndCuts, nullptr,
-       by_pipedream<Ring, Whole>},
   }};
   return table;
 }
@@ -128,15 +114,7 @@ const Partitioner* partitioner_of(const Partition& request) {
     std::string_view operator()(const BlockPartition&) const { return "block_partition"; }
     std::string_view operator()(const LayerCounts&) const { return ""; }
     std::string_view operator()(const CutLayers&) const { return ""; }
-    std::string_view operator()(const WholePlan& whole) const {
-      switch (whole) {
-        case WholePlan::SuffixDp: return "suffix_dp";
-        case WholePlan::PipeDreamSosp: return "pipedream_sosp";
-        case WholePlan::PipeDreamReleased: return "pipedream_released";
-        case WholePlan::PipeDreamRing: return "pipedream_ring";
-      }
-      return "";
-    }
+    std::string_view operator()(const SuffixDp&) const { return "suffix_dp"; }
   };
   return find_partitioner(std::visit(Name{}, request));
 }

@@ -27,8 +27,8 @@ struct Partitioner {
   // Cut, CutOnDevices: fills in plan.layers (and plan.cut). Throws InputError at plan.partition where it is not for the
   // plan. The others: null.
   void (*cut)(const Scenario& scenario, const CostModel& cost, Plan& plan) = nullptr;
-  // StagesAndCuts: whole plans for a shell (planner/replicated.hpp); none: nothing fits. suffix_dp: the best first;
-  // PipeDream's: one cut with its devices in one or two orders. The others: null.
+  // StagesAndCuts: whole plans for a shell (planner/replicated.hpp); the best first; none: nothing fits.
+  // The others: null.
   std::vector<Plan> (*plans)(const Plan& shell, const CostModel& cost) = nullptr;
   // Right on a cluster of several device classes: it looks at no layer's time, or at those of every class.
   bool several_classes = false;

@@ -9,7 +9,6 @@
 
 #include "planner/find_plan.hpp"
 #include "planner/one_class.hpp"
-#include "planner/partitioners/table.hpp"
 #include "planner/plan_errors.hpp"
 #include "planner/price.hpp"
 #include "planner/replicated.hpp"
@@ -24,21 +23,8 @@ namespace {
 
 constexpr int kFewestRanked = 5;  // fewer are asked for: as many are looked at, so that the best one stays the same
 
-// Whole plans of the partitioner asked for. PipeDream's bring no bound.
-ReplicatedAnswer plans_of(const Partitioner* asked, const Plan& shell, const CostModel& cost,
-                          const ReplicatedOptions& options) {
-  if (asked == nullptr || asked->name == "suffix_dp") return replicated_plans(shell, cost, options);
-  ReplicatedAnswer answer;
-  for (Plan& plan : asked->plans(shell, cost)) {
-    ++answer.candidates, ++answer.simulated;
-    answer.ranking.push_back({.plan = std::move(plan)});
-  }
-  return answer;
-}
-
-const Partitioner* whole_partitioner(const Scenario& scenario) {
-  const Partitioner* asked = partitioner_of(scenario.plan.partition.value);
-  return asked != nullptr && asked->kind == Partitioner::Kind::StagesAndCuts ? asked : nullptr;
+bool by_suffix_dp(const Scenario& scenario) {
+  return std::holds_alternative<SuffixDp>(scenario.plan.partition.value);
 }
 
 // With the schedules that replicas are for, and one copy of one chunk per stage.
@@ -52,7 +38,7 @@ Scenario narrowed(const Scenario& scenario) {
   close("virtual_stages", result.plan.virtual_stages);
   close("data_parallel", result.plan.data_parallel);
   result.plan.stages.value = 1;
-  if (whole_partitioner(scenario) != nullptr) result.plan.partition.value = Balanced{};
+  if (by_suffix_dp(scenario)) result.plan.partition.value = Balanced{};
   if (scenario.cluster.classes() > 1) result.plan.partition.value = EqualLayers{};  // balanced knows one class
   open.erase("replicas"), open.erase("partition"), open.erase("placement");
   if (const auto schedule = open.find("schedule"); schedule != open.end() && schedule->second.among.empty())
@@ -95,16 +81,11 @@ Bytes largest_excess(const Report& report) {
 }  // namespace
 
 bool asks_for_replicas(const Scenario& scenario) {
-  return is_open(scenario, "replicas") || whole_partitioner(scenario) != nullptr;
+  return is_open(scenario, "replicas") || by_suffix_dp(scenario);
 }
 
 void check_classes_of_search(const Scenario& scenario) {
-  if (!asks_for_replicas(scenario)) return refuse_classes(scenario.cluster, scenario.cluster.place, kPlanSearch);
-  const Partitioner* asked = whole_partitioner(scenario);
-  if (asked == nullptr || asked->several_classes) return;
-  const Place& own = scenario.plan.partition.place;
-  refuse_classes(scenario.cluster, own.file.empty() ? scenario.plan.place : own,
-                 fmt::format("plan.partition: {}", asked->name));
+  if (!asks_for_replicas(scenario)) refuse_classes(scenario.cluster, scenario.cluster.place, kPlanSearch);
 }
 
 SearchResult search_replicas(const Scenario& scenario, const SearchOptions& options) {
@@ -112,7 +93,6 @@ SearchResult search_replicas(const Scenario& scenario, const SearchOptions& opti
   check_whole_plan(scenario);
   check_cuts_are_free(scenario);
   if (options.objective == Objective::Cost) check_prices(scenario);
-  const Partitioner* asked = whole_partitioner(scenario);
   const Scenario narrow = narrowed(scenario);
   const Space space = layouts_of(narrow);
   SearchAnswer answer;
@@ -151,8 +131,8 @@ SearchResult search_replicas(const Scenario& scenario, const SearchOptions& opti
     const Scenario whole = settled(narrow, layout, nullptr);
     const CostModel cost(whole);
     const ReplicatedAnswer found =
-        plans_of(asked, shell_of(whole, cost, mode), cost,
-                 {.top = static_cast<std::size_t>(std::max(options.top, kFewestRanked)), .stopped = over});
+        replicated_plans(shell_of(whole, cost, mode), cost,
+                         {.top = static_cast<std::size_t>(std::max(options.top, kFewestRanked)), .stopped = over});
     ++answer.evaluated;
     answer.simulations += found.simulated;
     for (const auto& [reason, count] : found.rejected)

@@ -17,7 +17,6 @@
 #include "planner/what_if/sensitivity.hpp"
 #include "planner/what_if/speed_range.hpp"
 #include "sim/at_load.hpp"
-#include "sim/goodput.hpp"
 
 namespace pipewright {
 namespace {
@@ -245,7 +244,6 @@ std::shared_ptr<const Campaign> whole_training(const Answer& answer, Engine engi
   const Scenario& scenario = *answer.scenario;
   std::optional<Campaign> found = campaign(scenario, answer.plan, answer.report);
   if (!found) return nullptr;
-  if (found->goodput) simulate_goodput(*found->goodput, found->duration, scenario.campaign->trials);
   found->spread = spread(answer, engine);
   const auto& ask = scenario.campaign->ask;
   if (!found->spread->step_time && std::find(ask.begin(), ask.end(), CampaignQuestion::Spread) != ask.end())

@@ -22,20 +22,6 @@ TEST_CASE("simulate answers with status 0 and says nothing on standard error") {
   CHECK(run.out.starts_with("4 stages · 8 micro-batches of 8 · 1f1b"));
 }
 
-// Eight devices with a link per pair: a ring of eight, 14 steps of an eighth of a bucket, 28 MB at 25 GB/s without a
-// remainder. Steps that nothing disturbs take as long as the closed form.
-TEST_CASE("All-reduces step by step take the time of their closed form") {
-  const auto report = [](const char* engine) {
-    const ProgramRun run =
-        run_program({"simulate", "scenarios/what_if/data-parallel.yaml", "--json", "--engine", engine});
-    REQUIRE(run.status == 0);
-    return nlohmann::json::parse(run.out);
-  };
-  const auto closed = report("event"), steps = report("event-steps");
-  CHECK(steps.at("engine_reason") == "asked for, ring all-reduces step by step");
-  CHECK(steps.at("step_time_s") == closed.at("step_time_s"));
-}
-
 // 24 blocks of 12 h^2 + 13 h for h = 2304, the table of 51200 tokens, 2048 positions and the final norm.
 TEST_CASE("show model prints a family's layers, equal ones in one row, with totals") {
   const ProgramRun run = run_program(

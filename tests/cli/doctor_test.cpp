@@ -1,6 +1,5 @@
 // What doctor says of machines that are not here, and that it runs on this one.
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
 #include "cli/doctor_text.hpp"
 #include "tests/support/run_program.hpp"
@@ -59,21 +58,13 @@ TEST_CASE("A GPU is told with its SM groups, fewer than asked for where that is 
               "SM groups of 8 SMs or more, by 8; 2 x 64, 4 left over; 4 x 32, each put together of 4 groups of 8, "
               "4 left over; 7 x 16 (8 asked for), 20 left over; events in their streams: fail: cudaEventRecord: no\n"));
   CHECK(tells(text, "peers     GPU 1: direct, GPU 2: by the host"));
-  const auto json = nlohmann::json::parse(doctor_json(kCpu, system));
-  CHECK(json["gpu"]["gpus"][0]["sm_groups"]["splits"][2]["groups"] == 7);
-  CHECK(json["gpu"]["gpus"][0]["sm_groups"]["splits"][1]["how"] == "each put together of 4 groups of 8");
-  CHECK(json["gpu"]["gpus"][0]["sm_groups"]["events"] == "fail: cudaEventRecord: no");
-  CHECK(json["cpu"]["cores"] == 2);
 }
 
-TEST_CASE("doctor answers on this machine, in words and as JSON") {
+TEST_CASE("doctor answers on this machine") {
   const ProgramRun text = run_program({"doctor"});
   CHECK(text.status == 0);
   CHECK(text.err.empty());
   CHECK(tells(text.out, "\nGPU\n  kernels"));
-  const ProgramRun json = run_program({"doctor", "--json"});
-  CHECK(json.status == 0);
-  CHECK(nlohmann::json::parse(json.out)["cpu"]["cores"] > 0);
 }
 
 }  // namespace

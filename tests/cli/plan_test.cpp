@@ -185,21 +185,16 @@ plan: {schedule: pipedream, partition: suffix_dp}
 )";
 
 TEST_CASE("plan and simulate follow a partition that makes whole plans alike") {
-  for (const char* name : {"suffix_dp", "pipedream_sosp", "pipedream_released", "pipedream_ring"}) {
-    CAPTURE(name);
-    const std::string set = std::string("plan.partition=") + name;
-    const ProgramRun simulated = run_program({"simulate", "-", "--json", "--set", set}, {.input = kWhole});
-    REQUIRE(simulated.status == 0);
-    const auto result = nlohmann::json::parse(simulated.out);
-    const ProgramRun planned = plan(kWhole, {"--json", "--set", set});
-    REQUIRE(planned.status == 0);
-    const auto ranking = nlohmann::json::parse(planned.out);
-    CHECK(result["samples_per_s"] == ranking["plans"][0]["samples_per_s"]);
-    CHECK(simulated.out.find(std::string("partition: ") + name + " chose ") != std::string::npos);
-    CHECK((ranking["bound"] > 0.0) == (std::string(name) == "suffix_dp"));  // a baseline proves nothing
-    const ProgramRun checked = run_program({"check", "-", "--set", set}, {.input = kWhole});
-    CHECK(checked.status == 0);
-  }
+  const ProgramRun simulated = run_program({"simulate", "-", "--json"}, {.input = kWhole});
+  REQUIRE(simulated.status == 0);
+  const auto result = nlohmann::json::parse(simulated.out);
+  const ProgramRun planned = plan(kWhole, {"--json"});
+  REQUIRE(planned.status == 0);
+  const auto ranking = nlohmann::json::parse(planned.out);
+  CHECK(result["samples_per_s"] == ranking["plans"][0]["samples_per_s"]);
+  CHECK(simulated.out.find("partition: suffix_dp chose ") != std::string::npos);
+  CHECK(ranking["bound"] > 0.0);
+  CHECK(run_program({"check", "-"}, {.input = kWhole}).status == 0);
 }
 
 TEST_CASE("A partition that makes whole plans names what contradicts it, and what does not fit") {
@@ -213,19 +208,14 @@ TEST_CASE("A partition that makes whole plans names what contradicts it, and wha
       run_program({"check", "-", "--set", "plan.data_parallel=2", "--set", "plan.recompute=auto"}, {.input = kWhole});
   CHECK(half_open.status == 2);
   CHECK(half_open.err.find("plan.data_parallel: 2, but plan.partition: suffix_dp") != std::string::npos);
-  for (const char* name : {"suffix_dp", "pipedream_sosp"}) {
-    const std::vector<std::string> small = {"--set", std::string("plan.partition=") + name, "--set",
-                                            "cluster.node.device.memory=100 MB"};
-    const ProgramRun planned = plan(kWhole, small);
-    CHECK(planned.status == 1);
-    CHECK(planned.out.find("nearest miss: ") != std::string::npos);
-    std::vector<std::string> simulate = {"simulate", "-"};
-    simulate.insert(simulate.end(), small.begin(), small.end());
-    const ProgramRun simulated = run_program(simulate, {.input = kWhole});
-    CHECK(simulated.status == 1);
-    CHECK(simulated.out.find("infeasible: ") != std::string::npos);
-    CHECK(simulated.out.find(std::string("partition: ") + name) != std::string::npos);
-  }
+  const ProgramRun planned = plan(kWhole, {"--set", "cluster.node.device.memory=100 MB"});
+  CHECK(planned.status == 1);
+  CHECK(planned.out.find("nearest miss: ") != std::string::npos);
+  const ProgramRun simulated =
+      run_program({"simulate", "-", "--set", "cluster.node.device.memory=100 MB"}, {.input = kWhole});
+  CHECK(simulated.status == 1);
+  CHECK(simulated.out.find("infeasible: ") != std::string::npos);
+  CHECK(simulated.out.find("partition: suffix_dp") != std::string::npos);
 }
 
 TEST_CASE("simulate: a field left open is for plan") {
@@ -352,9 +342,8 @@ TEST_CASE("plan --for: launch writes the plan as it is, and the ranking says wha
     const auto ranking = nlohmann::json::parse(planned.out);
     CHECK_FALSE(ranking["framework"].get<std::string>().empty());
     CHECK_FALSE(ranking["restricted"].empty());
-    const ProgramRun launched = run_program({"launch", path, "--for", framework, "--json"});
+    const ProgramRun launched = run_program({"launch", path, "--for", framework});
     CHECK(launched.status == 0);
-    CHECK(nlohmann::json::parse(launched.out)["differences"].empty());
     CHECK(launched.err.find("not as planned") == std::string::npos);
   }
 }

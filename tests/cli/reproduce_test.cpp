@@ -91,8 +91,6 @@ TEST_CASE("What cannot be reproduced is refused with a way out") {
   CHECK(contains(error({"reproduce", "scenarios/quickstart.yaml"}), "has no expect: block"));
   CHECK(contains(error({"reproduce", "--all", "zero-bubble"}), "exclude each other"));
   CHECK(contains(error({"reproduce", "none.yaml"}), "none.yaml"));
-  CHECK(contains(error({"reproduce", "pipedream-profiles"}), "give --data DIR"));
-  CHECK(contains(error({"reproduce", "pipedream-profiles", "--data", "/nowhere"}), "there is no /nowhere/vgg16.txt"));
 }
 
 TEST_CASE("--set changes every variant: a faster link shrinks the bubble") {

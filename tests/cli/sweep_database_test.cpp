@@ -32,13 +32,6 @@ TEST_CASE("Shards merged are one run, byte for byte; one that is missing is name
   const ProgramRun two = run_program({"merge", folder.path("1.db"), folder.path("3.db"), "-o", folder.path("two.db")});
   CHECK(two.status == 1);
   CHECK(contains(two.err, "not whole: shard 2/3 is missing (7 points)"));
-  const ProgramRun as_json =
-      run_program({"merge", folder.path("1.db"), folder.path("3.db"), "-o", folder.path("again.db"), "--json"});
-  CHECK(as_json.status == 1);
-  CHECK(contains(as_json.out, "\"schema\": \"pipewright.merge/1\""));
-  CHECK(contains(as_json.out, "\"found\": 14,"));
-  CHECK(contains(as_json.out, "\"missing\": \"shard 2/3 is missing (7 points)\""));
-  CHECK(contains(as_json.out, "\"written\": [\n    \"" + folder.path("again.db") + "\"\n  ]"));
   const ProgramRun whole = run_program({"sweep", folder.path("two.db")});
   CHECK(contains(whole.out, "7 of 21 points were not run"));
   CHECK(contains(run_program({"sweep", folder.path("2.db")}).out,

@@ -36,8 +36,7 @@ class Installed(unittest.TestCase):
 
     def test_everything_is_in_place(self):
         for place in ["pipewright/configs/devices", "pipewright/scenarios/quickstart.yaml", "man/man1/pipewright.1",
-                      "bash-completion/completions", "zsh/site-functions/_pipewright",
-                      "fish/vendor_completions.d/pipewright.fish"]:
+                      "bash-completion/completions"]:
             self.assertTrue((self.share / place).exists(), place)
         for kind in ["scenario", "sweep", "model", "device", "cluster", "profile"]:
             schema = json.loads((self.share / "pipewright/schemas" / f"{kind}.json").read_text(encoding="utf-8"))

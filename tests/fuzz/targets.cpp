@@ -12,10 +12,8 @@
 #include "core/plan/measured.hpp"
 #include "io/import/hf.hpp"
 #include "io/import/import_run.hpp"
-#include "io/import/nsys.hpp"
 #include "io/import/pipedream.hpp"
 #include "io/import/schedule_csv.hpp"
-#include "io/import/topology_file.hpp"
 #include "io/profile_file.hpp"
 #include "io/read_result.hpp"
 #include "io/read_runs.hpp"
@@ -45,28 +43,6 @@ class MemoryFile {
   int number_;
 };
 
-// A file with a name, which SQLite asks for: one of the process, written anew for every input.
-class NamedFile {
- public:
-  static const std::string& with(const std::string& bytes) {
-    static const NamedFile file;
-    std::ofstream out(file.path_, std::ios::binary | std::ios::trunc);
-    out.write(bytes.data(), std::ssize(bytes));
-    out.close();
-    PP_CHECK(out.good());
-    return file.path_;
-  }
-
- private:
-  NamedFile() : path_(std::filesystem::temp_directory_path() / "pipewright-fuzz-XXXXXX") {
-    const int number = mkstemp(path_.data());
-    PP_CHECK(number >= 0);
-    close(number);
-  }
-  ~NamedFile() { unlink(path_.c_str()); }
-  std::string path_;
-};
-
 // What import writes must be read again: a refusal here is a bug of ours, whatever the input was.
 void reads_back(const ImportedRun& run) {
   std::string text;
@@ -82,23 +58,6 @@ void reads_back(const ImportedRun& run) {
     PP_CHECK(!run.trace || again.trace->actions.size() == run.trace->actions.size());
   } catch (const InputError& error) {
     check_failed(error.what(), __FILE__, __LINE__);
-  }
-}
-
-void clusters_of(const MachineTopology& machine) {
-  for (const std::int64_t nodes : {1, 4}) {
-    std::string text;
-    try {
-      text = cluster_file(machine, {.device = "h100-sxm-80g", .nic = Bandwidth{50e9}, .nodes = nodes});
-    } catch (const InputError&) {
-      continue;
-    }
-    try {
-      const Yaml yaml = parse_yaml(text, "again.yaml");
-      PP_CHECK(yaml.map.size() == 1 && yaml.find("cluster") != nullptr);
-    } catch (const InputError& error) {
-      check_failed(error.what(), __FILE__, __LINE__);
-    }
   }
 }
 
@@ -142,15 +101,6 @@ void read_kineto(const std::string& bytes) {
   reads_back(import_kineto(file.path()));
 }
 
-void read_nsys(const std::string& bytes) {
-  const MemoryFile file(bytes);
-  reads_back(import_nsys(file.path()));
-}
-
-void read_nsys_sqlite(const std::string& bytes) {
-  reads_back(import_nsys(NamedFile::with(bytes)));
-}
-
 constexpr std::array kTargets = {
     FuzzTarget{"scenario", read_scenario_bytes},
     FuzzTarget{"profile", read_profile_bytes},
@@ -159,10 +109,6 @@ constexpr std::array kTargets = {
     FuzzTarget{"runs-csv", read_runs_csv},
     FuzzTarget{"log", read_log},
     FuzzTarget{"kineto", read_kineto},
-    FuzzTarget{"nsys", read_nsys},
-    FuzzTarget{"nsys-sqlite", read_nsys_sqlite},
-    FuzzTarget{"nccl-xml", [](const std::string& bytes) { clusters_of(parse_nccl_xml(bytes, "topology.xml")); }},
-    FuzzTarget{"topo", [](const std::string& bytes) { clusters_of(parse_topo_matrix(bytes, "topo.txt")); }},
     FuzzTarget{"schedule-csv", [](const std::string& bytes) { parse_schedule_csv(bytes, "schedule.csv"); }},
     FuzzTarget{"result", [](const std::string& bytes) { parse_result(bytes, "result.json"); }},
     FuzzTarget{"run-file", [](const std::string& bytes) { reads_back(parse_run_file(bytes, "run.yaml")); }},

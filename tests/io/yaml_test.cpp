@@ -2,7 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include "io/writers/yaml_json.hpp"
 #include "tests/io/scratch.hpp"
 
 using namespace pipewright;
@@ -87,8 +86,7 @@ TEST_CASE("A list of a million entries is read, two million values are the limit
 
 TEST_CASE("What is no text is refused before it is parsed") {
   CHECK(refusal(std::string("SQLite format 3\0\x10", 17)) ==
-        "x.yaml: is an SQLite database, not YAML; rows of a sweep are shown by `pipewright sweep FILE`, an export of "
-        "Nsight Systems is read by `pipewright import nsys FILE`");
+        "x.yaml: is an SQLite database, not YAML; rows of a sweep are shown by `pipewright sweep FILE`");
   CHECK(refusal(std::string("a: 1\nb: \0x", 9)) == "x.yaml:2:4: byte 0x00 is no text; the file must be UTF-8 text");
   CHECK(refusal("\x7f"
                 "ELF\x02") == "x.yaml:1:1: byte 0x7f is no text; the file must be UTF-8 text");
@@ -151,22 +149,4 @@ TEST_CASE("A --set that cannot be understood says so with its own text") {
   CHECK(refused("layers.2=4") == "--set layers.2=4: \"2\" is no item of a list of 2; write a number from 0 to 1");
   CHECK(
       refused("plan.stages=[1").starts_with("--set plan.stages=[1: a key must be plain text; quote it, or close the"));
-}
-
-TEST_CASE("A tree as JSON: what JSON calls a number is one, quoted text and quantities are text") {
-  const auto as_json = [](const std::string& text) {
-    JsonText json;
-    write_yaml(json, parse_yaml("[" + text + "]", "x.yaml"));
-    std::string all = std::move(json).text();
-    std::erase(all, '\n');
-    std::erase(all, ' ');
-    return all;
-  };
-  CHECK(as_json("1, -12, 1.5e3, 0.25, 0") == "[1,-12,1500,0.25,0]");
-  CHECK(as_json("9223372036854775807, 1e400") == "[9223372036854775807,\"1e400\"]");
-  CHECK(as_json("+1, 01, .5, 1., 1e, -, 0x10, 1_000, .nan") ==
-        R"(["+1","01",".5","1.","1e","-","0x10","1_000",".nan"])");
-  CHECK(as_json("true, false, null, ~") == "[true,false,null,null]");
-  CHECK(as_json("'1', \"true\", 80 GiB, a\"b") == R"(["1","true","80GiB","a\"b"])");
-  CHECK(as_json("{a: {b: [1, x]}, c: }") == R"([{"a":{"b":[1,"x"]},"c":null}])");
 }

@@ -23,8 +23,8 @@
 namespace pipewright::kernel_test {
 namespace {
 
-// What `accuracy` leaves out under compute-sanitizer: there everything takes longer, and a call that is refused on
-// purpose is none of its findings. sanitizer.cpp knows the name.
+// What is to be left out under compute-sanitizer (docs/how-it-works/gpu.md): there everything takes longer, and a call
+// that is refused on purpose is none of its findings.
 const char* const kNotUnderSanitizer = "not under compute-sanitizer";
 
 // A block on the GPU with the contents of a vector.

@@ -1,6 +1,5 @@
 // Every command that a GPU stands behind, from its beginning to its end, on the made-up CUDA.
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -252,140 +251,34 @@ TEST_CASE("made-up GPU: capacity asks no GPU") {
   CHECK(run.calls.empty());
 }
 
-TEST_CASE("made-up GPU: accuracy looks at the device and at its groups of SMs") {
+TEST_CASE(
+    "made-up GPU: accuracy goes on behind a scenario that took the GPU with it, which the next call tries again") {
   const ScratchFolder folder;
-  const MadeUpRun run = made_up_run("", {"accuracy", "--part", "1", "--budget", "20s", "-o", folder.path("results")});
-  CHECK_MESSAGE(run.status == 0, run.err);
-  CHECK(has(file_text(folder.path("results/part-1/device.attempt-1.json")), "\"made-up GPU\""));
-  for (const std::string groups : {"2", "4", "8"}) {
-    CAPTURE(groups);
-    const std::string file = file_text(folder.path("results/part-1/groups-" + groups + ".attempt-1.json"));
-    CHECK(has(file, "\"status\": \"done\""));
-    CHECK(has(file, "\"groups\": " + groups + ","));
-    CHECK(has(file, "\"sms_shared\": 0\n"));
-  }
-  check_clean(run);
-}
-
-TEST_CASE("made-up GPU: accuracy ends where the GPU is lost, and tries the groups again behind the rest") {
-  const ScratchFolder folder;
-  const std::vector<std::string> words = {"accuracy", "--part", "1", "--budget", "20s", "-o", folder.path("results")};
-  const auto record = [&](const std::string& name) {
-    return file_text(folder.path("results/part-1/groups-" + name + ".json"));
+  std::string text = file_text(tiny());
+  text.replace(text.find("name: tiny"), 10, "name: teeny");
+  std::ofstream(folder.path("teeny.yaml")) << text;
+  const std::string results = folder.path("results");
+  const auto called = [&](const std::string& settings, const std::string& first, const std::string& second) {
+    return made_up_run(settings,
+                       {"accuracy", first, second, "--set", "run.steps=20", "--budget", "10ms", "-o", results});
   };
-  const MadeUpRun lost = made_up_run("fail=kernel:3:700", words);  // two are of the device's facts
+  const MadeUpRun lost = called("fail=kernel:20:700", tiny(), folder.path("teeny.yaml"));
   CAPTURE(lost.err);
   CHECK(lost.status == 2);
-  CHECK(has(lost.err, "part 1: groups-2: the GPU is lost to this process (cuda"));
-  CHECK(has(record("2.attempt-1"), "\"status\": \"failed\""));
-  CHECK(record("4.attempt-1") == "");
-  CHECK(record("8.attempt-1") == "");
-  CHECK(made_up_run("", {"accuracy", "--summary", "-o", folder.path("results")}).status == 2);
-  const MadeUpRun again = made_up_run("", words);
+  for (const std::string name : {"tiny", "teeny"}) {
+    CHECK(has(lost.err, name + ": failed: error: "));
+    CHECK(has(file_text(results + "/" + name + "/validate.txt"), "an illegal memory access was encountered"));
+  }
+  const MadeUpRun again = called("", tiny(), folder.path("teeny.yaml"));
   CAPTURE(again.err);
-  CHECK(again.status == 0);
-  CHECK(has(record("2.attempt-1"), "\"status\": \"failed\""));
-  for (const std::string done : {"2.attempt-2", "4.attempt-1", "8.attempt-1"})
-    CHECK_MESSAGE(has(record(done), "\"status\": \"done\""), done);
-  CHECK(again.err.find("part 1: groups-8") < again.err.find("part 1: groups-2"));
+  CHECK_FALSE(has(again.err, "failed: "));
+  CHECK(has(again.out, "Device: made-up GPU, "));
+  for (const std::string name : {"tiny", "teeny"})
+    CHECK(has(file_text(results + "/" + name + "/comparison.json"), "\"scenario\": \"" + name + "\""));
   check_clean(again);
-}
-
-TEST_CASE("made-up GPU: accuracy takes no fact of a GPU that was lost meanwhile, and asks for them again") {
-  for (const std::string kernel : {"1", "2"}) {
-    CAPTURE(kernel);
-    const ScratchFolder folder;
-    const std::vector<std::string> words = {"accuracy", "--part", "1", "--budget", "20s", "-o", folder.path("results")};
-    const auto facts = [&](const std::string& attempt) {
-      return file_text(folder.path("results/part-1/device.attempt-" + attempt + ".json"));
-    };
-    const MadeUpRun lost = made_up_run("fail=kernel:" + kernel + ":700", words);
-    CAPTURE(lost.err);
-    CHECK(lost.status == 2);
-    CHECK(has(lost.err, "part 1: device: the GPU is lost to this process (fail: cuda"));
-    CHECK(has(facts("1"), "\"status\": \"failed\""));
-    const MadeUpRun again = made_up_run("", words);
-    CAPTURE(again.err);
-    CHECK(again.status == 0);
-    CHECK(has(facts("2"), "\"status\": \"done\""));
-    CHECK_FALSE(has(facts("2"), "illegal memory access"));
-    CHECK(has(file_text(folder.path("results/accuracy.md")), "| toolkit | 13."));
-  }
-}
-
-TEST_CASE("made-up GPU: accuracy begins what failed before with what failed least often") {
-  const ScratchFolder folder;
-  const std::vector<std::string> words = {"accuracy", "--part", "1", "--budget", "20s", "-o", folder.path("results")};
-  REQUIRE(made_up_run("fail=kernel:3:700", words).status == 2);
-  for (const std::string next : {"4", "8", "2", "4"}) {  // each takes the GPU with it
-    CAPTURE(next);
-    const MadeUpRun lost = made_up_run("fail=kernel:1:700", words);
-    CAPTURE(lost.err);
-    CHECK(has(lost.err, "part 1: groups-" + next + ": failed: "));
-  }
-  const MadeUpRun rest = made_up_run("", words);
-  CAPTURE(rest.err);
-  CHECK(rest.status == 0);
-  const auto told = [&](const std::string& groups) { return rest.err.find("part 1: groups-" + groups + ": "); };
-  CHECK(told("8") < told("2"));
-  CHECK(told("2") < told("4"));
-  CHECK(file_text(folder.path("results/part-1/groups-8.attempt-2.json")) != "");
-  CHECK(file_text(folder.path("results/part-1/groups-4.attempt-3.json")) != "");
-}
-
-TEST_CASE("made-up GPU: accuracy ends with 2 where SM groups cannot be had, the device's facts being there") {
-  for (const std::string machine : {"sms=16", "groups=0", "without=cuGreenCtxCreate"}) {
-    CAPTURE(machine);
-    const ScratchFolder folder;
-    const MadeUpRun run = made_up_run(machine, {"accuracy", "--part", "1", "-o", folder.path("results")});
-    CHECK(run.status == 2);
-    CHECK(has(run.err, "part 1: groups-8: failed: "));
-    CHECK(has(file_text(folder.path("results/part-1/device.attempt-1.json")), "\"status\": \"done\""));
-    CHECK(made_up_run(machine, {"accuracy", "--summary", "-o", folder.path("results")}).status == 2);
-  }
-}
-
-TEST_CASE("made-up GPU: a run of accuracy's part 5 that takes the GPU keeps its words, and the next call goes on") {
-  const ScratchFolder folder;
-  const std::vector<std::string> words = {"accuracy", "--part", "5", "-o", folder.path("results")};
-  for (const std::string name : {"k1.layers-1.attempt-1", "k2.layers-2.attempt-1", "k4.layers-4.attempt-1",
-                                 "k8.layers-8.attempt-1", "k1.layers-1.attempt-2"}) {
-    CAPTURE(name);
-    const MadeUpRun lost = made_up_run("copy_up_to=0 fail=kernel:20:700", words);
-    CAPTURE(lost.err);
-    CHECK(lost.status == 2);
-    const std::string run = name.substr(0, name.find(".attempt"));
-    CHECK(has(lost.err, "part 5: largest-" + run + ": the GPU is lost to this process (worker "));
-    const std::string record = file_text(folder.path("results/part-5/largest-" + name + ".json"));
-    CHECK(has(record, "\"status\": \"failed\""));
-    CHECK(has(record, "\"reason\": \"worker "));
-    CHECK(has(record, "an illegal memory access was encountered"));
-  }
-}
-
-TEST_CASE("made-up GPU: a compute-sanitizer that is not there is no longer left out for its time") {
-  const ScratchFolder folder;
-  const auto part = [&](const std::string& budget) {
-    return made_up_run("", {"accuracy", "--part", "6", "--budget", budget, "--kernel-tests", folder.path("nothing"),
-                            "-o", folder.path("results")});
-  };
-  CHECK(part("1ns").status == 2);
-  const std::string at = folder.path("results/part-6/"), left_out = "compute-sanitizer.attempt-0.json";
-  REQUIRE(file_text(at + left_out) != "");
-  std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(at))
-    files.push_back(entry.path().filename().string());
-  for (const std::string& file : files) {  // as if they had been compared
-    if (file == left_out) continue;
-    std::string text = file_text(at + file), name = file;
-    text.replace(text.find("left out"), 8, "done").replace(text.find("\"attempt\": 0"), 12, "\"attempt\": 1");
-    std::ofstream(at + name.replace(name.find("attempt-0"), 9, "attempt-1")) << text;
-    std::filesystem::remove(at + file);
-  }
-  const MadeUpRun run = part("30s");
-  CHECK_MESSAGE(has(run.err, "part 6: compute-sanitizer: not run: "), run.err);
-  CHECK(file_text(at + left_out) == "");
-  CHECK(has(file_text(at + "compute-sanitizer.attempt-1.json"), "\"status\": \"not run\""));
+  const MadeUpRun nothing_left = called("fail=kernel:1:700", tiny(), folder.path("teeny.yaml"));
+  CHECK(nothing_left.status == again.status);
+  CHECK(nothing_left.out == again.out);
 }
 
 TEST_SUITE_END();

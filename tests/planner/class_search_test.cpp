@@ -43,7 +43,7 @@ TEST_CASE("plan on several classes finds what simulate's suffix_dp runs, as a sc
   int on_both = 0;
   for (int round = 0; round < 8; ++round) {
     CAPTURE(round);
-    const Scenario scenario = by_whole_plans(WholePlan::SuffixDp, on_two_classes(random, 5));
+    const Scenario scenario = by_suffix_dp(on_two_classes(random, 5));
     const SearchAnswer ranked = found(scenario);
     const Found& best = ranked.plans.front();
     const CostModel cost(scenario);
@@ -84,7 +84,7 @@ TEST_CASE("Two rows of a ranking with replicas differ in what a reader sees") {
 TEST_CASE("Of plans with the same replicas the ranking keeps the best, as one list would") {
   std::mt19937 random(63);
   for (int round = 0; round < 6; ++round) {
-    Scenario scenario = by_whole_plans(WholePlan::SuffixDp, on_two_classes(random, 6));
+    Scenario scenario = by_suffix_dp(on_two_classes(random, 6));
     scenario.cluster.others.clear();
     const CostModel cost(scenario);
     const Plan shell = shell_of_whole_plans(scenario, cost);
@@ -99,7 +99,7 @@ TEST_CASE("Of plans with the same replicas the ranking keeps the best, as one li
 
 TEST_CASE("Devices of several classes cost what each costs; the cheaper class may be the better answer") {
   std::mt19937 random(64);
-  Scenario scenario = by_whole_plans(WholePlan::SuffixDp, on_two_classes(random, 4));
+  Scenario scenario = by_suffix_dp(on_two_classes(random, 4));
   Plan plan;
   plan.stages = 2, plan.replicas = {2, 1}, plan.device = {0, 1, 4};
   scenario.cluster.device.price_per_hour = 3;
@@ -121,7 +121,7 @@ TEST_CASE("Devices of several classes cost what each costs; the cheaper class ma
 
 TEST_CASE("Unbeaten plans on several classes: what the classes without the last one do is asked, too") {
   std::mt19937 random(65);
-  const Scenario scenario = by_whole_plans(WholePlan::SuffixDp, on_two_classes(random, 5));
+  const Scenario scenario = by_suffix_dp(on_two_classes(random, 5));
   SearchAnswer ranked = found(scenario);
   add_pareto(scenario, {"memory", "cost"}, {}, ranked);
   REQUIRE_FALSE(ranked.pareto.empty());
@@ -134,7 +134,7 @@ TEST_CASE("Unbeaten plans on several classes: what the classes without the last 
   CHECK(alone);
 }
 
-TEST_CASE("On several classes the search for one says so, and so do partitioners of whole plans that know one") {
+TEST_CASE("On several classes the search for one says so") {
   std::mt19937 random(66);
   Scenario scenario = on_two_classes(random, 4);
   scenario.plan.open["stages"] = {};
@@ -142,7 +142,4 @@ TEST_CASE("On several classes the search for one says so, and so do partitioners
   CHECK(starts(error_of([&] { search(scenario); }),
                "s.yaml:3:1: the search for the best plan knows devices of one class, and the cluster has 4 x new + 2 x "
                "old; write plan.partition: suffix_dp, "));
-  const Scenario paper = by_whole_plans(WholePlan::PipeDreamSosp, on_two_classes(random, 4));
-  CHECK(starts(error_of([&] { search(paper); }),
-               "s.yaml:9:1: plan.partition: pipedream_sosp knows devices of one class, "));
 }

@@ -19,7 +19,7 @@ TEST_CASE("suffix_dp plans on several classes: valid, within memory, and no slow
   int on_both = 0;
   for (int round = 0; round < 12; ++round) {
     CAPTURE(round);
-    const Scenario scenario = by_whole_plans(WholePlan::SuffixDp, on_two_classes(random, 6));
+    const Scenario scenario = by_suffix_dp(on_two_classes(random, 6));
     const CostModel cost(scenario);
     const Plan plan = find_plan(scenario, cost);  // validates it
     const Answer answer = price(plan, cost, Engine::Auto);
@@ -39,7 +39,7 @@ TEST_CASE("suffix_dp plans on several classes: valid, within memory, and no slow
 TEST_CASE("The lower bound on several classes is never above what a plan takes, and the search repeats itself") {
   std::mt19937 random(52);
   for (int round = 0; round < 6; ++round) {
-    const Scenario scenario = by_whole_plans(WholePlan::SuffixDp, on_two_classes(random, 7));
+    const Scenario scenario = by_suffix_dp(on_two_classes(random, 7));
     const CostModel cost(scenario);
     const Plan shell = shell_of_whole_plans(scenario, cost);
     const ReplicatedAnswer answer = replicated_plans(shell, cost), again = replicated_plans(shell, cost);

@@ -194,24 +194,21 @@ Scenario three_to_one() {
 }
 
 TEST_CASE("A partition of whole plans chooses stages, replicas and devices, and says so") {
-  for (const WholePlan whole :
-       {WholePlan::SuffixDp, WholePlan::PipeDreamSosp, WholePlan::PipeDreamReleased, WholePlan::PipeDreamRing}) {
-    Scenario scenario = three_to_one();
-    scenario.plan.partition.value = whole;
-    const Plan plan = plan_of(scenario);
-    CHECK(plan.stages == 2);
-    CHECK(plan.replicas == std::vector<int>{3, 1});
-    CHECK(plan.layers == std::vector<LayerRange>{{0, 1}, {1, 2}});
-    CHECK(plan.device.size() == 4);
-    CHECK(plan.micro_batches == 24);
-    CHECK(plan.cut.find(" chose 2 stages with 3-1 replicas") != std::string::npos);
-    CHECK_FALSE(needs_search(scenario));
-  }
+  Scenario scenario = three_to_one();
+  scenario.plan.partition.value = SuffixDp{};
+  const Plan plan = plan_of(scenario);
+  CHECK(plan.stages == 2);
+  CHECK(plan.replicas == std::vector<int>{3, 1});
+  CHECK(plan.layers == std::vector<LayerRange>{{0, 1}, {1, 2}});
+  CHECK(plan.device.size() == 4);
+  CHECK(plan.micro_batches == 24);
+  CHECK(plan.cut.find(" chose 2 stages with 3-1 replicas") != std::string::npos);
+  CHECK_FALSE(needs_search(scenario));
 }
 
 TEST_CASE("A partition of whole plans that finds none that fits leaves a cut that tells what is short") {
   Scenario scenario = three_to_one();
-  scenario.plan.partition.value = WholePlan::SuffixDp;
+  scenario.plan.partition.value = SuffixDp{};
   scenario.cluster.device.memory = Bytes{1'000'000'000};  // the weights of the second layer alone are 4 GB
   const Plan plan = plan_of(scenario);
   CHECK(plan.layers == std::vector<LayerRange>{{0, 1}, {1, 2}});
@@ -221,10 +218,10 @@ TEST_CASE("A partition of whole plans that finds none that fits leaves a cut tha
 
 TEST_CASE("Fields that contradict a partition of whole plans are named with it") {
   Scenario scenario = three_to_one();
-  scenario.plan.partition.value = WholePlan::PipeDreamSosp;
+  scenario.plan.partition.value = SuffixDp{};
   scenario.plan.open.erase("stages");
   CHECK(error_of(scenario) ==
-        "s.yaml:1:3: plan.stages: given, but plan.partition: pipedream_sosp chooses it; leave plan.stages out or auto, "
+        "s.yaml:1:3: plan.stages: given, but plan.partition: suffix_dp chooses it; leave plan.stages out or auto, "
         "or write another partition");
   scenario.plan.open.erase("replicas"), scenario.plan.open.erase("placement");
   scenario.plan.data_parallel.value = 2, scenario.plan.virtual_stages.value = 2;
@@ -233,17 +230,17 @@ TEST_CASE("Fields that contradict a partition of whole plans are named with it")
   const std::string error = error_of(scenario);
   for (const char* line :
        {"s.yaml:1:3: plan.stages: given", "s.yaml:4:3: plan.replicas: given", "s.yaml:6:3: plan.placement: given",
-        "plan.virtual_stages: 2, but plan.partition: pipedream_sosp", "s.yaml:8:3: plan.data_parallel: 2, but",
-        "s.yaml:7:3: plan.recompute: 2 entries, but plan.partition: pipedream_sosp",
-        "s.yaml:2:3: plan.schedule: gpipe, but plan.partition: pipedream_sosp is for pipedream or 1f1b"})
+        "plan.virtual_stages: 2, but plan.partition: suffix_dp", "s.yaml:8:3: plan.data_parallel: 2, but",
+        "s.yaml:7:3: plan.recompute: 2 entries, but plan.partition: suffix_dp",
+        "s.yaml:2:3: plan.schedule: gpipe, but plan.partition: suffix_dp is for pipedream or 1f1b"})
     CHECK(error.find(line) != std::string::npos);
   scenario = three_to_one();
-  scenario.plan.partition.value = WholePlan::SuffixDp;
+  scenario.plan.partition.value = SuffixDp{};
   scenario.plan.open["stages"].among = {"2"};
   CHECK(error_of(scenario).find("plan.stages: restricted, but plan.partition: suffix_dp chooses among all") !=
         std::string::npos);
   scenario = three_to_one();
-  scenario.plan.partition.value = WholePlan::SuffixDp;
+  scenario.plan.partition.value = SuffixDp{};
   scenario.training.open["micro_batch_size"] = {};
   CHECK(needs_search(scenario));
   CHECK(error_of(scenario).find("training.micro_batch_size: auto leaves it to `pipewright plan`") != std::string::npos);

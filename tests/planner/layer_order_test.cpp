@@ -208,7 +208,7 @@ TEST_CASE("what chooses or states the cuts cannot have the graph's order") {
   scenario.plan.order.place = {"s.yaml", 9, 1};
   scenario.plan.partition.value = LayerCounts{{2, 2}};
   CHECK(error_of(scenario).starts_with("s.yaml:9:1: plan.order: graph chooses the order by where its best cut lies"));
-  scenario.plan.partition.value = WholePlan::SuffixDp;
+  scenario.plan.partition.value = SuffixDp{};
   CHECK(error_of(scenario).find("plan.order: graph is for a number of stages") != std::string::npos);
   scenario.plan.partition.value = Balanced{};
   CHECK(error_of(scenario) == "no error");

@@ -270,7 +270,7 @@ TEST_CASE("listed layers that cannot be: errors name the layer and the stage") {
         "{layers: [...]} for all");
   list(scenario, {{1, 5}});
   CHECK(error_of(scenario) == "no error");
-  scenario.plan.partition.value = WholePlan::SuffixDp;
+  scenario.plan.partition.value = SuffixDp{};
   for (const std::string_view key : kSetByWholePlan)
     scenario.plan.open[std::string(key)] = {};
   CHECK(error_of(scenario).find("plan.recompute: chooses layers of stages, but plan.partition: suffix_dp") !=

@@ -193,7 +193,7 @@ TEST_CASE("gpu run: layers of two stages are calibrated, on each alone and on bo
   }
 }
 
-// How near the prediction comes is not judged: ops this small are left out of every target (docs/results/accuracy.md).
+// How near the prediction comes is not judged: ops this small count for no target (docs/results/accuracy-gpu.md).
 TEST_CASE("gpu program: validate calibrates two virtual devices, predicts, runs and compares" *
           doctest::test_suite(kWhateverKernelsCompute)) {
   for (const std::string transport : {"local", "staged"}) {

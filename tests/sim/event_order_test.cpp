@@ -5,6 +5,7 @@
 
 #include "sim/simulate.hpp"
 #include "sim/static_order.hpp"
+#include "tests/support/ring_steps.hpp"
 
 using namespace pipewright;
 
@@ -61,18 +62,19 @@ struct Ring {
     CollectivePhase phase{.bytes = 2.0 * (n - 1) / n * static_cast<double>(bytes),
                           .rate = kBytePerNanosecond,
                           .latency = {2 * (n - 1) * latency.value}};
-    costs.ring_hops.emplace_back();
     for (int hop = 0; hop < n; ++hop) {
       costs.links.push_back({"hop", kBytePerNanosecond});
       phase.links.emplace_back(hop, 1.0);
       costs.routes.push_back({.links = {hop}, .bandwidth = kBytePerNanosecond, .latency = latency});
-      costs.ring_hops[0].push_back(hop);
     }
     phase.time = transfer_time(phase.bytes, phase.rate) + phase.latency;
     costs.collectives = {{{.bytes = {bytes}, .time = phase.time, .phases = {phase}}}};
   }
-  Span all_reduce(LinkUse use, CollectiveSteps steps) const {
-    const Timeline timeline = event_order(schedule, costs, use, steps);
+  Time by_steps() const {
+    return ring_by_steps(costs.routes, costs.links, static_cast<double>(costs.collectives[0][0].bytes.value));
+  }
+  Span all_reduce(LinkUse use) const {
+    const Timeline timeline = event_order(schedule, costs, use);
     for (const LaneTimes& worker : timeline.workers)
       CHECK(worker.collective == timeline.workers[0].collective);
     return timeline.workers[0].collective[0];
@@ -211,10 +213,10 @@ TEST_CASE("a ring all-reduce moves 2(n-1)/n of its bytes over each hop, in close
   for (const int n : {2, 3, 4, 5, 8}) {
     CAPTURE(n);
     const Ring ring(n, 840, {7});  // 840 divides by every n: no rounding
-    const Span expected{{30}, {30 + 2 * (n - 1) * (840 / n + 7)}};
+    const Time expected{2 * (n - 1) * (840 / n + 7)};
     for (const LinkUse use : {LinkUse::Shared, LinkUse::Private})
-      for (const CollectiveSteps steps : {CollectiveSteps::ClosedForm, CollectiveSteps::StepByStep})
-        CHECK(ring.all_reduce(use, steps) == expected);
+      CHECK(ring.all_reduce(use) == Span{{30}, Time{30} + expected});
+    CHECK(ring.by_steps() == expected);
   }
 }
 
@@ -222,9 +224,8 @@ TEST_CASE("where bytes do not divide by the members, closed form and steps diffe
   for (const int n : {2, 3, 6, 7})
     for (const std::int64_t bytes : {1, 1000, 99991}) {
       const Ring ring(n, bytes, {1});
-      const Time closed = ring.all_reduce(LinkUse::Shared, CollectiveSteps::ClosedForm).end;
-      const Time steps = ring.all_reduce(LinkUse::Shared, CollectiveSteps::StepByStep).end;
-      CHECK(std::abs((closed - steps).value) <= 2 * (n - 1));
+      const Span closed = ring.all_reduce(LinkUse::Shared);
+      CHECK(std::abs((closed.end - closed.start - ring.by_steps()).value) <= 2 * (n - 1));
     }
 }
 
@@ -236,8 +237,8 @@ TEST_CASE("a ring whose hops share a link takes as many times longer, in closed 
   phase.links = {{0, 2.0}, {1, 1.0}, {3, 1.0}};
   phase.rate = {0.5e9};
   phase.time = ring.costs.collectives[0][0].time = {1200};
-  CHECK(ring.all_reduce(LinkUse::Shared, CollectiveSteps::ClosedForm) == Span{{30}, {1230}});
-  CHECK(ring.all_reduce(LinkUse::Shared, CollectiveSteps::StepByStep) == Span{{30}, {1230}});
+  CHECK(ring.all_reduce(LinkUse::Shared) == Span{{30}, {1230}});
+  CHECK(ring.by_steps() == Time{1200});
 }
 
 TEST_CASE("times that overflow are refused, not wrapped") {

@@ -33,8 +33,8 @@ Scenario on_two_classes(std::mt19937& random, int layers) {
   return scenario;
 }
 
-Scenario by_whole_plans(WholePlan partition, Scenario scenario) {
-  scenario.plan.partition.value = partition;
+Scenario by_suffix_dp(Scenario scenario) {
+  scenario.plan.partition.value = SuffixDp{};
   for (const std::string_view key : kSetByWholePlan)
     scenario.plan.open[std::string(key)] = {};
   return scenario;

@@ -11,7 +11,7 @@ namespace pipewright {
 // PipeDream's schedule, 16 micro-batches. Places: cluster s.yaml:3:1, plan s.yaml:9:1.
 Scenario on_two_classes(std::mt19937& random, int layers);
 
-// With a partition that makes whole plans, and the fields open that it chooses.
-Scenario by_whole_plans(WholePlan partition, Scenario scenario);
+// With the partition that makes whole plans, and the fields open that it chooses.
+Scenario by_suffix_dp(Scenario scenario);
 
 }  // namespace pipewright
