@@ -261,7 +261,7 @@ class Study {
     const Parsed<Time> deadline = parse_time(arguments.last("--deadline", "5 min"));
     if (!deadline.value || *deadline.value <= Time{})
       throw InputError("--deadline: \"" + arguments.last("--deadline", "") +
-                       "\" is no time; write e.g. --deadline 2min");
+                       "\" is not a time; write e.g. --deadline 2min");
     deadline_ = *deadline.value;
     static_cast<void>(calibration_seconds(arguments));  // throws
     if (arguments.has("--profile")) static_cast<void>(read_profile(arguments.last("--profile", "")));

@@ -86,7 +86,7 @@ void refuse_other_run(const MemoryAnchor& anchor, const char* what, double measu
     throw InputError(
         anchor.place,
         fmt::format("training.framework.anchor: {} were allocated at most, and {} are predicted to be held "
-                    "between steps; add held, so that both are told apart",
+                    "between steps; add held, to separate the two",
                     most, bytes_text(run.held)));
   throw InputError(
       anchor.place,

@@ -138,7 +138,7 @@ TEST_CASE("accuracy: other settings, folders of something else and bad options a
   ScratchFolder scratch;
   const std::string folder = scratch.path("study");
   CHECK(contains(error_of(words(folder, {kSmall, kSmall})), "a second run is called \"small-ops\""));
-  CHECK(contains(error_of(words(folder, {kSmall, "--deadline", "soon"})), "--deadline: \"soon\" is no time"));
+  CHECK(contains(error_of(words(folder, {kSmall, "--deadline", "soon"})), "--deadline: \"soon\" is not a time"));
   CHECK(contains(error_of(words(folder, {kSmall, "--set", "run.transport=peer"})), "run.transport: peer joins GPUs"));
   CHECK_FALSE(fs::exists(folder));
   run_program(words(folder, {kSmall, "--deadline", "1 ms"}));

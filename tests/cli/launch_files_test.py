@@ -159,7 +159,7 @@ with tempfile.TemporaryDirectory() as folder:
 assert "--recompute" not in llama and "# plan.recompute: selective repeats nothing" in llama
 stored = launched("what_if/llama3-70b.yaml", "megatron", "--set", "model.attention=materialised")
 assert "--recompute-granularity selective --recompute-modules core_attn\n" in stored
-# Memory that may not be enough is told in the file, and on standard error; the exit status says "fits".
+# Memory that may not be enough is reported in the file and on standard error; the exit status says "fits".
 def tight(text):
     reach = re.search(r"Memory is tight: real use may reach ([\d.]+) GiB of 72.0 GiB", text)
     return reach and 72 < float(reach[1]) < 90

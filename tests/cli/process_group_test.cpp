@@ -1,4 +1,4 @@
-// Another program and all that it starts end together, by made-up programs.
+// A child process and everything that it starts end together: tested with fake programs.
 #include "cli/process_group.hpp"
 
 #include <filesystem>
@@ -36,7 +36,7 @@ struct Program {
   std::string path;
 };
 
-TEST_CASE("A program's words go to the log, and its status is told") {
+TEST_CASE("A program's output goes to the log, and its exit status is reported") {
   const Program program("echo given $1; echo more >&2; exit 7");
   const GroupEnd end = program.end(120, "this");
   CHECK(end.not_started.empty());
@@ -44,7 +44,7 @@ TEST_CASE("A program's words go to the log, and its status is told") {
   CHECK(read_file(program.folder.path("log.txt")) == "given this\nmore\n");
 }
 
-// A pipe that the made-up program and another that it starts, which would sleep for minutes, hold open as long as they
+// A pipe that the fake program and another that it starts, which would sleep for minutes, hold open as long as they
 // live; they have written a line into it when both are there.
 struct Sleepers {
   static constexpr int kPatience = 120'000;  // milliseconds; ends a wait for what does not come
@@ -138,7 +138,7 @@ TEST_CASE("A caller that ignores its children's ends learns how a program ended,
   CHECK(end.status == 99);
 }
 
-TEST_CASE("A program that cannot be started is told with the reason") {
+TEST_CASE("A program that cannot be started is reported with the reason") {
   Program program("");
   program.says("", "/nonexistent/shell");
   CHECK(program.end().not_started == "No such file or directory");

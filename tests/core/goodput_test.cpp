@@ -1,8 +1,8 @@
 // A training with failures, failure by failure: by hand, and beside the formula of core/plan/campaign.hpp.
 //
 // The time between two failures is drawn from an exponential distribution. Every `interval` of training a checkpoint is
-// written; a failure, in the midst of whatever, takes the training back to the last one and begins a restart, which
-// begins anew where a failure hits it.
+// written; a failure, whatever is going on, takes the training back to the last one and begins a restart, which
+// starts again if a failure hits it.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -96,7 +96,7 @@ TEST_CASE("failures by hand: work since the last checkpoint is lost, and a resta
   CHECK(run_at(kRun, {88}).duration == Time{168});
   // At the very end of the first checkpoint: it holds.
   CHECK(run_at(kRun, {45}).duration == Time{45 + 10 + 45 + 25});
-  // In the midst of a restart: it begins anew.
+  // During a restart: it starts again.
   CHECK(run_at(kRun, {30, 35}).duration == Time{35 + 10 + 115});
   CHECK(run_at(kRun, {30, 35}).failures == 2);
 }

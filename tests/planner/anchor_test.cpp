@@ -313,7 +313,7 @@ TEST_CASE("anchor: what is wrong with it, and the way out") {
   const std::string held = "held: " + bytes(same.of("held")) + ", allocated: ";
   CHECK(has(error(held + bytes(same.of("held") + rest / 4)), "what is allocated beyond what is held was"));
   CHECK(error(held + bytes(same.of("held") + rest / 2)) == "");
-  CHECK(has(error("allocated: " + bytes(told(scenario("")).of("held") - 1)), "add held, so that both are told apart"));
+  CHECK(has(error("allocated: " + bytes(told(scenario("")).of("held") - 1)), "add held, to separate the two"));
   CHECK(has(error("allocated: 1 MB, set: {model.layers: x}"), "the run that it sets cannot be read"));
   CHECK(has(error("allocated: 1 MB, set: {plan.stages: 9}"), "its run cannot be priced"));
   CHECK(has(error("allocated: 1 MB, where: all"), "is not one device; write fullest, last or the number of a stage"));
