@@ -95,10 +95,6 @@ SectionDoc parameters_doc(std::string name, std::span<const FamilyParameter> par
 
 }  // namespace
 
-bool is_op_key(std::string_view key) {
-  return key == "op" || key == "ops";
-}
-
 LayerOps read_ops(Reader& reader, const At& layer, const std::vector<std::string_view>& layer_keys) {
   LayerOps ops;
   const Yaml* list = layer.yaml.find("ops");

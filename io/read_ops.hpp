@@ -37,8 +37,6 @@ struct LayerOps {
   std::string text;
 };
 
-bool is_op_key(std::string_view key);  // "op", "ops"
-
 // Reads them from the layer's map; `layer_keys` belong to the layer itself, every other key to its `op`.
 LayerOps read_ops(Reader& reader, const At& layer, const std::vector<std::string_view>& layer_keys);
 
