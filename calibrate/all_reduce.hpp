@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "calibrate/handoff.hpp"
-#include "core/cost/profile.hpp"
+#include "core/question/profile.hpp"
 #include "runtime/backend.hpp"
 #include "runtime/run_plan.hpp"
 

@@ -160,6 +160,89 @@ LinearTime linear(BytesIn& in) {
   return {fixed, in.get<double>()};
 }
 
+// All rounds of all runs, in several passes. Where somebody asks to end, what was measured until then.
+std::vector<Measured> all_rounds(const std::vector<CalibrationRun>& runs, const BackendMaker& backend,
+                                 const CalibrationSettings& settings, Ranks* ranks) {
+  std::vector<Measured> measured(runs.size());
+  std::vector<std::vector<Slice>> slices;
+  const int passes = passes_of(settings.seconds);
+  std::int64_t done = 0, all = 0;
+  for (const CalibrationRun& each : runs)
+    all += passes * static_cast<std::int64_t>(slices.emplace_back(slices_of(each.run, ranks)).size());
+  try {
+    for (int pass = 0; pass < passes; ++pass)
+      for (std::size_t i = 0; i < runs.size(); ++i) {
+        const CalibrationRun& each = runs[i];
+        const double seconds = settings.seconds / passes;
+        LayerRounds rounds(each.run, backend, each.data, each.settings);  // of this pass: all runs' may not fit at once
+        for (const Slice& slice : slices[i]) {
+          if (settings.progress) settings.progress(each.name, done++, all);
+          add(measured[i][slice.active],
+              ranks != nullptr ? measure_layers(*ranks, each.run, backend, each.data, each.settings, seconds)
+                               : rounds.measured(slice.share * seconds, slice.busy));
+        }
+      }
+  } catch (const RunFailed&) {
+    if (asked_to_end() == 0 || ranks != nullptr) throw;
+  }
+  return measured;
+}
+
+// By what they compute; errors that all layers of a worker have in common; overhead, probes and updates.
+Series add_rounds_of_all(const std::vector<CalibrationRun>& runs, std::vector<Measured> measured,
+                         MachineProfile& profile) {
+  Series series;
+  std::vector<double> overhead, probes;
+  std::map<Optimizer, std::map<double, std::vector<double>>> update_ns;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const CalibrationRun& each = runs[i];
+    const int all_of_it = each.run.plan->workers() < profile.active ? each.run.plan->workers() : 0;
+    profile.common_error = std::max(profile.common_error, spread_of_rounds(measured[i][0]));
+    for (auto& [active, workers] : measured[i]) {
+      for (WorkerResult& worker : workers)
+        keep_rounds(worker, middle_half(rounds_of(worker)));
+      add_by_key(series, each.run, each.model, workers, active == 0 ? all_of_it : active);
+    }
+    add_layers_without_work(series, each.run, each.model);
+    for (const WorkerResult& worker : measured[i][0]) {
+      overhead.insert(overhead.end(), worker.overhead_ns.begin(), worker.overhead_ns.end());
+      for (const auto& [parameters, ns] : worker.update_ns)
+        update_ns[each.settings.optimizer.kind][parameters].push_back(ns);
+      for (const WorkerStep& step : worker.steps)
+        probes.push_back(static_cast<double>(step.probe.value));
+    }
+  }
+  add_all_busy(series);
+  if (!probes.empty()) profile.probe = Time{std::llround(statistics(probes).median)};
+  profile.op_overhead = rounded_mean(overhead);
+  for (const auto& [optimizer, ns_by_parameters] : update_ns)
+    profile.updates.push_back({optimizer, update_line(ns_by_parameters)});
+  return series;
+}
+
+void add_layers(const Series& series, MachineProfile& profile) {
+  double spread = 0, weight = 0;
+  for (const auto& [key, times] : series) {
+    const auto& [computes, samples, active] = key;
+    const Statistics forward = statistics(times[0].empty() ? std::vector<double>{0} : times[0]);
+    profile.layers.push_back({computes, samples, rounded_mean(times[0]), rounded_mean(times[1]), rounded_mean(times[2]),
+                              forward.spread(), static_cast<std::int64_t>(times[0].size()), active});
+    if (active > 0) continue;
+    spread += forward.spread() * forward.mean, weight += forward.mean;
+  }
+  profile.independent_error = weight > 0 ? spread / weight / 2 / 1.645 : 0;
+}
+
+void add_all_reduces(const std::vector<CalibrationRun>& runs, const BackendMaker& backend, Staging staging,
+                     MachineProfile& profile) {
+  for (const CalibrationRun& each : runs)
+    for (const int members : group_sizes(each.run))
+      if (find_all_reduce(profile, members) == nullptr && each.run.plan->workers() <= available_cores())
+        profile.all_reduces.push_back({members, measure_all_reduce(each.run, members, backend, staging)});
+  std::sort(profile.all_reduces.begin(), profile.all_reduces.end(),
+            [](const AllReduceTime& a, const AllReduceTime& b) { return a.members < b.members; });
+}
+
 }  // namespace
 
 Fingerprint fingerprint(const Backend& backend, const std::string& revision) {
@@ -184,77 +267,13 @@ MachineProfile calibrate(const std::vector<CalibrationRun>& runs, const BackendM
   profile.machine = fingerprint(*device, settings.revision);
   if (ranks != nullptr) profile.machine.cores = ranks->cores();
 
-  std::vector<Measured> measured(runs.size());
-  std::vector<std::vector<Slice>> slices;
-  const int passes = passes_of(settings.seconds);
-  std::int64_t done = 0, all = 0;
-  for (const CalibrationRun& each : runs)
-    all += passes * static_cast<std::int64_t>(slices.emplace_back(slices_of(each.run, ranks)).size());
-  try {
-    for (int pass = 0; pass < passes; ++pass)
-      for (std::size_t i = 0; i < runs.size(); ++i) {
-        const CalibrationRun& each = runs[i];
-        const double seconds = settings.seconds / passes;
-        LayerRounds rounds(each.run, backend, each.data, each.settings);  // of this pass: all runs' may not fit at once
-        for (const Slice& slice : slices[i]) {
-          if (settings.progress) settings.progress(each.name, done++, all);
-          add(measured[i][slice.active],
-              ranks != nullptr ? measure_layers(*ranks, each.run, backend, each.data, each.settings, seconds)
-                               : rounds.measured(slice.share * seconds, slice.busy));
-        }
-      }
-  } catch (const RunFailed&) {
-    if (asked_to_end() == 0 || ranks != nullptr) throw;
-  }
+  std::vector<Measured> measured = all_rounds(runs, backend, settings, ranks);
   const bool ended = asked_to_end() != 0;
-
-  Series series;
-  std::vector<double> overhead, probes;
-  std::map<Optimizer, std::map<double, std::vector<double>>> update_ns;
   for (const CalibrationRun& each : runs)
     profile.active = std::max(profile.active, each.run.plan->workers());
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    const CalibrationRun& each = runs[i];
-    const int all_of_it = each.run.plan->workers() < profile.active ? each.run.plan->workers() : 0;
-    profile.common_error = std::max(profile.common_error, spread_of_rounds(measured[i][0]));
-    for (auto& [active, workers] : measured[i]) {
-      for (WorkerResult& worker : workers)
-        keep_rounds(worker, middle_half(rounds_of(worker)));
-      add_by_key(series, each.run, each.model, workers, active == 0 ? all_of_it : active);
-    }
-    add_layers_without_work(series, each.run, each.model);
-    for (const WorkerResult& worker : measured[i][0]) {
-      overhead.insert(overhead.end(), worker.overhead_ns.begin(), worker.overhead_ns.end());
-      for (const auto& [parameters, ns] : worker.update_ns)
-        update_ns[each.settings.optimizer.kind][parameters].push_back(ns);
-      for (const WorkerStep& step : worker.steps)
-        probes.push_back(static_cast<double>(step.probe.value));
-    }
-  }
-  add_all_busy(series);
-  if (!probes.empty()) profile.probe = Time{std::llround(statistics(probes).median)};
-
-  double spread = 0, weight = 0;
-  for (const auto& [key, times] : series) {
-    const auto& [computes, samples, active] = key;
-    const Statistics forward = statistics(times[0].empty() ? std::vector<double>{0} : times[0]);
-    profile.layers.push_back({computes, samples, rounded_mean(times[0]), rounded_mean(times[1]), rounded_mean(times[2]),
-                              forward.spread(), static_cast<std::int64_t>(times[0].size()), active});
-    if (active > 0) continue;
-    spread += forward.spread() * forward.mean, weight += forward.mean;
-  }
-  profile.independent_error = weight > 0 ? spread / weight / 2 / 1.645 : 0;
-  profile.op_overhead = rounded_mean(overhead);
-  for (const auto& [optimizer, ns_by_parameters] : update_ns)
-    profile.updates.push_back({optimizer, update_line(ns_by_parameters)});
+  add_layers(add_rounds_of_all(runs, std::move(measured), profile), profile);
   if (ended) throw CalibrationEnded(std::move(profile));
-  if (ranks == nullptr)
-    for (const CalibrationRun& each : runs)
-      for (const int members : group_sizes(each.run))
-        if (find_all_reduce(profile, members) == nullptr && each.run.plan->workers() <= available_cores())
-          profile.all_reduces.push_back({members, measure_all_reduce(each.run, members, backend, settings.staging)});
-  std::sort(profile.all_reduces.begin(), profile.all_reduces.end(),
-            [](const AllReduceTime& a, const AllReduceTime& b) { return a.members < b.members; });
+  if (ranks == nullptr) add_all_reduces(runs, backend, settings.staging, profile);
   const Handoff handoff = ranks == nullptr   ? measure_handoff(backend, settings.staging)
                           : settings.handoff ? settings.handoff(*ranks, backend)
                                              : measure_handoff(*ranks, backend);

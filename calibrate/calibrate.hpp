@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "calibrate/handoff.hpp"
-#include "core/cost/profile.hpp"
 #include "core/ending.hpp"
 #include "core/model/graph.hpp"
+#include "core/question/profile.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/ranks.hpp"
 

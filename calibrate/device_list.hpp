@@ -40,7 +40,7 @@
 #include "core/cluster/measured_device.hpp"
 #include "core/model/graph.hpp"
 #include "core/model/program.hpp"
-#include "core/plan/optimizer.hpp"
+#include "core/question/optimizer.hpp"
 
 namespace pipewright {
 

@@ -49,7 +49,7 @@ class Ring {
     fill_random(*mover_, first_->base(), all());
     backend_->finish();
     for (int i = 0; i < devices_->count(); ++i) {
-      queues_.push_back(gpu_kernels::queue_of(devices_->stream(i), devices_->sms(i)));
+      queues_.push_back(grid_kernels::queue_of(devices_->stream(i), devices_->sms(i)));
       buffers_.push_back(reinterpret_cast<float*>(memory_->base() + i * bytes_));
     }
     refill();
@@ -62,7 +62,7 @@ class Ring {
     mover_->copy(memory_->base(), first_->base(), Bytes{all()});
     mover_->finish();
   }
-  void launch() { gpu_kernels::ring_all_reduce(devices_->device(), queues_, buffers_, bytes_ / 4); }
+  void launch() { grid_kernels::ring_all_reduce(devices_->device(), queues_, buffers_, bytes_ / 4); }
   void finish() {
     for (int i = 0; i < count(); ++i)
       gpu_finish(stream(i));
@@ -91,7 +91,7 @@ class Ring {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Mover> mover_;
   std::unique_ptr<DeviceMemory> memory_, first_;
-  std::vector<gpu_kernels::Queue> queues_;
+  std::vector<grid_kernels::Queue> queues_;
   std::vector<float*> buffers_;
 };
 

@@ -68,8 +68,8 @@ class OwnJob final : public DeviceJob {
     const GpuStream stream = place_.stream();
     switch (work_) {
       case DeviceWork::Copy:
-        return gpu_kernels::copy_values(gpu_kernels::queue_of(stream, place_.devices->sms(place_.group)), bytes_ / 4,
-                                        reinterpret_cast<const float*>(from), reinterpret_cast<float*>(to));
+        return grid_kernels::copy_values(grid_kernels::queue_of(stream, place_.devices->sms(place_.group)), bytes_ / 4,
+                                         reinterpret_cast<const float*>(from), reinterpret_cast<float*>(to));
       case DeviceWork::CopyOnDevice: return gpu_copy(stream, to, from, Bytes{bytes_}, GpuCopy::DeviceToDevice);
       case DeviceWork::CopyToHost: return gpu_copy(stream, pinned_.data(), from, Bytes{bytes_}, GpuCopy::DeviceToHost);
       case DeviceWork::CopyToDevice: return gpu_copy(stream, to, pinned_.data(), Bytes{bytes_}, GpuCopy::HostToDevice);

@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include "core/cost/profile.hpp"
+#include "core/question/profile.hpp"
 #include "runtime/backend.hpp"
 #include "runtime/ranks.hpp"
 

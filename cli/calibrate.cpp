@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <list>
 #include <string>
@@ -15,17 +14,17 @@
 #include "cli/calibrate_device.hpp"
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
+#include "cli/option_values.hpp"
 #include "cli/outputs.hpp"
-#include "cli/real_run.hpp"
-#include "cli/terminal.hpp"
-#include "cli/what_to_measure.hpp"
+#include "cli/run_options.hpp"
 #include "core/check.hpp"
-#include "io/format_quantity.hpp"
-#include "io/names.hpp"
-#include "io/profile_file.hpp"
-#include "io/quantity.hpp"
+#include "io/read/profile_file.hpp"
+#include "io/text/format_quantity.hpp"
+#include "io/text/names.hpp"
 #include "io/writers/writers.hpp"
 #include "runtime/signals.hpp"
+#include "study/real_run.hpp"
+#include "study/what_to_measure.hpp"
 
 namespace pipewright {
 namespace {
@@ -87,31 +86,12 @@ int ended(MachineProfile so_far) {
                   so_far.layers.size()));
 }
 
-// --sizes 1,2,8 as changes of the scenario; none: as it is.
-std::vector<std::vector<std::string>> size_changes(const Arguments& arguments) {
-  if (!arguments.has("--sizes")) return {{}};
-  const std::string text = arguments.last("--sizes", "");
-  std::vector<std::vector<std::string>> list;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    int size = 0;
-    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, size);
-    if (error != std::errc{} || stop != text.data() + end || size < 1)
-      throw InputError("--sizes: \"" + text +
-                       "\" is no list of whole numbers of at least 1; write e.g. --sizes 1,4,16");
-    list.push_back({"training.micro_batch_size=" + std::to_string(size)});
-    begin = end + 1;
-  }
-  return list;
-}
-
 int calibrate_scenarios(const Arguments& arguments) {
-  for (const std::string option : {"--model", "--precision"})
-    if (arguments.has(option)) throw InputError(option + " belongs to the calibration of a device; leave out SCENARIO");
-  std::vector<std::string> changes = arguments.all("--set");
-  for (std::string& change : run_settings_as_changes(arguments))
-    changes.push_back(std::move(change));
+  refuse_options(arguments, {"--model", "--precision"}, " belongs to the calibration of a device; leave out SCENARIO");
+  const std::vector<std::string> changes = with_run_settings(arguments.all("--set"), arguments);
   const double seconds = calibration_seconds(arguments);
+  const std::vector<int> sizes =  // of micro-batches; 0: as the scenario has it
+      arguments.has("--sizes") ? option_numbers(arguments, "--sizes", "") : std::vector<int>{0};
   constexpr std::array<std::string_view, 1> endings = {".yaml"};
   check_outputs(arguments.all("--output"), arguments.positional, endings);
   std::list<Scenario> scenarios;  // stay where they are: runs refer to them
@@ -119,10 +99,10 @@ int calibrate_scenarios(const Arguments& arguments) {
   std::vector<const RealRun*> all;
   Ranks* ranks = nullptr;
   for (const std::string& path : arguments.positional)
-    for (const std::vector<std::string>& size : size_changes(arguments)) {
-      std::vector<std::string> all_changes = changes;
-      all_changes.insert(all_changes.end(), size.begin(), size.end());
-      scenarios.push_back(read_scenario(path, {.set = std::move(all_changes), .config_path = config_path()}));
+    for (const int size : sizes) {
+      std::vector<std::string> set = changes;
+      if (size > 0) set.push_back(fmt::format("training.micro_batch_size={}", size));
+      scenarios.push_back(read_scenario(path, {.set = std::move(set), .config_path = config_path()}));
       if (all.empty()) ranks = joined_ranks(scenarios.back());
       check_like_first(scenarios.front(), scenarios.back());
       all.push_back(&runs.emplace_back(scenarios.back(), ranks));
@@ -136,10 +116,7 @@ int calibrate_scenarios(const Arguments& arguments) {
   }
   if (!prints()) return kDone;
   const std::string path = arguments.last("--output", "");
-  if (!path.empty()) {
-    write_file(path, profile_yaml(profile));
-    note("wrote " + path + " (profile: --set 'cost={profile: " + path + "}')");
-  }
+  if (!path.empty()) write_output(path, profile_yaml(profile), "profile: --set 'cost={profile: " + path + "}'");
   print(path.empty() ? profile_yaml(profile) : table(profile));
   for (const Scenario& scenario : scenarios)
     note(what_to_measure(priced_with(scenario, profile)));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -22,54 +21,31 @@
 #include "calibrate/fit.hpp"
 #include "calibrate/gpu_under_test.hpp"
 #include "calibrate/host_under_test.hpp"
-#include "cli/accuracy_list.hpp"
 #include "cli/config_path.hpp"
-#include "cli/gpu_places.hpp"
+#include "cli/option_values.hpp"
 #include "cli/outputs.hpp"
-#include "cli/progress.hpp"
-#include "cli/terminal.hpp"
-#include "cli/what_to_measure.hpp"
 #include "core/check.hpp"
 #include "core/ending.hpp"
-#include "io/names.hpp"
-#include "io/quantity.hpp"
-#include "io/read_file.hpp"
-#include "io/read_scenario.hpp"
+#include "io/console.hpp"
+#include "io/read/read_file.hpp"
+#include "io/read/read_scenario.hpp"
+#include "io/text/names.hpp"
 #include "io/writers/fit_plot.hpp"
 #include "io/writers/writers.hpp"
-#include "io/yaml.hpp"
+#include "io/yaml/yaml.hpp"
 #include "kernels/gpu_api.hpp"
 #include "kernels/nccl.hpp"
+#include "runtime/gpu_places.hpp"
 #include "runtime/signals.hpp"
+#include "study/accuracy.hpp"
+#include "study/ranks.hpp"
+#include "study/what_to_measure.hpp"
 
 namespace pipewright {
 namespace {
 
 constexpr std::array<std::string_view, 2> kEndings = {".yaml", ".svg"};
 constexpr std::array<std::int64_t, 4> kMicroBatches = {1, 2, 4, 8};  // where a model comes without a plan
-
-double seconds_of(const Arguments& arguments) {
-  const std::string text = arguments.last("--budget", "8 min");
-  const Parsed<Time> budget = parse_time(text);
-  if (!budget.value || *budget.value <= Time{})
-    throw InputError("--budget: \"" + text + "\" is no time; write e.g. --budget 8min");
-  return static_cast<double>(budget.value->value) * 1e-9;
-}
-
-std::vector<int> numbers_of(const std::string& text) {
-  std::set<int> numbers;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    int number = 0;
-    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, number);
-    if (error != std::errc{} || stop != text.data() + end || number < 1)
-      throw InputError("--virtual-devices: \"" + text +
-                       "\" is no list of whole numbers of at least 1; write e.g. --virtual-devices 1,2,4,8");
-    numbers.insert(number);
-    begin = end + 1;
-  }
-  return {numbers.begin(), numbers.end()};
-}
 
 struct Asked {
   Model model;
@@ -97,13 +73,13 @@ Scenario on_device(Scenario scenario, const Device& preset) {
 }
 
 // Groups that the device can be cut into; one that it cannot is an error where it was asked for.
-std::vector<DeviceSplit> splits_of(DeviceUnderTest& device, const std::vector<int>& numbers, bool asked) {
+std::vector<DeviceSplit> splits_of(DeviceUnderTest& device, const std::set<int>& numbers, bool asked) {
   std::vector<DeviceSplit> splits;
   for (const int number : numbers)
     try {
       splits.push_back({number, device.sms(number)});
     } catch (const GpuError& error) {
-      if (asked) throw InputError(fmt::format("--virtual-devices: {}: {}", number, error.what()));
+      if (asked) throw InputError(Place{}, "--virtual-devices", fmt::format("{}: {}", number, error.what()));
       note(fmt::format("{} virtual devices are left out: {}", number, error.what()));
     }
   return splits;
@@ -112,7 +88,7 @@ std::vector<DeviceSplit> splits_of(DeviceUnderTest& device, const std::vector<in
 // Without --model: those of the runs that ship for GPUs, whose predictions the calibration is to be judged by.
 std::vector<AccuracyItem> shipped_items() {
   try {
-    return accuracy_items(shipped_for_gpus(), {});
+    return accuracy_items(shipped_for_gpus(), {.set = {}, .config_path = config_path()});
   } catch (const InputError& error) {
     note(std::string("the models of the shipped scenarios are left out: ") + error.what());
     return {};
@@ -138,16 +114,13 @@ std::vector<Precision> precisions_of(const Arguments& arguments) {
   std::vector<Precision> precisions;
   if (!arguments.has("--precision")) return precisions;
   const std::string text = arguments.last("--precision", "");
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string word = text.substr(begin, end - begin);
+  for (const std::string& word : parts_of(text)) {
     const auto known = names_of(Precision{});
     const auto found = std::find_if(known.begin(), known.end(), [&](const auto& each) { return each.first == word; });
     if (found == known.end())
-      throw InputError("--precision: \"" + text +
-                       "\" is no list of bf16, fp32, fp16, tf32; write e.g. --precision bf16");
+      throw InputError(Place{}, "--precision",
+                       "\"" + text + "\" is not a list of bf16, fp32, fp16, tf32; write e.g. --precision bf16");
     precisions.push_back(found->second);
-    begin = end + 1;
   }
   return precisions;
 }
@@ -171,17 +144,19 @@ std::optional<Device> preset_until_then(const MeasuredDevice& measured, const st
 }  // namespace
 
 int calibrate_device(const Arguments& arguments) {
-  for (const char* option : {"--set", "--sizes", "--gpus"})
-    if (arguments.has(option))
-      throw InputError(std::string(option) + " belongs to the calibration of a scenario; name one, or leave it out");
+  refuse_options(arguments, {"--set", "--sizes", "--gpus"},
+                 " belongs to the calibration of a scenario; name one, or leave it out");
   const std::string backend = arguments.last("--backend", "cpu");
   if (backend != "cpu" && backend != "cuda")
-    throw InputError("--backend: \"" + backend + "\" is none; use cuda, or cpu for one core of this machine");
+    throw InputError(Place{}, "--backend",
+                     "\"" + backend + "\" is not one; use cuda, or cpu for one core of this machine");
   const std::vector<std::string> outputs = arguments.all("--output"), models = arguments.all("--model");
   const std::vector<std::size_t> endings = check_outputs(outputs, models, kEndings);
   DeviceSettings settings;
-  settings.seconds = seconds_of(arguments);
-  const std::vector<int> numbers = numbers_of(arguments.last("--virtual-devices", backend == "cpu" ? "1" : "1,2,4,8"));
+  settings.seconds = seconds(option_time(arguments, "--budget", "8min"));
+  const std::vector<int> asked_numbers =
+      option_numbers(arguments, "--virtual-devices", backend == "cpu" ? "1" : "1,2,4,8");
+  const std::set<int> numbers(asked_numbers.begin(), asked_numbers.end());
   const std::vector<Precision> precisions = precisions_of(arguments);
   std::list<Asked> asked;             // stay where they are
   std::vector<AccuracyItem> shipped;  // likewise
@@ -195,8 +170,9 @@ int calibrate_device(const Arguments& arguments) {
   // Before anything asks CUDA. On one GPU nothing is sent, and loading all of cuBLASLt at once would take long.
   if (backend == "cuda" && !one_gpu_at_most("/dev", std::getenv("CUDA_VISIBLE_DEVICES"))) prepare_for_nccl();
   if (backend == "cuda" && gpu_count() == 0)
-    throw InputError("--backend: cuda: " + gpu_status() +
-                     "; `pipewright doctor` shows what is there, --backend cpu measures a core");
+    throw InputError(
+        Place{}, "--backend",
+        "cuda: " + gpu_status() + "; `pipewright doctor` shows what is there, --backend cpu measures a core");
   const std::unique_ptr<DeviceUnderTest> device =
       backend == "cpu" ? host_under_test(date, PIPEWRIGHT_VERSION) : gpu_under_test(0, date, PIPEWRIGHT_VERSION);
   const std::vector<DeviceSplit> splits = splits_of(*device, numbers, arguments.has("--virtual-devices"));

@@ -7,10 +7,11 @@
 
 #include <fmt/format.h>
 
+#include "cli/option_values.hpp"
 #include "core/check.hpp"
-#include "io/campaign_text.hpp"
-#include "io/quantity.hpp"
-#include "io/value_rules.hpp"
+#include "io/read/campaign_text.hpp"
+#include "io/text/quantity.hpp"
+#include "io/yaml/value_rules.hpp"
 
 namespace pipewright {
 namespace {
@@ -21,14 +22,32 @@ Parsed<double> some_amount(std::string_view text) {
   return amount;
 }
 
-// What was given, if it was; refused where it is no such value.
-template <class T>
-bool given(const Arguments& arguments, const char* option, Parsed<T> (*parse)(std::string_view), std::string& text) {
-  if (!arguments.has(option)) return false;
-  text = only_value(arguments, option);
-  if (const Parsed<T> parsed = parse(text); !parsed.value)
-    throw InputError(fmt::format("{}: \"{}\" {}", option, text.substr(0, 64), parsed.why));
-  return true;
+// "" where `parse` takes the text.
+template <auto parse>
+std::string why_not(std::string_view text) {
+  const auto parsed = parse(text);
+  return parsed.value ? "" : parsed.why;
+}
+
+constexpr std::string_view kLength = "campaign.length";  // "15T tokens": three options say it
+
+struct KeyOption {
+  std::string_view option, key;
+  std::string (*why_not)(std::string_view text);
+};
+constexpr std::array<KeyOption, 9> kKeyOptions = {
+    {{"--tokens", kLength, why_not<some_amount>},
+     {"--samples", kLength, why_not<some_amount>},
+     {"--epochs", kLength, why_not<some_amount>},
+     {"--price", "campaign.price_per_hour", why_not<PriceRule::parse>},
+     {"--mtbf", "campaign.mtbf", why_not<MtbfRule::parse>},
+     {"--checkpoint", "campaign.checkpoint", why_not<CheckpointRule::parse>},
+     {"--restart", "campaign.restart", why_not<RestartRule::parse>},
+     {"--seed", "campaign.seed", why_not<parse_count>},
+     {"--fit", "plan.fit", why_not<FitRule::parse>}}};
+
+std::string change_of(const KeyOption& each, const std::string& text) {
+  return fmt::format("{}={}{}", each.key, text, each.key == kLength ? fmt::format(" {}", each.option.substr(2)) : "");
 }
 
 // Whether a change of a whole section, campaign={length: 1T tokens, ...}, says something of this key of it.
@@ -42,36 +61,22 @@ bool says(std::string_view change, std::string_view key) {
 }
 
 // Of settings that --set has, one of this key would be overruled silently.
-void refuse_both(const Arguments& arguments, const std::string& option, const std::string& set) {
+void refuse_both(const Arguments& arguments, std::string_view option, const std::string& set) {
   const std::string key = set.substr(0, set.find('='));
   for (const std::string& other : arguments.all("--set"))
     if ((other.starts_with(key + "=") && other != set) || says(other, key))
-      throw InputError(fmt::format("{}: --set {} says another; keep one of them", option, other.substr(0, 64)));
+      throw InputError(Place{}, std::string(option),
+                       fmt::format("--set {} says another; keep one of them", other.substr(0, 64)));
 }
 
-// "campaign.length=15T tokens", or "".
-std::string length(const Arguments& arguments) {
-  std::string set, first;
-  for (const char* word : {"tokens", "samples", "epochs"}) {
-    const std::string option = std::string("--") + word;
-    std::string text;
-    if (!given(arguments, option.c_str(), some_amount, text)) continue;
-    if (!set.empty()) throw InputError(fmt::format("{}: {} is given, too; give one of them", option, first));
-    set = fmt::format("campaign.length={} {}", text, word), first = option;
-  }
-  return set;
+void check_questions(const std::string& all) {
+  constexpr std::array<std::string_view, 4> known = {"cost", "energy", "goodput", "spread"};
+  for (const std::string& name : parts_of(all))
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      throw InputError(Place{}, "--ask", unknown_name(name.substr(0, 64), known));
 }
 
 }  // namespace
-
-std::string only_value(const Arguments& arguments, std::string_view option) {
-  const std::vector<std::string> values = arguments.all(option);
-  for (const std::string& value : values)
-    if (value != values.front())
-      throw InputError(fmt::format("{}: \"{}\" and \"{}\" are given; keep one of them", option,
-                                   values.front().substr(0, 64), value.substr(0, 64)));
-  return arguments.last(option, "");
-}
 
 std::string campaign_option(const Arguments& arguments) {
   for (const Option& option : kCampaignOptions)
@@ -80,54 +85,34 @@ std::string campaign_option(const Arguments& arguments) {
 }
 
 std::string with_campaign_as_given(std::string message, const Arguments& arguments) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> keys = {{{"--tokens", "length"},
-                                                                                  {"--samples", "length"},
-                                                                                  {"--epochs", "length"},
-                                                                                  {"--price", "price_per_hour"},
-                                                                                  {"--mtbf", "mtbf"},
-                                                                                  {"--checkpoint", "checkpoint"},
-                                                                                  {"--restart", "restart"},
-                                                                                  {"--seed", "seed"}}};
-  for (const auto& [option, key] : keys) {
-    if (!arguments.has(option)) continue;
-    const std::string value = arguments.last(option, ""), given = fmt::format("{} {}", option, value);
-    const std::string change =
-        fmt::format("--set campaign.{}={}{}", key, value, key == "length" ? fmt::format(" {}", option.substr(2)) : "");
-    for (std::size_t at = 0; (at = message.find(change, at)) != std::string::npos; at += given.size())
-      message.replace(at, change.size(), given);
-  }
+  for (const KeyOption& each : kKeyOptions)
+    if (arguments.has(each.option))
+      message = with_option_as_given(std::move(message), {.name = each.option, .value = "VALUE"},
+                                     change_of(each, arguments.last(each.option, "")), arguments);
   return message;
 }
 
 std::vector<std::string> settings(const Arguments& arguments) {
   std::vector<std::string> set = arguments.all("--set");
-  if (std::string text = length(arguments); !text.empty()) {
-    refuse_both(arguments, "--" + text.substr(text.rfind(' ') + 1), text);
-    set.push_back(std::move(text));
-  }
-  std::string text;
-  const auto add = [&](const char* option, const char* key) {
-    set.push_back(fmt::format("{}={}", key, text));
-    refuse_both(arguments, option, set.back());
+  const auto add = [&](std::string_view option, std::string change) {
+    refuse_both(arguments, option, change);
+    set.push_back(std::move(change));
   };
-  if (given(arguments, "--price", PriceRule::parse, text)) add("--price", "campaign.price_per_hour");
-  if (given(arguments, "--mtbf", MtbfRule::parse, text)) add("--mtbf", "campaign.mtbf");
-  if (given(arguments, "--checkpoint", CheckpointRule::parse, text)) add("--checkpoint", "campaign.checkpoint");
-  if (given(arguments, "--restart", RestartRule::parse, text)) add("--restart", "campaign.restart");
-  if (given(arguments, "--seed", parse_count, text)) add("--seed", "campaign.seed");
-  if (given(arguments, "--fit", FitRule::parse, text)) add("--fit", "plan.fit");
+  std::string_view length;  // the option that says it
+  for (const KeyOption& each : kKeyOptions) {
+    if (!arguments.has(each.option)) continue;
+    const std::string text = only_value(arguments, each.option);
+    if (const std::string why = each.why_not(text); !why.empty())
+      throw InputError(Place{}, std::string(each.option), fmt::format("\"{}\" {}", text.substr(0, 64), why));
+    if (each.key == kLength && !length.empty())
+      throw InputError(Place{}, std::string(each.option), fmt::format("{} is given, too; give one of them", length));
+    if (each.key == kLength) length = each.option;
+    add(each.option, change_of(each, text));
+  }
   if (arguments.has("--ask")) {
-    constexpr std::array<std::string_view, 4> known = {"cost", "energy", "goodput", "spread"};
     const std::string all = only_value(arguments, "--ask");
-    for (std::size_t begin = 0; begin <= all.size();) {
-      const std::size_t end = std::min(all.find(',', begin), all.size());
-      const std::string name = all.substr(begin, end - begin);
-      if (std::find(known.begin(), known.end(), name) == known.end())
-        throw InputError("--ask: " + unknown_name(name.substr(0, 64), known));
-      begin = end + 1;
-    }
-    set.push_back("campaign.ask=[" + all + "]");
-    refuse_both(arguments, "--ask", set.back());
+    check_questions(all);
+    add("--ask", "campaign.ask=[" + all + "]");
   }
   return set;
 }

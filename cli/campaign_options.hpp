@@ -38,9 +38,6 @@ constexpr std::array<Option, Own + kCampaignOptions.size()> with_campaign(const 
 // The first of these options that was given, or "": for what cannot be asked for the whole training.
 std::string campaign_option(const Arguments& arguments);
 
-// Of an option that has one value: what was given, or "". Throws InputError where it was given with two.
-std::string only_value(const Arguments& arguments, std::string_view option);
-
 // What was given with --set, and behind it what these options say. Throws InputError, which names the option.
 std::vector<std::string> settings(const Arguments& arguments);
 

@@ -3,32 +3,34 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "cli/backend_of.hpp"
 #include "cli/campaign_options.hpp"
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
-#include "cli/gpu_places.hpp"
+#include "cli/option_values.hpp"
 #include "cli/outputs.hpp"
-#include "cli/progress.hpp"
-#include "cli/real_run.hpp"
+#include "cli/run_options.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "core/cost/memory_model.hpp"
 #include "core/ending.hpp"
-#include "io/errors.hpp"
-#include "io/fields.hpp"
-#include "io/scenario_file.hpp"
+#include "io/console.hpp"
+#include "io/read/scenario_file.hpp"
+#include "io/text/errors.hpp"
+#include "io/yaml/fields.hpp"
 #include "planner/anchor.hpp"
 #include "planner/capacity.hpp"
+#include "runtime/backend_of.hpp"
+#include "runtime/gpu_places.hpp"
 #include "runtime/run_plan.hpp"
 #include "runtime/signals.hpp"
+#include "study/ranks.hpp"
+#include "study/real_run.hpp"
 
 namespace pipewright {
 namespace {
@@ -48,16 +50,6 @@ constexpr std::array<Option, 10> kOptions = {{
     {"--json", "", "", "one JSON document on standard output instead of the table"},
     {"--width", "", "N", "columns of the table (default: the terminal's, else 100)"},
 }};
-
-std::optional<std::int64_t> at_most(const Arguments& arguments) {
-  if (!arguments.has("--at-most")) return std::nullopt;
-  const std::string text = arguments.last("--at-most", "");
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 1)
-    throw InputError("--at-most: \"" + text + "\" is no whole number of at least 1; write e.g. --at-most 128");
-  return value;
-}
 
 using Write = std::string (*)(const std::vector<Capacity>&, const std::string& scenario);
 struct Ending {
@@ -140,19 +132,21 @@ void check_grows(const ScenarioFile& file, const std::string& over, int changes)
   try {
     if (file.whole_number(over, changes)) return;
   } catch (const InputError& error) {
-    throw InputError(fmt::format("--over: {} cannot grow: {}; whole numbers of this scenario: {}", in_quotes(over),
+    throw InputError(Place{}, "--over",
+                     fmt::format("{} cannot grow: {}; whole numbers of this scenario: {}", in_quotes(over),
                                  error.what(), fmt::join(known, ", ")));
   }
   try {
     file.scenario(changes, {over + "=1"});
   } catch (const InputError& error) {
-    if (std::string_view(error.what()).find("unknown key") == std::string_view::npos) return;  // told where it is tried
+    if (!error.is(ErrorCode::UnknownKey)) return;  // reported where it is tried
     const std::string last = over.substr(over.rfind('.') + 1);
     const auto same = std::find_if(known.begin(), known.end(),
                                    [&](const std::string& key) { return key.substr(key.rfind('.') + 1) == last; });
-    throw InputError("--over: " + (same == known.end() ? unknown_key_name(over, known)
-                                                       : fmt::format("unknown {}; did you mean \"{}\"? known: {}",
-                                                                     in_quotes(over), *same, fmt::join(known, ", "))));
+    throw InputError(Place{}, "--over",
+                     (same == known.end() ? unknown_key_name(over, known)
+                                          : fmt::format("unknown {}; did you mean \"{}\"? known: {}", in_quotes(over),
+                                                        *same, fmt::join(known, ", "))));
   }
 }
 
@@ -183,17 +177,16 @@ Rows rows_of(const ScenarioFile& file, const std::string& over, const std::vecto
 
 int run(const Arguments& arguments) {
   if (!arguments.has("--over"))
-    throw InputError("capacity: what is to grow? Name a whole number of the scenario, e.g. --over model.layers");
+    throw InputError(Place{}, "capacity",
+                     "what is to grow? Name a whole number of the scenario, e.g. --over model.layers");
   const std::string over = arguments.last("--over", "");
   const std::string& path = arguments.positional.front();
   const TableOptions table{output_width(arguments), use_colour(arguments)};
-  const auto most = at_most(arguments);
+  const auto most = option_number(arguments, "--at-most", {}, "128");
   const std::vector<std::string> outputs = arguments.all("--output");
   const auto writers = checked_formats<Ending>(outputs, {path}, kEndings);
-  std::vector<std::string> changes = settings(arguments);
-  for (std::string& change : run_settings_as_changes(arguments))
-    changes.push_back(std::move(change));
-  const ScenarioFile file(path, {.set = std::move(changes), .config_path = config_path()});
+  const ScenarioFile file(path,
+                          {.set = with_run_settings(settings(arguments), arguments), .config_path = config_path()});
   std::vector<VariedPoint> points = file.varied();
   if (points.empty()) points.emplace_back();
   for (const VariedPoint& point : points)
@@ -201,10 +194,8 @@ int run(const Arguments& arguments) {
   const auto [rows, failed, ended] = rows_of(file, over, points, most);
   if (rows.empty()) return interrupted(ended);
   print(arguments.has("--json") ? capacity_json(rows, path) : capacity_text(rows, table));
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    write_file(outputs[i], writers[i]->write(rows, path));
-    note("wrote " + outputs[i] + " (capacity)");
-  }
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    write_output(outputs[i], writers[i]->write(rows, path), "capacity");
   if (!ended.empty())
     return interrupted(fmt::format("{} of {} rows are printed; {}", rows.size(), points.size(), ended));
   if (!failed.empty()) throw InputError(failed);

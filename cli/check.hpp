@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
 
 namespace pipewright {
 

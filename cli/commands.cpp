@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "io/quote.hpp"
+#include "io/text/quote.hpp"
 
 namespace pipewright {
 

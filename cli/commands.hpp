@@ -10,12 +10,9 @@
 #include <string_view>
 #include <vector>
 
-namespace pipewright {
+#include "io/console.hpp"
 
-// Exit statuses, as of grep and diff. A signal's are 128 + its number (runtime/signals.hpp).
-constexpr int kDone = 0;      // done, or yes
-constexpr int kNo = 1;        // the answer is no: the plan does not fit
-constexpr int kBadInput = 2;  // bad usage, bad input, or a failure
+namespace pipewright {
 
 struct Option {
   std::string_view name;    // "--set"

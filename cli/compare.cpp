@@ -9,17 +9,19 @@
 
 #include "cli/campaign_options.hpp"
 #include "cli/commands.hpp"
-#include "cli/compare_runs.hpp"
 #include "cli/config_path.hpp"
+#include "cli/option_values.hpp"
 #include "cli/outputs.hpp"
 #include "cli/terminal.hpp"
+#include "cli/validate_import.hpp"
 #include "core/check.hpp"
 #include "io/import/run_file.hpp"
-#include "io/read_file.hpp"
-#include "io/read_result.hpp"
-#include "io/read_scenario.hpp"
+#include "io/read/read_file.hpp"
+#include "io/read/read_result.hpp"
+#include "io/read/read_scenario.hpp"
 #include "io/writers/html.hpp"
 #include "planner/answer.hpp"
+#include "study/two_runs.hpp"
 
 namespace pipewright {
 namespace {
@@ -82,11 +84,44 @@ constexpr std::array<Ending, 4> kEndings = {{
      [](const ComparedSide& a, const ComparedSide& b, std::string_view) {
        for (const ComparedSide* side : {&a, &b})
          if (!side->answer)
-           throw InputError("--output: " + side->name +
-                            " is a result document, which has no timeline to draw; name its scenario instead");
+           throw InputError(
+               Place{}, "--output",
+               side->name + " is a result document, which has no timeline to draw; name its scenario instead");
        return svg_timelines(*a.answer, *b.answer);
      }},
 }};
+
+int two_runs(const Arguments& arguments) {
+  refuse_options(arguments, {"--set", "--set-a", "--set-b", "--output", "--json"},
+                 ": is for scenarios, not for two measured runs; leave it out");
+  print(two_runs_text(arguments.positional[0], arguments.positional[1]));
+  return kDone;
+}
+
+// At least one of the two arguments is a run file: two runs, or one next to a prediction.
+int compare_runs(const Arguments& arguments) {
+  if (const std::string option = campaign_option(arguments); !option.empty())
+    throw InputError(option + ": the whole training is reported for scenarios, not for measured runs; leave it out");
+  const std::vector<std::string>& paths = arguments.positional;
+  const bool first = is_run_file(paths[0]);
+  if (first && is_run_file(paths[1])) return two_runs(arguments);
+  const std::string run = paths[first ? 0 : 1], scenario = paths[first ? 1 : 0];
+  if (arguments.has("--output"))
+    throw InputError(Place{}, "--output",
+                     "a measured run has no timeline to draw next to a prediction; write --json > FILE");
+  const ImportedRun measured = read_run_file(run);
+  // As validate has it, with nothing judged.
+  Arguments asked;
+  asked.positional = {scenario};
+  if (measured.log) asked.options["--log"] = {run};
+  if (measured.trace && !scenario.ends_with(".json")) asked.options["--trace"] = {run};
+  std::vector<std::string> set = arguments.all("--set");
+  for (std::string& change : arguments.all(first ? "--set-b" : "--set-a"))
+    set.push_back(std::move(change));
+  if (!set.empty()) asked.options["--set"] = set;
+  if (arguments.has("--json")) asked.options["--json"] = {""};
+  return validate_import(asked, std::nullopt);
+}
 
 int run(const Arguments& arguments) {
   const std::vector<std::string>& paths = arguments.positional;
@@ -102,10 +137,8 @@ int run(const Arguments& arguments) {
   for (const Ending* each : writers)
     files.push_back(each->write(a.side, b.side, command_line("compare", arguments)));
   print(arguments.has("--json") ? compare_json(a.side, b.side) : compare_text(a.side, b.side, table));
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    write_file(outputs[i], files[i]);
-    note("wrote " + outputs[i] + " (comparison)");
-  }
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    write_output(outputs[i], files[i], "comparison");
   return kDone;
 }
 

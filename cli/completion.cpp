@@ -1,7 +1,5 @@
 // `completion`: what bash needs to complete commands, options and file names; and the manual page. Both are written
 // from the table of commands, so that they know what the program knows.
-#include "cli/completion.hpp"
-
 #include <array>
 #include <string>
 #include <vector>
@@ -9,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "cli/commands.hpp"
-#include "cli/terminal.hpp"
 #include "core/check.hpp"
 
 namespace pipewright {
@@ -132,15 +129,6 @@ std::string troff(std::string_view text) {
   return out;
 }
 
-int run(const Arguments& arguments) {
-  const std::string& shell = arguments.positional.front();
-  if (shell == "man") return print(manual_page()), kDone;
-  if (shell == "bash") return print(bash()), kDone;
-  throw InputError("completion: " + unknown_name(shell, kKinds));
-}
-
-}  // namespace
-
 std::string manual_page() {
   std::string text = fmt::format(
       ".TH PIPEWRIGHT 1 \"\" \"pipewright {}\" \"User commands\"\n"
@@ -175,6 +163,15 @@ std::string manual_page() {
          ".SH FILES\nDevices, clusters and models lie in share/pipewright/configs next to the program, scenarios in "
          "share/pipewright/scenarios.\n";
 }
+
+int run(const Arguments& arguments) {
+  const std::string& shell = arguments.positional.front();
+  if (shell == "man") return print(manual_page()), kDone;
+  if (shell == "bash") return print(bash()), kDone;
+  throw InputError("completion: " + unknown_name(shell, kKinds));
+}
+
+}  // namespace
 
 constinit const Command kCompletion{
     .name = "completion",

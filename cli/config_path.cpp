@@ -6,9 +6,10 @@
 #include <string_view>
 #include <system_error>
 
-#include "cli/terminal.hpp"
 #include "cli/user_config.hpp"
-#include "io/utf8.hpp"
+#include "core/check.hpp"
+#include "io/console.hpp"
+#include "io/text/utf8.hpp"
 
 namespace pipewright {
 
@@ -24,7 +25,7 @@ std::vector<std::string> config_path() {
     if (fs::is_directory(folder, none))
       folders.push_back(text);
     else if (by_variable && told.insert(text).second)
-      note("warning: PIPEWRIGHT_PATH: " + printable(text) + " is no folder; nothing is looked up there");
+      note("warning: PIPEWRIGHT_PATH: " + printable(text) + " is not a folder; nothing is looked up there");
   };
   if (const char* given = std::getenv("PIPEWRIGHT_PATH")) {
     std::string_view rest = given;
@@ -44,6 +45,26 @@ std::vector<std::string> config_path() {
   }
   add(PIPEWRIGHT_SOURCE_CONFIGS);  // a build folder elsewhere
   return folders;
+}
+
+std::string shipped_scenario(const std::string& file) {
+  namespace fs = std::filesystem;
+  std::error_code absent;
+  if (const std::string here = "scenarios/" + file; fs::is_regular_file(here, absent)) return here;
+  for (const std::string& folder : config_path()) {
+    const fs::path path = (fs::path(folder) / "../scenarios" / file).lexically_normal();
+    if (fs::is_regular_file(path, absent)) return path.string();
+  }
+  throw InputError("the shipped scenario scenarios/" + file +
+                   " is nowhere to be found; run in the source folder, name the file itself, or set PIPEWRIGHT_PATH to "
+                   "a folder configs that has scenarios next to it");
+}
+
+std::vector<std::string> shipped_for_gpus() {
+  std::vector<std::string> files;
+  for (const std::string name : {"pipeline", "cnn", "micro-batches", "recompute", "staged", "speed-up"})
+    files.push_back(shipped_scenario("gpu/" + name + ".yaml"));
+  return files;
 }
 
 }  // namespace pipewright

@@ -1,9 +1,8 @@
 #include "calibrate/calibrate.hpp"
 #include "cli/commands.hpp"
-#include "cli/doctor_text.hpp"
-#include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "runtime/backends/cpu.hpp"
+#include "study/doctor_text.hpp"
 
 namespace pipewright {
 namespace {

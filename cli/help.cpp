@@ -1,12 +1,9 @@
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
-#include "cli/terminal.hpp"
 #include "core/check.hpp"
-#include "io/store.hpp"
+#include "io/store/store.hpp"
 #include "kernels/gpu_api.hpp"
 
 namespace pipewright {
@@ -44,14 +41,11 @@ int run(const Arguments& arguments) {
 
 // The shipped scenario to begin with: in this folder, else where the program was installed.
 std::string quickstart() {
-  const std::string here = "scenarios/quickstart.yaml";
-  std::error_code none;
-  if (std::filesystem::exists(here, none)) return here;
-  for (const std::string& configs : config_path()) {
-    const auto there = (std::filesystem::path(configs) / ".." / here).lexically_normal();
-    if (std::filesystem::exists(there, none)) return there.string();
+  try {
+    return shipped_scenario("quickstart.yaml");
+  } catch (const InputError&) {
+    return "scenarios/quickstart.yaml";
   }
-  return here;
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // `init`: a first scenario with comments, to be changed by hand. What is written passes `check`.
 #include <array>
-#include <charconv>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -8,13 +7,13 @@
 #include "cli/check.hpp"
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
-#include "cli/terminal.hpp"
+#include "cli/option_values.hpp"
 #include "core/check.hpp"
-#include "io/fields.hpp"
-#include "io/quote.hpp"
-#include "io/read_scenario.hpp"
-#include "io/utf8.hpp"
+#include "io/read/read_scenario.hpp"
+#include "io/text/quote.hpp"
+#include "io/text/utf8.hpp"
 #include "io/writers/writers.hpp"
+#include "io/yaml/fields.hpp"
 
 namespace pipewright {
 namespace {
@@ -39,16 +38,7 @@ std::string name_or_path(const std::string& option, const std::string& text, con
   return yaml_path(seen.find('/') == std::string::npos ? "./" + seen : seen);
 }
 
-std::int64_t count(const std::string& option, const std::string& text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 1 || value > kLargestCount)
-    throw InputError(
-        fmt::format("{}: \"{}\" is no whole number from 1 to {}", option, text.substr(0, 64), kLargestCount));
-  return value;
-}
-
-// The schema that is installed beside the configurations; editors complete by it.
+// The schema that is installed next to the configurations; editors complete by it.
 std::string schema_line(const ReadOptions& options) {
   for (const std::string& folder : options.config_path) {
     const fs::path schema = (fs::path(folder) / "../schemas/scenario.json").lexically_normal();
@@ -91,7 +81,7 @@ int run(const Arguments& arguments) {
       schema_line(options) + fmt::format(kScenario, yaml_string(fs::path(file).stem().string()),
                                          name_or_path("--model", arguments.last("--model", "llama3-8b"), file),
                                          name_or_path("--cluster", arguments.last("--cluster", "dgx-h100x8"), file),
-                                         count("--batch", arguments.last("--batch", "128")));
+                                         option_number(arguments, "--batch", {1, kLargestCount}, "128").value_or(128));
   write_file(file, text);
   try {
     const std::string what = checked_file(file, options);

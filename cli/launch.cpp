@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <sstream>
 #include <string>
 #include <variant>
 
@@ -11,22 +10,23 @@
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
-#include "cli/real_run.hpp"
-#include "cli/terminal.hpp"
+#include "cli/option_values.hpp"
+#include "cli/outputs.hpp"
 #include "core/check.hpp"
 #include "io/launch/changed_keys.hpp"
-#include "io/quote.hpp"
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
+#include "io/text/quote.hpp"
 #include "io/writers/html.hpp"
 #include "io/writers/schedule_csv.hpp"
 #include "io/writers/writers.hpp"
-#include "io/yaml.hpp"
+#include "io/yaml/yaml.hpp"
 #include "planner/anchor.hpp"
 #include "planner/answer.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/launch/narrowed.hpp"
 #include "planner/launch/nearest.hpp"
 #include "planner/what_if/sweep.hpp"
+#include "study/real_run.hpp"
 
 namespace pipewright {
 namespace {
@@ -42,11 +42,8 @@ constexpr std::array<std::string_view, 5> kTargets = {"megatron", "torchtitan", 
 
 std::string target(const Arguments& arguments) {
   if (!arguments.has("--for"))
-    throw InputError("--for: say for which framework: megatron, torchtitan, torch, deepspeed or slurm");
-  const std::string name = arguments.last("--for", "");
-  if (std::find(kTargets.begin(), kTargets.end(), name) == kTargets.end())
-    throw InputError("--for: " + unknown_name(name, kTargets));
-  return name;
+    throw InputError(Place{}, "--for", "say for which framework: megatron, torchtitan, torch, deepspeed or slurm");
+  return std::string(kTargets[option_word(arguments, "--for", "", kTargets)]);
 }
 
 Answer answered(const Scenario& scenario) {
@@ -132,53 +129,52 @@ std::string better_question(const Arguments& arguments, const NearestPlan& neare
   return command;
 }
 
-// What checks a run knows where a section of the scenario is. Here the reason gets the place of the key that it names:
-// the `--set` that gives it, or its line in the file.
-std::string at_its_key(const std::string& reason, const std::string& path, const std::vector<std::string>& set) {
-  for (const std::string_view section : {"training", "plan", "run"}) {
-    const std::size_t at = reason.find(fmt::format(": {}.", section));
-    if (at == std::string::npos || !reason.starts_with(path + ":")) continue;
-    const std::size_t begin = at + 2 + section.size() + 1;
-    const std::size_t end = reason.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", begin);
-    const std::string key = reason.substr(begin, end - begin);
-    for (auto change = set.rbegin(); change != set.rend(); ++change)
-      if (key_of(*change) == section || key_of(*change) == fmt::format("{}.{}", section, key))
-        return "--set " + *change + reason.substr(at);
-    const Yaml file = path == "-" ? Yaml{} : read_yaml(path);
-    const Yaml* const inside = file.find(section);
-    const Yaml* const value = inside == nullptr ? nullptr : inside->find(key);
-    if (value != nullptr) return head(value->place) + reason.substr(at + 2);
-  }
-  return reason;
+// What checks a run knows where a section of the scenario is. Here the fault gets the place of its key: the `--set` that
+// gives it, or its line in the file.
+void place_at_key(Fault& fault, const std::string& path, const std::vector<std::string>& set) {
+  const std::size_t dot = fault.key.find('.');
+  if (dot == std::string::npos || fault.place.file != path) return;
+  const std::string section = fault.key.substr(0, dot), key = fault.key.substr(dot + 1);
+  for (auto change = set.rbegin(); change != set.rend(); ++change)
+    if (key_of(*change) == section || key_of(*change) == fault.key)
+      return void(fault.place = {"--set " + *change, 0, 0});
+  const Yaml file = path == "-" ? Yaml{} : read_yaml(path);
+  const Yaml* const inside = file.find(section);
+  const Yaml* const value = inside == nullptr ? nullptr : inside->find(key);
+  if (value != nullptr) fault.place = value->place;
 }
 
-// Whoever runs the job is asked before it is written, and all reasons against it are told.
+// Whoever runs the job is asked before it is written, and all reasons against it are reported.
 void check_run(Scenario scenario, const std::string& path, const std::vector<std::string>& set) {
   scenario.run.transport = RunTransport::Mpi;
-  std::string reasons;
+  std::vector<Fault> faults;
   const auto ask = [&](void (*check)(const Scenario&)) {
     try {
       check(scenario);
     } catch (const InputError& error) {
-      std::istringstream lines(error.what());
-      for (std::string line; std::getline(lines, line);)
-        reasons += at_its_key(line, path, set) + "\n";
+      for (Fault fault : error.faults()) {
+        place_at_key(fault, path, set);
+        faults.push_back(std::move(fault));
+      }
     }
   };
   ask(check_precision);
-  if (!reasons.empty()) scenario.training.precision = Precision::Fp32, scenario.training.gradient_precision.reset();
+  if (!faults.empty()) scenario.training.precision = Precision::Fp32, scenario.training.gradient_precision.reset();
   ask(check_can_run);
-  if (!reasons.empty())
-    throw InputError(reasons +
-                     "--for slurm: is a job around `pipewright run`, which refuses this plan; launch it --for a "
-                     "framework, with --sbatch");
+  if (faults.empty()) return;
+  faults.push_back({{},
+                    "--for slurm",
+                    "is a job around `pipewright run`, which refuses this plan; launch it --for a framework, with "
+                    "--sbatch"});
+  throw InputError(std::move(faults));
 }
 
 int run(const Arguments& arguments) {
   const std::string name = target(arguments), path = arguments.positional.front();
   const std::string output = arguments.last("--output", "");
   if (!output.empty()) {
-    if (same_file(path, output)) throw InputError("--output: \"" + output + "\" is read by this command; name another");
+    if (same_file(path, output))
+      throw InputError(Place{}, "--output", "\"" + output + "\" is read by this command; name another");
     check_writable(output);
   }
   const Scenario scenario = read(path, arguments.all("--set"));
@@ -215,8 +211,7 @@ int run(const Arguments& arguments) {
   const double change = written.report.samples_per_s / asked.report.samples_per_s - 1;
   const std::string question = change < -0.01 ? better_question(arguments, nearest, *framework) : "";
   if (!output.empty()) {
-    write_file(output, text);
-    note("wrote " + output + " (launch file for " + name + ")");
+    write_output(output, text, "launch file for " + name);
   } else {
     print(text);
   }

@@ -10,16 +10,16 @@
 
 #include "cli/campaign_options.hpp"
 #include "cli/commands.hpp"
-#include "cli/ranks.hpp"
-#include "cli/real_run.hpp"
+#include "cli/run_options.hpp"
 #include "cli/terminal.hpp"
 #include "cli/user_config.hpp"
 #include "core/check.hpp"
 #include "core/ending.hpp"
 #include "core/plain_words.hpp"
-#include "io/errors.hpp"
-#include "io/utf8.hpp"
+#include "io/text/errors.hpp"
+#include "io/text/utf8.hpp"
 #include "runtime/signals.hpp"
+#include "study/ranks.hpp"
 
 namespace pipewright {
 namespace {
@@ -101,7 +101,11 @@ int run_checked(const Command& command, const Arguments& arguments) {
   try {
     return command.run(arguments);
   } catch (const InputError& error) {
-    throw InputError(with_campaign_as_given(with_options_as_given(error.what(), arguments), arguments));
+    std::vector<Fault> faults = error.faults();
+    for (Fault& fault : faults)
+      for (std::string* text : {&fault.place.file, &fault.text})
+        *text = with_campaign_as_given(with_options_as_given(*text, arguments), arguments);
+    throw InputError(std::move(faults));
   }
 }
 
@@ -113,11 +117,11 @@ int run(const Command& command, int argc, char** argv) {
   try {
     return run_checked(command, arguments);
   } catch (const InputError& error) {
-    // "--jobs: ..." that nobody has typed
-    for (const auto& [option, origin] : origins)
-      if (const std::string message = error.what(); message.starts_with(option + ":"))
-        throw InputError(message + "; " + origin + " says so");
-    throw;
+    std::vector<Fault> faults = error.faults();
+    for (Fault& fault : faults)  // of "--jobs" that nobody has typed
+      if (const auto origin = origins.find(fault.key); origin != origins.end())
+        fault.text += "; " + origin->second + " says so";
+    throw InputError(std::move(faults));
   }
 }
 

@@ -9,10 +9,9 @@
 #include "cli/commands.hpp"
 #include "cli/outputs.hpp"
 #include "cli/sweep_database.hpp"
-#include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "core/ending.hpp"
-#include "io/utf8.hpp"
+#include "io/text/utf8.hpp"
 #include "io/writers/sweep.hpp"
 
 namespace pipewright {
@@ -35,7 +34,7 @@ void add(Rows& rows, const SweepQuestion& question, std::vector<SweepFinding> fi
   }
 }
 
-// Written beside its name, which it gets when it is whole.
+// Written next to its name, which it gets when it is whole.
 void write_merged(const std::string& path, SweepStore& first, const std::vector<SweepFinding>& findings,
                   const std::vector<SweepShard>& shards) {
   const std::string part = fmt::format("{}.part{}", path, ::getpid());

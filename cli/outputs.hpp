@@ -10,6 +10,12 @@
 
 namespace pipewright {
 
+// Whether two paths lead to one file that exists: an output must not replace the input it is made from.
+bool same_file(const std::string& a, const std::string& b);
+
+// Writes the file and says so: "wrote steps.svg (drawing)".
+void write_output(const std::string& path, const std::string& text, std::string_view what);
+
 // `endings`: those that the command writes; of several that match the first in this list counts. `inputs`: files that
 // the command reads. Returns the number of the ending of each output. Throws InputError for an output without a known
 // ending, named twice, that is an input, or that cannot be written (`check_writable`). `format`: an ending without its

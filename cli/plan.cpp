@@ -1,6 +1,5 @@
 // `plan`: the best plan for what a scenario leaves open.
 #include <array>
-#include <charconv>
 #include <string>
 #include <variant>
 #include <vector>
@@ -10,15 +9,13 @@
 #include "cli/campaign_options.hpp"
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
+#include "cli/option_values.hpp"
 #include "cli/outputs.hpp"
 #include "cli/plan_nodes.hpp"
-#include "cli/progress.hpp"
 #include "cli/terminal.hpp"
-#include "cli/time_limit.hpp"
 #include "core/check.hpp"
 #include "core/cost/memory_model.hpp"
-#include "io/quantity.hpp"
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
 #include "io/writers/campaign_lines.hpp"
 #include "io/writers/html.hpp"
 #include "io/writers/ranking.hpp"
@@ -28,8 +25,10 @@
 #include "planner/launch/narrowed.hpp"
 #include "planner/search/explain.hpp"
 #include "planner/search/search.hpp"
+#include "planner/what_if/explanation.hpp"
 #include "planner/what_if/speed_range.hpp"
 #include "runtime/signals.hpp"
+#include "study/ranks.hpp"
 
 namespace pipewright {
 namespace {
@@ -57,35 +56,9 @@ constexpr std::array<Option, 15> kOwnOptions = {{
 }};
 constexpr auto kOptions = with_campaign(kOwnOptions);
 
-int whole(const Arguments& arguments, const char* option, int otherwise) {
-  if (!arguments.has(option)) return otherwise;
-  const std::string text = arguments.last(option, "");
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 1 || value > 1000)
-    throw InputError(fmt::format("{}: \"{}\" is no whole number from 1 to 1000", option, text));
-  return value;
-}
-
-double gap(const Arguments& arguments) {
-  std::string text = arguments.last("--gap", "1%");
-  const std::string given = text;
-  const bool percent = text.ends_with('%');
-  if (percent) text.pop_back();
-  while (text.ends_with(' '))
-    text.pop_back();
-  const Parsed<double> value = parse_number(text);
-  if (!value.value || *value.value < 0 || *value.value > 1000 || (!percent && *value.value != 0))
-    throw InputError(fmt::format("--gap: \"{}\" is not a percentage; write e.g. --gap 1%, or --gap 0", given));
-  return *value.value / 100;
-}
-
 Objective objective(const Arguments& arguments) {
   constexpr std::array<std::string_view, 4> known = {"throughput", "step_time", "cost", "memory"};
-  const std::string name = arguments.last("--objective", "throughput");
-  for (std::size_t i = 0; i < known.size(); ++i)
-    if (name == known[i]) return static_cast<Objective>(i);
-  throw InputError("--objective: " + unknown_name(name, known));
+  return static_cast<Objective>(option_word(arguments, "--objective", known.front(), known));
 }
 
 const FrameworkWords* framework(const Arguments& arguments) {
@@ -95,17 +68,12 @@ const FrameworkWords* framework(const Arguments& arguments) {
   std::vector<std::string_view> known;
   for (const FrameworkWords& each : frameworks())
     known.push_back(each.word);
-  throw InputError("--for: " + unknown_name(name, known));
+  throw InputError(Place{}, "--for", unknown_name(name, known));
 }
 
 std::vector<std::string> axes(const Arguments& arguments) {
-  std::vector<std::string> names;
-  std::string text = arguments.last("--pareto", "");
-  while (!text.empty()) {
-    const auto comma = text.find(',');
-    names.push_back(text.substr(0, comma));
-    text = comma == std::string::npos ? "" : text.substr(comma + 1);
-  }
+  std::vector<std::string> names = parts_of(arguments.last("--pareto", ""));
+  if (!arguments.has("--pareto")) names.clear();
   check_pareto_axes(names);
   return names;
 }
@@ -119,7 +87,7 @@ constexpr const char* kSoFar = "what the search had found is printed";
 std::string cut_short(const SearchAnswer& answer, const SearchOptions& options) {
   constexpr double kSmall = 0.01;  // gap that is not worth a line
   constexpr double kLonger = 4;
-  if (answer.ended != "the time limit" || (answer.bound > 0 && answer.gap() <= kSmall)) return "";
+  if (answer.ended != Ended::TimeLimit || (answer.bound > 0 && answer.gap() <= kSmall)) return "";
   const std::string left = answer.not_reached > 0
                                ? fmt::format("{} of {} layouts not looked at", answer.not_reached, answer.layouts)
                                : "cuts still to be searched";
@@ -137,37 +105,21 @@ Answer simulated(const Found& found) {
 
 void write(const std::string& path, std::string_view ending, const SearchAnswer& answer, const Scenario& scenario,
            const std::string& command) {
+  const Found& best = answer.plans.front();
   if (ending == ".yaml")
-    write_file(path, plan_yaml(answer, answer.plans.front(), scenario, command));
-  else if (ending == ".comms.schedule.csv")
-    write_file(path, schedule_csv(simulated(answer.plans.front()).schedule, ScheduleActions::WithMessages));
-  else if (ending == ".schedule.csv")
-    write_file(path, schedule_csv(simulated(answer.plans.front()).schedule));
-  else if (ending == ".html")
-    write_file(path, ranking_html(answer, scenario, simulated(answer.plans.front()), command));
-  else if (ending == ".json")
-    write_file(path, ranking_json(answer, scenario));
-  else
-    write_file(path, ending == ".csv" ? ranking_csv(answer) : ranking_markdown(answer));
-  note("wrote " + path +
-       (ending == ".yaml"                   ? " (the best plan: pipewright simulate " + path + ")"
-        : ending.ends_with(".schedule.csv") ? " (schedule of the best plan)"
-                                            : " (ranking)"));
-}
-
-int infeasible(const Infeasible& why, bool json) {
-  if (json) {
-    print(json_infeasible(why));
-    return kNo;
-  }
-  std::string text = "infeasible: " + why.reason + "\n";
-  for (const std::string& line : why.details)
-    text += "  " + line + "\n";
-  if (!why.remedies.empty()) text += "what would make it fit:\n";
-  for (const std::string& line : why.remedies)
-    text += "  " + line + "\n";
-  print(text);
-  return kNo;
+    return write_output(path, plan_yaml(answer, best, scenario, command), "the best plan: pipewright simulate " + path);
+  if (ending.ends_with(".schedule.csv"))
+    return write_output(
+        path,
+        schedule_csv(simulated(best).schedule,
+                     ending == ".schedule.csv" ? ScheduleActions::Compute : ScheduleActions::WithMessages),
+        "schedule of the best plan");
+  write_output(path,
+               ending == ".html"   ? ranking_html(answer, scenario, simulated(best), command)
+               : ending == ".json" ? ranking_json(answer, scenario)
+               : ending == ".csv"  ? ranking_csv(answer)
+                                   : ranking_markdown(answer),
+               "ranking");
 }
 
 int run(const Arguments& arguments) {
@@ -178,9 +130,9 @@ int run(const Arguments& arguments) {
   if (asks_for_nodes(arguments)) check_nodes(arguments);
   const std::vector<std::size_t> endings = check_outputs(outputs, {path}, kEndings, arguments.last("--format", ""));
   SearchOptions options{.objective = objective(arguments),
-                        .top = whole(arguments, "--top", 5),
-                        .gap = gap(arguments),
-                        .time_limit = time_limit(arguments)};
+                        .top = static_cast<int>(option_number(arguments, "--top", {1, 1000}, "5").value_or(5)),
+                        .gap = option_percentage(arguments, "--gap", "1%", true),
+                        .time_limit = seconds(option_time(arguments, "--time-limit", "10s"))};
   options.keep_going = options.gap == 0;
   const std::vector<std::string> pareto_axes = axes(arguments);
   const FrameworkWords* const words = framework(arguments);
@@ -201,15 +153,15 @@ int run(const Arguments& arguments) {
     restricted.push_back(fmt::format("searched for {} only: {}", words->name, line));
   if (asks_for_nodes(arguments)) return plan_nodes(arguments, scenario, options, restricted, [&] { progress.clear(); });
   auto result = search(scenario, options);
-  if (auto* found = std::get_if<SearchAnswer>(&result); found != nullptr && found->ended.empty()) {
+  if (auto* found = std::get_if<SearchAnswer>(&result); found != nullptr && found->ended == Ended::No) {
     if (arguments.has("--explain")) explain_bandwidth(scenario, options, *found);
     if (!pareto_axes.empty()) add_pareto(scenario, pareto_axes, options, *found);
   }
   progress.clear();
   if (auto* none = std::get_if<Infeasible>(&result)) {
     none->details.insert(none->details.end(), restricted.begin(), restricted.end());
-    const int status = infeasible(*none, json);
-    return interruption.requested() ? interrupted(kSoFar) : status;
+    print(json ? json_infeasible(*none) : infeasible_text(*none));
+    return interruption.requested() ? interrupted(kSoFar) : kNo;
   }
   if (const auto* none = std::get_if<NoPlanYet>(&result)) {
     print(json ? no_plan_json(*none, scenario, options.objective) : no_plan_text(*none));
@@ -223,14 +175,14 @@ int run(const Arguments& arguments) {
   if (!json && scenario.campaign) {
     const Answer best = simulated(answer.plans.front());
     print(whole_training_text(best, table));
-    for (const std::string& warning : best.report.warnings)
-      if (warning.starts_with("campaign")) note("warning: " + warning);
+    for (const std::string& warning : campaign_warnings(scenario, best.report))
+      note("warning: " + warning);
   }
   if (!pareto_axes.empty() && answer.pareto_axes.empty())
-    note("--pareto is not answered, since the search ended early (" + answer.ended +
+    note("--pareto is not answered, since the search ended early (" + std::string(name(answer.ended)) +
          "); it needs a longer --time-limit, or a larger --gap");
   if (const std::string left = cut_short(answer, options); !left.empty()) note("warning: " + left);
-  if (std::ssize(answer.plans) < options.top && !answer.ended.empty())
+  if (std::ssize(answer.plans) < options.top && answer.ended != Ended::No)
     note(fmt::format("{} of the {} plans asked for were found before the search ended; --time-limit gives it longer",
                      answer.plans.size(), options.top));
   for (std::size_t i = 0; i < outputs.size(); ++i)

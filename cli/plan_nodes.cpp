@@ -2,24 +2,23 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "cli/campaign_options.hpp"
+#include "cli/option_values.hpp"
 #include "cli/outputs.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "core/cluster/topology.hpp"
-#include "core/plan/expert_caution.hpp"
-#include "io/quantity.hpp"
+#include "core/question/expert_caution.hpp"
 #include "io/writers/sizing.hpp"
 #include "planner/what_if/sizing.hpp"
+#include "study/ranks.hpp"
 
 namespace pipewright {
 namespace {
@@ -29,31 +28,27 @@ constexpr int kMostAsked = 1000;
 
 [[noreturn]] void no_nodes(const std::string& text) {
   throw InputError(
-      fmt::format("--nodes: \"{}\" says no numbers of nodes; write auto, a list like 1,2,4,6 or a range like 1..64",
+      Place{}, "--nodes",
+      fmt::format("\"{}\" does not say numbers of nodes; write auto, a list like 1,2,4,6 or a range like 1..64",
                   text.substr(0, 64)));
 }
 
-int whole(std::string_view part, const std::string& text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-  if (error != std::errc{} || end != part.data() + part.size() || value < 1) no_nodes(text);
-  if (value > kMostDevices)
-    throw InputError(fmt::format("--nodes: {} nodes are more than {}; write fewer", value, kMostDevices));
-  return value;
+int nodes(std::string_view part, const std::string& text) {
+  const auto value = digits(part);
+  if (!value || *value < 1) no_nodes(text);
+  if (*value > kMostDevices)
+    throw InputError(Place{}, "--nodes", fmt::format("{} nodes are more than {}; write fewer", *value, kMostDevices));
+  return static_cast<int>(*value);
 }
 
 std::vector<int> listed(const std::string& text) {
-  std::vector<int> nodes;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    nodes.push_back(whole(std::string_view(text).substr(begin, end - begin), text));
-    begin = end + 1;
-  }
-  std::sort(nodes.begin(), nodes.end());
-  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
-  if (std::ssize(nodes) > kMostAsked)
-    throw InputError(fmt::format("--nodes: {} numbers are more than {}; list fewer", nodes.size(), kMostAsked));
-  return nodes;
+  std::set<int> sorted;
+  for (const std::string& part : parts_of(text))
+    sorted.insert(nodes(part, text));
+  if (std::ssize(sorted) > kMostAsked)
+    throw InputError(Place{}, "--nodes",
+                     fmt::format("{} numbers are more than {}; list fewer", sorted.size(), kMostAsked));
+  return {sorted.begin(), sorted.end()};
 }
 
 // Without the scenario `auto` is empty.
@@ -62,8 +57,8 @@ SizingQuestion nodes_of(const Arguments& arguments) {
   if (text == "auto") return {};
   const auto dots = text.find("..");
   if (dots == std::string::npos) return {.nodes = listed(text)};
-  const int first = whole(std::string_view(text).substr(0, dots), text),
-            last = whole(std::string_view(text).substr(dots + 2), text);
+  const int first = nodes(std::string_view(text).substr(0, dots), text),
+            last = nodes(std::string_view(text).substr(dots + 2), text);
   if (last < first) no_nodes(text);
   return nodes_between(first, last);
 }
@@ -71,28 +66,17 @@ SizingQuestion nodes_of(const Arguments& arguments) {
 // Days.
 std::optional<double> deadline(const Arguments& arguments) {
   if (!arguments.has("--deadline")) return std::nullopt;
-  const std::string given = only_value(arguments, "--deadline");
-  const auto unit = std::min(given.find_first_not_of("0123456789."), given.size());
-  std::string name = given.substr(unit);
-  name.erase(0, std::min(name.find_first_not_of(' '), name.size()));
-  if (name == "d" || name == "day" || name == "days") {
-    const Parsed<double> days = parse_number(given.substr(0, unit));
-    if (days.value && *days.value > 0) return *days.value;
-  } else if (const Parsed<Time> time = parse_time(given.substr(0, unit) + " " + name);
-             time.value && *time.value > Time{}) {
-    return seconds(*time.value) / 86400;
-  }
-  throw InputError(
-      fmt::format("--deadline: \"{}\" is no time above 0; write e.g. --deadline 30d", given.substr(0, 64)));
+  return static_cast<double>(option_time(arguments, "--deadline", "30d").value) / 86400e9;
 }
 
 void write(const std::string& path, std::string_view ending, const Sizing& sizing, const Scenario& scenario,
            const std::string& command) {
-  write_file(path, ending == ".html"   ? sizing_html(sizing, scenario, command)
-                   : ending == ".json" ? sizing_json(sizing, scenario)
-                   : ending == ".csv"  ? sizing_csv(sizing)
-                                       : sizing_markdown(sizing));
-  note("wrote " + path + " (best plans by nodes)");
+  write_output(path,
+               ending == ".html"   ? sizing_html(sizing, scenario, command)
+               : ending == ".json" ? sizing_json(sizing, scenario)
+               : ending == ".csv"  ? sizing_csv(sizing)
+                                   : sizing_markdown(sizing),
+               "best plans by nodes");
 }
 
 // A command to be asked next. What came on standard input is there no more: it goes by a file name.
@@ -138,19 +122,21 @@ bool asks_for_nodes(const Arguments& arguments) {
 void check_nodes(const Arguments& arguments) {
   static_cast<void>(nodes_of(arguments));
   static_cast<void>(deadline(arguments));
-  for (const char* option : {"--explain", "--pareto", "--top"})
-    if (arguments.has(option))
-      throw InputError(fmt::format("{}: is of one cluster, and --nodes asks several; leave one of them out", option));
+  refuse_options(arguments, {"--explain", "--pareto", "--top"},
+                 ": is for one cluster, and --nodes asks several; leave one of them out");
   if (const std::string objective = arguments.last("--objective", "throughput"); objective != "throughput")
-    throw InputError(fmt::format(
-        "--objective: {}: --nodes finds the plans of most samples per second, and marks of these the cheapest; leave "
-        "--objective out, or plan one cluster: --set cluster.nodes=N --objective {} without --nodes and --deadline",
-        objective, objective));
+    throw InputError(
+        Place{}, "--objective",
+        fmt::format(
+            "{}: --nodes finds the plans of most samples per second, and marks of these the cheapest; leave "
+            "--objective out, or plan one cluster: --set cluster.nodes=N --objective {} without --nodes and --deadline",
+            objective, objective));
   for (const std::size_t ending : check_outputs(arguments.all("--output"), {arguments.positional.front()}, kEndings,
                                                 arguments.last("--format", "")))
     if (kEndings[ending] == ".yaml")
       throw InputError(
-          "--output: --nodes has a plan for every number of nodes; for the scenario of one: plan without --nodes, with "
+          Place{}, "--output",
+          "--nodes has a plan for every number of nodes; for the scenario of one: plan without --nodes, with "
           "--set cluster.nodes=N -o plan.yaml");
 }
 
@@ -171,7 +157,7 @@ int plan_nodes(const Arguments& arguments, const Scenario& scenario, const Searc
                                 : sizing_text(sizing, scenario, {output_width(arguments), use_colour(arguments)}));
   for (std::size_t i = 0; i < outputs.size(); ++i)
     write(outputs[i], kEndings[endings[i]], sizing, scenario, command_line("plan", arguments));
-  if (!sizing.ended.empty()) return interrupted("the rows that were found are printed");
+  if (sizing.ended != Ended::No) return interrupted("the rows that were found are printed");
   return sizing.smallest && (!sizing.deadline || sizing.in_time) ? kDone : kNo;
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
-#include "core/plan/scenario.hpp"
+#include "core/question/scenario.hpp"
 #include "planner/search/search.hpp"
 
 namespace pipewright {
@@ -18,7 +18,7 @@ bool asks_for_nodes(const Arguments& arguments);
 // outputs that cannot be written; before anything is searched.
 void check_nodes(const Arguments& arguments);
 
-// Prints and writes the answer, with `notes` beside its own. `searched` is called between search and printing. Returns
+// Prints and writes the answer, with `notes` next to its own. `searched` is called between search and printing. Returns
 // the exit status: 1 where no plan fits, or none meets the deadline.
 int plan_nodes(const Arguments& arguments, const Scenario& scenario, const SearchOptions& options,
                const std::vector<std::string>& notes, const std::function<void()>& searched);

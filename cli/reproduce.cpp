@@ -1,4 +1,4 @@
-// `reproduce`: published tables beside predictions.
+// `reproduce`: published tables next to predictions.
 #include "planner/reproduce.hpp"
 
 #include <algorithm>
@@ -13,17 +13,19 @@
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
+#include "cli/option_values.hpp"
 #include "cli/outputs.hpp"
-#include "cli/progress.hpp"
-#include "cli/reproduce_measured.hpp"
-#include "cli/scenario_path.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "core/ending.hpp"
-#include "io/scenario_file.hpp"
+#include "io/console.hpp"
+#include "io/read/scenario_file.hpp"
+#include "io/text/errors.hpp"
 #include "io/writers/accuracy.hpp"
 #include "planner/anchor.hpp"
 #include "runtime/signals.hpp"
+#include "study/ranks.hpp"
+#include "study/reproduce_measured.hpp"
 
 namespace pipewright {
 namespace {
@@ -281,8 +283,9 @@ std::string markdown(const std::vector<TableResult>& tables) {
 
 void refuse_pages(const std::vector<std::string>& outputs) {
   if (!outputs.empty())
-    throw InputError("--output: \"" + outputs.front() +
-                     "\": runs that do not ship are printed, or written by --csv; leave out -o");
+    throw InputError(
+        Place{}, "--output",
+        "\"" + outputs.front() + "\": runs that do not ship are printed, or written by --csv; leave out -o");
 }
 
 void refuse_two_forms(const Arguments& arguments) {
@@ -293,6 +296,46 @@ void refuse_two_forms(const Arguments& arguments) {
       throw InputError(fmt::format("reproduce: {} and {} exclude each other; keep one of them", first, form));
     first = form;
   }
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+void print_results(const std::vector<MeasuredResult>& results, const std::vector<TableResult>& published, bool one_set,
+                   const Arguments& arguments) {
+  const TableOptions options{output_width(arguments), use_colour(arguments), arguments.has("--width")};
+  if (arguments.has("--json")) return print(measured_json(results, published));
+  if (arguments.has("--csv")) return print(measured_csv(results));
+  if (arguments.has("--md")) return print(measured_markdown(results, published));
+  if (!one_set) return print(measured_summary(results, published, options));
+  print(measured_text(results.front(), options));
+  if (results.size() > 1)
+    print("\nwith nothing fitted\n" + measured_summary({results.begin() + 1, results.end()}, {}, options));
+}
+
+int reproduce_measured(const std::vector<MeasuredSet>& sets, const std::vector<TableResult>& published,
+                       const Arguments& arguments) {
+  const MeasuredTable& first = *sets.front().file->measured();
+  if (!arguments.has("--data"))
+    throw InputError(
+        fmt::format("reproduce: \"{}\" compares with runs that do not ship with pipewright ({}); name their "
+                    "folder with --data DIR",
+                    first.title, first.source));
+  const std::string folder = arguments.last("--data", "");
+  if (arguments.has("--fit")) {
+    if (sets.size() > 1) throw InputError("reproduce: --fit is for one set; name it, e.g. megatron-a100");
+    if (arguments.has("--json")) throw InputError("reproduce: --fit prints lines of text; leave out --json");
+    return print(fit_text(sets.front(), folder)), kDone;
+  }
+  const ComparedSets compared = compared_sets(sets, folder);
+  if (compared.results.empty())
+    throw InputError(fmt::format("reproduce: {} has no file of any set ({}); --data names the folder that holds {}",
+                                 in_quotes(folder), joined(compared.absent), first.files.front().file));
+  print_results(compared.results, published, sets.size() == 1, arguments);
+  if (!arguments.has("--json") && !arguments.has("--csv") && !arguments.has("--md")) print(left_out_text(compared));
+  if (!compared.absent.empty()) note("not there in " + folder + ": " + joined(compared.absent));
+  return kDone;
 }
 
 int run(const Arguments& arguments) {
@@ -319,12 +362,8 @@ int run(const Arguments& arguments) {
   for (const ScenarioFile* file : files)
     inputs.push_back(file->path());
   check_outputs(outputs, inputs, endings);
-  for (const std::string_view option : {"--data", "--fit"})
-    if (arguments.has(option))
-      throw InputError(
-          fmt::format("reproduce: {} is for one scenario with a measured: block; try pipewright reproduce "
-                      "megatron-a100 --data DIR",
-                      option));
+  refuse_options(arguments, {"--data", "--fit"},
+                 ": is for one scenario with a measured: block; try pipewright reproduce megatron-a100 --data DIR");
   const std::vector<TableResult> tables = evaluated(files);
   if (asked_to_end() != 0 && tables.empty()) return interrupted("no table is whole yet");
   if (arguments.has("--json")) {
@@ -341,10 +380,9 @@ int run(const Arguments& arguments) {
       print(accuracy_text(table, options) + "\n");
     print(accuracy_summary_text(tables, options));
   }
-  for (const std::string& path : outputs) {
-    write_file(path, accuracy_html(tables, command_line("reproduce", arguments)));
-    note("wrote " + path + " (tables in one page, for any browser)");
-  }
+  for (const std::string& path : outputs)
+    write_output(path, accuracy_html(tables, command_line("reproduce", arguments)),
+                 "tables in one page, for any browser");
   for (const std::string& line : misses_that_hit(tables))
     note(line);
   if (asked_to_end() != 0) return interrupted("the tables that were whole are printed");

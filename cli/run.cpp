@@ -1,7 +1,6 @@
 // `run`: a scenario's plan for real.
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -13,20 +12,19 @@
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
-#include "cli/gradients.hpp"
+#include "cli/option_values.hpp"
 #include "cli/outputs.hpp"
-#include "cli/real_run.hpp"
 #include "cli/run_options.hpp"
-#include "cli/terminal.hpp"
 #include "core/check.hpp"
-#include "io/format_quantity.hpp"
-#include "io/read_scenario.hpp"
-#include "io/utf8.hpp"
+#include "io/read/read_scenario.hpp"
+#include "io/text/format_quantity.hpp"
+#include "io/text/utf8.hpp"
 #include "io/writers/writers.hpp"
 #include "runtime/backends/cpu.hpp"
 #include "runtime/checkpoint.hpp"
 #include "runtime/sequential.hpp"
 #include "runtime/signals.hpp"
+#include "study/real_run.hpp"
 
 namespace pipewright {
 namespace {
@@ -124,13 +122,6 @@ int check_gradients(const RealRun& run, RunSettings settings) {
   return same ? kDone : kNo;
 }
 
-// A number that rank 0 knows.
-int told_by_first(Ranks* ranks, int number) {
-  if (ranks == nullptr) return number;
-  const Blob told = ranks->broadcast(BytesOut().put(number).bytes());
-  return BytesIn(told).get<int>();
-}
-
 // Goes on from the newest checkpoint, which is the one that rank 0 sees; where there is none, begins. The command of a
 // job that is put back into its queue never changes.
 void go_on(Checkpoints& all, Ranks* ranks) {
@@ -147,17 +138,13 @@ std::string use_of_checkpoints(const Arguments& arguments) {
 
 // As --checkpoint, --every and --resume say; none: nullptr.
 std::unique_ptr<Checkpoints> checkpoints(const RealRun& run, const RunSettings& settings, const Arguments& arguments) {
-  for (const std::string_view option : {"--every", "--resume"})
-    if (arguments.has(option) && !arguments.has("--checkpoint"))
-      throw InputError(fmt::format("{} needs the folder of the checkpoints; add --checkpoint DIR", option));
-  if (!arguments.has("--checkpoint")) return nullptr;
+  if (!arguments.has("--checkpoint")) {
+    refuse_options(arguments, {"--every", "--resume"}, " needs the folder of the checkpoints; add --checkpoint DIR");
+    return nullptr;
+  }
   if (arguments.has("--check"))
     throw InputError("--checkpoint does not go with --check gradients, which runs one step and stops; leave one out");
-  const std::string every = arguments.last("--every", "0");
-  int steps = 0;
-  const auto [end, error] = std::from_chars(every.data(), every.data() + every.size(), steps);
-  if (error != std::errc{} || end != every.data() + every.size() || (steps < 1 && arguments.has("--every")))
-    throw InputError("--every: \"" + every + "\" is no number of steps; write e.g. --every 10");
+  const auto steps = static_cast<int>(option_number(arguments, "--every", {1, INT32_MAX}, "10").value_or(0));
   auto all = std::make_unique<Checkpoints>(
       arguments.last("--checkpoint", ""), steps, settings.steps,
       checkpoint_identity(run.run_plan(), settings, run.data(), *run.backend()(), PIPEWRIGHT_VERSION),
@@ -190,12 +177,10 @@ std::string to_go_on(const Checkpoints* kept) {
 }
 
 int run_scenario(const Arguments& arguments, std::unique_ptr<Checkpoints>& kept) {
-  std::vector<std::string> changes = arguments.all("--set");
-  for (std::string& change : run_settings_as_changes(arguments))
-    changes.push_back(std::move(change));
+  std::vector<std::string> changes = with_run_settings(arguments.all("--set"), arguments);
   const std::string check = arguments.last("--check", "");
   if (arguments.has("--check") && check != "gradients")
-    throw InputError("--check: unknown \"" + check + "\"; known: gradients");
+    throw InputError(Place{}, "--check", "unknown \"" + check + "\"; known: gradients");
   const std::vector<std::string> paths = arguments.all("--output");
   const std::vector<const Writer*> files = checked_formats<Writer>(paths, {arguments.positional.front()}, writers());
   const Scenario scenario =
@@ -222,10 +207,8 @@ int run_scenario(const Arguments& arguments, std::unique_ptr<Checkpoints>& kept)
   const Answer measured = real.measured(workers, times);
   print(arguments.has("--json") ? json_report(measured) : report(real, measured, workers, times, scenario));
   if (kept != nullptr) note("wrote " + kept->folder(settings.steps) + " (checkpoint)");
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    write_file(paths[i], files[i]->write(measured, command_line("run", arguments)));
-    note("wrote " + paths[i] + " (" + std::string(files[i]->what) + ")");
-  }
+  for (std::size_t i = 0; i < files.size(); ++i)
+    write_output(paths[i], files[i]->write(measured, command_line("run", arguments)), files[i]->what);
   return kDone;
 }
 

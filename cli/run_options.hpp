@@ -1,8 +1,11 @@
-// The keys of `run:` as options, for the commands that run.
+// The keys of `run:` as options, for the commands that run, and how these commands end.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
 
 #include "cli/commands.hpp"
 
@@ -45,5 +48,19 @@ constexpr auto joined(const std::array<Option, Sizes>&... parts) {
   (take(parts), ...);
   return all;
 }
+
+// The changes `set`, and behind them these options as such: --steps 40 is --set run.steps=40.
+std::vector<std::string> with_run_settings(std::vector<std::string> set, const Arguments& arguments);
+
+// The message with "--set run.steps=x", where that stands for an option, as it was given: "--steps x".
+std::string with_options_as_given(std::string message, const Arguments& arguments);
+
+// Seconds of --budget. Throws InputError.
+double calibration_seconds(const Arguments& arguments);
+
+// Runs `body`; a worker that its cap or its device does not hold is the answer no, on all ranks, a run that failed an
+// error with what was measured until then. Both are printed; so is what was measured of a run that was asked to end,
+// and behind it what `kept` says is there to go on with.
+int with_run_failures(const std::function<int()>& body, const std::function<std::string()>& kept = {});
 
 }  // namespace pipewright

@@ -1,38 +1,38 @@
 // `schema`: the language of the files and the forms of the documents, for editors and other programs.
-#include "io/schema.hpp"
+#include "io/yaml/schema.hpp"
 
 #include <algorithm>
 #include <array>
 
 #include "cli/commands.hpp"
-#include "cli/shapes.hpp"
-#include "cli/terminal.hpp"
 #include "core/check.hpp"
-#include "io/writers/shapes.hpp"
+#include "io/writers/documents.hpp"
+#include "io/writers/json_fields.hpp"
+#include "study/documents.hpp"
 
 namespace pipewright {
 namespace {
 
-// A document in JSON; a new one is a line here. `schema`: what its own key of that name says.
+// A document in JSON; a new one is a line here.
 struct Document {
-  std::string_view name, schema;
-  JsonShape (*form)();
+  std::string_view name;
+  const JsonDocument* document;
 };
 constexpr std::array kDocuments = {
-    Document{"result", "pipewright.result/1", result_shape},
-    Document{"ranking", "pipewright.ranking/1", ranking_shape},
-    Document{"sizing", "pipewright.sizing/1", sizing_shape},
-    Document{"sweep-result", "pipewright.sweep/1", sweep_shape},
-    Document{"losses", "pipewright.losses/1", losses_shape},
-    Document{"capacity", "pipewright.capacity/1", capacity_shape},
-    Document{"comparison", "pipewright.comparison/1", comparison_shape},
-    Document{"validation", "pipewright.validation/1", validation_shape},
-    Document{"accuracy", "pipewright.accuracy/1", study_shape},
-    Document{"imported", "pipewright.imported/1", imported_shape},
-    Document{"reproduction", "pipewright.reproduction/1", reproduction_shape},
-    Document{"measured-runs", "pipewright.measured-runs/2", measured_runs_shape},
-    Document{"study-summary", "pipewright.study-summary/2", study_summary_shape},
-    Document{"show", "pipewright.show/1", show_shape},
+    Document{"result", &kResultDocument},
+    Document{"ranking", &kRankingDocument},
+    Document{"sizing", &kSizingDocument},
+    Document{"sweep-result", &kSweepDocument},
+    Document{"losses", &kLossesDocument},
+    Document{"capacity", &kCapacityDocument},
+    Document{"comparison", &kComparisonDocument},
+    Document{"validation", &kValidationDocument},
+    Document{"accuracy", &kStudyDocument},
+    Document{"imported", &kImportedDocument},
+    Document{"reproduction", &kReproductionDocument},
+    Document{"measured-runs", &kMeasuredRunsDocument},
+    Document{"study-summary", &kStudySummaryDocument},
+    Document{"show", &kShowDocument},
 };
 
 // Files first, then documents.
@@ -48,7 +48,7 @@ constexpr auto kNames = [] {
 
 std::string schema_named(std::string_view name) {
   for (const Document& each : kDocuments)
-    if (name == each.name || name == each.schema) return json_schema(each.schema, each.form());
+    if (name == each.name || name == each.document->name) return each.document->schema();
   if (std::find(kSchemaNames.begin(), kSchemaNames.end(), name) != kSchemaNames.end()) return json_schema(name);
   throw InputError("schema: " + unknown_name(name, kNames));
 }

@@ -1,24 +1,27 @@
+#include "cli/show.hpp"
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
 #include <functional>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
-#include "cli/show_device.hpp"
-#include "cli/show_keys.hpp"
-#include "cli/show_model.hpp"
-#include "cli/show_schedules.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
-#include "io/errors.hpp"
-#include "io/format_quantity.hpp"
-#include "io/quote.hpp"
-#include "io/read_file.hpp"
-#include "io/read_scenario.hpp"
-#include "io/utf8.hpp"
+#include "io/read/read_file.hpp"
+#include "io/read/read_scenario.hpp"
+#include "io/text/errors.hpp"
+#include "io/text/format_quantity.hpp"
+#include "io/text/names.hpp"
+#include "io/text/quote.hpp"
+#include "io/text/utf8.hpp"
+#include "io/writers/text_table.hpp"
+#include "io/yaml/fields.hpp"
+#include "io/yaml/sections.hpp"
 #include "planner/partitioners/table.hpp"
 #include "sim/schedules/table.hpp"
 
@@ -88,10 +91,6 @@ std::string of_network(Bandwidth bandwidth) {
   return scaled_figure(8 * bytes, "b/s") + " (" + scaled_figure(bytes, "B/s") + ")";
 }
 
-std::string of_memory(Bytes bytes) {
-  return short_bytes(bytes);
-}
-
 std::string model_line(const std::string& path, const ReadOptions& options) {
   const Model model = read_model(path, options);
   return fmt::format("{} layers, {} parameters, figures for {} sample{}", model.layers.size(),
@@ -99,21 +98,11 @@ std::string model_line(const std::string& path, const ReadOptions& options) {
                      model.batch == 1 ? "" : "s");
 }
 
-std::string_view precision_name(Precision precision) {
-  switch (precision) {
-    case Precision::Fp32: return "fp32";
-    case Precision::Tf32: return "tf32";
-    case Precision::Fp16: return "fp16";
-    case Precision::Bf16: return "bf16";
-  }
-  return "";
-}
-
 std::string device_line(const std::string& path, const ReadOptions& options) {
   const Device device = read_device(path, options);
-  std::string line = of_memory(device.memory);
+  std::string line = short_bytes(device.memory);
   for (const auto& [precision, rate] : device.peak)
-    line += fmt::format(", {} {}", precision_name(precision), scaled_figure(rate.value, "FLOP/s"));
+    line += fmt::format(", {} {}", pipewright::name(precision), scaled_figure(rate.value, "FLOP/s"));
   if (device.memory_bandwidth) line += ", memory " + scaled_figure(device.memory_bandwidth->value, "B/s");
   return line;
 }
@@ -130,6 +119,62 @@ std::string cluster_line(const std::string& path, const ReadOptions& options) {
     line +=
         cluster.network->ideal ? ", ideal network" : ", network " + of_network(cluster.network->bandwidth) + " per NIC";
   return line;
+}
+
+struct ListEntry {
+  std::string name, summary;
+};
+
+// What a section's keys begin with on the command line; nothing where --set does not reach it.
+std::optional<std::string> prefix_of(std::string_view section) {
+  constexpr std::array<std::string_view, 11> as_named = {"cluster",
+                                                         "cluster.node",
+                                                         "cluster.node.links",
+                                                         "cluster.network",
+                                                         "training",
+                                                         "training.framework",
+                                                         "plan",
+                                                         "run",
+                                                         "campaign",
+                                                         "model.trained_as",
+                                                         "model.trained_as.rope_scaling"};
+  if (std::find(as_named.begin(), as_named.end(), section) != as_named.end()) return std::string(section) + ".";
+  if (section == "scenario") return "";
+  if (section == "cost.uniform") return "cost.uniform.";
+  if (section.starts_with("model (")) return "model.";  // a family, or one of the ways to state a model
+  if (section == "model.layers") return "model.layers.<i>.";
+  if (section == "device" || section == "device.host" || section == "device.efficiency.<kind>")
+    return "cluster.node." + std::string(section) + ".";
+  return std::nullopt;
+}
+
+// Every key that --set can change, in the order of docs/reference/scenario.md; the keys of one layer, of profiles and
+// of published tables are not among them.
+std::vector<ListEntry> settable_keys() {
+  std::vector<ListEntry> keys;
+  for (const SectionDoc& section : scenario_docs()) {
+    const std::optional<std::string> prefix = prefix_of(section.name);
+    if (!prefix) continue;
+    const bool family = section.name.starts_with("model (");
+    for (const FieldDoc& field : section.fields) {
+      const std::string key = *prefix + std::string(field.key);
+      std::string summary = fmt::format("{}: {}", field.takes, field.meaning);
+      if (family) summary = section.name.substr(7, section.name.size() - 8) + "; " + summary;
+      const auto same = std::find_if(keys.begin(), keys.end(), [&](const ListEntry& each) { return each.name == key; });
+      if (same == keys.end()) keys.push_back({key, summary});
+    }
+  }
+  return keys;
+}
+
+// Those that contain `part`, as lines of `width` columns.
+std::string key_list(const std::string& part, int width) {
+  std::string text;
+  for (const ListEntry& key : settable_keys())
+    if (key.name.find(part) != std::string::npos) text += wrapped(padded(key.name, 28) + "  ", key.summary, width);
+  if (text.empty())
+    throw InputError(fmt::format("show keys: no key contains {}; pipewright show keys lists all", in_quotes(part)));
+  return text;
 }
 
 // A file that cannot be read does not hide the others.
@@ -177,17 +222,6 @@ void print_names(const std::string& kind) {
   else
     for (const std::string& file : config_files(kind, {.set = {}, .config_path = config_path()}))
       print(one_line(stem(file)) + "\n");
-}
-
-int one(const std::string& kind, const std::vector<std::string>& files, const std::string& name) {
-  std::vector<std::string> known;
-  for (const std::string& path : files) {
-    known.push_back(stem(path));
-    if (known.back() != name) continue;
-    print(comment(path) + read_file(path));
-    return kDone;
-  }
-  throw InputError("show " + kind + ": " + unknown_name(name, known));
 }
 
 // All, or the one of that name.
@@ -239,7 +273,10 @@ int run(const Arguments& arguments) {
   if (files.empty())
     throw InputError("show " + kind + ": no file in the folder " + kind +
                      "/ of any config folder; set PIPEWRIGHT_PATH to a folder that holds models/ devices/ clusters/");
-  if (!name.empty()) return one(kind, files, name);
+  if (!name.empty()) {
+    const std::string path = config_file(kind, name, options);
+    return print(comment(path) + read_file(path)), kDone;
+  }
   const auto line = kind == "models" ? model_line : kind == "devices" ? device_line : cluster_line;
   std::string errors;
   const std::vector<ListEntry> entries = entries_of(
@@ -250,6 +287,15 @@ int run(const Arguments& arguments) {
 }
 
 }  // namespace
+
+std::string config_file(const std::string& kind, const std::string& name, const ReadOptions& options) {
+  std::vector<std::string> known;
+  for (const std::string& path : config_files(kind, options)) {
+    known.push_back(stem(path));
+    if (known.back() == name) return path;
+  }
+  throw InputError("show " + kind + ": " + unknown_name(name, known));
+}
 
 constinit const Command kShow{
     .name = "show",

@@ -1,39 +1,32 @@
-#include "cli/show_device.hpp"
-
 #include <array>
 #include <filesystem>
 
 #include <fmt/format.h>
 
 #include "cli/config_path.hpp"
+#include "cli/option_values.hpp"
 #include "cli/outputs.hpp"
+#include "cli/show.hpp"
 #include "cli/terminal.hpp"
-#include "io/errors.hpp"
-#include "io/quantity.hpp"
-#include "io/read_scenario.hpp"
+#include "core/check.hpp"
+#include "io/read/read_scenario.hpp"
+#include "io/text/errors.hpp"
+#include "io/text/quantity.hpp"
+#include "io/writers/shown_device.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {
 namespace {
-
-std::string file_of(const std::string& name, const ReadOptions& options) {
-  if (name.find('/') != std::string::npos || std::filesystem::exists(name)) return name;
-  std::vector<std::string> known;
-  for (const std::string& path : config_files("devices", options)) {
-    known.push_back(std::filesystem::path(path).stem().string());
-    if (known.back() == name) return path;
-  }
-  throw InputError("show device: " + unknown_name(name, known));
-}
 
 // The links that were given, else those of the first cluster preset of this device.
 void find_links(ShownDevice& shown, const Arguments& arguments, const ReadOptions& options) {
   if (arguments.has("--links")) {
     const std::string text = arguments.last("--links", "");
     const auto parsed = parse_bandwidth(text);
-    if (!parsed.value) throw InputError("--links: " + in_quotes(text) + " " + parsed.why);
+    if (!parsed.value) throw InputError(Place{}, "--links", in_quotes(text) + " " + parsed.why);
     if (!(parsed.value->value > 0))
-      throw InputError("--links: " + in_quotes(text) + " moves nothing; write a bandwidth larger than 0, as 450 GB/s");
+      throw InputError(Place{}, "--links",
+                       in_quotes(text) + " moves nothing; write a bandwidth larger than 0, as 450 GB/s");
     shown.links = *parsed.value, shown.links_from = "--links";
     return;
   }
@@ -46,15 +39,6 @@ void find_links(ShownDevice& shown, const Arguments& arguments, const ReadOption
     } catch (const InputError&) {  // `show clusters` tells what is wrong with it
     }
   }
-}
-
-int every_of(const Arguments& arguments) {
-  if (!arguments.has("--every")) return 0;
-  const std::string text = arguments.last("--every", "");
-  const auto parsed = parse_count(text);
-  if (!parsed.value || *parsed.value < 2 || *parsed.value > 1'000'000)
-    throw InputError("--every: " + in_quotes(text) + " is not a whole number from 2 to 1000000; write --every 5");
-  return static_cast<int>(*parsed.value);
 }
 
 }  // namespace
@@ -72,8 +56,10 @@ int show_device(const Arguments& arguments, const std::function<std::string(cons
   needs("--links", shown.curve, "--curve");
   needs("--every", arguments.has("--points"), "--points FILE");
   needs("--output", shown.curve || arguments.has("--points"), "--curve or --points FILE");
-  shown.every = every_of(arguments);
-  shown.file = file_of(arguments.positional[1], options);
+  shown.every = static_cast<int>(option_number(arguments, "--every", {2, 1'000'000}, "5").value_or(0));
+  const std::string& name = arguments.positional[1];
+  const bool is_file = name.find('/') != std::string::npos || std::filesystem::exists(name);
+  shown.file = is_file ? name : config_file("devices", name, options);
   shown.device = read_device(shown.file, options);
   shown.summary = summary(shown.file);
   shown.base = curve_base(shown.device);
@@ -81,19 +67,18 @@ int show_device(const Arguments& arguments, const std::function<std::string(cons
   check_outputs(outputs, {shown.file, shown.points_file}, kEndings);
   const bool products = shown.base && product_curve(shown.device);
   if (arguments.has("--points") && !products)
-    throw InputError("--points: " + in_quotes(shown.device.name) +
-                     " has no curve of matrix products (efficiency.matrix_product.tiles) to compare; leave it out");
+    throw InputError(Place{}, "--points",
+                     in_quotes(shown.device.name) +
+                         " has no curve of matrix products (efficiency.matrix_product.tiles) to compare; leave it out");
   if (!outputs.empty() && !products && !(shown.base && !attention_kernels(shown.device).empty()) &&
       !(shown.device.collectives))
-    throw InputError("--output: " + in_quotes(shown.device.name) + " has no curves to draw; leave it out");
+    throw InputError(Place{}, "--output", in_quotes(shown.device.name) + " has no curves to draw; leave it out");
   if (arguments.has("--points")) shown.points = read_measured_products(shown.points_file, shown.every);
   if (shown.curve && shown.device.collectives) find_links(shown, arguments, options);
   shown.written = outputs;
   print(arguments.has("--json") ? device_json(shown) : device_tables(shown, output_width(arguments)));
-  for (const std::string& output : outputs) {
-    write_file(output, device_curve_svg(shown));
-    note("wrote " + output + " (curves by size)");
-  }
+  for (const std::string& output : outputs)
+    write_output(output, device_curve_svg(shown), "curves by size");
   return kDone;
 }
 

@@ -1,19 +1,19 @@
 // `pipewright show model NAME|FILE`: the layers of one model, with totals.
-#include "cli/show_model.hpp"
-
 #include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <variant>
 
 #include "cli/config_path.hpp"
+#include "cli/outputs.hpp"
+#include "cli/show.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "core/model/families/table.hpp"
 #include "io/import/hf.hpp"
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
 #include "io/writers/writers.hpp"
-#include "io/yaml.hpp"
+#include "io/yaml/yaml.hpp"
 #include "planner/answer.hpp"
 
 namespace pipewright {
@@ -50,9 +50,8 @@ std::vector<std::string> known_models(const ReadOptions& options) {
 
 void write_dot(const std::string& path, const std::string& graph) {
   const bool dot = path.size() > 4 && path.compare(path.size() - 4, 4, ".dot") == 0;
-  if (!dot) throw InputError("--output: \"" + path + "\" has no known extension; known: .dot");
-  write_file(path, graph);
-  note("wrote " + path + " (layer graph for Graphviz)");
+  if (!dot) throw InputError(Place{}, "--output", "\"" + path + "\" has no known extension; known: .dot");
+  write_output(path, graph, "layer graph for Graphviz");
 }
 
 // The graph coloured by stage, where the plan of the scenario can be settled.
@@ -86,14 +85,16 @@ int show_model(const Arguments& arguments) {
   if (file.empty()) {
     model = family_model(*family, sets);
   } else if (is_file && std::filesystem::path(file).extension() == ".json") {  // a configuration of Hugging Face
-    if (!sets.empty()) throw InputError("--set: changes a scenario or a family, not a configuration; edit " + file);
+    if (!sets.empty())
+      throw InputError(Place{}, "--set", "changes a scenario or a family, not a configuration; edit " + file);
     model = read_hf_config(file, {});
     settle(model, Bytes{4}, {});
   } else if (is_file && read_yaml(file).find("cluster")) {
     scenario = read_scenario(file, options);
     model = scenario->model;
   } else {
-    if (!sets.empty()) throw InputError("--set: changes a scenario or a family, not a model file; edit " + file);
+    if (!sets.empty())
+      throw InputError(Place{}, "--set", "changes a scenario or a family, not a model file; edit " + file);
     model = read_model(file, options);
   }
   print(model_table(model, table, arguments.has("--operators")));

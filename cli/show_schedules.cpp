@@ -1,12 +1,11 @@
-#include "cli/show_schedules.hpp"
-
 #include <algorithm>
 
 #include <fmt/format.h>
 
+#include "cli/show.hpp"
+#include "core/answers/report.hpp"
 #include "core/check.hpp"
-#include "core/plan/report.hpp"
-#include "core/plan/scenario.hpp"
+#include "core/question/scenario.hpp"
 #include "io/writers/writers.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
@@ -86,7 +85,7 @@ std::string schedule_list() {
 
 std::string schedule_in_detail(const std::string& name, int width) {
   const ScheduleRule* rule = find_schedule(name);
-  if (rule == nullptr || name == "file") throw InputError("show schedules: " + unknown_name(name, schedule_names()));
+  if (rule == nullptr || rule->from_file) throw InputError("show schedules: " + unknown_name(name, schedule_names()));
   const ScheduleShape shape = example(*rule);
   std::string text = fmt::format("{}: {}\n\n", rule->name, rule->title);
   text += "bubble  " + bubble_text(*rule, shape);

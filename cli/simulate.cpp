@@ -7,13 +7,14 @@
 #include "cli/campaign_options.hpp"
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
+#include "cli/option_values.hpp"
 #include "cli/outputs.hpp"
 #include "cli/terminal.hpp"
 #include "core/check.hpp"
-#include "io/fields.hpp"
-#include "io/quote.hpp"
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
+#include "io/text/quote.hpp"
 #include "io/writers/writers.hpp"
+#include "io/yaml/fields.hpp"
 #include "planner/answer.hpp"
 
 namespace pipewright {
@@ -31,26 +32,8 @@ constexpr std::array<Option, 8> kOwnOptions = {{
 }};
 constexpr auto kOptions = with_campaign(kOwnOptions);
 
-Engine engine_named(const std::string& name) {
-  constexpr std::array<std::string_view, 3> known = {"auto", "static", "event"};
-  if (name == "auto") return Engine::Auto;
-  if (name == "static") return Engine::StaticOrder;
-  if (name == "event") return Engine::EventQueue;
-  throw InputError("--engine: " + unknown_name(name, known));
-}
-
-std::string in_words(const Infeasible& why) {
-  std::string text = "infeasible: " + why.reason + "\n";
-  for (const std::string& line : why.details)
-    text += "  " + line + "\n";
-  if (!why.remedies.empty()) text += "what would make it fit:\n";
-  for (const std::string& line : why.remedies)
-    text += "  " + line + "\n";
-  return text;
-}
-
 int no_answer(const Infeasible& why, bool json, bool outputs_wanted) {
-  print(json ? json_infeasible(why) : in_words(why));
+  print(json ? json_infeasible(why) : infeasible_text(why));
   if (outputs_wanted) note("nothing written: the plan does not fit; --ignore-memory writes its timeline anyway");
   return kNo;
 }
@@ -72,8 +55,9 @@ std::vector<std::string> all_settings(const Arguments& arguments) {
   for (const std::string& other : arguments.all("--set"))
     if (const std::string key = other.substr(0, other.find('='));
         (key == "plan.schedule" && other != key + "=" + schedule) || key.starts_with("plan.schedule."))
-      throw InputError(fmt::format("--schedule: \"{}\", and --set {} says another; keep one of them",
-                                   schedule.substr(0, 64), other.substr(0, 64)));
+      throw InputError(Place{}, "--schedule",
+                       fmt::format("\"{}\", and --set {} says another; keep one of them", schedule.substr(0, 64),
+                                   other.substr(0, 64)));
   set.push_back("plan.schedule=" + (schedule.ends_with(".csv") ? "{file: " + yaml_string(schedule) + "}" : schedule));
   return set;
 }
@@ -81,7 +65,9 @@ std::vector<std::string> all_settings(const Arguments& arguments) {
 int run(const Arguments& arguments) {
   const bool json = arguments.has("--json");
   const TableOptions table{output_width(arguments), use_colour(arguments)};
-  const Engine engine = engine_named(arguments.last("--engine", "auto"));
+  constexpr std::array<std::string_view, 3> kEngines = {"auto", "static", "event"};
+  constexpr std::array kEngineOf = {Engine::Auto, Engine::StaticOrder, Engine::EventQueue};
+  const Engine engine = kEngineOf[option_word(arguments, "--engine", kEngines.front(), kEngines)];
   const std::vector<std::string> outputs = arguments.all("--output");
   const std::vector<const Writer*> files =
       checked_formats(outputs, {arguments.positional.front()}, writers(), arguments.last("--format", ""));

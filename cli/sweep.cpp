@@ -3,11 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <chrono>
 #include <functional>
-#include <iterator>
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -16,30 +12,27 @@
 #include "cli/campaign_options.hpp"
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
+#include "cli/option_values.hpp"
 #include "cli/outputs.hpp"
-#include "cli/progress.hpp"
-#include "cli/real_run.hpp"
-#include "cli/run_grid.hpp"
+#include "cli/run_options.hpp"
 #include "cli/sweep_database.hpp"
-#include "cli/sweep_progress.hpp"
-#include "cli/sweep_ranks.hpp"
-#include "cli/sweep_shard.hpp"
 #include "cli/terminal.hpp"
-#include "cli/time_limit.hpp"
 #include "core/check.hpp"
-#include "core/plan/campaign.hpp"
-#include "io/names.hpp"
-#include "io/read_sweep.hpp"
-#include "io/sha256.hpp"
+#include "io/read/read_sweep.hpp"
 #include "io/writers/html.hpp"
-#include "planner/search/replan.hpp"
+#include "io/writers/losses.hpp"
 #include "runtime/launch.hpp"
 #include "runtime/signals.hpp"
+#include "study/ranks.hpp"
+#include "study/run_grid.hpp"
+#include "study/sweep_ranks.hpp"
+#include "study/sweep_run.hpp"
 
 namespace pipewright {
 namespace {
 
 constexpr int kMostJobs = 1024;
+constexpr int kMostShards = 1'000'000;  // as many as a sweep may have points
 
 constexpr std::array<Option, 14> kOwnOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the base first (repeatable)"},
@@ -61,14 +54,58 @@ constexpr std::array<Option, 14> kOwnOptions = {{
 constexpr auto kOptions = with_campaign(kOwnOptions);
 
 int jobs(const Arguments& arguments) {
-  const std::string text = arguments.last("--jobs", "");
-  if (text.empty() && !arguments.has("--jobs")) return usual_jobs();
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 1 || value > kMostJobs)
+  const auto asked = option_number(arguments, "--jobs", {1, kMostJobs}, "4");
+  return asked ? static_cast<int>(*asked) : usual_jobs();
+}
+
+// One of several parts of a sweep, which run apart (an array job) and are merged.
+struct AskedShard {
+  SweepShard shard;
+  std::string by;  // the variables that said so; "": the command line, or nobody
+};
+
+SweepShard of_option(const std::string& text) {
+  const std::size_t slash = text.find('/');
+  if (slash != std::string::npos) {
+    const auto number = digits(std::string_view(text).substr(0, slash));
+    const auto of = digits(std::string_view(text).substr(slash + 1));
+    if (number && of && 1 <= *number && *number <= *of && *of <= kMostShards)
+      return {static_cast<int>(*number), static_cast<int>(*of)};
+  }
+  throw InputError(Place{}, "--shard", fmt::format("\"{}\" is not one of 1/N to N/N; write e.g. --shard 1/4", text));
+}
+
+// `--shard`, else in a job of a Slurm array SLURM_ARRAY_TASK_ID, counted from SLURM_ARRAY_TASK_MIN in steps of
+// SLURM_ARRAY_TASK_STEP, of SLURM_ARRAY_TASK_COUNT; else the whole. Throws InputError.
+//     sbatch --array=0-31: the task with SLURM_ARRAY_TASK_ID=2 is shard 3/32
+AskedShard asked_shard(const Arguments& arguments) {
+  if (arguments.has("--shard")) return {of_option(arguments.last("--shard", "")), ""};
+  const char* const id = environment("SLURM_ARRAY_TASK_ID");
+  if (id == nullptr) return {};
+  const auto number = [&](const char* name, int otherwise) {
+    const char* const text = environment(name);
+    const std::optional<std::int64_t> value = text == nullptr ? otherwise : digits(text);
+    if (!value || *value > 2 * kMostShards)
+      throw InputError(
+          fmt::format("{}=\"{}\" in the environment is not a whole number; say which shard this is, e.g. "
+                      "--shard 1/4",
+                      name, text));
+    return static_cast<int>(*value);
+  };
+  const int task = number("SLURM_ARRAY_TASK_ID", 0), least = number("SLURM_ARRAY_TASK_MIN", -1);
+  const int count = number("SLURM_ARRAY_TASK_COUNT", 0), step = number("SLURM_ARRAY_TASK_STEP", 1);
+  const int place = step > 0 ? (task - least) / step + 1 : 0;
+  if (least < 0 || step < 1 || task < least || (task - least) % step != 0 || place > count)
     throw InputError(
-        fmt::format("--jobs: \"{}\" is no whole number from 1 to {}; write e.g. --jobs 4", text, kMostJobs));
-  return value;
+        fmt::format("SLURM_ARRAY_TASK_ID={} is not one of SLURM_ARRAY_TASK_COUNT={} tasks in steps of {} "
+                    "from SLURM_ARRAY_TASK_MIN={}; say which shard this is, e.g. --shard 1/4, or --shard "
+                    "1/1 for all points",
+                    task, count, step, least));
+  return {{place, count}, fmt::format("SLURM_ARRAY_TASK_ID={} of SLURM_ARRAY_TASK_COUNT={}", task, count)};
+}
+
+std::string text_of(const SweepShard& shard) {
+  return fmt::format("{}/{}", shard.number, shard.of);
 }
 
 struct Ending {
@@ -100,7 +137,7 @@ Outputs outputs_of(const Arguments& arguments, const std::vector<std::string>& i
       continue;
     }
     if (!outputs.database.empty())
-      throw InputError("--output: \"" + names[i] + "\" is a second database; rows are kept in one");
+      throw InputError(Place{}, "--output", "\"" + names[i] + "\" is a second database; rows are kept in one");
     check_store_available();
     outputs.database = names[i];
   }
@@ -142,184 +179,18 @@ void show(const Sweep& result, const Outputs& outputs, const Arguments& argument
   const std::string nothing = nothing_to_draw(result, axes.y, lacks);
   for (const auto& [name, ending] : outputs.files) {
     if (ending->ending == ".svg" && !nothing.empty()) continue;
-    write_file(name, ending->write(result, axes, command_line("sweep", arguments)));
-    note("wrote " + name + " (sweep)");
+    write_output(name, ending->write(result, axes, command_line("sweep", arguments)), "sweep");
   }
   if (!nothing.empty()) throw InputError(nothing);  // the rows, which may have taken long, are told all the same
-}
-
-SweepPoints points_of(const SweepFile& file) {
-  const auto reader = std::make_shared<PointReader>(file.base());
-  return {
-      .scenario = [&file, reader](std::int64_t point) -> const Scenario& { return reader->read(file.changes(point)); },
-      .magnitude = magnitude_under};
-}
-
-// Rows are committed about so often: what is lost with the process is asked again.
-constexpr std::chrono::milliseconds kBetweenCommits{300};
-
-// Takes findings as they come: for the answer, the progress and the database.
-class Findings {
- public:
-  Findings(SweepStore* store, std::int64_t points) : store_(store), progress_(points) {}
-
-  void take(std::vector<SweepFinding> news) {
-    progress_.found(news);
-    all_.insert(all_.end(), news.begin(), news.end());
-    if (store_ == nullptr) return;
-    const auto now = std::chrono::steady_clock::now();
-    pending_.insert(pending_.end(), std::make_move_iterator(news.begin()), std::make_move_iterator(news.end()));
-    if (now - committed_ >= kBetweenCommits) commit();
-  }
-  // What has come, where something else goes wrong.
-  void save() noexcept {
-    try {
-      if (store_ != nullptr) commit();
-    } catch (const std::exception&) {  // the first failure is told
-    }
-  }
-  // Once no more will come.
-  std::vector<SweepFinding> taken() {
-    if (store_ != nullptr) commit();
-    return std::move(all_);
-  }
-
- private:
-  void commit() {
-    store_->keep(pending_);
-    pending_.clear();
-    committed_ = std::chrono::steady_clock::now();
-  }
-
-  SweepStore* store_;
-  SweepProgress progress_;
-  std::vector<SweepFinding> all_, pending_;
-  std::chrono::steady_clock::time_point committed_ = std::chrono::steady_clock::now();
-};
-
-// How every process prices its points.
-SweepOptions pricing(const SweepFile& file, int threads, double seconds, std::function<bool()> stopped) {
-  SweepOptions options{.jobs = threads,
-                       .points = [&] { return points_of(file); },
-                       .stopped = std::move(stopped),
-                       .next = {},
-                       .found = {}};
-  options.stops_inside = file.question().replan;
-  if (file.question().replan)
-    options.priced = [seconds, stop = options.stopped](const Scenario& scenario) {
-      return replanned(scenario, {.top = 1, .time_limit = seconds, .stop = stop});
-    };
-  return options;
-}
-
-std::string search_of(double seconds) {
-  return fmt::format("at most {} s a point", seconds);
-}
-
-std::string hash_of(const SweepFile& file, double seconds) {
-  std::string text;
-  for (const auto& [name, value] : identity_of(file, search_of(seconds)))
-    text += name + "\n" + value;
-  return sha256(text);
-}
-
-// The first key without which the FLOPs of a step, or what the devices could do, is not known; "": all are there.
-std::string utilization_lacks(const Scenario& scenario) {
-  for (const Layer& layer : scenario.model.layers)
-    if (!layer.flops)
-      return fmt::format(
-          "model.layers: \"{}\" has no flops; write those of its forward, e.g. flops: 40 GFLOP, for every layer",
-          layer.name);
-  for (int c = 0; c < scenario.cluster.classes(); ++c) {
-    const auto& peaks = scenario.cluster.device_of(c).peak;
-    const std::string precision(name(scenario.training.precision));
-    if (const auto peak = peaks.find(scenario.training.precision); peak == peaks.end() || !(peak->second.value > 0))
-      return device_key(scenario.cluster, c, ("peak." + precision).c_str()) +
-             " is not given; write it, e.g. 15.7 TFLOP/s, or another training.precision";
-  }
-  return "";
-}
-
-// Of mfu and hfu: a figure that depends on no question, so nothing but its inputs can be missing.
-std::string utilization_lacks(const Scenario& scenario, SweepFigure figure) {
-  std::string why = utilization_lacks(scenario);
-  if (why.empty() && figure == SweepFigure::Hfu)
-    why = "no forward is repeated (plan.recompute), so that it is the same as mfu; write --y mfu";
-  return why;
-}
-
-// Why a point has no such figure: the key that it needs.
-std::string lacking(const SweepFile& file, std::int64_t point, SweepFigure figure) {
-  SweepQuestion question = file.question();
-  question.metrics = {figure}, question.where.clear();
-  std::string why;
-  bool asked = false;
-  SweepOptions options{.jobs = 1, .points = [&] { return points_of(file); }};  // the plan as stated: whichever it is
-  options.next = [&] {
-    return std::exchange(asked, true) ? std::vector<std::int64_t>{} : std::vector<std::int64_t>{point};
-  };
-  options.found = [&](const std::vector<SweepFinding>& news) {
-    for (const SweepFinding& finding : news)
-      if (finding.row && !finding.row->has_figures()) why = finding.row->reason;
-  };
-  price_points(question, options);
-  const std::string name(name_of(figure).name);
-  if (why.empty() && (figure == SweepFigure::TokensPerS || figure == SweepFigure::TokensPerSDevice))
-    return name + ": training.sequence_length is not given; write it";
-  if (why.empty() && (figure == SweepFigure::Mfu || figure == SweepFigure::Hfu)) {
-    const SweepPoints points = points_of(file);
-    why = utilization_lacks(points.scenario(point), figure);
-    return why.empty() ? "" : name + ": " + why;
-  }
-  return why.starts_with(name) ? why : "";
-}
-
-// The points of the shard that are not known, priced; the answer, with those that are.
-Sweep swept(const SweepFile& file, const SweepShard& shard, SweepStore* store, int threads, double seconds,
-            SweepRanks* ranks) {
-  const SweepQuestion& question = file.question();
-  std::vector<SweepFinding> known = store != nullptr ? store->findings() : std::vector<SweepFinding>{};
-  std::vector<std::int64_t> points = points_of(shard, question.points());
-  std::erase_if(points, [&](std::int64_t point) {
-    const auto found = std::lower_bound(known.begin(), known.end(), point,
-                                        [](const SweepFinding& each, std::int64_t p) { return each.point < p; });
-    return found != known.end() && found->point == point;
-  });
-  const auto asked = static_cast<std::int64_t>(known.size() + points.size());
-  if (store != nullptr) store->note(shard);
-  if (!known.empty())
-    note(fmt::format("{} holds {} of {} points; {} remain", store->path(), known.size(), asked, points.size()));
-  std::vector<SweepFinding> found;
-  if (!points.empty() || ranks != nullptr) {
-    Findings findings(store, static_cast<std::int64_t>(points.size()));
-    const Interruption interruption;
-    SweepOptions options = pricing(file, threads, seconds, [&] { return interruption.requested(); });
-    options.next = in_turn(std::move(points), ranks != nullptr ? threads * ranks->size() : threads);
-    options.found = [&](std::vector<SweepFinding> news) { findings.take(std::move(news)); };
-    try {
-      if (ranks != nullptr)
-        ranks->serve(options, hash_of(file, seconds));
-      else
-        price_points(question, options);
-    } catch (...) {
-      findings.save();
-      throw;
-    }
-    found = findings.taken();
-  }
-  known.insert(known.end(), std::make_move_iterator(found.begin()), std::make_move_iterator(found.end()));
-  return swept(question, std::move(known), asked, asked == question.points() ? SweepShard{} : shard);
 }
 
 // Of a database: its rows, in any format.
 int show_database(const Arguments& arguments, const TableOptions& table) {
   const std::string& path = arguments.positional.front();
-  for (const std::string_view option : {"--set", "--run", "--jobs", "--resume", "--shard", "--time-limit"})
-    if (arguments.has(option))
-      throw InputError(
-          fmt::format("{} is of sweeps that run, and {} holds the rows of one; to go on with it: "
-                      "pipewright sweep FILE -o {} --resume",
-                      option, path, path));
+  refuse_options(arguments, {"--set", "--run", "--jobs", "--resume", "--shard", "--time-limit"},
+                 fmt::format(": is for sweeps that run, and {} holds the rows of one; to go on with it: pipewright "
+                             "sweep FILE -o {} --resume",
+                             path, path));
   if (const std::string option = campaign_option(arguments); !option.empty())
     throw InputError(option + ": " + path +
                      " holds the rows of a sweep that ran; ask for the whole training when it runs");
@@ -327,7 +198,8 @@ int show_database(const Arguments& arguments, const TableOptions& table) {
   SweepStore store = SweepStore::existing(path);
   const Outputs outputs = outputs_of(arguments, {path});
   if (!outputs.database.empty())
-    throw InputError("--output: a database is written by the sweep itself, and from several by pipewright merge");
+    throw InputError(Place{}, "--output",
+                     "a database is written by the sweep itself, and from several by pipewright merge");
   check_drawings(outputs, store.question(), arguments);
   show(sweep_in(store), outputs, arguments, table, [&](std::int64_t, SweepFigure figure) {
     if (figure == SweepFigure::Mfu || figure == SweepFigure::Hfu)
@@ -351,24 +223,66 @@ int work_for_rank_0(SweepRanks& ranks, const Arguments& arguments, int threads, 
   }
 }
 
+// ---- sweep --run
+
+struct LossEnding {
+  std::string_view ending;
+  std::string (*write)(const LossGrid&);
+};
+constexpr std::array<LossEnding, 3> kLossEndings = {
+    {{".csv", losses_csv}, {".json", losses_json}, {".svg", losses_svg}}};
+
+int status_of(const LossGrid& grid, const std::string& ended) {
+  const std::string there = fmt::format("the rows that are there are printed; {} points were not run", grid.not_run);
+  if (asked_to_end() != 0) return interrupted(there);
+  const bool any =
+      std::any_of(grid.rows.begin(), grid.rows.end(), [](const LossRow& row) { return !row.windows.empty(); });
+  if (any && ended.empty()) return kDone;
+  note("error: " +
+       (ended.empty() ? "no point could be run; the reason of each stands in its row" : ended + ": " + there));
+  return kBadInput;
+}
+
+std::vector<const LossEnding*> loss_files(const SweepFile& file, const Arguments& arguments) {
+  refuse_options(
+      arguments, {"--x", "--y", "--jobs", "--time-limit", "--shard", "--resume", "--all"},
+      ": is for simulated sweeps; with --run there are the table of every point, --csv, --json, and --output "
+      "with .csv, .json or .svg");
+  return checked_formats<LossEnding>(arguments.all("--output"), {arguments.positional.front(), file.question().base},
+                                     kLossEndings, arguments.last("--format", ""));
+}
+
+int run_for_real(const SweepFile& file, const Arguments& arguments) {
+  const std::vector<const LossEnding*> writers = loss_files(file, arguments);
+  const TrainedGrid trained = train_grid(file);
+  const LossGrid& grid = trained.grid;
+  if (trained.failed && (grid.rows.empty() || !prints())) std::rethrow_exception(trained.failed);
+  if (!prints()) return kDone;  // the status is rank 0's
+  print(arguments.has("--csv")    ? losses_csv(grid)
+        : arguments.has("--json") ? losses_json(grid)
+                                  : losses_text(grid, output_width(arguments)));
+  const std::vector<std::string> outputs = arguments.all("--output");
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    write_output(outputs[i], writers[i]->write(grid), "losses");
+  if (trained.failed) std::rethrow_exception(trained.failed);
+  return status_of(grid, trained.ended);
+}
+
 int run(const Arguments& arguments) {
   const std::string& path = arguments.positional.front();
   const TableOptions table{output_width(arguments), use_colour(arguments)};
   const int threads = jobs(arguments);
-  const double seconds = time_limit(arguments);
+  const double seconds = pipewright::seconds(option_time(arguments, "--time-limit", "10s"));
   if (arguments.has("--json") && arguments.has("--csv"))
-    throw InputError("sweep: --json and --csv exclude each other; keep one of them");
+    throw InputError(Place{}, "sweep", "--json and --csv exclude each other; keep one of them");
   const std::optional<Launch> launch = arguments.has("--run") ? std::nullopt : sweep_launch();
   if (names_database(path)) return launch && launch->rank > 0 ? kDone : show_database(arguments, table);
   std::optional<SweepRanks> ranks;
   if (launch) ranks.emplace(*launch);
   if (ranks && !ranks->first()) return work_for_rank_0(*ranks, arguments, threads, seconds);
-  const AskedShard asked = asked_shard(arguments, environment);
+  const AskedShard asked = asked_shard(arguments);
   const SweepFile file(path, {.set = settings(arguments), .config_path = config_path()});
-  if (arguments.has("--run")) {
-    check_run_grid(file, arguments);
-    return with_run_failures([&] { return run_grid(file, arguments); });
-  }
+  if (arguments.has("--run")) return with_run_failures([&] { return run_for_real(file, arguments); });
   const Outputs outputs = outputs_of(arguments, {path, file.question().base});
   check_drawings(outputs, file.question(), arguments);
   if (!asked.by.empty())

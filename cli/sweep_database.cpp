@@ -6,7 +6,7 @@
 
 #include "cli/campaign_options.hpp"
 #include "core/check.hpp"
-#include "io/read_sweep.hpp"
+#include "io/read/read_sweep.hpp"
 
 namespace pipewright {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cli/commands.hpp"
-#include "core/plan/sweep.hpp"
-#include "io/sweep_store.hpp"
+#include "core/answers/sweep.hpp"
+#include "io/store/sweep_store.hpp"
 
 namespace pipewright {
 

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/check.hpp"
-#include "io/yaml.hpp"
+#include "io/yaml/yaml.hpp"
 
 namespace pipewright {
 namespace {
@@ -51,7 +51,7 @@ UserConfig read_config(const std::string& file) {
   const std::string text = read_file(file);
   if (holds_nothing(text)) return config;
   const Yaml root = parse_yaml(text, file);
-  if (!root.is(Yaml::Type::Map)) throw InputError(root.place, "is no map of options; write e.g. jobs: 4");
+  if (!root.is(Yaml::Type::Map)) throw InputError(root.place, "is not a map of options; write e.g. jobs: 4");
   for (const auto& [key, value] : root.map) {
     if (std::find(kKeys.begin(), kKeys.end(), key.text) == kKeys.end())
       throw InputError(key.place, unknown_name(key.text.substr(0, 64), kKeys) +

@@ -10,24 +10,24 @@
 #include <fmt/format.h>
 
 #include "calibrate/calibrate.hpp"
-#include "cli/attempt.hpp"
 #include "cli/commands.hpp"
-#include "cli/comparison_html.hpp"
 #include "cli/config_path.hpp"
+#include "cli/option_values.hpp"
 #include "cli/outputs.hpp"
-#include "cli/real_run.hpp"
 #include "cli/run_options.hpp"
-#include "cli/study.hpp"
-#include "cli/terminal.hpp"
 #include "cli/validate_import.hpp"
 #include "core/check.hpp"
-#include "io/format_quantity.hpp"
-#include "io/profile_file.hpp"
-#include "io/quantity.hpp"
-#include "io/read_scenario.hpp"
-#include "io/utf8.hpp"
+#include "core/question/profile.hpp"
+#include "io/read/profile_file.hpp"
+#include "io/read/read_scenario.hpp"
+#include "io/text/format_quantity.hpp"
+#include "io/text/utf8.hpp"
 #include "io/writers/writers.hpp"
 #include "runtime/signals.hpp"
+#include "study/attempt.hpp"
+#include "study/comparison_html.hpp"
+#include "study/real_run.hpp"
+#include "study/study.hpp"
 
 namespace pipewright {
 namespace {
@@ -64,11 +64,13 @@ Outputs outputs_of(const Arguments& arguments) {
     }
     for (const std::string_view ending : {".json", ".md", ".svg", ".csv", ".yaml", ".txt", ".pdf"})
       if (path.ends_with(ending))
-        throw InputError("--output: \"" + path +
-                         "\" names a file; validate writes several into a folder: name one, or FILE.html for a page");
+        throw InputError(
+            Place{}, "--output",
+            "\"" + path + "\" names a file; validate writes several into a folder: name one, or FILE.html for a page");
     if (!outputs.folder.empty())
-      throw InputError("--output: \"" + outputs.folder + "\" and \"" + path + "\" are two folders; keep one");
-    if (path.empty()) throw InputError("--output: \"\" is no folder; name one, or FILE.html for a page");
+      throw InputError(Place{}, "--output",
+                       "\"" + outputs.folder + "\" and \"" + path + "\" are two folders; keep one");
+    if (path.empty()) throw InputError(Place{}, "--output", "\"\" is not a folder; name one, or FILE.html for a page");
     outputs.folder = path;
   }
   constexpr std::array<std::string_view, 1> endings = {".html"};
@@ -77,44 +79,19 @@ Outputs outputs_of(const Arguments& arguments) {
 }
 
 double tolerance(const Arguments& arguments) {
-  std::string text = arguments.last("--tolerance", "10%");
-  const std::string given = text;
-  if (text.ends_with('%')) text.pop_back();
-  const Parsed<double> value = parse_number(text);
-  if (!value.value || *value.value <= 0 || *value.value > 1000 || text == given)
-    throw InputError("--tolerance: \"" + given + "\" is not a percentage; write e.g. --tolerance 5%");
-  return *value.value / 100;
-}
-
-// As --profile says, or calibrated now: `ready` is called before, once the scenario is known to run.
-MachineProfile profile_for(const Arguments& arguments, const Scenario& asked, double seconds,
-                           const std::function<void()>& ready, Ranks* ranks) {
-  MachineProfile profile;
-  if (arguments.has("--profile")) {
-    if (prints()) profile = read_profile(arguments.last("--profile", ""));
-    if (ranks != nullptr) profile = broadcast(*ranks, profile);
-  } else {
-    const RealRun real(asked, ranks);
-    real.check_alike(real.settings());  // who has too little memory stops no rank that is still on its way here
-    real.check_memory();
-    ready();
-    profile = calibrated({&real}, seconds, asked.name);
-  }
-  return profile;
+  return option_percentage(arguments, "--tolerance", "10%", false);
 }
 
 // `kept`: what is there should the run be interrupted.
 int validate_scenario(const Arguments& arguments, std::string& kept) {
-  std::vector<std::string> changes = arguments.all("--set");
-  for (std::string& change : run_settings_as_changes(arguments))
-    changes.push_back(std::move(change));
+  std::vector<std::string> changes = with_run_settings(arguments.all("--set"), arguments);
   const double within = tolerance(arguments), seconds = calibration_seconds(arguments);
   const bool forced = arguments.has("--force");
   const Outputs outputs = outputs_of(arguments);
   const std::string command = command_line("validate", arguments);
   if (arguments.positional.size() > 1)
     return validate_all({.scenarios = arguments.positional,
-                         .changes = std::move(changes),
+                         .read = {.set = std::move(changes), .config_path = config_path()},
                          .profile = arguments.last("--profile", ""),
                          .output = outputs.folder.empty() ? "pipewright-out/validation" : outputs.folder,
                          .chosen = !outputs.folder.empty(),
@@ -127,28 +104,21 @@ int validate_scenario(const Arguments& arguments, std::string& kept) {
   const Scenario asked =
       read_scenario(arguments.positional.front(), {.set = std::move(changes), .config_path = config_path()});
   if (asked.run.synthetic && arguments.has("--profile"))
-    throw InputError(asked.run.place,
-                     "--profile: a synthetic run takes the stated times; leave out --profile or run.synthetic");
+    throw InputError(asked.run.place, "--profile",
+                     "a synthetic run takes the stated times; leave out --profile or run.synthetic");
   Ranks* const ranks = joined_ranks(asked);  // rank 0 reads, writes and prints
   const std::string out = outputs.folder.empty() ? "pipewright-out/" + file_name_of(asked) : outputs.folder;
   std::optional<StudyFolder> folder;
   if (prints()) folder.emplace(out, !outputs.folder.empty());
-  const auto make_folder = [&] {
-    if (folder) folder->make();
-  };
-
   const bool synthetic = asked.run.synthetic;
   std::optional<MachineProfile> profile;
   const Interruption interruption;
-  try {
-    if (!synthetic) profile = profile_for(arguments, asked, seconds, make_folder, ranks);
-  } catch (...) {
-    if (folder) folder->unmake();
-    throw;
-  }
+  if (!synthetic)
+    profile = profile_for(
+        arguments.last("--profile", ""), std::span(&asked, 1), seconds, asked.name, folder, [] {}, ranks);
   // The prediction is the first file, and is there only for what can be run.
   const FileWriter write = [&](const std::string& path, const std::string& text) {
-    make_folder();
+    if (folder) folder->make();
     write_file(path, text);
   };
   std::optional<Attempt> begun;
@@ -172,10 +142,8 @@ int validate_scenario(const Arguments& arguments, std::string& kept) {
     print(fmt::format("{}: predicted, then run ({}, {} timed steps)\n", one_line(asked.name),
                       synthetic ? kSynthetic : attempt.real().backend_name(), comparison.times.timed.size()) +
           comparison_table(comparison) + fmt::format("\n  verdict: {}\n", comparison.verdict_text()));
-  for (const std::string& page : outputs.pages) {
-    write_file(page, comparison_html(comparison, command));
-    note("wrote " + page + " (predicted next to measured in one page, for any browser)");
-  }
+  for (const std::string& page : outputs.pages)
+    write_output(page, comparison_html(comparison, command), "predicted next to measured in one page, for any browser");
   note("wrote " + out + "/: " + (synthetic ? "" : "profile.yaml ") +
        "prediction.json measurement.json comparison.json " + (synthetic ? "" : "loss.csv ") +
        "overlay.svg overlay.trace.json");

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,15 +11,14 @@
 #include <fmt/format.h>
 
 #include "cli/config_path.hpp"
-#include "cli/imported.hpp"
+#include "cli/option_values.hpp"
 #include "cli/outputs.hpp"
-#include "cli/terminal.hpp"
 #include "core/check.hpp"
-#include "io/format_quantity.hpp"
 #include "io/import/run_file.hpp"
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
 #include "io/writers/writers.hpp"
 #include "planner/answer.hpp"
+#include "study/imported.hpp"
 
 namespace pipewright {
 namespace {
@@ -53,35 +50,6 @@ void refuse_options_of_runs(const Arguments& arguments) {
                        (name == "--profile" ? ", and price with --set 'cost={profile: FILE}'" : ""));
 }
 
-int warmup_of(const Arguments& arguments) {
-  const std::string text = arguments.last("--warmup", "3");
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 0 || value > 1'000'000'000)
-    throw InputError("--warmup: \"" + text + "\" is no number of steps; write e.g. --warmup 3");
-  return value;
-}
-
-struct Judged {
-  bool within = true;
-  std::string text;
-};
-
-Judged judged(const std::optional<LogComparison>& log, const std::optional<TraceComparison>& trace,
-              const Prediction& predicted, double tolerance) {
-  Judged verdict;
-  const auto judge = [&](const char* what, double error) {
-    const bool within = std::abs(error) <= tolerance;
-    verdict.within &= within;
-    verdict.text += fmt::format("{}{} {} {} the measured {}", verdict.text.empty() ? "" : "; ",
-                                within ? "within" : "more than", percent(tolerance), within ? "of" : "off", what);
-  };
-  if (log) judge("step", error_of(predicted.step_time, log->median));
-  if (trace)
-    judge(trace->starts ? "span of actions" : "actions", error_of(trace->predicted_step(), trace->measured_step()));
-  return verdict;
-}
-
 TrainingLog log_of(const std::string& path) {
   if (!is_run_file(path)) return read_training_log(path);
   ImportedRun run = read_run_file(path);
@@ -110,9 +78,11 @@ void ask(const Arguments& arguments, Asked& asked) {
   const std::string& path = arguments.positional.front();
   if (path.ends_with(".json")) {
     if (arguments.has("--set"))
-      throw InputError("--set: " + path + " is a result, in which nothing can be changed; name its scenario instead");
+      throw InputError(Place{}, "--set",
+                       path + " is a result, in which nothing can be changed; name its scenario instead");
     if (arguments.has("--trace"))
-      throw InputError("--trace: " + path + " is a result, which has no times of single actions; name its scenario");
+      throw InputError(Place{}, "--trace",
+                       path + " is a result, which has no times of single actions; name its scenario");
     asked.predicted = read_prediction(path);
     return;
   }
@@ -144,9 +114,10 @@ int validate_import(const Arguments& arguments, std::optional<double> tolerance)
   if (arguments.positional.size() > 1)
     throw InputError(fmt::format("validate: {} scenarios with --log or --trace; name the one that was run",
                                  arguments.positional.size()));
-  const int warmup = warmup_of(arguments);
+  const auto warmup = static_cast<int>(option_number(arguments, "--warmup", {0, 1'000'000'000}, "3").value_or(3));
   if (arguments.all("--log").size() > 1)
-    throw InputError("--log: given twice; a log holds all steps of a run, so name one (traces may be several)");
+    throw InputError(Place{}, "--log",
+                     "given twice; a log holds all steps of a run, so name one (traces may be several)");
   const std::vector<std::string> outputs = arguments.all("--output");
   const std::vector<const ImportedWriter*> files =
       checked_formats(outputs, files_read(arguments), std::span<const ImportedWriter>(kWriters));
@@ -164,14 +135,11 @@ int validate_import(const Arguments& arguments, std::optional<double> tolerance)
       traces.push_back(trace_of(path));
     trace = compare_traces(*predicted.answer, traces);
   }
-  const Judged verdict = tolerance ? judged(log, trace, predicted, *tolerance) : Judged{};
-  const ImportedComparison c{predicted, std::move(log), std::move(trace), tolerance, verdict.within, verdict.text};
+  const ImportedComparison c = judged(predicted, std::move(log), std::move(trace), tolerance);
   print(arguments.has("--json") ? imported_json(c) : imported_text(c));
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    write_file(outputs[i], files[i]->write(c, command_line("validate", arguments)));
-    note(fmt::format("wrote {} ({})", outputs[i], files[i]->what));
-  }
-  return verdict.within ? kDone : kNo;
+  for (std::size_t i = 0; i < files.size(); ++i)
+    write_output(outputs[i], files[i]->write(c, command_line("validate", arguments)), files[i]->what);
+  return c.within ? kDone : kNo;
 }
 
 }  // namespace pipewright

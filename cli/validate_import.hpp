@@ -1,4 +1,4 @@
-// `validate --log FILE --trace FILE`: runs of others beside the prediction.
+// `validate --log FILE --trace FILE`: runs of others next to the prediction.
 #pragma once
 
 #include <optional>

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
-#include <vector>
 
 namespace pipewright {
 
@@ -12,6 +11,33 @@ std::string head(const Place& place) {
   if (place.file.empty()) return {};
   if (place.line == 0) return place.file + ": ";
   return place.file + ":" + std::to_string(place.line) + ":" + std::to_string(place.column) + ": ";
+}
+
+std::string words(const Fault& fault) {
+  return fault.key.empty() ? fault.text : fault.key + ": " + fault.text;
+}
+
+std::string line(const Fault& fault) {
+  return head(fault.place) + words(fault);
+}
+
+namespace {
+std::string lines(const std::vector<Fault>& faults) {
+  std::string text;
+  for (const Fault& fault : faults)
+    text += (text.empty() ? "" : "\n") + line(fault);
+  return text;
+}
+}  // namespace
+
+InputError::InputError(Place place, std::string key, std::string text, ErrorCode code)
+    : InputError(std::vector<Fault>{{std::move(place), std::move(key), std::move(text), code}}) {}
+
+InputError::InputError(std::vector<Fault> faults)
+    : std::runtime_error(lines(faults)), faults_(std::make_shared<const std::vector<Fault>>(std::move(faults))) {}
+
+bool InputError::is(ErrorCode code) const {
+  return std::all_of(faults_->begin(), faults_->end(), [&](const Fault& fault) { return fault.code == code; });
 }
 
 // Damerau-Levenshtein distance (insert, delete, replace, swap of neighbours), the last two rows kept.

@@ -4,10 +4,13 @@
 //   a bug of our own       -> PP_CHECK, always on, prints the broken condition and aborts.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace pipewright {
 
@@ -30,11 +33,41 @@ struct Placed {
   Place place{};
 };
 
-// Bad input: the message names place, thing, value, law and a way out. It may hold several lines, one per error.
+// What kind of fault it is, where somebody decides by it.
+enum class ErrorCode : std::uint8_t {
+  Other,
+  UnknownKey,
+  // A plan that may exist, but is larger than what this program simulates: its limit, not a flaw of the scenario. A
+  // search that meets one keeps the layout in its bound.                 tests/planner/search_limits_test.cpp
+  TooLarge,
+};
+
+// One fault of an input: where, of which key or option, and in words: the value, the law and a way out.
+struct Fault {
+  Place place;
+  std::string key;   // "plan.bucket", "--nodes"; "": of no one key
+  std::string text;  // without place and key
+  ErrorCode code = ErrorCode::Other;
+  bool operator==(const Fault&) const = default;
+};
+// "plan.bucket: buckets of 1 B ...": all but the place.
+std::string words(const Fault& fault);
+// The same with its place.
+std::string line(const Fault& fault);
+
+// Bad input: one fault or several; what() has a line for each, with its place.
 class InputError : public std::runtime_error {
  public:
-  explicit InputError(const std::string& message) : std::runtime_error(message) {}
-  InputError(const Place& place, const std::string& message) : std::runtime_error(head(place) + message) {}
+  explicit InputError(std::string text) : InputError(Place{}, std::move(text)) {}
+  InputError(Place place, std::string text) : InputError(std::move(place), std::string(), std::move(text)) {}
+  InputError(Place place, std::string key, std::string text, ErrorCode code = ErrorCode::Other);
+  explicit InputError(std::vector<Fault> faults);  // at least one
+  const std::vector<Fault>& faults() const { return *faults_; }
+  const Fault& first() const { return faults_->front(); }
+  bool is(ErrorCode code) const;  // every fault is
+
+ private:
+  std::shared_ptr<const std::vector<Fault>> faults_;  // copying an exception must not throw
 };
 
 // The known name nearest to a wrong one (at most a third of its letters wrong, at least one), or "" if none is near.

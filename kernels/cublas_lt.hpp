@@ -1,5 +1,5 @@
 // Matrix products by NVIDIA's cuBLASLt, where it is there: for speed. Their sums run in an order of the library's own,
-// which may change with shape, SMs and version: bits are compared with the kernels of tiles.hpp only.
+// which may change with shape, SMs and version: bits are compared with the plain kernels of products.hpp only.
 //
 //     c {m, n} = op(a) op(b), + c where it is added to; rows lie one after another
 //     a {m, k}, or {k, m} when transposed; b {k, n}, or {n, k} when transposed; c fp32, or stored as a and b are
@@ -9,21 +9,15 @@
 // Tests: tests/kernels/gpu_test.cpp
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <memory>
 
 #include "kernels/gpu_api.hpp"
+#include "kernels/gpu_shapes.hpp"
 
 namespace pipewright {
 
 enum class GpuPrecision : std::uint8_t { Fp32, Tf32, Fp16, Bf16 };  // of a and b: 4, 4, 2, 2 bytes; sums are fp32
-
-struct MatmulShape {
-  std::int64_t m = 0, n = 0, k = 0;
-  bool a_transposed = false, b_transposed = false;
-  auto operator<=>(const MatmulShape&) const = default;
-};
 
 enum class MatmulResult : std::uint8_t { Fp32, AsFactors };
 

@@ -19,6 +19,7 @@ inline std::string words(cudaError_t error) {
 inline void check(cudaError_t error, const std::string& call) {
   if (error == cudaSuccess) return;
   static_cast<void>(cudaGetLastError());  // so that the next call is not blamed for this one
+  if (error == cudaErrorMemoryAllocation) throw GpuOutOfMemory(call + ": " + words(error));
   throw GpuError(call + ": " + words(error));
 }
 

@@ -1,42 +1,22 @@
-// The grid of grid.hpp on a GPU: teams are warps and blocks. Included by .cu files only.
+// The grid of grid.hpp on a GPU. Included by .cu files only.
 #pragma once
 
 #include <algorithm>
 
 #include "kernels/cuda_calls.hpp"
 #include "kernels/gpu_queue.hpp"
-#include "kernels/grid.hpp"
 #include "kernels/storage.hpp"
 
-// A kernel's function for the types that tensors are stored in.
-#define PIPEWRIGHT_STORED_IN_16_BITS(name)  \
-  template decltype(name<Bf16>) name<Bf16>; \
-  template decltype(name<Fp16>) name<Fp16>
-#define PIPEWRIGHT_STORED_AS_ANY(name)        \
-  template decltype(name<float>) name<float>; \
-  PIPEWRIGHT_STORED_IN_16_BITS(name)
+// A kernel's function on a GPU, for the types that tensors are stored in.
+#define PIPEWRIGHT_STORED_AS_ANY(name)                      \
+  template decltype(name<Queue, float>) name<Queue, float>; \
+  template decltype(name<Queue, Bf16>) name<Queue, Bf16>;   \
+  template decltype(name<Queue, Fp16>) name<Queue, Fp16>
 
 namespace pipewright::grid_kernels {
 
-template <class V, class Join>
-__device__ V fold_warp(V value, const Join& join) {
-  // Lane t joins lane t xor half: the same pairs as folding by halves, and every lane gets the result. Joins commute.
-  for (int half = kWarp / 2; half > 0; half /= 2)
-    value = join(value, __shfl_xor_sync(0xffffffffu, value, half));
-  return value;
-}
-template <class S, class Join>
-__device__ Two<S> fold_warp(Two<S> value, const Join& join) {
-  for (int half = kWarp / 2; half > 0; half /= 2) {
-    const Two<S> other = {__shfl_xor_sync(0xffffffffu, value.a, half), __shfl_xor_sync(0xffffffffu, value.b, half)};
-    value = join(value, other);
-  }
-  return value;
-}
-
-struct WarpTeam {
+struct DeviceTeam {
   int lane;
-  static constexpr __device__ int size() { return kWarp; }
   template <class F>
   __device__ void each(const F& f) const {
     f(lane);
@@ -44,116 +24,54 @@ struct WarpTeam {
   }
   template <class F>
   __device__ auto sum(const F& f) const {
-    return fold_warp(f(lane), Add{});
+    return folded(f(lane), Add{});
   }
   template <class F>
   __device__ auto max(const F& f) const {
-    return fold_warp(f(lane), Larger{});
-  }
-};
-
-struct BlockTeam {
-  static constexpr __device__ int size() { return kBlock; }
-  template <class F>
-  __device__ void each(const F& f) const {
-    f(static_cast<int>(threadIdx.x));
-    __syncthreads();
-  }
-  template <class F>
-  __device__ auto sum(const F& f) const {
-    return folded(f(static_cast<int>(threadIdx.x)), Add{});
-  }
-  template <class F>
-  __device__ auto max(const F& f) const {
-    return folded(f(static_cast<int>(threadIdx.x)), Larger{});
+    return folded(f(lane), Larger{});
   }
 
  private:
+  // Lane t joins lane t xor half: the same pairs as folding by halves, and every lane gets the result. Joins commute.
   template <class V, class Join>
   __device__ static V folded(V value, const Join& join) {
-    constexpr int kWarps = kBlock / kWarp;
-    __shared__ V of_warps[kWarps];
-    value = fold_warp(value, join);
-    if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = value;
-    __syncthreads();
-    V warps[kWarps];
-    for (int w = 0; w < kWarps; ++w)
-      warps[w] = of_warps[w];
-    __syncthreads();  // before the next sum writes there
-    for (int half = kWarps / 2; half > 0; half /= 2)
-      for (int w = 0; w < half; ++w)
-        warps[w] = join(warps[w], warps[w + half]);
-    return warps[0];
+    for (int half = kWarp / 2; half > 0; half /= 2)
+      value = join(value, __shfl_xor_sync(0xffffffffu, value, half));
+    return value;
   }
 };
 
 template <class Body>
-__global__ void __launch_bounds__(kBlock) values_kernel(std::int64_t n, Body body) {
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kBlock;
-#pragma unroll 4
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x; i < n; i += step)
+__global__ void __launch_bounds__(kBlock) values_kernel(I n, Body body) {
+  for (I i = I{blockIdx.x} * kBlock + threadIdx.x; i < n; i += I{gridDim.x} * kBlock)
     body(i);
 }
 
 template <class Body>
-__global__ void __launch_bounds__(kBlock) warp_rows_kernel(std::int64_t rows, Body body) {
+__global__ void __launch_bounds__(kBlock) rows_kernel(I rows, Body body) {
   constexpr int kWarps = kBlock / kWarp;
-  const WarpTeam team = {static_cast<int>(threadIdx.x % kWarp)};
-  for (std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp; r < rows;
-       r += static_cast<std::int64_t>(gridDim.x) * kWarps)
+  const DeviceTeam team = {static_cast<int>(threadIdx.x % kWarp)};
+  for (I r = I{blockIdx.x} * kWarps + threadIdx.x / kWarp; r < rows; r += I{gridDim.x} * kWarps)
     body(team, r);
 }
 
+// With at most the queue's number of blocks, and no more than there is work for.
+inline unsigned blocks_for(const Queue& queue, I work, I of_block) {
+  return static_cast<unsigned>(std::min<I>((work + of_block - 1) / of_block, queue.blocks));
+}
+
+// Used: by other files, too, whose compiler does not know what is in here.
 template <class Body>
-__global__ void __launch_bounds__(kBlock) block_rows_kernel(std::int64_t rows, Body body) {
-  for (std::int64_t r = blockIdx.x; r < rows; r += gridDim.x)
-    body(BlockTeam{}, r);
+[[gnu::used]] void Queue::values(const char* name, I n, const Body& body) const {
+  if (n <= 0) return;
+  values_kernel<<<blocks_for(*this, n, kBlock), kBlock, 0, stream_of(stream)>>>(n, body);
+  check_launch(name);
 }
-
-template <class T>
-struct DeviceRegisters {
-  T value;
-  __device__ T& of(int) { return value; }
-};
-
-template <class Shared, class Thread, class Body>
-__global__ void __launch_bounds__(kBlock) tiles_kernel(std::int64_t tiles, Body body) {
-  __shared__ Shared shared;
-  DeviceRegisters<Thread> registers;
-  for (std::int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x)
-    body(BlockTeam{}, shared, registers, tile);
+template <class Body>
+[[gnu::used]] void Queue::rows(const char* name, I rows, const Body& body) const {
+  if (rows <= 0) return;
+  rows_kernel<<<blocks_for(*this, rows, kBlock / kWarp), kBlock, 0, stream_of(stream)>>>(rows, body);
+  check_launch(name);
 }
-
-// Launches into a queue, with at most its number of blocks, and no more than there is work for.
-struct DeviceGrid {
-  const gpu_kernels::Queue& queue;
-  bool factors_in_tf32() const { return queue.tf32; }
-
-  template <class Body>
-  void values(const char* name, std::int64_t n, const Body& body) const {
-    if (n <= 0) return;
-    values_kernel<<<blocks((n + kBlock - 1) / kBlock), kBlock, 0, stream_of(queue.stream)>>>(n, body);
-    check_launch(name);
-  }
-  template <class Body>
-  void rows(const char* name, std::int64_t rows, std::int64_t length, const Body& body) const {
-    if (rows <= 0) return;
-    constexpr std::int64_t kWarps = kBlock / kWarp;
-    if (length <= kWarpRow)
-      warp_rows_kernel<<<blocks((rows + kWarps - 1) / kWarps), kBlock, 0, stream_of(queue.stream)>>>(rows, body);
-    else
-      block_rows_kernel<<<blocks(rows), kBlock, 0, stream_of(queue.stream)>>>(rows, body);
-    check_launch(name);
-  }
-  template <class Shared, class Thread, class Body>
-  void tiles(const char* name, std::int64_t tiles, const Body& body) const {
-    if (tiles <= 0) return;
-    tiles_kernel<Shared, Thread><<<blocks(tiles), kBlock, 0, stream_of(queue.stream)>>>(tiles, body);
-    check_launch(name);
-  }
-
- private:
-  unsigned blocks(std::int64_t work) const { return static_cast<unsigned>(std::min<std::int64_t>(work, queue.blocks)); }
-};
 
 }  // namespace pipewright::grid_kernels

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <type_traits>
 
 #include "kernels/grid.hpp"
 
@@ -58,19 +57,6 @@ template <class S>
 PIPEWRIGHT_BOTH S slope_at(GpuFunction function, S x) {
   const bool keeps_output = function == GpuFunction::Tanh || function == GpuFunction::Sigmoid;
   return slope_of(function, keeps_output ? value_of(function, x) : x);
-}
-
-// visit(function) with the function known to the compiler, which leaves the others out of a loop over values.
-template <class Visit>
-PIPEWRIGHT_BOTH void with_function(GpuFunction function, const Visit& visit) {
-  using enum GpuFunction;
-  switch (function) {
-    case Relu: return visit(std::integral_constant<GpuFunction, Relu>{});
-    case Gelu: return visit(std::integral_constant<GpuFunction, Gelu>{});
-    case Silu: return visit(std::integral_constant<GpuFunction, Silu>{});
-    case Tanh: return visit(std::integral_constant<GpuFunction, Tanh>{});
-    case Sigmoid: return visit(std::integral_constant<GpuFunction, Sigmoid>{});
-  }
 }
 
 // The i-th of a sequence of 64 random bits: splitmix64 of its number, so that every thread finds its own.   [Steele14]

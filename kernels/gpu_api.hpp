@@ -26,6 +26,10 @@ class GpuError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+class GpuOutOfMemory : public GpuError {
+ public:
+  using GpuError::GpuError;
+};
 
 // ---- facts ----------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@
 #include "kernels/gpu_kernels.hpp"
 #include "kernels/rings.hpp"
 
-namespace pipewright::gpu_kernels {
+namespace pipewright::grid_kernels {
 
 // A member's event of a step is recorded over two steps later, when its neighbour has long been told to wait for it.
 void ring_all_reduce(int device, std::span<const Queue> queues, std::span<float* const> buffers, I n) {
@@ -13,7 +13,7 @@ void ring_all_reduce(int device, std::span<const Queue> queues, std::span<float*
     done.push_back({GpuEvent(device), GpuEvent(device)});
     done[i][1].record(queues[i].stream);  // what was asked for before counts as the step before the first
   }
-  grid_kernels::for_ring(static_cast<int>(queues.size()), n, [&](int step, const grid_kernels::RingStep& s) {
+  for_ring(static_cast<int>(queues.size()), n, [&](int step, const RingStep& s) {
     const auto own = static_cast<std::size_t>(s.member), left = static_cast<std::size_t>(s.left);
     const Queue& queue = queues[own];
     done[left][static_cast<std::size_t>(step + 1) % 2].wait_on(queue.stream);
@@ -30,4 +30,4 @@ void ring_all_reduce(int device, std::span<const Queue> queues, std::span<float*
     done[(i + 1) % queues.size()][1].wait_on(queues[i].stream);
 }
 
-}  // namespace pipewright::gpu_kernels
+}  // namespace pipewright::grid_kernels

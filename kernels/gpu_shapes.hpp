@@ -1,9 +1,18 @@
-// Shapes of convolutions, windows and attention, as runtime/backends/cpu_kernels.hpp has them.
+// Shapes of products by the library, and of convolutions, windows and attention, as runtime/backends/cpu_kernels.hpp has
+// them.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 
 namespace pipewright {
+
+// c {m, n} = op(a) op(b) [, + c]: kernels/cublas_lt.hpp.
+struct MatmulShape {
+  std::int64_t m = 0, n = 0, k = 0;
+  bool a_transposed = false, b_transposed = false;
+  auto operator<=>(const MatmulShape&) const = default;
+};
 
 struct GpuConvShape {
   std::int64_t channels_in, height_in, width_in;

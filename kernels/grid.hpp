@@ -1,14 +1,13 @@
-// How kernels are written here: as functions over a *team* of threads, which run on a GPU and, thread after thread, on
-// the CPU. So every kernel but those that need tensor cores is tested on machines without a GPU.
+// How kernels are written here: as functions of a value's number, or of a row's number and a *team* of threads. They
+// run on a GPU and, thread after thread, on the CPU, so that every kernel is tested on machines without a GPU.
 //
 //     team.each(f)    f(t) by every thread t; all are done before it returns
 //     team.sum(f)     the sum of f(t) over the threads, known to all of them; max alike
 //
-// A sum runs over a tree that the team's size fixes: the 32 lanes of a warp are folded by halves (16, 8, 4, 2, 1), then
-// the warps are. Which team works on which row depends on the number of blocks; what it computes does not. So results
-// have the same bits for every number of blocks and SMs. Nothing here adds into shared memory out of order.
+// A team is a warp. Its sums fold the threads by halves (16, 8, 4, 2, 1). Which team works on which row depends on the
+// number of blocks; what it computes does not. So results have the same bits for every number of blocks and SMs.
 //
-// A grid hands out the work: HostGrid here, DeviceGrid in device_grid.cuh.
+// A grid hands out the work: HostGrid here, a GPU's Queue in gpu_queue.hpp.
 //
 // Tests: tests/kernels/emulated_test.cpp (this machine's CPU), tests/kernels/gpu_test.cpp (a GPU)
 #pragma once
@@ -16,7 +15,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <vector>
 
 #ifdef __CUDACC__
 #define PIPEWRIGHT_BOTH __host__ __device__
@@ -25,37 +23,13 @@
 #define PIPEWRIGHT_BOTH
 #define PIPEWRIGHT_TEAM
 #endif
-#ifdef __CUDA_ARCH__
-#define PIPEWRIGHT_UNROLL _Pragma("unroll")  // loops whose indices choose registers
-#else
-#define PIPEWRIGHT_UNROLL
-#endif
 
 namespace pipewright::grid_kernels {
 
+using I = std::int64_t;
+
 constexpr int kWarp = 32;
 constexpr int kBlock = 256;  // threads of a block
-// Rows up to this long belong to one warp, longer ones to a block. A property of the shape alone.
-constexpr std::int64_t kWarpRow = 2048;
-
-// Two sums taken at once.
-template <class S>
-struct Two {
-  S a, b;
-  PIPEWRIGHT_BOTH friend Two operator+(Two x, Two y) { return {x.a + y.a, x.b + y.b}; }
-};
-
-template <class S>
-PIPEWRIGHT_BOTH S larger(S a, S b) {  // a NaN wins
-#ifdef __CUDA_ARCH__
-  if constexpr (sizeof(S) == sizeof(float)) {
-    S most;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(b));
-    return most;
-  }
-#endif
-  return b > a || b != b ? b : a;
-}
 
 struct Add {
   template <class V>
@@ -63,20 +37,34 @@ struct Add {
     return a + b;
   }
 };
-struct Larger {
+struct Larger {  // a NaN wins
   template <class V>
   PIPEWRIGHT_BOTH V operator()(V a, V b) const {
-    return larger(a, b);
+    return b > a || b != b ? b : a;
   }
 };
 
-// All threads of a team, one after another.
-template <int kThreads>
+// What every thread of a team keeps from one `each` to the next: on a GPU in registers.
+template <class V>
+struct PerThread {
+#ifdef __CUDACC__
+  V value{};
+  PIPEWRIGHT_TEAM V& of(int) {
+    return value;
+  }
+#else
+  std::array<V, kWarp> values{};
+  V& of(int t) {
+    return values[static_cast<std::size_t>(t)];
+  }
+#endif
+};
+
+// The threads of a warp, one after another.
 struct HostTeam {
-  static constexpr int size() { return kThreads; }
   template <class F>
   void each(const F& f) const {
-    for (int t = 0; t < kThreads; ++t)
+    for (int t = 0; t < kWarp; ++t)
       f(t);
   }
   template <class F>
@@ -91,66 +79,36 @@ struct HostTeam {
  private:
   template <class F, class Join>
   static auto folded(const F& f, const Join& join) {
-    using V = decltype(f(0));
-    std::array<V, kThreads> values;
-    for (int t = 0; t < kThreads; ++t)
-      values[static_cast<std::size_t>(t)] = f(t);
-    std::array<V, kThreads / kWarp> warps;
-    for (std::size_t w = 0; w < warps.size(); ++w)
-      warps[w] = by_halves(values.data() + w * kWarp, kWarp, join);
-    return by_halves(warps.data(), warps.size(), join);
-  }
-  template <class V, class Join>
-  static V by_halves(V* values, std::size_t n, const Join& join) {
-    for (std::size_t half = n / 2; half > 0; half /= 2)
-      for (std::size_t i = 0; i < half; ++i)
-        values[i] = join(values[i], values[i + half]);
+    std::array<decltype(f(0)), kWarp> values;
+    for (std::size_t t = 0; t < kWarp; ++t)
+      values[t] = f(static_cast<int>(t));
+    for (std::size_t half = kWarp / 2; half > 0; half /= 2)
+      for (std::size_t t = 0; t < half; ++t)
+        values[t] = join(values[t], values[t + half]);
     return values[0];
   }
 };
 
-// What a thread keeps from one `each` to the next, and what a block shares: of a team on the host, one per thread.
-template <class T>
-struct HostRegisters {
-  std::vector<T> values = std::vector<T>(kBlock);
-  T& of(int thread) { return values[static_cast<std::size_t>(thread)]; }
-};
-
 // `blocks` blocks, one after another.
 struct HostGrid {
-  std::int64_t blocks = 1;
+  I blocks = 1;
   bool tf32 = false;  // products round their factors (storage.hpp)
-  bool factors_in_tf32() const { return tf32; }
-  template <class T>
-  using Registers = HostRegisters<T>;
 
   // body(i) for every value.
   template <class Body>
-  void values(const char*, std::int64_t n, const Body& body) const {
-    for (std::int64_t block = 0; block < blocks; ++block)
-      for (std::int64_t begin = block * kBlock; begin < n; begin += blocks * kBlock)
-        for (std::int64_t i = begin; i < n && i < begin + kBlock; ++i)
+  void values(const char*, I n, const Body& body) const {
+    for (I block = 0; block < blocks; ++block)
+      for (I begin = block * kBlock; begin < n; begin += blocks * kBlock)
+        for (I i = begin; i < n && i < begin + kBlock; ++i)
           body(i);
   }
-  // body(team, r) for every row; rows of `length` values.
+  // body(team, r) for every row.
   template <class Body>
-  void rows(const char*, std::int64_t rows, std::int64_t length, const Body& body) const {
-    const std::int64_t teams = length <= kWarpRow ? blocks * (kBlock / kWarp) : blocks;
-    for (std::int64_t team = 0; team < teams; ++team)
-      for (std::int64_t r = team; r < rows; r += teams)
-        if (length <= kWarpRow)
-          body(HostTeam<kWarp>{}, r);
-        else
-          body(HostTeam<kBlock>{}, r);
-  }
-  // body(team, shared, registers, tile) for every tile, by whole blocks.
-  template <class Shared, class Thread, class Body>
-  void tiles(const char*, std::int64_t tiles, const Body& body) const {
-    std::vector<Shared> shared(1);
-    HostRegisters<Thread> registers;
-    for (std::int64_t block = 0; block < blocks; ++block)
-      for (std::int64_t tile = block; tile < tiles; tile += blocks)
-        body(HostTeam<kBlock>{}, shared.front(), registers, tile);
+  void rows(const char*, I rows, const Body& body) const {
+    const I teams = blocks * (kBlock / kWarp);
+    for (I team = 0; team < teams; ++team)
+      for (I r = team; r < rows; r += teams)
+        body(HostTeam{}, r);
   }
 };
 

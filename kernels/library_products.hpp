@@ -1,6 +1,6 @@
 // Products by cuBLASLt as a run asks for them: shape after shape, the algorithm of each chosen at its first use and
 // kept. Without workspace, so that all memory of a run stays in its arena. A shape for which the library has no
-// algorithm is left to own kernels, every time. One object per queue.
+// algorithm is left to plain kernels, every time. One object per queue.
 //
 // Tests: tests/kernels/linear_layers_test.cpp (any machine), tests/kernels/gpu_test.cpp
 #pragma once
@@ -13,19 +13,18 @@
 
 namespace pipewright {
 
-// Product: Matmul, or one that is made up.
+// Product: Matmul, or one of a test.
 template <class Product>
 class ProductsOf {
  public:
   ProductsOf(GpuPrecision precision, int sms) : precision_(precision), sms_(sms) {}
 
-  // c = op(a) op(b), stored as a and b are. False: nothing was done, the library has no algorithm.
-  bool multiply(GpuStream stream, const MatmulShape& shape, const void* a, const void* b, void* c) {
-    return launched(last_ = &of(shape, MatmulResult::AsFactors), stream, a, b, c, false);
-  }
-  // c += op(a) op(b), c in fp32. Likewise.
-  bool add_product(GpuStream stream, const MatmulShape& shape, const void* a, const void* b, float* c) {
-    return launched(last_ = &of(shape, MatmulResult::Fp32), stream, a, b, c, true);
+  // c = op(a) op(b), stored as a and b are; or c += op(a) op(b) in fp32. False: nothing was done, the library has no
+  // algorithm.
+  bool multiply(GpuStream stream, const MatmulShape& shape, const void* a, const void* b, void* c, bool add) {
+    last_ = &of(shape, add ? MatmulResult::Fp32 : MatmulResult::AsFactors);
+    if (*last_) (*last_)->launch(stream, a, b, c, add, nullptr);
+    return last_->has_value();
   }
   // Of the product that was asked for last. Nothing: the library has none, or nothing was asked for.
   std::optional<MatmulAlgorithm> last_algorithm() const {
@@ -33,11 +32,6 @@ class ProductsOf {
   }
 
  private:
-  static bool launched(const std::optional<Product>* asked, GpuStream stream, const void* a, const void* b, void* c,
-                       bool add) {
-    if (*asked) (*asked)->launch(stream, a, b, c, add, nullptr);
-    return asked->has_value();
-  }
   const std::optional<Product>& of(const MatmulShape& shape, MatmulResult result) {
     const std::pair key(shape, result);
     const auto found = known_.find(key);

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "kernels/pieces.hpp"
+#include "kernels/storage.hpp"
 
 namespace pipewright {
 
@@ -32,91 +32,59 @@ namespace pipewright::grid_kernels {
 
 constexpr int kTensorsPerLaunch = 56;  // so that they fit into the 4 KiB that every driver takes
 
-// The values of up to 56 tensors in a row, by groups of a piece; begin[i] counts the groups before tensor i.
+// The values of up to 56 tensors in a row; begin[i] counts those before tensor i.
 template <class S, class T = S>
 struct UpdateValues {
-  static constexpr int kGroup = kPerPiece<S>;
   UpdateRule<S> rule;
   int tensors = 0;
-  std::int64_t begin[kTensorsPerLaunch + 1] = {};
+  I begin[kTensorsPerLaunch + 1] = {};
   UpdatedTensor<S, T> tensor[kTensorsPerLaunch] = {};
-  bool whole[kTensorsPerLaunch] = {};  // a group moves by one instruction
 
-  void add(const UpdatedTensor<S, T>& at) {
-    tensor[tensors] = at;
-    whole[tensors] = begins_piece(at.w) && begins_piece(at.g) && begins_piece(at.out) && begins_piece(at.first) &&
-                     begins_piece(at.second) && begins_piece(at.stored);
-    begin[tensors + 1] = begin[tensors] + (at.n + kGroup - 1) / kGroup;
-    ++tensors;
-  }
-
-  PIPEWRIGHT_BOTH void operator()(std::int64_t group) const {
-    int low = 0, high = tensors;  // begin[low] <= group < begin[high]
+  PIPEWRIGHT_BOTH void operator()(I i) const {
+    int low = 0, high = tensors;  // begin[low] <= i < begin[high]
     while (high - low > 1) {
       const int middle = (low + high) / 2;
-      (begin[middle] <= group ? low : high) = middle;
+      (begin[middle] <= i ? low : high) = middle;
     }
     const UpdatedTensor<S, T>& at = tensor[low];
-    const std::int64_t first = (group - begin[low]) * kGroup;
-    if (whole[low] && first + kGroup <= at.n)
-      step<kGroup>(at, first);
-    else
-      for (std::int64_t j = first; j < first + kGroup && j < at.n; ++j)
-        step<1>(at, j);
+    const I j = i - begin[low];
+    const S updated = weight(at, j);
+    at.out[j] = updated;
+    if (at.stored != nullptr) at.stored[j] = T(updated);
   }
 
  private:
-  template <int W>
-  PIPEWRIGHT_BOTH void step(const UpdatedTensor<S, T>& at, std::int64_t j) const {
-    const Values<S, W> updated = weights<W>(at, j);
-    put<W>(at.out, j, updated);
-    if (at.stored != nullptr) put<W>(at.stored, j, updated);
-  }
-  template <int W>
-  PIPEWRIGHT_BOTH Values<S, W> weights(const UpdatedTensor<S, T>& at, std::int64_t j) const {
-    const Values<S, W> g = take<W>(at.g, j), w = take<W>(at.w, j);
+  PIPEWRIGHT_BOTH S weight(const UpdatedTensor<S, T>& at, I j) const {
+    const S w = at.w[j], g = at.g[j];
     switch (rule.kind) {
       case GpuOptimizer::Sgd: break;
-      case GpuOptimizer::Momentum: {
-        const auto velocity = each<W>([&](S v, S d) { return rule.mu * v + d; }, take<W>(at.first, j), g);
-        put<W>(at.first, j, velocity);
-        return each<W>([&](S old, S v) { return old - rule.rate * v; }, w, velocity);
-      }
+      case GpuOptimizer::Momentum: return w - rule.rate * (at.first[j] = rule.mu * at.first[j] + g);
       case GpuOptimizer::RmsProp: {
-        const auto square = mean_of_squares<W>(take<W>(at.first, j), g);
-        put<W>(at.first, j, square);
-        return each<W>([&](S old, S d, S s) { return old - rule.rate * d / (std::sqrt(s) + rule.epsilon); }, w, g,
-                       square);
+        const S square = at.first[j] = mean_of_squares(at.first[j], g);
+        return w - rule.rate * g / (std::sqrt(square) + rule.epsilon);
       }
-      case GpuOptimizer::Adam: {  // all reads before the first write
-        const auto last_mean = take<W>(at.first, j), last_square = take<W>(at.second, j);
-        const auto mean = each<W>([&](S m, S d) { return rule.beta1 * m + (S(1) - rule.beta1) * d; }, last_mean, g);
-        const auto square = mean_of_squares<W>(last_square, g);
-        put<W>(at.first, j, mean);
-        put<W>(at.second, j, square);
-        return each<W>(
-            [&](S old, S m, S s) {
-              return old - rule.rate * (m / rule.correction1) / (std::sqrt(s / rule.correction2) + rule.epsilon);
-            },
-            w, mean, square);
+      case GpuOptimizer::Adam: {
+        const S mean = at.first[j] = rule.beta1 * at.first[j] + (S(1) - rule.beta1) * g;
+        const S square = at.second[j] = mean_of_squares(at.second[j], g);
+        return w - rule.rate * (mean / rule.correction1) / (std::sqrt(square / rule.correction2) + rule.epsilon);
       }
     }
-    return each<W>([&](S old, S d) { return old - rule.rate * d; }, w, g);
+    return w - rule.rate * g;
   }
-  template <int W>
-  PIPEWRIGHT_BOTH Values<S, W> mean_of_squares(const Values<S, W>& last, const Values<S, W>& g) const {
-    return each<W>([&](S s, S d) { return rule.beta2 * s + (S(1) - rule.beta2) * d * d; }, last, g);
-  }
+  PIPEWRIGHT_BOTH S mean_of_squares(S last, S g) const { return rule.beta2 * last + (S(1) - rule.beta2) * g * g; }
 };
 
+// All tensors of the list in one launch per 56 of them; the list is the host's.
 template <class Grid, class S, class T>
-void update(const Grid& grid, const UpdateRule<S>& rule, const UpdatedTensor<S, T>* tensors, std::int64_t count) {
-  for (std::int64_t done = 0; done < count; done += kTensorsPerLaunch) {
+void update(const Grid& grid, const UpdateRule<S>& rule, const UpdatedTensor<S, T>* tensors, I count) {
+  for (I done = 0; done < count; done += kTensorsPerLaunch) {
     UpdateValues<S, T> body;
     static_assert(sizeof(body) <= 4096 - 64);
     body.rule = rule;
-    while (body.tensors < kTensorsPerLaunch && done + body.tensors < count)
-      body.add(tensors[done + body.tensors]);
+    for (int& i = body.tensors; i < kTensorsPerLaunch && done + i < count; ++i) {
+      body.tensor[i] = tensors[done + i];
+      body.begin[i + 1] = body.begin[i] + tensors[done + i].n;
+    }
     grid.values("update", body.begin[body.tensors], body);
   }
 }

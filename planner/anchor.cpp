@@ -10,7 +10,7 @@
 
 #include "core/check.hpp"
 #include "core/cost/framework_memory.hpp"
-#include "core/plan/memory_anchor.hpp"
+#include "core/question/memory_anchor.hpp"
 #include "planner/figures.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/layer_order.hpp"
@@ -57,8 +57,8 @@ Predicted predicted(const MemoryAnchor& anchor) {
     return {device.name,      device.memory,        part("held"), part("allocated"),
             of.need.rounding, device.fragmentation, beside};
   } catch (const InputError& error) {
-    throw InputError(anchor.place,
-                     fmt::format("training.framework.anchor: its run cannot be priced: {}; write what ran "
+    throw InputError(anchor.place, "training.framework.anchor",
+                     fmt::format("its run cannot be priced: {}; write what ran "
                                  "under anchor.set, and where the plan is open the whole plan: set: "
                                  "{{plan: {{stages: 1}}, model.layers: 4}}",
                                  error.what()));
@@ -73,8 +73,8 @@ double allocated_of(const MemoryAnchor& anchor, const Predicted& run) {
 
 void refuse_other_run(const MemoryAnchor& anchor, const char* what, double measured, Bytes predicted) {
   if (measured <= kOtherRun * number(predicted) && number(predicted) <= kOtherRun * measured) return;
-  throw InputError(anchor.place,
-                   fmt::format("training.framework.anchor: {} was {}, and {} is predicted of its run: too far apart to "
+  throw InputError(anchor.place, "training.framework.anchor",
+                   fmt::format("{} was {}, and {} is predicted of its run: too far apart to "
                                "carry over; is anchor.set what ran, and are the units right?",
                                what, bytes_text(whole(measured)), bytes_text(predicted)));
 }
@@ -83,19 +83,17 @@ void refuse_other_run(const MemoryAnchor& anchor, const char* what, double measu
 [[noreturn]] void refuse_no_activations(const MemoryAnchor& anchor, const Predicted& run, double allocated) {
   const std::string most = bytes_text(whole(allocated));
   if (!anchor.held)
-    throw InputError(
-        anchor.place,
-        fmt::format("training.framework.anchor: {} were allocated at most, and {} are predicted to be held "
-                    "between steps; add held, to separate the two",
-                    most, bytes_text(run.held)));
-  throw InputError(
-      anchor.place,
-      fmt::format(
-          "training.framework.anchor: {} were held between steps and {} allocated at most{}, which "
-          "leaves nothing for the activations; {}",
-          bytes_text(*anchor.held), most,
-          anchor.allocated ? "" : ", as reserved has it without rounding and fragmentation",
-          anchor.allocated ? "is held of between steps, and allocated the peak?" : "add allocated, or leave held out"));
+    throw InputError(anchor.place, "training.framework.anchor",
+                     fmt::format("{} were allocated at most, and {} are predicted to be held "
+                                 "between steps; add held, to separate the two",
+                                 most, bytes_text(run.held)));
+  throw InputError(anchor.place, "training.framework.anchor",
+                   fmt::format("{} were held between steps and {} allocated at most{}, which "
+                               "leaves nothing for the activations; {}",
+                               bytes_text(*anchor.held), most,
+                               anchor.allocated ? "" : ", as reserved has it without rounding and fragmentation",
+                               anchor.allocated ? "is held of between steps, and allocated the peak?"
+                                                : "add allocated, or leave held out"));
 }
 
 // nvidia-smi shows up to 1 % more than CUDA gives a program.
@@ -168,8 +166,8 @@ Scenario anchored(Scenario scenario) {
   if (!framework.anchor) return scenario;
   const MemoryCorrection correction = correction_by(*framework.anchor);
   if (const int classes = scenario.cluster.classes(); classes > 1 && (correction.fragmentation || correction.reserve))
-    throw InputError(framework.anchor->place,
-                     fmt::format("training.framework.anchor: reserved and in_use are of one device class, and the "
+    throw InputError(framework.anchor->place, "training.framework.anchor",
+                     fmt::format("reserved and in_use are of one device class, and the "
                                  "cluster has {}; write held and allocated alone, without reserved, in_use and log",
                                  classes));
   framework.correction = std::make_shared<const MemoryCorrection>(correction);

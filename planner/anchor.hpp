@@ -23,7 +23,7 @@
 // predictions of known frameworks alone and repairs those of unknown ones: docs/how-it-works/memory.md
 #pragma once
 
-#include "core/plan/scenario.hpp"
+#include "core/question/scenario.hpp"
 
 namespace pipewright {
 

@@ -3,8 +3,8 @@
 
 #include <variant>
 
-#include "core/plan/report.hpp"
-#include "core/plan/scenario.hpp"
+#include "core/answers/report.hpp"
+#include "core/question/scenario.hpp"
 #include "sim/simulate.hpp"
 
 namespace pipewright {

@@ -7,6 +7,7 @@
 
 #include "core/cost/buckets.hpp"
 #include "core/cost/cost_model.hpp"
+#include "sim/schedules/table.hpp"
 
 namespace pipewright {
 namespace {
@@ -22,11 +23,12 @@ std::string size_text(Bytes bytes) {
 }  // namespace
 
 std::int64_t all_reduces(const Plan& plan, const Scenario& scenario, int simulated_copies) {
+  const bool flush = find_schedule(plan.schedule)->flush;
   double sum = 0;  // a product of four large numbers of a scenario passes 2^63
   for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
     const int replicas = plan.replicas[static_cast<std::size_t>(plan.stage_of(v))];
     if (plan.data_parallel < 2 && replicas < 2) continue;
-    const std::int64_t rounds = plan.schedule == "pipedream" ? (plan.micro_batches + replicas - 1) / replicas : 1;
+    const std::int64_t rounds = flush ? 1 : (plan.micro_batches + replicas - 1) / replicas;
     const LayerRange& layers = plan.layers[static_cast<std::size_t>(v)];
     const auto count = buckets(scenario.model, layers, gradient_bytes(scenario.training), plan.bucket).size();
     sum += static_cast<double>(count) * replicas * simulated_copies * static_cast<double>(rounds);

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "core/plan/plan.hpp"
-#include "core/plan/scenario.hpp"
+#include "core/question/scenario.hpp"
 
 namespace pipewright {
 

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "core/plan/memory_anchor.hpp"
+#include "core/question/memory_anchor.hpp"
 #include "planner/capacity_growth.hpp"
 
 namespace pipewright {
@@ -61,8 +61,7 @@ class CapacitySearch {
       result_.of_run = true;
     } catch (const InputError& error) {
       if (scenario.run.memory_cap) throw;
-      not_run_ = error.what();
-      not_run_ = "; by the memory model, as a run is refused (" + not_run_.substr(0, not_run_.find('\n')) + ")";
+      not_run_ = "; by the memory model, as a run is refused (" + line(error.first()) + ")";
     }
   }
 
@@ -76,8 +75,7 @@ class CapacitySearch {
     try {
       return std::make_unique<CapacityTrial>(with_(value), result_.of_run ? &options_.run_memory : nullptr);
     } catch (const InputError& error) {
-      const std::string what = error.what();
-      refused_ = what.substr(0, what.find('\n'));
+      refused_ = line(error.first());
       return nullptr;
     }
   }
@@ -176,8 +174,9 @@ class CapacitySearch {
       }
       if (options_.most && value > *options_.most) return;
       if (value > kLargestValue / 2)
-        throw InputError(fmt::format(
-            "capacity: nothing bounds {}: its training state still fits with {}; give --at-most", result_.over, value));
+        throw InputError(Place{}, "capacity",
+                         fmt::format("nothing bounds {}: its training state still fits with {}; give --at-most",
+                                     result_.over, value));
     }
   }
 

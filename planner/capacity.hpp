@@ -33,7 +33,7 @@
 #include <optional>
 #include <string>
 
-#include "core/plan/capacity.hpp"
+#include "core/answers/capacity.hpp"
 #include "planner/capacity_trial.hpp"
 
 namespace pipewright {

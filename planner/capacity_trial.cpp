@@ -5,11 +5,11 @@
 
 #include "core/cost/buckets.hpp"
 #include "core/cost/framework_memory.hpp"
-#include "core/plan/memory_anchor.hpp"
+#include "core/question/memory_anchor.hpp"
 #include "planner/find_plan.hpp"
-#include "planner/one_class.hpp"
 #include "planner/partitioners/fitting.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"
+#include "planner/plan_errors.hpp"
 
 namespace pipewright {
 

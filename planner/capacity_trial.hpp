@@ -17,8 +17,8 @@
 #include "core/cost/cost_model.hpp"
 #include "core/cost/memory_model.hpp"
 #include "core/plan/plan.hpp"
-#include "core/plan/scenario.hpp"
 #include "core/plan/schedule.hpp"
+#include "core/question/scenario.hpp"
 #include "planner/price.hpp"
 
 namespace pipewright {

@@ -3,10 +3,10 @@
 
 #include <optional>
 
-#include "core/plan/expectation.hpp"
-#include "core/plan/measured.hpp"
-#include "core/plan/report.hpp"
-#include "core/plan/scenario.hpp"
+#include "core/answers/expectation.hpp"
+#include "core/answers/measured.hpp"
+#include "core/answers/report.hpp"
+#include "core/question/scenario.hpp"
 
 namespace pipewright {
 

@@ -13,7 +13,7 @@
 #include "core/plan/given_schedule.hpp"
 #include "core/similar_names.hpp"
 #include "planner/bucket_size.hpp"
-#include "planner/one_class.hpp"
+#include "planner/listed.hpp"
 #include "planner/partitioners/balanced.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"
 #include "planner/partitioners/table.hpp"
@@ -34,25 +34,25 @@ bool check_counts(const Scenario& scenario, PlanErrors& errors) {
   const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
   const auto at_least_one = [&](const Placed<std::int64_t>& count, const char* key) {
     if (count.value < 1)
-      errors.add(or_else(count.place, plan.place),
-                 fmt::format("plan.{}: {} is too few; use 1 or more", key, count.value));
+      errors.add(or_else(count.place, plan.place), fmt::format("plan.{}", key),
+                 fmt::format("{} is too few; use 1 or more", count.value));
   };
   at_least_one(plan.stages, "stages");
   at_least_one(plan.virtual_stages, "virtual_stages");
   at_least_one(plan.data_parallel, "data_parallel");
   at_least_one(plan.tensor_parallel, "tensor_parallel");
-  if (layers == 0) errors.add(scenario.model.place, "model.layers: the model has no layers; give at least one");
+  if (layers == 0) errors.add(scenario.model.place, "model.layers", "the model has no layers; give at least one");
   if (errors.count() > before) return false;
   const std::int64_t most = std::min(layers, kMostChunks);
   if (plan.stages.value > most) {
-    errors.add(or_else(plan.stages.place, plan.place),
-               fmt::format("plan.stages: {} for {}; every stage holds at least one: use 1..{}",
-                           counted(plan.stages.value, "stage"), counted(layers, "layer"), most));
+    errors.add(or_else(plan.stages.place, plan.place), "plan.stages",
+               fmt::format("{} for {}; every stage holds at least one: use 1..{}", counted(plan.stages.value, "stage"),
+                           counted(layers, "layer"), most));
   } else if (plan.virtual_stages.value > most / plan.stages.value) {
-    errors.add(or_else(plan.virtual_stages.place, plan.place),
-               fmt::format("plan.virtual_stages: {} per stage on {} for {}; every chunk holds at least one: use 1..{}",
-                           plan.virtual_stages.value, counted(plan.stages.value, "stage"), counted(layers, "layer"),
-                           most / plan.stages.value));
+    errors.add(
+        or_else(plan.virtual_stages.place, plan.place), "plan.virtual_stages",
+        fmt::format("{} per stage on {} for {}; every chunk holds at least one: use 1..{}", plan.virtual_stages.value,
+                    counted(plan.stages.value, "stage"), counted(layers, "layer"), most / plan.stages.value));
   }
   return errors.count() == before;
 }
@@ -63,8 +63,8 @@ std::vector<int> replicas_of(const Scenario& scenario, PlanErrors& errors) {
   const Place& place = or_else(request.place, scenario.plan.place);
   if (request.value.empty()) return std::vector<int>(stages, 1);
   if (request.value.size() != stages) {
-    errors.add(place,
-               fmt::format("plan.replicas: {} for {}; give one number per stage",
+    errors.add(place, "plan.replicas",
+               fmt::format("{} for {}; give one number per stage",
                            request.value.size() == 1 ? "1 entry" : fmt::format("{} entries", request.value.size()),
                            counted(scenario.plan.stages.value, "stage")));
     return std::vector<int>(stages, 1);
@@ -73,9 +73,9 @@ std::vector<int> replicas_of(const Scenario& scenario, PlanErrors& errors) {
   std::vector<int> replicas;
   for (std::size_t k = 0; k < stages; ++k) {
     const std::int64_t r = request.value[k];
-    if (r < 1) errors.add(place, fmt::format("plan.replicas: {} replicas of stage {}; use 1 or more", r, k));
+    if (r < 1) errors.add(place, "plan.replicas", fmt::format("{} replicas of stage {}; use 1 or more", r, k));
     if (r > devices)
-      errors.add(place, fmt::format("plan.replicas: stage {} needs {} devices, the cluster has {}", k, r, devices));
+      errors.add(place, "plan.replicas", fmt::format("stage {} needs {} devices, the cluster has {}", k, r, devices));
     replicas.push_back(static_cast<int>(std::clamp<std::int64_t>(r, 1, devices)));
   }
   return replicas;
@@ -96,8 +96,8 @@ void check_devices(const Scenario& scenario, const std::vector<int>& replicas, P
   const bool product = copies > 1 || group > 1;
   if (product && copies <= kLargest / positions && group <= kLargest / positions / copies)
     needs += fmt::format(" = {}", positions * copies * group);
-  errors.add(place,
-             fmt::format("plan: needs {} devices, the cluster has {}; use fewer stages, replicas or copies{}, or a "
+  errors.add(place, "plan",
+             fmt::format("needs {} devices, the cluster has {}; use fewer stages, replicas or copies{}, or a "
                          "larger cluster",
                          needs, devices, group > 1 ? ", a smaller tensor_parallel" : ""));
 }
@@ -106,15 +106,15 @@ void check_devices(const Scenario& scenario, const std::vector<int>& replicas, P
 void check_tensor_parallel(const Scenario& scenario, PlanErrors& errors) {
   const PlanRequest& plan = scenario.plan;
   if (plan.sequence_parallel.value && plan.tensor_parallel.value < 2)
-    errors.add(or_else(plan.sequence_parallel.place, plan.place),
-               "plan.sequence_parallel: true divides the sequence among the devices of a tensor-parallel group; give "
+    errors.add(or_else(plan.sequence_parallel.place, plan.place), "plan.sequence_parallel",
+               "true divides the sequence among the devices of a tensor-parallel group; give "
                "plan.tensor_parallel: 2 or more, or leave it out");
   if (plan.tensor_parallel.value < 2) return;
   const auto stated = std::find_if(scenario.model.layers.begin(), scenario.model.layers.end(),
                                    [](const Layer& layer) { return layer.work < 0; });
   if (stated != scenario.model.layers.end())
-    errors.add(or_else(plan.tensor_parallel.place, plan.place),
-               fmt::format("plan.tensor_parallel: {}, but the figures of layer \"{}\" are stated, and nothing tells "
+    errors.add(or_else(plan.tensor_parallel.place, plan.place), "plan.tensor_parallel",
+               fmt::format("{}, but the figures of layer \"{}\" are stated, and nothing tells "
                            "what of them {} devices would share; use 1, or a model built from operators (a family, a "
                            "configuration, layers with `op:`)",
                            plan.tensor_parallel.value, stated->name, plan.tensor_parallel.value));
@@ -130,17 +130,17 @@ std::vector<LayerId> rebuilt_of(const Scenario& scenario, PlanErrors& errors) {
       const auto& entry = plan.recompute_layers[i];
       if (plan.recompute.value[i] != Recompute::Layers) break;
       if (layer < 0 || layer >= layers)
-        errors.add(entry.place,
-                   fmt::format("plan.recompute: no layer {}; the model has layers 0 to {}", layer, layers - 1));
+        errors.add(entry.place, "plan.recompute",
+                   fmt::format("no layer {}; the model has layers 0 to {}", layer, layers - 1));
       else
         rebuilt.push_back(static_cast<LayerId>(layer));
     }
   std::sort(rebuilt.begin(), rebuilt.end());
   const auto twice = std::adjacent_find(rebuilt.begin(), rebuilt.end());
   if (twice != rebuilt.end())
-    errors.add(or_else(plan.recompute.place, plan.place),
-               fmt::format("plan.recompute: layer {} (\"{}\") is listed twice; list each layer once, with its stage",
-                           *twice, scenario.model.layers[static_cast<std::size_t>(*twice)].name));
+    errors.add(or_else(plan.recompute.place, plan.place), "plan.recompute",
+               fmt::format("layer {} (\"{}\") is listed twice; list each layer once, with its stage", *twice,
+                           scenario.model.layers[static_cast<std::size_t>(*twice)].name));
   return rebuilt;
 }
 
@@ -161,8 +161,8 @@ void settle_rebuilt(const Scenario& scenario, Plan& plan, PlanErrors& errors) {
     if (lists.size() != plan.recompute.size() || lists.size() < 2) continue;
     for (const std::int64_t layer : lists[static_cast<std::size_t>(k)].value)
       if (!here(layer))
-        errors.add(lists[static_cast<std::size_t>(k)].place,
-                   fmt::format("plan.recompute: layer {} (\"{}\") is none of stage {}; list it with its own stage, or "
+        errors.add(lists[static_cast<std::size_t>(k)].place, "plan.recompute",
+                   fmt::format("layer {} (\"{}\") is none of stage {}; list it with its own stage, or "
                                "write one {{layers: [...]}} for all",
                                layer, scenario.model.layers[static_cast<std::size_t>(layer)].name, k));
   }
@@ -173,9 +173,9 @@ std::vector<Recompute> recompute_of(const Scenario& scenario, PlanErrors& errors
   const auto stages = static_cast<std::size_t>(scenario.plan.stages.value);
   if (request.value.size() == stages) return request.value;
   if (request.value.size() > 1)
-    errors.add(or_else(request.place, scenario.plan.place),
-               fmt::format("plan.recompute: {} entries for {}; give one per stage, or one for all",
-                           request.value.size(), counted(scenario.plan.stages.value, "stage")));
+    errors.add(or_else(request.place, scenario.plan.place), "plan.recompute",
+               fmt::format("{} entries for {}; give one per stage, or one for all", request.value.size(),
+                           counted(scenario.plan.stages.value, "stage")));
   return std::vector<Recompute>(stages, request.value.empty() ? Recompute::None : request.value.front());
 }
 
@@ -213,7 +213,7 @@ int simulated_copies(const Plan& plan, const CostModel& cost) {
 void check_size(const Scenario& scenario, const CostModel& cost, Plan& plan) {
   const Training& training = scenario.training;
   if (plan.bucket.value < 1)
-    throw InputError(scenario.plan.place, "plan.bucket: 0 B holds no gradient; use e.g. 25 MB");
+    throw InputError(scenario.plan.place, "plan.bucket", "0 B holds no gradient; use e.g. 25 MB");
   int copies = plan.data_parallel;
   const auto most_micro_batches = [&] { return kMostOps / (std::int64_t{3} * plan.chunks() * copies); };
   if (plan.micro_batches > most_micro_batches() || all_reduces(plan, scenario, copies) > kMostOps)
@@ -222,12 +222,14 @@ void check_size(const Scenario& scenario, const CostModel& cost, Plan& plan) {
     const Place& place = training.micro_batches      ? training.micro_batches->place
                          : training.micro_batch_size ? training.micro_batch_size->place
                                                      : training.place;
-    throw TooLarge(place, fmt::format("training.micro_batches: {} on {} and {} are too many to simulate; at most {}",
-                                      plan.micro_batches, counted(plan.chunks(), "stage"),
-                                      copies == 1                    ? "1 copy"
-                                      : copies == plan.data_parallel ? fmt::format("{} copies", copies)
-                                                                     : fmt::format("{} different copies", copies),
-                                      std::max<std::int64_t>(1, most_micro_batches())));
+    throw InputError(place, "training.micro_batches",
+                     fmt::format("{} on {} and {} are too many to simulate; at most {}", plan.micro_batches,
+                                 counted(plan.chunks(), "stage"),
+                                 copies == 1                    ? "1 copy"
+                                 : copies == plan.data_parallel ? fmt::format("{} copies", copies)
+                                                                : fmt::format("{} different copies", copies),
+                                 std::max<std::int64_t>(1, most_micro_batches())),
+                     ErrorCode::TooLarge);
   }
   coarsen_buckets(plan, scenario, copies, kMostOps);
 }
@@ -236,7 +238,7 @@ void check_schedule(const Scenario& scenario, const Plan& plan) {
   const ScheduleRule* rule = find_schedule(plan.schedule);
   const std::string refusal = rule->refusal(schedule_shape(plan, scenario.model, scenario.training));
   if (!refusal.empty())
-    throw InputError(or_else(scenario.plan.schedule.place, scenario.plan.place), "plan.schedule: " + refusal);
+    throw InputError(or_else(scenario.plan.schedule.place, scenario.plan.place), "plan.schedule", refusal);
 }
 
 }  // namespace
@@ -266,16 +268,18 @@ void refuse_open(const Scenario& scenario) {
       open.push_back(fmt::format("{}.{}", section, key));
     }
   if (open.size() == 1)
-    throw InputError(first, fmt::format("{}: auto leaves it to `pipewright plan`, which writes the scenario of what it "
-                                        "finds with -o plan.yaml; give a value here",
-                                        open.front()));
+    throw InputError(
+        first, open.front(),
+        "auto leaves it to `pipewright plan`, which writes the scenario of what it finds with -o plan.yaml; "
+        "give a value here");
   if (!open.empty())
-    throw InputError(first, fmt::format("plan: auto leaves {} fields to `pipewright plan`, which writes the scenario "
-                                        "of what it finds with -o plan.yaml: {}; give values here",
-                                        open.size(), fmt::join(open, ", ")));
+    throw InputError(first, "plan",
+                     fmt::format("auto leaves {} fields to `pipewright plan`, which writes the scenario "
+                                 "of what it finds with -o plan.yaml: {}; give values here",
+                                 open.size(), fmt::join(open, ", ")));
   if (scenario.plan.order.value.unsettled())
-    throw InputError(or_else(scenario.plan.order.place, scenario.plan.place),
-                     "plan.order: graph is settled by `pipewright plan`, which writes the order it finds with -o "
+    throw InputError(or_else(scenario.plan.order.place, scenario.plan.place), "plan.order",
+                     "graph is settled by `pipewright plan`, which writes the order it finds with -o "
                      "plan.yaml, and by simulate, compare, sweep and check; list the order here");
 }
 
@@ -294,7 +298,7 @@ void check_whole_plan(const Scenario& scenario) {
   const std::string partition = fmt::format("plan.partition: {}", partitioner_of(plan.partition.value)->name);
   PlanErrors errors;
   const auto contradiction = [&](const Place& place, std::string_view key, const std::string& what) {
-    errors.add(or_else(place, plan.place), fmt::format("plan.{}: {}", key, what));
+    errors.add(or_else(place, plan.place), fmt::format("plan.{}", key), what);
   };
   const std::array<const Place*, 3> places = {&plan.stages.place, &plan.replicas.place, &plan.placement_place};
   for (std::size_t i = 0; i < kSetByWholePlan.size(); ++i) {
@@ -325,11 +329,11 @@ void check_whole_plan(const Scenario& scenario) {
                     fmt::format("chooses layers of stages, but {} chooses the stages; write none, selective, blocks or "
                                 "full, or another partition",
                                 partition));
-  if (plan.open.find("schedule") == plan.open.end() && plan.schedule.value != "pipedream" &&
-      plan.schedule.value != "1f1b" && find_schedule(plan.schedule.value) != nullptr)
+  const ScheduleRule* rule = find_schedule(plan.schedule.value);
+  if (plan.open.find("schedule") == plan.open.end() && rule != nullptr && rule->searched_with_replicas == 0)
     contradiction(plan.schedule.place, "schedule",
-                  fmt::format("{}, but {} is for pipedream or 1f1b; write one of them, or another partition",
-                              plan.schedule.value, partition));
+                  fmt::format("{}, but {} is for {}; write one of them, or another partition", plan.schedule.value,
+                              partition, listed(searched_schedules(&ScheduleRule::searched_with_replicas), "or")));
   errors.throw_if_any();
 }
 
@@ -393,16 +397,18 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
     refuse_classes(scenario.cluster, or_else(request.partition.place, request.place),
                    fmt::format("plan.partition: {}", asked->name));
   if (makes_whole_plan(request)) return whole_plan(scenario, cost);
-  if (find_schedule(request.schedule.value) == nullptr)
-    errors.add(or_else(request.schedule.place, request.place),
-               "plan.schedule: " + unknown_or_begun(request.schedule.value, schedule_names()));
+  const ScheduleRule* rule = find_schedule(request.schedule.value);
+  if (rule == nullptr)
+    errors.add(or_else(request.schedule.place, request.place), "plan.schedule",
+               unknown_or_begun(request.schedule.value, schedule_names()));
   if (!check_counts(scenario, errors)) errors.throw_if_any();
 
   Plan plan;
   plan.schedule = request.schedule.value;
+  if (rule != nullptr) plan.facts = rule->facts;
   plan.stages = static_cast<int>(request.stages.value);
   plan.virtual_stages = static_cast<int>(request.virtual_stages.value);
-  if (plan.schedule == "file" && request.given) {
+  if (rule != nullptr && rule->from_file && request.given) {
     plan.given = request.given;
     plan.chunk_order = request.given->chunk_order;
   }

@@ -1,7 +1,6 @@
 #include "planner/layer_order.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <limits>
 #include <map>
@@ -13,17 +12,16 @@
 #include <fmt/format.h>
 
 #include "planner/graph_cut.hpp"
-#include "planner/one_class.hpp"
 #include "planner/partitioners/min_max.hpp"
+#include "planner/plan_errors.hpp"
 #include "planner/search/better.hpp"
 #include "planner/search/candidate.hpp"
+#include "planner/search/deadline.hpp"
 #include "planner/search/replicas.hpp"
 #include "planner/search/space.hpp"
 
 namespace pipewright {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
@@ -83,17 +81,17 @@ void check_partition(const Scenario& scenario) {
   refuse_classes(scenario.cluster, place_of(scenario), "plan.order: graph");
   if (std::holds_alternative<LayerCounts>(plan.partition.value) ||
       std::holds_alternative<CutLayers>(plan.partition.value))
-    throw InputError(place_of(scenario),
-                     "plan.order: graph chooses the order by where its best cut lies, and plan.partition gives the "
+    throw InputError(place_of(scenario), "plan.order",
+                     "graph chooses the order by where its best cut lies, and plan.partition gives the "
                      "cuts; list the order, or write partition: balanced");
   const std::vector<Recompute>& modes = plan.recompute.value;
   if (std::find(modes.begin(), modes.end(), Recompute::Layers) != modes.end())
-    throw InputError(place_of(scenario),
-                     "plan.order: graph chooses the order, and plan.recompute lists layers by their place in it; list "
+    throw InputError(place_of(scenario), "plan.order",
+                     "graph chooses the order, and plan.recompute lists layers by their place in it; list "
                      "the order, or write recompute: knapsack");
   if (asks_for_replicas(scenario))
-    throw InputError(place_of(scenario),
-                     "plan.order: graph is for a number of stages without replicas of their own, and this plan leaves "
+    throw InputError(place_of(scenario), "plan.order",
+                     "graph is for a number of stages without replicas of their own, and this plan leaves "
                      "both to the planner; write another partition (and no replicas: auto), or order: model");
 }
 
@@ -181,23 +179,25 @@ class OrderSearch {
         options_(options),
         space_(layouts_of(scenario_)),
         evaluator_(scenario_),
-        begin_(Clock::now()) {}
+        deadline_(options.time_limit, options.stop) {}
 
   SearchResult answer() {
     find_orders();
     SearchResult model = search(scenario_, within_time());
     take(model);
     for (const auto& [order, stages] : stages_of_) {
-      if (stop()) {
+      if (deadline_.over()) {
         all_bounded_ = false;
         break;
       }
       auto there = search(restricted(order, stages), within_time());
       take(there);
     }
-    if (!merged_ && !ended_.empty() && std::holds_alternative<Infeasible>(model))
-      return NoPlanYet{
-          ended_, space_.layouts, 0, {"in the model's order no plan fits; not all other orders were looked at"}};
+    if (!merged_ && deadline_.ended() != Ended::No && std::holds_alternative<Infeasible>(model))
+      return NoPlanYet{deadline_.ended(),
+                       space_.layouts,
+                       0,
+                       {"in the model's order no plan fits; not all other orders were looked at"}};
     if (!merged_) return model;  // why there is none
     finish();
     return std::move(*merged_);
@@ -209,18 +209,9 @@ class OrderSearch {
     return {layout.stages, layout.tensor_parallel, layout.sequence_parallel, layout.micro_batch_size};
   }
 
-  double left() const {
-    const std::chrono::duration<double> passed = Clock::now() - begin_;
-    return options_.time_limit - passed.count();
-  }
-  bool stop() {
-    if (options_.stop && options_.stop()) ended_ = "interrupted";
-    if (ended_.empty() && left() <= 0) ended_ = "the time limit";
-    return !ended_.empty();
-  }
   SearchOptions within_time() const {
     SearchOptions options = options_;
-    options.time_limit = std::max(left(), options_.time_limit * 0.1);
+    options.time_limit = std::max(deadline_.left(), options_.time_limit * 0.1);
     return options;
   }
 
@@ -234,7 +225,7 @@ class OrderSearch {
     for (const LayoutGroup& group : space_.groups)
       layouts.emplace(key(group.first), &group.first);
     for (const auto& [key, layout] : layouts) {
-      if (left() < options_.time_limit / 2 || (options_.stop && options_.stop())) break;
+      if (deadline_.left() < options_.time_limit / 2 || deadline_.asked_to_stop()) break;
       const LayerCosts costs = evaluator_.cost(*layout).layers(layout->micro_batch_size);
       OrderFound found = best_order(scenario_.model, work_of(costs, everywhere ? asked.front() : Recompute::None),
                                     std::vector<int>(static_cast<std::size_t>(layout->stages), 1));
@@ -280,7 +271,7 @@ class OrderSearch {
       all.not_simulated[reason] += count;
     if (found.nearest_miss && (!all.nearest_miss || found.nearest_miss->need < all.nearest_miss->need))
       all.nearest_miss = found.nearest_miss;
-    if (all.ended.empty()) all.ended = found.ended;
+    if (all.ended == Ended::No) all.ended = found.ended;
   }
 
   // Of layouts in both orders the better plan stays.
@@ -297,7 +288,7 @@ class OrderSearch {
       if (!known && std::ssize(kept) < options_.top) kept.push_back(std::move(plan));
     }
     all.plans = std::move(kept);
-    if (all.ended.empty()) all.ended = ended_;
+    if (all.ended == Ended::No) all.ended = deadline_.ended();
     const bool one_order = stages_of_.empty() && one_order_only(scenario_.model);
     const double bound =
         (one_order || !evaluator_.cuts_open()) && all_bounded_ ? least_ : std::min(least_, bound_of_all_orders());
@@ -313,7 +304,7 @@ class OrderSearch {
 
   // Where one order is all, its search has said it.
   std::string gap_of_orders(const SearchAnswer& all) const {
-    if (!all.ended.empty() || all.proven() || (all.bound > 0 && all.gap() <= options_.gap)) return "";
+    if (all.ended != Ended::No || all.proven() || (all.bound > 0 && all.gap() <= options_.gap)) return "";
     if (!all.gap_left.empty() && all.bound >= least_) return all.gap_left;
     return "bounds that hold for every order of the layers are those of the work and of the largest stage alone";
   }
@@ -342,14 +333,13 @@ class OrderSearch {
   const SearchOptions& options_;
   const Space space_;
   Evaluator evaluator_;
-  Clock::time_point begin_;
+  Deadline deadline_;
   std::map<Key, Time> bounds_;                               // least bottleneck of all orders
   std::map<int, OrderFound> by_stages_;                      // of the first layout of so many stages
   std::map<std::vector<LayerId>, std::set<int>> stages_of_;  // orders better than the model's, and for which stages
   std::optional<SearchAnswer> merged_;
   double least_ = kInfinite;  // bound of the searches that have one
   bool all_bounded_ = true;   // the others have no plan, for certain
-  std::string ended_;
 };
 
 }  // namespace
@@ -357,8 +347,8 @@ class OrderSearch {
 SearchResult search_orders(const Scenario& scenario, const SearchOptions& options) {
   check_partition(scenario);
   if (!scenario.plan.replicas.value.empty())
-    throw InputError(place_of(scenario),
-                     "plan.order: graph finds orders for stages without replicas here, and plan.replicas is given; "
+    throw InputError(place_of(scenario), "plan.order",
+                     "graph finds orders for stages without replicas here, and plan.replicas is given; "
                      "leave one of them out, or list the order");
   return OrderSearch(scenario, options).answer();
 }

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/cost/cost_model.hpp"
-#include "core/plan/scenario.hpp"
+#include "core/question/scenario.hpp"
 #include "planner/search/search.hpp"
 
 namespace pipewright {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/measured.hpp"
-#include "core/plan/scenario.hpp"
+#include "core/answers/measured.hpp"
+#include "core/question/scenario.hpp"
 
 namespace pipewright {
 

@@ -86,9 +86,9 @@ class Search {
 }  // namespace
 
 Fit fit(const MeasuredTable& table, const std::vector<MeasuredRun>& runs, const ScenarioOf& scenario) {
-  if (table.constants.empty()) throw InputError(table.place, "measured.constants: nothing to fit");
+  if (table.constants.empty()) throw InputError(table.place, "measured.constants", "nothing to fit");
   if (std::none_of(runs.begin(), runs.end(), [](const MeasuredRun& run) { return run.fitted; }))
-    throw InputError(table.place, "measured.fit_every: no line to fit on; use a smaller number");
+    throw InputError(table.place, "measured.fit_every", "no line to fit on; use a smaller number");
   return Search(table, runs, scenario).found();
 }
 

@@ -14,17 +14,20 @@ std::vector<DeviceId> listed_placement(const Scenario& scenario, const std::vect
   const Place& place = or_else(scenario.plan.placement_place, scenario.plan.place);
   const std::int64_t devices = scenario.cluster.devices();
   if (list.size() != static_cast<std::size_t>(workers))
-    throw InputError(place, fmt::format("plan.placement: {} devices for {}; give one per worker, copy by copy",
-                                        list.size(), counted(workers, "worker")));
+    throw InputError(
+        place, "plan.placement",
+        fmt::format("{} devices for {}; give one per worker, copy by copy", list.size(), counted(workers, "worker")));
   std::vector<DeviceId> placement;
   std::vector<bool> taken(static_cast<std::size_t>(devices));
   for (const auto device : list) {
     if (device < 0 || device >= devices)
-      throw InputError(place, fmt::format("plan.placement: no device {}; the cluster has 0..{}", device, devices - 1));
+      throw InputError(place, "plan.placement",
+                       fmt::format("no device {}; the cluster has 0..{}", device, devices - 1));
     if (group > 1 && device > devices - group)
-      throw InputError(place, fmt::format("plan.placement: a worker of {} devices cannot begin at device {}; the "
-                                          "last one of the cluster is {}",
-                                          group, device, devices - 1));
+      throw InputError(place, "plan.placement",
+                       fmt::format("a worker of {} devices cannot begin at device {}; the "
+                                   "last one of the cluster is {}",
+                                   group, device, devices - 1));
     for (std::int64_t member = device; member < device + group; ++member) {
       if (taken[static_cast<std::size_t>(member)])
         throw InputError(
@@ -70,11 +73,10 @@ std::vector<DeviceId> placement(const Scenario& scenario, const Plan& plan) {
 void refuse_mixed(const Scenario& scenario, const Plan& plan) {
   const std::string mixed = mixed_classes(plan, scenario.cluster);
   if (!mixed.empty())
-    throw InputError(
-        or_else(scenario.plan.placement_place, scenario.plan.place),
-        fmt::format("plan.placement: {}; the classes of this cluster begin at devices {}: give every stage "
-                    "devices of one, or write partition: suffix_dp",
-                    mixed, class_beginnings(scenario.cluster)));
+    throw InputError(or_else(scenario.plan.placement_place, scenario.plan.place), "plan.placement",
+                     fmt::format("{}; the classes of this cluster begin at devices {}: give every stage "
+                                 "devices of one, or write partition: suffix_dp",
+                                 mixed, class_beginnings(scenario.cluster)));
 }
 
 }  // namespace pipewright

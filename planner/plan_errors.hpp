@@ -9,48 +9,39 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "core/check.hpp"
-#include "core/plan/too_large.hpp"
+#include "core/cluster/cluster.hpp"
 
 namespace pipewright {
 
 // Errors of independent parts of the plan, so that one run names them all.
 class PlanErrors {
  public:
-  void add(const Place& place, const std::string& message) { keep(head(place) + message, false); }
-  std::size_t count() const { return lines_.size(); }
+  void add(const Place& place, const std::string& key, const std::string& text) { keep({place, key, text}); }
+  std::size_t count() const { return faults_.size(); }
   // What `step` throws is kept; the steps after it still run.
   void attempt(const auto& step) {
     try {
       step();
     } catch (const OverflowError&) {
       throw;  // whoever knows the file adds it
-    } catch (const TooLarge& error) {
-      keep(error.what(), true);
     } catch (const InputError& error) {
-      keep(error.what(), false);
+      for (const Fault& fault : error.faults())
+        keep(fault);
     }
   }
-  // TooLarge where nothing but the size stands against the plan.
   void throw_if_any() const {
-    if (lines_.empty()) return;
-    const std::string all = fmt::format("{}", fmt::join(lines_, "\n"));
-    if (only_too_large_) throw TooLarge(all);
-    throw InputError(all);
+    if (!faults_.empty()) throw InputError(faults_);
   }
 
  private:
   // Once, however many steps say it.
-  void keep(std::string line, bool too_large) {
-    if (std::find(lines_.begin(), lines_.end(), line) != lines_.end()) return;
-    lines_.push_back(std::move(line));
-    only_too_large_ &= too_large;
+  void keep(Fault fault) {
+    if (std::find(faults_.begin(), faults_.end(), fault) == faults_.end()) faults_.push_back(std::move(fault));
   }
 
-  std::vector<std::string> lines_;
-  bool only_too_large_ = true;
+  std::vector<Fault> faults_;
 };
 
 // "1 stage", "2 stages"
@@ -58,13 +49,16 @@ inline std::string counted(std::int64_t n, std::string_view what) {
   return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
 }
 
-// The first line of a message without its place: "plan.yaml:3:7: plan.bucket: buckets of 1 B ..." from the key on.
-inline std::string without_place(const std::string& message) {
-  const std::string line = message.substr(0, message.find('\n'));
-  std::size_t at = std::string::npos;
-  for (const char* key : {": plan.", ": plan:", ": training.", ": training:"})
-    at = std::min(at, line.find(key));
-  return at == std::string::npos ? line : line.substr(at + 2);
+// What looks at the times and memory of one device class alone cannot answer for a cluster of several: it says so.
+constexpr const char* kPlanSearch = "the search for the best plan";
+// Throws InputError at `place` where the cluster has several classes; `who`: "plan.partition: balanced".
+inline void refuse_classes(const Cluster& cluster, const Place& place, const std::string& who) {
+  if (cluster.classes() == 1) return;
+  throw InputError(place,
+                   fmt::format("{} knows devices of one class, and the cluster has {}; write "
+                               "plan.partition: suffix_dp, which chooses the class of every stage, or simulate the "
+                               "layers of each stage with plan.placement, or leave out cluster.other_nodes",
+                               who, cluster.devices_in_words()));
 }
 
 inline const Place& or_else(const Place& place, const Place& otherwise) {

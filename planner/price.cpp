@@ -4,6 +4,7 @@
 #include "sim/at_load.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/steady_state.hpp"
+#include "sim/summarize.hpp"
 
 namespace pipewright {
 
@@ -34,7 +35,7 @@ std::optional<SteadyState> steady_state_of(const Schedule& schedule, const StepC
 }
 
 Engine engine_of(const Timeline& timeline) {
-  return timeline.engine == "event queue" ? Engine::EventQueue : Engine::StaticOrder;
+  return timeline.engine == EngineRan::EventQueue ? Engine::EventQueue : Engine::StaticOrder;
 }
 
 std::int64_t run_size(const Schedule& schedule, const StepCosts& costs) {

@@ -3,9 +3,9 @@
 
 #include <optional>
 
+#include "core/answers/report.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/plan/plan.hpp"
-#include "core/plan/report.hpp"
 #include "sim/simulate.hpp"
 
 namespace pipewright {

@@ -17,6 +17,7 @@
 #include "planner/what_if/bytes_text.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/steady_state.hpp"
+#include "sim/summarize.hpp"
 
 namespace pipewright {
 namespace {
@@ -195,7 +196,7 @@ class Search {
   };
 
   void reject(const Plan& plan, const Excess& excess, bool promising) {
-    ++answer_.rejected["memory"];
+    ++answer_.too_large;
     if (promising) ++promising_rejected_;
     if (answer_.missing != Bytes{} && answer_.missing <= excess.bytes) return;
     answer_.missing = excess.bytes;

@@ -49,7 +49,8 @@ struct ReplicatedAnswer {
   std::vector<ReplicatedPlan> ranking;  // best first, no replicas (and classes) twice; empty: nothing fits
   Time lower_bound;  // of the step of any contiguous plan of one chunk per stage on these workers; kNever: none fits
   std::int64_t candidates = 0, simulated = 0;
-  std::map<std::string, std::int64_t> rejected;  // by reason
+  std::int64_t too_large = 0;                    // rejected for memory
+  std::map<std::string, std::int64_t> rejected;  // for other reasons
   std::string nearest_miss;                      // of those that do not fit the one that misses least; ""
   Bytes missing;                                 // on its fullest device
   bool interrupted = false;

@@ -78,7 +78,7 @@ std::optional<double> baseline_of(Variant& variant, const Expectation& row) {
     case Baseline::Kind::BubbleFormula: {
       const Answer& answer = variant.answer();
       const auto formula = find_schedule(answer.plan.schedule)->bubble(answer.schedule.shape);
-      if (!formula) throw InputError("baseline: " + answer.plan.schedule + " has no textbook bubble; write none");
+      if (!formula) throw InputError(Place{}, "baseline", answer.plan.schedule + " has no textbook bubble; write none");
       return static_cast<double>(formula->numerator) / static_cast<double>(formula->denominator);
     }
     case Baseline::Kind::BubbleRate: {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/expectation.hpp"
-#include "core/plan/scenario.hpp"
+#include "core/answers/expectation.hpp"
+#include "core/question/scenario.hpp"
 
 namespace pipewright {
 

@@ -34,19 +34,19 @@ std::vector<LayerRange> by_counts(const Scenario& scenario, const std::vector<st
   const auto parts = static_cast<std::size_t>(scenario.plan.stages.value * scenario.plan.virtual_stages.value);
   const Place& place = or_else(scenario.plan.partition.place, scenario.plan.place);
   if (counts.size() != parts)
-    throw InputError(place, fmt::format("plan.partition: {} layer counts for {}; give {}", counts.size(),
-                                        parts_in_words(scenario), parts));
+    throw InputError(place, "plan.partition",
+                     fmt::format("{} layer counts for {}; give {}", counts.size(), parts_in_words(scenario), parts));
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] < 1)
-      throw InputError(
-          place, fmt::format("plan.partition: {} layers for stage {}; every one holds at least one", counts[i], i));
+      throw InputError(place, "plan.partition",
+                       fmt::format("{} layers for stage {}; every one holds at least one", counts[i], i));
     sum = checked_sum(sum, counts[i], "plan.partition: the sum of the layer counts");
   }
   if (sum != layers)
-    throw InputError(place,
-                     fmt::format("plan.partition: the counts sum to {}, the model has {}; cover every layer once",
-                                 counted(sum, "layer"), layers));
+    throw InputError(
+        place, "plan.partition",
+        fmt::format("the counts sum to {}, the model has {}; cover every layer once", counted(sum, "layer"), layers));
   return ranges_of(counts);
 }
 
@@ -56,18 +56,18 @@ std::vector<LayerRange> by_cuts(const Scenario& scenario, const std::vector<std:
   const Place& place = or_else(scenario.plan.partition.place, scenario.plan.place);
   if (first.size() + 1 != parts)
     throw InputError(
-        place,
-        fmt::format("plan.partition: {} for {}; give {}, the first layer of every stage but the first",
+        place, "plan.partition",
+        fmt::format("{} for {}; give {}, the first layer of every stage but the first",
                     counted(static_cast<std::int64_t>(first.size()), "cut"), parts_in_words(scenario), parts - 1));
   std::int64_t before = 0;
   std::vector<std::int64_t> counts;
   for (const auto cut : first) {
     if (cut < 1 || cut >= layers)
-      throw InputError(place, fmt::format("plan.partition: cut at layer {}, but a cut lies inside the model: use 1..{}",
-                                          cut, layers - 1));
+      throw InputError(place, "plan.partition",
+                       fmt::format("cut at layer {}, but a cut lies inside the model: use 1..{}", cut, layers - 1));
     if (cut <= before)
-      throw InputError(
-          place, fmt::format("plan.partition: cut at layer {} after a cut at layer {}; cuts must grow", cut, before));
+      throw InputError(place, "plan.partition",
+                       fmt::format("cut at layer {} after a cut at layer {}; cuts must grow", cut, before));
     counts.push_back(cut - before);
     before = cut;
   }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/plan/plan.hpp"
-#include "core/plan/scenario.hpp"
+#include "core/question/scenario.hpp"
 
 namespace pipewright {
 

@@ -8,7 +8,7 @@
 
 #include "core/cost/framework_memory.hpp"
 #include "core/cost/memory_model.hpp"
-#include "core/plan/memory_anchor.hpp"
+#include "core/question/memory_anchor.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {
@@ -175,8 +175,8 @@ int workers_of_class(const Plan& shell, const Cluster& cluster, int device_class
   const int t = shell.tensor_parallel, nodes = cluster.nodes_of(device_class);
   const int devices = nodes * cluster.devices_per_node;
   if (t > devices)
-    throw InputError(cluster.place,
-                     fmt::format("plan.tensor_parallel: {} devices per worker, the cluster has {}{}", t, devices,
+    throw InputError(cluster.place, "plan.tensor_parallel",
+                     fmt::format("{} devices per worker, the cluster has {}{}", t, devices,
                                  cluster.classes() > 1 ? " x " + cluster.device_of(device_class).name : std::string()));
   const bool whole =
       t <= cluster.devices_per_node ? cluster.devices_per_node % t == 0 : t % cluster.devices_per_node == 0;

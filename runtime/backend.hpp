@@ -23,7 +23,7 @@
 #include "core/cluster/measured_terms.hpp"
 #include "core/ids.hpp"
 #include "core/model/program.hpp"
-#include "core/plan/scenario.hpp"
+#include "core/question/scenario.hpp"
 #include "core/units.hpp"
 #include "kernels/dropout_mask.hpp"
 #include "runtime/device_memory.hpp"

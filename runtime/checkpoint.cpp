@@ -115,12 +115,12 @@ class FileIn {
   explicit FileIn(std::string path) : path_(std::move(path)), file_(path_, O_RDONLY | O_NONBLOCK) {
     if (file_.number() < 0) broken(path_, "cannot be read: " + reason());
     struct stat about {};
-    if (::fstat(file_.number(), &about) != 0 || !S_ISREG(about.st_mode)) broken(path_, "is no regular file");
+    if (::fstat(file_.number(), &about) != 0 || !S_ISREG(about.st_mode)) broken(path_, "is not a regular file");
     Head head;
     const Head expected;
-    if (about.st_size < kAround) broken(path_, fmt::format("{} B are no file of a checkpoint", about.st_size));
+    if (about.st_size < kAround) broken(path_, fmt::format("{} B are not files of a checkpoint", about.st_size));
     get(std::as_writable_bytes(std::span(&head, 1)));
-    if (head.letters != expected.letters) broken(path_, "is no file of a checkpoint of pipewright");
+    if (head.letters != expected.letters) broken(path_, "is not a file of a checkpoint of pipewright");
     if (head.byte_order != kByteOrder) broken(path_, "was written by a machine with another order of bytes");
     if (head.format != kFormat)
       broken(path_, fmt::format("has format {}, this pipewright reads {}", head.format, kFormat));
@@ -244,7 +244,7 @@ Checkpoints::Checkpoints(std::string folder, int every, int steps, std::vector<M
   std::error_code ignored;
   if (!fs::is_directory(folder_, ignored))
     throw InputError(fmt::format("--checkpoint {}: {}; name a folder", folder_.empty() ? "\"\"" : folder_,
-                                 folder_.empty() ? "is no name"
+                                 folder_.empty() ? "is not a name"
                                  : error         ? system_words(error.value())
                                                  : "is not a folder"));
   if (::access(folder_.c_str(), W_OK | X_OK) != 0)

@@ -240,7 +240,7 @@ std::unique_ptr<Data> image_data(std::vector<unsigned char> images, std::vector<
   if (images.size() < 16 || big_endian(images, 0) != 0x803)
     throw InputError(name + ": no IDX file of images (magic number 2051)");
   if (labels.size() < 8 || big_endian(labels, 0) != 0x801)
-    throw InputError(name + ": its labels are no IDX file of labels (magic number 2049)");
+    throw InputError(name + ": its labels are not an IDX file of labels (magic number 2049)");
   const std::int64_t count = big_endian(images, 4), height = big_endian(images, 8), width = big_endian(images, 12);
   if (height > shape.values || width > shape.values || height * width != shape.values)
     throw InputError(fmt::format("{}: images of {} x {} do not fit the model's input of {} values", name, height, width,

@@ -58,8 +58,8 @@ std::optional<Launch> of(const Names& names, const Environment& variables) {
   Launch launch{number(names.rank, rank, 0, kMostRanks - 1), number(size_name, size, 1, kMostRanks),
                 fmt::format("{} and {}", names.rank, size_name)};
   if (launch.rank >= launch.size)
-    throw InputError(
-        fmt::format("{}={} is no rank of {}={}: ranks count from 0", names.rank, launch.rank, size_name, launch.size));
+    throw InputError(fmt::format("{}={} is not a rank of {}={}: ranks count from 0", names.rank, launch.rank, size_name,
+                                 launch.size));
   return launch;
 }
 
@@ -130,9 +130,9 @@ int local_rank(const Environment& variables) {
 MeetingPoint meeting_point(const Environment& variables) {
   const char *const host = variables("MASTER_ADDR"), *const port = variables("MASTER_PORT");
   if (host == nullptr || *host == '\0' || port == nullptr)
-    throw InputError(
-        "run.transport: tcp needs MASTER_ADDR (the host of rank 0) and MASTER_PORT (a free port there) in the "
-        "environment, the same for all ranks, e.g. MASTER_ADDR=localhost MASTER_PORT=29500");
+    throw InputError(Place{}, "run.transport",
+                     "tcp needs MASTER_ADDR (the host of rank 0) and MASTER_PORT (a free port there) in the "
+                     "environment, the same for all ranks, e.g. MASTER_ADDR=localhost MASTER_PORT=29500");
   MeetingPoint point{host, number("MASTER_PORT", port, 1, 65535), secret(variables)};
   const char* const store = variables("TORCHELASTIC_USE_AGENT_STORE");
   if (store != nullptr && std::string_view(store) == "True" && point.port < 65535) ++point.port;

@@ -53,7 +53,8 @@ void agree_on_nccl(Ranks& ranks, const NcclHere& here) {
   const std::vector<Blob> all =
       ranks.gathered(BytesOut().put(here.missing).put(version).put(here.gpu).put(here.machine).bytes());
   const Blob told = ranks.broadcast(BytesOut().put(ranks.first() ? verdict(all) : std::string()).bytes());
-  if (const std::string why = BytesIn(told).text(); !why.empty()) throw InputError("run.transport: nccl: " + why);
+  if (const std::string why = BytesIn(told).text(); !why.empty())
+    throw InputError(Place{}, "run.transport", "nccl: " + why);
 }
 
 AroundWire by_nccl(Ranks& ranks, const RunPlan& run, std::shared_ptr<const NcclLibrary> library, NcclQueueMaker queue,
@@ -68,7 +69,8 @@ AroundWire by_nccl(Ranks& ranks, const RunPlan& run, std::shared_ptr<const NcclL
   }
   const Blob told = ranks.broadcast(BytesOut().put(failed).put(ids).bytes());
   BytesIn in(told);
-  if (const std::string why = in.text(); !why.empty()) throw InputError("run.transport: nccl: rank 0: " + why);
+  if (const std::string why = in.text(); !why.empty())
+    throw InputError(Place{}, "run.transport", "nccl: rank 0: " + why);
   ids = in.list<NcclId>();
   return [self = ranks.rank(), &run, library = std::move(library), ids = std::move(ids), queue = std::move(queue),
           timeout_s](std::unique_ptr<Transport> words) {

@@ -201,7 +201,7 @@ std::string known_operations() {
 std::string reason(std::string_view operation) {
   if (operation == "batch_norm")
     return " (its statistics are over the micro-batch: gradients would depend on the number of micro-batches, and the "
-           "running averages are no trained values; use layer_norm)";
+           "running averages are not trained values; use layer_norm)";
   if (operation == "dropout") return " (its masks are random; set it to 0)";
   if (operation == "tied_embedding") return " (its table is another layer's; give it one of its own)";
   return "";

@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 
 #include "core/check.hpp"
-#include "core/cost/profile.hpp"
 #include "core/model/program.hpp"
 #include "core/plain_words.hpp"
+#include "core/question/profile.hpp"
 #include "kernels/nccl.hpp"
 #include "runtime/checkpoint.hpp"
 #include "runtime/hash.hpp"

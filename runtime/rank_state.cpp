@@ -40,7 +40,7 @@ Ranks::State::State(std::unique_ptr<Wire> wire, double timeout_s)
 void Ranks::State::begin(const FrameHeader& header) {
   const std::lock_guard lock(mutex_);
   const auto sane = [](bool condition) {
-    if (!condition) throw std::runtime_error("it sent what is no message of ours");
+    if (!condition) throw std::runtime_error("it sent what is not a message of ours");
   };
   sane(header.from >= 0 && header.from < size() && header.bytes >= 0);
   if (header.kind == kMessage)
@@ -297,7 +297,7 @@ void Ranks::State::fill(Slot& slot, const Blob& body, std::int64_t number) {
 Ranks::State::Slot& Ranks::State::slot_of(const FrameHeader& header) {
   if (header.id < 0 || static_cast<std::size_t>(header.id) >= slots_.size() || header.slot < 0 ||
       static_cast<std::size_t>(header.slot) >= slots_[static_cast<std::size_t>(header.id)].size())
-    throw std::runtime_error("it sent what is no message of ours");
+    throw std::runtime_error("it sent what is not a message of ours");
   return slots_[static_cast<std::size_t>(header.id)][static_cast<std::size_t>(header.slot)];
 }
 void Ranks::State::forget_mail(int from, bool spare) {

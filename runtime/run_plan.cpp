@@ -378,8 +378,8 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
   if (plan.gradient_sync == GradientSync::Blocking && !schedule.positions.empty() &&
       std::any_of(schedule.positions.begin(), schedule.positions.end(),
                   [](const Lane& lane) { return !lane.collective.empty(); }))
-    throw InputError(model.place,
-                     "plan.gradient_sync: a run sends gradients off as soon as they are complete; use "
+    throw InputError(model.place, "plan.gradient_sync",
+                     "a run sends gradients off as soon as they are complete; use "
                      "overlapped or at_once");
   for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
     RunChunk chunk;

@@ -1,5 +1,6 @@
 #include "runtime/runnable.hpp"
 
+#include <algorithm>
 #include <array>
 #include <set>
 #include <string>
@@ -67,31 +68,29 @@ const char* name_of(Precision precision) {
 }
 
 void check_runnable(const Plan& plan, const Model& model, const Training& training, const Backend& backend) {
-  std::string errors;
-  const auto refuse = [&](const std::string& why) {
-    errors += std::string(errors.empty() ? "" : "\n") + head(training.place) + why;
-  };
+  std::vector<Fault> faults;
+  const auto refuse = [&](const char* key, const std::string& why) { faults.push_back({training.place, key, why}); };
   if (training.precision != backend.precision())
-    refuse("training.precision: backend " + backend.name() + " computes in " + name_of(backend.precision()));
+    refuse("training.precision", "backend " + backend.name() + " computes in " + name_of(backend.precision()));
   else if (gradient_bytes(training).value != 4)
-    refuse("training.gradient_precision: a run sums gradients in fp32; write gradient_precision: fp32");
-  if (plan.tensor_parallel > 1) refuse("plan.tensor_parallel: a run has one device per worker; use 1");
+    refuse("training.gradient_precision", "a run sums gradients in fp32; write gradient_precision: fp32");
+  if (plan.tensor_parallel > 1) refuse("plan.tensor_parallel", "a run has one device per worker; use 1");
   if (training.zero > 0)
-    errors += std::string(errors.empty() ? "" : "\n") + head(training.zero_place) +
-              "training.zero: a run keeps the optimizer's states whole; use 0";
+    faults.push_back({training.zero_place, "training.zero", "a run keeps the optimizer's states whole; use 0"});
   if (training.framework != FrameworkMemory{})
-    refuse("training.framework: only predictions use it; a real run holds the tensors of its operators; leave it out");
-  std::set<std::string> told;
+    refuse("training.framework",
+           "only predictions use it; a real run holds the tensors of its operators; leave it out");
+  std::set<std::string> reported;
   for (const Layer& layer : model.layers)
-    if (const std::string why = refusal(model, layer, backend); !why.empty() && told.insert(why).second)
-      errors += (errors.empty() ? "" : "\n") + head(layer.place) + "layer \"" + layer.name + "\" cannot be run: " + why;
-  if (const std::string why = refusal_of_losses(model); !why.empty() && errors.empty())
-    errors = head(model.place) + why;
-  for (const Recompute mode : plan.recompute)
-    if (mode != Recompute::None && mode != Recompute::Full && told.insert("recompute").second)
-      errors += std::string(errors.empty() ? "" : "\n") + head(model.place) +
-                "plan.recompute: a run keeps everything (none) or the boundary of a stage (full)";
-  if (!errors.empty()) throw InputError(errors);
+    if (const std::string why = refusal(model, layer, backend); !why.empty() && reported.insert(why).second)
+      faults.push_back({layer.place, "", "layer \"" + layer.name + "\" cannot be run: " + why});
+  if (const std::string why = refusal_of_losses(model); !why.empty() && faults.empty())
+    faults.push_back({model.place, "", why});
+  if (std::any_of(plan.recompute.begin(), plan.recompute.end(),
+                  [](Recompute mode) { return mode != Recompute::None && mode != Recompute::Full; }))
+    faults.push_back(
+        {model.place, "plan.recompute", "a run keeps everything (none) or the boundary of a stage (full)"});
+  if (!faults.empty()) throw InputError(std::move(faults));
 }
 
 }  // namespace pipewright

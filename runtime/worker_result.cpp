@@ -48,7 +48,7 @@ void add_rounds(WorkerResult& result, WorkerResult&& more) {
 
 Timeline timeline_of(const std::vector<WorkerResult>& workers, std::size_t step) {
   Timeline timeline;
-  timeline.engine = "real run";
+  timeline.engine = EngineRan::RealRun;
   std::int64_t zero = 0;
   for (const WorkerResult& worker : workers)
     zero = zero == 0 ? worker.steps.at(step).began : std::min(zero, worker.steps.at(step).began);

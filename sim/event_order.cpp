@@ -106,7 +106,7 @@ class EventOrder {
     return {.workers = std::move(times_),
             .transfers = std::move(transfers_),
             .makespan = makespan,
-            .engine = "event queue",
+            .engine = EngineRan::EventQueue,
             .engine_reason = links_ ? "transfers share links" : "every transfer has its route alone"};
   }
 

@@ -105,7 +105,7 @@ class Relaxation {
     return {.workers = std::move(times_),
             .transfers = std::move(transfers_),
             .makespan = makespan,
-            .engine = "static order",
+            .engine = EngineRan::StaticOrder,
             .engine_reason = "every worker's order is fixed"};
   }
 

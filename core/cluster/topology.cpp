@@ -8,39 +8,38 @@ namespace {
 
 void require_rate(const Cluster& cluster, const char* key, Bandwidth bandwidth) {
   if (bandwidth.value > 0 && std::isfinite(bandwidth.value)) return;
-  throw InputError(cluster.place, std::string("cluster.") + key +
-                                      ": must be larger than 0; write e.g. \"25 GB/s\", or " +
-                                      "`ideal` where transfers shall take no time");
+  throw InputError(cluster.place, std::string("cluster.") + key,
+                   "must be larger than 0; write e.g. \"25 GB/s\", or `ideal` where transfers shall take no time");
 }
 
 void require_sound(const Cluster& cluster) {
-  const auto refuse = [&](const std::string& message) { throw InputError(cluster.place, message); };
-  if (cluster.nodes < 1) refuse("cluster.nodes: " + std::to_string(cluster.nodes) + "; must be at least 1");
+  const auto refuse = [&](const char* key, std::string text) { throw InputError(cluster.place, key, std::move(text)); };
+  if (cluster.nodes < 1) refuse("cluster.nodes", std::to_string(cluster.nodes) + "; must be at least 1");
   if (cluster.devices_per_node < 1)
-    refuse("cluster.devices_per_node: " + std::to_string(cluster.devices_per_node) + "; must be at least 1");
+    refuse("cluster.devices_per_node", std::to_string(cluster.devices_per_node) + "; must be at least 1");
   if (std::int64_t{cluster.nodes} * cluster.devices_per_node > kMostDevices)
-    refuse("cluster: " + std::to_string(std::int64_t{cluster.nodes} * cluster.devices_per_node) + " devices; at most " +
-           std::to_string(kMostDevices) + " are supported");
+    refuse("cluster", std::to_string(std::int64_t{cluster.nodes} * cluster.devices_per_node) + " devices; at most " +
+                          std::to_string(kMostDevices) + " are supported");
   if (cluster.nodes > 1 && !cluster.network)
-    refuse("cluster: " + std::to_string(cluster.nodes) + " nodes but no network; add `network:`, or use one node");
+    refuse("cluster", std::to_string(cluster.nodes) + " nodes but no network; add `network:`, or use one node");
   const bool used = cluster.devices_per_node > 1 || (cluster.links.kind == LinkKind::Pcie && cluster.nodes > 1);
   if (used && cluster.links.kind != LinkKind::Ideal) {
     require_rate(cluster, "links.bandwidth", cluster.links.bandwidth);
     if (cluster.links.host_bandwidth) require_rate(cluster, "links.host_bandwidth", *cluster.links.host_bandwidth);
     if (cluster.links.kind == LinkKind::Mesh && !cluster.links.peer_access)
-      refuse(
-          "cluster.links: a mesh joins its devices directly, so `peer_access: false` has no meaning; use kind: pcie");
+      refuse("cluster.links",
+             "a mesh joins its devices directly, so `peer_access: false` has no meaning; use kind: pcie");
     const std::int64_t pairs = std::int64_t{cluster.devices_per_node} * (cluster.devices_per_node - 1);
     if (cluster.links.kind == LinkKind::Mesh && pairs > kMostMeshLinks / cluster.nodes)
-      refuse("cluster.links: a mesh has a link for every ordered pair of devices, here " + std::to_string(pairs) +
-             " in each of " + std::to_string(cluster.nodes) + " nodes; at most " + std::to_string(kMostMeshLinks) +
-             " are supported, use kind: nvswitch");
+      refuse("cluster.links", "a mesh has a link for every ordered pair of devices, here " + std::to_string(pairs) +
+                                  " in each of " + std::to_string(cluster.nodes) + " nodes; at most " +
+                                  std::to_string(kMostMeshLinks) + " are supported, use kind: nvswitch");
   }
   if (cluster.network && !cluster.network->ideal) {
     require_rate(cluster, "network.bandwidth", cluster.network->bandwidth);
     if (!(cluster.network->oversubscription >= 1) || !std::isfinite(cluster.network->oversubscription))
-      refuse("cluster.network.oversubscription: must be at least 1 (1: none)");
-    if (cluster.network->nodes_per_switch < 1) refuse("cluster.network.nodes_per_switch: must be at least 1");
+      refuse("cluster.network.oversubscription", "must be at least 1 (1: none)");
+    if (cluster.network->nodes_per_switch < 1) refuse("cluster.network.nodes_per_switch", "must be at least 1");
   }
 }
 

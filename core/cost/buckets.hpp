@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/plan/plan.hpp"
-#include "core/plan/scenario.hpp"
 #include "core/plan/schedule.hpp"
+#include "core/question/scenario.hpp"
 
 namespace pipewright {
 

@@ -12,7 +12,7 @@
 #include "core/cost/kernel_queue.hpp"
 #include "core/cost/step_costs.hpp"
 #include "core/plan/plan.hpp"
-#include "core/plan/scenario.hpp"
+#include "core/question/scenario.hpp"
 
 namespace pipewright {
 

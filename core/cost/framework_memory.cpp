@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
-#include "core/plan/memory_anchor.hpp"
 #include "core/plan/plan.hpp"
+#include "core/question/memory_anchor.hpp"
 
 namespace pipewright {
 namespace {
@@ -245,8 +245,8 @@ const MemoryCorrection& correction_of(const Scenario& scenario) {
   static const MemoryCorrection none;
   const FrameworkMemory& framework = scenario.training.framework;
   if (framework.anchor && !framework.correction)
-    throw InputError(framework.anchor->place,
-                     "training.framework.anchor: this command does not use it; remove the key");
+    throw InputError(framework.anchor->place, "training.framework.anchor",
+                     "this command does not use it; remove the key");
   return framework.correction ? *framework.correction : none;
 }
 

@@ -37,7 +37,7 @@
 #include <string_view>
 
 #include "core/cost/memory_model.hpp"
-#include "core/plan/framework_memory.hpp"
+#include "core/question/framework_memory.hpp"
 
 namespace pipewright {
 

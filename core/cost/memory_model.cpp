@@ -6,7 +6,7 @@
 #include <set>
 
 #include "core/cost/framework_memory.hpp"
-#include "core/plan/memory_anchor.hpp"
+#include "core/question/memory_anchor.hpp"
 
 namespace pipewright {
 namespace {

@@ -14,7 +14,7 @@
 //
 //     need = peak + reserve + rounding + fragmentation * peak
 //
-// reserve: the device's, and communicators (core/cost/framework_memory.hpp). A measured run (core/plan/memory_anchor.hpp)
+// reserve: the device's, and communicators (core/cost/framework_memory.hpp). A measured run (core/question/memory_anchor.hpp)
 // adds to the peak and multiplies what comes and goes; the sum of tensors stays what it is.
 // rounding: by the device's allocator, a block per layer each for its weights, gradients, optimizer states and stash,
 // and one for the boundary. Which tensors a framework keeps is not the same everywhere: where the activations follow
@@ -106,7 +106,7 @@ struct MemoryNeed {
   Bytes capacity;       // of the device
   Bytes low, high;
   Bytes communicators = {};  // of the reserve: groups that communicate, beyond the device's first
-  Bytes anchored = {};       // what a measured run adds to `model` (core/plan/memory_anchor.hpp); may be below 0
+  Bytes anchored = {};       // what a measured run adds to `model` (core/question/memory_anchor.hpp); may be below 0
   Bytes to_fit;              // compared with the capacity: with_reserve, and with plan.fit more
   double fit = 0;            // plan.fit, where there is a range and it asks for more than the need; else 0
 };

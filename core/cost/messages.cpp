@@ -118,9 +118,10 @@ void check_pairs(const StepCosts& costs, const Place& replicas) {
                        to = costs.shape.replicas_of(costs.shape.stage_of(edge.to));
     messages += 2 * from * to * costs.shape.data_parallel;
     if (messages > kMostMessages)
-      throw InputError(replicas, "plan.replicas: neighbouring stages have more than " + std::to_string(kMostMessages) +
-                                     " pairs of replicas over all copies; use fewer replicas, e.g. whole copies with "
-                                     "plan.data_parallel");
+      throw InputError(replicas, "plan.replicas",
+                       "neighbouring stages have more than " + std::to_string(kMostMessages) +
+                           " pairs of replicas over all copies; use fewer replicas, e.g. whole copies with "
+                           "plan.data_parallel");
   }
 }
 

@@ -87,10 +87,10 @@ struct Host {
   std::int64_t stages;  // as the source's overhead per op counts them
 
   bool waits() const { return waits_between_passes(times.blocking, stages); }
-  // The last stage goes from the forward of a micro-batch to its backward without waiting for anybody, in every
-  // schedule that does not hold backwards back until all forwards are done.
+  // The last stage goes from the forward of a micro-batch to its backward without waiting for anybody, where the
+  // schedule does not hold backwards back until all forwards are done.
   bool turns_at_once(const Plan& plan, VirtualStageId v) const {
-    return v + 1 == plan.chunks() && plan.schedule != "gpipe" && times.blocking == Blocking::Messages &&
+    return v + 1 == plan.chunks() && plan.facts.backward_at_once && times.blocking == Blocking::Messages &&
            plan.recompute[static_cast<std::size_t>(plan.stage_of(v))] != Recompute::Full;
   }
 };

@@ -13,14 +13,13 @@
 #include "core/cluster/topology.hpp"
 #include "core/cost/fold.hpp"
 #include "core/plan/schedule.hpp"
+#include "core/plan/timeline.hpp"
 #include "core/units.hpp"
 
 namespace pipewright {
 
 class CostModel;
 struct Plan;
-
-enum class Direction : std::uint8_t { Forward, Backward };
 
 // The way of tensors between two virtual stages: activations from -> to, their gradients to -> from.
 // An edge stands for tensors: two virtual stages that share none have no edge, neighbours included. Edges between

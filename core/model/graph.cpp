@@ -231,4 +231,11 @@ void settle(Model& model, Bytes per_value, TensorParallel split) {
   if (!model.works.empty()) model.input = whole_bytes(model.input_amount.on_device(per_value, split));
 }
 
+Model::Model() = default;
+Model::Model(const Model&) = default;
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(const Model&) = default;
+Model& Model::operator=(Model&&) noexcept = default;
+Model::~Model() = default;
+
 }  // namespace pipewright

@@ -63,6 +63,14 @@ struct Model {
   Bytes input;                            // bytes of the model's own input tensor for `batch` samples; 0 when unknown
   std::string source;                     // where the figures come from, one line per entry, for the report
   Place place;
+
+  // Defined in the .cpp: compiled once, not in each file that includes this.
+  Model();
+  Model(const Model&);
+  Model(Model&&) noexcept;
+  Model& operator=(const Model&);
+  Model& operator=(Model&&) noexcept;
+  ~Model();
 };
 
 // Fills in the figures of every layer that has a work, for `per_value` bytes per activation and the split:

@@ -24,6 +24,28 @@ double attended_pairs(const AttentionCore& core) {
   return pairs;
 }
 
+void check(const AttentionCore& core) {
+  need_at_least_1(core.heads, "heads"), need_at_least_1(core.key_heads, "key_heads");
+  need_at_least_1(std::min(core.queries, core.keys), "tokens"), need_at_least_1(core.key_size, "head size");
+  if (core.heads % core.key_heads != 0)
+    throw InputError(number(core.key_heads) + " key heads do not divide " + number(core.heads) +
+                     " heads; use a divisor");
+  if (core.causal && core.keys < core.queries) throw InputError("causal attention needs as many keys as queries");
+}
+
+// What prices a fused kernel by its size.
+AttentionShape size_of(const AttentionCore& core) {
+  return {.queries = static_cast<double>(core.queries),
+          .keys = static_cast<double>(core.keys),
+          .heads = static_cast<double>(core.heads),
+          .key_heads = static_cast<double>(core.key_heads),
+          .key_size = static_cast<double>(core.key_size),
+          .value_size = static_cast<double>(core.value_size),
+          .pairs = attended_pairs(core),
+          .longest = static_cast<double>(core.window > 0 ? std::min(core.window, core.keys) : core.keys),
+          .causal = core.causal};
+}
+
 }  // namespace
 
 LayerBuilder::Value LayerBuilder::conv2d(Value x, const Conv2d& conv) {
@@ -105,12 +127,7 @@ LayerBuilder::Value LayerBuilder::linear(Value x, const Linear& linear) {
 }
 
 LayerBuilder::Value LayerBuilder::attention(std::initializer_list<Value> inputs, const AttentionCore& core) {
-  need_at_least_1(core.heads, "heads"), need_at_least_1(core.key_heads, "key_heads");
-  need_at_least_1(std::min(core.queries, core.keys), "tokens"), need_at_least_1(core.key_size, "head size");
-  if (core.heads % core.key_heads != 0)
-    throw InputError(number(core.key_heads) + " key heads do not divide " + number(core.heads) +
-                     " heads; use a divisor");
-  if (core.causal && core.keys < core.queries) throw InputError("causal attention needs as many keys as queries");
+  check(core);
   bool sharded = false;
   Amount read;
   for (const Value x : inputs) {
@@ -144,15 +161,7 @@ LayerBuilder::Value LayerBuilder::attention(std::initializer_list<Value> inputs,
     const Amount rows = sized(0, 4 * heads * static_cast<double>(core.queries));  // log of each row's sum, fp32
     Operator& op = product("attention", key_size + value_size, read + values(y) + rows);
     op.rebuilt_flops = 2 * pairs * key_size;
-    op.attention = {.queries = static_cast<double>(core.queries),
-                    .keys = static_cast<double>(core.keys),
-                    .heads = heads,
-                    .key_heads = static_cast<double>(core.key_heads),
-                    .key_size = key_size,
-                    .value_size = value_size,
-                    .pairs = pairs / heads,
-                    .longest = static_cast<double>(core.window > 0 ? std::min(core.window, core.keys) : core.keys),
-                    .causal = core.causal};
+    op.attention = size_of(core);
     keep(y), keep_own(rows);
     return y;
   }

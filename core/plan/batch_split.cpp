@@ -2,7 +2,6 @@
 #include <tuple>
 
 #include "core/plan/plan.hpp"
-#include "core/plan/too_large.hpp"
 
 namespace pipewright {
 namespace {
@@ -15,9 +14,9 @@ std::string text(std::int64_t value) {
 
 void require_positive(const Count& count, const std::string& key, std::int64_t most) {
   if (!count) return;
-  if (count->value < 1) throw InputError(count->place, key + ": " + text(count->value) + "; must be at least 1");
+  if (count->value < 1) throw InputError(count->place, key, text(count->value) + "; must be at least 1");
   if (count->value > most)
-    throw InputError(count->place, key + ": " + text(count->value) + "; at most " + text(most) + " are supported");
+    throw InputError(count->place, key, text(count->value) + "; at most " + text(most) + " are supported");
 }
 
 // Divisors of n up to `kMostMicroBatches` (all of them for n <= 2^48, else those found below it), ascending.
@@ -56,9 +55,9 @@ std::string of_each_copy(std::int64_t samples, std::int64_t copies) {
 std::int64_t per_copy(const Placed<std::int64_t>& global, std::int64_t copies) {
   if (global.value % copies == 0) return global.value / copies;
   const std::int64_t below = global.value / copies * copies;
-  throw InputError(global.place, "training.global_batch_size: " + text(global.value) + " does not divide over " +
-                                     text(copies) + " copies (plan.data_parallel); use " +
-                                     (below > 0 ? text(below) + " or " : "") + text(below + copies));
+  throw InputError(global.place, "training.global_batch_size",
+                   text(global.value) + " does not divide over " + text(copies) + " copies (plan.data_parallel); use " +
+                       (below > 0 ? text(below) + " or " : "") + text(below + copies));
 }
 
 // `count` micro-batches of ceil(samples / count), the last one smaller.
@@ -66,16 +65,16 @@ BatchSplit by_count(const Placed<std::int64_t>& global, const Placed<std::int64_
                     bool ragged) {
   const std::int64_t samples = per_copy(global, copies);
   if (samples % count.value != 0 && !ragged)
-    throw InputError(count.place, "training.micro_batches: " + text(count.value) + " does not divide " +
-                                      of_each_copy(samples, copies) +
-                                      "; valid: " + listed(divisors(samples), count.value) +
-                                      "; or set `ragged: true` for a smaller last micro-batch");
+    throw InputError(count.place, "training.micro_batches",
+                     text(count.value) + " does not divide " + of_each_copy(samples, copies) +
+                         "; valid: " + listed(divisors(samples), count.value) +
+                         "; or set `ragged: true` for a smaller last micro-batch");
   const std::int64_t size = (samples - 1) / count.value + 1;
   const std::int64_t needed = (samples - 1) / size + 1;
   if (needed != count.value)
-    throw InputError(count.place, "training.micro_batches: " + text(count.value) +
-                                      " leave some empty: " + of_each_copy(samples, copies) + " fill " + text(needed) +
-                                      " of size " + text(size) + "; use " + text(needed));
+    throw InputError(count.place, "training.micro_batches",
+                     text(count.value) + " leave some empty: " + of_each_copy(samples, copies) + " fill " +
+                         text(needed) + " of size " + text(size) + "; use " + text(needed));
   return {global.value, size, count.value, samples - (count.value - 1) * size};
 }
 
@@ -83,15 +82,16 @@ BatchSplit by_size(const Placed<std::int64_t>& global, const Placed<std::int64_t
                    bool ragged) {
   const std::int64_t samples = per_copy(global, copies);
   if (samples % size.value != 0 && !ragged)
-    throw InputError(size.place, "training.micro_batch_size: " + text(size.value) + " does not divide " +
-                                     of_each_copy(samples, copies) +
-                                     "; valid: " + listed(divisors(samples), size.value) +
-                                     "; or set `ragged: true` for a smaller last micro-batch");
+    throw InputError(size.place, "training.micro_batch_size",
+                     text(size.value) + " does not divide " + of_each_copy(samples, copies) +
+                         "; valid: " + listed(divisors(samples), size.value) +
+                         "; or set `ragged: true` for a smaller last micro-batch");
   const std::int64_t full = std::min(size.value, samples), count = (samples - 1) / full + 1;
   if (count > kMostMicroBatches)
-    throw TooLarge(size.place, "training.micro_batch_size: " + text(size.value) + " makes " + text(count) +
-                                   " micro-batches; at most " + text(kMostMicroBatches) +
-                                   " are supported, use larger ones");
+    throw InputError(size.place, "training.micro_batch_size",
+                     text(size.value) + " makes " + text(count) + " micro-batches; at most " + text(kMostMicroBatches) +
+                         " are supported, use larger ones",
+                     ErrorCode::TooLarge);
   return {global.value, full, count, samples - (count - 1) * full};
 }
 
@@ -109,11 +109,11 @@ void require_agreement(const BatchSplit& split, const Training& training, std::i
   if (split.micro_batch_size == std::min(size.value, split.global_batch_size / copies) &&
       split.micro_batches == count.value)
     return;
-  throw InputError(count.place, "training: global_batch_size " + text(split.global_batch_size) +
-                                    " is not micro_batch_size " + text(size.value) + " x micro_batches " +
-                                    text(count.value) + (copies > 1 ? " x data_parallel " + text(copies) : "") +
-                                    "; leave out one of the three, on the command line with --set training." +
-                                    superfluous(training) + "=null");
+  throw InputError(
+      count.place, "training",
+      "global_batch_size " + text(split.global_batch_size) + " is not micro_batch_size " + text(size.value) +
+          " x micro_batches " + text(count.value) + (copies > 1 ? " x data_parallel " + text(copies) : "") +
+          "; leave out one of the three, on the command line with --set training." + superfluous(training) + "=null");
 }
 
 }  // namespace
@@ -130,8 +130,8 @@ BatchSplit batch_split(const Training& training, std::int64_t data_parallel) {
     return {checked_product(samples, data_parallel, "the global batch"), size->value, count->value, size->value};
   }
   if (!global || (!size && !count))
-    throw InputError(training.place,
-                     "training: give two of global_batch_size, micro_batch_size and micro_batches; the third follows");
+    throw InputError(training.place, "training",
+                     "give two of global_batch_size, micro_batch_size and micro_batches; the third follows");
   const BatchSplit split = size ? by_size(*global, *size, data_parallel, training.ragged)
                                 : by_count(*global, *count, data_parallel, training.ragged);
   if (size && count) require_agreement(split, training, data_parallel);

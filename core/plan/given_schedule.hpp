@@ -7,12 +7,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/check.hpp"
 #include "core/plan/schedule.hpp"
 
 namespace pipewright {
+
+constexpr std::string_view kGivenSchedule = "file";  // the name of its schedule, and the key in YAML
 
 struct GivenSchedule {
   std::string file;                    // as messages show it; "": built in code

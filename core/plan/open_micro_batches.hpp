@@ -5,7 +5,7 @@
 // tests/io/read_scenario_test.cpp "opens the micro-batches"
 #pragma once
 
-#include "core/plan/scenario.hpp"
+#include "core/question/scenario.hpp"
 
 namespace pipewright {
 

@@ -41,7 +41,7 @@ bool Plan::rebuilds(StageId k, LayerId layer, const Model& model) const {
 namespace {
 
 [[noreturn]] void refuse(const std::string& message) {
-  throw InputError("plan: " + message);
+  throw InputError(Place{}, "plan", message);
 }
 
 std::string text(std::int64_t value) {

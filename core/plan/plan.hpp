@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/ids.hpp"
-#include "core/plan/scenario.hpp"
 #include "core/plan/schedule.hpp"
+#include "core/question/scenario.hpp"
 #include "core/units.hpp"
 
 namespace pipewright {
@@ -21,6 +21,7 @@ struct LayerRange {
 
 struct Plan {
   std::string schedule;     // a name from sim/schedules/table
+  ScheduleFacts facts;      // of that schedule
   int stages = 1;           // K
   int virtual_stages = 1;   // chunks per stage, v
   int data_parallel = 1;    // D, copies of the pipeline

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "core/plan/timeline.hpp"
+
 namespace pipewright {
 namespace {
 
@@ -39,6 +41,15 @@ PositionId position_of(const ScheduleShape& shape, VirtualStageId v, MicroBatchI
       first += shape.replicas_of(k);
   }
   return first + m % shape.replicas_of(stage);
+}
+
+std::string_view name(EngineRan engine) {
+  switch (engine) {
+    case EngineRan::StaticOrder: return "static order";
+    case EngineRan::EventQueue: return "event queue";
+    case EngineRan::RealRun: return "real run";
+  }
+  return "";
 }
 
 }  // namespace pipewright

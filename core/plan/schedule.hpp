@@ -96,6 +96,16 @@ struct ScheduleShape {
   int buckets_of(int chunk) const { return buckets.empty() ? 1 : buckets[static_cast<std::size_t>(chunk)]; }
 };
 
+// What of a schedule matters where only its plan is known: for costs, batches and launch files.
+struct ScheduleFacts {
+  // The last chunk does a backward directly after its forward; false: all forwards come first.        [GPipe19] fig. 2
+  bool backward_at_once = true;
+  bool takes_chunks = false;  // several of them on a stage                                   [Megatron21] section 2.2
+  // Micro-batches go through the chunks in groups of K, so K divides M.                      [Megatron21] section 2.2
+  bool groups_of_stages = false;
+  std::string_view pytorch = {};  // its name in PyTorch's get_schedule_class; "": not there          [PyTorchPP26]
+};
+
 struct Schedule {
   std::string name;
   ScheduleShape shape;

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "core/cost/step_costs.hpp"
 #include "core/ids.hpp"
 #include "core/plan/schedule.hpp"
 #include "core/units.hpp"
@@ -25,6 +25,8 @@ struct LaneTimes {
   bool operator==(const LaneTimes&) const = default;
 };
 
+enum class Direction : std::uint8_t { Forward, Backward };
+
 struct Transfer {
   std::uint32_t edge = 0;
   Direction direction{};
@@ -38,12 +40,15 @@ struct Transfer {
   bool operator==(const Transfer&) const = default;
 };
 
+enum class EngineRan : std::uint8_t { StaticOrder, EventQueue, RealRun };
+std::string_view name(EngineRan engine);  // "static order", "event queue", "real run"
+
 struct Timeline {
   std::vector<LaneTimes> workers;   // by WorkerId: copy * positions + position
   std::vector<Transfer> transfers;  // by (from, order of that worker's ops)
   Time makespan;                    // last end of any op
-  std::string engine;               // "static order", "event queue", "real run"
-  std::string engine_reason;        // why this engine, one clause
+  EngineRan engine{};
+  std::string engine_reason;  // why this engine, one clause
 };
 
 // One steady period of an asynchronous schedule: `micro_batches` more take `growth` more, exactly.
@@ -54,7 +59,7 @@ struct SteadyState {
   Time update;                     // of it, updates
   bool exact = true;               // false: no period found, averaged over the second half of a long run
   std::int64_t simulated = 0;      // micro-batches of the run that it was found in
-  std::string engine;              // that simulated it
+  EngineRan engine{};              // that simulated it
 };
 
 }  // namespace pipewright

@@ -145,7 +145,7 @@ std::string Checker::op_fault(int position, const Op& op, std::vector<std::uint3
                " before it";
       return takes(op.kind == Kind::BW ? kBackward : kInput, kForward, " comes before its forward");
     case Kind::W: return takes(kWeight, kForward | kInput, " comes before its input gradient");
-    default: return label(op) + " (" + std::string(name(op.kind)) + ") is no op of a compute stream";
+    default: return label(op) + " (" + std::string(name(op.kind)) + ") is not an op of a compute stream";
   }
 }
 
@@ -204,7 +204,7 @@ std::string Checker::collective_fault(int k) const {
     const int v = op.virtual_stage;
     if (op.kind != Kind::AllReduce)
       return worker(leader) + ": " + label(op) + " (" + std::string(name(op.kind)) +
-             ") is no op of a collective stream";
+             ") is not an op of a collective stream";
     if (static_cast<std::size_t>(v) >= chunks || shape.stage_of(v) != k || op.micro_batch >= rounds_of(v) ||
         op.bucket >= static_cast<std::uint32_t>(shape.buckets_of(v)))
       return worker(leader) + ": " + label(op) + " reduces a stage, round or bucket that is not its own";

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <zlib.h>
 
-#include "io/utf8.hpp"
+#include "io/text/utf8.hpp"
 
 namespace pipewright {
 namespace {
@@ -69,7 +69,7 @@ std::size_t ByteSource::unpacked(std::size_t from) {
       while (stream.avail_in > 0 && *stream.next_in == 0)
         ++stream.next_in, --stream.avail_in, gunzip_->padding = true;
       if (stream.avail_in == 0) continue;
-      if (gunzip_->padding || *stream.next_in != 0x1f) damaged("something that is no gzip data follows them");
+      if (gunzip_->padding || *stream.next_in != 0x1f) damaged("something that is not gzip data follows them");
       PP_CHECK(inflateReset(&stream) == Z_OK);
     }
     gunzip_->between_members = false;

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/check.hpp"
-#include "io/read_file.hpp"
+#include "io/read/read_file.hpp"
 
 namespace pipewright {
 

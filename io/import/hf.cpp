@@ -6,14 +6,14 @@
 #include <fmt/format.h>
 
 #include "core/model/families/transformer_families.hpp"
-#include "io/fields.hpp"
 #include "io/import/hf_types.hpp"
 #include "io/import/json_places.hpp"
-#include "io/quote.hpp"
-#include "io/read_file.hpp"
-#include "io/sha256.hpp"
-#include "io/trained_as.hpp"
-#include "io/utf8.hpp"
+#include "io/read/read_file.hpp"
+#include "io/read/trained_as.hpp"
+#include "io/store/sha256.hpp"
+#include "io/text/quote.hpp"
+#include "io/text/utf8.hpp"
+#include "io/yaml/fields.hpp"
 
 namespace pipewright {
 namespace {
@@ -44,10 +44,11 @@ HfConfig parse_hf_config(const std::string& text, const std::string& file, const
   HfFields config(wraps ? *inner : whole, wraps ? "text_config." : "", places, file);
   HfConfig out;
   if (!config.has("model_type"))
-    throw InputError(Place{file, 0, 0},
-                     fmt::format("is no Hugging Face configuration: {}model_type is missing; name a config.json of a "
-                                 "model, e.g. with \"model_type\": \"llama\"",
-                                 wraps ? "text_config." : ""));
+    throw InputError(
+        Place{file, 0, 0},
+        fmt::format("is not a Hugging Face configuration: {}model_type is missing; name a config.json of a "
+                    "model, e.g. with \"model_type\": \"llama\"",
+                    wraps ? "text_config." : ""));
   const std::string type = config.word("model_type");
   const auto types = hf_types();
   const auto found = std::find_if(types.begin(), types.end(), [&](const HfType& t) { return t.name == type; });

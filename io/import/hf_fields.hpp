@@ -14,9 +14,9 @@
 #include <fmt/format.h>
 
 #include "core/check.hpp"
-#include "io/errors.hpp"
-#include "io/json_input.hpp"
-#include "io/utf8.hpp"
+#include "io/read/json_input.hpp"
+#include "io/text/errors.hpp"
+#include "io/text/utf8.hpp"
 
 namespace pipewright {
 
@@ -40,7 +40,7 @@ class HfFields {
     const bool whole = value->is_number_integer() &&
                        (!value->is_number_unsigned() || value->get<std::uint64_t>() <= std::uint64_t{1} << 62);
     if (!whole || value->get<std::int64_t>() < 1 || value->get<std::int64_t>() > most)
-      refuse(key, fmt::format("is no whole number from 1 to {}; correct it", most));
+      refuse(key, fmt::format("is not a whole number from 1 to {}; correct it", most));
     return value->get<std::int64_t>();
   }
   // As above, and 0 is allowed.
@@ -60,21 +60,21 @@ class HfFields {
     const Json* value = find(key);
     if (!value) return otherwise > 0;
     if (!value->is_number() || value->get<double>() < 0 || value->get<double>() >= 1)
-      refuse(key, "is no probability below 1; correct it");
+      refuse(key, "is not a probability below 1; correct it");
     return value->get<double>() > 0;
   }
   double share(std::string_view key, double otherwise) {
     const Json* value = find(key);
     if (!value) return otherwise;
     if (!value->is_number() || value->get<double>() < 0 || value->get<double>() > 1)
-      refuse(key, "is no share from 0 to 1; correct it");
+      refuse(key, "is not a share from 0 to 1; correct it");
     return value->get<double>();
   }
   // A number above 0, where it is stated.
   std::optional<double> positive(std::string_view key) {
     const Json* value = find(key);
     if (!value) return std::nullopt;
-    if (!value->is_number() || !(value->get<double>() > 0)) refuse(key, "is no number above 0; correct it");
+    if (!value->is_number() || !(value->get<double>() > 0)) refuse(key, "is not a number above 0; correct it");
     return value->get<double>();
   }
   // The same of a field inside an object.
@@ -82,7 +82,7 @@ class HfFields {
     const auto value = object.find(inner);
     if (value == object.end() || value->is_null()) return std::nullopt;
     if (!value->is_number() || !(value->get<double>() > 0))
-      refuse(key, std::string("has a ") + inner + " that is no number above 0; correct it");
+      refuse(key, std::string("has a ") + inner + " that is not a number above 0; correct it");
     return value->get<double>();
   }
   // A share from 0 to 1 inside an object.
@@ -91,7 +91,7 @@ class HfFields {
     if (!value || !value->is_object() || !value->contains(inner) || (*value)[inner].is_null()) return otherwise;
     const Json& share = (*value)[inner];
     if (!share.is_number() || share.get<double>() < 0 || share.get<double>() > 1)
-      refuse(key, std::string("has a ") + inner + " that is no share from 0 to 1; correct it");
+      refuse(key, std::string("has a ") + inner + " that is not a share from 0 to 1; correct it");
     return share.get<double>();
   }
   // A cap on logits: whether there is one. null and 0 mean none.
@@ -99,7 +99,8 @@ class HfFields {
     if (!stated(key)) return otherwise;
     const Json* value = find(key);
     if (!value) return false;
-    if (!value->is_number() || value->get<double>() < 0) refuse(key, "is no number above 0; correct it, or write null");
+    if (!value->is_number() || value->get<double>() < 0)
+      refuse(key, "is not a number above 0; correct it, or write null");
     return value->get<double>() > 0;
   }
   std::string word(std::string_view key, std::optional<std::string> otherwise = {}) {
@@ -108,7 +109,7 @@ class HfFields {
       if (otherwise) return *otherwise;
       missing(key, "a text");
     }
-    if (!value->is_string()) refuse(key, "is no text; correct it");
+    if (!value->is_string()) refuse(key, "is not text; correct it");
     return value->get<std::string>();
   }
   const Json* find(std::string_view key) {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "io/import/hf_types.hpp"
-#include "io/trained_as.hpp"
+#include "io/read/trained_as.hpp"
 
 namespace pipewright {
 namespace {
@@ -22,7 +22,7 @@ RopeObject rope_object(const HfReading& r) {
   for (const std::string_view key : {"rope_parameters", "rope_scaling"}) {
     const Json* json = r.config.find(key);
     if (!json) continue;
-    if (!json->is_object()) r.config.refuse(key, "is no object; correct it, or write null");
+    if (!json->is_object()) r.config.refuse(key, "is not an object; correct it, or write null");
     const auto full = json->find("full_attention");
     return {key, full != json->end() && full->is_object() ? &*full : json};
   }
@@ -54,9 +54,10 @@ void read_scaling(const HfReading& r, const RopeObject& rope) {
   scaling.factor = *factor;
   if (const auto length = number("original_max_position_embeddings")) {
     if (*length < 1 || *length > kLargestHfCount || *length != std::floor(*length))
-      r.config.refuse(rope.key, fmt::format("has an original_max_position_embeddings that is no whole number from 1 to "
-                                            "{}; correct it",
-                                            kLargestHfCount));
+      r.config.refuse(rope.key,
+                      fmt::format("has an original_max_position_embeddings that is not a whole number from 1 to "
+                                  "{}; correct it",
+                                  kLargestHfCount));
     scaling.original_length = static_cast<std::int64_t>(*length);
   }
   scaling.low_freq_factor = number("low_freq_factor"), scaling.high_freq_factor = number("high_freq_factor");
@@ -90,7 +91,7 @@ void read_hf_trained_as(const HfReading& r) {
   TrainedAs& trained = r.out.trained_as;
   for (const char* key : {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon"})
     if (const auto value = r.config.positive(key); value && !trained.norm_epsilon) {
-      if (*value >= 1) r.config.refuse(key, "is no number above 0, below 1; correct it");
+      if (*value >= 1) r.config.refuse(key, "is not a number above 0, below 1; correct it");
       trained.norm_epsilon = value;
     }
   if (r.out.transformer.positions != Transformer::Positions::Rotary) return;

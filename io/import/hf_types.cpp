@@ -95,7 +95,7 @@ void read_windows(const HfReading& r, const std::function<bool(std::int64_t)>& w
   const std::int64_t window = c.count("sliding_window", 0);
   const Json* types = c.find("layer_types");
   if (types && (!types->is_array() || types->size() != static_cast<std::size_t>(t.layers)))
-    c.refuse("layer_types", fmt::format("is no list of {} entries, one a layer; correct it", t.layers));
+    c.refuse("layer_types", fmt::format("is not a list of {} entries, one a layer; correct it", t.layers));
   t.windows.assign(static_cast<std::size_t>(t.layers), 0);
   for (std::int64_t i = 0; i < t.layers; ++i) {
     bool has_window = windowed(i);
@@ -178,7 +178,7 @@ void read_sparse_blocks(const HfReading& r) {
   const std::int64_t step = c.count("decoder_sparse_step", 1);
   const Json* dense = c.find("mlp_only_layers");
   if (dense && (!dense->is_array() || dense->size() > static_cast<std::size_t>(t.layers)))
-    c.refuse("mlp_only_layers", fmt::format("is no list of at most {} layers; correct it", t.layers));
+    c.refuse("mlp_only_layers", fmt::format("is not a list of at most {} layers; correct it", t.layers));
   t.sparse.assign(static_cast<std::size_t>(t.layers), 0);
   for (std::int64_t i = step - 1; i < t.layers; i += step)
     t.sparse[static_cast<std::size_t>(i)] = 1;
@@ -186,7 +186,7 @@ void read_sparse_blocks(const HfReading& r) {
     for (const Json& layer : *dense) {
       if (!layer.is_number_unsigned() || layer.get<std::uint64_t>() >= static_cast<std::uint64_t>(t.layers))
         c.refuse("mlp_only_layers",
-                 fmt::format("has an entry that is no layer from 0 to {}; correct it", t.layers - 1));
+                 fmt::format("has an entry that is not a layer from 0 to {}; correct it", t.layers - 1));
       t.sparse[layer.get<std::size_t>()] = 0;
     }
   if (std::all_of(t.sparse.begin(), t.sparse.end(), [](char s) { return s != 0; })) t.sparse.clear();

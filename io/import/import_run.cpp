@@ -60,7 +60,7 @@ ImportedRun import_kineto(const std::string& path) {
     run.source.assumed.push_back(
         fmt::format("{} sends, receives or overlapped pairs are left out", trace.other_actions));
   if (!trace.rank) run.source.absent.emplace_back("rank");
-  run.source.absent.emplace_back("memory; everything that is no action of a pipeline is left out");
+  run.source.absent.emplace_back("memory; everything that is not an action of a pipeline is left out");
   run.trace = std::move(trace);
   return run;
 }

@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include "io/quote.hpp"
-#include "io/read_file.hpp"
-#include "io/sha256.hpp"
-#include "io/utf8.hpp"
+#include "io/read/read_file.hpp"
+#include "io/store/sha256.hpp"
+#include "io/text/quote.hpp"
+#include "io/text/utf8.hpp"
 
 namespace pipewright {
 namespace {

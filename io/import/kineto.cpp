@@ -11,9 +11,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "io/errors.hpp"
 #include "io/import/byte_source.hpp"
-#include "io/quantity.hpp"
+#include "io/text/errors.hpp"
+#include "io/text/quantity.hpp"
 
 namespace pipewright {
 namespace {

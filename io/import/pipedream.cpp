@@ -8,14 +8,14 @@
 
 #include <fmt/format.h>
 
-#include "io/errors.hpp"
-#include "io/quantity.hpp"
-#include "io/quote.hpp"
-#include "io/read_file.hpp"
-#include "io/sections.hpp"
-#include "io/sha256.hpp"
-#include "io/trimmed.hpp"
-#include "io/utf8.hpp"
+#include "io/read/read_file.hpp"
+#include "io/store/sha256.hpp"
+#include "io/text/errors.hpp"
+#include "io/text/quantity.hpp"
+#include "io/text/quote.hpp"
+#include "io/text/trimmed.hpp"
+#include "io/text/utf8.hpp"
+#include "io/yaml/sections.hpp"
 
 namespace pipewright {
 namespace {
@@ -51,7 +51,7 @@ struct Profile {
 std::int64_t figure(const Place& place, std::string_view key, std::string_view text, int power_of_ten) {
   const Parsed<std::int64_t> number = parse_scaled(trimmed(text, kBlanks), power_of_ten);
   if (!number.value)
-    throw InputError(place, fmt::format("{}: {} {}", key, in_quotes(trimmed(text, kBlanks)), number.why));
+    throw InputError(place, std::string(key), fmt::format("{} {}", in_quotes(trimmed(text, kBlanks)), number.why));
   return *number.value;
 }
 
@@ -61,13 +61,14 @@ Bytes activation(const Place& place, std::string_view text) {
   text = trimmed(text, kBlanks);
   if (!text.starts_with('[')) return {figure(place, key, text, 0)};
   if (!text.ends_with(']'))
-    throw InputError(place, fmt::format("{}: {} lacks its \"]\"; is the file truncated?", key, in_quotes(text)));
+    throw InputError(place, std::string(key),
+                     fmt::format("{} lacks its \"]\"; is the file truncated?", in_quotes(text)));
   text = text.substr(1, text.size() - 2);
   Bytes sum{0};
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(';', begin), text.size());
     const Bytes size{figure(place, key, text.substr(begin, end - begin), 0)};
-    if (size.value > kLargest - sum.value) throw InputError(place, fmt::format("{}: the sum overflows", key));
+    if (size.value > kLargest - sum.value) throw InputError(place, std::string(key), "the sum overflows");
     sum += size;
     begin = end + 1;
   }
@@ -93,7 +94,7 @@ std::string head_of(std::string_view description) {
 Node parse_node(const Place& place, std::string_view line) {
   const std::size_t id_end = line.find(kSeparator), figures_begin = line.rfind(kFigures);
   if (id_end == std::string_view::npos || figures_begin == std::string_view::npos)
-    throw InputError(place, fmt::format("{} is no line of a PipeDream profile; a node reads \"id -- description -- "
+    throw InputError(place, fmt::format("{} is not a line of a PipeDream profile; a node reads \"id -- description -- "
                                         "forward_compute_time=...\"; is the file truncated?",
                                         in_quotes(line)));
   Node node;
@@ -111,7 +112,8 @@ Node parse_node(const Place& place, std::string_view line) {
   node.layer.activation = activation(place, value_of(place, figures, "activation_size"));
   const std::int64_t bytes = figure(place, "parameter_size", value_of(place, figures, "parameter_size"), 0);
   if (bytes % kBytesPerParameter != 0)
-    throw InputError(place, fmt::format("parameter_size: \"{}\" is no whole number of fp32 weights (4 B each)", bytes));
+    throw InputError(place,
+                     fmt::format("parameter_size: \"{}\" is not a whole number of fp32 weights (4 B each)", bytes));
   node.layer.parameters = bytes / kBytesPerParameter;
   node.layer.place = place;
   node.input = node.description.starts_with("Input");
@@ -121,7 +123,7 @@ Node parse_node(const Place& place, std::string_view line) {
 Edge parse_edge(const Place& place, std::string_view line) {
   const std::size_t separator = line.find(kSeparator);
   if (separator == std::string_view::npos)
-    throw InputError(place, fmt::format("{} is no edge; an edge reads \"node1 -- node2\"; is the file truncated?",
+    throw InputError(place, fmt::format("{} is not an edge; an edge reads \"node1 -- node2\"; is the file truncated?",
                                         in_quotes(trimmed(line, kBlanks))));
   return {std::string(trimmed(line.substr(0, separator), kBlanks)),
           std::string(trimmed(line.substr(separator + kSeparator.size()), kBlanks)), place};

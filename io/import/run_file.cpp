@@ -8,12 +8,12 @@
 
 #include <fmt/format.h>
 
-#include "io/fields.hpp"
-#include "io/quantity.hpp"
-#include "io/quote.hpp"
-#include "io/read_file.hpp"
-#include "io/read_scenario.hpp"
-#include "io/utf8.hpp"
+#include "io/read/read_file.hpp"
+#include "io/read/read_scenario.hpp"
+#include "io/text/quantity.hpp"
+#include "io/text/quote.hpp"
+#include "io/text/utf8.hpp"
+#include "io/yaml/fields.hpp"
 
 namespace pipewright {
 namespace {
@@ -115,16 +115,17 @@ std::string step_text(const LoggedStep& step) {
 void read_steps(Reader& reader, const At& at, TrainingLog& log) {
   if (!is_list(reader, at, "a list of steps")) return;
   if (at.yaml.list.empty() || at.yaml.list.size() > kMostRunSteps)
-    return reader.errors.add(at.yaml.place, fmt::format("{}: {} steps; a run file has 1 to {}", path(at),
-                                                        at.yaml.list.size(), kMostRunSteps));
+    return reader.errors.add(at.yaml.place, path(at),
+                             fmt::format("{} steps; a run file has 1 to {}", at.yaml.list.size(), kMostRunSteps));
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
     const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
     LoggedStep step;
     step.place = here.yaml.place;
     read_fields<LoggedStep>(reader, here, kStep, step);
     if (!log.steps.empty() && step.number <= log.steps.back().number)
-      reader.errors.add(here.yaml.place, fmt::format("{}: step {} behind step {}; write each once, in order",
-                                                     path(here), step.number, log.steps.back().number));
+      reader.errors.add(
+          here.yaml.place, path(here),
+          fmt::format("step {} behind step {}; write each once, in order", step.number, log.steps.back().number));
     log.steps.push_back(std::move(step));
   }
 }
@@ -182,15 +183,15 @@ std::optional<TracedAction> action_of(std::string_view text) {
 void read_actions(Reader& reader, const At& at, ActionTrace& trace) {
   if (!is_list(reader, at, "a list of actions")) return;
   if (at.yaml.list.empty() || at.yaml.list.size() > kMostRunActions)
-    return reader.errors.add(at.yaml.place, fmt::format("{}: {} actions; a run file has 1 to {}", path(at),
-                                                        at.yaml.list.size(), kMostRunActions));
+    return reader.errors.add(at.yaml.place, path(at),
+                             fmt::format("{} actions; a run file has 1 to {}", at.yaml.list.size(), kMostRunActions));
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
     const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
     const std::string* text = scalar(reader, here, "an action such as 0F3 at 0 ns for 21 ms");
     if (text == nullptr) continue;
     std::optional<TracedAction> action = action_of(*text);
     if (!action || action->start > Time{kLargest} || action->duration > Time{kLargest}) {
-      reader.error(here, "is no action; write e.g. 0F3 at 0 ns for 21 ms, or 0F3 at 0 ns for 21 ms on 7");
+      reader.error(here, "is not an action; write e.g. 0F3 at 0 ns for 21 ms, or 0F3 at 0 ns for 21 ms on 7");
       continue;
     }
     action->line = here.yaml.place.line;
@@ -222,7 +223,8 @@ constexpr Field<ActionTrace> kTrace[] = {
 void read_schema(Reader& reader, const At& at, ImportedRun&) {
   const std::string* text = scalar(reader, at, std::string(kSchema));
   if (text != nullptr && *text != kSchema)
-    reader.error(at, fmt::format("is no schema of runs that this program knows; import the run again ({})", kSchema));
+    reader.error(at,
+                 fmt::format("is not a schema of runs that this program knows; import the run again ({})", kSchema));
 }
 
 constexpr Field<ImportedRun> kRun[] = {

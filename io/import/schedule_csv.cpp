@@ -5,9 +5,9 @@
 #include <optional>
 #include <utility>
 
-#include "io/errors.hpp"
-#include "io/read_file.hpp"
-#include "io/trimmed.hpp"
+#include "io/read/read_file.hpp"
+#include "io/text/errors.hpp"
+#include "io/text/trimmed.hpp"
 
 namespace pipewright {
 namespace {
@@ -142,7 +142,7 @@ class Reading {
     if (cell.front() != '(') return read_action(cell, cell);
     const auto closing = cell.find(')');
     if (closing == std::string_view::npos || cell.substr(closing + 1) != "OVERLAP_F_B")
-      return wrong(in_quotes(cell) + " is no overlap; write e.g. (0F1;1B0)OVERLAP_F_B");
+      return wrong(in_quotes(cell) + " is not an overlap; write e.g. (0F1;1B0)OVERLAP_F_B");
     std::string_view inside = cell.substr(1, closing - 1);
     for (;;) {
       const auto semicolon = inside.find(';');
@@ -174,7 +174,7 @@ class Reading {
     const ActionName* known = nullptr;
     for (const ActionName& each : kActions)
       if (each.text == name) known = &each;
-    if (!stage || known == nullptr || !rest.empty()) return refuse("is no action; " + std::string(kForm));
+    if (!stage || known == nullptr || !rest.empty()) return refuse("is not an action; " + std::string(kForm));
     if (stage->value >= kMostStages)
       return refuse("is of stage " + as_written(*stage) + "; stages are numbered from 0 to 65534");
     if (known->micro_batch && !micro_batch) return refuse("names no micro-batch; write e.g. 0F3");

@@ -7,12 +7,12 @@
 
 #include <fmt/format.h>
 
-#include "io/errors.hpp"
 #include "io/import/byte_source.hpp"
 #include "io/import/logged_memory.hpp"
-#include "io/quantity.hpp"
-#include "io/trimmed.hpp"
-#include "io/utf8.hpp"
+#include "io/text/errors.hpp"
+#include "io/text/quantity.hpp"
+#include "io/text/trimmed.hpp"
+#include "io/text/utf8.hpp"
 
 namespace pipewright {
 namespace {
@@ -125,7 +125,8 @@ class LogReader {
   std::int64_t whole(std::string_view what, std::string_view text) const {
     const double value = number(what, text);
     if (!(value >= 0 && value <= 9e15) || value != std::floor(value))
-      throw InputError(here(), fmt::format("{}: {} is no whole number; is the line cut off?", what, in_quotes(text)));
+      throw InputError(here(),
+                       fmt::format("{}: {} is not a whole number; is the line cut off?", what, in_quotes(text)));
     return static_cast<std::int64_t>(value);
   }
 
@@ -133,7 +134,8 @@ class LogReader {
     text = trimmed(text.substr(0, text.find('/')), kBlanks);  // ROCm's fork: this one / the mean
     const Parsed<std::int64_t> time = parse_scaled(text, 6);
     if (!time.value || *time.value <= 0)
-      throw InputError(here(), fmt::format("{}: {} is no time above 0; is the line cut off?", what, in_quotes(text)));
+      throw InputError(here(),
+                       fmt::format("{}: {} is not a time above 0; is the line cut off?", what, in_quotes(text)));
     return {*time.value};
   }
 
@@ -212,7 +214,7 @@ class LogReader {
     const auto tps = value("tps:");
     if (!tps || tps->empty()) throw InputError(here(), "tps has no figure; is the line cut off?");
     const double rate = number("tps", *tps);
-    if (!(rate >= 0)) throw InputError(here(), fmt::format("tps: {} is no rate", in_quotes(*tps)));
+    if (!(rate >= 0)) throw InputError(here(), fmt::format("tps: {} is not a rate", in_quotes(*tps)));
     if (!step.tokens_per_s_device || rate < *step.tokens_per_s_device) step.tokens_per_s_device = rate;
     if (const auto flops = value("tflops:"); flops && !flops->empty())
       step.flop_rate_device = 1e12 * number("tflops", *flops);

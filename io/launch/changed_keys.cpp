@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
-#include "io/changes.hpp"
-#include "io/sections.hpp"
+#include "io/yaml/changes.hpp"
+#include "io/yaml/sections.hpp"
 
 namespace pipewright {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/scenario.hpp"
+#include "core/question/scenario.hpp"
 
 namespace pipewright {
 

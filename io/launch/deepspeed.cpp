@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "io/launch/launch.hpp"
-#include "io/quote.hpp"
+#include "io/text/quote.hpp"
 
 namespace pipewright {
 namespace {
@@ -35,23 +35,9 @@ std::string how_to_run(const NodeShape& shape) {
          comment(fmt::format("  HOSTS: a file with a line \"NAME slots={}\" for each node", shape.per_node));
 }
 
-}  // namespace
-
-std::string deepspeed_launch(const LaunchRequest& request) {
-  const Answer& written = request.written;
-  const Plan& plan = written.plan;
-  const Training& training = written.scenario->training;
-  const auto any = [&](Recompute mode) {
-    return std::find(plan.recompute.begin(), plan.recompute.end(), mode) != plan.recompute.end();
-  };
-  const auto layers = written.scenario->model.layers.size();
-  std::string text = python_head(request, "DeepSpeed", kVersion);
-  const NodeShape shape = nodes_of(written);
-  if (!request.sbatch) text += how_to_run(shape);
+std::string configuration(const Plan& plan, const Training& training) {
   const bool adam = training.optimizer == Optimizer::Adam;
-  text += "import time\n\nimport deepspeed\nimport torch\nfrom deepspeed.pipe import LayerSpec, PipelineModule\n";
-  if (plan.tensor_parallel > 1) text += "from deepspeed.runtime.pipe.topology import PipeModelDataParallelTopology\n";
-  text += fmt::format(R"(
+  return fmt::format(R"(
 CONFIG = {{
     "train_batch_size": {},
     "train_micro_batch_size_per_gpu": {},
@@ -68,12 +54,30 @@ WIDTH = 64  # of the layers below; yours have their own
 
 
 )",
-                      plan.global_batch_size, plan.micro_batch_size, plan.micro_batches, training.zero,
-                      training.zero > 0 && !adam ? "\n    \"zero_allow_untested_optimizer\": True," : "",
-                      training.precision == Precision::Bf16 ? "True" : "False",
-                      training.precision == Precision::Fp16 ? "True" : "False",
-                      dtype_of(training.gradient_precision.value_or(training.precision)), adam ? "AdamW" : "SGD",
-                      training.optimizer == Optimizer::Momentum ? ", \"momentum\": 0.9" : "");
+                     plan.global_batch_size, plan.micro_batch_size, plan.micro_batches, training.zero,
+                     training.zero > 0 && !adam ? "\n    \"zero_allow_untested_optimizer\": True," : "",
+                     training.precision == Precision::Bf16 ? "True" : "False",
+                     training.precision == Precision::Fp16 ? "True" : "False",
+                     dtype_of(training.gradient_precision.value_or(training.precision)), adam ? "AdamW" : "SGD",
+                     training.optimizer == Optimizer::Momentum ? ", \"momentum\": 0.9" : "");
+}
+
+}  // namespace
+
+std::string deepspeed_launch(const LaunchRequest& request) {
+  const Answer& written = request.written;
+  const Plan& plan = written.plan;
+  const Training& training = written.scenario->training;
+  const auto any = [&](Recompute mode) {
+    return std::find(plan.recompute.begin(), plan.recompute.end(), mode) != plan.recompute.end();
+  };
+  const auto layers = written.scenario->model.layers.size();
+  std::string text = python_head(request, "DeepSpeed", kVersion);
+  const NodeShape shape = nodes_of(written);
+  if (!request.sbatch) text += how_to_run(shape);
+  text += "import time\n\nimport deepspeed\nimport torch\nfrom deepspeed.pipe import LayerSpec, PipelineModule\n";
+  if (plan.tensor_parallel > 1) text += "from deepspeed.runtime.pipe.topology import PipeModelDataParallelTopology\n";
+  text += configuration(plan, training);
   if (const std::string known = python_trained_as(written.scenario->model); !known.empty()) text += known + "\n\n";
   text +=
       "class Edge(torch.nn.Linear):  # embedding and head: put yours here\n    pass\n\n\n"

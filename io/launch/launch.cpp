@@ -10,9 +10,9 @@
 
 #include "core/check.hpp"
 #include "core/plan/devices_by_node.hpp"
-#include "io/format_quantity.hpp"
-#include "io/quote.hpp"
-#include "io/trained_as.hpp"
+#include "io/read/trained_as.hpp"
+#include "io/text/format_quantity.hpp"
+#include "io/text/quote.hpp"
 #include "io/writers/html.hpp"
 
 namespace pipewright {
@@ -72,8 +72,8 @@ NodeShape nodes_of(const Answer& answer) {
   const int node = cluster.devices_per_node, all = answer.plan.devices(), down = all / node * node;
   if (std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) != counts.end())
     throw InputError(
-        answer.scenario->plan.place,
-        fmt::format("plan: {} devices do not fill {} nodes of {} alike ({}), and a launcher starts as many ranks on "
+        answer.scenario->plan.place, "plan",
+        fmt::format("{} devices do not fill {} nodes of {} alike ({}), and a launcher starts as many ranks on "
                     "each; plan for {}{} devices, or list devices in plan.placement, as many of each node",
                     all, counts.size(), node, fmt::join(counts, ", "), down > 0 ? fmt::format("{} or ", down) : "",
                     down + node));

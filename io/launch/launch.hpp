@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/answers/report.hpp"
 #include "core/model/trained_as.hpp"
-#include "core/plan/report.hpp"
 
 namespace pipewright {
 
@@ -34,7 +34,7 @@ std::string torch_launch(const LaunchRequest& request);  // a Python program on 
 std::string slurm_launch(const LaunchRequest& request);  // a Slurm job around `pipewright run`
 
 // What a scenario says in words (names, descriptions, paths) stands in comments and in arguments of commands, through
-// `comment` and `shell_word` of io/quote.hpp, and nowhere in a program's code: that has numbers and names of its own.
+// `comment` and `shell_word` of io/text/quote.hpp, and nowhere in a program's code: that has numbers and names of its own.
 
 // The header's lines, each a comment.
 std::string launch_header(const LaunchRequest& request, std::string_view framework, std::string_view version,

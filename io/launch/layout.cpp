@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/check.hpp"
-#include "io/errors.hpp"
+#include "io/text/errors.hpp"
 
 namespace pipewright {
 namespace {

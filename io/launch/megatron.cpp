@@ -5,13 +5,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/answers/campaign.hpp"
 #include "core/model/attention_cores.hpp"
 #include "core/model/families/described.hpp"
-#include "core/plan/campaign.hpp"
 #include "io/launch/launch.hpp"
 #include "io/launch/layout.hpp"
-#include "io/quote.hpp"
-#include "io/trained_as.hpp"
+#include "io/read/trained_as.hpp"
+#include "io/text/quote.hpp"
 
 namespace pipewright {
 namespace {

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "io/launch/launch.hpp"
-#include "io/quote.hpp"
+#include "io/text/quote.hpp"
 
 namespace pipewright {
 

@@ -5,7 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "io/launch/launch.hpp"
-#include "io/quote.hpp"
+#include "io/text/quote.hpp"
 #include "io/writers/schedule_csv.hpp"
 
 namespace pipewright {

@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/answers/campaign.hpp"
 #include "core/model/families/described.hpp"
-#include "core/plan/campaign.hpp"
 #include "io/launch/launch.hpp"
-#include "io/quote.hpp"
-#include "io/trained_as.hpp"
+#include "io/read/trained_as.hpp"
+#include "io/text/quote.hpp"
 #include "io/writers/schedule_csv.hpp"
 
 namespace pipewright {
@@ -42,44 +42,11 @@ std::string modules_of(const Plan& plan, const Model& model) {
   return text + "    ]";
 }
 
-// PyTorch's class for a schedule, or "": its order goes into a file.
-std::string class_of(const Plan& plan) {
-  if (plan.schedule == "1f1b") return "1F1B";
-  if (plan.schedule == "gpipe") return "GPipe";
-  if (plan.schedule == "interleaved_1f1b") return "Interleaved1F1B";
-  return "";
-}
-
-}  // namespace
-
-std::vector<std::string> torchtitan_lacks(const Answer& written) {
-  const Plan& plan = written.plan;
-  std::vector<std::string> lacks;
-  if (base_of(*described(written.scenario->model)).empty())
-    lacks.emplace_back(
-        "model: none of its configurations is known to be this one; the recipe ends at once until you import yours as "
-        "base");
-  // maybe_enable_amp of torchtitan/distributed/utils.py: autocast is for one stage without tensor parallelism, and what
-  // wraps copies or shards brings its own precision.                                               [torchtitan26]
-  if (written.scenario->training.precision == Precision::Bf16 && plan.data_parallel == 1 &&
-      (plan.stages > 1 || plan.tensor_parallel > 1))
-    lacks.emplace_back(
-        "precision: one copy of several stages or of tensor parallelism is trained in fp32 by versions that log "
-        "\"Mixed "
-        "precision training is disabled\"; training.dtype = \"bfloat16\" there computes in bf16, without fp32 weights");
-  return lacks;
-}
-
-std::string torchtitan_launch(const LaunchRequest& request) {
+// Comments at the head: what it needs, where to put it, how to start it.
+std::string how_to_run(const LaunchRequest& request, bool traced) {
   const Answer& written = request.written;
   const Plan& plan = written.plan;
-  const Scenario& scenario = *written.scenario;
-  const Transformer t = *described(scenario.model);
-  const std::string base = base_of(t), schedule = class_of(plan);
-  const bool to_file = plan.stages > 1 && schedule.empty();
-  // PyTorch's classes for 1F1B and GPipe do not name their actions in a trace; what runs lists of actions does.
-  const bool traced = plan.stages > 1 && schedule != "1F1B" && schedule != "GPipe";
-  std::string text = python_head(request, "torchtitan", kVersion);
+  std::string text;
   if (plan.data_parallel > 1 && (plan.stages > 1 || plan.tensor_parallel > 1))
     text += comment(
                 "Needs torchtitan with its pull request 2458 of 2026: before it, copies of several stages or of tensor "
@@ -105,29 +72,16 @@ std::string torchtitan_launch(const LaunchRequest& request) {
         fmt::format("Or with traces of PIPEWRIGHT_TRACE=$PWD/trace: pipewright validate {} $(printf -- '--trace %s ' "
                     "trace/iteration_10/rank*_trace.json*)",
                     plan_named(request)));
-  const bool tf32 = scenario.training.precision == Precision::Tf32;
-  std::string imports = traced ? "import os\n" : "";
-  if (to_file) imports += "import tempfile\n";
-  if (!imports.empty()) imports += "\n";
-  if (tf32) imports += "import torch\n";
-  text += imports;
-  text += "from torchtitan.config import ActivationCheckpointConfig\n";
-  if (base.empty())
-    text += comment("torchtitan has no configuration that is known to be this model: import yours as base, e.g.") +
-            comment("  from torchtitan.models.MODEL.config_registry import CONFIGURATION as base") +
-            comment("and delete the line of SystemExit below.");
-  else
-    text += fmt::format("from torchtitan.models.llama3.config_registry import {} as base\n", base);
-  if (const TrainedAs trained = trained_as(scenario.model); trained != TrainedAs{})
-    text += comment(fmt::format("The model is trained with {}.", trained_as_in_words(trained))) +
-            comment(base.empty() ? "No time depends on it; your configuration says it."
-                                 : "No time depends on it; the base has rope_theta 500000, scaled as Llama 3.1 does, "
-                                   "and epsilon 1e-05.");
-  text +=
-      "\nHEAD = \"output\"  # \"lm_head\" in later versions\n\n\ndef blocks(first, end):\n"
-      "    return [f\"layers.{i}\" for i in range(first, end)]\n\n\n";
-  if (to_file) text += fmt::format("SCHEDULE = \"\"\"\\\n{}\"\"\"\n\n\n", schedule_csv(written.schedule));
-  text += "def pipewright_plan():\n";
+  return text;
+}
+
+// The function that torchtitan calls. base: the configuration that it begins with, "" where none is known.
+std::string recipe(const Answer& written, const std::string& base, bool traced) {
+  const Plan& plan = written.plan;
+  const Scenario& scenario = *written.scenario;
+  const Transformer t = *described(scenario.model);
+  const std::string schedule(plan.facts.pytorch);  // "": its order goes into a file
+  std::string text = "def pipewright_plan():\n";
   if (base.empty())
     text +=
         "    raise SystemExit(\"pipewright_plan.py: import the configuration of your model as base, then delete this "
@@ -141,7 +95,7 @@ std::string torchtitan_launch(const LaunchRequest& request) {
   set("parallel.pipeline_parallel_degree", plan.stages);
   if (plan.stages > 1) {
     set("parallel.module_fqns_per_model_part", modules_of(plan, scenario.model));
-    if (to_file) {
+    if (schedule.empty()) {
       text +=
           "    with tempfile.NamedTemporaryFile(\"w\", suffix=\".csv\", delete=False) as file:\n"
           "        file.write(SCHEDULE)\n";
@@ -174,8 +128,64 @@ std::string torchtitan_launch(const LaunchRequest& request) {
         "        profiler.profile_freq, profiler.save_traces_folder = 10, os.environ[\"PIPEWRIGHT_TRACE\"]\n";
   else
     text += "    profiler.enable_profiling = False  # the base's slows every hundredth step\n";
-  if (tf32) text += "    torch.set_float32_matmul_precision(\"high\")\n";
+  if (scenario.training.precision == Precision::Tf32) text += "    torch.set_float32_matmul_precision(\"high\")\n";
   text += "    return config\n";
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> torchtitan_lacks(const Answer& written) {
+  const Plan& plan = written.plan;
+  std::vector<std::string> lacks;
+  if (base_of(*described(written.scenario->model)).empty())
+    lacks.emplace_back(
+        "model: none of its configurations is known to be this one; the recipe ends at once until you import yours as "
+        "base");
+  // maybe_enable_amp of torchtitan/distributed/utils.py: autocast is for one stage without tensor parallelism, and what
+  // wraps copies or shards brings its own precision.                                               [torchtitan26]
+  if (written.scenario->training.precision == Precision::Bf16 && plan.data_parallel == 1 &&
+      (plan.stages > 1 || plan.tensor_parallel > 1))
+    lacks.emplace_back(
+        "precision: one copy of several stages or of tensor parallelism is trained in fp32 by versions that log "
+        "\"Mixed "
+        "precision training is disabled\"; training.dtype = \"bfloat16\" there computes in bf16, without fp32 weights");
+  return lacks;
+}
+
+std::string torchtitan_launch(const LaunchRequest& request) {
+  const Answer& written = request.written;
+  const Plan& plan = written.plan;
+  const Scenario& scenario = *written.scenario;
+  const std::string base = base_of(*described(scenario.model));
+  const bool to_file = plan.stages > 1 && plan.facts.pytorch.empty();
+  // PyTorch's classes for one stage per rank do not name their actions in a trace; what runs lists of actions does.
+  const bool traced = plan.stages > 1 && (to_file || plan.facts.takes_chunks);
+  std::string text = python_head(request, "torchtitan", kVersion);
+  text += how_to_run(request, traced);
+  const bool tf32 = scenario.training.precision == Precision::Tf32;
+  std::string imports = traced ? "import os\n" : "";
+  if (to_file) imports += "import tempfile\n";
+  if (!imports.empty()) imports += "\n";
+  if (tf32) imports += "import torch\n";
+  text += imports;
+  text += "from torchtitan.config import ActivationCheckpointConfig\n";
+  if (base.empty())
+    text += comment("torchtitan has no configuration that is known to be this model: import yours as base, e.g.") +
+            comment("  from torchtitan.models.MODEL.config_registry import CONFIGURATION as base") +
+            comment("and delete the line of SystemExit below.");
+  else
+    text += fmt::format("from torchtitan.models.llama3.config_registry import {} as base\n", base);
+  if (const TrainedAs trained = trained_as(scenario.model); trained != TrainedAs{})
+    text += comment(fmt::format("The model is trained with {}.", trained_as_in_words(trained))) +
+            comment(base.empty() ? "No time depends on it; your configuration says it."
+                                 : "No time depends on it; the base has rope_theta 500000, scaled as Llama 3.1 does, "
+                                   "and epsilon 1e-05.");
+  text +=
+      "\nHEAD = \"output\"  # \"lm_head\" in later versions\n\n\ndef blocks(first, end):\n"
+      "    return [f\"layers.{i}\" for i in range(first, end)]\n\n\n";
+  if (to_file) text += fmt::format("SCHEDULE = \"\"\"\\\n{}\"\"\"\n\n\n", schedule_csv(written.schedule));
+  text += recipe(written, base, traced);
   if (!request.sbatch) return text;
   return "#!/bin/bash\n" + sbatch_lines(request, 1) + "set -euo pipefail\n" + comment("In the folder of torchtitan.") +
          "cat > torchtitan/models/llama3/pipewright_plan.py <<'PIPEWRIGHT_RECIPE'\n" + text +

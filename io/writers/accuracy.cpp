@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "io/format_quantity.hpp"
-#include "io/names.hpp"
-#include "io/quote.hpp"
+#include "io/text/format_quantity.hpp"
+#include "io/text/names.hpp"
+#include "io/text/quote.hpp"
 #include "io/writers/html_page.hpp"
 #include "io/writers/markdown_table.hpp"
 #include "io/writers/text_table.hpp"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/expectation.hpp"
+#include "core/answers/expectation.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {

@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "core/answers/report.hpp"
 #include "core/cost/framework_memory.hpp"
-#include "core/plan/report.hpp"
-#include "io/format_quantity.hpp"
+#include "io/text/format_quantity.hpp"
 
 namespace pipewright {
 

@@ -4,9 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "io/format_quantity.hpp"
+#include "io/text/format_quantity.hpp"
 #include "io/writers/interval_text.hpp"
-#include "io/writers/shapes.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {
@@ -129,31 +128,34 @@ void add_spread(Lines& lines, const Campaign& campaign, const Answer& answer) {
                                  drawn.memory_distribution));
 }
 
-void quantiles_field(JsonText& json, const char* key, const std::optional<Quantiles>& q) {
-  json.key(key);
-  if (!q) return json.null(), void();
-  json.open('{').field("p5", q->p5).field("p50", q->p50).field("p95", q->p95).close();
+void write_quantiles(JsonFields& json, const char* key, const std::optional<Quantiles>& of) {
+  json.maybe(key, of, [&](const Quantiles& q) { json.field("p5", q.p5).field("p50", q.p50).field("p95", q.p95); });
 }
 
-void write_goodput(JsonText& json, const std::optional<GoodputReport>& goodput) {
-  json.key("goodput");
-  if (!goodput) return json.null(), void();
-  const GoodputReport& good = *goodput;
-  json.open('{').field("mtbf_s", good.mtbf).field("checkpoint_s", good.checkpoint).field("restart_s", good.restart);
-  json.field("interval_young_s", good.young).field("interval_daly_s", good.daly).field("interval_s", good.interval);
-  json.field("by_formula", good.formula).field("failures_by_formula", good.failures).close();
-}
-
-void write_spread(JsonText& json, const std::optional<SpreadReport>& spread) {
-  json.key("spread");
-  if (!spread) return json.null(), void();
-  json.open('{').field("seed", spread->seed).field("trials", spread->trials);
-  quantiles_field(json, "step_time_s", spread->step_time);
-  json.field("step_time_distribution", spread->step_distribution);
-  quantiles_field(json, "memory_bytes", spread->memory);
-  json.key("probability_not_fitting");
-  spread->memory ? json.value(spread->not_fitting) : json.null();
-  json.field("memory_distribution", spread->memory_distribution).close();
+void write_members(JsonFields& json, const Campaign& campaign, const Report& report) {
+  json.field("length", campaign.length).field("samples", campaign.samples).field("steps", campaign.steps);
+  json.field("duration_s", campaign.duration).field("days", campaign.days());
+  json.maybe("days_band", campaign.days_low ? &campaign : nullptr, [&](const Campaign& banded) {
+    json.field("low", banded.days_low.value_or(0)).field("high", banded.days_high.value_or(0));
+  });
+  json.field("devices", campaign.devices).field("device_hours", campaign.device_hours);
+  json.field("mfu", report.mfu).field("hfu", report.hfu).field("cost", campaign.cost);
+  json.field("energy_j", campaign.energy).field("energy_most_j", campaign.energy_most);
+  json.maybe("goodput", campaign.goodput, [&](const GoodputReport& good) {
+    json.field("mtbf_s", good.mtbf).field("checkpoint_s", good.checkpoint).field("restart_s", good.restart);
+    json.field("interval_young_s", good.young).field("interval_daly_s", good.daly).field("interval_s", good.interval);
+    json.field("by_formula", good.formula).field("failures_by_formula", good.failures);
+  });
+  json.field("days_expected", campaign.days_expected()).field("cost_expected", campaign.cost_expected());
+  json.maybe("spread", campaign.spread, [&](const SpreadReport& spread) {
+    json.field("seed", spread.seed).field("trials", spread.trials);
+    write_quantiles(json, "step_time_s", spread.step_time);
+    json.field("step_time_distribution", spread.step_distribution);
+    write_quantiles(json, "memory_bytes", spread.memory);
+    json.field("probability_not_fitting", spread.memory ? std::optional(spread.not_fitting) : std::nullopt);
+    json.field("memory_distribution", spread.memory_distribution);
+  });
+  json.field("not_told", campaign.missing).field("known_by", campaign.known);
 }
 
 }  // namespace
@@ -212,63 +214,9 @@ std::string whole_training_text(const Answer& answer, const TableOptions& option
   return text;
 }
 
-void write_campaign(JsonText& json, const Campaign& campaign, const Report& report) {
-  json.key("campaign").open('{').field("length", campaign.length).field("samples", campaign.samples);
-  json.field("steps", campaign.steps).field("duration_s", campaign.duration).field("days", campaign.days());
-  json.key("days_band");
-  if (campaign.days_low)
-    json.open('{').field("low", *campaign.days_low).field("high", *campaign.days_high).close();
-  else
-    json.null();
-  json.field("devices", campaign.devices).field("device_hours", campaign.device_hours);
-  json.field("mfu", report.mfu).field("hfu", report.hfu).field("cost", campaign.cost);
-  json.key("energy_j");
-  campaign.energy ? json.value(campaign.energy->value) : json.null();
-  json.key("energy_most_j");
-  campaign.energy_most ? json.value(campaign.energy_most->value) : json.null();
-  write_goodput(json, campaign.goodput);
-  json.field("days_expected", campaign.days_expected()).field("cost_expected", campaign.cost_expected());
-  write_spread(json, campaign.spread);
-  json.field("not_told", campaign.missing).field("known_by", campaign.known).close();
-}
-
-JsonShape campaign_shape() {
-  using namespace shape;
-  const JsonShape quantiles = object({{"p5", number()}, {"p50", number()}, {"p95", number()}});
-  const JsonShape goodput = object({{"mtbf_s", number()},
-                                    {"checkpoint_s", number()},
-                                    {"restart_s", number()},
-                                    {"interval_young_s", number()},
-                                    {"interval_daly_s", number()},
-                                    {"interval_s", number()},
-                                    {"by_formula", number()},
-                                    {"failures_by_formula", number()}});
-  const JsonShape spread = object({{"seed", whole()},
-                                   {"trials", whole()},
-                                   {"step_time_s", maybe(quantiles)},
-                                   {"step_time_distribution", text()},
-                                   {"memory_bytes", maybe(quantiles)},
-                                   {"probability_not_fitting", maybe(number())},
-                                   {"memory_distribution", text()}});
-  return object({{"length", text()},
-                 {"samples", number()},
-                 {"steps", number()},
-                 {"duration_s", number()},
-                 {"days", number()},
-                 {"days_band", maybe(object({{"low", number()}, {"high", number()}}))},
-                 {"devices", whole()},
-                 {"device_hours", number()},
-                 {"mfu", maybe(number())},
-                 {"hfu", maybe(number())},
-                 {"cost", maybe(number())},
-                 {"energy_j", maybe(number())},
-                 {"energy_most_j", maybe(number())},
-                 {"goodput", maybe(goodput)},
-                 {"days_expected", maybe(number())},
-                 {"cost_expected", maybe(number())},
-                 {"spread", maybe(spread)},
-                 {"not_told", list(text())},
-                 {"known_by", list(text())}});
+void write_campaign(JsonFields& json, const Campaign* campaign, const Report& report) {
+  json.when(campaign != nullptr,
+            [&] { json.object("campaign", [&] { write_members(json, campaign ? *campaign : Campaign{}, report); }); });
 }
 
 }  // namespace pipewright

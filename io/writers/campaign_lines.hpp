@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/plan/campaign.hpp"
-#include "core/plan/report.hpp"
-#include "io/writers/json_text.hpp"
+#include "core/answers/campaign.hpp"
+#include "core/answers/report.hpp"
+#include "io/writers/json_fields.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {
@@ -21,8 +21,8 @@ std::vector<std::pair<std::string, std::string>> campaign_lines(const Answer& an
 // The same as a part of a report, with a heading; "" where there are no lines.
 std::string whole_training_text(const Answer& answer, const TableOptions& options);
 
-// Under the key "campaign", SI base units; docs/reference/result-json.md.
-void write_campaign(JsonText& json, const Campaign& campaign, const Report& report);
+// Under the key "campaign" where there is one, SI base units; docs/reference/result-json.md.
+void write_campaign(JsonFields& json, const Campaign* campaign, const Report& report);
 
 std::string days_text(double days);    // "8.68 hours", "31.4 days", "2.10 years"
 std::string money_text(double money);  // "208.33", "1.580 M"

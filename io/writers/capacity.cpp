@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "io/format_quantity.hpp"
-#include "io/quote.hpp"
-#include "io/writers/json_text.hpp"
+#include "io/text/format_quantity.hpp"
+#include "io/text/quote.hpp"
+#include "io/writers/documents.hpp"
+#include "io/writers/json_fields.hpp"
 #include "io/writers/markdown_table.hpp"
-#include "io/writers/shapes.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {
@@ -123,7 +123,7 @@ std::vector<std::string> explanation(const Capacity& row) {
     lines.push_back(fmt::format("{} does not fit: stage {} needs {} {} ({})", *row.next, row.next_stage,
                                 unit(row.next_need), unit.name, parts(row.next_bytes, unit)));
   else
-    lines.push_back((row.largest ? "memory is no limit here: no larger value makes a scenario: "
+    lines.push_back((row.largest ? "memory is not a limit here: no larger value makes a scenario: "
                                  : "no larger value makes a scenario: ") +
                     row.next_refused);
   if (row.largest && row.next && row.tried_to)
@@ -156,44 +156,38 @@ std::string capacity_text(const std::vector<Capacity>& rows, const TableOptions&
   return text;
 }
 
+namespace {
+
+void write(JsonFields& json, const Capacity& row) {
+  json.field("over", row.over).field("varied", row.varied).field("largest", row.largest);
+  json.word("limited_by", limited_by(row), {"memory", "scenario", "search"});
+  json.field("method", row.method).field("upper_end", row.upper_end).field("tried", row.tried);
+  json.field("proven", row.proven).field("tried_to", row.tried_to);
+  json.when(row.largest.has_value(), [&] {
+    json.field("stages", row.stages).field("devices", row.devices).field("layers", row.layers);
+    json.field("parameters", row.parameters).field("device_memory_bytes", row.device_memory);
+    json.field("reserve_bytes", row.reserve).field("training_state_bytes", row.training_state);
+    json.field("activations_bytes", row.activations).field("largest_activations_bytes", row.largest_activations);
+    json.field("fullest_stage", row.fullest).field("peak_bytes", row.peak).field("headroom_bytes", row.headroom);
+    json.field("least_memory_bytes", row.least_memory).field("set", changes(row));
+  });
+  json.maybe("next", row.next, [&](std::int64_t next) {
+    json.field("value", next).field("stage", row.next_stage);
+    write_memory(json, row.next_bytes);
+    json.field("need_bytes", row.next_need).field("least_memory_bytes", row.next_least_memory);
+  });
+}
+
+void write(JsonFields& json, const std::vector<Capacity>& rows, const std::string& scenario) {
+  json.field("scenario", scenario).list("rows", rows, [&](const Capacity& row) { write(json, row); });
+}
+
+}  // namespace
+
+constinit const JsonDocument kCapacityDocument{"pipewright.capacity/1", [](JsonFields& json) { write(json, {}, ""); }};
+
 std::string capacity_json(const std::vector<Capacity>& rows, const std::string& scenario) {
-  JsonText json;
-  json.open('{').field("schema", "pipewright.capacity/1");
-  json.key("tool").open('{').field("name", "pipewright").field("version", PIPEWRIGHT_VERSION).close();
-  json.field("scenario", scenario).key("rows").open('[');
-  for (const Capacity& row : rows) {
-    json.open('{').field("over", row.over).key("varied").open('{');
-    for (const auto& [key, value] : row.varied)
-      json.field(key, value);
-    json.close().field("largest", row.largest);
-    json.field("limited_by", limited_by(row))
-        .field("method", row.method)
-        .field("upper_end", row.upper_end)
-        .field("tried", row.tried)
-        .field("proven", row.proven)
-        .field("tried_to", row.tried_to);
-    if (row.largest) {
-      json.field("stages", row.stages).field("devices", row.devices).field("layers", row.layers);
-      json.field("parameters", row.parameters).field("device_memory_bytes", row.device_memory);
-      json.field("reserve_bytes", row.reserve).field("training_state_bytes", row.training_state);
-      json.field("activations_bytes", row.activations).field("largest_activations_bytes", row.largest_activations);
-      json.field("fullest_stage", row.fullest).field("peak_bytes", row.peak).field("headroom_bytes", row.headroom);
-      json.field("least_memory_bytes", row.least_memory).field("set", changes(row));
-    }
-    json.key("next");
-    if (row.next) {
-      json.open('{').field("value", *row.next).field("stage", row.next_stage).key("memory_bytes").open('{');
-      for (std::size_t i = 0; i < kMemoryCategories.size(); ++i)
-        json.field(kMemoryCategories[i], category(row.next_bytes, i));
-      json.field("peak", row.next_bytes.total()).close().field("need_bytes", row.next_need);
-      json.field("least_memory_bytes", row.next_least_memory).close();
-    } else {
-      json.null();
-    }
-    json.close();
-  }
-  json.close().close();
-  return std::move(json).text();
+  return kCapacityDocument.text([&](JsonFields& json) { write(json, rows, scenario); });
 }
 
 std::string capacity_csv(const std::vector<Capacity>& rows) {
@@ -246,40 +240,6 @@ std::string capacity_markdown(const std::vector<Capacity>& rows) {
     text += "- " + (name.empty() ? "" : markdown_code(name) + ": ") + markdown_text(line) + "\n";
   }
   return text;
-}
-
-JsonShape capacity_shape() {
-  using namespace shape;
-  const JsonShape next = object({{"value", whole()},
-                                 {"stage", whole()},
-                                 {"memory_bytes", memory_shape()},
-                                 {"need_bytes", whole()},
-                                 {"least_memory_bytes", whole()}});
-  const JsonShape row = object({{"over", text()},
-                                {"varied", map(text())},
-                                {"largest", maybe(whole())},
-                                {"limited_by", one_of({"memory", "scenario", "search"})},
-                                {"method", text()},
-                                {"upper_end", text()},
-                                {"tried", whole()},
-                                {"proven", flag()},
-                                {"tried_to", maybe(whole())},
-                                {"stages?", whole()},
-                                {"devices?", whole()},
-                                {"layers?", whole()},
-                                {"parameters?", whole()},
-                                {"device_memory_bytes?", whole()},
-                                {"reserve_bytes?", whole()},
-                                {"training_state_bytes?", whole()},
-                                {"activations_bytes?", whole()},
-                                {"largest_activations_bytes?", whole()},
-                                {"fullest_stage?", whole()},
-                                {"peak_bytes?", whole()},
-                                {"headroom_bytes?", whole()},
-                                {"least_memory_bytes?", whole()},
-                                {"set?", list(text())},
-                                {"next", maybe(next)}});
-  return document("pipewright.capacity/1", {{"scenario", text()}, {"rows", list(row)}});
 }
 
 }  // namespace pipewright

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/plan/capacity.hpp"
+#include "core/answers/capacity.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {

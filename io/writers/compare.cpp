@@ -5,14 +5,14 @@
 
 #include <fmt/format.h>
 
-#include "io/format_quantity.hpp"
-#include "io/quote.hpp"
+#include "io/text/format_quantity.hpp"
+#include "io/text/quote.hpp"
+#include "io/writers/documents.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/html.hpp"
 #include "io/writers/html_page.hpp"
-#include "io/writers/json_text.hpp"
+#include "io/writers/json_fields.hpp"
 #include "io/writers/markdown_table.hpp"
-#include "io/writers/shapes.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {
@@ -366,13 +366,6 @@ std::string markdown_rows(const std::vector<Row>& rows, const std::string& head)
   return text;
 }
 
-void json_rows(JsonText& json, std::string_view name, const std::vector<Row>& rows) {
-  json.key(name).open('[');
-  for (const Row& row : rows)
-    json.open('{').field("what", row.what).field("a", row.a).field("b", row.b).close();
-  json.close();
-}
-
 std::vector<Row> stage_rows(const ResultFigures& a, const ResultFigures& b) {
   std::vector<Row> rows;
   for (std::size_t k = 0; k < std::max(a.stages.size(), b.stages.size()); ++k) {
@@ -454,37 +447,29 @@ std::string compare_html(const ComparedSide& a, const ComparedSide& b, std::stri
   return page.document();
 }
 
-std::string compare_json(const ComparedSide& a, const ComparedSide& b) {
-  JsonText json;
-  json.open('{').field("schema", "pipewright.comparison/1");
-  json.key("tool").open('{').field("name", "pipewright").field("version", PIPEWRIGHT_VERSION).close();
+namespace {
+
+void write(JsonFields& json, const ComparedSide& a, const ComparedSide& b) {
   json.field("a", a.name).field("b", b.name).field("same", same(a, b)).field("all_inputs", whole_inputs(a, b));
-  json.key("inputs").open('[');
-  for (const Input& row : inputs(a, b))
-    json.open('{').field("key", row.key).field("a", row.a).field("b", row.b).close();
-  json.close();
-  json_rows(json, "figures", figures(a.figures, b.figures));
-  json_rows(json, "time_shares", times(a.figures, b.figures));
-  json_rows(json, "stages", stage_rows(a.figures, b.figures));
-  json_rows(json, "links", links(a.figures, b.figures));
-  json_rows(json, "critical_path", path(a.figures, b.figures));
-  json.close();
-  return std::move(json).text();
+  json.list("inputs", inputs(a, b),
+            [&](const Input& row) { json.field("key", row.key).field("a", row.a).field("b", row.b); });
+  const auto rows = [&](const char* key, const std::vector<Row>& of) {
+    json.list(key, of, [&](const Row& row) { json.field("what", row.what).field("a", row.a).field("b", row.b); });
+  };
+  rows("figures", figures(a.figures, b.figures));
+  rows("time_shares", times(a.figures, b.figures));
+  rows("stages", stage_rows(a.figures, b.figures));
+  rows("links", links(a.figures, b.figures));
+  rows("critical_path", path(a.figures, b.figures));
 }
 
-JsonShape comparison_shape() {
-  using namespace shape;
-  const JsonShape rows = list(object({{"what", text()}, {"a", maybe(number())}, {"b", maybe(number())}}));
-  return document("pipewright.comparison/1", {{"a", text()},
-                                              {"b", text()},
-                                              {"same", flag()},
-                                              {"all_inputs", flag()},
-                                              {"inputs", list(object({{"key", text()}, {"a", text()}, {"b", text()}}))},
-                                              {"figures", rows},
-                                              {"time_shares", rows},
-                                              {"stages", rows},
-                                              {"links", rows},
-                                              {"critical_path", rows}});
+}  // namespace
+
+constinit const JsonDocument kComparisonDocument{"pipewright.comparison/1",
+                                                 [](JsonFields& json) { write(json, {}, {}); }};
+
+std::string compare_json(const ComparedSide& a, const ComparedSide& b) {
+  return kComparisonDocument.text([&](JsonFields& json) { write(json, a, b); });
 }
 
 }  // namespace pipewright

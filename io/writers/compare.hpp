@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/plan/report.hpp"
-#include "io/read_result.hpp"
+#include "core/answers/report.hpp"
+#include "io/read/read_result.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {

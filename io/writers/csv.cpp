@@ -1,8 +1,8 @@
 // One row per worker, comma separated, quoted as in RFC 4180. Units stand in the names.
 #include <fmt/format.h>
 
-#include "io/format_quantity.hpp"
-#include "io/quote.hpp"
+#include "io/text/format_quantity.hpp"
+#include "io/text/quote.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/writers.hpp"
 

@@ -1,8 +1,8 @@
 // The layer graph for Graphviz: a box per layer, filled by stage, an edge per tensor with its bytes per micro-batch.
 #include <fmt/format.h>
 
-#include "io/format_quantity.hpp"
-#include "io/quote.hpp"
+#include "io/text/format_quantity.hpp"
+#include "io/text/quote.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/writers.hpp"
 

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "core/plan/idle_devices.hpp"
-#include "io/format_quantity.hpp"
+#include "core/answers/idle_devices.hpp"
+#include "io/text/format_quantity.hpp"
 
 namespace pipewright {
 namespace {
@@ -202,7 +202,7 @@ std::string of_capacity(Bytes capacity) {
 }
 
 bool is_measured(const Answer& answer) {
-  return answer.timeline.engine == "real run";  // as runtime/worker_result.cpp calls it
+  return answer.timeline.engine == EngineRan::RealRun;
 }
 
 std::size_t op_count(const Answer& answer) {

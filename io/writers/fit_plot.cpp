@@ -10,9 +10,9 @@
 
 #include <fmt/format.h>
 
-#include "io/format_quantity.hpp"
-#include "io/names.hpp"
-#include "io/quote.hpp"
+#include "io/text/format_quantity.hpp"
+#include "io/text/names.hpp"
+#include "io/text/quote.hpp"
 #include "io/writers/svg_canvas.hpp"
 
 namespace pipewright {

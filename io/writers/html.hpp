@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/plan/ranking.hpp"
-#include "core/plan/report.hpp"
-#include "core/plan/sweep.hpp"
+#include "core/answers/ranking.hpp"
+#include "core/answers/report.hpp"
+#include "core/answers/sweep.hpp"
 #include "io/writers/compare.hpp"
 #include "io/writers/html_page.hpp"
 #include "io/writers/sweep.hpp"

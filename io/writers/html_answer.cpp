@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "io/format_quantity.hpp"
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
+#include "io/text/format_quantity.hpp"
 #include "io/writers/anchored.hpp"
 #include "io/writers/campaign_lines.hpp"
 #include "io/writers/drawing.hpp"

@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "io/format_quantity.hpp"
-#include "io/quote.hpp"
-#include "io/utf8.hpp"
+#include "io/text/format_quantity.hpp"
+#include "io/text/quote.hpp"
+#include "io/text/utf8.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/page_text.hpp"
 #include "io/writers/svg_canvas.hpp"

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "io/format_quantity.hpp"
+#include "io/text/format_quantity.hpp"
 
 namespace pipewright {
 namespace {

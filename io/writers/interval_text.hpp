@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/answers/report.hpp"
 #include "core/cost/memory_model.hpp"
-#include "core/plan/report.hpp"
 
 namespace pipewright {
 

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "io/quote.hpp"
-#include "io/utf8.hpp"
-#include "io/writers/json_document.hpp"
-#include "io/writers/shapes.hpp"
+#include "io/text/quote.hpp"
+#include "io/text/utf8.hpp"
+#include "io/writers/documents.hpp"
+#include "io/writers/json_fields.hpp"
 #include "io/writers/sweep.hpp"
 #include "io/writers/text_table.hpp"
 
@@ -46,10 +46,12 @@ std::string losses_text(const LossGrid& grid, int width) {
   std::string text = one_line(question.description.empty() ? question.file : question.description);
   text += fmt::format("\n\nloss after {} samples, mean over the last stretch", samples);
   text += " [least, largest of the seeds]\n\n" + text_table(columns, width);
-  // That a loss is no number is told in its cell; anything else is told here.
+  constexpr int kMostReasons = 10;
+  int failed = 0;
   for (const LossRow& row : grid.rows)
-    if (!row.failed.empty() && row.failed.find("the loss of micro-batch") == std::string::npos)
+    if (!row.failed.empty() && ++failed <= kMostReasons)
       text += fmt::format("  run {}: {}\n", row.point, one_line(row.failed));
+  if (failed > kMostReasons) text += fmt::format("  and {} more runs that ended early\n", failed - kMostReasons);
   return text;
 }
 
@@ -71,40 +73,27 @@ std::string losses_csv(const LossGrid& grid) {
   return text;
 }
 
-std::string losses_json(const LossGrid& grid) {
+namespace {
+
+void write(JsonFields& json, const LossGrid& grid) {
   const SweepQuestion& question = grid.question;
-  JsonText json;
-  open_document(json, "pipewright.losses/1");
-  json.field("sweep", question.file).field("base", question.base).field("description", question.description);
-  json.field("variants", question.variants);
+  write_question(json, question);
   write_grid(json, question);
-  json.field("points", question.points()).field("not_run", grid.not_run).key("rows").open('[');
-  for (const LossRow& row : grid.rows) {
-    write_point(json.open('{'), question, row.point);
-    json.key("windows").open('[');
-    for (const LossWindow& window : row.windows)
-      json.open('{').field("samples", window.samples).field("loss", window.loss).close();
-    json.close().key("ended_early");
-    row.failed.empty() ? json.null() : json.value(row.failed);
-    json.close();
-  }
-  json.close().close();
-  return std::move(json).text();
+  json.field("points", question.points()).field("not_run", grid.not_run);
+  json.list("rows", grid.rows, [&](const LossRow& row) {
+    write_point(json, question, row.point);
+    json.list("windows", row.windows,
+              [&](const LossWindow& window) { json.field("samples", window.samples).field("loss", window.loss); });
+    json.field("ended_early", unless_empty(row.failed));
+  });
 }
 
-JsonShape losses_shape() {
-  using namespace shape;
-  const JsonShape window = object({{"samples", whole()}, {"loss", number()}});
-  const JsonShape row =
-      object({{"variant", text()}, {"values", map(text())}, {"windows", list(window)}, {"ended_early", maybe(text())}});
-  return document("pipewright.losses/1", {{"sweep", text()},
-                                          {"base", text()},
-                                          {"description", text()},
-                                          {"variants", list(text())},
-                                          {"grid", map(list(text()))},
-                                          {"points", whole()},
-                                          {"not_run", whole()},
-                                          {"rows", list(row)}});
+}  // namespace
+
+constinit const JsonDocument kLossesDocument{"pipewright.losses/1", [](JsonFields& json) { write(json, {}); }};
+
+std::string losses_json(const LossGrid& grid) {
+  return kLossesDocument.text([&](JsonFields& json) { write(json, grid); });
 }
 
 }  // namespace pipewright

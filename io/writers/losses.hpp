@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/plan/loss_grid.hpp"
+#include "core/answers/loss_grid.hpp"
 
 namespace pipewright {
 

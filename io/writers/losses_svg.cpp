@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "io/format_quantity.hpp"
+#include "io/text/format_quantity.hpp"
 #include "io/writers/losses.hpp"
 #include "io/writers/svg_canvas.hpp"
 

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "io/format_quantity.hpp"
-#include "io/quote.hpp"
+#include "io/text/format_quantity.hpp"
+#include "io/text/quote.hpp"
 #include "io/writers/campaign_lines.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/html.hpp"
@@ -117,7 +117,7 @@ std::string markdown_report(const Answer& answer) {
               ? fmt::format("\nMeasured by pipewright {} on {}.\n", PIPEWRIGHT_VERSION,
                             markdown_text(answer.timeline.engine_reason))
               : fmt::format("\nPredicted by pipewright {} with the {} engine ({}).\n", PIPEWRIGHT_VERSION,
-                            answer.timeline.engine, markdown_text(answer.timeline.engine_reason));
+                            name(answer.timeline.engine), markdown_text(answer.timeline.engine_reason));
   for (const auto& entry : r.provenance)
     text += "- " + markdown_text(entry) + "\n";
   return text;

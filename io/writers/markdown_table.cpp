@@ -1,6 +1,6 @@
 #include "io/writers/markdown_table.hpp"
 
-#include "io/quote.hpp"
+#include "io/text/quote.hpp"
 
 namespace pipewright {
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "io/quote.hpp"
+#include "io/text/quote.hpp"
 #include "io/writers/accuracy.hpp"
 #include "io/writers/markdown_table.hpp"
 #include "io/writers/text_table.hpp"

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/expectation.hpp"
-#include "core/plan/measured.hpp"
+#include "core/answers/expectation.hpp"
+#include "core/answers/measured.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/model/flops.hpp"
-#include "io/format_quantity.hpp"
+#include "io/text/format_quantity.hpp"
 #include "io/writers/text_table.hpp"
 #include "io/writers/writers.hpp"
 

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "io/format_quantity.hpp"
-#include "io/quote.hpp"
+#include "io/text/format_quantity.hpp"
+#include "io/text/quote.hpp"
 #include "io/writers/svg_canvas.hpp"
 
 namespace pipewright {

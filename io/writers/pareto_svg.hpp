@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "core/plan/ranking.hpp"
+#include "core/answers/ranking.hpp"
 
 namespace pipewright {
 

@@ -5,20 +5,20 @@
 
 #include <fmt/format.h>
 
-#include "core/plan/campaign.hpp"
-#include "core/plan/expert_caution.hpp"
-#include "core/plan/idle_devices.hpp"
-#include "io/format_quantity.hpp"
-#include "io/names.hpp"
-#include "io/quote.hpp"
-#include "io/read_scenario.hpp"
+#include "core/answers/campaign.hpp"
+#include "core/answers/idle_devices.hpp"
+#include "core/question/expert_caution.hpp"
+#include "io/read/read_scenario.hpp"
+#include "io/text/format_quantity.hpp"
+#include "io/text/names.hpp"
+#include "io/text/quote.hpp"
 #include "io/writers/campaign_lines.hpp"
+#include "io/writers/documents.hpp"
 #include "io/writers/html.hpp"
 #include "io/writers/interval_text.hpp"
-#include "io/writers/json_text.hpp"
+#include "io/writers/json_fields.hpp"
 #include "io/writers/markdown_table.hpp"
 #include "io/writers/ranking_parts.hpp"
-#include "io/writers/shapes.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {
@@ -36,6 +36,29 @@ std::vector<std::string> warnings_of(const Ranking& ranking) {
   if (best.report.mfu > 1)
     warnings.push_back("MFU is above 100 %, more than the peak allows: `pipewright simulate` of the plan says why");
   return warnings;
+}
+
+// What limits each plan, and why layouts were left out.
+std::string explained(const Ranking& ranking, int width) {
+  std::string text = "\nbottleneck of each plan; rejected layouts (-)\n";
+  for (std::size_t i = 0; i < ranking.plans.size(); ++i)
+    text += wrapped(fmt::format("  {:<3} ", i + 1),
+                    fmt::format("{}, {}: {}", in_words(ranking.plans[i].layout),
+                                recompute_in_words(ranking.plans[i].plan), ranking.plans[i].report.limiting_factor),
+                    width);
+  const auto counted = [](std::int64_t n, const char* what) {
+    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+  };
+  for (const auto& [reason, count] : ranking.left_out)
+    text += wrapped("  -   ", counted(count, "combination") + ": " + reason, width);
+  for (const auto& [reason, count] : ranking.refused)
+    text += wrapped("  -   ", counted(count, "layout") + ": " + reason, width);
+  text += wrapped("  ",
+                  fmt::format("Optimal means: over contiguous cuts of the model's layers in {}, for the values that "
+                              "the open fields may take, under the simulator's cost model",
+                              ranking.order.empty() ? "their order" : "any of their orders"),
+                  width);
+  return text;
 }
 
 }  // namespace
@@ -104,30 +127,11 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
         width);
     head = "              ";
   }
-  if (options.explain && !ranking.ended.empty())
+  if (options.explain && ranking.ended != Ended::No)
     text += wrapped(head, "not looked for: " + ended_text(ranking), width);
   else if (options.explain && !ranking.order.empty())
     text += wrapped(head, "not looked for with plan.order: graph; write the plan with -o and ask that one", width);
-  if (options.explain) {
-    text += "\nbottleneck of each plan; rejected layouts (-)\n";
-    for (std::size_t i = 0; i < ranking.plans.size(); ++i)
-      text += wrapped(fmt::format("  {:<3} ", i + 1),
-                      fmt::format("{}, {}: {}", in_words(ranking.plans[i].layout),
-                                  recompute_in_words(ranking.plans[i].plan), ranking.plans[i].report.limiting_factor),
-                      width);
-    const auto counted = [](std::int64_t n, const char* what) {
-      return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-    };
-    for (const auto& [reason, count] : ranking.left_out)
-      text += wrapped("  -   ", counted(count, "combination") + ": " + reason, width);
-    for (const auto& [reason, count] : ranking.refused)
-      text += wrapped("  -   ", counted(count, "layout") + ": " + reason, width);
-    text += wrapped("  ",
-                    fmt::format("Optimal means: over contiguous cuts of the model's layers in {}, for the values that "
-                                "the open fields may take, under the simulator's cost model",
-                                ranking.order.empty() ? "their order" : "any of their orders"),
-                    width);
-  }
+  if (options.explain) text += explained(ranking, width);
   for (const std::string& warning : warnings_of(ranking))
     text += "\n" + wrapped("warning: ", warning, width);
   if (!ranking.pareto.empty()) {
@@ -139,46 +143,39 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
 
 namespace {
 
-void write_layout(JsonText& json, const Layout& layout) {
+void write_layout(JsonFields& json, const Layout& layout) {
   json.field("tensor_parallel", layout.tensor_parallel).field("sequence_parallel", layout.sequence_parallel);
   json.field("stages", layout.stages).field("virtual_stages", layout.virtual_stages);
   json.field("data_parallel", layout.data_parallel).field("schedule", layout.schedule);
   json.field("micro_batch_size", layout.micro_batch_size).field("micro_batches", layout.micro_batches);
-  json.field("zero", layout.zero);
-  json.field("placement", layout.placement == PlacementOrder::Data ? "data" : "pipeline");
+  json.field("zero", layout.zero).field("placement", layout.placement);
 }
 
 }  // namespace
 
-void ranked::write_plan(JsonText& json, const Found& found) {
-  json.open('{');
+void ranked::write_plan(JsonFields& json, const Found& found) {
+  const Plan& plan = found.plan;
+  const Report& report = found.report;
   write_layout(json, found.layout);
-  json.field("devices", found.plan.devices()).field("global_batch_size", found.plan.global_batch_size);
-  json.key("layers").open('[');
-  for (const LayerRange& range : found.plan.layers)
-    json.value(range.size());
-  json.close().key("order").open('[');
-  for (const LayerId layer : found.scenario->model.order)
-    json.value(layer);
-  json.close().key("replicas").value(found.plan.replicas);
-  if (several_classes(found)) json.field("classes", classes_of(found));
-  json.key("recompute").open('[');
-  for (const Recompute mode : found.plan.recompute)
-    json.value(std::string(name(mode)));
-  json.close();
-  if (!found.plan.rebuilt.empty()) json.field("rebuilt_layers", found.plan.rebuilt);
-  json.field("step_time_s", found.report.step_time).field("samples_per_s", found.report.samples_per_s);
-  json.field("tokens_per_s", found.report.tokens_per_s).field("mfu", found.report.mfu).field("hfu", found.report.hfu);
-  json.field("tokens_per_s_per_device", tokens_per_s_per_device(found));
-  json.field("tflops_per_device", tflops_per_device(found));
-  json.field("bubble_fraction", found.report.bubble_fraction).field("peak_bytes", fullest(found).need);
-  json.field("capacity_bytes", fullest(found).capacity);
-  if (fullest(found).fit > 0) json.field("to_fit_bytes", fullest(found).to_fit);
-  json.field("fit_probability", fit_probability(found)).field("value", found.value);
-  json.field("limiting_factor", found.report.limiting_factor);
-  if (const auto whole = campaign(*found.scenario, found.plan, found.report))
-    write_campaign(json, *whole, found.report);
-  json.close();
+  json.field("devices", plan.devices()).field("global_batch_size", plan.global_batch_size);
+  json.list("layers", plan.layers, [](const LayerRange& range) { return range.size(); });
+  json.field("order", [&] { return found.scenario->model.order; }).field("replicas", plan.replicas);
+  json.when(found.scenario && several_classes(found),
+            [&] { json.field("classes", [&] { return classes_of(found); }); });
+  json.field("recompute", plan.recompute);
+  json.when(!plan.rebuilt.empty(), [&] { json.field("rebuilt_layers", plan.rebuilt); });
+  json.field("step_time_s", report.step_time).field("samples_per_s", report.samples_per_s);
+  json.field("tokens_per_s", report.tokens_per_s).field("mfu", report.mfu).field("hfu", report.hfu);
+  json.field("tokens_per_s_per_device", [&] { return tokens_per_s_per_device(found); });
+  json.field("tflops_per_device", [&] { return tflops_per_device(found); });
+  const Fullest device = found.scenario ? fullest(found) : Fullest{};
+  json.field("bubble_fraction", report.bubble_fraction).field("peak_bytes", device.need);
+  json.field("capacity_bytes", device.capacity);
+  json.when(device.fit > 0, [&] { json.field("to_fit_bytes", device.to_fit); });
+  json.field("fit_probability", [&] { return fit_probability(found); }).field("value", found.value);
+  json.field("limiting_factor", report.limiting_factor);
+  const auto whole = found.scenario ? campaign(*found.scenario, plan, report) : std::nullopt;
+  write_campaign(json, whole ? &*whole : nullptr, report);
 }
 
 namespace {
@@ -199,75 +196,74 @@ std::string no_plan_text(const NoPlanYet& none) {
   std::string text = in_words(none) + "\n";
   for (const std::string& line : none.details)
     text += "  " + line + "\n";
-  return text + (none.ended == "interrupted" ? "a longer wait" : "a longer --time-limit") +
+  return text + (none.ended == Ended::Interrupted ? "a longer wait" : "a longer --time-limit") +
          " looks further; fewer fields left open make the search shorter\n";
 }
 
 namespace {
 
-void open_document(JsonText& json, const Scenario& asked, Objective objective) {
-  json.open('{').field("schema", "pipewright.ranking/1");
-  json.key("tool").open('{').field("name", "pipewright").field("version", PIPEWRIGHT_VERSION).close();
-  json.field("scenario", asked.name).field("objective", name_of(objective));
+void write_asked(JsonFields& json, const Scenario& asked, Objective objective) {
+  std::vector<std::string_view> all;
+  for (const Objective each : {Objective::Throughput, Objective::StepTime, Objective::Cost, Objective::Memory})
+    all.emplace_back(name_of(each));
+  json.field("scenario", asked.name).word("objective", name_of(objective), all);
+}
+
+void write_plans(JsonFields& json, const char* key, const std::vector<Found>& plans) {
+  json.list(key, plans, [&](const Found& found) { write_plan(json, found); });
+}
+
+void write_none(JsonFields& json, const NoPlanYet& none, const Scenario& asked, Objective objective) {
+  write_asked(json, asked, objective);
+  json.field("ended", name(none.ended));
+  write_plans(json, "plans", {});
+  json.object("searched", [&] { json.field("layouts", none.layouts).field("not_reached", none.not_reached); });
+  json.field("notes", none.details);
+}
+
+void write_ranking(JsonFields& json, const Ranking& ranking, const Scenario& asked) {
+  write_asked(json, asked, ranking.objective);
+  json.field("bound", ranking.bound).field("gap", ranking.gap()).field("proven", [&] { return ranking.proven(); });
+  json.field("layer_order", ranking.order);
+  json.field("framework", ranking.framework).field("restricted", ranking.restricted);
+  json.field("fit", asked.plan.fit > 0 ? std::optional(asked.plan.fit) : std::nullopt);
+  json.field("ended", name(ranking.ended))
+      .field("gap_left", ranking.gap_left)
+      .field("idle_devices", ranking.idle_devices);
+  json.field("unused_classes", [&] { return unused_classes(ranking.plans.front().plan, asked.cluster); });
+  json.field("warnings", [&] { return warnings_of(ranking); });
+  write_plans(json, "plans", ranking.plans);
+  write_plans(json, "pareto", ranking.pareto);
+  json.object("searched", [&] {
+    json.field("layouts", ranking.layouts).field("simulated", ranking.evaluated);
+    json.field("simulations", ranking.simulations).field("cuts_searched", ranking.refined);
+    json.field("bounded", ranking.bounded).field("too_large", ranking.too_large);
+    json.field("within_gap", ranking.within_gap).field("no_cut", ranking.no_cut);
+    json.field("not_reached", ranking.not_reached).field("left_out", ranking.left_out);
+    json.field("refused", ranking.refused).field("not_simulated", ranking.not_simulated);
+  });
+  json.maybe("nearest_miss", ranking.nearest_miss, [&](const NearestMiss& miss) {
+    write_layout(json, miss.layout);
+    json.field("need_bytes", miss.need).field("capacity_bytes", miss.capacity).field("stage", miss.stage);
+  });
+  json.list("flips", ranking.flips, [&](const Flip& flip) {
+    json.field("what", flip.what).field("bytes_per_s", flip.at).field("below", flip.below).field("gain", flip.gain);
+    json.object("plan", [&] { write_layout(json, flip.plan); });
+  });
 }
 
 }  // namespace
 
+constinit const JsonDocument kRankingDocument{"pipewright.ranking/1",
+                                              [](JsonFields& json) { write_ranking(json, {}, {}); },
+                                              [](JsonFields& json) { write_none(json, {}, {}, {}); }};
+
 std::string no_plan_json(const NoPlanYet& none, const Scenario& asked, Objective objective) {
-  JsonText json;
-  open_document(json, asked, objective);
-  json.field("ended", none.ended).key("plans").open('[').close().key("searched").open('{');
-  json.field("layouts", none.layouts).field("not_reached", none.not_reached).close();
-  json.field("notes", none.details).close();
-  return std::move(json).text();
+  return kRankingDocument.text([&](JsonFields& json) { write_none(json, none, asked, objective); });
 }
 
 std::string ranking_json(const Ranking& ranking, const Scenario& asked) {
-  JsonText json;
-  open_document(json, asked, ranking.objective);
-  json.field("bound", ranking.bound).field("gap", ranking.gap()).field("proven", ranking.proven());
-  json.field("layer_order", ranking.order);
-  json.field("framework", ranking.framework).field("restricted", ranking.restricted);
-  json.field("fit", asked.plan.fit > 0 ? std::optional(asked.plan.fit) : std::nullopt);
-  json.field("ended", ranking.ended).field("gap_left", ranking.gap_left).field("idle_devices", ranking.idle_devices);
-  json.field("unused_classes", unused_classes(ranking.plans.front().plan, asked.cluster));
-  json.field("warnings", warnings_of(ranking));
-  json.key("plans").open('[');
-  for (const Found& found : ranking.plans)
-    write_plan(json, found);
-  json.close().key("pareto").open('[');
-  for (const Found& found : ranking.pareto)
-    write_plan(json, found);
-  json.close().key("searched").open('{').field("layouts", ranking.layouts).field("simulated", ranking.evaluated);
-  json.field("simulations", ranking.simulations).field("cuts_searched", ranking.refined);
-  json.field("bounded", ranking.bounded).field("too_large", ranking.too_large);
-  json.field("within_gap", ranking.within_gap).field("no_cut", ranking.no_cut);
-  json.field("not_reached", ranking.not_reached).key("left_out").open('{');
-  for (const auto& [reason, count] : ranking.left_out)
-    json.field(reason, count);
-  json.close().key("refused").open('{');
-  for (const auto& [reason, count] : ranking.refused)
-    json.field(reason, count);
-  json.close().key("not_simulated").open('{');
-  for (const auto& [reason, count] : ranking.not_simulated)
-    json.field(reason, count);
-  json.close().close().key("nearest_miss");
-  if (const auto& miss = ranking.nearest_miss) {
-    json.open('{');
-    write_layout(json, miss->layout);
-    json.field("need_bytes", miss->need).field("capacity_bytes", miss->capacity).field("stage", miss->stage).close();
-  } else {
-    json.null();
-  }
-  json.key("flips").open('[');
-  for (const Flip& flip : ranking.flips) {
-    json.open('{').field("what", flip.what).field("bytes_per_s", flip.at).field("below", flip.below);
-    json.field("gain", flip.gain).key("plan").open('{');
-    write_layout(json, flip.plan);
-    json.close().close();
-  }
-  json.close().close();
-  return std::move(json).text();
+  return kRankingDocument.text([&](JsonFields& json) { write_ranking(json, ranking, asked); });
 }
 
 std::string ranking_csv(const Ranking& ranking) {
@@ -332,107 +328,6 @@ std::string plan_yaml(const Ranking& ranking, const Found& found, const Scenario
   scenario.origins.try_emplace("training.global_batch_size", chosen);
   if (asked.plan.order.value.unsettled()) scenario.origins["plan.order"] = chosen;
   return text + resolved_yaml(scenario);
-}
-
-namespace {
-
-using namespace shape;
-
-std::vector<JsonMember> layout_members() {
-  return {{"tensor_parallel", whole()},
-          {"sequence_parallel", flag()},
-          {"stages", whole()},
-          {"virtual_stages", whole()},
-          {"data_parallel", whole()},
-          {"schedule", text()},
-          {"micro_batch_size", whole()},
-          {"micro_batches", whole()},
-          {"zero", whole()},
-          {"placement", of_names(kPlacementOrders)}};
-}
-
-}  // namespace
-
-JsonShape ranked::plan_shape() {
-  return with(object(layout_members()), {{"devices", whole()},
-                                         {"global_batch_size", whole()},
-                                         {"layers", list(whole())},
-                                         {"order", list(whole())},
-                                         {"replicas", list(whole())},
-                                         {"classes?", list(whole())},
-                                         {"recompute", list(of_names(kRecomputes))},
-                                         {"rebuilt_layers?", list(whole())},
-                                         {"step_time_s", number()},
-                                         {"samples_per_s", number()},
-                                         {"tokens_per_s", maybe(number())},
-                                         {"mfu", maybe(number())},
-                                         {"hfu", maybe(number())},
-                                         {"tokens_per_s_per_device", maybe(number())},
-                                         {"tflops_per_device", maybe(number())},
-                                         {"bubble_fraction", number()},
-                                         {"peak_bytes", whole()},
-                                         {"capacity_bytes", whole()},
-                                         {"to_fit_bytes?", whole()},
-                                         {"fit_probability", maybe(number())},
-                                         {"value", number()},
-                                         {"limiting_factor", text()},
-                                         {"campaign?", campaign_shape()}});
-}
-
-namespace {
-
-JsonShape asked_shape() {
-  std::vector<std::string> objectives;
-  for (const Objective objective : {Objective::Throughput, Objective::StepTime, Objective::Cost, Objective::Memory})
-    objectives.emplace_back(name_of(objective));
-  return document("pipewright.ranking/1", {{"scenario", text()}, {"objective", one_of(std::move(objectives))}});
-}
-
-}  // namespace
-
-// With plans, or without any yet.
-JsonShape ranking_shape() {
-  const JsonShape searched = object({{"layouts", whole()},
-                                     {"simulated", whole()},
-                                     {"simulations", whole()},
-                                     {"cuts_searched", whole()},
-                                     {"bounded", whole()},
-                                     {"too_large", whole()},
-                                     {"within_gap", whole()},
-                                     {"no_cut", whole()},
-                                     {"not_reached", whole()},
-                                     {"left_out", map(whole())},
-                                     {"refused", map(whole())},
-                                     {"not_simulated", map(whole())}});
-  const JsonShape miss =
-      with(object(layout_members()), {{"need_bytes", whole()}, {"capacity_bytes", whole()}, {"stage", whole()}});
-  const JsonShape flip = object({{"what", text()},
-                                 {"bytes_per_s", number()},
-                                 {"below", flag()},
-                                 {"gain", number()},
-                                 {"plan", object(layout_members())}});
-  const JsonShape found = with(asked_shape(), {{"bound", number()},
-                                               {"gap", number()},
-                                               {"proven", flag()},
-                                               {"layer_order", text()},
-                                               {"framework", text()},
-                                               {"restricted", list(text())},
-                                               {"fit", maybe(number())},
-                                               {"ended", text()},
-                                               {"gap_left", text()},
-                                               {"idle_devices", whole()},
-                                               {"unused_classes", list(text())},
-                                               {"warnings", list(text())},
-                                               {"plans", list(plan_shape())},
-                                               {"pareto", list(plan_shape())},
-                                               {"searched", searched},
-                                               {"nearest_miss", maybe(miss)},
-                                               {"flips", list(flip)}});
-  const JsonShape none = with(asked_shape(), {{"ended", text()},
-                                              {"plans", list(plan_shape())},
-                                              {"searched", object({{"layouts", whole()}, {"not_reached", whole()}})},
-                                              {"notes", list(text())}});
-  return either({found, none});
 }
 
 }  // namespace pipewright

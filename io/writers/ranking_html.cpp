@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "core/plan/campaign.hpp"
-#include "core/plan/idle_devices.hpp"
-#include "io/format_quantity.hpp"
+#include "core/answers/campaign.hpp"
+#include "core/answers/idle_devices.hpp"
+#include "io/text/format_quantity.hpp"
 #include "io/writers/campaign_lines.hpp"
 #include "io/writers/html.hpp"
 #include "io/writers/html_page.hpp"

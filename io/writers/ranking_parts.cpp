@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "core/plan/campaign.hpp"
-#include "io/format_quantity.hpp"
-#include "io/names.hpp"
+#include "core/answers/campaign.hpp"
+#include "io/text/format_quantity.hpp"
+#include "io/text/names.hpp"
 #include "io/writers/campaign_lines.hpp"
 
 namespace pipewright::ranked {
@@ -218,16 +218,15 @@ std::vector<TextColumn> columns(const std::vector<Found>& plans) {
 
 // Why the search ended before it was through, and what the reader can do about it.
 std::string ended_text(const Ranking& ranking) {
-  if (ranking.ended == "interrupted") return "an interrupt (Ctrl-C or SIGTERM) ended the search";
-  if (ranking.ended == "the time limit") return "the time limit ended the search; a longer --time-limit looks further";
-  return ranking.ended + " ended the search";
+  if (ranking.ended == Ended::Interrupted) return "an interrupt (Ctrl-C or SIGTERM) ended the search";
+  return "the time limit ended the search; a longer --time-limit looks further";
 }
 
 // "optimal within the model" or how far from it the plan may be.
 std::string quality(const Ranking& ranking) {
   const double best = ranking.plans.front().value;
   const char* better = ranking.objective == Objective::Throughput ? "faster" : "better";
-  const std::string why = !ranking.ended.empty()      ? "; " + ended_text(ranking)
+  const std::string why = ranking.ended != Ended::No  ? "; " + ended_text(ranking)
                           : !ranking.gap_left.empty() ? "; what is left: " + ranking.gap_left
                                                       : "";
   if (ranking.bound <= 0)

@@ -5,10 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/ranking.hpp"
-#include "io/format_quantity.hpp"
-#include "io/writers/json_text.hpp"
-#include "io/writers/shape.hpp"
+#include "core/answers/ranking.hpp"
+#include "io/text/format_quantity.hpp"
+#include "io/writers/json_fields.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright::ranked {
@@ -63,9 +62,8 @@ std::string class_names(const Cluster& cluster);
 std::string figure(const std::optional<double>& value, const char* form);  // "-" where there is none
 std::string seconds_text(Time time);
 
-// One plan of a document, and its form; ranking.cpp.
-void write_plan(JsonText& json, const Found& found);
-JsonShape plan_shape();
+// The members of a plan of a document; ranking.cpp.
+void write_plan(JsonFields& json, const Found& found);
 
 std::string ended_text(const Ranking& ranking);  // why the search ended before it was through
 std::string quality(const Ranking& ranking);     // how far from the best possible the first plan may be

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "core/plan/reference_note.hpp"
-#include "io/format_quantity.hpp"
+#include "core/answers/reference_note.hpp"
+#include "io/text/format_quantity.hpp"
 #include "io/writers/anchored.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/interval_text.hpp"

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/plan/report.hpp"
+#include "core/answers/report.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {

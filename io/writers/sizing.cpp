@@ -8,15 +8,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/plan/campaign.hpp"
-#include "io/quote.hpp"
+#include "core/answers/campaign.hpp"
+#include "io/text/quote.hpp"
 #include "io/writers/campaign_lines.hpp"
+#include "io/writers/documents.hpp"
 #include "io/writers/html.hpp"
 #include "io/writers/interval_text.hpp"
-#include "io/writers/json_text.hpp"
+#include "io/writers/json_fields.hpp"
 #include "io/writers/markdown_table.hpp"
 #include "io/writers/ranking_parts.hpp"
-#include "io/writers/shapes.hpp"
 #include "io/writers/sweep.hpp"
 #include "io/writers/text_table.hpp"
 
@@ -191,9 +191,9 @@ std::string how_sure(const Found& found) {
 std::vector<std::string> remarks(const Sizing& sizing) {
   std::vector<std::string> lines = sizing.notes;
   for (const SizedNodes& row : sizing.rows)
-    if (row.best && !row.ended.empty() && row.ended != sizing.ended && (row.bound <= 0 || gap(row) > 0.01))
+    if (row.best && row.ended != Ended::No && row.ended != sizing.ended && (row.bound <= 0 || gap(row) > 0.01))
       lines.push_back(fmt::format("on {}: {} ended the search; a longer --time-limit may find a better plan",
-                                  counted(row.nodes), row.ended));
+                                  counted(row.nodes), name(row.ended)));
   std::map<std::string, std::string> left;  // nodes by reason
   for (const SizedNodes& row : sizing.rows)
     if (row.best && !row.gap_left.empty()) {
@@ -205,7 +205,8 @@ std::vector<std::string> remarks(const Sizing& sizing) {
   for (const SizedNodes& row : sizing.rows)
     if (std::string sure = row.best ? how_sure(*row.best) : ""; !sure.empty())
       lines.push_back(fmt::format("on {}: {}", counted(row.nodes), sure));
-  if (!sizing.ended.empty()) lines.push_back("an interrupt (Ctrl-C or SIGTERM) ended the search: rows may be missing");
+  if (sizing.ended != Ended::No)
+    lines.push_back("an interrupt (Ctrl-C or SIGTERM) ended the search: rows may be missing");
   return lines;
 }
 
@@ -271,56 +272,37 @@ std::string sizing_text(const Sizing& sizing, const Scenario& asked, const Table
   return text;
 }
 
-std::string sizing_json(const Sizing& sizing, const Scenario& asked) {
-  JsonText json;
-  json.open('{').field("schema", "pipewright.sizing/1");
-  json.key("tool").open('{').field("name", "pipewright").field("version", PIPEWRIGHT_VERSION).close();
+namespace {
+
+void write(JsonFields& json, const Sizing& sizing, const Scenario& asked) {
   json.field("scenario", asked.name).field("devices_per_node", asked.cluster.devices_per_node);
   json.field("deadline_days", sizing.deadline);
   json.field("smallest_nodes", sizing.smallest).field("cheapest_nodes", sizing.cheapest);
   json.field("fastest_nodes", sizing.fastest).field("in_time_nodes", sizing.in_time);
-  json.key("rows").open('[');
-  for (const SizedNodes& row : sizing.rows) {
-    json.open('{').field("nodes", row.nodes).field("devices", row.devices);
-    json.field("outcome", row.best ? "fits" : row.known ? "does_not_fit" : "not_known");
-    json.field("reason", row.why).field("ended", row.ended).field("gap_left", row.gap_left).field("bound", row.bound);
+  json.list("rows", sizing.rows, [&](const SizedNodes& row) {
+    json.field("nodes", row.nodes).field("devices", row.devices);
+    json.word("outcome",
+              row.best    ? "fits"
+              : row.known ? "does_not_fit"
+                          : "not_known",
+              {"fits", "does_not_fit", "not_known"});
+    json.field("reason", row.why)
+        .field("ended", name(row.ended))
+        .field("gap_left", row.gap_left)
+        .field("bound", row.bound);
     json.field("gap", row.best ? gap(row) : 0.0).field("days", row.days);
-    json.field("days_low", row.days_low).field("days_high", row.days_high).key("plan");
-    if (row.best)
-      write_plan(json, *row.best);
-    else
-      json.null();
-    json.close();
-  }
-  json.close().field("notes", remarks(sizing)).field("next", sizing.next).field("ended", sizing.ended).close();
-  return std::move(json).text();
+    json.field("days_low", row.days_low).field("days_high", row.days_high);
+    json.maybe("plan", row.best, [&](const Found& found) { write_plan(json, found); });
+  });
+  json.field("notes", remarks(sizing)).field("next", sizing.next).field("ended", name(sizing.ended));
 }
 
-JsonShape sizing_shape() {
-  using namespace shape;
-  const JsonShape row = object({{"nodes", whole()},
-                                {"devices", whole()},
-                                {"outcome", one_of({"fits", "does_not_fit", "not_known"})},
-                                {"reason", text()},
-                                {"ended", text()},
-                                {"gap_left", text()},
-                                {"bound", number()},
-                                {"gap", number()},
-                                {"days", maybe(number())},
-                                {"days_low", maybe(number())},
-                                {"days_high", maybe(number())},
-                                {"plan", maybe(plan_shape())}});
-  return document("pipewright.sizing/1", {{"scenario", text()},
-                                          {"devices_per_node", whole()},
-                                          {"deadline_days", maybe(number())},
-                                          {"smallest_nodes", maybe(whole())},
-                                          {"cheapest_nodes", maybe(whole())},
-                                          {"fastest_nodes", maybe(whole())},
-                                          {"in_time_nodes", maybe(whole())},
-                                          {"rows", list(row)},
-                                          {"notes", list(text())},
-                                          {"next", text()},
-                                          {"ended", text()}});
+}  // namespace
+
+constinit const JsonDocument kSizingDocument{"pipewright.sizing/1", [](JsonFields& json) { write(json, {}, {}); }};
+
+std::string sizing_json(const Sizing& sizing, const Scenario& asked) {
+  return kSizingDocument.text([&](JsonFields& json) { write(json, sizing, asked); });
 }
 
 std::string sizing_csv(const Sizing& sizing) {

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/plan/scenario.hpp"
-#include "core/plan/sizing.hpp"
+#include "core/answers/sizing.hpp"
+#include "core/question/scenario.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {

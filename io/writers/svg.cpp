@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "io/format_quantity.hpp"
+#include "io/text/format_quantity.hpp"
 #include "io/writers/compare.hpp"
 #include "io/writers/page_text.hpp"
 #include "io/writers/svg_canvas.hpp"

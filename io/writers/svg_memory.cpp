@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/cost/memory_model.hpp"
-#include "io/format_quantity.hpp"
+#include "io/text/format_quantity.hpp"
 #include "io/writers/svg_canvas.hpp"
 
 namespace pipewright {

@@ -7,12 +7,12 @@
 
 #include <fmt/format.h>
 
-#include "io/format_quantity.hpp"
-#include "io/quote.hpp"
+#include "io/text/format_quantity.hpp"
+#include "io/text/quote.hpp"
+#include "io/writers/documents.hpp"
 #include "io/writers/html.hpp"
 #include "io/writers/html_page.hpp"
-#include "io/writers/json_text.hpp"
-#include "io/writers/shapes.hpp"
+#include "io/writers/json_fields.hpp"
 #include "io/writers/sweep_answer.hpp"
 #include "io/writers/sweep_cells.hpp"
 #include "io/writers/text_table.hpp"
@@ -319,94 +319,79 @@ std::string sweep_csv(const Sweep& sweep) {
   return text;
 }
 
-void write_grid(JsonText& json, const SweepQuestion& question) {
-  json.key("grid").open('{');
-  for (const SweepAxis& axis : question.axes)
-    json.field(axis.key, axis.texts);
-  json.close();
-}
-
-void write_point(JsonText& json, const SweepQuestion& question, std::int64_t point) {
-  json.field("variant", question.variants[question.variant(point)]).key("values").open('{');
-  const std::vector<std::size_t> values = question.values(point);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    json.field(question.axes[i].key, question.axes[i].texts[values[i]]);
-  json.close();
-}
-
-std::string sweep_json(const Sweep& sweep) {
-  const std::vector<SweepFigureName> figures = written_figures(sweep);
-  const SweepQuestion& question = sweep.question;
-  JsonText json;
-  json.open('{').field("schema", "pipewright.sweep/1");
-  json.key("tool").open('{').field("name", "pipewright").field("version", PIPEWRIGHT_VERSION).close();
+void write_question(JsonFields& json, const SweepQuestion& question) {
   json.field("sweep", question.file).field("base", question.base).field("description", question.description);
   json.field("variants", question.variants);
-  json.field("baseline", question.variants[question.baseline]).field("replan", question.replan);
-  write_grid(json, question);
-  json.key("where").open('[');
-  for (const Comparison& comparison : question.where)
-    json.value(comparison.text);
-  json.close().field("points", question.points()).field("left_out", sweep.left_out).field("not_run", sweep.not_run);
-  if (!sweep.shard.whole()) json.field("shard", fmt::format("{}/{}", sweep.shard.number, sweep.shard.of));
-  write_answer(json, sweep);
-  json.key("rows").open('[');
-  for (const SweepRow& row : sweep.rows) {
-    write_point(json.open('{'), question, row.point);
-    json.field("outcome", words(row.outcome));
-    if (row.has_figures()) {
-      json.field("step_time_s", row.step_time);
-      for (const SweepFigureName& each : figures) {
-        if (each.figure == SweepFigure::StepTime) continue;
-        const std::optional<double> value = figure(row, each.figure);
-        json.key(std::string(each.name) + (each.unit == Unit::Byte ? "_bytes" : ""));
-        if (value && (each.unit == Unit::Byte || each.figure == SweepFigure::Devices))
-          json.value(static_cast<std::int64_t>(*value));
-        else
-          json.value(value);
-      }
-      json.field("plan", row.plan).field("layers", row.layers).field("plan_changes", row.plan_changes);
-    }
-    json.field("reason", row.reason).close();
-  }
-  json.close().field("notes", notes(sweep)).close();
-  return std::move(json).text();
 }
 
-// Figures from the table that the writer goes by.
-JsonShape sweep_shape() {
-  using namespace shape;
-  std::vector<JsonMember> row = {{"variant", text()}, {"values", map(text())}, {"outcome", one_of({})},
-                                 {"plan?", text()},   {"layers?", text()},     {"plan_changes?", flag()},
-                                 {"reason", text()}};
+void write_grid(JsonFields& json, const SweepQuestion& question) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> grid;
+  for (const SweepAxis& axis : question.axes)
+    grid.emplace_back(axis.key, axis.texts);
+  json.field("grid", grid);
+}
+
+void write_point(JsonFields& json, const SweepQuestion& question, std::int64_t point) {
+  json.field("variant", [&] { return question.variants[question.variant(point)]; });
+  json.field("values", [&] {
+    std::vector<std::pair<std::string, std::string>> varied;
+    const std::vector<std::size_t> values = question.values(point);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      varied.emplace_back(question.axes[i].key, question.axes[i].texts[values[i]]);
+    return varied;
+  });
+}
+
+namespace {
+
+void write_figures(JsonFields& json, const std::vector<SweepFigureName>& figures, const SweepRow& row) {
+  json.field("step_time_s", row.step_time);
+  for (const SweepFigureName& each : kSweepFigures) {
+    if (each.figure == SweepFigure::StepTime) continue;
+    const bool written = std::any_of(figures.begin(), figures.end(),
+                                     [&](const SweepFigureName& other) { return other.figure == each.figure; });
+    json.when(written, [&] {
+      const std::string key = std::string(each.name) + (each.unit == Unit::Byte ? "_bytes" : "");
+      const std::optional<double> value = figure(row, each.figure);
+      if (each.unit == Unit::Byte || each.figure == SweepFigure::Devices)
+        json.field(key, value ? std::optional(static_cast<std::int64_t>(*value)) : std::nullopt);
+      else
+        json.field(key, value);
+    });
+  }
+  json.field("plan", row.plan).field("layers", row.layers).field("plan_changes", row.plan_changes);
+}
+
+void write(JsonFields& json, const Sweep& sweep) {
+  const SweepQuestion& question = sweep.question;
+  write_question(json, question);
+  json.field("baseline", [&] { return question.variants[question.baseline]; }).field("replan", question.replan);
+  write_grid(json, question);
+  json.list("where", question.where, [](const Comparison& comparison) { return comparison.text; });
+  json.field("points", question.points()).field("left_out", sweep.left_out).field("not_run", sweep.not_run);
+  json.when(!sweep.shard.whole(),
+            [&] { json.field("shard", fmt::format("{}/{}", sweep.shard.number, sweep.shard.of)); });
+  write_answer(json, sweep);
+  const std::vector<SweepFigureName> figures = written_figures(sweep);
+  std::vector<std::string_view> outcomes;
   for (const SweepRow::Outcome outcome :
        {SweepRow::Outcome::Fits, SweepRow::Outcome::DoesNotFit, SweepRow::Outcome::NoPlan, SweepRow::Outcome::Invalid})
-    row[2].shape.words.emplace_back(words(outcome));
-  for (const SweepFigureName& each : kSweepFigures) {
-    if (each.figure == SweepFigure::StepTime) {
-      row.emplace_back("step_time_s?", number());
-      continue;
-    }
-    const bool is_whole = each.unit == Unit::Byte || each.figure == SweepFigure::Devices;
-    row.emplace_back(std::string(each.name) + (each.unit == Unit::Byte ? "_bytes?" : "?"),
-                     maybe(is_whole ? whole() : number()));
-  }
-  return document("pipewright.sweep/1", {{"sweep", text()},
-                                         {"base", text()},
-                                         {"description", text()},
-                                         {"variants", list(text())},
-                                         {"baseline", text()},
-                                         {"replan", flag()},
-                                         {"grid", map(list(text()))},
-                                         {"where", list(text())},
-                                         {"points", whole()},
-                                         {"left_out", whole()},
-                                         {"not_run", whole()},
-                                         {"shard?", text()},
-                                         {"outcomes", outcomes_shape()},
-                                         {"best", best_shape()},
-                                         {"rows", list(object(std::move(row)))},
-                                         {"notes", list(text())}});
+    outcomes.push_back(words(outcome));
+  json.list("rows", sweep.rows, [&](const SweepRow& row) {
+    write_point(json, question, row.point);
+    json.word("outcome", words(row.outcome), outcomes);
+    json.when(row.has_figures(), [&] { write_figures(json, figures, row); });
+    json.field("reason", row.reason);
+  });
+  json.field("notes", notes(sweep));
+}
+
+}  // namespace
+
+constinit const JsonDocument kSweepDocument{"pipewright.sweep/1", [](JsonFields& json) { write(json, {}); }};
+
+std::string sweep_json(const Sweep& sweep) {
+  return kSweepDocument.text([&](JsonFields& json) { write(json, sweep); });
 }
 
 }  // namespace pipewright

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/plan/sweep.hpp"
+#include "core/answers/sweep.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {
@@ -15,10 +15,11 @@ std::string sweep_text(const Sweep& sweep, const TableOptions& options, SweepTab
 std::string sweep_csv(const Sweep& sweep);
 std::string sweep_json(const Sweep& sweep);  // "schema": "pipewright.sweep/1"
 
-// Parts of the documents of sweeps: "grid", keys with their values; "variant" and "values" of a point.
-class JsonText;
-void write_grid(JsonText& json, const SweepQuestion& question);
-void write_point(JsonText& json, const SweepQuestion& question, std::int64_t point);
+// Parts of the documents of sweeps: what was asked; "grid", keys with their values; "variant" and "values" of a point.
+class JsonFields;
+void write_question(JsonFields& json, const SweepQuestion& question);
+void write_grid(JsonFields& json, const SweepQuestion& question);
+void write_point(JsonFields& json, const SweepQuestion& question, std::int64_t point);
 
 // What the plot shows: a key of the grid to the right, a figure upwards. Empty texts: the key with most numbers, two or
 // more, and samples_per_s.

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "io/writers/html_page.hpp"
-#include "io/writers/json_text.hpp"
+#include "io/writers/json_fields.hpp"
 #include "io/writers/sweep.hpp"
 #include "io/writers/sweep_cells.hpp"
 #include "io/writers/text_table.hpp"
@@ -156,30 +156,20 @@ void add_answer(HtmlPage& page, const Sweep& sweep) {
   page.table({values, points, alike});
 }
 
-void write_answer(JsonText& json, const Sweep& sweep) {
-  json.key("outcomes").open('{').field("fits", count(sweep, SweepRow::Outcome::Fits));
-  json.field("does_not_fit", count(sweep, SweepRow::Outcome::DoesNotFit));
-  json.field("no_plan", count(sweep, SweepRow::Outcome::NoPlan));
-  json.field("invalid", count(sweep, SweepRow::Outcome::Invalid)).close();
-  json.key("best").open('{').field("figure", name_of(main_figure(sweep.question)).name).key("rows").open('[');
-  for (const BestRow& best : best_rows(sweep, kBest)) {
-    write_point(json.open('{'), sweep.question, best.row->point);
-    json.field("value", best.value).field("alike", best.alike).close();
-  }
-  json.close().close();
-}
-
-JsonShape outcomes_shape() {
-  using namespace shape;
-  return object({{"fits", whole()}, {"does_not_fit", whole()}, {"no_plan", whole()}, {"invalid", whole()}});
-}
-
-JsonShape best_shape() {
-  using namespace shape;
-  return object(
-      {{"figure", text()},
-       {"rows",
-        list(object({{"variant", text()}, {"values", map(text())}, {"value", number()}, {"alike", whole()}}))}});
+void write_answer(JsonFields& json, const Sweep& sweep) {
+  json.object("outcomes", [&] {
+    json.field("fits", count(sweep, SweepRow::Outcome::Fits));
+    json.field("does_not_fit", count(sweep, SweepRow::Outcome::DoesNotFit));
+    json.field("no_plan", count(sweep, SweepRow::Outcome::NoPlan));
+    json.field("invalid", count(sweep, SweepRow::Outcome::Invalid));
+  });
+  json.object("best", [&] {
+    json.field("figure", name_of(main_figure(sweep.question)).name);
+    json.list("rows", best_rows(sweep, kBest), [&](const BestRow& best) {
+      write_point(json, sweep.question, best.row ? best.row->point : 0);
+      json.field("value", best.value).field("alike", best.alike);
+    });
+  });
 }
 
 std::string reasons(const Sweep& sweep, int width) {

@@ -5,13 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/sweep.hpp"
-#include "io/writers/shape.hpp"
+#include "core/answers/sweep.hpp"
 
 namespace pipewright {
 
 class HtmlPage;
-class JsonText;
+class JsonFields;
 
 // The figure by which rows are best: the first of `metrics`, else samples_per_s.
 SweepFigure main_figure(const SweepQuestion& question);
@@ -31,9 +30,7 @@ std::string named_point(const SweepQuestion& question, std::int64_t point);
 // Of a sweep of few rows "": its table is the answer.
 std::string answer_text(const Sweep& sweep, int width);
 void add_answer(HtmlPage& page, const Sweep& sweep);
-void write_answer(JsonText& json, const Sweep& sweep);  // members "outcomes" and "best"
-JsonShape outcomes_shape();
-JsonShape best_shape();
+void write_answer(JsonFields& json, const Sweep& sweep);  // members "outcomes" and "best"
 
 // A line per reason, with the first points that have it; many that differ in their figures only are one.
 std::string reasons(const Sweep& sweep, int width);

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <string>
 
-#include "core/plan/sweep.hpp"
-#include "io/format_quantity.hpp"
+#include "core/answers/sweep.hpp"
+#include "io/text/format_quantity.hpp"
 
 namespace pipewright {
 

@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "io/format_quantity.hpp"
-#include "io/quote.hpp"
+#include "io/text/format_quantity.hpp"
+#include "io/text/quote.hpp"
 #include "io/writers/page_text.hpp"
 #include "io/writers/svg_canvas.hpp"
 #include "io/writers/sweep.hpp"
@@ -60,19 +60,19 @@ std::optional<std::size_t> longest(const SweepQuestion& question, const auto& wa
 std::size_t x_axis(const SweepQuestion& question, const std::string& key) {
   if (key.empty()) {
     if (const auto found = longest(question, [&](std::size_t i) { return numeric(question.axes[i]); })) return *found;
-    throw InputError(
-        "--output: an SVG needs a key of the grid with two numbers or more to plot over; write .csv or .json");
+    throw InputError(Place{}, "--output",
+                     "an SVG needs a key of the grid with two numbers or more to plot over; write .csv or .json");
   }
   std::vector<std::string_view> known;
   for (std::size_t i = 0; i < question.axes.size(); ++i) {
     const SweepAxis& axis = question.axes[i];
     if (axis.key == key) {
       if (numeric(axis)) return i;
-      throw InputError("--x: the values of " + key + " are not all numbers of one unit; name another key");
+      throw InputError(Place{}, "--x", "the values of " + key + " are not all numbers of one unit; name another key");
     }
     known.push_back(axis.key);
   }
-  throw InputError("--x: " + unknown_name(key, known));
+  throw InputError(Place{}, "--x", unknown_name(key, known));
 }
 
 SweepFigure y_figure(const std::string& name) {
@@ -81,7 +81,7 @@ SweepFigure y_figure(const std::string& name) {
   std::vector<std::string_view> known;
   for (const SweepFigureName& each : kSweepFigures)
     known.push_back(each.name);
-  throw InputError("--y: " + unknown_name(name, known));
+  throw InputError(Place{}, "--y", unknown_name(name, known));
 }
 
 class Plot {

@@ -123,6 +123,16 @@ class Page {
 
 }  // namespace
 
+std::string infeasible_text(const Infeasible& why) {
+  std::string text = "infeasible: " + why.reason + "\n";
+  for (const std::string& line : why.details)
+    text += "  " + line + "\n";
+  if (!why.remedies.empty()) text += "what would make it fit:\n";
+  for (const std::string& line : why.remedies)
+    text += "  " + line + "\n";
+  return text;
+}
+
 std::string terminal_report(const Answer& answer, const TableOptions& options) {
   return Page(answer, options).print();
 }

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "io/format_quantity.hpp"
-#include "io/utf8.hpp"
+#include "io/text/format_quantity.hpp"
+#include "io/text/utf8.hpp"
 
 namespace pipewright {
 namespace {

@@ -1,5 +1,5 @@
 // Aligned columns for a terminal, and sentences broken at its width: each cell and sentence by `one_line` of
-// io/utf8.hpp.
+// io/text/utf8.hpp.
 #pragma once
 
 #include <string>

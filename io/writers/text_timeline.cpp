@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "io/format_quantity.hpp"
+#include "io/text/format_quantity.hpp"
 #include "io/writers/compare.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/text_table.hpp"

@@ -11,8 +11,8 @@
 
 #include <fmt/format.h>
 
-#include "io/format_quantity.hpp"
-#include "io/quote.hpp"
+#include "io/text/format_quantity.hpp"
+#include "io/text/quote.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/json_text.hpp"
 #include "io/writers/trace_text.hpp"
@@ -55,7 +55,7 @@ void begin(Document& document, const Answer& answer) {
       "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"tool\":\"pipewright\",\"version\":\"{}\",\"scenario\":{},"
       "\"question\":{},\"engine\":{}}},\"traceEvents\":[",
       PIPEWRIGHT_VERSION, json_string(scenario.file.empty() ? scenario.name : scenario.file),
-      json_string(question(answer)), json_string(answer.timeline.engine));
+      json_string(question(answer)), json_string(name(answer.timeline.engine)));
 }
 
 std::string end(Document& document) {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/plan/report.hpp"
+#include "core/answers/report.hpp"
 
 namespace pipewright {
 
@@ -25,7 +25,8 @@ std::string text_timeline(const Answer& answer, int width);
 std::string json_report(
     const Answer& answer);  // "schema": "pipewright.result/1", SI base units; docs/reference/result-json.md
 std::string json_infeasible(
-    const Infeasible& why);                    // the same schema where no answer exists: "fits": false, "shortfall"
+    const Infeasible& why);  // the same schema where no answer exists: "fits": false, "shortfall"
+std::string infeasible_text(const Infeasible& why);
 std::string csv_report(const Answer& answer);  // one row per worker
 std::string markdown_report(const Answer& answer);
 std::string svg_timeline(const Answer& answer);

@@ -13,9 +13,6 @@ namespace pipewright {
 namespace {
 
 using Words = std::string_view;
-constexpr std::array<Words, 2> kMegatronSchedules = {"1f1b", "interleaved_1f1b"};
-constexpr std::array<Words, 3> kTorchtitanSchedules = {"1f1b", "gpipe", "interleaved_1f1b"};
-constexpr std::array<Words, 1> kDeepSpeedSchedules = {"1f1b"};
 constexpr std::array<Words, 3> kMegatronRecompute = {"none", "selective", "blocks"};
 constexpr std::array<Words, 2> kTorchtitanRecompute = {"none", "blocks"};
 constexpr std::array<Words, 3> kTorchRecompute = {"none", "knapsack", "full"};
@@ -25,7 +22,7 @@ constexpr std::array<FrameworkWords, 4> kFrameworks = {{
     {.word = "megatron",
      .name = "Megatron-LM",
      .framework = Framework::Megatron,
-     .schedules = kMegatronSchedules,
+     .runs = [](const ScheduleRule& rule) { return rule.in_megatron; },
      .recompute = kMegatronRecompute,
      .one_recompute = true,
      .chunks = true,
@@ -36,7 +33,7 @@ constexpr std::array<FrameworkWords, 4> kFrameworks = {{
     {.word = "torchtitan",
      .name = "torchtitan",
      .framework = Framework::Torchtitan,
-     .schedules = kTorchtitanSchedules,
+     .runs = [](const ScheduleRule& rule) { return !rule.facts.pytorch.empty(); },
      .recompute = kTorchtitanRecompute,
      .one_recompute = true,
      .chunks = true,
@@ -47,7 +44,7 @@ constexpr std::array<FrameworkWords, 4> kFrameworks = {{
     {.word = "torch",
      .name = "torch.distributed.pipelining",
      .framework = Framework::Torch,
-     .schedules = {},
+     .runs = nullptr,
      .recompute = kTorchRecompute,
      .one_recompute = false,
      .chunks = true,
@@ -58,7 +55,7 @@ constexpr std::array<FrameworkWords, 4> kFrameworks = {{
     {.word = "deepspeed",
      .name = "DeepSpeed",
      .framework = Framework::DeepSpeed,
-     .schedules = kDeepSpeedSchedules,
+     .runs = [](const ScheduleRule& rule) { return rule.in_deepspeed; },
      .recompute = kDeepSpeedRecompute,
      .one_recompute = true,
      .chunks = false,
@@ -129,6 +126,13 @@ std::string_view name(Framework framework) {
   return words(framework).name;
 }
 
+std::vector<std::string> schedules_of(const FrameworkWords& words) {
+  std::vector<std::string> names = searched_schedules(&ScheduleRule::searched);
+  if (words.runs != nullptr)
+    std::erase_if(names, [&](const std::string& name) { return !words.runs(*find_schedule(name)); });
+  return names;
+}
+
 const FrameworkWords* find_framework(std::string_view word) {
   const auto found = std::find_if(kFrameworks.begin(), kFrameworks.end(),
                                   [&](const FrameworkWords& each) { return each.word == word; });
@@ -138,16 +142,15 @@ const FrameworkWords* find_framework(std::string_view word) {
 void check_model(const Scenario& scenario, Framework framework) {
   const Model& model = scenario.model;
   if (!model.order.empty() || scenario.plan.order.value.unsettled())
-    throw InputError(
-        scenario.plan.order.place,
-        fmt::format("plan.order: {} runs the layers in the model's order; leave plan.order out", name(framework)));
+    throw InputError(scenario.plan.order.place, "plan.order",
+                     fmt::format("{} runs the layers in the model's order; leave plan.order out", name(framework)));
   if (framework != Framework::Megatron && framework != Framework::Torchtitan) return;
   const auto transformer = described(model);
   const auto refuse = [&](const std::string& why) {
-    throw InputError(model.place, fmt::format("model: {} {}; --for torch takes any model", model.name, why));
+    throw InputError(model.place, "model", fmt::format("{} {}; --for torch takes any model", model.name, why));
   };
   if (!transformer)
-    return refuse(fmt::format("is no decoder of one stack, the models that {} is launched with", name(framework)));
+    return refuse(fmt::format("is not a decoder of one stack, the models that {} is launched with", name(framework)));
   if (transformer->modules > 0) return refuse("has modules for multi-token prediction, which are not launched yet");
   const auto blocks = std::count_if(model.layers.begin(), model.layers.end(), [](const Layer& l) { return l.block; });
   if (blocks + 2 != std::ssize(model.layers) || model.layers.front().block || model.layers.back().block)

@@ -10,8 +10,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "core/plan/scenario.hpp"
+#include "core/question/scenario.hpp"
+#include "sim/schedules/table.hpp"
 
 namespace pipewright {
 
@@ -20,7 +22,7 @@ enum class Framework : std::uint8_t { Megatron, Torchtitan, Torch, DeepSpeed };
 struct FrameworkWords {
   std::string_view word, name;
   Framework framework;
-  std::span<const std::string_view> schedules;  // of those that `plan` searches; empty: all of them
+  bool (*runs)(const ScheduleRule&);            // of the schedules that `plan` searches; nullptr: all of them
   std::span<const std::string_view> recompute;  // that `plan` may choose
   bool one_recompute;                           // for all stages
   bool chunks;                                  // several of them on a stage
@@ -30,6 +32,8 @@ struct FrameworkWords {
   std::optional<GradientSync> gradient_sync;    // of a plan with copies; nothing: either
 };
 std::span<const FrameworkWords> frameworks();
+// Of those that `plan` searches, in its order.
+std::vector<std::string> schedules_of(const FrameworkWords& words);
 const FrameworkWords& words(Framework framework);
 std::string_view name(Framework framework);
 const FrameworkWords* find_framework(std::string_view word);  // nullptr: none is called so

@@ -7,18 +7,21 @@
 
 #include <fmt/format.h>
 
+#include "core/answers/ranking.hpp"
 #include "core/check.hpp"
-#include "core/plan/ranking.hpp"
+#include "planner/listed.hpp"
+#include "sim/schedules/table.hpp"
 
 namespace pipewright {
 namespace {
 
-// "none, selective or blocks"
 std::string either(const std::vector<std::string>& values) {
-  std::string text;
-  for (std::size_t i = 0; i < values.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == values.size() ? " or " : ", ") + values[i];
-  return text;
+  return listed(values, "or");
+}
+
+bool flushes(const std::string& schedule) {
+  const ScheduleRule* rule = find_schedule(schedule);
+  return rule == nullptr || rule->flush;
 }
 
 std::string recompute_name(Recompute mode) {
@@ -32,7 +35,8 @@ class Narrowing {
   Narrowed all() {
     check_model(found_.scenario, words_.framework);
     refuse_replicas();
-    choose("schedule", plan().schedule.value, searched_schedules());
+    choose("schedule", plan().schedule.value,
+           words_.runs == nullptr ? std::vector<std::string>{} : schedules_of(words_));
     if (!words_.chunks) one_chunk();
     if (words_.own_cuts) cut_evenly();
     recompute();
@@ -66,25 +70,19 @@ class Narrowing {
       refuse(plan().partition.place, "partition", "stages with replicas of their own", "write plan.partition: auto");
   }
 
-  std::vector<std::string> searched_schedules() const {
-    if (words_.schedules.empty()) return {};
-    return {words_.schedules.begin(), words_.schedules.end()};
-  }
-
   // Of an open field what is left of its values; of a fixed one whether it is among them. `all`: of the framework;
   // empty: any but those of asynchronous training.
   void choose(const std::string& key, const std::string& own, const std::vector<std::string>& all) {
     const auto open = plan().open.find(key);
     if (open == plan().open.end()) {
-      const bool there = all.empty() ? own != "pipedream" : std::find(all.begin(), all.end(), own) != all.end();
+      const bool there = all.empty() ? flushes(own) : std::find(all.begin(), all.end(), own) != all.end();
       if (!there) refuse(plan().schedule.place, key, own, all.empty() ? "write auto" : "write " + either(all));
       return;
     }
     std::vector<std::string>& among = open->second.among;
     std::vector<std::string> left;
     for (const std::string& value : among.empty() ? all : among)
-      if (all.empty() ? value != "pipedream" : std::find(all.begin(), all.end(), value) != all.end())
-        left.push_back(value);
+      if (all.empty() ? flushes(value) : std::find(all.begin(), all.end(), value) != all.end()) left.push_back(value);
     if (left == among) return;
     if (left.empty())
       refuse(open->second.place, key, "auto, but among values", all.empty() ? "write auto" : "list " + either(all));

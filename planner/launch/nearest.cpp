@@ -13,6 +13,7 @@
 #include "core/plan/devices_by_node.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
+#include "sim/schedules/table.hpp"
 
 namespace pipewright {
 namespace {
@@ -99,23 +100,26 @@ class Nearness {
 
   void schedule() {
     const bool takes_any = (is(Framework::Torch) || is(Framework::Torchtitan));
-    const std::string& asked = plan_.schedule;
+    const ScheduleRule& asked = *find_schedule(plan_.schedule);
     const bool to_and_fro = plan_.chunk_order != ChunkOrder::Loop;
-    if (takes_any && asked != "pipedream" && !(is(Framework::Torchtitan) && to_and_fro)) return;
-    if (plan_.stages == 1 && plan_.virtual_stages == 1 && asked != "pipedream") {
-      request().schedule.value = "1f1b", request().given = nullptr;  // one worker: all orders take as long
+    if (takes_any && asked.flush && !(is(Framework::Torchtitan) && to_and_fro)) return;
+    const bool chunks = plan_.virtual_stages > 1 && !is(Framework::DeepSpeed);
+    const std::vector<std::string> has = schedules_of(words(framework_));
+    const std::string nearest = *std::find_if(has.begin(), has.end(), [&](const std::string& name) {
+      return find_schedule(name)->facts.takes_chunks == chunks;
+    });
+    if (plan_.stages == 1 && plan_.virtual_stages == 1 && asked.flush) {
+      request().schedule.value = nearest, request().given = nullptr;  // one worker: all orders take as long
       return;
     }
-    const bool chunks = plan_.virtual_stages > 1 && !is(Framework::DeepSpeed);
-    const std::string nearest = chunks ? "interleaved_1f1b" : "1f1b";
     if (is(Framework::DeepSpeed) && plan_.virtual_stages > 1) {
       differs("virtual_stages: DeepSpeed gives every stage one piece; cut evenly");
       request().virtual_stages.value = 1, request().partition.value = Balanced{};
       one_mode(plan_.recompute.front() == Recompute::Layers ? Recompute::Blocks : plan_.recompute.front());
     }
-    if (asked == nearest) return;
-    std::string what = asked == "file" ? "the order of a file" : asked;
-    if (asked == "pipedream") what += ", which updates without a flush,";
+    if (asked.name == nearest) return;
+    std::string what = asked.from_file ? "the order of a file" : plan_.schedule;
+    if (!asked.flush) what += ", which updates without a flush,";
     differs(fmt::format("schedule: {} {}; {}", what,
                         takes_any && to_and_fro ? "puts stages to and fro, which a schedule file cannot tell torchtitan"
                                                 : "is not there",

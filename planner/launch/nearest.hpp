@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/plan/plan.hpp"
-#include "core/plan/scenario.hpp"
+#include "core/question/scenario.hpp"
 #include "planner/launch/frameworks.hpp"
 
 namespace pipewright {

@@ -21,14 +21,6 @@ std::size_t at(std::int64_t number) {
   return static_cast<std::size_t>(number);
 }
 
-enum class Bounding : std::uint8_t { Gpipe, Window, Work };
-
-Bounding bounding_of(const std::string& schedule) {
-  if (schedule == "gpipe") return Bounding::Gpipe;
-  PP_CHECK(schedule == "1f1b" || schedule == "eager_1f1b" || schedule == "file");
-  return schedule == "1f1b" ? Bounding::Window : Bounding::Work;
-}
-
 // A straight pipeline of one worker per stage; its schedule is made once.
 class StraightPipeline {
  public:
@@ -57,11 +49,12 @@ class Bounds {
  public:
   explicit Bounds(const ExactProblem& problem)
       : problem_(problem),
-        kind_(bounding_of(problem.schedule)),
+        kind_(find_schedule(problem.schedule)->bound),
         layers_(static_cast<int>(problem.forward.size())),
         f_(at(layers_) + 1),
         b_(at(layers_) + 1),
         hops_(at(layers_) + 1) {
+    PP_CHECK(kind_ != StepBound::None);
     PP_CHECK(problem.backward.size() == at(layers_) && (problem.hop.empty() || problem.hop.size() == at(layers_)));
     PP_CHECK(problem.stages >= 1 && problem.stages <= layers_ && problem.micro_batches >= 1);
     std::int64_t sum = 0;
@@ -88,7 +81,7 @@ class Bounds {
   }
 
   bool stopped() const { return stopped_; }
-  Bounding kind() const { return kind_; }
+  StepBound kind() const { return kind_; }
   int layers() const { return layers_; }
   std::int64_t forward(int begin, int end) const { return f_[at(end)] - f_[at(begin)]; }
   std::int64_t backward(int begin, int end) const { return b_[at(end)] - b_[at(begin)]; }
@@ -121,7 +114,7 @@ class Bounds {
     const std::int64_t M = micro_batches();
     std::int64_t bound = M * all(problem_.stages - 1 - left, i, end);
     if (left == 0) return bound;
-    if (kind_ == Bounding::Window)
+    if (kind_ == StepBound::Window)
       bound = std::max(bound, trips(left + 1) * (both(i, layers_) + hops(end) + cuts_[at(left)][at(end)]));
     return std::max(bound, both(i, end) + hops(end) + bound_[at(left)][at(end)]);
   }
@@ -171,7 +164,7 @@ class Bounds {
   }
 
   const ExactProblem& problem_;
-  Bounding kind_;
+  StepBound kind_;
   int layers_;
   bool stopped_ = false;
   std::vector<std::int64_t> f_, b_, hops_;  // f_, b_: sums before a layer; hops_: of a cut, 0 at both ends
@@ -293,7 +286,7 @@ class Search {
     if (shorter.stages == 0 && problem_.tail) prefix.tail = problem_.tail({begin, end}).value;
     const auto rest = [&](const Rest& table) { return table[at(left)][at(end)]; };
     const std::int64_t hops = prefix.hops + rest(bounds_.cuts());
-    if (bounds_.kind() == Bounding::Gpipe) {
+    if (bounds_.kind() == StepBound::Phases) {
       prefix.bound = bounds_.both(0, bounds_.layers()) + hops +
                      (M - 1) * (std::max(prefix.slowest_forward, rest(bounds_.slowest_forward())) +
                                 std::max(prefix.slowest_backward, rest(bounds_.slowest_backward())));
@@ -302,7 +295,7 @@ class Search {
       const std::int64_t head = bounds_.both(0, end) + prefix.hops;
       prefix.bound = std::max(prefix.work, left == 0 ? 0 : head + rest(bounds_.bound()));
     }
-    if (bounds_.kind() == Bounding::Window)  // of each stage placed, with the cuts that are still to come
+    if (bounds_.kind() == StepBound::Window)  // of each stage placed, with the cuts that are still to come
       for (std::int32_t k = before; k >= 0; k = prefixes_[at(k)].before) {
         const Prefix& start = prefixes_[at(k)];  // what stands before that stage
         const std::int64_t behind = bounds_.both(start.end, bounds_.layers()) + hops - start.hops;

@@ -33,10 +33,10 @@
 namespace pipewright {
 
 struct ExactProblem {
-  std::string schedule = "1f1b";  // or gpipe, eager_1f1b; file: an order of its own, with `step`
-  int stages = 1;                 // K, at most the number of layers
-  int micro_batches = 1;          // M
-  std::vector<Time> forward;      // per layer
+  std::string schedule;       // one with a StepBound; that of a file: with `step`
+  int stages = 1;             // K, at most the number of layers
+  int micro_batches = 1;      // M
+  std::vector<Time> forward;  // per layer
   std::vector<Time> backward;
   std::vector<Time> hop;  // [i]: one message over the cut behind layer i, as latency; the last is not used; none: 0
   Fits fits = {};         // which stages fit, as in fitting.hpp; none: all

@@ -7,6 +7,7 @@
 #include "core/cost/step_pricer.hpp"
 #include "core/model/graph.hpp"
 #include "core/plan/given_schedule.hpp"
+#include "planner/listed.hpp"
 #include "planner/partitioners/balanced.hpp"
 #include "planner/partitioners/exact.hpp"
 #include "sim/schedules/table.hpp"
@@ -28,14 +29,16 @@ bool has_whole_backwards(const GivenSchedule& given) {
 }  // namespace
 
 std::string least_step_refusal(const Plan& plan) {
-  const bool known = plan.schedule == "gpipe" || plan.schedule == "1f1b" || plan.schedule == "eager_1f1b" ||
-                     (plan.schedule == "file" && plan.given && has_whole_backwards(*plan.given));
+  const ScheduleRule& rule = *find_schedule(plan.schedule);
+  const bool known = rule.from_file ? plan.given && has_whole_backwards(*plan.given) : rule.bound != StepBound::None;
   const bool replicated = std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; });
-  if (!known && plan.schedule == "file")
+  if (!known && rule.from_file)
     return "exact is for orders of whole backwards, and the file has gradients of weights apart; write balanced or "
            "fitting";
   if (!known)
-    return "exact is for gpipe, 1f1b and eager_1f1b, not for " + plan.schedule + "; write balanced or fitting";
+    return "exact is for " +
+           listed(schedule_names([](const ScheduleRule& each) { return each.bound != StepBound::None; }), "and") +
+           ", not for " + plan.schedule + "; write balanced or fitting";
   if (plan.virtual_stages > 1 || replicated) return "exact is for one chunk per stage without replicas; write balanced";
   if (plan.last_micro_batch_size != plan.micro_batch_size)
     return "exact is for micro-batches of one size; write balanced, or a batch that divides";

@@ -14,7 +14,8 @@ std::size_t at(int number) {
 }
 
 int micro_batches_walked(const Plan& plan, int all) {
-  const bool repeats = plan.schedule == "1f1b" || plan.schedule == "eager_1f1b";
+  const ScheduleRule& rule = *find_schedule(plan.schedule);
+  const bool repeats = rule.flush && rule.bounded_in_flight && !rule.facts.groups_of_stages;
   const bool alike = plan.last_micro_batch_size == plan.micro_batch_size && !plan.recompute_except_last;
   return repeats && alike ? std::min(all, 2 * plan.positions() + 1) : all;
 }

@@ -34,10 +34,10 @@ void cut_at_blocks(const Scenario& scenario, const CostModel&, Plan& plan) {
   for (std::size_t i = 0; i < scenario.model.layers.size(); ++i)
     if (scenario.model.layers[i].block) blocks.push_back(static_cast<LayerId>(i));
   if (static_cast<int>(blocks.size()) < plan.chunks())
-    throw InputError(place_of(scenario),
-                     "plan.partition: equal_blocks deals out the blocks of a Transformer, and the " +
-                         std::to_string(plan.chunks()) + " (virtual) stages are more than the " +
-                         std::to_string(blocks.size()) + " of this model; use fewer stages, or balanced");
+    throw InputError(place_of(scenario), "plan.partition",
+                     "equal_blocks deals out the blocks of a Transformer, and the " + std::to_string(plan.chunks()) +
+                         " (virtual) stages are more than the " + std::to_string(blocks.size()) +
+                         " of this model; use fewer stages, or balanced");
   plan.layers = equal_blocks(blocks, static_cast<int>(scenario.model.layers.size()), plan.chunks());
 }
 
@@ -50,8 +50,8 @@ void cut_by_blocks(const Scenario&, const CostModel& cost, Plan& plan) {
 void cut_fitting(const Scenario& scenario, const CostModel& cost, Plan& plan) {
   const ScheduleRule* rule = find_schedule(plan.schedule);
   if (plan.virtual_stages > 1)
-    throw InputError(place_of(scenario),
-                     "plan.partition: fitting is for one chunk per stage; with plan.virtual_stages write balanced");
+    throw InputError(place_of(scenario), "plan.partition",
+                     "fitting is for one chunk per stage; with plan.virtual_stages write balanced");
   if (rule->refusal(schedule_shape(plan, scenario.model, scenario.training)).empty())
     plan.layers = fitting_layers(plan, cost).layers;
 }
@@ -59,10 +59,10 @@ void cut_fitting(const Scenario& scenario, const CostModel& cost, Plan& plan) {
 // The cut with the least simulated step, on the plan's devices.
 void cut_for_least_step(const Scenario& scenario, const CostModel& cost, Plan& plan) {
   if (const std::string refusal = least_step_refusal(plan); !refusal.empty())
-    throw InputError(place_of(scenario), "plan.partition: " + refusal);
+    throw InputError(place_of(scenario), "plan.partition", refusal);
   if (!every_cut_is_crossed(scenario))
-    throw InputError(place_of(scenario),
-                     "plan.partition: exact is for stages that wait for one another, and branches of this model may "
+    throw InputError(place_of(scenario), "plan.partition",
+                     "exact is for stages that wait for one another, and branches of this model may "
                      "run side by side; write balanced or fitting");
   const ScheduleRule* rule = find_schedule(plan.schedule);
   if (!rule->refusal(schedule_shape(plan, scenario.model, scenario.training)).empty()) return;  // said elsewhere

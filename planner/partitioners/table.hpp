@@ -9,7 +9,7 @@
 
 #include "core/cost/cost_model.hpp"
 #include "core/plan/plan.hpp"
-#include "core/plan/scenario.hpp"
+#include "core/question/scenario.hpp"
 
 namespace pipewright {
 

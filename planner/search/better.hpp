@@ -1,4 +1,4 @@
-// Which of two plans is the better one, by the objective of a search.
+// Which of two plans is the better one, by the objective of a search; and what the devices of a plan cost.
 #pragma once
 
 #include <vector>
@@ -19,5 +19,13 @@ void prefer_fewer_devices(std::vector<Found>& plans, const SearchOptions& option
 
 // What a plan is worth by the objective, from its step time and its memory.
 double objective_value(Objective objective, const Layout& layout, const Scenario& scenario, Time step, Bytes need);
+
+// Per hour: the sum over the plan's devices, each at the price of its class, or that of `campaign:`; where no class has one, 3600
+// each, so that cost is device seconds. Two devices of price 3 and one of price 1: 7.
+//                                                                                   tests/planner/class_search_test.cpp
+double price_per_hour(const Plan& plan, const Scenario& scenario);
+
+// Throws InputError where some classes have a price and others have none: they could not be compared.
+void check_prices(const Scenario& scenario);
 
 }  // namespace pipewright

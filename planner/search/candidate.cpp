@@ -9,7 +9,7 @@
 
 #include "core/cost/framework_memory.hpp"
 #include "core/cost/step_pricer.hpp"
-#include "core/plan/memory_anchor.hpp"
+#include "core/question/memory_anchor.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/partitioners/exact.hpp"
 #include "planner/partitioners/least_step.hpp"
@@ -31,8 +31,7 @@ std::size_t at(std::int64_t number) {
 }
 
 bool cuts_can_be_bounded(const Layout& layout) {
-  return layout.virtual_stages == 1 &&
-         (layout.schedule == "1f1b" || layout.schedule == "gpipe" || layout.schedule == "eager_1f1b");
+  return layout.virtual_stages == 1 && find_schedule(layout.schedule)->bound != StepBound::None;
 }
 
 Time below(double nanoseconds) {
@@ -114,7 +113,7 @@ Time Evaluator::bound(const LayoutGroup& group) {
   Time least = kNever;
   for (const std::string& schedule : group.schedules) {
     layout.schedule = schedule;
-    layout.virtual_stages = schedule == "interleaved_1f1b" ? 2 : 1;
+    layout.virtual_stages = find_schedule(schedule)->facts.takes_chunks ? 2 : 1;
     least = std::min(least, bound(layout));
   }
   return least;
@@ -160,10 +159,9 @@ std::variant<Plan, Miss> shell_of(Scenario& scenario, const CostModel& cost, con
     return find_plan(scenario, cost);
   } catch (const OverflowError&) {
     throw;
-  } catch (const TooLarge& error) {
-    return Miss{.why = Miss::Why::NotSimulated, .reason = without_place(error.what())};
   } catch (const InputError& error) {
-    return Miss{.why = Miss::Why::Invalid, .reason = without_place(error.what())};
+    return Miss{.why = error.is(ErrorCode::TooLarge) ? Miss::Why::NotSimulated : Miss::Why::Invalid,
+                .reason = words(error.first())};
   }
 }
 
@@ -192,7 +190,7 @@ Time Evaluator::tight_bound(const Layout& layout) {
 Time Evaluator::cut_bound(const Layout& layout) {
   const Time simple = bound(layout);
   const ScheduleRule* rule = find_schedule(layout.schedule);
-  if (!cuts_open_ || widest_ > 1 || rule == nullptr || !rule->flush || layout.schedule == "naive") return simple;
+  if (!cuts_open_ || widest_ > 1 || rule == nullptr || !rule->flush || rule->one_stage_at_a_time) return simple;
   World& here = world(layout);
   auto shell = shell_of(here.scenario, here.cost, layout, true);
   const Plan* plan = std::get_if<Plan>(&shell);

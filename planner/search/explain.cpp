@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -10,7 +9,8 @@
 
 #include "core/check.hpp"
 #include "core/cost/step_pricer.hpp"
-#include "planner/search/device_price.hpp"
+#include "planner/search/better.hpp"
+#include "planner/search/deadline.hpp"
 #include "planner/search/space.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
@@ -59,7 +59,7 @@ class Patience {
       : options_(options),
         before_(question * kStepsOfOne),
         all_(questions * kStepsOfOne),
-        begin_(std::chrono::steady_clock::now()) {}
+        deadline_(options.time_limit, options.stop) {}
 
   // Step number `step` of this question begins.
   void at(int step) {
@@ -69,16 +69,15 @@ class Patience {
   void tell() const {
     if (options_.progress) options_.progress({"flips", before_ + step_, all_, 0});
   }
-  bool over() const {
+  bool over() {
     tell();
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
-    return passed.count() > options_.time_limit || (options_.stop && options_.stop());
+    return deadline_.over();
   }
 
  private:
   const SearchOptions& options_;
   int before_, all_, step_ = 0;
-  std::chrono::steady_clock::time_point begin_;
+  Deadline deadline_;
 };
 
 std::vector<Choice> pool_of(const Scenario& scenario, const SearchOptions& options, const SearchAnswer& answer,
@@ -117,7 +116,7 @@ struct Rival {
   double gain;  // over the first of the pool
 };
 
-std::optional<Rival> better_one(const Scenario& changed, const std::vector<Choice>& pool, const Patience& patience) {
+std::optional<Rival> better_one(const Scenario& changed, const std::vector<Choice>& pool, Patience& patience) {
   const double today = per_sample(changed, pool.front());
   Rival best{0, kWorthASwitch};
   for (std::size_t i = 1; i < pool.size() && !patience.over(); ++i)
@@ -224,7 +223,7 @@ void check_pareto_axes(const std::vector<std::string>& axes) {
   constexpr std::array<std::string_view, 2> known = {"memory", "cost"};
   for (const std::string& axis : axes)
     if (std::find(known.begin(), known.end(), axis) == known.end())
-      throw InputError("--pareto: " + unknown_name(axis, known));
+      throw InputError(Place{}, "--pareto", unknown_name(axis, known));
 }
 
 void add_pareto(const Scenario& scenario, const std::vector<std::string>& axes, const SearchOptions& options,

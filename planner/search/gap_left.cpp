@@ -6,7 +6,7 @@ namespace pipewright {
 
 std::string gap_left(const Ranking& answer, const SearchOptions& options, const OpenBounds& open) {
   constexpr double kRounding = 1e-12;
-  if (!answer.ended.empty() || answer.proven()) return "";
+  if (answer.ended != Ended::No || answer.proven()) return "";
   if (answer.bound > 0 && answer.gap() <= options.gap * (1 + kRounding)) return "";
   if (options.objective == Objective::Memory)
     return "the bound of the memory counts no buffers, and of several chunks per stage the states of the parameters "

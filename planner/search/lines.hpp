@@ -8,7 +8,7 @@
 #include <map>
 #include <vector>
 
-#include "core/plan/ranking.hpp"
+#include "core/answers/ranking.hpp"
 
 namespace pipewright {
 

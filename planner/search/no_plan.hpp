@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "core/answers/ranking.hpp"
 #include "core/plan/plan.hpp"
-#include "core/plan/ranking.hpp"
 
 namespace pipewright {
 

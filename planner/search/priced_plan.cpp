@@ -23,27 +23,34 @@ std::vector<Bytes> walked_needs(const Answer& answer) {
 
 }  // namespace
 
-PricedPlan priced_plan(const Scenario& scenario, const Candidate& candidate, Objective objective) {
-  PricedPlan result;
+Priced priced(std::shared_ptr<const Scenario> own, const Layout& layout, Objective objective) {
+  Priced result;
   Found& found = result.found;
-  found.layout = candidate.layout;
-  auto own = std::make_shared<Scenario>(settled(scenario, candidate.layout, &candidate.plan));
+  found.layout = layout;
   const CostModel cost(*own);
   found.plan = find_plan(*own, cost);
-  PP_CHECK(found.plan.layers == candidate.plan.layers);
-  Answer answer = price(found.plan, cost, Engine::Auto);
-  found.report = std::move(answer.report);
-  result.buffers.assign(found.report.stages.size(), Bytes{});
-  const std::vector<Bytes> walked = walked_needs(answer);
+  result.answer = price(found.plan, cost, Engine::Auto);
+  found.report = result.answer.report;
   for (const WorkerReport& worker : found.report.workers) {
     found.peak = std::max(found.peak, worker.need.with_reserve);
     found.to_fit = std::max(found.to_fit, worker.need.to_fit);
     found.peak_high = std::max(found.peak_high, worker.need.high);
+  }
+  found.value = objective_value(objective, found.layout, *own, found.report.step_time, found.to_fit);
+  found.scenario = std::move(own);
+  return result;
+}
+
+PricedPlan priced_plan(const Scenario& scenario, const Candidate& candidate, Objective objective) {
+  Priced one = priced(std::make_shared<const Scenario>(settled(scenario, candidate.layout, &candidate.plan)),
+                      candidate.layout, objective);
+  PP_CHECK(one.found.plan.layers == candidate.plan.layers);
+  PricedPlan result{std::move(one.found), std::vector<Bytes>(one.answer.report.stages.size())};
+  const std::vector<Bytes> walked = walked_needs(one.answer);
+  for (const WorkerReport& worker : result.found.report.workers) {
     Bytes& most = result.buffers[static_cast<std::size_t>(worker.stage)];
     most = std::max(most, worker.need.to_fit - walked[static_cast<std::size_t>(worker.stage)]);
   }
-  found.value = objective_value(objective, found.layout, scenario, found.report.step_time, found.to_fit);
-  found.scenario = std::move(own);
   return result;
 }
 

@@ -1,12 +1,20 @@
 // A candidate of the search as `simulate` prices it: links shared, buffers counted.
 #pragma once
 
+#include <memory>
 #include <vector>
 
-#include "core/plan/ranking.hpp"
+#include "core/answers/ranking.hpp"
 #include "planner/search/candidate.hpp"
 
 namespace pipewright {
+
+// A scenario with nothing open, priced: what every search shows of a plan.
+struct Priced {
+  Found found;
+  Answer answer;
+};
+Priced priced(std::shared_ptr<const Scenario> own, const Layout& layout, Objective objective);
 
 struct PricedPlan {
   Found found;

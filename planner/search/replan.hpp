@@ -3,7 +3,7 @@
 
 #include <variant>
 
-#include "core/plan/report.hpp"
+#include "core/answers/report.hpp"
 #include "planner/search/search.hpp"
 
 namespace pipewright {

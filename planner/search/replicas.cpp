@@ -1,22 +1,23 @@
 #include "planner/search/replicas.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <limits>
 
 #include <fmt/format.h>
 
 #include "planner/find_plan.hpp"
-#include "planner/one_class.hpp"
+#include "planner/listed.hpp"
 #include "planner/plan_errors.hpp"
 #include "planner/price.hpp"
 #include "planner/replicated.hpp"
 #include "planner/search/better.hpp"
-#include "planner/search/device_price.hpp"
+#include "planner/search/deadline.hpp"
 #include "planner/search/no_plan.hpp"
+#include "planner/search/priced_plan.hpp"
 #include "planner/search/space.hpp"
 #include "planner/what_if/bytes_text.hpp"
+#include "sim/schedules/table.hpp"
 
 namespace pipewright {
 namespace {
@@ -42,14 +43,17 @@ Scenario narrowed(const Scenario& scenario) {
   if (scenario.cluster.classes() > 1) result.plan.partition.value = EqualLayers{};  // balanced knows one class
   open.erase("replicas"), open.erase("partition"), open.erase("placement");
   if (const auto schedule = open.find("schedule"); schedule != open.end() && schedule->second.among.empty())
-    schedule->second.among = {"pipedream", "1f1b"};
+    schedule->second.among = searched_schedules(&ScheduleRule::searched_with_replicas);
   for (const std::string& schedule : open.find("schedule") != open.end()
                                          ? open.at("schedule").among
-                                         : std::vector<std::string>{result.plan.schedule.value})
-    if (schedule != "pipedream" && schedule != "1f1b")
-      throw InputError(result.plan.schedule.place.file.empty() ? result.plan.place : result.plan.schedule.place,
-                       "plan.replicas: auto is for schedule pipedream or 1f1b, not for " + schedule +
-                           "; write replicas as a list (and another partition), or another schedule");
+                                         : std::vector<std::string>{result.plan.schedule.value}) {
+    const ScheduleRule* rule = find_schedule(schedule);
+    if (rule == nullptr || rule->searched_with_replicas == 0)
+      throw InputError(
+          result.plan.schedule.place.file.empty() ? result.plan.place : result.plan.schedule.place, "plan.replicas",
+          "auto is for schedule " + listed(searched_schedules(&ScheduleRule::searched_with_replicas), "or") +
+              ", not for " + schedule + "; write replicas as a list (and another partition), or another schedule");
+  }
   return result;
 }
 
@@ -59,8 +63,8 @@ void check_cuts_are_free(const Scenario& scenario) {
   if (!std::holds_alternative<LayerCounts>(plan.partition.value) &&
       !std::holds_alternative<CutLayers>(plan.partition.value))
     return;
-  throw InputError(plan.partition.place.file.empty() ? plan.place : plan.partition.place,
-                   "plan.partition: gives the cuts, but plan.replicas: auto chooses the stages and their cuts, too; "
+  throw InputError(plan.partition.place.file.empty() ? plan.place : plan.partition.place, "plan.partition",
+                   "gives the cuts, but plan.replicas: auto chooses the stages and their cuts, too; "
                    "write partition: auto (--set plan.partition=auto), or the replicas");
 }
 
@@ -88,140 +92,170 @@ void check_classes_of_search(const Scenario& scenario) {
   if (!asks_for_replicas(scenario)) refuse_classes(scenario.cluster, scenario.cluster.place, kPlanSearch);
 }
 
-SearchResult search_replicas(const Scenario& scenario, const SearchOptions& options) {
-  const auto begin = std::chrono::steady_clock::now();
-  check_whole_plan(scenario);
-  check_cuts_are_free(scenario);
-  if (options.objective == Objective::Cost) check_prices(scenario);
-  const Scenario narrow = narrowed(scenario);
-  const Space space = layouts_of(narrow);
-  SearchAnswer answer;
-  answer.objective = options.objective;
-  answer.left_out = space.left_out;
-  Bytes missing;
-  std::string nearest;
-  double bound = std::numeric_limits<double>::infinity();
-  std::int64_t done = 0;
-  std::vector<Recompute> modes;
-  const auto tell = [&] {
-    if (!options.progress) return;
-    double best = 0;
-    for (const Found& each : answer.plans)
-      best = std::max(best, each.report.samples_per_s);
-    options.progress({"layouts", done, space.layouts * std::ssize(modes), best});
-  };
-  const auto over = [&] {
-    tell();
-    if (options.stop && options.stop()) answer.ended = "interrupted";
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
-    if (passed.count() > options.time_limit) answer.ended = "the time limit";
-    return !answer.ended.empty();
-  };
-  for (const Recompute mode : scenario.plan.recompute.value)
+namespace {
+
+// Recomputations that are tried, none of which chooses layers.
+std::vector<Recompute> modes_of(const Scenario& scenario) {
+  const std::vector<Recompute>& asked = scenario.plan.recompute.value;
+  for (const Recompute mode : asked)
     if (!is_open(scenario, "recompute") && (mode == Recompute::Layers || mode == Recompute::Knapsack))
-      throw InputError(scenario.plan.recompute.place,
-                       "plan.recompute: chooses layers of stages, which the search for replicas does not know; write "
+      throw InputError(scenario.plan.recompute.place, "plan.recompute",
+                       "chooses layers of stages, which the search for replicas does not know; write "
                        "none, selective, blocks or full, or leave plan.replicas out");
-  modes = recomputations(scenario);
+  std::vector<Recompute> modes = recomputations(scenario);
   std::erase(modes, Recompute::Knapsack);
-  if (modes.empty())
-    modes.push_back(scenario.plan.recompute.value.empty() ? Recompute::None : scenario.plan.recompute.value.front());
-  // Throws InputError where this layout is too large to be simulated.
-  const auto look_at = [&](const Layout& layout, Recompute mode) {
-    const Scenario whole = settled(narrow, layout, nullptr);
-    const CostModel cost(whole);
-    const ReplicatedAnswer found =
-        replicated_plans(shell_of(whole, cost, mode), cost,
-                         {.top = static_cast<std::size_t>(std::max(options.top, kFewestRanked)), .stopped = over});
-    ++answer.evaluated;
-    answer.simulations += found.simulated;
-    for (const auto& [reason, count] : found.rejected)
-      (reason == "memory" ? answer.too_large : answer.refused[reason]) += count;
-    if (!found.nearest_miss.empty() && (nearest.empty() || found.missing < missing))
-      nearest = found.nearest_miss, missing = found.missing;
-    if (found.lower_bound < kNever)
-      bound = std::min(bound, objective_value(options.objective, layout, scenario, found.lower_bound, Bytes{}));
-    for (const ReplicatedPlan& each : found.ranking) {
-      Found entry;
-      entry.layout = layout;
-      entry.layout.stages = each.plan.stages;
-      entry.plan = each.plan;
-      auto settled_scenario = std::make_shared<Scenario>(settled(narrow, entry.layout, &each.plan));
-      settled_scenario->plan.placement = std::vector<std::int64_t>(each.plan.device.begin(), each.plan.device.end());
-      const CostModel own(*settled_scenario);
-      entry.plan = find_plan(*settled_scenario, own);
-      PP_CHECK(entry.plan.layers == each.plan.layers && entry.plan.replicas == each.plan.replicas);
-      Answer priced = price(entry.plan, own, Engine::Auto);
-      if (!priced.report.fits) {
-        const Bytes excess = largest_excess(priced.report);
-        if (nearest.empty() || excess < missing)
-          nearest = in_words(entry.layout) + ": " + bytes_text(excess) + " too much", missing = excess;
-        continue;
-      }
-      entry.report = std::move(priced.report);
-      for (const WorkerReport& worker : entry.report.workers) {
-        entry.peak = std::max(entry.peak, worker.need.with_reserve);
-        entry.peak_high = std::max(entry.peak_high, worker.need.high);
-        entry.to_fit = std::max(entry.to_fit, worker.need.to_fit);
-      }
-      entry.value = objective_value(options.objective, entry.layout, scenario, entry.report.step_time, entry.to_fit);
-      if (options.objective == Objective::Cost)
-        entry.value = seconds(entry.report.step_time) / static_cast<double>(entry.layout.global_batch()) *
-                      price_per_hour(entry.plan, scenario) / 3600;
-      entry.scenario = std::move(settled_scenario);
-      answer.plans.push_back(std::move(entry));
+  if (modes.empty()) modes.push_back(asked.empty() ? Recompute::None : asked.front());
+  return modes;
+}
+
+class ReplicaSearch {
+ public:
+  ReplicaSearch(const Scenario& scenario, const SearchOptions& options)
+      : scenario_(scenario),
+        options_(options),
+        deadline_(options.time_limit, options.stop),
+        narrow_(narrowed(scenario)),
+        space_(layouts_of(narrow_)),
+        modes_(modes_of(scenario)) {
+    answer_.objective = options.objective;
+    answer_.left_out = space_.left_out;
+  }
+
+  SearchResult answer() {
+    look_at_all();
+    if (answer_.plans.empty()) return without_plan();
+    std::stable_sort(answer_.plans.begin(), answer_.plans.end(),
+                     [](const Found& a, const Found& b) { return is_better(a, b); });
+    const double least = answer_.plans.front().value;
+    prefer_fewer_devices(answer_.plans, options_);
+    if (std::ssize(answer_.plans) > options_.top) answer_.plans.resize(static_cast<std::size_t>(options_.top));
+    // Of memory, cost and unreached layouts there is no bound.
+    const bool bounded = answer_.not_reached == 0 &&
+                         (options_.objective == Objective::Throughput || options_.objective == Objective::StepTime);
+    answer_.bound = bounded ? std::min(bound_, least) : 0;
+    if (answer_.ended == Ended::No && !answer_.proven() && (answer_.bound <= 0 || answer_.gap() > options_.gap))
+      answer_.gap_left = why_a_gap();
+    answer_.idle_devices = scenario_.cluster.devices() - answer_.plans.front().plan.devices();
+    return std::move(answer_);
+  }
+
+ private:
+  bool over() {
+    if (options_.progress) {
+      double best = 0;
+      for (const Found& each : answer_.plans)
+        best = std::max(best, each.report.samples_per_s);
+      options_.progress({"layouts", done_, space_.layouts * std::ssize(modes_), best});
     }
-  };
-  std::exception_ptr refusal;  // the first
-  for (const LayoutGroup& group : space.groups)
-    for (const Layout& layout : members(group))
-      for (const Recompute mode : modes) {
-        ++answer.layouts;
-        if (over()) {
-          ++answer.not_reached;
-          continue;
+    const bool ended = deadline_.over();
+    answer_.ended = deadline_.ended();
+    return ended;
+  }
+
+  void look_at_all() {
+    for (const LayoutGroup& group : space_.groups)
+      for (const Layout& layout : members(group))
+        for (const Recompute mode : modes_) {
+          ++answer_.layouts;
+          if (over()) {
+            ++answer_.not_reached;
+            continue;
+          }
+          try {
+            look_at(layout, mode);
+          } catch (const InputError& error) {
+            if (!refusal_) refusal_ = std::current_exception();
+            ++answer_.not_simulated[words(error.first())];
+            bound_ = 0;
+          }
+          ++done_;
         }
-        try {
-          look_at(layout, mode);
-        } catch (const InputError& error) {
-          if (!refusal) refusal = std::current_exception();
-          ++answer.not_simulated[without_place(error.what())];
-          bound = 0;
-        }
-        ++done;
-      }
-  if (answer.plans.empty()) {
-    if (refusal && answer.evaluated == 0 && answer.ended.empty()) std::rethrow_exception(refusal);
+  }
+
+  // Throws InputError where this layout is too large to be simulated.
+  void look_at(const Layout& layout, Recompute mode) {
+    const Scenario whole = settled(narrow_, layout, nullptr);
+    const CostModel cost(whole);
+    const ReplicatedAnswer found = replicated_plans(
+        shell_of(whole, cost, mode), cost,
+        {.top = static_cast<std::size_t>(std::max(options_.top, kFewestRanked)), .stopped = [this] { return over(); }});
+    ++answer_.evaluated;
+    answer_.simulations += found.simulated;
+    answer_.too_large += found.too_large;
+    for (const auto& [reason, count] : found.rejected)
+      answer_.refused[reason] += count;
+    if (!found.nearest_miss.empty()) miss(found.nearest_miss, found.missing);
+    if (found.lower_bound < kNever)
+      bound_ = std::min(bound_, objective_value(options_.objective, layout, scenario_, found.lower_bound, Bytes{}));
+    for (const ReplicatedPlan& each : found.ranking)
+      add(each, layout);
+  }
+
+  void add(const ReplicatedPlan& each, Layout layout) {
+    layout.stages = each.plan.stages;
+    auto own = std::make_shared<Scenario>(settled(narrow_, layout, &each.plan));
+    own->plan.placement = std::vector<std::int64_t>(each.plan.device.begin(), each.plan.device.end());
+    Found entry = priced(std::move(own), layout, options_.objective).found;
+    PP_CHECK(entry.plan.layers == each.plan.layers && entry.plan.replicas == each.plan.replicas);
+    if (!entry.report.fits) {
+      const Bytes excess = largest_excess(entry.report);
+      return miss(in_words(entry.layout) + ": " + bytes_text(excess) + " too much", excess);
+    }
+    if (options_.objective == Objective::Cost)
+      entry.value = seconds(entry.report.step_time) / static_cast<double>(entry.layout.global_batch()) *
+                    price_per_hour(entry.plan, scenario_) / 3600;
+    answer_.plans.push_back(std::move(entry));
+  }
+
+  void miss(const std::string& what, Bytes missing) {
+    if (nearest_.empty() || missing < missing_) nearest_ = what, missing_ = missing;
+  }
+
+  SearchResult without_plan() const {
+    if (refusal_ && answer_.evaluated == 0 && answer_.ended == Ended::No) std::rethrow_exception(refusal_);
     std::vector<std::string> details;
-    if (!nearest.empty()) details.push_back("nearest miss: " + nearest);
-    if (answer.too_large > 0) details.push_back(fmt::format("{} x memory", answer.too_large));
-    for (std::string& line : reasons_in_words(answer))
+    if (!nearest_.empty()) details.push_back("nearest miss: " + nearest_);
+    if (answer_.too_large > 0) details.push_back(fmt::format("{} x memory", answer_.too_large));
+    for (std::string& line : reasons_in_words(answer_))
       details.push_back(std::move(line));
-    if (!answer.ended.empty()) return NoPlanYet{answer.ended, answer.layouts, answer.not_reached, std::move(details)};
-    const bool known = answer.not_simulated.empty();
+    if (answer_.ended != Ended::No)
+      return NoPlanYet{answer_.ended, answer_.layouts, answer_.not_reached, std::move(details)};
+    const bool known = answer_.not_simulated.empty();
     return Infeasible{known ? "no plan with replicas fits" : "no plan with replicas was found that fits",
                       std::move(details),
                       {},
                       known};
   }
-  std::stable_sort(answer.plans.begin(), answer.plans.end(),
-                   [](const Found& a, const Found& b) { return is_better(a, b); });
-  const double least = answer.plans.front().value;
-  prefer_fewer_devices(answer.plans, options);
-  if (std::ssize(answer.plans) > options.top) answer.plans.resize(static_cast<std::size_t>(options.top));
-  // Of memory, cost and unreached layouts there is no bound.
-  const bool bounded = answer.not_reached == 0 &&
-                       (options.objective == Objective::Throughput || options.objective == Objective::StepTime);
-  answer.bound = bounded ? std::min(bound, least) : 0;
-  if (answer.ended.empty() && !answer.proven() && (answer.bound <= 0 || answer.gap() > options.gap))
-    answer.gap_left =
-        !answer.not_simulated.empty()
-            ? "layouts that are too large to be simulated may be better (" + answer.not_simulated.begin()->first + ")"
-        : answer.bound > 0 ? "the bound is that of the busiest stage, and the plans are those that a dynamic program "
-                             "ranks first"
-                           : "there are no bounds of memory and cost with replicas";
-  answer.idle_devices = scenario.cluster.devices() - answer.plans.front().plan.devices();
-  return answer;
+
+  std::string why_a_gap() const {
+    if (!answer_.not_simulated.empty())
+      return "layouts that are too large to be simulated may be better (" + answer_.not_simulated.begin()->first + ")";
+    return answer_.bound > 0 ? "the bound is that of the busiest stage, and the plans are those that a dynamic program "
+                               "ranks first"
+                             : "there are no bounds of memory and cost with replicas";
+  }
+
+  const Scenario& scenario_;
+  const SearchOptions& options_;
+  Deadline deadline_;
+  const Scenario narrow_;
+  const Space space_;
+  const std::vector<Recompute> modes_;
+  SearchAnswer answer_;
+  std::string nearest_;  // the nearest miss, and how much is missing
+  Bytes missing_;
+  double bound_ = std::numeric_limits<double>::infinity();
+  std::int64_t done_ = 0;
+  std::exception_ptr refusal_;  // the first
+};
+
+}  // namespace
+
+SearchResult search_replicas(const Scenario& scenario, const SearchOptions& options) {
+  check_whole_plan(scenario);
+  check_cuts_are_free(scenario);
+  if (options.objective == Objective::Cost) check_prices(scenario);
+  return ReplicaSearch(scenario, options).answer();
 }
 
 }  // namespace pipewright

@@ -56,8 +56,9 @@ EqualRunMemory::EqualRunMemory(const EqualRun& run, const Plan& shell, const Cos
     ScheduleShape shape = schedule_shape(plan_, cost.scenario().model, cost.scenario().training);
     shape.buckets.clear();
     // Once the pipeline is full its memory repeats itself: a longer run has no higher peak.
-    if (plan_.schedule != "gpipe") shape.micro_batches = std::min(shape.micro_batches, 4 * plan_.stages);
-    const Schedule schedule = find_schedule(plan_.schedule)->generate(shape);
+    const ScheduleRule& rule = *find_schedule(plan_.schedule);
+    if (rule.bounded_in_flight) shape.micro_batches = std::min(shape.micro_batches, 4 * plan_.stages);
+    const Schedule schedule = rule.generate(shape);
     for (StageId k = 0; k < plan_.stages; ++k) {
       // The chunk with the model's first layer, and the one with its last, may hold nothing else.
       const int other = k == 0 ? 0 : k + 1 == plan_.stages && last_is_other ? plan_.virtual_stages - 1 : -1;

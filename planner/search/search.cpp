@@ -1,7 +1,6 @@
 #include "planner/search/search.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -12,6 +11,7 @@
 #include "planner/bucket_size.hpp"
 #include "planner/layer_order.hpp"
 #include "planner/search/better.hpp"
+#include "planner/search/deadline.hpp"
 #include "planner/search/gap_left.hpp"
 #include "planner/search/layout_queue.hpp"
 #include "planner/search/lines.hpp"
@@ -46,7 +46,7 @@ class Search {
             options.objective == Objective::Memory ? Aim::LeastMemory : Aim::LeastTime, options.within),
         values_(scenario, options.objective, evaluator_),
         space_(layouts_of(scenario, options.within)),
-        begin_(std::chrono::steady_clock::now()),
+        deadline_(options.time_limit, options.stop),
         lines_(options.top) {
     answer_.objective = options.objective;
     answer_.layouts = space_.layouts;
@@ -95,11 +95,9 @@ class Search {
 
   bool over() {
     tell();
-    if (!answer_.ended.empty()) return true;
-    if (options_.stop && options_.stop()) answer_.ended = "interrupted";
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
-    if (passed.count() > options_.time_limit) answer_.ended = "the time limit";
-    return !answer_.ended.empty();
+    const bool over = deadline_.over();
+    answer_.ended = deadline_.ended();
+    return over;
   }
 
   void tell() {
@@ -509,15 +507,14 @@ class Search {
 
   // One limit holds for both searches; the second has half a second at least.
   SearchOptions for_the_rest_of_the_time() const {
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
     SearchOptions options = options_;
-    options.time_limit = std::max(0.5, options_.time_limit - passed.count());
+    options.time_limit = std::max(0.5, deadline_.left());
     return options;
   }
 
   // The plan that needs least is the nearest miss; where it fits after all, it is the answer.
   SearchResult without_plan() {
-    if (!answer_.ended.empty()) {
+    if (answer_.ended != Ended::No) {
       count_what_is_left();
       return no_plan_yet(answer_);
     }
@@ -528,8 +525,10 @@ class Search {
     if (!options_.remedies && (proven || !options_.proof)) return none;
     const std::optional<SearchAnswer> least = least_memory(scenario_, for_the_rest_of_the_time());
     if (least && fits_after_all(least->plans.front())) return finished();
-    if (!proven && options_.stop && options_.stop()) answer_.ended = "interrupted";
-    if (!answer_.ended.empty()) return no_plan_yet(answer_);
+    if (!proven && deadline_.asked_to_stop()) {
+      answer_.ended = deadline_.ended();
+      return no_plan_yet(answer_);
+    }
     if (!options_.remedies) return none;
     if (least) {
       const Found& best = least->plans.front();
@@ -556,7 +555,7 @@ class Search {
   Evaluator evaluator_;
   Values values_;
   Space space_;
-  std::chrono::steady_clock::time_point begin_;
+  Deadline deadline_;
   SearchAnswer answer_;
   Progress now_;
   std::vector<Candidate> candidates_;  // best first
@@ -575,9 +574,8 @@ class Search {
 
 SearchResult search(const Scenario& scenario, const SearchOptions& options) {
   if (!anything_open(scenario))
-    throw InputError(
-        scenario.plan.place,
-        "plan: nothing is left open; write auto for what is to be found, e.g. stages: auto, or plan: auto");
+    throw InputError(scenario.plan.place, "plan",
+                     "nothing is left open; write auto for what is to be found, e.g. stages: auto, or plan: auto");
   PP_CHECK(options.top >= 1);
   check_classes_of_search(scenario);
   if (scenario.plan.order.value.unsettled()) return search_orders(scenario, options);

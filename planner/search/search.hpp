@@ -20,8 +20,8 @@
 #include <variant>
 #include <vector>
 
+#include "core/answers/ranking.hpp"
 #include "core/plan/plan.hpp"
-#include "core/plan/ranking.hpp"
 #include "planner/search/candidate.hpp"
 
 namespace pipewright {

@@ -10,6 +10,7 @@
 #include "core/cost/cost_model.hpp"
 #include "core/plan/given_schedule.hpp"
 #include "core/similar_names.hpp"
+#include "planner/listed.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {
@@ -56,12 +57,17 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
 std::vector<std::string> schedules_for(const Scenario& scenario) {
   const OpenField* open = open_field(scenario, "schedule");
   if (open == nullptr) return {scenario.plan.schedule.value};
-  if (open->among.empty()) return {"1f1b", "gpipe", "eager_1f1b", "interleaved_1f1b"};
-  return open->among;
+  return open->among.empty() ? searched_schedules(&ScheduleRule::searched) : open->among;
 }
 
 bool takes_chunks(const std::string& schedule) {
-  return schedule == "interleaved_1f1b";
+  return find_schedule(schedule)->facts.takes_chunks;
+}
+
+// "interleaved_1f1b takes": the schedules with chunks, for a sentence.
+std::string those_with_chunks() {
+  const auto names = schedule_names([](const ScheduleRule& rule) { return rule.facts.takes_chunks; });
+  return listed(names, "and") + (names.size() == 1 ? " takes" : " take");
 }
 
 std::vector<int> chunks_for(const Scenario& scenario, std::int64_t stages) {
@@ -118,8 +124,8 @@ std::vector<Batch> batches(const Scenario& scenario, std::int64_t copies) {
     return {{split.micro_batch_size, split.micro_batches}};
   }
   if (!training.global_batch_size)
-    throw InputError(training.place,
-                     "training: micro-batches are left open, but nothing says how many samples a step has; give "
+    throw InputError(training.place, "training",
+                     "micro-batches are left open, but nothing says how many samples a step has; give "
                      "global_batch_size");
   const std::int64_t batch = training.global_batch_size->value;
   if (batch % copies != 0) return {};
@@ -141,11 +147,6 @@ std::vector<Batch> batches(const Scenario& scenario, std::int64_t copies) {
       if (std::find(counts.begin(), counts.end(), share / size) != counts.end()) result.push_back({size, share / size});
     }
   return result;
-}
-
-// With one stage these run the same list of ops as 1f1b, or hold more micro-batches than it does.
-bool is_1f1b_on_one_stage(const std::string& schedule) {
-  return schedule == "gpipe" || schedule == "eager_1f1b" || schedule == "naive";
 }
 
 std::vector<bool> sequence_parallel_for(const Scenario& scenario, std::int64_t group) {
@@ -189,11 +190,11 @@ void check_fixed(const Scenario& scenario) {
   const PlanRequest& plan = scenario.plan;
   const std::int64_t devices = scenario.cluster.devices();
   const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
-  if (layers == 0) throw InputError(scenario.model.place, "model.layers: the model has no layers; give at least one");
+  if (layers == 0) throw InputError(scenario.model.place, "model.layers", "the model has no layers; give at least one");
   const auto given = [&](const char* key, std::int64_t value) { return is_open(scenario, key) ? 1 : value; };
   if (!is_open(scenario, "stages") && plan.stages.value > layers)
-    throw InputError(place_of(scenario, plan.stages.place),
-                     fmt::format("plan.stages: {} stages for {} layers; every stage holds at least one: use 1..{}, or "
+    throw InputError(place_of(scenario, plan.stages.place), "plan.stages",
+                     fmt::format("{} stages for {} layers; every stage holds at least one: use 1..{}, or "
                                  "auto",
                                  plan.stages.value, layers, layers));
   const std::int64_t stages = given("stages", plan.stages.value),
@@ -201,25 +202,26 @@ void check_fixed(const Scenario& scenario) {
                      group = given("tensor_parallel", plan.tensor_parallel.value);
   if (stages > devices || copies > devices / stages || group > devices / stages / copies)
     throw InputError(
-        place_of(scenario, plan.stages.place),
+        place_of(scenario, plan.stages.place), "plan",
         fmt::format(
-            "plan: {} stages x {} copies x {} (tensor_parallel) need {} devices, the cluster has "
+            "{} stages x {} copies x {} (tensor_parallel) need {} devices, the cluster has "
             "{}; make one of them smaller, or auto",
             stages, copies, group,
             std::max({stages, copies, group}) <= (1 << 20) ? fmt::format("{}", stages * copies * group) : "too many",
             devices));
   if (const OpenField* cuts = open_field(scenario, "partition"); cuts != nullptr && !cuts->among.empty())
-    throw InputError(cuts->place,
-                     "plan.partition: auto is every cut and takes no list; write partition: auto, or one partitioner");
-  if (!is_open(scenario, "schedule") && plan.schedule.value == "file")
+    throw InputError(cuts->place, "plan.partition",
+                     "auto is every cut and takes no list; write partition: auto, or one partitioner");
+  const ScheduleRule* rule = find_schedule(plan.schedule.value);
+  if (!is_open(scenario, "schedule") && rule != nullptr && rule->from_file)
     throw InputError(place_of(scenario, plan.schedule.place),
                      plan.given ? no_search_beside(*plan.given)
                                 : "plan.schedule: `plan` cannot search when a file states the order; write another "
                                   "schedule, or settle the fields that say auto");
   for (const std::string& schedule : schedules_for(scenario))
     if (find_schedule(schedule) == nullptr)
-      throw InputError(place_of(scenario, plan.schedule.place),
-                       "plan.schedule: " + unknown_or_begun(schedule, schedule_names()));
+      throw InputError(place_of(scenario, plan.schedule.place), "plan.schedule",
+                       unknown_or_begun(schedule, schedule_names()));
 }
 
 }  // namespace
@@ -307,16 +309,18 @@ Space layouts_of(const Scenario& scenario, const Within& within) {
             first.stages = static_cast<int>(stages), first.data_parallel = static_cast<int>(copies);
             first.micro_batch_size = batch.size, first.micro_batches = batch.count;
             group.chunks = chunks_for(scenario, stages);
-            const bool one = stages == 1 && std::find(schedules.begin(), schedules.end(), "1f1b") != schedules.end();
             for (const std::string& schedule : schedules) {
-              if (!takes_chunks(schedule) && chunks_are_given(scenario)) {
-                left_out("plan.virtual_stages is given, and of the schedules interleaved_1f1b takes several");
+              const ScheduleRule& rule = *find_schedule(schedule);
+              const ScheduleFacts& facts = rule.facts;
+              if (!facts.takes_chunks && chunks_are_given(scenario)) {
+                left_out("plan.virtual_stages is given, and of the schedules " + those_with_chunks() + " several");
                 continue;
               }
-              const bool same = one && is_1f1b_on_one_stage(schedule);
-              if (same || (takes_chunks(schedule) && (stages == 1 || group.chunks.empty()))) continue;
-              if (takes_chunks(schedule) && batch.count % stages != 0)
-                left_out("interleaved_1f1b takes micro-batches in groups of as many as there are stages");
+              const bool same =
+                  stages == 1 && std::find(schedules.begin(), schedules.end(), rule.on_one_stage) != schedules.end();
+              if (same || (facts.takes_chunks && (stages == 1 || group.chunks.empty()))) continue;
+              if (facts.groups_of_stages && batch.count % stages != 0)
+                left_out(schedule + " takes micro-batches in groups of as many as there are stages");
               else
                 group.schedules.push_back(schedule);
             }
@@ -326,11 +330,11 @@ Space layouts_of(const Scenario& scenario, const Within& within) {
             group.placements = copies > 1 && stages > 1 ? placements : std::vector<PlacementOrder>{placements.front()};
             space.layouts += static_cast<std::int64_t>(members(group).size());
             if (group.schedules.empty() && (stages == 1 || group.chunks.empty()))
-              left_out("interleaved_1f1b takes two stages or more, and two chunks or more on each");
+              left_out(those_with_chunks() + " two stages or more, and two chunks or more on each");
             if (group.schedules.empty()) continue;
             if (space.groups.size() == kMostGroups)
-              throw InputError(plan.place,
-                               fmt::format("plan: more than {} combinations of stages, copies, tensor_parallel and "
+              throw InputError(plan.place, "plan",
+                               fmt::format("more than {} combinations of stages, copies, tensor_parallel and "
                                            "micro-batches are left open; restrict them, e.g. stages: {{auto: [4, 8]}}, "
                                            "or micro_batch_size: {{auto: [1, 2, 4]}}",
                                            kMostGroups));

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "core/answers/ranking.hpp"
 #include "core/plan/plan.hpp"
-#include "core/plan/ranking.hpp"
-#include "core/plan/scenario.hpp"
+#include "core/question/scenario.hpp"
 
 namespace pipewright {
 

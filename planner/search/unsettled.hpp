@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "core/plan/ranking.hpp"
+#include "core/answers/ranking.hpp"
 
 namespace pipewright {
 

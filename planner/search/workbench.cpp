@@ -385,14 +385,14 @@ void Workbench::make_full(Fit& fit, const std::vector<LayerRange>& cut, StageId 
   count(fit, k, need_in_full(cut, k));
 }
 
-// The schedule for a walk over the memory; an interleaved one repeats itself once the pipeline is full.
+// The schedule for a walk over the memory, which repeats itself once the pipeline is full.
 const Schedule& Workbench::walked(const Plan& plan) {
   const bool full = std::find(plan.recompute.begin(), plan.recompute.end(), Recompute::Full) != plan.recompute.end();
   Schedule& known = walked_[full ? 1 : 0];
   if (known.positions.empty()) {
     ScheduleShape shape = schedule_shape(plan, scenario_.model, scenario_.training);
     shape.buckets.clear();
-    if (shell_.schedule == "interleaved_1f1b" && !plan.recompute_except_last)
+    if (rule_->bounded_in_flight && !plan.recompute_except_last)
       shape.micro_batches = std::min(shape.micro_batches, 4 * shape.stages);
     known = rule_->generate(shape);
   }

@@ -114,7 +114,7 @@ FormulaReport gpipe_step(const Answer& answer, std::vector<std::string> missing)
 std::string in_flight_words(const ScheduleRule& rule, const ScheduleShape& shape) {
   const bool replicated = std::any_of(shape.replicas.begin(), shape.replicas.end(), [](int r) { return r > 1; });
   if (!replicated || !rule.flush) return std::string(rule.memory);
-  if (rule.name == "gpipe") return "ceil(M/r_k) micro-batches on a replica of stage k";
+  if (!rule.bounded_in_flight) return "ceil(M/r_k) micro-batches on a replica of stage k";
   return "min(ceil(M/r_k), ceil(sum of r_j from k on / r_k)) on a replica of stage k";
 }
 
@@ -141,7 +141,7 @@ std::vector<FormulaReport> formulas(const Answer& answer) {
   }
   const bool one_chain = shape.virtual_stages == 1 && has_chain(answer.costs) &&
                          answer.costs.edges.size() + 1 == static_cast<std::size_t>(shape.stages);
-  if (answer.schedule.name == "gpipe" && one_chain) list.push_back(gpipe_step(answer, missing));
+  if (rule->bound == StepBound::Phases && one_chain) list.push_back(gpipe_step(answer, missing));
   for (const StageId k : {0, shape.stages - 1}) {
     if (k == 0 && shape.stages == 1 && !list.empty() && list.back().quantity == "peak in flight, stage 0") break;
     if (const auto peak = rule->peak_in_flight(shape, k))

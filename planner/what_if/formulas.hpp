@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "core/plan/report.hpp"
+#include "core/answers/report.hpp"
 
 namespace pipewright {
 

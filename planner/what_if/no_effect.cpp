@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/model/attention_cores.hpp"
+#include "planner/listed.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {
@@ -34,7 +35,8 @@ std::vector<std::string> options_without_effect(const Scenario& scenario, const 
   const ScheduleRule* rule = find_schedule(plan.schedule);
   if (plan.vertical_sync && rule != nullptr && rule->flush)
     lines.push_back("plan.vertical_sync has no effect: " + plan.schedule +
-                    " flushes, so every stage has one version of its weights; it belongs to schedule: pipedream");
+                    " flushes, so every stage has one version of its weights; it belongs to schedule: " +
+                    listed(schedule_names([](const ScheduleRule& each) { return !each.flush; }), "or"));
   const auto whole = [](Recompute recompute) { return recompute == Recompute::Full; };
   if (plan.recompute_except_last && std::none_of(plan.recompute.begin(), plan.recompute.end(), whole))
     lines.push_back("plan.recompute_except_last has no effect: no stage recomputes; it needs recompute: full");

@@ -13,6 +13,7 @@
 #include "core/cluster/bands.hpp"
 #include "core/cluster/measured_device.hpp"
 #include "core/cost/measured_times.hpp"
+#include "core/question/profile.hpp"
 
 namespace pipewright {
 namespace {

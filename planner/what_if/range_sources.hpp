@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/scenario.hpp"
+#include "core/question/scenario.hpp"
 
 namespace pipewright {
 

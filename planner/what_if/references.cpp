@@ -4,13 +4,14 @@
 
 #include <fmt/format.h>
 
-#include "core/plan/reference_note.hpp"
+#include "core/answers/reference_note.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 #include "planner/what_if/bytes_text.hpp"
 #include "sim/at_load.hpp"
-#include "sim/schedules/table.hpp"
+#include "sim/schedules/rules.hpp"
 #include "sim/static_order.hpp"
+#include "sim/summarize.hpp"
 
 namespace pipewright {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 // The whole model as one stage, on every device of `devices`.
 Plan one_stage(const Plan& plan, const Model& model, const std::vector<DeviceId>& devices, std::int64_t micro_batches) {
   Plan one;
-  one.schedule = "data_parallel";
+  one.schedule = data_parallel().name, one.facts = data_parallel().facts;
   one.data_parallel = static_cast<int>(devices.size());
   one.replicas = {1};
   one.micro_batches = micro_batches;

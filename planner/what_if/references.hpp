@@ -1,8 +1,8 @@
 // What the plan is compared with: one device, and data parallelism on the same devices.
 #pragma once
 
+#include "core/answers/report.hpp"
 #include "core/cost/cost_model.hpp"
-#include "core/plan/report.hpp"
 
 namespace pipewright {
 

@@ -6,6 +6,7 @@
 #include "planner/price.hpp"
 #include "sim/at_load.hpp"
 #include "sim/static_order.hpp"
+#include "sim/summarize.hpp"
 
 namespace pipewright {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/report.hpp"
+#include "core/answers/report.hpp"
 #include "sim/simulate.hpp"
 
 namespace pipewright {

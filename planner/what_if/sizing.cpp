@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
+#include "core/answers/campaign.hpp"
 #include "core/check.hpp"
 #include "core/cluster/topology.hpp"
-#include "core/plan/campaign.hpp"
 #include "planner/answer.hpp"
 
 namespace pipewright {
@@ -57,30 +57,31 @@ class Sizes {
 
  private:
   bool stopped() {
-    if (options_.stop && options_.stop()) sizing_.ended = "interrupted";
+    if (options_.stop && options_.stop()) sizing_.ended = Ended::Interrupted;
     for (const SizedNodes& row : sizing_.rows)
-      if (row.ended == "interrupted") sizing_.ended = row.ended;
-    return !sizing_.ended.empty();
+      if (row.ended == Ended::Interrupted) sizing_.ended = row.ended;
+    return sizing_.ended != Ended::No;
   }
 
   void check() const {
     const Cluster& cluster = scenario_.cluster;
     if (cluster.classes() > 1)
-      throw InputError(
-          cluster.place,
-          "--nodes: asks for more or fewer nodes of one kind, and this cluster has several device classes; "
-          "leave cluster.other_nodes out");
+      throw InputError(cluster.place, "--nodes",
+                       "asks for more or fewer nodes of one kind, and this cluster has several device classes; "
+                       "leave cluster.other_nodes out");
     const int most = question_.nodes.back();
     if (most > 1 && !cluster.network)
-      throw InputError(cluster.place, fmt::format("--nodes: {} need cluster.network, which is missing; write e.g. "
-                                                  "--set 'cluster.network={{bandwidth: 50 GB/s, latency: 5 us}}'",
-                                                  counted(most)));
+      throw InputError(cluster.place, "--nodes",
+                       fmt::format("{} need cluster.network, which is missing; write e.g. "
+                                   "--set 'cluster.network={{bandwidth: 50 GB/s, latency: 5 us}}'",
+                                   counted(most)));
     if (most > kMostDevices / cluster.devices_per_node)
-      throw InputError(cluster.place, fmt::format("--nodes: {} of {} devices are more than {} devices; use fewer",
-                                                  counted(most), cluster.devices_per_node, kMostDevices));
+      throw InputError(cluster.place, "--nodes",
+                       fmt::format("{} of {} devices are more than {} devices; use fewer", counted(most),
+                                   cluster.devices_per_node, kMostDevices));
     if (question_.deadline && (!scenario_.campaign || !scenario_.campaign->length))
-      throw InputError(scenario_.plan.place,
-                       "--deadline: is met or missed by a whole training, and nothing says how long that is; give e.g. "
+      throw InputError(scenario_.plan.place, "--deadline",
+                       "is met or missed by a whole training, and nothing says how long that is; give e.g. "
                        "--tokens 15T, or campaign.length");
   }
 
@@ -107,11 +108,7 @@ class Sizes {
     } catch (const InputError& error) {  // too few devices for what is fixed, or too many to list what is open
       if (failed_++ == 0) error_ = std::current_exception();
       row.known = too_few(changed), refused_ = !row.known;
-      const std::string what = error.what();
-      constexpr std::string_view kBehindPlace = ": plan";
-      const auto at = what.find(kBehindPlace);
-      row.why = at == std::string::npos ? what : what.substr(at + 2);
-      row.why = row.why.substr(0, row.why.find('\n'));
+      row.why = words(error.first());
     }
     const auto behind = std::find_if(sizing_.rows.begin(), sizing_.rows.end(),
                                      [&](const SizedNodes& other) { return other.nodes > nodes; });
@@ -171,7 +168,7 @@ class Sizes {
     if (std::ssize(sizing_.rows) <= kFlat) return false;
     const auto first = std::prev(sizing_.rows.end(), kFlat + 1);
     const auto no_faster = [&](const SizedNodes& row) {
-      return row.best && row.ended.empty() && first->best &&
+      return row.best && row.ended == Ended::No && first->best &&
              row.best->report.samples_per_s < first->best->report.samples_per_s * kWorthMore;
     };
     return std::all_of(first, sizing_.rows.end(), no_faster);
@@ -181,7 +178,7 @@ class Sizes {
   void double_until_in_time() {
     const int most = kMostDevices / scenario_.cluster.devices_per_node;
     while (!stopped() && !any_in_time() && !flat() && !refused_ &&
-           (sizing_.rows.back().best || sizing_.rows.back().ended.empty()) && sizing_.rows.back().nodes < most)
+           (sizing_.rows.back().best || sizing_.rows.back().ended == Ended::No) && sizing_.rows.back().nodes < most)
       ask(static_cast<int>(std::min<std::int64_t>(2 * std::int64_t{sizing_.rows.back().nodes}, most)));
     if (!any_in_time() && flat())
       sizing_.notes.push_back(fmt::format("more than {} were not tried: more brought nothing from {} on",

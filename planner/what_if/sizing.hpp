@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/plan/scenario.hpp"
-#include "core/plan/sizing.hpp"
+#include "core/answers/sizing.hpp"
+#include "core/question/scenario.hpp"
 #include "planner/search/search.hpp"
 
 namespace pipewright {

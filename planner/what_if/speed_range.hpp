@@ -17,8 +17,8 @@
 #include <optional>
 #include <string>
 
-#include "core/plan/ranking.hpp"
-#include "core/plan/report.hpp"
+#include "core/answers/ranking.hpp"
+#include "core/answers/report.hpp"
 #include "sim/simulate.hpp"
 
 namespace pipewright {

@@ -11,6 +11,7 @@
 #include "core/cluster/bands.hpp"
 #include "core/cluster/measured_device.hpp"
 #include "core/cost/cost_model.hpp"
+#include "core/question/profile.hpp"
 #include "core/random.hpp"
 #include "planner/price.hpp"
 #include "planner/what_if/range_sources.hpp"
@@ -247,7 +248,7 @@ std::shared_ptr<const Campaign> whole_training(const Answer& answer, Engine engi
   found->spread = spread(answer, engine);
   const auto& ask = scenario.campaign->ask;
   if (!found->spread->step_time && std::find(ask.begin(), ask.end(), CampaignQuestion::Spread) != ask.end())
-    throw InputError(scenario.campaign->place, "campaign: asks for spread, but " + found->spread->step_distribution);
+    throw InputError(scenario.campaign->place, "campaign", "asks for spread, but " + found->spread->step_distribution);
   return std::make_shared<const Campaign>(std::move(*found));
 }
 

@@ -16,8 +16,8 @@
 // A need between 60 and 100 on devices of 90 does not fit with probability 1/4.   tests/planner/spread_test.cpp
 #pragma once
 
-#include "core/plan/campaign.hpp"
-#include "core/plan/report.hpp"
+#include "core/answers/campaign.hpp"
+#include "core/answers/report.hpp"
 #include "sim/simulate.hpp"
 
 namespace pipewright {

@@ -13,7 +13,7 @@
 
 #include <fmt/format.h>
 
-#include "core/plan/campaign.hpp"
+#include "core/answers/campaign.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/layer_order.hpp"
 #include "planner/price.hpp"

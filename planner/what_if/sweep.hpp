@@ -7,10 +7,10 @@
 #include <string>
 #include <variant>
 
+#include "core/answers/report.hpp"
+#include "core/answers/sweep.hpp"
 #include "core/plan/plan.hpp"
-#include "core/plan/report.hpp"
-#include "core/plan/scenario.hpp"
-#include "core/plan/sweep.hpp"
+#include "core/question/scenario.hpp"
 
 namespace pipewright {
 

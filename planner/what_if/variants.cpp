@@ -14,7 +14,9 @@
 #include "planner/price.hpp"
 #include "planner/what_if/bytes_text.hpp"
 #include "planner/what_if/sensitivity.hpp"
+#include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
+#include "sim/summarize.hpp"
 
 namespace pipewright {
 namespace {
@@ -130,9 +132,13 @@ bool fitting(Scenario& scenario, const Plan& plan) {
   return true;
 }
 
-bool one_f_one_b(Scenario& scenario, const Plan& plan) {
-  scenario.plan.schedule.value = "1f1b";
-  return plan.schedule == "gpipe" || plan.schedule == "eager_1f1b";
+// Another schedule; none: no change.
+Variant to_schedule(std::string_view name) {
+  return {fmt::format("schedule: {}", name), fmt::format("--set plan.schedule={}", name),
+          [name](Scenario& scenario, const Plan&) {
+            scenario.plan.schedule.value = name;
+            return !name.empty();
+          }};
 }
 
 // The same global batch in micro-batches of `size` samples.
@@ -201,7 +207,7 @@ std::string name_of_short(Precision precision) {
 // They make no step longer, or hardly.
 std::vector<Variant> free_changes(const Answer& answer) {
   const std::string precision = name_of_short(answer.scenario->training.precision);
-  return {{"schedule: 1f1b", "--set plan.schedule=1f1b", one_f_one_b},
+  return {to_schedule(find_schedule(answer.plan.schedule)->leaner),
           {"sequence_parallel: true", "--set plan.sequence_parallel=true", sequence_parallel},
           {"zero: 1", "--set training.zero=1", sharded_states},
           {"gradient_precision: " + precision, "--set training.gradient_precision=" + precision, short_gradients}};
@@ -448,7 +454,8 @@ std::vector<std::string> remedies(const Answer& answer) {
     lines.push_back("by the estimate alone it fits: --set plan.fit=50%");
   if (lines.empty())
     lines.push_back(
-        "nothing that was tried fits (1f1b, ZeRO-1, gradients in 16 bits, recompute, smaller micro-batches, more "
+        "nothing that was tried fits (another schedule, ZeRO-1, gradients in 16 bits, recompute, smaller "
+        "micro-batches, more "
         "stages, and these together): use devices with more memory or more of them");
   return lines;
 }
@@ -461,12 +468,8 @@ std::vector<std::string> hints(const Answer& answer) {
   };
   const bool room = most_gain(answer) >= kWorthAHint;
   if (room && answer.report.bubble_fraction > 0.1) keep(more_micro_batches(answer));
-  if (room && answer.plan.schedule == "1f1b" && answer.plan.stages > 1)
-    keep(one_change(answer,
-                    {"schedule: eager_1f1b", "--set plan.schedule=eager_1f1b", [](Scenario& scenario, const Plan&) {
-                       scenario.plan.schedule.value = "eager_1f1b";
-                       return true;
-                     }}));
+  const std::string_view hides_hops = find_schedule(answer.plan.schedule)->hides_hops;
+  if (room && !hides_hops.empty() && answer.plan.stages > 1) keep(one_change(answer, to_schedule(hides_hops)));
   if (!std::holds_alternative<Balanced>(answer.scenario->plan.partition.value))
     keep(one_change(answer,
                     {"partition: balanced", "--set plan.partition=balanced", [](Scenario& scenario, const Plan&) {

@@ -18,7 +18,6 @@
 #include "kernels/gpu_stream.hpp"
 #include "kernels/library_products.hpp"
 #include "kernels/probes.hpp"
-#include "kernels/values.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/backends/grid_backend.hpp"
 #include "runtime/clock.hpp"
@@ -39,8 +38,7 @@ class GpuBlock final : public DeviceMemory {
 std::unique_ptr<DeviceMemory> block_of(int device, Bytes size, GpuMemoryKind kind) {
   try {
     return std::make_unique<GpuBlock>(GpuMemory(device, Bytes{std::max<std::int64_t>(size.value, 1)}, kind));
-  } catch (const GpuError& error) {
-    if (std::string_view(error.what()).find("cudaErrorMemoryAllocation") == std::string_view::npos) throw;
+  } catch (const GpuOutOfMemory& error) {
     throw OutOfDevice(error.what());
   }
 }
@@ -51,14 +49,14 @@ class Stream {
   Stream(std::shared_ptr<VirtualDevices> devices, int group, int number)
       : devices_(std::move(devices)),
         device_(devices_->device()),
-        queue_(gpu_kernels::queue_of(devices_->stream(group, number), devices_->sms(group))),
+        queue_(grid_kernels::queue_of(devices_->stream(group, number), devices_->sms(group))),
         done_(device_) {}
 
   int device() const { return device_; }
   // How products are computed that are asked of it: with factors in tf32; by the library, or null.
   void multiply_by(bool tf32, LibraryProducts* library) { queue_.tf32 = tf32, queue_.library = library; }
   // For whoever asks something of it next, in any thread.
-  const gpu_kernels::Queue& asked() {
+  const grid_kernels::Queue& asked() {
     gpu_use(device_);
     behind_ = true;
     return queue_;
@@ -75,7 +73,7 @@ class Stream {
  private:
   std::shared_ptr<VirtualDevices> devices_;  // whose group's own the event may be
   int device_;
-  gpu_kernels::Queue queue_;
+  grid_kernels::Queue queue_;
   GpuEvent done_;
   bool behind_ = true;  // `done` has no moment yet
 };
@@ -133,7 +131,7 @@ class GpuMover final : public Mover {
   void sum(float* to, std::span<const float* const> terms, std::int64_t elements) override {
     PP_CHECK(!terms.empty() && static_cast<int>(terms.size()) <= grid_kernels::kTermsPerSum);
     if (elements == 0) return;
-    gpu_kernels::sum_of_terms(stream_->asked(), elements, terms.data(), static_cast<int>(terms.size()), to);
+    grid_kernels::sum_of_terms(stream_->asked(), elements, terms.data(), static_cast<int>(terms.size()), to);
   }
   std::unique_ptr<DeviceMemory> staging(Bytes size) const override {
     return block_of(stream_->device(), size, GpuMemoryKind::PinnedHost);
@@ -199,7 +197,7 @@ GpuPrecision factors_of(Precision precision) {
 }
 
 template <class S>
-class GpuBackend final : public backends::GridBackend<gpu_kernels::Queue, S> {
+class GpuBackend final : public backends::GridBackend<grid_kernels::Queue, S> {
  public:
   GpuBackend(std::shared_ptr<VirtualDevices> devices, int group, DeviceFacts facts, const GpuArithmetic& how)
       : precision_(how.precision),
@@ -259,7 +257,7 @@ class GpuBackend final : public backends::GridBackend<gpu_kernels::Queue, S> {
     launch_delay(stream_->asked().stream, kLaunching);
     probe_begin_.record(stream_->asked().stream);
     for (int i = 0; i < kLaunches; ++i)
-      gpu_kernels::normal(stream_->asked(), kProbed, 1, 1.0F, reinterpret_cast<float*>(probe_block_->base()));
+      grid_kernels::normal(stream_->asked(), kProbed, 1, 1.0F, reinterpret_cast<float*>(probe_block_->base()));
     stream_->finish();
     return elapsed(probe_begin_, stream_->done());
   }
@@ -275,7 +273,7 @@ class GpuBackend final : public backends::GridBackend<gpu_kernels::Queue, S> {
   bool in_host_memory() const override { return false; }
 
  protected:
-  const gpu_kernels::Queue& queue() const override { return stream_->asked(); }
+  const grid_kernels::Queue& queue() const override { return stream_->asked(); }
 
  private:
   static constexpr std::int64_t kProbed = 1 << 18;

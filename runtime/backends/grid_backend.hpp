@@ -1,7 +1,7 @@
-// The operations on kernels that run on a grid of threads: a GPU's (K = gpu_kernels::Queue), or the same code run by
+// The operations on kernels that run on a grid of threads: a GPU's (K = grid_kernels::Queue), or the same code run by
 // the CPU thread after thread (K = grid_kernels::HostGrid), with which the whole of a run is tested without a GPU.
 //
-// Kernels are called by their names; which are meant follows from K. Everything is in the order of the queue. Tokens
+// Kernels are called by their names, which are found in the namespace of K. Everything is in the order of the queue. Tokens
 // and labels cannot be looked at from the host: whoever loads them has checked them.
 //
 // S: how tensors are stored, float, Bf16 or Fp16; arithmetic, masters, gradients of parameters and optimizer states are
@@ -23,12 +23,7 @@
 #include <vector>
 
 #include "core/check.hpp"
-#include "kernels/columns.hpp"
-#include "kernels/flash.hpp"
-#include "kernels/functions.hpp"
-#include "kernels/gpu_shapes.hpp"
-#include "kernels/optimizers.hpp"
-#include "kernels/storage.hpp"
+#include "kernels/gpu_kernels.hpp"
 #include "runtime/backend.hpp"
 #include "runtime/backends/step_view.hpp"
 
@@ -69,133 +64,117 @@ void pass_on(const K& k, std::int64_t n, const S* from, S* to) {
 
 template <class K, class S>
 GridOperation<K, S> grid_activation(std::string_view name, bool keeps_output) {
-  GridOperation<K, S> operation{name, [](const K& k, const GridCall<S>& c) {
+  GridOperation<K, S> operation{name, [](auto& k, auto& c) {
                                   activation(k, grid_function(c.template spec<Activation>()), c.values(), c.x(), c.y());
                                 }};
-  operation.input_gradient = [](const K& k, const GridCall<S>& c) {
+  operation.input_gradient = [](auto& k, auto& c) {
     activation_input_gradient(k, grid_function(c.template spec<Activation>()), c.values(), c.x(), c.dy(), c.dx());
   };
   if (keeps_output)
-    operation.input_gradient = [](const K& k, const GridCall<S>& c) {
-      const S* const kept = c.y();
-      activation_input_gradient(k, grid_function(c.template spec<Activation>()), c.values(), kept, c.dy(), c.dx());
+    operation.input_gradient = [](auto& k, auto& c) {
+      activation_input_gradient(k, grid_function(c.template spec<Activation>()), c.values(), c.y(), c.dy(), c.dx());
     };
   return operation;
 }
 
+// Of sums over the rows of an output.
+template <class S>
+std::int64_t columns_of_output(const StepView& s, Pass pass) {
+  if (pass != Pass::WeightGradient) return 0;
+  return grid_kernels::columns_workspace(s.rows(s.out()), width(s.out())) * kSumBytes<S>;
+}
+
 template <class K, class S>
 GridOperation<K, S> grid_linear() {
-  return {"linear",
-          [](const K& k, const GridCall<S>& c) {
-            linear(k, c.rows(c.in()), width(c.in()), width(c.out()), c.x(), c.w(), c.w(1), c.y());
-          },
-          [](const K& k, const GridCall<S>& c) {
-            linear_input_gradient(k, c.rows(c.in()), width(c.in()), width(c.out()), c.dy(), c.w(), c.dx());
-          },
-          [](const K& k, const GridCall<S>& c) {
-            linear_weight_gradient(k, c.rows(c.in()), width(c.in()), width(c.out()), c.x(), c.dy(), c.dw(), c.dw(1),
-                                   c.workspace());
-          },
-          [](const StepView& s, Pass pass) -> std::int64_t {
-            if (pass != Pass::WeightGradient) return 0;
-            return grid_kernels::columns_workspace(s.rows(s.in()), width(s.out())) * kSumBytes<S>;
-          }};
+  return {
+      "linear",
+      [](auto& k, auto& c) { linear(k, c.rows(c.in()), width(c.in()), width(c.out()), c.x(), c.w(), c.w(1), c.y()); },
+      [](auto& k, auto& c) {
+        linear_input_gradient(k, c.rows(c.in()), width(c.in()), width(c.out()), c.dy(), c.w(), c.dx());
+      },
+      [](auto& k, auto& c) {
+        linear_weight_gradient(k, c.rows(c.in()), width(c.in()), width(c.out()), c.x(), c.dy(), c.dw(), c.dw(1),
+                               c.workspace());
+      },
+      columns_of_output<S>};
 }
 
 template <class K, class S>
 GridOperation<K, S> grid_conv2d() {
-  return {"conv2d",
-          [](const K& k, const GridCall<S>& c) {
-            conv2d(k, conv_shape<GpuConvShape>(c), c.samples, c.x(), c.w(), c.w(1), c.y());
-          },
-          [](const K& k, const GridCall<S>& c) {
-            conv2d_input_gradient(k, conv_shape<GpuConvShape>(c), c.samples, c.dy(), c.w(), c.dx());
-          },
-          [](const K& k, const GridCall<S>& c) {
-            conv2d_weight_gradient(k, conv_shape<GpuConvShape>(c), c.samples, c.x(), c.dy(), c.dw(), c.dw(1));
-          }};
-}
-
-template <class K, class S>
-GridOperation<K, S> grid_embedding() {
   return {
-      "embedding",
-      [](const K& k, const GridCall<S>& c) { embedding(k, c.rows(c.out()), width(c.out()), c.tokens(), c.w(), c.y()); },
-      [](const K&, const GridCall<S>&) {},
-      [](const K& k, const GridCall<S>& c) {
-        embedding_weight_gradient(k, c.rows(c.out()), width(c.out()), c.tokens(), c.dy(), c.dw(),
-                                  static_cast<std::int64_t*>(c.a.workspace));
-      },
-      [](const StepView& s, Pass pass) -> std::int64_t {
-        return pass == Pass::WeightGradient ? s.rows(s.out()) * std::int64_t{sizeof(std::int64_t)} : 0;
+      "conv2d",
+      [](auto& k, auto& c) { conv2d(k, conv_shape<GpuConvShape>(c), c.samples, c.x(), c.w(), c.w(1), c.y()); },
+      [](auto& k, auto& c) { conv2d_input_gradient(k, conv_shape<GpuConvShape>(c), c.samples, c.dy(), c.w(), c.dx()); },
+      [](auto& k, auto& c) {
+        conv2d_weight_gradient(k, conv_shape<GpuConvShape>(c), c.samples, c.x(), c.dy(), c.dw(), c.dw(1));
       }};
 }
 
 template <class K, class S>
+GridOperation<K, S> grid_embedding() {
+  return {"embedding",
+          [](auto& k, auto& c) { embedding(k, c.rows(c.out()), width(c.out()), c.tokens(), c.w(), c.y()); },
+          [](auto&, auto&) {},
+          [](auto& k, auto& c) {
+            embedding_weight_gradient(k, c.rows(c.out()), width(c.out()), c.tokens(), c.dy(), c.dw(),
+                                      static_cast<std::int64_t*>(c.a.workspace));
+          },
+          [](const StepView& s, Pass pass) -> std::int64_t {
+            return pass == Pass::WeightGradient ? s.rows(s.out()) * std::int64_t{sizeof(std::int64_t)} : 0;
+          }};
+}
+
+// A bias as large as a sample.
+template <class K, class S>
 GridOperation<K, S> grid_learned_table() {
   return {"learned_table",
-          [](const K& k, const GridCall<S>& c) { learned_table(k, c.samples, count(c.out()), c.x(), c.w(), c.y()); },
-          [](const K& k, const GridCall<S>& c) { pass_on(k, c.values(), c.dy(), c.dx()); },
-          [](const K& k, const GridCall<S>& c) {
-            learned_table_weight_gradient(k, c.samples, count(c.out()), c.dy(), c.dw(), c.workspace());
-          },
+          [](auto& k, auto& c) { add_bias<K, S>(k, c.samples, count(c.out()), c.x(), c.w(), nullptr, c.y()); },
+          [](auto& k, auto& c) { pass_on(k, c.values(), c.dy(), c.dx()); },
+          [](auto& k, auto& c) { bias_gradient(k, c.samples, count(c.out()), c.dy(), c.dw(), c.workspace()); },
           [](const StepView& s, Pass pass) -> std::int64_t {
             if (pass != Pass::WeightGradient) return 0;
             return grid_kernels::columns_workspace(s.samples, count(s.out())) * kSumBytes<S>;
           }};
 }
 
-template <class S>
-std::int64_t norm_workspace(const StepView& s, Pass pass) {
-  if (pass != Pass::WeightGradient) return 0;
-  return grid_kernels::columns_workspace(s.rows(s.in()), width(s.in())) * kSumBytes<S>;
-}
-
 template <class K, class S>
 GridOperation<K, S> grid_layer_norm() {
-  return {"layer_norm",
-          [](const K& k, const GridCall<S>& c) {
-            layer_norm(k, c.rows(c.in()), width(c.in()), c.x(), c.w(), c.w(1), c.y(), c.saved());
-          },
-          [](const K& k, const GridCall<S>& c) {
-            const Arithmetic<S>* const saved = c.saved();
-            layer_norm_input_gradient(k, c.rows(c.in()), width(c.in()), c.x(), saved, c.w(), c.dy(), c.dx());
-          },
-          [](const K& k, const GridCall<S>& c) {
-            if (c.dw() == nullptr) return;
-            const Arithmetic<S>* const saved = c.saved();
-            layer_norm_weight_gradient(k, c.rows(c.in()), width(c.in()), c.x(), saved, c.dy(), c.dw(), c.dw(1),
-                                       c.workspace());
-          },
-          norm_workspace<S>};
+  return {
+      "layer_norm",
+      [](auto& k, auto& c) { layer_norm(k, c.rows(c.in()), width(c.in()), c.x(), c.w(), c.w(1), c.y(), c.saved()); },
+      [](auto& k, auto& c) {
+        layer_norm_input_gradient(k, c.rows(c.in()), width(c.in()), c.x(), c.saved(), c.w(), c.dy(), c.dx());
+      },
+      [](auto& k, auto& c) {
+        if (c.dw() == nullptr) return;
+        layer_norm_weight_gradient(k, c.rows(c.in()), width(c.in()), c.x(), c.saved(), c.dy(), c.dw(), c.dw(1),
+                                   c.workspace());
+      },
+      columns_of_output<S>};
 }
 
 template <class K, class S>
 GridOperation<K, S> grid_rms_norm() {
   return {"rms_norm",
-          [](const K& k, const GridCall<S>& c) {
-            rms_norm(k, c.rows(c.in()), width(c.in()), c.x(), c.w(), c.y(), c.saved());
+          [](auto& k, auto& c) { rms_norm(k, c.rows(c.in()), width(c.in()), c.x(), c.w(), c.y(), c.saved()); },
+          [](auto& k, auto& c) {
+            rms_norm_input_gradient(k, c.rows(c.in()), width(c.in()), c.x(), c.saved(), c.w(), c.dy(), c.dx());
           },
-          [](const K& k, const GridCall<S>& c) {
-            const Arithmetic<S>* const saved = c.saved();
-            rms_norm_input_gradient(k, c.rows(c.in()), width(c.in()), c.x(), saved, c.w(), c.dy(), c.dx());
-          },
-          [](const K& k, const GridCall<S>& c) {
+          [](auto& k, auto& c) {
             if (c.dw() == nullptr) return;
-            const Arithmetic<S>* const saved = c.saved();
-            rms_norm_weight_gradient(k, c.rows(c.in()), width(c.in()), c.x(), saved, c.dy(), c.dw(), c.workspace());
+            rms_norm_weight_gradient(k, c.rows(c.in()), width(c.in()), c.x(), c.saved(), c.dy(), c.dw(), c.workspace());
           },
-          norm_workspace<S>};
+          columns_of_output<S>};
 }
 
 template <class K, class S>
 GridOperation<K, S> grid_gated() {
   return {"gated",
-          [](const K& k, const GridCall<S>& c) {
+          [](auto& k, auto& c) {
             gated(k, grid_function(c.template spec<GatedActivation>().kind), c.rows(c.out()), width(c.out()), c.x(),
                   c.y());
           },
-          [](const K& k, const GridCall<S>& c) {
+          [](auto& k, auto& c) {
             gated_input_gradient(k, grid_function(c.template spec<GatedActivation>().kind), c.rows(c.out()),
                                  width(c.out()), c.x(), c.dy(), c.dx());
           }};
@@ -203,27 +182,21 @@ GridOperation<K, S> grid_gated() {
 
 template <class K, class S>
 GridOperation<K, S> grid_softmax() {
-  return {"softmax", [](const K& k, const GridCall<S>& c) { softmax(k, c.rows(c.in()), width(c.in()), c.x(), c.y()); },
-          [](const K& k, const GridCall<S>& c) {
-            const S* const y = c.y();
-            softmax_input_gradient(k, c.rows(c.in()), width(c.in()), y, c.dy(), c.dx());
-          }};
+  return {"softmax", [](auto& k, auto& c) { softmax(k, c.rows(c.in()), width(c.in()), c.x(), c.y()); },
+          [](auto& k, auto& c) { softmax_input_gradient(k, c.rows(c.in()), width(c.in()), c.y(), c.dy(), c.dx()); }};
 }
 
 template <class K, class S>
 GridOperation<K, S> grid_cross_entropy() {
   return {"cross_entropy",
-          [](const K& k, const GridCall<S>& c) {
+          [](auto& k, auto& c) {
             const std::int64_t classes = width(c.in()), rows = count(c.in()) / classes;
             using F = Arithmetic<S>;
             const F scale = static_cast<F>(c.a.loss_scale) / static_cast<F>(rows);
             cross_entropy(k, c.samples, rows, classes, c.x(), c.a.labels, scale, c.losses(), c.saved_tensor(),
                           c.workspace());
           },
-          [](const K& k, const GridCall<S>& c) {
-            pass_on(k, c.samples * count(c.in()), static_cast<const S*>(c.saved_tensor()), c.dx());
-          },
-          nullptr,
+          [](auto& k, auto& c) { pass_on(k, c.samples * count(c.in()), c.saved_tensor(), c.dx()); }, nullptr,
           [](const StepView& s, Pass pass) -> std::int64_t {
             return pass == Pass::Forward ? s.rows(s.in()) * kSumBytes<S> : 0;
           }};
@@ -232,7 +205,7 @@ GridOperation<K, S> grid_cross_entropy() {
 template <class K, class S>
 GridOperation<K, S> grid_attention() {
   return {"attention",
-          [](const K& k, const GridCall<S>& c) {
+          [](auto& k, auto& c) {
             const auto at = attention_places<GpuAttentionShape>(c);
             const auto part = [&](std::size_t i) { return c.x(at.tensor[i]) + at.offset[i]; };
             if (c.template spec<AttentionCore>().flash)
@@ -240,23 +213,19 @@ GridOperation<K, S> grid_attention() {
             else
               attention(k, at.shape, c.samples, part(0), part(1), part(2), c.y(), c.saved_tensor());
           },
-          [](const K& k, const GridCall<S>& c) {
+          [](auto& k, auto& c) {
             const auto at = attention_places<GpuAttentionShape>(c);
             const auto part = [&](std::size_t i) { return c.x(at.tensor[i]) + at.offset[i]; };
             const auto gradient = [&](std::size_t i) -> S* {
               S* const base = c.dx(at.tensor[i]);
               return base == nullptr ? nullptr : base + at.offset[i];
             };
-            if (c.template spec<AttentionCore>().flash) {
-              const S* const y = c.y();
-              const Arithmetic<S>* const log_sum = c.saved();
-              flash_attention_gradient(k, at.shape, c.samples, part(0), part(1), part(2), y, log_sum, c.dy(),
+            if (c.template spec<AttentionCore>().flash)
+              flash_attention_gradient(k, at.shape, c.samples, part(0), part(1), part(2), c.y(), c.saved(), c.dy(),
                                        gradient(0), gradient(1), gradient(2), c.workspace());
-              return;
-            }
-            const S* const p = c.saved_tensor();
-            attention_gradient(k, at.shape, c.samples, part(0), part(1), part(2), p, c.dy(), gradient(0), gradient(1),
-                               gradient(2), c.workspace_tensor());
+            else
+              attention_gradient(k, at.shape, c.samples, part(0), part(1), part(2), c.saved_tensor(), c.dy(),
+                                 gradient(0), gradient(1), gradient(2), c.workspace_tensor());
           },
           nullptr,
           [](const StepView& s, Pass pass) -> std::int64_t {
@@ -269,16 +238,14 @@ GridOperation<K, S> grid_attention() {
 
 template <class K, class S>
 GridOperation<K, S> grid_add() {
-  return {"add", [](const K& k, const GridCall<S>& c) { add(k, c.values(), c.x(0), c.x(1), c.y()); },
-          [](const K& k, const GridCall<S>& c) {
-            pass_on(k, c.values(), c.dy(), c.dx(0)), pass_on(k, c.values(), c.dy(), c.dx(1));
-          }};
+  return {"add", [](auto& k, auto& c) { add(k, c.values(), c.x(0), c.x(1), c.y()); },
+          [](auto& k, auto& c) { pass_on(k, c.values(), c.dy(), c.dx(0)), pass_on(k, c.values(), c.dy(), c.dx(1)); }};
 }
 
 template <class K, class S>
 GridOperation<K, S> grid_multiply() {
-  return {"multiply", [](const K& k, const GridCall<S>& c) { multiply(k, c.values(), c.x(0), c.x(1), c.y()); },
-          [](const K& k, const GridCall<S>& c) {
+  return {"multiply", [](auto& k, auto& c) { multiply(k, c.values(), c.x(0), c.x(1), c.y()); },
+          [](auto& k, auto& c) {
             if (c.dx(0) != nullptr) multiply(k, c.values(), c.dy(), c.x(1), c.dx(0));
             if (c.dx(1) != nullptr) multiply(k, c.values(), c.dy(), c.x(0), c.dx(1));
           }};
@@ -287,7 +254,7 @@ GridOperation<K, S> grid_multiply() {
 template <class K, class S>
 GridOperation<K, S> grid_concat() {
   return {"concat",
-          [](const K& k, const GridCall<S>& c) {
+          [](auto& k, auto& c) {
             std::int64_t offset = 0;
             for (std::size_t i = 0; i < c.inputs(); ++i) {
               const Side part = side(c, c.in(i));
@@ -295,7 +262,7 @@ GridOperation<K, S> grid_concat() {
               offset += part.values;
             }
           },
-          [](const K& k, const GridCall<S>& c) {
+          [](auto& k, auto& c) {
             std::int64_t offset = 0;
             for (std::size_t i = 0; i < c.inputs(); ++i) {
               const Side part = side(c, c.in(i));
@@ -309,13 +276,13 @@ GridOperation<K, S> grid_concat() {
 template <class K, class S>
 GridOperation<K, S> grid_slice() {
   return {"slice",
-          [](const K& k, const GridCall<S>& c) {
+          [](auto& k, auto& c) {
             const std::int64_t run = slice_run(c.in(), c.out()), whole = count(c.in()), part = count(c.out());
             for_slice(c.in(), c.out(), [&](std::int64_t from, std::int64_t to) {
               copy_rows(k, c.samples, run, c.x() + from, whole, c.y() + to, part);
             });
           },
-          [](const K& k, const GridCall<S>& c) {
+          [](auto& k, auto& c) {
             const std::int64_t run = slice_run(c.in(), c.out()), whole = count(c.in()), part = count(c.out());
             fill(k, c.samples * whole, Arithmetic<S>(0), c.dx());
             for_slice(c.in(), c.out(), [&](std::int64_t from, std::int64_t to) {
@@ -327,10 +294,10 @@ GridOperation<K, S> grid_slice() {
 template <class K, class S>
 GridOperation<K, S> grid_max_pool() {
   return {"max_pool",
-          [](const K& k, const GridCall<S>& c) {
+          [](auto& k, auto& c) {
             max_pool(k, pool_shape<GpuPoolShape>(c), c.samples, c.x(), c.y(), static_cast<std::int32_t*>(c.a.saved));
           },
-          [](const K& k, const GridCall<S>& c) {
+          [](auto& k, auto& c) {
             max_pool_input_gradient(k, pool_shape<GpuPoolShape>(c), c.samples,
                                     static_cast<const std::int32_t*>(c.a.saved), c.dy(), c.dx());
           }};
@@ -339,29 +306,23 @@ GridOperation<K, S> grid_max_pool() {
 template <class K, class S>
 GridOperation<K, S> grid_average_pool() {
   return {
-      "average_pool",
-      [](const K& k, const GridCall<S>& c) { average_pool(k, pool_shape<GpuPoolShape>(c), c.samples, c.x(), c.y()); },
-      [](const K& k, const GridCall<S>& c) {
-        average_pool_input_gradient(k, pool_shape<GpuPoolShape>(c), c.samples, c.dy(), c.dx());
-      }};
+      "average_pool", [](auto& k, auto& c) { average_pool(k, pool_shape<GpuPoolShape>(c), c.samples, c.x(), c.y()); },
+      [](auto& k, auto& c) { average_pool_input_gradient(k, pool_shape<GpuPoolShape>(c), c.samples, c.dy(), c.dx()); }};
 }
 
 template <class K, class S>
 GridOperation<K, S> grid_global_average_pool() {
   return {"global_average_pool",
-          [](const K& k, const GridCall<S>& c) {
-            global_average_pool(k, c.values(), count(c.in()) / count(c.out()), c.x(), c.y());
-          },
-          [](const K& k, const GridCall<S>& c) {
+          [](auto& k, auto& c) { global_average_pool(k, c.values(), count(c.in()) / count(c.out()), c.x(), c.y()); },
+          [](auto& k, auto& c) {
             global_average_pool_input_gradient(k, c.values(), count(c.in()) / count(c.out()), c.dy(), c.dx());
           }};
 }
 
 template <class K, class S>
 GridOperation<K, S> grid_image_to_tokens() {
-  return {"image_to_tokens",
-          [](const K& k, const GridCall<S>& c) { transpose(k, c.samples, c.out()[1], c.out()[0], c.x(), c.y()); },
-          [](const K& k, const GridCall<S>& c) { transpose(k, c.samples, c.out()[0], c.out()[1], c.dy(), c.dx()); }};
+  return {"image_to_tokens", [](auto& k, auto& c) { transpose(k, c.samples, c.out()[1], c.out()[0], c.x(), c.y()); },
+          [](auto& k, auto& c) { transpose(k, c.samples, c.out()[0], c.out()[1], c.dy(), c.dx()); }};
 }
 
 // As many rows as `operation_rules`; tests/runtime/grid_backend_test.cpp compares them.
@@ -391,28 +352,6 @@ const std::array kGridOperations = {
     grid_image_to_tokens<K, S>(),
     grid_cross_entropy<K, S>(),
 };
-
-// Outside the class, whose members have the names of kernels.
-template <class K, class S>
-void launch_add(const K& k, std::int64_t n, const S* a, const S* b, S* y) {
-  add(k, n, a, b, y);
-}
-template <class K, class S>
-void launch_scale(const K& k, std::int64_t n, S factor, S* y) {
-  scale(k, n, factor, y);
-}
-template <class K, class S>
-void launch_dropout(const K& k, const DropoutMask& mask, std::int64_t n, const S* x, S* y) {
-  dropout(k, mask, n, x, y);
-}
-template <class K, class F, class S>
-void launch_update(const K& k, const UpdateRule<F>& rule, std::span<const UpdatedTensor<F, S>> tensors) {
-  update(k, rule, tensors.data(), static_cast<std::int64_t>(tensors.size()));
-}
-template <class K, class F, class S>
-void launch_convert(const K& k, std::int64_t n, const F* from, S* to) {
-  convert(k, n, from, to);
-}
 
 // What a backend on such kernels has, whatever its memory is.
 template <class K, class S>
@@ -459,24 +398,24 @@ class GridBackend : public Backend {
       updated_.push_back({one.elements, one.weight_in, one.gradient, one.weight_out, one.states[0], one.states[1],
                           static_cast<S*>(one.stored)});
     }
-    launch_update(queue(), rule, std::span<const UpdatedTensor<F, S>>(updated_));
+    grid_kernels::update(queue(), rule, updated_.data(), std::ssize(updated_));
   }
   void dropout(const DropoutMask& mask, std::int64_t elements, const void* x, void* y) override {
     PP_CHECK(mask.share >= 0 && mask.share < 1);
-    launch_dropout(queue(), mask, elements, static_cast<const S*>(x), static_cast<S*>(y));
+    grid_kernels::dropout(queue(), mask, elements, static_cast<const S*>(x), static_cast<S*>(y));
   }
   void add(float* sum, const float* term, std::int64_t elements) override {
-    launch_add(queue(), elements, static_cast<const F*>(sum), term, sum);
+    grid_kernels::add(queue(), elements, static_cast<const F*>(sum), term, sum);
   }
   void add_stored(void* sum, const void* term, std::int64_t elements) override {
     S* const y = static_cast<S*>(sum);
-    launch_add(queue(), elements, static_cast<const S*>(y), static_cast<const S*>(term), y);
+    grid_kernels::add(queue(), elements, static_cast<const S*>(y), static_cast<const S*>(term), y);
   }
   void store(const float* values, void* stored, std::int64_t elements) override {
-    launch_convert(queue(), elements, values, static_cast<S*>(stored));
+    grid_kernels::convert(queue(), elements, values, static_cast<S*>(stored));
   }
   void scale(float* values, std::int64_t elements, float factor) override {
-    if (factor != 1) launch_scale(queue(), elements, factor, values);
+    if (factor != 1) grid_kernels::scale(queue(), elements, factor, values);
   }
 
  protected:

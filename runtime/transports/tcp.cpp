@@ -118,7 +118,7 @@ class TcpWire : public Wire {
         if (in_header) {
           peer.of_header += static_cast<std::size_t>(got);
           if (peer.of_header < sizeof peer.header) continue;
-          if (peer.header.from != rank) throw std::runtime_error("it sent what is no message of ours");
+          if (peer.header.from != rank) throw std::runtime_error("it sent what is not a message of ours");
           reader.begin(peer.header);
           peer.of_body = 0;
         } else {

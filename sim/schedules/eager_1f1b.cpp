@@ -50,7 +50,11 @@ ScheduleRule eager_1f1b() {
           .generate = generate,
           .refusal = refusal,
           .bubble = bubble,
-          .peak_in_flight = peak_in_flight};
+          .peak_in_flight = peak_in_flight,
+          .bound = StepBound::Work,
+          .on_one_stage = "1f1b",
+          .leaner = "1f1b",
+          .searched = 3};
 }
 
 }  // namespace pipewright

@@ -10,7 +10,7 @@ namespace {
 std::string refusal(const ScheduleShape& shape) {
   if (std::string why = shape_refusal(shape); !why.empty()) return why;
   if (!shape.given) return "file: names no file; write schedule: {file: my.schedule.csv}, or use --schedule FILE";
-  if (std::string why = replica_refusal(shape, "file"); !why.empty()) return why;
+  if (std::string why = replica_refusal(shape, kGivenSchedule); !why.empty()) return why;
   const GivenSchedule& given = *shape.given;
   const std::string file = given.file.empty() ? "the order" : given.file;
   if (given.stages != shape.stages)
@@ -27,7 +27,7 @@ std::string refusal(const ScheduleShape& shape) {
 }
 
 Schedule generate(const ScheduleShape& shape) {
-  Schedule schedule = empty_schedule("file", shape, true);
+  Schedule schedule = empty_schedule(kGivenSchedule, shape, true);
   for (std::size_t k = 0; k < schedule.positions.size(); ++k) {
     Lane& lane = schedule.positions[k];
     for (const Op& op : shape.given->compute[k]) {
@@ -54,7 +54,7 @@ std::optional<std::int64_t> peak_in_flight(const ScheduleShape&, StageId) {
 }  // namespace
 
 ScheduleRule given_order() {
-  return {.name = "file",
+  return {.name = kGivenSchedule,
           .title = "the order that a file gives, as PyTorch writes it",
           .source = "PyTorchPP26",
           .memory = "what the order has in flight",
@@ -62,7 +62,10 @@ ScheduleRule given_order() {
           .generate = generate,
           .refusal = refusal,
           .bubble = bubble,
-          .peak_in_flight = peak_in_flight};
+          .peak_in_flight = peak_in_flight,
+          .bound = StepBound::Work,
+          .bounded_in_flight = false,
+          .from_file = true};
 }
 
 }  // namespace pipewright

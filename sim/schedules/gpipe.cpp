@@ -58,7 +58,13 @@ ScheduleRule gpipe() {
           .generate = generate,
           .refusal = refusal,
           .bubble = bubble,
-          .peak_in_flight = peak_in_flight};
+          .peak_in_flight = peak_in_flight,
+          .facts = {.backward_at_once = false, .pytorch = "GPipe"},
+          .bound = StepBound::Phases,
+          .bounded_in_flight = false,
+          .on_one_stage = "1f1b",
+          .leaner = "1f1b",
+          .searched = 2};
 }
 
 }  // namespace pipewright

@@ -80,7 +80,10 @@ ScheduleRule interleaved_1f1b() {
           .generate = generate,
           .refusal = refusal,
           .bubble = bubble,
-          .peak_in_flight = peak_in_flight};
+          .peak_in_flight = peak_in_flight,
+          .facts = {.takes_chunks = true, .groups_of_stages = true, .pytorch = "Interleaved1F1B"},
+          .searched = 4,
+          .in_megatron = true};
 }
 
 }  // namespace pipewright

@@ -65,6 +65,18 @@ void append_weights(Lane& lane, VirtualStageId v, MicroBatchId m) {
   lane.compute.push_back(op(Kind::W, v, m));
 }
 
+void append_split_backwards(const ScheduleShape& shape, Lane& lane, StageId k, int warm_up, int late) {
+  MicroBatchId next = 0;  // whose W is the next one
+  one_forward_one_backward(
+      shape.micro_batches, warm_up, [&](MicroBatchId m) { append_forward(lane, k, m); },
+      [&](MicroBatchId m) {
+        append_input_backward(shape, lane, k, m);
+        if (m >= late) append_weights(lane, k, next++);
+      });
+  while (next < shape.micro_batches)
+    append_weights(lane, k, next++);
+}
+
 void append_all_reduce(const ScheduleShape& shape, Lane& lane, VirtualStageId v, int round) {
   for (int bucket = 0; bucket < shape.buckets_of(v); ++bucket)
     lane.collective.push_back(op(Kind::AllReduce, v, round, bucket));

@@ -36,6 +36,10 @@ void append_backward(const ScheduleShape& shape, Lane& lane, VirtualStageId v, M
 void append_input_backward(const ScheduleShape& shape, Lane& lane, VirtualStageId v, MicroBatchId m);
 void append_weights(Lane& lane, VirtualStageId v, MicroBatchId m);
 
+// Stage k in 1F1B's order, `warm_up` forwards ahead, with its backwards in two ops: the W of a micro-batch directly after
+// the B of the one `late` behind it.                                                        [ZeroBubble23] section 2
+void append_split_backwards(const ScheduleShape& shape, Lane& lane, StageId k, int warm_up, int late);
+
 void append_all_reduce(const ScheduleShape& shape, Lane& lane, VirtualStageId v, int round);
 void append_update(Lane& lane, VirtualStageId v, int round);
 

@@ -51,7 +51,9 @@ ScheduleRule naive() {
           .generate = generate,
           .refusal = refusal,
           .bubble = bubble,
-          .peak_in_flight = peak_in_flight};
+          .peak_in_flight = peak_in_flight,
+          .one_stage_at_a_time = true,
+          .on_one_stage = "1f1b"};
 }
 
 }  // namespace pipewright

@@ -59,7 +59,14 @@ ScheduleRule one_f_one_b() {
           .generate = generate,
           .refusal = refusal,
           .bubble = bubble,
-          .peak_in_flight = peak_in_flight};
+          .peak_in_flight = peak_in_flight,
+          .facts = {.pytorch = "1F1B"},
+          .bound = StepBound::Window,
+          .hides_hops = "eager_1f1b",
+          .searched = 1,
+          .searched_with_replicas = 2,
+          .in_megatron = true,
+          .in_deepspeed = true};
 }
 
 }  // namespace pipewright

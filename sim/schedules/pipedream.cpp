@@ -76,7 +76,8 @@ ScheduleRule pipedream() {
           .generate = generate,
           .refusal = refusal,
           .bubble = bubble,
-          .peak_in_flight = peak_in_flight};
+          .peak_in_flight = peak_in_flight,
+          .searched_with_replicas = 1};
 }
 
 }  // namespace pipewright

@@ -40,4 +40,19 @@ std::vector<std::string_view> schedule_names() {
   return names;
 }
 
+std::vector<std::string> schedule_names(const std::function<bool(const ScheduleRule&)>& has) {
+  std::vector<std::string> names;
+  for (const ScheduleRule& rule : schedules())
+    if (has(rule)) names.emplace_back(rule.name);
+  return names;
+}
+
+std::vector<std::string> searched_schedules(int ScheduleRule::*place) {
+  std::vector<std::string> names = schedule_names([&](const ScheduleRule& rule) { return rule.*place > 0; });
+  std::sort(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
+    return find_schedule(a)->*place < find_schedule(b)->*place;
+  });
+  return names;
+}
+
 }  // namespace pipewright

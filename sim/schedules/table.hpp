@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,6 +24,14 @@ struct PassTimes {
   std::int64_t forward = 1, input_gradient = 1, weight_gradient = 1;  // f, b, w
 };
 
+// Which of the formulas of planner/bounds.hpp holds for every cut into stages of one chunk.
+enum class StepBound : std::uint8_t {
+  None,
+  Work,    // work_bound: whole backwards in a fixed order
+  Window,  // that and window_bound: at most K - k micro-batches in flight on stage k
+  Phases,  // gpipe_step, which is exact: all forwards, then all backwards
+};
+
 struct ScheduleRule {
   std::string_view name;    // as written in YAML
   std::string_view title;   // "one forward, one backward, with a flush"
@@ -39,12 +48,31 @@ struct ScheduleRule {
   std::optional<std::int64_t> (*peak_in_flight)(const ScheduleShape&, StageId);
   // The bubble where it depends on the times of the passes, too; nullptr: it does not.
   std::optional<Formula> (*bubble_of_times)(const ScheduleShape&, const PassTimes&) = nullptr;
+  ScheduleFacts facts = {};
+  StepBound bound = StepBound::None;
+  // No stage ever holds more micro-batches than some number that does not grow with M, and memory repeats itself once
+  // the pipeline is full: 4 K of them show the peak. False: it holds all M, as GPipe does.          [GPipe19] section 2.3
+  bool bounded_in_flight = true;
+  bool one_stage_at_a_time = false;  // no two stages ever work: all cuts take as long                 [GPipe19] fig. 2
+  bool from_file = false;            // the order of ScheduleShape::given
+  // The schedule that does the same on one stage, or does no worse there: `plan` leaves this one out beside it.
+  std::string_view on_one_stage = {};
+  // The schedule to try where a plan does not fit: it holds fewer micro-batches, and takes as long where transfers are
+  // free.                                                                                         [DAPPLE20] section 2
+  std::string_view leaner = {};
+  // The schedule that hides transfers which this one waits for, for more micro-batches in flight. [DAPPLE20] section 2
+  std::string_view hides_hops = {};
+  // From 1: the order in which `plan` takes schedules where all are open, and of equal steps the first; 0: only where
+  // it is named. With replicas: those that PipeDream's planner is for.                          [PipeDream19] section 3.1
+  int searched = 0, searched_with_replicas = 0;
+  bool in_megatron = false;   // Megatron-LM runs it                                          [Megatron21] section 2.2
+  bool in_deepspeed = false;  // DeepSpeed's pipeline engine runs it                                    [DeepSpeed26]
 };
 
 // The bubble by whichever of the two the rule has.
 std::optional<Formula> textbook_bubble(const ScheduleRule& rule, const ScheduleShape& shape, const PassTimes& times);
 
-// In the order of the table: naive, gpipe, 1f1b, eager_1f1b, interleaved_1f1b, zb_h1, pipedream, data_parallel.
+// In the order of the table.
 std::span<const ScheduleRule> schedules();
 
 // The rule of that name, or nullptr. Knows "file", too, the order that a file gives: it stands in no list, since it is
@@ -52,5 +80,9 @@ std::span<const ScheduleRule> schedules();
 const ScheduleRule* find_schedule(std::string_view name);
 
 std::vector<std::string_view> schedule_names();
+// Of those that have the trait, in the order of the table.
+std::vector<std::string> schedule_names(const std::function<bool(const ScheduleRule&)>& has);
+// Of those with a place, in that order: `searched` or `searched_with_replicas`.
+std::vector<std::string> searched_schedules(int ScheduleRule::*place);
 
 }  // namespace pipewright

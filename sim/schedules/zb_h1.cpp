@@ -9,7 +9,6 @@
 // [ZeroBubble23] section 2.2. Its four published bubble rates come out to all four decimals:
 // tests/papers/zero_bubble_test.cpp
 #include <algorithm>
-#include <deque>
 #include <numeric>
 
 #include "core/units.hpp"
@@ -29,17 +28,7 @@ Schedule generate(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("zb_h1", shape, true);
   for (StageId k = 0; k < shape.stages; ++k) {
     Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
-    std::deque<MicroBatchId> waiting;
-    const auto weights = [&] { append_weights(lane, k, waiting.front()), waiting.pop_front(); };
-    one_forward_one_backward(
-        shape.micro_batches, shape.stages - 1 - k, [&](int m) { append_forward(lane, k, m); },
-        [&](int m) {
-          append_input_backward(shape, lane, k, m);
-          waiting.push_back(m);
-          if (static_cast<int>(waiting.size()) > k) weights();
-        });
-    while (!waiting.empty())
-      weights();
+    append_split_backwards(shape, lane, k, shape.stages - 1 - k, k);
     append_flush(shape, lane, k);
   }
   return schedule;

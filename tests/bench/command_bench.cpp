@@ -5,7 +5,7 @@
 #include <benchmark/benchmark.h>
 
 #include "core/check.hpp"
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
 #include "io/writers/writers.hpp"
 #include "planner/answer.hpp"
 #include "tests/bench/limits.hpp"

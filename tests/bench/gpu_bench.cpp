@@ -4,7 +4,6 @@
 //
 //   copy        the own copy's rate over the driver's copy of the same bytes on the device         target >= 0.90
 //   norm, ...   bytes read and written per second over those of the faster of both copies          target >= 0.80
-//   product     the own bf16 product of 4096 x 4096 x 4096 over cuBLASLt's, both in FLOP/s         target >= 0.50
 //   executor    what an op takes beside its layers and messages (WorkerResult::overhead_ns)        target <= 10 us
 //   calibration what `calibrate --backend cuda --precision bf16` times on the whole device and on 2, 4 and 8 virtual
 //               ones, for the models of scenarios/gpu: every size with inputs outside the cache (those inside it are
@@ -25,12 +24,10 @@
 #include "calibrate/device_list.hpp"
 #include "calibrate/device_loop.hpp"
 #include "calibrate/gpu_under_test.hpp"
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
 #include "kernels/gpu_api.hpp"
 #include "kernels/gpu_kernels.hpp"
-#include "kernels/library_products.hpp"
 #include "kernels/probes.hpp"
-#include "kernels/storage.hpp"
 #include "runtime/backends/gpu.hpp"
 #include "runtime/transports/local.hpp"
 #include "tests/runtime/run_case.hpp"
@@ -38,14 +35,14 @@
 namespace pipewright {
 namespace {
 
-using gpu_kernels::Queue;
+using grid_kernels::Queue;
 constexpr int kSkipped = 77, kReadings = 10;
 constexpr std::int64_t kBytes = std::int64_t{1} << 30;
 
 struct Gpu {
   VirtualDevices devices{0, 1, 2};
   GpuStream stream = devices.stream(0);
-  Queue queue = gpu_kernels::queue_of(stream, devices.sms(0));
+  Queue queue = grid_kernels::queue_of(stream, devices.sms(0));
 };
 
 // ns of one call.
@@ -83,9 +80,9 @@ void moves(Gpu& gpu) {
   auto* const y = static_cast<float*>(b.data());
   const std::int64_t values = kBytes / 4, features = 1024, rows = values / features;
   for (const GpuMemory* block : {&a, &b, &c, &d})
-    gpu_kernels::uniform(gpu.queue, values, 1, 1.0F, static_cast<float*>(block->data()));
+    grid_kernels::normal(gpu.queue, values, 1, 1.0F, static_cast<float*>(block->data()));
   const double driver = time_of(gpu, 4, [&] { gpu_copy(gpu.stream, y, x, Bytes{kBytes}, GpuCopy::DeviceToDevice); });
-  const double own = time_of(gpu, 4, [&] { gpu_kernels::copy_values(gpu.queue, values, x, y); });
+  const double own = time_of(gpu, 4, [&] { grid_kernels::copy_values(gpu.queue, values, x, y); });
   tell("copy, own kernel over the driver's", driver / own, "", 0.90, true);
   const double bandwidth = 2 * static_cast<double>(kBytes) / std::min(driver, own);  // bytes per ns
   const auto share = [&](const std::string& what, double bytes, const std::function<void()>& call) {
@@ -94,8 +91,8 @@ void moves(Gpu& gpu) {
   auto* const gain = static_cast<float*>(c.data());
   auto* const statistics = static_cast<float*>(d.data());
   share("layer norm, rows of 1024", 2.0 * kBytes + 8.0 * rows,
-        [&] { gpu_kernels::layer_norm(gpu.queue, rows, features, x, gain, gain + features, y, statistics); });
-  share("softmax, rows of 1024", 2.0 * kBytes, [&] { gpu_kernels::softmax(gpu.queue, rows, features, x, y); });
+        [&] { grid_kernels::layer_norm(gpu.queue, rows, features, x, gain, gain + features, y, statistics); });
+  share("softmax, rows of 1024", 2.0 * kBytes, [&] { grid_kernels::softmax(gpu.queue, rows, features, x, y); });
   // Adam: weight, gradient and two states read, weight and states written.
   const auto backend =
       gpu_backend(std::make_shared<VirtualDevices>(0, 1, 2), 0, {"GPU 0", 0, ""}, {Precision::Fp32, false});
@@ -113,34 +110,6 @@ void moves(Gpu& gpu) {
     if (i > 0) best = best == 0 ? ns : std::min(best, ns);  // the first loads the kernel
   }
   tell("Adam in fp32 over the bandwidth of a copy", 7.0 * kBytes / best / bandwidth, "", 0.80, true);
-}
-
-void product(Gpu& gpu) {
-  if (!has_library_products()) {
-    std::puts("product: cuBLASLt was not found, so there is nothing to compare with");
-    return;
-  }
-  using Value = Bf16;
-  constexpr std::int64_t kSide = 4096;
-  const GpuMemory a(0, Bytes{kSide * kSide * 2}), b(0, Bytes{kSide * kSide * 2}), c(0, Bytes{kSide * kSide * 2});
-  auto* const x = static_cast<Value*>(a.data());
-  auto* const w = static_cast<Value*>(b.data());
-  auto* const y = static_cast<Value*>(c.data());
-  gpu_kernels::uniform(gpu.queue, kSide * kSide, 1, 1.0F, x);
-  gpu_kernels::uniform(gpu.queue, kSide * kSide, 2, 1.0F, w);
-  const auto multiply = [&](const Queue& queue) {
-    return time_of(
-        gpu, 8, [&] { gpu_kernels::linear(queue, kSide, kSide, kSide, x, w, static_cast<const Value*>(nullptr), y); });
-  };
-  LibraryProducts library(GpuPrecision::Bf16, gpu.devices.sms(0));
-  Queue by_library = gpu.queue;
-  by_library.library = &library;
-  const double own = multiply(gpu.queue), others = multiply(by_library);
-  constexpr double kFlops = 2.0 * kSide * kSide * kSide;
-  std::fputs(
-      fmt::format("own {:.1f} TFLOP/s, cuBLASLt {:.1f} TFLOP/s\n", kFlops / own * 1e-3, kFlops / others * 1e-3).c_str(),
-      stdout);
-  tell("bf16 product of 4096^3, own over cuBLASLt", others / own, "", 0.50, true);
 }
 
 // One worker, so that nobody waits for another.
@@ -209,7 +178,6 @@ int main() {
     gpu_use(0);
     check_kernels_run();
     moves(gpu);
-    product(gpu);
     executor();
     std::fflush(stdout);
     calibration();

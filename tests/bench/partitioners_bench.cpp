@@ -117,7 +117,9 @@ void exact_step(benchmark::State& state) {
   std::lognormal_distribution<double> forward(0, 0.7);
   std::uniform_real_distribution<double> ratio(1.5, 2.5);
   for (int chain = 0; chain < 10; ++chain) {
-    ExactProblem problem{.stages = static_cast<int>(state.range(1)), .micro_batches = static_cast<int>(state.range(2))};
+    ExactProblem problem{.schedule = "1f1b",
+                         .stages = static_cast<int>(state.range(1)),
+                         .micro_batches = static_cast<int>(state.range(2))};
     double load = 0;
     for (int i = 0; i < layers; ++i) {
       const double f = 1e6 * forward(random), b = ratio(random) * f;

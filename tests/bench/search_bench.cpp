@@ -5,7 +5,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
 #include "planner/search/search.hpp"
 
 namespace pipewright {

@@ -8,8 +8,8 @@
 #include <benchmark/benchmark.h>
 
 #include "core/check.hpp"
-#include "io/read_sweep.hpp"
-#include "io/sweep_store.hpp"
+#include "io/read/read_sweep.hpp"
+#include "io/store/sweep_store.hpp"
 #include "planner/what_if/sweep.hpp"
 
 namespace pipewright {

@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "core/cluster/measured_device.hpp"
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
 #include "tests/cli/refusals.hpp"
 #include "tests/io/scratch.hpp"
 
@@ -32,15 +32,17 @@ TEST_CASE("Without a GPU the calibration of one says what is missing and leaves 
 
 TEST_CASE("What a calibration of a device cannot take is named with a way out") {
   CHECK(contains(error_of({"calibrate", "--backend", "cpu", "--precision", "bf16,int8"}),
-                 "--precision: \"bf16,int8\" is no list of bf16, fp32, fp16, tf32"));
+                 "--precision: \"bf16,int8\" is not a list of bf16, fp32, fp16, tf32"));
   CHECK(contains(error_of({"calibrate", kScenario, "--precision", "bf16"}),
                  "--precision belongs to the calibration of a device"));
   CHECK(contains(error_of({"calibrate"}), "name a SCENARIO, or give --backend cuda alone"));
-  CHECK(contains(error_of({"calibrate", "--backend", "tpu"}), "\"tpu\" is none"));
+  CHECK(contains(error_of({"calibrate", "--backend", "tpu"}), "\"tpu\" is not one"));
   CHECK(contains(error_of({"calibrate", "--backend", "cpu", "--sizes", "1"}),
                  "--sizes belongs to the calibration of a scenario"));
-  CHECK(contains(error_of({"calibrate", "--backend", "cpu", "--virtual-devices", "1,x"}), "no list of whole numbers"));
-  CHECK(contains(error_of({"calibrate", "--backend", "cpu", "--budget", "soon"}), "--budget: \"soon\" is no time"));
+  CHECK(contains(error_of({"calibrate", "--backend", "cpu", "--virtual-devices", "1,x"}),
+                 "is not a list of whole numbers"));
+  CHECK(contains(error_of({"calibrate", "--backend", "cpu", "--budget", "soon"}),
+                 "--budget: \"soon\" is not a time above 0; write e.g. --budget 8min"));
   CHECK(contains(error_of({"calibrate", "--backend", "cpu", "-o", "device.json"}), ".yaml"));
   CHECK(contains(error_of({"calibrate", kScenario, "--model", kScenario}),
                  "--model belongs to the calibration of a device"));

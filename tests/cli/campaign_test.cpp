@@ -63,9 +63,11 @@ TEST_CASE("what is asked for and lacks a key is an error that names it and the w
   CHECK(refusal({"--tokens", "1T"}).find("training.sequence_length") != std::string::npos);
   CHECK(refusal({"--epochs", "3"}).find("campaign.samples_per_epoch") != std::string::npos);
   CHECK(refusal({"--tokens", "1T", "--samples", "3"}).find("give one of them") != std::string::npos);
-  CHECK(refusal({"--samples", "lots"}).find("--samples: \"lots\" is no number; write e.g. 15T") != std::string::npos);
+  CHECK(refusal({"--samples", "lots"}).find("--samples: \"lots\" is not a number; write e.g. 15T") !=
+        std::string::npos);
   CHECK(refusal({"--samples", "-5"}).find("--samples") != std::string::npos);
-  CHECK(refusal({"--samples", "1M", "--price", "cheap"}).find("--price: \"cheap\" is no number") != std::string::npos);
+  CHECK(refusal({"--samples", "1M", "--price", "cheap"}).find("--price: \"cheap\" is not a number") !=
+        std::string::npos);
   CHECK(refusal({"--samples", "1M", "--price", "0"}).find("must be more than 0") != std::string::npos);
   CHECK(refusal({"--samples", "1M", "--mtbf", "5"}).find("--mtbf: \"5\" has no unit") != std::string::npos);
   CHECK(refusal({"--samples", "1M", "--ask", "price"}).find("known: cost, energy, goodput, spread") !=

@@ -159,7 +159,7 @@ TEST_CASE("A value that ends with the scenario, or with the search, is told as n
   const ProgramRun run =
       run_program({"capacity", kQuickstart, "--over", "plan.stages", "--width", "400", "-o", folder.path("a.json")});
   CHECK(run.status == 0);
-  CHECK(contains(run.out, "memory is no limit here: no larger value makes a scenario: "));
+  CHECK(contains(run.out, "memory is not a limit here: no larger value makes a scenario: "));
   CHECK(contains(run.out, "  none  "));  // in the column `next`
   CHECK(nlohmann::json::parse(file_text(folder.path("a.json"))).at("rows").at(0).at("limited_by") == "scenario");
   const ProgramRun stopped = run_program(
@@ -189,7 +189,7 @@ TEST_CASE("capacity refuses what it cannot grow, with a way out") {
   CHECK(contains(error_of({"capacity", kQuickstart, "--over", "plan.schedule"}), "plan.schedule"));
   CHECK(contains(error_of({"capacity", kQuickstart, "--over", "plan..stages"}), "has an empty key"));
   CHECK(contains(error_of({"capacity", kQuickstart, "--over", "plan.stages", "--at-most", "0"}),
-                 "is no whole number of at least 1"));
+                 "is not a whole number of at least 1; write e.g. --at-most 128"));
   CHECK(
       contains(error_of({"capacity", kQuickstart, "--over", "plan.stages", "-o", "x.svg"}), "known: .json, .csv, .md"));
   CHECK(contains(error_of({"capacity", kQuickstart, "--over", "plan.stages", "-o", kQuickstart}),

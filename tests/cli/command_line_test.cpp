@@ -62,7 +62,8 @@ TEST_CASE("Missing and superfluous arguments are named with the usage") {
   CHECK(contains(error_of({"simulate", kQuickstart, "b.yaml"}), "unexpected argument \"b.yaml\""));
   CHECK(error_of({"simulate", kQuickstart, "--width"}) == "error: --width lacks its value: --width N\n");
   CHECK(contains(error_of({"simulate", kQuickstart, "--width", "12"}), "\"12\" is not a whole number from 40 to 1000"));
-  CHECK(contains(error_of({"import", "pipedream", "x.txt", "--batch", "0"}), "\"0\" is not a whole number of samples"));
+  CHECK(contains(error_of({"import", "pipedream", "x.txt", "--batch", "0"}),
+                 "\"0\" is not a whole number of at least 1"));
 }
 
 TEST_CASE("Without a command the help goes to standard error, status 2; help itself is status 0") {
@@ -300,11 +301,11 @@ TEST_CASE("An asynchronous schedule's drawing says why it idles at a bubble of 0
   CHECK(!contains(run_program({"show", "schedules", "1f1b"}).out, fills));
 }
 
-TEST_CASE("A folder of PIPEWRIGHT_PATH that is not there is told, once, and is no error") {
+TEST_CASE("A folder of PIPEWRIGHT_PATH that is not there is told, once, and is not an error") {
   const ProgramRun run =
       run_program({"check", "scenarios/quickstart.yaml"}, {.settings = {"PIPEWRIGHT_PATH=/nonsense"}});
   CHECK(run.status == 0);
-  CHECK(run.err == "warning: PIPEWRIGHT_PATH: /nonsense is no folder; nothing is looked up there\n");
+  CHECK(run.err == "warning: PIPEWRIGHT_PATH: /nonsense is not a folder; nothing is looked up there\n");
 }
 
 TEST_CASE("PIPEWRIGHT_PATH adds folders to look names up in") {

@@ -17,7 +17,7 @@ void write(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-TEST_CASE("The same scenario twice is no difference, and neither is its result document") {
+TEST_CASE("The same scenario twice is not a difference, and neither is its result document") {
   const ScratchFolder folder;
   CHECK(run_program({"simulate", kQuickstart, "-o", folder.path("a.json")}).status == 0);
   for (const auto& [a, b] : {std::pair{kQuickstart, kQuickstart}, std::pair{kQuickstart, folder.path("a.json")},

@@ -1,7 +1,7 @@
 // What doctor says of machines that are not here, and that it runs on this one.
 #include <doctest/doctest.h>
 
-#include "cli/doctor_text.hpp"
+#include "study/doctor_text.hpp"
 #include "tests/support/run_program.hpp"
 
 namespace pipewright {

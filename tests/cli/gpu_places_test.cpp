@@ -1,5 +1,5 @@
 // Where workers go on GPUs, from made-up facts: no GPU is needed, and none of the figures is a measured one.
-#include "cli/gpu_places.hpp"
+#include "runtime/gpu_places.hpp"
 
 #include <cstdlib>
 #include <filesystem>

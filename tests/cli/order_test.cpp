@@ -86,18 +86,18 @@ TEST_CASE("order: plan says which order it cuts, and how that is known") {
   CHECK_FALSE(contains(of_diamond({"plan", "-"}, {"plan.recompute=auto"}).out, "layer order"));
 }
 
-TEST_CASE("order: what is no order is named with the layer and the edge") {
+TEST_CASE("order: what is not an order is named with the layer and the edge") {
   CHECK(contains(refused("[0, 3, 1, 2]"),
                  "plan.order.1: \"join\" (layer 3) stands before \"b\" (layer 1), whose output it uses"));
   CHECK(contains(refused("[0, 1, 2]"),
                  "plan.order: names 3 of the model's 4 layers; \"join\" (layer 3) is missing; name each layer once"));
   CHECK(contains(refused("[0, b, 1, 2, 3]"), "plan.order.2: \"b\" (layer 1) stands here twice"));
-  CHECK(contains(refused("[0, 1, 2, 4]"), "plan.order.3: \"4\" is no layer of the model; write a layer's name"));
+  CHECK(contains(refused("[0, 1, 2, 4]"), "plan.order.3: \"4\" is not a layer of the model; write a layer's name"));
   CHECK(contains(refused("[0, 2..1, 3]"), "plan.order.1: \"2..1\" runs backwards"));
-  CHECK(contains(refused("[0, \"1\", 2, 3]"), "plan.order.1: \"1\" is no layer"));
-  CHECK(contains(refused("best"), "plan.order: \"best\" is no order; write model, graph, or a list of all layers"));
-  CHECK(contains(refused("auto"), "plan.order: \"auto\" is no order; write model, graph"));
-  CHECK(contains(refused("{auto: [graph]}"), "is no order"));
+  CHECK(contains(refused("[0, \"1\", 2, 3]"), "plan.order.1: \"1\" is not a layer"));
+  CHECK(contains(refused("best"), "plan.order: \"best\" is not an order; write model, graph, or a list of all layers"));
+  CHECK(contains(refused("auto"), "plan.order: \"auto\" is not an order; write model, graph"));
+  CHECK(contains(refused("{auto: [graph]}"), "is not an order"));
   CHECK(contains(refused("graph", "plan.partition={layers: [2, 2]}"), "plan.order: graph chooses the order by where"));
   CHECK(contains(refused("graph", "plan.stages=9"), "plan.stages: 9 stages for 4 layers"));
   CHECK(contains(run_program({"capacity", "-", "--over", "training.micro_batch_size", "--set", "plan.order=graph"},

@@ -47,7 +47,7 @@ TEST_CASE("plan --nodes: a row per number of nodes, in every form, and the answe
 }
 
 TEST_CASE(
-    "plan --nodes: days and cost are with failures where these are asked for, and no plan found yet is no proof") {
+    "plan --nodes: days and cost are with failures where these are asked for, and no plan found yet is not proof") {
   ScratchFolder folder;
   const std::string csv = folder.path("a.csv");
   const ProgramRun run =
@@ -151,13 +151,15 @@ TEST_CASE("plan --nodes: bad numbers, and options that go with one cluster only,
     return run.err;
   };
   for (const char* nodes : {"0", "4..2", "1,,2", "many", "1.5"})
-    CHECK(contains(error({"--nodes", nodes}), "says no numbers of nodes; write auto, a list like 1,2,4,6 or a range"));
+    CHECK(contains(error({"--nodes", nodes}),
+                   "does not say numbers of nodes; write auto, a list like 1,2,4,6 or a range"));
   CHECK(contains(error({"--nodes", "1,2"}), "2 nodes need cluster.network, which is missing"));
   CHECK(contains(error({"--set", "cluster.nodes=auto"}), "pipewright plan SCENARIO --nodes auto"));
-  CHECK(contains(error({"--nodes", "1", "--pareto", "memory"}), "--pareto: is of one cluster"));
+  CHECK(contains(error({"--nodes", "1", "--pareto", "memory"}), "--pareto: is for one cluster"));
   CHECK(contains(error({"--nodes", "1", "-o", "plan.yaml"}), "--set cluster.nodes=N -o plan.yaml"));
   CHECK(
       contains(error({"--nodes", "1", "--objective", "cost"}), "--objective: cost: --nodes finds the plans of most "));
-  CHECK(contains(error({"--nodes", "1", "--deadline", "soon"}), "--deadline: \"soon\" is no time above 0"));
+  CHECK(contains(error({"--nodes", "1", "--deadline", "soon"}),
+                 "--deadline: \"soon\" is not a time above 0; write e.g. --deadline 30d"));
   CHECK(contains(error({"--nodes", "1", "--deadline", "30d"}), "--deadline: is met or missed by a whole training"));
 }

@@ -149,10 +149,11 @@ TEST_CASE("plan: bad input is named, with a way out") {
     return run.err;
   };
   const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
-  CHECK(has(error({"--top", "0"}), "--top: \"0\" is no whole number from 1 to 1000"));
+  CHECK(has(error({"--top", "0"}), "--top: \"0\" is not a whole number from 1 to 1000; write e.g. --top 5"));
   CHECK(has(error({"--gap", "1"}), "--gap: \"1\" is not a percentage; write e.g. --gap 1%"));
   CHECK(has(error({"--gap", "-1%"}), "--gap"));
-  CHECK(has(error({"--time-limit", "soon"}), "--time-limit: \"soon\" is no time above 0"));
+  CHECK(has(error({"--time-limit", "soon"}),
+            "--time-limit: \"soon\" is not a time above 0; write e.g. --time-limit 10s"));
   CHECK(has(error({"--objective", "speed"}), "--objective: unknown \"speed\""));
   CHECK(has(error({"--pareto", "size"}), "--pareto: unknown \"size\""));
   CHECK(has(error({"-o", "x.txt"}),
@@ -360,7 +361,7 @@ TEST_CASE("plan --for: the table names the framework, an unknown one is refused,
   CHECK(unknown.err.find("--for: unknown \"megatorn\"; did you mean \"megatron\"?") != std::string::npos);
   const ProgramRun no_decoder = with({"--for", "megatron"});
   CHECK(no_decoder.status == 2);
-  CHECK(no_decoder.err.find("is no decoder of one stack") != std::string::npos);
+  CHECK(no_decoder.err.find("is not a decoder of one stack") != std::string::npos);
   const ProgramRun none = with({"--for", "deepspeed", "--set", "cluster.node.device.memory=20MB"});
   CHECK(none.status == 1);
   CHECK(has(none, "searched for DeepSpeed only: schedule: 1f1b"));
@@ -460,7 +461,7 @@ TEST_CASE("plan: where no field helps, the answer is the memory that would, and 
   CHECK(run_program(larger).status == 0);
 }
 
-TEST_CASE("plan: without replicas that fit, sizes are in GiB; devices that are no GPUs are called devices") {
+TEST_CASE("plan: without replicas that fit, sizes are in GiB; devices that are not GPUs are called devices") {
   const ProgramRun none =
       run_program({"plan", "scenarios/pipedream/vgg16-15-1.yaml", "--set", "plan.replicas=auto", "--set",
                    "plan.partition=balanced", "--set", "cluster.node.device.memory=700MB"});

@@ -1,5 +1,5 @@
 // A child process and everything that it starts end together: tested with fake programs.
-#include "cli/process_group.hpp"
+#include "runtime/process_group.hpp"
 
 #include <filesystem>
 #include <string>
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "io/read_file.hpp"
+#include "io/read/read_file.hpp"
 #include "runtime/signals.hpp"
 #include "tests/cli/refusals.hpp"
 #include "tests/io/scratch.hpp"

@@ -265,7 +265,7 @@ TEST_CASE("A launcher's variables without a transport that fits them are an erro
   CHECK(contains(error_with({}, "tcp"), "start a process per worker"));
   CHECK(contains(error_with({}, "mpi"), "mpirun -n WORKERS"));
   CHECK(contains(error_with({"RANK=0", "WORLD_SIZE=2"}, "tcp"), "MASTER_ADDR"));
-  CHECK(contains(error_with({"RANK=2", "WORLD_SIZE=2"}, "tcp"), "RANK=2 is no rank"));
+  CHECK(contains(error_with({"RANK=2", "WORLD_SIZE=2"}, "tcp"), "RANK=2 is not a rank"));
   CHECK(contains(error_with({"RANK=0"}, "local"), "WORLD_SIZE is not"));
   ProgramInput one;
   one.settings = {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1"};
@@ -289,7 +289,7 @@ TEST_CASE("tcp: one command with --resume begins, and once all is done says so, 
   CHECK(contains(apart[1].err, "rank 1 differs from rank 0 in its use of checkpoints"));
 }
 
-TEST_CASE("tcp: a loss that is no number ends all ranks with one message, and what was measured is shown") {
+TEST_CASE("tcp: a loss that is not a number ends all ranks with one message, and what was measured is shown") {
   const auto runs = ranks(2, {"run", kTwoStages, "--transport", "tcp", "--learning-rate", "1e30", "--steps", "30"});
   for (const ProgramRun& run : runs) {
     CHECK(run.status == 2);

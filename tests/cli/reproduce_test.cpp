@@ -75,8 +75,9 @@ TEST_CASE("Measured runs need their folder, and are compared alone") {
   CHECK(
       contains(error_of({"reproduce", "runs", "--data", "no/such/folder"}), "has no file of any set (megatron-a100, "));
   CHECK(contains(error_of({"reproduce", "runs", "--data", ".", "--fit"}), "--fit is for one set"));
-  CHECK(contains(error_of({"reproduce", "zero-bubble", "--data", "."}), "--data is for one scenario with a measured:"));
-  CHECK(contains(error_of({"reproduce", "zero-bubble", "--fit"}), "--fit is for one scenario with a measured:"));
+  CHECK(
+      contains(error_of({"reproduce", "zero-bubble", "--data", "."}), "--data: is for one scenario with a measured:"));
+  CHECK(contains(error_of({"reproduce", "zero-bubble", "--fit"}), "--fit: is for one scenario with a measured:"));
   CHECK(contains(error_of({"reproduce", "megatron-a100", "zero-bubble"}), "are compared apart"));
 }
 

@@ -11,10 +11,10 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "io/fields.hpp"
-#include "io/profile_file.hpp"
-#include "io/sections.hpp"
+#include "io/read/profile_file.hpp"
 #include "io/writers/writers.hpp"
+#include "io/yaml/fields.hpp"
+#include "io/yaml/sections.hpp"
 #include "tests/cli/refusals.hpp"
 #include "tests/support/run_program.hpp"
 
@@ -97,7 +97,7 @@ TEST_CASE(
   CHECK(nlohmann::json::parse(file_text(capped))["stages"][0]["capacity_bytes"] == 64 << 20);
 }
 
-TEST_CASE("run: a precision that the backend does not compute in is named first; a missing peak is no obstacle") {
+TEST_CASE("run: a precision that the backend does not compute in is named first; a missing peak is not an obstacle") {
   const std::vector<std::string> bf16 = {"--set", "training.precision=bf16", "--set",
                                          "training.gradient_precision=fp32"};
   const auto asked = [&](std::vector<std::string> arguments) {
@@ -148,7 +148,7 @@ TEST_CASE("run: what cannot be run is refused with the layer and a way out") {
   CHECK(contains(error_of({"run", kTwoStages, "--set", "plan.recompute=selective"}), "plan.recompute"));
   CHECK(contains(error_of({"run", kTwoStages, "-o", "run.xyz"}), "run.xyz"));
   for (const char* const sizes : {"", "1,", "x", "1,-2", "0", "1 2"})
-    CHECK(contains(error_of({"calibrate", kTwoStages, "--sizes", sizes}), "is no list of whole numbers"));
+    CHECK(contains(error_of({"calibrate", kTwoStages, "--sizes", sizes}), "is not a list of whole numbers"));
 }
 
 TEST_CASE("run and validate --synthetic: layers without operators, told as such, and what makes no sense is refused") {
@@ -186,7 +186,7 @@ TEST_CASE("run and validate --synthetic: layers without operators, told as such,
   CHECK(contains(error_of({"validate", kSynthetic, kTwoStages}), "validate it alone"));
 }
 
-TEST_CASE("run: a loss that is no number ends the run; what was measured until then is shown") {
+TEST_CASE("run: a loss that is not a number ends the run; what was measured until then is shown") {
   const ProgramRun run = run_program({"run", kTwoStages, "--learning-rate", "1e30", "--steps", "30"});
   CHECK(run.status == 2);
   CHECK(contains(run.err, "the run failed: worker 1 at op 1F"));
@@ -232,11 +232,11 @@ TEST_CASE("run: --checkpoint, --every and --resume that make no sense are refuse
   CHECK(contains(error_of({"run", kSmall, "--every", "2"}), "--every needs the folder of the checkpoints"));
   for (const char* const every : {"", "0", "-1", "x", "2.5", "99999999999"})
     CHECK(contains(error_of({"run", kSmall, "--checkpoint", folder.path("c"), "--every", every}),
-                   "is no number of steps; write e.g. --every 10"));
+                   "is not a whole number from 1 to 2147483647; write e.g. --every 10"));
   CHECK(contains(error_of({"run", kSmall, "--checkpoint", folder.path("c"), "--check", "gradients"}),
                  "does not go with --check gradients"));
   CHECK(contains(error_of({"run", kSmall, "--checkpoint", "/dev/null"}), "--checkpoint /dev/null: "));
-  CHECK(contains(error_of({"run", kSmall, "--checkpoint", ""}), "--checkpoint \"\": is no name; name a folder"));
+  CHECK(contains(error_of({"run", kSmall, "--checkpoint", ""}), "--checkpoint \"\": is not a name; name a folder"));
 }
 
 TEST_CASE("calibrate: a profile that simulate prices with; layers it does not have are named") {

@@ -205,7 +205,7 @@ TEST_CASE("launch --for slurm names the line of the key that a run refuses, or t
   holds(error, plan + ":" + line_of("precision: bf16") + ":14: training.precision: ");
   holds(error, plan + ":" + line_of("recompute: selective") + ":14: plan.recompute: ");
   const std::string given = error_of({"launch", plan, "--for", "slurm", "--set", "run.gpus=[0, 1]"});
-  holds(given, "--set run.gpus=[0, 1]: run.gpus names GPUs");
+  holds(given, "--set run.gpus=[0, 1]: run.gpus: names GPUs");
 }
 
 TEST_CASE("launch asks for a plan that the framework can express where the nearest is slower") {

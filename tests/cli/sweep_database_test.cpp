@@ -134,7 +134,7 @@ TEST_CASE("In a job of a Slurm array a sweep is the job's shard, and says so") {
   CHECK(task.out == run_program({"sweep", kBandwidth, "--csv", "--shard", "3/3"}).out);
   const ProgramRun none = as({"SLURM_ARRAY_TASK_ID=9", "SLURM_ARRAY_TASK_COUNT=3", "SLURM_ARRAY_TASK_MIN=2"});
   CHECK(none.status == 2);
-  CHECK(contains(none.err, "SLURM_ARRAY_TASK_ID=9 is none of"));
+  CHECK(contains(none.err, "SLURM_ARRAY_TASK_ID=9 is not one of"));
 }
 
 TEST_CASE("Databases that cannot be gone on with are refused, with a way out") {
@@ -146,11 +146,11 @@ TEST_CASE("Databases that cannot be gone on with are refused, with a way out") {
                  "holds the results of another sweep: base: plan.recompute"));
   CHECK(contains(error_of({"sweep", kBandwidth, "--resume"}), "name it, e.g. -o results.db --resume"));
   CHECK(contains(error_of({"sweep", kBandwidth, "-o", database, "-o", folder.path("b.db")}), "is a second database"));
-  CHECK(contains(error_of({"sweep", database, "--jobs", "2"}), "--jobs is of sweeps that run"));
+  CHECK(contains(error_of({"sweep", database, "--jobs", "2"}), "--jobs: is for sweeps that run"));
   CHECK(contains(error_of({"sweep", database, "-o", folder.path("b.db")}), "from several by pipewright merge"));
   CHECK(contains(error_of({"sweep", folder.path("none.db")}), "No such file"));
   for (const char* shard : {"0/2", "3/2", "1", "a/b", "1/2/3", "-1/2", "1/99999999999"})
-    CHECK(contains(error_of({"sweep", kBandwidth, "--shard", shard}), "is none of 1/N to N/N"));
+    CHECK(contains(error_of({"sweep", kBandwidth, "--shard", shard}), "is not one of 1/N to N/N"));
   CHECK(contains(error_of({"merge", database, "-o", database}), "is read by this command"));
   CHECK(contains(error_of({"merge", database}), "name the one database to write"));
   CHECK(contains(error_of({"merge", database, "-o", folder.path("x.csv")}), "known: .db, .sqlite"));

@@ -109,7 +109,7 @@ TEST_CASE("--all shows every row of a long table, and --format writes a file as 
   CHECK_FALSE(contains(asked(grid, {"--all"}).out, "left out"));
   const ProgramRun real = asked(grid, {"--all", "--run"});  // whose table is never cut
   CHECK(real.status == 2);
-  CHECK(contains(real.err, "--all is of simulated sweeps; with --run there are the table of every point"));
+  CHECK(contains(real.err, "--all: is for simulated sweeps; with --run there are the table of every point"));
 }
 
 TEST_CASE("--set changes the base before every variant") {
@@ -143,7 +143,7 @@ TEST_CASE("Points without an answer are rows, and the exit status stays 0") {
 TEST_CASE("sweep refuses what it cannot do, with a way out") {
   CHECK(contains(error_of({"sweep", "scenarios/quickstart.yaml"}), "this is a scenario; a sweep file has the one key"));
   CHECK(contains(error_of({"simulate", kHardware}), "this is a sweep, not a scenario; ask it with pipewright sweep"));
-  CHECK(contains(error_of({"sweep", kHardware, "--jobs", "0"}), "is no whole number from 1 to 1024"));
+  CHECK(contains(error_of({"sweep", kHardware, "--jobs", "0"}), "is not a whole number from 1 to 1024"));
   CHECK(contains(error_of({"sweep", kHardware, "--jobs", "many"}), "write e.g. --jobs 4"));
   CHECK(contains(error_of({"sweep", kHardware, "-o", "x.png"}), "known: .html, .json, .csv, .svg"));
   CHECK(contains(error_of({"sweep", kHardware, "-o", kHardware}), "is read by this command"));

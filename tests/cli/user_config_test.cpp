@@ -70,7 +70,7 @@ TEST_CASE("Nothing that changes an answer can be set once for all, and mistakes 
   CHECK(contains(refused("\njobs: many\n"), "config.yaml:2 says so"));
   CHECK(contains(refused("jobs: [4]\n"), "jobs: a single value is needed"));
   CHECK(contains(refused("path: ~/x\n"), "path: a list of folders is needed"));
-  CHECK(contains(refused("- jobs\n"), "is no map of options"));
+  CHECK(contains(refused("- jobs\n"), "is not a map of options"));
   CHECK(contains(refused("jobs: 4\njobs: 5\n"), "config.yaml:2:1"));
   CHECK(contains(run_program({"sweep", "scenarios/what_if/hardware.yaml"},
                              {.folder = {}, .input = {}, .output_to = {}, .settings = {"PIPEWRIGHT_JOBS=0"}})
@@ -137,8 +137,8 @@ TEST_CASE("init refuses what there is not, and leaves nothing behind") {
   CHECK(contains(refused({"--model", "lama3-8b"}), "did you mean \"llama3-8b\"?"));
   CHECK(contains(refused({"--model", "no/config.json"}), "no such file"));
   CHECK(contains(refused({"--model", "gpt2", "--cluster", "dgx-h100"}), "did you mean \"dgx-h100x8\"?"));
-  CHECK(
-      contains(refused({"--model", "gpt2", "--cluster", "dgx-h100x8", "--batch", "0"}), "--batch: \"0\" is no whole"));
+  CHECK(contains(refused({"--model", "gpt2", "--cluster", "dgx-h100x8", "--batch", "0"}),
+                 "--batch: \"0\" is not a whole number from 1"));
   CHECK(contains(refused({"--cluster", "dgx-h100"}), "nothing was written"));
   CHECK(contains(error_of({"init", "README.md", "--model", "gpt2"}), "is there already"));
 }

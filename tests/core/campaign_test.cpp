@@ -1,13 +1,13 @@
 // The whole training: days, device-hours, energy, money, and what failures add.
-#include "core/plan/campaign.hpp"
+#include "core/answers/campaign.hpp"
 
 #include <cmath>
 #include <memory>
 
 #include <doctest/doctest.h>
 
-#include "core/plan/report.hpp"
-#include "core/plan/utilization.hpp"
+#include "core/answers/report.hpp"
+#include "core/answers/utilization.hpp"
 
 using namespace pipewright;
 

@@ -1,8 +1,8 @@
-#include "core/plan/condition.hpp"
+#include "core/answers/condition.hpp"
 
 #include <doctest/doctest.h>
 
-#include "io/read_condition.hpp"
+#include "io/read/read_condition.hpp"
 
 using namespace pipewright;
 
@@ -66,9 +66,9 @@ TEST_CASE("a condition that is none is refused with what is wrong") {
   CHECK(contains(refusal("two <"), "ends where a number, a key or a figure is expected"));
   CHECK(contains(refusal(""), "ends where a number"));
   CHECK(contains(refusal("two = 2"), "\"=\" where a comparison"));
-  CHECK(contains(refusal("two < 3 four < 5"), "is no number with a unit"));
+  CHECK(contains(refusal("two < 3 four < 5"), "is not a number with a unit"));
   CHECK(contains(refusal("two < four four"), "where \"and\" or the end is expected"));
-  CHECK(contains(refusal("two < 8 parsecs"), "is no number with a unit"));
+  CHECK(contains(refusal("two < 8 parsecs"), "is not a number with a unit"));
   CHECK(contains(refusal("(two < 3)"), "is neither a number nor a key"));
   CHECK(contains(refusal("five < 3"), "there is no number under five"));
 }

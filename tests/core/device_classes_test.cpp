@@ -1,9 +1,9 @@
 // Nodes of several device classes: who is where, what a stage costs and holds on its class.
 #include <doctest/doctest.h>
 
+#include "core/answers/idle_devices.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/cost/memory_model.hpp"
-#include "core/plan/idle_devices.hpp"
 #include "core/plan/plan.hpp"
 
 using namespace pipewright;
@@ -138,7 +138,7 @@ TEST_CASE("what would use all devices: the nearest batch, and the nearest number
   CHECK(nearest_full_use(plan, cluster).nodes == 2);
   CHECK(idle_devices_in_words(plan, cluster) ==
         "4 of 12 devices have nothing to do; the same pipeline uses all with a global batch of 9, or on 2 nodes");
-  plan.schedule = "interleaved_1f1b";  // four micro-batches at a time
+  plan.facts.groups_of_stages = true;  // four micro-batches at a time
   CHECK(nearest_full_use(plan, cluster).batch == 12);
   CHECK(nearest_full_use(plan, cluster).nodes == 2);
   plan.global_batch_size = 12;  // three copies would do, and none is asked for

@@ -160,7 +160,7 @@ TEST_CASE("Megatron's equation of 2021 counts all pairs and the forward twice bu
   CHECK(std::abs(ours / 1e12 - 30.21) < 0.005);
 }
 
-TEST_CASE("FLOPs by kind sum up to the products, and what is no product stands at memory") {
+TEST_CASE("FLOPs by kind sum up to the products, and what is not a product stands at memory") {
   const Model model = llama("2", "256", "512", "8");
   const FlopCount count = flop_count(model);
   double products = 0;

@@ -1,4 +1,4 @@
-#include "core/plan/loss_grid.hpp"
+#include "core/answers/loss_grid.hpp"
 
 #include <string>
 #include <vector>

@@ -265,7 +265,7 @@ TEST_CASE("an all-reduce that makes the peak is named with its round and bucket"
   CHECK(label(peak_with(19_B, 19_B).owner) == "0F0");
 }
 
-TEST_CASE("a buffered message has PyTorch's name of its end, and tells the other end where that is no neighbour") {
+TEST_CASE("a buffered message has PyTorch's name of its end, and tells the other end where that is not a neighbour") {
   const auto named = [](Kind end, VirtualStageId from, VirtualStageId to, Direction direction) {
     return label(BufferedMessage{.end = end, .from = from, .to = to, .direction = direction, .micro_batch = 7});
   };

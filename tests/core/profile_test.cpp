@@ -1,4 +1,4 @@
-#include "core/cost/profile.hpp"
+#include "core/question/profile.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -120,8 +120,8 @@ TEST_CASE("numbers that are out of range are refused, not read past the end") {
         "worker 0 (stage 0): 0F4294967295 is of a micro-batch that does not exist: there are 2");
   CHECK(with(op(Kind::Update, 0, 1)) ==
         "worker 0 (stage 0): 0U1 updates after a round that does not exist: there are 1");
-  CHECK(with(op(static_cast<Kind>(200), 0, 0)) == "worker 0 (stage 0): 0?0 (?) is no op of a compute stream");
-  CHECK(with(op(Kind::Send, 0, 0)) == "worker 0 (stage 0): 0SEND0 (Send) is no op of a compute stream");
+  CHECK(with(op(static_cast<Kind>(200), 0, 0)) == "worker 0 (stage 0): 0?0 (?) is not an op of a compute stream");
+  CHECK(with(op(Kind::Send, 0, 0)) == "worker 0 (stage 0): 0SEND0 (Send) is not an op of a compute stream");
 }
 
 TEST_CASE("a shape that makes no sense is refused before anything is read by it") {
@@ -198,7 +198,7 @@ TEST_CASE("every bucket of every round is reduced once, where there is somebody 
   CHECK(with([](auto& ops) { ops[1].bucket = 7; }) ==
         "worker 0 (stage 0): 0AR0.7 reduces a stage, round or bucket that is not its own");
   CHECK(with([](auto& ops) { ops[1].kind = Kind::F; }) ==
-        "worker 0 (stage 0): 0F0 (F) is no op of a collective stream");
+        "worker 0 (stage 0): 0F0 (F) is not an op of a collective stream");
 
   Schedule alone = generated("1f1b", {.stages = 1, .micro_batches = 2});
   alone.positions[0].collective = {op(Kind::AllReduce, 0, 0)};

@@ -64,7 +64,7 @@ def kind_of(document):
     return next((kind for kind in KINDS if kind in document), "scenario")
 
 
-# Keys that a document need not have; the writers' forms say so with "?".
+# Keys that a document need not have; the writers state them in `when`.
 OPTIONAL = {"campaign", "classes", "shard", "synthetic", "written"}
 
 

@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "io/read_file.hpp"
+#include "io/read/read_file.hpp"
 #include "tests/fuzz/targets.hpp"
 
 namespace pipewright {

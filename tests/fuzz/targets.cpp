@@ -8,17 +8,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "core/answers/measured.hpp"
 #include "core/check.hpp"
-#include "core/plan/measured.hpp"
 #include "io/import/hf.hpp"
 #include "io/import/import_run.hpp"
 #include "io/import/pipedream.hpp"
 #include "io/import/schedule_csv.hpp"
-#include "io/profile_file.hpp"
-#include "io/read_result.hpp"
-#include "io/read_runs.hpp"
-#include "io/read_scenario.hpp"
-#include "io/yaml.hpp"
+#include "io/read/profile_file.hpp"
+#include "io/read/read_result.hpp"
+#include "io/read/read_runs.hpp"
+#include "io/read/read_scenario.hpp"
+#include "io/yaml/yaml.hpp"
 
 namespace pipewright {
 namespace {

@@ -132,13 +132,13 @@ TEST_CASE("Numbers and booleans are what YAML 1.2 says, nothing looser") {
   const auto training = [](const std::string& text) { return error_in(ScenarioText{.training = "{" + text + "}"}); };
   holds(training("micro_batches: 0"), "training.micro_batches: \"0\" must be at least 1");
   holds(training("micro_batches: 010"), "training.micro_batches: \"010\" starts with a zero");
-  holds(training("micro_batches: 4.5"), "\"4.5\" is no whole number");
+  holds(training("micro_batches: 4.5"), "\"4.5\" is not a whole number");
   holds(training("micro_batches: \"4\""),
         "\"4\" is text (in quotes) where a whole number is needed; remove the quotes");
   holds(training("micro_batches: 99999999999999999999"), "overflows");
-  holds(training("ragged: yes"), "training.ragged: \"yes\" is no boolean; write true");
-  holds(training("ragged: no"), "\"no\" is no boolean; write false");
-  holds(training("ragged: maybe"), "\"maybe\" is no boolean; write true or false");
+  holds(training("ragged: yes"), "training.ragged: \"yes\" is not a boolean; write true");
+  holds(training("ragged: no"), "\"no\" is not a boolean; write false");
+  holds(training("ragged: maybe"), "\"maybe\" is not a boolean; write true or false");
   holds(training("precision: fp8"), "training.precision: \"fp8\": training in fp8 or less is not modelled yet");
 }
 
@@ -149,7 +149,7 @@ TEST_CASE("All errors of a file are told at once, in the order of its lines") {
   CHECK(message ==
         "x.yaml:1:16: plan.stages: \"0\" must be at least 1\n"
         "x.yaml:2:28: model.layers.0.forward: \"1\" has no unit; write e.g. \"2.5 ms\"\n"
-        "x.yaml:4:20: training.ragged: \"yes\" is no boolean; write true");
+        "x.yaml:4:20: training.ragged: \"yes\" is not a boolean; write true");
 }
 
 TEST_CASE("A layer graph with a cycle names its layers") {
@@ -160,7 +160,7 @@ TEST_CASE("A layer graph with a cycle names its layers") {
   CHECK(message.starts_with("x.yaml:1:"));
 }
 
-TEST_CASE("Layers that are no graph are refused") {
+TEST_CASE("Layers that are not graph are refused") {
   holds(with_layers(""), "model.layers: no layers; a model needs at least one");
   holds(with_layers("{name: a}, {name: a}"), "model.layers.1: a layer \"a\" stands above already");
   holds(with_layers("{name: a}, {name: b, inputs: [c]}"), "model.layers.1.inputs: no layer is called \"c\"");
@@ -168,7 +168,7 @@ TEST_CASE("Layers that are no graph are refused") {
   holds(with_layers("{name: a, repeat: 1000000000}"),
         "model.layers.0.repeat: 1000000000 makes more than 1000000 layers in all; use fewer");
   holds(with_layers("{name: a, repeat: 0}"), "model.layers.0.repeat: \"0\" must be at least 1");
-  holds(with_layers("{name: a, parameters: 7 bytes}"), "is no whole number of fp32 weights");
+  holds(with_layers("{name: a, parameters: 7 bytes}"), "is not a whole number of fp32 weights");
   holds(with_layers("{name: a, parameters: 8B}"),
         "model.layers.0.parameters: \"8B\" may be billions or bytes; write e.g. 8e9");
   holds(with_layers("{name: a, parameters: \"8\"}"), "\"8\" is text (in quotes) where a count is needed");
@@ -186,7 +186,7 @@ TEST_CASE("The forms of model exclude each other") {
   holds(error_in(ScenarioText{.model = "{file: other.yaml, batch: 4}"}), "unknown key \"model.batch\"");
 }
 
-TEST_CASE("Unknown names list the known ones, and files that name each other are no endless loop") {
+TEST_CASE("Unknown names list the known ones, and files that name each other are not endless loop") {
   const Scratch scratch;
   scratch.write("configs/models/vgg16.yaml", "model: {layers: [{name: a}]}\n");
   const ReadOptions options{.set = {}, .config_path = {scratch.path("configs")}};
@@ -196,9 +196,9 @@ TEST_CASE("Unknown names list the known ones, and files that name each other are
   const std::string self = scratch.write("self.yaml", "model: {file: self.yaml}\n");
   holds(message_of([&] { read_model(self); }), "name each other in a circle");
   const std::string none = scratch.write("none.yaml", "layers: []\n");
-  holds(message_of([&] { read_model(none); }), "this is no model file: its top key must be model:");
+  holds(message_of([&] { read_model(none); }), "this is not a model file: its top key must be model:");
   const std::string later = scratch.write("later.yaml", "version: 2\nmodel: {layers: [{name: a}]}\n");
-  holds(message_of([&] { read_model(later); }), "later.yaml:1:10: version: \"2\" is no known version");
+  holds(message_of([&] { read_model(later); }), "later.yaml:1:10: version: \"2\" is not a known version");
 }
 
 TEST_CASE("Clusters that cannot be are refused") {
@@ -220,23 +220,23 @@ TEST_CASE("Clusters that cannot be are refused") {
 TEST_CASE("Plans that cannot be read are refused") {
   const auto plan = [](const std::string& text) { return error_in(ScenarioText{.plan = "{" + text + "}"}); };
   holds(plan("stages: 3, replicas: [15, 1]"), "plan.replicas: 2 entries for 3 stages");
-  holds(plan("stages: 2, partition: even"), "plan.partition: \"even\" is no partition; write balanced,");
+  holds(plan("stages: 2, partition: even"), "plan.partition: \"even\" is not a partition; write balanced,");
   holds(plan("partition: {auto: [balanced, suffix_dp]}"),
         "plan.partition: suffix_dp chooses stages and replicas, too, and stands alone; write partition: suffix_dp");
   holds(plan("stages: 2, partition: {layers: [2, 0]}"), "plan.partition.layers.1: \"0\" must be at least 1");
-  holds(plan("stages: 2, partition: {cuts: [c]}"), "plan.partition.cuts.0: \"c\" is no layer of the model");
+  holds(plan("stages: 2, partition: {cuts: [c]}"), "plan.partition.cuts.0: \"c\" is not a layer of the model");
   holds(plan("stages: 2, recompute: partial"),
         "plan.recompute: unknown \"partial\"; known: none, selective, blocks, full, knapsack, layers");
   holds(plan("stages: 2, recompute: layers"),
         "plan.recompute: \"layers\" does not say which; write e.g. {layers: [3, 4, 7..9]}");
-  holds(plan("stages: 2, recompute: {layers: [0, nothing]}"), "plan.recompute.layers.1: \"nothing\" is no layer");
-  holds(plan("stages: 2, recompute: {layers: [3..1]}"), "plan.recompute.layers.0: \"3..1\" is no range of layers");
+  holds(plan("stages: 2, recompute: {layers: [0, nothing]}"), "plan.recompute.layers.1: \"nothing\" is not a layer");
+  holds(plan("stages: 2, recompute: {layers: [3..1]}"), "plan.recompute.layers.0: \"3..1\" is not a range of layers");
   holds(plan("stages: 2, recompute: {blocks: [1]}"), "unknown key \"plan.recompute.blocks\"; known: layers");
   holds(plan("stages: 2, bucket: 0 MB"), "plan.bucket: \"0 MB\" must be more than 0");
   holds(plan("stages: 2, placement: spread"), "plan.placement: unknown \"spread\"");
   holds(error_in(ScenarioText{.more = "cost: measured\n"}), "cost: unknown \"measured\"");
   holds(error_in(ScenarioText{.more = "cost: {uniform: {forward: 1 ms}}\n"}), "cost.uniform.backward is missing");
-  holds(error_in(ScenarioText{.more = "version: 2\n"}), "version: \"2\" is no known version; write version: 1");
+  holds(error_in(ScenarioText{.more = "version: 2\n"}), "version: \"2\" is not a known version; write version: 1");
 }
 
 TEST_CASE("Thousands of errors are counted, not printed, and long values are cut") {

@@ -1,12 +1,12 @@
 // The block `campaign:`: lengths, prices, failures, and what is refused.
-#include "core/plan/campaign.hpp"
+#include "core/answers/campaign.hpp"
 
 #include <string>
 
 #include <doctest/doctest.h>
 
-#include "io/campaign_text.hpp"
-#include "io/read_scenario.hpp"
+#include "io/read/campaign_text.hpp"
+#include "io/read/read_scenario.hpp"
 #include "tests/io/scratch.hpp"
 
 using namespace pipewright;
@@ -81,9 +81,10 @@ TEST_CASE("the block is read, and written as it was read") {
   CHECK(text.find("device_spread: 0.02") != std::string::npos);
 }
 
-TEST_CASE("what is no campaign is refused where it stands") {
-  CHECK(refusal("{length: 15T}") ==
-        "5:20: campaign.length: \"15T\" is no length of a training; write e.g. 15T tokens, 10M samples or 90 epochs");
+TEST_CASE("what is not a campaign is refused where it stands") {
+  CHECK(
+      refusal("{length: 15T}") ==
+      "5:20: campaign.length: \"15T\" is not a length of a training; write e.g. 15T tokens, 10M samples or 90 epochs");
   CHECK(refusal("{length: 1T tokens}").starts_with("5:20: campaign.length: \"1T tokens\" counts tokens, but nothing"));
   CHECK(refusal("{length: 3 epochs}").find("campaign.samples_per_epoch") != std::string::npos);
   CHECK(refusal("{length: [1]}").find("campaign.length") != std::string::npos);

@@ -1,7 +1,7 @@
 // Keys of devices, training and plans that price models built from operators.
 #include <doctest/doctest.h>
 
-#include "core/plan/memory_anchor.hpp"
+#include "core/question/memory_anchor.hpp"
 #include "tests/io/scratch.hpp"
 
 using namespace pipewright;

@@ -1,7 +1,7 @@
 // expect: and vary:, read strictly: what a good block becomes, and the one message of every bad one.
 #include <doctest/doctest.h>
 
-#include "io/scenario_file.hpp"
+#include "io/read/scenario_file.hpp"
 #include "tests/io/scratch.hpp"
 
 using namespace pipewright;
@@ -121,8 +121,10 @@ TEST_CASE("A row of expect: must say what it compares, with what, and how near")
   holds(row_error("{name: a, quantity: layers, published: two}"), "expect.rows.0.published: \"two\"");
   holds(row_error("{name: a, quantity: layers, published: true}"), ".published: true where a number is needed");
   holds(row_error("{name: a, quantity: fits, published: 1}"), ".published: 1 where true or false is needed");
-  holds(row_error("{name: a, quantity: layers, published: 1, tolerance: near}"), "\"near\" is no tolerance; write a");
-  holds(row_error("{name: a, quantity: layers, published: 1, tolerance: -1 %}"), "\"-1 %\" is no tolerance; write a");
+  holds(row_error("{name: a, quantity: layers, published: 1, tolerance: near}"),
+        "\"near\" is not a tolerance; write a");
+  holds(row_error("{name: a, quantity: layers, published: 1, tolerance: -1 %}"),
+        "\"-1 %\" is not a tolerance; write a");
   holds(row_error("{name: a, quantity: layers, published: 0}"), "a share of the published 0 is always 0");
   holds(row_error("{name: a, quantity: layers, published: 1, status: good}"),
         "unknown \"good\"; known: compared, fitted");
@@ -160,11 +162,11 @@ TEST_CASE("A baseline must be one of the quantity's") {
   const auto with = [](const std::string& quantity, const std::string& baseline) {
     return row_error("{name: a, quantity: " + quantity + ", published: 1, baseline: " + baseline + "}");
   };
-  holds(with("layers", "best"), "\"best\" is no baseline; write none | bubble_bound");
+  holds(with("layers", "best"), "\"best\" is not a baseline; write none | bubble_bound");
   holds(with("layers", "bubble_formula"), "bubble_formula gives a bubble");
   holds(with("samples_per_s", "bubble_bound"), "bubble_bound is a ratio of throughputs; it needs ratio_to");
   holds(with("layers", "{bubble_rate: 0.2}"), "bubble_rate gives a time or a throughput");
-  holds(with("step_time_s", "{bubble_rate: 1}"), "\"1\" is no share of idle time; write 0 or more, less than 1");
+  holds(with("step_time_s", "{bubble_rate: 1}"), "\"1\" is not a share of idle time; write 0 or more, less than 1");
   holds(with("step_time_s", "{value: 1}"), "baseline.source is missing");
   holds(with("step_time_s", "{rate: 1}"), "unknown key \"expect.rows.0.baseline.rate\"");
   CHECK(with("step_time_s", "{value: 1, source: someone}") == "");
@@ -204,7 +206,7 @@ TEST_CASE("A box has axes with names and values, and every row its points") {
 TEST_CASE("Changes are keys of the scenario") {
   holds(row_error("{name: a, quantity: layers, published: 1, set: 4}"), "a map of keys and values");
   holds(row_error("{name: a, quantity: layers, published: 1, set: {plan..stages: 4}}"),
-        "expect.rows.0.set: \"plan..stages\" is no key; write e.g. plan.stages");
+        "expect.rows.0.set: \"plan..stages\" is not a key; write e.g. plan.stages");
   holds(row_error("{name: a, quantity: layers, published: 1, set: {expect.table: x}}"),
         "\"expect.table\" cannot be changed by the block that asks for it");
 }

@@ -1,4 +1,4 @@
-#include "io/format_quantity.hpp"
+#include "io/text/format_quantity.hpp"
 
 #include <doctest/doctest.h>
 

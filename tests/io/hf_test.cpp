@@ -8,9 +8,9 @@
 #include "core/model/families/transformer_families.hpp"
 #include "core/model/flops.hpp"
 #include "io/import/pipedream.hpp"
-#include "io/read_file.hpp"
-#include "io/sha256.hpp"
-#include "io/trained_as.hpp"
+#include "io/read/read_file.hpp"
+#include "io/read/trained_as.hpp"
+#include "io/store/sha256.hpp"
 #include "tests/io/scratch.hpp"
 #include "tests/support/family_model.hpp"
 
@@ -160,7 +160,7 @@ TEST_CASE("Windows follow the rule of each model type, or layer_types") {
       R"("layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"])";
   CHECK(parsed(llama("\"sliding_window\": 64, " + types, "mistral")).windows == Windows{0, 64, 64, 0});
   CHECK(refusal(llama("\"sliding_window\": 64, \"layer_types\": [\"full_attention\"]", "mistral")) ==
-        "config.json:5:39: layer_types: [\"full_attention\"] is no list of 4 entries, one a layer; correct it");
+        "config.json:5:39: layer_types: [\"full_attention\"] is not a list of 4 entries, one a layer; correct it");
   CHECK(refusal(llama("\"sliding_window\": 64, \"layer_types\": [\"a\", \"b\", \"c\", \"d\"]", "mistral"))
             .find("neither full_attention nor sliding_attention") != std::string::npos);
 }
@@ -173,9 +173,9 @@ TEST_CASE("Blocks with experts follow decoder_sparse_step, mlp_only_layers and f
   CHECK(parsed(llama(experts + "\"mlp_only_layers\": [1]", "qwen3_moe")).sparse == Sparse{1, 0, 1, 1});
   CHECK(parsed(llama(experts + "\"mlp_only_layers\": []", "qwen3_moe")).sparse.empty());
   CHECK(refusal(llama(experts + "\"mlp_only_layers\": [0, 1, 2, 3, 3]", "qwen3_moe"))
-            .find("mlp_only_layers: [0,1,2,3,3] is no list of at most 4 layers; correct it") != std::string::npos);
+            .find("mlp_only_layers: [0,1,2,3,3] is not a list of at most 4 layers; correct it") != std::string::npos);
   CHECK(refusal(llama(experts + "\"mlp_only_layers\": [4]", "qwen3_moe"))
-            .find("has an entry that is no layer from 0 to 3") != std::string::npos);
+            .find("has an entry that is not a layer from 0 to 3") != std::string::npos);
 }
 
 TEST_CASE("A sparse model never becomes a dense one silently") {
@@ -198,11 +198,11 @@ TEST_CASE("An unknown model_type is refused with the known ones") {
       "config.json:1:16: model_type: unknown \"lama\"; did you mean \"llama\"? known: bert, deepseek_v2, deepseek_v3, "
       "gemma, gemma2, gemma3_text, gpt2, gpt_neox, gpt_oss, llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, "
       "qwen3_moe, t5, vit");
-  CHECK(
-      refusal("{}") ==
-      "config.json: is no Hugging Face configuration: model_type is missing; name a config.json of a model, e.g. with "
-      "\"model_type\": \"llama\"");
-  CHECK(refusal("{\"model_type\": 3}") == "config.json:1:16: model_type: 3 is no text; correct it");
+  CHECK(refusal("{}") ==
+        "config.json: is not a Hugging Face configuration: model_type is missing; name a config.json of a model, e.g. "
+        "with "
+        "\"model_type\": \"llama\"");
+  CHECK(refusal("{\"model_type\": 3}") == "config.json:1:16: model_type: 3 is not text; correct it");
 }
 
 TEST_CASE("A byte-order mark in front of a configuration is skipped; the digest in the report is that of the file") {
@@ -220,15 +220,15 @@ TEST_CASE("Missing and wrong fields are named with their place, value and law") 
   CHECK(refusal(llama("\"num_key_value_heads\": 3")) ==
         "config.json:5:25: num_key_value_heads: 3 does not divide num_attention_heads 8; use a divisor");
   CHECK(refusal(llama("\"num_key_value_heads\": 0")) ==
-        "config.json:5:25: num_key_value_heads: 0 is no whole number from 1 to 100000000; correct it");
+        "config.json:5:25: num_key_value_heads: 0 is not a whole number from 1 to 100000000; correct it");
   CHECK(refusal(llama("\"head_dim\": -8")) ==
-        "config.json:5:14: head_dim: -8 is no whole number from 1 to 100000000; correct it");
-  CHECK(refusal(llama("\"head_dim\": 8.5")).find("head_dim: 8.5 is no whole number") != std::string::npos);
-  CHECK(refusal(llama("\"head_dim\": \"8\"")).find("head_dim: \"8\" is no whole number") != std::string::npos);
-  CHECK(refusal(llama("\"head_dim\": 18446744073709551615")).find("is no whole number") != std::string::npos);
+        "config.json:5:14: head_dim: -8 is not a whole number from 1 to 100000000; correct it");
+  CHECK(refusal(llama("\"head_dim\": 8.5")).find("head_dim: 8.5 is not a whole number") != std::string::npos);
+  CHECK(refusal(llama("\"head_dim\": \"8\"")).find("head_dim: \"8\" is not a whole number") != std::string::npos);
+  CHECK(refusal(llama("\"head_dim\": 18446744073709551615")).find("is not a whole number") != std::string::npos);
   CHECK(refusal(llama("\"mlp_bias\": 1")) == "config.json:5:14: mlp_bias: 1 is neither true nor false; correct it");
   CHECK(refusal(llama("\"attention_dropout\": 2")) ==
-        "config.json:5:23: attention_dropout: 2 is no probability below 1; correct it");
+        "config.json:5:23: attention_dropout: 2 is not a probability below 1; correct it");
   CHECK(refusal(llama("\"hidden_act\": \"selu\""))
             .find("config.json:5:16: hidden_act: \"selu\" is not known; write one of silu") == 0);
   CHECK(refusal("{\"model_type\": \"bert\", \"architectures\": [\"BertForTokenClassification\"], \"hidden_size\": 8, "
@@ -248,10 +248,10 @@ TEST_CASE("A text model inside a wrapping configuration is read, and its places 
   CHECK(config.transformer.name == "LLaVA");
   CHECK(config.notes.front() == "only the text model of a wrapping configuration (llava) is built");
   CHECK(refusal("{\"model_type\": \"llava\",\n\"text_config\": " + llama("\"head_dim\": 0") + "}") ==
-        "config.json:6:14: text_config.head_dim: 0 is no whole number from 1 to 100000000; correct it");
+        "config.json:6:14: text_config.head_dim: 0 is not a whole number from 1 to 100000000; correct it");
 }
 
-TEST_CASE("What is no JSON, cut off, nested without end, or too large is refused") {
+TEST_CASE("What is not a JSON, cut off, nested without end, or too large is refused") {
   CHECK(refusal("") == "config.json: is empty; a config.json is needed");
   CHECK(
       refusal("[1]") ==
@@ -420,7 +420,7 @@ TEST_CASE("Soft caps are Gemma 2's unless null, and Gemma 3's where set; attenti
   CHECK(parsed(llama(window + null, "gemma2")).attention_soft_cap);
   CHECK_FALSE(parsed(llama(window, "gemma3_text")).final_soft_cap);
   CHECK(parsed(llama(window + ", \"final_logit_softcapping\": 30.0", "gemma3_text")).final_soft_cap);
-  CHECK(refusal(llama(window + ", \"final_logit_softcapping\": -1", "gemma2")).find("is no number above 0") !=
+  CHECK(refusal(llama(window + ", \"final_logit_softcapping\": -1", "gemma2")).find("is not a number above 0") !=
         std::string::npos);
   CHECK(refusal(llama(window + ", \"use_bidirectional_attention\": true", "gemma3_text"))
             .find("use_bidirectional_attention: true is not built") != std::string::npos);
@@ -439,7 +439,7 @@ TEST_CASE("GPT-NeoX takes its rotated share from rope_parameters, else from rota
   CHECK(parsed(llama("\"rope_parameters\": {\"partial_rotary_factor\": 1.0}", "gpt_neox")).rotary_size == 8);
   CHECK(parsed(llama("\"rope_parameters\": {\"rope_theta\": 10000}", "gpt_neox")).rotary_size == 2);
   CHECK(refusal(llama("\"rope_parameters\": {\"partial_rotary_factor\": 2}", "gpt_neox"))
-            .find("has a partial_rotary_factor that is no share from 0 to 1") != std::string::npos);
+            .find("has a partial_rotary_factor that is not a share from 0 to 1") != std::string::npos);
 }
 
 TEST_CASE("GPT-2 drops values after the embedding and inside blocks by two shares") {
@@ -458,7 +458,7 @@ TEST_CASE("More than 100 next-token modules are refused") {
   const std::string key = "\"num_nextn_predict_layers\": 1";
   REQUIRE(text.find(key) != std::string::npos);
   text.insert(text.find(key) + key.size(), "01");
-  CHECK(refusal(text).find("num_nextn_predict_layers: 101 is no whole number from 1 to 100; correct it") !=
+  CHECK(refusal(text).find("num_nextn_predict_layers: 101 is not a whole number from 1 to 100; correct it") !=
         std::string::npos);
 }
 
@@ -498,12 +498,13 @@ TEST_CASE("What a configuration is trained with is kept: base and scaling of rot
   CHECK(
       refusal(llama("\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 0.5}"))
           .find("config.json:") != std::string::npos);
-  CHECK(refusal(llama("\"rms_norm_eps\": 2")).find("is no number above 0, below 1; correct it") != std::string::npos);
+  CHECK(refusal(llama("\"rms_norm_eps\": 2")).find("is not a number above 0, below 1; correct it") !=
+        std::string::npos);
   for (const char* wrong : {"\"rope_theta\": -1", "\"rope_theta\": \"10000\"", "\"rms_norm_eps\": 0"})
-    CHECK(refusal(llama(wrong)).find("is no number above 0") != std::string::npos);
+    CHECK(refusal(llama(wrong)).find("is not a number above 0") != std::string::npos);
   CHECK(refusal(llama("\"rope_scaling\": {\"type\": \"linear\"}")).find("has no factor of at least 1") !=
         std::string::npos);
-  CHECK(refusal(llama("\"rope_scaling\": 8")).find("is no object") != std::string::npos);
+  CHECK(refusal(llama("\"rope_scaling\": 8")).find("is not an object") != std::string::npos);
 }
 
 TEST_CASE("Every shipped configuration states its norms' epsilon, and its rotary base where it has one") {

@@ -119,14 +119,14 @@ TEST_CASE("A log in gzip, in two members behind one another, reads as its text d
   CHECK(log.steps[1].time == Time{36'125'000});
 }
 
-TEST_CASE("Zeros behind gzip data, as tapes and some copiers add them, are no damage; anything else there is") {
+TEST_CASE("Zeros behind gzip data, as tapes and some copiers add them, are not damage; anything else there is") {
   Files files;
   const std::string packed = gzip(kMegatron);
   for (const std::size_t zeros : {1, 512, 200'000})  // more than is read at once
     CHECK(read_training_log(files.log(packed + std::string(zeros, '\0'))).steps.size() == 2);
   for (const std::string& behind :
        {std::string("garbage"), std::string(512, '\0') + "garbage", std::string(512, '\0') + gzip(kMegatron)})
-    CHECK(has(log_error(packed + behind), "of the gzip data: something that is no gzip data follows them"));
+    CHECK(has(log_error(packed + behind), "of the gzip data: something that is not gzip data follows them"));
 }
 
 TEST_CASE("What is wrong with a log is said with its line and a way out") {
@@ -136,7 +136,7 @@ TEST_CASE("What is wrong with a log is said with its line and a way out") {
   CHECK(log_error(cut) == "run.log:6:1: the last line is cut off; take it out, e.g. with head -n -1");
   CHECK(has(log_error(kMegatron + kTitan), "run.log:8:1: a step of torchtitan behind those of Megatron-LM"));
   CHECK(has(log_error(" iteration 2/ 100 | elapsed time per iteration (ms): soon |\n"),
-            "run.log:1:1: elapsed time per iteration (ms): \"soon\" is no time above 0"));
+            "run.log:1:1: elapsed time per iteration (ms): \"soon\" is not a time above 0"));
   CHECK(has(log_error("step: 1 loss: 2 memory: 1GiB(1%) tps: \n"), "run.log:1:1: tps has no figure"));
   CHECK(has(log_error(std::string(2 << 20, 'x')), "run.log:1:1: a line of more than 1 MiB"));
 }

@@ -1,5 +1,5 @@
 // What is wrong with a JSON text or a value in it: place, value and way out, in none of nlohmann-json's words.
-#include "io/json_input.hpp"
+#include "io/read/json_input.hpp"
 
 #include <string>
 

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "core/cost/cost_model.hpp"
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
 #include "io/writers/fit_plot.hpp"
 #include "tests/io/scratch.hpp"
 

@@ -85,11 +85,11 @@ TEST_CASE("A broken profile names file, line and what is wrong") {
   CHECK(refusal(kInput) == "graph.txt: holds no layer besides its input; a PipeDream profile is a graph.txt");
   CHECK(refusal(kInput + "node2 -- Conv -- forward_compute_time=2.2, backward_comp") ==
         "graph.txt:2:1: backward_compute_time is missing; is the file truncated?");
-  CHECK(refusal(kInput + "node2 -- Con").find("graph.txt:2:1: \"node2 -- Con\" is no line of a PipeDream profile") ==
+  CHECK(refusal(kInput + "node2 -- Con").find("graph.txt:2:1: \"node2 -- Con\" is not a line of a PipeDream profile") ==
         0);
   CHECK(refusal(kInput + kConv + "\tnode1 -- nod") ==
         "graph.txt:3:1: no node is called \"nod\"; is the file truncated?");
-  CHECK(refusal(kInput + kConv + "\tnode1 -").find("graph.txt:3:1: \"node1 -\" is no edge") == 0);
+  CHECK(refusal(kInput + kConv + "\tnode1 -").find("graph.txt:3:1: \"node1 -\" is not an edge") == 0);
   CHECK(refusal(kInput + kConv + node("node3", "ReLU", figures("1", "1", "8", "0"))) ==
         "graph.txt: holds no edge; is the file truncated?");
   CHECK(refusal(kInput + kConv + kConv) ==
@@ -98,7 +98,7 @@ TEST_CASE("A broken profile names file, line and what is wrong") {
         "graph.txt:1:1: forward_compute_time: \"nan\" is not a number (NaN); write a finite one");
   CHECK(refusal(node("n", "Conv", figures("-1", "0", "0", "0"))).find("\"-1\" is negative") != std::string::npos);
   CHECK(refusal(node("n", "Conv", figures("0", "0", "[1; 2", "0"))).find("lacks its \"]\"") != std::string::npos);
-  CHECK(refusal(node("n", "Conv", figures("0", "0", "0", "7"))).find("is no whole number of fp32 weights") !=
+  CHECK(refusal(node("n", "Conv", figures("0", "0", "0", "7"))).find("is not a whole number of fp32 weights") !=
         std::string::npos);
   CHECK(refusal(kInput + kConv + node("node3", "ReLU", figures("1", "1", "8", "0")) +
                 "\tnode2 -- node3\n\tnode3 -- node2\n")

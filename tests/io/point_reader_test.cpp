@@ -1,5 +1,5 @@
 // A point of a sweep is the scenario that the same changes make on the command line.
-#include "io/point_reader.hpp"
+#include "io/yaml/point_reader.hpp"
 
 #include <doctest/doctest.h>
 

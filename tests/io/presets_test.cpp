@@ -9,8 +9,8 @@
 
 #include <doctest/doctest.h>
 
-#include "io/names.hpp"
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
+#include "io/text/names.hpp"
 
 using namespace pipewright;
 

@@ -1,10 +1,12 @@
+#include "core/question/profile.hpp"
+
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "io/profile_file.hpp"
+#include "io/read/profile_file.hpp"
 #include "tests/io/scratch.hpp"
 
 using namespace pipewright;

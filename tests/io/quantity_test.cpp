@@ -1,4 +1,4 @@
-#include "io/quantity.hpp"
+#include "io/text/quantity.hpp"
 
 #include <doctest/doctest.h>
 
@@ -49,7 +49,7 @@ TEST_CASE("A number that is none says why and what to write") {
   CHECK(parse_time(".inf").why == "is infinite; write a finite number");
   CHECK(parse_time("inf s").why == "is infinite; write a finite number");
   CHECK(parse_time("").why == "is empty; write a time, e.g. \"2.5 ms\"");
-  CHECK(parse_time("soon").why == "is no number; write a time, e.g. \"2.5 ms\"");
+  CHECK(parse_time("soon").why == "is not a number; write a time, e.g. \"2.5 ms\"");
   CHECK(parse_time("010 ms").why == "starts with a zero, which some readers take for octal; write \"10 ms\"");
   CHECK(parse_time("0x10 ms").why == "is hexadecimal; write decimal digits");
   CHECK(parse_time("1_000 ms").why == "has a separator in the number; write the digits without it");
@@ -59,7 +59,7 @@ TEST_CASE("A number that is none says why and what to write") {
   CHECK(parse_time("1e30 s").why == "overflows: the longest time is 2^62 ns (146 years); write a smaller one");
   CHECK(parse_bytes("1e400 GB").why == "overflows: the largest size is 2^62 B (4 EiB); write a smaller one");
   CHECK(parse_time("1e99999 s").why == "has an exponent that is too large; shorten it");
-  CHECK(parse_flops("1e309 FLOP").why == "overflows: it is no finite number; write a smaller one");
+  CHECK(parse_flops("1e309 FLOP").why == "overflows: it is not a finite number; write a smaller one");
   CHECK(parse_time("1.2345678901234567890123456 s").why == "has more than 24 digits; round it");
 }
 
@@ -106,11 +106,11 @@ TEST_CASE("A count is decimal digits and nothing else") {
   CHECK(parse_count("0").value == 0);
   CHECK(parse_count("4611686018427387904").value == kLargest);
   CHECK(parse_count("010").why == "starts with a zero, which some readers take for octal; write \"10\"");
-  CHECK(parse_count("4.0").why == "is no whole number; write digits only, e.g. 8");
-  CHECK(parse_count("1e3").why == "is no whole number; write digits only, e.g. 8");
+  CHECK(parse_count("4.0").why == "is not a whole number; write digits only, e.g. 8");
+  CHECK(parse_count("1e3").why == "is not a whole number; write digits only, e.g. 8");
   CHECK(parse_count("-4").why == "is negative");
   CHECK(parse_count("99999999999999999999").why == "overflows: the largest number is 2^62; write a smaller one");
-  CHECK(parse_count("8 GB").why == "is no whole number; write it without \"GB\", e.g. 8");
+  CHECK(parse_count("8 GB").why == "is not a whole number; write it without \"GB\", e.g. 8");
 }
 
 TEST_CASE("Parameters are a count with k, M, G or an exponent, or a size of fp32 weights, and never a bare B") {
@@ -128,9 +128,9 @@ TEST_CASE("Parameters are a count with k, M, G or an exponent, or a size of fp32
   CHECK(parse_parameters("8B").why == "may be billions or bytes; write e.g. 8e9, \"8 GB\" or \"8 bytes\"");
   CHECK(parse_parameters("4096 B").why == "may be billions or bytes; write e.g. 4096e9, \"4096 GB\" or \"4096 bytes\"");
   CHECK(parse_parameters("8b").why.starts_with("has the unknown unit \"b\"; a count takes k M G (1.5M)"));
-  CHECK(parse_parameters("0.5").why.starts_with("is no whole number of parameters"));
-  CHECK(parse_parameters("1.23456k").why.starts_with("is no whole number of parameters"));
-  CHECK(parse_parameters("7 bytes").why == "is no whole number of fp32 weights (4 B each); write their count");
+  CHECK(parse_parameters("0.5").why.starts_with("is not a whole number of parameters"));
+  CHECK(parse_parameters("1.23456k").why.starts_with("is not a whole number of parameters"));
+  CHECK(parse_parameters("7 bytes").why == "is not a whole number of fp32 weights (4 B each); write their count");
   CHECK(parse_parameters("9e18").why.starts_with("overflows"));
   CHECK(parse_parameters("-1").why == "is negative");
 }

@@ -1,5 +1,5 @@
 // Names that would be more than text, in every format that holds names.
-#include "io/quote.hpp"
+#include "io/text/quote.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,10 +13,10 @@
 #include <expat.h>
 #include <nlohmann/json.hpp>
 
-#include "io/utf8.hpp"
+#include "io/text/utf8.hpp"
 #include "io/writers/markdown_table.hpp"
 #include "io/writers/text_table.hpp"
-#include "io/yaml.hpp"
+#include "io/yaml/yaml.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace pipewright {

@@ -1,4 +1,4 @@
-#include "io/read_file.hpp"
+#include "io/read/read_file.hpp"
 
 #include <cstring>
 #include <filesystem>
@@ -23,7 +23,7 @@ std::string refusal(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("What is no file is refused by its kind") {
+TEST_CASE("What is not a file is refused by its kind") {
   const Scratch scratch;
   const std::string folder = scratch.path("");
   CHECK(refusal(folder) == folder + ": is a directory; name a file in it");
@@ -65,7 +65,7 @@ TEST_CASE("A FIFO without a writer is an error at once, one with a writer is rea
   writer.join();
 }
 
-TEST_CASE("A byte-order mark at the head of a file is no part of its text, but of its bytes") {
+TEST_CASE("A byte-order mark at the head of a file is not part of its text, but of its bytes") {
   const Scratch scratch;
   const std::string mark = "\xef\xbb\xbf";
   CHECK(read_file(scratch.write("x", mark + "a,b\n")) == "a,b\n");

@@ -1,7 +1,7 @@
 // Layers that state operators: shapes flow from layer to layer, equal layers share one work, errors name the operator.
 #include <doctest/doctest.h>
 
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
 #include "tests/io/scratch.hpp"
 
 using namespace pipewright;

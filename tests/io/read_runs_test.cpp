@@ -1,9 +1,9 @@
 // Files of measured runs: what a line means, and what each wrong one is told.
-#include "io/read_runs.hpp"
+#include "io/read/read_runs.hpp"
 
 #include <doctest/doctest.h>
 
-#include "io/scenario_file.hpp"
+#include "io/read/scenario_file.hpp"
 #include "tests/io/scratch.hpp"
 
 using namespace pipewright;

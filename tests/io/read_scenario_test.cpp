@@ -1,12 +1,12 @@
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
 
 #include <map>
 #include <string>
 
 #include <doctest/doctest.h>
 
-#include "io/point_reader.hpp"
-#include "io/scenario_file.hpp"
+#include "io/read/scenario_file.hpp"
+#include "io/yaml/point_reader.hpp"
 #include "tests/io/scratch.hpp"
 
 using namespace pipewright;

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "io/import/import_run.hpp"
-#include "io/sha256.hpp"
+#include "io/store/sha256.hpp"
 #include "tests/io/scratch.hpp"
 #include "tests/support/input_error.hpp"
 
@@ -86,14 +86,14 @@ TEST_CASE("What is wrong with a run file is said with line, column and a way out
   CHECK(has(run_error(""), "run.yaml"));
   CHECK(has(run_error(kHead), "has neither log nor trace"));
   CHECK(has(run_error("schema: pipewright.run/2\nsource: {format: x, file: y}\nlog: {steps: [{number: 1}]}\n"),
-            "run.yaml:1:9: schema: \"pipewright.run/2\" is no schema of runs"));
+            "run.yaml:1:9: schema: \"pipewright.run/2\" is not a schema of runs"));
   CHECK(has(run_error(kHead + "log: {steps: []}\n"), "run.yaml:3:14: log.steps: 0 steps"));
   CHECK(has(run_error(kHead + "log: {steps: [{number: 2}, {number: 2}]}\n"),
             "run.yaml:3:28: log.steps.1: step 2 behind step 2"));
   CHECK(has(run_error(kHead + "log: {steps: [{number: 2, time: 5}]}\n"), "run.yaml:3:33: log.steps.0.time: \"5\""));
   CHECK(has(run_error(kHead + "log: {steps: [{number: 2, time: 0 s}]}\n"), "must be more than 0"));
   CHECK(has(run_error(kHead + "trace: {on_device: true, actions: [0F0 at 1 ms]}\n"),
-            "run.yaml:3:36: trace.actions.0: \"0F0 at 1 ms\" is no action; write e.g. 0F3 at 0 ns for 21 ms"));
+            "run.yaml:3:36: trace.actions.0: \"0F0 at 1 ms\" is not an action; write e.g. 0F3 at 0 ns for 21 ms"));
   const Scratch scratch;
   CHECK(has(message_of([&] { read_scenario(scratch.write("x.yaml", kHead + "log: {steps: [{number: 1}]}\n")); },
                        scratch.path("")),

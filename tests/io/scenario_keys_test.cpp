@@ -8,8 +8,8 @@
 
 #include <doctest/doctest.h>
 
-#include "io/read_sweep.hpp"
-#include "io/sections.hpp"
+#include "io/read/read_sweep.hpp"
+#include "io/yaml/sections.hpp"
 
 using namespace pipewright;
 

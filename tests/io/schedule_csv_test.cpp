@@ -59,14 +59,14 @@ TEST_CASE("Stages lie in a loop or to and fro, which is read off the rows") {
 }
 
 TEST_CASE("A wrong cell is named with its line and column") {
-  holds(error_of("0F0,0X0\n"), "my.csv:1:5: \"0X0\" is no action; write <stage><action><micro-batch>, e.g. 0F3");
+  holds(error_of("0F0,0X0\n"), "my.csv:1:5: \"0X0\" is not an action; write <stage><action><micro-batch>, e.g. 0F3");
   holds(error_of("0F0,0B\n"), "my.csv:1:5: \"0B\" names no micro-batch");
-  holds(error_of("0F0,F0,0f0,0F0x,-1F0\n"), "my.csv:1:5: \"F0\" is no action");
+  holds(error_of("0F0,F0,0f0,0F0x,-1F0\n"), "my.csv:1:5: \"F0\" is not an action");
   CHECK(error_of("0F0,F0,0f0,0F0x,-1F0\n").ends_with("REDUCE_GRAD; 3 more cells are wrong, too"));
   CHECK(error_of("0F0,F0,0f0\n\n").ends_with("REDUCE_GRAD; another cell is wrong, too"));
   CHECK(error_of("0F0,F0,0f0\n").find('\n') == std::string::npos);
-  holds(error_of("0F0,(0F1;0B0)OVERLAP\n"), "my.csv:1:5: \"(0F1;0B0)OVERLAP\" is no overlap");
-  holds(error_of("0F0,(0F1;0Z0)OVERLAP_F_B\n"), "\"0Z0\" in \"(0F1;0Z0)OVERLAP_F_B\" is no action");
+  holds(error_of("0F0,(0F1;0B0)OVERLAP\n"), "my.csv:1:5: \"(0F1;0B0)OVERLAP\" is not an overlap");
+  holds(error_of("0F0,(0F1;0Z0)OVERLAP_F_B\n"), "\"0Z0\" in \"(0F1;0Z0)OVERLAP_F_B\" is not an action");
   holds(error_of("0F0,\"0B0\n"), "my.csv:1:5: a quoted cell has no end");
   holds(error_of("65535F0\n"), "stages are numbered from 0 to 65534");
   holds(error_of("0F99999999999999999999\n"),
@@ -77,7 +77,7 @@ TEST_CASE("A wrong cell is named with its line and column") {
   holds(error_of("worker,copy,stage\n0,0,0\n"), "whose first column is \"worker\", not a schedule");
 }
 
-TEST_CASE("A file that is no whole schedule says what is missing") {
+TEST_CASE("A file that is not a whole schedule says what is missing") {
   holds(error_of(""), "my.csv: holds no forward and no backward");
   holds(error_of("\n\n"), "my.csv: holds no forward and no backward");
   holds(error_of("0F0,0B0\n\n1F0,1B0\n"), "my.csv:2:1: rank 1 runs nothing");

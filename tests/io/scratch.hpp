@@ -8,7 +8,7 @@
 
 #include <unistd.h>
 
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
 
 namespace pipewright {
 

@@ -1,4 +1,4 @@
-#include "io/sha256.hpp"
+#include "io/store/sha256.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // Databases: what is written comes back, one process writes, and what is none is refused with a way out.
-#include "io/store.hpp"
+#include "io/store/store.hpp"
 
 #include <array>
 #include <limits>
@@ -8,9 +8,9 @@
 
 #include <doctest/doctest.h>
 
-#include "io/read_file.hpp"
-#include "io/read_sweep.hpp"
-#include "io/sweep_store.hpp"
+#include "io/read/read_file.hpp"
+#include "io/read/read_sweep.hpp"
+#include "io/store/sweep_store.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace pipewright {
@@ -46,13 +46,13 @@ TEST_CASE("While a process writes a database, no other one reads or writes it") 
   CHECK(contains(refusal(scratch.path("a.db"), Store::Access::Write), "another process is writing this database"));
 }
 
-TEST_CASE("What is no database is refused before anything is written to it") {
+TEST_CASE("What is not a database is refused before anything is written to it") {
   const Scratch scratch;
   const std::string text = scratch.write("text.db", "no database, but a text that is longer than a header\n");
   for (const auto access : {Store::Access::Read, Store::Access::Write}) {
-    CHECK(contains(refusal(text, access), "is no SQLite database; name a file that"));
+    CHECK(contains(refusal(text, access), "is not an SQLite database; name a file that"));
     CHECK(contains(refusal(scratch.path(""), access), "is a folder, not a database; name a file in it"));
-    CHECK(contains(refusal("/dev/null", access), "is no ordinary file"));
+    CHECK(contains(refusal("/dev/null", access), "is not an ordinary file"));
     CHECK(contains(refusal("", access), "needs a name"));
   }
   CHECK(contains(refusal(scratch.path("no.db"), Store::Access::Read), "No such file or directory"));
@@ -200,9 +200,12 @@ TEST_CASE("A database that something else has written to is refused, not believe
   CHECK(contains(after("UPDATE points SET outcome = 'good'"), "outcome \"good\""));
   CHECK(contains(after("UPDATE points SET step_time_ns = 'long'"), "row 1 of it is none"));
   CHECK(contains(after("UPDATE points SET reason = NULL"), "row 1 of it is none"));
-  CHECK(contains(after("UPDATE meta SET value = '{}' WHERE key = 'question'"), "the question in it is no JSON of one"));
-  CHECK(contains(after("UPDATE meta SET value = x'00ff7b' WHERE key = 'question'"), "the question in it is no JSON"));
-  CHECK(contains(after("UPDATE meta SET value = '{\"file\"' WHERE key = 'question'"), "the question in it is no JSON"));
+  CHECK(contains(after("UPDATE meta SET value = '{}' WHERE key = 'question'"),
+                 "the question in it is not a JSON of one"));
+  CHECK(
+      contains(after("UPDATE meta SET value = x'00ff7b' WHERE key = 'question'"), "the question in it is not a JSON"));
+  CHECK(contains(after("UPDATE meta SET value = '{\"file\"' WHERE key = 'question'"),
+                 "the question in it is not a JSON"));
   CHECK(contains(after("UPDATE meta SET value = 'x/9' WHERE key = 'schema'"), "is of schema \"x/9\""));
   CHECK(contains(after("INSERT INTO shards VALUES(0, -1)"), "a shard in it is none"));
   CHECK(contains(after("DROP TABLE points"), "no such table: points"));

@@ -1,7 +1,7 @@
 // Sweep files, read strictly: the points of a good one, and the one message of every bad one.
 #include <doctest/doctest.h>
 
-#include "io/read_sweep.hpp"
+#include "io/read/read_sweep.hpp"
 #include "tests/io/scratch.hpp"
 
 using namespace pipewright;
@@ -112,9 +112,9 @@ TEST_CASE("Every bad sweep has one message with its place and a way out") {
         "sweep.metrics.0: unknown \"speedup\"; did you mean \"speed_up\"?");
   holds(error_of("sweep: {base: base.yaml, metrics: [], grid: {plan.stages: [1, 2]}}\n"),
         "is empty; write at least one");
-  holds(error_of("sweep: {base: base.yaml, replan: maybe, grid: {plan.stages: [1, 2]}}\n"), "is no boolean");
+  holds(error_of("sweep: {base: base.yaml, replan: maybe, grid: {plan.stages: [1, 2]}}\n"), "is not a boolean");
   holds(error_of("version: 2\nsweep: {base: base.yaml, grid: {plan.stages: [1]}}\n"),
-        "s.yaml:1:10: version: \"2\" is no known version");
+        "s.yaml:1:10: version: \"2\" is not a known version");
   holds(error_of("sweep: {base: base.yaml, variants: {a: {cluster.nodes: 2}}}\n"),
         "s.yaml: sweep.variants.a: ");  // the missing network is an error of the base's cluster
   holds(error_of("model: x\n"), "this is a scenario; a sweep file has the one key sweep:");
@@ -129,14 +129,14 @@ TEST_CASE("A key or value with which no point can be read is an error at its pla
         "s.yaml:1:33: sweep.grid: unknown \"pln\"; did you mean \"plan\"?");
   holds(error_of("sweep: {base: base.yaml, grid: {name: [a, b]}}\n"), "sweep.grid: unknown \"name\"");
   holds(error_of("sweep: {base: base.yaml, grid: {expect.x: [a, b]}}\n"), "cannot be changed by the block");
-  holds(error_of("sweep: {base: base.yaml, grid: {plan..stages: [1, 2]}}\n"), "\"plan..stages\" is no key");
+  holds(error_of("sweep: {base: base.yaml, grid: {plan..stages: [1, 2]}}\n"), "\"plan..stages\" is not a key");
   holds(error_of("sweep: {base: base.yaml, grid: {plan.stages: [1, two]}}\n"), "s.yaml:1:50: plan.stages: \"two\"");
   holds(error_of("sweep: {base: base.yaml, grid: {plan.stages: [1, .nan]}}\n"), "s.yaml:1:50: plan.stages: \".nan\"");
   holds(error_of("sweep: {base: base.yaml, grid: {cluster.node.device.memory: [1]}}\n"), "has no unit");
   holds(error_of("sweep: {base: base.yaml, variants: {a: {plan.schedul: gpipe}}}\n"), "did you mean \"schedule\"?");
 }
 
-TEST_CASE("A value that only other values of the point make good is no error") {
+TEST_CASE("A value that only other values of the point make good is not an error") {
   // Two replica counts alone contradict the base's stages: 2 [1, 1] does, [1, 1, 1] needs plan.stages: 3.
   const Written written("sweep: {base: base.yaml, grid: {plan.replicas: [[1, 1], [1, 1, 1]], plan.stages: [2, 3]}}\n");
   CHECK(written.file().question().points() == 4);

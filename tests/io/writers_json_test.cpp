@@ -1,15 +1,20 @@
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "core/plan/campaign.hpp"
-#include "core/plan/memory_anchor.hpp"
-#include "io/writers/shapes.hpp"
+#include "core/answers/campaign.hpp"
+#include "core/question/memory_anchor.hpp"
+#include "io/writers/documents.hpp"
+#include "io/writers/json_fields.hpp"
 #include "io/writers/writers.hpp"
 #include "tests/support/small_answer.hpp"
 
@@ -97,20 +102,18 @@ TEST_CASE(
 
 namespace {
 
-// Paths that a form allows, as `collect` has them of documents.
-void collect(const JsonShape& form, const std::string& path, std::set<std::string>& paths) {
-  switch (form.kind) {
-    case JsonShape::Kind::Object:
-      for (const JsonMember& member : form.members)
-        collect(member.shape, path.empty() ? member.key : path + "." + member.key, paths);
-      return;
-    case JsonShape::Kind::List: return collect(form.parts.front(), path + "[]", paths);
-    case JsonShape::Kind::Either:
-      for (const JsonShape& each : form.parts)
-        collect(each, path, paths);
-      return;
-    default: paths.insert(path);
-  }
+// Paths that a schema allows, as `collect` has them of documents.
+void collect_allowed(const json& schema, const std::string& path, std::set<std::string>& paths) {
+  if (schema.contains("properties"))
+    for (const auto& [key, member] : schema["properties"].items())
+      collect_allowed(member, path.empty() ? key : path + "." + key, paths);
+  else if (schema.contains("items"))
+    collect_allowed(schema["items"], path + "[]", paths);
+  else if (schema.contains("anyOf"))
+    for (const json& each : schema["anyOf"])
+      collect_allowed(each, path, paths);
+  else
+    paths.insert(path);
 }
 
 }  // namespace
@@ -118,7 +121,7 @@ void collect(const JsonShape& form, const std::string& path, std::set<std::strin
 TEST_CASE("the schema of the result document has the keys that are documented, and no others") {
   const std::set<std::string> documented = documented_paths();
   std::set<std::string> paths;
-  collect(result_shape(), "", paths);
+  collect_allowed(json::parse(kResultDocument.schema()), "", paths);
   for (const auto& path : documented)
     CHECK_MESSAGE(paths.contains(path), path, " is documented and not in the schema");
   for (const auto& path : paths) {
@@ -129,17 +132,58 @@ TEST_CASE("the schema of the result document has the keys that are documented, a
   }
 }
 
-TEST_CASE("A form as JSON Schema: objects are closed, what ends in ? may be absent") {
-  using namespace shape;
-  const json schema = json::parse(json_schema(
-      "x/1", document("x/1", {{"n", whole()}, {"maybe?", maybe(number())}, {"l", list(one_of({"a", "b"}))}})));
-  CHECK(schema["title"] == "x/1");
-  CHECK(schema["required"] == json::array({"schema", "tool", "n", "l"}));
+namespace {
+
+struct Ship {
+  std::string name;
+  std::optional<Time> delay;
+  Bytes cargo;
+};
+
+void write_fleet(JsonFields& fields, const std::vector<Ship>& ships, const Ship* flag) {
+  fields.list("ships", ships, [&](const Ship& ship) {
+    fields.field("name", ship.name).field("delay_s", ship.delay);
+    fields.when(ship.cargo > Bytes{}, [&] { fields.field("cargo_bytes", ship.cargo); });
+    fields.word("size", ship.name.size() > 3 ? "long" : "short", {"short", "long"});
+  });
+  fields.maybe("flag", flag, [&](const Ship& ship) { fields.field("name", ship.name); });
+  fields.field("first", [&] { return ships.front().name; });
+  fields.field("counts", std::map<std::string, int>{{"of", 2}});
+  fields.anything("more", [](JsonText& text) { text.field("x", 0.5); });
+}
+
+constexpr JsonDocument kFleet{"fleet/1", [](JsonFields& fields) { write_fleet(fields, {}, nullptr); }};
+
+}  // namespace
+
+TEST_CASE("A document from the statement of its members") {
+  const std::vector<Ship> ships = {{"Argo", Time{1'500'000'000}, Bytes{3}}, {"Ra", std::nullopt, {}}};
+  const std::string text = kFleet.text([&](JsonFields& fields) { write_fleet(fields, ships, nullptr); });
+  CHECK(text.find("\"delay_s\": 1.500000000,") != std::string::npos);
+  json document = json::parse(text);
+  CHECK(document["tool"]["name"] == "pipewright");
+  document.erase("tool");
+  CHECK(document == json::parse(R"({"schema": "fleet/1",
+    "ships": [{"name": "Argo", "delay_s": 1.5, "cargo_bytes": 3, "size": "long"},
+              {"name": "Ra", "delay_s": null, "size": "short"}],
+    "flag": null, "first": "Argo", "counts": {"of": 2}, "more": {"x": 0.5}})"));
+}
+
+TEST_CASE("Its schema, from the same statement and no ship: objects are closed, what stands in `when` may be absent") {
+  const json schema = json::parse(kFleet.schema());
+  CHECK(schema["title"] == "fleet/1");
+  CHECK(schema["required"] == json::array({"schema", "tool", "ships", "flag", "first", "counts", "more"}));
   CHECK(schema["additionalProperties"] == false);
-  CHECK(schema["properties"]["n"] == json{{"type", "integer"}});
-  CHECK(schema["properties"]["maybe"]["anyOf"] == json::array({{{"type", "number"}}, {{"type", "null"}}}));
-  CHECK(schema["properties"]["l"]["items"]["enum"] == json::array({"a", "b"}));
   CHECK(schema["properties"]["tool"]["additionalProperties"] == false);
+  CHECK(schema["properties"]["schema"]["enum"] == json::array({"fleet/1"}));
+  const json ship = schema["properties"]["ships"]["items"];
+  CHECK(ship["required"] == json::array({"name", "delay_s", "size"}));
+  CHECK(ship["properties"]["delay_s"]["anyOf"] == json::array({{{"type", "number"}}, {{"type", "null"}}}));
+  CHECK(ship["properties"]["cargo_bytes"] == json{{"type", "integer"}});
+  CHECK(ship["properties"]["size"]["enum"] == json::array({"short", "long"}));
+  CHECK(schema["properties"]["flag"]["anyOf"][0]["required"] == json::array({"name"}));
+  CHECK(schema["properties"]["first"] == json{{"type", "string"}});
+  CHECK(schema["properties"]["counts"]["additionalProperties"] == json{{"type", "integer"}});
 }
 
 TEST_CASE("seconds in the result document are whole nanoseconds with nine decimals") {

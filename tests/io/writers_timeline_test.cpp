@@ -3,8 +3,9 @@
 
 #include <doctest/doctest.h>
 
-#include "io/format_quantity.hpp"
+#include "io/text/format_quantity.hpp"
 #include "io/writers/writers.hpp"
+#include "sim/summarize.hpp"
 #include "tests/support/small_answer.hpp"
 
 namespace pipewright {

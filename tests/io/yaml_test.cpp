@@ -1,4 +1,4 @@
-#include "io/yaml.hpp"
+#include "io/yaml/yaml.hpp"
 
 #include <doctest/doctest.h>
 
@@ -84,14 +84,14 @@ TEST_CASE("A list of a million entries is read, two million values are the limit
         std::string::npos);
 }
 
-TEST_CASE("What is no text is refused before it is parsed") {
+TEST_CASE("What is not text is refused before it is parsed") {
   CHECK(refusal(std::string("SQLite format 3\0\x10", 17)) ==
         "x.yaml: is an SQLite database, not YAML; rows of a sweep are shown by `pipewright sweep FILE`");
-  CHECK(refusal(std::string("a: 1\nb: \0x", 9)) == "x.yaml:2:4: byte 0x00 is no text; the file must be UTF-8 text");
+  CHECK(refusal(std::string("a: 1\nb: \0x", 9)) == "x.yaml:2:4: byte 0x00 is not text; the file must be UTF-8 text");
   CHECK(refusal("\x7f"
-                "ELF\x02") == "x.yaml:1:1: byte 0x7f is no text; the file must be UTF-8 text");
-  CHECK(refusal("a: \xff\xfe") == "x.yaml:1:4: byte 0xff is no text; the file must be UTF-8 text");
-  CHECK(refusal("a: \xc0\x80") == "x.yaml:1:4: byte 0xc0 is no text; the file must be UTF-8 text");
+                "ELF\x02") == "x.yaml:1:1: byte 0x7f is not text; the file must be UTF-8 text");
+  CHECK(refusal("a: \xff\xfe") == "x.yaml:1:4: byte 0xff is not text; the file must be UTF-8 text");
+  CHECK(refusal("a: \xc0\x80") == "x.yaml:1:4: byte 0xc0 is not text; the file must be UTF-8 text");
   CHECK(refusal("") == "x.yaml: is empty; see scenarios/quickstart.yaml");
   CHECK(refusal("# nothing\n") == "x.yaml: is empty; see scenarios/quickstart.yaml");
 }
@@ -146,7 +146,7 @@ TEST_CASE("A --set that cannot be understood says so with its own text") {
   CHECK(refused("=4") == "--set =4: has no value; write e.g. --set training.micro_batches=8");
   CHECK(refused("plan..x=4") == "--set plan..x=4: has an empty key; write e.g. --set training.micro_batches=8");
   CHECK(refused("plan.stages.x=4") == "--set plan.stages.x=4: plan.stages is \"2\", not a map that could hold \"x\"");
-  CHECK(refused("layers.2=4") == "--set layers.2=4: \"2\" is no item of a list of 2; write a number from 0 to 1");
+  CHECK(refused("layers.2=4") == "--set layers.2=4: \"2\" is not an item of a list of 2; write a number from 0 to 1");
   CHECK(
       refused("plan.stages=[1").starts_with("--set plan.stages=[1: a key must be plain text; quote it, or close the"));
 }

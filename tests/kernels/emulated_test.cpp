@@ -1,5 +1,4 @@
 // The kernels' own code, run by the CPU thread after thread, against the CPU backend's arithmetic in double.
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -7,13 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "kernels/dropout.hpp"
-#include "kernels/flash.hpp"
-#include "kernels/optimizers.hpp"
-#include "kernels/tables.hpp"
-#include "kernels/tiles.hpp"
-#include "kernels/values.hpp"
-#include "kernels/windows.hpp"
+#include "kernels/gpu_kernels.hpp"
 #include "tests/kernels/kernel_cases.hpp"
 #include "tests/kernels/kernel_runs.hpp"
 #include "tests/kernels/reference.hpp"
@@ -72,8 +65,7 @@ TEST_CASE("Every kernel computes what the CPU backend computes in double, and ha
   check_stored_as(&AnyKernel::in_fp32, {2, 7, 1000});
 }
 
-// On one other grid each: who computes what does not depend on how it is stored, but for pieces of 16 bytes, which a
-// block of another grid may begin beside.
+// On one other grid each: who computes what does not depend on how it is stored.
 TEST_CASE("Stored in bf16, every kernel is off by its roundings alone") {
   check_stored_as(&AnyKernel::in_bf16, {7});
 }
@@ -119,14 +111,15 @@ TEST_CASE("Products in tf32 are those of factors rounded to it, bit by bit") {
   CHECK(std::memcmp(tf32.arrays[2].data(), whole.arrays[2].data(), tf32.arrays[2].bytes()) != 0);
 }
 
-TEST_CASE("Sums fold by halves within a warp, then over the warps") {
+TEST_CASE("Sums fold a warp by halves") {
   // 1e8 and -1e8 cancel in lanes 0 and 16, which meet first; 1 in lane 1 would be lost if it met either of them alone.
-  std::array<float, kernel_test::kLanes> values{};
+  std::array<float, grid_kernels::kWarp> values{};
   values[0] = 1e8f, values[16] = -1e8f, values[1] = 1;
-  CHECK(grid_kernels::HostTeam<32>{}.sum([&](int t) { return values[static_cast<std::size_t>(t)]; }) == 1);
-  CHECK(grid_kernels::HostTeam<256>{}.sum([](int t) { return t; }) == 255 * 128);
-  CHECK(grid_kernels::HostTeam<256>{}.max([](int t) { return t == 200 ? 9 : -t; }) == 9);
-  CHECK(std::isnan(grid_kernels::HostTeam<32>{}.max([](int t) { return t == 5 ? std::nanf("") : 1.0f; })));
+  const grid_kernels::HostTeam team;
+  CHECK(team.sum([&](int t) { return values[static_cast<std::size_t>(t)]; }) == 1);
+  CHECK(team.sum([](int t) { return t; }) == 31 * 16);
+  CHECK(team.max([](int t) { return t == 20 ? 9 : -t; }) == 9);
+  CHECK(std::isnan(team.max([](int t) { return t == 5 ? std::nanf("") : 1.0f; })));
 }
 
 TEST_CASE("Softmax of huge logits stays finite, whichever thread holds the largest") {
@@ -139,28 +132,48 @@ TEST_CASE("Softmax of huge logits stays finite, whichever thread holds the large
     }
 }
 
+TEST_CASE("Gradients may be written over what they are of: dy of a softmax, the logits of a loss") {
+  const grid_kernels::HostGrid grid{1};
+  constexpr I n = 100;
+  std::vector<float> p(n), x(n), apart(n), losses(1), row_losses(1);
+  normal(grid, n, 1, 1.0f, p.data());
+  normal(grid, n, 2, 1.0f, x.data());
+  const auto at = [](std::vector<float>& values) { return static_cast<const float*>(values.data()); };
+  std::vector<float> dx = x;
+  softmax_input_gradient(grid, 1, n, at(p), at(x), apart.data());
+  softmax_input_gradient(grid, 1, n, at(p), at(dx), dx.data());
+  CHECK(dx == apart);
+  dx = x;
+  const I label = 40;
+  cross_entropy(grid, 1, 1, n, at(x), &label, 1.0f, losses.data(), apart.data(), row_losses.data());
+  const float loss = losses[0];
+  cross_entropy(grid, 1, 1, n, at(dx), &label, 1.0f, losses.data(), dx.data(), row_losses.data());
+  CHECK(dx == apart);
+  CHECK(losses[0] == loss);
+}
+
+TEST_CASE("A copy keeps the bits of what is no number") {
+  std::vector<Bf16> x(4), y(4, Bf16(0.0f));
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i].bits = std::array<std::uint16_t, 4>{0x7fc1, 0xffff, 0x7f81, 0x0001}[i];
+  copy_values(grid_kernels::HostGrid{1}, 4, static_cast<const Bf16*>(x.data()), y.data());
+  CHECK(std::memcmp(x.data(), y.data(), 8) == 0);
+}
+
 TEST_CASE("Random fills depend on seed and place alone, and have the moments they should") {
   constexpr std::int64_t n = 20000;
-  std::vector<float> one(n), other(n), normals(n);
-  uniform(grid_kernels::HostGrid{1}, n, 7, 2.0f, one.data());
-  uniform(grid_kernels::HostGrid{9}, n, 7, 2.0f, other.data());
+  std::vector<float> one(n), other(n);
+  normal(grid_kernels::HostGrid{1}, n, 7, 3.0f, one.data());
+  normal(grid_kernels::HostGrid{9}, n, 7, 3.0f, other.data());
   CHECK(one == other);
-  uniform(grid_kernels::HostGrid{1}, n, 8, 2.0f, other.data());
+  normal(grid_kernels::HostGrid{1}, n, 8, 3.0f, other.data());
   CHECK(one != other);
-  normal(grid_kernels::HostGrid{1}, n, 7, 3.0f, normals.data());
-  const auto mean = [](const std::vector<float>& values, double power) {
-    double total = 0;
-    for (const float value : values)
-      total += std::pow(static_cast<double>(value), power);
-    return total / n;
-  };
-  // Uniform in (-2, 2): variance 4/3; normal of deviation 3: 9. Bounds of five standard errors.
-  CHECK(std::abs(mean(one, 1)) < 5 * 2 / std::sqrt(3.0 * n));
-  CHECK(mean(one, 2) == doctest::Approx(4.0 / 3).epsilon(5 * std::sqrt(0.8 / n)));
-  CHECK(std::abs(mean(normals, 1)) < 5 * 3 / std::sqrt(1.0 * n));
-  CHECK(mean(normals, 2) == doctest::Approx(9).epsilon(5 * std::sqrt(2.0 / n)));
-  CHECK(*std::max_element(one.begin(), one.end()) < 2);
-  CHECK(*std::min_element(one.begin(), one.end()) > -2);
+  double sum = 0, squares = 0;
+  for (const float value : one)
+    sum += double{value}, squares += double{value} * double{value};
+  // Of deviation 3: variance 9. Bounds of five standard errors.
+  CHECK(std::abs(sum / n) < 5 * 3 / std::sqrt(1.0 * n));
+  CHECK(squares / n == doctest::Approx(9).epsilon(5 * std::sqrt(2.0 / n)));
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 #include <doctest/doctest.h>
 
 #include "kernels/cublas_lt.hpp"
-#include "kernels/dropout.hpp"
 #include "kernels/gpu_api.hpp"
 #include "kernels/gpu_graph.hpp"
 #include "kernels/gpu_kernels.hpp"
@@ -50,7 +49,7 @@ template <class T>
 class GpuRun {
  public:
   template <class Call>
-  GpuRun(const KernelCase& kernel, const Call& call, const gpu_kernels::Queue& queue)
+  GpuRun(const KernelCase& kernel, const Call& call, const grid_kernels::Queue& queue)
       : arrays(host_arrays<T, T>(kernel)), positions(static_cast<std::size_t>(kernel.positions)) {
     std::vector<GpuMemory> blocks;
     KernelArguments<T> arguments{&kernel, {}, nullptr, nullptr, nullptr};
@@ -84,10 +83,10 @@ void check_kernels_stored_as() {
   visit_kernels([&](const KernelCase& kernel, const auto& call) {
     CAPTURE(kernel.name);
     const HostRun<double, T> expected(kernel, call, reference::Reference{});
-    const GpuRun<T> one_block(kernel, call, gpu_kernels::Queue{whole.stream(0), 1});
+    const GpuRun<T> one_block(kernel, call, grid_kernels::Queue{whole.stream(0), 1});
     CHECK(largest_difference<T>(kernel, one_block, expected) < 1);
     for (const int blocks : {3, 8 * whole.sms(0)}) {
-      const GpuRun<T> other(kernel, call, gpu_kernels::Queue{whole.stream(0), blocks});
+      const GpuRun<T> other(kernel, call, grid_kernels::Queue{whole.stream(0), blocks});
       CHECK(same_bits(kernel, one_block, other));
     }
   });
@@ -103,57 +102,6 @@ TEST_CASE("Stored in fp16, every kernel is off by its roundings alone") {
   check_kernels_stored_as<Fp16>();
 }
 
-// A layer's products of factors that begin at a multiple of 16 bytes, or `off` values behind one.
-template <class T>
-struct LayerResults {
-  std::vector<T> y, dx;
-  std::vector<float> dw;
-  LayerResults(GpuStream stream, I rows, I in, I out, std::size_t off, int blocks)
-      : y(static_cast<std::size_t>(rows * out)),
-        dx(static_cast<std::size_t>(rows * in)),
-        dw(static_cast<std::size_t>(in * out), 0.5F) {
-    std::uint64_t seed = 1;
-    std::vector<GpuMemory> factors;
-    for (const I n : {rows * in, in * out, rows * out, out}) {
-      std::vector<T> values(off, T(0.0F));
-      ++seed;
-      for (I j = 0; j < n; ++j)
-        values.push_back(
-            T(2 * grid_kernels::unit_of(grid_kernels::random_bits(seed, static_cast<std::uint64_t>(j))) - 1));
-      factors.push_back(uploaded(stream, values));
-    }
-    const auto at = [&](std::size_t i) { return static_cast<const T*>(factors[i].data()) + off; };
-    const GpuMemory to_y = uploaded(stream, y), to_dx = uploaded(stream, dx), to_dw = uploaded(stream, dw);
-    const gpu_kernels::Queue queue{stream, blocks};
-    gpu_kernels::linear(queue, rows, in, out, at(0), at(1), at(3), static_cast<T*>(to_y.data()));
-    gpu_kernels::linear_input_gradient(queue, rows, in, out, at(2), at(1), static_cast<T*>(to_dx.data()));
-    gpu_kernels::linear_weight_gradient(queue, rows, in, out, at(0), at(2), static_cast<float*>(to_dw.data()),
-                                        static_cast<float*>(nullptr), static_cast<float*>(nullptr));
-    download(stream, to_y, y), download(stream, to_dx, dx), download(stream, to_dw, dw);
-  }
-  bool operator==(const LayerResults& other) const {
-    const auto same = [](const auto& a, const auto& b) {
-      return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(a[0])) == 0;
-    };
-    return same(y, other.y) && same(dx, other.dx) && same(dw, other.dw);
-  }
-};
-
-TEST_CASE("Products of pieces copied and of values loaded one by one have the same bits, on any grid") {
-  const VirtualDevices whole(0, 1, 1);
-  const auto check = [&]<class T>(T) {
-    const auto results = [&](std::size_t off, int blocks) {
-      return LayerResults<T>(whole.stream(0), 520, 264, 776, off, blocks);
-    };
-    const LayerResults<T> pieces = results(0, 8 * whole.sms(0));
-    CHECK(pieces == results(0, 1));
-    CHECK(pieces == results(1, 8 * whole.sms(0)));
-    CHECK(pieces == results(3, 5));
-  };
-  check(Bf16(0.0F));
-  check(Fp16(0.0F));
-}
-
 // Floats over the whole range, those near the ends of the formats among them.
 template <class T>
 void check_conversions() {
@@ -166,10 +114,10 @@ void check_conversions() {
   const auto n = static_cast<I>(floats.size());
   const GpuMemory from = uploaded(whole.stream(0), floats), to = uploaded(whole.stream(0), stored);
   const GpuMemory again = uploaded(whole.stream(0), back);
-  gpu_kernels::convert(gpu_kernels::Queue{whole.stream(0), 64}, n, static_cast<const float*>(from.data()),
-                       static_cast<T*>(to.data()));
-  gpu_kernels::convert(gpu_kernels::Queue{whole.stream(0), 64}, n, static_cast<const T*>(to.data()),
-                       static_cast<float*>(again.data()));
+  grid_kernels::convert(grid_kernels::Queue{whole.stream(0), 64}, n, static_cast<const float*>(from.data()),
+                        static_cast<T*>(to.data()));
+  grid_kernels::convert(grid_kernels::Queue{whole.stream(0), 64}, n, static_cast<const T*>(to.data()),
+                        static_cast<float*>(again.data()));
   download(whole.stream(0), to, stored);
   download(whole.stream(0), again, back);
   int differing = 0;
@@ -196,13 +144,11 @@ TEST_CASE("Kernels reach the last row of a tensor of more than 2^31 values" * do
   }
   const VirtualDevices whole(0, 1, 1);
   const GpuStream stream = whole.stream(0);
-  const gpu_kernels::Queue queue = gpu_kernels::queue_of(stream, whole.sms(0));
+  const grid_kernels::Queue queue = grid_kernels::queue_of(stream, whole.sms(0));
   std::vector<Bf16> values;
   for (I i = 0; i < f; ++i)
     values.push_back(Bf16(1 + grid_kernels::unit_of(grid_kernels::random_bits(1, static_cast<std::uint64_t>(i)))));
   const GpuMemory x(0, whole_tensor), y(0, whole_tensor), one = uploaded(stream, values), result(0, row);
-  const std::vector<float> no_statistics(static_cast<std::size_t>(2 * rows));
-  const GpuMemory statistics = uploaded(stream, no_statistics);
   gpu_zero(stream, x.data(), whole_tensor);
   const auto last = [](const GpuMemory& tensor) { return static_cast<Bf16*>(tensor.data()) + (n - f); };
   gpu_copy(stream, last(x), one.data(), row, GpuCopy::DeviceToDevice);
@@ -219,29 +165,10 @@ TEST_CASE("Kernels reach the last row of a tensor of more than 2^31 values" * do
     call(I{1}, static_cast<const Bf16*>(one.data()), static_cast<Bf16*>(result.data()));
     CHECK(bits_at(last(y)) == bits_at(result.data()));
   };
-  check("copy", [&](I r, const Bf16* from, Bf16* to) { gpu_kernels::copy_values(queue, r * f, from, to); });
+  check("copy", [&](I r, const Bf16* from, Bf16* to) { grid_kernels::copy_values(queue, r * f, from, to); });
   check("gelu",
-        [&](I r, const Bf16* from, Bf16* to) { gpu_kernels::activation(queue, GpuFunction::Gelu, r * f, from, to); });
-  check("softmax", [&](I r, const Bf16* from, Bf16* to) { gpu_kernels::softmax(queue, r, f, from, to); });
-  check("layer norm", [&](I r, const Bf16* from, Bf16* to) {
-    gpu_kernels::layer_norm(queue, r, f, from, static_cast<const Bf16*>(nullptr), static_cast<const Bf16*>(nullptr), to,
-                            static_cast<float*>(statistics.data()));
-  });
-  // Dropout's mask is that of the number: the host draws it.
-  const DropoutMask mask = {0.5, 3, 4};
-  gpu_kernels::dropout(queue, mask, n, static_cast<const Bf16*>(x.data()), static_cast<Bf16*>(y.data()));
-  const auto got = bits_at(last(y));
-  const auto word = [](std::uint64_t bits, int shift) { return static_cast<std::uint32_t>(bits >> shift); };
-  int wrong = 0;
-  for (I i = 0; i < f; ++i) {
-    const auto draw = static_cast<std::uint64_t>(n - f + i) / 4;
-    const grid_kernels::Words4 random =
-        grid_kernels::philox({{word(draw, 0), word(draw, 32), word(mask.place, 0), word(mask.place, 32)}}, mask.seed);
-    const auto at = static_cast<std::size_t>(i);
-    const Bf16 right = random.word[i % 4] < mask.below() ? Bf16(0.0f) : Bf16(values[at] * 2);
-    wrong += got[at] == right.bits ? 0 : 1;
-  }
-  CHECK(wrong == 0);
+        [&](I r, const Bf16* from, Bf16* to) { grid_kernels::activation(queue, GpuFunction::Gelu, r * f, from, to); });
+  check("softmax", [&](I r, const Bf16* from, Bf16* to) { grid_kernels::softmax(queue, r, f, from, to); });
 }
 
 // The SMs that blocks of a stream run on.
@@ -271,13 +198,13 @@ TEST_CASE("Virtual devices are disjoint sets of SMs, none larger than it says") 
 TEST_CASE("A graph does what was recorded, as often as it is launched, on the SMs of the stream that recorded it") {
   const VirtualDevices devices(0, 2, 1);
   const GpuStream stream = devices.stream(0);
-  const gpu_kernels::Queue queue = gpu_kernels::queue_of(stream, devices.sms(0));
+  const grid_kernels::Queue queue = grid_kernels::queue_of(stream, devices.sms(0));
   constexpr I n = 10'000;
   std::vector<float> values(n, 1.0F);
   const GpuMemory one = uploaded(stream, values), sum = uploaded(stream, values);
   const auto add_one = [&] {
     float* const to = static_cast<float*>(sum.data());
-    gpu_kernels::add(queue, n, static_cast<const float*>(one.data()), static_cast<const float*>(to), to);
+    grid_kernels::add(queue, n, static_cast<const float*>(one.data()), static_cast<const float*>(to), to);
   };
   add_one();  // 2
   gpu_finish(stream);
@@ -419,7 +346,7 @@ void check_library_stored_as(GpuPrecision precision) {
     KernelCase twice = kernel;
     twice.roundings = 2;  // the product, and with the bias
     const HostRun<double, T> expected(twice, call, reference::Reference{});
-    const GpuRun<T> by_library(twice, call, gpu_kernels::Queue{whole.stream(0), 8 * whole.sms(0), false, &library});
+    const GpuRun<T> by_library(twice, call, grid_kernels::Queue{whole.stream(0), 8 * whole.sms(0), false, &library});
     CHECK(largest_difference<T>(twice, by_library, expected) < 1);
   });
 }
@@ -439,16 +366,16 @@ TEST_CASE("An all-reduce around virtual devices sums in the ring's order") {
     std::vector<std::vector<float>> before(count, std::vector<float>(n));
     std::vector<GpuMemory> blocks;
     std::vector<float*> buffers;
-    std::vector<gpu_kernels::Queue> queues;
+    std::vector<grid_kernels::Queue> queues;
     for (std::size_t m = 0; m < count; ++m) {
       for (std::size_t i = 0; i < n; ++i)
         before[m][i] = 2 * grid_kernels::unit_of(grid_kernels::random_bits(m + 1, i)) - 1;
       const auto group = static_cast<int>(m);
-      queues.push_back(gpu_kernels::queue_of(devices.stream(group), devices.sms(group)));
+      queues.push_back(grid_kernels::queue_of(devices.stream(group), devices.sms(group)));
       blocks.push_back(uploaded(devices.stream(group), before[m]));
       buffers.push_back(static_cast<float*>(blocks.back().data()));
     }
-    gpu_kernels::ring_all_reduce(0, queues, buffers, static_cast<I>(n));
+    grid_kernels::ring_all_reduce(0, queues, buffers, static_cast<I>(n));
     for (std::size_t m = 0; m < count; ++m) {
       std::vector<float> got(n);
       download(devices.stream(static_cast<int>(m)), blocks[m], got);

@@ -1,7 +1,7 @@
-// One table of kernels and arguments for all who run them: the CPU's reference, the emulated grid, a GPU.
+// One table of kernels and arguments for all who run them: the CPU's reference, the grid of the host, a GPU.
 //
 // visit(KernelCase, call): call(machine, arguments) calls the kernel by its name; what `machine` is decides whose.
-// Shapes are chosen to end within blocks, warps, chunks and tiles, and beyond one of them.
+// Shapes are chosen to end within blocks, warps and chunks, and beyond one of them.
 #pragma once
 
 #include <array>
@@ -68,7 +68,6 @@ inline std::vector<I> some_numbers(I count, I limit) {
 template <class Visit>
 void visit_rows(const Visit& visit) {
   using enum Role;
-  // Longer than a warp's rows, and than what a block keeps; whole pieces of 16 bytes, and not.
   for (const auto& [rows, features] :
        {std::pair<I, I>{5, 33}, {70, 100}, {3, 2500}, {9, 1024}, {3, 4096}, {2, 16400}}) {
     const I r = rows, f = features, n = rows * features, w = grid_kernels::columns_workspace(r, f);
@@ -106,9 +105,6 @@ void visit_rows(const Visit& visit) {
     visit({named("global_average_pool"), {{In, n}, {Out, r}}},
           [=](const auto& k, const auto& a) { global_average_pool(k, r, f, a[0], a[1]); });
   }
-  for (const I n : {I{1}, I{4096}, I{10001}})
-    visit({"sum of " + std::to_string(n), {{In, n}, wide(Out, 1), wide(Scratch, n / 4096 + 1)}},
-          [=](const auto& k, const auto& a) { sum(k, n, a[0], a.f(1), a.f(2)); });
 }
 
 template <class Visit>
@@ -119,15 +115,11 @@ void visit_values(const Visit& visit) {
     using F = typename std::decay_t<decltype(a)>::F;
     fill(k, n, F(0.5), a[0]);
   });
-  visit({"uniform", {{Out, n}}}, [=](const auto& k, const auto& a) {
-    using F = typename std::decay_t<decltype(a)>::F;
-    uniform(k, n, std::uint64_t{7}, F(1), a[0]);
-  });
   visit({"normal", {{Out, n}}}, [=](const auto& k, const auto& a) {
     using F = typename std::decay_t<decltype(a)>::F;
     normal(k, n, std::uint64_t{7}, F(0.25), a[0]);
   });
-  for (const I size : {n, n - 1})  // whole 16-byte pieces, and not
+  for (const I size : {n, n - 1})
     visit({"copy of " + std::to_string(size), {{In, size}, {Out, size}}},
           [=](const auto& k, const auto& a) { copy_values(k, size, a[0], a[1]); });
   visit({"sum_of_terms", {{In, n}, {InOut, n}, {In, n}}}, [=](const auto& k, const auto& a) {
@@ -143,12 +135,8 @@ void visit_values(const Visit& visit) {
         [=](const auto& k, const auto& a) { convert(k, n, a.f(0), a[1]); });
   visit({"convert, to compute", {{In, n}, wide(Out, n)}},
         [=](const auto& k, const auto& a) { convert(k, n, a[0], a.f(1)); });
-  visit({"triad", {{In, n}, {In, n}, {Out, n}}}, [=](const auto& k, const auto& a) {
-    using F = typename std::decay_t<decltype(a)>::F;
-    triad(k, n, a[0], a[1], F(3), a[2]);
-  });
   constexpr DropoutMask mask = {0.3, 0x0123456789abcdef, 0xfedcba9876543210};
-  for (const I size : {n, n - 1})  // whole 16-byte pieces, and not
+  for (const I size : {n, n - 1})  // whole draws, and not
     visit({"dropout of " + std::to_string(size), {{In, size}, {Out, size}}},
           [=](const auto& k, const auto& a) { dropout(k, mask, size, a[0], a[1]); });
   visit({"dropout beside a piece's begin, in place", {{InOut, n}}},
@@ -177,8 +165,6 @@ void visit_values(const Visit& visit) {
   }
   visit({"transpose", {{In, 3 * m}, {Out, 3 * m}}},
         [=](const auto& k, const auto& a) { transpose(k, I{3}, r, f, a[0], a[1]); });
-  visit({"transpose_heads", {{In, 2 * 5 * 3 * 8}, {Out, 2 * 5 * 3 * 8}}},
-        [=](const auto& k, const auto& a) { transpose_heads(k, I{2}, I{5}, I{3}, I{8}, a[0], a[1]); });
   visit({"copy_rows", {{In, m}, {InOut, r * 200}}},
         [=](const auto& k, const auto& a) { copy_rows(k, r, I{100}, a[0] + 3, f, a[1] + 7, I{180}); });
 }
@@ -198,10 +184,6 @@ void visit_tables(const Visit& visit) {
            rows},
           [=](const auto& k, const auto& a) { embedding_weight_gradient(k, rows, f, a.index, a[0], a.f(1), a.order); });
   }
-  visit({"learned_table", {{In, 3 * 500}, {In, 500}, {Out, 3 * 500}}},
-        [=](const auto& k, const auto& a) { learned_table(k, I{3}, I{500}, a[0], a[1], a[2]); });
-  visit({"learned_table_weight_gradient", {{In, 70 * 50}, wide(InOut, 50), wide(Scratch, 2 * 50)}},
-        [=](const auto& k, const auto& a) { learned_table_weight_gradient(k, I{70}, I{50}, a[0], a.f(1), a.f(2)); });
 }
 
 template <class Visit>
@@ -233,16 +215,9 @@ void visit_windows(const Visit& visit) {
 template <class Visit>
 void visit_linear(const Visit& visit) {
   using enum Role;
-  // Sizes that are no multiples of 8, those that are and end within a tile or a step along k, whole tiles, one of 8 and
-  // another not, more columns than a wide tile has, and more tiles down than a band has.
-  for (const auto& [r, i, o] : {std::array<I, 3>{5, 3, 7},
-                                {130, 50, 140},
-                                {1, 8, 8},
-                                {136, 104, 200},
-                                {128, 128, 256},
-                                {40, 72, 21},
-                                {9, 200, 504},
-                                {2100, 24, 40}}) {
+  // Sizes that a library takes and such that it may not take; a long sum.
+  for (const auto& [r, i, o] :
+       {std::array<I, 3>{5, 3, 7}, {130, 50, 140}, {1, 8, 8}, {40, 72, 21}, {64, 128, 256}, {2100, 24, 40}}) {
     const I rows = r, in = i, out = o;
     const std::string name = " " + std::to_string(r) + " x " + std::to_string(i) + " x " + std::to_string(o);
     visit({"linear" + name, {{In, rows * in}, {In, out * in}, {In, out}, {Out, rows * out}}, {}, 0, 0, 1, in},
@@ -286,8 +261,7 @@ void visit_products(const Visit& visit) {
     visit({"conv2d_weight_gradient" + name, {{In, in}, {In, out}, wide(InOut, w), wide(InOut, s.channels_out)}},
           [=](const auto& k, const auto& a) { conv2d_weight_gradient(k, s, samples, a[0], a[1], a.f(2), a.f(3)); });
   }
-  // As many key heads as heads, side by side in one tensor; fewer key heads, causal, more keys than queries; rows of
-  // scores that are whole pieces of 16 bytes, of a warp and of a block.
+  // As many key heads as heads, side by side in one tensor; fewer key heads, causal, more keys than queries; long rows.
   for (const GpuAttentionShape& s :
        {GpuAttentionShape{2, 2, 4, 4, 9, 9, false, 24, 24, 24}, GpuAttentionShape{4, 2, 6, 5, 7, 11, true, 24, 12, 10},
         GpuAttentionShape{2, 2, 4, 4, 16, 16, true, 24, 24, 24},
@@ -322,7 +296,7 @@ void visit_products(const Visit& visit) {
   }
 }
 
-// Beyond a tile of queries and keys, heads as wide as they may be, keys that several heads share.
+// Heads as wide as they may be, keys that several heads share.
 template <class Visit>
 void visit_flash(const Visit& visit) {
   using enum Role;

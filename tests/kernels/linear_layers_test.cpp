@@ -1,17 +1,12 @@
-// Linear layers with a library that has algorithms for some shapes only: a made-up one, which the CPU computes. Its
-// values are small whole numbers, so that sums are exact in any order.
-#include "kernels/linear_layers.hpp"
-
-#include <map>
-#include <tuple>
+// Linear layers with a library that has algorithms for some shapes only: a fake one, which the CPU computes. Its values
+// are small whole numbers, so that sums are exact in any order.
+#include <string_view>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "kernels/columns.hpp"
 #include "kernels/library_products.hpp"
-#include "kernels/tiles.hpp"
-#include "kernels/values.hpp"
+#include "kernels/products.hpp"
 
 using namespace pipewright;
 
@@ -54,34 +49,17 @@ class SomeProducts {
   MatmulShape s_;
 };
 
-struct Queue {
-  grid_kernels::HostGrid grid{3};
-  GpuStream stream = nullptr;
+int plain_products = 0;
+
+struct Queue : grid_kernels::HostGrid {
   ProductsOf<SomeProducts>* library = nullptr;
-};
-
-int own_products = 0;
-
-struct Own {
-  static void linear(const Queue& q, I rows, I in, I out, const float* x, const float* w, const float* bias, float* y) {
-    ++own_products;
-    grid_kernels::linear(q.grid, rows, in, out, x, w, bias, y);
+  bool multiply(const MatmulShape& shape, const void* a, const void* b, void* c, bool add) const {
+    return library != nullptr && library->multiply(nullptr, shape, a, b, c, add);
   }
-  static void linear_input_gradient(const Queue& q, I rows, I in, I out, const float* dy, const float* w, float* dx) {
-    ++own_products;
-    grid_kernels::linear_input_gradient(q.grid, rows, in, out, dy, w, dx);
-  }
-  static void linear_weight_gradient(const Queue& q, I rows, I in, I out, const float* x, const float* dy, float* dw) {
-    ++own_products;
-    float* const none = nullptr;
-    grid_kernels::linear_weight_gradient(q.grid, rows, in, out, x, dy, dw, none, none);
-  }
-  static void add_bias(const Queue& q, I rows, I out, const float* bias, float* y) {
-    const float *const values = y, *const residual = nullptr;
-    grid_kernels::add_bias(q.grid, rows, out, values, bias, residual, y);
-  }
-  static void bias_gradient(const Queue& q, I rows, I out, const float* dy, float* db, float* workspace) {
-    grid_kernels::bias_gradient(q.grid, rows, out, dy, db, workspace);
+  template <class Body>
+  void values(const char* name, I n, const Body& body) const {
+    plain_products += std::string_view(name).starts_with("linear");
+    HostGrid::values(name, n, body);
   }
 };
 
@@ -105,10 +83,9 @@ Results passes(const Queue& queue, I rows, I in, I out) {
   Results r{zeros(rows * out), zeros(rows * in), std::vector<float>(static_cast<std::size_t>(out * in), 1.0F),
             std::vector<float>(static_cast<std::size_t>(out), 1.0F)};
   auto workspace = zeros(grid_kernels::columns_workspace(rows, out));
-  linear_layers::forward<Own>(queue, rows, in, out, x.data(), w.data(), bias.data(), r.y.data());
-  linear_layers::input_gradient<Own>(queue, rows, in, out, dy.data(), w.data(), r.dx.data());
-  linear_layers::weight_gradient<Own>(queue, rows, in, out, x.data(), dy.data(), r.dw.data(), r.db.data(),
-                                      workspace.data());
+  linear(queue, rows, in, out, x.data(), w.data(), bias.data(), r.y.data());
+  linear_input_gradient(queue, rows, in, out, dy.data(), w.data(), r.dx.data());
+  linear_weight_gradient(queue, rows, in, out, x.data(), dy.data(), r.dw.data(), r.db.data(), workspace.data());
   return r;
 }
 
@@ -127,13 +104,13 @@ TEST_CASE("A linear layer is what it is whether the library has an algorithm for
     ProductsOf<SomeProducts> library(GpuPrecision::Fp32, 132);
     Queue with, without;
     with.library = &library;
-    asked = {}, own_products = 0;
+    asked = {}, plain_products = 0;
     const Results mixed = passes(with, rows, in, out);
     CHECK(asked.launched == by_library);
-    CHECK(own_products == 3 - by_library);
-    own_products = 0;
+    CHECK(plain_products == 3 - by_library);
+    plain_products = 0;
     CHECK(mixed == passes(without, rows, in, out));
-    CHECK(own_products == 3);
+    CHECK(plain_products == 3);
   }
 }
 
@@ -154,13 +131,13 @@ TEST_CASE("The library tells the algorithm of the product that it was asked for 
   CHECK_FALSE(library.last_algorithm().has_value());
   const std::vector<float> a(64), b(64);
   std::vector<float> c(64);
-  CHECK(library.multiply(nullptr, {4, 8, 2}, a.data(), b.data(), c.data()));
+  CHECK(library.multiply(nullptr, {4, 8, 2}, a.data(), b.data(), c.data(), false));
   REQUIRE(library.last_algorithm().has_value());
   CHECK(library.last_algorithm()->waves == 4.0 / 132);
   CHECK(library.last_algorithm()->tile_rows == 2);
   CHECK(library.last_algorithm()->tile_columns == 4);
   CHECK(library.last_algorithm()->split_k == 1);
-  CHECK_FALSE(library.multiply(nullptr, {3, 8, 2}, a.data(), b.data(), c.data()));
+  CHECK_FALSE(library.multiply(nullptr, {3, 8, 2}, a.data(), b.data(), c.data(), false));
   CHECK_FALSE(library.last_algorithm().has_value());
 }
 
@@ -170,8 +147,8 @@ TEST_CASE("A product that is stored as its factors are is another one than the s
   const MatmulShape shape{2, 2, 2};
   const std::vector<float> a = {1, 2, 3, 4}, b = {1, 0, 0, 1};
   std::vector<float> c(4);
-  CHECK(library.multiply(nullptr, shape, a.data(), b.data(), c.data()));
-  CHECK(library.add_product(nullptr, shape, a.data(), b.data(), c.data()));
+  CHECK(library.multiply(nullptr, shape, a.data(), b.data(), c.data(), false));
+  CHECK(library.multiply(nullptr, shape, a.data(), b.data(), c.data(), true));
   CHECK(asked.chosen == 2);
   CHECK(c == std::vector<float>{2, 4, 6, 8});
 }

@@ -52,7 +52,6 @@ PIPEWRIGHT_SAME(multiply)
 PIPEWRIGHT_SAME(transpose)
 PIPEWRIGHT_SAME(copy_rows)
 PIPEWRIGHT_SAME(embedding)
-PIPEWRIGHT_SAME(learned_table)
 PIPEWRIGHT_SAME(global_average_pool)
 PIPEWRIGHT_SAME(global_average_pool_input_gradient)
 PIPEWRIGHT_SAME(linear)
@@ -67,10 +66,6 @@ inline double unit(std::uint64_t seed, std::uint64_t number) {
   z = (z ^ z >> 27) * 0x94d049bb133111ebU;
   z ^= z >> 31;
   return (static_cast<double>(z >> 41) + 0.5) / 8388608;
-}
-inline void uniform(const Reference&, I n, std::uint64_t seed, D bound, D* y) {
-  for (I i = 0; i < n; ++i)
-    y[i] = bound * (2 * unit(seed, static_cast<std::uint64_t>(i)) - 1);
 }
 inline void normal(const Reference&, I n, std::uint64_t seed, D deviation, D* y) {
   constexpr D kTurn = 6.283185307179586;
@@ -115,9 +110,6 @@ inline void dropout(Reference, const DropoutMask& mask, I n, const D* x, D* y) {
 }
 inline void embedding_weight_gradient(Reference, I rows, I features, const I* index, const D* dy, D* d_table, I*) {
   cpu::embedding_weight_gradient(rows, features, index, dy, d_table);
-}
-inline void learned_table_weight_gradient(Reference, I samples, I values, const D* dy, D* d_table, D*) {
-  cpu::learned_table_weight_gradient(samples, values, dy, d_table);
 }
 inline void linear_weight_gradient(Reference, I rows, I in, I out, const D* x, const D* dy, D* dw, D* db, D*) {
   cpu::linear_weight_gradient(rows, in, out, x, dy, dw, db);
@@ -182,10 +174,6 @@ inline void copy_values(Reference, I n, const D* x, D* y) {
 inline void convert(Reference, I n, const D* x, D* y) {
   copy_values(Reference{}, n, x, y);
 }
-inline void triad(Reference, I n, const D* a, const D* b, D factor, D* y) {
-  for (I i = 0; i < n; ++i)
-    y[i] = a[i] + factor * b[i];
-}
 inline void sum_of_terms(Reference, I n, const D* const* terms, int count, D* y) {
   for (I i = 0; i < n; ++i) {
     D sum = 0;
@@ -208,17 +196,4 @@ inline void bias_gradient(Reference, I rows, I features, const D* dy, D* db, D*)
     for (I j = 0; j < features; ++j)
       db[j] += dy[r * features + j];
 }
-inline void transpose_heads(Reference, I samples, I tokens, I heads, I size, const D* x, D* y) {
-  for (I s = 0; s < samples; ++s)
-    for (I token = 0; token < tokens; ++token)
-      for (I head = 0; head < heads; ++head)
-        for (I i = 0; i < size; ++i)
-          y[((s * heads + head) * tokens + token) * size + i] = x[((s * tokens + token) * heads + head) * size + i];
-}
-inline void sum(Reference, I n, const D* x, D* total, D*) {
-  *total = 0;
-  for (I i = 0; i < n; ++i)
-    *total += x[i];
-}
-
 }  // namespace pipewright::reference

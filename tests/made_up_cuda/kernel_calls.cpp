@@ -12,14 +12,9 @@ using namespace pipewright::made_up_cuda;
 
 namespace {
 
-struct Kernel {
-  std::string name;
-  std::size_t shared = 48 << 10;  // bytes of shared memory that a launch may ask for
-};
-
-// Filled before main(), by constructors of other files.
-std::map<const void*, Kernel>& kernels() {
-  static auto* const all = new std::map<const void*, Kernel>;
+// Names. Filled before main(), by constructors of other files.
+std::map<const void*, std::string>& kernels() {
+  static auto* const all = new std::map<const void*, std::string>;
   return *all;
 }
 
@@ -76,13 +71,13 @@ Item work_of(const std::string& name, void** arguments, const Grid& grid, const 
   return item;
 }
 
-cudaError_t fault_of(const Kernel& kernel, const Grid& grid) {
+cudaError_t fault_of(const Grid& grid) {
   const dim3 &b = grid.blocks, &t = grid.threads;
   constexpr unsigned kMostOther = 65535, kMostThreads = 1024;
   if (b.x == 0 || b.y == 0 || b.z == 0 || t.x == 0 || t.y == 0 || t.z == 0) return cudaErrorInvalidConfiguration;
   if (b.x > INT32_MAX || b.y > kMostOther || b.z > kMostOther) return cudaErrorInvalidConfiguration;
   if (t.x * t.y * t.z > kMostThreads) return cudaErrorInvalidConfiguration;
-  return grid.shared > kernel.shared ? cudaErrorInvalidValue : cudaSuccess;
+  return grid.shared > 48 << 10 ? cudaErrorInvalidValue : cudaSuccess;
 }
 
 // Machine code for an architecture runs on the later ones of its generation, the portable form of the last one of
@@ -105,9 +100,9 @@ cudaError_t launch(const void* function, const Grid& grid, void** arguments) {
     Stream* const stream = stream_of("cudaLaunchKernel", grid.stream);
     if (kernel == kernels().end()) return cudaErrorInvalidDeviceFunction;
     if (stream == nullptr || stream->device != this_thread().device) return cudaErrorInvalidResourceHandle;
-    if (const cudaError_t fault = fault_of(kernel->second, grid); fault != cudaSuccess) return fault;
+    if (const cudaError_t fault = fault_of(grid); fault != cudaSuccess) return fault;
     Cuda& all = cuda();
-    Item item = work_of(kernel->second.name, arguments, grid, *stream);
+    Item item = work_of(kernel->second, arguments, grid, *stream);
     const Failure& fail = all.machine.fail;
     if (all.ledger.count("kernel") == fail.nth && fail.function == "kernel")
       item.effect = [&all, device = stream->device, error = static_cast<cudaError_t>(fail.error)] {
@@ -132,17 +127,6 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
   });
 }
 
-cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value) {
-  return call("cudaFuncSetAttribute", [&](Lock&) {
-    constexpr int kMost = 227 << 10;  // of an SM of architecture 9.0
-    const auto kernel = kernels().find(function);
-    if (kernel == kernels().end()) return cudaErrorInvalidDeviceFunction;
-    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value > kMost) return cudaErrorInvalidValue;
-    kernel->second.shared = static_cast<std::size_t>(value);
-    return cudaSuccess;
-  });
-}
-
 void** __cudaRegisterFatBinary(void*) {
   static void* handle = nullptr;
   return &handle;
@@ -151,7 +135,7 @@ void __cudaRegisterFatBinaryEnd(void**) {}
 void __cudaUnregisterFatBinary(void**) {}
 void __cudaRegisterFunction(void**, const char* host, char*, const char* name, int, uint3*, uint3*, dim3*, dim3*,
                             int*) {
-  kernels()[host] = {name};
+  kernels()[host] = name;
 }
 
 unsigned __cudaPushCallConfiguration(dim3 blocks, dim3 threads, std::size_t shared, CUstream_st* stream) {

@@ -58,7 +58,7 @@ bool Ledger::free_block(const char* call, void* address, Place place) {
   const auto found = blocks_.find(number(address));
   if (found == blocks_.end() || found->second.place != place) {
     note(std::string(call) + " of " + hexadecimal(address) +
-         (freed_.contains(number(address)) ? ", which was freed before" : ", which is no block of its own"));
+         (freed_.contains(number(address)) ? ", which was freed before" : ", which is not a block of its own"));
     return false;
   }
   if (place == Place::Device) bytes_[found->second.device] -= handed_out(found->second.bytes);

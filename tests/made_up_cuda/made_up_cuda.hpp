@@ -11,9 +11,8 @@
 //   gone, copies beyond a block, a call inside a recording that may not be there, too little memory, a failure of any
 //   call when its turn comes, a kernel that fails while it runs (every later call of that GPU then fails, too);
 // - where `events` says so, streams of SM groups that take events of their own context only;
-// - what a driver would not notice is written down as misuse: a second free, a copy whose ends overlap, two copies at
-// once
-//   of which one writes what the other touches, a stream or event that outlives its SM group, a context left pushed.
+// - what a driver would not notice is written down as misuse: a second free, a copy whose ends overlap, a stream or event
+//   that outlives its SM group, a context left pushed.
 //
 // It cannot show: what a kernel computes (only the probes of kernels/probes.hpp do anything; the kernels' arithmetic is
 // tested by tests/kernels), so memory keeps what copies, zeros and its beginning made of it; what a kernel reads or
@@ -44,7 +43,7 @@ struct Cuda {
   Machine machine = machine_of_environment();
   std::mutex mutex;
   Ledger ledger;
-  Streams streams{ledger};
+  Streams streams;
   cudaError_t broken[kMostGpus] = {};  // what a kernel of a GPU failed with: its calls fail from then on
 };
 Cuda& cuda();

@@ -35,21 +35,15 @@ void wait_for_device(int device, Lock& lock) {
     if (cuda().streams.has(stream)) wait_for(*stream, lock);
 }
 
-Range range(const void* address, std::int64_t bytes, bool written) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(address);
-  return {begin, begin + static_cast<std::uintptr_t>(bytes), written};
-}
-
 bool overlap(const void* a, const void* b, std::int64_t bytes) {
-  const Range one = range(a, bytes, false), other = range(b, bytes, false);
-  return bytes > 0 && one.begin < other.end && other.begin < one.end;
+  const auto one = reinterpret_cast<std::intptr_t>(a), other = reinterpret_cast<std::intptr_t>(b);
+  return one < other + bytes && other < one + bytes;
 }
 
 // Asks for the copy; the ends have been looked at.
 void ask_copy(Stream& stream, void* to, const void* from, std::int64_t bytes, std::int64_t per_ns) {
   Item item;
   item.takes = kStart + bytes / per_ns;
-  item.ranges = {range(from, bytes, false), range(to, bytes, true)};
   const auto size = static_cast<std::size_t>(bytes);
   if (bytes <= cuda().machine.copy_up_to) item.effect = [to, from, size] { std::memcpy(to, from, size); };
   ask(stream, std::move(item));
@@ -163,7 +157,6 @@ cudaError_t cudaMemsetAsync(void* block, int value, std::size_t count, cudaStrea
     if (!cuda().ledger.inside(kName, block, bytes)) return cudaErrorInvalidValue;
     Item item;
     item.takes = kStart + bytes / kZero;
-    item.ranges = {range(block, bytes, true)};
     if (bytes <= cuda().machine.copy_up_to) item.effect = [block, value, count] { std::memset(block, value, count); };
     return ask(*stream, std::move(item)), cudaSuccess;
   });

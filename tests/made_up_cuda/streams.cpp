@@ -68,24 +68,9 @@ void Streams::end(Stream& stream, std::int64_t at) {
   const Item item = std::move(stream.items.front());
   stream.items.pop_front();
   ++stream.done;
-  if (!item.ranges.empty()) check_beside(stream, std::max(stream.free_at, item.asked), at, item);
   stream.free_at = at;
   if (item.reached != nullptr) item.reached->passed = true, item.reached->at = at;
   if (item.effect) item.effect();
-}
-
-// Two copies whose times overlap are in no order that the program asked for.
-void Streams::check_beside(const Stream& stream, std::int64_t start, std::int64_t end, const Item& item) {
-  constexpr std::size_t kKept = 256;
-  for (const Copy& copy : copies_) {
-    if (copy.stream == &stream || copy.end <= start || end <= copy.start) continue;
-    for (const Range& a : item.ranges)
-      for (const Range& b : copy.ranges)
-        if ((a.written || b.written) && a.begin < b.end && b.begin < a.end)
-          ledger_.note("two copies at once, of which one writes what the other touches");
-  }
-  copies_.push_back({&stream, start, end, item.ranges});
-  if (copies_.size() > kKept) copies_.pop_front();
 }
 
 void Streams::clear(int device) {

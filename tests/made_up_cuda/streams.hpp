@@ -8,8 +8,6 @@
 #include <optional>
 #include <vector>
 
-#include "tests/made_up_cuda/ledger.hpp"
-
 namespace pipewright::made_up_cuda {
 
 // A record of an event: where the stream was then.
@@ -24,15 +22,9 @@ struct Event {
   std::shared_ptr<Moment> moment;  // of its last record; null: none yet
 };
 
-struct Range {
-  std::uintptr_t begin = 0, end = 0;
-  bool written = false;
-};
-
 struct Item {
   std::int64_t takes = 0;                 // ns, from when it was asked for and its turn comes
   std::function<void()> effect = {};      // at its end
-  std::vector<Range> ranges = {};         // what a copy reads and writes while it lasts
   std::shared_ptr<Moment> reached = {};   // passes here
   std::shared_ptr<Moment> awaited = {};   // goes on once this has passed
   volatile std::int32_t* gate = nullptr;  // {open, gave up}: goes on once it is open, or after 10 s
@@ -56,7 +48,6 @@ struct Stream {
 
 class Streams {
  public:
-  explicit Streams(Ledger& ledger) : ledger_(ledger) {}
   Stream* add();
   // It goes when it has done what was asked of it.
   void drop(Stream* stream);
@@ -71,17 +62,9 @@ class Streams {
 
  private:
   void end(Stream& stream, std::int64_t at);
-  void check_beside(const Stream& stream, std::int64_t start, std::int64_t end, const Item& item);
 
-  struct Copy {
-    const Stream* stream = nullptr;
-    std::int64_t start = 0, end = 0;
-    std::vector<Range> ranges;
-  };
-  Ledger& ledger_;
   std::vector<std::unique_ptr<Stream>> streams_;
   std::vector<const Stream*> dropped_;
-  std::deque<Copy> copies_;  // of late
 };
 
 }  // namespace pipewright::made_up_cuda

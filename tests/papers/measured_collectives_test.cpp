@@ -16,7 +16,7 @@
 #include <doctest/doctest.h>
 
 #include "core/cluster/collective_curves.hpp"
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
 #include "tests/support/run_program.hpp"
 
 using namespace pipewright;

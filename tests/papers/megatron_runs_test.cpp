@@ -11,8 +11,8 @@
 
 #include <doctest/doctest.h>
 
-#include "io/read_runs.hpp"
-#include "io/scenario_file.hpp"
+#include "io/read/read_runs.hpp"
+#include "io/read/scenario_file.hpp"
 #include "planner/measured.hpp"
 #include "tests/support/run_program.hpp"
 

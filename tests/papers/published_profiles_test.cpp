@@ -14,7 +14,7 @@
 
 #include "core/cost/cost_model.hpp"
 #include "io/import/pipedream.hpp"
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
 #include "planner/cells.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/graph_cut.hpp"

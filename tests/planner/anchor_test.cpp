@@ -7,8 +7,8 @@
 #include <doctest/doctest.h>
 
 #include "core/cost/framework_memory.hpp"
-#include "core/plan/memory_anchor.hpp"
-#include "io/read_scenario.hpp"
+#include "core/question/memory_anchor.hpp"
+#include "io/read/read_scenario.hpp"
 #include "planner/answer.hpp"
 #include "planner/figures.hpp"
 #include "planner/find_plan.hpp"

@@ -8,8 +8,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "core/cost/profile.hpp"
 #include "core/model/layer_builder.hpp"
+#include "core/question/profile.hpp"
 #include "planner/answer.hpp"
 #include "planner/what_if/sweep.hpp"
 #include "tests/support/uniform_scenario.hpp"

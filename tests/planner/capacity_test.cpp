@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/random.hpp"
-#include "io/scenario_file.hpp"
+#include "io/read/scenario_file.hpp"
 #include "planner/anchor.hpp"
 #include "planner/capacity_growth.hpp"
 #include "planner/figures.hpp"

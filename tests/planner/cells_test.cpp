@@ -77,7 +77,7 @@ TEST_CASE("layers without cost join their only input, those with two inputs stay
   CHECK(graph.inputs[2] == std::vector<int>{1});  // 4 needs 0 and 3, and 3 needs 0
 }
 
-TEST_CASE("too many down-sets are no answer, not a wait") {
+TEST_CASE("too many down-sets are not answer, not a wait") {
   std::vector<std::vector<LayerId>> wide(1);
   for (int i = 0; i < 30; ++i)
     wide.push_back({0});

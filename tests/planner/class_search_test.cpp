@@ -7,7 +7,7 @@
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 #include "planner/replicated.hpp"
-#include "planner/search/device_price.hpp"
+#include "planner/search/better.hpp"
 #include "planner/search/explain.hpp"
 #include "planner/search/search.hpp"
 #include "tests/support/input_error.hpp"

@@ -74,7 +74,8 @@ TEST_CASE("A straight pipeline with different hops, by hand") {
 }
 
 TEST_CASE("Four equal layers on two stages: the middle is proven best at once") {
-  const ExactProblem problem{.stages = 2,
+  const ExactProblem problem{.schedule = "1f1b",
+                             .stages = 2,
                              .micro_batches = 4,
                              .forward = std::vector<Time>(4, Time{1}),
                              .backward = std::vector<Time>(4, Time{1})};

@@ -8,8 +8,8 @@
 
 #include <doctest/doctest.h>
 
-#include "core/plan/campaign.hpp"
-#include "core/plan/memory_anchor.hpp"
+#include "core/answers/campaign.hpp"
+#include "core/question/memory_anchor.hpp"
 #include "planner/answer.hpp"
 #include "tests/planner/small_spaces.hpp"
 #include "tests/support/family_model.hpp"

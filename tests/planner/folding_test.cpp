@@ -198,7 +198,7 @@ void compare(const Scenario& scenario, Seen& seen) {
     if (!folded.costs.fold) continue;
     ++seen.fewer;
     ++seen.folded[plan.schedule];
-    seen.shared += engine == Engine::Auto && folded.timeline.engine == "event queue";
+    seen.shared += engine == Engine::Auto && folded.timeline.engine == EngineRan::EventQueue;
     seen.kept_several += folded.costs.fold->copies.size() > 2;
   }
 }

@@ -7,8 +7,8 @@
 
 #include <doctest/doctest.h>
 
-#include "io/errors.hpp"
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
+#include "io/text/errors.hpp"
 #include "planner/answer.hpp"
 #include "planner/figures.hpp"
 #include "tests/io/scratch.hpp"

@@ -27,7 +27,7 @@ TEST_CASE("nothing is left of a gap that is reached, or that a limit explains") 
   CHECK(gap_left(of_gap(0), {.gap = 0}, {.given_up = kNone}) == "");
   CHECK(gap_left(of_gap(0.009), {.gap = 0.01}, {.given_up = kNone}) == "");
   Ranking ended = of_gap(0.5);
-  ended.ended = "the time limit";
+  ended.ended = Ended::TimeLimit;
   CHECK(gap_left(ended, {.gap = 0.01}, {.given_up = kNone}) == "");
 }
 
@@ -61,7 +61,7 @@ TEST_CASE("a search reaches the gap asked for, proves its plan, or says what is 
     const auto result = search(scenario, {.top = 1, .gap = 0, .time_limit = 600, .keep_going = true});
     if (!std::holds_alternative<SearchAnswer>(result)) continue;
     const SearchAnswer& answer = std::get<SearchAnswer>(result);
-    CHECK(answer.ended == "");
+    CHECK(answer.ended == Ended::No);
     CHECK(answer.gap_left.empty() == answer.proven());
     (answer.proven() ? proven : left) += 1;
   }

@@ -9,7 +9,7 @@
 
 #include "io/launch/changed_keys.hpp"
 #include "io/launch/layout.hpp"
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
 #include "planner/answer.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/launch/nearest.hpp"
@@ -305,11 +305,11 @@ TEST_CASE("a ragged batch becomes one of whole micro-batches") {
   CHECK(l.plan.global_batch_size == 8);
 }
 
-TEST_CASE("a model that is no decoder is refused where the framework builds the model itself") {
+TEST_CASE("a model that is not a decoder is refused where the framework builds the model itself") {
   const Scratch scratch;
   const Scenario scenario = read_scenario(scratch.write("x.yaml", ScenarioText{}.text()));
   const Plan plan = find_plan(scenario, cost_model(scenario));
-  CHECK(error_of([&] { nearest_plan(scenario, plan, Framework::Megatron); }).find("is no decoder of one stack") !=
+  CHECK(error_of([&] { nearest_plan(scenario, plan, Framework::Megatron); }).find("is not a decoder of one stack") !=
         std::string::npos);
   CHECK(nearest_plan(scenario, plan, Framework::Torch).differences.empty());
 }

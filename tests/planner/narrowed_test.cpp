@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
 #include "planner/launch/nearest.hpp"
 #include "planner/search/search.hpp"
 #include "tests/io/scratch.hpp"

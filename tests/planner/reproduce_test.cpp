@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "io/scenario_file.hpp"
+#include "io/read/scenario_file.hpp"
 #include "tests/io/scratch.hpp"
 
 using namespace pipewright;

@@ -91,7 +91,7 @@ TEST_CASE("an interrupted search answers with what it has, and says so") {
   const auto result = search(scenario, {.top = 1, .stop = [&] { return ++asked > 12; }});
   REQUIRE(std::holds_alternative<SearchAnswer>(result));
   const auto& answer = std::get<SearchAnswer>(result);
-  CHECK(answer.ended == "interrupted");
+  CHECK(answer.ended == Ended::Interrupted);
   CHECK(answer.bound <= answer.plans.front().value);
 }
 
@@ -113,7 +113,7 @@ TEST_CASE("a search that ends before it has a plan says that it has none yet, ne
     const auto& yet = std::get<NoPlanYet>(result);
     ++none;
     if (!yet.details.empty()) ++misses;
-    CHECK(yet.ended == "interrupted");
+    CHECK(yet.ended == Ended::Interrupted);
     CHECK(in_words(yet).starts_with("no plan found yet: an interrupt (Ctrl-C or SIGTERM) ended the search after "));
   }
   CHECK(none >= 1);

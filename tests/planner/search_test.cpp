@@ -81,7 +81,7 @@ TEST_CASE("the search finds the best of all plans, and proves it") {
     CHECK(answer.plans.front().value == doctest::Approx(best).epsilon(1e-12));
     CHECK(answer.bound <= best * (1 + 1e-12));
     CHECK(answer.gap() < 0.02);
-    CHECK(answer.ended.empty());
+    CHECK(answer.ended == Ended::No);
   }
   CHECK(fitting >= 5);
 }

@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "core/plan/campaign.hpp"
+#include "core/answers/campaign.hpp"
 #include "tests/planner/small_spaces.hpp"
 #include "tests/support/input_error.hpp"
 
@@ -166,7 +166,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "with failures a goodput of 0 is never in time, and days that rise with the nodes are no reason for halving") {
+    "with failures a goodput of 0 is never in time, and days that rise with the nodes are not reason for halving") {
   Scenario scenario = with_samples(wide(12), 1e9);
   const auto failing = [&](Time mtbf) {
     CampaignRequest request = *scenario.campaign;
@@ -275,16 +275,16 @@ TEST_CASE("an interrupted question has the rows that were asked") {
   SearchOptions options;
   options.stop = [&] { return ++asked_for > 30; };
   const Sizing sizing = size_cluster(wide(12), nodes_between(1, 64), options);
-  CHECK(sizing.ended == "interrupted");
+  CHECK(sizing.ended == Ended::Interrupted);
   CHECK(sizing.rows.size() < 7);
   options.stop = [] { return true; };
   const Sizing none = size_cluster(wide(12), nodes_between(1, 64), options);
   CHECK(none.rows.size() == 1);
   CHECK_FALSE(none.rows.front().known);
-  CHECK(none.ended == "interrupted");
+  CHECK(none.ended == Ended::Interrupted);
   bool last = false;  // in the only row
   options.stop = [&] { return std::exchange(last, true); };
-  CHECK(size_cluster(wide(12), {.nodes = {4}}, options).ended == "interrupted");
+  CHECK(size_cluster(wide(12), {.nodes = {4}}, options).ended == Ended::Interrupted);
 }
 
 TEST_CASE("where nothing fits, the fewest nodes on which something does are told, and it does there alone") {

@@ -7,8 +7,8 @@
 
 #include <doctest/doctest.h>
 
-#include "core/plan/campaign.hpp"
-#include "io/read_scenario.hpp"
+#include "core/answers/campaign.hpp"
+#include "io/read/read_scenario.hpp"
 #include "planner/answer.hpp"
 #include "tests/io/scratch.hpp"
 

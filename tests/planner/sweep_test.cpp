@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "io/read_sweep.hpp"
+#include "io/read/read_sweep.hpp"
 #include "io/writers/sweep.hpp"
 #include "tests/io/scratch.hpp"
 
@@ -85,7 +85,7 @@ TEST_CASE("Ratios are of samples per second: to the baseline variant, or to the 
   CHECK(*grid.rows[2].speed_up == doctest::Approx(30.0 / 21));
 }
 
-TEST_CASE("A point that is no scenario, or does not fit, is a row with its reason") {
+TEST_CASE("A point that is not a scenario, or does not fit, is a row with its reason") {
   const Sweep result =
       Asked("grid: {plan.stages: [4, 5], cluster.node.device.memory: [9 kB, 1 GB], training.global_batch_size: [4, 7]}")
           .run();

@@ -330,11 +330,11 @@ TEST_CASE("Files that are cut short, damaged, hostile or missing are refused, wh
   with(manifest, head + "x", "is cut short or damaged");
   for (std::size_t at = 0; at < head.size(); ++at)
     with(manifest, changed(head, at, {static_cast<char>(head[at] ^ 1)}), "");
-  with(manifest, changed(head, 0, "x"), "is no file of a checkpoint of pipewright");
+  with(manifest, changed(head, 0, "x"), "is not a file of a checkpoint of pipewright");
   with(manifest, changed(head, 8, "\x02"), "has format 2, this pipewright reads 1");
   with(manifest, changed(head, 16, std::string(8, '\x7f')), "is cut short or damaged");
-  with(manifest, std::string(std::size_t{2} << 20, ' '), "is no file of a checkpoint of pipewright");
-  with(worker, "", "are no file of a checkpoint");
+  with(manifest, std::string(std::size_t{2} << 20, ' '), "is not a file of a checkpoint of pipewright");
+  with(worker, "", "are not files of a checkpoint");
   with(worker, state.substr(0, state.size() / 2), "is cut short or damaged");
   // Sizes inside: the list of blocks says more than there can be.
   with(worker, changed(state, 40, std::string(8, '\x7f')), "belongs to another checkpoint");

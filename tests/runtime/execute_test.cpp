@@ -121,7 +121,7 @@ TEST_CASE("The loss falls, and falls alike whatever the number of stages") {
   CHECK(losses[0] == losses[1]);
 }
 
-TEST_CASE("A loss that is no number ends the run, and the worker, the op and a way out are named") {
+TEST_CASE("A loss that is not a number ends the run, and the worker, the op and a way out are named") {
   const RunCase run(with({"plan.stages=2"}));
   RunSettings settings = one_step(20);
   settings.optimizer.learning_rate = 1e30;

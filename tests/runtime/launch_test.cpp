@@ -56,7 +56,7 @@ TEST_CASE("Contradictions of rank and size are errors that name the variables") 
                        "RANK is set in the environment and WORLD_SIZE is not; set both, or neither", InputError);
   CHECK_THROWS_WITH_AS(launched_with({{"WORLD_SIZE", "2"}}), doctest::Contains("RANK is not"), InputError);
   CHECK_THROWS_WITH_AS(launched_with({{"RANK", "2"}, {"WORLD_SIZE", "2"}}),
-                       "RANK=2 is no rank of WORLD_SIZE=2: ranks count from 0", InputError);
+                       "RANK=2 is not a rank of WORLD_SIZE=2: ranks count from 0", InputError);
   CHECK_THROWS_WITH_AS(launched_with({{"RANK", "one"}, {"WORLD_SIZE", "2"}}), doctest::Contains("RANK=\"one\""),
                        InputError);
   CHECK_THROWS_WITH_AS(launched_with({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}), doctest::Contains("from 0 to"),

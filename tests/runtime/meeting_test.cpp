@@ -61,7 +61,7 @@ TEST_CASE("Without a secret nobody listens but at loopback addresses, nor calls 
   CHECK(met({0, 1, "the test"}, {"192.0.2.1", 29500}, 60).size() == 1);  // alone it meets nobody
 }
 
-TEST_CASE("An address of another machine is no place for rank 0: it says which ones there are") {
+TEST_CASE("An address of another machine is not a place for rank 0: it says which ones there are") {
   // 192.0.2.1 is for documentation and nobody's [RFC 5737]
   CHECK_THROWS_WITH_AS(met({0, 2, "the test"}, {"192.0.2.1", 29500, kSecret}, 0.2),
                        doctest::Contains("MASTER_ADDR=192.0.2.1 (192.0.2.1) is not an address of this machine, where "

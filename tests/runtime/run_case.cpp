@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/cost/buckets.hpp"
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
 #include "planner/find_plan.hpp"
 #include "runtime/backends/cpu.hpp"
 #include "runtime/transports/local.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/scenario.hpp"
+#include "core/question/scenario.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/sequential.hpp"
 

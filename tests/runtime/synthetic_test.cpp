@@ -9,7 +9,7 @@
 
 #include "core/check.hpp"
 #include "core/cost/memory_model.hpp"
-#include "io/read_scenario.hpp"
+#include "io/read/read_scenario.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 #include "runtime/backends/cpu.hpp"

@@ -91,13 +91,13 @@ TEST_CASE("two copies that send at once share the wire and take twice as long") 
   CHECK(timeline.workers[3] == timeline.workers[1]);
   CHECK(timeline.workers[0].compute[1] == Span{{446}, {466}});
   CHECK(timeline.makespan == Time{466});
-  CHECK(timeline.engine == "event queue");
+  CHECK(timeline.engine == EngineRan::EventQueue);
   CHECK(validate(timeline, two.schedule, two.costs) == "");
   CHECK(first_shared_link(static_order(two.schedule, two.costs), two.schedule, two.costs) == 0);
 }
 
 TEST_CASE(
-    "messages that reach a quarter of the wire alone do not slow one another, and a stream of them is no faster") {
+    "messages that reach a quarter of the wire alone do not slow one another, and a stream of them is not a faster") {
   TwoCopies two;
   for (Message& message : two.costs.messages)
     message.occupancy = {400};

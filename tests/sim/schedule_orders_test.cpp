@@ -37,6 +37,35 @@ TEST_CASE("the table holds the eight schedules by the names of the YAML file, in
     CHECK(rule.flush == (rule.name != "pipedream"));
 }
 
+TEST_CASE("the traits of every schedule are what its orders do") {
+  for (const ScheduleRule& rule : schedules()) {
+    CAPTURE(rule.name);
+    const int v = rule.facts.takes_chunks ? 2 : 1;
+    const int K = rule.refusal({.stages = 2}).empty() || v > 1 ? 4 : 1;
+    const auto shape = [&](int micro_batches) {
+      return ScheduleShape{.stages = K, .virtual_stages = v, .micro_batches = micro_batches};
+    };
+    REQUIRE(rule.refusal(shape(32)) == "");
+    CHECK(rule.refusal({.stages = K, .virtual_stages = 3 - v, .micro_batches = 32}) != "");
+    CHECK(rule.refusal(shape(31)).empty() == !rule.facts.groups_of_stages);
+    CHECK((rule.peak_in_flight(shape(32), 0) == rule.peak_in_flight(shape(64), 0)) == rule.bounded_in_flight);
+    const std::vector<Op> last = rule.generate(shape(32)).positions.back().compute;
+    bool at_once = true;
+    for (std::size_t i = 0; i + 1 < last.size(); ++i)
+      if (last[i].kind == Kind::F && last[i].virtual_stage + 1 == K * v)
+        at_once &= (last[i + 1].kind == Kind::B || last[i + 1].kind == Kind::BW) &&
+                   last[i + 1].virtual_stage == last[i].virtual_stage && last[i + 1].micro_batch == last[i].micro_batch;
+    CHECK(at_once == rule.facts.backward_at_once);
+    for (const std::string_view other : {rule.on_one_stage, rule.leaner, rule.hides_hops})
+      CHECK((other.empty() || find_schedule(other) != nullptr));
+    if (!rule.leaner.empty())
+      CHECK(*find_schedule(rule.leaner)->peak_in_flight(shape(32), 0) < *rule.peak_in_flight(shape(32), 0));
+  }
+  CHECK(searched_schedules(&ScheduleRule::searched) ==
+        std::vector<std::string>{"1f1b", "gpipe", "eager_1f1b", "interleaved_1f1b"});
+  CHECK(searched_schedules(&ScheduleRule::searched_with_replicas) == std::vector<std::string>{"pipedream", "1f1b"});
+}
+
 TEST_CASE("PipeDream 15-1: 2 micro-batches enter each input replica, ceil(16/15), and stage 1 holds one") {
   const Schedule schedule = generated("pipedream", {.stages = 2, .micro_batches = 45, .replicas = {15, 1}});
   // Replica j runs j, j + 15, j + 30. A round is complete in all replicas before its update, one backward later.

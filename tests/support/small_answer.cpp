@@ -2,6 +2,7 @@
 
 #include "sim/schedules/table.hpp"
 #include "sim/simulate.hpp"
+#include "sim/summarize.hpp"
 
 namespace pipewright {
 namespace {

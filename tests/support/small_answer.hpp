@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "core/plan/report.hpp"
+#include "core/answers/report.hpp"
 
 namespace pipewright {
 

@@ -2,7 +2,7 @@
 // each half; with its split over a tensor-parallel group.                              [Korthikanti22] figures 2 and 5
 #pragma once
 
-#include "core/plan/scenario.hpp"
+#include "core/question/scenario.hpp"
 
 namespace pipewright {
 

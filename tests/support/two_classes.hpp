@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "core/plan/scenario.hpp"
+#include "core/question/scenario.hpp"
 
 namespace pipewright {
 

@@ -1,7 +1,7 @@
 // A scenario in which nothing gets in the way: equal layers, ideal links, room for everything. Tests change one thing.
 #pragma once
 
-#include "core/plan/scenario.hpp"
+#include "core/question/scenario.hpp"
 
 namespace pipewright {
 

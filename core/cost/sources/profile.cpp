@@ -9,7 +9,7 @@
 //     F(v) = sum of its layers' forwards + op overhead + first read(bytes in) + send(bytes out);   likewise backwards
 //
 // Tests: tests/core/profile_test.cpp
-#include "core/cost/profile.hpp"
+#include "core/question/profile.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "core/cost/cost_model.hpp"
-#include "core/cost/loads_text.hpp"
+#include "core/question/loads_text.hpp"
 
 namespace pipewright {
 namespace {
@@ -109,9 +109,9 @@ class Measured final : public CostSource {
     if (parameters == 0) return {};
     const LinearTime* const time = find_update(profile_, scenario_.training.optimizer);
     if (time == nullptr)
-      throw InputError(scenario_.model.place, "training.optimizer: its step was not measured in profile \"" +
-                                                  profile_.name +
-                                                  "\"; calibrate with this scenario: pipewright calibrate SCENARIO");
+      throw InputError(scenario_.model.place, "training.optimizer",
+                       "its step was not measured in profile \"" + profile_.name +
+                           "\"; calibrate with this scenario: pipewright calibrate SCENARIO");
     return time->at(static_cast<double>(parameters));
   }
   Time sending(Bytes bytes) const override { return profile_.send.at(static_cast<double>(bytes.value)); }
@@ -158,18 +158,19 @@ class Measured final : public CostSource {
 }  // namespace
 
 std::unique_ptr<CostSource> measured_profile(const Scenario& scenario, int device_class, const Topology&) {
-  if (!scenario.profile) throw InputError(scenario.model.place, "cost: no profile was read");
+  if (!scenario.profile) throw InputError(scenario.model.place, "cost", "no profile was read");
   if (device_class > 0)
-    throw InputError(scenario.cluster.place, "cost: a profile holds for one class of devices; use cost: roofline for " +
-                                                 scenario.cluster.device_of(device_class).name);
+    throw InputError(scenario.cluster.place, "cost",
+                     "a profile holds for one class of devices; use cost: roofline for " +
+                         scenario.cluster.device_of(device_class).name);
   // A scenario that says nothing of runs is priced for whatever was measured.
   if (scenario.run.place != Place{})
     if (const std::string why =
             other_backend(*scenario.profile, scenario.run.backend == RunBackend::Cuda ? "cuda" : "cpu");
         !why.empty())
-      throw InputError(scenario.run.place, "cost: " + why);
+      throw InputError(scenario.run.place, "cost", why);
   if (const std::string why = other_precision(*scenario.profile, scenario.training.precision); !why.empty())
-    throw InputError(scenario.training.place, "cost: " + why);
+    throw InputError(scenario.training.place, "cost", why);
   return std::make_unique<Measured>(scenario);
 }
 

@@ -343,10 +343,10 @@ class Roofline final : public CostSource {
     if (attention.kernels.empty()) return;
     const AttentionKernelName name = scenario_.training.attention_kernel.value_or(attention.kernels.front().kernel);
     if (!attention_kernel(attention.kernels, name, 128))
-      throw InputError(scenario_.training.place,
-                       std::string("training.attention_kernel: device \"") + device_.name + "\" has no curve for " +
-                           in_words(name) + "; it has " + in_words(attention.kernels.front().kernel) +
-                           " among others: see `pipewright show device " + device_.name + "`");
+      throw InputError(scenario_.training.place, "training.attention_kernel",
+                       "device \"" + device_.name + "\" has no curve for " + in_words(name) + "; it has " +
+                           in_words(attention.kernels.front().kernel) + " among others: see `pipewright show device " +
+                           device_.name + "`");
     kernels_ = &attention.kernels, kernel_ = name;
   }
 

@@ -27,11 +27,12 @@ std::string takes(const FamilyParameter& parameter) {
 
 namespace {
 
-// The errors of one model, a line each.
+// The errors of one model.
 struct Lines {
-  std::string path, text;
-  void add(const Place& place, const std::string& message) {
-    text += (text.empty() ? "" : "\n") + head(place) + path + "." + message;
+  std::string path;
+  std::vector<Fault> faults;
+  void add(const Place& place, std::string_view key, std::string text) {
+    faults.push_back({place, path + "." + std::string(key), std::move(text)});
   }
 };
 
@@ -45,10 +46,10 @@ void read_number(const FamilyParameter& parameter, const Placed<std::string>& gi
   const std::string name(parameter.name);
   const bool octal = text.size() > 1 && text[0] == '0';
   if (error != std::errc{} || end != text.data() + text.size() || octal)
-    return errors.add(given.place, name + ": \"" + text.substr(0, 64) + "\" is not a whole number; " + range);
+    return errors.add(given.place, name, "\"" + text.substr(0, 64) + "\" is not a whole number; " + range);
   const bool written_default = parameter.otherwise == number;  // 0 of "default: hidden / heads"
   if ((number < parameter.least || number > parameter.most) && !written_default)
-    return errors.add(given.place, name + ": " + text + " is out of range; " + range);
+    return errors.add(given.place, name, text + " is out of range; " + range);
   values.numbers.emplace(name, number);
 }
 
@@ -61,7 +62,7 @@ void read_word(const FamilyParameter& parameter, const Placed<std::string>& give
     if (word == "false") word = "no";
   }
   if (std::find(known.begin(), known.end(), word) == known.end())
-    return errors.add(given.place, std::string(parameter.name) + ": " + unknown_name(word.substr(0, 64), known));
+    return errors.add(given.place, parameter.name, unknown_name(word.substr(0, 64), known));
   values.words.emplace(std::string(parameter.name), word);
 }
 
@@ -83,8 +84,8 @@ void FamilyValues::refuse(std::string_view name, const std::string& message) con
   const auto given = places.find(name);
   const auto number = numbers.find(name);
   const std::string value = number != numbers.end() ? std::to_string(number->second) : std::string(choice(name));
-  throw InputError(given != places.end() ? given->second : place,
-                   path + "." + std::string(name) + ": " + value + " " + message);
+  throw InputError(given != places.end() ? given->second : place, path + "." + std::string(name),
+                   value + " " + message);
 }
 
 std::span<const Family> families() {
@@ -125,7 +126,7 @@ FamilyValues check_arguments(std::span<const FamilyParameter> parameters, const 
                              const std::string& path, const Place& place) {
   FamilyValues values;
   values.place = place, values.path = path;
-  Lines errors{path, ""};
+  Lines errors{path, {}};
   std::vector<std::string_view> names;
   for (const FamilyParameter& parameter : parameters)
     names.push_back(parameter.name);
@@ -134,7 +135,7 @@ FamilyValues check_arguments(std::span<const FamilyParameter> parameters, const 
     const auto parameter =
         std::find_if(parameters.begin(), parameters.end(), [&](const FamilyParameter& p) { return p.name == name; });
     if (parameter == parameters.end())
-      errors.add(given.place, name.substr(0, 64) + ": " + unknown_name(name.substr(0, 64), names));
+      errors.add(given.place, name.substr(0, 64), unknown_name(name.substr(0, 64), names));
     else if (parameter->choices.empty())
       read_number(*parameter, given, values, errors);
     else
@@ -147,10 +148,10 @@ FamilyValues check_arguments(std::span<const FamilyParameter> parameters, const 
     else if (parameter.otherwise)
       values.numbers.emplace(std::string(parameter.name), *parameter.otherwise);
     else
-      errors.add(place, std::string(parameter.name) + ": is missing; give a " + takes(parameter) + ", " +
-                            std::string(parameter.meaning));
+      errors.add(place, parameter.name,
+                 "is missing; give a " + takes(parameter) + ", " + std::string(parameter.meaning));
   }
-  if (!errors.text.empty()) throw InputError(errors.text);
+  if (!errors.faults.empty()) throw InputError(std::move(errors.faults));
   return values;
 }
 
@@ -170,9 +171,8 @@ Model build_family(const Family& family, const FamilyArguments& arguments, const
       layer.place = place;
     return model;
   } catch (const InputError& error) {
-    const std::string message = error.what();
-    if (message.find("model.") != std::string::npos) throw;
-    throw InputError(place, "model: family " + std::string(family.name) + ": " + message);
+    if (error.first().key.starts_with("model.")) throw;
+    throw InputError(place, "model", "family " + std::string(family.name) + ": " + error.what());
   }
 }
 

@@ -1,0 +1,83 @@
+#include "core/answers/report.hpp"
+
+#include <algorithm>
+
+namespace pipewright {
+
+namespace {
+
+constexpr std::size_t at(int number) {
+  return static_cast<std::size_t>(number);
+}
+
+// [worker of the simulated copies]: where its transfers begin, and one more.
+std::vector<std::size_t> first_transfers(const Timeline& timeline) {
+  std::vector<std::size_t> first(timeline.workers.size() + 1);
+  for (const Transfer& transfer : timeline.transfers)
+    ++first[at(transfer.from) + 1];
+  for (std::size_t w = 1; w < first.size(); ++w)
+    first[w] += first[w - 1];
+  return first;
+}
+
+}  // namespace
+
+const StageReport* fullest(const Report& report) {
+  const auto left = [](const StageReport& stage) { return stage.need.capacity - stage.need.to_fit; };
+  const auto least = std::min_element(report.stages.begin(), report.stages.end(),
+                                      [&](const auto& a, const auto& b) { return left(a) < left(b); });
+  return least == report.stages.end() ? nullptr : &*least;
+}
+
+double fit_probability(const Report& report) {
+  double least = 1;
+  for (const StageReport& stage : report.stages)
+    least = std::min(least, fit_probability(stage.need));
+  return least;
+}
+
+// From the copies that were simulated back to all: see core/cost/fold.hpp.
+Timeline unfolded(const Timeline& timeline, const Plan& plan, const Fold* fold) {
+  if (fold == nullptr) return timeline;
+  Timeline whole{.workers = {},
+                 .transfers = {},
+                 .makespan = timeline.makespan,
+                 .engine = timeline.engine,
+                 .engine_reason = timeline.engine_reason};
+  const std::vector<std::size_t> first = first_transfers(timeline);
+  const int positions = plan.positions();
+  for (WorkerId w = 0; w < plan.workers(); ++w) {
+    const WorkerId like = simulated_worker(fold, w, positions);
+    whole.workers.push_back(timeline.workers[at(like)]);
+    for (std::size_t i = first[at(like)]; i < first[at(like) + 1]; ++i) {
+      whole.transfers.push_back(timeline.transfers[i]);
+      whole.transfers.back().from = w;
+      whole.transfers.back().to += w - like;  // in the same copy
+    }
+  }
+  return whole;
+}
+
+Answer unfolded(const Answer& answer) {
+  Answer whole = answer;
+  whole.timeline = unfolded(answer.timeline, answer.plan, answer.costs.fold.get());
+  whole.schedule.shape.data_parallel = answer.plan.data_parallel;
+  whole.costs.fold = nullptr;
+  return whole;
+}
+
+Report::Report() = default;
+Report::Report(const Report&) = default;
+Report::Report(Report&&) noexcept = default;
+Report& Report::operator=(const Report&) = default;
+Report& Report::operator=(Report&&) noexcept = default;
+Report::~Report() = default;
+
+Answer::Answer() = default;
+Answer::Answer(const Answer&) = default;
+Answer::Answer(Answer&&) noexcept = default;
+Answer& Answer::operator=(const Answer&) = default;
+Answer& Answer::operator=(Answer&&) noexcept = default;
+Answer::~Answer() = default;
+
+}  // namespace pipewright

@@ -1,0 +1,185 @@
+// The question: a model, a cluster, how it is trained, and the plan to be priced. What io/ reads from a YAML file.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/check.hpp"
+#include "core/cluster/cluster.hpp"
+#include "core/model/graph.hpp"
+#include "core/question/framework_memory.hpp"
+#include "core/question/optimizer.hpp"
+#include "core/question/run_request.hpp"
+
+namespace pipewright {
+
+struct CampaignRequest;  // core/question/campaign_request.hpp
+struct MachineProfile;   // core/question/profile.hpp
+struct GivenSchedule;    // core/plan/given_schedule.hpp
+
+enum class Recompute {
+  None,
+  Selective,  // the attention cores are rebuilt during the backward                       [Korthikanti22] section 5
+  Full,       // a stage keeps its input only and repeats its forward                      [GPipe19] section 2.3
+  Blocks,     // a Transformer's block keeps its input and repeats its forward right before its backward; what is no
+              // block keeps everything: Megatron-LM's --checkpoint-activations              [Megatron21] section 3.5
+  Layers,     // as blocks, for a set of layers: Plan::rebuilt
+  Knapsack,   // asked of a plan, never in one: the set that adds least time and fits        [AdaPipe24]
+};
+enum class Skips { Hop, Direct };  // how a tensor travels that skips stages
+enum class GradientSync {  // docs/decisions/0006-gradient-sync-of-replicas.md; with a flush AtOnce is Overlapped
+  Overlapped,              // beside the backward and whatever follows it; asynchronous: the update is a backward late
+  AtOnce,                  // beside the backward of its round; the update follows that backward, and waits
+  Blocking                 // behind the backward; the update as at once
+};
+enum class PlacementOrder {
+  Pipeline,  // each copy of the pipeline takes consecutive devices
+  Data,      // the copies of one stage take consecutive devices (Megatron-LM's order)
+};
+// How the framework runs a layer. What differs is the time of the host per kernel; which kernels run is the same.
+enum class Execution : std::uint8_t {
+  Eager,     // operator by operator, from Python and autograd: `operator` and `backward` of the host
+  Compiled,  // torch.compile: no Python between kernels, each still launched: `compiled`
+  Graphs,    // a CUDA graph per pass, launched at once, collectives inside: `graph_node` per kernel
+};
+enum class CostSourceKind { Explicit, Roofline, Uniform, Profile };
+
+// Fields that a scenario leaves to the planner, by key ("stages"): `auto`, or {auto: [2, 4]}.
+struct OpenField {
+  Place place;
+  std::vector<std::string> among;  // the values it may take, as written; empty: all that make sense
+};
+using OpenFields = std::map<std::string, OpenField>;
+
+// What `plan: auto` opens. Replicas belong to asynchronous pipelines, whose training is another one: they are opened by
+// name.
+constexpr std::array<std::string_view, 9> kOpenedByPlanAuto = {"stages",          "virtual_stages",    "data_parallel",
+                                                               "tensor_parallel", "sequence_parallel", "schedule",
+                                                               "partition",       "placement",         "recompute"};
+
+struct Training {
+  // Two of the three must be given (with plan.data_parallel): global = micro_batch_size * micro_batches * copies.
+  std::optional<Placed<std::int64_t>> global_batch_size;  // samples per optimizer step
+  std::optional<Placed<std::int64_t>> micro_batch_size;   // samples
+  std::optional<Placed<std::int64_t>> micro_batches;      // per copy of the pipeline
+  bool ragged = false;                                    // allow a smaller last micro-batch
+  Precision precision = Precision::Fp32;
+  Optimizer optimizer = Optimizer::Sgd;
+  // Of the gradients that are accumulated; absent: as the weights. Megatron-LM accumulates bf16 training in fp32.
+  std::optional<Precision> gradient_precision;
+  // 1: the optimizer's states, and its work, are divided among the data-parallel workers of a stage (ZeRO-1). The
+  // all-reduce becomes a reduce-scatter of the gradients and an all-gather of the weights.            [ZeRO20]
+  std::int64_t zero = 0;
+  Place zero_place;
+  // Bytes of device memory that the optimizer step moves per parameter; absent: weight, gradient and states read once,
+  // weight and states written once.
+  std::optional<Bytes> update_bytes;
+  std::optional<AttentionKernelName> attention_kernel;  // of fused attention; absent: the device's first
+  Execution execution = Execution::Eager;
+  ExpertProducts expert_products = ExpertProducts::Fused;
+  std::optional<std::int64_t> sequence_length;  // tokens per sample; tokens/s needs it
+  FrameworkMemory framework;
+  OpenFields open;  // micro_batch_size, micro_batches, zero
+  Place place;
+};
+
+// Where the cuts lie: `balanced` (least bottleneck), `fitting` (least bottleneck of those that fit the devices), the
+// number of layers per stage, or the first layer of every stage but the first.
+struct Balanced {};
+struct Fitting {};
+struct LeastStep {};       // exact: the least simulated step of all cuts
+struct EqualLayers {};     // baseline: as many layers each
+struct EqualBlocks {};     // Megatron-LM: as many blocks each
+struct BlockPartition {};  // baseline: torchgpipe's
+struct LayerCounts {
+  std::vector<std::int64_t> counts;
+};
+struct CutLayers {
+  std::vector<std::int64_t> first;
+};
+struct SuffixDp {};  // a whole plan: stages, replicas and devices, too, which the scenario leaves open
+using Partition = std::variant<Balanced, Fitting, LeastStep, EqualLayers, EqualBlocks, BlockPartition, LayerCounts,
+                               CutLayers, SuffixDp>;
+
+// In which order stages take the layers: as the model lists them, in the one of which the best cut has the least
+// bottleneck (planner/layer_order.hpp), or as listed. `layers` counts in the model as it was given; it is filled where
+// the order is listed, and where Graph is settled. Then `Scenario::model` stands in this order, and partitions count in
+// it.
+struct LayerOrder {
+  enum class Kind { Model, Graph, Listed } kind = Kind::Model;
+  std::vector<LayerId> layers;
+
+  bool unsettled() const { return kind == Kind::Graph && layers.empty(); }
+};
+
+// What a whole plan settles besides the layers, by key.
+constexpr std::array<std::string_view, 3> kSetByWholePlan = {"stages", "replicas", "placement"};
+
+struct PlanRequest {
+  Placed<std::int64_t> stages{1, {}};
+  Placed<std::int64_t> virtual_stages{1, {}};
+  Placed<std::int64_t> data_parallel{1, {}};
+  // t: a worker is a group of t consecutive devices that compute every layer together.                  [Shoeybi19]
+  Placed<std::int64_t> tensor_parallel{1, {}};
+  Placed<bool> sequence_parallel{false, {}};  // needs t > 1                                             [Korthikanti22]
+  Placed<std::vector<std::int64_t>> replicas;  // per stage; empty: one each
+  Placed<LayerOrder> order;
+  Placed<Partition> partition;
+  Placed<std::string> schedule{"1f1b", {}};  // "file": the order of `given`
+  std::shared_ptr<const GivenSchedule> given;
+  std::string schedule_file;  // as written; "" unless schedule is "file"
+  std::variant<PlacementOrder, std::vector<std::int64_t>> placement =
+      PlacementOrder::Pipeline;  // or lead device per worker
+  Place placement_place;
+  Placed<std::vector<Recompute>> recompute;  // per stage; one entry: all stages; empty: none
+  // By entry of `recompute`: the layers of one that is Layers, as written. One entry: of all stages.
+  std::vector<Placed<std::vector<std::int64_t>>> recompute_layers;
+  bool recompute_except_last = false;  // torchgpipe's `except_last`: the last micro-batch keeps everything
+  Skips skips = Skips::Hop;
+  GradientSync gradient_sync = GradientSync::Overlapped;
+  // With t > 1, between stages: every member of a group sends 1/t of the tensor, which the receiving group gathers over
+  // its own links.                                                                        [Megatron21] section 4.1
+  Placed<bool> scatter_gather{false, {}};
+  Bytes bucket{25'000'000};    // all-reduce bucket (gradient bytes)
+  bool vertical_sync = false;  // PipeDream: every stage uses the version that stage 0 used
+  Bytes reserve_pipeline;      // taken by the pipeline runtime on every device when K > 1, beside the device's reserve
+  std::string reserve_pipeline_source;  // where that figure comes from: "fitted on ..."
+  double fit = 0;  // least probability of fitting, over the memory model's band; 0: not stated, the need must fit
+  bool fit_by_default = false;  // nobody stated it: what `plan` and `capacity` ask for
+  OpenFields open;              // stages, data_parallel, schedule, ...: see io/read/read_open.cpp
+  Place place;
+};
+
+struct Scenario {
+  std::string name;
+  std::string file;  // "" when built in code
+  std::string description;
+  Model model;
+  Cluster cluster;
+  Training training;
+  PlanRequest plan;
+  RunRequest run;
+  std::shared_ptr<const CampaignRequest> campaign;  // the whole training, of many steps; nullptr: not asked for
+  CostSourceKind cost = CostSourceKind::Explicit;
+  Time uniform_forward{0}, uniform_backward{0};   // CostSourceKind::Uniform: per layer and micro-batch
+  std::shared_ptr<const MachineProfile> profile;  // CostSourceKind::Profile: measured times; nullptr: none read
+  std::string profile_file;
+  std::map<std::string, Place> origins;  // where each value was read, by key ("plan.stages"); absent: default
+
+  // Defined in the .cpp: compiled once, not in each file that includes this.
+  Scenario();
+  Scenario(const Scenario&);
+  Scenario(Scenario&&) noexcept;
+  Scenario& operator=(const Scenario&);
+  Scenario& operator=(Scenario&&) noexcept;
+  ~Scenario();
+};
+
+}  // namespace pipewright

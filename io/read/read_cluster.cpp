@@ -1,0 +1,471 @@
+// cluster: device -> node -> network. A device or a whole cluster may stand in a file of its own.
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "core/cluster/topology.hpp"
+#include "io/read/read_efficiency.hpp"
+#include "io/read/read_scenario.hpp"
+#include "io/yaml/sections.hpp"
+#include "io/yaml/value_rules.hpp"
+
+namespace pipewright {
+namespace {
+
+constexpr int kMostFilesDeep = 8;
+
+// What is known of single figures is kept by the section that owns them, without the path that leads to it.
+template <class T>
+std::map<std::string, T> below(const std::map<std::string, T>& all, const std::string& prefix) {
+  std::map<std::string, T> found;
+  for (auto entry = all.lower_bound(prefix + "."); entry != all.end(); ++entry) {
+    if (!entry->first.starts_with(prefix + ".")) break;
+    found.emplace(entry->first.substr(prefix.size() + 1), entry->second);
+  }
+  return found;
+}
+
+// Runs `read` on the value itself or, where it is a name or a path, on what the file it names holds.
+template <class Read>
+void follow(Reader& reader, const At& at, std::string_view kind, const Read& read) {
+  if (!at.yaml.is(Yaml::Type::Scalar)) return read(at);
+  if (reader.files_deep >= kMostFilesDeep)
+    return reader.error(at, "is named by files that name each other in a circle; write it out in one of them");
+  const std::string file = referenced_file(reader, at, kind);
+  if (file.empty()) return;
+  const Yaml value = read_reference(reader, file, kind, at.yaml.place);
+  if (value.is(Yaml::Type::Null)) return;
+  ++reader.files_deep;
+  read(At{value, at.parent, at.key, at.item});
+  --reader.files_deep;
+}
+
+// ---- device ---------------------------------------------------------------------------------------------------------
+
+void read_peak(Reader& reader, const At& at, Device& device) {
+  if (!is_map(reader, at, "a map of precisions, e.g. {fp32: 15.7 TFLOP/s},")) return;
+  for (const auto& [key, value] : at.yaml.map) {
+    const At here = at.child(key.text, value);
+    const Yaml name = as_value(key);
+    Precision precision{};
+    FlopRate rate{};
+    if (!read_value(reader, At{name, at.parent, at.key, at.item}, precision)) continue;
+    if (reader.keep_origins) reader.origins[path(here)] = value.place;
+    if (!read_value(reader, here, rate)) continue;
+    if (const char* broken = DeviceRate{}(rate); *broken) reader.error(here, broken);
+    device.peak[precision] = rate;
+  }
+}
+
+void write_peak(YamlText& out, std::string_view key, const Device& device) {
+  if (device.peak.empty()) return;
+  out.open(key);
+  for (const auto& [precision, rate] : device.peak)
+    out.line(name(precision), value_text(rate));
+  out.close();
+}
+
+constexpr Field<HostTimes> kHost[] = {
+    {"operator", "time", "to issue one operator of one pass; default: 0 ns", Need::Optional,
+     read_as<&HostTimes::operation>, write_as<&HostTimes::operation>},
+    {"backward", "time", "likewise, in a backward, which issues more kernels; default: as operator", Need::Optional,
+     read_as<&HostTimes::backward>, write_as<&HostTimes::backward>},
+    {"collective", "time", "to issue one all-reduce of a tensor-parallel group; default: 0 ns", Need::Optional,
+     read_as<&HostTimes::collective>, write_as<&HostTimes::collective>},
+    {"skew", "time", "that the device waits at each of them for the slowest member; default: 0 ns", Need::Optional,
+     read_as<&HostTimes::skew>, write_as<&HostTimes::skew>},
+    {"pass", "time", "around each forward and each backward of a stage; default: 0 ns", Need::Optional,
+     read_as<&HostTimes::pass>, write_as<&HostTimes::pass>},
+    {"message", "time",
+     "likewise, where plan.stages > 1: to exchange tensors with the neighbouring stages; default: 0 ns", Need::Optional,
+     read_as<&HostTimes::message>, write_as<&HostTimes::message>},
+    {"step", "time", "around each optimizer step; default: 0 ns", Need::Optional, read_as<&HostTimes::step>,
+     write_as<&HostTimes::step>},
+    {"blocking", "passes | messages | step",
+     "where the host waits for its device: before and after each pass; after an exchange with a neighbouring stage and "
+     "at the end of a step; there alone; default: messages",
+     Need::Optional, read_as<&HostTimes::blocking>, write_unless<&HostTimes::blocking, HostTimes{}.blocking>},
+    {"compiled", "time", "to launch one kernel of compiled code (training.execution: compiled); default: 5 us",
+     Need::Optional, read_as<&HostTimes::compiled>, write_unless<&HostTimes::compiled, HostTimes{}.compiled>},
+    {"graph_node", "time", "of one kernel in a CUDA graph (training.execution: graphs); default: 1.5 us",
+     Need::Optional, read_as<&HostTimes::graph_node>, write_unless<&HostTimes::graph_node, HostTimes{}.graph_node>},
+    {"band", "number in [0, 0.95]",
+     "how far off they may be, all together, in nine of ten cases; default: 0.5, assumed", Need::Optional,
+     read_as<&HostTimes::band, Band>, write_as<&HostTimes::band>},
+};
+
+void write_host(YamlText& out, std::string_view key, const Device& device) {
+  const HostTimes& host = device.host;
+  if ((host.operation + host.backward.value_or(Time{}) + host.collective + host.skew + host.pass + host.message +
+       host.step)
+          .value == 0)
+    return;
+  out.open(key);
+  write_fields<HostTimes>(out, kHost, host);
+  out.close();
+}
+
+constexpr Field<Device> kDevice[] = {
+    {"name", "text", "for reports; default: the name of its file", Need::Optional, read_as<&Device::name>,
+     write_as<&Device::name>},
+    {"memory", "size",
+     "what a program is given of the device in total: on a GPU what CUDA reports, which is less than its nominal size",
+     Need::Required, read_as<&Device::memory>, write_as<&Device::memory>},
+    {"reserve", "size",
+     "of that, taken by context, communicators and libraries before the model gets any; default: 0 B", Need::Optional,
+     read_as<&Device::reserve>, write_as<&Device::reserve>},
+    {"communicator", "size",
+     "that each further group of communicating devices takes (NCCL's buffers); the reserve has one; default: 0 B",
+     Need::Optional, read_as<&Device::communicator>, write_as<&Device::communicator>},
+    {"allocator", "exact | caching",
+     "caching: PyTorch's, in blocks of 512 B and from 1 MiB on in segments of 2 MiB; default: exact", Need::Optional,
+     read_as<&Device::allocator>, write_as<&Device::allocator>},
+    {"fragmentation", "number in [0, 1)", "share of what the model holds that is lost between blocks; default: 0",
+     Need::Optional, read_as<&Device::fragmentation, Below1>, write_as<&Device::fragmentation>},
+    {"price_per_hour", "number",
+     "of one device, in one currency throughout; for `plan --objective cost` and the cost of the whole training",
+     Need::Optional, read_by_rule<&Device::price_per_hour, PriceRule>, write_as<&Device::price_per_hour>},
+    {"power", "power", "that the device draws at most while it computes (its TDP); for the energy of the training",
+     Need::Optional, read_by_rule<&Device::power, PowerRule>, write_as<&Device::power>},
+    {"mtbf", "time", "mean time between failures of one device that stop the training, e.g. 50000 h; for the goodput",
+     Need::Optional, read_by_rule<&Device::mtbf, MtbfRule>, write_as<&Device::mtbf>},
+    {"peak", "map of fp32 | tf32 | fp16 | bf16 to FLOP rate", "dense peak rates; needed by cost: roofline",
+     Need::Optional, read_peak, write_peak},
+    {"memory_bandwidth", "bandwidth", "of the device's own memory", Need::Optional,
+     read_as<&Device::memory_bandwidth, DeviceRate>, write_as<&Device::memory_bandwidth>},
+    {"launch_overhead", "time", "per scheduled op (explicit and uniform times) or per layer (roofline); default: 0 ns",
+     Need::Optional, read_as<&Device::launch_overhead>, write_as<&Device::launch_overhead>},
+    {"host", "map",
+     "what the host spends on issuing work, for layers built from operators (roofline): a layer takes no less time "
+     "than "
+     "its issuing; default: nothing",
+     Need::Optional,
+     [](Reader& reader, const At& at, Device& device) { read_fields<HostTimes>(reader, at, kHost, device.host); },
+     write_host},
+    {"compute_efficiency", "number in (0, 1]", "share of the peak rate that a layer reaches (roofline); default: 1",
+     Need::Optional, read_as<&Device::compute_efficiency, Share>, write_as<&Device::compute_efficiency>},
+    {"memory_efficiency", "number in (0, 1]", "share of the memory bandwidth, likewise; default: 1", Need::Optional,
+     read_as<&Device::memory_efficiency, Share>, write_as<&Device::memory_efficiency>},
+    {"efficiency", "map of operator kind to map",
+     "by kind (matrix_product, convolution, grouped_convolution, attention, recurrent, memory), for layers built from "
+     "operators; default: compute_efficiency, of memory memory_efficiency",
+     Need::Optional, read_efficiency, write_efficiency},
+    {"collectives", "map",
+     "how NCCL's collectives run over the links of a node, by size; default: rings at the links' bandwidth and latency",
+     Need::Optional, read_collectives, write_collectives},
+    {"messages", "map",
+     "how long a message to another device takes, by size; default: at the links' bandwidth and latency",
+     Need::Optional, read_messages, write_messages},
+    {"multiprocessors", "whole number >= 1", "that run kernels; needed by efficiency tiles and kernels", Need::Optional,
+     read_as<&Device::multiprocessors, AtLeast1>,
+     [](YamlText& out, std::string_view key, const Device& device) {
+       if (device.multiprocessors > 0) out.line(key, value_text(device.multiprocessors));
+     }},
+    {"virtual_devices", "whole number >= 1",
+     "measured: this device is one of so many equal groups of the GPU's SMs; default: 1", Need::Optional,
+     read_as<&Device::virtual_devices, AtLeast1>,
+     [](YamlText& out, std::string_view key, const Device& device) {
+       if (device.virtual_devices > 1) out.line(key, value_text(device.virtual_devices));
+     }},
+    {"source", "text", "where the figures come from", Need::Optional, read_as<&Device::source>,
+     write_text<&Device::source>},
+    {"measured", "map", "written by `calibrate --backend cuda`: times that take the place of the shares above",
+     Need::Optional, read_measured_device, write_measured_device},
+};
+
+// ---- links, network -------------------------------------------------------------------------------------------------
+
+constexpr Field<NodeLinks> kLinks[] = {
+    {"kind", "ideal | mesh | nvswitch | pcie", "how devices of a node are wired; ideal: transfers take no time",
+     Need::Required, read_as<&NodeLinks::kind>, write_as<&NodeLinks::kind>},
+    {"bandwidth", "bandwidth", "per direction; needed unless kind: ideal", Need::Optional,
+     read_as<&NodeLinks::bandwidth, LinkRate>,
+     [](YamlText& out, std::string_view key, const NodeLinks& links) {
+       if (links.bandwidth.value > 0) out.line(key, value_text(links.bandwidth));
+     }},
+    {"latency", "time", "per transfer; default: 0 ns", Need::Optional, read_as<&NodeLinks::latency>,
+     write_as<&NodeLinks::latency>},
+    {"duplex", "full | half", "half: both directions share the bandwidth; default: full", Need::Optional,
+     read_as<&NodeLinks::duplex>, write_as<&NodeLinks::duplex>},
+    {"peer_access", "true | false", "false: copies go through host memory; default: true", Need::Optional,
+     read_as<&NodeLinks::peer_access>, write_as<&NodeLinks::peer_access>},
+    {"host_bandwidth", "bandwidth", "of host memory, shared by the copies of a node; default: no limit", Need::Optional,
+     read_as<&NodeLinks::host_bandwidth, LinkRate>, write_as<&NodeLinks::host_bandwidth>},
+    {"band", "number in [0, 0.95]", "how far off messages may be, in nine of ten cases; default: 0.3, assumed",
+     Need::Optional, read_as<&NodeLinks::band, Band>, write_as<&NodeLinks::band>},
+};
+
+void read_links(Reader& reader, const At& at, Cluster& cluster) {
+  read_fields<NodeLinks>(reader, at, kLinks, cluster.links);
+  if (at.yaml.is(Yaml::Type::Map) && cluster.links.kind != LinkKind::Ideal && !at.yaml.find("bandwidth"))
+    missing_key(reader, at, "bandwidth", "e.g. 10 GB/s (per direction)");
+}
+
+void read_network_kind(Reader& reader, const At& at, Network& network) {
+  const std::string* text = scalar(reader, at, "ideal or tree");
+  if (!text) return;
+  constexpr std::string_view known[] = {"ideal", "tree"};
+  if (*text == "ideal" || *text == "tree")
+    network.ideal = *text == "ideal";
+  else
+    reader.errors.add(at.yaml.place, path(at), unknown_name(std::string_view(*text).substr(0, 64), known));
+}
+
+struct Contention {
+  const char* operator()(double value) const { return value >= 0 && value <= 1 ? "" : "must be in [0, 1]"; }
+};
+
+constexpr Field<Network> kNetwork[] = {
+    {"kind", "ideal | tree", "tree: leaf switches under one spine; default: tree", Need::Optional, read_network_kind,
+     [](YamlText& out, std::string_view key, const Network& network) {
+       out.line(key, network.ideal ? "ideal" : "tree");
+     }},
+    {"bandwidth", "bandwidth", "per NIC and direction; needed unless kind: ideal", Need::Optional,
+     read_as<&Network::bandwidth, LinkRate>,
+     [](YamlText& out, std::string_view key, const Network& network) {
+       if (network.bandwidth.value > 0) out.line(key, value_text(network.bandwidth));
+     }},
+    {"latency", "time", "per transfer; default: 0 ns", Need::Optional, read_as<&Network::latency>,
+     write_as<&Network::latency>},
+    {"share", "number in (0, 1]",
+     "of the bandwidth that collectives and messages reach, where the device states theirs; default: 1", Need::Optional,
+     read_as<&Network::share, Share>,
+     [](YamlText& out, std::string_view key, const Network& network) {
+       if (network.share < 1) out.line(key, value_text(network.share));
+     }},
+    {"contention", "number in [0, 1]",
+     "likewise: beside the traffic of others, what passes n nodes takes n^contention times as long; default: 0",
+     Need::Optional, read_as<&Network::contention, Contention>,
+     [](YamlText& out, std::string_view key, const Network& network) {
+       if (network.contention > 0) out.line(key, value_text(network.contention));
+     }},
+    {"per", "node | device", "who has a NIC of its own; default: node", Need::Optional, read_as<&Network::per>,
+     write_as<&Network::per>},
+    {"duplex", "full | half", "half: both directions share the bandwidth; default: full", Need::Optional,
+     read_as<&Network::duplex>, write_as<&Network::duplex>},
+    {"oversubscription", "number >= 1", "bandwidth into a leaf switch / bandwidth out of it; default: 1",
+     Need::Optional, read_as<&Network::oversubscription, Factor>, write_as<&Network::oversubscription>},
+    {"nodes_per_switch", "whole number >= 1", "nodes under one leaf switch; default: 1", Need::Optional,
+     read_as<&Network::nodes_per_switch, AtLeast1>, write_as<&Network::nodes_per_switch>},
+    {"band", "number in [0, 0.95]", "how far off its rates may be, in nine of ten cases; default: 0.3, assumed",
+     Need::Optional, read_as<&Network::band, Band>, write_as<&Network::band>},
+};
+
+void read_network(Reader& reader, const At& at, Cluster& cluster) {
+  Network network;
+  read_fields<Network>(reader, at, kNetwork, network);
+  if (at.yaml.is(Yaml::Type::Map) && !network.ideal && !at.yaml.find("bandwidth"))
+    missing_key(reader, at, "bandwidth", "e.g. 100 Gb/s (per NIC and direction)");
+  cluster.network = network;
+}
+
+// ---- cluster --------------------------------------------------------------------------------------------------------
+
+constexpr Field<Cluster> kNode[] = {
+    {"devices", "whole number >= 1", "in each node", Need::Required, read_as<&Cluster::devices_per_node, AtLeast1>,
+     write_as<&Cluster::devices_per_node>},
+    {"device", "name, path or map", "what stands in every node: configs/devices/<name>.yaml, or its keys here",
+     Need::Required, [](Reader& reader, const At& at, Cluster& c) { read_device_section(reader, at, c.device); },
+     [](YamlText& out, std::string_view key, const Cluster& cluster) {
+       out.open(key);
+       write_device_section(out, cluster.device);
+       out.close();
+     }},
+    {"links", "map", "between the devices of a node; default: {kind: ideal}", Need::Optional, read_links,
+     [](YamlText& out, std::string_view key, const Cluster& cluster) {
+       out.open(key);
+       write_fields<NodeLinks>(out, kLinks, cluster.links);
+       out.close();
+     }},
+};
+
+struct Speed {
+  const char* operator()(double value) const { return value > 0 && value < 1e6 ? "" : "must be more than 0"; }
+};
+
+constexpr Field<DeviceClass> kOtherNodes[] = {
+    {"nodes", "whole number >= 1", "of this class, behind those before it", Need::Required,
+     read_as<&DeviceClass::nodes, AtLeast1>, write_as<&DeviceClass::nodes>},
+    {"device", "name, path or map", "what stands in each: configs/devices/<name>.yaml, or its keys here",
+     Need::Required, [](Reader& reader, const At& at, DeviceClass& c) { read_device_section(reader, at, c.device); },
+     [](YamlText& out, std::string_view key, const DeviceClass& device_class) {
+       out.open(key);
+       write_device_section(out, device_class.device);
+       out.close();
+     }},
+    {"speed", "number > 0",
+     "how many times faster than node.device it runs layers with stated times; needed where layers state times",
+     Need::Optional, read_as<&DeviceClass::speed, Speed>, write_as<&DeviceClass::speed>},
+};
+
+void read_other_nodes(Reader& reader, const At& at, Cluster& cluster) {
+  if (!is_map(reader, at, "a map of names, e.g. {old: {nodes: 2, device: a100-80g}},")) return;
+  if (at.yaml.map.size() >= static_cast<std::size_t>(kMostClasses))
+    return reader.errors.add(at.yaml.place, path(at),
+                             fmt::format("{} classes of devices in addition to node.device; use at most {}, or put "
+                                         "devices that compute alike into one",
+                                         at.yaml.map.size(), kMostClasses - 1));
+  for (const auto& [key, value] : at.yaml.map) {
+    DeviceClass other;
+    other.name = key.text;
+    other.place = value.place;
+    read_fields<DeviceClass>(reader, at.child(key.text, value), kOtherNodes, other);
+    cluster.others.push_back(std::move(other));
+  }
+}
+
+constexpr Field<Cluster> kCluster[] = {
+    {"name", "text", "for reports; default: the name of its file", Need::Optional, read_as<&Cluster::name>,
+     write_as<&Cluster::name>},
+    {"nodes", "whole number >= 1", "as `node` says; default: 1", Need::Optional,
+     [](Reader& reader, const At& at, Cluster& cluster) {
+       if (at.yaml.is(Yaml::Type::Scalar) && at.yaml.scalar == "auto")
+         return reader.error(at,
+                             "\"auto\" is not a number; write one, or ask how many it takes: pipewright plan SCENARIO "
+                             "--nodes auto");
+       read_as<&Cluster::nodes, AtLeast1>(reader, at, cluster);
+     },
+     [](YamlText& out, std::string_view key, const Cluster& cluster) {
+       out.line(key, value_text(cluster.nodes_of(0)));
+     }},
+    {"node", "map", "what every node holds", Need::Required,
+     [](Reader& reader, const At& at, Cluster& cluster) { read_fields<Cluster>(reader, at, kNode, cluster); },
+     [](YamlText& out, std::string_view key, const Cluster& cluster) {
+       out.open(key);
+       write_fields<Cluster>(out, kNode, cluster);
+       out.close();
+     }},
+    {"other_nodes", "map of names to map",
+     "nodes with other devices, as many in each and wired alike: up to two classes more; default: none", Need::Optional,
+     read_other_nodes,
+     [](YamlText& out, std::string_view key, const Cluster& cluster) {
+       if (cluster.others.empty()) return;
+       out.open(key);
+       for (const DeviceClass& other : cluster.others) {
+         out.open(other.name);
+         write_fields<DeviceClass>(out, kOtherNodes, other);
+         out.close();
+       }
+       out.close();
+     }},
+    {"network", "map", "between nodes; needed when nodes > 1", Need::Optional, read_network,
+     [](YamlText& out, std::string_view key, const Cluster& cluster) {
+       if (!cluster.network) return;
+       out.open(key);
+       write_fields<Network>(out, kNetwork, *cluster.network);
+       out.close();
+     }},
+    {"sharing", "max_min | fifo", "how transfers divide a link; default: max_min", Need::Optional,
+     read_as<&Cluster::sharing>, write_as<&Cluster::sharing>},
+    {"source", "text", "where the figures come from", Need::Optional, read_as<&Cluster::source>,
+     write_text<&Cluster::source>},
+};
+
+// Links are kept one by one: this bounds what a typing error can ask for.
+constexpr std::int64_t kMostMeshLinks = 10'000'000;
+
+void check_size(Reader& reader, const At& at, const Cluster& cluster) {
+  const std::int64_t nodes = cluster.nodes, devices = cluster.devices_per_node;
+  if (nodes < 1 || devices < 1) return;
+  const Place place = at.yaml.place;
+  if (nodes * devices > kMostDevices)
+    return reader.errors.add(
+        place, path(at),
+        fmt::format("{} nodes of {} devices are more than {} devices; use {}", nodes, devices, kMostDevices,
+                    devices > kMostDevices ? "fewer" : fmt::format("at most {} nodes", kMostDevices / devices)));
+  if (cluster.links.kind == LinkKind::Mesh && nodes * devices * (devices - 1) > kMostMeshLinks)
+    reader.errors.add(place, path(at),
+                      fmt::format("a mesh of {} devices in each of {} nodes has {} links, more than {}; use "
+                                  "links: {{kind: nvswitch, ...}}",
+                                  devices, nodes, nodes * devices * (devices - 1), kMostMeshLinks));
+  if (nodes > 1 && !cluster.network)
+    reader.errors.add(place, fmt::format("{}.network is missing: {} nodes need one; write network: {{bandwidth: 100 "
+                                         "Gb/s, latency: 5 us}}, or {{kind: ideal}}",
+                                         path(at), nodes));
+}
+
+// A sum that is too large is refused by `check_size`.
+int checked_nodes(int nodes, int more) {
+  return static_cast<int>(std::min<std::int64_t>(std::int64_t{nodes} + more, 1 << 30));
+}
+
+std::string file_stem(const Yaml& yaml, const char* otherwise) {
+  if (!yaml.place.source || !yaml.place.source->is_file) return otherwise;
+  const std::string& file = yaml.place.source->name;
+  const std::size_t begin = file.rfind('/') + 1, end = file.rfind('.');
+  return file.substr(begin, end == std::string::npos || end < begin ? end : end - begin);
+}
+
+// Both stated by the same file or command line: of a memory that is set smaller for a question (`--set`) the preset's
+// reserve is no error, but leaves no room.
+bool from_one_place(const Yaml& map, std::string_view a, std::string_view b) {
+  const Yaml *first = map.find(a), *second = map.find(b);
+  return first != nullptr && second != nullptr && first->place.source == second->place.source;
+}
+
+}  // namespace
+
+void read_device_section(Reader& reader, const At& at, Device& device) {
+  follow(reader, at, "device", [&](const At& here) {
+    const bool sourced = std::exchange(reader.sourced, true);
+    device.place = here.yaml.place;
+    read_fields<Device>(reader, here, kDevice, device);
+    if (device.name.empty()) device.name = at.yaml.is(Yaml::Type::Scalar) ? file_stem(here.yaml, "device") : "device";
+    device.sources = below(reader.sources, path(at));
+    device.provenances = below(reader.provenances, path(at));
+    const auto by_size = [](const auto& each) { return each && (each->tiles || !each->kernels.empty()); };
+    if (device.multiprocessors == 0 && std::any_of(device.efficiency.begin(), device.efficiency.end(), by_size))
+      reader.errors.add(here.yaml.place, path(at),
+                        "efficiency by size (tiles, kernels) needs multiprocessors; give their number");
+    if (device.reserve > device.memory && from_one_place(here.yaml, "memory", "reserve"))
+      reader.errors.add(here.yaml.place, path(at) + ".reserve", "is more than memory; lower it");
+    reader.sourced = sourced;
+  });
+}
+
+void read_cluster_section(Reader& reader, const At& at, Cluster& cluster) {
+  follow(reader, at, "cluster", [&](const At& here) {
+    const bool sourced = std::exchange(reader.sourced, true);
+    cluster.place = here.yaml.place;
+    read_fields<Cluster>(reader, here, kCluster, cluster);
+    if (cluster.name.empty())
+      cluster.name = at.yaml.is(Yaml::Type::Scalar) || !at.parent ? file_stem(here.yaml, "cluster") : "cluster";
+    cluster.sources = below(reader.sources, path(at));
+    cluster.provenances = below(reader.provenances, path(at));
+    const auto of_a_device = [](const auto& entry) {
+      const bool other = entry.first.starts_with("other_nodes.") && entry.first.find(".device.") != std::string::npos;
+      return other || entry.first.starts_with("node.device.");
+    };
+    std::erase_if(cluster.sources, of_a_device);
+    std::erase_if(cluster.provenances, of_a_device);
+    for (const DeviceClass& other : cluster.others)
+      cluster.nodes = checked_nodes(cluster.nodes, other.nodes);
+    if (here.yaml.is(Yaml::Type::Map)) check_size(reader, here, cluster);
+    reader.sourced = sourced;
+  });
+}
+
+void write_device_section(YamlText& out, const Device& device) {
+  write_fields<Device>(out, kDevice, device);
+}
+void write_cluster_section(YamlText& out, const Cluster& cluster) {
+  write_fields<Cluster>(out, kCluster, cluster);
+}
+
+std::vector<SectionDoc> cluster_docs() {
+  std::vector<SectionDoc> docs = {document<Cluster>("cluster", kCluster),
+                                  document<Cluster>("cluster.node", kNode),
+                                  document<DeviceClass>("cluster.other_nodes.<name>", kOtherNodes),
+                                  document<NodeLinks>("cluster.node.links", kLinks),
+                                  document<Network>("cluster.network", kNetwork),
+                                  document<Device>("device", kDevice),
+                                  document<HostTimes>("device.host", kHost)};
+  for (SectionDoc& doc : kernel_curve_docs())
+    docs.push_back(std::move(doc));
+  for (SectionDoc& doc : measured_device_docs())
+    docs.push_back(std::move(doc));
+  return docs;
+}
+
+}  // namespace pipewright

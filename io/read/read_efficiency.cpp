@@ -1,0 +1,407 @@
+#include "io/read/read_efficiency.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "io/text/quantity.hpp"
+#include "io/text/quote.hpp"
+#include "io/yaml/value_rules.hpp"
+
+namespace pipewright {
+namespace {
+
+struct Positive {
+  const char* operator()(double value) const { return value > 0 ? "" : "must be more than 0"; }
+};
+struct NotNegative {
+  const char* operator()(double value) const { return value >= 0 ? "" : "must be at least 0"; }
+};
+struct UpTo1 {
+  const char* operator()(double value) const { return value > 0 && value <= 1 ? "" : "must be in (0, 1]"; }
+};
+struct From0To1 {
+  const char* operator()(double value) const { return value >= 0 && value <= 1 ? "" : "must be in [0, 1]"; }
+};
+
+template <auto Member, class T>
+void write_number(YamlText& out, std::string_view key, const T& value) {
+  out.line(key, fmt::format("{}", value.*Member));
+}
+
+constexpr Field<ProductCurve> kTiles[] = {
+    {"share", "number in (0, 1]", "of the peak: whole tiles of 256 x 128, a long sum, a cold device", Need::Required,
+     read_as<&ProductCurve::share, UpTo1>, write_number<&ProductCurve::share>},
+    {"fill", "number >= 0", "terms of the sum that filling and draining a tile costs", Need::Required,
+     read_as<&ProductCurve::fill, NotNegative>, write_number<&ProductCurve::fill>},
+    {"launch", "number >= 0", "us, of every call", Need::Required, read_as<&ProductCurve::launch, NotNegative>,
+     write_number<&ProductCurve::launch>},
+    {"operands", "number in (0, 1]", "share of the memory bandwidth at which the three matrices move", Need::Required,
+     read_as<&ProductCurve::operands, UpTo1>, write_number<&ProductCurve::operands>},
+    {"tile_128x128", "number in (0, 1]", "rate of such tiles over that of 256 x 128; default: 1", Need::Optional,
+     read_as<&ProductCurve::tile_128x128, UpTo1>, write_number<&ProductCurve::tile_128x128>},
+    {"tile_128x64", "number in (0, 1]", "likewise, of 64 x 128, too; default: 1", Need::Optional,
+     read_as<&ProductCurve::tile_128x64, UpTo1>, write_number<&ProductCurve::tile_128x64>},
+    {"tile_64x64", "number in (0, 1]", "likewise; default: 1", Need::Optional,
+     read_as<&ProductCurve::tile_64x64, UpTo1>, write_number<&ProductCurve::tile_64x64>},
+    {"split", "number >= 0", "us that dividing the sum among multiprocessors costs; default: 0", Need::Optional,
+     read_as<&ProductCurve::split, NotNegative>, write_number<&ProductCurve::split>},
+    {"waves", "number in [0, 1]",
+     "1: the last wave of tiles takes as long as a full one; 0: tiles are balanced over all multiprocessors; default: "
+     "1",
+     Need::Optional, read_as<&ProductCurve::waves, From0To1>, write_number<&ProductCurve::waves>},
+    {"slowdown", "number >= 0", "large products take up to this share longer, as the clock falls; default: 0",
+     Need::Optional, read_as<&ProductCurve::slowdown, NotNegative>, write_number<&ProductCurve::slowdown>},
+    {"slowdown_half", "number > 0", "TFLOP of a product that shows half of it; default: 1", Need::Optional,
+     read_as<&ProductCurve::slowdown_half, Positive>, write_number<&ProductCurve::slowdown_half>},
+    {"sustained", "number > 0", "rate in a long training over that of a short measurement; default: 1", Need::Optional,
+     read_as<&ProductCurve::sustained, Positive>, write_number<&ProductCurve::sustained>},
+};
+
+constexpr Field<AttentionCurve> kCurve[] = {
+    {"share", "number in (0, 1]", "of the peak", Need::Required, read_as<&AttentionCurve::share, UpTo1>,
+     write_number<&AttentionCurve::share>},
+    {"start", "number >= 0", "blocks of 128 keys that a block of 128 rows costs beside its own", Need::Required,
+     read_as<&AttentionCurve::start, NotNegative>, write_number<&AttentionCurve::start>},
+    {"tail", "number in [0, 1]", "share of the longest row that is left when all others are done", Need::Required,
+     read_as<&AttentionCurve::tail, From0To1>, write_number<&AttentionCurve::tail>},
+    {"launch", "number >= 0", "us, of every call", Need::Required, read_as<&AttentionCurve::launch, NotNegative>,
+     write_number<&AttentionCurve::launch>},
+};
+
+template <AttentionCurve AttentionKernel::*Member>
+void read_curve(Reader& reader, const At& at, AttentionKernel& kernel) {
+  if (is_map(reader, at, "a map, e.g. {share: 0.5, start: 1, tail: 0.25, launch: 5}"))
+    read_fields<AttentionCurve>(reader, at, kCurve, kernel.*Member);
+}
+std::string curve_text(const AttentionCurve& curve) {
+  return fmt::format("{{share: {}, start: {}, tail: {}, launch: {}}}", curve.share, curve.start, curve.tail,
+                     curve.launch);
+}
+template <AttentionCurve AttentionKernel::*Member>
+void write_curve(YamlText& out, std::string_view key, const AttentionKernel& kernel) {
+  out.line(key, curve_text(kernel.*Member));
+}
+
+struct AtLeast1 {
+  const char* operator()(int value) const { return value >= 1 ? "" : "must be at least 1"; }
+};
+
+constexpr Field<AttentionKernel> kKernel[] = {
+    {"kernel", "fa2 | fa3 | cudnn", "FlashAttention 2 or 3, or cuDNN's", Need::Required,
+     read_as<&AttentionKernel::kernel>, write_as<&AttentionKernel::kernel>},
+    {"head_size", "whole number >= 1", "another one takes the nearest of its kernel", Need::Required,
+     read_as<&AttentionKernel::head_size, AtLeast1>, write_as<&AttentionKernel::head_size>},
+    {"forward", "map", "see device.efficiency.<kind>.kernels[].forward", Need::Required,
+     read_curve<&AttentionKernel::forward>, write_curve<&AttentionKernel::forward>},
+    {"backward", "map", "likewise, with 2.5 times the work of the forward", Need::Required,
+     read_curve<&AttentionKernel::backward>, write_curve<&AttentionKernel::backward>},
+    {"band", "number in [0, 0.95]", "of both, as that of the kind, which is the default", Need::Optional,
+     read_as<&AttentionKernel::band, Band>, write_as<&AttentionKernel::band>},
+    {"provenance", "assumed | published | measured", "how they are known", Need::Required,
+     read_as<&AttentionKernel::provenance>, write_as<&AttentionKernel::provenance>},
+    {"source", "text", "where they come from", Need::Required, read_as<&AttentionKernel::source>,
+     write_text<&AttentionKernel::source>},
+};
+
+constexpr Field<SwitchCurve> kSwitch[] = {
+    {"members", "whole number >= 1", "of a group, at least", Need::Required, read_as<&SwitchCurve::members, AtLeast1>,
+     write_number<&SwitchCurve::members>},
+    {"start", "number >= 0", "us", Need::Required, read_as<&SwitchCurve::start, NotNegative>,
+     write_number<&SwitchCurve::start>},
+    {"hop", "number >= 0", "us, times the binary logarithm of the members", Need::Required,
+     read_as<&SwitchCurve::hop, NotNegative>, write_number<&SwitchCurve::hop>},
+    {"share", "number in (0, 1]", "of the links' bandwidth, which a ring's 2 (n-1)/n of the bytes pass", Need::Required,
+     read_as<&SwitchCurve::share, UpTo1>, write_number<&SwitchCurve::share>},
+};
+
+constexpr Field<MessageCurve> kMessages[] = {
+    {"links", "ideal | mesh | nvswitch | pcie",
+     "over which they were measured; over others the links' bandwidth holds; default: nvswitch", Need::Optional,
+     read_as<&MessageCurve::links>, write_unless<&MessageCurve::links, LinkKind::Nvswitch>},
+    {"start", "number >= 0", "us, of every message", Need::Required, read_as<&MessageCurve::start, NotNegative>,
+     write_number<&MessageCurve::start>},
+    {"small", "number in (0, 1]", "share of the links' bandwidth that small messages reach", Need::Required,
+     read_as<&MessageCurve::small, UpTo1>, write_number<&MessageCurve::small>},
+    {"middle", "number >= 0", "us that messages of medium size take beside the start, whatever their size",
+     Need::Required, read_as<&MessageCurve::middle, NotNegative>, write_number<&MessageCurve::middle>},
+    {"large", "number in (0, 1]", "share of the links' bandwidth that large messages reach", Need::Required,
+     read_as<&MessageCurve::large, UpTo1>, write_number<&MessageCurve::large>},
+    {"band", "number in [0, 0.95]", "how far off they may be; default: 0", Need::Optional,
+     read_as<&MessageCurve::band, Band>, write_number<&MessageCurve::band>},
+    {"provenance", "assumed | published | measured", "how they are known", Need::Required,
+     read_as<&MessageCurve::provenance>, write_as<&MessageCurve::provenance>},
+    {"source", "text", "where they come from", Need::Required, read_as<&MessageCurve::source>,
+     write_text<&MessageCurve::source>},
+};
+
+constexpr Field<CollectiveCurve> kCollectives[] = {
+    {"start", "number >= 0", "us, of small messages", Need::Required, read_as<&CollectiveCurve::start, NotNegative>,
+     write_number<&CollectiveCurve::start>},
+    {"hop", "number >= 0", "us, per step of a ring", Need::Required, read_as<&CollectiveCurve::hop, NotNegative>,
+     write_number<&CollectiveCurve::hop>},
+    {"small", "number in (0, 1]", "share of the links' bandwidth that small messages reach", Need::Required,
+     read_as<&CollectiveCurve::small, UpTo1>, write_number<&CollectiveCurve::small>},
+    {"middle", "number in (0, 1]", "likewise, messages of medium size", Need::Required,
+     read_as<&CollectiveCurve::middle, UpTo1>, write_number<&CollectiveCurve::middle>},
+    {"large_start", "number >= 0", "us, of large messages", Need::Required,
+     read_as<&CollectiveCurve::large_start, NotNegative>, write_number<&CollectiveCurve::large_start>},
+    {"large_hop", "number >= 0", "us, per step of a ring", Need::Required,
+     read_as<&CollectiveCurve::large_hop, NotNegative>, write_number<&CollectiveCurve::large_hop>},
+    {"large", "number in (0, 1]", "share of the bandwidth that large messages reach in a large group", Need::Required,
+     read_as<&CollectiveCurve::large, UpTo1>, write_number<&CollectiveCurve::large>},
+    {"lost_gather", "number in [0, 1]", "of it, over the members: gathers and scatters of small groups", Need::Required,
+     read_as<&CollectiveCurve::lost_gather, From0To1>, write_number<&CollectiveCurve::lost_gather>},
+    {"lost_reduce", "number in [0, 1]", "likewise, all-reduces", Need::Required,
+     read_as<&CollectiveCurve::lost_reduce, From0To1>, write_number<&CollectiveCurve::lost_reduce>},
+    {"ll128", "number > 0", "GB/s of NCCL's protocol LL128 through one NIC; default: 20", Need::Optional,
+     read_as<&CollectiveCurve::ll128, Positive>, write_number<&CollectiveCurve::ll128>},
+    {"in_switch", "list of maps",
+     "all-reduces that a switch computes; see device.collectives.in_switch[]; default: none", Need::Optional,
+     [](Reader& reader, const At& at, CollectiveCurve& curve) {
+       if (!is_list(reader, at, "a list of maps")) return;
+       for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
+         read_fields<SwitchCurve>(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), kSwitch,
+                                  curve.in_switch.emplace_back());
+     },
+     [](YamlText& out, std::string_view key, const CollectiveCurve& curve) {
+       std::string text;
+       for (const SwitchCurve& each : curve.in_switch)
+         text += fmt::format("{}{{members: {}, start: {}, hop: {}, share: {}}}", text.empty() ? "" : ", ", each.members,
+                             each.start, each.hop, each.share);
+       if (!text.empty()) out.line(key, "[" + text + "]");
+     }},
+    {"band", "number in [0, 0.95]", "how far off they may be, in nine of ten cases; default: 0", Need::Optional,
+     read_as<&CollectiveCurve::band, Band>, write_number<&CollectiveCurve::band>},
+    {"provenance", "assumed | published | measured", "how they are known", Need::Required,
+     read_as<&CollectiveCurve::provenance>, write_as<&CollectiveCurve::provenance>},
+    {"source", "text", "where they come from", Need::Required, read_as<&CollectiveCurve::source>,
+     write_text<&CollectiveCurve::source>},
+};
+
+}  // namespace
+
+void read_collectives(Reader& reader, const At& at, Device& device) {
+  if (!is_map(reader, at, "a map, e.g. {start: 5, hop: 0.8, ...}")) return;
+  CollectiveCurve& curve = device.collectives.emplace();
+  curve.place = at.yaml.place;
+  read_fields<CollectiveCurve>(reader, at, kCollectives, curve);
+}
+
+void read_messages(Reader& reader, const At& at, Device& device) {
+  if (!is_map(reader, at, "a map, e.g. {start: 13, small: 0.25, ...}")) return;
+  read_fields<MessageCurve>(reader, at, kMessages, device.messages.emplace());
+}
+
+void write_messages(YamlText& out, std::string_view key, const Device& device) {
+  if (!device.messages) return;
+  out.open(key);
+  write_fields<MessageCurve>(out, kMessages, *device.messages);
+  out.close();
+}
+
+void write_collectives(YamlText& out, std::string_view key, const Device& device) {
+  if (!device.collectives) return;
+  out.open(key);
+  for (const Field<CollectiveCurve>& field : kCollectives)
+    field.write(out, field.key, *device.collectives);
+  out.close();
+}
+
+static void read_tiles(Reader& reader, const At& at, Efficiency& efficiency) {
+  if (!is_map(reader, at, "a map, e.g. {share: 0.82, fill: 130, launch: 2.6, operands: 0.87}")) return;
+  read_fields<ProductCurve>(reader, at, kTiles, efficiency.tiles.emplace());
+}
+
+static void write_tiles(YamlText& out, std::string_view key, const Efficiency& efficiency) {
+  if (!efficiency.tiles) return;
+  out.open(key);
+  for (const Field<ProductCurve>& field : kTiles)
+    field.write(out, field.key, *efficiency.tiles);
+  out.close();
+}
+
+static void read_kernels(Reader& reader, const At& at, Efficiency& efficiency) {
+  if (!is_list(reader, at, "a list of maps")) return;
+  for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
+    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    AttentionKernel kernel;
+    kernel.place = here.yaml.place;
+    read_fields<AttentionKernel>(reader, here, kKernel, kernel);
+    const auto same = [&](const AttentionKernel& other) {
+      return other.kernel == kernel.kernel && other.head_size == kernel.head_size;
+    };
+    if (std::any_of(efficiency.kernels.begin(), efficiency.kernels.end(), same))
+      reader.errors.add(here.yaml.place, path(here), "this kernel and head_size stand there already; remove one");
+    efficiency.kernels.push_back(std::move(kernel));
+  }
+}
+
+static void write_kernels(YamlText& out, std::string_view key, const Efficiency& efficiency) {
+  std::string text;
+  for (const AttentionKernel& each : efficiency.kernels) {
+    text += fmt::format("{}{{kernel: {}, head_size: {}, forward: {}, backward: {}{}, provenance: {}, source: {}}}",
+                        text.empty() ? "" : ", ", in_words(each.kernel), each.head_size, curve_text(each.forward),
+                        curve_text(each.backward), each.band ? ", band: " + value_text(*each.band) : "",
+                        in_words(each.provenance), json_string(each.source));
+  }
+  if (!text.empty()) out.line(key, "[" + text + "]");
+}
+
+namespace {
+
+// ---- efficiency -----------------------------------------------------------------------------------------------------
+
+struct EfficiencyKeys {
+  Efficiency value;
+  std::optional<double> share;
+  bool curve_given = false;
+};
+
+// [[work per call, share], ...]: work in FLOPs, of memory in bytes.
+void read_curve(Reader& reader, const At& at, EfficiencyKeys& efficiency) {
+  efficiency.curve_given = true;
+  if (!is_list(reader, at, "a list of [work, share] pairs")) return;
+  auto& curve = efficiency.value.curve;
+  for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
+    const At point = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    std::vector<double> pair;
+    if (!read_value(reader, point, pair)) continue;
+    if (pair.size() != 2 || !(pair[0] > 0) || *Share{}(pair[1]))
+      reader.error(point, "is no [work per call, share]; write e.g. [1e9, 0.4]: work more than 0, share in (0, 1]");
+    else if (!curve.empty() && pair[0] <= curve.back().first)
+      reader.error(point, "does not grow: every point needs more work than the one before it");
+    else
+      curve.emplace_back(pair[0], pair[1]);
+  }
+}
+
+constexpr Field<EfficiencyKeys> kEfficiency[] = {
+    {"share", "number in (0, 1]", "of the peak rate that every operator of this kind reaches; this or curve",
+     Need::Optional, read_as<&EfficiencyKeys::share, Share>, write_as<&EfficiencyKeys::share>},
+    {"curve", "list of [work, share]",
+     "by FLOPs per operator and pass on one device (memory: bytes), growing; between two points over the logarithm of "
+     "the work, outside as the nearest",
+     Need::Optional, read_curve,
+     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
+       std::string text;
+       for (const auto& [work, share] : efficiency.value.curve)
+         text += fmt::format("{}[{}, {}]", text.empty() ? "" : ", ", value_text(work), value_text(share));
+       if (efficiency.value.curve.size() > 1) out.line(key, "[" + text + "]");
+     }},
+    {"half_work", "number >= 0",
+     "work per call at which half of share or curve is reached, share * w / (w + half_work): what a call loses while "
+     "it "
+     "fills and drains the device; default: 0",
+     Need::Optional,
+     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
+       if (!read_value(reader, at, efficiency.value.half_work)) return;
+       if (!(efficiency.value.half_work >= 0)) reader.error(at, "must be at least 0");
+     },
+     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
+       if (efficiency.value.half_work > 0) out.line(key, value_text(efficiency.value.half_work));
+     }},
+    {"tiles", "map",
+     "matrix_product, instead of share: fp16 and bf16 products by shape; convolution, and a share for other "
+     "precisions: those of one group in fp32; see device.efficiency.<kind>.tiles",
+     Need::Optional,
+     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) { read_tiles(reader, at, efficiency.value); },
+     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
+       write_tiles(out, key, efficiency.value);
+     }},
+    {"kernels", "list of maps",
+     "attention: fp16 and bf16 kernels by head size; see device.efficiency.<kind>.kernels[]; the first is used unless "
+     "training.attention_kernel says another",
+     Need::Optional,
+     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) { read_kernels(reader, at, efficiency.value); },
+     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
+       write_kernels(out, key, efficiency.value);
+     }},
+    {"fixed", "time", "of every call beside its work; default: 0 ns", Need::Optional,
+     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) { read_value(reader, at, efficiency.value.fixed); },
+     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
+       if (efficiency.value.fixed.value > 0) out.line(key, value_text(efficiency.value.fixed));
+     }},
+    {"band", "number in [0, 0.95]",
+     "in nine of ten cases the true share lies within share * (1 - band) and share * (1 + band); default: 0",
+     Need::Optional,
+     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
+       if (!read_value(reader, at, efficiency.value.band)) return;
+       if (const char* broken = Band{}(efficiency.value.band); *broken) reader.error(at, broken);
+     },
+     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
+       out.line(key, value_text(efficiency.value.band));
+     }},
+    {"provenance", "assumed | published | measured", "how the share is known", Need::Required,
+     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
+       read_value(reader, at, efficiency.value.provenance);
+     },
+     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
+       out.line(key, value_text(efficiency.value.provenance));
+     }},
+    {"source", "text", "where the share comes from", Need::Required,
+     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) { read_value(reader, at, efficiency.value.source); },
+     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
+       out.line(key, value_text(efficiency.value.source));
+     }},
+};
+
+}  // namespace
+
+void read_efficiency(Reader& reader, const At& at, Device& device) {
+  if (!is_map(reader, at, "a map of operator kinds, e.g. {matrix_product: {share: 0.5, ...}},")) return;
+  for (const auto& [key, value] : at.yaml.map) {
+    const At here = at.child(key.text, value);
+    const Yaml name = as_value(key);
+    OperatorKind kind{};
+    if (!read_value(reader, At{name, at.parent, at.key, at.item}, kind)) continue;
+    const std::size_t before = reader.errors.count();
+    EfficiencyKeys read;
+    read.value.place = value.place;
+    read_fields<EfficiencyKeys>(reader, here, kEfficiency, read);
+    if (reader.errors.count() > before) continue;
+    const bool products = kind == OperatorKind::MatrixProduct, convolutions = kind == OperatorKind::Convolution;
+    if (read.value.tiles && !products && !convolutions)
+      reader.errors.add(value.place, path(here), "tiles are of matrix_product and convolution; leave them out");
+    const bool tiles = read.value.tiles && !convolutions;  // in place of a share
+    if (!read.value.kernels.empty() && kind != OperatorKind::Attention)
+      reader.errors.add(value.place, path(here), "kernels are of attention; leave them out");
+    if (read.share.has_value() + read.curve_given + tiles != 1)
+      reader.errors.add(value.place,
+                        path(here) + (tiles ? ": give one of share, curve and tiles; `tiles: null` removes the preset's"
+                                            : ": give one of share and curve"));
+    // What has no shape, or another precision, runs as large products do.
+    if (tiles) read.value.curve = {{1.0, read.value.tiles->share / (1 + read.value.tiles->slowdown)}};
+    if (read.share) read.value.curve = {{1.0, *read.share}};
+    if (!read.value.curve.empty()) device.efficiency[static_cast<std::size_t>(kind)] = read.value;
+  }
+}
+
+void write_efficiency(YamlText& out, std::string_view key, const Device& device) {
+  const auto& all = device.efficiency;
+  if (std::none_of(all.begin(), all.end(), [](const auto& each) { return each.has_value(); })) return;
+  out.open(key);
+  for (const auto& [text, kind] : kOperatorKindNames) {
+    const auto& stated = all[static_cast<std::size_t>(kind)];
+    if (!stated) continue;
+    EfficiencyKeys keys{.value = *stated};
+    if (stated->curve.size() == 1 && (!stated->tiles || kind == OperatorKind::Convolution))
+      keys.share = stated->curve.front().second;
+    out.open(text);
+    write_fields<EfficiencyKeys>(out, kEfficiency, keys);
+    out.close();
+  }
+  out.close();
+}
+
+std::vector<SectionDoc> kernel_curve_docs() {
+  return {document<EfficiencyKeys>("device.efficiency.<kind>", kEfficiency),
+          document<ProductCurve>("device.efficiency.<kind>.tiles", kTiles),
+          document<AttentionKernel>("device.efficiency.<kind>.kernels[]", kKernel),
+          document<AttentionCurve>("device.efficiency.<kind>.kernels[].forward", kCurve),
+          document<CollectiveCurve>("device.collectives", kCollectives),
+          document<SwitchCurve>("device.collectives.in_switch[]", kSwitch),
+          document<MessageCurve>("device.messages", kMessages)};
+}
+
+}  // namespace pipewright

@@ -1,0 +1,283 @@
+// measured: of a scenario: which files hold measured runs, what their columns mean, what was fitted on them.
+#include <fmt/format.h>
+
+#include "core/answers/measured.hpp"
+#include "io/read/expect_text.hpp"
+#include "io/text/quantity.hpp"
+#include "io/text/quote.hpp"
+#include "io/text/trimmed.hpp"
+#include "io/yaml/changes.hpp"
+#include "io/yaml/sections.hpp"
+
+namespace pipewright {
+namespace {
+
+template <class T>
+void write_nothing(YamlText&, std::string_view, const T&) {}
+
+// A list of maps, each read by its table.
+template <class T>
+void read_list(Reader& reader, const At& at, std::span<const Field<T>> fields, std::vector<T>& items) {
+  if (!is_list(reader, at, "a list of maps")) return;
+  if (at.yaml.list.empty()) reader.error(at, "is empty; write at least one entry, or remove the key");
+  for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i)
+    read_fields<T>(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), fields, items.emplace_back());
+}
+
+constexpr Field<RunFile> kFile[] = {
+    {"name", "text", "of the group that its runs form", Need::Required, read_as<&RunFile::name>, write_nothing},
+    {"file", "file name", "in the folder of the data; comma-separated, with a header", Need::Required,
+     read_as<&RunFile::file>, write_nothing},
+    {"fit", "true | false", "whether constants are fitted on lines of it (fit_every); default: true", Need::Optional,
+     read_as<&RunFile::fit>, write_nothing},
+};
+
+struct Positive {
+  const char* operator()(double value) const { return value > 0 ? "" : "must be more than 0"; }
+};
+
+struct AboveOne {
+  const char* operator()(double value) const { return value > 1 ? "" : "must be more than 1"; }
+};
+
+constexpr Field<FittedConstant> kConstant[] = {
+    {"key", "key of a number or quantity", "the constant", Need::Required, read_as<&FittedConstant::key>,
+     write_nothing},
+    {"unit", "text", "of expected and most; default: none", Need::Optional, read_as<&FittedConstant::unit>,
+     write_nothing},
+    {"expected", "number > 0", "what is known of it without the runs", Need::Required,
+     read_as<&FittedConstant::expected, Positive>, write_nothing},
+    {"factor", "number > 1", "how well: one standard deviation is this factor either way", Need::Required,
+     read_as<&FittedConstant::factor, AboveOne>, write_nothing},
+    {"most", "number > 0", "no value above it makes sense (a share: 1); default: no limit", Need::Optional,
+     read_as<&FittedConstant::most, Positive>, write_nothing},
+    {"source", "text", "where the expectation comes from", Need::Required, read_as<&FittedConstant::source>,
+     write_nothing},
+    {"meaning", "text", "what it is physically", Need::Required, read_as<&FittedConstant::meaning>, write_nothing},
+};
+
+// ">1", "<=8", "!x", "*", "": what a cell must say.
+CellTest::Choice choice_of(std::string text) {
+  CellTest::Choice choice;
+  if (text == "*") return choice.other = true, choice;
+  if (text.starts_with('!')) return choice.other = true, choice.is = text.substr(1), choice;
+  if (!text.starts_with('<') && !text.starts_with('>')) return choice.is = std::move(text), choice;
+  const bool with_limit = text.size() > 1 && text[1] == '=';
+  const Parsed<double> limit = parse_number(trimmed(std::string_view(text).substr(with_limit ? 2 : 1), " "));
+  if (!limit.value) return choice.is = std::move(text), choice;
+  (text[0] == '<' ? choice.most : choice.least) = *limit.value;
+  choice.strict = !with_limit;
+  return choice;
+}
+
+void read_test(Reader& reader, const At& at, RowTest& test) {
+  if (!is_map(reader, at, "a map of columns and what they must say, e.g. {tp: \"<=8\"}")) return;
+  for (const auto& [key, value] : at.yaml.map) {
+    const At here = at.child(key.text, value);
+    CellTest cell{.head = key.text, .choices = {}};
+    const auto add = [&](const At& one) {
+      if (const std::string* text = scalar(reader, one, "a text, a limit (>1, <=8), \"*\" or a list of them"))
+        cell.choices.push_back(choice_of(*text));
+    };
+    if (value.is(Yaml::Type::List))
+      for (std::size_t i = 0; i < value.list.size(); ++i)
+        add(here.child(static_cast<std::ptrdiff_t>(i), value.list[i]));
+    else
+      add(here);
+    test.push_back(std::move(cell));
+  }
+  if (at.yaml.map.empty()) reader.error(at, "is empty; name a column and what it must say");
+}
+
+void read_heads(Reader& reader, const At& at, std::vector<std::string>& heads) {
+  if (!is_list(reader, at, "a list of column heads")) return;
+  for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
+    read_value(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), heads.emplace_back());
+}
+
+constexpr Field<RunColumn> kColumn[] = {
+    {"column", "column head", "the cell is the value", Need::Optional,
+     [](Reader& reader, const At& at, RunColumn& column) { read_value(reader, at, column.heads.emplace_back()); },
+     write_nothing},
+    {"product", "list of column heads", "instead of column: the product of whole numbers is the value", Need::Optional,
+     [](Reader& reader, const At& at, RunColumn& column) { read_heads(reader, at, column.heads); }, write_nothing},
+    {"values", "map of texts", "what each text of the column is in the scenario; rows with another text are missing",
+     Need::Optional,
+     [](Reader& reader, const At& at, RunColumn& column) {
+       if (!is_map(reader, at, "a map, e.g. {1F1B: 1f1b}")) return;
+       for (const auto& [key, value] : at.yaml.map)
+         read_value(reader, at.child(key.text, value), column.values[key.text]);
+     },
+     write_nothing},
+    {"unit", "text", "follows the cell: GB/s; default: none", Need::Optional, read_as<&RunColumn::unit>, write_nothing},
+};
+
+void read_columns(Reader& reader, const At& at, MeasuredTable& table) {
+  if (!is_map(reader, at, "a map of keys and column heads, e.g. {plan.stages: pipeline parallelism}")) return;
+  for (const auto& [key, value] : at.yaml.map) {
+    const At here = at.child(key.text, value);
+    RunColumn column{.key = key.text, .heads = {}, .values = {}, .unit = {}};
+    if (value.is(Yaml::Type::Map))
+      read_fields<RunColumn>(reader, here, kColumn, column);
+    else if (std::string head; read_value(reader, here, head))
+      column.heads.push_back(head);
+    if (value.is(Yaml::Type::Map) && (value.find("column") != nullptr) == (value.find("product") != nullptr))
+      reader.errors.add(value.place, path(here), "say either column or product");
+    table.columns.push_back(std::move(column));
+  }
+}
+
+constexpr Field<RowSetting> kSetting[] = {
+    {"when", "map of column heads and tests", "rows that pass; see measured", Need::Required,
+     [](Reader& reader, const At& at, RowSetting& setting) { read_test(reader, at, setting.when); }, write_nothing},
+    {"set", "map of keys and values", "what they set, after the columns", Need::Required,
+     [](Reader& reader, const At& at, RowSetting& setting) {
+       std::vector<Assignment> changes;
+       read_changes(reader, at, changes);
+       for (const Assignment& change : changes)
+         setting.set.emplace_back(fmt::format("{}", fmt::join(change.keys, ".")), flow_text(change.value));
+     },
+     write_nothing},
+};
+
+void read_when(Reader& reader, const At& at, RowNote& note) {
+  read_test(reader, at, note.when);
+}
+
+constexpr Field<RowNote> kLeftOut[] = {
+    {"when", "map of column heads and tests", "rows that pass; see measured", Need::Required, read_when, write_nothing},
+    {"why", "text", "the reason", Need::Required, read_as<&RowNote::text>, write_nothing},
+};
+constexpr Field<RowNote> kMissing[] = {
+    {"when", "map of column heads and tests", "rows that pass; see measured", Need::Required, read_when, write_nothing},
+    {"needs", "text", "the key that a scenario would need", Need::Required, read_as<&RowNote::text>, write_nothing},
+};
+constexpr Field<RowNote> kSubset[] = {
+    {"name", "text", "of the subset, which has errors of its own", Need::Required, read_as<&RowNote::text>,
+     write_nothing},
+    {"when", "map of column heads and tests", "rows that pass; see measured", Need::Required, read_when, write_nothing},
+};
+
+// A figure as written.
+struct FigureText {
+  RunFigure figure;
+  std::string unit;
+  std::optional<std::pair<Where, std::int64_t>> where;
+};
+
+constexpr Field<FigureText> kFigure[] = {
+    {"name", "text", "as tables call it: time", Need::Required,
+     [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.figure.name); }, write_nothing},
+    {"figure", "as quantity of expect", "what was measured", Need::Required,
+     [](Reader& reader, const At& at, FigureText& text) { read_quantity(reader, at, text.figure.sought); },
+     write_nothing},
+    {"where", "as where of expect", "of which stage it is", Need::Optional,
+     [](Reader& reader, const At& at, FigureText& text) { read_where(reader, at, text.where); }, write_nothing},
+    {"column", "column head", "it stands there; a row with an empty cell does not tell it", Need::Required,
+     [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.figure.head); }, write_nothing},
+    {"unit", "text", "of the cells; default: s, B or none", Need::Optional,
+     [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.unit); }, write_nothing},
+};
+
+void read_figures(Reader& reader, const At& at, MeasuredTable& table) {
+  std::vector<FigureText> texts;
+  read_list<FigureText>(reader, at, kFigure, texts);
+  for (std::size_t i = 0; i < texts.size() && i < at.yaml.list.size(); ++i) {
+    FigureText& text = texts[i];
+    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    place_quantity(reader, here, text.figure.sought, text.where);
+    const Dimension kind = dimension(text.figure.sought.figure);
+    if (const auto size = text.unit.empty() ? std::optional(1.0) : unit_size(kind, text.unit))
+      text.figure.unit_size = *size;
+    else
+      reader.errors.add(here.yaml.place, path(here) + ".unit",
+                        fmt::format("{} is not a unit of {}; it has {}", in_quotes(text.unit), text.figure.sought.text,
+                                    units_of(kind)));
+    table.figures.push_back(std::move(text.figure));
+  }
+}
+
+void read_constants(Reader& reader, const At& at, MeasuredTable& table) {
+  read_list<FittedConstant>(reader, at, kConstant, table.constants);
+  for (std::size_t i = 0; i < table.constants.size() && i < at.yaml.list.size(); ++i) {
+    FittedConstant& constant = table.constants[i];
+    constant.place = at.yaml.list[i].place;
+    if (constant.most > 0 && constant.expected > constant.most)
+      reader.errors.add(constant.place, fmt::format("{}.{}: expected is more than most", path(at), i));
+  }
+}
+
+struct AtLeast2 {
+  const char* operator()(std::int64_t value) const { return value >= 2 ? "" : "must be at least 2"; }
+};
+
+constexpr Field<MeasuredTable> kMeasured[] = {
+    {"table", "text", "its title", Need::Required, read_as<&MeasuredTable::title>, write_nothing},
+    {"source", "text", "where it is published", Need::Required, read_as<&MeasuredTable::source>, write_nothing},
+    {"note", "text", "what a reader must know", Need::Optional, read_as<&MeasuredTable::note>, write_nothing},
+    {"files", "list of {name, file}", "see measured.files", Need::Required,
+     [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RunFile>(reader, at, kFile, t.files); },
+     write_nothing},
+    {"figures", "list of maps", "what was measured, the speed first; see measured.figures", Need::Required,
+     read_figures, write_nothing},
+    {"columns", "map of keys and column heads", "what the cells of a row set; or maps, see measured.column",
+     Need::Required, read_columns, write_nothing},
+    {"settings", "list of {when, set}",
+     "what rows set whose cells pass a test. A test is a text (8B), a limit (>1, <=8), \"*\" (not empty), \"\" "
+     "(empty), !x (not x), or a list of these, of which one must hold",
+     Need::Optional,
+     [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RowSetting>(reader, at, kSetting, t.settings); },
+     write_nothing},
+    {"left_out", "list of {when, why}", "rows that are not compared: counted", Need::Optional,
+     [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RowNote>(reader, at, kLeftOut, t.left_out); },
+     write_nothing},
+    {"missing", "list of {when, needs}", "rows that no scenario can express yet: counted with the key", Need::Optional,
+     [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RowNote>(reader, at, kMissing, t.missing); },
+     write_nothing},
+    {"failed", "map of column heads and tests", "runs that did not come to an end: counted with whether they fit",
+     Need::Optional, [](Reader& reader, const At& at, MeasuredTable& t) { read_test(reader, at, t.failed); },
+     write_nothing},
+    {"subsets", "list of {name, when}", "rows that have errors of their own", Need::Optional,
+     [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RowNote>(reader, at, kSubset, t.subsets); },
+     write_nothing},
+    {"by", "list of column heads", "each text of these columns has errors of its own: by model, by device",
+     Need::Optional, read_as<&MeasuredTable::by>, write_nothing},
+    {"devices", "column head", "how many devices the run used; default: what the layout takes", Need::Optional,
+     read_as<&MeasuredTable::devices>, write_nothing},
+    {"fit_every", "whole number >= 2",
+     "constants are fitted on the lines of each file (but those with fit: false) whose number it divides, the header "
+     "being line 1; default: on none",
+     Need::Optional, read_as<&MeasuredTable::fit_every, AtLeast2>, write_nothing},
+    {"noise", "number > 0",
+     "relative standard deviation of a run: how much a fit trusts a run compared with what is expected; default: 0.05",
+     Need::Optional, read_as<&MeasuredTable::noise, Positive>, write_nothing},
+    {"faulty", "number in [0, 1)",
+     "share of the runs that may have gone wrong, unmarked: how little a fit minds those that are far off; default: 0",
+     Need::Optional, read_as<&MeasuredTable::faulty, Below1>, write_nothing},
+    {"constants", "list of maps", "what was fitted; see measured.constants", Need::Optional, read_constants,
+     write_nothing},
+};
+
+}  // namespace
+
+void read_measured_section(Reader& reader, const At& at, ExpectAndVary& more) {
+  const bool keep_origins = std::exchange(reader.keep_origins, false);
+  MeasuredTable table;
+  table.place = at.yaml.place;
+  read_fields<MeasuredTable>(reader, at, kMeasured, table);
+  if (!table.constants.empty() && table.fit_every == 0)
+    reader.errors.add(at.yaml.place, path(at) + ".constants",
+                      "say on which lines they were fitted, e.g. fit_every: 14");
+  more.measured = std::move(table);
+  reader.keep_origins = keep_origins;
+}
+
+std::vector<SectionDoc> measured_docs() {
+  return {document<MeasuredTable>("measured", kMeasured),           document<RunFile>("measured.files", kFile),
+          document<FigureText>("measured.figures", kFigure),        document<RunColumn>("measured.column", kColumn),
+          document<RowSetting>("measured.settings", kSetting),      document<RowNote>("measured.left_out", kLeftOut),
+          document<RowNote>("measured.missing", kMissing),          document<RowNote>("measured.subsets", kSubset),
+          document<FittedConstant>("measured.constants", kConstant)};
+}
+
+}  // namespace pipewright

@@ -1,0 +1,488 @@
+// device.measured: what `calibrate --backend cuda` measured of a GPU.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/cluster/measured_device.hpp"
+#include "io/read/read_scenario.hpp"
+#include "io/text/quote.hpp"
+#include "io/yaml/sections.hpp"
+
+namespace pipewright {
+namespace {
+
+struct NotNegative {
+  const char* operator()(double value) const { return value >= 0 && value < 1e18 ? "" : "must be 0 or more"; }
+  const char* operator()(std::int64_t value) const { return value < 0 ? "must be 0 or more" : ""; }
+};
+
+// ---- formula, errors ------------------------------------------------------------------------------------------------
+
+constexpr Field<TimeFormula> kFormula[] = {
+    {"terms", "waves | work | values", "which formula: core/cluster/measured_device.hpp", Need::Required,
+     read_as<&TimeFormula::terms>, write_as<&TimeFormula::terms>},
+    {"fixed_ns", "number >= 0", "t0, ns", Need::Required, read_as<&TimeFormula::fixed_ns, NotNegative>,
+     write_as<&TimeFormula::fixed_ns>},
+    {"per_wave_ns", "number >= 0", "waves: a, ns", Need::Optional, read_as<&TimeFormula::per_wave_ns, NotNegative>,
+     write_as<&TimeFormula::per_wave_ns>},
+    {"per_wave_depth_ns", "number >= 0", "waves: b, ns", Need::Optional,
+     read_as<&TimeFormula::per_wave_depth_ns, NotNegative>, write_as<&TimeFormula::per_wave_depth_ns>},
+    {"tile_rows", "whole number >= 1", "waves: rows of a tile", Need::Optional,
+     read_as<&TimeFormula::tile_rows, AtLeast1>, write_as<&TimeFormula::tile_rows>},
+    {"tile_columns", "whole number >= 1", "waves: columns of a tile", Need::Optional,
+     read_as<&TimeFormula::tile_columns, AtLeast1>, write_as<&TimeFormula::tile_columns>},
+    {"floor_ns_per_value", "number >= 0", "waves: no faster than that", Need::Optional,
+     read_as<&TimeFormula::floor_ns_per_value, NotNegative>, write_as<&TimeFormula::floor_ns_per_value>},
+    {"per_flop_ns", "number >= 0", "work: c, ns", Need::Optional, read_as<&TimeFormula::per_flop_ns, NotNegative>,
+     write_as<&TimeFormula::per_flop_ns>},
+    {"per_value_ns", "number >= 0", "work, values: d, ns", Need::Optional,
+     read_as<&TimeFormula::per_value_ns, NotNegative>, write_as<&TimeFormula::per_value_ns>},
+};
+
+// Other numbers of a file are none below 0.
+double signed_number(Reader& reader, const At& at, double most) {
+  double number = 0;
+  const std::string* const text = scalar(reader, at, "a number");
+  if (text == nullptr) return 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
+  if (error != std::errc{} || end != text->data() + text->size() || !(std::abs(number) < most))
+    reader.error(at, "is not a number; write e.g. -0.01");
+  return number;
+}
+void read_bias(Reader& reader, const At& at, FormulaErrors& errors) {
+  errors.bias = signed_number(reader, at, 1e9);
+}
+
+constexpr Field<FormulaErrors> kErrors[] = {
+    {"mean", "number >= 0", "mean |predicted / measured - 1| of sizes that the formula was not fitted on",
+     Need::Required, read_as<&FormulaErrors::mean, NotNegative>, write_as<&FormulaErrors::mean>},
+    {"p95", "number >= 0", "95 % of them are below", Need::Required, read_as<&FormulaErrors::p95, NotNegative>,
+     write_as<&FormulaErrors::p95>},
+    {"bias", "number", "mean of predicted / measured - 1", Need::Required, read_bias, write_as<&FormulaErrors::bias>},
+    {"common", "number >= 0", "relative standard error that sizes of one width share", Need::Required,
+     read_as<&FormulaErrors::common, NotNegative>, write_as<&FormulaErrors::common>},
+    {"independent", "number >= 0", "relative standard error of each size's own", Need::Required,
+     read_as<&FormulaErrors::independent, NotNegative>, write_as<&FormulaErrors::independent>},
+};
+
+// {terms: values, fixed_ns: 3000, ...}: on one line.
+template <class T>
+std::string flow(std::span<const Field<T>> fields, const T& value) {
+  YamlText out(nullptr, {});
+  for (const Field<T>& field : fields)
+    field.write(out, field.key, value);
+  std::string text = out.text(), flowed;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    flowed += (flowed.empty() ? "" : ", ") + text.substr(begin, end - begin);
+    begin = end + 1;
+  }
+  return "{" + flowed + "}";
+}
+
+// ---- series ---------------------------------------------------------------------------------------------------------
+
+// Of a series, or a collective.
+template <class T>
+void read_covariance(Reader& reader, const At& at, T& of) {
+  if (!is_list(reader, at, "a list of numbers")) return;
+  for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
+    of.covariance.push_back(signed_number(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), 1e300));
+  const std::size_t n = of.formula ? coefficients_of(of.formula->terms) : 0;
+  if (of.covariance.size() != n * (n + 1) / 2)
+    reader.error(at, fmt::format("needs {} numbers after `formula`: the upper triangle of the covariance of its {} "
+                                 "coefficients",
+                                 n * (n + 1) / 2, n));
+}
+template <class T>
+void write_covariance(YamlText& out, std::string_view key, const T& of) {
+  if (!of.covariance.empty()) out.line(key, fmt::format("[{}]", fmt::join(of.covariance, ", ")));
+}
+template <class T>
+void read_formula(Reader& reader, const At& at, T& of) {
+  read_fields<TimeFormula>(reader, at, kFormula, of.formula.emplace());
+}
+template <class T>
+void write_formula(YamlText& out, std::string_view key, const T& of) {
+  if (of.formula) out.line(key, flow<TimeFormula>(kFormula, *of.formula));
+}
+template <class T>
+void read_errors(Reader& reader, const At& at, T& of) {
+  read_fields<FormulaErrors>(reader, at, kErrors, of.errors);
+}
+template <class T>
+void write_errors(YamlText& out, std::string_view key, const T& of) {
+  if (of.formula) out.line(key, flow<FormulaErrors>(kErrors, of.errors));
+}
+
+constexpr Field<MeasuredSeries> kSeries[] = {
+    {"operation", "text", "of a model's programs: linear, layer_norm; update adam, copy to host", Need::Required,
+     read_as<&MeasuredSeries::operation>, write_as<&MeasuredSeries::operation>},
+    {"pass", "forward | input_gradient | weight_gradient", "of it", Need::Required, read_as<&MeasuredSeries::pass>,
+     write_as<&MeasuredSeries::pass>},
+    {"precision", "fp32 | tf32 | fp16 | bf16", "of its arithmetic", Need::Required, read_as<&MeasuredSeries::precision>,
+     write_as<&MeasuredSeries::precision>},
+    {"virtual_devices", "whole number >= 1", "equal groups that the SMs were cut into", Need::Required,
+     read_as<&MeasuredSeries::virtual_devices, AtLeast1>, write_as<&MeasuredSeries::virtual_devices>},
+    {"busy", "whole number >= 1", "groups that did the same at once, this one among them", Need::Required,
+     read_as<&MeasuredSeries::busy, AtLeast1>, write_as<&MeasuredSeries::busy>},
+    {"sms", "whole number >= 1", "of a group", Need::Required, read_as<&MeasuredSeries::sms, AtLeast1>,
+     write_as<&MeasuredSeries::sms>},
+    {"formula", "map", "for sizes that were not measured; absent: too few were", Need::Optional,
+     read_formula<MeasuredSeries>, write_formula<MeasuredSeries>},
+    {"errors", "map", "of the formula", Need::Optional, read_errors<MeasuredSeries>, write_errors<MeasuredSeries>},
+    {"result_error", "number >= 0",
+     "|difference| / |right| of a result at its smallest size against double precision, before it was timed; absent: "
+     "not "
+     "compared",
+     Need::Optional, read_as<&MeasuredSeries::result_error, NotNegative>,
+     [](YamlText& out, std::string_view key, const MeasuredSeries& series) {
+       if (series.result_error) out.line(key, fmt::format("{}", *series.result_error));
+     }},
+    {"covariance", "list of numbers",
+     "of the formula's coefficients, in their order and units: the upper triangle by rows, 0 for a coefficient that is "
+     "0; prices do not use it",
+     Need::Optional, read_covariance<MeasuredSeries>, write_covariance<MeasuredSeries>},
+};
+
+void read_series(Reader& reader, const At& at, MeasuredDevice& device) {
+  if (!is_list(reader, at, "a list of maps")) return;
+  for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i) {
+    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    MeasuredSeries& series = device.series.emplace_back();
+    read_fields<MeasuredSeries>(reader, here, kSeries, series);
+    if (series.busy > series.virtual_devices)
+      reader.error(here.child("busy", *at.yaml.list[i].find("busy")), "is more than virtual_devices");
+  }
+}
+
+// Numbers of one size, that of its series among them: without and with the least and the median reading.
+constexpr std::size_t kNumbers = 13, kAllNumbers = 15;
+
+// Rows of numbers of 0 or more; `take` says whether it could use one.
+template <class Take>
+void read_rows(Reader& reader, const At& at, const std::string& needs, const Take& take) {
+  if (!is_list(reader, at, "a list of lists")) return;
+  for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i) {
+    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    std::vector<double> n;
+    if (!read_value(reader, here, n)) continue;
+    if (!std::all_of(n.begin(), n.end(), [](double x) { return x >= 0 && x < 9e15; }) || !take(n))
+      reader.errors.add(here.yaml.place, path(here), fmt::format("needs {}", needs));
+  }
+}
+
+// `n` from number `at` on: count, rows, columns, depth, values.
+OperationSize size_in(const std::vector<double>& n, std::size_t at) {
+  const auto whole = [&](std::size_t number) { return static_cast<std::int64_t>(n[at + number]); };
+  return {whole(0), whole(1), whole(2), whole(3), n[at + 4]};
+}
+
+void read_sizes(Reader& reader, const At& at, MeasuredDevice& device) {
+  const std::string needs = fmt::format(
+      "{} or {} numbers of 0 or more: the series (of {}, counted from 0), count, rows, columns, depth, values, ns "
+      "(more "
+      "than 0), warm ns, error, spread, clock, readings, discarded; then the least ns and the median ns",
+      kNumbers, kAllNumbers, device.series.size());
+  read_rows(reader, at, needs, [&](std::vector<double>& n) {
+    if ((n.size() != kNumbers && n.size() != kAllNumbers) || n[6] <= 0 ||
+        n[0] >= static_cast<double>(device.series.size()))
+      return false;
+    n.resize(kAllNumbers);
+    MeasuredSize size;
+    size.size = size_in(n, 1), size.ns = n[6], size.warm_ns = n[7], size.error = n[8], size.spread = n[9];
+    size.clock = n[10], size.readings = std::llround(n[11]), size.discarded = std::llround(n[12]);
+    size.least_ns = n[13], size.median_ns = n[14];
+    device.series[static_cast<std::size_t>(n[0])].sizes.push_back(size);
+    return true;
+  });
+}
+
+void write_sizes(YamlText& out, std::string_view key, const MeasuredDevice& device) {
+  out.open(key);
+  for (std::size_t i = 0; i < device.series.size(); ++i)
+    for (const MeasuredSize& m : device.series[i].sizes)
+      out.item(fmt::format("[{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}]", i, m.size.count, m.size.rows,
+                           m.size.columns, m.size.depth, m.size.values, m.ns, m.warm_ns, m.error, m.spread, m.clock,
+                           m.readings, m.discarded,
+                           m.median_ns > 0 ? fmt::format(", {}, {}", m.least_ns, m.median_ns) : std::string()),
+               {});
+  out.close();
+}
+
+// ---- algorithms -----------------------------------------------------------------------------------------------------
+
+void read_algorithms(Reader& reader, const At& at, MeasuredDevice& device) {
+  const char* const needs =
+      "10 numbers of 0 or more, the first six of a size in `sizes`: the series, count, rows, columns, depth, values, "
+      "waves, tile rows, tile columns, parts of the depth";
+  read_rows(reader, at, needs, [&](const std::vector<double>& n) {
+    if (n.size() != 10 || n[0] >= static_cast<double>(device.series.size())) return false;
+    auto& sizes = device.series[static_cast<std::size_t>(n[0])].sizes;
+    const auto found =
+        std::find_if(sizes.begin(), sizes.end(), [&](const MeasuredSize& m) { return m.size == size_in(n, 1); });
+    if (found == sizes.end()) return false;
+    found->algorithm = {n[6], std::llround(n[7]), std::llround(n[8]), std::llround(n[9])};
+    return true;
+  });
+}
+
+void write_algorithms(YamlText& out, std::string_view key, const MeasuredDevice& device) {
+  bool open = false;
+  for (std::size_t i = 0; i < device.series.size(); ++i)
+    for (const MeasuredSize& m : device.series[i].sizes) {
+      if (!m.algorithm) continue;
+      if (!std::exchange(open, true)) out.open(key);
+      out.item(fmt::format("[{}, {}, {}, {}, {}, {}, {}, {}, {}, {}]", i, m.size.count, m.size.rows, m.size.columns,
+                           m.size.depth, m.size.values, m.algorithm->waves, m.algorithm->tile_rows,
+                           m.algorithm->tile_columns, m.algorithm->split_k),
+               {});
+    }
+  if (open) out.close();
+}
+
+// ---- collectives ----------------------------------------------------------------------------------------------------
+
+struct AtLeast2 {
+  const char* operator()(int value) const { return value < 2 ? "must be 2 or more" : ""; }
+};
+
+constexpr Field<MeasuredCollective> kCollectives[] = {
+    {"operation", "text", "ring all-reduce, peer copy, peer copy through the host; nccl all-reduce, all-gather, send",
+     Need::Required, read_as<&MeasuredCollective::operation>, write_as<&MeasuredCollective::operation>},
+    {"members", "whole number >= 2", "groups of one GPU, or GPUs", Need::Required,
+     read_as<&MeasuredCollective::members, AtLeast2>, write_as<&MeasuredCollective::members>},
+    {"virtual_devices", "whole number >= 1", "equal groups that the SMs of one GPU were cut into; 1: members are GPUs",
+     Need::Required, read_as<&MeasuredCollective::virtual_devices, AtLeast1>,
+     write_as<&MeasuredCollective::virtual_devices>},
+    {"from", "whole number >= 0", "number of the GPU that sends, of a copy", Need::Required,
+     read_as<&MeasuredCollective::from>, write_as<&MeasuredCollective::from>},
+    {"to", "whole number >= 0", "likewise, that receives", Need::Required, read_as<&MeasuredCollective::to>,
+     write_as<&MeasuredCollective::to>},
+    {"formula", "map", "terms: values, of bytes: t0 + d bytes; absent: too few sizes", Need::Optional,
+     read_formula<MeasuredCollective>, write_formula<MeasuredCollective>},
+    {"errors", "map", "of the formula", Need::Optional, read_errors<MeasuredCollective>,
+     write_errors<MeasuredCollective>},
+    {"covariance", "list of numbers", "as of a series", Need::Optional, read_covariance<MeasuredCollective>,
+     write_covariance<MeasuredCollective>},
+};
+
+void read_collectives(Reader& reader, const At& at, MeasuredDevice& device) {
+  if (!is_list(reader, at, "a list of maps")) return;
+  for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i)
+    read_fields<MeasuredCollective>(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), kCollectives,
+                                    device.collectives.emplace_back());
+}
+void write_collectives(YamlText& out, std::string_view key, const MeasuredDevice& device) {
+  if (device.collectives.empty()) return;
+  out.open(key);
+  for (const MeasuredCollective& each : device.collectives)
+    out.item(flow<MeasuredCollective>(kCollectives, each), {});
+  out.close();
+}
+
+void read_collective_sizes(Reader& reader, const At& at, MeasuredDevice& device) {
+  const std::string needs = fmt::format(
+      "10 numbers of 0 or more: the collective (of {}, counted from 0), bytes, ns (more than 0), error, spread, clock, "
+      "readings, discarded, least ns, median ns",
+      device.collectives.size());
+  read_rows(reader, at, needs, [&](const std::vector<double>& n) {
+    if (n.size() != 10 || n[2] <= 0 || n[0] >= static_cast<double>(device.collectives.size())) return false;
+    MeasuredSize size;
+    size.size = {1, std::llround(n[1]), 1, 0, n[1]};
+    size.ns = n[2], size.error = n[3], size.spread = n[4], size.clock = n[5];
+    size.readings = std::llround(n[6]), size.discarded = std::llround(n[7]);
+    size.least_ns = n[8], size.median_ns = n[9];
+    device.collectives[static_cast<std::size_t>(n[0])].sizes.push_back(size);
+    return true;
+  });
+}
+void write_collective_sizes(YamlText& out, std::string_view key, const MeasuredDevice& device) {
+  if (device.collectives.empty()) return;
+  out.open(key);
+  for (std::size_t i = 0; i < device.collectives.size(); ++i)
+    for (const MeasuredSize& m : device.collectives[i].sizes)
+      out.item(fmt::format("[{}, {}, {}, {}, {}, {}, {}, {}, {}, {}]", i, m.size.values, m.ns, m.error, m.spread,
+                           m.clock, m.readings, m.discarded, m.least_ns, m.median_ns),
+               {});
+  out.close();
+}
+
+// ---- pairs ----------------------------------------------------------------------------------------------------------
+
+struct Above0 {
+  const char* operator()(double value) const { return value > 0 && value < 1e18 ? "" : "must be above 0"; }
+};
+
+template <OperationSize MeasuredPair::*Size>
+void read_size(Reader& reader, const At& at, MeasuredPair& pair) {
+  std::vector<double> n;
+  if (!read_value(reader, at, n)) return;
+  if (n.size() != 5 || !std::all_of(n.begin(), n.end(), [](double x) { return x >= 0 && x < 9e15; }))
+    return reader.error(at, "needs five numbers of 0 or more: count, rows, columns, depth, values");
+  pair.*Size = size_in(n, 0);
+}
+template <OperationSize MeasuredPair::*Size>
+void write_size(YamlText& out, std::string_view key, const MeasuredPair& pair) {
+  const OperationSize& size = pair.*Size;
+  out.line(key, fmt::format("[{}, {}, {}, {}, {}]", size.count, size.rows, size.columns, size.depth, size.values));
+}
+
+constexpr Field<MeasuredPair> kPairs[] = {
+    {"operation", "text", "that was timed, its forward pass", Need::Required, read_as<&MeasuredPair::operation>,
+     write_as<&MeasuredPair::operation>},
+    {"beside", "text", "what other groups, or a second stream of the whole GPU, did meanwhile", Need::Required,
+     read_as<&MeasuredPair::beside>, write_as<&MeasuredPair::beside>},
+    {"precision", "fp32 | tf32 | fp16 | bf16", "of what was timed", Need::Required, read_as<&MeasuredPair::precision>,
+     write_as<&MeasuredPair::precision>},
+    {"beside_precision", "fp32 | tf32 | fp16 | bf16", "of the other", Need::Required,
+     read_as<&MeasuredPair::beside_precision>, write_as<&MeasuredPair::beside_precision>},
+    {"virtual_devices", "whole number >= 1", "equal groups that the SMs were cut into; 1: two streams of the whole GPU",
+     Need::Required, read_as<&MeasuredPair::virtual_devices, AtLeast1>, write_as<&MeasuredPair::virtual_devices>},
+    {"sms", "whole number >= 1", "of a group", Need::Required, read_as<&MeasuredPair::sms, AtLeast1>,
+     write_as<&MeasuredPair::sms>},
+    {"others", "whole number >= 0", "groups that did the other; default: all other groups, or a second stream",
+     Need::Optional, read_as<&MeasuredPair::others>,
+     [](YamlText& out, std::string_view key, const MeasuredPair& pair) {
+       if (pair.others > 0) out.line(key, fmt::format("{}", pair.others));
+     }},
+    {"size", "list of [count, rows, columns, depth, values]", "of what was timed", Need::Required,
+     read_size<&MeasuredPair::size>, write_size<&MeasuredPair::size>},
+    {"beside_size", "list of [count, rows, columns, depth, values]", "of the other", Need::Required,
+     read_size<&MeasuredPair::beside_size>, write_size<&MeasuredPair::beside_size>},
+    {"alone_ns", "number > 0", "what it takes alone, inputs outside the cache", Need::Required,
+     read_as<&MeasuredPair::alone_ns, Above0>, write_as<&MeasuredPair::alone_ns>},
+    {"slowdown", "number > 0", "its time while the other runs, as a multiple of that", Need::Required,
+     read_as<&MeasuredPair::slowdown, Above0>, write_as<&MeasuredPair::slowdown>},
+    {"error", "number >= 0", "standard error of the slowdown, relative", Need::Required,
+     read_as<&MeasuredPair::error, NotNegative>, write_as<&MeasuredPair::error>},
+    {"spread", "number >= 0", "(p95 - p5) / mean of the time while the other runs", Need::Required,
+     read_as<&MeasuredPair::spread, NotNegative>, write_as<&MeasuredPair::spread>},
+    {"alone_spread", "number >= 0", "likewise, alone", Need::Required,
+     read_as<&MeasuredPair::alone_spread, NotNegative>, write_as<&MeasuredPair::alone_spread>},
+    {"clock", "number >= 0", "mean share of the normal clock while the other runs", Need::Required,
+     read_as<&MeasuredPair::clock, NotNegative>, write_as<&MeasuredPair::clock>},
+    {"readings", "whole number >= 0", "that were kept, taken while the other runs", Need::Required,
+     read_as<&MeasuredPair::readings, NotNegative>, write_as<&MeasuredPair::readings>},
+    {"discarded", "whole number >= 0", "likewise, that were not", Need::Required,
+     read_as<&MeasuredPair::discarded, NotNegative>, write_as<&MeasuredPair::discarded>},
+};
+
+void read_pairs(Reader& reader, const At& at, MeasuredDevice& device) {
+  if (!is_list(reader, at, "a list of maps")) return;
+  for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i)
+    read_fields<MeasuredPair>(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), kPairs,
+                              device.interference.emplace_back());
+}
+
+void write_pairs(YamlText& out, std::string_view key, const MeasuredDevice& device) {
+  if (device.interference.empty()) return;
+  out.open(key);
+  for (const MeasuredPair& pair : device.interference)
+    out.item(flow<MeasuredPair>(kPairs, pair), {});
+  out.close();
+}
+
+void read_left_out(Reader& reader, const At& at, MeasuredDevice& device) {
+  read_value(reader, at, device.left_out);
+}
+
+constexpr Field<MeasuredDevice> kMeasured[] = {
+    {"gpu", "text", "as the driver names it", Need::Required, read_as<&MeasuredDevice::gpu>,
+     write_as<&MeasuredDevice::gpu>},
+    {"sms", "whole number >= 1", "of the whole GPU", Need::Required, read_as<&MeasuredDevice::sms, AtLeast1>,
+     write_as<&MeasuredDevice::sms>},
+    {"clock_ghz", "number >= 0", "of its SMs, the highest that the driver names", Need::Required,
+     read_as<&MeasuredDevice::clock_ghz, NotNegative>, write_as<&MeasuredDevice::clock_ghz>},
+    {"driver", "text", "newest CUDA version that it knows", Need::Required, read_as<&MeasuredDevice::driver>,
+     write_as<&MeasuredDevice::driver>},
+    {"toolkit", "text", "CUDA version of the kernels' compiler", Need::Required, read_as<&MeasuredDevice::toolkit>,
+     write_as<&MeasuredDevice::toolkit>},
+    {"date", "text", "of the measurement", Need::Required, read_as<&MeasuredDevice::date>,
+     write_as<&MeasuredDevice::date>},
+    {"revision", "text", "of pipewright", Need::Optional, read_as<&MeasuredDevice::revision>,
+     write_text<&MeasuredDevice::revision>},
+    {"repeat_error", "number >= 0", "relative deviation of one operation that was measured again and again meanwhile",
+     Need::Required, read_as<&MeasuredDevice::repeat_error, NotNegative>, write_as<&MeasuredDevice::repeat_error>},
+    {"left_out", "list of text", "what was not measured, and why; default: nothing", Need::Optional, read_left_out,
+     [](YamlText& out, std::string_view key, const MeasuredDevice& device) {
+       if (device.left_out.empty()) return;
+       out.open(key);
+       for (const std::string& text : device.left_out)
+         out.item(yaml_string(text), {});
+       out.close();
+     }},
+    {"series", "list of maps", "one pass of one operation at one precision on one virtual device", Need::Required,
+     read_series,
+     [](YamlText& out, std::string_view key, const MeasuredDevice& device) {
+       out.open(key);
+       for (const MeasuredSeries& series : device.series)
+         out.item(flow<MeasuredSeries>(kSeries, series), {});
+       out.close();
+     }},
+    {"sizes",
+     "list of [series, count, rows, columns, depth, values, ns, warm_ns, error, spread, clock, readings, "
+     "discarded, least_ns, median_ns]",
+     "what was measured: number of its series, size, ns with inputs outside and inside the cache (0: not measured), "
+     "relative standard error and spread, share of the normal clock, readings kept and discarded, the least and the "
+     "median of them (older files: without these two); after `series`",
+     Need::Required, read_sizes, write_sizes},
+    {"algorithms", "list of [series, count, rows, columns, depth, values, waves, tile_rows, tile_columns, split_k]",
+     "how cuBLASLt did a size, as it tells itself (0: it does not): how often its grid fills the SMs, tile, parts of "
+     "the "
+     "depth; after `sizes`",
+     Need::Optional, read_algorithms, write_algorithms},
+    {"interference", "list of maps", "how much longer an operation takes while another one runs; prices nothing yet",
+     Need::Optional, read_pairs, write_pairs},
+    {"collectives", "list of maps", "what groups of the GPU, or several GPUs, do together; prices nothing",
+     Need::Optional, read_collectives, write_collectives},
+    {"collective_sizes",
+     "list of [collective, bytes, ns, error, spread, clock, readings, discarded, least_ns, median_ns]",
+     "of `collectives`, after it", Need::Optional, read_collective_sizes, write_collective_sizes},
+};
+
+}  // namespace
+
+void read_measured_device(Reader& reader, const At& at, Device& device) {
+  auto measured = std::make_shared<MeasuredDevice>();
+  const bool sourced = std::exchange(reader.sourced, false);
+  read_fields<MeasuredDevice>(reader, at, kMeasured, *measured);
+  reader.sourced = sourced;
+  device.measured = std::move(measured);
+}
+
+void write_measured_device(YamlText& out, std::string_view key, const Device& device) {
+  if (!device.measured) return;
+  out.open(key);
+  write_fields<MeasuredDevice>(out, kMeasured, *device.measured);
+  out.close();
+}
+
+std::vector<SectionDoc> measured_device_docs() {
+  return {document<MeasuredDevice>("device.measured", kMeasured),
+          document<MeasuredSeries>("device.measured.series[]", kSeries),
+          document<TimeFormula>("device.measured.series[].formula", kFormula),
+          document<FormulaErrors>("device.measured.series[].errors", kErrors),
+          document<MeasuredPair>("device.measured.interference[]", kPairs),
+          document<MeasuredCollective>("device.measured.collectives[]", kCollectives)};
+}
+
+std::string device_yaml(const Device& device) {
+  std::map<std::string, std::string> sources;
+  for (const auto& [key, source] : device.sources)
+    sources.emplace("device." + key, source);
+  std::map<std::string, Provenance> provenances;
+  for (const auto& [key, how] : device.provenances)
+    provenances.emplace("device." + key, how);
+  YamlText out(nullptr, std::move(sources), std::move(provenances));
+  out.open("device");
+  write_device_section(out, device);
+  out.close();
+  return out.text();
+}
+
+}  // namespace pipewright

@@ -1,0 +1,525 @@
+// training:, plan: and cost: of a scenario.
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/plan/given_schedule.hpp"
+#include "core/question/profile.hpp"
+#include "io/import/schedule_csv.hpp"
+#include "io/read/read_scenario.hpp"
+#include "io/text/quote.hpp"
+#include "io/yaml/sections.hpp"
+#include "io/yaml/value_rules.hpp"
+
+namespace pipewright {
+namespace {
+
+void read_zero(Reader& reader, const At& at, Training& training) {
+  training.zero_place = at.yaml.place;
+  if (!read_value(reader, at, training.zero)) return;
+  if (training.zero < 0 || training.zero > 1)
+    reader.error(at, "is not modelled yet: docs/guide/scope.md; write 0, or 1 (optimizer states divided)");
+}
+
+constexpr Field<Training> kTraining[] = {
+    {"global_batch_size", "whole number >= 1",
+     "samples per optimizer step = micro_batch_size * micro_batches * plan.data_parallel; two of the three are given; "
+     "where plan says auto, this one will do",
+     Need::Optional, read_as<&Training::global_batch_size, AtLeast1>, write_as<&Training::global_batch_size>},
+    {"micro_batch_size", "whole number >= 1", "samples of one micro-batch", Need::Optional,
+     read_as<&Training::micro_batch_size, AtLeast1>, write_as<&Training::micro_batch_size>},
+    {"micro_batches", "whole number >= 1", "M, per copy of the pipeline, over all replicas", Need::Optional,
+     read_as<&Training::micro_batches, AtLeast1>, write_as<&Training::micro_batches>},
+    {"ragged", "true | false", "allow a smaller last micro-batch; default: false", Need::Optional,
+     read_as<&Training::ragged>, write_as<&Training::ragged>},
+    {"precision", "fp32 | tf32 | fp16 | bf16",
+     "of weights, gradients and the peak rate; sizes of activations and stashes are taken as stated; default: fp32",
+     Need::Optional, read_as<&Training::precision>, write_as<&Training::precision>},
+    {"optimizer", "sgd | momentum | rmsprop | adam", "its state takes memory; default: sgd", Need::Optional,
+     read_as<&Training::optimizer>, write_as<&Training::optimizer>},
+    {"gradient_precision", "fp32 | tf32 | fp16 | bf16",
+     "of the accumulated gradients; fp32 with precision bf16 and adam: 18 B per parameter; default: as precision",
+     Need::Optional, read_as<&Training::gradient_precision>, write_as<&Training::gradient_precision>},
+    {"zero", "0 | 1",
+     "1: optimizer states and their update are divided among the copies and replicas of a stage; "
+     "default: 0",
+     Need::Optional, read_zero, write_as<&Training::zero>},
+    {"update_bytes", "size",
+     "that the optimizer step moves per parameter (roofline); default: weight, gradient and states read once, weight "
+     "and states written once",
+     Need::Optional, read_as<&Training::update_bytes, DeviceRate>, write_as<&Training::update_bytes>},
+    {"attention_kernel", "fa2 | fa3 | cudnn",
+     "of fused attention (model.attention: flash), on devices that state curves for it; default: the device's first",
+     Need::Optional, read_as<&Training::attention_kernel>, write_as<&Training::attention_kernel>},
+    {"execution", "eager | compiled | graphs",
+     "what the host does per kernel (device.host): eager runs Python and autograd, compiled (torch.compile) launches "
+     "alone, graphs replays CUDA graphs; the kernels are the same: fusion of elementwise operators is not modelled; "
+     "default: eager",
+     Need::Optional, read_as<&Training::execution>, write_unless<&Training::execution, Execution::Eager>},
+    {"expert_products", "fused | looped",
+     "of experts, on devices with efficiency.matrix_product.tiles, in fp16 and bf16: one call for all, or one each; "
+     "default: fused",
+     Need::Optional, read_as<&Training::expert_products>,
+     write_unless<&Training::expert_products, ExpertProducts::Fused>},
+    {"sequence_length", "whole number >= 1", "tokens per sample, for tokens/s", Need::Optional,
+     read_as<&Training::sequence_length, AtLeast1>, write_as<&Training::sequence_length>},
+    {"framework", "map", "what a framework holds beside the tensors of the operators; default: nothing", Need::Optional,
+     read_framework, write_framework},
+};
+
+// Whole numbers, each at least 1; an error names the entry.
+bool read_counts(Reader& reader, const At& at, std::vector<std::int64_t>& counts) {
+  if (!is_list(reader, at, "a list of whole numbers")) return false;
+  const std::size_t errors_before = reader.errors.count();
+  counts.clear();
+  for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
+    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    std::int64_t& count = counts.emplace_back(1);
+    if (!read_value(reader, here, count)) continue;
+    if (const char* broken = AtLeast1{}(count); *broken) reader.error(here, broken);
+  }
+  return reader.errors.count() == errors_before;
+}
+
+void read_replicas(Reader& reader, const At& at, PlanRequest& plan) {
+  plan.replicas.place = at.yaml.place;
+  read_counts(reader, at, plan.replicas.value);
+}
+
+// ---- partition ------------------------------------------------------------------------------------------------------
+
+// Where a layer of the model as it is given stands in the plan's order.
+std::int64_t place_in(const LayerOrder& order, std::int64_t layer) {
+  if (order.layers.empty()) return layer;
+  return std::find(order.layers.begin(), order.layers.end(), static_cast<LayerId>(layer)) - order.layers.begin();
+}
+
+bool is_number(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// "7..9", the dots at `dots`: both ends are layers of the model.
+void read_range(Reader& reader, const At& at, std::size_t dots, std::vector<std::int64_t>& layers) {
+  const auto count = static_cast<std::int64_t>(reader.model->layers.size());
+  const auto number = [&](std::string_view digits) {
+    std::int64_t value = 0;
+    for (const char c : digits)
+      value = std::min(10 * value + (c - '0'), count);
+    return value;
+  };
+  const std::string_view text = at.yaml.scalar;
+  const std::int64_t first = number(text.substr(0, dots)), last = number(text.substr(dots + 2));
+  if (first > last || last >= count)
+    return reader.error(at,
+                        fmt::format("is not a range of layers; the model has layers 0 to {}, write the lower number "
+                                    "first, e.g. 0..{}",
+                                    count - 1, count - 1));
+  for (std::int64_t layer = first; layer <= last; ++layer)
+    layers.push_back(layer);
+}
+
+// Layers, each by its number in execution order (`order`) or its name; `ranges`: also "7..9".
+enum class Ranges { No, Yes };
+bool read_layers(Reader& reader, const At& at, const LayerOrder& order, std::vector<std::int64_t>& layers,
+                 Ranges ranges = Ranges::No) {
+  if (!is_list(reader, at, "a list of layers")) return false;
+  if (!reader.model || reader.model->layers.empty()) return false;  // the model has errors of its own
+  const std::size_t errors_before = reader.errors.count();
+  const auto by_name = layers_by_name(*reader.model);
+  for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i) {
+    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    const std::string_view text = here.yaml.scalar;
+    const bool scalar = here.yaml.is(Yaml::Type::Scalar);
+    const std::size_t dots = ranges == Ranges::Yes && scalar ? text.find("..") : text.npos;
+    if (const auto named = by_name.find(text); scalar && named != by_name.end()) {
+      layers.push_back(place_in(order, named->second));
+    } else if (dots != text.npos && is_number(text.substr(0, dots)) && is_number(text.substr(dots + 2))) {
+      read_range(reader, here, dots, layers);
+    } else if (scalar && (!is_number(text) || here.yaml.quoted)) {
+      reader.error(here, "is not a layer of the model; write a layer's name, or its number counted from 0");
+    } else {
+      read_value(reader, here, layers.emplace_back());
+    }
+  }
+  return reader.errors.count() == errors_before;
+}
+
+// Cuts: each the first layer of a stage.
+void read_cuts(Reader& reader, const At& at, const LayerOrder& order, std::vector<std::int64_t>& first) {
+  read_layers(reader, at, order, first);
+}
+
+// Partitions that a name chooses.
+std::span<const std::pair<std::string_view, Partition>> named_partitions() {
+  static const std::array<std::pair<std::string_view, Partition>, 7> table = {{{"balanced", Balanced{}},
+                                                                               {"fitting", Fitting{}},
+                                                                               {"exact", LeastStep{}},
+                                                                               {"equal_layers", EqualLayers{}},
+                                                                               {"equal_blocks", EqualBlocks{}},
+                                                                               {"block_partition", BlockPartition{}},
+                                                                               {"suffix_dp", SuffixDp{}}}};
+  return table;
+}
+
+void read_partition(Reader& reader, const At& at, PlanRequest& plan) {
+  plan.partition.place = at.yaml.place;
+  constexpr const char* forms =
+      "write balanced, fitting, exact, equal_layers, equal_blocks, block_partition, suffix_dp, {layers: [3, 3]} "
+      "(per stage) or {cuts: [3]} (first layers)";
+  if (at.yaml.is(Yaml::Type::Scalar))
+    for (const auto& [name, partition] : named_partitions())
+      if (at.yaml.scalar == name) {
+        plan.partition.value = partition;
+        return;
+      }
+  if (!at.yaml.is(Yaml::Type::Map) || at.yaml.map.size() != 1)
+    return reader.error(at, fmt::format("is not a partition; {}", forms));
+  const auto& [key, value] = at.yaml.map.front();
+  const At here = at.child(key.text, value);
+  if (key.text == "layers") {
+    LayerCounts counts;
+    if (!read_counts(reader, here, counts.counts)) return;
+    plan.partition.value = counts;
+  } else if (key.text == "cuts") {
+    CutLayers cuts;
+    read_cuts(reader, here, plan.order.value, cuts.first);
+    plan.partition.value = cuts;
+  } else {
+    unknown_key(reader, at, key, {"layers", "cuts"});
+  }
+}
+
+void write_partition(YamlText& out, std::string_view key, const PlanRequest& plan) {
+  const Partition& partition = plan.partition.value;
+  if (const auto* counts = std::get_if<LayerCounts>(&partition))
+    out.line(key, fmt::format("{{layers: {}}}", value_text(counts->counts)));
+  else if (const auto* cuts = std::get_if<CutLayers>(&partition))
+    out.line(key, fmt::format("{{cuts: {}}}", value_text(cuts->first)));
+  else
+    for (const auto& [name, named] : named_partitions())
+      if (named.index() == partition.index()) out.line(key, std::string(name));
+}
+
+// ---- placement, recompute -------------------------------------------------------------------------------------------
+
+void read_placement(Reader& reader, const At& at, PlanRequest& plan) {
+  plan.placement_place = at.yaml.place;
+  if (at.yaml.is(Yaml::Type::List)) {
+    std::vector<std::int64_t> devices;
+    read_value(reader, at, devices);
+    plan.placement = devices;
+  } else {
+    PlacementOrder order{};
+    if (read_value(reader, at, order)) plan.placement = order;
+  }
+}
+
+// A name, or {layers: [3, 4, 7..9]}.
+void read_recompute_entry(Reader& reader, const At& at, PlanRequest& plan) {
+  Recompute& mode = plan.recompute.value.emplace_back();
+  Placed<std::vector<std::int64_t>>& layers = plan.recompute_layers.emplace_back();
+  layers.place = at.yaml.place;
+  if (!at.yaml.is(Yaml::Type::Map)) {
+    if (read_value(reader, at, mode) && mode == Recompute::Layers)
+      reader.error(at, "does not say which; write e.g. {layers: [3, 4, 7..9]}, or knapsack for a choice that fits");
+    return;
+  }
+  mode = Recompute::Layers;
+  for (const auto& [key, value] : at.yaml.map)
+    if (key.text == "layers")
+      read_layers(reader, at.child(key.text, value), plan.order.value, layers.value, Ranges::Yes);
+    else
+      unknown_key(reader, at, key, {"layers"});
+  if (at.yaml.map.empty()) reader.error(at, "names no layers; write e.g. {layers: [3, 4, 7..9]}");
+}
+
+void read_recompute(Reader& reader, const At& at, PlanRequest& plan) {
+  plan.recompute.place = at.yaml.place;
+  plan.recompute.value.clear(), plan.recompute_layers.clear();
+  if (!at.yaml.is(Yaml::Type::List)) return read_recompute_entry(reader, at, plan);
+  for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
+    read_recompute_entry(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), plan);
+}
+
+// "{layers: [3, 4, 7..9]}"; three layers and more in a row are a range.
+std::string layers_text(const std::vector<std::int64_t>& layers) {
+  std::string list;
+  for (std::size_t i = 0; i < layers.size();) {
+    std::size_t last = i;
+    while (last + 1 < layers.size() && layers[last + 1] == layers[last] + 1)
+      ++last;
+    if (last < i + 2) last = i;
+    list += (list.empty() ? "" : ", ") + value_text(layers[i]) + (last > i ? ".." + value_text(layers[last]) : "");
+    i = last + 1;
+  }
+  return "{layers: [" + list + "]}";
+}
+
+void write_recompute(YamlText& out, std::string_view key, const PlanRequest& plan) {
+  const std::vector<Recompute>& modes = plan.recompute.value;
+  std::vector<std::string> entries;
+  for (std::size_t i = 0; i < modes.size(); ++i)
+    entries.push_back(modes[i] == Recompute::Layers && i < plan.recompute_layers.size()
+                          ? layers_text(plan.recompute_layers[i].value)
+                          : value_text(modes[i]));
+  if (entries.empty()) entries.push_back("none");
+  out.line(key, entries.size() == 1 ? entries.front() : fmt::format("[{}]", fmt::join(entries, ", ")));
+}
+
+// A name, or {file: my.schedule.csv}: PyTorch's pipeline schedule.
+void read_schedule(Reader& reader, const At& at, PlanRequest& plan) {
+  plan.schedule.place = at.yaml.place;
+  plan.given = nullptr, plan.schedule_file.clear();
+  constexpr const char* kNamesNone = "names no file; write e.g. {file: my.schedule.csv}";
+  if (!at.yaml.is(Yaml::Type::Map)) {
+    if (read_value(reader, at, plan.schedule.value) && plan.schedule.value == kGivenSchedule)
+      reader.error(at, kNamesNone);
+    return;
+  }
+  plan.schedule.value = kGivenSchedule;
+  if (at.yaml.map.empty()) reader.error(at, kNamesNone);
+  for (const auto& [key, value] : at.yaml.map) {
+    const At here = at.child(key.text, value);
+    if (key.text != kGivenSchedule) {
+      unknown_key(reader, at, key, {kGivenSchedule});
+    } else if (read_value(reader, here, plan.schedule_file)) {
+      try {
+        plan.given =
+            std::make_shared<const GivenSchedule>(read_schedule_csv(relative_to(value.place, plan.schedule_file)));
+      } catch (const InputError& error) {
+        reader.errors.add(error);
+      }
+    }
+  }
+}
+
+void write_schedule(YamlText& out, std::string_view key, const PlanRequest& plan) {
+  out.line(key, plan.given ? "{file: " + yaml_string(plan.schedule_file) + "}" : value_text(plan.schedule));
+}
+
+void read_fit(Reader& reader, const At& at, PlanRequest& plan) {
+  const std::string* text = scalar(reader, at, FitRule::needed);
+  if (!text) return;
+  const Parsed<double> fit = FitRule::parse(*text);
+  if (!fit.value) return reader.error(at, fit.why);
+  plan.fit = *fit.value;
+}
+void write_fit(YamlText& out, std::string_view key, const PlanRequest& plan) {
+  if (plan.fit > 0 && !plan.fit_by_default) out.line(key, fmt::format("{:.10g}%", 100 * plan.fit));
+}
+
+constexpr Field<PlanRequest> kPlan[] = {
+    {"schedule", "name | {file: FILE}",
+     "see `pipewright show schedules`; file: the order in PyTorch's schedule CSV, relative to the scenario; default: "
+     "1f1b",
+     Need::Optional, read_schedule, write_schedule},
+    {"stages", "whole number >= 1", "K; default: as many as plan.replicas has entries, else 1", Need::Optional,
+     read_as<&PlanRequest::stages, AtLeast1>, write_as<&PlanRequest::stages>},
+    {"virtual_stages", "whole number >= 1", "chunks of layers per stage (interleaved_1f1b); default: 1", Need::Optional,
+     read_as<&PlanRequest::virtual_stages, AtLeast1>, write_as<&PlanRequest::virtual_stages>},
+    {"data_parallel", "whole number >= 1", "D, copies of the whole pipeline; default: 1", Need::Optional,
+     read_as<&PlanRequest::data_parallel, AtLeast1>, write_as<&PlanRequest::data_parallel>},
+    {"tensor_parallel", "whole number >= 1",
+     "t, devices that compute every layer of a worker together, on consecutive devices; needs a model built from "
+     "operators; default: 1",
+     Need::Optional, read_as<&PlanRequest::tensor_parallel, AtLeast1>, write_as<&PlanRequest::tensor_parallel>},
+    {"sequence_parallel", "true | false",
+     "what lies outside the divided products is divided along the sequence; needs tensor_parallel > 1; default: false",
+     Need::Optional, read_as<&PlanRequest::sequence_parallel>, write_as<&PlanRequest::sequence_parallel>},
+    {"replicas", "list of whole numbers >= 1, e.g. [15, 1]",
+     "workers that share a stage round-robin inside one copy; default: 1 each", Need::Optional, read_replicas,
+     [](YamlText& out, std::string_view key, const PlanRequest& plan) {
+       if (!plan.replicas.value.empty()) out.line(key, value_text(plan.replicas));
+     }},
+    {"order", "model | graph | list of layers, e.g. [0..3, 5, 4, last_block]",
+     "in which stages take the layers. model: as the model has them; graph: for a model with branches, the order of "
+     "which the best cut has the least largest stage, over all down-sets of its graph; list: every layer once, none "
+     "before one whose output it uses, by name, by number in the model as it is given, or from one to another; "
+     "partitions count in this order; default: model",
+     Need::Optional, read_order, write_order},
+    {"partition",
+     "balanced | fitting | exact | equal_layers | equal_blocks | block_partition | suffix_dp | {layers: [3, 3]} | "
+     "{cuts: [3]}",
+     "balanced: the least bottleneck, and of such cuts the shortest step found; fitting: the least bottleneck among "
+     "the cuts whose stages all fit their devices; exact: the "
+     "least simulated step of all cuts (gpipe, 1f1b, eager_1f1b); equal_blocks: as many blocks of a Transformer each, "
+     "embedding and head next to the first and the last (Megatron-LM's); equal_layers, block_partition (torchgpipe's): "
+     "baselines; suffix_dp: stages, replicas and placement, too, which are left out (pipedream, 1f1b); layers per "
+     "(virtual) stage; first layer of every stage but the first, by number or name; default: balanced",
+     Need::Optional, read_partition, write_partition},
+    {"placement", "pipeline | data | list of device numbers",
+     "pipeline: each copy on consecutive devices; data: the copies of a stage; list: a device per worker, with "
+     "tensor_parallel the first of its t; default: pipeline",
+     Need::Optional, read_placement,
+     [](YamlText& out, std::string_view key, const PlanRequest& plan) {
+       std::visit([&](const auto& placement) { out.line(key, value_text(placement)); }, plan.placement);
+     }},
+    {"recompute", "none | selective | blocks | full | knapsack | {layers: [3, 4, 7..9]} | list per stage",
+     "full: a stage keeps its input and repeats its forward; blocks: each block of a Transformer does so, right before "
+     "its backward, embedding and head keep all (Megatron-LM's); layers: each of these layers does so, by number or "
+     "name; knapsack: of a stage's layers the set that adds least time and fits the device; selective: attention cores "
+     "are rebuilt; default: none",
+     Need::Optional, read_recompute, write_recompute},
+    {"recompute_except_last", "true | false", "the last micro-batch keeps everything (torchgpipe); default: false",
+     Need::Optional, read_as<&PlanRequest::recompute_except_last>, write_as<&PlanRequest::recompute_except_last>},
+    {"skips", "hop | direct", "how a tensor travels that skips stages; default: hop", Need::Optional,
+     read_as<&PlanRequest::skips>, write_as<&PlanRequest::skips>},
+    {"gradient_sync", "overlapped | at_once | blocking",
+     "all-reduces run during the backward and what follows, during the backward alone, or after it; default: "
+     "overlapped",
+     Need::Optional, read_as<&PlanRequest::gradient_sync>, write_as<&PlanRequest::gradient_sync>},
+    {"scatter_gather", "true | false",
+     "with tensor_parallel, between stages: each device of a group sends its share of a tensor, and the receivers "
+     "gather "
+     "it over their own links (Megatron-LM); false: each sends a whole copy; default: false",
+     Need::Optional, read_as<&PlanRequest::scatter_gather>, write_as<&PlanRequest::scatter_gather>},
+    {"bucket", "size", "gradient bytes of one all-reduce; default: 25 MB", Need::Optional,
+     read_as<&PlanRequest::bucket, DeviceRate>, write_as<&PlanRequest::bucket>},
+    {"vertical_sync", "true | false", "PipeDream: all stages use the weight version of stage 0; default: false",
+     Need::Optional, read_as<&PlanRequest::vertical_sync>, write_as<&PlanRequest::vertical_sync>},
+    {"reserve_pipeline", "size",
+     "memory of every device that the pipeline takes in addition to the device's reserve when stages > 1; default: 0 B",
+     Need::Optional,
+     [](Reader& reader, const At& at, PlanRequest& plan) {
+       const bool sourced = std::exchange(reader.sourced, true);
+       read_value(reader, at, plan.reserve_pipeline);
+       reader.sourced = sourced;
+       if (const auto source = reader.sources.find(path(at)); source != reader.sources.end())
+         plan.reserve_pipeline_source = source->second;
+     },
+     write_as<&PlanRequest::reserve_pipeline>},
+    {"fit", "percentage in (0 %, 100 %], e.g. 95%",
+     "a plan must fit with at least this probability over the range of the memory model; up to 50%: what it is "
+     "expected "
+     "to need must fit; default: 95% of `plan` and `capacity`, else 50%",
+     Need::Optional, read_fit, write_fit},
+};
+
+// ---- fields left to the planner -------------------------------------------------------------------------------------
+
+constexpr std::string_view kMayBeOpenInTraining[] = {"micro_batch_size", "micro_batches", "zero"};
+constexpr std::string_view kMayBeOpen[] = {
+    "stages",   "virtual_stages", "data_parallel", "tensor_parallel", "sequence_parallel",
+    "schedule", "partition",      "placement",     "recompute",       "replicas"};
+
+// ---- cost -----------------------------------------------------------------------------------------------------------
+
+struct UniformTimes {
+  Time forward, backward;
+};
+
+constexpr Field<UniformTimes> kUniform[] = {
+    {"forward", "time", "of every layer and micro-batch", Need::Required, read_as<&UniformTimes::forward>,
+     write_as<&UniformTimes::forward>},
+    {"backward", "time", "of every layer and micro-batch", Need::Required, read_as<&UniformTimes::backward>,
+     write_as<&UniformTimes::backward>},
+};
+
+}  // namespace
+
+void read_training_section(Reader& reader, const At& at, Training& training) {
+  training.place = at.yaml.place;
+  const Yaml closed = take_open_fields(reader, at, kMayBeOpenInTraining, training.open);
+  read_fields<Training>(reader, At{closed, at.parent, at.key, at.item}, kTraining, training);
+  check_open_fields<Training>(reader, at, kTraining, training.open);
+}
+
+// A partition that chooses these fields, too, leaves those open that the scenario does not give.
+void open_for_whole_plan(Reader& reader, const At& at, const Yaml& closed, PlanRequest& plan) {
+  if (const auto open = plan.open.find("partition"); open != plan.open.end())
+    for (const std::string& name : open->second.among)
+      for (const auto& [known, partition] : named_partitions())
+        if (name == known && std::holds_alternative<SuffixDp>(partition))
+          reader.errors.add(open->second.place, path(at) + ".partition",
+                            fmt::format("{} chooses stages and replicas, too, and stands alone; write "
+                                        "partition: {}",
+                                        name, name));
+  if (!std::holds_alternative<SuffixDp>(plan.partition.value)) return;
+  for (const std::string_view key : kSetByWholePlan)
+    if (!closed.find(key)) plan.open.try_emplace(std::string(key), OpenField{plan.partition.place, {}});
+}
+
+void read_plan_section(Reader& reader, const At& at, PlanRequest& plan) {
+  plan.place = at.yaml.place;
+  plan.stages.place = plan.partition.place = plan.schedule.place = plan.replicas.place = at.yaml.place;
+  if (at.yaml.is(Yaml::Type::Scalar) && at.yaml.scalar == "auto" && !at.yaml.quoted) {
+    for (const std::string_view key : kOpenedByPlanAuto)
+      plan.open[std::string(key)] = {at.yaml.place, {}};
+    return;
+  }
+  const Yaml closed = take_open_fields(reader, at, kMayBeOpen, plan.open);
+  read_fields<PlanRequest>(reader, At{closed, at.parent, at.key, at.item}, kPlan, plan);
+  check_open_fields<PlanRequest>(reader, at, kPlan, plan.open);
+  open_for_whole_plan(reader, at, closed, plan);
+  if (plan.given && !closed.find("stages") && !closed.find("replicas"))
+    plan.stages = {plan.given->stages, plan.schedule.place};
+  if (plan.given && !closed.find("virtual_stages"))
+    plan.virtual_stages = {plan.given->virtual_stages, plan.schedule.place};
+  const auto replicas = static_cast<std::int64_t>(plan.replicas.value.size());
+  if (replicas > 0 && !closed.find("stages")) plan.stages = {replicas, plan.replicas.place};
+  if (replicas > 0 && replicas != plan.stages.value)
+    reader.errors.add(plan.replicas.place, path(at) + ".replicas",
+                      fmt::format("{} entries for {} stages; write one per stage, or leave plan.stages out", replicas,
+                                  plan.stages.value));
+}
+
+// A file that `calibrate` wrote, or one of configs/profiles.
+void read_cost_profile(Reader& reader, const At& at, Scenario& scenario) {
+  scenario.cost = CostSourceKind::Profile;
+  if (!scalar(reader, at, "a profile that pipewright calibrate wrote")) return;
+  scenario.profile_file = at.yaml.scalar;
+  const std::string file = referenced_file(reader, at, "profile");
+  if (file.empty()) return;
+  const std::size_t errors_before = reader.errors.count();
+  const Yaml yaml = read_reference(reader, file, "profile", at.yaml.place);
+  if (reader.errors.count() != errors_before) return;
+  auto profile = std::make_shared<MachineProfile>();
+  const bool keep = std::exchange(reader.keep_origins, false);
+  read_profile_section(reader, At{yaml, nullptr, "profile", -1}, *profile);
+  reader.keep_origins = keep;
+  scenario.profile = std::move(profile);
+}
+
+void read_cost_section(Reader& reader, const At& at, Scenario& scenario) {
+  constexpr std::string_view known[] = {"explicit", "roofline", "{uniform: {forward: 1 ms, backward: 2 ms}}"};
+  if (at.yaml.is(Yaml::Type::Map)) {
+    UniformTimes times{};
+    for (const auto& [key, value] : at.yaml.map)
+      if (key.text == "uniform")
+        read_fields<UniformTimes>(reader, at.child(key.text, value), kUniform, times);
+      else if (key.text == "profile")
+        return read_cost_profile(reader, at.child(key.text, value), scenario);
+      else
+        unknown_key(reader, at, key, {"uniform", "profile"});
+    scenario.cost = CostSourceKind::Uniform;
+    scenario.uniform_forward = times.forward, scenario.uniform_backward = times.backward;
+    return;
+  }
+  const std::string* text = scalar(reader, at, "explicit, roofline or {uniform: {forward: 1 ms, backward: 2 ms}}");
+  if (!text) return;
+  if (*text == "explicit")
+    scenario.cost = CostSourceKind::Explicit;
+  else if (*text == "roofline")
+    scenario.cost = CostSourceKind::Roofline;
+  else
+    reader.errors.add(at.yaml.place, path(at), unknown_name(std::string_view(*text).substr(0, 64), known));
+}
+
+void write_training_section(YamlText& out, const Training& training) {
+  write_fields<Training>(out, kTraining, training, training.open);
+}
+void write_plan_section(YamlText& out, const PlanRequest& plan) {
+  write_fields<PlanRequest>(out, kPlan, plan, plan.open);
+}
+
+std::vector<SectionDoc> training_docs() {
+  return {document<Training>("training", kTraining), framework_doc(), anchor_doc()};
+}
+std::vector<SectionDoc> plan_docs() {
+  return {document<PlanRequest>("plan", kPlan), document<UniformTimes>("cost.uniform", kUniform)};
+}
+
+}  // namespace pipewright

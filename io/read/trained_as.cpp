@@ -1,0 +1,121 @@
+// trained_as: what a model is trained with beside its shapes. Nothing here has a price; launch files say it.
+#include "io/read/trained_as.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "io/read/read_scenario.hpp"
+#include "io/yaml/changes.hpp"
+#include "io/yaml/yaml.hpp"
+
+namespace pipewright {
+namespace {
+
+struct AboveZero {
+  const char* operator()(double value) const { return value > 0 ? "" : "must be more than 0"; }
+};
+// A word, as it goes into comments of launch files.
+struct TypeWord {
+  const char* operator()(const std::string& value) const {
+    return value == rope_type_word(value) ? "" : "must be 1 to 64 letters, digits, _ or -";
+  }
+};
+struct Epsilon {
+  const char* operator()(double value) const { return value > 0 && value < 1 ? "" : "must be more than 0, below 1"; }
+};
+
+template <auto Member>
+constexpr Field<RopeScaling> scaling_number(std::string_view key, std::string_view meaning) {
+  return {key, "number > 0", meaning, Need::Optional, read_as<Member, AboveZero>, write_as<Member>};
+}
+
+constexpr Field<RopeScaling> kRopeScaling[] = {
+    {"type", "linear | dynamic | llama3 | yarn", "how wavelengths grow, as Hugging Face calls it", Need::Required,
+     read_as<&RopeScaling::type>, write_as<&RopeScaling::type>},
+    {"factor", "number >= 1", "how many times longer samples may be than those first trained on", Need::Required,
+     read_as<&RopeScaling::factor, Factor>, write_as<&RopeScaling::factor>},
+    {"original_length", "whole number >= 1", "tokens of the samples first trained on; default: not stated",
+     Need::Optional, read_as<&RopeScaling::original_length, AtLeast1>, write_as<&RopeScaling::original_length>},
+    scaling_number<&RopeScaling::low_freq_factor>("low_freq_factor", "llama3; default: not stated"),
+    scaling_number<&RopeScaling::high_freq_factor>("high_freq_factor", "llama3; default: not stated"),
+    scaling_number<&RopeScaling::beta_fast>("beta_fast", "yarn; default: not stated"),
+    scaling_number<&RopeScaling::beta_slow>("beta_slow", "yarn; default: not stated"),
+    scaling_number<&RopeScaling::mscale>("mscale", "yarn; default: not stated"),
+    scaling_number<&RopeScaling::mscale_all_dim>("mscale_all_dim", "yarn; default: not stated"),
+};
+
+void read_rope_scaling(Reader& reader, const At& at, TrainedAs& trained) {
+  read_fields<RopeScaling>(reader, at, kRopeScaling, trained.rope_scaling.emplace());
+  trained.rope_scaling_not_kept.clear();
+}
+
+void write_rope_scaling(YamlText& out, std::string_view key, const TrainedAs& trained) {
+  if (!trained.rope_scaling) return;
+  out.open(key);
+  write_fields<RopeScaling>(out, kRopeScaling, *trained.rope_scaling);
+  out.close();
+}
+
+constexpr Field<TrainedAs> kTrainedAs[] = {
+    {"rope_theta", "number > 0", "base of rotary positions; default: unknown", Need::Optional,
+     read_as<&TrainedAs::rope_theta, AboveZero>, write_as<&TrainedAs::rope_theta>},
+    {"rope_scaling_not_kept", "text", "type of a scaling that rope_scaling has no words for; default: none",
+     Need::Optional, read_as<&TrainedAs::rope_scaling_not_kept, TypeWord>,
+     write_text<&TrainedAs::rope_scaling_not_kept>},
+    {"rope_scaling", "map", "see model.trained_as.rope_scaling; default: none", Need::Optional, read_rope_scaling,
+     write_rope_scaling},
+    {"norm_epsilon", "number > 0", "added under the root of every norm; default: unknown", Need::Optional,
+     read_as<&TrainedAs::norm_epsilon, Epsilon>, write_as<&TrainedAs::norm_epsilon>},
+};
+
+}  // namespace
+
+std::string rope_type_word(std::string_view type) {
+  std::string word(type.substr(0, 64));
+  std::replace_if(
+      word.begin(), word.end(),
+      [](char c) {
+        return !(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') && c != '_' && c != '-';
+      },
+      '_');
+  return word.empty() ? "_" : word;
+}
+
+void read_trained_as(Reader& reader, const At& at, bool rotary, TrainedAs& trained) {
+  read_fields<TrainedAs>(reader, at, kTrainedAs, trained);
+  if (rotary || !at.yaml.is(Yaml::Type::Map)) return;
+  for (const char* key : {"rope_theta", "rope_scaling", "rope_scaling_not_kept"})
+    if (const Yaml* value = at.yaml.find(key))
+      reader.errors.add(
+          value->place,
+          fmt::format("{}.{}: is for rotary positions, which this model has not; leave it out", path(at), key));
+}
+
+void keep_trained_as(Model& model, const TrainedAs& trained) {
+  std::erase_if(model.form, [](const auto& entry) { return entry.first == "trained_as"; });
+  if (trained == TrainedAs{}) return;
+  YamlText text(nullptr, {});
+  write_fields<TrainedAs>(text, kTrainedAs, trained);
+  model.form.emplace_back("trained_as", flow_text(parse_yaml(text.text(), "")));
+}
+
+TrainedAs trained_as(const Model& model) {
+  TrainedAs trained;
+  for (const auto& [key, value] : model.form) {
+    if (key != "trained_as") continue;
+    Errors errors;
+    const ReadOptions options;
+    Reader reader{options, errors};
+    read_trained_as(reader, At{parse_yaml(value, ""), nullptr, "trained_as"}, true, trained);
+    errors.throw_if_any();
+  }
+  return trained;
+}
+
+std::vector<SectionDoc> trained_as_docs() {
+  return {document<TrainedAs>("model.trained_as", kTrainedAs),
+          document<RopeScaling>("model.trained_as.rope_scaling", kRopeScaling)};
+}
+
+}  // namespace pipewright

@@ -1,0 +1,184 @@
+// The words of YAML and of reports for the enumerations of core, both ways. One visible table per enumeration.
+#pragma once
+
+#include <concepts>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "core/answers/expectation.hpp"
+#include "core/cluster/cluster.hpp"
+#include "core/cluster/measured_terms.hpp"
+#include "core/question/scenario.hpp"
+
+namespace pipewright {
+
+template <class E>
+using Name = std::pair<std::string_view, E>;
+
+inline constexpr Name<Precision> kPrecisions[] = {
+    {"fp32", Precision::Fp32}, {"tf32", Precision::Tf32}, {"fp16", Precision::Fp16}, {"bf16", Precision::Bf16}};
+inline constexpr Name<LinkKind> kLinkKinds[] = {
+    {"ideal", LinkKind::Ideal}, {"mesh", LinkKind::Mesh}, {"nvswitch", LinkKind::Nvswitch}, {"pcie", LinkKind::Pcie}};
+inline constexpr Name<Duplex> kDuplexes[] = {{"full", Duplex::Full}, {"half", Duplex::Half}};
+inline constexpr Name<Sharing> kSharings[] = {{"max_min", Sharing::MaxMin}, {"fifo", Sharing::Fifo}};
+inline constexpr Name<NicPer> kNicPers[] = {{"node", NicPer::Node}, {"device", NicPer::Device}};
+inline constexpr Name<Optimizer> kOptimizers[] = {{"sgd", Optimizer::Sgd},
+                                                  {"momentum", Optimizer::Momentum},
+                                                  {"rmsprop", Optimizer::RmsProp},
+                                                  {"adam", Optimizer::Adam}};
+inline constexpr Name<Recompute> kRecomputes[] = {
+    {"none", Recompute::None}, {"selective", Recompute::Selective}, {"blocks", Recompute::Blocks},
+    {"full", Recompute::Full}, {"knapsack", Recompute::Knapsack},   {"layers", Recompute::Layers}};
+inline constexpr Name<Allocator> kAllocators[] = {{"exact", Allocator::Exact}, {"caching", Allocator::Caching}};
+inline constexpr Name<Blocking> kBlockings[] = {
+    {"passes", Blocking::Passes}, {"messages", Blocking::Messages}, {"step", Blocking::Step}};
+inline constexpr Name<Execution> kExecutions[] = {
+    {"eager", Execution::Eager}, {"compiled", Execution::Compiled}, {"graphs", Execution::Graphs}};
+inline constexpr Name<AttentionKernelName> kAttentionKernels[] = {
+    {"fa2", AttentionKernelName::Fa2}, {"fa3", AttentionKernelName::Fa3}, {"cudnn", AttentionKernelName::Cudnn}};
+inline constexpr Name<ExpertProducts> kExpertProducts[] = {{"fused", ExpertProducts::Fused},
+                                                           {"looped", ExpertProducts::Looped}};
+inline constexpr Name<Provenance> kProvenances[] = {
+    {"assumed", Provenance::Assumed}, {"published", Provenance::Published}, {"measured", Provenance::Measured}};
+inline constexpr Name<OperatorKind> kOperatorKindNames[] = {{"matrix_product", OperatorKind::MatrixProduct},
+                                                            {"convolution", OperatorKind::Convolution},
+                                                            {"grouped_convolution", OperatorKind::GroupedConvolution},
+                                                            {"attention", OperatorKind::Attention},
+                                                            {"recurrent", OperatorKind::Recurrent},
+                                                            {"memory", OperatorKind::Memory}};
+inline constexpr Name<SizeTerms> kSizeTerms[] = {
+    {"waves", SizeTerms::Waves}, {"work", SizeTerms::Work}, {"values", SizeTerms::Values}};
+inline constexpr Name<MeasuredPass> kMeasuredPasses[] = {{"forward", MeasuredPass::Forward},
+                                                         {"input_gradient", MeasuredPass::InputGradient},
+                                                         {"weight_gradient", MeasuredPass::WeightGradient}};
+inline constexpr Name<Skips> kSkips[] = {{"hop", Skips::Hop}, {"direct", Skips::Direct}};
+inline constexpr Name<GradientSync> kGradientSyncs[] = {
+    {"overlapped", GradientSync::Overlapped}, {"at_once", GradientSync::AtOnce}, {"blocking", GradientSync::Blocking}};
+inline constexpr Name<FrameworkTensors> kFrameworkTensors[] = {{"none", FrameworkTensors::None},
+                                                               {"megatron", FrameworkTensors::Megatron},
+                                                               {"megatron_local", FrameworkTensors::MegatronLocal}};
+inline constexpr Name<GradientBuffer> kGradientBuffers[] = {{"in_place", GradientBuffer::InPlace},
+                                                            {"copied", GradientBuffer::Copied}};
+inline constexpr Name<WeightGradients> kWeightGradients[] = {{"separate", WeightGradients::Separate},
+                                                             {"fused", WeightGradients::Fused},
+                                                             {"fused_kept", WeightGradients::FusedKept}};
+inline constexpr Name<CostSourceKind> kCostSources[] = {{"explicit", CostSourceKind::Explicit},
+                                                        {"roofline", CostSourceKind::Roofline},
+                                                        {"uniform", CostSourceKind::Uniform},
+                                                        {"profile", CostSourceKind::Profile}};
+inline constexpr Name<PlacementOrder> kPlacementOrders[] = {{"pipeline", PlacementOrder::Pipeline},
+                                                            {"data", PlacementOrder::Data}};
+inline constexpr Name<RunBackend> kRunBackends[] = {{"cpu", RunBackend::Cpu}, {"cuda", RunBackend::Cuda}};
+inline constexpr Name<RunTransport> kRunTransports[] = {
+    {"local", RunTransport::Local},   {"throttled", RunTransport::Throttled},
+    {"staged", RunTransport::Staged}, {"peer", RunTransport::Peer},
+    {"tcp", RunTransport::Tcp},       {"mpi", RunTransport::Mpi},
+    {"nccl", RunTransport::Nccl}};
+inline constexpr Name<RunKernels> kRunKernels[] = {{"own", RunKernels::Own}, {"library", RunKernels::Library}};
+inline constexpr Name<RunLoss> kRunLosses[] = {{"cross_entropy", RunLoss::CrossEntropy}};
+// Statuses that a cell can be given. `compared` is what a cell without one is.
+inline constexpr Name<CellStatus> kCellStatuses[] = {
+    {"compared", CellStatus::Compared},         {"fitted", CellStatus::Fitted},
+    {"known_miss", CellStatus::KnownMiss},      {"above_bound", CellStatus::AboveBound},
+    {"analytic", CellStatus::Analytic},         {"inputs_assumed", CellStatus::InputsAssumed},
+    {"not_simulated", CellStatus::NotSimulated}};
+
+constexpr std::span<const Name<Precision>> names_of(Precision) {
+  return kPrecisions;
+}
+constexpr std::span<const Name<SizeTerms>> names_of(SizeTerms) {
+  return kSizeTerms;
+}
+constexpr std::span<const Name<MeasuredPass>> names_of(MeasuredPass) {
+  return kMeasuredPasses;
+}
+constexpr std::span<const Name<RunBackend>> names_of(RunBackend) {
+  return kRunBackends;
+}
+constexpr std::span<const Name<RunTransport>> names_of(RunTransport) {
+  return kRunTransports;
+}
+constexpr std::span<const Name<RunKernels>> names_of(RunKernels) {
+  return kRunKernels;
+}
+constexpr std::span<const Name<RunLoss>> names_of(RunLoss) {
+  return kRunLosses;
+}
+constexpr std::span<const Name<LinkKind>> names_of(LinkKind) {
+  return kLinkKinds;
+}
+constexpr std::span<const Name<Duplex>> names_of(Duplex) {
+  return kDuplexes;
+}
+constexpr std::span<const Name<Sharing>> names_of(Sharing) {
+  return kSharings;
+}
+constexpr std::span<const Name<NicPer>> names_of(NicPer) {
+  return kNicPers;
+}
+constexpr std::span<const Name<Optimizer>> names_of(Optimizer) {
+  return kOptimizers;
+}
+constexpr std::span<const Name<Recompute>> names_of(Recompute) {
+  return kRecomputes;
+}
+constexpr std::span<const Name<Allocator>> names_of(Allocator) {
+  return kAllocators;
+}
+constexpr std::span<const Name<Blocking>> names_of(Blocking) {
+  return kBlockings;
+}
+constexpr std::span<const Name<Execution>> names_of(Execution) {
+  return kExecutions;
+}
+constexpr std::span<const Name<AttentionKernelName>> names_of(AttentionKernelName) {
+  return kAttentionKernels;
+}
+constexpr std::span<const Name<ExpertProducts>> names_of(ExpertProducts) {
+  return kExpertProducts;
+}
+constexpr std::span<const Name<Provenance>> names_of(Provenance) {
+  return kProvenances;
+}
+constexpr std::span<const Name<OperatorKind>> names_of(OperatorKind) {
+  return kOperatorKindNames;
+}
+constexpr std::span<const Name<Skips>> names_of(Skips) {
+  return kSkips;
+}
+constexpr std::span<const Name<GradientSync>> names_of(GradientSync) {
+  return kGradientSyncs;
+}
+constexpr std::span<const Name<FrameworkTensors>> names_of(FrameworkTensors) {
+  return kFrameworkTensors;
+}
+constexpr std::span<const Name<GradientBuffer>> names_of(GradientBuffer) {
+  return kGradientBuffers;
+}
+constexpr std::span<const Name<WeightGradients>> names_of(WeightGradients) {
+  return kWeightGradients;
+}
+constexpr std::span<const Name<CostSourceKind>> names_of(CostSourceKind) {
+  return kCostSources;
+}
+constexpr std::span<const Name<PlacementOrder>> names_of(PlacementOrder) {
+  return kPlacementOrders;
+}
+constexpr std::span<const Name<CellStatus>> names_of(CellStatus) {
+  return kCellStatuses;
+}
+
+template <class E>
+concept Enumeration = requires(E e) {
+  names_of(e);
+};
+
+template <Enumeration E>
+constexpr std::string_view name(E value) {
+  for (const auto& [text, enumerator] : names_of(value))
+    if (enumerator == value) return text;
+  return "?";
+}
+
+}  // namespace pipewright

@@ -1,0 +1,308 @@
+#include "io/yaml/fields.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "io/text/quantity.hpp"
+#include "io/text/quote.hpp"
+#include "io/text/usual_names.hpp"
+#include "io/text/utf8.hpp"
+
+namespace pipewright {
+
+std::string path(const At& at) {
+  if (!at.parent) return std::string(at.key);
+  const std::string before = path(*at.parent);
+  const std::string name = at.item < 0 ? std::string(at.key) : std::to_string(at.item);
+  return before.empty() ? name : before + "." + name;
+}
+
+namespace {
+
+std::string shown(const Yaml& yaml) {
+  switch (yaml.type) {
+    case Yaml::Type::Null: return "nothing";
+    case Yaml::Type::Scalar: return in_quotes(yaml.scalar);
+    case Yaml::Type::List: return "a list";
+    case Yaml::Type::Map: return "a map";
+  }
+  return "?";
+}
+
+bool wrong_type(Reader& reader, const At& at, std::string_view needed) {
+  if (at.yaml.is(Yaml::Type::Null))
+    reader.errors.add(at.yaml.place, path(at), fmt::format("has no value; write {}, or remove the key", needed));
+  else
+    reader.errors.add(at.yaml.place, path(at), fmt::format("{} where {} is needed", shown(at.yaml), needed));
+  return false;
+}
+
+// {value: 15.7 TFLOP/s, provenance: published, source: "datasheet, page 4"}: notes source and provenance, gives the
+// value.
+const Yaml* sourced_value(Reader& reader, const At& at) {
+  const Yaml* value = at.yaml.find("value");
+  const Yaml* source = at.yaml.find("source");
+  const Yaml* provenance = at.yaml.find("provenance");
+  for (const auto& [key, item] : at.yaml.map)
+    if (key.text != "value" && key.text != "source" && key.text != "provenance")
+      unknown_key(reader, at, key, {"value", "source", "provenance"});
+  if (!value) return missing_key(reader, at, "value", "the figure"), nullptr;
+  if (source) {
+    std::string text;
+    if (read_value(reader, at.child("source", *source), text)) reader.sources[path(at)] = text;
+  }
+  if (provenance) {
+    Provenance how{};
+    if (read_value(reader, at.child("provenance", *provenance), how)) reader.provenances[path(at)] = how;
+  }
+  return value;
+}
+
+// Of a device's memory "25 MB" would be an odd one.
+std::string with_example_of(const At& at, std::string why) {
+  constexpr std::string_view general = "\"25 MB\"";
+  if (const std::size_t found = why.find(general); found != std::string::npos && path(at).ends_with(".memory"))
+    why.replace(found, general.size(), "\"80 GiB\"");
+  return why;
+}
+
+template <class T>
+bool read_quantity(Reader& reader, const At& at, T& value, Parsed<T> (*parse)(std::string_view),
+                   std::string_view needed) {
+  if (reader.sourced && at.yaml.is(Yaml::Type::Map)) {
+    const Yaml* inner = sourced_value(reader, at);
+    if (!inner) return false;
+    const At here = at.child("value", *inner);
+    return inner->is(Yaml::Type::Map) ? wrong_type(reader, here, needed)
+                                      : read_quantity(reader, here, value, parse, needed);
+  }
+  const std::string* text = scalar(reader, at, needed);
+  if (!text) return false;
+  const Parsed<T> parsed = parse(*text);
+  if (!parsed.value) return reader.error(at, with_example_of(at, parsed.why)), false;
+  return value = *parsed.value, true;
+}
+
+// Numbers and booleans in quotes are text: YAML says so, and other readers would take them for text, too.
+bool refuse_quotes(Reader& reader, const At& at, std::string_view needed) {
+  if (!at.yaml.quoted) return false;
+  reader.error(at, fmt::format("is text (in quotes) where {} is needed; remove the quotes", needed));
+  return true;
+}
+
+}  // namespace
+
+void Reader::error(const At& at, const std::string& clause) {
+  errors.add(at.yaml.place, path(at), shown(at.yaml) + " " + clause);
+}
+
+const std::string* scalar(Reader& reader, const At& at, std::string_view needed) {
+  if (at.yaml.is(Yaml::Type::Scalar)) return &at.yaml.scalar;
+  return wrong_type(reader, at, needed), nullptr;
+}
+
+bool is_map(Reader& reader, const At& at, std::string_view needed) {
+  return at.yaml.is(Yaml::Type::Map) || wrong_type(reader, at, needed);
+}
+
+bool is_list(Reader& reader, const At& at, std::string_view needed) {
+  return at.yaml.is(Yaml::Type::List) || wrong_type(reader, at, needed);
+}
+
+bool read_value(Reader& reader, const At& at, Time& value) {
+  return read_quantity(reader, at, value, parse_time, "a time, e.g. 2.5 ms");
+}
+bool read_value(Reader& reader, const At& at, Bytes& value) {
+  return read_quantity(reader, at, value, parse_bytes, "a size, e.g. 25 MB");
+}
+bool read_value(Reader& reader, const At& at, Flops& value) {
+  return read_quantity(reader, at, value, parse_flops, "an amount of work, e.g. 40 GFLOP");
+}
+bool read_value(Reader& reader, const At& at, Bandwidth& value) {
+  return read_quantity(reader, at, value, parse_bandwidth, "a bandwidth, e.g. 10 GB/s");
+}
+bool read_value(Reader& reader, const At& at, FlopRate& value) {
+  return read_quantity(reader, at, value, parse_flop_rate, "a FLOP rate, e.g. 15.7 TFLOP/s");
+}
+bool read_value(Reader& reader, const At& at, Power& value) {
+  return read_quantity(reader, at, value, parse_power, "a power, e.g. 400 W");
+}
+bool read_value(Reader& reader, const At& at, double& value) {
+  if (refuse_quotes(reader, at, "a number")) return false;
+  return read_quantity(reader, at, value, parse_number, "a number, e.g. 0.5");
+}
+bool read_value(Reader& reader, const At& at, std::int64_t& value) {
+  if (refuse_quotes(reader, at, "a whole number")) return false;
+  return read_quantity(reader, at, value, parse_count, "a whole number, e.g. 8");
+}
+
+bool read_value(Reader& reader, const At& at, int& value) {
+  std::int64_t wide = 0;
+  if (!read_value(reader, at, wide)) return false;
+  if (wide > kLargestCount) return reader.error(at, "is more than 1000000000; write a smaller number"), false;
+  return value = static_cast<int>(wide), true;
+}
+
+bool read_value(Reader& reader, const At& at, bool& value) {
+  if (refuse_quotes(reader, at, "true or false")) return false;
+  const std::string* text = scalar(reader, at, "true or false");
+  if (!text) return false;
+  if (*text == "true" || *text == "false") return value = *text == "true", true;
+  constexpr std::string_view yes[] = {"yes", "on", "y", "True", "TRUE", "Yes", "On", "1"};
+  constexpr std::string_view no[] = {"no", "off", "n", "False", "FALSE", "No", "Off", "0"};
+  const auto among = [&](const auto& words) {
+    return std::find(std::begin(words), std::end(words), *text) != std::end(words);
+  };
+  reader.error(at, among(yes)  ? "is not a boolean; write true"
+                   : among(no) ? "is not a boolean; write false"
+                               : "is not a boolean; write true or false");
+  return false;
+}
+
+bool read_value(Reader& reader, const At& at, std::string& value) {
+  const std::string* text = scalar(reader, at, "text");
+  if (!text) return false;
+  // "\e[2J" in double quotes would reach the terminal of whoever reads the report.
+  if (!is_text(*text)) return reader.error(at, "holds a control character; write plain text"), false;
+  return value = *text, true;
+}
+
+namespace {
+
+constexpr const char* kNotModelled = " is not modelled yet: docs/guide/scope.md";
+
+// "; did you mean "stages"? known: ..." of the section's own keys.
+std::string near_keys(std::string_view name, const std::vector<std::string_view>& known) {
+  std::string hints = unknown_name(name, known).substr(sizeof("unknown \"\"") - 1 + name.size());
+  if (name.size() < 4 || !nearest(name, known).empty()) return hints;
+  std::vector<std::string> longer;  // batch_size: a part of micro_batch_size
+  for (const std::string_view each : known)
+    if (each.find(name) != std::string_view::npos) longer.push_back(in_quotes(each));
+  if (!longer.empty()) hints.insert(1, fmt::format(" did you mean {}?", fmt::join(longer, " or ")));
+  return hints;
+}
+
+}  // namespace
+
+std::string meant_by(std::string_view key) {
+  const std::string bare = bare_name(key);
+  if (const std::string_view what = usual_name(kKeysNotModelled, bare); !what.empty())
+    return std::string(what) + kNotModelled;
+  const std::string_view ours = usual_name(kUsualKeys, bare);
+  return ours.empty() ? "" : "use " + std::string(ours);
+}
+
+void unknown_key(Reader& reader, const At& at, const YamlKey& key, std::vector<std::string_view> known) {
+  const std::string where = path(at);
+  const std::string_view name = std::string_view(key.text).substr(0, 64);
+  std::string meant = meant_by(name);
+  if (meant.ends_with(kNotModelled)) meant += "; take the key out";
+  reader.errors.keep({key.place, "",
+                      fmt::format("unknown key {}{}", in_quotes(where.empty() ? key.text : where + "." + key.text),
+                                  meant.empty() ? near_keys(name, known) : "; " + meant),
+                      ErrorCode::UnknownKey});
+}
+
+std::string unknown_value(std::string_view text, const std::vector<std::string_view>& known) {
+  const std::string_view name = text.substr(0, 64);
+  const std::string bare = bare_name(name), all = fmt::format("; known: {}", fmt::join(known, ", "));
+  const auto is_known = [&](std::string_view value) {
+    return std::find(known.begin(), known.end(), value) != known.end();
+  };
+  const std::string_view ours = is_known(bare) ? bare : usual_name(kUsualPrecisions, bare);
+  if (is_known(ours)) return fmt::format("unknown {}; use {}{}", in_quotes(name), ours, all);
+  const std::string_view what = usual_name(kPrecisionsNotModelled, bare);
+  if (is_known("bf16") && !what.empty()) return fmt::format("{}: {}{}{}", in_quotes(name), what, kNotModelled, all);
+  return unknown_name(name, known);
+}
+
+void missing_key(Reader& reader, const At& at, std::string_view key, std::string_view takes) {
+  const std::string where = path(at);
+  reader.errors.add(at.yaml.place,
+                    fmt::format("{}{}{} is missing; write {}: {}", where, where.empty() ? "" : ".", key, key, takes));
+}
+
+// ---- the way back ---------------------------------------------------------------------------------------------------
+
+std::string value_text(Time value) {
+  return to_text(value);
+}
+std::string value_text(Bytes value) {
+  return to_text(value);
+}
+std::string value_text(Flops value) {
+  return to_text(value);
+}
+std::string value_text(Bandwidth value) {
+  return to_text(value);
+}
+std::string value_text(FlopRate value) {
+  return to_text(value);
+}
+std::string value_text(Power value) {
+  return to_text(value);
+}
+std::string value_text(double value) {
+  return fmt::format("{}", value);
+}
+std::string value_text(std::int64_t value) {
+  return std::to_string(value);
+}
+std::string value_text(int value) {
+  return std::to_string(value);
+}
+std::string value_text(bool value) {
+  return value ? "true" : "false";
+}
+std::string value_text(const std::string& value) {
+  return yaml_string(value);
+}
+
+std::string YamlText::full_path(std::string_view key) const {
+  std::string full;
+  for (const std::string& part : path_)
+    full += part + ".";
+  return full + std::string(key);
+}
+
+std::string YamlText::sourced(const std::string& value, const std::string& path) const {
+  const auto source = sources_.find(path);
+  const auto provenance = provenances_.find(path);
+  if (source == sources_.end() && provenance == provenances_.end()) return value;
+  std::string text = "{value: " + value;
+  if (provenance != provenances_.end()) text += ", provenance: " + value_text(provenance->second);
+  if (source != sources_.end()) text += ", source: " + yaml_string(source->second);
+  return text + "}";
+}
+
+void YamlText::line(std::string_view key, const std::string& value) {
+  const std::string full = full_path(key);
+  const std::string entry = fmt::format("{:{}}{}: {}", "", 2 * path_.size(), yaml_string(key), sourced(value, full));
+  std::string origin;
+  if (origins_) {
+    const auto place = origins_->find(full);
+    origin = place == origins_->end() ? "default" : head(place->second);
+  }
+  add(entry, origin);
+}
+
+void YamlText::item(const std::string& value, const Place& place) {
+  add(fmt::format("{:{}}- {}", "", 2 * path_.size(), value), origins_ ? head(place) : "");
+}
+
+void YamlText::add(const std::string& entry, std::string origin) {
+  if (origin.ends_with(": ")) origin.resize(origin.size() - 2);
+  text_ += origin.empty() ? entry + "\n" : fmt::format("{:<56}  {}\n", entry, comment_text(origin));
+}
+
+void YamlText::open(std::string_view key) {
+  text_ += fmt::format("{:{}}{}:\n", "", 2 * path_.size(), yaml_string(key));
+  path_.emplace_back(key);
+}
+
+void YamlText::close() {
+  path_.pop_back();
+}
+
+}  // namespace pipewright

@@ -1,0 +1,337 @@
+// One table per section of a file, three uses: it reads the section strictly, writes it back (`check --resolved`), and
+// is its documentation.
+//
+//   constexpr Field<NodeLinks> kLinks[] = {
+//       {"bandwidth", "bandwidth", "per direction", Need::Optional, read_as<&NodeLinks::bandwidth, LinkRate>, ...},
+//
+// Adding a key to the language is one line in such a table.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/check.hpp"
+#include "core/cluster/cluster.hpp"
+#include "core/power.hpp"
+#include "core/units.hpp"
+#include "io/text/errors.hpp"
+#include "io/text/names.hpp"
+#include "io/yaml/yaml.hpp"
+
+namespace pipewright {
+
+struct ExpectAndVary;
+struct KnownFiles;
+struct ReadOptions;
+struct Model;
+
+// A value and the keys that lead to it. The path is put together when a message needs it.
+struct At {
+  const Yaml& yaml;
+  const At* parent = nullptr;
+  std::string_view key;      // "" at the root
+  std::ptrdiff_t item = -1;  // number in a list
+
+  At child(std::string_view name, const Yaml& value) const { return {value, this, name, -1}; }
+  At child(std::ptrdiff_t number, const Yaml& value) const { return {value, this, {}, number}; }
+};
+std::string path(const At& at);  // "cluster.node.links", "model.layers.3.forward"
+
+// What the readers of one scenario share.
+struct Reader {
+  const ReadOptions& options;
+  Errors& errors;
+  const Model* model = nullptr;                     // once it is read: cuts may name its layers
+  std::map<std::string, Place> origins{};           // of every value read through a table, by path
+  std::map<std::string, std::string> sources{};     // of figures written as {value: ..., source: ...}, by path
+  std::map<std::string, Provenance> provenances{};  // of those that say `provenance: assumed`, too
+  bool keep_origins = true;                         // not for the layers of a model: there may be a million
+  bool sourced = false;                             // figures of this section may be {value: ..., source: ...}
+  int files_deep = 0;                               // references followed to get here
+  KnownFiles* known_files = nullptr;                // what was read of them already, where scenarios are read in series
+  ExpectAndVary* more = nullptr;                    // where `expect:` and `vary:` go; absent: checked and dropped
+
+  // `path: "value" clause`, at the place of the value.
+  void error(const At& at, const std::string& clause);
+};
+
+enum class Need { Optional, Required };
+
+// YAML text under construction, with the origin of every value as a comment.
+class YamlText {
+ public:
+  YamlText(const std::map<std::string, Place>* origins, std::map<std::string, std::string> sources,
+           std::map<std::string, Provenance> provenances = {})
+      : origins_(origins), sources_(std::move(sources)), provenances_(std::move(provenances)) {}
+
+  void line(std::string_view key, const std::string& value);
+  void item(const std::string& value, const Place& place);  // of a list
+  void open(std::string_view key);                          // a nested map or list
+  void close();
+  std::string text() const { return text_; }
+
+ private:
+  std::string full_path(std::string_view key) const;
+  std::string sourced(const std::string& value, const std::string& path) const;
+  void add(const std::string& entry, std::string origin);
+
+  std::string text_;
+  std::vector<std::string> path_;
+  const std::map<std::string, Place>* origins_;
+  std::map<std::string, std::string> sources_;
+  std::map<std::string, Provenance> provenances_;
+};
+
+template <class T>
+struct Field {
+  std::string_view key;
+  std::string_view takes;    // what stands there: "time", "whole number", "none | full"
+  std::string_view meaning;  // one line, with the default
+  Need need;
+  void (*read)(Reader&, const At&, T&);
+  void (*write)(YamlText&, std::string_view key, const T&);  // writes nothing for an absent value
+};
+
+// The documentation of one key, and of one section.
+struct FieldDoc {
+  std::string_view key, takes, meaning;
+  bool required;
+};
+struct SectionDoc {
+  std::string name;  // "plan", "cluster.node.links"
+  std::vector<FieldDoc> fields;
+};
+
+template <class T>
+SectionDoc document(std::string name, std::span<const Field<T>> fields) {
+  SectionDoc doc{std::move(name), {}};
+  for (const Field<T>& field : fields)
+    doc.fields.push_back({field.key, field.takes, field.meaning, field.need == Need::Required});
+  return doc;
+}
+
+// ---- values ---------------------------------------------------------------------------------------------------------
+// Each returns whether there was a good value; else an error has been added.
+bool read_value(Reader& reader, const At& at, Time& value);
+bool read_value(Reader& reader, const At& at, Bytes& value);
+bool read_value(Reader& reader, const At& at, Flops& value);
+bool read_value(Reader& reader, const At& at, Bandwidth& value);
+bool read_value(Reader& reader, const At& at, FlopRate& value);
+bool read_value(Reader& reader, const At& at, Power& value);
+bool read_value(Reader& reader, const At& at, double& value);
+bool read_value(Reader& reader, const At& at, std::int64_t& value);
+bool read_value(Reader& reader, const At& at, int& value);
+bool read_value(Reader& reader, const At& at, bool& value);
+bool read_value(Reader& reader, const At& at, std::string& value);
+
+// The text of a scalar, or nullptr and an error that says what is needed.
+const std::string* scalar(Reader& reader, const At& at, std::string_view needed);
+bool is_map(Reader& reader, const At& at, std::string_view needed);
+bool is_list(Reader& reader, const At& at, std::string_view needed);
+
+// `unknown "bfloat16"; use bf16; known: ...`: of what is no name of ours, what it is here.
+std::string unknown_value(std::string_view text, const std::vector<std::string_view>& known);
+
+template <Enumeration E>
+bool read_value(Reader& reader, const At& at, E& value) {
+  const std::string* text = scalar(reader, at, "a name");
+  if (!text) return false;
+  std::vector<std::string_view> known;
+  for (const auto& [name, enumerator] : names_of(E{})) {
+    if (name == *text) return value = enumerator, true;
+    known.push_back(name);
+  }
+  reader.errors.add(at.yaml.place, path(at), unknown_value(*text, known));
+  return false;
+}
+
+template <class V>
+bool read_value(Reader& reader, const At& at, std::optional<V>& value) {
+  V read{};
+  if (!read_value(reader, at, read)) return false;
+  return value = read, true;
+}
+
+template <class V>
+bool read_value(Reader& reader, const At& at, Placed<V>& value) {
+  value.place = at.yaml.place;
+  return read_value(reader, at, value.value);
+}
+
+template <class V>
+bool read_value(Reader& reader, const At& at, std::vector<V>& values) {
+  if (!is_list(reader, at, "a list")) return false;
+  values.clear();
+  bool good = true;
+  for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
+    good &= read_value(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), values.emplace_back());
+  return good;
+}
+
+// A read value must obey its law: "" or the clause of an error.
+template <class V>
+const V& plain(const V& value) {
+  return value;
+}
+template <class V>
+const V& plain(const Placed<V>& value) {
+  return value.value;
+}
+template <class V>
+const auto& plain(const std::optional<V>& value) {
+  return plain(*value);
+}
+
+constexpr std::int64_t kLargestCount = 1'000'000'000;
+
+// Laws are types: a template argument of `read_as`.
+struct Any {
+  const char* operator()(const auto&) const { return ""; }
+};
+struct AtLeast1 {
+  const char* operator()(std::int64_t value) const {
+    if (value < 1) return "must be at least 1";
+    return value > kLargestCount ? "is more than 1000000000; write a smaller number" : "";
+  }
+};
+struct LinkRate {
+  const char* operator()(Bandwidth rate) const {
+    return rate.value > 0 ? "" : "must be more than 0; for links that take no time write kind: ideal";
+  }
+};
+struct DeviceRate {
+  const char* operator()(const auto& rate) const {
+    return rate.value > 0 ? "" : "must be more than 0; leave it out when it is not known";
+  }
+};
+struct Share {
+  const char* operator()(double value) const { return value > 0 && value <= 1 ? "" : "must be more than 0, at most 1"; }
+};
+struct Below1 {
+  const char* operator()(double value) const {
+    return value >= 0 && value < 1 ? "" : "must be at least 0, less than 1";
+  }
+};
+// core/cluster/bands.hpp: below 1 - band = 0.05 the lower end would say nothing.
+struct Band {
+  const char* operator()(double value) const {
+    return value >= 0 && value <= 0.95 ? ""
+                                       : "must be at least 0, at most 0.95; of what is not known at all write 0.95";
+  }
+};
+struct Factor {
+  const char* operator()(double value) const { return value >= 1 ? "" : "must be at least 1; 1 means none"; }
+};
+
+template <class M>
+struct MemberOf;
+template <class T, class V>
+struct MemberOf<V T::*> {
+  using Owner = T;
+};
+template <auto Member>
+using owner_of = typename MemberOf<decltype(Member)>::Owner;
+
+template <auto Member, class Law = Any>
+void read_as(Reader& reader, const At& at, owner_of<Member>& target) {
+  if (!read_value(reader, at, target.*Member)) return;
+  if (const char* broken = Law{}(plain(target.*Member)); *broken) reader.error(at, broken);
+}
+
+// ---- the way back ---------------------------------------------------------------------------------------------------
+std::string value_text(Time value);
+std::string value_text(Bytes value);
+std::string value_text(Flops value);
+std::string value_text(Bandwidth value);
+std::string value_text(FlopRate value);
+std::string value_text(Power value);
+std::string value_text(double value);
+std::string value_text(std::int64_t value);
+std::string value_text(int value);
+std::string value_text(bool value);
+std::string value_text(const std::string& value);
+template <Enumeration E>
+std::string value_text(E value) {
+  return std::string(name(value));
+}
+template <class V>
+std::string value_text(const std::vector<V>& values) {
+  std::string text = "[";
+  for (const auto& value : values)
+    text += (text.size() > 1 ? ", " : "") + value_text(value);
+  return text + "]";
+}
+template <class V>
+std::string value_text(const Placed<V>& value) {
+  return value_text(value.value);
+}
+
+template <auto Member>
+void write_as(YamlText& out, std::string_view key, const owner_of<Member>& target) {
+  const auto& value = target.*Member;
+  if constexpr (requires { value.has_value(); }) {
+    if (value) out.line(key, value_text(*value));
+  } else {
+    out.line(key, value_text(value));
+  }
+}
+
+template <auto Member, auto Default>  // for values that are left out where nothing else was asked for
+void write_unless(YamlText& out, std::string_view key, const owner_of<Member>& target) {
+  if (target.*Member != Default) write_as<Member>(out, key, target);
+}
+
+template <auto Member>  // for texts that are left out when they are empty
+void write_text(YamlText& out, std::string_view key, const owner_of<Member>& target) {
+  if (!(target.*Member).empty()) out.line(key, value_text(target.*Member));
+}
+
+// ---- sections -------------------------------------------------------------------------------------------------------
+// `use plan.stages`, or `context parallelism is not modelled yet: docs/guide/scope.md`, of a key as other programs call
+// it; "".
+std::string meant_by(std::string_view key);
+void unknown_key(Reader& reader, const At& at, const YamlKey& key, std::vector<std::string_view> known);
+void missing_key(Reader& reader, const At& at, std::string_view key, std::string_view takes);
+
+// Reads a map by its table, in the order of the table. Unknown and missing keys are errors.
+template <class T>
+void read_fields(Reader& reader, const At& at, std::span<const Field<T>> fields, T& target) {
+  if (!is_map(reader, at, "a map")) return;
+  std::vector<std::string_view> known;
+  for (const auto& [key, value] : at.yaml.map) {
+    bool found = false;
+    for (const Field<T>& field : fields)
+      found |= field.key == key.text;
+    if (found) continue;
+    if (known.empty())
+      for (const Field<T>& field : fields)
+        known.push_back(field.key);
+    unknown_key(reader, at, key, known);
+  }
+  for (const Field<T>& field : fields) {
+    const Yaml* value = at.yaml.find(field.key);
+    if (!value) {
+      if (field.need == Need::Required) missing_key(reader, at, field.key, field.takes);
+      continue;
+    }
+    const At here = at.child(field.key, *value);
+    if (reader.keep_origins) reader.origins[path(here)] = value->place;
+    field.read(reader, here, target);
+  }
+}
+
+template <class T>
+void write_fields(YamlText& out, std::span<const Field<T>> fields, const T& target) {
+  for (const Field<T>& field : fields)
+    field.write(out, field.key, target);
+}
+
+}  // namespace pipewright

@@ -1,0 +1,41 @@
+// When a search ends before it is through: its time is up, or somebody asks it to end. The same for every search.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <utility>
+
+#include "core/answers/ranking.hpp"
+
+namespace pipewright {
+
+class Deadline {
+ public:
+  // time_limit: seconds from now on. stop: true asks to end; may be empty.
+  Deadline(double time_limit, std::function<bool()> stop)
+      : time_limit_(time_limit), stop_(std::move(stop)), begin_(std::chrono::steady_clock::now()) {}
+
+  // Once over, over.
+  bool over() {
+    if (ended_ == Ended::No && left() <= 0) ended_ = Ended::TimeLimit;
+    return ended_ != Ended::No || asked_to_stop();
+  }
+  // The same without a look at the clock.
+  bool asked_to_stop() {
+    if (ended_ == Ended::No && stop_ && stop_()) ended_ = Ended::Interrupted;
+    return ended_ == Ended::Interrupted;
+  }
+  double left() const {  // seconds
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
+    return time_limit_ - passed.count();
+  }
+  Ended ended() const { return ended_; }
+
+ private:
+  double time_limit_;
+  std::function<bool()> stop_;
+  std::chrono::steady_clock::time_point begin_;
+  Ended ended_{};
+};
+
+}  // namespace pipewright

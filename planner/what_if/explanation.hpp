@@ -1,0 +1,20 @@
+// What an answer says in addition to its figures: textbook formulas, references, what changes would bring, how wrong it may be,
+// warnings, hints, and where everything is from.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/answers/report.hpp"
+#include "core/cost/cost_model.hpp"
+#include "sim/simulate.hpp"
+
+namespace pipewright {
+
+// Fills what `summarize` leaves open in the report of a priced answer. order: how its layers were ordered, or "".
+void explain(Answer& answer, const CostModel& cost, const std::string& order, Engine engine);
+
+// What is said of the whole training that a scenario asks for: without a length nothing; checkpoints too close together.
+std::vector<std::string> campaign_warnings(const Scenario& scenario, const Report& report);
+
+}  // namespace pipewright

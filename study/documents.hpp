@@ -1,0 +1,14 @@
+// The JSON documents of studies, each defined beside its writer; those of io are in
+// io/writers/documents.hpp.
+#pragma once
+
+namespace pipewright {
+
+struct JsonDocument;
+
+extern const JsonDocument kValidationDocument;    // comparison.cpp
+extern const JsonDocument kStudyDocument;         // study.cpp: of several scenarios
+extern const JsonDocument kImportedDocument;      // imported.cpp
+extern const JsonDocument kStudySummaryDocument;  // accuracy.cpp
+
+}  // namespace pipewright
