@@ -11,6 +11,7 @@ ScheduleRule one_f_one_b();
 ScheduleRule eager_1f1b();
 ScheduleRule interleaved_1f1b();
 ScheduleRule zb_h1();
+ScheduleRule zb_h2();
 ScheduleRule pipedream();
 ScheduleRule data_parallel();
 ScheduleRule given_order();

@@ -15,6 +15,7 @@ std::span<const ScheduleRule> schedules() {
       eager_1f1b(),        //
       interleaved_1f1b(),  //
       zb_h1(),             //
+      zb_h2(),             //
       pipedream(),         //
       data_parallel(),
   };

@@ -133,6 +133,7 @@ TEST_CASE("most micro-batches in flight: the walk over each list gives the formu
           if (rule.name == "1f1b" || rule.name == "pipedream") CHECK(most == std::min(M, K - k));
           if (rule.name == "eager_1f1b") CHECK(most == std::min(M, 2 * (K - k) - 1));
           if (rule.name == "zb_h1") CHECK(most == std::min(M, K));
+          if (rule.name == "zb_h2") CHECK(most == std::min(M, 2 * K - 1));
           if (rule.name == "interleaved_1f1b") CHECK(most == std::min(M * v, 2 * (K - k - 1) + (v - 1) * K + 1));
           if (rule.name == "naive" || rule.name == "data_parallel") CHECK(most == 1);
         }
@@ -278,7 +279,7 @@ TEST_CASE("busy time is conserved: the sum over all workers is the sum of all op
     const int K = 1 + static_cast<int>(random() % 6), M = 1 + static_cast<int>(random() % 20);
     const RandomChain chain(K, random);
     const ScheduleShape shape{.stages = K, .micro_batches = M};
-    for (const char* name : {"naive", "gpipe", "1f1b", "eager_1f1b", "zb_h1", "pipedream"})
+    for (const char* name : {"naive", "gpipe", "1f1b", "eager_1f1b", "zb_h1", "zb_h2", "pipedream"})
       CHECK(busy(static_order(generated(name, shape), plain_costs(shape, chain.f, chain.b, Time{3}))) ==
             M * chain.load());
   }

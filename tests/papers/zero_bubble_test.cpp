@@ -1,10 +1,11 @@
-// Published bubble rates of 1F1B, interleaved 1F1B and ZB-H1: [ZeroBubble23] table 5, from the times of its table 9.
+// Published bubble rates of 1F1B, interleaved 1F1B, ZB-H1 and ZB-H2: [ZeroBubble23] table 5, from the times of its table 9.
 //     rate = (cost - m (F + B + W)) / cost,   cost = longest span of a stage, first op's start to last op's end
 // Order of Megatron-LM, B and W in one op, each transfer a latency that blocks neither side, equal stages (the paper's
 // first and last stage have one layer less, which its rates do not show), no optimizer.
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -18,14 +19,14 @@ struct Setting {
   const char* model;
   int stages, micro_batches, chunks;  // p, m, and v of 1F1B-I: one layer per chunk
   Time forward, input, weight, hop;   // T_F, T_B, T_W, T_comm, published in ms to three decimals
-  double rate, interleaved_rate, h1_rate;
+  double rate, interleaved_rate, h1_rate, h2_rate;
 };
 
 constexpr std::array kSettings = {
-    Setting{"1.5B", 8, 24, 3, {18'522'000}, {18'086'000}, {9'337'000}, {601'000}, .2431, .1055, .1585},
-    Setting{"6.2B", 8, 24, 4, {29'718'000}, {29'444'000}, {19'927'000}, {527'000}, .2347, .0808, .1323},
-    Setting{"14.6B", 16, 48, 3, {11'347'000}, {11'248'000}, {8'132'000}, {377'000}, .2552, .1104, .1397},
-    Setting{"28.3B", 32, 96, 2, {10'419'000}, {10'207'000}, {7'715'000}, {408'000}, .2646, .1493, .1421},
+    Setting{"1.5B", 8, 24, 3, {18'522'000}, {18'086'000}, {9'337'000}, {601'000}, .2431, .1055, .1585, .1083},
+    Setting{"6.2B", 8, 24, 4, {29'718'000}, {29'444'000}, {19'927'000}, {527'000}, .2347, .0808, .1323, .0698},
+    Setting{"14.6B", 16, 48, 3, {11'347'000}, {11'248'000}, {8'132'000}, {377'000}, .2552, .1104, .1397, .0672},
+    Setting{"28.3B", 32, 96, 2, {10'419'000}, {10'207'000}, {7'715'000}, {408'000}, .2646, .1493, .1421, .0641},
 };
 
 // Forward, gradient of the input, gradient of the weights, the same on every stage.
@@ -67,13 +68,15 @@ TEST_CASE("1F1B's rates need its exposed hops: without them the first setting gi
   CHECK(std::abs(rate - 7.0 / 31.0) < 1e-12);
 }
 
-TEST_CASE("the four published bubble rates of ZB-H1 come out to all four decimals") {
-  for (const Setting& s : kSettings) {
-    CAPTURE(s.model);
-    const double rate = bubble_rate("zb_h1", {.stages = s.stages, .micro_batches = s.micro_batches}, s.forward, s.input,
-                                    s.weight, s.hop);
-    CHECK(std::abs(rate - s.h1_rate) < 5e-5);
-  }
+TEST_CASE("the four published bubble rates of ZB-H1 and of ZB-H2 come out to all four decimals") {
+  for (const Setting& s : kSettings)
+    for (const auto& [name, published] : {std::pair{"zb_h1", s.h1_rate}, std::pair{"zb_h2", s.h2_rate}}) {
+      CAPTURE(s.model);
+      CAPTURE(name);
+      const double rate = bubble_rate(name, {.stages = s.stages, .micro_batches = s.micro_batches}, s.forward, s.input,
+                                      s.weight, s.hop);
+      CHECK(std::abs(rate - published) < 5e-5);
+    }
 }
 
 TEST_CASE("ZB-H1 takes M(f+b+w) + (K-1)(f+b-w) for M >= K and w <= min(f, b): 27 for K = 4, M = 8 and times of 1") {
@@ -90,6 +93,27 @@ TEST_CASE("ZB-H1 takes M(f+b+w) + (K-1)(f+b-w) for M >= K and w <= min(f, b): 27
   const ScheduleShape shape{.stages = 4, .micro_batches = 8};
   CHECK(static_order_makespan(find_schedule("zb_h1")->generate(shape),
                               stage_costs(shape, Time{1}, Time{1}, Time{1}, Time{0})) == Time{27});
+}
+
+TEST_CASE("ZB-H2 takes M(f+b+w) + (K-1)max(f, f+b-2w) for M >= 2K-1 and w <= min(f, b): 27 for K = 4, M = 8") {
+  const ScheduleRule& rule = *find_schedule("zb_h2");
+  for (int K = 1; K <= 8; ++K)
+    for (int M = 2 * K - 1; M <= 24; M += 1 + M % 4)
+      for (int f = 1; f <= 5; ++f)
+        for (int b = 1; b <= 5; ++b)
+          for (int w = 1; w <= std::min(f, b); ++w) {
+            const ScheduleShape shape{.stages = K, .micro_batches = M};
+            const StepCosts costs = stage_costs(shape, Time{f}, Time{b}, Time{w}, Time{0});
+            const Time step = static_order_makespan(rule.generate(shape), costs);
+            CHECK(step == Time{M * (f + b + w) + (K - 1) * std::max(f, f + b - 2 * w)});
+            const auto bubble = textbook_bubble(rule, shape, {f, b, w});
+            REQUIRE(bubble.has_value() == (b <= 2 * w));
+            if (bubble) CHECK(bubble->numerator * step.value == bubble->denominator * (K - 1) * f);
+          }
+  const ScheduleShape shape{.stages = 4, .micro_batches = 8};
+  CHECK(static_order_makespan(rule.generate(shape), stage_costs(shape, Time{1}, Time{1}, Time{1}, Time{0})) ==
+        Time{27});
+  CHECK_FALSE(textbook_bubble(rule, {.stages = 4, .micro_batches = 6}, {}));
 }
 
 // A known miss: .1090 .0827 .1136 .1528 for .1055 .0808 .1104 .1493. One of the hops that a micro-batch makes in a

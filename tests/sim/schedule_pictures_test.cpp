@@ -139,6 +139,14 @@ TEST_CASE("ZB-H1 does the weights' gradients of stage k k backwards later, so th
 )");
 }
 
+TEST_CASE("ZB-H2 warms up twice as deep and does the weights' gradients 2k later: no stage waits once it has begun") {
+  CHECK(drawn("zb_h2", {.stages = 3, .micro_batches = 6}) == R"(
+01234aw5bwcwdwewfw..
+.012a3b4cw5dwewfwww.
+..0a1b2c3d4ew5fwwwww
+)");
+}
+
 TEST_CASE("interleaved 1F1B takes two micro-batches through each of the two chunks of two stages") {
   CHECK(drawn("interleaved_1f1b", {.stages = 2, .virtual_stages = 2, .micro_batches = 4}) == R"(
 01012.aa3bb2aa3bb.cc.ddccdd

@@ -1,0 +1,80 @@
+// ZB-H2: ZB-H1 with twice the warm-up and the Ws twice as late, so that no stage waits between its first forward and
+// its last W. It holds 2 K - 1 micro-batches for that.
+//
+//   01234aw5bwcwdwewfw..   K = 3, M = 6, f = b = w = 1: 2 (K - 1 - k) forwards of warm-up, then a forward, a B and the W
+//   .012a3b4cw5dwewfwww.   of 2 k micro-batches before in turns. More in tests/sim/schedule_pictures_test.cpp
+//   ..0a1b2c3d4ew5fwwwww
+//
+// [ZeroBubble23] section 2.2, by the authors' get_hand_schedule. Its optimizer step is not checked across stages but
+// validated afterwards, so that steps overlap as parallelograms; here all stages wait for the flush, as everywhere.
+// Its four published bubble rates come out to all four decimals: tests/papers/zero_bubble_test.cpp
+#include <algorithm>
+#include <numeric>
+
+#include "core/units.hpp"
+#include "sim/schedules/lists.hpp"
+#include "sim/schedules/rules.hpp"
+
+namespace pipewright {
+namespace {
+
+std::string refusal(const ScheduleShape& shape) {
+  if (std::string why = shape_refusal(shape); !why.empty()) return why;
+  if (std::string why = chunk_refusal(shape, "zb_h2"); !why.empty()) return why;
+  return replica_refusal(shape, "zb_h2");
+}
+
+Schedule generate(const ScheduleShape& shape) {
+  Schedule schedule = empty_schedule("zb_h2", shape, true);
+  for (StageId k = 0; k < shape.stages; ++k) {
+    Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
+    append_split_backwards(shape, lane, k, 2 * (shape.stages - 1 - k), 2 * k);
+    append_flush(shape, lane, k);
+  }
+  return schedule;
+}
+
+// Its share depends on the times of the passes, not on the shape alone.
+std::optional<Formula> bubble(const ScheduleShape&) {
+  return std::nullopt;
+}
+
+// For M >= 2 K - 1 and w <= min(f, b), equal stages and free communication, a stage takes M (f + b + w) from its first
+// op to its last where b <= 2 w, and the last one begins (K - 1) f late:
+//     M (f + b + w) + (K - 1) f                                               derived from [ZeroBubble23] section 2.3
+// K = 4, M = 8, f = b = w = 1: 27, no less than ZB-H1.                   tests/papers/zero_bubble_test.cpp "ZB-H2"
+std::optional<Formula> bubble_of_times(const ScheduleShape& shape, const PassTimes& times) {
+  const std::int64_t f = times.forward, b = times.input_gradient, w = times.weight_gradient;
+  if (shape.micro_batches < 2 * shape.stages - 1 || w > std::min(f, b) || b - w > w) return std::nullopt;
+  const std::int64_t shared = std::max<std::int64_t>(1, std::gcd(std::gcd(f, b), w));
+  const std::int64_t work = checked_product(shape.micro_batches, (f + b + w) / shared, "the work of a stage");
+  const std::int64_t idle = checked_product(shape.stages - 1, f / shared, "the idle time of a stage");
+  const std::int64_t step = checked_sum(work, idle, "the step");
+  const std::int64_t both = std::max<std::int64_t>(1, std::gcd(idle, step));
+  return Formula{"(K-1)f/(M(f+b+w)+(K-1)f)", idle / both, std::max<std::int64_t>(1, step / both)};
+}
+
+// 2 (K - 1 - k) ahead, the one at work, and the 2 k that wait for their W:
+//     peak = min(M, 2 K - 1)                                                       [ZeroBubble23] section 2.3, table 2
+std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId) {
+  return std::min(shape.micro_batches, 2 * shape.stages - 1);
+}
+
+}  // namespace
+
+ScheduleRule zb_h2() {
+  return {.name = "zb_h2",
+          .title = "ZB-H1 with a warm-up twice as deep: no stage waits once it has begun (ZB-H2)",
+          .source = "ZeroBubble23",
+          .memory = "min(M, 2K-1) micro-batches on every stage",
+          .flush = true,
+          .splits_backward = true,
+          .generate = generate,
+          .refusal = refusal,
+          .bubble = bubble,
+          .peak_in_flight = peak_in_flight,
+          .bubble_of_times = bubble_of_times,
+          .searched = 0};  // as ZB-H1: unasked, `plan` tries orders of whole backwards
+}
+
+}  // namespace pipewright

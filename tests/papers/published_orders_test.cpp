@@ -1,0 +1,115 @@
+// Orders written by the generators of others, op by op, with their times: every schedule of the table that the cases
+// have. A program of its own, so that without the data (env PIPEWRIGHT_TEST_DATA, default ../shared/data beside the
+// source tree) the test runner shows it as skipped, with the reason, and not as passed.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "core/plan/timeline.hpp"
+#include "io/import/schedule_csv.hpp"
+#include "sim/schedules/table.hpp"
+#include "sim/static_order.hpp"
+#include "tests/support/run_program.hpp"
+
+using namespace pipewright;
+
+namespace {
+
+std::string published() {
+  const char* data = std::getenv("PIPEWRIGHT_TEST_DATA");
+  const std::string folder = (data ? data : source_folder() + "/../shared/data") + "/schedules/";
+  if (!std::filesystem::exists(folder + "cases.csv")) {
+    std::printf("skipped: no cases.csv in %s (PIPEWRIGHT_TEST_DATA names the folder above)\n", folder.c_str());
+    std::exit(77);
+  }
+  return folder;
+}
+
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> parts;
+  std::istringstream text(line);
+  for (std::string part; std::getline(text, part, ',');) {
+    if (part.ends_with('\r')) part.pop_back();
+    parts.push_back(part);
+  }
+  return parts;
+}
+
+using Case = std::map<std::string, std::string>;  // by head of the column
+
+std::vector<Case> cases() {
+  std::ifstream in(published() + "cases.csv");
+  std::string line;
+  std::getline(in, line);
+  const std::vector<std::string> heads = cells_of(line);
+  std::vector<Case> all;
+  while (std::getline(in, line)) {
+    const std::vector<std::string> cells = cells_of(line);
+    REQUIRE(cells.size() == heads.size());
+    for (std::size_t i = 0; i < heads.size(); ++i)
+      (i == 0 ? all.emplace_back() : all.back())[heads[i]] = cells[i];
+  }
+  return all;
+}
+
+// F, I and W of a chunk, and B = I + W, alike on all; a transfer is a latency.
+StepCosts costs_of(const Case& each, const ScheduleShape& shape) {
+  const auto time = [&](const char* head) { return Time{std::stoll(each.at(head))}; };
+  const auto chunks = static_cast<std::size_t>(shape.chunks());
+  StepCosts costs = plain_costs(shape, std::vector<Time>(chunks, time("F")),
+                                std::vector<Time>(chunks, time("B") + time("W")), time("comm"));
+  for (auto* const durations : {&costs.duration, &costs.duration_last})
+    for (std::size_t v = 0; v < chunks; ++v) {
+      (*durations)[v * kKinds + static_cast<std::size_t>(Kind::B)] = time("B");
+      (*durations)[v * kKinds + static_cast<std::size_t>(Kind::W)] = time("W");
+    }
+  return costs;
+}
+
+// Without the update at the end, which no order writes.
+std::vector<Op> passes(const Lane& lane) {
+  std::vector<Op> ops = lane.compute;
+  std::erase_if(ops, [](const Op& op) { return op.kind == Kind::Update; });
+  return ops;
+}
+
+}  // namespace
+
+TEST_CASE("the published orders of the table's schedules come out op by op, with their times and peaks") {
+  std::set<std::string> met;
+  for (const Case& each : cases()) {
+    const ScheduleRule* rule = find_schedule(each.at("schedule"));
+    if (rule == nullptr) continue;
+    CAPTURE(each.at("order"));
+    const ScheduleShape shape{.stages = std::stoi(each.at("K")),
+                              .virtual_stages = std::stoi(each.at("v")),
+                              .micro_batches = std::stoi(each.at("M"))};
+    REQUIRE(rule->refusal(shape) == "");
+    const Schedule schedule = rule->generate(shape);
+    const GivenSchedule given = read_schedule_csv(published() + "orders/" + each.at("order"));
+    REQUIRE(given.compute.size() == schedule.positions.size());
+    const Timeline timeline = static_order(schedule, costs_of(each, shape));
+    Time span{0};
+    std::string peaks;
+    for (std::size_t k = 0; k < given.compute.size(); ++k) {
+      CHECK(passes(schedule.positions[k]) == given.compute[k]);
+      const std::vector<Span>& ops = timeline.workers[k].compute;
+      span = std::max(span, ops.back().end - ops.front().start);
+      peaks += (k == 0 ? "" : " ") + std::to_string(rule->peak_in_flight(shape, static_cast<StageId>(k)).value());
+    }
+    CHECK(timeline.makespan == Time{std::stoll(each.at("makespan"))});
+    CHECK(span == Time{std::stoll(each.at("longest"))});
+    CHECK(peaks == each.at("peak_until_w"));
+    met.insert(each.at("schedule"));
+  }
+  CHECK(met == std::set<std::string>{"interleaved_1f1b", "zb_h1", "zb_h2"});
+}
