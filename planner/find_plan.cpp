@@ -417,15 +417,10 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   check_tensor_parallel(scenario, errors);
   plan.tensor_parallel = static_cast<int>(std::min<std::int64_t>(request.tensor_parallel.value, 1 << 30));
   plan.sequence_parallel = request.sequence_parallel.value;
-  plan.reserve_pipeline = request.reserve_pipeline;
+  static_cast<RuntimePolicy&>(plan) = request;
   plan.recompute = recompute_of(scenario, errors);
   plan.rebuilt = rebuilt_of(scenario, errors);
-  plan.recompute_except_last = request.recompute_except_last;
-  plan.skips = request.skips;
-  plan.gradient_sync = request.gradient_sync;
   plan.scatter_gather = request.scatter_gather.value && plan.tensor_parallel > 1;
-  plan.bucket = request.bucket;
-  plan.vertical_sync = request.vertical_sync;
   // The batch divides over the copies, so it is split even where the copies have no devices.
   plan.data_parallel = static_cast<int>(std::min<std::int64_t>(request.data_parallel.value, 1 << 30));
   errors.attempt([&] { split_batch(scenario, plan); });

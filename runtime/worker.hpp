@@ -26,6 +26,7 @@
 
 namespace pipewright {
 
+// One device's part of a run. Its many fields are what a step touches, each made once and kept for all steps.
 class Worker {
  public:
   Worker(const RunPlan& run, WorkerId self, std::unique_ptr<Backend> backend, const Data& data, Transport& transport,

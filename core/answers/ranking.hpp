@@ -76,23 +76,9 @@ struct Unmoved {
 enum class Ended : std::uint8_t { No, TimeLimit, Interrupted };
 std::string_view name(Ended ended);  // "", "the time limit", "interrupted"
 
-struct Ranking {
-  Objective objective = Objective::Throughput;
-  std::vector<Found> plans;   // best first, never empty
-  std::vector<Found> pareto;  // where asked for: no other plan found is better in all of time, memory and cost
-  std::vector<std::string> pareto_axes;
-  double bound = 0;  // of the objective: no plan of the space is better
-  Ended ended{};
-  // Without `ended`: why the gap asked for was not reached all the same; "": it was.
-  std::string gap_left;
-  std::string order;      // plan.order: graph: which orders were cut, and how their cuts are known; "": one order only
-  std::string framework;  // whose plans alone were searched; "": anyone's
-  std::vector<std::string> restricted;  // what that left out: "schedule: 1f1b or interleaved_1f1b"
-  std::vector<Flip> flips;
-  std::vector<Unmoved> unmoved;
-
+struct SearchLog {
   // Every layout is counted once. Those of the first line are proven to be no better, or are no plans at all; those of
-  // the second have their share in `bound`.
+  // the second have their share in `Ranking::bound`.
   //     layouts = evaluated + bounded + too_large + refused
   //             + within_gap + no_cut + not_simulated + not_reached            tests/planner/search_limits_test.cpp
   std::int64_t layouts = 0, evaluated = 0, refined = 0, simulations = 0;
@@ -106,6 +92,22 @@ struct Ranking {
   std::map<std::string, std::int64_t> not_simulated;  // too large for the simulator, by reason
   std::optional<NearestMiss> nearest_miss;
   int idle_devices = 0;  // of the first plan
+};
+
+struct Ranking : SearchLog {
+  Objective objective = Objective::Throughput;
+  std::vector<Found> plans;   // best first, never empty
+  std::vector<Found> pareto;  // where asked for: no other plan found is better in all of time, memory and cost
+  std::vector<std::string> pareto_axes;
+  double bound = 0;  // of the objective: no plan of the space is better
+  Ended ended{};
+  // Without `ended`: why the gap asked for was not reached all the same; "": it was.
+  std::string gap_left;
+  std::string order;      // plan.order: graph: which orders were cut, and how their cuts are known; "": one order only
+  std::string framework;  // whose plans alone were searched; "": anyone's
+  std::vector<std::string> restricted;  // what that left out: "schedule: 1f1b or interleaved_1f1b"
+  std::vector<Flip> flips;
+  std::vector<Unmoved> unmoved;
 
   double gap() const { return bound > 0 ? plans.front().value / bound - 1 : 0; }
   bool proven() const { return bound >= plans.front().value; }

@@ -109,7 +109,8 @@ struct Reference {
   std::string note;  // why there is no figure, or what it ignores
 };
 
-struct Report {
+// A report is figures, what explains them, and notes for the reader.
+struct ReportFigures {
   Time step_time;                     // one optimizer step; asynchronous: global batch / samples_per_s
   std::optional<SteadyState> steady;  // asynchronous schedules only
   Time makespan;                      // the whole run, with fill and drain
@@ -121,7 +122,12 @@ struct Report {
   double bubble_fraction_span = 0;  // 1 - work / largest worker span (zero-bubble's); asynchronous: likewise
   std::vector<WorkerReport> workers;
   std::vector<StageReport> stages;
-  std::vector<LinkReport> links;            // links that carried something, in topology order
+  std::vector<LinkReport> links;             // links that carried something, in topology order
+  std::shared_ptr<const Campaign> campaign;  // the whole training, where the scenario asks for it
+  bool fits = true;
+  Infeasible shortfall;  // filled when it does not fit
+};
+struct ReportExplanation {
   std::vector<CriticalPart> critical_path;  // by time, longest first; sums to the makespan
   StageId limiting_stage = 0;
   std::string limiting_factor;  // one sentence
@@ -130,12 +136,13 @@ struct Report {
   std::vector<Reference> references;
   double speedup_one_device = 0;  // over one device with enough memory for the model
   std::optional<double> speedup_data_parallel;
-  double scaling_efficiency = 0;             // speedup_one_device / devices
-  std::shared_ptr<const Campaign> campaign;  // the whole training, where the scenario asks for it
-  bool fits = true;
-  Infeasible shortfall;  // filled when it does not fit
+  double scaling_efficiency = 0;  // speedup_one_device / devices
+};
+struct ReportNotes {
   std::vector<std::string> warnings, hints, provenance;
+};
 
+struct Report : ReportFigures, ReportExplanation, ReportNotes {
   // Defined in the .cpp: compiled once, not in each file that includes this.
   Report();
   Report(const Report&);

@@ -96,7 +96,7 @@ struct ConvolutionShape {
   bool operator==(const ConvolutionShape&) const = default;
 };
 
-// One operator of a layer, for one sample.
+// One operator of a layer, for one sample: every pass has FLOPs and bytes of its own, and publishers count them differently.
 struct Operator {
   std::string_view name;  // a literal: "conv2d", "layer_norm"
   OperatorKind kind = OperatorKind::Memory;

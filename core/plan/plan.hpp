@@ -19,7 +19,7 @@ struct LayerRange {
   bool operator==(const LayerRange&) const = default;
 };
 
-struct Plan {
+struct Plan : RuntimePolicy {
   std::string schedule;     // a name from sim/schedules/table
   ScheduleFacts facts;      // of that schedule
   int stages = 1;           // K
@@ -35,13 +35,7 @@ struct Plan {
   std::vector<LayerRange> layers;          // per virtual stage, 0 .. K*v-1, in order, covering the model
   std::vector<Recompute> recompute;        // per stage
   std::vector<LayerId> rebuilt;            // of the stages with Recompute::Layers, ascending: what repeats its forward
-  bool recompute_except_last = false;
-  Skips skips = Skips::Hop;
-  GradientSync gradient_sync = GradientSync::Overlapped;
   bool scatter_gather = false;
-  Bytes bucket{25'000'000};
-  bool vertical_sync = false;
-  Bytes reserve_pipeline;  // beside the device's reserve, when K > 1
   // Per worker: its lead device. A worker has the t consecutive devices that begin there; they compute alike, so the
   // lead stands for all of them in routes, all-reduces and memory.
   std::vector<DeviceId> device;

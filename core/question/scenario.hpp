@@ -122,7 +122,17 @@ struct LayerOrder {
 // What a whole plan settles besides the layers, by key.
 constexpr std::array<std::string_view, 3> kSetByWholePlan = {"stages", "replicas", "placement"};
 
-struct PlanRequest {
+// How a runtime does what a plan says: the same in a request and in its plan.
+struct RuntimePolicy {
+  bool recompute_except_last = false;  // torchgpipe's `except_last`: the last micro-batch keeps everything
+  Skips skips = Skips::Hop;
+  GradientSync gradient_sync = GradientSync::Overlapped;
+  Bytes bucket{25'000'000};    // all-reduce bucket (gradient bytes)
+  bool vertical_sync = false;  // PipeDream: every stage uses the version that stage 0 used
+  Bytes reserve_pipeline;      // taken on every device when K > 1, in addition to the device's reserve
+};
+
+struct PlanRequest : RuntimePolicy {
   Placed<std::int64_t> stages{1, {}};
   Placed<std::int64_t> virtual_stages{1, {}};
   Placed<std::int64_t> data_parallel{1, {}};
@@ -141,15 +151,9 @@ struct PlanRequest {
   Placed<std::vector<Recompute>> recompute;  // per stage; one entry: all stages; empty: none
   // By entry of `recompute`: the layers of one that is Layers, as written. One entry: of all stages.
   std::vector<Placed<std::vector<std::int64_t>>> recompute_layers;
-  bool recompute_except_last = false;  // torchgpipe's `except_last`: the last micro-batch keeps everything
-  Skips skips = Skips::Hop;
-  GradientSync gradient_sync = GradientSync::Overlapped;
   // With t > 1, between stages: every member of a group sends 1/t of the tensor, which the receiving group gathers over
   // its own links.                                                                        [Megatron21] section 4.1
   Placed<bool> scatter_gather{false, {}};
-  Bytes bucket{25'000'000};    // all-reduce bucket (gradient bytes)
-  bool vertical_sync = false;  // PipeDream: every stage uses the version that stage 0 used
-  Bytes reserve_pipeline;      // taken by the pipeline runtime on every device when K > 1, beside the device's reserve
   std::string reserve_pipeline_source;  // where that figure comes from: "fitted on ..."
   double fit = 0;  // least probability of fitting, over the memory model's band; 0: not stated, the need must fit
   bool fit_by_default = false;  // nobody stated it: what `plan` and `capacity` ask for

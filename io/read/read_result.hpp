@@ -10,7 +10,7 @@
 
 namespace pipewright {
 
-// Figures in SI base units.
+// Figures in SI base units; a field for each key of pipewright.result/1 that `compare` sets side by side.
 struct ResultFigures {
   struct Stage {
     std::string layers;  // "0-5", "0-2, 12-14"

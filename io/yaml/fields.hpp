@@ -231,17 +231,9 @@ struct Factor {
   const char* operator()(double value) const { return value >= 1 ? "" : "must be at least 1; 1 means none"; }
 };
 
-template <class M>
-struct MemberOf;
-template <class T, class V>
-struct MemberOf<V T::*> {
-  using Owner = T;
-};
-template <auto Member>
-using owner_of = typename MemberOf<decltype(Member)>::Owner;
-
-template <auto Member, class Law = Any>
-void read_as(Reader& reader, const At& at, owner_of<Member>& target) {
+// `Owner` is the table's struct, or one that it is made of.
+template <auto Member, class Law = Any, class Owner>
+void read_as(Reader& reader, const At& at, Owner& target) {
   if (!read_value(reader, at, target.*Member)) return;
   if (const char* broken = Law{}(plain(target.*Member)); *broken) reader.error(at, broken);
 }
@@ -274,8 +266,8 @@ std::string value_text(const Placed<V>& value) {
   return value_text(value.value);
 }
 
-template <auto Member>
-void write_as(YamlText& out, std::string_view key, const owner_of<Member>& target) {
+template <auto Member, class Owner>
+void write_as(YamlText& out, std::string_view key, const Owner& target) {
   const auto& value = target.*Member;
   if constexpr (requires { value.has_value(); }) {
     if (value) out.line(key, value_text(*value));
@@ -284,13 +276,13 @@ void write_as(YamlText& out, std::string_view key, const owner_of<Member>& targe
   }
 }
 
-template <auto Member, auto Default>  // for values that are left out where nothing else was asked for
-void write_unless(YamlText& out, std::string_view key, const owner_of<Member>& target) {
+template <auto Member, auto Default, class Owner>  // for values that are left out where nothing else was asked for
+void write_unless(YamlText& out, std::string_view key, const Owner& target) {
   if (target.*Member != Default) write_as<Member>(out, key, target);
 }
 
-template <auto Member>  // for texts that are left out when they are empty
-void write_text(YamlText& out, std::string_view key, const owner_of<Member>& target) {
+template <auto Member, class Owner>  // for texts that are left out when they are empty
+void write_text(YamlText& out, std::string_view key, const Owner& target) {
   if (!(target.*Member).empty()) out.line(key, value_text(target.*Member));
 }
 

@@ -48,8 +48,8 @@ struct IntervalRule {
 };
 
 // A field of a section that keeps to a rule: `read_as` with the rule's words.
-template <auto Member, class Rule>
-void read_by_rule(Reader& reader, const At& at, owner_of<Member>& target) {
+template <auto Member, class Rule, class Owner>
+void read_by_rule(Reader& reader, const At& at, Owner& target) {
   const bool sourced = reader.sourced && at.yaml.is(Yaml::Type::Map);  // {value: 700 W, source: ...}
   const Yaml* const inner = sourced ? at.yaml.find("value") : &at.yaml;
   if (inner != nullptr) {

@@ -24,6 +24,7 @@
 
 namespace pipewright {
 
+// As many fields as configurations of published models have keys that times or memory depend on.
 struct Transformer {
   enum class Norms : std::uint8_t { Pre, Post, Sandwich };  // Sandwich: before and after each part (Gemma 2)
   enum class Positions : std::uint8_t { None, Learned, Rotary, RelativeBias };
