@@ -85,13 +85,13 @@ int with_run_failures(const std::function<int()>& body, const std::function<std:
     return with_memory_of_ranks(body);
   } catch (const OutOfArena& error) {
     const bool capped = dynamic_cast<const OutOfDevice*>(&error) == nullptr;
-    if (tells_for_itself())
+    if (reports_itself())
       print(std::string("infeasible: ") + error.what() +
             "\nwhat would make it fit: smaller micro-batches, recompute: full, " +
             (capped ? "more stages, or a larger run.memory_cap\n" : "or more stages on devices of their own\n"));
     return kNo;
   } catch (const RunFailed& failed) {
-    const std::string until_then = tells_for_itself() ? measured_until_then(failed.results) : "";
+    const std::string until_then = reports_itself() ? measured_until_then(failed.results) : "";
     if (!until_then.empty()) print(until_then);
     if (asked_to_end() == 0) throw InputError(std::string("the run failed: ") + failed.what());
     return interrupted(fmt::format("{}{}{}", failed.what(), until_then.empty() ? "" : "; what was measured is printed",

@@ -73,7 +73,7 @@ void normal(const Grid& grid, I n, std::uint64_t seed, Arithmetic<S> deviation, 
   grid.values("normal", n, NormalValue<S>{seed, deviation, y});
 }
 
-// Bit for bit; on SMs, beside the copy engines.
+// Bit for bit; done by SMs, not by the copy engines.
 template <class S>
 struct CopyValue {
   const S* x;

@@ -1,5 +1,4 @@
-// The JSON documents of studies, each defined beside its writer; those of io are in
-// io/writers/documents.hpp.
+// The JSON documents of studies, each defined next to its writer; those of io are in io/writers/documents.hpp.
 #pragma once
 
 namespace pipewright {

@@ -108,7 +108,7 @@ bool prints() {
   return ranks() == nullptr || ranks()->first();
 }
 
-bool tells_for_itself() {
+bool reports_itself() {
   return prints() || !ranks()->answers(0);
 }
 

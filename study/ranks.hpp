@@ -32,8 +32,9 @@ Number told_by_first(Ranks* ranks, Number value) {
   return ranks == nullptr ? value : BytesIn(ranks->broadcast(BytesOut().put(value).bytes())).template get<Number>();
 }
 
-bool prints();            // rank 0, or the only process
-bool tells_for_itself();  // likewise, or rank 0 is gone or hangs: what would be told there is told here
+bool prints();  // rank 0, or the only process
+// Likewise, or rank 0 is gone or hangs: then this rank reports in its place.
+bool reports_itself();
 std::string rank_name();  // "rank 1: "; "" at rank 0
 
 // The last line of a command that was asked to end (core/ending.hpp), "interrupted (SIGTERM): " and `what`, and its

@@ -88,7 +88,7 @@ class Findings {
   void save() noexcept {
     try {
       if (store_ != nullptr) commit();
-    } catch (const std::exception&) {  // the first failure is told
+    } catch (const std::exception&) {  // the first failure is reported
     }
   }
   // Once no more will come.

@@ -1,4 +1,4 @@
-// The JSON documents that io writes, each defined beside its writer. `pipewright schema` has their schemas by name
+// The JSON documents that io writes, each defined next to its writer. `pipewright schema` has their schemas by name
 // (cli/schema.cpp).
 #pragma once
 

@@ -11,7 +11,7 @@
 
 namespace pipewright {
 
-// A kind of file each. Documents in JSON have their forms beside their writers (io/writers/json_fields.hpp).
+// A kind of file each. Documents in JSON have their forms next to their writers (io/writers/json_fields.hpp).
 inline constexpr std::array<std::string_view, 7> kSchemaNames = {"scenario", "sweep",   "model", "device",
                                                                  "cluster",  "profile", "run"};
 

@@ -55,7 +55,8 @@ struct ScheduleRule {
   bool bounded_in_flight = true;
   bool one_stage_at_a_time = false;  // no two stages ever work: all cuts take as long                 [GPipe19] fig. 2
   bool from_file = false;            // the order of ScheduleShape::given
-  // The schedule that does the same on one stage, or does no worse there: `plan` leaves this one out beside it.
+  // The schedule that does the same on one stage, or does no worse there: where both are searched, `plan` tries that
+  // one alone.
   std::string_view on_one_stage = {};
   // The schedule to try where a plan does not fit: it holds fewer micro-batches, and takes as long where transfers are
   // free.                                                                                         [DAPPLE20] section 2

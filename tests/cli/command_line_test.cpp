@@ -301,7 +301,7 @@ TEST_CASE("An asynchronous schedule's drawing says why it idles at a bubble of 0
   CHECK(!contains(run_program({"show", "schedules", "1f1b"}).out, fills));
 }
 
-TEST_CASE("A folder of PIPEWRIGHT_PATH that is not there is told, once, and is not an error") {
+TEST_CASE("A folder of PIPEWRIGHT_PATH that does not exist is reported once, and is not an error") {
   const ProgramRun run =
       run_program({"check", "scenarios/quickstart.yaml"}, {.settings = {"PIPEWRIGHT_PATH=/nonsense"}});
   CHECK(run.status == 0);

@@ -1,4 +1,4 @@
-// A training with failures, failure by failure: by hand, and beside the formula of core/answers/campaign.hpp.
+// A training with failures, failure by failure: by hand, and next to the formula of core/answers/campaign.hpp.
 //
 // The time between two failures is drawn from an exponential distribution. Every `interval` of training a checkpoint is
 // written; a failure, whatever is going on, takes the training back to the last one and begins a restart, which

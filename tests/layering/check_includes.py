@@ -9,6 +9,8 @@ import pathlib
 import re
 import sys
 
+import report
+
 # Room -> what it may include besides itself. A room is a folder; an entry that ends in .hpp is that one header.
 # The longest matching folder decides, so sim/des has a rule of its own.
 BASICS = ["core/check.hpp", "core/ending.hpp", "core/ids.hpp", "core/plain_words.hpp", "core/power.hpp",
@@ -144,14 +146,5 @@ def violations(root):
     return found
 
 
-def main():
-    if len(sys.argv) != 2:
-        print(__doc__.strip(), file=sys.stderr)
-        return 2
-    found = violations(sys.argv[1])
-    print("\n".join(found) if found else "layering: every include is in order")
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report.main(__doc__, violations, "every include is in order"))

@@ -6,9 +6,10 @@ usage: check_message_texts.py SOURCE_ROOT
 Looks for what() that is searched or compared, directly or through a variable. Prints one line per violation,
 "file:line: what", and exits 1 when there is any.
 """
-import pathlib
 import re
 import sys
+
+import report
 
 ROOMS = ["core", "sim", "planner", "calibrate", "kernels", "runtime", "io", "study", "cli"]
 ALLOWED = {"cli/main.cpp": "reads the text of CLI11, which has no codes"}
@@ -20,11 +21,9 @@ NEAR = 12  # lines in which a variable is followed
 
 
 def violations(root):
-    root = pathlib.Path(root)
     found = []
-    for file in sorted(file for room in ROOMS for file in (root / room).rglob("*")):
-        path = file.relative_to(root).as_posix()
-        if file.suffix not in {".hpp", ".cpp"} or path in ALLOWED:
+    for path, file in report.sources(root, ROOMS, {".hpp", ".cpp"}):
+        if path in ALLOWED:
             continue
         lines = file.read_text(encoding="utf-8").splitlines()
         for number, line in enumerate(lines, start=1):
@@ -37,14 +36,5 @@ def violations(root):
     return found
 
 
-def main():
-    if len(sys.argv) != 2:
-        print(__doc__.strip(), file=sys.stderr)
-        return 2
-    found = violations(sys.argv[1])
-    print("\n".join(found) if found else "layering: nobody decides by the text of an error")
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report.main(__doc__, violations, "nobody decides by the text of an error"))

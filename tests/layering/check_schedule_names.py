@@ -10,6 +10,8 @@ import pathlib
 import re
 import sys
 
+import report
+
 ROOMS = ["core", "sim", "planner", "calibrate", "kernels", "runtime", "io", "study", "cli"]
 RULES = "sim/schedules"
 
@@ -59,9 +61,8 @@ def violations(root):
     distinct = names_of(root) - ALSO_KEYS
     pattern = re.compile(r"(?<![\w./-])(?:" + "|".join(sorted(map(re.escape, distinct))) + r")(?![\w/-])")
     found = []
-    for file in sorted(file for room in ROOMS for file in (root / room).rglob("*")):
-        path = file.relative_to(root).as_posix()
-        if file.suffix not in {".hpp", ".cpp", ".cu", ".cuh"} or path.startswith(RULES + "/"):
+    for path, file in report.sources(root, ROOMS, {".hpp", ".cpp", ".cu", ".cuh"}):
+        if path.startswith(RULES + "/"):
             continue
         code = file.read_text(encoding="utf-8")
         for token in TOKEN.finditer(code):
@@ -70,14 +71,5 @@ def violations(root):
     return found
 
 
-def main():
-    if len(sys.argv) != 2:
-        print(__doc__.strip(), file=sys.stderr)
-        return 2
-    found = violations(sys.argv[1])
-    print("\n".join(found) if found else "layering: no schedule is known by its name outside " + RULES)
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report.main(__doc__, violations, "no schedule is known by its name outside " + RULES))

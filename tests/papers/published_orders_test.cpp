@@ -1,5 +1,5 @@
 // Orders written by the generators of others, op by op, with their times: every schedule of the table that the cases
-// have. A program of its own, so that without the data (env PIPEWRIGHT_TEST_DATA, default ../shared/data beside the
+// have. A program of its own, so that without the data (env PIPEWRIGHT_TEST_DATA, default ../shared/data next to the
 // source tree) the test runner shows it as skipped, with the reason, and not as passed.
 #include <algorithm>
 #include <cstdio>
