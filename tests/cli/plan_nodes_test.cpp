@@ -14,21 +14,26 @@ namespace {
 
 const std::string kLlama = "scenarios/megatron/llama3-70b-64xh100.yaml";
 
+// A slow or busy machine reaches the gap, too: what is checked is where a search ends, not when.
+ProgramRun plan_llama(std::vector<std::string> more) {
+  more.insert(more.begin(), {"plan", kLlama, "--gap", "30%", "--time-limit", "10min"});
+  return run_program(more);
+}
+
 }  // namespace
 
 TEST_CASE("plan --nodes: a row per number of nodes, in every form, and the answers") {
   ScratchFolder folder;
-  const std::vector<std::string> ask = {"plan",     kLlama, "--nodes", "1,2", "--gap",   "30%",
-                                        "--tokens", "1T",   "--price", "2",   "--width", "1000"};
+  const std::vector<std::string> ask = {"--nodes", "1,2", "--tokens", "1T", "--price", "2", "--width", "1000"};
   std::vector<std::string> all = ask;
   for (const char* name : {"a.html", "a.json", "a.csv", "a.md"})
     all.insert(all.end(), {"-o", folder.path(name)});
-  const ProgramRun run = run_program(all);
+  const ProgramRun run = plan_llama(all);
   CHECK(run.status == 0);
   CHECK(contains(run.out, "smallest on which a plan fits: 2 nodes (16 devices)"));
   CHECK(contains(run.out, "no plan on 1 node: no plan fits with 95 %: "));
   CHECK(run.out.find("next          pipewright plan ") != std::string::npos);
-  CHECK(run.out.ends_with(" --price 2 --set cluster.nodes=2 --tokens 1T -o plan.yaml\n"));
+  CHECK(run.out.ends_with(" --price 2 --set cluster.nodes=2 --time-limit 10min --tokens 1T -o plan.yaml\n"));
   const auto document = nlohmann::json::parse(file_text(folder.path("a.json")));
   CHECK(document["schema"] == "pipewright.sizing/1");
   CHECK(document["smallest_nodes"] == 2);
@@ -41,7 +46,7 @@ TEST_CASE("plan --nodes: a row per number of nodes, in every form, and the answe
   for (const char* part : {"smallest that fits", "Samples per second of the best plan", "Days of the best plan",
                            "Cost of the best plan", "How it is known", "Made by"})
     CHECK_MESSAGE(page.find(part) != std::string::npos, part);
-  const ProgramRun narrowed = run_program({"plan", kLlama, "--nodes", "4", "--gap", "30%", "--for", "deepspeed"});
+  const ProgramRun narrowed = plan_llama({"--nodes", "4", "--for", "deepspeed"});
   CHECK(narrowed.status == 0);
   CHECK(contains(narrowed.out, "searched for DeepSpeed only: schedule: 1f1b"));
 }
@@ -51,9 +56,8 @@ TEST_CASE(
   ScratchFolder folder;
   const std::string csv = folder.path("a.csv");
   const ProgramRun run =
-      run_program({"plan",       kLlama, "--nodes", "2,4",    "--gap",        "30%", "--tokens",  "1T",
-                   "--price",    "2",    "--mtbf",  "5000 h", "--checkpoint", "60s", "--restart", "10min",
-                   "--deadline", "1d",   "--width", "1000",   "-o",           csv});
+      plan_llama({"--nodes", "2,4", "--tokens", "1T", "--price", "2", "--mtbf", "5000 h", "--checkpoint", "60s",
+                  "--restart", "10min", "--deadline", "1d", "--width", "1000", "-o", csv});
   CHECK(run.status == 1);
   // Behind the plan: its devices, seven figures, days, device-hours, cost.
   const std::string figures = file_text(csv).substr(file_text(csv).find("\",") + 2);
@@ -73,7 +77,7 @@ TEST_CASE(
   CHECK(contains(run.out, "next          pipewright plan "));  // not one that misses the deadline
   CHECK(contains(run.out, " --nodes 5..16"));
   CHECK(contains(run.out, ", on 4 nodes"));
-  const ProgramRun alike = run_program({"plan", kLlama, "--nodes", "8,16", "--gap", "30%", "--width", "1000"});
+  const ProgramRun alike = plan_llama({"--nodes", "8,16", "--width", "1000"});
   CHECK(contains(alike.out, "device seconds per sample (within the gap of the search: 8, 16 nodes)"));
   const ProgramRun short_run = run_program({"plan", kLlama, "--nodes", "2", "--time-limit", "1ms"});
   if (!contains(short_run.out, "smallest on which"))
@@ -119,8 +123,8 @@ TEST_CASE("plan --nodes: the command to go on with names a file where the scenar
 TEST_CASE("plan --nodes --deadline: the days of the answer have the band of the efficiencies, in every form") {
   ScratchFolder folder;
   const auto ask = [&](const std::string& days) {
-    return run_program({"plan", kLlama, "--nodes", "2,4", "--gap", "30%", "--tokens", "10G", "--deadline", days,
-                        "--width", "1000", "-o", folder.path("a.json"), "-o", folder.path("a.html")});
+    return plan_llama({"--nodes", "2,4", "--tokens", "10G", "--deadline", days, "--width", "1000", "-o",
+                       folder.path("a.json"), "-o", folder.path("a.html")});
   };
   CHECK(contains(ask("1000d").out, "): in time over all of it"));
   const auto document = nlohmann::json::parse(file_text(folder.path("a.json")));
