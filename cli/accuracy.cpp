@@ -9,7 +9,8 @@
 #include "cli/config_path.hpp"
 #include "cli/option_values.hpp"
 #include "cli/run_options.hpp"
-#include "io/read/profile_file.hpp"
+#include "core/question/profile.hpp"
+#include "io/read/read_scenario.hpp"
 
 namespace pipewright {
 namespace {
@@ -56,7 +57,6 @@ constinit const Command kAccuracy{
         "Exit status 1: a measured step is neither within 10 % nor in its interval, 2: a scenario was withheld or "
         "failed.\n",
     .options = kOptions,
-    .least = 0,
     .most = 64,
     .run = run,
 };

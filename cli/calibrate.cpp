@@ -18,7 +18,8 @@
 #include "cli/outputs.hpp"
 #include "cli/run_options.hpp"
 #include "core/check.hpp"
-#include "io/read/profile_file.hpp"
+#include "core/question/profile.hpp"
+#include "io/read/read_scenario.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/text/names.hpp"
 #include "io/writers/writers.hpp"
@@ -148,7 +149,6 @@ constinit const Command kCalibrate{
         "  pipewright calibrate --backend cuda --model scenarios/validation/two-stage-gpipe.yaml -o "
         "configs/devices/mine.yaml\n",
     .options = kOptions,
-    .least = 0,
     .most = 64,
     .run = run,
 };

@@ -23,7 +23,7 @@ Parsed<double> some_amount(std::string_view text) {
 }
 
 // "" where `parse` takes the text.
-template <auto parse>
+template <auto& parse>
 std::string why_not(std::string_view text) {
   const auto parsed = parse(text);
   return parsed.value ? "" : parsed.why;
@@ -35,16 +35,15 @@ struct KeyOption {
   std::string_view option, key;
   std::string (*why_not)(std::string_view text);
 };
-constexpr std::array<KeyOption, 9> kKeyOptions = {
-    {{"--tokens", kLength, why_not<some_amount>},
-     {"--samples", kLength, why_not<some_amount>},
-     {"--epochs", kLength, why_not<some_amount>},
-     {"--price", "campaign.price_per_hour", why_not<PriceRule::parse>},
-     {"--mtbf", "campaign.mtbf", why_not<MtbfRule::parse>},
-     {"--checkpoint", "campaign.checkpoint", why_not<CheckpointRule::parse>},
-     {"--restart", "campaign.restart", why_not<RestartRule::parse>},
-     {"--seed", "campaign.seed", why_not<parse_count>},
-     {"--fit", "plan.fit", why_not<FitRule::parse>}}};
+constexpr std::array<KeyOption, 9> kKeyOptions = {{{"--tokens", kLength, why_not<some_amount>},
+                                                   {"--samples", kLength, why_not<some_amount>},
+                                                   {"--epochs", kLength, why_not<some_amount>},
+                                                   {"--price", "campaign.price_per_hour", why_not<kPriceRule>},
+                                                   {"--mtbf", "campaign.mtbf", why_not<kMtbfRule>},
+                                                   {"--checkpoint", "campaign.checkpoint", why_not<kCheckpointRule>},
+                                                   {"--restart", "campaign.restart", why_not<kRestartRule>},
+                                                   {"--seed", "campaign.seed", why_not<parse_count>},
+                                                   {"--fit", "plan.fit", why_not<kFitRule>}}};
 
 std::string change_of(const KeyOption& each, const std::string& text) {
   return fmt::format("{}={}{}", each.key, text, each.key == kLength ? fmt::format(" {}", each.option.substr(2)) : "");

@@ -15,7 +15,6 @@
 #include "cli/option_values.hpp"
 #include "cli/outputs.hpp"
 #include "cli/run_options.hpp"
-#include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "core/cost/memory_model.hpp"
 #include "core/ending.hpp"

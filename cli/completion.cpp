@@ -1,10 +1,12 @@
 // `completion`: what bash needs to complete commands, options and file names; and the manual page. Both are written
 // from the table of commands, so that they know what the program knows.
 #include <array>
+#include <ranges>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/commands.hpp"
 #include "core/check.hpp"
@@ -15,10 +17,7 @@ namespace {
 constexpr std::array<std::string_view, 2> kKinds = {"bash", "man"};
 
 std::string all_commands() {
-  std::string text;
-  for (const Command& command : commands())
-    text += (text.empty() ? "" : " ") + std::string(command.name);
-  return text;
+  return fmt::format("{}", fmt::join(commands() | std::views::transform(&Command::name), " "));
 }
 
 // Words that a command's first argument may be.

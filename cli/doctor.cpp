@@ -36,8 +36,6 @@ constinit const Command kDoctor{
     .summary = "what this machine offers: cores, transports, GPUs, their libraries",
     .details = "  Names what is missing and what that means; the exit status is 0 either way.\n",
     .options = {},
-    .least = 0,
-    .most = 0,
     .run = run,
 };
 

@@ -92,7 +92,6 @@ constinit const Command kHelp{
     .summary = "all commands, or one of them in detail",
     .details = "",
     .options = {},
-    .least = 0,
     .most = 1,
     .run = run,
 };

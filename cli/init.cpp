@@ -104,7 +104,6 @@ constinit const Command kInit{
         "Writes FILE (default: scenario.yaml), which must not exist yet.\n"
         "  pipewright init llama.yaml --model llama3-8b --cluster dgx-h100x8 --batch 128\n",
     .options = kOptions,
-    .least = 0,
     .most = 1,
     .run = run,
 };

@@ -13,7 +13,6 @@
 #include "cli/option_values.hpp"
 #include "cli/outputs.hpp"
 #include "core/check.hpp"
-#include "io/launch/changed_keys.hpp"
 #include "io/read/read_scenario.hpp"
 #include "io/text/quote.hpp"
 #include "io/writers/html.hpp"

@@ -10,8 +10,8 @@
 
 #include "cli/campaign_options.hpp"
 #include "cli/commands.hpp"
+#include "cli/option_values.hpp"
 #include "cli/run_options.hpp"
-#include "cli/terminal.hpp"
 #include "cli/user_config.hpp"
 #include "core/check.hpp"
 #include "core/ending.hpp"

@@ -51,4 +51,12 @@ std::string only_value(const Arguments& arguments, std::string_view option);
 std::string with_option_as_given(std::string message, const Option& option, const std::string& change,
                                  const Arguments& arguments);
 
+// --color auto|always|never. auto: colour on a terminal, unless TERM=dumb or NO_COLOR is set and not empty;
+// CLICOLOR_FORCE or FORCE_COLOR, not empty and not 0, ask for it always. Throws InputError.
+bool use_colour(const Arguments& arguments);
+
+// --width N; else the terminal's own width; else 100, so that files and pipes always get the same bytes. Throws
+// InputError.
+int output_width(const Arguments& arguments);
+
 }  // namespace pipewright

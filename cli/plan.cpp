@@ -12,7 +12,6 @@
 #include "cli/option_values.hpp"
 #include "cli/outputs.hpp"
 #include "cli/plan_nodes.hpp"
-#include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "core/cost/memory_model.hpp"
 #include "io/read/read_scenario.hpp"

@@ -12,7 +12,6 @@
 
 #include "cli/option_values.hpp"
 #include "cli/outputs.hpp"
-#include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "core/cluster/topology.hpp"
 #include "core/question/expert_caution.hpp"

@@ -15,7 +15,6 @@
 #include "cli/config_path.hpp"
 #include "cli/option_values.hpp"
 #include "cli/outputs.hpp"
-#include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "core/ending.hpp"
 #include "io/console.hpp"
@@ -404,7 +403,6 @@ constinit const Command kReproduce{
         "  pipewright reproduce --all --md > accuracy.md\n"
         "  pipewright reproduce gpipe-memory --csv > curve.csv\n",
     .options = kOptions,
-    .least = 0,
     .most = static_cast<std::size_t>(-1),
     .run = run,
 };

@@ -77,7 +77,6 @@ constinit const Command kSchema{
         "  # yaml-language-server: $schema=scenario.json\n",
     .options = {},
     .words = kNames,
-    .least = 0,
     .most = 1,
     .run = run,
 };

@@ -10,7 +10,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
-#include "cli/terminal.hpp"
+#include "cli/option_values.hpp"
 #include "core/check.hpp"
 #include "io/read/read_file.hpp"
 #include "io/read/read_scenario.hpp"

@@ -7,7 +7,6 @@
 #include "cli/option_values.hpp"
 #include "cli/outputs.hpp"
 #include "cli/show.hpp"
-#include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/read/read_scenario.hpp"
 #include "io/text/errors.hpp"

@@ -5,9 +5,9 @@
 #include <variant>
 
 #include "cli/config_path.hpp"
+#include "cli/option_values.hpp"
 #include "cli/outputs.hpp"
 #include "cli/show.hpp"
-#include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "core/model/families/table.hpp"
 #include "io/import/hf.hpp"

@@ -9,7 +9,6 @@
 #include "cli/config_path.hpp"
 #include "cli/option_values.hpp"
 #include "cli/outputs.hpp"
-#include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/read/read_scenario.hpp"
 #include "io/text/quote.hpp"

@@ -16,7 +16,6 @@
 #include "cli/outputs.hpp"
 #include "cli/run_options.hpp"
 #include "cli/sweep_database.hpp"
-#include "cli/terminal.hpp"
 #include "core/check.hpp"
 #include "io/read/read_sweep.hpp"
 #include "io/writers/html.hpp"
@@ -24,7 +23,6 @@
 #include "runtime/launch.hpp"
 #include "runtime/signals.hpp"
 #include "study/ranks.hpp"
-#include "study/run_grid.hpp"
 #include "study/sweep_ranks.hpp"
 #include "study/sweep_run.hpp"
 

@@ -20,6 +20,12 @@ Time percentile(const std::vector<Time>& sorted, double share) {
   return sorted[std::clamp<std::size_t>(rank, 1, sorted.size()) - 1];
 }
 
+Time median(std::vector<Time> values) {
+  if (values.empty()) return {};
+  std::sort(values.begin(), values.end());
+  return percentile(values, 0.5);
+}
+
 StepTimes step_times(const std::vector<WorkerResult>& workers, int warmup) {
   StepTimes times;
   std::size_t steps = workers.empty() ? 0 : workers.front().steps.size();

@@ -27,6 +27,8 @@ StepTimes step_times(const std::vector<WorkerResult>& workers, int warmup);
 
 // Of sorted values, nearest rank: the smallest value that at least `share` of all do not exceed.
 Time percentile(const std::vector<Time>& sorted, double share);
+// The same of any values, in any order; 0 of none.
+Time median(std::vector<Time> values);
 
 // A fixed piece of arithmetic on this core, some 20 us of multiplications and additions in registers: how fast the core
 // is now. It slows down with the core's clock, and where another hyperthread shares its arithmetic; not with caches and

@@ -12,15 +12,16 @@
 #include <fmt/ranges.h>
 
 #include "core/check.hpp"
+#include "core/question/profile.hpp"
 #include "io/console.hpp"
 #include "io/read/json_input.hpp"
-#include "io/read/profile_file.hpp"
 #include "io/read/read_file.hpp"
+#include "io/read/read_scenario.hpp"
 #include "io/read/scenario_file.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/text/quote.hpp"
 #include "io/writers/json_fields.hpp"
-#include "io/writers/markdown_table.hpp"
+#include "io/writers/text_table.hpp"
 #include "io/writers/writers.hpp"
 #include "kernels/gpu_api.hpp"
 #include "runtime/process_group.hpp"

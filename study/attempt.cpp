@@ -12,8 +12,9 @@
 #include "calibrate/calibrate.hpp"
 #include "core/check.hpp"
 #include "core/plain_words.hpp"
+#include "core/question/profile.hpp"
 #include "io/console.hpp"
-#include "io/read/profile_file.hpp"
+#include "io/read/read_scenario.hpp"
 #include "io/writers/compare.hpp"
 
 namespace pipewright {

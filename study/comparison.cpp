@@ -12,6 +12,9 @@
 #include "io/console.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/writers/compare.hpp"
+#include "io/writers/drawing.hpp"
+#include "io/writers/html.hpp"
+#include "io/writers/html_page.hpp"
 #include "io/writers/json_fields.hpp"
 #include "io/writers/writers.hpp"
 #include "study/documents.hpp"
@@ -267,9 +270,8 @@ double speed_by_probe(const MachineProfile* profile, const std::vector<WorkerRes
          s < worker.steps.size(); ++s)
       probes.push_back(worker.steps[s].probe);
   if (probes.empty() || profile == nullptr || profile->probe == Time{}) return 1;
-  std::sort(probes.begin(), probes.end());
-  const Time median = percentile(probes, 0.5);
-  return median > Time{} ? static_cast<double>(profile->probe.value) / static_cast<double>(median.value) : 1;
+  const Time probe = median(std::move(probes));
+  return probe > Time{} ? static_cast<double>(profile->probe.value) / static_cast<double>(probe.value) : 1;
 }
 
 // The timed steps between each two looks.
@@ -330,6 +332,63 @@ std::string why_withheld(const RealRun& real, const Judgement& judgement, const 
       "one; "
       "stop what else runs here and run again, or --force",
       whole_percent(judgement.half));
+}
+
+namespace {
+
+constexpr std::size_t kMostOps = 24;
+
+std::vector<TextColumn> table_of(const std::string& head, const std::vector<ComparedRow>& rows) {
+  std::vector<TextColumn> columns = {{head, true}, {"predicted"}, {"measured"}, {"error"}};
+  for (const ComparedRow& row : rows) {
+    const std::string* const cells[] = {&row.what, &row.predicted, &row.measured, &row.error};
+    for (std::size_t i = 0; i < columns.size(); ++i)
+      columns[i].cells.push_back(*cells[i]);
+  }
+  return columns;
+}
+
+// What the median is taken of: "33.4 ms, 33.1 ms, ..."
+std::string step_times(const std::vector<Time>& timed) {
+  std::string text;
+  for (const Time step : timed)
+    text += (text.empty() ? "" : ", ") + short_time(step, 4);
+  return text;
+}
+
+}  // namespace
+
+std::string comparison_html(const RunComparison& c, const std::string& command) {
+  const Report &predicted = c.predicted.report, &measured = c.measured.report;
+  const Scenario& scenario = *c.predicted.scenario;
+  HtmlPage page(scenario.name, question(c.measured));
+  page.figures({{"error of the step", signed_percent(c.judgement.error()),
+                 "predicted as the machine was meanwhile / measured - 1"},
+                {"verdict", std::string(name(c.verdict())), fmt::format("tolerance {}", whole_percent(c.tolerance))}});
+  if (c.verdict() == Verdict::Withheld)
+    page.warning(c.verdict_text());
+  else
+    page.paragraph("Verdict: " + c.verdict_text() + ".");
+  for (const std::string& warning : predicted.warnings)
+    page.warning(warning);
+  page.heading("Predicted next to measured");
+  page.table(table_of("", compared_rows(c)));
+  page.paragraph("90 % interval of the prediction: " + interval_text(c) + ". The machine: " + movement_text(c) + ".");
+  page.heading("Both timelines on one scale");
+  page.drawing(svg_timelines(c.predicted, c.measured, "predicted", "measured"));
+  page.heading("Ops, by what they add to the error of a step");
+  page.table(table_of("op", compared_ops(c, kMostOps)));
+  page.heading("Timed steps, in their order");
+  page.paragraph(step_times(c.times.timed));
+  page.paragraph(fmt::format("Median {}, p5 {}, p95 {}.", short_time(c.times.median, 4), short_time(c.times.p5),
+                             short_time(c.times.p95)));
+  page.heading("How it is known");
+  std::vector<std::string> known = measured.provenance;
+  if (scenario.profile != nullptr)
+    known.push_back("prices: " + scenario.profile->source + "; " + loads_text(*scenario.profile));
+  page.list(known);
+  add_making(page, command, scenario);
+  return page.document();
 }
 
 }  // namespace pipewright

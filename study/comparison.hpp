@@ -69,7 +69,9 @@ std::string interval_text(const RunComparison& c);        // "31 ms to 35 ms: th
 std::string movement_text(const RunComparison& c);        // how much the machine changed, in one line
 
 std::string comparison_table(const RunComparison& c);
-std::string comparison_json(const RunComparison& c);             // schema pipewright.validation/1
+std::string comparison_json(const RunComparison& c);  // schema pipewright.validation/1
+// One page: predicted next to measured, both timelines on one scale, the verdict. `command`: how it was made.
+std::string comparison_html(const RunComparison& c, const std::string& command);
 std::string loss_csv(const std::vector<WorkerResult>& workers);  // "step,loss"
 
 }  // namespace pipewright

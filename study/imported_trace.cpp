@@ -67,12 +67,6 @@ std::map<Key, Predicted> predicted_actions(const Answer& answer) {
   return actions;
 }
 
-Time median(std::vector<Time> times) {
-  if (times.empty()) return {};
-  std::sort(times.begin(), times.end());
-  return percentile(times, 0.5);
-}
-
 // The actions of one process of a file, by step: the k-th occurrence of a name belongs to step k.
 struct RankSteps {
   std::map<Key, std::vector<const TracedAction*>> by_key;

@@ -22,13 +22,6 @@ double value(Time time) {
   return static_cast<double>(time.value);
 }
 
-Time median_of(std::vector<Time> times) {
-  PP_CHECK(!times.empty());
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return *middle;
-}
-
 double mean_of(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
@@ -155,7 +148,7 @@ Judgement judged(const std::vector<SeenStep>& looks, const std::vector<std::vect
   std::vector<double> predicted, measured, differences, waits, away;
   for (std::size_t k = 0; k < parts.size(); ++k) {
     predicted.push_back((value(looks[k].step) + value(looks[k + 1].step)) / 2);
-    measured.push_back(value(median_of(parts[k])));
+    measured.push_back(value(median(parts[k])));
     differences.push_back(predicted.back() - measured.back());
   }
   Judgement j;
@@ -197,7 +190,7 @@ Time step_of(const Schedule& schedule, const StepCosts& prices, const StepCosts&
     }
     steps.push_back(longest);
   }
-  return median_of(steps);
+  return median(steps);
 }
 
 }  // namespace

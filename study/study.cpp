@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <list>
 #include <map>
 #include <optional>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -13,15 +15,15 @@
 #include "core/ending.hpp"
 #include "core/question/profile.hpp"
 #include "io/console.hpp"
-#include "io/read/profile_file.hpp"
+#include "io/read/read_file.hpp"
 #include "io/read/read_scenario.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/text/quote.hpp"
+#include "io/writers/html_page.hpp"
 #include "io/writers/json_fields.hpp"
 #include "io/writers/writers.hpp"
 #include "runtime/signals.hpp"
 #include "study/attempt.hpp"
-#include "study/comparison_html.hpp"
 #include "study/documents.hpp"
 
 namespace pipewright {
@@ -231,6 +233,54 @@ int status_of(const std::vector<Row>& rows) {
     if (one == kNo || (one == kBadInput && status == kDone)) status = one;
   }
   return status;
+}
+
+// One page: the table of all attempts, then each one's timelines. `remarks`: what the study says of them together.
+// `profile`: what it was predicted with. Drawings are read from `folder`, where the attempts left them; one that is not
+// there (the run failed) is left out.
+std::string study_html(const std::vector<Row>& rows, const std::vector<std::string>& remarks,
+                       const std::string& profile, const std::string& folder, const std::string& command) {
+  HtmlPage page("Predictions next to runs",
+                "Every scenario was predicted from one calibration, before it ran; every attempt is here.");
+  std::vector<TextColumn> columns = {
+      {"scenario", true}, {"attempt"},  {"schedule, K x M", true}, {"predicted"}, {"measured"},     {"error"},
+      {"bubble"},         {"measured"}, {"memory", true},          {"p95/p5"},    {"verdict", true}};
+  for (const Row& r : rows) {
+    const bool failed = !r.failed.empty();
+    const std::string cells[] = {r.scenario,
+                                 std::to_string(r.attempt),
+                                 failed ? "" : fmt::format("{}, {} x {}", r.schedule, r.stages, r.micro_batches),
+                                 failed ? "" : short_time(r.predicted),
+                                 failed ? "" : short_time(r.median),
+                                 r.judged() ? signed_percent(r.error) : "",
+                                 failed ? "" : percent(r.bubble_predicted),
+                                 failed ? "" : percent(r.bubble_measured),
+                                 failed           ? ""
+                                 : r.memory_exact ? "exact"
+                                                  : "NOT EXACT",
+                                 failed ? "" : fmt::format("{:.2f}", r.spread()),
+                                 failed ? "failed: " + r.failed : std::string(name(r.verdict))};
+    for (std::size_t i = 0; i < columns.size(); ++i)
+      columns[i].cells.push_back(cells[i]);
+  }
+  page.heading("All attempts");
+  page.table(columns);
+  page.list(remarks);
+  for (const Row& r : rows) {
+    if (!r.failed.empty()) continue;
+    page.heading(fmt::format("{}, attempt {}", r.scenario, r.attempt));
+    page.paragraph(r.text + ".");
+    const std::string drawing = fmt::format("{}/{}/attempt-{}/overlay.svg", folder, r.file, r.attempt);
+    std::error_code absent;
+    if (std::filesystem::exists(drawing, absent)) page.drawing(read_file(drawing));
+  }
+  page.heading("How it is known");
+  page.list({"prices: " + profile});
+  if (!command.empty()) {
+    page.heading("Made by");
+    page.text_block(command);
+  }
+  return page.document();
 }
 
 }  // namespace

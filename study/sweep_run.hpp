@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <string>
 
+#include "core/answers/loss_grid.hpp"
 #include "core/answers/sweep.hpp"
 #include "io/read/read_sweep.hpp"
 #include "io/store/sweep_store.hpp"
@@ -27,5 +29,14 @@ std::string lacking(const SweepFile& file, std::int64_t point, SweepFigure figur
 // there are none.
 Sweep swept(const SweepFile& file, const SweepShard& shard, SweepStore* store, int threads, double seconds,
             SweepRanks* ranks);
+
+// `sweep --run`: every point of a grid, run for real.
+struct TrainedGrid {
+  LossGrid grid;              // over processes the losses are rank 0's alone
+  std::string ended;          // who was asked to end, or ""
+  std::exception_ptr failed;  // what ended all points, once what is there has been shown
+};
+// Whatever is wrong with one point is said in its row, and the others are run.
+TrainedGrid train_grid(const SweepFile& file);
 
 }  // namespace pipewright

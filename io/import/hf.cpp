@@ -18,6 +18,18 @@
 namespace pipewright {
 namespace {
 
+constexpr int kDeepest = 32;  // levels of nesting; configurations have three
+
+// Throws InputError for what is no JSON, no object or nested too deeply.
+Json object_of(const std::string& text, const std::string& file) {
+  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string::npos) throw InputError(Place{file, 0, 0}, "is empty; a config.json is needed");
+  if (text[begin] != '{')
+    throw InputError(json_place(text, begin, file),
+                     "is not a config.json of Hugging Face, which is one JSON object, {...}; look at its first line");
+  return parse_json(text, file, "copy the file again from its publisher", kDeepest);
+}
+
 // "llama3-8b" of configs/llama3-8b.json, "Qwen3-8B" of Qwen3-8B/config.json.
 std::string model_name(const std::string& file, const std::string& type) {
   const std::filesystem::path path(file);
@@ -36,7 +48,7 @@ std::vector<std::string_view> hf_model_types() {
 }
 
 HfConfig parse_hf_config(const std::string& text, const std::string& file, const HfOptions& options) {
-  const Json whole = hf_object(text, file);
+  const Json whole = object_of(text, file);
   const auto places = json_places(text, file);
   const auto inner = whole.find("text_config");
   const bool wraps = inner != whole.end() && inner->is_object();

@@ -1,4 +1,4 @@
-// One config.json: the object that its text holds, and its fields, each read by name. Inside io/import only.
+// The fields of one config.json. Inside io/import only.
 #pragma once
 
 #include <array>
@@ -21,9 +21,6 @@
 namespace pipewright {
 
 constexpr std::int64_t kLargestHfCount = 100'000'000;  // products of two fit in 64 bits
-
-// Throws InputError for what is no JSON, no object or nested too deeply.
-Json hf_object(const std::string& text, const std::string& file);
 
 // The fields of one configuration, each read by name; remembers which were.
 class HfFields {

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <string_view>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include "io/read/read_file.hpp"
 #include "io/read/read_scenario.hpp"
+#include "io/store/sha256.hpp"
 #include "io/text/quantity.hpp"
 #include "io/text/quote.hpp"
 #include "io/text/utf8.hpp"
@@ -19,11 +22,6 @@ namespace pipewright {
 namespace {
 
 constexpr std::string_view kSchema = "pipewright.run/1";
-
-struct Positive {
-  const char* operator()(Time time) const { return time.value > 0 ? "" : "must be more than 0"; }
-  const char* operator()(double value) const { return value > 0 ? "" : "must be more than 0"; }
-};
 
 // ---- source ---------------------------------------------------------------------------------------------------------
 
@@ -327,6 +325,112 @@ ImportedRun parse_run_file(const std::string& text, const std::string& file) {
 
 ImportedRun read_run_file(const std::string& path) {
   return parse_run_file(read_file(path), path == "-" ? "standard input" : path);
+}
+
+namespace {
+
+std::string date_of(std::time_t seconds) {
+  const std::chrono::sys_seconds time{std::chrono::seconds(seconds)};
+  const std::chrono::year_month_day day(std::chrono::floor<std::chrono::days>(time));
+  return fmt::format("{:04}-{:02}-{:02}", static_cast<int>(day.year()), static_cast<unsigned>(day.month()),
+                     static_cast<unsigned>(day.day()));
+}
+
+std::string hash_of(const std::string& path) {
+  FilePieces file(path);
+  Sha256 sum;
+  std::array<char, 65536> block;
+  while (const std::size_t count = file.read(block))
+    sum.add({block.data(), count});
+  return sum.digits();
+}
+
+}  // namespace
+
+ImportSource source_of(const std::string& path, const std::string& format) {
+  ImportSource source{.file = "standard input", .format = format, .tool = "pipewright " PIPEWRIGHT_VERSION};
+  struct stat info {};
+  if (path == "-") return source;
+  source.file = one_line(std::filesystem::path(path).filename().string());
+  if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return source;  // a pipe
+  source.bytes = info.st_size;
+  source.dated = date_of(info.st_mtime);
+  if (source.bytes <= kLargestHashed) source.sha256 = hash_of(path);
+  return source;
+}
+
+std::string as_comment(const ImportSource& source) {
+  std::string first = fmt::format("{}: {}", source.format, source.file);
+  if (source.bytes >= 0) first += fmt::format(", {} bytes, last changed {}", source.bytes, source.dated);
+  std::string text = comment(first);
+  if (!source.sha256.empty()) text += comment("sha256 " + source.sha256);
+  text += comment(fmt::format("imported by {}: look it over before use", source.tool));
+  if (!source.synthetic.empty()) text += comment("it says of itself: " + source.synthetic);
+  for (const std::string& line : source.assumed)
+    text += comment("assumed: " + line);
+  for (const std::string& line : source.absent)
+    text += comment("not in the file: " + line);
+  return text;
+}
+
+namespace {
+
+template <class Member>
+bool any_step_has(const TrainingLog& log, Member member) {
+  return std::any_of(log.steps.begin(), log.steps.end(), [&](const LoggedStep& step) { return step.*member; });
+}
+
+void tell_of_log(const TrainingLog& log, ImportSource& source) {
+  source.assumed.emplace_back(
+      "of several lines of a step the slowest time, the most memory and the largest loss count");
+  if (log.format == "Megatron-LM") {
+    source.assumed.emplace_back("the time of a step is the mean since the line before, as Megatron-LM prints it");
+    if (log.max_allocated || log.max_reserved)
+      source.assumed.emplace_back("megabytes of memory are 2^20 bytes, gigabytes 10^9");
+  } else {
+    source.assumed.emplace_back("tps counts tokens per second and device; the plan's batch makes a time of it");
+  }
+  const auto lacks = [&](bool there, const char* what) {
+    if (!there) source.absent.emplace_back(what);
+  };
+  lacks(any_step_has(log, &LoggedStep::time), "times of steps");
+  lacks(any_step_has(log, &LoggedStep::global_batch_size), "global batch size");
+  lacks(any_step_has(log, &LoggedStep::flop_rate_device), "FLOP/s of a device");
+  lacks(any_step_has(log, &LoggedStep::loss), "losses");
+  lacks(log.max_allocated.has_value(), "memory that was allocated");
+  lacks(log.max_reserved.has_value(), "memory that the allocator reserved");
+  source.absent.emplace_back(log.layout.empty() ? "model, plan and devices of the run"
+                                                : "model of the run, and of its plan all but the layout");
+}
+
+}  // namespace
+
+ImportedRun import_log(const std::string& path, std::string_view format) {
+  TrainingLog log = read_training_log(path);
+  if (log.format != format)
+    throw InputError(fmt::format("{}: is a log of {}, not of {}; write import {} instead", log.file, log.format, format,
+                                 log.format == "torchtitan" ? "torchtitan-log" : "megatron-log"));
+  ImportedRun run{.source = source_of(path, log.format)};
+  run.source.synthetic = log.synthetic;
+  tell_of_log(log, run.source);
+  run.log = std::move(log);
+  return run;
+}
+
+ImportedRun import_kineto(const std::string& path) {
+  ActionTrace trace = read_action_trace(path);
+  ImportedRun run{.source = source_of(path, "trace of PyTorch's profiler")};
+  run.source.assumed.emplace_back(trace.on_device ? "times are of the device, where several streams had work from the "
+                                                    "first to the last of them"
+                                                  : "times are of the host, which may run ahead of its device");
+  run.source.assumed.emplace_back("starts count from the first action of the file");
+  if (trace.other_actions > 0)
+    run.source.assumed.push_back(
+        fmt::format("{} sends, receives or overlapped pairs are left out", trace.other_actions));
+  if (!trace.rank) run.source.absent.emplace_back("rank");
+  run.source.absent.emplace_back("memory; everything that is not an action of a pipeline is left out");
+  run.trace = std::move(trace);
+  return run;
 }
 
 }  // namespace pipewright

@@ -15,22 +15,50 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "io/import/import_source.hpp"
 #include "io/import/kineto.hpp"
 #include "io/import/training_log.hpp"
 
 namespace pipewright {
 
+// Beyond this a file is told by its size and date alone: reading a trace of a gigabyte twice takes seconds.
+constexpr std::int64_t kLargestHashed = std::int64_t{64} << 20;
 // Steps and actions that a run file holds at most: 8 MiB of YAML.
 constexpr std::size_t kMostRunSteps = 50'000, kMostRunActions = 100'000;
+
+// What an imported file was: every file that `import` writes says where its figures come from.
+struct ImportSource {
+  std::string file;                  // its name without folders; "standard input"
+  std::string format;                // "Megatron-LM log", "trace of PyTorch's profiler"
+  std::string tool;                  // who imported it
+  std::string dated;                 // when it was last changed, "2026-11-22" (UTC); "": a pipe
+  std::string sha256;                // "": a pipe, or larger than kLargestHashed
+  std::int64_t bytes = -1;           // -1: a pipe
+  std::string synthetic;             // what the file says of itself where no run made it; "": it does not
+  std::vector<std::string> assumed;  // what a reader should look over, a line each
+  std::vector<std::string> absent;   // what the file does not say
+};
 
 struct ImportedRun {
   ImportSource source;
   std::optional<TrainingLog> log;
   std::optional<ActionTrace> trace;
 };
+
+// Of a file that can be read. Throws InputError.
+ImportSource source_of(const std::string& path, const std::string& format);
+
+// As lines of a comment.
+std::string as_comment(const ImportSource& source);
+
+// Logs and traces of others as measured runs: what their readers find, with what was assumed and what is not in them.
+// `format`: as TrainingLog has it, "Megatron-LM" or "torchtitan". Throws InputError where the log is of the other.
+ImportedRun import_log(const std::string& path, std::string_view format);
+
+// A trace of PyTorch's profiler.
+ImportedRun import_kineto(const std::string& path);
 
 // Whether the file says, as the first key, that it is one. A file that cannot be read is none: whoever reads it tells.
 bool is_run_file(const std::string& path);

@@ -4,12 +4,14 @@
 // Names of flags and settings as of the versions that `framework_version` gives; docs/reference/launch.md lists them.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/answers/report.hpp"
 #include "core/model/trained_as.hpp"
+#include "core/question/scenario.hpp"
 
 namespace pipewright {
 
@@ -75,5 +77,22 @@ std::string python_head(const LaunchRequest& request, std::string_view framework
 std::string python_trained_as(const Model& model);
 // The same in words: "rope_theta 500000, rope_scaling none, norm epsilon 1e-05".
 std::string trained_as_in_words(const TrainedAs& trained);
+
+// Megatron-LM's --pipeline-model-parallel-layout: which layers on which chunk.                         [MegatronPP26]
+//
+//     E embedding   t block   L head and loss   | next chunk   x*n, (..)*n repeated   , nothing
+//
+// Chunk j lies on pipeline rank j mod K. "Et*2|(t*2|)*34,t*3|(t*2|)*3,tL" is Llama-3 70B on 8 ranks with 5 chunks each.
+struct LayoutChunk {
+  bool embedding = false;
+  std::int64_t blocks = 0;
+  bool head = false;
+  bool operator==(const LayoutChunk&) const = default;
+};
+std::string megatron_layout(const std::vector<LayoutChunk>& chunks);
+
+// "plan.schedule=1f1b": every key of `training` and `plan` that `to` has otherwise than `from`, as --set takes it; null
+// where `to` has none.
+std::vector<std::string> changed_keys(const Scenario& from, const Scenario& to);
 
 }  // namespace pipewright

@@ -9,7 +9,6 @@
 #include "core/model/attention_cores.hpp"
 #include "core/model/families/described.hpp"
 #include "io/launch/launch.hpp"
-#include "io/launch/layout.hpp"
 #include "io/read/trained_as.hpp"
 #include "io/text/quote.hpp"
 
@@ -17,6 +16,15 @@ namespace pipewright {
 namespace {
 
 constexpr const char* kVersion = "Megatron-LM main of August 2026 (megatron/training/arguments.py, commit d98e8a64dd)";
+
+std::string letters(const LayoutChunk& chunk) {
+  std::string out = chunk.embedding ? "E" : "";
+  if (chunk.blocks == 1) out += "t";
+  if (chunk.blocks > 1) out += fmt::format("t*{}", chunk.blocks);
+  // After a count a letter would be read as one more thing all the same; the comma is for people.
+  if (chunk.head) out += chunk.blocks > 1 ? ",L" : "L";
+  return out;
+}
 
 std::vector<LayoutChunk> chunks_of(const Plan& plan, const Model& model) {
   std::vector<LayoutChunk> chunks;
@@ -265,6 +273,25 @@ std::string megatron_launch(const LaunchRequest& request) {
                : several      ? "\"${MASTER_ADDR:?the name of one node, the same on all}\""
                               : "\"${MASTER_ADDR:-localhost}\""));
   return text;
+}
+
+std::string megatron_layout(const std::vector<LayoutChunk>& chunks) {
+  std::string layout;
+  for (std::size_t i = 0; i < chunks.size();) {
+    const std::string here = letters(chunks[i]);
+    std::size_t end = i + 1;  // of a run of equal chunks, the last chunk of all left out: no | follows it
+    while (end + 1 < chunks.size() && chunks[end] == chunks[i])
+      ++end;
+    if (end - i > 1) {
+      layout += fmt::format("({}|)*{}", here, end - i);
+      if (end < chunks.size()) layout += ",";
+      i = end;
+    } else {
+      layout += here;
+      if (++i < chunks.size()) layout += "|";
+    }
+  }
+  return layout;
 }
 
 }  // namespace pipewright

@@ -38,9 +38,6 @@ struct Deviation {
     return value >= 0 && value <= 0.3 ? "" : "must be at least 0, at most 0.3: a share of the time";
   }
 };
-struct Seed {
-  const char* operator()(std::int64_t value) const { return value >= 0 ? "" : "must be 0 or more"; }
-};
 struct Trials {
   const char* operator()(std::int64_t value) const {
     return value >= 20 && value <= kMostTrials ? "" : "must be 20 to 100000";
@@ -79,15 +76,15 @@ constexpr Field<CampaignRequest> kCampaign[] = {
     {"samples_per_epoch", "whole number >= 1", "size of the data; needed where length counts epochs", Need::Optional,
      read_as<&CampaignRequest::samples_per_epoch, AtLeast1>, write_as<&CampaignRequest::samples_per_epoch>},
     {"price_per_hour", "number", "of every device, in place of the devices' own; --price", Need::Optional,
-     read_by_rule<&CampaignRequest::price_per_hour, PriceRule>, write_as<&CampaignRequest::price_per_hour>},
+     read_by_rule<&CampaignRequest::price_per_hour, kPriceRule>, write_as<&CampaignRequest::price_per_hour>},
     {"mtbf", "time", "mean time between failures of every device, in place of the devices' own; --mtbf", Need::Optional,
-     read_by_rule<&CampaignRequest::mtbf, MtbfRule>, write_as<&CampaignRequest::mtbf>},
+     read_by_rule<&CampaignRequest::mtbf, kMtbfRule>, write_as<&CampaignRequest::mtbf>},
     {"checkpoint", "time", "that the training stands still while a checkpoint is written; --checkpoint", Need::Optional,
-     read_by_rule<&CampaignRequest::checkpoint, CheckpointRule>, write_as<&CampaignRequest::checkpoint>},
+     read_by_rule<&CampaignRequest::checkpoint, kCheckpointRule>, write_as<&CampaignRequest::checkpoint>},
     {"restart", "time", "from a failure until the training goes on from the last checkpoint; --restart", Need::Optional,
-     read_by_rule<&CampaignRequest::restart, RestartRule>, write_as<&CampaignRequest::restart>},
+     read_by_rule<&CampaignRequest::restart, kRestartRule>, write_as<&CampaignRequest::restart>},
     {"interval", "time", "of training between two checkpoints; default: the best one", Need::Optional,
-     read_by_rule<&CampaignRequest::interval, IntervalRule>, write_as<&CampaignRequest::interval>},
+     read_by_rule<&CampaignRequest::interval, kIntervalRule>, write_as<&CampaignRequest::interval>},
     {"device_spread", "number in [0, 0.3]",
      "relative standard deviation of the speed of devices of one class; default: none", Need::Optional,
      read_as<&CampaignRequest::device_spread, Deviation>, write_as<&CampaignRequest::device_spread>},
@@ -96,7 +93,7 @@ constexpr Field<CampaignRequest> kCampaign[] = {
      "none",
      Need::Optional, read_as<&CampaignRequest::op_spread, Deviation>, write_as<&CampaignRequest::op_spread>},
     {"seed", "whole number >= 0", "of all that is drawn; default: 1; --seed", Need::Optional,
-     read_as<&CampaignRequest::seed, Seed>, write_as<&CampaignRequest::seed>},
+     read_as<&CampaignRequest::seed, NotBelow0>, write_as<&CampaignRequest::seed>},
     {"trials", "whole number from 20 to 100000", "times that a run is drawn; long runs fewer; default: 200",
      Need::Optional, read_as<&CampaignRequest::trials, Trials>, write_as<&CampaignRequest::trials>},
     {"ask", "list of cost | energy | goodput | spread",

@@ -11,9 +11,6 @@
 namespace pipewright {
 namespace {
 
-struct Positive {
-  const char* operator()(double value) const { return value > 0 ? "" : "must be more than 0"; }
-};
 struct NotNegative {
   const char* operator()(double value) const { return value >= 0 ? "" : "must be at least 0"; }
 };

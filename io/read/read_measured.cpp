@@ -32,10 +32,6 @@ constexpr Field<RunFile> kFile[] = {
      read_as<&RunFile::fit>, write_nothing},
 };
 
-struct Positive {
-  const char* operator()(double value) const { return value > 0 ? "" : "must be more than 0"; }
-};
-
 struct AboveOne {
   const char* operator()(double value) const { return value > 1 ? "" : "must be more than 1"; }
 };

@@ -301,9 +301,9 @@ void write_schedule(YamlText& out, std::string_view key, const PlanRequest& plan
 }
 
 void read_fit(Reader& reader, const At& at, PlanRequest& plan) {
-  const std::string* text = scalar(reader, at, FitRule::needed);
+  const std::string* text = scalar(reader, at, kFitRule.needed);
   if (!text) return;
-  const Parsed<double> fit = FitRule::parse(*text);
+  const Parsed<double> fit = kFitRule(*text);
   if (!fit.value) return reader.error(at, fit.why);
   plan.fit = *fit.value;
 }

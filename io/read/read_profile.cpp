@@ -4,7 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "io/read/profile_file.hpp"
+#include "core/question/profile.hpp"
+#include "io/read/read_scenario.hpp"
 #include "io/yaml/sections.hpp"
 
 namespace pipewright {
@@ -16,10 +17,6 @@ struct NotNegative {
     return value > 1e9 ? "is more than 1e9; write a smaller number" : "";
   }
   const char* operator()(Time value) const { return value >= Time{} ? "" : "must be 0 or more"; }
-};
-
-struct NoLessThan0 {
-  const char* operator()(std::int64_t value) const { return value < 0 ? "must be 0 or more" : ""; }
 };
 
 constexpr Field<Fingerprint> kMachine[] = {
@@ -61,7 +58,7 @@ constexpr Field<LayerTimes> kLayer[] = {
     {"measured", "whole number", "how often", Need::Optional, read_as<&LayerTimes::measured>,
      write_as<&LayerTimes::measured>},
     {"active", "whole number", "workers that computed meanwhile; 0: all of them", Need::Optional,
-     read_as<&LayerTimes::active, NoLessThan0>, write_as<&LayerTimes::active>},
+     read_as<&LayerTimes::active, NotBelow0>, write_as<&LayerTimes::active>},
 };
 
 template <auto Member>

@@ -13,19 +13,11 @@ struct StepCount {
     return value > 1'000'000 ? "is more than 1000000; write a smaller number" : "";
   }
 };
-struct Positive {
-  const char* operator()(double value) const { return value > 0 ? "" : "must be more than 0"; }
-};
-struct Decay {
-  const char* operator()(double value) const {
-    return value >= 0 && value < 1 ? "" : "must be at least 0, less than 1";
-  }
-};
 struct Decays {
   const char* operator()(const std::vector<double>& values) const {
     if (values.size() != 2) return "needs two numbers, e.g. [0.9, 0.999]";
     for (const double value : values)
-      if (const char* broken = Decay{}(value); *broken) return broken;
+      if (const char* broken = Below1{}(value); *broken) return broken;
     return "";
   }
 };
@@ -80,8 +72,8 @@ constexpr Field<RunRequest> kRun[] = {
      read_as<&RunRequest::loss>, write_as<&RunRequest::loss>},
     {"learning_rate", "number > 0", "of the optimizer; default: 0.1", Need::Optional,
      read_as<&RunRequest::learning_rate, Positive>, write_as<&RunRequest::learning_rate>},
-    {"momentum", "number", "of optimizer momentum; default: 0.9", Need::Optional, read_as<&RunRequest::momentum, Decay>,
-     write_as<&RunRequest::momentum>},
+    {"momentum", "number", "of optimizer momentum; default: 0.9", Need::Optional,
+     read_as<&RunRequest::momentum, Below1>, write_as<&RunRequest::momentum>},
     {"betas", "list of two numbers", "decay of adam's two moments; rmsprop uses the second; default: [0.9, 0.999]",
      Need::Optional, read_as<&RunRequest::betas, Decays>, write_as<&RunRequest::betas>},
     {"epsilon", "number > 0", "of rmsprop and adam; default: 1e-08", Need::Optional,

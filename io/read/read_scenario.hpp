@@ -24,6 +24,10 @@ Cluster read_cluster(const std::string& path, const ReadOptions& options = {});
 // The device as a file holds it; reading it back gives the same device.
 std::string device_yaml(const Device& device);
 
+// Profiles that `calibrate` measured, likewise.
+MachineProfile read_profile(const std::string& path, const ReadOptions& options = {});
+std::string profile_yaml(const MachineProfile& profile);
+
 // The scenario as YAML again, every default filled in; each line ends in a comment that names the value's origin.
 std::string resolved_yaml(const Scenario& scenario);
 

@@ -12,9 +12,6 @@
 namespace pipewright {
 namespace {
 
-struct AboveZero {
-  const char* operator()(double value) const { return value > 0 ? "" : "must be more than 0"; }
-};
 // A word, as it goes into comments of launch files.
 struct TypeWord {
   const char* operator()(const std::string& value) const {
@@ -27,7 +24,7 @@ struct Epsilon {
 
 template <auto Member>
 constexpr Field<RopeScaling> scaling_number(std::string_view key, std::string_view meaning) {
-  return {key, "number > 0", meaning, Need::Optional, read_as<Member, AboveZero>, write_as<Member>};
+  return {key, "number > 0", meaning, Need::Optional, read_as<Member, Positive>, write_as<Member>};
 }
 
 constexpr Field<RopeScaling> kRopeScaling[] = {
@@ -59,7 +56,7 @@ void write_rope_scaling(YamlText& out, std::string_view key, const TrainedAs& tr
 
 constexpr Field<TrainedAs> kTrainedAs[] = {
     {"rope_theta", "number > 0", "base of rotary positions; default: unknown", Need::Optional,
-     read_as<&TrainedAs::rope_theta, AboveZero>, write_as<&TrainedAs::rope_theta>},
+     read_as<&TrainedAs::rope_theta, Positive>, write_as<&TrainedAs::rope_theta>},
     {"rope_scaling_not_kept", "text", "type of a scaling that rope_scaling has no words for; default: none",
      Need::Optional, read_as<&TrainedAs::rope_scaling_not_kept, TypeWord>,
      write_text<&TrainedAs::rope_scaling_not_kept>},

@@ -53,12 +53,6 @@ std::string exact_seconds(Time time) {
   return fmt::format("{}{}.{:09d}", negative ? "-" : "", ns / 1'000'000'000, ns % 1'000'000'000);
 }
 
-std::string exact_microseconds(Time time) {
-  const bool negative = time.value < 0;
-  const std::uint64_t ns = negative ? -static_cast<std::uint64_t>(time.value) : static_cast<std::uint64_t>(time.value);
-  return fmt::format("{}{}.{:03d}", negative ? "-" : "", ns / 1000, ns % 1000);
-}
-
 std::string significant(double value, int digits) {
   if (!std::isfinite(value)) return "-";
   return fmt::format("{:.{}f}", value, decimals_for(value, digits));

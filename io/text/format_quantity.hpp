@@ -12,8 +12,7 @@
 
 namespace pipewright {
 
-std::string exact_seconds(Time time);       // 33 ms: "0.033000000"
-std::string exact_microseconds(Time time);  // 33 ms: "33000.000"
+std::string exact_seconds(Time time);  // 33 ms: "0.033000000"
 
 std::string significant(double value, int digits = 3);  // 0.2727 -> "0.273", 33 -> "33.0", 7757.6 -> "7758"
 

@@ -10,7 +10,6 @@
 #include "io/text/names.hpp"
 #include "io/text/quote.hpp"
 #include "io/writers/html_page.hpp"
-#include "io/writers/markdown_table.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {

@@ -9,7 +9,6 @@
 #include "io/text/quote.hpp"
 #include "io/writers/documents.hpp"
 #include "io/writers/json_fields.hpp"
-#include "io/writers/markdown_table.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {

@@ -12,7 +12,6 @@
 #include "io/writers/html.hpp"
 #include "io/writers/html_page.hpp"
 #include "io/writers/json_fields.hpp"
-#include "io/writers/markdown_table.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {

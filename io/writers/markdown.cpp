@@ -9,7 +9,7 @@
 #include "io/writers/drawing.hpp"
 #include "io/writers/html.hpp"
 #include "io/writers/interval_text.hpp"
-#include "io/writers/markdown_table.hpp"
+#include "io/writers/text_table.hpp"
 #include "io/writers/writers.hpp"
 
 namespace pipewright {

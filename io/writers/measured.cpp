@@ -7,7 +7,6 @@
 
 #include "io/text/quote.hpp"
 #include "io/writers/accuracy.hpp"
-#include "io/writers/markdown_table.hpp"
 #include "io/writers/text_table.hpp"
 
 namespace pipewright {

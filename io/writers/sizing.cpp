@@ -15,7 +15,6 @@
 #include "io/writers/html.hpp"
 #include "io/writers/interval_text.hpp"
 #include "io/writers/json_fields.hpp"
-#include "io/writers/markdown_table.hpp"
 #include "io/writers/ranking_parts.hpp"
 #include "io/writers/sweep.hpp"
 #include "io/writers/text_table.hpp"

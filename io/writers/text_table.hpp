@@ -26,4 +26,8 @@ std::string wrapped(std::string_view head, std::string_view given, int width);
 // `given` followed by spaces up to `width` columns.
 std::string padded(std::string_view given, int width);
 
+std::string markdown_head(const std::vector<TextColumn>& columns);  // the row of names and the line below it
+std::string markdown_row(const std::vector<std::string>& cells);
+std::string markdown_table(const std::vector<TextColumn>& columns);  // "" of no columns
+
 }  // namespace pipewright

@@ -50,12 +50,6 @@ bool ends_in(std::string_view path, std::string_view ending) {
   return ending == ".schedule.csv" && name == ending.substr(1);
 }
 
-const Writer* writer_for(std::string_view path) {
-  for (const Writer& writer : kWriters)
-    if (ends_in(path, writer.ending)) return &writer;
-  return nullptr;
-}
-
 std::string size_warning(std::string_view path, std::size_t bytes) {
   // The viewer is a 32-bit WebAssembly program: it addresses 4 GiB at most, and unpacked events take more room than
   // text.

@@ -51,7 +51,6 @@ struct Writer {
 std::span<const Writer> writers();
 // Whether a path has an ending and something before it; the name "schedule.csv" alone has the ending ".schedule.csv".
 bool ends_in(std::string_view path, std::string_view ending);
-const Writer* writer_for(std::string_view path);  // nullptr: no such ending
 
 // What to say after writing so many bytes to `path`: "" unless it is a trace that viewers may refuse.
 std::string size_warning(std::string_view path, std::size_t bytes);

@@ -202,6 +202,15 @@ struct AtLeast1 {
     return value > kLargestCount ? "is more than 1000000000; write a smaller number" : "";
   }
 };
+struct NotBelow0 {
+  const char* operator()(std::int64_t value) const { return value >= 0 ? "" : "must be 0 or more"; }
+};
+struct Positive {
+  template <class T>
+  const char* operator()(const T& value) const {
+    return value > T{} ? "" : "must be more than 0";
+  }
+};
 struct LinkRate {
   const char* operator()(Bandwidth rate) const {
     return rate.value > 0 ? "" : "must be more than 0; for links that take no time write kind: ideal";

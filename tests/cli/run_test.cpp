@@ -11,7 +11,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "io/read/profile_file.hpp"
+#include "core/question/profile.hpp"
+#include "io/read/read_scenario.hpp"
 #include "io/writers/writers.hpp"
 #include "io/yaml/fields.hpp"
 #include "io/yaml/sections.hpp"

@@ -10,11 +10,11 @@
 
 #include "core/answers/measured.hpp"
 #include "core/check.hpp"
+#include "core/question/profile.hpp"
 #include "io/import/hf.hpp"
-#include "io/import/import_run.hpp"
 #include "io/import/pipedream.hpp"
+#include "io/import/run_file.hpp"
 #include "io/import/schedule_csv.hpp"
-#include "io/read/profile_file.hpp"
 #include "io/read/read_result.hpp"
 #include "io/read/read_runs.hpp"
 #include "io/read/read_scenario.hpp"

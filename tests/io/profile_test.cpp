@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "io/read/profile_file.hpp"
+#include "io/read/read_scenario.hpp"
 #include "tests/io/scratch.hpp"
 
 using namespace pipewright;

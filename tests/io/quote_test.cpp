@@ -14,7 +14,6 @@
 #include <nlohmann/json.hpp>
 
 #include "io/text/utf8.hpp"
-#include "io/writers/markdown_table.hpp"
 #include "io/writers/text_table.hpp"
 #include "io/yaml/yaml.hpp"
 #include "tests/io/scratch.hpp"

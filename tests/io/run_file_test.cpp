@@ -1,9 +1,10 @@
 // Measured runs as files of their own.
+#include "io/import/run_file.hpp"
+
 #include <cmath>
 
 #include <doctest/doctest.h>
 
-#include "io/import/import_run.hpp"
 #include "io/store/sha256.hpp"
 #include "tests/io/scratch.hpp"
 #include "tests/support/input_error.hpp"

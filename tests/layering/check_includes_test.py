@@ -35,7 +35,7 @@ PLANTS = [
     ("planner/find_plan.hpp", "#include <doctest/doctest.h>", "doctest"),
     ("planner/find_plan.hpp", "#include <absl/strings/str_cat.h>", "nor a listed dependency"),
     ("kernels/gpu_api.hpp", '#include "core/plan/plan.hpp"', "kernels may include core/units.hpp"),
-    ("study/attempt.hpp", '#include "cli/terminal.hpp"', "study may include io, planner"),
+    ("study/attempt.hpp", '#include "cli/outputs.hpp"', "study may include io, planner"),
     ("study/attempt.hpp", "#include <CLI/CLI.hpp>", "CLI11"),
     ("calibrate/looks.hpp", '#include "study/attempt.hpp"', "calibrate may include runtime, kernels, core"),
     ("cli/main.cpp", "#include <cuda_runtime.h>", "CUDA"),

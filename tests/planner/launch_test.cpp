@@ -7,14 +7,13 @@
 
 #include <doctest/doctest.h>
 
-#include "io/launch/changed_keys.hpp"
-#include "io/launch/layout.hpp"
 #include "io/read/read_scenario.hpp"
 #include "planner/answer.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/launch/nearest.hpp"
 #include "tests/io/scratch.hpp"
 #include "tests/support/input_error.hpp"
+#include "tests/support/megatron_layout.hpp"
 
 using namespace pipewright;
 
@@ -248,7 +247,7 @@ TEST_CASE("the layout in Megatron-LM's script reads back as the plan's chunks") 
   const std::string flag = "--pipeline-model-parallel-layout '";
   const std::size_t at = text.find(flag) + flag.size();
   REQUIRE(at > flag.size());
-  const std::vector<LayoutChunk> chunks = parse_megatron_layout(text.substr(at, text.find('\'', at) - at));
+  const std::vector<LayoutChunk> chunks = chunks_of_layout(text.substr(at, text.find('\'', at) - at));
   std::vector<std::int64_t> layers;
   for (const LayoutChunk& chunk : chunks)
     layers.push_back(chunk.blocks + chunk.embedding + chunk.head);
