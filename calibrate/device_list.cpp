@@ -11,6 +11,7 @@
 #include "core/cost/measured_times.hpp"
 #include "core/cost/operation_size.hpp"
 #include "core/model/layer_builder.hpp"
+#include "runtime/runnable.hpp"
 
 namespace pipewright {
 namespace {
@@ -354,10 +355,6 @@ std::string_view word(MeasuredPass pass) {
   constexpr std::array<std::string_view, 3> words = {"forward", "input gradient", "weight gradient"};
   return words[static_cast<std::size_t>(pass)];
 }
-std::string_view word(Precision precision) {
-  constexpr std::array<std::string_view, 4> words = {"fp32", "tf32", "fp16", "bf16"};
-  return words[static_cast<std::size_t>(precision)];
-}
 
 }  // namespace
 
@@ -432,7 +429,7 @@ std::string label(const DeviceMeasurement& m) {
   if (m.beside == nullptr) return m.operation;
   const bool any = m.beside->work != DeviceWork::Step;  // copies have no precision
   return fmt::format("{} beside {}{}{}", m.operation, m.beside->operation, any ? "" : " ",
-                     any ? "" : word(m.beside->precision));
+                     any ? "" : name_of(m.beside->precision));
 }
 
 std::string text(const DeviceMeasurement& m) {
@@ -443,8 +440,8 @@ std::string text(const DeviceMeasurement& m) {
   std::string size = m.size.depth > 0
                          ? fmt::format("{} x {} x {} x {}", m.size.count, m.size.rows, m.size.columns, m.size.depth)
                          : fmt::format("{} values", m.size.values);
-  return fmt::format("{} {} {}, {}; 1 of {} virtual devices, {} busy", label(m), word(m.pass), word(m.precision), size,
-                     m.virtual_devices, m.busy);
+  return fmt::format("{} {} {}, {}; 1 of {} virtual devices, {} busy", label(m), word(m.pass), name_of(m.precision),
+                     size, m.virtual_devices, m.busy);
 }
 
 }  // namespace pipewright

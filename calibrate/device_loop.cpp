@@ -14,16 +14,12 @@
 #include "core/ending.hpp"
 #include "kernels/gpu_api.hpp"
 #include "runtime/arena.hpp"
+#include "runtime/runnable.hpp"
 
 namespace pipewright {
 namespace {
 
 constexpr double kLongEnough = 50e3;  // ns: a hundred times the resolution of a GPU's events
-
-std::string_view word(Precision precision) {
-  constexpr std::array<std::string_view, 4> words = {"fp32", "tf32", "fp16", "bf16"};
-  return words[static_cast<std::size_t>(precision)];
-}
 
 auto key_of(const DeviceMeasurement& m) {
   return std::tuple(m.operation, m.pass, m.precision, m.virtual_devices, m.busy);
@@ -285,7 +281,7 @@ class Loop {
   }
 
   double leave_out(const DeviceMeasurement& m, const std::string& why) {
-    ++left_out_[{std::string(word(m.precision)), why}][label(m)];
+    ++left_out_[{std::string(name_of(m.precision)), why}][label(m)];
     return 0;
   }
 

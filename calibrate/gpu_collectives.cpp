@@ -8,7 +8,6 @@
 
 #include "calibrate/device_jobs.hpp"
 #include "kernels/gpu_kernels.hpp"
-#include "kernels/gpu_stream.hpp"
 #include "kernels/probes.hpp"
 #include "runtime/backends/gpu.hpp"
 

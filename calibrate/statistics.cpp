@@ -50,28 +50,17 @@ std::vector<char> middle_half(const std::vector<double>& lengths) {
 }
 
 Line line_through(const std::vector<std::pair<double, double>>& points) {
-  const auto fit = [&](bool with_fixed) {
-    double w = 0, x = 0, y = 0, xx = 0, xy = 0;
-    for (const auto& [px, py] : points) {
-      const double weight = py > 0 ? 1 / (py * py) : 0;
-      w += weight, x += weight * px, y += weight * py, xx += weight * px * px, xy += weight * px * py;
-    }
-    if (!with_fixed) return Line{0, xx > 0 ? xy / xx : 0};
-    const double determinant = w * xx - x * x;
-    if (std::abs(determinant) < 1e-300) return Line{w > 0 ? y / w : 0, 0};
-    return Line{(y * xx - x * xy) / determinant, (w * xy - x * y) / determinant};
-  };
-  Line line = fit(true);
-  if (line.fixed < 0) line = fit(false);
-  if (line.per_unit < 0) {  // a constant then
-    double w = 0, y = 0;
-    for (const auto& [px, py] : points) {
-      const double weight = py > 0 ? 1 / (py * py) : 0;
-      w += weight, y += weight * py;
-    }
-    line = {w > 0 ? y / w : 0, 0};
+  double w = 0, x = 0, y = 0, xx = 0, xy = 0;
+  for (const auto& [px, py] : points) {
+    const double weight = py > 0 ? 1 / (py * py) : 0;
+    w += weight, x += weight * px, y += weight * py, xx += weight * px * px, xy += weight * px * py;
   }
-  return line;
+  const Line constant{w > 0 ? y / w : 0, 0};
+  const double determinant = w * xx - x * x;
+  Line line =
+      std::abs(determinant) < 1e-300 ? constant : Line{(y * xx - x * xy) / determinant, (w * xy - x * y) / determinant};
+  if (line.fixed < 0) line = {0, xx > 0 ? xy / xx : 0};
+  return line.per_unit < 0 ? constant : line;
 }
 
 }  // namespace pipewright

@@ -119,6 +119,21 @@ class GpuMemory {
 // A queue of work on one device: cudaStream_t under a plain name. Whoever made it keeps it alive.
 using GpuStream = void*;
 
+// A stream of its own on a whole GPU, before others where the driver can choose: what waits for a message must not wait
+// behind arithmetic, too.
+class GpuOwnStream {
+ public:
+  explicit GpuOwnStream(int device);
+  ~GpuOwnStream();
+  GpuOwnStream(const GpuOwnStream&) = delete;
+  GpuOwnStream& operator=(const GpuOwnStream&) = delete;
+
+  GpuStream stream() const { return stream_; }
+
+ private:
+  GpuStream stream_ = nullptr;
+};
+
 // A moment of a stream.
 class GpuEvent {
  public:

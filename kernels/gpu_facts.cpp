@@ -1,13 +1,21 @@
 #include <algorithm>
 #include <array>
 
-#include "kernels/gpu_libraries.hpp"
 #include "kernels/nccl.hpp"
+#include "kernels/open_library.hpp"
 #include "kernels/probes.hpp"
 #include "kernels/sm_groups.hpp"
 
 namespace pipewright {
 namespace {
+
+GpuLibrary cudnn_told() {
+  OpenLibrary library = opened("cuDNN", "nothing yet: convolutions are own kernels", "libcudnn.so.9");
+  if (library.handle == nullptr) return library.told;
+  const std::size_t version = symbol_of<std::size_t (*)()>(library, "cudnnGetVersion")();  // 91900: 9.19.0
+  library.told.version = dotted(version / 10000, version / 100 % 100, version % 100);
+  return library.told;
+}
 
 // 13000 -> "13.0"
 std::string cuda_version(int version) {
@@ -124,7 +132,7 @@ GpuSystem gpu_system() {
   system.missing = devices.missing;
   for (int device = 0; device < devices.count; ++device)
     system.gpus.push_back(facts_of(device, devices.count));
-  system.libraries = {cublas_lt_library().told, cudnn_library().told, nccl_told()};
+  system.libraries = {cublas_lt_library().told, cudnn_told(), nccl_told()};
   return system;
 }
 

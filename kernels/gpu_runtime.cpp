@@ -29,7 +29,20 @@ GpuMemory& GpuMemory::operator=(GpuMemory&& other) noexcept {
   return *this;
 }
 
-// ---- events and copies ----------------------------------------------------------------------------------------------
+// ---- streams, events and copies -------------------------------------------------------------------------------------
+
+GpuOwnStream::GpuOwnStream(int device) {
+  use_device(device);
+  int least = 0, greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest), "cudaStreamCreateWithPriority");
+  stream_ = stream;
+}
+
+GpuOwnStream::~GpuOwnStream() {
+  if (stream_ != nullptr) let_go(cudaStreamDestroy(stream_of(stream_)));
+}
 
 GpuEvent::GpuEvent(int device) {
   use_device(device);

@@ -1,6 +1,5 @@
 // gpu_api.hpp in a build without nvcc.
 #include "kernels/gpu_api.hpp"
-#include "kernels/gpu_stream.hpp"
 #include "kernels/probes.hpp"
 
 namespace pipewright {

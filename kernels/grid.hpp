@@ -7,7 +7,7 @@
 // A team is a warp. Its sums fold the threads by halves (16, 8, 4, 2, 1). Which team works on which row depends on the
 // number of blocks; what it computes does not. So results have the same bits for every number of blocks and SMs.
 //
-// A grid hands out the work: HostGrid here, a GPU's Queue in gpu_queue.hpp.
+// A grid hands out the work: a GPU's Queue in gpu_queue.hpp, a CPU's HostGrid in tests/kernels/host_grid.hpp.
 //
 // Tests: tests/kernels/emulated_test.cpp (this machine's CPU), tests/kernels/gpu_test.cpp (a GPU)
 #pragma once
@@ -58,58 +58,6 @@ struct PerThread {
     return values[static_cast<std::size_t>(t)];
   }
 #endif
-};
-
-// The threads of a warp, one after another.
-struct HostTeam {
-  template <class F>
-  void each(const F& f) const {
-    for (int t = 0; t < kWarp; ++t)
-      f(t);
-  }
-  template <class F>
-  auto sum(const F& f) const {
-    return folded(f, Add{});
-  }
-  template <class F>
-  auto max(const F& f) const {
-    return folded(f, Larger{});
-  }
-
- private:
-  template <class F, class Join>
-  static auto folded(const F& f, const Join& join) {
-    std::array<decltype(f(0)), kWarp> values;
-    for (std::size_t t = 0; t < kWarp; ++t)
-      values[t] = f(static_cast<int>(t));
-    for (std::size_t half = kWarp / 2; half > 0; half /= 2)
-      for (std::size_t t = 0; t < half; ++t)
-        values[t] = join(values[t], values[t + half]);
-    return values[0];
-  }
-};
-
-// `blocks` blocks, one after another.
-struct HostGrid {
-  I blocks = 1;
-  bool tf32 = false;  // products round their factors (storage.hpp)
-
-  // body(i) for every value.
-  template <class Body>
-  void values(const char*, I n, const Body& body) const {
-    for (I block = 0; block < blocks; ++block)
-      for (I begin = block * kBlock; begin < n; begin += blocks * kBlock)
-        for (I i = begin; i < n && i < begin + kBlock; ++i)
-          body(i);
-  }
-  // body(team, r) for every row.
-  template <class Body>
-  void rows(const char*, I rows, const Body& body) const {
-    const I teams = blocks * (kBlock / kWarp);
-    for (I team = 0; team < teams; ++team)
-      for (I r = team; r < rows; r += teams)
-        body(HostTeam{}, r);
-  }
 };
 
 }  // namespace pipewright::grid_kernels

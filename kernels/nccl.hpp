@@ -3,7 +3,7 @@
 //
 // Nothing of it is linked and no header of it is needed, so that a build without CUDA has it, too (its tests bring a
 // library of their own): what is used is declared here, as nccl.h has it since 2.14, whose `ncclConfig_t` begins with
-// the four fields that are passed. Where CUDA's compiler is, gpu_stream.cpp compares it with nccl.h.
+// the four fields that are passed. Where CUDA's compiler is, nccl.cpp compares it with nccl.h.
 //
 // Addresses are the device's, or the host's as far as the device reaches them; streams are opaque handles.
 // Communicators are made not to block [NCCL 2.14]: a call returns at once, and what it asked for is on its stream when

@@ -1,7 +1,7 @@
 // cuBLASLt where its header was not with the toolkit: left out of the build, and said so wherever it is asked for.
 #include "kernels/cublas_lt.hpp"
-#include "kernels/gpu_libraries.hpp"
 #include "kernels/library_products.hpp"
+#include "kernels/open_library.hpp"
 
 namespace pipewright {
 

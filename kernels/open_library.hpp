@@ -31,6 +31,11 @@ Function symbol_of(const OpenLibrary& library, const char* name) {
   return reinterpret_cast<Function>(symbol(library, name));
 }
 
+// cuBLASLt, opened at the first call, once. Its header, which gives the types of its functions, comes with CUDA; a
+// toolkit may lack it: then cublas_lt.cpp is left out for no_cublas_lt.cpp.
+constexpr const char* kCublasLtUse = "matrix products of linear layers (run.kernels: library)";
+const OpenLibrary& cublas_lt_library();
+
 std::string dotted(std::size_t major, std::size_t minor, std::size_t patch);  // "2.28.9"
 
 }  // namespace pipewright

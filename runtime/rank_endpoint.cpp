@@ -5,7 +5,6 @@
 #include "core/check.hpp"
 #include "runtime/clock.hpp"
 #include "runtime/rank_state.hpp"
-#include "runtime/run_watch.hpp"
 
 namespace pipewright {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "core/plan/op_index.hpp"
 #include "runtime/synthetic.hpp"
-#include "runtime/walk.hpp"
 
 namespace pipewright {
 namespace {

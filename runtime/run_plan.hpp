@@ -102,4 +102,17 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
 // does not hold it, with the op named.
 ArenaUse replayed(const RunPlan& run, PositionId position, Bytes cap = {});
 
+// What a worker holds from the first step to the last, in the order in which it takes it: addresses in the arena.
+struct SteadyChunk {
+  std::vector<std::int64_t> weights;    // by buffer
+  std::vector<std::int64_t> gradients;  // by set
+  std::vector<std::int64_t> masters;    // one where weights are copies, else none
+  std::vector<std::int64_t> states;
+};
+struct SteadyBlocks {
+  std::vector<SteadyChunk> chunks;               // by virtual stage; those of other stages are empty
+  std::vector<std::vector<std::int64_t>> slots;  // [channel][slot]; channels to other positions are empty
+};
+SteadyBlocks take_steady(const RunPlan& run, PositionId position, Arena& arena);
+
 }  // namespace pipewright

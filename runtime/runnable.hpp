@@ -1,4 +1,4 @@
-// What of a model, a plan and a training can be run for real. Inside runtime/ only.
+// What of a model, a plan and a training can be run for real.
 #pragma once
 
 #include "core/model/graph.hpp"

@@ -2,27 +2,72 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "runtime/executor.hpp"
+#include "runtime/interpreter.hpp"
 
 namespace pipewright {
+
+// Every virtual stage in one place, no arena and no transport: every block has memory of its own.
+class Sequential {
+ public:
+  Sequential(const RunPlan& run, Backend& backend, const Data& data, const RunSettings& settings);
+
+  std::vector<std::vector<float>> gradients();  // sequential_gradients
+
+ protected:
+  // Memory of the backend, or nothing.
+  struct Block {
+    std::unique_ptr<DeviceMemory> memory;
+    std::byte* at() const { return memory == nullptr ? nullptr : memory->base(); }
+  };
+  // In fp32: gradients, states, weights as they are updated.
+  Block zeros_of(std::size_t v) const { return zeros(run_.code[v].gradient_bytes); }
+  Block copy_of(std::size_t v, const std::byte* from) const;
+  Block stored_of(const ChunkCode& code, const Block& master) const;  // weights as layers read them
+  std::vector<float> values_of(std::size_t v, const Block& block) const;
+  // What the ops of one micro-batch do, in order.
+  void follow(CopyId copy, std::size_t v, MicroBatchId m, const std::vector<Instruction>& line, std::byte* gradients);
+
+  using MessageKey = std::tuple<int, bool, CopyId, MicroBatchId>;
+  const RunPlan& run_;
+  Backend& backend_;
+  std::unique_ptr<Mover> mover_;
+  const RunSettings& settings_;
+  std::vector<Block> masters_;
+  std::vector<std::byte*> weights_;  // that `follow` reads
+  std::map<MessageKey, Block> messages_;
+  std::map<std::pair<CopyId, MicroBatchId>, std::vector<float>> losses_;  // of its samples
+
+ private:
+  struct Held {
+    Frame frame;
+    std::map<int, Block> blocks;
+  };
+  Block zeros(std::int64_t bytes) const;
+  void add_copy(CopyId copy, std::size_t v, std::vector<float>& sum);
+  void receive(const Instruction& i, const ChunkCode& code, Frame& frame, CopyId copy, MicroBatchId m,
+               std::size_t size);
+  void send(const Instruction& i, const ChunkCode& code, Frame& frame, CopyId copy, MicroBatchId m, std::size_t size);
+  template <class Fill>
+  void upload(std::byte* to, std::int64_t bytes, const Fill& fill);
+
+  const Data& data_;
+  SampleShape samples_;
+  Interpreter interpreter_;
+  std::vector<Block> initial_;
+  std::map<std::tuple<int, CopyId, MicroBatchId>, Held> frames_;
+};
 
 // The same samples on one worker without any schedule: for every micro-batch in the order in which the run's virtual
 // stages ran their backwards, all forwards, then all backwards, stage after stage. Gradients of the first step, by
 // virtual stage. Copies and replicas are summed in the order of the workers. Flush schedules only.
 std::vector<std::vector<float>> sequential_gradients(const RunPlan& run, const BackendMaker& backend, const Data& data,
                                                      const RunSettings& settings);
-
-// Mean loss over the samples of the first step, summed as workers sum theirs: each in the order of its own forwards,
-// then worker by worker. Flush schedules only.
-double sequential_loss(const RunPlan& run, const BackendMaker& backend, const Data& data, const RunSettings& settings);
-
-// Weights after one step under any schedule, by virtual stage: one worker does the ops of all lists one after the
-// other, with every version of the weights kept, and reads those that the lists say. Asynchronous schedules with
-// replicas: the gradients of a round are summed in the order of the workers.
-std::vector<std::vector<float>> sequential_weights(const RunPlan& run, const BackendMaker& backend, const Data& data,
-                                                   const RunSettings& settings);
 
 }  // namespace pipewright

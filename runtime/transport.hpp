@@ -57,7 +57,7 @@ class Transport {
   virtual void bind(std::vector<std::vector<std::byte*>> slots, Movers movers) = 0;
 
   // Copies a message to its receiver. Waits for the slot, if need be, and for the device as far as it copies: who sends
-  // to nobody (loopback.hpp) need not.
+  // to nobody (`Loopback` in executor.cpp) need not.
   virtual Sent send(const MessageSlot& message, std::span<const Piece> pieces) = 0;
   // Waits until the message may be read; where it lies.
   virtual std::byte* receive(const MessageSlot& message) = 0;
@@ -78,6 +78,18 @@ class Transport {
   // This worker has failed: all waits end, also those of workers elsewhere, who are told why. "": because another one
   // has.
   virtual void stop(const std::string& why) noexcept = 0;
+};
+
+// What an endpoint knows of the run's other workers, for who waits for something that is not the endpoint's: a device.
+class RunWatch {
+ public:
+  // Throws what a wait of the endpoint would end with: Stopped, PeerSilent. `what`: is waited for.
+  virtual void check(const std::string& what) = 0;
+  // "" or whose process does not answer: "; the process of worker 1 does not answer". Takes a second at most.
+  virtual std::string who_is_silent() = 0;
+
+ protected:
+  ~RunWatch() = default;
 };
 
 }  // namespace pipewright

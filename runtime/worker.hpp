@@ -21,7 +21,6 @@
 #include "runtime/run_plan.hpp"
 #include "runtime/run_settings.hpp"
 #include "runtime/transport.hpp"
-#include "runtime/walk.hpp"
 #include "runtime/worker_result.hpp"
 
 namespace pipewright {

@@ -15,7 +15,6 @@
 
 #include "core/check.hpp"
 #include "kernels/gpu_kernels.hpp"
-#include "kernels/gpu_stream.hpp"
 #include "kernels/library_products.hpp"
 #include "kernels/probes.hpp"
 #include "runtime/arena.hpp"

@@ -13,7 +13,6 @@
 
 #include "core/check.hpp"
 #include "core/plan/op_index.hpp"
-#include "runtime/run_watch.hpp"
 
 namespace pipewright {
 namespace {

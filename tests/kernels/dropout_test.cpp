@@ -10,6 +10,7 @@
 
 #include "kernels/functions.hpp"
 #include "runtime/backends/cpu_kernels.hpp"
+#include "tests/kernels/host_grid.hpp"
 
 namespace pipewright {
 namespace {

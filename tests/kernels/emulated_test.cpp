@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "kernels/gpu_kernels.hpp"
+#include "tests/kernels/host_grid.hpp"
 #include "tests/kernels/kernel_cases.hpp"
 #include "tests/kernels/kernel_runs.hpp"
 #include "tests/kernels/reference.hpp"

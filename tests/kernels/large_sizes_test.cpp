@@ -10,6 +10,7 @@
 #include "kernels/dropout.hpp"
 #include "kernels/rows.hpp"
 #include "kernels/values.hpp"
+#include "tests/kernels/host_grid.hpp"
 
 namespace pipewright {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "kernels/library_products.hpp"
 #include "kernels/products.hpp"
+#include "tests/kernels/host_grid.hpp"
 
 using namespace pipewright;
 

@@ -8,6 +8,7 @@
 
 #include "kernels/functions.hpp"
 #include "kernels/values.hpp"
+#include "tests/kernels/host_grid.hpp"
 
 namespace pipewright {
 namespace {

@@ -10,6 +10,7 @@
 #include "runtime/backends/cpu.hpp"
 #include "runtime/measurement.hpp"
 #include "tests/runtime/run_case.hpp"
+#include "tests/runtime/sequential_steps.hpp"
 
 using namespace pipewright;
 using namespace pipewright::runtime_test;

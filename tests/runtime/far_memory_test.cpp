@@ -13,6 +13,7 @@
 #include "runtime/transports/staged.hpp"
 #include "tests/runtime/far_backend.hpp"
 #include "tests/runtime/run_case.hpp"
+#include "tests/runtime/sequential_steps.hpp"
 
 using namespace pipewright;
 using namespace pipewright::runtime_test;

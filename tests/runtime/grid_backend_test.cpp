@@ -21,7 +21,9 @@
 #include "runtime/operations.hpp"
 #include "runtime/transports/local.hpp"
 #include "tests/calibrate/every_operation.hpp"
+#include "tests/kernels/host_grid.hpp"
 #include "tests/runtime/run_case.hpp"
+#include "tests/runtime/sequential_steps.hpp"
 
 using namespace pipewright;
 using namespace pipewright::runtime_test;

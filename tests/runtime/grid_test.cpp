@@ -10,6 +10,7 @@
 #include "core/plan/op_index.hpp"
 #include "runtime/backends/cpu.hpp"
 #include "tests/runtime/run_case.hpp"
+#include "tests/runtime/sequential_steps.hpp"
 
 using namespace pipewright;
 using namespace pipewright::runtime_test;

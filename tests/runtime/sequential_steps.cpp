@@ -1,0 +1,165 @@
+#include "tests/runtime/sequential_steps.hpp"
+
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "core/plan/op_index.hpp"
+#include "runtime/sequential.hpp"
+
+namespace pipewright {
+namespace {
+
+class Steps : Sequential {
+ public:
+  using Sequential::Sequential;
+
+  std::vector<std::vector<float>> weights_after_a_step() {
+    const Schedule& schedule = *run_.schedule;
+    const auto workers = static_cast<std::size_t>(run_.plan->workers());
+    versions_.resize(run_.code.size()), states_.resize(run_.code.size()), stored_.resize(run_.code.size());
+    for (std::size_t v = 0; v < run_.code.size(); ++v) {
+      versions_[v].push_back(copy_of(v, masters_[v].at()));
+      stored_[v].push_back(stored_of(run_.code[v], masters_[v]));
+    }
+    std::vector<std::size_t> next(workers);
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t w = 0; w < workers; ++w) {
+        const auto position = w % schedule.positions.size();
+        const auto& ops = schedule.positions[position].compute;
+        while (next[w] < ops.size() && done(static_cast<WorkerId>(w), ops[next[w]], run_.versions[position][next[w]]))
+          ++next[w], moved = true;
+      }
+    }
+    for (std::size_t w = 0; w < workers; ++w)
+      PP_CHECK(next[w] == schedule.positions[w % schedule.positions.size()].compute.size());
+    std::vector<std::vector<float>> last;
+    for (std::size_t v = 0; v < run_.code.size(); ++v)
+      last.push_back(values_of(v, versions_[v].back()));
+    return last;
+  }
+
+  double loss() {
+    double sum = 0;
+    for (CopyId copy = 0; copy < run_.plan->data_parallel; ++copy) {
+      for (MicroBatchId m = 0; m < static_cast<MicroBatchId>(run_.plan->micro_batches); ++m)
+        for (std::size_t v = 0; v < run_.code.size(); ++v)
+          follow(copy, v, m, run_.code[v].forward, nullptr);
+      for (const Lane& lane : run_.schedule->positions) {
+        double mine = 0;
+        for (const Op& op : lane.compute)
+          if (op.kind == Kind::F && run_.code[op.virtual_stage].label_rows > 0)
+            for (const float value : losses_.at({copy, static_cast<MicroBatchId>(op.micro_batch)}))
+              mine += static_cast<double>(value);
+        sum += mine;
+      }
+    }
+    return sum / static_cast<double>(run_.plan->global_batch_size);
+  }
+
+ private:
+  int round_of(const Op& op) const {
+    if (run_.schedule->flush) return 0;
+    return static_cast<int>(op.micro_batch) / run_.schedule->shape.replicas_of(run_.plan->stage_of(op.virtual_stage));
+  }
+
+  // Does the op if what it needs is there.
+  bool done(WorkerId worker, const Op& op, const OpVersions& versions) {
+    const auto v = static_cast<std::size_t>(op.virtual_stage);
+    const CopyId copy = worker / run_.plan->positions();
+    const auto m = static_cast<MicroBatchId>(op.micro_batch);
+    if (op.kind == Kind::Update) return updated(v, static_cast<int>(op.micro_batch));
+    const bool again = recomputed(run_.schedule->shape, op.virtual_stage, m);
+    const std::vector<Instruction>& line = run_.code[v].line(op.kind, again);
+    for (const Instruction& i : line)
+      if (i.verb == Verb::Receive && !arrived(i, run_.code[v], copy, m)) return false;
+    weights_[v] = stored_[v].at(static_cast<std::size_t>(versions.version)).at();
+    std::byte* gradients = nullptr;
+    if (op.kind == Kind::BW || op.kind == Kind::W || op.kind == Kind::B) {
+      Block& block = sums_[{v, round_of(op), worker}];
+      if (block.memory == nullptr) block = zeros_of(v);
+      gradients = block.at();
+    }
+    follow(copy, v, m, line, gradients);
+    if (op.kind == Kind::BW || op.kind == Kind::W) ++backwards_[{v, round_of(op)}];
+    return true;
+  }
+  bool arrived(const Instruction& i, const ChunkCode& code, CopyId copy, MicroBatchId m) const {
+    const Port& port =
+        i.forward ? code.in[static_cast<std::size_t>(i.other)] : code.out[static_cast<std::size_t>(i.other)];
+    return messages_.find({port.edge, i.forward, copy, m}) != messages_.end();
+  }
+
+  // Micro-batches of a round, over all copies.
+  int micro_batches_of(std::size_t v, int round) const {
+    const auto all = static_cast<int>(run_.plan->micro_batches);
+    const int replicas = run_.schedule->shape.replicas_of(run_.plan->stage_of(static_cast<int>(v)));
+    const int here = run_.schedule->flush ? all : std::min(replicas, all - round * replicas);
+    return here * run_.plan->data_parallel;
+  }
+
+  // The sum of a round's gradients, in the order of the workers.
+  Block summed(std::size_t v, int round) {
+    Block sum;
+    for (auto& [key, block] : sums_) {
+      if (std::get<0>(key) != v || std::get<1>(key) != round) continue;
+      if (sum.memory == nullptr) {
+        sum = copy_of(v, block.at());
+        continue;
+      }
+      backend_.add(reinterpret_cast<float*>(sum.at()), reinterpret_cast<const float*>(block.at()),
+                   run_.code[v].gradient_bytes / 4);
+    }
+    return sum.memory == nullptr ? zeros_of(v) : std::move(sum);
+  }
+
+  // Rounds are updated in their order, each once, whichever of its members asks first.
+  bool updated(std::size_t v, int round) {
+    const auto made = static_cast<int>(versions_[v].size()) - 1;
+    if (made > round) return true;
+    if (made < round || backwards_[{v, round}] < micro_batches_of(v, round)) return false;
+    const Block sum = summed(v, round);
+    backend_.scale(reinterpret_cast<float*>(sum.at()), run_.code[v].gradient_bytes / 4,
+                   run_.gradient_factor(static_cast<int>(v), round));
+    while (static_cast<int>(states_[v].size()) < run_.states)
+      states_[v].push_back(zeros_of(v));
+    Block after = copy_of(v, versions_[v].back().at());
+    std::vector<UpdatedParameter> updated;
+    for (const CodeParameter& parameter : run_.code[v].parameters) {
+      updated.push_back({parameter.tensor.elements,
+                         reinterpret_cast<const float*>(versions_[v].back().at() + parameter.offset),
+                         reinterpret_cast<float*>(after.at() + parameter.offset),
+                         reinterpret_cast<const float*>(sum.at() + parameter.offset)});
+      for (std::size_t s = 0; s < states_[v].size(); ++s)
+        updated.back().states[s] = reinterpret_cast<float*>(states_[v][s].at() + parameter.offset);
+    }
+    backend_.update(settings_.optimizer, round + 1, updated);
+    backend_.finish();
+    stored_[v].push_back(stored_of(run_.code[v], after));
+    versions_[v].push_back(std::move(after));
+    return true;
+  }
+
+  // Any schedule: weights by version as they are updated and as they are read, optimizer states, gradients by round and
+  // worker, how many backwards they hold.
+  std::vector<std::vector<Block>> versions_, stored_, states_;
+  std::map<std::tuple<std::size_t, int, WorkerId>, Block> sums_;
+  std::map<std::pair<std::size_t, int>, int> backwards_;
+};
+
+}  // namespace
+
+double sequential_loss(const RunPlan& run, const BackendMaker& backend, const Data& data, const RunSettings& settings) {
+  PP_CHECK(run.schedule->flush);
+  const std::unique_ptr<Backend> device = backend();
+  return Steps(run, *device, data, settings).loss();
+}
+
+std::vector<std::vector<float>> sequential_weights(const RunPlan& run, const BackendMaker& backend, const Data& data,
+                                                   const RunSettings& settings) {
+  const std::unique_ptr<Backend> device = backend();
+  return Steps(run, *device, data, settings).weights_after_a_step();
+}
+
+}  // namespace pipewright

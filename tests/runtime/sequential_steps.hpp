@@ -1,0 +1,20 @@
+// Losses and weights of a step that a pipelined run must equal, beside the gradients of runtime/sequential.hpp.
+#pragma once
+
+#include <vector>
+
+#include "runtime/executor.hpp"
+
+namespace pipewright {
+
+// Mean loss over the samples of the first step, summed as workers sum theirs: each in the order of its own forwards,
+// then worker by worker. Flush schedules only.
+double sequential_loss(const RunPlan& run, const BackendMaker& backend, const Data& data, const RunSettings& settings);
+
+// Weights after one step under any schedule, by virtual stage: one worker does the ops of all lists one after the
+// other, with every version of the weights kept, and reads those that the lists say. Asynchronous schedules with
+// replicas: the gradients of a round are summed in the order of the workers.
+std::vector<std::vector<float>> sequential_weights(const RunPlan& run, const BackendMaker& backend, const Data& data,
+                                                   const RunSettings& settings);
+
+}  // namespace pipewright
