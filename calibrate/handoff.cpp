@@ -98,10 +98,9 @@ struct End {
 Blob received(Ranks& ranks, std::size_t bytes) {
   Blob got = ranks.receive(0);
   if (got.size() != bytes)
-    throw std::runtime_error(
-        fmt::format("a message of {} bytes came where {} were agreed; start all ranks with the "
-                    "same program, scenario and options",
-                    got.size(), bytes));
+    throw std::runtime_error(fmt::format(
+        "a message of {} bytes came where {} were agreed; start all ranks with the same program, scenario and options",
+        got.size(), bytes));
   return got;
 }
 

@@ -35,8 +35,7 @@ constexpr std::array<Option, 9> kOptions = {{
     {"--backend", "", "NAME", "cpu (default) or cuda"},
     {"--virtual-devices", "", "K",
      "cuda: groups of SMs, one per worker (default: as many as workers); without SCENARIO those to be measured, "
-     "K,K,... "
-     "(default: 1,2,4,8)"},
+     "K,K,... (default: 1,2,4,8)"},
     {"--gpus", "", "N,N,...", "cuda: GPUs over which workers are distributed (default: 0)"},
     {"--model", "", "FILE",
      "without SCENARIO: a model or scenario whose operations are measured first (repeatable; default on a GPU: the "
@@ -82,8 +81,7 @@ int ended(MachineProfile so_far) {
   if (so_far.layers.empty()) return interrupted("nothing was measured yet, and no profile is written");
   print(layers_table(so_far));
   return interrupted(
-      fmt::format("the {} layers measured until then are printed; no profile is written, it would not be "
-                  "whole",
+      fmt::format("the {} layers measured until then are printed; no profile is written, it would not be whole",
                   so_far.layers.size()));
 }
 

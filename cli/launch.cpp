@@ -161,10 +161,10 @@ void check_run(Scenario scenario, const std::string& path, const std::vector<std
   if (!faults.empty()) scenario.training.precision = Precision::Fp32, scenario.training.gradient_precision.reset();
   ask(check_can_run);
   if (faults.empty()) return;
-  faults.push_back({{},
-                    "--for slurm",
-                    "is a job around `pipewright run`, which refuses this plan; launch it --for a framework, with "
-                    "--sbatch"});
+  faults.push_back(
+      {{},
+       "--for slurm",
+       "is a job around `pipewright run`, which refuses this plan; launch it --for a framework, with --sbatch"});
   throw InputError(std::move(faults));
 }
 
@@ -180,8 +180,7 @@ int run(const Arguments& arguments) {
   if (needs_search(scenario))
     throw InputError(
         Place{path == "-" ? "standard input" : path, 0, 0},
-        fmt::format("leaves fields of its plan open (auto); run `pipewright plan {} -o plan.yaml` and launch "
-                    "plan.yaml",
+        fmt::format("leaves fields of its plan open (auto); run `pipewright plan {} -o plan.yaml` and launch plan.yaml",
                     path));
   if (name == "slurm") check_run(scenario, path, arguments.all("--set"));
   const Answer asked = answered(scenario);
@@ -232,8 +231,7 @@ constinit const Command kLaunch{
     .details =
         "PLAN is a scenario without auto, e.g. what `pipewright plan -o plan.yaml` writes. What the framework cannot\n"
         "express is replaced by the nearest that it can, with its predicted cost; docs/reference/launch.md has "
-        "versions and "
-        "limits.\n"
+        "versions and limits.\n"
         "  pipewright launch plan.yaml --for megatron --sbatch -o train.sbatch\n"
         "Exit status 1: written, but what is written does not fit the devices.\n",
     .options = kOptions,

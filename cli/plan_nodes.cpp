@@ -133,10 +133,9 @@ void check_nodes(const Arguments& arguments) {
   for (const std::size_t ending : check_outputs(arguments.all("--output"), {arguments.positional.front()}, kEndings,
                                                 arguments.last("--format", "")))
     if (kEndings[ending] == ".yaml")
-      throw InputError(
-          Place{}, "--output",
-          "--nodes has a plan for every number of nodes; for the scenario of one: plan without --nodes, with "
-          "--set cluster.nodes=N -o plan.yaml");
+      throw InputError(Place{}, "--output",
+                       "--nodes has a plan for every number of nodes; for the scenario of one: plan without --nodes, "
+                       "with --set cluster.nodes=N -o plan.yaml");
 }
 
 int plan_nodes(const Arguments& arguments, const Scenario& scenario, const SearchOptions& options,

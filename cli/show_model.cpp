@@ -66,8 +66,7 @@ std::string scenario_graph(const Scenario& scenario) {
 int show_model(const Arguments& arguments) {
   if (arguments.positional.size() < 2)
     throw InputError(
-        "show model: names no model; write a name of configs/models, a family, or a file of a model or "
-        "scenario");
+        "show model: names no model; write a name of configs/models, a family, or a file of a model or scenario");
   const std::string& name = arguments.positional[1];
   const std::vector<std::string> sets = arguments.all("--set");
   const ReadOptions options{.set = sets, .config_path = config_path()};

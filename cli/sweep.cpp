@@ -84,10 +84,8 @@ AskedShard asked_shard(const Arguments& arguments) {
     const char* const text = environment(name);
     const std::optional<std::int64_t> value = text == nullptr ? otherwise : digits(text);
     if (!value || *value > 2 * kMostShards)
-      throw InputError(
-          fmt::format("{}=\"{}\" in the environment is not a whole number; say which shard this is, e.g. "
-                      "--shard 1/4",
-                      name, text));
+      throw InputError(fmt::format(
+          "{}=\"{}\" in the environment is not a whole number; say which shard this is, e.g. --shard 1/4", name, text));
     return static_cast<int>(*value);
   };
   const int task = number("SLURM_ARRAY_TASK_ID", 0), least = number("SLURM_ARRAY_TASK_MIN", -1);
@@ -95,9 +93,8 @@ AskedShard asked_shard(const Arguments& arguments) {
   const int place = step > 0 ? (task - least) / step + 1 : 0;
   if (least < 0 || step < 1 || task < least || (task - least) % step != 0 || place > count)
     throw InputError(
-        fmt::format("SLURM_ARRAY_TASK_ID={} is not one of SLURM_ARRAY_TASK_COUNT={} tasks in steps of {} "
-                    "from SLURM_ARRAY_TASK_MIN={}; say which shard this is, e.g. --shard 1/4, or --shard "
-                    "1/1 for all points",
+        fmt::format("SLURM_ARRAY_TASK_ID={} is not one of SLURM_ARRAY_TASK_COUNT={} tasks in steps of {} from "
+                    "SLURM_ARRAY_TASK_MIN={}; say which shard this is, e.g. --shard 1/4, or --shard 1/1 for all points",
                     task, count, step, least));
   return {{place, count}, fmt::format("SLURM_ARRAY_TASK_ID={} of SLURM_ARRAY_TASK_COUNT={}", task, count)};
 }
@@ -242,10 +239,9 @@ int status_of(const LossGrid& grid, const std::string& ended) {
 }
 
 std::vector<const LossEnding*> loss_files(const SweepFile& file, const Arguments& arguments) {
-  refuse_options(
-      arguments, {"--x", "--y", "--jobs", "--time-limit", "--shard", "--resume", "--all"},
-      ": is for simulated sweeps; with --run there are the table of every point, --csv, --json, and --output "
-      "with .csv, .json or .svg");
+  refuse_options(arguments, {"--x", "--y", "--jobs", "--time-limit", "--shard", "--resume", "--all"},
+                 ": is for simulated sweeps; with --run there are the table of every point, --csv, --json, and "
+                 "--output with .csv, .json or .svg");
   return checked_formats<LossEnding>(arguments.all("--output"), {arguments.positional.front(), file.question().base},
                                      kLossEndings, arguments.last("--format", ""));
 }
@@ -309,8 +305,7 @@ constinit const Command kSweep{
     .summary = "what-if questions: variants of a scenario x a grid of values, a row each",
     .details =
         "FILE names a base scenario, variants of it and a grid (docs/reference/sweep.md), or - for standard input; or "
-        "it is a "
-        "database\n"
+        "it is a database\n"
         "of results.\n"
         "  pipewright sweep scenarios/what_if/bandwidth.yaml -o bandwidth.svg\n"
         "  pipewright sweep scenarios/what_if/bandwidth.yaml -o results.db --resume   # continues where it was killed\n"

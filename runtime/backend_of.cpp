@@ -63,11 +63,9 @@ void join_gpus(const Scenario& scenario, const std::vector<int>& gpus) {
       if (transport == RunTransport::Peer || direct(gpu, other))
         gpu_join(gpu, other);
       else if (sums && transport != RunTransport::Staged)
-        throw InputError(
-            scenario.run.place,
-            fmt::format("run.transport: gradients are summed over GPU {} and GPU {}, which cannot read each "
-                        "other's memory; use transport staged",
-                        gpu, other));
+        throw InputError(scenario.run.place, fmt::format("run.transport: gradients are summed over GPU {} and GPU {}, "
+                                                         "which cannot read each other's memory; use transport staged",
+                                                         gpu, other));
     }
 }
 

@@ -52,10 +52,8 @@ std::string reason() {
       fmt::format("{}: the checkpoint cannot be written: {}; make room for it, or name another folder", path, why));
 }
 [[noreturn]] void broken(const std::string& path, const std::string& what) {
-  throw InputError(
-      fmt::format("{}: {}; remove this checkpoint to resume from the one before, if there is one, or "
-                  "begin again",
-                  path, what));
+  throw InputError(fmt::format(
+      "{}: {}; remove this checkpoint to resume from the one before, if there is one, or begin again", path, what));
 }
 
 class Descriptor {
@@ -259,8 +257,8 @@ void Checkpoints::begin_anew() {
   const std::vector<int> steps = steps_in(folder_, false);
   if (!steps.empty())
     throw InputError(
-        fmt::format("{}: this folder has a checkpoint already; go on from it with --resume, or name another "
-                    "folder for a run from the beginning",
+        fmt::format("{}: this folder has a checkpoint already; go on from it with --resume, or name another folder for "
+                    "a run from the beginning",
                     folder(steps.back())));
 }
 
@@ -297,8 +295,8 @@ std::vector<std::byte> Checkpoints::manifest(int done) const {
 void Checkpoints::check(const std::string& path, const std::vector<std::byte>& payload, int done) const {
   const auto differs = [&](const std::string& what, const std::string& there, const std::string& here) {
     throw InputError(
-        fmt::format("{}: the checkpoint's run differs in its {} ({} there, {} here); resume with that "
-                    "run's scenario and options, or begin again in another folder",
+        fmt::format("{}: the checkpoint's run differs in its {} ({} there, {} here); resume with that run's scenario "
+                    "and options, or begin again in another folder",
                     path, what, there, here));
   };
   try {

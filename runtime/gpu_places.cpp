@@ -64,8 +64,8 @@ void check_peers(const RunRequest& run, const GpuSystem& system) {
                                       [&](const GpuPeer& peer) { return peer.device == to && peer.direct; });
       if (from != to && !direct)
         refuse(run, "run.transport",
-               fmt::format("peer: GPU {} does not reach the memory of GPU {} directly; use local, "
-                           "whose copies the driver brings through the host there, or staged",
+               fmt::format("peer: GPU {} does not reach the memory of GPU {} directly; use local, whose copies the "
+                           "driver brings through the host there, or staged",
                            from, to));
     }
 }
@@ -82,25 +82,23 @@ void check_gpu_keys(const RunRequest& run, int workers) {
     refuse(run, "run.kernels", "library multiplies on GPUs, and run.backend is cpu; use --backend cuda, or own");
   if (run.synthetic && cuda)
     refuse(run, "run.synthetic",
-           "spins on the host's cores for the stated times and uses no GPU, and run.backend is cuda; use "
-           "--backend cpu, or leave out run.synthetic");
+           "spins on the host's cores for the stated times and uses no GPU, and run.backend is cuda; use --backend "
+           "cpu, or leave out run.synthetic");
   if (run.virtual_devices && *run.virtual_devices < workers)
     refuse(run, "run.virtual_devices",
-           fmt::format("{} for a plan of {} workers, which need one each; write {} or more, or "
-                       "change plan.stages",
+           fmt::format("{} for a plan of {} workers, which need one each; write {} or more, or change plan.stages",
                        *run.virtual_devices, workers, workers));
   if (run.transport == RunTransport::Nccl && !cuda)
     refuse(run, "run.transport", "nccl joins GPUs, and run.backend is cpu; use --backend cuda, or tcp");
   if (run.transport == RunTransport::Nccl && run.virtual_devices)
     refuse(run, "run.virtual_devices",
-           "cuts a GPU between workers, and run.transport is nccl, which takes one process per GPU; "
-           "leave it out, or use local or staged");
+           "cuts a GPU between workers, and run.transport is nccl, which takes one process per GPU; leave it out, or "
+           "use local or staged");
   if (run.transport == RunTransport::Peer && !cuda)
     refuse(run, "run.transport", "peer joins GPUs, and run.backend is cpu; use --backend cuda, or local");
   if (run.transport == RunTransport::Peer && run.gpus.size() < 2)
     refuse(run, "run.transport",
-           "peer joins several GPUs, and run.gpus names one; name more, e.g. --gpus 0,1, or use "
-           "local");
+           "peer joins several GPUs, and run.gpus names one; name more, e.g. --gpus 0,1, or use local");
 }
 
 GpuPlaces gpu_places(const RunRequest& run, int workers, const GpuSystem& system) {
@@ -125,8 +123,8 @@ GpuPlaces gpu_of_process(const RunRequest& run, int workers, int local, const Gp
   static_cast<void>(facts_of(run, run.gpus.front(), system));  // that there is any is told first
   if (local >= static_cast<int>(run.gpus.size()))
     refuse(run, "run.gpus",
-           fmt::format("{} for process {} of this machine ({} workers in all); every process has a GPU "
-                       "of its own: name as many, e.g. --gpus 0,1, or use transport local",
+           fmt::format("{} for process {} of this machine ({} workers in all); every process has a GPU of its own: "
+                       "name as many, e.g. --gpus 0,1, or use transport local",
                        run.gpus.size() == 1 ? "one GPU is named, none" : "none is left", local, workers));
   return {{facts_of(run, run.gpus[static_cast<std::size_t>(local)], system).device}, 1};
 }

@@ -46,9 +46,8 @@ std::string difference(const std::vector<MustMatch>& ours, const std::vector<Mus
             ? fmt::format("{}; hashes {:016x} there, {:016x} here", ours[i].text, theirs[i].hash, ours[i].hash)
             : fmt::format("{} there, {} here", theirs[i].text, ours[i].text);
     return fmt::format(
-        "rank {} differs from rank 0 in its {} ({}); start all ranks with the same program, scenario and "
-        "options",
-        rank, ours[i].what, how);
+        "rank {} differs from rank 0 in its {} ({}); start all ranks with the same program, scenario and options", rank,
+        ours[i].what, how);
   }
   return "";
 }

@@ -378,8 +378,7 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
       std::any_of(schedule.positions.begin(), schedule.positions.end(),
                   [](const Lane& lane) { return !lane.collective.empty(); }))
     throw InputError(model.place, "plan.gradient_sync",
-                     "a run sends gradients off as soon as they are complete; use "
-                     "overlapped or at_once");
+                     "a run sends gradients off as soon as they are complete; use overlapped or at_once");
   for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
     RunChunk chunk;
     chunk.members = schedule.shape.replicas_of(plan.stage_of(v)) * plan.data_parallel;

@@ -105,10 +105,9 @@ std::string RunComparison::verdict_text() const {
     case Verdict::Within:
       return (std::abs(judgement.error()) <= tolerance
                   ? "within: the corrected prediction is within " + whole_percent(tolerance) + " of the measured step"
-                  : fmt::format(
-                        "within: the measured step is in the interval, which is {} wide to either side as the machine "
-                        "was not quiet",
-                        off)) +
+                  : fmt::format("within: the measured step is in the interval, which is {} wide to either side as the "
+                                "machine was not quiet",
+                                off)) +
              mark;
     case Verdict::Outside:
       return (memory_exact() ? fmt::format("outside: more than {} off the measured step", off)
@@ -329,8 +328,7 @@ std::string why_withheld(const RealRun& real, const Judgement& judgement, const 
   if (!judgement.too_wide()) return "";
   return fmt::format(
       "the machine changed too much: the interval is the prediction +- {}, its upper end more than twice its lower "
-      "one; "
-      "stop what else runs here and run again, or --force",
+      "one; stop what else runs here and run again, or --force",
       whole_percent(judgement.half));
 }
 

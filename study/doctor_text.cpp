@@ -96,12 +96,11 @@ std::string gpus_text(const GpuSystem& gpu) {
 std::string use_text(const GpuSystem& gpu) {
   std::string text = "Used\n";
   text += line("CPU", "by every command");
-  return text +
-         line("GPU", gpu.gpus.empty()
-                         ? "by no command; the tests of its kernels skip (docs/how-it-works/gpu.md)"
-                         : "by run, validate, calibrate and accuracy with --backend cuda (transports local, staged, "
-                           "throttled, peer; tcp, mpi and nccl with a GPU per process), and by the tests of "
-                           "its kernels: meson test -C build --suite gpu");
+  return text + line("GPU", gpu.gpus.empty()
+                                ? "by no command; the tests of its kernels skip (docs/how-it-works/gpu.md)"
+                                : "by run, validate, calibrate and accuracy with --backend cuda (transports local, "
+                                  "staged, throttled, peer; tcp, mpi and nccl with a GPU per process), and by the "
+                                  "tests of its kernels: meson test -C build --suite gpu");
 }
 
 }  // namespace

@@ -210,8 +210,7 @@ std::string movement_text(const Judgement& j, const std::string& cores) {
   if (j.speeds.empty()) return fmt::format("{} ran at {:.0f} % of their calibrated speed", cores, 100 * j.speed);
   const auto [slowest, fastest] = std::minmax_element(j.speeds.begin(), j.speeds.end());
   return fmt::format(
-      "{} ran at {:.0f} to {:.0f} % of their calibrated speed; other programs used them for "
-      "{:.0f} % of the time",
+      "{} ran at {:.0f} to {:.0f} % of their calibrated speed; other programs used them for {:.0f} % of the time",
       cores, 100 * *slowest, 100 * *fastest, 100 * j.away);
 }
 

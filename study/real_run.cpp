@@ -74,8 +74,7 @@ void check_links_apart(const Scenario& scenario, const RunPlan& run, const Topol
       const auto [found, added] = user.try_emplace(link, channel.from, channel.to);
       if (!added && found->second != std::pair(channel.from, channel.to))
         throw InputError(scenario.cluster.place, "run.transport",
-                         "throttled gives every pair of workers a link of its own, and this cluster's "
-                         "routes share " +
+                         "throttled gives every pair of workers a link of its own, and this cluster's routes share " +
                              topology.link(link).name + "; use links of kind mesh, or transport local");
     }
   }
@@ -251,13 +250,13 @@ Staging staging_of(const Scenario& scenario) {
 void check_one_device(const RealRun& first, const RealRun& other) {
   if (staging_of(first.scenario()) != staging_of(other.scenario()))
     throw InputError(other.scenario().run.place, "run.transport",
-                     "messages of some scenarios are staged and of others not; one profile holds the "
-                     "times of one way: calibrate them apart");
+                     "messages of some scenarios are staged and of others not; one profile holds the times of one way: "
+                     "calibrate them apart");
   if (first.backend_name() == other.backend_name()) return;
-  throw InputError(other.scenario().run.place, "run.backend",
-                   fmt::format("workers are {} here and {} in {}; one profile holds the times of one: "
-                               "calibrate them apart",
-                               other.backend_name(), first.backend_name(), first.scenario().file));
+  throw InputError(
+      other.scenario().run.place, "run.backend",
+      fmt::format("workers are {} here and {} in {}; one profile holds the times of one: calibrate them apart",
+                  other.backend_name(), first.backend_name(), first.scenario().file));
 }
 
 }  // namespace
@@ -267,8 +266,8 @@ MachineProfile calibrated(const std::vector<const RealRun*>& runs, double second
   for (const RealRun* const each : runs) {
     if (each->synthetic())
       throw InputError(each->scenario().run.place, "run.synthetic",
-                       "a synthetic run takes the stated times, so nothing is there to be calibrated; "
-                       "leave it out, and give the layers an `op:`");
+                       "a synthetic run takes the stated times, so nothing is there to be calibrated; leave it out, "
+                       "and give the layers an `op:`");
     RunSettings settings = each->settings();
     settings.memory_cap = {};
     measured.push_back({each->run_plan(), each->scenario().model, each->data(), settings, each->scenario().name});
@@ -328,10 +327,10 @@ void check_can_run(const Scenario& scenario) {
 void check_precision(const Scenario& scenario) {
   if (scenario.run.synthetic || scenario.run.backend != RunBackend::Cpu) return;
   if (scenario.training.precision != Precision::Fp32)
-    throw InputError(scenario.training.place, "training.precision",
-                     fmt::format("backend cpu computes in fp32, not in {}; use "
-                                 "--backend cuda, or --set training.precision=fp32",
-                                 name(scenario.training.precision)));
+    throw InputError(
+        scenario.training.place, "training.precision",
+        fmt::format("backend cpu computes in fp32, not in {}; use --backend cuda, or --set training.precision=fp32",
+                    name(scenario.training.precision)));
 }
 
 Scenario with_links_as_run(Scenario scenario) {

@@ -120,10 +120,10 @@ std::vector<std::string> remarks(const std::vector<Row>& rows) {
   if (s.short_ops > 0)
     lines.push_back(fmt::format("With shorter ones: {}.", errors(s.mean_with_short, s.largest_with_short, s.judged)));
   if (s.judged > 0)
-    lines.push_back(fmt::format(
-        "Bubble within {:.0f} points: {} of {}. Measured step in the 90 % band: {} of {}. Peak memory to the byte: "
-        "{} of {}.",
-        100 * kBubblePoints, s.bubbles, s.judged, s.in_band, s.judged, s.exact, s.judged));
+    lines.push_back(
+        fmt::format("Bubble within {:.0f} points: {} of {}. Measured step in the 90 % band: {} of {}. Peak memory to "
+                    "the byte: {} of {}.",
+                    100 * kBubblePoints, s.bubbles, s.judged, s.in_band, s.judged, s.exact, s.judged));
   for (const Best& best : best_of_groups(rows))
     lines.push_back(fmt::format(
         "Best of {} ({}): predicted {}, measured {}{}.", best.of, best.group, best.predicted, best.measured,
@@ -140,8 +140,7 @@ std::string markdown(const std::vector<Row>& rows, const MachineProfile& profile
       markdown_text(profile.source), profile.machine.revision);
   text +=
       "| scenario | attempt | schedule, K x M | shortest op | predicted | measured | error | in band | bubble, "
-      "predicted | "
-      "measured | memory | p95/p5 | verdict |\n|---|--:|---|--:|--:|--:|--:|---|--:|--:|---|--:|---|\n";
+      "predicted | measured | memory | p95/p5 | verdict |\n|---|--:|---|--:|--:|--:|--:|---|--:|--:|---|--:|---|\n";
   for (const Row& r : rows) {
     if (!r.failed.empty()) {
       text += fmt::format("| {} | {} | | | | | | | | | | | failed: {} |\n", markdown_cell(r.scenario), r.attempt,
@@ -215,8 +214,7 @@ std::vector<Scenario> read_all(const Study& study) {
     scenarios.push_back(read_scenario(path, study.read));
     if (scenarios.back().run.synthetic)
       throw InputError(scenarios.back().run.place, "run.synthetic",
-                       "several scenarios share one calibration, and a "
-                       "synthetic run has none; validate it alone");
+                       "several scenarios share one calibration, and a synthetic run has none; validate it alone");
     const auto [first, added] = path_of.try_emplace(file_name_of(scenarios.back()), path);
     if (!added)
       throw InputError("validate: " + first->second + " and " + path + " are both named \"" + first->first +

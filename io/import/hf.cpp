@@ -56,11 +56,10 @@ HfConfig parse_hf_config(const std::string& text, const std::string& file, const
   HfFields config(wraps ? *inner : whole, wraps ? "text_config." : "", places, file);
   HfConfig out;
   if (!config.has("model_type"))
-    throw InputError(
-        Place{file, 0, 0},
-        fmt::format("is not a Hugging Face configuration: {}model_type is missing; name a config.json of a "
-                    "model, e.g. with \"model_type\": \"llama\"",
-                    wraps ? "text_config." : ""));
+    throw InputError(Place{file, 0, 0},
+                     fmt::format("is not a Hugging Face configuration: {}model_type is missing; name a config.json of "
+                                 "a model, e.g. with \"model_type\": \"llama\"",
+                                 wraps ? "text_config." : ""));
   const std::string type = config.word("model_type");
   const auto types = hf_types();
   const auto found = std::find_if(types.begin(), types.end(), [&](const HfType& t) { return t.name == type; });

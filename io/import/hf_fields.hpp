@@ -153,10 +153,9 @@ class HfFields {
       if (read_.contains(key) || value.is_null() || value == Json(false) || value == Json(0)) continue;
       for (const std::string_view part : telling)
         if (key.find(part) != std::string::npos)
-          refuse(printable(key),
-                 fmt::format("is not known for model_type {}; without it the model would be another: remove "
-                             "it, or correct model_type",
-                             in_quotes(type)));
+          refuse(printable(key), fmt::format("is not known for model_type {}; without it the model would be another: "
+                                             "remove it, or correct model_type",
+                                             in_quotes(type)));
     }
   }
 

@@ -34,23 +34,21 @@ void write_list(YamlText& out, std::string_view key, const std::vector<std::stri
 }
 
 constexpr Field<ImportSource> kSource[] = {
-    {"format", "text", "whose file it was", Need::Required, read_as<&ImportSource::format>,
-     write_as<&ImportSource::format>},
-    {"file", "text", "its name", Need::Required, read_as<&ImportSource::file>, write_as<&ImportSource::file>},
-    {"dated", "text", "when it was last changed", Need::Optional, read_as<&ImportSource::dated>,
-     write_text<&ImportSource::dated>},
-    {"bytes", "whole number", "its size", Need::Optional, read_as<&ImportSource::bytes>,
+    {"format", "text", "whose file it was", member<&ImportSource::format>, Need::Required},
+    {"file", "text", "its name", member<&ImportSource::file>, Need::Required},
+    {"dated", "text", "when it was last changed", read_as<&ImportSource::dated>, write_text<&ImportSource::dated>},
+    {"bytes", "whole number", "its size", read_as<&ImportSource::bytes>,
      [](YamlText& out, std::string_view key, const ImportSource& source) {
        if (source.bytes >= 0) out.line(key, value_text(source.bytes));
      }},
-    {"sha256", "text", "of the file, where it is no larger than 64 MiB", Need::Optional, read_as<&ImportSource::sha256>,
+    {"sha256", "text", "of the file, where it is no larger than 64 MiB", read_as<&ImportSource::sha256>,
      write_text<&ImportSource::sha256>},
-    {"tool", "text", "who imported it", Need::Optional, read_as<&ImportSource::tool>, write_text<&ImportSource::tool>},
-    {"synthetic", "text", "what it says of itself where no run made it", Need::Optional,
-     read_as<&ImportSource::synthetic>, write_text<&ImportSource::synthetic>},
-    {"assumed", "list of texts", "what to look over", Need::Optional, read_as<&ImportSource::assumed>,
+    {"tool", "text", "who imported it", read_as<&ImportSource::tool>, write_text<&ImportSource::tool>},
+    {"synthetic", "text", "what it says of itself where no run made it", read_as<&ImportSource::synthetic>,
+     write_text<&ImportSource::synthetic>},
+    {"assumed", "list of texts", "what to look over", read_as<&ImportSource::assumed>,
      [](YamlText& out, std::string_view key, const ImportSource& source) { write_list(out, key, source.assumed); }},
-    {"absent", "list of texts", "what the file did not say", Need::Optional, read_as<&ImportSource::absent>,
+    {"absent", "list of texts", "what the file did not say", read_as<&ImportSource::absent>,
      [](YamlText& out, std::string_view key, const ImportSource& source) { write_list(out, key, source.absent); }},
 };
 
@@ -75,12 +73,11 @@ struct Scaled {
 };
 
 constexpr Field<LoggedStep> kStep[] = {
-    {"number", "whole number", "of the step", Need::Required, read_as<&LoggedStep::number, Scaled>,
-     write_as<&LoggedStep::number>},
-    {"time", "time", "that it took", Need::Optional, read_as<&LoggedStep::time, Positive>, write_as<&LoggedStep::time>},
-    {"tokens_per_s_device", "number > 0", "tokens per second and device", Need::Optional,
-     read_as<&LoggedStep::tokens_per_s_device, Positive>, write_as<&LoggedStep::tokens_per_s_device>},
-    {"flop_rate_device", "FLOP rate", "of a device, by the framework's own count", Need::Optional,
+    {"number", "whole number", "of the step", member<&LoggedStep::number, Scaled>, Need::Required},
+    {"time", "time", "that it took", member<&LoggedStep::time, Positive>},
+    {"tokens_per_s_device", "number > 0", "tokens per second and device",
+     member<&LoggedStep::tokens_per_s_device, Positive>},
+    {"flop_rate_device", "FLOP rate", "of a device, by the framework's own count",
      [](Reader& reader, const At& at, LoggedStep& step) {
        FlopRate rate{};
        if (!read_value(reader, at, rate)) return;
@@ -88,9 +85,8 @@ constexpr Field<LoggedStep> kStep[] = {
        step.flop_rate_device = rate.value;
      },
      write_as<&LoggedStep::flop_rate_device>},
-    {"global_batch_size", "whole number >= 1", "samples of the step", Need::Optional,
-     read_as<&LoggedStep::global_batch_size, AtLeast1>, write_as<&LoggedStep::global_batch_size>},
-    {"loss", "number or nan", "of the step", Need::Optional, read_loss, write_as<&LoggedStep::loss>},
+    {"global_batch_size", "whole number >= 1", "samples of the step", member<&LoggedStep::global_batch_size, AtLeast1>},
+    {"loss", "number or nan", "of the step", read_loss, write_as<&LoggedStep::loss>},
 };
 
 std::string number_text(double value) {
@@ -116,7 +112,7 @@ void read_steps(Reader& reader, const At& at, TrainingLog& log) {
     return reader.errors.add(at.yaml.place, path(at),
                              fmt::format("{} steps; a run file has 1 to {}", at.yaml.list.size(), kMostRunSteps));
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
-    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    const At here = at.entry(i);
     LoggedStep step;
     step.place = here.yaml.place;
     read_fields<LoggedStep>(reader, here, kStep, step);
@@ -129,19 +125,18 @@ void read_steps(Reader& reader, const At& at, TrainingLog& log) {
 }
 
 constexpr Field<TrainingLog> kLog[] = {
-    {"max_allocated", "size", "of the fullest rank", Need::Optional, read_as<&TrainingLog::max_allocated>,
-     write_as<&TrainingLog::max_allocated>},
-    {"max_reserved", "size", "by its caching allocator", Need::Optional, read_as<&TrainingLog::max_reserved>,
-     write_as<&TrainingLog::max_reserved>},
-    {"layout", "text", "as the log says it: world size: 64, data-parallel size: 4, ...", Need::Optional,
-     read_as<&TrainingLog::layout>, write_text<&TrainingLog::layout>},
-    {"steps", "list of maps", "number, time or tokens_per_s_device, ...", Need::Required, read_steps,
+    {"max_allocated", "size", "of the fullest rank", member<&TrainingLog::max_allocated>},
+    {"max_reserved", "size", "by its caching allocator", member<&TrainingLog::max_reserved>},
+    {"layout", "text", "as the log says it: world size: 64, data-parallel size: 4, ...", read_as<&TrainingLog::layout>,
+     write_text<&TrainingLog::layout>},
+    {"steps", "list of maps", "number, time or tokens_per_s_device, ...", read_steps,
      [](YamlText& out, std::string_view key, const TrainingLog& log) {
        out.open(key);
        for (const LoggedStep& step : log.steps)
          out.item(step_text(step), {});
        out.close();
-     }},
+     },
+     Need::Required},
 };
 
 // ---- trace ----------------------------------------------------------------------------------------------------------
@@ -184,7 +179,7 @@ void read_actions(Reader& reader, const At& at, ActionTrace& trace) {
     return reader.errors.add(at.yaml.place, path(at),
                              fmt::format("{} actions; a run file has 1 to {}", at.yaml.list.size(), kMostRunActions));
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
-    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    const At here = at.entry(i);
     const std::string* text = scalar(reader, here, "an action such as 0F3 at 0 ns for 21 ms");
     if (text == nullptr) continue;
     std::optional<TracedAction> action = action_of(*text);
@@ -200,20 +195,20 @@ void read_actions(Reader& reader, const At& at, ActionTrace& trace) {
 }
 
 constexpr Field<ActionTrace> kTrace[] = {
-    {"rank", "whole number", "whose trace it is", Need::Optional, read_as<&ActionTrace::rank, Scaled>,
-     write_as<&ActionTrace::rank>},
-    {"on_device", "true | false", "times of the device; else of the host", Need::Required,
-     read_as<&ActionTrace::on_device>, write_as<&ActionTrace::on_device>},
+    {"rank", "whole number", "whose trace it is", member<&ActionTrace::rank, Scaled>},
+    {"on_device", "true | false", "times of the device; else of the host", member<&ActionTrace::on_device>,
+     Need::Required},
     {"other_actions", "whole number", "sends, receives, overlapped pairs, which are left out; default: 0",
-     Need::Optional, read_as<&ActionTrace::other_actions>, write_as<&ActionTrace::other_actions>},
-    {"actions", "list of texts", "0F3 at 0 ns for 21 ms on 7", Need::Required, read_actions,
+     member<&ActionTrace::other_actions>},
+    {"actions", "list of texts", "0F3 at 0 ns for 21 ms on 7", read_actions,
      [](YamlText& out, std::string_view key, const ActionTrace& trace) {
        const Time from = trace.actions.empty() ? Time{} : trace.actions.front().start;
        out.open(key);
        for (const TracedAction& action : trace.actions)
          out.item(action_text(action, from), {});
        out.close();
-     }},
+     },
+     Need::Required},
 };
 
 // ---- the file -------------------------------------------------------------------------------------------------------
@@ -226,16 +221,18 @@ void read_schema(Reader& reader, const At& at, ImportedRun&) {
 }
 
 constexpr Field<ImportedRun> kRun[] = {
-    {"schema", "pipewright.run/1", "of this format", Need::Required, read_schema,
-     [](YamlText& out, std::string_view key, const ImportedRun&) { out.line(key, std::string(kSchema)); }},
-    {"source", "map", "where it comes from", Need::Required,
+    {"schema", "pipewright.run/1", "of this format", read_schema,
+     [](YamlText& out, std::string_view key, const ImportedRun&) { out.line(key, std::string(kSchema)); },
+     Need::Required},
+    {"source", "map", "where it comes from",
      [](Reader& reader, const At& at, ImportedRun& run) { read_fields<ImportSource>(reader, at, kSource, run.source); },
      [](YamlText& out, std::string_view key, const ImportedRun& run) {
        out.open(key);
        write_fields<ImportSource>(out, kSource, run.source);
        out.close();
-     }},
-    {"log", "map", "what a training framework printed", Need::Optional,
+     },
+     Need::Required},
+    {"log", "map", "what a training framework printed",
      [](Reader& reader, const At& at, ImportedRun& run) {
        read_fields<TrainingLog>(reader, at, kLog, run.log.emplace());
      },
@@ -245,7 +242,7 @@ constexpr Field<ImportedRun> kRun[] = {
        write_fields<TrainingLog>(out, kLog, *run.log);
        out.close();
      }},
-    {"trace", "map", "actions of a pipeline", Need::Optional,
+    {"trace", "map", "actions of a pipeline",
      [](Reader& reader, const At& at, ImportedRun& run) {
        read_fields<ActionTrace>(reader, at, kTrace, run.trace.emplace());
      },

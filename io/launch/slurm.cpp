@@ -19,10 +19,8 @@ std::string slurm_launch(const LaunchRequest& request) {
          launch_header(request, "pipewright run", "",
                        fmt::format("pipewright validate {} --transport mpi", plan_named(request))) +
          comment("Submit with: sbatch FILE") +
-         fmt::format(
-             "set -euo pipefail\nsrun --ntasks={} pipewright run {} --transport mpi -o "
-             "run.json\n",
-             plan.workers(), plan_named(request));
+         fmt::format("set -euo pipefail\nsrun --ntasks={} pipewright run {} --transport mpi -o run.json\n",
+                     plan.workers(), plan_named(request));
 }
 
 }  // namespace pipewright

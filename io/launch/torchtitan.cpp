@@ -57,10 +57,10 @@ std::string how_to_run(const LaunchRequest& request, bool traced) {
   if (request.sbatch) {
     text += comment("Submit with: sbatch FILE, in the folder of torchtitan.");
   } else {
-    text += comment(
-                "In the folder of torchtitan, put this file there as torchtitan/models/llama3/pipewright_plan.py, "
-                "add to") +
-            comment("torchtitan/models/llama3/config_registry.py: from .pipewright_plan import pipewright_plan, then:");
+    text +=
+        comment(
+            "In the folder of torchtitan, put this file there as torchtitan/models/llama3/pipewright_plan.py, add to") +
+        comment("torchtitan/models/llama3/config_registry.py: from .pipewright_plan import pipewright_plan, then:");
     text +=
         shape.nodes == 1
             ? comment(fmt::format("  NGPU={} MODULE=llama3 CONFIG=pipewright_plan ./run_train.sh 2>&1 | tee train.log",
@@ -68,10 +68,10 @@ std::string how_to_run(const LaunchRequest& request, bool traced) {
             : run_with(written, torchrun_by_hand(written) + " " + kTrain);
   }
   if (traced)
-    text += comment(
-        fmt::format("Or with traces of PIPEWRIGHT_TRACE=$PWD/trace: pipewright validate {} $(printf -- '--trace %s ' "
-                    "trace/iteration_10/rank*_trace.json*)",
-                    plan_named(request)));
+    text +=
+        comment(fmt::format("Or with traces of PIPEWRIGHT_TRACE=$PWD/trace: pipewright validate {} $(printf -- "
+                            "'--trace %s ' trace/iteration_10/rank*_trace.json*)",
+                            plan_named(request)));
   return text;
 }
 
@@ -148,8 +148,8 @@ std::vector<std::string> torchtitan_lacks(const Answer& written) {
       (plan.stages > 1 || plan.tensor_parallel > 1))
     lacks.emplace_back(
         "precision: one copy of several stages or of tensor parallelism is trained in fp32 by versions that log "
-        "\"Mixed "
-        "precision training is disabled\"; training.dtype = \"bfloat16\" there computes in bf16, without fp32 weights");
+        "\"Mixed precision training is disabled\"; training.dtype = \"bfloat16\" there computes in bf16, without fp32 "
+        "weights");
   return lacks;
 }
 
@@ -191,8 +191,7 @@ std::string torchtitan_launch(const LaunchRequest& request) {
          "cat > torchtitan/models/llama3/pipewright_plan.py <<'PIPEWRIGHT_RECIPE'\n" + text +
          fmt::format(
              "PIPEWRIGHT_RECIPE\ngrep -q pipewright_plan torchtitan/models/llama3/config_registry.py ||\n"
-             "  echo 'from .pipewright_plan import pipewright_plan' >> "
-             "torchtitan/models/llama3/config_registry.py\n"
+             "  echo 'from .pipewright_plan import pipewright_plan' >> torchtitan/models/llama3/config_registry.py\n"
              "head=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n"
              "srun {} {}\n",
              torchrun(written, "\"$SLURM_JOB_ID\"", "\"$head\""), kTrain);

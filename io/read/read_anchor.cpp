@@ -59,23 +59,19 @@ void write_place(YamlText& out, std::string_view key, const MemoryAnchor& anchor
 constexpr Field<MemoryAnchor> kAnchor[] = {
     {"set", "map of keys and values, e.g. {model.layers: 4}",
      "what the run had differently from the scenario as its file has it; --set, vary and sweeps do not change the run",
-     Need::Optional, read_set, write_set},
-    {"where", "fullest | last | number of a stage", "whose device the figures are of; default: fullest", Need::Optional,
-     read_place, write_place},
-    {"held", "size", "that PyTorch has allocated between steps", Need::Optional, read_as<&MemoryAnchor::held>,
-     write_as<&MemoryAnchor::held>},
-    {"allocated", "size", "the most that PyTorch had allocated", Need::Optional, read_as<&MemoryAnchor::allocated>,
-     write_as<&MemoryAnchor::allocated>},
-    {"reserved", "size", "the most that its allocator had reserved", Need::Optional, read_as<&MemoryAnchor::reserved>,
-     write_as<&MemoryAnchor::reserved>},
+     read_set, write_set},
+    {"where", "fullest | last | number of a stage", "whose device the figures are of; default: fullest", read_place,
+     write_place},
+    {"held", "size", "that PyTorch has allocated between steps", member<&MemoryAnchor::held>},
+    {"allocated", "size", "the most that PyTorch had allocated", member<&MemoryAnchor::allocated>},
+    {"reserved", "size", "the most that its allocator had reserved", member<&MemoryAnchor::reserved>},
     {"in_use", "size", "of the device at the same time, as nvidia-smi shows it: with context and communicators",
-     Need::Optional, read_as<&MemoryAnchor::in_use>, write_as<&MemoryAnchor::in_use>},
+     member<&MemoryAnchor::in_use>},
     {"log", "file name, from the scenario's folder",
      "of the run, as Megatron-LM, nanotron or torchtitan prints it, or the file that `pipewright import` has made of "
      "it: for what is not given here",
-     Need::Optional, read_as<&MemoryAnchor::log>, write_text<&MemoryAnchor::log>},
-    {"source", "text", "whose run it is", Need::Optional, read_as<&MemoryAnchor::source>,
-     write_text<&MemoryAnchor::source>},
+     read_as<&MemoryAnchor::log>, write_text<&MemoryAnchor::log>},
+    {"source", "text", "whose run it is", read_as<&MemoryAnchor::source>, write_text<&MemoryAnchor::source>},
 };
 
 // Of a log, or of the file that `pipewright import` has made of one.

@@ -56,7 +56,7 @@ void read_length(Reader& reader, const At& at, CampaignRequest& campaign) {
 void read_ask(Reader& reader, const At& at, CampaignRequest& campaign) {
   if (!is_list(reader, at, "a list of questions, e.g. [cost, goodput],")) return;
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
-    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    const At here = at.entry(i);
     const std::string* name = scalar(reader, here, "a question, e.g. cost");
     if (!name) continue;
     const auto found = std::find(kQuestions.begin(), kQuestions.end(), *name);
@@ -69,36 +69,35 @@ void read_ask(Reader& reader, const At& at, CampaignRequest& campaign) {
 
 constexpr Field<CampaignRequest> kCampaign[] = {
     {"length", "text, e.g. 15T tokens, 1.2e9 samples, 90 epochs",
-     "how much is trained on (k, M, G or B, T); --tokens, --samples, --epochs", Need::Optional, read_length,
+     "how much is trained on (k, M, G or B, T); --tokens, --samples, --epochs", read_length,
      [](YamlText& out, std::string_view key, const CampaignRequest& campaign) {
        if (campaign.length) out.line(key, yaml_string(campaign.length->text));
      }},
-    {"samples_per_epoch", "whole number >= 1", "size of the data; needed where length counts epochs", Need::Optional,
-     read_as<&CampaignRequest::samples_per_epoch, AtLeast1>, write_as<&CampaignRequest::samples_per_epoch>},
-    {"price_per_hour", "number", "of every device, in place of the devices' own; --price", Need::Optional,
+    {"samples_per_epoch", "whole number >= 1", "size of the data; needed where length counts epochs",
+     member<&CampaignRequest::samples_per_epoch, AtLeast1>},
+    {"price_per_hour", "number", "of every device, in place of the devices' own; --price",
      read_by_rule<&CampaignRequest::price_per_hour, kPriceRule>, write_as<&CampaignRequest::price_per_hour>},
-    {"mtbf", "time", "mean time between failures of every device, in place of the devices' own; --mtbf", Need::Optional,
+    {"mtbf", "time", "mean time between failures of every device, in place of the devices' own; --mtbf",
      read_by_rule<&CampaignRequest::mtbf, kMtbfRule>, write_as<&CampaignRequest::mtbf>},
-    {"checkpoint", "time", "that the training stands still while a checkpoint is written; --checkpoint", Need::Optional,
+    {"checkpoint", "time", "that the training stands still while a checkpoint is written; --checkpoint",
      read_by_rule<&CampaignRequest::checkpoint, kCheckpointRule>, write_as<&CampaignRequest::checkpoint>},
-    {"restart", "time", "from a failure until the training goes on from the last checkpoint; --restart", Need::Optional,
+    {"restart", "time", "from a failure until the training goes on from the last checkpoint; --restart",
      read_by_rule<&CampaignRequest::restart, kRestartRule>, write_as<&CampaignRequest::restart>},
-    {"interval", "time", "of training between two checkpoints; default: the best one", Need::Optional,
+    {"interval", "time", "of training between two checkpoints; default: the best one",
      read_by_rule<&CampaignRequest::interval, kIntervalRule>, write_as<&CampaignRequest::interval>},
     {"device_spread", "number in [0, 0.3]",
-     "relative standard deviation of the speed of devices of one class; default: none", Need::Optional,
-     read_as<&CampaignRequest::device_spread, Deviation>, write_as<&CampaignRequest::device_spread>},
+     "relative standard deviation of the speed of devices of one class; default: none",
+     member<&CampaignRequest::device_spread, Deviation>},
     {"op_spread", "number in [0, 0.3]",
      "relative standard deviation of an op's time from one time to the next; default: what a calibration says, else "
      "none",
-     Need::Optional, read_as<&CampaignRequest::op_spread, Deviation>, write_as<&CampaignRequest::op_spread>},
-    {"seed", "whole number >= 0", "of all that is drawn; default: 1; --seed", Need::Optional,
-     read_as<&CampaignRequest::seed, NotBelow0>, write_as<&CampaignRequest::seed>},
+     member<&CampaignRequest::op_spread, Deviation>},
+    {"seed", "whole number >= 0", "of all that is drawn; default: 1; --seed",
+     member<&CampaignRequest::seed, NotBelow0>},
     {"trials", "whole number from 20 to 100000", "times that a run is drawn; long runs fewer; default: 200",
-     Need::Optional, read_as<&CampaignRequest::trials, Trials>, write_as<&CampaignRequest::trials>},
+     member<&CampaignRequest::trials, Trials>},
     {"ask", "list of cost | energy | goodput | spread",
-     "what must be answered: a key that is missing for it is an error; default: whatever can be", Need::Optional,
-     read_ask,
+     "what must be answered: a key that is missing for it is an error; default: whatever can be", read_ask,
      [](YamlText& out, std::string_view key, const CampaignRequest& campaign) {
        std::string names;
        for (const CampaignQuestion question : campaign.ask)
@@ -149,8 +148,7 @@ void read_campaign_section(Reader& reader, const At& at, Scenario& scenario) {
 }
 
 void write_campaign_section(YamlText& out, const CampaignRequest& campaign) {
-  for (const Field<CampaignRequest>& field : kCampaign)
-    field.write(out, field.key, campaign);
+  write_fields<CampaignRequest>(out, kCampaign, campaign);
 }
 
 std::vector<SectionDoc> campaign_docs() {

@@ -67,32 +67,29 @@ void write_peak(YamlText& out, std::string_view key, const Device& device) {
 }
 
 constexpr Field<HostTimes> kHost[] = {
-    {"operator", "time", "to issue one operator of one pass; default: 0 ns", Need::Optional,
-     read_as<&HostTimes::operation>, write_as<&HostTimes::operation>},
-    {"backward", "time", "likewise, in a backward, which issues more kernels; default: as operator", Need::Optional,
-     read_as<&HostTimes::backward>, write_as<&HostTimes::backward>},
-    {"collective", "time", "to issue one all-reduce of a tensor-parallel group; default: 0 ns", Need::Optional,
-     read_as<&HostTimes::collective>, write_as<&HostTimes::collective>},
-    {"skew", "time", "that the device waits at each of them for the slowest member; default: 0 ns", Need::Optional,
-     read_as<&HostTimes::skew>, write_as<&HostTimes::skew>},
-    {"pass", "time", "around each forward and each backward of a stage; default: 0 ns", Need::Optional,
-     read_as<&HostTimes::pass>, write_as<&HostTimes::pass>},
+    {"operator", "time", "to issue one operator of one pass; default: 0 ns", member<&HostTimes::operation>},
+    {"backward", "time", "likewise, in a backward, which issues more kernels; default: as operator",
+     member<&HostTimes::backward>},
+    {"collective", "time", "to issue one all-reduce of a tensor-parallel group; default: 0 ns",
+     member<&HostTimes::collective>},
+    {"skew", "time", "that the device waits at each of them for the slowest member; default: 0 ns",
+     member<&HostTimes::skew>},
+    {"pass", "time", "around each forward and each backward of a stage; default: 0 ns", member<&HostTimes::pass>},
     {"message", "time",
-     "likewise, where plan.stages > 1: to exchange tensors with the neighbouring stages; default: 0 ns", Need::Optional,
-     read_as<&HostTimes::message>, write_as<&HostTimes::message>},
-    {"step", "time", "around each optimizer step; default: 0 ns", Need::Optional, read_as<&HostTimes::step>,
-     write_as<&HostTimes::step>},
+     "likewise, where plan.stages > 1: to exchange tensors with the neighbouring stages; default: 0 ns",
+     member<&HostTimes::message>},
+    {"step", "time", "around each optimizer step; default: 0 ns", member<&HostTimes::step>},
     {"blocking", "passes | messages | step",
      "where the host waits for its device: before and after each pass; after an exchange with a neighbouring stage and "
      "at the end of a step; there alone; default: messages",
-     Need::Optional, read_as<&HostTimes::blocking>, write_unless<&HostTimes::blocking, HostTimes{}.blocking>},
+     read_as<&HostTimes::blocking>, write_unless<&HostTimes::blocking, HostTimes{}.blocking>},
     {"compiled", "time", "to launch one kernel of compiled code (training.execution: compiled); default: 5 us",
-     Need::Optional, read_as<&HostTimes::compiled>, write_unless<&HostTimes::compiled, HostTimes{}.compiled>},
+     read_as<&HostTimes::compiled>, write_unless<&HostTimes::compiled, HostTimes{}.compiled>},
     {"graph_node", "time", "of one kernel in a CUDA graph (training.execution: graphs); default: 1.5 us",
-     Need::Optional, read_as<&HostTimes::graph_node>, write_unless<&HostTimes::graph_node, HostTimes{}.graph_node>},
+     read_as<&HostTimes::graph_node>, write_unless<&HostTimes::graph_node, HostTimes{}.graph_node>},
     {"band", "number in [0, 0.95]",
-     "how far off they may be, all together, in nine of ten cases; default: 0.5, assumed", Need::Optional,
-     read_as<&HostTimes::band, Band>, write_as<&HostTimes::band>},
+     "how far off they may be, all together, in nine of ten cases; default: 0.5, assumed",
+     member<&HostTimes::band, Band>},
 };
 
 void write_host(YamlText& out, std::string_view key, const Device& device) {
@@ -107,93 +104,86 @@ void write_host(YamlText& out, std::string_view key, const Device& device) {
 }
 
 constexpr Field<Device> kDevice[] = {
-    {"name", "text", "for reports; default: the name of its file", Need::Optional, read_as<&Device::name>,
-     write_as<&Device::name>},
+    {"name", "text", "for reports; default: the name of its file", member<&Device::name>},
     {"memory", "size",
      "what a program is given of the device in total: on a GPU what CUDA reports, which is less than its nominal size",
-     Need::Required, read_as<&Device::memory>, write_as<&Device::memory>},
+     member<&Device::memory>, Need::Required},
     {"reserve", "size",
-     "of that, taken by context, communicators and libraries before the model gets any; default: 0 B", Need::Optional,
-     read_as<&Device::reserve>, write_as<&Device::reserve>},
+     "of that, taken by context, communicators and libraries before the model gets any; default: 0 B",
+     member<&Device::reserve>},
     {"communicator", "size",
      "that each further group of communicating devices takes (NCCL's buffers); the reserve has one; default: 0 B",
-     Need::Optional, read_as<&Device::communicator>, write_as<&Device::communicator>},
+     member<&Device::communicator>},
     {"allocator", "exact | caching",
-     "caching: PyTorch's, in blocks of 512 B and from 1 MiB on in segments of 2 MiB; default: exact", Need::Optional,
-     read_as<&Device::allocator>, write_as<&Device::allocator>},
+     "caching: PyTorch's, in blocks of 512 B and from 1 MiB on in segments of 2 MiB; default: exact",
+     member<&Device::allocator>},
     {"fragmentation", "number in [0, 1)", "share of what the model holds that is lost between blocks; default: 0",
-     Need::Optional, read_as<&Device::fragmentation, Below1>, write_as<&Device::fragmentation>},
+     member<&Device::fragmentation, Below1>},
     {"price_per_hour", "number",
      "of one device, in one currency throughout; for `plan --objective cost` and the cost of the whole training",
-     Need::Optional, read_by_rule<&Device::price_per_hour, kPriceRule>, write_as<&Device::price_per_hour>},
+     read_by_rule<&Device::price_per_hour, kPriceRule>, write_as<&Device::price_per_hour>},
     {"power", "power", "that the device draws at most while it computes (its TDP); for the energy of the training",
-     Need::Optional, read_by_rule<&Device::power, kPowerRule>, write_as<&Device::power>},
+     read_by_rule<&Device::power, kPowerRule>, write_as<&Device::power>},
     {"mtbf", "time", "mean time between failures of one device that stop the training, e.g. 50000 h; for the goodput",
-     Need::Optional, read_by_rule<&Device::mtbf, kMtbfRule>, write_as<&Device::mtbf>},
-    {"peak", "map of fp32 | tf32 | fp16 | bf16 to FLOP rate", "dense peak rates; needed by cost: roofline",
-     Need::Optional, read_peak, write_peak},
-    {"memory_bandwidth", "bandwidth", "of the device's own memory", Need::Optional,
-     read_as<&Device::memory_bandwidth, DeviceRate>, write_as<&Device::memory_bandwidth>},
+     read_by_rule<&Device::mtbf, kMtbfRule>, write_as<&Device::mtbf>},
+    {"peak", "map of fp32 | tf32 | fp16 | bf16 to FLOP rate", "dense peak rates; needed by cost: roofline", read_peak,
+     write_peak},
+    {"memory_bandwidth", "bandwidth", "of the device's own memory", member<&Device::memory_bandwidth, DeviceRate>},
     {"launch_overhead", "time", "per scheduled op (explicit and uniform times) or per layer (roofline); default: 0 ns",
-     Need::Optional, read_as<&Device::launch_overhead>, write_as<&Device::launch_overhead>},
+     member<&Device::launch_overhead>},
     {"host", "map",
      "what the host spends on issuing work, for layers built from operators (roofline): a layer takes no less time "
      "than "
      "its issuing; default: nothing",
-     Need::Optional,
      [](Reader& reader, const At& at, Device& device) { read_fields<HostTimes>(reader, at, kHost, device.host); },
      write_host},
     {"compute_efficiency", "number in (0, 1]", "share of the peak rate that a layer reaches (roofline); default: 1",
-     Need::Optional, read_as<&Device::compute_efficiency, Share>, write_as<&Device::compute_efficiency>},
-    {"memory_efficiency", "number in (0, 1]", "share of the memory bandwidth, likewise; default: 1", Need::Optional,
-     read_as<&Device::memory_efficiency, Share>, write_as<&Device::memory_efficiency>},
+     member<&Device::compute_efficiency, Share>},
+    {"memory_efficiency", "number in (0, 1]", "share of the memory bandwidth, likewise; default: 1",
+     member<&Device::memory_efficiency, Share>},
     {"efficiency", "map of operator kind to map",
      "by kind (matrix_product, convolution, grouped_convolution, attention, recurrent, memory), for layers built from "
      "operators; default: compute_efficiency, of memory memory_efficiency",
-     Need::Optional, read_efficiency, write_efficiency},
+     read_efficiency, write_efficiency},
     {"collectives", "map",
      "how NCCL's collectives run over the links of a node, by size; default: rings at the links' bandwidth and latency",
-     Need::Optional, read_collectives, write_collectives},
+     read_collectives, write_collectives},
     {"messages", "map",
-     "how long a message to another device takes, by size; default: at the links' bandwidth and latency",
-     Need::Optional, read_messages, write_messages},
-    {"multiprocessors", "whole number >= 1", "that run kernels; needed by efficiency tiles and kernels", Need::Optional,
+     "how long a message to another device takes, by size; default: at the links' bandwidth and latency", read_messages,
+     write_messages},
+    {"multiprocessors", "whole number >= 1", "that run kernels; needed by efficiency tiles and kernels",
      read_as<&Device::multiprocessors, AtLeast1>,
      [](YamlText& out, std::string_view key, const Device& device) {
        if (device.multiprocessors > 0) out.line(key, value_text(device.multiprocessors));
      }},
     {"virtual_devices", "whole number >= 1",
-     "measured: this device is one of so many equal groups of the GPU's SMs; default: 1", Need::Optional,
+     "measured: this device is one of so many equal groups of the GPU's SMs; default: 1",
      read_as<&Device::virtual_devices, AtLeast1>,
      [](YamlText& out, std::string_view key, const Device& device) {
        if (device.virtual_devices > 1) out.line(key, value_text(device.virtual_devices));
      }},
-    {"source", "text", "where the figures come from", Need::Optional, read_as<&Device::source>,
-     write_text<&Device::source>},
+    {"source", "text", "where the figures come from", read_as<&Device::source>, write_text<&Device::source>},
     {"measured", "map", "written by `calibrate --backend cuda`: times that take the place of the shares above",
-     Need::Optional, read_measured_device, write_measured_device},
+     read_measured_device, write_measured_device},
 };
 
 // ---- links, network -------------------------------------------------------------------------------------------------
 
 constexpr Field<NodeLinks> kLinks[] = {
     {"kind", "ideal | mesh | nvswitch | pcie", "how devices of a node are wired; ideal: transfers take no time",
-     Need::Required, read_as<&NodeLinks::kind>, write_as<&NodeLinks::kind>},
-    {"bandwidth", "bandwidth", "per direction; needed unless kind: ideal", Need::Optional,
-     read_as<&NodeLinks::bandwidth, LinkRate>,
+     member<&NodeLinks::kind>, Need::Required},
+    {"bandwidth", "bandwidth", "per direction; needed unless kind: ideal", read_as<&NodeLinks::bandwidth, LinkRate>,
      [](YamlText& out, std::string_view key, const NodeLinks& links) {
        if (links.bandwidth.value > 0) out.line(key, value_text(links.bandwidth));
      }},
-    {"latency", "time", "per transfer; default: 0 ns", Need::Optional, read_as<&NodeLinks::latency>,
-     write_as<&NodeLinks::latency>},
-    {"duplex", "full | half", "half: both directions share the bandwidth; default: full", Need::Optional,
-     read_as<&NodeLinks::duplex>, write_as<&NodeLinks::duplex>},
-    {"peer_access", "true | false", "false: copies go through host memory; default: true", Need::Optional,
-     read_as<&NodeLinks::peer_access>, write_as<&NodeLinks::peer_access>},
-    {"host_bandwidth", "bandwidth", "of host memory, shared by the copies of a node; default: no limit", Need::Optional,
-     read_as<&NodeLinks::host_bandwidth, LinkRate>, write_as<&NodeLinks::host_bandwidth>},
+    {"latency", "time", "per transfer; default: 0 ns", member<&NodeLinks::latency>},
+    {"duplex", "full | half", "half: both directions share the bandwidth; default: full", member<&NodeLinks::duplex>},
+    {"peer_access", "true | false", "false: copies go through host memory; default: true",
+     member<&NodeLinks::peer_access>},
+    {"host_bandwidth", "bandwidth", "of host memory, shared by the copies of a node; default: no limit",
+     member<&NodeLinks::host_bandwidth, LinkRate>},
     {"band", "number in [0, 0.95]", "how far off messages may be, in nine of ten cases; default: 0.3, assumed",
-     Need::Optional, read_as<&NodeLinks::band, Band>, write_as<&NodeLinks::band>},
+     member<&NodeLinks::band, Band>},
 };
 
 void read_links(Reader& reader, const At& at, Cluster& cluster) {
@@ -217,39 +207,36 @@ struct Contention {
 };
 
 constexpr Field<Network> kNetwork[] = {
-    {"kind", "ideal | tree", "tree: leaf switches under one spine; default: tree", Need::Optional, read_network_kind,
+    {"kind", "ideal | tree", "tree: leaf switches under one spine; default: tree", read_network_kind,
      [](YamlText& out, std::string_view key, const Network& network) {
        out.line(key, network.ideal ? "ideal" : "tree");
      }},
-    {"bandwidth", "bandwidth", "per NIC and direction; needed unless kind: ideal", Need::Optional,
+    {"bandwidth", "bandwidth", "per NIC and direction; needed unless kind: ideal",
      read_as<&Network::bandwidth, LinkRate>,
      [](YamlText& out, std::string_view key, const Network& network) {
        if (network.bandwidth.value > 0) out.line(key, value_text(network.bandwidth));
      }},
-    {"latency", "time", "per transfer; default: 0 ns", Need::Optional, read_as<&Network::latency>,
-     write_as<&Network::latency>},
+    {"latency", "time", "per transfer; default: 0 ns", member<&Network::latency>},
     {"share", "number in (0, 1]",
-     "of the bandwidth that collectives and messages reach, where the device states theirs; default: 1", Need::Optional,
+     "of the bandwidth that collectives and messages reach, where the device states theirs; default: 1",
      read_as<&Network::share, Share>,
      [](YamlText& out, std::string_view key, const Network& network) {
        if (network.share < 1) out.line(key, value_text(network.share));
      }},
     {"contention", "number in [0, 1]",
      "likewise: beside the traffic of others, what passes n nodes takes n^contention times as long; default: 0",
-     Need::Optional, read_as<&Network::contention, Contention>,
+     read_as<&Network::contention, Contention>,
      [](YamlText& out, std::string_view key, const Network& network) {
        if (network.contention > 0) out.line(key, value_text(network.contention));
      }},
-    {"per", "node | device", "who has a NIC of its own; default: node", Need::Optional, read_as<&Network::per>,
-     write_as<&Network::per>},
-    {"duplex", "full | half", "half: both directions share the bandwidth; default: full", Need::Optional,
-     read_as<&Network::duplex>, write_as<&Network::duplex>},
+    {"per", "node | device", "who has a NIC of its own; default: node", member<&Network::per>},
+    {"duplex", "full | half", "half: both directions share the bandwidth; default: full", member<&Network::duplex>},
     {"oversubscription", "number >= 1", "bandwidth into a leaf switch / bandwidth out of it; default: 1",
-     Need::Optional, read_as<&Network::oversubscription, Factor>, write_as<&Network::oversubscription>},
-    {"nodes_per_switch", "whole number >= 1", "nodes under one leaf switch; default: 1", Need::Optional,
-     read_as<&Network::nodes_per_switch, AtLeast1>, write_as<&Network::nodes_per_switch>},
+     member<&Network::oversubscription, Factor>},
+    {"nodes_per_switch", "whole number >= 1", "nodes under one leaf switch; default: 1",
+     member<&Network::nodes_per_switch, AtLeast1>},
     {"band", "number in [0, 0.95]", "how far off its rates may be, in nine of ten cases; default: 0.3, assumed",
-     Need::Optional, read_as<&Network::band, Band>, write_as<&Network::band>},
+     member<&Network::band, Band>},
 };
 
 void read_network(Reader& reader, const At& at, Cluster& cluster) {
@@ -263,16 +250,16 @@ void read_network(Reader& reader, const At& at, Cluster& cluster) {
 // ---- cluster --------------------------------------------------------------------------------------------------------
 
 constexpr Field<Cluster> kNode[] = {
-    {"devices", "whole number >= 1", "in each node", Need::Required, read_as<&Cluster::devices_per_node, AtLeast1>,
-     write_as<&Cluster::devices_per_node>},
+    {"devices", "whole number >= 1", "in each node", member<&Cluster::devices_per_node, AtLeast1>, Need::Required},
     {"device", "name, path or map", "what stands in every node: configs/devices/<name>.yaml, or its keys here",
-     Need::Required, [](Reader& reader, const At& at, Cluster& c) { read_device_section(reader, at, c.device); },
+     [](Reader& reader, const At& at, Cluster& c) { read_device_section(reader, at, c.device); },
      [](YamlText& out, std::string_view key, const Cluster& cluster) {
        out.open(key);
        write_device_section(out, cluster.device);
        out.close();
-     }},
-    {"links", "map", "between the devices of a node; default: {kind: ideal}", Need::Optional, read_links,
+     },
+     Need::Required},
+    {"links", "map", "between the devices of a node; default: {kind: ideal}", read_links,
      [](YamlText& out, std::string_view key, const Cluster& cluster) {
        out.open(key);
        write_fields<NodeLinks>(out, kLinks, cluster.links);
@@ -285,18 +272,19 @@ struct Speed {
 };
 
 constexpr Field<DeviceClass> kOtherNodes[] = {
-    {"nodes", "whole number >= 1", "of this class, behind those before it", Need::Required,
-     read_as<&DeviceClass::nodes, AtLeast1>, write_as<&DeviceClass::nodes>},
+    {"nodes", "whole number >= 1", "of this class, behind those before it", member<&DeviceClass::nodes, AtLeast1>,
+     Need::Required},
     {"device", "name, path or map", "what stands in each: configs/devices/<name>.yaml, or its keys here",
-     Need::Required, [](Reader& reader, const At& at, DeviceClass& c) { read_device_section(reader, at, c.device); },
+     [](Reader& reader, const At& at, DeviceClass& c) { read_device_section(reader, at, c.device); },
      [](YamlText& out, std::string_view key, const DeviceClass& device_class) {
        out.open(key);
        write_device_section(out, device_class.device);
        out.close();
-     }},
+     },
+     Need::Required},
     {"speed", "number > 0",
      "how many times faster than node.device it runs layers with stated times; needed where layers state times",
-     Need::Optional, read_as<&DeviceClass::speed, Speed>, write_as<&DeviceClass::speed>},
+     member<&DeviceClass::speed, Speed>},
 };
 
 void read_other_nodes(Reader& reader, const At& at, Cluster& cluster) {
@@ -316,9 +304,8 @@ void read_other_nodes(Reader& reader, const At& at, Cluster& cluster) {
 }
 
 constexpr Field<Cluster> kCluster[] = {
-    {"name", "text", "for reports; default: the name of its file", Need::Optional, read_as<&Cluster::name>,
-     write_as<&Cluster::name>},
-    {"nodes", "whole number >= 1", "as `node` says; default: 1", Need::Optional,
+    {"name", "text", "for reports; default: the name of its file", member<&Cluster::name>},
+    {"nodes", "whole number >= 1", "as `node` says; default: 1",
      [](Reader& reader, const At& at, Cluster& cluster) {
        if (at.yaml.is(Yaml::Type::Scalar) && at.yaml.scalar == "auto")
          return reader.error(at,
@@ -329,15 +316,16 @@ constexpr Field<Cluster> kCluster[] = {
      [](YamlText& out, std::string_view key, const Cluster& cluster) {
        out.line(key, value_text(cluster.nodes_of(0)));
      }},
-    {"node", "map", "what every node holds", Need::Required,
+    {"node", "map", "what every node holds",
      [](Reader& reader, const At& at, Cluster& cluster) { read_fields<Cluster>(reader, at, kNode, cluster); },
      [](YamlText& out, std::string_view key, const Cluster& cluster) {
        out.open(key);
        write_fields<Cluster>(out, kNode, cluster);
        out.close();
-     }},
+     },
+     Need::Required},
     {"other_nodes", "map of names to map",
-     "nodes with other devices, as many in each and wired alike: up to two classes more; default: none", Need::Optional,
+     "nodes with other devices, as many in each and wired alike: up to two classes more; default: none",
      read_other_nodes,
      [](YamlText& out, std::string_view key, const Cluster& cluster) {
        if (cluster.others.empty()) return;
@@ -349,17 +337,15 @@ constexpr Field<Cluster> kCluster[] = {
        }
        out.close();
      }},
-    {"network", "map", "between nodes; needed when nodes > 1", Need::Optional, read_network,
+    {"network", "map", "between nodes; needed when nodes > 1", read_network,
      [](YamlText& out, std::string_view key, const Cluster& cluster) {
        if (!cluster.network) return;
        out.open(key);
        write_fields<Network>(out, kNetwork, *cluster.network);
        out.close();
      }},
-    {"sharing", "max_min | fifo", "how transfers divide a link; default: max_min", Need::Optional,
-     read_as<&Cluster::sharing>, write_as<&Cluster::sharing>},
-    {"source", "text", "where the figures come from", Need::Optional, read_as<&Cluster::source>,
-     write_text<&Cluster::source>},
+    {"sharing", "max_min | fifo", "how transfers divide a link; default: max_min", member<&Cluster::sharing>},
+    {"source", "text", "where the figures come from", read_as<&Cluster::source>, write_text<&Cluster::source>},
 };
 
 // Links are kept one by one: this bounds what a typing error can ask for.

@@ -21,49 +21,40 @@ struct From0To1 {
   const char* operator()(double value) const { return value >= 0 && value <= 1 ? "" : "must be in [0, 1]"; }
 };
 
-template <auto Member, class T>
-void write_number(YamlText& out, std::string_view key, const T& value) {
-  out.line(key, fmt::format("{}", value.*Member));
-}
-
 constexpr Field<ProductCurve> kTiles[] = {
-    {"share", "number in (0, 1]", "of the peak: whole tiles of 256 x 128, a long sum, a cold device", Need::Required,
-     read_as<&ProductCurve::share, UpTo1>, write_number<&ProductCurve::share>},
-    {"fill", "number >= 0", "terms of the sum that filling and draining a tile costs", Need::Required,
-     read_as<&ProductCurve::fill, NotNegative>, write_number<&ProductCurve::fill>},
-    {"launch", "number >= 0", "us, of every call", Need::Required, read_as<&ProductCurve::launch, NotNegative>,
-     write_number<&ProductCurve::launch>},
-    {"operands", "number in (0, 1]", "share of the memory bandwidth at which the three matrices move", Need::Required,
-     read_as<&ProductCurve::operands, UpTo1>, write_number<&ProductCurve::operands>},
-    {"tile_128x128", "number in (0, 1]", "rate of such tiles over that of 256 x 128; default: 1", Need::Optional,
-     read_as<&ProductCurve::tile_128x128, UpTo1>, write_number<&ProductCurve::tile_128x128>},
-    {"tile_128x64", "number in (0, 1]", "likewise, of 64 x 128, too; default: 1", Need::Optional,
-     read_as<&ProductCurve::tile_128x64, UpTo1>, write_number<&ProductCurve::tile_128x64>},
-    {"tile_64x64", "number in (0, 1]", "likewise; default: 1", Need::Optional,
-     read_as<&ProductCurve::tile_64x64, UpTo1>, write_number<&ProductCurve::tile_64x64>},
-    {"split", "number >= 0", "us that dividing the sum among multiprocessors costs; default: 0", Need::Optional,
-     read_as<&ProductCurve::split, NotNegative>, write_number<&ProductCurve::split>},
+    {"share", "number in (0, 1]", "of the peak: whole tiles of 256 x 128, a long sum, a cold device",
+     member<&ProductCurve::share, UpTo1>, Need::Required},
+    {"fill", "number >= 0", "terms of the sum that filling and draining a tile costs",
+     member<&ProductCurve::fill, NotNegative>, Need::Required},
+    {"launch", "number >= 0", "us, of every call", member<&ProductCurve::launch, NotNegative>, Need::Required},
+    {"operands", "number in (0, 1]", "share of the memory bandwidth at which the three matrices move",
+     member<&ProductCurve::operands, UpTo1>, Need::Required},
+    {"tile_128x128", "number in (0, 1]", "rate of such tiles over that of 256 x 128; default: 1",
+     member<&ProductCurve::tile_128x128, UpTo1>},
+    {"tile_128x64", "number in (0, 1]", "likewise, of 64 x 128, too; default: 1",
+     member<&ProductCurve::tile_128x64, UpTo1>},
+    {"tile_64x64", "number in (0, 1]", "likewise; default: 1", member<&ProductCurve::tile_64x64, UpTo1>},
+    {"split", "number >= 0", "us that dividing the sum among multiprocessors costs; default: 0",
+     member<&ProductCurve::split, NotNegative>},
     {"waves", "number in [0, 1]",
      "1: the last wave of tiles takes as long as a full one; 0: tiles are balanced over all multiprocessors; default: "
      "1",
-     Need::Optional, read_as<&ProductCurve::waves, From0To1>, write_number<&ProductCurve::waves>},
+     member<&ProductCurve::waves, From0To1>},
     {"slowdown", "number >= 0", "large products take up to this share longer, as the clock falls; default: 0",
-     Need::Optional, read_as<&ProductCurve::slowdown, NotNegative>, write_number<&ProductCurve::slowdown>},
-    {"slowdown_half", "number > 0", "TFLOP of a product that shows half of it; default: 1", Need::Optional,
-     read_as<&ProductCurve::slowdown_half, Positive>, write_number<&ProductCurve::slowdown_half>},
-    {"sustained", "number > 0", "rate in a long training over that of a short measurement; default: 1", Need::Optional,
-     read_as<&ProductCurve::sustained, Positive>, write_number<&ProductCurve::sustained>},
+     member<&ProductCurve::slowdown, NotNegative>},
+    {"slowdown_half", "number > 0", "TFLOP of a product that shows half of it; default: 1",
+     member<&ProductCurve::slowdown_half, Positive>},
+    {"sustained", "number > 0", "rate in a long training over that of a short measurement; default: 1",
+     member<&ProductCurve::sustained, Positive>},
 };
 
 constexpr Field<AttentionCurve> kCurve[] = {
-    {"share", "number in (0, 1]", "of the peak", Need::Required, read_as<&AttentionCurve::share, UpTo1>,
-     write_number<&AttentionCurve::share>},
-    {"start", "number >= 0", "blocks of 128 keys that a block of 128 rows costs beside its own", Need::Required,
-     read_as<&AttentionCurve::start, NotNegative>, write_number<&AttentionCurve::start>},
-    {"tail", "number in [0, 1]", "share of the longest row that is left when all others are done", Need::Required,
-     read_as<&AttentionCurve::tail, From0To1>, write_number<&AttentionCurve::tail>},
-    {"launch", "number >= 0", "us, of every call", Need::Required, read_as<&AttentionCurve::launch, NotNegative>,
-     write_number<&AttentionCurve::launch>},
+    {"share", "number in (0, 1]", "of the peak", member<&AttentionCurve::share, UpTo1>, Need::Required},
+    {"start", "number >= 0", "blocks of 128 keys that a block of 128 rows costs beside its own",
+     member<&AttentionCurve::start, NotNegative>, Need::Required},
+    {"tail", "number in [0, 1]", "share of the longest row that is left when all others are done",
+     member<&AttentionCurve::tail, From0To1>, Need::Required},
+    {"launch", "number >= 0", "us, of every call", member<&AttentionCurve::launch, NotNegative>, Need::Required},
 };
 
 template <AttentionCurve AttentionKernel::*Member>
@@ -85,81 +76,74 @@ struct AtLeast1 {
 };
 
 constexpr Field<AttentionKernel> kKernel[] = {
-    {"kernel", "fa2 | fa3 | cudnn", "FlashAttention 2 or 3, or cuDNN's", Need::Required,
-     read_as<&AttentionKernel::kernel>, write_as<&AttentionKernel::kernel>},
-    {"head_size", "whole number >= 1", "another one takes the nearest of its kernel", Need::Required,
-     read_as<&AttentionKernel::head_size, AtLeast1>, write_as<&AttentionKernel::head_size>},
-    {"forward", "map", "see device.efficiency.<kind>.kernels[].forward", Need::Required,
-     read_curve<&AttentionKernel::forward>, write_curve<&AttentionKernel::forward>},
-    {"backward", "map", "likewise, with 2.5 times the work of the forward", Need::Required,
-     read_curve<&AttentionKernel::backward>, write_curve<&AttentionKernel::backward>},
-    {"band", "number in [0, 0.95]", "of both, as that of the kind, which is the default", Need::Optional,
-     read_as<&AttentionKernel::band, Band>, write_as<&AttentionKernel::band>},
-    {"provenance", "assumed | published | measured", "how they are known", Need::Required,
-     read_as<&AttentionKernel::provenance>, write_as<&AttentionKernel::provenance>},
-    {"source", "text", "where they come from", Need::Required, read_as<&AttentionKernel::source>,
-     write_text<&AttentionKernel::source>},
+    {"kernel", "fa2 | fa3 | cudnn", "FlashAttention 2 or 3, or cuDNN's", member<&AttentionKernel::kernel>,
+     Need::Required},
+    {"head_size", "whole number >= 1", "another one takes the nearest of its kernel",
+     member<&AttentionKernel::head_size, AtLeast1>, Need::Required},
+    {"forward", "map", "see device.efficiency.<kind>.kernels[].forward", read_curve<&AttentionKernel::forward>,
+     write_curve<&AttentionKernel::forward>, Need::Required},
+    {"backward", "map", "likewise, with 2.5 times the work of the forward", read_curve<&AttentionKernel::backward>,
+     write_curve<&AttentionKernel::backward>, Need::Required},
+    {"band", "number in [0, 0.95]", "of both, as that of the kind, which is the default",
+     member<&AttentionKernel::band, Band>},
+    {"provenance", "assumed | published | measured", "how they are known", member<&AttentionKernel::provenance>,
+     Need::Required},
+    {"source", "text", "where they come from", read_as<&AttentionKernel::source>, write_text<&AttentionKernel::source>,
+     Need::Required},
 };
 
 constexpr Field<SwitchCurve> kSwitch[] = {
-    {"members", "whole number >= 1", "of a group, at least", Need::Required, read_as<&SwitchCurve::members, AtLeast1>,
-     write_number<&SwitchCurve::members>},
-    {"start", "number >= 0", "us", Need::Required, read_as<&SwitchCurve::start, NotNegative>,
-     write_number<&SwitchCurve::start>},
-    {"hop", "number >= 0", "us, times the binary logarithm of the members", Need::Required,
-     read_as<&SwitchCurve::hop, NotNegative>, write_number<&SwitchCurve::hop>},
-    {"share", "number in (0, 1]", "of the links' bandwidth, which a ring's 2 (n-1)/n of the bytes pass", Need::Required,
-     read_as<&SwitchCurve::share, UpTo1>, write_number<&SwitchCurve::share>},
+    {"members", "whole number >= 1", "of a group, at least", member<&SwitchCurve::members, AtLeast1>, Need::Required},
+    {"start", "number >= 0", "us", member<&SwitchCurve::start, NotNegative>, Need::Required},
+    {"hop", "number >= 0", "us, times the binary logarithm of the members", member<&SwitchCurve::hop, NotNegative>,
+     Need::Required},
+    {"share", "number in (0, 1]", "of the links' bandwidth, which a ring's 2 (n-1)/n of the bytes pass",
+     member<&SwitchCurve::share, UpTo1>, Need::Required},
 };
 
 constexpr Field<MessageCurve> kMessages[] = {
     {"links", "ideal | mesh | nvswitch | pcie",
-     "over which they were measured; over others the links' bandwidth holds; default: nvswitch", Need::Optional,
+     "over which they were measured; over others the links' bandwidth holds; default: nvswitch",
      read_as<&MessageCurve::links>, write_unless<&MessageCurve::links, LinkKind::Nvswitch>},
-    {"start", "number >= 0", "us, of every message", Need::Required, read_as<&MessageCurve::start, NotNegative>,
-     write_number<&MessageCurve::start>},
-    {"small", "number in (0, 1]", "share of the links' bandwidth that small messages reach", Need::Required,
-     read_as<&MessageCurve::small, UpTo1>, write_number<&MessageCurve::small>},
+    {"start", "number >= 0", "us, of every message", member<&MessageCurve::start, NotNegative>, Need::Required},
+    {"small", "number in (0, 1]", "share of the links' bandwidth that small messages reach",
+     member<&MessageCurve::small, UpTo1>, Need::Required},
     {"middle", "number >= 0", "us that messages of medium size take beside the start, whatever their size",
-     Need::Required, read_as<&MessageCurve::middle, NotNegative>, write_number<&MessageCurve::middle>},
-    {"large", "number in (0, 1]", "share of the links' bandwidth that large messages reach", Need::Required,
-     read_as<&MessageCurve::large, UpTo1>, write_number<&MessageCurve::large>},
-    {"band", "number in [0, 0.95]", "how far off they may be; default: 0", Need::Optional,
-     read_as<&MessageCurve::band, Band>, write_number<&MessageCurve::band>},
-    {"provenance", "assumed | published | measured", "how they are known", Need::Required,
-     read_as<&MessageCurve::provenance>, write_as<&MessageCurve::provenance>},
-    {"source", "text", "where they come from", Need::Required, read_as<&MessageCurve::source>,
-     write_text<&MessageCurve::source>},
+     member<&MessageCurve::middle, NotNegative>, Need::Required},
+    {"large", "number in (0, 1]", "share of the links' bandwidth that large messages reach",
+     member<&MessageCurve::large, UpTo1>, Need::Required},
+    {"band", "number in [0, 0.95]", "how far off they may be; default: 0", member<&MessageCurve::band, Band>},
+    {"provenance", "assumed | published | measured", "how they are known", member<&MessageCurve::provenance>,
+     Need::Required},
+    {"source", "text", "where they come from", read_as<&MessageCurve::source>, write_text<&MessageCurve::source>,
+     Need::Required},
 };
 
 constexpr Field<CollectiveCurve> kCollectives[] = {
-    {"start", "number >= 0", "us, of small messages", Need::Required, read_as<&CollectiveCurve::start, NotNegative>,
-     write_number<&CollectiveCurve::start>},
-    {"hop", "number >= 0", "us, per step of a ring", Need::Required, read_as<&CollectiveCurve::hop, NotNegative>,
-     write_number<&CollectiveCurve::hop>},
-    {"small", "number in (0, 1]", "share of the links' bandwidth that small messages reach", Need::Required,
-     read_as<&CollectiveCurve::small, UpTo1>, write_number<&CollectiveCurve::small>},
-    {"middle", "number in (0, 1]", "likewise, messages of medium size", Need::Required,
-     read_as<&CollectiveCurve::middle, UpTo1>, write_number<&CollectiveCurve::middle>},
-    {"large_start", "number >= 0", "us, of large messages", Need::Required,
-     read_as<&CollectiveCurve::large_start, NotNegative>, write_number<&CollectiveCurve::large_start>},
-    {"large_hop", "number >= 0", "us, per step of a ring", Need::Required,
-     read_as<&CollectiveCurve::large_hop, NotNegative>, write_number<&CollectiveCurve::large_hop>},
-    {"large", "number in (0, 1]", "share of the bandwidth that large messages reach in a large group", Need::Required,
-     read_as<&CollectiveCurve::large, UpTo1>, write_number<&CollectiveCurve::large>},
-    {"lost_gather", "number in [0, 1]", "of it, over the members: gathers and scatters of small groups", Need::Required,
-     read_as<&CollectiveCurve::lost_gather, From0To1>, write_number<&CollectiveCurve::lost_gather>},
-    {"lost_reduce", "number in [0, 1]", "likewise, all-reduces", Need::Required,
-     read_as<&CollectiveCurve::lost_reduce, From0To1>, write_number<&CollectiveCurve::lost_reduce>},
-    {"ll128", "number > 0", "GB/s of NCCL's protocol LL128 through one NIC; default: 20", Need::Optional,
-     read_as<&CollectiveCurve::ll128, Positive>, write_number<&CollectiveCurve::ll128>},
+    {"start", "number >= 0", "us, of small messages", member<&CollectiveCurve::start, NotNegative>, Need::Required},
+    {"hop", "number >= 0", "us, per step of a ring", member<&CollectiveCurve::hop, NotNegative>, Need::Required},
+    {"small", "number in (0, 1]", "share of the links' bandwidth that small messages reach",
+     member<&CollectiveCurve::small, UpTo1>, Need::Required},
+    {"middle", "number in (0, 1]", "likewise, messages of medium size", member<&CollectiveCurve::middle, UpTo1>,
+     Need::Required},
+    {"large_start", "number >= 0", "us, of large messages", member<&CollectiveCurve::large_start, NotNegative>,
+     Need::Required},
+    {"large_hop", "number >= 0", "us, per step of a ring", member<&CollectiveCurve::large_hop, NotNegative>,
+     Need::Required},
+    {"large", "number in (0, 1]", "share of the bandwidth that large messages reach in a large group",
+     member<&CollectiveCurve::large, UpTo1>, Need::Required},
+    {"lost_gather", "number in [0, 1]", "of it, over the members: gathers and scatters of small groups",
+     member<&CollectiveCurve::lost_gather, From0To1>, Need::Required},
+    {"lost_reduce", "number in [0, 1]", "likewise, all-reduces", member<&CollectiveCurve::lost_reduce, From0To1>,
+     Need::Required},
+    {"ll128", "number > 0", "GB/s of NCCL's protocol LL128 through one NIC; default: 20",
+     member<&CollectiveCurve::ll128, Positive>},
     {"in_switch", "list of maps",
-     "all-reduces that a switch computes; see device.collectives.in_switch[]; default: none", Need::Optional,
+     "all-reduces that a switch computes; see device.collectives.in_switch[]; default: none",
      [](Reader& reader, const At& at, CollectiveCurve& curve) {
        if (!is_list(reader, at, "a list of maps")) return;
        for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
-         read_fields<SwitchCurve>(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), kSwitch,
-                                  curve.in_switch.emplace_back());
+         read_fields<SwitchCurve>(reader, at.entry(i), kSwitch, curve.in_switch.emplace_back());
      },
      [](YamlText& out, std::string_view key, const CollectiveCurve& curve) {
        std::string text;
@@ -168,12 +152,12 @@ constexpr Field<CollectiveCurve> kCollectives[] = {
                              each.start, each.hop, each.share);
        if (!text.empty()) out.line(key, "[" + text + "]");
      }},
-    {"band", "number in [0, 0.95]", "how far off they may be, in nine of ten cases; default: 0", Need::Optional,
-     read_as<&CollectiveCurve::band, Band>, write_number<&CollectiveCurve::band>},
-    {"provenance", "assumed | published | measured", "how they are known", Need::Required,
-     read_as<&CollectiveCurve::provenance>, write_as<&CollectiveCurve::provenance>},
-    {"source", "text", "where they come from", Need::Required, read_as<&CollectiveCurve::source>,
-     write_text<&CollectiveCurve::source>},
+    {"band", "number in [0, 0.95]", "how far off they may be, in nine of ten cases; default: 0",
+     member<&CollectiveCurve::band, Band>},
+    {"provenance", "assumed | published | measured", "how they are known", member<&CollectiveCurve::provenance>,
+     Need::Required},
+    {"source", "text", "where they come from", read_as<&CollectiveCurve::source>, write_text<&CollectiveCurve::source>,
+     Need::Required},
 };
 
 }  // namespace
@@ -200,8 +184,7 @@ void write_messages(YamlText& out, std::string_view key, const Device& device) {
 void write_collectives(YamlText& out, std::string_view key, const Device& device) {
   if (!device.collectives) return;
   out.open(key);
-  for (const Field<CollectiveCurve>& field : kCollectives)
-    field.write(out, field.key, *device.collectives);
+  write_fields<CollectiveCurve>(out, kCollectives, *device.collectives);
   out.close();
 }
 
@@ -213,15 +196,14 @@ static void read_tiles(Reader& reader, const At& at, Efficiency& efficiency) {
 static void write_tiles(YamlText& out, std::string_view key, const Efficiency& efficiency) {
   if (!efficiency.tiles) return;
   out.open(key);
-  for (const Field<ProductCurve>& field : kTiles)
-    field.write(out, field.key, *efficiency.tiles);
+  write_fields<ProductCurve>(out, kTiles, *efficiency.tiles);
   out.close();
 }
 
 static void read_kernels(Reader& reader, const At& at, Efficiency& efficiency) {
   if (!is_list(reader, at, "a list of maps")) return;
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
-    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    const At here = at.entry(i);
     AttentionKernel kernel;
     kernel.place = here.yaml.place;
     read_fields<AttentionKernel>(reader, here, kKernel, kernel);
@@ -261,7 +243,7 @@ void read_curve(Reader& reader, const At& at, EfficiencyKeys& efficiency) {
   if (!is_list(reader, at, "a list of [work, share] pairs")) return;
   auto& curve = efficiency.value.curve;
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
-    const At point = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    const At point = at.entry(i);
     std::vector<double> pair;
     if (!read_value(reader, point, pair)) continue;
     if (pair.size() != 2 || !(pair[0] > 0) || *Share{}(pair[1]))
@@ -275,11 +257,11 @@ void read_curve(Reader& reader, const At& at, EfficiencyKeys& efficiency) {
 
 constexpr Field<EfficiencyKeys> kEfficiency[] = {
     {"share", "number in (0, 1]", "of the peak rate that every operator of this kind reaches; this or curve",
-     Need::Optional, read_as<&EfficiencyKeys::share, Share>, write_as<&EfficiencyKeys::share>},
+     member<&EfficiencyKeys::share, Share>},
     {"curve", "list of [work, share]",
      "by FLOPs per operator and pass on one device (memory: bytes), growing; between two points over the logarithm of "
      "the work, outside as the nearest",
-     Need::Optional, read_curve,
+     read_curve,
      [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
        std::string text;
        for (const auto& [work, share] : efficiency.value.curve)
@@ -288,9 +270,7 @@ constexpr Field<EfficiencyKeys> kEfficiency[] = {
      }},
     {"half_work", "number >= 0",
      "work per call at which half of share or curve is reached, share * w / (w + half_work): what a call loses while "
-     "it "
-     "fills and drains the device; default: 0",
-     Need::Optional,
+     "it fills and drains the device; default: 0",
      [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
        if (!read_value(reader, at, efficiency.value.half_work)) return;
        if (!(efficiency.value.half_work >= 0)) reader.error(at, "must be at least 0");
@@ -301,7 +281,6 @@ constexpr Field<EfficiencyKeys> kEfficiency[] = {
     {"tiles", "map",
      "matrix_product, instead of share: fp16 and bf16 products by shape; convolution, and a share for other "
      "precisions: those of one group in fp32; see device.efficiency.<kind>.tiles",
-     Need::Optional,
      [](Reader& reader, const At& at, EfficiencyKeys& efficiency) { read_tiles(reader, at, efficiency.value); },
      [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
        write_tiles(out, key, efficiency.value);
@@ -309,19 +288,17 @@ constexpr Field<EfficiencyKeys> kEfficiency[] = {
     {"kernels", "list of maps",
      "attention: fp16 and bf16 kernels by head size; see device.efficiency.<kind>.kernels[]; the first is used unless "
      "training.attention_kernel says another",
-     Need::Optional,
      [](Reader& reader, const At& at, EfficiencyKeys& efficiency) { read_kernels(reader, at, efficiency.value); },
      [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
        write_kernels(out, key, efficiency.value);
      }},
-    {"fixed", "time", "of every call beside its work; default: 0 ns", Need::Optional,
+    {"fixed", "time", "of every call beside its work; default: 0 ns",
      [](Reader& reader, const At& at, EfficiencyKeys& efficiency) { read_value(reader, at, efficiency.value.fixed); },
      [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
        if (efficiency.value.fixed.value > 0) out.line(key, value_text(efficiency.value.fixed));
      }},
     {"band", "number in [0, 0.95]",
      "in nine of ten cases the true share lies within share * (1 - band) and share * (1 + band); default: 0",
-     Need::Optional,
      [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
        if (!read_value(reader, at, efficiency.value.band)) return;
        if (const char* broken = Band{}(efficiency.value.band); *broken) reader.error(at, broken);
@@ -329,18 +306,20 @@ constexpr Field<EfficiencyKeys> kEfficiency[] = {
      [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
        out.line(key, value_text(efficiency.value.band));
      }},
-    {"provenance", "assumed | published | measured", "how the share is known", Need::Required,
+    {"provenance", "assumed | published | measured", "how the share is known",
      [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
        read_value(reader, at, efficiency.value.provenance);
      },
      [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
        out.line(key, value_text(efficiency.value.provenance));
-     }},
-    {"source", "text", "where the share comes from", Need::Required,
+     },
+     Need::Required},
+    {"source", "text", "where the share comes from",
      [](Reader& reader, const At& at, EfficiencyKeys& efficiency) { read_value(reader, at, efficiency.value.source); },
      [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
        out.line(key, value_text(efficiency.value.source));
-     }},
+     },
+     Need::Required},
 };
 
 }  // namespace

@@ -25,16 +25,17 @@ struct TableText {
 void axis_not_written(YamlText&, std::string_view, const AxisText&) {}
 
 constexpr Field<AxisText> kAxis[] = {
-    {"name", "text", "what varies, and from where to where", Need::Required,
-     [](Reader& reader, const At& at, AxisText& axis) { read_value(reader, at, axis.name); }, axis_not_written},
+    {"name", "text", "what varies, and from where to where",
+     [](Reader& reader, const At& at, AxisText& axis) { read_value(reader, at, axis.name); }, axis_not_written,
+     Need::Required},
     {"values", "list of maps of keys and values",
-     "a value each, in addition to the nominal one: what a row sets in addition", Need::Required,
+     "a value each, in addition to the nominal one: what a row sets in addition",
      [](Reader& reader, const At& at, AxisText& axis) {
        if (!is_list(reader, at, "a list of maps, e.g. [{cluster.network.bandwidth: 5 Gb/s}]")) return;
        for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
-         read_changes(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), axis.values.emplace_back());
+         read_changes(reader, at.entry(i), axis.values.emplace_back());
      },
-     axis_not_written},
+     axis_not_written, Need::Required},
 };
 
 void read_box(Reader& reader, const At& at, TableText& text) {
@@ -42,7 +43,7 @@ void read_box(Reader& reader, const At& at, TableText& text) {
   std::size_t points = 1;
   for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i) {
     AxisText& axis = text.box.emplace_back();
-    read_fields<AxisText>(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), kAxis, axis);
+    read_fields<AxisText>(reader, at.entry(i), kAxis, axis);
     text.table.box.push_back(axis.name);
     points = points > kMostVariedPoints ? points : points * (axis.values.size() + 1);
   }
@@ -84,7 +85,7 @@ void read_rows(Reader& reader, const At& at, TableText& text) {
   if (!is_list(reader, at, "a list of rows")) return;
   if (at.yaml.list.empty()) return reader.errors.add(at.yaml.place, path(at), "no rows; a table needs at least one");
   for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i) {
-    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    const At here = at.entry(i);
     RowText row = text.defaults;
     row.row.place = here.yaml.place;
     const std::size_t errors_before = reader.errors.count();
@@ -97,30 +98,27 @@ void read_rows(Reader& reader, const At& at, TableText& text) {
 void table_not_written(YamlText&, std::string_view, const TableText&) {}
 
 constexpr Field<TableText> kTable[] = {
-    {"table", "text", "its title; tables of one title in several files are one", Need::Required,
-     [](Reader& reader, const At& at, TableText& text) { read_value(reader, at, text.table.title); },
-     table_not_written},
-    {"source", "text", "where it is published", Need::Required,
+    {"table", "text", "its title; tables of one title in several files are one",
+     [](Reader& reader, const At& at, TableText& text) { read_value(reader, at, text.table.title); }, table_not_written,
+     Need::Required},
+    {"source", "text", "where it is published",
      [](Reader& reader, const At& at, TableText& text) { read_value(reader, at, text.table.source); },
-     table_not_written},
-    {"note", "text", "what a reader must know: normalisation, assumptions, fitted constants", Need::Optional,
+     table_not_written, Need::Required},
+    {"note", "text", "what a reader must know: normalisation, assumptions, fitted constants",
      [](Reader& reader, const At& at, TableText& text) { read_value(reader, at, text.table.note); }, table_not_written},
-    {"set", "map of keys and values", "of all its rows", Need::Optional, read_default<read_row_set>, table_not_written},
-    {"quantity", "as in a row", "of rows that give none", Need::Optional, read_default<read_row_quantity>,
-     table_not_written},
-    {"where", "as in a row", "likewise", Need::Optional, read_default<read_row_where>, table_not_written},
-    {"unit", "as in a row", "likewise", Need::Optional, read_default<read_row_unit>, table_not_written},
-    {"tolerance", "as in a row", "likewise", Need::Optional, read_default<read_tolerance>, table_not_written},
-    {"reason", "text", "likewise", Need::Optional, read_default<read_row_text<&Expectation::reason>>,
-     table_not_written},
-    {"status", "as in a row", "likewise", Need::Optional, read_default<read_row_text<&Expectation::status>>,
-     table_not_written},
-    {"baseline", "as in a row", "likewise", Need::Optional, read_default<read_baseline>, table_not_written},
+    {"set", "map of keys and values", "of all its rows", read_default<read_row_set>, table_not_written},
+    {"quantity", "as in a row", "of rows that give none", read_default<read_row_quantity>, table_not_written},
+    {"where", "as in a row", "likewise", read_default<read_row_where>, table_not_written},
+    {"unit", "as in a row", "likewise", read_default<read_row_unit>, table_not_written},
+    {"tolerance", "as in a row", "likewise", read_default<read_tolerance>, table_not_written},
+    {"reason", "text", "likewise", read_default<read_row_text<&Expectation::reason>>, table_not_written},
+    {"status", "as in a row", "likewise", read_default<read_row_text<&Expectation::status>>, table_not_written},
+    {"baseline", "as in a row", "likewise", read_default<read_baseline>, table_not_written},
     {"box", "list of axes",
      "over which every prediction gets an interval: its corners, an axis of one value being between the nominal and "
      "it; see expect.box",
-     Need::Optional, read_box, table_not_written},
-    {"rows", "list of rows", "see expect.rows", Need::Required, read_rows, table_not_written},
+     read_box, table_not_written},
+    {"rows", "list of rows", "see expect.rows", read_rows, table_not_written, Need::Required},
 };
 
 // Names and ratios: every ratio_to is a row, and no row is neither published nor needed.
@@ -190,7 +188,7 @@ void read_expect_section(Reader& reader, const At& at, ExpectAndVary& more) {
   if (at.yaml.is(Yaml::Type::List)) {
     if (at.yaml.list.empty()) reader.error(at, "is empty; write a table, or remove the key");
     for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i)
-      read_table(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), more);
+      read_table(reader, at.entry(i), more);
   } else {
     read_table(reader, at, more);
   }

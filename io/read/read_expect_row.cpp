@@ -218,12 +218,12 @@ void read_published(Reader& reader, const At& at, RowText& text) {
 void not_written(YamlText&, std::string_view, const RowText&) {}
 
 constexpr Field<RowText> kRow[] = {
-    {"name", "text", "of the cell, unique in its table", Need::Required, read_row_text<&Expectation::name>,
-     not_written},
+    {"name", "text", "of the cell, unique in its table", read_row_text<&Expectation::name>, not_written,
+     Need::Required},
     {"set", "map of keys and values, e.g. {plan.stages: 8}",
-     "what makes its variant of the scenario, after the table's `set`", Need::Optional, read_row_set, not_written},
+     "what makes its variant of the scenario, after the table's `set`", read_row_set, not_written},
     {"largest", "key of a whole number, e.g. training.micro_batch_size",
-     "the variant takes the largest value of it that fits, as `capacity` finds it", Need::Optional,
+     "the variant takes the largest value of it that fits, as `capacity` finds it",
      [](Reader& reader, const At& at, RowText& text) {
        std::vector<std::string> keys;
        if (read_value(reader, at, text.row.largest)) read_keys(reader, at.yaml.place, path(at), text.row.largest, keys);
@@ -236,40 +236,37 @@ constexpr Field<RowText> kRow[] = {
      "the figure; parts of memory: the categories of the report, or total, activations, training_state (weights, "
      "gradients and optimizer), held (that and what the framework keeps between steps), allocated (all but the "
      "reserve), reserved (with the allocator's rounding)",
-     Need::Optional, read_row_quantity, not_written},
+     read_row_quantity, not_written},
     {"where", "fullest | all | last | number of a stage",
      "of which stage a figure of stages is; memory all: the sum over all devices; default: fullest (parameters: all)",
-     Need::Optional, read_row_where, not_written},
-    {"ratio_to", "name of a row", "the figure is divided by that row's", Need::Optional,
+     read_row_where, not_written},
+    {"ratio_to", "name of a row", "the figure is divided by that row's",
      [](Reader& reader, const At& at, RowText& text) {
        text.ratio_at = at.yaml.place;
        read_value(reader, at, text.row.ratio_to);
      },
      not_written},
     {"published", "number, or true | false", "in `unit`; a row without it only serves the ratios of others",
-     Need::Optional, read_published, not_written},
-    {"unit", "of the figure: GiB, ms, M, %, ...", "default: s, B, or none", Need::Optional, read_row_unit, not_written},
-    {"tolerance", "share (3 %) or amount in the unit (0.05)", "how near the prediction must come", Need::Optional,
-     read_tolerance, not_written},
-    {"reason", "text", "why this tolerance, or this status; needed unless tolerance: 0", Need::Optional,
-     read_row_text<&Expectation::reason>, not_written},
-    {"source", "text", "where the figure stands, when not where the table's does", Need::Optional,
-     read_row_text<&Expectation::source>, not_written},
-    {"status", "compared | fitted | known_miss | above_bound | analytic | inputs_assumed | not_simulated",
-     "all but compared leave the averages and do not decide the exit status; default: compared", Need::Optional,
-     read_row_text<&Expectation::status>, not_written},
-    {"baseline", kBaselines, "the trivial prediction to beat; default: none", Need::Optional, read_baseline,
+     read_published, not_written},
+    {"unit", "of the figure: GiB, ms, M, %, ...", "default: s, B, or none", read_row_unit, not_written},
+    {"tolerance", "share (3 %) or amount in the unit (0.05)", "how near the prediction must come", read_tolerance,
      not_written},
+    {"reason", "text", "why this tolerance, or this status; needed unless tolerance: 0",
+     read_row_text<&Expectation::reason>, not_written},
+    {"source", "text", "where the figure stands, when not where the table's does", read_row_text<&Expectation::source>,
+     not_written},
+    {"status", "compared | fitted | known_miss | above_bound | analytic | inputs_assumed | not_simulated",
+     "all but compared leave the averages and do not decide the exit status; default: compared",
+     read_row_text<&Expectation::status>, not_written},
+    {"baseline", kBaselines, "the trivial prediction to beat; default: none", read_baseline, not_written},
     {"search", "map of keys and values",
      "what makes, after `set`, the scenario in which the planner looks for stages and replicas of its own, next to the "
      "published plan of a ratio of samples_per_s; ratio_to must be data parallelism",
-     Need::Optional,
      [](Reader& reader, const At& at, RowText& text) { read_changes(reader, at, text.search.emplace()); }, not_written},
     {"time_to_accuracy", "number",
      "published next to a speed-up: the ratio of the times to an accuracy; its quotient by `published`, the epochs, is "
-     "an "
-     "input",
-     Need::Optional, read_row_text<&Expectation::time_to_accuracy>, not_written},
+     "an input",
+     read_row_text<&Expectation::time_to_accuracy>, not_written},
 };
 
 }  // namespace
@@ -313,8 +310,8 @@ void check_row(Reader& reader, const At& at, RowText& text) {
   if (dimension == Dimension::Truth) row.tolerance = Tolerance{};
   if (!row.tolerance && predicted)
     refuse(row.place,
-           ".tolerance is missing; write a share (3 %) or an amount in the cell's unit (0.05), here or for the "
-           "whole table");
+           ".tolerance is missing; write a share (3 %) or an amount in the cell's unit (0.05), here or for the whole "
+           "table");
   const bool exact = row.tolerance && row.tolerance->value == 0;
   if (row.reason.empty() && (!exact || row.status != CellStatus::Compared))
     refuse(row.place, ".reason is missing; say why this tolerance, or this status");
@@ -328,12 +325,11 @@ void check_row(Reader& reader, const At& at, RowText& text) {
     refuse(row.place, ".baseline: bubble_bound is a ratio of throughputs; it needs ratio_to, and samples_per_s");
   if (row.baseline.kind == Baseline::Kind::BubbleFormula && !bubble)
     refuse(row.place,
-           ".baseline: bubble_formula gives a bubble; the quantity must be bubble_fraction or "
-           "bubble_fraction_span");
+           ".baseline: bubble_formula gives a bubble; the quantity must be bubble_fraction or bubble_fraction_span");
   if (row.baseline.kind == Baseline::Kind::BubbleRate && (!pace || !row.ratio_to.empty()))
     refuse(row.place,
-           ".baseline: bubble_rate gives a time or a throughput; the quantity must be step_time_s, "
-           "samples_per_s or samples_per_s_per_device");
+           ".baseline: bubble_rate gives a time or a throughput; the quantity must be step_time_s, samples_per_s or "
+           "samples_per_s_per_device");
 }
 
 }  // namespace pipewright

@@ -23,21 +23,18 @@ struct HfText {
 
 constexpr Field<HfText> kHf[] = {
     {"hf", "path of a config.json, or name", "a transformer as Hugging Face configures it; a name of configs/models/hf",
-     Need::Required, read_as<&HfText::file>, write_as<&HfText::file>},
+     member<&HfText::file>, Need::Required},
     {"sequence_length", "whole number >= 1", "tokens of a sample; default: the longest that the file states",
-     Need::Optional,
      [](Reader& reader, const At& at, HfText& text) {
        read_as<&HfOptions::sequence_length, AtLeast1>(reader, at, text.options);
      },
      [](YamlText&, std::string_view, const HfText&) {}},
     {"target_length", "whole number >= 1", "tokens of a decoder behind an encoder; default: sequence_length",
-     Need::Optional,
      [](Reader& reader, const At& at, HfText& text) {
        read_as<&HfOptions::target_length, AtLeast1>(reader, at, text.options);
      },
      [](YamlText&, std::string_view, const HfText&) {}},
     {"attention", "flash | materialised", "one kernel that keeps no scores, or separate products; default: flash",
-     Need::Optional,
      [](Reader& reader, const At& at, HfText& text) {
        std::string word;
        if (!read_value(reader, at, word)) return;
@@ -48,15 +45,14 @@ constexpr Field<HfText> kHf[] = {
      },
      [](YamlText&, std::string_view, const HfText&) {}},
     {"next_token_modules", "whole number >= 1",
-     "how many of the configuration's are built (DeepSeek-V3); default: none", Need::Optional,
+     "how many of the configuration's are built (DeepSeek-V3); default: none",
      [](Reader& reader, const At& at, HfText& text) {
        read_as<&HfOptions::next_token_modules, AtLeast1>(reader, at, text.options);
      },
      [](YamlText&, std::string_view, const HfText&) {}},
-    {"name", "text", "for reports; default: the name of the file, or of its folder", Need::Optional,
-     read_as<&HfText::name>, write_as<&HfText::name>},
-    {"trained_as", "map", "in place of what the file states: see model.trained_as", Need::Optional,
-     [](Reader&, const At&, HfText&) {}, [](YamlText&, std::string_view, const HfText&) {}},
+    {"name", "text", "for reports; default: the name of the file, or of its folder", member<&HfText::name>},
+    {"trained_as", "map", "in place of what the file states: see model.trained_as", [](Reader&, const At&, HfText&) {},
+     [](YamlText&, std::string_view, const HfText&) {}},
 };
 
 // A name of the config folders, or a path.

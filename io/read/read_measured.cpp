@@ -21,14 +21,14 @@ void read_list(Reader& reader, const At& at, std::span<const Field<T>> fields, s
   if (!is_list(reader, at, "a list of maps")) return;
   if (at.yaml.list.empty()) reader.error(at, "is empty; write at least one entry, or remove the key");
   for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i)
-    read_fields<T>(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), fields, items.emplace_back());
+    read_fields<T>(reader, at.entry(i), fields, items.emplace_back());
 }
 
 constexpr Field<RunFile> kFile[] = {
-    {"name", "text", "of the group that its runs form", Need::Required, read_as<&RunFile::name>, write_nothing},
-    {"file", "file name", "in the folder of the data; comma-separated, with a header", Need::Required,
-     read_as<&RunFile::file>, write_nothing},
-    {"fit", "true | false", "whether constants are fitted on lines of it (fit_every); default: true", Need::Optional,
+    {"name", "text", "of the group that its runs form", read_as<&RunFile::name>, write_nothing, Need::Required},
+    {"file", "file name", "in the folder of the data; comma-separated, with a header", read_as<&RunFile::file>,
+     write_nothing, Need::Required},
+    {"fit", "true | false", "whether constants are fitted on lines of it (fit_every); default: true",
      read_as<&RunFile::fit>, write_nothing},
 };
 
@@ -37,19 +37,18 @@ struct AboveOne {
 };
 
 constexpr Field<FittedConstant> kConstant[] = {
-    {"key", "key of a number or quantity", "the constant", Need::Required, read_as<&FittedConstant::key>,
-     write_nothing},
-    {"unit", "text", "of expected and most; default: none", Need::Optional, read_as<&FittedConstant::unit>,
-     write_nothing},
-    {"expected", "number > 0", "what is known of it without the runs", Need::Required,
-     read_as<&FittedConstant::expected, Positive>, write_nothing},
-    {"factor", "number > 1", "how well: one standard deviation is this factor either way", Need::Required,
-     read_as<&FittedConstant::factor, AboveOne>, write_nothing},
-    {"most", "number > 0", "no value above it makes sense (a share: 1); default: no limit", Need::Optional,
+    {"key", "key of a number or quantity", "the constant", read_as<&FittedConstant::key>, write_nothing,
+     Need::Required},
+    {"unit", "text", "of expected and most; default: none", read_as<&FittedConstant::unit>, write_nothing},
+    {"expected", "number > 0", "what is known of it without the runs", read_as<&FittedConstant::expected, Positive>,
+     write_nothing, Need::Required},
+    {"factor", "number > 1", "how well: one standard deviation is this factor either way",
+     read_as<&FittedConstant::factor, AboveOne>, write_nothing, Need::Required},
+    {"most", "number > 0", "no value above it makes sense (a share: 1); default: no limit",
      read_as<&FittedConstant::most, Positive>, write_nothing},
-    {"source", "text", "where the expectation comes from", Need::Required, read_as<&FittedConstant::source>,
-     write_nothing},
-    {"meaning", "text", "what it is physically", Need::Required, read_as<&FittedConstant::meaning>, write_nothing},
+    {"source", "text", "where the expectation comes from", read_as<&FittedConstant::source>, write_nothing,
+     Need::Required},
+    {"meaning", "text", "what it is physically", read_as<&FittedConstant::meaning>, write_nothing, Need::Required},
 };
 
 // ">1", "<=8", "!x", "*", "": what a cell must say.
@@ -88,24 +87,23 @@ void read_test(Reader& reader, const At& at, RowTest& test) {
 void read_heads(Reader& reader, const At& at, std::vector<std::string>& heads) {
   if (!is_list(reader, at, "a list of column heads")) return;
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
-    read_value(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), heads.emplace_back());
+    read_value(reader, at.entry(i), heads.emplace_back());
 }
 
 constexpr Field<RunColumn> kColumn[] = {
-    {"column", "column head", "the cell is the value", Need::Optional,
+    {"column", "column head", "the cell is the value",
      [](Reader& reader, const At& at, RunColumn& column) { read_value(reader, at, column.heads.emplace_back()); },
      write_nothing},
-    {"product", "list of column heads", "instead of column: the product of whole numbers is the value", Need::Optional,
+    {"product", "list of column heads", "instead of column: the product of whole numbers is the value",
      [](Reader& reader, const At& at, RunColumn& column) { read_heads(reader, at, column.heads); }, write_nothing},
     {"values", "map of texts", "what each text of the column is in the scenario; rows with another text are missing",
-     Need::Optional,
      [](Reader& reader, const At& at, RunColumn& column) {
        if (!is_map(reader, at, "a map, e.g. {1F1B: 1f1b}")) return;
        for (const auto& [key, value] : at.yaml.map)
          read_value(reader, at.child(key.text, value), column.values[key.text]);
      },
      write_nothing},
-    {"unit", "text", "follows the cell: GB/s; default: none", Need::Optional, read_as<&RunColumn::unit>, write_nothing},
+    {"unit", "text", "follows the cell: GB/s; default: none", read_as<&RunColumn::unit>, write_nothing},
 };
 
 void read_columns(Reader& reader, const At& at, MeasuredTable& table) {
@@ -124,16 +122,17 @@ void read_columns(Reader& reader, const At& at, MeasuredTable& table) {
 }
 
 constexpr Field<RowSetting> kSetting[] = {
-    {"when", "map of column heads and tests", "rows that pass; see measured", Need::Required,
-     [](Reader& reader, const At& at, RowSetting& setting) { read_test(reader, at, setting.when); }, write_nothing},
-    {"set", "map of keys and values", "what they set, after the columns", Need::Required,
+    {"when", "map of column heads and tests", "rows that pass; see measured",
+     [](Reader& reader, const At& at, RowSetting& setting) { read_test(reader, at, setting.when); }, write_nothing,
+     Need::Required},
+    {"set", "map of keys and values", "what they set, after the columns",
      [](Reader& reader, const At& at, RowSetting& setting) {
        std::vector<Assignment> changes;
        read_changes(reader, at, changes);
        for (const Assignment& change : changes)
          setting.set.emplace_back(fmt::format("{}", fmt::join(change.keys, ".")), flow_text(change.value));
      },
-     write_nothing},
+     write_nothing, Need::Required},
 };
 
 void read_when(Reader& reader, const At& at, RowNote& note) {
@@ -141,17 +140,17 @@ void read_when(Reader& reader, const At& at, RowNote& note) {
 }
 
 constexpr Field<RowNote> kLeftOut[] = {
-    {"when", "map of column heads and tests", "rows that pass; see measured", Need::Required, read_when, write_nothing},
-    {"why", "text", "the reason", Need::Required, read_as<&RowNote::text>, write_nothing},
+    {"when", "map of column heads and tests", "rows that pass; see measured", read_when, write_nothing, Need::Required},
+    {"why", "text", "the reason", read_as<&RowNote::text>, write_nothing, Need::Required},
 };
 constexpr Field<RowNote> kMissing[] = {
-    {"when", "map of column heads and tests", "rows that pass; see measured", Need::Required, read_when, write_nothing},
-    {"needs", "text", "the key that a scenario would need", Need::Required, read_as<&RowNote::text>, write_nothing},
+    {"when", "map of column heads and tests", "rows that pass; see measured", read_when, write_nothing, Need::Required},
+    {"needs", "text", "the key that a scenario would need", read_as<&RowNote::text>, write_nothing, Need::Required},
 };
 constexpr Field<RowNote> kSubset[] = {
-    {"name", "text", "of the subset, which has errors of its own", Need::Required, read_as<&RowNote::text>,
-     write_nothing},
-    {"when", "map of column heads and tests", "rows that pass; see measured", Need::Required, read_when, write_nothing},
+    {"name", "text", "of the subset, which has errors of its own", read_as<&RowNote::text>, write_nothing,
+     Need::Required},
+    {"when", "map of column heads and tests", "rows that pass; see measured", read_when, write_nothing, Need::Required},
 };
 
 // A figure as written.
@@ -162,16 +161,18 @@ struct FigureText {
 };
 
 constexpr Field<FigureText> kFigure[] = {
-    {"name", "text", "as tables call it: time", Need::Required,
-     [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.figure.name); }, write_nothing},
-    {"figure", "as quantity of expect", "what was measured", Need::Required,
+    {"name", "text", "as tables call it: time",
+     [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.figure.name); }, write_nothing,
+     Need::Required},
+    {"figure", "as quantity of expect", "what was measured",
      [](Reader& reader, const At& at, FigureText& text) { read_quantity(reader, at, text.figure.sought); },
-     write_nothing},
-    {"where", "as where of expect", "of which stage it is", Need::Optional,
+     write_nothing, Need::Required},
+    {"where", "as where of expect", "of which stage it is",
      [](Reader& reader, const At& at, FigureText& text) { read_where(reader, at, text.where); }, write_nothing},
-    {"column", "column head", "it stands there; a row with an empty cell does not tell it", Need::Required,
-     [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.figure.head); }, write_nothing},
-    {"unit", "text", "of the cells; default: s, B or none", Need::Optional,
+    {"column", "column head", "it stands there; a row with an empty cell does not tell it",
+     [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.figure.head); }, write_nothing,
+     Need::Required},
+    {"unit", "text", "of the cells; default: s, B or none",
      [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.unit); }, write_nothing},
 };
 
@@ -180,7 +181,7 @@ void read_figures(Reader& reader, const At& at, MeasuredTable& table) {
   read_list<FigureText>(reader, at, kFigure, texts);
   for (std::size_t i = 0; i < texts.size() && i < at.yaml.list.size(); ++i) {
     FigureText& text = texts[i];
-    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    const At here = at.entry(i);
     place_quantity(reader, here, text.figure.sought, text.where);
     const Dimension kind = dimension(text.figure.sought.figure);
     if (const auto size = text.unit.empty() ? std::optional(1.0) : unit_size(kind, text.unit))
@@ -208,50 +209,47 @@ struct AtLeast2 {
 };
 
 constexpr Field<MeasuredTable> kMeasured[] = {
-    {"table", "text", "its title", Need::Required, read_as<&MeasuredTable::title>, write_nothing},
-    {"source", "text", "where it is published", Need::Required, read_as<&MeasuredTable::source>, write_nothing},
-    {"note", "text", "what a reader must know", Need::Optional, read_as<&MeasuredTable::note>, write_nothing},
-    {"files", "list of {name, file}", "see measured.files", Need::Required,
+    {"table", "text", "its title", read_as<&MeasuredTable::title>, write_nothing, Need::Required},
+    {"source", "text", "where it is published", read_as<&MeasuredTable::source>, write_nothing, Need::Required},
+    {"note", "text", "what a reader must know", read_as<&MeasuredTable::note>, write_nothing},
+    {"files", "list of {name, file}", "see measured.files",
      [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RunFile>(reader, at, kFile, t.files); },
-     write_nothing},
-    {"figures", "list of maps", "what was measured, the speed first; see measured.figures", Need::Required,
-     read_figures, write_nothing},
+     write_nothing, Need::Required},
+    {"figures", "list of maps", "what was measured, the speed first; see measured.figures", read_figures, write_nothing,
+     Need::Required},
     {"columns", "map of keys and column heads", "what the cells of a row set; or maps, see measured.column",
-     Need::Required, read_columns, write_nothing},
+     read_columns, write_nothing, Need::Required},
     {"settings", "list of {when, set}",
      "what rows set whose cells pass a test. A test is a text (8B), a limit (>1, <=8), \"*\" (not empty), \"\" "
      "(empty), !x (not x), or a list of these, of which one must hold",
-     Need::Optional,
      [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RowSetting>(reader, at, kSetting, t.settings); },
      write_nothing},
-    {"left_out", "list of {when, why}", "rows that are not compared: counted", Need::Optional,
+    {"left_out", "list of {when, why}", "rows that are not compared: counted",
      [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RowNote>(reader, at, kLeftOut, t.left_out); },
      write_nothing},
-    {"missing", "list of {when, needs}", "rows that no scenario can express yet: counted with the key", Need::Optional,
+    {"missing", "list of {when, needs}", "rows that no scenario can express yet: counted with the key",
      [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RowNote>(reader, at, kMissing, t.missing); },
      write_nothing},
     {"failed", "map of column heads and tests", "runs that did not come to an end: counted with whether they fit",
-     Need::Optional, [](Reader& reader, const At& at, MeasuredTable& t) { read_test(reader, at, t.failed); },
-     write_nothing},
-    {"subsets", "list of {name, when}", "rows that have errors of their own", Need::Optional,
+     [](Reader& reader, const At& at, MeasuredTable& t) { read_test(reader, at, t.failed); }, write_nothing},
+    {"subsets", "list of {name, when}", "rows that have errors of their own",
      [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RowNote>(reader, at, kSubset, t.subsets); },
      write_nothing},
     {"by", "list of column heads", "each text of these columns has errors of its own: by model, by device",
-     Need::Optional, read_as<&MeasuredTable::by>, write_nothing},
-    {"devices", "column head", "how many devices the run used; default: what the layout takes", Need::Optional,
+     read_as<&MeasuredTable::by>, write_nothing},
+    {"devices", "column head", "how many devices the run used; default: what the layout takes",
      read_as<&MeasuredTable::devices>, write_nothing},
     {"fit_every", "whole number >= 2",
      "constants are fitted on the lines of each file (but those with fit: false) whose number it divides, the header "
      "being line 1; default: on none",
-     Need::Optional, read_as<&MeasuredTable::fit_every, AtLeast2>, write_nothing},
+     read_as<&MeasuredTable::fit_every, AtLeast2>, write_nothing},
     {"noise", "number > 0",
      "relative standard deviation of a run: how much a fit trusts a run compared with what is expected; default: 0.05",
-     Need::Optional, read_as<&MeasuredTable::noise, Positive>, write_nothing},
+     read_as<&MeasuredTable::noise, Positive>, write_nothing},
     {"faulty", "number in [0, 1)",
      "share of the runs that may have gone wrong, unmarked: how little a fit minds those that are far off; default: 0",
-     Need::Optional, read_as<&MeasuredTable::faulty, Below1>, write_nothing},
-    {"constants", "list of maps", "what was fitted; see measured.constants", Need::Optional, read_constants,
-     write_nothing},
+     read_as<&MeasuredTable::faulty, Below1>, write_nothing},
+    {"constants", "list of maps", "what was fitted; see measured.constants", read_constants, write_nothing},
 };
 
 }  // namespace

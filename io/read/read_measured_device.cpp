@@ -23,24 +23,17 @@ struct NotNegative {
 // ---- formula, errors ------------------------------------------------------------------------------------------------
 
 constexpr Field<TimeFormula> kFormula[] = {
-    {"terms", "waves | work | values", "which formula: core/cluster/measured_device.hpp", Need::Required,
-     read_as<&TimeFormula::terms>, write_as<&TimeFormula::terms>},
-    {"fixed_ns", "number >= 0", "t0, ns", Need::Required, read_as<&TimeFormula::fixed_ns, NotNegative>,
-     write_as<&TimeFormula::fixed_ns>},
-    {"per_wave_ns", "number >= 0", "waves: a, ns", Need::Optional, read_as<&TimeFormula::per_wave_ns, NotNegative>,
-     write_as<&TimeFormula::per_wave_ns>},
-    {"per_wave_depth_ns", "number >= 0", "waves: b, ns", Need::Optional,
-     read_as<&TimeFormula::per_wave_depth_ns, NotNegative>, write_as<&TimeFormula::per_wave_depth_ns>},
-    {"tile_rows", "whole number >= 1", "waves: rows of a tile", Need::Optional,
-     read_as<&TimeFormula::tile_rows, AtLeast1>, write_as<&TimeFormula::tile_rows>},
-    {"tile_columns", "whole number >= 1", "waves: columns of a tile", Need::Optional,
-     read_as<&TimeFormula::tile_columns, AtLeast1>, write_as<&TimeFormula::tile_columns>},
-    {"floor_ns_per_value", "number >= 0", "waves: no faster than that", Need::Optional,
-     read_as<&TimeFormula::floor_ns_per_value, NotNegative>, write_as<&TimeFormula::floor_ns_per_value>},
-    {"per_flop_ns", "number >= 0", "work: c, ns", Need::Optional, read_as<&TimeFormula::per_flop_ns, NotNegative>,
-     write_as<&TimeFormula::per_flop_ns>},
-    {"per_value_ns", "number >= 0", "work, values: d, ns", Need::Optional,
-     read_as<&TimeFormula::per_value_ns, NotNegative>, write_as<&TimeFormula::per_value_ns>},
+    {"terms", "waves | work | values", "which formula: core/cluster/measured_device.hpp", member<&TimeFormula::terms>,
+     Need::Required},
+    {"fixed_ns", "number >= 0", "t0, ns", member<&TimeFormula::fixed_ns, NotNegative>, Need::Required},
+    {"per_wave_ns", "number >= 0", "waves: a, ns", member<&TimeFormula::per_wave_ns, NotNegative>},
+    {"per_wave_depth_ns", "number >= 0", "waves: b, ns", member<&TimeFormula::per_wave_depth_ns, NotNegative>},
+    {"tile_rows", "whole number >= 1", "waves: rows of a tile", member<&TimeFormula::tile_rows, AtLeast1>},
+    {"tile_columns", "whole number >= 1", "waves: columns of a tile", member<&TimeFormula::tile_columns, AtLeast1>},
+    {"floor_ns_per_value", "number >= 0", "waves: no faster than that",
+     member<&TimeFormula::floor_ns_per_value, NotNegative>},
+    {"per_flop_ns", "number >= 0", "work: c, ns", member<&TimeFormula::per_flop_ns, NotNegative>},
+    {"per_value_ns", "number >= 0", "work, values: d, ns", member<&TimeFormula::per_value_ns, NotNegative>},
 };
 
 // Other numbers of a file are none below 0.
@@ -59,22 +52,20 @@ void read_bias(Reader& reader, const At& at, FormulaErrors& errors) {
 
 constexpr Field<FormulaErrors> kErrors[] = {
     {"mean", "number >= 0", "mean |predicted / measured - 1| of sizes that the formula was not fitted on",
-     Need::Required, read_as<&FormulaErrors::mean, NotNegative>, write_as<&FormulaErrors::mean>},
-    {"p95", "number >= 0", "95 % of them are below", Need::Required, read_as<&FormulaErrors::p95, NotNegative>,
-     write_as<&FormulaErrors::p95>},
-    {"bias", "number", "mean of predicted / measured - 1", Need::Required, read_bias, write_as<&FormulaErrors::bias>},
-    {"common", "number >= 0", "relative standard error that sizes of one width share", Need::Required,
-     read_as<&FormulaErrors::common, NotNegative>, write_as<&FormulaErrors::common>},
-    {"independent", "number >= 0", "relative standard error of each size's own", Need::Required,
-     read_as<&FormulaErrors::independent, NotNegative>, write_as<&FormulaErrors::independent>},
+     member<&FormulaErrors::mean, NotNegative>, Need::Required},
+    {"p95", "number >= 0", "95 % of them are below", member<&FormulaErrors::p95, NotNegative>, Need::Required},
+    {"bias", "number", "mean of predicted / measured - 1", read_bias, write_as<&FormulaErrors::bias>, Need::Required},
+    {"common", "number >= 0", "relative standard error that sizes of one width share",
+     member<&FormulaErrors::common, NotNegative>, Need::Required},
+    {"independent", "number >= 0", "relative standard error of each size's own",
+     member<&FormulaErrors::independent, NotNegative>, Need::Required},
 };
 
 // {terms: values, fixed_ns: 3000, ...}: on one line.
 template <class T>
 std::string flow(std::span<const Field<T>> fields, const T& value) {
   YamlText out(nullptr, {});
-  for (const Field<T>& field : fields)
-    field.write(out, field.key, value);
+  write_fields<T>(out, fields, value);
   std::string text = out.text(), flowed;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin);
@@ -91,12 +82,12 @@ template <class T>
 void read_covariance(Reader& reader, const At& at, T& of) {
   if (!is_list(reader, at, "a list of numbers")) return;
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
-    of.covariance.push_back(signed_number(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), 1e300));
+    of.covariance.push_back(signed_number(reader, at.entry(i), 1e300));
   const std::size_t n = of.formula ? coefficients_of(of.formula->terms) : 0;
   if (of.covariance.size() != n * (n + 1) / 2)
-    reader.error(at, fmt::format("needs {} numbers after `formula`: the upper triangle of the covariance of its {} "
-                                 "coefficients",
-                                 n * (n + 1) / 2, n));
+    reader.error(
+        at, fmt::format("needs {} numbers after `formula`: the upper triangle of the covariance of its {} coefficients",
+                        n * (n + 1) / 2, n));
 }
 template <class T>
 void write_covariance(YamlText& out, std::string_view key, const T& of) {
@@ -120,39 +111,35 @@ void write_errors(YamlText& out, std::string_view key, const T& of) {
 }
 
 constexpr Field<MeasuredSeries> kSeries[] = {
-    {"operation", "text", "of a model's programs: linear, layer_norm; update adam, copy to host", Need::Required,
-     read_as<&MeasuredSeries::operation>, write_as<&MeasuredSeries::operation>},
-    {"pass", "forward | input_gradient | weight_gradient", "of it", Need::Required, read_as<&MeasuredSeries::pass>,
-     write_as<&MeasuredSeries::pass>},
-    {"precision", "fp32 | tf32 | fp16 | bf16", "of its arithmetic", Need::Required, read_as<&MeasuredSeries::precision>,
-     write_as<&MeasuredSeries::precision>},
-    {"virtual_devices", "whole number >= 1", "equal groups that the SMs were cut into", Need::Required,
-     read_as<&MeasuredSeries::virtual_devices, AtLeast1>, write_as<&MeasuredSeries::virtual_devices>},
-    {"busy", "whole number >= 1", "groups that did the same at once, this one among them", Need::Required,
-     read_as<&MeasuredSeries::busy, AtLeast1>, write_as<&MeasuredSeries::busy>},
-    {"sms", "whole number >= 1", "of a group", Need::Required, read_as<&MeasuredSeries::sms, AtLeast1>,
-     write_as<&MeasuredSeries::sms>},
-    {"formula", "map", "for sizes that were not measured; absent: too few were", Need::Optional,
-     read_formula<MeasuredSeries>, write_formula<MeasuredSeries>},
-    {"errors", "map", "of the formula", Need::Optional, read_errors<MeasuredSeries>, write_errors<MeasuredSeries>},
+    {"operation", "text", "of a model's programs: linear, layer_norm; update adam, copy to host",
+     member<&MeasuredSeries::operation>, Need::Required},
+    {"pass", "forward | input_gradient | weight_gradient", "of it", member<&MeasuredSeries::pass>, Need::Required},
+    {"precision", "fp32 | tf32 | fp16 | bf16", "of its arithmetic", member<&MeasuredSeries::precision>, Need::Required},
+    {"virtual_devices", "whole number >= 1", "equal groups that the SMs were cut into",
+     member<&MeasuredSeries::virtual_devices, AtLeast1>, Need::Required},
+    {"busy", "whole number >= 1", "groups that did the same at once, this one among them",
+     member<&MeasuredSeries::busy, AtLeast1>, Need::Required},
+    {"sms", "whole number >= 1", "of a group", member<&MeasuredSeries::sms, AtLeast1>, Need::Required},
+    {"formula", "map", "for sizes that were not measured; absent: too few were", read_formula<MeasuredSeries>,
+     write_formula<MeasuredSeries>},
+    {"errors", "map", "of the formula", read_errors<MeasuredSeries>, write_errors<MeasuredSeries>},
     {"result_error", "number >= 0",
      "|difference| / |right| of a result at its smallest size against double precision, before it was timed; absent: "
-     "not "
-     "compared",
-     Need::Optional, read_as<&MeasuredSeries::result_error, NotNegative>,
+     "not compared",
+     read_as<&MeasuredSeries::result_error, NotNegative>,
      [](YamlText& out, std::string_view key, const MeasuredSeries& series) {
        if (series.result_error) out.line(key, fmt::format("{}", *series.result_error));
      }},
     {"covariance", "list of numbers",
      "of the formula's coefficients, in their order and units: the upper triangle by rows, 0 for a coefficient that is "
      "0; prices do not use it",
-     Need::Optional, read_covariance<MeasuredSeries>, write_covariance<MeasuredSeries>},
+     read_covariance<MeasuredSeries>, write_covariance<MeasuredSeries>},
 };
 
 void read_series(Reader& reader, const At& at, MeasuredDevice& device) {
   if (!is_list(reader, at, "a list of maps")) return;
   for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i) {
-    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    const At here = at.entry(i);
     MeasuredSeries& series = device.series.emplace_back();
     read_fields<MeasuredSeries>(reader, here, kSeries, series);
     if (series.busy > series.virtual_devices)
@@ -168,7 +155,7 @@ template <class Take>
 void read_rows(Reader& reader, const At& at, const std::string& needs, const Take& take) {
   if (!is_list(reader, at, "a list of lists")) return;
   for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i) {
-    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    const At here = at.entry(i);
     std::vector<double> n;
     if (!read_value(reader, here, n)) continue;
     if (!std::all_of(n.begin(), n.end(), [](double x) { return x >= 0 && x < 9e15; }) || !take(n))
@@ -185,8 +172,7 @@ OperationSize size_in(const std::vector<double>& n, std::size_t at) {
 void read_sizes(Reader& reader, const At& at, MeasuredDevice& device) {
   const std::string needs = fmt::format(
       "{} or {} numbers of 0 or more: the series (of {}, counted from 0), count, rows, columns, depth, values, ns "
-      "(more "
-      "than 0), warm ns, error, spread, clock, readings, discarded; then the least ns and the median ns",
+      "(more than 0), warm ns, error, spread, clock, readings, discarded; then the least ns and the median ns",
       kNumbers, kAllNumbers, device.series.size());
   read_rows(reader, at, needs, [&](std::vector<double>& n) {
     if ((n.size() != kNumbers && n.size() != kAllNumbers) || n[6] <= 0 ||
@@ -253,29 +239,25 @@ struct AtLeast2 {
 
 constexpr Field<MeasuredCollective> kCollectives[] = {
     {"operation", "text", "ring all-reduce, peer copy, peer copy through the host; nccl all-reduce, all-gather, send",
-     Need::Required, read_as<&MeasuredCollective::operation>, write_as<&MeasuredCollective::operation>},
-    {"members", "whole number >= 2", "groups of one GPU, or GPUs", Need::Required,
-     read_as<&MeasuredCollective::members, AtLeast2>, write_as<&MeasuredCollective::members>},
+     member<&MeasuredCollective::operation>, Need::Required},
+    {"members", "whole number >= 2", "groups of one GPU, or GPUs", member<&MeasuredCollective::members, AtLeast2>,
+     Need::Required},
     {"virtual_devices", "whole number >= 1", "equal groups that the SMs of one GPU were cut into; 1: members are GPUs",
-     Need::Required, read_as<&MeasuredCollective::virtual_devices, AtLeast1>,
-     write_as<&MeasuredCollective::virtual_devices>},
-    {"from", "whole number >= 0", "number of the GPU that sends, of a copy", Need::Required,
-     read_as<&MeasuredCollective::from>, write_as<&MeasuredCollective::from>},
-    {"to", "whole number >= 0", "likewise, that receives", Need::Required, read_as<&MeasuredCollective::to>,
-     write_as<&MeasuredCollective::to>},
-    {"formula", "map", "terms: values, of bytes: t0 + d bytes; absent: too few sizes", Need::Optional,
-     read_formula<MeasuredCollective>, write_formula<MeasuredCollective>},
-    {"errors", "map", "of the formula", Need::Optional, read_errors<MeasuredCollective>,
-     write_errors<MeasuredCollective>},
-    {"covariance", "list of numbers", "as of a series", Need::Optional, read_covariance<MeasuredCollective>,
+     member<&MeasuredCollective::virtual_devices, AtLeast1>, Need::Required},
+    {"from", "whole number >= 0", "number of the GPU that sends, of a copy", member<&MeasuredCollective::from>,
+     Need::Required},
+    {"to", "whole number >= 0", "likewise, that receives", member<&MeasuredCollective::to>, Need::Required},
+    {"formula", "map", "terms: values, of bytes: t0 + d bytes; absent: too few sizes", read_formula<MeasuredCollective>,
+     write_formula<MeasuredCollective>},
+    {"errors", "map", "of the formula", read_errors<MeasuredCollective>, write_errors<MeasuredCollective>},
+    {"covariance", "list of numbers", "as of a series", read_covariance<MeasuredCollective>,
      write_covariance<MeasuredCollective>},
 };
 
 void read_collectives(Reader& reader, const At& at, MeasuredDevice& device) {
   if (!is_list(reader, at, "a list of maps")) return;
   for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i)
-    read_fields<MeasuredCollective>(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), kCollectives,
-                                    device.collectives.emplace_back());
+    read_fields<MeasuredCollective>(reader, at.entry(i), kCollectives, device.collectives.emplace_back());
 }
 void write_collectives(YamlText& out, std::string_view key, const MeasuredDevice& device) {
   if (device.collectives.empty()) return;
@@ -333,50 +315,46 @@ void write_size(YamlText& out, std::string_view key, const MeasuredPair& pair) {
 }
 
 constexpr Field<MeasuredPair> kPairs[] = {
-    {"operation", "text", "that was timed, its forward pass", Need::Required, read_as<&MeasuredPair::operation>,
-     write_as<&MeasuredPair::operation>},
-    {"beside", "text", "what other groups, or a second stream of the whole GPU, did meanwhile", Need::Required,
-     read_as<&MeasuredPair::beside>, write_as<&MeasuredPair::beside>},
-    {"precision", "fp32 | tf32 | fp16 | bf16", "of what was timed", Need::Required, read_as<&MeasuredPair::precision>,
-     write_as<&MeasuredPair::precision>},
-    {"beside_precision", "fp32 | tf32 | fp16 | bf16", "of the other", Need::Required,
-     read_as<&MeasuredPair::beside_precision>, write_as<&MeasuredPair::beside_precision>},
+    {"operation", "text", "that was timed, its forward pass", member<&MeasuredPair::operation>, Need::Required},
+    {"beside", "text", "what other groups, or a second stream of the whole GPU, did meanwhile",
+     member<&MeasuredPair::beside>, Need::Required},
+    {"precision", "fp32 | tf32 | fp16 | bf16", "of what was timed", member<&MeasuredPair::precision>, Need::Required},
+    {"beside_precision", "fp32 | tf32 | fp16 | bf16", "of the other", member<&MeasuredPair::beside_precision>,
+     Need::Required},
     {"virtual_devices", "whole number >= 1", "equal groups that the SMs were cut into; 1: two streams of the whole GPU",
-     Need::Required, read_as<&MeasuredPair::virtual_devices, AtLeast1>, write_as<&MeasuredPair::virtual_devices>},
-    {"sms", "whole number >= 1", "of a group", Need::Required, read_as<&MeasuredPair::sms, AtLeast1>,
-     write_as<&MeasuredPair::sms>},
+     member<&MeasuredPair::virtual_devices, AtLeast1>, Need::Required},
+    {"sms", "whole number >= 1", "of a group", member<&MeasuredPair::sms, AtLeast1>, Need::Required},
     {"others", "whole number >= 0", "groups that did the other; default: all other groups, or a second stream",
-     Need::Optional, read_as<&MeasuredPair::others>,
+     read_as<&MeasuredPair::others>,
      [](YamlText& out, std::string_view key, const MeasuredPair& pair) {
        if (pair.others > 0) out.line(key, fmt::format("{}", pair.others));
      }},
-    {"size", "list of [count, rows, columns, depth, values]", "of what was timed", Need::Required,
-     read_size<&MeasuredPair::size>, write_size<&MeasuredPair::size>},
-    {"beside_size", "list of [count, rows, columns, depth, values]", "of the other", Need::Required,
-     read_size<&MeasuredPair::beside_size>, write_size<&MeasuredPair::beside_size>},
-    {"alone_ns", "number > 0", "what it takes alone, inputs outside the cache", Need::Required,
-     read_as<&MeasuredPair::alone_ns, Above0>, write_as<&MeasuredPair::alone_ns>},
-    {"slowdown", "number > 0", "its time while the other runs, as a multiple of that", Need::Required,
-     read_as<&MeasuredPair::slowdown, Above0>, write_as<&MeasuredPair::slowdown>},
-    {"error", "number >= 0", "standard error of the slowdown, relative", Need::Required,
-     read_as<&MeasuredPair::error, NotNegative>, write_as<&MeasuredPair::error>},
-    {"spread", "number >= 0", "(p95 - p5) / mean of the time while the other runs", Need::Required,
-     read_as<&MeasuredPair::spread, NotNegative>, write_as<&MeasuredPair::spread>},
-    {"alone_spread", "number >= 0", "likewise, alone", Need::Required,
-     read_as<&MeasuredPair::alone_spread, NotNegative>, write_as<&MeasuredPair::alone_spread>},
-    {"clock", "number >= 0", "mean share of the normal clock while the other runs", Need::Required,
-     read_as<&MeasuredPair::clock, NotNegative>, write_as<&MeasuredPair::clock>},
-    {"readings", "whole number >= 0", "that were kept, taken while the other runs", Need::Required,
-     read_as<&MeasuredPair::readings, NotNegative>, write_as<&MeasuredPair::readings>},
-    {"discarded", "whole number >= 0", "likewise, that were not", Need::Required,
-     read_as<&MeasuredPair::discarded, NotNegative>, write_as<&MeasuredPair::discarded>},
+    {"size", "list of [count, rows, columns, depth, values]", "of what was timed", read_size<&MeasuredPair::size>,
+     write_size<&MeasuredPair::size>, Need::Required},
+    {"beside_size", "list of [count, rows, columns, depth, values]", "of the other",
+     read_size<&MeasuredPair::beside_size>, write_size<&MeasuredPair::beside_size>, Need::Required},
+    {"alone_ns", "number > 0", "what it takes alone, inputs outside the cache", member<&MeasuredPair::alone_ns, Above0>,
+     Need::Required},
+    {"slowdown", "number > 0", "its time while the other runs, as a multiple of that",
+     member<&MeasuredPair::slowdown, Above0>, Need::Required},
+    {"error", "number >= 0", "standard error of the slowdown, relative", member<&MeasuredPair::error, NotNegative>,
+     Need::Required},
+    {"spread", "number >= 0", "(p95 - p5) / mean of the time while the other runs",
+     member<&MeasuredPair::spread, NotNegative>, Need::Required},
+    {"alone_spread", "number >= 0", "likewise, alone", member<&MeasuredPair::alone_spread, NotNegative>,
+     Need::Required},
+    {"clock", "number >= 0", "mean share of the normal clock while the other runs",
+     member<&MeasuredPair::clock, NotNegative>, Need::Required},
+    {"readings", "whole number >= 0", "that were kept, taken while the other runs",
+     member<&MeasuredPair::readings, NotNegative>, Need::Required},
+    {"discarded", "whole number >= 0", "likewise, that were not", member<&MeasuredPair::discarded, NotNegative>,
+     Need::Required},
 };
 
 void read_pairs(Reader& reader, const At& at, MeasuredDevice& device) {
   if (!is_list(reader, at, "a list of maps")) return;
   for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i)
-    read_fields<MeasuredPair>(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), kPairs,
-                              device.interference.emplace_back());
+    read_fields<MeasuredPair>(reader, at.entry(i), kPairs, device.interference.emplace_back());
 }
 
 void write_pairs(YamlText& out, std::string_view key, const MeasuredDevice& device) {
@@ -392,23 +370,17 @@ void read_left_out(Reader& reader, const At& at, MeasuredDevice& device) {
 }
 
 constexpr Field<MeasuredDevice> kMeasured[] = {
-    {"gpu", "text", "as the driver names it", Need::Required, read_as<&MeasuredDevice::gpu>,
-     write_as<&MeasuredDevice::gpu>},
-    {"sms", "whole number >= 1", "of the whole GPU", Need::Required, read_as<&MeasuredDevice::sms, AtLeast1>,
-     write_as<&MeasuredDevice::sms>},
-    {"clock_ghz", "number >= 0", "of its SMs, the highest that the driver names", Need::Required,
-     read_as<&MeasuredDevice::clock_ghz, NotNegative>, write_as<&MeasuredDevice::clock_ghz>},
-    {"driver", "text", "newest CUDA version that it knows", Need::Required, read_as<&MeasuredDevice::driver>,
-     write_as<&MeasuredDevice::driver>},
-    {"toolkit", "text", "CUDA version of the kernels' compiler", Need::Required, read_as<&MeasuredDevice::toolkit>,
-     write_as<&MeasuredDevice::toolkit>},
-    {"date", "text", "of the measurement", Need::Required, read_as<&MeasuredDevice::date>,
-     write_as<&MeasuredDevice::date>},
-    {"revision", "text", "of pipewright", Need::Optional, read_as<&MeasuredDevice::revision>,
-     write_text<&MeasuredDevice::revision>},
+    {"gpu", "text", "as the driver names it", member<&MeasuredDevice::gpu>, Need::Required},
+    {"sms", "whole number >= 1", "of the whole GPU", member<&MeasuredDevice::sms, AtLeast1>, Need::Required},
+    {"clock_ghz", "number >= 0", "of its SMs, the highest that the driver names",
+     member<&MeasuredDevice::clock_ghz, NotNegative>, Need::Required},
+    {"driver", "text", "newest CUDA version that it knows", member<&MeasuredDevice::driver>, Need::Required},
+    {"toolkit", "text", "CUDA version of the kernels' compiler", member<&MeasuredDevice::toolkit>, Need::Required},
+    {"date", "text", "of the measurement", member<&MeasuredDevice::date>, Need::Required},
+    {"revision", "text", "of pipewright", read_as<&MeasuredDevice::revision>, write_text<&MeasuredDevice::revision>},
     {"repeat_error", "number >= 0", "relative deviation of one operation that was measured again and again meanwhile",
-     Need::Required, read_as<&MeasuredDevice::repeat_error, NotNegative>, write_as<&MeasuredDevice::repeat_error>},
-    {"left_out", "list of text", "what was not measured, and why; default: nothing", Need::Optional, read_left_out,
+     member<&MeasuredDevice::repeat_error, NotNegative>, Need::Required},
+    {"left_out", "list of text", "what was not measured, and why; default: nothing", read_left_out,
      [](YamlText& out, std::string_view key, const MeasuredDevice& device) {
        if (device.left_out.empty()) return;
        out.open(key);
@@ -416,33 +388,32 @@ constexpr Field<MeasuredDevice> kMeasured[] = {
          out.item(yaml_string(text), {});
        out.close();
      }},
-    {"series", "list of maps", "one pass of one operation at one precision on one virtual device", Need::Required,
-     read_series,
+    {"series", "list of maps", "one pass of one operation at one precision on one virtual device", read_series,
      [](YamlText& out, std::string_view key, const MeasuredDevice& device) {
        out.open(key);
        for (const MeasuredSeries& series : device.series)
          out.item(flow<MeasuredSeries>(kSeries, series), {});
        out.close();
-     }},
+     },
+     Need::Required},
     {"sizes",
-     "list of [series, count, rows, columns, depth, values, ns, warm_ns, error, spread, clock, readings, "
-     "discarded, least_ns, median_ns]",
+     "list of [series, count, rows, columns, depth, values, ns, warm_ns, error, spread, clock, readings, discarded, "
+     "least_ns, median_ns]",
      "what was measured: number of its series, size, ns with inputs outside and inside the cache (0: not measured), "
      "relative standard error and spread, share of the normal clock, readings kept and discarded, the least and the "
      "median of them (older files: without these two); after `series`",
-     Need::Required, read_sizes, write_sizes},
+     read_sizes, write_sizes, Need::Required},
     {"algorithms", "list of [series, count, rows, columns, depth, values, waves, tile_rows, tile_columns, split_k]",
      "how cuBLASLt did a size, as it tells itself (0: it does not): how often its grid fills the SMs, tile, parts of "
-     "the "
-     "depth; after `sizes`",
-     Need::Optional, read_algorithms, write_algorithms},
+     "the depth; after `sizes`",
+     read_algorithms, write_algorithms},
     {"interference", "list of maps", "how much longer an operation takes while another one runs; prices nothing yet",
-     Need::Optional, read_pairs, write_pairs},
+     read_pairs, write_pairs},
     {"collectives", "list of maps", "what groups of the GPU, or several GPUs, do together; prices nothing",
-     Need::Optional, read_collectives, write_collectives},
+     read_collectives, write_collectives},
     {"collective_sizes",
      "list of [collective, bytes, ns, error, spread, clock, readings, discarded, least_ns, median_ns]",
-     "of `collectives`, after it", Need::Optional, read_collective_sizes, write_collective_sizes},
+     "of `collectives`, after it", read_collective_sizes, write_collective_sizes},
 };
 
 }  // namespace

@@ -60,7 +60,7 @@ void read_inputs(Reader& reader, const At& at, LayerText& text) {
   if (!is_list(reader, at, "a list of layer names")) return;
   text.inputs.emplace();
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
-    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    const At here = at.entry(i);
     std::string name;
     if (!read_value(reader, here, name)) continue;
     text.inputs->push_back(name);
@@ -77,36 +77,32 @@ void write_inputs(YamlText& out, std::string_view key, const LayerText& text) {
 }
 
 constexpr Field<LayerText> kLayer[] = {
-    {"name", "text", "unique; default: layer<number>", Need::Optional, read_figure<&Layer::name>,
-     write_figure<&Layer::name>},
+    {"name", "text", "unique; default: layer<number>", read_figure<&Layer::name>, write_figure<&Layer::name>},
     {"inputs", "list of layer names",
-     "where its inputs come from; [] is the model's own input; default: the layer before", Need::Optional, read_inputs,
-     write_inputs},
-    {"forward", "time", "for model.batch samples", Need::Optional, read_figure<&Layer::forward>,
-     write_figure<&Layer::forward>},
-    {"backward", "time", "whole backward = backward_input + backward_weight", Need::Optional,
-     read_figure<&Layer::backward>, write_figure<&Layer::backward>},
-    {"backward_input", "time", "gradient of the input", Need::Optional, read_figure<&Layer::backward_input>,
+     "where its inputs come from; [] is the model's own input; default: the layer before", read_inputs, write_inputs},
+    {"forward", "time", "for model.batch samples", read_figure<&Layer::forward>, write_figure<&Layer::forward>},
+    {"backward", "time", "whole backward = backward_input + backward_weight", read_figure<&Layer::backward>,
+     write_figure<&Layer::backward>},
+    {"backward_input", "time", "gradient of the input", read_figure<&Layer::backward_input>,
      write_figure<&Layer::backward_input>},
-    {"backward_weight", "time", "gradient of the weights", Need::Optional, read_figure<&Layer::backward_weight>,
+    {"backward_weight", "time", "gradient of the weights", read_figure<&Layer::backward_weight>,
      write_figure<&Layer::backward_weight>},
-    {"activation", "size", "output tensor for model.batch samples; default: 0 B", Need::Optional,
-     read_figure<&Layer::activation>, write_figure<&Layer::activation>},
-    {"stash", "size", "kept from forward to backward; default: the activation", Need::Optional,
-     read_figure<&Layer::stash>, write_figure<&Layer::stash>},
+    {"activation", "size", "output tensor for model.batch samples; default: 0 B", read_figure<&Layer::activation>,
+     write_figure<&Layer::activation>},
+    {"stash", "size", "kept from forward to backward; default: the activation", read_figure<&Layer::stash>,
+     write_figure<&Layer::stash>},
     {"parameters", "count (7e9, 1.5M), or size of the fp32 weights (6 MB, 2048 bytes)",
-     "does not scale with the batch; default: 0", Need::Optional, read_parameters, write_figure<&Layer::parameters>},
-    {"flops", "work", "of the forward for model.batch samples; the backward counts twice that", Need::Optional,
+     "does not scale with the batch; default: 0", read_parameters, write_figure<&Layer::parameters>},
+    {"flops", "work", "of the forward for model.batch samples; the backward counts twice that",
      read_figure<&Layer::flops>, write_figure<&Layer::flops>},
     {"op", "name of an operator",
-     "what the layer computes, instead of figures: its parameters stand next to it, see below", Need::Optional,
+     "what the layer computes, instead of figures: its parameters stand next to it, see below",
      [](Reader&, const At&, LayerText&) {}, [](YamlText&, std::string_view, const LayerText&) {}},
     {"ops", "list of {op: ..., as: name, from: [names]}",
      "several operators: each takes the result of the one before, or what `from` names: `input`, `input.1` (the "
-     "layer's "
-     "inputs), or an `as` above",
-     Need::Optional, [](Reader&, const At&, LayerText&) {}, [](YamlText&, std::string_view, const LayerText&) {}},
-    {"repeat", "whole number >= 1", "that many such layers in a chain: name.0, name.1, ...; default: 1", Need::Optional,
+     "layer's inputs), or an `as` above",
+     [](Reader&, const At&, LayerText&) {}, [](YamlText&, std::string_view, const LayerText&) {}},
+    {"repeat", "whole number >= 1", "that many such layers in a chain: name.0, name.1, ...; default: 1",
      read_as<&LayerText::repeat, AtLeast1>, [](YamlText&, std::string_view, const LayerText&) {}},
 };
 
@@ -192,8 +188,7 @@ void resolve_inputs(Reader& reader, const At& at, const LayerText& text, LayerId
     const auto producer = graph.by_name.find(name);
     if (producer == graph.by_name.end())
       reader.errors.add(text.input_places[i], path(at) + ".inputs",
-                        fmt::format("no layer is called {}; write the name of one, or "
-                                    "[] for the model's own input",
+                        fmt::format("no layer is called {}; write the name of one, or [] for the model's own input",
                                     in_quotes(name)));
     else if (seen.insert(producer->second).second)
       inputs.push_back(producer->second);
@@ -228,10 +223,9 @@ void add_works(Model& model, const std::vector<LayerText>& texts) {
             layer.place,
             inputs[k].model_input
                 ? path +
-                      ": the shape of the model's input is not known; give model.input_shape, e.g. "
-                      "[3, 224, 224], or model.input_tokens"
-                : fmt::format("{}: the output of layer {} has no known shape; describe that layer by "
-                              "operators, too",
+                      ": the shape of the model's input is not known; give model.input_shape, e.g. [3, 224, 224], or "
+                      "model.input_tokens"
+                : fmt::format("{}: the output of layer {} has no known shape; describe that layer by operators, too",
                               path, in_quotes(model.layers[static_cast<std::size_t>(layer.inputs[k])].name)));
       shapes += (inputs[k].tokens ? "tokens " : "") + pipewright::text(inputs[k].shape) +
                 (inputs[k].model_input ? " input, " : ", ");
@@ -262,7 +256,7 @@ void read_layers(Reader& reader, const At& at, Model& model) {
   std::vector<LayerText> texts(at.yaml.list.size());
   std::vector<LayerId> first(texts.size());
   for (std::size_t i = 0; i < texts.size() && !reader.errors.full(); ++i) {
-    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    const At here = at.entry(i);
     texts[i].layer.place = here.yaml.place;
     const bool operators = here.yaml.is(Yaml::Type::Map) && (here.yaml.find("op") || here.yaml.find("ops"));
     if (operators)
@@ -278,7 +272,7 @@ void read_layers(Reader& reader, const At& at, Model& model) {
   reader.keep_origins = keep_origins;
   if (reader.errors.count() > errors_before) return;
   for (std::size_t i = 0; i < texts.size() && !reader.errors.full(); ++i)
-    resolve_inputs(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), texts[i], first[i], graph);
+    resolve_inputs(reader, at.entry(i), texts[i], first[i], graph);
   if (reader.errors.count() > errors_before) return;
   try {
     model.layers = in_topological_order(std::move(graph.layers));
@@ -296,17 +290,17 @@ void read_input_shape(Reader& reader, const At& at, Model& model) {
   const bool good = !shape.empty() && shape.size() <= 3 &&
                     std::all_of(shape.begin(), shape.end(), [](std::int64_t n) { return n >= 1 && n <= 1'000'000; });
   if (!good)
-    return reader.errors.add(at.yaml.place, path(at) +
-                                                ": needs one to three whole numbers from 1 to 1000000, e.g. "
-                                                "[3, 224, 224] (channels, height, width)");
+    return reader.errors.add(
+        at.yaml.place,
+        path(at) +
+            ": needs one to three whole numbers from 1 to 1000000, e.g. [3, 224, 224] (channels, height, width)");
   if (!model.input_shape.empty()) return reader.error(at, "and input_tokens exclude each other; keep one of them");
   model.input_shape = shape;
 }
 
 constexpr Field<Model> kExplicit[] = {
-    {"name", "text", "for reports; default: the name of its file", Need::Optional, read_as<&Model::name>,
-     write_as<&Model::name>},
-    {"batch", "whole number >= 1", "samples for which the figures of every layer hold; default: 1", Need::Optional,
+    {"name", "text", "for reports; default: the name of its file", member<&Model::name>},
+    {"batch", "whole number >= 1", "samples for which the figures of every layer hold; default: 1",
      [](Reader& reader, const At& at, Model& model) {
        read_as<&Model::batch, AtLeast1>(reader, at, model);
        model.batch_stated = true;
@@ -314,17 +308,17 @@ constexpr Field<Model> kExplicit[] = {
      [](YamlText& out, std::string_view key, const Model& model) {
        if (model.batch_stated) out.line(key, value_text(model.batch));
      }},
-    {"input", "size", "the model's own input tensor for model.batch samples; default: 0 B (unknown)", Need::Optional,
+    {"input", "size", "the model's own input tensor for model.batch samples; default: 0 B (unknown)",
      read_as<&Model::input>,
      [](YamlText& out, std::string_view key, const Model& model) {
        if (model.input_shape.empty()) out.line(key, value_text(model.input));
      }},
     {"input_shape", "list of whole numbers", "of one sample, for layers that state operators: [3, 224, 224]",
-     Need::Optional, read_input_shape,
+     read_input_shape,
      [](YamlText& out, std::string_view key, const Model& model) {
        if (!model.input_shape.empty() && !model.tokens) out.line(key, value_text(model.input_shape));
      }},
-    {"input_tokens", "whole number >= 1", "tokens of one sample, for layers that state operators", Need::Optional,
+    {"input_tokens", "whole number >= 1", "tokens of one sample, for layers that state operators",
      [](Reader& reader, const At& at, Model& model) {
        std::int64_t tokens = 0;
        if (!read_value(reader, at, tokens)) return;
@@ -335,10 +329,9 @@ constexpr Field<Model> kExplicit[] = {
      [](YamlText& out, std::string_view key, const Model& model) {
        if (!model.input_shape.empty() && model.tokens) out.line(key, value_text(*model.tokens));
      }},
-    {"source", "text", "where the figures come from", Need::Optional, read_as<&Model::source>,
-     write_text<&Model::source>},
-    {"layers", "list of layers", "in any order that names allow; see model.layers", Need::Required, read_layers,
-     [](YamlText&, std::string_view, const Model&) {}},
+    {"source", "text", "where the figures come from", read_as<&Model::source>, write_text<&Model::source>},
+    {"layers", "list of layers", "in any order that names allow; see model.layers", read_layers,
+     [](YamlText&, std::string_view, const Model&) {}, Need::Required},
 };
 
 struct ProfileText {
@@ -348,18 +341,17 @@ struct ProfileText {
 };
 
 constexpr Field<ProfileText> kProfile[] = {
-    {"pipedream_profile", "path of a graph.txt", "layers, times and sizes as profiled", Need::Required,
-     read_as<&ProfileText::file>, write_as<&ProfileText::file>},
+    {"pipedream_profile", "path of a graph.txt", "layers, times and sizes as profiled", member<&ProfileText::file>,
+     Need::Required},
     {"batch", "whole number >= 1", "samples it was profiled with; default: derived from the input tensor",
-     Need::Optional, read_as<&ProfileText::batch, AtLeast1>, write_as<&ProfileText::batch>},
-    {"name", "text", "for reports; default: the name of the profile", Need::Optional, read_as<&ProfileText::name>,
-     write_as<&ProfileText::name>},
+     member<&ProfileText::batch, AtLeast1>},
+    {"name", "text", "for reports; default: the name of the profile", member<&ProfileText::name>},
 };
 
 constexpr Field<std::string> kFile[] = {
-    {"file", "path", "of a model file, whose one key is model:", Need::Required,
+    {"file", "path", "of a model file, whose one key is model:",
      [](Reader& reader, const At& at, std::string& file) { read_value(reader, at, file); },
-     [](YamlText&, std::string_view, const std::string&) {}},
+     [](YamlText&, std::string_view, const std::string&) {}, Need::Required},
 };
 
 void read_file_form(Reader& reader, const At& at, const std::string& file, Model& model) {
@@ -457,9 +449,8 @@ void read_map(Reader& reader, const At& at, Model& model) {
         fmt::format("{} and {} exclude each other; keep one of them", forms[0]->text, forms[1]->text));
   if (forms.empty())
     return reader.errors.add(at.yaml.place, path(at),
-                             "says nothing of its layers; write a name of configs/models, "
-                             "layers: [...], family: <name>, hf: <path>, file: <path> or "
-                             "pipedream_profile: <path>");
+                             "says nothing of its layers; write a name of configs/models, layers: [...], family: "
+                             "<name>, hf: <path>, file: <path> or pipedream_profile: <path>");
   if (forms[0]->text == "layers") return read_fields<Model>(reader, at, kExplicit, model);
   if (forms[0]->text == "family") return read_family_form(reader, at, model);
   if (forms[0]->text == "hf") return read_hf_form(reader, at, model);
@@ -503,7 +494,7 @@ void write_model_section(YamlText& out, const Model& model) {
     }
     YamlText fields(nullptr, {});
     for (const Field<LayerText>& field : kLayer)
-      if (text.layer.op.empty() || !follows_from_operators(field.key)) field.write(fields, field.key, text);
+      if (text.layer.op.empty() || !follows_from_operators(field.key)) field.access.write(fields, field.key, text);
     std::string line = fields.text();
     line.pop_back();
     if (!text.layer.op.empty()) line += "\n" + text.layer.op;

@@ -29,7 +29,7 @@ bool read_values(Reader& reader, const At& at, std::vector<std::string>& values)
     return false;
   }
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
-    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    const At here = at.entry(i);
     const std::string* text = scalar(reader, here, "a value of the field");
     if (!text) return false;
     if (std::find(values.begin(), values.end(), *text) != values.end()) {

@@ -49,7 +49,7 @@ void read_from(Reader& reader, const At& at, OpText& op, std::string& text) {
   text += ", from: [";
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
     std::string name;
-    if (!read_value(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), name)) continue;
+    if (!read_value(reader, at.entry(i), name)) continue;
     text += (i > 0 ? ", " : "") + yaml_string(name);
     op.from.push_back({name, at.yaml.list[i].place});
   }

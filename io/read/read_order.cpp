@@ -28,12 +28,11 @@ class OrderReader {
   std::vector<LayerId> read(const At& at) {
     const std::size_t before = reader_.errors.count();
     for (std::size_t i = 0; i < at.yaml.list.size() && !reader_.errors.full(); ++i)
-      read_entry(at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]));
+      read_entry(at.entry(i));
     if (reader_.errors.count() == before && order_.size() < model_.layers.size()) {
       const auto missing = std::find(places_.begin(), places_.end(), -1) - places_.begin();
       reader_.errors.add(at.yaml.place, path(at),
-                         fmt::format("names {} of the model's {} layers; {} is missing; name each "
-                                     "layer once",
+                         fmt::format("names {} of the model's {} layers; {} is missing; name each layer once",
                                      order_.size(), model_.layers.size(), in_words(static_cast<LayerId>(missing))));
     }
     if (reader_.errors.count() != before) order_.clear();
@@ -61,10 +60,9 @@ class OrderReader {
       last = layer(trimmed(std::string_view(*text).substr(dots + 2), kBlanks), false);
     }
     if (!first || !last)
-      return reader_.error(at,
-                           fmt::format("is not a layer of the model; write a layer's name, its number from 0 to {} in "
-                                       "the model as it is given, or a range: 0..{}",
-                                       model_.layers.size() - 1, model_.layers.size() - 1));
+      return reader_.error(at, fmt::format("is not a layer of the model; write a layer's name, its number from 0 to {} "
+                                           "in the model as it is given, or a range: 0..{}",
+                                           model_.layers.size() - 1, model_.layers.size() - 1));
     if (*last < *first) return reader_.error(at, "runs backwards; write the lower number first");
     for (LayerId each = *first; each <= *last; ++each)
       if (!add(at, each)) return;

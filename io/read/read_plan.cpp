@@ -28,46 +28,43 @@ constexpr Field<Training> kTraining[] = {
     {"global_batch_size", "whole number >= 1",
      "samples per optimizer step = micro_batch_size * micro_batches * plan.data_parallel; two of the three are given; "
      "where plan says auto, this one will do",
-     Need::Optional, read_as<&Training::global_batch_size, AtLeast1>, write_as<&Training::global_batch_size>},
-    {"micro_batch_size", "whole number >= 1", "samples of one micro-batch", Need::Optional,
-     read_as<&Training::micro_batch_size, AtLeast1>, write_as<&Training::micro_batch_size>},
-    {"micro_batches", "whole number >= 1", "M, per copy of the pipeline, over all replicas", Need::Optional,
-     read_as<&Training::micro_batches, AtLeast1>, write_as<&Training::micro_batches>},
-    {"ragged", "true | false", "allow a smaller last micro-batch; default: false", Need::Optional,
-     read_as<&Training::ragged>, write_as<&Training::ragged>},
+     member<&Training::global_batch_size, AtLeast1>},
+    {"micro_batch_size", "whole number >= 1", "samples of one micro-batch",
+     member<&Training::micro_batch_size, AtLeast1>},
+    {"micro_batches", "whole number >= 1", "M, per copy of the pipeline, over all replicas",
+     member<&Training::micro_batches, AtLeast1>},
+    {"ragged", "true | false", "allow a smaller last micro-batch; default: false", member<&Training::ragged>},
     {"precision", "fp32 | tf32 | fp16 | bf16",
      "of weights, gradients and the peak rate; sizes of activations and stashes are taken as stated; default: fp32",
-     Need::Optional, read_as<&Training::precision>, write_as<&Training::precision>},
-    {"optimizer", "sgd | momentum | rmsprop | adam", "its state takes memory; default: sgd", Need::Optional,
-     read_as<&Training::optimizer>, write_as<&Training::optimizer>},
+     member<&Training::precision>},
+    {"optimizer", "sgd | momentum | rmsprop | adam", "its state takes memory; default: sgd",
+     member<&Training::optimizer>},
     {"gradient_precision", "fp32 | tf32 | fp16 | bf16",
      "of the accumulated gradients; fp32 with precision bf16 and adam: 18 B per parameter; default: as precision",
-     Need::Optional, read_as<&Training::gradient_precision>, write_as<&Training::gradient_precision>},
+     member<&Training::gradient_precision>},
     {"zero", "0 | 1",
-     "1: optimizer states and their update are divided among the copies and replicas of a stage; "
-     "default: 0",
-     Need::Optional, read_zero, write_as<&Training::zero>},
+     "1: optimizer states and their update are divided among the copies and replicas of a stage; default: 0", read_zero,
+     write_as<&Training::zero>},
     {"update_bytes", "size",
      "that the optimizer step moves per parameter (roofline); default: weight, gradient and states read once, weight "
      "and states written once",
-     Need::Optional, read_as<&Training::update_bytes, DeviceRate>, write_as<&Training::update_bytes>},
+     member<&Training::update_bytes, DeviceRate>},
     {"attention_kernel", "fa2 | fa3 | cudnn",
      "of fused attention (model.attention: flash), on devices that state curves for it; default: the device's first",
-     Need::Optional, read_as<&Training::attention_kernel>, write_as<&Training::attention_kernel>},
+     member<&Training::attention_kernel>},
     {"execution", "eager | compiled | graphs",
      "what the host does per kernel (device.host): eager runs Python and autograd, compiled (torch.compile) launches "
      "alone, graphs replays CUDA graphs; the kernels are the same: fusion of elementwise operators is not modelled; "
      "default: eager",
-     Need::Optional, read_as<&Training::execution>, write_unless<&Training::execution, Execution::Eager>},
+     read_as<&Training::execution>, write_unless<&Training::execution, Execution::Eager>},
     {"expert_products", "fused | looped",
      "of experts, on devices with efficiency.matrix_product.tiles, in fp16 and bf16: one call for all, or one each; "
      "default: fused",
-     Need::Optional, read_as<&Training::expert_products>,
-     write_unless<&Training::expert_products, ExpertProducts::Fused>},
-    {"sequence_length", "whole number >= 1", "tokens per sample, for tokens/s", Need::Optional,
-     read_as<&Training::sequence_length, AtLeast1>, write_as<&Training::sequence_length>},
-    {"framework", "map", "what a framework holds beside the tensors of the operators; default: nothing", Need::Optional,
-     read_framework, write_framework},
+     read_as<&Training::expert_products>, write_unless<&Training::expert_products, ExpertProducts::Fused>},
+    {"sequence_length", "whole number >= 1", "tokens per sample, for tokens/s",
+     member<&Training::sequence_length, AtLeast1>},
+    {"framework", "map", "what a framework holds beside the tensors of the operators; default: nothing", read_framework,
+     write_framework},
 };
 
 // Whole numbers, each at least 1; an error names the entry.
@@ -76,7 +73,7 @@ bool read_counts(Reader& reader, const At& at, std::vector<std::int64_t>& counts
   const std::size_t errors_before = reader.errors.count();
   counts.clear();
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
-    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    const At here = at.entry(i);
     std::int64_t& count = counts.emplace_back(1);
     if (!read_value(reader, here, count)) continue;
     if (const char* broken = AtLeast1{}(count); *broken) reader.error(here, broken);
@@ -113,10 +110,10 @@ void read_range(Reader& reader, const At& at, std::size_t dots, std::vector<std:
   const std::string_view text = at.yaml.scalar;
   const std::int64_t first = number(text.substr(0, dots)), last = number(text.substr(dots + 2));
   if (first > last || last >= count)
-    return reader.error(at,
-                        fmt::format("is not a range of layers; the model has layers 0 to {}, write the lower number "
-                                    "first, e.g. 0..{}",
-                                    count - 1, count - 1));
+    return reader.error(
+        at,
+        fmt::format("is not a range of layers; the model has layers 0 to {}, write the lower number first, e.g. 0..{}",
+                    count - 1, count - 1));
   for (std::int64_t layer = first; layer <= last; ++layer)
     layers.push_back(layer);
 }
@@ -130,7 +127,7 @@ bool read_layers(Reader& reader, const At& at, const LayerOrder& order, std::vec
   const std::size_t errors_before = reader.errors.count();
   const auto by_name = layers_by_name(*reader.model);
   for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i) {
-    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    const At here = at.entry(i);
     const std::string_view text = here.yaml.scalar;
     const bool scalar = here.yaml.is(Yaml::Type::Scalar);
     const std::size_t dots = ranges == Ranges::Yes && scalar ? text.find("..") : text.npos;
@@ -167,8 +164,8 @@ std::span<const std::pair<std::string_view, Partition>> named_partitions() {
 void read_partition(Reader& reader, const At& at, PlanRequest& plan) {
   plan.partition.place = at.yaml.place;
   constexpr const char* forms =
-      "write balanced, fitting, exact, equal_layers, equal_blocks, block_partition, suffix_dp, {layers: [3, 3]} "
-      "(per stage) or {cuts: [3]} (first layers)";
+      "write balanced, fitting, exact, equal_layers, equal_blocks, block_partition, suffix_dp, {layers: [3, 3]} (per "
+      "stage) or {cuts: [3]} (first layers)";
   if (at.yaml.is(Yaml::Type::Scalar))
     for (const auto& [name, partition] : named_partitions())
       if (at.yaml.scalar == name) {
@@ -241,7 +238,7 @@ void read_recompute(Reader& reader, const At& at, PlanRequest& plan) {
   plan.recompute.value.clear(), plan.recompute_layers.clear();
   if (!at.yaml.is(Yaml::Type::List)) return read_recompute_entry(reader, at, plan);
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
-    read_recompute_entry(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), plan);
+    read_recompute_entry(reader, at.entry(i), plan);
 }
 
 // "{layers: [3, 4, 7..9]}"; three layers and more in a row are a range.
@@ -315,22 +312,22 @@ constexpr Field<PlanRequest> kPlan[] = {
     {"schedule", "name | {file: FILE}",
      "see `pipewright show schedules`; file: the order in PyTorch's schedule CSV, relative to the scenario; default: "
      "1f1b",
-     Need::Optional, read_schedule, write_schedule},
-    {"stages", "whole number >= 1", "K; default: as many as plan.replicas has entries, else 1", Need::Optional,
-     read_as<&PlanRequest::stages, AtLeast1>, write_as<&PlanRequest::stages>},
-    {"virtual_stages", "whole number >= 1", "chunks of layers per stage (interleaved_1f1b); default: 1", Need::Optional,
-     read_as<&PlanRequest::virtual_stages, AtLeast1>, write_as<&PlanRequest::virtual_stages>},
-    {"data_parallel", "whole number >= 1", "D, copies of the whole pipeline; default: 1", Need::Optional,
-     read_as<&PlanRequest::data_parallel, AtLeast1>, write_as<&PlanRequest::data_parallel>},
+     read_schedule, write_schedule},
+    {"stages", "whole number >= 1", "K; default: as many as plan.replicas has entries, else 1",
+     member<&PlanRequest::stages, AtLeast1>},
+    {"virtual_stages", "whole number >= 1", "chunks of layers per stage (interleaved_1f1b); default: 1",
+     member<&PlanRequest::virtual_stages, AtLeast1>},
+    {"data_parallel", "whole number >= 1", "D, copies of the whole pipeline; default: 1",
+     member<&PlanRequest::data_parallel, AtLeast1>},
     {"tensor_parallel", "whole number >= 1",
      "t, devices that compute every layer of a worker together, on consecutive devices; needs a model built from "
      "operators; default: 1",
-     Need::Optional, read_as<&PlanRequest::tensor_parallel, AtLeast1>, write_as<&PlanRequest::tensor_parallel>},
+     member<&PlanRequest::tensor_parallel, AtLeast1>},
     {"sequence_parallel", "true | false",
      "what lies outside the divided products is divided along the sequence; needs tensor_parallel > 1; default: false",
-     Need::Optional, read_as<&PlanRequest::sequence_parallel>, write_as<&PlanRequest::sequence_parallel>},
+     member<&PlanRequest::sequence_parallel>},
     {"replicas", "list of whole numbers >= 1, e.g. [15, 1]",
-     "workers that share a stage round-robin inside one copy; default: 1 each", Need::Optional, read_replicas,
+     "workers that share a stage round-robin inside one copy; default: 1 each", read_replicas,
      [](YamlText& out, std::string_view key, const PlanRequest& plan) {
        if (!plan.replicas.value.empty()) out.line(key, value_text(plan.replicas));
      }},
@@ -339,21 +336,21 @@ constexpr Field<PlanRequest> kPlan[] = {
      "which the best cut has the least largest stage, over all down-sets of its graph; list: every layer once, none "
      "before one whose output it uses, by name, by number in the model as it is given, or from one to another; "
      "partitions count in this order; default: model",
-     Need::Optional, read_order, write_order},
+     read_order, write_order},
     {"partition",
      "balanced | fitting | exact | equal_layers | equal_blocks | block_partition | suffix_dp | {layers: [3, 3]} | "
      "{cuts: [3]}",
      "balanced: the least bottleneck, and of such cuts the shortest step found; fitting: the least bottleneck among "
-     "the cuts whose stages all fit their devices; exact: the "
-     "least simulated step of all cuts (gpipe, 1f1b, eager_1f1b); equal_blocks: as many blocks of a Transformer each, "
-     "embedding and head next to the first and the last (Megatron-LM's); equal_layers, block_partition (torchgpipe's): "
-     "baselines; suffix_dp: stages, replicas and placement, too, which are left out (pipedream, 1f1b); layers per "
-     "(virtual) stage; first layer of every stage but the first, by number or name; default: balanced",
-     Need::Optional, read_partition, write_partition},
+     "the cuts whose stages all fit their devices; exact: the least simulated step of all cuts (gpipe, 1f1b, "
+     "eager_1f1b); equal_blocks: as many blocks of a Transformer each, embedding and head next to the first and the "
+     "last (Megatron-LM's); equal_layers, block_partition (torchgpipe's): baselines; suffix_dp: stages, replicas and "
+     "placement, too, which are left out (pipedream, 1f1b); layers per (virtual) stage; first layer of every stage but "
+     "the first, by number or name; default: balanced",
+     read_partition, write_partition},
     {"placement", "pipeline | data | list of device numbers",
      "pipeline: each copy on consecutive devices; data: the copies of a stage; list: a device per worker, with "
      "tensor_parallel the first of its t; default: pipeline",
-     Need::Optional, read_placement,
+     read_placement,
      [](YamlText& out, std::string_view key, const PlanRequest& plan) {
        std::visit([&](const auto& placement) { out.line(key, value_text(placement)); }, plan.placement);
      }},
@@ -362,27 +359,23 @@ constexpr Field<PlanRequest> kPlan[] = {
      "its backward, embedding and head keep all (Megatron-LM's); layers: each of these layers does so, by number or "
      "name; knapsack: of a stage's layers the set that adds least time and fits the device; selective: attention cores "
      "are rebuilt; default: none",
-     Need::Optional, read_recompute, write_recompute},
+     read_recompute, write_recompute},
     {"recompute_except_last", "true | false", "the last micro-batch keeps everything (torchgpipe); default: false",
-     Need::Optional, read_as<&PlanRequest::recompute_except_last>, write_as<&PlanRequest::recompute_except_last>},
-    {"skips", "hop | direct", "how a tensor travels that skips stages; default: hop", Need::Optional,
-     read_as<&PlanRequest::skips>, write_as<&PlanRequest::skips>},
+     member<&PlanRequest::recompute_except_last>},
+    {"skips", "hop | direct", "how a tensor travels that skips stages; default: hop", member<&PlanRequest::skips>},
     {"gradient_sync", "overlapped | at_once | blocking",
      "all-reduces run during the backward and what follows, during the backward alone, or after it; default: "
      "overlapped",
-     Need::Optional, read_as<&PlanRequest::gradient_sync>, write_as<&PlanRequest::gradient_sync>},
+     member<&PlanRequest::gradient_sync>},
     {"scatter_gather", "true | false",
      "with tensor_parallel, between stages: each device of a group sends its share of a tensor, and the receivers "
-     "gather "
-     "it over their own links (Megatron-LM); false: each sends a whole copy; default: false",
-     Need::Optional, read_as<&PlanRequest::scatter_gather>, write_as<&PlanRequest::scatter_gather>},
-    {"bucket", "size", "gradient bytes of one all-reduce; default: 25 MB", Need::Optional,
-     read_as<&PlanRequest::bucket, DeviceRate>, write_as<&PlanRequest::bucket>},
+     "gather it over their own links (Megatron-LM); false: each sends a whole copy; default: false",
+     member<&PlanRequest::scatter_gather>},
+    {"bucket", "size", "gradient bytes of one all-reduce; default: 25 MB", member<&PlanRequest::bucket, DeviceRate>},
     {"vertical_sync", "true | false", "PipeDream: all stages use the weight version of stage 0; default: false",
-     Need::Optional, read_as<&PlanRequest::vertical_sync>, write_as<&PlanRequest::vertical_sync>},
+     member<&PlanRequest::vertical_sync>},
     {"reserve_pipeline", "size",
      "memory of every device that the pipeline takes in addition to the device's reserve when stages > 1; default: 0 B",
-     Need::Optional,
      [](Reader& reader, const At& at, PlanRequest& plan) {
        const bool sourced = std::exchange(reader.sourced, true);
        read_value(reader, at, plan.reserve_pipeline);
@@ -393,9 +386,8 @@ constexpr Field<PlanRequest> kPlan[] = {
      write_as<&PlanRequest::reserve_pipeline>},
     {"fit", "percentage in (0 %, 100 %], e.g. 95%",
      "a plan must fit with at least this probability over the range of the memory model; up to 50%: what it is "
-     "expected "
-     "to need must fit; default: 95% of `plan` and `capacity`, else 50%",
-     Need::Optional, read_fit, write_fit},
+     "expected to need must fit; default: 95% of `plan` and `capacity`, else 50%",
+     read_fit, write_fit},
 };
 
 // ---- fields left to the planner -------------------------------------------------------------------------------------
@@ -412,10 +404,8 @@ struct UniformTimes {
 };
 
 constexpr Field<UniformTimes> kUniform[] = {
-    {"forward", "time", "of every layer and micro-batch", Need::Required, read_as<&UniformTimes::forward>,
-     write_as<&UniformTimes::forward>},
-    {"backward", "time", "of every layer and micro-batch", Need::Required, read_as<&UniformTimes::backward>,
-     write_as<&UniformTimes::backward>},
+    {"forward", "time", "of every layer and micro-batch", member<&UniformTimes::forward>, Need::Required},
+    {"backward", "time", "of every layer and micro-batch", member<&UniformTimes::backward>, Need::Required},
 };
 
 }  // namespace
@@ -433,10 +423,9 @@ void open_for_whole_plan(Reader& reader, const At& at, const Yaml& closed, PlanR
     for (const std::string& name : open->second.among)
       for (const auto& [known, partition] : named_partitions())
         if (name == known && std::holds_alternative<SuffixDp>(partition))
-          reader.errors.add(open->second.place, path(at) + ".partition",
-                            fmt::format("{} chooses stages and replicas, too, and stands alone; write "
-                                        "partition: {}",
-                                        name, name));
+          reader.errors.add(
+              open->second.place, path(at) + ".partition",
+              fmt::format("{} chooses stages and replicas, too, and stands alone; write partition: {}", name, name));
   if (!std::holds_alternative<SuffixDp>(plan.partition.value)) return;
   for (const std::string_view key : kSetByWholePlan)
     if (!closed.find(key)) plan.open.try_emplace(std::string(key), OpenField{plan.partition.place, {}});

@@ -20,45 +20,36 @@ struct NotNegative {
 };
 
 constexpr Field<Fingerprint> kMachine[] = {
-    {"processor", "text", "as the system names it", Need::Required, read_as<&Fingerprint::processor>,
-     write_as<&Fingerprint::processor>},
-    {"isa", "text", "backend and instructions of its arithmetic, or SMs", Need::Required, read_as<&Fingerprint::isa>,
-     write_as<&Fingerprint::isa>},
-    {"cores", "whole number >= 1", "that the measurement could use", Need::Required,
-     read_as<&Fingerprint::cores, AtLeast1>, write_as<&Fingerprint::cores>},
-    {"revision", "text", "of pipewright", Need::Optional, read_as<&Fingerprint::revision>,
-     write_text<&Fingerprint::revision>},
-    {"sms", "whole number >= 1", "of a GPU, that each worker had", Need::Optional, read_as<&Fingerprint::sms, AtLeast1>,
+    {"processor", "text", "as the system names it", member<&Fingerprint::processor>, Need::Required},
+    {"isa", "text", "backend and instructions of its arithmetic, or SMs", member<&Fingerprint::isa>, Need::Required},
+    {"cores", "whole number >= 1", "that the measurement could use", member<&Fingerprint::cores, AtLeast1>,
+     Need::Required},
+    {"revision", "text", "of pipewright", read_as<&Fingerprint::revision>, write_text<&Fingerprint::revision>},
+    {"sms", "whole number >= 1", "of a GPU, that each worker had", read_as<&Fingerprint::sms, AtLeast1>,
      [](YamlText& out, std::string_view key, const Fingerprint& machine) {
        if (machine.sms > 0) out.line(key, value_text(machine.sms));
      }},
-    {"driver", "text", "of the GPU", Need::Optional, read_as<&Fingerprint::driver>, write_text<&Fingerprint::driver>},
+    {"driver", "text", "of the GPU", read_as<&Fingerprint::driver>, write_text<&Fingerprint::driver>},
 };
 
 constexpr Field<LinearTime> kLinear[] = {
-    {"fixed_ns", "number >= 0", "ns", Need::Required, read_as<&LinearTime::fixed_ns, NotNegative>,
-     write_as<&LinearTime::fixed_ns>},
-    {"ns_per_unit", "number >= 0", "ns per byte", Need::Required, read_as<&LinearTime::ns_per_unit, NotNegative>,
-     write_as<&LinearTime::ns_per_unit>},
+    {"fixed_ns", "number >= 0", "ns", member<&LinearTime::fixed_ns, NotNegative>, Need::Required},
+    {"ns_per_unit", "number >= 0", "ns per byte", member<&LinearTime::ns_per_unit, NotNegative>, Need::Required},
 };
 
 constexpr Field<LayerTimes> kLayer[] = {
-    {"computes", "text", "operations with shapes and settings", Need::Required, read_as<&LayerTimes::key>,
-     write_as<&LayerTimes::key>},
-    {"samples", "whole number >= 1", "of the micro-batch", Need::Required, read_as<&LayerTimes::samples, AtLeast1>,
-     write_as<&LayerTimes::samples>},
-    {"forward", "time", "mean over the middle half of the rounds", Need::Required,
-     read_as<&LayerTimes::forward, NotNegative>, write_as<&LayerTimes::forward>},
-    {"input_gradient", "time", "mean over the middle half of the rounds", Need::Required,
-     read_as<&LayerTimes::input_gradient, NotNegative>, write_as<&LayerTimes::input_gradient>},
-    {"weight_gradient", "time", "mean over the middle half of the rounds", Need::Required,
-     read_as<&LayerTimes::weight_gradient, NotNegative>, write_as<&LayerTimes::weight_gradient>},
-    {"spread", "number >= 0", "of the forward, (p95 - p5) / mean", Need::Optional,
-     read_as<&LayerTimes::spread, NotNegative>, write_as<&LayerTimes::spread>},
-    {"measured", "whole number", "how often", Need::Optional, read_as<&LayerTimes::measured>,
-     write_as<&LayerTimes::measured>},
-    {"active", "whole number", "workers that computed meanwhile; 0: all of them", Need::Optional,
-     read_as<&LayerTimes::active, NotBelow0>, write_as<&LayerTimes::active>},
+    {"computes", "text", "operations with shapes and settings", member<&LayerTimes::key>, Need::Required},
+    {"samples", "whole number >= 1", "of the micro-batch", member<&LayerTimes::samples, AtLeast1>, Need::Required},
+    {"forward", "time", "mean over the middle half of the rounds", member<&LayerTimes::forward, NotNegative>,
+     Need::Required},
+    {"input_gradient", "time", "mean over the middle half of the rounds",
+     member<&LayerTimes::input_gradient, NotNegative>, Need::Required},
+    {"weight_gradient", "time", "mean over the middle half of the rounds",
+     member<&LayerTimes::weight_gradient, NotNegative>, Need::Required},
+    {"spread", "number >= 0", "of the forward, (p95 - p5) / mean", member<&LayerTimes::spread, NotNegative>},
+    {"measured", "whole number", "how often", member<&LayerTimes::measured>},
+    {"active", "whole number", "workers that computed meanwhile; 0: all of them",
+     member<&LayerTimes::active, NotBelow0>},
 };
 
 template <auto Member>
@@ -68,8 +59,7 @@ void read_linear(Reader& reader, const At& at, MachineProfile& profile) {
 template <class T>
 void write_map(YamlText& out, std::string_view key, std::span<const Field<T>> fields, const T& value) {
   out.open(key);
-  for (const Field<T>& field : fields)
-    field.write(out, field.key, value);
+  write_fields<T>(out, fields, value);
   out.close();
 }
 template <auto Member>
@@ -86,8 +76,7 @@ void read_version(Reader& reader, const At& at, MachineProfile&) {
 void read_layers(Reader& reader, const At& at, MachineProfile& profile) {
   if (!is_list(reader, at, "a list of layers")) return;
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
-    read_fields<LayerTimes>(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), kLayer,
-                            profile.layers.emplace_back());
+    read_fields<LayerTimes>(reader, at.entry(i), kLayer, profile.layers.emplace_back());
   std::sort(profile.layers.begin(), profile.layers.end(), [](const LayerTimes& a, const LayerTimes& b) {
     return std::tie(a.key, a.samples, a.active) < std::tie(b.key, b.samples, b.active);
   });
@@ -99,58 +88,62 @@ void read_layers(Reader& reader, const At& at, MachineProfile& profile) {
 }
 
 constexpr Field<UpdateTime> kUpdate[] = {
-    {"optimizer", "sgd | momentum | rmsprop | adam", "whose step it is", Need::Required,
-     read_as<&UpdateTime::optimizer>, write_as<&UpdateTime::optimizer>},
-    {"fixed_ns", "number >= 0", "ns", Need::Required,
+    {"optimizer", "sgd | momentum | rmsprop | adam", "whose step it is", member<&UpdateTime::optimizer>,
+     Need::Required},
+    {"fixed_ns", "number >= 0", "ns",
      [](Reader& reader, const At& at, UpdateTime& update) {
        read_as<&LinearTime::fixed_ns, NotNegative>(reader, at, update.by_parameters);
      },
      [](YamlText& out, std::string_view key, const UpdateTime& update) {
        write_as<&LinearTime::fixed_ns>(out, key, update.by_parameters);
-     }},
-    {"ns_per_parameter", "number >= 0", "ns", Need::Required,
+     },
+     Need::Required},
+    {"ns_per_parameter", "number >= 0", "ns",
      [](Reader& reader, const At& at, UpdateTime& update) {
        read_as<&LinearTime::ns_per_unit, NotNegative>(reader, at, update.by_parameters);
      },
      [](YamlText& out, std::string_view key, const UpdateTime& update) {
        write_as<&LinearTime::ns_per_unit>(out, key, update.by_parameters);
-     }},
+     },
+     Need::Required},
 };
 
 void read_updates(Reader& reader, const At& at, MachineProfile& profile) {
   if (!is_list(reader, at, "a list of optimizer steps")) return;
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
     UpdateTime update;
-    read_fields<UpdateTime>(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), kUpdate, update);
+    read_fields<UpdateTime>(reader, at.entry(i), kUpdate, update);
     if (find_update(profile, update.optimizer) != nullptr) reader.error(at, "names one optimizer twice");
     profile.updates.push_back(update);
   }
 }
 
 constexpr Field<AllReduceTime> kAllReduce[] = {
-    {"members", "whole number >= 1", "workers that add their gradients", Need::Required,
-     read_as<&AllReduceTime::members, AtLeast1>, write_as<&AllReduceTime::members>},
-    {"fixed_ns", "number >= 0", "ns", Need::Required,
+    {"members", "whole number >= 1", "workers that add their gradients", member<&AllReduceTime::members, AtLeast1>,
+     Need::Required},
+    {"fixed_ns", "number >= 0", "ns",
      [](Reader& reader, const At& at, AllReduceTime& time) {
        read_as<&LinearTime::fixed_ns, NotNegative>(reader, at, time.by_bytes);
      },
      [](YamlText& out, std::string_view key, const AllReduceTime& time) {
        write_as<&LinearTime::fixed_ns>(out, key, time.by_bytes);
-     }},
-    {"ns_per_byte", "number >= 0", "ns", Need::Required,
+     },
+     Need::Required},
+    {"ns_per_byte", "number >= 0", "ns",
      [](Reader& reader, const At& at, AllReduceTime& time) {
        read_as<&LinearTime::ns_per_unit, NotNegative>(reader, at, time.by_bytes);
      },
      [](YamlText& out, std::string_view key, const AllReduceTime& time) {
        write_as<&LinearTime::ns_per_unit>(out, key, time.by_bytes);
-     }},
+     },
+     Need::Required},
 };
 
 void read_all_reduces(Reader& reader, const At& at, MachineProfile& profile) {
   if (!is_list(reader, at, "a list of all-reduces")) return;
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
     AllReduceTime time;
-    read_fields<AllReduceTime>(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), kAllReduce, time);
+    read_fields<AllReduceTime>(reader, at.entry(i), kAllReduce, time);
     if (find_all_reduce(profile, time.members) != nullptr) reader.error(at, "names one number of members twice");
     profile.all_reduces.push_back(time);
   }
@@ -165,33 +158,30 @@ std::string flow_text(const LayerTimes& layer) {
 }
 
 constexpr Field<MachineProfile> kProfile[] = {
-    {"version", "3", "of this format", Need::Required, read_version,
-     [](YamlText& out, std::string_view key, const MachineProfile&) {
-       out.line(key, std::to_string(kProfileVersion));
-     }},
-    {"name", "text", "for reports", Need::Required, read_as<&MachineProfile::name>, write_as<&MachineProfile::name>},
-    {"date", "text", "of the measurement", Need::Required, read_as<&MachineProfile::date>,
-     write_as<&MachineProfile::date>},
-    {"backend", "text", "cpu or cuda: whose runs it prices", Need::Required, read_as<&MachineProfile::backend>,
-     write_as<&MachineProfile::backend>},
-    {"precision", "fp32 | tf32 | fp16 | bf16", "of the runs that were measured; default: fp32", Need::Optional,
-     read_as<&MachineProfile::precision>, write_as<&MachineProfile::precision>},
-    {"machine", "map", "what was measured", Need::Required,
+    {"version", "3", "of this format", read_version,
+     [](YamlText& out, std::string_view key, const MachineProfile&) { out.line(key, std::to_string(kProfileVersion)); },
+     Need::Required},
+    {"name", "text", "for reports", member<&MachineProfile::name>, Need::Required},
+    {"date", "text", "of the measurement", member<&MachineProfile::date>, Need::Required},
+    {"backend", "text", "cpu or cuda: whose runs it prices", member<&MachineProfile::backend>, Need::Required},
+    {"precision", "fp32 | tf32 | fp16 | bf16", "of the runs that were measured; default: fp32",
+     member<&MachineProfile::precision>},
+    {"machine", "map", "what was measured",
      [](Reader& reader, const At& at, MachineProfile& p) { read_fields<Fingerprint>(reader, at, kMachine, p.machine); },
      [](YamlText& out, std::string_view key, const MachineProfile& p) {
        write_map<Fingerprint>(out, key, kMachine, p.machine);
-     }},
-    {"active", "whole number >= 1", "workers that computed at once", Need::Required,
-     read_as<&MachineProfile::active, AtLeast1>, write_as<&MachineProfile::active>},
-    {"op_overhead", "time", "per op", Need::Required, read_as<&MachineProfile::op_overhead, NotNegative>,
-     write_as<&MachineProfile::op_overhead>},
-    {"send", "map", "the sender's copy, by bytes", Need::Required, read_linear<&MachineProfile::send>,
-     write_linear<&MachineProfile::send>},
-    {"first_read", "map", "what the receiver's first read takes more than a later one, by bytes", Need::Required,
-     read_linear<&MachineProfile::first_read>, write_linear<&MachineProfile::first_read>},
-    {"handoff", "time", "until the receiver has noticed", Need::Required,
-     read_as<&MachineProfile::handoff, NotNegative>, write_as<&MachineProfile::handoff>},
-    {"updates", "list of maps", "optimizer, fixed_ns, ns_per_parameter", Need::Required, read_updates,
+     },
+     Need::Required},
+    {"active", "whole number >= 1", "workers that computed at once", member<&MachineProfile::active, AtLeast1>,
+     Need::Required},
+    {"op_overhead", "time", "per op", member<&MachineProfile::op_overhead, NotNegative>, Need::Required},
+    {"send", "map", "the sender's copy, by bytes", read_linear<&MachineProfile::send>,
+     write_linear<&MachineProfile::send>, Need::Required},
+    {"first_read", "map", "what the receiver's first read takes more than a later one, by bytes",
+     read_linear<&MachineProfile::first_read>, write_linear<&MachineProfile::first_read>, Need::Required},
+    {"handoff", "time", "until the receiver has noticed", member<&MachineProfile::handoff, NotNegative>,
+     Need::Required},
+    {"updates", "list of maps", "optimizer, fixed_ns, ns_per_parameter", read_updates,
      [](YamlText& out, std::string_view key, const MachineProfile& p) {
        out.open(key);
        for (const UpdateTime& update : p.updates)
@@ -199,9 +189,9 @@ constexpr Field<MachineProfile> kProfile[] = {
                               value_text(update.by_parameters.fixed_ns), value_text(update.by_parameters.ns_per_unit)),
                   {});
        out.close();
-     }},
-    {"all_reduces", "list of maps", "members, fixed_ns, ns_per_byte: sums of gradients", Need::Optional,
-     read_all_reduces,
+     },
+     Need::Required},
+    {"all_reduces", "list of maps", "members, fixed_ns, ns_per_byte: sums of gradients", read_all_reduces,
      [](YamlText& out, std::string_view key, const MachineProfile& p) {
        if (p.all_reduces.empty()) return;
        out.open(key);
@@ -211,22 +201,22 @@ constexpr Field<MachineProfile> kProfile[] = {
                   {});
        out.close();
      }},
-    {"probe", "time", "of a fixed piece of arithmetic on a core meanwhile; 0: not measured", Need::Optional,
-     read_as<&MachineProfile::probe, NotNegative>, write_as<&MachineProfile::probe>},
-    {"common_error", "number >= 0", "relative error that all ops share", Need::Required,
-     read_as<&MachineProfile::common_error, NotNegative>, write_as<&MachineProfile::common_error>},
-    {"independent_error", "number >= 0", "relative error of each op's own", Need::Required,
-     read_as<&MachineProfile::independent_error, NotNegative>, write_as<&MachineProfile::independent_error>},
-    {"source", "text", "one line for reports", Need::Required, read_as<&MachineProfile::source>,
-     write_as<&MachineProfile::source>},
+    {"probe", "time", "of a fixed piece of arithmetic on a core meanwhile; 0: not measured",
+     member<&MachineProfile::probe, NotNegative>},
+    {"common_error", "number >= 0", "relative error that all ops share",
+     member<&MachineProfile::common_error, NotNegative>, Need::Required},
+    {"independent_error", "number >= 0", "relative error of each op's own",
+     member<&MachineProfile::independent_error, NotNegative>, Need::Required},
+    {"source", "text", "one line for reports", member<&MachineProfile::source>, Need::Required},
     {"layers", "list of maps", "computes, samples, forward, input_gradient, weight_gradient, spread, measured, active",
-     Need::Required, read_layers,
+     read_layers,
      [](YamlText& out, std::string_view key, const MachineProfile& p) {
        out.open(key);
        for (const LayerTimes& layer : p.layers)
          out.item(flow_text(layer), {});
        out.close();
-     }},
+     },
+     Need::Required},
 };
 
 }  // namespace
@@ -250,8 +240,7 @@ MachineProfile read_profile(const std::string& path, const ReadOptions& options)
 std::string profile_yaml(const MachineProfile& profile) {
   YamlText out(nullptr, {});
   out.open("profile");
-  for (const Field<MachineProfile>& field : kProfile)
-    field.write(out, field.key, profile);
+  write_fields<MachineProfile>(out, kProfile, profile);
   out.close();
   return out.text();
 }

@@ -21,36 +21,39 @@ namespace pipewright {
 namespace {
 
 constexpr Field<Scenario> kScenario[] = {
-    {"version", "1", "of this format; default: 1", Need::Optional,
+    {"version", "1", "of this format; default: 1",
      [](Reader& reader, const At& at, Scenario&) { check_version(reader, at); },
      [](YamlText& out, std::string_view key, const Scenario&) { out.line(key, "1"); }},
-    {"name", "text", "for reports; default: the name of the file", Need::Optional, read_as<&Scenario::name>,
+    {"name", "text", "for reports; default: the name of the file", read_as<&Scenario::name>,
      write_text<&Scenario::name>},
-    {"description", "text", "the question that the scenario asks", Need::Optional, read_as<&Scenario::description>,
+    {"description", "text", "the question that the scenario asks", read_as<&Scenario::description>,
      write_text<&Scenario::description>},
     {"model", "name, path or map",
      "what is trained: configs/models/<name>.yaml or hf/<name>.json there, or one of the forms of model",
-     Need::Required, [](Reader& reader, const At& at, Scenario& s) { read_model_section(reader, at, s.model); },
+     [](Reader& reader, const At& at, Scenario& s) { read_model_section(reader, at, s.model); },
      [](YamlText& out, std::string_view key, const Scenario& scenario) {
        out.open(key);
        write_model_section(out, as_given(scenario.model));
        out.close();
-     }},
+     },
+     Need::Required},
     {"cluster", "name, path or map", "what it is trained on: configs/clusters/<name>.yaml, or its keys here",
-     Need::Required, [](Reader& reader, const At& at, Scenario& s) { read_cluster_section(reader, at, s.cluster); },
+     [](Reader& reader, const At& at, Scenario& s) { read_cluster_section(reader, at, s.cluster); },
      [](YamlText& out, std::string_view key, const Scenario& scenario) {
        out.open(key);
        write_cluster_section(out, scenario.cluster);
        out.close();
-     }},
-    {"training", "map", "batch, precision, optimizer", Need::Required,
+     },
+     Need::Required},
+    {"training", "map", "batch, precision, optimizer",
      [](Reader& reader, const At& at, Scenario& s) { read_training_section(reader, at, s.training); },
      [](YamlText& out, std::string_view key, const Scenario& scenario) {
        out.open(key);
        write_training_section(out, scenario.training);
        out.close();
-     }},
-    {"plan", "map, or auto", "how it is cut and scheduled; auto: whatever `pipewright plan` finds best", Need::Required,
+     },
+     Need::Required},
+    {"plan", "map, or auto", "how it is cut and scheduled; auto: whatever `pipewright plan` finds best",
      [](Reader& reader, const At& at, Scenario& scenario) {
        reader.model = &scenario.model;
        read_plan_section(reader, at, scenario.plan);
@@ -59,10 +62,10 @@ constexpr Field<Scenario> kScenario[] = {
        out.open(key);
        write_plan_section(out, scenario.plan);
        out.close();
-     }},
+     },
+     Need::Required},
     {"cost", "explicit | roofline | {uniform: {forward, backward}} | {profile: FILE}",
-     "where layer times come from; default: explicit when a layer states times, else roofline", Need::Optional,
-     read_cost_section,
+     "where layer times come from; default: explicit when a layer states times, else roofline", read_cost_section,
      [](YamlText& out, std::string_view key, const Scenario& scenario) {
        if (scenario.cost == CostSourceKind::Uniform)
          out.line(key, fmt::format("{{uniform: {{forward: {}, backward: {}}}}}", value_text(scenario.uniform_forward),
@@ -72,7 +75,7 @@ constexpr Field<Scenario> kScenario[] = {
        else
          out.line(key, scenario.cost == CostSourceKind::Explicit ? "explicit" : "roofline");
      }},
-    {"run", "map", "how `run` runs it for real; see run", Need::Optional,
+    {"run", "map", "how `run` runs it for real; see run",
      [](Reader& reader, const At& at, Scenario& s) { read_run_section(reader, at, s.run); },
      [](YamlText& out, std::string_view key, const Scenario& scenario) {
        if (scenario.run.place == Place{}) return;
@@ -80,7 +83,7 @@ constexpr Field<Scenario> kScenario[] = {
        write_run_section(out, scenario.run);
        out.close();
      }},
-    {"campaign", "map", "the whole training, of many steps: its length, prices, failures; see campaign", Need::Optional,
+    {"campaign", "map", "the whole training, of many steps: its length, prices, failures; see campaign",
      read_campaign_section,
      [](YamlText& out, std::string_view key, const Scenario& scenario) {
        if (!scenario.campaign) return;
@@ -89,24 +92,24 @@ constexpr Field<Scenario> kScenario[] = {
        out.close();
      }},
     {"set", "map of keys and values, e.g. {plan.fit: 50%}",
-     "values changed in what stands here and in the files that it names, before those of --set", Need::Optional,
+     "values changed in what stands here and in the files that it names, before those of --set",
      [](Reader& reader, const At& at, Scenario&) {
        reader.errors.add(at.yaml.place, "set: is a block of the file; change the key itself: --set plan.fit=50%");
      },
      [](YamlText&, std::string_view, const Scenario&) {}},
-    {"vary", "map of lists, or list of maps", "variants for `capacity`, a row each; see vary", Need::Optional,
+    {"vary", "map of lists, or list of maps", "variants for `capacity`, a row each; see vary",
      [](Reader& reader, const At& at, Scenario&) {
        ExpectAndVary dropped;
        read_vary_section(reader, at, reader.more ? *reader.more : dropped);
      },
      [](YamlText&, std::string_view, const Scenario&) {}},
-    {"expect", "map or list of maps", "published tables, for `reproduce`; see expect", Need::Optional,
+    {"expect", "map or list of maps", "published tables, for `reproduce`; see expect",
      [](Reader& reader, const At& at, Scenario&) {
        ExpectAndVary dropped;
        read_expect_section(reader, at, reader.more ? *reader.more : dropped);
      },
      [](YamlText&, std::string_view, const Scenario&) {}},
-    {"measured", "map", "files of measured runs, for `reproduce`; see measured", Need::Optional,
+    {"measured", "map", "files of measured runs, for `reproduce`; see measured",
      [](Reader& reader, const At& at, Scenario&) {
        ExpectAndVary dropped;
        read_measured_section(reader, at, reader.more ? *reader.more : dropped);
@@ -204,8 +207,7 @@ Scenario scenario_of(const std::string& path, Yaml root, const ReadOptions& opti
   if (root.find("schema") && root.find("source") && !root.find("model"))
     throw InputError(
         root.place,
-        "this is a run that was measured, not a scenario; put it next to one: pipewright validate SCENARIO "
-        "--log " +
+        "this is a run that was measured, not a scenario; put it next to one: pipewright validate SCENARIO --log " +
             path);
   if (!root.find("model") && (root.find("model_type") || root.find("architectures")))
     throw InputError(root.place, fmt::format("this is a Hugging Face configuration, not a scenario; write one with it: "
@@ -280,10 +282,10 @@ void complete(Scenario& scenario, const Yaml& root) {
   const auto& tokens = scenario.model.tokens;
   auto& stated = scenario.training.sequence_length;
   if (tokens && stated && *stated != *tokens)
-    throw InputError(scenario.training.place, "training.sequence_length",
-                     fmt::format("{} differs from the {} tokens per sample of the model; leave "
-                                 "it out, or change the model's",
-                                 *stated, *tokens));
+    throw InputError(
+        scenario.training.place, "training.sequence_length",
+        fmt::format("{} differs from the {} tokens per sample of the model; leave it out, or change the model's",
+                    *stated, *tokens));
   if (tokens) stated = tokens;
   open_micro_batches(scenario.training, left_to_planner(scenario.plan));
   check_campaign(scenario);

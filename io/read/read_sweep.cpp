@@ -105,7 +105,7 @@ void read_grid(Reader& reader, const At& at, SweepText& text) {
 void read_where(Reader& reader, const At& at, SweepText& text) {
   if (at.yaml.is(Yaml::Type::List)) {
     for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
-      read_value(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), text.where.emplace_back());
+      read_value(reader, at.entry(i), text.where.emplace_back());
   } else {
     read_value(reader, at, text.where.emplace_back());
   }
@@ -118,7 +118,7 @@ void read_metrics(Reader& reader, const At& at, SweepText& text) {
   for (const SweepFigureName& each : kSweepFigures)
     known.push_back(each.name);
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
-    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    const At here = at.entry(i);
     const std::string* name = scalar(reader, here, "a figure, e.g. step_time");
     if (!name) continue;
     if (const SweepFigureName* found = find_sweep_figure(*name))
@@ -131,35 +131,30 @@ void read_metrics(Reader& reader, const At& at, SweepText& text) {
 void not_written(YamlText&, std::string_view, const SweepText&) {}
 
 constexpr Field<SweepText> kSweep[] = {
-    {"base", "path", "the scenario that the sweep varies; relative to the sweep file", Need::Required, read_base,
-     not_written},
-    {"description", "text", "the question that the sweep asks", Need::Optional,
+    {"base", "path", "the scenario that the sweep varies; relative to the sweep file", read_base, not_written,
+     Need::Required},
+    {"description", "text", "the question that the sweep asks",
      [](Reader& reader, const At& at, SweepText& text) { read_value(reader, at, text.question.description); },
      not_written},
     {"variants", "map of names: {fast: {cluster.network.bandwidth: 400 Gb/s}}",
-     "changes of the base, as --set makes them; each is asked at every point of the grid", Need::Optional,
-     read_variants, not_written},
+     "changes of the base, as --set makes them; each is asked at every point of the grid", read_variants, not_written},
     {"baseline", "name of a variant",
      "ratios refer to it; default: base, the base itself, which is then a variant next to those named; without "
-     "variants "
-     "ratios refer to the first row",
-     Need::Optional, [](Reader& reader, const At& at, SweepText& text) { read_value(reader, at, text.baseline); },
-     not_written},
+     "variants ratios refer to the first row",
+     [](Reader& reader, const At& at, SweepText& text) { read_value(reader, at, text.baseline); }, not_written},
     {"grid", "map of lists: {plan.stages: [2, 4, 8]}",
-     "every combination of these values, the last key fastest; applied after the variant", Need::Optional, read_grid,
-     not_written},
+     "every combination of these values, the last key fastest; applied after the variant", read_grid, not_written},
     {"where", "comparison, or list of them",
-     "the points to evaluate: plan.stages * plan.data_parallel <= 64 and peak_memory < 79 GiB", Need::Optional,
-     read_where, not_written},
+     "the points to evaluate: plan.stages * plan.data_parallel <= 64 and peak_memory < 79 GiB", read_where,
+     not_written},
     {"metrics",
      "list of step_time | samples_per_s | samples_per_s_per_device | tokens_per_s | tokens_per_s_per_device | mfu | "
      "bubble | peak_memory | headroom | devices | speed_up | hfu, and of the whole training (campaign) days | "
      "device_hours | cost | energy_kwh | goodput | days_expected | cost_expected",
      "the columns; default: step_time, samples_per_s, tokens_per_s, mfu, bubble, peak_memory, speed_up, and days, "
-     "cost, "
-     "days_expected, cost_expected where the whole training was asked for",
-     Need::Optional, read_metrics, not_written},
-    {"replan", "true | false", "the planner chooses the plan of every point again; default: false", Need::Optional,
+     "cost, days_expected, cost_expected where the whole training was asked for",
+     read_metrics, not_written},
+    {"replan", "true | false", "the planner chooses the plan of every point again; default: false",
      [](Reader& reader, const At& at, SweepText& text) { read_value(reader, at, text.question.replan); }, not_written},
 };
 
@@ -220,8 +215,8 @@ void check_size(Reader& reader, const SweepText& text) {
     points *= static_cast<double>(axis.texts.size());
   if (points > static_cast<double>(kMostSweepPoints))
     reader.errors.add(text.grid_at, "sweep.grid",
-                      fmt::format("{:.0f} points (variants x values of every key) are more "
-                                  "than {}; ask for fewer values, or in several sweeps",
+                      fmt::format("{:.0f} points (variants x values of every key) are more than {}; ask for fewer "
+                                  "values, or in several sweeps",
                                   points, kMostSweepPoints));
 }
 

@@ -92,7 +92,7 @@ constexpr Field<VaryDoc> kVary[] = {
     {"<key>", "list of values, e.g. plan.stages: [1, 8, 32]",
      "a row of `capacity` for each; several keys: every combination. Or a list of maps, a row each: "
      "[{plan.stages: 8, model.filters: 512}, ...]",
-     Need::Optional, [](Reader&, const At&, VaryDoc&) {}, [](YamlText&, std::string_view, const VaryDoc&) {}},
+     [](Reader&, const At&, VaryDoc&) {}, [](YamlText&, std::string_view, const VaryDoc&) {}},
 };
 
 }  // namespace
@@ -107,7 +107,7 @@ void read_vary_section(Reader& reader, const At& at, ExpectAndVary& more) {
                              fmt::format("more than {} rows; vary fewer values", kMostVariedPoints));
   for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i) {
     std::vector<Assignment> changes;
-    const At here = at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]);
+    const At here = at.entry(i);
     read_changes(reader, here, changes);
     if (here.yaml.is(Yaml::Type::Map) && changes.empty())
       reader.error(here, "sets nothing; write e.g. {plan.stages: 8}");

@@ -24,16 +24,16 @@ struct Epsilon {
 
 template <auto Member>
 constexpr Field<RopeScaling> scaling_number(std::string_view key, std::string_view meaning) {
-  return {key, "number > 0", meaning, Need::Optional, read_as<Member, Positive>, write_as<Member>};
+  return {key, "number > 0", meaning, read_as<Member, Positive>, write_as<Member>};
 }
 
 constexpr Field<RopeScaling> kRopeScaling[] = {
-    {"type", "linear | dynamic | llama3 | yarn", "how wavelengths grow, as Hugging Face calls it", Need::Required,
-     read_as<&RopeScaling::type>, write_as<&RopeScaling::type>},
-    {"factor", "number >= 1", "how many times longer samples may be than those first trained on", Need::Required,
-     read_as<&RopeScaling::factor, Factor>, write_as<&RopeScaling::factor>},
+    {"type", "linear | dynamic | llama3 | yarn", "how wavelengths grow, as Hugging Face calls it",
+     member<&RopeScaling::type>, Need::Required},
+    {"factor", "number >= 1", "how many times longer samples may be than those first trained on",
+     member<&RopeScaling::factor, Factor>, Need::Required},
     {"original_length", "whole number >= 1", "tokens of the samples first trained on; default: not stated",
-     Need::Optional, read_as<&RopeScaling::original_length, AtLeast1>, write_as<&RopeScaling::original_length>},
+     member<&RopeScaling::original_length, AtLeast1>},
     scaling_number<&RopeScaling::low_freq_factor>("low_freq_factor", "llama3; default: not stated"),
     scaling_number<&RopeScaling::high_freq_factor>("high_freq_factor", "llama3; default: not stated"),
     scaling_number<&RopeScaling::beta_fast>("beta_fast", "yarn; default: not stated"),
@@ -55,15 +55,13 @@ void write_rope_scaling(YamlText& out, std::string_view key, const TrainedAs& tr
 }
 
 constexpr Field<TrainedAs> kTrainedAs[] = {
-    {"rope_theta", "number > 0", "base of rotary positions; default: unknown", Need::Optional,
-     read_as<&TrainedAs::rope_theta, Positive>, write_as<&TrainedAs::rope_theta>},
+    {"rope_theta", "number > 0", "base of rotary positions; default: unknown",
+     member<&TrainedAs::rope_theta, Positive>},
     {"rope_scaling_not_kept", "text", "type of a scaling that rope_scaling has no words for; default: none",
-     Need::Optional, read_as<&TrainedAs::rope_scaling_not_kept, TypeWord>,
-     write_text<&TrainedAs::rope_scaling_not_kept>},
-    {"rope_scaling", "map", "see model.trained_as.rope_scaling; default: none", Need::Optional, read_rope_scaling,
-     write_rope_scaling},
-    {"norm_epsilon", "number > 0", "added under the root of every norm; default: unknown", Need::Optional,
-     read_as<&TrainedAs::norm_epsilon, Epsilon>, write_as<&TrainedAs::norm_epsilon>},
+     read_as<&TrainedAs::rope_scaling_not_kept, TypeWord>, write_text<&TrainedAs::rope_scaling_not_kept>},
+    {"rope_scaling", "map", "see model.trained_as.rope_scaling; default: none", read_rope_scaling, write_rope_scaling},
+    {"norm_epsilon", "number > 0", "added under the root of every norm; default: unknown",
+     member<&TrainedAs::norm_epsilon, Epsilon>},
 };
 
 }  // namespace

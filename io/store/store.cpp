@@ -88,10 +88,9 @@ struct Store::Connection {
       case SQLITE_NOMEM: throw std::bad_alloc();
       default: break;  // a table or column is missing, its format is not known: SQLite names it
     }
-    throw InputError(
-        fmt::format("{}: this is not the database of a sweep, or something else has written to it ({}); name "
-                    "another file",
-                    path, said));
+    throw InputError(fmt::format(
+        "{}: this is not the database of a sweep, or something else has written to it ({}); name another file", path,
+        said));
   }
 
   void check(const std::string& path, int status) const {

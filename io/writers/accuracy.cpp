@@ -363,8 +363,7 @@ std::string accuracy_html(const std::vector<TableResult>& tables, const std::str
     page.table(summary(tables));
     page.paragraph(
         "Cells with a status (fitted, known miss, above bound, analytic, inputs assumed, not simulated) stay out of "
-        "the "
-        "averages and decide nothing. The baseline is the trivial prediction that ours has to beat.");
+        "the averages and decide nothing. The baseline is the trivial prediction that ours has to beat.");
   }
   for (const TableResult& table : tables) {
     page.heading(table.title);
@@ -416,8 +415,8 @@ std::string accuracy_summary_text(const std::vector<TableResult>& tables, const 
     if (title.size() > room) title = title.substr(0, room - 3) + "...";
   return text_table(columns, options.width) +
          wrapped("  ",
-                 "mean, largest: |error| of the cells that count; out: cells with a status, which do not; with "
-                 "misses: mean with the known misses; baseline: mean of the trivial prediction",
+                 "mean, largest: |error| of the cells that count; out: cells with a status, which do not; with misses: "
+                 "mean with the known misses; baseline: mean of the trivial prediction",
                  options.width);
 }
 

@@ -114,10 +114,9 @@ std::vector<std::string> explanation(const Capacity& row) {
         fmt::format("this cut is not that of plan.partition: {} (which {}); simulate finds it with: --set {}",
                     row.other_cut, row.other_fits ? "fits, too" : "does not fit", fmt::join(changes(row), " --set ")));
   if (row.stopped)
-    lines.push_back(
-        fmt::format("no limit was found: the search stopped at {}, the largest value allowed; larger ones were "
-                    "not tried",
-                    *row.stopped));
+    lines.push_back(fmt::format(
+        "no limit was found: the search stopped at {}, the largest value allowed; larger ones were not tried",
+        *row.stopped));
   else if (row.next)
     lines.push_back(fmt::format("{} does not fit: stage {} needs {} {} ({})", *row.next, row.next_stage,
                                 unit(row.next_need), unit.name, parts(row.next_bytes, unit)));

@@ -84,9 +84,8 @@ std::string shares(const Device& device, int width) {
 
 std::string constants(const ProductCurve& curve) {
   return fmt::format(
-      "share {:g}, fill {:g}, launch {:g} us, operands {:g}, tile_128x128 {:g}, tile_128x64 {:g}, "
-      "tile_64x64 {:g}, split {:g} us, waves {:g}, slowdown {:g}, slowdown_half {:g} TFLOP, sustained "
-      "{:g}",
+      "share {:g}, fill {:g}, launch {:g} us, operands {:g}, tile_128x128 {:g}, tile_128x64 {:g}, tile_64x64 {:g}, "
+      "split {:g} us, waves {:g}, slowdown {:g}, slowdown_half {:g} TFLOP, sustained {:g}",
       curve.share, curve.fill, curve.launch, curve.operands, curve.tile_128x128, curve.tile_128x64, curve.tile_64x64,
       curve.split, curve.waves, curve.slowdown, curve.slowdown_half, curve.sustained);
 }
@@ -232,12 +231,11 @@ std::string collectives(const ShownDevice& shown, const CollectiveCurve& curve, 
 
 std::string messages(const MessageCurve& curve, int width) {
   return "\nmessages to another device of the node\n" +
-         wrapped(
-             "  ",
-             fmt::format("start {:.1f} us; then at {} of the links' bandwidth until that takes {:.0f} us, and as long "
-                         "until {} of the bandwidth takes more",
-                         curve.start, percent(curve.small), curve.middle, percent(curve.large)),
-             width) +
+         wrapped("  ",
+                 fmt::format("start {:.1f} us; then at {} of the links' bandwidth until that takes {:.0f} us, and as "
+                             "long until {} of the bandwidth takes more",
+                             curve.start, percent(curve.small), curve.middle, percent(curve.large)),
+                 width) +
          fmt::format("  band       ± {:.0f} %\n", 100 * curve.band) +
          wrapped("  source     ", known_as(curve.provenance, curve.source), width);
 }

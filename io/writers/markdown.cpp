@@ -92,8 +92,7 @@ std::string markdown_report(const Answer& answer) {
   std::string text = "**" + markdown_text(headline(answer)) + "**\n\n" + summary(answer);
   text +=
       "\nGBS: global batch; MBS: micro-batch; Seq: tokens per sample; TP, PP, DP: tensor, pipeline and data "
-      "parallelism "
-      "(replicas per stage in brackets); VP: chunks per stage; MFU: model FLOPs utilization.\n";
+      "parallelism (replicas per stage in brackets); VP: chunks per stage; MFU: model FLOPs utilization.\n";
   if (r.steady)
     text += fmt::format("Asynchronous: one cycle of {} per micro-batch in the steady state.\n",
                         short_time(Time{r.steady->growth.value / r.steady->micro_batches}, 4));

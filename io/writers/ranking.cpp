@@ -106,9 +106,7 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
   });
   if (!one_batch)
     text += wrapped("batch         ",
-                    "the plans have different global batches (GBS); training.global_batch_size would "
-                    "hold it",
-                    width);
+                    "the plans have different global batches (GBS); training.global_batch_size would hold it", width);
   const char* head = "searched      ";
   for (const std::string& line : tried(ranking)) {
     text += wrapped(head, line, width);
@@ -267,9 +265,9 @@ std::string ranking_json(const Ranking& ranking, const Scenario& asked) {
 
 std::string ranking_csv(const Ranking& ranking) {
   std::string text =
-      "rank,devices,global_batch_size,micro_batch_size,micro_batches,tensor_parallel,stages,virtual_stages,"
-      "data_parallel,schedule,recompute,zero,placement,step_time_s,samples_per_s,tokens_per_s,mfu,bubble_fraction,"
-      "peak_bytes,capacity_bytes,layers,replicas,classes";
+      "rank,devices,global_batch_size,micro_batch_size,micro_batches,tensor_parallel,stages,virtual_stages,data_"
+      "parallel,schedule,recompute,zero,placement,step_time_s,samples_per_s,tokens_per_s,mfu,bubble_fraction,peak_"
+      "bytes,capacity_bytes,layers,replicas,classes";
   const bool asked = whole_training(ranking.plans.front()).days.has_value();
   text += asked ? ",days,device_hours,cost,energy_kwh,goodput\n" : "\n";
   for (std::size_t i = 0; i < ranking.plans.size(); ++i) {

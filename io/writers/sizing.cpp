@@ -307,8 +307,7 @@ std::string sizing_json(const Sizing& sizing, const Scenario& asked) {
 std::string sizing_csv(const Sizing& sizing) {
   std::string text =
       "nodes,devices,outcome,plan,plan_devices,step_time_s,samples_per_s,tokens_per_s,mfu,peak_bytes,capacity_bytes,"
-      "gap,"
-      "days,device_hours,cost,mark,reason\n";
+      "gap,days,device_hours,cost,mark,reason\n";
   for (const SizedNodes& row : sizing.rows) {
     text += fmt::format("{},{},{}", row.nodes, row.devices,
                         row.best    ? "fits"

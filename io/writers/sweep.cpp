@@ -177,8 +177,7 @@ std::vector<std::string> notes(const Sweep& sweep) {
   if (!cut_changes(sweep)) return {};
   return {
       "no cut is stated, so the layers are cut again at every point, and rows also differ in their cut (`layers` of -o "
-      "FILE.csv); "
-      "plan.partition: {layers: [...]} fixes one"};
+      "FILE.csv); plan.partition: {layers: [...]} fixes one"};
 }
 
 std::string remarks(const Sweep& sweep) {

@@ -2,7 +2,7 @@
 // is its documentation.
 //
 //   constexpr Field<NodeLinks> kLinks[] = {
-//       {"bandwidth", "bandwidth", "per direction", Need::Optional, read_as<&NodeLinks::bandwidth, LinkRate>, ...},
+//       {"bandwidth", "bandwidth", "per direction", member<&NodeLinks::bandwidth, LinkRate>},
 //
 // Adding a key to the language is one line in such a table.
 #pragma once
@@ -42,6 +42,7 @@ struct At {
 
   At child(std::string_view name, const Yaml& value) const { return {value, this, name, -1}; }
   At child(std::ptrdiff_t number, const Yaml& value) const { return {value, this, {}, number}; }
+  At entry(std::size_t i) const { return child(static_cast<std::ptrdiff_t>(i), yaml.list[i]); }
 };
 std::string path(const At& at);  // "cluster.node.links", "model.layers.3.forward"
 
@@ -91,13 +92,17 @@ class YamlText {
 };
 
 template <class T>
+struct Access {
+  void (*read)(Reader&, const At&, T&);
+  void (*write)(YamlText&, std::string_view key, const T&);  // writes nothing for an absent value
+};
+template <class T>
 struct Field {
   std::string_view key;
   std::string_view takes;    // what stands there: "time", "whole number", "none | full"
   std::string_view meaning;  // one line, with the default
-  Need need;
-  void (*read)(Reader&, const At&, T&);
-  void (*write)(YamlText&, std::string_view key, const T&);  // writes nothing for an absent value
+  Access<T> access;
+  Need need = Need::Optional;
 };
 
 // The documentation of one key, and of one section.
@@ -172,7 +177,7 @@ bool read_value(Reader& reader, const At& at, std::vector<V>& values) {
   values.clear();
   bool good = true;
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
-    good &= read_value(reader, at.child(static_cast<std::ptrdiff_t>(i), at.yaml.list[i]), values.emplace_back());
+    good &= read_value(reader, at.entry(i), values.emplace_back());
   return good;
 }
 
@@ -295,6 +300,17 @@ void write_text(YamlText& out, std::string_view key, const Owner& target) {
   if (!(target.*Member).empty()) out.line(key, value_text(target.*Member));
 }
 
+// Of a field that is one member of the table's struct, or of one that it is made of: `read_as` and `write_as`.
+template <auto Member, class Law>
+struct MemberAccess {
+  template <class Owner>
+  constexpr operator Access<Owner>() const {
+    return {read_as<Member, Law, Owner>, write_as<Member, Owner>};
+  }
+};
+template <auto Member, class Law = Any>
+constexpr MemberAccess<Member, Law> member;
+
 // ---- sections -------------------------------------------------------------------------------------------------------
 // `use plan.stages`, or `context parallelism is not modelled yet: docs/guide/scope.md`, of a key as other programs call
 // it; "".
@@ -325,14 +341,14 @@ void read_fields(Reader& reader, const At& at, std::span<const Field<T>> fields,
     }
     const At here = at.child(field.key, *value);
     if (reader.keep_origins) reader.origins[path(here)] = value->place;
-    field.read(reader, here, target);
+    field.access.read(reader, here, target);
   }
 }
 
 template <class T>
 void write_fields(YamlText& out, std::span<const Field<T>> fields, const T& target) {
   for (const Field<T>& field : fields)
-    field.write(out, field.key, target);
+    field.access.write(out, field.key, target);
 }
 
 }  // namespace pipewright

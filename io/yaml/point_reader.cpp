@@ -76,7 +76,7 @@ void PointReader::read_section(Section& section) {
   const Field<Scenario>& rule = field(section.key);
   const At at{root};
   if (const Yaml* value = root.find(section.key))
-    rule.read(reader, at.child(rule.key, *value), scenario_);
+    rule.access.read(reader, at.child(rule.key, *value), scenario_);
   else if (rule.need == Need::Required)
     missing_key(reader, at, rule.key, rule.takes);
   errors.throw_if_any();
@@ -137,7 +137,7 @@ std::optional<Magnitude> magnitude_under(const Scenario& scenario, const std::st
   if (std::find(kSweptSections.begin(), kSweptSections.end(), section) == kSweptSections.end()) return std::nullopt;
   YamlText text(nullptr, {});
   const Field<Scenario>& rule = field(section);
-  rule.write(text, rule.key, scenario);
+  rule.access.write(text, rule.key, scenario);
   for (const auto& [name, value] : flat_lines(text.text()))
     if (name == key) return parse_magnitude(value);
   return of_batch(scenario, key);

@@ -105,8 +105,7 @@ void check_open_fields(Reader& reader, const At& at, std::span<const Field<T>> f
     const At among = list.child("auto", list.yaml.map.front().second);
     for (std::size_t i = 0; i < among.yaml.list.size(); ++i)
       for (const Field<T>& each : fields)
-        if (T scratch; each.key == key)
-          each.read(reader, among.child(static_cast<std::ptrdiff_t>(i), among.yaml.list[i]), scratch);
+        if (T scratch; each.key == key) each.access.read(reader, among.entry(i), scratch);
   }
 }
 
@@ -117,7 +116,7 @@ void write_fields(YamlText& out, std::span<const Field<T>> fields, const T& targ
     if (const auto found = open.find(std::string(field.key)); found != open.end())
       out.line(field.key, open_text(found->second));
     else
-      field.write(out, field.key, target);
+      field.access.write(out, field.key, target);
 }
 
 // ---- references -----------------------------------------------------------------------------------------------------

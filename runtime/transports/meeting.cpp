@@ -38,10 +38,9 @@ bool means_loopback(const std::string& host) {
 void check_secret(const MeetingPoint& point, const Address& address) {
   if (!point.secret.empty() || is_loopback(address)) return;
   throw InputError(fmt::format(
-      "MASTER_ADDR={} ({}) is an address that other machines can reach, and there a run needs a secret that "
-      "all its ranks know: make one with `export {}=$(head -c 32 /dev/urandom | base64)` and start every "
-      "rank with it (docs/how-it-works/running.md); where all ranks run on this machine, MASTER_ADDR=localhost needs "
-      "none",
+      "MASTER_ADDR={} ({}) is an address that other machines can reach, and there a run needs a secret that all its "
+      "ranks know: make one with `export {}=$(head -c 32 /dev/urandom | base64)` and start every rank with it "
+      "(docs/how-it-works/running.md); where all ranks run on this machine, MASTER_ADDR=localhost needs none",
       point.host, host_text(address), kSecretVariable));
 }
 
@@ -54,13 +53,12 @@ Socket meeting_place(const MeetingPoint& point) {
   const int error = errno;
   if (error == EADDRNOTAVAIL)
     throw InputError(
-        fmt::format("MASTER_ADDR={} ({}) is not an address of this machine, where rank 0 runs; it has {}: name one "
-                    "of these, or start rank 0 there",
+        fmt::format("MASTER_ADDR={} ({}) is not an address of this machine, where rank 0 runs; it has {}: name one of "
+                    "these, or start rank 0 there",
                     point.host, host_text(places.front()), own_addresses()));
-  throw InputError(
-      fmt::format("rank 0 cannot wait at MASTER_ADDR={} MASTER_PORT={}: {}; choose another port, or the "
-                  "address of this host",
-                  point.host, point.port, system_words(error)));
+  throw InputError(fmt::format(
+      "rank 0 cannot wait at MASTER_ADDR={} MASTER_PORT={}: {}; choose another port, or the address of this host",
+      point.host, point.port, system_words(error)));
 }
 
 std::vector<Socket> met_as_first(const Launch& launch, const MeetingPoint& point, double timeout_s, Deadline end) {
@@ -220,10 +218,9 @@ class OtherRank {
       Socket peer = reached(address, {launch_, rank, key}, no_port, end_, silence);
       if (peer) return void(peers_[static_cast<std::size_t>(rank)] = std::move(peer));
       if (silence.unreachable || seconds_to(end_) <= 0)
-        throw InputError(
-            fmt::format("rank {} cannot reach rank {} at {}: {}; the machines of all ranks must reach one "
-                        "another, at any port",
-                        launch_.rank, rank, text_of(address), silence.why));
+        throw InputError(fmt::format(
+            "rank {} cannot reach rank {} at {}: {}; the machines of all ranks must reach one another, at any port",
+            launch_.rank, rank, text_of(address), silence.why));
       pause_behind(silence);
     }
   }
