@@ -64,7 +64,7 @@ constexpr std::array<Ending, 3> kEndings = {{
 // What a run takes, from sizes alone.
 std::vector<RunMemory> run_memory(const Scenario& scenario, const Plan& plan, const Schedule& schedule) {
   check_precision(scenario);
-  const CostModel cost = cost_model(scenario);
+  const CostModel cost(scenario);
   const RunPlan run = run_plan(
       plan, schedule, scenario.model, scenario.training, *backend_for_sizes(scenario),
       {.weight_stashing = scenario.run.weight_stashing, .synthetic = scenario.run.synthetic ? &cost : nullptr});

@@ -90,8 +90,8 @@ std::string checked_file(const std::string& path, const ReadOptions& options, st
     return "scenario, " + counted(static_cast<std::int64_t>(scenario.model.layers.size()), "layer") + ", " +
            counted(space.layouts, "layout") + " to choose from: pipewright plan" + not_kept(scenario.model);
   }
-  const InOrder ordered = in_graph_order(scenario);
-  const Plan plan = find_plan(ordered.or_else(scenario), cost_model(ordered.or_else(scenario)));
+  const CostModel cost(in_graph_order(std::make_shared<const Scenario>(scenario)).scenario);
+  const Plan plan = find_plan(cost.scenario(), cost);
   if (resolved != nullptr) *resolved = resolved_yaml(scenario);
   return "scenario, " + counted(static_cast<std::int64_t>(scenario.model.layers.size()), "layer") + " on " +
          counted(plan.stages, "stage") + ", " + plan.schedule + not_kept(scenario.model);

@@ -58,7 +58,7 @@ Scenario scenario_of(const ScheduleRule& rule, const ScheduleShape& shape) {
 
 std::string drawing(const ScheduleRule& rule, const ScheduleShape& shape, int width) {
   const Scenario scenario = scenario_of(rule, shape);
-  const CostModel cost = cost_model(scenario);
+  const CostModel cost(scenario);
   return text_timeline(price(find_plan(scenario, cost), cost, Engine::StaticOrder), width);
 }
 

@@ -42,9 +42,8 @@ Bytes whole(double bytes) {
 
 Predicted predicted(const MemoryAnchor& anchor) {
   try {
-    const InOrder ordered = in_graph_order(*anchor.run);
-    const Scenario& run = ordered.or_else(*anchor.run);
-    const CostModel cost = cost_model(run);
+    const CostModel cost(in_graph_order(anchor.run).scenario);
+    const Scenario& run = cost.scenario();
     const Answer answer = price(find_plan(run, cost), cost, Engine::Auto);
     const auto [where, stage] = anchor.where.value_or(std::pair{Where::Fullest, std::int64_t{0}});
     const auto part = [&](const char* of) {

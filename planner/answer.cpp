@@ -12,12 +12,10 @@ namespace pipewright {
 
 std::variant<Answer, Infeasible> answer(const Scenario& asked, const AnswerOptions& options) {
   const bool anchors = asked.training.framework.anchor && !asked.training.framework.correction;
-  const auto own = anchors ? std::make_shared<const Scenario>(anchored(asked)) : nullptr;
-  const InOrder ordered = in_graph_order(own ? *own : asked);
-  const CostModel cost = cost_model(ordered.or_else(own ? *own : asked));
+  const InOrder ordered = in_graph_order(std::make_shared<const Scenario>(anchors ? anchored(asked) : asked));
+  const CostModel cost(ordered.scenario);
   Answer answer = price(find_plan(cost.scenario(), cost), cost, options.engine);
   settle(answer, options.engine);
-  answer.own = ordered.own ? ordered.own : own;
   if (Report& report = answer.report; !report.fits) {
     report.shortfall.remedies = remedies(answer);
     if (!answer.plan.cut.empty()) report.shortfall.details.push_back(answer.plan.cut);

@@ -15,7 +15,6 @@ struct AnswerOptions {
 };
 
 // Prices the scenario's plan. Infeasible when it does not fit (unless ignored). Throws InputError on a bad scenario.
-// The scenario must outlive the answer.
 std::variant<Answer, Infeasible> answer(const Scenario& scenario, const AnswerOptions& options = {});
 
 }  // namespace pipewright

@@ -14,43 +14,43 @@
 namespace pipewright {
 
 CapacityTrial::CapacityTrial(Scenario scenario, const RunMemoryOf* run_memory)
-    : scenario_(std::move(scenario)), run_memory_(run_memory) {
+    : scenario_(std::make_shared<Scenario>(std::move(scenario))), run_memory_(run_memory) {
   if (run_memory_ != nullptr) {
     partition_ = "the cut that a run takes";
-  } else if (std::holds_alternative<Balanced>(scenario_.plan.partition.value)) {
-    searched_ = balanced_ = scenario_.plan.virtual_stages.value == 1;
+  } else if (std::holds_alternative<Balanced>(scenario_->plan.partition.value)) {
+    searched_ = balanced_ = scenario_->plan.virtual_stages.value == 1;
     partition_ = searched_ ? "the cut with the least bottleneck among those that fit"
                            : "the balanced cut (several chunks share a device)";
-  } else if (std::holds_alternative<Fitting>(scenario_.plan.partition.value)) {
+  } else if (std::holds_alternative<Fitting>(scenario_->plan.partition.value)) {
     searched_ = true;
     partition_ = "the cut with the least bottleneck among those that fit";
   } else {
     partition_ = "the cut that the scenario states";
   }
-  refuse_classes(scenario_.cluster, scenario_.cluster.place, "capacity");
+  refuse_classes(scenario_->cluster, scenario_->cluster.place, "capacity");
   // Sizes do not depend on it, and errors of the plan show before any search.
-  if (searched_) scenario_.plan.partition.value = Balanced{};
+  if (searched_) scenario_->plan.partition.value = Balanced{};
   cost_ = std::make_unique<CostModel>(scenario_);
-  plan_ = find_plan(scenario_, *cost_);
-  if (searched_) plan_ = asking_again(std::move(plan_), scenario_);
+  plan_ = find_plan(*scenario_, *cost_);
+  if (searched_) plan_ = asking_again(std::move(plan_), *scenario_);
 }
 
 bool CapacityTrial::cut_is_stated() const {
-  const Partition& partition = scenario_.plan.partition.value;
+  const Partition& partition = scenario_->plan.partition.value;
   return std::holds_alternative<LayerCounts>(partition) || std::holds_alternative<CutLayers>(partition) ||
          std::holds_alternative<EqualLayers>(partition) || std::holds_alternative<EqualBlocks>(partition);
 }
 
 double CapacityTrial::share(bool with_kept) const {
   Plan whole = plan_;
-  const auto layers = static_cast<LayerId>(scenario_.model.layers.size());
+  const auto layers = static_cast<LayerId>(scenario_->model.layers.size());
   whole.layers.assign(whole.layers.size(), {layers, layers});
   whole.layers.front() = {0, layers};
   const ChunkMemory chunk = memory_model(whole, *cost_).chunks.front();
   auto held = static_cast<double>((chunk.weights + chunk.gradients + chunk.optimizer).value);
   // Of a factor above 1 nothing is sure: at its peak a worker may hold less activations and more versions of weights.
   if (with_kept && run_memory_ == nullptr)
-    held += std::min(correction_of(scenario_).activations, 1.0) * static_cast<double>(kept(chunk).value);
+    held += std::min(correction_of(*scenario_).activations, 1.0) * static_cast<double>(kept(chunk).value);
   const double room_of_all = static_cast<double>(std::max<std::int64_t>(room().value, 1)) * plan_.stages;
   return held / room_of_all;
 }
@@ -65,9 +65,9 @@ Bytes CapacityTrial::kept(const ChunkMemory& chunk) const {
 }
 
 Bytes CapacityTrial::room() const {
-  const Device& device = scenario_.cluster.device;
-  if (run_memory_ != nullptr && scenario_.run.memory_cap) return *scenario_.run.memory_cap;
-  const MemoryCorrection& correction = correction_of(scenario_);
+  const Device& device = scenario_->cluster.device;
+  if (run_memory_ != nullptr && scenario_->run.memory_cap) return *scenario_->run.memory_cap;
+  const MemoryCorrection& correction = correction_of(*scenario_);
   return device.memory - correction.reserve.value_or(device.reserve) - correction.held;
 }
 
@@ -83,8 +83,8 @@ bool CapacityTrial::may_fit() const {
 
 const std::vector<RunMemory>& CapacityTrial::run_memory() const {
   if (in_run_.empty())
-    in_run_ = (*run_memory_)(scenario_, plan_,
-                             make_schedule(plan_, schedule_shape(plan_, scenario_.model, scenario_.training)));
+    in_run_ = (*run_memory_)(*scenario_, plan_,
+                             make_schedule(plan_, schedule_shape(plan_, scenario_->model, scenario_->training)));
   return in_run_;
 }
 
@@ -103,7 +103,7 @@ const Answer& CapacityTrial::answer() const {
 
 Bytes CapacityTrial::least_memory() const {
   if (run_memory_ != nullptr) return extent();
-  if (searched_) return pipewright::least_memory(asking_again(answer().plan, scenario_), *cost_);
+  if (searched_) return pipewright::least_memory(asking_again(answer().plan, *scenario_), *cost_);
   Bytes most;
   for (const WorkerReport& worker : answer().report.workers)
     most = std::max(most, worker.need.to_fit);
@@ -112,7 +112,7 @@ Bytes CapacityTrial::least_memory() const {
 
 std::int64_t CapacityTrial::work() const {
   const std::int64_t ops = std::int64_t{3} * plan_.chunks() * plan_.micro_batches;
-  return static_cast<std::int64_t>(scenario_.model.layers.size()) + ops / 16;
+  return static_cast<std::int64_t>(scenario_->model.layers.size()) + ops / 16;
 }
 
 Bytes CapacityTrial::extent() const {

@@ -36,7 +36,7 @@ class CapacityTrial {
   // `run_memory`: null, or what a run takes decides. Throws InputError for a value that makes no scenario.
   CapacityTrial(Scenario scenario, const RunMemoryOf* run_memory);
 
-  const Scenario& scenario() const { return scenario_; }
+  const Scenario& scenario() const { return *scenario_; }
   const Plan& plan() const { return plan_; }
   const std::string& partition() const { return partition_; }
   bool cut_is_searched() const { return searched_; }
@@ -77,7 +77,7 @@ class CapacityTrial {
   Bytes extent() const;                        // of the worker that takes most
   void set_run_memory(Report& report) const;
 
-  Scenario scenario_;
+  std::shared_ptr<Scenario> scenario_;
   const RunMemoryOf* run_memory_;
   bool searched_ = false;
   bool balanced_ = false;  // searched, where the scenario asks for the balanced cut

@@ -141,13 +141,15 @@ OrderFound best_order(const Model& model, const std::vector<Time>& work, const s
   return found;
 }
 
-InOrder in_graph_order(const Scenario& scenario) {
-  const PlanRequest& plan = scenario.plan;
-  if (plan.order.value.kind != LayerOrder::Kind::Graph) return {};
-  check_partition(scenario);
-  const Scenario given = with_order(scenario, LayerOrder::Kind::Graph, as_it_stands(scenario.model));
+InOrder in_graph_order(std::shared_ptr<const Scenario> scenario) {
+  const PlanRequest& plan = scenario->plan;
+  if (plan.order.value.kind != LayerOrder::Kind::Graph) return {std::move(scenario), ""};
+  check_partition(*scenario);
+  const auto shared = std::make_shared<const Scenario>(
+      with_order(*scenario, LayerOrder::Kind::Graph, as_it_stands(scenario->model)));
+  const Scenario& given = *shared;
   const auto layers = static_cast<std::int64_t>(given.model.layers.size());
-  const auto as_it_is = [&] { return InOrder{std::make_shared<const Scenario>(given), ""}; };
+  const auto as_it_is = [&] { return InOrder{shared, ""}; };
   if (plan.stages.value < 1 || plan.virtual_stages.value < 1 || plan.stages.value > layers ||
       plan.virtual_stages.value > layers / plan.stages.value)
     return as_it_is();
@@ -158,7 +160,7 @@ InOrder in_graph_order(const Scenario& scenario) {
       replicas[k] = static_cast<int>(std::clamp<std::int64_t>(plan.replicas.value[k], 1, given.cluster.devices()));
   }
   try {
-    const CostModel cost(given);
+    const CostModel cost(shared);
     const std::int64_t samples = batch_split(given.training, plan.data_parallel.value).micro_batch_size;
     const OrderFound found = best_order(given.model, work_of(cost.layers(samples), Recompute::None), replicas);
     return {std::make_shared<const Scenario>(with_order(given, LayerOrder::Kind::Graph, found.order)),

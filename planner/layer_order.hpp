@@ -34,17 +34,16 @@ struct OrderFound {
 OrderFound best_order(const Model& model, const std::vector<Time>& work, const std::vector<int>& replicas,
                       std::int64_t most_down_sets = 1'000'000);
 
-// A scenario whose model stands in the order that its plan asks for. `own` is empty where it was like that already.
+// A scenario whose model stands in the order that its plan asks for: the one given where that is so already.
 struct InOrder {
-  std::shared_ptr<const Scenario> own;
+  std::shared_ptr<const Scenario> scenario;
   std::string how;
-  const Scenario& or_else(const Scenario& asked) const { return own ? *own : asked; }
 };
 
 // Settles `order: graph` for the stages, replicas and micro-batches that the scenario gives; what cannot be cut at all
 // keeps its order, so that find_plan says why. Throws InputError where the cuts are given, or left to a partitioner of
 // whole plans.
-InOrder in_graph_order(const Scenario& scenario);
+InOrder in_graph_order(std::shared_ptr<const Scenario> scenario);
 
 // The search where the order is open, too: for every number of stages the model's order and the best one. The bound
 // holds for all orders of the layers, where cuts are open.

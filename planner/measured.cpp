@@ -36,8 +36,8 @@ PredictedRun predicted(const MeasuredTable& table, const MeasuredRun& run, const
   std::vector<std::string> set = more;
   set.insert(set.end(), run.set.begin(), run.set.end());
   try {
-    const Scenario scenario = scenario_of(set);
-    const CostModel cost(scenario);
+    const CostModel cost(std::make_shared<const Scenario>(scenario_of(set)));
+    const Scenario& scenario = cost.scenario();
     const Plan plan = find_plan(scenario, cost);
     if (run.devices > 0 && plan.devices() != run.devices)
       throw InputError(fmt::format("{}: {}, but the layout takes {}", table.devices, run.devices, plan.devices()));

@@ -51,9 +51,8 @@ StepCosts folded_costs(const Plan& plan, const CostModel& cost) {
 }
 
 Answer price(const Plan& plan, const CostModel& cost, Engine engine, Copies copies) {
-  const Scenario& scenario = cost.scenario();
   Answer answer;
-  answer.scenario = &scenario;
+  answer.scenario = cost.shared_scenario();
   answer.plan = plan;
   answer.costs = copies == Copies::Each ? step_costs(plan, cost) : folded_costs(plan, cost);
   PP_CHECK(validate(answer.costs).empty());
@@ -61,7 +60,7 @@ Answer price(const Plan& plan, const CostModel& cost, Engine engine, Copies copi
   answer.timeline = simulate(answer.schedule, answer.costs, engine);
   answer.memory = memory_model(plan, cost);
   const auto steady = steady_state_of(answer.schedule, answer.costs, answer.timeline, engine);
-  answer.report = summarize(answer.timeline, answer.schedule, plan, answer.costs, answer.memory, scenario, steady);
+  answer.report = summarize(answer.timeline, answer.schedule, plan, answer.costs, answer.memory, cost.scenario(), steady);
   return answer;
 }
 

@@ -21,13 +21,13 @@ namespace {
 // A variant of the scenario, and its priced plan once somebody asks: parameters need none.
 class Variant {
  public:
-  explicit Variant(Scenario scenario) : scenario_(std::move(scenario)) {}
+  explicit Variant(Scenario scenario) : scenario_(std::make_shared<const Scenario>(std::move(scenario))) {}
 
-  const Scenario& scenario() const { return scenario_; }
+  const Scenario& scenario() const { return *scenario_; }
   const Answer& answer() {
     if (!answer_) {
       cost_ = std::make_unique<CostModel>(scenario_);
-      answer_ = std::make_unique<Answer>(price(find_plan(scenario_, *cost_), *cost_, Engine::Auto));
+      answer_ = std::make_unique<Answer>(price(find_plan(*scenario_, *cost_), *cost_, Engine::Auto));
     }
     return *answer_;
   }
@@ -39,7 +39,7 @@ class Variant {
   std::string note;  // how it was made, when not by the file alone
 
  private:
-  Scenario scenario_;
+  std::shared_ptr<const Scenario> scenario_;
   std::unique_ptr<CostModel> cost_;
   std::unique_ptr<Answer> answer_;
 };

@@ -106,9 +106,9 @@ class Compiler {
     }
   }
 
-  const Program* program_of(LayerId layer) const {
+  const std::shared_ptr<const Program>& program_of(LayerId layer) const {
     const Layer& of = model_.layers[static_cast<std::size_t>(layer)];
-    return model_.works[static_cast<std::size_t>(of.work)].program.get();
+    return model_.works[static_cast<std::size_t>(of.work)].program.shared();
   }
 
   int add(Tensor tensor) {
@@ -163,7 +163,7 @@ class Compiler {
     output.maker = number;
     output.value = block(output.bytes);
     CodeStep code;
-    code.program = &program, code.step = &step, code.layer = layer, code.output = output.value;
+    code.program = program_of(layer), code.step = &step, code.layer = layer, code.output = output.value;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       Tensor& input = tensors_[static_cast<std::size_t>(inputs[i])];
       input.users.emplace_back(number, static_cast<int>(i));

@@ -81,8 +81,8 @@ struct Instruction {
 };
 
 struct CodeStep {
-  const Program* program = nullptr;
-  const ProgramStep* step = nullptr;
+  std::shared_ptr<const Program> program;
+  const ProgramStep* step = nullptr;  // of `program`
   LayerId layer = 0;
   std::vector<int> inputs;  // blocks
   int output = -1, saved = -1, labels = -1;
@@ -129,8 +129,7 @@ inline std::int64_t rounded_up(std::int64_t bytes, std::int64_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-// Compiles every virtual stage of the plan. Throws InputError with one line per reason why layers cannot be run. The
-// model must outlive the code, which points to its programs.
+// Compiles every virtual stage of the plan. Throws InputError with one line per reason why layers cannot be run.
 std::vector<ChunkCode> compile(const Plan& plan, const Model& model, const Training& training, const Backend& backend);
 
 }  // namespace pipewright

@@ -86,7 +86,7 @@ StepArguments Interpreter::arguments(const CodeStep& step, const Place& place) {
   const auto parameters = static_cast<std::size_t>(step.parameters);
   inputs_.resize(step.inputs.size()), parameters_.resize(parameters), parameter_gradients_.resize(parameters);
   StepArguments a;
-  a.program = step.program, a.step = step.step, a.samples = place.samples;
+  a.program = step.program.get(), a.step = step.step, a.samples = place.samples;
   for (std::size_t i = 0; i < step.inputs.size(); ++i)
     inputs_[i] = block(step.inputs[i]);
   a.inputs = {inputs_.data(), step.inputs.size()};

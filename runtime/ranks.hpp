@@ -70,8 +70,9 @@ class Ranks {
   void send(int to, const Blob& bytes);
   Blob receive(int from);
 
-  // This rank's worker of one run; the plan must outlive it.
+  // This rank's worker of one run, of which it keeps a reference.
   std::unique_ptr<Transport> endpoint(const RunPlan& run);
+  std::unique_ptr<Transport> endpoint(RunPlan&&) = delete;
   // Behind a run that went well: waits until all ranks are here. What is left of it has come then, so that another run
   // may follow.
   void run_is_over();

@@ -367,7 +367,7 @@ float RunPlan::gradient_factor(VirtualStageId v, int round) const {
 RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model, const Training& training,
                  const Backend& backend, const RunOptions& options) {
   RunPlan run;
-  run.plan = &plan, run.schedule = &schedule;
+  run.plan = std::make_shared<const Plan>(plan), run.schedule = std::make_shared<const Schedule>(schedule);
   run.synthetic = options.synthetic != nullptr;
   run.code = run.synthetic ? compile_synthetic(plan, *options.synthetic, backend.alignment())
                            : compile(plan, model, training, backend);

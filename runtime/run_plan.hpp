@@ -59,8 +59,8 @@ struct RunOptions {
 };
 
 struct RunPlan {
-  const Plan* plan = nullptr;
-  const Schedule* schedule = nullptr;
+  std::shared_ptr<const Plan> plan;
+  std::shared_ptr<const Schedule> schedule;
   std::vector<ChunkCode> code;   // by virtual stage
   std::vector<RunChunk> chunks;  // by virtual stage
   std::vector<RunChannel> channels;
@@ -93,7 +93,7 @@ struct RunPlan {
   float gradient_factor(VirtualStageId v, int round) const;
 };
 
-// Plan, schedule and model must outlive it. Throws InputError where the model cannot be run.
+// Throws InputError where the model cannot be run.
 RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model, const Training& training,
                  const Backend& backend, const RunOptions& options = {});
 

@@ -227,9 +227,8 @@ void write(JsonFields& json, const RunComparison& c) {
 }
 
 void empty_comparison(JsonFields& json) {
-  const Scenario scenario;
   Answer answer;
-  answer.scenario = &scenario;
+  answer.scenario = std::make_shared<const Scenario>();
   const RunPlan run{};
   write(json, {answer, answer, {}, run, {}, {}});
 }
@@ -289,7 +288,7 @@ StepCosts without_messages(const RealRun& real) {
   MachineProfile profile = *scenario.profile;
   profile.send = profile.first_read = {};
   scenario.profile = std::make_shared<const MachineProfile>(std::move(profile));
-  return step_costs(real.predicted().plan, cost_model(scenario));
+  return step_costs(real.predicted().plan, CostModel(scenario));
 }
 
 }  // namespace

@@ -134,17 +134,18 @@ MemoryBytes memory_bytes(const ArenaUse& use) {
   return bytes;
 }
 
-RealRun::RealRun(const Scenario& scenario, Ranks* ranks) : scenario_(scenario), ranks_(ranks) {
+RealRun::RealRun(const Scenario& asked, Ranks* ranks)
+    : scenario_(std::make_shared<const Scenario>(asked)), ranks_(ranks) {
+  const Scenario& scenario = *scenario_;
   if (ranks == nullptr) check_one_process(scenario);
   if (scenario.cost == CostSourceKind::Profile && scenario.profile != nullptr)
     if (const std::string why = other_backend(*scenario.profile, name(scenario.run.backend)); !why.empty())
       throw InputError(scenario.run.place, "cost", why);
   check_precision(scenario);
-  const Scenario cut_by = with_a_peak(scenario);
-  const CostModel cost = cost_model(cut_by);
-  predicted_ = price(find_plan(cut_by, cost), cost, Engine::Auto, Copies::Each);
+  const CostModel cost(std::make_shared<const Scenario>(with_a_peak(scenario)));
+  predicted_ = price(find_plan(cost.scenario(), cost), cost, Engine::Auto, Copies::Each);
   settle(predicted_, Engine::Auto);
-  predicted_.scenario = &scenario;
+  predicted_.scenario = scenario_;
   backend_ = backend_of(scenario, predicted_.plan.workers(), ranks != nullptr);
   if (ranks != nullptr && scenario.run.transport == RunTransport::Nccl)
     agree_on_nccl(*ranks, nccl_here(gpu_bus_of_process(scenario, predicted_.plan.workers())));
@@ -168,10 +169,10 @@ RealRun::RealRun(const Scenario& scenario, Ranks* ranks) : scenario_(scenario), 
 }
 
 RunSettings RealRun::settings() const {
-  const RunRequest& run = scenario_.run;
+  const RunRequest& run = scenario_->run;
   RunSettings settings;
   settings.optimizer = {
-      scenario_.training.optimizer, run.learning_rate, run.momentum, run.betas[0], run.betas[1], run.epsilon};
+      scenario_->training.optimizer, run.learning_rate, run.momentum, run.betas[0], run.betas[1], run.epsilon};
   settings.seed = static_cast<std::uint64_t>(run.seed);
   settings.steps = static_cast<int>(run.steps + run.warmup), settings.warmup = static_cast<int>(run.warmup);
   if (run.memory_cap) settings.memory_cap = *run.memory_cap;
@@ -198,15 +199,15 @@ std::vector<WorkerResult> RealRun::run(const RunSettings& settings) const {
       check_alike(settings);
       check_memory();
       AroundWire around;
-      if (scenario_.run.transport == RunTransport::Nccl)
-        around = by_nccl(*ranks_, run_plan_, NcclLibrary::open(), gpu_nccl_queue, scenario_.run.timeout);
+      if (scenario_->run.transport == RunTransport::Nccl)
+        around = by_nccl(*ranks_, run_plan_, NcclLibrary::open(), gpu_nccl_queue, scenario_->run.timeout);
       return execute(*ranks_, run_plan_, backend_, *data_, settings, after_step, around);
     });
   }
   const bool spin = threads_of(run_plan_) <= available_cores();
-  auto endpoints = local_transport(run_plan_, {.spin = spin, .timeout_s = scenario_.run.timeout},
-                                   throttles(scenario_, predicted_.plan, run_plan_));
-  if (scenario_.run.transport == RunTransport::Staged)
+  auto endpoints = local_transport(run_plan_, {.spin = spin, .timeout_s = scenario_->run.timeout},
+                                   throttles(*scenario_, predicted_.plan, run_plan_));
+  if (scenario_->run.transport == RunTransport::Staged)
     for (auto& endpoint : endpoints)
       endpoint = staged_transport(std::move(endpoint), run_plan_, Takes::WithMover);
   return execute(run_plan_, backend_, *data_, endpoints, settings, after_step);
@@ -218,11 +219,11 @@ Answer RealRun::measured(const std::vector<WorkerResult>& results, const StepTim
   const Fingerprint here = fingerprint(*backend_(), PIPEWRIGHT_VERSION);
   answer.timeline.engine_reason = fmt::format("{}, {}, {}", here.processor, workers(), backend_name());
   // What the scenario says of its devices holds for none of this: no peak, no reserve, no memory but the cap.
-  answer.memory.capacity = scenario_.run.memory_cap.value_or(Bytes{});
+  answer.memory.capacity = scenario_->run.memory_cap.value_or(Bytes{});
   answer.memory.reserve = {}, answer.memory.communicators = {}, answer.memory.fragmentation = 0,
   answer.memory.activation_band = 0;
   answer.memory.rooms.clear();
-  answer.report = summarize(answer.timeline, answer.schedule, answer.plan, answer.costs, answer.memory, scenario_, {});
+  answer.report = summarize(answer.timeline, answer.schedule, answer.plan, answer.costs, answer.memory, *scenario_, {});
   answer.report.mfu.reset(), answer.report.hfu.reset();
   std::vector<ArenaUse> measured;
   for (const WorkerResult& worker : results)
@@ -314,9 +315,8 @@ Scenario with_a_peak(Scenario scenario) {
 
 void check_can_run(const Scenario& scenario) {
   check_precision(scenario);
-  const Scenario cut_by = with_a_peak(scenario);
-  const CostModel cost = cost_model(cut_by);
-  const Plan plan = find_plan(cut_by, cost);
+  const CostModel cost(std::make_shared<const Scenario>(with_a_peak(scenario)));
+  const Plan plan = find_plan(cost.scenario(), cost);
   check_gpu_keys(scenario.run, plan.workers());
   const Schedule schedule = make_schedule(plan, schedule_shape(plan, scenario.model, scenario.training));
   static_cast<void>(pipewright::run_plan(
@@ -370,7 +370,7 @@ std::string other_machine(const MachineProfile& profile, const Backend& backend)
 void RealRun::check_alike(const RunSettings& settings) const {
   if (ranks_ == nullptr) return;
   ranks_->agree(must_match(run_plan_, settings, *data_, *backend_()));
-  check_size(*ranks_, scenario_, predicted_.plan.workers());
+  check_size(*ranks_, *scenario_, predicted_.plan.workers());
 }
 
 bool RealRun::synthetic() const {

@@ -19,8 +19,8 @@ namespace pipewright {
 
 class RealRun {
  public:
-  // The scenario's plan, compiled. Throws InputError where it cannot be run. The scenario must outlive it. `ranks`: the
-  // processes that are its workers, if they are not threads.
+  // The scenario's plan, compiled. Throws InputError where it cannot be run. `ranks`: the processes that are its
+  // workers, if they are not threads.
   explicit RealRun(const Scenario& scenario, Ranks* ranks = nullptr);
   RealRun(const RealRun&) = delete;
   RealRun& operator=(const RealRun&) = delete;
@@ -39,7 +39,7 @@ class RealRun {
   const Data& data() const { return *data_; }
   const BackendMaker& backend() const { return backend_; }
   std::string backend_name() const;
-  const Scenario& scenario() const { return scenario_; }
+  const Scenario& scenario() const { return *scenario_; }
   Ranks* ranks() const { return ranks_; }
   // Over processes: all have made the same plan, for as many workers. Throws InputError.
   void check_alike(const RunSettings& settings) const;
@@ -48,7 +48,7 @@ class RealRun {
   std::string workers() const;  // "2 workers (threads)"
 
  private:
-  const Scenario& scenario_;
+  std::shared_ptr<const Scenario> scenario_;
   Ranks* ranks_;
   Answer predicted_;  // plan, schedule, prices, memory
   BackendMaker backend_;

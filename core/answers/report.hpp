@@ -161,8 +161,7 @@ double fit_probability(const Report& report);
 // The whole answer: what the writers print and draw. Where copies run alike (core/cost/fold.hpp), schedule, costs and
 // timeline are those of the simulated ones; the plan and the report are of all.
 struct Answer {
-  const Scenario* scenario = nullptr;
-  std::shared_ptr<const Scenario> own;  // behind `scenario` where that is not the one asked: its layers in a new order
+  std::shared_ptr<const Scenario> scenario;  // as priced: anchored, its layers in their new order
   Plan plan;
   Schedule schedule;
   StepCosts costs;

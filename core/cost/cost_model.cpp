@@ -82,8 +82,12 @@ Cluster seen_by_leads(Cluster cluster, std::int64_t tensor_parallel) {
 
 }  // namespace
 
-CostModel::CostModel(const Scenario& scenario)
-    : scenario_(scenario), topology_(seen_by_leads(scenario.cluster, scenario.plan.tensor_parallel.value)) {
+CostModel::CostModel(const Scenario& scenario) : CostModel(std::make_shared<const Scenario>(scenario)) {}
+
+CostModel::CostModel(std::shared_ptr<const Scenario> shared)
+    : scenario_(std::move(shared)),
+      topology_(seen_by_leads(scenario_->cluster, scenario_->plan.tensor_parallel.value)) {
+  const Scenario& scenario = *scenario_;
   const auto rules = cost_sources();
   const auto rule =
       std::find_if(rules.begin(), rules.end(), [&](const CostSourceRule& r) { return r.kind == scenario.cost; });
@@ -117,15 +121,15 @@ bool states_times(const Layer& layer) {
 }  // namespace
 
 LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active) const {
-  const Model& model = scenario_.model;
+  const Model& model = scenario_->model;
   LayerCosts costs;
   const auto reserve = [&](auto&... lists) { (lists.reserve(model.layers.size()), ...); };
   reserve(costs.forward, costs.backward, costs.backward_input, costs.backward_weight, costs.rebuild, costs.activation,
           costs.stash, costs.core, costs.logits, costs.workspace);
   std::vector<WorkCosts> by_work(model.works.size());
-  const TensorParallel split{static_cast<int>(scenario_.plan.tensor_parallel.value),
-                             scenario_.plan.sequence_parallel.value};
-  const Bytes per_value = weight_bytes(scenario_.training.precision);
+  const TensorParallel split{static_cast<int>(scenario_->plan.tensor_parallel.value),
+                             scenario_->plan.sequence_parallel.value};
+  const Bytes per_value = weight_bytes(scenario_->training.precision);
   const auto costs_of_work = [&](const Layer& layer) -> WorkCosts& {
     WorkCosts& known = by_work[static_cast<std::size_t>(layer.work)];
     if (std::exchange(known.known, true)) return known;
@@ -133,7 +137,7 @@ LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active)
     known.logits = known.of_operators = bytes_of(work.logits.on_device(per_value, split), samples);
     for (const Operator& op : work.operators)
       known.workspace = std::max(known.workspace, bytes_of(op.workspace.on_device(per_value, split), samples));
-    known.beside = beside_operators(work, scenario_.training.framework, split, per_value, samples);
+    known.beside = beside_operators(work, scenario_->training.framework, split, per_value, samples);
     if (known.beside.logits) known.logits = *known.beside.logits;
     known.workspace = known.beside.instead ? known.beside.workspace : known.workspace + known.beside.workspace;
     return known;
@@ -182,10 +186,6 @@ LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active)
     }
   }
   return costs;
-}
-
-CostModel cost_model(const Scenario& scenario) {
-  return CostModel(scenario);
 }
 
 Bytes weight_bytes(Precision precision) {

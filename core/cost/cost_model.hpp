@@ -35,8 +35,7 @@ struct LayerCosts {
 };
 
 // The seam: where layer times come from. One file per source in cost/sources/, one line in `cost_sources()`.
-// A source prices the devices of one class (the number in `make`). It keeps a reference to its scenario, which must
-// outlive it.
+// A source prices the devices of one class (the number in `make`), for the cost model that it belongs to.
 class CostSource {
  public:
   virtual ~CostSource() = default;
@@ -115,7 +114,8 @@ double stated_speed(const Cluster& cluster, int device_class);
 
 class CostModel {
  public:
-  explicit CostModel(const Scenario& scenario);  // keeps a reference: the scenario must outlive it
+  explicit CostModel(std::shared_ptr<const Scenario> scenario);
+  explicit CostModel(const Scenario& scenario);  // of a copy
   // Of one device class; bytes are the same for all. `active`: while so many workers compute, one of its source's
   // `loads`; 0: all of them.
   LayerCosts layers(std::int64_t samples, int device_class = 0, int active = 0) const;
@@ -124,15 +124,14 @@ class CostModel {
   // node. t = 1: the cluster as it is.
   const Topology& topology() const { return topology_; }
   const CostSource& source(int device_class = 0) const { return *sources_[static_cast<std::size_t>(device_class)]; }
-  const Scenario& scenario() const { return scenario_; }
+  const Scenario& scenario() const { return *scenario_; }
+  const std::shared_ptr<const Scenario>& shared_scenario() const { return scenario_; }
 
  private:
-  const Scenario& scenario_;
+  std::shared_ptr<const Scenario> scenario_;
   Topology topology_;
   std::vector<std::unique_ptr<CostSource>> sources_;  // by class
 };
-
-CostModel cost_model(const Scenario& scenario);
 
 // Bytes per parameter, by precision and optimizer.   [GPipe19] Table 1: 12 B = fp32 weight + gradient + RMSProp state.
 // bf16 with Adam and gradients accumulated in fp32: 2 + 4 + 12 = 18 B, as Megatron-LM.

@@ -17,8 +17,9 @@ class Sending;
 class StepPricer {
  public:
   // `shell`: a plan with everything but its layers and recomputation, its micro-batches of one size, on a cluster of
-  // one device class. `cost` must outlive the pricer.
+  // one device class.
   StepPricer(Plan shell, const CostModel& cost);
+  StepPricer(Plan, CostModel&&) = delete;
 
   // step_costs of the shell with these layers and recomputation, for the engine of fixed orders alone:
   //   - no links, so that nobody can ask who shares them;

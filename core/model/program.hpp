@@ -139,6 +139,7 @@ class SharedProgram {
   SharedProgram() = default;
   explicit SharedProgram(Program program) : program_(std::make_shared<const Program>(std::move(program))) {}
   const Program* get() const { return program_.get(); }  // nullptr: none was written down
+  const std::shared_ptr<const Program>& shared() const { return program_; }
   bool operator==(const SharedProgram& other) const {
     return program_ == other.program_ || (program_ && other.program_ && *program_ == *other.program_);
   }

@@ -215,9 +215,8 @@ void infeasible(JsonFields& json, const Infeasible& why) {
 }
 
 void empty_result(JsonFields& json) {
-  const Scenario scenario;
   Answer empty;
-  empty.scenario = &scenario;
+  empty.scenario = std::make_shared<const Scenario>();
   result(json, empty);
 }
 

@@ -268,10 +268,10 @@ class Nearness {
     Time least{};
     std::vector<std::int64_t> best;
     for (const auto& cut : cuts) {
-      Scenario tried = found_.scenario;
-      tried.plan.partition.value = LayerCounts{cut};
+      const auto tried = std::make_shared<Scenario>(found_.scenario);
+      tried->plan.partition.value = LayerCounts{cut};
       const CostModel cost(tried);
-      const Time step = price(find_plan(tried, cost), cost, Engine::Auto).report.step_time;
+      const Time step = price(find_plan(*tried, cost), cost, Engine::Auto).report.step_time;
       if (best.empty() || step < least) best = cut, least = step;
     }
     differs(fmt::format("partition: only by its own methods; layers {}", fmt::join(best, " ")));

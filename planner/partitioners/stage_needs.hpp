@@ -13,12 +13,14 @@
 
 namespace pipewright {
 
-// `plan` has everything but its layers, and one chunk per stage. `cost` must outlive the needs.
+// `plan` has everything but its layers, and one chunk per stage.
 class StageNeeds {
  public:
   StageNeeds(const Plan& plan, const CostModel& cost);
+  StageNeeds(const Plan&, CostModel&&) = delete;
   // With the figures of cost.layers(plan.micro_batch_size), where the caller has them; micro-batches of one size.
   StageNeeds(const Plan& plan, const CostModel& cost, const LayerCosts& layers);
+  StageNeeds(const Plan&, CostModel&&, const LayerCosts&) = delete;
 
   // What a device of stage k must have to hold these layers (MemoryNeed::to_fit), buffers left out: a walk over
   // the stage's list of ops. Asked once per range.

@@ -42,7 +42,7 @@ Time below(double nanoseconds) {
 }  // namespace
 
 struct Evaluator::World {
-  explicit World(Scenario of) : scenario(std::move(of)), cost(scenario) {
+  explicit World(std::shared_ptr<Scenario> of) : scenario(*of), cost(std::move(of)) {
     for (const Layer& layer : scenario.model.layers)
       parameters += layer.held();
     // At the batch that the figures of layers are stated for, where nothing is rounded.
@@ -73,7 +73,7 @@ struct Evaluator::World {
     return known->second;
   }
 
-  Scenario scenario;  // its plan request changes from layout to layout
+  Scenario& scenario;  // that of `cost`; its plan request changes from layout to layout
   CostModel cost;
   std::map<std::int64_t, LayerCosts> by_samples;
   std::map<std::pair<std::int64_t, Recompute>, Work> work_by_samples;
@@ -96,9 +96,9 @@ Evaluator::Evaluator(const Scenario& scenario, std::function<bool()> stop, Aim a
 Evaluator::World& Evaluator::world(const Layout& layout) {
   std::shared_ptr<World>& known = worlds_[{layout.tensor_parallel, layout.sequence_parallel, layout.zero}];
   if (!known) {
-    Scenario scenario = settled(scenario_, layout, nullptr);
-    if (!modes_.empty()) scenario.plan.recompute.value.clear();  // chosen here, for every cut
-    known = std::make_shared<World>(std::move(scenario));
+    const auto scenario = std::make_shared<Scenario>(settled(scenario_, layout, nullptr));
+    if (!modes_.empty()) scenario->plan.recompute.value.clear();  // chosen here, for every cut
+    known = std::make_shared<World>(scenario);
   }
   return *known;
 }

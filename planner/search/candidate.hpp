@@ -55,12 +55,13 @@ enum class Aim : std::uint8_t {
   LeastMemory,  // of the fullest device; of what needs as little, the least time
 };
 
-// Costs are worked out once per tensor-parallel degree, ZeRO stage and micro-batch size. The scenario must outlive it.
+// Costs are worked out once per tensor-parallel degree, ZeRO stage and micro-batch size.
 class Evaluator {
  public:
   // `stop`: asked now and then while cuts are searched; true ends that with what is found.
   explicit Evaluator(const Scenario& scenario, std::function<bool()> stop = {}, Aim aim = Aim::LeastTime,
                      const Within& within = {});
+  explicit Evaluator(Scenario&&, std::function<bool()> = {}, Aim = {}, const Within& = {}) = delete;
 
   // Less than the step of every layout of the group, whatever the cut: with W the work of a micro-batch, all layers
   // together, and w its largest layer,

@@ -31,8 +31,7 @@ struct Choice {
 
 // Seconds per sample of a plan on a changed cluster, by fixed orders.
 double per_sample(const Scenario& changed, const Choice& choice) {
-  const Scenario scenario = settled(changed, choice.layout, &choice.plan);
-  const CostModel cost(scenario);
+  const CostModel cost(std::make_shared<const Scenario>(settled(changed, choice.layout, &choice.plan)));
   StepPricer pricer(choice.plan, cost);
   const StepCosts costs = pricer.costs(choice.plan.layers, choice.plan.recompute, choice.plan.rebuilt);
   const Schedule schedule = find_schedule(choice.plan.schedule)->generate(costs.shape);

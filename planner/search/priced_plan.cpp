@@ -27,7 +27,7 @@ Priced priced(std::shared_ptr<const Scenario> own, const Layout& layout, Objecti
   Priced result;
   Found& found = result.found;
   found.layout = layout;
-  const CostModel cost(*own);
+  const CostModel cost(own);
   found.plan = find_plan(*own, cost);
   result.answer = price(found.plan, cost, Engine::Auto);
   found.report = result.answer.report;

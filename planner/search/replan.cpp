@@ -22,10 +22,8 @@ std::variant<Answer, Infeasible> replanned(const Scenario& scenario, const Searc
   if (auto* none = std::get_if<Infeasible>(&found)) return std::move(*none);
   if (const auto* none = std::get_if<NoPlanYet>(&found)) return Infeasible{in_words(*none), none->details, {}};
   const Found& best = std::get<SearchAnswer>(found).plans.front();
-  const CostModel cost(*best.scenario);
-  Answer answer = price(find_plan(*best.scenario, cost), cost, Engine::Auto);
-  answer.scenario = nullptr;
-  return answer;
+  const CostModel cost(best.scenario);
+  return price(find_plan(*best.scenario, cost), cost, Engine::Auto);
 }
 
 }  // namespace pipewright

@@ -9,8 +9,7 @@
 namespace pipewright {
 
 // The best plan for what the scenario leaves open, priced; where it leaves nothing open, for every field that `plan:
-// auto` opens. `scenario` of the answer is not set: the plan's own scenario ends here. Safe to call from several
-// threads. Throws InputError as `search` does.
+// auto` opens. Safe to call from several threads. Throws InputError as `search` does.
 std::variant<Answer, Infeasible> replanned(const Scenario& scenario, const SearchOptions& options = {.top = 1});
 
 // The scenario with the fields open that `plan: auto` opens.

@@ -174,8 +174,9 @@ class ReplicaSearch {
 
   // Throws InputError where this layout is too large to be simulated.
   void look_at(const Layout& layout, Recompute mode) {
-    const Scenario whole = settled(narrow_, layout, nullptr);
-    const CostModel cost(whole);
+    const auto own = std::make_shared<const Scenario>(settled(narrow_, layout, nullptr));
+    const Scenario& whole = *own;
+    const CostModel cost(own);
     const ReplicatedAnswer found = replicated_plans(
         shell_of(whole, cost, mode), cost,
         {.top = static_cast<std::size_t>(std::max(options_.top, kFewestRanked)), .stopped = [this] { return over(); }});

@@ -33,8 +33,8 @@ struct InFlight {
 
 class EqualRunMemory {
  public:
-  // `cost` must outlive it.
   EqualRunMemory(const EqualRun& run, const Plan& shell, const CostModel& cost, const LayerCosts& layers);
+  EqualRunMemory(const EqualRun&, const Plan&, CostModel&&, const LayerCosts&) = delete;
 
   // False: n layers of the run on stage k do not fit with this recomputation, however they lie in its chunks.
   bool fits(StageId k, int layers, Recompute mode) const;

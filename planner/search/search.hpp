@@ -59,8 +59,7 @@ struct SearchAnswer : Ranking {
 // Infeasible: nothing fits, with what needs least, and the cheapest changes with which something would.
 using SearchResult = std::variant<SearchAnswer, Infeasible, NoPlanYet>;
 
-// Throws InputError on a scenario that has nothing open, or whose fields contradict one another. The scenario must
-// outlive the call only.
+// Throws InputError on a scenario that has nothing open, or whose fields contradict one another.
 SearchResult search(const Scenario& scenario, const SearchOptions& options = {});
 
 constexpr double kSettling = 0.01;

@@ -30,12 +30,12 @@ std::vector<Time> loads(const LayerCosts& layers, Recompute mode) {
 }
 
 Workbench::Workbench(const CostModel& cost, Plan shell, std::vector<Recompute> modes,
-                     const std::vector<Bytes>& set_aside)
+                     std::vector<Bytes> set_aside)
     : cost_(cost),
       scenario_(cost.scenario()),
       shell_(std::move(shell)),
       modes_(std::move(modes)),
-      set_aside_(set_aside),
+      set_aside_(std::move(set_aside)),
       level_(scenario_.cluster.device.memory),
       rule_(find_schedule(shell_.schedule)),
       pricer_(shell_, cost) {

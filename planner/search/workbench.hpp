@@ -31,8 +31,8 @@ class Workbench {
  public:
   // `shell`: a plan with everything but layers and recomputation. `modes`: that a stage may have, lightest first;
   // empty: as the shell says. `set_aside`: memory that is not for the stage's layers (buffers), by stage; empty: none.
-  // `cost` and `set_aside` must outlive the bench.
-  Workbench(const CostModel& cost, Plan shell, std::vector<Recompute> modes, const std::vector<Bytes>& set_aside);
+  Workbench(const CostModel& cost, Plan shell, std::vector<Recompute> modes, std::vector<Bytes> set_aside);
+  Workbench(CostModel&&, Plan, std::vector<Recompute>, std::vector<Bytes>) = delete;
 
   const Plan& shell() const { return shell_; }
   StepPricer& pricer() { return pricer_; }
@@ -133,7 +133,7 @@ class Workbench {
   std::vector<Recompute> modes_;
   bool fixed_ = false;
   std::size_t knapsack_ = 0;  // its number among the modes; their count: none of them
-  const std::vector<Bytes>& set_aside_;
+  std::vector<Bytes> set_aside_;
   Bytes level_;
   const ScheduleRule* rule_;
   StepPricer pricer_;

@@ -62,13 +62,13 @@ std::vector<DeviceId> all_devices(const Plan& plan) {
 }
 
 // The references share no layer among devices: the scenario without tensor parallelism.
-std::optional<Scenario> undivided(const Scenario& scenario) {
+std::optional<CostModel> undivided(const Scenario& scenario) {
   if (scenario.plan.tensor_parallel.value < 2) return std::nullopt;
   Scenario copy = scenario;
   copy.plan.tensor_parallel.value = 1;
   copy.plan.sequence_parallel.value = false;
   settle(copy.model, weight_bytes(copy.training.precision), TensorParallel{});
-  return copy;
+  return std::optional<CostModel>(std::make_shared<const Scenario>(std::move(copy)));
 }
 
 Reference data_parallelism(const Answer& answer, const CostModel& cost) {
@@ -132,9 +132,7 @@ void add_references(Answer& answer, const CostModel& planned) {
   Report& report = answer.report;
   if (report.samples_per_s <= 0) return;  // a step that takes no time compares with nothing
   const int workers = answer.plan.devices();
-  const std::optional<Scenario> alone_scenario = undivided(planned.scenario());
-  std::optional<CostModel> alone_cost;
-  if (alone_scenario) alone_cost.emplace(*alone_scenario);
+  const std::optional<CostModel> alone_cost = undivided(planned.scenario());
   const CostModel& cost = alone_cost ? *alone_cost : planned;
   if (cost.scenario().cluster.classes() > 1) {
     add_one_device(report, answer, cost);

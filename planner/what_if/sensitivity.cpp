@@ -57,7 +57,7 @@ void double_flop_rate(Scenario& scenario) {
 
 class Runs {
  public:
-  Runs(const Answer& answer, Engine engine) : answer_(answer), engine_(engine), changed_(*answer.scenario) {}
+  Runs(const Answer& answer, Engine engine) : answer_(answer), engine_(engine), changed_(std::make_shared<Scenario>(*answer.scenario)) {}
 
   void add(const char* what, const StepCosts& costs) {
     const Time time = repeated_step_time(answer_, costs, engine_);
@@ -66,16 +66,16 @@ class Runs {
   }
   // Prices the plan on a changed scenario; the change is undone afterwards.
   void add(const char* what, const auto& change) {
-    const Cluster before = changed_.cluster;
-    change(changed_.cluster);
+    const Cluster before = changed_->cluster;
+    change(changed_->cluster);
     const CostModel cost(changed_);
     add(what, step_costs(answer_.plan, cost, answer_.costs.fold));
-    changed_.cluster = before;
+    changed_->cluster = before;
   }
   // The same for a change of more than the cluster: on a copy.
   void add_scenario(const char* what, const auto& change) {
-    Scenario scenario = changed_;
-    change(scenario);
+    const auto scenario = std::make_shared<Scenario>(*changed_);
+    change(*scenario);
     const CostModel cost(scenario);
     add(what, step_costs(answer_.plan, cost, answer_.costs.fold));
   }
@@ -84,7 +84,7 @@ class Runs {
  private:
   const Answer& answer_;
   Engine engine_;
-  Scenario changed_;
+  std::shared_ptr<Scenario> changed_;
   std::vector<Sensitivity> rows_;
 };
 
@@ -131,7 +131,7 @@ SensitivityAnswer sensitivity(const Answer& answer, Engine engine) {
         each_device(changed, [](Device& device) { device.memory_bandwidth->value *= 2; });
       });
   } else {
-    runs.add("2x FLOP rate (compute times halved)", halved_compute(answer, CostModel(scenario)));
+    runs.add("2x FLOP rate (compute times halved)", halved_compute(answer, CostModel(answer.scenario)));
   }
   if (cluster.links.kind != LinkKind::Ideal)
     runs.add(cluster.links.host_bandwidth ? "2x link and host bandwidth inside the node"

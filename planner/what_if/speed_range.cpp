@@ -29,13 +29,13 @@ bool has_alike_copies(const Answer& answer) {
 class Repeated {
  public:
   Repeated(const Answer& answer, Engine engine, std::int64_t largest_run)
-      : answer_(answer), engine_(engine), changed_(*answer.scenario) {
+      : answer_(answer), engine_(engine), changed_(std::make_shared<Scenario>(*answer.scenario)) {
     if (run_size(answer.schedule, answer.costs) > largest_run && has_alike_copies(answer)) alike_ = of_alike_copies();
   }
 
   Time with(const RangeSource& source, double place) {
-    changed_.cluster = answer_.scenario->cluster, changed_.profile = answer_.scenario->profile;
-    source.move(changed_, place);
+    changed_->cluster = answer_.scenario->cluster, changed_->profile = answer_.scenario->profile;
+    source.move(*changed_, place);
     if (alike_ > Time{}) return scaled(answer_.report.step_time, of_alike_copies().value, alike_.value);
     const CostModel cost(changed_);
     return repeated_step_time(answer_, step_costs(answer_.plan, cost, answer_.costs.fold), engine_);
@@ -53,7 +53,7 @@ class Repeated {
 
   const Answer& answer_;
   Engine engine_;
-  Scenario changed_;
+  std::shared_ptr<Scenario> changed_;
   Time alike_;  // of the copies that run alike, as stated; 0: each copy is repeated
 };
 
@@ -156,7 +156,7 @@ SpeedRangeAnswer speed_range(const Answer& answer, Engine engine, std::optional<
 
 std::optional<SpeedRange> speed_range(const Found& found) {
   if (range_sources(*found.scenario).empty() && profile_sources(*found.scenario).empty()) return std::nullopt;
-  const CostModel cost(*found.scenario);
+  const CostModel cost(found.scenario);
   Answer whole = price(found.plan, cost, Engine::Auto);
   settle(whole, Engine::Auto);
   return speed_range(whole, Engine::Auto).range;

@@ -92,16 +92,16 @@ Time times(Time time, double factor) {
 class Trials {
  public:
   Trials(const Answer& answer, const Sources& sources, Engine engine)
-      : answer_(answer), sources_(sources), engine_(engine), changed_(*answer.scenario) {}
+      : answer_(answer), sources_(sources), engine_(engine), changed_(std::make_shared<Scenario>(*answer.scenario)) {}
 
   // Seconds of one step.
   double step(std::int64_t trial) {
     Random random(static_cast<std::uint64_t>(answer_.scenario->campaign->seed), static_cast<std::uint64_t>(trial) + 1);
     StepCosts costs = answer_.costs;
     if (!sources_.figures.empty()) {
-      changed_.cluster = answer_.scenario->cluster;
+      changed_->cluster = answer_.scenario->cluster;
       for (const RangeSource& each : sources_.figures)
-        each.move(changed_, place(random));
+        each.move(*changed_, place(random));
       costs = step_costs(answer_.plan, CostModel(changed_), answer_.costs.fold);
       if (!costs.loads.empty()) settle(answer_.schedule, costs, engine_);
     }
@@ -175,7 +175,7 @@ class Trials {
   const Answer& answer_;
   const Sources sources_;
   Engine engine_;
-  Scenario changed_;
+  std::shared_ptr<Scenario> changed_;
 };
 
 void draw_steps(SpreadReport& report, const Answer& answer, Engine engine) {

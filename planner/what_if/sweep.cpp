@@ -219,11 +219,9 @@ struct Shared {
 }  // namespace
 
 std::variant<Answer, Infeasible> priced_as_stated(const Scenario& scenario) {
-  const InOrder ordered = in_graph_order(scenario);
-  const CostModel cost = cost_model(ordered.or_else(scenario));
+  const CostModel cost(in_graph_order(std::make_shared<const Scenario>(scenario)).scenario);
   Answer answer = price(find_plan(cost.scenario(), cost), cost, Engine::Auto);
   settle(answer, Engine::Auto);
-  answer.own = ordered.own;
   return answer;
 }
 

@@ -52,11 +52,10 @@ bool needs_another_order(const Scenario& changed, const Plan& plan) {
 
 // Figures of the changed scenario; none where the change does not apply, makes no valid plan or gains too little.
 std::optional<Report> tried(const Answer& answer, const Change& change, double least_gain = 0) {
-  Scenario changed = *answer.scenario;
+  const auto changed = std::make_shared<Scenario>(*answer.scenario);
   try {
-    if (!change(changed, answer.plan)) return std::nullopt;
-    const InOrder ordered = needs_another_order(changed, answer.plan) ? in_graph_order(changed) : InOrder{};
-    const CostModel cost(ordered.or_else(changed));
+    if (!change(*changed, answer.plan)) return std::nullopt;
+    const CostModel cost(needs_another_order(*changed, answer.plan) ? in_graph_order(changed).scenario : changed);
     const Plan plan = find_plan(cost.scenario(), cost);
     if (!promising(answer, plan, cost, least_gain)) return std::nullopt;
     Answer variant = price(plan, cost, Engine::Auto);

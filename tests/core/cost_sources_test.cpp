@@ -35,7 +35,7 @@ Scenario one_layer() {
 }
 
 CostSource::Passes price(const Scenario& scenario, std::int64_t samples) {
-  return cost_model(scenario).source().price(scenario.model, 0, samples);
+  return CostModel(scenario).source().price(scenario.model, 0, samples);
 }
 
 Layer stated() {
@@ -124,7 +124,7 @@ TEST_CASE("Roofline: the inputs of a layer are the outputs of its producers") {
   scenario.model.layers.push_back(scenario.model.layers[0]);
   scenario.model.layers.push_back(sum);
   // 12 + 12 in, 12 out at 60 GB/s.
-  CHECK(cost_model(scenario).source().price(scenario.model, 2, 8).forward == us(600 + 5));
+  CHECK(CostModel(scenario).source().price(scenario.model, 2, 8).forward == us(600 + 5));
 }
 
 TEST_CASE("Roofline: half precision halves the bytes of the parameters") {
@@ -145,16 +145,14 @@ TEST_CASE("Roofline: stated times win, pass by pass, and the report says how man
   passes = price(scenario, 4);
   CHECK(passes.backward_input == us(50));
   CHECK(passes.backward_weight == us(50));
-  CHECK(cost_model(scenario).source().op_overhead() == Time{0});
-  CHECK(cost_model(scenario).source().provenance() ==
+  CHECK(CostModel(scenario).source().op_overhead() == Time{0});
+  CHECK(CostModel(scenario).source().provenance() ==
         "layer times: roofline from FLOPs and bytes on X100 (fp32, 50 % of the peak FLOP rate, 60 % of the memory "
         "bandwidth); 1 of 1 layers use their stated times");
 }
 
 TEST_CASE("Roofline: a device without any efficiency is warned of, where a layer is priced by it") {
-  const auto caution = [](const Scenario& scenario) {
-    return cost_model(scenario).source().caution(scenario.model, 4);
-  };
+  const auto caution = [](const Scenario& scenario) { return CostModel(scenario).source().caution(scenario.model, 4); };
   Scenario scenario = one_layer();
   CHECK(caution(scenario).empty());  // states 50 %
   each_device(scenario.cluster, [](Device& device) { device.compute_efficiency = 1; });
@@ -172,8 +170,8 @@ TEST_CASE("Roofline: the optimizer step moves every parameter's bytes once in an
   Scenario scenario = one_layer();
   scenario.training.optimizer = Optimizer::RmsProp;
   // Weight, gradient and state read, weight and state written: 20 B for 3 M parameters at 60 GB/s are 1 ms.
-  CHECK(cost_model(scenario).source().update(3'000'000) == us(1'000 + 5));
-  CHECK(cost_model(scenario).source().update(0) == Time{0});
+  CHECK(CostModel(scenario).source().update(3'000'000) == us(1'000 + 5));
+  CHECK(CostModel(scenario).source().update(0) == Time{0});
 }
 
 TEST_CASE("Roofline: a missing figure is refused with the device's or the layer's place") {
@@ -184,13 +182,13 @@ TEST_CASE("Roofline: a missing figure is refused with the device's or the layer'
                        InputError);
   scenario.cluster.device.memory_bandwidth.reset();
   CHECK_THROWS_WITH_AS(
-      cost_model(scenario),
+      CostModel{scenario},
       "x100.yaml:2:1: device \"X100\" has no memory_bandwidth, which `cost: roofline` needs; give e.g. "
       "`memory_bandwidth: 900 GB/s`",
       InputError);
   scenario.training.precision = Precision::Bf16;
   CHECK_THROWS_WITH_AS(
-      cost_model(scenario),
+      CostModel{scenario},
       "x100.yaml:2:1: device \"X100\" has no peak.bf16, which `cost: roofline` needs; give e.g. `peak: "
       "{bf16: 15.7 TFLOP/s}`, or another training.precision",
       InputError);
@@ -267,7 +265,7 @@ TEST_CASE("Explicit: launches are added per op, the optimizer step is free and s
   layer.backward = us(20);
   Scenario scenario = explicit_with(layer, 128);
   scenario.cluster.device.launch_overhead = us(4);
-  const CostModel cost = cost_model(scenario);
+  const CostModel cost(scenario);
   CHECK(cost.source().op_overhead() == us(4));
   CHECK(cost.source().update(1'000'000) == Time{0});
   CHECK(cost.source().provenance() ==
@@ -283,7 +281,7 @@ TEST_CASE("Uniform: every layer costs the same, whatever its size") {
   scenario.uniform_forward = us(1);
   scenario.uniform_backward = us(2);
   for (const std::int64_t samples : {1, 128, 1'000}) {
-    const LayerCosts costs = cost_model(scenario).layers(samples);
+    const LayerCosts costs = CostModel(scenario).layers(samples);
     CHECK(costs.forward[0] == us(1));
     CHECK(costs.backward[0] == us(2));
     CHECK(costs.backward_weight[0] == us(1));
@@ -295,9 +293,9 @@ TEST_CASE("Uniform: every op pays the device's launch, and the report says so") 
   scenario.cost = CostSourceKind::Uniform;
   scenario.uniform_forward = us(1);
   scenario.uniform_backward = us(2);
-  CHECK(cost_model(scenario).source().op_overhead() == Time{0});
+  CHECK(CostModel(scenario).source().op_overhead() == Time{0});
   scenario.cluster.device.launch_overhead = us(4);
-  const CostModel cost = cost_model(scenario);
+  const CostModel cost(scenario);
   CHECK(cost.source().op_overhead() == us(4));
   CHECK(cost.source().provenance() ==
         "layer times: uniform, forward 1000 ns and backward 2000 ns per layer and micro-batch; each op adds 4000 ns of "
@@ -313,7 +311,7 @@ TEST_CASE(
   scenario.model.layers[0].activation = Bytes{100};
   scenario.model.layers.push_back(scenario.model.layers[0]);
   scenario.model.layers[1].stash = Bytes{700};
-  const LayerCosts costs = cost_model(scenario).layers(1);
+  const LayerCosts costs = CostModel(scenario).layers(1);
   CHECK(costs.backward_input[0] == Time{1});  // 1.33
   CHECK(costs.backward_weight[0] == Time{1});
   CHECK(costs.backward[0] == Time{2});  // although 8/3 rounds to 3

@@ -22,12 +22,12 @@ struct Large {
     cluster.links = {.kind = LinkKind::Nvswitch, .bandwidth = Bandwidth{450e9}, .latency = Time{2000}};
     cluster.network = Network{.bandwidth = Bandwidth{50e9}, .latency = Time{5000}, .per = NicPer::Device};
     scenario.plan.data_parallel.value = 128;
-    plan = find_plan(scenario, cost_model(scenario));
+    plan = find_plan(scenario, CostModel(scenario));
     plan.tensor_parallel = 8;
     for (DeviceId& lead : plan.device)
       lead *= 8;
   }
-  std::shared_ptr<const Fold> fold(Alike alike) const { return fold_copies(plan, cost_model(scenario), alike); }
+  std::shared_ptr<const Fold> fold(Alike alike) const { return fold_copies(plan, CostModel(scenario), alike); }
 };
 
 TEST_CASE("128 copies on nodes of their own: alike in time, and on links but for the ends of the two trees") {
@@ -42,7 +42,7 @@ TEST_CASE("128 copies on nodes of their own: alike in time, and on links but for
   CHECK(on_links->copies == std::vector<CopyId>{0, 1});
   CHECK(on_links->counts() == std::vector<int>{2, 126});
   CHECK(on_links->like.front() == on_links->like.back());
-  CHECK(cost_model(large.scenario).topology().link_count() == 65'536);
+  CHECK(CostModel(large.scenario).topology().link_count() == 65'536);
   CHECK(on_links->links.size() == 64);  // 2 copies x 16 stages, a NIC out and in
   CHECK(simulated_worker(on_links.get(), 127 * 16 + 3, 16) == 3);
   CHECK(simulated_worker(on_links.get(), 99 * 16 + 3, 16) == 16 + 3);

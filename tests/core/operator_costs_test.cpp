@@ -71,7 +71,7 @@ Efficiency share(double value) {
 }
 
 CostSource::Passes price(const Scenario& scenario, std::int64_t samples = 1) {
-  return cost_model(scenario).source().price(scenario.model, 0, samples);
+  return CostModel(scenario).source().price(scenario.model, 0, samples);
 }
 
 Plan plan_of(const Scenario& scenario, std::vector<LayerRange> layers, std::vector<Recompute> recompute) {
@@ -280,12 +280,12 @@ TEST_CASE("members of a group share a node's NIC: each has its part of it") {
   Scenario scenario = of_work(dense_and_norm());
   scenario.cluster.nodes = 2;
   scenario.cluster.network = Network{.bandwidth = Bandwidth{8e9}, .latency = us(3)};
-  CHECK(cost_model(scenario).topology().route(0, 8).bandwidth == Bandwidth{8e9});
+  CHECK(CostModel(scenario).topology().route(0, 8).bandwidth == Bandwidth{8e9});
   scenario.plan.tensor_parallel.value = 4;
-  CHECK(cost_model(scenario).topology().route(0, 8).bandwidth == Bandwidth{2e9});
-  CHECK(cost_model(scenario).topology().route(0, 4).bandwidth == Bandwidth{25e9});  // ports are their own
+  CHECK(CostModel(scenario).topology().route(0, 8).bandwidth == Bandwidth{2e9});
+  CHECK(CostModel(scenario).topology().route(0, 4).bandwidth == Bandwidth{25e9});  // ports are their own
   scenario.cluster.network->per = NicPer::Device;
-  CHECK(cost_model(scenario).topology().route(0, 8).bandwidth == Bandwidth{8e9});
+  CHECK(CostModel(scenario).topology().route(0, 8).bandwidth == Bandwidth{8e9});
 }
 
 TEST_CASE("selective recomputation adds the forward of the attention cores to the backward") {
@@ -356,7 +356,7 @@ TEST_CASE("gradients of a group's device are reduced, in the precision they are 
 TEST_CASE("layers that share a work cost the same, and stated times of one of them win") {
   Scenario scenario = of_work(dense_and_norm(), 3);
   scenario.model.layers[1].forward = us(7);
-  const LayerCosts costs = cost_model(scenario).layers(1);
+  const LayerCosts costs = CostModel(scenario).layers(1);
   CHECK(costs.forward == std::vector<Time>{us(410), us(7), us(410)});
 }
 
@@ -367,7 +367,7 @@ TEST_CASE("the device waits for its host, kernel by kernel") {
   scenario.cluster.device.host.blocking = Blocking::Passes;
   const auto duration = [&](Kind kind) {
     const Plan plan = plan_of(scenario, {{0, 1}}, {Recompute::None});
-    return step_costs(plan, cost_model(scenario)).duration[static_cast<std::size_t>(kind)];
+    return step_costs(plan, CostModel(scenario)).duration[static_cast<std::size_t>(kind)];
   };
   CHECK_FALSE(price(scenario).issued);
   CHECK(duration(Kind::F) == us(410));
@@ -392,7 +392,7 @@ TEST_CASE("on the last stage of a pipeline the host issues the backward while th
   const auto backward = [&](int stage) {
     const Plan plan = plan_of(scenario, {{0, 1}, {1, 2}}, {Recompute::None, Recompute::None});
     const auto row = static_cast<std::size_t>(stage) * kKinds + static_cast<std::size_t>(Kind::BW);
-    return step_costs(plan, cost_model(scenario)).duration[row];
+    return step_costs(plan, CostModel(scenario)).duration[row];
   };
   CHECK(backward(0) == us(1105));
   CHECK(backward(1) == us(900));
@@ -408,15 +408,15 @@ TEST_CASE("without a blocking point between passes the host runs ahead through t
   const auto step = [&] {
     Plan plan = plan_of(scenario, {{0, 1}}, {Recompute::None});
     plan.micro_batches = 4;
-    const StepCosts costs = step_costs(plan, cost_model(scenario));
+    const StepCosts costs = step_costs(plan, CostModel(scenario));
     return 4 * (costs.duration[static_cast<std::size_t>(Kind::F)] + costs.duration[static_cast<std::size_t>(Kind::BW)]);
   };
   CHECK(step() == us(6205));
   scenario.cluster.device.host.pass = us(100);
-  CHECK(cost_model(scenario).source().op_overhead() == Time{});
+  CHECK(CostModel(scenario).source().op_overhead() == Time{});
   CHECK(step() == us(7005));
   scenario.cluster.device.host.blocking = Blocking::Passes;
-  CHECK(cost_model(scenario).source().op_overhead() == us(100));
+  CHECK(CostModel(scenario).source().op_overhead() == us(100));
   CHECK(step() == us(4 * (905 + 1205)));
 }
 
@@ -473,19 +473,19 @@ TEST_CASE("all-reduces of a tensor-parallel group are issued, too") {
 TEST_CASE("around each pass and step the host takes its time; messages count in a pipeline only") {
   Scenario scenario = of_work(dense_and_norm());
   scenario.cluster.device.host = {.pass = us(7), .message = us(3), .step = us(50)};
-  CHECK(cost_model(scenario).source().op_overhead() == us(7));
+  CHECK(CostModel(scenario).source().op_overhead() == us(7));
   scenario.plan.stages.value = 2;
-  CHECK(cost_model(scenario).source().op_overhead() == us(10));
-  const Time with = cost_model(scenario).source().update(1'000'000);
+  CHECK(CostModel(scenario).source().op_overhead() == us(10));
+  const Time with = CostModel(scenario).source().update(1'000'000);
   scenario.cluster.device.host.step = {};
-  CHECK(with - cost_model(scenario).source().update(1'000'000) == us(50));
+  CHECK(with - CostModel(scenario).source().update(1'000'000) == us(50));
 }
 
 // 1 M parameters at 60 B, 100 GB/s x 0.6: 1 ms, and a launch of 5 us.
 TEST_CASE("training.update_bytes is what a step moves per parameter") {
   Scenario scenario = of_work(dense_and_norm());
   scenario.training.update_bytes = Bytes{60};
-  CHECK(cost_model(scenario).source().update(1'000'000) == us(1005));
+  CHECK(CostModel(scenario).source().update(1'000'000) == us(1005));
 }
 
 TEST_CASE("half_work: a call of w takes as long as w + half_work at the full share") {
@@ -503,7 +503,7 @@ TEST_CASE("recompute: blocks repeats the forward of what is a block right before
   Scenario scenario = of_work(dense_and_norm(), 2);
   const auto backward = [&] {
     const Plan plan = plan_of(scenario, {{0, 2}}, {Recompute::Blocks});
-    return step_costs(plan, cost_model(scenario)).duration[static_cast<std::size_t>(Kind::BW)];
+    return step_costs(plan, CostModel(scenario)).duration[static_cast<std::size_t>(Kind::BW)];
   };
   CHECK(backward() == us(2 * 615));
   scenario.model.layers[1].block = true;
@@ -516,7 +516,7 @@ TEST_CASE("a set of layers repeats the forward of what is in it right before its
   const Scenario scenario = of_work(dense_and_norm(), 2);
   Plan plan = plan_of(scenario, {{0, 2}}, {Recompute::Layers});
   const auto backward = [&] {
-    return step_costs(plan, cost_model(scenario)).duration[static_cast<std::size_t>(Kind::BW)];
+    return step_costs(plan, CostModel(scenario)).duration[static_cast<std::size_t>(Kind::BW)];
   };
   CHECK(backward() == us(2 * 615));
   plan.rebuilt = {1};
@@ -537,7 +537,7 @@ TEST_CASE("the host issues the next layer while the device works on this one") {
   scenario.cluster.device.host = {.operation = us(100), .blocking = Blocking::Passes};
   const auto forward = [&] {
     const Plan plan = plan_of(scenario, {{0, 2}}, {Recompute::None});
-    return step_costs(plan, cost_model(scenario)).duration[static_cast<std::size_t>(Kind::F)];
+    return step_costs(plan, CostModel(scenario)).duration[static_cast<std::size_t>(Kind::F)];
   };
   // Large, then small: issued after 100, 200, 300 and 400 us, done after 305, 510, 515 and 520 us.
   CHECK(forward() == us(520));

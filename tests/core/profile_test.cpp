@@ -58,7 +58,7 @@ struct TwoLayers {
   }
   StepCosts costs() {
     scenario.profile = std::make_shared<const MachineProfile>(profile);
-    return step_costs(plan, cost_model(scenario));
+    return step_costs(plan, CostModel(scenario));
   }
   Scenario scenario;
   MachineProfile profile;
@@ -148,7 +148,7 @@ TEST_CASE("Beyond the sizes that were measured a layer lies on the line through 
   CHECK(of(costs, 0, Kind::R) == Time{240 + 5});
   CHECK(of(costs, 1, Kind::W) == Time{100 + 5});
   CHECK(of(costs, 0, Kind::B) == Time{5 + 1 + 40});  // no input gradient: the overhead and the first read of 160 B
-  const CostModel cost = cost_model(two.scenario);
+  const CostModel cost(two.scenario);
   CHECK(cost.source().caution(two.scenario.model, 5) == "");
   CHECK(cost.source().caution(two.scenario.model, 7) == "");
   const std::string caution = cost.source().caution(two.scenario.model, 10);

@@ -139,7 +139,7 @@ TEST_CASE("A stage costs the sum of its layers, and a launch per op") {
   plan.recompute.assign(2, Recompute::Full);
   plan.layers = {{0, 3}, {3, 4}};
   plan.device = {0, 1};
-  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  const StepCosts costs = step_costs(plan, CostModel(scenario));
   REQUIRE(validate(costs) == "");
   CHECK(costs.time_of({Kind::F, 0, 0, 0}) == us(60 + 1));
   CHECK(costs.time_of({Kind::R, 0, 0, 0}) == us(60 + 1));
@@ -153,7 +153,7 @@ TEST_CASE("A stage costs the sum of its layers, and a launch per op") {
 
 TEST_CASE("Hop by hop every edge carries all tensors that cross its cut") {
   const Scenario scenario = with_skips();
-  const StepCosts costs = step_costs(four_stages(), cost_model(scenario));
+  const StepCosts costs = step_costs(four_stages(), CostModel(scenario));
   REQUIRE(validate(costs) == "");
   REQUIRE(costs.edges.size() == 3);
   CHECK(carried(costs, 0) == Bytes{1'000});
@@ -165,7 +165,7 @@ TEST_CASE("Sent direct, a skipping tensor gets an edge of its own") {
   const Scenario scenario = with_skips();
   Plan plan = four_stages();
   plan.skips = Skips::Direct;
-  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  const StepCosts costs = step_costs(plan, CostModel(scenario));
   REQUIRE(validate(costs) == "");
   REQUIRE(costs.edges.size() == 5);
   CHECK(carried(costs, 0) == Bytes{1'000});
@@ -187,7 +187,7 @@ TEST_CASE("Sent direct, a tensor with two users in one stage counts once, and an
   plan.recompute.assign(3, Recompute::None);
   plan.layers = {{0, 1}, {1, 2}, {2, 4}};
   plan.device = {0, 1, 2};
-  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  const StepCosts costs = step_costs(plan, CostModel(scenario));
   REQUIRE(validate(costs) == "");
   REQUIRE(costs.edges.size() == 2);  // a and b share nothing
   CHECK((costs.edges[0].from == 1 && costs.edges[0].to == 2));
@@ -200,7 +200,7 @@ TEST_CASE("Hop by hop, stages that no tensor joins have no edge; a tensor of no 
   Scenario scenario = with_skips();
   scenario.model.layers = {layer("a", {}, 0, 10), layer("b", {0}, 20'000, 20), layer("c", {}, 300'000, 30),
                            layer("d", {2}, 0, 40)};
-  const StepCosts costs = step_costs(four_stages(), cost_model(scenario));
+  const StepCosts costs = step_costs(four_stages(), CostModel(scenario));
   REQUIRE(validate(costs) == "");
   REQUIRE(costs.edges.size() == 2);
   CHECK((costs.edges[0].from == 0 && costs.edges[0].to == 1));
@@ -231,7 +231,7 @@ TEST_CASE("Sent direct, two sources run side by side: neither waits for a neighb
   plan.micro_batches = 1;
   plan.micro_batch_size = plan.last_micro_batch_size = plan.global_batch_size = 1;
   plan.device = {0, 1, 2};
-  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  const StepCosts costs = step_costs(plan, CostModel(scenario));
   REQUIRE(validate(costs) == "");
   const Schedule schedule = find_schedule("gpipe")->generate(costs.shape);
   for (const Timeline& timeline : {static_order(schedule, costs), event_order(schedule, costs)}) {
@@ -266,7 +266,7 @@ TEST_CASE("Buckets are complete by the times of the micro-batch whose backward i
   plan.last_micro_batch_size = 1;
   plan.global_batch_size = 6;
   plan.device = {0, 1};
-  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  const StepCosts costs = step_costs(plan, CostModel(scenario));
   REQUIRE(validate(costs) == "");
   for (const auto& [name, first, end] : {std::tuple{"gpipe", 7'000, 15'000}, std::tuple{"1f1b", 8'000, 16'000}}) {
     const Schedule schedule = find_schedule(name)->generate(costs.shape);
@@ -283,7 +283,7 @@ TEST_CASE("Buckets are complete by the times of the micro-batch whose backward i
 TEST_CASE(
     "A message occupies its channel for bytes / bandwidth, then travels for the latency, alike in both directions") {
   const Scenario scenario = with_skips();
-  const StepCosts costs = step_costs(four_stages(), cost_model(scenario));
+  const StepCosts costs = step_costs(four_stages(), CostModel(scenario));
   for (const Direction direction : {Direction::Forward, Direction::Backward}) {
     const Message& message = costs.message(1, direction, 0, 3);
     CHECK(message.bytes == Bytes{21'000});
@@ -302,7 +302,7 @@ TEST_CASE("A smaller last micro-batch has smaller messages and times, each round
   Plan plan = four_stages();
   plan.last_micro_batch_size = 1;
   plan.global_batch_size = 29;
-  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  const StepCosts costs = step_costs(plan, CostModel(scenario));
   REQUIRE(validate(costs) == "");
   CHECK(costs.message(0, Direction::Forward, 0, 6).bytes == Bytes{1'000});
   CHECK(costs.message(0, Direction::Forward, 0, 7).bytes == Bytes{250});
@@ -322,7 +322,7 @@ TEST_CASE("Copies and replicas are wired by micro-batch, and nothing else has a 
   plan.layers = {{0, 2}, {2, 4}};
   plan.global_batch_size = 64;
   plan.device = {0, 1, 2, 3, 4, 5};  // copy 0: 0 1 | 2, copy 1: 3 4 | 5
-  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  const StepCosts costs = step_costs(plan, CostModel(scenario));
   REQUIRE(validate(costs) == "");
   CHECK(costs.channels == 8);
   const auto ends = [&](CopyId copy, MicroBatchId m) {
@@ -349,7 +349,7 @@ TEST_CASE("Between replica groups only pairs that share a micro-batch are wired"
   plan.micro_batches = 24;
   plan.global_batch_size = 96;
   plan.device = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
-  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  const StepCosts costs = step_costs(plan, CostModel(scenario));
   CHECK(costs.channels == 2 * 12);
   for (MicroBatchId m = 0; m < 24; ++m)
     CHECK(costs.message(0, Direction::Forward, 0, m).channel >= 0);
@@ -367,7 +367,7 @@ TEST_CASE("Stages with so many replicas that their pairs fill the memory are ref
   plan.device.resize(8'000);
   std::iota(plan.device.begin(), plan.device.end(), 0);
   CHECK_THROWS_WITH_AS(
-      step_costs(plan, cost_model(scenario)),
+      step_costs(plan, CostModel(scenario)),
       "s.yaml:7:3: plan.replicas: neighbouring stages have more than 8388608 pairs of replicas over all "
       "copies; use fewer replicas, e.g. whole copies with plan.data_parallel",
       InputError);
@@ -381,7 +381,7 @@ TEST_CASE("Chunks on one worker hand over at once; the wrap from the last stage 
   plan.replicas = {1, 1};
   plan.recompute.assign(2, Recompute::None);
   plan.device = {0, 1};
-  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  const StepCosts costs = step_costs(plan, CostModel(scenario));
   REQUIRE(validate(costs) == "");
   CHECK(costs.channels == 2);  // chunks 0 1 2 3 on workers 0 1 0 1: edges 0 and 2 share their channels with edge 1
   CHECK(costs.message(0, Direction::Forward, 0, 0).channel == costs.message(2, Direction::Forward, 0, 0).channel);
@@ -392,7 +392,7 @@ TEST_CASE("Chunks on one worker hand over at once; the wrap from the last stage 
   plan.replicas = {1};
   plan.recompute.assign(1, Recompute::None);
   plan.device = {0};
-  const StepCosts alone = step_costs(plan, cost_model(scenario));
+  const StepCosts alone = step_costs(plan, CostModel(scenario));
   REQUIRE(validate(alone) == "");
   CHECK(alone.channels == 0);
   CHECK(alone.message(1, Direction::Forward, 0, 0).channel == -1);
@@ -425,7 +425,7 @@ TEST_CASE("A bucket is ready when only the layers before it are left of the back
   plan.layers = {{0, 4}};
   plan.global_batch_size = 128;
   plan.bucket = Bytes{1'000};
-  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  const StepCosts costs = step_costs(plan, CostModel(scenario));
   REQUIRE(validate(costs) == "");
   CHECK(costs.shape.buckets == std::vector<int>{2});
   CHECK(costs.ready_before_end[0] == std::vector<Time>{us(20 + 40), us(0)});  // backward of a and b; nothing
@@ -435,12 +435,12 @@ TEST_CASE("A bucket is ready when only the layers before it are left of the back
   CHECK(costs.collectives[0][1].bytes == Bytes{1'200});
 
   plan.gradient_sync = GradientSync::AtOnce;  // gradients travel as early, and the worker waits for them
-  CHECK(step_costs(plan, cost_model(scenario)).ready_before_end == costs.ready_before_end);
-  CHECK(step_costs(plan, cost_model(scenario)).shape.blocking_sync);
+  CHECK(step_costs(plan, CostModel(scenario)).ready_before_end == costs.ready_before_end);
+  CHECK(step_costs(plan, CostModel(scenario)).shape.blocking_sync);
   CHECK(!costs.shape.blocking_sync);
 
   plan.gradient_sync = GradientSync::Blocking;  // nothing travels before the backward has ended
-  CHECK(step_costs(plan, cost_model(scenario)).ready_before_end[0] == std::vector<Time>{us(0), us(0)});
+  CHECK(step_costs(plan, CostModel(scenario)).ready_before_end[0] == std::vector<Time>{us(0), us(0)});
 }
 
 TEST_CASE("Layers without parameters at the front end the last bucket early") {
@@ -453,7 +453,7 @@ TEST_CASE("Layers without parameters at the front end the last bucket early") {
   plan.recompute.assign(1, Recompute::None);
   plan.layers = {{0, 4}};
   plan.global_batch_size = 128;
-  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  const StepCosts costs = step_costs(plan, CostModel(scenario));
   CHECK(costs.ready_before_end[0] == std::vector<Time>{us(20)});
 }
 
@@ -465,7 +465,7 @@ TEST_CASE("Every gradient byte is reduced exactly once") {
   plan.device = {0, 1, 2, 3, 4, 5, 6, 7};
   for (const std::int64_t limit : {1, 500, 1'000, 1'000'000}) {
     plan.bucket = Bytes{limit};
-    const StepCosts costs = step_costs(plan, cost_model(scenario));
+    const StepCosts costs = step_costs(plan, CostModel(scenario));
     REQUIRE(validate(costs) == "");
     Bytes sum;
     for (const auto& chunk : costs.collectives)
@@ -482,11 +482,11 @@ TEST_CASE("Only replicated stages reduce") {
   plan.replicas = {3, 1};
   plan.recompute.assign(2, Recompute::None);
   plan.layers = {{0, 2}, {2, 4}};
-  const StepCosts costs = step_costs(plan, cost_model(scenario));
+  const StepCosts costs = step_costs(plan, CostModel(scenario));
   REQUIRE(validate(costs) == "");
   CHECK(costs.collectives[0].size() == 1);
   CHECK(costs.collectives[1].empty());
-  CHECK(step_costs(four_stages(), cost_model(scenario)).collectives.empty());
+  CHECK(step_costs(four_stages(), CostModel(scenario)).collectives.empty());
 }
 
 TEST_CASE("A ring played step by step takes the closed form's time on an empty network") {
@@ -506,9 +506,9 @@ TEST_CASE("A ring played step by step takes the closed form's time on an empty n
   plan.layers = {{0, 4}};
   plan.global_batch_size = 256;
   plan.device = {0, 1, 2, 3, 4, 5, 6, 7};
-  StepCosts costs = step_costs(plan, cost_model(scenario));
+  StepCosts costs = step_costs(plan, CostModel(scenario));
   // The tree would be shorter for so few bytes; this is about the ring.
-  const CostModel cost = cost_model(scenario);
+  const CostModel cost(scenario);
   costs.collectives[0][0] = all_reduce(AllReduce::Ring, plan.device, Bytes{2'400}, cost.topology(), 4);
   CHECK(costs.collectives[0][0].time == Time{14 * (5'000 + 300)});
   const Schedule schedule = find_schedule("data_parallel")->generate(costs.shape);

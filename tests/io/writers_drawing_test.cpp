@@ -122,7 +122,7 @@ TEST_CASE("too many ops are drawn as shares of time, and the drawing says so and
 
 TEST_CASE("names from a scenario cannot break the drawing") {
   auto small = small_answer();
-  small->scenario.model.name = "<script>&\"x\x01\xff";
+  small->scenario->model.name = "<script>&\"x\x01\xff";
   const std::string svg = svg_timeline(small->answer);
   CHECK(svg.find("<script>") == std::string::npos);
   CHECK(svg.find("&lt;script&gt;&amp;&quot;x\\x01\\xff") != std::string::npos);
@@ -163,7 +163,7 @@ TEST_CASE("a cell with a comma is quoted in the CSV") {
 
 TEST_CASE("the Markdown table has the usual columns in the usual order") {
   auto small = small_answer();
-  small->scenario.model.name = "a|b";
+  small->scenario->model.name = "a|b";
   const auto rows = lines(markdown_report(small->answer));
   const std::string head =
       "| devices | GBS | MBS | Seq | TP | PP | VP | DP | step s | tokens/s/device | model TFLOP/s/device | MFU | "
@@ -179,7 +179,7 @@ TEST_CASE("the Markdown table has the usual columns in the usual order") {
 
 TEST_CASE("the layer graph is coloured by stage and names what crosses an edge") {
   auto small = small_answer({.stages = 10});
-  small->scenario.model.layers[0].name = "say \"hi\" \\ here";
+  small->scenario->model.layers[0].name = "say \"hi\" \\ here";
   const std::string dot = dot_graph(small->answer);
   CHECK(dot.find("layer0 [label=\"say \\\"hi\\\" \\\\ here\\n1.00 ms + 2.00 ms\\n1.00 M parameters\", fillcolor=1];") !=
         std::string::npos);

@@ -74,11 +74,11 @@ std::set<std::string> written_paths() {
   report.stages[1].memory.owner = report.workers[1].memory.owner = kAllReduce;
   report.stages[0].need.fit = report.workers[0].need.fit = 0.95;
   report.stages[0].need.communicators = report.workers[0].need.communicators = Bytes{1};
-  full->scenario.training.framework.correction = std::make_shared<const MemoryCorrection>();
+  full->scenario->training.framework.correction = std::make_shared<const MemoryCorrection>();
   report.range = SpeedRange{.causes = {RangeCause{}}};
   report.campaign = whole_training();
-  full->scenario.cluster.others.emplace_back().nodes = 1;
-  ++full->scenario.cluster.nodes;
+  full->scenario->cluster.others.emplace_back().nodes = 1;
+  ++full->scenario->cluster.nodes;
   full->answer.plan.rebuilt = {0};
   report.fits = false;
   report.shortfall = {"too large", {"stage 0 needs more"}, {"recompute: full"}};
@@ -254,7 +254,7 @@ TEST_CASE("the document for a plan that does not fit says so under the same sche
 
 TEST_CASE("names with quotes, control characters and broken UTF-8 leave the result document valid") {
   auto small = small_answer();
-  small->scenario.name = "a \"quoted\" \\ name\n\x01 \xff \xe2\x82 \xe2\x82\xac";
+  small->scenario->name = "a \"quoted\" \\ name\n\x01 \xff \xe2\x82 \xe2\x82\xac";
   const json document = json::parse(json_report(small->answer));
   CHECK(document["scenario"]["name"] ==
         "a \"quoted\" \\ name\n\x01 \xef\xbf\xbd \xef\xbf\xbd\xef\xbf\xbd \xe2\x82\xac");

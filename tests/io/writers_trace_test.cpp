@@ -197,7 +197,7 @@ TEST_CASE("a compressed trace unpacks to the trace") {
 
 TEST_CASE("hostile names leave a trace valid") {
   auto small = small_answer();
-  small->scenario.file = "a\"b\\c\n\xff.yaml";
+  small->scenario->file = "a\"b\\c\n\xff.yaml";
   CHECK(json::parse(trace_json(small->answer))["otherData"]["tool"] == "pipewright");
 }
 

@@ -95,7 +95,7 @@ struct ConvolutionTimes {
 
 // By the preset of the V100, of 128 images.
 ConvolutionTimes priced(const Scenario& scenario) {
-  const LayerCosts costs = cost_model(scenario).layers(128);
+  const LayerCosts costs = CostModel(scenario).layers(128);
   ConvolutionTimes times;
   for (std::size_t i = 0; i < scenario.model.layers.size(); ++i) {
     const Work& work = scenario.model.works[static_cast<std::size_t>(scenario.model.layers[i].work)];

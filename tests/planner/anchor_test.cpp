@@ -231,7 +231,7 @@ TEST_CASE("anchor: a factor below 1 leaves a bound of the memory a bound") {
   const Told with = told(two_layers("stash: 1001 B, parameters: 128", "", "anchor: {held: 1024 B, allocated: 1724 B}"));
   const double factor = with.answer.memory.activation_factor;
   REQUIRE(factor < 1);
-  const CostModel cost = cost_model(*with.answer.scenario);
+  const CostModel cost(*with.answer.scenario);
   const SuffixProblem problem = suffix_problem(with.answer.plan, cost, StagePlaces::Backwards);
   for (const Bytes stash : problem.stash)
     CHECK(static_cast<double>(stash.value) <= 1001 * factor);

@@ -20,7 +20,7 @@ Scenario rounds_of_ten() {
 }
 
 Plan plan_of(const Scenario& scenario) {
-  return find_plan(scenario, cost_model(scenario));
+  return find_plan(scenario, CostModel(scenario));
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ struct Case {
 bool fits(Scenario scenario) {
   Partition& partition = scenario.plan.partition.value;
   if (std::holds_alternative<Balanced>(partition) && scenario.plan.virtual_stages.value == 1) partition = Fitting{};
-  const CostModel cost = cost_model(scenario);
+  const CostModel cost(scenario);
   return price(find_plan(scenario, cost), cost, Engine::Auto).report.fits;
 }
 
@@ -96,7 +96,7 @@ TEST_CASE("With a measured run the search finds what trying every value finds") 
         const Scratch scratch;
         const Scenario run =
             read_scenario(scratch.write("x.yaml", text.text()), {.set = {"plan.stages=1"}, .config_path = {}});
-        const CostModel cost = cost_model(run);
+        const CostModel cost(run);
         return static_cast<std::int64_t>(figure_of(price(find_plan(run, cost), cost, Engine::Auto),
                                                    {.text = of, .figure = Figure::Memory, .of = of}));
       };

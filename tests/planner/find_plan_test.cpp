@@ -10,7 +10,7 @@ namespace pipewright {
 namespace {
 
 Plan plan_of(const Scenario& scenario) {
-  return find_plan(scenario, cost_model(scenario));
+  return find_plan(scenario, CostModel(scenario));
 }
 
 std::string error_of(const Scenario& scenario) {

@@ -162,9 +162,9 @@ TEST_CASE("The cut that needs least is the least of all cuts; a most that none k
 // Equal cuts, 4 + 4, need 8000 B on stage 0 and 5000 B on stage 1 (and buffers). With 7 kB, stage 0 has room for 3.
 TEST_CASE("Where the balanced cut does not fit, layers move to where there is room") {
   const Scenario roomy = scenario_of("{stages: 2, partition: fitting}", "16 GiB");
-  CHECK(sizes(find_plan(roomy, cost_model(roomy))) == std::vector<int>{4, 4});
+  CHECK(sizes(find_plan(roomy, CostModel(roomy))) == std::vector<int>{4, 4});
   const Scenario tight = scenario_of("{stages: 2, partition: fitting}", "7900 B");
-  const CostModel cost = cost_model(tight);
+  const CostModel cost(tight);
   const Plan plan = find_plan(tight, cost);
   CHECK(sizes(plan) == std::vector<int>{3, 5});
   CHECK(price(plan, cost, Engine::Auto).report.fits);
@@ -173,7 +173,7 @@ TEST_CASE("Where the balanced cut does not fit, layers move to where there is ro
 // Stage 0 needs 2000 B a layer, stage 1 1000 B a layer and 1000 B of input: 3 + 5 needs 6000 B at least.
 TEST_CASE("Where no cut fits, the nearest miss is priced, and least_memory is what it takes") {
   const Scenario scenario = scenario_of("{stages: 2, partition: fitting}", "5500 B");
-  const CostModel cost = cost_model(scenario);
+  const CostModel cost(scenario);
   Plan plan = find_plan(scenario, cost);
   CHECK(sizes(plan) == std::vector<int>{3, 5});
   CHECK_FALSE(price(plan, cost, Engine::Auto).report.fits);
@@ -185,7 +185,7 @@ TEST_CASE("Where no cut fits, the nearest miss is priced, and least_memory is wh
 TEST_CASE("fitting is refused where chunks share a device") {
   const Scenario scenario =
       scenario_of("{stages: 2, virtual_stages: 2, schedule: interleaved_1f1b, partition: fitting}", "1 GiB");
-  CHECK(message_of([&] { find_plan(scenario, cost_model(scenario)); }).find("fitting is for one chunk per stage") !=
+  CHECK(message_of([&] { find_plan(scenario, CostModel(scenario)); }).find("fitting is for one chunk per stage") !=
         std::string::npos);
 }
 
@@ -198,7 +198,7 @@ TEST_CASE("The memory of one stage is that of the stage in its plan") {
                                 "memory_bandwidth: 1 TB/s}}}",
                      .training = "{global_batch_size: 10, micro_batch_size: 4, ragged: true}",
                      .plan = std::string("{stages: 4, recompute: [full, none, full, none], skips: ") + skips + "}"});
-    const CostModel cost = cost_model(scenario);
+    const CostModel cost(scenario);
     const Plan plan = find_plan(scenario, cost);
     const Schedule schedule = make_schedule(plan, schedule_shape(plan, scenario.model, scenario.training));
     const MemoryModel whole = memory_model(plan, cost);

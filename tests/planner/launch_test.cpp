@@ -44,7 +44,7 @@ Launched launched(const Scenario& scenario, Framework framework) {
   result.scenario = std::make_shared<const Scenario>(scenario);
   result.asked = std::get<Answer>(answer(*result.scenario, {.ignore_memory = true}));
   result.nearest = nearest_plan(*result.scenario, result.asked.plan, framework);
-  result.plan = find_plan(result.nearest.scenario, cost_model(result.nearest.scenario));
+  result.plan = find_plan(result.nearest.scenario, CostModel(result.nearest.scenario));
   return result;
 }
 
@@ -307,7 +307,7 @@ TEST_CASE("a ragged batch becomes one of whole micro-batches") {
 TEST_CASE("a model that is not a decoder is refused where the framework builds the model itself") {
   const Scratch scratch;
   const Scenario scenario = read_scenario(scratch.write("x.yaml", ScenarioText{}.text()));
-  const Plan plan = find_plan(scenario, cost_model(scenario));
+  const Plan plan = find_plan(scenario, CostModel(scenario));
   CHECK(error_of([&] { nearest_plan(scenario, plan, Framework::Megatron); }).find("is not a decoder of one stack") !=
         std::string::npos);
   CHECK(nearest_plan(scenario, plan, Framework::Torch).differences.empty());

@@ -10,7 +10,7 @@ namespace pipewright {
 namespace {
 
 std::vector<std::string> warnings(const Scenario& scenario) {
-  return options_without_effect(scenario, find_plan(scenario, cost_model(scenario)));
+  return options_without_effect(scenario, find_plan(scenario, CostModel(scenario)));
 }
 
 TEST_CASE("A plan whose options all do something gets no warning") {

@@ -26,7 +26,7 @@ Scenario blocks(std::int64_t stages, TensorParallel split) {
 }
 
 Plan plan_of(const Scenario& scenario) {
-  return find_plan(scenario, cost_model(scenario));
+  return find_plan(scenario, CostModel(scenario));
 }
 
 std::string error_of(const Scenario& scenario) {
@@ -93,11 +93,11 @@ TEST_CASE("devices count for MFU and efficiency, and the references divide no la
   CHECK(report.scaling_efficiency == doctest::Approx(report.speedup_one_device / 4));
   // One device takes M (F + B) of all four blocks, undivided.
   const Scenario alone = blocks(1, {});
-  const LayerCosts layers = cost_model(alone).layers(2);
+  const LayerCosts layers = CostModel(alone).layers(2);
   Time sum;
   for (std::size_t i = 0; i < 4; ++i)
     sum += layers.forward[i] + layers.backward[i];
-  const Time update = cost_model(alone).source().update(parameter_count(alone.model));
+  const Time update = CostModel(alone).source().update(parameter_count(alone.model));
   CHECK(*report.references[0].samples_per_s == doctest::Approx(8 / seconds(4 * sum + update)));
   double flops = 0;
   for (const Layer& layer : alone.model.layers)

@@ -99,7 +99,7 @@ TEST_CASE("Hashes alone tell schedules of the same name apart") {
   Schedule other = run.schedule;
   std::swap(other.positions[0].compute[0], other.positions[0].compute[1]);
   RunPlan changed = run.run_plan;
-  changed.schedule = &other;
+  changed.schedule = std::make_shared<const Schedule>(other);
   const auto theirs = must_match(changed, settings_of(run, 1), *run.data, *cpu_backend());
   CHECK(difference(ours, theirs, 1).starts_with("rank 1 differs from rank 0 in its schedule (gpipe; hashes "));
 }

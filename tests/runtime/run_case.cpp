@@ -31,7 +31,7 @@ std::string source() {
 RunCase::RunCase(const std::vector<std::string>& changes, const RunOptions& options, const std::string& file)
     : scenario(read_scenario(source() + "/scenarios/validation/" + file,
                              {.set = small(changes), .config_path = {source() + "/configs"}})) {
-  const CostModel cost = cost_model(scenario);
+  const CostModel cost(scenario);
   plan = find_plan(scenario, cost);
   schedule = find_schedule(plan.schedule)->generate(schedule_shape(plan, scenario.model, scenario.training));
   run_plan = pipewright::run_plan(plan, schedule, scenario.model, scenario.training, *cpu_backend(), options);

@@ -17,13 +17,10 @@ enum class Wait { Block, Spin, BlockThrottled, SpinThrottled };
 // The source tree: PIPEWRIGHT_SOURCE, else the working directory.
 std::string source();
 
-// Everything a run needs, from a scenario of scenarios/validation with changes. Not to be moved: the run plan points
-// into it.
+// Everything a run needs, from a scenario of scenarios/validation with changes.
 struct RunCase {
   explicit RunCase(const std::vector<std::string>& changes, const RunOptions& options = {},
                    const std::string& file = "two-stage-gpipe.yaml");
-  RunCase(const RunCase&) = delete;
-  RunCase& operator=(const RunCase&) = delete;
 
   std::vector<WorkerResult> run(RunSettings settings = {}, Wait wait = Wait::Block) const;
 

@@ -28,16 +28,13 @@ Scenario scenario(std::vector<std::string> changes) {
                        {.set = changes, .config_path = {source + "/configs"}});
 }
 
-// Not to be moved: the run plan points into it.
 struct Case {
   explicit Case(const std::vector<std::string>& changes)
       : asked(scenario(changes)),
-        cost(cost_model(asked)),
+        cost(asked),
         predicted(price(find_plan(asked, cost), cost, Engine::Auto)),
         run_plan(pipewright::run_plan(predicted.plan, predicted.schedule, asked.model, asked.training, *cpu_backend(),
                                       {.synthetic = &cost})) {}
-  Case(const Case&) = delete;
-  Case& operator=(const Case&) = delete;
 
   std::vector<WorkerResult> run(int steps = 1) const {
     RunSettings settings;

@@ -137,11 +137,11 @@ std::unique_ptr<SmallAnswer> small_answer(const SmallShape& small) {
   if (small.buckets > 1) shape.buckets.assign(static_cast<std::size_t>(shape.chunks()), small.buckets);
 
   auto result = std::make_unique<SmallAnswer>();
-  result->scenario = scenario(small);
+  *result->scenario = scenario(small);
   Answer& a = result->answer;
-  a.scenario = &result->scenario;
+  a.scenario = result->scenario;
   a.plan = plan(small, shape);
-  result->scenario.cluster.devices_per_node = a.plan.devices();
+  result->scenario->cluster.devices_per_node = a.plan.devices();
   const ScheduleRule* rule = find_schedule(small.schedule);
   PP_CHECK(rule != nullptr);
   a.schedule = rule->generate(shape);

@@ -23,9 +23,9 @@ struct SmallShape {
   int buckets = 1;
 };
 
-// The scenario lives beside the answer that points to it.
+// The scenario of the answer, to be changed.
 struct SmallAnswer {
-  Scenario scenario;
+  std::shared_ptr<Scenario> scenario = std::make_shared<Scenario>();
   Answer answer;
 };
 
