@@ -14,7 +14,7 @@
 #include "cli/outputs.hpp"
 #include "core/check.hpp"
 #include "core/cluster/topology.hpp"
-#include "core/question/expert_caution.hpp"
+#include "core/question/scenario.hpp"
 #include "io/writers/sizing.hpp"
 #include "planner/what_if/sizing.hpp"
 #include "study/ranks.hpp"

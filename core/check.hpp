@@ -76,6 +76,10 @@ std::string nearest(std::string_view wrong, const auto& known);
 // `unknown "1fb1"; did you mean "1f1b"? known: naive, gpipe, 1f1b`; names shown in the given order.
 std::string unknown_name(std::string_view wrong, const auto& known);
 
+// As unknown_name, and where none is near, the known names that begin with the wrong one (three at most): "h100" for
+// "h100-sxm-80g".
+std::string unknown_or_begun(std::string_view wrong, const auto& known);
+
 int edit_distance(std::string_view a, std::string_view b);
 
 [[noreturn]] void check_failed(const char* condition, const char* file, int line);
@@ -98,6 +102,20 @@ std::string unknown_name(std::string_view wrong, const auto& known) {
   for (const auto& name : known)
     message += separator + std::string(name), separator = ", ";
   return message;
+}
+
+std::string unknown_or_begun(std::string_view wrong, const auto& known) {
+  std::string message = unknown_name(wrong, known);
+  constexpr std::size_t kLeast = 3, kShown = 3;  // letters, names
+  if (wrong.size() < kLeast || !nearest(wrong, known).empty()) return message;
+  std::string begun;
+  std::size_t shown = 0;
+  for (const auto& name : known)
+    if (std::string_view(name).starts_with(wrong) && ++shown <= kShown)
+      begun += (shown == 1 ? "\"" : " or \"") + std::string(name) + "\"";
+  if (begun.empty()) return message;
+  const std::string head = "unknown \"" + std::string(wrong) + "\";";
+  return head + " did you mean " + begun + "?" + message.substr(head.size());
 }
 
 }  // namespace pipewright

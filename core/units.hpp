@@ -36,6 +36,8 @@ using Bytes = Quantity<struct BytesTag, std::int64_t>;    // bytes
 using Flops = Quantity<struct FlopsTag, double>;          // floating-point operations
 using Bandwidth = Quantity<struct BandwidthTag, double>;  // bytes per second
 using FlopRate = Quantity<struct FlopRateTag, double>;    // floating-point operations per second
+using Power = Quantity<struct PowerTag, double>;          // watts
+using Energy = Quantity<struct EnergyTag, double>;        // joules
 
 constexpr Time kNever{std::numeric_limits<std::int64_t>::max()};
 

@@ -15,7 +15,7 @@
 #include "planner/find_plan.hpp"
 #include "planner/layer_order.hpp"
 #include "planner/price.hpp"
-#include "planner/what_if/bytes_text.hpp"
+#include "planner/words.hpp"
 
 namespace pipewright {
 namespace {

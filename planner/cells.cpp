@@ -9,7 +9,6 @@
 #include <boost/graph/transitive_reduction.hpp>
 
 #include "core/check.hpp"
-#include "planner/node_set.hpp"
 
 namespace pipewright {
 namespace {

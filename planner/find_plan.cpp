@@ -9,18 +9,17 @@
 
 #include <fmt/format.h>
 
+#include "core/check.hpp"
 #include "core/cost/buckets.hpp"
 #include "core/plan/given_schedule.hpp"
-#include "core/similar_names.hpp"
 #include "planner/bucket_size.hpp"
-#include "planner/listed.hpp"
 #include "planner/partitioners/balanced.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"
 #include "planner/partitioners/table.hpp"
-#include "planner/placement.hpp"
 #include "planner/plan_errors.hpp"
 #include "planner/price.hpp"
-#include "planner/stated_cut.hpp"
+#include "planner/stated_plan.hpp"
+#include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/check.hpp"
-#include "planner/node_set.hpp"
+#include "planner/cells.hpp"
 
 namespace pipewright {
 namespace {

@@ -14,9 +14,9 @@
 #include "planner/graph_cut.hpp"
 #include "planner/partitioners/min_max.hpp"
 #include "planner/plan_errors.hpp"
-#include "planner/search/better.hpp"
 #include "planner/search/candidate.hpp"
 #include "planner/search/deadline.hpp"
+#include "planner/search/found.hpp"
 #include "planner/search/replicas.hpp"
 #include "planner/search/space.hpp"
 
@@ -145,8 +145,8 @@ InOrder in_graph_order(std::shared_ptr<const Scenario> scenario) {
   const PlanRequest& plan = scenario->plan;
   if (plan.order.value.kind != LayerOrder::Kind::Graph) return {std::move(scenario), ""};
   check_partition(*scenario);
-  const auto shared = std::make_shared<const Scenario>(
-      with_order(*scenario, LayerOrder::Kind::Graph, as_it_stands(scenario->model)));
+  const auto shared =
+      std::make_shared<const Scenario>(with_order(*scenario, LayerOrder::Kind::Graph, as_it_stands(scenario->model)));
   const Scenario& given = *shared;
   const auto layers = static_cast<std::int64_t>(given.model.layers.size());
   const auto as_it_is = [&] { return InOrder{shared, ""}; };

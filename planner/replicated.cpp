@@ -14,7 +14,7 @@
 #include "core/cost/buckets.hpp"
 #include "planner/price.hpp"
 #include "planner/replica_shapes.hpp"
-#include "planner/what_if/bytes_text.hpp"
+#include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/steady_state.hpp"
 #include "sim/summarize.hpp"

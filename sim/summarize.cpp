@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "core/answers/utilization.hpp"
+#include "core/answers/report.hpp"
 #include "sim/waiting.hpp"
 
 namespace pipewright {

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "calibrate/all_reduce.hpp"
-#include "core/question/loads_text.hpp"
 #include "core/question/profile.hpp"
 #include "io/console.hpp"
 #include "io/text/format_quantity.hpp"

@@ -20,7 +20,7 @@
 #include "io/store/sha256.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/text/names.hpp"
-#include "planner/search/replan.hpp"
+#include "planner/what_if/sweep.hpp"
 #include "runtime/signals.hpp"
 #include "study/real_run.hpp"
 

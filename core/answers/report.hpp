@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/cost/memory_model.hpp"
@@ -158,6 +159,12 @@ const StageReport* fullest(const Report& report);
 // With which probability the plan fits over the memory model's range: that of the stage with the least.
 double fit_probability(const Report& report);
 
+// In a reference's note; behind it stands what a device needs and has: "does not fit: it needs 21.0 GiB of 16.0 GiB".
+inline constexpr std::string_view kDoesNotFit = "does not fit: ";
+
+// Of the reference of this name (by its first words): what it says behind kDoesNotFit; "" where it fits or is absent.
+std::string what_does_not_fit(const Report& report, std::string_view reference);
+
 // The whole answer: what the writers print and draw. Where copies run alike (core/cost/fold.hpp), schedule, costs and
 // timeline are those of the simulated ones; the plan and the report are of all.
 struct Answer {
@@ -188,5 +195,13 @@ struct Answer {
 Timeline unfolded(const Timeline& timeline, const Plan& plan, const Fold* fold);
 // An answer with the timeline of every copy, as a trace has it; its costs are still those of the simulated ones.
 Answer unfolded(const Answer& answer);
+
+// Hardware FLOPs utilization: model FLOPs utilization with the forwards that the plan repeats counted, too:
+//     HFU = MFU * (3 F + R) / (3 F)               [Korthikanti22] section 6.3
+// F: FLOPs of a sample's forward, of which the backward takes twice as many; R: of them, those that are repeated (under
+// `selective` the attention cores). Full recomputation, MFU 30 %: 40 %.   tests/core/campaign_test.cpp "HFU"
+// What a fused attention kernel computes again by itself is not counted. Nothing where the plan repeats nothing, or a
+// layer's FLOPs are not known.
+std::optional<double> hardware_flop_utilization(const Scenario& scenario, const Plan& plan, std::optional<double> mfu);
 
 }  // namespace pipewright

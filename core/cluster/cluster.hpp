@@ -19,7 +19,6 @@
 #include "core/cluster/kernel_curves.hpp"
 #include "core/ids.hpp"
 #include "core/model/work.hpp"
-#include "core/power.hpp"
 #include "core/units.hpp"
 
 namespace pipewright {

@@ -45,6 +45,13 @@ std::vector<LayerId> last_users(const Model& model) {
 
 }  // namespace
 
+bool has_attention_core(const Model& model) {
+  return std::any_of(model.works.begin(), model.works.end(), [](const Work& work) {
+    return std::any_of(work.operators.begin(), work.operators.end(),
+                       [](const Operator& op) { return op.attention_core; });
+  });
+}
+
 std::int64_t parameter_count(const Model& model) {
   std::int64_t sum = 0;
   for (const Layer& layer : model.layers)

@@ -80,6 +80,10 @@ struct Model {
 // Throws InputError when `split.degree` > 1 and a layer with parameters cannot be split.
 void settle(Model& model, Bytes per_value, TensorParallel split);
 
+// Whether selective recomputation has anything to repeat: attention that keeps its scores. Fused attention and layers with
+// stated figures have no core.                                                             [Korthikanti22] section 5
+bool has_attention_core(const Model& model);
+
 // Sum of all parameters (a count).
 std::int64_t parameter_count(const Model& model);
 

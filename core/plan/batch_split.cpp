@@ -138,4 +138,13 @@ BatchSplit batch_split(const Training& training, std::int64_t data_parallel) {
   return split;
 }
 
+void open_micro_batches(Training& training, bool plan_open) {
+  constexpr const char* kSize = "micro_batch_size";
+  if (const auto size = training.open.find(kSize); size != training.open.end() && size->second.place == Place{})
+    training.open.erase(size);
+  const bool only_batch_given = training.global_batch_size && !training.micro_batch_size && !training.micro_batches &&
+                                !training.open.contains(kSize) && !training.open.contains("micro_batches");
+  if (plan_open && only_batch_given) training.open[kSize] = {};
+}
+
 }  // namespace pipewright

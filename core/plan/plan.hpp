@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/cluster/cluster.hpp"
 #include "core/ids.hpp"
 #include "core/plan/schedule.hpp"
 #include "core/question/scenario.hpp"
@@ -94,5 +96,15 @@ std::string mixed_classes(const Plan& plan, const Cluster& cluster);
 // of the workers distinct and existing, those of a stage of one class.
 // Throws InputError naming what is wrong.
 void validate(const Plan& plan, const Model& model, const Cluster& cluster);
+
+// How many devices of which node a plan takes; nodes without any are left out. 12 devices in a row on nodes of 8: {0: 8, 1: 4}.
+// tests/planner/launch_test.cpp "as many ranks on every node"
+std::map<int, int> devices_by_node(const Plan& plan, const Cluster& cluster);
+
+// Whoever leaves the plan open leaves its micro-batches open, too, where nothing is said of them:
+//     training: {global_batch_size: 64}, plan: auto     as if it said micro_batch_size: auto
+// A field that is opened here has no place in any file: Place{}. Called again after a change, it begins anew.
+//                                                          tests/io/read_scenario_test.cpp "opens the micro-batches"
+void open_micro_batches(Training& training, bool plan_open);
 
 }  // namespace pipewright

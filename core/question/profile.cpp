@@ -6,8 +6,6 @@
 #include <set>
 #include <tuple>
 
-#include "core/question/loads_text.hpp"
-
 namespace pipewright {
 namespace {
 

@@ -186,4 +186,8 @@ struct Scenario {
   ~Scenario();
 };
 
+// Models with experts are priced as if a layer's experts were one dense product: what that leaves out, ready for a
+// report's warnings; "": the model has no experts, or its layers' times are stated. tests/planner/answer_test.cpp "experts"
+std::string expert_caution(const Scenario& scenario);
+
 }  // namespace pipewright

@@ -10,7 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "core/check.hpp"
-#include "core/plan/devices_by_node.hpp"
+#include "core/plan/plan.hpp"
 #include "io/read/trained_as.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/text/quote.hpp"

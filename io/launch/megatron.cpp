@@ -6,8 +6,8 @@
 #include <fmt/ranges.h>
 
 #include "core/answers/campaign.hpp"
-#include "core/model/attention_cores.hpp"
 #include "core/model/families/described.hpp"
+#include "core/model/graph.hpp"
 #include "io/launch/launch.hpp"
 #include "io/read/trained_as.hpp"
 #include "io/text/quote.hpp"

@@ -7,7 +7,7 @@
 
 #include "core/answers/campaign.hpp"
 #include "core/cost/cost_model.hpp"
-#include "core/plan/open_micro_batches.hpp"
+#include "core/plan/plan.hpp"
 #include "core/question/memory_anchor.hpp"
 #include "core/question/profile.hpp"
 #include "io/read/expect_text.hpp"

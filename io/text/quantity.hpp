@@ -16,7 +16,6 @@
 #include <string>
 #include <string_view>
 
-#include "core/power.hpp"
 #include "core/units.hpp"
 
 namespace pipewright {

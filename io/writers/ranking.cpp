@@ -7,7 +7,7 @@
 
 #include "core/answers/campaign.hpp"
 #include "core/answers/idle_devices.hpp"
-#include "core/question/expert_caution.hpp"
+#include "core/question/scenario.hpp"
 #include "io/read/read_scenario.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/text/names.hpp"

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "core/answers/reference_note.hpp"
+#include "core/answers/report.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/writers/anchored.hpp"
 #include "io/writers/drawing.hpp"

@@ -20,7 +20,6 @@
 
 #include "core/check.hpp"
 #include "core/cluster/cluster.hpp"
-#include "core/power.hpp"
 #include "core/units.hpp"
 #include "io/text/errors.hpp"
 #include "io/text/names.hpp"

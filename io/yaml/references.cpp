@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "core/similar_names.hpp"
+#include "core/check.hpp"
 #include "io/read/read_file.hpp"
 #include "io/read/read_scenario.hpp"
 #include "io/text/utf8.hpp"

@@ -9,7 +9,7 @@
 
 #include "core/answers/ranking.hpp"
 #include "core/check.hpp"
-#include "planner/listed.hpp"
+#include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {

@@ -10,7 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "core/check.hpp"
-#include "core/plan/devices_by_node.hpp"
+#include "core/plan/plan.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 #include "sim/schedules/table.hpp"

@@ -12,7 +12,6 @@
 #include "planner/partitioners/exact.hpp"
 #include "planner/partitioners/least_step.hpp"
 #include "planner/partitioners/min_max.hpp"
-#include "planner/partitioners/neighbours.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"
 #include "planner/partitioners/stage_needs.hpp"
 #include "planner/price.hpp"
@@ -20,6 +19,16 @@
 #include "sim/static_order.hpp"
 
 namespace pipewright {
+
+std::vector<LayerRange> moved(std::vector<LayerRange> cut, int from, int to) {
+  const int shift = from < to ? -1 : 1;
+  for (int c = std::min(from, to); c < std::max(from, to); ++c) {
+    cut[static_cast<std::size_t>(c)].end += shift;
+    cut[static_cast<std::size_t>(c) + 1].begin += shift;
+  }
+  return cut;
+}
+
 namespace {
 
 constexpr std::int64_t kMostOps = std::int64_t{1} << 19;  // ops and messages simulated for one answer: some 20 ms

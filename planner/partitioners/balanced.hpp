@@ -9,7 +9,7 @@
 // How it is searched:
 //   - gpipe, 1f1b, eager_1f1b and files of whole backwards, one chunk per stage: `exact` within T*, whose bounds prove
 //     most answers after few simulations;
-//   - what that leaves open, and all other schedules with a flush: from neighbour to neighbour (neighbours.hpp), while
+//   - what that leaves open, and all other schedules with a flush: from neighbour to neighbour (`moved`), while
 //     that helps;
 //   - without a flush, and where one run is so long that not even two fit the limits below: the earliest cuts.
 // Limits count what is simulated, never seconds: the same input has the same cut. Where one ends the search, the cut is
@@ -37,5 +37,10 @@ std::vector<LayerRange> least_largest(const Plan& plan, const CostModel& cost);
 // the earliest cuts where they do. Where layers to be recomputed are chosen by memory (Recompute::Knapsack), the earliest
 // cuts stay if they are not slower with theirs.
 std::vector<LayerRange> balanced_layers(const Plan& plan, const CostModel& cost);
+
+// One layer less in chunk `from`, one more in chunk `to`: the cuts between the two shift by a layer. `from` holds two
+// layers or more.
+//     2 3 3 layers, from 2 to 0: 3 3 2                               tests/planner/balanced_test.cpp "one layer moves"
+std::vector<LayerRange> moved(std::vector<LayerRange> cut, int from, int to);
 
 }  // namespace pipewright

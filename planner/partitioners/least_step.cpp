@@ -7,9 +7,9 @@
 #include "core/cost/step_pricer.hpp"
 #include "core/model/graph.hpp"
 #include "core/plan/given_schedule.hpp"
-#include "planner/listed.hpp"
 #include "planner/partitioners/balanced.hpp"
 #include "planner/partitioners/exact.hpp"
+#include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
 

@@ -7,7 +7,6 @@
 #include "core/cost/buckets.hpp"
 #include "planner/partitioners/balanced.hpp"
 #include "planner/partitioners/block_partition.hpp"
-#include "planner/partitioners/equal_layers.hpp"
 #include "planner/partitioners/fitting.hpp"
 #include "planner/partitioners/least_step.hpp"
 #include "planner/replicated.hpp"

@@ -9,8 +9,8 @@
 
 #include "core/check.hpp"
 #include "core/cost/step_pricer.hpp"
-#include "planner/search/better.hpp"
 #include "planner/search/deadline.hpp"
+#include "planner/search/found.hpp"
 #include "planner/search/space.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/cluster/topology.hpp"
-#include "planner/what_if/bytes_text.hpp"
+#include "planner/words.hpp"
 
 namespace pipewright {
 namespace {

@@ -7,16 +7,14 @@
 #include <fmt/format.h>
 
 #include "planner/find_plan.hpp"
-#include "planner/listed.hpp"
 #include "planner/plan_errors.hpp"
 #include "planner/price.hpp"
 #include "planner/replicated.hpp"
-#include "planner/search/better.hpp"
 #include "planner/search/deadline.hpp"
-#include "planner/search/no_plan.hpp"
-#include "planner/search/priced_plan.hpp"
+#include "planner/search/found.hpp"
+#include "planner/search/reasons.hpp"
 #include "planner/search/space.hpp"
-#include "planner/what_if/bytes_text.hpp"
+#include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {

@@ -10,17 +10,12 @@
 
 #include "planner/bucket_size.hpp"
 #include "planner/layer_order.hpp"
-#include "planner/search/better.hpp"
+#include "planner/search/accounts.hpp"
 #include "planner/search/deadline.hpp"
-#include "planner/search/gap_left.hpp"
-#include "planner/search/layout_queue.hpp"
-#include "planner/search/lines.hpp"
-#include "planner/search/no_plan.hpp"
-#include "planner/search/priced_plan.hpp"
+#include "planner/search/found.hpp"
+#include "planner/search/reasons.hpp"
 #include "planner/search/remedies.hpp"
 #include "planner/search/replicas.hpp"
-#include "planner/search/unsettled.hpp"
-#include "planner/search/values.hpp"
 
 namespace pipewright {
 namespace {

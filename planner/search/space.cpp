@@ -9,8 +9,7 @@
 #include "core/check.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/plan/given_schedule.hpp"
-#include "core/similar_names.hpp"
-#include "planner/listed.hpp"
+#include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {

@@ -17,4 +17,7 @@ void explain(Answer& answer, const CostModel& cost, const std::string& order, En
 // What is said of the whole training that a scenario asks for: without a length nothing; checkpoints too close together.
 std::vector<std::string> campaign_warnings(const Scenario& scenario, const Report& report);
 
+// One line per option of a plan that changes nothing about it, ready for Report::warnings: the user expected something.
+std::vector<std::string> options_without_effect(const Scenario& scenario, const Plan& plan);
+
 }  // namespace pipewright

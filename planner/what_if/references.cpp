@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "core/answers/reference_note.hpp"
+#include "core/answers/report.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
-#include "planner/what_if/bytes_text.hpp"
+#include "planner/words.hpp"
 #include "sim/at_load.hpp"
 #include "sim/schedules/rules.hpp"
 #include "sim/static_order.hpp"

@@ -14,9 +14,11 @@
 #include <fmt/format.h>
 
 #include "core/answers/campaign.hpp"
+#include "core/plan/plan.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/layer_order.hpp"
 #include "planner/price.hpp"
+#include "planner/search/search.hpp"
 
 namespace pipewright {
 namespace {
@@ -216,6 +218,15 @@ struct Shared {
   }
 };
 
+// The scenario with the fields open that `plan: auto` opens.
+Scenario with_open_plan(const Scenario& scenario) {
+  Scenario result = scenario;
+  for (const std::string_view key : kOpenedByPlanAuto)
+    result.plan.open[std::string(key)] = {};
+  open_micro_batches(result.training, true);
+  return result;
+}
+
 }  // namespace
 
 std::variant<Answer, Infeasible> priced_as_stated(const Scenario& scenario) {
@@ -223,6 +234,15 @@ std::variant<Answer, Infeasible> priced_as_stated(const Scenario& scenario) {
   Answer answer = price(find_plan(cost.scenario(), cost), cost, Engine::Auto);
   settle(answer, Engine::Auto);
   return answer;
+}
+
+std::variant<Answer, Infeasible> replanned(const Scenario& scenario, const SearchOptions& options) {
+  auto found = search(fitting_by_default(anything_open(scenario) ? scenario : with_open_plan(scenario)), options);
+  if (auto* none = std::get_if<Infeasible>(&found)) return std::move(*none);
+  if (const auto* none = std::get_if<NoPlanYet>(&found)) return Infeasible{in_words(*none), none->details, {}};
+  const Found& best = std::get<SearchAnswer>(found).plans.front();
+  const CostModel cost(best.scenario);
+  return price(find_plan(*best.scenario, cost), cost, Engine::Auto);
 }
 
 std::string plan_in_words(const Plan& plan) {

@@ -11,6 +11,7 @@
 #include "core/answers/sweep.hpp"
 #include "core/plan/plan.hpp"
 #include "core/question/scenario.hpp"
+#include "planner/search/search.hpp"
 
 namespace pipewright {
 
@@ -49,6 +50,10 @@ std::function<std::vector<std::int64_t>()> in_turn(std::vector<std::int64_t> poi
 
 // All points; rows in their order. `next` and `found` need not be set.
 Sweep sweep(const SweepQuestion& question, SweepOptions options);
+
+// The best plan for what the scenario leaves open, priced; where it leaves nothing open, for every field that `plan:
+// auto` opens. Safe to call from several threads. Throws InputError as `search` does.
+std::variant<Answer, Infeasible> replanned(const Scenario& scenario, const SearchOptions& options = {.top = 1});
 
 // A plan in the words of its table: "PP4 VP2 DP2 TP8 MBS1 x 16 1f1b".
 std::string plan_in_words(const Plan& plan);

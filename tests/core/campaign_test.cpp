@@ -7,7 +7,6 @@
 #include <doctest/doctest.h>
 
 #include "core/answers/report.hpp"
-#include "core/answers/utilization.hpp"
 
 using namespace pipewright;
 

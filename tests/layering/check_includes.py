@@ -13,8 +13,8 @@ import report
 
 # Room -> what it may include besides itself. A room is a folder; an entry that ends in .hpp is that one header.
 # The longest matching folder decides, so sim/des has a rule of its own.
-BASICS = ["core/check.hpp", "core/ending.hpp", "core/ids.hpp", "core/plain_words.hpp", "core/power.hpp",
-          "core/random.hpp", "core/similar_names.hpp", "core/units.hpp"]
+BASICS = ["core/check.hpp", "core/ending.hpp", "core/ids.hpp", "core/plain_words.hpp", "core/random.hpp",
+          "core/units.hpp"]
 ROOMS = {
     "core": [],
     # From the question to the answer: each knows those before it.

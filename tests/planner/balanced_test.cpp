@@ -9,7 +9,6 @@
 
 #include "core/cost/cost_model.hpp"
 #include "planner/find_plan.hpp"
-#include "planner/partitioners/neighbours.hpp"
 #include "planner/price.hpp"
 #include "tests/io/scratch.hpp"
 #include "tests/support/uniform_scenario.hpp"

@@ -1,12 +1,11 @@
 // Which of the plans found is the best one: ties, objectives, however many are asked for.
-#include "planner/search/better.hpp"
-
 #include <map>
 #include <random>
 #include <set>
 
 #include <doctest/doctest.h>
 
+#include "planner/search/found.hpp"
 #include "planner/search/search.hpp"
 #include "tests/planner/small_spaces.hpp"
 #include "tests/support/family_model.hpp"

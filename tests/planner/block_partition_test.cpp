@@ -5,7 +5,6 @@
 
 #include <doctest/doctest.h>
 
-#include "planner/partitioners/equal_layers.hpp"
 #include "planner/partitioners/min_max.hpp"
 
 namespace pipewright {

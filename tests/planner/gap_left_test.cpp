@@ -1,11 +1,10 @@
 // What a search says that ended by itself above the gap asked for.
-#include "planner/search/gap_left.hpp"
-
 #include <limits>
 #include <random>
 
 #include <doctest/doctest.h>
 
+#include "planner/search/reasons.hpp"
 #include "tests/planner/small_spaces.hpp"
 
 using namespace pipewright;

@@ -1,9 +1,8 @@
-#include "planner/what_if/no_effect.hpp"
-
 #include <doctest/doctest.h>
 
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
+#include "planner/what_if/explanation.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
 namespace pipewright {

@@ -9,7 +9,7 @@
 
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
-#include "planner/search/better.hpp"
+#include "planner/search/found.hpp"
 #include "planner/search/search.hpp"
 #include "planner/search/space.hpp"
 #include "tests/support/uniform_scenario.hpp"

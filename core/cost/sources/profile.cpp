@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "core/cost/cost_model.hpp"
-#include "core/question/loads_text.hpp"
 
 namespace pipewright {
 namespace {

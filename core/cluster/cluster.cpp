@@ -1,6 +1,22 @@
 #include "core/cluster/cluster.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 namespace pipewright {
+namespace {
+
+double interpolated(const std::vector<std::pair<double, double>>& curve, double work) {
+  const auto above = std::upper_bound(curve.begin(), curve.end(), work,
+                                      [](double value, const auto& point) { return value < point.first; });
+  if (above == curve.begin()) return curve.front().second;
+  if (above == curve.end()) return curve.back().second;
+  const auto& [low, low_share] = *(above - 1);
+  const auto& [high, high_share] = *above;
+  return low_share + (high_share - low_share) * std::log(work / low) / std::log(high / low);
+}
+
+}  // namespace
 
 int Cluster::nodes_of(int device_class) const {
   if (device_class > 0) return others[static_cast<std::size_t>(device_class) - 1].nodes;
@@ -33,6 +49,12 @@ std::string Cluster::devices_in_words() const {
   for (int c = 0; c < classes(); ++c)
     text += (c > 0 ? " + " : "") + std::to_string(nodes_of(c) * devices_per_node) + " x " + device_of(c).name;
   return text;
+}
+
+double Efficiency::at(double work) const {
+  PP_CHECK(!curve.empty());
+  const double share = interpolated(curve, work);
+  return half_work > 0 && work > 0 ? share * work / (work + half_work) : share;
 }
 
 }  // namespace pipewright

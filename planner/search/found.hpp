@@ -1,8 +1,12 @@
-// Which of two plans is the better one, by the objective of a search; and what the devices of a plan cost.
+// Plans that a search finds: which of two is the better one by its objective, what their devices cost, and a candidate
+// as `simulate` prices it: links shared, buffers counted.
 #pragma once
 
+#include <memory>
 #include <vector>
 
+#include "core/answers/ranking.hpp"
+#include "planner/search/candidate.hpp"
 #include "planner/search/search.hpp"
 
 namespace pipewright {
@@ -27,5 +31,19 @@ double price_per_hour(const Plan& plan, const Scenario& scenario);
 
 // Throws InputError where some classes have a price and others have none: they could not be compared.
 void check_prices(const Scenario& scenario);
+
+// A scenario with nothing open, priced: what every search shows of a plan.
+struct Priced {
+  Found found;
+  Answer answer;
+};
+Priced priced(std::shared_ptr<const Scenario> own, const Layout& layout, Objective objective);
+
+struct PricedPlan {
+  Found found;
+  std::vector<Bytes> buffers;  // by stage, what its fullest device needs beside what a walk over its ops counts
+};
+
+PricedPlan priced_plan(const Scenario& scenario, const Candidate& candidate, Objective objective);
 
 }  // namespace pipewright

@@ -1,9 +1,13 @@
-// Names in a sentence.
+// Names and sizes in a sentence.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <fmt/format.h>
+
+#include "core/units.hpp"
 
 namespace pipewright {
 
@@ -15,6 +19,14 @@ inline std::string listed(const std::vector<std::string>& names, std::string_vie
     text += names[i];
   }
   return text;
+}
+
+// "9.8 GiB", "12.0 MiB".
+inline std::string bytes_text(Bytes bytes) {
+  const auto value = static_cast<double>(bytes.value);
+  if (value >= 1 << 30) return fmt::format("{:.1f} GiB", value / (1 << 30));
+  if (value >= 1 << 20) return fmt::format("{:.1f} MiB", value / (1 << 20));
+  return fmt::format("{:.1f} KiB", value / (1 << 10));
 }
 
 }  // namespace pipewright
