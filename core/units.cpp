@@ -43,9 +43,4 @@ Time transfer_time(double bytes, Bandwidth bandwidth) {
   return {rounded(bytes / bandwidth.value * 1e9, "a transfer time")};
 }
 
-Time compute_time(Flops work, FlopRate rate) {
-  PP_CHECK(rate.value > 0);
-  return {rounded(work.value / rate.value * 1e9, "a compute time")};
-}
-
 }  // namespace pipewright

@@ -95,7 +95,4 @@ inline Time transfer_time(Bytes bytes, Bandwidth bandwidth) {
   return transfer_time(static_cast<double>(bytes.value), bandwidth);
 }
 
-// Time that `work` takes at `rate`: work / rate, rounded once. rate > 0.
-Time compute_time(Flops work, FlopRate rate);
-
 }  // namespace pipewright

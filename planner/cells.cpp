@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <unordered_set>
 
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/dominator_tree.hpp>
@@ -38,40 +37,7 @@ void reduce(CellGraph& graph) {
   }
 }
 
-// Down-sets of nodes first..last, the empty one left out; all nodes before `first` are below them.
-std::optional<std::int64_t> down_sets_of_cell(const CellGraph& graph, int first, int last, std::int64_t most) {
-  const int n = last - first + 1;
-  std::vector<NodeSet> below(static_cast<std::size_t>(n), no_nodes(n));
-  for (int node = 0; node < n; ++node)
-    for (const int input : graph.inputs[static_cast<std::size_t>(first + node)])
-      if (input >= first) insert(below[static_cast<std::size_t>(node)], input - first);
-  std::unordered_set<NodeSet, NodeSetHash> found;  // only counted and looked up: its order is nowhere visible
-  std::vector<NodeSet> open = {no_nodes(n)};
-  while (!open.empty()) {
-    const NodeSet set = std::move(open.back());
-    open.pop_back();
-    for (int node = 0; node < n; ++node) {
-      if (has(set, node)) continue;
-      const NodeSet& needs = below[static_cast<std::size_t>(node)];
-      bool ready = true;
-      for (std::size_t w = 0; w < set.size(); ++w)
-        ready = ready && (needs[w] & ~set[w]) == 0;
-      if (!ready) continue;
-      NodeSet larger = set;
-      insert(larger, node);
-      if (!found.insert(larger).second) continue;
-      if (static_cast<std::int64_t>(found.size()) > most) return std::nullopt;
-      open.push_back(std::move(larger));
-    }
-  }
-  return static_cast<std::int64_t>(found.size());
-}
-
 }  // namespace
-
-CellGraph cell_graph(const Model& model) {
-  return merged(model, std::vector<bool>(model.layers.size(), false));
-}
 
 CellGraph merged(const Model& model, const std::vector<bool>& free) {
   PP_CHECK(free.size() == model.layers.size());
@@ -119,18 +85,6 @@ std::vector<int> cell_ends(const CellGraph& graph) {
   std::reverse(ends.begin(), ends.end());
   if (ends.empty() || ends.back() != graph.size() - 1) ends.push_back(graph.size() - 1);
   return ends;
-}
-
-std::optional<std::int64_t> count_down_sets(const CellGraph& graph, std::int64_t most) {
-  std::int64_t count = 1;
-  int first = 0;
-  for (const int last : cell_ends(graph)) {
-    const auto cell = down_sets_of_cell(graph, first, last, most);
-    if (!cell) return std::nullopt;
-    count += *cell;
-    first = last + 1;
-  }
-  return count;
 }
 
 }  // namespace pipewright

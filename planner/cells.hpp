@@ -11,7 +11,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "core/model/graph.hpp"
@@ -47,9 +46,6 @@ struct CellGraph {
   int size() const { return static_cast<int>(inputs.size()); }
 };
 
-// One node per layer, transitively reduced.
-CellGraph cell_graph(const Model& model);
-
 // Every layer without cost (forward + backward = 0) and with exactly one input joins that input's node, repeatedly.
 // Lossless for stage times: a cut between the two would move no work. `free[i]`: layer i has no cost.
 CellGraph merged(const Model& model, const std::vector<bool>& free);
@@ -57,9 +53,5 @@ CellGraph merged(const Model& model, const std::vector<bool>& free);
 // The last node of every cell, ascending: nodes on every path from an input to an output; the last cell ends with the
 // last node of the graph, whether it is on every path or not.
 std::vector<int> cell_ends(const CellGraph& graph);
-
-// Number of down-sets, the empty and the whole one included; nothing when a cell has more than `most`.
-//     chain of 40: 41.   two branches of a and b nodes between a fork and a join: (a + 1)(b + 1) + 2, and the empty one
-std::optional<std::int64_t> count_down_sets(const CellGraph& graph, std::int64_t most = 1'000'000);
 
 }  // namespace pipewright

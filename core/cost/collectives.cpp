@@ -312,9 +312,4 @@ Collective all_reduce(AllReduce algorithm, const std::vector<DeviceId>& members,
   return AllReduceGroup(members, topology, devices_per_node).price(algorithm, bytes);
 }
 
-Collective best_all_reduce(const std::vector<DeviceId>& members, Bytes bytes, const Topology& topology,
-                           int devices_per_node) {
-  return AllReduceGroup(members, topology, devices_per_node).best(bytes);
-}
-
 }  // namespace pipewright

@@ -100,9 +100,4 @@ std::vector<DeviceId> members(const Plan& plan, StageId stage);
 Collective all_reduce(AllReduce algorithm, const std::vector<DeviceId>& members, Bytes bytes, const Topology& topology,
                       int devices_per_node);
 
-// The algorithm with the shortest time alone (ties to the earlier in the enum): ring, tree, or hierarchical where the
-// members form equal groups of more than one per node.
-Collective best_all_reduce(const std::vector<DeviceId>& members, Bytes bytes, const Topology& topology,
-                           int devices_per_node);
-
 }  // namespace pipewright

@@ -53,12 +53,6 @@ std::span<const FlopConvention> flop_conventions() {
   return kConventions;
 }
 
-const FlopConvention* find_flop_convention(std::string_view name) {
-  const auto found =
-      std::find_if(std::begin(kConventions), std::end(kConventions), [&](const auto& c) { return c.name == name; });
-  return found == std::end(kConventions) ? nullptr : found;
-}
-
 FlopCount flop_count(const Model& model, const FlopConvention& convention) {
   std::vector<double> users(model.works.size());
   FlopCount sum;

@@ -31,7 +31,6 @@ struct FlopConvention {
 };
 
 std::span<const FlopConvention> flop_conventions();  // the first is the complete count
-const FlopConvention* find_flop_convention(std::string_view name);
 
 struct FlopCount {
   double forward = 0;                            // matrix products and convolutions, of one sample

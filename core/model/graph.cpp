@@ -125,14 +125,6 @@ Model as_given(const Model& model) {
   return result;
 }
 
-std::vector<LayerId> tensors_over_cut(const Model& model, LayerId cut) {
-  const std::vector<LayerId> last = last_users(model);
-  std::vector<LayerId> tensors;
-  for (LayerId producer = 0; producer < cut; ++producer)
-    if (last[static_cast<std::size_t>(producer)] >= cut) tensors.push_back(producer);
-  return tensors;
-}
-
 std::vector<Bytes> bytes_over_cuts(const Model& model) {
   std::vector<Bytes> tensor;
   tensor.reserve(model.layers.size());

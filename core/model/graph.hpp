@@ -99,12 +99,8 @@ Model reordered(const Model& model, const std::vector<LayerId>& order);
 // The model in the order in which it was given.
 Model as_given(const Model& model);
 
-// Tensors that cross the cut before layer `cut` (0 < cut < layers): produced before it, used at or after it, each
-// counted once however many users it has. Returns the producers in order.
-std::vector<LayerId> tensors_over_cut(const Model& model, LayerId cut);
-
-// Bytes over every cut 0..L (for `model.batch` samples): entry c is the sum over `tensors_over_cut(c)`; entries 0 and L
-// are 0. One pass over the edges, O(L + E).
+// Bytes over every cut 0..L (for `model.batch` samples): entry c is the sum over the tensors that are produced before
+// layer c and used at or after it, each counted once however many users it has; entries 0 and L are 0. One pass over the edges, O(L + E).
 std::vector<Bytes> bytes_over_cuts(const Model& model);
 
 // The same with other sizes for the tensors (output of layer i: tensor[i]), e.g. those of one micro-batch.

@@ -63,13 +63,6 @@ double Work::forward_flops() const {
   return sum;
 }
 
-double Work::backward_flops() const {
-  double sum = 0;
-  for (const Operator& op : operators)
-    sum += op.input_flops + op.weight_flops;
-  return sum;
-}
-
 double Work::product_flops() const {
   double sum = 0;
   for (const Operator& op : operators)

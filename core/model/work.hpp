@@ -150,10 +150,9 @@ struct Work {
 
   SharedProgram program;  // the same operators, to be run
 
-  double forward_flops() const;   // all operators
-  double backward_flops() const;  // input and weight gradients of all operators
-  double product_flops() const;   // forward, matrix products and convolutions only
-  Amount output() const;          // sum of `outputs`
+  double forward_flops() const;  // all operators
+  double product_flops() const;  // forward, matrix products and convolutions only
+  Amount output() const;         // sum of `outputs`
   bool operator==(const Work&) const = default;
 };
 

@@ -56,11 +56,11 @@ class Blocks {
 
 }  // namespace
 
-std::vector<LayerRange> block_partition(const std::vector<Time>& load, int parts, BlockCosts costs) {
+std::vector<LayerRange> block_partition(const std::vector<Time>& load, int parts) {
   PP_CHECK(parts >= 1 && static_cast<std::size_t>(parts) <= load.size());
   const auto [least, largest] = std::minmax_element(load.begin(), load.end());
   PP_CHECK(least->value >= 0);
-  const std::int64_t less = costs == BlockCosts::LessTheMin ? least->value : 0;
+  const std::int64_t less = least->value;
   const std::int64_t apart = largest->value - less;  // what blocks may differ by
   std::vector<std::int64_t> counted;
   for (const Time time : load)

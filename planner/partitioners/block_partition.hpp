@@ -10,12 +10,12 @@
 // one, which `min_max` finds. And torchgpipe first maps every cost x to (x - min) / (max - min), which is harmless
 // within blocks of equal length only: it takes `min` away once per layer, so that a block of many cheap layers counts
 // as nothing.                                                                                [torchgpipe20] balance
-//     costs 99 99 99 99 99 99 100 100, two blocks: 99 x 6 + 100 = 694 beside 100; as they are: 396 beside 398
+//     costs 99 99 99 99 99 99 100 100, two blocks: 99 x 6 + 100 = 694 beside 100, where 396 beside 398 would do
 //
-// Everything is in whole numbers: instead of dividing by (max - min), blocks may differ by max - min.
+// Everything is in whole numbers: instead of dividing by (max - min), blocks of costs less the least one may differ by
+// max - min.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "core/plan/plan.hpp"
@@ -23,18 +23,12 @@
 
 namespace pipewright {
 
-enum class BlockCosts : std::uint8_t {
-  AsTheyAre,   // blocks differ by the largest cost at most
-  LessTheMin,  // torchgpipe's: each cost less the least one; blocks of those differ by (max - min) at most
-};
-
 // 1 <= parts <= load.size(). Starts, as torchgpipe does, with load.size() / parts layers each and the rest in the last
 // block. Ties: the last of the largest blocks; of two blocks equally near the earlier one. torchgpipe takes the first
 // of the least blocks, not the nearest: it cuts 0 0 5 10 into blocks of 3, 0 and 1 layers; here a block never ends
 // empty, as one that gave its only layer is the nearest of the least and the next to take.
 //                                                  tests/planner/block_partition_test.cpp
-std::vector<LayerRange> block_partition(const std::vector<Time>& load, int parts,
-                                        BlockCosts costs = BlockCosts::LessTheMin);
+std::vector<LayerRange> block_partition(const std::vector<Time>& load, int parts);
 
 // `layers` layers in `parts` consecutive ranges whose sizes differ by one at most; the first ranges take the rest, the
 // last of which runs beside the loss. 1 <= parts <= layers.

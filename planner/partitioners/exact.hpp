@@ -7,7 +7,7 @@
 // below the best step seen, that one is the optimum.
 //
 // Partitions are not listed but grown from the first stage (best-first branch and bound, [LandDoig60]). Bounds are
-// those of planner/bounds.hpp:  1f1b: work_bound, window_bound;  eager_1f1b: work_bound;  gpipe: gpipe_step, which is
+// those of tests/planner/bounds.hpp:  1f1b: work_bound, window_bound;  eager_1f1b: work_bound;  gpipe: gpipe_step, which is
 // exact. work_bound holds for any order whose backwards are whole (file): the first op of a stage is a forward, its
 // last one a backward. A prefix of stages that leaves layers i..L-1 for q stages is bounded by its own terms and by a
 // table, filled from the back, of the least that any rest can give. With t(i..j) = sum (f + b), c2_j = 2 c_j for the
@@ -27,10 +27,15 @@
 
 #include "core/plan/plan.hpp"
 #include "core/units.hpp"
-#include "planner/bounds.hpp"
 #include "planner/partitioners/fitting.hpp"
 
 namespace pipewright {
+
+// Times of a straight pipeline of K stages: forward, backward, and hop[k], the time of one message between stage k and
+// k + 1 (K - 1 of them).
+struct PipelineTimes {
+  std::vector<Time> forward, backward, hop;
+};
 
 struct ExactProblem {
   std::string schedule;       // one with a StepBound; that of a file: with `step`

@@ -143,11 +143,4 @@ Time rank_load(const std::vector<Time>& load, const std::vector<LayerRange>& chu
   return *std::max_element(stage.begin(), stage.end());
 }
 
-Time least_rank_load(const std::vector<Time>& load, int stages) {
-  Time sum, largest;
-  for (const Time time : load)
-    sum = checked_sum(sum, time), largest = std::max(largest, time);
-  return std::max(largest, Time{(sum.value + stages - 1) / stages});
-}
-
 }  // namespace pipewright

@@ -11,7 +11,7 @@ namespace pipewright {
 // Cuts a chain into stages * virtual_stages consecutive, non-empty chunks; chunk j lies on stage j mod stages. Looks
 // for a small largest sum per stage, and among those for chunks of even size: from the cut with the least largest chunk
 // it moves single layers from a chunk of the fullest stage to any other chunk (all cuts between the two shift by one)
-// while that helps. A heuristic: what it finds is at least `least_rank_load`, and proven best where it attains it.
+// while that helps. A heuristic.
 // stages * virtual_stages <= loads.size().
 //     80 layers of 1000 and a head of 1139 on 8 stages x 5: largest 11000
 //                                                  tests/planner/rank_balance_test.cpp "a layout tuned by hand"
@@ -24,8 +24,5 @@ std::vector<LayerRange> rank_balanced(const std::vector<Time>& load, int stages,
 
 // Largest sum of a stage's chunks.
 Time rank_load(const std::vector<Time>& load, const std::vector<LayerRange>& chunks, int stages);
-
-// No cut has a smaller one: the mean over the stages, and the largest layer.
-Time least_rank_load(const std::vector<Time>& load, int stages);
 
 }  // namespace pipewright

@@ -24,7 +24,7 @@ struct PassTimes {
   std::int64_t forward = 1, input_gradient = 1, weight_gradient = 1;  // f, b, w
 };
 
-// Which of the formulas of planner/bounds.hpp holds for every cut into stages of one chunk.
+// Which of the formulas of tests/planner/bounds.hpp holds for every cut into stages of one chunk.
 enum class StepBound : std::uint8_t {
   None,
   Work,    // work_bound: whole backwards in a fixed order

@@ -188,9 +188,9 @@ TEST_CASE("The best algorithm is never slower than any other") {
 }
 
 TEST_CASE("Small messages go by tree, large ones by ring") {
-  const Topology topology(cluster(1, 16));
-  CHECK(best_all_reduce(first(16), Bytes{1'000}, topology, 16).phases.size() == 2);
-  CHECK(best_all_reduce(first(16), 800 * kMB, topology, 16).phases.size() == 1);
+  const AllReduceGroup group(first(16), Topology(cluster(1, 16)), 16);
+  CHECK(group.best(Bytes{1'000}).phases.size() == 2);
+  CHECK(group.best(800 * kMB).phases.size() == 1);
 }
 
 TEST_CASE("The time of an all-reduce is the sum of its phases") {

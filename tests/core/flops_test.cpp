@@ -13,10 +13,16 @@ namespace {
 
 using Given = std::initializer_list<std::pair<const char*, std::string>>;
 
-double per_token(const Model& model, const char* convention) {
-  const FlopConvention* const found = find_flop_convention(convention);
-  PP_CHECK(found != nullptr);
-  return flop_count(model, *found).training() / static_cast<double>(*model.tokens) / 1e9;
+const FlopConvention& convention(std::string_view name) {
+  const auto all = flop_conventions();
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const FlopConvention& each) { return each.name == name; });
+  PP_CHECK(found != all.end());
+  return *found;
+}
+
+double per_token(const Model& model, const char* name) {
+  return flop_count(model, convention(name)).training() / static_cast<double>(*model.tokens) / 1e9;
 }
 
 Model decoder(Given given) {
@@ -155,7 +161,7 @@ TEST_CASE("Megatron's equation of 2021 counts all pairs and the forward twice bu
       family_model("gpt", {{"layers", "24"}, {"hidden", "2304"}, {"heads", "24"}, {"attention", "flash"}});
   const double s = 2048, l = 24, h = 2304, V = 51200;
   const double equation = 96 * s * l * h * h * (1 + s / (6 * h) + V / (16 * l * h));
-  const double ours = flop_count(model, *find_flop_convention("megatron21")).training();
+  const double ours = flop_count(model, convention("megatron21")).training();
   CHECK(ours == doctest::Approx(equation).epsilon(1e-13));
   CHECK(std::abs(ours / 1e12 - 30.21) < 0.005);
 }

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/tensors_over_cut.hpp"
+
 using namespace pipewright;
 
 namespace {

@@ -29,12 +29,11 @@ TEST_CASE("A figure beyond 2^62 is bad input, never a wrapped number") {
   CHECK_THROWS_AS(rounded(std::numeric_limits<double>::quiet_NaN(), "x"), InputError);
 }
 
-TEST_CASE("Bytes over a bandwidth and FLOPs over a rate become whole nanoseconds") {
+TEST_CASE("Bytes over a bandwidth become whole nanoseconds") {
   CHECK(transfer_time(Bytes{1'000}, Bandwidth{1e9}) == Time{1'000});
   CHECK(transfer_time(Bytes{1}, Bandwidth{3e9}) == Time{0});  // a third of a nanosecond
   CHECK(transfer_time(Bytes{2}, Bandwidth{3e9}) == Time{1});  // two thirds
   CHECK(transfer_time(Bytes{5}, Bandwidth{std::numeric_limits<double>::infinity()}) == Time{0});
-  CHECK(compute_time(Flops{15.7e12}, FlopRate{15.7e12}) == Time{1'000'000'000});
 }
 
 TEST_CASE("Seconds and ratios are for printing") {

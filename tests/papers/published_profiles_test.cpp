@@ -15,7 +15,6 @@
 #include "core/cost/cost_model.hpp"
 #include "io/import/pipedream.hpp"
 #include "io/read/read_scenario.hpp"
-#include "planner/cells.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/graph_cut.hpp"
 #include "planner/partitioners/min_max.hpp"
@@ -23,6 +22,7 @@
 #include "planner/replicated.hpp"
 #include "tests/io/scratch.hpp"
 #include "tests/papers/pipedream_plans.hpp"
+#include "tests/support/down_sets.hpp"
 #include "tests/support/run_program.hpp"
 
 using namespace pipewright;

@@ -1,4 +1,5 @@
-#include "planner/bounds.hpp"
+
+#include "tests/planner/bounds.hpp"
 
 #include <random>
 

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/down_sets.hpp"
+
 using namespace pipewright;
 
 namespace {
@@ -15,6 +17,11 @@ Model model_of(const std::vector<std::vector<LayerId>>& inputs) {
     model.layers.back().inputs = producers;
   }
   return model;
+}
+
+// One node per layer.
+CellGraph cell_graph(const Model& model) {
+  return merged(model, std::vector<bool>(model.layers.size()));
 }
 
 // Every subset looked at: it is a down-set when it holds all inputs of its members.

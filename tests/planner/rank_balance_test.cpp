@@ -1,5 +1,6 @@
 #include "planner/partitioners/rank_balance.hpp"
 
+#include <algorithm>
 #include <random>
 
 #include <doctest/doctest.h>
@@ -7,6 +8,14 @@
 using namespace pipewright;
 
 namespace {
+
+// No cut has a smaller one: the mean over the stages, and the largest layer.
+Time least_rank_load(const std::vector<Time>& load, int stages) {
+  Time sum, largest;
+  for (const Time time : load)
+    sum += time, largest = std::max(largest, time);
+  return std::max(largest, Time{(sum.value + stages - 1) / stages});
+}
 
 // The least of all cuts, by trying them.
 Time brute_force(const std::vector<Time>& load, int stages, int chunks) {

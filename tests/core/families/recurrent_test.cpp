@@ -3,6 +3,7 @@
 
 #include "core/model/layer_builder.hpp"
 #include "tests/support/family_model.hpp"
+#include "tests/support/tensors_over_cut.hpp"
 
 using namespace pipewright;
 

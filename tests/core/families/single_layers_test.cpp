@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/family_model.hpp"
+#include "tests/support/tensors_over_cut.hpp"
 
 using namespace pipewright;
 

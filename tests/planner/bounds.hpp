@@ -1,17 +1,11 @@
 // How fast a pipeline can possibly be, and how fast GPipe is: formulas over stage times, no simulation.
 #pragma once
 
-#include <vector>
+#include <cstdint>
 
-#include "core/units.hpp"
+#include "planner/partitioners/exact.hpp"
 
 namespace pipewright {
-
-// Times of a straight pipeline of K stages: forward, backward, and hop[k], the time of one message between stage k and
-// k + 1 (K - 1 of them).
-struct PipelineTimes {
-  std::vector<Time> forward, backward, hop;
-};
 
 // GPipe's step of M micro-batches, exactly, for any stages: the first micro-batch passes all stages in both directions,
 // each further one waits for the slowest forward and the slowest backward, which may sit on different stages.

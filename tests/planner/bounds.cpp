@@ -1,4 +1,4 @@
-#include "planner/bounds.hpp"
+#include "tests/planner/bounds.hpp"
 
 #include <algorithm>
 
