@@ -1,6 +1,9 @@
 // Names for positions in the lists that everything else is stored in. All are 0-based.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 namespace pipewright {
 
 using LayerId = int;         // position in Model::layers, which is the execution order
@@ -11,5 +14,10 @@ using CopyId = int;          // copy d of the whole pipeline (data parallelism)
 using PositionId = int;      // worker inside one copy: the replicas of stage 0 first, then those of stage 1, ...
 using WorkerId = int;        // copy * positions + position
 using DeviceId = int;        // device of the cluster: node * devices per node + place in the node
+
+// As an index.
+constexpr std::size_t at(std::int64_t number) {
+  return static_cast<std::size_t>(number);
+}
 
 }  // namespace pipewright

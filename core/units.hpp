@@ -88,6 +88,10 @@ inline Bytes checked_sum(Bytes a, Bytes b) {
 // a * b for figures that come from input (a, b >= 0): throws InputError when the product is larger than `kLargest`.
 std::int64_t checked_product(std::int64_t a, std::int64_t b, const char* what);
 
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return a / b + (a % b != 0 ? 1 : 0);
+}
+
 // Time that `bytes` occupy a link of `bandwidth`: bytes / bandwidth, rounded once. 0 for 0 bytes; an infinite
 // bandwidth takes no time. bandwidth > 0.
 Time transfer_time(double bytes, Bandwidth bandwidth);

@@ -19,14 +19,6 @@ constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kMostLabels = 30'000'000;                // down-sets x stages
 constexpr std::array<double, 4> kFolds = {0, 0.01, 0.03, 0.1};  // of a stage's work, tried in this order
 
-std::size_t at(std::int64_t number) {
-  return static_cast<std::size_t>(number);
-}
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return a / b + (a % b != 0 ? 1 : 0);
-}
-
 // ---- the graph that is cut ------------------------------------------------------------------------------------------
 
 // Nodes of one or more layers with their work, and every tensor with the nodes that use it.

@@ -60,7 +60,8 @@ Answer price(const Plan& plan, const CostModel& cost, Engine engine, Copies copi
   answer.timeline = simulate(answer.schedule, answer.costs, engine);
   answer.memory = memory_model(plan, cost);
   const auto steady = steady_state_of(answer.schedule, answer.costs, answer.timeline, engine);
-  answer.report = summarize(answer.timeline, answer.schedule, plan, answer.costs, answer.memory, cost.scenario(), steady);
+  answer.report =
+      summarize(answer.timeline, answer.schedule, plan, answer.costs, answer.memory, cost.scenario(), steady);
   return answer;
 }
 

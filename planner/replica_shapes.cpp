@@ -8,10 +8,6 @@
 namespace pipewright {
 namespace {
 
-std::size_t at(std::int64_t number) {
-  return static_cast<std::size_t>(number);
-}
-
 // Where there are many workers, not every number of replicas: all up to 16, then in steps of an eighth, and the
 // largest.
 void add_numbers_of_replicas(std::vector<int>& sizes, int workers) {

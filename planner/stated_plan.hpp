@@ -1,5 +1,5 @@
-// What a scenario states of a plan: the cut, as layers per stage or as the first layer of every stage but the first, and
-// the devices of its workers, by their order or as a list.
+// What a scenario states of a plan: the cut, as layers per stage or as the first layer of every stage but the first,
+// and the devices of its workers, by their order or as a list.
 #pragma once
 
 #include <cstdint>

@@ -14,10 +14,6 @@
 namespace pipewright {
 namespace {
 
-std::size_t at(std::int64_t number) {
-  return static_cast<std::size_t>(number);
-}
-
 Recompute mode_of(const Plan& shell) {
   return shell.recompute.empty() ? Recompute::None : shell.recompute.front();
 }
@@ -130,6 +126,19 @@ bool waits(const SuffixProblem& problem, const Plan& shell) {
   return !problem.flush && shell.gradient_sync != GradientSync::Overlapped;
 }
 
+// Workers that the nodes of a class have room for, in whole groups inside nodes, or of whole nodes.
+int workers_of_class(const Plan& shell, const Cluster& cluster, int device_class) {
+  const int t = shell.tensor_parallel, nodes = cluster.nodes_of(device_class);
+  const int devices = nodes * cluster.devices_per_node;
+  if (t > devices)
+    throw InputError(cluster.place, "plan.tensor_parallel",
+                     fmt::format("{} devices per worker, the cluster has {}{}", t, devices,
+                                 cluster.classes() > 1 ? " x " + cluster.device_of(device_class).name : std::string()));
+  const bool whole =
+      t <= cluster.devices_per_node ? cluster.devices_per_node % t == 0 : t % cluster.devices_per_node == 0;
+  return whole && t <= cluster.devices_per_node ? nodes * (cluster.devices_per_node / t) : devices / t;
+}
+
 // On one class of devices. Times of a micro-batch that each replica spends on it, its share of the optimizer step
 // included where every round has one.
 SuffixClass times_of(const SuffixProblem& problem, const Plan& shell, const CostModel& cost, const LayerCosts& layers,
@@ -169,18 +178,6 @@ SuffixClass times_of(const SuffixProblem& problem, const Plan& shell, const Cost
 
 int workers_per_node(const Plan& shell, const Cluster& cluster) {
   return std::max(1, cluster.devices_per_node / shell.tensor_parallel);
-}
-
-int workers_of_class(const Plan& shell, const Cluster& cluster, int device_class) {
-  const int t = shell.tensor_parallel, nodes = cluster.nodes_of(device_class);
-  const int devices = nodes * cluster.devices_per_node;
-  if (t > devices)
-    throw InputError(cluster.place, "plan.tensor_parallel",
-                     fmt::format("{} devices per worker, the cluster has {}{}", t, devices,
-                                 cluster.classes() > 1 ? " x " + cluster.device_of(device_class).name : std::string()));
-  const bool whole =
-      t <= cluster.devices_per_node ? cluster.devices_per_node % t == 0 : t % cluster.devices_per_node == 0;
-  return whole && t <= cluster.devices_per_node ? nodes * (cluster.devices_per_node / t) : devices / t;
 }
 
 SuffixProblem suffix_problem(const Plan& shell, const CostModel& cost, StagePlaces places) {

@@ -17,8 +17,6 @@ SuffixProblem suffix_problem(const Plan& shell, const CostModel& cost, StagePlac
 
 // Workers of a node: groups of t devices, t = tensor_parallel.
 int workers_per_node(const Plan& shell, const Cluster& cluster);
-// Workers that the nodes of a class have room for, in whole groups inside nodes, or of whole nodes.
-int workers_of_class(const Plan& shell, const Cluster& cluster, int device_class);
 
 // Layers that take no time and have no parameters do not decide where work lies: of the cuts between two layers that
 // do, the one with the fewest bytes is kept (of several the first). Every entry of the result is a range of layers.

@@ -41,7 +41,8 @@ std::uint64_t hash_of_layers(const RunPlan& run) {
   for (const ChunkCode& code : run.code) {
     const Program* last = nullptr;
     for (const CodeStep& step : code.steps)
-      if (std::exchange(last, step.program.get()) != step.program.get()) hash.add(step.layer).add(describe(*step.program));
+      if (std::exchange(last, step.program.get()) != step.program.get())
+        hash.add(step.layer).add(describe(*step.program));
     for (const auto& bytes : code.blocks)
       hash.add(bytes[0]).add(bytes[1]);
     for (const auto& time : code.time)

@@ -9,10 +9,6 @@
 namespace pipewright {
 namespace {
 
-constexpr std::size_t at(int number) {
-  return static_cast<std::size_t>(number);
-}
-
 // Micro-batches after which every stage is back at its first replica: lcm of the replica counts, `limit` if larger.
 std::int64_t round_of_all(const ScheduleShape& shape, std::int64_t limit) {
   std::int64_t common = 1;

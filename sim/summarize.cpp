@@ -11,10 +11,6 @@
 namespace pipewright {
 namespace {
 
-constexpr std::size_t at(int number) {
-  return static_cast<std::size_t>(number);
-}
-
 std::string percent(double share) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f %%", 100.0 * share);

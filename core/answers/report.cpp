@@ -5,10 +5,6 @@
 namespace pipewright {
 namespace {
 
-constexpr std::size_t at(int number) {
-  return static_cast<std::size_t>(number);
-}
-
 // [worker of the simulated copies]: where its transfers begin, and one more.
 std::vector<std::size_t> first_transfers(const Timeline& timeline) {
   std::vector<std::size_t> first(timeline.workers.size() + 1);

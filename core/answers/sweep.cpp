@@ -79,6 +79,23 @@ std::optional<double> figure(const SweepRow& row, SweepFigure figure) {
   return std::nullopt;
 }
 
+int shard_of(std::int64_t point, std::int64_t points, int shards) {
+  constexpr std::int64_t kTurns = 8, kMostAtOnce = 16;
+  const std::int64_t at_once = std::clamp<std::int64_t>(points / (kTurns * shards), 1, kMostAtOnce);
+  return static_cast<int>(point / at_once % shards) + 1;
+}
+
+std::vector<std::int64_t> points_of(const SweepShard& shard, std::int64_t points) {
+  std::vector<std::int64_t> mine;
+  for (std::int64_t point = 0; point < points; ++point)
+    if (shard_of(point, points, shard.of) == shard.number) mine.push_back(point);
+  return mine;
+}
+
+namespace {
+
+// Fills `speed_up` and `plan_changes` of all rows that have figures. Compared is with the baseline's row at the same
+// place of the grid; where there is one variant only, with the first row that has figures.
 void compare_with_baseline(Sweep& sweep) {
   const auto row_of = [&](std::int64_t point) -> const SweepRow* {
     const auto found = std::lower_bound(sweep.rows.begin(), sweep.rows.end(), point,
@@ -96,18 +113,7 @@ void compare_with_baseline(Sweep& sweep) {
   }
 }
 
-int shard_of(std::int64_t point, std::int64_t points, int shards) {
-  constexpr std::int64_t kTurns = 8, kMostAtOnce = 16;
-  const std::int64_t at_once = std::clamp<std::int64_t>(points / (kTurns * shards), 1, kMostAtOnce);
-  return static_cast<int>(point / at_once % shards) + 1;
-}
-
-std::vector<std::int64_t> points_of(const SweepShard& shard, std::int64_t points) {
-  std::vector<std::int64_t> mine;
-  for (std::int64_t point = 0; point < points; ++point)
-    if (shard_of(point, points, shard.of) == shard.number) mine.push_back(point);
-  return mine;
-}
+}  // namespace
 
 Sweep swept(const SweepQuestion& question, std::vector<SweepFinding> findings, std::int64_t asked,
             const SweepShard& shard) {

@@ -157,8 +157,4 @@ struct Sweep {
 Sweep swept(const SweepQuestion& question, std::vector<SweepFinding> findings, std::int64_t asked,
             const SweepShard& shard = {});
 
-// Fills `speed_up` and `plan_changes` of all rows that have figures. Compared is with the baseline's row at the same
-// place of the grid; where there is one variant only, with the first row that has figures.
-void compare_with_baseline(Sweep& sweep);
-
 }  // namespace pipewright

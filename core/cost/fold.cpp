@@ -14,10 +14,6 @@
 namespace pipewright {
 namespace {
 
-constexpr std::size_t at(int number) {
-  return static_cast<std::size_t>(number);
-}
-
 using Tokens = std::vector<std::int64_t>;  // what is equal for copies, components or links that are alike
 
 // Pairs of positions of one copy that exchange messages, in both directions.

@@ -63,8 +63,7 @@ OperationSize products_of(const View& v, MeasuredPass pass) {
   return {1, v.samples * (elements(shape) / width(shape)), width(shape), 0};
 }
 
-}  // namespace
-
+// Parameters that the step's weight gradient adds to; 0: it trains none. Of an embedding the whole table.
 std::int64_t trained_values(const Program& program, const ProgramStep& step) {
   const View v{program, step, 1};
   if (step.inputs.empty()) return 0;
@@ -81,6 +80,8 @@ std::int64_t trained_values(const Program& program, const ProgramStep& step) {
   if (v.spec<LearnedTable>() != nullptr) return elements(v.out());
   return 0;
 }
+
+}  // namespace
 
 std::optional<OperationSize> operation_size(const Program& program, const ProgramStep& step, std::int64_t samples,
                                             MeasuredPass pass) {

@@ -26,7 +26,4 @@ namespace pipewright {
 std::optional<OperationSize> operation_size(const Program& program, const ProgramStep& step, std::int64_t samples,
                                             MeasuredPass pass);
 
-// Parameters that the step's weight gradient adds to; 0: it trains none. Of an embedding the whole table.
-std::int64_t trained_values(const Program& program, const ProgramStep& step);
-
 }  // namespace pipewright

@@ -80,8 +80,8 @@ struct Model {
 // Throws InputError when `split.degree` > 1 and a layer with parameters cannot be split.
 void settle(Model& model, Bytes per_value, TensorParallel split);
 
-// Whether selective recomputation has anything to repeat: attention that keeps its scores. Fused attention and layers with
-// stated figures have no core.                                                             [Korthikanti22] section 5
+// Whether selective recomputation has anything to repeat: attention that keeps its scores. Fused attention and layers
+// with stated figures have no core.                                                         [Korthikanti22] section 5
 bool has_attention_core(const Model& model);
 
 // Sum of all parameters (a count).
@@ -99,8 +99,8 @@ Model reordered(const Model& model, const std::vector<LayerId>& order);
 // The model in the order in which it was given.
 Model as_given(const Model& model);
 
-// Bytes over every cut 0..L (for `model.batch` samples): entry c is the sum over the tensors that are produced before
-// layer c and used at or after it, each counted once however many users it has; entries 0 and L are 0. One pass over the edges, O(L + E).
+// Bytes over every cut 0..L (for `model.batch` samples). Entry c: the tensors that are produced before layer c and used
+// at or after it, each once, however many users it has; 0 at 0 and L. One pass over the edges, O(L + E).
 std::vector<Bytes> bytes_over_cuts(const Model& model);
 
 // The same with other sizes for the tensors (output of layer i: tensor[i]), e.g. those of one micro-batch.

@@ -7,10 +7,6 @@
 namespace pipewright {
 namespace {
 
-std::size_t at(std::int64_t number) {
-  return static_cast<std::size_t>(number);
-}
-
 std::string text(std::int64_t number) {
   return std::to_string(number);
 }

@@ -97,7 +97,7 @@ std::string mixed_classes(const Plan& plan, const Cluster& cluster);
 // Throws InputError naming what is wrong.
 void validate(const Plan& plan, const Model& model, const Cluster& cluster);
 
-// How many devices of which node a plan takes; nodes without any are left out. 12 devices in a row on nodes of 8: {0: 8, 1: 4}.
+// How many devices of which node a plan takes, where any. 12 devices in a row on nodes of 8: {0: 8, 1: 4}.
 // tests/planner/launch_test.cpp "as many ranks on every node"
 std::map<int, int> devices_by_node(const Plan& plan, const Cluster& cluster);
 

@@ -131,8 +131,8 @@ struct BeyondMeasured {
 };
 BeyondMeasured beyond_measured(const MachineProfile& profile, const Model& model, std::int64_t samples);
 
-// What reports say of the loads that a profile's times belong to: "ops as measured while 1, 2 or 4 of 4 workers worked; sharing of memory
-// bandwidth is not modelled beside it".
+// Which loads a profile has the times of, for reports: "ops as measured while 1, 2 or 4 of 4 workers worked; sharing of
+// memory bandwidth is not modelled beside it".
 std::string loads_text(const MachineProfile& profile);
 
 }  // namespace pipewright

@@ -187,7 +187,7 @@ struct Scenario {
 };
 
 // Models with experts are priced as if a layer's experts were one dense product: what that leaves out, ready for a
-// report's warnings; "": the model has no experts, or its layers' times are stated. tests/planner/answer_test.cpp "experts"
+// report's warnings; "": the model has no experts, or its times are stated.   tests/cli/told_test.cpp "with experts"
 std::string expert_caution(const Scenario& scenario);
 
 }  // namespace pipewright

@@ -18,10 +18,6 @@
 namespace pipewright {
 namespace {
 
-std::size_t at(std::int64_t number) {
-  return static_cast<std::size_t>(number);
-}
-
 std::string mode_name(Recompute mode) {
   switch (mode) {
     case Recompute::None: return "none";

@@ -41,10 +41,6 @@ constexpr std::int64_t kMostLooks = std::int64_t{1} << 22;     // at chunks of n
 
 using Cut = std::vector<LayerRange>;
 
-std::size_t at(std::int64_t number) {
-  return static_cast<std::size_t>(number);
-}
-
 bool replicated(const Plan& plan) {
   return std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; });
 }

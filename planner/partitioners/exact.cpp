@@ -17,10 +17,6 @@ namespace {
 
 constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
 
-std::size_t at(std::int64_t number) {
-  return static_cast<std::size_t>(number);
-}
-
 // A straight pipeline of one worker per stage; its schedule is made once.
 class StraightPipeline {
  public:

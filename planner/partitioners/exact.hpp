@@ -7,7 +7,7 @@
 // below the best step seen, that one is the optimum.
 //
 // Partitions are not listed but grown from the first stage (best-first branch and bound, [LandDoig60]). Bounds are
-// those of tests/planner/bounds.hpp:  1f1b: work_bound, window_bound;  eager_1f1b: work_bound;  gpipe: gpipe_step, which is
+// those of tests/planner/bounds.hpp: 1f1b work_bound, window_bound; eager_1f1b work_bound; gpipe gpipe_step, which is
 // exact. work_bound holds for any order whose backwards are whole (file): the first op of a stage is a forward, its
 // last one a backward. A prefix of stages that leaves layers i..L-1 for q stages is bounded by its own terms and by a
 // table, filled from the back, of the least that any rest can give. With t(i..j) = sum (f + b), c2_j = 2 c_j for the

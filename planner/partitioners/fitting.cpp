@@ -19,10 +19,6 @@ namespace {
 
 constexpr int kMostTries = 8;  // cuts that are simulated for their buffers
 
-std::size_t at(int number) {
-  return static_cast<std::size_t>(number);
-}
-
 // Longest ranges from every start, by memory and by a bound on the time; those by memory are asked for once.
 class Ranges {
  public:

@@ -9,10 +9,6 @@
 namespace pipewright {
 namespace {
 
-std::size_t at(std::int64_t number) {
-  return static_cast<std::size_t>(number);
-}
-
 // Stage loads under cuts: cuts[j] is the first layer of chunk j, cuts[chunks] the number of layers.
 class Cuts {
  public:

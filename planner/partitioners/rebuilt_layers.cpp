@@ -18,10 +18,6 @@ namespace {
 
 constexpr int kMostTries = 8;
 
-std::size_t at(std::int64_t number) {
-  return static_cast<std::size_t>(number);
-}
-
 // One stage of a plan, and what it needs with one set or another.
 class Stage {
  public:

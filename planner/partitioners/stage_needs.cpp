@@ -9,10 +9,6 @@
 namespace pipewright {
 namespace {
 
-std::size_t at(int number) {
-  return static_cast<std::size_t>(number);
-}
-
 int micro_batches_walked(const Plan& plan, int all) {
   const ScheduleRule& rule = *find_schedule(plan.schedule);
   const bool repeats = rule.flush && rule.bounded_in_flight && !rule.facts.groups_of_stages;

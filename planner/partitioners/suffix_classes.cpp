@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "core/check.hpp"
-#include "planner/partitioners/suffix_numbers.hpp"
 
 namespace pipewright {
 

@@ -5,7 +5,6 @@
 
 #include "core/check.hpp"
 #include "planner/partitioners/suffix_classes.hpp"
-#include "planner/partitioners/suffix_numbers.hpp"
 
 namespace pipewright {
 namespace {

@@ -75,6 +75,8 @@
 
 namespace pipewright {
 
+constexpr std::int64_t kNoPlan = kNever.value;  // a label that no plan has reached
+
 enum class StagePlaces {
   Backwards,  // as above
   Spread,     // worker w of the pipeline in node w mod nodes

@@ -4,7 +4,6 @@
 
 #include "core/check.hpp"
 #include "planner/partitioners/suffix_dp.hpp"
-#include "planner/partitioners/suffix_numbers.hpp"
 
 namespace pipewright {
 namespace {

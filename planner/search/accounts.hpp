@@ -1,5 +1,5 @@
-// What a search keeps account of: the layouts that are open, the lines of its ranking, what it leaves without proof, and
-// what all of these are worth.
+// What a search keeps account of: the layouts that are open, the lines of its ranking, what it leaves without proof,
+// and what all of these are worth.
 #pragma once
 
 #include <algorithm>

@@ -26,10 +26,6 @@
 namespace pipewright {
 namespace {
 
-std::size_t at(std::int64_t number) {
-  return static_cast<std::size_t>(number);
-}
-
 bool cuts_can_be_bounded(const Layout& layout) {
   return layout.virtual_stages == 1 && find_schedule(layout.schedule)->bound != StepBound::None;
 }

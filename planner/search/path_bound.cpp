@@ -12,10 +12,6 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-std::size_t at(std::int64_t number) {
-  return static_cast<std::size_t>(number);
-}
-
 // Forwards and backwards of one copy, each with what it waits for, in an order in which that comes first.
 struct Chains {
   struct Node {

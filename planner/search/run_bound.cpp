@@ -7,10 +7,6 @@
 namespace pipewright {
 namespace {
 
-std::size_t at(std::int64_t number) {
-  return static_cast<std::size_t>(number);
-}
-
 // The least T such that stages 0 .. K-1 can take `layers` layers in all, stage k no more than before(k) + times[k][n]
 // <= T allows, stage 0 from `least` to `most` of them; more than `high`: none up to there.
 template <class Before>

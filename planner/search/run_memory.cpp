@@ -12,10 +12,6 @@ namespace {
 
 constexpr std::int64_t kRoundedUp = 64;  // bytes by which a layer's share of divided states is rounded up
 
-std::size_t at(std::int64_t number) {
-  return static_cast<std::size_t>(number);
-}
-
 double bytes(Bytes of) {
   return static_cast<double>(of.value);
 }

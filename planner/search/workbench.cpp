@@ -9,14 +9,6 @@
 #include "sim/static_order.hpp"
 
 namespace pipewright {
-namespace {
-
-std::size_t at(std::int64_t number) {
-  return static_cast<std::size_t>(number);
-}
-
-}  // namespace
-
 Time added(const LayerCosts& layers, std::size_t layer, Recompute mode) {
   if (mode == Recompute::Full) return layers.forward[layer];
   return mode == Recompute::Selective ? layers.rebuild[layer] : Time{};
@@ -29,8 +21,7 @@ std::vector<Time> loads(const LayerCosts& layers, Recompute mode) {
   return load;
 }
 
-Workbench::Workbench(const CostModel& cost, Plan shell, std::vector<Recompute> modes,
-                     std::vector<Bytes> set_aside)
+Workbench::Workbench(const CostModel& cost, Plan shell, std::vector<Recompute> modes, std::vector<Bytes> set_aside)
     : cost_(cost),
       scenario_(cost.scenario()),
       shell_(std::move(shell)),

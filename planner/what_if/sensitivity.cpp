@@ -57,7 +57,8 @@ void double_flop_rate(Scenario& scenario) {
 
 class Runs {
  public:
-  Runs(const Answer& answer, Engine engine) : answer_(answer), engine_(engine), changed_(std::make_shared<Scenario>(*answer.scenario)) {}
+  Runs(const Answer& answer, Engine engine)
+      : answer_(answer), engine_(engine), changed_(std::make_shared<Scenario>(*answer.scenario)) {}
 
   void add(const char* what, const StepCosts& costs) {
     const Time time = repeated_step_time(answer_, costs, engine_);

@@ -18,10 +18,6 @@ using namespace pipewright;
 
 namespace {
 
-std::size_t at(int number) {
-  return static_cast<std::size_t>(number);
-}
-
 Scenario random_scenario(std::mt19937& random, int layers, int stages, const char* schedule) {
   Scenario scenario = uniform_scenario({.layers = layers, .stages = stages, .micro_batches = 8});
   for (Layer& layer : scenario.model.layers) {
